@@ -1,0 +1,106 @@
+"""Privacy events: what a mechanism did, as data. Accountants interpret them, nobody else.
+
+Every event is already normalised to the neighbours of the fit: a noise multiplier is the noise
+scale divided by the sensitivity *under those neighbours*, so that an accountant never has to know
+which relation was meant.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
+
+from dpstats.errors import PlanError
+
+__all__ = ["Event", "Gaussian", "Laplace", "Selection", "event_from_dict", "event_to_dict"]
+
+
+@dataclass(frozen=True, slots=True)
+class Gaussian:
+    """Gaussian noise with standard deviation ``noise_multiplier`` times the L2 sensitivity."""
+
+    noise_multiplier: float
+    kind: ClassVar[str] = "gaussian"
+
+    def __post_init__(self) -> None:
+        _positive("noise_multiplier", self.noise_multiplier)
+
+    @property
+    def rho(self) -> float:
+        """Zero-concentrated cost, 1 / (2 z^2) (Bun & Steinke 2016, Proposition 1.6)."""
+        return 0.5 / self.noise_multiplier**2
+
+
+@dataclass(frozen=True, slots=True)
+class Laplace:
+    """Laplace noise with scale ``noise_multiplier`` times the L1 sensitivity; pure 1/z-DP."""
+
+    noise_multiplier: float
+    kind: ClassVar[str] = "laplace"
+
+    def __post_init__(self) -> None:
+        _positive("noise_multiplier", self.noise_multiplier)
+
+    @property
+    def epsilon(self) -> float:
+        """Pure cost, 1 / z."""
+        return 1.0 / self.noise_multiplier
+
+    @property
+    def rho(self) -> float:
+        """Zero-concentrated cost, epsilon^2 / 2 (Bun & Steinke 2016, Proposition 1.4)."""
+        return 0.5 * self.epsilon**2
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """``k`` rounds of an exponential mechanism, P(choice) proportional to exp(epsilon u / 2).
+
+    ``epsilon`` is the cost of one round with utilities of sensitivity 1, so one round is
+    epsilon-bounded-range: epsilon-DP and epsilon^2/8-zCDP (Cesar & Rogers 2021, Lemma 3.2).
+    One-shot Gumbel top-k has the law of k peeled rounds (Durfee & Rogers 2019, Lemma 4.2).
+    """
+
+    epsilon: float
+    k: int = 1
+    kind: ClassVar[str] = "selection"
+
+    def __post_init__(self) -> None:
+        _positive("epsilon", self.epsilon)
+        if self.k < 1:
+            raise PlanError(f"Selection(k={self.k}): at least one choice is needed.")
+
+    @property
+    def rho(self) -> float:
+        """Zero-concentrated cost, k epsilon^2 / 8."""
+        return self.k * self.epsilon**2 / 8
+
+
+Event = Gaussian | Laplace | Selection
+_KINDS: dict[str, type[Gaussian] | type[Laplace] | type[Selection]] = {
+    c.kind: c for c in (Gaussian, Laplace, Selection)
+}
+
+
+def _positive(name: str, value: float) -> None:
+    if not (math.isfinite(value) and value > 0):
+        raise PlanError(f"{name}={value!r}: a finite number > 0 is needed.")
+
+
+def event_to_dict(event: Event) -> dict[str, Any]:
+    """Event as a JSON object, ``{"kind": ..., parameters...}``."""
+    return {"kind": event.kind, **asdict(event)}
+
+
+def event_from_dict(data: Mapping[str, Any]) -> Event:
+    """Inverse of `event_to_dict`; an unknown kind is refused, never skipped."""
+    fields = dict(data)
+    kind = fields.pop("kind", None)
+    if kind not in _KINDS:
+        raise PlanError(
+            f"Unknown privacy event {kind!r}: this version knows {sorted(_KINDS)}. "
+            "Its cost cannot be computed, so nothing may be charged on top of it."
+        )
+    return _KINDS[kind](**fields)

@@ -1,0 +1,127 @@
+"""The guarantee that is asked for: who holds the rows, and what they promise.
+
+A trust model is a frozen record; it holds no data and draws no noise. ``Central`` is answered by
+the methods of this release; the others name guarantees that later methods answer, and asking for
+one of them today raises `TrustError` before anything is read.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import Enum
+from typing import ClassVar
+
+from dpstats.errors import OptionError
+
+__all__ = ["Central", "Federated", "LabelOnly", "Local", "Neighbors", "Privacy"]
+
+
+class Neighbors(str, Enum):
+    """Which two data sets must look alike.
+
+    ``REPLACE_ONE``: one record (or one unit's records) takes other values; the number of records
+    (or units) is public. ``ADD_REMOVE``: one record (unit) is present in only one of the two; the
+    number of records is private.
+    """
+
+    REPLACE_ONE = "replace-one"
+    ADD_REMOVE = "add-remove"
+
+
+def _check_budget(epsilon: float, delta: float) -> None:
+    if not (isinstance(epsilon, (int, float)) and math.isfinite(epsilon) and epsilon > 0):
+        raise OptionError(f"epsilon={epsilon!r}: a finite number > 0 is needed, such as 1.0.")
+    if not (isinstance(delta, (int, float)) and 0 <= delta < 1):
+        raise OptionError(
+            f"delta={delta!r}: a number in [0, 1) is needed; well below 1/n, such as 1e-7."
+        )
+
+
+@dataclass(frozen=True)
+class Central:
+    """One curator holds the rows and releases noisy answers.
+
+    Parameters
+    ----------
+    epsilon : float
+        Privacy loss, > 0.
+    delta : float, default 0
+        Probability in [0, 1) with which the loss may exceed epsilon. Gaussian noise needs > 0.
+    neighbors : {"replace-one", "add-remove"}
+        Replace-one by default, with the number of rows public.
+    rows : int, optional
+        A public guess of the number of rows, needed for planning where the number is private
+        (add-remove neighbours; several rows per unit). Wrong guesses cost accuracy, never privacy.
+    large_delta : bool, default False
+        Allow delta >= 1/n. Such a delta permits publishing some person's whole record; some
+        papers' settings need it. The summary then says what it means.
+    """
+
+    epsilon: float
+    delta: float = 0.0
+    neighbors: Neighbors = Neighbors.REPLACE_ONE
+    rows: int | None = None
+    large_delta: bool = False
+    trust: ClassVar[str] = "central"
+
+    def __post_init__(self) -> None:
+        _check_budget(self.epsilon, self.delta)
+        try:
+            object.__setattr__(self, "neighbors", Neighbors(self.neighbors))
+        except ValueError:
+            allowed = ", ".join(repr(m.value) for m in Neighbors)
+            raise OptionError(f"neighbors={self.neighbors!r}: allowed are {allowed}.") from None
+        if self.rows is not None and self.rows < 1:
+            raise OptionError(f"rows={self.rows!r}: a public guess of the row count, at least 1.")
+
+    def check_delta(self, n: int) -> None:
+        """Refuse delta >= 1/n unless `large_delta` says that it is meant; n is public."""
+        if self.delta * n >= 1 and not self.large_delta:
+            raise OptionError(
+                f"delta={self.delta:g} is not below 1/n = {1 / n:.3g}: a mechanism with this delta "
+                "may publish a whole record. Choose a smaller delta, or say that it is meant with "
+                "Central(..., large_delta=True)."
+            )
+
+
+@dataclass(frozen=True)
+class Local:
+    """Nobody holds the rows: each person's device randomises its own record."""
+
+    epsilon: float
+    delta: float = 0.0
+    interactive: bool = False
+    trust: ClassVar[str] = "local"
+
+    def __post_init__(self) -> None:
+        _check_budget(self.epsilon, self.delta)
+
+
+@dataclass(frozen=True)
+class LabelOnly:
+    """Covariates are public; only the response is private."""
+
+    epsilon: float
+    delta: float = 0.0
+    curator: bool = False
+    trust: ClassVar[str] = "label-only"
+
+    def __post_init__(self) -> None:
+        _check_budget(self.epsilon, self.delta)
+
+
+@dataclass(frozen=True)
+class Federated:
+    """Several sites keep their rows; each answers with noise of its own."""
+
+    epsilon: float
+    delta: float
+    target: str
+    trust: ClassVar[str] = "federated"
+
+    def __post_init__(self) -> None:
+        _check_budget(self.epsilon, self.delta)
+
+
+Privacy = Central | Local | LabelOnly | Federated

@@ -1,0 +1,206 @@
+"""What an estimator and a holder must offer, and the frozen records that pass between them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.accounting.events import Event
+from dpstats.errors import PlanError
+from dpstats.privacy import Privacy
+
+if TYPE_CHECKING:
+    from dpstats.design import Design
+    from dpstats.queries import Query
+    from dpstats.theory import Theory
+
+__all__ = ["Estimate", "Estimator", "Holder", "Mechanism", "Plan", "Release"]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Mechanism:
+    """One planned use of noise: asked once, under a name, at a cost fixed before any row is read.
+
+    Attributes
+    ----------
+    slot : str
+        Name under which the estimator asks, such as ``"gram"``.
+    event : Event
+        The cost; its noise multiplier is relative to the sensitivity that the query computes.
+    purpose : str
+        One line for the privacy block.
+    parts : int, default 1
+        With ``parts > 1`` the slot may be asked once for each of that many disjoint sets of rows;
+        by parallel composition all of them together cost one event.
+    """
+
+    slot: str
+    event: Event
+    purpose: str
+    parts: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """A mechanism that ran: what was asked, its sensitivity and its noise. All public."""
+
+    slot: str
+    query: str
+    parameters: Mapping[str, Any]
+    sensitivity: float
+    scale: float
+    event: Event
+    part: int = 0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a fit will cost and how well it should do. Made without reading a row.
+
+    Attributes
+    ----------
+    model, method : str
+        Registry row that answers.
+    privacy : Privacy
+        The guarantee asked for.
+    n : int
+        Public number of rows, or the public guess where the number is private.
+    names : tuple of str
+        Design columns.
+    mechanisms : tuple of Mechanism
+        Every use of noise, in order; nothing else may be asked of the holder.
+    cost : tuple of float
+        (epsilon, delta) of all mechanisms together, by the accountant.
+    options : mapping
+        Public options of the method after defaults.
+    predicted_se : tuple of float
+        Expected standard error of each coefficient in the user's units, from public facts only;
+        nan where public facts do not determine one.
+    privacy_share : float
+        Expected share of the error variance that is due to privacy noise, in [0, 1].
+    assumptions : tuple of str
+        What the prediction rests on, one sentence each.
+    warnings : tuple of str
+        Feasibility warnings, each with the n or epsilon that would do.
+    """
+
+    model: str
+    method: str
+    privacy: Privacy
+    n: int
+    names: tuple[str, ...]
+    mechanisms: tuple[Mechanism, ...]
+    cost: tuple[float, float]
+    options: Mapping[str, Any] = field(default_factory=dict)
+    predicted_se: tuple[float, ...] = ()
+    privacy_share: float = float("nan")
+    assumptions: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """The events in order, one per mechanism."""
+        return tuple(m.event for m in self.mechanisms)
+
+    def mechanism(self, slot: str) -> Mechanism:
+        """The mechanism planned under `slot`.
+
+        Raises
+        ------
+        PlanError
+            If the plan has none.
+        """
+        for m in self.mechanisms:
+            if m.slot == slot:
+                return m
+        planned = ", ".join(m.slot for m in self.mechanisms)
+        raise PlanError(f"No mechanism {slot!r} was planned; the plan has: {planned}.")
+
+    def noise_multiplier(self, slot: str) -> float:
+        """Noise scale of `slot` per unit of sensitivity."""
+        event = self.mechanism(slot).event
+        multiplier = getattr(event, "noise_multiplier", None)
+        if multiplier is None:
+            raise PlanError(f"{slot!r} is a selection: it has no noise multiplier.")
+        return float(multiplier)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What an estimator hands back, in the design's internal (standardised) coordinates.
+
+    Attributes
+    ----------
+    params : ndarray of shape (d,)
+        Point estimate.
+    cov : ndarray of shape (d, d)
+        Covariance of `params` around the population parameter: sampling and privacy noise.
+    cov_privacy : ndarray of shape (d, d)
+        The part of `cov` due to privacy noise. The law of the last noise is known, so this part
+        is exact given the earlier releases.
+    nobs : float
+        Public n, or the released noisy count of rows.
+    released : mapping
+        Other released or public numbers worth reporting (clips, scales), JSON-able.
+    """
+
+    params: Array
+    cov: Array
+    cov_privacy: Array
+    nobs: float
+    released: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Holder(Protocol):
+    """Who holds the rows and answers queries with noise."""
+
+    def ask(self, query: Query, slot: str, part: int = 0) -> Array:
+        """Answer `query` once with the noise planned under `slot`.
+
+        Returns the noisy answer in the query's own shape and units (a length-1 array for a
+        selection: the chosen grid value).
+
+        Raises
+        ------
+        PlanError
+            If the plan has no such slot, or it (or its part) was already answered.
+        """
+        ...
+
+
+class Estimator(Protocol):
+    """One method: plans from public facts, fits from noisy answers."""
+
+    @property
+    def name(self) -> str:
+        """Name users pass as ``method=``."""
+        ...
+
+    @property
+    def model(self) -> str:
+        """Model it fits: ``"ols"``, ``"mean"``."""
+        ...
+
+    @property
+    def theory(self) -> Mapping[str, Theory]:
+        """What is proved, for each trust model it supports. No entry, no support."""
+        ...
+
+    @property
+    def options(self) -> Mapping[str, str]:
+        """Options it takes beyond privacy: name to a one-line description."""
+        ...
+
+    def plan(self, design: Design, privacy: Privacy, n: int, **options: Any) -> Plan:
+        """Mechanisms, cost and expected error from public facts only."""
+        ...
+
+    def fit(self, holder: Holder, design: Design, plan: Plan) -> Estimate:
+        """Ask the holder what was planned, and nothing else."""
+        ...
