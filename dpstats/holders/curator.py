@@ -1,0 +1,241 @@
+"""One curator holds the rows, answers planned queries with noise, and remembers what it answered."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.errors import DataError, DPStatsError, PlanError
+from dpstats.mechanisms.noise import Noise
+from dpstats.mechanisms.release import release
+from dpstats.privacy import Central
+from dpstats.protocol import Plan, Release
+from dpstats.queries.base import BLOCK_BITS, MAX_ROWS, X_BITS, Y_BITS, Block, Geometry, bound_grid
+
+if TYPE_CHECKING:
+    from dpstats.design import Design
+    from dpstats.queries import Query
+
+__all__ = ["Curator"]
+
+Array = NDArray[np.float64]
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_BLOCK_VALUES = 2**17  # a block of float64 values fits in a core's cache
+
+
+def _sealed(method: Callable[P, T]) -> Callable[P, T]:
+    """Let no frame that holds rows, and no message made from values, leave with an exception."""
+
+    @functools.wraps(method)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return method(*args, **kwargs)
+        except DPStatsError as error:  # made from names, dtypes and planned facts only
+            sealed: DPStatsError = error.with_traceback(None)
+        except Exception as error:
+            sealed = DataError(
+                f"The private side stopped with {type(error).__name__}; its message is withheld "
+                "because it may quote rows. Check column types against the schema."
+            )
+        sealed.__context__ = None
+        raise sealed from None
+
+    return call
+
+
+class Curator:
+    """Holder of one table for one fit.
+
+    Rows are mapped into the declared domain, put on a public grid and kept as float32 (exact on
+    that grid) until the fit ends. Every answer is exact until its noise is added, whatever the
+    order of rows or the number of threads.
+
+    Parameters
+    ----------
+    table : DataFrame, mapping of arrays, or (endog, exog)
+        Private rows.
+    design : Design
+        Public design.
+    plan : Plan
+        The mechanisms that may be used, each once; already charged.
+    noise : Noise
+        Source of noise.
+
+    Raises
+    ------
+    DataError
+        On names, types or shape; never on values.
+    """
+
+    @_sealed
+    def __init__(self, table: Any, design: Design, plan: Plan, noise: Noise) -> None:
+        if not isinstance(plan.privacy, Central):
+            raise PlanError(f"A curator answers Central plans, not {plan.privacy.trust!r} ones.")
+        source = design.source(table)
+        if len(source) > MAX_ROWS:
+            raise DataError(f"{len(source)} rows: exact sums hold at most {MAX_ROWS} rows.")
+        self._plan = plan
+        self._neighbors = plan.privacy.neighbors
+        self._max_rows = design.schema.max_rows or 1
+        self._noise = noise.start()
+        self._answered: set[tuple[str, int]] = set()
+        self._transcript: list[Release] = []
+        self._bound = np.maximum(np.abs(design.internal_bounds).max(axis=1), 2.0**-20)
+        self._grid = np.array([bound_grid(b, X_BITS) for b in self._bound])
+        self._rows_per_block = int(
+            np.clip(2 ** int(np.log2(_BLOCK_VALUES / max(self._bound.size, 1))), 256, 2**BLOCK_BITS)
+        )
+        self._load(source)
+        self._weights: dict[tuple[float, bytes], NDArray[np.float32]] = {}
+
+    @property
+    def transcript(self) -> tuple[Release, ...]:
+        """Every answer given: query, sensitivity, noise. Public."""
+        return tuple(self._transcript)
+
+    @_sealed
+    def ask(self, query: Query, slot: str, part: int = 0) -> Array:
+        """Answer `query` once with the noise planned under `slot`; see `Holder.ask`."""
+        mechanism = self._plan.mechanism(slot)
+        if (slot, part) in self._answered or not 0 <= part < mechanism.parts:
+            raise PlanError(
+                f"{slot!r} (part {part}) was already answered or never planned; each planned "
+                "mechanism may be used once."
+            )
+        if mechanism.parts > 1 and self._max_rows > 1:
+            raise PlanError("Disjoint parts need one row per unit: a unit's rows may straddle them.")
+        self._answered.add((slot, part))
+        sensitivity = query.sensitivity(self._neighbors, self._max_rows)
+        answer = query.finish(self._total(query, part, mechanism.parts), self._grid)
+        noisy, scale = release(answer, sensitivity, mechanism.event, self._noise)
+        self._transcript.append(
+            Release(
+                slot, query.name, query.parameters(), sensitivity, scale, mechanism.event, part
+            )
+        )
+        return query.decode(noisy)
+
+    def _load(self, source: Any) -> None:
+        n, d = len(source), self._bound.size
+        self._x = np.empty((n, d), dtype=np.float32)
+        self._y = np.zeros(n, dtype=np.float32)
+        self._keep: NDArray[np.bool_] = np.ones(n, dtype=np.bool_)
+        self._starts: NDArray[np.intp] | None = None
+        units = []
+        y_grid = 2.0**-Y_BITS
+        for start in range(0, n, self._rows_per_block):
+            rows = slice(start, min(start + self._rows_per_block, n))
+            raw = source.block(rows.start, rows.stop)
+            x = np.clip(raw.x, -self._bound, self._bound)
+            self._x[rows] = np.rint(x / self._grid) * self._grid * raw.keep[:, None]
+            if raw.y is not None:
+                self._y[rows] = np.rint(np.clip(raw.y, -1.0, 1.0) / y_grid) * y_grid * raw.keep
+            self._keep[rows] = raw.keep
+            if raw.unit is not None:
+                units.append(raw.unit)
+        if units:
+            self._group(np.concatenate(units))
+
+    def _group(self, codes: NDArray[np.intp]) -> None:
+        """Bring each unit's rows together, in table order, and drop those beyond `max_rows`."""
+        order = np.argsort(codes, kind="stable")
+        sorted_codes = codes[order]
+        first = np.flatnonzero(np.r_[True, sorted_codes[1:] != sorted_codes[:-1]])
+        rank = np.arange(codes.size) - np.repeat(first, np.diff(np.r_[first, codes.size]))
+        inside = rank < self._max_rows
+        self._starts = np.flatnonzero(rank[inside] == 0)
+        order = order[inside]
+        self._x, self._y, self._keep = self._x[order], self._y[order], self._keep[order]
+
+    def _slices(self, part: int, parts: int) -> Iterator[slice]:
+        """Blocks of one part of the rows; units are never split."""
+        n = self._y.size
+        begin, end = n * part // parts, n * (part + 1) // parts
+        if self._starts is None:
+            cuts = np.arange(begin, end, self._rows_per_block)
+        else:
+            step = max(self._rows_per_block - self._max_rows, 1)
+            wanted = np.searchsorted(self._starts, np.arange(0, n, step))
+            cuts = np.unique(self._starts[np.minimum(wanted, self._starts.size - 1)])
+        for start, stop in zip(cuts, [*cuts[1:], end], strict=True):
+            yield slice(int(start), int(stop))
+
+    def _block(self, rows: slice, weight: NDArray[np.float32] | None) -> Block:
+        keep = self._keep[rows].astype(np.float64)
+        starts = None
+        if self._starts is not None:
+            low, high = np.searchsorted(self._starts, [rows.start, rows.stop])
+            starts = self._starts[low:high] - rows.start
+        return Block(
+            x=self._x[rows].astype(np.float64),
+            y=self._y[rows].astype(np.float64),
+            keep=keep,
+            weight=keep if weight is None else weight[rows].astype(np.float64),
+            bound=self._bound,
+            grid=self._grid,
+            starts=starts,
+        )
+
+    def _total(self, query: Query, part: int, parts: int) -> NDArray[np.int64]:
+        weight = self._weight(query.geometry)
+        return _reduce(
+            lambda rows: query.total(self._block(rows, weight)), list(self._slices(part, parts))
+        )
+
+    def _weight(self, geometry: Geometry | None) -> NDArray[np.float32] | None:
+        """Row weights of a geometry, computed once; only the latest geometry is kept."""
+        if geometry is None:
+            return None
+        if geometry.key not in self._weights:
+            weight = np.empty(self._y.size, dtype=np.float32)
+
+            def fill(rows: slice) -> NDArray[np.int64]:
+                weight[rows] = geometry.weights(self._block(rows, None))
+                return np.zeros(0, dtype=np.int64)
+
+            _reduce(fill, list(self._slices(0, 1)))
+            self._weights = {geometry.key: weight}
+        return self._weights[geometry.key]
+
+
+def _reduce(task: Callable[[slice], NDArray[np.int64]], blocks: list[slice]) -> NDArray[np.int64]:
+    """Sum of integer arrays over blocks, threads over blocks and BLAS on one thread each."""
+    workers = min(len(blocks), os.cpu_count() or 1)
+    if workers <= 1:
+        return _sum(task(b) for b in blocks)
+    with _one_blas_thread(), ThreadPoolExecutor(workers) as pool:
+        shares = [blocks[i::workers] for i in range(workers)]
+        return _sum(pool.map(lambda share: _sum(task(b) for b in share), shares))
+
+
+def _sum(arrays: Any) -> NDArray[np.int64]:
+    total: NDArray[np.int64] | None = None
+    for array in arrays:
+        total = array if total is None else total + array
+    if total is None:
+        raise DataError("The table has no rows.")
+    return total
+
+
+@functools.lru_cache(maxsize=1)
+def _controller() -> Any:
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
+
+
+def _one_blas_thread() -> AbstractContextManager[Any]:
+    controller = _controller()
+    limited: AbstractContextManager[Any] = (
+        controller.limit(limits=1, user_api="blas") if controller else nullcontext()
+    )
+    return limited

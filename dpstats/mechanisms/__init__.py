@@ -1,0 +1,1 @@
+"""The private side's randomness: noise sources and the mechanisms that apply them."""

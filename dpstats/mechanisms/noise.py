@@ -1,0 +1,135 @@
+"""The only randomness of the package.
+
+`SafeNoise`, the default, draws every released noise from OpenDP: exact discrete distributions over
+the integers from operating-system entropy. `SeededNoise` is for simulation and tests; whatever it
+touches is marked as NOT private.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.errors import OptionError
+
+__all__ = ["Noise", "NoiseStream", "SafeNoise", "SeededNoise"]
+
+Ints = NDArray[np.int64]
+
+
+class NoiseStream(Protocol):
+    """Noise for one fit; all values are whole grid steps."""
+
+    def gaussian(self, values: Ints, scale: float) -> Ints:
+        """Values plus independent Gaussian noise of standard deviation `scale` steps."""
+        ...
+
+    def laplace(self, values: Ints, scale: float) -> Ints:
+        """Values plus independent Laplace noise of scale `scale` steps."""
+        ...
+
+    def argmax(self, utilities: Ints, scale: float) -> int:
+        """Index of the largest utility after Gumbel noise of scale `scale` steps."""
+        ...
+
+
+class Noise(Protocol):
+    """A source of noise."""
+
+    @property
+    def reproducible(self) -> bool:
+        """True where noise can be drawn again: the result is then NOT private."""
+        ...
+
+    def start(self) -> NoiseStream:
+        """Noise for one fit."""
+        ...
+
+
+@dataclass(frozen=True)
+class SafeNoise:
+    """Discrete noise from OpenDP with operating-system entropy. The default."""
+
+    reproducible: ClassVar[bool] = False
+
+    def start(self) -> NoiseStream:
+        """Noise for one fit."""
+        return _OpenDPStream()
+
+
+@dataclass(frozen=True)
+class SeededNoise:
+    """Reproducible noise from numpy, for simulation and tests only: NOT private.
+
+    Whoever knows the seed can subtract the noise, so every result made with it is marked
+    "reproducible: NOT private" wherever it appears, and the seed is not stored in it.
+
+    Parameters
+    ----------
+    seed : int
+        Seed >= 0. The same seed gives the same noise in every fit.
+    """
+
+    seed: int
+    reproducible: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if isinstance(self.seed, bool) or not isinstance(self.seed, (int, np.integer)):
+            raise OptionError(f"SeededNoise(seed={self.seed!r}): an integer >= 0 is needed.")
+        if self.seed < 0:
+            raise OptionError(f"SeededNoise(seed={self.seed!r}): an integer >= 0 is needed.")
+
+    def start(self) -> NoiseStream:
+        """Noise for one fit; the same stream each time."""
+        return _SeededStream(np.random.default_rng(self.seed))
+
+
+class _OpenDPStream:
+    """Integer mechanisms of OpenDP (Canonne, Kamath & Steinke 2020 samplers)."""
+
+    def __init__(self) -> None:
+        import opendp.prelude as odp
+
+        odp.enable_features("contrib")
+        self._odp: Any = odp
+        self._domain: Any = odp.vector_domain(odp.atom_domain(T="i64"))
+
+    def gaussian(self, values: Ints, scale: float) -> Ints:
+        m = self._odp.m.make_gaussian(self._domain, self._odp.l2_distance(T="f64"), scale)
+        return np.asarray(m(values.tolist()), dtype=np.int64)
+
+    def laplace(self, values: Ints, scale: float) -> Ints:
+        m = self._odp.m.make_laplace(self._domain, self._odp.l1_distance(T="i64"), scale)
+        return np.asarray(m(values.tolist()), dtype=np.int64)
+
+    def argmax(self, utilities: Ints, scale: float) -> int:
+        m = self._odp.m.make_noisy_top_k(
+            self._domain,
+            self._odp.linf_distance(T="i64"),
+            self._odp.zero_concentrated_divergence(),
+            k=1,
+            scale=scale,
+        )
+        return int(m(utilities.tolist())[0])
+
+
+class _SeededStream:
+    """The same laws up to rounding, from a seeded generator."""
+
+    def __init__(self, rng: np.random.Generator) -> None:
+        self._rng = rng
+
+    def gaussian(self, values: Ints, scale: float) -> Ints:
+        noise = np.rint(self._rng.normal(0.0, scale, values.shape)).astype(np.int64)
+        return values + noise
+
+    def laplace(self, values: Ints, scale: float) -> Ints:
+        noise = np.rint(self._rng.laplace(0.0, scale, values.shape)).astype(np.int64)
+        return values + noise
+
+    def argmax(self, utilities: Ints, scale: float) -> int:
+        noisy = utilities + self._rng.gumbel(0.0, scale, utilities.shape)
+        return int(np.argmax(noisy))

@@ -1,0 +1,48 @@
+"""The questions that may be asked of a holder; each carries its own clip and its own sensitivity.
+
+Nothing here draws noise or keeps rows: a query is a frozen record of public parameters whose
+``total`` maps a block of rows to exact integers and whose ``sensitivity`` is a proved bound.
+"""
+
+from dpstats.queries.base import Block, Contribution, Geometry, Query
+from dpstats.queries.linear import (
+    Gradient,
+    Gram,
+    MinEigenvalue,
+    ResidualCount,
+    ResidualMoment,
+    Score,
+    ScoreOuter,
+)
+from dpstats.queries.scalar import (
+    Count,
+    NormCount,
+    NormQuantile,
+    PairScales,
+    ResidualQuantile,
+    ResponseHistogram,
+    ResponseMoments,
+    ResponseQuantile,
+)
+
+__all__ = [
+    "Block",
+    "Contribution",
+    "Count",
+    "Geometry",
+    "Gradient",
+    "Gram",
+    "MinEigenvalue",
+    "NormCount",
+    "NormQuantile",
+    "PairScales",
+    "Query",
+    "ResidualCount",
+    "ResidualMoment",
+    "ResidualQuantile",
+    "ResponseHistogram",
+    "ResponseMoments",
+    "ResponseQuantile",
+    "Score",
+    "ScoreOuter",
+]

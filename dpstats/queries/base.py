@@ -1,0 +1,232 @@
+"""What a query is: a clipped, row-wise contribution, its exact sum, and its sensitivity.
+
+Exactness. Rows reach a query on a public grid (`Block`), coefficients are rounded to a grid before
+they meet rows, and contributions are truncated towards zero to a grid before they are added. Every
+sum is then a sum of integers that float64 represents without rounding, so a total has the same bits
+in any order, blocking or partition of the rows, and truncation cannot lengthen a contribution: the
+bound that `Query.sensitivity` states is true in floating point as it is on paper.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.errors import PlanError
+from dpstats.privacy import Neighbors
+
+__all__ = [
+    "BLOCK_BITS",
+    "MAX_ROWS",
+    "X_BITS",
+    "Block",
+    "Contribution",
+    "Geometry",
+    "Query",
+    "bound_grid",
+    "exact_product",
+    "exact_sum",
+    "to_grid",
+    "truncate",
+]
+
+Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+X_BITS = 17  # a design value is at most 2^17 grid steps: exact in float32
+Y_BITS = 22  # a response value is at most 2^22 grid steps: exact in float32
+V_BITS = 19  # a row weight (clipped residual) is at most 2^19 steps
+Z_BITS = 18  # a whitened, weighted row is at most 2^18 steps per coordinate
+BLOCK_BITS = 13  # at most 2^13 rows are added in float64: 17 + 19 + 13 and 18 + 18 + 13 < 53
+MAX_ROWS = 2**26  # 36 bits per product + 26 < 63: totals fit in int64
+SAFETY = 1.0 - 2.0**-20  # shrinks weights by more than their rounding (to float32) can add
+
+
+class Contribution(Enum):
+    """How two contributions of norm <= G can differ; the value is the factor under replace-one.
+
+    ``SIGNED``: any two vectors, ||a - b|| <= 2 G. ``ACUTE``: no two make an obtuse angle (outer
+    products, one-hot vectors), ||a - b||^2 <= |a|^2 + |b|^2 <= 2 G^2. ``INTERVAL``: numbers in
+    [0, G], |a - b| <= G. Adding or removing a contribution moves the sum by at most G in all cases.
+    """
+
+    SIGNED = 2.0
+    ACUTE = math.sqrt(2.0)
+    INTERVAL = 1.0
+
+    def sensitivity(self, bound: float, neighbors: Neighbors) -> float:
+        """Largest change of a sum when one contribution of norm at most `bound` changes."""
+        return bound * (self.value if neighbors is Neighbors.REPLACE_ONE else 1.0)
+
+
+def bound_grid(bound: float, bits: int) -> float:
+    """The power of two on which values of size at most `bound` take at most 2^bits steps."""
+    return math.ldexp(1.0, math.ceil(math.log2(bound)) - bits)
+
+
+def to_grid(values: Array, grid: float | Array) -> Array:
+    """Values rounded to the nearest multiple of `grid` (a power of two)."""
+    rounded: Array = np.rint(values / grid) * grid
+    return rounded
+
+
+def truncate(values: Array, grid: float) -> Array:
+    """Values in whole steps of `grid`, truncated towards zero: never longer than they were."""
+    steps: Array = np.trunc(values * (1.0 / grid))
+    return steps
+
+
+def exact_sum(steps: Array) -> Ints:
+    """Integer-valued float64 totals of one block as int64."""
+    return steps.astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Up to 2^13 prepared rows, in the design's internal coordinates and on its public grid.
+
+    Attributes
+    ----------
+    x : ndarray of shape (m, d)
+        Covariates; column j is a multiple of ``grid[j]`` and at most ``bound[j]`` in size.
+    y : ndarray of shape (m,)
+        Response in [-1, 1], a multiple of 2^-22.
+    keep : ndarray of shape (m,)
+        1.0 where the row contributes, 0.0 where a value of it was missing.
+    weight : ndarray of shape (m,)
+        ``min(1, radius / ||whiten @ x||)`` of the query's geometry; zero where ``keep`` is.
+    bound, grid : ndarray of shape (d,)
+        Public bound and grid step of each column.
+    starts : ndarray of int or None
+        First row of each unit where one unit may have several rows; units are never split.
+    """
+
+    x: Array
+    y: Array
+    keep: Array
+    weight: Array
+    bound: Array
+    grid: Array
+    starts: NDArray[np.intp] | None = None
+
+
+def exact_product(block: Block, coef: Array) -> Array:
+    """``block.x @ coef`` without rounding error, hence the same bits for every blocking.
+
+    `coef` (d,) or (d, k) is first rounded to a grid g on which sum_j bound_j |coef_jk| stays below
+    2^52 steps of ``min(grid) * g``: every partial sum is then an integer that float64 holds.
+    """
+    coef = np.asarray(coef, dtype=np.float64)
+    size = float(np.max(block.bound @ np.abs(coef), initial=0.0))
+    if size == 0.0:
+        return np.zeros((block.x.shape[0], *coef.shape[1:]))
+    step = bound_grid(size / float(block.grid.min()), 52 - 1)
+    product: Array = block.x @ to_grid(coef, step)
+    return product
+
+
+@dataclass(frozen=True, eq=False)
+class Geometry:
+    """The public norm in which rows are clipped: ``||whiten @ x|| <= radius``.
+
+    Rows are weighted, ``w = min(1, radius / ||whiten @ x||)``, and both x and y of a row carry the
+    weight, so that a linear model stays unbiased (clipping x alone would bias it).
+
+    Parameters
+    ----------
+    radius : float
+        Clipping radius, > 0.
+    whiten : ndarray of shape (d, d), optional
+        Public matrix, made from earlier releases; the identity by default.
+    """
+
+    radius: float
+    whiten: Array | None = None
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.radius) and self.radius > 0):
+            raise PlanError(f"radius={self.radius!r}: a finite clipping radius > 0 is needed.")
+
+    @cached_property
+    def key(self) -> tuple[float, bytes]:
+        """Identity of the geometry, for caching row weights."""
+        return self.radius, b"" if self.whiten is None else self.whiten.tobytes()
+
+    def rows(self, block: Block) -> Array:
+        """``whiten @ x`` for every row, exact; shape (m, d)."""
+        if self.whiten is None:
+            return block.x
+        return exact_product(block, self.whiten.T)
+
+    def norms(self, block: Block) -> Array:
+        """``||whiten @ x||`` for every row, the same bits in any blocking."""
+        z = self.rows(block)
+        squares = np.zeros(z.shape[0])
+        for column in z.T:  # column by column: each row adds its terms in the same order
+            squares += column * column
+        norms: Array = np.sqrt(squares)
+        return norms
+
+    def weights(self, block: Block) -> Array:
+        """``min(1, radius / norm)``, shrunk by 2^-20 so that rounding cannot break the bound."""
+        norms = self.norms(block)
+        w: Array = block.keep * np.minimum(
+            1.0, SAFETY * self.radius / np.maximum(norms, np.finfo(np.float64).tiny)
+        )
+        return w
+
+    def parameters(self) -> dict[str, Any]:
+        """Public description for the privacy report."""
+        return {"radius": self.radius, "whitened": self.whiten is not None}
+
+
+class Query(Protocol):
+    """A question that may be asked of a holder.
+
+    A holder adds ``total(block)`` over its blocks as integers, calls ``finish`` once, and adds the
+    planned noise at ``sensitivity``; only the noisy answer leaves. ``finish`` is a deterministic
+    function of the exact total, so it cannot depend on how rows were ordered or blocked.
+    """
+
+    @property
+    def name(self) -> str:
+        """Name in the privacy report."""
+        ...
+
+    @property
+    def geometry(self) -> Geometry | None:
+        """Geometry whose row weights `total` reads, if any."""
+        ...
+
+    def parameters(self) -> Mapping[str, Any]:
+        """Public parameters, JSON-able."""
+        ...
+
+    def total(self, block: Block) -> Ints:
+        """Exact integer total over one block."""
+        ...
+
+    def finish(self, total: Ints, grid: Array) -> Array:
+        """The answer before noise, in its own units, from the exact total over all rows.
+
+        `grid` (d,) holds the public grid step of each design column.
+        """
+        ...
+
+    def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
+        """Bound on the change of ``finish`` between neighbours: L2 (L-infinity for utilities).
+
+        `max_rows` is the number of rows one unit of privacy may contribute.
+        """
+        ...
+
+    def decode(self, answer: Array) -> Array:
+        """The noisy answer in the shape an estimator reads (post-processing)."""
+        ...

@@ -1,0 +1,341 @@
+"""Queries of linear models: clipped Gram matrices, scores, their outer products, residual counts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.errors import PlanError
+from dpstats.privacy import Neighbors
+from dpstats.queries.base import (
+    V_BITS,
+    Z_BITS,
+    Array,
+    Block,
+    Contribution,
+    Geometry,
+    Ints,
+    bound_grid,
+    exact_product,
+    exact_sum,
+    truncate,
+)
+
+__all__ = [
+    "Gradient",
+    "Gram",
+    "MinEigenvalue",
+    "ResidualCount",
+    "ResidualMoment",
+    "Score",
+    "ScoreOuter",
+]
+
+
+def _vech(matrix: NDArray[Any]) -> Array:
+    """Upper triangle with off-diagonals times sqrt(2): an isometry, ||vech(A)|| = ||A||_F."""
+    rows, cols = np.triu_indices(matrix.shape[0])
+    packed: Array = matrix[rows, cols] * np.where(rows == cols, 1.0, math.sqrt(2.0))
+    return packed
+
+
+def _unvech(packed: Array) -> Array:
+    """Inverse of `_vech`: a symmetric matrix."""
+    d = (math.isqrt(8 * packed.size + 1) - 1) // 2
+    rows, cols = np.triu_indices(d)
+    matrix = np.zeros((d, d))
+    matrix[rows, cols] = packed / np.where(rows == cols, 1.0, math.sqrt(2.0))
+    symmetric: Array = matrix + np.triu(matrix, 1).T
+    return symmetric
+
+
+@dataclass(frozen=True, eq=False)
+class _AtResidual:
+    """What queries at a coefficient vector share: the weighted residual and its clip.
+
+    Parameters
+    ----------
+    geometry : Geometry
+        Gives each row its weight w.
+    beta : ndarray of shape (d,)
+        Public coefficients, in internal coordinates.
+    clip : float
+        Bound > 0 on the weighted residual, ``psi = clip(w (y - x @ beta), -clip, clip)``.
+    """
+
+    geometry: Geometry
+    beta: Array
+    clip: float
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.clip) and self.clip > 0):
+            raise PlanError(f"clip={self.clip!r}: a finite bound > 0 is needed.")
+
+    def parameters(self) -> Mapping[str, Any]:
+        """The geometry, the coefficients and the clip; all public."""
+        beta = [float(b) for b in self.beta]
+        return {**self.geometry.parameters(), "beta": beta, "clip": self.clip}
+
+    def residual(self, block: Block) -> Array:
+        """Weighted residual ``w (y - x @ beta)`` of each row."""
+        r: Array = block.weight * (block.y - exact_product(block, self.beta))
+        return r
+
+    def psi(self, block: Block) -> Array:
+        """Weighted residual clipped to ``[-clip, clip]``."""
+        clipped: Array = np.clip(self.residual(block), -self.clip, self.clip)
+        return clipped
+
+    def decode(self, answer: Array) -> Array:
+        """Answers are read as they are."""
+        return answer
+
+
+@dataclass(frozen=True, eq=False)
+class Score(_AtResidual):
+    """Sum of ``w (whiten @ x) psi``, one (d,) vector.
+
+    Guarantee: ||w whiten @ x|| <= radius and |psi| <= clip, so a contribution has L2 norm at most
+    radius * clip. The factor w psi is truncated towards zero, which cannot lengthen it. The sum is
+    taken as whiten @ (sum of x w psi), which is the same vector.
+    """
+
+    name: ClassVar[str] = "score"
+
+    def total(self, block: Block) -> Ints:
+        """Sum of x w psi, in steps of the column grid times the grid of w psi."""
+        v = truncate(block.weight * self.psi(block), bound_grid(self.clip, V_BITS))
+        return exact_sum((v @ block.x) / block.grid)
+
+    def finish(self, total: Ints, grid: Array) -> Array:
+        """The vector in internal units, whitened."""
+        summed: Array = total * grid * bound_grid(self.clip, V_BITS)
+        return summed if self.geometry.whiten is None else self.geometry.whiten @ summed
+
+    def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
+        """2 radius clip per row under replace-one, radius clip under add-remove."""
+        bound = max_rows * self.geometry.radius * self.clip
+        return Contribution.SIGNED.sensitivity(bound, neighbors)
+
+
+@dataclass(frozen=True, eq=False)
+class Gradient:
+    """Sum of per-row squared-loss gradients ``x (y - x @ beta)``, each clipped to L2 norm `clip`.
+
+    Guarantee: the row factor is r min(1, clip / (||x|| |r|)), so a contribution has norm at most
+    clip; truncation towards zero cannot lengthen it.
+    """
+
+    beta: Array
+    clip: float
+    name: ClassVar[str] = "gradient"
+    geometry: ClassVar[Geometry | None] = None
+
+    def parameters(self) -> Mapping[str, Any]:
+        """The coefficients and the clip; both public."""
+        return {"beta": [float(b) for b in self.beta], "clip": self.clip}
+
+    def total(self, block: Block) -> Ints:
+        """Sum of x v in steps, where |v| <= clip / ||x||."""
+        limit = self._limit(block)
+        r = block.keep * (block.y - exact_product(block, self.beta))
+        v = truncate(np.clip(r, -limit, limit), self._grid())
+        return exact_sum((v @ block.x) / block.grid)
+
+    def finish(self, total: Ints, grid: Array) -> Array:
+        """The vector in internal units."""
+        summed: Array = total * grid * self._grid()
+        return summed
+
+    def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
+        """2 clip per row under replace-one, clip under add-remove."""
+        return Contribution.SIGNED.sensitivity(max_rows * self.clip, neighbors)
+
+    def decode(self, answer: Array) -> Array:
+        """Read as it is."""
+        return answer
+
+    def _grid(self) -> float:
+        return bound_grid(self.clip * _SMALLEST_NORM_INVERSE, V_BITS)
+
+    def _limit(self, block: Block) -> Array:
+        # A cap on clip/||x|| keeps v on its grid; it only clips rows of tiny norm further.
+        norms = Geometry(1.0).norms(block)
+        cap: Array = self.clip / np.maximum(norms * (1 + 1e-9), 1 / _SMALLEST_NORM_INVERSE)
+        return cap
+
+
+_SMALLEST_NORM_INVERSE = 8.0  # rows shorter than 1/8 have their residual clipped at 8 clip
+
+
+@dataclass(frozen=True, eq=False)
+class Gram:
+    """Sum of ``(w whiten @ x)(w whiten @ x)'``, optionally over rows with |psi| < clip only.
+
+    With `beta` and `clip` it is the bread of the clipped score: rows whose weighted residual is
+    clipped do not contribute.
+
+    Guarantee: weighted rows z have ||z|| <= radius, truncated towards zero per coordinate;
+    contributions z z' have Frobenius norm at most radius^2 and inner products (z'u)^2 >= 0, so
+    replacing one moves the sum by at most sqrt(2) radius^2 (both bounds are attained). The answer is
+    the upper triangle with off-diagonals times sqrt(2), an isometry of the Frobenius norm, so noise
+    of one scale on it is noise in Frobenius geometry.
+    """
+
+    geometry: Geometry
+    beta: Array | None = None
+    clip: float | None = None
+    name: ClassVar[str] = "gram"
+
+    def parameters(self) -> Mapping[str, Any]:
+        """The geometry; for the active Gram also the coefficients and the clip."""
+        if self.beta is None:
+            return self.geometry.parameters()
+        beta = [float(b) for b in self.beta]
+        return {**self.geometry.parameters(), "beta": beta, "clip": self.clip}
+
+    def total(self, block: Block) -> Ints:
+        """Z'Z in squared steps of the row grid."""
+        weight = block.weight
+        if self.beta is not None and self.clip is not None:
+            r = weight * (block.y - exact_product(block, self.beta))
+            weight = weight * (np.abs(r) < self.clip)
+        grid = bound_grid(self.geometry.radius, Z_BITS)
+        z = truncate(self.geometry.rows(block) * weight[:, None], grid)
+        return exact_sum(z.T @ z)
+
+    def finish(self, total: Ints, grid: Array) -> Array:
+        """Packed upper triangle, off-diagonals times sqrt(2)."""
+        return _vech(total) * bound_grid(self.geometry.radius, Z_BITS) ** 2
+
+    def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
+        """sqrt(2) radius^2 per row under replace-one, radius^2 under add-remove."""
+        bound = max_rows * self.geometry.radius**2
+        return Contribution.ACUTE.sensitivity(bound, neighbors)
+
+    def decode(self, answer: Array) -> Array:
+        """The symmetric (d, d) matrix."""
+        return _unvech(answer)
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreOuter(_AtResidual):
+    """Sum over units of ``s s'`` with s the unit's sum of ``w (whiten @ x) psi``: the meat.
+
+    Where a unit has one row this is the heteroskedasticity-robust meat, otherwise the
+    cluster-robust one.
+
+    Guarantee: s has norm at most max_rows radius clip, and outer products make no obtuse angle.
+    """
+
+    max_rows: int = 1
+    name: ClassVar[str] = "score outer product"
+
+    def total(self, block: Block) -> Ints:
+        """S'S in squared steps."""
+        rows = self.geometry.rows(block) * (block.weight * self.psi(block))[:, None]
+        s = truncate(rows, self._grid())
+        if block.starts is not None:
+            s = np.add.reduceat(s, block.starts, axis=0)
+        return exact_sum(s.T @ s)
+
+    def finish(self, total: Ints, grid: Array) -> Array:
+        """Packed upper triangle, off-diagonals times sqrt(2)."""
+        return _vech(total) * self._grid() ** 2
+
+    def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
+        """sqrt(2) (max_rows radius clip)^2 under replace-one."""
+        if max_rows != self.max_rows:
+            raise PlanError(f"max_rows={self.max_rows} was planned for a unit of {max_rows} rows.")
+        return Contribution.ACUTE.sensitivity(self._bound() ** 2, neighbors)
+
+    def decode(self, answer: Array) -> Array:
+        """The symmetric (d, d) matrix."""
+        return _unvech(answer)
+
+    def _bound(self) -> float:
+        return self.max_rows * self.geometry.radius * self.clip
+
+    def _grid(self) -> float:
+        return bound_grid(self._bound(), Z_BITS)
+
+
+@dataclass(frozen=True, eq=False)
+class ResidualCount(_AtResidual):
+    """Number of contributing rows whose weighted residual is at most `clip` in size."""
+
+    name: ClassVar[str] = "residual count"
+
+    def total(self, block: Block) -> Ints:
+        """One count."""
+        inside = block.keep * (np.abs(self.residual(block)) <= self.clip)
+        return exact_sum(np.array([inside.sum()]))
+
+    def finish(self, total: Ints, grid: Array) -> Array:
+        """The count."""
+        return total.astype(np.float64)
+
+    def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
+        """One per row."""
+        return Contribution.INTERVAL.sensitivity(float(max_rows), neighbors)
+
+
+@dataclass(frozen=True, eq=False)
+class ResidualMoment(_AtResidual):
+    """Sum of ``psi^2`` over rows; a number in [0, clip^2] per row."""
+
+    name: ClassVar[str] = "residual second moment"
+
+    def total(self, block: Block) -> Ints:
+        """The sum in squared steps."""
+        steps = truncate(self.psi(block), bound_grid(self.clip, V_BITS))
+        return exact_sum(np.array([steps @ steps]))
+
+    def finish(self, total: Ints, grid: Array) -> Array:
+        """The sum in squared internal units."""
+        summed: Array = total * bound_grid(self.clip, V_BITS) ** 2
+        return summed
+
+    def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
+        """clip^2 per row."""
+        return Contribution.INTERVAL.sensitivity(max_rows * self.clip**2, neighbors)
+
+
+@dataclass(frozen=True, eq=False)
+class MinEigenvalue:
+    """Smallest eigenvalue of `Gram`.
+
+    Guarantee: by Weyl's inequality it moves by at most the operator norm of the change of the Gram
+    matrix. Replacing one row changes it by z z' - u u', whose operator norm is at most
+    max(|z|^2, |u|^2) <= radius^2; so does adding or removing one.
+    """
+
+    geometry: Geometry
+    name: ClassVar[str] = "smallest eigenvalue"
+
+    def parameters(self) -> Mapping[str, Any]:
+        """The geometry."""
+        return self.geometry.parameters()
+
+    def total(self, block: Block) -> Ints:
+        """Z'Z in squared steps of the row grid."""
+        return Gram(self.geometry).total(block)
+
+    def finish(self, total: Ints, grid: Array) -> Array:
+        """The eigenvalue of the exact Gram matrix."""
+        steps = total.astype(np.float64)
+        lowest = np.linalg.eigvalsh(steps)[:1] * bound_grid(self.geometry.radius, Z_BITS) ** 2
+        return np.maximum(lowest, 0.0)
+
+    def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
+        """radius^2 per row."""
+        return Contribution.INTERVAL.sensitivity(max_rows * self.geometry.radius**2, neighbors)
+
+    def decode(self, answer: Array) -> Array:
+        """A length-1 array."""
+        return answer
