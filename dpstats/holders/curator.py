@@ -20,7 +20,7 @@ from dpstats.protocol import Plan, Release
 from dpstats.queries.base import BLOCK_BITS, MAX_ROWS, X_BITS, Y_BITS, Block, Geometry, bound_grid
 
 if TYPE_CHECKING:
-    from dpstats.design import Design
+    from dpstats.design import Design, Endog
     from dpstats.queries import Query
 
 __all__ = ["Curator"]
@@ -94,6 +94,7 @@ class Curator:
         self._rows_per_block = int(
             np.clip(2 ** int(np.log2(_BLOCK_VALUES / max(self._bound.size, 1))), 256, 2**BLOCK_BITS)
         )
+        self._y_bound = 1.0 if design.endog is None else _response_bound(design.endog)
         self._load(source)
         self._weights: dict[tuple[float, bytes], NDArray[np.float32]] = {}
 
@@ -131,14 +132,14 @@ class Curator:
         self._keep: NDArray[np.bool_] = np.ones(n, dtype=np.bool_)
         self._starts: NDArray[np.intp] | None = None
         units = []
-        y_grid = 2.0**-Y_BITS
+        y_bound, y_grid = self._y_bound, bound_grid(self._y_bound, Y_BITS)
         for start in range(0, n, self._rows_per_block):
             rows = slice(start, min(start + self._rows_per_block, n))
             raw = source.block(rows.start, rows.stop)
             x = np.clip(raw.x, -self._bound, self._bound)
             self._x[rows] = np.rint(x / self._grid) * self._grid * raw.keep[:, None]
             if raw.y is not None:
-                self._y[rows] = np.rint(np.clip(raw.y, -1.0, 1.0) / y_grid) * y_grid * raw.keep
+                self._y[rows] = np.rint(np.clip(raw.y, -y_bound, y_bound) / y_grid) * y_grid * raw.keep
             self._keep[rows] = raw.keep
             if raw.unit is not None:
                 units.append(raw.unit)
@@ -205,6 +206,12 @@ class Curator:
             _reduce(fill, list(self._slices(0, 1)))
             self._weights = {geometry.key: weight}
         return self._weights[geometry.key]
+
+
+def _response_bound(endog: Endog) -> float:
+    """Largest size of the response in internal units."""
+    extremes = (endog.lower - endog.center, endog.upper - endog.center)
+    return max(abs(e) for e in extremes) / endog.scale
 
 
 def _reduce(task: Callable[[slice], NDArray[np.int64]], blocks: list[slice]) -> NDArray[np.int64]:

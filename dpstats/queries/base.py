@@ -97,7 +97,7 @@ class Block:
     x : ndarray of shape (m, d)
         Covariates; column j is a multiple of ``grid[j]`` and at most ``bound[j]`` in size.
     y : ndarray of shape (m,)
-        Response in [-1, 1], a multiple of 2^-22.
+        Response within its public bound, on a grid of 2^-22 of it.
     keep : ndarray of shape (m,)
         1.0 where the row contributes, 0.0 where a value of it was missing.
     weight : ndarray of shape (m,)

@@ -1,0 +1,70 @@
+"""What estimators share: a budget in shares, public grids, and repairs of noisy matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.accounting import Share, calibrate, epsilon_of
+from dpstats.errors import OptionError
+from dpstats.privacy import Central
+from dpstats.protocol import Mechanism
+
+__all__ = ["Ask", "check_options", "floor_eigenvalues", "geometric_grid", "schedule"]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One planned question and its share of the budget.
+
+    `weight` is proportional to the zero-concentrated cost (to epsilon where delta is 0): halving a
+    weight multiplies Gaussian noise by sqrt(2).
+    """
+
+    slot: str
+    weight: float
+    purpose: str
+    kind: Literal["gaussian", "laplace", "selection"] = "gaussian"
+    k: int = 1
+    parts: int = 1
+
+
+def schedule(
+    asks: Sequence[Ask], privacy: Central
+) -> tuple[tuple[Mechanism, ...], tuple[float, float]]:
+    """Mechanisms that together cost at most the guarantee asked for, and what they do cost."""
+    shares = {a.slot: Share(a.kind, a.weight, a.k) for a in asks}
+    events = calibrate(shares, privacy.epsilon, privacy.delta)
+    mechanisms = tuple(Mechanism(a.slot, events[a.slot], a.purpose, a.parts) for a in asks)
+    cost = epsilon_of([m.event for m in mechanisms], privacy.delta)
+    return mechanisms, (cost, privacy.delta)
+
+
+def check_options(
+    method: str, allowed: Mapping[str, str], options: Mapping[str, Any]
+) -> None:
+    """Refuse an option that `method` does not take."""
+    for name in options:
+        if name not in allowed:
+            known = "; ".join(f"{k}: {v}" for k, v in allowed.items()) or "none"
+            raise OptionError(f"method={method!r} has no option {name!r}. Its options: {known}.")
+
+
+def geometric_grid(low: float, high: float, per_octave: int) -> Array:
+    """Public candidates from `low` to at least `high`, `per_octave` to each doubling."""
+    steps = int(np.ceil(np.log2(high / low) * per_octave))
+    grid: Array = low * 2.0 ** (np.arange(steps + 1) / per_octave)
+    return grid
+
+
+def floor_eigenvalues(matrix: Array, floor: float) -> Array:
+    """The symmetric matrix with eigenvalues raised to at least `floor` > 0."""
+    values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
+    repaired: Array = (vectors * np.maximum(values, floor)) @ vectors.T
+    return repaired
