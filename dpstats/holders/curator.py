@@ -20,7 +20,7 @@ from dpstats.protocol import Plan, Release
 from dpstats.queries.base import BLOCK_BITS, MAX_ROWS, X_BITS, Y_BITS, Block, Geometry, bound_grid
 
 if TYPE_CHECKING:
-    from dpstats.design import Design, Endog
+    from dpstats.design import Design, Endog, Source
     from dpstats.queries import Query
 
 __all__ = ["Curator"]
@@ -61,14 +61,16 @@ class Curator:
 
     Parameters
     ----------
-    table : DataFrame, mapping of arrays, or (endog, exog)
-        Private rows.
+    source : Source
+        Private rows behind the design, from ``design.source(table)``.
     design : Design
         Public design.
     plan : Plan
         The mechanisms that may be used, each once; already charged.
     noise : Noise
         Source of noise.
+    on_answer : callable, optional
+        Called with the slot after each answer; for progress.
 
     Raises
     ------
@@ -77,16 +79,23 @@ class Curator:
     """
 
     @_sealed
-    def __init__(self, table: Any, design: Design, plan: Plan, noise: Noise) -> None:
+    def __init__(
+        self,
+        source: Source,
+        design: Design,
+        plan: Plan,
+        noise: Noise,
+        on_answer: Callable[[str], None] | None = None,
+    ) -> None:
         if not isinstance(plan.privacy, Central):
             raise PlanError(f"A curator answers Central plans, not {plan.privacy.trust!r} ones.")
-        source = design.source(table)
         if len(source) > MAX_ROWS:
             raise DataError(f"{len(source)} rows: exact sums hold at most {MAX_ROWS} rows.")
         self._plan = plan
         self._neighbors = plan.privacy.neighbors
         self._max_rows = design.schema.max_rows or 1
         self._noise = noise.start()
+        self._on_answer = on_answer
         self._answered: set[tuple[str, int]] = set()
         self._transcript: list[Release] = []
         self._bound = np.maximum(np.abs(design.internal_bounds).max(axis=1), 2.0**-20)
@@ -123,9 +132,11 @@ class Curator:
                 slot, query.name, query.parameters(), sensitivity, scale, mechanism.event, part
             )
         )
+        if self._on_answer is not None:
+            self._on_answer(slot)
         return query.decode(noisy)
 
-    def _load(self, source: Any) -> None:
+    def _load(self, source: Source) -> None:
         n, d = len(source), self._bound.size
         self._x = np.empty((n, d), dtype=np.float32)
         self._y = np.zeros(n, dtype=np.float32)

@@ -1,0 +1,364 @@
+"""The front door: formulas and tables in, released results out.
+
+A `Model` ties a public `Design` to a private table. ``plan`` reads no row; ``fit`` goes straight
+down: plan, charge the ledger, open a holder, let the estimator ask, hand back what was released.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from dpstats import estimators
+from dpstats.accounting import Ledger
+from dpstats.design import Design
+from dpstats.errors import DataError, FeasibilityWarning, OptionError, SchemaError, TrustError
+from dpstats.estimators.base import Ask, schedule
+from dpstats.holders import Curator
+from dpstats.mechanisms.noise import Noise, SafeNoise
+from dpstats.privacy import Central, Neighbors, Privacy
+from dpstats.protocol import Plan
+from dpstats.queries import ResponseQuantile
+from dpstats.results import Results
+from dpstats.schema import Numeric, Schema
+
+__all__ = ["OLS", "Model", "mean", "ols", "private_range"]
+
+
+class Model:
+    """A model: its public design, and a reference to the private table it may be fitted on.
+
+    Made by `ols`, `mean` and their kin. The table stays the caller's; nothing is read from it until
+    `fit` has charged a ledger.
+
+    Parameters
+    ----------
+    kind : str
+        Model name in the registry, such as ``"ols"``.
+    design : Design
+        Public design.
+    data : table, optional
+        pandas, polars, pyarrow table, dict of arrays, or (endog, exog); needed by `fit`.
+    n : int, optional
+        Public number of rows, where no table is given.
+    """
+
+    def __init__(self, kind: str, design: Design, data: Any = None, n: int | None = None) -> None:
+        self.kind = kind
+        self.design = design
+        self._data = data
+        self._n = n
+
+    def __repr__(self) -> str:
+        what = self.design.formula or f"{self.design.endog_name} on {len(self.design.names)} columns"
+        return f"<dpstats {self.kind} model: {what}>"
+
+    def plan(self, privacy: Privacy, *, method: str | None = None, **options: Any) -> Plan:
+        """What a fit would cost and how well it should do. No row is read, nothing is charged.
+
+        Parameters
+        ----------
+        privacy : Central
+            Trust model and guarantee.
+        method : str, optional
+            A name from `dpstats.methods`; the default method otherwise.
+        **options
+            Options of the method.
+
+        Raises
+        ------
+        TrustError
+            If no method answers this model under this trust model.
+        OptionError
+            If an option, delta or the row count is not allowed.
+        """
+        estimator = estimators.find(self.kind, privacy, method)
+        n = self._rows(privacy)
+        return estimator.plan(self.design, privacy, n, **options)
+
+    def fit(
+        self,
+        privacy: Privacy,
+        ledger: Ledger | None = None,
+        *,
+        method: str | None = None,
+        noise: Noise | None = None,
+        progress: bool | None = None,
+        **options: Any,
+    ) -> Results:
+        """Charge the ledger, then fit.
+
+        Parameters
+        ----------
+        privacy : Central
+            Trust model and guarantee.
+        ledger : Ledger, optional
+            Where the cost is charged before any row is read; never refunded. Without one, an
+            in-memory ledger of exactly this fit is used, and the summary says that it does not
+            outlive the process.
+        method : str, optional
+            A name from `dpstats.methods`.
+        noise : SeededNoise, optional
+            Reproducible noise for simulation; the results are then marked NOT private.
+        progress : bool, optional
+            Print one line per released statistic to standard error; by default only for large
+            tables on a terminal.
+        **options
+            Options of the method.
+
+        Returns
+        -------
+        Results
+            Released numbers only.
+
+        Raises
+        ------
+        BudgetError
+            If the ledger cannot pay; nothing was charged and no row was read.
+        DPStatsError
+            On bad input, before anything is charged.
+        """
+        if self._data is None:
+            raise DataError("No table: give data=... when making the model, then fit.")
+        estimator = estimators.find(self.kind, privacy, method)
+        plan = self.plan(privacy, method=method, **options)
+        source = self.design.source(self._data)
+        noise = SafeNoise() if noise is None else noise
+        for message in plan.warnings:
+            warnings.warn(message, FeasibilityWarning, stacklevel=2)
+        ledger = Ledger.memory(*_ceiling(plan)) if ledger is None else ledger
+        ledger.charge(plan, label=self.design.formula)
+        holder = Curator(source, self.design, plan, noise, on_answer=_reporter(plan, progress))
+        estimate = estimator.fit(holder, self.design, plan)
+        return Results.from_estimate(
+            estimate,
+            design=self.design,
+            plan=plan,
+            theory=estimator.theory[privacy.trust],
+            releases=holder.transcript,
+            ledger=ledger.state(),
+            reproducible=noise.reproducible,
+        )
+
+    def _rows(self, privacy: Privacy) -> int:
+        """Public row count, or the public guess where the number of rows is private."""
+        if not isinstance(privacy, Central):
+            raise TrustError(f"No method answers {self.kind!r} under {privacy.trust!r} yet.")
+        private = privacy.neighbors is Neighbors.ADD_REMOVE or self.design.schema.unit is not None
+        if private:
+            if privacy.rows is None:
+                raise OptionError(
+                    "The number of rows is private under add-remove neighbours or with several "
+                    "rows per unit. Give a public guess for planning: Central(..., rows=20_000)."
+                )
+            n = privacy.rows
+        elif self._n is not None:
+            n = self._n
+        elif self._data is not None:
+            n = len(self.design.source(self._data))
+        else:
+            raise OptionError("No table and no row count: give data=... or n=...")
+        if n < 1:
+            raise DataError("The table is empty: at least one row is needed.")
+        privacy.check_delta(n)
+        return n
+
+
+def _ceiling(plan: Plan) -> tuple[float, float]:
+    return plan.privacy.epsilon, plan.privacy.delta
+
+
+def _reporter(plan: Plan, progress: bool | None) -> Callable[[str], None] | None:
+    """Progress on standard error; it depends on public facts only."""
+    if progress is None:
+        progress = sys.stderr.isatty() and plan.n * len(plan.names) > 20_000_000
+    if not progress:
+        return None
+    total = sum(m.parts for m in plan.mechanisms)
+    done = 0
+
+    def report(slot: str) -> None:
+        nonlocal done
+        done += 1
+        print(f"[{done}/{total}] released {slot}", file=sys.stderr, flush=True)
+
+    return report
+
+
+def ols(formula: str, data: Any = None, schema: Schema | None = None, *, n: int | None = None) -> Model:
+    """Linear regression by formula.
+
+    Parameters
+    ----------
+    formula : str
+        ``"y ~ x1 + C(g)"``; every column must be declared in `schema`.
+    data : table, optional
+        pandas, polars or pyarrow table, or dict of arrays. Needed by `Model.fit`.
+    schema : Schema
+        Public declaration of the columns.
+    n : int, optional
+        Public number of rows, for planning without a table.
+
+    Returns
+    -------
+    Model
+
+    Raises
+    ------
+    FormulaError
+        If a term may not be used on private rows.
+    SchemaError
+        If a column is not declared.
+    """
+    return Model("ols", Design.from_formula(formula, _required(schema)), data, n)
+
+
+def mean(formula: str, data: Any = None, schema: Schema | None = None, *, n: int | None = None) -> Model:
+    """Mean of one column, ``mean("y")`` or ``mean("y ~ 1")``.
+
+    Parameters and errors are those of `ols`.
+    """
+    text = formula if "~" in formula else f"{formula} ~ 1"
+    design = Design.from_formula(text, _required(schema))
+    if not (design.has_intercept and len(design.names) == 1):
+        raise OptionError(f'mean({formula!r}): write mean("y") or mean("y ~ 1"); ols takes covariates.')
+    return Model("mean", design, data, n)
+
+
+def OLS(
+    endog: Any,
+    exog: Any,
+    bounds: Mapping[str, Any],
+    names: Sequence[str] | None = None,
+) -> Model:
+    """Linear regression on arrays, as in statsmodels: no intercept is added.
+
+    Parameters
+    ----------
+    endog : array of shape (n,)
+        Response.
+    exog : array or DataFrame of shape (n, d)
+        Design; include a column of ones with bounds (1, 1) for an intercept.
+    bounds : mapping
+        ``{"endog": (lower, upper), "exog": (lower, upper) or a list of d pairs}``; public.
+    names : sequence of str, optional
+        Column names; a DataFrame's own, or ``x1, x2, ...``.
+
+    Returns
+    -------
+    Model
+    """
+    if set(bounds) != {"endog", "exog"}:
+        raise OptionError(
+            f"bounds has keys {sorted(bounds)}: give bounds={{'endog': (lower, upper), "
+            "'exog': (lower, upper) or one pair per column}."
+        )
+    shape = np.shape(exog)
+    if len(shape) != 2 or np.shape(endog) not in {(shape[0],), (shape[0], 1)}:
+        raise DataError(
+            f"endog has shape {np.shape(endog)} and exog {shape}: (n,) and (n, d) are needed."
+        )
+    if names is None and hasattr(exog, "columns"):
+        names = [str(c) for c in exog.columns]
+    design = Design.from_arrays(shape[1], bounds["exog"], bounds["endog"], names=names)
+    return Model("ols", design, (endog, exog))
+
+
+def private_range(
+    column: str,
+    data: Any,
+    privacy: Central,
+    ledger: Ledger | None = None,
+    *,
+    share: float = 0.99,
+    noise: Noise | None = None,
+) -> Numeric:
+    """Buy bounds for a column whose range nobody knows, at the price of `privacy`.
+
+    The two ends are chosen by the exponential mechanism among 0 and +-2^k, k = -20 ... 60, near the
+    quantiles (1 - share)/2 and (1 + share)/2; the result is public and may go into a `Schema`.
+
+    Parameters
+    ----------
+    column : str
+        Column to bound.
+    data : table
+        Private rows.
+    privacy : Central
+        What to spend; delta may be 0.
+    ledger : Ledger, optional
+        Where the cost is charged before any row is read.
+    share : float, default 0.99
+        Share of the rows that the range should cover, in (0, 1).
+    noise : SeededNoise, optional
+        For simulation; a range bought with it is NOT private.
+
+    Returns
+    -------
+    Numeric
+        Declaration with the bounds found.
+
+    Notes
+    -----
+    Guarantee: rows are mapped one by one through asinh(2^20 y), a fixed public function; each end
+    is one exponential mechanism on `ResponseQuantile` utilities of sensitivity 1 (McSherry &
+    Talwar 2007, Theorem 6), and the two compose within `privacy`.
+    """
+    if not 0 < share < 1:
+        raise OptionError(f"share={share}: a number strictly between 0 and 1 is needed.")
+    powers = 2.0 ** np.arange(-20, 61)
+    ends = np.r_[-powers[::-1], 0.0, powers]
+    grid = np.arcsinh(2.0**20 * ends)
+    design = Design.from_arrays(
+        1, (1.0, 1.0), (float(grid[0]), float(grid[-1])), names=["Intercept"]
+    )
+    asks = [
+        Ask("lower", 1.0, f"lower end of {column}", kind="selection"),
+        Ask("upper", 1.0, f"upper end of {column}", kind="selection"),
+    ]
+    values = _numeric_column(data, column)
+    if values.size == 0:
+        raise DataError("The table is empty: at least one row is needed.")
+    privacy.check_delta(values.size)
+    mechanisms, cost = schedule(asks, privacy)
+    plan = Plan("range", "exponential", privacy, values.size, (column,), mechanisms, cost)
+    noise = SafeNoise() if noise is None else noise
+    ledger = Ledger.memory(*_ceiling(plan)) if ledger is None else ledger
+    ledger.charge(plan, label=column)
+    scaled = np.arcsinh(2.0**20 * values.astype(np.float64))
+    source = design.source((scaled, np.ones((scaled.size, 1))))
+    holder = Curator(source, design, plan, noise)
+    standard = design.standardization
+    candidates = (grid - standard.y_center) / standard.y_scale
+    found = [
+        holder.ask(ResponseQuantile(candidates, q), slot)[0]
+        for slot, q in (("lower", (1 - share) / 2), ("upper", (1 + share) / 2))
+    ]
+    low, high = (int(np.argmin(np.abs(candidates - f))) for f in found)
+    low, high = min(low, high - 1) if low < high else max(high - 1, 0), max(high, 1)
+    return Numeric(float(ends[low]), float(ends[high]))
+
+
+def _numeric_column(data: Any, column: str) -> Any:
+    """One column as an array, by name and dtype; no value is looked at."""
+    try:
+        values = data[column]
+    except Exception:
+        raise DataError(f"The table has no column {column!r}.") from None
+    values = np.asarray(values.to_numpy() if hasattr(values, "to_numpy") else values)
+    if values.dtype.kind not in "iufb":
+        raise DataError(f"Column {column!r} has dtype {values.dtype}: a numeric column is needed.")
+    return values
+
+
+def _required(schema: Schema | None) -> Schema:
+    if not isinstance(schema, Schema):
+        raise SchemaError(
+            "schema=... is needed: what may be known about the columns before a row is read. "
+            "Schema.template(df) writes a skeleton from names and types."
+        )
+    return schema
