@@ -258,7 +258,6 @@ class _Quantile(ABC):
 
     candidates: Array
     q: float
-    geometry: ClassVar[Geometry | None] = None
 
     def __post_init__(self) -> None:
         if not 0 < self.q < 1:
@@ -304,6 +303,7 @@ class ResponseQuantile(_Quantile):
     """Choice of a candidate near the q-quantile of the response."""
 
     name: ClassVar[str] = "response quantile"
+    geometry: ClassVar[Geometry | None] = None
 
     def values(self, block: Block) -> Array:
         """The response."""
@@ -316,6 +316,7 @@ class NormQuantile(_Quantile):
 
     whiten: Array | None = None
     name: ClassVar[str] = "norm quantile"
+    geometry: ClassVar[Geometry | None] = None
 
     def values(self, block: Block) -> Array:
         """Norms of the rows."""
@@ -326,7 +327,7 @@ class NormQuantile(_Quantile):
 class ResidualQuantile(_Quantile):
     """Choice of a candidate near the q-quantile of ``|w (y - x @ beta)|``."""
 
-    geometry: Geometry  # type: ignore[misc]
+    geometry: Geometry
     beta: Array
     name: ClassVar[str] = "residual quantile"
 
