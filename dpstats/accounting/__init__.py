@@ -1,0 +1,33 @@
+"""What mechanisms cost, how much noise a guarantee needs, and the ledger of what was spent."""
+
+from dpstats.accounting.calibration import (
+    Share,
+    calibrate,
+    delta_of,
+    epsilon_of,
+    gdp_mu,
+    zcdp_rho,
+)
+from dpstats.accounting.events import (
+    Event,
+    Gaussian,
+    Laplace,
+    Selection,
+    event_from_dict,
+    event_to_dict,
+)
+
+__all__ = [
+    "Event",
+    "Gaussian",
+    "Laplace",
+    "Selection",
+    "Share",
+    "calibrate",
+    "delta_of",
+    "epsilon_of",
+    "event_from_dict",
+    "event_to_dict",
+    "gdp_mu",
+    "zcdp_rho",
+]

@@ -1,0 +1,577 @@
+"""What a set of events costs, and how much noise a guarantee needs.
+
+Three accountants are run and the smallest valid answer is taken:
+
+* *pure*: the sum of the epsilons, where no event is Gaussian;
+* *zero-concentrated*: the sum of the rhos, turned into (epsilon, delta) by the bound of Canonne,
+  Kamath & Steinke (2020), optimal over the order;
+* *privacy loss*: Gaussian events add up to one Gaussian exactly; every other event adds a bounded
+  loss whose law is known in closed form, discretised upwards and convolved. With Gaussian events
+  alone this is the exact closed form.
+
+All answers are rounded to the safe side, and are about the noise that is really released, which
+lives on a fine grid: `discrete_slack` bounds what the grid costs, and is included. The proofs are
+in docs/accounting.md.
+
+References
+----------
+Balle & Wang (2018), Improving the Gaussian mechanism, Theorem 8. Dong, Roth & Su (2022), Gaussian
+differential privacy, Corollary 3.3. Canonne, Kamath & Steinke (2020), The discrete Gaussian for
+differential privacy, Proposition 12. Dong, Durfee & Rogers (2020), Optimal differential privacy
+composition for exponential mechanisms. Doroshenko et al. (2022), Connect the dots.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.accounting.events import Event, Gaussian, Laplace, Selection
+from dpstats.errors import PlanError
+
+__all__ = [
+    "Share",
+    "calibrate",
+    "delta_of",
+    "discrete_slack",
+    "epsilon_of",
+    "gaussian_delta",
+    "gaussian_epsilon",
+    "gdp_mu",
+    "zcdp_delta",
+    "zcdp_epsilon",
+    "zcdp_rho",
+]
+
+Array = NDArray[np.float64]
+
+# What the released noise promises: sqrt(coordinates) / (scale / grid)^2 <= 2^-38 for Gaussian
+# and coordinates / (scale / grid)^2 <= 2^-28 for Laplace noise, over the life of a ledger. A grid
+# of scale * 2^-24 allows 2^20 coordinates; one of scale * 2^-40 more than can ever be released.
+GAUSSIAN_GRID = 2.0**-38
+LAPLACE_GRID = 2.0**-28
+
+# Relative error of one evaluation of the closed form: erfcx and exp are good to a few ulp, and
+# the exponent u^2/2 <= 745 before underflow turns one ulp of it into 2e-13.
+_ROUNDING = 1e-12
+_SQRT_HALF = math.sqrt(0.5)
+_LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
+_TINY = 1e-300
+_LARGEST_REACH = 300.0
+
+
+# -- closed forms ------------------------------------------------------------------------------
+
+
+def gaussian_delta(mu: float, epsilon: float) -> float:
+    """Smallest delta at `epsilon` of Gaussian noise whose scale is the sensitivity over `mu`.
+
+    Parameters
+    ----------
+    mu : float
+        Sensitivity over standard deviation, >= 0. Several Gaussian releases, adaptive or not, are
+        one with ``mu**2`` the sum of theirs.
+    epsilon : float
+        Any real number; negative values occur inside compositions.
+
+    Returns
+    -------
+    float
+        ``Phi(mu/2 - epsilon/mu) - exp(epsilon) Phi(-mu/2 - epsilon/mu)``, rounded up.
+    """
+    return float(_gaussian_deltas(mu, np.asarray([epsilon]))[0])
+
+
+def _gaussian_deltas(mu: float, epsilon: Array) -> Array:
+    """`gaussian_delta` at each of `epsilon` (any shape), without cancellation or underflow to 0."""
+    if mu == 0:
+        return np.maximum(-np.expm1(np.minimum(epsilon, 0.0)), 0.0)
+    from scipy.special import erfcx, ndtr
+
+    # exp(epsilon) phi(v) = phi(u) for u, v = epsilon/mu -+ mu/2, so with Mills' ratio R the
+    # closed form is phi(u) (R(u) - R(v)) for u >= 0, and Phi(-u) - phi(u) R(v) for u < 0.
+    u = epsilon / mu - mu / 2
+    v = u + mu
+    scale = math.sqrt(math.pi / 2)
+    with np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore"):
+        density = np.exp(-0.5 * u * u - _LOG_SQRT_2PI)
+        above = scale * erfcx(np.maximum(u, 0.0) * _SQRT_HALF)
+        below = scale * erfcx(np.maximum(v, 0.0) * _SQRT_HALF)
+        right = density * (above * (1 + _ROUNDING) - below * (1 - _ROUNDING))
+        second = np.where(v >= 0, density * below, np.exp(epsilon) * ndtr(-v))
+        left = ndtr(-u) * (1 + _ROUNDING) - second * (1 - _ROUNDING)
+    delta: Array = np.where(u >= 0, right, left) * (1 + _ROUNDING)
+    return np.clip(delta, _TINY, 1.0)
+
+
+@lru_cache(maxsize=1024)
+def gaussian_epsilon(mu: float, delta: float) -> float:
+    """Smallest epsilon >= 0 with ``gaussian_delta(mu, epsilon) <= delta``; inf for delta 0."""
+    if mu == 0 or gaussian_delta(mu, 0.0) <= delta:
+        return 0.0
+    if delta <= 0:
+        return math.inf
+    # rho + 2 sqrt(rho log 1/delta) is valid for rho = mu^2 / 2 (Bun & Steinke, Proposition 1.3).
+    high = mu**2 / 2 + mu * math.sqrt(2 * math.log(1 / delta)) + 1e-9
+    return _edge(lambda e: gaussian_delta(mu, e) <= delta, good=high, bad=0.0)
+
+
+def zcdp_delta(rho: float, epsilon: float) -> float:
+    """Delta at `epsilon` >= 0 of any rho-zCDP mechanism, by the best order alpha.
+
+    ``inf over alpha > 1 of exp((alpha-1)(alpha rho - epsilon)) (1 - 1/alpha)^alpha / (alpha-1)``.
+    Every alpha gives a valid bound, so the search for the best one need not be exact.
+    """
+    if rho == 0:
+        return 0.0
+    alpha = _best_order(rho, epsilon)
+    exponent = (alpha - 1) * (alpha * rho - epsilon + math.log1p(-1 / alpha)) - math.log(alpha)
+    return min(1.0, max(math.exp(min(exponent, 0.0)) * (1 + _ROUNDING), _TINY))
+
+
+def _best_order(rho: float, epsilon: float) -> float:
+    """Root in alpha > 1 of the derivative (2 alpha - 1) rho - epsilon + log(1 - 1/alpha).
+
+    It increases from -inf to inf, so halving log(alpha - 1) cannot fail.
+    """
+    low, high = -80.0, math.log(max(1.0, (epsilon + 1) / rho))
+    for _ in range(50):
+        t = 0.5 * (low + high)
+        alpha = 1 + math.exp(t)
+        slope = (2 * alpha - 1) * rho - epsilon + t - math.log(alpha)
+        low, high = (low, t) if slope > 0 else (t, high)
+    return max(1 + math.exp(high), 1 + 1e-15)
+
+
+@lru_cache(maxsize=1024)
+def zcdp_epsilon(rho: float, delta: float) -> float:
+    """Smallest epsilon >= 0 at which a rho-zCDP mechanism has at most `delta`; inf for delta 0."""
+    if rho == 0 or zcdp_delta(rho, 0.0) <= delta:
+        return 0.0
+    if delta <= 0:
+        return math.inf
+    high = rho + 2 * math.sqrt(rho * math.log(1 / delta)) + 1e-9
+    return _edge(lambda e: zcdp_delta(rho, e) <= delta, good=high, bad=0.0)
+
+
+@lru_cache(maxsize=1024)
+def zcdp_rho(epsilon: float, delta: float) -> float:
+    """Largest rho for which every rho-zCDP mechanism is (epsilon, delta)-DP; 0 for delta 0."""
+    _check(epsilon, delta)
+    if delta == 0:
+        return 0.0
+    return _largest(lambda rho: zcdp_delta(rho, epsilon) <= delta, start=1e-3)
+
+
+@lru_cache(maxsize=1024)
+def gdp_mu(epsilon: float, delta: float) -> float:
+    """Largest mu for which Gaussian noise is (epsilon, delta)-DP on its grid; 0 for delta 0.
+
+    A fit of T Gaussian releases with sensitivity-relative scales z_t keeps the guarantee if and
+    only if ``sum 1/z_t**2 <= gdp_mu(epsilon, delta)**2``.
+    """
+    _check(epsilon, delta)
+    if delta == 0:
+        return 0.0
+    return _largest(lambda mu: _delta(_Cost(mu=mu), epsilon) <= delta, start=0.05)
+
+
+def discrete_slack(epsilon: float, grid: float = GAUSSIAN_GRID) -> float:
+    """How much delta at `epsilon` can grow when Gaussian noise lives on a grid.
+
+    With N coordinates released, the i-th from the discrete Gaussian whose scale is s_i >= 2^10
+    grid steps, and centres on the grid, the hockey-stick divergence at exp(epsilon) exceeds that
+    of the continuous Gaussian by at most ``(1/2 + exp(epsilon/2)) sqrt(sum 1/s_i^4) / 4``.
+
+    Parameters
+    ----------
+    epsilon : float
+        At which delta is evaluated.
+    grid : float
+        A bound on ``sqrt(sum 1/s_i^4)``, ``sqrt(N) / s^2`` for equal scales.
+    """
+    return (0.5 + math.exp(min(epsilon, 600.0) / 2)) * grid / 4
+
+
+# -- composition -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Cost:
+    """Events in the form the accountants read.
+
+    Attributes
+    ----------
+    mu : float
+        All Gaussian events as one.
+    bounded : tuple of (kind, epsilon, count)
+        All others, equal ones merged.
+    """
+
+    mu: float = 0.0
+    bounded: tuple[tuple[str, float, int], ...] = ()
+
+    @property
+    def rho(self) -> float:
+        """Total zero-concentrated cost."""
+        return self.mu**2 / 2 + math.fsum(n * e**2 * _RHO[kind] for kind, e, n in self.bounded)
+
+    @property
+    def epsilon(self) -> float:
+        """Total pure cost; inf where any noise is Gaussian."""
+        if self.mu > 0:
+            return math.inf
+        return math.fsum(n * e for _, e, n in self.bounded)
+
+
+# Zero-concentrated cost of a bounded event of epsilon 1.
+_RHO = {Laplace.kind: 1 / 2, Selection.kind: 1 / 8}
+
+
+def _cost(events: Iterable[Event]) -> _Cost:
+    """Merge equal events; an event that is not known is refused."""
+    precisions: list[float] = []
+    bounded: Counter[tuple[str, float]] = Counter()
+    for event in events:
+        match event:
+            case Gaussian(noise_multiplier=z):
+                precisions.append(z**-2)
+            case Laplace():
+                bounded[event.kind, event.epsilon] += 1
+            case Selection(epsilon=e, k=k):
+                bounded[event.kind, e] += k
+            case _:
+                raise PlanError(
+                    f"{event!r} is not a privacy event that this version knows: its cost cannot "
+                    "be computed, so it may not be planned or charged."
+                )
+    mu = math.sqrt(math.fsum(precisions))
+    return _Cost(mu, tuple(sorted((kind, e, n) for (kind, e), n in bounded.items())))
+
+
+def delta_of(events: Iterable[Event], epsilon: float) -> float:
+    """Smallest delta that the accountants can prove for all `events` together at `epsilon`.
+
+    Parameters
+    ----------
+    events : iterable of Event
+        In any order; each may depend on what the earlier ones released.
+    epsilon : float
+        >= 0, finite.
+
+    Returns
+    -------
+    float
+        In [0, 1], rounded up; 0 where the epsilons of pure events add up to at most `epsilon`.
+
+    Raises
+    ------
+    PlanError
+        If an event is not known.
+    """
+    _check(epsilon, 0.0)
+    return _delta(_cost(events), float(epsilon))
+
+
+def epsilon_of(events: Iterable[Event], delta: float) -> float:
+    """Smallest epsilon that the accountants can prove for all `events` together at `delta`.
+
+    Returns inf where no finite epsilon exists: Gaussian noise with ``delta=0``.
+
+    Raises
+    ------
+    PlanError
+        If an event is not known, or `delta` is not in [0, 1).
+    """
+    _check(0.0, delta)
+    return _epsilon(_cost(events), float(delta))
+
+
+def _delta(cost: _Cost, epsilon: float) -> float:
+    if cost.epsilon <= epsilon:
+        return 0.0
+    return min(zcdp_delta(cost.rho, epsilon), _loss_delta(cost, epsilon))
+
+
+@lru_cache(maxsize=1024)
+def _epsilon(cost: _Cost, delta: float) -> float:
+    """Smaller of the three accountants; each search ends on a point where the bound was checked."""
+    pure = cost.epsilon
+    if pure == 0 or delta == 0:
+        return math.nextafter(pure, math.inf) if pure > 0 else 0.0
+    if _delta(cost, 0.0) <= delta:
+        return 0.0
+    best = min(math.nextafter(pure, math.inf), zcdp_epsilon(cost.rho, delta))
+    if best == math.inf or _loss_delta(cost, best) > delta:
+        return best
+    return _edge(lambda e: _loss_delta(cost, e) <= delta, good=best, bad=0.0)
+
+
+# -- the privacy loss of bounded events --------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Loss:
+    """A discrete privacy loss: ``mass[i]`` at ``(first + i) * step``, and `infinite` at infinity.
+
+    `mass` has shape (m,). The law is that of log dP/dQ under P.
+    """
+
+    step: float
+    first: int
+    mass: Array
+    infinite: float = 0.0
+
+
+def _loss_delta(cost: _Cost, epsilon: float) -> float:
+    """Delta by the composed privacy loss, with the slack of the noise grid; 1 where not available.
+
+    delta(eps) = E_P[(1 - exp(eps - L))_+] and L is a sum of independent losses, so conditioning
+    on the bounded part leaves the Gaussian closed form at eps minus that part.
+    """
+    slack = discrete_slack(epsilon) if cost.mu > 0 else 0.0
+    mu = cost.mu * (1 + _ROUNDING)
+    if not cost.bounded:
+        return min(1.0, gaussian_delta(mu, epsilon) + slack)
+    if max(e for _, e, _ in cost.bounded) > _LARGEST_REACH:
+        return 1.0
+    loss = _bounded_loss(cost)
+    values = (loss.first + np.arange(loss.mass.size, dtype=np.float64)) * loss.step
+    tail = float(np.dot(loss.mass, _gaussian_deltas(mu, epsilon - values)))
+    return min(1.0, (tail + loss.infinite) * (1 + 1e-9) + slack)
+
+
+@lru_cache(maxsize=64)
+def _bounded_loss(cost: _Cost) -> _Loss:
+    """Loss of all bounded events of `cost` together."""
+    step = _step(cost)
+    total = _Loss(step, 0, np.ones(1))
+    for kind, epsilon, count in cost.bounded:
+        total = _convolve(total, _power(_single_loss(kind, epsilon, step), count))
+    return total
+
+
+def _step(cost: _Cost) -> float:
+    """Grid step of the loss: fine enough to matter little, coarse enough to be quick.
+
+    Splitting a loss between two grid points adds at most step^2 / 4 to its variance, so the first
+    term adds less than 1e-4 of the total variance, about 2 rho. The second keeps one event
+    below 2,000 points and is rarely reached. Any step gives a valid bound.
+    """
+    count = sum(n for _, _, n in cost.bounded)
+    widest = max(e for _, e, _ in cost.bounded)
+    return max(math.sqrt(4e-4 * 2 * cost.rho / count), widest / 1000)
+
+
+def _single_loss(kind: str, epsilon: float, step: float) -> _Loss:
+    """Loss of one bounded event, spread to the grid without lowering delta anywhere.
+
+    Both kinds have density c exp(l/2) on [-epsilon, epsilon]; Laplace noise has two atoms at the
+    ends besides (docs/accounting.md). A loss l in [a, a + step] is replaced by the two ends with
+    the weights that keep E[exp(-l)]: a mean-preserving spread of exp(-l), in which delta is
+    convex. For this density the spread of a cell equals that of its mass put at its midpoint.
+    """
+    laplace = kind == Laplace.kind
+    reach = epsilon + (LAPLACE_GRID / 4 if laplace else 0.0)
+    log_c = -reach / 2 if laplace else -math.log(2 * math.sinh(reach / 2)) + math.log(0.5)
+    log_c += math.log(0.25) if laplace else 0.0
+    first = math.floor(-reach / step)
+    last = max(math.ceil(reach / step), first + 1)
+    edges = np.clip(np.arange(first, last + 1) * step, -reach, reach)
+    middle, width = (edges[1:] + edges[:-1]) / 2, np.diff(edges)
+    mass = 4 * np.sinh(width / 4) * np.exp(log_c + middle / 2)
+    places, weights = middle, mass
+    if laplace:
+        places = np.concatenate([middle, [-reach, reach]])
+        weights = np.concatenate([mass, [0.5 * math.exp(-reach), 0.5]])
+    cell = np.clip(np.floor(places / step).astype(int), first, last - 1) - first
+    up = np.clip(np.expm1((first + cell) * step - places) / math.expm1(-step), 0.0, 1.0)
+    out = np.zeros(last - first + 1)
+    np.add.at(out, cell, weights * (1 - up))
+    np.add.at(out, cell + 1, weights * up)
+    return _Loss(step, first, out)
+
+
+def _power(loss: _Loss, count: int) -> _Loss:
+    """Loss of `count` independent copies, by repeated squaring."""
+    result: _Loss | None = None
+    while count:
+        if count & 1:
+            result = loss if result is None else _convolve(result, loss)
+        count >>= 1
+        loss = _convolve(loss, loss) if count else loss
+    assert result is not None
+    return result
+
+
+def _convolve(a: _Loss, b: _Loss) -> _Loss:
+    """Loss of two independent parts; sums of positive terms only, so relative accuracy is kept."""
+    mass = np.convolve(a.mass, b.mass)
+    infinite = a.infinite + b.infinite
+    return _trim(_Loss(a.step, a.first + b.first, mass, infinite))
+
+
+def _trim(loss: _Loss, negligible: float = 1e-22) -> _Loss:
+    """Shorten the tails upwards: the top goes to infinity, the bottom to the lowest kept point."""
+    low = int(np.searchsorted(np.cumsum(loss.mass), negligible))
+    top = np.cumsum(loss.mass[::-1])
+    high = loss.mass.size - int(np.searchsorted(top, negligible))
+    low = min(low, high - 1)
+    mass = loss.mass[low:high].copy()
+    mass[0] += loss.mass[:low].sum()
+    infinite = loss.infinite + float(loss.mass[high:].sum())
+    return _Loss(loss.step, loss.first + low, mass, infinite)
+
+
+# -- calibration -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """How much of the budget one mechanism gets.
+
+    Attributes
+    ----------
+    kind : {"gaussian", "laplace", "selection"}
+        Which noise.
+    weight : float
+        Share of the total zero-concentrated budget, relative to the other weights; > 0. With
+        ``delta=0``, share of epsilon.
+    k : int, default 1
+        Choices made by a selection.
+    """
+
+    kind: str
+    weight: float
+    k: int = 1
+
+    def __post_init__(self) -> None:
+        if self.kind not in _FROM_RHO:
+            raise PlanError(f"kind={self.kind!r}: allowed are {sorted(_FROM_RHO)}.")
+        if not (math.isfinite(self.weight) and self.weight > 0):
+            raise PlanError(f"weight={self.weight!r}: a finite number > 0 is needed.")
+        if self.k < 1 or (self.k > 1 and self.kind != Selection.kind):
+            raise PlanError(f"k={self.k!r}: at least 1, and above 1 for a selection only.")
+
+
+# The event that costs a given rho, and the bounded event that costs a given epsilon.
+_FROM_RHO: dict[str, Callable[[float, int], Event]] = {
+    Gaussian.kind: lambda rho, k: Gaussian(math.sqrt(0.5 / rho)),
+    Laplace.kind: lambda rho, k: Laplace(math.sqrt(0.5 / rho)),
+    Selection.kind: lambda rho, k: Selection(math.sqrt(8 * rho / k), k),
+}
+_FROM_EPSILON: dict[str, Callable[[float, int], Event]] = {
+    Laplace.kind: lambda epsilon, k: Laplace(1 / epsilon),
+    Selection.kind: lambda epsilon, k: Selection(epsilon / k, k),
+}
+
+
+def calibrate(shares: Mapping[str, Share], epsilon: float, delta: float) -> dict[str, Event]:
+    """Least noise with which all mechanisms together are (epsilon, delta)-DP.
+
+    Parameters
+    ----------
+    shares : mapping of slot to Share
+        Mechanism i gets rho_i, its weight over the sum of weights, of the largest total rho that
+        keeps the guarantee; epsilon_i likewise when ``delta=0``.
+    epsilon, delta : float
+        The guarantee; epsilon > 0, delta in [0, 1).
+
+    Returns
+    -------
+    dict of slot to Event
+        In the order of `shares`, with ``delta_of(events, epsilon) <= delta``.
+
+    Raises
+    ------
+    PlanError
+        If nothing is asked, if Gaussian noise is asked with ``delta=0``, or if the guarantee is
+        so small that no finite noise gives it.
+    """
+    _check(epsilon, delta)
+    if not shares or epsilon == 0:
+        raise PlanError(
+            f"{len(shares)} mechanisms at epsilon={epsilon:g}: at least one mechanism and "
+            "epsilon > 0 are needed."
+        )
+    items = tuple(shares.values())
+    events = _pure(items, epsilon) if delta == 0 else _mixed(items, float(epsilon), float(delta))
+    if delta_of(events, epsilon) > delta:
+        raise PlanError(
+            f"No noise was found that gives ({epsilon:g}, {delta:g}): ask for a larger budget."
+        )
+    return dict(zip(shares, events, strict=True))
+
+
+@lru_cache(maxsize=256)
+def _pure(shares: tuple[Share, ...], epsilon: float) -> tuple[Event, ...]:
+    """Epsilon in proportion to the weights."""
+    if any(s.kind not in _FROM_EPSILON for s in shares):
+        raise PlanError(
+            "Gaussian noise needs delta > 0. Give a delta well below 1/n, such as 1e-7, or choose "
+            "a method that uses Laplace noise and selections only."
+        )
+    total = math.fsum(s.weight for s in shares)
+    # The factor absorbs the rounding of the shares and of 1/z, a few ulp each.
+    usable = epsilon * (1 - 1e-13 * (1 + len(shares)))
+    return tuple(_FROM_EPSILON[s.kind](usable * s.weight / total, s.k) for s in shares)
+
+
+@lru_cache(maxsize=256)
+def _mixed(shares: tuple[Share, ...], epsilon: float, delta: float) -> tuple[Event, ...]:
+    """Largest total rho, by the closed form where all noise is Gaussian, else by search."""
+    weights = [s.weight / math.fsum(t.weight for t in shares) for s in shares]
+
+    def split(rho: float) -> tuple[Event, ...]:
+        return tuple(_FROM_RHO[s.kind](w * rho, s.k) for s, w in zip(shares, weights, strict=True))
+
+    def affordable(rho: float) -> bool:
+        return _delta(_cost(split(rho)), epsilon) <= delta
+
+    if all(s.kind == Gaussian.kind for s in shares):
+        rho = gdp_mu(epsilon, delta) ** 2 / 2
+        while not affordable(rho):  # rounding of the shares; one step almost always
+            rho *= 1 - 1e-12
+        return split(rho)
+    return split(_largest(affordable, start=zcdp_rho(epsilon, delta), tolerance=1e-6))
+
+
+# -- search ------------------------------------------------------------------------------------
+
+
+def _largest(holds: Callable[[float], bool], start: float, tolerance: float = 1e-14) -> float:
+    """Largest x > 0 for which `holds`, to a relative `tolerance`; `holds` is true near 0."""
+    good = start
+    while not holds(good):
+        good /= 2
+        if good < 1e-150:
+            raise PlanError("The budget is too small: no finite noise gives this guarantee.")
+    bad = good * 1.5
+    while holds(bad):
+        good, bad = bad, bad * 1.5
+    return _edge(holds, good=good, bad=bad, tolerance=tolerance)
+
+
+def _edge(
+    holds: Callable[[float], bool], good: float, bad: float, tolerance: float = 1e-14
+) -> float:
+    """Where `holds` changes between `good` and `bad`; always a point at which it was true."""
+    while abs(good - bad) > tolerance * max(abs(good), abs(bad)):
+        middle = 0.5 * (good + bad)
+        if middle in (good, bad):
+            break
+        good, bad = (middle, bad) if holds(middle) else (good, middle)
+    return good
+
+
+def _check(epsilon: float, delta: float) -> None:
+    if not (math.isfinite(epsilon) and epsilon >= 0):
+        raise PlanError(f"epsilon={epsilon!r}: a finite number >= 0 is needed.")
+    if not 0 <= delta < 1:
+        raise PlanError(f"delta={delta!r}: a number in [0, 1) is needed.")
