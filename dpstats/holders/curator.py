@@ -137,25 +137,32 @@ class Curator:
         return query.decode(noisy)
 
     def _load(self, source: Source) -> None:
-        n, d = len(source), self._bound.size
-        self._x = np.empty((n, d), dtype=np.float32)
+        """Prepare every row once: clamp, put on the grid, blank the incomplete ones."""
+        n = len(source)
+        self._x = np.empty((n, self._bound.size), dtype=np.float32)
         self._y = np.zeros(n, dtype=np.float32)
         self._keep: NDArray[np.bool_] = np.ones(n, dtype=np.bool_)
         self._starts: NDArray[np.intp] | None = None
-        units = []
-        y_bound, y_grid = self._y_bound, bound_grid(self._y_bound, Y_BITS)
-        for start in range(0, n, self._rows_per_block):
-            rows = slice(start, min(start + self._rows_per_block, n))
+        y_bound = np.array(self._y_bound)
+        y_grid = np.array(bound_grid(self._y_bound, Y_BITS))
+        units: dict[int, NDArray[np.intp]] = {}
+
+        def prepare(rows: slice) -> NDArray[np.int64]:
             raw = source.block(rows.start, rows.stop)
-            x = np.clip(raw.x, -self._bound, self._bound)
-            self._x[rows] = np.rint(x / self._grid) * self._grid * raw.keep[:, None]
+            self._x[rows] = _on_grid(raw.x, self._bound, self._grid)
             if raw.y is not None:
-                self._y[rows] = np.rint(np.clip(raw.y, -y_bound, y_bound) / y_grid) * y_grid * raw.keep
-            self._keep[rows] = raw.keep
+                self._y[rows] = _on_grid(raw.y, y_bound, y_grid)
+            if not raw.keep.all():
+                self._keep[rows] = raw.keep
+                self._x[rows][~raw.keep] = 0.0
+                self._y[rows][~raw.keep] = 0.0
             if raw.unit is not None:
-                units.append(raw.unit)
+                units[rows.start] = raw.unit
+            return np.zeros(0, dtype=np.int64)
+
+        _reduce(prepare, list(self._slices(0, 1)))
         if units:
-            self._group(np.concatenate(units))
+            self._group(np.concatenate([units[start] for start in sorted(units)]))
 
     def _group(self, codes: NDArray[np.intp]) -> None:
         """Bring each unit's rows together, in table order, and drop those beyond `max_rows`."""
@@ -223,6 +230,15 @@ def _response_bound(endog: Endog) -> float:
     """Largest size of the response in internal units."""
     extremes = (endog.lower - endog.center, endog.upper - endog.center)
     return max(abs(e) for e in extremes) / endog.scale
+
+
+def _on_grid(values: Array, bound: Array, grid: Array) -> Array:
+    """Values within their bound, rounded to the nearest multiple of the grid."""
+    steps = np.clip(values, -bound, bound)
+    steps *= 1.0 / grid
+    np.rint(steps, out=steps)
+    steps *= grid
+    return steps
 
 
 def _reduce(task: Callable[[slice], NDArray[np.int64]], blocks: list[slice]) -> NDArray[np.int64]:
