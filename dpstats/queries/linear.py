@@ -56,7 +56,10 @@ def _unvech(packed: Array) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class _AtResidual:
-    """What queries at a coefficient vector share: the weighted residual and its clip.
+    """What queries at a coefficient vector share: the residual, its clip and the row weight.
+
+    With the residual r = y - x @ beta and the row weight w, ``psi = w clip(r, -clip, clip)``: a
+    Mallows weight, which leaves the residuals' own scale alone (Maronna et al. 2019, section 5.11).
 
     Parameters
     ----------
@@ -65,7 +68,7 @@ class _AtResidual:
     beta : ndarray of shape (d,)
         Public coefficients, in internal coordinates.
     clip : float
-        Bound > 0 on the weighted residual, ``psi = clip(w (y - x @ beta), -clip, clip)``.
+        Bound > 0 on the residual.
     """
 
     geometry: Geometry
@@ -82,13 +85,13 @@ class _AtResidual:
         return {**self.geometry.parameters(), "beta": beta, "clip": self.clip}
 
     def residual(self, block: Block) -> Array:
-        """Weighted residual ``w (y - x @ beta)`` of each row."""
-        r: Array = block.weight * (block.y - exact_product(block, self.beta))
+        """Residual ``y - x @ beta`` of each row."""
+        r: Array = block.y - exact_product(block, self.beta)
         return r
 
     def psi(self, block: Block) -> Array:
-        """Weighted residual clipped to ``[-clip, clip]``."""
-        clipped: Array = np.clip(self.residual(block), -self.clip, self.clip)
+        """Weighted clipped residual; at most ``clip`` in size."""
+        clipped: Array = block.weight * np.clip(self.residual(block), -self.clip, self.clip)
         return clipped
 
     def decode(self, answer: Array) -> Array:
@@ -175,10 +178,10 @@ _SMALLEST_NORM_INVERSE = 8.0  # rows shorter than 1/8 have their residual clippe
 
 @dataclass(frozen=True, eq=False)
 class Gram:
-    """Sum of ``(w whiten @ x)(w whiten @ x)'``, optionally over rows with |psi| < clip only.
+    """Sum of ``(w whiten @ x)(w whiten @ x)'``, optionally over rows with |r| < clip only.
 
-    With `beta` and `clip` it is the bread of the clipped score: rows whose weighted residual is
-    clipped do not contribute.
+    With `beta` and `clip` it is the bread of the clipped score, minus its derivative: rows whose
+    residual is clipped do not contribute.
 
     Guarantee: weighted rows z have ||z|| <= radius, truncated towards zero per coordinate;
     contributions z z' have Frobenius norm at most radius^2 and inner products (z'u)^2 >= 0, so
@@ -203,7 +206,7 @@ class Gram:
         """Z'Z in squared steps of the row grid."""
         weight = block.weight
         if self.beta is not None and self.clip is not None:
-            r = weight * (block.y - exact_product(block, self.beta))
+            r = block.y - exact_product(block, self.beta)
             weight = weight * (np.abs(r) < self.clip)
         grid = bound_grid(self.geometry.radius, Z_BITS)
         z = truncate(self.geometry.rows(block) * weight[:, None], grid)
@@ -267,7 +270,7 @@ class ScoreOuter(_AtResidual):
 
 @dataclass(frozen=True, eq=False)
 class ResidualCount(_AtResidual):
-    """Number of contributing rows whose weighted residual is at most `clip` in size."""
+    """Number of contributing rows whose residual is at most `clip` in size."""
 
     name: ClassVar[str] = "residual count"
 

@@ -325,12 +325,12 @@ class NormQuantile(_Quantile):
 
 @dataclass(frozen=True, eq=False)
 class ResidualQuantile(_Quantile):
-    """Choice of a candidate near the q-quantile of ``|w (y - x @ beta)|``."""
+    """Choice of a candidate near the q-quantile of ``|y - x @ beta|``."""
 
-    geometry: Geometry
     beta: Array
     name: ClassVar[str] = "residual quantile"
+    geometry: ClassVar[Geometry | None] = None
 
     def values(self, block: Block) -> Array:
-        """Absolute weighted residuals."""
-        return np.abs(block.weight * (block.y - exact_product(block, self.beta)))
+        """Absolute residuals."""
+        return np.abs(block.y - exact_product(block, self.beta))

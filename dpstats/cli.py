@@ -1,0 +1,171 @@
+"""The command line: ``dpstats demo | fit | plan | ledger show``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from dpstats.errors import DataError, DPStatsError
+
+__all__ = ["main"]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit status.
+
+    Errors that name their remedy are printed without a traceback and exit with status 2.
+    """
+    parser = _parser()
+    arguments = parser.parse_args(argv)
+    command: Callable[[argparse.Namespace], None] = arguments.command
+    try:
+        command(arguments)
+    except DPStatsError as error:
+        print(f"dpstats: {type(error).__name__}: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="dpstats", description="Regression tables that may be published."
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    demo = commands.add_parser("demo", help="fit bundled real data and print the tables")
+    demo.add_argument("--seed", type=int, help="reproducible noise (marked NOT private)")
+    demo.set_defaults(command=_demo)
+
+    fit = commands.add_parser("fit", help="fit a formula to a CSV or Parquet file")
+    fit.add_argument("formula", help='such as "y ~ x1 + C(g)"')
+    fit.add_argument("data", type=Path, help="CSV or Parquet file of private rows")
+    _add_privacy(fit)
+    fit.add_argument("--ledger", type=Path, help="ledger file; made with the ceiling given below")
+    fit.add_argument("--ledger-epsilon", type=float, help="ceiling of a new ledger")
+    fit.add_argument("--ledger-delta", type=float, help="ceiling of a new ledger")
+    fit.add_argument("--out", type=Path, help="report (.html) or released numbers (.json)")
+    fit.add_argument("--quiet", action="store_true", help="no progress, no summary")
+    fit.set_defaults(command=_fit)
+
+    plan = commands.add_parser("plan", help="cost and expected error; reads no data")
+    plan.add_argument("formula", help='such as "y ~ x1 + C(g)"')
+    _add_privacy(plan)
+    plan.add_argument("--n", type=int, required=True, help="public number of rows")
+    plan.set_defaults(command=_plan)
+
+    ledger = commands.add_parser("ledger", help="look at a ledger")
+    actions = ledger.add_subparsers(required=True, metavar="ACTION")
+    show = actions.add_parser("show", help="entries, spent and remaining")
+    show.add_argument("path", type=Path)
+    show.set_defaults(command=_ledger_show)
+    return parser
+
+
+def _add_privacy(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--schema", type=Path, required=True, help="schema file (JSON)")
+    parser.add_argument("--epsilon", type=float, required=True)
+    parser.add_argument("--delta", type=float, default=0.0)
+    parser.add_argument("--method", help="a name from dpstats.methods(); the default otherwise")
+
+
+def _read(path: Path) -> Any:
+    import pandas as pd
+
+    readers = {".csv": pd.read_csv, ".gz": pd.read_csv, ".parquet": pd.read_parquet}
+    reader = readers.get(path.suffix)
+    if reader is None:
+        raise DataError(f"{path.name}: allowed are files ending in {', '.join(readers)}.")
+    if not path.exists():
+        raise DataError(f"{path}: no such file.")
+    return reader(path)
+
+
+def _fit(arguments: argparse.Namespace) -> None:
+    import dpstats as dp
+
+    privacy = dp.Central(arguments.epsilon, arguments.delta)
+    schema = dp.Schema.load(arguments.schema)
+    model = dp.ols(arguments.formula, data=_read(arguments.data), schema=schema)
+    ledger = None
+    if arguments.ledger is not None:
+        ceiling = (arguments.ledger_epsilon, arguments.ledger_delta)
+        if not arguments.ledger.exists() and None in ceiling:
+            raise DataError(
+                f"{arguments.ledger}: no such ledger. To make one, give its ceiling: "
+                "--ledger-epsilon 3 --ledger-delta 1e-6."
+            )
+        ledger = dp.Ledger.open(arguments.ledger, *ceiling)
+    progress = False if arguments.quiet else None
+    result = model.fit(privacy, ledger=ledger, method=arguments.method, progress=progress)
+    if not arguments.quiet:
+        print(result.summary())
+    if arguments.out is not None:
+        _write(result, arguments.out)
+
+
+def _write(result: Any, path: Path) -> None:
+    from dpstats.report import write_report
+
+    if path.suffix == ".json":
+        result.save(path)
+    elif path.suffix == ".html":
+        write_report(result, path)
+    else:
+        raise DataError(f"{path.name}: --out takes a name ending in .html or .json.")
+
+
+def _plan(arguments: argparse.Namespace) -> None:
+    import dpstats as dp
+
+    schema = dp.Schema.load(arguments.schema)
+    model = dp.ols(arguments.formula, schema=schema, n=arguments.n)
+    print(model.plan(dp.Central(arguments.epsilon, arguments.delta), method=arguments.method))
+
+
+def _ledger_show(arguments: argparse.Namespace) -> None:
+    import dpstats as dp
+
+    if not arguments.path.exists():
+        raise DataError(f"{arguments.path}: no such ledger.")
+    ledger = dp.Ledger.open(arguments.path)
+    print(ledger)
+    if ledger.entries:
+        print(ledger.to_frame().to_string(index=False))
+
+
+def _demo(arguments: argparse.Namespace) -> None:
+    import tempfile
+
+    import statsmodels.formula.api as smf
+
+    import dpstats as dp
+    from dpstats.datasets import randhie
+
+    noise = None if arguments.seed is None else dp.SeededNoise(arguments.seed)
+    formula = "mdvis ~ lncoins + disea + physlm + hlthg + hlthf + hlthp"
+    privacy = dp.Central(epsilon=1.0, delta=1e-7)
+    df, schema = randhie.load()
+
+    _title("RAND health insurance experiment: what explains visits to a doctor?")
+    print(f"{len(df):,} people; {formula}")
+    print(schema)
+    with tempfile.TemporaryDirectory() as folder:
+        ledger = dp.Ledger.open(Path(folder) / "randhie.ledger", epsilon=3.0, delta=1e-6)
+        model = dp.ols(formula, data=df, schema=schema)
+        _title("The plan: what it will cost and how well it should do (no row is read)")
+        print(model.plan(privacy))
+        fit = model.fit(privacy, ledger=ledger, noise=noise)
+        _title("The private regression table")
+        print(fit.summary())
+        _title("The same model without privacy, beside it (possible here: the data are public)")
+        print(dp.compare([smf.ols(formula, df).fit(), fit], names=["OLS (not private)", "private"]))
+        _title("The ledger after the fit")
+        print(ledger)
+        print(ledger.to_frame().to_string(index=False))
+
+
+def _title(text: str) -> None:
+    print(f"\n{text}\n{'=' * len(text)}")
