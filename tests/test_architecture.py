@@ -1,0 +1,327 @@
+"""The house keeps its walls: who may import whom, who may draw randomness, who may hold rows.
+
+The arrows are a table; a new module fails until it is given a room.
+"""
+
+import ast
+import re
+import subprocess
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "dpstats"
+
+# What any room may import: records and errors without behaviour towards rows.
+COMMON = {"errors", "privacy", "theory", "__version__"}
+FRONT = {"api", "cli", "__init__", "__main__"}
+PRIVATE_SIDE = {"holders", "mechanisms"}
+
+# room -> rooms it may import at run time, besides COMMON and itself.
+ARROWS: dict[str, set[str]] = {
+    "errors": set(),
+    "privacy": set(),
+    "theory": set(),
+    "accounting": set(),
+    "protocol": {"accounting"},
+    "coercion": set(),
+    "tables": {"coercion"},
+    "schema": {"coercion", "tables"},
+    "design": {"schema", "coercion", "tables"},
+    "datasets": {"schema"},
+    "queries": {"families"},
+    "families": set(),
+    "estimators": {"protocol", "queries", "families", "accounting"},
+    "mechanisms": {"accounting"},
+    "holders": {"mechanisms", "protocol", "queries", "design", "schema"},
+    "inference": {"protocol"},
+    "privacy_report": {"protocol", "accounting"},
+    "archive": {"protocol", "design", "accounting", "privacy_report", "inference", "schema"},
+    "summary": {"protocol", "design", "accounting", "privacy_report", "inference"},
+    "results": {
+        "protocol",
+        "design",
+        "accounting",
+        "privacy_report",
+        "inference",
+        "archive",
+        "summary",
+        "report",
+    },
+    "report": {"protocol", "design", "accounting", "privacy_report", "summary"},
+    "plot": {"protocol", "design", "accounting", "results", "privacy_report"},
+}
+# Arrows that exist for annotations only (under TYPE_CHECKING).
+TYPE_ONLY: dict[str, set[str]] = {
+    "protocol": {"design", "queries"},
+    "estimators": {"design"},
+}
+
+# Laws of the house, stated apart from the table so that an edit of the table cannot repeal them.
+FORBIDDEN = [
+    ("estimators", PRIVATE_SIDE),
+    ("results", PRIVATE_SIDE),
+    ("summary", PRIVATE_SIDE),
+    ("report", PRIVATE_SIDE),
+    ("inference", PRIVATE_SIDE),
+    ("holders", {"results", "estimators", "summary", "report"}),
+    ("mechanisms", {"results", "estimators", "summary", "report", "design", "schema"}),
+    ("queries", PRIVATE_SIDE | {"results", "estimators"}),
+]
+
+# Where randomness may be drawn outside mechanisms/, always from a fixed public seed, and why.
+PUBLIC_RANDOMNESS = {
+    "design": "prototype rows drawn from the schema",
+    "inference": "Monte Carlo over laws that were released",
+}
+
+
+class Arrow(NamedTuple):
+    """``source`` (module) imports ``target`` (room) on `line`."""
+
+    source: str
+    target: str
+    line: int
+    typing_only: bool
+
+
+def modules() -> dict[str, Path]:
+    """Dotted path inside the package of every module, such as ``queries.base``."""
+    return {
+        ".".join(p.relative_to(PACKAGE).with_suffix("").parts): p for p in PACKAGE.rglob("*.py")
+    }
+
+
+def room(module: str) -> str:
+    return module.split(".")[0]
+
+
+def _is_type_checking(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+
+
+def _targets(node: ast.Import | ast.ImportFrom, source: str) -> list[str]:
+    """Rooms named by one import statement."""
+    if isinstance(node, ast.Import):
+        names = [alias.name for alias in node.names]
+    elif node.level:  # relative: resolve against the importing module's package
+        package = ["dpstats", *source.split(".")][: -node.level]
+        base = ".".join([*package, *filter(None, [node.module])])
+        names = [base] if node.module else [f"{base}.{alias.name}" for alias in node.names]
+    elif node.module == "dpstats":
+        names = [f"dpstats.{alias.name}" for alias in node.names]
+    else:
+        names = [node.module or ""]
+    parts = [name.split(".") for name in names]
+    return [p[1] if len(p) > 1 else "__init__" for p in parts if p[0] == "dpstats"]
+
+
+def arrows(source: str, tree: ast.Module) -> list[Arrow]:
+    """Imports of the package's own rooms, wherever they stand in the module."""
+    found = []
+
+    def visit(node: ast.AST, typing_only: bool) -> None:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            for target in _targets(node, source):
+                found.append(Arrow(source, target, node.lineno, typing_only))
+        for child in ast.iter_child_nodes(node):
+            visit(child, typing_only or _is_type_checking(node))
+
+    visit(tree, False)
+    return found
+
+
+def all_arrows() -> list[Arrow]:
+    return [
+        arrow
+        for name, path in modules().items()
+        for arrow in arrows(name, ast.parse(path.read_text(encoding="utf-8")))
+        if room(name) != arrow.target
+    ]
+
+
+def test_every_module_has_a_room():
+    assert {room(m) for m in modules()} - FRONT <= set(ARROWS)
+
+
+def test_no_forbidden_arrow():
+    wrong = [
+        a
+        for a in all_arrows()
+        if room(a.source) not in FRONT
+        and a.target
+        not in COMMON
+        | ARROWS[room(a.source)]
+        | (TYPE_ONLY.get(room(a.source), set()) if a.typing_only else set())
+    ]
+    assert not wrong
+
+
+@pytest.mark.parametrize(("source", "targets"), FORBIDDEN)
+def test_the_table_keeps_the_laws(source, targets):
+    assert not ARROWS.get(source, set()) & targets
+    assert not TYPE_ONLY.get(source, set()) & targets
+
+
+def test_only_the_front_door_imports_the_front():
+    into_front = {a.source for a in all_arrows() if a.target in FRONT}
+    assert into_front <= {"__init__", "__main__", "cli"}
+
+
+def test_only_api_opens_the_door_between_the_two_sides():
+    reach: dict[str, set[str]] = {}
+    for a in all_arrows():
+        reach.setdefault(a.source, set()).add(a.target)
+    both = {m for m, targets in reach.items() if "holders" in targets and "results" in targets}
+    assert both == {"api"}
+
+
+def test_only_api_imports_holders_and_only_holders_draw_noise():
+    into = {t: {room(a.source) for a in all_arrows() if a.target == t} for t in PRIVATE_SIDE}
+    assert into["holders"] <= {"api", "__init__"}
+    assert into["mechanisms"] <= {"api", "__init__", "holders"}
+
+
+# Randomness ---------------------------------------------------------------------------------------
+
+
+def _dotted(node: ast.AST) -> str:
+    return ast.unparse(node) if isinstance(node, ast.Name | ast.Attribute) else ""
+
+
+RANDOM_MODULES = {"random", "secrets", "uuid", "numpy.random", "opendp"}
+RANDOM_NAMES = re.compile(r"^(np|numpy)\.random\b|^os\.urandom$|^(random|secrets|uuid)\.")
+
+
+def randomness(tree: ast.Module) -> list[tuple[int, str]]:
+    """Lines that import or name a source of randomness."""
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [node.module or "", *(f"{node.module}.{alias.name}" for alias in node.names)]
+        else:
+            name = _dotted(node)
+            if RANDOM_NAMES.search(name):
+                found.append((node.lineno, name))
+            continue
+        found += [
+            (node.lineno, n)
+            for n in names
+            if n == "os.urandom" or any(n == m or n.startswith(m + ".") for m in RANDOM_MODULES)
+        ]
+    return found
+
+
+def unseeded(tree: ast.Module) -> list[int]:
+    """Lines of generators made without a fixed seed, and draws from numpy's global state."""
+    calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call)]
+    generators = [c for c in calls if _dotted(c.func).endswith("random.default_rng")]
+    lines = [c.lineno for c in generators if not (c.args or c.keywords)]
+    made = {id(c.func) for c in generators}
+    return lines + [
+        n.lineno
+        for n in ast.walk(tree)
+        if isinstance(n, ast.Attribute)
+        and re.fullmatch(r"(np|numpy)\.random\.\w+", _dotted(n))
+        and id(n) not in made
+        and not n.attr.endswith("Generator")
+    ]
+
+
+def test_only_mechanisms_draw_randomness():
+    allowed = {"mechanisms", *PUBLIC_RANDOMNESS}
+    drawn = {
+        name: found
+        for name, path in modules().items()
+        if room(name) not in allowed and (found := randomness(ast.parse(path.read_text("utf-8"))))
+    }
+    assert not drawn
+
+
+@pytest.mark.parametrize("name", PUBLIC_RANDOMNESS)
+def test_public_randomness_has_a_fixed_seed(name):
+    for module, path in modules().items():
+        if room(module) == name:
+            assert not unseeded(ast.parse(path.read_text("utf-8")))
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import random",
+        "from numpy.random import default_rng",
+        "import numpy as np\nnp.random.seed(1)",
+        "import os\nos.urandom(8)",
+        "def f():\n    import secrets",
+        "import opendp.prelude as dp",
+    ],
+)
+def test_the_randomness_check_sees(code):
+    assert randomness(ast.parse(code))
+
+
+@pytest.mark.parametrize(
+    ("source", "code", "target"),
+    [
+        ("estimators.x", "from dpstats.holders import Curator", "holders"),
+        ("estimators.x", "import dpstats.mechanisms.noise", "mechanisms"),
+        ("estimators.x", "from dpstats import holders", "holders"),
+        ("estimators.x", "from ..holders import Curator", "holders"),
+        ("results", "def f():\n    from .holders.curator import Curator", "holders"),
+    ],
+)
+def test_the_arrow_check_sees(source, code, target):
+    assert [a.target for a in arrows(source, ast.parse(code))] == [target]
+
+
+# Rows ---------------------------------------------------------------------------------------------
+
+# The way to rows is Design.source(table), then its block(start, stop); who may call which.
+ROW_DOORS = {"source": {"design", "holders", "api"}, "block": {"design", "holders"}}
+
+
+@pytest.mark.parametrize(("door", "rooms"), ROW_DOORS.items())
+def test_only_holders_read_rows(door, rooms):
+    opened = {
+        name: node.lineno
+        for name, path in modules().items()
+        if room(name) not in rooms
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == door
+        and _dotted(node.func) != "np.block"
+    }
+    assert not opened
+
+
+# What the repository may not say ------------------------------------------------------------------
+
+HOSTS = ["py" + "pi.org", "python" + "hosted.org", "ana" + "conda.org", "anaconda" + ".com"]
+MACHINE_PATH = re.compile(
+    r"(?<![\w.])/(?:" + "|".join(["wo" + "rk", "ro" + "ot", "ho" + "me"]) + ")/"
+)
+
+
+def tracked() -> list[Path]:
+    """Text files of the repository, or of the unpacked source distribution."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True)
+    if listed.returncode:
+        names = [p for d in ("dpstats", "tests") for p in (ROOT / d).rglob("*.*")]
+    else:
+        names = [ROOT / name for name in listed.stdout.split("\0") if name]
+    suffixes = {".py", ".md", ".toml", ".cff", ".json", ".yml", ".cfg", ".css", ".bib", ".sh", ""}
+    return [p for p in names if p.is_file() and p.suffix in suffixes]
+
+
+def test_no_file_names_a_registry_host_or_a_machine_path():
+    wrong = {}
+    for path in tracked():
+        text = path.read_text(encoding="utf-8")
+        if any(host in text for host in HOSTS) or MACHINE_PATH.search(text):
+            wrong[path.name] = MACHINE_PATH.findall(text)
+    assert not wrong
