@@ -1,11 +1,14 @@
 """Normal-theory inference from a released estimate and its covariance: pure numerics.
 
-Arrays in, small frozen records out. Nothing here knows about privacy, names or tables; the
-covariance that comes in already holds sampling and privacy noise.
+Arrays in, small frozen records out. Nothing here knows about privacy; the covariance that comes
+in already holds sampling and privacy noise.
 """
 
 from __future__ import annotations
 
+import ast
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +26,7 @@ __all__ = [
     "gaussian_norm",
     "interval",
     "normal_quantile",
+    "parse_constraints",
     "quadratic_form_cdf",
     "wald_table",
     "wald_test",
@@ -96,6 +100,88 @@ def contrast(params: Array, cov: Array, R: Array, q: Array) -> Contrast:
     effect = R @ params
     sd = _sd(np.einsum("kd,de,ke->k", R, cov, R))
     return Contrast(effect, sd, *_ratio(effect - q, sd))
+
+
+def parse_constraints(spec: Any, names: Sequence[str]) -> tuple[Array, Array]:
+    """``R`` of shape (k, d) and ``q`` of shape (k,) of the hypotheses ``R b = q``.
+
+    Parameters
+    ----------
+    spec : str, list of str, array of shape (k, d) or (d,), or a pair of arrays (R, q)
+        Text compares linear expressions of coefficient names: ``"a = 0, b = 2 * c"``; an
+        expression without ``=`` is compared with 0.
+    names : sequence of str
+        The d coefficients.
+
+    Raises
+    ------
+    OptionError
+        If text cannot be read or names no coefficient, or an array has another shape.
+    """
+    if isinstance(spec, str):
+        return _parse_text(spec, names)
+    if isinstance(spec, (list, tuple)) and spec and all(isinstance(item, str) for item in spec):
+        return _parse_text(", ".join(spec), names)
+    R, q = spec if isinstance(spec, tuple) else (spec, None)
+    R = np.atleast_2d(np.asarray(R, dtype=float))
+    q = np.zeros(len(R)) if q is None else np.atleast_1d(np.asarray(q, dtype=float).squeeze())
+    if R.ndim != 2 or R.shape[1] != len(names) or q.shape != (len(R),):
+        raise OptionError(
+            f"Hypotheses R b = q with R of shape {R.shape} and q of shape {q.shape}: R needs "
+            f"{len(names)} columns, one per coefficient, and q one number per row of R."
+        )
+    return R, q
+
+
+def _parse_text(text: str, names: Sequence[str]) -> tuple[Array, Array]:
+    # Names may hold commas, quotes, operators: each is replaced by an identifier, longest first.
+    known = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
+    alias = {name: f"b{j}_" for j, name in enumerate(names)}
+    plain = re.sub(rf"(?<![\w.])(?:{known})(?!\w)", lambda hit: alias[hit.group()], text)
+    units = dict(zip(alias.values(), np.eye(len(names) + 1), strict=False))
+    try:
+        rows = np.array([_equation(part, units) for part in plain.split(",")])
+    except (SyntaxError, TypeError, ValueError, KeyError, ZeroDivisionError) as error:
+        raise OptionError(
+            f"Hypothesis {text!r} cannot be read. Write linear equations such as "
+            f"'a = 0, b = 2 * c'; the coefficients are {', '.join(names)}."
+        ) from error
+    return rows[:, :-1], 0.0 - rows[:, -1]
+
+
+def _equation(text: str, units: dict[str, Array]) -> Array:
+    """Left minus right side as (coefficients, constant), shape (d + 1,)."""
+    left, equals, right = text.partition("=")
+    if left.count("(") > left.count(")"):  # the equation as a whole is in parentheses
+        left, right = left.replace("(", "", 1), right.strip().removesuffix(")")
+    row = _linear(ast.parse(left.strip(), mode="eval").body, units)
+    return row - _linear(ast.parse(right.strip(), mode="eval").body, units) if equals else row
+
+
+def _linear(node: ast.AST, units: dict[str, Array]) -> Array:
+    """Value of a linear expression as (coefficients, constant), shape (d + 1,)."""
+    match node:
+        case ast.Name(id=name):
+            return units[name]
+        case ast.Constant(value=int() | float() as number):
+            return np.append(np.zeros(len(units)), float(number))
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return -_linear(operand, units)
+        case ast.BinOp(left=left, op=ast.Add() | ast.Sub() as op, right=right):
+            sign = 1.0 if isinstance(op, ast.Add) else -1.0
+            return _linear(left, units) + sign * _linear(right, units)
+        case ast.BinOp(left=left, op=ast.Mult() | ast.Div() as op, right=right):
+            a, b = _linear(left, units), _linear(right, units)
+            if isinstance(op, ast.Div):
+                return a * (1 / _constant(b))  # ZeroDivisionError, not inf
+            return a * _constant(b) if not b[:-1].any() else b * _constant(a)
+    raise ValueError("not a linear expression")
+
+
+def _constant(value: Array) -> float:
+    if value[:-1].any():
+        raise ValueError("a product or quotient of coefficients is not linear")
+    return float(value[-1])
 
 
 @dataclass(frozen=True, slots=True)

@@ -285,7 +285,11 @@ class ErrorBound:
         keys = dict.fromkeys((t.tier, t.quantity, t.side) for t in shown)
         rows = []
         for tier, quantity, side in keys:
-            cells = {t.term: t.value for t in shown if (t.tier, t.quantity, t.side) == (tier, quantity, side)}
+            cells = {
+                t.term: t.value
+                for t in shown
+                if (t.tier, t.quantity, t.side) == (tier, quantity, side)
+            }
             numbers = (f"{cells[name]:.4g}" if name in cells else "" for name in used)
             rows.append((_TIERS.get(tier, tier), quantity, *numbers))
         return ("tier", "norm of the error", *used), rows
@@ -312,7 +316,9 @@ class ErrorBound:
         widths = [max(len(row[j]) for row in body) for j in range(len(header))]
         align = ["<" if j < 2 else ">" for j in range(len(header))]
         grid = [
-            "  ".join(f"{cell:{a}{w}}" for cell, a, w in zip(row, align, widths, strict=True)).rstrip()
+            "  ".join(
+                f"{cell:{a}{w}}" for cell, a, w in zip(row, align, widths, strict=True)
+            ).rstrip()
             for row in body
         ]
         rule = "-" * max(len(line) for line in grid)
@@ -341,9 +347,7 @@ UNITS = (
 
 def _wrap(paragraphs: Iterable[str], width: int = 96, indent: str = "") -> list[str]:
     return [
-        line
-        for text in paragraphs
-        for line in textwrap.wrap(text, width, subsequent_indent=indent)
+        line for text in paragraphs for line in textwrap.wrap(text, width, subsequent_indent=indent)
     ]
 
 
@@ -359,7 +363,13 @@ def rate_terms(theory: Theory, setting: Setting) -> tuple[BoundTerm, ...]:
             source = sources.get(rate.source, rate.source or own)
             terms.append(
                 BoundTerm(
-                    "rate", side, rate.term, f"{side} rate", rate.value(setting), rate.formula, source
+                    "rate",
+                    side,
+                    rate.term,
+                    f"{side} rate",
+                    rate.value(setting),
+                    rate.formula,
+                    source,
                 )
             )
         formula = " + ".join(r.formula for r in rates)

@@ -1,0 +1,341 @@
+"""What a result says about its own privacy: the guarantee, every mechanism, the ledger."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any, Protocol
+
+from dpstats.accounting.events import Event
+from dpstats.privacy import Central, Neighbors
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from dpstats.protocol import Plan, Release
+
+__all__ = ["NOT_PRIVATE", "LedgerState", "LedgerView", "MechanismRecord", "PrivacyReport"]
+
+NOT_PRIVATE = "reproducible: NOT private"
+
+_HOLDERS = {
+    "central": "central: one curator holds the rows",
+    "local": "local: every device randomises its own record",
+    "label-only": "label-only: covariates are public, the response is private",
+    "federated": "federated: every site keeps its rows",
+}
+_NOISE = {
+    "gaussian": "Gaussian, sd {scale:.4g}",
+    "laplace": "Laplace, scale {scale:.4g}",
+    "selection": "exponential mechanism, eps {epsilon:.4g}",
+}
+
+
+class LedgerView(Protocol):
+    """What a ledger tells about itself once a fit was charged."""
+
+    @property
+    def path(self) -> object:
+        """Where it is kept, None in memory."""
+        ...
+
+    @property
+    def ceiling(self) -> tuple[float, float]:
+        """The (epsilon, delta) that may be spent in all."""
+        ...
+
+    @property
+    def spent(self) -> tuple[float, float]:
+        """The (epsilon, delta) spent, by composition over all entries."""
+        ...
+
+    @property
+    def remaining(self) -> tuple[float, float]:
+        """The (epsilon, delta) that may still be asked for."""
+        ...
+
+    @property
+    def persistent(self) -> bool:
+        """Whether the ledger outlives the process."""
+        ...
+
+    @property
+    def entries(self) -> Any:
+        """The charges, or their number."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerState:
+    """The ledger right after this fit was charged. The file's name is kept, not its folder."""
+
+    name: str
+    ceiling: tuple[float, float]
+    spent: tuple[float, float]
+    remaining: tuple[float, float]
+    persistent: bool
+    entries: int
+
+    @classmethod
+    def of(cls, ledger: LedgerView) -> LedgerState:
+        """Copy the public numbers of `ledger`."""
+        entries = ledger.entries
+        return cls(
+            name=PurePath(str(ledger.path)).name if ledger.persistent else "in memory",
+            ceiling=_pair(ledger.ceiling),
+            spent=_pair(ledger.spent),
+            remaining=_pair(ledger.remaining),
+            persistent=bool(ledger.persistent),
+            entries=entries if isinstance(entries, int) else len(entries),
+        )
+
+    def sentence(self) -> str:
+        """One line: where, how much was spent of what, and how long it will be remembered."""
+        kept = self.name if self.persistent else "in memory: does not outlive the process"
+        charges = f"{self.entries} charge" + ("" if self.entries == 1 else "s")
+        return (
+            f"{kept}; {charges}, spent {pair(self.spent)} of {pair(self.ceiling)}, "
+            f"remaining {pair(self.remaining)}"
+        )
+
+
+def _pair(value: Sequence[float]) -> tuple[float, float]:
+    epsilon, delta = value
+    return float(epsilon), float(delta)
+
+
+def pair(value: tuple[float, float]) -> str:
+    """(epsilon, delta) to four digits."""
+    return f"({value[0]:.4g}, {value[1]:.4g})"
+
+
+@dataclass(frozen=True, slots=True)
+class MechanismRecord:
+    """One mechanism that ran.
+
+    Attributes
+    ----------
+    slot, query, purpose : str
+        Its name in the plan, the query that was asked, and why.
+    kind : str
+        ``"gaussian"``, ``"laplace"`` or ``"selection"``.
+    sensitivity : float
+        Largest change of the exact answer between neighbours, in the query's internal units.
+    scale : float
+        Standard deviation (Gaussian) or scale (Laplace) of the noise, same units.
+    cost : float
+        Its zero-concentrated cost rho.
+    share : float
+        Its part of the total rho, in [0, 1].
+    noise : str
+        The law in words.
+    part : int
+        Which of the disjoint sets of rows it was asked on.
+    """
+
+    slot: str
+    query: str
+    purpose: str
+    kind: str
+    sensitivity: float
+    scale: float
+    cost: float
+    share: float
+    noise: str
+    part: int = 0
+
+
+def _noise(event: Event, scale: float) -> str:
+    return _NOISE[event.kind].format(scale=scale, epsilon=getattr(event, "epsilon", float("nan")))
+
+
+def _records(plan: Plan, releases: Iterable[Release]) -> tuple[MechanismRecord, ...]:
+    # Parts of one slot ran on disjoint rows, so all of them together cost one event.
+    total = sum(m.event.rho for m in plan.mechanisms)
+    purposes = {m.slot: m.purpose for m in plan.mechanisms}
+    return tuple(
+        MechanismRecord(
+            slot=r.slot,
+            query=r.query,
+            purpose=purposes.get(r.slot, ""),
+            kind=r.event.kind,
+            sensitivity=float(r.sensitivity),
+            scale=float(r.scale),
+            cost=r.event.rho,
+            share=r.event.rho / total if total > 0 else float("nan"),
+            noise=_noise(r.event, r.scale),
+            part=r.part,
+        )
+        for r in releases
+    )
+
+
+@dataclass(frozen=True, repr=False)
+class PrivacyReport:
+    """The privacy block of a result.
+
+    Attributes
+    ----------
+    trust : str
+        Trust model: who holds the rows.
+    neighbors : str
+        Which two data sets must look alike.
+    unit : str
+        Whose data one neighbour differs in.
+    epsilon, delta : float
+        The guarantee asked for.
+    cost : tuple of float
+        (epsilon, delta) of all mechanisms together, by the accountant.
+    mechanisms : tuple of MechanismRecord
+        Everything that ran.
+    guarantee : str
+        The privacy theorem in one sentence.
+    ledger : LedgerState, optional
+        The ledger right after the charge; None when the fit was charged to none.
+    large_delta : str
+        What delta >= 1/n means here; empty otherwise.
+    reproducible : bool
+        True when the noise was seeded: anyone can subtract it, so nothing here is private.
+    """
+
+    trust: str
+    neighbors: str
+    unit: str
+    epsilon: float
+    delta: float
+    cost: tuple[float, float]
+    mechanisms: tuple[MechanismRecord, ...]
+    guarantee: str = ""
+    ledger: LedgerState | None = None
+    large_delta: str = ""
+    reproducible: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        plan: Plan,
+        releases: Iterable[Release],
+        *,
+        guarantee: str,
+        unit: str | None = None,
+        max_rows: int | None = None,
+        ledger: LedgerView | None = None,
+        reproducible: bool = False,
+    ) -> PrivacyReport:
+        """Report on a plan that was carried out."""
+        privacy = plan.privacy
+        neighbors = getattr(privacy, "neighbors", Neighbors.REPLACE_ONE)
+        return cls(
+            trust=privacy.trust,
+            neighbors=_counts(neighbors, unit),
+            unit=_unit(unit, max_rows),
+            epsilon=float(privacy.epsilon),
+            delta=float(privacy.delta),
+            cost=_pair(plan.cost),
+            mechanisms=_records(plan, releases),
+            guarantee=guarantee,
+            ledger=None if ledger is None else LedgerState.of(ledger),
+            large_delta=_large_delta(plan),
+            reproducible=reproducible,
+        )
+
+    def facts(self) -> list[tuple[str, str]]:
+        """Label and value of every line above the mechanisms."""
+        asked = f"({self.epsilon:.6g}, {self.delta:.6g})-differential privacy"
+        rows = [
+            ("Trust model", _HOLDERS.get(self.trust, self.trust)),
+            ("Neighbours", self.neighbors),
+            ("Unit of privacy", self.unit),
+            ("Guarantee", f"{asked}; all mechanisms together cost {pair(self.cost)}"),
+            ("Ledger", self.ledger.sentence() if self.ledger else "none: this fit was not charged"),
+        ]
+        if self.large_delta:
+            rows.append(("Large delta", self.large_delta))
+        if self.reproducible:
+            rows.append(("NOISE", f"{NOT_PRIVATE} (the noise is seeded and can be subtracted)"))
+        return rows
+
+    def to_frame(self) -> pd.DataFrame:
+        """Mechanisms as rows: sensitivity, noise and share of the budget."""
+        import pandas as pd
+
+        frame = pd.DataFrame([asdict(m) for m in self.mechanisms])
+        return frame.set_index("slot") if len(frame) else frame
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything above as a JSON object."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> PrivacyReport:
+        """Inverse of `to_dict`; unknown keys are refused."""
+        fields = dict(data)
+        ledger = fields.pop("ledger")
+        if ledger is not None:
+            pairs = {key: _pair(ledger[key]) for key in ("ceiling", "spent", "remaining")}
+            ledger = LedgerState(**{**ledger, **pairs})
+        mechanisms = tuple(MechanismRecord(**m) for m in fields.pop("mechanisms"))
+        cost = _pair(fields.pop("cost"))
+        return cls(**fields, cost=cost, mechanisms=mechanisms, ledger=ledger)
+
+    def table(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+        """Header and rows of the mechanisms: what the summary prints."""
+        rows = [
+            (
+                m.slot if m.part == 0 else f"{m.slot} [{m.part}]",
+                m.query,
+                f"{m.sensitivity:.4g}",
+                m.noise,
+                f"{m.share:.1%}",
+            )
+            for m in self.mechanisms
+        ]
+        return ("mechanism", "query", "sensitivity", "noise", "cost share"), rows
+
+    def __repr__(self) -> str:
+        facts = self.facts()
+        label = max(len(name) for name, _ in facts)
+        lines = [NOT_PRIVATE] if self.reproducible else []
+        for name, text in facts:
+            wrapped = textwrap.wrap(text, 96 - label - 2) or [""]
+            lines.append(f"{name:<{label}}  {wrapped[0]}")
+            lines += [" " * (label + 2) + more for more in wrapped[1:]]
+        header, rows = self.table()
+        body = [header, *rows]
+        widths = [max(len(row[j]) for row in body) for j in range(len(header))]
+        grid = [
+            "  ".join(
+                f"{cell:{'>' if j in (2, 4) else '<'}{w}}"
+                for j, (cell, w) in enumerate(zip(row, widths, strict=True))
+            ).rstrip()
+            for row in body
+        ]
+        rule = "-" * max(len(line) for line in grid)
+        proof = textwrap.wrap(f"Proof: {self.guarantee}", 96) if self.guarantee else []
+        return "\n".join([*lines, rule, grid[0], rule, *grid[1:], rule, *proof])
+
+
+def _unit(column: str | None, max_rows: int | None) -> str:
+    if column is None:
+        return "one row"
+    return f"one value of {column!r}, with at most {max_rows} rows (further ones are dropped)"
+
+
+def _counts(neighbors: Neighbors, unit: str | None) -> str:
+    if neighbors is Neighbors.ADD_REMOVE:
+        return "add-remove: the number of rows is private"
+    if unit is None:
+        return "replace-one: the number of rows is public"
+    return "replace-one: the number of units is public, that of rows is private"
+
+
+def _large_delta(plan: Plan) -> str:
+    privacy = plan.privacy
+    if not isinstance(privacy, Central) or privacy.delta * plan.n < 1:
+        return ""
+    return (
+        f"delta = {privacy.delta:g} >= 1/n: this guarantee alone would permit publishing "
+        f"about {privacy.delta * plan.n:.0f} whole records"
+    )

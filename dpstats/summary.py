@@ -1,0 +1,344 @@
+"""The printed regression table, in statsmodels' layout, and several of them side by side.
+
+One list of blocks (title, header, rows) is made from a result; statsmodels' table classes print
+them as text, HTML, LaTeX and CSV, and `markdown` as Markdown.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from dpstats.errors import OptionError
+from dpstats.privacy_report import NOT_PRIVATE
+from dpstats.theory import UNITS, Citation
+
+if TYPE_CHECKING:
+    from dpstats.results import Results
+
+__all__ = ["Block", "blocks", "compare", "markdown", "notes", "summarize"]
+
+WIDTH = 96
+
+SOFTWARE = Citation(
+    key="dpstats",
+    authors="The dpstats developers",
+    title="dpstats: differentially private statistics with formulas",
+    year=2026,
+    venue="Python package",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One table of a summary.
+
+    Attributes
+    ----------
+    header : tuple of str
+        Column headings; empty for none.
+    rows : tuple of tuple of str
+        Cells, the first of each row being its label.
+    left : frozenset of int
+        Columns of text, aligned to the left; numbers go to the right.
+    """
+
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    left: frozenset[int] = frozenset({0})
+
+
+def _number(value: float, digits: int) -> str:
+    """Fixed digits in statsmodels' manner; powers of ten where they would hide the number."""
+    small = value != 0 and abs(value) < 10.0 ** (1 - digits)
+    return f"{value:.{digits}g}" if small or abs(value) >= 1e5 else f"{value:.{digits}f}"
+
+
+def _coefficients(fit: Results, alpha: float) -> Block:
+    bounds = fit.conf_int(alpha)
+    share = fit.privacy_share
+    rows = tuple(
+        (
+            str(name),
+            _number(fit.params.iloc[j], 4),
+            _number(fit.bse.iloc[j], 3),
+            _number(fit.tvalues.iloc[j], 3),
+            f"{fit.pvalues.iloc[j]:.3f}",
+            _number(bounds.iloc[j, 0], 3),
+            _number(bounds.iloc[j, 1], 3),
+            f"{share.iloc[j]:.1%}",
+        )
+        for j, name in enumerate(fit.design.names)
+    )
+    ends = (f"[{alpha / 2:g}", f"{1 - alpha / 2:g}]")
+    return Block(("", "coef", "std err", "z", "P>|z|", *ends, "priv. share"), rows)
+
+
+def _head(fit: Results) -> Block:
+    now = time.localtime()
+    plan, count = fit.plan, "public" if fit.nobs_public else "noisy"
+    left = [
+        ("Dep. Variable:", fit.design.endog.name),
+        ("Model:", plan.model.upper()),
+        ("Method:", plan.method),
+        ("Trust model:", fit.privacy.trust),
+        ("Date:", time.strftime("%a, %d %b %Y", now)),
+        ("Time:", time.strftime("%H:%M:%S", now)),
+    ]
+    right = [
+        (f"No. Observations ({count}):", f"{fit.nobs:.10g}"),
+        ("Df Residuals:", f"{fit.df_resid:.10g}"),
+        ("Df Model:", f"{fit.df_model:.10g}"),
+        ("Covariance Type:", fit.cov_type),
+        ("Epsilon:", f"{plan.privacy.epsilon:g}"),
+        ("Delta:", f"{plan.privacy.delta:g}"),
+    ]
+    rows = tuple((*a, "  " + b[0], b[1]) for a, b in zip(left, right, strict=True))
+    return Block((), rows, frozenset({0, 2}))
+
+
+def _title(fit: Results) -> str:
+    mark = f" [{NOT_PRIVATE}]" if fit.reproducible else ""
+    return f"Differentially Private {fit.plan.model.upper()} Results{mark}"
+
+
+def blocks(fit: Results, alpha: float = 0.05) -> list[Block]:
+    """Head, coefficients, privacy facts, mechanisms, error bound and its conditions."""
+    mechanisms_header, mechanisms = fit.privacy.table()
+    (_, *bound_header), bounds = fit.error_bound.table()
+    facts = tuple((f"{label}:", text) for label, text in fit.privacy.facts())
+    conditions = tuple((c.statement, c.verdict) for c in fit.error_bound.assumptions)
+    found = [
+        _head(fit),
+        _coefficients(fit, alpha),
+        Block(("Privacy", ""), facts, frozenset({0, 1})),
+        Block(mechanisms_header, tuple(mechanisms), frozenset({0, 1, 3})),
+        Block(("Error bound", *bound_header), tuple(bounds), frozenset({0, 1})),
+        Block(("Conditions of the theorem", "here"), conditions),
+    ]
+    return [block for block in found if block.rows]
+
+
+def notes(fit: Results) -> list[str]:
+    """Numbered explanations below the tables."""
+    estimand = fit.error_bound.estimand
+    paragraphs = [
+        f"{NOT_PRIVATE}. The noise came from a seed: such a fit is for simulation and tests only."
+        if fit.reproducible
+        else "",
+        "Standard errors, tests and intervals cover sampling error and privacy noise; 'priv. "
+        "share' is the part of each variance that is privacy noise. The reference is normal.",
+        f"The coefficients estimate {estimand}." if estimand else "",
+        "The privacy guarantee holds for every data set; the error bound needs its conditions.",
+        UNITS,
+        *fit.error_bound.formulas(),
+        *(f"Warning: {text}" for text in fit.plan.warnings),
+        *(f"Departs from the printed method: {text}" for text in fit.error_bound.corrections),
+        *(f"Design: {text}" for text in fit.design.notes),
+        *(f"The plan assumed: {text}" for text in fit.plan.assumptions),
+    ]
+    return [f"[{i}] {text}" for i, text in enumerate(filter(None, paragraphs), start=1)]
+
+
+# ---- text, HTML, LaTeX and CSV through statsmodels ----------------------------------------------
+
+
+def summarize(fit: Results, alpha: float = 0.05) -> Any:
+    """`Results.summary` as a ``statsmodels.iolib.summary.Summary``."""
+    from statsmodels.iolib.summary import Summary
+
+    parts, title, remarks = blocks(fit, alpha), _title(fit), notes(fit)
+
+    class ResultSummary(Summary):  # type: ignore[misc]
+        """Wraps text to one width, and keeps tables of different shapes apart in LaTeX."""
+
+        def as_text(self) -> str:
+            return _text(title, parts, remarks)
+
+        def as_latex(self) -> str:
+            tables = [table.as_latex_tabular() for table in self.tables]
+            return "\n\n".join([*tables, *map(_latex, ["Notes:", *remarks])])
+
+        def as_html(self) -> str:
+            tables = [table.as_html() for table in self.tables]
+            text = "<br/>".join(escape(line, quote=False) for line in ["Notes:", *remarks])
+            return "\n".join([*tables, f"<p>{text}</p>"])
+
+    summary = ResultSummary()
+    summary.tables = [_table(part) for part in parts]
+    summary.tables[0].title = title
+    summary.add_extra_txt(["Notes:", *remarks])
+    return summary
+
+
+def _table(block: Block, widths: Sequence[int] | None = None) -> Any:
+    """A statsmodels table of `block`, with columns of at least `widths` characters as text."""
+    from statsmodels.iolib.table import SimpleTable
+
+    columns = range(len(block.rows[0]))
+    align = "".join("l" if j in block.left else "r" for j in columns)
+    header = list(block.header)
+    if widths and header:  # statsmodels aligns all headings alike
+        header = [h.ljust(w) if a == "l" else h for h, w, a in zip(header, widths, align, strict=True)]
+
+    def cell(tag: str) -> Callable[[str], str]:
+        return lambda text: f"<{tag}>{escape(text, quote=False)}</{tag}>"
+
+    # Column j has data type j + 1: statsmodels escapes type 0 once more for LaTeX.
+    return SimpleTable(
+        [list(row) for row in block.rows],
+        headers=header or None,
+        datatypes=[j + 1 for j in columns],
+        data_aligns="l" + align,
+        header_align="r",
+        txt_fmt={
+            "colwidths": list(widths) if widths else None,
+            "table_dec_below": None,
+            "data_fmts": ["%s"],
+        },
+        html_fmt={"data_fmts": [cell("td"), cell("th"), *[cell("td") for _ in columns[1:]]]},
+        ltx_fmt={"data_fmts": [_latex]},
+    )
+
+
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    **{c: f"\\{c}" for c in "&%$#_{}"},
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    "[": "{[}",
+    "]": "{]}",
+}
+
+
+def _latex(text: str) -> str:
+    return "".join(_LATEX.get(c, c) for c in text)
+
+
+def _natural(block: Block) -> list[int]:
+    rows = [block.header, *block.rows] if block.header else list(block.rows)
+    return [max(len(row[j]) for row in rows) for j in range(len(block.rows[0]))]
+
+
+def _fitted(block: Block, width: int) -> Any:
+    """The table of `block` exactly `width` characters wide, its longest text column wrapped."""
+    widths = _natural(block)
+    spare = width - sum(widths) - len(widths) + 1
+    if spare < 0:
+        longest = max(block.left, key=lambda j: widths[j])
+        widths[longest] += spare
+        rows = [line for row in block.rows for line in _wrapped(row, longest, widths[longest])]
+        block = Block(block.header, tuple(rows), block.left)
+    else:
+        numbers = [j for j in range(len(widths)) if j not in block.left] or [len(widths) - 1]
+        for i, j in enumerate(numbers):
+            widths[j] += spare // len(numbers) + (i < spare % len(numbers))
+    return _table(block, widths)
+
+
+def _wrapped(row: tuple[str, ...], column: int, width: int) -> list[tuple[str, ...]]:
+    lines = textwrap.wrap(row[column], width) or [""]
+    blank = [""] * len(row)
+    return [
+        tuple([*(row if i == 0 else blank)[:column], line, *(row if i == 0 else blank)[column + 1 :]])
+        for i, line in enumerate(lines)
+    ]
+
+
+def _text(title: str, parts: Sequence[Block], remarks: Iterable[str]) -> str:
+    # Only names of coefficients may be longer than the page; they are never cut.
+    width = max(WIDTH, *(sum(_natural(part)) + len(_natural(part)) - 1 for part in parts[:2]))
+    tables = [str(_fitted(part, width)) for part in parts]
+    wrapped = [line for r in remarks for line in textwrap.wrap(r, width, subsequent_indent="    ")]
+    page = "\n".join([title.center(width), *tables, "=" * width, "", "Notes:", *wrapped])
+    return "\n".join(line.rstrip() for line in page.split("\n"))
+
+
+# ---- Markdown -----------------------------------------------------------------------------------
+
+
+def markdown(fit: Results, alpha: float = 0.05) -> str:
+    """The summary as GitHub-flavoured Markdown."""
+    tables = [_pipe(block) for block in blocks(fit, alpha)]
+    lines = [f"{text.partition(' ')[2]}" for text in notes(fit)]
+    numbered = "\n".join(f"{i}. {_escape(line)}" for i, line in enumerate(lines, start=1))
+    return "\n\n".join([f"### {_escape(_title(fit))}", *tables, "**Notes**", numbered]) + "\n"
+
+
+def _escape(text: str) -> str:
+    return re.sub(r"([\\|*_<>\[\]`~])", r"\\\1", text)
+
+
+def _pipe(block: Block) -> str:
+    columns = range(len(block.rows[0]))
+    rule = ["---" if j in block.left else "---:" for j in columns]
+    header = block.header or [""] * len(columns)
+    lines = [map(_escape, header), rule, *(map(_escape, row) for row in block.rows)]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+# ---- several results side by side ---------------------------------------------------------------
+
+_INFO: dict[str, tuple[Callable[[Any], str], Callable[[Any], str]]] = {
+    # label: (for a private result, for a statsmodels result)
+    "Trust model": (lambda fit: fit.privacy.trust, lambda fit: "none"),
+    "Epsilon": (lambda fit: f"{fit.plan.privacy.epsilon:g}", lambda fit: "none"),
+    "Delta": (lambda fit: f"{fit.plan.privacy.delta:g}", lambda fit: "none"),
+    "Method": (lambda fit: fit.plan.method, lambda fit: type(fit.model).__name__),
+    "Privacy": (
+        lambda fit: NOT_PRIVATE if fit.reproducible else "private",
+        lambda fit: "NOT private",
+    ),
+    "No. Observations": (lambda fit: f"{fit.nobs:.10g}", lambda fit: f"{fit.nobs:.10g}"),
+}
+
+
+def _ours(fit: Any) -> bool:
+    return hasattr(fit, "privacy")
+
+
+def compare(
+    fits: Sequence[Any], names: Sequence[str] | None = None, *, stars: bool = False
+) -> Any:
+    """Several results in one table, as statsmodels' ``summary_col`` prints it.
+
+    Parameters
+    ----------
+    fits : sequence of Results or statsmodels results
+        Genuine statsmodels results, if any, are shown as not private.
+    names : sequence of str, optional
+        Column headings; the methods by default.
+    stars : bool, default False
+        Mark coefficients with p < 0.1, 0.05, 0.01.
+
+    Returns
+    -------
+    statsmodels.iolib.summary2.Summary
+        With ``as_text``, ``as_html``, ``as_latex``.
+    """
+    from statsmodels.iolib.summary2 import summary_col
+
+    fits = list(fits)
+    if not fits:
+        raise OptionError("compare([]): give at least one result.")
+    if names is not None and len(names) != len(fits):
+        raise OptionError(f"{len(names)} names for {len(fits)} results: give one name per result.")
+    info = {
+        label: lambda fit, pair=pair: pair[0](fit) if _ours(fit) else pair[1](fit)
+        for label, pair in _INFO.items()
+    }
+    method = info["Method"]
+    labels = list(names) if names is not None else [method(fit) for fit in fits]
+    table = summary_col(fits, model_names=labels, stars=stars, info_dict=info, include_r2=False)
+    table.add_text("Those of private fits cover sampling error and privacy noise.")
+    if any(_ours(fit) and fit.reproducible for fit in fits):
+        table.add_text(f"{NOT_PRIVATE}: the noise came from a seed.")
+    return table

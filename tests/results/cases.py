@@ -1,0 +1,174 @@
+"""A fit whose numbers are those of a genuine statsmodels OLS, so that statsmodels is the witness."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import statsmodels.formula.api as smf
+
+from dpstats.accounting.events import Gaussian, Selection
+from dpstats.privacy import Central
+from dpstats.protocol import Estimate, Mechanism, Plan, Release
+from dpstats.results import Results
+from dpstats.theory import Assumption, Citation, Rate, Theory
+
+N = 400
+CANARY = 987654.321
+FORMULA = "visits ~ age + income + C(plan, Treatment('free'))"
+
+
+@dataclass(frozen=True)
+class Endog:
+    name: str
+    lower: float
+    upper: float
+    center: float
+    scale: float
+
+
+@dataclass(frozen=True)
+class Units:
+    """Maps standardised parameters to the user's: ``T b + shift``."""
+
+    T: np.ndarray
+    shift: np.ndarray
+
+    def to_user(self, params, cov):
+        return self.T @ params + self.shift, self.T @ cov @ self.T.T
+
+
+@dataclass(frozen=True)
+class StubSchema:
+    unit: str | None = None
+    max_rows: int | None = None
+
+
+class StubDesign:
+    """Plain numeric columns named as statsmodels names them, with public centres and scales."""
+
+    def __init__(self, names, endog, center, scale, schema=None):
+        self.names = tuple(names)
+        self.endog = endog
+        self.formula = FORMULA
+        self.schema = schema or StubSchema()
+        self.has_intercept = True
+        self.notes = ("age is centred at 45 and divided by 25 (public).",)
+        self.center, self.scale = np.asarray(center), np.asarray(scale)
+        T = endog.scale * np.diag(1 / self.scale)
+        T[0, :] = -endog.scale * self.center / self.scale
+        T[0, 0] = endog.scale
+        self.standardization = Units(T, np.eye(len(names))[0] * endog.center)
+
+    def exog(self, rows: Any) -> np.ndarray:
+        plan = pd.Series(rows["plan"])
+        columns = [np.ones(len(plan)), plan == "25", plan == "95", rows["age"], rows["income"]]
+        return np.column_stack([np.asarray(c, dtype=float) for c in columns])
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "names": list(self.names),
+            "endog": vars(self.endog),
+            "center": self.center.tolist(),
+            "scale": self.scale.tolist(),
+        }
+
+    @classmethod
+    def from_dict(cls, data):
+        return cls(data["names"], Endog(**data["endog"]), data["center"], data["scale"])
+
+
+def frame(seed: int = 0, n: int = N) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    age = rng.uniform(20, 70, n)
+    income = rng.uniform(0, 30_000, n)
+    plan = rng.choice(["free", "25", "95"], n)
+    visits = 3 + 0.05 * age - 1e-4 * income - 0.6 * (plan == "95") + rng.normal(size=n)
+    return pd.DataFrame({"visits": visits, "age": age, "income": income, "plan": plan})
+
+
+def ols(df: pd.DataFrame):
+    return smf.ols(FORMULA, df).fit(use_t=False)
+
+
+THEORY = Theory(
+    estimand="the best linear predictor of the clipped response",
+    guarantee="Gaussian differential privacy of adaptive Gaussian releases (Dong, Roth & Su 2022).",
+    assumptions=(
+        Assumption("n >= d log(1/delta) / epsilon", lambda s: s.n >= s.d / s.epsilon),
+        Assumption("epsilon <= 1", lambda s: s.epsilon <= 0.5),
+        Assumption("the errors are sub-Gaussian with variance not depending on x"),
+    ),
+    upper=(
+        Rate("statistical", {"d": 0.5, "log_n": 0.5, "n": -0.5}, "sqrt(d log n / n)"),
+        Rate(
+            "privacy",
+            {"d": 1, "log_n": 2, "log_1_delta": 0.5, "n": -1, "eps": -1},
+            "d log^2(n) sqrt(log(1/delta)) / (n epsilon)",
+        ),
+    ),
+    lower=(
+        Rate("statistical", {"d": 0.5, "n": -0.5}, "sqrt(d / n)", "cwz2021"),
+        Rate("privacy", {"d": 1, "n": -1, "eps": -1}, "d / (n epsilon)", "cwz2021"),
+    ),
+    citations=(
+        Citation("ltfy", "Li, Tian, Feng, Yu", "Federated transfer", 2024, "JMLR", "Lemma 3"),
+        Citation("cwz2021", "Cai, Wang, Zhang", "The cost of privacy", 2021, "AoS", "Theorem 4.1"),
+    ),
+    corrections=("the sensitivity of the printed gradient is twice the stated one",),
+)
+
+
+def make(
+    df: pd.DataFrame | None = None,
+    *,
+    reproducible: bool = False,
+    privacy: Central | None = None,
+    released: dict[str, Any] | None = None,
+    ledger: Any = None,
+    schema: StubSchema | None = None,
+    share: float = 0.3,
+) -> tuple[Results, Any]:
+    """Results with the numbers of a statsmodels OLS, and that OLS."""
+    fit = ols(frame() if df is None else df)
+    privacy = privacy or Central(1.0, 1e-7)
+    endog = Endog("visits", 0.0, 20.0, 10.0, 10.0)
+    design = StubDesign(
+        fit.params.index, endog, [0, 0, 0, 45, 15_000], [1, 1, 1, 25, 15_000], schema
+    )
+    back = np.linalg.inv(design.standardization.T)
+    cov = back @ fit.cov_params().to_numpy() @ back.T
+    params = back @ (fit.params.to_numpy() - design.standardization.shift)
+    mechanisms = (
+        Mechanism("clip", Selection(0.05), "clip quantile of the residuals"),
+        Mechanism("gram", Gaussian(20.0), "clipped Gram matrix, once"),
+        Mechanism("step1", Gaussian(30.0), "clipped score, first Newton step"),
+    )
+    queries = ("residual quantile", "weighted Gram", "clipped score")
+    return Results.from_estimate(
+        Estimate(params, cov, share * cov, float(fit.nobs), released or {"clip": 0.25}),
+        design=design,
+        plan=Plan(
+            model="ols",
+            method="dp-newton",
+            privacy=privacy,
+            n=int(fit.nobs),
+            names=design.names,
+            mechanisms=mechanisms,
+            cost=(privacy.epsilon * 0.9999, privacy.delta),
+            options={"steps": 1},
+            predicted_se=(0.1,) * 5,
+            privacy_share=share,
+            assumptions=("columns spread uniformly over their declared bounds",),
+            warnings=("n is small for epsilon = 1: n = 2,000 would halve the error",),
+        ),
+        theory=THEORY,
+        releases=[
+            Release(m.slot, q, {"norm": 1.0}, 2.0, 2.0 * 20, m.event)
+            for m, q in zip(mechanisms, queries, strict=True)
+        ],
+        ledger=ledger,
+        reproducible=reproducible,
+    ), fit
