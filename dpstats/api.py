@@ -54,7 +54,9 @@ class Model:
         self._n = n
 
     def __repr__(self) -> str:
-        what = self.design.formula or f"{self.design.endog_name} on {len(self.design.names)} columns"
+        what = (
+            self.design.formula or f"{self.design.endog_name} on {len(self.design.names)} columns"
+        )
         return f"<dpstats {self.kind} model: {what}>"
 
     def plan(self, privacy: Privacy, *, method: str | None = None, **options: Any) -> Plan:
@@ -189,7 +191,9 @@ def _reporter(plan: Plan, progress: bool | None) -> Callable[[str], None] | None
     return report
 
 
-def ols(formula: str, data: Any = None, schema: Schema | None = None, *, n: int | None = None) -> Model:
+def ols(
+    formula: str, data: Any = None, schema: Schema | None = None, *, n: int | None = None
+) -> Model:
     """Linear regression by formula.
 
     Parameters
@@ -217,7 +221,9 @@ def ols(formula: str, data: Any = None, schema: Schema | None = None, *, n: int 
     return Model("ols", Design.from_formula(formula, _required(schema)), data, n)
 
 
-def mean(formula: str, data: Any = None, schema: Schema | None = None, *, n: int | None = None) -> Model:
+def mean(
+    formula: str, data: Any = None, schema: Schema | None = None, *, n: int | None = None
+) -> Model:
     """Mean of one column, ``mean("y")`` or ``mean("y ~ 1")``.
 
     Parameters and errors are those of `ols`.
@@ -225,11 +231,13 @@ def mean(formula: str, data: Any = None, schema: Schema | None = None, *, n: int
     text = formula if "~" in formula else f"{formula} ~ 1"
     design = Design.from_formula(text, _required(schema))
     if not (design.has_intercept and len(design.names) == 1):
-        raise OptionError(f'mean({formula!r}): write mean("y") or mean("y ~ 1"); ols takes covariates.')
+        raise OptionError(
+            f'mean({formula!r}): write mean("y") or mean("y ~ 1"); ols takes covariates.'
+        )
     return Model("mean", design, data, n)
 
 
-def OLS(
+def OLS(  # noqa: N802 - as in statsmodels
     endog: Any,
     exog: Any,
     bounds: Mapping[str, Any],

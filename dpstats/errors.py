@@ -30,7 +30,7 @@ class TrustError(DPStatsError, ValueError):
 
 
 class PlanError(DPStatsError, ValueError):
-    """The cost of a plan cannot be computed, or a mechanism was used that the plan does not list."""
+    """A cost cannot be computed, or a mechanism was used that the plan does not list."""
 
 
 class BudgetError(DPStatsError, ValueError):

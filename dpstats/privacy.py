@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 from typing import ClassVar
 
 from dpstats.errors import OptionError
@@ -17,7 +17,7 @@ from dpstats.errors import OptionError
 __all__ = ["Central", "Federated", "LabelOnly", "Local", "Neighbors", "Privacy"]
 
 
-class Neighbors(str, Enum):
+class Neighbors(StrEnum):
     """Which two data sets must look alike.
 
     ``REPLACE_ONE``: one record (or one unit's records) takes other values; the number of records

@@ -46,9 +46,7 @@ def schedule(
     return mechanisms, (cost, privacy.delta)
 
 
-def check_options(
-    method: str, allowed: Mapping[str, str], options: Mapping[str, Any]
-) -> None:
+def check_options(method: str, allowed: Mapping[str, str], options: Mapping[str, Any]) -> None:
     """Refuse an option that `method` does not take."""
     for name in options:
         if name not in allowed:

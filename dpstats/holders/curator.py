@@ -1,4 +1,4 @@
-"""One curator holds the rows, answers planned queries with noise, and remembers what it answered."""
+"""One curator holds the rows, answers planned queries with noise, and keeps a transcript."""
 
 from __future__ import annotations
 
@@ -122,15 +122,15 @@ class Curator:
                 "mechanism may be used once."
             )
         if mechanism.parts > 1 and self._max_rows > 1:
-            raise PlanError("Disjoint parts need one row per unit: a unit's rows may straddle them.")
+            raise PlanError(
+                "Disjoint parts need one row per unit: a unit's rows may straddle them."
+            )
         self._answered.add((slot, part))
         sensitivity = query.sensitivity(self._neighbors, self._max_rows)
         answer = query.finish(self._total(query, part, mechanism.parts), self._grid)
         noisy, scale = release(answer, sensitivity, mechanism.event, self._noise)
         self._transcript.append(
-            Release(
-                slot, query.name, query.parameters(), sensitivity, scale, mechanism.event, part
-            )
+            Release(slot, query.name, query.parameters(), sensitivity, scale, mechanism.event, part)
         )
         if self._on_answer is not None:
             self._on_answer(slot)

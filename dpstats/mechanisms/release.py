@@ -38,7 +38,8 @@ def _gaussian(
     """Gaussian mechanism; `sensitivity` in L2."""
     scale = event.noise_multiplier * sensitivity * ROUNDING
     steps, grid = _steps(answer, sensitivity)
-    return noise.gaussian(steps, scale / grid) * grid, scale
+    noisy: Array = noise.gaussian(steps, scale / grid) * np.float64(grid)
+    return noisy, scale
 
 
 def _laplace(
@@ -47,7 +48,8 @@ def _laplace(
     """Laplace mechanism; `sensitivity` in L1."""
     scale = event.noise_multiplier * sensitivity * ROUNDING
     steps, grid = _steps(answer, sensitivity)
-    return noise.laplace(steps, scale / grid) * grid, scale
+    noisy: Array = noise.laplace(steps, scale / grid) * np.float64(grid)
+    return noisy, scale
 
 
 def _selection(

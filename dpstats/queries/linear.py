@@ -1,4 +1,4 @@
-"""Queries of linear models: clipped Gram matrices, scores, their outer products, residual counts."""
+"""Queries of linear models: clipped Gram matrices, scores, outer products, residual counts."""
 
 from __future__ import annotations
 
@@ -185,9 +185,9 @@ class Gram:
 
     Guarantee: weighted rows z have ||z|| <= radius, truncated towards zero per coordinate;
     contributions z z' have Frobenius norm at most radius^2 and inner products (z'u)^2 >= 0, so
-    replacing one moves the sum by at most sqrt(2) radius^2 (both bounds are attained). The answer is
-    the upper triangle with off-diagonals times sqrt(2), an isometry of the Frobenius norm, so noise
-    of one scale on it is noise in Frobenius geometry.
+    replacing one moves the sum by at most sqrt(2) radius^2 (both bounds are attained). The answer
+    is the upper triangle with off-diagonals times sqrt(2), an isometry of the Frobenius norm, so
+    noise of one scale on it is noise in Frobenius geometry.
     """
 
     geometry: Geometry
@@ -214,7 +214,8 @@ class Gram:
 
     def finish(self, total: Ints, grid: Array) -> Array:
         """Packed upper triangle, off-diagonals times sqrt(2)."""
-        return _vech(total) * bound_grid(self.geometry.radius, Z_BITS) ** 2
+        packed: Array = _vech(total) * bound_grid(self.geometry.radius, Z_BITS) ** 2
+        return packed
 
     def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
         """sqrt(2) radius^2 per row under replace-one, radius^2 under add-remove."""
@@ -249,7 +250,8 @@ class ScoreOuter(_AtResidual):
 
     def finish(self, total: Ints, grid: Array) -> Array:
         """Packed upper triangle, off-diagonals times sqrt(2)."""
-        return _vech(total) * self._grid() ** 2
+        packed: Array = _vech(total) * self._grid() ** 2
+        return packed
 
     def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
         """sqrt(2) (max_rows radius clip)^2 under replace-one."""
@@ -301,7 +303,7 @@ class ResidualMoment(_AtResidual):
 
     def finish(self, total: Ints, grid: Array) -> Array:
         """The sum in squared internal units."""
-        summed: Array = total * bound_grid(self.clip, V_BITS) ** 2
+        summed: Array = total * np.float64(bound_grid(self.clip, V_BITS) ** 2)
         return summed
 
     def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
@@ -332,8 +334,8 @@ class MinEigenvalue:
     def finish(self, total: Ints, grid: Array) -> Array:
         """The eigenvalue of the exact Gram matrix."""
         steps = total.astype(np.float64)
-        lowest = np.linalg.eigvalsh(steps)[:1] * bound_grid(self.geometry.radius, Z_BITS) ** 2
-        return np.maximum(lowest, 0.0)
+        lowest: Array = np.maximum(np.linalg.eigvalsh(steps)[:1], 0.0)
+        return lowest * bound_grid(self.geometry.radius, Z_BITS) ** 2
 
     def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
         """radius^2 per row."""

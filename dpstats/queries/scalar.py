@@ -87,9 +87,9 @@ class NormCount(Count):
 class ResponseMoments:
     """Sum of ``clip(y, lower, upper) - centre`` and the number of rows, as one vector.
 
-    With h = (upper - lower) / 2 and centre in the middle, a row contributes ``(c, h / weight)`` with
-    |c| <= h: the count is carried at the public scale h / weight so that one Gaussian release serves
-    both.
+    With h = (upper - lower) / 2 and centre in the middle, a row contributes ``(c, h / weight)``
+    with |c| <= h: the count is carried at the public scale h / weight so that one Gaussian release
+    serves both.
 
     Guarantee: two contributions (c, h/weight) of complete rows differ by at most 2h in the first
     coordinate only; a complete and a missing row differ by sqrt(h^2 + (h/weight)^2) <= 2h for
@@ -154,7 +154,8 @@ class ResponseMoments:
 def _counts(values: Array, edges: Array, keep: Array) -> Ints:
     """Rows in each cell (-inf, e_0], (e_0, e_1], ..., (e_last, inf)."""
     cells = np.searchsorted(edges, values, side="left")
-    return exact_sum(np.bincount(cells, weights=keep, minlength=edges.size + 1))
+    counts: Array = np.bincount(cells, weights=keep, minlength=edges.size + 1).astype(np.float64)
+    return exact_sum(counts)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,171 @@
+"""A curator answers what was planned, once, exactly, and lets nothing else out."""
+
+from __future__ import annotations
+
+import gc
+import traceback
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpstats.accounting.events import Gaussian
+from dpstats.errors import DataError, PlanError
+from dpstats.holders import Curator
+from dpstats.mechanisms.noise import SeededNoise
+from dpstats.privacy import Central
+from dpstats.protocol import Mechanism, Plan
+from dpstats.queries import Count, Geometry, Gram, PairScales, Score, ScoreOuter
+
+D = 4
+TINY = Gaussian(1e-9)  # noise far below what the assertions look at
+
+
+class FakeSource:
+    """Rows behind a design, served in blocks."""
+
+    def __init__(self, x: Any, y: Any, keep: Any = None, unit: Any = None) -> None:
+        self.x, self.y, self.unit = x, y, unit
+        self.keep = np.ones(len(y), dtype=bool) if keep is None else keep
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def block(self, start: int, stop: int) -> Any:
+        rows = slice(start, stop)
+        unit = None if self.unit is None else self.unit[rows]
+        return SimpleNamespace(x=self.x[rows], y=self.y[rows], keep=self.keep[rows], unit=unit)
+
+
+def curator(source: Any, slots: tuple[str, ...], *, parts: int = 1, max_rows: int | None = None):
+    design: Any = SimpleNamespace(
+        schema=SimpleNamespace(max_rows=max_rows),
+        internal_bounds=np.array([[-1.0, 1.0]] * D),
+        endog=SimpleNamespace(lower=-1.0, upper=1.0, center=0.0, scale=1.0),
+    )
+    mechanisms = tuple(Mechanism(s, TINY, "", parts) for s in slots)
+    plan = Plan("ols", "test", Central(1.0, 1e-6), len(source), ("x",) * D, mechanisms, (1.0, 1e-6))
+    return Curator(source, design, plan, SeededNoise(1))
+
+
+def rows(n: int, seed: int = 0) -> tuple[Any, Any]:
+    rng = np.random.default_rng(seed)
+    return rng.uniform(-1, 1, (n, D)), rng.uniform(-1, 1, n)
+
+
+def test_an_answer_does_not_depend_on_the_order_of_rows() -> None:
+    x, y = rows(30_000)
+    order = np.random.default_rng(2).permutation(len(y))
+    beta = np.full(D, 0.3)
+    for query in (Gram(Geometry(1.2)), Score(Geometry(1.2), beta, 0.4)):
+        one = curator(FakeSource(x, y), ("a",)).ask(query, "a")
+        two = curator(FakeSource(x[order], y[order]), ("a",)).ask(query, "a")
+        assert np.array_equal(one, two)
+
+
+def test_each_planned_mechanism_answers_once() -> None:
+    holder = curator(FakeSource(*rows(50)), ("a", "b"))
+    holder.ask(Count(), "a")
+    with pytest.raises(PlanError, match="already answered"):
+        holder.ask(Count(), "a")
+    with pytest.raises(PlanError, match="No mechanism 'c'"):
+        holder.ask(Count(), "c")
+    assert [r.slot for r in holder.transcript] == ["a"]
+
+
+def test_the_transcript_states_sensitivity_and_scale() -> None:
+    holder = curator(FakeSource(*rows(50)), ("a",))
+    holder.ask(Gram(Geometry(1.2)), "a")
+    (release,) = holder.transcript
+    assert release.sensitivity == pytest.approx(np.sqrt(2) * 1.2**2)
+    assert release.scale == pytest.approx(release.sensitivity * TINY.noise_multiplier, rel=1e-4)
+    assert release.parameters == {"radius": 1.2, "whitened": False}
+
+
+def test_incomplete_rows_contribute_nothing() -> None:
+    x, y = rows(500)
+    keep = np.arange(500) % 3 > 0
+    holder = curator(FakeSource(x, y, keep), ("count", "gram"))
+    assert holder.ask(Count(), "count")[0] == pytest.approx(keep.sum())
+    gram = holder.ask(Gram(Geometry(2.0)), "gram")
+    assert gram == pytest.approx(x[keep].T @ x[keep], abs=0.01)
+
+
+@pytest.mark.parametrize("value", [np.inf, -np.inf, 1e300, -1e300])
+def test_a_wild_value_is_clamped(value: float) -> None:
+    x, y = rows(100)
+    x[3, 1] = y[4] = value
+    gram = curator(FakeSource(x, y), ("g",)).ask(Gram(Geometry(2.0)), "g")
+    assert np.all(np.abs(gram) <= 100 + 1e-6)
+
+
+def test_parts_cover_every_row_once() -> None:
+    holder = curator(FakeSource(*rows(1001)), ("count",), parts=4)
+    counts = [holder.ask(Count(), "count", part=p)[0] for p in range(4)]
+    assert sum(counts) == pytest.approx(1001)
+    with pytest.raises(PlanError):
+        holder.ask(Count(), "count", part=4)
+
+
+def test_pairs_do_not_depend_on_the_number_of_threads(monkeypatch) -> None:
+    x, y = rows(20_001)
+    answers = []
+    for cores in (1, 2):
+        monkeypatch.setattr("os.cpu_count", lambda c=cores: c)
+        holder = curator(FakeSource(x, y), ("p",))
+        answers.append(holder.ask(PairScales(np.zeros(D), -6, 2), "p"))
+    assert np.array_equal(*answers)
+
+
+def test_a_unit_keeps_its_first_rows_only() -> None:
+    x, y = rows(9000)
+    unit = np.random.default_rng(4).integers(0, 1500, 9000)
+    holder = curator(FakeSource(x, y, unit=unit), ("n", "m"), max_rows=2)
+    first_two = [np.flatnonzero(unit == u)[:2] for u in np.unique(unit)]
+    assert holder.ask(Count(), "n")[0] == pytest.approx(sum(map(len, first_two)))
+    query = ScoreOuter(Geometry(1.2), np.zeros(D), 0.4, max_rows=2)
+    w = np.minimum(1, 1.2 / np.linalg.norm(x, axis=1))
+    s = x * (w**2 * np.clip(y, -0.4, 0.4))[:, None]
+    sums = np.array([s[i].sum(axis=0) for i in first_two])
+    assert holder.ask(query, "m") == pytest.approx(sums.T @ sums, abs=0.05)
+
+
+def test_an_exception_carries_no_row(monkeypatch) -> None:
+    secret = 0.123456789
+    x, y = rows(10)
+    y[5] = secret
+
+    class Broken(FakeSource):
+        def block(self, start: int, stop: int) -> Any:
+            private = self.y
+            raise ValueError(f"cannot read {private[5]}")
+
+    with pytest.raises(DataError, match="withheld") as caught:
+        curator(Broken(x, y), ("a",))
+    error = caught.value
+    assert error.__cause__ is None
+    assert error.__context__ is None
+    assert str(secret) not in "".join(traceback.format_exception(error))
+    private_frames = [
+        f.f_code.co_name for f, _ in traceback.walk_tb(error.__traceback__) if "self" in f.f_locals
+    ]
+    assert "block" not in private_frames
+
+
+def test_rows_go_when_the_holder_goes() -> None:
+    holder = curator(FakeSource(*rows(64)), ("a",))
+    kept = holder._x
+    assert kept.dtype == np.float32
+    del holder
+    gc.collect()
+    assert len([r for r in gc.get_referrers(kept) if isinstance(r, dict)]) <= 1
+
+
+def test_other_trust_models_are_not_a_curators() -> None:
+    design: Any = None
+    from dpstats.privacy import Local
+
+    plan = Plan("ols", "test", Local(1.0), 5, ("x",), (), (1.0, 0.0))
+    with pytest.raises(PlanError, match="local"):
+        Curator(FakeSource(*rows(5)), design, plan, SeededNoise(1))

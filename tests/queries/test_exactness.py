@@ -1,0 +1,84 @@
+"""Sums have the same bits in any order and blocking, and equal the plain formula."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dpstats.queries import Gram, PairScales, Score, ScoreOuter
+from dpstats.queries.base import exact_product
+from tests.queries.cases import BETA, CASES, PLAIN, SKEWED, WHITEN, Case, D, answer, block
+
+N = 3000
+
+
+def data():
+    rng = np.random.default_rng(5)
+    return rng.uniform(-1, 1, (N, D)), rng.uniform(-1, 1, N), rng.uniform(size=N) > 0.05
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if not isinstance(c.query, PairScales)], ids=str)
+def test_totals_have_the_same_bits_in_any_order_and_blocking(case: Case) -> None:
+    x, y, keep = data()
+    rng = np.random.default_rng(6)
+    whole = case.query.total(block(x, y, case.query, keep))
+    order = rng.permutation(N)
+    cuts = np.sort(rng.choice(np.arange(1, N), 7, replace=False))
+    parts = sum(
+        case.query.total(block(x[i], y[i], case.query, keep[i])) for i in np.split(order, cuts)
+    )
+    assert np.array_equal(whole, parts)
+
+
+def test_plain_float_sums_do_change_with_order() -> None:
+    """Power: without the grid the bits differ."""
+    x, y, _ = data()
+    assert not np.array_equal(x.T @ y, x[::-1].T @ y[::-1])
+
+
+def test_score_equals_the_formula() -> None:
+    x, y, keep = data()
+    query = Score(SKEWED, BETA, 0.3)
+    z = x @ WHITEN.T
+    w = keep * np.minimum(1, SKEWED.radius / np.linalg.norm(z, axis=1))
+    psi = w * np.clip(y - x @ BETA, -0.3, 0.3)
+    found = answer(query, block(x, y, query, keep))
+    assert found == pytest.approx((w[:, None] * z).T @ psi, abs=N * 1e-5)
+
+
+@pytest.mark.parametrize("geometry", [PLAIN, SKEWED])
+def test_gram_equals_the_formula(geometry) -> None:
+    x, y, keep = data()
+    query = Gram(geometry, BETA, 0.5)
+    z = x if geometry.whiten is None else x @ geometry.whiten.T
+    active = keep & (np.abs(y - x @ BETA) < 0.5)
+    w = active * np.minimum(1, geometry.radius / np.linalg.norm(z, axis=1))
+    expected = (z * w[:, None]).T @ (z * w[:, None])
+    found = query.decode(answer(query, block(x, y, query, keep)))
+    assert found == pytest.approx(expected, abs=N * 2e-5)
+
+
+def test_outer_products_are_clustered_by_unit() -> None:
+    x, y, _ = data()
+    query = ScoreOuter(PLAIN, BETA, 0.4, max_rows=3)
+    starts = np.arange(0, N, 3)
+    w = np.minimum(1, PLAIN.radius / np.linalg.norm(x, axis=1))
+    s = x * (w**2 * np.clip(y - x @ BETA, -0.4, 0.4))[:, None]
+    sums = np.add.reduceat(s, starts, axis=0)
+    found = query.decode(answer(query, block(x, y, query, starts=starts)))
+    assert found == pytest.approx(sums.T @ sums, abs=N * 5e-5)
+
+
+def test_exact_product_has_no_rounding_error() -> None:
+    from fractions import Fraction
+
+    x, y, _ = data()
+    query = Score(PLAIN, BETA, 0.3)
+    rows = block(x[:50], y[:50], query)
+    coef = np.random.default_rng(8).normal(size=(D, 2)) * [1e-3, 40.0]
+    found = exact_product(rows, coef)
+    assert found == pytest.approx(rows.x @ coef, rel=1e-7, abs=1e-7)
+    reverse = exact_product(block(x[:50][::-1], y[:50][::-1], query), coef)[::-1]
+    assert np.array_equal(found, reverse)
+    exact = [Fraction(float(v)).denominator for v in found.ravel()]
+    assert max(exact) <= 2**60  # products stay on one dyadic grid
