@@ -1,11 +1,15 @@
 """Sphinx configuration. The build executes the vignettes and needs no network."""
 
 import shutil
+import sys
 from pathlib import Path
 
-import dpstats
-
 HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+
+import registry_pages
+
+import dpstats
 
 project = "dpstats"
 author = "The dpstats developers"
@@ -25,6 +29,8 @@ nitpicky = False
 VIGNETTES = HERE / "vignettes"
 shutil.rmtree(VIGNETTES, ignore_errors=True)
 shutil.copytree(HERE.parent / "vignettes", VIGNETTES)
+
+registry_pages.write(HERE / "_generated")
 
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3

@@ -1,0 +1,82 @@
+"""Markdown made from the registry of methods, so that the pages cannot list what is not there."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from dpstats import estimators
+from dpstats.theory import Citation, Rate, Theory
+
+__all__ = ["write"]
+
+
+def write(folder: Path) -> None:
+    """Write ``methods.md`` and ``bibliography.md`` into `folder`."""
+    folder.mkdir(exist_ok=True)
+    methods = [m for m in estimators.registry() if m.theory]
+    pages = {"methods.md": _methods(methods), "bibliography.md": _bibliography(methods)}
+    for name, text in pages.items():
+        (folder / name).write_text(text, encoding="utf-8")
+
+
+def _methods(methods: Iterable) -> str:
+    return "\n".join(_table(methods) + [_section(m) for m in methods])
+
+
+def _table(methods: Iterable) -> list[str]:
+    lines = ["| Model | Method | Trust | Source | Upper rate |", "|---|---|---|---|---|"]
+    for m in methods:
+        for trust, theory in m.theory.items():
+            source = theory.citations[0]
+            cells = [f"`{m.model}`", f"`{m.name}`", trust, _short(source), _rates(theory.upper)]
+            lines.append("| " + " | ".join(cells) + " |")
+    return [*lines, ""]
+
+
+def _section(method) -> str:
+    lines = [f"## {method.model}: {method.name}", "", _first_line(method), ""]
+    for trust, theory in method.theory.items():
+        lines += [f"### {method.model}: {method.name}, {trust}", "", *_theory(theory)]
+    if method.options:
+        lines += ["Options", *_list(f"`{k}`: {v}" for k, v in method.options.items())]
+    return "\n".join(lines)
+
+
+def _theory(theory: Theory) -> list[str]:
+    lists = {
+        "Conditions of the error bound (never of the privacy)": [
+            a.statement for a in theory.assumptions
+        ],
+        "Departures from the printed method": theory.corrections,
+        "Sources": [c.text() for c in theory.citations],
+    }
+    lines = [f"Estimand\n: {theory.estimand}\n", f"Guarantee\n: {theory.guarantee}\n"]
+    rates = {"Upper rate": theory.upper, "Lower bound": theory.lower}
+    lines += [f"{name}\n: {_rates(terms)}\n" for name, terms in rates.items() if terms]
+    for title, items in lists.items():
+        if items:
+            lines += [title, *_list(items)]
+    return lines
+
+
+def _rates(terms: Iterable[Rate]) -> str:
+    return " + ".join(f"`{t.formula}` ({t.term})" for t in terms)
+
+
+def _list(items: Iterable[str]) -> list[str]:
+    """The items as the body of a definition."""
+    first, *rest = [f"- {item}" for item in items]
+    return [f": {first}", *(f"  {item}" for item in rest), ""]
+
+
+def _short(source: Citation) -> str:
+    return f"{source.authors} ({source.year})" + (f", {source.locator}" if source.locator else "")
+
+
+def _first_line(method) -> str:
+    return (type(method).__doc__ or "").strip().split("\n\n")[0].replace("\n", " ")
+
+
+def _bibliography(methods: Iterable) -> str:
+    sources = {c.key: c for m in methods for t in m.theory.values() for c in t.citations}
+    ordered = sorted(sources.values(), key=lambda c: (c.authors, c.year))
+    return "\n".join(f"- {c.text()}" for c in ordered) + "\n"
