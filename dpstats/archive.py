@@ -103,6 +103,7 @@ _PLAN_FIELDS = (
     "assumptions",
     "warnings",
 )
+_MECHANISM_FIELDS = ("slot", "purpose", "parts")
 
 
 def plan_to_dict(plan: Plan) -> dict[str, Any]:
@@ -111,7 +112,10 @@ def plan_to_dict(plan: Plan) -> dict[str, Any]:
         **{name: encode(getattr(plan, name)) for name in _PLAN_FIELDS},
         "privacy": privacy_to_dict(plan.privacy),
         "mechanisms": [
-            {"slot": m.slot, "event": event_to_dict(m.event), "purpose": m.purpose, "parts": m.parts}
+            {
+                **{k: encode(getattr(m, k)) for k in _MECHANISM_FIELDS},
+                "event": event_to_dict(m.event),
+            }
             for m in plan.mechanisms
         ],
     }
@@ -135,11 +139,10 @@ def estimate_to_dict(estimate: Estimate) -> dict[str, Any]:
 
 def estimate_from_dict(data: Mapping[str, Any]) -> Estimate:
     """Inverse of `estimate_to_dict`."""
-    fields = decode(dict(data))
-    arrays = {
-        name: np.array(fields.pop(name), dtype=float) for name in ("params", "cov", "cov_privacy")
-    }
-    return Estimate(**arrays, **fields)
+    fields: dict[str, Any] = decode(dict(data))
+    for name in ("params", "cov", "cov_privacy"):
+        fields[name] = np.array(fields[name], dtype=float)
+    return Estimate(**fields)
 
 
 def bound_to_dict(bound: ErrorBound) -> dict[str, Any]:
@@ -150,11 +153,14 @@ def bound_to_dict(bound: ErrorBound) -> dict[str, Any]:
 
 def bound_from_dict(data: Mapping[str, Any]) -> ErrorBound:
     """Inverse of `bound_to_dict`."""
-    fields = decode(dict(data))
-    records = {"terms": BoundTerm, "assumptions": Condition, "citations": Citation}
-    return ErrorBound(
-        **{
-            name: tuple(records[name](**item) for item in value) if name in records else value
-            for name, value in fields.items()
-        }
-    )
+    fields: dict[str, Any] = decode(dict(data))
+    for name, record in _BOUND_RECORDS.items():
+        fields[name] = tuple(record(**item) for item in fields[name])
+    return ErrorBound(**fields)
+
+
+_BOUND_RECORDS: dict[str, Callable[..., Any]] = {
+    "terms": BoundTerm,
+    "assumptions": Condition,
+    "citations": Citation,
+}

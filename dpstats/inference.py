@@ -260,7 +260,7 @@ def gaussian_norm(cov: Array, level: float = 0.95) -> NormLaw:
     """
     from scipy.optimize import brentq
 
-    weights = np.linalg.eigvalsh((cov + cov.T) / 2)
+    weights: Array = np.linalg.eigvalsh((cov + cov.T) / 2).astype(float)
     total = float(weights.sum())
     if not np.isfinite(total):
         return NormLaw(float("nan"), float("nan"), level)

@@ -282,7 +282,7 @@ class PrivacyReport:
 
     def table(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
         """Header and rows of the mechanisms: what the summary prints."""
-        rows = [
+        rows: list[tuple[str, ...]] = [
             (
                 m.slot if m.part == 0 else f"{m.slot} [{m.part}]",
                 m.query,
@@ -292,7 +292,7 @@ class PrivacyReport:
             )
             for m in self.mechanisms
         ]
-        return ("mechanism", "query", "sensitivity", "noise", "cost share"), rows
+        return ("mechanism", "query", "sensitivity", "noise", "budget share"), rows
 
     def __repr__(self) -> str:
         facts = self.facts()

@@ -661,7 +661,9 @@ def _measured(estimate: Estimate, design: Design, theory: Theory) -> tuple[Bound
     law = inference.gaussian_norm(noise)
     sds = np.sqrt(np.diag(design.standardization.to_user(estimate.params, noise)[1]))
     each = [
-        BoundTerm("exact", "equal", "privacy", f"sd({name})", float(sd), "sqrt(V_priv[j, j])", known)
+        BoundTerm(
+            "exact", "equal", "privacy", f"sd({name})", float(sd), "sqrt(V_priv[j, j])", known
+        )
         for name, sd in zip(design.names, sds, strict=True)
     ]
     norms = [
@@ -671,7 +673,10 @@ def _measured(estimate: Estimate, design: Design, theory: Theory) -> tuple[Bound
     parts = [("statistical", cov - noise, "V - V_priv"), ("privacy", noise, "V_priv")]
     return (
         *each,
-        *(BoundTerm("exact", side, "privacy", q, v, formula, known) for side, q, v, formula in norms),
+        *(
+            BoundTerm("exact", side, "privacy", q, v, formula, known)
+            for side, q, v, formula in norms
+        ),
         *(
             BoundTerm(
                 "plug-in",

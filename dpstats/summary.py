@@ -6,11 +6,14 @@ them as text, HTML, LaTeX and CSV, and `markdown` as Markdown.
 
 from __future__ import annotations
 
+import csv
+import io
 import re
 import textwrap
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -155,19 +158,26 @@ def summarize(fit: Results, alpha: float = 0.05) -> Any:
     parts, title, remarks = blocks(fit, alpha), _title(fit), notes(fit)
 
     class ResultSummary(Summary):  # type: ignore[misc]
-        """Wraps text to one width, and keeps tables of different shapes apart in LaTeX."""
+        """Text of one width; LaTeX, HTML and CSV with every cell escaped."""
 
         def as_text(self) -> str:
             return _text(title, parts, remarks)
 
         def as_latex(self) -> str:
-            tables = [table.as_latex_tabular() for table in self.tables]
-            return "\n\n".join([*tables, *map(_latex, ["Notes:", *remarks])])
+            tables = [_tabular(part) for part in parts]
+            return "\n\n".join([_latex(title), *tables, *map(_latex, ["Notes:", *remarks])])
 
         def as_html(self) -> str:
             tables = [table.as_html() for table in self.tables]
             text = "<br/>".join(escape(line, quote=False) for line in ["Notes:", *remarks])
             return "\n".join([*tables, f"<p>{text}</p>"])
+
+        def as_csv(self) -> str:
+            out = io.StringIO()
+            rows = [row for part in parts for row in (part.header, *part.rows) if row]
+            cells = [[cell.strip() for cell in row] for row in [(title,), *rows]]
+            csv.writer(out).writerows([*cells, *([line] for line in remarks)])
+            return out.getvalue()
 
     summary = ResultSummary()
     summary.tables = [_table(part) for part in parts]
@@ -184,26 +194,36 @@ def _table(block: Block, widths: Sequence[int] | None = None) -> Any:
     align = "".join("l" if j in block.left else "r" for j in columns)
     header = list(block.header)
     if widths and header:  # statsmodels aligns all headings alike
-        header = [h.ljust(w) if a == "l" else h for h, w, a in zip(header, widths, align, strict=True)]
+        header = [
+            h.ljust(w) if a == "l" else h for h, w, a in zip(header, widths, align, strict=True)
+        ]
 
     def cell(tag: str) -> Callable[[str], str]:
-        return lambda text: f"<{tag}>{escape(text, quote=False)}</{tag}>"
+        return lambda text: f"<{tag}>{escape(text.strip(), quote=False)}</{tag}>"
 
-    # Column j has data type j + 1: statsmodels escapes type 0 once more for LaTeX.
     return SimpleTable(
         [list(row) for row in block.rows],
         headers=header or None,
-        datatypes=[j + 1 for j in columns],
-        data_aligns="l" + align,
+        data_aligns=align,
         header_align="r",
-        txt_fmt={
-            "colwidths": list(widths) if widths else None,
-            "table_dec_below": None,
-            "data_fmts": ["%s"],
-        },
-        html_fmt={"data_fmts": [cell("td"), cell("th"), *[cell("td") for _ in columns[1:]]]},
-        ltx_fmt={"data_fmts": [_latex]},
+        txt_fmt={"colwidths": list(widths) if widths else None, "table_dec_below": None},
+        html_fmt={"data_fmts": [cell("th"), *[cell("td") for _ in columns[1:]]]},
     )
+
+
+def _tabular(block: Block) -> str:
+    """The block as a LaTeX tabular (booktabs); long text columns are wrapped."""
+    widths = _natural(block)
+    kinds = ["l" if j in block.left else "r" for j in range(len(widths))]
+    columns = "".join(
+        r"p{0.6\linewidth}" if k == "l" and w > 60 else k
+        for k, w in zip(kinds, widths, strict=True)
+    )
+    lines = [" & ".join(_latex(cell.strip()) for cell in row) + r" \\" for row in block.rows]
+    heads = " & ".join(rf"\textbf{{{_latex(cell)}}}" for cell in block.header)
+    top = [heads + r" \\", r"\midrule"] if block.header else []
+    begin, end = rf"\begin{{tabular}}{{{columns}}}", r"\end{tabular}"
+    return "\n".join([begin, r"\toprule", *top, *lines, r"\bottomrule", end])
 
 
 _LATEX = {
@@ -248,7 +268,9 @@ def _wrapped(row: tuple[str, ...], column: int, width: int) -> list[tuple[str, .
     lines = textwrap.wrap(row[column], width) or [""]
     blank = [""] * len(row)
     return [
-        tuple([*(row if i == 0 else blank)[:column], line, *(row if i == 0 else blank)[column + 1 :]])
+        tuple(
+            [*(row if i == 0 else blank)[:column], line, *(row if i == 0 else blank)[column + 1 :]]
+        )
         for i, line in enumerate(lines)
     ]
 
@@ -268,7 +290,7 @@ def _text(title: str, parts: Sequence[Block], remarks: Iterable[str]) -> str:
 def markdown(fit: Results, alpha: float = 0.05) -> str:
     """The summary as GitHub-flavoured Markdown."""
     tables = [_pipe(block) for block in blocks(fit, alpha)]
-    lines = [f"{text.partition(' ')[2]}" for text in notes(fit)]
+    lines = [text.partition(" ")[2] for text in notes(fit)]
     numbered = "\n".join(f"{i}. {_escape(line)}" for i, line in enumerate(lines, start=1))
     return "\n\n".join([f"### {_escape(_title(fit))}", *tables, "**Notes**", numbered]) + "\n"
 
@@ -282,7 +304,7 @@ def _pipe(block: Block) -> str:
     rule = ["---" if j in block.left else "---:" for j in columns]
     header = block.header or [""] * len(columns)
     lines = [map(_escape, header), rule, *(map(_escape, row) for row in block.rows)]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    return "\n".join("| " + " | ".join(cell.strip() for cell in line) + " |" for line in lines)
 
 
 # ---- several results side by side ---------------------------------------------------------------
@@ -305,9 +327,12 @@ def _ours(fit: Any) -> bool:
     return hasattr(fit, "privacy")
 
 
-def compare(
-    fits: Sequence[Any], names: Sequence[str] | None = None, *, stars: bool = False
-) -> Any:
+def _describe(label: str, fit: Any) -> str:
+    private, public = _INFO[label]
+    return private(fit) if _ours(fit) else public(fit)
+
+
+def compare(fits: Sequence[Any], names: Sequence[str] | None = None, *, stars: bool = False) -> Any:
     """Several results in one table, as statsmodels' ``summary_col`` prints it.
 
     Parameters
@@ -331,12 +356,8 @@ def compare(
         raise OptionError("compare([]): give at least one result.")
     if names is not None and len(names) != len(fits):
         raise OptionError(f"{len(names)} names for {len(fits)} results: give one name per result.")
-    info = {
-        label: lambda fit, pair=pair: pair[0](fit) if _ours(fit) else pair[1](fit)
-        for label, pair in _INFO.items()
-    }
-    method = info["Method"]
-    labels = list(names) if names is not None else [method(fit) for fit in fits]
+    info = {label: partial(_describe, label) for label in _INFO}
+    labels = list(names) if names is not None else [_describe("Method", fit) for fit in fits]
     table = summary_col(fits, model_names=labels, stars=stars, info_dict=info, include_r2=False)
     table.add_text("Those of private fits cover sampling error and privacy noise.")
     if any(_ours(fit) and fit.reproducible for fit in fits):

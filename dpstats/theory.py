@@ -90,7 +90,7 @@ class Rate:
     def value(self, setting: Setting) -> float:
         """The term at `setting`."""
         symbols = setting.symbols
-        return math.prod(symbols[name] ** power for name, power in self.exponents.items())
+        return math.prod(float(symbols[name] ** power) for name, power in self.exponents.items())
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,7 +283,7 @@ class ErrorBound:
         shown = [t for t in self.terms if not t.quantity.startswith("sd(")]
         used = [name for name in _TERMS if any(t.term == name for t in shown)]
         keys = dict.fromkeys((t.tier, t.quantity, t.side) for t in shown)
-        rows = []
+        rows: list[tuple[str, ...]] = []
         for tier, quantity, side in keys:
             cells = {
                 t.term: t.value

@@ -1,0 +1,235 @@
+"""Plots of released numbers: coefficients, the ledger, the price of privacy.
+
+Each function draws on ``ax`` (a new figure by default) and returns it. matplotlib is imported when
+a plot is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.accounting.calibration import epsilon_of
+from dpstats.errors import OptionError
+from dpstats.inference import normal_quantile
+from dpstats.privacy import Central, Privacy
+from dpstats.privacy_report import NOT_PRIVATE
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["coefficients", "error_vs_epsilon", "ledger"]
+
+# Okabe & Ito (2008): distinguishable under every common colour blindness, and in print.
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+GREY = "#6b6b6b"
+
+
+def _axes(ax: Axes | None, width: float, height: float) -> Axes:
+    if ax is not None:
+        return ax
+    import matplotlib.pyplot as plt
+
+    return plt.subplots(figsize=(width, height), layout="constrained")[1]
+
+
+def _finish(ax: Axes, title: str, tainted: bool) -> Axes:
+    ax.spines[["top", "right"]].set_visible(False)
+    color = COLORS[1] if tainted else "black"
+    ax.set_title(f"{title}\n{NOT_PRIVATE}" if tainted else title, loc="left", color=color)
+    return ax
+
+
+def _label(fit: Any) -> str:
+    if not hasattr(fit, "privacy"):
+        return f"{type(fit.model).__name__} (not private)"
+    p = fit.plan
+    return f"{p.method}, {fit.privacy.trust}, $\\varepsilon$ = {p.privacy.epsilon:g}"
+
+
+def _halves(fit: Any, names: Sequence[str], z: float) -> list[NDArray[np.float64]]:
+    """Half-lengths of the whiskers of `names`: sampling error alone, then all error."""
+    total = fit.bse[names].to_numpy()
+    share = fit.privacy_share[names].to_numpy() if hasattr(fit, "privacy") else 0.0
+    return [z * total * np.sqrt(1 - share), z * total]
+
+
+def coefficients(
+    fits: Any,
+    names: Sequence[str] | None = None,
+    alpha: float = 0.05,
+    *,
+    intercept: bool = False,
+    ax: Axes | None = None,
+) -> Axes:
+    """Dots with two nested whiskers: sampling error alone (thick), with privacy noise (thin).
+
+    Parameters
+    ----------
+    fits : Results, or sequence of Results and statsmodels results
+        Coefficients of one name share a row.
+    names : sequence of str, optional
+        Legend entries; method, trust model and epsilon by default.
+    alpha : float, default 0.05
+        Whiskers are intervals of level 1 - alpha.
+    intercept : bool, default False
+        Whether to draw the intercept, whose scale is often another.
+    ax : matplotlib Axes, optional
+        Where to draw.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+    """
+    fits = list(fits) if isinstance(fits, (list, tuple)) else [fits]
+    if names is not None and len(names) != len(fits):
+        raise OptionError(f"{len(names)} names for {len(fits)} results: give one name per result.")
+    labels = list(names) if names is not None else [_label(fit) for fit in fits]
+    terms = list(dict.fromkeys(str(name) for fit in fits for name in fit.params.index))
+    if not intercept and len(terms) > 1:
+        terms = [t for t in terms if t not in ("Intercept", "const")]
+    z, row = normal_quantile(alpha), {term: -i for i, term in enumerate(terms)}
+    ax = _axes(ax, 7.0, 1.5 + len(terms) * (0.22 + 0.16 * len(fits)))
+    ax.axvline(0, color=GREY, lw=0.8, zorder=0)
+    for k, (fit, label) in enumerate(zip(fits, labels, strict=True)):
+        shown = [t for t in terms if t in fit.params.index]
+        x, offset = fit.params[shown].to_numpy(), 0.22 * ((len(fits) - 1) / 2 - k)
+        y = np.array([row[t] for t in shown]) + offset
+        color = COLORS[k % len(COLORS)]
+        sampling, total = _halves(fit, shown, z)
+        ax.hlines(y, x - total, x + total, color=color, lw=1.2)
+        ax.hlines(y, x - sampling, x + sampling, color=color, lw=4.0, alpha=0.45)
+        ax.plot(
+            x, y, MARKERS[k % len(MARKERS)], color=color, ms=5, mec="white", mew=0.6, label=label
+        )
+    ax.set_yticks(list(row.values()), terms)
+    ax.set_ylim(-len(terms) + 0.4, 0.6)
+    ax.set_xlabel(
+        f"coefficient, in units of {fits[0].model.endog_names} per unit of the regressor\n"
+        f"{1 - alpha:.0%} intervals: thick for sampling error alone, thin with privacy noise",
+    )
+    if len(fits) > 1 or names is not None:
+        ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
+    tainted = any(hasattr(fit, "privacy") and fit.reproducible for fit in fits)
+    return _finish(ax, "Coefficients", tainted)
+
+
+def _entry_events(entry: Any) -> list[Any]:
+    return list(entry.events)
+
+
+def ledger(ledger: Any, *, ax: Axes | None = None) -> Axes:
+    """Epsilon spent after each entry of a ledger, by tight composition, against its ceiling.
+
+    Parameters
+    ----------
+    ledger : Ledger
+        Its entries are public.
+    ax : matplotlib Axes, optional
+        Where to draw.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+    """
+    ceiling, delta = ledger.ceiling
+    entries = list(ledger.entries)
+    events: list[Any] = []
+    spent = [0.0]
+    for entry in entries:
+        events += _entry_events(entry)
+        spent.append(epsilon_of(events, delta))
+    ax = _axes(ax, 7.0, 3.6)
+    at = np.arange(1, len(spent))
+    before, after = np.array(spent[:-1]), np.array(spent[1:])
+    ax.bar(at, before, width=0.7, color=COLORS[0], alpha=0.25, label="spent before")
+    ax.bar(at, after - before, width=0.7, bottom=before, color=COLORS[0], label="added by this fit")
+    ax.axhline(ceiling, color=COLORS[1], lw=1.5, ls="--")
+    ax.annotate(
+        f"ceiling {ceiling:g}",
+        (1, ceiling),
+        xycoords=("axes fraction", "data"),
+        xytext=(0, 3),
+        textcoords="offset points",
+        ha="right",
+        va="bottom",
+        color=COLORS[1],
+    )
+    ax.set_ylim(0, 1.12 * max(ceiling, spent[-1]))
+    ax.set_xlim(0.3, max(len(spent), 5) - 0.3)
+    ax.set_xticks(at, [_entry_label(i, entry) for i, entry in zip(at, entries, strict=True)])
+    ax.set_xlabel("ledger entry")
+    ax.set_ylabel(f"$\\varepsilon$ spent in all, at $\\delta$ = {delta:g}")
+    if entries:
+        ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(0, 0.9))
+    return _finish(ax, f"Privacy spent: {spent[-1]:.3g} of {ceiling:g}", False)
+
+
+def error_vs_epsilon(
+    model: Any,
+    epsilons: Sequence[float],
+    *,
+    privacy: Privacy | None = None,
+    terms: Sequence[str] | None = None,
+    ax: Axes | None = None,
+    **options: Any,
+) -> Axes:
+    """Planned standard error against epsilon, above its floor of sampling error alone.
+
+    No row is read: every point is a plan.
+
+    Parameters
+    ----------
+    model : Model
+        Planned once for every epsilon.
+    epsilons : sequence of float
+        Each > 0.
+    privacy : Privacy, optional
+        Guarantee whose epsilon is replaced; ``Central(1, 1e-7)`` by default.
+    terms : sequence of str, optional
+        Coefficients to draw; by default all but the intercept, at most seven.
+    ax : matplotlib Axes, optional
+        Where to draw.
+    **options
+        Passed to ``model.plan``.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+    """
+    privacy = Central(1.0, 1e-7) if privacy is None else privacy
+    grid = sorted(float(e) for e in epsilons)
+    if not grid:
+        raise OptionError("error_vs_epsilon(model, []): give at least one epsilon.")
+    plans = [model.plan(replace(privacy, epsilon=e), **options) for e in grid]
+    names = list(plans[0].names)
+    unknown = sorted(set(terms or ()) - set(names))
+    if unknown:
+        raise OptionError(f"terms={unknown!r} are not in the model: it has {', '.join(names)}.")
+    slopes = [n for n in names if n != "Intercept"] or names
+    shown = list(terms) if terms is not None else slopes[: len(COLORS)]
+    se = np.array([plan.predicted_se for plan in plans], dtype=float)
+    floor = se * np.sqrt(1 - np.array([[plan.privacy_share] for plan in plans]))
+    ax = _axes(ax, 7.0, 4.2)
+    for k, name in enumerate(shown):
+        j, color = names.index(name), COLORS[k % len(COLORS)]
+        ax.plot(grid, se[:, j], MARKERS[k % len(MARKERS)] + "-", color=color, ms=5, label=name)
+        ax.plot(grid, floor[:, j], ":", color=color, lw=1.2)
+    ax.plot([], [], ":", color=GREY, label="sampling error alone")
+    ax.set(xscale="log", yscale="log")
+    ax.set_xticks(grid, [f"{e:g}" for e in grid])
+    ax.minorticks_off()
+    ax.set_xlabel(f"$\\varepsilon$ (at $\\delta$ = {privacy.delta:g}, n = {plans[0].n:,})")
+    ax.set_ylabel("planned standard error, in the coefficient's units")
+    ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    return _finish(ax, "What epsilon buys", False)
+
+
+def _entry_label(i: int, entry: Any) -> str:
+    label = str(getattr(entry, "label", "") or "")
+    return f"{i}\n{label[:14] + '...' if len(label) > 17 else label}" if label else str(i)
