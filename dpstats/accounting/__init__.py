@@ -16,11 +16,15 @@ from dpstats.accounting.events import (
     event_from_dict,
     event_to_dict,
 )
+from dpstats.accounting.ledger import Entry, Ledger, LedgerState
 
 __all__ = [
+    "Entry",
     "Event",
     "Gaussian",
     "Laplace",
+    "Ledger",
+    "LedgerState",
     "Selection",
     "Share",
     "calibrate",

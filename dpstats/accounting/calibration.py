@@ -28,6 +28,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +45,9 @@ __all__ = [
     "gaussian_delta",
     "gaussian_epsilon",
     "gdp_mu",
+    "largest",
+    "scaled",
+    "within",
     "zcdp_delta",
     "zcdp_epsilon",
     "zcdp_rho",
@@ -166,7 +170,7 @@ def zcdp_rho(epsilon: float, delta: float) -> float:
     _check(epsilon, delta)
     if delta == 0:
         return 0.0
-    return _largest(lambda rho: zcdp_delta(rho, epsilon) <= delta, start=1e-3)
+    return largest(lambda rho: zcdp_delta(rho, epsilon) <= delta, start=1e-3)
 
 
 @lru_cache(maxsize=1024)
@@ -179,7 +183,7 @@ def gdp_mu(epsilon: float, delta: float) -> float:
     _check(epsilon, delta)
     if delta == 0:
         return 0.0
-    return _largest(lambda mu: _delta(_Cost(mu=mu), epsilon) <= delta, start=0.05)
+    return largest(lambda mu: _delta(_Cost(mu=mu), epsilon) <= delta, start=0.05)
 
 
 def discrete_slack(epsilon: float, grid: float = GAUSSIAN_GRID) -> float:
@@ -202,6 +206,9 @@ def discrete_slack(epsilon: float, grid: float = GAUSSIAN_GRID) -> float:
 # -- composition -------------------------------------------------------------------------------
 
 
+_Group = tuple[str, float, int]
+
+
 @dataclass(frozen=True, slots=True)
 class _Cost:
     """Events in the form the accountants read.
@@ -210,12 +217,12 @@ class _Cost:
     ----------
     mu : float
         All Gaussian events as one.
-    bounded : tuple of (kind, epsilon, count)
+    bounded : tuple of _Group, (kind, epsilon, count)
         All others, equal ones merged.
     """
 
     mu: float = 0.0
-    bounded: tuple[tuple[str, float, int], ...] = ()
+    bounded: tuple[_Group, ...] = ()
 
     @property
     def rho(self) -> float:
@@ -293,6 +300,38 @@ def epsilon_of(events: Iterable[Event], delta: float) -> float:
     return _epsilon(_cost(events), float(delta))
 
 
+def within(events: Iterable[Event], epsilon: float, delta: float) -> bool:
+    """Whether all `events` together are (epsilon, delta)-DP; the quick accountants are asked first.
+
+    Raises
+    ------
+    PlanError
+        If an event is not known.
+    """
+    _check(epsilon, delta)
+    return _within(_cost(events), epsilon, delta)
+
+
+def _within(cost: _Cost, epsilon: float, delta: float) -> bool:
+    return (
+        cost.epsilon <= epsilon
+        or zcdp_delta(cost.rho, epsilon) <= delta
+        or (delta > 0 and _loss_delta(cost, epsilon) <= delta)
+    )
+
+
+def scaled(events: Iterable[Event], factor: float) -> tuple[Event, ...]:
+    """The same events with `factor` times the noise."""
+    return tuple(_SCALED[event.kind](event, factor) for event in events)
+
+
+_SCALED: dict[str, Callable[[Any, float], Event]] = {
+    Gaussian.kind: lambda event, factor: Gaussian(event.noise_multiplier * factor),
+    Laplace.kind: lambda event, factor: Laplace(event.noise_multiplier * factor),
+    Selection.kind: lambda event, factor: Selection(event.epsilon / factor, event.k),
+}
+
+
 def _delta(cost: _Cost, epsilon: float) -> float:
     if cost.epsilon <= epsilon:
         return 0.0
@@ -341,10 +380,27 @@ def _loss_delta(cost: _Cost, epsilon: float) -> float:
         return min(1.0, gaussian_delta(mu, epsilon) + slack)
     if max(e for _, e, _ in cost.bounded) > _LARGEST_REACH:
         return 1.0
-    loss = _bounded_loss(cost)
+    loss = _bounded_loss(_Cost(cost.mu, _coarse(cost.bounded)))
     values = (loss.first + np.arange(loss.mass.size, dtype=np.float64)) * loss.step
     tail = float(np.dot(loss.mass, _gaussian_deltas(mu, epsilon - values)))
     return min(1.0, (tail + loss.infinite) * (1 + 1e-9) + slack)
+
+
+def _coarse(bounded: tuple[_Group, ...], limit: int = 16) -> tuple[_Group, ...]:
+    """At most `limit` groups of equal events, by rounding epsilons up where there are more.
+
+    More epsilon is more information, so the bound stays valid; it loosens by 0.1 % or, with many
+    different events, a few times that, and the work stays bounded however long a ledger grows.
+    """
+    ratio = math.log1p(0.001)
+    while len(bounded) > limit:
+        merged: Counter[tuple[str, float]] = Counter()
+        for kind, epsilon, count in bounded:
+            rounded = math.exp(math.ceil(math.log(epsilon) / ratio) * ratio)
+            merged[kind, max(rounded, epsilon)] += count
+        bounded = tuple(sorted((kind, e, n) for (kind, e), n in merged.items()))
+        ratio *= 1.5
+    return bounded
 
 
 @lru_cache(maxsize=64)
@@ -532,20 +588,22 @@ def _mixed(shares: tuple[Share, ...], epsilon: float, delta: float) -> tuple[Eve
         return tuple(_FROM_RHO[s.kind](w * rho, s.k) for s, w in zip(shares, weights, strict=True))
 
     def affordable(rho: float) -> bool:
-        return _delta(_cost(split(rho)), epsilon) <= delta
+        return _within(_cost(split(rho)), epsilon, delta)
 
     if all(s.kind == Gaussian.kind for s in shares):
         rho = gdp_mu(epsilon, delta) ** 2 / 2
-        while not affordable(rho):  # rounding of the shares; one step almost always
-            rho *= 1 - 1e-12
-        return split(rho)
-    return split(_largest(affordable, start=zcdp_rho(epsilon, delta), tolerance=1e-6))
+    else:
+        rho = largest(affordable, start=zcdp_rho(epsilon, delta), tolerance=1e-6)
+    # Rounding of the shares, and of the search that finds the reported epsilon.
+    while not affordable(rho) or _epsilon(_cost(split(rho)), delta) > epsilon:
+        rho *= 1 - 1e-10
+    return split(rho)
 
 
 # -- search ------------------------------------------------------------------------------------
 
 
-def _largest(holds: Callable[[float], bool], start: float, tolerance: float = 1e-14) -> float:
+def largest(holds: Callable[[float], bool], start: float, tolerance: float = 1e-14) -> float:
     """Largest x > 0 for which `holds`, to a relative `tolerance`; `holds` is true near 0."""
     good = start
     while not holds(good):

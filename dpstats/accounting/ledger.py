@@ -1,0 +1,467 @@
+"""The ledger: what may be spent on a data set, and everything that was.
+
+A ledger is one SQLite file that is only ever appended to. A charge is one transaction: verify the
+whole file, compose every entry with the new one, refuse or write, and be on disk before any row is
+read. Nothing is refunded, since a fit that failed may have released something.
+
+An edited, truncated or reordered file is refused. What no file can show about itself is that it is
+an older copy of itself: see docs/ledger.md and `Ledger.witness`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import html
+import math
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from dpstats.accounting.calibration import epsilon_of, largest, scaled, within
+from dpstats.accounting.chain import (
+    Budget,
+    Chain,
+    Entry,
+    append,
+    check_witness,
+    connect,
+    create,
+    guard,
+    make_header,
+    name_of,
+    now,
+    pair,
+    verify,
+    write_schema,
+)
+from dpstats.accounting.events import Event, Gaussian, Laplace
+from dpstats.errors import BudgetError, LedgerError, PlanError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Chargeable", "Entry", "Ledger", "LedgerState"]
+
+
+class Chargeable(Protocol):
+    """What a charge reads of a `Plan`: public facts only."""
+
+    @property
+    def model(self) -> str:
+        """Model, such as ``"ols"``."""
+        ...
+
+    @property
+    def method(self) -> str:
+        """Method, such as ``"dp-newton"``."""
+        ...
+
+    @property
+    def privacy(self) -> Any:
+        """The guarantee asked for: epsilon, delta, neighbors."""
+        ...
+
+    @property
+    def events(self) -> Sequence[Event]:
+        """Every use of noise."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerState:
+    """A ledger at one moment, for a summary.
+
+    Attributes
+    ----------
+    path : str or None
+        Where it is kept, None in memory.
+    ceiling, spent, remaining : tuple of float
+        (epsilon, delta); see `Ledger`.
+    persistent : bool
+        Whether it outlives the process.
+    entries : int
+        Number of charges.
+    witness : str
+        Count and hash that identify this moment; see `Ledger.witness`.
+    """
+
+    path: str | None
+    ceiling: Budget
+    spent: Budget
+    remaining: Budget
+    persistent: bool
+    entries: int
+    witness: str
+
+
+# -- the ledger --------------------------------------------------------------------------------
+
+
+class Ledger:
+    """What may be spent on one data set, and everything that was. Made by `open` or `memory`.
+
+    Any number of processes and threads may charge one file at once.
+
+    Attributes
+    ----------
+    ceiling : tuple of float
+        The (epsilon, delta) that all entries together may cost.
+    spent : tuple of float
+        What they cost: the least epsilon that the accountants can prove at the ceiling's delta.
+    remaining : tuple of float
+        What one more fit may ask for: the largest epsilon, at the ceiling's delta, of a fit that
+        uses Gaussian noise (Laplace noise where delta is 0). Because entries compose tightly,
+        ``spent + remaining`` is more than the ceiling.
+    """
+
+    def __init__(
+        self,
+        path: Path | None,
+        chain: Chain,
+        memory: sqlite3.Connection | None = None,
+    ) -> None:
+        self._path = path
+        self._seen = chain
+        self._memory = memory
+        self._lock = threading.RLock()
+
+    # -- opening
+
+    @classmethod
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        epsilon: float | None = None,
+        delta: float | None = None,
+        *,
+        witness: str | None = None,
+    ) -> Ledger:
+        """Open the ledger at `path`; make it where there is none.
+
+        Parameters
+        ----------
+        path : path
+            One file on a local disk, kept beside the data.
+        epsilon, delta : float, optional
+            Ceiling. Needed to make a ledger; compared where it exists.
+        witness : str, optional
+            A `Ledger.witness` noted down earlier and kept elsewhere; the ledger must contain it.
+
+        Raises
+        ------
+        LedgerError
+            If the file is not a ledger, was edited, truncated or reordered, has another ceiling or
+            lacks the witness; if there is none and no ceiling is given.
+        """
+        where = Path(path)
+        if not where.exists():
+            create(where, epsilon, delta)
+        with guard(where), contextlib.closing(connect(where)) as connection:
+            chain = verify(connection, where, thorough=True)
+        asked = (epsilon, delta)
+        if any(a is not None and a != c for a, c in zip(asked, chain.header.ceiling, strict=True)):
+            raise LedgerError(
+                f"{where.name} has the ceiling (epsilon, delta) = {pair(chain.header.ceiling)}, "
+                f"but {pair(asked)} was asked. A ceiling never changes: open it as "
+                f"Ledger.open({str(path)!r}), or make another ledger for other data."
+            )
+        if witness is not None:
+            check_witness(chain, witness, where)
+        return cls(where, chain)
+
+    @classmethod
+    def memory(cls, epsilon: float, delta: float) -> Ledger:
+        """A ledger that does not outlive the process; a forked child would spend apart from it."""
+        connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        write_schema(connection, make_header(epsilon, delta))
+        return cls(None, verify(connection, None), connection)
+
+    # -- looking
+
+    @property
+    def path(self) -> Path | None:
+        """Where it is kept, None in memory."""
+        return self._path
+
+    @property
+    def persistent(self) -> bool:
+        """Whether it outlives the process."""
+        return self._path is not None
+
+    @property
+    def ceiling(self) -> Budget:
+        """The (epsilon, delta) that all entries together may cost."""
+        return self._seen.header.ceiling
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """Every charge, in order."""
+        return self._chain().entries
+
+    @property
+    def spent(self) -> Budget:
+        """Cost of all entries together; (0, 0) where there are none."""
+        return _spent(self._chain())
+
+    @property
+    def remaining(self) -> Budget:
+        """The largest (epsilon, delta) that one more fit may ask for; (0, 0) where nothing is."""
+        return _remaining(self._chain())
+
+    @property
+    def witness(self) -> str:
+        """Count of entries and last hash. Kept elsewhere, it detects a restored older copy."""
+        return self._chain().witness
+
+    def state(self) -> LedgerState:
+        """All of the above at one moment."""
+        chain = self._chain()
+        return LedgerState(
+            path=None if self._path is None else str(self._path),
+            ceiling=chain.header.ceiling,
+            spent=_spent(chain),
+            remaining=_remaining(chain),
+            persistent=self.persistent,
+            entries=len(chain.entries),
+            witness=chain.witness,
+        )
+
+    def to_frame(self) -> pd.DataFrame:
+        """Entries as a table, with the epsilon spent up to each, at the ceiling's delta."""
+        import pandas as pd
+
+        chain = self._chain()
+        names = ["id", "time", "label", "model", "method", "epsilon", "delta", "neighbors", "unit"]
+        rows = [[getattr(entry, name) for name in names] for entry in chain.entries]
+        events: tuple[Event, ...] = ()
+        for row, entry in zip(rows, chain.entries, strict=True):
+            events += entry.events
+            row += [len(entry.events), epsilon_of(events, chain.header.delta)]
+        return pd.DataFrame(rows, columns=[*names, "mechanisms", "spent"])
+
+    def can_afford(self, plan: Chargeable, unit: str | None = None) -> bool:
+        """Whether `plan` could be charged now. Nothing is charged.
+
+        Raises
+        ------
+        PlanError
+            If the cost of the plan cannot be computed or is not what it states.
+        LedgerError
+            If the plan protects something else than the entries do.
+        """
+        chain = self._chain()
+        entry = _entry(plan, "", unit)
+        _check_same_promise(chain, entry)
+        return within(chain.events + entry.events, *chain.header.ceiling)
+
+    # -- charging
+
+    def charge(self, plan: Chargeable, label: str = "", unit: str | None = None) -> Entry:
+        """Write `plan` into the ledger, on disk when this returns. It is never refunded.
+
+        Parameters
+        ----------
+        plan : Plan
+            Its model, method, privacy and events are read.
+        label : str
+            Formula or another public text; it is stored as it is.
+        unit : str, optional
+            The unit of privacy where it is not one record; ``plan.unit`` otherwise, if it has one.
+
+        Returns
+        -------
+        Entry
+
+        Raises
+        ------
+        BudgetError
+            If all entries and this one would cost more than the ceiling. Nothing was charged.
+        PlanError
+            If the cost of the plan cannot be computed or is not what it states.
+        LedgerError
+            If the file was tampered with, or holds entries for other neighbours or another unit.
+        """
+        draft = _entry(plan, label, unit)
+        with self._transaction() as (connection, chain):
+            _check_same_promise(chain, draft)
+            affordable = within(chain.events + draft.events, *chain.header.ceiling)
+            if affordable:
+                chain = append(connection, chain, draft)
+        if not affordable:
+            raise _refusal(chain, draft)
+        self._remember(chain)
+        return chain.entries[-1]
+
+    # -- the file
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[tuple[sqlite3.Connection, Chain]]:
+        """One write transaction over a verified ledger: committed on success, else undone."""
+        with self._connection() as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield connection, self._verified(connection)
+                connection.execute("COMMIT")
+            finally:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+
+    def _chain(self) -> Chain:
+        """The ledger as it is now, verified."""
+        with self._connection() as connection:
+            connection.execute("BEGIN")
+            try:
+                chain = self._verified(connection)
+            finally:
+                connection.execute("ROLLBACK")
+        self._remember(chain)
+        return chain
+
+    def _remember(self, chain: Chain) -> None:
+        """Keep the longest chain seen: a later one must contain it."""
+        self._seen = max(self._seen, chain, key=lambda c: len(c.entries))
+
+    @contextlib.contextmanager
+    def _connection(self) -> Iterator[sqlite3.Connection]:
+        """A connection of its own for each operation, so threads and forked children are safe."""
+        with guard(self._path):
+            if self._memory is not None:
+                with self._lock:
+                    yield self._memory
+            else:
+                assert self._path is not None
+                with contextlib.closing(connect(self._path)) as connection:
+                    yield connection
+
+    def _verified(self, connection: sqlite3.Connection) -> Chain:
+        """Verify, and require that what this object has seen before is still there."""
+        seen = self._seen
+        chain = verify(connection, self._path, known=seen)
+        if chain.header != seen.header or chain.entries[: len(seen.entries)] != seen.entries:
+            raise LedgerError(
+                f"{name_of(self._path)} was replaced while it was open: some of the "
+                f"{len(seen.entries)} entries seen before are gone. Restore the newest copy."
+            )
+        return chain
+
+    # -- showing
+
+    def __repr__(self) -> str:
+        state = self.state()
+        count = f"{state.entries} {'entry' if state.entries == 1 else 'entries'}"
+        kept = name_of(self._path) + ("" if self.persistent else ", does not outlive the process")
+        return (
+            f"<Ledger {kept}: {count}, spent {pair(state.spent)} of {pair(state.ceiling)}, "
+            f"remaining {pair(state.remaining)}>"
+        )
+
+    def _repr_html_(self) -> str:
+        table: str = self.to_frame().to_html(index=False, escape=True)
+        return f"<p>{html.escape(repr(self)[1:-1])}</p>{table}"
+
+
+# -- money -------------------------------------------------------------------------------------
+
+
+def _spent(chain: Chain) -> Budget:
+    if not chain.entries:
+        return 0.0, 0.0
+    epsilon, delta = chain.header.ceiling
+    # Every entry was admitted by `within` at the ceiling; the search may end a few ulp above.
+    return min(epsilon_of(chain.events, delta), epsilon), delta
+
+
+def _remaining(chain: Chain) -> Budget:
+    """Largest further fit of the plainest kind: Gaussian noise, or Laplace where delta is 0."""
+    epsilon, delta = chain.header.ceiling
+    kind = Gaussian if delta > 0 else Laplace
+    left = _largest_fit(chain.events, (kind(1.0),), delta, epsilon, delta)
+    # Below this share of the ceiling it is rounding, not budget.
+    return (left, delta) if left > 1e-5 * epsilon else (0.0, 0.0)
+
+
+@lru_cache(maxsize=256)
+def _largest_fit(
+    spent: tuple[Event, ...], shape: tuple[Event, ...], at: float, epsilon: float, delta: float
+) -> float:
+    """Epsilon at `at` of the least noisy multiple of `shape` that (epsilon, delta) still admits."""
+
+    def admitted(strength: float) -> bool:
+        return within(spent + scaled(shape, 1 / strength), epsilon, delta)
+
+    try:
+        strength = largest(admitted, start=1.0, tolerance=1e-7)
+    except PlanError:  # however noisy, nothing fits
+        return 0.0
+    return min(epsilon_of(scaled(shape, 1 / strength), at), epsilon)
+
+
+def _refusal(chain: Chain, entry: Entry) -> BudgetError:
+    """Requested, remaining and difference: remaining is what this very plan could ask for."""
+    requested = (entry.epsilon, entry.delta)
+    left = _largest_fit(chain.events, entry.events, entry.delta, *chain.header.ceiling)
+    left = left if left > 1e-5 * chain.header.epsilon else 0.0
+    remaining = (left, entry.delta if left else 0.0)
+    total = (epsilon_of(chain.events + entry.events, chain.header.delta), chain.header.delta)
+    advice = (
+        "A ledger with delta=0 pays for fits with delta=0 only."
+        if math.isinf(total[0])
+        else "Ask for at most what remains."
+    )
+    return BudgetError(
+        f"The ledger cannot pay for this {entry.model} fit. requested: epsilon={entry.epsilon:.6g} "
+        f"(delta={entry.delta:g}); remaining: epsilon={left:.6g}; difference: "
+        f"{entry.epsilon - left:.6g}. All {len(chain.entries)} entries and this one would cost "
+        f"{pair(total)}, and the ceiling is {pair(chain.header.ceiling)}. "
+        f"Nothing was charged and no row was read. {advice}",
+        requested=requested,
+        remaining=remaining,
+    )
+
+
+def _entry(plan: Chargeable, label: str, unit: str | None) -> Entry:
+    """The entry that `plan` would be, not yet numbered; refused unless its cost is as stated."""
+    privacy, events = plan.privacy, tuple(plan.events)
+    if not events:
+        raise PlanError("The plan lists no mechanism: there is nothing to charge.")
+    epsilon, delta = float(privacy.epsilon), float(privacy.delta)
+    if not within(events, epsilon, delta):
+        raise PlanError(
+            f"The plan states {pair((epsilon, delta))}, but its mechanisms cost "
+            f"{pair((epsilon_of(events, delta), delta))}. Nothing was charged."
+        )
+    relation = getattr(privacy, "neighbors", None) or privacy.trust
+    return Entry(
+        id=0,
+        time=now(),
+        label=str(label),
+        model=plan.model,
+        method=plan.method,
+        epsilon=epsilon,
+        delta=delta,
+        neighbors=str(getattr(relation, "value", relation)),
+        unit=unit or getattr(plan, "unit", None) or "record",
+        events=events,
+    )
+
+
+def _check_same_promise(chain: Chain, entry: Entry) -> None:
+    """One ledger, one promise: costs under different neighbours or units are not one number."""
+    if not chain.entries:
+        return
+    first = chain.entries[0]
+    for what, kept, asked in [
+        ("neighbours", first.neighbors, entry.neighbors),
+        ("the unit of privacy", first.unit, entry.unit),
+    ]:
+        if kept != asked:
+            raise LedgerError(
+                f"This ledger counts {what} {kept!r}, and the fit asks for {asked!r}. Costs under "
+                "the two do not add up to one guarantee. Nothing was charged. Ask for "
+                f"{kept!r}, or keep a second ledger and report both."
+            )
