@@ -76,8 +76,8 @@ class Numeric:
                 f"{self!r}: lower must be below upper; write Numeric(lower, upper) with the "
                 "smallest and largest possible value, from public knowledge."
             )
-        if not math.isfinite(self.upper - self.lower):
-            raise SchemaError(f"{self!r}: the range is too wide to be represented.")
+        if not (math.isfinite(self.upper - self.lower) and (self.upper - self.lower) / 2 > 0):
+            raise SchemaError(f"{self!r}: the width of the range cannot be represented.")
         if self.center is not None and not self.lower <= self.center <= self.upper:
             raise SchemaError(
                 f"{self!r}: center must lie in [{_show(self.lower)}, {_show(self.upper)}]."

@@ -1,0 +1,259 @@
+"""Private rows on their way into internal blocks: the only reader of a table for a design.
+
+Every number is mapped row by row: coerced to the schema, evaluated, held to the column's public
+bounds, standardised with public centres and scales. A chunk therefore equals the same rows of the
+whole, bit for bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.coercion import as_column, check_kind, to_float
+from dpstats.errors import DataError
+from dpstats.schema import Declaration
+
+__all__ = ["Layout", "RawBlock", "Source", "matrix_of"]
+
+Float = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+_BLOCK = 1 << 17  # numbers worked on at a time: they stay in the cache
+_MIN_ROWS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class RawBlock:
+    """Consecutive rows in internal coordinates. Private.
+
+    Attributes
+    ----------
+    x : ndarray of shape (m, d)
+        Rows of the design; every entry inside its internal bounds.
+    y : ndarray of shape (m,) or None
+        Response, inside its internal bounds; None for a one-sided design.
+    keep : ndarray of bool of shape (m,)
+        False where a column used was missing: such a row contributes zero.
+    unit : ndarray of int of shape (m,) or None
+        Code of the unit each row belongs to, where the schema declares one.
+    """
+
+    x: Float
+    y: Float | None
+    keep: Mask
+    unit: NDArray[np.intp] | None = None
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How columns of a table fill the columns of a design. Public, holds no row.
+
+    Attributes
+    ----------
+    width : int
+        Columns of the design.
+    direct : tuple of (int, name)
+        Design columns that are table columns as they are; the name is an index for a matrix.
+    computed : tuple of (positions, function)
+        Design columns at `positions`, as a function from coerced columns to (m, k).
+    declarations, endog_declarations : mapping
+        Declared columns that `computed`, and `endog`, read.
+    endog : function or None
+        From coerced columns to the response, shape (m,).
+    bounds, fill, center, scale : ndarray
+        Of each design column, then of the response: (d + 1, 2), (d + 1,), (d + 1,), (d + 1,).
+    intercept : int or None
+        Design column that is 1.
+    """
+
+    width: int
+    direct: tuple[tuple[int, Any], ...]
+    computed: tuple[tuple[NDArray[np.intp], Callable[[Mapping[str, Any]], Float]], ...]
+    declarations: Mapping[str, Declaration]
+    endog: Callable[[Mapping[str, Any]], Float] | None
+    endog_declarations: Mapping[str, Declaration]
+    bounds: Float
+    fill: Float
+    center: Float
+    scale: Float
+    intercept: int | None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Table columns that are read, the response first."""
+        direct = [name for _, name in self.direct if isinstance(name, str)]
+        return tuple(dict.fromkeys([*self.endog_declarations, *direct, *self.declarations]))
+
+
+class Source:
+    """Rows of one table, read block by block. Private.
+
+    Parameters
+    ----------
+    layout : Layout
+        What to compute.
+    columns : mapping of str to array
+        Coercible columns that `layout` reads, equally long.
+    matrix : ndarray or scipy.sparse CSR array of shape (n, k), optional
+        Design matrix given as such, instead of named columns.
+    unit : array, optional
+        Column that names the unit of each row.
+    rows : int
+        Number of rows.
+    """
+
+    def __init__(
+        self,
+        layout: Layout,
+        columns: Mapping[str, Any],
+        rows: int,
+        matrix: Any = None,
+        unit: Any = None,
+    ) -> None:
+        self._layout = layout
+        self._columns = columns
+        self._matrix = matrix
+        self._rows = rows
+        self._unit = None if unit is None else _unit_codes(unit)
+        self._step = max(_MIN_ROWS, _BLOCK // max(layout.width, 1))
+        self._declarations = {**layout.declarations, **layout.endog_declarations}
+        self._direct = self._native_columns()
+
+    def _native_columns(self) -> list[tuple[int, Any, bool]]:
+        """(position, column, whether numpy can cast it on assignment) of the direct columns."""
+        if self._matrix is not None:
+            return []
+        found = [(position, self._columns[name]) for position, name in self._layout.direct]
+        return [(p, c, isinstance(c.dtype, np.dtype) and c.dtype.kind in "fiu") for p, c in found]
+
+    def __len__(self) -> int:
+        return self._rows
+
+    def block(self, start: int, stop: int) -> RawBlock:
+        """Rows ``start`` to ``stop - 1`` in internal coordinates.
+
+        Returns
+        -------
+        RawBlock
+            The same numbers whichever blocks the rows are read in.
+        """
+        return self._read(start, stop, internal=True)
+
+    def raw(self, start: int, stop: int) -> RawBlock:
+        """The same rows in the user's units."""
+        return self._read(start, stop, internal=False)
+
+    def _read(self, start: int, stop: int, internal: bool) -> RawBlock:
+        start, stop = max(start, 0), min(stop, self._rows)
+        m, layout = max(stop - start, 0), self._layout
+        x = np.empty((m, layout.width))
+        y = None if layout.endog is None else np.empty(m)
+        keep = np.ones(m, dtype=np.bool_)
+        for a in range(0, m, self._step):
+            b = min(a + self._step, m)
+            part, keep[a:b] = self._part(start + a, start + b, internal)
+            x[a:b] = part[: layout.width].T
+            if y is not None:
+                y[a:b] = part[layout.width]
+        return RawBlock(x, y, keep, None if self._unit is None else self._unit[start:stop])
+
+    def _part(self, start: int, stop: int, internal: bool) -> tuple[Float, Mask]:
+        """Columns of the design, and the response last, as rows of an array; and rows to keep."""
+        layout = self._layout
+        part = np.empty((layout.width + (layout.endog is not None), stop - start))
+        keep = self._evaluate(part, start, stop)
+        lost = np.isnan(part)
+        if lost.any():
+            keep &= ~lost.any(axis=0)
+            np.copyto(part, layout.fill[: len(part), None], where=lost)
+        ends = layout.bounds[: len(part)]
+        np.clip(part, ends[:, :1], ends[:, 1:], out=part)
+        if internal:
+            part -= layout.center[: len(part), None]
+            part /= layout.scale[: len(part), None]
+        return part, keep
+
+    def _evaluate(self, part: Float, start: int, stop: int) -> Mask:
+        layout = self._layout
+        keep = np.ones(stop - start, dtype=np.bool_)
+        if layout.intercept is not None:
+            part[layout.intercept] = 1.0
+        for position, column, native in self._direct:
+            values = column[start:stop]
+            part[position] = values if native else to_float(values)
+        if self._matrix is not None and layout.direct:
+            positions, indices = (list(item) for item in zip(*layout.direct, strict=True))
+            part[positions] = _dense(self._matrix[start:stop]).T[indices]
+        rows: dict[str, Any] = {}
+        for name, declaration in self._declarations.items():
+            rows[name], missing = declaration.clean(self._columns[name][start:stop])
+            keep &= ~missing
+        for positions, function in layout.computed:
+            part[positions] = function(rows).T
+        if layout.endog is not None:
+            part[-1] = layout.endog(rows)
+        return keep
+
+
+def _unit_codes(unit: Any) -> NDArray[np.intp]:
+    """One code per unit; a row whose unit is missing is a unit of its own."""
+    import pandas as pd
+
+    codes = np.array(pd.factorize(unit, use_na_sentinel=True)[0], dtype=np.intp)
+    alone = np.flatnonzero(codes < 0)
+    codes[alone] = codes.max(initial=-1) + 1 + np.arange(len(alone))
+    return codes
+
+
+def _dense(rows: Any) -> Float:
+    return np.asarray(rows.toarray() if hasattr(rows, "toarray") else rows, dtype=np.float64)
+
+
+def matrix_of(exog: Any, k: int) -> Any:
+    """A design matrix given as such: ndarray or CSR array of shape (n, k), without a copy of it.
+
+    Raises
+    ------
+    DataError
+        If it is not two-dimensional with `k` numeric columns.
+    """
+    if hasattr(exog, "tocsr"):
+        matrix = exog.tocsr()
+    elif hasattr(exog, "columns") or hasattr(exog, "column_names"):
+        from dpstats.tables import named_columns
+
+        columns = named_columns(exog)
+        for name, column in columns.items():
+            check_kind(column, str(name), ("number", "boolean"))
+        numeric = exog.to_numpy() if hasattr(exog, "to_numpy") else np.empty((0, 0), object)
+        fits = getattr(numeric, "dtype", np.dtype(object)).kind in "fiub" and numeric.ndim == 2
+        matrix = numeric if fits else np.column_stack([to_float(c) for c in columns.values()])
+    else:
+        matrix = np.asarray(exog)
+    if matrix.ndim == 1:
+        matrix = matrix[:, None]
+    if matrix.dtype.kind not in "fiub":
+        raise DataError(f"exog has type {matrix.dtype}; an array of numbers is needed.")
+    if matrix.ndim != 2 or matrix.shape[1] != k:
+        raise DataError(f"exog has shape {matrix.shape}; {k} columns were declared.")
+    return matrix
+
+
+def endog_of(endog: Any) -> Any:
+    """A response given as such: one number per row.
+
+    Raises
+    ------
+    DataError
+        If it is not one-dimensional, or its type is not numeric.
+    """
+    if getattr(endog, "ndim", 1) == 2 and endog.shape[1] == 1:
+        endog = endog.iloc[:, 0] if hasattr(endog, "iloc") else endog[:, 0]
+    column = as_column(endog, "endog")
+    check_kind(column, "endog", ("number", "boolean"))
+    return column
