@@ -14,7 +14,14 @@ from dpstats.errors import OptionError
 from dpstats.privacy import Central
 from dpstats.protocol import Mechanism
 
-__all__ = ["Ask", "check_options", "floor_eigenvalues", "geometric_grid", "schedule"]
+__all__ = [
+    "Ask",
+    "check_options",
+    "floor_eigenvalues",
+    "geometric_grid",
+    "need_delta",
+    "schedule",
+]
 
 Array = NDArray[np.float64]
 
@@ -52,6 +59,15 @@ def check_options(method: str, allowed: Mapping[str, str], options: Mapping[str,
         if name not in allowed:
             known = "; ".join(f"{k}: {v}" for k, v in allowed.items()) or "none"
             raise OptionError(f"method={method!r} has no option {name!r}. Its options: {known}.")
+
+
+def need_delta(method: str, privacy: Central) -> None:
+    """Refuse delta = 0 for a method that adds Gaussian noise."""
+    if privacy.delta == 0:
+        raise OptionError(
+            f"method={method!r} adds Gaussian noise, which needs delta > 0: for example "
+            f"Central(epsilon={privacy.epsilon:g}, delta=1e-7)."
+        )
 
 
 def geometric_grid(low: float, high: float, per_octave: int) -> Array:

@@ -1,0 +1,103 @@
+"""The registry of methods: one line each; everything that lists methods reads it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dpstats.errors import OptionError, TrustError
+from dpstats.estimators.adassp import AdaSSP
+from dpstats.estimators.dp_gd import DPGD
+from dpstats.privacy import Privacy
+from dpstats.protocol import Estimator
+from dpstats.theory import Citation
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["ESTIMATORS", "find", "methods"]
+
+# The first row for a model and a trust model is the default there.
+ESTIMATORS: tuple[Estimator, ...] = (
+    DPGD(),
+    AdaSSP(),
+)
+
+
+def find(model: str, privacy: Privacy, method: str | None = None) -> Estimator:
+    """The method of that name, or the default, for a model under a trust model.
+
+    Parameters
+    ----------
+    model : str
+        Such as ``"ols"``.
+    privacy : Central, Local, LabelOnly or Federated
+        The guarantee asked for; its trust model decides.
+    method : str, optional
+        A name from `methods`; the first row for the model and the trust model otherwise.
+
+    Raises
+    ------
+    OptionError
+        If there is no such model, or no such method for it.
+    TrustError
+        If nothing, or not this method, answers the model under the trust model.
+    """
+    rows = [e for e in ESTIMATORS if e.model == model]
+    if not rows:
+        known = ", ".join(dict.fromkeys(repr(e.model) for e in ESTIMATORS))
+        raise OptionError(f"No model {model!r}: there are {known}.")
+    if method is not None:
+        rows = [e for e in rows if e.name == method]
+        if not rows:
+            raise OptionError(f"No method {method!r} for {model!r}. {_existing(model)}")
+    able = [e for e in rows if privacy.trust in e.theory]
+    if not able:
+        asked = repr(model) if method is None else f"{model!r} by method {method!r}"
+        raise TrustError(f"No method answers {asked} under {privacy.trust!r} trust. {_existing(model)}")
+    return able[0]
+
+
+def _existing(model: str) -> str:
+    """What there is for a model, in a sentence."""
+    rows = (f"{e.name!r} ({', '.join(e.theory)})" for e in ESTIMATORS if e.model == model)
+    return f"Methods of {model!r}: {', '.join(rows)}; dpstats.methods() lists all."
+
+
+def methods(model: str | None = None, trust: str | None = None) -> pd.DataFrame:
+    """What can be fitted: one row for each method and trust model, defaults first.
+
+    Parameters
+    ----------
+    model : str, optional
+        Only this model.
+    trust : str, optional
+        Only this trust model: ``"central"``, ``"local"``, ``"label-only"`` or ``"federated"``.
+
+    Returns
+    -------
+    DataFrame
+        Columns model, method, trust, source, rate (upper, constants 1), conditions and options.
+    """
+    import pandas as pd
+
+    rows = [
+        {
+            "model": e.model,
+            "method": e.name,
+            "trust": name,
+            "source": _source(theory.citations[0]),
+            "rate": " + ".join(r.formula for r in theory.upper),
+            "conditions": "; ".join(a.statement for a in theory.assumptions),
+            "options": "; ".join(f"{k}: {v}" for k, v in e.options.items()),
+        }
+        for e in ESTIMATORS
+        for name, theory in e.theory.items()
+        if model in (None, e.model) and trust in (None, name)
+    ]
+    columns = ["model", "method", "trust", "source", "rate", "conditions", "options"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def _source(citation: Citation) -> str:
+    where = f", {citation.locator}" if citation.locator else ""
+    return f"{citation.authors} ({citation.year}){where}"

@@ -1,0 +1,145 @@
+"""What may be guessed about a regression before a row is read. A wrong guess costs accuracy only."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.errors import OptionError
+from dpstats.protocol import Plan
+
+if TYPE_CHECKING:
+    from dpstats.design import Design
+
+__all__ = ["Guess", "clipping_radius", "expect", "guess", "max_rows", "round_up"]
+
+Array = NDArray[np.float64]
+
+_COLUMNS = (
+    "Columns are as spread as a uniform law on their declared range (standard deviation 1 in "
+    "declared scales) and uncorrelated."
+)
+_RESPONSE = (
+    "The residual standard deviation is a quarter of the response's half-range (the declared "
+    "scale, if smaller), and fitted values vary as much as residuals."
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Guess:
+    """Public guesses in internal coordinates.
+
+    Attributes
+    ----------
+    gram : ndarray of shape (d, d)
+        Second moments of one row.
+    radius : float
+        Norm that few rows exceed.
+    bound : float
+        Public bound of the response; a fact, not a guess.
+    sd : float
+        Residual standard deviation.
+    assumptions : tuple of str
+        The guesses in words.
+    """
+
+    gram: Array
+    radius: float
+    bound: float
+    sd: float
+    assumptions: tuple[str, ...] = (_COLUMNS, _RESPONSE)
+
+    @property
+    def coefficient2(self) -> float:
+        """Squared norm of coefficients, in no particular direction, whose fit varies by sd^2."""
+        return self.sd**2 * len(self.gram) / float(np.trace(self.gram))
+
+
+def guess(design: Design) -> Guess:
+    """Guesses from the declared bounds, centres and scales of `design`."""
+    low, high = np.asarray(design.internal_bounds, dtype=np.float64).T
+    spread = np.minimum((high - low) ** 2 / 12, 1.0)
+    # Only a declared centre or scale can put an internal bound beyond 1; the centre is then 0.
+    declared = np.maximum(np.abs(low), np.abs(high)) > 1 + 1e-9
+    middle = np.where(declared, 0.0, (low + high) / 2)
+    gram = np.outer(middle, middle) + np.diag(spread)
+    # Two standard deviations of the squared norm, as spread as that of uniform columns, above it.
+    squared = float(np.trace(gram)) + 2 * math.sqrt(float(np.sum(spread**2)))
+    bound = response_bound(design)
+    return Guess(
+        gram=gram,
+        radius=min(math.sqrt(squared), float(design.norm_bound)),
+        bound=bound,
+        sd=min(1.0, bound / 4),
+    )
+
+
+def response_bound(design: Design) -> float:
+    """Largest size of the response in internal units; public."""
+    endog = design.endog
+    assert endog is not None
+    return max(abs(endog.lower - endog.center), abs(endog.upper - endog.center)) / endog.scale
+
+
+def max_rows(design: Design) -> int:
+    """Rows that one unit of privacy may contribute; public."""
+    return 1 if design.schema is None else design.schema.max_rows or 1
+
+
+def clipping_radius(asked: Any, facts: Guess, design: Design) -> float:
+    """The radius asked for or guessed; never above the public bound of the norm.
+
+    Raises
+    ------
+    OptionError
+        If the radius asked for is no finite number > 0.
+    """
+    if asked is None:
+        return facts.radius
+    if not (isinstance(asked, (int, float)) and math.isfinite(asked) and asked > 0):
+        raise OptionError(
+            f"radius={asked!r}: a finite number > 0 is needed, in standardised units; rows with a "
+            f"larger norm are weighted down. The guess from the schema is {facts.radius:.3g}."
+        )
+    return min(float(asked), float(design.norm_bound))
+
+
+def expect(
+    plan: Plan, design: Design, facts: Guess, privacy: Array, rest: Array, warnings: tuple[str, ...]
+) -> Plan:
+    """The plan with its expected standard errors, from guessed covariances of shape (d, d).
+
+    Where the expected error exceeds the coefficients guessed, a warning says which n or epsilon would
+    do: the part due to privacy falls as 1/n and 1/epsilon.
+    """
+    zero = np.zeros(len(plan.names))
+    noise, total = (
+        np.diag(design.standardization.to_user(zero, cov)[1]) for cov in (privacy, privacy + rest)
+    )
+    ratio = math.sqrt(float(np.trace(privacy + rest)) / facts.coefficient2)
+    return replace(
+        plan,
+        predicted_se=tuple(float(v) for v in np.sqrt(total)),
+        privacy_share=float(np.sum(noise) / np.sum(total)),
+        assumptions=facts.assumptions,
+        warnings=warnings if ratio <= 1 else (_too_small(plan, ratio), *warnings),
+    )
+
+
+def _too_small(plan: Plan, ratio: float) -> str:
+    epsilon = plan.privacy.epsilon
+    return (
+        f"n={plan.n:,} is small for epsilon={epsilon:g}: the error expected from public bounds is "
+        f"{ratio:.2g} times the size of the coefficients. About n={round_up(2 * ratio * plan.n):,} "
+        f"rows, or epsilon={2 * ratio * epsilon:.2g} at this n, would bring it to half of it."
+    )
+
+
+def round_up(value: float) -> int:
+    """Two significant digits, upwards."""
+    step = 10 ** max(math.floor(math.log10(max(value, 1.0))) - 1, 0)
+    return math.ceil(value / step) * step
