@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.accounting.calibration import epsilon_of
 from dpstats.errors import OptionError
 from dpstats.inference import normal_quantile
 from dpstats.privacy import Central, Privacy
@@ -94,7 +93,8 @@ def coefficients(
     if not intercept and len(terms) > 1:
         terms = [t for t in terms if t not in ("Intercept", "const")]
     z, row = normal_quantile(alpha), {term: -i for i, term in enumerate(terms)}
-    ax = _axes(ax, 7.0, 1.5 + len(terms) * (0.22 + 0.16 * len(fits)))
+    longest = max(len(term) for term in terms)
+    ax = _axes(ax, 7.0 + 0.07 * longest, 1.4 + len(terms) * (0.22 + 0.16 * len(fits)))
     ax.axvline(0, color=GREY, lw=0.8, zorder=0)
     for k, (fit, label) in enumerate(zip(fits, labels, strict=True)):
         shown = [t for t in terms if t in fit.params.index]
@@ -109,18 +109,14 @@ def coefficients(
         )
     ax.set_yticks(list(row.values()), terms)
     ax.set_ylim(-len(terms) + 0.4, 0.6)
-    ax.set_xlabel(
-        f"coefficient, in units of {fits[0].model.endog_names} per unit of the regressor\n"
-        f"{1 - alpha:.0%} intervals: thick for sampling error alone, thin with privacy noise",
+    ax.plot(
+        [], [], color=GREY, lw=4.0, alpha=0.45, label=f"{1 - alpha:.0%} interval, sampling error"
     )
-    if len(fits) > 1 or names is not None:
-        ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
+    ax.plot([], [], color=GREY, lw=1.2, label=f"{1 - alpha:.0%} interval, with privacy noise")
+    ax.set_xlabel(f"coefficient ({fits[0].model.endog_names} per unit of the regressor)")
+    ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
     tainted = any(hasattr(fit, "privacy") and fit.reproducible for fit in fits)
     return _finish(ax, "Coefficients", tainted)
-
-
-def _entry_events(entry: Any) -> list[Any]:
-    return list(entry.events)
 
 
 def ledger(ledger: Any, *, ax: Axes | None = None) -> Axes:
@@ -137,37 +133,24 @@ def ledger(ledger: Any, *, ax: Axes | None = None) -> Axes:
     -------
     matplotlib.axes.Axes
     """
+    from matplotlib.ticker import MaxNLocator
+
     ceiling, delta = ledger.ceiling
-    entries = list(ledger.entries)
-    events: list[Any] = []
-    spent = [0.0]
-    for entry in entries:
-        events += _entry_events(entry)
-        spent.append(epsilon_of(events, delta))
-    ax = _axes(ax, 7.0, 3.6)
-    at = np.arange(1, len(spent))
-    before, after = np.array(spent[:-1]), np.array(spent[1:])
+    after = ledger.to_frame()["spent"].to_numpy(dtype=float)
+    before = np.append(0.0, after)[:-1]
+    at = np.arange(1, len(after) + 1)
+    ax = _axes(ax, 7.0, 3.4)
     ax.bar(at, before, width=0.7, color=COLORS[0], alpha=0.25, label="spent before")
-    ax.bar(at, after - before, width=0.7, bottom=before, color=COLORS[0], label="added by this fit")
-    ax.axhline(ceiling, color=COLORS[1], lw=1.5, ls="--")
-    ax.annotate(
-        f"ceiling {ceiling:g}",
-        (1, ceiling),
-        xycoords=("axes fraction", "data"),
-        xytext=(0, 3),
-        textcoords="offset points",
-        ha="right",
-        va="bottom",
-        color=COLORS[1],
-    )
-    ax.set_ylim(0, 1.12 * max(ceiling, spent[-1]))
-    ax.set_xlim(0.3, max(len(spent), 5) - 0.3)
-    ax.set_xticks(at, [_entry_label(i, entry) for i, entry in zip(at, entries, strict=True)])
+    ax.bar(at, after - before, width=0.7, bottom=before, color=COLORS[0], label="this entry adds")
+    ax.axhline(ceiling, color=COLORS[1], lw=1.5, ls="--", label=f"ceiling {ceiling:g}")
+    ax.set_ylim(0, 1.08 * ceiling)
+    ax.set_xlim(0.3, max(len(after), 5) + 0.7)
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     ax.set_xlabel("ledger entry")
-    ax.set_ylabel(f"$\\varepsilon$ spent in all, at $\\delta$ = {delta:g}")
-    if entries:
-        ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(0, 0.9))
-    return _finish(ax, f"Privacy spent: {spent[-1]:.3g} of {ceiling:g}", False)
+    ax.set_ylabel(f"$\\varepsilon$ spent in all (at $\\delta$ = {delta:g})")
+    ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    spent = after[-1] if after.size else 0.0
+    return _finish(ax, f"Privacy spent: {spent:.3g} of {ceiling:g}", False)
 
 
 def error_vs_epsilon(
@@ -202,6 +185,8 @@ def error_vs_epsilon(
     -------
     matplotlib.axes.Axes
     """
+    from matplotlib.ticker import LogLocator
+
     privacy = Central(1.0, 1e-7) if privacy is None else privacy
     grid = sorted(float(e) for e in epsilons)
     if not grid:
@@ -223,13 +208,10 @@ def error_vs_epsilon(
     ax.plot([], [], ":", color=GREY, label="sampling error alone")
     ax.set(xscale="log", yscale="log")
     ax.set_xticks(grid, [f"{e:g}" for e in grid])
+    ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    ax.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
     ax.minorticks_off()
     ax.set_xlabel(f"$\\varepsilon$ (at $\\delta$ = {privacy.delta:g}, n = {plans[0].n:,})")
     ax.set_ylabel("planned standard error, in the coefficient's units")
     ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     return _finish(ax, "What epsilon buys", False)
-
-
-def _entry_label(i: int, entry: Any) -> str:
-    label = str(getattr(entry, "label", "") or "")
-    return f"{i}\n{label[:14] + '...' if len(label) > 17 else label}" if label else str(i)

@@ -279,8 +279,8 @@ class Results:
             plan,
             releases,
             guarantee=theory.guarantee,
-            unit=design.schema.unit,
-            max_rows=design.schema.max_rows,
+            unit=None if design.schema is None else design.schema.unit,
+            max_rows=None if design.schema is None else design.schema.max_rows,
             ledger=ledger,
             reproducible=reproducible,
         )
@@ -306,6 +306,10 @@ class Results:
     @cached_property
     def _wald(self) -> inference.WaldTable:
         return inference.wald_table(*self._user[:2])
+
+    @property
+    def _response(self) -> str:
+        return self.design.endog.name if self.design.endog is not None else "y"
 
     def _series(self, values: Array, name: str | None = None) -> pd.Series:
         import pandas as pd
@@ -369,7 +373,8 @@ class Results:
     def nobs_public(self) -> bool:
         """Whether `nobs` is the public number of rows."""
         neighbors = getattr(self.plan.privacy, "neighbors", Neighbors.REPLACE_ONE)
-        return neighbors is Neighbors.REPLACE_ONE and self.design.schema.unit is None
+        one_row = self.design.schema is None or self.design.schema.unit is None
+        return neighbors is Neighbors.REPLACE_ONE and one_row
 
     @property
     def df_model(self) -> float:
@@ -400,7 +405,7 @@ class Results:
     def model(self) -> ModelNames:
         """Names of the variables, for statsmodels' tools; no data."""
         d = self.design
-        return ModelNames(d.endog.name, list(d.names), d.formula)
+        return ModelNames(self._response, list(d.names), d.formula)
 
     def _constraints(self, spec: Any) -> tuple[Array, Array]:
         return inference.parse_constraints(spec, self.design.names)
@@ -453,7 +458,8 @@ class Results:
         ----------
         exog : table
             New rows with the columns of the formula's right-hand side: pandas, polars, pyarrow or
-            a dict of arrays. They are mapped into the declared domain, as rows were for the fit.
+            a dict of arrays. Values are mapped into the declared domain, as they were for the fit;
+            a row with a missing value is predicted NaN.
 
         Returns
         -------
@@ -467,7 +473,7 @@ class Results:
         return Prediction(
             predicted_mean=X @ params,
             var_pred_mean=np.einsum("md,de,me->m", X, cov, X),
-            var_resid=None if scale is None else (float(scale) * self.design.endog.scale) ** 2,
+            var_resid=None if scale is None else (scale * self.design.standardization.y_scale) ** 2,
             row_labels=getattr(exog, "index", None),
         )
 
@@ -637,7 +643,7 @@ class Results:
 
     @property
     def __maketables_depvar__(self) -> str:
-        return str(self.design.endog.name)
+        return self._response
 
     @property
     def __maketables_fixef_string__(self) -> None:

@@ -86,7 +86,7 @@ def _head(fit: Results) -> Block:
     now = time.localtime()
     plan, count = fit.plan, "public" if fit.nobs_public else "noisy"
     left = [
-        ("Dep. Variable:", fit.design.endog.name),
+        ("Dep. Variable:", fit.model.endog_names),
         ("Model:", plan.model.upper()),
         ("Method:", plan.method),
         ("Trust model:", fit.privacy.trust),

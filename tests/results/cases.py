@@ -1,8 +1,7 @@
-"""A fit whose numbers are those of a genuine statsmodels OLS, so that statsmodels is the witness."""
+"""A fit whose numbers are those of a genuine statsmodels OLS: statsmodels is the witness."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,74 +9,29 @@ import pandas as pd
 import statsmodels.formula.api as smf
 
 from dpstats.accounting.events import Gaussian, Selection
+from dpstats.design import Design
 from dpstats.privacy import Central
 from dpstats.protocol import Estimate, Mechanism, Plan, Release
 from dpstats.results import Results
+from dpstats.schema import Categorical, Numeric, Schema
 from dpstats.theory import Assumption, Citation, Rate, Theory
 
 N = 400
 CANARY = 987654.321
-FORMULA = "visits ~ age + income + C(plan, Treatment('free'))"
+FORMULA = "visits ~ C(plan, Treatment('free')) + age + income"
 
 
-@dataclass(frozen=True)
-class Endog:
-    name: str
-    lower: float
-    upper: float
-    center: float
-    scale: float
-
-
-@dataclass(frozen=True)
-class Units:
-    """Maps standardised parameters to the user's: ``T b + shift``."""
-
-    T: np.ndarray
-    shift: np.ndarray
-
-    def to_user(self, params, cov):
-        return self.T @ params + self.shift, self.T @ cov @ self.T.T
-
-
-@dataclass(frozen=True)
-class StubSchema:
-    unit: str | None = None
-    max_rows: int | None = None
-
-
-class StubDesign:
-    """Plain numeric columns named as statsmodels names them, with public centres and scales."""
-
-    def __init__(self, names, endog, center, scale, schema=None):
-        self.names = tuple(names)
-        self.endog = endog
-        self.formula = FORMULA
-        self.schema = schema or StubSchema()
-        self.has_intercept = True
-        self.notes = ("age is centred at 45 and divided by 25 (public).",)
-        self.center, self.scale = np.asarray(center), np.asarray(scale)
-        T = endog.scale * np.diag(1 / self.scale)
-        T[0, :] = -endog.scale * self.center / self.scale
-        T[0, 0] = endog.scale
-        self.standardization = Units(T, np.eye(len(names))[0] * endog.center)
-
-    def exog(self, rows: Any) -> np.ndarray:
-        plan = pd.Series(rows["plan"])
-        columns = [np.ones(len(plan)), plan == "25", plan == "95", rows["age"], rows["income"]]
-        return np.column_stack([np.asarray(c, dtype=float) for c in columns])
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "names": list(self.names),
-            "endog": vars(self.endog),
-            "center": self.center.tolist(),
-            "scale": self.scale.tolist(),
-        }
-
-    @classmethod
-    def from_dict(cls, data):
-        return cls(data["names"], Endog(**data["endog"]), data["center"], data["scale"])
+def schema(unit: str | None = None) -> Schema:
+    return Schema(
+        {
+            "visits": Numeric(0, 20),
+            "age": Numeric(20, 70),
+            "income": Numeric(0, 30_000, center=9_000, scale=6_000),
+            "plan": Categorical(["25", "95", "free"]),
+            "person": Categorical(["a", "b"]),
+        },
+        **({} if unit is None else {"unit": unit, "max_rows": 5}),
+    )
 
 
 def frame(seed: int = 0, n: int = N) -> pd.DataFrame:
@@ -85,7 +39,7 @@ def frame(seed: int = 0, n: int = N) -> pd.DataFrame:
     age = rng.uniform(20, 70, n)
     income = rng.uniform(0, 30_000, n)
     plan = rng.choice(["free", "25", "95"], n)
-    visits = 3 + 0.05 * age - 1e-4 * income - 0.6 * (plan == "95") + rng.normal(size=n)
+    visits = 5 + 0.05 * age - 1e-4 * income - 0.6 * (plan == "95") + rng.normal(size=n)
     return pd.DataFrame({"visits": visits, "age": age, "income": income, "plan": plan})
 
 
@@ -128,19 +82,18 @@ def make(
     privacy: Central | None = None,
     released: dict[str, Any] | None = None,
     ledger: Any = None,
-    schema: StubSchema | None = None,
+    unit: str | None = None,
     share: float = 0.3,
 ) -> tuple[Results, Any]:
     """Results with the numbers of a statsmodels OLS, and that OLS."""
     fit = ols(frame() if df is None else df)
     privacy = privacy or Central(1.0, 1e-7)
-    endog = Endog("visits", 0.0, 20.0, 10.0, 10.0)
-    design = StubDesign(
-        fit.params.index, endog, [0, 0, 0, 45, 15_000], [1, 1, 1, 25, 15_000], schema
-    )
-    back = np.linalg.inv(design.standardization.T)
+    design = Design.from_formula(FORMULA, schema(unit))
+    assert list(design.names) == list(fit.params.index)
+    jacobian, offset = design.standardization.transform()
+    back = np.linalg.inv(jacobian)
     cov = back @ fit.cov_params().to_numpy() @ back.T
-    params = back @ (fit.params.to_numpy() - design.standardization.shift)
+    params = back @ (fit.params.to_numpy() - offset)
     mechanisms = (
         Mechanism("clip", Selection(0.05), "clip quantile of the residuals"),
         Mechanism("gram", Gaussian(20.0), "clipped Gram matrix, once"),

@@ -1,0 +1,101 @@
+"""Plots draw the released numbers, and say so when the noise was seeded."""
+
+import dataclasses
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+
+from dpstats import plot
+from dpstats.accounting import Ledger
+from dpstats.accounting.calibration import epsilon_of
+from dpstats.accounting.events import Gaussian
+from dpstats.errors import OptionError
+from dpstats.inference import normal_quantile
+from dpstats.privacy import Central
+from dpstats.privacy_report import NOT_PRIVATE
+from dpstats.protocol import Mechanism, Plan
+from tests.results.cases import make
+
+
+@pytest.fixture(autouse=True)
+def close():
+    yield
+    plt.close("all")
+
+
+def lengths(collection):
+    return [segment[1, 0] - segment[0, 0] for segment in collection.get_segments()]
+
+
+def test_whiskers_are_the_two_intervals():
+    fit, _ = make(share=0.36)
+    ax = plot.coefficients(fit, alpha=0.1)
+    total, sampling = (lengths(c) for c in ax.collections)
+    expected = 2 * normal_quantile(0.1) * fit.bse.drop("Intercept")
+    np.testing.assert_allclose(total, expected)
+    np.testing.assert_allclose(sampling, 0.8 * expected)  # sqrt(1 - 0.36)
+    labels = [label.get_text() for label in ax.get_yticklabels()]
+    assert labels == list(expected.index)
+    assert "visits per unit" in ax.get_xlabel()
+
+
+def test_genuine_ols_may_stand_beside_ours_on_given_axes():
+    fit, ols = make()
+    ax = plt.figure().add_subplot()
+    assert plot.coefficients([fit, ols], names=["ours", "OLS"], intercept=True, ax=ax) is ax
+    assert "Intercept" in [label.get_text() for label in ax.get_yticklabels()]
+    assert [text.get_text() for text in ax.get_legend().get_texts()][:2] == ["ours", "OLS"]
+    with pytest.raises(OptionError, match="one name per result"):
+        plot.coefficients([fit], names=["a", "b"])
+
+
+def test_seeded_noise_is_marked_in_the_title():
+    assert NOT_PRIVATE in plot.coefficients(make(reproducible=True)[0]).get_title(loc="left")
+    assert NOT_PRIVATE not in plot.coefficients(make()[0]).get_title(loc="left")
+
+
+def test_ledger_bars_stack_to_the_composed_cost():
+    fit, _ = make()
+    ledger, multipliers = Ledger.memory(3.0, 1e-6), (6.0, 8.0, 5.0)
+    for z in multipliers:
+        mechanisms = (Mechanism("a", Gaussian(z), "sum"),)
+        privacy = Central(epsilon_of([Gaussian(z)], 1e-7) * 1.001, 1e-7)
+        ledger.charge(dataclasses.replace(fit.plan, mechanisms=mechanisms, privacy=privacy))
+    ax = plot.ledger(ledger)
+    tops = [bar.get_y() + bar.get_height() for bar in ax.patches[3:]]
+    events = [Gaussian(z) for z in multipliers]
+    np.testing.assert_allclose(tops, [epsilon_of(events[: k + 1], 1e-6) for k in range(3)])
+    assert ax.lines[0].get_ydata()[0] == 3.0
+
+
+def test_an_empty_ledger_is_drawn():
+    assert "0 of 3" in plot.ledger(Ledger.memory(3.0, 1e-6)).get_title(loc="left")
+
+
+class PlannedModel:
+    """Predicts se^2 = 1 + 1/eps^2: half of it is privacy noise at epsilon = 1."""
+
+    def plan(self, privacy, **options):
+        assert options == {"steps": 3}
+        e = privacy.epsilon
+        se = np.sqrt(1 + e**-2) * np.array([5.0, 1.0, 0.1])
+        names, share = ("Intercept", "a", "b"), e**-2 / (1 + e**-2)
+        return Plan("ols", "m", privacy, 1000, names, (), (e, 0.0), {}, tuple(se), share)
+
+
+def test_planned_error_falls_to_its_sampling_floor():
+    ax = plot.error_vs_epsilon(PlannedModel(), [1.0, 0.5, 100.0], steps=3)
+    a, floor = ax.lines[0], ax.lines[1]
+    np.testing.assert_allclose(a.get_xdata(), [0.5, 1.0, 100.0])
+    np.testing.assert_allclose(a.get_ydata(), np.sqrt([5.0, 2.0, 1.0001]))
+    np.testing.assert_allclose(floor.get_ydata(), 1.0)
+    shown = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert shown == ["a", "b", "sampling error alone"]
+
+
+def test_unknown_terms_and_no_epsilon_are_refused():
+    with pytest.raises(OptionError, match="Intercept, a, b"):
+        plot.error_vs_epsilon(PlannedModel(), [1.0], terms=["c"], steps=3)
+    with pytest.raises(OptionError, match="at least one epsilon"):
+        plot.error_vs_epsilon(PlannedModel(), [])

@@ -1,0 +1,102 @@
+"""What would need exact rows is not there, and nothing of the rows is."""
+
+import gc
+import types
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dpstats.errors import PrivateQuantityError
+from dpstats.results import PRIVATE
+from tests.results.cases import CANARY, N, frame, make
+
+
+@pytest.fixture(scope="module")
+def fit():
+    return make()[0]
+
+
+@pytest.mark.parametrize("name", sorted(PRIVATE))
+def test_private_attribute_explains_itself(fit, name):
+    with pytest.raises(PrivateQuantityError, match=f"`{name}` is not available: it "):
+        getattr(fit, name)
+    assert not hasattr(fit, name)
+    assert name not in dir(fit)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "resid",
+        "fittedvalues",
+        "rsquared",
+        "rsquared_adj",
+        "aic",
+        "bic",
+        "llf",
+        "fvalue",
+        "scale",
+        "HC0_se",
+    ],
+)
+def test_names_that_statsmodels_users_type_are_in_the_table(name):
+    assert name in PRIVATE
+
+
+def test_the_scale_points_to_the_released_one(fit):
+    with pytest.raises(PrivateQuantityError, match=r"released\['scale'\]"):
+        fit.scale  # noqa: B018
+
+
+@pytest.mark.parametrize("name", ["data", "endog", "exog"])
+def test_the_model_has_names_but_no_data(fit, name):
+    assert fit.model.exog_names == list(fit.params.index)
+    assert not hasattr(fit.model, name)
+    with pytest.raises(PrivateQuantityError, match="never had any"):
+        getattr(fit.model, name)
+
+
+def test_a_misspelt_attribute_is_an_ordinary_error(fit):
+    with pytest.raises(AttributeError, match="has no attribute 'parms'") as caught:
+        fit.parms  # noqa: B018
+    assert not isinstance(caught.value, PrivateQuantityError)
+
+
+_OUTSIDE = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType)
+
+
+def reachable(root):
+    """Every object reachable from `root` that is no code."""
+    seen, queue = {}, [root]
+    while queue:
+        item = queue.pop()
+        if id(item) in seen or isinstance(item, _OUTSIDE):
+            continue
+        seen[id(item)] = item
+        queue += gc.get_referents(item)
+    return list(seen.values())
+
+
+def long_arrays(items, n):
+    return [
+        item
+        for item in items
+        if isinstance(item, (np.ndarray, pd.Series, pd.DataFrame)) and n in np.shape(item)
+    ]
+
+
+def test_no_row_is_reachable_from_a_result():
+    df = frame()
+    df.loc[7, "visits"] = CANARY
+    fit, witness = make(df)
+    fit.summary(), fit.privacy_share, fit.pvalues
+    assert long_arrays(reachable(witness), N), "the walk must find rows where there are some"
+    found = reachable(fit)
+    assert not long_arrays(found, N)
+    assert not [item for item in found if isinstance(item, float) and item == CANARY]
+    assert str(CANARY) not in fit.to_json()
+
+
+def test_no_table_of_rows_is_reachable(fit):
+    assert not [i for i in reachable(fit) if isinstance(i, pd.DataFrame) and len(i) >= N]
