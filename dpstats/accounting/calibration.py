@@ -416,13 +416,17 @@ def _bounded_loss(cost: _Cost) -> _Loss:
 def _step(cost: _Cost) -> float:
     """Grid step of the loss: fine enough to matter little, coarse enough to be quick.
 
-    Splitting a loss between two grid points adds at most step^2 / 4 to its variance, so the first
-    term adds less than 1e-4 of the total variance, about 2 rho. The second keeps one event
-    below 2,000 points and is rarely reached. Any step gives a valid bound.
+    Splitting a loss between two grid points adds at most step^2 / 4 to its variance, so `smooth`
+    adds less than 1e-4 of the total variance, about 2 rho. Without Gaussian noise the loss has
+    atoms, nothing smooths them, and the step is up to ten times finer where few events make that
+    quick. Any step gives a valid bound.
     """
     count = sum(n for _, _, n in cost.bounded)
     widest = max(e for _, e, _ in cost.bounded)
-    return max(math.sqrt(4e-4 * 2 * cost.rho / count), widest / 1000)
+    smooth = math.sqrt(4e-4 * 2 * cost.rho / count)
+    if cost.mu == 0:
+        smooth = max(smooth / 10, min(smooth, cost.epsilon / 2000))
+    return max(smooth, widest / 1000)
 
 
 def _single_loss(kind: str, epsilon: float, step: float) -> _Loss:
