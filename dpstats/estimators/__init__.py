@@ -53,7 +53,8 @@ def find(model: str, privacy: Privacy, method: str | None = None) -> Estimator:
     able = [e for e in rows if privacy.trust in e.theory]
     if not able:
         asked = repr(model) if method is None else f"{model!r} by method {method!r}"
-        raise TrustError(f"No method answers {asked} under {privacy.trust!r} trust. {_existing(model)}")
+        trust = f"under {privacy.trust!r} trust"
+        raise TrustError(f"No method answers {asked} {trust}. {_existing(model)}")
     return able[0]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -68,16 +68,16 @@ _THEORY = Theory(
         "(the same coefficients wherever the linear model holds)"
     ),
     guarantee=(
-        "(epsilon, delta)-DP for every data set: Gaussian mechanisms on the weighted Gram matrix "
-        "(L2 sensitivity sqrt(2) R^2 under replace-one, R^2 under add-remove), its smallest "
-        "eigenvalue (R^2), the weighted cross moments (2 R B; R B), and three statistics for standard "
-        "errors, composed exactly as one Gaussian mechanism."
+        "(epsilon, delta)-DP for every data set: Gaussian mechanisms on the weighted Gram "
+        "matrix (L2 sensitivity sqrt(2) R^2 under replace-one, R^2 under add-remove), its "
+        "smallest eigenvalue (R^2), the weighted cross moments (2 R B; R B), and three "
+        "statistics for standard errors, composed exactly as one Gaussian mechanism."
     ),
     assumptions=(
         Assumption("The mean of the response is linear in the columns"),
         Assumption(
-            "The smallest eigenvalue of X'X exceeds the noise on X'X: n >~ d sqrt(d log(1/delta))/eps "
-            "for rows of squared norm d",
+            "The smallest eigenvalue of X'X exceeds the noise on X'X: n >~ d sqrt(d "
+            "log(1/delta))/eps for rows of squared norm d",
             lambda s: s.n * s.epsilon > s.d**1.5 * math.sqrt(math.log(1 / max(s.delta, 1e-300))),
         ),
         Assumption("delta < 1/n", lambda s: s.delta * s.n < 1),
@@ -111,32 +111,30 @@ _THEORY = Theory(
 class AdaSSP:
     """Adaptive sufficient-statistics perturbation (Wang 2018, Algorithm 2) for linear regression.
 
-    With weights w = min(1, R / ||x||), noisy sums A = sum w^2 x x' + N and b = sum w^2 x y + e, and a
-    lower confidence bound l of the smallest eigenvalue of sum w^2 x x',
+    With weights w = min(1, R / ||x||), noisy sums A = sum w^2 x x' + N and b = sum w^2 x y + e,
+    and a lower confidence bound l of the smallest eigenvalue of sum w^2 x x',
 
         params = (A + ridge I)^-1 b,    ridge = max(0, t - l),
 
     where N lies above -t I with probability 95 %: t = s (sqrt(2 d) + sqrt(2 log 20)) for the noise
     scale s of A. (Proof: the negative part of N is a 1-Lipschitz function of its isometric
-    coordinates, which are independent with standard deviation s; its mean is at most s sqrt(2 d), and
-    Gaussian concentration adds the second term.)
+    coordinates, which are independent with standard deviation s; its mean is at most s sqrt(2 d),
+    and Gaussian concentration adds the second term.)
 
-    Notes
-    -----
-    *Guarantee.* Every question is a Gaussian mechanism whose sensitivity its query computes and
-    enforces by clipping: `Count`, `Gram`, `MinEigenvalue`, `Score` at coefficients 0 (which is the
-    cross moment), `ResidualMoment` and `ScoreOuter`. Later questions depend on the data only through
-    earlier answers, so that adaptive composition of Gaussian mechanisms (Dong, Roth & Su 2022,
-    Corollary 3.3) gives the cost in the plan. Everything else is post-processing.
+    Notes ----- *Guarantee.* Every question is a Gaussian mechanism whose sensitivity its query
+    computes and enforces by clipping: `Count`, `Gram`, `MinEigenvalue`, `Score` at coefficients 0
+    (which is the cross moment), `ResidualMoment` and `ScoreOuter`. Later questions depend on the
+    data only through earlier answers, so that adaptive composition of Gaussian mechanisms (Dong,
+    Roth & Su 2022, Corollary 3.3) gives the cost in the plan. Everything else is post-processing.
 
     *Covariance.* To first order the error is M^-1 (sum w^2 x r + e - N beta - ridge beta) with
     M = A + ridge I, hence
 
         V = M^-1 [meat + s_b^2 I + E(N beta beta' N) + ridge^2 beta beta'] M^-1.
 
-    The meat is released; the noise terms are known. The last term allows for the bias of the ridge.
-    Where the ridge is active (the plan warns) it dominates, it is estimated from coefficients that it
-    shrinks, and the interval need not cover.
+    The meat is released; the noise terms are known. The last term allows for the bias of the
+    ridge. Where the ridge is active (the plan warns) it dominates, it is estimated from
+    coefficients that it shrinks, and the interval need not cover.
 
     *Units.* Internal coordinates; R and B are the clipping radius and the public bound of |y|.
     """
@@ -230,7 +228,7 @@ def _quantile() -> float:
 
 
 def _noise_floor(scale: float, d: int) -> float:
-    """t with N >= -t I with probability at least 1 - `_FAILURE`; see `AdaSSP`."""
+    """Bound t with N >= -t I with probability at least 1 - `_FAILURE`; see `AdaSSP`."""
     return scale * (math.sqrt(2 * d) + _quantile())
 
 
@@ -257,7 +255,7 @@ def _predict(plan: Plan, design: Design, facts: Guess) -> Plan:
 
 def _ridge_warning(plan: Plan, enough: float) -> str:
     return (
-        f"At n={plan.n:,} and epsilon={plan.privacy.epsilon:g} the noise on X'X exceeds its smallest "
-        "eigenvalue as guessed from public bounds: a ridge will shrink the coefficients, and "
-        f"intervals may not cover. About n={round_up(enough):,} rows would do."
+        f"At n={plan.n:,} and epsilon={plan.privacy.epsilon:g} the noise on X'X exceeds its "
+        "smallest eigenvalue as guessed from public bounds: a ridge will shrink the "
+        f"coefficients, and intervals may not cover. About n={round_up(enough):,} rows would do."
     )

@@ -57,15 +57,15 @@ _CAI = Citation(
 
 _THEORY = Theory(
     estimand=(
-        "regression coefficients of the Huber M-estimator at a clip of about 1.5 residual standard "
-        "deviations: the coefficients of the mean where errors are symmetric; with skewed errors the "
-        "intercept is drawn towards the mode"
+        "regression coefficients of the Huber M-estimator at a clip of about 1.5 residual "
+        "standard deviations: the coefficients of the mean where errors are symmetric; with "
+        "skewed errors the intercept is drawn towards the mode"
     ),
     guarantee=(
         "(epsilon, delta)-DP for every data set: each step is a Gaussian mechanism on a sum of "
-        "contributions w x clip(r) of norm at most R c (L2 sensitivity 2 R c under replace-one, R c "
-        "under add-remove); with the Gram matrix, residual moments and counts they compose exactly "
-        "as one Gaussian mechanism, the clip and the step size being post-processing."
+        "contributions w x clip(r) of norm at most R c (L2 sensitivity 2 R c under replace-one, "
+        "R c under add-remove); with the Gram matrix, residual moments and counts they compose "
+        "exactly as one Gaussian mechanism, the clip and the step size being post-processing."
     ),
     assumptions=(
         Assumption("Rows x are (sub-)Gaussian, well conditioned: condition number of order 1"),
@@ -90,8 +90,8 @@ _THEORY = Theory(
     ),
     citations=(_BROWN, _CAI),
     corrections=(
-        "Noise decreases geometrically over the steps instead of being equal: the last iterate then "
-        "carries the noise of about one Gaussian release, whatever the number of steps.",
+        "Noise decreases geometrically over the steps instead of being equal: the last iterate "
+        "then carries the noise of about one Gaussian release, whatever the number of steps.",
         "Rows are weighted and residuals clipped separately, at 1.5 released standard deviations, "
         "instead of clipping whole gradients at a fixed norm.",
         "Intervals are for the population coefficients: the printed ones cover the empirical "
@@ -108,30 +108,30 @@ class DPGD:
 
         beta <- Pi(beta + (rate / n) (sum w^2 x clip(y - x'beta, -c, c) + s_t N(0, I))),
 
-    with weights w = min(1, R / ||x||). T is planned from public facts: so many steps of contraction
-    3/4 that what is left of the start is a tenth of the error expected. The step size is set after one
-    noisy Gram matrix G: rate = min(1/4 / lambda_min, 1.2 / lambda_max), so that the slowest direction
-    contracts by 3/4 where stability allows. Pi scales beta back to beta'G beta <= E y^2, which the
-    best linear predictor satisfies.
+    with weights w = min(1, R / ||x||). T is planned from public facts: so many steps of
+    contraction 3/4 that what is left of the start is a tenth of the error expected. The step size
+    is set after one noisy Gram matrix G: rate = min(1/4 / lambda_min, 1.2 / lambda_max), so that
+    the slowest direction contracts by 3/4 where stability allows. Pi scales beta back to beta'G
+    beta <= E y^2, which the best linear predictor satisfies.
 
-    Notes
-    -----
-    *Guarantee.* Every question is a Gaussian mechanism whose sensitivity its query computes and
-    enforces by clipping: `Count`, `Gram`, `ResidualMoment`, `Score` (T times), `ResidualCount` and
-    `ScoreOuter`. Each depends on the data only through earlier answers, so that adaptive composition
-    of Gaussian mechanisms (Dong, Roth & Su 2022, Corollary 3.3) gives the cost in the plan.
+    Notes ----- *Guarantee.* Every question is a Gaussian mechanism whose sensitivity its query
+    computes and enforces by clipping: `Count`, `Gram`, `ResidualMoment`, `Score` (T times),
+    `ResidualCount` and `ScoreOuter`. Each depends on the data only through earlier answers, so
+    that adaptive composition of Gaussian mechanisms (Dong, Roth & Su 2022, Corollary 3.3) gives
+    the cost in the plan.
 
-    *Budget.* An error made k steps before the end is multiplied by (3/4)^k, so step t gets a share of
-    the zero-concentrated budget in proportion to (3/4)^(T - t). With h = 1/4 per step the noise of the
-    last iterate has variance sum_k (3/4)^(2k) s^2 / rho_k = (s / h)^2 / rho (1 - (3/4)^T)^2: that of
-    one release of the whole budget. (By Cauchy-Schwarz no other allocation has less.)
+    *Budget.* An error made k steps before the end is multiplied by (3/4)^k, so step t gets a share
+    of the zero-concentrated budget in proportion to (3/4)^(T - t). With h = 1/4 per step the noise
+    of the last iterate has variance sum_k (3/4)^(2k) s^2 / rho_k = (s / h)^2 / rho (1 -
+    (3/4)^T)^2: that of one release of the whole budget. (By Cauchy-Schwarz no other allocation has
+    less.)
 
-    *Covariance.* Let a be the share of residuals within the clip, H = I - rate a G, Q = H^T. To first
-    order the error is (I - Q)(a n G)^-1 (sum of scores) - Q beta + noise, the noise satisfying
-    C <- H C H + (rate s_t / n)^2 I. The meat of the scores is released. For -Q beta, the part of the way
-    that was not gone, the square of the estimated component enters, at most what beta'G beta <= E y^2
-    permits: intervals are wide, not wrong, in directions that descent does not reach (condition
-    numbers above about 10; method "newton" has no such directions).
+    *Covariance.* Let a be the share of residuals within the clip, H = I - rate a G, Q = H^T. To
+    first order the error is (I - Q)(a n G)^-1 (sum of scores) - Q beta + noise, the noise
+    satisfying C <- H C H + (rate s_t / n)^2 I. The meat of the scores is released. For -Q beta,
+    the part of the way that was not gone, the square of the estimated component enters, at most
+    what beta'G beta <= E y^2 permits: intervals are wide, not wrong, in directions that descent
+    does not reach (condition numbers above about 10; method "newton" has no such directions).
 
     *Units.* Internal coordinates.
     """
@@ -294,8 +294,8 @@ def _within(beta: Array, gram: Array, reach: float) -> Array:
 def _law(pull: Array, noises: Sequence[float] | Array) -> tuple[Array, Array]:
     """Share of the way not gone and variance of the noise, along each eigenvector.
 
-    `pull` (d,) is the share of the error that a step removes, `noises` (T,) the standard deviation of
-    what each step adds.
+    `pull` (d,) is the share of the error that a step removes, `noises` (T,) the standard deviation
+    of what each step adds.
     """
     keep = 1 - np.clip(pull, 0.0, 1.0)
     variance = np.zeros_like(keep)
@@ -342,6 +342,6 @@ def _slow_warning(plan: Plan, condition: float) -> str:
     return (
         f"{plan.options['steps']} steps do not reach every direction of this design (condition "
         f"number about {condition:.2g} as guessed from public bounds): coefficients are drawn "
-        "towards 0 there and their intervals are wide. Standardise with declared centres and scales, "
-        "ask for more steps, or use method='newton'."
+        "towards 0 there and their intervals are wide. Standardise with declared centres and "
+        "scales, ask for more steps, or use method='newton'."
     )

@@ -1,4 +1,4 @@
-"""What may be guessed about a regression before a row is read. A wrong guess costs accuracy only."""
+"""What may be guessed about a regression before a row is read; wrong guesses cost accuracy only."""
 
 from __future__ import annotations
 
@@ -113,8 +113,8 @@ def expect(
 ) -> Plan:
     """The plan with its expected standard errors, from guessed covariances of shape (d, d).
 
-    Where the expected error exceeds the coefficients guessed, a warning says which n or epsilon would
-    do: the part due to privacy falls as 1/n and 1/epsilon.
+    Where the expected error exceeds the coefficients guessed, a warning says which n or epsilon
+    would do: the part due to privacy falls as 1/n and 1/epsilon.
     """
     zero = np.zeros(len(plan.names))
     noise, total = (
@@ -141,5 +141,5 @@ def _too_small(plan: Plan, ratio: float) -> str:
 
 def round_up(value: float) -> int:
     """Two significant digits, upwards."""
-    step = 10 ** max(math.floor(math.log10(max(value, 1.0))) - 1, 0)
-    return math.ceil(value / step) * step
+    step: int = 10 ** max(math.floor(math.log10(max(value, 1.0))) - 1, 0)
+    return int(math.ceil(value / step) * step)

@@ -65,9 +65,9 @@ class Asked:
     ) -> Array:
         """Sum of outer products of the clipped scores, shape (d, d), positive definite.
 
-        The noisy answer is averaged with `expected`, its value under equal residual variances, with
-        weights that are inverse to its own noise and to the size of what it measures: it leads where
-        it is precise, that is for large n, and yields where it is noise.
+        The noisy answer is averaged with `expected`, its value under equal residual variances,
+        with weights that are inverse to its own noise and to the size of what it measures: it
+        leads where it is precise, that is for large n, and yields where it is noise.
         """
         query = ScoreOuter(geometry, beta, clip, self.max_rows)
         answer, scale = self.ask(query, slot)
@@ -86,8 +86,8 @@ def noise_scale(plan: Plan, query: Query, slot: str, max_rows: int) -> float:
 def symmetric_noise_square(scale: float, matrix: Array) -> Array:
     """``E[N P N]`` for the noise N of a symmetric answer and a symmetric P.
 
-    N has independent entries with standard deviation `scale` on the diagonal and scale / sqrt(2) off
-    it, so E[N_ij P_jk N_kl] = (scale^2 / 2) (tr(P) 1{i=l} + P_il).
+    N has independent entries with standard deviation `scale` on the diagonal and scale / sqrt(2)
+    off it, so E[N_ij P_jk N_kl] = (scale^2 / 2) (tr(P) 1{i=l} + P_il).
     """
     squared: Array = scale**2 / 2 * (np.trace(matrix) * np.eye(len(matrix)) + matrix)
     return squared
@@ -96,8 +96,9 @@ def symmetric_noise_square(scale: float, matrix: Array) -> Array:
 def shrink(gram: Array, scale: float) -> Array:
     """A noisy Gram matrix drawn towards its mean diagonal, as far as noise explains its dispersion.
 
-    With m = tr / d, E||N||_F^2 = scale^2 d (d + 1) / 2 is compared with ||gram - m I||_F^2 (Ledoit &
-    Wolf 2004, with a known noise level); eigenvalues end above the noise that remains in the mean.
+    With m = tr / d, E||N||_F^2 = scale^2 d (d + 1) / 2 is compared with ||gram - m I||_F^2 (Ledoit
+    & Wolf 2004, with a known noise level); eigenvalues end above the noise that remains in the
+    mean.
     """
     d = len(gram)
     mean = max(float(np.trace(gram)) / d, scale / math.sqrt(d))

@@ -93,7 +93,7 @@ class Curator:
             raise DataError(f"{len(source)} rows: exact sums hold at most {MAX_ROWS} rows.")
         self._plan = plan
         self._neighbors = plan.privacy.neighbors
-        self._max_rows = design.schema.max_rows or 1
+        self._max_rows = 1 if design.schema is None else design.schema.max_rows or 1
         self._noise = noise.start()
         self._on_answer = on_answer
         self._answered: set[tuple[str, int]] = set()
