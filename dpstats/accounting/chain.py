@@ -13,7 +13,6 @@ import json
 import os
 import secrets
 import sqlite3
-import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
@@ -312,19 +311,19 @@ def create(path: Path, epsilon: float | None, delta: float | None) -> None:
             f"{path.name} is gone but its journal is there: the ledger was deleted or moved while "
             "in use. Restore the file; a new ledger would forget what was spent."
         )
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".new", dir=path.parent)
-    os.close(handle)
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}.new")
     try:
-        with guard(path), contextlib.closing(connect(Path(name))) as connection:
+        draft.touch(exist_ok=False)
+        with guard(path), contextlib.closing(connect(draft)) as connection:
             write_schema(connection, make_header(epsilon, delta))
         with contextlib.suppress(FileExistsError):  # another process was first: use its ledger
-            os.link(name, path)
+            os.link(draft, path)
     except OSError as error:
         raise LedgerError(
             f"No ledger can be made at {path}: {error}. Choose a folder on a local disk."
         ) from error
     finally:
-        os.unlink(name)
+        draft.unlink(missing_ok=True)
     _sync_folder(path.parent)
 
 

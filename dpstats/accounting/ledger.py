@@ -47,6 +47,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Chargeable", "Entry", "Ledger", "LedgerState"]
 
+# Share of the ceiling below which what remains is reported as 0. Costs add up like squares, so a
+# calibration that is short of the ceiling by its rounding, 1e-6, seems to leave 1e-3 of it.
+_NOTHING = 2e-3
+
 
 class Chargeable(Protocol):
     """What a charge reads of a `Plan`: public facts only."""
@@ -381,8 +385,7 @@ def _remaining(chain: Chain) -> Budget:
     epsilon, delta = chain.header.ceiling
     kind = Gaussian if delta > 0 else Laplace
     left = _largest_fit(chain.events, (kind(1.0),), delta, epsilon, delta)
-    # Below this share of the ceiling it is rounding, not budget.
-    return (left, delta) if left > 1e-5 * epsilon else (0.0, 0.0)
+    return (left, delta) if left > 0 else (0.0, 0.0)
 
 
 @lru_cache(maxsize=256)
@@ -398,14 +401,14 @@ def _largest_fit(
         strength = largest(admitted, start=1.0, tolerance=1e-7)
     except PlanError:  # however noisy, nothing fits
         return 0.0
-    return min(epsilon_of(scaled(shape, 1 / strength), at), epsilon)
+    left = min(epsilon_of(scaled(shape, 1 / strength), at), epsilon)
+    return left if left > _NOTHING * epsilon else 0.0
 
 
 def _refusal(chain: Chain, entry: Entry) -> BudgetError:
     """Requested, remaining and difference: remaining is what this very plan could ask for."""
     requested = (entry.epsilon, entry.delta)
     left = _largest_fit(chain.events, entry.events, entry.delta, *chain.header.ceiling)
-    left = left if left > 1e-5 * chain.header.epsilon else 0.0
     remaining = (left, entry.delta if left else 0.0)
     total = (epsilon_of(chain.events + entry.events, chain.header.delta), chain.header.delta)
     advice = (
