@@ -19,6 +19,7 @@ from dpstats.privacy import Central, Privacy
 from dpstats.privacy_report import NOT_PRIVATE
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.axes import Axes
 
 __all__ = ["coefficients", "error_vs_epsilon", "ledger"]
@@ -44,11 +45,25 @@ def _finish(ax: Axes, title: str, tainted: bool) -> Axes:
     return ax
 
 
-def _label(fit: Any) -> str:
+def _label(fit: Any, name: str | None) -> str:
+    """Legend entry; whoever names a result cannot hide that its noise was seeded."""
     if not hasattr(fit, "privacy"):
-        return f"{type(fit.model).__name__} (not private)"
+        return name or f"{type(fit.model).__name__} (not private)"
     p = fit.plan
-    return f"{p.method}, {fit.privacy.trust}, $\\varepsilon$ = {p.privacy.epsilon:g}"
+    text = name or f"{p.method}, {fit.privacy.trust}, $\\varepsilon$ = {p.privacy.epsilon:g}"
+    return f"{text} [{NOT_PRIVATE}]" if fit.reproducible else text
+
+
+def _units(fits: Sequence[Any], per: str, terms: Sequence[str]) -> pd.Series:
+    """How many units of each regressor a coefficient is drawn for."""
+    import pandas as pd
+
+    units = pd.Series(1.0, index=list(terms))
+    designs = [fit.design for fit in fits if hasattr(fit, "privacy")] if per == "scale" else []
+    for design in designs:
+        known = pd.Series(design.standardization.x_scale, index=list(design.names))
+        units.update(known)
+    return units
 
 
 def _halves(fit: Any, names: Sequence[str], z: float) -> list[NDArray[np.float64]]:
@@ -58,11 +73,15 @@ def _halves(fit: Any, names: Sequence[str], z: float) -> list[NDArray[np.float64
     return [z * total * np.sqrt(1 - share), z * total]
 
 
+_PER = {"unit": "unit of the regressor", "scale": "public scale of the regressor"}
+
+
 def coefficients(
     fits: Any,
     names: Sequence[str] | None = None,
     alpha: float = 0.05,
     *,
+    per: str = "unit",
     intercept: bool = False,
     ax: Axes | None = None,
 ) -> Axes:
@@ -76,6 +95,10 @@ def coefficients(
         Legend entries; method, trust model and epsilon by default.
     alpha : float, default 0.05
         Whiskers are intervals of level 1 - alpha.
+    per : {"unit", "scale"}
+        Change of the regressor that a coefficient is drawn for: one unit, or its public scale
+        (half its declared range, unless the schema says otherwise), which makes regressors of
+        different units comparable.
     intercept : bool, default False
         Whether to draw the intercept, whose scale is often another.
     ax : matplotlib Axes, optional
@@ -88,20 +111,24 @@ def coefficients(
     fits = list(fits) if isinstance(fits, (list, tuple)) else [fits]
     if names is not None and len(names) != len(fits):
         raise OptionError(f"{len(names)} names for {len(fits)} results: give one name per result.")
-    labels = list(names) if names is not None else [_label(fit) for fit in fits]
+    if per not in _PER:
+        raise OptionError(f"per={per!r}: allowed are {', '.join(map(repr, _PER))}.")
+    labels = list(map(_label, fits, names if names is not None else [None] * len(fits)))
     terms = list(dict.fromkeys(str(name) for fit in fits for name in fit.params.index))
     if not intercept and len(terms) > 1:
         terms = [t for t in terms if t not in ("Intercept", "const")]
+    units = _units(fits, per, terms)
     z, row = normal_quantile(alpha), {term: -i for i, term in enumerate(terms)}
     longest = max(len(term) for term in terms)
     ax = _axes(ax, 7.0 + 0.07 * longest, 1.4 + len(terms) * (0.22 + 0.16 * len(fits)))
     ax.axvline(0, color=GREY, lw=0.8, zorder=0)
     for k, (fit, label) in enumerate(zip(fits, labels, strict=True)):
         shown = [t for t in terms if t in fit.params.index]
-        x, offset = fit.params[shown].to_numpy(), 0.22 * ((len(fits) - 1) / 2 - k)
+        unit = units[shown].to_numpy()
+        x, offset = unit * fit.params[shown].to_numpy(), 0.22 * ((len(fits) - 1) / 2 - k)
         y = np.array([row[t] for t in shown]) + offset
         color = COLORS[k % len(COLORS)]
-        sampling, total = _halves(fit, shown, z)
+        sampling, total = (unit * half for half in _halves(fit, shown, z))
         ax.hlines(y, x - total, x + total, color=color, lw=1.2)
         ax.hlines(y, x - sampling, x + sampling, color=color, lw=4.0, alpha=0.45)
         ax.plot(
@@ -113,7 +140,7 @@ def coefficients(
         [], [], color=GREY, lw=4.0, alpha=0.45, label=f"{1 - alpha:.0%} interval, sampling error"
     )
     ax.plot([], [], color=GREY, lw=1.2, label=f"{1 - alpha:.0%} interval, with privacy noise")
-    ax.set_xlabel(f"coefficient ({fits[0].model.endog_names} per unit of the regressor)")
+    ax.set_xlabel(f"coefficient ({fits[0].model.endog_names} per {_PER[per]})")
     ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
     tainted = any(hasattr(fit, "privacy") and fit.reproducible for fit in fits)
     return _finish(ax, "Coefficients", tainted)
@@ -145,7 +172,10 @@ def ledger(ledger: Any, *, ax: Axes | None = None) -> Axes:
     ax.axhline(ceiling, color=COLORS[1], lw=1.5, ls="--", label=f"ceiling {ceiling:g}")
     ax.set_ylim(0, 1.08 * ceiling)
     ax.set_xlim(0.3, max(len(after), 5) + 0.7)
-    ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+    if len(after) <= 20:
+        ax.set_xticks(at)
+    else:
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ax.set_xlabel("ledger entry")
     ax.set_ylabel(f"$\\varepsilon$ spent in all (at $\\delta$ = {delta:g})")
     ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))

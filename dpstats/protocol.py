@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+import textwrap
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.accounting.events import Event
+from dpstats.accounting.events import Event, event_to_dict
 from dpstats.errors import PlanError
 from dpstats.privacy import Privacy
 
@@ -103,6 +105,35 @@ class Plan:
     assumptions: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
+    def __str__(self) -> str:
+        """What it will cost and how well it should do, as a page to read before spending."""
+        p, (epsilon, delta) = self.privacy, self.cost
+        lines = [
+            f"Plan: {self.model} by {self.method}, {p.trust}, n = {self.n:,}; no row was read",
+            f"Asked: epsilon = {p.epsilon:g}, delta = {p.delta:g}. All mechanisms together cost "
+            f"({epsilon:.4g}, {delta:.4g}).",
+            "",
+            *_columns(
+                ("mechanism", "cost", "share", "purpose"),
+                [(m.slot, _law(m.event), _share(m, self), m.purpose) for m in self.mechanisms],
+            ),
+            "",
+        ]
+        if self.predicted_se:
+            share = (
+                ""
+                if math.isnan(self.privacy_share)
+                else f" ({self.privacy_share:.1%} of the variance is privacy noise)"
+            )
+            rows = [
+                (name, "unknown" if math.isnan(se) else f"{se:.4g}")
+                for name, se in zip(self.names, self.predicted_se, strict=True)
+            ]
+            lines += [*_columns((f"coefficient{'':4}", f"expected std err{share}"), rows), ""]
+        for title, texts in (("Assumed", self.assumptions), ("WARNING", self.warnings)):
+            lines += [line for text in texts for line in textwrap.wrap(f"{title}: {text}", 96)]
+        return "\n".join(lines).rstrip()
+
     @property
     def events(self) -> tuple[Event, ...]:
         """The events in order, one per mechanism."""
@@ -129,6 +160,25 @@ class Plan:
         if multiplier is None:
             raise PlanError(f"{slot!r} is a selection: it has no noise multiplier.")
         return float(multiplier)
+
+
+def _law(event: Event) -> str:
+    numbers = ", ".join(f"{k} {v:.4g}" for k, v in event_to_dict(event).items() if k != "kind")
+    return f"{event.kind} ({numbers.replace('_', ' ')})"
+
+
+def _share(mechanism: Mechanism, plan: Plan) -> str:
+    total = sum(event.rho for event in plan.events)
+    return f"{mechanism.event.rho / total:.1%}" if total > 0 else ""
+
+
+def _columns(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    grid = [
+        "  ".join(f"{cell:<{w}}" for cell, w in zip(row, widths, strict=True)).rstrip()
+        for row in (header, *rows)
+    ]
+    return [grid[0], "-" * max(map(len, grid)), *grid[1:]]
 
 
 @dataclass(frozen=True)

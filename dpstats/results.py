@@ -33,6 +33,8 @@ __all__ = ["ModelNames", "Prediction", "Results", "load"]
 
 Array = NDArray[np.float64]
 
+# Names under which a method may release the residual standard deviation, in standardised units.
+_RESIDUAL_SD = ("residual sd", "scale")
 FORMAT = "dpstats.results"
 VERSION = 1
 
@@ -40,8 +42,8 @@ _ONE_PER_PERSON = (
     "holds one exact number per person. Publishing noisy ones would protect nobody, so none is sold"
 )
 _SCALE = (
-    "is an exact function of all residuals. The noisy residual scale, where a method releases one, "
-    "is `released['scale']`: it was bought with the fit"
+    "is an exact function of all residuals. A noisy residual scale is in `released` where the "
+    "method buys one with the fit, in standardised units; `get_prediction` then uses it"
 )
 _FIT = (
     "is an exact function of all residuals, and no method of this version sells a noisy one. An "
@@ -469,7 +471,8 @@ class Results:
         """
         X = np.asarray(self.design.exog(exog), dtype=float)
         params, cov, _ = self._user
-        scale = self.estimate.released.get("scale")
+        released = self.estimate.released
+        scale = next((released[key] for key in _RESIDUAL_SD if key in released), None)
         return Prediction(
             predicted_mean=X @ params,
             var_pred_mean=np.einsum("md,de,me->m", X, cov, X),

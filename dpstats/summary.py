@@ -130,6 +130,10 @@ def blocks(fit: Results, alpha: float = 0.05) -> list[Block]:
 def notes(fit: Results) -> list[str]:
     """Numbered explanations below the tables."""
     estimand = fit.error_bound.estimand
+    extra = ", ".join(
+        f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
+        for name, value in fit.released.items()
+    )
     paragraphs = [
         f"{NOT_PRIVATE}. The noise came from a seed: such a fit is for simulation and tests only."
         if fit.reproducible
@@ -138,6 +142,7 @@ def notes(fit: Results) -> list[str]:
         "share' is the part of each variance that is privacy noise. The reference is normal.",
         f"The coefficients estimate {estimand}." if estimand else "",
         "The privacy guarantee holds for every data set; the error bound needs its conditions.",
+        f"Also released, in standardised units: {extra}." if extra else "",
         UNITS,
         *fit.error_bound.formulas(),
         *(f"Warning: {text}" for text in fit.plan.warnings),

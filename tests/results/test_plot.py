@@ -50,8 +50,24 @@ def test_genuine_ols_may_stand_beside_ours_on_given_axes():
         plot.coefficients([fit], names=["a", "b"])
 
 
-def test_seeded_noise_is_marked_in_the_title():
-    assert NOT_PRIVATE in plot.coefficients(make(reproducible=True)[0]).get_title(loc="left")
+def test_coefficients_may_be_drawn_per_public_scale():
+    fit, _ = make()
+    ax = plot.coefficients(fit, per="scale")
+    scale = {"age": 25.0, "income": 6_000.0}  # half the range; declared
+    labels = [t.get_text() for t in ax.get_yticklabels()]
+    found = dict(zip(labels, ax.lines[1].get_xdata(), strict=True))
+    for name, s in scale.items():
+        assert found[name] == pytest.approx(s * fit.params[name])
+    with pytest.raises(OptionError, match="'unit', 'scale'"):
+        plot.coefficients(fit, per="sd")
+
+
+def test_seeded_noise_is_marked_in_title_and_legend_whatever_the_name():
+    seeded, _ = make(reproducible=True)
+    ax = plot.coefficients([seeded, make()[0]], names=["a", "b"])
+    assert NOT_PRIVATE in ax.get_title(loc="left")
+    texts = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert [NOT_PRIVATE in text for text in texts[:2]] == [True, False]
     assert NOT_PRIVATE not in plot.coefficients(make()[0]).get_title(loc="left")
 
 

@@ -45,7 +45,7 @@ def test_names_that_statsmodels_users_type_are_in_the_table(name):
 
 
 def test_the_scale_points_to_the_released_one(fit):
-    with pytest.raises(PrivateQuantityError, match=r"released\['scale'\]"):
+    with pytest.raises(PrivateQuantityError, match=r"noisy residual scale is in `released`"):
         fit.scale  # noqa: B018
 
 

@@ -46,6 +46,7 @@ BLOCKS = [
     "Li, Tian, Feng, Yu (2024)",
     "n is small for epsilon = 1",
     "Departs from the printed method",
+    "Also released, in standardised units: clip 0.25",
 ]
 
 
