@@ -53,14 +53,18 @@ def as_column(values: Any, name: str) -> Column:
     if isinstance(values, (list, tuple, range)):
         values = pd.Series(list(values))
     elif isinstance(values, np.ma.MaskedArray):
-        values = values.astype(object).filled(None)
-    elif not isinstance(values, (np.ndarray, pd.Series, pd.Index, pd.api.extensions.ExtensionArray)):
+        values = np.ma.filled(values.astype(object), None)
+    elif not isinstance(
+        values, (np.ndarray, pd.Series, pd.Index, pd.api.extensions.ExtensionArray)
+    ):
         values = _from_narwhals(values, name)
     if isinstance(values, (pd.Series, pd.Index)):
         native = isinstance(values.dtype, np.dtype)
         values = values.to_numpy() if native else values.array
     if values.ndim != 1:
-        raise DataError(f"Column {name!r} has {values.ndim} dimensions; one value per row is needed.")
+        raise DataError(
+            f"Column {name!r} has {values.ndim} dimensions; one value per row is needed."
+        )
     return values
 
 
@@ -130,14 +134,17 @@ def to_float(column: Column) -> Float:
     dtype = column.dtype
     if isinstance(dtype, pd.CategoricalDtype):
         levels = to_float(as_column(dtype.categories, "categories"))
-        return np.append(levels, np.nan)[np.asarray(column.codes)]
+        known: Float = np.append(levels, np.nan)
+        return known[np.asarray(column.codes)]
     kind = dtype.kind if isinstance(dtype, np.dtype) else None
     if kind is not None and kind in "fiub":
         with np.errstate(all="ignore"):
             return np.asarray(column, dtype=np.float64)
     if kind is None and pd.api.types.is_numeric_dtype(dtype):
-        return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
-    return _by_unique(column, _parse, np.nan, np.float64)
+        numbers_: Float = column.to_numpy(dtype=np.float64, na_value=np.nan)
+        return numbers_
+    parsed: Float = _by_unique(column, _parse, np.nan, np.float64)
+    return parsed
 
 
 def _parse(value: Any) -> float:
@@ -165,7 +172,8 @@ def to_codes(column: Column, levels: Mapping[str, int], unseen: int) -> NDArray[
     def code(value: Any) -> int:
         return next((levels[key] for key in level_keys(value) if key in levels), unseen)
 
-    return _by_unique(column, code, -1, np.intp)
+    codes: NDArray[np.intp] = _by_unique(column, code, -1, np.intp)
+    return codes
 
 
 def level_keys(value: Any) -> tuple[str, ...]:
@@ -173,7 +181,8 @@ def level_keys(value: Any) -> tuple[str, ...]:
     if isinstance(value, (bool, np.bool_)):
         return (str(int(value)), str(bool(value)))
     if isinstance(value, numbers.Real) and math.isfinite(value):
-        return (str(int(value)) if value == int(value) else str(value),)
+        whole = math.floor(value)
+        return (str(whole) if value == whole else str(value),)
     return (str(value),)
 
 

@@ -148,7 +148,9 @@ class Categorical:
             raise SchemaError(f"Categorical({levels!r}): a list of levels is needed.")
         listed = [_level(value) for value in levels]
         if not listed:
-            raise SchemaError("Categorical([]): list the levels that are possible, from public knowledge.")
+            raise SchemaError(
+                "Categorical([]): list the levels that are possible, from public knowledge."
+            )
         codes: dict[str, int] = {}
         for code, value in enumerate(listed):
             if level_keys(value)[0] in codes:
@@ -221,8 +223,11 @@ class Boolean:
     _codes: ClassVar[dict[str, int]] = {
         "0": 0,
         "1": 1,
-        **{text: code for code, word in enumerate(("false", "true"))
-           for text in (word, word.title(), word.upper())},
+        **{
+            text: code
+            for code, word in enumerate(("false", "true"))
+            for text in (word, word.title(), word.upper())
+        },
     }
 
     def coerce(self, values: Any, name: str = "values") -> tuple[NDArray[np.intp], Mask]:
@@ -250,8 +255,9 @@ class _Blank:
     kind: str
 
     def to_dict(self) -> dict[str, Any]:
-        empty = {"numeric": {"lower": None, "upper": None}, "categorical": {"levels": []}}
-        return {"type": self.kind, **empty[self.kind]}
+        if self.kind == "numeric":
+            return {"type": self.kind, "lower": None, "upper": None}
+        return {"type": self.kind, "levels": []}
 
     def __repr__(self) -> str:
         return {"numeric": "Numeric(?, ?)", "categorical": "Categorical([?])"}[self.kind]
@@ -436,7 +442,9 @@ class Schema(Mapping[str, Declaration]):
             If `data` is no schema of a version that is known, or a declaration is wrong.
         """
         if not isinstance(data, Mapping) or data.get("format") != _FORMAT:
-            raise SchemaError(f"This is no schema: a JSON object with format {_FORMAT!r} is needed.")
+            raise SchemaError(
+                f"This is no schema: a JSON object with format {_FORMAT!r} is needed."
+            )
         if data.get("version") != _VERSION:
             raise SchemaError(
                 f"Schema version {data.get('version')!r} is not known; this release reads {_VERSION}."

@@ -12,7 +12,7 @@ import pandas as pd
 from dpstats.coercion import as_column
 from dpstats.errors import DataError
 
-__all__ = ["named_columns", "without_rows"]
+__all__ = ["named_columns", "row_count", "without_rows"]
 
 
 def named_columns(table: Any, names: Iterable[str] | None = None) -> dict[str, Any]:
@@ -40,7 +40,8 @@ def named_columns(table: Any, names: Iterable[str] | None = None) -> dict[str, A
     if twice:
         raise DataError(f"Column names appear twice: {twice}. Rename them so that each is unique.")
     wanted = list(available) if names is None else list(names)
-    absent = [name for name in wanted if name not in set(available)]
+    known = set(available)
+    absent = [name for name in wanted if name not in known]
     if absent:
         raise DataError(
             f"The table has no column {', '.join(map(repr, absent))}. It has: "
@@ -69,6 +70,13 @@ def _open(table: Any) -> tuple[list[Any], Any]:
     if isinstance(frame, nw.LazyFrame):
         raise DataError("The table is lazy: collect it first, as in frame.collect().")
     return list(frame.columns), lambda name: frame[name].to_native()
+
+
+def row_count(table: Any) -> int:
+    """Number of rows of a table that `named_columns` reads."""
+    if isinstance(table, Mapping):
+        return len(next(iter(table.values()), ()))
+    return len(table)
 
 
 def without_rows(table: Any) -> Any:

@@ -29,9 +29,7 @@ ARROWS: dict[str, set[str]] = {
     "coercion": set(),
     "tables": {"coercion"},
     "schema": {"coercion", "tables"},
-    "rows": {"schema", "coercion", "tables"},
-    "expressions": {"schema"},
-    "design": {"schema", "coercion", "tables", "rows", "expressions"},
+    "design": {"schema", "coercion", "tables"},
     "datasets": {"schema"},
     "queries": {"families"},
     "families": set(),
@@ -52,7 +50,7 @@ ARROWS: dict[str, set[str]] = {
         "summary",
         "report",
     },
-    "report": {"protocol", "design", "accounting", "privacy_report", "summary"},
+    "report": {"protocol", "design", "accounting", "privacy_report", "summary", "plot"},
     "plot": {"protocol", "design", "accounting", "results", "privacy_report", "inference"},
 }
 # Arrows that exist for annotations only (under TYPE_CHECKING).
@@ -78,7 +76,7 @@ FORBIDDEN = [
 # Modules outside mechanisms/ that may draw randomness, and why. numpy's only from a fixed seed.
 OTHER_RANDOMNESS = {
     "accounting.chain": "the random name of a new ledger",
-    "design": "prototype rows drawn from the schema",
+    "design.public": "prototype rows drawn from the schema",
 }
 
 

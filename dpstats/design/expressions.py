@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import copy
+import itertools
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -90,7 +91,9 @@ def check_row_local(expression: Expression, rows: Rows, text: str) -> None:
     m = len(whole)
     single = [expression.evaluate({n: v[i : i + 1] for n, v in rows.items()})[0] for i in range(m)]
     turned = expression.evaluate({n: v[::-1].copy() for n, v in rows.items()})[::-1]
-    if not all(np.array_equal(whole, other, equal_nan=True) for other in (np.array(single), turned)):
+    if not all(
+        np.array_equal(whole, other, equal_nan=True) for other in (np.array(single), turned)
+    ):
         raise FormulaError(
             f"Term {text!r} mixes rows: its value for one row depends on the others. Compute the "
             "column row by row before the fit and declare it in the schema."
@@ -114,9 +117,7 @@ def _contains_zero(interval: tuple[float, float]) -> bool:
     return interval[0] <= 0 <= interval[1]
 
 
-def _combine(
-    rule: Callable[..., Float], bounds: Float, *parts: Expression
-) -> Expression:
+def _combine(rule: Callable[..., Float], bounds: Float, *parts: Expression) -> Expression:
     """An expression that applies `rule` to the values of `parts`."""
 
     def evaluate(rows: Rows) -> Float:
@@ -193,8 +194,23 @@ _COMPARISONS: dict[type[ast.AST], Callable[..., Any]] = {
     ast.NotEq: np.not_equal,
 }
 _INCREASING = (
-    "exp exp2 expm1 log log1p log2 log10 sqrt cbrt tanh sinh arctan arcsinh floor ceil sign"
-).split()
+    "exp",
+    "exp2",
+    "expm1",
+    "log",
+    "log1p",
+    "log2",
+    "log10",
+    "sqrt",
+    "cbrt",
+    "tanh",
+    "sinh",
+    "arctan",
+    "arcsinh",
+    "floor",
+    "ceil",
+    "sign",
+)
 _UNARY: dict[str, Callable[..., Expression]] = {
     **{f"np.{name}": _monotone(getattr(np, name)) for name in _INCREASING},
     **{name: _monotone(getattr(np, name)) for name in ("exp", "exp2", "log", "log2", "log10")},
@@ -294,17 +310,18 @@ class Terms:
         FormulaError
             If the column is not declared, or is categorical.
         """
-        declaration = self.schema[name] if name in self.schema else None
-        if declaration is None:
+        if name not in self.schema:
             self._undeclared(name, text or name)
+        declaration = self.schema[name]
         if isinstance(declaration, Categorical):
             raise FormulaError(
                 f"Term {text or name!r} uses the categorical column {name!r} as a number. Declare "
                 f"it as Numeric(lower, upper), or use it as a factor: C({name})."
             )
-        is_number = isinstance(declaration, Numeric)
-        limits = (declaration.lower, declaration.upper) if is_number else (0.0, 1.0)
-        guess = (declaration.center_guess, declaration.scale_guess) if is_number else None
+        limits, guess = (0.0, 1.0), None
+        if isinstance(declaration, Numeric):
+            limits = (declaration.lower, declaration.upper)
+            guess = (declaration.center_guess, declaration.scale_guess)
         return Expression(
             frozenset([name]),
             np.array([limits]),
@@ -360,8 +377,12 @@ class Terms:
         extra = [*tree.args[1:], *(k.value for k in tree.keywords if k.arg == "contrasts")]
         unknown = [k.arg for k in tree.keywords if k.arg != "contrasts"]
         if len(extra) > 1 or unknown:
-            self._refuse(text, f"options {unknown} of C() are not allowed; levels and their order "
-                         "come from the schema", "C(g) or C(g, Treatment('level'))")
+            self._refuse(
+                text,
+                f"options {unknown} of C() are not allowed; levels and their order "
+                "come from the schema",
+                "C(g) or C(g, Treatment('level'))",
+            )
         for contrast in extra:
             self._check_contrast(contrast, text)
         return name
@@ -369,8 +390,11 @@ class Terms:
     def _check_contrast(self, node: ast.expr, text: str) -> None:
         called = isinstance(node, ast.Call)
         if _dotted(node.func if called else node) not in _CONTRASTS:  # type: ignore[attr-defined]
-            self._refuse(text, f"contrasts {ast.unparse(node)!r} are not known",
-                         "Treatment('level'), Sum, Helmert, Poly or Diff")
+            self._refuse(
+                text,
+                f"contrasts {ast.unparse(node)!r} are not known",
+                "Treatment('level'), Sum, Helmert, Poly or Diff",
+            )
         if called:
             for argument in (*node.args, *(k.value for k in node.keywords)):  # type: ignore[attr-defined]
                 self._literal(argument, text)
@@ -385,7 +409,8 @@ class Terms:
         if not isinstance(node.value, (int, float)):
             self._refuse(text, f"the constant {node.value!r} is no number", "a number")
         value = float(node.value)
-        return Expression(frozenset(), np.array([[value, value]]), lambda rows: np.float64(value))
+        constant = np.array(value)
+        return Expression(frozenset(), np.array([[value, value]]), lambda rows: constant)
 
     def _lookup(self, node: ast.Name, text: str) -> Expression:
         return self.column(node.id, text)
@@ -393,22 +418,35 @@ class Terms:
     def _operation(self, node: ast.BinOp | ast.UnaryOp, text: str) -> Expression:
         operation = _OPERATORS.get(type(node.op))
         if operation is None:
-            self._refuse(text, f"an operator of {ast.unparse(node)!r} is not allowed",
-                         "only + - * / ** and comparisons")
+            self._refuse(
+                text,
+                f"an operator of {ast.unparse(node)!r} is not allowed",
+                "only + - * / ** and comparisons",
+            )
         operands = [node.left, node.right] if isinstance(node, ast.BinOp) else [node.operand]
         parts = [self._single(operand, text) for operand in operands]
         self._check_power(operation, parts, text)
         return operation(*parts)
 
     def _check_power(self, operation: Any, parts: list[Expression], text: str) -> None:
-        if operation is _power and parts[1].columns and (parts[0].columns or parts[0].interval[0] <= 0):
-            self._refuse(text, "a column may not be the exponent of a column",
-                         "a number as the exponent, as in I(x ** 2)")
+        if (
+            operation is _power
+            and parts[1].columns
+            and (parts[0].columns or parts[0].interval[0] <= 0)
+        ):
+            self._refuse(
+                text,
+                "a column may not be the exponent of a column",
+                "a number as the exponent, as in I(x ** 2)",
+            )
 
     def _comparison(self, node: ast.Compare, text: str) -> Expression:
         if len(node.ops) != 1 or type(node.ops[0]) not in _COMPARISONS:
-            self._refuse(text, f"the comparison {ast.unparse(node)!r} is not allowed",
-                         "one of < <= > >= == != between numbers")
+            self._refuse(
+                text,
+                f"the comparison {ast.unparse(node)!r} is not allowed",
+                "one of < <= > >= == != between numbers",
+            )
         compare = _COMPARISONS[type(node.ops[0])]
         parts = [self._single(side, text) for side in (node.left, node.comparators[0])]
         return _within(0.0, 1.0, lambda a, b: compare(a, b).astype(np.float64))(*parts)
@@ -433,7 +471,9 @@ class Terms:
     def _single(self, node: ast.expr, text: str) -> Expression:
         found = self._build(node, text)
         if found.wide:
-            self._refuse(text, f"{ast.unparse(node)!r} has several columns", "it as a term of its own")
+            self._refuse(
+                text, f"{ast.unparse(node)!r} has several columns", "it as a term of its own"
+            )
         return found
 
     def _centered(self, name: str, node: ast.Call, text: str) -> Expression:
@@ -441,20 +481,22 @@ class Terms:
         if not node.args:
             self._refuse(text, f"{name}() needs a column", f"{name}(x)")
         part = self._single(node.args[0], text)
-        options = dict(zip(("center", "scale"), (self._literal(a, text) for a in node.args[1:])))
-        options |= {str(k.arg).replace("rescale", "scale"): self._literal(k.value, text)
-                    for k in node.keywords}
+        literals = [self._literal(argument, text) for argument in node.args[1:]]
+        options = dict(zip(("center", "scale"), literals, strict=False))
+        options |= {
+            str(k.arg).replace("rescale", "scale"): self._literal(k.value, text)
+            for k in node.keywords
+        }
         center, spread = options.get("center", True), options.get("scale", name != "center")
         shift = part.center if center is True else float(center)
         factor = part.scale if spread is True else float(spread) or 1.0
         if not np.isfinite(shift) or not (np.isfinite(factor) and factor > 0):
             raise FormulaError(self._unbounded(text))
 
-        def rule(x: Float) -> Float:
-            return (x - shift) / factor
-
-        return replace(_monotone(rule)(part), guess=None if part.guess is None else
-                       (rule(part.guess[0]), part.guess[1] / factor))
+        moved = _monotone(lambda x: (x - shift) / factor)(part)
+        if part.guess is None:
+            return moved
+        return replace(moved, guess=((part.guess[0] - shift) / factor, part.guess[1] / factor))
 
     def _smooth(self, name: str, node: ast.Call, text: str) -> Expression:
         """A polynomial or spline basis, fixed on a public grid over the range of its argument."""
@@ -471,8 +513,12 @@ class Terms:
         options = {str(k.arg): self._literal(k.value, text) for k in node.keywords}
         taken = {"lower_bound", "upper_bound", "extrapolation", "constraints"} & set(options)
         if taken:
-            self._refuse(text, f"{sorted(taken)} may not be given: the range of {name} is the "
-                         "declared range of its column", f"{name}(x, df=...) or {name}(x, knots=[...])")
+            self._refuse(
+                text,
+                f"{sorted(taken)} may not be given: the range of {name} is the "
+                "declared range of its column",
+                f"{name}(x, df=...) or {name}(x, knots=[...])",
+            )
         state: dict[str, Any] = {}
 
         def apply(x: Float) -> Any:
@@ -492,16 +538,21 @@ class Terms:
         pieces = np.unique([lower, *np.clip(state.get("knots", []), lower, upper), upper])
         degree = args[0] if name == "poly" and args else options.get("degree", 3)
         bounds = _extremes(lambda x: _as_matrix(apply(x)), pieces, int(degree))
-        spans = bool(getattr(fixed, "__formulaic_metadata__", None) and
-                     fixed.__formulaic_metadata__.spans_intercept)
+        spans = bool(
+            getattr(fixed, "__formulaic_metadata__", None)
+            and fixed.__formulaic_metadata__.spans_intercept
+        )
         return Expression(part.columns, bounds, evaluate, wide=True, spans_intercept=spans)
 
     def _literal(self, node: ast.expr, text: str) -> Any:
         try:
             return ast.literal_eval(node)
         except ValueError:
-            self._refuse(text, f"{ast.unparse(node)!r} is no constant; Python variables are not "
-                         "captured", "its value into the formula")
+            self._refuse(
+                text,
+                f"{ast.unparse(node)!r} is no constant; Python variables are not captured",
+                "its value into the formula",
+            )
 
     def _name(self, node: ast.expr) -> str | None:
         if isinstance(node, ast.Name):
@@ -524,8 +575,11 @@ class Terms:
     def _refused_syntax(self, node: ast.expr, text: str) -> NoReturn:
         if isinstance(node, ast.Subscript):
             self._refuse(text, f"indexing, {ast.unparse(node)!r}, picks rows", _OWN_COLUMN)
-        self._refuse(text, f"{ast.unparse(node)!r} is not allowed in a term", "arithmetic of "
-                     f"columns and numbers, or {_OWN_COLUMN}")
+        self._refuse(
+            text,
+            f"{ast.unparse(node)!r} is not allowed in a term",
+            f"arithmetic of columns and numbers, or {_OWN_COLUMN}",
+        )
 
     def _refused_call(self, name: str, node: ast.Call, text: str) -> NoReturn:
         root, _, method = name.rpartition(".")
@@ -533,10 +587,15 @@ class Terms:
         if f"np.{name}" in _ALLOWED:
             self._refuse(text, f"{name}() is not known by that name", f"np.{name}(...)")
         if name in _ALLOWED:
-            self._refuse(text, f"{shown!r} has the wrong number or kind of arguments",
-                         f"{name}() with plain positional arguments")
+            self._refuse(
+                text,
+                f"{shown!r} has the wrong number or kind of arguments",
+                f"{name}() with plain positional arguments",
+            )
         method = method or (node.func.attr if isinstance(node.func, ast.Attribute) else name)
-        argument = root if root not in ("", "np") else ast.unparse(node.args[0]) if node.args else "x"
+        argument = (
+            root if root not in ("", "np") else ast.unparse(node.args[0]) if node.args else "x"
+        )
         instead = _FROM_ROWS.get(method, _OWN_COLUMN).format(x=argument)
         if isinstance(node.func, ast.Attribute):
             self._refuse(text, f"{shown!r} may look at other rows than its own", instead)
@@ -590,7 +649,7 @@ def _extremes(basis: Callable[[Float], Float], pieces: Float, degree: int) -> Fl
     angles = np.cos(np.linspace(np.pi, 0, _CHEBYSHEV + 1))
     margin = 1 / np.cos(np.pi * min(degree, _CHEBYSHEV // 2) / (2 * _CHEBYSHEV))
     lower, upper = [], []
-    for a, b in zip(pieces[:-1], pieces[1:]):
+    for a, b in itertools.pairwise(pieces):
         seen = basis(np.clip((a + b) / 2 + (b - a) / 2 * angles, pieces[0], pieces[-1]))
         middle = (seen.max(axis=0) + seen.min(axis=0)) / 2
         reach = (seen.max(axis=0) - seen.min(axis=0)) / 2 * margin

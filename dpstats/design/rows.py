@@ -167,12 +167,12 @@ class Source:
         layout = self._layout
         part = np.empty((layout.width + (layout.endog is not None), stop - start))
         keep = self._evaluate(part, start, stop)
-        lost = np.isnan(part)
-        if lost.any():
-            keep &= ~lost.any(axis=0)
-            np.copyto(part, layout.fill[: len(part), None], where=lost)
         ends = layout.bounds[: len(part)]
         np.clip(part, ends[:, :1], ends[:, 1:], out=part)
+        if np.isnan(part.min(initial=0.0)):
+            lost = np.isnan(part)
+            keep &= ~lost.any(axis=0)
+            np.copyto(part, layout.fill[: len(part), None], where=lost)
         if internal:
             part -= layout.center[: len(part), None]
             part /= layout.scale[: len(part), None]
@@ -187,8 +187,8 @@ class Source:
             values = column[start:stop]
             part[position] = values if native else to_float(values)
         if self._matrix is not None and layout.direct:
-            positions, indices = (list(item) for item in zip(*layout.direct, strict=True))
-            part[positions] = _dense(self._matrix[start:stop]).T[indices]
+            filled, taken = (list(item) for item in zip(*layout.direct, strict=True))
+            part[filled] = _dense(self._matrix[start:stop]).T[taken]
         rows: dict[str, Any] = {}
         for name, declaration in self._declarations.items():
             rows[name], missing = declaration.clean(self._columns[name][start:stop])

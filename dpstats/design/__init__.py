@@ -1,0 +1,13 @@
+"""A formula bound to a schema: which columns a fit has, and how large they can get.
+
+Everything in a `Design` is public. Formulaic parses the formula and decides names, contrasts and
+rank reduction on rows made up from the schema (`public`); the terms are then evaluated by a table
+of row-wise operations (`expressions`), so nothing about private rows can enter the shape of a
+design, and no row can enter the columns of another. Private rows pass through `rows` alone.
+"""
+
+from dpstats.design.binding import Design
+from dpstats.design.rows import RawBlock, Source
+from dpstats.design.units import Endog, Standardization
+
+__all__ = ["Design", "Endog", "RawBlock", "Source", "Standardization"]

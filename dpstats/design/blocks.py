@@ -1,0 +1,146 @@
+"""Terms as blocks of columns: products of factors, with bounds for every row the schema allows."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.design.expressions import Expression
+
+__all__ = ["Block", "Factor", "coded_factor", "intercept", "starts"]
+
+Float = NDArray[np.float64]
+Rows = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Factor:
+    """One factor of a term: an expression, or the coding of a categorical column.
+
+    Attributes
+    ----------
+    expression : Expression
+        Its values per row.
+    coding : ndarray of shape (levels, k), optional
+        Values for each level.
+    dummy : bool
+        Whether it is categorical or boolean.
+    lookup : hashable, optional
+        The numeric table column that it is as it stands.
+    """
+
+    expression: Expression
+    coding: Float | None = None
+    dummy: bool = False
+    lookup: Any = None
+
+    def evaluate(self, rows: Rows) -> Float:
+        """Values of shape (m, k)."""
+        values = self.expression.evaluate(rows)
+        return values[:, None] if values.ndim == 1 else values
+
+    @property
+    def cases(self) -> Sequence[Float]:
+        """Bounds of shape (k, 2) for each level, or for the whole range."""
+        if self.coding is None:
+            return [self.expression.bounds]
+        return [np.stack([row, row], axis=1) for row in self.coding]
+
+
+@dataclass(frozen=True)
+class Block:
+    """Columns of a term: row-wise products of the columns of its factors, the first one fastest.
+
+    Without factors it is the intercept.
+    """
+
+    factors: tuple[Factor, ...]
+    names: tuple[str, ...]
+    multiplier: float = 1.0
+    kept: tuple[int, ...] | None = None  # products that remain, where some were dropped
+
+    @property
+    def lookup(self) -> Any:
+        """The numeric table column that the block is as it stands."""
+        return self.factors[0].lookup if len(self.factors) == 1 and self.multiplier == 1 else None
+
+    @property
+    def guess(self) -> tuple[float, float] | None:
+        """Public centre and scale, where the block is one numeric column with declared ones."""
+        single = len(self.factors) == 1 and self.multiplier == 1
+        return self.factors[0].expression.guess if single else None
+
+    @property
+    def dummy(self) -> bool:
+        """Whether a factor is categorical or boolean."""
+        return any(factor.dummy for factor in self.factors)
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """Table columns it reads."""
+        return frozenset().union(*(factor.expression.columns for factor in self.factors))
+
+    def evaluate(self, rows: Rows) -> Float:
+        """Values of shape (m, k)."""
+        values = reduce(_times, (f.evaluate(rows) for f in self.factors))
+        values = values if self.kept is None else values[:, self.kept]
+        return values if self.multiplier == 1 else values * self.multiplier
+
+    @property
+    def cases(self) -> Iterator[Float]:
+        """Bounds of shape (k, 2) for each combination of levels."""
+        start = np.full((1, 2), self.multiplier)
+        for case in itertools.product(*(factor.cases for factor in self.factors)):
+            yield self._kept_rows(reduce(_interval_times, case, start))
+
+    @property
+    def bounds(self) -> Float:
+        """Bounds of shape (k, 2)."""
+        if self.lookup is not None:
+            return self.factors[0].expression.bounds
+        factors = (factor.expression.bounds for factor in self.factors)
+        return self._kept_rows(reduce(_interval_times, factors, np.full((1, 2), self.multiplier)))
+
+    def _kept_rows(self, bounds: Float) -> Float:
+        return bounds if self.kept is None else bounds[list(self.kept)]
+
+    def keep(self, chosen: Sequence[int]) -> Block:
+        """The block with only some of its columns."""
+        before = range(len(self.names)) if self.kept is None else self.kept
+        return replace(
+            self,
+            names=tuple(self.names[i] for i in chosen),
+            kept=tuple(before[i] for i in chosen),
+        )
+
+
+def _times(a: Float, b: Float) -> Float:
+    return (b[:, :, None] * a[:, None, :]).reshape(len(a), -1)
+
+
+def _interval_times(a: Float, b: Float) -> Float:
+    ends = (b[:, None, :, None] * a[None, :, None, :]).reshape(len(a) * len(b), 4)
+    return np.stack([ends.min(axis=1), ends.max(axis=1)], axis=1)
+
+
+def coded_factor(name: str, coding: Float) -> Factor:
+    """A categorical column with one row of `coding`, shape (levels, k), for each level."""
+    bounds = np.stack([coding.min(axis=0), coding.max(axis=0)], axis=1)
+    expression = Expression(frozenset([name]), bounds, lambda rows: coding[rows[name]], wide=True)
+    return Factor(expression, coding=coding, dummy=True)
+
+
+def intercept() -> Block:
+    """The column of ones."""
+    return Block((), ("Intercept",))
+
+
+def starts(blocks: Sequence[Block]) -> list[int]:
+    """Position of the first column of each block."""
+    return [0, *itertools.accumulate(len(block.names) for block in blocks)][:-1]

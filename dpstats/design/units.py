@@ -1,0 +1,121 @@
+"""Between the user's units and internal ones, and how long an internal row can get."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.design.blocks import Block, starts
+from dpstats.design.public import CASES
+
+__all__ = ["Endog", "Standardization", "internal", "norm_bound_of", "standardize"]
+
+Float = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Endog:
+    """The response: its name, public bounds, and public guesses of its centre and spread."""
+
+    name: str
+    lower: float
+    upper: float
+    center: float
+    scale: float
+
+
+@dataclass(frozen=True)
+class Standardization:
+    """Public change of units: ``x~ = (x - x_center) / x_scale``, the response likewise.
+
+    Attributes
+    ----------
+    x_center, x_scale : ndarray of shape (d,)
+        0 and 1 for the intercept.
+    y_center, y_scale : float
+        Of the response; 0 and 1 without one.
+    intercept : int or None
+        Position of the intercept.
+    """
+
+    x_center: Float
+    x_scale: Float
+    y_center: float
+    y_scale: float
+    intercept: int | None
+
+    def transform(self) -> tuple[Float, Float]:
+        """``(J, offset)``, with params in user units ``J @ internal + offset``.
+
+        Returns
+        -------
+        J : ndarray of shape (d, d)
+        offset : ndarray of shape (d,)
+        """
+        jacobian = np.diag(self.y_scale / self.x_scale)
+        offset = np.zeros(len(self.x_scale))
+        if self.intercept is not None:
+            jacobian[self.intercept] -= self.y_scale * self.x_center / self.x_scale
+            offset[self.intercept] = self.y_center
+        return jacobian, offset
+
+    def to_user(self, params: Float, cov: Float) -> tuple[Float, Float]:
+        """Coefficients of shape (d,) and their covariance (d, d), in the user's units."""
+        jacobian, offset = self.transform()
+        return jacobian @ params + offset, jacobian @ cov @ jacobian.T
+
+
+def internal(bounds: Float, center: Float, scale: Float) -> Float:
+    """Bounds of shape (d, 2) in internal units, computed as rows are."""
+    return (bounds - center[:, None]) / scale[:, None]
+
+
+def standardize(blocks: Sequence[Block], bounds: Float, response: Endog | None) -> Standardization:
+    """Declared centres and scales, else midpoint and half-width.
+
+    Without an intercept nothing is centred, since that would change the model; dummies and their
+    products stay as they are, so that the zeros of a row remain zeros.
+    """
+    center, scale = np.zeros(len(bounds)), np.abs(bounds).max(axis=1)
+    first = starts(blocks)
+    found = [j for j, block in zip(first, blocks, strict=True) if not block.factors]
+    if found:
+        centred = np.repeat(
+            [bool(block.factors) and not block.dummy for block in blocks],
+            [len(block.names) for block in blocks],
+        )
+        center = np.where(centred, bounds.mean(axis=1), center)
+        scale = np.where(centred, (bounds[:, 1] - bounds[:, 0]) / 2, scale)
+        for j, block in zip(first, blocks, strict=True):
+            if block.guess is not None:
+                center[j], scale[j] = block.guess
+    y_center, y_scale = 0.0, 1.0
+    if response is not None:
+        y_center = response.center if found else 0.0
+        y_scale = response.scale if found else max(abs(response.lower), abs(response.upper))
+    return Standardization(center, scale, y_center, y_scale, found[0] if found else None)
+
+
+def norm_bound_of(
+    blocks: Sequence[Block], bounds: Float, standardization: Standardization
+) -> float:
+    """Largest norm of an internal row: over combinations of levels within each term."""
+    center, scale = standardization.x_center, standardization.x_scale
+    reach = np.square(np.abs(internal(bounds, center, scale)).max(axis=1))
+    total = float(reach.sum())
+    for j, block in zip(starts(blocks), blocks, strict=True):
+        here = slice(j, j + len(block.names))
+        count = math.prod(len(f.coding) for f in block.factors if f.coding is not None)
+        if any(f.coding is not None for f in block.factors) and count <= CASES:
+            largest = max(
+                float(
+                    np.square(np.abs(internal(case, center[here], scale[here])).max(axis=1)).sum()
+                )
+                for case in block.cases
+            )
+            total += largest - float(reach[here].sum())
+    return math.sqrt(total)
