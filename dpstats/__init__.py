@@ -1,3 +1,41 @@
-"""Differentially private statistics: formula in, regression table out, rows stay private."""
+"""Differentially private statistics: formula in, regression table out, rows stay private.
+
+>>> import dpstats as dp
+>>> dp.Central(epsilon=1.0, delta=1e-7)
+Central(epsilon=1.0, delta=1e-07, ...)
+"""
+
+from dpstats import plot
+from dpstats.accounting import Ledger
+from dpstats.api import OLS, mean, ols, private_range
+from dpstats.estimators import methods
+from dpstats.mechanisms.noise import SeededNoise
+from dpstats.privacy import Central, Federated, LabelOnly, Local, Neighbors
+from dpstats.results import Results, load
+from dpstats.schema import Boolean, Categorical, Numeric, Schema
+from dpstats.summary import compare
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "OLS",
+    "Boolean",
+    "Categorical",
+    "Central",
+    "Federated",
+    "LabelOnly",
+    "Ledger",
+    "Local",
+    "Neighbors",
+    "Numeric",
+    "Results",
+    "Schema",
+    "SeededNoise",
+    "compare",
+    "load",
+    "mean",
+    "methods",
+    "ols",
+    "plot",
+    "private_range",
+]
