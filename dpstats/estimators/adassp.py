@@ -17,7 +17,15 @@ from dpstats.estimators.base import (
     need_delta,
     schedule,
 )
-from dpstats.estimators.guesses import Guess, clipping_radius, expect, guess, max_rows, round_up
+from dpstats.estimators.guesses import (
+    Guess,
+    clipping_radius,
+    expect,
+    guess,
+    max_rows,
+    round_up,
+    with_resolution,
+)
 from dpstats.estimators.sandwich import Asked, noise_scale, symmetric_noise_square
 from dpstats.privacy import Central, Privacy
 from dpstats.protocol import Estimate, Holder, Plan
@@ -121,7 +129,9 @@ class AdaSSP:
     coordinates, which are independent with standard deviation s; its mean is at most s sqrt(2 d),
     and Gaussian concentration adds the second term.)
 
-    Notes ----- *Guarantee.* Every question is a Gaussian mechanism whose sensitivity its query
+    Notes
+    -----
+    *Guarantee.* Every question is a Gaussian mechanism whose sensitivity its query
     computes and enforces by clipping: `Count`, `Gram`, `MinEigenvalue`, `Score` at coefficients 0
     (which is the cross moment), `ResidualMoment` and `ScoreOuter`. Later questions depend on the
     data only through earlier answers, so that adaptive composition of Gaussian mechanisms (Dong,
@@ -248,8 +258,14 @@ def _predict(plan: Plan, design: Design, facts: Guess) -> Plan:
     noise = s_cross**2 * np.eye(d) + symmetric_noise_square(s_gram, beta2)
     sampling = n * facts.sd**2 * facts.gram + ridge**2 * beta2
     warnings = () if ridge == 0 else (_ridge_warning(plan, needed / max(smallest, 1e-12)),)
+    largest = n * float(np.linalg.eigvalsh(facts.gram)[-1])
     return expect(
-        plan, design, facts, inverse @ noise @ inverse, inverse @ sampling @ inverse, warnings
+        with_resolution(plan, largest / needed),
+        design,
+        facts,
+        inverse @ noise @ inverse,
+        inverse @ sampling @ inverse,
+        warnings,
     )
 
 

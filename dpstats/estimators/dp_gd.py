@@ -13,7 +13,14 @@ from numpy.typing import NDArray
 from dpstats.accounting import gdp_mu
 from dpstats.errors import OptionError
 from dpstats.estimators.base import Ask, check_options, need_delta, schedule
-from dpstats.estimators.guesses import Guess, clipping_radius, expect, guess, max_rows
+from dpstats.estimators.guesses import (
+    Guess,
+    clipping_radius,
+    expect,
+    guess,
+    max_rows,
+    with_resolution,
+)
 from dpstats.estimators.sandwich import Asked, noise_scale, shrink
 from dpstats.privacy import Central, Privacy
 from dpstats.protocol import Estimate, Holder, Plan
@@ -114,7 +121,9 @@ class DPGD:
     the slowest direction contracts by 3/4 where stability allows. Pi scales beta back to beta'G
     beta <= E y^2, which the best linear predictor satisfies.
 
-    Notes ----- *Guarantee.* Every question is a Gaussian mechanism whose sensitivity its query
+    Notes
+    -----
+    *Guarantee.* Every question is a Gaussian mechanism whose sensitivity its query
     computes and enforces by clipping: `Count`, `Gram`, `ResidualMoment`, `Score` (T times),
     `ResidualCount` and `ScoreOuter`. Each depends on the data only through earlier answers, so
     that adaptive composition of Gaussian mechanisms (Dong, Roth & Su 2022, Corollary 3.3) gives
@@ -132,6 +141,11 @@ class DPGD:
     the part of the way that was not gone, the square of the estimated component enters, at most
     what beta'G beta <= E y^2 permits: intervals are wide, not wrong, in directions that descent
     does not reach (condition numbers above about 10; method "newton" has no such directions).
+
+    *Limits.* The interval rests on the released Gram matrix. Directions whose second moment is
+    below the noise on it are not seen; the plan states the condition number up to which intervals
+    cover. Errors of coverage beyond it are large (about 45 % instead of 95 % at condition number
+    100 with n = 10,000, d = 20, epsilon = 1).
 
     *Units.* Internal coordinates.
     """
@@ -333,8 +347,14 @@ def _predict(plan: Plan, design: Design, facts: Guess) -> Plan:
     sampling = (1 - left) ** 2 * facts.sd**2 * _CLIPPED / (_ACTIVE**2 * n * values)
     missing = left**2 * facts.coefficient2 / len(values)
     warnings = () if left.max() < 0.1 else (_slow_warning(plan, float(values[-1] / values[0])),)
+    hidden = s_gram * math.sqrt(2 * len(values))
     return expect(
-        plan, design, facts, _along(vectors, noise), _along(vectors, sampling + missing), warnings
+        with_resolution(plan, float(values[-1]) / hidden),
+        design,
+        facts,
+        _along(vectors, noise),
+        _along(vectors, sampling + missing),
+        warnings,
     )
 
 

@@ -15,7 +15,15 @@ from dpstats.protocol import Plan
 if TYPE_CHECKING:
     from dpstats.design import Design
 
-__all__ = ["Guess", "clipping_radius", "expect", "guess", "max_rows", "round_up"]
+__all__ = [
+    "Guess",
+    "clipping_radius",
+    "expect",
+    "guess",
+    "max_rows",
+    "round_up",
+    "with_resolution",
+]
 
 Array = NDArray[np.float64]
 
@@ -108,6 +116,27 @@ def clipping_radius(asked: Any, facts: Guess, design: Design) -> float:
     return min(float(asked), float(design.norm_bound))
 
 
+def with_resolution(plan: Plan, condition: float) -> Plan:
+    """The plan saying how ill-conditioned a design may be before its intervals lose coverage.
+
+    `condition` is the largest eigenvalue guessed for X'X over the noise on X'X. Below 2 even
+    designs with mild correlation are out of reach, and a warning says so.
+    """
+    statement = (
+        f"Intervals cover up to condition number {max(condition, 1.0):.2g} of X'X in standardised "
+        "units; smaller eigenvalues drown in its noise."
+    )
+    if condition >= 2:
+        return replace(plan, assumptions=(*plan.assumptions, statement))
+    rows = round_up(5 * plan.n / condition)
+    warning = (
+        f"At n={plan.n:,} and epsilon={plan.privacy.epsilon:g} intervals cover only if columns "
+        "are uncorrelated and alike in spread: the noise on X'X hides its shape. About "
+        f"n={rows:,} rows would do for condition number 5."
+    )
+    return replace(plan, warnings=(*plan.warnings, warning))
+
+
 def expect(
     plan: Plan, design: Design, facts: Guess, privacy: Array, rest: Array, warnings: tuple[str, ...]
 ) -> Plan:
@@ -125,8 +154,8 @@ def expect(
         plan,
         predicted_se=tuple(float(v) for v in np.sqrt(total)),
         privacy_share=float(np.sum(noise) / np.sum(total)),
-        assumptions=facts.assumptions,
-        warnings=warnings if ratio <= 1 else (_too_small(plan, ratio), *warnings),
+        assumptions=(*facts.assumptions, *plan.assumptions),
+        warnings=(*(() if ratio <= 1 else (_too_small(plan, ratio),)), *warnings, *plan.warnings),
     )
 
 
