@@ -73,8 +73,8 @@ def _from_narwhals(values: Any, name: str) -> Column:
         series = nw.from_native(values, series_only=True)
     except TypeError:
         raise DataError(
-            f"Column {name!r} is a {type(values).__name__}; pass a pandas, polars or pyarrow column, "
-            "a numpy array or a list."
+            f"Column {name!r} is a {type(values).__name__}; pass a pandas, polars or pyarrow "
+            "column, a numpy array or a list."
         ) from None
     if series.dtype in (nw.Categorical, nw.Enum):
         series = series.cast(nw.String)
@@ -134,8 +134,8 @@ def to_float(column: Column) -> Float:
     dtype = column.dtype
     if isinstance(dtype, pd.CategoricalDtype):
         levels = to_float(as_column(dtype.categories, "categories"))
-        known: Float = np.append(levels, np.nan)
-        return known[np.asarray(column.codes)]
+        found: Float = np.append(levels, np.nan)[np.asarray(column.codes)]
+        return found
     kind = dtype.kind if isinstance(dtype, np.dtype) else None
     if kind is not None and kind in "fiub":
         with np.errstate(all="ignore"):

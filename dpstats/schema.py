@@ -279,9 +279,9 @@ class UndeclaredError(SchemaError, KeyError):
 class Schema(Mapping[str, Declaration]):
     """Public declarations of the columns of a table.
 
-    ``Schema(age=Numeric(0, 70), plan=Categorical(["a", "b"]))``, or ``Schema({...})`` for names that
-    are no identifiers. A name may also be a term of a formula, ``"np.log(x)"``: its bounds are then
-    the declared ones instead of derived ones.
+    ``Schema(age=Numeric(0, 70), plan=Categorical(["a", "b"]))``, or ``Schema({...})`` for names
+    that are no identifiers. A name may also be a term of a formula, ``"np.log(x)"``: its bounds are
+    then the declared ones instead of derived ones.
 
     Parameters
     ----------
@@ -345,8 +345,8 @@ class Schema(Mapping[str, Declaration]):
         declaration = self._columns[name]
         if isinstance(declaration, _Blank):
             raise SchemaError(
-                f"Column {name!r} of the template is not filled: give it {declaration.remedy}, from "
-                "public knowledge and not computed from the data."
+                f"Column {name!r} of the template is not filled: give it {declaration.remedy}, "
+                "from public knowledge and not computed from the data."
             )
         return declaration  # type: ignore[no-any-return]
 
@@ -391,8 +391,8 @@ class Schema(Mapping[str, Declaration]):
         blanks = [f"{n!r} ({d.remedy})" for n, d in self._columns.items() if isinstance(d, _Blank)]
         if blanks:
             raise SchemaError(
-                f"The template is not filled: {', '.join(blanks)}. Edit the saved JSON, from public "
-                "knowledge and not computed from the data, or remove columns that are not used."
+                f"The template is not filled: {', '.join(blanks)}. Edit the saved JSON, from "
+                "public knowledge and not computed from the data, or remove unused columns."
             )
 
     def coerce(self, name: str, values: Any) -> tuple[NDArray[Any], Mask]:
@@ -409,9 +409,9 @@ class Schema(Mapping[str, Declaration]):
         -------
         clean : ndarray of shape (n,)
             Numeric: float64 within the bounds; out-of-range and infinite values at the nearer
-            bound; missing ones (NaN, null, text that is no number) at the centre. Categorical: codes
-            in [0, L); unseen values at `other`, else missing; missing ones at the first level.
-            Boolean: 0 or 1.
+            bound; missing ones (NaN, null, text that is no number) at the centre. Categorical:
+            codes in [0, L); unseen values at `other`, else missing; missing ones at the first
+            level. Boolean: 0 or 1.
         missing : ndarray of bool of shape (n,)
             Where the row had no usable value.
 
@@ -447,7 +447,8 @@ class Schema(Mapping[str, Declaration]):
             )
         if data.get("version") != _VERSION:
             raise SchemaError(
-                f"Schema version {data.get('version')!r} is not known; this release reads {_VERSION}."
+                f"Schema version {data.get('version')!r} is not known; this release reads "
+                f"{_VERSION}."
             )
         unknown = set(data) - {"format", "version", "unit", "max_rows", "columns"}
         columns = data.get("columns")

@@ -2,7 +2,7 @@
 
 Everything in a `Design` is public. Formulaic parses the formula and decides names, contrasts and
 rank reduction on rows made up from the schema (`public`); the terms are then evaluated by a table
-of row-wise operations (`expressions`), so nothing about private rows can enter the shape of a
+of row-wise operations (`terms`), so nothing about private rows can enter the shape of a
 design, and no row can enter the columns of another. Private rows pass through `rows` alone.
 """
 

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from dpstats.coercion import check_kind
 from dpstats.design.blocks import Block, Factor
 from dpstats.design.collinear import independent
-from dpstats.design.expressions import Expression
 from dpstats.design.formulas import Response, endog_of_column, read_formula
+from dpstats.design.operations import Expression
 from dpstats.design.rows import Layout, Source, endog_of, matrix_of
 from dpstats.design.units import Endog, Standardization, internal, norm_bound_of, standardize
 from dpstats.errors import DataError, FormulaError, SchemaError

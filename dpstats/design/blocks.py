@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.design.expressions import Expression
+from dpstats.design.operations import Expression
 
 __all__ = ["Block", "Factor", "coded_factor", "intercept", "starts"]
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.design.blocks import Block
+from dpstats.design.blocks import Block, starts
 from dpstats.design.public import varied_rows
 from dpstats.schema import Schema
 
@@ -16,89 +16,126 @@ __all__ = ["independent"]
 
 Float = NDArray[np.float64]
 
+_VISIBLE = 1e-6  # share of a column, below which it is not named in the reason
 _COLLINEAR = 1e-9  # relative length below which a column counts as a combination of earlier ones
-_TESTED = 2_000  # beyond so many, columns are not compared with each other
+_TESTED = 1_000  # beyond so many, columns are not compared with each other
 
 
 def independent(
     blocks: Sequence[Block], schema: Schema | None, formula: str
 ) -> tuple[list[Block], list[str]]:
-    """Blocks without columns that are constant, or combinations of earlier ones, for every row."""
-    notes: dict[str, str] = _constants(blocks)
-    if schema is not None:
-        notes |= _combinations(_dropping(blocks, notes), schema, formula)
-    return _dropping(blocks, notes), [f"dropped {name}: {why}" for name, why in notes.items()]
+    """Blocks without columns that are constant, or combinations of earlier ones, for every row.
+
+    Returns
+    -------
+    blocks : list of Block
+        What remains.
+    notes : list of str
+        One sentence for each column dropped.
+    """
+    blocks, notes = _dropping(blocks, _constants(blocks))
+    if schema is None:
+        return blocks, notes
+    tested = _entangled(blocks)
+    width = sum(len(block.names) for block in tested)
+    if width > _TESTED:
+        return blocks, [*notes, f"{width} columns share variables: not checked for collinear ones"]
+    found = _combinations(tested, schema, formula) if tested else {}
+    places = [j for j, block in _columns(blocks) if any(block is other for other in tested)]
+    blocks, more = _dropping(blocks, {places[j]: why for j, why in found.items()})
+    return blocks, notes + more
 
 
-def _dropping(blocks: Sequence[Block], names: Mapping[str, str]) -> list[Block]:
-    if not names:
-        return list(blocks)
-    kept = ((b, [i for i, name in enumerate(b.names) if name not in names]) for b in blocks)
-    return [b if len(k) == len(b.names) else b.keep(k) for b, k in kept if k]
+def _columns(blocks: Sequence[Block]) -> Iterator[tuple[int, Block]]:
+    """Position of every column, with its block."""
+    return enumerate(block for block in blocks for _ in block.names)
 
 
-def _constants(blocks: Sequence[Block]) -> dict[str, str]:
+def _dropping(blocks: Sequence[Block], why: Mapping[int, str]) -> tuple[list[Block], list[str]]:
+    if not why:
+        return list(blocks), []
+    names = [name for block in blocks for name in block.names]
+    left = []
+    for j, block in zip(starts(blocks), blocks, strict=True):
+        kept = [i for i in range(len(block.names)) if j + i not in why]
+        if kept:
+            left.append(block if len(kept) == len(block.names) else block.keep(kept))
+    return left, [f"dropped {names[j]}: {reason}" for j, reason in why.items()]
+
+
+def _constants(blocks: Sequence[Block]) -> dict[int, str]:
     """Columns whose bounds are equal: zero ones, and all but the first constant one."""
-    notes: dict[str, str] = {}
+    why: dict[int, str] = {}
     spanned = any(not block.factors for block in blocks)
-    for block in blocks:
-        for name, (lower, upper) in zip(block.names, block.bounds.tolist(), strict=True):
+    for start, block in zip(starts(blocks), blocks, strict=True):
+        for i, (lower, upper) in enumerate(block.bounds.tolist()):
             if not block.factors or lower < upper:
                 continue
             if lower == 0 or spanned:
-                notes[name] = f"equal to {lower:g} for every row the schema allows"
+                why[start + i] = f"equal to {lower:g} for every row the schema allows"
             spanned = spanned or lower != 0
-    return notes
-
-
-def _combinations(blocks: Sequence[Block], schema: Schema, formula: str) -> dict[str, str]:
-    """Columns that are linear combinations of earlier ones on made-up rows of the whole domain."""
-    tested = _entangled(blocks)
-    names = [name for block in tested for name in block.names]
-    if not tested or len(names) > _TESTED:
-        return {}
-    rows = varied_rows(tested, schema, formula)
-    m = len(next(iter(rows.values())))
-    with np.errstate(all="ignore"):
-        parts = [np.ones((m, 1)) if not b.factors else b.evaluate(rows) for b in tested]
-    matrix = np.nan_to_num(np.concatenate(parts, axis=1))
-    if any(not block.factors for block in tested):
-        bounds = np.concatenate([block.bounds for block in tested])
-        fixed = np.array([not block.factors for block in tested for _ in block.names])
-        matrix -= np.where(fixed, 0.0, bounds.mean(axis=1))
-    return _dependent(matrix, names)
+    return why
 
 
 def _entangled(blocks: Sequence[Block]) -> list[Block]:
-    """Blocks that may depend on each other: they share table columns, or may span a constant."""
-    simple = [
-        len(b.factors) <= 1 and (b.lookup is not None or b.dummy or not b.factors) for b in blocks
-    ]
+    """Blocks that may depend on each other: they share table columns, or span a constant.
+
+    A numeric column, or dummies, of a table column that no other block reads are independent of
+    everything else: the other columns do not change with it.
+    """
     times = Counter(name for block in blocks for name in block.columns)
     shared = {name for name, count in times.items() if count > 1}
-    for block, is_simple in zip(blocks, simple, strict=True):
-        shared |= frozenset() if is_simple else block.columns
+    for block in blocks:
+        single = len(block.factors) == 1 and (block.lookup is not None or block.dummy)
+        shared |= frozenset() if single else block.columns
     if not shared:
         return []
-    return [b for b in blocks if b.columns & shared or not b.factors or b.dummy]
+    return [b for b in blocks if b.columns & shared or not b.factors or _spans_constant(b)]
 
 
-def _dependent(matrix: Float, names: Sequence[str]) -> dict[str, str]:
+def _spans_constant(block: Block) -> bool:
+    if len(block.factors) != 1 or block.factors[0].coding is None:
+        return False
+    coding = block.factors[0].coding
+    ones = np.ones(len(coding))
+    return bool(np.allclose(coding @ np.linalg.lstsq(coding, ones, rcond=None)[0], ones))
+
+
+def _combinations(blocks: Sequence[Block], schema: Schema, formula: str) -> dict[int, str]:
+    """Columns that are linear combinations of earlier ones, on made-up rows of the whole domain."""
+    rows = varied_rows(blocks, schema, formula)
+    m = len(next(iter(rows.values())))
+    with np.errstate(all="ignore"):
+        parts = [np.ones((m, 1)) if not b.factors else b.evaluate(rows) for b in blocks]
+    matrix = np.nan_to_num(np.concatenate(parts, axis=1))
+    if any(not block.factors for block in blocks):  # centring then changes no combination
+        middle = np.concatenate([block.bounds.mean(axis=1) for block in blocks])
+        fixed = [not block.factors for _, block in _columns(blocks)]
+        matrix -= np.where(fixed, 0.0, middle)
+    length = np.linalg.norm(matrix, axis=0)
+    matrix /= np.where(length > 0, length, 1.0)
+    rests = np.abs(np.diag(np.linalg.qr(matrix, mode="r")))
+    if (rests[length > 0] > _COLLINEAR).all():
+        return {}
+    return _dependent(matrix, [name for block in blocks for name in block.names])
+
+
+def _dependent(matrix: Float, names: Sequence[str]) -> dict[int, str]:
     """Gram-Schmidt from left to right; a column without a new direction is a combination."""
-    basis = np.empty((len(matrix), 0))
+    basis = np.zeros_like(matrix, order="F")
     kept: list[int] = []
-    notes: dict[str, str] = {}
-    for j, name in enumerate(names):
-        length = np.linalg.norm(matrix[:, j])
-        rest = matrix[:, j] / (length or 1.0)
+    why: dict[int, str] = {}
+    for j in range(len(names)):
+        rest = matrix[:, j]
         for _ in range(2):  # a second pass removes what rounding left in the first
-            rest = rest - basis @ (basis.T @ rest)
-        if length == 0 or np.linalg.norm(rest) > _COLLINEAR:
-            basis = np.column_stack([basis, rest / (np.linalg.norm(rest) or 1.0)])
+            rest = rest - basis[:, : len(kept)] @ (basis[:, : len(kept)].T @ rest)
+        size = np.linalg.norm(rest)
+        if size > _COLLINEAR or not matrix[:, j].any():
+            basis[:, len(kept)] = rest / (size or 1.0)
             kept.append(j)
             continue
         share = np.linalg.lstsq(matrix[:, kept], matrix[:, j], rcond=None)[0]
-        with_names = [names[i] for i, c in zip(kept, share, strict=True) if abs(c) > 1e-6]
-        others = ", ".join(with_names) if len(with_names) <= 3 else "columns before it"
-        notes[name] = f"collinear with {others} for every row the schema allows"
-    return notes
+        others = [names[i] for i, c in zip(kept, share, strict=True) if abs(c) > _VISIBLE]
+        shown = ", ".join(others) if len(others) <= 3 else "columns before it"
+        why[j] = f"collinear with {shown} for every row the schema allows"
+    return why

@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.design.blocks import Block, Factor, coded_factor, intercept
-from dpstats.design.expressions import Expression, Terms, check_row_local
+from dpstats.design.operations import Expression, check_row_local
 from dpstats.design.public import public_frame, public_rows
+from dpstats.design.terms import Terms
 from dpstats.design.units import Endog
 from dpstats.errors import FormulaError
 from dpstats.schema import Categorical, Declaration, Numeric, Schema

@@ -55,7 +55,7 @@ def public_frame(columns: Iterable[str], schema: Schema) -> pd.DataFrame:
 
 
 def varied_rows(blocks: Sequence[Block], schema: Schema, formula: str) -> dict[str, Any]:
-    """Made-up rows that reach every combination of levels, both ends, and numbers of the formula."""
+    """Made-up rows at every combination of levels, both ends, and numbers in the formula."""
     width = sum(len(block.names) for block in blocks)
     cases = [(b, [f for f in b.factors if f.coding is not None]) for b in blocks]
     each = max((len(b.names) for b, coded in cases if not coded), default=1) + 3
