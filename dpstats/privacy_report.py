@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from html import escape
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -293,6 +294,9 @@ class PrivacyReport:
             for m in self.mechanisms
         ]
         return ("mechanism", "query", "sensitivity", "noise", "budget share"), rows
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(repr(self))}</pre>"
 
     def __repr__(self) -> str:
         facts = self.facts()

@@ -114,7 +114,7 @@ class Plan:
             f"({epsilon:.4g}, {delta:.4g}).",
             "",
             *_columns(
-                ("mechanism", "cost", "share", "purpose"),
+                ("mechanism", "noise", "share", "purpose"),
                 [(m.slot, _law(m.event), _share(m, self), m.purpose) for m in self.mechanisms],
             ),
             "",
@@ -162,9 +162,15 @@ class Plan:
         return float(multiplier)
 
 
+_LAWS = {
+    "gaussian": "Gaussian, sd {noise_multiplier:.4g} x sens.",
+    "laplace": "Laplace, scale {noise_multiplier:.4g} x sens.",
+    "selection": "selection, eps {epsilon:.4g}, k {k}",
+}
+
+
 def _law(event: Event) -> str:
-    numbers = ", ".join(f"{k} {v:.4g}" for k, v in event_to_dict(event).items() if k != "kind")
-    return f"{event.kind} ({numbers.replace('_', ' ')})"
+    return _LAWS[event.kind].format(**event_to_dict(event))
 
 
 def _share(mechanism: Mechanism, plan: Plan) -> str:

@@ -368,15 +368,16 @@ class Results:
 
     @property
     def nobs(self) -> float:
-        """Number of rows: public, or a released noisy count (see `nobs_public`)."""
+        """Number of rows: public, or a noisy count of those that contribute (`nobs_public`)."""
         return float(self.estimate.nobs)
 
     @property
     def nobs_public(self) -> bool:
-        """Whether `nobs` is the public number of rows."""
+        """Whether `nobs` is the public number of rows rather than a released noisy count."""
         neighbors = getattr(self.plan.privacy, "neighbors", Neighbors.REPLACE_ONE)
         one_row = self.design.schema is None or self.design.schema.unit is None
-        return neighbors is Neighbors.REPLACE_ONE and one_row
+        known = neighbors is Neighbors.REPLACE_ONE and one_row
+        return known and self.estimate.nobs == self.plan.n
 
     @property
     def df_model(self) -> float:
@@ -540,7 +541,7 @@ class Results:
         p = self.plan
         return (
             f"<Results: {p.model} by {p.method}, {self.privacy.trust}, epsilon="
-            f"{p.privacy.epsilon:g}, delta={p.privacy.delta:g}, n={self.nobs:.10g}, "
+            f"{p.privacy.epsilon:g}, delta={p.privacy.delta:g}, n={self.nobs:.0f}, "
             f"{len(self.design.names)} coefficients{mark}; see .summary()>"
         )
 

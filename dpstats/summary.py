@@ -94,9 +94,9 @@ def _head(fit: Results) -> Block:
         ("Time:", time.strftime("%H:%M:%S", now)),
     ]
     right = [
-        (f"No. Observations ({count}):", f"{fit.nobs:.10g}"),
-        ("Df Residuals:", f"{fit.df_resid:.10g}"),
-        ("Df Model:", f"{fit.df_model:.10g}"),
+        (f"No. Observations ({count}):", f"{fit.nobs:.0f}"),
+        ("Df Residuals:", f"{fit.df_resid:.0f}"),
+        ("Df Model:", f"{fit.df_model:.0f}"),
         ("Covariance Type:", fit.cov_type),
         ("Epsilon:", f"{plan.privacy.epsilon:g}"),
         ("Delta:", f"{plan.privacy.delta:g}"),
@@ -140,7 +140,7 @@ def notes(fit: Results) -> list[str]:
         else "",
         "Standard errors, tests and intervals cover sampling error and privacy noise; 'priv. "
         "share' is the part of each variance that is privacy noise. The reference is normal.",
-        f"The coefficients estimate {estimand}." if estimand else "",
+        f"Estimand: {estimand}." if estimand else "",
         "The privacy guarantee holds for every data set; the error bound needs its conditions.",
         f"Also released, in standardised units: {extra}." if extra else "",
         UNITS,
@@ -324,7 +324,7 @@ _INFO: dict[str, tuple[Callable[[Any], str], Callable[[Any], str]]] = {
         lambda fit: NOT_PRIVATE if fit.reproducible else "private",
         lambda fit: "NOT private",
     ),
-    "No. Observations": (lambda fit: f"{fit.nobs:.10g}", lambda fit: f"{fit.nobs:.10g}"),
+    "No. Observations": (lambda fit: f"{fit.nobs:.0f}", lambda fit: f"{fit.nobs:.0f}"),
 }
 
 

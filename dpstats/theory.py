@@ -10,6 +10,7 @@ import math
 import textwrap
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
+from html import escape
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -310,6 +311,9 @@ class ErrorBound:
             lines.append(f"Upper over lower rate: {self.ratio:.3g} (both with constants 1).")
         return lines
 
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(repr(self))}</pre>"
+
     def __repr__(self) -> str:
         header, rows = self.table()
         body = [header, *rows]
@@ -323,7 +327,7 @@ class ErrorBound:
         ]
         rule = "-" * max(len(line) for line in grid)
         conditions = [f"  [{c.verdict}] {c.statement}" for c in self.assumptions]
-        prose = [f"Error of the estimate of {self.estimand}" if self.estimand else "Error bound"]
+        prose = [f"Error bound. Estimand: {self.estimand}." if self.estimand else "Error bound."]
         return "\n".join(
             [
                 *_wrap(prose),

@@ -84,6 +84,7 @@ def make(
     ledger: Any = None,
     unit: str | None = None,
     share: float = 0.3,
+    nobs: float = N,
 ) -> tuple[Results, Any]:
     """Results with the numbers of a statsmodels OLS, and that OLS."""
     fit = ols(frame() if df is None else df)
@@ -101,7 +102,7 @@ def make(
     )
     queries = ("residual quantile", "weighted Gram", "clipped score")
     return Results.from_estimate(
-        Estimate(params, cov, share * cov, float(fit.nobs), released or {"clip": 0.25}),
+        Estimate(params, cov, share * cov, float(nobs), released or {"clip": 0.25}),
         design=design,
         plan=Plan(
             model="ols",

@@ -63,18 +63,23 @@ def test_a_misspelt_attribute_is_an_ordinary_error(fit):
     assert not isinstance(caught.value, PrivateQuantityError)
 
 
-_OUTSIDE = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType)
+def referents(item):
+    """What `item` keeps alive; of a function its closure and defaults, not its module."""
+    if isinstance(item, (type, types.ModuleType, types.BuiltinFunctionType)):
+        return []
+    if isinstance(item, types.FunctionType):
+        return [item.__closure__, item.__defaults__, item.__kwdefaults__]
+    return gc.get_referents(item)
 
 
 def reachable(root):
-    """Every object reachable from `root` that is no code."""
+    """Every object reachable from `root`."""
     seen, queue = {}, [root]
     while queue:
         item = queue.pop()
-        if id(item) in seen or isinstance(item, _OUTSIDE):
-            continue
-        seen[id(item)] = item
-        queue += gc.get_referents(item)
+        if id(item) not in seen:
+            seen[id(item)] = item
+            queue += referents(item)
     return list(seen.values())
 
 
@@ -84,6 +89,11 @@ def long_arrays(items, n):
         for item in items
         if isinstance(item, (np.ndarray, pd.Series, pd.DataFrame)) and n in np.shape(item)
     ]
+
+
+def test_the_walk_looks_into_closures():
+    rows = np.zeros(N)
+    assert long_arrays(reachable([lambda: rows]), N)
 
 
 def test_no_row_is_reachable_from_a_result():

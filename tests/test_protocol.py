@@ -1,0 +1,52 @@
+"""A plan reads as a page: what it will cost and how well it should do."""
+
+import dataclasses
+
+import pytest
+
+from dpstats.accounting.events import Gaussian, Laplace, Selection
+from dpstats.privacy import Central
+from dpstats.protocol import Mechanism, Plan
+
+PLAN = Plan(
+    model="ols",
+    method="dp-newton",
+    privacy=Central(1.0, 1e-7),
+    n=20_190,
+    names=("Intercept", "age"),
+    mechanisms=(
+        Mechanism("gram", Gaussian(20.0), "second moments, once"),
+        Mechanism("clip", Selection(0.1), "clip of the residuals"),
+        Mechanism("mean", Laplace(40.0), "mean"),
+    ),
+    cost=(0.9999, 1e-7),
+    predicted_se=(0.1, float("nan")),
+    privacy_share=0.3,
+    assumptions=("columns spread uniformly",),
+    warnings=("n = 20,190 is small: n = 90,000 would do",),
+)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "ols by dp-newton, central, n = 20,190; no row was read",
+        "cost (0.9999, 1e-07)",
+        "Gaussian, sd 20 x sens.",
+        "selection, eps 0.1, k 1",
+        "Laplace, scale 40 x sens.",
+        "second moments, once",
+        "30.0% of the variance is privacy noise",
+        "unknown",
+        "Assumed: columns spread uniformly",
+        "WARNING: n = 20,190 is small",
+    ],
+)
+def test_a_printed_plan_says(words):
+    assert words in str(PLAN)
+
+
+def test_a_plan_without_a_prediction_prints():
+    bare = dataclasses.replace(PLAN, predicted_se=(), privacy_share=float("nan"), warnings=())
+    assert "expected std err" not in str(bare)
+    assert max(map(len, str(PLAN).splitlines())) <= 100
