@@ -1,0 +1,206 @@
+"""Bad input gets a clear error before any budget is spent; merely wrong values are mapped."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpstats as dp
+from dpstats.errors import (
+    BudgetError,
+    DataError,
+    DPStatsError,
+    FormulaError,
+    LedgerError,
+    OptionError,
+    SchemaError,
+    TrustError,
+)
+
+SCHEMA = dp.Schema(
+    y=dp.Numeric(-5, 5), x=dp.Numeric(0, 10), g=dp.Categorical(["a", "b", "c"]), k=dp.Numeric(0, 1)
+)
+PRIVACY = dp.Central(1.0, 1e-7)
+
+
+def frame(n: int = 2000) -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    return pd.DataFrame(
+        {
+            "y": rng.normal(size=n),
+            "x": rng.uniform(0, 10, n),
+            "g": rng.choice(list("abc"), n),
+            "k": rng.integers(0, 2, n),
+        }
+    )
+
+
+def spoiled(**columns: Any) -> pd.DataFrame:
+    return frame().assign(**columns)
+
+
+def duplicated() -> pd.DataFrame:
+    df = frame()
+    return pd.concat([df, df[["x"]]], axis=1)
+
+
+MIXED = np.array([1, "two", 3.0, None] * 500, dtype=object)
+
+FORMULAS = [
+    ("y ~ x + age", FormulaError, "age"),
+    ("~ x", FormulaError, "response"),
+    ("y ~ I(x - x.mean())", FormulaError, "x"),
+    ("y ~ np.cumsum(x)", FormulaError, "cumsum"),
+    ("y ~ x.rank()", FormulaError, "rank"),
+    ("y ~ lag(x)", FormulaError, "lag"),
+    ("y ~ x +", FormulaError, "cannot be parsed"),
+    ("g ~ x", DPStatsError, "g"),
+]
+TABLES = [
+    (frame(0), DataError, "no rows"),
+    (frame().drop(columns="x"), DataError, "x"),
+    (duplicated(), DataError, "x"),
+    (spoiled(x=MIXED), DataError, "x"),
+    (spoiled(y=["a", "b"] * 1000), DataError, "y"),
+]
+PRIVACIES = [
+    (lambda: dp.Central(0.0, 1e-7), "epsilon"),
+    (lambda: dp.Central(-1.0, 1e-7), "epsilon"),
+    (lambda: dp.Central(math.inf, 1e-7), "epsilon"),
+    (lambda: dp.Central(math.nan, 1e-7), "epsilon"),
+    (lambda: dp.Central(1.0, -1e-9), "delta"),
+    (lambda: dp.Central(1.0, 1.0), "delta"),
+    (lambda: dp.Central(1.0, math.nan), "delta"),
+    (lambda: dp.Central(1.0, 1e-7, neighbors="edge"), "neighbors"),
+    (lambda: dp.Central(1.0, 1e-7, rows=0), "rows"),
+]
+
+
+@pytest.mark.parametrize(("formula", "error", "says"), FORMULAS)
+def test_a_formula_that_cannot_be_private_is_refused(formula, error, says) -> None:
+    with pytest.raises(error, match=says):
+        dp.ols(formula, data=frame(), schema=SCHEMA)
+
+
+@pytest.mark.parametrize(("table", "error", "says"), TABLES)
+def test_a_table_that_cannot_be_fitted_spends_nothing(table, error, says) -> None:
+    ledger = dp.Ledger.memory(3.0, 1e-6)
+    with pytest.raises(error, match=says):
+        dp.ols("y ~ x + g", data=table, schema=SCHEMA).fit(PRIVACY, ledger=ledger)
+    assert ledger.entries == ()
+
+
+@pytest.mark.parametrize(("make", "says"), PRIVACIES)
+def test_an_impossible_guarantee_is_refused(make, says) -> None:
+    with pytest.raises(OptionError, match=says):
+        make()
+
+
+def test_a_large_delta_must_be_meant() -> None:
+    ledger = dp.Ledger.memory(3.0, 0.1)
+    model = dp.ols("y ~ x", data=frame(), schema=SCHEMA)
+    with pytest.raises(OptionError, match="large_delta=True"):
+        model.fit(dp.Central(1.0, 0.01), ledger=ledger)
+    assert ledger.entries == ()
+    fit = model.fit(dp.Central(1.0, 0.01, large_delta=True), ledger=ledger)
+    assert "whole record" in " ".join(str(fit.summary()).split())
+
+
+@pytest.mark.parametrize(
+    "privacy", [dp.Local(1.0), dp.LabelOnly(1.0), dp.Federated(1.0, 1e-7, target="a")]
+)
+def test_a_trust_model_without_a_method_is_refused(privacy) -> None:
+    with pytest.raises(TrustError, match=privacy.trust):
+        dp.ols("y ~ x", data=frame(), schema=SCHEMA).plan(privacy)
+
+
+def test_unknown_methods_and_options_are_listed() -> None:
+    model = dp.ols("y ~ x", data=frame(), schema=SCHEMA)
+    with pytest.raises(OptionError, match="adassp"):
+        model.plan(PRIVACY, method="lasso")
+    with pytest.raises(OptionError, match="sparsity"):
+        model.plan(PRIVACY, sparsity=3)
+
+
+def test_a_refused_charge_names_what_is_missing() -> None:
+    ledger = dp.Ledger.memory(0.5, 1e-6)
+    with pytest.raises(BudgetError, match="[Rr]emaining") as caught:
+        dp.ols("y ~ x", data=frame(), schema=SCHEMA).fit(PRIVACY, ledger=ledger)
+    assert caught.value.requested[0] == pytest.approx(1.0, rel=1e-2)
+    assert ledger.entries == ()
+
+
+def test_another_ceiling_is_refused(tmp_path) -> None:
+    dp.Ledger.open(tmp_path / "a.ledger", epsilon=3.0, delta=1e-6)
+    with pytest.raises(LedgerError, match="3"):
+        dp.Ledger.open(tmp_path / "a.ledger", epsilon=4.0, delta=1e-6)
+
+
+def test_gaussian_methods_say_that_they_need_delta() -> None:
+    with pytest.raises(DPStatsError, match="delta"):
+        dp.ols("y ~ x", data=frame(), schema=SCHEMA).plan(dp.Central(1.0))
+
+
+def test_a_hopeless_size_is_warned_with_the_n_that_would_do() -> None:
+    plan = dp.ols("y ~ x + g", schema=SCHEMA, n=60).plan(dp.Central(0.1, 1e-7))
+    assert any("60" in w and "n" in w for w in plan.warnings)
+    assert dp.ols("y ~ x + g", schema=SCHEMA, n=200_000).plan(PRIVACY).warnings == ()
+
+
+def test_a_private_row_count_needs_a_public_guess() -> None:
+    model = dp.ols("y ~ x", data=frame(), schema=SCHEMA)
+    with pytest.raises(OptionError, match="rows=20_000"):
+        model.plan(dp.Central(1.0, 1e-7, neighbors="add-remove"))
+    assert model.plan(dp.Central(1.0, 1e-7, neighbors="add-remove", rows=1500)).n == 1500
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1e308, -1e308])
+@pytest.mark.parametrize("column", ["x", "y"])
+def test_wrong_values_are_mapped_not_raised(column: str, bad: float) -> None:
+    df = frame()
+    df.loc[:40, column] = bad
+    fit = dp.ols("y ~ x + g", data=df, schema=SCHEMA).fit(PRIVACY, noise=dp.SeededNoise(1))
+    assert np.isfinite(fit.params).all()
+    assert np.isfinite(fit.bse).all()
+
+
+def test_unseen_levels_are_mapped_not_raised() -> None:
+    df = frame()
+    df.loc[::7, "g"] = "zebra"
+    fit = dp.ols("y ~ x + g", data=df, schema=SCHEMA).fit(PRIVACY, noise=dp.SeededNoise(1))
+    assert "zebra" not in str(fit.summary())
+
+
+@pytest.mark.parametrize(
+    ("bounds", "says"),
+    [
+        ({"endog": (-1, 1)}, "exog"),
+        ({"endog": (-1, 1), "exog": (-np.inf, 1)}, "finite|infinite|bound"),
+        ({"endog": (1, -1), "exog": (-1, 1)}, "lower|bound"),
+        ({"endog": (-1, 1), "exog": [(-1, 1)] * 3}, "2|3"),
+    ],
+)
+def test_array_bounds_are_checked(bounds, says) -> None:
+    with pytest.raises(DPStatsError, match=says):
+        dp.OLS(np.zeros(50), np.zeros((50, 2)), bounds=bounds).plan(PRIVACY)
+
+
+def test_arrays_of_the_wrong_shape_are_refused() -> None:
+    with pytest.raises(DataError, match="shape"):
+        dp.OLS(np.zeros(50), np.zeros(50), bounds={"endog": (-1, 1), "exog": (-1, 1)})
+
+
+def test_a_model_without_a_table_plans_but_does_not_fit() -> None:
+    model = dp.ols("y ~ x", schema=SCHEMA, n=5000)
+    assert model.plan(PRIVACY).n == 5000
+    with pytest.raises(DataError, match="data="):
+        model.fit(PRIVACY)
+
+
+def test_no_schema_is_an_error_that_says_how_to_start() -> None:
+    with pytest.raises(SchemaError, match="template"):
+        dp.ols("y ~ x", data=frame())
