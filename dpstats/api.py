@@ -150,7 +150,9 @@ class Model:
         """Public row count, or the public guess where the number of rows is private."""
         if not isinstance(privacy, Central):
             raise TrustError(f"No method answers {self.kind!r} under {privacy.trust!r} yet.")
-        private = privacy.neighbors is Neighbors.ADD_REMOVE or self.design.schema.unit is not None
+        schema = self.design.schema  # None for arrays: their unit is one row
+        several = schema is not None and schema.unit is not None
+        private = privacy.neighbors is Neighbors.ADD_REMOVE or several
         if private:
             if privacy.rows is None:
                 raise OptionError(
