@@ -12,7 +12,7 @@ __all__ = ["write"]
 def write(folder: Path) -> None:
     """Write ``methods.md`` and ``bibliography.md`` into `folder`."""
     folder.mkdir(exist_ok=True)
-    methods = [m for m in estimators.registry() if m.theory]
+    methods = [m for m in estimators.ESTIMATORS if m.theory]
     pages = {"methods.md": _methods(methods), "bibliography.md": _bibliography(methods)}
     for name, text in pages.items():
         (folder / name).write_text(text, encoding="utf-8")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dpstats.errors import OptionError, TrustError
+from dpstats.estimators.adaptive_clipping_gd import AdaptiveClippingGD
 from dpstats.estimators.adassp import AdaSSP
 from dpstats.estimators.dp_gd import DPGD
 from dpstats.privacy import Privacy
@@ -20,6 +21,7 @@ __all__ = ["ESTIMATORS", "find", "methods"]
 ESTIMATORS: tuple[Estimator, ...] = (
     DPGD(),
     AdaSSP(),
+    AdaptiveClippingGD(),
 )
 
 
