@@ -128,7 +128,7 @@ def test_unknown_methods_and_options_are_listed() -> None:
 
 def test_a_refused_charge_names_what_is_missing() -> None:
     ledger = dp.Ledger.memory(0.5, 1e-6)
-    with pytest.raises(BudgetError, match="[Rr]emaining") as caught:
+    with pytest.raises(BudgetError, match=r"[Rr]emaining") as caught:
         dp.ols("y ~ x", data=frame(), schema=SCHEMA).fit(PRIVACY, ledger=ledger)
     assert caught.value.requested[0] == pytest.approx(1.0, rel=1e-2)
     assert ledger.entries == ()

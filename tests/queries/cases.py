@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,10 +22,12 @@ from dpstats.queries import (
     ResidualMoment,
     ResidualQuantile,
     ResponseHistogram,
+    ResponseInterval,
     ResponseMoments,
     ResponseQuantile,
     Score,
     ScoreOuter,
+    UnitMoments,
 )
 from dpstats.queries.base import X_BITS, Y_BITS, bound_grid
 
@@ -45,13 +47,13 @@ class Case:
     norm: float
     attained: float
 
+    label: str = ""
+
     def __str__(self) -> str:
-        geometry = self.query.geometry
-        whitened = "" if geometry is None or geometry.whiten is None else "-whitened"
-        return f"{type(self.query).__name__}{whitened}-{id(self.query) % 97}"
+        return self.label
 
 
-CASES = [
+_CASES = [
     Case(Count(), 2, 1.0),
     Case(NormCount(SKEWED), 2, 1.0),
     Case(Score(PLAIN, BETA, 0.3), 2, 0.95),
@@ -65,7 +67,18 @@ CASES = [
     Case(ResidualCount(PLAIN, BETA, 0.2), 2, 1.0),
     Case(ResidualMoment(PLAIN, BETA, 0.4), 2, 0.95),
     Case(MinEigenvalue(PLAIN), 2, 0.4),
-    Case(ResponseMoments(-0.4, 0.9), 2, 0.95),
+    Case(ResponseMoments(-0.4, 0.9), 1, 0.95),
+    Case(UnitMoments(-0.4, 0.9, rows=3), 1, 0.25),
+    Case(
+        ResponseInterval(
+            np.linspace(-1.0, 1.0, 9),
+            np.array([0, 2, 3, 0]),
+            np.array([3, 4, 8, 8]),
+            np.array([0.0, 1.0, 2.0, 3.0]),
+        ),
+        np.inf,
+        1.0,
+    ),
     Case(ResponseHistogram(GRID), 1, 1.0),
     Case(ResponseHistogram(GRID, norm="l2"), 2, 0.99),
     Case(PairScales(BETA, -6, 2), 1, 1.0),
@@ -73,6 +86,8 @@ CASES = [
     Case(NormQuantile(GRID, 0.5, WHITEN), np.inf, 0.99),
     Case(ResidualQuantile(GRID, 0.9, BETA), np.inf, 0.99),
 ]
+
+CASES = [replace(c, label=f"{i}-{type(c.query).__name__}") for i, c in enumerate(_CASES)]
 
 
 def block(
