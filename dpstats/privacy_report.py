@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from dpstats.protocol import Plan, Release
 
-__all__ = ["NOT_PRIVATE", "LedgerState", "LedgerView", "MechanismRecord", "PrivacyReport"]
+__all__ = ["NOT_PRIVATE", "LedgerRecord", "LedgerView", "MechanismRecord", "PrivacyReport"]
 
 NOT_PRIVATE = "reproducible: NOT private"
 
@@ -69,7 +69,7 @@ class LedgerView(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class LedgerState:
+class LedgerRecord:
     """The ledger right after this fit was charged. The file's name is kept, not its folder."""
 
     name: str
@@ -80,7 +80,7 @@ class LedgerState:
     entries: int
 
     @classmethod
-    def of(cls, ledger: LedgerView) -> LedgerState:
+    def of(cls, ledger: LedgerView) -> LedgerRecord:
         """Copy the public numbers of `ledger`."""
         entries = ledger.entries
         return cls(
@@ -193,7 +193,7 @@ class PrivacyReport:
         Everything that ran.
     guarantee : str
         The privacy theorem in one sentence.
-    ledger : LedgerState, optional
+    ledger : LedgerRecord, optional
         The ledger right after the charge; None when the fit was charged to none.
     large_delta : str
         What delta >= 1/n means here; empty otherwise.
@@ -209,7 +209,7 @@ class PrivacyReport:
     cost: tuple[float, float]
     mechanisms: tuple[MechanismRecord, ...]
     guarantee: str = ""
-    ledger: LedgerState | None = None
+    ledger: LedgerRecord | None = None
     large_delta: str = ""
     reproducible: bool = False
 
@@ -237,7 +237,7 @@ class PrivacyReport:
             cost=_pair(plan.cost),
             mechanisms=_records(plan, releases),
             guarantee=guarantee,
-            ledger=None if ledger is None else LedgerState.of(ledger),
+            ledger=None if ledger is None else LedgerRecord.of(ledger),
             large_delta=_large_delta(plan),
             reproducible=reproducible,
         )
@@ -276,7 +276,7 @@ class PrivacyReport:
         ledger = fields.pop("ledger")
         if ledger is not None:
             pairs = {key: _pair(ledger[key]) for key in ("ceiling", "spent", "remaining")}
-            ledger = LedgerState(**{**ledger, **pairs})
+            ledger = LedgerRecord(**{**ledger, **pairs})
         mechanisms = tuple(MechanismRecord(**m) for m in fields.pop("mechanisms"))
         cost = _pair(fields.pop("cost"))
         return cls(**fields, cost=cost, mechanisms=mechanisms, ledger=ledger)

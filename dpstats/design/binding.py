@@ -156,7 +156,7 @@ class Design:
 
     def to_dict(self) -> dict[str, Any]:
         """The design as a JSON object: what it is made from, and its names."""
-        return {"version": _VERSION, "names": list(self.names), **self._recipe}
+        return {"version": _VERSION, **self._recipe, "design_names": list(self.names)}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Design:
@@ -168,7 +168,7 @@ class Design:
             If the version is not known, or the same formula now means other columns.
         """
         recipe = dict(data)
-        version, names = recipe.pop("version", None), tuple(recipe.pop("names", ()))
+        version, names = recipe.pop("version", None), tuple(recipe.pop("design_names", ()))
         if version != _VERSION:
             raise SchemaError(f"Design version {version!r} is not known; this release reads 1.")
         if "formula" in recipe:
@@ -264,13 +264,13 @@ class Design:
         return _not_empty(Source(self._layout, columns, matrix.shape[0], matrix))
 
     def _check_types(self, columns: Mapping[str, Any]) -> None:
-        schema = self.schema
-        for name, column in columns.items():
-            if schema is None or name not in schema:
-                continue
-            response = self.endog is not None and name == self.endog.name
-            strict = response and isinstance(schema[name], Numeric)
-            check_kind(column, name, _NUMBERS if strict else schema[name].accepts)
+        """Covariates of a wrong type are mapped; a response that is no number is refused."""
+        response = self._layout.endog_declarations
+        for name in self._layout.columns:
+            if name in columns and self.schema is not None:
+                declaration = self.schema[name]
+                strict = name in response and isinstance(declaration, Numeric)
+                check_kind(columns[name], name, _NUMBERS if strict else declaration.accepts)
 
 
 def _not_empty(source: Source) -> Source:
