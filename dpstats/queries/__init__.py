@@ -21,8 +21,10 @@ from dpstats.queries.scalar import (
     PairScales,
     ResidualQuantile,
     ResponseHistogram,
+    ResponseInterval,
     ResponseMoments,
     ResponseQuantile,
+    UnitMoments,
 )
 
 __all__ = [
@@ -41,8 +43,10 @@ __all__ = [
     "ResidualMoment",
     "ResidualQuantile",
     "ResponseHistogram",
+    "ResponseInterval",
     "ResponseMoments",
     "ResponseQuantile",
     "Score",
     "ScoreOuter",
+    "UnitMoments",
 ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -31,8 +30,10 @@ __all__ = [
     "PairScales",
     "ResidualQuantile",
     "ResponseHistogram",
+    "ResponseInterval",
     "ResponseMoments",
     "ResponseQuantile",
+    "UnitMoments",
 ]
 
 _BITS = 22
@@ -84,29 +85,15 @@ class NormCount(Count):
 
 
 @dataclass(frozen=True)
-class ResponseMoments:
-    """Sum of ``clip(y, lower, upper) - centre`` and the number of rows, as one vector.
-
-    With h = (upper - lower) / 2 and centre in the middle, a row contributes ``(c, h / weight)``
-    with |c| <= h: the count is carried at the public scale h / weight so that one Gaussian release
-    serves both.
-
-    Guarantee: two contributions (c, h/weight) of complete rows differ by at most 2h in the first
-    coordinate only; a complete and a missing row differ by sqrt(h^2 + (h/weight)^2) <= 2h for
-    weight >= 1/sqrt(3). Under add-remove the norm is at most h sqrt(1 + 1/weight^2).
-    """
+class _Interval:
+    """A public interval to which the response is clipped, and its middle."""
 
     lower: float
     upper: float
-    weight: float = 4.0
-    name: ClassVar[str] = "clipped sum and count"
-    geometry: ClassVar[Geometry | None] = None
 
     def __post_init__(self) -> None:
         if not self.lower < self.upper:
             raise PlanError(f"[{self.lower}, {self.upper}]: lower must be below upper.")
-        if self.weight < 1:
-            raise PlanError(f"weight={self.weight}: at least 1 is needed.")
 
     @property
     def centre(self) -> float:
@@ -122,33 +109,162 @@ class ResponseMoments:
         """The interval."""
         return {"lower": self.lower, "upper": self.upper}
 
-    def total(self, block: Block) -> Ints:
-        """Steps of the clipped, centred response; and the count."""
+    def _steps(self, block: Block) -> Array:
+        """``clip(y, lower, upper) - centre`` of each row, in whole steps; zero where missing."""
         centred = np.clip(block.y, self.lower, self.upper) - self.centre
-        steps = truncate(
+        return truncate(
             block.keep * np.clip(centred, -self.half, self.half), bound_grid(self.half, _BITS)
         )
-        return exact_sum(np.array([steps.sum(), block.keep.sum()]))
+
+
+# Squares are truncated to their grid: two of them differ by at most one step, 2^-23 of the
+# sensitivity, more than they would without.
+_SQUARES = 1 + 2.0**-22
+
+
+@dataclass(frozen=True)
+class ResponseMoments(_Interval):
+    """Sum and sum of squares of ``c = clip(y, lower, upper) - centre``, and the number of rows.
+
+    With h = (upper - lower) / 2 a row contributes (c, c^2 / (2h), h/2), a missing one zeros.
+
+    Guarantee: L1 sensitivity 2h, no more than that of the sum alone, so the squares and the count
+    are free. Proof: let t = |c + c'| / h for two complete rows. From |c|, |c'| <= h follows
+    |c - c'| <= (2 - t) h, and |c - c'| (1 + |c + c'| / (2h)) <= h (2 - t) (1 + t/2) <= 2h.
+    A complete and a missing row differ by |c| + c^2/(2h) + h/2 <= 2h, which also bounds an added or
+    removed one. Rows of one unit are paired, with nothing where one side has fewer.
+    """
+
+    name: ClassVar[str] = "clipped sum, squares and count"
+    geometry: ClassVar[Geometry | None] = None
+
+    def total(self, block: Block) -> Ints:
+        """Steps of c and of c^2, and the count."""
+        steps = self._steps(block)
+        unit = bound_grid(self.half, _BITS)
+        squares = truncate((steps * unit) ** 2, bound_grid(self.half**2, _BITS))
+        return exact_sum(np.array([steps.sum(), squares.sum(), block.keep.sum()]))
 
     def finish(self, total: Ints, grid: Array) -> Array:
-        """``(sum, count * half / weight)``."""
-        return np.array(
-            [total[0] * bound_grid(self.half, _BITS), total[1] * self.half / self.weight]
-        )
+        """``(sum, squares / (2h), count h / 2)``."""
+        units = [bound_grid(self.half, _BITS), bound_grid(self.half**2, _BITS), 1.0]
+        weighted: Array = total * np.array(units) / self._weights
+        return weighted
 
     def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
-        """2 half under replace-one (rows of one unit, however many, move both coordinates)."""
-        row = self.half * math.sqrt(1 + 1 / self.weight**2)
-        if neighbors is Neighbors.ADD_REMOVE:
-            return max_rows * row
-        if max_rows == 1:
-            return 2 * self.half
-        # m against m' rows: sums differ by at most 2 m half, counts by at most m.
-        return max_rows * self.half * math.sqrt(4 + 1 / self.weight**2)
+        """L1: 2h per row, under both relations."""
+        return max_rows * 2 * self.half * _SQUARES
 
     def decode(self, answer: Array) -> Array:
-        """``(sum of clip(y) - centre, count)``."""
-        return np.array([answer[0], answer[1] * self.weight / self.half])
+        """``(sum of c, sum of c^2, count)``."""
+        return answer * self._weights
+
+    @property
+    def _weights(self) -> Array:
+        return np.array([1.0, 2 * self.half, 2 / self.half])
+
+
+@dataclass(frozen=True)
+class UnitMoments(_Interval):
+    """Moments of units with several rows, for a mean with cluster-robust standard errors.
+
+    With c = clip(y, lower, upper) - centre, h = (upper - lower) / 2, and at most m = `rows` rows in
+    a unit, a unit of N complete rows with T = sum c contributes (T, T^2/(2mh), N h/2, N^2 h/(8m)).
+
+    Guarantee: L1 sensitivity (9/4) m h. Proof: |T| <= N h, and the first three coordinates change
+    by at most |T - T'| (1 + |T + T'| / (2mh)) + |N - N'| h/2. This is monotone in T on either side
+    of T', likewise in T', so it is largest at the corners |T| = N h, |T'| = N' h with opposite
+    signs, and with N <= N' equals h ((N + N') (1 + (N' - N)/(2m)) + (N' - N)/2). That increases in
+    N' <= m, to h (2m + N/2 - N^2/(2m)) <= (17/8) m h. The last coordinate changes by at most
+    m h/8. An absent unit has N = 0, so adding or removing one is a case of the same bound.
+    """
+
+    rows: int = 1
+    name: ClassVar[str] = "clipped sum, squares and counts by unit"
+    geometry: ClassVar[Geometry | None] = None
+
+    def total(self, block: Block) -> Ints:
+        """Steps of T and of T^2; N and N^2; summed over units."""
+        starts = np.arange(block.y.size) if block.starts is None else block.starts
+        steps = np.add.reduceat(self._steps(block), starts)
+        size = np.add.reduceat(block.keep, starts)
+        unit = bound_grid(self.half, _BITS)
+        squares = truncate((steps * unit) ** 2, bound_grid((self.rows * self.half) ** 2, _BITS))
+        return exact_sum(np.array([steps.sum(), squares.sum(), size.sum(), (size**2).sum()]))
+
+    def finish(self, total: Ints, grid: Array) -> Array:
+        """``(sum T, sum T^2 / (2mh), sum N h / 2, sum N^2 h / (8m))``."""
+        squares = bound_grid((self.rows * self.half) ** 2, _BITS)
+        units = [bound_grid(self.half, _BITS), squares, 1.0, 1.0]
+        weighted: Array = total * np.array(units) / self._weights
+        return weighted
+
+    def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
+        """L1: (9/4) m h, under both relations."""
+        if max_rows > self.rows:
+            raise PlanError(f"A unit may have {max_rows} rows, more than the {self.rows} planned.")
+        return 2.25 * self.rows * self.half * _SQUARES
+
+    def decode(self, answer: Array) -> Array:
+        """``(sum T, sum T^2, sum N, sum N^2)``."""
+        return answer * self._weights
+
+    @property
+    def _weights(self) -> Array:
+        h, m = self.half, self.rows
+        return np.array([1.0, 2 * m * h, 2 / h, 8 * m / h])
+
+
+@dataclass(frozen=True, eq=False)
+class ResponseInterval:
+    """Utilities for choosing an interval that holds most of the response and is not wide.
+
+    Candidate i covers the cells ``first[i]`` to ``last[i] - 1`` between public, increasing `edges`.
+    Its utility is minus the number of rows outside it, minus its public `penalty`, in rows.
+
+    Guarantee: replacing, adding, removing or blanking a row changes the number of rows outside any
+    candidate by at most one.
+    """
+
+    edges: Array
+    first: Ints
+    last: Ints
+    penalty: Array
+    name: ClassVar[str] = "response interval"
+    geometry: ClassVar[Geometry | None] = None
+
+    def __post_init__(self) -> None:
+        if np.any(np.diff(self.edges) <= 0):
+            raise PlanError("The edges of the cells must increase.")
+
+    def parameters(self) -> Mapping[str, Any]:
+        """Number of candidates, the range they cover, and the narrowest width."""
+        return {
+            "candidates": int(self.first.size),
+            "lowest": float(self.edges[0]),
+            "highest": float(self.edges[-1]),
+            "narrowest": float(np.min(self.edges[self.last] - self.edges[self.first])),
+        }
+
+    def total(self, block: Block) -> Ints:
+        """Rows per cell; values beyond the ends are in the first and the last."""
+        return _counts(block.y, self.edges[1:-1], block.keep)
+
+    def finish(self, total: Ints, grid: Array) -> Array:
+        """Utilities of the candidates."""
+        below = np.concatenate([[0], np.cumsum(total)])
+        outside = below[-1] - (below[self.last] - below[self.first])
+        utilities: Array = -outside - self.penalty
+        return utilities
+
+    def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
+        """L-infinity sensitivity of the utilities: one per row."""
+        return Contribution.INTERVAL.sensitivity(float(max_rows), neighbors)
+
+    def decode(self, answer: Array) -> Array:
+        """``(lower, upper)`` of the chosen candidate, from its index."""
+        i = int(answer[0])
+        return np.array([self.edges[self.first[i]], self.edges[self.last[i]]])
 
 
 def _counts(values: Array, edges: Array, keep: Array) -> Ints:
