@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from dpstats import estimators
+from dpstats.protocol import Estimator
 from dpstats.theory import Citation, Rate, Theory
 
 __all__ = ["write"]
@@ -18,11 +19,11 @@ def write(folder: Path) -> None:
         (folder / name).write_text(text, encoding="utf-8")
 
 
-def _methods(methods: Iterable) -> str:
+def _methods(methods: Iterable[Estimator]) -> str:
     return "\n".join(_table(methods) + [_section(m) for m in methods])
 
 
-def _table(methods: Iterable) -> list[str]:
+def _table(methods: Iterable[Estimator]) -> list[str]:
     lines = ["| Model | Method | Trust | Source | Upper rate |", "|---|---|---|---|---|"]
     for m in methods:
         for trust, theory in m.theory.items():
@@ -32,7 +33,7 @@ def _table(methods: Iterable) -> list[str]:
     return [*lines, ""]
 
 
-def _section(method) -> str:
+def _section(method: Estimator) -> str:
     lines = [f"## {method.model}: {method.name}", "", _first_line(method), ""]
     for trust, theory in method.theory.items():
         lines += [f"### {method.model}: {method.name}, {trust}", "", *_theory(theory)]
@@ -72,11 +73,11 @@ def _short(source: Citation) -> str:
     return f"{source.authors} ({source.year})" + (f", {source.locator}" if source.locator else "")
 
 
-def _first_line(method) -> str:
+def _first_line(method: Estimator) -> str:
     return (type(method).__doc__ or "").strip().split("\n\n")[0].replace("\n", " ")
 
 
-def _bibliography(methods: Iterable) -> str:
+def _bibliography(methods: Iterable[Estimator]) -> str:
     sources = {c.key: c for m in methods for t in m.theory.values() for c in t.citations}
     ordered = sorted(sources.values(), key=lambda c: (c.authors, c.year))
     return "\n".join(f"- {c.text()}" for c in ordered) + "\n"
