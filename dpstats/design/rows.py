@@ -204,7 +204,10 @@ def _unit_codes(unit: Any) -> NDArray[np.intp]:
     """One code per unit; a row whose unit is missing is a unit of its own."""
     import pandas as pd
 
-    codes = np.array(pd.factorize(unit, use_na_sentinel=True)[0], dtype=np.intp)
+    try:
+        codes = np.array(pd.factorize(unit, use_na_sentinel=True)[0], dtype=np.intp)
+    except TypeError:
+        raise DataError("The unit column holds objects that cannot name a unit.") from None
     alone = np.flatnonzero(codes < 0)
     codes[alone] = codes.max(initial=-1) + 1 + np.arange(len(alone))
     return codes

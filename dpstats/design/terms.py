@@ -54,7 +54,10 @@ _OWN_COLUMN = "a column computed before the fit and declared in the schema"
 def _parse(text: str) -> ast.expr:
     """Syntax tree of a term; names in backticks become Q('name')."""
     plain = re.sub(r"`([^`]*)`", lambda quoted: f"Q({quoted[1]!r})", text)
-    return ast.parse(plain.strip(), mode="eval").body
+    try:
+        return ast.parse(plain.strip(), mode="eval").body
+    except ValueError:  # a null byte
+        raise SyntaxError from None
 
 
 def _dotted(node: ast.expr) -> str:
@@ -140,10 +143,9 @@ class Terms:
             an operation that is not allowed; or if its bounds cannot be derived from the schema.
         """
         try:
-            tree = _parse(text)
-        except SyntaxError:
+            found = self._build(_parse(text), text)
+        except (SyntaxError, OverflowError, RecursionError):
             raise FormulaError(f"Term {text!r} cannot be parsed.") from None
-        found = self._build(tree, text)
         if not found.columns:
             raise FormulaError(f"Term {text!r} is constant; write 1 for the intercept, or drop it.")
         if not np.isfinite(found.bounds).all():
@@ -254,7 +256,7 @@ class Terms:
     def _call(self, node: ast.Call, text: str) -> Expression:
         name = _dotted(node.func)
         if name == "Q":
-            return self.column(self._literal(node.args[0], text), text)
+            return self._quoted(node, text)
         if name == "C":
             self._refuse(text, "C() may not be used inside another term", "C(g) as a term")
         if name in BASES:
@@ -267,6 +269,12 @@ class Terms:
         parts = [self._single(argument, text) for argument in node.args]
         self._check_power(rule, parts, text)
         return rule(*parts)
+
+    def _quoted(self, node: ast.Call, text: str) -> Expression:
+        name = self._name(node)
+        if name is None:
+            self._refuse(text, "Q() needs the name of a column", "Q('name')")
+        return self.column(name, text)
 
     def _single(self, node: ast.expr, text: str) -> Expression:
         found = self._build(node, text)
@@ -288,11 +296,12 @@ class Terms:
             for k in node.keywords
         }
         center, spread = options.get("center", True), options.get("scale", name != "center")
+        if not all(isinstance(option, (bool, int, float)) for option in (center, spread)):
+            self._refuse(text, "center and scale are True, False or a number", f"{name}(x)")
         shift = part.center if center is True else float(center)
         factor = part.scale if spread is True else float(spread) or 1.0
-        if not np.isfinite(shift) or not (np.isfinite(factor) and factor > 0):
+        if not np.isfinite([shift, factor]).all() or factor < 0:
             raise FormulaError(self._unbounded(text))
-
         return shifted(part, shift, factor)
 
     def _smooth(self, name: str, node: ast.Call, text: str) -> Expression:
@@ -304,11 +313,10 @@ class Terms:
             raise FormulaError(self._unbounded(text))
         args = [self._literal(argument, text) for argument in node.args[1:]]
         options = {str(k.arg): self._literal(k.value, text) for k in node.keywords}
-        taken = sorted(_RANGE_OPTIONS & set(options))
-        if taken:
+        if _RANGE_OPTIONS & set(options) or len(args) > (2 if name == "poly" else 1):
             self._refuse(
                 text,
-                f"{taken} may not be given: {name} covers the declared range of its column",
+                f"{name} covers the declared range of its column, and takes options by name",
                 f"{name}(x, df=...) or {name}(x, knots=[...])",
             )
         try:
@@ -330,7 +338,8 @@ class Terms:
         if isinstance(node, ast.Name):
             return node.id
         if isinstance(node, ast.Call) and _dotted(node.func) == "Q" and len(node.args) == 1:
-            return str(ast.literal_eval(node.args[0]))
+            quoted = getattr(node.args[0], "value", None)
+            return quoted if isinstance(quoted, str) else None
         return None
 
     # Refusals: each says what to write instead.
