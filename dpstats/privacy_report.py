@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from html import escape
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from dpstats.accounting.events import Event
 from dpstats.privacy import Central, Neighbors
+from dpstats.text import grid, wrap
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -303,22 +303,11 @@ class PrivacyReport:
         label = max(len(name) for name, _ in facts)
         lines = [NOT_PRIVATE] if self.reproducible else []
         for name, text in facts:
-            wrapped = textwrap.wrap(text, 96 - label - 2) or [""]
-            lines.append(f"{name:<{label}}  {wrapped[0]}")
-            lines += [" " * (label + 2) + more for more in wrapped[1:]]
+            lines += wrap([f"{name:<{label}}  {text}"], indent=" " * (label + 2))
         header, rows = self.table()
-        body = [header, *rows]
-        widths = [max(len(row[j]) for row in body) for j in range(len(header))]
-        grid = [
-            "  ".join(
-                f"{cell:{'>' if j in (2, 4) else '<'}{w}}"
-                for j, (cell, w) in enumerate(zip(row, widths, strict=True))
-            ).rstrip()
-            for row in body
-        ]
-        rule = "-" * max(len(line) for line in grid)
-        proof = textwrap.wrap(f"Proof: {self.guarantee}", 96) if self.guarantee else []
-        return "\n".join([*lines, rule, grid[0], rule, *grid[1:], rule, *proof])
+        table = grid(header, rows, numbers=(2, 4))
+        proof = wrap([f"Proof: {self.guarantee}"]) if self.guarantee else []
+        return "\n".join([*lines, table[1], *table, table[1], *proof])
 
 
 def _unit(column: str | None, max_rows: int | None) -> str:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 from dpstats.accounting.events import Event, event_to_dict
 from dpstats.errors import PlanError
 from dpstats.privacy import Privacy
+from dpstats.text import grid, wrap
 
 if TYPE_CHECKING:
     from dpstats.design import Design
@@ -113,7 +113,7 @@ class Plan:
             f"Asked: epsilon = {p.epsilon:g}, delta = {p.delta:g}. All mechanisms together cost "
             f"({epsilon:.4g}, {delta:.4g}).",
             "",
-            *_columns(
+            *grid(
                 ("mechanism", "noise", "share", "purpose"),
                 [(m.slot, _law(m.event), _share(m, self), m.purpose) for m in self.mechanisms],
             ),
@@ -129,9 +129,9 @@ class Plan:
                 (name, "unknown" if math.isnan(se) else f"{se:.4g}")
                 for name, se in zip(self.names, self.predicted_se, strict=True)
             ]
-            lines += [*_columns((f"coefficient{'':4}", f"expected std err{share}"), rows), ""]
+            lines += [*grid((f"coefficient{'':4}", f"expected std err{share}"), rows), ""]
         for title, texts in (("Assumed", self.assumptions), ("WARNING", self.warnings)):
-            lines += [line for text in texts for line in textwrap.wrap(f"{title}: {text}", 96)]
+            lines += [line for text in texts for line in wrap([f"{title}: {text}"])]
         return "\n".join(lines).rstrip()
 
     @property
@@ -176,15 +176,6 @@ def _law(event: Event) -> str:
 def _share(mechanism: Mechanism, plan: Plan) -> str:
     total = sum(event.rho for event in plan.events)
     return f"{mechanism.event.rho / total:.1%}" if total > 0 else ""
-
-
-def _columns(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
-    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
-    grid = [
-        "  ".join(f"{cell:<{w}}" for cell, w in zip(row, widths, strict=True)).rstrip()
-        for row in (header, *rows)
-    ]
-    return [grid[0], "-" * max(map(len, grid)), *grid[1:]]
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,12 @@ same numbers. Constants that a theorem does not state are 1 and every report say
 from __future__ import annotations
 
 import math
-import textwrap
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from html import escape
 from typing import TYPE_CHECKING
+
+from dpstats.text import grid, wrap
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -316,29 +317,18 @@ class ErrorBound:
 
     def __repr__(self) -> str:
         header, rows = self.table()
-        body = [header, *rows]
-        widths = [max(len(row[j]) for row in body) for j in range(len(header))]
-        align = ["<" if j < 2 else ">" for j in range(len(header))]
-        grid = [
-            "  ".join(
-                f"{cell:{a}{w}}" for cell, a, w in zip(row, align, widths, strict=True)
-            ).rstrip()
-            for row in body
-        ]
-        rule = "-" * max(len(line) for line in grid)
+        table = grid(header, rows, numbers=range(2, len(header)))
         conditions = [f"  [{c.verdict}] {c.statement}" for c in self.assumptions]
-        prose = [f"Error bound. Estimand: {self.estimand}." if self.estimand else "Error bound."]
+        name = f"Error bound. Estimand: {self.estimand}." if self.estimand else "Error bound."
         return "\n".join(
             [
-                *_wrap(prose),
-                rule,
-                grid[0],
-                rule,
-                *grid[1:],
-                rule,
-                *_wrap([UNITS, *self.formulas()]),
+                *wrap([name]),
+                table[1],
+                *table,
+                table[1],
+                *wrap([UNITS, *self.formulas()]),
                 *(["Conditions of the theorem:"] if conditions else []),
-                *_wrap(conditions, indent="    "),
+                *wrap(conditions, indent="    "),
             ]
         )
 
@@ -347,12 +337,6 @@ UNITS = (
     "Norms are l2, in standardised units (columns and response divided by their public scales); "
     "sd(...) in to_frame() are in your units. A rate is not a bound: its constants are set to 1."
 )
-
-
-def _wrap(paragraphs: Iterable[str], width: int = 96, indent: str = "") -> list[str]:
-    return [
-        line for text in paragraphs for line in textwrap.wrap(text, width, subsequent_indent=indent)
-    ]
 
 
 def rate_terms(theory: Theory, setting: Setting) -> tuple[BoundTerm, ...]:

@@ -15,13 +15,14 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "dpstats"
 
 # What any room may import: records and errors without behaviour towards rows.
-COMMON = {"errors", "privacy", "theory", "__version__"}
+COMMON = {"errors", "privacy", "text", "theory", "__version__"}
 FRONT = {"api", "cli", "__init__", "__main__"}
 PRIVATE_SIDE = {"holders", "mechanisms"}
 
 # room -> rooms it may import at run time, besides COMMON and itself.
 ARROWS: dict[str, set[str]] = {
     "errors": set(),
+    "text": set(),
     "privacy": set(),
     "theory": set(),
     "accounting": set(),
