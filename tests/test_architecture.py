@@ -285,7 +285,7 @@ def test_the_arrow_check_sees(source, code, target):
 # Rows ---------------------------------------------------------------------------------------------
 
 # The way to rows is Design.source(table), then its block(start, stop); who may call which.
-ROW_DOORS = {"source": {"design", "holders", "api"}, "block": {"rows", "design", "holders"}}
+ROW_DOORS = {"source": {"design", "holders", "api"}, "block": {"design", "holders"}}
 
 
 @pytest.mark.parametrize(("door", "rooms"), ROW_DOORS.items())
