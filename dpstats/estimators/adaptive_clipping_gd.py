@@ -98,14 +98,14 @@ _THEORY = Theory(
         "loses the half that is negative; here |W_2i - W_2i-1| is binned.",
         "n in PrivateVariance is the number of pairs, half the batch; with the batch size in "
         "its place the noise would be halved and the guarantee lost.",
-        "The printed radius sqrt(d log(n/eta)) lacks sqrt(L): rows are clipped with high "
-        "probability, and coefficients biased, once the largest eigenvalue of their covariance "
-        "exceeds 1.",
+        "The printed radius sqrt(d log(n/eta)) lacks sqrt(L), without which the event of the proof "
+        "that no row is clipped fails where eigenvalues of the covariance exceed 1.",
         "If no cell of the histogram passes its threshold the printed argmax is undefined; here "
         "the clip falls back to the public bound of the response, and never exceeds it.",
         "Noise is calibrated to the exact composition instead of (epsilon/2, delta/2) by the "
         "classical Gaussian constant.",
-        "Long rows are weighted down in x and y alike; the step size follows from public bounds.",
+        "Rows beyond the radius are weighted symmetrically, so that the curvature is that of the "
+        "released Gram matrix; step size and number of batches follow from public bounds.",
     ),
 )
 

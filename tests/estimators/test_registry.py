@@ -1,0 +1,76 @@
+"""The registry: one line per method, complete metadata, and errors that list what exists."""
+
+from __future__ import annotations
+
+import pytest
+
+from dpstats import estimators
+from dpstats.errors import OptionError, TrustError
+from dpstats.estimators import ESTIMATORS, find, methods
+from dpstats.privacy import Central, Federated, LabelOnly, Local
+from dpstats.theory import Setting
+
+CENTRAL = Central(1.0, 1e-6)
+each = pytest.mark.parametrize("method", ESTIMATORS, ids=lambda e: f"{e.model}-{e.name}")
+
+
+@each
+def test_metadata_is_complete(method) -> None:
+    assert method.theory
+    assert type(method).__doc__
+    for theory in method.theory.values():
+        assert theory.estimand
+        assert theory.guarantee
+        assert theory.citations[0].locator
+        assert {r.term for r in theory.upper} >= {"statistical", "privacy"}
+
+
+@each
+def test_rates_fall_with_n_and_cite_known_sources(method) -> None:
+    small, large = Setting(1e3, 5, 1.0, 1e-6), Setting(1e6, 5, 1.0, 1e-6)
+    for theory in method.theory.values():
+        keys = {"", *(c.key for c in theory.citations)}
+        for rate in (*theory.upper, *theory.lower):
+            assert rate.value(large) < rate.value(small)
+            assert rate.source in keys
+        for assumption in theory.assumptions:
+            assert assumption.holds(large) in (True, False, None)
+
+
+@each
+def test_a_method_is_found_by_its_name(method) -> None:
+    assert find(method.model, CENTRAL, method.name) is method
+
+
+def test_names_are_unique_within_a_model() -> None:
+    names = [(e.model, e.name) for e in ESTIMATORS]
+    assert len(names) == len(set(names))
+
+
+def test_the_first_row_is_the_default() -> None:
+    assert find("ols", CENTRAL) is next(e for e in ESTIMATORS if e.model == "ols")
+
+
+def test_an_unknown_model_or_method_lists_what_exists() -> None:
+    with pytest.raises(OptionError, match="'ols'"):
+        find("olss", CENTRAL)
+    with pytest.raises(OptionError, match=r"dp-gd.*adassp"):
+        find("ols", CENTRAL, "lasso")
+
+
+@pytest.mark.parametrize("privacy", [Local(1.0), LabelOnly(1.0), Federated(1.0, 1e-6, target="a")])
+def test_a_trust_model_without_theory_is_refused(privacy) -> None:
+    with pytest.raises(TrustError, match=r"central"):
+        find("ols", privacy, "adassp")
+
+
+def test_methods_lists_every_method_under_every_trust_model() -> None:
+    table = methods()
+    assert len(table) == sum(len(e.theory) for e in ESTIMATORS)
+    assert list(table.columns[:5]) == ["model", "method", "trust", "source", "rate"]
+    assert set(methods(model="ols", trust="central")["method"]) >= {"adassp", "dp-gd"}
+    assert methods(trust="nobody").empty
+
+
+def test_the_registry_exports_what_it_says() -> None:
+    assert set(estimators.__all__) == {"ESTIMATORS", "find", "methods"}
