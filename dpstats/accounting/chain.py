@@ -141,9 +141,9 @@ class Chain:
         return self.entries[-1].hash if self.entries else self.origin
 
     @property
-    def events(self) -> tuple[Event, ...]:
-        """Every event of every entry."""
-        return tuple(event for entry in self.entries for event in entry.events)
+    def fits(self) -> tuple[tuple[Event, ...], ...]:
+        """The events of each entry."""
+        return tuple(entry.events for entry in self.entries)
 
     @property
     def witness(self) -> str:

@@ -40,6 +40,7 @@ from dpstats.accounting.chain import (
     write_schema,
 )
 from dpstats.accounting.events import Event, Gaussian, Laplace
+from dpstats.accounting.filter import Fits, admits, cost_of_fits
 from dpstats.errors import BudgetError, LedgerError, PlanError
 
 if TYPE_CHECKING:
@@ -116,11 +117,12 @@ class Ledger:
     ceiling : tuple of float
         The (epsilon, delta) that all entries together may cost.
     spent : tuple of float
-        What they cost: the least epsilon that the accountants can prove at the ceiling's delta.
+        What they take up of it: an epsilon at the ceiling's delta. Entries compose tightly (see
+        docs/accounting.md), so this is less than the sum of theirs.
     remaining : tuple of float
         What one more fit may ask for: the largest epsilon, at the ceiling's delta, of a fit that
-        uses Gaussian noise (Laplace noise where delta is 0). Because entries compose tightly,
-        ``spent + remaining`` is more than the ceiling.
+        uses Gaussian noise (Laplace noise where delta is 0). Again because entries
+        compose, ``spent + remaining`` is more than the ceiling.
     """
 
     def __init__(
@@ -242,10 +244,8 @@ class Ledger:
         chain = self._chain()
         names = ["id", "time", "label", "model", "method", "epsilon", "delta", "neighbors", "unit"]
         rows = [[getattr(entry, name) for name in names] for entry in chain.entries]
-        events: tuple[Event, ...] = ()
-        for row, entry in zip(rows, chain.entries, strict=True):
-            events += entry.events
-            row += [len(entry.events), epsilon_of(events, chain.header.delta)]
+        for i, (row, fit) in enumerate(zip(rows, chain.fits, strict=True)):
+            row += [len(fit), cost_of_fits(chain.fits[: i + 1], *chain.header.ceiling)]
         return pd.DataFrame(rows, columns=[*names, "mechanisms", "spent"])
 
     def can_afford(self, plan: Chargeable, unit: str | None = None) -> bool:
@@ -261,7 +261,7 @@ class Ledger:
         chain = self._chain()
         entry = _entry(plan, "", unit)
         _check_same_promise(chain, entry)
-        return within(chain.events + entry.events, *chain.header.ceiling)
+        return admits((*chain.fits, entry.events), *chain.header.ceiling)
 
     # -- charging
 
@@ -293,7 +293,7 @@ class Ledger:
         draft = _entry(plan, label, unit)
         with self._transaction() as (connection, chain):
             _check_same_promise(chain, draft)
-            affordable = within(chain.events + draft.events, *chain.header.ceiling)
+            affordable = admits((*chain.fits, draft.events), *chain.header.ceiling)
             if affordable:
                 chain = append(connection, chain, draft)
         if not affordable:
@@ -375,27 +375,25 @@ class Ledger:
 def _spent(chain: Chain) -> Budget:
     if not chain.entries:
         return 0.0, 0.0
-    epsilon, delta = chain.header.ceiling
-    # Every entry was admitted by `within` at the ceiling; the search may end a few ulp above.
-    return min(epsilon_of(chain.events, delta), epsilon), delta
+    return cost_of_fits(chain.fits, *chain.header.ceiling), chain.header.delta
 
 
 def _remaining(chain: Chain) -> Budget:
     """Largest further fit of the plainest kind: Gaussian noise, or Laplace where delta is 0."""
     epsilon, delta = chain.header.ceiling
     kind = Gaussian if delta > 0 else Laplace
-    left = _largest_fit(chain.events, (kind(1.0),), delta, epsilon, delta)
+    left = _largest_fit(chain.fits, (kind(1.0),), delta, epsilon, delta)
     return (left, delta) if left > 0 else (0.0, 0.0)
 
 
 @lru_cache(maxsize=256)
 def _largest_fit(
-    spent: tuple[Event, ...], shape: tuple[Event, ...], at: float, epsilon: float, delta: float
+    spent: Fits, shape: tuple[Event, ...], at: float, epsilon: float, delta: float
 ) -> float:
     """Epsilon at `at` of the least noisy multiple of `shape` that (epsilon, delta) still admits."""
 
     def admitted(strength: float) -> bool:
-        return within(spent + scaled(shape, 1 / strength), epsilon, delta)
+        return admits((*spent, scaled(shape, 1 / strength)), epsilon, delta)
 
     try:
         strength = largest(admitted, start=1.0, tolerance=1e-7)
@@ -408,9 +406,10 @@ def _largest_fit(
 def _refusal(chain: Chain, entry: Entry) -> BudgetError:
     """Requested, remaining and difference: remaining is what this very plan could ask for."""
     requested = (entry.epsilon, entry.delta)
-    left = _largest_fit(chain.events, entry.events, entry.delta, *chain.header.ceiling)
+    ceiling, fits = chain.header.ceiling, (*chain.fits, entry.events)
+    left = _largest_fit(chain.fits, entry.events, entry.delta, *ceiling)
     remaining = (left, entry.delta if left else 0.0)
-    total = (epsilon_of(chain.events + entry.events, chain.header.delta), chain.header.delta)
+    total = (cost_of_fits(fits, *ceiling), ceiling[1])
     advice = (
         "A ledger with delta=0 pays for fits with delta=0 only."
         if math.isinf(total[0])
@@ -420,7 +419,7 @@ def _refusal(chain: Chain, entry: Entry) -> BudgetError:
         f"The ledger cannot pay for this {entry.model} fit. requested: epsilon={entry.epsilon:.6g} "
         f"(delta={entry.delta:g}); remaining: epsilon={left:.6g}; difference: "
         f"{entry.epsilon - left:.6g}. All {len(chain.entries)} entries and this one would cost "
-        f"{pair(total)}, and the ceiling is {pair(chain.header.ceiling)}. "
+        f"{pair(total)}, and the ceiling is {pair(ceiling)}. "
         f"Nothing was charged and no row was read. {advice}",
         requested=requested,
         remaining=remaining,

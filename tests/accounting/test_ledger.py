@@ -95,11 +95,11 @@ def test_events_survive_the_file_to_the_last_bit(path):
 
 def test_entries_compose_instead_of_adding_up(ledger):
     mu = math.sqrt(3) * gdp_mu(0.5, 1e-7)
-    assert ledger.spent == (
-        pytest.approx(epsilon_of([Gaussian(1 / mu)], 1e-6), rel=1e-6),
-        1e-6,
-    )
-    assert ledger.spent[0] < 0.8 * 3 * 0.5
+    tight = epsilon_of([Gaussian(1 / mu)], 1e-6)
+    epsilon, delta = ledger.spent
+    assert tight <= epsilon <= 1.01 * tight
+    assert epsilon < 0.6 * 3 * 0.5
+    assert delta == 1e-6
 
 
 @pytest.mark.parametrize("make", [gaussian_charge, mixed_charge])
@@ -111,8 +111,10 @@ def test_a_ledger_is_charged_up_to_its_ceiling_and_never_above(path, make):
         ledger.charge(plan)
     events = [e for entry in ledger.entries for e in entry.events]
     assert delta_of(events, 2.0) <= 1e-6
-    assert delta_of(events + list(plan.events), 2.0) > 1e-6
-    assert len(ledger.entries) > 2.0 / 0.4, "composition is better than adding"
+    # Close to what fits that are fixed in advance could have, far from adding epsilons up.
+    fixed = next(n for n in range(1, 99) if delta_of(list(plan.events) * n, 2.0) > 1e-6) - 1
+    assert 0.85 * fixed <= len(ledger.entries) <= fixed
+    assert len(ledger.entries) > 2 * (2.0 / 0.4)
 
 
 def test_what_remains_can_be_charged_and_more_cannot(ledger):

@@ -1,0 +1,128 @@
+"""A ledger's rule holds for whoever chooses the next fit in view of the last answer."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import laplace, logistic, norm
+
+from dpstats.accounting import Gaussian, Laplace, Selection, delta_of, epsilon_of, gdp_mu
+from dpstats.accounting.calibration import gaussian_delta, largest
+from dpstats.accounting.filter import admits, cost_of_fits, gaussian_price
+
+EVENTS = st.one_of(
+    st.floats(2, 50).map(Gaussian),
+    st.floats(1, 50).map(Laplace),
+    st.builds(Selection, st.floats(0.01, 0.5), st.integers(1, 3)),
+)
+FITS = st.lists(st.lists(EVENTS, min_size=1, max_size=3).map(tuple), min_size=1, max_size=4)
+
+
+# -- prices ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("epsilon", [1e-5, 0.05, 0.5, 1.0, 3.0, 10.0])
+@pytest.mark.parametrize(
+    ("law", "make"), [(laplace, lambda e: Laplace(1 / e)), (logistic, Selection)]
+)
+def test_the_price_is_the_least_mu_that_covers_every_test(epsilon, law, make):
+    """Any test of a shift by epsilon has type II error at least that of a shifted Gaussian."""
+    price = gaussian_price(make(epsilon))
+    place = np.linspace(-20 - epsilon, 20 + epsilon, 20_001)
+    # Thresholds at `place`: type I error law.sf(place), type II law.cdf(place - epsilon).
+    needed = -norm.ppf(law.sf(place)) - norm.ppf(law.cdf(place - epsilon))
+    assert np.nanmax(needed[np.isfinite(needed)]) <= price * (1 + 1e-6) + 1e-9
+    middle = -norm.ppf(law.sf(epsilon / 2)) - norm.ppf(law.cdf(-epsilon / 2))
+    assert price == pytest.approx(middle, rel=1e-5)
+
+
+@given(EVENTS, st.floats(0, 3))
+def test_an_event_never_costs_more_than_its_price(event, epsilon):
+    mu = gaussian_price(event)
+    # The loss of a bounded event is spread over a grid, which is worth up to 1e-3 at its kinks.
+    assert delta_of([event], epsilon) <= gaussian_delta(mu, epsilon) * (1 + 1e-6) + 1e-3
+
+
+def test_prices_stay_finite_at_the_extremes():
+    for event in (Laplace(1e-9), Selection(1e9), Laplace(1e12), Selection(1e-12)):
+        assert 0 < gaussian_price(event) < 100
+
+
+# -- the rule ----------------------------------------------------------------------------------
+
+
+@given(FITS, st.floats(0.3, 5), st.sampled_from([0.0, 1e-9, 1e-6, 1e-3]))
+def test_what_is_admitted_is_within_the_ceiling_as_fixed_events_too(fits, epsilon, delta):
+    events = [event for fit in fits for event in fit]
+    cost = cost_of_fits(fits, epsilon, delta)
+    if admits(fits, epsilon, delta):
+        assert delta_of(events, epsilon) <= delta * (1 + 1e-9)
+        assert cost <= epsilon
+    else:
+        assert cost > epsilon * (1 - 1e-9)
+    assert cost >= min(epsilon, epsilon_of(events, delta)) * (1 - 1e-3)
+
+
+@given(FITS, EVENTS, st.floats(0.3, 5))
+def test_more_fits_are_never_admitted_where_fewer_are_not(fits, event, epsilon):
+    if admits([*fits, (event,)], epsilon, 1e-6):
+        assert admits(fits, epsilon, 1e-6)
+
+
+def test_one_fit_may_use_the_whole_ceiling():
+    mu = gdp_mu(1.0, 1e-6)
+    assert admits([(Gaussian(1 / mu),)], 1.0, 1e-6)
+    assert not admits([(Gaussian(1 / mu),), (Gaussian(1e3),)], 1.0, 1e-6)
+    assert admits([(Laplace(1.0),)], 1.0, 0.0)
+
+
+def test_gaussian_fits_compose_almost_exactly():
+    """Nine tenths of delta is 0.7 % of the noise at most."""
+    fits = [(Gaussian(40.0),)] * 50
+    exact = epsilon_of([Gaussian(40.0 / math.sqrt(50))], 1e-6)
+    assert exact <= cost_of_fits(fits, 3.0, 1e-6) <= 1.01 * exact
+
+
+def test_a_large_laplace_release_is_priced_by_its_epsilon():
+    fits = [(Gaussian(10.0),), (Laplace(2.0),)]
+    cost = cost_of_fits(fits, 3.0, 1e-6)
+    alone = cost_of_fits(fits[:1], 3.0, 1e-6)
+    assert gaussian_price(Laplace(2.0)) > 0.8 * gdp_mu(3.0, 1e-6)
+    assert cost < alone + 1.0
+
+
+# -- an asker who chooses ----------------------------------------------------------------------
+
+
+def worst_delta(first_mu, second_mu, reach, epsilon):
+    """Delta of an asker who sees a Gaussian answer, then takes the worse of two mechanisms.
+
+    H = E over the first loss L of the larger of the two second deltas at epsilon - L, which is
+    exact: nothing about the data is learned from which branch is taken.
+    """
+    loss = np.linspace(-9, 9, 4001) * first_mu + first_mu**2 / 2
+    weight = norm.pdf(loss, first_mu**2 / 2, first_mu) * (loss[1] - loss[0])
+    rest = epsilon - loss
+    gaussian = np.array([gaussian_delta(second_mu, float(r)) for r in rest])
+    pure = np.where(rest < -reach, -np.expm1(rest), np.maximum(-np.expm1((rest - reach) / 2), 0.0))
+    return float(weight @ np.maximum(gaussian, pure))
+
+
+@pytest.mark.parametrize("first", [0.1, 0.15, 0.2])
+def test_an_asker_who_picks_the_worse_continuation_stays_within_the_ceiling(first):
+    """The rule holds; composing whatever was asked as if it had been fixed would not."""
+    epsilon, delta = 1.0, 1e-5
+    fit = (Gaussian(1 / first),)
+
+    def limits(rule):
+        mu = largest(lambda m: rule([fit, (Gaussian(1 / m),)]), start=0.01, tolerance=1e-6)
+        reach = largest(lambda e: rule([fit, (Laplace(1 / e),)]), start=0.01, tolerance=1e-6)
+        return worst_delta(first, mu, reach, epsilon)
+
+    def as_if_fixed(fits):
+        return delta_of([event for f in fits for event in f], epsilon) <= delta
+
+    assert limits(lambda fits: admits(fits, epsilon, delta)) <= delta
+    assert limits(as_if_fixed) > 1.05 * delta
