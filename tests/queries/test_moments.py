@@ -40,7 +40,7 @@ def test_moments_of_units_equal_numpy():
 
 
 def test_squares_and_count_do_not_add_to_the_sensitivity_of_the_sum():
-    """All pairs of values on a fine grid, and a missing row: the largest move is that of the sum."""
+    """All pairs of values on a fine grid, and a missing row: the sum moves farthest."""
     query = ResponseMoments(LOWER, UPPER)
     single = [answer(query, rows([v])) for v in np.linspace(-1, 1, 201)]
     points = np.array([*single, np.zeros(3)])
