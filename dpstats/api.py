@@ -7,6 +7,7 @@ down: plan, charge the ledger, open a holder, let the estimator ask, hand back w
 from __future__ import annotations
 
 import sys
+import traceback
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -15,13 +16,13 @@ import numpy as np
 
 from dpstats import estimators
 from dpstats.accounting import Ledger
-from dpstats.design import Design
+from dpstats.design import Design, Source
 from dpstats.errors import DataError, FeasibilityWarning, OptionError, SchemaError, TrustError
 from dpstats.estimators.base import Ask, schedule
 from dpstats.holders import Curator
 from dpstats.mechanisms.noise import Noise, SafeNoise
 from dpstats.privacy import Central, Neighbors, Privacy
-from dpstats.protocol import Plan
+from dpstats.protocol import Estimate, Estimator, Plan, Release
 from dpstats.queries import ResponseQuantile
 from dpstats.results import Results
 from dpstats.schema import Numeric, Schema
@@ -54,10 +55,13 @@ class Model:
         self._n = n
 
     def __repr__(self) -> str:
-        what = (
-            self.design.formula or f"{self.design.endog_name} on {len(self.design.names)} columns"
-        )
-        return f"<dpstats {self.kind} model: {what}>"
+        return f"<dpstats {self.kind} model: {self._label}>"
+
+    @property
+    def _label(self) -> str:
+        """The formula, or what stands for it: public text for the ledger."""
+        response = "" if self.design.endog is None else f"{self.design.endog.name} "
+        return self.design.formula or f"{response}on {len(self.design.names)} columns"
 
     def plan(self, privacy: Privacy, *, method: str | None = None, **options: Any) -> Plan:
         """What a fit would cost and how well it should do. No row is read, nothing is charged.
@@ -133,15 +137,20 @@ class Model:
         for message in plan.warnings:
             warnings.warn(message, FeasibilityWarning, stacklevel=2)
         ledger = Ledger.memory(*_ceiling(plan)) if ledger is None else ledger
-        ledger.charge(plan, label=self.design.formula)
-        holder = Curator(source, self.design, plan, noise, on_answer=_reporter(plan, progress))
-        estimate = estimator.fit(holder, self.design, plan)
+        unit = None if self.design.schema is None else self.design.schema.unit
+        ledger.charge(plan, label=self._label, unit=unit)
+        try:
+            estimate, releases = _ask(estimator, source, self.design, plan, noise, progress)
+        except BaseException as error:
+            raise _without_frames(error) from None
+        finally:
+            del source  # this frame is part of the traceback
         return Results.from_estimate(
             estimate,
             design=self.design,
             plan=plan,
             theory=estimator.theory[privacy.trust],
-            releases=holder.transcript,
+            releases=releases,
             ledger=ledger.state(),
             reproducible=noise.reproducible,
         )
@@ -170,6 +179,28 @@ class Model:
             raise DataError("The table is empty: at least one row is needed.")
         privacy.check_delta(n)
         return n
+
+
+def _ask(
+    estimator: Estimator,
+    source: Source,
+    design: Design,
+    plan: Plan,
+    noise: Noise,
+    progress: bool | None,
+) -> tuple[Estimate, tuple[Release, ...]]:
+    """Open a holder on the rows and let the estimator ask; the holder goes when this returns."""
+    holder = Curator(source, design, plan, noise, on_answer=_reporter(plan, progress))
+    estimate = estimator.fit(holder, design, plan)
+    return estimate, holder.transcript
+
+
+def _without_frames(error: BaseException) -> BaseException:
+    """The error without its frames, whose variables hold rows; where it happened stays, as text."""
+    where = "".join(traceback.format_tb(error.__traceback__))
+    error.add_note(f"Frames are withheld because they hold rows. It happened at\n{where}")
+    error.__context__ = None
+    return error.with_traceback(None)
 
 
 def _ceiling(plan: Plan) -> tuple[float, float]:
