@@ -47,6 +47,7 @@ def _sealed(method: Callable[P, T]) -> Callable[P, T]:
                 "because it may quote rows. Check column types against the schema."
             )
         sealed.__context__ = None
+        del args, kwargs  # this frame is part of the traceback
         raise sealed from None
 
     return call
@@ -180,7 +181,8 @@ class Curator:
         n = self._y.size
         begin, end = n * part // parts, n * (part + 1) // parts
         if self._starts is None:
-            cuts = np.arange(begin, end, self._rows_per_block)
+            # With more parts than rows some are empty; they answer like any other.
+            cuts = np.arange(begin, max(end, begin + 1), self._rows_per_block)
         else:
             step = max(self._rows_per_block - self._max_rows, 1)
             wanted = np.searchsorted(self._starts, np.arange(0, n, step))
