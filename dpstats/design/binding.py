@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -296,6 +297,7 @@ def _assemble(
         raise FormulaError("No column is left: all were zero or combinations of others.")
     bounds = np.concatenate([block.bounds for block in blocks])
     standardization = standardize(blocks, bounds, endog[0] if endog else None)
+    _check_representable(names, bounds, standardization)
     layout = _layout(blocks, endog, schema or {}, bounds, standardization)
     unit = () if schema is None or schema.unit is None else (schema.unit,)
     return Design(
@@ -315,6 +317,18 @@ def _assemble(
     )
 
 
+def _check_representable(
+    names: Sequence[str], bounds: Float, standardization: Standardization
+) -> None:
+    scale = standardization.x_scale
+    for name, (lower, upper), s in zip(names, bounds.tolist(), scale.tolist(), strict=True):
+        if not (math.isfinite(lower) and math.isfinite(upper) and math.isfinite(s) and s > 0):
+            raise FormulaError(
+                f"Column {name!r} has bounds ({lower:g}, {upper:g}), which cannot be represented; "
+                "rescale the columns it is made of."
+            )
+
+
 def _layout(
     blocks: Sequence[Block],
     endog: Response | None,
@@ -324,7 +338,7 @@ def _layout(
 ) -> Layout:
     """How table columns fill the design, for `Source`."""
     direct, computed, start = [], [], 0
-    fill = bounds.mean(axis=1)
+    fill = bounds[:, 0] / 2 + bounds[:, 1] / 2
     declarations: dict[str, Declaration] = {}
     for block in blocks:
         positions = np.arange(start, start + len(block.names))

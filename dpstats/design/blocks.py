@@ -125,7 +125,8 @@ def _times(a: Float, b: Float) -> Float:
 
 
 def _interval_times(a: Float, b: Float) -> Float:
-    ends = (b[:, None, :, None] * a[None, :, None, :]).reshape(len(a) * len(b), 4)
+    with np.errstate(all="ignore"):  # an overflow is refused where the design is put together
+        ends = (b[:, None, :, None] * a[None, :, None, :]).reshape(len(a) * len(b), 4)
     return np.stack([ends.min(axis=1), ends.max(axis=1)], axis=1)
 
 

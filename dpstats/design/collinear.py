@@ -109,7 +109,7 @@ def _combinations(blocks: Sequence[Block], schema: Schema, formula: str) -> dict
         parts = [np.ones((m, 1)) if not b.factors else b.evaluate(rows) for b in blocks]
     matrix = np.nan_to_num(np.concatenate(parts, axis=1))
     if any(not block.factors for block in blocks):  # centring then changes no combination
-        middle = np.concatenate([block.bounds.mean(axis=1) for block in blocks])
+        middle = np.concatenate([block.bounds @ [0.5, 0.5] for block in blocks])
         fixed = [not block.factors for _, block in _columns(blocks)]
         matrix -= np.where(fixed, 0.0, middle)
     length = np.linalg.norm(matrix, axis=0)

@@ -205,6 +205,8 @@ class Terms:
     def _build(self, node: ast.expr, text: str) -> Expression:
         build = _BUILDERS.get(type(node), Terms._refused_syntax)
         found = build(self, node, text)
+        if not found.columns and not np.isfinite(found.bounds).all():
+            self._refuse(text, f"{ast.unparse(node)!r} is no finite number", "a finite number")
         declared = self.declared.get(ast.unparse(node)) if self.declared else None
         return found if declared is None else clipped(found, declared)
 

@@ -88,8 +88,8 @@ def standardize(blocks: Sequence[Block], bounds: Float, response: Endog | None) 
             [bool(block.factors) and not block.dummy for block in blocks],
             [len(block.names) for block in blocks],
         )
-        center = np.where(centred, bounds.mean(axis=1), center)
-        scale = np.where(centred, (bounds[:, 1] - bounds[:, 0]) / 2, scale)
+        center = np.where(centred, bounds[:, 0] / 2 + bounds[:, 1] / 2, center)
+        scale = np.where(centred, bounds[:, 1] / 2 - bounds[:, 0] / 2, scale)
         for j, block in zip(first, blocks, strict=True):
             if block.guess is not None:
                 center[j], scale[j] = block.guess
