@@ -34,13 +34,14 @@ __all__ = ["DPGD"]
 
 Array = NDArray[np.float64]
 
-_CONTRACTION = 0.75  # share of the error that a step leaves in the slowest direction, if it can
+_CONTRACTION = (0.85, 0.97)  # share of the error that a step leaves in the slowest direction
+_REACH = 1.2  # step size times the largest eigenvalue; below 2, with room for noise on it
 _CLIP = 1.5  # residuals are clipped at this many standard deviations (Huber's choice is 1.345)
 _ACTIVE = 0.87  # P(|z| < _CLIP) for a standard normal z
 _CLIPPED = 0.78  # E min(z^2, _CLIP^2) for a standard normal z
 _PHASES = 3  # the clip is renewed this many times
 _GRADIENTS = 0.75  # share of the budget for all steps together
-_STEPS = (4, 60)
+_STEPS = (4, 200)
 _MAX_STEPS = 1000
 
 _BROWN = Citation(
@@ -115,11 +116,12 @@ class DPGD:
 
         beta <- Pi(beta + (rate / n) (sum w^2 x clip(y - x'beta, -c, c) + s_t N(0, I))),
 
-    with weights w = min(1, R / ||x||). T is planned from public facts: so many steps of
-    contraction 3/4 that what is left of the start is a tenth of the error expected. The step size
-    is set after one noisy Gram matrix G: rate = min(1/4 / lambda_min, 1.2 / lambda_max), so that
-    the slowest direction contracts by 3/4 where stability allows. Pi scales beta back to beta'G
-    beta <= E y^2, which the best linear predictor satisfies.
+    with weights w = min(1, R / ||x||). A contraction k per step, between 0.85 and 0.97, is planned
+    from the condition number that public bounds suggest, and T so that what is left of the start,
+    k^T, is a tenth of the error expected. The step size is set after one noisy Gram matrix G: rate
+    = min((1 - k) / lambda_min, 1.2 / lambda_max), so that the slowest direction contracts by k
+    where stability allows. Pi scales beta back to beta'G beta <= E y^2, which the best linear
+    predictor satisfies.
 
     Notes
     -----
@@ -129,11 +131,11 @@ class DPGD:
     that adaptive composition of Gaussian mechanisms (Dong, Roth & Su 2022, Corollary 3.3) gives
     the cost in the plan.
 
-    *Budget.* An error made k steps before the end is multiplied by (3/4)^k, so step t gets a share
-    of the zero-concentrated budget in proportion to (3/4)^(T - t). With h = 1/4 per step the noise
-    of the last iterate has variance sum_k (3/4)^(2k) s^2 / rho_k = (s / h)^2 / rho (1 -
-    (3/4)^T)^2: that of one release of the whole budget. (By Cauchy-Schwarz no other allocation has
-    less.)
+    *Budget.* An error made j steps before the end is multiplied by k^j, so step t gets a share of
+    the zero-concentrated budget in proportion to k^(T - t). With h = 1 - k, a sum of noise s per
+    unit of budget leaves the last iterate the variance sum_j k^(2 j) (rate s)^2 / rho_j, which is
+    (rate s / h)^2 (1 - k^T)^2 / rho: that of one release of the whole budget rho, for any T. (By
+    Cauchy-Schwarz no other allocation has less.)
 
     *Covariance.* Let a be the share of residuals within the clip, H = I - rate a G, Q = H^T. To
     first order the error is (I - Q)(a n G)^-1 (sum of scores) - Q beta + noise, the noise
@@ -182,8 +184,9 @@ class DPGD:
         need_delta(self.name, privacy)
         facts = guess(design)
         radius = clipping_radius(options.get("radius"), facts, design)
-        steps = _steps(options.get("steps"), facts, privacy, n, radius)
-        mechanisms, cost = schedule(_asks(steps), privacy)
+        contraction = _contraction(facts)
+        steps = _steps(options.get("steps"), contraction, facts, privacy, n, radius)
+        mechanisms, cost = schedule(_asks(steps, contraction), privacy)
         plan = Plan(
             model=self.model,
             method=self.name,
@@ -192,7 +195,7 @@ class DPGD:
             names=tuple(design.names),
             mechanisms=mechanisms,
             cost=cost,
-            options={"steps": steps, "radius": radius},
+            options={"steps": steps, "radius": radius, "contraction": contraction},
         )
         return _predict(plan, design, facts)
 
@@ -207,7 +210,7 @@ class DPGD:
         answer, s_gram = asked.ask(Gram(geometry), "gram")
         gram = shrink(answer / n, s_gram / n)
         values, vectors = np.linalg.eigh(gram)
-        rate = _rate(values, s_gram / n)
+        rate = _rate(values, s_gram / n, float(plan.options["contraction"]))
 
         beta, reach, noises = np.zeros(d), math.inf, []
         variance, clip = math.nan, bound
@@ -248,8 +251,8 @@ class DPGD:
         )
 
 
-def _asks(steps: int) -> tuple[Ask, ...]:
-    weights = _CONTRACTION ** np.arange(steps - 1, -1, -1)
+def _asks(steps: int, contraction: float) -> tuple[Ask, ...]:
+    weights = contraction ** np.arange(steps - 1, -1, -1)
     weights *= _GRADIENTS / weights.sum()
     return (
         Ask("count", 0.01, "number of rows that contribute"),
@@ -272,7 +275,16 @@ def _renewals(steps: int) -> list[int]:
     return [i * steps // _PHASES for i in range(_PHASES)]
 
 
-def _steps(asked: Any, facts: Guess, privacy: Central, n: int, radius: float) -> int:
+def _contraction(facts: Guess) -> float:
+    """Share of the error that a step leaves in the slowest direction of the guessed design."""
+    values = np.linalg.eigvalsh(facts.gram)
+    slowest = 1 - _REACH * _ACTIVE * float(values[0] / values[-1])
+    return float(np.clip(slowest, *_CONTRACTION))
+
+
+def _steps(
+    asked: Any, contraction: float, facts: Guess, privacy: Central, n: int, radius: float
+) -> int:
     """Steps until a tenth of the expected error is left of the start."""
     if asked is not None:
         if not (isinstance(asked, int) and _PHASES <= asked <= _MAX_STEPS):
@@ -285,18 +297,18 @@ def _steps(asked: Any, facts: Guess, privacy: Central, n: int, radius: float) ->
     values = n * np.maximum(np.linalg.eigvalsh(facts.gram), 1e-3)
     variance = float(np.sum((noise / values) ** 2 + facts.sd**2 / values))
     error = min(1.0, math.sqrt(variance / facts.coefficient2))
-    wanted = math.ceil(math.log(0.1 * error) / math.log(_CONTRACTION))
+    wanted = math.ceil(math.log(0.1 * error) / math.log(contraction))
     return int(np.clip(wanted, *_STEPS))
 
 
-def _rate(values: Array, noise: float) -> float:
+def _rate(values: Array, noise: float, contraction: float) -> float:
     """Step size from the increasing eigenvalues of the mean Gram matrix and the noise on it.
 
     Stable: rate lambda < 2 for the largest true eigenvalue unless noise of operator norm about
     noise sqrt(2 d) hides more than half of it.
     """
     top = float(values[-1]) + noise * math.sqrt(len(values) / 2)
-    return min((1 - _CONTRACTION) / float(values[0]), 1.2 / top)
+    return min((1 - contraction) / float(values[0]), _REACH / top)
 
 
 def _within(beta: Array, gram: Array, reach: float) -> Array:
@@ -342,7 +354,7 @@ def _predict(plan: Plan, design: Design, facts: Guess) -> Plan:
     s_gram = noise_scale(plan, Gram(geometry), "gram", rows) / n
     values, vectors = np.linalg.eigh(facts.gram)
     values = np.maximum(values, 1e-9)
-    rate = _rate(values, s_gram)
+    rate = _rate(values, s_gram, float(plan.options["contraction"]))
     left, noise = _law(rate * _ACTIVE * values, rate * np.array(noises))
     sampling = (1 - left) ** 2 * facts.sd**2 * _CLIPPED / (_ACTIVE**2 * n * values)
     missing = left**2 * facts.coefficient2 / len(values)

@@ -76,7 +76,7 @@ def test_what_ran_is_what_was_planned_and_paid() -> None:
 
 
 def test_step_budgets_make_the_last_noise_that_of_one_release() -> None:
-    asks = [a for a in _asks(30) if a.slot.startswith("step-")]
+    asks = [a for a in _asks(30, 0.75) if a.slot.startswith("step-")]
     budgets = np.array([a.weight for a in asks]) / sum(a.weight for a in asks)
     pull = np.array([0.25])
     left, variance = _law(pull, pull[0] / np.sqrt(budgets))
