@@ -286,6 +286,7 @@ def _assemble(
     schema: Schema | None,
     recipe: Mapping[str, Any],
 ) -> Design:
+    _check_representable(blocks)
     blocks, notes = independent(blocks, schema, recipe.get("formula", ""))
     names = tuple(name for block in blocks for name in block.names)
     twice = [name for name, times in Counter(names).items() if times > 1]
@@ -297,7 +298,6 @@ def _assemble(
         raise FormulaError("No column is left: all were zero or combinations of others.")
     bounds = np.concatenate([block.bounds for block in blocks])
     standardization = standardize(blocks, bounds, endog[0] if endog else None)
-    _check_representable(names, bounds, standardization)
     layout = _layout(blocks, endog, schema or {}, bounds, standardization)
     unit = () if schema is None or schema.unit is None else (schema.unit,)
     return Design(
@@ -317,16 +317,15 @@ def _assemble(
     )
 
 
-def _check_representable(
-    names: Sequence[str], bounds: Float, standardization: Standardization
-) -> None:
-    scale = standardization.x_scale
-    for name, (lower, upper), s in zip(names, bounds.tolist(), scale.tolist(), strict=True):
-        if not (math.isfinite(lower) and math.isfinite(upper) and math.isfinite(s) and s > 0):
-            raise FormulaError(
-                f"Column {name!r} has bounds ({lower:g}, {upper:g}), which cannot be represented; "
-                "rescale the columns it is made of."
-            )
+def _check_representable(blocks: Sequence[Block]) -> None:
+    for block in blocks:
+        for name, (lower, upper) in zip(block.names, block.bounds.tolist(), strict=True):
+            half = upper / 2 - lower / 2
+            if not math.isfinite(half) or (half == 0 and lower < upper):
+                raise FormulaError(
+                    f"Column {name!r} has bounds ({lower:g}, {upper:g}), which cannot be "
+                    "represented; rescale the columns it is made of."
+                )
 
 
 def _layout(

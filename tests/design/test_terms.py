@@ -230,7 +230,7 @@ def test_a_declared_term_is_no_column_of_the_dot():
 
 def test_bounds_that_cannot_be_represented_are_refused():
     schema = Schema(x=Numeric(0, 1e200), p=Numeric(1, 1e200), y=Numeric(0, 1))
-    for term in ("x:p", "I(x * p)", "x + I(1e-200 / p):I(1e-200 / p)"):
+    for term in ("x:p", "I(x * p)", "x + p + x:p"):
         with pytest.raises(FormulaError, match="bounds"):
             Design.from_formula(f"y ~ {term}", schema)
 
