@@ -1,0 +1,172 @@
+"""Every registered method under every trust model and neighbour relation, and tables to fit it on.
+
+The suite is parametrised over the registry: a method is tested from the moment it is registered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dpstats import api
+from dpstats.errors import OptionError, PlanError, TrustError
+from dpstats.estimators import ESTIMATORS
+from dpstats.privacy import Central, Neighbors, Privacy
+from dpstats.protocol import Estimator, Plan
+from dpstats.schema import Categorical, Numeric, Schema
+
+MAX_ROWS = 3  # rows that one person may contribute in the "person" settings
+Y_BOUND = 8.0
+LEVELS = ("a", "b", "c")
+COLUMNS = {
+    "y": Numeric(-Y_BOUND, Y_BOUND),
+    "x1": Numeric(-1, 1),
+    "x2": Numeric(0, 10),
+    "g": Categorical(LEVELS),
+}
+SLOPES = {"Intercept": 1.0, "x1": 1.0, "x2": -0.2, "C(g)[T.b]": 0.5, "C(g)[T.c]": 0.0}
+POPULATION_MEAN = 1.0 - 0.2 * 5 + 0.5 / 3
+
+Table = dict[str, Any]
+
+
+def table(n: int, seed: int = 0, rows_per_person: int = 1, sd: float = 1.0) -> Table:
+    """A linear model with coefficients `SLOPES` as a dict of columns; persons are interleaved."""
+    rng = np.random.default_rng(seed)
+    x1, x2 = rng.uniform(-1, 1, n), rng.uniform(0, 10, n)
+    g = rng.choice(np.array(LEVELS, dtype=object), n)
+    y = 1.0 + x1 - 0.2 * x2 + 0.5 * (g == "b") + sd * rng.normal(size=n)
+    person = rng.permutation(np.arange(n) // rows_per_person)
+    return {"y": y, "x1": x1, "x2": x2, "g": g, "person": person}
+
+
+def ols(data: Any, schema: Schema) -> api.Model:
+    return api.ols("y ~ x1 + x2 + C(g)", data, schema)
+
+
+def mean(data: Any, schema: Schema) -> api.Model:
+    return api.mean("y", data, schema)
+
+
+@dataclass(frozen=True)
+class ModelCase:
+    """How to make a model, and its population parameters under `table`."""
+
+    make: Callable[[Any, Schema], api.Model]
+    truth: Mapping[str, float]
+
+
+MODELS = {
+    "ols": ModelCase(ols, SLOPES),
+    "mean": ModelCase(mean, {"Intercept": POPULATION_MEAN}),
+}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A relation between neighbours and the unit that is protected."""
+
+    neighbors: Neighbors
+    person: bool
+
+    def __str__(self) -> str:
+        return f"{'person-' if self.person else ''}{self.neighbors.value}"
+
+    @property
+    def public_n(self) -> bool:
+        return self.neighbors is Neighbors.REPLACE_ONE and not self.person
+
+    @property
+    def max_rows(self) -> int:
+        return MAX_ROWS if self.person else 1
+
+
+SETTINGS = [
+    Setting(neighbors, person)
+    for person in (False, True)
+    for neighbors in (Neighbors.REPLACE_ONE, Neighbors.ADD_REMOVE)
+]
+
+
+def central(epsilon: float, delta: float, neighbors: Neighbors, rows: int | None) -> Central:
+    return Central(epsilon, delta, neighbors=neighbors, rows=rows)
+
+
+# How to ask each trust model for a guarantee; a new trust model needs a line here.
+TRUSTS: dict[str, Callable[..., Privacy]] = {"central": central}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One method under one trust model in one setting."""
+
+    estimator: Estimator
+    trust: str
+    setting: Setting
+
+    def __str__(self) -> str:
+        return f"{self.estimator.model}-{self.estimator.name}-{self.trust}-{self.setting}"
+
+    @property
+    def truth(self) -> Mapping[str, float]:
+        return MODELS[self.estimator.model].truth
+
+    def privacy(self, epsilon: float = 1.0, delta: float = 1e-6, rows: int = 400) -> Any:
+        guess = None if self.setting.public_n else rows
+        return TRUSTS[self.trust](epsilon, delta, self.setting.neighbors, guess)
+
+    def model(self, data: Any) -> api.Model:
+        unit = {"unit": "person", "max_rows": MAX_ROWS} if self.setting.person else {}
+        return MODELS[self.estimator.model].make(data, Schema(COLUMNS, **unit))
+
+    def table(self, n: int, seed: int = 0, sd: float = 1.0) -> Table:
+        return table(n, seed, rows_per_person=2 if self.setting.person else 1, sd=sd)
+
+    def plan(self, data: Any, privacy: Any = None) -> Plan:
+        """The plan; a method that says it does not serve the setting skips the test."""
+        privacy = privacy or self.privacy(rows=len(data["y"]))
+        try:
+            return self.model(data).plan(privacy, method=self.estimator.name)
+        except (OptionError, PlanError, TrustError) as refusal:
+            if self.setting == SETTINGS[0]:
+                raise
+            pytest.skip(f"refused: {refusal}")
+
+    def fit(self, data: Any, privacy: Any = None, **arguments: Any) -> Any:
+        """Results by way of the front door; skips as `plan` does."""
+        privacy = privacy or self.privacy(rows=len(data["y"]))
+        self.plan(data, privacy)
+        return self.model(data).fit(privacy, method=self.estimator.name, **arguments)
+
+
+CASES = [
+    Case(estimator, trust, setting)
+    for estimator in ESTIMATORS
+    for trust in estimator.theory
+    for setting in SETTINGS
+]
+METHODS = [case for case in CASES if case.setting == SETTINGS[0]]
+
+each_case = pytest.mark.parametrize("case", CASES, ids=str)
+each_method = pytest.mark.parametrize("case", METHODS, ids=str)
+
+
+def frame(data: Table) -> pd.DataFrame:
+    return pd.DataFrame(data)
+
+
+def with_rows(data: Table, where: Any, rows: Table) -> Table:
+    """The table with the rows `where` (a mask) taken out and `rows` put in their first place."""
+    at = int(np.flatnonzero(where)[0])
+    keep = ~np.asarray(where)
+    return {
+        name: np.concatenate(
+            [c[:at][keep[:at]], np.asarray(rows[name], c.dtype), c[at:][keep[at:]]]
+        )
+        for name, c in data.items()
+    }

@@ -1,0 +1,145 @@
+"""Spies: what a fit asks, what the private side answers before noise, when rows are read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpstats.accounting.events import Event
+from dpstats.accounting.ledger import Ledger
+from dpstats.design import Source
+from dpstats.holders import Curator, curator
+from dpstats.mechanisms.noise import Noise, SeededNoise
+from dpstats.protocol import Plan
+from tests.contracts.cases import Case, Table
+
+
+@dataclass(frozen=True)
+class Released:
+    """One call of a mechanism: the exact answer and everything it was released with."""
+
+    exact: np.ndarray
+    sensitivity: float
+    event: Event
+    noisy: np.ndarray
+    scale: float
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One question of an estimator."""
+
+    query: Any
+    slot: str
+    part: int
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        """What must not depend on the data."""
+        return self.slot, self.part, type(self.query), tuple(self.query.parameters())
+
+
+@contextmanager
+def releases() -> Iterator[list[Released]]:
+    """Everything that reaches the mechanisms, in order."""
+    seen: list[Released] = []
+    original = curator.release
+
+    def spy(answer: Any, sensitivity: float, event: Event, noise: Any) -> Any:
+        noisy, scale = original(answer, sensitivity, event, noise)
+        seen.append(Released(answer.copy(), sensitivity, event, np.copy(noisy), scale))
+        return noisy, scale
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(curator, "release", spy)
+        yield seen
+
+
+class Recorder(Curator):
+    """A curator that notes the questions."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.asked: list[Asked] = []
+
+    def ask(self, query: Any, slot: str, part: int = 0) -> Any:
+        self.asked.append(Asked(query, slot, part))
+        return super().ask(query, slot, part)
+
+
+class Repeater(Curator):
+    """A curator that answers a question again and again, each time with new noise."""
+
+    def ask(self, query: Any, slot: str, part: int = 0) -> Any:
+        self._answered.clear()
+        return super().ask(query, slot, part)
+
+
+def opened(
+    case: Case,
+    plan: Plan,
+    data: Any,
+    noise: Noise | None = None,
+    holder: Callable[..., Any] = Curator,
+) -> Any:
+    """A holder on `data`, as the front door opens it."""
+    design = case.model(data).design
+    return holder(design.source(data), design, plan, noise or SeededNoise(1))
+
+
+@dataclass(frozen=True)
+class Recording:
+    """One fit: its questions, the answers before and after noise, the estimate."""
+
+    plan: Plan
+    asked: list[Asked]
+    released: list[Released]
+    estimate: Any
+
+
+def record(case: Case, plan: Plan, data: Any, seed: int = 1) -> Recording:
+    """Fit with a recorder; no ledger, no results."""
+    holder = opened(case, plan, data, SeededNoise(seed), Recorder)
+    with releases() as released:
+        estimate = case.estimator.fit(holder, case.model(data).design, plan)
+    return Recording(plan, holder.asked, released, estimate)
+
+
+def replay(case: Case, plan: Plan, data: Any, asked: list[Asked]) -> list[Released]:
+    """The same questions, with the same parameters, put to other data."""
+    holder = opened(case, plan, data)
+    with releases() as released:
+        for a in asked:
+            holder.ask(a.query, a.slot, a.part)
+    return released
+
+
+@contextmanager
+def order_of_events() -> Iterator[list[str]]:
+    """``"charge"`` when a ledger was charged, ``"read"`` when rows were read."""
+    log: list[str] = []
+
+    def noting(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        def spy(*args: Any, **kwargs: Any) -> Any:
+            result = original(*args, **kwargs)
+            log.append(name)
+            return result
+
+        return spy
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Ledger, "charge", noting("charge", Ledger.charge))
+        for door in ("block", "raw"):
+            patch.setattr(Source, door, noting("read", getattr(Source, door)))
+        yield log
+
+
+def overwrite(data: Table, other: Table) -> None:
+    """Replace every value of a table in place."""
+    for name, column in data.items():
+        column[:] = other[name]

@@ -1,0 +1,90 @@
+"""Every method states what is proved about it, completely enough to be looked up."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import pytest
+
+from dpstats.estimators import ESTIMATORS, methods
+from dpstats.theory import Setting
+from tests.contracts.cases import MODELS, TRUSTS, Case, each_method
+
+AT = Setting(n=10_000, d=5, epsilon=1.0, delta=1e-6)
+
+
+@each_method
+def test_theory_is_complete(case: Case) -> None:
+    theory = case.estimator.theory[case.trust]
+    assert len(theory.estimand) > 10
+    assert re.search(r"\b(DP|differential(ly)? priva\w+)\b", theory.guarantee)
+    assert theory.assumptions
+    assert theory.upper
+    assert {r.term for r in theory.upper} >= {"statistical", "privacy"}
+    assert all(isinstance(a.holds(AT), bool | None) for a in theory.assumptions)
+
+
+@each_method
+def test_rates_are_positive_and_fall_with_n_and_epsilon(case: Case) -> None:
+    theory = case.estimator.theory[case.trust]
+    for rate in (*theory.upper, *theory.lower):
+        assert rate.formula
+        assert 0 < rate.value(AT) < math.inf
+        assert rate.value(Setting(40_000, 5, 1.0, 1e-6)) < rate.value(AT)
+        assert rate.value(Setting(10_000, 5, 2.0, 1e-6)) <= rate.value(AT)
+
+
+@each_method
+def test_every_source_can_be_looked_up(case: Case) -> None:
+    theory = case.estimator.theory[case.trust]
+    assert theory.citations
+    own = theory.citations[0]
+    assert own.locator, "the theorem or algorithm is needed"
+    for c in theory.citations:
+        assert c.key
+        assert c.authors
+        assert c.title
+        assert c.venue
+        assert 1900 < c.year < 2100
+        assert str(c.year) in c.text()
+        assert c.key in c.bibtex()
+    keys = {c.key for c in theory.citations}
+    assert {r.source for r in (*theory.upper, *theory.lower) if r.source} <= keys
+
+
+@each_method
+def test_the_docstring_states_a_guarantee_with_its_sensitivities(case: Case) -> None:
+    text = type(case.estimator).__doc__ or ""
+    assert "Guarantee" in text
+    stated = text + case.estimator.theory[case.trust].guarantee
+    assert re.search(r"sensitivit", stated)
+    assert re.search(r"compos|exponential mechanism|Gaussian|Laplace", stated)
+
+
+@each_method
+def test_options_are_described(case: Case) -> None:
+    assert all(
+        name.isidentifier() and len(text) > 8 for name, text in case.estimator.options.items()
+    )
+
+
+def test_names_are_unique_and_every_model_and_trust_is_tested() -> None:
+    names = [(e.model, e.name) for e in ESTIMATORS]
+    assert len(set(names)) == len(names)
+    assert {e.model for e in ESTIMATORS} <= set(MODELS)
+    assert {trust for e in ESTIMATORS for trust in e.theory} <= set(TRUSTS)
+
+
+def test_the_table_of_methods_lists_the_registry() -> None:
+    listed = methods()
+    assert list(zip(listed["model"], listed["method"], listed["trust"], strict=True)) == [
+        (e.model, e.name, trust) for e in ESTIMATORS for trust in e.theory
+    ]
+    assert not listed[["source", "rate", "conditions"]].eq("").any(axis=None)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: f"{e.model}-{e.name}")
+def test_a_method_is_a_frozen_record_without_state(estimator) -> None:
+    with pytest.raises(AttributeError):
+        estimator.seen = 1
