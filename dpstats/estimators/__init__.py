@@ -8,6 +8,8 @@ from dpstats.errors import OptionError, TrustError
 from dpstats.estimators.adaptive_clipping_gd import AdaptiveClippingGD
 from dpstats.estimators.adassp import AdaSSP
 from dpstats.estimators.dp_gd import DPGD
+from dpstats.estimators.karwa_vadhan import KarwaVadhan
+from dpstats.estimators.mean import ClippedMean
 from dpstats.privacy import Privacy
 from dpstats.protocol import Estimator
 from dpstats.theory import Citation
@@ -22,6 +24,8 @@ ESTIMATORS: tuple[Estimator, ...] = (
     DPGD(),
     AdaSSP(),
     AdaptiveClippingGD(),
+    ClippedMean(),
+    KarwaVadhan(),
 )
 
 

@@ -142,12 +142,12 @@ class DPGD:
     satisfying C <- H C H + (rate s_t / n)^2 I. The meat of the scores is released. For -Q beta,
     the part of the way that was not gone, the square of the estimated component enters, at most
     what beta'G beta <= E y^2 permits: intervals are wide, not wrong, in directions that descent
-    does not reach (condition numbers above about 10; method "newton" has no such directions).
+    does not reach (condition numbers above about 30; method "newton" has no such directions).
 
     *Limits.* The interval rests on the released Gram matrix. Directions whose second moment is
     below the noise on it are not seen; the plan states the condition number up to which intervals
-    cover. Errors of coverage beyond it are large (about 45 % instead of 95 % at condition number
-    100 with n = 10,000, d = 20, epsilon = 1).
+    cover. Beyond it they can fail: about 40 % instead of 95 % coverage at condition number 100
+    with n = 10,000, d = 20, epsilon = 1.
 
     *Units.* Internal coordinates.
     """
