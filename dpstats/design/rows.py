@@ -123,6 +123,8 @@ class Source:
         self._step = max(_MIN_ROWS, _BLOCK // max(layout.width, 1))
         self._declarations = {**layout.declarations, **layout.endog_declarations}
         self._direct = self._native_columns()
+        self._moves = bool(layout.center.any())
+        self._scales = bool((layout.scale != 1).any())
 
     def _native_columns(self) -> list[tuple[int, Any, bool]]:
         """(position, column, whether numpy can cast it on assignment) of the direct columns."""
@@ -173,8 +175,9 @@ class Source:
             lost = np.isnan(part)
             keep &= ~lost.any(axis=0)
             np.copyto(part, layout.fill[: len(part), None], where=lost)
-        if internal:
+        if internal and self._moves:
             part -= layout.center[: len(part), None]
+        if internal and self._scales:
             part /= layout.scale[: len(part), None]
         return part, keep
 
@@ -187,7 +190,7 @@ class Source:
             values = column[start:stop]
             part[position] = values if native else to_float(values)
         if self._matrix is not None and layout.direct:
-            filled, taken = (list(item) for item in zip(*layout.direct, strict=True))
+            filled, taken = (_run(item) for item in zip(*layout.direct, strict=True))
             part[filled] = _dense(self._matrix[start:stop]).T[taken]
         rows: dict[str, Any] = {}
         for name, declaration in self._declarations.items():
@@ -211,6 +214,13 @@ def _unit_codes(unit: Any) -> NDArray[np.intp]:
     alone = np.flatnonzero(codes < 0)
     codes[alone] = codes.max(initial=-1) + 1 + np.arange(len(alone))
     return codes
+
+
+def _run(positions: tuple[int, ...]) -> slice | list[int]:
+    """Positions as a slice where they follow each other, so that numpy makes no copy."""
+    first, last = positions[0], positions[-1]
+    consecutive = positions == tuple(range(first, last + 1))
+    return slice(first, last + 1) if consecutive else list(positions)
 
 
 def _dense(rows: Any) -> Float:
