@@ -7,8 +7,8 @@ rules of the experiment (Newhouse 1993), not computed from the rows:
 - ``lncoins`` is ln(coinsurance + 1) of a rate in percent, so at most ln 101.
 - ``lpi``, the log of the yearly participation incentive: out-of-pocket spending was capped at 1,000
   dollars a year, and 8 is the log of three times that.
-- ``fmde`` is ln(max(1, maximal expenditure / (0.01 coinsurance))): with the cap of 1,000 dollars and
-  the lowest positive rate of 25 percent at most ln 4000, below 8.3.
+- ``fmde`` is ln(max(1, maximal expenditure / (0.01 coinsurance))): with the cap of 1,000 dollars
+  and the lowest positive rate of 25 percent at most ln 4000, below 8.3.
 - ``physlm``: 1 with a physical limitation; a fraction where the answer was imputed.
 - ``disea`` counts chronic diseases, imputed ones as fractions: 60 is a generous ceiling.
 - the rest are indicators.
