@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from dpstats import estimators
+from dpstats.accounting import Ledger
+from dpstats.api import OLS
 from dpstats.errors import OptionError, TrustError
 from dpstats.estimators import ESTIMATORS, find, methods
 from dpstats.privacy import Central, Federated, LabelOnly, Local
 from dpstats.theory import Setting
+from tests.estimators.ols_cases import rows
 
 CENTRAL = Central(1.0, 1e-6)
 each = pytest.mark.parametrize("method", ESTIMATORS, ids=lambda e: f"{e.model}-{e.name}")
@@ -62,6 +66,16 @@ def test_an_unknown_model_or_method_lists_what_exists() -> None:
 def test_a_trust_model_without_theory_is_refused(privacy) -> None:
     with pytest.raises(TrustError, match=r"central"):
         find("ols", privacy, "adassp")
+
+
+@pytest.mark.parametrize("method", ["adassp", "dp-gd", "adaptive-clipping-gd"])
+def test_a_refused_fit_spends_nothing(method) -> None:
+    x, y, _ = rows(np.random.default_rng(1), 200, 2)
+    ledger = Ledger.memory(1.0, 1e-6)
+    model = OLS(y, x, bounds={"endog": (-3.5, 3.5), "exog": (-1, 1)})
+    with pytest.raises(OptionError):
+        model.fit(CENTRAL, ledger, method=method, nonsense=1)
+    assert ledger.spent == (0.0, 0.0)
 
 
 def test_methods_lists_every_method_under_every_trust_model() -> None:
