@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -119,7 +120,8 @@ class Source:
         self._columns = columns
         self._matrix = matrix
         self._rows = rows
-        self._unit = None if unit is None else _unit_codes(unit)
+        self._unit_column = unit
+        _check_names_units(unit)
         self._step = max(_MIN_ROWS, _BLOCK // max(layout.width, 1))
         self._declarations = {**layout.declarations, **layout.endog_declarations}
         self._direct = self._native_columns()
@@ -132,6 +134,11 @@ class Source:
             return []
         found = [(position, self._columns[name]) for position, name in self._layout.direct]
         return [(p, c, isinstance(c.dtype, np.dtype) and c.dtype.kind in "fiu") for p, c in found]
+
+    @cached_property
+    def _unit(self) -> NDArray[np.intp] | None:
+        """Unit codes, made when rows are first read: after the ledger was charged."""
+        return None if self._unit_column is None else _unit_codes(self._unit_column)
 
     def __len__(self) -> int:
         return self._rows
@@ -203,14 +210,18 @@ class Source:
         return keep
 
 
+def _check_names_units(unit: Any) -> None:
+    """Refuse Python types that cannot name a unit; the entries themselves are not looked at."""
+    objects = isinstance(unit, np.ndarray) and unit.dtype.kind == "O"
+    if objects and any(type(u).__hash__ is None for u in unit):
+        raise DataError("The unit column holds objects that cannot name a unit.")
+
+
 def _unit_codes(unit: Any) -> NDArray[np.intp]:
     """One code per unit; a row whose unit is missing is a unit of its own."""
     import pandas as pd
 
-    try:
-        codes = np.array(pd.factorize(unit, use_na_sentinel=True)[0], dtype=np.intp)
-    except TypeError:
-        raise DataError("The unit column holds objects that cannot name a unit.") from None
+    codes = np.array(pd.factorize(unit, use_na_sentinel=True)[0], dtype=np.intp)
     alone = np.flatnonzero(codes < 0)
     codes[alone] = codes.max(initial=-1) + 1 + np.arange(len(alone))
     return codes
