@@ -150,7 +150,7 @@ def _demo(arguments: argparse.Namespace) -> None:
     df, schema = randhie.load()
 
     _title("RAND health insurance experiment: what explains visits to a doctor?")
-    print(f"{len(df):,} people; {formula}")
+    print(f"{len(df):,} person-years; {formula}")
     print(schema)
     with tempfile.TemporaryDirectory() as folder:
         ledger = dp.Ledger.open(Path(folder) / "randhie.ledger", epsilon=3.0, delta=1e-6)

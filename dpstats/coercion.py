@@ -53,7 +53,9 @@ def as_column(values: Any, name: str) -> Column:
     if isinstance(values, (list, tuple, range)):
         values = pd.Series(list(values))
     elif isinstance(values, np.ma.MaskedArray):
-        values = np.where(np.ma.getmaskarray(values), None, np.ma.getdata(values).astype(object))
+        missing = np.ma.getmaskarray(values)
+        values = np.ma.getdata(values).astype(object)
+        values[missing] = None
     elif not isinstance(
         values, (np.ndarray, pd.Series, pd.Index, pd.api.extensions.ExtensionArray)
     ):
