@@ -129,7 +129,7 @@ class Curator:
         self._answered.add((slot, part))
         sensitivity = query.sensitivity(self._neighbors, self._max_rows)
         answer = query.finish(self._total(query, part, mechanism.parts), self._grid)
-        noisy, scale = release(answer, sensitivity, mechanism.event, self._noise)
+        noisy, scale = release(answer, sensitivity, mechanism.event, self._noise, query.kind)
         self._transcript.append(
             Release(slot, query.name, query.parameters(), sensitivity, scale, mechanism.event, part)
         )

@@ -61,15 +61,39 @@ def _selection(
     return np.array([noise.argmax(steps, scale / grid)], dtype=np.float64), scale
 
 
-_MECHANISMS: dict[type, Callable[..., tuple[Array, float]]] = {
-    Gaussian: _gaussian,
-    Laplace: _laplace,
-    Selection: _selection,
+def _search(
+    balance: Array, sensitivity: float, event: Gaussian, noise: NoiseStream
+) -> tuple[Array, float]:
+    """Noisy bisection along an increasing balance: log2(cells) Gaussian comparisons of one cost.
+
+    The position is fractional: in the last cell it lies where the noisy balances of both ends
+    cross zero, or in the middle where they say too little (an end that was not compared; a
+    difference below two standard deviations).
+    """
+    low, high = 0, balance.size - 1
+    each = Gaussian(event.noise_multiplier * math.sqrt(math.log2(high)))
+    compared: dict[int, float] = {}
+    scale = 0.0
+    while high - low > 1:
+        middle = (low + high) // 2
+        noisy, scale = _gaussian(balance[middle : middle + 1], sensitivity, each, noise)
+        compared[middle] = float(noisy[0])
+        low, high = (low, middle) if noisy[0] >= 0 else (middle, high)
+    at_low, at_high = compared.get(low, math.nan), compared.get(high, math.nan)
+    clear = at_high - at_low >= 2 * scale
+    return np.array([low + (-at_low / (at_high - at_low) if clear else 0.5)]), scale
+
+
+_MECHANISMS: dict[tuple[str, type], Callable[..., tuple[Array, float]]] = {
+    ("sum", Gaussian): _gaussian,
+    ("sum", Laplace): _laplace,
+    ("choice", Selection): _selection,
+    ("search", Gaussian): _search,
 }
 
 
 def release(
-    answer: Array, sensitivity: float, event: Event, noise: NoiseStream
+    answer: Array, sensitivity: float, event: Event, noise: NoiseStream, kind: str = "sum"
 ) -> tuple[Array, float]:
     """Noisy answer and the scale of its noise.
 
@@ -78,20 +102,22 @@ def release(
     answer : ndarray
         Exact answer; must not leave the private side otherwise.
     sensitivity : float
-        Its sensitivity under the fit's neighbours, in the norm of the event (L2 for Gaussian, L1
-        for Laplace, L-infinity for a selection), > 0.
+        Its sensitivity under the fit's neighbours, > 0: in L2 for Gaussian and in L1 for Laplace
+        noise on a sum, in L-infinity for a choice or a search.
     event : Event
         The planned cost.
     noise : NoiseStream
         Source of noise.
+    kind : {"sum", "choice", "search"}
+        How noise is applied; the query says which.
 
     Raises
     ------
     PlanError
-        If no mechanism realises the event.
+        If no mechanism realises the event on this kind of answer.
     """
-    mechanism: Any = _MECHANISMS.get(type(event))
+    mechanism: Any = _MECHANISMS.get((kind, type(event)))
     if mechanism is None:
-        raise PlanError(f"No mechanism realises a {type(event).__name__} event.")
+        raise PlanError(f"No mechanism realises a {type(event).__name__} event on a {kind}.")
     released: tuple[Array, float] = mechanism(answer, sensitivity, event, noise)
     return released

@@ -11,6 +11,7 @@ from dpstats.queries.linear import (
     MinEigenvalue,
     ResidualCount,
     ResidualMoment,
+    ResidualSums,
     Score,
     ScoreOuter,
 )
@@ -24,6 +25,7 @@ from dpstats.queries.scalar import (
     ResponseInterval,
     ResponseMoments,
     ResponseQuantile,
+    Search,
     UnitMoments,
 )
 
@@ -42,11 +44,13 @@ __all__ = [
     "ResidualCount",
     "ResidualMoment",
     "ResidualQuantile",
+    "ResidualSums",
     "ResponseHistogram",
     "ResponseInterval",
     "ResponseMoments",
     "ResponseQuantile",
     "Score",
     "ScoreOuter",
+    "Search",
     "UnitMoments",
 ]

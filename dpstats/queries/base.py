@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,7 @@ __all__ = [
     "Block",
     "Contribution",
     "Geometry",
+    "Kind",
     "Query",
     "bound_grid",
     "exact_product",
@@ -39,6 +40,9 @@ __all__ = [
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
+# How noise is applied: to every coordinate of a sum, to the utilities of a choice, or to the
+# comparisons of a search along an increasing balance.
+Kind = Literal["sum", "choice", "search"]
 
 X_BITS = 17  # a design value is at most 2^17 grid steps: exact in float32
 Y_BITS = 22  # a response value is at most 2^22 grid steps: exact in float32
@@ -198,6 +202,11 @@ class Query(Protocol):
     @property
     def name(self) -> str:
         """Name in the privacy report."""
+        ...
+
+    @property
+    def kind(self) -> Kind:
+        """How noise is applied to the answer."""
         ...
 
     @property

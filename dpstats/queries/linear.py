@@ -20,6 +20,7 @@ from dpstats.queries.base import (
     Contribution,
     Geometry,
     Ints,
+    Kind,
     bound_grid,
     exact_product,
     exact_sum,
@@ -32,6 +33,7 @@ __all__ = [
     "MinEigenvalue",
     "ResidualCount",
     "ResidualMoment",
+    "ResidualSums",
     "Score",
     "ScoreOuter",
 ]
@@ -109,6 +111,7 @@ class Score(_AtResidual):
     """
 
     name: ClassVar[str] = "score"
+    kind: ClassVar[Kind] = "sum"
 
     def total(self, block: Block) -> Ints:
         """Sum of x w psi, in steps of the column grid times the grid of w psi."""
@@ -137,6 +140,7 @@ class Gradient:
     beta: Array
     clip: float
     name: ClassVar[str] = "gradient"
+    kind: ClassVar[Kind] = "sum"
     geometry: ClassVar[Geometry | None] = None
 
     def parameters(self) -> Mapping[str, Any]:
@@ -194,6 +198,7 @@ class Gram:
     beta: Array | None = None
     clip: float | None = None
     name: ClassVar[str] = "gram"
+    kind: ClassVar[Kind] = "sum"
 
     def parameters(self) -> Mapping[str, Any]:
         """The geometry; for the active Gram also the coefficients and the clip."""
@@ -239,6 +244,7 @@ class ScoreOuter(_AtResidual):
 
     max_rows: int = 1
     name: ClassVar[str] = "score outer product"
+    kind: ClassVar[Kind] = "sum"
 
     def total(self, block: Block) -> Ints:
         """S'S in squared steps."""
@@ -275,6 +281,7 @@ class ResidualCount(_AtResidual):
     """Number of contributing rows whose residual is at most `clip` in size."""
 
     name: ClassVar[str] = "residual count"
+    kind: ClassVar[Kind] = "sum"
 
     def total(self, block: Block) -> Ints:
         """One count."""
@@ -295,6 +302,7 @@ class ResidualMoment(_AtResidual):
     """Sum of ``psi^2`` over rows; a number in [0, clip^2] per row."""
 
     name: ClassVar[str] = "residual second moment"
+    kind: ClassVar[Kind] = "sum"
 
     def total(self, block: Block) -> Ints:
         """The sum in squared steps."""
@@ -312,6 +320,50 @@ class ResidualMoment(_AtResidual):
 
 
 @dataclass(frozen=True, eq=False)
+class ResidualSums:
+    """Sums of u and of u^2 for ``u = clip(r, -clip, clip) / clip``, as one vector.
+
+    Guarantee: for u, v in [-1, 1], |(u - v, u^2 - v^2)|^2 = (u - v)^2 (1 + (u + v)^2) <= 4: with
+    t = |u - v|, |u + v| <= 2 - t, and t^2 (1 + (2 - t)^2) increases to 4 at t = 2. A missing row
+    contributes zeros, and |(u, u^2)| <= sqrt(2).
+    """
+
+    beta: Array
+    clip: float
+    name: ClassVar[str] = "clipped residual sums"
+    kind: ClassVar[Kind] = "sum"
+    geometry: ClassVar[Geometry | None] = None
+
+    def parameters(self) -> Mapping[str, Any]:
+        """The coefficients and the clip; both public."""
+        return {"beta": [float(b) for b in self.beta], "clip": self.clip}
+
+    def total(self, block: Block) -> Ints:
+        """Steps of u and of u^2."""
+        r = block.keep * (block.y - exact_product(block, self.beta))
+        u = np.clip(r / self.clip, -1.0, 1.0)
+        steps = [truncate(v, _UNIT_GRID).sum() for v in (u, u * u)]
+        return exact_sum(np.array(steps))
+
+    def finish(self, total: Ints, grid: Array) -> Array:
+        """``(sum of u, sum of u^2)``."""
+        sums: Array = total * np.float64(_UNIT_GRID)
+        return sums
+
+    def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
+        """2 per row under replace-one, sqrt(2) under add-remove, and what truncation adds."""
+        row = 2.0 if neighbors is Neighbors.REPLACE_ONE else math.sqrt(2.0)
+        return max_rows * (row + 2 * _UNIT_GRID)
+
+    def decode(self, answer: Array) -> Array:
+        """Read as it is."""
+        return answer
+
+
+_UNIT_GRID = 2.0**-30
+
+
+@dataclass(frozen=True, eq=False)
 class MinEigenvalue:
     """Smallest eigenvalue of `Gram`.
 
@@ -322,6 +374,7 @@ class MinEigenvalue:
 
     geometry: Geometry
     name: ClassVar[str] = "smallest eigenvalue"
+    kind: ClassVar[Kind] = "sum"
 
     def parameters(self) -> Mapping[str, Any]:
         """The geometry."""

@@ -17,6 +17,7 @@ from dpstats.queries.base import (
     Contribution,
     Geometry,
     Ints,
+    Kind,
     bound_grid,
     exact_product,
     exact_sum,
@@ -33,6 +34,7 @@ __all__ = [
     "ResponseInterval",
     "ResponseMoments",
     "ResponseQuantile",
+    "Search",
     "UnitMoments",
 ]
 
@@ -44,6 +46,7 @@ class Count:
     """Number of rows that contribute (no value of theirs was missing)."""
 
     name: ClassVar[str] = "count"
+    kind: ClassVar[Kind] = "sum"
     geometry: ClassVar[Geometry | None] = None
 
     def parameters(self) -> Mapping[str, Any]:
@@ -136,6 +139,7 @@ class ResponseMoments(_Interval):
     """
 
     name: ClassVar[str] = "clipped sum, squares and count"
+    kind: ClassVar[Kind] = "sum"
     geometry: ClassVar[Geometry | None] = None
 
     def total(self, block: Block) -> Ints:
@@ -181,6 +185,7 @@ class UnitMoments(_Interval):
 
     rows: int = 1
     name: ClassVar[str] = "clipped sum, squares and counts by unit"
+    kind: ClassVar[Kind] = "sum"
     geometry: ClassVar[Geometry | None] = None
 
     def total(self, block: Block) -> Ints:
@@ -231,6 +236,7 @@ class ResponseInterval:
     last: Ints
     penalty: Array
     name: ClassVar[str] = "response interval"
+    kind: ClassVar[Kind] = "choice"
     geometry: ClassVar[Geometry | None] = None
 
     def __post_init__(self) -> None:
@@ -285,6 +291,7 @@ class ResponseHistogram:
     edges: Array
     norm: str = "l1"
     name: ClassVar[str] = "response histogram"
+    kind: ClassVar[Kind] = "sum"
     geometry: ClassVar[Geometry | None] = None
 
     def parameters(self) -> Mapping[str, Any]:
@@ -330,6 +337,7 @@ class PairScales:
     low: int
     high: int
     name: ClassVar[str] = "pair scale histogram"
+    kind: ClassVar[Kind] = "sum"
     geometry: ClassVar[Geometry | None] = None
 
     def parameters(self) -> Mapping[str, Any]:
@@ -399,12 +407,16 @@ class _Quantile(ABC):
         """Rows per cell of the grid."""
         return _counts(self.values(block), self.candidates, block.keep)
 
-    def finish(self, total: Ints, grid: Array) -> Array:
-        """Utilities of the candidates."""
+    def balance(self, total: Ints) -> Array:
+        """``(1 - q) #{v <= g} - q #{v > g}`` of each candidate g; increases with g."""
         below = np.cumsum(total)[:-1].astype(np.float64)
         above = float(total.sum()) - below
-        utilities: Array = -np.abs((1 - self.q) * below - self.q * above)
-        return utilities
+        weighed: Array = (1 - self.q) * below - self.q * above
+        return weighed
+
+    def finish(self, total: Ints, grid: Array) -> Array:
+        """Utilities of the candidates."""
+        return -np.abs(self.balance(total))
 
     def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
         """L-infinity sensitivity of the utilities: one per row."""
@@ -420,6 +432,7 @@ class ResponseQuantile(_Quantile):
     """Choice of a candidate near the q-quantile of the response."""
 
     name: ClassVar[str] = "response quantile"
+    kind: ClassVar[Kind] = "choice"
     geometry: ClassVar[Geometry | None] = None
 
     def values(self, block: Block) -> Array:
@@ -433,6 +446,7 @@ class NormQuantile(_Quantile):
 
     whiten: Array | None = None
     name: ClassVar[str] = "norm quantile"
+    kind: ClassVar[Kind] = "choice"
     geometry: ClassVar[Geometry | None] = None
 
     def values(self, block: Block) -> Array:
@@ -446,8 +460,64 @@ class ResidualQuantile(_Quantile):
 
     beta: Array
     name: ClassVar[str] = "residual quantile"
+    kind: ClassVar[Kind] = "choice"
     geometry: ClassVar[Geometry | None] = None
 
     def values(self, block: Block) -> Array:
         """Absolute residuals."""
         return np.abs(block.y - exact_product(block, self.beta))
+
+
+@dataclass(frozen=True, eq=False)
+class Search:
+    """A quantile found by bisection with noisy comparisons, instead of a noisy choice.
+
+    The candidates g_0 < ... < g_N, N a power of two, are halved log2(N) times by the sign of the
+    noisy balance of the middle one. The answer lies between the last two candidates, where their
+    noisy balances say that it crosses zero.
+
+    Guarantee: each comparison adds noise to one number of sensitivity 1 (see `_Quantile`); which
+    number that is depends on the data only through earlier noisy ones. With noise of
+    sqrt(log2 N) z each, the adaptive composition is that of one Gaussian mechanism of noise
+    multiplier z (Dong, Roth & Su 2022, Corollary 3.3).
+    """
+
+    quantile: ResponseQuantile | NormQuantile | ResidualQuantile
+    kind: ClassVar[Kind] = "search"
+
+    def __post_init__(self) -> None:
+        cells = self.quantile.candidates.size - 1
+        if cells < 2 or cells & (cells - 1):
+            raise PlanError(f"{cells} cells: a search needs a power of two, at least 2.")
+
+    @property
+    def name(self) -> str:
+        """Name of the quantile, and how it is found."""
+        return f"{self.quantile.name} by bisection"
+
+    @property
+    def geometry(self) -> Geometry | None:
+        """Geometry of the quantile."""
+        return self.quantile.geometry
+
+    def parameters(self) -> Mapping[str, Any]:
+        """Those of the quantile."""
+        return self.quantile.parameters()
+
+    def total(self, block: Block) -> Ints:
+        """Rows per cell of the grid."""
+        return self.quantile.total(block)
+
+    def finish(self, total: Ints, grid: Array) -> Array:
+        """Balances of the candidates."""
+        return self.quantile.balance(total)
+
+    def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
+        """Of each balance: one per row."""
+        return self.quantile.sensitivity(neighbors, max_rows)
+
+    def decode(self, answer: Array) -> Array:
+        """The value at a position, which may lie between two candidates."""
+        candidates = self.quantile.candidates
+        value: Array = np.interp(answer, np.arange(candidates.size), candidates)
+        return value

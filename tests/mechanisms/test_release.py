@@ -42,7 +42,7 @@ def test_selection_has_the_law_of_the_exponential_mechanism(source) -> None:
     utilities = np.array([0.0, -1.0, -2.5, -7.0])
     event, rounds = Selection(1.3), 6000
     stream = source.start()
-    chosen = [int(release(utilities, 1.0, event, stream)[0][0]) for _ in range(rounds)]
+    chosen = [int(release(utilities, 1.0, event, stream, "choice")[0][0]) for _ in range(rounds)]
     observed = np.bincount(chosen, minlength=4)
 
     def expected(epsilon: float) -> np.ndarray:
@@ -77,3 +77,32 @@ def test_a_bad_seed_is_refused(seed) -> None:
 def test_an_unknown_event_is_refused() -> None:
     with pytest.raises(PlanError, match="No mechanism realises"):
         release(np.zeros(1), 1.0, object(), SafeNoise().start())  # type: ignore[arg-type]
+
+
+def test_a_search_finds_the_crossing_when_noise_is_small() -> None:
+    balance = np.linspace(-700.0, 300.0, 33)
+    (position,), _ = release(balance, 1.0, Gaussian(0.5), SafeNoise().start(), "search")
+    assert np.interp(position, np.arange(33), balance) == pytest.approx(0.0, abs=10.0)
+
+
+def test_comparisons_of_a_search_share_one_event() -> None:
+    """Five comparisons, each with sqrt(5) times the noise of the event."""
+    balance = np.linspace(-1.0, 1.0, 33)
+    _, scale = release(balance, 1.0, Gaussian(2.0), SafeNoise().start(), "search")
+    assert scale == pytest.approx(2.0 * math.sqrt(5), rel=1e-4)
+
+
+def test_a_search_without_signal_wanders() -> None:
+    """Power: with no balance at all every cell is possible, none dominates."""
+    stream = SeededNoise(2).start()
+    found = [release(np.zeros(9), 1.0, Gaussian(1.0), stream, "search")[0][0] for _ in range(800)]
+    counts = np.bincount(np.floor(found).astype(int), minlength=8)
+    assert stats.chisquare(counts).pvalue > ALPHA
+
+
+@pytest.mark.parametrize(
+    ("kind", "event"), [("sum", Selection(1.0)), ("choice", Gaussian(1.0)), ("search", Laplace(1))]
+)
+def test_an_event_fits_one_kind_of_answer(kind: str, event) -> None:
+    with pytest.raises(PlanError, match=f"on a {kind}"):
+        release(np.zeros(3), 1.0, event, SafeNoise().start(), kind)

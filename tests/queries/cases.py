@@ -21,12 +21,14 @@ from dpstats.queries import (
     ResidualCount,
     ResidualMoment,
     ResidualQuantile,
+    ResidualSums,
     ResponseHistogram,
     ResponseInterval,
     ResponseMoments,
     ResponseQuantile,
     Score,
     ScoreOuter,
+    Search,
     UnitMoments,
 )
 from dpstats.queries.base import X_BITS, Y_BITS, bound_grid
@@ -37,6 +39,7 @@ PLAIN = Geometry(1.1)
 SKEWED = Geometry(1.3, WHITEN)
 BETA = np.array([0.4, -0.25, 0.7])
 GRID = 2.0 ** np.arange(-6.0, 2.0)
+SEARCHED = 2.0 ** np.arange(-6.0, 3.0)
 
 
 @dataclass(frozen=True)
@@ -85,6 +88,9 @@ _CASES = [
     Case(ResponseQuantile(GRID, 0.3), np.inf, 0.99),
     Case(NormQuantile(GRID, 0.5, WHITEN), np.inf, 0.99),
     Case(ResidualQuantile(GRID, 0.9, BETA), np.inf, 0.99),
+    Case(Search(ResidualQuantile(SEARCHED, 0.7, BETA)), np.inf, 0.99),
+    Case(Search(NormQuantile(SEARCHED, 0.6, WHITEN)), np.inf, 0.99),
+    Case(ResidualSums(BETA, 0.5), 2, 0.95),
 ]
 
 CASES = [replace(c, label=f"{i}-{type(c.query).__name__}") for i, c in enumerate(_CASES)]
