@@ -24,7 +24,7 @@ MAX_ROWS = 3  # rows that one person may contribute in the "person" settings
 Y_BOUND = 8.0
 LEVELS = ("a", "b", "c")
 COLUMNS = {
-    "y": Numeric(-Y_BOUND, Y_BOUND),
+    "y": Numeric(-Y_BOUND, Y_BOUND, scale=1.3),
     "x1": Numeric(-1, 1),
     "x2": Numeric(0, 10),
     "g": Categorical(LEVELS),
@@ -163,10 +163,8 @@ def frame(data: Table) -> pd.DataFrame:
 def with_rows(data: Table, where: Any, rows: Table) -> Table:
     """The table with the rows `where` (a mask) taken out and `rows` put in their first place."""
     at = int(np.flatnonzero(where)[0])
-    keep = ~np.asarray(where)
+    before, after = np.flatnonzero(~where[:at]), at + np.flatnonzero(~where[at:])
     return {
-        name: np.concatenate(
-            [c[:at][keep[:at]], np.asarray(rows[name], c.dtype), c[at:][keep[at:]]]
-        )
+        name: np.concatenate([c[before], np.asarray(rows[name], c.dtype), c[after]])
         for name, c in data.items()
     }

@@ -17,7 +17,7 @@ _BOUND = (types.MethodType, types.BuiltinMethodType, types.MethodWrapperType)
 
 
 def children(thing: Any) -> Iterator[Any]:
-    """Objects that `thing` holds: items, attributes, slots, closures, buffers, frames' variables."""
+    """What `thing` holds: items, attributes, slots, closures, buffers, variables of frames."""
     if isinstance(thing, np.ndarray):
         yield thing.base
         if thing.dtype == object:

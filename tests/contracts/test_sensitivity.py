@@ -72,7 +72,7 @@ def persons() -> list[Table]:
 
 
 def neighbourhoods(case: Case, data: Table) -> list[list[Table]]:
-    """Sets of tables in which every two (under add-remove: the first and any other) are neighbours."""
+    """Sets of tables: any two (under add-remove: the first and any other) are neighbours."""
     sets = []
     everything = persons() if case.setting.person else [*CORNERS, *ODD, *random_rows(1, 6)]
     for at, candidates in ((N // 2, everything), (0, everything[::6]), (N - 1, everything[::6])):

@@ -1,0 +1,141 @@
+"""Values that are merely wrong are mapped into the schema; nothing is raised, nothing is said."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dpstats.accounting import Ledger
+from dpstats.errors import DataError, FeasibilityWarning
+from dpstats.mechanisms.noise import SeededNoise
+from tests.contracts.cases import Case, Table, each_case, each_method
+
+N = 60
+
+
+def numbers(value: Any) -> Callable[[Table], Table]:
+    """Every third entry of every numeric column is `value`."""
+
+    def change(data: Table) -> Table:
+        changed = {k: data[k].copy() for k in ("y", "x1", "x2")}
+        for column in changed.values():
+            column[::3] = value
+        return data | changed
+
+    return change
+
+
+def cast(dtype: Any) -> Callable[[Table], Table]:
+    def change(data: Table) -> Table:
+        return data | {k: np.asarray(data[k]).astype(dtype) for k in ("y", "x1", "x2")}
+
+    return change
+
+
+def levels(values: list[Any]) -> Callable[[Table], Table]:
+    def change(data: Table) -> Table:
+        return data | {"g": np.resize(np.array(values, dtype=object), N)}
+
+    return change
+
+
+def nullable(data: Table) -> Table:
+    return data | {k: pd.array(data[k]).astype("Float64") for k in ("y", "x1", "x2")}
+
+
+def with_null(data: Table) -> Table:
+    changed = nullable(data)
+    for k in ("y", "x1", "x2"):
+        changed[k][::4] = pd.NA
+    return changed
+
+
+def objects(data: Table) -> Table:
+    changed = {k: data[k].astype(object) for k in ("y", "x1", "x2")}
+    for column in changed.values():
+        column[::4] = None
+    return data | changed
+
+
+def text(data: Table) -> Table:
+    words = np.resize(np.array(["0.5", "much", "", "nan", "1e999", "-inf"], dtype=object), N)
+    return data | {"x1": words, "x2": words}
+
+
+VALUES: dict[str, Callable[[Table], Table]] = {
+    **{f"{v}": numbers(v) for v in (np.nan, np.inf, -np.inf, 1e308, -1e308, 5e-324, -0.0)},
+    **{f"{np.dtype(t)}": cast(t) for t in (np.float32, np.float16, np.int8, np.uint64, bool)},
+    "nullable": nullable,
+    "null": with_null,
+    "objects with None": objects,
+    "text for numbers": text,
+    "undeclared levels": levels(["zz", "b", ""]),
+    "missing levels": levels(["a", None, "b"]),
+    "numbers for levels": levels([1, 2, 3]),
+    "booleans for levels": levels([True, False]),
+    "all": lambda data: numbers(np.inf)(levels(["zz"])(data)),
+}
+
+
+def outcome(case: Case, data: Table) -> tuple[Any, list[str]]:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        results = case.fit(data, noise=SeededNoise(2))
+    return results, [str(w.message) for w in caught]
+
+
+@pytest.mark.parametrize("change", VALUES.values(), ids=list(VALUES))
+@each_method
+def test_wrong_values_raise_nothing_and_warn_nothing(
+    case: Case, change: Callable[[Table], Table]
+) -> None:
+    with np.errstate(all="ignore"):
+        data = change(case.table(N))
+    results, said = outcome(case, data)
+    assert said == outcome(case, case.table(N))[1]
+    assert np.isfinite(results.params).all()
+    assert (results.bse > 0).all()
+
+
+@each_case
+def test_nothing_but_wrong_values_is_still_an_answer(case: Case) -> None:
+    data = {
+        "y": np.full(N, np.nan),
+        "x1": np.full(N, np.inf),
+        "x2": np.full(N, -np.inf),
+        "g": np.full(N, None, dtype=object),
+        "person": np.full(N, 7),
+    }
+    results, _ = outcome(case, data)
+    assert np.isfinite(results.params).all()
+
+
+@pytest.mark.filterwarnings("ignore::dpstats.errors.FeasibilityWarning")
+@pytest.mark.parametrize(
+    "odd",
+    [
+        np.array([object()] * N, dtype=object),
+        np.array(["text", 1.5] * (N // 2), dtype=object),
+        np.full(N, "2020-01-01", dtype="datetime64[D]"),
+        np.full(N, 1j),
+        np.full((N, 2), 1.0),
+    ],
+    ids=["objects", "mixed", "dates", "complex", "two columns"],
+)
+@each_method
+def test_wrong_types_are_refused_by_name_before_anything_is_charged(case: Case, odd: Any) -> None:
+    ledger = Ledger.memory(2.0, 1e-5)
+    with pytest.raises(DataError, match="'y'"):
+        case.model(case.table(N) | {"y": odd}).fit(
+            case.privacy(rows=N), ledger, method=case.estimator.name
+        )
+    assert ledger.entries == ()
+
+
+def test_feasibility_warnings_depend_on_the_plan_alone() -> None:
+    assert issubclass(FeasibilityWarning, UserWarning)
