@@ -36,6 +36,7 @@ __all__ = [
 
 MOMENTS = "moments"
 _MISSING = 4.0  # noise scales by which a noisy count must fall below a public n to be believed
+_SYMMETRIC = 0.2  # of the allowance for clipping, where the mean is in the middle of the interval
 
 KARWA_VADHAN = Citation(
     "karwa2018finite",
@@ -105,8 +106,9 @@ class Facts:
 class Clip:
     """The interval to which the response is held, in internal units; released.
 
-    ``bias`` is what clipping may move the mean by, as a standard deviation, and enters the
-    covariance.
+    ``bias`` is what clipping may move the mean of a one-sided response by, as a standard deviation,
+    and enters the covariance; less of it for a mean in the middle of the interval, where the
+    effects of both ends cancel.
     """
 
     lower: float
@@ -203,20 +205,21 @@ def release_mean(
     units = float(np.clip(spread[0], n, rows * n)) if spread else n
     doubt = math.sqrt(2) * scale * 2 * rows * half  # of the noisy squares
     least = min(doubt / 4, half**2 * units / 10)
+    bias = clip.bias * (_SYMMETRIC + (1 - _SYMMETRIC) * abs(offset) / half)
     variance = float(np.clip(squares - offset**2 * units, least, half**2 * units)) / n**2
 
     to_user = design.standardization
     shown = to_user.y_center + to_user.y_scale * np.array([clip.lower, clip.upper])
     return Estimate(
         params=np.array([query.centre + offset]),
-        cov=np.array([[variance + noise + clip.bias**2]]),
+        cov=np.array([[variance + noise + bias**2]]),
         cov_privacy=np.array([[noise]]),
         nobs=n,
         released={
             "clip lower": float(shown[0]),
             "clip upper": float(shown[1]),
             "standard deviation": to_user.y_scale * math.sqrt(variance * n),
-            "allowance for clipping": to_user.y_scale * clip.bias,
+            "allowance for clipping": to_user.y_scale * bias,
             **(extra or {}),
         },
     )
@@ -226,7 +229,7 @@ def predict(plan: Plan, design: Design, facts: Facts, clip: Clip) -> Plan:
     """The plan with its expected standard error at a guessed `clip` around the mean."""
     n = plan.n
     noise = relative_noise(plan, facts.rows) * (clip.upper - clip.lower) / 2 / n
-    sampling = facts.sd**2 / n + clip.bias**2
+    sampling = facts.sd**2 / n + (_SYMMETRIC * clip.bias) ** 2
     se = math.sqrt(noise**2 + sampling)
     assumptions = [facts.assumption]
     if facts.rows > 1:

@@ -43,7 +43,7 @@ _NORMAL_WIDTH = 6.0  # standard deviations that the narrowest interval spans und
 _DEEPEST = 7.0  # halvings of the declared range without a declared scale
 _WIDEN = 1.1  # least widening of the chosen interval
 _SPENDABLE = 0.25  # noise, in sampling standard errors, that widening may cost
-_TAIL = 0.07  # clipping bias allowed for, per resolution and width of the interval
+_TAIL = 0.15  # clipping bias allowed for, per resolution and width of the interval
 _MOST_CELLS = 2**14
 _COARSE = 0.035  # share of the rows that one doubling is worth, above which the plan warns
 _CLIPS = ("auto", "private", "declared")
@@ -138,8 +138,9 @@ class ClippedMean:
     O(s log(K n) sqrt(log n) / (n eps)).
 
     *Covariance.* `location.release_mean`, plus the square of an allowance for clipping: the rows
-    that one doubling is worth, times 7 % of the width of the chosen interval, over n; less where
-    the interval was widened. Heavier and more skewed tails than exponential may exceed it.
+    that one doubling is worth, times 15 % of the width of the chosen interval, over n; less
+    where the interval was widened, or the mean lies in its middle (tails that are alike cancel).
+    One-sided tails that are much heavier than exponential may exceed it.
     """
 
     name: ClassVar[str] = "clipped"
