@@ -368,7 +368,12 @@ class Results:
 
     @property
     def nobs(self) -> float:
-        """Number of rows: public, or a noisy count of those that contribute (`nobs_public`)."""
+        """Number of rows: public where `nobs_public`, else a noisy count of contributing rows."""
+        return float(self.plan.n) if self.nobs_public else float(self.estimate.nobs)
+
+    @property
+    def nobs_contributing(self) -> float:
+        """Noisy count of rows that contribute: nothing missing, within their unit's limit."""
         return float(self.estimate.nobs)
 
     @property
@@ -376,8 +381,7 @@ class Results:
         """Whether `nobs` is the public number of rows rather than a released noisy count."""
         neighbors = getattr(self.plan.privacy, "neighbors", Neighbors.REPLACE_ONE)
         one_row = self.design.schema is None or self.design.schema.unit is None
-        known = neighbors is Neighbors.REPLACE_ONE and one_row
-        return known and self.estimate.nobs == self.plan.n
+        return neighbors is Neighbors.REPLACE_ONE and one_row
 
     @property
     def df_model(self) -> float:

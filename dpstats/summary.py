@@ -90,14 +90,14 @@ def _head(fit: Results) -> Block:
         ("Model:", plan.model.upper()),
         ("Method:", plan.method),
         ("Trust model:", fit.privacy.trust),
-        ("Date:", time.strftime("%a, %d %b %Y", now)),
-        ("Time:", time.strftime("%H:%M:%S", now)),
+        ("Covariance Type:", fit.cov_type),
+        ("Date:", time.strftime("%a, %d %b %Y %H:%M", now)),
     ]
     right = [
         (f"No. Observations ({count}):", f"{fit.nobs:.0f}"),
+        ("Contributing (noisy count):", f"{fit.nobs_contributing:.0f}"),
         ("Df Residuals:", f"{fit.df_resid:.0f}"),
         ("Df Model:", f"{fit.df_model:.0f}"),
-        ("Covariance Type:", fit.cov_type),
         ("Epsilon:", f"{plan.privacy.epsilon:g}"),
         ("Delta:", f"{plan.privacy.delta:g}"),
     ]
@@ -134,6 +134,7 @@ def notes(fit: Results) -> list[str]:
         f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
         for name, value in fit.released.items()
     )
+    departures = len(fit.error_bound.corrections)
     paragraphs = [
         f"{NOT_PRIVATE}. The noise came from a seed: such a fit is for simulation and tests only."
         if fit.reproducible
@@ -146,9 +147,10 @@ def notes(fit: Results) -> list[str]:
         UNITS,
         *fit.error_bound.formulas(),
         *(f"Warning: {text}" for text in fit.plan.warnings),
-        *(f"Departs from the printed method: {text}" for text in fit.error_bound.corrections),
+        f"Departs from the printed method in {departures} points: see error_bound.corrections."
+        if departures
+        else "",
         *(f"Design: {text}" for text in fit.design.notes),
-        *(f"The plan assumed: {text}" for text in fit.plan.assumptions),
     ]
     return [f"[{i}] {text}" for i, text in enumerate(filter(None, paragraphs), start=1)]
 

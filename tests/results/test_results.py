@@ -108,7 +108,8 @@ def test_the_row_count_is_public_only_where_the_neighbours_say_so():
     assert not make(privacy=Central(1.0, 1e-7, neighbors="add-remove"))[0].nobs_public
     assert not make(unit="person")[0].nobs_public
     assert make()[0].nobs == N
-    assert not make(nobs=N + 0.7)[0].nobs_public
+    assert make(nobs=N + 0.7)[0].nobs == N
+    assert make(nobs=N + 0.7)[0].nobs_contributing == N + 0.7
 
 
 def test_returned_tables_are_copies(pair):
