@@ -1,0 +1,59 @@
+"""Clipped residuals: efficiency of a clip under normal errors, with privacy noise in the account.
+
+A score sum x clip(r, c sigma) released with noise has, in whitened coordinates and units of
+sigma^2 / n, the variance
+
+    v(c) = (E psi_c(Z)^2 + k c^2) / P(|Z| < c)^2,     psi_c(z) = clip(z, -c, c),
+
+for standard normal Z, where k is the noise variance at c = 1 over n. A small k asks for no clip, a
+large one for a clip near the median (Huber 1964; Avella-Medina, Bradshaw & Loh 2023 for private
+scores).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["NORMAL_QUANTILE", "clipped_square", "efficient_clip", "score_variance", "unclipped"]
+
+Array = NDArray[np.float64]
+
+_SLACK = 0.05  # the largest clip within 5 % of the best variance: less bias where errors are skewed
+_LARGEST = 30.0
+_SMALLEST = 0.5
+_GRID = np.geomspace(_SMALLEST, _LARGEST, 600)
+
+# |Z| is below this with the probability named.
+NORMAL_QUANTILE = {0.7: 1.0364333894937898}
+
+
+def unclipped(c: float | Array) -> Array:
+    """``P(|Z| < c)``: share of normal residuals that a clip at c leaves alone."""
+    from scipy.special import ndtr
+
+    share: Array = 2 * ndtr(c) - 1
+    return share
+
+
+def clipped_square(c: float | Array) -> Array:
+    """``E clip(Z, -c, c)^2``."""
+    inside = unclipped(c)
+    density = np.exp(-np.square(c) / 2) / math.sqrt(2 * math.pi)
+    square: Array = inside - 2 * c * density + np.square(c) * (1 - inside)
+    return square
+
+
+def score_variance(c: float | Array, k: float) -> Array:
+    """``v(c)``; see the module."""
+    variance: Array = (clipped_square(c) + k * np.square(c)) / unclipped(c) ** 2
+    return variance
+
+
+def efficient_clip(k: float, at_least: float = _SMALLEST) -> float:
+    """The largest clip, in residual standard deviations, whose v is within 5 % of the least."""
+    grid = _GRID[_GRID >= at_least]
+    variance = score_variance(grid, k)
+    return float(grid[variance <= (1 + _SLACK) * variance.min()][-1])
