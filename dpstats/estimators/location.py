@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -173,9 +173,7 @@ def relative_noise(plan: Plan, rows: int) -> float:
     return math.sqrt(2) * noise_scale(plan, _query(Clip(-1.0, 1.0), rows), MOMENTS, rows)
 
 
-def release_mean(
-    holder: Holder, design: Design, plan: Plan, clip: Clip, extra: dict[str, Any] | None = None
-) -> Estimate:
+def release_mean(holder: Holder, design: Design, plan: Plan, clip: Clip) -> Estimate:
     """Ask for the moments of the response held to `clip`; mean and variance from the answer.
 
     Notes
@@ -208,19 +206,16 @@ def release_mean(
     bias = clip.bias * (_SYMMETRIC + (1 - _SYMMETRIC) * abs(offset) / half)
     variance = float(np.clip(squares - offset**2 * units, least, half**2 * units)) / n**2
 
-    to_user = design.standardization
-    shown = to_user.y_center + to_user.y_scale * np.array([clip.lower, clip.upper])
     return Estimate(
         params=np.array([query.centre + offset]),
         cov=np.array([[variance + noise + bias**2]]),
         cov_privacy=np.array([[noise]]),
         nobs=n,
         released={
-            "clip lower": float(shown[0]),
-            "clip upper": float(shown[1]),
-            "standard deviation": to_user.y_scale * math.sqrt(variance * n),
-            "allowance for clipping": to_user.y_scale * bias,
-            **(extra or {}),
+            "clip lower": clip.lower,
+            "clip upper": clip.upper,
+            "standard deviation": math.sqrt(variance * n),
+            "allowance for clipping": bias,
         },
     )
 

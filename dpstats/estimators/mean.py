@@ -61,7 +61,7 @@ _OWN = Citation(
     "dpstats-clipped-mean",
     "The dpstats developers",
     "A clipped mean over a private interval",
-    2025,
+    2026,
     "dpstats",
     "proof in the docstring of ClippedMean",
 )
