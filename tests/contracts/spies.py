@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpstats.accounting.events import Event
+from dpstats.accounting.events import Gaussian, Laplace
 from dpstats.accounting.ledger import Ledger
 from dpstats.design import Source
 from dpstats.holders import Curator, curator
@@ -25,9 +26,24 @@ class Released:
 
     exact: np.ndarray
     sensitivity: float
-    event: Event
+    event: Any
     noisy: np.ndarray
     scale: float
+    kind: str
+
+    @property
+    def norm(self) -> float:
+        """Norm of the sensitivity: that of the noise on a sum, the largest coordinate otherwise."""
+        return {Gaussian: 2, Laplace: 1}[type(self.event)] if self.kind == "sum" else np.inf
+
+    @property
+    def noise_per_sensitivity(self) -> float:
+        """Scale of each draw that the event allows, per unit of sensitivity."""
+        if self.kind == "choice":
+            return 2.0 / self.event.epsilon
+        # A search composes log2(cells) Gaussian comparisons into one event.
+        draws = math.log2(self.exact.size - 1) if self.kind == "search" else 1
+        return self.event.noise_multiplier * math.sqrt(draws)
 
 
 @dataclass(frozen=True)
@@ -50,9 +66,9 @@ def releases() -> Iterator[list[Released]]:
     seen: list[Released] = []
     original = curator.release
 
-    def spy(answer: Any, sensitivity: float, event: Event, noise: Any) -> Any:
-        noisy, scale = original(answer, sensitivity, event, noise)
-        seen.append(Released(answer.copy(), sensitivity, event, np.copy(noisy), scale))
+    def spy(answer: Any, sensitivity: float, event: Any, noise: Any, kind: str) -> Any:
+        noisy, scale = original(answer, sensitivity, event, noise, kind)
+        seen.append(Released(answer.copy(), sensitivity, event, np.copy(noisy), scale, kind))
         return noisy, scale
 
     with pytest.MonkeyPatch.context() as patch:

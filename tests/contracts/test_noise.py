@@ -15,9 +15,11 @@ import pytest
 from scipy import stats
 
 from dpstats.accounting.events import Gaussian, Laplace, Selection
-from dpstats.mechanisms.noise import SafeNoise
+from dpstats.mechanisms.noise import Noise, SafeNoise
+from dpstats.mechanisms.release import _steps
+from dpstats.protocol import Plan
 from tests.contracts.cases import Case, each_case
-from tests.contracts.spies import Asked, Recording, Repeater, opened, record, replay
+from tests.contracts.spies import Asked, Recording, Released, Repeater, opened, record, releases
 
 N = 40
 # A correct sampler fails with this probability; the noise is not seeded.
@@ -25,6 +27,7 @@ FALSE_ALARM = 1e-9
 DRAWS = 4000
 FACTORS = (0.8, 1.2)
 LAWS = {Gaussian: stats.norm, Laplace: stats.laplace}
+MEAN_SIZE = {stats.norm: math.sqrt(2 / math.pi), stats.laplace: 1.0}  # E|u| at scale 1
 
 
 def verdict(standardised: np.ndarray, law: Any) -> float:
@@ -34,58 +37,57 @@ def verdict(standardised: np.ndarray, law: Any) -> float:
     test is Kolmogorov and Smirnov's.
     """
     size = np.abs(standardised)
-    mean = law.expect(np.abs)
-    z = (size.mean() - mean) / (math.sqrt(law.var() - mean**2) / math.sqrt(size.size))
+    mean, variance = MEAN_SIZE[law], law.var()
+    z = (size.mean() - mean) / math.sqrt((variance - mean**2) / size.size)
     shape = stats.kstest(standardised, law.cdf).pvalue
     return min(1.0, 2 * min(2 * stats.norm.sf(abs(z)), shape))
 
 
-def first_of_each_kind(recording: Recording) -> dict[type, Asked]:
-    found: dict[type, Asked] = {}
+def first_of_each_kind(recording: Recording) -> dict[tuple[str, type], tuple[Asked, Released]]:
+    found: dict[tuple[str, type], tuple[Asked, Released]] = {}
     for asked, one in zip(recording.asked, recording.released, strict=True):
-        found.setdefault(type(one.event), asked)
+        found.setdefault((one.kind, type(one.event)), (asked, one))
     return found
 
 
-def repeated(case: Case, recording: Recording, data: Any, asked: Asked, times: int) -> np.ndarray:
+def repeated(
+    case: Case, plan: Plan, data: Any, asked: Asked, times: int, noise: Noise | None = None
+) -> np.ndarray:
     """Noisy answers as an estimator gets them, shape (times, ...)."""
-    holder = opened(case, recording.plan, data, SafeNoise(), Repeater)
+    holder = opened(case, plan, data, noise or SafeNoise(), Repeater)
     return np.array([holder.ask(asked.query, asked.slot, asked.part) for _ in range(times)])
 
 
-def declared_scale(case: Case, recording: Recording, asked: Asked) -> float:
-    event: Any = recording.plan.mechanism(asked.slot).event
-    sensitivity = asked.query.sensitivity(case.setting.neighbors, case.setting.max_rows)
-    return float(event.noise_multiplier * sensitivity)
+def declared_scale(case: Case, asked: Asked, one: Released) -> float:
+    """Scale of each draw, from the planned event and the sensitivity that the query claims."""
+    claim = asked.query.sensitivity(case.setting.neighbors, case.setting.max_rows)
+    return float(one.noise_per_sensitivity * claim)
 
 
 def undone(asked: Asked, noisy: np.ndarray, exact: np.ndarray) -> np.ndarray:
-    """Noise before ``decode``, which is linear for every additive mechanism."""
+    """Noise before ``decode``, which is linear for every sum."""
     basis = np.array([np.ravel(asked.query.decode(e)) for e in np.eye(exact.size)]).T
     centred = noisy.reshape(len(noisy), -1) - basis @ exact
     return np.ravel(centred @ np.linalg.pinv(basis).T)
 
 
+def check_law(noise: np.ndarray, scale: float, law: Any) -> None:
+    """The declared scale passes; the power of the test is shown by other scales, which fail."""
+    assert verdict(noise / scale, law) > FALSE_ALARM
+    for factor in FACTORS:
+        assert verdict(noise / (scale * factor), law) < FALSE_ALARM
+
+
 @each_case
-def test_additive_noise_has_the_declared_law(case: Case) -> None:
+def test_noise_on_sums_has_the_declared_law(case: Case) -> None:
     data = case.table(N)
-    recording = record(case, case.plan(data), data)
-    exact = {
-        id(a): r.exact
-        for a, r in zip(
-            recording.asked, replay(case, recording.plan, data, recording.asked), strict=True
-        )
-    }
-    for kind, asked in first_of_each_kind(recording).items():
-        if kind not in LAWS:
-            continue
-        answer = exact[id(asked)]
-        times = math.ceil(DRAWS / answer.size)
-        noise = undone(asked, repeated(case, recording, data, asked, times), answer)
-        scale = declared_scale(case, recording, asked)
-        assert verdict(noise / scale, LAWS[kind]) > FALSE_ALARM
-        for factor in FACTORS:  # power: noise of another scale is not mistaken for it
-            assert verdict(noise / (scale * factor), LAWS[kind]) < FALSE_ALARM
+    plan = case.plan(data)
+    found = first_of_each_kind(record(case, plan, data))
+    for (kind, event), (asked, one) in found.items():
+        if kind == "sum":
+            times = math.ceil(DRAWS / one.exact.size)
+            noise = undone(asked, repeated(case, plan, data, asked, times), one.exact)
+            check_law(noise, declared_scale(case, asked, one), LAWS[event])
 
 
 def choice_verdict(utilities: np.ndarray, chosen: np.ndarray, epsilon: float) -> float:
@@ -99,32 +101,68 @@ def choice_verdict(utilities: np.ndarray, chosen: np.ndarray, epsilon: float) ->
 
 
 @each_case
-def test_selections_have_the_law_of_the_exponential_mechanism(case: Case) -> None:
+def test_choices_have_the_law_of_the_exponential_mechanism(case: Case) -> None:
     data = case.table(N)
-    recording = record(case, case.plan(data, case.privacy(8.0, 1e-5, rows=N)), data)
-    asked = first_of_each_kind(recording).get(Selection)
-    if asked is None:
-        pytest.skip("selects nothing")
-    (j,) = [i for i, a in enumerate(recording.asked) if a is asked]
-    answers = replay(case, recording.plan, data, recording.asked)[j]
-    event: Any = answers.event
-    candidates = np.asarray(asked.query.decode(np.arange(answers.exact.size, dtype=float)))
-    values = repeated(case, recording, data, asked, DRAWS)[:, 0]
-    chosen = np.searchsorted(candidates, values)
-    assert np.array_equal(candidates[chosen], values)
-    utilities = answers.exact / answers.sensitivity
-    assert choice_verdict(utilities, chosen, event.epsilon) > FALSE_ALARM
+    plan = case.plan(data, case.privacy(8.0, 1e-5, rows=N))
+    found = first_of_each_kind(record(case, plan, data)).get(("choice", Selection))
+    if found is None:
+        pytest.skip("chooses nothing")
+    asked, one = found
+    with releases() as released:
+        repeated(case, plan, data, asked, DRAWS)
+    chosen = np.array([r.noisy[0] for r in released]).astype(int)
+    utilities = one.exact / asked.query.sensitivity(case.setting.neighbors, case.setting.max_rows)
+    epsilon: float = plan.mechanism(asked.slot).event.epsilon  # type: ignore[union-attr]
+    assert choice_verdict(utilities, chosen, epsilon) > FALSE_ALARM
     for factor in FACTORS:
-        assert choice_verdict(utilities, chosen, event.epsilon / factor) < FALSE_ALARM
+        assert choice_verdict(utilities, chosen, epsilon / factor) < FALSE_ALARM
+
+
+class Watched:
+    """The default noise, with what it adds and at which scale, in grid steps."""
+
+    reproducible = False
+
+    def __init__(self) -> None:
+        self.added: list[np.ndarray] = []
+
+    def start(self) -> Any:
+        stream: Any = SafeNoise().start()
+        original = stream.gaussian
+
+        def gaussian(values: Any, scale: float) -> Any:
+            noisy = original(values, scale)
+            self.added.append(np.ravel(noisy - values))
+            return noisy
+
+        stream.gaussian = gaussian
+        return stream
+
+
+@each_case
+def test_every_comparison_of_a_search_has_its_share_of_the_noise(case: Case) -> None:
+    data = case.table(N)
+    plan = case.plan(data)
+    found = first_of_each_kind(record(case, plan, data)).get(("search", Gaussian))
+    if found is None:
+        pytest.skip("searches nothing")
+    asked, one = found
+    noise = Watched()
+    comparisons = round(math.log2(one.exact.size - 1))
+    times = math.ceil(DRAWS / comparisons)
+    repeated(case, plan, data, asked, times, noise)
+    assert len(noise.added) == times * comparisons
+    grid = _steps(one.exact, one.sensitivity)[1]
+    check_law(np.concatenate(noise.added) * grid, declared_scale(case, asked, one), LAWS[Gaussian])
 
 
 @each_case
 def test_repeated_noise_is_not_the_same_noise(case: Case) -> None:
     data = case.table(N)
-    recording = record(case, case.plan(data), data)
-    asked = recording.asked[0]
-    answers = repeated(case, recording, data, asked, 40).reshape(40, -1)
-    assert len(np.unique(answers[:, 0])) > (1 if answers.dtype == int else 2)
+    plan = case.plan(data)
+    asked = record(case, plan, data).asked[0]
+    answers = repeated(case, plan, data, asked, 40).reshape(40, -1)
+    assert len(np.unique(answers[:, 0])) > 2
 
 
 @pytest.mark.parametrize("law", [stats.norm, stats.laplace])
@@ -135,5 +173,5 @@ def test_the_verdict_is_level_and_sees_other_shapes(law: Any) -> None:
     clipped = np.maximum(law.rvs(size=DRAWS, random_state=rng), 0)
     assert verdict(clipped, law) < FALSE_ALARM
     other = stats.laplace if law is stats.norm else stats.norm
-    same_scale = other.rvs(size=DRAWS, random_state=rng) * law.expect(np.abs) / other.expect(np.abs)
+    same_scale = other.rvs(size=8 * DRAWS, random_state=rng) * MEAN_SIZE[law] / MEAN_SIZE[other]
     assert verdict(same_scale, law) < FALSE_ALARM

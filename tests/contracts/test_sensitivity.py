@@ -12,13 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpstats.accounting.events import Gaussian, Laplace, Selection
 from dpstats.privacy import Neighbors
 from tests.contracts.cases import LEVELS, MAX_ROWS, Y_BOUND, Case, Table, each_case, with_rows
 from tests.contracts.spies import Recording, Released, record, replay
 
 N = 48
-NORM = {Gaussian: 2, Laplace: 1, Selection: np.inf}
 ROUNDING = 1 + 1e-9
 
 
@@ -109,7 +107,7 @@ def moves(case: Case) -> list[tuple[str, float, float]]:
         answers = [replay(case, recording.plan, t, recording.asked) for t in tables]
         for j, one in enumerate(recording.released):
             stack = np.array([np.ravel(a[j].exact) for a in answers])
-            move = largest_move(stack, NORM[type(one.event)], add_remove)
+            move = largest_move(stack, one.norm, add_remove)
             found[j] = max(found.get(j, 0.0), move)
     return [
         (asked.slot, found[j], one.sensitivity)
