@@ -5,8 +5,8 @@
 x ~ U(-1, 1)^d, ||beta|| = sqrt(3), sigma = 0.5, delta = 1e-6, y declared in [-3.5, 3.5]. Relative
 error ||b - beta|| / ||beta||; for condition numbers above 1 in the prediction norm
 ||b - beta||_Sigma / ||beta||_Sigma. "best known" is the smallest mean error measured earlier for
-any private method in that cell (noisy gradient descent or noisy Newton steps). diffprivlib's pure-DP
-linear regression is run where it is installed.
+any private method in that cell (noisy gradient descent or noisy Newton steps). diffprivlib's
+pure-DP linear regression is run where it is installed.
 """
 
 from __future__ import annotations
