@@ -56,4 +56,5 @@ def efficient_clip(k: float, at_least: float = _SMALLEST) -> float:
     """The largest clip, in residual standard deviations, whose v is within 5 % of the least."""
     grid = _GRID[_GRID >= at_least]
     variance = score_variance(grid, k)
-    return float(grid[variance <= (1 + _SLACK) * variance.min()][-1])
+    good_enough = (1 + _SLACK) * float(variance.min())
+    return float(grid[variance <= good_enough][-1])

@@ -1,4 +1,4 @@
-"""Bundled data fit their schemas, which were written without looking at them."""
+"""Bundled data fit their schemas, which state more than the rows themselves show."""
 
 import pytest
 
