@@ -54,7 +54,7 @@ def score_variance(c: float | Array, k: float) -> Array:
 
 def efficient_clip(k: float, at_least: float = _SMALLEST) -> float:
     """The largest clip, in residual standard deviations, whose v is within 5 % of the least."""
-    grid = _GRID[_GRID >= at_least]
+    grid = _GRID[at_least <= _GRID]
     variance = score_variance(grid, k)
     good_enough = (1 + _SLACK) * float(variance.min())
     return float(grid[variance <= good_enough][-1])
