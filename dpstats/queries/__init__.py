@@ -11,9 +11,9 @@ from dpstats.queries.linear import (
     MinEigenvalue,
     ResidualCount,
     ResidualMoment,
-    ResidualSums,
     Score,
     ScoreOuter,
+    TailSums,
 )
 from dpstats.queries.scalar import (
     Count,
@@ -44,7 +44,6 @@ __all__ = [
     "ResidualCount",
     "ResidualMoment",
     "ResidualQuantile",
-    "ResidualSums",
     "ResponseHistogram",
     "ResponseInterval",
     "ResponseMoments",
@@ -52,5 +51,6 @@ __all__ = [
     "Score",
     "ScoreOuter",
     "Search",
+    "TailSums",
     "UnitMoments",
 ]

@@ -33,9 +33,9 @@ __all__ = [
     "MinEigenvalue",
     "ResidualCount",
     "ResidualMoment",
-    "ResidualSums",
     "Score",
     "ScoreOuter",
+    "TailSums",
 ]
 
 
@@ -320,40 +320,48 @@ class ResidualMoment(_AtResidual):
 
 
 @dataclass(frozen=True, eq=False)
-class ResidualSums:
-    """Sums of u and of u^2 for ``u = clip(r, -clip, clip) / clip``, as one vector.
+class TailSums:
+    """What clips at a ladder of bounds cut off: sums of ``(clip_(j+1)(r) - clip_j(r)) / width_j``.
 
-    Guarantee: for u, v in [-1, 1], |(u - v, u^2 - v^2)|^2 = (u - v)^2 (1 + (u + v)^2) <= 4: with
-    t = |u - v|, |u + v| <= 2 - t, and t^2 (1 + (2 - t)^2) increases to 4 at t = 2. A missing row
-    contributes zeros, and |(u, u^2)| <= sqrt(2).
+    ``clip_j`` clips at ``ladder[j]`` and ``width_j = ladder[j+1] - ladder[j]``; J = size - 1 sums.
+    They vanish where residuals are symmetric, and show where a skewed tail carries their mean.
+
+    Guarantee: the J numbers of a row are in [-1, 1], so their L2 norm is at most sqrt(J); two rows
+    differ by at most 2 sqrt(J). Truncation towards zero cannot lengthen them.
     """
 
     beta: Array
-    clip: float
-    name: ClassVar[str] = "clipped residual sums"
+    ladder: Array
+    name: ClassVar[str] = "clipped tails"
     kind: ClassVar[Kind] = "sum"
     geometry: ClassVar[Geometry | None] = None
 
+    def __post_init__(self) -> None:
+        if self.ladder.size < 2 or self.ladder[0] <= 0 or np.any(np.diff(self.ladder) <= 0):
+            raise PlanError("A ladder of clips needs two or more increasing bounds > 0.")
+
     def parameters(self) -> Mapping[str, Any]:
-        """The coefficients and the clip; both public."""
-        return {"beta": [float(b) for b in self.beta], "clip": self.clip}
+        """The coefficients and the ladder; both public."""
+        beta, ladder = ([float(v) for v in values] for values in (self.beta, self.ladder))
+        return {"beta": beta, "ladder": ladder}
 
     def total(self, block: Block) -> Ints:
-        """Steps of u and of u^2."""
+        """Steps of each sum."""
         r = block.keep * (block.y - exact_product(block, self.beta))
-        u = np.clip(r / self.clip, -1.0, 1.0)
-        steps = [truncate(v, _UNIT_GRID).sum() for v in (u, u * u)]
-        return exact_sum(np.array(steps))
+        size, sign = np.abs(r), np.sign(r)
+        rungs = zip(self.ladder[:-1], np.diff(self.ladder), strict=True)
+        cut = (np.clip((size - low) / width, 0.0, 1.0) for low, width in rungs)
+        return exact_sum(np.array([(sign * truncate(c, _UNIT_GRID)).sum() for c in cut]))
 
     def finish(self, total: Ints, grid: Array) -> Array:
-        """``(sum of u, sum of u^2)``."""
+        """One number for each rung."""
         sums: Array = total * np.float64(_UNIT_GRID)
         return sums
 
     def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
-        """2 per row under replace-one, sqrt(2) under add-remove, and what truncation adds."""
-        row = 2.0 if neighbors is Neighbors.REPLACE_ONE else math.sqrt(2.0)
-        return max_rows * (row + 2 * _UNIT_GRID)
+        """2 sqrt(J) per row under replace-one, sqrt(J) under add-remove."""
+        bound = max_rows * math.sqrt(self.ladder.size - 1)
+        return Contribution.SIGNED.sensitivity(bound, neighbors)
 
     def decode(self, answer: Array) -> Array:
         """Read as it is."""

@@ -21,7 +21,6 @@ from dpstats.queries import (
     ResidualCount,
     ResidualMoment,
     ResidualQuantile,
-    ResidualSums,
     ResponseHistogram,
     ResponseInterval,
     ResponseMoments,
@@ -29,6 +28,7 @@ from dpstats.queries import (
     Score,
     ScoreOuter,
     Search,
+    TailSums,
     UnitMoments,
 )
 from dpstats.queries.base import X_BITS, Y_BITS, bound_grid
@@ -90,7 +90,7 @@ _CASES = [
     Case(ResidualQuantile(GRID, 0.9, BETA), np.inf, 0.99),
     Case(Search(ResidualQuantile(SEARCHED, 0.7, BETA)), np.inf, 0.99),
     Case(Search(NormQuantile(SEARCHED, 0.6, WHITEN)), np.inf, 0.99),
-    Case(ResidualSums(BETA, 0.5), 2, 0.95),
+    Case(TailSums(BETA, np.array([0.2, 0.4, 0.8])), 2, 0.95),
 ]
 
 CASES = [replace(c, label=f"{i}-{type(c.query).__name__}") for i, c in enumerate(_CASES)]
