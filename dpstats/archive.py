@@ -133,7 +133,7 @@ def plan_from_dict(data: Mapping[str, Any]) -> Plan:
 
 def estimate_to_dict(estimate: Estimate) -> dict[str, Any]:
     """Estimate (internal coordinates) as a JSON object."""
-    names = ("params", "cov", "cov_privacy", "nobs", "released")
+    names = ("params", "cov", "cov_privacy", "nobs", "released", "remarks")
     return {name: encode(getattr(estimate, name)) for name in names}
 
 
@@ -142,6 +142,7 @@ def estimate_from_dict(data: Mapping[str, Any]) -> Estimate:
     fields: dict[str, Any] = decode(dict(data))
     for name in ("params", "cov", "cov_privacy"):
         fields[name] = np.array(fields[name], dtype=float)
+    fields["remarks"] = tuple(fields["remarks"])
     return Estimate(**fields)
 
 

@@ -195,6 +195,8 @@ class Estimate:
         Public n, or the released noisy count of rows.
     released : mapping
         Other released or public numbers worth reporting (clips, scales), JSON-able.
+    remarks : tuple of str
+        What the released numbers say about the fit, one sentence each.
     """
 
     params: Array
@@ -202,6 +204,7 @@ class Estimate:
     cov_privacy: Array
     nobs: float
     released: Mapping[str, Any] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
 
 
 class Holder(Protocol):

@@ -146,7 +146,7 @@ def notes(fit: Results) -> list[str]:
         f"Also released, in standardised units: {extra}." if extra else "",
         UNITS,
         *fit.error_bound.formulas(),
-        *(f"Warning: {text}" for text in fit.plan.warnings),
+        *(f"Warning: {text}" for text in (*fit.plan.warnings, *fit.estimate.remarks)),
         f"Departs from the printed method in {departures} points: see error_bound.corrections."
         if departures
         else "",

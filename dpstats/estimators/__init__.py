@@ -10,6 +10,7 @@ from dpstats.estimators.adassp import AdaSSP
 from dpstats.estimators.dp_gd import DPGD
 from dpstats.estimators.karwa_vadhan import KarwaVadhan
 from dpstats.estimators.mean import ClippedMean
+from dpstats.estimators.newton import Newton
 from dpstats.privacy import Privacy
 from dpstats.protocol import Estimator
 from dpstats.theory import Citation
@@ -21,6 +22,7 @@ __all__ = ["ESTIMATORS", "find", "methods"]
 
 # The first row for a model and a trust model is the default there.
 ESTIMATORS: tuple[Estimator, ...] = (
+    Newton(),
     DPGD(),
     AdaSSP(),
     AdaptiveClippingGD(),
