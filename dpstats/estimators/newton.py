@@ -368,7 +368,7 @@ def _predict(plan: Plan, public: _Schedule, design: Design, facts: Guess) -> Pla
     c = public.clips[-1]
     radius2 = public.radius**2 / len(plan.names)
     blurred = 1 + 0.4 * max(0.0, public.blur - 0.7) + 2 * public.jitter
-    spread = (blurred * facts.sd) ** 2 * np.linalg.inv(plan.n * facts.gram)
+    spread: Array = np.linalg.inv(plan.n * facts.gram) * np.float64((blurred * facts.sd) ** 2)
     noisy = public.noise * radius2 * c**2 / float(unclipped(c)) ** 2
     sampled = float(score_variance(c, public.noise * radius2)) - noisy
     reach = 100 if public.blur <= 0.6 else 10 if public.blur <= 1.7 else 3
@@ -377,9 +377,10 @@ def _predict(plan: Plan, public: _Schedule, design: Design, facts: Guess) -> Pla
         "that the noise hides are reported with wide intervals."
     )
     plan = replace(plan, assumptions=(*plan.assumptions, statement))
-
     warnings = _warnings(plan, public)
-    return expect(plan, design, facts, noisy * spread, sampled * spread, warnings)
+    return expect(
+        plan, design, facts, spread * np.float64(noisy), spread * np.float64(sampled), warnings
+    )
 
 
 def _warnings(plan: Plan, public: _Schedule) -> tuple[str, ...]:
