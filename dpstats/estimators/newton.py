@@ -46,22 +46,25 @@ __all__ = ["Newton"]
 Array = NDArray[np.float64]
 
 # Shares of the budget; the scores take what is left, each three times the one before.
-_COUNT, _MEDIAN, _NORM, _REACH = 0.01, 0.02, 0.02, 0.01
+_COUNT, _MEDIAN, _NORM, _FAR = 0.01, 0.02, 0.015, 0.005
 _GRAM, _WHITENED, _BREAD, _MEAT = 0.08, 0.08, 0.06, 0.04
-_FIRST_SPREAD, _LATER_SPREAD, _TAILS, _FAR = 0.02, 0.008, 0.03, 0.01
+_FIRST_SPREAD, _LATER_SPREAD = 0.02, 0.008
+_REACH, _TAILS = 0.01, 0.04  # where noise does not dominate anyway
 _GROWTH = 3.0
 _STEPS, _STEPS_IF_NOISY, _NOISY = 5, 3, 0.5
+_DOMINATED = 1.0  # noise over sampling variance, of one score with all the budget
 
 _SPREAD = 0.7  # quantile of |residual| whose log is least disturbed by noisy counts
 _REACHED = 0.995  # share of rows that the last clipping radius should not touch
 _FIRST_CLIP = 1.345  # least clip of the first step, whose residuals are far from normal
+_LEAST_CLIP = 2.0**-7  # least clip, in halves of the response's range
 _RADIUS_SLACK = 0.4  # share of the variance that a wider clipping radius may cost
 _MOST_RADIUS = 3.0
 _TYPICAL_RADIUS = 1.3  # used to choose the clips
 _BALL = 1.2  # fitted values are kept within this many spreads of the response
 _FLOOR = 0.7
 _RUNG = 1.7  # factor between rungs of the ladder of clips
-_CLEAR = 2.5  # standard deviations at which a cut-off tail counts as there
+_CLEAR = 2.25  # standard deviations at which a cut-off tail counts as there
 _TOLERATED = 0.6  # cut-off mean, in standard errors, that a clip may leave
 _TAIL_DECAY = 0.3  # share of a rung's tail expected on the next one, where noise hides it
 _CURVATURE_DOUBT = 0.05  # relative error of the curvature as a stand-in for the bread
@@ -90,6 +93,8 @@ class _Schedule:
         Operator norm of the noise on the whitened Gram matrix, per row.
     jitter : float
         Standard deviation of one noisy comparison, per row.
+    adaptive : bool
+        Whether the last clip and radius are chosen from releases of their own.
     """
 
     shares: tuple[float, ...]
@@ -98,6 +103,7 @@ class _Schedule:
     noise: float
     blur: float
     jitter: float
+    adaptive: bool
 
     @property
     def feasible(self) -> bool:
@@ -308,30 +314,38 @@ def _schedule(design: Design, privacy: Central, n: int) -> _Schedule:
     signed, acute = rows * (2.0 if replaced else 1.0), rows * (math.sqrt(2) if replaced else 1.0)
     unit = signed**2 / (n * mu**2)  # noise variance per row of a score with radius and clip 1
     steps = _STEPS_IF_NOISY if unit * d > _NOISY else _STEPS
-    left = 1.0 - _fixed_share(steps, design.has_intercept)
+    adaptive = unit * d <= _DOMINATED
+    left = 1.0 - _fixed_share(steps, design.has_intercept, adaptive)
     growing = [_GROWTH**k for k in range(steps)]
     shares = tuple(left * g / sum(growing) for g in growing)
     noise = unit * d / shares[-1]
-    clips = tuple(
-        efficient_clip(unit * d / share, _FIRST_CLIP if k == 0 else 0.0)
-        for k, share in enumerate(shares)
-    )
-    c = clips[-1]
-    private = noise * c**2
-    slack = _RADIUS_SLACK / (1 + noise) ** 2 * (float(clipped_square(c)) + private) / private
+    stretch = _stretch(noise) if adaptive else 1.0
+    clips = [efficient_clip(unit * d / share) for share in shares]
+    clips[0] = efficient_clip(unit * d / shares[0], _FIRST_CLIP)
+    clips[-1] = efficient_clip(noise * min(stretch, _TYPICAL_RADIUS) ** 2)
     return _Schedule(
         shares=shares,
-        clips=clips,
-        radius=math.sqrt(d) * min(_MOST_RADIUS, math.sqrt(1 + slack)),
+        clips=tuple(clips),
+        radius=math.sqrt(d) * stretch,
         noise=noise,
         blur=acute * math.sqrt(2) * d**1.5 / (mu * math.sqrt(_WHITENED) * n),
         jitter=rows * math.sqrt(5) / (mu * math.sqrt(_FIRST_SPREAD) * n),
+        adaptive=adaptive,
     )
 
 
-def _fixed_share(steps: int, intercept: bool) -> float:
-    once = (_COUNT, _NORM, _REACH, _GRAM, _WHITENED, _BREAD, _MEAT, _FIRST_SPREAD, _TAILS, _FAR)
-    return sum(once) + (steps - 1) * _LATER_SPREAD + (_MEDIAN if intercept else 0.0)
+def _stretch(noise: float) -> float:
+    """Largest radius of the last step over sqrt(d): wide where its noise is cheap."""
+    c = efficient_clip(noise)
+    private = noise * c**2
+    slack = _RADIUS_SLACK / (1 + noise) ** 2 * (float(clipped_square(c)) + private) / private
+    return min(_MOST_RADIUS, math.sqrt(1 + slack))
+
+
+def _fixed_share(steps: int, intercept: bool, adaptive: bool) -> float:
+    always = (_COUNT, _NORM, _GRAM, _WHITENED, _FIRST_SPREAD, _FAR, _BREAD, _MEAT)
+    sometimes = _MEDIAN * intercept + (_REACH + _TAILS) * adaptive
+    return sum(always) + sometimes + (steps - 1) * _LATER_SPREAD
 
 
 def _asks(public: _Schedule, intercept: bool) -> list[Ask]:
@@ -343,13 +357,13 @@ def _asks(public: _Schedule, intercept: bool) -> list[Ask]:
         Ask("norm", _NORM, "a radius that most rows are within"),
         Ask("gram", _GRAM, "second moments of the columns"),
         Ask("whitened gram", _WHITENED, "second moments in whitened coordinates"),
-        Ask("reach", _REACH, "a radius that nearly all whitened rows are within"),
+        *([Ask("reach", _REACH, "a radius that nearly all rows are within")] * public.adaptive),
         *(
             Ask(f"spread {k + 1}", spreads[k], "spread of the residuals, for the clip")
             for k in steps
         ),
         *(Ask(f"score {k + 1}", public.shares[k], "clipped score of a Newton step") for k in steps),
-        Ask("tails", _TAILS, "what the last clip cuts off, to widen it"),
+        *([Ask("tails", _TAILS, "what the last clip cuts off, to widen it")] * public.adaptive),
         Ask("far", _FAR, "number of residuals beyond six spreads"),
         Ask("bread", _BREAD, "second moments of unclipped rows, for the last step"),
         Ask("meat", _MEAT, "outer products of the scores, for standard errors"),
@@ -461,7 +475,7 @@ class _Descent:
             spread = self.spread(k, b, spread)
             if k == 0:
                 widest = min(self.bound, spread)
-            clip = min(2 * self.bound, c * spread)
+            clip = self.clipped_at(c, spread)
             score, noise = self.asked.ask(Score(geometry, self.beta(b), clip), f"score {k + 1}")
             scale = self.n * float(unclipped(max(c, clip / spread)))
             step = inverse @ score / scale
@@ -482,6 +496,10 @@ class _Descent:
         query = Search(ResidualQuantile(grid, _SPREAD, self.beta(b)))
         (found,), _ = self.asked.ask(query, f"spread {k + 1}")
         return float(found) / NORMAL_QUANTILE[_SPREAD]
+
+    def clipped_at(self, c: float, spread: float) -> float:
+        """A clip of `c` spreads, within the public range and not negligible in it."""
+        return min(2 * self.bound, max(c * spread, _LEAST_CLIP * self.bound))
 
     def within(self, b: Array, spread: float) -> Array:
         """Coefficients drawn back to where fitted values vary by 1.2 `spread` at most."""
@@ -524,6 +542,8 @@ class _Descent:
     def reach(self) -> float:
         """Clipping radius of the last step: nearly all rows, as far as noise permits."""
         typical = math.sqrt(self.start.size)
+        if not self.public.adaptive:
+            return typical
         grid = np.geomspace(typical, max(self.public.radius, 1.05 * typical), 9)
         query = Search(NormQuantile(grid, _REACHED, self.metric.w.T))
         (radius,), _ = self.asked.ask(query, "reach")
@@ -538,7 +558,9 @@ class _Descent:
         the noise of the last score per unit of its clip.
         """
         top, n = 2 * self.bound, self.n
-        clip = self.public.clips[-1] * near.spread
+        clip = self.clipped_at(self.public.clips[-1], near.spread)
+        if not self.public.adaptive:
+            return clip, near.spread
         first = min(clip, top / 2)
         rungs = max(2, math.ceil(math.log(top / first) / math.log(_RUNG)))
         ladder = np.geomspace(first, top, rungs + 1)
@@ -556,18 +578,18 @@ class _Descent:
 
 
 def _believed(sums: Array, noise: float) -> Array:
-    """Cut-off sums with noise set aside: zero unless the first rungs stand out.
+    """Cut-off sums with noise set aside: zero unless the first two rungs together stand out.
 
-    Rungs up to the first that does not stand out are taken as measured; beyond it the tail is
-    continued geometrically.
+    They and the rungs after them that stand out on the same side are taken as measured; beyond
+    these the tail is continued geometrically.
     """
-    clear = np.abs(sums) > _CLEAR * noise
-    believed = np.zeros(sums.size)
-    if clear[:2].any():
-        known = 1 if not clear[1] else 1 + int(np.argmin(np.append(clear[1:], False)))
-        believed[:known] = sums[:known]
-        believed[known:] = sums[known - 1] * _TAIL_DECAY ** np.arange(1, sums.size - known + 1)
-    return believed
+    lean = float(sums[0] + sums[1])
+    if abs(lean) <= _CLEAR * math.sqrt(2) * noise:
+        return np.zeros(sums.size)
+    clear = np.append(np.sign(lean) * sums[2:] > _CLEAR * noise, False)
+    known = 2 + int(np.argmin(clear))
+    continued = sums[known - 1] * _TAIL_DECAY ** np.arange(1, sums.size - known + 1)
+    return np.concatenate([sums[:known], continued])
 
 
 def _conclude(
