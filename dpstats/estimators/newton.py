@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.accounting import gdp_mu
+from dpstats.errors import OptionError
 from dpstats.estimators.base import Ask, check_options, need_delta, schedule
 from dpstats.estimators.entrywise import average, operator_norm, symmetric_pattern
 from dpstats.estimators.guesses import Guess, expect, guess, max_rows, round_up
@@ -61,6 +62,8 @@ _LEAST_CLIP = 2.0**-7  # least clip, in halves of the response's range
 _RADIUS_SLACK = 0.4  # share of the variance that a wider clipping radius may cost
 _MOST_RADIUS = 3.0
 _TYPICAL_RADIUS = 1.3  # used to choose the clips
+_TARGETS = ("model", "projection")
+_PROJECTION_CLIP, _PROJECTION_REACH = 4.0, 0.9999  # clip and weight down next to nothing
 _BALL = 1.2  # fitted values are kept within this many spreads of the response
 _FLOOR = 0.7
 _RUNG = 1.7  # factor between rungs of the ladder of clips
@@ -95,6 +98,8 @@ class _Schedule:
         Standard deviation of one noisy comparison, per row.
     adaptive : bool
         Whether the last clip and radius are chosen from releases of their own.
+    reached : float
+        Share of rows that the last radius should not touch.
     """
 
     shares: tuple[float, ...]
@@ -104,6 +109,7 @@ class _Schedule:
     blur: float
     jitter: float
     adaptive: bool
+    reached: float
 
     @property
     def feasible(self) -> bool:
@@ -228,6 +234,12 @@ class Newton:
     direction, over n f: an error of d sqrt(log(1/delta)) / (n eps) in prediction norm, whatever the
     condition number, once the noise resolves the Gram matrices.
 
+    *Target.* With ``target="model"`` clips are as tight as the noise asks for: efficient where the
+    mean is linear and residuals are symmetric. Where the mean is not linear, clipping and weighting
+    choose another compromise than least squares does; ``target="projection"`` clips beyond four
+    spreads and weights down next to no row, for the coefficients of the best linear predictor, at
+    the price of more noise.
+
     *Limits.* With residuals whose skewness varies with the columns the target is a clipped
     regression until n mu^2 / d is large. A level of a factor with fewer than about 4 d^(3/2) / mu
     rows is usually not resolved. Of mostly constant responses the spread is not identified; the
@@ -237,7 +249,10 @@ class Newton:
     name: ClassVar[str] = "newton"
     model: ClassVar[str] = "ols"
     theory: ClassVar[Mapping[str, Theory]] = {"central": _THEORY}
-    options: ClassVar[Mapping[str, str]] = {}
+    options: ClassVar[Mapping[str, str]] = {
+        "target": "'model' (default): efficient where the mean is linear; 'projection': the best "
+        "linear predictor where it is not, with more noise"
+    }
 
     def plan(self, design: Design, privacy: Privacy, n: int, **options: Any) -> Plan:
         """Mechanisms, cost and expected error from public facts only.
@@ -251,17 +266,20 @@ class Newton:
         n : int
             Public number of rows, or a public guess of it.
         **options
-            None.
+            ``target``.
 
         Raises
         ------
         OptionError
-            If an option is given, or delta is 0.
+            If an option is unknown or not allowed, or delta is 0.
         """
         assert isinstance(privacy, Central)
         check_options(self.name, self.options, options)
         need_delta(self.name, privacy)
-        public = _schedule(design, privacy, n)
+        target = options.get("target", _TARGETS[0])
+        if target not in _TARGETS:
+            raise OptionError(f"target={target!r}: allowed are 'model' and 'projection'.")
+        public = _schedule(design, privacy, n, target)
         mechanisms, cost = schedule(_asks(public, design.has_intercept), privacy)
         plan = Plan(
             model=self.model,
@@ -271,7 +289,7 @@ class Newton:
             names=tuple(design.names),
             mechanisms=mechanisms,
             cost=cost,
-            options={"steps": len(public.clips)},
+            options={"target": target, "steps": len(public.clips)},
         )
         return _predict(plan, public, design, guess(design))
 
@@ -283,7 +301,7 @@ class Newton:
         n = asked.count(len(plan.names))
         start = _start(asked, design)
         metric = whiten(asked, n, indicators)
-        public = _schedule(design, plan.privacy, plan.n)
+        public = _schedule(design, plan.privacy, plan.n, str(plan.options["target"]))
         descent = _Descent(asked, public, metric, start, n, guess(design).bound)
         near = descent.approach()
         last = descent.last_step(near)
@@ -307,7 +325,7 @@ class Newton:
 # ---- what is decided from public facts ----------------------------------------------------------
 
 
-def _schedule(design: Design, privacy: Central, n: int) -> _Schedule:
+def _schedule(design: Design, privacy: Central, n: int, target: str) -> _Schedule:
     d, rows = len(design.names), max_rows(design)
     mu = gdp_mu(privacy.epsilon, privacy.delta)
     replaced = privacy.neighbors is Neighbors.REPLACE_ONE
@@ -319,10 +337,12 @@ def _schedule(design: Design, privacy: Central, n: int) -> _Schedule:
     growing = [_GROWTH**k for k in range(steps)]
     shares = tuple(left * g / sum(growing) for g in growing)
     noise = unit * d / shares[-1]
-    stretch = _stretch(noise) if adaptive else 1.0
-    clips = [efficient_clip(unit * d / share) for share in shares]
-    clips[0] = efficient_clip(unit * d / shares[0], _FIRST_CLIP)
-    clips[-1] = efficient_clip(noise * min(stretch, _TYPICAL_RADIUS) ** 2)
+    projected = target == "projection"
+    stretch = (_MOST_RADIUS if projected else _stretch(noise)) if adaptive else 1.0
+    least = _PROJECTION_CLIP if projected else 0.0
+    clips = [efficient_clip(unit * d / share, least) for share in shares]
+    clips[0] = max(clips[0], _FIRST_CLIP)
+    clips[-1] = efficient_clip(noise * min(stretch, _TYPICAL_RADIUS) ** 2, least)
     return _Schedule(
         shares=shares,
         clips=tuple(clips),
@@ -331,6 +351,7 @@ def _schedule(design: Design, privacy: Central, n: int) -> _Schedule:
         blur=acute * math.sqrt(2) * d**1.5 / (mu * math.sqrt(_WHITENED) * n),
         jitter=rows * math.sqrt(5) / (mu * math.sqrt(_FIRST_SPREAD) * n),
         adaptive=adaptive,
+        reached=_PROJECTION_REACH if projected else _REACHED,
     )
 
 
@@ -545,7 +566,7 @@ class _Descent:
         if not self.public.adaptive:
             return typical
         grid = np.geomspace(typical, max(self.public.radius, 1.05 * typical), 9)
-        query = Search(NormQuantile(grid, _REACHED, self.metric.w.T))
+        query = Search(NormQuantile(grid, self.public.reached, self.metric.w.T))
         (radius,), _ = self.asked.ask(query, "reach")
         return float(radius)
 
