@@ -25,9 +25,11 @@ def symmetric_pattern(d: int) -> Array:
 
 
 def operator_norm(variances: Array) -> float:
-    """About the largest eigenvalue of symmetric noise with these entry variances.
+    """Size of the eigenvalues of symmetric noise with these entry variances.
 
-    For noise of one scale s the mean variance is s^2 (d + 1) / (2 d) and the norm s sqrt(2 d).
+    With mean variance v: sqrt(2 d v), between the root mean square sqrt(d v) of the eigenvalues and
+    their largest, about 2 sqrt(d v) for large d (the semicircle law). For noise of one scale s this
+    is s sqrt(d + 1).
     """
     d = len(variances)
     return math.sqrt(2 * d * float(np.mean(variances)))

@@ -1,0 +1,113 @@
+"""Whitened coordinates are round at any condition number, and say what the noise hides."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpstats.design import Design
+from dpstats.estimators.newton import Newton
+from dpstats.estimators.sandwich import Asked
+from dpstats.estimators.whitening import Metric, whiten
+from dpstats.holders import Curator
+from dpstats.mechanisms.noise import SeededNoise
+from dpstats.privacy import Central
+from tests.estimators.ols_cases import DELTA, design
+
+D, N = 4, 5_000
+
+
+def columns(rng: Any, condition: float, n: int = N) -> Any:
+    """Rotated uniform columns within [-1, 1] whose second moments have this condition number."""
+    turn = np.linalg.qr(rng.normal(size=(D, D)))[0]
+    scales = np.geomspace(1, condition**-0.5, D)
+    x = rng.uniform(-1, 1, (n, D)) * scales @ turn.T
+    return x / np.abs(x).max()
+
+
+def metric(x: Any, epsilon: float, seed: int = 0, indicators: Any = None) -> Metric:
+    n, d = x.shape
+    shape = design(d)
+    plan = Newton().plan(shape, Central(epsilon, DELTA), n)
+    holder = Curator(shape.source((np.zeros(n), x)), shape, plan, SeededNoise(seed))
+    return whiten(
+        Asked(holder, plan, 1), float(n), np.zeros(d) if indicators is None else indicators
+    )
+
+
+def moments(x: Any, w: Any) -> Any:
+    """Second moments of whitened rows that are weighted to norm sqrt(d)."""
+    z = x @ w
+    z *= np.minimum(1, np.sqrt(x.shape[1]) / np.linalg.norm(z, axis=1))[:, None]
+    return z.T @ z / len(z)
+
+
+@pytest.mark.parametrize("condition", [1.0, 100.0, 1e4])
+def test_without_noise_rows_become_round_at_any_condition_number(condition: float) -> None:
+    x = columns(np.random.default_rng(1), condition)
+    found = metric(x, 1e8)
+    assert np.linalg.cond(found.w.T @ x.T @ x @ found.w) < 1.6
+    assert found.curvature == pytest.approx(moments(x, found.w), abs=0.12)
+    assert found.inverse @ found.curvature == pytest.approx(np.eye(D), abs=1e-8)
+    assert found.unresolved.shape == (D, 0)
+
+
+@pytest.mark.parametrize("condition", [1.0, 100.0])
+def test_noise_that_resolves_the_matrix_leaves_rows_round(condition: float) -> None:
+    rng = np.random.default_rng(2)
+    conditions, resolved = [], 0
+    for seed in range(10):
+        x = columns(rng, condition)
+        found = metric(x, 2.0, seed)
+        conditions.append(np.linalg.cond(found.w.T @ x.T @ x @ found.w))
+        resolved += found.unresolved.shape[1] == 0
+    assert np.median(conditions) < 3
+    assert resolved == 10
+
+
+def test_the_error_of_the_curvature_is_as_large_as_stated() -> None:
+    # Off the diagonal: the level differs, since rows are weighted in other coordinates here. 360
+    # squares; the ratio is 0.67 (carried variances are upper bounds on average), se 0.06.
+    rng = np.random.default_rng(3)
+    ratios = []
+    for seed in range(60):
+        x = columns(rng, 10.0)
+        found = metric(x, 0.5, seed)
+        squared = (found.curvature - moments(x, found.w)) ** 2
+        ratios.append((squared * N**2 / found.variances)[~np.eye(D, dtype=bool)])
+    assert 0.4 < float(np.mean(ratios)) < 1.2
+
+
+def test_a_direction_that_the_noise_hides_is_usually_named() -> None:
+    # Where noise happens to add to it, it is not; the last step then compares with less noise.
+    rng = np.random.default_rng(4)
+    x = rng.uniform(-1, 1, (2_000, D)) * [1, 1, 1, 1e-3]
+    named = 0
+    for seed in range(40):
+        found = metric(x, 1.0, seed)
+        named += found.unresolved.shape[1]
+        assert np.all((x @ found.w @ found.unresolved) ** 2 < 1)  # rows hardly vary along it
+    assert named >= 20
+
+
+def test_rows_of_a_rare_level_are_not_far_out() -> None:
+    rng = np.random.default_rng(5)
+    rare = np.zeros(N)
+    rare[:20] = 1
+    x = np.column_stack([rng.uniform(-1, 1, (N, 3)), rare])
+    plain = metric(x, 1e8)
+    ridged = metric(x, 1e8, indicators=np.array([0.0, 0.0, 0.0, 1.0]))
+    lengths = [np.linalg.norm(x[:20] @ m.w, axis=1).mean() for m in (plain, ridged)]
+    assert lengths[1] < 6 < lengths[0]  # sqrt(d) = 2
+
+
+def test_nothing_to_see_is_still_a_coordinate_system() -> None:
+    shape = Design.from_arrays(3, (-1.0, 1.0), (-1.0, 1.0))
+    plan = Newton().plan(shape, Central(0.1, DELTA), 50)
+    for x in (np.zeros((50, 3)), np.full((50, 3), np.nan)):
+        holder = Curator(shape.source((np.zeros(50), x)), shape, plan, SeededNoise(1))
+        found = whiten(Asked(holder, plan, 1), 5.0, np.zeros(3))
+        assert np.isfinite(found.w).all()
+        assert np.linalg.eigvalsh(found.curvature).min() > 0
