@@ -599,8 +599,9 @@ def _mixed(shares: tuple[Share, ...], epsilon: float, delta: float) -> tuple[Eve
     else:
         rho = largest(affordable, start=zcdp_rho(epsilon, delta), tolerance=1e-6)
     # Rounding of the shares, and of the search that finds the reported epsilon.
+    step = 1e-10
     while not affordable(rho) or _epsilon(_cost(split(rho)), delta) > epsilon:
-        rho *= 1 - 1e-10
+        rho, step = rho * (1 - step), min(2 * step, 0.5)
     return split(rho)
 
 
