@@ -74,7 +74,7 @@ _CURVATURE_DOUBT = 0.05  # relative error of the curvature as a stand-in for the
 _LEFTOVER, _LEAST_LEFTOVER = 2.0, 0.2
 _RESOLVED = 3.5
 _PRIOR = 2.0  # variance of an unresolved effect on fitted values, in squared spreads
-_LEVEL = 3.0  # most that an unresolved indicator may move the response, in spreads
+_LEVEL = 3.0  # prior standard deviation of the effect of a hidden level, in spreads
 _FAR_AWAY = 6.0  # spreads beyond which residuals are counted
 
 
@@ -305,12 +305,11 @@ class Newton:
         descent = _Descent(asked, public, metric, start, n, guess(design).bound)
         near = descent.approach()
         last = descent.last_step(near)
-        b, cov, cov_privacy = _conclude(descent, near, last, indicators)
-        w = metric.w
+        params, cov, cov_privacy = _conclude(descent, near, last, indicators)
         return Estimate(
-            params=start + w @ b,
-            cov=w @ cov @ w.T,
-            cov_privacy=w @ cov_privacy @ w.T,
+            params=params,
+            cov=cov,
+            cov_privacy=cov_privacy,
             nobs=n,
             released={
                 "clip": last.clip,
@@ -616,7 +615,7 @@ def _believed(sums: Array, noise: float) -> Array:
 def _conclude(
     descent: _Descent, near: _Near, last: _Last, indicators: Array
 ) -> tuple[Array, Array, Array]:
-    """Last step, its covariance and the part of it due to privacy noise; whitened coordinates."""
+    """Coefficients, their covariance and the part due to privacy noise; internal coordinates."""
     metric, n, d = descent.metric, descent.n, descent.start.size
     spread = max(near.response_spread, last.sd)
     pattern = symmetric_pattern(d)
@@ -647,38 +646,45 @@ def _conclude(
     final = cov + inverse @ left @ inverse
 
     b = descent.within(near.b + step, spread)
+    w = metric.w
     hidden = values < _RESOLVED * noise / math.sqrt(d)
-    b, full = _shrink_hidden(
-        b, final, basis[:, hidden], level / floored[hidden], spread, metric.w, indicators
-    )
+    prior = _PRIOR * spread**2 * level / floored[hidden]
+    levels, others = _rare_levels(w @ basis[:, hidden], indicators)
+    b, final = _draw_in(b, final, basis[:, hidden][:, others], prior[others])
     if not descent.public.feasible:
         b = b * max(0.0, 1 - float(np.trace(cov)) / max(float(b @ b), 1e-300))
-    return b, full, cov_privacy
+    # A rare level is hidden in its own coefficient and nowhere else.
+    axes = np.eye(d)[:, levels]
+    limits = np.full(levels.size, (_LEVEL * spread) ** 2)
+    beta, full = _draw_in(descent.start + w @ b, w @ final @ w.T, axes, limits)
+    return beta, full, w @ cov_privacy @ w.T
 
 
-def _shrink_hidden(
-    b: Array,
-    cov: Array,
-    directions: Array,
-    stretch: Array,
-    spread: float,
-    w: Array,
-    indicators: Array,
-) -> tuple[Array, Array]:
-    """Unresolved directions drawn to their posterior mean under a prior on fitted values.
+def _rare_levels(effects: Array, indicators: Array) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
+    """Indicator columns that hidden directions belong to, and which directions are left.
 
-    The prior variance of u'b is 2 spread^2 times `stretch`, less where it would move the response
-    by more than three spreads for an indicator column; it is added to the variance.
+    `effects` (d, r) holds the coefficients that each hidden direction changes. A direction belongs
+    to indicators if they make up nine tenths of it.
+    """
+    own = effects * indicators[:, None]
+    size = np.linalg.norm(effects, axis=0)
+    belongs = np.linalg.norm(own, axis=0) >= 0.9 * size
+    columns = (np.abs(own) >= 0.3 * size) & belongs
+    return np.flatnonzero(columns.any(axis=1)), ~belongs
+
+
+def _draw_in(value: Array, cov: Array, directions: Array, prior: Array) -> tuple[Array, Array]:
+    """Directions that noise hides, drawn to their posterior means under N(0, prior).
+
+    Each stays within one prior standard deviation, and the prior variance is added to its own.
     """
     full = cov.copy()
-    for u, stretched in zip(directions.T, stretch, strict=True):
-        effect = float(np.max(np.abs(w @ u) * indicators, initial=1e-9))
-        prior = min(_PRIOR * spread**2 * stretched, (_LEVEL * spread / effect) ** 2)
-        value, variance = float(u @ b), float(u @ cov @ u)
-        drawn = np.clip(value * prior / (prior + variance), -math.sqrt(prior), math.sqrt(prior))
-        b = b + u * (drawn - value)
-        full += prior * np.outer(u, u)
-    return b, full
+    for u, variance in zip(directions.T, prior, strict=True):
+        at = float(u @ value)
+        drawn = at * variance / (variance + float(u @ cov @ u))
+        value = value + u * (np.clip(drawn, -math.sqrt(variance), math.sqrt(variance)) - at)
+        full += variance * np.outer(u, u)
+    return value, full
 
 
 def _remarks(descent: _Descent, last: _Last) -> tuple[str, ...]:
