@@ -502,7 +502,7 @@ class _Descent:
             # Positive-part James-Stein: the noise in the step has a known size.
             squared = float((inverse**2).sum()) * (noise / scale) ** 2
             step *= max(0.0, 1 - squared / max(float(step @ step), 1e-300))
-            b = self.within(b + step - hidden @ (hidden.T @ step), widest)
+            b = self.within(b + step - hidden @ (hidden.T @ step), widest, math.sqrt(squared))
         return _Near(b, self.spread(len(self.public.clips) - 1, b, spread), widest)
 
     def spread(self, k: int, b: Array, before: float) -> float:
@@ -521,10 +521,14 @@ class _Descent:
         """A clip of `c` spreads, within the public range and not negligible in it."""
         return min(2 * self.bound, max(c * spread, _LEAST_CLIP * self.bound))
 
-    def within(self, b: Array, spread: float) -> Array:
-        """Coefficients drawn back to where fitted values vary by 1.2 `spread` at most."""
+    def within(self, b: Array, spread: float, error: float) -> Array:
+        """Coefficients drawn back to where fitted values vary by 1.2 `spread` at most.
+
+        But no further than an error of this size explains: `spread` comes from a quantile, and
+        fitted values vary by more where a few rows differ much from the rest.
+        """
         size = math.sqrt(float(b @ self.metric.curvature @ b))
-        return b * min(1.0, _BALL * spread / max(size, 1e-300))
+        return b * min(1.0, max(_BALL * spread, size - error) / max(size, 1e-300))
 
     def last_step(self, near: _Near) -> _Last:
         """Ask for the last score, its bread and its meat."""
@@ -645,7 +649,8 @@ def _conclude(
     left = _LEFTOVER * max(_LEAST_LEFTOVER, sure) * np.diag(variances @ step**2)
     final = cov + inverse @ left @ inverse
 
-    b = descent.within(near.b + step, spread)
+    error = math.sqrt(float(np.trace(metric.curvature @ final)))
+    b = descent.within(near.b + step, spread, error)
     w = metric.w
     hidden = values < _RESOLVED * noise / math.sqrt(d)
     prior = _PRIOR * spread**2 * level / floored[hidden]

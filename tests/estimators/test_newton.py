@@ -52,6 +52,20 @@ def test_a_large_epsilon_gives_least_squares(setting: Setting, target: str) -> N
     assert np.sqrt(np.diag(cov)) == pytest.approx(se, rel=0.02)
 
 
+def strong_indicator(rng: Any, n: int) -> Any:
+    return np.column_stack([np.ones(n), rng.random(n) < 0.2]).astype(float)
+
+
+def test_a_few_rows_that_differ_much_from_the_rest_are_believed() -> None:
+    # Most rows show the spread of the residuals, 0.5; fitted values vary by 2.
+    setting = Setting(strong_indicator, [(1, 1), (0, 1)], np.array([1.0, 5.0]), (-5.0, 12.0))
+    x, y = setting.rows(np.random.default_rng(30), 20_000)
+    ols, se = least_squares(x, y)
+    for seed in range(4):
+        params, _, _ = fit(Newton(), x, y, setting.plan(20_000, 20.0), seed, setting.design)
+        assert np.abs((params - ols) / se).max() < 4  # it was nearly 200 with a hard limit
+
+
 # ---- accuracy -----------------------------------------------------------------------------------
 
 
@@ -211,7 +225,7 @@ def test_a_rare_level_is_shrunk_and_has_a_wide_interval() -> None:
     assert its_se.min() > 5 * 0.5 / np.sqrt(8)  # five times that of least squares
     # The other columns are as if it were not there.
     z = (np.array(params) - truth)[:, :3] / np.array(bse)[:, :3]
-    assert np.array(bse)[:, :3].max() < 0.1
+    assert np.array(bse)[:, :3].max() < 0.2
     assert np.mean(np.abs(z) < 1.96) > 0.87  # 90 intervals: three standard deviations
 
 
