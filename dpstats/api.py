@@ -23,7 +23,7 @@ from dpstats.holders import Curator
 from dpstats.mechanisms.noise import Noise, SafeNoise
 from dpstats.privacy import Central, Neighbors, Privacy
 from dpstats.protocol import Estimate, Estimator, Plan, Release
-from dpstats.queries import ResponseQuantile
+from dpstats.queries import ResponseInterval
 from dpstats.results import Results
 from dpstats.schema import Numeric, Schema
 
@@ -315,13 +315,13 @@ def private_range(
     privacy: Central,
     ledger: Ledger | None = None,
     *,
-    share: float = 0.99,
     noise: Noise | None = None,
 ) -> Numeric:
     """Buy bounds for a column whose range nobody knows, at the price of `privacy`.
 
-    The two ends are chosen by the exponential mechanism among 0 and +-2^k, k = -20 ... 60, near the
-    quantiles (1 - share)/2 and (1 + share)/2; the result is public and may go into a `Schema`.
+    The ends are chosen among 0 and +-2^k, k = -20 ... 60: as few rows as possible outside, and no
+    doubling of the range that would add fewer than about 6 / epsilon rows. The result is public and
+    may go into a `Schema`.
 
     Parameters
     ----------
@@ -333,8 +333,6 @@ def private_range(
         What to spend; delta may be 0.
     ledger : Ledger, optional
         Where the cost is charged before any row is read.
-    share : float, default 0.99
-        Share of the rows that the range should cover, in (0, 1).
     noise : SeededNoise, optional
         For simulation; a range bought with it is NOT private.
 
@@ -345,43 +343,41 @@ def private_range(
 
     Notes
     -----
-    Guarantee: rows are mapped one by one through asinh(2^20 y), a fixed public function; each end
-    is one exponential mechanism on `ResponseQuantile` utilities of sensitivity 1 (McSherry &
-    Talwar 2007, Theorem 6), and the two compose within `privacy`.
+    Guarantee: rows are mapped one by one through asinh(2^20 y), a fixed public function; the range
+    is one exponential mechanism on `ResponseInterval` utilities, whose sensitivity is 1 (McSherry &
+    Talwar 2007, Theorem 6), at the cost `privacy` allows.
     """
-    if not 0 < share < 1:
-        raise OptionError(f"share={share}: a number strictly between 0 and 1 is needed.")
     powers = 2.0 ** np.arange(-20, 61)
     ends = np.r_[-powers[::-1], 0.0, powers]
     grid = np.arcsinh(2.0**20 * ends)
-    design = Design.from_arrays(
-        1, (1.0, 1.0), (float(grid[0]), float(grid[-1])), names=["Intercept"]
-    )
-    asks = [
-        Ask("lower", 1.0, f"lower end of {column}", kind="selection"),
-        Ask("upper", 1.0, f"upper end of {column}", kind="selection"),
-    ]
+    design = Design.from_arrays(1, (1.0, 1.0), (float(grid[0]), float(grid[-1])))
     values = _numeric_column(data, column)
     if values.size == 0:
         raise DataError("The table is empty: at least one row is needed.")
     privacy.check_delta(values.size)
+    asks = [Ask("range", 1.0, f"range of {column}", kind="selection")]
     mechanisms, cost = schedule(asks, privacy)
     plan = Plan("range", "exponential", privacy, values.size, (column,), mechanisms, cost)
     noise = SafeNoise() if noise is None else noise
     ledger = Ledger.memory(*_ceiling(plan)) if ledger is None else ledger
     ledger.charge(plan, label=column)
     scaled = np.arcsinh(2.0**20 * values.astype(np.float64))
-    source = design.source((scaled, np.ones((scaled.size, 1))))
-    holder = Curator(source, design, plan, noise)
+    holder = Curator(design.source((scaled, np.ones((scaled.size, 1)))), design, plan, noise)
     standard = design.standardization
-    candidates = (grid - standard.y_center) / standard.y_scale
-    found = [
-        holder.ask(ResponseQuantile(candidates, q), slot)[0]
-        for slot, q in (("lower", (1 - share) / 2), ("upper", (1 + share) / 2))
-    ]
-    low, high = (int(np.argmin(np.abs(candidates - f))) for f in found)
-    low, high = min(low, high - 1) if low < high else max(high - 1, 0), max(high, 1)
-    return Numeric(float(ends[low]), float(ends[high]))
+    first, last = np.triu_indices(grid.size, k=1)
+    doublings = (grid[last] - grid[first]) / math.log(2)
+    query = ResponseInterval(
+        (grid - standard.y_center) / standard.y_scale,
+        first,
+        last,
+        6.0 / privacy.epsilon * doublings,
+    )
+    chosen = np.argmin(np.abs(_pairs(query) - holder.ask(query, "range")).sum(axis=1))
+    return Numeric(float(ends[first[chosen]]), float(ends[last[chosen]]))
+
+
+def _pairs(query: ResponseInterval) -> Any:
+    return np.column_stack([query.edges[query.first], query.edges[query.last]])
 
 
 def _numeric_column(data: Any, column: str) -> Any:

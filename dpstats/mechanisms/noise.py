@@ -31,8 +31,8 @@ class NoiseStream(Protocol):
         """Values plus independent Laplace noise of scale `scale` steps."""
         ...
 
-    def argmax(self, utilities: Ints, scale: float) -> int:
-        """Index of the largest utility after Gumbel noise of scale `scale` steps."""
+    def top_k(self, utilities: Ints, k: int, scale: float) -> Ints:
+        """Indices of the k largest utilities, in order, after Gumbel noise of scale `scale`."""
         ...
 
 
@@ -105,15 +105,15 @@ class _OpenDPStream:
         m = self._odp.m.make_laplace(self._domain, self._odp.l1_distance(T="i64"), scale)
         return np.asarray(m(values.tolist()), dtype=np.int64)
 
-    def argmax(self, utilities: Ints, scale: float) -> int:
+    def top_k(self, utilities: Ints, k: int, scale: float) -> Ints:
         m = self._odp.m.make_noisy_top_k(
             self._domain,
             self._odp.linf_distance(T="i64"),
             self._odp.zero_concentrated_divergence(),
-            k=1,
+            k=k,
             scale=scale,
         )
-        return int(m(utilities.tolist())[0])
+        return np.asarray(m(utilities.tolist()), dtype=np.int64)
 
 
 class _SeededStream:
@@ -130,6 +130,6 @@ class _SeededStream:
         noise = np.rint(self._rng.laplace(0.0, scale, values.shape)).astype(np.int64)
         return values + noise
 
-    def argmax(self, utilities: Ints, scale: float) -> int:
+    def top_k(self, utilities: Ints, k: int, scale: float) -> Ints:
         noisy = utilities + self._rng.gumbel(0.0, scale, utilities.shape)
-        return int(np.argmax(noisy))
+        return np.argsort(-noisy, kind="stable")[:k].astype(np.int64)

@@ -55,10 +55,16 @@ def _laplace(
 def _selection(
     answer: Array, sensitivity: float, event: Selection, noise: NoiseStream
 ) -> tuple[Array, float]:
-    """Exponential mechanism as the largest utility after Gumbel noise of scale 2 / epsilon."""
+    """One-shot top-k: the k largest utilities after Gumbel noise of scale 2 / epsilon.
+
+    The law of k rounds of the exponential mechanism without replacement (Durfee & Rogers 2019,
+    Lemma 4.2); k = 1 is the exponential mechanism itself.
+    """
+    if event.k > answer.size:
+        raise PlanError(f"Selection(k={event.k}) of {answer.size} candidates: k is too large.")
     scale = 2.0 / event.epsilon * sensitivity * ROUNDING
     steps, grid = _steps(answer, sensitivity)
-    return np.array([noise.argmax(steps, scale / grid)], dtype=np.float64), scale
+    return noise.top_k(steps, event.k, scale / grid).astype(np.float64), scale
 
 
 def _search(

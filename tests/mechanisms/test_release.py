@@ -106,3 +106,27 @@ def test_a_search_without_signal_wanders() -> None:
 def test_an_event_fits_one_kind_of_answer(kind: str, event) -> None:
     with pytest.raises(PlanError, match=f"on a {kind}"):
         release(np.zeros(3), 1.0, event, SafeNoise().start(), kind)
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda s: type(s).__name__)
+def test_one_shot_top_k_has_the_law_of_peeling(source) -> None:
+    """Ordered pairs out of three: k rounds of the exponential mechanism without replacement."""
+    utilities, epsilon, rounds = np.array([0.0, -1.0, -3.0]), 1.1, 5000
+    stream = source.start()
+    event = Selection(epsilon, k=2)
+    pairs = [tuple(release(utilities, 1.0, event, stream, "choice")[0]) for _ in range(rounds)]
+    weight = np.exp(epsilon * utilities / 2)
+    expected = {
+        (i, j): rounds * weight[i] / weight.sum() * weight[j] / (weight.sum() - weight[i])
+        for i in range(3)
+        for j in range(3)
+        if i != j
+    }
+    observed = [pairs.count(pair) for pair in expected]
+    assert stats.chisquare(observed, list(expected.values())).pvalue > ALPHA
+    assert len(set(pairs)) == len(expected)
+
+
+def test_more_choices_than_candidates_are_refused() -> None:
+    with pytest.raises(PlanError, match="too large"):
+        release(np.zeros(2), 1.0, Selection(1.0, k=3), SafeNoise().start(), "choice")

@@ -1,0 +1,91 @@
+"""The command line fits, plans and shows ledgers on files, and prints errors without tracebacks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpstats as dp
+from dpstats.cli import main
+
+FORMULA = "y ~ x + C(g)"
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    rng = np.random.default_rng(0)
+    n = 4000
+    df = pd.DataFrame({"x": rng.uniform(0, 10, n), "g": rng.choice(list("ab"), n)})
+    df["y"] = 0.3 * df.x + (df.g == "b") + rng.normal(size=n)
+    df.to_csv(tmp_path / "data.csv", index=False)
+    df.to_parquet(tmp_path / "data.parquet")
+    schema = dp.Schema(x=dp.Numeric(0, 10), g=dp.Categorical(["a", "b"]), y=dp.Numeric(-5, 10))
+    schema.save(tmp_path / "schema.json")
+    return tmp_path
+
+
+def arguments(files: Path, command: str, *rest: str) -> list[str]:
+    schema = str(files / "schema.json")
+    return [command, FORMULA, *rest, "--schema", schema, "--epsilon", "1", "--delta", "1e-7"]
+
+
+@pytest.mark.parametrize("name", ["data.csv", "data.parquet"])
+def test_fit_prints_a_table_and_writes_results(files: Path, name: str, capsys) -> None:
+    for out in ("fit.json", "report.html"):
+        assert main([*arguments(files, "fit", str(files / name)), "--out", str(files / out)]) == 0
+    printed = capsys.readouterr().out
+    assert "C(g)[T.b]" in printed
+    assert "Guarantee" in printed
+    assert dp.load(files / "fit.json").params.index.tolist()[0] == "Intercept"
+    assert "<html" in (files / "report.html").read_text()
+
+
+def test_fit_charges_a_ledger_that_show_prints(files: Path, capsys) -> None:
+    ledger = str(files / "a.ledger")
+    command = [*arguments(files, "fit", str(files / "data.csv")), "--quiet", "--ledger", ledger]
+    assert main([*command, "--ledger-epsilon", "1.5", "--ledger-delta", "1e-6"]) == 0
+    assert main(command) == 0
+    assert capsys.readouterr().out == ""
+    assert main(["ledger", "show", ledger]) == 0
+    assert "2 entries" in capsys.readouterr().out
+    assert main(command) == 2
+    assert "BudgetError" in capsys.readouterr().err
+
+
+def test_plan_reads_no_data(files: Path, capsys) -> None:
+    (files / "data.csv").unlink()
+    assert main([*arguments(files, "plan"), "--n", "20000"]) == 0
+    assert "no row was read" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda a: [*a[:2], "missing.csv", *a[3:]], "no such file"),
+        (lambda a: [*a[:2], "data.xlsx", *a[3:]], "ending in"),
+        (lambda a: [*a, "--out", "fit.txt"], ".html or .json"),
+        (lambda a: [*a, "--ledger", "new.ledger"], "--ledger-epsilon"),
+        (lambda a: [*a, "--method", "magic"], "newton"),
+    ],
+)
+def test_errors_name_the_remedy(files: Path, change, says: str, capsys, monkeypatch) -> None:
+    monkeypatch.chdir(files)
+    assert main(change(arguments(files, "fit", str(files / "data.csv")))) == 2
+    error = capsys.readouterr().err
+    assert says in error
+    assert "Traceback" not in error
+
+
+def test_show_of_no_ledger_is_an_error(tmp_path: Path, capsys) -> None:
+    assert main(["ledger", "show", str(tmp_path / "none.ledger")]) == 2
+    assert "no such ledger" in capsys.readouterr().err
+
+
+def test_the_demo_runs(capsys) -> None:
+    assert main(["demo", "--seed", "3"]) == 0
+    printed = capsys.readouterr().out
+    assert "NOT private" in printed
+    assert "1 entry" in printed
