@@ -6,6 +6,7 @@ down: plan, charge the ledger, open a holder, let the estimator ask, hand back w
 
 from __future__ import annotations
 
+import math
 import sys
 import traceback
 import warnings
