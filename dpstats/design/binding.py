@@ -405,4 +405,4 @@ def _array_blocks(pairs: Float, names: Sequence[str] | None) -> list[Block]:
 
 
 def _not_computed(rows: Mapping[str, Any]) -> Float:
-    raise NotImplementedError("columns of a matrix are read as they stand")
+    raise DataError("Columns of a matrix are read as they stand; nothing is computed from them.")

@@ -27,6 +27,7 @@ from dpstats.estimators.guesses import (
     with_resolution,
 )
 from dpstats.estimators.sandwich import Asked, noise_scale, symmetric_noise_square
+from dpstats.estimators.sources import CAI, LINEAR_LOWER
 from dpstats.privacy import Central, Privacy
 from dpstats.protocol import Estimate, Holder, Plan
 from dpstats.queries import Geometry, Gram, MinEigenvalue, Score
@@ -60,15 +61,6 @@ _WANG = Citation(
     "UAI 2018, arXiv:1803.02596",
     "Algorithm 2, Theorem 3",
 )
-_CAI = Citation(
-    "cai2021cost",
-    "Cai, T. T., Wang, Y. and Zhang, L.",
-    "The cost of privacy: optimal rates of convergence for parameter estimation with "
-    "differential privacy",
-    2021,
-    "Annals of Statistics 49(5), arXiv:1902.04495",
-    "Theorem 4.1",
-)
 
 _THEORY = Theory(
     estimand=(
@@ -98,11 +90,8 @@ _THEORY = Theory(
             "d sqrt(d log(1/delta))/(n eps)",
         ),
     ),
-    lower=(
-        Rate("statistical", {"d": 0.5, "n": -0.5}, "sqrt(d/n)", source=_CAI.key),
-        Rate("privacy", {"d": 1.0, "n": -1.0, "eps": -1.0}, "d/(n eps)", source=_CAI.key),
-    ),
-    citations=(_WANG, _CAI),
+    lower=LINEAR_LOWER,
+    citations=(_WANG, CAI),
     corrections=(
         "The three releases are composed exactly as Gaussian mechanisms, not as three times "
         "(epsilon/3, delta/3).",

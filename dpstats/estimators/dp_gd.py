@@ -22,6 +22,7 @@ from dpstats.estimators.guesses import (
     with_resolution,
 )
 from dpstats.estimators.sandwich import Asked, noise_scale, shrink
+from dpstats.estimators.sources import CAI, LINEAR_LOWER
 from dpstats.privacy import Central, Privacy
 from dpstats.protocol import Estimate, Holder, Plan
 from dpstats.queries import Geometry, Gram, ResidualCount, ResidualMoment, Score
@@ -53,15 +54,6 @@ _BROWN = Citation(
     "ICML 2024, arXiv:2402.13531",
     "main accuracy claim, Section 1",
 )
-_CAI = Citation(
-    "cai2021cost",
-    "Cai, T. T., Wang, Y. and Zhang, L.",
-    "The cost of privacy: optimal rates of convergence for parameter estimation with "
-    "differential privacy",
-    2021,
-    "Annals of Statistics 49(5), arXiv:1902.04495",
-    "Theorem 4.1",
-)
 
 _THEORY = Theory(
     estimand=(
@@ -92,11 +84,8 @@ _THEORY = Theory(
             "d sqrt(log(1/delta))/(n eps)",
         ),
     ),
-    lower=(
-        Rate("statistical", {"d": 0.5, "n": -0.5}, "sqrt(d/n)", source=_CAI.key),
-        Rate("privacy", {"d": 1.0, "n": -1.0, "eps": -1.0}, "d/(n eps)", source=_CAI.key),
-    ),
-    citations=(_BROWN, _CAI),
+    lower=LINEAR_LOWER,
+    citations=(_BROWN, CAI),
     corrections=(
         "Noise decreases geometrically over the steps instead of being equal: the last iterate "
         "then carries the noise of about one Gaussian release, whatever the number of steps.",

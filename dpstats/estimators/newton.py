@@ -22,11 +22,13 @@ from dpstats.estimators.huber import (
     score_variance,
     unclipped,
 )
-from dpstats.estimators.sandwich import Asked
+from dpstats.estimators.sandwich import Asked, noise_scale
+from dpstats.estimators.sources import CAI, LINEAR_LOWER
 from dpstats.estimators.whitening import Metric, whiten
-from dpstats.privacy import Central, Neighbors, Privacy
+from dpstats.privacy import Central, Privacy
 from dpstats.protocol import Estimate, Holder, Plan
 from dpstats.queries import (
+    Geometry,
     Gram,
     NormQuantile,
     ResidualCount,
@@ -141,15 +143,6 @@ _DONG = Citation(
     "Journal of the Royal Statistical Society B 84(1)",
     "Corollary 3.3",
 )
-_CAI = Citation(
-    "cai2021cost",
-    "Cai, T. T., Wang, Y. and Zhang, L.",
-    "The cost of privacy: optimal rates of convergence for parameter estimation with "
-    "differential privacy",
-    2021,
-    "Annals of Statistics 49(5), arXiv:1902.04495",
-    "lower bound for low-dimensional linear regression",
-)
 
 _THEORY = Theory(
     estimand=(
@@ -185,11 +178,8 @@ _THEORY = Theory(
             "d sqrt(log(1/delta))/(n eps)",
         ),
     ),
-    lower=(
-        Rate("statistical", {"d": 0.5, "n": -0.5}, "sqrt(d/n)", source=_CAI.key),
-        Rate("privacy", {"d": 1.0, "n": -1.0, "eps": -1.0}, "d/(n eps)", source=_CAI.key),
-    ),
-    citations=(_AVELLA, _TANG, _DONG, _CAI),
+    lower=LINEAR_LOWER,
+    citations=(_AVELLA, _TANG, _DONG, CAI),
 )
 
 
@@ -327,8 +317,9 @@ class Newton:
 def _schedule(design: Design, privacy: Central, n: int, target: str) -> _Schedule:
     d, rows = len(design.names), max_rows(design)
     mu = gdp_mu(privacy.epsilon, privacy.delta)
-    replaced = privacy.neighbors is Neighbors.REPLACE_ONE
-    signed, acute = rows * (2.0 if replaced else 1.0), rows * (math.sqrt(2) if replaced else 1.0)
+    ball = Geometry(1.0)
+    signed = Score(ball, np.zeros(d), 1.0).sensitivity(privacy.neighbors, rows)
+    acute = Gram(ball).sensitivity(privacy.neighbors, rows)
     unit = signed**2 / (n * mu**2)  # noise variance per row of a score with radius and clip 1
     steps = _STEPS_IF_NOISY if unit * d > _NOISY else _STEPS
     adaptive = unit * d <= _DOMINATED
@@ -535,8 +526,9 @@ class _Descent:
         d, beta, last = self.start.size, self.beta(near.b), len(self.public.clips)
         radius = self.reach()
         geometry = self.metric.geometry(radius)
-        multiplier = self.asked.plan.noise_multiplier(f"score {last}")
-        clip, sd = self.widened(near, beta, radius * self.signed(multiplier))
+        unit = Score(geometry, beta, 1.0)
+        unit_noise = noise_scale(self.asked.plan, unit, f"score {last}", self.asked.max_rows)
+        clip, sd = self.widened(near, beta, unit_noise)
         score, noise = self.asked.ask(Score(geometry, beta, clip), f"score {last}")
         far_away = min(_FAR_AWAY * near.spread, 2 * self.bound)
         inside, far_noise = self.asked.ask(ResidualCount(geometry, beta, far_away), "far")
@@ -555,13 +547,6 @@ class _Descent:
             bread_noise=bread_noise,
             meat=meat * self.n / max(self.n - d, 1.0),
         )
-
-    def signed(self, multiplier: float) -> float:
-        """Noise scale of a signed sum with bound 1 and this noise multiplier."""
-        privacy = self.asked.plan.privacy
-        assert isinstance(privacy, Central)
-        replaced = privacy.neighbors is Neighbors.REPLACE_ONE
-        return multiplier * self.asked.max_rows * (2.0 if replaced else 1.0)
 
     def reach(self) -> float:
         """Clipping radius of the last step: nearly all rows, as far as noise permits."""
