@@ -51,6 +51,7 @@ _LEFTOVER, _LEAST_LEFTOVER = 2.0, 0.2
 _RESOLVED = 3.5
 _PRIOR = 2.0  # variance of an unresolved effect on fitted values, in squared spreads
 _LEVEL = 3.0  # prior standard deviation of the effect of a hidden level, in spreads
+_BLURRED = 1.0  # noise on the Gram matrix above which the whole fit is shrunk (James-Stein)
 _FAR_AWAY = 6.0  # spreads beyond which residuals are counted
 
 
@@ -354,13 +355,13 @@ def _conclude(
     hidden = values < _RESOLVED * noise / math.sqrt(d)
     prior = _PRIOR * spread**2 * level / floored[hidden]
     levels, others = _rare_levels(w @ basis[:, hidden], indicators)
-    b, final = _draw_in(b, final, basis[:, hidden][:, others], prior[others])
-    if not descent.public.feasible:
-        b = b * max(0.0, 1 - float(np.trace(cov)) / max(float(b @ b), 1e-300))
+    b, drawn = _draw_in(b, final, basis[:, hidden][:, others], prior[others])
+    if descent.public.blur > _BLURRED:
+        b = b * max(0.0, 1 - float(np.trace(final)) / max(float(b @ b), 1e-300))
     # A rare level is hidden in its own coefficient and nowhere else.
     axes = np.eye(d)[:, levels]
     limits = np.full(levels.size, (_LEVEL * spread) ** 2)
-    beta, full = _draw_in(descent.start + w @ b, w @ final @ w.T, axes, limits)
+    beta, full = _draw_in(descent.start + w @ b, w @ drawn @ w.T, axes, limits)
     return beta, full, w @ cov_privacy @ w.T
 
 
