@@ -127,7 +127,7 @@ def descend(asked: Asked, public: Schedule, design: Design, bound: float) -> Est
             "share beyond six spreads": last.far,
             "radius": last.radius,
         },
-        remarks=_remarks(last),
+        remarks=_remarks(near, last),
     )
 
 
@@ -358,6 +358,8 @@ def _conclude(
     b, drawn = _draw_in(b, final, basis[:, hidden][:, others], prior[others])
     if descent.public.blur > _BLURRED:
         b = b * max(0.0, 1 - float(np.trace(final)) / max(float(b @ b), 1e-300))
+    if not descent.public.feasible:  # the released spread cannot be relied on
+        drawn = drawn + _PRIOR * (descent.bound / 4) ** 2 * np.eye(d)
     # A rare level is hidden in its own coefficient and nowhere else.
     axes = np.eye(d)[:, levels]
     limits = np.full(levels.size, (_LEVEL * spread) ** 2)
@@ -392,9 +394,10 @@ def _draw_in(value: Array, cov: Array, directions: Array, prior: Array) -> tuple
     return value, full
 
 
-def _remarks(last: _Last) -> tuple[str, ...]:
-    """What the released numbers say about the fit."""
-    if last.far <= max(0.02, 0.005 + 3 * last.far_noise):
+def _remarks(near: _Near, last: _Last) -> tuple[str, ...]:
+    """What the released numbers say about the fit; more is expected where the clip was widened."""
+    usual = 0.05 if last.sd > near.spread else 0.02
+    if last.far <= max(usual, 0.005 + 3 * last.far_noise):
         return ()
     return (
         f"About {last.far:.1%} of the residuals lie beyond six spreads: the response is mostly "
