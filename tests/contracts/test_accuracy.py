@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 import statsmodels.formula.api as smf
 
 from dpstats.mechanisms.noise import SeededNoise
-from tests.contracts.cases import Case, Table, each_case, each_method, frame
+from tests.contracts.cases import METHODS, Case, Table, each_case, each_method, frame
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpstats.errors.FeasibilityWarning")
 
@@ -89,9 +90,14 @@ def test_intervals_cover_in_a_small_simulation(case: Case) -> None:
 @pytest.mark.slow
 @each_case
 def test_intervals_cover_the_population_parameter(case: Case) -> None:
-    """1,000 data sets: 93 % is 2.9 standard errors below 95 %, so a coefficient fails falsely
-    with probability 0.002. Intervals may be wider than needed where a method says so.
+    """95 % intervals: the limit is three standard errors of the simulation below 94 %, which a
+    coefficient misses falsely with probability below 3e-5 at full coverage. A method may do worse only
+    where its plan warns, and may be wider than needed.
     """
-    found = coverage(case, 5000, 2.0, 1000)
-    assert (found >= 0.93).all(), found.to_dict()
+    fits, rows, epsilon = (800 if case in METHODS else 300), 5000, 2.0
+    plan = case.plan(case.table(rows), case.privacy(epsilon, 1e-6, rows=rows))
+    nominal = 0.94 if not plan.warnings else 0.92
+    limit = nominal - 3 * math.sqrt(nominal * (1 - nominal) / fits)
+    found = coverage(case, rows, epsilon, fits)
+    assert (found >= limit).all(), found.to_dict()
     assert found.mean() <= 0.995, found.to_dict()

@@ -7,7 +7,9 @@ import re
 
 import pytest
 
-from dpstats.estimators import ESTIMATORS, methods
+from dpstats.errors import TrustError
+from dpstats.estimators import ESTIMATORS, find, methods
+from dpstats.privacy import Federated, LabelOnly, Local, Privacy
 from dpstats.theory import Setting
 from tests.contracts.cases import MODELS, TRUSTS, Case, each_method
 
@@ -67,6 +69,19 @@ def test_options_are_described(case: Case) -> None:
     assert all(
         name.isidentifier() and len(text) > 8 for name, text in case.estimator.options.items()
     )
+
+
+@pytest.mark.parametrize(
+    "privacy", [Local(1.0), LabelOnly(1.0), Federated(1.0, 1e-6, "a")], ids=lambda p: p.trust
+)
+@each_method
+def test_without_stated_theory_there_is_no_support(case: Case, privacy: Privacy) -> None:
+    if privacy.trust in case.estimator.theory:
+        pytest.skip("supported")
+    with pytest.raises(TrustError, match=privacy.trust):
+        find(case.estimator.model, privacy, case.estimator.name)
+    with pytest.raises(TrustError):
+        case.model(case.table(30)).plan(privacy, method=case.estimator.name)
 
 
 def test_names_are_unique_and_every_model_and_trust_is_tested() -> None:

@@ -194,6 +194,27 @@ MUTANTS = [
     ),
     mutant(
         "doubles the steps of gradient descent",
+        "dpstats/estimators/dp_gd.py",
+        "        for t in range(steps):\n",
+        "        for t in [*range(steps), *range(steps)]:\n",
+        "test_transcript.py",
+        "equal_the_plan and dp-gd",
+    ),
+    Mutant(
+        "doubles the steps, past a holder that does not count",
+        (
+            Edit(
+                "dpstats/estimators/dp_gd.py",
+                "        for t in range(steps):\n",
+                "        for t in [*range(steps), *range(steps)]:\n",
+            ),
+            Edit(CURATOR, "        self._answered.add((slot, part))\n", ""),
+        ),
+        "test_transcript.py",
+        "equal_the_plan and dp-gd",
+    ),
+    mutant(
+        "plans a mechanism twice for one price",
         "dpstats/estimators/base.py",
         "mechanisms = tuple(Mechanism(a.slot, events[a.slot], a.purpose, a.parts) for a in asks)",
         "mechanisms = tuple(Mechanism(a.slot, events[a.slot], a.purpose, a.parts)"
@@ -251,6 +272,14 @@ MUTANTS = [
         "            n = len(self.design.source(self._data))\n",
         "test_transcript.py",
         "guess_of_the_row_count",
+    ),
+    mutant(
+        "uses the public guess instead of the noisy count",
+        "dpstats/estimators/sandwich.py",
+        "return max(float(answer[0]), columns + 2.0)",
+        "return float(self.plan.n)",
+        "test_accuracy.py",
+        "statsmodels and add-remove",
     ),
     # results and messages
     mutant(

@@ -31,11 +31,12 @@ class Verdict:
     name: str
     status: int
     first: str
+    crash: str = ""
 
     @property
     def caught(self) -> bool:
-        """Whether a test failed; errors of collection do not count."""
-        return self.status == FAILED and self.first != ""
+        """Whether a test failed, and not because the mutant is no program."""
+        return self.status == FAILED and self.first != "" and not self.crash
 
 
 def copy_of_the_package(where: Path) -> Path:
@@ -73,7 +74,13 @@ def run_tests(where: Path, arguments: Sequence[str], name: str) -> Verdict:
         command, cwd=where, env=environment, capture_output=True, text=True, timeout=TIMEOUT
     )
     first = re.search(r"^FAILED (\S+)", done.stdout, flags=re.MULTILINE)
-    return Verdict(name, done.returncode, "" if first is None else first[1].rpartition("::")[2])
+    crash = re.search(r"\b(Syntax|Name|Import|Attribute|Type)Error\b", done.stdout)
+    return Verdict(
+        name,
+        done.returncode,
+        "" if first is None else first[1].rpartition("::")[2],
+        "" if crash is None else crash[0],
+    )
 
 
 def verdict(mutant: Mutant) -> Verdict:
@@ -101,7 +108,11 @@ def baseline(mutants: Sequence[Mutant] = MUTANTS) -> list[Verdict]:
 
 def line(verdict: Verdict, good: bool) -> str:
     """One row of the table."""
-    said = verdict.first or {PASSED: "all passed"}.get(verdict.status, f"exit {verdict.status}")
+    said = (
+        verdict.crash
+        or verdict.first
+        or {PASSED: "all passed"}.get(verdict.status, f"exit {verdict.status}")
+    )
     return f"{'ok' if good else 'NOT CAUGHT':<11} {verdict.name:<54} {said}"
 
 
