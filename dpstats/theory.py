@@ -7,6 +7,7 @@ same numbers. Constants that a theorem does not state are 1 and every report say
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from html import escape
@@ -126,7 +127,7 @@ class Citation:
     def bibtex(self) -> str:
         """A BibTeX entry."""
         fields = {
-            "author": self.authors,
+            "author": " and ".join(re.split(r"(?<=\.),\s+|\s+and\s+", self.authors)),
             "title": "{" + self.title + "}",
             "year": str(self.year),
             "howpublished": self.venue,
