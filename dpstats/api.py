@@ -17,6 +17,7 @@ import numpy as np
 
 from dpstats import estimators
 from dpstats.accounting import Ledger
+from dpstats.coercion import as_column, check_kind, to_float
 from dpstats.design import Design, Source
 from dpstats.errors import DataError, FeasibilityWarning, OptionError, SchemaError, TrustError
 from dpstats.estimators.base import Ask, schedule
@@ -355,14 +356,16 @@ def private_range(
     values = _numeric_column(data, column)
     if values.size == 0:
         raise DataError("The table is empty: at least one row is needed.")
-    privacy.check_delta(values.size)
+    n = _public_rows(privacy, values.size)
+    privacy.check_delta(n)
     asks = [Ask("range", 1.0, f"range of {column}", kind="selection")]
     mechanisms, cost = schedule(asks, privacy)
-    plan = Plan("range", "exponential", privacy, values.size, (column,), mechanisms, cost)
+    plan = Plan("range", "exponential", privacy, n, (column,), mechanisms, cost)
     noise = SafeNoise() if noise is None else noise
     ledger = Ledger.memory(*_ceiling(plan)) if ledger is None else ledger
     ledger.charge(plan, label=column)
-    scaled = np.arcsinh(2.0**20 * values.astype(np.float64))
+    with np.errstate(all="ignore"):  # a warning about a value would be a release
+        scaled = np.arcsinh(2.0**20 * to_float(values))
     holder = Curator(design.source((scaled, np.ones((scaled.size, 1)))), design, plan, noise)
     standard = design.standardization
     first, last = np.triu_indices(grid.size, k=1)
@@ -381,15 +384,29 @@ def _pairs(query: ResponseInterval) -> Any:
     return np.column_stack([query.edges[query.first], query.edges[query.last]])
 
 
+def _public_rows(privacy: Central, rows: int) -> int:
+    """The row count, or the public guess that add-remove neighbours need in its place."""
+    if privacy.neighbors is not Neighbors.ADD_REMOVE:
+        return rows
+    if privacy.rows is None:
+        raise OptionError(
+            "The number of rows is private under add-remove neighbours. Give a public guess: "
+            "Central(..., rows=20_000)."
+        )
+    return privacy.rows
+
+
 def _numeric_column(data: Any, column: str) -> Any:
-    """One column as an array, by name and dtype; no value is looked at."""
+    """One column as an array, by name and type; no value is looked at."""
     try:
-        values = data[column]
+        values = as_column(data[column], column)
+    except DataError:
+        raise
     except Exception:
         raise DataError(f"The table has no column {column!r}.") from None
-    values = np.asarray(values.to_numpy() if hasattr(values, "to_numpy") else values)
-    if values.dtype.kind not in "iufb":
-        raise DataError(f"Column {column!r} has dtype {values.dtype}: a numeric column is needed.")
+    if isinstance(values.dtype, np.dtype) and values.dtype.kind == "O":
+        raise DataError(f"Column {column!r} has dtype object: a numeric column is needed.")
+    check_kind(values, column, ("number", "boolean"))
     return values
 
 

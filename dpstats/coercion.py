@@ -51,7 +51,7 @@ def as_column(values: Any, name: str) -> Column:
         If `values` is not one-dimensional.
     """
     if isinstance(values, (list, tuple, range)):
-        values = pd.Series(list(values))
+        values = _from_list(list(values))
     elif isinstance(values, np.ma.MaskedArray):
         missing = np.ma.getmaskarray(values)
         values = np.ma.getdata(values).astype(object)
@@ -70,6 +70,13 @@ def as_column(values: Any, name: str) -> Column:
     return values
 
 
+def _from_list(values: list[Any]) -> pd.Series:
+    """A list as a series; one null among whole numbers must not round the others to float64."""
+    series = pd.Series(values)
+    rounds = series.dtype.kind == "f" and any(isinstance(v, numbers.Integral) for v in values)
+    return pd.Series(values, dtype=object) if rounds else series
+
+
 def _from_narwhals(values: Any, name: str) -> Column:
     try:
         series = nw.from_native(values, series_only=True)
@@ -82,6 +89,9 @@ def _from_narwhals(values: Any, name: str) -> Column:
         series = series.cast(nw.String)
     elif series.dtype == nw.Decimal:
         series = series.cast(nw.Float64)
+    elif series.dtype.is_integer() and series.null_count():  # numpy would round all to float64
+        missing = np.array(series.is_null().to_numpy(), dtype=np.bool_)
+        return pd.arrays.IntegerArray(np.array(series.fill_null(0).to_numpy()), missing)
     return series.to_numpy()
 
 

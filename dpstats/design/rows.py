@@ -165,7 +165,8 @@ class Source:
         keep = np.ones(m, dtype=np.bool_)
         for a in range(0, m, self._step):
             b = min(a + self._step, m)
-            part, keep[a:b] = self._part(start + a, start + b, internal)
+            with np.errstate(all="ignore"):  # a warning about a value would be a release
+                part, keep[a:b] = self._part(start + a, start + b, internal)
             x[a:b] = part[: layout.width].T
             if y is not None:
                 y[a:b] = part[layout.width]

@@ -121,6 +121,14 @@ _THEORY = Theory(
 )
 
 
+_LINEAR = {
+    "model": "The mean is linear in the columns. Where it is not, intervals need not cover the best "
+    "linear predictor; target='projection' aims at it, with more noise.",
+    "projection": "Few rows lie far out: those beyond three times the typical norm are weighted "
+    "down.",
+}
+
+
 @dataclass(frozen=True)
 class Newton:
     """Linear regression by noisy Newton steps in whitened coordinates; the default.
@@ -165,7 +173,8 @@ class Newton:
     *Target.* With ``target="model"`` clips are as tight as the noise asks for: efficient where the
     mean is linear and residuals are symmetric. Where the mean is not linear, clipping and weighting
     choose another compromise than least squares does; ``target="projection"`` clips beyond four
-    spreads and weights down next to no row, for the coefficients of the best linear predictor, at
+    spreads and weights down only rows beyond three times the typical norm, for the coefficients of
+    the best linear predictor, at
     the price of more noise.
 
     *Limits.* With residuals whose skewness varies with the columns the target is a clipped
@@ -309,7 +318,8 @@ def _predict(plan: Plan, public: Schedule, design: Design, facts: Guess) -> Plan
         f"Intervals cover up to condition number {reach} of X'X in standardised units; directions "
         "that the noise hides are reported with wide intervals."
     )
-    plan = replace(plan, assumptions=(*plan.assumptions, statement))
+    assumptions = (*plan.assumptions, statement, _LINEAR[str(plan.options["target"])])
+    plan = replace(plan, assumptions=assumptions)
     warnings = _warnings(plan, public)
     return expect(
         plan, design, facts, spread * np.float64(noisy), spread * np.float64(sampled), warnings
