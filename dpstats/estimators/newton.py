@@ -122,8 +122,8 @@ _THEORY = Theory(
 
 
 _LINEAR = {
-    "model": "The mean is linear in the columns. Where it is not, intervals need not cover the best "
-    "linear predictor; target='projection' aims at it, with more noise.",
+    "model": "The mean is linear in the columns. Where it is not, intervals need not cover the "
+    "best linear predictor; target='projection' aims at it, with more noise.",
     "projection": "Few rows lie far out: those beyond three times the typical norm are weighted "
     "down.",
 }
