@@ -90,9 +90,9 @@ def test_intervals_cover_in_a_small_simulation(case: Case) -> None:
 @pytest.mark.slow
 @each_case
 def test_intervals_cover_the_population_parameter(case: Case) -> None:
-    """95 % intervals: the limit is three standard errors of the simulation below 94 %, which a
-    coefficient misses falsely with probability below 3e-5 at full coverage. A method may do worse only
-    where its plan warns, and may be wider than needed.
+    """The limit is three standard errors of the simulation below 94 %, which a coefficient misses
+    falsely with probability below 3e-5 at full coverage. A method may do worse only where its plan
+    warns, and may be wider than needed.
     """
     fits, rows, epsilon = (800 if case in METHODS else 300), 5000, 2.0
     plan = case.plan(case.table(rows), case.privacy(epsilon, 1e-6, rows=rows))

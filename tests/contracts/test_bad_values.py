@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from dpstats.accounting import Ledger
-from dpstats.errors import DataError, FeasibilityWarning
+from dpstats.errors import DataError
 from dpstats.mechanisms.noise import SeededNoise
 from tests.contracts.cases import Case, Table, each_case, each_method
 
@@ -135,7 +135,3 @@ def test_wrong_types_are_refused_by_name_before_anything_is_charged(case: Case, 
             case.privacy(rows=N), ledger, method=case.estimator.name
         )
     assert ledger.entries == ()
-
-
-def test_feasibility_warnings_depend_on_the_plan_alone() -> None:
-    assert issubclass(FeasibilityWarning, UserWarning)
