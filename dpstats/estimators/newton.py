@@ -53,6 +53,7 @@ _FIRST_CLIP = 1.345  # least clip of the first step, whose residuals are far fro
 _RADIUS_SLACK = 0.4  # share of the variance that a wider clipping radius may cost
 _MOST_RADIUS = 3.0
 _TYPICAL_RADIUS = 1.3  # used to choose the clips
+_CONSERVATIVE, _SHARP = 1.5, 0.5  # noise on the Gram matrix at which intervals lose precision
 _TARGETS = ("model", "projection")
 _PROJECTION_CLIP, _PROJECTION_REACH = 4.0, 0.9999  # clip and weight down next to nothing
 
@@ -327,12 +328,29 @@ def _predict(plan: Plan, public: Schedule, design: Design, facts: Guess) -> Plan
 
 
 def _warnings(plan: Plan, public: Schedule) -> tuple[str, ...]:
-    if public.feasible:
-        return ()
-    factor = max(public.blur / 3, public.jitter / 0.4)
+    """What the noise on the second moments and on the spread will do to the answer."""
+    at = f"n={plan.n:,} and epsilon={plan.privacy.epsilon:g} with {len(plan.names)} columns"
+    if not public.feasible:
+        factor = max(public.blur / 3, public.jitter / 0.4)
+        return (
+            f"Too few rows at {at}: noise hides the second moments or the spread of residuals, and "
+            f"coefficients are shrunk towards zero. {_enough(plan, factor)}",
+        )
+    if public.blur > _CONSERVATIVE:
+        return (
+            f"Intervals will be wide and cover more than they claim at {at}: noise blurs the "
+            f"second moments. {_enough(plan, public.blur / _CONSERVATIVE)}",
+        )
+    if public.blur > _SHARP:
+        return (
+            f"At {at}, intervals will be wide and cover more than they claim if columns are nearly "
+            f"collinear (condition number above 10). {_enough(plan, public.blur / _SHARP)}",
+        )
+    return ()
+
+
+def _enough(plan: Plan, factor: float) -> str:
     return (
-        f"n={plan.n:,} is too small for epsilon={plan.privacy.epsilon:g} with "
-        f"{len(plan.names)} columns: noise hides the second moments or the spread of residuals, "
-        f"and coefficients are shrunk towards zero. About n={round_up(factor * plan.n):,} rows, or "
-        f"epsilon={factor * plan.privacy.epsilon:.2g} at this n, would do.",
+        f"About n={round_up(factor * plan.n):,} rows, or epsilon="
+        f"{factor * plan.privacy.epsilon:.2g} at this n, would do."
     )
