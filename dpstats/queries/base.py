@@ -34,6 +34,7 @@ __all__ = [
     "bound_grid",
     "exact_product",
     "exact_sum",
+    "on_grid",
     "to_grid",
     "truncate",
 ]
@@ -121,18 +122,29 @@ class Block:
     starts: NDArray[np.intp] | None = None
 
 
+def on_grid(coef: Array, grid: Array) -> tuple[Array, float]:
+    """Coefficients as they meet rows, and the grid step (a power of two) they are rounded to.
+
+    Column j of the rows is at most 2^17 steps of ``grid[j]``, so at most b_j = 2^17 grid_j. The
+    coefficients (d,) or (d, k) are rounded to a step g on which sum_j b_j |coef_jk| stays below
+    2^52 steps of ``min(grid) * g``. Whatever a query does with coefficients after its rows were
+    clipped must use the rounded ones: a bound holds for those.
+    """
+    size = float(np.max(np.ldexp(grid, X_BITS) @ np.abs(coef), initial=0.0))
+    if size == 0.0:
+        return np.zeros_like(coef), 1.0
+    step = bound_grid(size / float(grid.min()), 52 - 1)
+    return to_grid(coef, step), step
+
+
 def exact_product(block: Block, coef: Array) -> Array:
     """``block.x @ coef`` without rounding error, hence the same bits for every blocking.
 
-    `coef` (d,) or (d, k) is first rounded to a grid g on which sum_j bound_j |coef_jk| stays below
-    2^52 steps of ``min(grid) * g``: every partial sum is then an integer that float64 holds.
+    `coef` (d,) or (d, k) is first rounded (`on_grid`), so that every partial sum is an integer that
+    float64 holds.
     """
-    coef = np.asarray(coef, dtype=np.float64)
-    size = float(np.max(block.bound @ np.abs(coef), initial=0.0))
-    if size == 0.0:
-        return np.zeros((block.x.shape[0], *coef.shape[1:]))
-    step = bound_grid(size / float(block.grid.min()), 52 - 1)
-    product: Array = block.x @ to_grid(coef, step)
+    rounded, _ = on_grid(np.asarray(coef, dtype=np.float64), block.grid)
+    product: Array = block.x @ rounded
     return product
 
 
@@ -168,6 +180,23 @@ class Geometry:
         if self.whiten is None:
             return block.x
         return exact_product(block, self.whiten.T)
+
+    def image(self, total: Ints, grid: Array) -> Array:
+        """``whiten @ (total * grid)`` by the very matrix that `rows` applies, rounded once.
+
+        The sum runs over Python integers: terms that cancel would cost float64 more digits than a
+        sensitivity leaves.
+        """
+        if self.whiten is None:
+            plain: Array = total * grid
+            return plain
+        matrix, step = on_grid(self.whiten.T, grid)
+        least = float(grid.min())
+        steps = [int(t) * int(g) for t, g in zip(total, grid / least, strict=True)]
+        columns = (matrix / step).T
+        sums = [sum(int(w) * t for w, t in zip(c, steps, strict=True)) for c in columns]
+        exact: Array = np.array([float(s) for s in sums]) * (step * least)
+        return exact
 
     def norms(self, block: Block) -> Array:
         """``||whiten @ x||`` for every row, the same bits in any blocking."""

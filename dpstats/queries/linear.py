@@ -120,8 +120,8 @@ class Score(_AtResidual):
 
     def finish(self, total: Ints, grid: Array) -> Array:
         """The vector in internal units, whitened."""
-        summed: Array = total * grid * bound_grid(self.clip, V_BITS)
-        return summed if self.geometry.whiten is None else self.geometry.whiten @ summed
+        summed: Array = self.geometry.image(total, grid) * bound_grid(self.clip, V_BITS)
+        return summed
 
     def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
         """2 radius clip per row under replace-one, radius clip under add-remove."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpstats.queries import Gram, PairScales, Score, ScoreOuter
-from dpstats.queries.base import exact_product
+from dpstats.queries import Block, Geometry, Gram, PairScales, Score, ScoreOuter
+from dpstats.queries.base import SAFETY, X_BITS, bound_grid, exact_product
 from tests.queries.cases import BETA, CASES, PLAIN, SKEWED, WHITEN, Case, D, answer, block
 
 N = 3000
@@ -82,3 +82,23 @@ def test_exact_product_has_no_rounding_error() -> None:
     assert np.array_equal(found, reverse)
     exact = [Fraction(float(v)).denominator for v in found.ravel()]
     assert max(exact) <= 2**60  # products stay on one dyadic grid
+
+
+@pytest.mark.parametrize("stretch", [1.0, 1e3, 1e6])
+@pytest.mark.parametrize("least", [1.0, 2.0**-10, 2.0**-20])
+def test_a_whitened_score_keeps_the_bound_that_its_rows_were_clipped_to(stretch, least):
+    d, rng = 6, np.random.default_rng(5)
+    turn = np.linalg.qr(rng.normal(size=(d, d)))[0]
+    whiten = np.r_[stretch, np.ones(d - 1)][:, None] * turn.T
+    bound = np.r_[np.ones(d - 1), least]
+    grid = np.array([bound_grid(b, X_BITS) for b in bound])
+    rows = rng.normal(size=(100, d))
+    rows -= np.outer(rows @ turn[:, 0], turn[:, 0])  # where the stretched direction cancels
+    rows = np.clip(rows / np.abs(rows).max(axis=1, keepdims=True), -bound, bound)
+    for x in np.rint(rows / grid) * grid:
+        one = Block(x[None], np.ones(1), np.ones(1), np.ones(1), bound, grid)
+        longest = Geometry(1.0, whiten).norms(one)[0] / SAFETY * (1 + 1e-12)
+        score = Score(Geometry(longest, whiten), np.zeros(d), 1.0)
+        assert score.geometry.weights(one)[0] == 1.0
+        moved = np.linalg.norm(score.finish(score.total(one), grid))
+        assert (1 - 1e-5) * longest < moved <= longest
