@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from dpstats.errors import DataError
 
-__all__ = ["as_column", "check_kind", "level_keys", "to_codes", "to_float"]
+__all__ = ["as_column", "check_kind", "kind_of", "level_keys", "to_codes", "to_float"]
 
 Float = NDArray[np.float64]
 Column = Any  # a 1-d numpy array or pandas extension array: sliceable by position

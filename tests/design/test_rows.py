@@ -4,6 +4,7 @@ import gc
 import pickle
 import time
 import types
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -283,3 +284,19 @@ def test_a_design_holds_no_rows_after_reading_some():
             assert getattr(thing, "shape", (0,))[:1] != (N,)
             assert thing is not marked
             assert not (isinstance(thing, str) and "7391" in thing)
+
+
+def test_a_long_double_beyond_float64_is_read_without_a_warning():
+    schema = Schema(y=Numeric(0, 1))
+    table = {"y": np.array([0.5, 1.0]) * np.longdouble("1e4000")}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        block = Design.from_formula("y ~ 1", schema).source(table).block(0, 2)
+    assert block.y.tolist() == block.y[:1].tolist() * 2
+
+
+def test_a_null_does_not_merge_the_units_beside_it():
+    schema = Schema(y=Numeric(0, 1), unit="person", max_rows=2)
+    table = pl.DataFrame({"y": [0.0] * 7, "person": [2**60 + i for i in range(6)] + [None]})
+    unit = Design.from_formula("y ~ 1", schema).source(table).block(0, 7).unit
+    assert len(set(unit.tolist())) == 7

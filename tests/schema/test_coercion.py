@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dpstats.coercion import as_column, to_codes
 from dpstats.errors import DataError
 from dpstats.schema import Boolean, Categorical, Numeric, Schema
 
@@ -134,6 +135,19 @@ def test_the_refusal_of_mixed_types_quotes_no_value():
         NUMBER.coerce(np.array([7391, "canary"], dtype=object), "x")
     assert "7391" not in str(caught.value)
     assert "canary" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [list, pl.Series, lambda v: pa.chunked_array([pa.array(v)])],
+    ids=["list", "polars", "pyarrow"],
+)
+def test_a_null_does_not_round_the_whole_numbers_beside_it(make):
+    ids = [2**60 + i for i in range(6)]
+    column = as_column(make([*ids, None]), "id")
+    assert [str(v) for v in column[:6]] == [str(i) for i in ids]
+    levels = {str(i): code for code, i in enumerate(ids)}
+    assert to_codes(column, levels, 9).tolist() == [0, 1, 2, 3, 4, 5, -1]
 
 
 SCALARS = st.one_of(
