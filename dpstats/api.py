@@ -14,10 +14,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpstats import estimators
 from dpstats.accounting import Ledger
-from dpstats.coercion import as_column, check_kind, to_float
+from dpstats.coercion import as_column, kind_of, to_float
 from dpstats.design import Design, Source
 from dpstats.errors import DataError, FeasibilityWarning, OptionError, SchemaError, TrustError
 from dpstats.estimators.base import Ask, schedule
@@ -363,10 +364,6 @@ def private_range(
     plan = Plan("range", "exponential", privacy, n, (column,), mechanisms, cost)
     noise = SafeNoise() if noise is None else noise
     ledger = Ledger.memory(*_ceiling(plan)) if ledger is None else ledger
-    ledger.charge(plan, label=column)
-    with np.errstate(all="ignore"):  # a warning about a value would be a release
-        scaled = np.arcsinh(2.0**20 * to_float(values))
-    holder = Curator(design.source((scaled, np.ones((scaled.size, 1)))), design, plan, noise)
     standard = design.standardization
     first, last = np.triu_indices(grid.size, k=1)
     doublings = (grid[last] - grid[first]) / math.log(2)
@@ -376,12 +373,26 @@ def private_range(
         last,
         6.0 / privacy.epsilon * doublings,
     )
-    chosen = np.argmin(np.abs(_pairs(query) - holder.ask(query, "range")).sum(axis=1))
+    ledger.charge(plan, label=column)
+    try:
+        found = _choose(values, query, design, plan, noise)
+    except BaseException as error:
+        raise _without_frames(error) from None
+    finally:
+        del values  # this frame is part of the traceback
+    candidates = np.column_stack([query.edges[first], query.edges[last]])
+    chosen = np.argmin(np.abs(candidates - found).sum(axis=1))
     return Numeric(float(ends[first[chosen]]), float(ends[last[chosen]]))
 
 
-def _pairs(query: ResponseInterval) -> Any:
-    return np.column_stack([query.edges[query.first], query.edges[query.last]])
+def _choose(
+    values: Any, query: ResponseInterval, design: Design, plan: Plan, noise: Noise
+) -> NDArray[np.float64]:
+    """The noisy choice of an interval for asinh(2^20 values)."""
+    with np.errstate(all="ignore"):  # a warning about a value would be a release
+        scaled = np.arcsinh(2.0**20 * to_float(values))
+    source = design.source((scaled, np.ones((scaled.size, 1))))
+    return Curator(source, design, plan, noise).ask(query, "range")
 
 
 def _public_rows(privacy: Central, rows: int) -> int:
@@ -404,9 +415,9 @@ def _numeric_column(data: Any, column: str) -> Any:
         raise
     except Exception:
         raise DataError(f"The table has no column {column!r}.") from None
-    if isinstance(values.dtype, np.dtype) and values.dtype.kind == "O":
-        raise DataError(f"Column {column!r} has dtype object: a numeric column is needed.")
-    check_kind(values, column, ("number", "boolean"))
+    kind = kind_of(values)
+    if kind not in ("number", "boolean"):
+        raise DataError(f"Column {column!r} has type {kind}: a numeric column is needed.")
     return values
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 
 import dpstats as dp
-from dpstats.errors import BudgetError, DataError
+from dpstats.errors import BudgetError, DataError, OptionError
 
 PRIVACY = dp.Central(1.0, 1e-7)
 
@@ -44,21 +47,15 @@ def test_the_ledger_is_charged_and_can_refuse() -> None:
 
 
 def test_a_refused_purchase_reads_no_value() -> None:
-    class Guarded:
+    class Unread(np.ndarray):
         """A column whose values may not be looked at."""
 
-        dtype = np.dtype("float64")
-
-        def to_numpy(self) -> np.ndarray:
-            return np.arange(5000.0).view(Unread)
-
-    class Unread(np.ndarray):
         def __array_ufunc__(self, *args, **kwargs):
             raise AssertionError("a value was read")
 
     ledger = dp.Ledger.memory(0.5, 1e-6)
     with pytest.raises(BudgetError):
-        dp.private_range("income", {"income": Guarded()}, PRIVACY, ledger)
+        dp.private_range("income", {"income": np.arange(5000.0).view(Unread)}, PRIVACY, ledger)
 
 
 def test_pure_privacy_is_enough() -> None:
@@ -70,6 +67,32 @@ def test_wild_values_are_mapped() -> None:
     values = np.r_[np.full(50, np.nan), np.full(50, np.inf), np.arange(5000.0)]
     found = dp.private_range("income", frame(values), PRIVACY)
     assert np.isfinite([found.lower, found.upper]).all()
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pd.array([True, False, None] * 99, dtype="boolean"),
+        pd.array([1, 2, None] * 99, dtype="Int64"),
+        pl.Series([True, False, None] * 99),
+        [1, 2, None] * 99,
+        np.r_[np.ones(297), np.longdouble("1e4000")],
+        np.r_[np.ones(297), 1e308],
+    ],
+    ids=["boolean", "Int64", "polars", "list", "long double", "huge"],
+)
+def test_one_odd_value_neither_raises_nor_warns(column) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        dp.private_range("income", {"income": column}, PRIVACY)
+
+
+def test_a_private_row_count_decides_nothing() -> None:
+    private = dp.Central(1.0, 1e-3, neighbors="add-remove", rows=500)
+    for rows in (999, 1001):  # on both sides of 1 / delta
+        dp.private_range("income", frame(np.ones(rows)), private)
+    with pytest.raises(OptionError, match="public guess"):
+        dp.private_range("income", frame(np.ones(9)), dp.Central(1.0, neighbors="add-remove"))
 
 
 @pytest.mark.parametrize(
