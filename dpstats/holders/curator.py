@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from dpstats.errors import DataError, DPStatsError, PlanError
 from dpstats.mechanisms.noise import Noise
 from dpstats.mechanisms.release import release
-from dpstats.privacy import Central
+from dpstats.privacy import Central, Neighbors
 from dpstats.protocol import Plan, Release
 from dpstats.queries.base import BLOCK_BITS, MAX_ROWS, X_BITS, Y_BITS, Block, Geometry, bound_grid
 
@@ -91,7 +91,7 @@ class Curator:
         if not isinstance(plan.privacy, Central):
             raise PlanError(f"A curator answers Central plans, not {plan.privacy.trust!r} ones.")
         if len(source) > MAX_ROWS:
-            raise DataError(f"{len(source)} rows: exact sums hold at most {MAX_ROWS} rows.")
+            raise DataError(f"Exact sums hold at most {MAX_ROWS} rows, and the table has more.")
         self._plan = plan
         self._neighbors = plan.privacy.neighbors
         self._max_rows = 1 if design.schema is None else design.schema.max_rows or 1
@@ -122,9 +122,11 @@ class Curator:
                 f"{slot!r} (part {part}) was already answered or never planned; each planned "
                 "mechanism may be used once."
             )
-        if mechanism.parts > 1 and self._max_rows > 1:
+        several = self._max_rows > 1 or self._starts is not None
+        if mechanism.parts > 1 and (several or self._neighbors is not Neighbors.REPLACE_ONE):
             raise PlanError(
-                "Disjoint parts need one row per unit: a unit's rows may straddle them."
+                "Disjoint parts need replace-one neighbours and one row per unit: a unit's rows "
+                "may straddle them, and one row more would move every cut."
             )
         self._answered.add((slot, part))
         sensitivity = query.sensitivity(self._neighbors, self._max_rows)

@@ -14,7 +14,7 @@ from dpstats.accounting.events import Gaussian
 from dpstats.errors import DataError, PlanError
 from dpstats.holders import Curator
 from dpstats.mechanisms.noise import SeededNoise
-from dpstats.privacy import Central
+from dpstats.privacy import Central, Neighbors
 from dpstats.protocol import Mechanism, Plan
 from dpstats.queries import Count, Geometry, Gram, PairScales, Score, ScoreOuter
 
@@ -38,14 +38,21 @@ class FakeSource:
         return SimpleNamespace(x=self.x[rows], y=self.y[rows], keep=self.keep[rows], unit=unit)
 
 
-def curator(source: Any, slots: tuple[str, ...], *, parts: int = 1, max_rows: int | None = None):
+def curator(
+    source: Any,
+    slots: tuple[str, ...],
+    *,
+    parts: int = 1,
+    max_rows: int | None = None,
+    privacy: Central = Central(1.0, 1e-6),  # noqa: B008 - a frozen record
+):
     design: Any = SimpleNamespace(
         schema=SimpleNamespace(max_rows=max_rows),
         internal_bounds=np.array([[-1.0, 1.0]] * D),
         endog=SimpleNamespace(lower=-1.0, upper=1.0, center=0.0, scale=1.0),
     )
     mechanisms = tuple(Mechanism(s, TINY, "", parts) for s in slots)
-    plan = Plan("ols", "test", Central(1.0, 1e-6), len(source), ("x",) * D, mechanisms, (1.0, 1e-6))
+    plan = Plan("ols", "test", privacy, len(source), ("x",) * D, mechanisms, (1.0, 1e-6))
     return Curator(source, design, plan, SeededNoise(1))
 
 
@@ -106,6 +113,19 @@ def test_parts_cover_every_row_once() -> None:
     assert sum(counts) == pytest.approx(1001)
     with pytest.raises(PlanError):
         holder.ask(Count(), "count", part=4)
+
+
+@pytest.mark.parametrize("max_rows", [1, 2])
+def test_rows_of_several_units_are_not_cut_into_parts(max_rows: int) -> None:
+    source = FakeSource(*rows(100), unit=np.arange(100) // 2)
+    with pytest.raises(PlanError, match="Disjoint"):
+        curator(source, ("n",), parts=2, max_rows=max_rows).ask(Count(), "n")
+
+
+def test_a_private_number_of_rows_is_not_cut_into_parts() -> None:
+    private = Central(1.0, 1e-6, neighbors=Neighbors.ADD_REMOVE)
+    with pytest.raises(PlanError, match="Disjoint"):
+        curator(FakeSource(*rows(100)), ("n",), parts=2, privacy=private).ask(Count(), "n")
 
 
 def test_pairs_do_not_depend_on_the_number_of_threads(monkeypatch) -> None:
