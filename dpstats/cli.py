@@ -71,16 +71,38 @@ def _add_privacy(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--method", help="a name from dpstats.methods(); the default otherwise")
 
 
-def _read(path: Path) -> Any:
+def _read(path: Path, schema: Any) -> Any:
     import pandas as pd
 
-    readers = {".csv": pd.read_csv, ".gz": pd.read_csv, ".parquet": pd.read_parquet}
-    reader = readers.get(path.suffix)
-    if reader is None:
-        raise DataError(f"{path.name}: allowed are files ending in {', '.join(readers)}.")
+    readers = {".csv": _read_csv, ".gz": _read_csv}
+    if path.suffix not in {*readers, ".parquet"}:
+        allowed = ", ".join([*readers, ".parquet"])
+        raise DataError(f"{path.name}: allowed are files ending in {allowed}.")
     if not path.exists():
         raise DataError(f"{path}: no such file.")
-    return reader(path)
+    return readers[path.suffix](path, schema) if path.suffix in readers else pd.read_parquet(path)
+
+
+def _read_csv(path: Path, schema: Any) -> Any:
+    """Every cell as text, then as what its column was declared to be.
+
+    Types guessed from the cells would let one row decide how all others are read: 01 is a number
+    until somebody's cell is none.
+    """
+    import pandas as pd
+
+    from dpstats.coercion import to_float
+
+    frame = pd.read_csv(path, dtype=str)
+    for name in schema:
+        if name in frame and name != schema.unit and _is_number(schema[name]):
+            frame[name] = to_float(frame[name].to_numpy(dtype=object))
+    return frame
+
+
+def _is_number(declared: Any) -> bool:
+    levels = getattr(declared, "levels", ())
+    return all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in levels)
 
 
 def _fit(arguments: argparse.Namespace) -> None:
@@ -88,7 +110,7 @@ def _fit(arguments: argparse.Namespace) -> None:
 
     privacy = dp.Central(arguments.epsilon, arguments.delta)
     schema = dp.Schema.load(arguments.schema)
-    model = dp.ols(arguments.formula, data=_read(arguments.data), schema=schema)
+    model = dp.ols(arguments.formula, data=_read(arguments.data, schema), schema=schema)
     ledger = None
     if arguments.ledger is not None:
         ceiling = (arguments.ledger_epsilon, arguments.ledger_delta)

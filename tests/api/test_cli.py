@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import dpstats as dp
-from dpstats.cli import main
+from dpstats.cli import _read, main
 
 FORMULA = "y ~ x + C(g)"
 
@@ -41,6 +41,25 @@ def test_fit_prints_a_table_and_writes_results(files: Path, name: str, capsys) -
     assert "Guarantee" in printed
     assert dp.load(files / "fit.json").params.index.tolist()[0] == "Intercept"
     assert "<html" in (files / "report.html").read_text()
+
+
+@pytest.mark.parametrize("odd", ["02", "x", ""])
+def test_one_cell_of_a_csv_does_not_decide_how_others_are_read(tmp_path: Path, odd: str) -> None:
+    schema = dp.Schema(
+        zip=dp.Categorical(["01", "02", "other"], other="other"),
+        grade=dp.Categorical([1, 2]),
+        y=dp.Numeric(0, 5),
+        unit="person",
+        max_rows=1,
+    )
+    big = 2**60 + 1
+    lines = ["zip,grade,y,person", f"01,1,1,{big}", f"01,2.0,2.5,{big + 1}", f"{odd},{odd},{odd},"]
+    (tmp_path / "t.csv").write_text("\n".join(lines))
+    table = _read(tmp_path / "t.csv", schema)
+    assert schema["zip"].coerce(table["zip"])[0][:2].tolist() == [0, 0]
+    assert schema["grade"].coerce(table["grade"])[0][:2].tolist() == [0, 1]
+    assert schema["y"].coerce(table["y"])[0][:2].tolist() == [1.0, 2.5]
+    assert table["person"].tolist()[:2] == [str(big), str(big + 1)]
 
 
 def test_fit_charges_a_ledger_that_show_prints(files: Path, capsys) -> None:
