@@ -93,7 +93,14 @@ def _read_csv(path: Path, schema: Any) -> Any:
 
     from dpstats.coercion import to_float
 
-    frame = pd.read_csv(path, dtype=str)
+    try:
+        frame = pd.read_csv(path, dtype=str)
+    except (ValueError, OSError) as error:
+        unreadable = type(error).__name__  # the message may quote rows
+    else:
+        unreadable = ""
+    if unreadable:
+        raise DataError(f"{path.name} could not be read as CSV ({unreadable}).")
     for name in schema:
         if name in frame and name != schema.unit and _is_number(schema[name]):
             frame[name] = to_float(frame[name].to_numpy(dtype=object))

@@ -62,6 +62,15 @@ def test_one_cell_of_a_csv_does_not_decide_how_others_are_read(tmp_path: Path, o
     assert table["person"].tolist()[:2] == [str(big), str(big + 1)]
 
 
+def test_a_broken_csv_is_refused_without_its_rows(files: Path, capsys) -> None:
+    with (files / "data.csv").open("a") as data:
+        data.write("1,a,2,canary\n")
+    assert main(arguments(files, "fit", str(files / "data.csv"))) == 2
+    error = capsys.readouterr().err
+    assert "could not be read" in error
+    assert "4002" not in error
+
+
 def test_fit_charges_a_ledger_that_show_prints(files: Path, capsys) -> None:
     ledger = str(files / "a.ledger")
     command = [*arguments(files, "fit", str(files / "data.csv")), "--quiet", "--ledger", ledger]
