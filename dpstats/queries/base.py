@@ -83,8 +83,12 @@ def to_grid(values: Array, grid: float | Array) -> Array:
 
 
 def truncate(values: Array, grid: float) -> Array:
-    """Values in whole steps of `grid`, truncated towards zero: never longer than they were."""
-    steps: Array = np.trunc(values * (1.0 / grid))
+    """Values in whole steps of `grid`, truncated towards zero: never longer than they were.
+
+    No contribution has more than 2^30 steps, so the truncation of a cast to int32 serves, which is
+    many times faster than ``np.trunc``.
+    """
+    steps: Array = (values * (1.0 / grid)).astype(np.int32).astype(np.float64)
     return steps
 
 
@@ -201,10 +205,7 @@ class Geometry:
     def norms(self, block: Block) -> Array:
         """``||whiten @ x||`` for every row, the same bits in any blocking."""
         z = self.rows(block)
-        squares = np.zeros(z.shape[0])
-        for column in z.T:  # column by column: each row adds its terms in the same order
-            squares += column * column
-        norms: Array = np.sqrt(squares)
+        norms: Array = np.sqrt(np.einsum("ij,ij->i", z, z))  # each row adds its own d terms
         return norms
 
     def weights(self, block: Block) -> Array:
