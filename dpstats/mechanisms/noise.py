@@ -96,10 +96,13 @@ class _OpenDPStream:
         odp.enable_features("contrib")
         self._odp: Any = odp
         self._domain: Any = odp.vector_domain(odp.atom_domain(T="i64"))
+        self._gaussians: dict[float, Any] = {}
 
     def gaussian(self, values: Ints, scale: float) -> Ints:
-        m = self._odp.m.make_gaussian(self._domain, self._odp.l2_distance(T="f64"), scale)
-        return np.asarray(m(values.tolist()), dtype=np.int64)
+        if scale not in self._gaussians:  # a search asks for one scale several times
+            distance = self._odp.l2_distance(T="f64")
+            self._gaussians[scale] = self._odp.m.make_gaussian(self._domain, distance, scale)
+        return np.asarray(self._gaussians[scale](values.tolist()), dtype=np.int64)
 
     def laplace(self, values: Ints, scale: float) -> Ints:
         m = self._odp.m.make_laplace(self._domain, self._odp.l1_distance(T="i64"), scale)
