@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -23,9 +24,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     command: Callable[[argparse.Namespace], None] = arguments.command
     try:
         command(arguments)
+        sys.stdout.flush()
     except DPStatsError as error:
         print(f"dpstats: {type(error).__name__}: {error}", file=sys.stderr)
         return 2
+    except BrokenPipeError:  # the reader of a pipe has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     return 0
 
 

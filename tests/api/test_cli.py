@@ -117,3 +117,14 @@ def test_the_demo_runs(capsys) -> None:
     printed = capsys.readouterr().out
     assert "NOT private" in printed
     assert "1 entry" in printed
+
+
+def test_a_closed_pipe_ends_the_command_quietly(files: Path) -> None:
+    import subprocess
+    import sys
+
+    command = [sys.executable, "-m", "dpstats", *arguments(files, "plan"), "--n", "20000"]
+    shell = " ".join(f"'{part}'" for part in command) + " | head -1"
+    done = subprocess.run(shell, shell=True, capture_output=True, text=True, timeout=60)
+    assert "Traceback" not in done.stderr
+    assert done.stdout.startswith("Plan")

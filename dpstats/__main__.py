@@ -1,0 +1,7 @@
+"""``python -m dpstats``."""
+
+import sys
+
+from dpstats.cli import main
+
+sys.exit(main())
