@@ -77,14 +77,15 @@ def _search(
     difference below two standard deviations).
     """
     low, high = 0, balance.size - 1
-    each = Gaussian(event.noise_multiplier * math.sqrt(math.log2(high)))
+    rounds = round(math.log2(high))
+    scale = event.noise_multiplier * math.sqrt(rounds) * sensitivity * ROUNDING
+    steps, grid = _steps(balance, sensitivity)
+    draws = noise.gaussian(np.zeros(rounds, dtype=np.int64), scale / grid)  # one for each round
     compared: dict[int, float] = {}
-    scale = 0.0
-    while high - low > 1:
+    for draw in draws:
         middle = (low + high) // 2
-        noisy, scale = _gaussian(balance[middle : middle + 1], sensitivity, each, noise)
-        compared[middle] = float(noisy[0])
-        low, high = (low, middle) if noisy[0] >= 0 else (middle, high)
+        compared[middle] = float(steps[middle] + draw) * grid
+        low, high = (low, middle) if compared[middle] >= 0 else (middle, high)
     at_low, at_high = compared.get(low, math.nan), compared.get(high, math.nan)
     clear = at_high - at_low >= 2 * scale
     return np.array([low + (-at_low / (at_high - at_low) if clear else 0.5)]), scale

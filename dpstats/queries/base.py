@@ -49,7 +49,7 @@ X_BITS = 17  # a design value is at most 2^17 grid steps: exact in float32
 Y_BITS = 22  # a response value is at most 2^22 grid steps: exact in float32
 V_BITS = 19  # a row weight (clipped residual) is at most 2^19 steps
 Z_BITS = 18  # a whitened, weighted row is at most 2^18 steps per coordinate
-BLOCK_BITS = 14  # at most 2^14 rows are added in float64: 17 + 19 + 14 and 18 + 18 + 14 < 53
+BLOCK_BITS = 13  # at most 2^13 rows are added in float64: 17 + 19 + 13 and 18 + 18 + 13 < 53
 MAX_ROWS = 2**26  # 36 bits per product + 26 < 63: totals fit in int64
 SAFETY = 1.0 - 2.0**-20  # shrinks weights by more than their rounding (to float32) can add
 
@@ -99,7 +99,7 @@ def exact_sum(steps: Array) -> Ints:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Up to 2^14 prepared rows, in the design's internal coordinates and on its public grid.
+    """Up to 2^13 prepared rows, in the design's internal coordinates and on its public grid.
 
     Attributes
     ----------

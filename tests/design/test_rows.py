@@ -122,7 +122,8 @@ def test_a_transformed_response_must_be_a_number_too():
 
 def test_columns_that_are_not_used_are_not_looked_at():
     frame = INSIDE.assign(junk=np.array([1, "a"] * (N // 2), dtype=object))
-    Design.from_formula("y ~ x", SCHEMA).source(frame[["y", "x", "junk"]])
+    source = Design.from_formula("y ~ x", SCHEMA).source(frame[["y", "x", "junk"]])
+    assert len(source) == N
 
 
 def test_text_covariates_are_read_row_by_row():
