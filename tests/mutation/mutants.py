@@ -95,8 +95,8 @@ MUTANTS = [
     mutant(
         "gives every comparison of a search the whole budget",
         RELEASE,
-        "each = Gaussian(event.noise_multiplier * math.sqrt(math.log2(high)))",
-        "each = event",
+        "scale = event.noise_multiplier * math.sqrt(rounds) * sensitivity * ROUNDING",
+        "scale = event.noise_multiplier * sensitivity * ROUNDING",
         "test_transcript.py",
         "noise_that_was_planned and newton",
     ),
