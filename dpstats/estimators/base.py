@@ -1,4 +1,4 @@
-"""What estimators share: a budget in shares, public grids, and repairs of noisy matrices."""
+"""What estimators share: a budget in shares, and repairs of noisy matrices."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ __all__ = [
     "Ask",
     "check_options",
     "floor_eigenvalues",
-    "geometric_grid",
     "need_delta",
     "schedule",
 ]
@@ -68,13 +67,6 @@ def need_delta(method: str, privacy: Central) -> None:
             f"method={method!r} adds Gaussian noise, which needs delta > 0: for example "
             f"Central(epsilon={privacy.epsilon:g}, delta=1e-7)."
         )
-
-
-def geometric_grid(low: float, high: float, per_octave: int) -> Array:
-    """Public candidates from `low` to at least `high`, `per_octave` to each doubling."""
-    steps = int(np.ceil(np.log2(high / low) * per_octave))
-    grid: Array = low * 2.0 ** (np.arange(steps + 1) / per_octave)
-    return grid
 
 
 def floor_eigenvalues(matrix: Array, floor: float) -> Array:

@@ -175,8 +175,7 @@ class Newton:
     mean is linear and residuals are symmetric. Where the mean is not linear, clipping and weighting
     choose another compromise than least squares does; ``target="projection"`` clips beyond four
     spreads and weights down only rows beyond three times the typical norm, for the coefficients of
-    the best linear predictor, at
-    the price of more noise.
+    the best linear predictor, at the price of more noise.
 
     *Limits.* With residuals whose skewness varies with the columns the target is a clipped
     regression until n mu^2 / d is large. A level of a factor with fewer than about 4 d^(3/2) / mu

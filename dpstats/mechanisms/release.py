@@ -2,8 +2,10 @@
 
 Answers are rounded to a grid of 2^-30 of their sensitivity and noise is drawn in whole steps of it.
 Rounding two neighbouring answers can push them apart by at most half a step each per coordinate, so
-sqrt(m) 2^-30 of the sensitivity for m <= 2^20 coordinates; ``finish`` computes in float64 from an
-exact total of at most 2^26 rows, an error below 2^-20 of the sensitivity. `ROUNDING` covers both.
+sqrt(m) 2^-30 of the L2 sensitivity for m <= 2^20 coordinates (m 2^-30 of an L1 sensitivity, for the
+few coordinates of a clipped sum; whole counts are on the grid and not rounded). ``finish`` computes
+in float64 from an exact total of at most 2^26 rows, an error below 2^-20 of the sensitivity.
+`ROUNDING` covers both.
 """
 
 from __future__ import annotations

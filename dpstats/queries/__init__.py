@@ -17,7 +17,6 @@ from dpstats.queries.linear import (
 )
 from dpstats.queries.scalar import (
     Count,
-    NormCount,
     NormQuantile,
     PairScales,
     ResidualQuantile,
@@ -37,7 +36,6 @@ __all__ = [
     "Gradient",
     "Gram",
     "MinEigenvalue",
-    "NormCount",
     "NormQuantile",
     "PairScales",
     "Query",

@@ -26,7 +26,6 @@ from dpstats.queries.base import (
 
 __all__ = [
     "Count",
-    "NormCount",
     "NormQuantile",
     "PairScales",
     "ResidualQuantile",
@@ -68,23 +67,6 @@ class Count:
     def decode(self, answer: Array) -> Array:
         """A length-1 array."""
         return answer
-
-
-@dataclass(frozen=True, eq=False)
-class NormCount(Count):
-    """Number of contributing rows with ``||whiten @ x|| <= radius``."""
-
-    ball: Geometry
-    name: ClassVar[str] = "norm count"
-
-    def parameters(self) -> Mapping[str, Any]:
-        """The ball."""
-        return self.ball.parameters()
-
-    def total(self, block: Block) -> Ints:
-        """The count."""
-        inside = block.keep * (self.ball.norms(block) <= self.ball.radius)
-        return exact_sum(np.array([inside.sum()]))
 
 
 @dataclass(frozen=True)

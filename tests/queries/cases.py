@@ -14,7 +14,6 @@ from dpstats.queries import (
     Gradient,
     Gram,
     MinEigenvalue,
-    NormCount,
     NormQuantile,
     PairScales,
     Query,
@@ -58,7 +57,6 @@ class Case:
 
 _CASES = [
     Case(Count(), 2, 1.0),
-    Case(NormCount(SKEWED), 2, 1.0),
     Case(Score(PLAIN, BETA, 0.3), 2, 0.95),
     Case(Score(SKEWED, BETA, 0.3), 2, 0.95),
     Case(Gradient(BETA, 0.6), 2, 0.95),
