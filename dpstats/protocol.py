@@ -40,12 +40,16 @@ class Mechanism:
     parts : int, default 1
         With ``parts > 1`` the slot may be asked once for each of that many disjoint sets of rows;
         by parallel composition all of them together cost one event.
+    branch : {0, 1, 2}, default 0
+        0 asks all rows, 1 and 2 ask the first and the second half of them. One row is in one half,
+        so the branches together cost what the dearer of them costs (`Parallel`).
     """
 
     slot: str
     event: Event
     purpose: str
     parts: int = 1
+    branch: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +140,17 @@ class Plan:
 
     @property
     def events(self) -> tuple[Event, ...]:
-        """The events in order, one per mechanism."""
-        return tuple(m.event for m in self.mechanisms)
+        """What is charged: one event per mechanism, those on disjoint halves as one `Parallel`."""
+        branches = tuple(
+            tuple(m.event for m in self.mechanisms if m.branch == b) for b in range(1, 3)
+        )
+        everywhere = tuple(m.event for m in self.mechanisms if m.branch == 0)
+        halves = tuple(b for b in branches if b)
+        if not halves:
+            return everywhere
+        from dpstats.accounting.events import Parallel
+
+        return (*everywhere, Parallel(halves))
 
     def mechanism(self, slot: str) -> Mechanism:
         """The mechanism planned under `slot`.
@@ -166,6 +179,7 @@ _LAWS = {
     "gaussian": "Gaussian, sd {noise_multiplier:.4g} x sens.",
     "laplace": "Laplace, scale {noise_multiplier:.4g} x sens.",
     "selection": "selection, eps {epsilon:.4g}, k {k}",
+    "peeling": "peeling, scale {noise_multiplier:.4g} x sens., k {k}",
 }
 
 
@@ -185,10 +199,11 @@ class Estimate:
     Attributes
     ----------
     params : ndarray of shape (d,)
-        Point estimate.
-    cov : ndarray of shape (d, d)
-        Covariance of `params` around the population parameter: sampling and privacy noise.
-    cov_privacy : ndarray of shape (d, d)
+        Point estimate; zero off the support.
+    cov : ndarray of shape (d, d), or (s, s) for the support
+        Covariance of `params` around the population parameter: sampling and privacy noise. nan
+        where no interval is valid.
+    cov_privacy : ndarray of the same shape
         The part of `cov` due to privacy noise. The law of the last noise is known, so this part
         is exact given the earlier releases.
     nobs : float
@@ -197,6 +212,11 @@ class Estimate:
         Other released or public numbers worth reporting (clips, scales), JSON-able.
     remarks : tuple of str
         What the released numbers say about the fit, one sentence each.
+    support : tuple of int, optional
+        Columns that a sparse fit selected, in the order of `cov`; None where every column is in.
+    inference : str
+        What intervals hold for, where it is not the model as a whole, such as ``"conditional on
+        selection"``; it begins with ``"none"`` where there are no valid ones.
     """
 
     params: Array
@@ -205,6 +225,8 @@ class Estimate:
     nobs: float
     released: Mapping[str, Any] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
+    support: tuple[int, ...] | None = None
+    inference: str = ""
 
 
 class Holder(Protocol):
@@ -234,7 +256,12 @@ class Estimator(Protocol):
 
     @property
     def model(self) -> str:
-        """Model it fits: ``"ols"``, ``"mean"``."""
+        """Model it fits: ``"ols"``, ``"logit"``, ``"glm"``, ``"mean"``."""
+        ...
+
+    @property
+    def sparse(self) -> bool:
+        """Whether it selects columns, and takes ``sparsity=``."""
         ...
 
     @property

@@ -31,7 +31,9 @@ ESTIMATORS: tuple[Estimator, ...] = (
 )
 
 
-def find(model: str, privacy: Privacy, method: str | None = None) -> Estimator:
+def find(
+    model: str, privacy: Privacy, method: str | None = None, sparse: bool | None = None
+) -> Estimator:
     """The method of that name, or the default, for a model under a trust model.
 
     Parameters
@@ -42,6 +44,8 @@ def find(model: str, privacy: Privacy, method: str | None = None) -> Estimator:
         The guarantee asked for; its trust model decides.
     method : str, optional
         A name from `methods`; the first row for the model and the trust model otherwise.
+    sparse : bool, optional
+        Only methods that select columns (True) or keep them all (False).
 
     Raises
     ------
@@ -58,12 +62,24 @@ def find(model: str, privacy: Privacy, method: str | None = None) -> Estimator:
         rows = [e for e in rows if e.name == method]
         if not rows:
             raise OptionError(f"No method {method!r} for {model!r}. {_existing(model)}")
+    if sparse is not None:
+        rows = [e for e in rows if e.sparse == sparse]
+        if not rows:
+            raise OptionError(_no_kind(model, method, sparse))
     able = [e for e in rows if privacy.trust in e.theory]
     if not able:
         asked = repr(model) if method is None else f"{model!r} by method {method!r}"
         trust = f"under {privacy.trust!r} trust"
         raise TrustError(f"No method answers {asked} {trust}. {_existing(model)}")
     return able[0]
+
+
+def _no_kind(model: str, method: str | None, sparse: bool) -> str:
+    """Why nothing, or not this method, selects columns (or keeps them all)."""
+    does = "selects columns (sparsity=)" if sparse else "keeps every column"
+    able = ", ".join(repr(e.name) for e in ESTIMATORS if e.model == model and e.sparse == sparse)
+    asked = f"No method of {model!r}" if method is None else f"Method {method!r} is none that"
+    return f"{asked} {does}." + (f" These do: {able}." if able else "")
 
 
 def _existing(model: str) -> str:

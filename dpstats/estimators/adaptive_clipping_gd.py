@@ -153,6 +153,7 @@ class AdaptiveClippingGD:
 
     name: ClassVar[str] = "adaptive-clipping-gd"
     model: ClassVar[str] = "ols"
+    sparse: ClassVar[bool] = False
     theory: ClassVar[Mapping[str, Theory]] = {"central": _THEORY}
     options: ClassVar[Mapping[str, str]] = {
         "steps": "number T of disjoint batches, 2 to 500; planned from public facts by default",

@@ -140,6 +140,7 @@ class AdaSSP:
 
     name: ClassVar[str] = "adassp"
     model: ClassVar[str] = "ols"
+    sparse: ClassVar[bool] = False
     theory: ClassVar[Mapping[str, Theory]] = {"central": _THEORY}
     options: ClassVar[Mapping[str, str]] = {
         "radius": "norm > 0 at which rows are weighted down, in standardised units; public",

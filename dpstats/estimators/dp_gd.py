@@ -143,6 +143,7 @@ class DPGD:
 
     name: ClassVar[str] = "dp-gd"
     model: ClassVar[str] = "ols"
+    sparse: ClassVar[bool] = False
     theory: ClassVar[Mapping[str, Theory]] = {"central": _THEORY}
     options: ClassVar[Mapping[str, str]] = {
         "steps": "number of gradient steps, 3 to 1000; planned from public facts by default",

@@ -114,6 +114,7 @@ class KarwaVadhan:
 
     name: ClassVar[str] = "karwa-vadhan"
     model: ClassVar[str] = "mean"
+    sparse: ClassVar[bool] = False
     theory: ClassVar[Mapping[str, Theory]] = {"central": _THEORY}
     options: ClassVar[Mapping[str, str]] = {
         "sigma": "public standard deviation > 0 in the user's units (default: the declared scale)",

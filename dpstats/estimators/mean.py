@@ -145,6 +145,7 @@ class ClippedMean:
 
     name: ClassVar[str] = "clipped"
     model: ClassVar[str] = "mean"
+    sparse: ClassVar[bool] = False
     theory: ClassVar[Mapping[str, Theory]] = {"central": _THEORY}
     options: ClassVar[Mapping[str, str]] = {
         "clip": "'private' interval, the 'declared' bounds, or 'auto' from public facts (default)",

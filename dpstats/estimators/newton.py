@@ -185,6 +185,7 @@ class Newton:
 
     name: ClassVar[str] = "newton"
     model: ClassVar[str] = "ols"
+    sparse: ClassVar[bool] = False
     theory: ClassVar[Mapping[str, Theory]] = {"central": _THEORY}
     options: ClassVar[Mapping[str, str]] = {
         "target": "'model' (default): efficient where the mean is linear; 'projection': the best "
