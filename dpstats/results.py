@@ -17,9 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats import inference
-from dpstats.errors import OptionError, PrivateQuantityError
+from dpstats.errors import OptionError
+from dpstats.prediction import Prediction
 from dpstats.privacy import Neighbors
 from dpstats.privacy_report import NOT_PRIVATE, LedgerView, PrivacyReport
+from dpstats.private_names import ModelNames, refuse
 from dpstats.theory import BoundTerm, Setting, Theory, error_bound
 
 if TYPE_CHECKING:
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     from dpstats.protocol import Estimate, Plan, Release
     from dpstats.theory import ErrorBound
 
-__all__ = ["ModelNames", "Prediction", "Results", "load"]
+__all__ = ["Results", "load"]
 
 Array = NDArray[np.float64]
 
@@ -37,185 +39,6 @@ Array = NDArray[np.float64]
 _RESIDUAL_SD = ("residual sd", "scale")
 FORMAT = "dpstats.results"
 VERSION = 1
-
-_ONE_PER_PERSON = (
-    "holds one exact number per person. Publishing noisy ones would protect nobody, so none is sold"
-)
-_SCALE = (
-    "is an exact function of all residuals. A noisy residual scale is in `released` where the "
-    "method buys one with the fit, in standardised units; `get_prediction` then uses it"
-)
-_FIT = (
-    "is an exact function of all residuals, and no method of this version sells a noisy one. An "
-    "honest substitute is a joint test of the slopes, `wald_test`: it costs nothing more"
-)
-_GRAM = (
-    "comes from the exact cross-products of the columns. What was released of them is already in "
-    "`cov_params()`"
-)
-_ROWS = "refers to rows, and a result never had any. Keep the schema and the saved result instead"
-_CHECKS = (
-    "is computed from exact residuals. No noisy version is sold yet; compare robust choices by "
-    "fitting again under a fresh budget"
-)
-
-PRIVATE: dict[str, str] = {
-    **dict.fromkeys(
-        (
-            "resid",
-            "wresid",
-            "resid_pearson",
-            "resid_response",
-            "resid_deviance",
-            "resid_anscombe",
-            "resid_working",
-            "fittedvalues",
-            "mu",
-            "get_influence",
-            "outlier_test",
-        ),
-        _ONE_PER_PERSON,
-    ),
-    **dict.fromkeys(("scale", "mse_resid", "ssr"), _SCALE),
-    **dict.fromkeys(
-        (
-            "rsquared",
-            "rsquared_adj",
-            "prsquared",
-            "pseudo_rsquared",
-            "fvalue",
-            "f_pvalue",
-            "ess",
-            "centered_tss",
-            "uncentered_tss",
-            "mse_model",
-            "mse_total",
-            "llf",
-            "llnull",
-            "aic",
-            "bic",
-            "bic_llf",
-            "deviance",
-            "null_deviance",
-            "info_criteria",
-        ),
-        _FIT,
-    ),
-    **dict.fromkeys(
-        (
-            "eigenvals",
-            "condition_number",
-            "normalized_cov_params",
-            "cov_HC0",
-            "cov_HC1",
-            "cov_HC2",
-            "cov_HC3",
-            "HC0_se",
-            "HC1_se",
-            "HC2_se",
-            "HC3_se",
-            "get_robustcov_results",
-        ),
-        _GRAM,
-    ),
-    **dict.fromkeys(("data", "remove_data", "het_scale", "weights"), _ROWS),
-    **dict.fromkeys(
-        (
-            "summary2",
-            "diagn",
-            "el_test",
-            "conf_int_el",
-            "compare_f_test",
-            "compare_lm_test",
-            "compare_lr_test",
-            "get_distribution",
-        ),
-        _CHECKS,
-    ),
-}
-
-
-def _refuse(owner: object, name: str) -> PrivateQuantityError | AttributeError:
-    if name in PRIVATE:
-        return PrivateQuantityError(f"`{name}` is not available: it {PRIVATE[name]}.")
-    return AttributeError(f"{type(owner).__name__!r} object has no attribute {name!r}")
-
-
-@dataclass(frozen=True)
-class ModelNames:
-    """Names of the model's variables, as statsmodels' tools look them up; there are no data."""
-
-    endog_names: str
-    exog_names: list[str]
-    formula: str | None = None
-
-    def __getattr__(self, name: str) -> Any:
-        if name in ("data", "endog", "exog", "wendog", "wexog", "weights", "pinv_wexog"):
-            raise PrivateQuantityError(f"`model.{name}` is not available: it {_ROWS}.")
-        raise _refuse(self, name)
-
-
-@dataclass(frozen=True)
-class Prediction:
-    """Predicted means for new rows, with standard errors from `Results.cov_params`.
-
-    Attributes
-    ----------
-    predicted_mean, var_pred_mean : ndarray of shape (m,)
-        Point prediction and the variance of its error.
-    var_resid : float, optional
-        Released residual variance, in squared units of the response; None where the method
-        releases none, and then no interval for a new observation can be given.
-    row_labels : sequence, optional
-        Index of the new rows.
-    """
-
-    predicted_mean: Array
-    var_pred_mean: Array
-    var_resid: float | None = None
-    row_labels: Any = None
-
-    @property
-    def se_mean(self) -> Array:
-        """Standard error of the predicted mean, shape (m,)."""
-        se: Array = np.sqrt(self.var_pred_mean)
-        return se
-
-    @property
-    def se_obs(self) -> Array:
-        """Standard error of a new observation, shape (m,).
-
-        Raises
-        ------
-        PrivateQuantityError
-            Where the method released no residual scale.
-        """
-        if self.var_resid is None:
-            raise PrivateQuantityError(
-                "No interval for a new observation: this method released no residual scale, and "
-                "the exact one is private. The interval of the mean, `conf_int()`, is available."
-            )
-        se: Array = np.sqrt(self.var_pred_mean + self.var_resid)
-        return se
-
-    def conf_int(self, alpha: float = 0.05, obs: bool = False) -> Array:
-        """Interval of level 1 - alpha for the mean, or for a new observation; shape (m, 2)."""
-        se = self.se_obs if obs else self.se_mean
-        return inference.interval(self.predicted_mean, se, alpha)
-
-    def summary_frame(self, alpha: float = 0.05) -> pd.DataFrame:
-        """Columns mean, mean_se, mean_ci_lower, mean_ci_upper, and obs_ci_* where available."""
-        import pandas as pd
-
-        columns = {
-            "mean": self.predicted_mean,
-            "mean_se": self.se_mean,
-            **dict(zip(("mean_ci_lower", "mean_ci_upper"), self.conf_int(alpha).T, strict=True)),
-        }
-        if self.var_resid is not None:
-            bounds = self.conf_int(alpha, obs=True).T
-            columns |= dict(zip(("obs_ci_lower", "obs_ci_upper"), bounds, strict=True))
-        return pd.DataFrame(columns, index=self.row_labels)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -624,7 +447,7 @@ class Results:
     __hash__ = None  # type: ignore[assignment]
 
     def __getattr__(self, name: str) -> Any:
-        raise _refuse(self, name)
+        raise refuse(self, name)
 
     # ---- maketables' plug-in hooks -----------------------------------------------------------
 

@@ -39,6 +39,8 @@ ARROWS: dict[str, set[str]] = {
     "holders": {"mechanisms", "protocol", "queries", "design", "schema"},
     "inference": {"protocol"},
     "privacy_report": {"protocol", "accounting"},
+    "private_names": set(),
+    "prediction": {"inference"},
     "archive": {"protocol", "design", "accounting", "privacy_report", "inference", "schema"},
     "summary": {"protocol", "design", "accounting", "privacy_report", "inference"},
     "results": {
@@ -47,6 +49,8 @@ ARROWS: dict[str, set[str]] = {
         "accounting",
         "privacy_report",
         "inference",
+        "prediction",
+        "private_names",
         "archive",
         "summary",
         "report",

@@ -25,8 +25,8 @@ from dpstats.design import RawBlock, Source
 from dpstats.errors import DPStatsError, PrivateQuantityError
 from dpstats.holders import Curator
 from dpstats.mechanisms.noise import SeededNoise
+from dpstats.private_names import PRIVATE
 from dpstats.queries import Block
-from dpstats.results import PRIVATE
 from tests.contracts.cases import CASES, Case, each_case, each_method, frame
 from tests.contracts.reach import Secrets, reachable
 from tests.contracts.spies import opened

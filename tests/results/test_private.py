@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from dpstats.errors import PrivateQuantityError
-from dpstats.results import PRIVATE
+from dpstats.private_names import PRIVATE
 from tests.results.cases import CANARY, N, frame, make
 
 

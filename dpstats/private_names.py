@@ -1,0 +1,127 @@
+"""Names that statsmodels' results have and a private result does not, each with the reason."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from dpstats.errors import PrivateQuantityError
+
+__all__ = ["PRIVATE", "ModelNames", "refuse"]
+
+_ONE_PER_PERSON = (
+    "holds one exact number per person. Publishing noisy ones would protect nobody, so none is sold"
+)
+_SCALE = (
+    "is an exact function of all residuals. A noisy residual scale is in `released` where the "
+    "method buys one with the fit, in standardised units; `get_prediction` then uses it"
+)
+_FIT = (
+    "is an exact function of all residuals, and no method of this version sells a noisy one. An "
+    "honest substitute is a joint test of the slopes, `wald_test`: it costs nothing more"
+)
+_GRAM = (
+    "comes from the exact cross-products of the columns. What was released of them is already in "
+    "`cov_params()`"
+)
+_ROWS = "refers to rows, and a result never had any. Keep the schema and the saved result instead"
+_CHECKS = (
+    "is computed from exact residuals. No noisy version is sold yet; compare robust choices by "
+    "fitting again under a fresh budget"
+)
+
+PRIVATE: dict[str, str] = {
+    **dict.fromkeys(
+        (
+            "resid",
+            "wresid",
+            "resid_pearson",
+            "resid_response",
+            "resid_deviance",
+            "resid_anscombe",
+            "resid_working",
+            "fittedvalues",
+            "mu",
+            "get_influence",
+            "outlier_test",
+        ),
+        _ONE_PER_PERSON,
+    ),
+    **dict.fromkeys(("scale", "mse_resid", "ssr"), _SCALE),
+    **dict.fromkeys(
+        (
+            "rsquared",
+            "rsquared_adj",
+            "prsquared",
+            "pseudo_rsquared",
+            "fvalue",
+            "f_pvalue",
+            "ess",
+            "centered_tss",
+            "uncentered_tss",
+            "mse_model",
+            "mse_total",
+            "llf",
+            "llnull",
+            "aic",
+            "bic",
+            "bic_llf",
+            "deviance",
+            "null_deviance",
+            "info_criteria",
+        ),
+        _FIT,
+    ),
+    **dict.fromkeys(
+        (
+            "eigenvals",
+            "condition_number",
+            "normalized_cov_params",
+            "cov_HC0",
+            "cov_HC1",
+            "cov_HC2",
+            "cov_HC3",
+            "HC0_se",
+            "HC1_se",
+            "HC2_se",
+            "HC3_se",
+            "get_robustcov_results",
+        ),
+        _GRAM,
+    ),
+    **dict.fromkeys(("data", "remove_data", "het_scale", "weights"), _ROWS),
+    **dict.fromkeys(
+        (
+            "summary2",
+            "diagn",
+            "el_test",
+            "conf_int_el",
+            "compare_f_test",
+            "compare_lm_test",
+            "compare_lr_test",
+            "get_distribution",
+        ),
+        _CHECKS,
+    ),
+}
+
+
+def refuse(owner: object, name: str) -> PrivateQuantityError | AttributeError:
+    """The error for an attribute that a result or its model does not have."""
+    if name in PRIVATE:
+        return PrivateQuantityError(f"`{name}` is not available: it {PRIVATE[name]}.")
+    return AttributeError(f"{type(owner).__name__!r} object has no attribute {name!r}")
+
+
+@dataclass(frozen=True)
+class ModelNames:
+    """Names of the model's variables, as statsmodels' tools look them up; there are no data."""
+
+    endog_names: str
+    exog_names: list[str]
+    formula: str | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("data", "endog", "exog", "wendog", "wexog", "weights", "pinv_wexog"):
+            raise PrivateQuantityError(f"`model.{name}` is not available: it {_ROWS}.")
+        raise refuse(self, name)
