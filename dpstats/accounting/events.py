@@ -8,13 +8,22 @@ which relation was meant.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 from dpstats.errors import PlanError
 
-__all__ = ["Event", "Gaussian", "Laplace", "Selection", "event_from_dict", "event_to_dict"]
+__all__ = [
+    "Event",
+    "Gaussian",
+    "Laplace",
+    "Parallel",
+    "Peeling",
+    "Selection",
+    "event_from_dict",
+    "event_to_dict",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +87,64 @@ class Selection:
         return self.k * self.epsilon**2 / 8
 
 
-Event = Gaussian | Laplace | Selection
-_KINDS: dict[str, type[Gaussian] | type[Laplace] | type[Selection]] = {
-    c.kind: c for c in (Gaussian, Laplace, Selection)
+@dataclass(frozen=True, slots=True)
+class Peeling:
+    """``k`` rounds of report noisy max with Laplace noise, each with the value of what it chose.
+
+    ``noise_multiplier`` z is the scale of every Laplace noise over the L-infinity sensitivity of
+    the vector. A round's choice is 2/z-DP and its value 1/z-DP, whatever earlier rounds chose.
+    """
+
+    noise_multiplier: float
+    k: int = 1
+    kind: ClassVar[str] = "peeling"
+
+    def __post_init__(self) -> None:
+        _positive("noise_multiplier", self.noise_multiplier)
+        if self.k < 1:
+            raise PlanError(f"Peeling(k={self.k}): at least one choice is needed.")
+
+    @property
+    def epsilon(self) -> float:
+        """Pure cost, 3 k / z."""
+        return 3 * self.k / self.noise_multiplier
+
+    @property
+    def rho(self) -> float:
+        """Zero-concentrated cost, k ((2/z)^2 + (1/z)^2) / 2 = 2.5 k / z^2."""
+        return 2.5 * self.k / self.noise_multiplier**2
+
+
+@dataclass(frozen=True, slots=True)
+class Parallel:
+    """Mechanisms on disjoint sets of rows, those of one set in one branch.
+
+    Under replace-one neighbours with one row per unit the changed row lies in one set, the same
+    for both tables, so the branches together cost what the dearest of them costs.
+    """
+
+    branches: tuple[tuple[Event, ...], ...]
+    kind: ClassVar[str] = "parallel"
+
+    def __post_init__(self) -> None:
+        if not self.branches or not all(self.branches):
+            raise PlanError("Parallel: at least one branch is needed, and none may be empty.")
+
+    @property
+    def rho(self) -> float:
+        """Zero-concentrated cost, that of the dearest branch."""
+        return max(math.fsum(event.rho for event in branch) for branch in self.branches)
+
+
+Event: TypeAlias = Gaussian | Laplace | Selection | Peeling | Parallel
+_KINDS: dict[str, Callable[..., Event]] = {
+    Gaussian.kind: Gaussian,
+    Laplace.kind: Laplace,
+    Selection.kind: Selection,
+    Peeling.kind: Peeling,
+    Parallel.kind: lambda branches: Parallel(
+        tuple(tuple(event_from_dict(event) for event in branch) for branch in branches)
+    ),
 }
 
 
@@ -90,7 +154,10 @@ def _positive(name: str, value: float) -> None:
 
 
 def event_to_dict(event: Event) -> dict[str, Any]:
-    """Event as a JSON object, ``{"kind": ..., parameters...}``."""
+    """Event as a JSON object, ``{"kind": ..., parameters...}``; branches as lists of objects."""
+    if isinstance(event, Parallel):
+        branches = [[event_to_dict(e) for e in branch] for branch in event.branches]
+        return {"kind": event.kind, "branches": branches}
     return {"kind": event.kind, **asdict(event)}
 
 
