@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.accounting.events import Event, event_to_dict
+from dpstats.accounting.events import Event, Parallel, event_to_dict
 from dpstats.errors import PlanError
 from dpstats.privacy import Privacy
 from dpstats.text import grid, wrap
@@ -146,11 +146,7 @@ class Plan:
         )
         everywhere = tuple(m.event for m in self.mechanisms if m.branch == 0)
         halves = tuple(b for b in branches if b)
-        if not halves:
-            return everywhere
-        from dpstats.accounting.events import Parallel
-
-        return (*everywhere, Parallel(halves))
+        return (*everywhere, Parallel(halves)) if halves else everywhere
 
     def mechanism(self, slot: str) -> Mechanism:
         """The mechanism planned under `slot`.

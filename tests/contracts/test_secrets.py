@@ -24,6 +24,7 @@ from dpstats.accounting import Ledger
 from dpstats.design import RawBlock, Source
 from dpstats.errors import DPStatsError, PrivateQuantityError
 from dpstats.holders import Curator
+from dpstats.holders.rows import Rows
 from dpstats.mechanisms.noise import SeededNoise
 from dpstats.private_names import PRIVATE
 from dpstats.queries import Block
@@ -55,7 +56,9 @@ def secrets_of(case: Case, data: pd.DataFrame) -> Secrets:
     source = case.model(data).design.source(data)
     x, y = source.block(AT, AT + 1).x[0], source.block(AT, AT + 1).y
     holder = opened(case, case.plan(data), data)
-    on_grid = [*holder._x[AT], holder._y[AT]] if not case.setting.person else []
+    rows = holder._rows
+    at = int(np.flatnonzero(rows.order == AT)[0]) if rows.order is not None else AT
+    on_grid = [*rows.everything.x[at], rows._y[at]] if not case.setting.person else []
     inside = [*x, *np.atleast_1d(y), *map(float, on_grid)]
     telling = [v for v in inside if abs(v) not in (0.0, 1.0)]
     assert telling
@@ -192,16 +195,16 @@ def test_what_is_printed_logged_and_warned_does_not_depend_on_the_data(case: Cas
 
 def break_private_side(monkeypatch: pytest.MonkeyPatch, error: type[Exception]) -> None:
     """The second answer fails with a message that quotes a row."""
-    original = Curator._total
+    original = Rows.total
     calls = [0]
 
-    def failing(self: Any, query: Any, part: int, parts: int) -> Any:
+    def failing(self: Any, *args: Any) -> Any:
         calls[0] += 1
         if calls[0] == 2:
             raise error(f"cannot use {CANARY['y']} of {LEVEL}: {self._y[AT]!r}")
-        return original(self, query, part, parts)
+        return original(self, *args)
 
-    monkeypatch.setattr(Curator, "_total", failing)
+    monkeypatch.setattr(Rows, "total", failing)
 
 
 def break_estimator(monkeypatch: pytest.MonkeyPatch, case: Case) -> None:

@@ -25,6 +25,8 @@ TINY = Gaussian(1e-9)  # noise far below what the assertions look at
 class FakeSource:
     """Rows behind a design, served in blocks."""
 
+    is_sparse = False
+
     def __init__(self, x: Any, y: Any, keep: Any = None, unit: Any = None) -> None:
         self.x, self.y, self.unit = x, y, unit
         self.keep = np.ones(len(y), dtype=bool) if keep is None else keep
@@ -49,7 +51,9 @@ def curator(
     design: Any = SimpleNamespace(
         schema=SimpleNamespace(max_rows=max_rows),
         internal_bounds=np.array([[-1.0, 1.0]] * D),
-        endog=SimpleNamespace(lower=-1.0, upper=1.0, center=0.0, scale=1.0),
+        endog=SimpleNamespace(name="y"),
+        internal_endog_bounds=(-1.0, 1.0),
+        offset=None,
     )
     mechanisms = tuple(Mechanism(s, TINY, "", parts) for s in slots)
     plan = Plan("ols", "test", privacy, len(source), ("x",) * D, mechanisms, (1.0, 1e-6))
@@ -175,7 +179,7 @@ def test_an_exception_carries_no_row(monkeypatch) -> None:
 
 def test_rows_go_when_the_holder_goes() -> None:
     holder = curator(FakeSource(*rows(64)), ("a",))
-    kept = holder._x
+    kept = holder._rows.everything.x
     assert kept.dtype == np.float32
     del holder
     gc.collect()

@@ -53,6 +53,7 @@ def mutant(name: str, path: str, old: str, new: str, tests: str, select: str = "
 
 
 CURATOR = "dpstats/holders/curator.py"
+ROWS = "dpstats/holders/rows.py"
 RELEASE = "dpstats/mechanisms/release.py"
 LINEAR = "dpstats/queries/linear.py"
 BASE = "dpstats/queries/base.py"
@@ -159,7 +160,7 @@ MUTANTS = [
     ),
     mutant(
         "ignores max_rows where rows are dropped",
-        CURATOR,
+        ROWS,
         "inside = rank < self._max_rows",
         "inside = rank < codes.size",
         "test_sensitivity.py",
@@ -168,14 +169,14 @@ MUTANTS = [
     mutant(
         "ignores max_rows in the sensitivity",
         CURATOR,
-        "self._max_rows)\n        answer",
-        "1)\n        answer",
+        "self._max_rows)\n        view",
+        "1)\n        view",
         "test_sensitivity.py",
         "person and neighbours_move",
     ),
     mutant(
         "counts incomplete rows",
-        CURATOR,
+        ROWS,
         "self._keep[rows] = raw.keep",
         "pass",
         "test_sensitivity.py",
@@ -186,7 +187,7 @@ MUTANTS = [
         "uses a slot more often than planned",
         CURATOR,
         "self._answered.add((slot, part))",
-        "query.finish(self._total(query, part, mechanism.parts), self._grid)\n"
+        "self._rows.total(query, self._rows.everything, cut, cuts)\n"
         "        self._transcript.append(Release(slot, query.name, query.parameters(), 1.0, 1.0,"
         " mechanism.event, part))",
         "test_transcript.py",

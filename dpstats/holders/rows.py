@@ -1,0 +1,271 @@
+"""Prepared rows: mapped into the declared domain, on a public grid, ready to be added exactly."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.errors import DataError
+from dpstats.queries.base import BLOCK_BITS, X_BITS, Y_BITS, Block, Geometry, bound_grid
+
+if TYPE_CHECKING:
+    from dpstats.design import Design, Source
+    from dpstats.queries import Query
+
+__all__ = ["Rows", "View"]
+
+Array = NDArray[np.float64]
+Weight = NDArray[np.float32]
+
+_NEAREST = 1.5 * 2.0**52
+_BLOCK_VALUES = 2**19  # 4 MB of float64 a block: in a shared cache, and few Python calls a row
+_GOLDEN = 0x9E3779B97F4A7C15  # 2^64 over the golden ratio: its multiples are evenly scattered
+_VIEWS = 4  # column selections kept at a time
+
+
+@dataclass(eq=False)
+class View:
+    """The rows' covariates, or some columns of them, with the row weights of the latest geometry.
+
+    Attributes
+    ----------
+    x : ndarray of float32 or CSR array of float32, shape (n, s)
+        Exact on `grid`.
+    bound, grid : ndarray of shape (s,)
+        Public bound and grid step of each column.
+    """
+
+    x: Any
+    bound: Array
+    grid: Array
+    weights: dict[tuple[float, bytes], Weight] = field(default_factory=dict)
+
+    @property
+    def rows_per_block(self) -> int:
+        """A power of two: about `_BLOCK_VALUES` numbers."""
+        if not isinstance(self.x, np.ndarray):
+            return 2**BLOCK_BITS
+        size: int = 2 ** int(np.log2(_BLOCK_VALUES / max(self.bound.size, 1)))
+        return min(max(size, 256), 2**BLOCK_BITS)
+
+
+class Rows:
+    """All rows of one table, kept as float32 (exact on the public grid) for one fit. Private.
+
+    Parameters
+    ----------
+    source : Source
+        Private rows behind the design.
+    design : Design
+        Public design.
+    max_rows : int
+        Rows one unit may contribute; those beyond it are dropped.
+    scatter : bool
+        Whether rows will be cut into disjoint parts. They are then dealt out by a fixed scrambling
+        of their positions, so that a sorted table does not make unlike parts.
+    """
+
+    def __init__(self, source: Source, design: Design, max_rows: int, scatter: bool) -> None:
+        self._pool = ThreadPoolExecutor(max(os.cpu_count() or 1, 1))  # threads start when needed
+        self._max_rows = max_rows
+        bound = np.maximum(np.abs(design.internal_bounds).max(axis=1), 2.0**-20)
+        self._load(source, design, bound, np.array([bound_grid(b, X_BITS) for b in bound]))
+        self.order = _scattered(self._y.size) if scatter and self.starts is None else None
+        if self.order is not None:
+            self._reorder(self.order)
+        self._views: dict[tuple[int, ...], View] = {}
+
+    def view(self, columns: tuple[int, ...]) -> View:
+        """Some columns, dense; the latest few selections are kept."""
+        if columns not in self._views:
+            chosen = np.array(columns, dtype=np.intp)
+            x = self.everything.x[:, chosen]
+            dense = x if isinstance(x, np.ndarray) else x.toarray()
+            while len(self._views) >= _VIEWS:
+                self._views.pop(next(iter(self._views)))
+            whole = self.everything
+            self._views[columns] = View(dense, whole.bound[chosen], whole.grid[chosen])
+        return self._views[columns]
+
+    def total(self, query: Query, view: View, part: int, parts: int) -> NDArray[np.int64]:
+        """Exact total of `query` over one of `parts` disjoint parts of the rows."""
+        weight = None if query.geometry is None else self._weight(query.geometry, view)
+        blocks = list(self._slices(view.rows_per_block, part, parts))
+        return self._reduce(lambda rows: query.total(self._block(rows, view, weight)), blocks)
+
+    def _weight(self, geometry: Geometry, view: View) -> Weight:
+        """Row weights of a geometry, computed once; only the latest geometry is kept."""
+        if geometry.key not in view.weights:
+            weight = np.empty(self._y.size, dtype=np.float32)
+
+            def fill(rows: slice) -> NDArray[np.int64]:
+                weight[rows] = geometry.weights(self._block(rows, view, None))
+                return np.zeros(0, dtype=np.int64)
+
+            self._reduce(fill, list(self._slices(view.rows_per_block, 0, 1)))
+            view.weights = {geometry.key: weight}
+        return view.weights[geometry.key]
+
+    def _load(self, source: Source, design: Design, bound: Array, grid: Array) -> None:
+        """Prepare every row once: clamp, put on the grid, blank the incomplete ones."""
+        n, ends = len(source), (0.0, 0.0)
+        if design.endog is not None:
+            ends = design.internal_endog_bounds
+        y_bound = np.array(max(*np.abs(ends), 2.0**-20))
+        y_grid = np.array(bound_grid(float(y_bound), Y_BITS))
+        x = (
+            None
+            if getattr(source, "is_sparse", False)
+            else np.empty((n, bound.size), dtype=np.float32)
+        )
+        self._y = np.zeros(n, dtype=np.float32)
+        self._keep: NDArray[np.bool_] = np.ones(n, dtype=np.bool_)
+        self._offset = (
+            None if getattr(design, "offset", None) is None else np.zeros(n, dtype=np.float32)
+        )
+        self.starts: NDArray[np.intp] | None = None
+        units: dict[int, NDArray[np.intp]] = {}
+        sparse: dict[int, Any] = {}
+
+        def prepare(rows: slice) -> NDArray[np.int64]:
+            raw = source.block(rows.start, rows.stop)
+            if x is None:
+                sparse[rows.start] = _sparse_on_grid(raw.x, raw.keep, bound, grid)
+            else:
+                x[rows] = _on_grid(raw.x, bound, grid)
+                x[rows][~raw.keep] = 0.0
+            if raw.y is not None:
+                self._y[rows] = _on_grid(raw.y, y_bound, y_grid)
+            if self._offset is not None:
+                self._offset[rows] = raw.offset
+            if not raw.keep.all():
+                self._keep[rows] = raw.keep
+                self._y[rows][~raw.keep] = 0.0
+            if raw.unit is not None:
+                units[rows.start] = raw.unit
+            return np.zeros(0, dtype=np.int64)
+
+        self.everything = View(x, bound, grid)
+        self._reduce(prepare, list(self._slices(self.everything.rows_per_block, 0, 1)))
+        if x is None:
+            from scipy.sparse import vstack
+
+            self.everything.x = vstack([sparse[a] for a in sorted(sparse)], format="csr")
+        if units:
+            self._group(np.concatenate([units[start] for start in sorted(units)]))
+
+    def _group(self, codes: NDArray[np.intp]) -> None:
+        """Bring each unit's rows together, in table order, and drop those beyond `max_rows`."""
+        order = np.argsort(codes, kind="stable")
+        sorted_codes = codes[order]
+        first = np.flatnonzero(np.r_[True, sorted_codes[1:] != sorted_codes[:-1]])
+        rank = np.arange(codes.size) - np.repeat(first, np.diff(np.r_[first, codes.size]))
+        inside = rank < self._max_rows
+        self.starts = np.flatnonzero(rank[inside] == 0)
+        self._reorder(order[inside])
+
+    def _reorder(self, order: NDArray[np.intp]) -> None:
+        self.everything.x = self.everything.x[order]
+        self._y, self._keep = self._y[order], self._keep[order]
+        self._offset = None if self._offset is None else self._offset[order]
+
+    def _slices(self, size: int, part: int, parts: int) -> Iterator[slice]:
+        """Blocks of about `size` rows of one part; units are never split."""
+        n = self._y.size
+        begin, end = n * part // parts, n * (part + 1) // parts
+        if self.starts is None:
+            # With more parts than rows some are empty; they answer like any other.
+            cuts = np.arange(begin, max(end, begin + 1), size)
+        else:
+            step = max(size - self._max_rows, 1)
+            wanted = np.searchsorted(self.starts, np.arange(0, n, step))
+            cuts = np.unique(self.starts[np.minimum(wanted, self.starts.size - 1)])
+        for start, stop in zip(cuts, [*cuts[1:], end], strict=True):
+            yield slice(int(start), int(stop))
+
+    def _block(self, rows: slice, view: View, weight: Weight | None) -> Block:
+        keep = self._keep[rows].astype(np.float64)
+        starts = None
+        if self.starts is not None:
+            low, high = np.searchsorted(self.starts, [rows.start, rows.stop])
+            starts = self.starts[low:high] - rows.start
+        return Block(
+            x=view.x[rows].astype(np.float64),
+            y=self._y[rows].astype(np.float64),
+            keep=keep,
+            weight=keep if weight is None else weight[rows].astype(np.float64),
+            bound=view.bound,
+            grid=view.grid,
+            starts=starts,
+            **({} if self._offset is None else {"offset": self._offset[rows].astype(np.float64)}),
+        )
+
+    def _reduce(
+        self, task: Callable[[slice], NDArray[np.int64]], blocks: list[slice]
+    ) -> NDArray[np.int64]:
+        """Sum of integer arrays over blocks: threads over blocks, BLAS on one thread in each."""
+        workers = min(len(blocks), os.cpu_count() or 1)
+        if workers <= 1:
+            return _sum(task(b) for b in blocks)
+        with _one_blas_thread():
+            own, *rest = (blocks[i::workers] for i in range(workers))
+            others = [self._pool.submit(_sum, map(task, share)) for share in rest]
+            return _sum([_sum(map(task, own)), *(other.result() for other in others)])
+
+
+def _scattered(n: int) -> NDArray[np.intp]:
+    """A fixed order of n rows in which neighbours of the table are far apart."""
+    keys = np.arange(n, dtype=np.uint64) * np.uint64(_GOLDEN)
+    return np.argsort(keys, kind="stable")
+
+
+def _on_grid(values: Array, bound: Array, grid: Array) -> Array:
+    """Values within their bound, rounded to the nearest multiple of the grid."""
+    steps = np.clip(values, -bound, bound)
+    steps *= 1.0 / grid
+    steps += _NEAREST  # adding 1.5 * 2^52 leaves no bit for a fraction: round to nearest, fast
+    steps -= _NEAREST
+    steps *= grid
+    return steps
+
+
+def _sparse_on_grid(x: Any, keep: NDArray[np.bool_], bound: Array, grid: Array) -> Any:
+    """The same for the stored values of a CSR array; incomplete rows become empty."""
+    from scipy.sparse import csr_array
+
+    x.sum_duplicates()  # before clipping: two stored halves of a value may each pass it
+    values = _on_grid(x.data.astype(np.float64), bound[x.indices], grid[x.indices])
+    values[np.isnan(values) | np.repeat(~keep, np.diff(x.indptr))] = 0.0
+    return csr_array((values.astype(np.float32), x.indices, x.indptr), shape=x.shape)
+
+
+def _sum(arrays: Any) -> NDArray[np.int64]:
+    total: NDArray[np.int64] | None = None
+    for array in arrays:
+        total = array if total is None else total + array
+    if total is None:
+        raise DataError("The table has no rows.")
+    return total
+
+
+@functools.lru_cache(maxsize=1)
+def _controller() -> Any:
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
+
+
+def _one_blas_thread() -> AbstractContextManager[Any]:
+    controller = _controller()
+    limited: AbstractContextManager[Any] = (
+        controller.limit(limits=1, user_api="blas") if controller else nullcontext()
+    )
+    return limited
