@@ -1,0 +1,171 @@
+"""Families agree with statsmodels and with numeric derivatives, overflow nowhere, and give each
+element its own bits."""
+
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpstats.errors import OptionError
+from dpstats.families import BINOMIAL, GAUSSIAN, POISSON, Family, family
+
+SUPPORTED = [
+    GAUSSIAN,
+    Family("gaussian", "log"),
+    BINOMIAL,
+    POISSON,
+    Family("poisson", "identity"),
+]
+METHODS = ["mean", "slope", "factor", "curvature"]
+
+
+def inside(f: Family, size: int = 101) -> np.ndarray:
+    return np.linspace(0.2, 9.0, size) if f.link == "identity" else np.linspace(-9.0, 9.0, size)
+
+
+def witness(f: Family):
+    from statsmodels.genmod import families
+
+    links = {n: getattr(families.links, n.capitalize())() for n in ("identity", "log", "logit")}
+    return getattr(families, f.name.capitalize())(link=links[f.link])
+
+
+@pytest.mark.parametrize("f", SUPPORTED, ids=str)
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_families_agree_with_statsmodels(f: Family) -> None:
+    eta, sm = inside(f), witness(f)
+    mu = f.mean(eta)
+    assert mu == pytest.approx(sm.link.inverse(eta), rel=1e-12)
+    assert f.slope(eta) == pytest.approx(sm.link.inverse_deriv(eta), rel=1e-9)
+    assert f.variance(mu) == pytest.approx(sm.variance(mu), rel=1e-9)
+    assert f.curvature(eta) == pytest.approx(sm.weights(mu), rel=1e-7)
+    assert family(sm) == f
+
+
+@pytest.mark.parametrize("f", SUPPORTED, ids=str)
+def test_slopes_are_derivatives_of_means(f: Family) -> None:
+    eta, h = inside(f), 1e-5
+    numeric = (f.mean(eta + h) - f.mean(eta - h)) / (2 * h)
+    assert f.slope(eta) == pytest.approx(numeric, rel=1e-6, abs=1e-11)
+
+
+@pytest.mark.parametrize(
+    ("f", "loglik"),
+    [
+        (GAUSSIAN, lambda y, eta: -((y - eta) ** 2) / 2),
+        (Family("gaussian", "log"), lambda y, eta: -((y - np.exp(eta)) ** 2) / 2),
+        (BINOMIAL, lambda y, eta: y * eta - np.logaddexp(0, eta)),
+        (POISSON, lambda y, eta: y * eta - np.exp(eta)),
+        (Family("poisson", "identity"), lambda y, eta: y * np.log(eta) - eta),
+    ],
+    ids=["gaussian", "gaussian-log", "binomial", "poisson", "poisson-identity"],
+)
+def test_residuals_are_derivatives_of_log_likelihoods(f: Family, loglik) -> None:
+    eta, h = inside(f), 1e-5
+    for y in (0.0, 1.0, 2.5):
+        numeric = (loglik(y, eta + h) - loglik(y, eta - h)) / (2 * h)
+        assert f.residual(np.full_like(eta, y), eta) == pytest.approx(numeric, rel=1e-5, abs=1e-6)
+
+
+@pytest.mark.parametrize("f", SUPPORTED, ids=str)
+def test_canonical_links_have_factor_one(f: Family) -> None:
+    eta = inside(f)
+    ones = np.allclose(f.slope(eta) / f.variance(f.mean(eta)), 1.0)
+    assert ones is f.canonical
+    assert f.canonical == bool(np.all(f.factor(eta) == 1.0))
+
+
+@pytest.mark.parametrize("f", SUPPORTED, ids=str)
+def test_extreme_predictors_give_finite_numbers_and_no_warning(f: Family) -> None:
+    eta = np.array([-1e308, -1e9, -745.0, -31.0, 0.0, 31.0, 745.0, 1e9, 1e100])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        values = [getattr(f, method)(eta) for method in METHODS]
+        residual = f.residual(np.ones_like(eta), eta)
+    assert all(np.isfinite(v).all() for v in [*values, residual])
+    assert (f.curvature(eta) >= 0).all()
+    low, high = f.domain
+    assert ((f.mean(eta) >= low) & (f.mean(eta) <= high)).all()
+
+
+@pytest.mark.parametrize("f", SUPPORTED, ids=str)
+def test_curvature_stays_below_its_bound(f: Family) -> None:
+    eta = np.r_[np.linspace(-3, 3, 20001), 0.0, 1e-9, -1e-9]
+    assert f.curvature(eta).max() <= f.largest_curvature
+    if np.isfinite(f.largest_curvature):
+        assert f.curvature(eta).max() == f.largest_curvature
+
+
+@pytest.mark.parametrize("f", SUPPORTED, ids=str)
+@settings(max_examples=60, deadline=None)
+@given(
+    values=st.lists(st.floats(-40, 40), min_size=1, max_size=70),
+    shift=st.integers(0, 9),
+    stride=st.integers(1, 3),
+)
+def test_an_element_has_the_same_bits_wherever_it_stands(f: Family, values, shift, stride) -> None:
+    """Array length, offset, alignment, stride and neighbours do not matter."""
+    holder = np.full((shift + len(values)) * stride, 0.3)
+    holder[shift * stride :: stride] = values
+    moved = holder[shift * stride :: stride]
+    for method in METHODS:
+        alone = [getattr(f, method)(np.array([v]))[0] for v in values]
+        assert np.array_equal(getattr(f, method)(moved), alone)
+        assert np.array_equal(getattr(f, method)(moved[::-1])[::-1], alone)
+
+
+@pytest.mark.parametrize("f", SUPPORTED, ids=str)
+def test_a_million_elements_have_the_bits_they_have_alone(f: Family) -> None:
+    rng = np.random.default_rng(3)
+    eta = rng.normal(size=2**17 + 13) * 8
+    some = rng.choice(eta.size, 4000, replace=False)
+    for method in METHODS:
+        whole = getattr(f, method)(eta)
+        assert np.array_equal(whole[some], getattr(f, method)(eta[some]))
+        assert np.array_equal(whole[5:], getattr(f, method)(eta[5:]))
+
+
+@pytest.mark.parametrize(
+    ("spec", "link", "expected"),
+    [
+        ("gaussian", None, GAUSSIAN),
+        ("Gaussian", "log", Family("gaussian", "log")),
+        ("logistic", None, BINOMIAL),
+        ("bernoulli", "logit", BINOMIAL),
+        ("poisson", None, POISSON),
+        ("poisson", "identity", Family("poisson", "identity")),
+        (POISSON, None, POISSON),
+        (POISSON, "log", POISSON),
+    ],
+)
+def test_a_family_is_found_by_name(spec, link, expected) -> None:
+    assert family(spec, link) == expected
+
+
+@pytest.mark.parametrize(
+    ("spec", "link"),
+    [("gamma", None), ("binomial", "log"), ("poisson", "sqrt"), (3, None), (None, None)],
+)
+def test_an_unknown_family_is_refused_with_the_choices(spec, link) -> None:
+    with pytest.raises(OptionError, match=r"not supported.*binomial \(logit\)"):
+        family(spec, link)
+
+
+def test_other_statsmodels_families_and_links_are_refused() -> None:
+    from statsmodels.genmod import families
+
+    for other in (families.Gamma(), families.Binomial(link=families.links.Probit())):
+        with pytest.raises(OptionError, match="not supported"):
+            family(other)
+
+
+def test_a_contradicting_link_is_refused() -> None:
+    with pytest.raises(OptionError, match="contradicts"):
+        family(POISSON, "identity")
+
+
+def test_an_unsupported_pair_cannot_be_built() -> None:
+    with pytest.raises(OptionError, match="not supported"):
+        Family("binomial", "log")
