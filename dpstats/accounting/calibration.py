@@ -9,6 +9,9 @@ Three accountants are run and the smallest valid answer is taken:
   loss whose law is known in closed form, discretised upwards and convolved. With Gaussian events
   alone this is the exact closed form.
 
+Of mechanisms on disjoint rows (`Parallel`) the changed row is seen by one branch: the events are
+composed once for each branch, and the largest answer counts.
+
 All answers are rounded to the safe side, and are about the noise that is really released, which
 lives on a fine grid: `discrete_slack` bounds what the grid costs, and is included. The proofs are
 in docs/accounting.md.
@@ -33,7 +36,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.accounting.events import Event, Gaussian, Laplace, Selection
+from dpstats.accounting.events import Event, Gaussian, Laplace, Parallel, Peeling, Selection
+from dpstats.accounting.prices import gaussian_price
 from dpstats.errors import PlanError
 
 __all__ = [
@@ -237,8 +241,47 @@ class _Cost:
         return math.fsum(n * e for _, e, n in self.bounded)
 
 
+# A bounded loss about which no more is known than its epsilon: a choice by report noisy max.
+_ANY = "any"
 # Zero-concentrated cost of a bounded event of epsilon 1.
-_RHO = {Laplace.kind: 1 / 2, Selection.kind: 1 / 8}
+_RHO = {Laplace.kind: 1 / 2, Selection.kind: 1 / 8, _ANY: 1 / 2}
+_MOST_WAYS = 16  # in which the changed row can fall into branches, composed one by one
+
+
+def _costs(events: Iterable[Event]) -> tuple[_Cost, ...]:
+    """Merged events for every way in which the changed row can fall into branches.
+
+    A way that costs no more than another one is left out. Where too many are left, every `Parallel`
+    counts as the Gaussian event that none of its branches is worse than.
+    """
+    events = tuple(events)
+    parallel = [event for event in events if isinstance(event, Parallel)]
+    everywhere = [event for event in events if not isinstance(event, Parallel)]
+    ways = {_cost(everywhere)}
+    for event in parallel:
+        branches = [cost for branch in event.branches for cost in _costs(branch)]
+        ways = _dearest({_together(way, branch) for way in ways for branch in branches})
+        if len(ways) > _MOST_WAYS:
+            prices = (Gaussian(1 / gaussian_price(event)) for event in parallel)
+            return (_cost([*everywhere, *prices]),)
+    return tuple(sorted(ways, key=lambda way: (way.mu, way.bounded)))
+
+
+def _dearest(ways: set[_Cost]) -> set[_Cost]:
+    """Those that no other one contains."""
+    return {w for w in ways if not any(w != other and _contains(other, w) for other in ways)}
+
+
+def _contains(a: _Cost, b: _Cost) -> bool:
+    counts = {(kind, epsilon): n for kind, epsilon, n in a.bounded}
+    return a.mu >= b.mu and all(counts.get((kind, e), 0) >= n for kind, e, n in b.bounded)
+
+
+def _together(a: _Cost, b: _Cost) -> _Cost:
+    bounded: Counter[tuple[str, float]] = Counter()
+    for kind, epsilon, count in (*a.bounded, *b.bounded):
+        bounded[kind, epsilon] += count
+    return _Cost(math.hypot(a.mu, b.mu), tuple(sorted((k, e, n) for (k, e), n in bounded.items())))
 
 
 def _cost(events: Iterable[Event]) -> _Cost:
@@ -253,6 +296,9 @@ def _cost(events: Iterable[Event]) -> _Cost:
                 bounded[event.kind, event.epsilon] += 1
             case Selection(epsilon=e, k=k):
                 bounded[event.kind, e] += k
+            case Peeling(noise_multiplier=z, k=k):
+                bounded[_ANY, 2 / z] += k
+                bounded[Laplace.kind, 1 / z] += k
             case _:
                 raise PlanError(
                     f"{event!r} is not a privacy event that this version knows: its cost cannot "
@@ -283,7 +329,7 @@ def delta_of(events: Iterable[Event], epsilon: float) -> float:
         If an event is not known.
     """
     _check(epsilon, 0.0)
-    return _delta(_cost(events), float(epsilon))
+    return max(_delta(cost, float(epsilon)) for cost in _costs(events))
 
 
 def epsilon_of(events: Iterable[Event], delta: float) -> float:
@@ -297,7 +343,7 @@ def epsilon_of(events: Iterable[Event], delta: float) -> float:
         If an event is not known, or `delta` is not in [0, 1).
     """
     _check(0.0, delta)
-    return _epsilon(_cost(events), float(delta))
+    return max(_epsilon(cost, float(delta)) for cost in _costs(events))
 
 
 def within(events: Iterable[Event], epsilon: float, delta: float) -> bool:
@@ -309,7 +355,7 @@ def within(events: Iterable[Event], epsilon: float, delta: float) -> bool:
         If an event is not known.
     """
     _check(epsilon, delta)
-    return _within(_cost(events), epsilon, delta)
+    return all(_within(cost, epsilon, delta) for cost in _costs(events))
 
 
 def _within(cost: _Cost, epsilon: float, delta: float) -> bool:
@@ -329,6 +375,10 @@ _SCALED: dict[str, Callable[[Any, float], Event]] = {
     Gaussian.kind: lambda event, factor: Gaussian(event.noise_multiplier * factor),
     Laplace.kind: lambda event, factor: Laplace(event.noise_multiplier * factor),
     Selection.kind: lambda event, factor: Selection(event.epsilon / factor, event.k),
+    Peeling.kind: lambda event, factor: Peeling(event.noise_multiplier * factor, event.k),
+    Parallel.kind: lambda event, factor: Parallel(
+        tuple(scaled(branch, factor) for branch in event.branches)
+    ),
 }
 
 
@@ -432,30 +482,34 @@ def _step(cost: _Cost) -> float:
 def _single_loss(kind: str, epsilon: float, step: float) -> _Loss:
     """Loss of one bounded event, spread to the grid without lowering delta anywhere.
 
-    Both kinds have density c exp(l/2) on [-epsilon, epsilon]; Laplace noise has two atoms at the
-    ends besides (docs/accounting.md). A loss l in [a, a + step] is replaced by the two ends with
-    the weights that keep E[exp(-l)]: a mean-preserving spread of exp(-l), in which delta is
-    convex. For this density the spread of a cell equals that of its mass put at its midpoint.
+    All kinds have density c exp(l/2) on (-epsilon, epsilon) and atoms at the ends, some of them
+    zero (docs/accounting.md). A loss l in [a, a + step] is replaced by the two ends with the
+    weights that keep E[exp(-l)]: a mean-preserving spread of exp(-l), in which delta is convex.
+    For this density the spread of a cell equals that of its mass put at its midpoint.
     """
-    laplace = kind == Laplace.kind
-    reach = epsilon + (LAPLACE_GRID / 4 if laplace else 0.0)
-    log_c = -reach / 2 if laplace else -math.log(2 * math.sinh(reach / 2)) + math.log(0.5)
-    log_c += math.log(0.25) if laplace else 0.0
+    reach = epsilon + (LAPLACE_GRID / 4 if kind == Laplace.kind else 0.0)
+    density, atom = _LOSS[kind](reach)
     first = math.floor(-reach / step)
     last = max(math.ceil(reach / step), first + 1)
     edges = np.clip(np.arange(first, last + 1) * step, -reach, reach)
     middle, width = (edges[1:] + edges[:-1]) / 2, np.diff(edges)
-    mass = 4 * np.sinh(width / 4) * np.exp(log_c + middle / 2)
-    places, weights = middle, mass
-    if laplace:
-        places = np.concatenate([middle, [-reach, reach]])
-        weights = np.concatenate([mass, [0.5 * math.exp(-reach), 0.5]])
+    mass = density * 4 * np.sinh(width / 4) * np.exp((middle - reach) / 2)
+    places = np.concatenate([middle, [-reach, reach]])
+    weights = np.concatenate([mass, [atom * math.exp(-reach), atom]])
     cell = np.clip(np.floor(places / step).astype(int), first, last - 1) - first
     up = np.clip(np.expm1((first + cell) * step - places) / math.expm1(-step), 0.0, 1.0)
     out = np.zeros(last - first + 1)
     np.add.at(out, cell, weights * (1 - up))
     np.add.at(out, cell + 1, weights * up)
     return _Loss(step, first, out)
+
+
+# Density c exp((l - a)/2) of the loss on (-a, a), and its atom at a; exp(-a) times that at -a.
+_LOSS: dict[str, Callable[[float], tuple[float, float]]] = {
+    Laplace.kind: lambda a: (0.25, 0.5),
+    Selection.kind: lambda a: (-0.5 / math.expm1(-a), 0.0),
+    _ANY: lambda a: (0.0, 1 / (1 + math.exp(-a))),
+}
 
 
 def _power(loss: _Loss, count: int) -> _Loss:
@@ -498,13 +552,13 @@ class Share:
 
     Attributes
     ----------
-    kind : {"gaussian", "laplace", "selection"}
+    kind : {"gaussian", "laplace", "selection", "peeling"}
         Which noise.
     weight : float
         Share of the total zero-concentrated budget, relative to the other weights; > 0. With
         ``delta=0``, share of epsilon.
     k : int, default 1
-        Choices made by a selection.
+        Choices made by a selection or a peeling.
     """
 
     kind: str
@@ -516,8 +570,8 @@ class Share:
             raise PlanError(f"kind={self.kind!r}: allowed are {sorted(_FROM_RHO)}.")
         if not (math.isfinite(self.weight) and self.weight > 0):
             raise PlanError(f"weight={self.weight!r}: a finite number > 0 is needed.")
-        if self.k < 1 or (self.k > 1 and self.kind != Selection.kind):
-            raise PlanError(f"k={self.k!r}: at least 1, and above 1 for a selection only.")
+        if self.k < 1 or (self.k > 1 and self.kind not in (Selection.kind, Peeling.kind)):
+            raise PlanError(f"k={self.k!r}: at least 1, and above 1 for choices only.")
 
 
 # The event that costs a given rho, and the bounded event that costs a given epsilon.
@@ -525,10 +579,12 @@ _FROM_RHO: dict[str, Callable[[float, int], Event]] = {
     Gaussian.kind: lambda rho, k: Gaussian(math.sqrt(0.5 / rho)),
     Laplace.kind: lambda rho, k: Laplace(math.sqrt(0.5 / rho)),
     Selection.kind: lambda rho, k: Selection(math.sqrt(8 * rho / k), k),
+    Peeling.kind: lambda rho, k: Peeling(math.sqrt(2.5 * k / rho), k),
 }
 _FROM_EPSILON: dict[str, Callable[[float, int], Event]] = {
     Laplace.kind: lambda epsilon, k: Laplace(1 / epsilon),
     Selection.kind: lambda epsilon, k: Selection(epsilon / k, k),
+    Peeling.kind: lambda epsilon, k: Peeling(3 * k / epsilon, k),
 }
 
 

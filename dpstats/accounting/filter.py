@@ -23,15 +23,15 @@ adaptive composition for Gaussian differential privacy.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 from dpstats.accounting.calibration import epsilon_of, gdp_mu, within
-from dpstats.accounting.events import Event, Gaussian, Laplace, Selection
+from dpstats.accounting.events import Event, Gaussian
+from dpstats.accounting.prices import gaussian_price, pure_price
 
-__all__ = ["admits", "cost_of_fits", "gaussian_price"]
+__all__ = ["admits", "cost_of_fits"]
 
 Fits = Sequence[tuple[Event, ...]]
 
@@ -39,58 +39,6 @@ Fits = Sequence[tuple[Event, ...]]
 # own, and their shares of delta, 0.9 for k = 0 and 0.1 / 2^k for the others, add up to at most 1.
 _LEVELS = 16
 _PLAIN_SHARE = 0.9
-
-
-def gaussian_price(event: Event) -> float:
-    """Smallest mu such that `event` reveals no more than Gaussian noise of that mu does.
-
-    A selection is never worse than a shift by epsilon of logistic noise, a Laplace release is a
-    shift by epsilon of Laplace noise. For both, the normal quantile of the distribution function F
-    is concave on the positive axis, so the two-sided worst case is the symmetric one,
-    ``mu = 2 Phi^-1(F(epsilon / 2))``.
-    """
-    return _PRICE[event.kind](event)
-
-
-def _shift_price(slope: float, tail: float, epsilon: float) -> float:
-    """``2 Phi^-1(1 - tail)``, a little up; below 1e-3, where that cancels, its concave bound.
-
-    `slope` is the density of F over that of the normal at 0, so the bound is slope * epsilon.
-    """
-    from scipy.special import ndtri
-
-    if epsilon < 1e-3:
-        return slope * epsilon
-    return -2 * float(ndtri(tail)) * (1 + 1e-11)
-
-
-_ROOT_2PI = math.sqrt(2 * math.pi)
-# Beyond this epsilon the tail of F underflows; 2 Phi^-1 is then above 50, and nothing is admitted.
-_LARGEST = 1400.0
-
-
-def _laplace_price(event: Laplace) -> float:
-    epsilon = min(event.epsilon, _LARGEST)
-    return _shift_price(_ROOT_2PI / 2, math.exp(-epsilon / 2) / 2, epsilon)
-
-
-def _selection_price(event: Selection) -> float:
-    epsilon = min(event.epsilon, _LARGEST)
-    return math.sqrt(event.k) * _shift_price(
-        _ROOT_2PI / 4, 1 / (1 + math.exp(epsilon / 2)), epsilon
-    )
-
-
-_PRICE: dict[str, Callable[[Any], float]] = {
-    Gaussian.kind: lambda event: 1 / event.noise_multiplier,
-    Laplace.kind: _laplace_price,
-    Selection.kind: _selection_price,
-}
-_PURE: dict[str, Callable[[Any], float]] = {
-    Gaussian.kind: lambda e: math.inf,
-    Laplace.kind: lambda e: e.epsilon,
-    Selection.kind: lambda e: e.epsilon * e.k,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +55,7 @@ def _price(events: tuple[Event, ...], epsilon: float, delta: float) -> _Price:
     whole = gdp_mu(epsilon, delta)
     mu2, pure = [], []
     for event in events:
-        price, alone = gaussian_price(event) ** 2, _PURE[event.kind](event)
+        price, alone = gaussian_price(event) ** 2, pure_price(event)
         if alone / epsilon < price / whole**2:
             pure.append(alone)
         else:
@@ -116,7 +64,7 @@ def _price(events: tuple[Event, ...], epsilon: float, delta: float) -> _Price:
 
 
 def _sum_of_epsilons(fits: Fits) -> float:
-    return math.fsum(_PURE[event.kind](event) for fit in fits for event in fit)
+    return math.fsum(pure_price(event) for fit in fits for event in fit)
 
 
 def _bound(fits: Fits, epsilon: float, delta: float) -> tuple[tuple[Event, ...], float, float]:

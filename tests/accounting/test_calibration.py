@@ -1,5 +1,6 @@
 """Costs and noise against closed forms, quadrature, brute force and a second accountant."""
 
+import json
 import math
 import time
 
@@ -13,11 +14,15 @@ from scipy.stats import binom, norm
 from dpstats.accounting import (
     Gaussian,
     Laplace,
+    Parallel,
+    Peeling,
     Selection,
     Share,
     calibrate,
     delta_of,
     epsilon_of,
+    event_from_dict,
+    event_to_dict,
     gdp_mu,
     zcdp_rho,
 )
@@ -25,10 +30,12 @@ from dpstats.accounting.calibration import (
     _bounded_loss,
     _coarse,
     _cost,
+    _costs,
     _loss_delta,
     discrete_slack,
     gaussian_delta,
     gaussian_epsilon,
+    scaled,
     zcdp_delta,
     zcdp_epsilon,
 )
@@ -40,6 +47,7 @@ MIXES = {
     "a regression": ["selection", "selection", "gaussian", "gaussian", "gaussian"],
     "no Gaussian": ["laplace", "selection"],
     "many": ["gaussian", "laplace", "selection"] * 10,
+    "peeling": ["selection", "gaussian", "peeling", "peeling"],
 }
 
 # Our loss grid adds less than 1e-4 to the variance of a loss, so at most 1e-4 to epsilon.
@@ -196,6 +204,11 @@ def second_opinion(events, delta):
             part = pld.from_gaussian_mechanism(event.noise_multiplier, **step)
         elif isinstance(event, Laplace):
             part = pld.from_laplace_mechanism(event.noise_multiplier, **step)
+        elif isinstance(event, Peeling):
+            pure = common.DifferentialPrivacyParameters(2 / event.noise_multiplier, 0.0)
+            part = pld.from_privacy_parameters(pure, **step)
+            part = part.compose(pld.from_laplace_mechanism(event.noise_multiplier, **step))
+            part = part.self_compose(event.k)
         else:
             pure = common.DifferentialPrivacyParameters(event.epsilon, 0.0)
             part = pld.from_privacy_parameters(pure, **step).self_compose(event.k)
@@ -229,8 +242,10 @@ def renyi_opinion(events, delta):
         [Laplace(3.0)] * 4,
         [Gaussian(8.0), Laplace(7.0), Laplace(9.0)],
         [Gaussian(8.0)] * 3 + [Laplace(7.0)] * 5 + [Laplace(20.0)],
+        [Peeling(50.0, 10)] * 3,  # 2 / z is on the grid of the other accountant
+        [Peeling(20.0, 3), Gaussian(8.0)],
     ],
-    ids=["Gaussian", "Laplace", "three", "nine"],
+    ids=["Gaussian", "Laplace", "three", "nine", "peeling", "peeling and Gaussian"],
 )
 def test_a_second_accountant_agrees(events, delta):
     expected = second_opinion(events, delta)
@@ -254,7 +269,7 @@ def test_other_accountants_bound_the_cost_of_a_calibrated_plan(mix, epsilon, del
 @given(
     st.lists(
         st.tuples(
-            st.sampled_from(["gaussian", "laplace", "selection"]),
+            st.sampled_from(["gaussian", "laplace", "selection", "peeling"]),
             st.floats(0.01, 1),
             st.integers(1, 5),
         ),
@@ -266,7 +281,7 @@ def test_other_accountants_bound_the_cost_of_a_calibrated_plan(mix, epsilon, del
 )
 def test_calibration_never_overspends(parts, epsilon, delta):
     asked = {
-        f"{i}": Share(kind, w, k if kind == "selection" else 1)
+        f"{i}": Share(kind, w, k if kind in ("selection", "peeling") else 1)
         for i, (kind, w, k) in enumerate(parts)
         if delta > 0 or kind != "gaussian"
     }
@@ -333,6 +348,11 @@ def test_an_unknown_event_is_refused(function):
         lambda: Share("gaussian", 0.0),
         lambda: Share("gaussian", math.nan),
         lambda: Share("laplace", 1.0, k=2),
+        lambda: Share("parallel", 1.0),
+        lambda: Peeling(1.0, 0),
+        lambda: Peeling(-1.0),
+        lambda: Parallel(()),
+        lambda: Parallel(((),)),
         lambda: Gaussian(math.inf),
     ],
 )
@@ -360,6 +380,111 @@ def test_more_events_never_cost_less(z, b, epsilon, delta):
 def test_nothing_costs_nothing():
     assert delta_of([], 0.0) == 0
     assert epsilon_of([], 0.0) == 0
+
+
+# -- peeling -----------------------------------------------------------------------------------
+
+
+def test_peeling_costs_what_its_choices_and_values_cost():
+    """rho = k (2 (1/b)^2 + (1/b)^2 / 2) = 2.5 k / b^2, epsilon = k (2/b + 1/b)."""
+    event = Peeling(20.0, 7)
+    assert event.rho == pytest.approx(2.5 * 7 / 20**2)
+    assert epsilon_of([event], 0.0) == pytest.approx(21 / 20)
+    assert delta_of([event], 21 / 20 + 1e-9) == 0
+    # The law of the loss of a round, by its two independent parts.
+    assert _cost([event]).rho == pytest.approx(event.rho)
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.02, 0.1])
+def test_one_peeled_choice_is_as_bad_as_randomised_response_and_no_worse(epsilon):
+    """A choice between two columns that is 2/z-DP with equality, with a Laplace value, exactly."""
+    z = 15.0
+    top = 1 / (1 + math.exp(-2 / z))
+    value = [1 - math.exp((e - 1 / z) / 2) if abs(e) < 1 / z else max(0.0, -math.expm1(e))
+             for e in (epsilon - 2 / z, epsilon + 2 / z)]  # fmt: skip
+    expected = top * value[0] + (1 - top) * value[1]
+    found = delta_of([Peeling(z)], epsilon)
+    assert expected <= found <= expected + 2e-3
+
+
+@pytest.mark.parametrize("delta", [1e-2, 1e-6])
+def test_the_printed_scale_of_peeling_is_valid_but_wasteful(delta):
+    """Laplace scale 2 sqrt(3 k log(1/delta)) / epsilon per sensitivity, at usual budgets."""
+    for epsilon in (0.5, 1.0, 0.4 * math.log(1 / delta)):
+        for k in (1, 10, 30):
+            printed = Peeling(2 * math.sqrt(3 * k * math.log(1 / delta)) / epsilon, k)
+            assert printed.rho == pytest.approx(0.2083 * epsilon**2 / math.log(1 / delta), rel=1e-3)
+            needed = calibrate({"p": Share("peeling", 1.0, k)}, epsilon, delta)["p"]
+            assert epsilon_of([printed], delta) < epsilon
+            assert needed.noise_multiplier < printed.noise_multiplier
+
+
+# -- mechanisms on disjoint rows ---------------------------------------------------------------
+
+
+HALVES = Parallel(((Gaussian(5.0), Selection(0.1, 20)), (Gaussian(4.0),)))
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.2, 1.0])
+def test_disjoint_rows_cost_what_the_dearest_branch_costs(epsilon):
+    everywhere = [Laplace(20.0), Gaussian(9.0)]
+    expected = max(delta_of([*everywhere, *branch], epsilon) for branch in HALVES.branches)
+    assert delta_of([*everywhere, HALVES], epsilon) == expected
+    assert delta_of([HALVES, *everywhere], epsilon) == expected
+    whole = [e for branch in HALVES.branches for e in branch]
+    assert expected < delta_of([*everywhere, *whole], epsilon)
+
+
+def test_the_dearest_branch_may_differ_with_epsilon():
+    """Atoms cost more at small epsilon, tails at a large one: no single branch is the worst."""
+    pair = (Laplace(2.0),), (Gaussian(4.5),)
+    worst = [np.argmax([delta_of(branch, e) for branch in pair]) for e in (0.1, 0.8)]
+    assert worst == [0, 1]
+    for e in (0.1, 0.8):
+        assert delta_of([Parallel(pair)], e) == max(delta_of(branch, e) for branch in pair)
+    assert epsilon_of([Parallel(pair)], 1e-3) == max(epsilon_of(b, 1e-3) for b in pair)
+
+
+def test_several_disjoint_fits_are_composed_in_every_way():
+    first, second = HALVES, Parallel(((Laplace(6.0),), (Gaussian(6.0),)))
+    expected = max(delta_of([*a, *b], 0.7) for a in first.branches for b in second.branches)
+    assert delta_of([first, second], 0.7) == expected
+
+
+def test_branches_within_branches():
+    inner = Parallel(((Laplace(3.0),), (Gaussian(3.0),)))
+    outer = Parallel(((inner, Gaussian(9.0)), (Selection(0.2),)))
+    flat = Parallel(((Laplace(3.0), Gaussian(9.0)), (Gaussian(3.0), Gaussian(9.0)),
+                     (Selection(0.2),)))  # fmt: skip
+    assert delta_of([outer], 0.1) == delta_of([flat], 0.1)
+    assert outer.rho == max(inner.rho + Gaussian(9.0).rho, Selection(0.2).rho)
+
+
+def test_equal_halves_cost_one_half_however_many_there_are():
+    alone = [Gaussian(30.0), Selection(0.01)]
+    many = [Parallel((tuple(alone), tuple(alone)))] * 40
+    assert len(_costs(many)) == 1
+    assert delta_of(many, 1.0) == pytest.approx(delta_of(alone * 40, 1.0), rel=1e-9)
+
+
+def test_too_many_ways_are_bounded_by_gaussian_events():
+    many = [Parallel(((Laplace(40.0 + i),), (Selection(0.04 + i / 500),))) for i in range(9)]
+    worst = max(delta_of([p.branches[b][0] for p in many], 0.1) for b in (0, 1))
+    assert len(_costs(many)) == 1
+    assert worst <= delta_of(many, 0.1) <= 3 * worst
+
+
+def test_an_unknown_event_in_a_branch_is_refused():
+    with pytest.raises(PlanError, match="cannot be computed"):
+        delta_of([Parallel(((object(),),))], 0.5)
+
+
+@pytest.mark.parametrize("event", [Peeling(3.0, 4), HALVES, Parallel(((HALVES,),))])
+def test_an_event_survives_json_and_scales(event):
+    assert event_from_dict(json.loads(json.dumps(event_to_dict(event)))) == event
+    (noisier,) = scaled([event], 2.0)
+    assert noisier.rho == pytest.approx(event.rho / 4)
+    assert type(noisier) is type(event)
 
 
 # -- the grid of the released noise ------------------------------------------------------------

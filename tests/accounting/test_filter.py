@@ -8,15 +8,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import laplace, logistic, norm
 
-from dpstats.accounting import Gaussian, Laplace, Selection, delta_of, epsilon_of, gdp_mu
+from dpstats.accounting import (
+    Gaussian,
+    Laplace,
+    Parallel,
+    Peeling,
+    Selection,
+    delta_of,
+    epsilon_of,
+    gdp_mu,
+)
 from dpstats.accounting.calibration import gaussian_delta, largest
-from dpstats.accounting.filter import admits, cost_of_fits, gaussian_price
+from dpstats.accounting.filter import admits, cost_of_fits
+from dpstats.accounting.prices import gaussian_price, pure_price
 
-EVENTS = st.one_of(
+SINGLE = st.one_of(
     st.floats(2, 50).map(Gaussian),
     st.floats(1, 50).map(Laplace),
     st.builds(Selection, st.floats(0.01, 0.5), st.integers(1, 3)),
+    st.builds(Peeling, st.floats(5, 50), st.integers(1, 3)),
 )
+BRANCH = st.lists(SINGLE, min_size=1, max_size=2).map(tuple)
+EVENTS = st.one_of(SINGLE, st.lists(BRANCH, min_size=1, max_size=2).map(tuple).map(Parallel))
 FITS = st.lists(st.lists(EVENTS, min_size=1, max_size=3).map(tuple), min_size=1, max_size=4)
 
 
@@ -46,8 +59,26 @@ def test_an_event_never_costs_more_than_its_price(event, epsilon):
 
 
 def test_prices_stay_finite_at_the_extremes():
-    for event in (Laplace(1e-9), Selection(1e9), Laplace(1e12), Selection(1e-12)):
-        assert 0 < gaussian_price(event) < 100
+    for event in (Laplace(1e-9), Selection(1e9), Laplace(1e12), Selection(1e-12), Peeling(1e-9)):
+        assert 0 < gaussian_price(event) < 200
+
+
+def test_a_peeled_choice_is_priced_as_the_least_gaussian_above_its_worst_pair():
+    """Randomised response is the worst 2/z-DP choice; its trade-off curve has one corner."""
+    z = 3.0
+    corner = 1 / (1 + math.exp(2 / z))
+    choice = -2 * norm.ppf(corner)
+    value = gaussian_price(Laplace(z))
+    assert gaussian_price(Peeling(z, 4)) == pytest.approx(2 * math.hypot(choice, value))
+    assert pure_price(Peeling(z, 4)) == pytest.approx(4)
+
+
+def test_branches_are_priced_as_the_dearest():
+    dear, cheap = (Gaussian(3.0), Laplace(5.0)), (Gaussian(4.0),)
+    assert gaussian_price(Parallel((cheap, dear))) == pytest.approx(
+        math.hypot(*map(gaussian_price, dear))
+    )
+    assert pure_price(Parallel(((Laplace(2.0),), (Laplace(4.0), Laplace(8.0))))) == 0.5
 
 
 # -- the rule ----------------------------------------------------------------------------------
