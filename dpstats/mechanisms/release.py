@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.accounting.events import Event, Gaussian, Laplace, Selection
+from dpstats.accounting.events import Event, Gaussian, Laplace, Peeling, Selection
 from dpstats.errors import PlanError
 from dpstats.mechanisms.noise import NoiseStream
 
@@ -69,6 +69,39 @@ def _selection(
     return noise.top_k(steps, event.k, scale / grid).astype(np.float64), scale
 
 
+def _peel(
+    values: Array, sensitivity: float, event: Peeling, noise: NoiseStream
+) -> tuple[Array, float]:
+    """Peeling: k times the largest ``|v_j|`` + Laplace noise, and ``v_j`` + fresh Laplace noise.
+
+    Rows of the answer: the k indices, and the k noisy values. With b the scale of the noise over
+    the L-infinity sensitivity, m the most steps by which a coordinate differs between neighbours,
+    and s the scale in steps, m / s <= 1 / b:
+
+    *A choice is 2/b-DP.* ||v| - |v'|| <= |v - v'|, so each |v_j| moves by at most m. Fix the noise
+    of all columns but j. Column j is chosen iff its own noise is at least an integer t: the largest
+    noisy rival less |v_j|, plus 1 where the rival comes first and would win a tie. Between
+    neighbours t moves by at most 2m, and P(noise >= t + 1) >= exp(-1/s) P(noise >= t) for the
+    discrete Laplace law, with equality for t > 0. Average over the fixed noise.
+
+    *A value is 1/b-DP*: Laplace noise on one number that moves by at most m, its column being
+    public by then. Rounds are composed adaptively: what remains is fixed by earlier choices.
+    """
+    if event.k > values.size:
+        raise PlanError(f"Peeling(k={event.k}) of {values.size} columns: k is too large.")
+    scale = event.noise_multiplier * sensitivity * ROUNDING
+    steps, grid = _steps(values, sensitivity)
+    left = np.arange(values.size)
+    chosen: list[int] = []
+    for _ in range(event.k):
+        noisy = noise.laplace(np.abs(steps[left]), scale / grid)
+        best = int(np.argmax(noisy))  # the first of equals
+        chosen.append(int(left[best]))
+        left = np.delete(left, best)
+    released = noise.laplace(steps[chosen], scale / grid) * grid
+    return np.stack([np.asarray(chosen, dtype=np.float64), released]), scale
+
+
 def _search(
     balance: Array, sensitivity: float, event: Gaussian, noise: NoiseStream
 ) -> tuple[Array, float]:
@@ -97,6 +130,7 @@ _MECHANISMS: dict[tuple[str, type], Callable[..., tuple[Array, float]]] = {
     ("sum", Gaussian): _gaussian,
     ("sum", Laplace): _laplace,
     ("choice", Selection): _selection,
+    ("peel", Peeling): _peel,
     ("search", Gaussian): _search,
 }
 
@@ -112,13 +146,14 @@ def release(
         Exact answer; must not leave the private side otherwise.
     sensitivity : float
         Its sensitivity under the fit's neighbours, > 0: in L2 for Gaussian and in L1 for Laplace
-        noise on a sum, in L-infinity for a choice or a search.
+        noise on a sum, in L-infinity for a choice, a peeling or a search.
     event : Event
         The planned cost.
     noise : NoiseStream
         Source of noise.
-    kind : {"sum", "choice", "search"}
-        How noise is applied; the query says which.
+    kind : {"sum", "choice", "peel", "search"}
+        How noise is applied; the query says which. A peeling is answered by two rows: the chosen
+        indices and their noisy values.
 
     Raises
     ------

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpstats.accounting.events import Gaussian, Laplace, Selection
+from dpstats.accounting import delta_of
+from dpstats.accounting.events import Gaussian, Laplace, Peeling, Selection
 from dpstats.errors import OptionError, PlanError
 from dpstats.mechanisms.noise import SafeNoise, SeededNoise
 from dpstats.mechanisms.release import ROUNDING, release
@@ -101,7 +102,14 @@ def test_a_search_without_signal_wanders() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "event"), [("sum", Selection(1.0)), ("choice", Gaussian(1.0)), ("search", Laplace(1))]
+    ("kind", "event"),
+    [
+        ("sum", Selection(1.0)),
+        ("choice", Gaussian(1.0)),
+        ("search", Laplace(1)),
+        ("sum", Peeling(1.0)),
+        ("peel", Selection(1.0)),
+    ],
 )
 def test_an_event_fits_one_kind_of_answer(kind: str, event) -> None:
     with pytest.raises(PlanError, match=f"on a {kind}"):
@@ -130,3 +138,103 @@ def test_one_shot_top_k_has_the_law_of_peeling(source) -> None:
 def test_more_choices_than_candidates_are_refused() -> None:
     with pytest.raises(PlanError, match="too large"):
         release(np.zeros(2), 1.0, Selection(1.0, k=3), SafeNoise().start(), "choice")
+
+
+# -- peeling -----------------------------------------------------------------------------------
+
+VALUES = np.array([1.0, -1.6, 0.0, 2.5])
+
+
+def peeled(source, event, rounds, values=VALUES, sensitivity=1.0) -> np.ndarray:
+    """Answers of shape (rounds, 2, k)."""
+    stream = source.start()
+    return np.array([release(values, sensitivity, event, stream, "peel")[0] for _ in range(rounds)])
+
+
+def law_of_the_first_two(values: np.ndarray, scale: float) -> dict[tuple[int, int], float]:
+    """Ordered pairs by quadrature: the winner's density times the chance that all others lose."""
+    x = np.linspace(-60, 60, 120_001) * scale
+    density = {j: stats.laplace.pdf(x, abs(v), scale) for j, v in enumerate(values)}
+    below = {j: stats.laplace.cdf(x, abs(v), scale) for j, v in enumerate(values)}
+
+    def wins(j: int, left: list[int]) -> float:
+        others = np.prod([below[i] for i in left if i != j], axis=0)
+        return float(np.sum(density[j] * others) * (x[1] - x[0]))
+
+    everyone = list(range(len(values)))
+    return {
+        (i, j): wins(i, everyone) * wins(j, [c for c in everyone if c != i])
+        for i in everyone
+        for j in everyone
+        if i != j
+    }
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda s: type(s).__name__)
+def test_peeled_columns_have_the_law_of_report_noisy_max(source) -> None:
+    rounds = 5000
+    pairs = [tuple(answer[0]) for answer in peeled(source, Peeling(1.2, 2), rounds)]
+
+    def pvalue(scale: float) -> float:
+        law = law_of_the_first_two(VALUES, scale)
+        observed = np.array([pairs.count(pair) for pair in law])
+        expected = rounds * np.array(list(law.values()))
+        return float(stats.chisquare(observed, expected * rounds / expected.sum()).pvalue)
+
+    assert pvalue(1.2) > ALPHA
+    assert pvalue(1.2 * 0.8) < ALPHA
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda s: type(s).__name__)
+def test_a_peeled_value_is_signed_and_has_noise_of_its_own(source) -> None:
+    """Fresh noise: it does not know that the choice was won by large noise."""
+    answers = peeled(source, Peeling(2.0, 3), 4000, sensitivity=0.37)
+    columns, values = answers[:, 0].astype(int).ravel(), answers[:, 1].ravel()
+    noise = values - VALUES[columns]
+    scale = 2.0 * 0.37
+    assert stats.kstest(noise, stats.laplace(scale=scale).cdf).pvalue > ALPHA
+    assert stats.kstest(noise, stats.laplace(scale=0.9 * scale).cdf).pvalue < ALPHA
+
+
+def test_ties_go_to_the_first_column_and_every_column_is_chosen_once() -> None:
+    equal = np.full(6, -3.0)
+    columns, values = peeled(SafeNoise(), Peeling(1e-9, 6), 1, equal)[0]
+    assert np.array_equal(np.sort(columns), np.arange(6))
+    assert np.allclose(values, -3.0, atol=1e-6)
+
+
+@pytest.mark.parametrize("factor", [1.0, 0.25])
+def test_an_audit_of_peeling_stays_under_its_delta_and_sees_missing_noise(factor: float) -> None:
+    """Neighbours whose every column moves by the sensitivity; guess by the likelihood of a round.
+
+    The advantage of a guesser is at most delta(0). With a quarter of the noise he has more.
+    """
+    claimed, rounds, tables = Peeling(2.0), 4000, (np.array([1.0, 0.0]), np.array([0.0, 1.0]))
+    used = Peeling(factor * claimed.noise_multiplier)
+
+    def ratio(column: int, value: float) -> float:
+        b = used.noise_multiplier
+        chance = [one_wins(t, b)[column] for t in tables]
+        density = [stats.laplace.pdf(value, t[column], b) for t in tables]
+        return math.log(chance[0] * density[0] / (chance[1] * density[1]))
+
+    guesses = []
+    for seed, table in enumerate(tables):
+        answers = peeled(SeededNoise(seed), used, rounds, table)[:, :, 0]
+        guesses.append(np.mean([ratio(int(c), v) > 0 for c, v in answers]))
+    advantage, error = guesses[0] - guesses[1], 5 * math.sqrt(0.5 / rounds)
+    allowed = delta_of([claimed], 0.0)
+    assert (advantage - error <= allowed) if factor == 1.0 else (advantage - error > allowed)
+
+
+def one_wins(values: np.ndarray, scale: float) -> np.ndarray:
+    """Chances of two columns by the closed form of a difference of Laplace variables."""
+    gap = abs(abs(values[0]) - abs(values[1])) / scale
+    loser = 0.5 * (1 + gap / 2) * math.exp(-gap)
+    larger = int(abs(values[1]) > abs(values[0]))
+    return np.array([1 - loser, loser]) if larger == 0 else np.array([loser, 1 - loser])
+
+
+def test_more_peeled_columns_than_there_are_is_refused() -> None:
+    with pytest.raises(PlanError, match="too large"):
+        release(np.zeros(2), 1.0, Peeling(1.0, k=3), SafeNoise().start(), "peel")
