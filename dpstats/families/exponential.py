@@ -160,8 +160,8 @@ class Family:
 
     def _within(self, eta: Array) -> Array:
         # Contiguous: numpy may compute strided arrays by other instructions, with other bits.
-        row = self._row
-        return np.clip(np.ascontiguousarray(eta, dtype=np.float64), row.lowest, row.highest)
+        row, values = self._row, np.ascontiguousarray(eta, dtype=np.float64)
+        return values if math.isinf(row.highest) else np.clip(values, row.lowest, row.highest)
 
 
 GAUSSIAN = Family("gaussian", "identity")

@@ -27,6 +27,7 @@ from dpstats.queries.scalar import (
     Search,
     UnitMoments,
 )
+from dpstats.queries.selected import Selected
 
 __all__ = [
     "Block",
@@ -49,6 +50,7 @@ __all__ = [
     "Score",
     "ScoreOuter",
     "Search",
+    "Selected",
     "TailSums",
     "UnitMoments",
 ]

@@ -10,17 +10,21 @@ bound that `Query.sensitivity` states is true in floating point as it is on pape
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.errors import PlanError
+from dpstats.families import GAUSSIAN, Family
 from dpstats.privacy import Neighbors
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 __all__ = [
     "BLOCK_BITS",
@@ -32,18 +36,21 @@ __all__ = [
     "Kind",
     "Query",
     "bound_grid",
+    "dense",
     "exact_product",
     "exact_sum",
     "on_grid",
+    "predictor",
+    "residual",
     "to_grid",
     "truncate",
 ]
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
-# How noise is applied: to every coordinate of a sum, to the utilities of a choice, or to the
-# comparisons of a search along an increasing balance.
-Kind = Literal["sum", "choice", "search"]
+# How noise is applied: to every coordinate of a sum, to the utilities of a choice, to the
+# comparisons of a search along an increasing balance, or to the largest of many sums, one by one.
+Kind = Literal["sum", "choice", "search", "peel"]
 
 X_BITS = 17  # a design value is at most 2^17 grid steps: exact in float32
 Y_BITS = 22  # a response value is at most 2^22 grid steps: exact in float32
@@ -103,8 +110,9 @@ class Block:
 
     Attributes
     ----------
-    x : ndarray of shape (m, d)
-        Covariates; column j is a multiple of ``grid[j]`` and at most ``bound[j]`` in size.
+    x : ndarray or CSR array of shape (m, d)
+        Covariates; column j is a multiple of ``grid[j]`` and at most ``bound[j]`` in size, up to
+        its rounding to the grid. A CSR array has no duplicates; what it does not store is zero.
     y : ndarray of shape (m,)
         Response within its public bound, on a grid of 2^-22 of it.
     keep : ndarray of shape (m,)
@@ -115,15 +123,32 @@ class Block:
         Public bound and grid step of each column.
     starts : ndarray of int or None
         First row of each unit where one unit may have several rows; units are never split.
+    offset : ndarray of shape (m,) or None
+        Part of the linear predictor with known coefficient 1.
     """
 
-    x: Array
+    x: Array | csr_array
     y: Array
     keep: Array
     weight: Array
     bound: Array
     grid: Array
     starts: NDArray[np.intp] | None = None
+    offset: Array | None = None
+
+    def select(self, columns: Sequence[int]) -> Block:
+        """The same rows with some of their columns, dense; the row weights are kept."""
+        chosen = np.asarray(columns, dtype=np.intp)
+        x: Any = self.x
+        # np.take, unlike indexing, keeps each row in one piece: sums over it keep their bits.
+        part = np.take(x, chosen, axis=1) if isinstance(x, np.ndarray) else dense(x[:, chosen])
+        return replace(self, x=part, bound=self.bound[chosen], grid=self.grid[chosen])
+
+
+def dense(x: Array | csr_array) -> Array:
+    """Rows as an ndarray."""
+    full: Array = x if isinstance(x, np.ndarray) else x.toarray()
+    return full
 
 
 def on_grid(coef: Array, grid: Array) -> tuple[Array, float]:
@@ -145,11 +170,34 @@ def exact_product(block: Block, coef: Array) -> Array:
     """``block.x @ coef`` without rounding error, hence the same bits for every blocking.
 
     `coef` (d,) or (d, k) is first rounded (`on_grid`), so that every partial sum is an integer that
-    float64 holds.
+    float64 holds. Columns where `coef` (d,) is zero are not read where they are most of them.
     """
     rounded, _ = on_grid(np.asarray(coef, dtype=np.float64), block.grid)
-    product: Array = block.x @ rounded
+    x = block.x
+    if rounded.ndim == 1 and isinstance(x, np.ndarray):
+        used = np.flatnonzero(rounded)
+        if used.size < _FEW * rounded.size:
+            x, rounded = np.take(x, used, axis=1), rounded[used]
+    product: Array = x @ rounded
     return product
+
+
+_FEW = 0.2  # share of columns below which gathering them is cheaper than reading all
+
+
+def predictor(block: Block, beta: Array) -> Array:
+    """Linear predictor ``x @ beta + offset`` of each row, the same bits in any blocking."""
+    eta = exact_product(block, beta)
+    return eta if block.offset is None else eta + block.offset
+
+
+def residual(block: Block, beta: Array, family: Family = GAUSSIAN) -> Array:
+    """``factor (y - mean)`` of each row at ``x @ beta + offset``, the same bits in any blocking.
+
+    It is elementwise in numbers that are exact or the row's own, and the derivative of the row's
+    log-likelihood in its linear predictor; for a linear model, ``y - x @ beta - offset``.
+    """
+    return family.residual(block.y, predictor(block, beta))
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,8 +211,9 @@ class Geometry:
     ----------
     radius : float
         Clipping radius, > 0.
-    whiten : ndarray of shape (d, d), optional
-        Public matrix, made from earlier releases; the identity by default.
+    whiten : ndarray of shape (k, d), optional
+        Public matrix, made from earlier releases; the identity by default. Its rows are the
+        directions that count: with k < d only those are clipped and answered.
     """
 
     radius: float
@@ -179,8 +228,8 @@ class Geometry:
         """Identity of the geometry, for caching row weights."""
         return self.radius, b"" if self.whiten is None else self.whiten.tobytes()
 
-    def rows(self, block: Block) -> Array:
-        """``whiten @ x`` for every row, exact; shape (m, d)."""
+    def rows(self, block: Block) -> Array | csr_array:
+        """``whiten @ x`` for every row, exact; (m, k). Not whitened, sparse rows stay so."""
         if self.whiten is None:
             return block.x
         return exact_product(block, self.whiten.T)
@@ -203,9 +252,17 @@ class Geometry:
         return exact
 
     def norms(self, block: Block) -> Array:
-        """``||whiten @ x||`` for every row, the same bits in any blocking."""
+        """``||whiten @ x||`` for every row, the same bits in any blocking.
+
+        Each row adds its own terms. Where the column grids are alike their squares are whole
+        numbers below 2^53 of one step, so that sparse rows have the bits of dense ones.
+        """
         z = self.rows(block)
-        norms: Array = np.sqrt(np.einsum("ij,ij->i", z, z))  # each row adds its own d terms
+        if isinstance(z, np.ndarray):
+            squares = np.einsum("ij,ij->i", z, z)
+        else:
+            squares = z.power(2) @ np.ones(block.grid.size)
+        norms: Array = np.sqrt(squares)
         return norms
 
     def weights(self, block: Block) -> Array:

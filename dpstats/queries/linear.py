@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.errors import PlanError
+from dpstats.families import GAUSSIAN, Family
 from dpstats.privacy import Neighbors
 from dpstats.queries.base import (
     V_BITS,
@@ -22,8 +23,10 @@ from dpstats.queries.base import (
     Ints,
     Kind,
     bound_grid,
-    exact_product,
+    dense,
     exact_sum,
+    predictor,
+    residual,
     truncate,
 )
 
@@ -56,12 +59,17 @@ def _unvech(packed: Array) -> Array:
     return symmetric
 
 
+def _family(family: Family) -> dict[str, Any]:
+    return {} if family == GAUSSIAN else {"family": str(family)}
+
+
 @dataclass(frozen=True, eq=False)
 class _AtResidual:
     """What queries at a coefficient vector share: the residual, its clip and the row weight.
 
     With the residual r = y - x @ beta and the row weight w, ``psi = w clip(r, -clip, clip)``: a
     Mallows weight, which leaves the residuals' own scale alone (Maronna et al. 2019, section 5.11).
+    Under a `family`, r is the derivative of a row's log-likelihood in its linear predictor.
 
     Parameters
     ----------
@@ -71,25 +79,28 @@ class _AtResidual:
         Public coefficients, in internal coordinates.
     clip : float
         Bound > 0 on the residual.
+    family : Family, default gaussian
+        Law of the response.
     """
 
     geometry: Geometry
     beta: Array
     clip: float
+    family = GAUSSIAN  # a field of each query, its last one
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.clip) and self.clip > 0):
             raise PlanError(f"clip={self.clip!r}: a finite bound > 0 is needed.")
 
     def parameters(self) -> Mapping[str, Any]:
-        """The geometry, the coefficients and the clip; all public."""
+        """The geometry, the coefficients, the clip and the family; all public."""
         beta = [float(b) for b in self.beta]
-        return {**self.geometry.parameters(), "beta": beta, "clip": self.clip}
+        shared = {**self.geometry.parameters(), "beta": beta, "clip": self.clip}
+        return {**shared, **_family(self.family)}
 
     def residual(self, block: Block) -> Array:
-        """Residual ``y - x @ beta`` of each row."""
-        r: Array = block.y - exact_product(block, self.beta)
-        return r
+        """Residual of each row."""
+        return residual(block, self.beta, self.family)
 
     def psi(self, block: Block) -> Array:
         """Weighted clipped residual; at most ``clip`` in size."""
@@ -110,6 +121,7 @@ class Score(_AtResidual):
     taken as whiten @ (sum of x w psi), which is the same vector.
     """
 
+    family: Family = GAUSSIAN
     name: ClassVar[str] = "score"
     kind: ClassVar[Kind] = "sum"
 
@@ -131,7 +143,9 @@ class Score(_AtResidual):
 
 @dataclass(frozen=True, eq=False)
 class Gradient:
-    """Sum of per-row squared-loss gradients ``x (y - x @ beta)``, each clipped to L2 norm `clip`.
+    """Sum of per-row gradients ``x r``, each clipped to L2 norm `clip`; r = y - x @ beta.
+
+    Under a `family`, r is the derivative of the log-likelihood in the linear predictor.
 
     Guarantee: the row factor is r min(1, clip / (||x|| |r|)), so a contribution has norm at most
     clip; truncation towards zero cannot lengthen it.
@@ -139,18 +153,20 @@ class Gradient:
 
     beta: Array
     clip: float
+    family: Family = GAUSSIAN
     name: ClassVar[str] = "gradient"
     kind: ClassVar[Kind] = "sum"
     geometry: ClassVar[Geometry | None] = None
 
     def parameters(self) -> Mapping[str, Any]:
-        """The coefficients and the clip; both public."""
-        return {"beta": [float(b) for b in self.beta], "clip": self.clip}
+        """The coefficients, the clip and the family; all public."""
+        beta = [float(b) for b in self.beta]
+        return {"beta": beta, "clip": self.clip, **_family(self.family)}
 
     def total(self, block: Block) -> Ints:
         """Sum of x v in steps, where |v| <= clip / ||x||."""
         limit = self._limit(block)
-        r = block.keep * (block.y - exact_product(block, self.beta))
+        r = block.keep * residual(block, self.beta, self.family)
         v = truncate(np.clip(r, -limit, limit), self._grid())
         return exact_sum((v @ block.x) / block.grid)
 
@@ -182,54 +198,80 @@ _SMALLEST_NORM_INVERSE = 8.0  # rows shorter than 1/8 have their residual clippe
 
 @dataclass(frozen=True, eq=False)
 class Gram:
-    """Sum of ``(w whiten @ x)(w whiten @ x)'``, optionally over rows with |r| < clip only.
+    """Sum of ``h (w whiten @ x)(w whiten @ x)'``, optionally over rows with |r| < clip only.
 
     With `beta` and `clip` it is the bread of the clipped score, minus its derivative: rows whose
-    residual is clipped do not contribute.
+    residual is clipped do not contribute. Under a `family` other than the gaussian one,
+    ``h = min(curvature(x @ beta + offset), cap)`` is the row's Fisher information; otherwise 1.
 
-    Guarantee: weighted rows z have ||z|| <= radius, truncated towards zero per coordinate;
-    contributions z z' have Frobenius norm at most radius^2 and inner products (z'u)^2 >= 0, so
-    replacing one moves the sum by at most sqrt(2) radius^2 (both bounds are attained). The answer
-    is the upper triangle with off-diagonals times sqrt(2), an isometry of the Frobenius norm, so
-    noise of one scale on it is noise in Frobenius geometry.
+    Guarantee: weighted rows z have ||z||^2 <= radius^2 cap, truncated towards zero per coordinate
+    (without a family, cap is 1; with one, no more than its largest curvature); contributions z z'
+    have Frobenius norm at most radius^2 cap and inner products (z'u)^2 >= 0, so replacing one moves
+    the sum by at most sqrt(2) radius^2 cap (both bounds are attained). The answer is the upper
+    triangle with off-diagonals times sqrt(2), an isometry of the Frobenius norm, so noise of one
+    scale on it is noise in Frobenius geometry.
     """
 
     geometry: Geometry
     beta: Array | None = None
     clip: float | None = None
+    family: Family = GAUSSIAN
+    cap: float = 1.0
     name: ClassVar[str] = "gram"
     kind: ClassVar[Kind] = "sum"
 
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.cap) and self.cap > 0):
+            raise PlanError(f"cap={self.cap!r}: a finite bound > 0 on the curvature is needed.")
+        if self.beta is None and self.family != GAUSSIAN:
+            raise PlanError(f"The curvature of {self.family} rows needs coefficients, beta.")
+
     def parameters(self) -> Mapping[str, Any]:
-        """The geometry; for the active Gram also the coefficients and the clip."""
+        """The geometry; with coefficients also these, the clip, the family and the cap."""
         if self.beta is None:
             return self.geometry.parameters()
         beta = [float(b) for b in self.beta]
-        return {**self.geometry.parameters(), "beta": beta, "clip": self.clip}
+        cap = {} if self.family == GAUSSIAN else {**_family(self.family), "cap": self._cap}
+        return {**self.geometry.parameters(), "beta": beta, "clip": self.clip, **cap}
 
     def total(self, block: Block) -> Ints:
         """Z'Z in squared steps of the row grid."""
-        weight = block.weight
-        if self.beta is not None and self.clip is not None:
-            r = block.y - exact_product(block, self.beta)
-            weight = weight * (np.abs(r) < self.clip)
-        grid = bound_grid(self.geometry.radius, Z_BITS)
-        z = truncate(self.geometry.rows(block) * weight[:, None], grid)
+        rows = dense(self.geometry.rows(block))
+        z = truncate(rows * self._weight(block)[:, None], self._grid())
         return exact_sum(z.T @ z)
 
     def finish(self, total: Ints, grid: Array) -> Array:
         """Packed upper triangle, off-diagonals times sqrt(2)."""
-        packed: Array = _vech(total) * bound_grid(self.geometry.radius, Z_BITS) ** 2
+        packed: Array = _vech(total) * self._grid() ** 2
         return packed
 
     def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
-        """sqrt(2) radius^2 per row under replace-one, radius^2 under add-remove."""
-        bound = max_rows * self.geometry.radius**2
+        """sqrt(2) radius^2 cap per row under replace-one, radius^2 cap under add-remove."""
+        bound = max_rows * self.geometry.radius**2 * self._cap
         return Contribution.ACUTE.sensitivity(bound, neighbors)
 
     def decode(self, answer: Array) -> Array:
         """The symmetric (d, d) matrix."""
         return _unvech(answer)
+
+    @property
+    def _cap(self) -> float:
+        return 1.0 if self.family == GAUSSIAN else min(self.cap, self.family.largest_curvature)
+
+    def _weight(self, block: Block) -> Array:
+        """``w sqrt(h)`` of each row; zero where its residual is clipped."""
+        weight = block.weight
+        if self.beta is None:
+            return weight
+        eta = predictor(block, self.beta)
+        if self.clip is not None:
+            weight = weight * (np.abs(self.family.residual(block.y, eta)) < self.clip)
+        if self.family != GAUSSIAN:
+            weight = weight * np.sqrt(np.minimum(self.family.curvature(eta), self._cap))
+        return weight
+
+    def _grid(self) -> float:
+        return bound_grid(self.geometry.radius * math.sqrt(self._cap), Z_BITS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -243,12 +285,13 @@ class ScoreOuter(_AtResidual):
     """
 
     max_rows: int = 1
+    family: Family = GAUSSIAN
     name: ClassVar[str] = "score outer product"
     kind: ClassVar[Kind] = "sum"
 
     def total(self, block: Block) -> Ints:
         """S'S in squared steps."""
-        rows = self.geometry.rows(block) * (block.weight * self.psi(block))[:, None]
+        rows = dense(self.geometry.rows(block)) * (block.weight * self.psi(block))[:, None]
         s = truncate(rows, self._grid())
         if block.starts is not None:
             s = np.add.reduceat(s, block.starts, axis=0)
@@ -280,6 +323,7 @@ class ScoreOuter(_AtResidual):
 class ResidualCount(_AtResidual):
     """Number of contributing rows whose residual is at most `clip` in size."""
 
+    family: Family = GAUSSIAN
     name: ClassVar[str] = "residual count"
     kind: ClassVar[Kind] = "sum"
 
@@ -301,6 +345,7 @@ class ResidualCount(_AtResidual):
 class ResidualMoment(_AtResidual):
     """Sum of ``psi^2`` over rows; a number in [0, clip^2] per row."""
 
+    family: Family = GAUSSIAN
     name: ClassVar[str] = "residual second moment"
     kind: ClassVar[Kind] = "sum"
 
@@ -332,6 +377,7 @@ class TailSums:
 
     beta: Array
     ladder: Array
+    family: Family = GAUSSIAN
     name: ClassVar[str] = "clipped tails"
     kind: ClassVar[Kind] = "sum"
     geometry: ClassVar[Geometry | None] = None
@@ -341,13 +387,13 @@ class TailSums:
             raise PlanError("A ladder of clips needs two or more increasing bounds > 0.")
 
     def parameters(self) -> Mapping[str, Any]:
-        """The coefficients and the ladder; both public."""
+        """The coefficients, the ladder and the family; all public."""
         beta, ladder = ([float(v) for v in values] for values in (self.beta, self.ladder))
-        return {"beta": beta, "ladder": ladder}
+        return {"beta": beta, "ladder": ladder, **_family(self.family)}
 
     def total(self, block: Block) -> Ints:
         """Steps of each sum."""
-        r = block.keep * (block.y - exact_product(block, self.beta))
+        r = block.keep * residual(block, self.beta, self.family)
         size, sign = np.abs(r), np.sign(r)
         rungs = zip(self.ladder[:-1], np.diff(self.ladder), strict=True)
         cut = (np.clip((size - low) / width, 0.0, 1.0) for low, width in rungs)

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpstats.errors import PlanError
+from dpstats.families import GAUSSIAN, Family
 from dpstats.privacy import Neighbors
 from dpstats.queries.base import (
     Array,
@@ -19,8 +20,8 @@ from dpstats.queries.base import (
     Ints,
     Kind,
     bound_grid,
-    exact_product,
     exact_sum,
+    residual,
     truncate,
 )
 
@@ -328,7 +329,7 @@ class PairScales:
 
     def total(self, block: Block) -> Ints:
         """Pairs per cell."""
-        r = block.y - exact_product(block, self.beta)
+        r = residual(block, self.beta)
         m = r.size // 2 * 2
         edges = np.ldexp(1.0, np.arange(self.low, self.high))
         both = block.keep[0:m:2] * block.keep[1:m:2]
@@ -438,16 +439,17 @@ class NormQuantile(_Quantile):
 
 @dataclass(frozen=True, eq=False)
 class ResidualQuantile(_Quantile):
-    """Choice of a candidate near the q-quantile of ``|y - x @ beta|``."""
+    """Choice of a candidate near the q-quantile of ``|y - x @ beta|``, or a family's residual."""
 
     beta: Array
+    family: Family = GAUSSIAN
     name: ClassVar[str] = "residual quantile"
     kind: ClassVar[Kind] = "choice"
     geometry: ClassVar[Geometry | None] = None
 
     def values(self, block: Block) -> Array:
         """Absolute residuals."""
-        return np.abs(block.y - exact_product(block, self.beta))
+        return np.abs(residual(block, self.beta, self.family))
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,78 @@
+"""A query asked of some of the design's columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dpstats.errors import PlanError
+from dpstats.privacy import Neighbors
+from dpstats.queries.base import Array, Block, Geometry, Ints, Kind, Query
+
+__all__ = ["Selected"]
+
+
+@dataclass(frozen=True, eq=False)
+class Selected:
+    """A query of a model with only the chosen columns of the design.
+
+    Its coefficients, whitening matrix and answer have one entry for each chosen column, in the
+    order of `columns`. A holder may keep a dense view of these columns and ask `query` of it; the
+    row weights are those of the view.
+
+    Guarantee: that of `query`, which holds for rows of any columns; `columns` is public.
+
+    Parameters
+    ----------
+    query : Query
+        Asked of the chosen columns.
+    columns : tuple of int
+        Distinct positions of design columns.
+    """
+
+    query: Query
+    columns: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if not self.columns or len(set(self.columns)) < len(self.columns) or min(self.columns) < 0:
+            raise PlanError(
+                f"columns={self.columns!r}: one or more distinct positions >= 0 are needed."
+            )
+
+    @property
+    def name(self) -> str:
+        """Name of the query."""
+        return self.query.name
+
+    @property
+    def kind(self) -> Kind:
+        """How noise is applied to the answer."""
+        return self.query.kind
+
+    @property
+    def geometry(self) -> Geometry | None:
+        """Geometry of the query, on the chosen columns."""
+        return self.query.geometry
+
+    def parameters(self) -> Mapping[str, Any]:
+        """Those of the query, and the columns."""
+        return {**self.query.parameters(), "columns": [int(j) for j in self.columns]}
+
+    def total(self, block: Block) -> Ints:
+        """Total over rows with all columns, whose weights are already those of the view."""
+        return self.query.total(block.select(self.columns))
+
+    def finish(self, total: Ints, grid: Array) -> Array:
+        """The query's answer; `grid` is that of all columns."""
+        return self.query.finish(total, grid[np.array(self.columns)])
+
+    def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
+        """That of the query."""
+        return self.query.sensitivity(neighbors, max_rows)
+
+    def decode(self, answer: Array) -> Array:
+        """As the query reads it."""
+        return self.query.decode(answer)
