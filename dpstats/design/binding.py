@@ -6,7 +6,8 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -15,11 +16,21 @@ from numpy.typing import NDArray
 from dpstats.coercion import check_kind
 from dpstats.design.blocks import Block, Factor
 from dpstats.design.collinear import independent
-from dpstats.design.formulas import Response, endog_of_column, read_formula
+from dpstats.design.formulas import read_formula
 from dpstats.design.operations import Expression
-from dpstats.design.rows import Layout, Source, endog_of, matrix_of
-from dpstats.design.units import Endog, Standardization, internal, norm_bound_of, standardize
+from dpstats.design.responses import KnownTerm, Response, read_offset, response_of_column
+from dpstats.design.rows import Layout, Source, column_of, matrix_of
+from dpstats.design.terms import Terms
+from dpstats.design.units import (
+    Endog,
+    Offset,
+    Standardization,
+    internal,
+    norm_bound_of,
+    standardize,
+)
 from dpstats.errors import DataError, FormulaError, SchemaError
+from dpstats.families import GAUSSIAN, Family, family
 from dpstats.schema import Declaration, Numeric, Schema
 from dpstats.tables import named_columns, row_count
 
@@ -45,6 +56,13 @@ class Design:
         Declarations of the table; None for arrays.
     endog : Endog or None
         The response; None for a one-sided formula.
+    family : Family
+        Law and link of the response. Unless it is Gaussian with the identity link, the response
+        keeps its own units (centre 0, scale 1).
+    offset : Offset or None
+        Known term of the linear predictor, ``offset + log(exposure)``. `Source` hands it out row by
+        row; from a Gaussian response with the identity link, and from its bounds, it is taken off
+        instead, which is the same model.
     names : tuple of str
         Columns, of length d.
     bounds : ndarray of shape (d, 2)
@@ -68,6 +86,8 @@ class Design:
     formula: str | None
     schema: Schema | None
     endog: Endog | None
+    family: Family
+    offset: Offset | None
     names: tuple[str, ...]
     bounds: Float
     has_intercept: bool
@@ -77,12 +97,21 @@ class Design:
     columns: tuple[str, ...]
     notes: tuple[str, ...]
     _layout: Layout = field(repr=False)
+    _known: KnownTerm | None = field(repr=False)
     _recipe: Mapping[str, Any] = field(repr=False)
 
     # -- making one ----------------------------------------------------------------------------
 
     @classmethod
-    def from_formula(cls, formula: str, schema: Schema, response: bool = True) -> Design:
+    def from_formula(
+        cls,
+        formula: str,
+        schema: Schema,
+        response: bool = True,
+        family: Family = GAUSSIAN,
+        offset: str | None = None,
+        exposure: str | None = None,
+    ) -> Design:
         """Bind a formula to a schema.
 
         Parameters
@@ -94,22 +123,33 @@ class Design:
             Declarations of all columns that the formula uses.
         response : bool, default True
             Whether the formula has a left-hand side.
+        family : Family, default GAUSSIAN
+            Law and link of the response.
+        offset : str, optional
+            Declared column or term, ``"np.log(years)"``, added to the linear predictor with
+            coefficient 1.
+        exposure : str, optional
+            Declared column or term, above 0, whose logarithm is added likewise.
 
         Raises
         ------
         FormulaError
             If the formula cannot be parsed, or a term may not be used; says what to write instead.
         SchemaError
-            If a template was not filled.
+            If a template was not filled, the response may leave the family's domain, or the
+            exposure may be 0.
         """
         if not isinstance(schema, Schema):
             raise SchemaError(
                 f"schema is a {type(schema).__name__}; declare the columns with dp.Schema(...)."
             )
         schema.check_filled()
-        endog, blocks = read_formula(formula, schema, response)
+        terms = Terms(schema)
+        endog, blocks = read_formula(formula, terms, response, family)
+        known = read_offset(offset, exposure, terms) if response else None
         recipe = {"formula": formula, "schema": schema.to_dict(), "response": response}
-        return _assemble(blocks, endog, schema, recipe)
+        recipe |= _not_default(family=family, offset=offset, exposure=exposure)
+        return _assemble(blocks, endog, known, schema, family, recipe)
 
     @classmethod
     def from_arrays(
@@ -119,6 +159,9 @@ class Design:
         endog_bounds: tuple[float, float] | None,
         names: Sequence[str] | None = None,
         endog_name: str = "y",
+        family: Family = GAUSSIAN,
+        offset_bounds: tuple[float, float] | None = None,
+        exposure_bounds: tuple[float, float] | None = None,
     ) -> Design:
         """Bind a design matrix given as such to bounds. No intercept is added.
 
@@ -135,17 +178,25 @@ class Design:
             By default ``const`` for the intercept, and ``x1``, ``x2``, ....
         endog_name : str, default "y"
             Name of the response.
+        family : Family, default GAUSSIAN
+            Law and link of the response.
+        offset_bounds, exposure_bounds : (lower, upper), optional
+            Public bounds of a known term of the linear predictor, and of one whose logarithm is
+            taken; `source` then takes their values.
 
         Raises
         ------
         SchemaError
-            If bounds are missing, infinite, reversed, or not one pair for each column.
+            If bounds are missing, infinite, reversed, or not one pair for each column; if the
+            response may leave the family's domain, or the exposure may be 0.
         """
         pairs = _pairs(bounds, k)
         blocks = _array_blocks(pairs, names)
-        endog = None
+        endog, known = None, None
         if endog_bounds is not None:
-            endog = endog_of_column(endog_name, Numeric(*_pairs(endog_bounds, 1)[0]))
+            declared = Numeric(*_pairs(endog_bounds, 1)[0])
+            endog = response_of_column(endog_name, declared, family)
+            known = _array_offset(endog_name, offset_bounds, exposure_bounds)
         recipe = {
             "k": k,
             "bounds": pairs.tolist(),
@@ -153,7 +204,12 @@ class Design:
             "names": None if names is None else [str(name) for name in names],
             "endog_name": endog_name,
         }
-        return _assemble(blocks, endog, None, recipe)
+        recipe |= _not_default(
+            family=family,
+            offset_bounds=_listed(offset_bounds),
+            exposure_bounds=_listed(exposure_bounds),
+        )
+        return _assemble(blocks, endog, known, None, family, recipe)
 
     def to_dict(self) -> dict[str, Any]:
         """The design as a JSON object: what it is made from, and its names."""
@@ -172,10 +228,11 @@ class Design:
         version, names = recipe.pop("version", None), tuple(recipe.pop("design_names", ()))
         if version != _VERSION:
             raise SchemaError(f"Design version {version!r} is not known; this release reads 1.")
+        if "family" in recipe:
+            recipe["family"] = family(**recipe["family"])
         if "formula" in recipe:
-            made = cls.from_formula(
-                recipe["formula"], Schema.from_dict(recipe["schema"]), recipe["response"]
-            )
+            recipe["schema"] = Schema.from_dict(recipe["schema"])
+            made = cls.from_formula(**recipe)
         else:
             made = cls.from_arrays(**recipe)
         if made.names != names:
@@ -218,7 +275,8 @@ class Design:
         Parameters
         ----------
         table : pandas or polars DataFrame, pyarrow.Table, mapping of names to 1-d values
-            For a design from arrays the pair ``(endog, exog)`` instead. Rows are matched by
+            For a design from arrays the pair ``(endog, exog)`` instead, or with a known term
+            ``(endog, exog, {"offset": values, "exposure": values})``. Rows are matched by
             position; an index is ignored.
 
         Raises
@@ -228,8 +286,8 @@ class Design:
             object column that mixes types, a duplicated name, an empty table.
         """
         if self.schema is None:
-            endog, exog = table if isinstance(table, tuple) else (None, table)
-            return self._array_source(exog, endog)
+            endog, exog, *known = table if isinstance(table, tuple) else (None, table)
+            return self._array_source(exog, endog, *known)
         columns = named_columns(table, self.columns)
         self._check_types(columns)
         unit = columns[self.schema.unit] if self.schema.unit is not None else None
@@ -241,7 +299,7 @@ class Design:
         Values are mapped into the declared domain as for a fit. A row in which a column is missing
         is NaN.
         """
-        layout = replace(self._layout, endog=None, endog_declarations={})
+        layout = self._layout.covariates()
         if self.schema is None:
             matrix = matrix_of(table, self._recipe["k"])
             source = Source(layout, {}, matrix.shape[0], matrix)
@@ -253,15 +311,42 @@ class Design:
         block.x[~block.keep] = np.nan
         return block.x
 
-    def _array_source(self, exog: Any, endog: Any) -> Source:
+    def known_term(self, table: Any) -> Float:
+        """Values of the offset of shape (m,), for predictions; NaN where one is missing.
+
+        Parameters
+        ----------
+        table : as for `source`, or a mapping with ``"offset"`` and ``"exposure"`` for arrays
+            The response and the design columns are not needed.
+        """
+        if self._known is None:
+            raise FormulaError("The design has no offset.")
+        columns = named_columns(table, self._known.declarations)
+        rows: dict[str, Any] = {}
+        missing = np.zeros(row_count(table), dtype=np.bool_)
+        for name, declaration in self._known.declarations.items():
+            rows[name], lost = declaration.coerce(columns[name], name)
+            missing |= lost
+        values: Float = np.where(missing, np.nan, self._known.evaluate(rows))
+        return values
+
+    def _array_source(
+        self, exog: Any, endog: Any, known: Mapping[str, Any] = MappingProxyType({})
+    ) -> Source:
         matrix = matrix_of(exog, self._recipe["k"])
-        columns: dict[str, Any] = {}
+        wanted = set(self._layout.columns) - {self.endog.name if self.endog else ""}
+        if set(known) != wanted:
+            raise DataError(
+                f"The design takes the known terms {sorted(wanted)} beside exog and endog; got "
+                f"{sorted(known)}."
+            )
+        given = {name: (name, values) for name, values in known.items()}
         if self.endog is not None:
-            columns[self.endog.name] = endog_of(endog)
-            if len(columns[self.endog.name]) != matrix.shape[0]:
-                raise DataError(
-                    f"endog has {len(columns[self.endog.name])} rows and exog {matrix.shape[0]}."
-                )
+            given[self.endog.name] = ("endog", endog)
+        columns = {
+            name: column_of(values, shown, matrix.shape[0])
+            for name, (shown, values) in given.items()
+        }
         return _not_empty(Source(self._layout, columns, matrix.shape[0], matrix))
 
     def _check_types(self, columns: Mapping[str, Any]) -> None:
@@ -283,9 +368,13 @@ def _not_empty(source: Source) -> Source:
 def _assemble(
     blocks: Sequence[Block],
     endog: Response | None,
+    known: KnownTerm | None,
     schema: Schema | None,
+    family: Family,
     recipe: Mapping[str, Any],
 ) -> Design:
+    if known is not None and endog is not None and family == GAUSSIAN:
+        endog = endog.minus(known)
     _check_representable(blocks)
     blocks, notes = independent(blocks, schema, recipe.get("formula", ""))
     names = tuple(name for block in blocks for name in block.names)
@@ -297,13 +386,17 @@ def _assemble(
     if not names:
         raise FormulaError("No column is left: all were zero or combinations of others.")
     bounds = np.concatenate([block.bounds for block in blocks])
-    standardization = standardize(blocks, bounds, endog[0] if endog else None)
-    layout = _layout(blocks, endog, schema or {}, bounds, standardization)
+    response = None if endog is None else endog.endog
+    standardization = standardize(blocks, bounds, response, family == GAUSSIAN)
+    handed = None if family == GAUSSIAN else known
+    layout = _layout(blocks, endog, handed, schema or {}, bounds, standardization)
     unit = () if schema is None or schema.unit is None else (schema.unit,)
     return Design(
         formula=recipe.get("formula"),
         schema=schema,
-        endog=None if endog is None else endog[0],
+        endog=response,
+        family=family,
+        offset=None if known is None else known.offset,
         names=names,
         bounds=bounds,
         has_intercept=standardization.intercept is not None,
@@ -313,6 +406,7 @@ def _assemble(
         columns=() if schema is None else tuple(dict.fromkeys((*layout.columns, *unit))),
         notes=tuple(notes),
         _layout=layout,
+        _known=known,
         _recipe=recipe,
     )
 
@@ -331,6 +425,7 @@ def _check_representable(blocks: Sequence[Block]) -> None:
 def _layout(
     blocks: Sequence[Block],
     endog: Response | None,
+    known: KnownTerm | None,
     schema: Mapping[str, Declaration],
     bounds: Float,
     standardization: Standardization,
@@ -349,21 +444,50 @@ def _layout(
             computed.append((positions, block.evaluate))
             declarations |= {name: schema[name] for name in sorted(block.columns)}
         start += len(block.names)
-    response = endog[0] if endog else None
-    ends = (response.lower, response.upper) if response else (0.0, 0.0)
+    response, offset = endog and endog.endog, known and known.offset
+    ends = [(e.lower, e.upper) if e is not None else (0.0, 0.0) for e in (response, offset)]
+    middle = [response.center if response else 0.0, sum(ends[1]) / 2]
     return Layout(
         width=len(bounds),
         direct=tuple(direct),
         computed=tuple(computed),
         declarations=declarations,
-        endog=endog[1] if endog else None,
-        endog_declarations=endog[2] if endog else {},
-        bounds=np.vstack([bounds, [ends]]),
-        fill=np.append(fill, response.center if response else 0.0),
-        center=np.append(standardization.x_center, standardization.y_center),
-        scale=np.append(standardization.x_scale, standardization.y_scale),
+        endog=endog and endog.evaluate,
+        endog_declarations=endog.declarations if endog else {},
+        offset=known and known.evaluate,
+        offset_declarations=known.declarations if known else {},
+        bounds=np.vstack([bounds, ends]),
+        fill=np.append(fill, middle),
+        center=np.append(standardization.x_center, [standardization.y_center, 0.0]),
+        scale=np.append(standardization.x_scale, [standardization.y_scale, 1.0]),
         intercept=standardization.intercept,
     )
+
+
+def _not_default(**options: Any) -> dict[str, Any]:
+    """What a recipe must say: options that differ from their defaults, as JSON."""
+    if options["family"] == GAUSSIAN:
+        del options["family"]
+    else:
+        options["family"] = {"spec": options["family"].name, "link": options["family"].link}
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _listed(pair: Any) -> list[float] | None:
+    return None if pair is None else _pairs(pair, 1)[0].tolist()
+
+
+def _array_offset(endog_name: str, offset_bounds: Any, exposure_bounds: Any) -> KnownTerm | None:
+    """The known term that arrays named "offset" and "exposure" make."""
+    given = {"offset": offset_bounds, "exposure": exposure_bounds}
+    given = {name: pair for name, pair in given.items() if pair is not None}
+    if not given:
+        return None
+    if endog_name in given:
+        raise SchemaError(f"endog_name={endog_name!r} names the known term; choose another.")
+    schema = Schema({name: Numeric(*_pairs(pair, 1)[0]) for name, pair in given.items()})
+    names = {name: name if name in given else None for name in ("offset", "exposure")}
+    return read_offset(**names, terms=Terms(schema))
 
 
 def _pairs(bounds: Any, k: int) -> Float:

@@ -6,31 +6,28 @@ import itertools
 import math
 import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpstats.design.blocks import Block, Factor, coded_factor, intercept
 from dpstats.design.operations import Expression, check_row_local
 from dpstats.design.public import public_frame, public_rows
+from dpstats.design.responses import Response, response_of_term
 from dpstats.design.terms import Terms
-from dpstats.design.units import Endog
 from dpstats.errors import FormulaError
-from dpstats.schema import Categorical, Declaration, Numeric, Schema
+from dpstats.families import GAUSSIAN, Family
+from dpstats.schema import Categorical, Numeric
 
-__all__ = ["Response", "endog_of_column", "read_formula"]
+__all__ = ["read_formula"]
 
-Float = NDArray[np.float64]
-Rows = Mapping[str, Any]
-Response = tuple[Endog, Callable[[Rows], Float], Mapping[str, Declaration]]
 
 _TEST_ROWS = 12
 
 
 def read_formula(
-    formula: str, schema: Schema, response: bool
+    formula: str, terms: Terms, response: bool = True, family: Family = GAUSSIAN
 ) -> tuple[Response | None, list[Block]]:
     """Response and blocks of a formula.
 
@@ -38,21 +35,26 @@ def read_formula(
     ------
     FormulaError
         If the formula cannot be parsed, or a term may not be used.
+    SchemaError
+        If the response may leave the family's domain.
     """
-    terms = Terms(schema)
-    endog, blocks = _plain_formula(formula, terms) or _general_formula(formula, terms)
+    endog, blocks = _plain_formula(formula, terms, family) or _general_formula(
+        formula, terms, family
+    )
     _check_sides(formula, endog, blocks, response)
     return endog, blocks
 
 
-def _check_sides(formula: str, endog: Any, blocks: Sequence[Block], response: bool) -> None:
+def _check_sides(
+    formula: str, endog: Response | None, blocks: Sequence[Block], response: bool
+) -> None:
     if response and endog is None:
         raise FormulaError(f"Formula {formula!r} has no response; write 'y ~ x'.")
     if not response and endog is not None:
         raise FormulaError(f"Formula {formula!r} has a response; this model takes '~ x'.")
     if not blocks:
         raise FormulaError(f"Formula {formula!r} has no columns; write 'y ~ 1' for the mean alone.")
-    read = set(endog[2]) if endog else set()
+    read = set(endog.declarations) if endog else set()
     both = sorted(read.intersection(*[frozenset().union(*(block.columns for block in blocks))]))
     if both:
         raise FormulaError(
@@ -60,7 +62,9 @@ def _check_sides(formula: str, endog: Any, blocks: Sequence[Block], response: bo
         )
 
 
-def _plain_formula(formula: str, terms: Terms) -> tuple[Response | None, list[Block]] | None:
+def _plain_formula(
+    formula: str, terms: Terms, family: Family
+) -> tuple[Response | None, list[Block]] | None:
     """Read ``y ~ a + b + .`` directly: quick for thousands of columns. None for other formulas."""
     if not isinstance(formula, str):
         raise FormulaError(
@@ -90,7 +94,7 @@ def _plain_formula(formula: str, terms: Terms) -> tuple[Response | None, list[Bl
             else {}
         )
     constant = not removed and "0" not in tokens
-    endog = _endog(left, terms, lookup=True) if left else None
+    endog = response_of_term(left, terms, lookup=True, family=family) if left else None
     return endog, list(_main_effects(listed, terms, constant))
 
 
@@ -112,49 +116,9 @@ def _main_effects(names: Iterable[str], terms: Terms, constant: bool) -> Iterato
         spanned = True
 
 
-def _endog(text: str, terms: Terms, lookup: bool) -> Response:
-    declaration = terms.schema[text] if lookup and text in terms.schema else None
-    if declaration is not None:
-        return endog_of_column(text, declaration)
-    expression = terms.column(text) if lookup else terms.expression(text)
-    if expression.wide:
-        raise FormulaError(
-            f"The response {text!r} has several columns; one number per row is needed."
-        )
-    lower, upper = expression.interval
-    endog = Endog(text, lower, upper, expression.center, expression.scale)
-    return endog, expression.evaluate, {n: terms.schema[n] for n in sorted(expression.columns)}
-
-
-def endog_of_column(name: str, declaration: Declaration) -> Response:
-    """A declared column as the response.
-
-    Raises
-    ------
-    FormulaError
-        If its levels are text.
-    """
-    if isinstance(declaration, Numeric):
-        endog = Endog(
-            name,
-            declaration.lower,
-            declaration.upper,
-            declaration.center_guess,
-            declaration.scale_guess,
-        )
-        return endog, lambda rows: rows[name], {name: declaration}
-    values = declaration.values if isinstance(declaration, Categorical) else np.array([0.0, 1.0])
-    if values is None:
-        raise FormulaError(
-            f"The response {name!r} is categorical with text levels; declare it "
-            "Numeric(lower, upper), Boolean(), or Categorical([0, 1])."
-        )
-    lower, upper = float(values.min()), float(values.max())
-    endog = Endog(name, lower, upper, (lower + upper) / 2, (upper - lower) / 2)
-    return endog, lambda rows: values[rows[name]], {name: declaration}
-
-
-def _general_formula(formula: str, terms: Terms) -> tuple[Response | None, list[Block]]:
+def _general_formula(
+    formula: str, terms: Terms, family: Family
+) -> tuple[Response | None, list[Block]]:
     """Let formulaic parse the formula, and decide structure and names on public rows."""
     left, right = _parsed(formula, terms)
     endog = None
@@ -165,7 +129,8 @@ def _general_formula(formula: str, terms: Terms) -> tuple[Response | None, list[
                 f"The left side of {formula!r} has {len(sides)} terms; one numeric response is "
                 "needed. For arithmetic of columns write I(a + b)."
             )
-        endog = _endog(sides[0].expr, terms, sides[0].eval_method.value == "lookup")
+        lookup = sides[0].eval_method.value == "lookup"
+        endog = response_of_term(sides[0].expr, terms, lookup, family)
     lookups = {
         f.expr: f.eval_method.value == "lookup"
         for t in right

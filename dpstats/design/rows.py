@@ -8,7 +8,7 @@ whole, bit for bit.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -19,7 +19,7 @@ from dpstats.coercion import as_column, check_kind, to_float
 from dpstats.errors import DataError
 from dpstats.schema import Declaration
 
-__all__ = ["Layout", "RawBlock", "Source", "matrix_of"]
+__all__ = ["Layout", "RawBlock", "Source", "column_of", "matrix_of"]
 
 Float = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -42,12 +42,15 @@ class RawBlock:
         False where a column used was missing: such a row contributes zero.
     unit : ndarray of int of shape (m,) or None
         Code of the unit each row belongs to, where the schema declares one.
+    offset : ndarray of shape (m,) or None
+        Known term of the linear predictor, inside its bounds, where the family takes one.
     """
 
     x: Float
     y: Float | None
     keep: Mask
     unit: NDArray[np.intp] | None = None
+    offset: Float | None = None
 
 
 @dataclass(frozen=True)
@@ -62,12 +65,14 @@ class Layout:
         Design columns that are table columns as they are; the name is an index for a matrix.
     computed : tuple of (positions, function)
         Design columns at `positions`, as a function from coerced columns to (m, k).
-    declarations, endog_declarations : mapping
-        Declared columns that `computed`, and `endog`, read.
-    endog : function or None
-        From coerced columns to the response, shape (m,).
+    declarations, endog_declarations, offset_declarations : mapping
+        Declared columns that `computed`, `endog` and `offset` read.
+    endog, offset : function or None
+        From coerced columns to the response, and to the known term, shape (m,). There is no known
+        term without a response.
     bounds, fill, center, scale : ndarray
-        Of each design column, then of the response: (d + 1, 2), (d + 1,), (d + 1,), (d + 1,).
+        Of each design column, then of the response and the known term: of shape (d + 2, 2), and
+        (d + 2,) each.
     intercept : int or None
         Design column that is 1.
     """
@@ -78,6 +83,8 @@ class Layout:
     declarations: Mapping[str, Declaration]
     endog: Callable[[Mapping[str, Any]], Float] | None
     endog_declarations: Mapping[str, Declaration]
+    offset: Callable[[Mapping[str, Any]], Float] | None
+    offset_declarations: Mapping[str, Declaration]
     bounds: Float
     fill: Float
     center: Float
@@ -88,7 +95,17 @@ class Layout:
     def columns(self) -> tuple[str, ...]:
         """Table columns that are read, the response first."""
         direct = [name for _, name in self.direct if isinstance(name, str)]
-        return tuple(dict.fromkeys([*self.endog_declarations, *direct, *self.declarations]))
+        rest = (*self.declarations, *self.offset_declarations)
+        return tuple(dict.fromkeys([*self.endog_declarations, *direct, *rest]))
+
+    @property
+    def tail(self) -> tuple[Callable[[Mapping[str, Any]], Float], ...]:
+        """What is read beside the design: the response, then the known term."""
+        return tuple(f for f in (self.endog, self.offset) if f is not None)
+
+    def covariates(self) -> Layout:
+        """The same design without its response and known term."""
+        return replace(self, endog=None, endog_declarations={}, offset=None, offset_declarations={})
 
 
 class Source:
@@ -123,7 +140,11 @@ class Source:
         self._unit_column = unit
         _check_names_units(unit)
         self._step = max(_MIN_ROWS, _BLOCK // max(layout.width, 1))
-        self._declarations = {**layout.declarations, **layout.endog_declarations}
+        self._declarations = {
+            **layout.declarations,
+            **layout.endog_declarations,
+            **layout.offset_declarations,
+        }
         self._direct = self._native_columns()
         self._moves = bool(layout.center.any())
         self._scales = bool((layout.scale != 1).any())
@@ -143,6 +164,11 @@ class Source:
     def __len__(self) -> int:
         return self._rows
 
+    @property
+    def has_offset(self) -> bool:
+        """Whether blocks carry a known term of the linear predictor."""
+        return self._layout.offset is not None
+
     def block(self, start: int, stop: int) -> RawBlock:
         """Rows ``start`` to ``stop - 1`` in internal coordinates.
 
@@ -161,21 +187,23 @@ class Source:
         start, stop = max(start, 0), min(stop, self._rows)
         m, layout = max(stop - start, 0), self._layout
         x = np.empty((m, layout.width))
-        y = None if layout.endog is None else np.empty(m)
+        tail = [np.empty(m) for _ in layout.tail]
         keep = np.ones(m, dtype=np.bool_)
         for a in range(0, m, self._step):
             b = min(a + self._step, m)
             with np.errstate(all="ignore"):  # a warning about a value would be a release
                 part, keep[a:b] = self._part(start + a, start + b, internal)
             x[a:b] = part[: layout.width].T
-            if y is not None:
-                y[a:b] = part[layout.width]
-        return RawBlock(x, y, keep, None if self._unit is None else self._unit[start:stop])
+            for values, row in zip(tail, part[layout.width :], strict=True):
+                values[a:b] = row
+        unit = None if self._unit is None else self._unit[start:stop]
+        y, offset, *_ = *tail, None, None
+        return RawBlock(x, y, keep, unit, offset)
 
     def _part(self, start: int, stop: int, internal: bool) -> tuple[Float, Mask]:
-        """Columns of the design, and the response last, as rows of an array; and rows to keep."""
+        """Columns of the design, and its tail, as rows of an array; and rows to keep."""
         layout = self._layout
-        part = np.empty((layout.width + (layout.endog is not None), stop - start))
+        part = np.empty((layout.width + len(layout.tail), stop - start))
         keep = self._evaluate(part, start, stop)
         ends = layout.bounds[: len(part)]
         np.clip(part, ends[:, :1], ends[:, 1:], out=part)
@@ -206,8 +234,8 @@ class Source:
             keep &= ~missing
         for positions, function in layout.computed:
             part[positions] = function(rows).T
-        if layout.endog is not None:
-            part[-1] = layout.endog(rows)
+        for position, function in enumerate(layout.tail, layout.width):
+            part[position] = function(rows)
         return keep
 
 
@@ -269,16 +297,18 @@ def matrix_of(exog: Any, k: int) -> Any:
     return matrix
 
 
-def endog_of(endog: Any) -> Any:
-    """A response given as such: one number per row.
+def column_of(values: Any, name: str, rows: int) -> Any:
+    """A response or a known term given as such: one number per row.
 
     Raises
     ------
     DataError
-        If it is not one-dimensional, or its type is not numeric.
+        If it is not one-dimensional, its type is not numeric, or its length is not `rows`.
     """
-    if getattr(endog, "ndim", 1) == 2 and endog.shape[1] == 1:
-        endog = endog.iloc[:, 0] if hasattr(endog, "iloc") else endog[:, 0]
-    column = as_column(endog, "endog")
-    check_kind(column, "endog", ("number", "boolean"))
+    if getattr(values, "ndim", 1) == 2 and values.shape[1] == 1:
+        values = values.iloc[:, 0] if hasattr(values, "iloc") else values[:, 0]
+    column = as_column(values, name)
+    check_kind(column, name, ("number", "boolean"))
+    if len(column) != rows:
+        raise DataError(f"{name} has {len(column)} rows and exog {rows}.")
     return column

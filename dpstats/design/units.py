@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dpstats.design.blocks import Block, starts
 from dpstats.design.public import CASES
 
-__all__ = ["Endog", "Standardization", "internal", "norm_bound_of", "standardize"]
+__all__ = ["Endog", "Offset", "Standardization", "internal", "norm_bound_of", "standardize"]
 
 Float = NDArray[np.float64]
 
@@ -26,6 +26,15 @@ class Endog:
     upper: float
     center: float
     scale: float
+
+
+@dataclass(frozen=True, slots=True)
+class Offset:
+    """A known term of the linear predictor: its name and public bounds, in the user's units."""
+
+    name: str
+    lower: float
+    upper: float
 
 
 @dataclass(frozen=True)
@@ -74,8 +83,10 @@ def internal(bounds: Float, center: Float, scale: Float) -> Float:
     return (bounds - center[:, None]) / scale[:, None]
 
 
-def standardize(blocks: Sequence[Block], bounds: Float, response: Endog | None) -> Standardization:
-    """Declared centres and scales, else midpoint and half-width.
+def standardize(
+    blocks: Sequence[Block], bounds: Float, response: Endog | None, moves: bool = True
+) -> Standardization:
+    """Declared centres and scales, else midpoint and half-width; of the response if it `moves`.
 
     Without an intercept nothing is centred, since that would change the model; dummies and their
     products stay as they are, so that the zeros of a row remain zeros.
@@ -94,7 +105,7 @@ def standardize(blocks: Sequence[Block], bounds: Float, response: Endog | None) 
             if block.guess is not None:
                 center[j], scale[j] = block.guess
     y_center, y_scale = 0.0, 1.0
-    if response is not None:
+    if response is not None and moves:
         y_center = response.center if found else 0.0
         y_scale = response.scale if found else max(abs(response.lower), abs(response.upper))
     return Standardization(center, scale, y_center, y_scale, found[0] if found else None)

@@ -88,9 +88,7 @@ def guess(design: Design) -> Guess:
 
 def response_bound(design: Design) -> float:
     """Largest size of the response in internal units; public."""
-    endog = design.endog
-    assert endog is not None
-    return max(abs(endog.lower - endog.center), abs(endog.upper - endog.center)) / endog.scale
+    return max(abs(end) for end in design.internal_endog_bounds)
 
 
 def max_rows(design: Design) -> int:

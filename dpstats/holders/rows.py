@@ -128,9 +128,7 @@ class Rows:
         )
         self._y = np.zeros(n, dtype=np.float32)
         self._keep: NDArray[np.bool_] = np.ones(n, dtype=np.bool_)
-        self._offset = (
-            None if getattr(design, "offset", None) is None else np.zeros(n, dtype=np.float32)
-        )
+        self._offset = np.zeros(n, dtype=np.float32) if source.has_offset else None
         self.starts: NDArray[np.intp] | None = None
         units: dict[int, NDArray[np.intp]] = {}
         sparse: dict[int, Any] = {}

@@ -1,0 +1,188 @@
+"""The left side of a model: a response inside its family's domain, and a known offset."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.design.operations import FUNCTIONS, OPERATORS, Expression
+from dpstats.design.terms import Terms
+from dpstats.design.units import Endog, Offset
+from dpstats.errors import FormulaError, SchemaError
+from dpstats.families import Family
+from dpstats.schema import Categorical, Declaration, Numeric
+
+__all__ = ["KnownTerm", "Response", "read_offset", "response_of_column", "response_of_term"]
+
+Float = NDArray[np.float64]
+Rows = Mapping[str, Any]
+
+_LOG = FUNCTIONS[1]["np.log"]
+_PLUS = OPERATORS[ast.Add]
+_DECLARE = {
+    "binomial": "Categorical([no, yes]) with two levels, Boolean(), or Numeric(0, 1)",
+    "poisson": "Numeric(0, upper): a count or rate is never negative",
+}
+
+
+class Response(NamedTuple):
+    """The response: public facts, its values per row, and the declared columns that it reads."""
+
+    endog: Endog
+    evaluate: Callable[[Rows], Float]
+    declarations: Mapping[str, Declaration]
+
+    def within(self, family: Family) -> Response:
+        """The response itself, if its bounds are inside the family's domain.
+
+        Raises
+        ------
+        SchemaError
+            If not; says what to declare.
+        """
+        endog, (lowest, highest) = self.endog, family.domain
+        if endog.lower < lowest or endog.upper > highest:
+            raise SchemaError(
+                f"The response {endog.name!r} lies between {endog.lower:g} and {endog.upper:g}; "
+                f"a {family.name} response needs {_DECLARE[family.name]}."
+            )
+        return self
+
+    def minus(self, known: KnownTerm) -> Response:
+        """The response with a known term taken off."""
+        y, x = self.endog, known.offset
+        endog = replace(
+            y,
+            lower=y.lower - x.upper,
+            upper=y.upper - x.lower,
+            center=y.center - (x.lower / 2 + x.upper / 2),
+            scale=y.scale + (x.upper - x.lower) / 2,
+        )
+        return Response(
+            endog,
+            lambda rows: np.clip(self.evaluate(rows), y.lower, y.upper) - known.evaluate(rows),
+            {**self.declarations, **known.declarations},
+        )
+
+
+class KnownTerm(NamedTuple):
+    """An offset: public facts, its values per row, and the declared columns that it reads."""
+
+    offset: Offset
+    evaluate: Callable[[Rows], Float]
+    declarations: Mapping[str, Declaration]
+
+
+def response_of_term(text: str, terms: Terms, lookup: bool, family: Family) -> Response:
+    """The response that the left side of a formula means.
+
+    Raises
+    ------
+    FormulaError
+        If it has several columns, or its levels are text.
+    SchemaError
+        If it may leave the family's domain.
+    """
+    if lookup and text in terms.schema:
+        return response_of_column(text, terms.schema[text], family)
+    found = terms.column(text) if lookup else terms.expression(text)
+    if found.wide:
+        raise FormulaError(
+            f"The response {text!r} has several columns; one number per row is needed."
+        )
+    lower, upper = found.interval
+    endog = Endog(text, lower, upper, found.center, found.scale)
+    return Response(endog, found.evaluate, _read(found, terms)).within(family)
+
+
+def response_of_column(name: str, declaration: Declaration, family: Family) -> Response:
+    """A declared column as the response; raises as `response_of_term`."""
+    if isinstance(declaration, Numeric):
+        endog = Endog(
+            name,
+            declaration.lower,
+            declaration.upper,
+            declaration.center_guess,
+            declaration.scale_guess,
+        )
+        return Response(endog, lambda rows: rows[name], {name: declaration}).within(family)
+    values = _values(name, declaration, family)
+    lower, upper = float(values.min()), float(values.max())
+    endog = Endog(name, lower, upper, (lower + upper) / 2, (upper - lower) / 2)
+    found = Response(endog, lambda rows: values[rows[name]], {name: declaration})
+    return found.within(family)
+
+
+def _values(name: str, declaration: Declaration, family: Family) -> Float:
+    """Number that each level of the response stands for."""
+    numbers = declaration.values if isinstance(declaration, Categorical) else np.array([0.0, 1.0])
+    if family.name == "binomial":
+        if len(declaration.levels) != 2:  # type: ignore[union-attr]
+            raise SchemaError(
+                f"The response {name!r} has {len(declaration.levels)} levels; "  # type: ignore[union-attr]
+                f"a binomial response needs {_DECLARE['binomial']}."
+            )
+        coded = numbers is not None and set(numbers.tolist()) == {0.0, 1.0}
+        return numbers if coded and numbers is not None else np.array([0.0, 1.0])
+    if numbers is None:
+        raise FormulaError(
+            f"The response {name!r} is categorical with text levels; declare it "
+            "Numeric(lower, upper), Boolean(), or Categorical([0, 1])."
+        )
+    return numbers
+
+
+def read_offset(offset: str | None, exposure: str | None, terms: Terms) -> KnownTerm | None:
+    """The known term ``offset + log(exposure)`` of the linear predictor; None without one.
+
+    Raises
+    ------
+    FormulaError
+        If a term may not be used, or has no finite bounds.
+    SchemaError
+        If the exposure may be 0 or negative.
+    """
+    parts = []
+    if offset is not None:
+        parts.append((offset, _single(offset, terms, "offset")))
+    if exposure is not None:
+        found = _single(exposure, terms, "exposure")
+        if found.interval[0] <= 0:
+            raise SchemaError(
+                f"The exposure {exposure!r} lies between {found.interval[0]:g} and "
+                f"{found.interval[1]:g}; its logarithm needs a lower bound above 0: declare "
+                "Numeric(lower, upper) with 0 < lower."
+            )
+        parts.append((f"log({exposure})", _LOG(found)))
+    if not parts:
+        return None
+    whole = parts[0][1] if len(parts) == 1 else _PLUS(parts[0][1], parts[1][1])
+    lower, upper = whole.interval
+    known = Offset(" + ".join(name for name, _ in parts), lower, upper)
+    return KnownTerm(
+        known, lambda rows: np.clip(whole.evaluate(rows), lower, upper), _read(whole, terms)
+    )
+
+
+def _single(text: str, terms: Terms, role: str) -> Expression:
+    """A numeric column or term with one value per row."""
+    if not isinstance(text, str):
+        raise FormulaError(
+            f"{role} is a {type(text).__name__}; name a declared column or term, such as 'years' "
+            "or 'np.log(years)'."
+        )
+    found = terms.column(text) if text in terms.schema else terms.expression(text)
+    if found.wide:
+        raise FormulaError(
+            f"The {role} {text!r} has several columns; one number per row is needed."
+        )
+    return found
+
+
+def _read(found: Expression, terms: Terms) -> dict[str, Declaration]:
+    return {name: terms.schema[name] for name in sorted(found.columns)}
