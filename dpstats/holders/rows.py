@@ -128,7 +128,9 @@ class Rows:
         )
         self._y = np.zeros(n, dtype=np.float32)
         self._keep: NDArray[np.bool_] = np.ones(n, dtype=np.bool_)
-        self._offset = np.zeros(n, dtype=np.float32) if source.has_offset else None
+        self._offset = (
+            np.zeros(n, dtype=np.float32) if getattr(source, "has_offset", False) else None
+        )
         self.starts: NDArray[np.intp] | None = None
         units: dict[int, NDArray[np.intp]] = {}
         sparse: dict[int, Any] = {}
