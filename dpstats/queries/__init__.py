@@ -5,6 +5,7 @@ Nothing here draws noise or keeps rows: a query is a frozen record of public par
 """
 
 from dpstats.queries.base import Block, Contribution, Geometry, Query
+from dpstats.queries.coordinates import CoordinateScores, PeeledScores
 from dpstats.queries.linear import (
     Gradient,
     Gram,
@@ -32,6 +33,7 @@ from dpstats.queries.selected import Selected
 __all__ = [
     "Block",
     "Contribution",
+    "CoordinateScores",
     "Count",
     "Geometry",
     "Gradient",
@@ -39,6 +41,7 @@ __all__ = [
     "MinEigenvalue",
     "NormQuantile",
     "PairScales",
+    "PeeledScores",
     "Query",
     "ResidualCount",
     "ResidualMoment",

@@ -1,0 +1,161 @@
+"""Scores of every column of a wide design, of which only the largest are chosen."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dpstats.errors import PlanError
+from dpstats.families import GAUSSIAN, Family
+from dpstats.privacy import Neighbors
+from dpstats.queries.base import (
+    V_BITS,
+    Array,
+    Block,
+    Contribution,
+    Geometry,
+    Ints,
+    Kind,
+    bound_grid,
+    exact_sum,
+    residual,
+    to_grid,
+    truncate,
+)
+
+__all__ = ["CoordinateScores", "PeeledScores"]
+
+_FARTHEST = 2.0**31  # a prior beyond that many contributions would round the scores beside it
+
+
+@dataclass(frozen=True, eq=False)
+class _Coordinates:
+    """Sums ``v_j = prior_j + sum_i x_ij psi_i`` with ``psi = clip(r, -clip, clip)``.
+
+    r is the residual at `beta`: ``y - x @ beta``, or the derivative of a row's log-likelihood in
+    its linear predictor under a family. Only columns where `beta` is not zero are read for it, and
+    all once for the sums; no rows are copied.
+
+    Guarantee: |x_ij psi_i| <= reach clip, so replacing a row moves each sum by at most
+    2 reach clip, and adding or removing one by at most reach clip. Rounding to the grid can lift
+    |x_ij| above a column's bound by half a step, to a public number: psi is shrunk by
+    reach / largest such number where that is below 1, then truncated towards zero.
+
+    Parameters
+    ----------
+    beta : ndarray of shape (d,)
+        Public coefficients, in internal coordinates.
+    clip : float
+        Bound > 0 on the residual.
+    reach : float
+        Public bound on every |x_ij|.
+    prior : ndarray of shape (d,), optional
+        Public numbers added to the sums; beyond 2^31 reach clip they are taken to be there.
+    """
+
+    beta: Array
+    clip: float
+    reach: float
+    prior: Array | None = None
+    family = GAUSSIAN  # a field of each query, its last one
+    geometry: ClassVar[Geometry | None] = None
+
+    def __post_init__(self) -> None:
+        for name in ("clip", "reach"):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value > 0):
+                raise PlanError(f"{name}={value!r}: a finite bound > 0 is needed.")
+        if self.prior is not None and not (
+            self.prior.shape == self.beta.shape and np.isfinite(self.prior).all()
+        ):
+            raise PlanError("The prior of the scores needs one finite number for each column.")
+
+    def parameters(self) -> Mapping[str, Any]:
+        """The coefficients that are not zero, the bounds and the family; all public."""
+        support = np.flatnonzero(self.beta)
+        family = {} if self.family == GAUSSIAN else {"family": str(self.family)}
+        return {
+            "columns": int(self.beta.size),
+            "support": [int(j) for j in support],
+            "beta": [float(b) for b in self.beta[support]],
+            "clip": self.clip,
+            "reach": self.reach,
+            "prior": self.prior is not None,
+            **family,
+        }
+
+    def total(self, block: Block) -> Ints:
+        """Sum of x psi, in steps of the column grid times the grid of psi."""
+        clipped = np.clip(residual(block, self.beta, self.family), -self.clip, self.clip)
+        psi = block.keep * clipped * self._shrink(block)
+        sums: Array = block.x.T @ truncate(psi, bound_grid(self.clip, V_BITS))
+        return exact_sum(sums / block.grid)
+
+    def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
+        """L-infinity: 2 reach clip per row under replace-one, reach clip under add-remove."""
+        bound = max_rows * self.reach * self.clip
+        return Contribution.SIGNED.sensitivity(bound, neighbors)
+
+    def decode(self, answer: Array) -> Array:
+        """Read as it is."""
+        return answer
+
+    def _sums(self, total: Ints, grid: Array) -> Array:
+        sums: Array = total * grid * bound_grid(self.clip, V_BITS)
+        if self.prior is None:
+            return sums
+        farthest = _FARTHEST * self.reach * self.clip
+        return sums + np.clip(self.prior, -farthest, farthest)
+
+    def _shrink(self, block: Block) -> float:
+        if float(block.bound.max()) > self.reach * (1 + 1e-9):
+            raise PlanError(
+                f"reach={self.reach!r}: a column may be as large as {float(block.bound.max())!r}; "
+                "use the largest public bound of the columns."
+            )
+        return min(1.0, self.reach / float(to_grid(block.bound, block.grid).max()))
+
+
+@dataclass(frozen=True, eq=False)
+class CoordinateScores(_Coordinates):
+    """Utilities for choosing columns with a large score.
+
+    The utility of column j is ``|v_j|``, or with `signed` there are 2d: v_j of candidate j and
+    -v_j of candidate d + j. The answer holds the positions of the chosen ones.
+
+    Guarantee: that of the sums v; no utility moves by more than its sum.
+    """
+
+    signed: bool = False
+    family: Family = GAUSSIAN
+    name: ClassVar[str] = "choice of columns by score"
+    kind: ClassVar[Kind] = "choice"
+
+    def parameters(self) -> Mapping[str, Any]:
+        """Those of the scores, and whether candidates have a sign."""
+        return {**super().parameters(), "signed": self.signed}
+
+    def finish(self, total: Ints, grid: Array) -> Array:
+        """The utilities."""
+        sums = self._sums(total, grid)
+        return np.concatenate([sums, -sums]) if self.signed else np.abs(sums)
+
+
+@dataclass(frozen=True, eq=False)
+class PeeledScores(_Coordinates):
+    """Scores ``v_j`` from which the largest in size are peeled one by one, each with its value.
+
+    The answer has two rows: the positions of the chosen columns and their noisy scores.
+    """
+
+    family: Family = GAUSSIAN
+    name: ClassVar[str] = "peeled scores"
+    kind: ClassVar[Kind] = "peel"
+
+    def finish(self, total: Ints, grid: Array) -> Array:
+        """The scores."""
+        return self._sums(total, grid)
