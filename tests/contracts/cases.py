@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import statsmodels.formula.api as smf
 
 from dpstats import api
 from dpstats.errors import OptionError, PlanError, TrustError
@@ -23,48 +24,95 @@ from dpstats.schema import Categorical, Numeric, Schema
 MAX_ROWS = 3  # rows that one person may contribute in the "person" settings
 Y_BOUND = 8.0
 LEVELS = ("a", "b", "c")
-COLUMNS = {
-    "y": Numeric(-Y_BOUND, Y_BOUND, scale=1.3),
-    "x1": Numeric(-1, 1),
-    "x2": Numeric(0, 10),
-    "g": Categorical(LEVELS),
-}
+COLUMNS = {"x1": Numeric(-1, 1), "x2": Numeric(0, 10), "g": Categorical(LEVELS)}
 SLOPES = {"Intercept": 1.0, "x1": 1.0, "x2": -0.2, "C(g)[T.b]": 0.5, "C(g)[T.c]": 0.0}
 POPULATION_MEAN = 1.0 - 0.2 * 5 + 0.5 / 3
+RIGHT = "y ~ x1 + x2 + C(g)"
+GENTLE = 0.3  # of the slopes, so that a log-linear mean stays between 0.5 and 2.2
+SPARSITY = 2  # columns that a sparse method is asked for; the table has four and an intercept
 
 Table = dict[str, Any]
 
 
-def table(n: int, seed: int = 0, rows_per_person: int = 1, sd: float = 1.0) -> Table:
-    """A linear model with coefficients `SLOPES` as a dict of columns; persons are interleaved."""
-    rng = np.random.default_rng(seed)
-    x1, x2 = rng.uniform(-1, 1, n), rng.uniform(0, 10, n)
-    g = rng.choice(np.array(LEVELS, dtype=object), n)
-    y = 1.0 + x1 - 0.2 * x2 + 0.5 * (g == "b") + sd * rng.normal(size=n)
-    person = rng.permutation(np.arange(n) // rows_per_person)
-    return {"y": y, "x1": x1, "x2": x2, "g": g, "person": person}
-
-
-def ols(data: Any, schema: Schema) -> api.Model:
-    return api.ols("y ~ x1 + x2 + C(g)", data, schema)
-
-
-def mean(data: Any, schema: Schema) -> api.Model:
-    return api.mean("y", data, schema)
-
-
 @dataclass(frozen=True)
 class ModelCase:
-    """How to make a model, and its population parameters under `table`."""
+    """How to make a model, data of it, its population parameters, and statsmodels' answer.
+
+    Attributes
+    ----------
+    make : callable
+        The model of a table and a schema.
+    endog : Declaration
+        Of the response.
+    truth : mapping
+        Population coefficients.
+    draw : callable
+        Responses from the linear predictor, a generator and an error standard deviation.
+    reference : callable
+        statsmodels' results object for a frame, not fitted.
+    """
 
     make: Callable[[Any, Schema], api.Model]
+    endog: Numeric
     truth: Mapping[str, float]
+    draw: Callable[[Any, np.random.Generator, float], Any]
+    reference: Callable[[pd.DataFrame], Any]
+
+
+def normal(eta: Any, rng: np.random.Generator, sd: float) -> Any:
+    return eta + sd * rng.normal(size=eta.size)
+
+
+def bernoulli(eta: Any, rng: np.random.Generator, sd: float) -> Any:
+    return (rng.uniform(size=eta.size) < 1 / (1 + np.exp(-eta))).astype(float)
+
+
+def poisson(eta: Any, rng: np.random.Generator, sd: float) -> Any:
+    return rng.poisson(np.exp(GENTLE * eta)).astype(float)
 
 
 MODELS = {
-    "ols": ModelCase(ols, SLOPES),
-    "mean": ModelCase(mean, {"Intercept": POPULATION_MEAN}),
+    "ols": ModelCase(
+        lambda data, schema: api.ols(RIGHT, data, schema),
+        Numeric(-Y_BOUND, Y_BOUND, scale=1.3),
+        SLOPES,
+        normal,
+        lambda frame: smf.ols(RIGHT, frame),
+    ),
+    "mean": ModelCase(
+        lambda data, schema: api.mean("y", data, schema),
+        Numeric(-Y_BOUND, Y_BOUND, scale=1.3),
+        {"Intercept": POPULATION_MEAN},
+        normal,
+        lambda frame: smf.ols("y ~ 1", frame),
+    ),
+    "logit": ModelCase(
+        lambda data, schema: api.logit(RIGHT, data, schema),
+        Numeric(0, 1),
+        SLOPES,
+        bernoulli,
+        lambda frame: smf.logit(RIGHT, frame),
+    ),
+    "glm": ModelCase(
+        lambda data, schema: api.glm(RIGHT, data, schema, family="poisson"),
+        Numeric(0, 12),
+        {name: GENTLE * value for name, value in SLOPES.items()},
+        poisson,
+        lambda frame: smf.poisson(RIGHT, frame),
+    ),
 }
+
+
+def table(
+    n: int, seed: int = 0, rows_per_person: int = 1, sd: float = 1.0, model: str = "ols"
+) -> Table:
+    """Data of a model with the coefficients `SLOPES`, as columns; persons are interleaved."""
+    rng = np.random.default_rng(seed)
+    x1, x2 = rng.uniform(-1, 1, n), rng.uniform(0, 10, n)
+    g = rng.choice(np.array(LEVELS, dtype=object), n)
+    y = MODELS[model].draw(1.0 + x1 - 0.2 * x2 + 0.5 * (g == "b"), rng, sd)
+    person = rng.permutation(np.arange(n) // rows_per_person)
+    return {"y": y, "x1": x1, "x2": x2, "g": g, "person": person}
 
 
 @dataclass(frozen=True)
@@ -122,16 +170,24 @@ class Case:
 
     def model(self, data: Any) -> api.Model:
         unit = {"unit": "person", "max_rows": MAX_ROWS} if self.setting.person else {}
-        return MODELS[self.estimator.model].make(data, Schema(COLUMNS, **unit))
+        kind = MODELS[self.estimator.model]
+        return kind.make(data, Schema({"y": kind.endog, **COLUMNS}, **unit))
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What the method must be told."""
+        return {"sparsity": SPARSITY} if self.estimator.sparse else {}
 
     def table(self, n: int, seed: int = 0, sd: float = 1.0) -> Table:
-        return table(n, seed, rows_per_person=2 if self.setting.person else 1, sd=sd)
+        rows_per_person = 2 if self.setting.person else 1
+        return table(n, seed, rows_per_person, sd, self.estimator.model)
 
-    def plan(self, data: Any, privacy: Any = None) -> Plan:
+    def plan(self, data: Any, privacy: Any = None, **options: Any) -> Plan:
         """The plan; a method that says it does not serve the setting skips the test."""
         privacy = privacy or self.privacy(rows=len(data["y"]))
+        options = self.options | options
         try:
-            return self.model(data).plan(privacy, method=self.estimator.name)
+            return self.model(data).plan(privacy, method=self.estimator.name, **options)
         except (OptionError, PlanError, TrustError) as refusal:
             if self.setting == SETTINGS[0]:
                 raise
@@ -140,7 +196,9 @@ class Case:
     def fit(self, data: Any, privacy: Any = None, **arguments: Any) -> Any:
         """Results by way of the front door; skips as `plan` does."""
         privacy = privacy or self.privacy(rows=len(data["y"]))
-        self.plan(data, privacy)
+        arguments = self.options | arguments
+        options = {k: v for k, v in arguments.items() if k not in ("noise", "ledger", "progress")}
+        self.plan(data, privacy, **options)
         return self.model(data).fit(privacy, method=self.estimator.name, **arguments)
 
 

@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-import statsmodels.formula.api as smf
 
 from dpstats.mechanisms.noise import SeededNoise
-from tests.contracts.cases import METHODS, Case, Table, each_case, each_method, frame
+from tests.contracts.cases import METHODS, MODELS, Case, Table, each_case, each_method, frame
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpstats.errors.FeasibilityWarning")
 
@@ -28,12 +27,17 @@ BATCHED = {"adaptive-clipping-gd"}
 
 def reference(case: Case, data: Table) -> Any:
     """The same model by statsmodels, with heteroskedasticity-robust standard errors."""
-    formula = "y ~ 1" if case.estimator.model == "mean" else "y ~ x1 + x2 + C(g)"
-    return smf.ols(formula, frame(data)).fit(cov_type="HC1")
+    return MODELS[case.estimator.model].reference(frame(data)).fit(cov_type="HC1", disp=0)
+
+
+def needs_inference(case: Case) -> None:
+    if case.estimator.sparse:
+        pytest.skip("gives no standard errors by default: its columns were chosen on the same rows")
 
 
 @each_case
 def test_a_large_budget_gives_the_answer_of_statsmodels(case: Case) -> None:
+    needs_inference(case)
     data = case.table(N)
     # A wrong guess of a private row count must not matter, only the noisy count may.
     results = case.fit(data, case.privacy(1e4, 1e-6, rows=3 * N), noise=SeededNoise(1))
@@ -48,12 +52,33 @@ def test_a_large_budget_gives_the_answer_of_statsmodels(case: Case) -> None:
 
 @each_method
 def test_a_large_budget_gives_the_standard_errors_of_statsmodels(case: Case) -> None:
+    needs_inference(case)
     data = case.table(N)
     results = case.fit(data, case.privacy(1e4, 1e-6), noise=SeededNoise(1))
     ratio = results.bse / reference(case, data).bse
     assert (ratio > 0.9).all()
     if case.estimator.name not in BATCHED:
         assert (ratio < 1.3).all()
+
+
+@each_method
+def test_a_sparse_method_with_a_large_budget_finds_what_matters(case: Case) -> None:
+    """All columns may be kept: predictions are close to statsmodels', one column or two to most."""
+    if not case.estimator.sparse:
+        pytest.skip("keeps every column")
+    data = case.table(N)
+    theirs = reference(case, data).params
+    design = case.model(data).design
+    x = design.exog(frame(data)) - design.exog(frame(data)).mean(axis=0)
+
+    def missed(sparsity: int) -> float:
+        privacy = case.privacy(1e4, 1e-6)
+        ours = case.fit(data, privacy, sparsity=sparsity, noise=SeededNoise(1)).params
+        assert (ours != 0).sum() <= sparsity + 1
+        return float(np.std(x @ (ours - theirs)) / np.std(x @ theirs))
+
+    assert missed(4) < 0.25
+    assert missed(2) < 0.5  # x1 and x2 carry nearly all
 
 
 @each_method
@@ -84,6 +109,7 @@ def coverage(case: Case, n: int, epsilon: float, replicates: int) -> pd.Series:
 @each_method
 def test_intervals_cover_in_a_small_simulation(case: Case) -> None:
     """80 data sets: at 95 % coverage fewer than 66 hits have probability 2e-6, at 70 % one half."""
+    needs_inference(case)
     assert (coverage(case, 4000, 2.0, 80) >= 66 / 80).all()
 
 
@@ -94,6 +120,7 @@ def test_intervals_cover_the_population_parameter(case: Case) -> None:
     falsely with probability below 3e-5 at full coverage. A method may do worse only where its plan
     warns, and may be wider than needed.
     """
+    needs_inference(case)
     fits, rows, epsilon = (800 if case in METHODS else 300), 5000, 2.0
     plan = case.plan(case.table(rows), case.privacy(epsilon, 1e-6, rows=rows))
     nominal = 0.94 if not plan.warnings else 0.92

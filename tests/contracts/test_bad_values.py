@@ -132,6 +132,6 @@ def test_wrong_types_are_refused_by_name_before_anything_is_charged(case: Case, 
     ledger = Ledger.memory(2.0, 1e-5)
     with pytest.raises(DataError, match="'y'"):
         case.model(case.table(N) | {"y": odd}).fit(
-            case.privacy(rows=N), ledger, method=case.estimator.name
+            case.privacy(rows=N), ledger, method=case.estimator.name, **case.options
         )
     assert ledger.entries == ()

@@ -267,7 +267,9 @@ def test_an_error_on_the_private_side_quotes_no_row(
     model = case.model(data)
     break_private_side(monkeypatch, error)
     with pytest.raises(DPStatsError, match="withheld") as caught:
-        model.fit(case.privacy(rows=500), method=case.estimator.name, noise=SeededNoise(8))
+        model.fit(
+            case.privacy(rows=500), method=case.estimator.name, **case.options, noise=SeededNoise(8)
+        )
     check_no_row(caught.value, case, data, {id(data), id(model)})
 
 
@@ -279,7 +281,9 @@ def test_an_error_in_an_estimator_carries_no_frame_with_rows(
     model = case.model(data)
     break_estimator(monkeypatch, case)
     with pytest.raises((ArithmeticError, TypeError)) as caught:
-        model.fit(case.privacy(rows=500), method=case.estimator.name, noise=SeededNoise(8))
+        model.fit(
+            case.privacy(rows=500), method=case.estimator.name, **case.options, noise=SeededNoise(8)
+        )
     check_no_row(caught.value, case, data, {id(data), id(model)})
     assert "estimators" in "".join(caught.value.__notes__)  # where it happened is still told
 
@@ -291,7 +295,9 @@ def test_a_wrong_type_is_named_without_its_values(case: Case) -> None:
     data.iloc[AT, list(data.columns).index("y")] = "CANARY-text"
     ledger = Ledger.memory(5.0, 1e-5)
     with pytest.raises(DPStatsError, match="'y'") as caught:
-        case.model(data).fit(case.privacy(rows=500), ledger, method=case.estimator.name)
+        case.model(data).fit(
+            case.privacy(rows=500), ledger, method=case.estimator.name, **case.options
+        )
     assert "CANARY" not in "".join(traceback.format_exception(caught.value))
     assert not ledger.entries
 

@@ -81,7 +81,7 @@ def test_without_stated_theory_there_is_no_support(case: Case, privacy: Privacy)
     with pytest.raises(TrustError, match=privacy.trust):
         find(case.estimator.model, privacy, case.estimator.name)
     with pytest.raises(TrustError):
-        case.model(case.table(30)).plan(privacy, method=case.estimator.name)
+        case.model(case.table(30)).plan(privacy, method=case.estimator.name, **case.options)
 
 
 def test_names_are_unique_and_every_model_and_trust_is_tested() -> None:

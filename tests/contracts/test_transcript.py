@@ -112,7 +112,7 @@ def test_arrays_without_a_schema_are_held_to_the_same_contract(case: Case) -> No
     bounds = {"endog": (-8, 8), "exog": [(1, 1), (-1, 1)]}
     ledger = Ledger.memory(2.0, 1e-5)
     results = api.OLS(data["y"], exog, bounds).fit(
-        case.privacy(), ledger, method=case.estimator.name, noise=SeededNoise(1)
+        case.privacy(), ledger, method=case.estimator.name, **case.options, noise=SeededNoise(1)
     )
     (entry,) = ledger.entries
     assert entry.events == results.plan.events
