@@ -15,6 +15,7 @@ from dpstats.mechanisms.noise import Noise
 from dpstats.mechanisms.release import release
 from dpstats.privacy import Central, Neighbors
 from dpstats.protocol import Plan, Release
+from dpstats.queries import Selected
 from dpstats.queries.base import MAX_ROWS
 
 if TYPE_CHECKING:
@@ -122,9 +123,8 @@ class Curator:
         self._answered.add((slot, part))
         sensitivity = query.sensitivity(self._neighbors, self._max_rows)
         view, asked = self._rows.everything, query
-        columns = getattr(query, "columns", None)
-        if columns is not None:
-            view, asked = self._rows.view(columns), query.query  # type: ignore[attr-defined]
+        if isinstance(query, Selected):
+            view, asked = self._rows.view(query.columns), query.query
         answer = asked.finish(self._rows.total(asked, view, cut, cuts), view.grid)
         noisy, scale = release(answer, sensitivity, mechanism.event, self._noise, query.kind)
         self._transcript.append(

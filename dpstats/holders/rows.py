@@ -52,9 +52,9 @@ class View:
     def rows_per_block(self) -> int:
         """A power of two: about `_BLOCK_VALUES` numbers."""
         if not isinstance(self.x, np.ndarray):
-            return 2**BLOCK_BITS
-        size: int = 2 ** int(np.log2(_BLOCK_VALUES / max(self.bound.size, 1)))
-        return min(max(size, 256), 2**BLOCK_BITS)
+            return 1 << BLOCK_BITS
+        size = 1 << int(np.log2(max(_BLOCK_VALUES / max(self.bound.size, 1), 1)))
+        return min(max(size, 256), 1 << BLOCK_BITS)
 
 
 class Rows:
@@ -128,9 +128,7 @@ class Rows:
         )
         self._y = np.zeros(n, dtype=np.float32)
         self._keep: NDArray[np.bool_] = np.ones(n, dtype=np.bool_)
-        self._offset = (
-            np.zeros(n, dtype=np.float32) if getattr(source, "has_offset", False) else None
-        )
+        self._offset = np.zeros(n, dtype=np.float32) if source.has_offset else None
         self.starts: NDArray[np.intp] | None = None
         units: dict[int, NDArray[np.intp]] = {}
         sparse: dict[int, Any] = {}
@@ -205,20 +203,25 @@ class Rows:
             bound=view.bound,
             grid=view.grid,
             starts=starts,
-            **({} if self._offset is None else {"offset": self._offset[rows].astype(np.float64)}),
+            offset=None if self._offset is None else self._offset[rows].astype(np.float64),
         )
 
     def _reduce(
         self, task: Callable[[slice], NDArray[np.int64]], blocks: list[slice]
     ) -> NDArray[np.int64]:
         """Sum of integer arrays over blocks: threads over blocks, BLAS on one thread in each."""
+
+        def work(share: list[slice]) -> NDArray[np.int64]:
+            with np.errstate(all="ignore"):  # a warning about a value would be a release
+                return _sum(map(task, share))
+
         workers = min(len(blocks), os.cpu_count() or 1)
         if workers <= 1:
-            return _sum(task(b) for b in blocks)
+            return work(blocks)
         with _one_blas_thread():
             own, *rest = (blocks[i::workers] for i in range(workers))
-            others = [self._pool.submit(_sum, map(task, share)) for share in rest]
-            return _sum([_sum(map(task, own)), *(other.result() for other in others)])
+            others = [self._pool.submit(work, share) for share in rest]
+            return _sum([work(own), *(other.result() for other in others)])
 
 
 def _scattered(n: int) -> NDArray[np.intp]:

@@ -268,9 +268,8 @@ class Geometry:
     def weights(self, block: Block) -> Array:
         """``min(1, radius / norm)``, shrunk by 2^-20 so that rounding cannot break the bound."""
         norms = self.norms(block)
-        w: Array = block.keep * np.minimum(
-            1.0, SAFETY * self.radius / np.maximum(norms, np.finfo(np.float64).tiny)
-        )
+        radius = SAFETY * self.radius
+        w: Array = block.keep * (radius / np.maximum(norms, radius))
         return w
 
     def parameters(self) -> dict[str, Any]:

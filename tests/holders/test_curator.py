@@ -26,6 +26,7 @@ class FakeSource:
     """Rows behind a design, served in blocks."""
 
     is_sparse = False
+    has_offset = False
 
     def __init__(self, x: Any, y: Any, keep: Any = None, unit: Any = None) -> None:
         self.x, self.y, self.unit = x, y, unit
@@ -53,7 +54,6 @@ def curator(
         internal_bounds=np.array([[-1.0, 1.0]] * D),
         endog=SimpleNamespace(name="y"),
         internal_endog_bounds=(-1.0, 1.0),
-        offset=None,
     )
     mechanisms = tuple(Mechanism(s, TINY, "", parts) for s in slots)
     plan = Plan("ols", "test", privacy, len(source), ("x",) * D, mechanisms, (1.0, 1e-6))

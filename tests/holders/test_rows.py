@@ -1,0 +1,132 @@
+"""Views of chosen columns, disjoint halves and sparse matrices answer as the plain table does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from dpstats.accounting.events import Gaussian
+from dpstats.design import Design
+from dpstats.errors import PlanError
+from dpstats.holders import Curator
+from dpstats.mechanisms.noise import SeededNoise
+from dpstats.privacy import Central
+from dpstats.protocol import Mechanism, Plan
+from dpstats.queries import Count, Geometry, Gradient, Gram, Score, Selected
+
+D = 6
+TINY = Gaussian(1e-9)  # noise far below what the assertions look at
+BETA = np.array([0.5, 0.0, -0.3, 0.0, 0.0, 0.1])
+
+
+def held(x: Any, y: Any, branches: tuple[int, ...] = (0,), bounds: Any = (-1.0, 1.0)) -> Curator:
+    """A curator that answers once under each slot ``"0"``, ``"1"``, ...."""
+    design = Design.from_arrays(x.shape[1], bounds, (-1.0, 1.0))
+    mechanisms = tuple(
+        Mechanism(str(slot), TINY, "", branch=branch) for slot, branch in enumerate(branches)
+    )
+    names = tuple(design.names)
+    plan = Plan("ols", "test", Central(1.0, 1e-6), x.shape[0], names, mechanisms, (1.0, 1e-6))
+    return Curator(design.source((y, x)), design, plan, SeededNoise(1))
+
+
+def table(n: int, density: float = 1.0, seed: int = 0) -> tuple[Any, Any]:
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(-1, 1, (n, D)) * (rng.uniform(size=(n, D)) < density)
+    return x, rng.uniform(-1, 1, n)
+
+
+@pytest.mark.parametrize("columns", [(0, 2, 5), (5, 0), (3,)])
+def test_a_selection_answers_as_a_table_with_only_these_columns(columns: tuple[int, ...]) -> None:
+    x, y = table(20_000)
+    beta = BETA[list(columns)]
+    for query in (Score(Geometry(0.8), beta, 0.4), Gram(Geometry(0.8))):
+        chosen = held(x, y).ask(Selected(query, columns), "0")
+        alone = held(x[:, list(columns)], y).ask(query, "0")
+        assert np.array_equal(chosen, alone)
+
+
+def test_many_selections_do_not_pile_up() -> None:
+    x, y = table(50)
+    holder = held(x, y, (0,) * D)
+    for j in range(D):
+        holder.ask(Selected(Gram(Geometry(1.0)), (j,)), str(j))
+    assert len(holder._rows._views) < D
+
+
+def test_a_sparse_matrix_answers_as_the_dense_one_bit_for_bit() -> None:
+    x, y = table(20_000, density=0.2)
+    queries = [
+        Score(Geometry(0.8), BETA, 0.4),
+        Gradient(BETA, 0.6),
+        Selected(Gram(Geometry(0.7)), (0, 2)),
+        Count(),
+    ]
+    for query in queries:
+        dense = held(x, y).ask(query, "0")
+        assert np.array_equal(dense, held(sparse.csr_array(x), y).ask(query, "0"))
+        assert np.array_equal(dense, held(sparse.csc_array(x), y).ask(query, "0"))
+
+
+def test_values_stored_in_pieces_are_clipped_together() -> None:
+    """A COO-like CSR may store one entry several times; each piece is within the bound."""
+    pieces = sparse.csr_array(
+        (np.full(3, 0.9), np.zeros(3, dtype=int), np.array([0, 3, 3])), shape=(2, D)
+    )
+    y = np.array([1.0, 0.0])
+    answer = held(pieces, y).ask(Score(Geometry(10.0), np.zeros(D), 1.0), "0")
+    assert answer[0] == pytest.approx(1.0, abs=1e-4)
+
+
+def test_a_missing_value_of_a_sparse_row_silences_the_row() -> None:
+    x, y = table(100, density=0.5)
+    x[7, 3] = np.nan
+    without = x.copy()
+    without[7] = 0.0
+    y_without = y.copy()
+    y_without[7] = 0.0
+    query = Score(Geometry(0.8), BETA, 0.4)
+    answer = held(sparse.csr_array(x), y).ask(query, "0")
+    assert np.array_equal(answer, held(sparse.csr_array(without), y_without).ask(query, "0"))
+
+
+def test_the_halves_are_disjoint_and_together_everything() -> None:
+    x, y = table(1001)
+    holder = held(x, y, (0, 1, 2, 1, 2))
+    query = Score(Geometry(0.8), BETA, 0.4)
+    everything, one, two = (holder.ask(query, str(i)) for i in range(3))
+    assert one + two == pytest.approx(everything, abs=1e-5)
+    counts = [holder.ask(Count(), str(i))[0] for i in (3, 4)]
+    assert counts == pytest.approx([500, 501], abs=1e-3)
+
+
+def test_the_halves_of_a_sorted_table_are_alike() -> None:
+    x, y = table(4000)
+    order = np.argsort(y)
+    holder = held(x[order], y[order], (1, 2))
+    query = Score(Geometry(3.0), np.zeros(D), 1.0)
+    ones = np.ones((4000, D))
+    holder = held(ones, y[order], (1, 2), bounds=(-1.0, 1.0))
+    sums = [holder.ask(query, slot)[0] / 2000 for slot in ("0", "1")]
+    assert abs(sums[0] - sums[1]) < 0.02  # contiguous halves would differ by 1
+
+
+def test_halves_need_a_public_number_of_rows() -> None:
+    x, y = table(10)
+    design = Design.from_arrays(D, (-1.0, 1.0), (-1.0, 1.0))
+    privacy = Central(1.0, 1e-6, neighbors="add-remove", rows=10)
+    plan = Plan(
+        "ols",
+        "test",
+        privacy,
+        10,
+        tuple(design.names),
+        (Mechanism("0", TINY, "", branch=1),),
+        (1.0, 1e-6),
+    )
+    holder = Curator(design.source((y, x)), design, plan, SeededNoise(1))
+    with pytest.raises(PlanError, match="replace-one"):
+        holder.ask(Count(), "0")
