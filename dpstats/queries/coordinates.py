@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpstats.errors import PlanError
 from dpstats.families import GAUSSIAN, Family
@@ -40,10 +41,10 @@ class _Coordinates:
     its linear predictor under a family. Only columns where `beta` is not zero are read for it, and
     all once for the sums; no rows are copied.
 
-    Guarantee: |x_ij psi_i| <= reach clip, so replacing a row moves each sum by at most
-    2 reach clip, and adding or removing one by at most reach clip. Rounding to the grid can lift
-    |x_ij| above a column's bound by half a step, to a public number: psi is shrunk by
-    reach / largest such number where that is below 1, then truncated towards zero.
+    Guarantee: |x_ij| <= reach and |psi_i| <= clip, so replacing a row moves each sum by at most
+    2 reach clip, and adding or removing one by at most reach clip. Values are clipped at the last
+    grid point within reach wherever a column's bound, rounded to its grid, exceeds that; psi is
+    truncated towards zero.
 
     Parameters
     ----------
@@ -52,7 +53,7 @@ class _Coordinates:
     clip : float
         Bound > 0 on the residual.
     reach : float
-        Public bound on every |x_ij|.
+        Bound > 0 on every |x_ij|; larger values are clipped in the sums, not in the residual.
     prior : ndarray of shape (d,), optional
         Public numbers added to the sums; beyond 2^31 reach clip they are taken to be there.
     """
@@ -91,8 +92,8 @@ class _Coordinates:
     def total(self, block: Block) -> Ints:
         """Sum of x psi, in steps of the column grid times the grid of psi."""
         clipped = np.clip(residual(block, self.beta, self.family), -self.clip, self.clip)
-        psi = block.keep * clipped * self._shrink(block)
-        sums: Array = block.x.T @ truncate(psi, bound_grid(self.clip, V_BITS))
+        psi = truncate(block.keep * clipped, bound_grid(self.clip, V_BITS))
+        sums: Array = self._within_reach(block).T @ psi
         return exact_sum(sums / block.grid)
 
     def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
@@ -111,38 +112,61 @@ class _Coordinates:
         farthest = _FARTHEST * self.reach * self.clip
         return sums + np.clip(self.prior, -farthest, farthest)
 
-    def _shrink(self, block: Block) -> float:
-        if float(block.bound.max()) > self.reach * (1 + 1e-9):
-            raise PlanError(
-                f"reach={self.reach!r}: a column may be as large as {float(block.bound.max())!r}; "
-                "use the largest public bound of the columns."
-            )
-        return min(1.0, self.reach / float(to_grid(block.bound, block.grid).max()))
+    def _within_reach(self, block: Block) -> Any:
+        """The block's columns, clipped where they may exceed `reach`; sparse rows stay so."""
+        limit = np.floor(self.reach / block.grid) * block.grid
+        if np.all(to_grid(block.bound, block.grid) <= limit):
+            return block.x
+        if isinstance(block.x, np.ndarray):
+            return np.clip(block.x, -limit, limit)
+        x: Any = block.x.copy()
+        x.data = np.clip(x.data, -limit[x.indices], limit[x.indices])
+        return x
 
 
 @dataclass(frozen=True, eq=False)
 class CoordinateScores(_Coordinates):
     """Utilities for choosing columns with a large score.
 
-    The utility of column j is ``|v_j|``, or with `signed` there are 2d: v_j of candidate j and
-    -v_j of candidate d + j. The answer holds the positions of the chosen ones.
+    The utility of column j is ``|v_j|``, or with `signed` there are two for each column: v_j and
+    -v_j. The answer holds the positions of the chosen columns; with `signed`, d + j stands for -v_j
+    of column j.
 
     Guarantee: that of the sums v; no utility moves by more than its sum.
+
+    Parameters
+    ----------
+    exclude : tuple of int, optional
+        Columns that are no candidates; public.
     """
 
     signed: bool = False
+    exclude: tuple[int, ...] = ()
     family: Family = GAUSSIAN
     name: ClassVar[str] = "choice of columns by score"
     kind: ClassVar[Kind] = "choice"
 
     def parameters(self) -> Mapping[str, Any]:
-        """Those of the scores, and whether candidates have a sign."""
-        return {**super().parameters(), "signed": self.signed}
+        """Those of the scores, whether candidates have a sign, and which columns are none."""
+        excluded = [int(j) for j in self.exclude]
+        return {**super().parameters(), "signed": self.signed, "excluded": excluded}
 
     def finish(self, total: Ints, grid: Array) -> Array:
-        """The utilities."""
+        """The utilities of the candidates."""
         sums = self._sums(total, grid)
-        return np.concatenate([sums, -sums]) if self.signed else np.abs(sums)
+        utilities = np.concatenate([sums, -sums]) if self.signed else np.abs(sums)
+        return utilities[self._candidates()]
+
+    def decode(self, answer: Array) -> Array:
+        """Positions of the chosen candidates among all columns."""
+        chosen: Array = self._candidates()[answer.astype(np.intp)].astype(np.float64)
+        return chosen
+
+    def _candidates(self) -> NDArray[np.intp]:
+        d = self.beta.size
+        open_columns = np.setdiff1d(np.arange(d), np.asarray(self.exclude, dtype=np.intp))
+        both = (open_columns, d + open_columns)
+        return np.concatenate(both) if self.signed else open_columns
 
 
 @dataclass(frozen=True, eq=False)
