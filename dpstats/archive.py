@@ -103,7 +103,8 @@ _PLAN_FIELDS = (
     "assumptions",
     "warnings",
 )
-_MECHANISM_FIELDS = ("slot", "purpose", "parts")
+_MECHANISM_FIELDS = ("slot", "purpose", "parts", "branch")
+_ESTIMATE_FIELDS = ("cov", "cov_privacy", "nobs", "released", "remarks", "support", "inference")
 
 
 def plan_to_dict(plan: Plan) -> dict[str, Any]:
@@ -132,16 +133,26 @@ def plan_from_dict(data: Mapping[str, Any]) -> Plan:
 
 
 def estimate_to_dict(estimate: Estimate) -> dict[str, Any]:
-    """Estimate (internal coordinates) as a JSON object."""
-    names = ("params", "cov", "cov_privacy", "nobs", "released", "remarks")
-    return {name: encode(getattr(estimate, name)) for name in names}
+    """Estimate (internal coordinates) as a JSON object; a sparse one without its zeros."""
+    written = {name: encode(getattr(estimate, name)) for name in _ESTIMATE_FIELDS}
+    params = estimate.params
+    if estimate.support is None:
+        return {"params": encode(params), **written}
+    at = np.flatnonzero(params)
+    sparse = {"size": params.size, "at": encode(at), "values": encode(params[at])}
+    return {"params": sparse, **written}
 
 
 def estimate_from_dict(data: Mapping[str, Any]) -> Estimate:
     """Inverse of `estimate_to_dict`."""
     fields: dict[str, Any] = decode(dict(data))
+    if isinstance(sparse := fields["params"], dict):
+        fields["params"] = np.zeros(sparse["size"])
+        fields["params"][list(sparse["at"])] = sparse["values"]
     for name in ("params", "cov", "cov_privacy"):
         fields[name] = np.array(fields[name], dtype=float)
+    if fields.get("support") == ():  # lists do not say that an empty matrix has two axes
+        fields["cov"] = fields["cov_privacy"] = np.zeros((0, 0))
     fields["remarks"] = tuple(fields["remarks"])
     return Estimate(**fields)
 

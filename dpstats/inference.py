@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -102,7 +102,9 @@ def contrast(params: Array, cov: Array, R: Array, q: Array) -> Contrast:
     return Contrast(effect, sd, *_ratio(effect - q, sd))
 
 
-def parse_constraints(spec: Any, names: Sequence[str]) -> tuple[Array, Array]:
+def parse_constraints(
+    spec: Any, names: Sequence[str], left_out: Collection[str] = ()
+) -> tuple[Array, Array]:
     """``R`` of shape (k, d) and ``q`` of shape (k,) of the hypotheses ``R b = q``.
 
     Parameters
@@ -112,6 +114,8 @@ def parse_constraints(spec: Any, names: Sequence[str]) -> tuple[Array, Array]:
         expression without ``=`` is compared with 0.
     names : sequence of str
         The d coefficients.
+    left_out : collection of str
+        Columns that a sparse fit did not select: naming one is refused with that reason.
 
     Raises
     ------
@@ -119,25 +123,33 @@ def parse_constraints(spec: Any, names: Sequence[str]) -> tuple[Array, Array]:
         If text cannot be read or names no coefficient, or an array has another shape.
     """
     if isinstance(spec, str):
-        return _parse_text(spec, names)
+        return _parse_text(spec, names, left_out)
     if isinstance(spec, (list, tuple)) and spec and all(isinstance(item, str) for item in spec):
-        return _parse_text(", ".join(spec), names)
+        return _parse_text(", ".join(spec), names, left_out)
     R, q = spec if isinstance(spec, tuple) else (spec, None)
     R = np.atleast_2d(np.asarray(R, dtype=float))
     q = np.zeros(len(R)) if q is None else np.atleast_1d(np.asarray(q, dtype=float).squeeze())
     if R.ndim != 2 or R.shape[1] != len(names) or q.shape != (len(R),):
         raise OptionError(
             f"Hypotheses R b = q with R of shape {R.shape} and q of shape {q.shape}: R needs "
-            f"{len(names)} columns, one per coefficient, and q one number per row of R."
+            f"{len(names)} columns, one per coefficient in the model, and q one number per row."
         )
     return R, q
 
 
-def _parse_text(text: str, names: Sequence[str]) -> tuple[Array, Array]:
+def _parse_text(text: str, names: Sequence[str], left_out: Collection[str]) -> tuple[Array, Array]:
     # Names may hold commas, quotes, operators: each is replaced by an identifier, longest first.
-    known = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
+    mentioned = {*names, *(name for name in left_out if name in text)}
+    known = "|".join(re.escape(name) for name in sorted(mentioned, key=len, reverse=True)) or "(?!)"
     alias = {name: f"b{j}_" for j, name in enumerate(names)}
-    plain = re.sub(rf"(?<![\w.])(?:{known})(?!\w)", lambda hit: alias[hit.group()], text)
+    word = re.compile(rf"(?<![\w.])(?:{known})(?!\w)")
+    if unselected := [name for name in word.findall(text) if name not in alias]:
+        raise OptionError(
+            f"Hypothesis {text!r}: column {unselected[0]!r} was not selected. Its coefficient is 0 "
+            "because it was left out, not because it was estimated so, and cannot be tested; the "
+            f"coefficients in the model are {', '.join(names)}."
+        )
+    plain = word.sub(lambda hit: alias[hit.group()], text)
     units = dict(zip(alias.values(), np.eye(len(names) + 1), strict=False))
     try:
         rows = np.array([_equation(part, units) for part in plain.split(",")])
@@ -260,10 +272,10 @@ def gaussian_norm(cov: Array, level: float = 0.95) -> NormLaw:
     """
     from scipy.optimize import brentq
 
+    if not np.isfinite(cov).all():
+        return NormLaw(float("nan"), float("nan"), level)
     weights: Array = np.linalg.eigvalsh((cov + cov.T) / 2).astype(float)
     total = float(weights.sum())
-    if not np.isfinite(total):
-        return NormLaw(float("nan"), float("nan"), level)
     weights = weights[weights > 1e-14 * max(total, 0.0)] / total if total > 0 else weights[:0]
     if not weights.size:
         return NormLaw(0.0, 0.0, level)

@@ -90,7 +90,8 @@ def coefficients(
     Parameters
     ----------
     fits : Results, or sequence of Results and statsmodels results
-        Coefficients of one name share a row.
+        Coefficients of one name share a row; of a sparse fit, those of the selected columns are
+        drawn, without whiskers where no interval is valid.
     names : sequence of str, optional
         Legend entries; method, trust model and epsilon by default.
     alpha : float, default 0.05
@@ -114,7 +115,7 @@ def coefficients(
     if per not in _PER:
         raise OptionError(f"per={per!r}: allowed are {', '.join(map(repr, _PER))}.")
     labels = list(map(_label, fits, names if names is not None else [None] * len(fits)))
-    terms = list(dict.fromkeys(str(name) for fit in fits for name in fit.params.index))
+    terms = list(dict.fromkeys(str(name) for fit in fits for name in fit.bse.index))
     if not intercept and len(terms) > 1:
         terms = [t for t in terms if t not in ("Intercept", "const")]
     units = _units(fits, per, terms)
@@ -123,7 +124,7 @@ def coefficients(
     ax = _axes(ax, 7.0 + 0.07 * longest, 1.4 + len(terms) * (0.22 + 0.16 * len(fits)))
     ax.axvline(0, color=GREY, lw=0.8, zorder=0)
     for k, (fit, label) in enumerate(zip(fits, labels, strict=True)):
-        shown = [t for t in terms if t in fit.params.index]
+        shown = [t for t in terms if t in fit.bse.index]
         unit = units[shown].to_numpy()
         x, offset = unit * fit.params[shown].to_numpy(), 0.22 * ((len(fits) - 1) / 2 - k)
         y = np.array([row[t] for t in shown]) + offset
@@ -136,10 +137,10 @@ def coefficients(
         )
     ax.set_yticks(list(row.values()), terms)
     ax.set_ylim(-len(terms) + 0.4, 0.6)
-    ax.plot(
-        [], [], color=GREY, lw=4.0, alpha=0.45, label=f"{1 - alpha:.0%} interval, sampling error"
-    )
-    ax.plot([], [], color=GREY, lw=1.2, label=f"{1 - alpha:.0%} interval, with privacy noise")
+    if any(fit.bse.notna().any() for fit in fits):
+        level = f"{1 - alpha:.0%} interval"
+        ax.plot([], [], color=GREY, lw=4.0, alpha=0.45, label=f"{level}, sampling error")
+        ax.plot([], [], color=GREY, lw=1.2, label=f"{level}, with privacy noise")
     ax.set_xlabel(f"coefficient ({fits[0].model.endog_names} per {_PER[per]})")
     ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
     tainted = any(hasattr(fit, "privacy") and fit.reproducible for fit in fits)

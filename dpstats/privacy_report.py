@@ -8,7 +8,7 @@ from html import escape
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Protocol
 
-from dpstats.accounting.events import Event
+from dpstats.accounting.events import Event, event_to_dict
 from dpstats.privacy import Central, Neighbors
 from dpstats.text import grid, wrap
 
@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 __all__ = ["NOT_PRIVATE", "LedgerRecord", "LedgerView", "MechanismRecord", "PrivacyReport"]
 
 NOT_PRIVATE = "reproducible: NOT private"
+HALVES = (
+    "a row is in one half only, so both together cost what the dearer half costs; budget shares "
+    "add up to at most 100% within all rows and one half"
+)
 
 _HOLDERS = {
     "central": "central: one curator holds the rows",
@@ -31,6 +35,7 @@ _NOISE = {
     "gaussian": "Gaussian, sd {scale:.4g}",
     "laplace": "Laplace, scale {scale:.4g}",
     "selection": "exponential mechanism, eps {epsilon:.4g}",
+    "peeling": "noisy max and its value, Laplace, scale {scale:.4g}",
 }
 
 
@@ -121,7 +126,7 @@ class MechanismRecord:
     slot, query, purpose : str
         Its name in the plan, the query that was asked, and why.
     kind : str
-        ``"gaussian"``, ``"laplace"`` or ``"selection"``.
+        ``"gaussian"``, ``"laplace"``, ``"selection"`` or ``"peeling"``.
     sensitivity : float
         Largest change of the exact answer between neighbours, in the query's internal units.
     scale : float
@@ -134,6 +139,8 @@ class MechanismRecord:
         The law in words.
     part : int
         Which of the disjoint sets of rows it was asked on.
+    branch : int
+        0 for all rows, 1 or 2 for a half of them.
     """
 
     slot: str
@@ -146,21 +153,31 @@ class MechanismRecord:
     share: float
     noise: str
     part: int = 0
+    branch: int = 0
+
+    @property
+    def label(self) -> str:
+        """The slot, with the rows it was asked on where these are not all."""
+        half = f" (half {self.branch})" if self.branch else ""
+        return self.slot + (f" [{self.part}]" if self.part else "") + half
 
 
 def _noise(event: Event, scale: float) -> str:
-    return _NOISE[event.kind].format(scale=scale, epsilon=getattr(event, "epsilon", float("nan")))
+    fields = event_to_dict(event)
+    times = f" ({fields['k']} times)" if fields.get("k", 1) > 1 else ""
+    return _NOISE[event.kind].format(**{**fields, "scale": scale}) + times
 
 
 def _records(plan: Plan, releases: Iterable[Release]) -> tuple[MechanismRecord, ...]:
-    # Parts of one slot ran on disjoint rows, so all of them together cost one event.
-    total = sum(m.event.rho for m in plan.mechanisms)
-    purposes = {m.slot: m.purpose for m in plan.mechanisms}
+    # Parts of one slot ran on disjoint rows, so all of them together cost one event; the halves
+    # cost what the dearer of them does.
+    total = sum(event.rho for event in plan.events)
+    planned = {m.slot: m for m in plan.mechanisms}
     return tuple(
         MechanismRecord(
             slot=r.slot,
             query=r.query,
-            purpose=purposes.get(r.slot, ""),
+            purpose=planned[r.slot].purpose,
             kind=r.event.kind,
             sensitivity=float(r.sensitivity),
             scale=float(r.scale),
@@ -168,6 +185,7 @@ def _records(plan: Plan, releases: Iterable[Release]) -> tuple[MechanismRecord, 
             share=r.event.rho / total if total > 0 else float("nan"),
             noise=_noise(r.event, r.scale),
             part=r.part,
+            branch=planned[r.slot].branch,
         )
         for r in releases
     )
@@ -252,6 +270,8 @@ class PrivacyReport:
             ("Guarantee", f"{asked}; all mechanisms together cost {pair(self.cost)}"),
             ("Ledger", self.ledger.sentence() if self.ledger else "none: this fit was not charged"),
         ]
+        if any(m.branch for m in self.mechanisms):
+            rows.append(("Halves", HALVES))
         if self.large_delta:
             rows.append(("Large delta", self.large_delta))
         if self.reproducible:
@@ -285,7 +305,7 @@ class PrivacyReport:
         """Header and rows of the mechanisms: what the summary prints."""
         rows: list[tuple[str, ...]] = [
             (
-                m.slot if m.part == 0 else f"{m.slot} [{m.part}]",
+                m.label,
                 m.query,
                 f"{m.sensitivity:.4g}",
                 m.noise,

@@ -34,7 +34,7 @@ def _svg(fit: Results) -> str:
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    count = len(fit.design.names)
+    count = len(fit.bse)
     with mpl.rc_context({"svg.hashsalt": "dpstats", "svg.fonttype": "none"}):
         figure = Figure(figsize=(9, 1.4 + 0.38 * count), layout="constrained")
         plot.coefficients(fit, ax=figure.subplots())

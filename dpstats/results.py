@@ -7,6 +7,7 @@ was never given rows, so it has none to leak: what would need them raises `Priva
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,13 +17,23 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats import inference
 from dpstats.errors import OptionError
+from dpstats.inference import (
+    WaldTable,
+    as_statsmodels,
+    contrast,
+    gaussian_norm,
+    interval,
+    parse_constraints,
+    wald_table,
+    wald_test,
+)
 from dpstats.prediction import Prediction
 from dpstats.privacy import Neighbors
 from dpstats.privacy_report import NOT_PRIVATE, LedgerView, PrivacyReport
 from dpstats.private_names import ModelNames, refuse
 from dpstats.theory import BoundTerm, Setting, Theory, error_bound
+from dpstats.user_units import UserUnits
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,6 +48,10 @@ Array = NDArray[np.float64]
 
 # Names under which a method may release the residual standard deviation, in standardised units.
 _RESIDUAL_SD = ("residual sd", "scale")
+SPLIT = (
+    "Those that take the selected columns as given would be too sure of them. Fit again with "
+    'inference="split" (a new charge): half of the rows choose the columns, the others test them.'
+)
 FORMAT = "dpstats.results"
 VERSION = 1
 
@@ -48,6 +63,10 @@ class Results:
     Standard errors, tests and intervals use `cov_params`, which holds sampling error *and* privacy
     noise; `privacy_share` says how much of each variance the noise is. Reference distributions are
     normal. Make one with ``model.fit(...)`` or `load`.
+
+    A sparse fit keeps all d columns in `params`, zero where not `selected`; whatever has to do with
+    uncertainty has the k columns of the model only: those selected and the intercept. Where no
+    interval is valid (`has_inference`), it is nan and tests are refused.
 
     Attributes
     ----------
@@ -114,80 +133,111 @@ class Results:
             d=len(design.names),
             epsilon=plan.privacy.epsilon,
             delta=plan.privacy.delta,
-            s=plan.options.get("sparsity"),
+            s=_sparsity(estimate, design, plan),
         )
-        bound = error_bound(theory, setting, _measured(estimate, design, theory))
+        bound = error_bound(theory, setting, _measured(estimate, design))
         return cls(design, plan, estimate, privacy, bound)
 
     # ---- estimates and tests -----------------------------------------------------------------
 
     @cached_property
-    def _user(self) -> tuple[Array, Array, Array]:
-        """Params (d,), covariance (d, d) and its privacy part (d, d), in the user's units."""
-        e, to_user = self.estimate, self.design.standardization.to_user
-        params, cov = to_user(e.params, e.cov)
-        return params, cov, to_user(e.params, e.cov_privacy)[1]
+    def _user(self) -> UserUnits:
+        return UserUnits.of(self.estimate, self.design)
 
     @cached_property
-    def _wald(self) -> inference.WaldTable:
-        return inference.wald_table(*self._user[:2])
+    def _wald(self) -> WaldTable:
+        return wald_table(self._inner, self._user.cov)
+
+    @property
+    def _inner(self) -> Array:
+        """Coefficients of the k columns in the model."""
+        return self._user.params[self._user.columns]
+
+    @cached_property
+    def _names(self) -> list[str]:
+        """Names of the k columns in the model."""
+        return [self.design.names[j] for j in self._user.columns]
 
     @property
     def _response(self) -> str:
         return self.design.endog.name if self.design.endog is not None else "y"
 
-    def _series(self, values: Array, name: str | None = None) -> pd.Series:
+    def _series(self, values: Array) -> pd.Series:
         import pandas as pd
 
-        return pd.Series(values, index=list(self.design.names), name=name)
+        return pd.Series(values, index=self._names)
 
     def _square(self, values: Array) -> pd.DataFrame:
         import pandas as pd
 
-        names = list(self.design.names)
-        return pd.DataFrame(values, index=names, columns=names)
+        return pd.DataFrame(values, index=self._names, columns=self._names)
 
     @property
     def params(self) -> pd.Series:
         """Estimates in the user's units, indexed by column name, shape (d,)."""
-        return self._series(self._user[0].copy())
+        import pandas as pd
+
+        return pd.Series(self._user.params.copy(), index=list(self.design.names))
+
+    @property
+    def selected(self) -> list[str]:
+        """Columns in the model, without the intercept: all of them unless the fit is sparse."""
+        intercept = self.design.standardization.intercept
+        return [self.design.names[j] for j in self._user.columns if j != intercept]
+
+    @property
+    def inference(self) -> str:
+        """What standard errors, tests and intervals hold for; empty: the model as it stands."""
+        return self.estimate.inference
+
+    @property
+    def has_inference(self) -> bool:
+        """Whether standard errors, tests and intervals are valid, and so are given."""
+        return not self.inference.startswith("none")
+
+    @property
+    def no_inference(self) -> str:
+        """Why there are no standard errors, and what to do; empty where there are."""
+        if self.has_inference:
+            return ""
+        reason = self.inference.partition(": ")[2] or "the method has none"
+        text = f"No standard errors, tests or intervals are valid here: {reason}."
+        return text if self.estimate.support is None else f"{text} {SPLIT}"
 
     @property
     def bse(self) -> pd.Series:
-        """Standard errors: sampling and privacy noise together, shape (d,)."""
+        """Standard errors: sampling and privacy noise together, shape (k,)."""
         return self._series(self._wald.se.copy())
 
     @property
     def tvalues(self) -> pd.Series:
-        """``params / bse``; referred to the normal distribution, shape (d,)."""
+        """``params / bse``; referred to the normal distribution, shape (k,)."""
         return self._series(self._wald.z.copy())
 
     @property
     def pvalues(self) -> pd.Series:
-        """Two-sided p-values of ``coefficient = 0``, shape (d,)."""
+        """Two-sided p-values of ``coefficient = 0``, shape (k,)."""
         return self._series(self._wald.p.copy())
 
     def conf_int(self, alpha: float = 0.05) -> pd.DataFrame:
-        """Intervals of level 1 - alpha: columns 0 (lower) and 1 (upper), shape (d, 2)."""
+        """Intervals of level 1 - alpha: columns 0 (lower) and 1 (upper), shape (k, 2)."""
         import pandas as pd
 
-        bounds = inference.interval(self._user[0], self._wald.se, alpha)
-        return pd.DataFrame(bounds, index=list(self.design.names))
+        return pd.DataFrame(interval(self._inner, self._wald.se, alpha), index=self._names)
 
     def cov_params(self) -> pd.DataFrame:
-        """Covariance of `params` around the population parameter, shape (d, d)."""
-        return self._square(self._user[1].copy())
+        """Covariance of the estimates around the population parameter, shape (k, k)."""
+        return self._square(self._user.cov.copy())
 
     def cov_privacy(self) -> pd.DataFrame:
-        """The part of `cov_params` that privacy noise contributes, shape (d, d)."""
-        return self._square(self._user[2].copy())
+        """The part of `cov_params` that privacy noise contributes, shape (k, k)."""
+        return self._square(self._user.cov_privacy.copy())
 
     @property
     def privacy_share(self) -> pd.Series:
-        """Share of each coefficient's variance that is privacy noise, in [0, 1], shape (d,)."""
-        _, cov, cov_privacy = self._user
+        """Share of each coefficient's variance that is privacy noise, in [0, 1], shape (k,)."""
         with np.errstate(divide="ignore", invalid="ignore"):
-            return self._series(np.diag(cov_privacy) / np.diag(cov))
+            return self._series(np.diag(self._user.cov_privacy) / np.diag(self._user.cov))
 
     @property
     def nobs(self) -> float:
@@ -208,13 +258,13 @@ class Results:
 
     @property
     def df_model(self) -> float:
-        """Columns of the design without the intercept."""
-        return float(len(self.design.names) - self.design.has_intercept)
+        """Columns in the model without the intercept."""
+        return float(len(self._names) - self.design.has_intercept)
 
     @property
     def df_resid(self) -> float:
-        """``nobs`` less the columns of the design; no reference distribution uses it."""
-        return self.nobs - len(self.design.names)
+        """``nobs`` less the columns in the model; only `f_test` uses it."""
+        return self.nobs - len(self._names)
 
     @property
     def use_t(self) -> bool:
@@ -237,43 +287,50 @@ class Results:
         d = self.design
         return ModelNames(self._response, list(d.names), d.formula)
 
-    def _constraints(self, spec: Any) -> tuple[Array, Array]:
-        return inference.parse_constraints(spec, self.design.names)
+    def _hypotheses(self, spec: Any) -> tuple[Array, Array, Array, Array]:
+        """Estimates, their covariance, R and q of a test."""
+        if not self.has_inference:
+            raise OptionError(self.no_inference)
+        left_out = set(self.design.names).difference(self._names)
+        return self._inner, self._user.cov, *parse_constraints(spec, self._names, left_out)
 
     def t_test(self, r_matrix: Any) -> Any:
         """Test linear hypotheses one by one.
 
         Parameters
         ----------
-        r_matrix : str, list of str, array of shape (k, d) or pair of arrays (R, q)
-            ``"disea = 0"``, ``"hlthg = hlthf, lncoins = -0.1"``, or R of ``R b = q`` (q = 0).
+        r_matrix : str, list of str, array of shape (m, k) or pair of arrays (R, q)
+            ``"disea = 0"``, ``"hlthg = hlthf, lncoins = -0.1"``, or R of ``R b = q`` (q = 0), with
+            one column for each entry of `bse`.
 
         Returns
         -------
         statsmodels.stats.contrast.ContrastResults
             Effects with standard errors, z statistics, p-values and `conf_int`.
+
+        Raises
+        ------
+        OptionError
+            If a hypothesis cannot be read or names a column that was not selected, or if no
+            test is valid after the selection (`has_inference`).
         """
-        params, cov, _ = self._user
-        test = inference.contrast(params, cov, *self._constraints(r_matrix))
-        return inference.as_statsmodels(test, self.df_resid)
+        return as_statsmodels(contrast(*self._hypotheses(r_matrix)), self.df_resid)
 
     def wald_test(self, r_matrix: Any, *, use_f: bool = False) -> Any:
         """Test linear hypotheses jointly, by the chi-squared (or F) distribution.
 
         Parameters
         ----------
-        r_matrix : str, list of str, array of shape (k, d) or pair of arrays (R, q)
-            As for `t_test`.
+        r_matrix : str, list of str, array of shape (m, k) or pair of arrays (R, q)
+            As for `t_test`, with the same errors.
         use_f : bool, default False
-            Refer statistic / k to F(k, `df_resid`) instead of the statistic to chi-squared.
+            Refer statistic / m to F(m, `df_resid`) instead of the statistic to chi-squared.
 
         Returns
         -------
         statsmodels.stats.contrast.ContrastResults
         """
-        params, cov, _ = self._user
-        test = inference.wald_test(params, cov, *self._constraints(r_matrix))
-        return inference.as_statsmodels(test, self.df_resid, use_f)
+        return as_statsmodels(wald_test(*self._hypotheses(r_matrix)), self.df_resid, use_f)
 
     def f_test(self, r_matrix: Any) -> Any:
         """`wald_test` by the F distribution."""
@@ -297,13 +354,12 @@ class Results:
             Its `summary_frame` has statsmodels' columns. Those of a new observation (``obs_ci_*``)
             are there only where the method released a residual scale.
         """
-        X = np.asarray(self.design.exog(exog), dtype=float)
-        params, cov, _ = self._user
+        X = np.asarray(self.design.exog(exog), dtype=float)[:, self._user.columns]
         released = self.estimate.released
         scale = next((released[key] for key in _RESIDUAL_SD if key in released), None)
         return Prediction(
-            predicted_mean=X @ params,
-            var_pred_mean=np.einsum("md,de,me->m", X, cov, X),
+            predicted_mean=X @ self._inner,
+            var_pred_mean=np.einsum("mk,kl,ml->m", X, self._user.cov, X),
             var_resid=None if scale is None else (scale * self.design.standardization.y_scale) ** 2,
             row_labels=getattr(exog, "index", None),
         )
@@ -365,11 +421,11 @@ class Results:
 
     def __repr__(self) -> str:
         mark = f", {NOT_PRIVATE}" if self.reproducible else ""
-        p = self.plan
+        p, count = self.plan, _count(len(self._names), len(self.design.names))
         return (
             f"<Results: {p.model} by {p.method}, {self.privacy.trust}, epsilon="
             f"{p.privacy.epsilon:g}, delta={p.privacy.delta:g}, n={self.nobs:.0f}, "
-            f"{len(self.design.names)} coefficients{mark}; see .summary()>"
+            f"{count} coefficients{mark}; see .summary()>"
         )
 
     def _repr_html_(self) -> str:
@@ -421,7 +477,12 @@ class Results:
 
     def to_json(self) -> str:
         """`to_dict` as text."""
-        return json.dumps(self.to_dict(), indent=1, allow_nan=False)
+        # One line per field: an indented file of 50,000 columns takes ten times as long.
+        fields = (
+            f"{json.dumps(key)}: {json.dumps(value, allow_nan=False)}"
+            for key, value in self.to_dict().items()
+        )
+        return "{\n" + ",\n".join(fields) + "\n}"
 
     @classmethod
     def from_json(cls, text: str) -> Results:
@@ -456,7 +517,8 @@ class Results:
         import pandas as pd
 
         bounds = self.conf_int()
-        columns = {"b": self.params, "se": self.bse, "t": self.tvalues, "p": self.pvalues}
+        b = self._series(self._inner)
+        columns = {"b": b, "se": self.bse, "t": self.tvalues, "p": self.pvalues}
         table = pd.DataFrame({**columns, "ci95l": bounds[0], "ci95u": bounds[1]})
         return table.rename_axis("Coefficient")
 
@@ -490,28 +552,42 @@ class Results:
         return ["N", "trust", "epsilon", "delta", "method", *mark]
 
 
-def _measured(estimate: Estimate, design: Design, theory: Theory) -> tuple[BoundTerm, ...]:
-    """The exact and the plug-in tier of the error bound."""
+def _count(part: int, whole: int) -> str:
+    return str(whole) if part == whole else f"{part} of {whole}"
+
+
+def _sparsity(estimate: Estimate, design: Design, plan: Plan) -> int | None:
+    """The planned number of columns, else the selected one; None for a dense fit."""
+    if estimate.support is None:
+        return None
+    asked = plan.options.get("sparsity")
+    selected = len(set(estimate.support) - {design.standardization.intercept})
+    return asked if isinstance(asked, int) else selected
+
+
+def _measured(estimate: Estimate, design: Design) -> tuple[BoundTerm, ...]:
+    """The exact and the plug-in tier of the error bound, as far as the estimate has them."""
     cov, noise = estimate.cov, estimate.cov_privacy
     known = "known law of the noise, given the earlier releases"
     model = "released estimate of the covariance; needs the assumptions"
-    law = inference.gaussian_norm(noise)
-    sds = np.sqrt(np.diag(design.standardization.to_user(estimate.params, noise)[1]))
+    where = "" if estimate.support is None else " on the selected columns"
+    law, user = gaussian_norm(noise), UserUnits.of(estimate, design)
+    names = [design.names[j] for j in user.columns]
     each = [
         BoundTerm(
             "exact", "equal", "privacy", f"sd({name})", float(sd), "sqrt(V_priv[j, j])", known
         )
-        for name, sd in zip(design.names, sds, strict=True)
+        for name, sd in zip(names, np.sqrt(np.diag(user.cov_privacy)), strict=True)
     ]
     norms = [
         ("equal", "E||error||", law.mean, "E||e||, e ~ N(0, V_priv)"),
         ("upper", "95% radius", law.radius, "95% quantile of ||e||, e ~ N(0, V_priv)"),
     ]
     parts = [("statistical", cov - noise, "V - V_priv"), ("privacy", noise, "V_priv")]
-    return (
+    terms = (
         *each,
         *(
-            BoundTerm("exact", side, "privacy", q, v, formula, known)
+            BoundTerm("exact", side, "privacy", q + where, v, formula, known)
             for side, q, v, formula in norms
         ),
         *(
@@ -519,14 +595,15 @@ def _measured(estimate: Estimate, design: Design, theory: Theory) -> tuple[Bound
                 "plug-in",
                 "equal",
                 term,
-                "root mean square",
-                float(np.sqrt(max(np.trace(matrix), 0.0))),
+                "root mean square" + where,
+                float(np.sqrt(np.maximum(np.trace(matrix), 0.0))),
                 f"sqrt(trace({symbol}))",
                 model,
             )
             for term, matrix, symbol in [*parts, ("total", cov, "V")]
         ),
     )
+    return tuple(term for term in terms if not math.isnan(term.value))
 
 
 def load(path: str | Path) -> Results:

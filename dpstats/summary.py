@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from html import escape
+from itertools import zip_longest
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from dpstats.errors import OptionError
@@ -63,46 +65,59 @@ def _number(value: float, digits: int) -> str:
 
 
 def _coefficients(fit: Results, alpha: float) -> Block:
+    coef = [(str(name), _number(value, 4)) for name, value in fit.params[fit.bse.index].items()]
+    if not fit.has_inference:
+        width = max(len(value) for _, value in coef)
+        rows = tuple((name, value.rjust(width)) for name, value in coef)
+        return Block(("", "coef".rjust(width)), rows, frozenset({0, 1}))
     bounds = fit.conf_int(alpha)
-    share = fit.privacy_share
-    rows = tuple(
-        (
-            str(name),
-            _number(fit.params.iloc[j], 4),
-            _number(fit.bse.iloc[j], 3),
-            _number(fit.tvalues.iloc[j], 3),
-            f"{fit.pvalues.iloc[j]:.3f}",
-            _number(bounds.iloc[j, 0], 3),
-            _number(bounds.iloc[j, 1], 3),
-            f"{share.iloc[j]:.1%}",
-        )
-        for j, name in enumerate(fit.design.names)
-    )
+    columns = [
+        *([_number(value, 3) for value in column] for column in (fit.bse, fit.tvalues)),
+        [f"{p:.3f}" for p in fit.pvalues],
+        *([_number(value, 3) for value in bounds[side]] for side in bounds),
+        [f"{share:.1%}" for share in fit.privacy_share],
+    ]
+    rows = tuple((*row, *rest) for row, *rest in zip(coef, *columns, strict=True))
     ends = (f"[{alpha / 2:g}", f"{1 - alpha / 2:g}]")
     return Block(("", "coef", "std err", "z", "P>|z|", *ends, "priv. share"), rows)
+
+
+def _left_out(fit: Results) -> int:
+    return len(fit.design.names) - len(fit.bse)
+
+
+def _sparse(fit: Results) -> bool:
+    return fit.estimate.support is not None
+
+
+def _counted(number: int) -> str:
+    return f"{number:,} column{' was' if number == 1 else 's were'}"
 
 
 def _head(fit: Results) -> Block:
     now = time.localtime()
     plan, count = fit.plan, "public" if fit.nobs_public else "noisy"
+    candidates = len(fit.selected) + _left_out(fit)
     left = [
         ("Dep. Variable:", fit.model.endog_names),
         ("Model:", plan.model.upper()),
         ("Method:", plan.method),
         ("Trust model:", fit.privacy.trust),
-        ("Covariance Type:", fit.cov_type),
+        ("Covariance Type:", fit.cov_type if fit.has_inference else "none"),
+        *([("Inference:", fit.inference)] if fit.inference else []),
         ("Date:", time.strftime("%a, %d %b %Y %H:%M", now)),
     ]
     right = [
         (f"No. Observations ({count}):", f"{fit.nobs:.0f}"),
         ("Contributing (noisy count):", f"{fit.nobs_contributing:.0f}"),
+        *([("Selected:", f"{len(fit.selected)} of {candidates:,}")] if _sparse(fit) else []),
         ("Df Residuals:", f"{fit.df_resid:.0f}"),
         ("Df Model:", f"{fit.df_model:.0f}"),
         ("Epsilon:", f"{plan.privacy.epsilon:g}"),
         ("Delta:", f"{plan.privacy.delta:g}"),
     ]
-    rows = tuple((*a, "  " + b[0], b[1]) for a, b in zip(left, right, strict=True))
-    return Block((), rows, frozenset({0, 2}))
+    pairs = zip_longest(left, right, fillvalue=("", ""))
+    return Block((), tuple((*a, "  " + b[0], b[1]) for a, b in pairs), frozenset({0, 2}))
 
 
 def _title(fit: Results) -> str:
@@ -116,15 +131,33 @@ def blocks(fit: Results, alpha: float = 0.05) -> list[Block]:
     (_, *bound_header), bounds = fit.error_bound.table()
     facts = tuple((f"{label}:", text) for label, text in fit.privacy.facts())
     conditions = tuple((c.statement, c.verdict) for c in fit.error_bound.assumptions)
+    left_out = ((f"{_counted(_left_out(fit))} not selected",),) if _sparse(fit) else ()
     found = [
         _head(fit),
         _coefficients(fit, alpha),
+        Block((), left_out),
         Block(("Privacy", ""), facts, frozenset({0, 1})),
         Block(mechanisms_header, tuple(mechanisms), frozenset({0, 1, 3})),
         Block(("Error bound", *bound_header), tuple(bounds), frozenset({0, 1})),
         Block(("Conditions of the theorem", "here"), conditions),
     ]
     return [block for block in found if block.rows]
+
+
+def _about_errors(fit: Results) -> list[str]:
+    """What the standard errors hold, and for what."""
+    if not fit.has_inference:
+        return [fit.no_inference]
+    conditional = (
+        f"Inference: {fit.inference}. Standard errors, tests and intervals are those of a "
+        "regression on the selected columns, as if these had been named beforehand; they do not "
+        "say whether a column that was left out matters."
+    )
+    return [
+        "Standard errors, tests and intervals cover sampling error and privacy noise; 'priv. "
+        "share' is the part of each variance that is privacy noise. The reference is normal.",
+        conditional if fit.inference else "",
+    ]
 
 
 def notes(fit: Results) -> list[str]:
@@ -139,15 +172,15 @@ def notes(fit: Results) -> list[str]:
         f"{NOT_PRIVATE}. The noise came from a seed: such a fit is for simulation and tests only."
         if fit.reproducible
         else "",
-        "Standard errors, tests and intervals cover sampling error and privacy noise; 'priv. "
-        "share' is the part of each variance that is privacy noise. The reference is normal.",
+        *_about_errors(fit),
         f"Estimand: {estimand}." if estimand else "",
         "The privacy guarantee holds for every data set; the error bound needs its conditions.",
         f"Also released, in standardised units: {extra}." if extra else "",
         UNITS,
         *fit.error_bound.formulas(),
         *(f"Warning: {text}" for text in (*fit.plan.warnings, *fit.estimate.remarks)),
-        f"Departs from the printed method in {departures} points: see error_bound.corrections."
+        f"Departs from the printed method in {departures} point{'s' * (departures > 1)}: see "
+        "error_bound.corrections."
         if departures
         else "",
         *(f"Design: {text}" for text in fit.design.notes),
@@ -330,6 +363,20 @@ _INFO: dict[str, tuple[Callable[[Any], str], Callable[[Any], str]]] = {
 }
 
 
+class _Column:
+    """A private result as ``summary_col`` reads it: of a sparse fit, the selected columns."""
+
+    def __init__(self, fit: Results) -> None:
+        self._fit = fit
+        self.params = fit.params[fit.bse.index]
+        self.model = SimpleNamespace(
+            exog_names=list(fit.bse.index), endog_names=fit.model.endog_names
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._fit, name)
+
+
 def _ours(fit: Any) -> bool:
     return hasattr(fit, "privacy")
 
@@ -365,8 +412,12 @@ def compare(fits: Sequence[Any], names: Sequence[str] | None = None, *, stars: b
         raise OptionError(f"{len(names)} names for {len(fits)} results: give one name per result.")
     info = {label: partial(_describe, label) for label in _INFO}
     labels = list(names) if names is not None else [_describe("Method", fit) for fit in fits]
-    table = summary_col(fits, model_names=labels, stars=stars, info_dict=info, include_r2=False)
+    columns = [_Column(fit) if _ours(fit) else fit for fit in fits]
+    table = summary_col(columns, model_names=labels, stars=stars, info_dict=info, include_r2=False)
+    table.tables[0] = table.tables[0].replace("(nan)", "")
     table.add_text("Those of private fits cover sampling error and privacy noise.")
+    for label in dict.fromkeys(fit.inference for fit in fits if _ours(fit) and fit.inference):
+        table.add_text(f"Inference after selection: {label}.")
     if any(_ours(fit) and fit.reproducible for fit in fits):
         table.add_text(f"{NOT_PRIVATE}: the noise came from a seed.")
     return table

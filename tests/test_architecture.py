@@ -41,6 +41,7 @@ ARROWS: dict[str, set[str]] = {
     "privacy_report": {"protocol", "accounting"},
     "private_names": set(),
     "prediction": {"inference"},
+    "user_units": set(),
     "archive": {"protocol", "design", "accounting", "privacy_report", "inference", "schema"},
     "summary": {"protocol", "design", "accounting", "privacy_report", "inference", "families"},
     "results": {
@@ -51,6 +52,7 @@ ARROWS: dict[str, set[str]] = {
         "inference",
         "prediction",
         "private_names",
+        "user_units",
         "archive",
         "summary",
         "report",
@@ -63,6 +65,7 @@ ARROWS: dict[str, set[str]] = {
 TYPE_ONLY: dict[str, set[str]] = {
     "protocol": {"design", "queries"},
     "estimators": {"design"},
+    "user_units": {"design", "protocol"},
     "summary": {"results"},
     "report": {"results"},
 }

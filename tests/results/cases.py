@@ -1,11 +1,13 @@
-"""A fit whose numbers are those of a genuine statsmodels OLS: statsmodels is the witness."""
+"""Fits whose numbers are those of genuine statsmodels fits: statsmodels is the witness."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import statsmodels.api as sm
 import statsmodels.formula.api as smf
 
 from dpstats.accounting.events import Gaussian, Selection
@@ -75,6 +77,14 @@ THEORY = Theory(
 )
 
 
+def to_internal(design: Design, fit: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Coefficients and covariance of a statsmodels fit in the design's internal units."""
+    jacobian, offset = design.standardization.transform()
+    back = np.linalg.inv(jacobian)
+    cov = back @ fit.cov_params().to_numpy() @ back.T
+    return back @ (fit.params.to_numpy() - offset), cov
+
+
 def make(
     df: pd.DataFrame | None = None,
     *,
@@ -91,10 +101,7 @@ def make(
     privacy = privacy or Central(1.0, 1e-7)
     design = Design.from_formula(FORMULA, schema(unit))
     assert list(design.names) == list(fit.params.index)
-    jacobian, offset = design.standardization.transform()
-    back = np.linalg.inv(jacobian)
-    cov = back @ fit.cov_params().to_numpy() @ back.T
-    params = back @ (fit.params.to_numpy() - offset)
+    params, cov = to_internal(design, fit)
     mechanisms = (
         Mechanism("clip", Selection(0.05), "clip quantile of the residuals"),
         Mechanism("gram", Gaussian(20.0), "clipped Gram matrix, once"),
@@ -125,4 +132,54 @@ def make(
         ],
         ledger=ledger,
         reproducible=reproducible,
+    ), fit
+
+
+CHOSEN = (0, 3, 7, 11)  # the intercept and three of 20 columns
+SELECTED = ["x3", "x7", "x11"]
+SPLIT = "conditional on selection"
+SAME_ROWS = "none: selected on the same rows"
+
+
+def wide(d: int = 20, n: int = N, seed: int = 1) -> pd.DataFrame:
+    """Columns const, x1, ..., and a response that three of them move."""
+    rng = np.random.default_rng(seed)
+    X = pd.DataFrame(rng.uniform(0, 5, (n, d)), columns=["const", *(f"x{j}" for j in range(1, d))])
+    X["const"] = 1.0
+    return X.assign(y=2 + X[SELECTED] @ [1.0, -2.0, 0.5] + rng.normal(size=n))
+
+
+def make_sparse(
+    label: str = SPLIT,
+    *,
+    d: int = 20,
+    support: tuple[int, ...] = CHOSEN,
+    share: float = 0.3,
+    **options: Any,
+) -> tuple[Results, Any]:
+    """A sparse fit of d columns with the numbers of an OLS on the selected ones, and that OLS."""
+    df = wide()
+    columns = [df.columns[j] for j in CHOSEN]
+    fit = sm.OLS(df["y"], df[columns]).fit(use_t=False)
+    bounds = [(1.0, 1.0), *[(0.0, 5.0)] * (d - 1)]
+    design = Design.from_arrays(d, bounds, (-20.0, 20.0))
+    inner = Design.from_arrays(len(CHOSEN), bounds[: len(CHOSEN)], (-20.0, 20.0))
+    params, cov = to_internal(inner, fit)
+    order = [CHOSEN.index(j) for j in support]
+    cov = cov[np.ix_(order, order)] * (np.nan if label == SAME_ROWS else 1.0)
+    full = np.zeros(d)
+    full[list(CHOSEN)] = params
+    privacy = Central(1.0, 1e-7)
+    mechanisms = (
+        Mechanism("choice", Selection(0.1, 3), "columns by score, half of the rows", branch=1),
+        Mechanism("gram", Gaussian(20.0), "Gram matrix of the chosen columns", branch=2),
+    )
+    return Results.from_estimate(
+        Estimate(full, cov, share * cov, float(N), {"clip": 0.25}, (), support, label),
+        design=design,
+        plan=Plan("ols", "split", privacy, N, design.names, mechanisms, (0.99, 1e-7), options),
+        theory=replace(
+            THEORY, upper=(Rate("privacy", {"s": 1.5, "log_d": 1, "n": -1}, "s^1.5 log d / n"),)
+        ),
+        releases=[Release(m.slot, "q", {}, 2.0, 40.0, m.event) for m in mechanisms],
     ), fit

@@ -1,0 +1,276 @@
+"""Sparse fits: all coefficients are there, uncertainty only for the selected columns."""
+
+import dataclasses
+import re
+import time
+import tracemalloc
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+
+from dpstats import plot
+from dpstats.errors import OptionError
+from dpstats.report import html_report
+from dpstats.results import Results
+from dpstats.summary import compare
+from dpstats.theory import Setting
+from tests.results.cases import CHOSEN, SAME_ROWS, SELECTED, SPLIT, THEORY, N, make_sparse, wide
+
+IN_MODEL = ["const", *SELECTED]
+
+
+@pytest.fixture(autouse=True)
+def close():
+    yield
+    plt.close("all")
+
+
+@pytest.fixture(scope="module")
+def pair():
+    return make_sparse()
+
+
+@pytest.fixture(scope="module")
+def untested():
+    return make_sparse(SAME_ROWS)[0]
+
+
+def page(fit):
+    return re.sub(r"\s+", " ", str(fit.summary()))
+
+
+# Numbers ------------------------------------------------------------------------------------------
+
+
+def test_coefficients_are_all_there_and_zero_where_not_selected(pair):
+    fit, ols = pair
+    assert len(fit.params) == 20
+    assert fit.selected == SELECTED
+    pd.testing.assert_series_equal(fit.params[IN_MODEL], ols.params, check_names=False)
+    assert not fit.params.drop(IN_MODEL).any()
+
+
+@pytest.mark.parametrize("name", ["bse", "tvalues", "pvalues"])
+def test_uncertainty_of_the_selected_columns_is_that_of_their_regression(pair, name):
+    ours, theirs = (getattr(fit, name) for fit in pair)
+    pd.testing.assert_series_equal(ours, theirs, check_names=False, rtol=1e-7)
+
+
+def test_tables_of_the_selected_columns_are_those_of_their_regression(pair):
+    ours, theirs = pair
+    pd.testing.assert_frame_equal(ours.conf_int(0.1), theirs.conf_int(0.1))
+    pd.testing.assert_frame_equal(ours.cov_params(), theirs.cov_params())
+    np.testing.assert_allclose(ours.privacy_share, 0.3)
+    for name in ("nobs", "df_model", "df_resid"):
+        assert getattr(ours, name) == getattr(theirs, name)
+
+
+@pytest.mark.parametrize("support", [(11, 0, 7, 3), (7, 3, 11)], ids=["order", "no-intercept"])
+def test_the_order_of_the_support_and_a_fixed_intercept_are_understood(pair, support):
+    # Without it in the support the intercept is known in centred units only: the variances of the
+    # slopes stay, and that of the intercept is what the slopes put there.
+    fit, ols = make_sparse(support=support)
+    assert list(fit.bse.index) == IN_MODEL
+    np.testing.assert_allclose(fit.params[IN_MODEL], ols.params)
+    np.testing.assert_allclose(fit.bse[SELECTED], ols.bse[SELECTED])
+    slopes = ols.cov_params().loc[SELECTED, SELECTED].to_numpy()
+    known = {4: ols.bse["const"], 3: np.sqrt(2.5**2 * slopes.sum())}  # every centre is 2.5
+    assert fit.bse["const"] == pytest.approx(known[len(support)])
+
+
+def test_nothing_selected_is_a_result_too():
+    fit, _ = make_sparse(support=())
+    assert fit.selected == []
+    assert "Selected: 0 of 19" in page(fit)
+    assert Results.from_json(fit.to_json()) == fit
+
+
+def test_predictions_are_those_of_the_selected_columns(pair):
+    fit, ols = pair
+    new = wide(seed=5, n=6).drop(columns="y")
+    expected = ols.get_prediction(new[IN_MODEL]).summary_frame()
+    found = fit.get_prediction(new).summary_frame()
+    pd.testing.assert_frame_equal(found, expected[list(found)], rtol=1e-7)
+
+
+# Tests --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("spec", ["x3 = 1, x7 = -2", "x3 + x11", np.eye(4)[1:]], ids=str)
+def test_hypotheses_about_selected_columns_are_tested(pair, spec):
+    ours, theirs = (fit.wald_test(spec) for fit in pair)
+    np.testing.assert_allclose(ours.statistic, np.squeeze(theirs.statistic), rtol=1e-6)
+    assert ours.df_denom == theirs.df_denom
+
+
+@pytest.mark.parametrize("spec", ["x1 = 0", "x3 = x12", ["x3", "2 * x1"]], ids=str)
+def test_a_column_that_was_not_selected_is_not_tested(pair, spec):
+    with pytest.raises(OptionError, match=r"'x12?' was not selected.*const, x3, x7, x11"):
+        pair[0].t_test(spec)
+
+
+def test_an_unknown_column_is_told_from_one_that_was_not_selected(pair):
+    with pytest.raises(OptionError, match="cannot be read"):
+        pair[0].t_test("x33 = 0")
+    with pytest.raises(OptionError, match="4 columns, one per coefficient in the model"):
+        pair[0].t_test(np.eye(20))
+
+
+@pytest.mark.parametrize("test", ["t_test", "wald_test", "f_test"])
+def test_without_valid_inference_nothing_is_tested(untested, test):
+    with pytest.raises(OptionError, match=r'selected on the same rows.*inference="split"'):
+        getattr(untested, test)("x3 = 0")
+
+
+def test_without_valid_inference_errors_are_nan_and_predictions_are_not(untested):
+    assert not untested.has_inference
+    for values in (untested.bse, untested.pvalues, untested.privacy_share, untested.conf_int()):
+        assert list(values.index) == IN_MODEL
+        assert values.isna().all(axis=None)
+    new = untested.get_prediction(wide(n=3).drop(columns="y")).summary_frame()
+    assert new["mean"].notna().all()
+    assert new["mean_ci_lower"].isna().all()
+
+
+# The page -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "Selected: 3 of 19",
+        "Inference: conditional on selection",
+        "std err",
+        "16 columns were not selected",
+        "exponential mechanism, eps 0.1 (3 times)",
+        "choice (half 1)",
+        "gram (half 2)",
+        "Halves: a row is in one half only",
+        "1 exact, given release 95% radius on the selected columns",
+        "2 plug-in estimate root mean square on the selected columns",
+        "3 rate, constants = 1 upper rate",
+        "] Inference: conditional on selection. Standard errors",
+    ],
+)
+def test_the_summary_says(pair, words):
+    assert words in page(pair[0])
+
+
+def test_only_selected_columns_have_a_row(pair, untested):
+    for fit in (pair[0], untested):
+        lines = str(fit.summary()).splitlines()
+        assert [line.split()[0] for line in lines if re.match(r"(x\d+|const) ", line)] == IN_MODEL
+
+
+def test_a_summary_without_inference_shows_estimates_and_says_why(untested):
+    text = page(untested)
+    for words in ("std err", "P>|z|", "[0.025", "nan", "priv. share", "1 exact", "2 plug-in"):
+        assert words not in text
+    for words in (
+        "Covariance Type: none",
+        "Inference: none: selected on the same rows",
+        "are valid here: selected on the same rows.",
+        'Fit again with inference="split"',
+        "x7 -1.9930",
+        "3 rate, constants = 1",
+    ):
+        assert words in text
+
+
+def test_a_dense_fit_without_inference_is_not_told_to_split(untested):
+    estimate = dataclasses.replace(untested.estimate, support=None, inference="none: no limit law")
+    nan = np.full((20, 20), np.nan)
+    estimate = dataclasses.replace(estimate, cov=nan, cov_privacy=nan)
+    fit = dataclasses.replace(untested, estimate=estimate)
+    assert "valid here: no limit law. " in page(fit)
+    assert "split" not in page(fit).partition("Notes:")[2]
+
+
+def test_the_rate_uses_the_sparsity_that_was_asked_or_found():
+    rate = dataclasses.replace(THEORY.upper[0], exponents={"s": 1.0})
+    for options, s in (({"sparsity": 5}, 5), ({"sparsity": None}, 3), ({"sparsity": (5, 10)}, 3)):
+        bound = make_sparse(**options)[0].error_bound.value("rate", "upper", "privacy")
+        assert rate.value(Setting(N, 20, 1.0, 1e-7, s)) == s
+        assert bound == pytest.approx(s**1.5 * np.log(20) / N)
+
+
+def test_every_format_is_made(pair, untested):
+    for fit in (pair[0], untested):
+        assert "16 columns were not selected" in fit.to_markdown()
+        assert "16 columns were not selected" in fit.to_latex()
+        assert "16 columns were not selected" in fit.to_html()
+        assert "16 columns were not selected" in fit.summary().as_csv()
+        assert "<svg" in html_report(fit)
+
+
+def test_sparse_fits_stand_beside_others(pair, untested):
+    fit, ols = pair
+    text = str(compare([fit, untested, ols], names=["split", "same rows", "OLS"], stars=True))
+    row = next(line for line in text.splitlines() if line.startswith("x7"))
+    assert row.split()[1:] == ["-1.9930***", "-1.9930", "-1.9930***"]
+    assert "nan" not in text
+    assert "x12" not in text
+    assert "Inference after selection: conditional on" in text
+
+
+def test_maketables_shows_the_selected_columns(pair):
+    assert list(pair[0].__maketables_coef_table__.index) == IN_MODEL
+
+
+# Plots --------------------------------------------------------------------------------------------
+
+
+def test_the_plot_has_the_selected_columns_only(pair):
+    ax = plot.coefficients(list(pair))
+    assert [label.get_text() for label in ax.get_yticklabels()] == SELECTED
+
+
+def test_the_plot_promises_no_interval_where_there_is_none(pair, untested):
+    legend = [t.get_text() for t in plot.coefficients(untested).get_legend().get_texts()]
+    assert len(legend) == 1
+    both = plot.coefficients([pair[0], untested], names=["split", "same rows"])
+    assert len(both.get_legend().get_texts()) == 4
+
+
+# Storage and size ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("label", [SPLIT, SAME_ROWS])
+def test_a_saved_sparse_result_is_read_back_equal_without_its_zeros(label):
+    fit, _ = make_sparse(label)
+    again = Results.from_json(fit.to_json())
+    assert again == fit
+    assert again.estimate.support == CHOSEN
+    assert [m.branch for m in again.privacy.mechanisms] == [1, 2]
+    pd.testing.assert_series_equal(again.bse, fit.bse)
+    written = fit.to_dict()["estimate"]["params"]
+    assert written["size"] == 20
+    assert written["at"] == list(CHOSEN)
+
+
+def test_nothing_is_as_large_as_a_matrix_of_all_columns():
+    d = 4_000  # a d x d matrix has 128 MB
+    fit, _ = make_sparse(d=d)
+    tracemalloc.start()
+    try:
+        clean = dataclasses.replace(fit)
+        str(clean.summary()), clean.to_markdown(), clean.to_latex(), html_report(clean)
+        compare([clean]), clean.t_test("x3 = 0"), plot.coefficients(clean)
+        clean.to_json(), repr(clean), clean.cov_params(), clean.privacy_share
+        Results.from_estimate(
+            fit.estimate, design=fit.design, plan=fit.plan, theory=THEORY, releases=[]
+        )
+        assert tracemalloc.get_traced_memory()[1] < 40e6
+    finally:
+        tracemalloc.stop()
+
+
+def test_writing_and_printing_a_wide_result_takes_no_time():
+    fit, _ = make_sparse(d=4_000)
+    start = time.perf_counter()
+    text = fit.to_json()
+    str(fit.summary()), fit.t_test("x3 = 0")
+    assert time.perf_counter() - start < 1.0
+    assert len(text) < 100 * 4_000
