@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from dpstats.families import BINOMIAL, POISSON, Family
 from dpstats.queries import (
     Block,
+    CoordinateScores,
     Count,
     Geometry,
     Gradient,
@@ -16,6 +18,7 @@ from dpstats.queries import (
     MinEigenvalue,
     NormQuantile,
     PairScales,
+    PeeledScores,
     Query,
     ResidualCount,
     ResidualMoment,
@@ -27,6 +30,7 @@ from dpstats.queries import (
     Score,
     ScoreOuter,
     Search,
+    Selected,
     TailSums,
     UnitMoments,
 )
@@ -39,20 +43,36 @@ SKEWED = Geometry(1.3, WHITEN)
 BETA = np.array([0.4, -0.25, 0.7])
 GRID = 2.0 ** np.arange(-6.0, 2.0)
 SEARCHED = 2.0 ** np.arange(-6.0, 3.0)
+PAIR = Geometry(1.2, WHITEN[:2, 1:])  # of two columns
+PART = Geometry(1.2, WHITEN[:2])  # two directions of three columns
+GAUSSIAN_LOG, POISSON_IDENTITY = Family("gaussian", "log"), Family("poisson", "identity")
 
 
 @dataclass(frozen=True)
 class Case:
-    """A query, the norm of its sensitivity, and how much of it random search should attain."""
+    """A query, the norm of its sensitivity, and how much of it random search should attain.
+
+    With `offset` rows have one, some of it extreme.
+    """
 
     query: Query
     norm: float
     attained: float
-
+    offset: bool = False
     label: str = ""
 
     def __str__(self) -> str:
         return self.label
+
+    def block(self, x: Any, y: Any, keep: Any = None, starts: Any = None, **kind: Any) -> Block:
+        """Rows as this query meets them."""
+        rows = block(x, y, self.query, keep, starts, **kind)
+        return replace(rows, offset=row_offset(rows)) if self.offset else rows
+
+
+def row_offset(rows: Block) -> Any:
+    """An offset that goes with a row wherever it stands; beyond any family's range where y = 1."""
+    return np.where(rows.y == 1.0, -1e6, np.where(rows.y == 0.0, 40.0, rows.y / 3)) * rows.keep
 
 
 _CASES = [
@@ -89,24 +109,60 @@ _CASES = [
     Case(Search(ResidualQuantile(SEARCHED, 0.7, BETA)), np.inf, 0.99),
     Case(Search(NormQuantile(SEARCHED, 0.6, WHITEN)), np.inf, 0.99),
     Case(TailSums(BETA, np.array([0.2, 0.4, 0.8])), 2, 0.95),
+    # families and offsets
+    Case(Score(PLAIN, BETA, 0.3), 2, 0.95, offset=True),
+    Case(Score(PLAIN, BETA, 0.3, BINOMIAL), 2, 0.95),
+    Case(Score(SKEWED, BETA, 0.3, POISSON), 2, 0.95, offset=True),
+    Case(Score(PLAIN, 1e4 * BETA, 0.3, GAUSSIAN_LOG), 2, 0.5),
+    Case(Score(PART, BETA, 0.3, POISSON_IDENTITY), 2, 0.95),
+    Case(Gradient(BETA, 0.4, BINOMIAL), 2, 0.95),
+    Case(Gram(SKEWED, BETA, None, BINOMIAL, cap=0.25), 2, 0.9),
+    Case(Gram(PLAIN, BETA, 0.9, POISSON, cap=0.5), 2, 0.6),
+    Case(Gram(PLAIN, BETA, None, POISSON_IDENTITY, cap=3.0), 2, 0.9, offset=True),
+    Case(ScoreOuter(SKEWED, BETA, 0.4, family=BINOMIAL), 2, 0.9),
+    Case(ResidualCount(PLAIN, BETA, 0.6, BINOMIAL), 2, 1.0),
+    Case(ResidualMoment(PLAIN, BETA, 0.4, POISSON), 2, 0.95),
+    Case(TailSums(BETA, np.array([0.2, 0.3, 0.5]), BINOMIAL), 2, 0.95),
+    Case(ResidualQuantile(GRID, 0.9, BETA, BINOMIAL), np.inf, 0.99),
+    Case(Search(ResidualQuantile(SEARCHED, 0.7, BETA, POISSON)), np.inf, 0.99, offset=True),
+    # chosen columns
+    Case(Selected(Score(PAIR, BETA[:2], 0.3), (2, 0)), 2, 0.95),
+    Case(Selected(Score(PAIR, BETA[:2], 0.3, BINOMIAL), (1, 2)), 2, 0.95, offset=True),
+    Case(Selected(Gram(PLAIN, BETA[1:], None, BINOMIAL), (0, 2)), 2, 0.95),
+    Case(Selected(Search(ResidualQuantile(SEARCHED, 0.7, BETA[:1])), (1,)), np.inf, 0.99),
+    # scores of every column
+    Case(CoordinateScores(np.zeros(D), 0.3, 1.0, np.array([3.0, 0.0, -9.0])), np.inf, 0.99),
+    Case(CoordinateScores(BETA, 0.3, 1.5, signed=True), np.inf, 0.6),
+    Case(CoordinateScores(BETA, 0.3, 1.0, signed=True, family=BINOMIAL), np.inf, 0.99),
+    Case(PeeledScores(BETA * [0, 1, 0], 0.3, 1.0, np.ones(D)), np.inf, 0.99),
+    Case(PeeledScores(BETA, 0.3, 1.0, family=POISSON), np.inf, 0.99, offset=True),
 ]
 
 CASES = [replace(c, label=f"{i}-{type(c.query).__name__}") for i, c in enumerate(_CASES)]
 
 
 def block(
-    x: Any, y: Any, query: Query, keep: Any = None, starts: Any = None, bound: float = 1.0
+    x: Any,
+    y: Any,
+    query: Query,
+    keep: Any = None,
+    starts: Any = None,
+    bound: Any = 1.0,
+    sparse: bool = False,
 ) -> Block:
     """Rows on the public grid with the query's row weights, as a curator prepares them."""
+    from scipy.sparse import csr_array
+
     x = np.atleast_2d(np.asarray(x, dtype=np.float64))
-    step, y_step = bound_grid(bound, X_BITS), bound_grid(bound, Y_BITS)
+    bounds = np.broadcast_to(np.asarray(bound, dtype=np.float64), x.shape[1:])
+    steps, y_step = np.array([bound_grid(b, X_BITS) for b in bounds]), bound_grid(1.0, Y_BITS)
     keep = np.ones(x.shape[0]) if keep is None else np.asarray(keep, dtype=np.float64)
-    x = np.rint(np.clip(x, -bound, bound) / step) * step * keep[:, None]
-    y = np.rint(np.clip(y, -bound, bound) / y_step) * y_step * keep
-    bare = Block(x, y, keep, keep, np.full(x.shape[1], bound), np.full(x.shape[1], step), starts)
-    weight = keep if query.geometry is None else query.geometry.weights(bare)
-    weight = weight.astype(np.float32).astype(np.float64)
-    return Block(x, y, keep, weight, bare.bound, bare.grid, starts)
+    x = np.rint(np.clip(x, -bounds, bounds) / steps) * steps * keep[:, None]
+    y = np.rint(np.clip(y, -1.0, 1.0) / y_step) * y_step * keep
+    bare = Block(csr_array(x) if sparse else x, y, keep, keep, bounds, steps, starts)
+    seen = bare.select(query.columns) if isinstance(query, Selected) else bare
+    weight = keep if query.geometry is None else query.geometry.weights(seen)
+    return replace(bare, weight=weight.astype(np.float32).astype(np.float64))
 
 
 def answer(query: Query, rows: Block) -> Any:

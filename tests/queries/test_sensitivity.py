@@ -39,9 +39,7 @@ def test_replacing_a_row_moves_the_answer_by_at_most_its_sensitivity(case: Case)
     worst = 0.0
     for trial in range(TRIES):
         a, b = neighbours(rng, 2 if trial % 2 else 6)
-        moved = distance(
-            case, *(answer(case.query, block(x, y, case.query, k)) for x, y, k in (a, b))
-        )
+        moved = distance(case, *(answer(case.query, case.block(x, y, k)) for x, y, k in (a, b)))
         assert moved <= claimed * (1 + 1e-9)
         worst = max(worst, moved)
     assert worst >= case.attained * claimed * 0.7  # the search is able to find large moves
@@ -53,8 +51,8 @@ def test_adding_a_row_moves_the_answer_by_at_most_its_sensitivity(case: Case) ->
     claimed = case.query.sensitivity(ADD, 1)
     for _ in range(TRIES):
         x, y, keep = extreme_rows(rng, 5)
-        full = answer(case.query, block(x, y, case.query, keep))
-        fewer = answer(case.query, block(x[1:], y[1:], case.query, keep[1:]))
+        full = answer(case.query, case.block(x, y, keep))
+        fewer = answer(case.query, case.block(x[1:], y[1:], keep[1:]))
         assert distance(case, full, fewer) <= claimed * (1 + 1e-9)
 
 
@@ -74,12 +72,10 @@ def test_a_unit_of_several_rows_stays_within_its_sensitivity(
         x2, y2, keep2 = extreme_rows(rng, rng.integers(0 if neighbors is ADD else 1, m + 1))
         if neighbors is ADD:
             x2, y2, keep2 = x2[:0], y2[:0], keep2[:0]
-        one = answer(case.query, block(x, y, case.query, keep))
+        one = answer(case.query, case.block(x, y, keep))
         other = answer(
             case.query,
-            block(
-                np.r_[x[:4], x2], np.r_[y[:4], y2], case.query, np.r_[keep[:4], keep2].astype(bool)
-            ),
+            case.block(np.r_[x[:4], x2], np.r_[y[:4], y2], np.r_[keep[:4], keep2].astype(bool)),
         )
         assert distance(case, one, other) <= claimed * (1 + 1e-9)
 
