@@ -7,7 +7,7 @@ Central(epsilon=1.0, delta=1e-07, ...)
 
 from dpstats import plot
 from dpstats.accounting import Ledger
-from dpstats.api import OLS, mean, ols, private_range
+from dpstats.api import GLM, OLS, Logit, glm, logit, mean, ols, private_range
 from dpstats.estimators import methods
 from dpstats.mechanisms.noise import SeededNoise
 from dpstats.privacy import Central, Federated, LabelOnly, Local, Neighbors
@@ -18,6 +18,7 @@ from dpstats.summary import compare
 __version__ = "0.1.0"
 
 __all__ = [
+    "GLM",
     "OLS",
     "Boolean",
     "Categorical",
@@ -26,13 +27,16 @@ __all__ = [
     "LabelOnly",
     "Ledger",
     "Local",
+    "Logit",
     "Neighbors",
     "Numeric",
     "Results",
     "Schema",
     "SeededNoise",
     "compare",
+    "glm",
     "load",
+    "logit",
     "mean",
     "methods",
     "ols",

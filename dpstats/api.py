@@ -7,6 +7,7 @@ down: plan, charge the ledger, open a holder, let the estimator ask, hand back w
 from __future__ import annotations
 
 import math
+import operator
 import sys
 import traceback
 import warnings
@@ -22,6 +23,8 @@ from dpstats.coercion import as_column, kind_of, to_float
 from dpstats.design import Design, Source
 from dpstats.errors import DataError, FeasibilityWarning, OptionError, SchemaError, TrustError
 from dpstats.estimators.base import Ask, schedule
+from dpstats.families import BINOMIAL, GAUSSIAN, Family
+from dpstats.families import family as family_of
 from dpstats.holders import Curator
 from dpstats.mechanisms.noise import Noise, SafeNoise
 from dpstats.privacy import Central, Neighbors, Privacy
@@ -30,7 +33,11 @@ from dpstats.queries import ResponseInterval
 from dpstats.results import Results
 from dpstats.schema import Numeric, Schema
 
-__all__ = ["OLS", "Model", "mean", "ols", "private_range"]
+__all__ = ["GLM", "OLS", "Logit", "Model", "glm", "logit", "mean", "ols", "private_range"]
+
+Sparsity = int | Sequence[int] | None
+
+_KINDS = {GAUSSIAN: "ols", BINOMIAL: "logit"}  # every other family is "glm"
 
 
 class Model:
@@ -46,7 +53,8 @@ class Model:
     design : Design
         Public design.
     data : table, optional
-        pandas, polars, pyarrow table, dict of arrays, or (endog, exog); needed by `fit`.
+        pandas, polars, pyarrow table, dict of arrays, or (endog, exog) and a mapping of known
+        terms; needed by `fit`.
     n : int, optional
         Public number of rows, where no table is given.
     """
@@ -66,7 +74,14 @@ class Model:
         response = "" if self.design.endog is None else f"{self.design.endog.name} "
         return self.design.formula or f"{response}on {len(self.design.names)} columns"
 
-    def plan(self, privacy: Privacy, *, method: str | None = None, **options: Any) -> Plan:
+    def plan(
+        self,
+        privacy: Privacy,
+        *,
+        method: str | None = None,
+        sparsity: Sparsity = None,
+        **options: Any,
+    ) -> Plan:
         """What a fit would cost and how well it should do. No row is read, nothing is charged.
 
         Parameters
@@ -75,6 +90,10 @@ class Model:
             Trust model and guarantee.
         method : str, optional
             A name from `dpstats.methods`; the default method otherwise.
+        sparsity : int or several ints, optional
+            Columns that may have a coefficient, from 1 to d: asks for a method that selects them.
+            Of several the fit chooses privately, and pays for it. Without it a wide design (see
+            Notes) is fitted by such a method where there is one, which then chooses the number.
         **options
             Options of the method.
 
@@ -84,10 +103,13 @@ class Model:
             If no method answers this model under this trust model.
         OptionError
             If an option, delta or the row count is not allowed.
+
+        Notes
+        -----
+        A design is wide with more than 500 columns, or with more than 50 and fewer than ten rows a
+        column.
         """
-        estimator = estimators.find(self.kind, privacy, method)
-        n = self._rows(privacy)
-        return estimator.plan(self.design, privacy, n, **options)
+        return self._planned(privacy, method, sparsity, options)[1]
 
     def fit(
         self,
@@ -95,6 +117,7 @@ class Model:
         ledger: Ledger | None = None,
         *,
         method: str | None = None,
+        sparsity: Sparsity = None,
         noise: Noise | None = None,
         progress: bool | None = None,
         **options: Any,
@@ -111,6 +134,8 @@ class Model:
             outlive the process.
         method : str, optional
             A name from `dpstats.methods`.
+        sparsity : int or several ints, optional
+            Columns that may have a coefficient; see `plan`.
         noise : SeededNoise, optional
             Reproducible noise for simulation; the results are then marked NOT private.
         progress : bool, optional
@@ -133,8 +158,7 @@ class Model:
         """
         if self._data is None:
             raise DataError("No table: give data=... when making the model, then fit.")
-        estimator = estimators.find(self.kind, privacy, method)
-        plan = self.plan(privacy, method=method, **options)
+        estimator, plan = self._planned(privacy, method, sparsity, options)
         source = self.design.source(self._data)
         noise = SafeNoise() if noise is None else noise
         for message in plan.warnings:
@@ -157,6 +181,27 @@ class Model:
             ledger=ledger.state(),
             reproducible=noise.reproducible,
         )
+
+    def _planned(
+        self, privacy: Privacy, method: str | None, sparsity: Sparsity, options: dict[str, Any]
+    ) -> tuple[Estimator, Plan]:
+        """The method asked for, or the default for a design of this shape, and its plan."""
+        columns = len(self.design.names)
+        if sparsity is not None:
+            options = {**options, "sparsity": _checked_sparsity(sparsity, columns)}
+        select = True if sparsity is not None else None
+        estimator = estimators.find(self.kind, privacy, method, select)
+        n = self._rows(privacy)
+        if method is None and not estimator.sparse and _wide(columns, n):
+            estimator = self._selecting(privacy) or estimator
+        return estimator, estimator.plan(self.design, privacy, n, **options)
+
+    def _selecting(self, privacy: Privacy) -> Estimator | None:
+        """The default method that selects columns, if there is one."""
+        try:
+            return estimators.find(self.kind, privacy, sparse=True)
+        except (OptionError, TrustError):
+            return None
 
     def _rows(self, privacy: Privacy) -> int:
         """Public row count, or the public guess where the number of rows is private."""
@@ -182,6 +227,42 @@ class Model:
             raise DataError("The table is empty: at least one row is needed.")
         privacy.check_delta(n)
         return n
+
+
+def _wide(columns: int, n: int) -> bool:
+    """Whether a fit of all columns is hopeless where one of a few may not be.
+
+    The noise of a dense fit grows with its columns: beyond 500, or with fewer than ten rows a
+    column, it exceeds any coefficient worth reporting, at every epsilon in use. Up to 50 columns a
+    table of all of them is what a reader expects.
+    """
+    return columns > 500 or (columns > 50 and 10 * columns >= n)
+
+
+def _checked_sparsity(asked: Any, columns: int) -> int | tuple[int, ...]:
+    """A number of columns, or several to choose from.
+
+    Raises
+    ------
+    OptionError
+        If one of them is no whole number from 1 to `columns`.
+    """
+    several = isinstance(asked, (tuple, list, range)) and len(asked) > 0
+    numbers = tuple(_whole(number) for number in (asked if several else (asked,)))
+    if not all(1 <= number <= columns for number in numbers):
+        raise OptionError(
+            f"sparsity={asked!r}: a whole number from 1 to {columns}, the columns of the design, "
+            "is needed, or several to choose from, as in sparsity=(5, 10, 20)."
+        )
+    return numbers if several else numbers[0]
+
+
+def _whole(number: Any) -> int:
+    """A whole number; 0, which no option allows, for anything else."""
+    try:
+        return 0 if isinstance(number, (bool, np.bool_)) else operator.index(number)
+    except TypeError:
+        return 0
 
 
 def _ask(
@@ -257,6 +338,87 @@ def ols(
     return Model("ols", Design.from_formula(formula, _required(schema)), data, n)
 
 
+def logit(
+    formula: str,
+    data: Any = None,
+    schema: Schema | None = None,
+    *,
+    offset: str | None = None,
+    n: int | None = None,
+) -> Model:
+    """Logistic regression by formula.
+
+    Parameters
+    ----------
+    formula : str
+        As in `ols`. The response is declared ``Categorical`` with two levels (the second one is the
+        event; levels 0 and 1 mean themselves), ``Boolean()``, or ``Numeric(0, 1)``.
+    data, schema, n
+        As in `ols`.
+    offset : str, optional
+        As in `glm`.
+
+    Returns
+    -------
+    Model
+
+    Raises
+    ------
+    FormulaError, SchemaError
+        As `glm`.
+    """
+    return glm(formula, data, schema, family=BINOMIAL, offset=offset, n=n)
+
+
+def glm(
+    formula: str,
+    data: Any = None,
+    schema: Schema | None = None,
+    *,
+    family: Any = "gaussian",
+    link: str | None = None,
+    offset: str | None = None,
+    exposure: str | None = None,
+    n: int | None = None,
+) -> Model:
+    """Generalised linear model by formula.
+
+    Parameters
+    ----------
+    formula, data, schema, n
+        As in `ols`. A Poisson response is declared ``Numeric(0, upper)``, a binomial one as in
+        `logit`; values outside the declaration are moved into it.
+    family : str or statsmodels family, default "gaussian"
+        ``"gaussian"``, ``"binomial"`` or ``"poisson"``, or such as ``sm.families.Poisson()``.
+    link : str, optional
+        ``"identity"``, ``"log"`` or ``"logit"``; the canonical one by default.
+    offset : str, optional
+        Declared column, or a term such as ``"np.log(years)"``, that is added to the linear
+        predictor with coefficient 1.
+    exposure : str, optional
+        Declared column or term, with a lower bound above 0, whose logarithm is added likewise.
+
+    Returns
+    -------
+    Model
+
+    Raises
+    ------
+    FormulaError
+        If a term may not be used on private rows.
+    SchemaError
+        If a column is not declared, the response may leave the family's domain, or the exposure
+        may be 0.
+    OptionError
+        If the family or its link is not supported.
+    """
+    law = family_of(family, link)
+    design = Design.from_formula(
+        formula, _required(schema), family=law, offset=offset, exposure=exposure
+    )
+    return Model(_KINDS.get(law, "glm"), design, data, n)
+
+
 def mean(
     formula: str, data: Any = None, schema: Schema | None = None, *, n: int | None = None
 ) -> Model:
@@ -296,10 +458,87 @@ def OLS(  # noqa: N802 - as in statsmodels
     -------
     Model
     """
-    if set(bounds) != {"endog", "exog"}:
+    return _array_model(endog, exog, bounds, names, GAUSSIAN, {})
+
+
+def Logit(  # noqa: N802 - as in statsmodels
+    endog: Any,
+    exog: Any,
+    bounds: Mapping[str, Any],
+    names: Sequence[str] | None = None,
+    *,
+    offset: Any = None,
+) -> Model:
+    """Logistic regression on arrays, as in statsmodels: no intercept is added.
+
+    Parameters
+    ----------
+    endog : array of shape (n,)
+        Response: 0, 1, or a share between them.
+    exog, bounds, names
+        As in `OLS`; ``bounds["endog"]`` is (0, 1) where it is not given.
+    offset : array of shape (n,), optional
+        As in `GLM`.
+
+    Returns
+    -------
+    Model
+    """
+    return GLM(endog, exog, bounds, names, family=BINOMIAL, offset=offset)
+
+
+def GLM(  # noqa: N802 - as in statsmodels
+    endog: Any,
+    exog: Any,
+    bounds: Mapping[str, Any],
+    names: Sequence[str] | None = None,
+    *,
+    family: Any = "gaussian",
+    link: str | None = None,
+    offset: Any = None,
+    exposure: Any = None,
+) -> Model:
+    """Generalised linear model on arrays, as in statsmodels: no intercept is added.
+
+    Parameters
+    ----------
+    endog, exog, names
+        As in `OLS`.
+    bounds : mapping
+        As in `OLS`, with public bounds of ``"offset"`` and ``"exposure"`` where they are given.
+    family, link
+        As in `glm`.
+    offset : array of shape (n,), optional
+        Added to the linear predictor with coefficient 1.
+    exposure : array of shape (n,), optional
+        Its logarithm is added likewise; its lower bound is above 0.
+
+    Returns
+    -------
+    Model
+    """
+    known = {"offset": offset, "exposure": exposure}
+    given = {name: values for name, values in known.items() if values is not None}
+    return _array_model(endog, exog, bounds, names, family_of(family, link), given)
+
+
+def _array_model(
+    endog: Any,
+    exog: Any,
+    bounds: Mapping[str, Any],
+    names: Sequence[str] | None,
+    law: Family,
+    known: Mapping[str, Any],
+) -> Model:
+    """A model of arrays whose bounds are given for each of them."""
+    if law == BINOMIAL and isinstance(bounds, Mapping):
+        bounds = {"endog": law.domain, **bounds}
+    wanted = ("endog", "exog", *known)
+    if not isinstance(bounds, Mapping) or set(bounds) != set(wanted):
+        got = sorted(bounds) if isinstance(bounds, Mapping) else type(bounds).__name__
         raise OptionError(
-            f"bounds has keys {sorted(bounds)}: give bounds={{'endog': (lower, upper), "
-            "'exog': (lower, upper) or one pair per column}."
+            f"bounds has keys {got}: {', '.join(map(repr, wanted))} are needed, as in "
+            "bounds={'endog': (lower, upper), 'exog': (lower, upper) or one pair per column}."
         )
     shape = np.shape(exog)
     if len(shape) != 2 or np.shape(endog) not in {(shape[0],), (shape[0], 1)}:
@@ -308,8 +547,16 @@ def OLS(  # noqa: N802 - as in statsmodels
         )
     if names is None and hasattr(exog, "columns"):
         names = [str(c) for c in exog.columns]
-    design = Design.from_arrays(shape[1], bounds["exog"], bounds["endog"], names=names)
-    return Model("ols", design, (endog, exog))
+    design = Design.from_arrays(
+        shape[1],
+        bounds["exog"],
+        bounds["endog"],
+        names=names,
+        family=law,
+        offset_bounds=bounds.get("offset"),
+        exposure_bounds=bounds.get("exposure"),
+    )
+    return Model(_KINDS.get(law, "glm"), design, (endog, exog, known))
 
 
 def private_range(

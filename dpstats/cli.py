@@ -13,6 +13,8 @@ from dpstats.errors import DataError, DPStatsError
 
 __all__ = ["main"]
 
+_FAMILIES = {"ols": "gaussian", "logit": "binomial", "poisson": "poisson"}
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit status.
@@ -45,7 +47,7 @@ def _parser() -> argparse.ArgumentParser:
     demo.set_defaults(command=_demo)
 
     fit = commands.add_parser("fit", help="fit a formula to a CSV or Parquet file")
-    fit.add_argument("formula", help='such as "y ~ x1 + C(g)"')
+    _add_model(fit)
     fit.add_argument("data", type=Path, help="CSV or Parquet file of private rows")
     _add_privacy(fit)
     fit.add_argument("--ledger", type=Path, help="ledger file; made with the ceiling given below")
@@ -56,7 +58,7 @@ def _parser() -> argparse.ArgumentParser:
     fit.set_defaults(command=_fit)
 
     plan = commands.add_parser("plan", help="cost and expected error; reads no data")
-    plan.add_argument("formula", help='such as "y ~ x1 + C(g)"')
+    _add_model(plan)
     _add_privacy(plan)
     plan.add_argument("--n", type=int, required=True, help="public number of rows")
     plan.set_defaults(command=_plan)
@@ -67,6 +69,34 @@ def _parser() -> argparse.ArgumentParser:
     show.add_argument("path", type=Path)
     show.set_defaults(command=_ledger_show)
     return parser
+
+
+def _add_model(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("formula", help='such as "y ~ x1 + C(g)"')
+    parser.add_argument("--model", choices=_FAMILIES, default="ols", help="default: ols")
+    parser.add_argument("--offset", help="column or term added to the linear predictor")
+    parser.add_argument("--exposure", help="column whose logarithm is added likewise")
+    parser.add_argument(
+        "--sparsity", type=_numbers, help="columns that may have a coefficient: 10, or 5,10,20"
+    )
+
+
+def _numbers(text: str) -> int | tuple[int, ...]:
+    numbers = tuple(int(part) for part in text.split(","))
+    return numbers[0] if len(numbers) == 1 else numbers
+
+
+def _model(arguments: argparse.Namespace, schema: Any, **rows: Any) -> Any:
+    import dpstats as dp
+
+    return dp.glm(
+        arguments.formula,
+        schema=schema,
+        family=_FAMILIES[arguments.model],
+        offset=arguments.offset,
+        exposure=arguments.exposure,
+        **rows,
+    )
 
 
 def _add_privacy(parser: argparse.ArgumentParser) -> None:
@@ -122,7 +152,7 @@ def _fit(arguments: argparse.Namespace) -> None:
 
     privacy = dp.Central(arguments.epsilon, arguments.delta)
     schema = dp.Schema.load(arguments.schema)
-    model = dp.ols(arguments.formula, data=_read(arguments.data, schema), schema=schema)
+    model = _model(arguments, schema, data=_read(arguments.data, schema))
     ledger = None
     if arguments.ledger is not None:
         ceiling = (arguments.ledger_epsilon, arguments.ledger_delta)
@@ -133,7 +163,8 @@ def _fit(arguments: argparse.Namespace) -> None:
             )
         ledger = dp.Ledger.open(arguments.ledger, *ceiling)
     progress = False if arguments.quiet else None
-    result = model.fit(privacy, ledger=ledger, method=arguments.method, progress=progress)
+    asked = {"method": arguments.method, "sparsity": arguments.sparsity}
+    result = model.fit(privacy, ledger=ledger, progress=progress, **asked)
     if not arguments.quiet:
         print(result.summary())
     if arguments.out is not None:
@@ -155,8 +186,9 @@ def _plan(arguments: argparse.Namespace) -> None:
     import dpstats as dp
 
     schema = dp.Schema.load(arguments.schema)
-    model = dp.ols(arguments.formula, schema=schema, n=arguments.n)
-    print(model.plan(dp.Central(arguments.epsilon, arguments.delta), method=arguments.method))
+    model = _model(arguments, schema, n=arguments.n)
+    asked = {"method": arguments.method, "sparsity": arguments.sparsity}
+    print(model.plan(dp.Central(arguments.epsilon, arguments.delta), **asked))
 
 
 def _ledger_show(arguments: argparse.Namespace) -> None:

@@ -128,3 +128,31 @@ def test_a_closed_pipe_ends_the_command_quietly(files: Path) -> None:
     done = subprocess.run(shell, shell=True, capture_output=True, text=True, timeout=60)
     assert "Traceback" not in done.stderr
     assert done.stdout.startswith("Plan")
+
+
+def test_the_command_line_names_family_sparsity_and_exposure(files: Path, monkeypatch) -> None:
+    asked = {}
+
+    def model(formula, data=None, schema=None, **options):
+        asked.update(options, formula=formula)
+        raise dp.errors.DataError("enough")
+
+    monkeypatch.setattr(dp, "glm", model)
+    more = ["--model", "poisson", "--exposure", "x", "--n", "100"]
+    assert main([*arguments(files, "plan"), *more]) == 2
+    assert asked["family"] == "poisson"
+    assert (asked["exposure"], asked["offset"], asked["formula"]) == ("x", None, FORMULA)
+
+
+def test_the_command_line_checks_a_sparsity(files: Path, capsys) -> None:
+    for text in ("4", "1,4"):
+        assert main([*arguments(files, "plan"), "--n", "20000", "--sparsity", text]) == 2
+        assert "from 1 to 3" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main([*arguments(files, "plan"), "--n", "20000", "--sparsity", "few"])
+
+
+def test_a_model_of_the_wrong_response_is_an_error(files: Path, capsys) -> None:
+    command = [*arguments(files, "fit", str(files / "data.csv")), "--model", "logit"]
+    assert main(command) == 2
+    assert "Numeric(0, 1)" in capsys.readouterr().err

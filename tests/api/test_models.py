@@ -1,0 +1,207 @@
+"""The front door leads each model to its family, its method, and its known terms."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+import pytest
+import statsmodels.api as sm
+
+import dpstats as dp
+from dpstats import estimators
+from dpstats.errors import DataError, DPStatsError, OptionError, SchemaError
+from dpstats.estimators import ESTIMATORS
+from dpstats.families import BINOMIAL, GAUSSIAN, POISSON, Family
+
+SCHEMA = dp.Schema(
+    y=dp.Numeric(-5, 5),
+    visits=dp.Numeric(0, 30),
+    yes=dp.Categorical(["no", "yes"]),
+    x=dp.Numeric(0, 10),
+    years=dp.Numeric(0.5, 4),
+)
+PRIVACY = dp.Central(1.0, 1e-7)
+
+
+def wide(d: int, n: int = 10_000, **options: Any) -> dp.api.Model:
+    """A planned-only model of d columns."""
+    schema = dp.Schema({f"x{j}": dp.Numeric(-1, 1) for j in range(d)}, y=dp.Numeric(-1, 1))
+    return dp.ols("y ~ . - 1", schema=schema, n=n, **options)
+
+
+# -- families ------------------------------------------------------------------------------------
+
+FAMILIES = {
+    "gaussian": (dict(family="gaussian"), "y", "ols", GAUSSIAN),
+    "default": ({}, "y", "ols", GAUSSIAN),
+    "binomial": (dict(family="binomial"), "yes", "logit", BINOMIAL),
+    "poisson": (dict(family="poisson"), "visits", "glm", POISSON),
+    "link": (dict(family="poisson", link="identity"), "visits", "glm", ("poisson", "identity")),
+    "log": (dict(family="gaussian", link="log"), "y", "glm", ("gaussian", "log")),
+    "statsmodels": (dict(family=sm.families.Poisson()), "visits", "glm", POISSON),
+    "statsmodels binomial": (dict(family=sm.families.Binomial()), "yes", "logit", BINOMIAL),
+}
+
+
+@pytest.mark.parametrize(("options", "y", "kind", "family"), FAMILIES.values(), ids=FAMILIES)
+def test_a_family_leads_to_its_model(options, y, kind, family) -> None:
+    model = dp.glm(f"{y} ~ x", schema=SCHEMA, n=100, **options)
+    assert model.kind == kind
+    assert model.design.family == (Family(*family) if isinstance(family, tuple) else family)
+    bounds = {"endog": (0, 1), "exog": (-1, 1)}
+    arrays = dp.GLM(np.zeros(9), np.zeros((9, 2)), bounds, **options)
+    assert (arrays.kind, arrays.design.family) == (kind, model.design.family)
+
+
+def test_logit_is_the_binomial_model() -> None:
+    by_formula = dp.logit("yes ~ x", schema=SCHEMA, n=100, offset="np.log(years)")
+    same = dp.glm("yes ~ x", schema=SCHEMA, n=100, family="binomial", offset="np.log(years)")
+    assert (by_formula.kind, by_formula.design) == ("logit", same.design)
+    by_arrays = dp.Logit(np.zeros(9), np.zeros((9, 2)), bounds={"exog": (-1, 1)})
+    assert (by_arrays.kind, by_arrays.design.family) == ("logit", BINOMIAL)
+    assert (by_arrays.design.endog.lower, by_arrays.design.endog.upper) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "says"),
+    [
+        (lambda: dp.glm("y ~ x", schema=SCHEMA, family="gamma"), OptionError, "poisson"),
+        (lambda: dp.glm("y ~ x", schema=SCHEMA, family=sm.families.Gamma()), OptionError, "gamma"),
+        (lambda: dp.glm("y ~ x", schema=SCHEMA, family="poisson"), SchemaError, r"Numeric\(0,"),
+        (lambda: dp.logit("visits ~ x", schema=SCHEMA), SchemaError, "two levels"),
+        (
+            lambda: dp.glm("visits ~ x", schema=SCHEMA, family="poisson", exposure="x"),
+            SchemaError,
+            "above 0",
+        ),
+        (
+            lambda: dp.Logit(np.zeros(9), np.zeros((9, 1)), {"endog": (0, 2), "exog": (0, 1)}),
+            SchemaError,
+            "0 and 2",
+        ),
+        (
+            lambda: dp.GLM(
+                np.zeros(9),
+                np.zeros((9, 1)),
+                {"endog": (0, 2), "exog": (0, 1)},
+                family="poisson",
+                exposure=np.ones(9),
+            ),
+            OptionError,
+            "'exposure' are needed",
+        ),
+        (lambda: dp.OLS(np.zeros(9), np.zeros((9, 1)), bounds=(0, 1)), OptionError, "'exog'"),
+    ],
+)
+def test_a_model_that_cannot_be_is_refused_by_what_to_declare(make, error, says) -> None:
+    with pytest.raises(error, match=says):
+        make()
+
+
+def test_known_terms_of_arrays_reach_the_rows() -> None:
+    bounds = {"endog": (0, 9), "exog": (0, 1), "offset": (-1, 1), "exposure": (1, 4)}
+    model = dp.GLM(
+        np.ones(9),
+        np.ones((9, 1)),
+        bounds,
+        family="poisson",
+        offset=np.full(9, 0.5),
+        exposure=np.full(9, 2.0),
+    )
+    block = model.design.source(model._data).block(0, 9)
+    np.testing.assert_allclose(block.offset, 0.5 + np.log(2))
+
+
+def test_a_gaussian_offset_is_fitted_by_the_default_method() -> None:
+    rng = np.random.default_rng(0)
+    df = pd.DataFrame({"x": rng.uniform(0, 10, 5000), "years": rng.uniform(0.5, 4, 5000)})
+    df["y"] = df.years + 0.2 * df.x - 1 + rng.normal(scale=0.5, size=5000)
+    model = dp.glm("y ~ x", data=df, schema=SCHEMA, offset="years")
+    fit = model.fit(dp.Central(50.0, 1e-7), noise=dp.SeededNoise(1))
+    np.testing.assert_allclose(fit.params, [-1, 0.2], atol=0.1)
+
+
+# -- sparsity ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Recorder:
+    """A method that plans nothing and says what it was asked."""
+
+    name: str
+    model: str = "ols"
+    sparse: bool = False
+    theory: ClassVar[dict[str, Any]] = {"central": None}
+    options: ClassVar[dict[str, str]] = {}
+
+    def plan(self, design: Any, privacy: Any, n: int, **options: Any) -> Any:
+        return self.name, options
+
+
+@pytest.fixture
+def registry(monkeypatch) -> None:
+    rows = (Recorder("dense"), Recorder("other"), Recorder("select", sparse=True))
+    monkeypatch.setattr(estimators, "ESTIMATORS", (*rows, Recorder("logit", "logit")))
+
+
+@pytest.mark.parametrize(
+    ("sparsity", "passed"),
+    [(3, 3), (np.int64(1), 1), (20, 20), ((5, 10), (5, 10)), ([2], (2,)), (range(1, 3), (1, 2))],
+)
+@pytest.mark.usefixtures("registry")
+def test_sparsity_asks_for_a_method_that_selects(sparsity, passed) -> None:
+    assert wide(20).plan(PRIVACY, sparsity=sparsity) == ("select", {"sparsity": passed})
+
+
+BAD = [0, -1, 21, True, 2.0, "3", (), (1, 0), (3, True), [[3]], np.array([1, 2]), (1, 21)]
+
+
+@pytest.mark.parametrize("sparsity", BAD, ids=str)
+def test_an_impossible_sparsity_spends_nothing(sparsity) -> None:
+    frame = pd.DataFrame(np.zeros((50, 21)), columns=[*(f"x{j}" for j in range(20)), "y"])
+    ledger = dp.Ledger.memory(3.0, 1e-6)
+    with pytest.raises(OptionError, match=r"sparsity=.* from 1 to 20"):
+        wide(20, data=frame).fit(PRIVACY, ledger=ledger, sparsity=sparsity)
+    assert ledger.entries == ()
+
+
+SHAPES = {  # columns, rows -> method without a word about sparsity
+    (50, 60): "dense",
+    (51, 511): "dense",
+    (51, 510): "select",
+    (500, 10_000): "dense",
+    (501, 10**6): "select",
+}
+
+
+@pytest.mark.parametrize(("shape", "method"), SHAPES.items(), ids=str)
+@pytest.mark.usefixtures("registry")
+def test_a_wide_design_prefers_a_method_that_selects(shape, method) -> None:
+    assert wide(shape[0], n=shape[1]).plan(PRIVACY) == (method, {})
+    assert wide(shape[0], n=shape[1]).plan(PRIVACY, method="other") == ("other", {})
+
+
+def test_a_wide_design_is_fitted_densely_where_nothing_selects(monkeypatch) -> None:
+    monkeypatch.setattr(estimators, "ESTIMATORS", (Recorder("dense"),))
+    assert wide(51, n=100).plan(PRIVACY) == ("dense", {})
+
+
+@pytest.mark.usefixtures("registry")
+def test_a_method_that_selects_nothing_refuses_a_sparsity() -> None:
+    with pytest.raises(OptionError, match=r"'other'.*'select'"):
+        wide(20).plan(PRIVACY, method="other", sparsity=3)
+
+
+def test_every_method_says_whether_it_selects() -> None:
+    assert all(isinstance(method.sparse, bool) for method in ESTIMATORS)
+
+
+def test_bad_arrays_are_refused_for_every_family() -> None:
+    for make in (dp.Logit, dp.GLM):
+        with pytest.raises(DataError, match="shape"):
+            make(np.zeros(50), np.zeros(50), bounds={"endog": (0, 1), "exog": (-1, 1)})
+        with pytest.raises(DPStatsError):
+            make(np.zeros(50), np.zeros((50, 2)), bounds={"endog": (0, 1)})
