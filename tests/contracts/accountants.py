@@ -8,17 +8,25 @@ grid over its one free parameter.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from scipy.stats import laplace, norm
 
-from dpstats.accounting.events import Event, Gaussian, Laplace, Selection
+from dpstats.accounting.events import Event, Gaussian, Laplace, Parallel, Peeling, Selection
 
 
 def upper(events: Sequence[Event], delta: float) -> float:
     """Epsilon at `delta`, never below the true one."""
-    return min(_privacy_loss(events, delta), _renyi(events, delta))
+    return max(min(_privacy_loss(one, delta), _renyi(one, delta)) for one in worlds(events))
+
+
+def worlds(events: Sequence[Event]) -> Iterator[list[Event]]:
+    """The events that a row takes part in: for each `Parallel` those of the branch it is in."""
+    parts = [e.branches if isinstance(e, Parallel) else ((e,),) for e in events]
+    for chosen in itertools.product(*parts):
+        yield [event for branch in chosen for event in branch]
 
 
 def _privacy_loss(events: Sequence[Event], delta: float) -> float:
@@ -35,6 +43,10 @@ def _privacy_loss(events: Sequence[Event], delta: float) -> float:
         if isinstance(e, Selection):
             pure = common.DifferentialPrivacyParameters(e.epsilon, 0.0)
             parts += [pld.from_privacy_parameters(pure, **step)] * e.k
+        if isinstance(e, Peeling):
+            choice = common.DifferentialPrivacyParameters(2 / e.noise_multiplier, 0.0)
+            value = pld.from_laplace_mechanism(e.noise_multiplier, **step)
+            parts += [pld.from_privacy_parameters(choice, **step), value] * e.k
     total = parts[0]
     for part in parts[1:]:
         total = total.compose(part)
@@ -60,10 +72,18 @@ def attack(events: Sequence[Event], epsilon: float) -> float:
     """Delta at `epsilon` that fixed neighbouring tables attain; never above the true one.
 
     A selection of cost b is played on two candidates whose losses are t and t - b, for t on a
-    grid; Laplace noise by which of a few intervals the output falls in; Gaussian noise exactly.
+    grid; Laplace noise by which of a few intervals the output falls in; Gaussian noise exactly. Of
+    a peeling only the values are played.
     """
+    return max(_attack(one, epsilon) for one in worlds(events))
+
+
+def _attack(events: Sequence[Event], epsilon: float) -> float:
     mu = sum(e.noise_multiplier**-2 for e in events if isinstance(e, Gaussian)) ** 0.5
     releases = [_binned_laplace(e.epsilon) for e in events if isinstance(e, Laplace)]
+    for e in events:
+        if isinstance(e, Peeling):
+            releases += [_binned_laplace(1 / e.noise_multiplier)] * min(e.k, 3)
     reach = [e.epsilon for e in events if isinstance(e, Selection) for _ in range(e.k)]
     worst = 0.0
     for share in np.linspace(0.25, 0.75, 11) if reach else [0.5]:

@@ -54,6 +54,10 @@ def log_ratio(one: Released, other: Released) -> float:
         logits = [np.asarray(r.exact) * (1.0 / unit) for r in (one, other)]
         laws = [x - np.logaddexp.reduce(x) for x in logits]
         return float(laws[0][int(one.noisy[0])] - laws[1][int(one.noisy[0])])
+    if one.kind == "peel":  # of the values alone, given the columns: a weaker adversary
+        chosen = one.noisy[0].astype(int)
+        gaps = [np.abs(one.noisy[1] - r.exact[chosen]) / unit for r in (one, other)]
+        return float(np.sum(gaps[1] - gaps[0]))
     gaps = [np.ravel(one.noisy - r.exact) / unit for r in (one, other)]
     power = 2 if isinstance(one.event, Gaussian) else 1
     return float(np.sum(np.abs(gaps[1]) ** power - np.abs(gaps[0]) ** power) / power)

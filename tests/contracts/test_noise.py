@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpstats.accounting.events import Gaussian, Laplace, Selection
+from dpstats.accounting.events import Gaussian, Laplace, Peeling, Selection
 from dpstats.mechanisms.noise import Noise, SafeNoise
 from dpstats.mechanisms.release import _steps
 from dpstats.protocol import Plan
@@ -116,6 +116,20 @@ def test_choices_have_the_law_of_the_exponential_mechanism(case: Case) -> None:
     assert choice_verdict(utilities, chosen, epsilon) > FALSE_ALARM
     for factor in FACTORS:
         assert choice_verdict(utilities, chosen, epsilon / factor) < FALSE_ALARM
+
+
+@each_case
+def test_values_of_a_peeling_have_the_declared_law(case: Case) -> None:
+    """Fresh noise on the chosen columns; the law of the choice is tested with the mechanism."""
+    data = case.table(N)
+    plan = case.plan(data, case.privacy(8.0, 1e-5, rows=N))
+    found = first_of_each_kind(record(case, plan, data)).get(("peel", Peeling))
+    if found is None:
+        pytest.skip("peels nothing")
+    asked, one = found
+    answers = repeated(case, plan, data, asked, math.ceil(DRAWS / one.event.k))
+    noise = answers[:, 1] - one.exact[answers[:, 0].astype(int)]
+    check_law(np.ravel(noise), declared_scale(case, asked, one), LAWS[Laplace])
 
 
 class Watched:
