@@ -36,7 +36,7 @@ class Ask:
     slot: str
     weight: float
     purpose: str
-    kind: Literal["gaussian", "laplace", "selection"] = "gaussian"
+    kind: Literal["gaussian", "laplace", "selection", "peeling"] = "gaussian"
     k: int = 1
     parts: int = 1
 

@@ -1,0 +1,438 @@
+"""What sparse methods share: public facts about wide designs, thresholding, and the last rescaling.
+
+Nothing here is as large as d x d. Coefficients are the design's internal ones; "in standardised
+units" means multiplied by the root of the guessed second moment of their column.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.errors import OptionError
+from dpstats.estimators.base import Ask
+from dpstats.estimators.guesses import response_bound, round_up
+from dpstats.estimators.sandwich import Asked
+from dpstats.families import GAUSSIAN, Family
+from dpstats.privacy import Central
+from dpstats.protocol import Estimate, Plan
+from dpstats.queries import Geometry, Gram, ResidualQuantile, Score, Search, Selected
+from dpstats.theory import Citation, Rate
+
+if TYPE_CHECKING:
+    from dpstats.design import Design
+
+__all__ = [
+    "INFERENCE",
+    "QUANTILE",
+    "SPARSE_CAI",
+    "SPARSE_LOWER",
+    "Facts",
+    "concluded",
+    "hard_threshold",
+    "last_share",
+    "length",
+    "need_positive",
+    "need_sparsity",
+    "need_steps",
+    "public_facts",
+    "rescaled",
+    "rescaling",
+    "spread",
+    "step_asks",
+    "warned",
+    "within",
+]
+
+Array = NDArray[np.float64]
+Asks = tuple[Ask, ...]
+Kind = Literal["gaussian", "laplace", "selection", "peeling"]
+
+INFERENCE = "none: selected on the same rows"
+QUANTILE = 0.75  # of the absolute residuals, at which they are clipped
+_GROWTH = 1.3  # of the budget from step to step
+_LARGEST_FIT = 4.0  # root mean square of fitted values, in largest responses (logits: 8)
+_LOGITS = 8.0
+_COUNT, _SPREADS = 0.01, 0.08  # budget of the number of rows, and of all clips together
+_RESCALING = (0.03, 0.02)  # budget of the two numbers
+_REACH = 3.0  # fitted values and responses enter the rescaling up to this many spreads
+
+SPARSE_CAI = Citation(
+    "cai2021cost",
+    "Cai, T. T., Wang, Y. and Zhang, L.",
+    "The cost of privacy: optimal rates of convergence for parameter estimation with "
+    "differential privacy",
+    2021,
+    "Annals of Statistics 49(5), arXiv:1902.04495",
+    "Theorem 4.3",
+)
+
+# Minimax error of sparse regression under (epsilon, delta)-DP, up to constants.
+SPARSE_LOWER = (
+    Rate(
+        "statistical",
+        {"s": 0.5, "log_d": 0.5, "n": -0.5},
+        "sqrt(s log(d)/n)",
+        source=SPARSE_CAI.key,
+    ),
+    Rate(
+        "privacy",
+        {"s": 1.0, "log_d": 1.0, "n": -1.0, "eps": -1.0},
+        "s log(d)/(n eps)",
+        source=SPARSE_CAI.key,
+    ),
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Facts:
+    """Public facts and guesses about a wide design, in internal coordinates.
+
+    Attributes
+    ----------
+    moments : ndarray of shape (d,)
+        Guessed second moment of each column.
+    top : float
+        Guessed largest eigenvalue of the second moments of the selected columns, in standardised
+        units.
+    radius : float
+        Norm that few rows exceed.
+    reach : float
+        Largest public bound of a column; a fact.
+    bound : float
+        Largest residual at 0; a fact.
+    sd : float
+        Guessed residual standard deviation (of the working response, for a logit).
+    sparsity : int
+        Number of columns to select.
+    always : tuple of int
+        Columns that are always in: the intercept.
+    family : Family
+        Law of the response.
+    """
+
+    moments: Array
+    top: float
+    radius: float
+    reach: float
+    bound: float
+    sd: float
+    sparsity: int
+    always: tuple[int, ...]
+    family: Family
+
+    @property
+    def curvature(self) -> float:
+        """Largest second derivative of a row's loss in its linear predictor."""
+        return self.family.largest_curvature
+
+    @property
+    def clip(self) -> float:
+        """Largest useful clip of a residual, where no quantile of them is released."""
+        return 1.0 if self.family != GAUSSIAN else 2 * self.bound
+
+    @property
+    def released_clip(self) -> bool:
+        """Whether the clip follows a released quantile; residuals of a logit are within 1."""
+        return self.family == GAUSSIAN
+
+    @property
+    def signal(self) -> float:
+        """Guessed size of a coefficient that matters, in standardised units.
+
+        Together they explain as much as residuals vary; the logits of a binomial model vary by 2.
+        """
+        return self.sd / math.sqrt(self.sparsity)
+
+    @property
+    def active(self) -> float:
+        """Guessed share of residuals that the clip leaves alone."""
+        return QUANTILE if self.released_clip else 1.0
+
+    def move(self, score: Array, rate: float) -> Array:
+        """The step along a mean score: `rate` over the guessed second derivative of the loss."""
+        change: Array = score * rate / (self.top * self.curvature * self.active * self.moments)
+        return change
+
+
+def public_facts(design: Design, sparsity: int) -> Facts:
+    """Guesses from declared bounds, centres and scales, as `guesses.guess` makes them."""
+    low, high = np.asarray(design.internal_bounds, dtype=np.float64).T
+    variance = np.minimum((high - low) ** 2 / 12, 1.0)
+    far = np.maximum(np.abs(low), np.abs(high))
+    middle = np.where(far > 1 + 1e-9, 0.0, (low + high) / 2)
+    moments = np.maximum(middle**2 + variance, 1e-6)
+    intercept = design.standardization.intercept
+    always = () if intercept is None else (int(intercept),)
+    squared = float(np.sum(moments)) + 2 * math.sqrt(float(np.sum(variance**2)))
+    gaussian = design.family == GAUSSIAN
+    bound = response_bound(design) if gaussian else 1.0
+    return Facts(
+        moments=moments,
+        top=_top(middle / np.sqrt(moments), sparsity, always),
+        radius=min(math.sqrt(squared), float(design.norm_bound)),
+        reach=float(np.max(np.maximum(far, 2.0**-20))),
+        bound=bound,
+        sd=min(1.0, bound / 4) if gaussian else 2.0,
+        sparsity=sparsity,
+        always=always,
+        family=design.family,
+    )
+
+
+def _top(middle: Array, sparsity: int, always: tuple[int, ...]) -> float:
+    """Largest eigenvalue of ``m m' + diag(1 - m^2)`` over supports of the given size."""
+    size = np.abs(middle)
+    size[list(always)] = np.inf
+    chosen = np.argsort(-size, kind="stable")[: sparsity + len(always)]
+    m = middle[chosen]
+    return float(np.linalg.eigvalsh(np.outer(m, m) + np.diag(1 - m**2))[-1])
+
+
+# -- options -----------------------------------------------------------------------------------
+
+
+def need_sparsity(method: str, design: Design, sparsity: Any) -> int:
+    """The number of columns to select, beside the intercept.
+
+    Raises
+    ------
+    OptionError
+        If it is not an integer from 1 to the number of columns.
+    """
+    free = len(design.names) - bool(design.has_intercept)
+    if isinstance(sparsity, (int, np.integer)) and not isinstance(sparsity, bool):
+        if 1 <= sparsity <= free:
+            return int(sparsity)
+        raise OptionError(
+            f"sparsity={sparsity!r}: from 1 to {free:,} columns can be selected (the intercept is "
+            "always in and is not counted)."
+        )
+    raise OptionError(
+        f"method={method!r} selects a number of columns that it is told: give sparsity=..., an "
+        f"integer from 1 to {free:,}; got {sparsity!r}. The default sparse method can choose it."
+    )
+
+
+def need_steps(asked: Any, default: int, most: int) -> int:
+    """The number of steps asked for, or the planned one.
+
+    Raises
+    ------
+    OptionError
+        If it is not an integer from 1 to `most`.
+    """
+    if asked is None:
+        return default
+    if isinstance(asked, bool) or not isinstance(asked, int) or not 1 <= asked <= most:
+        raise OptionError(f"steps={asked!r}: an integer from 1 to {most} is needed.")
+    return asked
+
+
+def need_positive(name: str, asked: Any, default: float, zero: bool = False) -> float:
+    """A finite number above (or at) zero.
+
+    Raises
+    ------
+    OptionError
+        If it is none.
+    """
+    if asked is None:
+        return default
+    good = isinstance(asked, (int, float)) and not isinstance(asked, bool) and math.isfinite(asked)
+    if not good or asked < 0 or (asked == 0 and not zero):
+        raise OptionError(f"{name}={asked!r}: a finite number {'>= 0' if zero else '> 0'}.")
+    return float(asked)
+
+
+def length(noise: float, most: int) -> int:
+    """Steps of a descent that halves the error until `noise`, relative to a coefficient, is left.
+
+    Where noise is as large as coefficients all budget goes to one step.
+    """
+    return int(np.clip(math.floor(math.log2(1 / max(noise, 1e-300)) - 0.3), 1, most))
+
+
+def step_asks(facts: Facts, steps: int, purpose: str, kind: Kind = "gaussian", k: int = 1) -> Asks:
+    """Everything that a method of `steps` equal steps asks, with its share of the budget.
+
+    Budgets grow from step to step, as earlier noise is contracted by later steps: slots
+    ``"step-1"`` and so on, each after its ``"spread-1"`` where the clip is released, between
+    ``"count"`` and the two of `rescaled`.
+    """
+    left = 1 - _COUNT - _SPREADS * facts.released_clip - sum(_RESCALING)
+    weights = _GROWTH ** np.arange(steps).clip(max=60)
+    asks = [Ask("count", _COUNT, "number of rows that contribute")]
+    for t, weight in enumerate(left * weights / weights.sum(), start=1):
+        if facts.released_clip:
+            asks.append(
+                Ask(f"spread-{t}", _SPREADS / steps, "upper quartile of residuals, for the clip")
+            )
+        asks.append(Ask(f"step-{t}", float(weight), purpose, kind, k))
+    return (*asks, *rescaling())
+
+
+def last_share(facts: Facts, steps: int) -> float:
+    """Share of the budget that the last step of `step_asks` gets."""
+    weights = [a.weight for a in step_asks(facts, steps, "") if a.slot == f"step-{steps}"]
+    return weights[0]
+
+
+# -- steps -------------------------------------------------------------------------------------
+
+
+def hard_threshold(coef: Array, facts: Facts) -> Array:
+    """The largest ``facts.sparsity`` coefficients, in standardised units, and the intercept."""
+    size = np.abs(coef) * np.sqrt(facts.moments)
+    size[list(facts.always)] = np.inf
+    kept = np.argsort(-size, kind="stable")[: facts.sparsity + len(facts.always)]
+    thresholded = np.zeros_like(coef)
+    thresholded[kept] = coef[kept]
+    return thresholded
+
+
+def within(coef: Array, facts: Facts) -> Array:
+    """Coefficients scaled back to fitted values of public size, four times the largest response.
+
+    Their guessed root mean square is bounded, so that no noise makes the iteration run away.
+    """
+    most = _LARGEST_FIT * facts.bound if facts.family == GAUSSIAN else _LOGITS
+    size = math.sqrt(float(facts.moments @ coef**2))
+    return coef if size <= most else coef * (most / size)
+
+
+def spread(asked: Asked, facts: Facts, slot: str, beta: Array) -> float:
+    """The released upper quartile of absolute residuals, which is the clip of the next score."""
+    if not facts.released_clip:
+        return facts.clip
+    grid = np.geomspace(2.0**-10 * facts.bound, 2 * facts.bound, 33)
+    (found,), _ = asked.ask(Search(ResidualQuantile(grid, QUANTILE, beta, facts.family)), slot)
+    return float(found)
+
+
+# -- the last rescaling ------------------------------------------------------------------------
+
+
+def rescaling() -> tuple[Ask, ...]:
+    """What `rescaled` asks."""
+    along, size = _RESCALING
+    return (
+        Ask("along", along, "response along the fitted values, to rescale them"),
+        Ask("size", size, "squared fitted values, to rescale them"),
+    )
+
+
+def rescaled(asked: Asked, facts: Facts, beta: Array, n: float, clip: float) -> tuple[Array, float]:
+    """Coefficients times the factor by which fitted values explain the response best, in [0, 2].
+
+    With f = x'beta and weights w = min(1, 3 c / |f|), the sums of w^2 f clip(y) and w^2 f^2 are
+    released; their ratio is the least-squares factor. Noise that made beta long is uncorrelated
+    with y, so that the factor is small where the direction is mostly noise: the squared prediction
+    error is about that of zero coefficients then, and smaller elsewhere. For a logit the ratio is
+    the first Newton step from 0, which is solved for the factor under normal linear predictors.
+
+    Parameters
+    ----------
+    clip : float
+        A size of residuals (for a logit, of linear predictors); public.
+
+    Returns
+    -------
+    tuple of ndarray of shape (d,) and float
+        Rescaled coefficients and the factor.
+    """
+    support = np.flatnonzero(beta)
+    if support.size == 0:  # the questions are asked all the same
+        support = np.array(facts.always or (0,))
+    columns = tuple(int(j) for j in support)
+    geometry = Geometry(_REACH * clip, beta[support][None, :])
+    start = np.zeros(support.size)
+    gaussian = facts.family == GAUSSIAN
+    most = _REACH * clip if gaussian else 0.5
+    along, _ = asked.ask(
+        Selected(Score(geometry, start, min(most, facts.bound), facts.family), columns), "along"
+    )
+    size, noise = asked.ask(Selected(Gram(geometry), columns), "size")
+    squared = max(float(size[0, 0]), noise)
+    ratio = float(along[0]) / (squared * facts.curvature)
+    if not gaussian:
+        ratio = _logit_factor(ratio, math.sqrt(squared / n))
+    factor = float(np.clip(ratio, 0.0, 2.0))
+    return beta * factor, factor
+
+
+def _logit_factor(ratio: float, deviation: float) -> float:
+    """c with ``4 c E[slope(c f)] = ratio`` for f ~ N(0, deviation^2); 2 where there is none."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(31)
+    weights = weights / weights.sum()
+
+    def newton(c: float) -> float:
+        mean = 1 / (1 + np.exp(-c * deviation * nodes))
+        return 4 * c * float(weights @ (mean * (1 - mean)))
+
+    low, high = 0.0, 2.0
+    for _ in range(50):
+        middle = (low + high) / 2
+        low, high = (middle, high) if newton(middle) < ratio else (low, middle)
+    return low
+
+
+# -- the plan and the estimate -----------------------------------------------------------------
+
+
+def warned(plan: Plan, facts: Facts, noise: float, candidates: int) -> Plan:
+    """The plan, with a warning where the columns that matter will drown among the others.
+
+    Parameters
+    ----------
+    noise : float
+        Standard deviation of the noise on one coefficient in the last step, in standardised units.
+    candidates : int
+        Columns that compete with those that matter.
+    """
+    assert isinstance(plan.privacy, Central)
+    largest = noise * math.sqrt(2 * math.log(max(candidates, 2)))
+    ratio = largest / (facts.signal / 2)
+    assumed = (
+        f"The {facts.sparsity} columns that matter are equally important and together explain as "
+        "much as residuals vary; columns are as spread as a uniform law on their declared range.",
+    )
+    warnings = () if ratio <= 1 else (_drowned(plan, ratio, candidates),)
+    return replace(
+        plan,
+        assumptions=(*plan.assumptions, *assumed),
+        warnings=(*plan.warnings, *warnings),
+    )
+
+
+def _drowned(plan: Plan, ratio: float, candidates: int) -> str:
+    epsilon = plan.privacy.epsilon
+    return (
+        f"n={plan.n:,} is small for {candidates:,} columns at epsilon={epsilon:g}: noise will "
+        f"choose columns that do not matter. About n={round_up(ratio * plan.n):,} rows, or "
+        f"epsilon={ratio * epsilon:.2g} at this n, would do; so may method='peel-iht', the "
+        "default, or fewer columns."
+    )
+
+
+def concluded(
+    beta: Array, n: float, released: dict[str, Any], remarks: Sequence[str] = ()
+) -> Estimate:
+    """An estimate without intervals: its support was chosen by the rows that it was fitted on."""
+    support = tuple(int(j) for j in np.flatnonzero(beta))
+    nothing = np.full((len(support), len(support)), np.nan)
+    return Estimate(
+        params=beta,
+        cov=nothing,
+        cov_privacy=nothing.copy(),
+        nobs=n,
+        released=released,
+        remarks=tuple(remarks),
+        support=support,
+        inference=INFERENCE,
+    )
