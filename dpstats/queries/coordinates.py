@@ -42,9 +42,10 @@ class _Coordinates:
     all once for the sums; no rows are copied.
 
     Guarantee: |x_ij| <= reach and |psi_i| <= clip, so replacing a row moves each sum by at most
-    2 reach clip, and adding or removing one by at most reach clip. Values are clipped at the last
-    grid point within reach wherever a column's bound, rounded to its grid, exceeds that; psi is
-    truncated towards zero.
+    2 reach clip, and adding or removing one by at most reach clip. Where a column's bound exceeds
+    reach, values are clipped at its last grid point within reach. Where it does so only by its
+    rounding to the grid, at most 2^-17 of it, psi is shrunk by as much, which needs no copy of the
+    rows: |x_ij psi_i| <= largest (reach / largest) clip. psi is truncated towards zero.
 
     Parameters
     ----------
@@ -92,8 +93,9 @@ class _Coordinates:
     def total(self, block: Block) -> Ints:
         """Sum of x psi, in steps of the column grid times the grid of psi."""
         clipped = np.clip(residual(block, self.beta, self.family), -self.clip, self.clip)
-        psi = truncate(block.keep * clipped, bound_grid(self.clip, V_BITS))
-        sums: Array = self._within_reach(block).T @ psi
+        x, shrink = self._within_reach(block)
+        psi = truncate(shrink * block.keep * clipped, bound_grid(self.clip, V_BITS))
+        sums: Array = x.T @ psi
         return exact_sum(sums / block.grid)
 
     def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
@@ -112,16 +114,21 @@ class _Coordinates:
         farthest = _FARTHEST * self.reach * self.clip
         return sums + np.clip(self.prior, -farthest, farthest)
 
-    def _within_reach(self, block: Block) -> Any:
-        """The block's columns, clipped where they may exceed `reach`; sparse rows stay so."""
+    def _within_reach(self, block: Block) -> tuple[Any, float]:
+        """Columns, clipped where they may exceed `reach`, and a factor that covers their rounding.
+
+        Sparse rows stay so.
+        """
+        largest = float(to_grid(block.bound, block.grid).max())
+        if largest <= self.reach * (1 + 2.0**-16):
+            return block.x, min(1.0, self.reach / largest)
         limit = np.floor(self.reach / block.grid) * block.grid
-        if np.all(to_grid(block.bound, block.grid) <= limit):
-            return block.x
         if isinstance(block.x, np.ndarray):
-            return np.clip(block.x, -limit, limit)
+            return np.clip(block.x, -limit, limit), 1.0
         x: Any = block.x.copy()
-        x.data = np.clip(x.data, -limit[x.indices], limit[x.indices])
-        return x
+        limits = limit[x.indices]
+        x.data = np.clip(x.data, -limits, limits)
+        return x, 1.0
 
 
 @dataclass(frozen=True, eq=False)

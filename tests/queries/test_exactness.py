@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from dpstats.families import BINOMIAL, POISSON
 from dpstats.queries import Block, Geometry, Gram, PairScales, Score, ScoreOuter
 from dpstats.queries.base import SAFETY, X_BITS, bound_grid, exact_product
-from tests.queries.cases import BETA, CASES, PLAIN, SKEWED, WHITEN, Case, D, answer, block
+from tests.queries.cases import (
+    BETA,
+    CASES,
+    GAUSSIAN_LOG,
+    PLAIN,
+    POISSON_IDENTITY,
+    SKEWED,
+    WHITEN,
+    Case,
+    D,
+    answer,
+    block,
+)
 
 N = 3000
 
@@ -54,6 +69,33 @@ def test_gram_equals_the_formula(geometry) -> None:
     expected = (z * w[:, None]).T @ (z * w[:, None])
     found = query.decode(answer(query, block(x, y, query, keep)))
     assert found == pytest.approx(expected, abs=N * 2e-5)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("family", [BINOMIAL, POISSON, GAUSSIAN_LOG, POISSON_IDENTITY], ids=str)
+def test_family_queries_equal_the_formulas_of_statsmodels(family) -> None:
+    """Bread and score of statsmodels' GLM, with an offset; clips and caps beyond reach."""
+    import statsmodels.api as sm
+
+    x, y, keep = data()
+    x, y = np.abs(x), (np.abs(y) if family.name != "binomial" else (y > 0).astype(float))
+    beta, offset = np.abs(BETA) / 2, 0.2 + 0.3 * x[:, 0]
+    laws = {"binomial": sm.families.Binomial, "poisson": sm.families.Poisson}
+    law = laws.get(family.name, sm.families.Gaussian)
+    link = getattr(sm.families.links, family.link.capitalize())()
+    model = sm.GLM(y[keep], x[keep], family=law(link), offset=offset[keep])
+    far = Geometry(4.0)
+    score, gram = Score(far, beta, 50.0, family), Gram(far, beta, 50.0, family, cap=60.0)
+    rows = replace(block(x, y, score, keep), offset=offset)
+    found = answer(score, rows)
+    assert found == pytest.approx(model.score(beta, scale=1.0), abs=N * 2e-4)
+    fisher = -model.hessian(beta, scale=1.0, observed=False)
+    assert gram.decode(answer(gram, rows)) == pytest.approx(fisher, rel=1e-3, abs=N * 2e-4)
+    if family.canonical:  # the curvature is minus the derivative of the score
+        h = 1e-3
+        ahead = answer(replace(score, beta=beta + h * np.eye(D)[0]), rows)
+        behind = answer(replace(score, beta=beta - h * np.eye(D)[0]), rows)
+        assert (behind - ahead) / (2 * h) == pytest.approx(fisher[0], rel=1e-2)
 
 
 def test_outer_products_are_clustered_by_unit() -> None:
