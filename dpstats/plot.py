@@ -51,7 +51,17 @@ def _label(fit: Any, name: str | None) -> str:
         return name or f"{type(fit.model).__name__} (not private)"
     p = fit.plan
     text = name or f"{p.method}, {fit.privacy.trust}, $\\varepsilon$ = {p.privacy.epsilon:g}"
+    text += "" if fit.has_inference else " (no valid interval)"
     return f"{text} [{NOT_PRIVATE}]" if fit.reproducible else text
+
+
+_SCALE = {"log": "log mean of ", "logit": "log odds of "}
+
+
+def _response(fits: Sequence[Any]) -> str:
+    """What the coefficients are changes of: the response, through the link."""
+    links = [fit.design.family.link for fit in fits if hasattr(fit, "privacy")]
+    return _SCALE.get(links[0] if links else "", "") + str(fits[0].model.endog_names)
 
 
 def _units(fits: Sequence[Any], per: str, terms: Sequence[str]) -> pd.Series:
@@ -141,7 +151,7 @@ def coefficients(
         level = f"{1 - alpha:.0%} interval"
         ax.plot([], [], color=GREY, lw=4.0, alpha=0.45, label=f"{level}, sampling error")
         ax.plot([], [], color=GREY, lw=1.2, label=f"{level}, with privacy noise")
-    ax.set_xlabel(f"coefficient ({fits[0].model.endog_names} per {_PER[per]})")
+    ax.set_xlabel(f"coefficient ({_response(fits)} per {_PER[per]})")
     ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
     tainted = any(hasattr(fit, "privacy") and fit.reproducible for fit in fits)
     return _finish(ax, "Coefficients", tainted)

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats import inference
-from dpstats.errors import PrivateQuantityError
+from dpstats.errors import OptionError, PrivateQuantityError
+from dpstats.families import GAUSSIAN, Family
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -19,31 +20,73 @@ __all__ = ["Prediction"]
 Array = NDArray[np.float64]
 
 
+# Columns of a summary frame, as statsmodels names them for each `which`.
+_COLUMNS = {
+    "mean": ("mean", "mean_se", "mean_ci_lower", "mean_ci_upper"),
+    "linear": ("predicted", "se", "ci_lower", "ci_upper"),
+}
+
+
 @dataclass(frozen=True)
 class Prediction:
-    """Predicted means for new rows, with standard errors from `Results.cov_params`.
+    """Predicted means for new rows, or their linear predictors, with standard errors.
 
     Attributes
     ----------
-    predicted_mean, var_pred_mean : ndarray of shape (m,)
-        Point prediction and the variance of its error.
+    linpred, var_linpred : ndarray of shape (m,)
+        Linear predictor, and the variance of its error from `Results.cov_params`.
+    family : Family
+        Its link turns the linear predictor into the mean.
+    which : {"mean", "linear"}
+        What is predicted.
     var_resid : float, optional
         Released residual variance, in squared units of the response; None where the method
-        releases none, and then no interval for a new observation can be given.
+        releases none or the family has another law than a linear model, and then no interval for
+        a new observation can be given.
     row_labels : sequence, optional
         Index of the new rows.
+
+    Raises
+    ------
+    OptionError
+        If `which` is neither.
     """
 
-    predicted_mean: Array
-    var_pred_mean: Array
+    linpred: Array
+    var_linpred: Array
+    family: Family = GAUSSIAN
+    which: str = "mean"
     var_resid: float | None = None
     row_labels: Any = None
 
+    def __post_init__(self) -> None:
+        if self.which not in _COLUMNS:
+            raise OptionError(f"which={self.which!r}: allowed are 'mean' and 'linear'.")
+
+    def _scaled(self, linpred: Array) -> Array:
+        return linpred if self.which == "linear" else self.family.mean(linpred)
+
+    @property
+    def predicted(self) -> Array:
+        """Point prediction, shape (m,)."""
+        return self._scaled(self.linpred)
+
+    @property
+    def predicted_mean(self) -> Array:
+        """Another name of `predicted`."""
+        return self.predicted
+
     @property
     def se_mean(self) -> Array:
-        """Standard error of the predicted mean, shape (m,)."""
-        se: Array = np.sqrt(self.var_pred_mean)
+        """Standard error of the prediction, by the delta method, shape (m,)."""
+        slope = 1.0 if self.which == "linear" else self.family.slope(self.linpred)
+        se: Array = slope * np.sqrt(self.var_linpred)
         return se
+
+    @property
+    def var_pred_mean(self) -> Array:
+        """Square of `se_mean`, shape (m,)."""
+        return self.se_mean**2
 
     @property
     def se_obs(self) -> Array:
@@ -52,7 +95,7 @@ class Prediction:
         Raises
         ------
         PrivateQuantityError
-            Where the method released no residual scale.
+            Where the method released no residual scale, or the model is not linear.
         """
         if self.var_resid is None:
             raise PrivateQuantityError(
@@ -63,19 +106,24 @@ class Prediction:
         return se
 
     def conf_int(self, alpha: float = 0.05, obs: bool = False) -> Array:
-        """Interval of level 1 - alpha for the mean, or for a new observation; shape (m, 2)."""
-        se = self.se_obs if obs else self.se_mean
-        return inference.interval(self.predicted_mean, se, alpha)
+        """Interval of level 1 - alpha for the prediction, or for a new observation; shape (m, 2).
+
+        That of a mean is the interval of the linear predictor through the link, so that it stays
+        where means can be.
+        """
+        if obs:
+            return inference.interval(self.predicted, self.se_obs, alpha)
+        return self._scaled(inference.interval(self.linpred, np.sqrt(self.var_linpred), alpha))
 
     def summary_frame(self, alpha: float = 0.05) -> pd.DataFrame:
-        """Columns mean, mean_se, mean_ci_lower, mean_ci_upper, and obs_ci_* where available."""
+        """Columns mean, mean_se, mean_ci_lower, mean_ci_upper, and obs_ci_* where available.
+
+        Of linear predictors: predicted, se, ci_lower, ci_upper.
+        """
         import pandas as pd
 
-        columns = {
-            "mean": self.predicted_mean,
-            "mean_se": self.se_mean,
-            **dict(zip(("mean_ci_lower", "mean_ci_upper"), self.conf_int(alpha).T, strict=True)),
-        }
+        values = (self.predicted, self.se_mean, *self.conf_int(alpha).T)
+        columns = dict(zip(_COLUMNS[self.which], values, strict=True))
         if self.var_resid is not None:
             bounds = self.conf_int(alpha, obs=True).T
             columns |= dict(zip(("obs_ci_lower", "obs_ci_upper"), bounds, strict=True))

@@ -24,6 +24,18 @@ _GRAM = (
     "comes from the exact cross-products of the columns. What was released of them is already in "
     "`cov_params()`"
 )
+_TABLE = (
+    "counts exact responses against exact predictions, and no method of this version sells a noisy "
+    "one. `predict` classifies rows that you may look at"
+)
+_MARGINS = (
+    "averages over the private rows. At rows of your choice, compare `get_prediction`s; "
+    "`exp_conf_int` has ratios that hold at all rows"
+)
+_PATH = (
+    "would tell how the iterations went on these rows. Their number is fixed before any row is "
+    "read: see `plan.options`"
+)
 _ROWS = "refers to rows, and a result never had any. Keep the schema and the saved result instead"
 _CHECKS = (
     "is computed from exact residuals. No noisy version is sold yet; compare robust choices by "
@@ -39,11 +51,20 @@ PRIVATE: dict[str, str] = {
             "resid_response",
             "resid_deviance",
             "resid_anscombe",
+            "resid_anscombe_scaled",
+            "resid_anscombe_unscaled",
             "resid_working",
+            "resid_dev",
+            "resid_generalized",
+            "resid_misclassified",
             "fittedvalues",
             "mu",
             "get_influence",
+            "get_hat_matrix_diag",
             "outlier_test",
+            "plot_added_variable",
+            "plot_ceres_residuals",
+            "plot_partial_residuals",
         ),
         _ONE_PER_PERSON,
     ),
@@ -68,6 +89,12 @@ PRIVATE: dict[str, str] = {
             "bic_llf",
             "deviance",
             "null_deviance",
+            "null",
+            "pearson_chi2",
+            "llr",
+            "llr_pvalue",
+            "llf_scaled",
+            "bic_deviance",
             "info_criteria",
         ),
         _FIT,
@@ -89,6 +116,9 @@ PRIVATE: dict[str, str] = {
         ),
         _GRAM,
     ),
+    "pred_table": _TABLE,
+    "get_margeff": _MARGINS,
+    **dict.fromkeys(("converged", "fit_history", "mle_retvals", "mle_settings"), _PATH),
     **dict.fromkeys(("data", "remove_data", "het_scale", "weights"), _ROWS),
     **dict.fromkeys(
         (
@@ -99,6 +129,8 @@ PRIVATE: dict[str, str] = {
             "compare_f_test",
             "compare_lm_test",
             "compare_lr_test",
+            "score_test",
+            "im_ratio",
             "get_distribution",
         ),
         _CHECKS,

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.errors import OptionError
+from dpstats.families import GAUSSIAN
 from dpstats.inference import (
     WaldTable,
     as_statsmodels,
@@ -336,40 +337,100 @@ class Results:
         """`wald_test` by the F distribution."""
         return self.wald_test(r_matrix, use_f=True)
 
+    def exp_conf_int(self, alpha: float = 0.05) -> pd.DataFrame:
+        """Odds ratios of a logit link, ratios of means or rates of a log link, with intervals.
+
+        Returns
+        -------
+        DataFrame
+            Columns ``exp(coef)``, ``lower`` and ``upper``, shape (k, 3): exponentials of `params`
+            and of `conf_int`. That of the intercept is the odds, or mean, where all columns are 0.
+
+        Raises
+        ------
+        OptionError
+            If the link is the identity: an exponential of a difference means nothing.
+        """
+        if self.design.family.link not in ("log", "logit"):
+            raise OptionError(
+                f"exp_conf_int: the link is {self.design.family.link!r}, so coefficients are no "
+                "logarithms of ratios; use params and conf_int()."
+            )
+        table = np.exp(self.conf_int(alpha).set_axis(["lower", "upper"], axis=1))
+        table.insert(0, "exp(coef)", np.exp(self._inner))
+        return table
+
     # ---- predictions -------------------------------------------------------------------------
 
-    def get_prediction(self, exog: Any) -> Prediction:
+    def get_prediction(
+        self, exog: Any, *, which: str = "mean", offset: Any = None, exposure: Any = None
+    ) -> Prediction:
         """Predicted means for new rows, with standard errors.
 
         Parameters
         ----------
         exog : table
-            New rows with the columns of the formula's right-hand side: pandas, polars, pyarrow or
-            a dict of arrays. Values are mapped into the declared domain, as they were for the fit;
-            a row with a missing value is predicted NaN.
+            New rows with the columns of the formula's right-hand side, and those of its offset and
+            exposure: pandas, polars, pyarrow or a dict of arrays. Values are mapped into the
+            declared domain, as they were for the fit; a row with a missing value is predicted NaN.
+        which : {"mean", "linear"}
+            The mean of the response, or the linear predictor.
+        offset, exposure : float or array of shape (m,), optional
+            Known terms of the new rows, for a model of arrays that has them.
 
         Returns
         -------
         Prediction
             Its `summary_frame` has statsmodels' columns. Those of a new observation (``obs_ci_*``)
-            are there only where the method released a residual scale.
+            are there only for linear models whose method released a residual scale.
+
+        Raises
+        ------
+        OptionError
+            If `which` is neither, or a known term is given to a model that takes none.
         """
-        X = np.asarray(self.design.exog(exog), dtype=float)[:, self._user.columns]
-        released = self.estimate.released
-        scale = next((released[key] for key in _RESIDUAL_SD if key in released), None)
+        design = self.design
+        X = np.asarray(design.exog(exog), dtype=float)[:, self._user.columns]
         return Prediction(
-            predicted_mean=X @ self._inner,
-            var_pred_mean=np.einsum("mk,kl,ml->m", X, self._user.cov, X),
-            var_resid=None if scale is None else (scale * self.design.standardization.y_scale) ** 2,
+            linpred=X @ self._inner + self._known_term(exog, len(X), offset, exposure),
+            var_linpred=np.einsum("mk,kl,ml->m", X, self._user.cov, X),
+            family=design.family,
+            which=which,
+            var_resid=self._residual_variance if which == "mean" else None,
             row_labels=getattr(exog, "index", None),
         )
 
-    def predict(self, exog: Any) -> pd.Series:
+    @property
+    def _residual_variance(self) -> float | None:
+        """Released residual variance of a linear model, in squared units of the response."""
+        released = self.estimate.released
+        scale = next((released[key] for key in _RESIDUAL_SD if key in released), None)
+        if scale is None or self.design.family != GAUSSIAN:
+            return None
+        return float(scale * self.design.standardization.y_scale) ** 2
+
+    def _known_term(self, table: Any, m: int, offset: Any, exposure: Any) -> Array | float:
+        """Offset and logarithm of the exposure of new rows, as the model has them."""
+        design = self.design
+        given = {"offset": offset, "exposure": exposure}
+        given = {name: value for name, value in given.items() if value is not None}
+        if given and (design.offset is None or design.schema is not None):
+            why = "it has none" if design.offset is None else "it reads them from the new rows"
+            raise OptionError(f"The model takes no {' and '.join(given)} for predictions: {why}.")
+        if design.offset is None:
+            return 0.0
+        if design.schema is not None:
+            return design.known_term(table)
+        return design.known_term({k: np.broadcast_to(v, (m,)) for k, v in given.items()})
+
+    def predict(
+        self, exog: Any, *, which: str = "mean", offset: Any = None, exposure: Any = None
+    ) -> pd.Series:
         """Predicted means for new rows (see `get_prediction`), indexed as they are."""
         import pandas as pd
 
-        prediction = self.get_prediction(exog)
-        return pd.Series(prediction.predicted_mean, index=prediction.row_labels)
+        found = self.get_prediction(exog, which=which, offset=offset, exposure=exposure)
+        return pd.Series(found.predicted, index=found.row_labels)
 
     # ---- reports -----------------------------------------------------------------------------
 

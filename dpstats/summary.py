@@ -100,7 +100,8 @@ def _head(fit: Results) -> Block:
     candidates = len(fit.selected) + _left_out(fit)
     left = [
         ("Dep. Variable:", fit.model.endog_names),
-        ("Model:", plan.model.upper()),
+        ("Model:", _model(fit)[0]),
+        *(_law(fit) if plan.model == "glm" else []),
         ("Method:", plan.method),
         ("Trust model:", fit.privacy.trust),
         ("Covariance Type:", fit.cov_type if fit.has_inference else "none"),
@@ -122,7 +123,32 @@ def _head(fit: Results) -> Block:
 
 def _title(fit: Results) -> str:
     mark = f" [{NOT_PRIVATE}]" if fit.reproducible else ""
-    return f"Differentially Private {fit.plan.model.upper()} Results{mark}"
+    return f"Differentially Private {_model(fit)[1]} Results{mark}"
+
+
+_MODELS = {  # as statsmodels calls them in the head and in the title
+    "logit": ("Logit", "Logit Regression"),
+    "glm": ("GLM", "Generalized Linear Model Regression"),
+}
+
+
+def _model(fit: Results) -> tuple[str, str]:
+    name = fit.plan.model
+    return _MODELS.get(name, (name.upper(), name.upper()))
+
+
+def _law(fit: Results) -> list[tuple[str, str]]:
+    family = fit.design.family
+    return [
+        ("Model Family:", family.name.capitalize()),
+        ("Link Function:", family.link.capitalize()),
+    ]
+
+
+_COEFFICIENTS = {
+    "logit": "Coefficients are logarithms of odds ratios; exp_conf_int() gives the ratios.",
+    "log": "Coefficients are logarithms of ratios of the mean; exp_conf_int() gives the ratios.",
+}
 
 
 def blocks(fit: Results, alpha: float = 0.05) -> list[Block]:
@@ -162,7 +188,7 @@ def _about_errors(fit: Results) -> list[str]:
 
 def notes(fit: Results) -> list[str]:
     """Numbered explanations below the tables."""
-    estimand = fit.error_bound.estimand
+    estimand, known = fit.error_bound.estimand, fit.design.offset
     extra = ", ".join(
         f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
         for name, value in fit.released.items()
@@ -173,6 +199,8 @@ def notes(fit: Results) -> list[str]:
         if fit.reproducible
         else "",
         *_about_errors(fit),
+        _COEFFICIENTS.get(fit.design.family.link, ""),
+        f"Known term of the linear predictor, with coefficient 1: {known.name}." if known else "",
         f"Estimand: {estimand}." if estimand else "",
         "The privacy guarantee holds for every data set; the error bound needs its conditions.",
         f"Also released, in standardised units: {extra}." if extra else "",

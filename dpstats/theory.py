@@ -335,8 +335,9 @@ class ErrorBound:
 
 
 UNITS = (
-    "Norms are l2, in standardised units (columns and response divided by their public scales); "
-    "sd(...) in to_frame() are in your units. A rate is not a bound: its constants are set to 1."
+    "Norms are l2, in standardised units (columns, and the response of a linear model, divided by "
+    "their public scales); sd(...) in to_frame() are in your units. A rate is not a bound: its "
+    "constants are set to 1."
 )
 
 

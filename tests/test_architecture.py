@@ -40,7 +40,7 @@ ARROWS: dict[str, set[str]] = {
     "inference": {"protocol"},
     "privacy_report": {"protocol", "accounting"},
     "private_names": set(),
-    "prediction": {"inference"},
+    "prediction": {"inference", "families"},
     "user_units": set(),
     "archive": {"protocol", "design", "accounting", "privacy_report", "inference", "schema"},
     "summary": {"protocol", "design", "accounting", "privacy_report", "inference", "families"},

@@ -12,6 +12,7 @@ import statsmodels.formula.api as smf
 
 from dpstats.accounting.events import Gaussian, Selection
 from dpstats.design import Design
+from dpstats.families import BINOMIAL, POISSON
 from dpstats.privacy import Central
 from dpstats.protocol import Estimate, Mechanism, Plan, Release
 from dpstats.results import Results
@@ -182,4 +183,51 @@ def make_sparse(
             THEORY, upper=(Rate("privacy", {"s": 1.5, "log_d": 1, "n": -1}, "s^1.5 log d / n"),)
         ),
         releases=[Release(m.slot, "q", {}, 2.0, 40.0, m.event) for m in mechanisms],
+    ), fit
+
+
+GLM_FORMULA = {
+    "logit": "smoker ~ C(plan, Treatment('free')) + age",
+    "glm": "visits ~ C(plan, Treatment('free')) + age",
+}
+
+
+def glm_frame(seed: int = 2, n: int = N) -> pd.DataFrame:
+    """A 0/1 response, a count with its exposure, and covariates that move both."""
+    rng = np.random.default_rng(seed)
+    age, plan = rng.uniform(20, 70, n), rng.choice(["free", "25", "95"], n)
+    years = rng.uniform(0.5, 2, n)
+    eta = -2 + 0.04 * age - 0.5 * (plan == "95")
+    smoker = (rng.uniform(size=n) < 1 / (1 + np.exp(-eta))).astype(float)
+    visits = rng.poisson(years * np.exp(eta)).astype(float)
+    columns = {"smoker": smoker, "visits": visits, "age": age, "plan": plan, "years": years}
+    return pd.DataFrame(columns)
+
+
+def make_glm(kind: str, exposure: str | None = None, **kwargs: Any) -> tuple[Results, Any]:
+    """A logistic ("logit") or Poisson ("glm") fit with the numbers of statsmodels' own."""
+    df, formula = glm_frame(), GLM_FORMULA[kind]
+    if kind == "logit":
+        fit = smf.logit(formula, df).fit(disp=0)
+    else:
+        known = None if exposure is None else df[exposure]
+        fit = smf.glm(formula, df, family=sm.families.Poisson(), exposure=known).fit()
+    declared = Schema(
+        smoker=Categorical([0, 1]),
+        visits=Numeric(0, 20),
+        age=Numeric(20, 70),
+        plan=Categorical(["25", "95", "free"]),
+        years=Numeric(0.5, 2),
+    )
+    family = BINOMIAL if kind == "logit" else POISSON
+    design = Design.from_formula(formula, declared, family=family, exposure=exposure)
+    params, cov = to_internal(design, fit)
+    m = Mechanism("step1", Gaussian(30.0), "clipped score, first Newton step")
+    return Results.from_estimate(
+        Estimate(params, cov, 0.3 * cov, float(N), {"scale": 0.1}),
+        design=design,
+        plan=Plan(kind, "newton", Central(1.0, 1e-7), N, design.names, (m,), (0.99, 1e-7)),
+        theory=THEORY,
+        releases=[Release("step1", "clipped score", {}, 2.0, 60.0, m.event)],
+        **kwargs,
     ), fit
