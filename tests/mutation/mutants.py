@@ -129,8 +129,8 @@ MUTANTS = [
     mutant(
         "drops the weight of long rows",
         BASE,
-        "1.0, SAFETY * self.radius / np.maximum(norms, np.finfo(np.float64).tiny)",
-        "1.0, SAFETY * self.radius * np.maximum(norms, 1e9)",
+        "block.keep * (radius / np.maximum(norms, radius))",
+        "block.keep * np.ones_like(norms)",
         "test_sensitivity.py",
         "neighbours_move",
     ),
@@ -319,7 +319,7 @@ MUTANTS = [
     ),
     mutant(
         "warns where values are missing",
-        CURATOR,
+        ROWS,
         "            if not raw.keep.all():\n",
         "            if not raw.keep.all():\n"
         '                __import__("warnings").warn(f"{(~raw.keep).sum()} incomplete rows")\n',
@@ -331,7 +331,7 @@ MUTANTS = [
         CURATOR,
         "        self._answered.add((slot, part))\n",
         "        self._answered.add((slot, part))\n"
-        "        if not self._keep.any():\n            raise PlanError('nothing to do')\n",
+        "        if not self._rows._keep.any():\n            raise PlanError('nothing to do')\n",
         "test_transcript.py",
         "same_questions",
     ),
