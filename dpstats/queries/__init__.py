@@ -5,6 +5,7 @@ Nothing here draws noise or keeps rows: a query is a frozen record of public par
 """
 
 from dpstats.queries.base import Block, Contribution, Geometry, Query
+from dpstats.queries.candidates import CandidateLosses
 from dpstats.queries.coordinates import CoordinateScores, PeeledScores
 from dpstats.queries.linear import (
     Gradient,
@@ -32,6 +33,7 @@ from dpstats.queries.selected import Selected
 
 __all__ = [
     "Block",
+    "CandidateLosses",
     "Contribution",
     "CoordinateScores",
     "Count",

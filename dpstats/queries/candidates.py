@@ -1,0 +1,93 @@
+"""Which of several fits describes the rows best: a choice by clipped losses."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dpstats.errors import PlanError
+from dpstats.families import GAUSSIAN, Family
+from dpstats.privacy import Neighbors
+from dpstats.queries.base import (
+    Array,
+    Block,
+    Contribution,
+    Geometry,
+    Ints,
+    Kind,
+    exact_sum,
+    residual,
+    truncate,
+)
+
+__all__ = ["CandidateLosses"]
+
+_UNIT_GRID = 2.0**-30
+
+
+@dataclass(frozen=True, eq=False)
+class CandidateLosses:
+    """Utilities for choosing one of several coefficient vectors by its clipped squared residuals.
+
+    The utility of candidate k is ``-sum_i min(r_ik^2 / clip^2, 1) - penalty_k``, in rows.
+
+    Guarantee: the loss of a row is in [0, 1] for every candidate, so replacing, adding or removing
+    one moves each utility by at most 1; truncation towards zero keeps it there.
+
+    Parameters
+    ----------
+    betas : ndarray of shape (k, d)
+        Public candidates, in internal coordinates.
+    clip : float
+        Bound > 0 on the residuals.
+    penalty : ndarray of shape (k,)
+        Public numbers, in rows.
+    """
+
+    betas: Array
+    clip: float
+    penalty: Array
+    family: Family = GAUSSIAN
+    name: ClassVar[str] = "choice of a fit by clipped losses"
+    kind: ClassVar[Kind] = "choice"
+    geometry: ClassVar[Geometry | None] = None
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.clip) and self.clip > 0):
+            raise PlanError(f"clip={self.clip!r}: a finite bound > 0 is needed.")
+        if self.penalty.shape != self.betas.shape[:1] or not np.isfinite(self.penalty).all():
+            raise PlanError("Each candidate needs one finite penalty.")
+
+    def parameters(self) -> Mapping[str, Any]:
+        """The candidates, the clip and the penalties; all public."""
+        return {
+            "candidates": [[float(b) for b in beta] for beta in self.betas],
+            "clip": self.clip,
+            "penalty": [float(p) for p in self.penalty],
+            **({} if self.family == GAUSSIAN else {"family": str(self.family)}),
+        }
+
+    def total(self, block: Block) -> Ints:
+        """Summed losses in steps, one for each candidate."""
+        return exact_sum(np.array([self._loss(block, beta).sum() for beta in self.betas]))
+
+    def finish(self, total: Ints, grid: Array) -> Array:
+        """The utilities."""
+        losses: Array = total * np.float64(_UNIT_GRID)
+        return -losses - self.penalty
+
+    def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
+        """L-infinity sensitivity of the utilities: one per row."""
+        return Contribution.INTERVAL.sensitivity(float(max_rows), neighbors)
+
+    def decode(self, answer: Array) -> Array:
+        """Read as it is: the position of the chosen candidate."""
+        return answer
+
+    def _loss(self, block: Block, beta: Array) -> Array:
+        r = residual(block, beta, self.family) / self.clip
+        return truncate(block.keep * np.minimum(np.square(r), 1.0), _UNIT_GRID)
