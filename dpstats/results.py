@@ -50,8 +50,9 @@ Array = NDArray[np.float64]
 # Names under which a method may release the residual standard deviation, in standardised units.
 _RESIDUAL_SD = ("residual sd", "scale")
 SPLIT = (
-    "Those that take the selected columns as given would be too sure of them. Fit again with "
-    'inference="split" (a new charge): half of the rows choose the columns, the others test them.'
+    "Those that take the selected columns as given would be too sure of them. With "
+    'inference="split", where the method has it, half of the rows choose the columns and the '
+    "others test them; a new fit is a new charge."
 )
 FORMAT = "dpstats.results"
 VERSION = 1

@@ -186,19 +186,36 @@ def _about_errors(fit: Results) -> list[str]:
     ]
 
 
+def _short(value: Any) -> str:
+    """A released value with four digits; of a long list its ends."""
+    if isinstance(value, (list, tuple)):
+        ends = [*value[:4], "...", value[-1]] if len(value) > 6 else value
+        return f"({', '.join(map(_short, ends))})"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _modelled(fit: Results) -> str:
+    """Which level of a binomial response the probability is of, where that is not 1."""
+    schema, name = fit.design.schema, fit.model.endog_names
+    if fit.design.family.name != "binomial" or schema is None or name not in schema:
+        return ""
+    levels = getattr(schema[name], "levels", (0, 1))
+    if set(levels) == {0, 1}:
+        return ""
+    return f"The probability that is modelled is that of {name} = {levels[1]!r}."
+
+
 def notes(fit: Results) -> list[str]:
     """Numbered explanations below the tables."""
     estimand, known = fit.error_bound.estimand, fit.design.offset
-    extra = ", ".join(
-        f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
-        for name, value in fit.released.items()
-    )
+    extra = ", ".join(f"{name} {_short(value)}" for name, value in fit.released.items())
     departures = len(fit.error_bound.corrections)
     paragraphs = [
         f"{NOT_PRIVATE}. The noise came from a seed: such a fit is for simulation and tests only."
         if fit.reproducible
         else "",
         *_about_errors(fit),
+        _modelled(fit),
         _COEFFICIENTS.get(fit.design.family.link, ""),
         f"Known term of the linear predictor, with coefficient 1: {known.name}." if known else "",
         f"Estimand: {estimand}." if estimand else "",

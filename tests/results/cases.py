@@ -204,7 +204,9 @@ def glm_frame(seed: int = 2, n: int = N) -> pd.DataFrame:
     return pd.DataFrame(columns)
 
 
-def make_glm(kind: str, exposure: str | None = None, **kwargs: Any) -> tuple[Results, Any]:
+def make_glm(
+    kind: str, exposure: str | None = None, levels: tuple[Any, Any] = (0, 1)
+) -> tuple[Results, Any]:
     """A logistic ("logit") or Poisson ("glm") fit with the numbers of statsmodels' own."""
     df, formula = glm_frame(), GLM_FORMULA[kind]
     if kind == "logit":
@@ -213,7 +215,7 @@ def make_glm(kind: str, exposure: str | None = None, **kwargs: Any) -> tuple[Res
         known = None if exposure is None else df[exposure]
         fit = smf.glm(formula, df, family=sm.families.Poisson(), exposure=known).fit()
     declared = Schema(
-        smoker=Categorical([0, 1]),
+        smoker=Categorical(levels),
         visits=Numeric(0, 20),
         age=Numeric(20, 70),
         plan=Categorical(["25", "95", "free"]),
@@ -229,5 +231,4 @@ def make_glm(kind: str, exposure: str | None = None, **kwargs: Any) -> tuple[Res
         plan=Plan(kind, "newton", Central(1.0, 1e-7), N, design.names, (m,), (0.99, 1e-7)),
         theory=THEORY,
         releases=[Release("step1", "clipped score", {}, 2.0, 60.0, m.event)],
-        **kwargs,
     ), fit

@@ -187,6 +187,12 @@ def test_the_known_term_is_named_and_the_page_is_of_one_width():
     assert max(map(len, lines)) <= 100
 
 
+def test_the_level_whose_probability_is_modelled_is_named():
+    words = "The probability that is modelled is that of smoker = 'yes'."
+    assert words in page(make_glm("logit", levels=("no", "yes"))[0])
+    assert "that is modelled" not in page(make_glm("logit")[0])
+
+
 def test_summary_col_prints_ours_beside_genuine_fits(pair):
     ours, theirs = pair
     text = str(summary_col([ours, theirs], model_names=["private", "public"]))

@@ -172,7 +172,7 @@ def test_a_summary_without_inference_shows_estimates_and_says_why(untested):
         "Covariance Type: none",
         "Inference: none: selected on the same rows",
         "are valid here: selected on the same rows.",
-        'Fit again with inference="split"',
+        'With inference="split", where the method has it',
         "x7 -1.9930",
         "3 rate, constants = 1",
     ):

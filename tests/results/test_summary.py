@@ -63,6 +63,12 @@ def test_the_summary_is_statsmodels_own_and_fits_a_page(fit):
     assert len({len(line) for line in lines if set(line) == {"="}}) == 1
 
 
+def test_released_lists_are_short():
+    fit, _ = make(released={"clips": tuple(1 / k for k in range(1, 10)), "factor": 1 / 3})
+    text = re.sub(r"\s+", " ", str(fit.summary()))
+    assert "clips (1, 0.5, 0.3333, 0.25, ..., 0.1111), factor 0.3333." in text
+
+
 def test_another_level_changes_the_interval_and_its_heading(fit):
     text = str(fit.summary(alpha=0.2))
     assert "[0.1" in text
