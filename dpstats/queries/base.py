@@ -10,8 +10,8 @@ bound that `Query.sensitivity` states is true in floating point as it is on pape
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -42,11 +42,14 @@ __all__ = [
     "on_grid",
     "predictor",
     "residual",
+    "row_steps",
     "to_grid",
     "truncate",
+    "wide",
 ]
 
 Array = NDArray[np.float64]
+Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
 # How noise is applied: to every coordinate of a sum, to the utilities of a choice, to the
 # comparisons of a search along an increasing balance, or to the largest of many sums, one by one.
@@ -58,7 +61,8 @@ V_BITS = 19  # a row weight (clipped residual) is at most 2^19 steps
 Z_BITS = 18  # a whitened, weighted row is at most 2^18 steps per coordinate
 BLOCK_BITS = 13  # at most 2^13 rows are added in float64: 17 + 19 + 13 and 18 + 18 + 13 < 53
 MAX_ROWS = 2**26  # 36 bits per product + 26 < 63: totals fit in int64
-SAFETY = 1.0 - 2.0**-20  # shrinks weights by more than their rounding (to float32) can add
+SAFETY = 1.0 - 2.0**-20  # shrinks rows by more than a few roundings to float32 can add
+_LARGEST = 2.0**60  # radii, their inverses and whitened rows: no float32 overflows or loses bits
 
 
 class Contribution(Enum):
@@ -99,6 +103,17 @@ def truncate(values: Array, grid: float) -> Array:
     return steps
 
 
+def row_steps(rows: Floats, factor: Array, grid: float) -> Array:
+    """``factor * row`` of each row, in whole steps of `grid`, truncated towards zero; shape (m, k).
+
+    In float32, twice as fast: the factor and the product may each grow by 2^-24 of their size,
+    which `SAFETY` allows for, and 2^18 steps are exact.
+    """
+    scale = (factor * (1.0 / grid)).astype(np.float32)
+    steps: Array = (rows * scale[:, None]).astype(np.int32).astype(np.float64)
+    return steps
+
+
 def exact_sum(steps: Array) -> Ints:
     """Integer-valued float64 totals of one block as int64."""
     return steps.astype(np.int64)
@@ -112,7 +127,8 @@ class Block:
     ----------
     x : ndarray or CSR array of shape (m, d)
         Covariates; column j is a multiple of ``grid[j]`` and at most ``bound[j]`` in size, up to
-        its rounding to the grid. A CSR array has no duplicates; what it does not store is zero.
+        its rounding to the grid, hence exact as float32. A CSR array has no duplicates; what it
+        does not store is zero.
     y : ndarray of shape (m,)
         Response within its public bound, on a grid of 2^-22 of it.
     keep : ndarray of shape (m,)
@@ -125,9 +141,11 @@ class Block:
         First row of each unit where one unit may have several rows; units are never split.
     offset : ndarray of shape (m,) or None
         Part of the linear predictor with known coefficient 1.
+    memory : dict
+        What `recall` keeps of these rows from one query to the next. Private.
     """
 
-    x: Array | csr_array
+    x: Array | Floats | csr_array
     y: Array
     keep: Array
     weight: Array
@@ -135,6 +153,16 @@ class Block:
     grid: Array
     starts: NDArray[np.intp] | None = None
     offset: Array | None = None
+    memory: dict[str, tuple[bytes, NDArray[Any]]] = field(default_factory=dict)
+
+    def recall(self, what: str, key: bytes, make: Callable[[], NDArray[Any]]) -> NDArray[Any]:
+        """``make()``, or what it returned when last called for `what` of these rows and `key`."""
+        if self.memory.get(what, (None,))[0] != key:
+            self.memory.pop(what, None)  # the old array goes before the new one comes
+            made = make()
+            made.setflags(write=False)
+            self.memory[what] = key, made
+        return self.memory[what][1]
 
     def select(self, columns: Sequence[int]) -> Block:
         """The same rows with some of their columns, dense; the row weights are kept."""
@@ -142,13 +170,19 @@ class Block:
         x: Any = self.x
         # np.take, unlike indexing, keeps each row in one piece: sums over it keep their bits.
         part = np.take(x, chosen, axis=1) if isinstance(x, np.ndarray) else dense(x[:, chosen])
-        return replace(self, x=part, bound=self.bound[chosen], grid=self.grid[chosen])
+        bound, grid = self.bound[chosen], self.grid[chosen]
+        return replace(self, x=part, bound=bound, grid=grid, memory={})
 
 
-def dense(x: Array | csr_array) -> Array:
+def dense(x: Any) -> NDArray[Any]:
     """Rows as an ndarray."""
-    full: Array = x if isinstance(x, np.ndarray) else x.toarray()
+    full: NDArray[Any] = x if isinstance(x, np.ndarray) else x.toarray()
     return full
+
+
+def wide(x: Any) -> Any:
+    """Rows as float64, in which sums and products of them are exact."""
+    return x.astype(np.float64, copy=False)
 
 
 def on_grid(coef: Array, grid: Array) -> tuple[Array, float]:
@@ -170,15 +204,23 @@ def exact_product(block: Block, coef: Array) -> Array:
     """``block.x @ coef`` without rounding error, hence the same bits for every blocking.
 
     `coef` (d,) or (d, k) is first rounded (`on_grid`), so that every partial sum is an integer that
-    float64 holds. Columns where `coef` (d,) is zero are not read where they are most of them.
+    float64 holds. Columns where `coef` (d,) is zero are not read where they are most of them, and
+    the product with the latest vector is kept, since several queries in a row ask for it.
     """
-    rounded, _ = on_grid(np.asarray(coef, dtype=np.float64), block.grid)
+    coef = np.asarray(coef, dtype=np.float64)
+    if coef.ndim > 1:
+        return _exact_product(block, coef)
+    return block.recall("product", coef.tobytes(), lambda: _exact_product(block, coef))
+
+
+def _exact_product(block: Block, coef: Array) -> Array:
+    rounded, _ = on_grid(coef, block.grid)
     x = block.x
     if rounded.ndim == 1 and isinstance(x, np.ndarray):
         used = np.flatnonzero(rounded)
         if used.size < _FEW * rounded.size:
             x, rounded = np.take(x, used, axis=1), rounded[used]
-    product: Array = x @ rounded
+    product: Array = wide(x) @ rounded
     return product
 
 
@@ -220,19 +262,35 @@ class Geometry:
     whiten: Array | None = None
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.radius) and self.radius > 0):
-            raise PlanError(f"radius={self.radius!r}: a finite clipping radius > 0 is needed.")
+        if not 1 / _LARGEST <= self.radius <= _LARGEST:
+            raise PlanError(
+                f"radius={self.radius!r}: a clipping radius between 2^-60 and 2^60 is needed."
+            )
 
     @cached_property
-    def key(self) -> tuple[float, bytes]:
-        """Identity of the geometry, for caching row weights."""
-        return self.radius, b"" if self.whiten is None else self.whiten.tobytes()
+    def key(self) -> bytes:
+        """Identity of the geometry, for keeping row weights."""
+        return np.float64(self.radius).tobytes() + self._matrix
 
-    def rows(self, block: Block) -> Array | csr_array:
-        """``whiten @ x`` for every row, exact; (m, k). Not whitened, sparse rows stay so."""
+    @cached_property
+    def _matrix(self) -> bytes:
+        return b"" if self.whiten is None else self.whiten.tobytes()
+
+    def rows(self, block: Block) -> Floats | csr_array:
+        """``whiten @ x`` for every row, exact but for one rounding to float32; shape (m, k).
+
+        That rounding moves a row by 2^-24 of its length, which `SAFETY` allows for. The rows of the
+        latest matrix are kept, since several queries in a row ask for them. Not whitened, sparse
+        rows stay so.
+        """
         if self.whiten is None:
-            return block.x
-        return exact_product(block, self.whiten.T)
+            return block.x.astype(np.float32, copy=False)
+        whiten = self.whiten.T
+        if not np.all(block.bound @ np.abs(whiten) <= _LARGEST):
+            raise PlanError("The whitening matrix makes numbers beyond 2^60.")
+        return block.recall(
+            "rows", self._matrix, lambda: exact_product(block, whiten).astype(np.float32)
+        )
 
     def image(self, total: Ints, grid: Array) -> Array:
         """``whiten @ (total * grid)`` by the very matrix that `rows` applies, rounded once.
@@ -257,7 +315,7 @@ class Geometry:
         Each row adds its own terms. Where the column grids are alike their squares are whole
         numbers below 2^53 of one step, so that sparse rows have the bits of dense ones.
         """
-        z = self.rows(block)
+        z = wide(self.rows(block))
         if isinstance(z, np.ndarray):
             squares = np.einsum("ij,ij->i", z, z)
         else:

@@ -27,7 +27,9 @@ from dpstats.queries.base import (
     exact_sum,
     predictor,
     residual,
+    row_steps,
     truncate,
+    wide,
 )
 
 __all__ = [
@@ -128,7 +130,7 @@ class Score(_AtResidual):
     def total(self, block: Block) -> Ints:
         """Sum of x w psi, in steps of the column grid times the grid of w psi."""
         v = truncate(block.weight * self.psi(block), bound_grid(self.clip, V_BITS))
-        return exact_sum((v @ block.x) / block.grid)
+        return exact_sum((v @ wide(block.x)) / block.grid)
 
     def finish(self, total: Ints, grid: Array) -> Array:
         """The vector in internal units, whitened."""
@@ -168,7 +170,7 @@ class Gradient:
         limit = self._limit(block)
         r = block.keep * residual(block, self.beta, self.family)
         v = truncate(np.clip(r, -limit, limit), self._grid())
-        return exact_sum((v @ block.x) / block.grid)
+        return exact_sum((v @ wide(block.x)) / block.grid)
 
     def finish(self, total: Ints, grid: Array) -> Array:
         """The vector in internal units."""
@@ -237,7 +239,7 @@ class Gram:
     def total(self, block: Block) -> Ints:
         """Z'Z in squared steps of the row grid."""
         rows = dense(self.geometry.rows(block))
-        z = truncate(rows * self._weight(block)[:, None], self._grid())
+        z = row_steps(rows, self._weight(block), self._grid())
         return exact_sum(z.T @ z)
 
     def finish(self, total: Ints, grid: Array) -> Array:
@@ -291,8 +293,8 @@ class ScoreOuter(_AtResidual):
 
     def total(self, block: Block) -> Ints:
         """S'S in squared steps."""
-        rows = dense(self.geometry.rows(block)) * (block.weight * self.psi(block))[:, None]
-        s = truncate(rows, self._grid())
+        rows = dense(self.geometry.rows(block))
+        s = row_steps(rows, block.weight * self.psi(block), self._grid())
         if block.starts is not None:
             s = np.add.reduceat(s, block.starts, axis=0)
         return exact_sum(s.T @ s)

@@ -257,10 +257,14 @@ class ResponseInterval:
 
 
 def _counts(values: Array, edges: Array, keep: Array) -> Ints:
-    """Rows in each cell (-inf, e_0], (e_0, e_1], ..., (e_last, inf)."""
-    cells = np.searchsorted(edges, values, side="left")
-    counts: Array = np.bincount(cells, weights=keep, minlength=edges.size + 1).astype(np.float64)
-    return exact_sum(counts)
+    """Rows in each cell (-inf, e_0], (e_0, e_1], ..., (e_last, inf).
+
+    Sorting is vectorised, and faster than a search for the cell of each row.
+    """
+    ordered = np.sort(values[keep > 0])
+    below = np.searchsorted(ordered, edges, side="right")
+    counts: Ints = np.diff(below, prepend=0, append=ordered.size).astype(np.int64)
+    return counts
 
 
 @dataclass(frozen=True, eq=False)

@@ -193,3 +193,23 @@ def test_other_trust_models_are_not_a_curators() -> None:
     plan = Plan("ols", "test", Local(1.0), 5, ("x",), (), (1.0, 0.0))
     with pytest.raises(PlanError, match="local"):
         Curator(FakeSource(*rows(5)), design, plan, SeededNoise(1))
+
+
+def test_what_a_block_remembers_changes_no_answer() -> None:
+    x, y = rows(20_000)
+    beta, other = np.full(D, 0.3), np.full(D, -0.1)
+    whiten = np.linalg.qr(np.random.default_rng(3).normal(size=(D, D)))[0] * [1.0, 2.0, 3.0, 4.0]
+    asked = [
+        Score(Geometry(1.2, whiten), beta, 0.4),
+        Gram(Geometry(1.2, whiten), beta, 0.4),
+        Gram(Geometry(0.9, whiten)),
+        ScoreOuter(Geometry(1.2, 2 * whiten), other, 0.4),
+        Score(Geometry(1.2), other, 0.3),
+        Score(Geometry(1.2, whiten), beta, 0.4),
+    ]
+    slots = tuple("abcdef")
+    together = curator(FakeSource(x, y), slots)
+    for slot, query in zip(slots, asked, strict=True):
+        before = together.ask(query, slot)
+        alone = curator(FakeSource(x, y), (slot,)).ask(query, slot)
+        assert before == pytest.approx(alone, rel=1e-12, abs=1e-6)

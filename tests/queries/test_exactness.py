@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from dpstats.families import BINOMIAL, POISSON
+from dpstats.errors import PlanError
 from dpstats.queries import Block, Geometry, Gram, PairScales, Score, ScoreOuter
 from dpstats.queries.base import SAFETY, X_BITS, bound_grid, exact_product
 from tests.queries.cases import (
@@ -142,3 +143,15 @@ def test_a_whitened_score_keeps_the_bound_that_its_rows_were_clipped_to(stretch,
         assert score.geometry.weights(one)[0] == 1.0
         moved = np.linalg.norm(score.finish(score.total(one), grid))
         assert (1 - 1e-5) * longest < moved <= longest
+
+
+@pytest.mark.parametrize("radius", [0.0, -1.0, 1e-30, 1e30, np.inf, np.nan])
+def test_a_radius_that_float32_cannot_hold_well_is_refused(radius: float) -> None:
+    with pytest.raises(PlanError, match="radius"):
+        Geometry(radius, WHITEN)
+
+
+def test_a_whitening_matrix_that_overflows_is_refused() -> None:
+    x, y, _ = data()
+    with pytest.raises(PlanError, match="beyond"):
+        Geometry(1.0, 1e30 * WHITEN).rows(block(x, y, Gram(PLAIN)))
