@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dpstats.families import BINOMIAL, POISSON
 from dpstats.errors import PlanError
+from dpstats.families import BINOMIAL, POISSON
 from dpstats.queries import Block, Geometry, Gram, PairScales, Score, ScoreOuter
 from dpstats.queries.base import SAFETY, X_BITS, bound_grid, exact_product
 from tests.queries.cases import (
