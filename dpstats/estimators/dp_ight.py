@@ -123,9 +123,9 @@ class DPIGHT:
 
     *Corrections.* (1) Both data sets have n rows (replace-one), so two mean gradients differ by up
     to 2 G/n; with the printed sigma^2 = T G^2/(n^2 rho) a step costs (2G/n)^2/(2 sigma^2), that
-    is 2 rho/T, in all 2 rho. (2) Corollary 5.8 needs the 6 of Remark 5.3 and prints 1. (3) Corollary 5.6 takes
-    G = K (sqrt(2s) ||theta*|| + nu log n), which is not known and no bound for every data set.
-    docs/corrections.md has the numbers.
+    is 2 rho/T, in all 2 rho. (2) Corollary 5.8 needs the 6 of Remark 5.3 and prints 1. (3)
+    Corollary 5.6 takes G = K (sqrt(2s) ||theta*|| + nu log n), which is not known and no bound for
+    every data set. docs/corrections.md has the numbers.
 
     *Budget.* Steps get twice the budget of the one before: what an early step adds is contracted by
     later ones.
@@ -208,7 +208,7 @@ class DPIGHT:
             score, _ = asked.ask(Score(geometry, beta, clips[-1], facts.family), f"step-{t + 1}")
             moved = beta + facts.move(score / n, rate)
             beta = within(hard_threshold(moved, facts), facts)
-        beta, factor = rescaled(asked, facts, beta, n, clips[0])
+        beta, factor = rescaled(asked, facts, beta, n, clips)
         return concluded(beta, n, {"clips": clips, "last factor": factor})
 
 

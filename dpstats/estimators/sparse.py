@@ -20,8 +20,16 @@ from dpstats.estimators.guesses import response_bound, round_up
 from dpstats.estimators.sandwich import Asked
 from dpstats.families import GAUSSIAN, Family
 from dpstats.privacy import Central
-from dpstats.protocol import Estimate, Plan
-from dpstats.queries import Geometry, Gram, ResidualQuantile, Score, Search, Selected
+from dpstats.protocol import Estimate, Holder, Plan
+from dpstats.queries import (
+    Geometry,
+    Gram,
+    PeeledScores,
+    ResidualQuantile,
+    Score,
+    Search,
+    Selected,
+)
 from dpstats.theory import Citation, Rate
 
 if TYPE_CHECKING:
@@ -40,6 +48,7 @@ __all__ = [
     "need_positive",
     "need_sparsity",
     "need_steps",
+    "peeled",
     "public_facts",
     "rescaled",
     "rescaling",
@@ -60,6 +69,8 @@ _LARGEST_FIT = 4.0  # root mean square of fitted values, in largest responses (l
 _LOGITS = 8.0
 _COUNT, _SPREADS = 0.01, 0.08  # budget of the number of rows, and of all clips together
 _RESCALING = (0.03, 0.02)  # budget of the two numbers
+_LIFT = 2.0**30
+_NORMAL_UPPER = 1.1503493803760079  # upper quartile of the absolute standard normal
 _REACH = 3.0  # fitted values and responses enter the rescaling up to this many spreads
 
 SPARSE_CAI = Citation(
@@ -145,7 +156,7 @@ class Facts:
     def signal(self) -> float:
         """Guessed size of a coefficient that matters, in standardised units.
 
-        Together they explain as much as residuals vary; the logits of a binomial model vary by 2.
+        Together they explain as much as residuals vary; the logits of a binomial model vary by 1.
         """
         return self.sd / math.sqrt(self.sparsity)
 
@@ -154,9 +165,14 @@ class Facts:
         """Guessed share of residuals that the clip leaves alone."""
         return QUANTILE if self.released_clip else 1.0
 
-    def move(self, score: Array, rate: float) -> Array:
-        """The step along a mean score: `rate` over the guessed second derivative of the loss."""
-        change: Array = score * rate / (self.top * self.curvature * self.active * self.moments)
+    def denominator(self, rate: float, lam: float = 0.0) -> Array:
+        """What a mean score is divided by in a step: the guessed second derivative over `rate`."""
+        bend: Array = self.top * self.curvature * self.active * self.moments + lam
+        return bend / rate
+
+    def move(self, score: Array, rate: float, lam: float = 0.0) -> Array:
+        """The step along a mean score."""
+        change: Array = score / self.denominator(rate, lam)
         return change
 
 
@@ -178,7 +194,7 @@ def public_facts(design: Design, sparsity: int) -> Facts:
         radius=min(math.sqrt(squared), float(design.norm_bound)),
         reach=float(np.max(np.maximum(far, 2.0**-20))),
         bound=bound,
-        sd=min(1.0, bound / 4) if gaussian else 2.0,
+        sd=min(1.0, bound / 4) if gaussian else 1.0,
         sparsity=sparsity,
         always=always,
         family=design.family,
@@ -315,6 +331,38 @@ def spread(asked: Asked, facts: Facts, slot: str, beta: Array) -> float:
     return float(found)
 
 
+def peeled(
+    holder: Holder,
+    slot: str,
+    facts: Facts,
+    beta: Array,
+    clip: float,
+    bend: Array,
+    reach: float | None = None,
+    part: int = 0,
+) -> Array:
+    """``v / bend`` where v is peeled: ``bend * beta`` plus the score at `beta`, by its size.
+
+    Parameters
+    ----------
+    bend : ndarray of shape (d,)
+        Public second derivative of the loss over the step size.
+    reach : float, optional
+        Bound on covariates; the public one by default.
+    """
+    reach = facts.reach if reach is None else reach
+    prior = bend * beta
+    lift = _LIFT * reach * clip
+    prior[list(facts.always)] += lift  # larger than any sum: the intercept is always chosen
+    query = PeeledScores(beta, clip, reach, prior, facts.family)
+    columns, values = holder.ask(query, slot, part)
+    chosen = columns.astype(np.intp)
+    values = values - lift * np.isin(chosen, facts.always)
+    coef = np.zeros_like(beta)
+    coef[chosen] = values / bend[chosen]
+    return coef
+
+
 # -- the last rescaling ------------------------------------------------------------------------
 
 
@@ -327,19 +375,27 @@ def rescaling() -> tuple[Ask, ...]:
     )
 
 
-def rescaled(asked: Asked, facts: Facts, beta: Array, n: float, clip: float) -> tuple[Array, float]:
+def rescaled(
+    asked: Asked, facts: Facts, beta: Array, n: float, clips: Sequence[float]
+) -> tuple[Array, float]:
     """Coefficients times the factor by which fitted values explain the response best, in [0, 2].
 
-    With f = x'beta and weights w = min(1, 3 c / |f|), the sums of w^2 f clip(y) and w^2 f^2 are
-    released; their ratio is the least-squares factor. Noise that made beta long is uncorrelated
-    with y, so that the factor is small where the direction is mostly noise: the squared prediction
-    error is about that of zero coefficients then, and smaller elsewhere. For a logit the ratio is
-    the first Newton step from 0, which is solved for the factor under normal linear predictors.
+    With f = x'beta and weights w = min(1, 3 c / |f|), the sums A of w^2 f clip(y) and B of
+    w^2 f^2 are released; A / B is the least-squares factor. Privacy noise that made beta long is
+    uncorrelated with y, so that the factor is small where the direction is mostly noise: the
+    squared prediction error is about that of zero coefficients then, and smaller elsewhere. Chance
+    correlations of the selected columns are taken off A first (`_chance`). For a logit A / B is the
+    first Newton step from 0, which is solved for the factor under normal linear predictors.
 
     Parameters
     ----------
-    clip : float
-        A size of residuals (for a logit, of linear predictors); public.
+    beta : ndarray of shape (d,)
+        Public coefficients.
+    n : float
+        Released number of rows.
+    clips : sequence of float
+        Released upper quartiles of the residuals, at zero coefficients first, at the last ones
+        last; 1 for a logit.
 
     Returns
     -------
@@ -350,20 +406,35 @@ def rescaled(asked: Asked, facts: Facts, beta: Array, n: float, clip: float) -> 
     if support.size == 0:  # the questions are asked all the same
         support = np.array(facts.always or (0,))
     columns = tuple(int(j) for j in support)
-    geometry = Geometry(_REACH * clip, beta[support][None, :])
+    geometry = Geometry(_REACH * clips[0], beta[support][None, :])
     start = np.zeros(support.size)
     gaussian = facts.family == GAUSSIAN
-    most = _REACH * clip if gaussian else 0.5
-    along, _ = asked.ask(
-        Selected(Score(geometry, start, min(most, facts.bound), facts.family), columns), "along"
-    )
+    most = min(_REACH * clips[0], facts.bound) if gaussian else 0.5
+    along, _ = asked.ask(Selected(Score(geometry, start, most, facts.family), columns), "along")
     size, noise = asked.ask(Selected(Gram(geometry), columns), "size")
     squared = max(float(size[0, 0]), noise)
-    ratio = float(along[0]) / (squared * facts.curvature)
+    variance = (clips[-1] / _NORMAL_UPPER) ** 2 if gaussian else 0.25
+    explained = float(along[0]) - _chance(facts, beta, n, variance)
+    ratio = explained / (squared * facts.curvature)
     if not gaussian:
         ratio = _logit_factor(ratio, math.sqrt(squared / n))
     factor = float(np.clip(ratio, 0.0, 2.0))
     return beta * factor, factor
+
+
+def _chance(facts: Facts, beta: Array, n: float, variance: float) -> float:
+    """What the response's noise contributes to its sum along fitted values that it chose.
+
+    A coefficient fitted to noise of this variance contributes variance/curvature. One that is the
+    largest of d/s by chance contributes 1 + 2 log(d/s) times as much; those whose square is up to
+    half as large again are taken to be so.
+    """
+    log = math.log(beta.size / max(facts.sparsity, 1))
+    squared = n * facts.moments * beta**2 * facts.curvature**2 / variance
+    lucky = (squared > 0) & (squared < 3 * log)
+    lucky[list(facts.always)] = False
+    freedom = np.count_nonzero(squared) + 2 * log * np.count_nonzero(lucky)
+    return variance / facts.curvature * freedom
 
 
 def _logit_factor(ratio: float, deviation: float) -> float:
