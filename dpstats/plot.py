@@ -240,6 +240,10 @@ def error_vs_epsilon(
     slopes = [n for n in names if n != "Intercept"] or names
     shown = list(terms) if terms is not None else slopes[: len(COLORS)]
     se = np.array([plan.predicted_se for plan in plans], dtype=float)
+    if np.isnan(se).all():  # or there are none
+        raise OptionError(
+            f"{plans[0].method!r} predicts no standard errors from public facts: nothing to draw."
+        )
     floor = se * np.sqrt(1 - np.array([[plan.privacy_share] for plan in plans]))
     ax = _axes(ax, 7.0, 4.2)
     for k, name in enumerate(shown):

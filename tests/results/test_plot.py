@@ -110,6 +110,16 @@ def test_planned_error_falls_to_its_sampling_floor():
     assert shown == ["a", "b", "sampling error alone"]
 
 
+@pytest.mark.parametrize("se", [(), (np.nan,) * 3])
+def test_a_plan_without_standard_errors_is_not_drawn(se):
+    class Silent(PlannedModel):
+        def plan(self, privacy, **options):
+            return dataclasses.replace(super().plan(privacy, **options), predicted_se=se)
+
+    with pytest.raises(OptionError, match="'m' predicts no standard errors"):
+        plot.error_vs_epsilon(Silent(), [1.0], steps=3)
+
+
 def test_unknown_terms_and_no_epsilon_are_refused():
     with pytest.raises(OptionError, match="Intercept, a, b"):
         plot.error_vs_epsilon(PlannedModel(), [1.0], terms=["c"], steps=3)

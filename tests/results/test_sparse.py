@@ -17,6 +17,7 @@ from dpstats.results import Results
 from dpstats.summary import compare
 from dpstats.theory import Setting
 from tests.results.cases import CHOSEN, SAME_ROWS, SELECTED, SPLIT, THEORY, N, make_sparse, wide
+from tests.results.test_private import long_arrays, reachable
 
 IN_MODEL = ["const", *SELECTED]
 
@@ -248,6 +249,13 @@ def test_a_saved_sparse_result_is_read_back_equal_without_its_zeros(label):
     written = fit.to_dict()["estimate"]["params"]
     assert written["size"] == 20
     assert written["at"] == list(CHOSEN)
+
+
+def test_no_row_is_reachable_from_a_sparse_result():
+    ours, theirs = make_sparse()
+    ours.summary(), ours.pvalues
+    assert long_arrays(reachable(theirs), N), "the walk must find rows where there are some"
+    assert not long_arrays(reachable(ours), N)
 
 
 def test_nothing_is_as_large_as_a_matrix_of_all_columns():
