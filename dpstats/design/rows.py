@@ -186,7 +186,7 @@ class Source:
     def _read(self, start: int, stop: int, internal: bool) -> RawBlock:
         start, stop = max(start, 0), min(stop, self._rows)
         m, layout = max(stop - start, 0), self._layout
-        x = np.empty((m, layout.width))
+        x = np.empty((m, layout.width), order="F")  # column by column, as it is filled
         tail = [np.empty(m) for _ in layout.tail]
         keep = np.ones(m, dtype=np.bool_)
         for a in range(0, m, self._step):
