@@ -391,7 +391,7 @@ class Results:
             If `which` is neither, or a known term is given to a model that takes none.
         """
         design = self.design
-        X = np.asarray(design.exog(exog), dtype=float)[:, self._user.columns]
+        X = design.exog(exog, self._user.columns)
         return Prediction(
             linpred=X @ self._inner + self._known_term(exog, len(X), offset, exposure),
             var_linpred=np.einsum("mk,kl,ml->m", X, self._user.cov, X),

@@ -40,6 +40,7 @@ Float = NDArray[np.float64]
 
 _VERSION = 1
 _NUMBERS = ("number", "boolean")
+_CELLS = 2**20  # that `Design.exog` makes at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -293,23 +294,35 @@ class Design:
         unit = columns[self.schema.unit] if self.schema.unit is not None else None
         return _not_empty(Source(self._layout, columns, row_count(table), unit=unit))
 
-    def exog(self, table: Any) -> Float:
+    def exog(self, table: Any, columns: Any = None) -> Float:
         """Rows of the design in the user's units, of shape (m, d); the response is not needed.
 
         Values are mapped into the declared domain as for a fit. A row in which a column is missing
         is NaN.
+
+        Parameters
+        ----------
+        table : as for `source`
+            New rows; for a design from arrays the matrix alone.
+        columns : array of int of shape (k,), optional
+            Columns of the design that are wanted; then no (m, d) array is made.
         """
         layout = self._layout.covariates()
         if self.schema is None:
             matrix = matrix_of(table, self._recipe["k"])
             source = Source(layout, {}, matrix.shape[0], matrix)
         else:
-            columns = named_columns(table, layout.columns)
-            self._check_types(columns)
-            source = Source(layout, columns, row_count(table))
-        block = source.raw(0, len(source))
-        block.x[~block.keep] = np.nan
-        return block.x
+            found = named_columns(table, layout.columns)
+            self._check_types(found)
+            source = Source(layout, found, row_count(table))
+        wanted = np.arange(len(self.names)) if columns is None else np.asarray(columns)
+        made = np.empty((len(source), wanted.size))
+        step = max(1, _CELLS // len(self.names))
+        for start in range(0, len(made), step):
+            block = source.raw(start, start + step)
+            block.x[~block.keep] = np.nan
+            made[start : start + step] = block.x[:, wanted]
+        return made
 
     def known_term(self, table: Any) -> Float:
         """Values of the offset of shape (m,), for predictions; NaN where one is missing.
