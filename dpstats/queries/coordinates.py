@@ -26,6 +26,7 @@ from dpstats.queries.base import (
     residual,
     to_grid,
     truncate,
+    wide,
 )
 
 __all__ = ["CoordinateScores", "PeeledScores"]
@@ -39,7 +40,7 @@ class _Coordinates:
 
     r is the residual at `beta`: ``y - x @ beta``, or the derivative of a row's log-likelihood in
     its linear predictor under a family. Only columns where `beta` is not zero are read for it, and
-    all once for the sums; no rows are copied.
+    all once for the sums.
 
     Guarantee: |x_ij| <= reach and |psi_i| <= clip, so replacing a row moves each sum by at most
     2 reach clip, and adding or removing one by at most reach clip. Where a column's bound exceeds
@@ -95,7 +96,7 @@ class _Coordinates:
         clipped = np.clip(residual(block, self.beta, self.family), -self.clip, self.clip)
         x, shrink = self._within_reach(block)
         psi = truncate(shrink * block.keep * clipped, bound_grid(self.clip, V_BITS))
-        sums: Array = x.T @ psi
+        sums: Array = psi @ wide(x)
         return exact_sum(sums / block.grid)
 
     def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:

@@ -158,6 +158,7 @@ def block(
     steps, y_step = np.array([bound_grid(b, X_BITS) for b in bounds]), bound_grid(1.0, Y_BITS)
     keep = np.ones(x.shape[0]) if keep is None else np.asarray(keep, dtype=np.float64)
     x = np.rint(np.clip(x, -bounds, bounds) / steps) * steps * keep[:, None]
+    x = x.astype(np.float32)  # exact
     y = np.rint(np.clip(y, -1.0, 1.0) / y_step) * y_step * keep
     bare = Block(csr_array(x) if sparse else x, y, keep, keep, bounds, steps, starts)
     seen = bare.select(query.columns) if isinstance(query, Selected) else bare
