@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -144,7 +144,9 @@ class Results:
 
     @cached_property
     def _user(self) -> UserUnits:
-        return UserUnits.of(self.estimate, self.design)
+        found = UserUnits.of(self.estimate, self.design)
+        # A covariance that ignores the selection would be one of a model nobody named beforehand.
+        return found if self.has_inference else replace(found, cov=np.full_like(found.cov, np.nan))
 
     @cached_property
     def _wald(self) -> WaldTable:
