@@ -6,11 +6,17 @@ from typing import TYPE_CHECKING
 
 from dpstats.errors import OptionError, TrustError
 from dpstats.estimators.adaptive_clipping_gd import AdaptiveClippingGD
+from dpstats.estimators.adaptive_clipping_iht import AdaptiveClippingIHT
 from dpstats.estimators.adassp import AdaSSP
 from dpstats.estimators.dp_gd import DPGD
+from dpstats.estimators.dp_ight import DPIGHT
+from dpstats.estimators.dp_iht import DPIHT
+from dpstats.estimators.frank_wolfe import FrankWolfe
 from dpstats.estimators.karwa_vadhan import KarwaVadhan
 from dpstats.estimators.mean import ClippedMean
 from dpstats.estimators.newton import Newton
+from dpstats.estimators.noisy_ht import NoisyHT
+from dpstats.estimators.two_stage import TwoStage
 from dpstats.privacy import Privacy
 from dpstats.protocol import Estimator
 from dpstats.theory import Citation
@@ -28,6 +34,12 @@ ESTIMATORS: tuple[Estimator, ...] = (
     AdaptiveClippingGD(),
     ClippedMean(),
     KarwaVadhan(),
+    NoisyHT("ols"),
+    TwoStage("ols"),
+    TwoStage("logit"),
+    NoisyHT("logit"),
+    *(method(model) for method in (FrankWolfe, DPIGHT, DPIHT) for model in ("ols", "logit")),
+    AdaptiveClippingIHT(),
 )
 
 

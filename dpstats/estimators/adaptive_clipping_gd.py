@@ -13,10 +13,21 @@ from numpy.typing import NDArray
 from dpstats.errors import OptionError
 from dpstats.estimators.base import Ask, check_options, need_delta, schedule
 from dpstats.estimators.guesses import Guess, expect, guess, max_rows, round_up
+from dpstats.estimators.private_variance import (
+    FAILURE,
+    KARWA,
+    MODE,
+    TYPICAL,
+    adapted_clip,
+    log_factor,
+    need_pairs,
+    pair_scales,
+    threshold,
+)
 from dpstats.estimators.sandwich import Asked, noise_scale, shrink
-from dpstats.privacy import Central, Neighbors, Privacy
+from dpstats.privacy import Central, Privacy
 from dpstats.protocol import Estimate, Holder, Plan
-from dpstats.queries import Geometry, Gram, PairScales, Score
+from dpstats.queries import Geometry, Gram, Score
 from dpstats.theory import Assumption, Citation, Rate, Setting, Theory
 
 if TYPE_CHECKING:
@@ -26,11 +37,7 @@ __all__ = ["AdaptiveClippingGD"]
 
 Array = NDArray[np.float64]
 
-_FAILURE = 0.05  # probability eta of the paper's high-probability statements
 _MARGIN = 2.0  # eigenvalues of the second moments may be off their guess by this factor
-_OCTAVES = 20  # scales of the histogram, from the largest possible difference downwards
-_TYPICAL = 4.0  # PrivateVariance returns about this many standard deviations (between 0.7 and 8)
-_MODE = 0.35  # about this share of Gaussian pairs lies in the fullest cell
 _BATCHES = (2, 500)
 _CLIP = 4.0  # residuals enter the meat up to this many standard deviations
 
@@ -42,22 +49,14 @@ _LI = Citation(
     "arXiv:2403.11343",
     "Algorithms 1 and 6, Lemma 3",
 )
-_KARWA = Citation(
-    "karwa2018finite",
-    "Karwa, V. and Vadhan, S.",
-    "Finite sample differentially private confidence intervals",
-    2018,
-    "ITCS 2018, arXiv:1711.03908",
-    "Algorithm 2, Theorem 3.2",
-)
 
 
 def _enough_rows(setting: Setting) -> bool:
     """Condition (16) of the paper with T = log n, failure probability 5 % and constant 1."""
     steps = math.log(max(setting.n, 3.0))
     tail = math.log(1 / max(setting.delta, 1e-300))
-    logs = math.log(max(setting.n, steps / max(setting.delta, 1e-300)) / _FAILURE)
-    needed = setting.d * steps * logs * math.sqrt(math.log(steps / _FAILURE) * tail)
+    logs = math.log(max(setting.n, steps / max(setting.delta, 1e-300)) / FAILURE)
+    needed = setting.d * steps * logs * math.sqrt(math.log(steps / FAILURE) * tail)
     return setting.n * setting.epsilon >= needed
 
 
@@ -92,7 +91,7 @@ _THEORY = Theory(
         Rate("statistical", {"d": 0.5, "n": -0.5}, "sqrt(d/n)"),
         Rate("privacy", {"d": 1.0, "n": -1.0, "eps": -1.0}, "d/(n eps)"),
     ),
-    citations=(_LI, _KARWA),
+    citations=(_LI, KARWA),
     corrections=(
         "PrivateVariance as printed bins differences of pairs without their absolute value and "
         "loses the half that is negative; here |W_2i - W_2i-1| is binned.",
@@ -183,12 +182,12 @@ class AdaptiveClippingGD:
         assert isinstance(privacy, Central)
         check_options(self.name, self.options, options)
         need_delta(self.name, privacy)
-        _need_pairs(self.name, design, privacy)
+        need_pairs(self.name, design, privacy, instead="dp-gd")
         facts = guess(design)
         low, high = _eigenvalues(facts)
         steps = _steps(options.get("steps"), (high - low) / (high + low), n)
         rate = _step_size(options.get("step_size"), 2 / (high + low))
-        spread = math.sqrt(high * len(facts.gram) * math.log(n / _FAILURE))
+        spread = math.sqrt(high * len(facts.gram) * math.log(n / FAILURE))
         mechanisms, cost = schedule(_asks(steps), privacy)
         plan = Plan(
             model=self.model,
@@ -217,10 +216,10 @@ class AdaptiveClippingGD:
         n = asked.count(d)
         beta, noises, clips = np.zeros(d), [], []
         for t in range(steps):
-            pairs = _pairs(beta, bound)
+            pairs = pair_scales(beta, bound)
             counts = holder.ask(pairs, "pairs", part=t)
             scale = noise_scale(plan, pairs, "pairs", 1)
-            clips.append(_clip(counts, pairs, scale, plan, bound))
+            clips.append(adapted_clip(counts, pairs, scale, steps, log_factor(plan.n), bound))
             query = Score(geometry, beta, clips[-1])
             score = holder.ask(query, "step", part=t)
             noises.append(noise_scale(plan, query, "step", 1) * steps / n)
@@ -264,18 +263,6 @@ def _asks(steps: int) -> tuple[Ask, ...]:
     )
 
 
-def _need_pairs(method: str, design: Design, privacy: Central) -> None:
-    several = design.schema is not None and design.schema.unit is not None
-    if privacy.neighbors is Neighbors.REPLACE_ONE and not several:
-        return
-    got = "several rows per unit" if several else "add-remove neighbours"
-    raise OptionError(
-        f"method={method!r} pairs rows by position and cuts them into batches of public size, "
-        f"which needs replace-one neighbours and one row per unit; this is {got}. Use "
-        "method='dp-gd', which answers both."
-    )
-
-
 def _eigenvalues(facts: Guess) -> tuple[float, float]:
     """Range of the eigenvalues of the second moments, the guess widened by a margin."""
     values = np.linalg.eigvalsh(facts.gram)
@@ -303,31 +290,6 @@ def _step_size(asked: Any, default: float) -> float:
     return float(asked)
 
 
-def _pairs(beta: Array, bound: float) -> PairScales:
-    """Histogram of pair differences at `beta`, in octaves below twice the public residual range."""
-    high = math.ceil(math.log2(4 * bound))
-    return PairScales(beta, low=high - _OCTAVES, high=high)
-
-
-def _threshold(scale: float, cells: int, steps: int) -> float:
-    """Count that no empty cell of any batch reaches with probability 1 - eta (Laplace tails)."""
-    return 1 + scale * math.log(cells * steps / _FAILURE)
-
-
-def _log_factor(plan: Plan) -> float:
-    """``sqrt(log(n / eta))`` of the paper, from the public n."""
-    return math.sqrt(math.log(plan.n / _FAILURE))
-
-
-def _clip(counts: Array, pairs: PairScales, scale: float, plan: Plan, bound: float) -> float:
-    """Clip R_t from the noisy histogram, the public bound if no cell passes the threshold."""
-    best = int(np.argmax(counts))
-    if counts[best] < _threshold(scale, counts.size, int(plan.options["steps"])):
-        return bound
-    upper_end = math.ldexp(1.0, pairs.low + best)
-    return min(_log_factor(plan) * 2 * upper_end, bound)
-
-
 def _law(keep: Array, rate: float, noises: list[float], meat: Array) -> tuple[Array, Array]:
     """Variances of the noise (d,) and covariance of the sampling error (d, d), in eigenvectors.
 
@@ -345,11 +307,11 @@ def _predict(plan: Plan, design: Design, facts: Guess) -> Plan:
     """The plan with its expected standard errors, by the recursion of the fit at the guesses."""
     d, n, steps = len(plan.names), plan.n, int(plan.options["steps"])
     rate, radius = float(plan.options["step_size"]), float(plan.options["radius"])
-    pairs = _pairs(np.zeros(d), facts.bound)
+    pairs = pair_scales(np.zeros(d), facts.bound)
     cells = pairs.high - pairs.low + 1
-    threshold = _threshold(noise_scale(plan, pairs, "pairs", 1), cells, steps)
-    enough_pairs = _MODE * n / (2 * steps) > threshold
-    adapted = min(facts.bound, _log_factor(plan) * _TYPICAL * facts.sd)
+    least = threshold(noise_scale(plan, pairs, "pairs", 1), cells, steps)
+    enough_pairs = MODE * n / (2 * steps) > least
+    adapted = min(facts.bound, log_factor(plan.n) * TYPICAL * facts.sd)
     clip = adapted if enough_pairs else facts.bound
     unit = noise_scale(plan, Score(Geometry(radius), np.zeros(d), 1.0), "step", 1) * steps / n
     values, vectors = np.linalg.eigh(facts.gram)
@@ -358,11 +320,11 @@ def _predict(plan: Plan, design: Design, facts: Guess) -> Plan:
     meat = np.diag(values) * facts.sd**2 * steps / n
     noise, sampling = _law(keep, rate, [unit * clip] * steps, meat)
     rest = np.diag(sampling) + keep ** (2 * steps) * facts.coefficient2 / d
-    feedback = rate * unit * _log_factor(plan) * _TYPICAL * math.sqrt(d * float(values[-1]))
+    feedback = rate * unit * log_factor(plan.n) * TYPICAL * math.sqrt(d * float(values[-1]))
     slack = 1 - float(keep.max())
     warnings = []
     if not enough_pairs:
-        needed = 2 * steps * threshold / _MODE
+        needed = 2 * steps * least / MODE
         warnings.append(_few_pairs(plan, round_up(needed)))
     if feedback > slack:
         warnings.append(_no_contraction(plan, round_up(n * feedback / max(slack, 1e-9))))

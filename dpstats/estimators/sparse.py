@@ -250,8 +250,10 @@ def need_steps(asked: Any, default: int, most: int) -> int:
     return asked
 
 
-def need_positive(name: str, asked: Any, default: float, zero: bool = False) -> float:
-    """A finite number above (or at) zero.
+def need_positive(
+    name: str, asked: Any, default: float, zero: bool = False, most: float = math.inf
+) -> float:
+    """A finite number above zero (or at it, with `zero`), at most `most`.
 
     Raises
     ------
@@ -261,8 +263,9 @@ def need_positive(name: str, asked: Any, default: float, zero: bool = False) -> 
     if asked is None:
         return default
     good = isinstance(asked, (int, float)) and not isinstance(asked, bool) and math.isfinite(asked)
-    if not good or asked < 0 or (asked == 0 and not zero):
-        raise OptionError(f"{name}={asked!r}: a finite number {'>= 0' if zero else '> 0'}.")
+    if not good or asked < 0 or asked > most or (asked == 0 and not zero):
+        ends = f"{'>= 0' if zero else '> 0'}" + ("" if math.isinf(most) else f", at most {most:g}")
+        raise OptionError(f"{name}={asked!r}: a finite number {ends} is needed.")
     return float(asked)
 
 

@@ -11,7 +11,8 @@ from dpstats.accounting import delta_of
 from dpstats.accounting.events import Laplace
 from dpstats.design import Design
 from dpstats.errors import OptionError
-from dpstats.estimators.adaptive_clipping_gd import AdaptiveClippingGD, _clip, _law, _pairs
+from dpstats.estimators.adaptive_clipping_gd import AdaptiveClippingGD, _law
+from dpstats.estimators.private_variance import adapted_clip, log_factor, pair_scales
 from dpstats.holders import Curator
 from dpstats.mechanisms.noise import SeededNoise
 from dpstats.privacy import Central
@@ -48,23 +49,22 @@ def test_pairs_of_either_sign_are_counted(sign: float) -> None:
         "ols", "t", Central(1.0, DELTA), n, ("x",), (Mechanism("p", event, ""),), (1, DELTA)
     )
     holder = Curator(shape.source((y, np.zeros((n, 1)))), shape, plan, SeededNoise(0))
-    counts = holder.ask(_pairs(np.zeros(1), 1.0), "p")
+    counts = holder.ask(pair_scales(np.zeros(1), 1.0), "p")
     assert counts.sum() == pytest.approx(n / 2, abs=0.1)
     # As printed, positive differences only, one of the two signs would lose every pair.
 
 
 def test_the_clip_covers_residuals_and_falls_back_without_a_full_cell() -> None:
-    plan = METHOD.plan(design(2), Central(1.0, DELTA), 100_000)
-    pairs = _pairs(np.zeros(2), 1.0)
+    factor = log_factor(100_000)
+    pairs = pair_scales(np.zeros(2), 1.0)
     sd = 0.01
     draws = np.abs(np.random.default_rng(3).normal(0, math.sqrt(2) * sd, 5000))
     cells = np.clip(np.ceil(np.log2(draws)).astype(int) - pairs.low, 0, pairs.high - pairs.low)
     counts = np.bincount(cells, minlength=pairs.high - pairs.low + 1).astype(float)
-    clip = _clip(counts, pairs, 1.0, plan, bound=1.0)
-    factor = math.sqrt(math.log(100_000 / 0.05))
+    clip = adapted_clip(counts, pairs, 1.0, 10, factor, bound=1.0)
     assert sd / math.sqrt(2) <= clip / factor <= 8 * sd  # (44) of the paper
-    assert _clip(np.zeros_like(counts), pairs, 1.0, plan, bound=1.0) == 1.0
-    assert _clip(counts, pairs, 1e6, plan, bound=1.0) == 1.0
+    assert adapted_clip(np.zeros_like(counts), pairs, 1.0, 10, factor, bound=1.0) == 1.0
+    assert adapted_clip(counts, pairs, 1e6, 10, factor, bound=1.0) == 1.0
 
 
 def test_clips_shrink_where_the_declared_range_is_wide() -> None:

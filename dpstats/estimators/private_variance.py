@@ -1,0 +1,110 @@
+"""Clips from a private scale of residuals: PrivateVariance (Karwa & Vadhan 2018; Li et al. 2024).
+
+Residuals are paired by position; half the spread of a pair's difference is a scale of its own, so
+that a histogram of pairs over octaves finds the scale of all residuals without knowing where they
+are centred.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.errors import OptionError
+from dpstats.privacy import Central, Neighbors
+from dpstats.queries import PairScales
+from dpstats.theory import Citation
+
+if TYPE_CHECKING:
+    from dpstats.design import Design
+
+__all__ = [
+    "FAILURE",
+    "KARWA",
+    "MODE",
+    "TYPICAL",
+    "adapted_clip",
+    "log_factor",
+    "need_pairs",
+    "pair_scales",
+    "threshold",
+]
+
+Array = NDArray[np.float64]
+
+FAILURE = 0.05  # probability eta of the papers' high-probability statements
+TYPICAL = 4.0  # PrivateVariance returns about this many standard deviations (between 0.7 and 8)
+MODE = 0.35  # about this share of Gaussian pairs lies in the fullest cell
+_OCTAVES = 20  # scales of the histogram, from the largest possible difference downwards
+
+KARWA = Citation(
+    "karwa2018finite",
+    "Karwa, V. and Vadhan, S.",
+    "Finite sample differentially private confidence intervals",
+    2018,
+    "ITCS 2018, arXiv:1711.03908",
+    "Algorithm 2, Theorem 3.2",
+)
+
+
+def need_pairs(method: str, design: Design, privacy: Central, instead: str) -> None:
+    """Refuse settings in which a row has no public position.
+
+    Raises
+    ------
+    OptionError
+        If neighbours are add-remove, or a unit may have several rows.
+    """
+    several = design.schema is not None and design.schema.unit is not None
+    if privacy.neighbors is Neighbors.REPLACE_ONE and not several:
+        return
+    got = "several rows per unit" if several else "add-remove neighbours"
+    raise OptionError(
+        f"method={method!r} pairs rows by position and cuts them into batches of public size, "
+        f"which needs replace-one neighbours and one row per unit; this is {got}. Use "
+        f"method={instead!r}, which answers both."
+    )
+
+
+def pair_scales(beta: Array, bound: float) -> PairScales:
+    """Histogram of pair differences at `beta`, in octaves below twice the public residual range."""
+    high = math.ceil(math.log2(4 * bound))
+    return PairScales(beta, low=high - _OCTAVES, high=high)
+
+
+def threshold(scale: float, cells: int, steps: int) -> float:
+    """Count that no empty cell of any batch reaches with probability 1 - eta (Laplace tails)."""
+    return 1 + scale * math.log(cells * steps / FAILURE)
+
+
+def log_factor(n: int) -> float:
+    """``sqrt(log(n / eta))``, from the public n."""
+    return math.sqrt(math.log(n / FAILURE))
+
+
+def adapted_clip(
+    counts: Array, pairs: PairScales, scale: float, steps: int, factor: float, bound: float
+) -> float:
+    """Clip from the noisy histogram, the public bound if no cell passes the threshold.
+
+    Parameters
+    ----------
+    counts : ndarray of shape (cells,)
+        Released counts of `pairs`.
+    scale : float
+        Scale of their Laplace noise.
+    steps : int
+        Batches asked in one fit.
+    factor : float
+        Clip over the released scale.
+    bound : float
+        Public bound of the response; the clip is never larger.
+    """
+    best = int(np.argmax(counts))
+    if counts[best] < threshold(scale, counts.size, steps):
+        return bound
+    upper_end = math.ldexp(1.0, pairs.low + best)
+    return min(factor * 2 * upper_end, bound)
