@@ -177,8 +177,8 @@ def family(spec: Any, link: str | None = None) -> Family:
     Parameters
     ----------
     spec : str, Family or statsmodels family
-        ``"gaussian"``, ``"binomial"`` (also ``"logistic"``, ``"bernoulli"``), ``"poisson"``; or an
-        instance of a statsmodels family such as ``sm.families.Poisson()``, with its link.
+        ``"gaussian"``, ``"binomial"`` (also ``"logistic"``, ``"bernoulli"``), ``"poisson"``; or a
+        statsmodels family such as ``sm.families.Poisson()``, with its link.
     link : str, optional
         ``"identity"``, ``"log"`` or ``"logit"``; the family's canonical link by default.
 
@@ -191,7 +191,9 @@ def family(spec: Any, link: str | None = None) -> Family:
         name, own = spec.name, spec.link
     elif isinstance(spec, str):
         name, own = spec.lower(), None
-    else:  # statsmodels is recognised by the names of its classes, and never imported
+    elif isinstance(spec, type):  # statsmodels is recognised by names, and never imported
+        name, own = spec.__name__.lower(), None
+    else:
         name, own = type(spec).__name__.lower(), type(getattr(spec, "link", None)).__name__.lower()
     name = _ALIASES.get(name, name)
     links = [row_link for row_name, row_link in _ROWS if row_name == name]

@@ -117,7 +117,7 @@ def test_an_element_has_the_same_bits_wherever_it_stands(f: Family, values, shif
 
 
 @pytest.mark.parametrize("f", SUPPORTED, ids=str)
-def test_a_million_elements_have_the_bits_they_have_alone(f: Family) -> None:
+def test_elements_of_a_long_array_have_the_bits_they_have_in_others(f: Family) -> None:
     rng = np.random.default_rng(3)
     eta = rng.normal(size=2**17 + 13) * 8
     some = rng.choice(eta.size, 4000, replace=False)
@@ -153,10 +153,17 @@ def test_an_unknown_family_is_refused_with_the_choices(spec, link) -> None:
         family(spec, link)
 
 
+def test_a_statsmodels_class_means_its_usual_link() -> None:
+    from statsmodels.genmod import families
+
+    assert family(families.Poisson) == POISSON
+    assert family(families.Binomial) == BINOMIAL
+
+
 def test_other_statsmodels_families_and_links_are_refused() -> None:
     from statsmodels.genmod import families
 
-    for other in (families.Gamma(), families.Binomial(link=families.links.Probit())):
+    for other in (families.Gamma(), families.Gamma, families.Binomial(families.links.Probit())):
         with pytest.raises(OptionError, match="not supported"):
             family(other)
 
