@@ -447,8 +447,9 @@ def OLS(  # noqa: N802 - as in statsmodels
     ----------
     endog : array of shape (n,)
         Response.
-    exog : array or DataFrame of shape (n, d)
-        Design; include a column of ones with bounds (1, 1) for an intercept.
+    exog : array, DataFrame or scipy.sparse matrix of shape (n, d)
+        Design; include a column of ones with bounds (1, 1) for an intercept. The bounds of every
+        other column of a sparse matrix contain 0.
     bounds : mapping
         ``{"endog": (lower, upper), "exog": (lower, upper) or a list of d pairs}``; public.
     names : sequence of str, optional
@@ -555,6 +556,7 @@ def _array_model(
         family=law,
         offset_bounds=bounds.get("offset"),
         exposure_bounds=bounds.get("exposure"),
+        sparse=hasattr(exog, "tocsr"),
     )
     return Model(_KINDS.get(law, "glm"), design, (endog, exog, known))
 

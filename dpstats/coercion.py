@@ -79,7 +79,9 @@ def _from_list(values: list[Any]) -> pd.Series:
 
 def _from_narwhals(values: Any, name: str) -> Column:
     try:
-        series = nw.from_native(values, series_only=True)
+        series = (
+            values if isinstance(values, nw.Series) else nw.from_native(values, series_only=True)
+        )
     except TypeError:
         raise DataError(
             f"Column {name!r} is a {type(values).__name__}; pass a pandas, polars or pyarrow "

@@ -69,7 +69,7 @@ def _open(table: Any) -> tuple[list[Any], Any]:
         ) from None
     if isinstance(frame, nw.LazyFrame):
         raise DataError("The table is lazy: collect it first, as in frame.collect().")
-    return list(frame.columns), lambda name: frame[name].to_native()
+    return list(frame.columns), frame.get_column
 
 
 def row_count(table: Any) -> int:

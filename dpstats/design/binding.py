@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.coercion import check_kind
-from dpstats.design.blocks import Block, Factor
+from dpstats.design.blocks import Block, plain_columns
 from dpstats.design.collinear import independent
 from dpstats.design.formulas import read_formula
-from dpstats.design.operations import Expression
 from dpstats.design.responses import KnownTerm, Response, read_offset, response_of_column
 from dpstats.design.rows import Layout, Source, column_of, matrix_of
+from dpstats.design.sparse_rows import SparseSource
 from dpstats.design.terms import Terms
 from dpstats.design.units import (
     Endog,
@@ -163,6 +162,7 @@ class Design:
         family: Family = GAUSSIAN,
         offset_bounds: tuple[float, float] | None = None,
         exposure_bounds: tuple[float, float] | None = None,
+        sparse: bool = False,
     ) -> Design:
         """Bind a design matrix given as such to bounds. No intercept is added.
 
@@ -184,15 +184,21 @@ class Design:
         offset_bounds, exposure_bounds : (lower, upper), optional
             Public bounds of a known term of the linear predictor, and of one whose logarithm is
             taken; `source` then takes their values.
+        sparse : bool, default False
+            Whether the matrix will be a scipy.sparse one. Its rows are then read without making
+            them dense, and its columns are scaled but not centred, so that zeros stay zeros.
 
         Raises
         ------
         SchemaError
-            If bounds are missing, infinite, reversed, or not one pair for each column; if the
-            response may leave the family's domain, or the exposure may be 0.
+            If bounds are missing, infinite, reversed, or not one pair for each column; if those of
+            a sparse column do not contain 0; if the response may leave the family's domain, or the
+            exposure may be 0.
         """
         pairs = _pairs(bounds, k)
         blocks = _array_blocks(pairs, names)
+        if sparse:
+            _check_zeros(blocks)
         endog, known = None, None
         if endog_bounds is not None:
             declared = Numeric(*_pairs(endog_bounds, 1)[0])
@@ -200,7 +206,7 @@ class Design:
             known = _array_offset(endog_name, offset_bounds, exposure_bounds)
         recipe = {
             "k": k,
-            "bounds": pairs.tolist(),
+            "bounds": _shortest(pairs),
             "endog_bounds": None if endog_bounds is None else [float(b) for b in endog_bounds],
             "names": None if names is None else [str(name) for name in names],
             "endog_name": endog_name,
@@ -209,6 +215,7 @@ class Design:
             family=family,
             offset_bounds=_listed(offset_bounds),
             exposure_bounds=_listed(exposure_bounds),
+            sparse=sparse or None,
         )
         return _assemble(blocks, endog, known, None, family, recipe)
 
@@ -309,19 +316,19 @@ class Design:
         """
         layout = self._layout.covariates()
         if self.schema is None:
-            matrix = matrix_of(table, self._recipe["k"])
-            source = Source(layout, {}, matrix.shape[0], matrix)
+            source = self._matrix_source(layout, {}, matrix_of(table, self._recipe["k"]))
         else:
             found = named_columns(table, layout.columns)
             self._check_types(found)
             source = Source(layout, found, row_count(table))
         wanted = np.arange(len(self.names)) if columns is None else np.asarray(columns)
         made = np.empty((len(source), wanted.size))
-        step = max(1, _CELLS // len(self.names))
+        step = max(1, _CELLS // (wanted.size + 1 if source.is_sparse else len(self.names)))
         for start in range(0, len(made), step):
-            block = source.raw(start, start + step)
-            block.x[~block.keep] = np.nan
-            made[start : start + step] = block.x[:, wanted]
+            here, block = slice(start, start + step), source.raw(start, start + step)
+            part = block.x[:, wanted]
+            made[here] = part.toarray() if source.is_sparse else part
+            made[here][~block.keep] = np.nan
         return made
 
     def known_term(self, table: Any) -> Float:
@@ -360,7 +367,12 @@ class Design:
             name: column_of(values, shown, matrix.shape[0])
             for name, (shown, values) in given.items()
         }
-        return _not_empty(Source(self._layout, columns, matrix.shape[0], matrix))
+        return _not_empty(self._matrix_source(self._layout, columns, matrix))
+
+    def _matrix_source(self, layout: Layout, columns: Mapping[str, Any], matrix: Any) -> Source:
+        if self._recipe.get("sparse") and hasattr(matrix, "tocsr"):
+            return SparseSource(layout, columns, matrix)
+        return Source(layout, columns, matrix.shape[0], matrix)
 
     def _check_types(self, columns: Mapping[str, Any]) -> None:
         """Covariates of a wrong type are mapped; a response that is no number is refused."""
@@ -400,7 +412,8 @@ def _assemble(
         raise FormulaError("No column is left: all were zero or combinations of others.")
     bounds = np.concatenate([block.bounds for block in blocks])
     response = None if endog is None else endog.endog
-    standardization = standardize(blocks, bounds, response, family == GAUSSIAN)
+    centred, moves = not recipe.get("sparse", False), family == GAUSSIAN
+    standardization = standardize(blocks, bounds, response, centred, moves)
     handed = None if family == GAUSSIAN else known
     layout = _layout(blocks, endog, handed, schema or {}, bounds, standardization)
     unit = () if schema is None or schema.unit is None else (schema.unit,)
@@ -426,13 +439,15 @@ def _assemble(
 
 def _check_representable(blocks: Sequence[Block]) -> None:
     for block in blocks:
-        for name, (lower, upper) in zip(block.names, block.bounds.tolist(), strict=True):
-            half = upper / 2 - lower / 2
-            if not math.isfinite(half) or (half == 0 and lower < upper):
-                raise FormulaError(
-                    f"Column {name!r} has bounds ({lower:g}, {upper:g}), which cannot be "
-                    "represented; rescale the columns it is made of."
-                )
+        lower, upper = block.bounds.T
+        half = upper / 2 - lower / 2
+        wrong = np.flatnonzero(~np.isfinite(half) | ((half == 0) & (lower < upper)))
+        if wrong.size:
+            j = int(wrong[0])
+            raise FormulaError(
+                f"Column {block.names[j]!r} has bounds ({lower[j]:g}, {upper[j]:g}), which cannot "
+                "be represented; rescale the columns it is made of."
+            )
 
 
 def _layout(
@@ -444,15 +459,17 @@ def _layout(
     standardization: Standardization,
 ) -> Layout:
     """How table columns fill the design, for `Source`."""
-    direct, computed, start = [], [], 0
+    places, lookups = [np.empty(0, dtype=np.intp)], list[Any]()
+    computed, start = [], 0
     fill = bounds[:, 0] / 2 + bounds[:, 1] / 2
     declarations: dict[str, Declaration] = {}
     for block in blocks:
         positions = np.arange(start, start + len(block.names))
-        if block.guess is not None:
-            fill[start] = block.guess[0]
-        if block.lookup is not None:
-            direct.append((start, block.lookup))
+        if block.guesses is not None:
+            fill[positions] = block.guesses[:, 0]
+        if block.lookups:
+            places.append(positions)
+            lookups.extend(block.lookups)
         elif block.factors:
             computed.append((positions, block.evaluate))
             declarations |= {name: schema[name] for name in sorted(block.columns)}
@@ -462,7 +479,8 @@ def _layout(
     middle = [response.center if response else 0.0, sum(ends[1]) / 2]
     return Layout(
         width=len(bounds),
-        direct=tuple(direct),
+        positions=np.concatenate(places),
+        lookups=tuple(lookups),
         computed=tuple(computed),
         declarations=declarations,
         endog=endog and endog.evaluate,
@@ -477,6 +495,13 @@ def _layout(
     )
 
 
+def _shortest(pairs: Float) -> list[Any]:
+    """Bounds as JSON: one pair where all are equal."""
+    same = len(pairs) > 0 and bool((pairs == pairs[0]).all())
+    listed: list[Any] = (pairs[0] if same else pairs).tolist()
+    return listed
+
+
 def _not_default(**options: Any) -> dict[str, Any]:
     """What a recipe must say: options that differ from their defaults, as JSON."""
     if options["family"] == GAUSSIAN:
@@ -488,6 +513,19 @@ def _not_default(**options: Any) -> dict[str, Any]:
 
 def _listed(pair: Any) -> list[float] | None:
     return None if pair is None else _pairs(pair, 1)[0].tolist()
+
+
+def _check_zeros(blocks: Sequence[Block]) -> None:
+    for block in blocks:
+        lower, upper = block.bounds.T
+        wrong = np.flatnonzero((lower > 0) | (upper < 0)) if block.factors else np.empty(0, int)
+        if wrong.size:
+            j = int(wrong[0])
+            raise SchemaError(
+                f"Column {block.names[j]!r} of a sparse matrix has bounds ({lower[j]:g}, "
+                f"{upper[j]:g}), which do not contain 0, and what is not stored is 0. Widen them, "
+                "give a column of ones the bounds (1, 1), or pass a dense array."
+            )
 
 
 def _array_offset(endog_name: str, offset_bounds: Any, exposure_bounds: Any) -> KnownTerm | None:
@@ -533,13 +571,12 @@ def _array_blocks(pairs: Float, names: Sequence[str] | None) -> list[Block]:
         names = ["const" if j == intercept else f"x{next(numbers)}" for j in range(len(pairs))]
     if len(names) != len(pairs):
         raise SchemaError(f"{len(names)} names were given for {len(pairs)} columns.")
-    blocks = []
-    for j, name in enumerate(names):
-        expression = Expression(frozenset(), pairs[j : j + 1], _not_computed)
-        factors = () if j == intercept else (Factor(expression, lookup=j),)
-        blocks.append(Block(factors, (str(name),)))
-    return blocks
-
-
-def _not_computed(rows: Mapping[str, Any]) -> Float:
-    raise DataError("Columns of a matrix are read as they stand; nothing is computed from them.")
+    shown = [str(name) for name in names]
+    if intercept is None:
+        return [plain_columns(shown, range(len(pairs)), pairs)]
+    before, after = slice(0, intercept), slice(intercept + 1, len(pairs))
+    blocks = [
+        plain_columns(shown[part], range(len(pairs))[part], pairs[part]) for part in (before, after)
+    ]
+    blocks.insert(1, Block((), (shown[intercept],)))
+    return [block for block in blocks if block.names]

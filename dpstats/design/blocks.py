@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from dpstats.design.operations import Expression
 
-__all__ = ["Block", "Factor", "coded_factor", "intercept", "starts"]
+__all__ = ["Block", "Factor", "coded_factor", "intercept", "plain_columns", "starts"]
 
 Float = NDArray[np.float64]
 Rows = Mapping[str, Any]
@@ -31,14 +31,14 @@ class Factor:
         Values for each level.
     dummy : bool
         Whether it is categorical or boolean.
-    lookup : hashable, optional
-        The numeric table column that it is as it stands.
+    lookups : tuple
+        The numeric table columns that it is as they stand, if so; one for each of its k values.
     """
 
     expression: Expression
     coding: Float | None = None
     dummy: bool = False
-    lookup: Any = None
+    lookups: tuple[Any, ...] = ()
 
     def evaluate(self, rows: Rows) -> Float:
         """Values of shape (m, k)."""
@@ -66,15 +66,19 @@ class Block:
     kept: tuple[int, ...] | None = None  # products that remain, where some were dropped
 
     @property
-    def lookup(self) -> Any:
-        """The numeric table column that the block is as it stands."""
-        return self.factors[0].lookup if len(self.factors) == 1 and self.multiplier == 1 else None
+    def lookups(self) -> tuple[Any, ...]:
+        """The numeric table columns that its columns are as they stand; empty if they are not."""
+        if len(self.factors) != 1 or self.multiplier != 1:
+            return ()
+        found = self.factors[0].lookups
+        return found if self.kept is None or not found else tuple(found[i] for i in self.kept)
 
     @property
-    def guess(self) -> tuple[float, float] | None:
-        """Public centre and scale, where the block is one numeric column with declared ones."""
+    def guesses(self) -> Float | None:
+        """Public centre and scale of each column, shape (k, 2), where they are declared."""
         single = len(self.factors) == 1 and self.multiplier == 1
-        return self.factors[0].expression.guess if single else None
+        found = self.factors[0].expression.guesses if single else None
+        return None if found is None else self._kept_rows(found)
 
     @property
     def dummy(self) -> bool:
@@ -102,8 +106,8 @@ class Block:
     @property
     def bounds(self) -> Float:
         """Bounds of shape (k, 2)."""
-        if self.lookup is not None:
-            return self.factors[0].expression.bounds
+        if self.lookups:  # a product with the interval [1, 1] is the same, to the bit
+            return self._kept_rows(self.factors[0].expression.bounds)
         factors = (factor.expression.bounds for factor in self.factors)
         return self._kept_rows(reduce(_interval_times, factors, np.full((1, 2), self.multiplier)))
 
@@ -135,6 +139,19 @@ def coded_factor(name: str, coding: Float) -> Factor:
     bounds = np.stack([coding.min(axis=0), coding.max(axis=0)], axis=1)
     expression = Expression(frozenset([name]), bounds, lambda rows: coding[rows[name]], wide=True)
     return Factor(expression, coding=coding, dummy=True)
+
+
+def plain_columns(
+    names: Sequence[str], lookups: Sequence[Any], bounds: Float, guesses: Float | None = None
+) -> Block:
+    """Numeric table columns as they stand, with bounds and guesses of shape (k, 2) each."""
+
+    def evaluate(rows: Rows) -> Float:
+        return np.column_stack([np.asarray(rows[n], dtype=np.float64) for n in lookups])
+
+    columns = frozenset(name for name in lookups if isinstance(name, str))
+    expression = Expression(columns, bounds, evaluate, wide=True, guesses=guesses)
+    return Block((Factor(expression, lookups=tuple(lookups)),), tuple(names))
 
 
 def intercept() -> Block:

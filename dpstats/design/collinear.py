@@ -68,12 +68,11 @@ def _constants(blocks: Sequence[Block]) -> dict[int, str]:
     why: dict[int, str] = {}
     spanned = any(not block.factors for block in blocks)
     for start, block in zip(starts(blocks), blocks, strict=True):
-        for i, (lower, upper) in enumerate(block.bounds.tolist()):
-            if not block.factors or lower < upper:
-                continue
-            if lower == 0 or spanned:
-                why[start + i] = f"equal to {lower:g} for every row the schema allows"
-            spanned = spanned or lower != 0
+        lower, upper = block.bounds.T
+        for i in np.flatnonzero(lower >= upper).tolist() if block.factors else ():
+            if lower[i] == 0 or spanned:
+                why[start + i] = f"equal to {lower[i]:g} for every row the schema allows"
+            spanned = spanned or lower[i] != 0
     return why
 
 
@@ -86,7 +85,7 @@ def _entangled(blocks: Sequence[Block]) -> list[Block]:
     times = Counter(name for block in blocks for name in block.columns)
     shared = {name for name, count in times.items() if count > 1}
     for block in blocks:
-        single = len(block.factors) == 1 and (block.lookup is not None or block.dummy)
+        single = len(block.factors) == 1 and (block.lookups or block.dummy)
         shared |= frozenset() if single else block.columns
     if not shared:
         return []

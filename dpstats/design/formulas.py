@@ -11,19 +11,23 @@ from typing import Any
 
 import numpy as np
 
-from dpstats.design.blocks import Block, Factor, coded_factor, intercept
+from dpstats.design.blocks import Block, Factor, coded_factor, intercept, plain_columns
 from dpstats.design.operations import Expression, check_row_local
 from dpstats.design.public import public_frame, public_rows
 from dpstats.design.responses import Response, response_of_term
 from dpstats.design.terms import Terms
 from dpstats.errors import FormulaError
 from dpstats.families import GAUSSIAN, Family
-from dpstats.schema import Categorical, Numeric
+from dpstats.schema import Boolean, Categorical, Numeric
 
 __all__ = ["read_formula"]
 
 
 _TEST_ROWS = 12
+
+# A sum of names, numbers and dots, such as "- 1 + x + .".
+_SIGNED = re.compile(r"([+-]?)\s*([\w.]+)")
+_PLAIN = re.compile(r"\s*[+-]?\s*[\w.]+\s*([+-]\s*[\w.]+\s*)*")
 
 
 def read_formula(
@@ -38,11 +42,34 @@ def read_formula(
     SchemaError
         If the response may leave the family's domain.
     """
-    endog, blocks = _plain_formula(formula, terms, family) or _general_formula(
-        formula, terms, family
-    )
+    if not isinstance(formula, str):
+        raise FormulaError(
+            f"The formula is a {type(formula).__name__}; text such as 'y ~ x' is needed."
+        )
+    left = formula.partition("~")[0].strip() if "~" in formula else ""
+    endog = _response(formula, left, terms, family) if left else None
+    read = set(endog.declarations) if endog else set()
+    columns = [name for name in terms.columns if name not in read]
+    blocks = _plain_formula(formula, columns, terms)
+    if blocks is None:
+        blocks = _general_formula(formula, columns, terms)
     _check_sides(formula, endog, blocks, response)
     return endog, blocks
+
+
+def _response(formula: str, left: str, terms: Terms, family: Family) -> Response:
+    """The left side; formulaic parses it where it is more than a name."""
+    if left.isidentifier() and left in terms.columns:
+        return response_of_term(left, terms, lookup=True, family=family)
+    sides, _ = _parsed(formula, f"{left} ~ 1", ())
+    factors = [factor for term in sides for factor in term.factors]
+    if len(factors) != 1:
+        raise FormulaError(
+            f"The left side of {formula!r} has {len(factors)} terms; one numeric response is "
+            "needed. For arithmetic of columns write I(a + b)."
+        )
+    lookup = factors[0].eval_method.value == "lookup"
+    return response_of_term(factors[0].expr, terms, lookup, family)
 
 
 def _check_sides(
@@ -62,40 +89,32 @@ def _check_sides(
         )
 
 
-def _plain_formula(
-    formula: str, terms: Terms, family: Family
-) -> tuple[Response | None, list[Block]] | None:
-    """Read ``y ~ a + b + .`` directly: quick for thousands of columns. None for other formulas."""
-    if not isinstance(formula, str):
-        raise FormulaError(
-            f"The formula is a {type(formula).__name__}; text such as 'y ~ x' is needed."
-        )
-    left, tilde, right = formula.partition("~")
-    left = left.strip()
-    if not tilde or "~" in right or not re.fullmatch(r"[\w.\s+\-]*", right):
-        return None
-    if left and left not in terms.columns:
-        return None
-    right, removed = re.subn(r"-\s*1(?!\w)", "", right)
-    tokens = [token.strip() for token in right.split("+")]
-    tokens = [token for token in tokens if token] if removed else tokens
-    names = set(terms.columns)
-    if not all(token in names or token in (".", "0", "1") for token in tokens):
-        return None
-    if (removed or "0" in tokens) and "1" in tokens:
+def _plain_formula(formula: str, columns: Sequence[str], terms: Terms) -> list[Block] | None:
+    """Read ``~ a + b + .`` directly: quick for thousands of columns. None for other formulas.
+
+    `columns` are what the dot stands for.
+    """
+    _, tilde, right = formula.partition("~")
+    if not tilde or not _PLAIN.fullmatch(right):
         return None
     listed: dict[str, None] = {}
-    for token in tokens:
-        listed.update(
-            dict.fromkeys(n for n in terms.columns if n != left)
-            if token == "."
-            else {token: None}
-            if token in names
-            else {}
-        )
-    constant = not removed and "0" not in tokens
-    endog = response_of_term(left, terms, lookup=True, family=family) if left else None
-    return endog, list(_main_effects(listed, terms, constant))
+    constants = []
+    for sign, token in _SIGNED.findall(right):
+        if token in ("0", "1"):
+            constants.append((token == "1") == (sign != "-"))
+        elif sign != "-" and (token == "." or _is_name(token, terms)):
+            listed.update(dict.fromkeys(columns if token == "." else [token]))
+        elif sign == "-" and _is_name(token, terms):
+            listed.pop(token, None)
+        else:
+            return None
+    if len(constants) > 1:
+        return None
+    return list(_main_effects(listed, terms, constants != [False]))
+
+
+def _is_name(token: str, terms: Terms) -> bool:
+    return not token[0].isdigit() and token in terms.known
 
 
 def _main_effects(names: Iterable[str], terms: Terms, constant: bool) -> Iterator[Block]:
@@ -103,34 +122,35 @@ def _main_effects(names: Iterable[str], terms: Terms, constant: bool) -> Iterato
     if constant:
         yield intercept()
     spanned = constant
-    for name in names:
-        declaration = terms.schema[name]
-        if not isinstance(declaration, Categorical):
-            yield Block((_numeric_factor(name, terms, lookup=True),), (name,))
-            continue
-        coding = np.eye(len(declaration.levels))[:, 1 if spanned else 0 :]
-        levels = declaration.levels[1 if spanned else 0 :]
-        shown = "{}[T.{}]" if spanned else "{}[{}]"
-        columns = tuple(shown.format(name, level) for level in levels)
-        yield Block((coded_factor(name, coding),), columns)
-        spanned = True
+    for kind, group in itertools.groupby(names, lambda name: type(terms.schema[name])):
+        if kind is Numeric:
+            yield _numeric_columns(list(group), terms)
+        elif kind is Boolean:
+            yield from (Block((_numeric_factor(n, terms, lookup=True),), (n,)) for n in group)
+        else:
+            for name in group:
+                yield _dummies(name, terms, reduced=spanned)
+                spanned = True
 
 
-def _general_formula(
-    formula: str, terms: Terms, family: Family
-) -> tuple[Response | None, list[Block]]:
-    """Let formulaic parse the formula, and decide structure and names on public rows."""
-    left, right = _parsed(formula, terms)
-    endog = None
-    if left is not None:
-        sides = [factor for term in left for factor in term.factors]
-        if len(sides) != 1:
-            raise FormulaError(
-                f"The left side of {formula!r} has {len(sides)} terms; one numeric response is "
-                "needed. For arithmetic of columns write I(a + b)."
-            )
-        lookup = sides[0].eval_method.value == "lookup"
-        endog = response_of_term(sides[0].expr, terms, lookup, family)
+def _numeric_columns(names: Sequence[str], terms: Terms) -> Block:
+    declared = [terms.schema[name] for name in names]
+    facts = np.array(
+        [(d.lower, d.upper, d.center_guess, d.scale_guess) for d in declared]  # type: ignore[union-attr]
+    )
+    return plain_columns(names, names, facts[:, :2], facts[:, 2:])
+
+
+def _dummies(name: str, terms: Terms, reduced: bool) -> Block:
+    levels: tuple[Any, ...] = terms.schema[name].levels[reduced:]  # type: ignore[union-attr]
+    coding = np.eye(len(levels) + reduced)[:, int(reduced) :]
+    shown = "{}[T.{}]" if reduced else "{}[{}]"
+    return Block((coded_factor(name, coding),), tuple(shown.format(name, lv) for lv in levels))
+
+
+def _general_formula(formula: str, columns: Sequence[str], terms: Terms) -> list[Block]:
+    """Let formulaic parse the right side, and decide structure and names on public rows."""
+    _, right = _parsed(formula, formula, columns)
     lookups = {
         f.expr: f.eval_method.value == "lookup"
         for t in right
@@ -138,20 +158,15 @@ def _general_formula(
         if f.eval_method.value != "literal"
     }
     factors = {text: _checked_factor(text, terms, lookup) for text, lookup in lookups.items()}
-    return endog, _structured(formula, right, factors, terms)
+    return _structured(formula, right, factors, terms)
 
 
-def _parsed(formula: str, terms: Terms) -> tuple[Any, Any]:
-    """Terms of the left side, None if there is none, and of the right side."""
+def _parsed(formula: str, text: str, columns: Sequence[str]) -> tuple[Any, Any]:
+    """Terms of the left side, None if there is none, and of the right side of `text`."""
     from formulaic import Formula
 
-    left_text = formula.partition("~")[0] if "~" in formula else ""
-    words = set(re.findall(r"\w+", left_text)) | {left_text.strip().strip("`")}
-    available = [name for name in terms.columns if name not in words]
     try:
-        parsed = Formula.from_spec(
-            formula, context={"__formulaic_variables_available__": available}
-        )
+        parsed = Formula.from_spec(text, context={"__formulaic_variables_available__": columns})
     except Exception as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise FormulaError(f"Formula {formula!r} cannot be parsed: {reason}") from None
@@ -179,7 +194,7 @@ def _checked_factor(text: str, terms: Terms, lookup: bool) -> str | Factor:
 def _numeric_factor(text: str, terms: Terms, lookup: bool) -> Factor:
     if lookup:
         is_number = isinstance(terms.schema[text], Numeric)
-        return Factor(terms.column(text), dummy=not is_number, lookup=text if is_number else None)
+        return Factor(terms.column(text), dummy=not is_number, lookups=(text,) if is_number else ())
     expression = terms.expression(text)
     check_row_local(expression, public_rows(expression.columns, terms.schema, _TEST_ROWS), text)
     return Factor(expression)

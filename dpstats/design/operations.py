@@ -47,8 +47,8 @@ class Expression:
         Columns by name, each of shape (m,), to (m,) or, if `wide`, (m, k).
     wide : bool
         Whether it gives several values per row (splines, polynomials).
-    guess : tuple of float, optional
-        Public (centre, scale) of its values.
+    guesses : ndarray of shape (k, 2), optional
+        Public centre and scale of each of its values.
     spans_intercept : bool
         Whether its values add up to one, so that beside an intercept the first is left out.
     """
@@ -57,7 +57,7 @@ class Expression:
     bounds: Float
     evaluate: Callable[[Rows], Float]
     wide: bool = False
-    guess: tuple[float, float] | None = None
+    guesses: Float | None = None
     spans_intercept: bool = False
 
     @property
@@ -69,13 +69,13 @@ class Expression:
     def center(self) -> float:
         """Public guess of a typical value: the declared one, else the midpoint of the bounds."""
         lower, upper = self.interval
-        return lower / 2 + upper / 2 if self.guess is None else self.guess[0]
+        return lower / 2 + upper / 2 if self.guesses is None else float(self.guesses[0, 0])
 
     @property
     def scale(self) -> float:
         """Public guess of the spread: the declared one, else half the width of the bounds."""
         lower, upper = self.interval
-        return (upper - lower) / 2 if self.guess is None else self.guess[1]
+        return (upper - lower) / 2 if self.guesses is None else float(self.guesses[0, 1])
 
 
 def check_row_local(expression: Expression, rows: Rows, text: str) -> None:
@@ -108,16 +108,16 @@ def clipped(found: Expression, declared: Numeric) -> Expression:
     def evaluate(rows: Rows) -> Float:
         return np.clip(found.evaluate(rows), declared.lower, declared.upper)
 
-    guess = None if found.wide else (declared.center_guess, declared.scale_guess)
-    return replace(found, bounds=bounds, evaluate=evaluate, guess=guess)
+    guesses = None if found.wide else np.array([[declared.center_guess, declared.scale_guess]])
+    return replace(found, bounds=bounds, evaluate=evaluate, guesses=guesses)
 
 
 def shifted(part: Expression, center: float, scale: float) -> Expression:
     """``(part - center) / scale`` with public numbers."""
     moved = _monotone(lambda x: (x - center) / scale)(part)
-    if part.guess is None:
+    if part.guesses is None:
         return moved
-    return replace(moved, guess=((part.guess[0] - center) / scale, part.guess[1] / scale))
+    return replace(moved, guesses=(part.guesses - [center, 0.0]) / scale)
 
 
 def compare(rule: Callable[..., Any], a: Expression, b: Expression) -> Expression:

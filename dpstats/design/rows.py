@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +34,7 @@ class RawBlock:
 
     Attributes
     ----------
-    x : ndarray of shape (m, d)
+    x : ndarray, or CSR array, of shape (m, d)
         Rows of the design; every entry inside its internal bounds.
     y : ndarray of shape (m,) or None
         Response, inside its internal bounds; None for a one-sided design.
@@ -46,7 +46,7 @@ class RawBlock:
         Known term of the linear predictor, inside its bounds, where the family takes one.
     """
 
-    x: Float
+    x: Any
     y: Float | None
     keep: Mask
     unit: NDArray[np.intp] | None = None
@@ -61,8 +61,10 @@ class Layout:
     ----------
     width : int
         Columns of the design.
-    direct : tuple of (int, name)
-        Design columns that are table columns as they are; the name is an index for a matrix.
+    positions : ndarray of int
+        Design columns that are table columns as they are, in ascending order.
+    lookups : tuple
+        Names of those table columns; for a matrix their positions, in ascending order.
     computed : tuple of (positions, function)
         Design columns at `positions`, as a function from coerced columns to (m, k).
     declarations, endog_declarations, offset_declarations : mapping
@@ -78,7 +80,8 @@ class Layout:
     """
 
     width: int
-    direct: tuple[tuple[int, Any], ...]
+    positions: NDArray[np.intp]
+    lookups: tuple[Any, ...]
     computed: tuple[tuple[NDArray[np.intp], Callable[[Mapping[str, Any]], Float]], ...]
     declarations: Mapping[str, Declaration]
     endog: Callable[[Mapping[str, Any]], Float] | None
@@ -94,7 +97,7 @@ class Layout:
     @property
     def columns(self) -> tuple[str, ...]:
         """Table columns that are read, the response first."""
-        direct = [name for _, name in self.direct if isinstance(name, str)]
+        direct = [name for name in self.lookups if isinstance(name, str)]
         rest = (*self.declarations, *self.offset_declarations)
         return tuple(dict.fromkeys([*self.endog_declarations, *direct, *rest]))
 
@@ -107,6 +110,23 @@ class Layout:
         """The same design without its response and known term."""
         return replace(self, endog=None, endog_declarations={}, offset=None, offset_declarations={})
 
+    def beside(self) -> Layout:
+        """The response and the known term without the design."""
+        tail = slice(self.width, None)
+        return replace(
+            self,
+            width=0,
+            positions=self.positions[:0],
+            lookups=(),
+            computed=(),
+            declarations={},
+            bounds=self.bounds[tail],
+            fill=self.fill[tail],
+            center=self.center[tail],
+            scale=self.scale[tail],
+            intercept=None,
+        )
+
 
 class Source:
     """Rows of one table, read block by block. Private.
@@ -118,12 +138,19 @@ class Source:
     columns : mapping of str to array
         Coercible columns that `layout` reads, equally long.
     matrix : ndarray or scipy.sparse CSR array of shape (n, k), optional
-        Design matrix given as such, instead of named columns.
+        Design matrix given as such, instead of named columns; read as a dense one.
     unit : array, optional
         Column that names the unit of each row.
     rows : int
         Number of rows.
+
+    Attributes
+    ----------
+    is_sparse : bool
+        Whether the rows of a block are a CSR array; see `SparseSource`.
     """
+
+    is_sparse: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -140,6 +167,9 @@ class Source:
         self._unit_column = unit
         _check_names_units(unit)
         self._step = max(_MIN_ROWS, _BLOCK // max(layout.width, 1))
+        if matrix is not None:
+            self._filled = _run(layout.positions)
+            self._taken = _run(np.array(layout.lookups, dtype=np.intp))
         self._declarations = {
             **layout.declarations,
             **layout.endog_declarations,
@@ -153,7 +183,8 @@ class Source:
         """(position, column, whether numpy can cast it on assignment) of the direct columns."""
         if self._matrix is not None:
             return []
-        found = [(position, self._columns[name]) for position, name in self._layout.direct]
+        places = self._layout.positions.tolist()
+        found = [(p, self._columns[n]) for p, n in zip(places, self._layout.lookups, strict=True)]
         return [(p, c, isinstance(c.dtype, np.dtype) and c.dtype.kind in "fiu") for p, c in found]
 
     @cached_property
@@ -225,9 +256,8 @@ class Source:
         for position, column, native in self._direct:
             values = column[start:stop]
             part[position] = values if native else to_float(values)
-        if self._matrix is not None and layout.direct:
-            filled, taken = (_run(item) for item in zip(*layout.direct, strict=True))
-            part[filled] = _dense(self._matrix[start:stop]).T[taken]
+        if self._matrix is not None and layout.lookups:
+            part[self._filled] = _dense(self._matrix[start:stop]).T[self._taken]
         rows: dict[str, Any] = {}
         for name, declaration in self._declarations.items():
             rows[name], missing = declaration.clean(self._columns[name][start:stop])
@@ -256,11 +286,11 @@ def _unit_codes(unit: Any) -> NDArray[np.intp]:
     return codes
 
 
-def _run(positions: tuple[int, ...]) -> slice | list[int]:
+def _run(positions: NDArray[np.intp]) -> slice | NDArray[np.intp]:
     """Positions as a slice where they follow each other, so that numpy makes no copy."""
-    first, last = positions[0], positions[-1]
-    consecutive = positions == tuple(range(first, last + 1))
-    return slice(first, last + 1) if consecutive else list(positions)
+    if positions.size == 0 or not (np.diff(positions) == 1).all():
+        return positions
+    return slice(int(positions[0]), int(positions[-1]) + 1)
 
 
 def _dense(rows: Any) -> Float:

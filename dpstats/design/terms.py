@@ -98,6 +98,11 @@ class Terms:
         return tuple(n for n in self.schema if n != self.schema.unit and not _is_term(n))
 
     @cached_property
+    def known(self) -> frozenset[str]:
+        """The same names, to look one up."""
+        return frozenset(self.columns)
+
+    @cached_property
     def declared(self) -> dict[str, Numeric]:
         """Declared bounds of terms, by normalised text."""
         terms = {ast.unparse(_parse(n)): self.schema[n] for n in self.schema if _is_term(n)}
@@ -122,15 +127,15 @@ class Terms:
                 f"Term {text or name!r} uses the categorical column {name!r} as a number. Declare "
                 f"it as Numeric(lower, upper), or use it as a factor: C({name})."
             )
-        limits, guess = (0.0, 1.0), None
+        limits, guesses = (0.0, 1.0), None
         if isinstance(declaration, Numeric):
             limits = (declaration.lower, declaration.upper)
-            guess = (declaration.center_guess, declaration.scale_guess)
+            guesses = np.array([[declaration.center_guess, declaration.scale_guess]])
         return Expression(
             frozenset([name]),
             np.array([limits]),
             lambda rows: np.asarray(rows[name], dtype=np.float64),
-            guess=guess,
+            guesses=guesses,
         )
 
     def expression(self, text: str) -> Expression:

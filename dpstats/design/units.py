@@ -73,9 +73,21 @@ class Standardization:
         return jacobian, offset
 
     def to_user(self, params: Float, cov: Float) -> tuple[Float, Float]:
-        """Coefficients of shape (d,) and their covariance (d, d), in the user's units."""
-        jacobian, offset = self.transform()
-        return jacobian @ params + offset, jacobian @ cov @ jacobian.T
+        """Coefficients of shape (d,) and their covariance (d, d), in the user's units.
+
+        The same as with the matrix of `transform`, in O(d^2): coefficients are multiplied by
+        ``y_scale / x_scale``; the intercept then gives up what the centres of the other columns
+        take, ``x_center @ coefficients``.
+        """
+        scale = self.y_scale / self.x_scale
+        user, user_cov = scale * params, np.outer(scale, scale) * cov
+        if self.intercept is not None:
+            at, center = self.intercept, self.x_center
+            user[at] += self.y_center - center @ user
+            row = user_cov[at] - center @ user_cov
+            user_cov[at] = user_cov[:, at] = row
+            user_cov[at, at] = row[at] - row @ center
+        return user, user_cov
 
 
 def internal(bounds: Float, center: Float, scale: Float) -> Float:
@@ -84,26 +96,29 @@ def internal(bounds: Float, center: Float, scale: Float) -> Float:
 
 
 def standardize(
-    blocks: Sequence[Block], bounds: Float, response: Endog | None, moves: bool = True
+    blocks: Sequence[Block],
+    bounds: Float,
+    response: Endog | None,
+    centred: bool = True,
+    moves: bool = True,
 ) -> Standardization:
-    """Declared centres and scales, else midpoint and half-width; of the response if it `moves`.
+    """Declared centres and scales, else midpoint and half-width.
 
     Without an intercept nothing is centred, since that would change the model; dummies and their
-    products stay as they are, so that the zeros of a row remain zeros.
+    products stay as they are, so that the zeros of a row remain zeros, and so do all columns
+    unless `centred`. The response has its own units unless it `moves`.
     """
     center, scale = np.zeros(len(bounds)), np.abs(bounds).max(axis=1)
     first = starts(blocks)
     found = [j for j, block in zip(first, blocks, strict=True) if not block.factors]
-    if found:
-        centred = np.repeat(
-            [bool(block.factors) and not block.dummy for block in blocks],
-            [len(block.names) for block in blocks],
-        )
-        center = np.where(centred, bounds[:, 0] / 2 + bounds[:, 1] / 2, center)
-        scale = np.where(centred, bounds[:, 1] / 2 - bounds[:, 0] / 2, scale)
-        for j, block in zip(first, blocks, strict=True):
-            if block.guess is not None:
-                center[j], scale[j] = block.guess
+    for j, block in zip(first, blocks, strict=True):
+        if not (found and centred and block.factors) or block.dummy:
+            continue
+        here = slice(j, j + len(block.names))
+        lower, upper = bounds[here].T
+        center[here], scale[here] = lower / 2 + upper / 2, upper / 2 - lower / 2
+        if block.guesses is not None:
+            center[here], scale[here] = block.guesses.T
     y_center, y_scale = 0.0, 1.0
     if response is not None and moves:
         y_center = response.center if found else 0.0
