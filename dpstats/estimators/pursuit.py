@@ -1,0 +1,306 @@
+"""Matching pursuit: columns chosen in rounds by noisy scores, coefficients by noisy Newton steps.
+
+The constants are public and enter after the noise: they cost accuracy where they are wrong, never
+privacy. They were chosen by simulation on isotropic and autoregressive designs of 500 to 5,000
+columns with epsilon from 1 to 10; see docs/sparse.md.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.accounting import Selection
+from dpstats.estimators.base import floor_eigenvalues
+from dpstats.estimators.pursuit_laws import LAWS, Aim, Chosen, Layout, Residuals
+from dpstats.estimators.sandwich import Asked, noise_scale, shrink
+from dpstats.families import GAUSSIAN, Family
+from dpstats.privacy import Central
+from dpstats.queries import (
+    CandidateLosses,
+    CoordinateScores,
+    Geometry,
+    Gram,
+    NormQuantile,
+    Query,
+    Score,
+    Search,
+    Selected,
+)
+
+__all__ = ["Found", "Route", "expected", "pursue"]
+
+Array = NDArray[np.float64]
+
+_NORM_SHARE = 0.7  # rows shorter than the radius of a Gram matrix
+_RADIUS = 1.15  # clipping radius of scores over sqrt(columns), in whitened coordinates
+_REACHES = np.linspace(0.1, 1.0, 10)  # shares of a column's half-range, to clip it at
+_CROWD = 0.7  # variance of Gumbel noise counts this many log(columns) times: many compete
+_CAUTION = 2.0  # standard deviations that squared noise is allowed above its mean
+_LEAST_EIGENVALUE = 0.01  # of a Gram matrix, over its mean
+
+
+@dataclass(frozen=True)
+class Route:
+    """Public numbers of a fit: what a plan decides and a fit follows.
+
+    Attributes
+    ----------
+    picks : tuple of int
+        Columns chosen in each round.
+    steps : int
+        Newton steps: one in each round, the others at the end.
+    sizes : tuple of int
+        Numbers of columns to choose from; the largest is the most that may be kept.
+    threshold : float
+        Standard errors below which a coefficient is dropped; larger ones are drawn towards 0. With
+        0, as many columns are kept as planned.
+    """
+
+    picks: tuple[int, ...]
+    steps: int
+    sizes: tuple[int, ...]
+    threshold: float
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """What a pursuit ends with.
+
+    Attributes
+    ----------
+    columns : tuple of int
+        Columns with a coefficient, ascending; the intercept is one of them.
+    beta : ndarray of shape (m,)
+        Their coefficients.
+    n : float
+        Released number of rows.
+    released : dict
+        Released numbers worth reporting.
+    """
+
+    columns: tuple[int, ...]
+    beta: Array
+    n: float
+    released: dict[str, Any]
+
+
+def pursue(asked: Asked, route: Route, facts: Layout) -> Found:
+    """Choose and fit; see `dpstats.estimators.omp.OMP`."""
+    n = asked.count(0)
+    law: Residuals = LAWS[facts.family](asked, facts, n)
+    fit = _start(law, facts)
+    for k in range(route.steps):
+        law.look(k, fit)
+        if k < len(route.picks):
+            fit = _measure(asked, facts, n, k, _widen(asked, law, facts, n, k, fit))
+        fit = _step(asked, law, facts, n, k, fit)
+    sizes = [_kept(fit, size, route.threshold, len(facts.intercept)) for size in route.sizes]
+    best = _choose(asked, law, facts, sizes)
+    order = np.argsort(best.columns)
+    return Found(
+        columns=tuple(best.columns[i] for i in order),
+        beta=best.beta[order],
+        n=n,
+        released=law.released(),
+    )
+
+
+# -- state -------------------------------------------------------------------------------------
+
+
+def _start(law: Residuals, facts: Layout) -> Chosen:
+    m = len(facts.intercept)
+    beta = np.full(m, law.intercept() if m else 0.0)
+    eye = np.eye(m)
+    return Chosen(facts.intercept, beta, beta, eye, eye, eye, eye)
+
+
+def expected(asked: Asked, route: Route, facts: Layout) -> tuple[float, float]:
+    """What a plan foresees, from public facts: nothing is asked.
+
+    Returns
+    -------
+    tuple of float
+        The size that the largest noise has over the score of a column that matters, in the last
+        choice; and the root mean square error of fitted values if all columns that matter are
+        found, in units of the residuals' (the linear predictor's) standard deviation.
+    """
+    n, s = float(asked.plan.n), route.sizes[-1]
+    law = LAWS[facts.family](asked, facts, n)
+    law.presume(facts.sd)
+    gumbel = _gumbel(asked, len(route.picks) - 1)
+    reach, aim = _reach_and_aim(law, facts, n, gumbel)
+    u = (reach - facts.middle) / facts.half
+    effect = facts.sd / math.sqrt(s) * math.sqrt(3) / facts.half
+    signal = n * facts.half**2 * (u**3 / 3 + u * (1 - u**2) / 2) * aim.slope * effect
+    largest = gumbel * reach * aim.clip * math.log(facts.columns + 1.0)
+    m = sum(route.picks) + len(facts.intercept)
+    geometry = Geometry(_RADIUS * math.sqrt(m))
+    unit = noise_scale(
+        asked.plan, Score(geometry, np.zeros(1), 1.0), f"score {route.steps}", asked.max_rows
+    )
+    aim = law.aim(unit**2 / n)
+    variance = (aim.square + (unit * aim.clip) ** 2 / n) / aim.slope**2 / n
+    return largest / signal, math.sqrt(m * variance) / facts.sd
+
+
+# -- one round ---------------------------------------------------------------------------------
+
+
+def _widen(asked: Asked, law: Residuals, facts: Layout, n: float, k: int, fit: Chosen) -> Chosen:
+    """Choose columns by their scores at the present fit."""
+    reach, aim = _reach_and_aim(law, facts, n, _gumbel(asked, k))
+    d = facts.columns
+    query = CoordinateScores(fit.full(d), aim.clip, reach, exclude=fit.columns, family=aim.family)
+    chosen = asked.holder.ask(query, f"choice {k + 1}")
+    columns = (*fit.columns, *(int(j) for j in chosen))
+    more = np.zeros(len(chosen))
+    beta, origin = np.concatenate([fit.beta, more]), np.concatenate([fit.origin, more])
+    eye = np.eye(len(columns))
+    return Chosen(columns, beta, origin, eye, eye, eye, eye)
+
+
+def _gumbel(asked: Asked, k: int) -> float:
+    """Scale of the noise on the scores of a choice, at reach and clip 1."""
+    event = asked.plan.mechanism(f"choice {k + 1}").event
+    assert isinstance(event, Selection)
+    assert isinstance(asked.plan.privacy, Central)
+    unit = CoordinateScores(np.zeros(1), 1.0, 1.0)
+    sensitivity = unit.sensitivity(asked.plan.privacy.neighbors, asked.max_rows)
+    return 2.0 * sensitivity / event.epsilon
+
+
+def _reach_and_aim(law: Residuals, facts: Layout, n: float, gumbel: float) -> tuple[float, Aim]:
+    """Where to clip columns and residuals before they are multiplied, for the clearest choice.
+
+    With x uniform on [-h, h] and clipped at u h, the score of a column that matters has a mean of
+    h^2 (u^3 / 3 + u (1 - u^2) / 2) per row and unit, and the variance h^2 (u^3 / 3 + u^2 (1 - u))
+    E psi^2; the noise grows with u. Where it dominates, the best u is small: the score is then
+    nearly that of the columns' signs, 1.5 times as clear (and much more where declared ranges are
+    too wide).
+
+    Parameters
+    ----------
+    gumbel : float
+        Scale of the noise at reach and clip 1.
+    """
+    crowd = _CROWD * math.log(facts.columns + 1.0) / n
+    found = []
+    for u in _REACHES:
+        reach = float(facts.middle + u * facts.half)
+        mean = float(facts.half**2 * (u**3 / 3 + u * (1 - u**2) / 2))
+        own = float(facts.half**2 * (u**3 / 3 + u**2 * (1 - u)))
+        noise = crowd * (gumbel * reach) ** 2 / own
+        aim = law.aim(noise)
+        variance = own * (aim.square + noise * aim.clip**2) / (mean * aim.slope) ** 2
+        found.append((variance, reach, aim))
+    _, reach, aim = min(found, key=lambda f: f[0])
+    return reach, aim
+
+
+def _measure(asked: Asked, facts: Layout, n: float, k: int, fit: Chosen) -> Chosen:
+    """Release second moments of the chosen columns; whiten with them."""
+    columns = fit.columns
+    longest = float(np.linalg.norm(facts.widest[list(columns)]))
+    grid = np.geomspace(longest * 2.0**-8, longest, 33)
+    radius, _ = asked.ask(
+        Selected(Search(NormQuantile(grid, _NORM_SHARE)), columns), f"norm {k + 1}"
+    )
+    gram, noise = asked.ask(Selected(Gram(Geometry(float(radius[0]))), columns), f"gram {k + 1}")
+    repaired = shrink(gram, noise) / n
+    repaired = floor_eigenvalues(
+        repaired, _LEAST_EIGENVALUE * float(np.trace(repaired)) / len(columns)
+    )
+    values, vectors = np.linalg.eigh(repaired)
+    return replace(fit, gram=repaired, w=vectors / np.sqrt(values))
+
+
+def _step(asked: Asked, law: Residuals, facts: Layout, n: float, k: int, fit: Chosen) -> Chosen:
+    """One Newton step from a clipped score, drawn back as far as noise explains its length."""
+    m, slot = len(fit.columns), f"score {k + 1}"
+    geometry = Geometry(_RADIUS * math.sqrt(m), fit.w.T)
+
+    def query(clip: float, family: Family = GAUSSIAN) -> Query:
+        return Selected(Score(geometry, fit.beta, clip, family), fit.columns)
+
+    unit = noise_scale(asked.plan, query(1.0), slot, asked.max_rows)
+    aim = law.aim(unit**2 / n)
+    score, noise = asked.ask(query(aim.clip, aim.family), slot)
+    inverse = np.linalg.inv(law.curvature(aim, fit, score / n, noise / n))
+    step = inverse @ score / n
+    squared = float((inverse**2).sum()) * (noise / n) ** 2
+    step *= max(0.0, 1 - squared / max(float(step @ step), 1e-300))
+    b = np.linalg.solve(fit.w, fit.beta - fit.origin) + step
+    size = float(np.linalg.norm(b))
+    b *= min(1.0, max(law.largest(), size - math.sqrt(squared)) / max(size, 1e-300))
+    unit_cov = fit.w @ inverse @ inverse @ fit.w.T
+    return replace(
+        fit,
+        beta=fit.origin + fit.w @ b,
+        cov=unit_cov * np.float64(aim.square / n + (noise / n) ** 2),
+        noise=unit_cov * np.float64((noise / n) ** 2),
+    )
+
+
+# -- the end -----------------------------------------------------------------------------------
+
+
+def _kept(fit: Chosen, size: int, threshold: float, first: int) -> Chosen:
+    """The `size` clearest columns beside the first ones, refitted and drawn towards 0.
+
+    All of it is post-processing: with the released covariance, setting coefficients to 0 moves the
+    others by their regression on them; b (1 - (threshold se / b)^2), or 0, is the non-negative
+    garrote (Breiman 1995). Before, all coefficients together are drawn in as far as privacy noise
+    may explain their length.
+    """
+    clear = np.abs(fit.beta) / np.sqrt(np.diag(fit.cov))
+    clear[:first] = np.inf
+    order = np.argsort(-clear, kind="stable")
+    keep, drop = np.sort(order[: first + size]), order[first + size :]
+    held = np.eye(len(fit.columns))[keep]
+    if drop.size:
+        solved = np.linalg.solve(fit.cov[np.ix_(drop, drop)], fit.cov[np.ix_(drop, keep)])
+        held[:, drop] = -solved.T
+    origin, gram = fit.origin[keep], fit.gram[np.ix_(keep, keep)]
+    change = held @ (fit.beta - fit.origin)
+    cov, noise = held @ fit.cov @ held.T, held @ fit.noise @ held.T
+    change *= _sure(float(change @ gram @ change), float(np.trace(gram @ noise)), keep.size)
+    free = np.arange(keep.size) >= first
+    ratio = threshold**2 * np.diag(cov) / np.maximum(change**2, 1e-300)
+    change = np.where(free, change * np.maximum(0.0, 1 - ratio), change)
+    left = np.flatnonzero((change != 0) | ~free | (threshold == 0))
+    return Chosen(
+        columns=tuple(fit.columns[keep[i]] for i in left),
+        beta=(origin + change)[left],
+        origin=origin[left],
+        gram=gram[np.ix_(left, left)],
+        w=np.eye(left.size),
+        cov=cov[np.ix_(left, left)],
+        noise=noise[np.ix_(left, left)],
+    )
+
+
+def _sure(squared: float, noise: float, m: int) -> float:
+    """Positive-part James-Stein factor, with two deviations of the squared noise in its favour."""
+    return max(0.0, 1 - noise * (1 + _CAUTION * math.sqrt(2 / m)) / max(squared, 1e-300))
+
+
+def _choose(asked: Asked, law: Residuals, facts: Layout, fits: list[Chosen]) -> Chosen:
+    """The fit with the smallest clipped loss, penalised by what columns gain that do not matter.
+
+    The largest of d squared standard normal effects is about 2 log d, so much of the squared size
+    of a residual does a column gain in sample that does not matter.
+    """
+    if len(fits) == 1:
+        return fits[0]
+    clip, residual = law.loss()
+    each = 2 * math.log(facts.columns + 1.0) * residual**2
+    penalty = np.array([each * len(f.columns) for f in fits])
+    betas = np.array([f.full(facts.columns) for f in fits])
+    (chosen,) = asked.holder.ask(CandidateLosses(betas, clip, penalty, facts.family), "size")
+    return fits[int(chosen)]
