@@ -89,12 +89,13 @@ def query(n: int, d: int, reps: int) -> dict[str, Any]:
     slots = tuple(Mechanism(f"s{i}", Gaussian(1.0), "") for i in range(reps + 1))
     plan = Plan("ols", "timing", dp.Central(1.0, 1e-7), n, design.names, slots, (1.0, 1e-7))
     holder = Curator(design.source((y, x)), design, plan, SafeNoise())
-    geometry, beta = Geometry(float(np.sqrt(d / 3)) * 1.2), np.full(d, 0.01)
-    holder.ask(Score(geometry, beta, 0.5), "s0")
-    ask = [
-        seconds(lambda i=i: holder.ask(Score(geometry, beta, 0.5), f"s{i}"))
-        for i in range(1, reps + 1)
-    ]
+    geometry = Geometry(float(np.sqrt(d / 3)) * 1.2)
+
+    def score(i: int) -> None:  # new coefficients each time: a holder remembers the latest
+        holder.ask(Score(geometry, np.full(d, 0.01 * (i + 1)), 0.5), f"s{i}")
+
+    score(0)
+    ask = [seconds(lambda i=i: score(i)) for i in range(1, reps + 1)]
     read = [seconds(lambda: read_once(x)) for _ in range(reps)]
     return {
         "n": n,

@@ -119,7 +119,7 @@ def exact_sum(steps: Array) -> Ints:
     return steps.astype(np.int64)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class Block:
     """Up to 2^13 prepared rows, in the design's internal coordinates and on its public grid.
 
@@ -154,6 +154,11 @@ class Block:
     starts: NDArray[np.intp] | None = None
     offset: Array | None = None
     memory: dict[str, tuple[bytes, NDArray[Any]]] = field(default_factory=dict)
+
+    @cached_property
+    def wide(self) -> Any:
+        """Covariates as float64, in which sums and products of them are exact."""
+        return wide(self.x)
 
     def recall(self, what: str, key: bytes, make: Callable[[], NDArray[Any]]) -> NDArray[Any]:
         """``make()``, or what it returned when last called for `what` of these rows and `key`."""
@@ -215,12 +220,12 @@ def exact_product(block: Block, coef: Array) -> Array:
 
 def _exact_product(block: Block, coef: Array) -> Array:
     rounded, _ = on_grid(coef, block.grid)
-    x = block.x
-    if rounded.ndim == 1 and isinstance(x, np.ndarray):
+    if rounded.ndim == 1 and isinstance(block.x, np.ndarray):
         used = np.flatnonzero(rounded)
         if used.size < _FEW * rounded.size:
-            x, rounded = np.take(x, used, axis=1), rounded[used]
-    product: Array = wide(x) @ rounded
+            few: Array = wide(np.take(block.x, used, axis=1)) @ rounded[used]
+            return few
+    product: Array = block.wide @ rounded
     return product
 
 
