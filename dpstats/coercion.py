@@ -87,11 +87,12 @@ def _from_narwhals(values: Any, name: str) -> Column:
             f"Column {name!r} is a {type(values).__name__}; pass a pandas, polars or pyarrow "
             "column, a numpy array or a list."
         ) from None
-    if series.dtype in (nw.Categorical, nw.Enum):
+    dtype = series.dtype
+    if dtype in (nw.Categorical, nw.Enum):
         series = series.cast(nw.String)
-    elif series.dtype == nw.Decimal:
+    elif dtype == nw.Decimal:
         series = series.cast(nw.Float64)
-    elif series.dtype.is_integer() and series.null_count():  # numpy would round all to float64
+    elif dtype.is_integer() and series.null_count():  # numpy would round all to float64
         missing = np.array(series.is_null().to_numpy(), dtype=np.bool_)
         return pd.arrays.IntegerArray(np.array(series.fill_null(0).to_numpy()), missing)
     return series.to_numpy()

@@ -176,7 +176,7 @@ def _single(text: str, terms: Terms, role: str) -> Expression:
             f"{role} is a {type(text).__name__}; name a declared column or term, such as 'years' "
             "or 'np.log(years)'."
         )
-    found = terms.column(text) if text in terms.schema else terms.expression(text)
+    found = terms.column(text) if text in terms.known else terms.expression(text)
     if found.wide:
         raise FormulaError(
             f"The {role} {text!r} has several columns; one number per row is needed."

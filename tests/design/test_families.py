@@ -139,6 +139,13 @@ def test_a_known_term_is_taken_off_a_gaussian_response(options, name, ends):
     np.testing.assert_allclose((design.endog.lower, design.endog.upper), (-ends[1], 20 - ends[0]))
 
 
+def test_a_declared_term_bounds_the_offset():
+    schema = Schema({"np.log(t)": Numeric(-2, 1)}, t=Numeric(0, 5), y=Numeric(0, 9))
+    design = Design.from_formula("y ~ 1", schema, family=POISSON, offset="np.log(t)")
+    assert (design.offset.lower, design.offset.upper) == (-2, 1)
+    np.testing.assert_allclose(design.known_term({"t": [0, 1, 5, np.nan]}), [-2, 0, 1, np.nan])
+
+
 BAD_KNOWN = [
     ({"exposure": "o"}, SchemaError, "above 0"),
     ({"exposure": "b"}, SchemaError, "above 0"),
