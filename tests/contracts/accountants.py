@@ -78,6 +78,9 @@ def attack(events: Sequence[Event], epsilon: float) -> float:
     return max(_attack(one, epsilon) for one in worlds(events))
 
 
+_MOST_OUTCOMES = 2**17
+
+
 def _attack(events: Sequence[Event], epsilon: float) -> float:
     mu = sum(e.noise_multiplier**-2 for e in events if isinstance(e, Gaussian)) ** 0.5
     releases = [_binned_laplace(e.epsilon) for e in events if isinstance(e, Laplace)]
@@ -88,7 +91,10 @@ def _attack(events: Sequence[Event], epsilon: float) -> float:
     worst = 0.0
     for share in np.linspace(0.25, 0.75, 11) if reach else [0.5]:
         losses, weights = np.zeros(1), np.ones(1)
-        for loss, weight in [*releases, *(_two_candidates(b, share * b) for b in reach)]:
+        parts = [*releases, *(_two_candidates(b, share * b) for b in reach)]
+        for loss, weight in sorted(parts, key=lambda part: -float(np.ptp(part[0]))):
+            if losses.size * loss.size > _MOST_OUTCOMES:
+                break  # the quietest mechanisms are left out, which only weakens the attack
             losses = np.add.outer(losses, loss).ravel()
             weights = np.multiply.outer(weights, weight).ravel()
         worst = max(worst, float(weights @ _gaussian_delta(mu, epsilon - losses)))

@@ -13,8 +13,9 @@ N = 2000
 BUDGETS = [(0.1, 1e-8), (1.0, 1e-6), (4.0, 1e-5)]
 # dp_accounting discretises upwards; 1e-3 is its own tolerance for a plan of Gaussian releases.
 GAUSSIAN_SLACK = 1e-3
-# It knows a selection as pure DP or as zCDP only, both looser than its bounded range.
-SELECTION_SLACK = 0.12
+# It knows a selection as pure DP or as zCDP only, both looser than its bounded range; most so for
+# a plan of forty selections.
+SELECTION_SLACK = 0.18
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), BUDGETS)
