@@ -12,10 +12,12 @@ from dpstats.estimators.dp_gd import DPGD
 from dpstats.estimators.dp_ight import DPIGHT
 from dpstats.estimators.dp_iht import DPIHT
 from dpstats.estimators.frank_wolfe import FrankWolfe
+from dpstats.estimators.glm_newton import GLMNewton
 from dpstats.estimators.karwa_vadhan import KarwaVadhan
 from dpstats.estimators.mean import ClippedMean
 from dpstats.estimators.newton import Newton
 from dpstats.estimators.noisy_ht import NoisyHT
+from dpstats.estimators.omp import OMP
 from dpstats.estimators.two_stage import TwoStage
 from dpstats.privacy import Privacy
 from dpstats.protocol import Estimator
@@ -32,8 +34,12 @@ ESTIMATORS: tuple[Estimator, ...] = (
     DPGD(),
     AdaSSP(),
     AdaptiveClippingGD(),
+    GLMNewton("logit"),
+    GLMNewton("glm"),
     ClippedMean(),
     KarwaVadhan(),
+    OMP("ols"),
+    OMP("logit"),
     NoisyHT("ols"),
     TwoStage("ols"),
     TwoStage("logit"),

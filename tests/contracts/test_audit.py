@@ -197,9 +197,9 @@ def repeated_releases(
     return released
 
 
-def audible(case: Case) -> dict[Any, tuple[Plan, list[Asked]]]:
-    """For each kind of mechanism, the smallest budget at which a few hundred runs can hear it."""
-    found: dict[Any, tuple[Plan, list[Asked]]] = {}
+def audible(case: Case) -> dict[Any, list[tuple[Plan, list[Asked]]]]:
+    """For each kind of mechanism, the questions that a few hundred runs can hear, by budget."""
+    found: dict[Any, list[tuple[Plan, list[Asked]]]] = {}
     for epsilon in LADDER:
         plan = case.plan(case.table(N), case.privacy(epsilon, DELTA, rows=N))
         recording = record(case, plan, case.table(N))
@@ -207,8 +207,24 @@ def audible(case: Case) -> dict[Any, tuple[Plan, list[Asked]]]:
         for asked, one in zip(recording.asked, recording.released, strict=True):
             if one.kind != "search" and delta_of((one.event,), 0.0) > 0.4:
                 loud.setdefault((one.kind, type(one.event)), []).append(asked)
-        found = {kind: (plan, questions) for kind, questions in loud.items()} | found
+        for kind, questions in loud.items():
+            found.setdefault(kind, []).append((plan, questions))
     return found
+
+
+def clearest(
+    case: Case, budgets: list[tuple[Plan, list[Asked]]]
+) -> tuple[Plan, Asked, tuple[Table, Table], float]:
+    """At the smallest budget at which some tables attain a fifth of what is allowed: the worst.
+
+    A fit of a few dozen rows may ask about coefficients that no row has much to say on.
+    """
+    for plan, questions in budgets:
+        pairs = ((*worst_pair(case, plan, [asked]), asked) for asked in questions[:8])
+        first, second, attained, asked = max(pairs, key=lambda pair: pair[2])
+        if attained > 0.2:
+            break
+    return plan, asked, (first, second), attained
 
 
 @each_case
@@ -221,9 +237,8 @@ def test_an_audit_of_each_mechanism_stays_under_its_claim_and_sees_missing_noise
     """
     found = audible(case)
     assert found
-    for (kind, event), (plan, questions) in found.items():
-        pairs = ((*worst_pair(case, plan, [asked]), asked) for asked in questions[:8])
-        first, second, attained, asked = max(pairs, key=lambda pair: pair[2])
+    for (kind, event), budgets in found.items():
+        plan, asked, (first, second), attained = clearest(case, budgets)
         events = (plan.mechanism(asked.slot).event,)
         claim = epsilon_of(events, DELTA)
         honest = one_mechanism(case, plan, asked, (first, second), RUNS)

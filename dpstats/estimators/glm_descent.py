@@ -1,0 +1,436 @@
+"""Newton steps on damped, clipped scores: what the default GLM asks and makes of the answers.
+
+The constants are public and enter after the noise: they cost accuracy where they are wrong, never
+privacy.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.estimators.base import floor_eigenvalues
+from dpstats.estimators.entrywise import average, operator_norm, symmetric_pattern
+from dpstats.estimators.glm_law import Law, Rows, Tuning, quantile, tune
+from dpstats.estimators.hidden import draw_in, rare_levels
+from dpstats.estimators.sandwich import Asked, noise_scale
+from dpstats.estimators.tails import believed, rungs, wide_enough
+from dpstats.estimators.whitening import Metric, whiten
+from dpstats.families import Family
+from dpstats.families.damped import Damped
+from dpstats.protocol import Estimate
+from dpstats.queries import (
+    Geometry,
+    Gram,
+    ResidualQuantile,
+    ResponseQuantile,
+    Score,
+    ScoreOuter,
+    Search,
+    TailSums,
+)
+
+if TYPE_CHECKING:
+    from dpstats.design import Design
+
+__all__ = ["LARGEST_SD", "Schedule", "descend"]
+
+Array = NDArray[np.float64]
+
+LARGEST_SD = {"logit": 6.0, "log": 2.5}  # of linear predictors; iterates are drawn back to it
+_FARTHEST = 5.0  # of the mean predictor from its start
+_FIRST_SD = 0.7  # presumed before anything is known
+_QUANTILE = {"poisson": 0.9, "gaussian": 0.7}  # of |residual|, for its scale
+_TOLERATED = 1.25  # residuals that exceed those of the model by less count as the model's
+_MEAN_CLIP, _LEAST_COUNT = 4.0, 2.0
+_REST = -30.0  # linear predictor at which a mean is nothing
+_STEEPEST = 1.5  # the released curvature is cut off this many deviations above the mean predictor
+_LEAST_CURVATURE = 0.1  # eigenvalues of a curvature are kept above this share of their mean
+_ITERATIONS = 8
+_FLOOR = 0.7
+_CURVATURE_DOUBT = 0.05  # relative error of the model's curvature as a stand-in for the bread
+_SHAPE_DOUBT = 0.3  # relative error of how it differs from the second moments
+_BELIEVED = 0.5  # of the largest error of that bias
+_MEAT_DOUBT = 0.1  # relative error of the bread as the shape of the meat
+_LEFTOVER, _LEAST_LEFTOVER = 2.0, 0.2
+_RESOLVED = 3.5
+_PRIOR, _LEVEL = 2.0, 2.5  # variance and sd of hidden effects on linear predictors
+_BLURRED = 1.0
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Public numbers of a fit: what a plan decides and a fit follows.
+
+    Attributes
+    ----------
+    shares : tuple of float
+        Budget of each score.
+    stretch : float
+        Clipping radius of the last step over sqrt(d).
+    blur : float
+        Operator norm of the noise on the whitened Gram matrix, per row.
+    adaptive : bool
+        Whether noise leaves room to look at the tails of residuals.
+    """
+
+    shares: tuple[float, ...]
+    stretch: float
+    blur: float
+    adaptive: bool
+
+    @property
+    def feasible(self) -> bool:
+        """Whether the noise leaves anything to see."""
+        return self.blur <= 3
+
+
+def descend(asked: Asked, public: Schedule, design: Design) -> Estimate:
+    """Whiten, step, and conclude; see `dpstats.estimators.glm_newton.GLMNewton`."""
+    n = asked.count(len(design.names))
+    level = _Start(asked, design, n).level()
+    low, high = np.asarray(design.internal_bounds, dtype=np.float64).T
+    indicators = ((low == 0) & (high == 1)).astype(np.float64)
+    metric = whiten(asked, n, indicators)
+    d = len(design.names)
+    constant = np.zeros(d)
+    if design.standardization.intercept is not None:
+        axis = np.eye(d)[design.standardization.intercept]
+        constant = np.linalg.solve(metric.w, axis)
+    descent = _Descent(asked, public, design, metric, constant, n, level)
+    near = descent.approach()
+    last = descent.last_step(near)
+    params, cov, cov_privacy = _conclude(descent, near, last, indicators)
+    return Estimate(
+        params=params,
+        cov=cov,
+        cov_privacy=cov_privacy,
+        nobs=n,
+        released={
+            "clip": last.tuning.clip,
+            "damping level": last.tuning.family.level,
+            "spread of linear predictors": near.law.sd,
+            "radius": last.radius,
+        },
+    )
+
+
+# -- where to start ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class _Start:
+    """The linear predictor of a response that no column explains, from a released mean."""
+
+    asked: Asked
+    design: Design
+    n: float
+
+    def level(self) -> float:
+        """Linear predictor to start from; 0 without an intercept."""
+        intercept = self.design.standardization.intercept
+        if intercept is None:
+            return 0.0
+        family = self.design.family
+        if family.name == "binomial":
+            # Without an offset the residual is +-1/2.
+            clip = 0.5 if self.design.offset is None else 1.0
+            excess, error = self.mean("mean", np.zeros(len(self.design.names)), clip, family)
+            share = float(np.clip(0.5 + excess, error, 1 - error))
+            return math.log(share / (1 - share))
+        low, high = self.design.internal_endog_bounds
+        top = max(abs(low), abs(high))
+        grid = top * np.geomspace(2.0**-16, 1.0, 33)
+        (found,), _ = self.asked.ask(Search(ResponseQuantile(grid, 0.9)), "level")
+        least = _LEAST_COUNT if family.name == "poisson" else 0.0
+        clip = min(top, max(_MEAN_CLIP * float(found), least))
+        plain, unit, rest = _plain(family, intercept, len(self.design.names))
+        mean, error = self.mean("mean", rest, clip * unit, plain)
+        mean = max(mean, error) / unit
+        return mean if family.link == "identity" else math.log(mean)
+
+    def mean(self, slot: str, beta: Array, clip: float, family: Family) -> tuple[float, float]:
+        """Noisy mean of a clipped residual, and the size of its noise; below one half."""
+        constant = np.arange(beta.size) == self.design.standardization.intercept
+        query = Score(Geometry(1.0, constant[None, :].astype(float)), beta, clip, family)
+        (total,), noise = self.asked.ask(query, slot)
+        return float(total) / self.n, min(noise / self.n, 0.49 * clip)
+
+
+def _plain(family: Family, intercept: int, d: int) -> tuple[Family, float, Array]:
+    """A family, a unit and coefficients whose residual is the response itself, in that unit."""
+    rest = np.zeros(d)
+    if family.link == "identity":
+        return Damped(family.name, family.link, 1.0), 1.0, rest
+    rest[intercept] = _REST
+    if family.canonical:
+        return family, 1.0, rest
+    unit = math.exp(_REST)
+    return Damped(family.name, family.link, unit), unit, rest
+
+
+# -- steps -------------------------------------------------------------------------------------
+
+
+class _Near(NamedTuple):
+    """After all steps but the last: coefficients in whitened coordinates, and what they imply."""
+
+    b: Array
+    law: Law
+    spread: float
+    widen: float
+
+
+class _Last(NamedTuple):
+    """What the last step released; see `GLMNewton`."""
+
+    tuning: Tuning
+    radius: float
+    score: Array
+    noise: float
+    bread: Array
+    bread_noise: float
+    meat: Array
+    meat_noise: float
+
+
+@dataclass(frozen=True, eq=False)
+class _Descent:
+    """Newton steps for coefficients ``w b``; `constant` is the b of a constant predictor 1."""
+
+    asked: Asked
+    public: Schedule
+    design: Design
+    metric: Metric
+    constant: Array
+    n: float
+    level: float
+
+    @property
+    def family(self) -> Family:
+        """Law of the response."""
+        return self.design.family
+
+    @property
+    def top(self) -> float:
+        """Public bound of the response."""
+        low, high = self.design.internal_endog_bounds
+        return max(abs(low), abs(high))
+
+    @cached_property
+    def rows(self) -> Rows:
+        """Normal rows with the released moments; their mean is known with an intercept."""
+        moments = self.metric.curvature
+        total = moments @ self.constant
+        weight = float(self.constant @ total) or 1.0
+        centre = total / weight
+        cov = floor_eigenvalues(moments / weight - np.outer(centre, centre), 0.0)
+        return Rows(centre, cov, weight)
+
+    def beta(self, b: Array) -> Array:
+        """Coefficients in the design's internal coordinates."""
+        beta: Array = self.metric.w @ b
+        return beta
+
+    def approach(self) -> _Near:
+        """All steps but the last."""
+        geometry = self.metric.geometry(math.sqrt(self.constant.size))
+        b, law = self.level * self.constant, Law(self.level, _FIRST_SD)
+        spread = widen = 1.0
+        for k in range(len(self.public.shares) - 1):
+            spread, widen = self.scale(k, b, law, spread, widen)
+            tuning = self.tuned(geometry, f"score {k + 1}", law, spread, widen)
+            query = Score(geometry, self.beta(b), tuning.clip, tuning.family)
+            score, noise = self.asked.ask(query, f"score {k + 1}")
+            b = self.step(score, noise, b, tuning)
+            law = self.rows.law(b)
+        spread, widen = self.scale(len(self.public.shares) - 1, b, law, spread, widen)
+        return _Near(b, law, spread, widen)
+
+    def scale(self, k: int, b: Array, law: Law, spread: float, widen: float) -> tuple[float, float]:
+        """Spread of a normal response, or by how much other residuals exceed the model's."""
+        share = _QUANTILE.get(self.family.name)
+        if share is None:
+            return spread, widen
+        normal = self.family.name == "gaussian"
+        expected = quantile(self.family, law, share, 1.0)
+        if normal:
+            least, most = (
+                (self.top * 2.0**-12, 2 * self.top) if k == 0 else (spread / 8, 2 * spread)
+            )
+        else:
+            least, most = 0.8, max(2 * self.top / expected, 2.0) if k == 0 else max(2 * widen, 3.0)
+        grid = np.geomspace(least, most, 33 if k == 0 else 17)
+        query = ResidualQuantile(grid * expected, share, self.beta(b), self.family)
+        (found,), _ = self.asked.ask(Search(query), f"spread {k + 1}")
+        ratio = float(found) / expected
+        if normal:
+            return ratio, 1.0
+        return 1.0, ratio if ratio > _TOLERATED else 1.0
+
+    def tuned(self, geometry: Geometry, slot: str, law: Law, spread: float, widen: float) -> Tuning:
+        """Weight and clip of a step, for the noise that it will get."""
+        noise = self.unit_noise(geometry, slot)
+        return tune(self.family, law, noise**2 / self.n, spread, widen, self.n)
+
+    def unit_noise(self, geometry: Geometry, slot: str) -> float:
+        """Scale of the noise on a score with clip 1; public."""
+        unit = Score(geometry, np.zeros(self.constant.size), 1.0)
+        return noise_scale(self.asked.plan, unit, slot, self.asked.max_rows)
+
+    def curvature(self, b: Array, tuning: Tuning) -> Array:
+        """What the model expects of the derivative of a score at `b`, per row."""
+        matrix = self.rows.expected(b, b, tuning)[1]
+        return floor_eigenvalues(matrix, _LEAST_CURVATURE * float(np.trace(matrix)) / b.size)
+
+    def solve(
+        self, score: Array, b: Array, bread: Array, level: float, tuning: Tuning
+    ) -> tuple[Array, Array]:
+        """Coefficients at which this score at `b` is expected, and the derivative of that score.
+
+        Linear in the step with the derivative `bread`, plus what the model of `level` rows says
+        about how means bend between `b` and there. Newton's method, kept to predictors of a public
+        size.
+        """
+        straight = bread - level * self.curvature(b, tuning)
+        least = _LEAST_CURVATURE * float(np.trace(bread)) / b.size
+        at, slope = b, bread
+        for _ in range(_ITERATIONS):
+            expected, bent = self.rows.expected(b, at, tuning)
+            slope = floor_eigenvalues(straight + level * bent, least)
+            gap = score - level * expected - straight @ (at - b)
+            at = self.within(at + np.linalg.solve(slope, gap))
+        return at, slope
+
+    def step(self, score: Array, noise: float, b: Array, tuning: Tuning) -> Array:
+        """Coefficients after a step with the model's curvature."""
+        to, slope = self.solve(score, b, self.n * self.curvature(b, tuning), self.n, tuning)
+        hidden = self.metric.unresolved
+        step = to - b
+        step -= hidden @ (hidden.T @ step)
+        # Positive-part James-Stein: the noise in the step has a known size.
+        squared = float((np.linalg.inv(slope) ** 2).sum()) * noise**2
+        moved: Array = b + step * max(0.0, 1 - squared / max(float(step @ step), 1e-300))
+        return moved
+
+    def within(self, b: Array) -> Array:
+        """Coefficients drawn back to where predictors vary by a public number at most."""
+        limit = LARGEST_SD.get(self.family.link)
+        if limit is None:
+            return b
+        law = self.rows.law(b)
+        varying = (b - law.mean * self.constant) * min(1.0, limit / max(law.sd, 1e-300))
+        mean = np.clip(law.mean, self.level - _FARTHEST, self.level + _FARTHEST)
+        drawn: Array = mean * self.constant + varying
+        return drawn
+
+    def last_step(self, near: _Near) -> _Last:
+        """Ask for the last score, its bread and its meat."""
+        d, beta = self.constant.size, self.beta(near.b)
+        slot = f"score {len(self.public.shares)}"
+        radius = math.sqrt(d) * self.public.stretch
+        geometry = self.metric.geometry(radius)
+        tuning = self.tuned(geometry, slot, near.law, near.spread, near.widen)
+        tuning = self.widened(near, tuning, self.unit_noise(geometry, slot))
+        family, clip = tuning.family, tuning.clip
+        score, noise = self.asked.ask(Score(geometry, beta, clip, family), slot)
+        # A binomial residual is never clipped; the bread then counts all rows.
+        inside = None if family.name == "binomial" else clip
+        steep = np.array([near.law.mean + s * near.law.sd for s in (0.0, _STEEPEST)])
+        cap = min(family.largest_curvature, float(family.curvature(steep).max()))
+        query = Gram(geometry, beta, inside, family, cap)
+        bread, bread_noise = self.asked.ask(query, "bread")
+        bread = bread + self.n * self.rows.cut_off(near.b, tuning, cap)
+        outer = ScoreOuter(geometry, beta, clip, self.asked.max_rows, family)
+        meat, meat_noise = self.asked.ask(outer, "meat")
+        inflate = self.n / max(self.n - d, 1.0)
+        return _Last(
+            tuning, radius, score, noise, bread, bread_noise, meat * inflate, meat_noise * inflate
+        )
+
+    def widened(self, near: _Near, tuning: Tuning, unit_noise: float) -> Tuning:
+        """The last clip, widened until what it cuts off beyond the model is negligible."""
+        if not self.public.adaptive:
+            return tuning
+        law = near.law
+        top = self.top * float(np.max(tuning.family.factor(law.eta)))
+        ladder = rungs(min(tuning.clip, top / 2), top)
+        sums, noise = self.asked.ask(TailSums(self.beta(near.b), ladder, tuning.family), "tails")
+        if tuning.clip >= top:
+            return replace(tuning, clip=top)
+        # What the model itself leaves beyond a clip is taken off the score instead.
+        each = [replace(tuning, clip=float(c)).moments(law.eta) for c in ladder]
+        bias = np.array([law.average(m.bias) for m in each])
+        cut = believed(sums - self.n * np.diff(bias) / np.diff(ladder), noise)
+        square = float(law.average(each[0].square))
+        clip, _ = wide_enough(ladder, cut, square, unit_noise, self.n)
+        return replace(tuning, clip=clip)
+
+
+# -- what it comes to --------------------------------------------------------------------------
+
+
+def _conclude(
+    descent: _Descent, near: _Near, last: _Last, indicators: Array
+) -> tuple[Array, Array, Array]:
+    """Coefficients, their covariance and the part due to privacy noise; internal coordinates."""
+    metric, n, d = descent.metric, descent.n, len(indicators)
+    pattern = symmetric_pattern(d)
+
+    # The bread: what was released, averaged with what the model expects at its level.
+    model = descent.curvature(near.b, last.tuning)
+    level = max(
+        float(np.trace(last.bread) / np.trace(model)), last.bread_noise / math.sqrt(d), 0.02 * n
+    )
+    size = float(np.trace(model)) / d
+    doubt = (_CURVATURE_DOUBT * size * last.radius**2 / d) ** 2 * pattern
+    shape = model - float(np.trace(model) / np.trace(metric.curvature)) * metric.curvature
+    doubt = doubt + (_SHAPE_DOUBT * shape) ** 2
+    prior = level**2 * (size**2 * metric.variances / n**2 + doubt)
+    prior += last.bread_noise**2 / d * np.eye(d)
+    bread, variances = average(last.bread, last.bread_noise**2 * pattern, level * model, prior)
+    values, basis = np.linalg.eigh(bread)
+    noise = operator_norm(variances)
+    floored = np.maximum(values, min(_FLOOR * noise, level * size / 2))
+    bread = (basis * floored) @ basis.T
+    to, slope = descent.solve(last.score, near.b, bread, level, last.tuning)
+    inverse = np.linalg.inv(slope)
+    step = to - near.b
+
+    # The meat: its level as released, its shape averaged with that of the bread.
+    ratio = float(np.trace(last.meat)) / float(np.trace(bread))
+    ratio = max(ratio, last.meat_noise / math.sqrt(d) / float(np.trace(bread)) * d)
+    doubt = (_MEAT_DOUBT * ratio * np.trace(bread) / d) ** 2 * pattern + ratio**2 * variances
+    meat, _ = average(last.meat, last.meat_noise**2 * pattern, ratio * bread, doubt)
+    eigenvalues, vectors = np.linalg.eigh(meat)
+    meat = (vectors * np.maximum(eigenvalues, 0.0)) @ vectors.T
+    # What the model says of the clip's bias was taken off, and is not quite believed.
+    bias, _ = descent.rows.expected(near.b, near.b, last.tuning)
+    bias *= _BELIEVED * last.tuning.distrust * level
+    meat += np.outer(bias, bias)
+    cov_privacy = last.noise**2 * inverse @ inverse
+    cov = inverse @ meat @ inverse + cov_privacy
+    sure = 1 - float(np.trace(cov)) / max(float(step @ step), 1e-300)
+    left = _LEFTOVER * max(_LEAST_LEFTOVER, sure) * np.diag(variances @ step**2)
+    final = cov + inverse @ left @ inverse
+
+    b, w = to, metric.w
+    hidden = values < _RESOLVED * noise / math.sqrt(d)
+    wide = _PRIOR * level * size / floored[hidden]
+    levels, others = rare_levels(w @ basis[:, hidden], indicators)
+    b, drawn = draw_in(b, final, basis[:, hidden][:, others], wide[others])
+    if descent.public.blur > _BLURRED:
+        about = b - near.law.mean * descent.constant
+        b = b - about * min(1.0, float(np.trace(final)) / max(float(about @ about), 1e-300))
+    if not descent.public.feasible:
+        drawn = drawn + _PRIOR * np.eye(d)
+    # A rare level is hidden in its own coefficient and nowhere else.
+    axes = np.eye(d)[:, levels]
+    limits = np.full(levels.size, _LEVEL**2)
+    beta, full = draw_in(w @ b, w @ drawn @ w.T, axes, limits)
+    return beta, full, w @ cov_privacy @ w.T
