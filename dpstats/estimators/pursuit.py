@@ -40,7 +40,7 @@ _NORM_SHARE = 0.7  # rows shorter than the radius of a Gram matrix
 _RADIUS = 1.15  # clipping radius of scores over sqrt(columns), in whitened coordinates
 _REACHES = np.linspace(0.1, 1.0, 10)  # shares of a column's half-range, to clip it at
 _CROWD = 0.7  # variance of Gumbel noise counts this many log(columns) times: many compete
-_CAUTION = 2.0  # standard deviations that squared noise is allowed above its mean
+_CAUTION = 3.0  # standard deviations that squared noise is allowed above its mean
 _LEAST_EIGENVALUE = 0.01  # of a Gram matrix, over its mean
 
 
@@ -251,43 +251,56 @@ def _step(asked: Asked, law: Residuals, facts: Layout, n: float, k: int, fit: Ch
 
 
 def _kept(fit: Chosen, size: int, threshold: float, first: int) -> Chosen:
-    """The `size` clearest columns beside the first ones, refitted and drawn towards 0.
+    """The clearest columns beside the first ones, refitted and drawn towards 0.
 
-    All of it is post-processing: with the released covariance, setting coefficients to 0 moves the
-    others by their regression on them; b (1 - (threshold se / b)^2), or 0, is the non-negative
-    garrote (Breiman 1995). Before, all coefficients together are drawn in as far as privacy noise
-    may explain their length.
+    All of it is post-processing. Columns are dropped one by one, the least clear first, until at
+    most `size` are left and all have `threshold` standard errors: setting a coefficient to 0 moves
+    the others by their regression on it, so that of two alike columns one takes over. What is left
+    is drawn in, all together where privacy noise may explain its length, and each by the
+    non-negative garrote (Breiman 1995), b (1 - (threshold se / b)^2).
     """
-    clear = np.abs(fit.beta) / np.sqrt(np.diag(fit.cov))
-    clear[:first] = np.inf
-    order = np.argsort(-clear, kind="stable")
-    keep, drop = np.sort(order[: first + size]), order[first + size :]
-    held = np.eye(len(fit.columns))[keep]
-    if drop.size:
-        solved = np.linalg.solve(fit.cov[np.ix_(drop, drop)], fit.cov[np.ix_(drop, keep)])
-        held[:, drop] = -solved.T
-    origin, gram = fit.origin[keep], fit.gram[np.ix_(keep, keep)]
-    change = held @ (fit.beta - fit.origin)
-    cov, noise = held @ fit.cov @ held.T, held @ fit.noise @ held.T
-    change *= _sure(float(change @ gram @ change), float(np.trace(gram @ noise)), keep.size)
-    free = np.arange(keep.size) >= first
-    ratio = threshold**2 * np.diag(cov) / np.maximum(change**2, 1e-300)
-    change = np.where(free, change * np.maximum(0.0, 1 - ratio), change)
-    left = np.flatnonzero((change != 0) | ~free | (threshold == 0))
+    kept = np.arange(len(fit.columns))
+    change, cov, noise = fit.beta - fit.origin, fit.cov, fit.noise
+    while True:
+        clear = np.abs(change) / np.sqrt(np.diag(cov))
+        clear[:first] = np.inf
+        least = int(np.argmin(clear)) if clear.size else 0
+        if kept.size <= first or (kept.size <= first + size and clear[least] >= threshold):
+            break
+        left = np.arange(kept.size) != least
+        change, cov, noise, kept = _without(least, left, change, cov, noise, kept)
+    gram, origin = fit.gram[np.ix_(kept, kept)], fit.origin[kept]
+    change = change * _sure(float(change @ gram @ change), float(np.trace(gram @ noise)), kept.size)
+    free = np.arange(kept.size) >= first
+    change = np.where(free, change * (1 - (threshold / np.maximum(clear, 1e-300)) ** 2), change)
     return Chosen(
-        columns=tuple(fit.columns[keep[i]] for i in left),
-        beta=(origin + change)[left],
-        origin=origin[left],
-        gram=gram[np.ix_(left, left)],
-        w=np.eye(left.size),
-        cov=cov[np.ix_(left, left)],
-        noise=noise[np.ix_(left, left)],
+        columns=tuple(fit.columns[i] for i in kept),
+        beta=origin + change,
+        origin=origin,
+        gram=gram,
+        w=np.eye(kept.size),
+        cov=cov,
+        noise=noise,
     )
 
 
+def _without(
+    j: int, left: NDArray[np.bool_], change: Array, cov: Array, noise: Array, kept: Any
+) -> tuple[Array, Array, Array, Any]:
+    """Coefficients, covariances and positions with coefficient j set to 0 and left out."""
+    pull = cov[:, j] / cov[j, j]
+    moved = change - pull * change[j]
+    conditional = cov - np.outer(pull, cov[j])
+    carried = noise - np.outer(pull, noise[j])
+    carried = carried - np.outer(carried[:, j], pull)
+    both = np.ix_(left, left)
+    return moved[left], conditional[both], carried[both], kept[left]
+
+
 def _sure(squared: float, noise: float, m: int) -> float:
-    """Positive-part James-Stein factor, with two deviations of the squared noise in its favour."""
-    return max(0.0, 1 - noise * (1 + _CAUTION * math.sqrt(2 / m)) / max(squared, 1e-300))
+    """1 where coefficients are longer than noise explains, down to 0 where it may explain them."""
+    explained = noise * (1 + _CAUTION * math.sqrt(2 / max(m, 1)))
+    return float(np.clip(squared / max(explained, 1e-300) - 1, 0.0, 1.0))
 
 
 def _choose(asked: Asked, law: Residuals, facts: Layout, fits: list[Chosen]) -> Chosen:
