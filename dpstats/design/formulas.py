@@ -59,7 +59,7 @@ def read_formula(
 
 def _response(formula: str, left: str, terms: Terms, family: Family) -> Response:
     """The left side; formulaic parses it where it is more than a name."""
-    if left.isidentifier() and left in terms.columns:
+    if left.isidentifier() and left in terms.known:
         return response_of_term(left, terms, lookup=True, family=family)
     sides, _ = _parsed(formula, f"{left} ~ 1", ())
     factors = [factor for term in sides for factor in term.factors]

@@ -15,7 +15,7 @@ from dpstats.design.terms import Terms
 from dpstats.design.units import Endog, Offset
 from dpstats.errors import FormulaError, SchemaError
 from dpstats.families import Family
-from dpstats.schema import Categorical, Declaration, Numeric
+from dpstats.schema import Boolean, Categorical, Declaration, Numeric
 
 __all__ = ["KnownTerm", "Response", "read_offset", "response_of_column", "response_of_term"]
 
@@ -118,17 +118,18 @@ def response_of_column(name: str, declaration: Declaration, family: Family) -> R
     return found.within(family)
 
 
-def _values(name: str, declaration: Declaration, family: Family) -> Float:
+def _values(name: str, declaration: Categorical | Boolean, family: Family) -> Float:
     """Number that each level of the response stands for."""
     numbers = declaration.values if isinstance(declaration, Categorical) else np.array([0.0, 1.0])
     if family.name == "binomial":
-        if len(declaration.levels) != 2:  # type: ignore[union-attr]
+        if len(declaration.levels) != 2:
             raise SchemaError(
-                f"The response {name!r} has {len(declaration.levels)} levels; "  # type: ignore[union-attr]
-                f"a binomial response needs {_DECLARE['binomial']}."
+                f"The response {name!r} has {len(declaration.levels)} levels; a binomial response "
+                f"needs {_DECLARE['binomial']}."
             )
-        coded = numbers is not None and set(numbers.tolist()) == {0.0, 1.0}
-        return numbers if coded and numbers is not None else np.array([0.0, 1.0])
+        # Levels 0 and 1 mean themselves, in either order.
+        own = numbers is not None and sorted(numbers.tolist()) == [0.0, 1.0]
+        numbers = numbers if own else np.array([0.0, 1.0])
     if numbers is None:
         raise FormulaError(
             f"The response {name!r} is categorical with text levels; declare it "

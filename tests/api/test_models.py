@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse as sp
 import statsmodels.api as sm
 
 import dpstats as dp
@@ -205,3 +206,44 @@ def test_bad_arrays_are_refused_for_every_family() -> None:
             make(np.zeros(50), np.zeros(50), bounds={"endog": (0, 1), "exog": (-1, 1)})
         with pytest.raises(DPStatsError):
             make(np.zeros(50), np.zeros((50, 2)), bounds={"endog": (0, 1)})
+
+
+# -- sparse matrices -----------------------------------------------------------------------------
+
+
+def counts(n: int = 3000, d: int = 60) -> tuple[np.ndarray, sp.csr_array]:
+    """Rows with a strong signal in two columns, an all-zero column and a duplicated one."""
+    rng = np.random.default_rng(3)
+    X = rng.uniform(-1, 1, (n, d)) * (rng.uniform(size=(n, d)) < 0.3)
+    X[:, 5], X[:, 7] = 0.0, X[:, 8]
+    y = 4 * X[:, 2] - 3 * X[:, 30] + rng.normal(scale=0.2, size=n)
+    return y, sp.csr_array(X)
+
+
+@pytest.mark.parametrize("kind", ["OLS", "Logit"])
+def test_a_sparse_matrix_is_fitted_as_the_array_it_stands_for(kind) -> None:
+    """Every sum is exact, so the same noise gives the same bits."""
+    y, X = counts()
+    bounds = {"endog": (-8, 8), "exog": (-1, 1)}
+    if kind == "Logit":
+        y, bounds = (y > 0).astype(float), {"exog": (-1, 1)}
+    fits = []
+    for exog in (X, X.toarray()):
+        model = getattr(dp, kind)(y, exog, bounds=bounds)
+        fit = model.fit(dp.Central(8.0, 1e-6), sparsity=2, noise=dp.SeededNoise(5))
+        fits.append(fit)
+    np.testing.assert_array_equal(fits[0].params, fits[1].params)
+    assert set(np.flatnonzero(fits[0].params)) == {2, 30}
+    np.testing.assert_array_equal(fits[0].predict(X), fits[1].predict(X.toarray()))
+
+
+def test_a_sparse_matrix_with_an_intercept_predicts_like_an_array() -> None:
+    y, X = counts()
+    ones = sp.csr_array(np.ones((len(y), 1)))
+    exog = sp.hstack([ones, X], format="csr")
+    bounds = {"endog": (-8, 12), "exog": [(1, 1)] + [(-1, 1)] * X.shape[1]}
+    model = dp.OLS(y + 5, exog, bounds=bounds)
+    fit = model.fit(dp.Central(8.0, 1e-6), sparsity=3, noise=dp.SeededNoise(5))
+    assert abs(fit.params["const"] - 5) < 0.5
+    with pytest.raises(SchemaError, match="contain 0"):
+        dp.OLS(y, exog, bounds={"endog": (-8, 8), "exog": (0.5, 1)})
