@@ -425,7 +425,7 @@ def _conclude(
     levels, others = rare_levels(w @ basis[:, hidden], indicators)
     b, drawn = draw_in(b, final, basis[:, hidden][:, others], wide[others])
     if descent.public.blur > _BLURRED:
-        about = b - near.law.mean * descent.constant
+        about = b - descent.rows.law(b).mean * descent.constant
         b = b - about * min(1.0, float(np.trace(final)) / max(float(about @ about), 1e-300))
     if not descent.public.feasible:
         drawn = drawn + _PRIOR * np.eye(d)
