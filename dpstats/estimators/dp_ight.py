@@ -21,6 +21,7 @@ from dpstats.estimators.sparse import (
     hard_threshold,
     last_share,
     length,
+    measured,
     need_positive,
     need_sparsity,
     need_steps,
@@ -202,12 +203,15 @@ class DPIGHT:
         geometry = Geometry(float(plan.options["radius"]))
         asked = Asked(holder, plan, max_rows(design))
         n = asked.count(0)
+        steps = int(plan.options["steps"])
         beta, clips = np.zeros(len(plan.names)), []
-        for t in range(int(plan.options["steps"])):
+        for t in range(steps):
             clips.append(spread(asked, facts, f"spread-{t + 1}", beta))
             score, _ = asked.ask(Score(geometry, beta, clips[-1], facts.family), f"step-{t + 1}")
             moved = beta + facts.move(score / n, rate)
             beta = within(hard_threshold(moved, facts), facts)
+            if t == 0:
+                facts = measured(asked, facts, beta, n, steps)
         beta, factor = rescaled(asked, facts, beta, n, clips)
         return concluded(beta, n, {"clips": clips, "last factor": factor})
 

@@ -21,6 +21,7 @@ from dpstats.estimators.sparse import (
     hard_threshold,
     last_share,
     length,
+    measured,
     need_positive,
     need_sparsity,
     need_steps,
@@ -213,15 +214,18 @@ class DPIHT:
         facts = public_facts(design, int(plan.options["sparsity"]))
         asked = Asked(holder, plan, max_rows(design))
         n = asked.count(0)
+        steps = int(plan.options["steps"])
         beta, clips = np.zeros(len(plan.names)), []
         penalised = np.ones(beta.size)
         penalised[list(facts.always)] = 0.0
-        for t in range(int(plan.options["steps"])):
+        for t in range(steps):
             clips.append(spread(asked, facts, f"spread-{t + 1}", beta))
             query = Gradient(beta, radius * clips[-1], facts.family)
             gradient, _ = asked.ask(query, f"step-{t + 1}")
             change = gradient / n - lam * penalised * beta
             beta = within(hard_threshold(beta + facts.move(change, rate, lam), facts), facts)
+            if t == 0:
+                facts = measured(asked, facts, beta, n, steps)
         explained, factor = rescaled(asked, facts, beta, n, clips)
         if lam > 0:
             explained = beta * min(1.0, factor) if factor < _LITTLE else beta

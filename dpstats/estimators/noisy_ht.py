@@ -20,6 +20,7 @@ from dpstats.estimators.sparse import (
     concluded,
     last_share,
     length,
+    measured,
     need_positive,
     need_sparsity,
     need_steps,
@@ -208,13 +209,15 @@ class NoisyHT:
         facts = public_facts(design, int(plan.options["sparsity"]))
         asked = Asked(holder, plan, max_rows(design))
         n = asked.count(0)
+        steps = int(plan.options["steps"])
         beta, clips = np.zeros(len(plan.names)), []
-        for t in range(int(plan.options["steps"])):
+        for t in range(steps):
             clips.append(spread(asked, facts, f"spread-{t + 1}", beta))
             bend = n * facts.denominator(rate)
-            beta = within(
-                peeled(asked.holder, f"step-{t + 1}", facts, beta, clips[-1], bend), facts
-            )
+            moved = peeled(holder, f"step-{t + 1}", facts, beta, clips[-1], bend)
+            beta = within(moved, facts)
+            if t == 0:
+                facts = measured(asked, facts, beta, n, steps)
         beta, factor = rescaled(asked, facts, beta, n, clips)
         return concluded(beta, n, {"clips": clips, "last factor": factor})
 

@@ -45,6 +45,7 @@ __all__ = [
     "hard_threshold",
     "last_share",
     "length",
+    "measured",
     "need_positive",
     "need_sparsity",
     "need_steps",
@@ -69,7 +70,9 @@ _LARGEST_FIT = 4.0  # root mean square of fitted values, in largest responses (l
 _LOGITS = 8.0
 _COUNT, _SPREADS = 0.01, 0.08  # budget of the number of rows, and of all clips together
 _RESCALING = (0.03, 0.02)  # budget of the two numbers
+_CURVATURE, _MEASURED = 0.03, 3  # budget of the curvature, and steps from which on it is measured
 _LIFT = 2.0**30
+_ROOM = 2.0  # squared radius of rows over its guessed mean, where their moments are measured
 _NORMAL_UPPER = 1.1503493803760079  # upper quartile of the absolute standard normal
 _REACH = 3.0  # fitted values and responses enter the rescaling up to this many spreads
 
@@ -282,9 +285,10 @@ def step_asks(facts: Facts, steps: int, purpose: str, kind: Kind = "gaussian", k
 
     Budgets grow from step to step, as earlier noise is contracted by later steps: slots
     ``"step-1"`` and so on, each after its ``"spread-1"`` where the clip is released, between
-    ``"count"`` and the two of `rescaled`.
+    ``"count"`` and the two of `rescaled`; after the first step that of `measured`.
     """
     left = 1 - _COUNT - _SPREADS * facts.released_clip - sum(_RESCALING)
+    left -= _CURVATURE * (steps >= _MEASURED)
     weights = _GROWTH ** np.arange(steps).clip(max=60)
     asks = [Ask("count", _COUNT, "number of rows that contribute")]
     for t, weight in enumerate(left * weights / weights.sum(), start=1):
@@ -293,6 +297,10 @@ def step_asks(facts: Facts, steps: int, purpose: str, kind: Kind = "gaussian", k
                 Ask(f"spread-{t}", _SPREADS / steps, "upper quartile of residuals, for the clip")
             )
         asks.append(Ask(f"step-{t}", float(weight), purpose, kind, k))
+        if t == 1 and steps >= _MEASURED:
+            asks.append(
+                Ask("curvature", _CURVATURE, "second moments of the first columns, for the steps")
+            )
     return (*asks, *rescaling())
 
 
@@ -332,6 +340,24 @@ def spread(asked: Asked, facts: Facts, slot: str, beta: Array) -> float:
     grid = np.geomspace(2.0**-10 * facts.bound, 2 * facts.bound, 33)
     (found,), _ = asked.ask(Search(ResidualQuantile(grid, QUANTILE, beta, facts.family)), slot)
     return float(found)
+
+
+def measured(asked: Asked, facts: Facts, beta: Array, n: float, steps: int) -> Facts:
+    """The facts with the largest eigenvalue of the columns that the first step selected.
+
+    Correlated columns bend the loss more than their own moments say, and a step that is too long
+    does not converge. An eigenvalue counts as far as it stands out of its noise.
+    """
+    if steps < _MEASURED:
+        return facts
+    columns = tuple(int(j) for j in np.flatnonzero(beta)) or facts.always or (0,)
+    moments = facts.moments[list(columns)]
+    geometry = Geometry(math.sqrt(float(np.sum(moments)) * _ROOM))
+    gram, scale = asked.ask(Selected(Gram(geometry), columns), "curvature")
+    unit = np.sqrt(moments)
+    noise = scale * math.sqrt(2 * len(columns)) / float(np.min(moments))
+    largest = float(np.linalg.eigvalsh(gram / np.outer(unit, unit))[-1])
+    return replace(facts, top=max(facts.top, (largest - noise) / n))
 
 
 def peeled(
@@ -489,8 +515,8 @@ def _drowned(plan: Plan, ratio: float, candidates: int) -> str:
     return (
         f"n={plan.n:,} is small for {candidates:,} columns at epsilon={epsilon:g}: noise will "
         f"choose columns that do not matter. About n={round_up(ratio * plan.n):,} rows, or "
-        f"epsilon={ratio * epsilon:.2g} at this n, would do; so may method='peel-iht', the "
-        "default, or fewer columns."
+        f"epsilon={ratio * epsilon:.2g} at this n, would do; so may the default method, "
+        "or fewer columns."
     )
 
 
