@@ -158,8 +158,8 @@ class MechanismRecord:
     @property
     def label(self) -> str:
         """The slot, with the rows it was asked on where these are not all."""
-        half = f" (half {self.branch})" if self.branch else ""
-        return self.slot + (f" [{self.part}]" if self.part else "") + half
+        half = f"half {self.branch}: " if self.branch else ""
+        return half + self.slot.removeprefix(half) + (f" [{self.part}]" if self.part else "")
 
 
 def _noise(event: Event, scale: float) -> str:

@@ -334,13 +334,13 @@ def _natural(block: Block) -> list[int]:
 
 
 def _fitted(block: Block, width: int) -> Any:
-    """The table of `block` exactly `width` characters wide, its longest text column wrapped."""
+    """The table of `block` exactly `width` characters wide, its longest text columns wrapped."""
     widths = _natural(block)
     spare = width - sum(widths) - len(widths) + 1
     if spare < 0:
-        longest = max(block.left, key=lambda j: widths[j])
-        widths[longest] += spare
-        rows = [line for row in block.rows for line in _wrapped(row, longest, widths[longest])]
+        for _ in range(-spare):
+            widths[max(block.left, key=lambda j: widths[j])] -= 1
+        rows = [line for row in block.rows for line in _wrapped(row, widths)]
         block = Block(block.header, tuple(rows), block.left)
     else:
         numbers = [j for j in range(len(widths)) if j not in block.left] or [len(widths) - 1]
@@ -349,15 +349,10 @@ def _fitted(block: Block, width: int) -> Any:
     return _table(block, widths)
 
 
-def _wrapped(row: tuple[str, ...], column: int, width: int) -> list[tuple[str, ...]]:
-    lines = textwrap.wrap(row[column], width) or [""]
-    blank = [""] * len(row)
-    return [
-        tuple(
-            [*(row if i == 0 else blank)[:column], line, *(row if i == 0 else blank)[column + 1 :]]
-        )
-        for i, line in enumerate(lines)
-    ]
+def _wrapped(row: tuple[str, ...], widths: Sequence[int]) -> list[tuple[str, ...]]:
+    """The row as several, with no cell wider than its column."""
+    cells = [textwrap.wrap(cell, w) or [""] for cell, w in zip(row, widths, strict=True)]
+    return list(zip_longest(*cells, fillvalue=""))
 
 
 def _text(title: str, parts: Sequence[Block], remarks: Iterable[str]) -> str:

@@ -29,7 +29,7 @@ __all__ = ["CONDITIONAL", "need_halves", "on_second_half", "restricted", "second
 Array = NDArray[np.float64]
 
 CONDITIONAL = "conditional on selection"
-_SLOT = "second half: {}"
+_SLOT = "half 2: {}"
 
 
 def need_halves(privacy: Central, design: Design) -> None:
