@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from dpstats.accounting import epsilon_of, gdp_mu
 from dpstats.errors import OptionError, PlanError
 from dpstats.estimators.base import Ask, check_options, need_delta, schedule
+from dpstats.estimators.glm_newton import GLMNewton
 from dpstats.estimators.guesses import max_rows, round_up
 from dpstats.estimators.halves import CONDITIONAL, need_halves, on_second_half, second_half
 from dpstats.estimators.newton import Newton
@@ -35,8 +36,8 @@ _COUNT, _START, _SIZE = 0.01, 0.02, 0.04
 _SPREAD, _NORM = 0.008, 0.005
 _CHOICES, _GRAMS = 0.4, 0.12
 _GRAM_GROWTH, _SCORE_GROWTH = 1.75, 1.5
-_ROUNDS = {"ols": 5, "logit": 2}
-_FIRST_ROUND = {"ols": 0.3, "logit": 0.75}  # share of the columns that are chosen in it
+_ROUNDS = {"ols": 5, "logit": 3}
+_FIRST_ROUND = {"ols": 0.3, "logit": 0.5}  # share of the columns that are chosen in it
 _MORE_STEPS = 2
 _SPARE = 0.25  # columns chosen beyond the number asked for, as a share of it
 _THRESHOLD = 1.75  # standard errors
@@ -334,7 +335,10 @@ class _Nobody:
 
 
 _NOBODY = _Nobody()
-_DENSE: Mapping[str, Estimator] = {"ols": Newton()}  # what estimates on selected columns
+_DENSE: Mapping[str, Estimator] = {
+    "ols": Newton(),
+    "logit": GLMNewton("logit"),
+}  # what estimates on selected columns
 
 
 def _asks(model: str, design: Design, route: Route) -> list[Ask]:
