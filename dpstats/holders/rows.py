@@ -25,6 +25,7 @@ __all__ = ["Rows", "View"]
 Array = NDArray[np.float64]
 
 _NEAREST = 1.5 * 2.0**52
+_FARTHEST = 2.0**60  # wider declared bounds are clipped here: float32 must not overflow to inf
 _BLOCK_VALUES = 2**19  # 4 MB of float64 a block: in a shared cache, and few Python calls a row
 _BLOCK_ROWS = 2**12  # each thread holds copies of a block
 _GOLDEN = 0x9E3779B97F4A7C15  # 2^64 over the golden ratio: its multiples are evenly scattered
@@ -78,7 +79,7 @@ class Rows:
     def __init__(self, source: Source, design: Design, max_rows: int, scatter: bool) -> None:
         self._pool = ThreadPoolExecutor(max(os.cpu_count() or 1, 1))  # threads start when needed
         self._max_rows = max_rows
-        bound = np.maximum(np.abs(design.internal_bounds).max(axis=1), 2.0**-20)
+        bound = np.clip(np.abs(design.internal_bounds).max(axis=1), 2.0**-20, _FARTHEST)
         self._load(source, design, bound, np.array([bound_grid(b, X_BITS) for b in bound]))
         self.order = _scattered(self._y.size) if scatter and self.starts is None else None
         if self.order is not None:
@@ -109,7 +110,7 @@ class Rows:
         n, ends = len(source), (0.0, 0.0)
         if design.endog is not None:
             ends = design.internal_endog_bounds
-        y_bound = np.array(max(*np.abs(ends), 2.0**-20))
+        y_bound = np.clip(np.max(np.abs(ends)), 2.0**-20, _FARTHEST)
         y_grid = np.array(bound_grid(float(y_bound), Y_BITS))
         x = (
             None
@@ -132,8 +133,8 @@ class Rows:
                 x[rows][~raw.keep] = 0.0
             if raw.y is not None:
                 self._y[rows] = _on_grid(raw.y, y_bound, y_grid)
-            if self._offset is not None:
-                self._offset[rows] = raw.offset
+            if self._offset is not None and raw.offset is not None:
+                self._offset[rows] = np.clip(raw.offset, -_FARTHEST, _FARTHEST)
             if not raw.keep.all():
                 self._keep[rows] = raw.keep
                 self._y[rows][~raw.keep] = 0.0

@@ -8,14 +8,15 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from dpstats.accounting.events import Gaussian
+from dpstats.accounting.events import Gaussian, Peeling
 from dpstats.design import Design
 from dpstats.errors import PlanError
 from dpstats.holders import Curator
 from dpstats.mechanisms.noise import SeededNoise
 from dpstats.privacy import Central
 from dpstats.protocol import Mechanism, Plan
-from dpstats.queries import Count, Geometry, Gradient, Gram, Score, Selected
+from dpstats.queries import Count, Geometry, Gradient, Gram, PeeledScores, Score, Selected
+from dpstats.schema import Numeric, Schema
 
 D = 6
 TINY = Gaussian(1e-9)  # noise far below what the assertions look at
@@ -130,3 +131,29 @@ def test_halves_need_a_public_number_of_rows() -> None:
     holder = Curator(design.source((y, x)), design, plan, SeededNoise(1))
     with pytest.raises(PlanError, match="replace-one"):
         holder.ask(Count(), "0")
+
+
+@pytest.mark.parametrize("bound", [1e19, 1e40, 1e150])  # beyond 3e38, float32 has no number
+def test_absurd_declarations_cost_no_privacy(bound: float) -> None:
+    wide = Numeric(-bound, bound, center=0.0, scale=1.0)
+    design = Design.from_formula("y ~ x", Schema({"x": wide, "y": wide}))
+    queries = [
+        Score(Geometry(1e-6), np.zeros(2), 1.0),
+        Gradient(np.zeros(2), 1.0),
+        Gram(Geometry(1e-6)),
+        PeeledScores(np.zeros(2), 1.0, 1.0),
+    ]
+    events = (TINY, TINY, TINY, Peeling(1e-9, k=1))
+    mechanisms = tuple(Mechanism(str(slot), event, "") for slot, event in enumerate(events))
+    plan = Plan("ols", "test", Central(1.0, 1e-6), 2, design.names, mechanisms, (1.0, 1e-6))
+
+    def answers(x: float, y: float) -> list[Any]:
+        rows = {"x": np.array([x, 0.0]), "y": np.array([y, 1.0])}
+        holder = Curator(design.source(rows), design, plan, SeededNoise(1))
+        return [holder.ask(query, str(slot))[-1] for slot, query in enumerate(queries)]
+
+    several = [answers(s * bound, t * bound) for s in (0, 1, -1) for t in (0, 1, -1)]
+    for here in several:
+        for query, one, other in zip(queries, several[0], here, strict=True):
+            limit = query.sensitivity(plan.privacy.neighbors, 1)
+            assert np.abs(one - other).max() <= limit * (1 + 1e-6)
