@@ -51,6 +51,14 @@ class Mechanism:
     parts: int = 1
     branch: int = 0
 
+    def __post_init__(self) -> None:
+        # What is charged assumes it: an unknown branch would be free, parts of a half would overlap
+        if self.branch not in (0, 1, 2) or self.parts < 1 or (self.branch and self.parts > 1):
+            raise PlanError(
+                f"Mechanism {self.slot!r} with branch={self.branch!r}, parts={self.parts!r}: a "
+                "branch is 0 (all rows), 1 or 2 (a half, asked once); parts are at least 1."
+            )
+
 
 @dataclass(frozen=True, slots=True)
 class Release:

@@ -5,6 +5,7 @@ import dataclasses
 import pytest
 
 from dpstats.accounting.events import Gaussian, Laplace, Selection
+from dpstats.errors import PlanError
 from dpstats.privacy import Central
 from dpstats.protocol import Mechanism, Plan
 
@@ -50,3 +51,9 @@ def test_a_plan_without_a_prediction_prints():
     bare = dataclasses.replace(PLAN, predicted_se=(), privacy_share=float("nan"), warnings=())
     assert "expected std err" not in str(bare)
     assert max(map(len, str(PLAN).splitlines())) <= 100
+
+
+@pytest.mark.parametrize("where", [{"branch": 3}, {"branch": -1}, {"branch": 1, "parts": 2}])
+def test_rows_that_the_charge_would_not_cover_cannot_be_planned(where):
+    with pytest.raises(PlanError, match="branch"):
+        Mechanism("gram", Gaussian(1.0), "", **where)
