@@ -266,17 +266,19 @@ def _with_second_half(plan: Plan, design: Design, privacy: Central, n: int, size
 def _sizes(design: Design, privacy: Central, n: int, asked: Any) -> tuple[int, ...]:
     """Numbers of columns to choose from, ascending."""
     free = len(design.names) - bool(design.has_intercept)
+    if free == 0:
+        raise OptionError("There is no column to select: the design has an intercept only.")
     if asked is None:
         mu = gdp_mu(privacy.epsilon, privacy.delta)
         affordable = n * mu / (12 * math.log(len(design.names) + 1.0))
         return (int(np.clip(affordable, 1, min(free, 100))),)
     several = (asked,) if isinstance(asked, (int, np.integer)) else tuple(asked)
-    if not all(1 <= int(s) <= free for s in several):
+    if not all(1 <= int(s) <= len(design.names) for s in several):
         raise OptionError(
             f"sparsity={asked!r}: from 1 to {free:,} columns can be selected (the intercept is "
             "always in and is not counted)."
         )
-    return tuple(sorted({int(s) for s in several}))
+    return tuple(sorted({min(int(s), free) for s in several}))
 
 
 def _route(model: str, design: Design, sizes: tuple[int, ...], unknown: bool, split: bool) -> Route:
