@@ -397,9 +397,17 @@ def _epsilon(cost: _Cost, delta: float) -> float:
     if _delta(cost, 0.0) <= delta:
         return 0.0
     best = min(math.nextafter(pure, math.inf), zcdp_epsilon(cost.rho, delta))
-    if best == math.inf or _loss_delta(cost, best) > delta:
+    if best == math.inf:
         return best
-    return _edge(lambda e: _loss_delta(cost, e) <= delta, good=best, bad=0.0)
+    # The slack of the noise grid grows with epsilon, so a smaller one may hold where `best` fails.
+    tried = (best * k / _TRIES for k in range(_TRIES, 0, -1))
+    start = next((e for e in tried if _loss_delta(cost, e) <= delta), None)
+    if start is None:
+        return best
+    return _edge(lambda e: _loss_delta(cost, e) <= delta, good=start, bad=0.0)
+
+
+_TRIES = 8
 
 
 # -- the privacy loss of bounded events --------------------------------------------------------

@@ -361,6 +361,13 @@ def test_what_has_no_cost_is_refused(call):
         call()
 
 
+@pytest.mark.parametrize("epsilon", [20.0, 30.0])
+def test_a_huge_epsilon_is_used_although_the_slack_of_the_grid_grows_with_it(epsilon):
+    asked = {"a": Share("gaussian", 1.0), "b": Share("peeling", 9.0, 2)}
+    events = calibrate(asked, epsilon, 1e-3).values()
+    assert 0.98 * epsilon < epsilon_of(events, 1e-3) <= epsilon
+
+
 def test_more_budget_never_means_more_noise():
     asked = shares(MIXES["one of each"])
     noise = [calibrate(asked, e, 1e-6)["gaussian 0"].noise_multiplier for e in (0.1, 0.5, 1, 3, 9)]
