@@ -131,9 +131,9 @@ class DPIHT:
     function of released coefficients.
 
     *Corrections.* The printed constant c is not specified, so that Algorithm 3 cannot be run as
-    printed. By composition c T log(1/delta) G^2/(n eps)^2 is enough for c = 8 at least: two mean
-    gradients differ by 2 G/n, so T steps are (2 T G^2/(n^2 sigma^2))-zCDP, and rho = 2/c x
-    eps^2/log(1/delta) gives rho + 2 sqrt(rho log(1/delta)) <= eps only for c >= 10.9 at eps = 1,
+    printed. By zCDP the variance c T log(1/delta) G^2/(n eps)^2 is enough only for some c > 8: two
+    mean gradients differ by 2 G/n, so T steps are (2 T G^2/(n^2 sigma^2))-zCDP, and rho = 2/c x
+    eps^2/log(1/delta) gives rho + 2 sqrt(rho log(1/delta)) <= eps only for c >= 8.57 at eps = 1,
     delta = 1e-3 (and c -> 8 as eps/log(1/delta) -> 0).
 
     *Rescaling.* With ``lam > 0`` the penalised minimiser is the target: the last iterate is not

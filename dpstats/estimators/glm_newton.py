@@ -31,7 +31,7 @@ Array = NDArray[np.float64]
 
 # Shares of the budget; the scores take what is left, each six times the one before.
 _COUNT, _MEAN, _START, _NORM = 0.01, 0.02, 0.01, 0.015
-_GRAM, _WHITENED, _BREAD, _MEAT = 0.08, 0.08, 0.06, 0.04
+_GRAM, _WHITENED, _BREAD, _MEAT = 0.05, 0.06, 0.04, 0.03
 _FIRST_SPREAD, _LATER_SPREAD, _TAILS = 0.02, 0.008, 0.04
 _NOISY = 0.1  # noise over sampling variance, of one score with all the budget
 # Growth of the budget, and steps where noise is small and where it is not. Binomial residuals are
@@ -77,9 +77,9 @@ _THEORY = Theory(
     guarantee=(
         "(epsilon, delta)-DP for every data set: every answer is a Gaussian mechanism on a sum "
         "whose sensitivity its query enforces by clipping (counts 1; Gram matrices sqrt(2) R^2 "
-        "under replace-one, times the cap on a row's curvature; scores 2 R C, their outer "
-        "products sqrt(2) (R C)^2; half of the first two and R C, (R C)^2 without the factors "
-        "under add-remove), composed exactly as one Gaussian mechanism."
+        "under replace-one, R^2 under add-remove, times the cap on a row's curvature; scores 2 R "
+        "C, R C; their outer products sqrt(2) (R C)^2, (R C)^2; J cut-off tails 2 sqrt(J), "
+        "sqrt(J)), composed exactly as one Gaussian mechanism."
     ),
     assumptions=(
         Assumption("The mean of the response is the inverse link of a linear function"),
