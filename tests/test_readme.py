@@ -3,13 +3,18 @@
 import re
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
+
+import dpstats as dp
+
 README = (Path(__file__).resolve().parents[1] / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 
 def test_the_first_table_and_the_tour_run_as_written(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    first, declarations, tour = BLOCKS
+    first, declarations, tour, _ = BLOCKS
     names: dict[str, object] = {}
     exec(first, names)
     assert "lncoins" in capsys.readouterr().out
@@ -18,6 +23,33 @@ def test_the_first_table_and_the_tour_run_as_written(tmp_path, monkeypatch, caps
     assert Path("fit.json").exists()
     names["df"] = names["df"].head(0)
     exec(declarations.replace("dp.Schema(...,", "dp.Schema(schema,"), names)
+
+
+def test_the_other_models_run_as_written():
+    rng = np.random.default_rng(0)
+    n, d = 2000, 60
+    x = rng.uniform(-1, 1, (n, d))
+    wide = pd.DataFrame(x, columns=[f"g{j}" for j in range(d)]).assign(y=3 * x[:, :10].sum(axis=1))
+    df = pd.DataFrame(
+        {
+            "age": rng.uniform(20, 80, n),
+            "ward": rng.choice(["a", "b"], n),
+            "years": rng.uniform(0.5, 2.0, n),
+            "visits": rng.poisson(1.0, n),
+            "sick": rng.integers(0, 2, n),
+        }
+    )
+    schema = dp.Schema(
+        age=dp.Numeric(18, 90),
+        ward=dp.Categorical(["a", "b"]),
+        years=dp.Numeric(0.1, 3),
+        visits=dp.Numeric(0, 20),
+        sick=dp.Categorical([0, 1]),
+    )
+    bounds = {f"g{j}": dp.Numeric(-1, 1) for j in range(d)}
+    names = {"dp": dp, "df": df, "schema": schema, "wide": wide, "X": x, "y": df["sick"].to_numpy()}
+    names["wide_schema"] = dp.Schema({**bounds, "y": dp.Numeric(-40, 40)})
+    exec(BLOCKS[3], names)
 
 
 def test_set_up_is_two_commands():
