@@ -407,13 +407,14 @@ def rescaling() -> tuple[Ask, ...]:
 def rescaled(
     asked: Asked, facts: Facts, beta: Array, n: float, clips: Sequence[float]
 ) -> tuple[Array, float]:
-    """Coefficients times the factor by which fitted values explain the response best, in [0, 2].
+    """Slopes times the factor by which fitted values explain the response best, in [0, 2].
 
-    With f = x'beta and weights w = min(1, 3 c / |f|), the sums A of w^2 f clip(y) and B of
-    w^2 f^2 are released; A / B is the least-squares factor. Privacy noise that made beta long is
-    uncorrelated with y, so that the factor is small where the direction is mostly noise: the
-    squared prediction error is about that of zero coefficients then, and smaller elsewhere. Chance
-    correlations of the selected columns are taken off A first (`_chance`). For a logit A / B is the
+    With f the fitted values without intercept, r the residual at the intercept alone and weights
+    w = min(1, 3 c / |f|), the sums A of w^2 f clip(r, -3c, 3c) and B of w^2 f^2 are released; A / B
+    is the least-squares factor. Privacy noise that made f long is uncorrelated with r, so that the
+    factor is small where f is mostly noise: the squared prediction error is about that of zero
+    slopes then, and smaller elsewhere. Chance correlations of the selected columns are taken off A
+    (`_chance`), and A and B count as far as they stand out of their noise. For a logit A / B is the
     first Newton step from 0, which is solved for the factor under normal linear predictors.
 
     Parameters
@@ -429,26 +430,29 @@ def rescaled(
     Returns
     -------
     tuple of ndarray of shape (d,) and float
-        Rescaled coefficients and the factor.
+        Coefficients with rescaled slopes, and the factor.
     """
-    support = np.flatnonzero(beta)
-    if support.size == 0:  # the questions are asked all the same
-        support = np.array(facts.always or (0,))
-    columns = tuple(int(j) for j in support)
-    geometry = Geometry(_REACH * clips[0], beta[support][None, :])
-    start = np.zeros(support.size)
+    slopes = beta.copy()
+    slopes[list(facts.always)] = 0.0
     gaussian = facts.family == GAUSSIAN
-    most = min(_REACH * clips[0], facts.bound) if gaussian else 0.5
-    along, _ = asked.ask(Selected(Score(geometry, start, most, facts.family), columns), "along")
+    fitted = _NORMAL_UPPER * math.sqrt(float(facts.moments @ slopes**2))
+    c = min(clips[0], math.hypot(clips[-1], fitted))
+    columns = tuple(int(j) for j in np.flatnonzero(beta)) or (0,)
+    chosen = list(columns)
+    geometry = Geometry(_REACH * c, slopes[chosen][None, :])
+    query = Score(geometry, (beta - slopes)[chosen], _REACH * c if gaussian else 1.0, facts.family)
+    (along,), error = asked.ask(Selected(query, columns), "along")
     size, noise = asked.ask(Selected(Gram(geometry), columns), "size")
     squared = max(float(size[0, 0]), noise)
     variance = (clips[-1] / _NORMAL_UPPER) ** 2 if gaussian else 0.25
-    explained = float(along[0]) - _chance(facts, beta, n, variance)
+    sure = max(0.0, 1 - (error / along) ** 2) * max(0.0, 1 - (noise / (n * c**2)) ** 2)
+    explained = sure * (along - _chance(facts, slopes, n, variance))
     ratio = explained / (squared * facts.curvature)
     if not gaussian:
-        ratio = _logit_factor(ratio, math.sqrt(squared / n))
+        at = float(np.sum(beta - slopes))
+        ratio = _logit_factor(ratio, math.sqrt(squared / n), at)
     factor = float(np.clip(ratio, 0.0, 2.0))
-    return beta * factor, factor
+    return beta + (factor - 1) * slopes, factor
 
 
 def _chance(facts: Facts, beta: Array, n: float, variance: float) -> float:
@@ -461,24 +465,20 @@ def _chance(facts: Facts, beta: Array, n: float, variance: float) -> float:
     log = math.log(beta.size / max(facts.sparsity, 1))
     squared = n * facts.moments * beta**2 * facts.curvature**2 / variance
     lucky = (squared > 0) & (squared < 3 * log)
-    lucky[list(facts.always)] = False
     freedom = np.count_nonzero(squared) + 2 * log * np.count_nonzero(lucky)
     return variance / facts.curvature * freedom
 
 
-def _logit_factor(ratio: float, deviation: float) -> float:
-    """c with ``4 c E[slope(c f)] = ratio`` for f ~ N(0, deviation^2); 2 where there is none."""
+def _logit_factor(ratio: float, deviation: float, at: float) -> float:
+    """c with ``4 E[f (mean(at + c f) - mean(at))] = ratio E[f^2]``, f ~ N(0, deviation^2); or 2."""
     nodes, weights = np.polynomial.hermite_e.hermegauss(31)
     weights = weights / weights.sum()
-
-    def newton(c: float) -> float:
-        mean = 1 / (1 + np.exp(-c * deviation * nodes))
-        return 4 * c * float(weights @ (mean * (1 - mean)))
-
     low, high = 0.0, 2.0
     for _ in range(50):
-        middle = (low + high) / 2
-        low, high = (middle, high) if newton(middle) < ratio else (low, middle)
+        c = (low + high) / 2
+        mean = 1 / (1 + np.exp(-at - c * deviation * nodes))
+        reached = 4 * float(weights @ (nodes * mean)) / deviation
+        low, high = (c, high) if reached < ratio else (low, c)
     return low
 
 
