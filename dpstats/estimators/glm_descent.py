@@ -54,6 +54,7 @@ _LEAST_CURVATURE = 0.1  # eigenvalues of a curvature are kept above this share o
 _ITERATIONS = 8
 _FLOOR = 0.7
 _CURVATURE_DOUBT = 0.05  # relative error of the model's curvature as a stand-in for the bread
+_LEVEL_DOUBT, _LEVELS = 0.15, (0.2, 2.0)  # relative error of its level, and the range of that
 _SHAPE_DOUBT = 0.3  # relative error of how it differs from the second moments
 _BELIEVED = 0.5  # of the largest error of that bias
 _MEAT_DOUBT = 0.1  # relative error of the bread as the shape of the meat
@@ -384,9 +385,10 @@ def _conclude(
 
     # The bread: what was released, averaged with what the model expects at its level.
     model = descent.curvature(near.b, last.tuning)
-    level = max(
-        float(np.trace(last.bread) / np.trace(model)), last.bread_noise / math.sqrt(d), 0.02 * n
-    )
+    total = n * float(np.trace(model))
+    trust = 1 / (1 + (last.bread_noise * math.sqrt(d) / (_LEVEL_DOUBT * total)) ** 2)
+    ratio = float(np.clip(np.trace(last.bread) / total, *_LEVELS))
+    level = n * (1 + trust * (ratio - 1))
     size = float(np.trace(model)) / d
     doubt = (_CURVATURE_DOUBT * size * last.radius**2 / d) ** 2 * pattern
     shape = model - float(np.trace(model) / np.trace(metric.curvature)) * metric.curvature
