@@ -61,8 +61,8 @@ _THEORY = Theory(
     guarantee=(
         "(epsilon, delta)-DP for every data set: each step is a Gaussian mechanism on all "
         "coordinates of a sum of w x clip(r), of L2 sensitivity 2 R c under replace-one and R c "
-        "under add-remove; count, quantiles and the two numbers of the rescaling are Gaussian too, "
-        "and all compose exactly as one Gaussian mechanism. Thresholding is post-processing."
+        "under add-remove; count, quantiles, second moments of the first columns (sqrt(2) R^2; R^2) "
+        "and the two numbers of the rescaling are Gaussian too, and all compose exactly as one Gaussian mechanism. Thresholding is post-processing."
     ),
     assumptions=(
         Assumption("The loss has sparse eigenvalues in [mu, beta]: condition number kappa"),
@@ -118,7 +118,8 @@ class DPIGHT:
     -----
     *Guarantee.* Every question is a Gaussian mechanism whose sensitivity its query enforces by
     clipping: `Count`, `Search` of `ResidualQuantile`, `Score` (L2 sensitivity 2 R c for a replaced
-    row) and, at the end, `Score` and `Gram` of one number each. Each depends on the data only
+    row), after the first of three or more steps `Gram` of its columns (sqrt(2) R^2, for the step
+    size), and at the end `Score` and `Gram` of one number each. Each depends on the data only
     through earlier answers; adaptive composition of Gaussian mechanisms gives the cost in the plan
     exactly (Dong, Roth & Su 2022, Corollary 3.3).
 

@@ -62,8 +62,8 @@ _THEORY = Theory(
     guarantee=(
         "(epsilon, delta)-DP for every data set: each step is a Gaussian mechanism on a sum of "
         "per-row gradients clipped to norm G, of L2 sensitivity 2 G under replace-one and G under "
-        "add-remove; count, quantiles and the two numbers of the rescaling are Gaussian too, and "
-        "all compose exactly as one Gaussian mechanism. The ridge term and the truncation depend "
+        "add-remove; count, quantiles, second moments of the first columns (sqrt(2) R^2; R^2) and "
+        "the two numbers of the rescaling are Gaussian too, and all compose exactly as one Gaussian mechanism. The ridge term and the truncation depend "
         "on released coefficients only."
     ),
     assumptions=(
@@ -125,16 +125,17 @@ class DPIHT:
     -----
     *Guarantee.* Every question is a Gaussian mechanism whose sensitivity its query enforces by
     clipping: `Count`, `Search` of `ResidualQuantile`, `Gradient` (L2 sensitivity 2 G for a replaced
-    row, whatever the row) and, at the end, `Score` and `Gram` of one number each. Each depends on
+    row, whatever the row), after the first of three or more steps `Gram` of its columns (sqrt(2)
+    R^2, for the step size), and at the end `Score` and `Gram` of one number each. Each depends on
     the data only through earlier answers; adaptive composition of Gaussian mechanisms gives the
     cost in the plan exactly (Dong, Roth & Su 2022, Corollary 3.3). The gradient of the ridge is a
     function of released coefficients.
 
     *Corrections.* The printed constant c is not specified, so that Algorithm 3 cannot be run as
-    printed. By zCDP the variance c T log(1/delta) G^2/(n eps)^2 is enough only for some c > 8: two
-    mean gradients differ by 2 G/n, so T steps are (2 T G^2/(n^2 sigma^2))-zCDP, and rho = 2/c x
-    eps^2/log(1/delta) gives rho + 2 sqrt(rho log(1/delta)) <= eps only for c >= 8.57 at eps = 1,
-    delta = 1e-3 (and c -> 8 as eps/log(1/delta) -> 0).
+    printed. Two mean gradients differ by up to 2 G/n, so that T steps with the printed variance
+    c T log(1/delta) G^2/(n eps)^2 cost rho = 2 eps^2/(c log(1/delta)). At eps = 1, delta = 1e-3
+    this is (eps, delta)-DP for c = 8.6 by rho + 2 sqrt(rho log(1/delta)), for c = 3.9 by exact
+    composition, which is what is used.
 
     *Rescaling.* With ``lam > 0`` the penalised minimiser is the target: the last iterate is not
     rescaled, only drawn back where it explains nothing.

@@ -71,8 +71,8 @@ _THEORY = Theory(
         "(epsilon, delta)-DP for every data set: each step peels s columns from a sum of "
         "x clip(r) whose coordinates have sensitivity 2 reach c under replace-one (reach c under "
         "add-remove), by Laplace noise of scale b times it, which is 2.5 s/b^2-zCDP; count, "
-        "quantiles and the two numbers of the rescaling are Gaussian mechanisms, and all are "
-        "composed by their privacy loss."
+        "quantiles, second moments of the first columns (sqrt(2) R^2; R^2) and the two numbers of "
+        "the rescaling are Gaussian mechanisms, and all are composed by their privacy loss."
     ),
     assumptions=(
         Assumption("Rows are sub-Gaussian with eigenvalues of the covariance in [1/L, L]"),
@@ -106,8 +106,8 @@ _THEORY = Theory(
     lower=SPARSE_LOWER,
     citations=(SPARSE_CAI, _DWORK, _ZHANG),
     corrections=(
-        "The printed scale 2 lambda sqrt(3 s log(1/delta))/eps of the peeling is valid only for "
-        "eps <= 0.418 log(1/delta), and wasteful; noise is calibrated to 2.5 s/b^2-zCDP.",
+        "The printed scale 2 lambda sqrt(3 s log(1/delta))/eps of the peeling is proved for "
+        "eps <= 0.418 log(1/delta), and wasteful; noise is calibrated to the composed loss.",
         "All rows are used in every step, with budgets that grow, instead of disjoint batches.",
         "Residuals are clipped at a released quantile instead of a rate with unknown constants.",
         "Iterates stay in a public ball, and the last one is rescaled by two released numbers.",
@@ -138,13 +138,14 @@ class NoisyHT:
     *Guarantee.* `PeeledScores` bounds every coordinate's sensitivity by 2 reach c for a replaced
     row; peeling with Laplace noise of scale b times it is 3 s/b-DP and 2.5 s/b^2-zCDP (a choice by
     report noisy max is 2/b-DP, a value 1/b-DP; proof in docs/accounting.md). `Count`, `Search` of
-    `ResidualQuantile`, and the two numbers of the rescaling are Gaussian mechanisms. Each depends
+    `ResidualQuantile`, after the first of three or more steps `Gram` of its columns (L2 sensitivity
+    sqrt(2) R^2, for the step size), and the two numbers of the rescaling are Gaussian mechanisms. Each depends
     on the data only through earlier answers, and all are composed by their privacy loss.
 
     *Corrections.* The printed Laplace scale, 2 lambda sqrt(3 s log(1/delta))/eps with lambda the
     L-infinity sensitivity, has rho = (5/24) eps^2/log(1/delta), which certifies (eps, delta) only
-    for eps <= 0.418 log(1/delta). Within that range it is larger than needed, by 1.5 at eps = 1,
-    delta = 1e-6. docs/corrections.md has the numbers.
+    for eps <= 0.418 log(1/delta). There it is larger than needed, by 1.5 at eps = 1, delta = 1e-6;
+    at eps = 20, delta = 0.01 it is too small. docs/corrections.md has the numbers.
 
     *Where it stands.* Same idea as the default, whose choice by Gumbel noise and values by Gaussian
     noise cost less than half of the noise for the same guarantee.
