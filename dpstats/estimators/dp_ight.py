@@ -61,8 +61,9 @@ _THEORY = Theory(
     guarantee=(
         "(epsilon, delta)-DP for every data set: each step is a Gaussian mechanism on all "
         "coordinates of a sum of w x clip(r), of L2 sensitivity 2 R c under replace-one and R c "
-        "under add-remove; count, quantiles, second moments of the first columns (sqrt(2) R^2; R^2) "
-        "and the two numbers of the rescaling are Gaussian too, and all compose exactly as one Gaussian mechanism. Thresholding is post-processing."
+        "under add-remove; count, quantiles, second moments of the first columns (sqrt(2) R^2; "
+        "R^2) and the two numbers of the rescaling are Gaussian too, and all compose exactly as "
+        "one Gaussian mechanism. Thresholding is post-processing."
     ),
     assumptions=(
         Assumption("The loss has sparse eigenvalues in [mu, beta]: condition number kappa"),

@@ -63,7 +63,8 @@ _THEORY = Theory(
         "(epsilon, delta)-DP for every data set: each step is a Gaussian mechanism on a sum of "
         "per-row gradients clipped to norm G, of L2 sensitivity 2 G under replace-one and G under "
         "add-remove; count, quantiles, second moments of the first columns (sqrt(2) R^2; R^2) and "
-        "the two numbers of the rescaling are Gaussian too, and all compose exactly as one Gaussian mechanism. The ridge term and the truncation depend "
+        "the two numbers of the rescaling are Gaussian too, and all compose exactly as one "
+        "Gaussian mechanism. The ridge term and the truncation depend "
         "on released coefficients only."
     ),
     assumptions=(

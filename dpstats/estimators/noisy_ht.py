@@ -139,8 +139,9 @@ class NoisyHT:
     row; peeling with Laplace noise of scale b times it is 3 s/b-DP and 2.5 s/b^2-zCDP (a choice by
     report noisy max is 2/b-DP, a value 1/b-DP; proof in docs/accounting.md). `Count`, `Search` of
     `ResidualQuantile`, after the first of three or more steps `Gram` of its columns (L2 sensitivity
-    sqrt(2) R^2, for the step size), and the two numbers of the rescaling are Gaussian mechanisms. Each depends
-    on the data only through earlier answers, and all are composed by their privacy loss.
+    sqrt(2) R^2, for the step size), and the two numbers of the rescaling are Gaussian mechanisms.
+    Each depends on the data only through earlier answers, and all are composed by their privacy
+    loss.
 
     *Corrections.* The printed Laplace scale, 2 lambda sqrt(3 s log(1/delta))/eps with lambda the
     L-infinity sensitivity, has rho = (5/24) eps^2/log(1/delta), which certifies (eps, delta) only
