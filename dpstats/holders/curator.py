@@ -109,7 +109,7 @@ class Curator:
         """Answer `query` once with the noise planned under `slot`; see `Holder.ask`."""
         mechanism = self._plan.mechanism(slot)
         cut, cuts = (mechanism.branch - 1, 2) if mechanism.branch else (part, mechanism.parts)
-        if (slot, part) in self._answered or not 0 <= part < mechanism.parts:
+        if (slot, part) in self._answered or part not in range(mechanism.parts):
             raise PlanError(
                 f"{slot!r} (part {part}) was already answered or never planned; each planned "
                 "mechanism may be used once."

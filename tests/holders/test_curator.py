@@ -111,6 +111,13 @@ def test_a_wild_value_is_clamped(value: float) -> None:
     assert np.all(np.abs(gram) <= 100 + 1e-6)
 
 
+@pytest.mark.parametrize("part", [0.5, 1.5, -1, 2])
+def test_a_part_between_two_parts_is_not_answered(part: Any) -> None:
+    holder = curator(FakeSource(*rows(100)), ("a",), parts=2)
+    with pytest.raises(PlanError, match="never planned"):
+        holder.ask(Count(), "a", part)
+
+
 def test_parts_cover_every_row_once() -> None:
     holder = curator(FakeSource(*rows(1001)), ("count",), parts=4)
     counts = [holder.ask(Count(), "count", part=p)[0] for p in range(4)]
