@@ -232,8 +232,9 @@ class AdaptiveClippingIHT:
             moved = peeled(holder, "step", facts, beta, clips[-1], bend, _reach(facts, plan.n), t)
             beta = within(moved, facts)
         last = min(first, clips[-1] / (factor * TYPICAL) * 1.15)
-        beta, rescaling_factor = rescaled(asked, facts, beta, n, (first, last))
+        final, rescaling_factor = rescaled(asked, facts, beta, n, (first, last))
         return concluded(
+            final,
             beta,
             n,
             {

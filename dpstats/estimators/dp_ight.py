@@ -214,8 +214,8 @@ class DPIGHT:
             beta = within(hard_threshold(moved, facts), facts)
             if t == 0:
                 facts = measured(asked, facts, beta, n, steps)
-        beta, factor = rescaled(asked, facts, beta, n, clips)
-        return concluded(beta, n, {"clips": clips, "last factor": factor})
+        final, factor = rescaled(asked, facts, beta, n, clips)
+        return concluded(final, beta, n, {"clips": clips, "last factor": factor})
 
 
 def _noise(

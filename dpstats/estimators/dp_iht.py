@@ -228,10 +228,10 @@ class DPIHT:
             beta = within(hard_threshold(beta + facts.move(change, rate, lam), facts), facts)
             if t == 0:
                 facts = measured(asked, facts, beta, n, steps)
-        explained, factor = rescaled(asked, facts, beta, n, clips)
+        final, factor = rescaled(asked, facts, beta, n, clips)
         if lam > 0:
-            explained = beta * min(1.0, factor) if factor < _LITTLE else beta
-        return concluded(explained, n, {"clips": clips, "last factor": factor})
+            final = beta * min(1.0, factor) if factor < _LITTLE else beta
+        return concluded(final, beta, n, {"clips": clips, "last factor": factor})
 
 
 def _noise(

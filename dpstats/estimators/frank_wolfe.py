@@ -218,9 +218,9 @@ class FrankWolfe:
             beta = (1 - mu) * beta + mu * vertex
         beta = hard_threshold(beta, facts)
         released = clips[1:] or clips
-        beta, factor = rescaled(asked, facts, beta, n, released)
+        final, factor = rescaled(asked, facts, beta, n, released)
         return concluded(
-            beta, n, {"clips": released, "radius": float(radius), "last factor": factor}
+            final, beta, n, {"clips": released, "radius": float(radius), "last factor": factor}
         )
 
 

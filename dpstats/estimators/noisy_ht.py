@@ -220,8 +220,8 @@ class NoisyHT:
             beta = within(moved, facts)
             if t == 0:
                 facts = measured(asked, facts, beta, n, steps)
-        beta, factor = rescaled(asked, facts, beta, n, clips)
-        return concluded(beta, n, {"clips": clips, "last factor": factor})
+        final, factor = rescaled(asked, facts, beta, n, clips)
+        return concluded(final, beta, n, {"clips": clips, "last factor": factor})
 
 
 def _picks(facts: Facts) -> int:

@@ -520,19 +520,33 @@ def _drowned(plan: Plan, ratio: float, candidates: int) -> str:
     )
 
 
-def concluded(
-    beta: Array, n: float, released: dict[str, Any], remarks: Sequence[str] = ()
-) -> Estimate:
-    """An estimate without intervals: its support was chosen by the rows that it was fitted on."""
-    support = tuple(int(j) for j in np.flatnonzero(beta))
+def concluded(final: Array, chosen: Array, n: float, released: dict[str, Any]) -> Estimate:
+    """An estimate without intervals: its support was chosen by the rows that it was fitted on.
+
+    Parameters
+    ----------
+    final, chosen : ndarray of shape (d,)
+        Coefficients, and those before the last rescaling, whose columns are the support.
+    n : float
+        Released number of rows.
+    released : dict
+        Other released numbers.
+    """
+    support = tuple(int(j) for j in np.flatnonzero(chosen))
     nothing = np.full((len(support), len(support)), np.nan)
     return Estimate(
-        params=beta,
+        params=final,
         cov=nothing,
         cov_privacy=nothing.copy(),
         nobs=n,
         released=released,
-        remarks=tuple(remarks),
+        remarks=() if np.array_equal(final != 0, chosen != 0) else (_SILENT,),
         support=support,
         inference=INFERENCE,
     )
+
+
+_SILENT = (
+    "The selected columns explain nothing that stands out of the noise, and their coefficients are "
+    "zero: this budget does not show which columns matter. plan() says which n or epsilon would."
+)

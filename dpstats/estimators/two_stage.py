@@ -207,8 +207,8 @@ class TwoStage:
             beta = beta.copy()
             beta[list(columns)] += inverse @ score / (n * facts.active)
             beta = within(beta, facts)
-        beta, factor = rescaled(asked, facts, beta, n, clips)
-        return concluded(beta, n, {"clips": clips, "last factor": factor})
+        final, factor = rescaled(asked, facts, beta, n, clips)
+        return concluded(final, beta, n, {"clips": clips, "last factor": factor})
 
 
 def _inverse(
