@@ -9,6 +9,7 @@ from dpstats.estimators.adaptive_clipping_gd import AdaptiveClippingGD
 from dpstats.estimators.adaptive_clipping_iht import AdaptiveClippingIHT
 from dpstats.estimators.adassp import AdaSSP
 from dpstats.estimators.dp_gd import DPGD
+from dpstats.estimators.dp_gd_logit import LogisticDPGD
 from dpstats.estimators.dp_ight import DPIGHT
 from dpstats.estimators.dp_iht import DPIHT
 from dpstats.estimators.frank_wolfe import FrankWolfe
@@ -36,6 +37,7 @@ ESTIMATORS: tuple[Estimator, ...] = (
     AdaptiveClippingGD(),
     GLMNewton("logit"),
     GLMNewton("glm"),
+    LogisticDPGD(),
     ClippedMean(),
     KarwaVadhan(),
     OMP("ols"),

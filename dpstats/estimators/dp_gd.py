@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -21,6 +21,7 @@ from dpstats.estimators.guesses import (
     max_rows,
     with_resolution,
 )
+from dpstats.estimators.recursion import REACH, after_steps, along, step_size, within
 from dpstats.estimators.sandwich import Asked, noise_scale, shrink
 from dpstats.estimators.sources import CAI, LINEAR_LOWER
 from dpstats.privacy import Central, Privacy
@@ -36,7 +37,6 @@ __all__ = ["DPGD"]
 Array = NDArray[np.float64]
 
 _CONTRACTION = (0.85, 0.97)  # share of the error that a step leaves in the slowest direction
-_REACH = 1.2  # step size times the largest eigenvalue; below 2, with room for noise on it
 _CLIP = 1.5  # residuals are clipped at this many standard deviations (Huber's choice is 1.345)
 _ACTIVE = 0.87  # P(|z| < _CLIP) for a standard normal z
 _CLIPPED = 0.78  # E min(z^2, _CLIP^2) for a standard normal z
@@ -200,7 +200,7 @@ class DPGD:
         answer, s_gram = asked.ask(Gram(geometry), "gram")
         gram = shrink(answer / n, s_gram / n)
         values, vectors = np.linalg.eigh(gram)
-        rate = _rate(values, s_gram / n, float(plan.options["contraction"]))
+        rate = step_size(values, s_gram / n, float(plan.options["contraction"]))
 
         beta, reach, noises = np.zeros(d), math.inf, []
         variance, clip = math.nan, bound
@@ -213,21 +213,21 @@ class DPGD:
                 clip = min(bound, _CLIP * math.sqrt(variance + error))
                 reach = min(reach, variance + 2 * error) if phase == 0 else reach
             score, s = asked.ask(Score(geometry, beta, clip), f"step-{t + 1}")
-            beta = _within(beta + rate * score / n, gram, reach)
+            beta = within(beta + rate * score / n, gram, reach)
             noises.append(s / n)
 
         inside, _ = asked.ask(ResidualCount(everyone, beta, clip), "active")
         active = float(np.clip(inside[0] / n, 0.5, 1.0))
         meat = asked.meat("meat", geometry, beta, clip, variance * n * gram)
-        left, noise = _law(rate * active * values, rate * np.array(noises))
-        along = (vectors.T @ beta / np.maximum(1 - left, 1e-6)) ** 2
-        missing = left**2 * np.minimum(along, reach / values)
-        bread = _along(vectors, (1 - left) / (active * n * values))
-        cov_privacy = _along(vectors, noise)
+        left, noise = after_steps(rate * active * values, rate * np.array(noises))
+        travelled = (vectors.T @ beta / np.maximum(1 - left, 1e-6)) ** 2
+        missing = left**2 * np.minimum(travelled, reach / values)
+        bread = along(vectors, (1 - left) / (active * n * values))
+        cov_privacy = along(vectors, noise)
         sampling = bread @ meat @ bread * n / (n - d)
         return Estimate(
             params=beta,
-            cov=cov_privacy + sampling + _along(vectors, missing),
+            cov=cov_privacy + sampling + along(vectors, missing),
             cov_privacy=cov_privacy,
             nobs=n,
             released={
@@ -268,7 +268,7 @@ def _renewals(steps: int) -> list[int]:
 def _contraction(facts: Guess) -> float:
     """Share of the error that a step leaves in the slowest direction of the guessed design."""
     values = np.linalg.eigvalsh(facts.gram)
-    slowest = 1 - _REACH * _ACTIVE * float(values[0] / values[-1])
+    slowest = 1 - REACH * _ACTIVE * float(values[0] / values[-1])
     return float(np.clip(slowest, *_CONTRACTION))
 
 
@@ -291,41 +291,6 @@ def _steps(
     return int(np.clip(wanted, *_STEPS))
 
 
-def _rate(values: Array, noise: float, contraction: float) -> float:
-    """Step size from the increasing eigenvalues of the mean Gram matrix and the noise on it.
-
-    Stable: rate lambda < 2 for the largest true eigenvalue unless noise of operator norm about
-    noise sqrt(2 d) hides more than half of it.
-    """
-    top = float(values[-1]) + noise * math.sqrt(len(values) / 2)
-    return min((1 - contraction) / float(values[0]), _REACH / top)
-
-
-def _within(beta: Array, gram: Array, reach: float) -> Array:
-    """`beta` scaled back to ``beta' gram beta <= reach``."""
-    size = float(beta @ gram @ beta)
-    return beta if size <= reach else beta * math.sqrt(reach / size)
-
-
-def _law(pull: Array, noises: Sequence[float] | Array) -> tuple[Array, Array]:
-    """Share of the way not gone and variance of the noise, along each eigenvector.
-
-    `pull` (d,) is the share of the error that a step removes, `noises` (T,) the standard deviation
-    of what each step adds.
-    """
-    keep = 1 - np.clip(pull, 0.0, 1.0)
-    variance = np.zeros_like(keep)
-    for s in noises:
-        variance = keep**2 * variance + s**2
-    return keep ** len(noises), variance
-
-
-def _along(vectors: Array, values: Array) -> Array:
-    """Symmetric matrix with these eigenvectors and eigenvalues."""
-    matrix: Array = (vectors * values) @ vectors.T
-    return matrix
-
-
 def _predict(plan: Plan, design: Design, facts: Guess) -> Plan:
     """The plan with its expected standard errors, by the recursion of the fit at the guesses."""
     rows, n = max_rows(design), plan.n
@@ -344,8 +309,8 @@ def _predict(plan: Plan, design: Design, facts: Guess) -> Plan:
     s_gram = noise_scale(plan, Gram(geometry), "gram", rows) / n
     values, vectors = np.linalg.eigh(facts.gram)
     values = np.maximum(values, 1e-9)
-    rate = _rate(values, s_gram, float(plan.options["contraction"]))
-    left, noise = _law(rate * _ACTIVE * values, rate * np.array(noises))
+    rate = step_size(values, s_gram, float(plan.options["contraction"]))
+    left, noise = after_steps(rate * _ACTIVE * values, rate * np.array(noises))
     sampling = (1 - left) ** 2 * facts.sd**2 * _CLIPPED / (_ACTIVE**2 * n * values)
     missing = left**2 * facts.coefficient2 / len(values)
     warnings = () if left.max() < 0.1 else (_slow_warning(plan, float(values[-1] / values[0])),)
@@ -354,8 +319,8 @@ def _predict(plan: Plan, design: Design, facts: Guess) -> Plan:
         with_resolution(plan, float(values[-1]) / hidden),
         design,
         facts,
-        _along(vectors, noise),
-        _along(vectors, sampling + missing),
+        along(vectors, noise),
+        along(vectors, sampling + missing),
         warnings,
     )
 

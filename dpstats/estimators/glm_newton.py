@@ -16,6 +16,7 @@ from dpstats.estimators.glm_descent import Schedule, descend
 from dpstats.estimators.glm_law import Law, tune
 from dpstats.estimators.guesses import Guess, expect, guess, max_rows, round_up
 from dpstats.estimators.sandwich import Asked
+from dpstats.estimators.sources import GLM_LOWER, SCORE_ATTACK
 from dpstats.families import Family
 from dpstats.privacy import Central, Privacy
 from dpstats.protocol import Estimate, Holder, Plan
@@ -60,15 +61,6 @@ _GANESH = Citation(
     "NeurIPS 2023, arXiv:2305.13209",
     "noisy Newton steps for logistic regression",
 )
-_SCORE_ATTACK = Citation(
-    "cai2023score",
-    "Cai, T. T., Wang, Y. and Zhang, L.",
-    "Score attack: a lower bound technique for optimal differentially private learning",
-    2023,
-    "arXiv:2303.07152",
-    "lower bound for generalised linear models",
-)
-
 _THEORY = Theory(
     estimand=(
         "coefficients of the generalised linear model; where its mean is not right, the root of "
@@ -100,11 +92,8 @@ _THEORY = Theory(
             "d sqrt(log(1/delta))/(n eps)",
         ),
     ),
-    lower=(
-        Rate("statistical", {"d": 0.5, "n": -0.5}, "sqrt(d/n)", source=_SCORE_ATTACK.key),
-        Rate("privacy", {"d": 1.0, "n": -1.0, "eps": -1.0}, "d/(n eps)", source=_SCORE_ATTACK.key),
-    ),
-    citations=(_AVELLA, _GANESH, _SCORE_ATTACK),
+    lower=GLM_LOWER,
+    citations=(_AVELLA, _GANESH, SCORE_ATTACK),
 )
 
 _MEANS = {

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.estimators.base import floor_eigenvalues
+from dpstats.families import GAUSSIAN, Family
 from dpstats.privacy import Central
 from dpstats.protocol import Holder, Plan
 from dpstats.queries import Count, Geometry, Query, ResidualMoment, ScoreOuter
@@ -61,7 +62,13 @@ class Asked:
         return max(float(answer[0]), 0.1 * scale) / n, scale / n
 
     def meat(
-        self, slot: str, geometry: Geometry, beta: Array, clip: float, expected: Array
+        self,
+        slot: str,
+        geometry: Geometry,
+        beta: Array,
+        clip: float,
+        expected: Array,
+        family: Family = GAUSSIAN,
     ) -> Array:
         """Sum of outer products of the clipped scores, shape (d, d), positive definite.
 
@@ -69,7 +76,7 @@ class Asked:
         with weights that are inverse to its own noise and to the size of what it measures: it
         leads where it is precise, that is for large n, and yields where it is noise.
         """
-        query = ScoreOuter(geometry, beta, clip, self.max_rows)
+        query = ScoreOuter(geometry, beta, clip, self.max_rows, family)
         answer, scale = self.ask(query, slot)
         size = float(np.trace(expected)) / len(expected)
         trust = size**2 / (size**2 + scale**2)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dpstats.theory import Citation, Rate
 
-__all__ = ["CAI", "LINEAR_LOWER"]
+__all__ = ["CAI", "GLM_LOWER", "LINEAR_LOWER", "SCORE_ATTACK"]
 
 CAI = Citation(
     "cai2021cost",
@@ -20,4 +20,19 @@ CAI = Citation(
 LINEAR_LOWER = (
     Rate("statistical", {"d": 0.5, "n": -0.5}, "sqrt(d/n)", source=CAI.key),
     Rate("privacy", {"d": 1.0, "n": -1.0, "eps": -1.0}, "d/(n eps)", source=CAI.key),
+)
+
+SCORE_ATTACK = Citation(
+    "cai2023score",
+    "Cai, T. T., Wang, Y. and Zhang, L.",
+    "Score attack: a lower bound technique for optimal differentially private learning",
+    2023,
+    "arXiv:2303.07152",
+    "lower bound for generalised linear models",
+)
+
+# The same for generalised linear models with rows of order sqrt(d).
+GLM_LOWER = (
+    Rate("statistical", {"d": 0.5, "n": -0.5}, "sqrt(d/n)", source=SCORE_ATTACK.key),
+    Rate("privacy", {"d": 1.0, "n": -1.0, "eps": -1.0}, "d/(n eps)", source=SCORE_ATTACK.key),
 )

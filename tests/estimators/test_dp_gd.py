@@ -11,7 +11,8 @@ from scipy.optimize import least_squares
 from dpstats.accounting import delta_of
 from dpstats.design import Design
 from dpstats.errors import OptionError
-from dpstats.estimators.dp_gd import DPGD, _asks, _law
+from dpstats.estimators.dp_gd import DPGD, _asks
+from dpstats.estimators.recursion import after_steps
 from dpstats.estimators.sandwich import shrink
 from dpstats.holders import Curator
 from dpstats.mechanisms.noise import SeededNoise
@@ -79,9 +80,9 @@ def test_step_budgets_make_the_last_noise_that_of_one_release() -> None:
     asks = [a for a in _asks(30, 0.75) if a.slot.startswith("step-")]
     budgets = np.array([a.weight for a in asks]) / sum(a.weight for a in asks)
     pull = np.array([0.25])
-    left, variance = _law(pull, pull[0] / np.sqrt(budgets))
+    left, variance = after_steps(pull, pull[0] / np.sqrt(budgets))
     assert variance[0] == pytest.approx((1 - left[0]) ** 2)  # one release of budget 1: variance 1
-    uniform = _law(pull, np.full(30, pull[0] * math.sqrt(30)))[1]
+    uniform = after_steps(pull, np.full(30, pull[0] * math.sqrt(30)))[1]
     assert uniform[0] > 3 * variance[0]
 
 
@@ -91,7 +92,7 @@ def test_noise_recursion_matches_simulation() -> None:
     error = np.zeros(200_000)
     for s in scales:
         error = (1 - 0.4) * error + s * rng.normal(size=error.size)
-    assert _law(np.array([0.4]), scales)[1][0] == pytest.approx(error.var(), rel=0.02)
+    assert after_steps(np.array([0.4]), scales)[1][0] == pytest.approx(error.var(), rel=0.02)
 
 
 @pytest.mark.parametrize("scale", [0.01, 0.3])
