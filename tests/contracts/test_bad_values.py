@@ -99,7 +99,7 @@ def test_wrong_values_raise_nothing_and_warn_nothing(
     results, said = outcome(case, data)
     assert said == outcome(case, case.table(N))[1]
     assert np.isfinite(results.params).all()
-    assert (results.bse > 0).all()
+    assert results.no_inference or (results.bse > 0).all()
 
 
 @each_case

@@ -26,6 +26,7 @@ N = 40
 FALSE_ALARM = 1e-9
 DRAWS = 4000
 FACTORS = (0.8, 1.2)
+HEARD = 1.5  # epsilon times the spread of utilities from which on `FACTORS` show in `DRAWS` draws
 LAWS = {Gaussian: stats.norm, Laplace: stats.laplace}
 MEAN_SIZE = {stats.norm: math.sqrt(2 / math.pi), stats.laplace: 1.0}  # E|u| at scale 1
 
@@ -114,6 +115,8 @@ def test_choices_have_the_law_of_the_exponential_mechanism(case: Case) -> None:
     utilities = one.exact / asked.query.sensitivity(case.setting.neighbors, case.setting.max_rows)
     epsilon: float = plan.mechanism(asked.slot).event.epsilon  # type: ignore[union-attr]
     assert choice_verdict(utilities, chosen, epsilon) > FALSE_ALARM
+    if epsilon * np.std(utilities[chosen]) < HEARD:
+        return  # nearly a fair draw: only much more or much less noise would show
     for factor in FACTORS:
         assert choice_verdict(utilities, chosen, epsilon / factor) < FALSE_ALARM
 
