@@ -108,8 +108,13 @@ class _Coordinates:
         """Read as it is."""
         return answer
 
+    @property
+    def _reaches(self) -> Any:
+        """Bound on each column, or one for all."""
+        return self.reach
+
     def _sums(self, total: Ints, grid: Array) -> Array:
-        sums: Array = total * grid * bound_grid(self.clip, V_BITS)
+        sums: Array = total * grid * bound_grid(self.clip, V_BITS) * (self.reach / self._reaches)
         if self.prior is None:
             return sums
         farthest = _FARTHEST * self.reach * self.clip
@@ -120,10 +125,10 @@ class _Coordinates:
 
         Sparse rows stay so.
         """
-        largest = float(to_grid(block.bound, block.grid).max())
-        if largest <= self.reach * (1 + 2.0**-16):
-            return block.x, min(1.0, self.reach / largest)
-        limit = np.floor(self.reach / block.grid) * block.grid
+        ratio = float((to_grid(block.bound, block.grid) / self._reaches).max())
+        if ratio <= 1 + 2.0**-16:
+            return block.x, min(1.0, 1 / ratio)
+        limit = np.floor(self._reaches / block.grid) * block.grid
         if isinstance(block.x, np.ndarray):
             return np.clip(block.x, -limit, limit), 1.0
         x: Any = block.x.copy()
@@ -140,24 +145,43 @@ class CoordinateScores(_Coordinates):
     -v_j. The answer holds the positions of the chosen columns; with `signed`, d + j stands for -v_j
     of column j.
 
-    Guarantee: that of the sums v; no utility moves by more than its sum.
+    Guarantee: that of the sums v; no utility moves by more than its sum. With `reaches`, x_ij is
+    at most reaches_j in size, and its sum is multiplied by reach / reaches_j: at most reach again.
 
     Parameters
     ----------
     exclude : tuple of int, optional
         Columns that are no candidates; public.
+    reaches : ndarray of shape (d,), optional
+        A bound > 0 for each column in the place of `reach`, which remains the unit of the sums.
     """
 
     signed: bool = False
     exclude: tuple[int, ...] = ()
+    reaches: Array | None = None
     family: Family = GAUSSIAN
     name: ClassVar[str] = "choice of columns by score"
     kind: ClassVar[Kind] = "choice"
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.reaches is not None and not (
+            self.reaches.shape == self.beta.shape
+            and np.isfinite(self.reaches).all()
+            and self.reaches.min() > 0
+        ):
+            raise PlanError("Reaches: one finite bound > 0 for each column is needed.")
+
     def parameters(self) -> Mapping[str, Any]:
         """Those of the scores, whether candidates have a sign, and which columns are none."""
-        excluded = [int(j) for j in self.exclude]
-        return {**super().parameters(), "signed": self.signed, "excluded": excluded}
+        more: dict[str, Any] = {"signed": self.signed, "excluded": [int(j) for j in self.exclude]}
+        if self.reaches is not None:
+            more["reaches"] = [float(r) for r in np.unique(self.reaches)]
+        return {**super().parameters(), **more}
+
+    @property
+    def _reaches(self) -> Any:
+        return self.reach if self.reaches is None else self.reaches
 
     def finish(self, total: Ints, grid: Array) -> Array:
         """The utilities of the candidates."""

@@ -76,6 +76,24 @@ def test_values_beyond_the_reach_are_clipped_in_the_sums(sparse):
     assert (moved <= claimed).all()
 
 
+@pytest.mark.parametrize("sparse", [False, True])
+def test_columns_may_have_reaches_of_their_own(sparse):
+    x, y, keep = data()
+    bounds, reaches = np.array([0.5, 0.9, 1.0]), np.array([0.1, 2.0, 0.7])
+    query = CoordinateScores(BETA, 0.3, reach=0.4, reaches=reaches)
+    rows = block(x, y, query, keep, bound=bounds, sparse=sparse)
+    x = np.clip(x, -bounds, bounds)
+    clipped = np.clip(x, -reaches, reaches) * (0.4 / reaches) * keep[:, None]
+    expected = np.abs(clipped.T @ np.clip(y - x @ BETA, -0.3, 0.3))
+    assert answer(query, rows) == pytest.approx(expected, abs=N * 1e-5)
+    one = [block(np.ones((1, D)), [s], query, sparse=sparse) for s in (1.0, -1.0)]
+    query = CoordinateScores(np.zeros(D), 0.3, reach=0.4, signed=True, reaches=reaches)
+    moved = np.abs(answer(query, one[0]) - answer(query, one[1]))
+    claimed = query.sensitivity(REPLACE, 1)
+    assert (moved <= claimed).all()
+    assert moved.max() > (1 - 2.0**-13) * claimed
+
+
 @pytest.mark.parametrize("signed", [False, True])
 def test_excluded_columns_are_no_candidates(signed):
     x, y, _ = data()
@@ -93,6 +111,8 @@ def test_excluded_columns_are_no_candidates(signed):
         {"clip": 0.0},
         {"clip": np.inf},
         {"reach": -1.0},
+        {"reaches": np.zeros(D)},
+        {"reaches": np.ones(2)},
         {"prior": np.zeros(2)},
         {"prior": np.array([0, np.nan, 0])},
     ],
