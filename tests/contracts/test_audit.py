@@ -233,7 +233,8 @@ def test_an_audit_of_each_mechanism_stays_under_its_claim_and_sees_missing_noise
 ) -> None:
     """Half of the noise missing is seen where a pair of tables attains most of what the Gaussian
     mechanism allows; three quarters of it always. Choices between a few dozen rows never come near
-    what their epsilon allows: their law is tested directly, with the other noise.
+    what their epsilon allows, nor do all questions of a fit of few rows; the law of their noise is
+    tested directly.
     """
     found = audible(case)
     assert found
@@ -243,7 +244,7 @@ def test_an_audit_of_each_mechanism_stays_under_its_claim_and_sees_missing_noise
         claim = epsilon_of(events, DELTA)
         honest = one_mechanism(case, plan, asked, (first, second), RUNS)
         assert honest.epsilon(events, DELTA) <= claim
-        if kind == "choice":
+        if kind in ("choice", "peel") or attained < 0.1:
             continue
         factor = 0.5 if event is Gaussian and attained > 0.8 else 0.25
         with pytest.MonkeyPatch.context() as patch:
