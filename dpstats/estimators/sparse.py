@@ -71,6 +71,7 @@ _LOGITS = 8.0
 _COUNT, _SPREADS = 0.01, 0.08  # budget of the number of rows, and of all clips together
 _RESCALING = (0.03, 0.02)  # budget of the two numbers
 _CURVATURE, _MEASURED = 0.03, 3  # budget of the curvature, and steps from which on it is measured
+_PRECISE = 0.2  # standard deviation of the factor below which it is drawn towards 1
 _LIFT = 2.0**30
 _ROOM = 2.0  # squared radius of rows over its guessed mean, where their moments are measured
 _NORMAL_UPPER = 1.1503493803760079  # upper quartile of the absolute standard normal
@@ -451,6 +452,10 @@ def rescaled(
     if not gaussian:
         at = float(np.sum(beta - slopes))
         ratio = _logit_factor(ratio, math.sqrt(squared / n), at)
+    # Where the factor is precise and close to 1, its noise would only add to the error.
+    away, blur = ratio - 1, error / (squared * facts.curvature)
+    if blur < _PRECISE and away != 0:
+        ratio = 1 + away * max(0.0, 1 - (2 * blur / away) ** 2)
     factor = float(np.clip(ratio, 0.0, 2.0))
     return beta + (factor - 1) * slopes, factor
 
