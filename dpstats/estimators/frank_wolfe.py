@@ -50,7 +50,7 @@ _TALWAR = Citation(
     "Nearly optimal private LASSO",
     2015,
     "NeurIPS 2015",
-    "Algorithm 2, Theorem 3.1 and Corollary 3.2",
+    "noisy Frank-Wolfe over a polytope",
 )
 
 _THEORY = Theory(

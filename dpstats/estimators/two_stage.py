@@ -49,7 +49,7 @@ _KIFER = Citation(
     "Private convex empirical risk minimization and high-dimensional regression",
     2012,
     "COLT 2012, PMLR 23",
-    "Section 4: two stages, Theorem 11",
+    "two stages: private support selection, then objective perturbation",
 )
 _DURFEE = Citation(
     "durfee2019practical",
