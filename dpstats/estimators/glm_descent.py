@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 
 from dpstats.estimators.base import floor_eigenvalues
 from dpstats.estimators.entrywise import average, operator_norm, symmetric_pattern
-from dpstats.estimators.glm_law import Law, Rows, Tuning, quantile, tune
+from dpstats.estimators.glm_law import NOTHING, Law, Rows, Tuning, quantile, tune
 from dpstats.estimators.hidden import draw_in, rare_levels
 from dpstats.estimators.sandwich import Asked, noise_scale
 from dpstats.estimators.tails import believed, rungs, wide_enough
 from dpstats.estimators.whitening import Metric, whiten
-from dpstats.families import Family
+from dpstats.families import POISSON, Family
 from dpstats.families.damped import Damped
 from dpstats.protocol import Estimate
 from dpstats.queries import (
@@ -94,7 +94,7 @@ class Schedule:
 def descend(asked: Asked, public: Schedule, design: Design) -> Estimate:
     """Whiten, step, and conclude; see `dpstats.estimators.glm_newton.GLMNewton`."""
     n = asked.count(len(design.names))
-    level = _Start(asked, design, n).level()
+    level, offset = _Start(asked, design, n)()
     low, high = np.asarray(design.internal_bounds, dtype=np.float64).T
     indicators = ((low == 0) & (high == 1)).astype(np.float64)
     metric = whiten(asked, n, indicators)
@@ -103,7 +103,7 @@ def descend(asked: Asked, public: Schedule, design: Design) -> Estimate:
     if design.standardization.intercept is not None:
         axis = np.eye(d)[design.standardization.intercept]
         constant = np.linalg.solve(metric.w, axis)
-    descent = _Descent(asked, public, design, metric, constant, n, level)
+    descent = _Descent(asked, public, design, metric, constant, n, level, offset)
     near = descent.approach()
     last = descent.last_step(near)
     params, cov, cov_privacy = _conclude(descent, near, last, indicators)
@@ -126,53 +126,94 @@ def descend(asked: Asked, public: Schedule, design: Design) -> Estimate:
 
 @dataclass(frozen=True, eq=False)
 class _Start:
-    """The linear predictor of a response that no column explains, from a released mean."""
+    """The linear predictor of a response that no column explains, and the law of offsets."""
 
     asked: Asked
     design: Design
     n: float
 
-    def level(self) -> float:
-        """Linear predictor to start from; 0 without an intercept."""
-        intercept = self.design.standardization.intercept
-        if intercept is None:
-            return 0.0
+    def __call__(self) -> tuple[float, Law]:
+        """Constant to start from, 0 without an intercept, and the law of offsets."""
+        offset = self.public_offset()
+        if self.design.standardization.intercept is None:
+            return 0.0, offset
         family = self.design.family
         if family.name == "binomial":
-            # Without an offset the residual is +-1/2.
-            clip = 0.5 if self.design.offset is None else 1.0
-            excess, error = self.mean("mean", np.zeros(len(self.design.names)), clip, family)
-            share = float(np.clip(0.5 + excess, error, 1 - error))
-            return math.log(share / (1 - share))
+            return self.log_odds(offset), offset
+        mean, error = self.mean_response()
+        if family.link == "identity":
+            return max(mean, error), offset
+        if self.design.offset is not None:
+            # The mean of exp(offset) is a curvature: that of counts at coefficients 0.
+            largest = math.exp(self.design.offset.upper)
+            query = Gram(self.geometry, self.nothing, None, POISSON, largest)
+            ((total,),), noise = self.asked.ask(query, "exposure")
+            exposure = max(float(total), noise) / self.n
+            offset = Law(math.log(exposure) - offset.sd**2 / 2, offset.sd)
+            mean, error = mean / exposure, error / exposure
+        return math.log(max(mean, error)), offset
+
+    @property
+    def nothing(self) -> Array:
+        """Coefficients 0."""
+        return np.zeros(len(self.design.names))
+
+    @property
+    def geometry(self) -> Geometry:
+        """The constant column alone."""
+        constant = np.arange(self.nothing.size) == self.design.standardization.intercept
+        return Geometry(1.0, constant[None, :].astype(np.float64))
+
+    def public_offset(self) -> Law:
+        """Offsets as spread as a uniform law on their declared range."""
+        known = self.design.offset
+        if known is None:
+            return NOTHING
+        return Law((known.lower + known.upper) / 2, (known.upper - known.lower) / math.sqrt(12))
+
+    def log_odds(self, offset: Law) -> float:
+        """The constant at which the released mean is expected."""
+        # Without an offset the residual is +-1/2.
+        clip = 0.5 if self.design.offset is None else 1.0
+        excess, error = self.mean(self.nothing, clip, self.design.family)
+        base = float(offset.average(self.design.family.mean(offset.eta)))
+        share = float(np.clip(base + excess, error, 1 - error))
+        low, high = _REST, -_REST
+        for _ in range(50):
+            middle = (low + high) / 2
+            eta = middle + offset.eta
+            more = float(offset.average(self.design.family.mean(eta))) > share
+            low, high = (low, middle) if more else (middle, high)
+        return low
+
+    def mean_response(self) -> tuple[float, float]:
+        """Noisy mean of the response (under an identity link less the offset), and its noise."""
+        family = self.design.family
         low, high = self.design.internal_endog_bounds
         top = max(abs(low), abs(high))
         grid = top * np.geomspace(2.0**-16, 1.0, 33)
         (found,), _ = self.asked.ask(Search(ResponseQuantile(grid, 0.9)), "level")
         least = _LEAST_COUNT if family.name == "poisson" else 0.0
         clip = min(top, max(_MEAN_CLIP * float(found), least))
-        plain, unit, rest = _plain(family, intercept, len(self.design.names))
-        mean, error = self.mean("mean", rest, clip * unit, plain)
-        mean = max(mean, error) / unit
-        return mean if family.link == "identity" else math.log(mean)
+        plain, unit, beta = self.plain(top)
+        mean, error = self.mean(beta, clip * unit, plain)
+        return mean / unit, error / unit
 
-    def mean(self, slot: str, beta: Array, clip: float, family: Family) -> tuple[float, float]:
-        """Noisy mean of a clipped residual, and the size of its noise; below one half."""
-        constant = np.arange(beta.size) == self.design.standardization.intercept
-        query = Score(Geometry(1.0, constant[None, :].astype(float)), beta, clip, family)
-        (total,), noise = self.asked.ask(query, slot)
+    def plain(self, top: float) -> tuple[Family, float, Array]:
+        """A family, a unit and coefficients whose residual is the response, in that unit."""
+        family, rest = self.design.family, self.nothing
+        if family.link == "identity":
+            return Damped(family.name, family.link, 2 * top), 1 / (2 * top), rest
+        rest[self.design.standardization.intercept] = _REST
+        if family.canonical:
+            return family, 1.0, rest
+        unit = math.exp(_REST)
+        return Damped(family.name, family.link, unit), unit, rest
+
+    def mean(self, beta: Array, clip: float, family: Family) -> tuple[float, float]:
+        """Noisy mean of a clipped residual, and the size of its noise; below half of the clip."""
+        (total,), noise = self.asked.ask(Score(self.geometry, beta, clip, family), "mean")
         return float(total) / self.n, min(noise / self.n, 0.49 * clip)
-
-
-def _plain(family: Family, intercept: int, d: int) -> tuple[Family, float, Array]:
-    """A family, a unit and coefficients whose residual is the response itself, in that unit."""
-    rest = np.zeros(d)
-    if family.link == "identity":
-        return Damped(family.name, family.link, 1.0), 1.0, rest
-    rest[intercept] = _REST
-    if family.canonical:
-        return family, 1.0, rest
-    unit = math.exp(_REST)
-    return Damped(family.name, family.link, unit), unit, rest
 
 
 # -- steps -------------------------------------------------------------------------------------
@@ -211,6 +252,7 @@ class _Descent:
     constant: Array
     n: float
     level: float
+    offset: Law
 
     @property
     def family(self) -> Family:
@@ -231,7 +273,7 @@ class _Descent:
         weight = float(self.constant @ total) or 1.0
         centre = total / weight
         cov = floor_eigenvalues(moments / weight - np.outer(centre, centre), 0.0)
-        return Rows(centre, cov, weight)
+        return Rows(centre, cov, weight, self.offset)
 
     def beta(self, b: Array) -> Array:
         """Coefficients in the design's internal coordinates."""
@@ -241,7 +283,8 @@ class _Descent:
     def approach(self) -> _Near:
         """All steps but the last."""
         geometry = self.metric.geometry(math.sqrt(self.constant.size))
-        b, law = self.level * self.constant, Law(self.level, _FIRST_SD)
+        b = self.level * self.constant
+        law = Law(self.level + self.offset.mean, math.hypot(_FIRST_SD, self.offset.sd))
         spread = widen = 1.0
         for k in range(len(self.public.shares) - 1):
             spread, widen = self.scale(k, b, law, spread, widen)
@@ -324,7 +367,7 @@ class _Descent:
         limit = LARGEST_SD.get(self.family.link)
         if limit is None:
             return b
-        law = self.rows.law(b)
+        law = self.rows.explained(b)
         varying = (b - law.mean * self.constant) * min(1.0, limit / max(law.sd, 1e-300))
         mean = np.clip(law.mean, self.level - _FARTHEST, self.level + _FARTHEST)
         drawn: Array = mean * self.constant + varying
@@ -427,7 +470,7 @@ def _conclude(
     levels, others = rare_levels(w @ basis[:, hidden], indicators)
     b, drawn = draw_in(b, final, basis[:, hidden][:, others], wide[others])
     if descent.public.blur > _BLURRED:
-        about = b - descent.rows.law(b).mean * descent.constant
+        about = b - descent.rows.explained(b).mean * descent.constant
         b = b - about * min(1.0, float(np.trace(final)) / max(float(about @ about), 1e-300))
     if not descent.public.feasible:
         drawn = drawn + _PRIOR * np.eye(d)

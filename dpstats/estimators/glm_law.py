@@ -20,7 +20,7 @@ from dpstats.estimators.huber import clipped_square, unclipped
 from dpstats.families import Family
 from dpstats.families.damped import Damped
 
-__all__ = ["Law", "Moments", "Rows", "Tuning", "quantile", "tune"]
+__all__ = ["NOTHING", "Law", "Moments", "Rows", "Tuning", "quantile", "tune"]
 
 Array = NDArray[np.float64]
 
@@ -157,9 +157,12 @@ class Law:
         return averaged
 
 
+NOTHING = Law(0.0, 0.0)
+
+
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Normal rows z, and the mean of their weights.
+    """Normal rows z with the mean of their weights, and independent normal offsets.
 
     Attributes
     ----------
@@ -169,15 +172,23 @@ class Rows:
         Covariance.
     weight : float
         Mean weight; expectations are weighted.
+    offset : Law
+        Of the known term of linear predictors.
     """
 
     centre: Array
     cov: Array
     weight: float
+    offset: Law = NOTHING
 
-    def law(self, b: Array) -> Law:
+    def explained(self, b: Array) -> Law:
         """Law of ``z'b``."""
         return Law(float(self.centre @ b), math.sqrt(max(float(b @ self.cov @ b), 0.0)))
+
+    def law(self, b: Array) -> Law:
+        """Law of the linear predictor, ``z'b`` plus the offset."""
+        own = self.explained(b)
+        return Law(own.mean + self.offset.mean, math.hypot(own.sd, self.offset.sd))
 
     def expected(self, b: Array, truth: Array, tuning: Tuning) -> tuple[Array, Array]:
         """``E z psi`` for the score psi at `b` where responses follow `truth`, and its Jacobian.
@@ -197,24 +208,36 @@ class Rows:
         q = math.sqrt(max(float(truth @ rest), 0.0))
         v = rest / q if q > _LEAST_SD else np.zeros_like(b)
         g, h = _NODES[:, None], _NODES[None, :]
-        at = float(self.centre @ b) + s * g
-        then = float(self.centre @ truth) + p * g + q * h
-        m = tuning.moments(at)
-        psi = m.bias + m.slope * (family.mean(then) - family.mean(at))
-        vector = self._first(psi, u, v)
-        matrix = self._second(m.slope * family.slope(then), u, v)
+        vector, matrix = np.zeros_like(b), np.zeros_like(self.cov)
+        for offset, share in self._offsets():
+            at = float(self.centre @ b) + offset + s * g
+            then = float(self.centre @ truth) + offset + p * g + q * h
+            m = tuning.moments(at)
+            psi = m.bias + m.slope * (family.mean(then) - family.mean(at))
+            vector += share * self._first(psi, u, v)
+            matrix += share * self._second(m.slope * family.slope(then), u, v)
         return self.weight * vector, self.weight * matrix
 
     def cut_off(self, b: Array, tuning: Tuning, cap: float) -> Array:
         """What a cap on the curvature of single rows takes off ``E z z' psi'`` at `b`."""
         s, u = self._along(b)
-        at = float(self.centre @ b) + s * _NODES[:, None] + np.zeros_like(_NODES)
-        slope = tuning.moments(at).slope * tuning.family.slope(at)
-        return self.weight * self._second(np.maximum(slope - cap, 0.0), u, np.zeros_like(b))
+        matrix = np.zeros_like(self.cov)
+        for offset, share in self._offsets():
+            at = float(self.centre @ b) + offset + s * _NODES[:, None] + np.zeros_like(_NODES)
+            slope = tuning.moments(at).slope * tuning.family.slope(at)
+            excess = np.maximum(slope - cap, 0.0)
+            matrix += share * self._second(excess, u, np.zeros_like(b))
+        return self.weight * matrix
+
+    def _offsets(self) -> list[tuple[float, float]]:
+        """Nodes of the offset and their shares; one where there is none."""
+        if self.offset.sd == 0:
+            return [(self.offset.mean, 1.0)]
+        return list(zip(self.offset.eta.tolist(), _WEIGHTS.tolist(), strict=True))
 
     def _along(self, b: Array) -> tuple[float, Array]:
         """Standard deviation s of ``z'b``, and the covariances of z with ``(z - E z)'b / s``."""
-        s = self.law(b).sd
+        s = self.explained(b).sd
         return s, self.cov @ b / s if s > _LEAST_SD else np.zeros_like(b)
 
     def _first(self, f: Array, u: Array, v: Array) -> Array:

@@ -33,14 +33,14 @@ Array = NDArray[np.float64]
 # Shares of the budget; the scores take what is left, each six times the one before.
 _COUNT, _MEAN, _START, _NORM = 0.01, 0.02, 0.01, 0.015
 _GRAM, _WHITENED, _BREAD, _MEAT = 0.05, 0.06, 0.04, 0.03
-_FIRST_SPREAD, _LATER_SPREAD, _TAILS = 0.02, 0.008, 0.04
+_FIRST_SPREAD, _LATER_SPREAD, _TAILS, _EXPOSURE = 0.02, 0.008, 0.04, 0.02
 _NOISY = 0.1  # noise over sampling variance, of one score with all the budget
 # Growth of the budget, and steps where noise is small and where it is not. Binomial residuals are
 # bounded; others begin with the signal in them, and shrink.
 _STEPS = {"binomial": (6.0, 4, 3), "poisson": (4.0, 5, 4), "gaussian": (4.0, 5, 4)}
 _DOMINATED = 1.0  # that ratio, beyond which there is nothing left to look at tails
 _RADIUS_SLACK, _MOST_RADIUS = 0.1, 2.0
-_CONSERVATIVE = 1.5
+_CONSERVATIVE = 0.65  # noise on the Gram matrix at which intervals lose precision
 
 
 _NOISE_LIMIT = 3.0
@@ -262,8 +262,13 @@ def _fixed_share(steps: int, design: Design, adaptive: bool) -> float:
     share += _MEAN * design.has_intercept
     if design.family.name == "binomial":
         return share
-    share += _START * design.has_intercept + _TAILS * adaptive
+    share += (_START + _EXPOSURE * _exposed(design)) * design.has_intercept + _TAILS * adaptive
     return share + _FIRST_SPREAD + (steps - 1) * _LATER_SPREAD
+
+
+def _exposed(design: Design) -> bool:
+    """Whether means are proportional to exp(offset)."""
+    return design.family.link == "log" and design.offset is not None
 
 
 def _asks(public: Schedule, design: Design) -> list[Ask]:
@@ -271,6 +276,7 @@ def _asks(public: Schedule, design: Design) -> list[Ask]:
     spreads = [_FIRST_SPREAD] + [_LATER_SPREAD] * (len(public.shares) - 1)
     start = [Ask("level", _START, "size of the response, for the next clip")] * (not binomial)
     start.append(Ask("mean", _MEAN, "mean response, to start from"))
+    start += [Ask("exposure", _EXPOSURE, "mean of exp(offset), to start from")] * _exposed(design)
     return [
         Ask("count", _COUNT, "number of rows that contribute"),
         *(start * design.has_intercept),
@@ -312,7 +318,7 @@ def _warnings(plan: Plan, public: Schedule) -> tuple[str, ...]:
         )
     if public.blur > _CONSERVATIVE:
         return (
-            f"Intervals will be wide and cover more than they claim at {at}: noise blurs the "
+            f"Intervals will be wide and may cover more than they claim at {at}: noise blurs the "
             f"second moments. {_enough(plan, public.blur / _CONSERVATIVE)}",
         )
     return ()

@@ -1,0 +1,261 @@
+"""The default GLM: statsmodels without noise, honest with it, never wild."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+import statsmodels.api as sm
+
+import dpstats as dp
+from dpstats.accounting import delta_of
+from dpstats.design import Design
+from dpstats.errors import OptionError
+from dpstats.estimators.dp_gd_logit import LogisticDPGD
+from dpstats.estimators.glm_newton import GLMNewton
+from dpstats.families import BINOMIAL, POISSON, Family
+from dpstats.holders import Curator
+from dpstats.mechanisms.noise import SeededNoise
+from dpstats.privacy import Central
+from tests.estimators.ols_cases import DELTA, ran_as_planned
+
+WITHOUT_NOISE = 1e7
+GAUSSIAN_LOG, POISSON_IDENTITY = Family("gaussian", "log"), Family("poisson", "identity")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A family, the coefficients of an intercept and columns in [-1, 1], and the response."""
+
+    family: Family
+    beta: Any
+    top: float
+    draw: Callable[[Any, Any], Any]
+    reference: Any
+    intercept: bool = True
+
+    @property
+    def design(self) -> Design:
+        d = len(self.beta)
+        bounds = [(1, 1)] * self.intercept + [(-1, 1)] * (d - self.intercept)
+        low = -self.top if self.family.name == "gaussian" else 0.0
+        return Design.from_arrays(d, bounds, (low, self.top), family=self.family)
+
+    def rows(self, rng: Any, n: int) -> tuple[Any, Any]:
+        x = rng.uniform(-1, 1, (n, len(self.beta)))
+        if self.intercept:
+            x[:, 0] = 1.0
+        return x, np.minimum(self.draw(rng, x @ self.beta), self.top).astype(float)
+
+    def fit(self, x: Any, y: Any, epsilon: float, seed: int) -> tuple[Any, Any, Any]:
+        """Coefficients, standard errors, and the holder."""
+        shape, method = self.design, GLMNewton("glm")
+        plan = method.plan(shape, Central(epsilon, DELTA), len(y))
+        holder = Curator(shape.source((y, x)), shape, plan, SeededNoise(seed))
+        estimate = method.fit(holder, shape, plan)
+        params, cov = shape.standardization.to_user(estimate.params, estimate.cov)
+        return params, np.sqrt(np.diag(cov)), (holder, plan, estimate)
+
+
+def bernoulli(rng: Any, eta: Any) -> Any:
+    return rng.random(len(eta)) < 1 / (1 + np.exp(-eta))
+
+
+def negative_binomial(rng: Any, eta: Any) -> Any:
+    """Overdispersed: variance mu + mu^2 / 2."""
+    return rng.poisson(np.exp(eta) * rng.gamma(2.0, 0.5, len(eta)))
+
+
+SETTINGS = {
+    "logit": Setting(
+        BINOMIAL, np.array([-0.5, 1.0, -0.8, 0.6]), 1.0, bernoulli, sm.families.Binomial()
+    ),
+    "rare": Setting(
+        BINOMIAL, np.array([-3.0, 1.0, -0.8, 0.6]), 1.0, bernoulli, sm.families.Binomial()
+    ),
+    "no intercept": Setting(
+        BINOMIAL, np.array([1.5, -1.0, 0.8]), 1.0, bernoulli, sm.families.Binomial(), False
+    ),
+    "poisson": Setting(
+        POISSON,
+        np.array([0.7, 0.5, -0.4, 0.3]),
+        40.0,
+        lambda rng, eta: rng.poisson(np.exp(eta)),
+        sm.families.Poisson(),
+    ),
+    "overdispersed": Setting(
+        POISSON, np.array([0.7, 0.5, -0.4, 0.3]), 60.0, negative_binomial, sm.families.Poisson()
+    ),
+    "identity": Setting(
+        POISSON_IDENTITY,
+        np.array([4.0, 0.8, -0.6, 0.5]),
+        25.0,
+        lambda rng, eta: rng.poisson(eta),
+        sm.families.Poisson(sm.families.links.Identity()),
+    ),
+    "normal, log link": Setting(
+        GAUSSIAN_LOG,
+        np.array([0.7, 0.4, -0.3, 0.2]),
+        12.0,
+        lambda rng, eta: np.exp(eta) + 0.5 * rng.normal(size=len(eta)),
+        sm.families.Gaussian(sm.families.links.Log()),
+    ),
+}
+each_setting = pytest.mark.parametrize("setting", SETTINGS.values(), ids=SETTINGS)
+
+
+@each_setting
+@pytest.mark.filterwarnings("ignore:The Identity link function")
+def test_a_large_epsilon_gives_statsmodels(setting: Setting) -> None:
+    # What remains: few rows are weighted down, counts damped where their mean is far above others.
+    x, y = setting.rows(np.random.default_rng(1), 8_000)
+    params, se, _ = setting.fit(x, y, WITHOUT_NOISE, 0)
+    exact = sm.GLM(y, x, setting.reference).fit(cov_type="HC0", start_params=setting.beta)
+    assert np.abs((params - exact.params) / exact.bse).max() < 0.25
+    assert se == pytest.approx(exact.bse, rel=0.05)
+
+
+@each_setting
+def test_intervals_cover(setting: Setting) -> None:
+    # 60 fits with 3 or 4 coefficients: a standard deviation of about 1.5 points around 95 %.
+    rng, z = np.random.default_rng(2), []
+    for seed in range(60):
+        params, se, _ = setting.fit(*setting.rows(rng, 4_000), 2.0, seed)
+        z.append((params - setting.beta) / se)
+    assert np.mean(np.abs(z) < 1.96) > 0.9
+    # Power: variances half as large are noticed. They would cover 83 %.
+    assert np.mean(np.abs(z) < 1.96 / np.sqrt(2)) < 0.9
+
+
+def test_intervals_without_the_privacy_noise_would_not_cover() -> None:
+    setting, rng = SETTINGS["logit"], np.random.default_rng(3)
+    hits = []
+    for seed in range(40):
+        params, _, (_, _, estimate) = setting.fit(*setting.rows(rng, 3_000), 0.3, seed)
+        rest = estimate.cov - estimate.cov_privacy
+        variances = np.diag(setting.design.standardization.to_user(estimate.params, rest)[1])
+        hits.append(np.abs(params - setting.beta) < 1.96 * np.sqrt(variances))
+    assert np.mean(hits) < 0.85
+
+
+@pytest.mark.parametrize(
+    ("d", "n", "epsilon", "best"), [(5, 10_000, 1.0, 0.054), (20, 10_000, 1.0, 0.123)]
+)
+def test_error_is_below_that_of_gradient_descent(
+    d: int, n: int, epsilon: float, best: float
+) -> None:
+    # `best` is what full-batch DP-GD was measured to have on this design.
+    errors = []
+    for seed in range(20):
+        rng = np.random.default_rng([4, seed])
+        beta = rng.normal(size=d)
+        beta *= 2.6 / np.linalg.norm(beta)
+        setting = Setting(BINOMIAL, beta, 1.0, bernoulli, None, intercept=False)
+        params, _, _ = setting.fit(*setting.rows(rng, n), epsilon, seed)
+        errors.append(np.linalg.norm(params - beta) / 2.6)
+    assert np.mean(errors) < best
+
+
+# ---- offsets ------------------------------------------------------------------------------------
+
+
+def exposed(rng: Any, n: int) -> dict[str, Any]:
+    """Counts whose rate is log-linear, over exposures from a month to ten years."""
+    x, years = rng.uniform(-1, 1, n), np.exp(rng.uniform(np.log(1 / 12), np.log(10), n))
+    return {"y": rng.poisson(years * np.exp(0.5 + 0.6 * x)).clip(0, 80), "x": x, "years": years}
+
+
+EXPOSED = dp.Schema(y=dp.Numeric(0, 80), x=dp.Numeric(-1, 1), years=dp.Numeric(1 / 12, 10))
+
+
+def rate_model(data: Any) -> Any:
+    return dp.glm("y ~ x", data, EXPOSED, family="poisson", exposure="years")
+
+
+def test_exposure_is_that_of_statsmodels() -> None:
+    data = exposed(np.random.default_rng(5), 8_000)
+    fit = rate_model(data).fit(Central(WITHOUT_NOISE, DELTA), noise=SeededNoise(0))
+    x = sm.add_constant(data["x"])
+    exact = sm.GLM(data["y"], x, sm.families.Poisson(), exposure=data["years"]).fit()
+    assert np.abs((fit.params.to_numpy() - exact.params) / exact.bse).max() < 0.5
+
+
+def test_intervals_for_rates_cover() -> None:
+    rng, truth, z = np.random.default_rng(6), np.array([0.5, 0.6]), []
+    for seed in range(40):
+        model = rate_model(exposed(rng, 5_000))
+        fit = model.fit(Central(1.0, DELTA), noise=SeededNoise(seed))
+        z.append((fit.params.to_numpy() - truth) / fit.bse.to_numpy())
+    assert np.mean(np.abs(z) < 1.96) > 0.87
+
+
+def test_a_logistic_offset_is_known() -> None:
+    rng = np.random.default_rng(7)
+    n, shape = (
+        8_000,
+        Design.from_arrays(2, [(1, 1), (-1, 1)], (0, 1), family=BINOMIAL, offset_bounds=(-2, 2)),
+    )
+    x, offset = np.column_stack([np.ones(n), rng.uniform(-1, 1, n)]), rng.uniform(-2, 2, n)
+    y = bernoulli(rng, 0.3 + 0.8 * x[:, 1] + offset).astype(float)
+    method = GLMNewton("logit")
+    plan = method.plan(shape, Central(WITHOUT_NOISE, DELTA), n)
+    holder = Curator(shape.source((y, x, {"offset": offset})), shape, plan, SeededNoise(0))
+    params = method.fit(holder, shape, plan).params
+    exact = sm.GLM(y, x, sm.families.Binomial(), offset=offset).fit()
+    assert np.abs((params - exact.params) / exact.bse).max() < 0.25
+
+
+# ---- budget and bad input -----------------------------------------------------------------------
+
+
+@each_setting
+def test_the_fit_asks_what_was_planned_and_costs_what_was_asked(setting: Setting) -> None:
+    x, y = setting.rows(np.random.default_rng(8), 2_000)
+    _, _, (holder, plan, _) = setting.fit(x, y, 0.7, 0)
+    assert ran_as_planned(holder, plan)
+    assert 0.99 * DELTA < delta_of(plan.events, 0.7) <= DELTA
+
+
+@pytest.mark.parametrize("method", [GLMNewton("logit"), LogisticDPGD()], ids=lambda m: m.name)
+def test_wrong_options_are_refused(method: Any) -> None:
+    shape = SETTINGS["logit"].design
+    with pytest.raises(OptionError, match="has no option"):
+        method.plan(shape, Central(1.0, DELTA), 1000, momentum=0.9)
+    with pytest.raises(OptionError, match="delta > 0"):
+        method.plan(shape, Central(1.0, 0.0), 1000)
+
+
+@pytest.mark.parametrize("steps", [2, 1001, 2.5, True])
+def test_gradient_descent_takes_a_number_of_steps(steps: Any) -> None:
+    with pytest.raises(OptionError, match="an integer from 3 to 1000"):
+        LogisticDPGD().plan(SETTINGS["logit"].design, Central(1.0, DELTA), 1000, steps=steps)
+
+
+def test_the_plan_says_which_n_would_do() -> None:
+    shape = Design.from_arrays(20, (-1, 1), (0, 1), family=BINOMIAL)
+    small = GLMNewton("logit").plan(shape, Central(0.5, DELTA), 1_000)
+    assert any("About n=" in w and "would" in w for w in small.warnings)
+    assert not GLMNewton("logit").plan(shape, Central(1.0, DELTA), 100_000).warnings
+
+
+@pytest.mark.parametrize("epsilon", [0.05, 1.0, 20.0])
+def test_separated_responses_leave_finite_coefficients(epsilon: float) -> None:
+    setting, rng = SETTINGS["logit"], np.random.default_rng(9)
+    x, _ = setting.rows(rng, 1_000)
+    params, se, _ = setting.fit(x, (x[:, 1] > 0).astype(float), epsilon, 0)
+    assert np.all(np.isfinite(params))
+    assert np.all(np.isfinite(se))
+    assert np.abs(params).max() < 30
+
+
+@pytest.mark.parametrize("name", ["logit", "poisson"])
+@pytest.mark.parametrize("value", [0.0, 1.0])
+def test_a_constant_response_is_fitted(name: str, value: float) -> None:
+    setting = SETTINGS[name]
+    x, y = setting.rows(np.random.default_rng(10), 1_000)
+    params, se, _ = setting.fit(x, np.full_like(y, value), 1.0, 0)
+    assert np.all(np.isfinite(params))
+    assert np.all(se > 0)
