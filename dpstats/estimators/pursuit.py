@@ -38,7 +38,7 @@ Array = NDArray[np.float64]
 
 _NORM_SHARE = 0.7  # rows shorter than the radius of a Gram matrix
 _RADIUS = 1.15  # clipping radius of scores over sqrt(columns), in whitened coordinates
-_REACHES = np.linspace(0.1, 1.0, 10)  # shares of a column's half-range, to clip it at
+_REACHES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)  # shares of a half-range
 _CROWD = 0.7  # variance of Gumbel noise counts this many log(columns) times: many compete
 _CAUTION = 3.0  # standard deviations that squared noise is allowed above its mean
 _LEAST_EIGENVALUE = 0.01  # of a Gram matrix, over its mean
@@ -134,11 +134,10 @@ def expected(asked: Asked, route: Route, facts: Layout) -> tuple[float, float]:
     law = LAWS[facts.family](asked, facts, n)
     law.presume(facts.sd)
     gumbel = _gumbel(asked, len(route.picks) - 1)
-    reach, aim = _reach_and_aim(law, facts, n, gumbel)
-    u = (reach - facts.middle) / facts.half
-    effect = facts.sd / math.sqrt(s) * math.sqrt(3) / facts.half
-    signal = n * facts.half**2 * (u**3 / 3 + u * (1 - u**2) / 2) * aim.slope * effect
-    largest = gumbel * reach * aim.clip * math.log(facts.columns + 1.0)
+    u, aim = _reach_and_aim(law, facts, n, gumbel)
+    effect = facts.sd * math.sqrt(3 / s)  # of a uniform column at the end of its range
+    signal = n * (u**2 / 3 + (1 - u**2) / 2) * aim.slope * effect
+    largest = gumbel * aim.clip * math.log(facts.columns + 1.0)
     m = sum(route.picks) + len(facts.intercept)
     geometry = Geometry(_RADIUS * math.sqrt(m))
     unit = noise_scale(
@@ -154,9 +153,16 @@ def expected(asked: Asked, route: Route, facts: Layout) -> tuple[float, float]:
 
 def _widen(asked: Asked, law: Residuals, facts: Layout, n: float, k: int, fit: Chosen) -> Chosen:
     """Choose columns by their scores at the present fit."""
-    reach, aim = _reach_and_aim(law, facts, n, _gumbel(asked, k))
+    u, aim = _reach_and_aim(law, facts, n, _gumbel(asked, k))
     d = facts.columns
-    query = CoordinateScores(fit.full(d), aim.clip, reach, exclude=fit.columns, family=aim.family)
+    query = CoordinateScores(
+        fit.full(d),
+        aim.clip,
+        1.0,
+        exclude=fit.columns,
+        reaches=np.where(facts.centred, np.minimum(u * facts.half, facts.widest), facts.widest),
+        family=aim.family,
+    )
     chosen = asked.holder.ask(query, f"choice {k + 1}")
     columns = (*fit.columns, *(int(j) for j in chosen))
     more = np.zeros(len(chosen))
@@ -178,11 +184,11 @@ def _gumbel(asked: Asked, k: int) -> float:
 def _reach_and_aim(law: Residuals, facts: Layout, n: float, gumbel: float) -> tuple[float, Aim]:
     """Where to clip columns and residuals before they are multiplied, for the clearest choice.
 
-    With x uniform on [-h, h] and clipped at u h, the score of a column that matters has a mean of
-    h^2 (u^3 / 3 + u (1 - u^2) / 2) per row and unit, and the variance h^2 (u^3 / 3 + u^2 (1 - u))
-    E psi^2; the noise grows with u. Where it dominates, the best u is small: the score is then
-    nearly that of the columns' signs, 1.5 times as clear (and much more where declared ranges are
-    too wide).
+    For x uniform on [-1, 1] and clipped at u, the score of a column that matters has a mean of
+    u^3 / 3 + u (1 - u^2) / 2 per row and unit, and the variance (u^3 / 3 + u^2 (1 - u)) E psi^2;
+    noise grows with u. Where it dominates, the best u is small: the score is then nearly that of
+    the columns' signs, 1.5 times as clear (and much more where declared ranges are too wide).
+    Columns without a public centre are not clipped: they may vary on one side of it only.
 
     Parameters
     ----------
@@ -191,16 +197,14 @@ def _reach_and_aim(law: Residuals, facts: Layout, n: float, gumbel: float) -> tu
     """
     crowd = _CROWD * math.log(facts.columns + 1.0) / n
     found = []
-    for u in _REACHES:
-        reach = float(facts.middle + u * facts.half)
-        mean = float(facts.half**2 * (u**3 / 3 + u * (1 - u**2) / 2))
-        own = float(facts.half**2 * (u**3 / 3 + u**2 * (1 - u)))
-        noise = crowd * (gumbel * reach) ** 2 / own
+    for u in _REACHES if np.mean(facts.centred) > 0.5 else (1.0,):
+        mean, own = u**3 / 3 + u * (1 - u**2) / 2, u**3 / 3 + u**2 * (1 - u)
+        noise = crowd * (gumbel * u) ** 2 / own
         aim = law.aim(noise)
         variance = own * (aim.square + noise * aim.clip**2) / (mean * aim.slope) ** 2
-        found.append((variance, reach, aim))
-    _, reach, aim = min(found, key=lambda f: f[0])
-    return reach, aim
+        found.append((variance, u, aim))
+    _, u, aim = min(found, key=lambda f: f[0])
+    return u, aim
 
 
 def _measure(asked: Asked, facts: Layout, n: float, k: int, fit: Chosen) -> Chosen:

@@ -57,10 +57,12 @@ class Layout:
         Number of columns d.
     intercept : tuple of int
         Position of the intercept, if there is one.
-    middle : float
-        Largest midpoint of a column's range, 0/1 columns aside.
-    half : float
-        Half-range that a typical column would have if it were uniform.
+    half : ndarray of shape (d,)
+        Half-range that each column would have if it were uniform.
+    centred : ndarray of bool, shape (d,)
+        Whether 0 is a public centre of the column: declared as such, or the middle of a range that
+        is symmetric in the users' units. Such a column can be clipped far inside its range. Columns
+        of 0 and 1 count too: to clip them is to change their unit.
     bound : float
         Largest size of the response.
     sd : float
@@ -75,8 +77,8 @@ class Layout:
 
     columns: int
     intercept: tuple[int, ...]
-    middle: float
-    half: float
+    half: Array
+    centred: NDArray[np.bool_]
     bound: float
     sd: float
     endog: tuple[float, float]
@@ -89,18 +91,16 @@ def layout(design: Design) -> Layout:
     low, high = np.asarray(design.internal_bounds, dtype=np.float64).T
     intercept = design.standardization.intercept
     widest = np.maximum(np.maximum(np.abs(low), np.abs(high)), 2.0**-20)
-    varying = high > low
-    centred = widest > 1 + 1e-9  # only a declared centre or scale puts a bound beyond 1
-    middle = np.where(centred, 0.0, np.abs(low + high) / 2)
-    numeric = varying & ~((low == 0) & (high == 1))
     spread = np.sqrt(np.minimum((high - low) ** 2 / 12, 1.0))
-    typical = float(np.median(spread[varying])) if varying.any() else 1.0
+    declared = widest > 1 + 1e-9  # only a declared centre or scale puts a bound beyond 1
+    ends = np.asarray(design.bounds, dtype=np.float64)
+    symmetric = np.abs(ends.sum(axis=1)) <= 1e-9 * np.abs(ends).max(axis=1)
     bound = response_bound(design) if design.family == GAUSSIAN else 1.0
     return Layout(
         columns=low.size,
         intercept=() if intercept is None else (int(intercept),),
-        middle=float(middle[numeric].max()) if numeric.any() else 0.0,
-        half=math.sqrt(3) * typical,
+        half=np.where(spread > 0, math.sqrt(3) * spread, widest),
+        centred=declared | symmetric | ((low == 0) & (high == 1)),
         bound=bound,
         sd=min(1.0, bound / 4) if design.family == GAUSSIAN else 1.0,
         endog=design.internal_endog_bounds,

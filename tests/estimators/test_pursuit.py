@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from dpstats.design import Design
 from dpstats.estimators.pursuit import _kept, _reach_and_aim
 from dpstats.estimators.pursuit_laws import LAWS, Chosen, layout
 from dpstats.estimators.sandwich import Asked
@@ -63,3 +64,11 @@ def test_more_noise_means_a_shorter_reach(model: str, family: object) -> None:
     reaches = [_reach_and_aim(law, facts, 5000.0, gumbel)[0] for gumbel in (0.1, 10.0, 1000.0)]
     assert reaches == sorted(reaches, reverse=True)
     assert reaches[0] > 2 * reaches[-1]
+
+
+def test_only_columns_with_a_public_centre_are_clipped_inside_their_range() -> None:
+    bounds = [(-2.0, 2.0), (0.0, 10.0), (0.0, 1.0), (1.0, 1.0)]
+    facts = layout(Design.from_arrays(4, bounds, (-1.0, 1.0)))
+    assert facts.centred.tolist() == [True, False, False, False]
+    assert facts.half[0] == pytest.approx(1.0)
+    assert facts.intercept == (3,)
