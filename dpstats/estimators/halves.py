@@ -24,7 +24,7 @@ from dpstats.queries import Query, Selected
 if TYPE_CHECKING:
     from dpstats.design import Design
 
-__all__ = ["CONDITIONAL", "need_halves", "on_second_half", "restricted", "second_half"]
+__all__ = ["CONDITIONAL", "half_of", "need_halves", "on_second_half", "restricted", "second_half"]
 
 Array = NDArray[np.float64]
 
@@ -45,6 +45,11 @@ def need_halves(privacy: Central, design: Design) -> None:
             "inference='split' gives each half of the rows the whole budget, which needs "
             "replace-one neighbours and one row per unit; use inference='none'."
         )
+
+
+def half_of(n: int) -> int:
+    """Rows of a half; a table of one row has an empty one, which is planned as if it were not."""
+    return max(n // 2, 1)
 
 
 def restricted(design: Design, columns: Sequence[int]) -> Design:
@@ -85,7 +90,7 @@ def on_second_half(
     """The fit of the selected columns on the second half; its arrays are those of the columns."""
     assert isinstance(plan.privacy, Central)
     part = restricted(design, columns)
-    half = estimator.plan(part, plan.privacy, plan.n // 2)
+    half = estimator.plan(part, plan.privacy, half_of(plan.n))
     return estimator.fit(_SecondHalf(holder, tuple(columns)), part, half)
 
 

@@ -15,7 +15,7 @@ from dpstats.errors import OptionError, PlanError
 from dpstats.estimators.base import Ask, check_options, need_delta, schedule
 from dpstats.estimators.glm_newton import GLMNewton
 from dpstats.estimators.guesses import max_rows, round_up
-from dpstats.estimators.halves import CONDITIONAL, need_halves, on_second_half, second_half
+from dpstats.estimators.halves import CONDITIONAL, half_of, need_halves, on_second_half, second_half
 from dpstats.estimators.newton import Newton
 from dpstats.estimators.pursuit import Route, expected, pursue
 from dpstats.estimators.pursuit_laws import layout
@@ -181,7 +181,7 @@ class OMP:
         need_delta(self.name, privacy)
         asked, inference = options.get("sparsity"), options.get("inference", "none")
         split = _splits(privacy, design, asked, inference)
-        rows = n // 2 if split else n
+        rows = half_of(n) if split else n
         sizes = _sizes(design, privacy, rows, asked)
         route = _route(self.model, design, sizes, asked is None, split)
         mechanisms, cost = schedule(_asks(self.model, design, route), privacy)
@@ -250,7 +250,7 @@ def _splits(privacy: Central, design: Design, sparsity: Any, inference: Any) -> 
 
 def _with_second_half(plan: Plan, design: Design, privacy: Central, n: int, size: int) -> Plan:
     first = tuple(replace(m, branch=1) for m in plan.mechanisms)
-    second = second_half(_DENSE[plan.model], design, size, privacy, n // 2)
+    second = second_half(_DENSE[plan.model], design, size, privacy, half_of(n))
     both = replace(plan, n=n, mechanisms=first + second)
     statement = (
         "One half of the rows selects columns, the other estimates on them: intervals are for the "

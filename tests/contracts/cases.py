@@ -29,7 +29,8 @@ SLOPES = {"Intercept": 1.0, "x1": 1.0, "x2": -0.2, "C(g)[T.b]": 0.5, "C(g)[T.c]"
 POPULATION_MEAN = 1.0 - 0.2 * 5 + 0.5 / 3
 RIGHT = "y ~ x1 + x2 + C(g)"
 GENTLE = 0.3  # of the slopes, so that a log-linear mean stays between 0.5 and 2.2
-SPARSITY = 2  # columns that a sparse method is asked for; the table has four and an intercept
+COLUMNS_TO_SELECT = 4  # of the design, beside its intercept
+SPARSITY = 2  # columns that a sparse method is asked for
 
 Table = dict[str, Any]
 
@@ -156,9 +157,16 @@ class Case:
     estimator: Estimator
     trust: str
     setting: Setting
+    split: bool = False  # half of the rows selects columns, the other half tests them
 
     def __str__(self) -> str:
-        return f"{self.estimator.model}-{self.estimator.name}-{self.trust}-{self.setting}"
+        split = "-split" if self.split else ""
+        return f"{self.estimator.model}-{self.estimator.name}{split}-{self.trust}-{self.setting}"
+
+    @property
+    def infers(self) -> bool:
+        """Whether it gives standard errors."""
+        return self.split or not self.estimator.sparse
 
     @property
     def truth(self) -> Mapping[str, float]:
@@ -175,7 +183,9 @@ class Case:
 
     @property
     def options(self) -> dict[str, Any]:
-        """What the method must be told."""
+        """What the method must be told; all columns are selected where they are tested."""
+        if self.split:
+            return {"sparsity": COLUMNS_TO_SELECT, "inference": "split"}
         return {"sparsity": SPARSITY} if self.estimator.sparse else {}
 
     def table(self, n: int, seed: int = 0, sd: float = 1.0) -> Table:
@@ -207,6 +217,12 @@ CASES = [
     for estimator in ESTIMATORS
     for trust in estimator.theory
     for setting in SETTINGS
+]
+CASES += [
+    Case(estimator, trust, SETTINGS[0], split=True)
+    for estimator in ESTIMATORS
+    for trust in estimator.theory
+    if "inference" in estimator.options
 ]
 METHODS = [case for case in CASES if case.setting == SETTINGS[0]]
 

@@ -108,15 +108,16 @@ def test_arrays_without_a_schema_are_held_to_the_same_contract(case: Case) -> No
     if case.estimator.model != "ols":
         pytest.skip("takes no matrix")
     data = case.table(N)
-    exog = np.column_stack([np.ones(N), data["x1"], data["x2"]])
-    bounds = {"endog": (-8, 8), "exog": [(1, 1), (-1, 1), (0, 10)]}
+    others = [data["x1"], data["x2"], data["g"] == "b", data["g"] == "c"]
+    exog = np.column_stack([np.ones(N), *others])
+    bounds = {"endog": (-8, 8), "exog": [(1, 1), (-1, 1), (0, 10), (0, 1), (0, 1)]}
     ledger = Ledger.memory(2.0, 1e-5)
     results = api.OLS(data["y"], exog, bounds).fit(
         case.privacy(), ledger, method=case.estimator.name, **case.options, noise=SeededNoise(1)
     )
     (entry,) = ledger.entries
     assert entry.events == results.plan.events
-    assert entry.label == "y on 3 columns"
+    assert entry.label == "y on 5 columns"
     ran = [(m.slot, m.part) for m in results.privacy.mechanisms]
     planned = [(m.slot, part) for m in results.plan.mechanisms for part in range(m.parts)]
     assert sorted(ran) == sorted(planned)
