@@ -13,7 +13,16 @@ import numpy as np
 import pytest
 
 from dpstats.privacy import Neighbors
-from tests.contracts.cases import LEVELS, MAX_ROWS, Y_BOUND, Case, Table, each_case, with_rows
+from tests.contracts.cases import (
+    LEVELS,
+    MAX_ROWS,
+    Y_BOUND,
+    Case,
+    Table,
+    each_case,
+    each_method,
+    with_rows,
+)
 from tests.contracts.spies import Recording, Released, record, replay
 
 N = 48
@@ -135,6 +144,29 @@ def unordered(recording: Recording) -> list[int]:
     """Questions to all rows at once; parts of the rows are told apart by their position."""
     planned = [recording.plan.mechanism(a.slot) for a in recording.asked]
     return [j for j, m in enumerate(planned) if m.parts == 1 and m.branch == 0]
+
+
+@each_method
+def test_a_row_moves_the_answers_of_one_half_only(case: Case) -> None:
+    """By parallel composition both halves together cost what one of them costs."""
+    recording, data = recorded(case)
+    branches = [recording.plan.mechanism(a.slot).branch for a in recording.asked]
+    if not any(branches):
+        pytest.skip("asks all rows")
+    halves = set()
+    for at in range(0, N, 5):
+        changed = with_rows(
+            data, np.arange(N) == at, one_row(8.0, -1.0, 10.0, "c") | {"person": [0]}
+        )
+        again = replay(case, recording.plan, changed, recording.asked)
+        moved = {
+            branch
+            for branch, one, other in zip(branches, recording.released, again, strict=True)
+            if not np.array_equal(one.exact, other.exact)
+        }
+        assert len(moved - {0}) <= 1
+        halves |= moved
+    assert halves >= {1, 2}
 
 
 def differing(recording: Recording, again: list[Released], which: list[int]) -> list[str]:

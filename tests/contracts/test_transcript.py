@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -9,6 +11,7 @@ import pytest
 
 from dpstats import api
 from dpstats.accounting import Ledger
+from dpstats.accounting.events import Event, Parallel
 from dpstats.mechanisms.noise import SeededNoise
 from tests.contracts.cases import Case, Table, each_case, each_method
 from tests.contracts.spies import record
@@ -31,6 +34,22 @@ def test_the_mechanisms_that_ran_equal_the_plan_and_the_ledger_entry(case: Case)
     assert entry.unit == ("person" if case.setting.person else "record")
     planned = [(m.slot, part) for m in plan.mechanisms for part in range(m.parts)]
     assert sorted((m.slot, m.part) for m in results.privacy.mechanisms) == sorted(planned)
+
+
+def flat(events: Iterable[Event]) -> Iterator[Event]:
+    for event in events:
+        if isinstance(event, Parallel):
+            for branch in event.branches:
+                yield from flat(branch)
+        else:
+            yield event
+
+
+@each_case
+def test_every_mechanism_is_charged(case: Case) -> None:
+    plan = case.plan(case.table(N))
+    planned = Counter(m.event for m in plan.mechanisms)
+    assert Counter(flat(plan.events)) == planned
 
 
 @each_case

@@ -26,7 +26,7 @@ WITHOUT_NOISE = Central(1e6, 1e-6)
 
 
 def test_a_large_epsilon_gives_least_squares_on_the_support() -> None:
-    # but for the garrote, which takes (1.75 se)^2 / b off a coefficient b.
+    # but for the garrote, which takes (1.5 se)^2 / b off a coefficient b.
     x, y, beta = rows(4000, 60, 4)
     found = fit(OMP("ols"), x, y, WITHOUT_NOISE, sparsity=4)
     support = np.flatnonzero(beta)
@@ -34,7 +34,7 @@ def test_a_large_epsilon_gives_least_squares_on_the_support() -> None:
     on = x[:, support]
     ols = np.linalg.lstsq(on, y, rcond=None)[0]
     se = SD * np.sqrt(np.diag(np.linalg.inv(on.T @ on)))
-    expected = ols - 1.75**2 * se**2 / ols
+    expected = ols - 1.5**2 * se**2 / ols
     assert np.abs((found.params[support] - expected) / se).max() < 0.3
 
 
@@ -46,7 +46,7 @@ def test_a_large_epsilon_gives_maximum_likelihood_on_the_support() -> None:
     support = np.flatnonzero(beta)
     assert set(found.estimate.support or ()) == set(support)
     mle = sm.Logit(y, x[:, support]).fit(disp=0)
-    expected = mle.params - 1.75**2 * mle.bse**2 / mle.params
+    expected = mle.params - 1.5**2 * mle.bse**2 / mle.params
     assert np.abs((found.params[support] - expected) / mle.bse).max() < 1.0
 
 

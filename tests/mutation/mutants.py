@@ -57,6 +57,7 @@ ROWS = "dpstats/holders/rows.py"
 RELEASE = "dpstats/mechanisms/release.py"
 LINEAR = "dpstats/queries/linear.py"
 BASE = "dpstats/queries/base.py"
+COORDINATES = "dpstats/queries/coordinates.py"
 API = "dpstats/api.py"
 
 MUTANTS = [
@@ -182,7 +183,63 @@ MUTANTS = [
         "test_sensitivity.py",
         "incomplete",
     ),
+    mutant(
+        "drops the clip of the residual in scores of columns",
+        COORDINATES,
+        "clipped = np.clip(residual(block, self.beta, self.family), -self.clip, self.clip)",
+        "clipped = residual(block, self.beta, self.family)",
+        "test_sensitivity.py",
+        "noisy-ht and neighbours_move",
+    ),
+    mutant(
+        "drops the clip of the columns in their scores",
+        COORDINATES,
+        "return np.clip(block.x, -limit, limit), 1.0",
+        "return block.x, 1.0",
+        "test_sensitivity.py",
+        "omp and neighbours_move",
+    ),
+    mutant(
+        "releases peeled values without noise",
+        RELEASE,
+        "released = noise.laplace(steps[chosen], scale / grid) * grid",
+        "released = steps[chosen] * grid",
+        "test_noise.py",
+        "peeling",
+    ),
+    mutant(
+        "halves the noise that chooses columns",
+        RELEASE,
+        "scale = 2.0 / event.epsilon * sensitivity * ROUNDING",
+        "scale = 1.0 / event.epsilon * sensitivity * ROUNDING",
+        "test_noise.py",
+        "exponential_mechanism and clipped",
+    ),
+    mutant(
+        "takes a curvature for its cap",
+        LINEAR,
+        "bound = max_rows * self.geometry.radius**2 * self._cap",
+        "bound = max_rows * self.geometry.radius**2 * self._cap / 2",
+        "test_sensitivity.py",
+        "logit-newton and neighbours_move",
+    ),
     # plan, cost, ledger
+    mutant(
+        "charges nothing for the second half of the rows",
+        "dpstats/protocol.py",
+        "for b in range(1, 3)",
+        "for b in range(1, 2)",
+        "test_transcript.py",
+        "every_mechanism_is_charged",
+    ),
+    mutant(
+        "asks all rows where a half was planned",
+        CURATOR,
+        "cut, cuts = (mechanism.branch - 1, 2) if mechanism.branch else (part, mechanism.parts)",
+        "cut, cuts = part, mechanism.parts",
+        "test_sensitivity.py",
+        "half_only",
+    ),
     mutant(
         "uses a slot more often than planned",
         CURATOR,
