@@ -196,7 +196,7 @@ class CoordinateScores(_Coordinates):
 
     def _candidates(self) -> NDArray[np.intp]:
         d = self.beta.size
-        open_columns = np.setdiff1d(np.arange(d), np.asarray(self.exclude, dtype=np.intp))
+        open_columns = np.delete(np.arange(d), np.asarray(self.exclude, dtype=np.intp))
         both = (open_columns, d + open_columns)
         return np.concatenate(both) if self.signed else open_columns
 
