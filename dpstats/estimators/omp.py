@@ -39,8 +39,8 @@ _GRAM_GROWTH, _SCORE_GROWTH = 1.75, 1.5
 _ROUNDS = {"ols": 5, "logit": 3}
 _FIRST_ROUND = {"ols": 0.3, "logit": 0.5}  # share of the columns that are chosen in it
 _MORE_STEPS = 2
-_SPARE = 0.25  # columns chosen beyond the number asked for, as a share of it
-_THRESHOLD = 1.75  # standard errors
+_SPARE = {"ols": 0.25, "logit": 0.1}  # columns chosen beyond those asked for, as a share
+_THRESHOLD = 1.5  # standard errors
 # The largest noise over the score of a column that matters: above, half of them are missed; nearly
 # all are; most are found.
 _WEAK, _HOPELESS, _FINE = 0.75, 1.4, 0.5
@@ -283,7 +283,7 @@ def _sizes(design: Design, privacy: Central, n: int, asked: Any) -> tuple[int, .
 
 def _route(model: str, design: Design, sizes: tuple[int, ...], unknown: bool, split: bool) -> Route:
     free = len(design.names) - bool(design.has_intercept)
-    total = min(free, sizes[-1] + max(1, round(_SPARE * sizes[-1])))
+    total = min(free, sizes[-1] + max(1, round(_SPARE[model] * sizes[-1])))
     rounds = min(_ROUNDS[model], total)
     first = max(1, round(_FIRST_ROUND[model] * total)) if rounds > 1 else total
     later = np.diff(np.linspace(0, total - first, rounds).round().astype(int))

@@ -221,7 +221,8 @@ def _measure(asked: Asked, facts: Layout, n: float, k: int, fit: Chosen) -> Chos
         repaired, _LEAST_EIGENVALUE * float(np.trace(repaired)) / len(columns)
     )
     values, vectors = np.linalg.eigh(repaired)
-    return replace(fit, gram=repaired, w=vectors / np.sqrt(values))
+    blur = noise / n * math.sqrt(len(columns)) / float(np.mean(values))
+    return replace(fit, gram=repaired, w=vectors / np.sqrt(values), blur=blur)
 
 
 def _step(asked: Asked, law: Residuals, facts: Layout, n: float, k: int, fit: Chosen) -> Chosen:
@@ -247,7 +248,7 @@ def _step(asked: Asked, law: Residuals, facts: Layout, n: float, k: int, fit: Ch
         fit,
         beta=fit.origin + fit.w @ b,
         cov=unit_cov * np.float64(aim.square / n + (noise / n) ** 2),
-        noise=unit_cov * np.float64((noise / n) ** 2),
+        noise=unit_cov * np.float64((noise / n) ** 2 * (1 + fit.blur**2)),
     )
 
 

@@ -115,7 +115,8 @@ class Chosen:
 
     `beta` (m,) is for x; `origin` (m,) holds the intercept it started from and is 0 elsewhere.
     `gram` (m, m) holds second moments of x per row, `cov` (m, m) the covariance of `beta` and
-    `noise` (m, m) the part of it that is due to privacy.
+    `noise` (m, m) the part of it that is due to privacy. `blur` is the noise on `gram` over its
+    mean eigenvalue: where it is large, earlier steps were not corrected by the last one.
     """
 
     columns: tuple[int, ...]
@@ -125,6 +126,7 @@ class Chosen:
     w: Array
     cov: Array
     noise: Array
+    blur: float = 0.0
 
     def full(self, d: int) -> Array:
         """Coefficients of all d columns."""
