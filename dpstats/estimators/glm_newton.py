@@ -40,7 +40,7 @@ _NOISY = 0.1  # noise over sampling variance, of one score with all the budget
 _STEPS = {"binomial": (6.0, 4, 3), "poisson": (4.0, 5, 4), "gaussian": (4.0, 5, 4)}
 _DOMINATED = 1.0  # that ratio, beyond which there is nothing left to look at tails
 _RADIUS_SLACK, _MOST_RADIUS = 0.1, 2.0
-_CONSERVATIVE = 0.65  # noise on the Gram matrix at which intervals lose precision
+_CONSERVATIVE = 0.38  # noise on the Gram matrix at which intervals lose precision
 
 
 _NOISE_LIMIT = 3.0
