@@ -203,7 +203,9 @@ class _Linear:
             if k == 0
             else np.geomspace(before / 8, 2 * before, 9)
         )
-        query = Search(ResidualQuantile(grid, _SPREAD, fit.full(self._facts.columns)))
+        columns = fit.columns or (0,)  # of zero coefficients one will do
+        beta = fit.beta if fit.columns else np.zeros(1)
+        query = Selected(Search(ResidualQuantile(grid, _SPREAD, beta)), columns)
         (found,), noise = self._asked.ask(query, f"spread {k + 1}")
         self._spread = float(found) / NORMAL_QUANTILE[_SPREAD]
         if k == 0:

@@ -63,9 +63,11 @@ class CandidateLosses:
             raise PlanError("Each candidate needs one finite penalty.")
 
     def parameters(self) -> Mapping[str, Any]:
-        """The candidates, the clip and the penalties; all public."""
+        """The candidates (coefficients that are not 0, by position), clip and penalties; public."""
         return {
-            "candidates": [[float(b) for b in beta] for beta in self.betas],
+            "candidates": [
+                {str(j): float(beta[j]) for j in np.flatnonzero(beta)} for beta in self.betas
+            ],
             "clip": self.clip,
             "penalty": [float(p) for p in self.penalty],
             **({} if self.family == GAUSSIAN else {"family": str(self.family)}),
