@@ -7,10 +7,10 @@ The experiment of Wang & Xu (2019, section 7.2, second figure) on 10,000 rows an
 lam = 1e-3, delta = 1e-3 and T = 400 as there (delta is above 1/n, and meant). Numeric columns are
 scaled to [-1, 1] by bounds from the data set's documentation, and each row, with its intercept, to
 length 1; both look at one row only. The step size of dp-iht, 8 guessed inverse curvatures, is
-public and was not tuned by cell; the paper's line search is not private. The reference is the best loss
-that non-private iterative hard thresholding from several step sizes, and greedy selection, find at
-the same sparsity, after refitting; the gap is the private loss minus it, both on all rows. Gaps are
-for study: a loss on the rows is not private.
+public and was not tuned by cell; the paper's line search is not private. The reference is the best
+loss that non-private iterative hard thresholding from several step sizes, and greedy selection,
+find at the same sparsity, after refitting; the gap is the private loss minus it, both on all rows.
+Gaps are for study: a loss on the rows is not private.
 """
 
 from __future__ import annotations
