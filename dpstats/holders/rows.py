@@ -199,10 +199,7 @@ class Rows:
         )
         if geometry is None:
             return block
-        weight = block.recall(
-            "weight", geometry.key, lambda: geometry.weights(block).astype(np.float32)
-        )
-        return replace(block, weight=weight.astype(np.float64))
+        return replace(block, weight=geometry.weights(block))
 
     def _reduce(
         self, task: Callable[[slice], NDArray[np.int64]], blocks: list[slice]

@@ -315,11 +315,16 @@ class Geometry:
         return exact
 
     def norms(self, block: Block) -> Array:
-        """``||whiten @ x||`` for every row, the same bits in any blocking.
+        """``||whiten @ x||`` for every row, rounded to float32; the same bits in any blocking.
 
         Each row adds its own terms. Where the column grids are alike their squares are whole
         numbers below 2^53 of one step, so that sparse rows have the bits of dense ones.
         """
+        kept = block.recall("norms", self._matrix, lambda: self._norms(block).astype(np.float32))
+        norms: Array = kept.astype(np.float64)
+        return norms
+
+    def _norms(self, block: Block) -> Array:
         z = wide(self.rows(block))
         if isinstance(z, np.ndarray):
             squares = np.einsum("ij,ij->i", z, z)
