@@ -21,7 +21,7 @@ import numpy as np
 import dpstats as dp
 from benchmarks.common import Array, arguments, attempt, progress, relative, show, summarise
 
-METHODS = ("omp", "two-stage", "noisy-ht", "frank-wolfe", "dp-ight", "dp-iht")
+METHODS = ("omp", "peel-iht", "two-stage", "noisy-ht", "frank-wolfe", "dp-ight", "dp-iht")
 EPSILONS = (2.0, 4.0, 6.0, 8.0, 10.0)
 KNOWN = {
     ("ols", "i"): (0.123, 0.057, 0.044, 0.039, 0.040),

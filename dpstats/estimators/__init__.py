@@ -19,6 +19,7 @@ from dpstats.estimators.mean import ClippedMean
 from dpstats.estimators.newton import Newton
 from dpstats.estimators.noisy_ht import NoisyHT
 from dpstats.estimators.omp import OMP
+from dpstats.estimators.peel_iht import PeelIHT
 from dpstats.estimators.two_stage import TwoStage
 from dpstats.privacy import Privacy
 from dpstats.protocol import Estimator
@@ -42,6 +43,8 @@ ESTIMATORS: tuple[Estimator, ...] = (
     KarwaVadhan(),
     OMP("ols"),
     OMP("logit"),
+    PeelIHT("ols"),
+    PeelIHT("logit"),
     NoisyHT("ols"),
     TwoStage("ols"),
     TwoStage("logit"),

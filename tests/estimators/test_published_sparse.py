@@ -19,6 +19,7 @@ from dpstats.estimators.dp_ight import DPIGHT
 from dpstats.estimators.dp_iht import DPIHT
 from dpstats.estimators.frank_wolfe import FrankWolfe
 from dpstats.estimators.noisy_ht import NoisyHT
+from dpstats.estimators.peel_iht import PeelIHT
 from dpstats.estimators.two_stage import TwoStage
 from dpstats.holders import Curator
 from dpstats.mechanisms.noise import SeededNoise
@@ -27,7 +28,7 @@ from dpstats.schema import Numeric, Schema
 from tests.estimators.sparse_cases import design, fit, rows
 
 METHODS = [
-    *(method(model) for method in (NoisyHT, DPIGHT, DPIHT, FrankWolfe, TwoStage)
+    *(method(model) for method in (NoisyHT, PeelIHT, DPIGHT, DPIHT, FrankWolfe, TwoStage)
       for model in ("ols", "logit")),
     AdaptiveClippingIHT(),
 ]  # fmt: skip
@@ -84,7 +85,7 @@ def rescaling(x: Any, y: Any, beta: Any, model: str) -> float:
 
 
 @pytest.mark.parametrize("model", ["ols", "logit"])
-@pytest.mark.parametrize("method", [NoisyHT, DPIGHT])
+@pytest.mark.parametrize("method", [NoisyHT, PeelIHT, DPIGHT])
 def test_with_a_large_epsilon_thresholding_is_the_published_iteration(method, model) -> None:
     x, y, _ = rows(6000, 30, 3, model=model)
     found = fit(method(model), x, y, LARGE, sparsity=3, steps=5)
@@ -158,6 +159,31 @@ def test_the_last_factor_is_that_of_least_squares_or_likelihood(method) -> None:
     response = y / 8.0 if method.model == "ols" else y
     expected = rescaling(x, response, before, method.model)
     assert factor == pytest.approx(expected, rel=0.04 if method.model == "ols" else 0.12)
+
+
+def test_clips_of_peeling_never_grow_and_a_step_values_only_what_it_chose() -> None:
+    x, y, _ = rows(3000, 30, 3)
+    for seed in range(3):
+        found = fit(PeelIHT("ols"), x, y, Central(0.5, 1e-6), seed, sparsity=3, steps=6)
+        clips = found.estimate.released["clips"]
+        assert clips == sorted(clips, reverse=True)
+        for r, clip in zip(
+            (r for r in found.holder.transcript if r.slot.startswith("step")), clips, strict=True
+        ):
+            assert r.sensitivity <= 2 * clip * 1.15 * (1 + 1e-9)  # three columns of moment 1/3
+            assert 3 <= len(r.parameters["columns"]) <= 6
+
+
+def test_choosing_at_once_is_better_than_peeling_one_by_one() -> None:
+    def error(method: Any, seed: int) -> float:
+        x, y, beta = rows(2000, 300, 8, seed=seed)
+        found = fit(method, x, y, Central(2.0, 1e-3), seed, sparsity=8, steps=3)
+        return float(np.linalg.norm(found.params - beta) / np.linalg.norm(beta))
+
+    ours, printed = (
+        np.mean([error(method("ols"), seed) for seed in range(4)]) for method in (PeelIHT, NoisyHT)
+    )
+    assert ours < 0.6 * printed
 
 
 # -- budgets -----------------------------------------------------------------------------------
