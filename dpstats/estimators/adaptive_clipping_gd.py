@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.errors import OptionError
-from dpstats.estimators.base import Ask, check_options, need_delta, schedule
+from dpstats.estimators.base import Ask, check_options, make_plan, need_delta
 from dpstats.estimators.guesses import Guess, expect, guess, max_rows, round_up
 from dpstats.estimators.private_variance import (
     FAILURE,
@@ -188,16 +188,13 @@ class AdaptiveClippingGD:
         steps = _steps(options.get("steps"), (high - low) / (high + low), n)
         rate = _step_size(options.get("step_size"), 2 / (high + low))
         spread = math.sqrt(high * len(facts.gram) * math.log(n / FAILURE))
-        mechanisms, cost = schedule(_asks(steps), privacy)
-        plan = Plan(
-            model=self.model,
-            method=self.name,
-            privacy=privacy,
-            n=n,
-            names=tuple(design.names),
-            mechanisms=mechanisms,
-            cost=cost,
-            options={
+        plan = make_plan(
+            self,
+            design,
+            privacy,
+            n,
+            _asks(steps),
+            {
                 "steps": steps,
                 "step_size": rate,
                 "radius": min(spread, float(design.norm_bound)),

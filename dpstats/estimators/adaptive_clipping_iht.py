@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from dpstats.accounting import zcdp_rho
-from dpstats.estimators.base import Ask, check_options, need_delta, schedule
+from dpstats.estimators.base import Ask, check_options, make_plan, need_delta
 from dpstats.estimators.guesses import round_up
 from dpstats.estimators.private_variance import (
     FAILURE,
@@ -197,16 +197,13 @@ class AdaptiveClippingIHT:
         facts = public_facts(design, sparsity)
         most = max(1, min(_MOST_STEPS, n // 4))
         steps = need_steps(options.get("steps"), _length(facts, privacy, n), most)
-        mechanisms, cost = schedule(_asks(facts, steps), privacy)
-        plan = Plan(
-            model=self.model,
-            method=self.name,
-            privacy=privacy,
-            n=n,
-            names=tuple(design.names),
-            mechanisms=mechanisms,
-            cost=cost,
-            options={
+        plan = make_plan(
+            self,
+            design,
+            privacy,
+            n,
+            _asks(facts, steps),
+            {
                 "sparsity": sparsity,
                 "steps": steps,
                 "step_size": need_positive("step_size", options.get("step_size"), 1.0),

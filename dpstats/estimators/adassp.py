@@ -14,8 +14,8 @@ from dpstats.estimators.base import (
     Ask,
     check_options,
     floor_eigenvalues,
+    make_plan,
     need_delta,
-    schedule,
 )
 from dpstats.estimators.guesses import (
     Guess,
@@ -170,17 +170,7 @@ class AdaSSP:
         need_delta(self.name, privacy)
         facts = guess(design)
         radius = clipping_radius(options.get("radius"), facts, design)
-        mechanisms, cost = schedule(_ASKS, privacy)
-        plan = Plan(
-            model=self.model,
-            method=self.name,
-            privacy=privacy,
-            n=n,
-            names=tuple(design.names),
-            mechanisms=mechanisms,
-            cost=cost,
-            options={"radius": radius},
-        )
+        plan = make_plan(self, design, privacy, n, _ASKS, {"radius": radius})
         return _predict(plan, design, facts)
 
     def fit(self, holder: Holder, design: Design, plan: Plan) -> Estimate:

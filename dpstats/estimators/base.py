@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,12 +12,16 @@ from numpy.typing import NDArray
 from dpstats.accounting import Share, calibrate, epsilon_of
 from dpstats.errors import OptionError
 from dpstats.privacy import Central
-from dpstats.protocol import Mechanism
+from dpstats.protocol import Estimator, Mechanism, Plan
+
+if TYPE_CHECKING:
+    from dpstats.design import Design
 
 __all__ = [
     "Ask",
     "check_options",
     "floor_eigenvalues",
+    "make_plan",
     "need_delta",
     "schedule",
 ]
@@ -50,6 +54,28 @@ def schedule(
     mechanisms = tuple(Mechanism(a.slot, events[a.slot], a.purpose, a.parts) for a in asks)
     cost = epsilon_of([m.event for m in mechanisms], privacy.delta)
     return mechanisms, (cost, privacy.delta)
+
+
+def make_plan(
+    method: Estimator,
+    design: Design,
+    privacy: Central,
+    n: int,
+    asks: Sequence[Ask],
+    options: Mapping[str, Any],
+) -> Plan:
+    """The plan of a method that will ask `asks`, with its public options after defaults."""
+    mechanisms, cost = schedule(asks, privacy)
+    return Plan(
+        model=method.model,
+        method=method.name,
+        privacy=privacy,
+        n=n,
+        names=tuple(design.names),
+        mechanisms=mechanisms,
+        cost=cost,
+        options=options,
+    )
 
 
 def check_options(method: str, allowed: Mapping[str, str], options: Mapping[str, Any]) -> None:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dpstats.accounting import gdp_mu
 from dpstats.errors import OptionError
-from dpstats.estimators.base import Ask, check_options, need_delta, schedule
+from dpstats.estimators.base import Ask, check_options, make_plan, need_delta
 from dpstats.estimators.guesses import (
     Guess,
     clipping_radius,
@@ -176,16 +176,13 @@ class DPGD:
         radius = clipping_radius(options.get("radius"), facts, design)
         contraction = _contraction(facts)
         steps = _steps(options.get("steps"), contraction, facts, privacy, n, radius)
-        mechanisms, cost = schedule(_asks(steps, contraction), privacy)
-        plan = Plan(
-            model=self.model,
-            method=self.name,
-            privacy=privacy,
-            n=n,
-            names=tuple(design.names),
-            mechanisms=mechanisms,
-            cost=cost,
-            options={"steps": steps, "radius": radius, "contraction": contraction},
+        plan = make_plan(
+            self,
+            design,
+            privacy,
+            n,
+            _asks(steps, contraction),
+            {"steps": steps, "radius": radius, "contraction": contraction},
         )
         return _predict(plan, design, facts)
 

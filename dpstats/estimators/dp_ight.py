@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from dpstats.accounting import gdp_mu
-from dpstats.estimators.base import check_options, need_delta, schedule
+from dpstats.estimators.base import check_options, make_plan, need_delta
 from dpstats.estimators.guesses import max_rows
 from dpstats.estimators.sandwich import Asked
 from dpstats.estimators.sparse import (
@@ -179,16 +179,13 @@ class DPIGHT:
         planned = length(noise / facts.signal, _PLANNED_STEPS)
         steps = need_steps(options.get("steps"), planned, _MOST_STEPS)
         asks = step_asks(facts, steps, "clipped gradient, noise on every coordinate")
-        mechanisms, cost = schedule(asks, privacy)
-        plan = Plan(
-            model=self.model,
-            method=self.name,
-            privacy=privacy,
-            n=n,
-            names=tuple(design.names),
-            mechanisms=mechanisms,
-            cost=cost,
-            options={
+        plan = make_plan(
+            self,
+            design,
+            privacy,
+            n,
+            asks,
+            {
                 "sparsity": sparsity,
                 "steps": steps,
                 "step_size": rate,

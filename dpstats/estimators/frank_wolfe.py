@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.accounting import zcdp_rho
-from dpstats.estimators.base import Ask, check_options, need_delta, schedule
+from dpstats.estimators.base import Ask, check_options, make_plan, need_delta
 from dpstats.estimators.guesses import max_rows
 from dpstats.estimators.sandwich import Asked
 from dpstats.estimators.sparse import (
@@ -178,16 +178,13 @@ class FrankWolfe:
         radius = None if asked is None else need_positive("radius", asked, 1.0)
         unit = _noise(facts, privacy, n, max_rows(design))
         steps = need_steps(options.get("steps"), _length(facts, unit), _MOST_STEPS)
-        mechanisms, cost = schedule(_asks(facts, steps), privacy)
-        plan = Plan(
-            model=self.model,
-            method=self.name,
-            privacy=privacy,
-            n=n,
-            names=tuple(design.names),
-            mechanisms=mechanisms,
-            cost=cost,
-            options={"sparsity": sparsity, "steps": steps, "radius": radius},
+        plan = make_plan(
+            self,
+            design,
+            privacy,
+            n,
+            _asks(facts, steps),
+            {"sparsity": sparsity, "steps": steps, "radius": radius},
         )
         return warned(plan, facts, unit * math.sqrt(steps), 2 * len(design.names))
 

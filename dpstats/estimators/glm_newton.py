@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.accounting import gdp_mu
-from dpstats.estimators.base import Ask, check_options, need_delta, schedule
+from dpstats.estimators.base import Ask, check_options, make_plan, need_delta
 from dpstats.estimators.glm_descent import Schedule, descend
 from dpstats.estimators.glm_law import Law, tune
 from dpstats.estimators.guesses import Guess, expect, guess, max_rows, round_up
@@ -187,16 +187,8 @@ class GLMNewton:
         check_options(self.name, self.options, options)
         need_delta(self.name, privacy)
         public = _schedule(design, privacy, n)
-        mechanisms, cost = schedule(_asks(public, design), privacy)
-        plan = Plan(
-            model=self.model,
-            method=self.name,
-            privacy=privacy,
-            n=n,
-            names=tuple(design.names),
-            mechanisms=mechanisms,
-            cost=cost,
-            options={"steps": len(public.shares)},
+        plan = make_plan(
+            self, design, privacy, n, _asks(public, design), {"steps": len(public.shares)}
         )
         return _predict(plan, public, design)
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.errors import OptionError
-from dpstats.estimators.base import Ask, check_options, schedule
+from dpstats.estimators.base import Ask, check_options, make_plan
 from dpstats.estimators.guesses import round_up
 from dpstats.estimators.location import (
     KARWA_VADHAN,
@@ -145,16 +145,13 @@ class KarwaVadhan:
         sigma = _sigma(options.get("sigma"), design, facts)
         facts = replace(facts, sd=sigma)
         ask = Ask("histogram", 0.0, "cells of the response, for its range", kind="laplace")
-        mechanisms, cost = schedule(two_stage(ask, _SHARE, privacy), privacy)
-        plan = Plan(
-            model=self.model,
-            method=self.name,
-            privacy=privacy,
-            n=n,
-            names=tuple(design.names),
-            mechanisms=mechanisms,
-            cost=cost,
-            options={"sigma": sigma * design.standardization.y_scale},
+        plan = make_plan(
+            self,
+            design,
+            privacy,
+            n,
+            two_stage(ask, _SHARE, privacy),
+            {"sigma": sigma * design.standardization.y_scale},
         )
         middle = (facts.lower + facts.upper) / 2
         plan = predict(plan, design, facts, _range(facts, plan, middle))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from dpstats.errors import OptionError
-from dpstats.estimators.base import Ask, check_options, schedule
+from dpstats.estimators.base import Ask, check_options, make_plan
 from dpstats.estimators.guesses import round_up
 from dpstats.estimators.location import (
     KARWA_VADHAN,
@@ -180,16 +180,13 @@ class ClippedMean:
         depth = _depth(facts, n, _resolution(share * privacy.epsilon, facts.rows), asked)
         interval = Ask("interval", 0.0, "interval that holds most rows", kind="selection")
         asks = two_stage(interval, share, privacy) if depth > 0 else (moments_ask(),)
-        mechanisms, cost = schedule(asks, privacy)
-        plan = Plan(
-            model=self.model,
-            method=self.name,
-            privacy=privacy,
-            n=n,
-            names=tuple(design.names),
-            mechanisms=mechanisms,
-            cost=cost,
-            options={"clip": "private" if depth > 0 else "declared", "depth": depth},
+        plan = make_plan(
+            self,
+            design,
+            privacy,
+            n,
+            asks,
+            {"clip": "private" if depth > 0 else "declared", "depth": depth},
         )
         if depth == 0:
             return predict(plan, design, facts, Clip(facts.lower, facts.upper))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from dpstats.accounting import zcdp_rho
-from dpstats.estimators.base import check_options, need_delta, schedule
+from dpstats.estimators.base import check_options, make_plan, need_delta
 from dpstats.estimators.guesses import max_rows
 from dpstats.estimators.sandwich import Asked
 from dpstats.estimators.sparse import (
@@ -191,16 +191,13 @@ class NoisyHT:
         planned = length(noise / facts.signal, _PLANNED_STEPS)
         steps = need_steps(options.get("steps"), planned, _MOST_STEPS)
         asks = step_asks(facts, steps, "largest coordinates of a step", "peeling", _picks(facts))
-        mechanisms, cost = schedule(asks, privacy)
-        plan = Plan(
-            model=self.model,
-            method=self.name,
-            privacy=privacy,
-            n=n,
-            names=tuple(design.names),
-            mechanisms=mechanisms,
-            cost=cost,
-            options={"sparsity": sparsity, "steps": steps, "step_size": rate},
+        plan = make_plan(
+            self,
+            design,
+            privacy,
+            n,
+            asks,
+            {"sparsity": sparsity, "steps": steps, "step_size": rate},
         )
         noise = _noise(facts, privacy, n, max_rows(design), steps)
         return warned(plan, facts, noise, len(design.names))

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.accounting import zcdp_rho
-from dpstats.estimators.base import Ask, check_options, floor_eigenvalues, need_delta, schedule
+from dpstats.estimators.base import Ask, check_options, floor_eigenvalues, make_plan, need_delta
 from dpstats.estimators.guesses import max_rows
 from dpstats.estimators.sandwich import Asked
 from dpstats.estimators.sparse import (
@@ -173,16 +173,13 @@ class TwoStage:
         sparsity = need_sparsity(self.name, design, options.get("sparsity"))
         facts = public_facts(design, sparsity)
         share = need_positive("selection_share", options.get("selection_share"), _CHOICE, most=0.7)
-        mechanisms, cost = schedule(_asks(facts, share), privacy)
-        plan = Plan(
-            model=self.model,
-            method=self.name,
-            privacy=privacy,
-            n=n,
-            names=tuple(design.names),
-            mechanisms=mechanisms,
-            cost=cost,
-            options={"sparsity": sparsity, "selection_share": share},
+        plan = make_plan(
+            self,
+            design,
+            privacy,
+            n,
+            _asks(facts, share),
+            {"sparsity": sparsity, "selection_share": share},
         )
         return warned(plan, facts, _noise(plan, facts, max_rows(design)), len(design.names))
 
