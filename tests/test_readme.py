@@ -25,7 +25,12 @@ def test_the_first_table_and_the_tour_run_as_written(tmp_path, monkeypatch, caps
     exec(declarations.replace("dp.Schema(...,", "dp.Schema(schema,"), names)
 
 
-def test_the_other_models_run_as_written():
+def test_the_other_models_run_as_written(monkeypatch):
+    fits = []
+    original = dp.api.Model.fit
+    monkeypatch.setattr(
+        dp.api.Model, "fit", lambda *args, **kwargs: fits.append(original(*args, **kwargs))
+    )
     rng = np.random.default_rng(0)
     n, d = 2000, 60
     x = rng.uniform(-1, 1, (n, d))
@@ -50,6 +55,8 @@ def test_the_other_models_run_as_written():
     names = {"dp": dp, "df": df, "schema": schema, "wide": wide, "X": x, "y": df["sick"].to_numpy()}
     names["wide_schema"] = dp.Schema({**bounds, "y": dp.Numeric(-40, 40)})
     exec(BLOCKS[3], names)
+    assert [f.plan.model for f in fits] == ["logit", "glm", "ols", "ols", "logit"]
+    assert [f.has_inference for f in fits] == [True, True, False, True, False]
 
 
 def test_set_up_is_two_commands():
