@@ -23,7 +23,7 @@ from dpstats.estimators.sandwich import Asked
 from dpstats.estimators.sparse import INFERENCE, SPARSE_CAI, SPARSE_LOWER
 from dpstats.privacy import Central, Privacy
 from dpstats.protocol import Estimate, Estimator, Holder, Plan
-from dpstats.queries import Query
+from dpstats.queries import Geometry, Gram, Query, Score
 from dpstats.theory import Assumption, Citation, Rate, Theory
 
 if TYPE_CHECKING:
@@ -35,10 +35,14 @@ __all__ = ["OMP"]
 _COUNT, _START, _SIZE = 0.01, 0.02, 0.04
 _SPREAD, _NORM = 0.008, 0.005
 _CHOICES, _GRAMS = 0.4, 0.12
+_WHITENED = 0.12
 _GRAM_GROWTH, _SCORE_GROWTH = 1.75, 1.5
 _ROUNDS = {"ols": 5, "logit": 3}
 _FIRST_ROUND = {"ols": 0.3, "logit": 0.5}  # share of the columns that are chosen in it
 _MORE_STEPS = 2
+# Where noise on all columns is below this, beside their second moments and beside sampling errors,
+# all of them are fitted and nothing is paid for choosing; thresholds from simulation.
+_CLEAR_MOMENTS, _CLEAR_SCORE = 0.5, 0.2
 _SPARE = {"ols": 0.25, "logit": 0.1}  # columns chosen beyond those asked for, as a share
 _THRESHOLD = 1.5  # standard errors
 # The largest noise over the score of a column that matters: above, half of them are missed; nearly
@@ -122,6 +126,10 @@ class OMP:
     4. Keep the clearest columns, at most s, and draw coefficients towards zero as far as their
        known standard errors say (post-processing).
 
+    Where public facts say that noise on all columns is small, there is nothing to choose: all are
+    in from the first round on, their second moments are released a second time in whitened
+    coordinates, and step 4 is the only selection.
+
     Selection sees residuals of what was fitted before, so that noise shrinks from round to round
     with the residuals' clip, and columns that only echo a chosen one are not chosen.
 
@@ -183,7 +191,8 @@ class OMP:
         split = _splits(privacy, design, asked, inference)
         rows = half_of(n) if split else n
         sizes = _sizes(design, privacy, rows, asked)
-        route = _route(self.model, design, sizes, asked is None, split)
+        whole = _cheap(design, privacy, rows)
+        route = _route(self.model, design, sizes, asked is None, split, whole)
         mechanisms, cost = schedule(_asks(self.model, design, route), privacy)
         plan = Plan(
             model=self.model,
@@ -204,10 +213,12 @@ class OMP:
 
     def fit(self, holder: Holder, design: Design, plan: Plan) -> Estimate:
         """Choose and fit in rounds, then fit, then drop what noise explains."""
+        assert isinstance(plan.privacy, Central)
         asked = Asked(holder, plan, max_rows(design))
         sparsity, split = plan.options["sparsity"], plan.options["inference"] == "split"
         sizes = (sparsity,) if isinstance(sparsity, int) else tuple(sparsity)
-        route = _route(self.model, design, sizes, bool(plan.options["chosen"]), split)
+        whole = _cheap(design, plan.privacy, half_of(plan.n) if split else plan.n)
+        route = _route(self.model, design, sizes, bool(plan.options["chosen"]), split, whole)
         found = pursue(asked, route, layout(design))
         params = np.zeros(len(plan.names))
         if split:
@@ -281,17 +292,37 @@ def _sizes(design: Design, privacy: Central, n: int, asked: Any) -> tuple[int, .
     return tuple(sorted({min(int(s), free) for s in several}))
 
 
-def _route(model: str, design: Design, sizes: tuple[int, ...], unknown: bool, split: bool) -> Route:
+def _route(
+    model: str, design: Design, sizes: tuple[int, ...], unknown: bool, split: bool, whole: bool
+) -> Route:
     free = len(design.names) - bool(design.has_intercept)
     total = min(free, sizes[-1] + max(1, round(_SPARE[model] * sizes[-1])))
     rounds = min(_ROUNDS[model], total)
     first = max(1, round(_FIRST_ROUND[model] * total)) if rounds > 1 else total
     later = np.diff(np.linspace(0, total - first, rounds).round().astype(int))
     picks = (first, *(int(p) for p in later if p > 0))
+    steps = len(picks) + _MORE_STEPS
+    if whole:
+        total, picks, steps = free, (free,), _ROUNDS[model] + _MORE_STEPS
     threshold = 0.0 if split else _THRESHOLD
     if unknown:
         threshold = max(threshold, math.sqrt(2 * math.log(total + 1.0)))
-    return Route(picks, len(picks) + _MORE_STEPS, sizes, threshold)
+    return Route(picks, steps, sizes, threshold, whole)
+
+
+def _cheap(design: Design, privacy: Central, n: int) -> bool:
+    """Whether noise on all columns costs so little that all of them can be kept to the end.
+
+    Public facts decide: the noise on their second moments, over the mean of them, and the noise on
+    a score with all the budget, over the sampling variance of unit residuals.
+    """
+    d, rows = len(design.names), max_rows(design)
+    mu = gdp_mu(privacy.epsilon, privacy.delta)
+    ball = Geometry(1.0)
+    acute = Gram(ball).sensitivity(privacy.neighbors, rows)
+    signed = Score(ball, np.zeros(1), 1.0).sensitivity(privacy.neighbors, rows)
+    blur = acute * d**1.5 / (mu * math.sqrt(_GRAMS) * n)
+    return blur <= _CLEAR_MOMENTS and signed**2 * d / (n * mu**2) <= _CLEAR_SCORE
 
 
 def _predict(plan: Plan, design: Design, route: Route) -> Plan:
@@ -349,7 +380,8 @@ def _asks(model: str, design: Design, route: Route) -> list[Ask]:
     grams = np.geomspace(1.0, _GRAM_GROWTH ** (len(rounds) - 1), len(rounds))
     scores = np.geomspace(1.0, _SCORE_GROWTH ** (len(steps) - 1), len(steps))
     spent = _COUNT + _START * design.has_intercept + _SIZE * several
-    spent += _CHOICES + _GRAMS + _NORM * len(rounds) + _SPREAD * (len(steps) + 1) * linear
+    spent += _WHITENED if route.whole else _CHOICES
+    spent += _GRAMS + _NORM * len(rounds) + _SPREAD * (len(steps) + 1) * linear
     asks = [Ask("count", _COUNT, "number of rows that contribute")]
     if design.has_intercept:
         start = "median of the response" if linear else "mean of the response"
@@ -361,17 +393,15 @@ def _asks(model: str, design: Design, route: Route) -> list[Ask]:
         if k <= len(rounds):
             count = route.picks[k - 1]
             columns = f"{count} columns" if count > 1 else "a column"
+            purpose = f"choice of {columns} by score"
+            choice = Ask(f"choice {k}", _CHOICES / len(rounds), purpose, "selection", count)
             asks += [
-                Ask(
-                    f"choice {k}",
-                    _CHOICES / len(rounds),
-                    f"choice of {columns} by score",
-                    "selection",
-                    count,
-                ),
+                *([choice] * (not route.whole)),
                 Ask(f"norm {k}", _NORM, "a radius that most rows are within"),
                 Ask(f"gram {k}", float(_GRAMS * grams[k - 1] / grams.sum()), "second moments"),
             ]
+        if route.whole and k == 2:
+            asks.append(Ask("gram 2", _WHITENED, "second moments in whitened coordinates"))
         left = (1 - spent) * float(scores[k - 1] / scores.sum())
         asks.append(Ask(f"score {k}", left, "clipped score of a Newton step"))
     if several:

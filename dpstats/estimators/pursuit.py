@@ -59,12 +59,15 @@ class Route:
     threshold : float
         Standard errors below which a coefficient is dropped; larger ones are drawn towards 0. With
         0, as many columns are kept as planned.
+    whole : bool
+        Whether all columns are in from the first round on, and nothing is asked to choose them.
     """
 
     picks: tuple[int, ...]
     steps: int
     sizes: tuple[int, ...]
     threshold: float
+    whole: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,8 +99,11 @@ def pursue(asked: Asked, route: Route, facts: Layout) -> Found:
     fit = _start(law, facts)
     for k in range(route.steps):
         law.look(k, fit)
+        if route.whole and k == 1:
+            fit = _sharpen(asked, n, k, fit)
         if k < len(route.picks):
-            fit = _measure(asked, facts, n, k, _widen(asked, law, facts, n, k, fit))
+            more = _others(facts, fit) if route.whole else _choice(asked, law, facts, n, k, fit)
+            fit = _measure(asked, facts, n, k, _widen(fit, more))
         fit = _step(asked, law, facts, n, k, fit)
     sizes = [_kept(fit, size, route.threshold, len(facts.intercept)) for size in route.sizes]
     best = _choose(asked, law, facts, sizes)
@@ -133,11 +139,7 @@ def expected(asked: Asked, route: Route, facts: Layout) -> tuple[float, float]:
     n, s = float(asked.plan.n), route.sizes[-1]
     law = LAWS[facts.family](asked, facts, n)
     law.presume(facts.sd)
-    gumbel = _gumbel(asked, len(route.picks) - 1)
-    u, aim = _reach_and_aim(law, facts, n, gumbel)
-    effect = facts.sd * math.sqrt(3 / s)  # of a uniform column at the end of its range
-    signal = n * (u**2 / 3 + (1 - u**2) / 2) * aim.slope * effect
-    largest = gumbel * aim.clip * math.log(facts.columns + 1.0)
+    missed = 0.0 if route.whole else _missed(asked, law, route, facts, n, s)
     m = sum(route.picks) + len(facts.intercept)
     geometry = Geometry(_RADIUS * math.sqrt(m))
     unit = noise_scale(
@@ -145,14 +147,26 @@ def expected(asked: Asked, route: Route, facts: Layout) -> tuple[float, float]:
     )
     aim = law.aim(unit**2 / n)
     variance = (aim.square + (unit * aim.clip) ** 2 / n) / aim.slope**2 / n
-    return largest / signal, math.sqrt(m * variance) / facts.sd
+    return missed, math.sqrt(m * variance) / facts.sd
+
+
+def _missed(asked: Asked, law: Residuals, route: Route, facts: Layout, n: float, s: int) -> float:
+    """Largest noise of the last choice over the score of a column that matters."""
+    gumbel = _gumbel(asked, len(route.picks) - 1)
+    u, aim = _reach_and_aim(law, facts, n, gumbel)
+    effect = facts.sd * math.sqrt(3 / s)  # of a uniform column at the end of its range
+    signal = n * (u**2 / 3 + (1 - u**2) / 2) * aim.slope * effect
+    largest = gumbel * aim.clip * math.log(facts.columns + 1.0)
+    return largest / signal
 
 
 # -- one round ---------------------------------------------------------------------------------
 
 
-def _widen(asked: Asked, law: Residuals, facts: Layout, n: float, k: int, fit: Chosen) -> Chosen:
-    """Choose columns by their scores at the present fit."""
+def _choice(
+    asked: Asked, law: Residuals, facts: Layout, n: float, k: int, fit: Chosen
+) -> tuple[int, ...]:
+    """The next columns, chosen by their scores at the present fit."""
     u, aim = _reach_and_aim(law, facts, n, _gumbel(asked, k))
     d = facts.columns
     query = CoordinateScores(
@@ -163,10 +177,18 @@ def _widen(asked: Asked, law: Residuals, facts: Layout, n: float, k: int, fit: C
         reaches=np.where(facts.centred, np.minimum(u * facts.half, facts.widest), facts.widest),
         family=aim.family,
     )
-    chosen = asked.holder.ask(query, f"choice {k + 1}")
-    columns = (*fit.columns, *(int(j) for j in chosen))
-    more = np.zeros(len(chosen))
-    beta, origin = np.concatenate([fit.beta, more]), np.concatenate([fit.origin, more])
+    return tuple(int(j) for j in asked.holder.ask(query, f"choice {k + 1}"))
+
+
+def _others(facts: Layout, fit: Chosen) -> tuple[int, ...]:
+    """All columns that are not in yet."""
+    return tuple(j for j in range(facts.columns) if j not in fit.columns)
+
+
+def _widen(fit: Chosen, more: tuple[int, ...]) -> Chosen:
+    """The fit with more columns, of zero coefficients."""
+    columns, zeros = (*fit.columns, *more), np.zeros(len(more))
+    beta, origin = np.concatenate([fit.beta, zeros]), np.concatenate([fit.origin, zeros])
     eye = np.eye(len(columns))
     return Chosen(columns, beta, origin, eye, eye, eye, eye)
 
@@ -216,13 +238,31 @@ def _measure(asked: Asked, facts: Layout, n: float, k: int, fit: Chosen) -> Chos
         Selected(Search(NormQuantile(grid, _NORM_SHARE)), columns), f"norm {k + 1}"
     )
     gram, noise = asked.ask(Selected(Gram(Geometry(float(radius[0]))), columns), f"gram {k + 1}")
-    repaired = shrink(gram, noise) / n
-    repaired = floor_eigenvalues(
-        repaired, _LEAST_EIGENVALUE * float(np.trace(repaired)) / len(columns)
-    )
+    repaired = _repaired(gram, noise, n)
     values, vectors = np.linalg.eigh(repaired)
     blur = noise / n * math.sqrt(len(columns)) / float(np.mean(values))
     return replace(fit, gram=repaired, w=vectors / np.sqrt(values), blur=blur)
+
+
+def _sharpen(asked: Asked, n: float, k: int, fit: Chosen) -> Chosen:
+    """Second moments once more, in the coordinates that the first ones whitened.
+
+    Noise is small there beside every direction, also those in which columns hardly vary.
+    """
+    m = len(fit.columns)
+    geometry = Geometry(_RADIUS * math.sqrt(m), fit.w.T)
+    gram, noise = asked.ask(Selected(Gram(geometry), fit.columns), f"gram {k + 1}")
+    values, vectors = np.linalg.eigh(_repaired(gram, noise, n))
+    w = fit.w @ (vectors / np.sqrt(values))
+    back = np.linalg.inv(w)
+    blur = noise / n * math.sqrt(m) / float(np.mean(values))
+    return replace(fit, gram=back.T @ back, w=w, blur=blur)
+
+
+def _repaired(gram: Array, noise: float, n: float) -> Array:
+    """Mean second moments from a noisy sum of them, positive definite."""
+    mean = shrink(gram, noise) / n
+    return floor_eigenvalues(mean, _LEAST_EIGENVALUE * float(np.trace(mean)) / len(mean))
 
 
 def _step(asked: Asked, law: Residuals, facts: Layout, n: float, k: int, fit: Chosen) -> Chosen:
@@ -239,7 +279,8 @@ def _step(asked: Asked, law: Residuals, facts: Layout, n: float, k: int, fit: Ch
     inverse = np.linalg.inv(law.curvature(aim, fit, score / n, noise / n))
     step = inverse @ score / n
     squared = float((inverse**2).sum()) * (noise / n) ** 2
-    step *= max(0.0, 1 - squared / max(float(step @ step), 1e-300))
+    length = max(float(np.linalg.norm(step)), 1e-300)
+    step *= min(max(0.0, 1 - squared / length**2), law.stride() / length)
     b = np.linalg.solve(fit.w, fit.beta - fit.origin) + step
     size = float(np.linalg.norm(b))
     b *= min(1.0, max(law.largest(), size - math.sqrt(squared)) / max(size, 1e-300))
@@ -260,12 +301,15 @@ def _kept(fit: Chosen, size: int, threshold: float, first: int) -> Chosen:
 
     All of it is post-processing. Columns are dropped one by one, the least clear first, until at
     most `size` are left and all have `threshold` standard errors: setting a coefficient to 0 moves
-    the others by their regression on it, so that of two alike columns one takes over. What is left
+    the others by their regression on it, so that of two alike columns one takes over. (The second
+    moments say how, not `cov`: in a logit its entries depend on the very coefficients that are
+    dropped, and all others would be drawn in with each.) What is left
     is drawn in, all together where privacy noise may explain its length, and each by the
     non-negative garrote (Breiman 1995), b (1 - (threshold se / b)^2).
     """
     kept = np.arange(len(fit.columns))
     change, cov, noise = fit.beta - fit.origin, fit.cov, fit.noise
+    inverse = np.linalg.inv(fit.gram)
     while True:
         clear = np.abs(change) / np.sqrt(np.diag(cov))
         clear[:first] = np.inf
@@ -273,7 +317,10 @@ def _kept(fit: Chosen, size: int, threshold: float, first: int) -> Chosen:
         if kept.size <= first or (kept.size <= first + size and clear[least] >= threshold):
             break
         left = np.arange(kept.size) != least
-        change, cov, noise, kept = _without(least, left, change, cov, noise, kept)
+        both, pull = np.ix_(left, left), inverse[:, least] / inverse[least, least]
+        change = (change - pull * change[least])[left]
+        cov, noise = (_carried(v, pull, least)[both] for v in (cov, noise))
+        inverse, kept = (inverse - np.outer(pull, inverse[least]))[both], kept[left]
     gram, origin = fit.gram[np.ix_(kept, kept)], fit.origin[kept]
     change = change * _sure(float(change @ gram @ change), float(np.trace(gram @ noise)), kept.size)
     free = np.arange(kept.size) >= first
@@ -289,17 +336,11 @@ def _kept(fit: Chosen, size: int, threshold: float, first: int) -> Chosen:
     )
 
 
-def _without(
-    j: int, left: NDArray[np.bool_], change: Array, cov: Array, noise: Array, kept: Any
-) -> tuple[Array, Array, Array, Any]:
-    """Coefficients, covariances and positions with coefficient j set to 0 and left out."""
-    pull = cov[:, j] / cov[j, j]
-    moved = change - pull * change[j]
-    conditional = cov - np.outer(pull, cov[j])
-    carried = noise - np.outer(pull, noise[j])
-    carried = carried - np.outer(carried[:, j], pull)
-    both = np.ix_(left, left)
-    return moved[left], conditional[both], carried[both], kept[left]
+def _carried(cov: Array, pull: Array, j: int) -> Array:
+    """Covariance of what is left where `pull` times coefficient j is taken off."""
+    moved = cov - np.outer(pull, cov[j])
+    carried: Array = moved - np.outer(moved[:, j], pull)
+    return carried
 
 
 def _sure(squared: float, noise: float, m: int) -> float:

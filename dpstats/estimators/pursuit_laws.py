@@ -37,6 +37,7 @@ _UNSURE = 0.2  # share of rows that a noisy comparison may be wrong by
 _BALL = 1.2  # fitted values are kept within this many spreads of the response
 _LOSS_CLIP = 3.0  # in spreads
 _LARGEST_SD = 6.0  # of a logit's linear predictor
+_STEEP_SD = 3.0  # of it, beyond which no step is made longer; and of its change in one step
 _FIRST_SD = 0.7  # of it, before anything is known
 _LEAST_SD = 0.05  # of it, so that derivatives can be taken
 _LEAST_SLOPE = 0.15  # eigenvalues of a logit's curvature, over its mean
@@ -172,6 +173,10 @@ class Residuals(Protocol):
         """Largest root mean square of fitted values."""
         ...
 
+    def stride(self) -> float:
+        """Largest root mean square change of linear predictors in a step."""
+        ...
+
     def loss(self) -> tuple[float, float]:
         """Clip of the losses that compare fits, and the size of a residual over it."""
         ...
@@ -226,6 +231,9 @@ class _Linear:
 
     def largest(self) -> float:
         return _BALL * self._first
+
+    def stride(self) -> float:
+        return math.inf
 
     def loss(self) -> tuple[float, float]:
         clip = min(_LOSS_CLIP * self._spread, 2 * self._facts.bound)
@@ -301,6 +309,9 @@ class _Logistic:
     def largest(self) -> float:
         return _LARGEST_SD
 
+    def stride(self) -> float:
+        return _STEEP_SD
+
     def loss(self) -> tuple[float, float]:
         eta = self._mean + self._sd * _NODES
         return 1.0, math.sqrt(float(_WEIGHTS @ BINOMIAL.slope(eta)))
@@ -309,14 +320,20 @@ class _Logistic:
         return {"spread of linear predictors": self._sd}
 
     def _normal(self, fit: Chosen) -> tuple[float, float, tuple[Array, Array]]:
-        """Mean and deviation of x'beta; mean of z and Cov(z) b, in whitened coordinates."""
+        """Mean and deviation of x'beta; mean of z and Cov(z) b, in whitened coordinates.
+
+        Drawn back to a deviation of at most 3. A noisy Gram matrix may say more, slopes would seem
+        to vanish there, and the next step would overshoot.
+        """
         b = np.linalg.solve(fit.w, fit.beta)
         a = np.zeros(b.size)
         if self._facts.intercept:
             a = fit.w.T @ fit.gram[0] / fit.gram[0, 0]
         mean = float(a @ b)
         moved = b - a * mean
-        return mean, math.sqrt(max(float(b @ moved), 0.0)), (a, moved)
+        sd = math.sqrt(max(float(b @ moved), 0.0))
+        back = min(1.0, _STEEP_SD / max(sd, 1e-300))
+        return back * mean, back * sd, (a, back * moved)
 
     def _first_slope(self, aim: Aim, squared: float) -> float:
         """Mean slope at the spread s with ``(s slope(s))^2 = squared``."""

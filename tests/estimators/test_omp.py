@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from dpstats.accounting import delta_of
+from dpstats.accounting import delta_of, epsilon_of
 from dpstats.accounting.events import Parallel
 from dpstats.design import Design
 from dpstats.errors import OptionError
+from dpstats.estimators import omp
 from dpstats.estimators.omp import OMP
 from dpstats.privacy import Central, Neighbors
-from tests.estimators.sparse_cases import SD, design, fit, relative, rows
+from tests.estimators.sparse_cases import SD, design, fit, relative, respond, rows
 
 MODELS = ["ols", "logit"]
 each_model = pytest.mark.parametrize("model", MODELS)
@@ -306,3 +307,56 @@ def test_bad_options_are_refused() -> None:
             OMP("ols").plan(shape, Central(1.0, 1e-6), 1000, **bad)
     with pytest.raises(OptionError):
         OMP("ols").plan(shape, Central(1.0, 0.0), 1000, sparsity=3)
+
+
+# ---- few columns, many rows ---------------------------------------------------------------------
+
+
+def neighbours(n: int, model: str, seed: int) -> tuple[Any, Any, Any]:
+    """AR(0.8) columns, scattered ones of which matter."""
+    rng = np.random.default_rng([77, seed])
+    x = rng.standard_normal((n, 30))
+    for j in range(1, 30):
+        x[:, j] = 0.8 * x[:, j - 1] + 0.6 * x[:, j]
+    x = np.clip(x / 4, -1, 1)
+    beta = np.zeros(30)
+    beta[rng.choice(30, 8, replace=False)] = 4 * rng.choice([-1, 1], 8) * rng.uniform(0.3, 1, 8)
+    return x, respond(x @ beta, rng, model), beta
+
+
+@each_model
+def test_where_noise_is_small_every_column_is_fitted_and_none_chosen(model: str) -> None:
+    x, y, _ = neighbours(20_000, model, 0)
+    for epsilon, choices in ((4.0, 0), (0.05, 3 if model == "logit" else 5)):
+        found = fit(OMP(model), x, y, Central(epsilon, 1e-6), sparsity=8)
+        assert sum(m.slot.startswith("choice") for m in found.plan.mechanisms) == choices
+        assert epsilon_of(found.plan.events, 1e-6) == pytest.approx(epsilon, rel=0.02)
+        planned = {m.slot for m in found.plan.mechanisms}
+        assert {r.slot for r in found.holder.transcript} == planned
+        assert np.count_nonzero(found.params) <= 8
+
+
+@each_model
+def test_fitting_every_column_finds_what_choosing_among_neighbours_misses(
+    model: str, monkeypatch: Any
+) -> None:
+    def error() -> float:
+        errors = []
+        for seed in range(3):
+            x, y, beta = neighbours(20_000, model, seed)
+            found = fit(OMP(model), x, y, Central(4.0, 1e-6), seed, sparsity=8)
+            errors.append(np.std(x @ (found.params - beta)) / np.std(x @ beta))
+        return float(np.mean(errors))
+
+    all_columns = error()
+    monkeypatch.setattr(omp, "_cheap", lambda *_: False)
+    assert all_columns < 0.1
+    assert all_columns < 0.8 * error()
+
+
+def test_a_curvature_that_noise_hides_makes_no_step_longer() -> None:
+    """Where slopes seem to vanish, Newton steps overshoot, and the next ones by more."""
+    for n, d, epsilon, scale, seed in ((1000, 40, 1.0, 4.0, 9), (2000, 20, 0.5, 6.0, 1)):
+        x, y, beta = rows(n, d, 5, seed=seed, model="logit", scale=scale)
+        found = fit(OMP("logit"), x, y, Central(epsilon, 1e-6), seed, sparsity=5)
+        assert relative(found, beta) < 1.2
