@@ -51,7 +51,10 @@ _LEFTOVER, _LEAST_LEFTOVER = 2.0, 0.2
 _RESOLVED = 3.5
 _PRIOR = 2.0  # variance of an unresolved effect on fitted values, in squared spreads
 _LEVEL = 3.0  # prior standard deviation of the effect of a hidden level, in spreads
-_BLURRED = 1.0  # noise on the Gram matrix above which the whole fit is shrunk (James-Stein)
+_BLURRED = 0.3  # noise on the Gram matrix above which the whole fit is shrunk
+_MOST_JITTER = 0.4  # noise of a comparison above which a search finds little
+_SAME_CLIP = 1.2  # factor between clips of the last two scores up to which they are pooled
+_REACH_CELLS = 16  # cells of the search for the last radius
 _FAR_AWAY = 6.0  # spreads beyond which residuals are counted
 
 
@@ -68,7 +71,11 @@ class Schedule:
     radius : float
         Largest clipping radius of the last step, in whitened coordinates.
     noise : float
-        Variance of the last score's noise at clip 1 and radius sqrt(d), per row.
+        Variance of the noise of both last scores together, at clip 1 and radius sqrt(d), per row.
+    moments : float
+        Share of their usual budget that both Gram matrices take.
+    counts : float
+        Share of their usual budget that counts and searches take.
     blur : float
         Operator norm of the noise on the whitened Gram matrix, per row.
     jitter : float
@@ -83,6 +90,8 @@ class Schedule:
     clips: tuple[float, ...]
     radius: float
     noise: float
+    moments: float
+    counts: float
     blur: float
     jitter: float
     adaptive: bool
@@ -91,7 +100,7 @@ class Schedule:
     @property
     def feasible(self) -> bool:
         """Whether the noise leaves anything to see."""
-        return self.blur <= 3 and self.jitter <= 0.4
+        return self.blur <= 3 and self.jitter <= _MOST_JITTER
 
 
 def descend(asked: Asked, public: Schedule, design: Design, bound: float) -> Estimate:
@@ -122,7 +131,7 @@ def descend(asked: Asked, public: Schedule, design: Design, bound: float) -> Est
         cov_privacy=cov_privacy,
         nobs=n,
         released={
-            "clip": last.clip,
+            "clip": last.score.clip,
             "residual sd": last.sd,
             "share beyond six spreads": last.far,
             "radius": last.radius,
@@ -149,21 +158,30 @@ def _start(asked: Asked, design: Design) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
+class _Scored:
+    """A released score: the coefficients it was asked at, its noise and its clip."""
+
+    at: Array
+    total: Array
+    noise: float
+    clip: float
+
+
+@dataclass(frozen=True, eq=False)
 class _Near:
-    """After all steps but the last: coefficients in whitened coordinates, and spreads."""
+    """After all steps but the last: coefficients in whitened coordinates, spreads, last score."""
 
     b: Array
     spread: float
     response_spread: float
+    score: _Scored
 
 
 @dataclass(frozen=True, eq=False)
 class _Last:
     """What the last step released; see `Newton`."""
 
-    score: Array
-    noise: float
-    clip: float
+    score: _Scored
     radius: float
     sd: float
     far: float
@@ -203,13 +221,15 @@ class _Descent:
                 widest = min(self.bound, spread)
             clip = self.clipped_at(c, spread)
             score, noise = self.asked.ask(Score(geometry, self.beta(b), clip), f"score {k + 1}")
+            scored = _Scored(b, score, noise, clip)
             scale = self.n * float(unclipped(max(c, clip / spread)))
             step = inverse @ score / scale
             # Positive-part James-Stein: the noise in the step has a known size.
             squared = float((inverse**2).sum()) * (noise / scale) ** 2
             step *= max(0.0, 1 - squared / max(float(step @ step), 1e-300))
             b = self.within(b + step - hidden @ (hidden.T @ step), widest, math.sqrt(squared))
-        return _Near(b, self.spread(len(self.public.clips) - 1, b, spread), widest)
+        spread = self.spread(len(self.public.clips) - 1, b, spread)
+        return _Near(b, spread, widest, scored)
 
     def spread(self, k: int, b: Array, before: float) -> float:
         """Standard deviation that a normal residual with this 70 % quantile of |r| would have."""
@@ -250,9 +270,7 @@ class _Descent:
         bread, bread_noise = self.asked.ask(Gram(geometry, beta, clip), "bread")
         meat, _ = self.asked.ask(ScoreOuter(geometry, beta, clip, self.asked.max_rows), "meat")
         return _Last(
-            score=score,
-            noise=noise,
-            clip=clip,
+            score=_Scored(near.b, score, noise, clip),
             radius=radius,
             sd=sd,
             far=1 - float(inside[0]) / self.n,
@@ -268,7 +286,7 @@ class _Descent:
         typical = math.sqrt(self.start.size)
         if not self.public.adaptive:
             return typical
-        grid = np.geomspace(typical, max(self.public.radius, 1.05 * typical), 9)
+        grid = np.geomspace(typical, max(self.public.radius, 1.05 * typical), _REACH_CELLS + 1)
         query = Search(NormQuantile(grid, self.public.reached, self.metric.w.T))
         (radius,), _ = self.asked.ask(query, "reach")
         return float(radius)
@@ -339,32 +357,66 @@ def _conclude(
     noise = operator_norm(variances)
     floored = np.maximum(values, min(_FLOOR * noise, level / 2))
     inverse = (basis / floored) @ basis.T
-    step = inverse @ last.score
+    score = _pooled(near, last.score, bread, variances, level / n)
+    step = inverse @ score.total
 
     eigenvalues, vectors = np.linalg.eigh(last.meat)
     meat = (vectors * np.maximum(eigenvalues, 0.0)) @ vectors.T
-    cov_privacy = last.noise**2 * inverse @ inverse
+    cov_privacy = score.noise**2 * inverse @ inverse
     cov = inverse @ meat @ inverse + cov_privacy
     sure = 1 - float(np.trace(cov)) / max(float(step @ step), 1e-300)
     left = _LEFTOVER * max(_LEAST_LEFTOVER, sure) * np.diag(variances @ step**2)
     final = cov + inverse @ left @ inverse
 
     error = math.sqrt(float(np.trace(metric.curvature @ final)))
-    b = descent.within(near.b + step, spread, error)
+    b = descent.within(score.at + step, spread, error)
     w = metric.w
     hidden = values < _RESOLVED * noise / math.sqrt(d)
     prior = _PRIOR * spread**2 * level / floored[hidden]
     levels, others = _rare_levels(w @ basis[:, hidden], indicators)
     b, drawn = _draw_in(b, final, basis[:, hidden][:, others], prior[others])
     if descent.public.blur > _BLURRED:
+        # The posterior mean under a prior of fitted values that vary as much as the response. By
+        # how far it lies off the estimate counts as one standard deviation more.
+        drawn_to = np.linalg.solve(np.eye(d) + d / near.response_spread**2 * final, b)
+        drawn = drawn + np.outer(b - drawn_to, b - drawn_to)
+        b = drawn_to
+    if descent.public.jitter > _MOST_JITTER:  # no spread to rely on: James-Stein
         b = b * max(0.0, 1 - float(np.trace(final)) / max(float(b @ b), 1e-300))
-    if not descent.public.feasible:  # the released spread cannot be relied on
+    if not descent.public.feasible:
         drawn = drawn + _PRIOR * (descent.bound / 4) ** 2 * np.eye(d)
     # A rare level is hidden in its own coefficient and nowhere else.
     axes = np.eye(d)[:, levels]
     limits = np.full(levels.size, (_LEVEL * spread) ** 2)
     beta, full = _draw_in(descent.start + w @ b, w @ drawn @ w.T, axes, limits)
     return beta, full, w @ cov_privacy @ w.T
+
+
+def _pooled(near: _Near, late: _Scored, bread: Array, variances: Array, level: float) -> _Scored:
+    """The last two scores as one.
+
+    S_k = D (b* - b_k) + N_k, so that a weighted mean of the scores belongs to the same mean of the
+    points they were asked at. The earlier score is brought to the `level` of D over n A, as its
+    rows were clipped to another radius. Weights are inverse to variances of noise; that of the
+    earlier score counts what it disagrees by beyond noise. With a much narrower clip it has another
+    target and no weight.
+    """
+    early = near.score
+    if late.clip > _SAME_CLIP * early.clip:
+        return late
+    rescale = level / float(unclipped(early.clip / near.spread))
+    total, noise = rescale * early.total, rescale * early.noise
+    moved = early.at - late.at
+    gap = late.total - total - bread @ moved
+    known = late.noise**2 + noise**2
+    explained = known + float(np.mean(variances @ moved**2))
+    weight = late.noise**2 / (known + max(0.0, float(np.mean(gap**2)) - explained))
+    return _Scored(
+        at=late.at + weight * moved,
+        total=(1 - weight) * late.total + weight * total,
+        noise=math.hypot((1 - weight) * late.noise, weight * noise),
+        clip=late.clip,
+    )
 
 
 def _rare_levels(effects: Array, indicators: Array) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -39,18 +39,20 @@ __all__ = ["Newton"]
 
 Array = NDArray[np.float64]
 
-# Shares of the budget; the scores take what is left, each three times the one before.
+# Shares of the budget; the scores take what is left, each three times the one before. Where a part
+# of them is enough to find scales and coordinates, counts and Gram matrices take that part.
 _COUNT, _MEDIAN, _NORM, _FAR = 0.01, 0.02, 0.015, 0.005
 _GRAM, _WHITENED, _BREAD, _MEAT = 0.08, 0.08, 0.06, 0.04
 _FIRST_SPREAD, _LATER_SPREAD = 0.02, 0.008
-_REACH, _TAILS = 0.01, 0.04  # where noise does not dominate anyway
+_REACH, _TAILS = 0.01, 0.08  # where noise does not dominate anyway
+_LEAST_PART, _CLEAR_BLUR, _CLEAR_JITTER = 0.25, 0.3, 0.03
 _GROWTH = 3.0
 _STEPS, _STEPS_IF_NOISY, _NOISY = 5, 3, 0.5
 _DOMINATED = 1.0  # noise over sampling variance, of one score with all the budget
 
-_REACHED = 0.995  # share of rows that the last clipping radius should not touch
+_REACHED = 0.98  # share of rows that the last clipping radius should not touch
 _FIRST_CLIP = 1.345  # least clip of the first step, whose residuals are far from normal
-_RADIUS_SLACK = 0.4  # share of the variance that a wider clipping radius may cost
+_RADIUS_SLACK = 0.3  # share of the variance that a wider clipping radius may cost
 _MOST_RADIUS = 3.0
 _TYPICAL_RADIUS = 1.3  # used to choose the clips
 _CONSERVATIVE, _SHARP = 1.5, 0.5  # noise on the Gram matrix at which intervals lose precision
@@ -145,10 +147,12 @@ class Newton:
            b <- b + (n f A)^-1 S,
 
        A the curvature and f the share of residuals that a clip at C leaves alone. Budgets grow
-       threefold from score to score, so that the last carries most of it. The last clip is widened
-       where released sums of what it cuts off show a skewed tail.
+       threefold from score to score, so that the last two carry most of it. The last clip is
+       widened where released sums of what it cuts off show a skewed tail.
     4. With the last score, release the bread D = sum w^2 z z' over unclipped rows and the meat
-       M = sum w^4 z z' clip(r, C)^2. The last step uses D, averaged with what A says about it.
+       M = sum w^4 z z' clip(r, C)^2. The last step uses D, averaged with what A says about it,
+       and both last scores: each is linear in the point that it was asked at, so that their mean,
+       weighted by precision, belongs to the mean of the two points.
 
     Notes
     -----
@@ -160,12 +164,15 @@ class Newton:
 
     *Covariance.* With b* the target, b_K - b* = D^-1 (S(b*) + N) + (I - D^-1 D*)(b_(K-1) - b*), so
 
-        V = D^-1 [M n/(n-d) + s^2 I + L] D^-1.
+        V = D^-1 [M n/(n-d) + s^2 I + L] D^-1,
 
-    s is the known scale of N: the middle term is exact given the earlier releases. L allows for the
+    S, N and b_(K-1) being means over both last scores. s is the known scale of N: the middle term
+    is exact for one score given the earlier releases, and to first order for both. L allows for the
     error of D times the last step, entry variances times squared steps. It is calibrated by
     simulation, not proved. A direction that the noise on D hides is shrunk towards no effect, and
-    the variance of a prior on fitted values is added to its own.
+    the variance of a prior on fitted values is added to its own. Where the noise blurs the whole
+    Gram matrix the fit is drawn to its posterior mean under a prior of fitted values that vary as
+    much as the response; the square of how far it moves is added to V.
 
     *Rate.* Rows of norm sqrt(d) in whitened coordinates make the last noise 2 sqrt(d) C / mu per
     direction, over n f: an error of d sqrt(log(1/delta)) / (n eps) in prediction norm, whatever the
@@ -218,7 +225,10 @@ class Newton:
         if target not in _TARGETS:
             raise OptionError(f"target={target!r}: allowed are 'model' and 'projection'.")
         public = _schedule(design, privacy, n, target)
-        mechanisms, cost = schedule(_asks(public, design.has_intercept), privacy)
+        asks = _asks(
+            public.shares, public.moments, public.counts, design.has_intercept, public.adaptive
+        )
+        mechanisms, cost = schedule(asks, privacy)
         plan = Plan(
             model=self.model,
             method=self.name,
@@ -248,23 +258,30 @@ def _schedule(design: Design, privacy: Central, n: int, target: str) -> Schedule
     unit = signed**2 / (n * mu**2)  # noise variance per row of a score with radius and clip 1
     steps = _STEPS_IF_NOISY if unit * d > _NOISY else _STEPS
     adaptive = unit * d <= _DOMINATED
-    left = 1.0 - _fixed_share(steps, design.has_intercept, adaptive)
+    blur = acute * math.sqrt(2) * d**1.5 / (mu * math.sqrt(_WHITENED) * n)
+    jitter = rows * math.sqrt(5) / (mu * math.sqrt(_FIRST_SPREAD) * n)
+    moments = min(1.0, max(_LEAST_PART, blur / _CLEAR_BLUR))
+    counts = min(1.0, max(_LEAST_PART, jitter / _CLEAR_JITTER))
     growing = [_GROWTH**k for k in range(steps)]
+    aside = _asks([0.0] * steps, moments, counts, design.has_intercept, adaptive)
+    left = 1.0 - sum(a.weight for a in aside)
     shares = tuple(left * g / sum(growing) for g in growing)
-    noise = unit * d / shares[-1]
+    noise = unit * d / (shares[-2] + shares[-1])  # the last two scores count together
     projected = target == "projection"
     stretch = (_MOST_RADIUS if projected else _stretch(noise)) if adaptive else 1.0
     least = _PROJECTION_CLIP if projected else 0.0
     clips = [efficient_clip(unit * d / share, least) for share in shares]
     clips[0] = max(clips[0], _FIRST_CLIP)
-    clips[-1] = efficient_clip(noise * min(stretch, _TYPICAL_RADIUS) ** 2, least)
+    clips[-2:] = [efficient_clip(noise * min(stretch, _TYPICAL_RADIUS) ** 2, least)] * 2
     return Schedule(
         shares=shares,
         clips=tuple(clips),
         radius=math.sqrt(d) * stretch,
         noise=noise,
-        blur=acute * math.sqrt(2) * d**1.5 / (mu * math.sqrt(_WHITENED) * n),
-        jitter=rows * math.sqrt(5) / (mu * math.sqrt(_FIRST_SPREAD) * n),
+        moments=moments,
+        counts=counts,
+        blur=blur / math.sqrt(moments),
+        jitter=jitter / math.sqrt(counts),
         adaptive=adaptive,
         reached=_PROJECTION_REACH if projected else _REACHED,
     )
@@ -278,29 +295,25 @@ def _stretch(noise: float) -> float:
     return min(_MOST_RADIUS, math.sqrt(1 + slack))
 
 
-def _fixed_share(steps: int, intercept: bool, adaptive: bool) -> float:
-    always = (_COUNT, _NORM, _GRAM, _WHITENED, _FIRST_SPREAD, _FAR, _BREAD, _MEAT)
-    sometimes = _MEDIAN * intercept + (_REACH + _TAILS) * adaptive
-    return sum(always) + sometimes + (steps - 1) * _LATER_SPREAD
-
-
-def _asks(public: Schedule, intercept: bool) -> list[Ask]:
-    steps = range(len(public.shares))
-    spreads = [_FIRST_SPREAD] + [_LATER_SPREAD] * (len(public.shares) - 1)
+def _asks(
+    shares: Sequence[float], moments: float, counts: float, intercept: bool, adaptive: bool
+) -> list[Ask]:
+    steps = range(len(shares))
+    spreads = [_FIRST_SPREAD] + [_LATER_SPREAD] * (len(shares) - 1)
     return [
-        Ask("count", _COUNT, "number of rows that contribute"),
-        *([Ask("median", _MEDIAN, "median of the response, to start from")] * intercept),
-        Ask("norm", _NORM, "a radius that most rows are within"),
-        Ask("gram", _GRAM, "second moments of the columns"),
-        Ask("whitened gram", _WHITENED, "second moments in whitened coordinates"),
-        *([Ask("reach", _REACH, "a radius that nearly all rows are within")] * public.adaptive),
+        Ask("count", counts * _COUNT, "number of rows that contribute"),
+        *([Ask("median", counts * _MEDIAN, "median of the response, to start from")] * intercept),
+        Ask("norm", counts * _NORM, "a radius that most rows are within"),
+        Ask("gram", moments * _GRAM, "second moments of the columns"),
+        Ask("whitened gram", moments * _WHITENED, "second moments in whitened coordinates"),
+        *([Ask("reach", counts * _REACH, "a radius that nearly all rows are within")] * adaptive),
         *(
-            Ask(f"spread {k + 1}", spreads[k], "spread of the residuals, for the clip")
+            Ask(f"spread {k + 1}", counts * spreads[k], "spread of the residuals, for the clip")
             for k in steps
         ),
-        *(Ask(f"score {k + 1}", public.shares[k], "clipped score of a Newton step") for k in steps),
-        *([Ask("tails", _TAILS, "what the last clip cuts off, to widen it")] * public.adaptive),
-        Ask("far", _FAR, "number of residuals beyond six spreads"),
+        *(Ask(f"score {k + 1}", shares[k], "clipped score of a Newton step") for k in steps),
+        *([Ask("tails", _TAILS, "what the last clip cuts off, to widen it")] * adaptive),
+        Ask("far", counts * _FAR, "number of residuals beyond six spreads"),
         Ask("bread", _BREAD, "second moments of unclipped rows, for the last step"),
         Ask("meat", _MEAT, "outer products of the scores, for standard errors"),
     ]
