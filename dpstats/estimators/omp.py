@@ -20,7 +20,7 @@ from dpstats.estimators.newton import Newton
 from dpstats.estimators.pursuit import Route, expected, pursue
 from dpstats.estimators.pursuit_laws import layout
 from dpstats.estimators.sandwich import Asked
-from dpstats.estimators.sparse import INFERENCE, SPARSE_CAI, SPARSE_LOWER
+from dpstats.estimators.sparse import INFERENCE, SPARSE_CAI, SPARSE_LOWER, need_positive
 from dpstats.privacy import Central, Privacy
 from dpstats.protocol import Estimate, Estimator, Holder, Plan
 from dpstats.queries import Geometry, Gram, Query, Score
@@ -163,6 +163,8 @@ class OMP:
         "by default a number planned from n, epsilon and d, of which noise decides how many stay",
         "inference": "'none' (default), or 'split': half of the rows selects columns, the other "
         "estimates on them and gives standard errors, conditional on the selection",
+        "lam": "ridge penalty >= 0 per row, in standardised units, intercept excepted; 0 by "
+        "default, and with inference='split'",
     }
 
     def plan(self, design: Design, privacy: Privacy, n: int, **options: Any) -> Plan:
@@ -177,7 +179,7 @@ class OMP:
         n : int
             Public number of rows, or a public guess of it.
         **options
-            ``sparsity``, ``inference``.
+            ``sparsity``, ``inference``, ``lam``.
 
         Raises
         ------
@@ -188,11 +190,12 @@ class OMP:
         check_options(self.name, self.options, options)
         need_delta(self.name, privacy)
         asked, inference = options.get("sparsity"), options.get("inference", "none")
-        split = _splits(privacy, design, asked, inference)
+        lam = need_positive("lam", options.get("lam"), 0.0, zero=True)
+        split = _splits(privacy, design, asked, inference, lam)
         rows = half_of(n) if split else n
         sizes = _sizes(design, privacy, rows, asked)
         whole = _cheap(design, privacy, rows)
-        route = _route(self.model, design, sizes, asked is None, split, whole)
+        route = _route(self.model, design, sizes, asked is None, split, whole, lam)
         mechanisms, cost = schedule(_asks(self.model, design, route), privacy)
         plan = Plan(
             model=self.model,
@@ -206,6 +209,7 @@ class OMP:
                 "sparsity": sizes[0] if len(sizes) == 1 else sizes,
                 "chosen": asked is None,
                 "inference": inference,
+                "lam": lam,
             },
         )
         plan = _predict(plan, design, route)
@@ -218,7 +222,8 @@ class OMP:
         sparsity, split = plan.options["sparsity"], plan.options["inference"] == "split"
         sizes = (sparsity,) if isinstance(sparsity, int) else tuple(sparsity)
         whole = _cheap(design, plan.privacy, half_of(plan.n) if split else plan.n)
-        route = _route(self.model, design, sizes, bool(plan.options["chosen"]), split, whole)
+        unknown, lam = bool(plan.options["chosen"]), float(plan.options["lam"])
+        route = _route(self.model, design, sizes, unknown, split, whole, lam)
         found = pursue(asked, route, layout(design))
         params = np.zeros(len(plan.names))
         if split:
@@ -238,7 +243,7 @@ class OMP:
         )
 
 
-def _splits(privacy: Central, design: Design, sparsity: Any, inference: Any) -> bool:
+def _splits(privacy: Central, design: Design, sparsity: Any, inference: Any, lam: float) -> bool:
     """Whether half of the rows is kept for inference.
 
     Raises
@@ -255,6 +260,11 @@ def _splits(privacy: Central, design: Design, sparsity: Any, inference: Any) -> 
         raise OptionError(
             f"inference='split' with sparsity={sparsity!r}: the half that estimates is planned "
             "before columns are selected; give one number of columns."
+        )
+    if lam > 0:
+        raise OptionError(
+            f"inference='split' with lam={lam:g}: the intervals are for coefficients without a "
+            "penalty; leave lam out, or use inference='none'."
         )
     return True
 
@@ -293,7 +303,13 @@ def _sizes(design: Design, privacy: Central, n: int, asked: Any) -> tuple[int, .
 
 
 def _route(
-    model: str, design: Design, sizes: tuple[int, ...], unknown: bool, split: bool, whole: bool
+    model: str,
+    design: Design,
+    sizes: tuple[int, ...],
+    unknown: bool,
+    split: bool,
+    whole: bool,
+    lam: float,
 ) -> Route:
     free = len(design.names) - bool(design.has_intercept)
     total = min(free, sizes[-1] + max(1, round(_SPARE[model] * sizes[-1])))
@@ -307,7 +323,7 @@ def _route(
     threshold = 0.0 if split else _THRESHOLD
     if unknown:
         threshold = max(threshold, math.sqrt(2 * math.log(total + 1.0)))
-    return Route(picks, steps, sizes, threshold, whole)
+    return Route(picks, steps, sizes, threshold, whole, lam)
 
 
 def _cheap(design: Design, privacy: Central, n: int) -> bool:

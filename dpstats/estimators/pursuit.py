@@ -61,6 +61,8 @@ class Route:
         0, as many columns are kept as planned.
     whole : bool
         Whether all columns are in from the first round on, and nothing is asked to choose them.
+    lam : float
+        Ridge penalty per row on all coefficients but the intercept.
     """
 
     picks: tuple[int, ...]
@@ -68,6 +70,7 @@ class Route:
     sizes: tuple[int, ...]
     threshold: float
     whole: bool = False
+    lam: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,7 +107,7 @@ def pursue(asked: Asked, route: Route, facts: Layout) -> Found:
         if k < len(route.picks):
             more = _others(facts, fit) if route.whole else _choice(asked, law, facts, n, k, fit)
             fit = _measure(asked, facts, n, k, _widen(fit, more))
-        fit = _step(asked, law, facts, n, k, fit)
+        fit = _step(asked, law, facts, n, k, fit, route.lam)
     sizes = [_kept(fit, size, route.threshold, len(facts.intercept)) for size in route.sizes]
     best = _choose(asked, law, facts, sizes)
     order = np.argsort(best.columns)
@@ -265,8 +268,13 @@ def _repaired(gram: Array, noise: float, n: float) -> Array:
     return floor_eigenvalues(mean, _LEAST_EIGENVALUE * float(np.trace(mean)) / len(mean))
 
 
-def _step(asked: Asked, law: Residuals, facts: Layout, n: float, k: int, fit: Chosen) -> Chosen:
-    """One Newton step from a clipped score, drawn back as far as noise explains its length."""
+def _step(
+    asked: Asked, law: Residuals, facts: Layout, n: float, k: int, fit: Chosen, lam: float
+) -> Chosen:
+    """One Newton step from a clipped score, drawn back as far as noise explains its length.
+
+    Clipping and damping change the size of a score; the penalty is changed by as much.
+    """
     m, slot = len(fit.columns), f"score {k + 1}"
     geometry = Geometry(_RADIUS * math.sqrt(m), fit.w.T)
 
@@ -276,8 +284,12 @@ def _step(asked: Asked, law: Residuals, facts: Layout, n: float, k: int, fit: Ch
     unit = noise_scale(asked.plan, query(1.0), slot, asked.max_rows)
     aim = law.aim(unit**2 / n)
     score, noise = asked.ask(query(aim.clip, aim.family), slot)
-    inverse = np.linalg.inv(law.curvature(aim, fit, score / n, noise / n))
-    step = inverse @ score / n
+    ridge = lam / aim.bend
+    pull = aim.slope * ridge * (np.arange(m) >= len(facts.intercept))
+    inverse = np.linalg.inv(
+        law.curvature(aim, fit, score / n, noise / n) + (fit.w.T * pull) @ fit.w
+    )
+    step = inverse @ (score / n - fit.w.T @ (pull * fit.beta))
     squared = float((inverse**2).sum()) * (noise / n) ** 2
     length = max(float(np.linalg.norm(step)), 1e-300)
     step *= min(max(0.0, 1 - squared / length**2), law.stride() / length)
@@ -290,6 +302,7 @@ def _step(asked: Asked, law: Residuals, facts: Layout, n: float, k: int, fit: Ch
         beta=fit.origin + fit.w @ b,
         cov=unit_cov * np.float64(aim.square / n + (noise / n) ** 2),
         noise=unit_cov * np.float64((noise / n) ** 2 * (1 + fit.blur**2)),
+        ridge=ridge,
     )
 
 
@@ -309,7 +322,7 @@ def _kept(fit: Chosen, size: int, threshold: float, first: int) -> Chosen:
     """
     kept = np.arange(len(fit.columns))
     change, cov, noise = fit.beta - fit.origin, fit.cov, fit.noise
-    inverse = np.linalg.inv(fit.gram)
+    inverse = np.linalg.inv(fit.gram + np.diag(fit.ridge * (kept >= first)))
     while True:
         clear = np.abs(change) / np.sqrt(np.diag(cov))
         clear[:first] = np.inf

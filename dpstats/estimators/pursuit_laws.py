@@ -116,7 +116,8 @@ class Chosen:
 
     `beta` (m,) is for x; `origin` (m,) holds the intercept it started from and is 0 elsewhere.
     `gram` (m, m) holds second moments of x per row, `cov` (m, m) the covariance of `beta` and
-    `noise` (m, m) the part of it that is due to privacy. `blur` is the noise on `gram` over its
+    `noise` (m, m) the part of it that is due to privacy. `ridge` is the penalty in units of
+    second moments. `blur` is the noise on `gram` over its
     mean eigenvalue: where it is large, earlier steps were not corrected by the last one.
     """
 
@@ -128,6 +129,7 @@ class Chosen:
     cov: Array
     noise: Array
     blur: float = 0.0
+    ridge: float = 0.0
 
     def full(self, d: int) -> Array:
         """Coefficients of all d columns."""
@@ -138,12 +140,16 @@ class Chosen:
 
 @dataclass(frozen=True)
 class Aim:
-    """How a score is clipped, and what that leaves: E psi^2 and the mean slope, per row."""
+    """How a score is clipped, and what that leaves: E psi^2 and the mean slope, per row.
+
+    `bend` is the mean slope of the likelihood's own score, neither clipped nor damped.
+    """
 
     family: Family
     clip: float
     square: float
     slope: float
+    bend: float
 
 
 class Residuals(Protocol):
@@ -223,7 +229,7 @@ class _Linear:
         clip = min(efficient_clip(noise) * self._spread, 2 * self._facts.bound)
         c = clip / self._spread
         square = float(clipped_square(c)) * self._spread**2
-        return Aim(GAUSSIAN, clip, square, float(unclipped(c)))
+        return Aim(GAUSSIAN, clip, square, float(unclipped(c)), 1.0)
 
     def curvature(self, aim: Aim, fit: Chosen, score: Array, noise: float) -> Array:
         level: Array = aim.slope * np.eye(len(fit.columns))
@@ -273,6 +279,7 @@ class _Logistic:
 
     def aim(self, noise: float) -> Aim:
         eta = self._mean + max(self._sd, _LEAST_SD) * _NODES
+        bend = float(_WEIGHTS @ BINOMIAL.slope(eta))
         found = []
         for level in _LEVELS:
             family = Damped("binomial", "logit", float(level))
@@ -280,7 +287,7 @@ class _Logistic:
             weight = family.weight(eta)
             square = float(_WEIGHTS @ (curvature * weight**2))
             slope = float(_WEIGHTS @ (curvature * weight))
-            found.append(((square + noise) / slope**2, Aim(family, 1.0, square, slope)))
+            found.append(((square + noise) / slope**2, Aim(family, 1.0, square, slope, bend)))
         least = min(variance for variance, _ in found)
         return [aim for variance, aim in found if variance <= (1 + _SLACK) * least][-1]
 

@@ -309,6 +309,35 @@ def test_bad_options_are_refused() -> None:
         OMP("ols").plan(shape, Central(1.0, 0.0), 1000, sparsity=3)
 
 
+# ---- ridge --------------------------------------------------------------------------------------
+
+
+@each_model
+def test_with_a_large_epsilon_a_ridge_gives_the_penalised_minimiser(model: str) -> None:
+    x, y, _ = rows(20_000, 6, 6, model=model)
+    lam = 0.05
+    found = fit(OMP(model), x, y, WITHOUT_NOISE, sparsity=6, lam=lam)
+    beta = np.zeros(6)
+    for _ in range(30):
+        mean = 8 * x @ beta if model == "ols" else 1 / (1 + np.exp(-x @ beta))
+        slope = np.ones(len(y)) if model == "ols" else mean * (1 - mean)
+        unit = 8.0 if model == "ols" else 1.0  # responses are in units of their bound
+        gradient = x.T @ (y - mean) / unit / len(y) - lam * beta
+        beta += np.linalg.solve((x.T * slope) @ x / len(y) + lam * np.eye(6), gradient)
+    assert found.estimate.params == pytest.approx(beta, rel=0.05)
+    without = fit(OMP(model), x, y, WITHOUT_NOISE, sparsity=6).estimate.params
+    assert np.linalg.norm(beta) < 0.92 * np.linalg.norm(without)
+
+
+def test_a_ridge_is_checked_and_does_not_go_with_intervals() -> None:
+    shape = design(20)
+    for lam in (-1, "1", float("nan")):
+        with pytest.raises(OptionError, match="lam="):
+            OMP("ols").plan(shape, Central(1.0, 1e-6), 1000, sparsity=2, lam=lam)
+    with pytest.raises(OptionError, match="without a penalty"):
+        OMP("ols").plan(shape, Central(1.0, 1e-6), 1000, sparsity=2, lam=0.1, inference="split")
+
+
 # ---- few columns, many rows ---------------------------------------------------------------------
 
 
