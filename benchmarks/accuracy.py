@@ -1,31 +1,49 @@
 """Error of private OLS on uniform designs, cell by cell.
 
     uv run python -m benchmarks.accuracy
+    uv run python -m benchmarks.accuracy --diffprivlib PYTHON
 
 x ~ U(-1, 1)^d, ||beta|| = sqrt(3), sigma = 0.5, delta = 1e-6, y declared in [-3.5, 3.5]. Relative
 error ||b - beta|| / ||beta||; for condition numbers above 1 in the prediction norm
-||b - beta||_Sigma / ||beta||_Sigma. "best known" is the smallest mean error measured earlier for
-any private method in that cell (noisy gradient descent or noisy Newton steps). diffprivlib's
-pure-DP linear regression is run where it is installed.
+||b - beta||_Sigma / ||beta||_Sigma. "default/OLS" is the ratio of mean errors on the same data
+sets, with its standard error. "best known" is the smallest mean error measured earlier for any
+private method in that cell (noisy gradient descent or noisy Newton steps), rounded, from other data
+sets; OLS/known says how far least squares itself is from it.
+
+diffprivlib's pure-DP linear regression does not import beside current versions of scikit-learn.
+Its column is filled by a second interpreter that has it: for example
+`uv venv peer && uv pip install --python peer diffprivlib "scikit-learn<1.4" "numpy<2"`, and
+`--diffprivlib peer/bin/python`.
 """
 
 from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 
 from benchmarks.common import (
     SIGMA,
+    Array,
     arguments,
-    attempt,
     coefficients,
     fit,
     ols,
     progress,
+    ratio_of_means,
     relative,
     show,
     summarise,
     uniform_design,
 )
+
+# Data sets per cell, in units of --reps: more where they cost little.
+REPS = {1_000: 3, 10_000: 2, 100_000: 1}
+METHODS = ("default", "adassp", "dp-gd")
+Peer = Callable[[Array, Array, float, int], Array]
 
 # d, n, epsilon: best mean relative error known before, at condition number 1.
 CELLS = {
@@ -75,12 +93,11 @@ CONDITIONED = {
 
 
 def cell(
-    d: int, n: int, epsilon: float, kappa: float, reps: int, seed: int
+    d: int, n: int, epsilon: float, kappa: float, reps: int, seed: int, peer: Peer | None
 ) -> dict[str, list[float]]:
     """Errors of every method on the same data sets."""
-    errors: dict[str, list[float]] = {
-        k: [] for k in ("OLS", "default", "adassp", "dp-gd", "diffprivlib")
-    }
+    names = ("OLS", *METHODS, *(["diffprivlib"] if peer else []))
+    errors: dict[str, list[float]] = {k: [] for k in names}
     scales = kappa ** (-0.5 * np.arange(d) / max(d - 1, 1))
     metric = np.diag(scales**2) / 3 if kappa > 1 else None
     for r in range(reps):
@@ -88,56 +105,70 @@ def cell(
         x, beta = uniform_design(n, d, kappa, rng), coefficients(d, rng)
         y = x @ beta + rng.normal(0, SIGMA, n)
         errors["OLS"].append(relative(ols(x, y), beta, metric))
-        for name in ("default", "adassp", "dp-gd"):
+        for name in METHODS:
             method = None if name == "default" else name
             found = fit(x, y, epsilon, seed + r, method=method).params.to_numpy()
             errors[name].append(relative(found, beta, metric))
-        errors["diffprivlib"].append(
-            attempt(lambda x=x, y=y, b=beta: relative(_diffprivlib(x, y, epsilon), b, metric))
-        )
+        if peer:
+            errors["diffprivlib"].append(relative(peer(x, y, epsilon, seed + r), beta, metric))
     return errors
 
 
-def _diffprivlib(x: np.ndarray, y: np.ndarray, epsilon: float) -> np.ndarray:
-    from diffprivlib.models import LinearRegression
-
-    model = LinearRegression(
-        epsilon=epsilon, bounds_X=(-1, 1), bounds_y=(-3.5, 3.5), fit_intercept=False
+def diffprivlib(python: str) -> Peer:
+    """diffprivlib's coefficients, from a process of the interpreter that has it."""
+    server = subprocess.Popen(
+        [python, str(Path(__file__).with_name("diffprivlib_server.py"))],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
     )
-    return np.asarray(model.fit(x, y).coef_).ravel()
+    assert server.stdin is not None
+    assert server.stdout is not None
+    to, back = server.stdin, server.stdout
+
+    def peer(x: Array, y: Array, epsilon: float, seed: int) -> Array:
+        rows = np.column_stack([y, x])
+        to.write(json.dumps([rows.shape, epsilon, seed]).encode() + b"\n" + rows.tobytes())
+        to.flush()
+        return np.array(json.loads(back.readline()))
+
+    return peer
+
+
+def row(errors: dict[str, list[float]], n: int, known: float | None) -> dict[str, str]:
+    """One line of a table."""
+    digits = 4 if n >= 10_000 else 3
+    ratio, error = ratio_of_means(errors["default"], errors["OLS"])
+    least, ours, adassp = (np.mean(errors[k]) for k in ("OLS", "default", "adassp"))
+    return {
+        **{k: summarise(v, digits) if np.mean(v) <= 99 else ">99" for k, v in errors.items()},
+        "default/OLS": f"{ratio:.2f} ({error:.2f})",
+        "best known": f"{known:g}" if known else "",
+        "default/known": f"{ours / known:.2f}" if known else "",
+        "OLS/known": f"{least / known:.2f}" if known else "",
+        "default/adassp": f"{ours / adassp:.2f}",
+    }
 
 
 def main() -> None:
     """Run both tables."""
-    a = arguments(__doc__ or "", reps=20)
-    isotropic = [
-        (1.0, d, n, e, known) for (d, n, e), known in CELLS.items() if not a.quick or n <= 10_000
-    ]
-    conditioned = [
-        (float(k), d, n, 1.0, known)
-        for (k, d, n), known in CONDITIONED.items()
-        if not a.quick or n <= 10_000
-    ]
+    a = arguments(
+        __doc__ or "", reps=100, diffprivlib="interpreter that can import diffprivlib; see above"
+    )
+    peer = diffprivlib(a.diffprivlib) if a.diffprivlib else None
+    isotropic = [(1, d, n, e, known) for (d, n, e), known in CELLS.items()]
+    conditioned = [(k, d, n, 1.0, known) for (k, d, n), known in CONDITIONED.items()]
     for title, cells in (
         ("Isotropic designs: relative error", isotropic),
         ("Condition numbers, epsilon = 1: prediction-norm error", conditioned),
     ):
+        small = [c for c in cells if not a.quick or c[2] <= 10_000]
         rows = []
-        for kappa, d, n, epsilon, known in progress(cells, len(cells), a.quiet):
-            errors = cell(d, n, epsilon, kappa, a.reps, a.seed)
-            default, adassp = np.mean(errors["default"]), np.mean(errors["adassp"])
-            rows.append(
-                {"kappa": kappa, "d": d, "n": n, "eps": epsilon}
-                | {name: summarise(v) for name, v in errors.items()}
-                | {
-                    "best known": known or "",
-                    "default/known": f"{default / known:.2f}" if known else "",
-                    "default/adassp": f"{default / adassp:.2f}",
-                }
-            )
-        show(
-            title, rows, f"{a.reps} data sets per cell, seeds from {a.seed}; mean (standard error)."
-        )
+        for kappa, d, n, epsilon, known in progress(small, len(small), a.quiet):
+            reps = REPS[n] * a.reps
+            errors = cell(d, n, epsilon, float(kappa), reps, a.seed, peer)
+            place = {"kappa": kappa, "d": d, "n": n, "eps": epsilon, "sets": reps}
+            rows.append(place | row(errors, n, known))
+        show(title, rows, f"Seeds from {a.seed}; mean (standard error).")
 
 
 if __name__ == "__main__":

@@ -23,9 +23,14 @@ SIGMA = 0.5
 DELTA = 1e-6
 
 
-def arguments(description: str, *, reps: int) -> argparse.Namespace:
-    """Command line of a benchmark: how many repetitions, which seed, whether to stay quiet."""
+def arguments(description: str, *, reps: int, **more: str) -> argparse.Namespace:
+    """Command line of a benchmark: how many repetitions, which seed, whether to stay quiet.
+
+    `more` names further options that take a value, with their help.
+    """
     parser = argparse.ArgumentParser(description=description)
+    for name, text in more.items():
+        parser.add_argument(f"--{name}", help=text)
     parser.add_argument("--reps", type=int, default=reps)
     parser.add_argument("--seed", type=int, default=20_000)
     parser.add_argument("--quick", action="store_true", help="a few cells only")
@@ -99,14 +104,23 @@ def relative(estimate: Array, truth: Array, metric: Array | None = None) -> floa
     return float(math.sqrt(error @ metric @ error) / math.sqrt(truth @ metric @ truth))
 
 
-def summarise(values: Iterable[float]) -> str:
+def summarise(values: Iterable[float], digits: int = 3) -> str:
     """Mean with its standard error."""
     v = np.asarray(list(values), dtype=np.float64)
     if v.size == 0 or not np.isfinite(v).all():
         return "-"
     return (
-        f"{v.mean():.3f} ({v.std(ddof=1) / math.sqrt(v.size):.3f})" if v.size > 1 else f"{v[0]:.3f}"
+        f"{v.mean():.{digits}f} ({v.std(ddof=1) / math.sqrt(v.size):.{digits}f})"
+        if v.size > 1
+        else f"{v[0]:.{digits}f}"
     )
+
+
+def ratio_of_means(values: Iterable[float], reference: Iterable[float]) -> tuple[float, float]:
+    """Mean of `values` over that of `reference`, paired, and its standard error (delta method)."""
+    v, r = (np.asarray(list(a), dtype=np.float64) for a in (values, reference))
+    ratio = float(v.mean() / r.mean())
+    return ratio, float((v - ratio * r).std(ddof=1) / math.sqrt(v.size) / r.mean())
 
 
 def show(title: str, rows: list[dict[str, Any]], note: str) -> None:
