@@ -42,7 +42,7 @@ _FIRST_ROUND = {"ols": 0.3, "logit": 0.5}  # share of the columns that are chose
 _MORE_STEPS = 2
 # Where noise on all columns is below this, beside their second moments and beside sampling errors,
 # all of them are fitted and nothing is paid for choosing; thresholds from simulation.
-_CLEAR_MOMENTS, _CLEAR_SCORE = 0.5, 0.2
+_CLEAR_MOMENTS, _CLEAR_SCORE = 0.5, {"ols": 0.2, "logit": 0.1}
 _SPARE = {"ols": 0.25, "logit": 0.1}  # columns chosen beyond those asked for, as a share
 _THRESHOLD = 1.5  # standard errors
 # The largest noise over the score of a column that matters: above, half of them are missed; nearly
@@ -194,7 +194,7 @@ class OMP:
         split = _splits(privacy, design, asked, inference, lam)
         rows = half_of(n) if split else n
         sizes = _sizes(design, privacy, rows, asked)
-        whole = _cheap(design, privacy, rows)
+        whole = _cheap(self.model, design, privacy, rows)
         route = _route(self.model, design, sizes, asked is None, split, whole, lam)
         mechanisms, cost = schedule(_asks(self.model, design, route), privacy)
         plan = Plan(
@@ -221,7 +221,7 @@ class OMP:
         asked = Asked(holder, plan, max_rows(design))
         sparsity, split = plan.options["sparsity"], plan.options["inference"] == "split"
         sizes = (sparsity,) if isinstance(sparsity, int) else tuple(sparsity)
-        whole = _cheap(design, plan.privacy, half_of(plan.n) if split else plan.n)
+        whole = _cheap(self.model, design, plan.privacy, half_of(plan.n) if split else plan.n)
         unknown, lam = bool(plan.options["chosen"]), float(plan.options["lam"])
         route = _route(self.model, design, sizes, unknown, split, whole, lam)
         found = pursue(asked, route, layout(design))
@@ -326,7 +326,7 @@ def _route(
     return Route(picks, steps, sizes, threshold, whole, lam)
 
 
-def _cheap(design: Design, privacy: Central, n: int) -> bool:
+def _cheap(model: str, design: Design, privacy: Central, n: int) -> bool:
     """Whether noise on all columns costs so little that all of them can be kept to the end.
 
     Public facts decide: the noise on their second moments, over the mean of them, and the noise on
@@ -338,7 +338,7 @@ def _cheap(design: Design, privacy: Central, n: int) -> bool:
     acute = Gram(ball).sensitivity(privacy.neighbors, rows)
     signed = Score(ball, np.zeros(1), 1.0).sensitivity(privacy.neighbors, rows)
     blur = acute * d**1.5 / (mu * math.sqrt(_GRAMS) * n)
-    return blur <= _CLEAR_MOMENTS and signed**2 * d / (n * mu**2) <= _CLEAR_SCORE
+    return blur <= _CLEAR_MOMENTS and signed**2 * d / (n * mu**2) <= _CLEAR_SCORE[model]
 
 
 def _predict(plan: Plan, design: Design, route: Route) -> Plan:
