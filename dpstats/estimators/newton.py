@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dpstats.accounting import gdp_mu
 from dpstats.errors import OptionError
-from dpstats.estimators.base import Ask, check_options, need_delta, schedule
+from dpstats.estimators.base import Ask, check_options, make_plan, need_delta
 from dpstats.estimators.descent import Schedule, descend
 from dpstats.estimators.guesses import Guess, expect, guess, max_rows, round_up
 from dpstats.estimators.huber import (
@@ -228,16 +228,8 @@ class Newton:
         asks = _asks(
             public.shares, public.moments, public.counts, design.has_intercept, public.adaptive
         )
-        mechanisms, cost = schedule(asks, privacy)
-        plan = Plan(
-            model=self.model,
-            method=self.name,
-            privacy=privacy,
-            n=n,
-            names=tuple(design.names),
-            mechanisms=mechanisms,
-            cost=cost,
-            options={"target": target, "steps": len(public.clips)},
+        plan = make_plan(
+            self, design, privacy, n, asks, {"target": target, "steps": len(public.clips)}
         )
         return _predict(plan, public, design, guess(design))
 

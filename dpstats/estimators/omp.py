@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dpstats.accounting import epsilon_of, gdp_mu
 from dpstats.errors import OptionError, PlanError
-from dpstats.estimators.base import Ask, check_options, need_delta, schedule
+from dpstats.estimators.base import Ask, check_options, make_plan, need_delta
 from dpstats.estimators.glm_newton import GLMNewton
 from dpstats.estimators.guesses import max_rows, round_up
 from dpstats.estimators.halves import CONDITIONAL, half_of, need_halves, on_second_half, second_half
@@ -196,22 +196,14 @@ class OMP:
         sizes = _sizes(design, privacy, rows, asked)
         whole = _cheap(self.model, design, privacy, rows)
         route = _route(self.model, design, sizes, asked is None, split, whole, lam)
-        mechanisms, cost = schedule(_asks(self.model, design, route), privacy)
-        plan = Plan(
-            model=self.model,
-            method=self.name,
-            privacy=privacy,
-            n=rows,
-            names=tuple(design.names),
-            mechanisms=mechanisms,
-            cost=cost,
-            options={
-                "sparsity": sizes[0] if len(sizes) == 1 else sizes,
-                "chosen": asked is None,
-                "inference": inference,
-                "lam": lam,
-            },
-        )
+        decided = {
+            "sparsity": sizes[0] if len(sizes) == 1 else sizes,
+            "chosen": asked is None,
+            "inference": inference,
+            "lam": lam,
+        }
+        asks = _asks(self.model, design, route)
+        plan = make_plan(self, design, privacy, rows, asks, decided)
         plan = _predict(plan, design, route)
         return _with_second_half(plan, design, privacy, n, sizes[0]) if split else plan
 

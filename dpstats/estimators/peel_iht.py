@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.accounting import zcdp_rho
-from dpstats.estimators.base import Ask, check_options, need_delta, schedule
+from dpstats.estimators.base import Ask, check_options, make_plan, need_delta
 from dpstats.estimators.guesses import max_rows
 from dpstats.estimators.sandwich import Asked
 from dpstats.estimators.sparse import (
@@ -198,16 +198,13 @@ class PeelIHT:
         left = _SHRINKS[self.model] * noise / facts.signal
         planned = length(left, _PLANNED_STEPS[self.model])
         steps = need_steps(options.get("steps"), planned, _MOST_STEPS)
-        mechanisms, cost = schedule(_asks(facts, steps), privacy)
-        plan = Plan(
-            model=self.model,
-            method=self.name,
-            privacy=privacy,
-            n=n,
-            names=tuple(design.names),
-            mechanisms=mechanisms,
-            cost=cost,
-            options={"sparsity": sparsity, "steps": steps, "step_size": rate},
+        plan = make_plan(
+            self,
+            design,
+            privacy,
+            n,
+            _asks(facts, steps),
+            {"sparsity": sparsity, "steps": steps, "step_size": rate},
         )
         noise = _noise(facts, privacy, n, max_rows(design), steps)
         return warned(plan, facts, noise, len(design.names))
