@@ -110,7 +110,8 @@ def row_steps(rows: Floats, factor: Array, grid: float) -> Array:
     which `SAFETY` allows for, and 2^18 steps are exact.
     """
     scale = (factor * (1.0 / grid)).astype(np.float32)
-    steps: Array = (rows * scale[:, None]).astype(np.int32).astype(np.float64)
+    scaled = rows * scale[:, None]
+    steps: Array = np.trunc(scaled, out=scaled).astype(np.float64)
     return steps
 
 
@@ -225,7 +226,9 @@ def _exact_product(block: Block, coef: Array) -> Array:
         if used.size < _FEW * rounded.size:
             few: Array = wide(np.take(block.x, used, axis=1)) @ rounded[used]
             return few
-    product: Array = block.wide @ rounded
+    # A matrix whitens the rows once; its query then reads them whitened and not as they are.
+    rows = block.wide if rounded.ndim == 1 else wide(block.x)
+    product: Array = rows @ rounded
     return product
 
 

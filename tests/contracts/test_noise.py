@@ -26,7 +26,7 @@ N = 40
 FALSE_ALARM = 1e-9
 DRAWS = 4000
 FACTORS = (0.8, 1.2)
-HEARD = 1.5  # epsilon times the spread of utilities from which on `FACTORS` show in `DRAWS` draws
+HEARD = 2.4  # epsilon times the spread of utilities from which on `FACTORS` show in `DRAWS` draws
 LAWS = {Gaussian: stats.norm, Laplace: stats.laplace}
 MEAN_SIZE = {stats.norm: math.sqrt(2 / math.pi), stats.laplace: 1.0}  # E|u| at scale 1
 
