@@ -15,8 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.estimators.entrywise import average, operator_norm, symmetric_pattern
+from dpstats.estimators.hidden import draw_in, rare_levels
 from dpstats.estimators.huber import NORMAL_QUANTILE, unclipped
 from dpstats.estimators.sandwich import Asked, noise_scale
+from dpstats.estimators.tails import believed, rungs, wide_enough
 from dpstats.estimators.whitening import Metric, whiten
 from dpstats.protocol import Estimate
 from dpstats.queries import (
@@ -42,10 +44,6 @@ _SPREAD = 0.7  # quantile of |residual| whose log is least disturbed by noisy co
 _LEAST_CLIP = 2.0**-7  # least clip, in halves of the response's range
 _BALL = 1.2  # fitted values are kept within this many spreads of the response
 _FLOOR = 0.7
-_RUNG = 1.7  # factor between rungs of the ladder of clips
-_CLEAR = 2.25  # standard deviations at which a cut-off tail counts as there
-_TOLERATED = 0.6  # cut-off mean, in standard errors, that a clip may leave
-_TAIL_DECAY = 0.3  # share of a rung's tail expected on the next one, where noise hides it
 _CURVATURE_DOUBT = 0.05  # relative error of the curvature as a stand-in for the bread
 _LEFTOVER, _LEAST_LEFTOVER = 2.0, 0.2
 _RESOLVED = 3.5
@@ -304,34 +302,13 @@ class _Descent:
         if not self.public.adaptive:
             return clip, near.spread
         first = min(clip, top / 2)
-        rungs = max(2, math.ceil(math.log(top / first) / math.log(_RUNG)))
-        ladder = np.geomspace(first, top, rungs + 1)
+        ladder = rungs(first, top)
         sums, noise = self.asked.ask(TailSums(beta, ladder), "tails")
         if clip >= top:
             return top, near.spread
-        cut = _believed(sums, noise)
-        beyond = np.append(np.cumsum((np.diff(ladder) * cut)[::-1])[::-1], 0.0) / n
-        moment = near.spread**2 + np.append(0.0, np.cumsum(np.abs(cut) * np.diff(ladder**2))) / n
-        clips = np.geomspace(first, top, 200)
-        variance = np.interp(clips, ladder, moment) + (unit_noise * clips) ** 2 / n
-        allowed = _TOLERATED * np.sqrt(variance / n)
-        chosen = float(clips[np.abs(np.interp(clips, ladder, beyond)) <= allowed][0])
-        return chosen, math.sqrt(float(np.interp(chosen, ladder, moment)))
-
-
-def _believed(sums: Array, noise: float) -> Array:
-    """Cut-off sums with noise set aside: zero unless the first two rungs together stand out.
-
-    They and the rungs after them that stand out on the same side are taken as measured; beyond
-    these the tail is continued geometrically.
-    """
-    lean = float(sums[0] + sums[1])
-    if abs(lean) <= _CLEAR * math.sqrt(2) * noise:
-        return np.zeros(sums.size)
-    clear = np.append(np.sign(lean) * sums[2:] > _CLEAR * noise, False)
-    known = 2 + int(np.argmin(clear))
-    continued = sums[known - 1] * _TAIL_DECAY ** np.arange(1, sums.size - known + 1)
-    return np.concatenate([sums[:known], continued])
+        cut = believed(sums, noise)
+        chosen, square = wide_enough(ladder, cut, near.spread**2, unit_noise, n)
+        return chosen, math.sqrt(square)
 
 
 def _conclude(
@@ -373,8 +350,8 @@ def _conclude(
     w = metric.w
     hidden = values < _RESOLVED * noise / math.sqrt(d)
     prior = _PRIOR * spread**2 * level / floored[hidden]
-    levels, others = _rare_levels(w @ basis[:, hidden], indicators)
-    b, drawn = _draw_in(b, final, basis[:, hidden][:, others], prior[others])
+    levels, others = rare_levels(w @ basis[:, hidden], indicators)
+    b, drawn = draw_in(b, final, basis[:, hidden][:, others], prior[others])
     if descent.public.blur > _BLURRED:
         # The posterior mean under a prior of fitted values that vary as much as the response. By
         # how far it lies off the estimate counts as one standard deviation more.
@@ -388,7 +365,7 @@ def _conclude(
     # A rare level is hidden in its own coefficient and nowhere else.
     axes = np.eye(d)[:, levels]
     limits = np.full(levels.size, (_LEVEL * spread) ** 2)
-    beta, full = _draw_in(descent.start + w @ b, w @ drawn @ w.T, axes, limits)
+    beta, full = draw_in(descent.start + w @ b, w @ drawn @ w.T, axes, limits)
     return beta, full, w @ cov_privacy @ w.T
 
 
@@ -417,33 +394,6 @@ def _pooled(near: _Near, late: _Scored, bread: Array, variances: Array, level: f
         noise=math.hypot((1 - weight) * late.noise, weight * noise),
         clip=late.clip,
     )
-
-
-def _rare_levels(effects: Array, indicators: Array) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
-    """Indicator columns that hidden directions belong to, and which directions are left.
-
-    `effects` (d, r) holds the coefficients that each hidden direction changes. A direction belongs
-    to indicators if they make up nine tenths of it.
-    """
-    own = effects * indicators[:, None]
-    size = np.linalg.norm(effects, axis=0)
-    belongs = np.linalg.norm(own, axis=0) >= 0.9 * size
-    columns = (np.abs(own) >= 0.3 * size) & belongs
-    return np.flatnonzero(columns.any(axis=1)), ~belongs
-
-
-def _draw_in(value: Array, cov: Array, directions: Array, prior: Array) -> tuple[Array, Array]:
-    """Directions that noise hides, drawn to their posterior means under N(0, prior).
-
-    Each stays within one prior standard deviation, and the prior variance is added to its own.
-    """
-    full = cov.copy()
-    for u, variance in zip(directions.T, prior, strict=True):
-        at = float(u @ value)
-        drawn = at * variance / (variance + float(u @ cov @ u))
-        value = value + u * (np.clip(drawn, -math.sqrt(variance), math.sqrt(variance)) - at)
-        full += variance * np.outer(u, u)
-    return value, full
 
 
 def _remarks(near: _Near, last: _Last) -> tuple[str, ...]:

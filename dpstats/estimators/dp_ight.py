@@ -130,8 +130,8 @@ class DPIGHT:
     Corollary 5.6 takes G = K (sqrt(2s) ||theta*|| + nu log n), which is not known and no bound for
     every data set. docs/corrections.md has the numbers.
 
-    *Budget.* Steps get twice the budget of the one before: what an early step adds is contracted by
-    later ones.
+    *Budget.* Steps get 1.3 times the budget of the one before: what an early step adds is
+    contracted by later ones.
 
     *Where it stands.* Noise of norm R falls on each of d coordinates, where selecting columns first
     pays for sqrt(s) of them. Use it to reproduce the paper; the default is better for d > 50 or so.

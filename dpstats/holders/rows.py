@@ -112,11 +112,7 @@ class Rows:
             ends = design.internal_endog_bounds
         y_bound = np.clip(np.max(np.abs(ends)), 2.0**-20, _FARTHEST)
         y_grid = np.array(bound_grid(float(y_bound), Y_BITS))
-        x = (
-            None
-            if getattr(source, "is_sparse", False)
-            else np.empty((n, bound.size), dtype=np.float32)
-        )
+        x = None if source.is_sparse else np.empty((n, bound.size), dtype=np.float32)
         self._y = np.zeros(n, dtype=np.float32)
         self._keep: NDArray[np.bool_] = np.ones(n, dtype=np.bool_)
         self._offset = np.zeros(n, dtype=np.float32) if source.has_offset else None
