@@ -35,6 +35,7 @@ _NOISE = {
     "gaussian": "Gaussian, sd {scale:.4g}",
     "laplace": "Laplace, scale {scale:.4g}",
     "selection": "exponential mechanism, eps {epsilon:.4g}",
+    "pure": "local randomiser, eps {epsilon:.4g}",
     "peeling": "noisy max and its value, Laplace, scale {scale:.4g}",
 }
 

@@ -183,6 +183,7 @@ _LAWS = {
     "gaussian": "Gaussian, sd {noise_multiplier:.4g} x sens.",
     "laplace": "Laplace, scale {noise_multiplier:.4g} x sens.",
     "selection": "selection, eps {epsilon:.4g}, k {k}",
+    "pure": "local randomiser, eps {epsilon:.4g}",
     "peeling": "peeling, scale {noise_multiplier:.4g} x sens., k {k}",
 }
 

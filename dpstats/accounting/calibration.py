@@ -36,7 +36,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.accounting.events import Event, Gaussian, Laplace, Parallel, Peeling, Selection
+from dpstats.accounting.events import Event, Gaussian, Laplace, Parallel, Peeling, Pure, Selection
 from dpstats.accounting.prices import gaussian_price
 from dpstats.errors import PlanError
 
@@ -241,7 +241,8 @@ class _Cost:
         return math.fsum(n * e for _, e, n in self.bounded)
 
 
-# A bounded loss about which no more is known than its epsilon: a choice by report noisy max.
+# A bounded loss about which no more is known than its epsilon: a choice by report noisy max, or a
+# local randomiser.
 _ANY = "any"
 # Zero-concentrated cost of a bounded event of epsilon 1.
 _RHO = {Laplace.kind: 1 / 2, Selection.kind: 1 / 8, _ANY: 1 / 2}
@@ -299,6 +300,8 @@ def _cost(events: Iterable[Event]) -> _Cost:
             case Peeling(noise_multiplier=z, k=k):
                 bounded[_ANY, 2 / z] += k
                 bounded[Laplace.kind, 1 / z] += k
+            case Pure(epsilon=e):
+                bounded[_ANY, e] += 1
             case _:
                 raise PlanError(
                     f"{event!r} is not a privacy event that this version knows: its cost cannot "
@@ -376,6 +379,7 @@ _SCALED: dict[str, Callable[[Any, float], Event]] = {
     Laplace.kind: lambda event, factor: Laplace(event.noise_multiplier * factor),
     Selection.kind: lambda event, factor: Selection(event.epsilon / factor, event.k),
     Peeling.kind: lambda event, factor: Peeling(event.noise_multiplier * factor, event.k),
+    Pure.kind: lambda event, factor: Pure(event.epsilon / factor),
     Parallel.kind: lambda event, factor: Parallel(
         tuple(scaled(branch, factor) for branch in event.branches)
     ),

@@ -20,6 +20,7 @@ __all__ = [
     "Laplace",
     "Parallel",
     "Peeling",
+    "Pure",
     "Selection",
     "event_from_dict",
     "event_to_dict",
@@ -116,6 +117,26 @@ class Peeling:
 
 
 @dataclass(frozen=True, slots=True)
+class Pure:
+    """A mechanism of which no more is known than that it is ``epsilon``-DP: a local randomiser.
+
+    Each such mechanism is a post-processing of randomised response (Kairouz, Oh & Viswanath 2015,
+    Theorem 2), as which it is composed.
+    """
+
+    epsilon: float
+    kind: ClassVar[str] = "pure"
+
+    def __post_init__(self) -> None:
+        _positive("epsilon", self.epsilon)
+
+    @property
+    def rho(self) -> float:
+        """Zero-concentrated cost, epsilon^2 / 2 (Bun & Steinke 2016, Proposition 1.4)."""
+        return 0.5 * self.epsilon**2
+
+
+@dataclass(frozen=True, slots=True)
 class Parallel:
     """Mechanisms on disjoint sets of rows, those of one set in one branch.
 
@@ -136,12 +157,13 @@ class Parallel:
         return max(math.fsum(event.rho for event in branch) for branch in self.branches)
 
 
-Event: TypeAlias = Gaussian | Laplace | Selection | Peeling | Parallel
+Event: TypeAlias = Gaussian | Laplace | Selection | Peeling | Pure | Parallel
 _KINDS: dict[str, Callable[..., Event]] = {
     Gaussian.kind: Gaussian,
     Laplace.kind: Laplace,
     Selection.kind: Selection,
     Peeling.kind: Peeling,
+    Pure.kind: Pure,
     Parallel.kind: lambda branches: Parallel(
         tuple(tuple(event_from_dict(event) for event in branch) for branch in branches)
     ),

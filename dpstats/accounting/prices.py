@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from dpstats.accounting.events import Event, Gaussian, Laplace, Parallel, Peeling, Selection
+from dpstats.accounting.events import Event, Gaussian, Laplace, Parallel, Peeling, Pure, Selection
 
 __all__ = ["gaussian_price", "pure_price"]
 
@@ -20,8 +20,9 @@ def gaussian_price(event: Event) -> float:
     A selection is never worse than a shift by epsilon of logistic noise, a Laplace release is a
     shift by epsilon of Laplace noise. For both, the normal quantile of the distribution function F
     is concave on the positive axis, so the two-sided worst case is the symmetric one,
-    ``mu = 2 Phi^-1(F(epsilon / 2))``. A choice by report noisy max is worth a selection of twice
-    its epsilon. Rounds of one event add up as squares; of branches the dearest counts.
+    ``mu = 2 Phi^-1(F(epsilon / 2))``. A choice by report noisy max, or a mechanism that is
+    just pure, is worth a selection of twice its epsilon. Rounds of one event add up as squares; of
+    branches the dearest counts.
     """
     return _PRICE[event.kind](event)
 
@@ -68,6 +69,7 @@ _PRICE: dict[str, Callable[[Any], float]] = {
     Laplace.kind: lambda event: _laplace_price(event.epsilon),
     Selection.kind: lambda event: math.sqrt(event.k) * _choice_price(event.epsilon),
     Peeling.kind: _peeling_price,
+    Pure.kind: lambda event: _choice_price(2 * event.epsilon),
     Parallel.kind: lambda event: max(
         math.hypot(*map(gaussian_price, branch)) for branch in event.branches
     ),
@@ -77,6 +79,7 @@ _PURE: dict[str, Callable[[Any], float]] = {
     Laplace.kind: lambda event: event.epsilon,
     Selection.kind: lambda event: event.epsilon * event.k,
     Peeling.kind: lambda event: event.epsilon,
+    Pure.kind: lambda event: event.epsilon,
     Parallel.kind: lambda event: max(
         math.fsum(map(pure_price, branch)) for branch in event.branches
     ),

@@ -7,6 +7,7 @@ touches is marked as NOT private.
 
 from __future__ import annotations
 
+import secrets
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
@@ -33,6 +34,14 @@ class NoiseStream(Protocol):
 
     def top_k(self, utilities: Ints, k: int, scale: float) -> Ints:
         """Indices of the k largest utilities, in order, after Gumbel noise of scale `scale`."""
+        ...
+
+    def bits(self, count: int) -> bytes:
+        """`count` uniform random bytes: what a randomiser on a device is made of."""
+        ...
+
+    def generator(self) -> np.random.Generator:
+        """A generator for drawing the messages of many simulated devices at once."""
         ...
 
 
@@ -118,6 +127,12 @@ class _OpenDPStream:
         )
         return np.asarray(m(utilities.tolist()), dtype=np.int64)
 
+    def bits(self, count: int) -> bytes:
+        return secrets.token_bytes(count)
+
+    def generator(self) -> np.random.Generator:
+        return np.random.default_rng(secrets.randbits(256))
+
 
 class _SeededStream:
     """The same laws up to rounding, from a seeded generator."""
@@ -136,3 +151,9 @@ class _SeededStream:
     def top_k(self, utilities: Ints, k: int, scale: float) -> Ints:
         noisy = utilities + self._rng.gumbel(0.0, scale, utilities.shape)
         return np.argsort(-noisy, kind="stable")[:k].astype(np.int64)
+
+    def bits(self, count: int) -> bytes:
+        return self._rng.bytes(count)
+
+    def generator(self) -> np.random.Generator:
+        return self._rng

@@ -16,6 +16,7 @@ from dpstats.accounting import (
     Laplace,
     Parallel,
     Peeling,
+    Pure,
     Selection,
     Share,
     calibrate,
@@ -211,7 +212,8 @@ def second_opinion(events, delta):
             part = part.self_compose(event.k)
         else:
             pure = common.DifferentialPrivacyParameters(event.epsilon, 0.0)
-            part = pld.from_privacy_parameters(pure, **step).self_compose(event.k)
+            times = getattr(event, "k", 1)
+            part = pld.from_privacy_parameters(pure, **step).self_compose(times)
         total = total.compose(part)
     return total.get_epsilon_for_delta(delta)
 
@@ -244,8 +246,19 @@ def renyi_opinion(events, delta):
         [Gaussian(8.0)] * 3 + [Laplace(7.0)] * 5 + [Laplace(20.0)],
         [Peeling(50.0, 10)] * 3,  # 2 / z is on the grid of the other accountant
         [Peeling(20.0, 3), Gaussian(8.0)],
+        [Pure(1.0)],
+        [Pure(0.2)] * 3 + [Gaussian(8.0)],
     ],
-    ids=["Gaussian", "Laplace", "three", "nine", "peeling", "peeling and Gaussian"],
+    ids=[
+        "Gaussian",
+        "Laplace",
+        "three",
+        "nine",
+        "peeling",
+        "peeling and Gaussian",
+        "pure",
+        "pure and Gaussian",
+    ],
 )
 def test_a_second_accountant_agrees(events, delta):
     expected = second_opinion(events, delta)
@@ -351,6 +364,7 @@ def test_an_unknown_event_is_refused(function):
         lambda: Share("parallel", 1.0),
         lambda: Peeling(1.0, 0),
         lambda: Peeling(-1.0),
+        lambda: Pure(0.0),
         lambda: Parallel(()),
         lambda: Parallel(((),)),
         lambda: Gaussian(math.inf),
@@ -486,7 +500,7 @@ def test_an_unknown_event_in_a_branch_is_refused():
         delta_of([Parallel(((object(),),))], 0.5)
 
 
-@pytest.mark.parametrize("event", [Peeling(3.0, 4), HALVES, Parallel(((HALVES,),))])
+@pytest.mark.parametrize("event", [Peeling(3.0, 4), Pure(0.7), HALVES, Parallel(((HALVES,),))])
 def test_an_event_survives_json_and_scales(event):
     assert event_from_dict(json.loads(json.dumps(event_to_dict(event)))) == event
     (noisier,) = scaled([event], 2.0)

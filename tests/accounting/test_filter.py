@@ -13,6 +13,7 @@ from dpstats.accounting import (
     Laplace,
     Parallel,
     Peeling,
+    Pure,
     Selection,
     delta_of,
     epsilon_of,
@@ -27,6 +28,7 @@ SINGLE = st.one_of(
     st.floats(1, 50).map(Laplace),
     st.builds(Selection, st.floats(0.01, 0.5), st.integers(1, 3)),
     st.builds(Peeling, st.floats(5, 50), st.integers(1, 3)),
+    st.floats(0.01, 0.5).map(Pure),
 )
 BRANCH = st.lists(SINGLE, min_size=1, max_size=2).map(tuple)
 EVENTS = st.one_of(SINGLE, st.lists(BRANCH, min_size=1, max_size=2).map(tuple).map(Parallel))
@@ -71,6 +73,11 @@ def test_a_peeled_choice_is_priced_as_the_least_gaussian_above_its_worst_pair():
     value = gaussian_price(Laplace(z))
     assert gaussian_price(Peeling(z, 4)) == pytest.approx(2 * math.hypot(choice, value))
     assert pure_price(Peeling(z, 4)) == pytest.approx(4)
+
+
+def test_a_pure_mechanism_is_priced_as_randomised_response():
+    assert gaussian_price(Pure(0.7)) == pytest.approx(-2 * norm.ppf(1 / (1 + math.exp(0.7))))
+    assert pure_price(Pure(0.7)) == 0.7
 
 
 def test_branches_are_priced_as_the_dearest():

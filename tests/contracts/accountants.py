@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from scipy.stats import laplace, norm
 
-from dpstats.accounting.events import Event, Gaussian, Laplace, Parallel, Peeling, Selection
+from dpstats.accounting.events import Event, Gaussian, Laplace, Parallel, Peeling, Pure, Selection
 
 
 def upper(events: Sequence[Event], delta: float) -> float:
@@ -43,6 +43,9 @@ def _privacy_loss(events: Sequence[Event], delta: float) -> float:
         if isinstance(e, Selection):
             pure = common.DifferentialPrivacyParameters(e.epsilon, 0.0)
             parts += [pld.from_privacy_parameters(pure, **step)] * e.k
+        if isinstance(e, Pure):
+            pure = common.DifferentialPrivacyParameters(e.epsilon, 0.0)
+            parts.append(pld.from_privacy_parameters(pure, **step))
         if isinstance(e, Peeling):
             choice = common.DifferentialPrivacyParameters(2 / e.noise_multiplier, 0.0)
             value = pld.from_laplace_mechanism(e.noise_multiplier, **step)
@@ -84,6 +87,7 @@ _MOST_OUTCOMES = 2**17
 def _attack(events: Sequence[Event], epsilon: float) -> float:
     mu = sum(e.noise_multiplier**-2 for e in events if isinstance(e, Gaussian)) ** 0.5
     releases = [_binned_laplace(e.epsilon) for e in events if isinstance(e, Laplace)]
+    releases += [_two_candidates(2 * e.epsilon, e.epsilon) for e in events if isinstance(e, Pure)]
     for e in events:
         if isinstance(e, Peeling):
             releases += [_binned_laplace(1 / e.noise_multiplier)] * min(e.k, 3)
