@@ -143,7 +143,10 @@ def stored_matrix(n: int, d: int, density: float, s: int) -> tuple[Any, np.ndarr
     places = (rng.integers(0, n, count), rng.integers(0, d, count))
     values = rng.uniform(0, 1, count)
     extra = (np.tile(np.arange(n), s)[::4], np.repeat(np.arange(s), n)[::4])
-    rows, columns = (np.concatenate(pair) for pair in zip(places, extra, strict=True))
+    # scikit-learn takes 32-bit indices only.
+    rows, columns = (
+        np.concatenate(pair).astype(np.int32) for pair in zip(places, extra, strict=True)
+    )
     data = np.concatenate([values, rng.uniform(0, 1, extra[0].size)])
     x = sparse.csr_array((np.minimum(data, 1.0), (rows, columns)), shape=(n, d))
     x.sum_duplicates()
