@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -16,11 +16,23 @@ from dpstats.privacy import Privacy
 from dpstats.text import grid, wrap
 
 if TYPE_CHECKING:
+    from dpstats.channels import Channel
     from dpstats.design import Design
-    from dpstats.queries import Query
+    from dpstats.queries import MomentMessage, Query
     from dpstats.theory import Theory
 
-__all__ = ["Estimate", "Estimator", "Holder", "Mechanism", "Plan", "Release"]
+__all__ = [
+    "Estimate",
+    "Estimator",
+    "Holder",
+    "LocalHolder",
+    "LocalMethod",
+    "Mechanism",
+    "Messages",
+    "Plan",
+    "Question",
+    "Release",
+]
 
 Array = NDArray[np.float64]
 
@@ -71,6 +83,7 @@ class Release:
     scale: float
     event: Event
     part: int = 0
+    law: str = ""  # the noise in words, where the event alone does not say it
 
 
 @dataclass(frozen=True)
@@ -234,6 +247,53 @@ class Estimate:
     inference: str = ""
 
 
+@dataclass(frozen=True, eq=False)
+class Question:
+    """What the devices of one round are asked: a message, and the channel that randomises it."""
+
+    message: MomentMessage
+    channel: Channel
+
+
+@dataclass(frozen=True, eq=False)
+class Messages:
+    """All that is kept of the messages of one round; they were private when they were sent.
+
+    Attributes
+    ----------
+    count : int
+        Messages received.
+    mean : ndarray of shape (p,)
+        Average of the decoded messages, unbiased for that of what the devices held.
+    second : ndarray of shape (p, p)
+        Average of the outer products of decoded messages (of the first of them, where there are
+        very many): what standard errors need.
+    """
+
+    count: int
+    mean: Array
+    second: Array
+
+    @property
+    def covariance(self) -> Array:
+        """Covariance of `mean`, of shape (p, p): sampling and randomisation together."""
+        centred: Array = self.second - np.outer(self.mean, self.mean)
+        return centred / self.count
+
+
+class LocalHolder(Protocol):
+    """Devices that answer a question each, once, in rounds of different devices."""
+
+    @property
+    def public(self) -> Array | None:
+        """Second moments of public rows, if the fit was given any; see `LocalMethod`."""
+        ...
+
+    def collect(self, question: Question, part: int) -> Messages:
+        """Ask the devices of round `part`."""
+        ...
+
+
 class Holder(Protocol):
     """Who holds the rows and answers queries with noise."""
 
@@ -283,6 +343,30 @@ class Estimator(Protocol):
         """Mechanisms, cost and expected error from public facts only."""
         ...
 
-    def fit(self, holder: Holder, design: Design, plan: Plan) -> Estimate:
-        """Ask the holder what was planned, and nothing else."""
+    def fit(self, holder: Any, design: Design, plan: Plan) -> Estimate:
+        """Ask the holder, which is one of the plan's trust model, what was planned."""
+        ...
+
+
+class LocalMethod(Estimator, Protocol):
+    """A method for devices that randomise their own records.
+
+    It is a function from the messages received so far to the next question, so a server may stop
+    between rounds and go on in another process.
+    """
+
+    def public_moments(self, design: Design, plan: Plan, rows: Array) -> Array:
+        """The (d, d) second moments, weighted as in the messages, of public rows (m, d)."""
+        ...
+
+    def question(
+        self, design: Design, plan: Plan, answers: Sequence[Messages], public: Array | None
+    ) -> Question | None:
+        """What the next round is asked; None when there are no more rounds."""
+        ...
+
+    def finish(
+        self, design: Design, plan: Plan, answers: Sequence[Messages], public: Array | None
+    ) -> Estimate:
+        """The estimate from the messages of all rounds."""
         ...

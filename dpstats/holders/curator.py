@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import DataError, DPStatsError, PlanError
+from dpstats.errors import DataError, PlanError
 from dpstats.holders.rows import Rows
+from dpstats.holders.sealed import sealed
 from dpstats.mechanisms.noise import Noise
 from dpstats.mechanisms.release import release
 from dpstats.privacy import Central, Neighbors
@@ -25,29 +25,6 @@ if TYPE_CHECKING:
 __all__ = ["Curator"]
 
 Array = NDArray[np.float64]
-P = ParamSpec("P")
-T = TypeVar("T")
-
-
-def _sealed(method: Callable[P, T]) -> Callable[P, T]:
-    """Let no frame that holds rows, and no message made from values, leave with an exception."""
-
-    @functools.wraps(method)
-    def call(*args: P.args, **kwargs: P.kwargs) -> T:
-        try:
-            return method(*args, **kwargs)
-        except DPStatsError as error:  # made from names, dtypes and planned facts only
-            sealed: DPStatsError = error.with_traceback(None)
-        except Exception as error:
-            sealed = DataError(
-                f"The private side stopped with {type(error).__name__}; its message is withheld "
-                "because it may quote rows. Check column types against the schema."
-            )
-        sealed.__context__ = None
-        del args, kwargs  # this frame is part of the traceback
-        raise sealed from None
-
-    return call
 
 
 class Curator:
@@ -76,7 +53,7 @@ class Curator:
         On names, types or shape; never on values.
     """
 
-    @_sealed
+    @sealed
     def __init__(
         self,
         source: Source,
@@ -104,7 +81,7 @@ class Curator:
         """Every answer given: query, sensitivity, noise. Public."""
         return tuple(self._transcript)
 
-    @_sealed
+    @sealed
     def ask(self, query: Query, slot: str, part: int = 0) -> Array:
         """Answer `query` once with the noise planned under `slot`; see `Holder.ask`."""
         mechanism = self._plan.mechanism(slot)

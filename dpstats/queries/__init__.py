@@ -17,6 +17,7 @@ from dpstats.queries.linear import (
     ScoreOuter,
     TailSums,
 )
+from dpstats.queries.messages import MomentMessage
 from dpstats.queries.scalar import (
     Count,
     NormQuantile,
@@ -41,6 +42,7 @@ __all__ = [
     "Gradient",
     "Gram",
     "MinEigenvalue",
+    "MomentMessage",
     "NormQuantile",
     "PairScales",
     "PeeledScores",

@@ -1,0 +1,35 @@
+"""What leaves the private side when something fails: no frame, no message made from values."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+from dpstats.errors import DataError, DPStatsError
+
+__all__ = ["sealed"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def sealed(method: Callable[P, T]) -> Callable[P, T]:
+    """Let no frame that holds rows, and no message made from values, leave with an exception."""
+
+    @functools.wraps(method)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return method(*args, **kwargs)
+        except DPStatsError as error:  # made from names, dtypes and planned facts only
+            kept: DPStatsError = error.with_traceback(None)
+        except Exception as error:
+            kept = DataError(
+                f"The private side stopped with {type(error).__name__}; its message is withheld "
+                "because it may quote rows. Check column types against the schema."
+            )
+        kept.__context__ = None
+        del args, kwargs  # this frame is part of the traceback
+        raise kept from None
+
+    return call
