@@ -1,0 +1,286 @@
+"""Samplers of the channels: what a device sends, and the same law for many devices at once.
+
+`randomize` is what runs on a device. It takes whatever it is given into the domain of the channel
+by itself, so its guarantee needs no care by the caller, and draws every bit from the noise stream.
+Coins are compared as whole 64-bit words, so a probability is what it is said to be.
+
+`simulate` has the law of decoded messages without making each of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dpstats.channels import Binary, Channel, GaussianNoise, LaplaceNoise, Piecewise
+from dpstats.channels.base import WORD, Array, Payloads
+from dpstats.channels.grid import GRID, coarse
+from dpstats.channels.piecewise import CELLS
+from dpstats.errors import OptionError
+from dpstats.mechanisms.noise import NoiseStream
+
+__all__ = ["MessageSums", "randomize", "simulate"]
+
+Words = NDArray[np.uint64]
+
+
+def randomize(channel: Channel, value: ArrayLike, noise: NoiseStream) -> bytes:
+    """One message about one value.
+
+    Parameters
+    ----------
+    channel : Channel
+        The law of the message; public.
+    value : array_like (dim,)
+        Private. Numbers that are not finite count as 0; the rest is projected (l2) or clipped
+        (linf) into the unit ball of the channel.
+    noise : NoiseStream
+        Source of noise.
+
+    Returns
+    -------
+    bytes
+        ``channel.payload_bytes`` of them, (epsilon, delta)-DP for any two values.
+
+    Raises
+    ------
+    OptionError
+        If `value` is not a vector of ``channel.dim`` numbers.
+    """
+    row = inside(channel, np.reshape(_numbers(value), (1, -1)))
+    return _SENDERS[channel.name](channel, row, noise).tobytes()
+
+
+def simulate(channel: Channel, values: ArrayLike, noise: NoiseStream) -> Array:
+    """Decoded messages about many values.
+
+    Parameters
+    ----------
+    values : array_like (m, dim)
+        Private; treated as by `randomize`.
+
+    Returns
+    -------
+    ndarray (m, dim)
+        In row i the law of ``channel.decode`` of a message about row i, independent of the others.
+        Of additive noise it is the law before sums are rounded to 16 bits.
+    """
+    rows = inside(channel, _numbers(values))
+    if channel.name in _SIMULATORS:
+        simulated: Array = _SIMULATORS[channel.name](channel, rows, noise)
+        return simulated
+    return channel.decode(_SENDERS[channel.name](channel, rows, noise))
+
+
+class MessageSums:
+    """Averages of decoded messages and of their outer products, over many devices.
+
+    Messages are simulated block by block and added up. Of Gaussian noise no message is made: with
+    V the values (n, p) and A = [1 V] = Q R, the sums of Z = V + sigma E depend on E through
+    H = Q'E, a (p + 1) x p block of independent normals, and E'E = H'H + W, where W is an
+    independent Wishart matrix of n - p - 1 degrees of freedom (drawn by Bartlett's triangle). Then
+
+        sum z = sum v + sigma R_1' H,
+        sum z z' = V'V + sigma (R_V' H + H' R_V) + sigma^2 (H'H + W),
+
+    where R = [R_1 R_V] is any root of A'A of p + 1 rows, so that only A'A has to be accumulated.
+    For n < 2 p + 1 messages are simulated one by one.
+
+    Parameters
+    ----------
+    channel : Channel
+        The law of the messages.
+    noise : NoiseStream
+        Source of noise.
+    """
+
+    def __init__(self, channel: Channel, noise: NoiseStream) -> None:
+        self._channel = channel
+        self._noise = noise
+        self._exact = channel.name == GaussianNoise.name
+        self._gram = np.zeros((channel.dim + 1, channel.dim + 1))
+        self._first: list[Array] = []
+
+    @property
+    def _few(self) -> bool:
+        return bool(self._gram[0, 0] < 2 * self._channel.dim + 1)
+
+    def add(self, values: ArrayLike) -> None:
+        """Add devices that hold the rows of `values` (m, dim), treated as by `randomize`."""
+        if not self._exact:
+            self._accumulate(simulate(self._channel, values, self._noise))
+            return
+        rows = inside(self._channel, _numbers(values))
+        if self._few:
+            self._first.append(rows)
+        self._accumulate(rows)
+        if not self._few:
+            self._first.clear()
+
+    def averages(self) -> tuple[Array, Array]:
+        """Mean (p,) of the decoded messages, and of their outer products (p, p).
+
+        Raises
+        ------
+        OptionError
+            If there are no messages.
+        """
+        if self._gram[0, 0] == 0:
+            raise OptionError("Averages of no messages: add at least one.")
+        sums = self._noisy() if self._exact else self._gram
+        return sums[0, 1:] / sums[0, 0], sums[1:, 1:] / sums[0, 0]
+
+    def _accumulate(self, rows: Array) -> None:
+        self._gram[0, 0] += len(rows)
+        self._gram[0, 1:] += rows.sum(axis=0)
+        self._gram[1:, 0] = self._gram[0, 1:]
+        self._gram[1:, 1:] += rows.T @ rows
+
+    def _noisy(self) -> Array:
+        """Sums of Gaussian messages, drawn once and kept: asking twice gives the same."""
+        assert isinstance(self._channel, GaussianNoise)
+        self._exact = False
+        if self._few:
+            rows = np.concatenate(self._first)
+            self._gram[:] = 0.0
+            self._accumulate(simulate(self._channel, rows, self._noise))
+            return self._gram
+        n, p, sigma = int(self._gram[0, 0]), self._channel.dim, self._channel.sigma
+        normal = self._noise.generator().standard_normal
+        eigenvalues, vectors = np.linalg.eigh(self._gram)
+        root = np.sqrt(np.maximum(eigenvalues, 0.0))[:, None] * vectors.T
+        block = normal((p + 1, p))
+        triangle = np.tril(normal((p, p)), -1)
+        degrees = n - p - 1 - np.arange(p)
+        triangle[np.diag_indices(p)] = np.sqrt(self._noise.generator().chisquare(degrees))
+        cross = root.T @ block
+        self._gram[0, 1:] += sigma * cross[0]
+        self._gram[1:, 0] = self._gram[0, 1:]
+        self._gram[1:, 1:] += sigma * (cross[1:] + cross[1:].T)
+        self._gram[1:, 1:] += sigma**2 * (block.T @ block + triangle @ triangle.T)
+        return self._gram
+
+
+# -- values into the domain --------------------------------------------------------------------
+
+
+def _numbers(values: ArrayLike) -> Array:
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise OptionError("A value to randomise has to be an array of numbers.") from None
+
+
+def inside(channel: Channel, rows: Array) -> Array:
+    """Rows (m, dim) mapped into the domain of the channel."""
+    if rows.ndim != 2 or rows.shape[1] != channel.dim:
+        raise OptionError(
+            f"Channel {channel.name!r} randomises values of {channel.dim} coordinates; got an "
+            f"array of shape {rows.shape}."
+        )
+    rows = np.where(np.isfinite(rows), rows, 0.0)
+    if channel.domain == "linf":
+        return np.clip(rows, -1.0, 1.0)
+    # Divided by the largest coordinate first: squares of large numbers overflow.
+    size = np.maximum(np.abs(rows).max(axis=1, keepdims=True), 1.0)
+    rows = rows / size
+    norm = np.linalg.norm(rows, axis=1, keepdims=True)
+    projected: Array = rows / np.maximum(norm, 1.0 / size)
+    return projected
+
+
+# -- exact draws from uniform words ------------------------------------------------------------
+
+
+def _words(noise: NoiseStream, count: int) -> Words:
+    """Independent uniform 64-bit words."""
+    return np.frombuffer(noise.bits(8 * count), dtype="<u8")
+
+
+def _coins(noise: NoiseStream, chance: int, count: int) -> NDArray[np.bool_]:
+    """Independent coins, each true with probability ``chance / 2^64``."""
+    return _words(noise, count) < np.uint64(chance)
+
+
+def _below(noise: NoiseStream, bound: int, count: int) -> NDArray[np.int64]:
+    """Independent uniform integers below `bound`; words of an incomplete last round are redrawn."""
+    words = np.array(_words(noise, count))
+    last = np.uint64(WORD - WORD % bound - 1)
+    while (again := words > last).any():
+        words[again] = _words(noise, int(again.sum()))
+    return (words % np.uint64(bound)).astype(np.int64)
+
+
+def _rounded(noise: NoiseStream, values: Array) -> NDArray[np.int64]:
+    """Values rounded to a neighbouring integer with the odds that keep their means.
+
+    The odds are good to 2^-53. This only chooses what goes into a private coin.
+    """
+    uniform = (_words(noise, values.size) >> np.uint64(11)) * 2.0**-53
+    return np.floor(values + uniform.reshape(values.shape)).astype(np.int64)
+
+
+# -- messages ----------------------------------------------------------------------------------
+
+
+def _send_binary(channel: Binary, rows: Array, noise: NoiseStream) -> Payloads:
+    sign = _rounded(noise, 0.5 * (1 + rows)) == 1
+    flip = _coins(noise, channel.flip_words, len(rows))
+    return _bytes((sign ^ flip[:, None]).astype(np.uint8))
+
+
+def _send_piecewise(channel: Piecewise, rows: Array, noise: NoiseStream) -> Payloads:
+    width, outside = channel.law.width, channel.law.outside
+    start = np.minimum(_rounded(noise, channel.start(rows[:, 0])), CELLS - width)
+    beyond = _coins(noise, outside, len(rows))
+    near = start + _below(noise, width, len(rows))
+    far = _below(noise, CELLS - width, len(rows))
+    far += width * (far >= start)
+    return _bytes(np.where(beyond, far, near).astype("<u2"))
+
+
+def _send_laplace(channel: LaplaceNoise, rows: Array, noise: NoiseStream) -> Payloads:
+    return _bytes(coarse(noise.laplace(_steps(rows)[:, 0], channel.scale / GRID), channel.step))
+
+
+def _send_gaussian(channel: GaussianNoise, rows: Array, noise: NoiseStream) -> Payloads:
+    noisy = noise.gaussian(_steps(rows).ravel(), channel.sigma / GRID)
+    return _bytes(coarse(noisy.reshape(rows.shape), channel.step))
+
+
+def _steps(rows: Array) -> NDArray[np.int64]:
+    return np.rint(rows / GRID).astype(np.int64)
+
+
+def _bytes(numbers: NDArray[Any]) -> Payloads:
+    """Rows of little-endian numbers as rows of bytes."""
+    rows: Payloads = np.ascontiguousarray(numbers).reshape(len(numbers), -1).view(np.uint8)
+    return rows
+
+
+_SENDERS: dict[str, Callable[[Any, Array, NoiseStream], Payloads]] = {
+    Binary.name: _send_binary,
+    Piecewise.name: _send_piecewise,
+    LaplaceNoise.name: _send_laplace,
+    GaussianNoise.name: _send_gaussian,
+}
+
+
+# -- simulation --------------------------------------------------------------------------------
+
+
+def _simulate_laplace(channel: LaplaceNoise, rows: Array, noise: NoiseStream) -> Array:
+    return rows + noise.generator().laplace(0.0, channel.scale, rows.shape)
+
+
+def _simulate_gaussian(channel: GaussianNoise, rows: Array, noise: NoiseStream) -> Array:
+    return rows + channel.sigma * noise.generator().standard_normal(rows.shape)
+
+
+_SIMULATORS: dict[str, Callable[[Any, Array, NoiseStream], Array]] = {
+    LaplaceNoise.name: _simulate_laplace,
+    GaussianNoise.name: _simulate_gaussian,
+}
