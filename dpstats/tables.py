@@ -12,7 +12,7 @@ import pandas as pd
 from dpstats.coercion import as_column
 from dpstats.errors import DataError
 
-__all__ = ["named_columns", "row_count", "without_rows"]
+__all__ = ["column_names", "named_columns", "row_count", "without_rows"]
 
 
 def named_columns(table: Any, names: Iterable[str] | None = None) -> dict[str, Any]:
@@ -70,6 +70,11 @@ def _open(table: Any) -> tuple[list[Any], Any]:
     if isinstance(frame, nw.LazyFrame):
         raise DataError("The table is lazy: collect it first, as in frame.collect().")
     return list(frame.columns), frame.get_column
+
+
+def column_names(table: Any) -> list[str]:
+    """Names of the columns of a table that `named_columns` reads, those that are text."""
+    return [name for name in _open(table)[0] if isinstance(name, str)]
 
 
 def row_count(table: Any) -> int:

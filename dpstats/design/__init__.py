@@ -7,8 +7,19 @@ design, and no row can enter the columns of another. Private rows pass through `
 """
 
 from dpstats.design.binding import Design
+from dpstats.design.public_design import Covariates, PublicDesign
 from dpstats.design.rows import RawBlock, Source
 from dpstats.design.sparse_rows import SparseSource
 from dpstats.design.units import Endog, Offset, Standardization
 
-__all__ = ["Design", "Endog", "Offset", "RawBlock", "Source", "SparseSource", "Standardization"]
+__all__ = [
+    "Covariates",
+    "Design",
+    "Endog",
+    "Offset",
+    "PublicDesign",
+    "RawBlock",
+    "Source",
+    "SparseSource",
+    "Standardization",
+]

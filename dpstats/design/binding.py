@@ -232,6 +232,10 @@ class Design:
         SchemaError
             If the version is not known, or the same formula now means other columns.
         """
+        if "public" in data:  # covariates were public: its facts are those of rows, not a schema's
+            from dpstats.design.public_design import PublicDesign
+
+            return PublicDesign.from_dict(data)
         recipe = dict(data)
         version, names = recipe.pop("version", None), tuple(recipe.pop("design_names", ()))
         if version != _VERSION:

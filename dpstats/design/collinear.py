@@ -12,7 +12,7 @@ from dpstats.design.blocks import Block, starts
 from dpstats.design.public import varied_rows
 from dpstats.schema import Schema
 
-__all__ = ["independent"]
+__all__ = ["dependent", "independent"]
 
 Float = NDArray[np.float64]
 
@@ -116,11 +116,16 @@ def _combinations(blocks: Sequence[Block], schema: Schema, formula: str) -> dict
     rests = np.abs(np.diag(np.linalg.qr(matrix, mode="r")))
     if (rests[length > 0] > _COLLINEAR).all():
         return {}
-    return _dependent(matrix, [name for block in blocks for name in block.names])
+    return dependent(matrix, [name for block in blocks for name in block.names])
 
 
-def _dependent(matrix: Float, names: Sequence[str]) -> dict[int, str]:
-    """Gram-Schmidt from left to right; a column without a new direction is a combination."""
+def dependent(
+    matrix: Float, names: Sequence[str], where: str = "for every row the schema allows"
+) -> dict[int, str]:
+    """Gram-Schmidt from left to right; a column without a new direction is a combination.
+
+    `matrix` has columns of length 1, or 0. The reasons end with `where`.
+    """
     basis = np.zeros_like(matrix, order="F")
     kept: list[int] = []
     why: dict[int, str] = {}
@@ -136,5 +141,5 @@ def _dependent(matrix: Float, names: Sequence[str]) -> dict[int, str]:
         share = np.linalg.lstsq(matrix[:, kept], matrix[:, j], rcond=None)[0]
         others = [names[i] for i, c in zip(kept, share, strict=True) if abs(c) > _VISIBLE]
         shown = ", ".join(others) if len(others) <= 3 else "columns before it"
-        why[j] = f"collinear with {shown} for every row the schema allows"
+        why[j] = f"collinear with {shown} {where}"
     return why

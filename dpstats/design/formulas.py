@@ -20,7 +20,7 @@ from dpstats.errors import FormulaError
 from dpstats.families import GAUSSIAN, Family
 from dpstats.schema import Boolean, Categorical, Numeric
 
-__all__ = ["read_formula"]
+__all__ = ["parsed", "read_formula", "read_response"]
 
 
 _TEST_ROWS = 12
@@ -47,7 +47,7 @@ def read_formula(
             f"The formula is a {type(formula).__name__}; text such as 'y ~ x' is needed."
         )
     left = formula.partition("~")[0].strip() if "~" in formula else ""
-    endog = _response(formula, left, terms, family) if left else None
+    endog = read_response(formula, left, terms, family) if left else None
     read = set(endog.declarations) if endog else set()
     columns = [name for name in terms.columns if name not in read]
     blocks = _plain_formula(formula, columns, terms)
@@ -57,11 +57,11 @@ def read_formula(
     return endog, blocks
 
 
-def _response(formula: str, left: str, terms: Terms, family: Family) -> Response:
+def read_response(formula: str, left: str, terms: Terms, family: Family) -> Response:
     """The left side; formulaic parses it where it is more than a name."""
     if left.isidentifier() and left in terms.known:
         return response_of_term(left, terms, lookup=True, family=family)
-    sides, _ = _parsed(formula, f"{left} ~ 1", ())
+    sides, _ = parsed(formula, f"{left} ~ 1", ())
     factors = [factor for term in sides for factor in term.factors]
     if len(factors) != 1:
         raise FormulaError(
@@ -150,7 +150,7 @@ def _dummies(name: str, terms: Terms, reduced: bool) -> Block:
 
 def _general_formula(formula: str, columns: Sequence[str], terms: Terms) -> list[Block]:
     """Let formulaic parse the right side, and decide structure and names on public rows."""
-    _, right = _parsed(formula, formula, columns)
+    _, right = parsed(formula, formula, columns)
     lookups = {
         f.expr: f.eval_method.value == "lookup"
         for t in right
@@ -161,7 +161,7 @@ def _general_formula(formula: str, columns: Sequence[str], terms: Terms) -> list
     return _structured(formula, right, factors, terms)
 
 
-def _parsed(formula: str, text: str, columns: Sequence[str]) -> tuple[Any, Any]:
+def parsed(formula: str, text: str, columns: Sequence[str]) -> tuple[Any, Any]:
     """Terms of the left side, None if there is none, and of the right side of `text`."""
     from formulaic import Formula
 

@@ -1,0 +1,615 @@
+"""A design whose covariates are public: any formula, fitted on the rows as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.coercion import to_float
+from dpstats.design.binding import Design
+from dpstats.design.collinear import dependent
+from dpstats.design.fitted_formula import FittedFormula, variables_of
+from dpstats.design.formulas import parsed, read_response
+from dpstats.design.responses import Response, response_of_column
+from dpstats.design.rows import Layout, Source, column_of, matrix_of
+from dpstats.design.terms import Terms
+from dpstats.design.units import Offset, Standardization, internal
+from dpstats.errors import DataError, FormulaError, SchemaError
+from dpstats.families import GAUSSIAN, Family, family
+from dpstats.schema import Numeric, Schema
+from dpstats.tables import column_names, named_columns, row_count
+
+__all__ = ["Covariates", "PublicDesign"]
+
+Float = NDArray[np.float64]
+Rows = NDArray[np.intp]
+
+_VERSION = 1
+_COLLINEAR = 1e-9  # relative length below which a column counts as a combination of earlier ones
+_TESTED = 500  # beyond so many, columns are not compared with each other
+_HERE = "on these rows"
+
+
+@dataclass(frozen=True, eq=False)
+class Covariates:
+    """Public rows of a design in internal coordinates.
+
+    Attributes
+    ----------
+    x : ndarray, or CSR array, of shape (n, d)
+    offset : ndarray of shape (n,) or None
+        Known term of the linear predictor, in internal units of the response where it has any.
+    kept : ndarray of int of shape (n,)
+        Which rows of the table they are.
+    """
+
+    x: Any
+    offset: Float | None
+    kept: Rows
+
+    def __len__(self) -> int:
+        return len(self.kept)
+
+    @cached_property
+    def gram(self) -> Float:
+        """X'X, shape (d, d)."""
+        product = self.x.T @ self.x
+        dense: Float = product.toarray() if hasattr(product, "toarray") else product
+        return dense
+
+    @cached_property
+    def longest(self) -> float:
+        """Largest norm of a row."""
+        return float(np.sqrt(_squares(self.x, axis=1).max(initial=0.0)))
+
+    def columns(self, chosen: Sequence[int] | Rows) -> Float:
+        """Some columns as a dense array of shape (n, k)."""
+        part = self.x[:, np.asarray(chosen, dtype=np.intp)]
+        dense: Float = part.toarray() if hasattr(part, "toarray") else np.ascontiguousarray(part)
+        return dense
+
+
+@dataclass(frozen=True, eq=False)
+class PublicDesign(Design):
+    """Columns of a model whose covariates are public; only the response is private.
+
+    Make one with `of_table` or `of_arrays`. Bounds, centres and scales are those of the public
+    columns themselves. The response is declared and read as in any `Design`.
+
+    Attributes
+    ----------
+    covariates : Covariates or None
+        The public rows; None in results (`without_rows`), and after loading.
+    """
+
+    covariates: Covariates | None = None
+    _fitted: FittedFormula | None = field(default=None, repr=False)
+    _offset: FittedFormula | None = field(default=None, repr=False)
+    _exposure: FittedFormula | None = field(default=None, repr=False)
+    _taken: Rows | None = field(default=None, repr=False)
+
+    # -- making one ----------------------------------------------------------------------------
+
+    @classmethod
+    def of_table(
+        cls,
+        formula: str,
+        schema: Schema,
+        data: Any,
+        family: Family = GAUSSIAN,
+        offset: str | None = None,
+        exposure: str | None = None,
+        context: Mapping[str, Any] | None = None,
+    ) -> PublicDesign:
+        """Fit the right side of a formula on a public table.
+
+        Parameters
+        ----------
+        formula : str
+            Any formula that formulaic evaluates: ``x - x.mean()``, ``x.rank()``, ``lag``, ``poly``,
+            ``bs``, Python functions and variables. ``.`` stands for every column that the response
+            does not read.
+        schema : Schema
+            Declaration of the response; covariates need none.
+        data : table
+            Public covariates, and the response, which is not read.
+        family : Family, default GAUSSIAN
+            Law and link of the response.
+        offset, exposure : str, optional
+            Public column or term that is added to the linear predictor with coefficient 1, itself
+            or by its logarithm.
+        context : mapping, optional
+            Python variables and functions that the formula may name; they are taken as public.
+
+        Raises
+        ------
+        FormulaError
+            If the formula cannot be evaluated, or the response is on its right side.
+        SchemaError
+            If the response is not declared, may leave the family's domain, or the schema declares
+            several rows per unit.
+        """
+        _check_schema(schema)
+        left, right = _sides(formula)
+        endog = read_response(formula, left, Terms(schema), family)
+        private = set(endog.declarations)
+        public = [n for n in column_names(data) if n not in private and n != schema.unit]
+        texts = {"formula": right, "offset": offset, "exposure": exposure}
+        for text in filter(None, texts.values()):
+            _check_public(formula, text, public, private)
+        fitted, matrix = FittedFormula.fit(right, data, public, context)
+        known: dict[str, tuple[FittedFormula, Float]] = {
+            name: _single(name, str(text), data, public, context)
+            for name, text in texts.items()
+            if name != "formula" and text is not None
+        }
+        values = {name: column for name, (_, column) in known.items()}
+        recipe = {
+            "formula": formula,
+            "schema": _of_response(schema, private).to_dict(),
+            "exog": fitted.to_dict(),
+            **{name: f.to_dict() for name, (f, _) in known.items()},
+        }
+        names = list(fitted.names)
+        return _assemble(matrix, names, endog, values, family, schema, recipe)
+
+    @classmethod
+    def of_arrays(
+        cls,
+        exog: Any,
+        endog_bounds: tuple[float, float],
+        names: Sequence[str] | None = None,
+        endog_name: str = "y",
+        family: Family = GAUSSIAN,
+        offset: Any = None,
+        exposure: Any = None,
+    ) -> PublicDesign:
+        """Take a public design matrix as it is. No intercept is added.
+
+        Parameters
+        ----------
+        exog : ndarray, DataFrame or scipy.sparse matrix of shape (n, k)
+            Public. The first column of ones is the intercept. The columns of a sparse matrix are
+            scaled but not centred.
+        endog_bounds : (lower, upper)
+            Public bounds of the response.
+        names : sequence of str, optional
+            By default ``const`` for the intercept, and ``x1``, ``x2``, ....
+        endog_name : str, default "y"
+            Name of the response.
+        family : Family, default GAUSSIAN
+            Law and link of the response.
+        offset, exposure : array of shape (n,), optional
+            Public known terms.
+
+        Raises
+        ------
+        SchemaError
+            If the bounds of the response are no two finite numbers, the lower first, or it may
+            leave the family's domain.
+        DataError
+            If the matrix is not two-dimensional and numeric.
+        """
+        lower, upper = endog_bounds
+        endog = response_of_column(endog_name, Numeric(float(lower), float(upper)), family)
+        matrix = _floats(matrix_of(exog, _width(exog)))
+        given = {"offset": offset, "exposure": exposure}
+        known = {
+            name: to_float(column_of(values, name, matrix.shape[0]))
+            for name, values in given.items()
+            if values is not None
+        }
+        recipe = {
+            "k": int(matrix.shape[1]),
+            "endog_bounds": [float(lower), float(upper)],
+            "endog_name": endog_name,
+            "known": sorted(known),
+        }
+        labels = None if names is None else [str(name) for name in names]
+        return _assemble(matrix, labels, endog, known, family, None, recipe)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The design as a JSON object: public facts, and what its terms learned; no rows."""
+        return {"version": _VERSION, **self._recipe}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> PublicDesign:
+        """Inverse of `to_dict`; the rows are not part of it.
+
+        Raises
+        ------
+        SchemaError
+            If the version is not known.
+        """
+        if data.get("version") != _VERSION:
+            raise SchemaError(
+                f"Design version {data.get('version')!r} is not known; this release reads 1."
+            )
+        recipe = {name: value for name, value in data.items() if name != "version"}
+        law = family(**recipe["family"])
+        schema = Schema.from_dict(recipe["schema"]) if "schema" in recipe else None
+        if schema is not None:
+            left, _ = _sides(recipe["formula"])
+            endog = read_response(recipe["formula"], left, Terms(schema), law)
+        else:
+            declared = Numeric(*recipe["endog_bounds"])
+            endog = response_of_column(recipe["endog_name"], declared, law)
+        return _made(recipe, endog, law, schema, None)
+
+    def without_rows(self) -> PublicDesign:
+        """The same public facts without the rows: what results hold."""
+        return replace(self, covariates=None)
+
+    # -- reading rows --------------------------------------------------------------------------
+
+    @property
+    def rows(self) -> Covariates:
+        """The public rows.
+
+        Raises
+        ------
+        DataError
+            If the design came without them.
+        """
+        if self.covariates is None:
+            raise DataError("The design of a result has no rows; make the model again to fit it.")
+        return self.covariates
+
+    def source(self, table: Any) -> Source:
+        """Private responses of a table, for the rows that are in use; a design of no columns.
+
+        Parameters
+        ----------
+        table : as for `of_table`, or the pair (endog, exog) for a design from arrays
+
+        Raises
+        ------
+        DataError
+            On names, types and shapes, never on values.
+        """
+        kept = self.rows.kept
+        if self.schema is None:
+            endog, exog, *_ = table
+            name = self._recipe["endog_name"]
+            columns, n = {name: column_of(endog, "endog", np.shape(exog)[0])}, np.shape(exog)[0]
+        else:
+            columns, n = named_columns(table, self._layout.columns), row_count(table)
+            self._check_types(columns)
+        if kept.size and kept[-1] >= n:
+            raise DataError("The table has fewer rows than the model was made with; make it again.")
+        used = {name: column[kept] for name, column in columns.items()}
+        return Source(self._layout, used, kept.size)
+
+    def exog(self, table: Any, columns: Any = None) -> Float:
+        """Rows of the design in the user's units, of shape (m, d); NaN where a value is missing.
+
+        Stateful terms keep what they learned: levels, centres, knots.
+
+        Raises
+        ------
+        FormulaError
+            If a term means something else on new rows, or what it learned could not be kept.
+        """
+        wanted = np.arange(len(self.names)) if columns is None else np.asarray(columns)
+        taken = np.arange(len(self.names)) if self._taken is None else self._taken
+        if self._fitted is not None:
+            made = self._fitted.apply(table)[:, taken[wanted]]
+        else:
+            part = _floats(matrix_of(table, self._recipe["k"]))[:, taken[wanted]]
+            made = part.toarray() if hasattr(part, "toarray") else np.array(part)
+        made[~np.isfinite(made).all(axis=1)] = np.nan
+        return made
+
+    def known_term(self, table: Any) -> Float:
+        """Values of the offset of shape (m,), for predictions; NaN where one is missing."""
+        if self.offset is None:
+            raise FormulaError("The design has no offset.")
+        known = {}
+        for name, fitted in (("offset", self._offset), ("exposure", self._exposure)):
+            if fitted is not None:
+                known[name] = fitted.apply(table)[:, 0]
+            elif self.schema is None and name in self._recipe["known"]:
+                known[name] = to_float(named_columns(table, [name])[name])
+        return _total(known)
+
+
+def _check_schema(schema: Any) -> None:
+    if not isinstance(schema, Schema):
+        raise SchemaError(
+            "schema=... is needed: with public covariates it declares the response alone, as in "
+            "dp.Schema(y=dp.Numeric(0, 100))."
+        )
+    if schema.unit is not None and schema.max_rows != 1:
+        raise SchemaError(
+            f"The schema declares up to {schema.max_rows} rows of one {schema.unit!r}, and "
+            "label-only methods protect one response each. Declare max_rows=1 with one row per "
+            "unit, or leave the unit out: then every single response is protected."
+        )
+
+
+def _sides(formula: Any) -> tuple[str, str]:
+    if not isinstance(formula, str) or formula.count("~") != 1:
+        raise FormulaError(f"Formula {formula!r}: write 'y ~ x'.")
+    left, right = (side.strip() for side in formula.split("~"))
+    if not left or not right:
+        raise FormulaError(f"Formula {formula!r}: write 'y ~ x', or 'y ~ 1' for the mean alone.")
+    return left, right
+
+
+def _check_public(formula: str, text: str, public: Sequence[str], private: set[str]) -> None:
+    """The response is private, also where a Python variable has its name."""
+    _, terms = parsed(formula, text, public)
+    both = sorted(variables_of(terms) & private)
+    if both:
+        raise FormulaError(
+            f"Column {both[0]!r} is on both sides of {formula!r}: it is the private response, so "
+            "no covariate may be made of it."
+        )
+
+
+def _of_response(schema: Schema, private: set[str]) -> Schema:
+    """The declarations that the response needs: its columns, and declared terms."""
+    return Schema({name: schema[name] for name in schema if name in private or "(" in name})
+
+
+def _single(
+    name: str, text: str, data: Any, public: Sequence[str], context: Mapping[str, Any] | None
+) -> tuple[FittedFormula, Float]:
+    """A known term, one number per row."""
+    if not isinstance(text, str):
+        raise FormulaError(f"{name} is a {type(text).__name__}; name a column or a term.")
+    fitted, values = FittedFormula.fit(f"0 + {{{text}}}", data, public, context)
+    if values.shape[1] != 1:
+        raise FormulaError(
+            f"The {name} {text!r} has several columns; one number per row is needed."
+        )
+    return fitted, values[:, 0]
+
+
+def _width(exog: Any) -> int:
+    shape = np.shape(exog) if not hasattr(exog, "shape") else exog.shape
+    return int(shape[1]) if len(shape) == 2 else 1
+
+
+def _floats(matrix: Any) -> Any:
+    return matrix.astype(np.float64, copy=False)
+
+
+def _total(known: Mapping[str, Float]) -> Float:
+    """offset + log(exposure)."""
+    with np.errstate(all="ignore"):
+        parts = [np.log(v) if name == "exposure" else v for name, v in known.items()]
+    total: Float = np.sum(parts, axis=0)
+    return total
+
+
+def _assemble(
+    matrix: Any,
+    names: list[str] | None,
+    endog: Response,
+    known: Mapping[str, Float],
+    law: Family,
+    schema: Schema | None,
+    recipe: dict[str, Any],
+) -> PublicDesign:
+    """Drop rows and columns that cannot be used, standardise by the columns' own moments."""
+    sparse = hasattr(matrix, "tocsr")
+    offset = _total(known) if known else None
+    matrix, offset, kept, notes = _complete(matrix, offset)
+    ones = _ones(matrix)
+    names = _default_names(matrix.shape[1], ones) if names is None else names
+    if len(names) != matrix.shape[1]:
+        raise SchemaError(f"{len(names)} names were given for {matrix.shape[1]} columns.")
+    taken, reasons = _independent(matrix, names, ones)
+    notes += [f"dropped {names[j]}: {why}" for j, why in reasons.items()]
+    if taken.size == 0:
+        raise FormulaError("No column is left: all were zero or combinations of others.")
+    if taken.size < matrix.shape[1]:
+        matrix = matrix[:, taken]
+    at = int(np.flatnonzero(taken == ones)[0]) if ones is not None else None
+    center, scale = _moments(matrix, at, sparse)
+    bounds = np.stack([_dense(matrix.min(axis=0)), _dense(matrix.max(axis=0))], axis=1)
+    y_center, y_scale = 0.0, 1.0
+    if law == GAUSSIAN:
+        e = endog.endog
+        y_center = e.center if at is not None else 0.0
+        y_scale = e.scale if at is not None else max(abs(e.lower), abs(e.upper))
+    recipe = {
+        "public": True,
+        "family": {"spec": law.name, "link": law.link},
+        **recipe,
+        "design_names": [names[j] for j in taken],
+        "taken": taken.tolist() if taken.size < len(names) else None,
+        "bounds": bounds.tolist(),
+        "center": center.tolist(),
+        "scale": scale.tolist(),
+        "y_units": [y_center, y_scale],
+        "intercept": at,
+        "notes": notes,
+        "offset_bounds": None if offset is None else [float(offset.min()), float(offset.max())],
+    }
+    if offset is not None:
+        offset = offset / y_scale
+    rows = Covariates(_standardised(matrix, center, scale, sparse), offset, kept)
+    return _made(recipe, endog, law, schema, rows)
+
+
+def _made(
+    recipe: Mapping[str, Any],
+    endog: Response,
+    law: Family,
+    schema: Schema | None,
+    rows: Covariates | None,
+) -> PublicDesign:
+    """The design of a recipe, and of its rows if they are there."""
+    center, scale = np.array(recipe["center"]), np.array(recipe["scale"])
+    bounds = np.array(recipe["bounds"], dtype=np.float64).reshape(-1, 2)
+    standardization = Standardization(center, scale, *recipe["y_units"], recipe["intercept"])
+    inner = internal(bounds, center, scale)
+    known = _known_names(recipe)
+    fitted = {
+        name: FittedFormula.from_dict(recipe[name])
+        for name in ("exog", "offset", "exposure")
+        if isinstance(recipe.get(name), Mapping)
+    }
+    ends = recipe["offset_bounds"]
+    return PublicDesign(
+        formula=recipe.get("formula"),
+        schema=schema,
+        endog=endog.endog,
+        family=law,
+        offset=None if ends is None else Offset(" + ".join(known), *ends),
+        names=tuple(recipe["design_names"]),
+        bounds=bounds,
+        has_intercept=recipe["intercept"] is not None,
+        internal_bounds=inner,
+        norm_bound=float(np.linalg.norm(np.abs(inner).max(axis=1))),
+        standardization=standardization,
+        columns=tuple(endog.declarations) if schema is not None else (),
+        notes=tuple(recipe["notes"]),
+        _layout=_response_layout(endog, standardization),
+        _known=None,
+        _recipe=recipe,
+        covariates=rows,
+        _fitted=fitted.get("exog"),
+        _offset=fitted.get("offset"),
+        _exposure=fitted.get("exposure"),
+        _taken=None if recipe["taken"] is None else np.array(recipe["taken"], dtype=np.intp),
+    )
+
+
+def _known_names(recipe: Mapping[str, Any]) -> list[str]:
+    """The known term in words."""
+    shown = {"offset": "{}", "exposure": "log({})"}
+    texts = {name: name for name in recipe.get("known", ())}
+    for name in shown:
+        if isinstance(recipe.get(name), Mapping):
+            texts[name] = recipe[name]["text"].removeprefix("0 + {").removesuffix("}")
+    return [shown[name].format(text) for name, text in texts.items()]
+
+
+def _response_layout(endog: Response, standard: Standardization) -> Layout:
+    """How the response is read, beside a design of no columns."""
+    e = endog.endog
+    return Layout(
+        width=0,
+        positions=np.empty(0, dtype=np.intp),
+        lookups=(),
+        computed=(),
+        declarations={},
+        endog=endog.evaluate,
+        endog_declarations=endog.declarations,
+        offset=None,
+        offset_declarations={},
+        bounds=np.array([[e.lower, e.upper], [0.0, 0.0]]),
+        fill=np.array([e.center, 0.0]),
+        center=np.array([standard.y_center, 0.0]),
+        scale=np.array([standard.y_scale, 1.0]),
+        intercept=None,
+    )
+
+
+def _complete(matrix: Any, offset: Float | None) -> tuple[Any, Float | None, Rows, list[str]]:
+    """Rows in which every number is there and finite."""
+    n = matrix.shape[0]
+    if n == 0:
+        raise DataError("The table has no rows.")
+    keep = np.ones(n, dtype=np.bool_)
+    if hasattr(matrix, "tocsr"):
+        keep[np.unique(matrix.nonzero()[0][~np.isfinite(matrix.data[matrix.data != 0])])] = False
+    else:
+        keep &= np.isfinite(matrix).all(axis=1)
+    if offset is not None:
+        keep &= np.isfinite(offset)
+    kept = np.flatnonzero(keep)
+    if kept.size == n:
+        return matrix, offset, kept, []
+    if kept.size == 0:
+        raise DataError("No row is complete: every one has a missing or infinite covariate.")
+    note = (
+        f"{n - kept.size:,} of {n:,} rows were left out: a covariate is missing or infinite there, "
+        "which is public"
+    )
+    return matrix[kept], None if offset is None else offset[kept], kept, [note]
+
+
+def _dense(values: Any) -> Float:
+    full: Float = np.asarray(values.toarray() if hasattr(values, "toarray") else values).ravel()
+    return full
+
+
+def _squares(matrix: Any, axis: int) -> Float:
+    if hasattr(matrix, "tocsr"):
+        return _dense(matrix.multiply(matrix).sum(axis=axis))
+    sums: Float = np.einsum("ij,ij->j" if axis == 0 else "ij,ij->i", matrix, matrix)
+    return sums
+
+
+def _ones(matrix: Any) -> int | None:
+    """The first column of ones."""
+    low, high = _dense(matrix.min(axis=0)), _dense(matrix.max(axis=0))
+    found = np.flatnonzero((low == 1) & (high == 1))
+    return int(found[0]) if found.size else None
+
+
+def _default_names(k: int, ones: int | None) -> list[str]:
+    numbers = iter(range(1, k + 1))
+    return ["const" if j == ones else f"x{next(numbers)}" for j in range(k)]
+
+
+def _independent(
+    matrix: Any, names: Sequence[str], ones: int | None
+) -> tuple[Rows, dict[int, str]]:
+    """Columns that are no constants and no combinations of earlier ones, and why others go."""
+    n, k = matrix.shape
+    low, high = _dense(matrix.min(axis=0)), _dense(matrix.max(axis=0))
+    why = {
+        int(j): f"equal to {low[j]:g} {_HERE}"
+        for j in np.flatnonzero(low == high)
+        if j != ones and (low[j] == 0 or ones is not None)
+    }
+    left = np.array([j for j in range(k) if j not in why], dtype=np.intp)
+    if left.size > min(_TESTED, n - 1) and left.size > 1:
+        return left, why
+    tested = matrix[:, left] if why else matrix
+    tested = _floats(tested.toarray() if hasattr(tested, "toarray") else np.array(tested))
+    if ones is not None:
+        tested -= np.where(left == ones, 0.0, tested.mean(axis=0))
+    length = np.linalg.norm(tested, axis=0)
+    triangle = np.linalg.qr(tested / np.where(length > 0, length, 1.0), mode="r")
+    if triangle.shape[0] == left.size and (np.abs(np.diag(triangle)) > _COLLINEAR).all():
+        return left, why
+    found = dependent(triangle, [names[j] for j in left], _HERE)
+    why |= {int(left[i]): reason for i, reason in found.items()}
+    return np.array([j for i, j in enumerate(left) if i not in found], dtype=np.intp), why
+
+
+def _moments(matrix: Any, intercept: int | None, sparse: bool) -> tuple[Float, Float]:
+    """Mean and standard deviation of each column; about 0 without an intercept, or if sparse."""
+    n = matrix.shape[0]
+    center = np.zeros(matrix.shape[1])
+    if intercept is not None and not sparse:
+        center = matrix.mean(axis=0)
+        center[intercept] = 0.0
+    variance = np.maximum(_squares(matrix, axis=0) / n - center**2, 0.0)
+    if not sparse and intercept is not None:  # by differences, where the mean is far from 0
+        variance = np.array([np.mean((c - m) ** 2) for c, m in zip(matrix.T, center, strict=True)])
+    scale = np.sqrt(variance)
+    if intercept is not None:
+        scale[intercept] = 1.0
+    return center, np.where(scale > 0, scale, 1.0)
+
+
+def _standardised(matrix: Any, center: Float, scale: Float, sparse: bool) -> Any:
+    if sparse:
+        from scipy.sparse import csr_array, diags_array
+
+        return csr_array(matrix @ diags_array(1 / scale))
+    inner = matrix - center
+    inner /= scale
+    return inner
