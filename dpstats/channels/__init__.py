@@ -9,26 +9,42 @@ from numpy.typing import ArrayLike
 
 from dpstats.channels.base import Channel
 from dpstats.channels.binary import Binary
+from dpstats.channels.coordinate import CoordinateSampling
 from dpstats.channels.gaussian import GaussianNoise
+from dpstats.channels.hemisphere import Hemisphere
 from dpstats.channels.laplace import LaplaceNoise
 from dpstats.channels.piecewise import TYPICAL_SQUARE, Piecewise
+from dpstats.channels.privunit import PrivUnit
 from dpstats.errors import OptionError
 
 __all__ = [
     "CHANNELS",
     "Binary",
     "Channel",
+    "CoordinateSampling",
     "GaussianNoise",
+    "Hemisphere",
     "LaplaceNoise",
     "Piecewise",
+    "PrivUnit",
     "channel",
     "smallest",
 ]
 
 CHANNELS: dict[str, type[Any]] = {
-    kind.name: kind for kind in (Binary, Piecewise, LaplaceNoise, GaussianNoise)
+    kind.name: kind
+    for kind in (
+        Binary,
+        Piecewise,
+        LaplaceNoise,
+        CoordinateSampling,
+        PrivUnit,
+        Hemisphere,
+        GaussianNoise,
+    )
 }
-_SCALAR = {Binary.name, Piecewise.name, LaplaceNoise.name}
+_NUMBERS = {Binary.name, Piecewise.name, LaplaceNoise.name}
+_VECTORS = {CoordinateSampling.name, PrivUnit.name, Hemisphere.name}
 
 
 def channel(name: str, dim: int, epsilon: float, delta: float = 0.0) -> Channel:
@@ -90,18 +106,11 @@ def smallest(
     radius = radius if np.isfinite(radius) else 1.0
     widths = np.minimum(box, radius)
     # 2. Variance of each channel that can be had, in the values' units.
-    names = CHANNELS if dim == 1 else CHANNELS.keys() - _SCALAR
-    best: tuple[float, Channel] | None = None
-    for name in CHANNELS:
-        if name not in names or (delta == 0 and name == GaussianNoise.name):
-            continue
-        candidate = channel(name, dim, epsilon, delta)
-        variance = _rescaled(candidate, radius, widths)
-        if best is None or variance < best[0]:
-            best = variance, candidate
-    if best is None:
-        raise OptionError(f"No channel for {dim} coordinates at ({epsilon:g}, {delta:g}).")
-    return best[1]
+    names = _NUMBERS if dim == 1 else _VECTORS
+    if delta > 0:
+        names = names | {GaussianNoise.name}
+    candidates = [channel(name, dim, epsilon, delta) for name in CHANNELS if name in names]
+    return min(candidates, key=lambda candidate: _rescaled(candidate, radius, widths))
 
 
 def _rescaled(candidate: Channel, radius: float, widths: np.ndarray[Any, Any]) -> float:

@@ -78,8 +78,9 @@ class Piecewise:
 
     def decode(self, payloads: Payloads) -> Array:
         """a (j - (N - 1)/2), (m, 1)."""
-        cells: Array = _cells(payloads)[:, None] - 0.5 * (CELLS - 1)
-        return self.law.step * cells
+        middle: Array = _cells(payloads)[:, None] - 0.5 * (CELLS - 1)
+        middle *= self.law.step
+        return middle
 
     def accepts(self, payloads: Payloads) -> NDArray[np.bool_]:
         """Every two bytes are a cell."""

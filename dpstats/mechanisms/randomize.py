@@ -15,10 +15,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpstats.channels import Binary, Channel, GaussianNoise, LaplaceNoise, Piecewise
+from dpstats.channels import (
+    Binary,
+    Channel,
+    CoordinateSampling,
+    GaussianNoise,
+    Hemisphere,
+    LaplaceNoise,
+    Piecewise,
+    PrivUnit,
+)
 from dpstats.channels.base import WORD, Array, Payloads
 from dpstats.channels.grid import GRID, coarse
 from dpstats.channels.piecewise import CELLS
+from dpstats.channels.sphere import SEED_BYTES, Cap, directions
 from dpstats.errors import OptionError
 from dpstats.mechanisms.noise import NoiseStream
 
@@ -251,6 +261,57 @@ def _send_gaussian(channel: GaussianNoise, rows: Array, noise: NoiseStream) -> P
     return _bytes(coarse(noisy.reshape(rows.shape), channel.step))
 
 
+def _send_coordinates(channel: CoordinateSampling, rows: Array, noise: NoiseStream) -> Payloads:
+    indices = _subsets(noise, channel.dim, channel.sampled, len(rows))
+    numbers = np.take_along_axis(rows, indices, axis=1).reshape(-1, 1)
+    inner = _SENDERS[channel.scalar.name](channel.scalar, numbers, noise)
+    return np.concatenate(
+        [_bytes(indices.astype(channel.index)), inner.reshape(len(rows), -1)], axis=1
+    )
+
+
+def _subsets(noise: NoiseStream, bound: int, size: int, count: int) -> NDArray[np.int64]:
+    """Uniform subsets (count, size) of the integers below `bound`, ascending.
+
+    The next member is uniform among the integers left, and moved past those taken before it.
+    """
+    taken = np.empty((count, 0), dtype=np.int64)
+    for i in range(size):
+        member = _below(noise, bound - i, count)
+        for other in taken.T:
+            member += member >= other
+        taken = np.sort(np.column_stack([taken, member]), axis=1)
+    return taken
+
+
+def _send_seed(channel: PrivUnit | Hemisphere, rows: Array, noise: NoiseStream) -> Payloads:
+    """Seeds are drawn in batches until one falls on the side of the cap that the coin says."""
+    cap, pole = channel.cap, _poles(channel, rows, noise)
+    outside = _coins(noise, cap.outside, len(rows))
+    sent = [_seed(cap, w, not out, noise) for w, out in zip(pole, outside, strict=True)]
+    return np.stack(sent)
+
+
+def _seed(cap: Cap, pole: Array, inside: bool, noise: NoiseStream) -> Payloads:
+    share = cap.share if inside else 1 - cap.share
+    batch = min(int(2 / share), _MOST_SEEDS)
+    while True:
+        seeds = np.frombuffer(noise.bits(batch * SEED_BYTES), np.uint8).reshape(batch, SEED_BYTES)
+        agree = (directions(seeds, cap.coordinates) @ pole >= cap.threshold) == inside
+        if agree.any():
+            sent: Payloads = seeds[int(agree.argmax())]
+            return sent
+
+
+_MOST_SEEDS = 128
+
+
+def _poles(channel: PrivUnit | Hemisphere, rows: Array, noise: NoiseStream) -> Array:
+    """The direction that stands for each row."""
+    up, down, chance = channel.poles(rows)
+    return np.where(_rounded(noise, chance)[:, None] == 1, up, down)
+
+
 def _steps(rows: Array) -> NDArray[np.int64]:
     return np.rint(rows / GRID).astype(np.int64)
 
@@ -266,6 +327,9 @@ _SENDERS: dict[str, Callable[[Any, Array, NoiseStream], Payloads]] = {
     Piecewise.name: _send_piecewise,
     LaplaceNoise.name: _send_laplace,
     GaussianNoise.name: _send_gaussian,
+    CoordinateSampling.name: _send_coordinates,
+    PrivUnit.name: _send_seed,
+    Hemisphere.name: _send_seed,
 }
 
 
@@ -280,7 +344,40 @@ def _simulate_gaussian(channel: GaussianNoise, rows: Array, noise: NoiseStream) 
     return rows + channel.sigma * noise.generator().standard_normal(rows.shape)
 
 
+_BLOCK = 1 << 17  # coordinates drawn at a time: 1 MiB stays in the cache
+
+
+def _simulate_sphere(channel: PrivUnit | Hemisphere, rows: Array, noise: NoiseStream) -> Array:
+    """u_1 from its law, the rest of u uniform on the sphere orthogonal to the pole."""
+    cap, normal = channel.cap, noise.generator().standard_normal
+    out = np.empty(rows.shape)
+    step = max(1, _BLOCK // cap.coordinates)
+    for start in range(0, len(rows), step):
+        pole = _poles(channel, rows[start : start + step], noise)
+        along = _first_coordinate(cap, len(pole), noise)
+        rest = normal(pole.shape)
+        rest -= np.einsum("ij,ij->i", rest, pole)[:, None] * pole
+        rest *= np.sqrt((1 - along**2) / np.einsum("ij,ij->i", rest, rest))[:, None]
+        rest += along[:, None] * pole
+        np.divide(rest[:, : channel.dim], cap.mean, out=out[start : start + step])
+    return out
+
+
+def _first_coordinate(cap: Cap, count: int, noise: NoiseStream) -> Array:
+    """u_1 by its inverse distribution function, in the cap or outside it."""
+    from scipy.special import betaincinv
+
+    uniform = noise.generator().random(count)
+    outside = _coins(noise, cap.outside, count)
+    above = np.where(outside, cap.share + (1 - cap.share) * uniform, cap.share * uniform)
+    a = (cap.coordinates - 1) / 2
+    first: Array = 1 - 2 * betaincinv(a, a, above)
+    return first
+
+
 _SIMULATORS: dict[str, Callable[[Any, Array, NoiseStream], Array]] = {
     LaplaceNoise.name: _simulate_laplace,
     GaussianNoise.name: _simulate_gaussian,
+    PrivUnit.name: _simulate_sphere,
+    Hemisphere.name: _simulate_sphere,
 }
