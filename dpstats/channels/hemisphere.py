@@ -66,12 +66,17 @@ class Hemisphere:
         """Pure(epsilon)."""
         return Pure(self.epsilon)
 
-    def poles(self, values: Array) -> tuple[Array, Array, Array]:
-        """w and -w (m, d) of values (m, d), and the probability (m,) of w."""
+    def chance(self, values: Array) -> Array:
+        """Probability (m,) that values (m, d) are rounded to their own direction."""
+        norm: Array = np.sqrt(np.einsum("ij,ij->i", values, values))
+        return np.minimum(0.5 * (1 + norm), 1.0)
+
+    def poles(self, values: Array, up: NDArray[np.bool_]) -> Array:
+        """Values (m, d) rounded to w = v/|v|, or to -w where not `up`."""
         norm = np.sqrt(np.einsum("ij,ij->i", values, values))
-        up = values / np.where(norm > 0, norm, 1.0)[:, None]
-        up[norm == 0, 0] = 1.0
-        return up, -up, 0.5 * (1 + norm)
+        rounded = values / np.where(up, 1.0, -1.0)[:, None] / np.where(norm > 0, norm, 1.0)[:, None]
+        rounded[norm == 0, 0] = np.where(up[norm == 0], 1.0, -1.0)
+        return rounded
 
     def decode(self, payloads: Payloads) -> Array:
         """B u, (m, dim)."""
@@ -88,8 +93,9 @@ class Hemisphere:
 
     def log_density(self, payloads: Payloads, value: Array) -> Array:
         """Log of the mixture over w and -w."""
-        up, _, chance = self.poles(value[None, :])
-        side = directions(payloads, self.dim) @ up[0] >= 0
+        pole = self.poles(value[None, :], np.array([True]))[0]
+        chance = float(self.chance(value[None, :])[0])
+        side = directions(payloads, self.dim) @ pole >= 0
         near, far = self.cap.log_density(side), self.cap.log_density(~side)
-        log: Array = np.log(chance[0] * np.exp(near - far) + 1 - chance[0]) + far
+        log: Array = np.log(chance * np.exp(near - far) + 1 - chance) + far
         return log

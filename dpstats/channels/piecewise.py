@@ -78,9 +78,8 @@ class Piecewise:
 
     def decode(self, payloads: Payloads) -> Array:
         """a (j - (N - 1)/2), (m, 1)."""
-        middle: Array = _cells(payloads)[:, None] - 0.5 * (CELLS - 1)
-        middle *= self.law.step
-        return middle
+        cells = _cells(payloads)[:, None].astype(np.float64)
+        return self.law.step * (cells - 0.5 * (CELLS - 1))
 
     def accepts(self, payloads: Payloads) -> NDArray[np.bool_]:
         """Every two bytes are a cell."""

@@ -57,11 +57,17 @@ class PrivUnit:
         """Pure(epsilon)."""
         return Pure(self.epsilon)
 
-    def poles(self, values: Array) -> tuple[Array, Array, Array]:
-        """Both lifts w (m, d + 1) of values (m, d), and the probability (m,) of the first."""
-        height = np.sqrt(np.maximum(1 - np.einsum("ij,ij->i", values, values), 0.0))[:, None]
-        up, down = (np.concatenate([values, h], axis=1) for h in (height, -height))
-        return up, down, np.full(len(values), 0.5)
+    def chance(self, values: Array) -> Array:
+        """Probability (m,) that values (m, d) are lifted up: 1/2."""
+        return np.full(len(values), 0.5)
+
+    def poles(self, values: Array, up: NDArray[np.bool_]) -> Array:
+        """Values (m, d) lifted to w (m, d + 1), up or down."""
+        height = np.sqrt(np.maximum(1 - np.einsum("ij,ij->i", values, values), 0.0))
+        lifted = np.empty((len(values), self.dim + 1))
+        lifted[:, :-1] = values
+        lifted[:, -1] = np.where(up, height, -height)
+        return lifted
 
     def decode(self, payloads: Payloads) -> Array:
         """u/M without the last coordinate, (m, dim)."""
@@ -82,7 +88,7 @@ class PrivUnit:
     def log_density(self, payloads: Payloads, value: Array) -> Array:
         """Log of the mean over both lifts."""
         cap, named = self.cap, directions(payloads, self.cap.coordinates)
-        up, down, _ = self.poles(value[None, :])
-        logs = [cap.log_density(named @ w[0] >= cap.threshold) for w in (up, down)]
+        up, down = self.poles(np.stack([value, value]), np.array([True, False]))
+        logs = [cap.log_density(named @ w >= cap.threshold) for w in (up, down)]
         log: Array = np.logaddexp(*logs) - np.log(2.0)
         return log

@@ -36,6 +36,9 @@ __all__ = ["MessageSums", "randomize", "simulate"]
 
 Words = NDArray[np.uint64]
 
+_BLOCK = 1 << 16  # coordinates simulated at a time: half a MiB stays in the cache
+_MOST_SEEDS = 128  # tried at a time
+
 
 def randomize(channel: Channel, value: ArrayLike, noise: NoiseStream) -> bytes:
     """One message about one value.
@@ -78,7 +81,17 @@ def simulate(channel: Channel, values: ArrayLike, noise: NoiseStream) -> Array:
         In row i the law of ``channel.decode`` of a message about row i, independent of the others.
         Of additive noise it is the law before sums are rounded to 16 bits.
     """
-    rows = inside(channel, _numbers(values))
+    numbers = _numbers(values)
+    _check_shape(channel, numbers)
+    out = np.empty(numbers.shape)
+    step = max(1, _BLOCK // channel.dim)
+    for start in range(0, len(numbers), step):
+        block = slice(start, start + step)
+        out[block] = _simulate(channel, inside(channel, numbers[block]), noise)
+    return out
+
+
+def _simulate(channel: Channel, rows: Array, noise: NoiseStream) -> Array:
     if channel.name in _SIMULATORS:
         simulated: Array = _SIMULATORS[channel.name](channel, rows, noise)
         return simulated
@@ -184,21 +197,27 @@ def _numbers(values: ArrayLike) -> Array:
         raise OptionError("A value to randomise has to be an array of numbers.") from None
 
 
-def inside(channel: Channel, rows: Array) -> Array:
-    """Rows (m, dim) mapped into the domain of the channel."""
+def _check_shape(channel: Channel, rows: Array) -> None:
     if rows.ndim != 2 or rows.shape[1] != channel.dim:
         raise OptionError(
             f"Channel {channel.name!r} randomises values of {channel.dim} coordinates; got an "
             f"array of shape {rows.shape}."
         )
-    rows = np.where(np.isfinite(rows), rows, 0.0)
+
+
+def inside(channel: Channel, rows: Array) -> Array:
+    """Rows (m, dim) mapped into the domain of the channel."""
+    _check_shape(channel, rows)
+    with np.errstate(over="ignore", invalid="ignore"):
+        square = np.einsum("ij,ij->i", rows, rows)
+    if not np.isfinite(square).all():  # not finite, or too large to be squared
+        rows = np.where(np.isfinite(rows), rows, 0.0)
+        if channel.domain == "l2":
+            rows = rows / np.maximum(np.abs(rows).max(axis=1, keepdims=True), 1.0)
+            square = np.einsum("ij,ij->i", rows, rows)
     if channel.domain == "linf":
         return np.clip(rows, -1.0, 1.0)
-    # Divided by the largest coordinate first: squares of large numbers overflow.
-    size = np.maximum(np.abs(rows).max(axis=1, keepdims=True), 1.0)
-    rows = rows / size
-    norm = np.linalg.norm(rows, axis=1, keepdims=True)
-    projected: Array = rows / np.maximum(norm, 1.0 / size)
+    projected: Array = rows / np.maximum(np.sqrt(square), 1.0)[:, None]
     return projected
 
 
@@ -303,13 +322,9 @@ def _seed(cap: Cap, pole: Array, inside: bool, noise: NoiseStream) -> Payloads:
             return sent
 
 
-_MOST_SEEDS = 128
-
-
 def _poles(channel: PrivUnit | Hemisphere, rows: Array, noise: NoiseStream) -> Array:
     """The direction that stands for each row."""
-    up, down, chance = channel.poles(rows)
-    return np.where(_rounded(noise, chance)[:, None] == 1, up, down)
+    return channel.poles(rows, _rounded(noise, channel.chance(rows)) == 1)
 
 
 def _steps(rows: Array) -> NDArray[np.int64]:
@@ -344,23 +359,20 @@ def _simulate_gaussian(channel: GaussianNoise, rows: Array, noise: NoiseStream) 
     return rows + channel.sigma * noise.generator().standard_normal(rows.shape)
 
 
-_BLOCK = 1 << 17  # coordinates drawn at a time: 1 MiB stays in the cache
-
-
 def _simulate_sphere(channel: PrivUnit | Hemisphere, rows: Array, noise: NoiseStream) -> Array:
     """u_1 from its law, the rest of u uniform on the sphere orthogonal to the pole."""
     cap, normal = channel.cap, noise.generator().standard_normal
-    out = np.empty(rows.shape)
-    step = max(1, _BLOCK // cap.coordinates)
-    for start in range(0, len(rows), step):
-        pole = _poles(channel, rows[start : start + step], noise)
-        along = _first_coordinate(cap, len(pole), noise)
-        rest = normal(pole.shape)
-        rest -= np.einsum("ij,ij->i", rest, pole)[:, None] * pole
-        rest *= np.sqrt((1 - along**2) / np.einsum("ij,ij->i", rest, rest))[:, None]
-        rest += along[:, None] * pole
-        np.divide(rest[:, : channel.dim], cap.mean, out=out[start : start + step])
-    return out
+    pole = _poles(channel, rows, noise)
+    first = _first_coordinate(cap, len(rows), noise)
+    # With g normal, u = u_1 w + sqrt(1 - u_1^2) (g - <g, w> w) / |g - <g, w> w|.
+    rest = normal(pole.shape)
+    along = np.einsum("ij,ij->i", rest, pole)
+    square = np.einsum("ij,ij->i", rest, rest)
+    across = np.maximum(square - along**2, 1e-15 * square)
+    weight = np.sqrt((1 - first**2) / across) / cap.mean
+    pole *= (first / cap.mean - weight * along)[:, None]
+    rest *= weight[:, None]
+    return np.add(pole[:, : channel.dim], rest[:, : channel.dim], dtype=np.float64)
 
 
 def _first_coordinate(cap: Cap, count: int, noise: NoiseStream) -> Array:
