@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
@@ -64,9 +65,7 @@ class GaussianNoise:
     @property
     def event(self) -> Gaussian:
         """Least noise for the guarantee."""
-        noise = calibrate({"message": Share("gaussian", 1.0)}, self.epsilon, self.delta)["message"]
-        assert isinstance(noise, Gaussian)
-        return noise
+        return _least_noise(self.epsilon, self.delta)
 
     @property
     def sigma(self) -> float:
@@ -96,3 +95,10 @@ class GaussianNoise:
         cell = math.log(self.step / self.sigma) - 0.5 * math.log(2 * math.pi)
         log: Array = self.dim * cell - 0.5 * (deviations**2).sum(axis=1)
         return log
+
+
+@lru_cache(maxsize=256)
+def _least_noise(epsilon: float, delta: float) -> Gaussian:
+    event = calibrate({"message": Share(Gaussian.kind, 1.0)}, epsilon, delta)["message"]
+    assert isinstance(event, Gaussian)
+    return event

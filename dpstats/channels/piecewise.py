@@ -42,8 +42,9 @@ class Piecewise:
     Guarantee: pure epsilon-DP. h/l <= e^epsilon exactly, as k is a whole number rounded up, for
     every s; v only chooses the odds of s.
 
-    w minimises the variance at v^2 = 1/4. N to infinity with w/N = 1/(e^(epsilon/2) + 1) is the
-    mechanism of Wang et al., which minimises it at v^2 = 1; the grid costs a^2/4 at most.
+    w minimises the variance at v^2 = 1/4. With w/N = 1/(e^(epsilon/2) + 1) and N to infinity this
+    is the mechanism of Wang et al., which minimises it at v = 0; at v^2 = 1/4 it has 1 % more at
+    epsilon 1, 24 % more at 4. The grid costs a^2/4 at most.
 
     References
     ----------

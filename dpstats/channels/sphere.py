@@ -9,10 +9,11 @@ at most (q/c) / ((1 - q)/(1 - c)) with q = P(B).
 
 A message is private in floating point as it is on paper: it is a string of bits that every sender
 may send. Only the share c of a given cap depends on the hash and on rounding. With SHAKE-256 as a
-random function it is off by a factor 1 +- 2^-56 for c > 2^-15, and rounding moves the border of
-the cap by few ulp; q is calibrated at epsilon - 1e-9, which absorbs a thousand times as much.
-How many seeds are drawn depends on B, which is independent of w: the time that a message takes
-says nothing about w.
+random function the share of 2^128 directions is off by a factor 1 +- 2^-45 in any of the caps,
+for c >= 2^-14 and up to 2^20 coordinates (by their number of half-spaces); rounding moves the
+border of a cap by few ulp. q is calibrated at epsilon - 1e-9, which absorbs a thousand times as
+much. How many seeds are drawn depends on B, which is independent of w: the time that a message
+takes says nothing about w.
 
 References
 ----------
@@ -135,6 +136,6 @@ def directions(seeds: Payloads, coordinates: int) -> Array:
     words = np.frombuffer(stream, dtype="<u8").reshape(len(seeds), coordinates)
     from scipy.special import ndtri
 
-    normal: Array = ndtri(((words >> np.uint64(11)) + 0.5) * 2.0**-53)
+    normal: Array = ndtri(((words >> np.uint64(12)) + 0.5) * 2.0**-52)
     normal /= np.sqrt(np.einsum("ij,ij->i", normal, normal))[:, None]
     return normal
