@@ -449,7 +449,8 @@ def _made(
     """The design of a recipe, and of its rows if they are there."""
     center, scale = np.array(recipe["center"]), np.array(recipe["scale"])
     bounds = np.array(recipe["bounds"], dtype=np.float64).reshape(-1, 2)
-    standardization = Standardization(center, scale, *recipe["y_units"], recipe["intercept"])
+    y_center, y_scale = recipe["y_units"]
+    standardization = Standardization(center, scale, y_center, y_scale, recipe["intercept"])
     inner = internal(bounds, center, scale)
     known = _known_names(recipe)
     fitted = {
@@ -581,7 +582,8 @@ def _independent(
     if ones is not None:
         tested -= np.where(left == ones, 0.0, tested.mean(axis=0))
     length = np.linalg.norm(tested, axis=0)
-    triangle = np.linalg.qr(tested / np.where(length > 0, length, 1.0), mode="r")
+    tested /= np.where(length > 0, length, 1.0)
+    triangle: Float = np.asarray(np.linalg.qr(tested, mode="r"))
     if triangle.shape[0] == left.size and (np.abs(np.diag(triangle)) > _COLLINEAR).all():
         return left, why
     found = dependent(triangle, [names[j] for j in left], _HERE)

@@ -1,0 +1,202 @@
+"""What a holder of private responses beside public covariates may be asked.
+
+The rows of the design are public, so that a question may name any public row of numbers for each
+response: nothing but the responses is hidden. Responses are in the design's internal units, and
+held to a public interval.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.errors import PlanError
+
+if TYPE_CHECKING:
+    from dpstats.channels import Channel
+
+__all__ = [
+    "Interval",
+    "LabelQuery",
+    "LabelSums",
+    "RandomizedLabels",
+    "SquaredResiduals",
+    "WeightedResiduals",
+    "Whitened",
+]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """Where responses are held, in internal units: others are moved to the nearer end.
+
+    A missing response is taken to be in the middle.
+    """
+
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.high - self.low) and self.low < self.high):
+            raise PlanError(f"Interval({self.low!r}, {self.high!r}): low < high are needed.")
+
+    @property
+    def middle(self) -> float:
+        """Centre."""
+        return self.low / 2 + self.high / 2
+
+    @property
+    def half(self) -> float:
+        """Half of the width."""
+        return self.high / 2 - self.low / 2
+
+    def parameters(self) -> dict[str, Any]:
+        """Public description for the privacy report."""
+        return {"interval": [self.low, self.high]}
+
+
+class LabelQuery(Protocol):
+    """A question to a holder of responses."""
+
+    @property
+    def name(self) -> str:
+        """Name in the privacy report."""
+        ...
+
+    @property
+    def interval(self) -> Interval:
+        """Where responses are held."""
+        ...
+
+    def parameters(self) -> Mapping[str, Any]:
+        """Public parameters, JSON-able."""
+        ...
+
+
+@dataclass(frozen=True)
+class RandomizedLabels:
+    """Every response, randomised once on its own device; the answer is (n,), unbiased.
+
+    Guarantee: that of the channel, for each response; different responses meet independent noise.
+    """
+
+    interval: Interval
+    channel: Channel
+    name: str = "randomised responses"
+
+    def parameters(self) -> Mapping[str, Any]:
+        """Interval and channel."""
+        return {**self.interval.parameters(), "channel": self.channel.name}
+
+
+@dataclass(frozen=True, eq=False)
+class LabelSums:
+    """``rows' y`` for public rows (n, k) and centred responses; the answer is (k,).
+
+    Guarantee: replacing one response by another moves the answer by at most the width of the
+    interval times the largest norm of a row.
+    """
+
+    interval: Interval
+    rows: Array
+    name: str = "sums of responses"
+
+    def parameters(self) -> Mapping[str, Any]:
+        """Interval and the largest norm of a row."""
+        return {**self.interval.parameters(), "row norm": _longest(self.rows)}
+
+
+@dataclass(frozen=True, eq=False)
+class SquaredResiduals:
+    """Sum of ``min(|y - fitted|, clip)^2`` for public fitted values (n,); the answer is (1,).
+
+    Guarantee: every term is in [0, clip^2], so that one response moves the sum by at most clip^2.
+    """
+
+    interval: Interval
+    fitted: Array
+    clip: float
+    name: str = "squared residuals"
+
+    def parameters(self) -> Mapping[str, Any]:
+        """Interval and clip."""
+        return {**self.interval.parameters(), "clip": self.clip}
+
+
+@dataclass(frozen=True, eq=False)
+class WeightedResiduals:
+    """Sum of ``min(|y - fitted|, clip)^2 row row'`` for public rows (n, k); the answer is (k, k).
+
+    Guarantee: the row of a response is public and stays, so that one response moves the sum by a
+    matrix between 0 and ``clip^2 row row'``.
+    """
+
+    interval: Interval
+    rows: Array
+    fitted: Array
+    clip: float
+    name: str = "outer products of scores"
+
+    def parameters(self) -> Mapping[str, Any]:
+        """Interval, clip and the largest norm of a row."""
+        return {**self.interval.parameters(), "clip": self.clip, "row norm": _longest(self.rows)}
+
+
+@dataclass(frozen=True, eq=False)
+class Whitened:
+    """Public rows in coordinates in which their weighted second moments are 1.
+
+    With leverages ``h = x' (X'X)^-1 x`` and weights ``w = min(1, radius / sqrt(h))``, rows are
+    ``b = root w^2 x``, where ``root = (X' W^2 X)^(-1/2)``. Then ``root (sum b y)`` is the weighted
+    least-squares fit, and noise on ``sum b y`` has the shape of its sampling error.
+
+    Parameters
+    ----------
+    x : ndarray of shape (n, d)
+        Public rows.
+    radius : float
+        Rows with larger square roots of leverages are weighted down; in (0, 1].
+    """
+
+    x: Array
+    radius: float
+
+    @cached_property
+    def _weights(self) -> Array:
+        size = np.linalg.norm(self.x @ _inverse_root(self.x.T @ self.x), axis=1)
+        weights: Array = np.minimum(1.0, self.radius / np.maximum(size, 1e-300)) ** 2
+        return weights
+
+    @cached_property
+    def root(self) -> Array:
+        """(d, d), symmetric."""
+        return _inverse_root((self.x * self._weights[:, None]).T @ self.x)
+
+    @cached_property
+    def rows(self) -> Array:
+        """(n, d)."""
+        made: Array = (self.x * self._weights[:, None]) @ self.root
+        return made
+
+    @property
+    def longest(self) -> float:
+        """Largest norm of a row."""
+        return _longest(self.rows)
+
+
+def _longest(rows: Array) -> float:
+    return float(np.sqrt(np.einsum("ij,ij->i", rows, rows).max(initial=0.0)))
+
+
+def _inverse_root(matrix: Array) -> Array:
+    values, vectors = np.linalg.eigh(matrix)
+    root: Array = (vectors / np.sqrt(np.maximum(values, values[-1] * 1e-14))) @ vectors.T
+    return root
