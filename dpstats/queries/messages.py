@@ -37,6 +37,10 @@ class MomentMessage:
     the weights depend on x only, the moments are those of a weighted least squares fit, which
     estimates the same coefficients as an unweighted one.
 
+    With ``gate > 0`` two more numbers, ``sqrt(gate)`` times w^2 where the residual is inside its
+    clip, and w^2 where it is outside, say how much of the score clipping takes away; the score
+    then has the weight ``sqrt(1 - share - gate)``.
+
     In the box (``ball="linf"``) rows are not weighted: every product is divided by the public
     bounds of its factors, and lies in [-1, 1].
 
@@ -58,6 +62,8 @@ class MomentMessage:
         Whether g is the logistic function, the identity otherwise.
     bound : ndarray of shape (width,), optional
         Bounds of the columns in absolute value; needed for the box.
+    gate : float, default 0
+        In [0, 1 - share]: part of the square norm that says whether residuals were clipped.
 
     Notes
     -----
@@ -72,15 +78,19 @@ class MomentMessage:
     columns: tuple[int, ...] | None = None
     logistic: bool = False
     bound: Array | None = None
+    gate: float = 0.0
     name: ClassVar[str] = "moments"
 
     def __post_init__(self) -> None:
         numbers = (self.radius, self.clip)
-        if not (all(math.isfinite(v) and v > 0 for v in numbers) and 0 <= self.share <= 1):
+        shares = 0 <= self.share <= 1 and 0 <= self.gate <= 1 - self.share
+        if not (all(math.isfinite(v) and v > 0 for v in numbers) and shares):
             raise PlanError(
-                f"radius={self.radius!r}, clip={self.clip!r}, share={self.share!r}: two positive "
-                "numbers and a share in [0, 1] are needed."
+                f"radius={self.radius!r}, clip={self.clip!r}, share={self.share!r}, "
+                f"gate={self.gate!r}: two positive numbers and two shares of 1 are needed."
             )
+        if self.gate and self.share + self.gate == 1:
+            raise PlanError("A gate says how a score was clipped: the message has no score.")
 
     @property
     def ball(self) -> Ball:
@@ -109,7 +119,12 @@ class MomentMessage:
     @property
     def dim(self) -> int:
         """Length of a message."""
-        return self.moments + (self.asked.size if self.share < 1 else 0)
+        return self.moments + (self.asked.size if self.share < 1 else 0) + (2 if self.gate else 0)
+
+    @property
+    def _scores(self) -> slice:
+        """Where the score is in a message; the gate follows it."""
+        return slice(self.moments, self.moments + (self.asked.size if self.share < 1 else 0))
 
     @cached_property
     def _units(self) -> tuple[Array, Array]:
@@ -120,7 +135,7 @@ class MomentMessage:
             return bound[i] * bound[j], bound * self.clip
         iso = np.where(i == j, 1.0, math.sqrt(2.0))
         moments = self.radius**2 / (iso * math.sqrt(self.share)) if i.size else np.empty(0)
-        rest = 1.0 - self.share
+        rest = 1.0 - self.share - self.gate
         size = self.radius * self.clip / math.sqrt(rest) if rest else 0.0
         return moments, np.full(self.asked.size, size)
 
@@ -153,9 +168,13 @@ class MomentMessage:
             fitted = 0.0 if self.theta is None else x @ self.theta
             if self.logistic:
                 fitted = 1.0 / (1.0 + np.exp(-np.clip(fitted, -700, 700)))
-            residual = np.clip(y - fitted, -self.clip, self.clip)
-            np.multiply(part, residual[:, None], out=made[:, i.size :])
-            made[:, i.size :] /= score
+            residual = y - fitted
+            if self.gate:
+                inside = np.abs(residual) < self.clip
+                made[:, -2:] = np.column_stack([inside, ~inside]) / self._gate_unit
+            residual = np.clip(residual, -self.clip, self.clip)
+            np.multiply(part, residual[:, None], out=made[:, self._scores])
+            made[:, self._scores] /= score
         made *= (weight**2)[:, None]
         made[~keep] = 0.0  # also where a product of the row was not finite
         return made
@@ -175,7 +194,18 @@ class MomentMessage:
         moments, score = self._units
         gram = np.zeros((k, k))
         gram[i, j] = gram[j, i] = vector[: i.size] * moments
-        return gram, vector[i.size :] * score if self.share < 1 else np.zeros(k)
+        return gram, vector[self._scores] * score if self.share < 1 else np.zeros(k)
+
+    @property
+    def _gate_unit(self) -> float:
+        return 1.0 if self.bound is not None else 1.0 / math.sqrt(self.gate)
+
+    def weights(self, vector: Array) -> tuple[float, float]:
+        """Average weight of rows whose residual is inside its clip, and of those outside."""
+        if not self.gate:
+            raise PlanError("The message has no gate.")
+        inside, outside = vector[-2:] * self._gate_unit
+        return float(inside), float(outside)
 
     def influence(self, step: Array) -> Array:
         """The (k, dim) matrix L with ``L @ z = score(z) - gram(z) @ step`` for every message z."""
@@ -187,7 +217,7 @@ class MomentMessage:
         apart = i != j
         made[j[apart], places[apart]] -= (moments * step[i])[apart]
         if self.share < 1:
-            made[:, i.size :] = np.diag(score)
+            made[:, self._scores] = np.diag(score)
         return made
 
     def variances(self, coordinate: float) -> tuple[Array, Array]:
@@ -209,6 +239,7 @@ class MomentMessage:
             "columns": None if self.columns is None else list(self.columns),
             "logistic": self.logistic,
             "bound": None if self.bound is None else self.bound.tolist(),
+            "gate": self.gate,
         }
 
     @classmethod
