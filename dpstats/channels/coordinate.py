@@ -27,7 +27,7 @@ class CoordinateSampling:
 
     k coordinates are drawn uniformly without replacement; each is sent with its index by `Binary`
     or `Piecewise`, and decoded to d/k times its own estimate, the others to 0. k, about
-    epsilon/2.5, and the scalar channel are those with the smallest variance.
+    epsilon/4, and the scalar channel are those with the smallest variance.
 
     Guarantee: pure epsilon-DP. Which coordinates are sent does not depend on the value, and given
     them the message is k independent messages of epsilon/k each.

@@ -131,11 +131,16 @@ def _lift(a: float, t: float) -> float:
 
 def directions(seeds: Payloads, coordinates: int) -> Array:
     """Directions (m, coordinates) that seeds (m, 16) name."""
+    from scipy.special import ndtri
+
     size = 8 * coordinates
     stream = b"".join(hashlib.shake_256(seed.tobytes()).digest(size) for seed in seeds)
     words = np.frombuffer(stream, dtype="<u8").reshape(len(seeds), coordinates)
-    from scipy.special import ndtri
-
-    normal: Array = ndtri(((words >> np.uint64(12)) + 0.5) * 2.0**-52)
+    normal: Array = ndtri(uniform(words))
     normal /= np.sqrt(np.einsum("ij,ij->i", normal, normal))[:, None]
     return normal
+
+
+def uniform(words: NDArray[np.uint64]) -> Array:
+    """Uniform numbers inside (0, 1), symmetric about 1/2: middles of 2^52 cells, all exact."""
+    return ((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
