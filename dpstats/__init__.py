@@ -8,6 +8,7 @@ Central(epsilon=1.0, delta=1e-07, ...)
 from dpstats import plot
 from dpstats.accounting import Ledger
 from dpstats.api import GLM, OLS, Logit, glm, logit, mean, ols, private_range
+from dpstats.devices import Collector, Randomizer
 from dpstats.estimators import methods
 from dpstats.mechanisms.noise import SeededNoise
 from dpstats.privacy import Central, Federated, LabelOnly, Local, Neighbors
@@ -23,6 +24,7 @@ __all__ = [
     "Boolean",
     "Categorical",
     "Central",
+    "Collector",
     "Federated",
     "LabelOnly",
     "Ledger",
@@ -30,6 +32,7 @@ __all__ = [
     "Logit",
     "Neighbors",
     "Numeric",
+    "Randomizer",
     "Results",
     "Schema",
     "SeededNoise",

@@ -1,311 +1,99 @@
-"""The front door: formulas and tables in, released results out.
-
-A `Model` ties a public `Design` to a private table. ``plan`` reads no row; ``fit`` goes straight
-down: plan, charge the ledger, open a holder, let the estimator ask, hand back what was released.
-"""
+"""The front door: formulas and tables in, models out; `Model` plans and fits them."""
 
 from __future__ import annotations
 
 import math
-import operator
 import sys
-import traceback
-import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats import estimators
 from dpstats.accounting import Ledger
 from dpstats.coercion import as_column, kind_of, to_float
-from dpstats.design import Design, Source
-from dpstats.errors import DataError, FeasibilityWarning, OptionError, SchemaError, TrustError
+from dpstats.design import Design, PublicDesign, captured
+from dpstats.errors import DataError, OptionError, SchemaError
 from dpstats.estimators.base import Ask, schedule
 from dpstats.families import BINOMIAL, GAUSSIAN, Family
 from dpstats.families import family as family_of
 from dpstats.holders import Curator
 from dpstats.mechanisms.noise import Noise, SafeNoise
-from dpstats.privacy import Central, Neighbors, Privacy
-from dpstats.protocol import Estimate, Estimator, Plan, Release
+from dpstats.model import Model, ceiling, without_frames
+from dpstats.privacy import Central, Neighbors
+from dpstats.protocol import Plan
 from dpstats.queries import ResponseInterval
-from dpstats.results import Results
 from dpstats.schema import Numeric, Schema
 
 __all__ = ["GLM", "OLS", "Logit", "Model", "glm", "logit", "mean", "ols", "private_range"]
 
-Sparsity = int | Sequence[int] | None
-
 _KINDS = {GAUSSIAN: "ols", BINOMIAL: "logit"}  # every other family is "glm"
 
 
-class Model:
-    """A model: its public design, and a reference to the private table it may be fitted on.
+@dataclass(frozen=True)
+class _Formula:
+    """Design of a formula over a table."""
 
-    Made by `ols`, `mean` and their kin. The table stays the caller's; nothing is read from it until
-    `fit` has charged a ledger.
+    text: str
+    schema: Schema
+    family: Family = GAUSSIAN
+    offset: str | None = None
+    exposure: str | None = None
+    context: Mapping[str, Any] = field(default_factory=dict)
 
-    Parameters
-    ----------
-    kind : str
-        Model name in the registry, such as ``"ols"``.
-    design : Design
-        Public design.
-    data : table, optional
-        pandas, polars, pyarrow table, dict of arrays, or (endog, exog) and a mapping of known
-        terms; needed by `fit`.
-    n : int, optional
-        Public number of rows, where no table is given.
-    """
+    def private(self) -> Design:
+        return Design.from_formula(
+            self.text,
+            self.schema,
+            family=self.family,
+            offset=self.offset,
+            exposure=self.exposure,
+        )
 
-    def __init__(self, kind: str, design: Design, data: Any = None, n: int | None = None) -> None:
-        self.kind = kind
-        self.design = design
-        self._data = data
-        self._n = n
+    def public(self, data: Any) -> Design:
+        return PublicDesign.of_table(
+            self.text,
+            self.schema,
+            data,
+            family=self.family,
+            offset=self.offset,
+            exposure=self.exposure,
+            context=self.context,
+        )
 
-    def __repr__(self) -> str:
-        return f"<dpstats {self.kind} model: {self._label}>"
+
+@dataclass(frozen=True)
+class _Arrays:
+    """Design of a matrix and what is known about its columns."""
+
+    columns: int
+    bounds: Mapping[str, Any]
+    names: Sequence[str] | None
+    family: Family
+    sparse: bool
 
     @property
-    def _label(self) -> str:
-        """The formula, or what stands for it: public text for the ledger."""
-        response = "" if self.design.endog is None else f"{self.design.endog.name} "
-        return self.design.formula or f"{response}on {len(self.design.names)} columns"
+    def text(self) -> str:
+        return f"endog on {self.columns} columns"
 
-    def plan(
-        self,
-        privacy: Privacy,
-        *,
-        method: str | None = None,
-        sparsity: Sparsity = None,
-        **options: Any,
-    ) -> Plan:
-        """What a fit would cost and how well it should do. No row is read, nothing is charged.
-
-        Parameters
-        ----------
-        privacy : Central
-            Trust model and guarantee.
-        method : str, optional
-            A name from `dpstats.methods`; the default method otherwise.
-        sparsity : int or several ints, optional
-            Columns that may have a coefficient, from 1 to d: asks for a method that selects them.
-            Of several the fit chooses privately, and pays for it. Without it a wide design (see
-            Notes) is fitted by such a method where there is one, which then chooses the number.
-        **options
-            Options of the method.
-
-        Raises
-        ------
-        TrustError
-            If no method answers this model under this trust model.
-        OptionError
-            If an option, delta or the row count is not allowed.
-
-        Notes
-        -----
-        A design is wide with more than 500 columns, or with more than 50 and fewer than ten rows a
-        column.
-        """
-        return self._planned(privacy, method, sparsity, options)[1]
-
-    def fit(
-        self,
-        privacy: Privacy,
-        ledger: Ledger | None = None,
-        *,
-        method: str | None = None,
-        sparsity: Sparsity = None,
-        noise: Noise | None = None,
-        progress: bool | None = None,
-        **options: Any,
-    ) -> Results:
-        """Charge the ledger, then fit.
-
-        Parameters
-        ----------
-        privacy : Central
-            Trust model and guarantee.
-        ledger : Ledger, optional
-            Where the cost is charged before any row is read; never refunded. Without one, an
-            in-memory ledger of exactly this fit is used, and the summary says that it does not
-            outlive the process.
-        method : str, optional
-            A name from `dpstats.methods`.
-        sparsity : int or several ints, optional
-            Columns that may have a coefficient; see `plan`.
-        noise : SeededNoise, optional
-            Reproducible noise for simulation; the results are then marked NOT private.
-        progress : bool, optional
-            Print one line per released statistic to standard error; by default only for large
-            tables on a terminal.
-        **options
-            Options of the method.
-
-        Returns
-        -------
-        Results
-            Released numbers only.
-
-        Raises
-        ------
-        BudgetError
-            If the ledger cannot pay; nothing was charged and no row was read.
-        DPStatsError
-            On bad input, before anything is charged.
-        """
-        if self._data is None:
-            raise DataError("No table: give data=... when making the model, then fit.")
-        estimator, plan = self._planned(privacy, method, sparsity, options)
-        source = self.design.source(self._data)
-        noise = SafeNoise() if noise is None else noise
-        for message in plan.warnings:
-            warnings.warn(message, FeasibilityWarning, stacklevel=2)
-        ledger = Ledger.memory(*_ceiling(plan)) if ledger is None else ledger
-        unit = None if self.design.schema is None else self.design.schema.unit
-        ledger.charge(plan, label=self._label, unit=unit)
-        try:
-            estimate, releases = _ask(estimator, source, self.design, plan, noise, progress)
-        except BaseException as error:
-            raise _without_frames(error) from None
-        finally:
-            del source  # this frame is part of the traceback
-        return Results.from_estimate(
-            estimate,
-            design=self.design,
-            plan=plan,
-            theory=estimator.theory[privacy.trust],
-            releases=releases,
-            ledger=ledger.state(),
-            reproducible=noise.reproducible,
+    def private(self) -> Design:
+        return Design.from_arrays(
+            self.columns,
+            self.bounds["exog"],
+            self.bounds["endog"],
+            names=self.names,
+            family=self.family,
+            offset_bounds=self.bounds.get("offset"),
+            exposure_bounds=self.bounds.get("exposure"),
+            sparse=self.sparse,
         )
 
-    def _planned(
-        self, privacy: Privacy, method: str | None, sparsity: Sparsity, options: dict[str, Any]
-    ) -> tuple[Estimator, Plan]:
-        """The method asked for, or the default for a design of this shape, and its plan."""
-        columns = len(self.design.names)
-        if sparsity is not None:
-            options = {**options, "sparsity": _checked_sparsity(sparsity, columns)}
-        select = True if sparsity is not None else None
-        estimator = estimators.find(self.kind, privacy, method, select)
-        n = self._rows(privacy)
-        if method is None and not estimator.sparse and _wide(columns, n):
-            estimator = self._selecting(privacy) or estimator
-        return estimator, estimator.plan(self.design, privacy, n, **options)
-
-    def _selecting(self, privacy: Privacy) -> Estimator | None:
-        """The default method that selects columns, if there is one."""
-        try:
-            return estimators.find(self.kind, privacy, sparse=True)
-        except (OptionError, TrustError):
-            return None
-
-    def _rows(self, privacy: Privacy) -> int:
-        """Public row count, or the public guess where the number of rows is private."""
-        if not isinstance(privacy, Central):
-            raise TrustError(f"No method answers {self.kind!r} under {privacy.trust!r} yet.")
-        schema = self.design.schema  # None for arrays: their unit is one row
-        several = schema is not None and schema.unit is not None
-        private = privacy.neighbors is Neighbors.ADD_REMOVE or several
-        if private:
-            if privacy.rows is None:
-                raise OptionError(
-                    "The number of rows is private under add-remove neighbours or with several "
-                    "rows per unit. Give a public guess for planning: Central(..., rows=20_000)."
-                )
-            n = privacy.rows
-        elif self._n is not None:
-            n = self._n
-        elif self._data is not None:
-            n = len(self.design.source(self._data))
-        else:
-            raise OptionError("No table and no row count: give data=... or n=...")
-        if n < 1:
-            raise DataError("The table is empty: at least one row is needed.")
-        privacy.check_delta(n)
-        return n
-
-
-def _wide(columns: int, n: int) -> bool:
-    """Whether a fit of all columns is hopeless where one of a few may not be.
-
-    The noise of a dense fit grows with its columns: beyond 500, or with fewer than ten rows a
-    column, it exceeds any coefficient worth reporting, at every epsilon in use. Up to 50 columns a
-    table of all of them is what a reader expects.
-    """
-    return columns > 500 or (columns > 50 and 10 * columns >= n)
-
-
-def _checked_sparsity(asked: Any, columns: int) -> int | tuple[int, ...]:
-    """A number of columns, or several to choose from.
-
-    Raises
-    ------
-    OptionError
-        If one of them is no whole number from 1 to `columns`.
-    """
-    several = isinstance(asked, (tuple, list, range)) and len(asked) > 0
-    numbers = tuple(_whole(number) for number in (asked if several else (asked,)))
-    if not all(1 <= number <= columns for number in numbers):
-        raise OptionError(
-            f"sparsity={asked!r}: a whole number from 1 to {columns}, the columns of the design, "
-            "is needed, or several to choose from, as in sparsity=(5, 10, 20)."
+    def public(self, data: Any) -> Design:
+        _, exog, known = data
+        return PublicDesign.of_arrays(
+            exog, self.bounds["endog"], self.names, family=self.family, **known
         )
-    return numbers if several else numbers[0]
-
-
-def _whole(number: Any) -> int:
-    """A whole number; 0, which no option allows, for anything else."""
-    try:
-        return 0 if isinstance(number, (bool, np.bool_)) else operator.index(number)
-    except TypeError:
-        return 0
-
-
-def _ask(
-    estimator: Estimator,
-    source: Source,
-    design: Design,
-    plan: Plan,
-    noise: Noise,
-    progress: bool | None,
-) -> tuple[Estimate, tuple[Release, ...]]:
-    """Open a holder on the rows and let the estimator ask; the holder goes when this returns."""
-    holder = Curator(source, design, plan, noise, on_answer=_reporter(plan, progress))
-    estimate = estimator.fit(holder, design, plan)
-    return estimate, holder.transcript
-
-
-def _without_frames(error: BaseException) -> BaseException:
-    """The error without its frames, whose variables hold rows; where it happened stays, as text."""
-    where = "".join(traceback.format_tb(error.__traceback__))
-    error.add_note(f"Frames are withheld because they hold rows. It happened at\n{where}")
-    error.__context__ = None
-    return error.with_traceback(None)
-
-
-def _ceiling(plan: Plan) -> tuple[float, float]:
-    return plan.privacy.epsilon, plan.privacy.delta
-
-
-def _reporter(plan: Plan, progress: bool | None) -> Callable[[str], None] | None:
-    """Progress on standard error; it depends on public facts only."""
-    if progress is None:
-        progress = sys.stderr.isatty() and plan.n * len(plan.names) > 20_000_000
-    if not progress:
-        return None
-    total = sum(m.parts for m in plan.mechanisms)
-    done = 0
-
-    def report(slot: str) -> None:
-        nonlocal done
-        done += 1
-        print(f"[{done}/{total}] released {slot}", file=sys.stderr, flush=True)
-
-    return report
 
 
 def ols(
@@ -335,7 +123,8 @@ def ols(
     SchemaError
         If a column is not declared.
     """
-    return Model("ols", Design.from_formula(formula, _required(schema)), data, n)
+    recipe = _Formula(formula, _required(schema), context=_variables(formula))
+    return Model("ols", recipe, data, n)
 
 
 def logit(
@@ -367,7 +156,9 @@ def logit(
     FormulaError, SchemaError
         As `glm`.
     """
-    return glm(formula, data, schema, family=BINOMIAL, offset=offset, n=n)
+    context = _variables(formula, offset)
+    recipe = _Formula(formula, _required(schema), BINOMIAL, offset, context=context)
+    return Model("logit", recipe, data, n)
 
 
 def glm(
@@ -413,10 +204,18 @@ def glm(
         If the family or its link is not supported.
     """
     law = family_of(family, link)
-    design = Design.from_formula(
-        formula, _required(schema), family=law, offset=offset, exposure=exposure
-    )
-    return Model(_KINDS.get(law, "glm"), design, data, n)
+    context = _variables(formula, offset, exposure)
+    recipe = _Formula(formula, _required(schema), law, offset, exposure, context)
+    return Model(_KINDS.get(law, "glm"), recipe, data, n)
+
+
+def _variables(*texts: str | None) -> dict[str, Any]:
+    """Variables and functions of whoever called the front door that a formula may name.
+
+    Only a formula over public covariates can use them.
+    """
+    frame = sys._getframe(2)
+    return captured(" ".join(filter(None, texts)), {**frame.f_globals, **frame.f_locals})
 
 
 def mean(
@@ -427,12 +226,12 @@ def mean(
     Parameters and errors are those of `ols`.
     """
     text = formula if "~" in formula else f"{formula} ~ 1"
-    design = Design.from_formula(text, _required(schema))
-    if not (design.has_intercept and len(design.names) == 1):
+    model = Model("mean", _Formula(text, _required(schema)), data, n)
+    if not (model.design.has_intercept and len(model.design.names) == 1):
         raise OptionError(
             f'mean({formula!r}): write mean("y") or mean("y ~ 1"); ols takes covariates.'
         )
-    return Model("mean", design, data, n)
+    return model
 
 
 def OLS(  # noqa: N802 - as in statsmodels
@@ -548,17 +347,10 @@ def _array_model(
         )
     if names is None and hasattr(exog, "columns"):
         names = [str(c) for c in exog.columns]
-    design = Design.from_arrays(
-        shape[1],
-        bounds["exog"],
-        bounds["endog"],
-        names=names,
-        family=law,
-        offset_bounds=bounds.get("offset"),
-        exposure_bounds=bounds.get("exposure"),
-        sparse=hasattr(exog, "tocsr"),
-    )
-    return Model(_KINDS.get(law, "glm"), design, (endog, exog, known))
+    recipe = _Arrays(shape[1], bounds, names, law, hasattr(exog, "tocsr"))
+    model = Model(_KINDS.get(law, "glm"), recipe, (endog, exog, known))
+    model.design  # noqa: B018 - wrong bounds are refused here and now
+    return model
 
 
 def private_range(
@@ -612,7 +404,7 @@ def private_range(
     mechanisms, cost = schedule(asks, privacy)
     plan = Plan("range", "exponential", privacy, n, (column,), mechanisms, cost)
     noise = SafeNoise() if noise is None else noise
-    ledger = Ledger.memory(*_ceiling(plan)) if ledger is None else ledger
+    ledger = Ledger.memory(*ceiling(plan)) if ledger is None else ledger
     standard = design.standardization
     first, last = np.triu_indices(grid.size, k=1)
     doublings = (grid[last] - grid[first]) / math.log(2)
@@ -626,7 +418,7 @@ def private_range(
     try:
         found = _choose(values, query, design, plan, noise)
     except BaseException as error:
-        raise _without_frames(error) from None
+        raise without_frames(error) from None
     finally:
         del values  # this frame is part of the traceback
     candidates = np.column_stack([query.edges[first], query.edges[last]])

@@ -1,8 +1,8 @@
 """The guarantee that is asked for: who holds the rows, and what they promise.
 
-A trust model is a frozen record; it holds no data and draws no noise. ``Central`` is answered by
-the methods of this release; the others name guarantees that later methods answer, and asking for
-one of them today raises `TrustError` before anything is read.
+A trust model is a frozen record; it holds no data and draws no noise. ``Federated`` names a
+guarantee that later methods answer; asking for it today raises `TrustError` before anything is
+read.
 """
 
 from __future__ import annotations
@@ -38,8 +38,24 @@ def _check_budget(epsilon: float, delta: float) -> None:
         )
 
 
+class _SmallDelta:
+    """A guarantee whose delta has to stay below 1/n."""
+
+    delta: float
+    large_delta: bool
+
+    def check_delta(self, n: int) -> None:
+        """Refuse delta >= 1/n unless `large_delta` says that it is meant; n is public."""
+        if self.delta * n >= 1 and not self.large_delta:
+            raise OptionError(
+                f"delta={self.delta:g} is not below 1/n = {1 / n:.3g}: a mechanism with this delta "
+                "may publish a whole record. Choose a smaller delta, or say that it is meant with "
+                f"{type(self).__name__}(..., large_delta=True)."
+            )
+
+
 @dataclass(frozen=True)
-class Central:
+class Central(_SmallDelta):
     """One curator holds the rows and releases noisy answers.
 
     Parameters
@@ -75,23 +91,32 @@ class Central:
         if self.rows is not None and self.rows < 1:
             raise OptionError(f"rows={self.rows!r}: a public guess of the row count, at least 1.")
 
-    def check_delta(self, n: int) -> None:
-        """Refuse delta >= 1/n unless `large_delta` says that it is meant; n is public."""
-        if self.delta * n >= 1 and not self.large_delta:
-            raise OptionError(
-                f"delta={self.delta:g} is not below 1/n = {1 / n:.3g}: a mechanism with this delta "
-                "may publish a whole record. Choose a smaller delta, or say that it is meant with "
-                "Central(..., large_delta=True)."
-            )
-
 
 @dataclass(frozen=True)
-class Local:
-    """Nobody holds the rows: each person's device randomises its own record."""
+class Local(_SmallDelta):
+    """Nobody holds the rows: each person's device randomises its own record.
+
+    The guarantee holds against everybody, the server that collects the messages included: any
+    record may be exchanged for any other, and the law of the message it sends changes by no more
+    than (epsilon, delta).
+
+    Parameters
+    ----------
+    epsilon : float
+        Privacy loss of the one message that a device sends, > 0.
+    delta : float, default 0
+        Probability in [0, 1) with which the loss may exceed epsilon; only Gaussian noise needs it.
+    interactive : bool, default False
+        Whether devices may be asked in rounds, later ones with questions that depend on the
+        messages of earlier ones. Every device is asked once.
+    large_delta : bool, default False
+        As for `Central`.
+    """
 
     epsilon: float
     delta: float = 0.0
     interactive: bool = False
+    large_delta: bool = False
     trust: ClassVar[str] = "local"
 
     def __post_init__(self) -> None:
@@ -99,12 +124,26 @@ class Local:
 
 
 @dataclass(frozen=True)
-class LabelOnly:
-    """Covariates are public; only the response is private."""
+class LabelOnly(_SmallDelta):
+    """Covariates are public; only the response is private.
+
+    Parameters
+    ----------
+    epsilon : float
+        Privacy loss of a person's response, > 0.
+    delta : float, default 0
+        Probability in [0, 1) with which the loss may exceed epsilon.
+    curator : bool, default False
+        False: each response is randomised on its own device, and the guarantee holds against the
+        server too. True: one curator holds the responses and releases noisy sums.
+    large_delta : bool, default False
+        As for `Central`.
+    """
 
     epsilon: float
     delta: float = 0.0
     curator: bool = False
+    large_delta: bool = False
     trust: ClassVar[str] = "label-only"
 
     def __post_init__(self) -> None:

@@ -9,7 +9,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Protocol
 
 from dpstats.accounting.events import Event, event_to_dict
-from dpstats.privacy import Central, Neighbors
+from dpstats.privacy import Federated, Neighbors
 from dpstats.text import grid, wrap
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ HALVES = (
 
 _HOLDERS = {
     "central": "central: one curator holds the rows",
-    "local": "local: every device randomises its own record",
+    "local": "local: every device randomises its own record; this holds against the server too",
     "label-only": "label-only: covariates are public, the response is private",
     "federated": "federated: every site keeps its rows",
 }
@@ -37,6 +37,13 @@ _NOISE = {
     "selection": "exponential mechanism, eps {epsilon:.4g}",
     "pure": "local randomiser, eps {epsilon:.4g}",
     "peeling": "noisy max and its value, Laplace, scale {scale:.4g}",
+}
+
+
+_UNITS = {"local": "one message of one record", "label-only": "the response of one row"}
+_NO_LEDGER = {
+    False: "none: this fit was not charged",
+    True: "none: no record left its device; a device that sends again spends again",
 }
 
 
@@ -127,7 +134,7 @@ class MechanismRecord:
     slot, query, purpose : str
         Its name in the plan, the query that was asked, and why.
     kind : str
-        ``"gaussian"``, ``"laplace"``, ``"selection"`` or ``"peeling"``.
+        ``"gaussian"``, ``"laplace"``, ``"selection"``, ``"peeling"`` or ``"pure"``.
     sensitivity : float
         Largest change of the exact answer between neighbours, in the query's internal units.
     scale : float
@@ -184,7 +191,7 @@ def _records(plan: Plan, releases: Iterable[Release]) -> tuple[MechanismRecord, 
             scale=float(r.scale),
             cost=r.event.rho,
             share=r.event.rho / total if total > 0 else float("nan"),
-            noise=_noise(r.event, r.scale),
+            noise=r.law or _noise(r.event, r.scale),
             part=r.part,
             branch=planned[r.slot].branch,
         )
@@ -249,8 +256,8 @@ class PrivacyReport:
         neighbors = getattr(privacy, "neighbors", Neighbors.REPLACE_ONE)
         return cls(
             trust=privacy.trust,
-            neighbors=_counts(neighbors, unit),
-            unit=_unit(unit, max_rows),
+            neighbors=_counts(neighbors, unit, privacy.trust),
+            unit=_unit(unit, max_rows, privacy.trust),
             epsilon=float(privacy.epsilon),
             delta=float(privacy.delta),
             cost=_pair(plan.cost),
@@ -269,7 +276,10 @@ class PrivacyReport:
             ("Neighbours", self.neighbors),
             ("Unit of privacy", self.unit),
             ("Guarantee", f"{asked}; all mechanisms together cost {pair(self.cost)}"),
-            ("Ledger", self.ledger.sentence() if self.ledger else "none: this fit was not charged"),
+            (
+                "Ledger",
+                self.ledger.sentence() if self.ledger else _NO_LEDGER[self.trust == "local"],
+            ),
         ]
         if any(m.branch for m in self.mechanisms):
             rows.append(("Halves", HALVES))
@@ -331,13 +341,17 @@ class PrivacyReport:
         return "\n".join([*lines, table[1], *table, table[1], *proof])
 
 
-def _unit(column: str | None, max_rows: int | None) -> str:
+def _unit(column: str | None, max_rows: int | None, trust: str) -> str:
     if column is None:
-        return "one row"
+        return _UNITS.get(trust, "one row")
     return f"one value of {column!r}, with at most {max_rows} rows (further ones are dropped)"
 
 
-def _counts(neighbors: Neighbors, unit: str | None) -> str:
+def _counts(neighbors: Neighbors, unit: str | None, trust: str) -> str:
+    if trust == "local":
+        return "replace-one: any record for any other; who sent a message is public"
+    if trust == "label-only":
+        return "replace-one: any response for any other; covariates are public"
     if neighbors is Neighbors.ADD_REMOVE:
         return "add-remove: the number of rows is private"
     if unit is None:
@@ -347,7 +361,7 @@ def _counts(neighbors: Neighbors, unit: str | None) -> str:
 
 def _large_delta(plan: Plan) -> str:
     privacy = plan.privacy
-    if not isinstance(privacy, Central) or privacy.delta * plan.n < 1:
+    if isinstance(privacy, Federated) or privacy.delta * plan.n < 1:
         return ""
     return (
         f"delta = {privacy.delta:g} >= 1/n: this guarantee alone would permit publishing "

@@ -279,6 +279,10 @@ class Design:
         c, s = self.standardization.y_center, self.standardization.y_scale
         return (self.endog.lower - c) / s, (self.endog.upper - c) / s
 
+    def without_rows(self) -> Design:
+        """The same public facts without rows: what results hold. This design never has any."""
+        return self
+
     # -- reading rows --------------------------------------------------------------------------
 
     def source(self, table: Any) -> Source:

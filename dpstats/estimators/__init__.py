@@ -94,7 +94,16 @@ def find(
         asked = repr(model) if method is None else f"{model!r} by method {method!r}"
         trust = f"under {privacy.trust!r} trust"
         raise TrustError(f"No method answers {asked} {trust}. {_existing(model)}")
-    return able[0]
+    return next((e for e in able if _serves(e, privacy)), able[0])
+
+
+def _serves(estimator: Estimator, privacy: Privacy) -> bool:
+    """Whether the method is made for this kind of the trust model: devices asked once or in rounds.
+
+    A method that is not says so in its plan.
+    """
+    serves = getattr(estimator, "serves", None)
+    return serves is None or bool(serves(privacy))
 
 
 def _no_kind(model: str, method: str | None, sparse: bool) -> str:

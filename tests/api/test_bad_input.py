@@ -82,8 +82,15 @@ PRIVACIES = [
 
 @pytest.mark.parametrize(("formula", "error", "says"), FORMULAS)
 def test_a_formula_that_cannot_be_private_is_refused(formula, error, says) -> None:
+    ledger = dp.Ledger.memory(3.0, 1e-6)
     with pytest.raises(error, match=says):
-        dp.ols(formula, data=frame(), schema=SCHEMA)
+        dp.ols(formula, schema=SCHEMA)
+    model = dp.ols(formula, data=frame(), schema=SCHEMA)  # may be meant for public covariates
+    with pytest.raises(error, match=says):
+        model.plan(PRIVACY)
+    with pytest.raises(error, match=says):
+        model.fit(PRIVACY, ledger=ledger)
+    assert ledger.entries == ()
 
 
 @pytest.mark.parametrize(("table", "error", "says"), TABLES)

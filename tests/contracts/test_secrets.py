@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dpstats import api
+from dpstats import model as model_module
 from dpstats.accounting import Ledger
 from dpstats.design import RawBlock, Source
 from dpstats.errors import DPStatsError, PrivateQuantityError
@@ -139,7 +139,7 @@ def test_the_holder_and_its_rows_are_gone_after_a_fit(
         return Noted
 
     data = case.table(N)
-    monkeypatch.setattr(api, "Curator", noting(Curator))
+    monkeypatch.setattr(model_module, "Curator", noting(Curator))
     results = case.fit(data, case.privacy(rows=500), noise=SeededNoise(5))
     gc.collect()
     assert opened
@@ -216,7 +216,7 @@ def break_estimator(monkeypatch: pytest.MonkeyPatch, case: Case) -> None:
             answer = super().ask(query, slot, part)
             return _Refusing(answer)
 
-    monkeypatch.setattr(api, "Curator", Failing)
+    monkeypatch.setattr(model_module, "Curator", Failing)
 
 
 class _Refusing:

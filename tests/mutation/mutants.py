@@ -58,7 +58,7 @@ RELEASE = "dpstats/mechanisms/release.py"
 LINEAR = "dpstats/queries/linear.py"
 BASE = "dpstats/queries/base.py"
 COORDINATES = "dpstats/queries/coordinates.py"
-API = "dpstats/api.py"
+MODEL = "dpstats/model.py"
 
 MUTANTS = [
     # noise
@@ -290,44 +290,44 @@ MUTANTS = [
     ),
     mutant(
         "skips the charge",
-        API,
-        "        ledger.charge(plan, label=self._label, unit=unit)\n",
+        MODEL,
+        "        ledger.charge(plan, label=self._recipe.text, unit=unit)\n",
         "",
         "test_order.py",
         "charge",
     ),
     mutant(
         "charges after reading",
-        API,
-        "        ledger.charge(plan, label=self._label, unit=unit)\n        try:\n"
-        "            estimate, releases = _ask(",
+        MODEL,
+        "        ledger.charge(plan, label=self._recipe.text, unit=unit)\n        try:\n"
+        "            holder = _open(",
         "        try:\n            source.block(0, 1)\n"
-        "            ledger.charge(plan, label=self._label, unit=unit)\n"
-        "            estimate, releases = _ask(",
+        "            ledger.charge(plan, label=self._recipe.text, unit=unit)\n"
+        "            holder = _open(",
         "test_order.py",
         "before_the_first_row",
     ),
     mutant(
         "forgets the unit of privacy in the ledger",
-        API,
-        "label=self._label, unit=unit)",
-        "label=self._label)",
+        MODEL,
+        "label=self._recipe.text, unit=unit)",
+        "label=self._recipe.text)",
         "test_transcript.py",
         "ledger_entry and person",
     ),
     mutant(
         "reads rows for a plan",
-        API,
+        MODEL,
         "        n = self._rows(privacy)\n",
-        "        n = self._rows(privacy)\n        self.design.source(self._data).block(0, 1)\n",
+        "        n = self._rows(privacy)\n        design.source(self._data).block(0, 1)\n",
         "test_order.py",
         "plan_reads_no_row",
     ),
     mutant(
         "uses the number of rows where it is private",
-        API,
-        "            n = privacy.rows\n",
-        "            n = len(self.design.source(self._data))\n",
+        MODEL,
+        "        return privacy.rows\n",
+        "        return self._counted(privacy)\n",
         "test_transcript.py",
         "guess_of_the_row_count",
     ),
@@ -342,25 +342,25 @@ MUTANTS = [
     # results and messages
     mutant(
         "stores a row in the results",
-        API,
-        "    return estimate, holder.transcript\n",
-        '    estimate.released["first"] = source.block(5, 6).y[0]  # type: ignore\n'
-        "    return estimate, holder.transcript\n",
+        MODEL,
+        "        return Results.from_estimate(\n",
+        '        estimate.released["first"] = design.source(self._data).block(5, 6).y[0]\n'
+        "        return Results.from_estimate(\n",
         "test_secrets.py",
         "no_canary",
     ),
     mutant(
         "keeps the holder in the results",
-        API,
-        "    return estimate, holder.transcript\n",
-        '    object.__setattr__(estimate, "_holder", holder)\n'
-        "    return estimate, holder.transcript\n",
+        MODEL,
+        "            if isinstance(privacy, Local):\n",
+        '            object.__setattr__(estimate, "_holder", holder)\n'
+        "            if isinstance(privacy, Local):\n",
         "test_secrets.py",
         "canary or holder",
     ),
     mutant(
         "prints a value in an error",
-        CURATOR,
+        "dpstats/holders/sealed.py",
         'f"The private side stopped with {type(error).__name__}; its message is withheld "',
         'f"The private side stopped with {error}; its message is withheld "',
         "test_secrets.py",
@@ -368,8 +368,8 @@ MUTANTS = [
     ),
     mutant(
         "lets frames with rows leave with an error",
-        API,
-        "            raise _without_frames(error) from None\n",
+        MODEL,
+        "            raise without_frames(error) from None\n",
         "            raise\n",
         "test_secrets.py",
         "carries_no_frame",

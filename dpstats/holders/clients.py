@@ -1,0 +1,147 @@
+"""Devices that randomise their own records, all simulated in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.errors import DataError, PlanError
+from dpstats.holders.sealed import sealed
+from dpstats.mechanisms.noise import Noise
+from dpstats.mechanisms.randomize import MessageSums
+from dpstats.privacy import Local
+from dpstats.protocol import Messages, Plan, Question, Release
+
+if TYPE_CHECKING:
+    from dpstats.design import Design, Source
+
+__all__ = ["Clients", "check_question", "release_of"]
+
+Array = NDArray[np.float64]
+
+_CELLS = 1 << 21  # message coordinates drawn at a time: 16 MiB
+
+
+class Clients:
+    """Every row of a table as a device of its own.
+
+    The messages follow the law of the devices' messages exactly; only their order is lost. Noise is
+    drawn in float64 for many rows at a time, so the guarantee that holds bit for bit is that of
+    the devices themselves (`dpstats.Randomizer`).
+
+    Parameters
+    ----------
+    source : Source
+        Rows behind the design.
+    design : Design
+        Public design.
+    plan : Plan
+        Its one mechanism is a message; its ``"shares"`` say how devices are divided into rounds.
+    noise : Noise
+        Source of randomness, of the division into rounds too.
+    public : ndarray of shape (d, d), optional
+        Second moments of public rows.
+    on_answer : callable, optional
+        Called with the slot after each round; for progress.
+
+    Raises
+    ------
+    DataError
+        On names, types or shape; never on values.
+    """
+
+    @sealed
+    def __init__(
+        self,
+        source: Source,
+        design: Design,
+        plan: Plan,
+        noise: Noise,
+        public: Array | None = None,
+        on_answer: Callable[[str], None] | None = None,
+    ) -> None:
+        if not isinstance(plan.privacy, Local):
+            raise PlanError(f"Devices answer Local plans, not {plan.privacy.trust!r} ones.")
+        if source.is_sparse:
+            raise DataError("A device holds one dense record: pass a dense array or a table.")
+        self.public = public
+        self._source = source
+        self._plan = plan
+        self._noise = noise.start()
+        self._on_answer = on_answer
+        self._transcript: list[Release] = []
+        self._rounds = self._divided(len(source), plan.options["shares"])
+
+    @property
+    def transcript(self) -> tuple[Release, ...]:
+        """Every round collected. Public."""
+        return tuple(self._transcript)
+
+    def _divided(self, n: int, shares: tuple[float, ...]) -> list[NDArray[np.intp]]:
+        """Positions of the devices of each round, at random, in ascending order."""
+        if len(shares) == 1:
+            return [np.arange(n)]
+        ends = np.rint(np.cumsum(shares) / sum(shares) * n).astype(int)[:-1]
+        order = self._noise.generator().permutation(n)
+        rounds = [np.sort(part) for part in np.split(order, ends)]
+        if not all(part.size for part in rounds):
+            raise DataError(f"{n} rows for {len(shares)} rounds: each needs at least one row.")
+        return rounds
+
+    @sealed
+    def collect(self, question: Question, part: int) -> Messages:
+        """Ask the devices of round `part`; see `LocalHolder.collect`."""
+        check_question(question, self._plan)
+        if part != len(self._transcript) or part >= len(self._rounds):
+            raise PlanError(f"Round {part} was already asked, or is not the next one.")
+        mine, message = self._rounds[part], question.message
+        sums = MessageSums(question.channel, self._noise)
+        step = max(1, _CELLS // message.dim)
+        for start in range(0, mine.size, step):
+            places = mine[start : start + step]
+            block = self._source.block(int(places[0]), int(places[-1]) + 1)
+            here = places - places[0]
+            y = None if block.y is None else block.y[here]
+            sums.add(message.rows(block.x[here], y, block.keep[here]))
+        mean, second = sums.averages()
+        self._transcript.append(release_of(question, self._plan, part, int(mine.size)))
+        if self._on_answer is not None:
+            self._on_answer(self._plan.mechanisms[0].slot)
+        return Messages(int(mine.size), mean, second)
+
+
+def check_question(question: Question, plan: Plan) -> None:
+    """Refuse a channel that costs something else than the plan charged, or another ball.
+
+    Raises
+    ------
+    PlanError
+        If one of them differs.
+    """
+    channel, message = question.channel, question.message
+    if channel.event != plan.mechanisms[0].event:
+        raise PlanError(f"The channel costs {channel.event}, the plan {plan.mechanisms[0].event}.")
+    if (channel.dim, channel.domain) != (message.dim, message.ball):
+        raise PlanError(
+            f"The channel takes the {channel.domain} ball in {channel.dim} dimensions, the message "
+            f"lies in that of {message.ball} in {message.dim}."
+        )
+
+
+def release_of(question: Question, plan: Plan, part: int, count: int) -> Release:
+    """The record of a round in which `count` devices answered."""
+    channel, message = question.channel, question.message
+    sd = float(np.sqrt(channel.variance() / channel.dim))
+    return Release(
+        slot=plan.mechanisms[0].slot,
+        query=message.name,
+        parameters=message.parameters(),
+        sensitivity=2.0,  # two messages are at most the diameter of the ball apart
+        scale=sd,
+        event=channel.event,
+        part=part,
+        law=f"{channel.name}, {channel.dim} numbers, {count:,} users",
+    )

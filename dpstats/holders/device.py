@@ -1,0 +1,119 @@
+"""One device: its own record in, one randomised message of bytes out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpstats.errors import DataError
+from dpstats.holders.sealed import sealed
+from dpstats.holders.wire import ID_BYTES, Envelope, fingerprint, pack
+from dpstats.mechanisms.noise import Noise
+from dpstats.mechanisms.randomize import randomize
+from dpstats.schema import Numeric
+
+if TYPE_CHECKING:
+    from dpstats.design import Design
+    from dpstats.protocol import Question
+
+__all__ = ["Device", "envelope_of"]
+
+
+def envelope_of(design: Design, question: Question, turn: int) -> Envelope:
+    """What the devices of round `turn` write on their messages."""
+    channel, message = question.channel, question.message
+    asked = {
+        "message": {"name": message.name, **message.parameters()},
+        "channel": {"name": channel.name, "dim": channel.dim},
+    }
+    return Envelope(
+        turn, channel.epsilon, channel.delta, fingerprint(design.to_dict()), fingerprint(asked)
+    )
+
+
+class Device:
+    """Answers one question about one record, as often as it is called.
+
+    Guarantee: each message is (epsilon, delta)-DP under replacement of the record, on its own:
+    the record enters only through the channel's sampler, which clips it to the channel's domain.
+    Values that are missing, of another type or outside their declaration are mapped first, so a
+    message is sent whatever the record holds. A record sent twice costs twice.
+
+    Parameters
+    ----------
+    design : Design
+        Public design.
+    question : Question
+        What is asked.
+    turn : int
+        The round it is asked in.
+    noise : Noise
+        Source of randomness.
+    """
+
+    def __init__(self, design: Design, question: Question, turn: int, noise: Noise) -> None:
+        self._design = design
+        self._question = question
+        self._envelope = envelope_of(design, question, turn)
+        self._stream = noise.start()
+        self._seeded = noise.reproducible
+
+    @sealed
+    def send(self, record: Mapping[str, Any]) -> bytes:
+        """The message of `record`, a mapping from column names to values.
+
+        Raises
+        ------
+        DataError
+            If `record` is no mapping; never on what it holds.
+        """
+        if not isinstance(record, Mapping):
+            raise DataError(
+                f"A {type(record).__name__} is no record: a mapping from column names to values is "
+                'needed, such as {"x1": 0.3, "y": 1.2}.'
+            )
+        return self.send_all(self._table(record))[0]
+
+    @sealed
+    def send_all(self, table: Any) -> list[bytes]:
+        """Messages of the rows of a table, each as from a device of its own."""
+        source = self._design.source(table)
+        block = source.block(0, len(source))
+        values = self._question.message.rows(block.x, block.y, block.keep)
+        channel, stream = self._question.channel, self._stream
+        return [
+            pack(
+                self._envelope,
+                stream.bits(ID_BYTES),
+                randomize(channel, value, stream),
+                self._seeded,
+            )
+            for value in values
+        ]
+
+    def _table(self, record: Mapping[str, Any]) -> Any:
+        """The record as a table of one row; what cannot be read is missing."""
+        schema = self._design.schema
+        if schema is None:
+            endog = self._design.endog
+            exog = np.array([[_number(record.get(name)) for name in self._design.names]])
+            return (None if endog is None else np.array([_number(record.get(endog.name))]), exog)
+        return {name: _column(record.get(name), schema[name]) for name in self._design.columns}
+
+
+def _column(value: Any, declaration: Any) -> Any:
+    """A column of one value, of the type that its declaration takes."""
+    if isinstance(declaration, Numeric):
+        return np.array([_number(value)])
+    known = isinstance(value, (str, int, float, bool, np.generic))
+    return np.array([value if known else None], dtype=object)
+
+
+def _number(value: Any) -> float:
+    """A number; NaN for anything else."""
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        return float("nan")

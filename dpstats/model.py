@@ -1,0 +1,465 @@
+"""A model: a public design and a private table, planned and fitted under a trust model.
+
+``plan`` reads no private row; ``fit`` goes straight down: plan, charge the ledger, open the holder
+of the trust model, let the estimator ask, hand back what was released.
+"""
+
+from __future__ import annotations
+
+import operator
+import sys
+import traceback
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats import estimators
+from dpstats.accounting import Ledger
+from dpstats.design import Design, Source
+from dpstats.errors import DataError, FeasibilityWarning, OptionError, TrustError
+from dpstats.holders import Clients, Curator, Labels
+from dpstats.mechanisms.noise import Noise, SafeNoise
+from dpstats.privacy import Central, Federated, LabelOnly, Local, Neighbors, Privacy
+from dpstats.protocol import Estimator, Plan
+from dpstats.results import Results
+
+if TYPE_CHECKING:
+    from dpstats.devices import Collector, Randomizer
+
+__all__ = ["Model", "Recipe", "Sparsity", "ceiling", "without_frames"]
+
+Array = NDArray[np.float64]
+Sparsity = int | Sequence[int] | None
+
+
+SIMULATED = (
+    "Every device was simulated in this process, which held all rows. The law of the result is "
+    "that of real devices (model.randomizer, model.collector), with which no one holds them."
+)
+
+
+class Recipe(Protocol):
+    """How to make the design of a model from what may be known."""
+
+    @property
+    def text(self) -> str:
+        """The formula, or what stands for it: public text for the ledger."""
+        ...
+
+    def private(self) -> Design:
+        """The design where all columns are private: from the schema alone."""
+        ...
+
+    def public(self, data: Any) -> Design:
+        """The design where covariates are public: from the schema and the covariates."""
+        ...
+
+
+class Model:
+    """A model: its public design, and a reference to the private table it may be fitted on.
+
+    Made by `ols`, `mean` and their kin. The table stays the caller's; nothing private is read from
+    it until `fit` has charged a ledger.
+
+    Parameters
+    ----------
+    kind : str
+        Model name in the registry, such as ``"ols"``.
+    recipe : Recipe
+        How to make the design; with public covariates it is another one.
+    data : table, optional
+        pandas, polars, pyarrow table, dict of arrays, or (endog, exog) and a mapping of known
+        terms; needed by `fit`.
+    n : int, optional
+        Public number of rows, where no table is given.
+    """
+
+    def __init__(self, kind: str, recipe: Recipe, data: Any = None, n: int | None = None) -> None:
+        self.kind = kind
+        self._recipe = recipe
+        self._data = data
+        self._n = n
+        if data is None:  # with a table the formula may be meant for public covariates
+            self.design  # noqa: B018 - a wrong formula is refused here and now
+
+    @cached_property
+    def design(self) -> Design:
+        """The public design where all columns are private.
+
+        Raises
+        ------
+        FormulaError, SchemaError
+            If a term may not be used on private rows, or a column is not declared.
+        """
+        return self._recipe.private()
+
+    @cached_property
+    def _public_design(self) -> Design:
+        """The design where covariates are public: any formula may be used on them."""
+        if self._data is None:
+            raise DataError(
+                "No table: with public covariates the design is made from them; give data=..."
+            )
+        return self._recipe.public(self._data)
+
+    def _design(self, privacy: Privacy) -> Design:
+        return self._public_design if isinstance(privacy, LabelOnly) else self.design
+
+    def __repr__(self) -> str:
+        return f"<dpstats {self.kind} model: {self._recipe.text}>"
+
+    def plan(
+        self,
+        privacy: Privacy,
+        *,
+        method: str | None = None,
+        sparsity: Sparsity = None,
+        public: Any = None,
+        **options: Any,
+    ) -> Plan:
+        """What a fit would cost and how well it should do. No row is read, nothing is charged.
+
+        Parameters
+        ----------
+        privacy : Central, Local or LabelOnly
+            Trust model and guarantee.
+        method : str, optional
+            A name from `dpstats.methods`; the default method otherwise.
+        sparsity : int or several ints, optional
+            Columns that may have a coefficient, from 1 to d: asks for a method that selects them.
+            Of several the fit chooses privately, and pays for it. Without it a wide design (see
+            Notes) is fitted by such a method where there is one, which then chooses the number.
+        public : table, optional
+            Under `Local`: rows of covariates that everybody may see, of the same population.
+        **options
+            Options of the method.
+
+        Raises
+        ------
+        TrustError
+            If no method answers this model under this trust model.
+        OptionError
+            If an option, delta or the row count is not allowed.
+
+        Notes
+        -----
+        A design is wide with more than 500 columns, or with more than 50 and fewer than ten rows a
+        column.
+        """
+        return self._planned(privacy, method, sparsity, self._with(public, privacy, options))[1]
+
+    def fit(
+        self,
+        privacy: Privacy,
+        ledger: Ledger | None = None,
+        *,
+        method: str | None = None,
+        sparsity: Sparsity = None,
+        public: Any = None,
+        noise: Noise | None = None,
+        progress: bool | None = None,
+        **options: Any,
+    ) -> Results:
+        """Charge the ledger, then fit.
+
+        Parameters
+        ----------
+        privacy : Central, Local or LabelOnly
+            Trust model and guarantee. Under `Local` every row is simulated as a device of its own;
+            `randomizer` and `collector` are the parts that run apart.
+        ledger : Ledger, optional
+            Where the cost is charged before any row is read; never refunded. Without one, an
+            in-memory ledger of exactly this fit is used, and the summary says that it does not
+            outlive the process.
+        method : str, optional
+            A name from `dpstats.methods`.
+        sparsity : int or several ints, optional
+            Columns that may have a coefficient; see `plan`.
+        public : table, optional
+            Public covariates; see `plan`.
+        noise : SeededNoise, optional
+            Reproducible noise for simulation; the results are then marked NOT private.
+        progress : bool, optional
+            Print one line per released statistic to standard error; by default only for large
+            tables on a terminal.
+        **options
+            Options of the method.
+
+        Returns
+        -------
+        Results
+            Released numbers only.
+
+        Raises
+        ------
+        BudgetError
+            If the ledger cannot pay; nothing was charged and no row was read.
+        DPStatsError
+            On bad input, before anything is charged.
+        """
+        if self._data is None:
+            raise DataError("No table: give data=... when making the model, then fit.")
+        design = self._design(privacy)
+        asked = self._with(public, privacy, options)
+        estimator, plan = self._planned(privacy, method, sparsity, asked)
+        source = design.source(self._data)
+        noise = SafeNoise() if noise is None else noise
+        for message in plan.warnings:
+            warnings.warn(message, FeasibilityWarning, stacklevel=2)
+        ledger = Ledger.memory(*ceiling(plan)) if ledger is None else ledger
+        unit = None if design.schema is None else design.schema.unit
+        moments = None if public is None else self._moments(estimator, plan, public)
+        ledger.charge(plan, label=self._recipe.text, unit=unit)
+        holder: Curator | Clients | Labels | None = None
+        try:
+            holder = _open(source, design, plan, noise, _reporter(plan, progress), moments)
+            estimate, releases = estimator.fit(holder, design, plan), holder.transcript
+            if isinstance(privacy, Local):
+                estimate = replace(estimate, remarks=(*estimate.remarks, SIMULATED))
+        except BaseException as error:
+            raise without_frames(error) from None
+        finally:
+            del source
+            holder = None  # this frame is part of the traceback
+        return Results.from_estimate(
+            estimate,
+            design=design.without_rows(),
+            plan=plan,
+            theory=estimator.theory[privacy.trust],
+            releases=releases,
+            ledger=ledger.state(),
+            reproducible=noise.reproducible,
+        )
+
+    def randomizer(
+        self,
+        privacy: Local,
+        *,
+        method: str | None = None,
+        sparsity: Sparsity = None,
+        public: Any = None,
+        noise: Noise | None = None,
+        **options: Any,
+    ) -> Randomizer:
+        """What ships to a device: one record in, one message of bytes out.
+
+        Parameters
+        ----------
+        privacy : Local
+            The guarantee of one message.
+        method, sparsity, public, **options
+            As for `plan`. The model needs a table or ``n=``, the number of users expected.
+        noise : SeededNoise, optional
+            For simulation; its messages are marked, and results made of them are NOT private.
+
+        Returns
+        -------
+        Randomizer
+            Of the first round; `Collector.randomizer` makes those of later ones.
+        """
+        collector = self.collector(
+            privacy, method=method, sparsity=sparsity, public=public, **options
+        )
+        return collector.randomizer(noise=noise)
+
+    def collector(
+        self,
+        privacy: Local,
+        *,
+        method: str | None = None,
+        sparsity: Sparsity = None,
+        public: Any = None,
+        **options: Any,
+    ) -> Collector:
+        """What runs on the server: messages in, in any order and number, and a fit out.
+
+        Parameters
+        ----------
+        privacy, method, sparsity, public, **options
+            As for `randomizer`.
+
+        Returns
+        -------
+        Collector
+        """
+        from dpstats.devices import Collector
+
+        if not isinstance(privacy, Local):
+            raise TrustError(
+                f"Devices send messages under Local(...), not under {privacy.trust!r} trust."
+            )
+        asked = self._with(public, privacy, options)
+        estimator, plan = self._planned(privacy, method, sparsity, asked)
+        moments = None if public is None else self._moments(estimator, plan, public)
+        return Collector(self.design, plan, public=moments)
+
+    def _with(self, public: Any, privacy: Privacy, options: dict[str, Any]) -> dict[str, Any]:
+        """Options of the method, with the number of public rows."""
+        if public is None:
+            return options
+        if not isinstance(privacy, Local):
+            raise OptionError(
+                "public=...: public covariates help where devices randomise their records, under "
+                "Local(...). Under LabelOnly(...) all covariates are public already."
+            )
+        return {**options, "public_rows": len(self._public_rows(public))}
+
+    def _public_rows(self, public: Any) -> Array:
+        """Public covariates (m, d) in internal coordinates, without rows that miss a value."""
+        standard = self.design.standardization
+        rows = (self.design.exog(public) - standard.x_center) / standard.x_scale
+        kept: Array = rows[~np.isnan(rows).any(axis=1)]
+        if not len(kept):
+            raise DataError("public=...: no row without a missing value; leave it out.")
+        return kept
+
+    def _moments(self, estimator: Any, plan: Plan, public: Any) -> Array:
+        made: Array = estimator.public_moments(self.design, plan, self._public_rows(public))
+        return made
+
+    def _planned(
+        self, privacy: Privacy, method: str | None, sparsity: Sparsity, options: dict[str, Any]
+    ) -> tuple[Estimator, Plan]:
+        """The method asked for, or the default for a design of this shape, and its plan."""
+        select = True if sparsity is not None else None
+        estimator = estimators.find(self.kind, privacy, method, select)
+        design = self._design(privacy)
+        columns = len(design.names)
+        if sparsity is not None:
+            options = {**options, "sparsity": _checked_sparsity(sparsity, columns)}
+        n = self._rows(privacy)
+        if method is None and not estimator.sparse and _wide(columns, n):
+            estimator = self._selecting(privacy) or estimator
+        return estimator, estimator.plan(design, privacy, n, **options)
+
+    def _selecting(self, privacy: Privacy) -> Estimator | None:
+        """The default method that selects columns, if there is one."""
+        try:
+            return estimators.find(self.kind, privacy, sparse=True)
+        except (OptionError, TrustError):
+            return None
+
+    def _rows(self, privacy: Privacy) -> int:
+        """Public row count, or the public guess where the number of rows is private."""
+        schema = self._design(privacy).schema  # None for arrays: their unit is one row
+        several = schema is not None and schema.unit is not None
+        if isinstance(privacy, Central):
+            if privacy.neighbors is Neighbors.ADD_REMOVE or several:
+                n = self._guessed(privacy)
+            else:
+                n = self._counted(privacy)
+        else:
+            if several:
+                raise TrustError(
+                    f"Under {privacy.trust!r} trust the unit of privacy is one record: declare the "
+                    "schema without unit=..., and let every person send one record."
+                )
+            n = self._counted(privacy)
+        if n < 1:
+            raise DataError("The table is empty: at least one row is needed.")
+        if not isinstance(privacy, Federated):
+            privacy.check_delta(n)
+        return n
+
+    def _guessed(self, privacy: Central) -> int:
+        if privacy.rows is None:
+            raise OptionError(
+                "The number of rows is private under add-remove neighbours or with several "
+                "rows per unit. Give a public guess for planning: Central(..., rows=20_000)."
+            )
+        return privacy.rows
+
+    def _counted(self, privacy: Privacy) -> int:
+        if self._n is not None:
+            return self._n
+        if self._data is None:
+            raise OptionError("No table and no row count: give data=... or n=...")
+        return len(self._design(privacy).source(self._data))
+
+
+def _wide(columns: int, n: int) -> bool:
+    """Whether a fit of all columns is hopeless where one of a few may not be.
+
+    The noise of a dense fit grows with its columns: beyond 500, or with fewer than ten rows a
+    column, it exceeds any coefficient worth reporting, at every epsilon in use. Up to 50 columns a
+    table of all of them is what a reader expects.
+    """
+    return columns > 500 or (columns > 50 and 10 * columns >= n)
+
+
+def _checked_sparsity(asked: Any, columns: int) -> int | tuple[int, ...]:
+    """A number of columns, or several to choose from.
+
+    Raises
+    ------
+    OptionError
+        If one of them is no whole number from 1 to `columns`.
+    """
+    several = isinstance(asked, (tuple, list, range)) and len(asked) > 0
+    numbers = tuple(_whole(number) for number in (asked if several else (asked,)))
+    if not all(1 <= number <= columns for number in numbers):
+        raise OptionError(
+            f"sparsity={asked!r}: a whole number from 1 to {columns}, the columns of the design, "
+            "is needed, or several to choose from, as in sparsity=(5, 10, 20)."
+        )
+    return numbers if several else numbers[0]
+
+
+def _whole(number: Any) -> int:
+    """A whole number; 0, which no option allows, for anything else."""
+    try:
+        return 0 if isinstance(number, (bool, np.bool_)) else operator.index(number)
+    except TypeError:
+        return 0
+
+
+def _open(
+    source: Source,
+    design: Design,
+    plan: Plan,
+    noise: Noise,
+    report: Callable[[str], None] | None,
+    public: Array | None,
+) -> Curator | Clients | Labels:
+    """The holder of the plan's trust model, on the rows."""
+    match plan.privacy:
+        case Local():
+            return Clients(source, design, plan, noise, public, report)
+        case LabelOnly():
+            return Labels(source, design, plan, noise, report)
+    return Curator(source, design, plan, noise, report)
+
+
+def without_frames(error: BaseException) -> BaseException:
+    """The error without its frames, whose variables hold rows; where it happened stays, as text."""
+    where = "".join(traceback.format_tb(error.__traceback__))
+    error.add_note(f"Frames are withheld because they hold rows. It happened at\n{where}")
+    error.__context__ = None
+    return error.with_traceback(None)
+
+
+def ceiling(plan: Plan) -> tuple[float, float]:
+    """The guarantee asked for: of a ledger that is made for this plan alone."""
+    return plan.privacy.epsilon, plan.privacy.delta
+
+
+def _reporter(plan: Plan, progress: bool | None) -> Callable[[str], None] | None:
+    """Progress on standard error; it depends on public facts only."""
+    if progress is None:
+        progress = sys.stderr.isatty() and plan.n * len(plan.names) > 20_000_000
+    if not progress:
+        return None
+    total = sum(m.parts for m in plan.mechanisms)
+    done = 0
+
+    def report(slot: str) -> None:
+        nonlocal done
+        done += 1
+        print(f"[{done}/{total}] released {slot}", file=sys.stderr, flush=True)
+
+    return report
