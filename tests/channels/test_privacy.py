@@ -77,12 +77,12 @@ def test_a_message_is_at_most_exp_epsilon_times_as_likely(name, dim, epsilon) ->
     assert largest_log_ratio(channel(name, dim, 1.02 * epsilon)) > epsilon
 
 
-@pytest.mark.parametrize("name", ["binary", "piecewise", "laplace", "coordinate"])
-@pytest.mark.parametrize("epsilon", EPSILONS)
+@pytest.mark.parametrize(
+    ("name", "epsilon"),
+    [*itertools.product(["binary", "piecewise", "laplace"], EPSILONS), ("coordinate", 0.5)],
+)
 def test_the_law_of_all_messages_adds_up_to_one(name, epsilon) -> None:
     made = channel(name, 3 if name == "coordinate" else 1, epsilon)
-    if name == "coordinate" and made.scalar.name != "binary":
-        pytest.skip("too many messages to list")
     for v in values(made):
         assert np.exp(made.log_density(messages(made), v)).sum() == pytest.approx(1, abs=1e-9)
 
