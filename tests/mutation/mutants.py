@@ -299,11 +299,9 @@ MUTANTS = [
     mutant(
         "charges after reading",
         MODEL,
-        "        ledger.charge(plan, label=self._recipe.text, unit=unit)\n        try:\n"
-        "            holder = _open(",
-        "        try:\n            source.block(0, 1)\n"
-        "            ledger.charge(plan, label=self._recipe.text, unit=unit)\n"
-        "            holder = _open(",
+        "        ledger.charge(plan, label=self._recipe.text, unit=unit)\n",
+        "        source.block(0, 1)\n"
+        "        ledger.charge(plan, label=self._recipe.text, unit=unit)\n",
         "test_order.py",
         "before_the_first_row",
     ),
