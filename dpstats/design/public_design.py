@@ -67,6 +67,11 @@ class Covariates:
         """Largest norm of a row."""
         return float(np.sqrt(_squares(self.x, axis=1).max(initial=0.0)))
 
+    def part(self, rows: slice) -> Covariates:
+        """Some of the rows."""
+        offset = None if self.offset is None else self.offset[rows]
+        return Covariates(self.x[rows], offset, self.kept[rows])
+
     def columns(self, chosen: Sequence[int] | Rows) -> Float:
         """Some columns as a dense array of shape (n, k)."""
         part = self.x[:, np.asarray(chosen, dtype=np.intp)]

@@ -40,12 +40,14 @@ __all__ = [
     "CHANNEL_OPTIONS",
     "SLOT",
     "Responses",
+    "declared",
     "expected",
     "inverse_gram",
     "label_only",
     "linear_shrinkage",
     "local_label_plan",
     "messages",
+    "positive",
     "public_rows",
     "responses",
     "slopes",
@@ -65,8 +67,9 @@ CHANNEL_OPTIONS = {
 _SPREAD = math.sqrt(2.0) / 4  # sd of a response over its half-range, where no scale is declared
 _EXPLAINED = 0.5  # share of the response's variance that covariates explain, as far as is known
 _BIAS = 0.25  # largest bias by clipping that is planned, over the smallest standard error
+_NARROWEST = 1.5  # clip in declared scales, where clipping is not undone
 _FINE = 0.5  # error over coefficients at which a fit is worth its budget
-_SCALES = np.arange(1.5, 12.01, 0.1)  # clips that are tried, in declared scales
+_SCALES = np.arange(1.0, 12.01, 0.1)  # clips that are tried, in declared scales
 
 _RESPONSE = (
     "The response has the declared centre and scale (without a scale: a standard deviation of a "
@@ -125,11 +128,15 @@ class Responses:
             0.0 if self.channel is None else self.interval.half**2 * _variance(self.channel, square)
         )
 
-    def at(self, epsilon: float) -> Responses:
-        """The same interval with the better of both pure channels at another epsilon."""
+    def at(self, epsilon: float, delta: float = 0.0) -> Responses:
+        """The same interval with the better of both pure channels at another epsilon.
+
+        Gaussian noise if there is a delta.
+        """
         if self.channel is None:
             return self
-        made = [channel(name, 1, epsilon) for name in ("piecewise", "binary")]
+        names = ("piecewise", "binary") if delta == 0 else ("gaussian",)
+        made = [channel(name, 1, epsilon, delta) for name in names]
         return replace(self, channel=min(made, key=lambda c: _variance(c, self.second_moment)))
 
     def mean_square(self, z: Array, fitted: Array) -> float:
@@ -200,13 +207,18 @@ def public_rows(design: Any) -> Covariates:
     return rows
 
 
-def messages(holder: LabelHolder, design: Design, plan: Plan) -> tuple[Array, Responses]:
-    """Randomised responses (n,), less the known term of a linear model, and how they were sent."""
+def messages(
+    holder: LabelHolder, design: Design, plan: Plan, offset: bool = True
+) -> tuple[Array, Responses]:
+    """Randomised responses (n,) and how they were sent.
+
+    With `offset` the known term of a linear model is taken off.
+    """
     how = Responses.of(plan, design)
     assert how.channel is not None
     z = holder.ask(RandomizedLabels(how.interval, how.channel), SLOT)
-    offset = public_rows(design).offset
-    return (z if offset is None or design.family != GAUSSIAN else z - offset), how
+    known = public_rows(design).offset if offset and design.family == GAUSSIAN else None
+    return (z if known is None else z - known), how
 
 
 def responses(
@@ -215,6 +227,7 @@ def responses(
     options: Mapping[str, Any],
     tolerable: Callable[[Responses, float], float] | None = None,
     binary: bool = False,
+    always: bool = False,
 ) -> Responses:
     """Interval and channel for the responses of a design, from public facts.
 
@@ -224,7 +237,8 @@ def responses(
         ``clip`` and ``channel``, if they were asked for.
     tolerable : callable, optional
         Whether a clip will do: from how responses are sent, and the clip in declared scales, a
-        number that is at most 0 if so. By default the declared range is used.
+        number that is at most 0 if so. By default, and unless a scale is declared or `always`,
+        the declared range is used.
     binary : bool, default False
         Whether the response is a yes or no, for which one bit is best.
 
@@ -246,15 +260,15 @@ def responses(
         return Interval(float(max(low, center - half)), float(min(high, center + half)))
 
     if (asked := options.get("clip")) is not None:
-        return made(around(_positive("clip", asked) / design.standardization.y_scale))
+        return made(around(positive("clip", asked) / design.standardization.y_scale))
     whole = made(Interval(low, high))
-    if tolerable is None or not _declared(design):
+    if tolerable is None or not (always or declared(design)):
         return whole
     for scales in _SCALES:
         if sd * scales >= max(high - center, center - low):
             return whole
         tried = made(around(sd * scales))
-        if tolerable(tried, float(scales)) <= 0:
+        if tolerable(tried, float(scales)) <= 1e-9:
             return replace(tried, assumptions=(_RESPONSE, _TAILS.format(scales)))
     return whole
 
@@ -268,7 +282,7 @@ def linear_shrinkage(se: Callable[[Responses], float]) -> Callable[[Responses, f
 
     def tolerable(how: Responses, scales: float) -> float:
         tail = 2 / (1 + math.exp(min(math.pi * scales / math.sqrt(3), 500.0)))
-        return tail * how.coefficients - _BIAS * se(how)
+        return max(_NARROWEST - scales, tail * how.coefficients - _BIAS * se(how))
 
     return tolerable
 
@@ -376,12 +390,12 @@ def _guess(design: Design) -> tuple[float, float]:
     standard, endog = design.standardization, design.endog
     low, high = design.internal_endog_bounds
     center = (endog.center - standard.y_center) / standard.y_scale
-    if not _declared(design):
+    if not declared(design):
         return (high - low) / 2 * _SPREAD, center
     return endog.scale / standard.y_scale, center
 
 
-def _declared(design: Design) -> bool:
+def declared(design: Design) -> bool:
     """Whether a scale was declared that is smaller than half the range."""
     assert design.endog is not None
     half = design.endog.upper / 2 - design.endog.lower / 2
@@ -411,9 +425,15 @@ def _variance(made: Channel, square: float) -> float:
     return none + (all_ - none) * square
 
 
-def _positive(name: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.number)):
-        raise OptionError(f"{name}={value!r}: a finite number > 0 is needed.")
-    if not (math.isfinite(value) and value > 0):
+def positive(name: str, value: Any) -> float:
+    """A number that an option gave.
+
+    Raises
+    ------
+    OptionError
+        Unless it is finite and > 0.
+    """
+    number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+    if not (number and math.isfinite(value) and value > 0):
         raise OptionError(f"{name}={value!r}: a finite number > 0 is needed.")
     return float(value)

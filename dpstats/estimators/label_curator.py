@@ -130,6 +130,11 @@ class LabelCurator:
     theory: ClassVar[Mapping[str, Theory]] = {"label-only": _THEORY}
     options: ClassVar[Mapping[str, str]] = {"clip": CHANNEL_OPTIONS["clip"]}
 
+    @staticmethod
+    def serves(privacy: Privacy) -> bool:
+        """Whether the method is made for who holds the responses."""
+        return isinstance(privacy, LabelOnly) and privacy.curator
+
     def plan(self, design: Design, privacy: Privacy, n: int, **options: Any) -> Plan:
         """Mechanisms, cost and expected error from public facts only.
 

@@ -25,7 +25,7 @@ from dpstats.estimators.label_base import (
     slopes,
 )
 from dpstats.estimators.label_theory import DUCHI_2014, LABEL_LOWER, LINEAR, PIECEWISE
-from dpstats.privacy import Privacy
+from dpstats.privacy import LabelOnly, Privacy
 from dpstats.protocol import Estimate, Plan
 from dpstats.theory import Assumption, Rate, Theory
 
@@ -93,6 +93,11 @@ class LabelOLS:
     sparse: ClassVar[bool] = False
     theory: ClassVar[Mapping[str, Theory]] = {"label-only": _THEORY}
     options: ClassVar[Mapping[str, str]] = CHANNEL_OPTIONS
+
+    @staticmethod
+    def serves(privacy: Privacy) -> bool:
+        """Whether the method is made for who holds the responses."""
+        return isinstance(privacy, LabelOnly) and not privacy.curator
 
     def plan(self, design: Design, privacy: Privacy, n: int, **options: Any) -> Plan:
         """Channel, interval, cost and expected error from public facts only.

@@ -1,0 +1,101 @@
+"""Choosing columns by randomised responses: the LASSO by coordinate descent, and thresholds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Moments", "lasso", "universal"]
+
+Array = NDArray[np.float64]
+Positions = NDArray[np.intp]
+
+_SWEEPS = 200
+_CLOSE = 1e-6
+
+
+def universal(error: float, columns: int, n: int) -> float:
+    """``error sqrt(2 log p / n)``: what the largest of p means of pure noise rarely exceeds."""
+    return error * math.sqrt(2 * math.log(max(columns, 2)) / n)
+
+
+@dataclass
+class Moments:
+    """Means ``X'v / n`` of public columns, and columns of ``X'X / n`` as they are needed.
+
+    Attributes
+    ----------
+    x : ndarray or CSR array of shape (n, d)
+        Public rows.
+    """
+
+    x: Any
+    _columns: dict[int, Array] = field(default_factory=dict)
+
+    def with_(self, values: Array) -> Array:
+        """``X'v / n``, shape (d,)."""
+        product: Array = np.asarray(self.x.T @ values).ravel() / self.x.shape[0]
+        return product
+
+    def column(self, j: int) -> Array:
+        """Column j of ``X'X / n``."""
+        if j not in self._columns:
+            own = self.x[:, [j]]
+            dense = own.toarray() if hasattr(own, "toarray") else own
+            self._columns[j] = self.with_(np.asarray(dense, dtype=np.float64).ravel())
+        return self._columns[j]
+
+    def times(self, params: Array) -> Array:
+        """``X'X params / n`` of sparse coefficients."""
+        total = np.zeros(len(params))
+        for j in np.flatnonzero(params):
+            total += params[j] * self.column(int(j))
+        return total
+
+
+def lasso(
+    score: Array, curvature: float, moments: Moments, penalty: float, start: Array, free: int | None
+) -> Array:
+    """Minimiser of ``curvature b'Gb / 2 - score'b + penalty |b|_1``, by coordinate descent.
+
+    Only columns of G = X'X / n that enter are computed. Columns have mean square 1; column `free`
+    is not penalised.
+
+    Parameters
+    ----------
+    score : ndarray of shape (d,)
+    curvature, penalty : float
+        > 0.
+    start : ndarray of shape (d,)
+        Where to start.
+    """
+    params, limits = start.copy(), np.full(len(score), penalty)
+    if free is not None:
+        limits[free] = 0.0
+    fitted = curvature * moments.times(params)
+    active = np.flatnonzero(params)
+    for _ in range(_SWEEPS):
+        largest = 0.0
+        for j in active:
+            own = score[j] - fitted[j] + curvature * params[j]
+            new = math.copysign(max(abs(own) - limits[j], 0.0), own) / curvature
+            change = new - params[j]
+            if change:
+                fitted += curvature * change * moments.column(int(j))
+                params[j] = new
+                largest = max(largest, abs(change) * curvature)
+        if largest > _CLOSE * penalty:
+            continue
+        wrong = np.flatnonzero((np.abs(score - fitted) > limits * (1 + 1e-6)) & (params == 0))
+        if not wrong.size:
+            break
+        active = np.union1d(np.flatnonzero(params), wrong)
+    return params
+
+
+Selector = Callable[[Array, float, Moments, float, Array, int | None], Array]
