@@ -15,6 +15,8 @@ from dpstats.estimators.dp_iht import DPIHT
 from dpstats.estimators.frank_wolfe import FrankWolfe
 from dpstats.estimators.glm_newton import GLMNewton
 from dpstats.estimators.karwa_vadhan import KarwaVadhan
+from dpstats.estimators.label_only import LABEL_ONLY
+from dpstats.estimators.local_moments import LocalMoments, LocalSparse
 from dpstats.estimators.mean import ClippedMean
 from dpstats.estimators.newton import Newton
 from dpstats.estimators.noisy_ht import NoisyHT
@@ -51,6 +53,9 @@ ESTIMATORS: tuple[Estimator, ...] = (
     NoisyHT("logit"),
     *(method(model) for method in (FrankWolfe, DPIGHT, DPIHT) for model in ("ols", "logit")),
     AdaptiveClippingIHT(),
+    *LABEL_ONLY,
+    LocalMoments(),
+    LocalSparse(),
 )
 
 

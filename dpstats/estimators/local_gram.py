@@ -1,0 +1,110 @@
+"""A noisy matrix of second moments, made as good as its known noise lets it be."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["invertible", "posterior", "shrunk"]
+
+Array = NDArray[np.float64]
+
+_EVIDENCE = 2.0  # standard errors of the excess over noise, below which there is none
+_GRID, _FINEST = 256, 0.25  # support points of the prior; their largest spacing in noise sds
+_PASSES = 60
+_FLOOR, _NOISE_FLOOR = 1e-3, 0.3
+
+
+def shrunk(gram: Array, variances: Array, target: Array) -> tuple[Array, float]:
+    """Second moments with their noise reduced by empirical Bayes.
+
+    The off-diagonal entries of ``gram - target`` are many numbers with one known noise variance.
+    If they are no more spread than noise, they are noise, and the target stands. Otherwise each
+    is replaced by its posterior mean under the prior that makes all of them most likely (the
+    nonparametric maximum likelihood estimate): nearly as good as if the distribution of the true
+    entries were known (Jiang & Zhang 2009). Diagonal entries move towards their mean by the rule
+    of James & Stein.
+
+    Parameters
+    ----------
+    gram : ndarray of shape (k, k)
+        Released, symmetric.
+    variances : ndarray of shape (k, k)
+        Known noise variances; alike off the diagonal.
+    target : ndarray of shape (k, k)
+        Public guess; only entries off the diagonal are used.
+
+    Returns
+    -------
+    gram : ndarray of shape (k, k)
+    part : float
+        Root mean square of the posterior standard deviations off the diagonal, over that of the
+        noise: 0 where nothing is left of it, 1 where nothing could be done.
+    """
+    made = gram.copy()
+    diagonal, noise = np.diag(gram), float(np.mean(np.diag(variances)))
+    if diagonal.size > 2:
+        middle = float(diagonal.mean())
+        spread = float(diagonal.var(ddof=1))
+        kept = max(0.0, 1 - noise / spread) if spread > 0 else 0.0
+        made[np.diag_indices_from(made)] = middle + kept * (diagonal - middle)
+    i, j = np.triu_indices_from(gram, k=1)
+    if i.size < 2:
+        return made, 1.0
+    sd = math.sqrt(float(np.mean(variances[i, j])))
+    values = (gram - target)[i, j]
+    if sd == 0:
+        return made, 1.0
+    excess = (float(np.mean(values**2)) / sd**2 - 1) * math.sqrt(i.size / 2)
+    shift = abs(float(values.mean())) / sd * math.sqrt(i.size)
+    if max(excess, shift) < _EVIDENCE:
+        means, part = np.zeros(i.size), 0.0
+    else:
+        means, part = posterior(values, sd)
+    made[i, j] = made[j, i] = target[i, j] + means
+    return made, part
+
+
+def posterior(values: Array, sd: float) -> tuple[Array, float]:
+    """Posterior means (m,) of normal observations, and the rms posterior sd over `sd`.
+
+    The prior is the nonparametric maximum likelihood estimate on a grid. Where the grid would be
+    too coarse for the noise, values are returned as they are.
+    """
+    low, high = float(values.min()), float(values.max())
+    grid = np.linspace(low, high, _GRID)
+    if grid[1] - grid[0] > _FINEST * sd:
+        return values, 1.0
+    likelihood = np.exp(-0.5 * ((values[:, None] - grid) / sd) ** 2)
+    prior = np.full(_GRID, 1 / _GRID)
+    for _ in range(_PASSES):
+        weights = likelihood * prior
+        weights /= weights.sum(axis=1, keepdims=True)
+        prior = weights.mean(axis=0)
+    means: Array = weights @ grid
+    spread = float(np.mean(weights @ grid**2 - means**2))
+    return means, math.sqrt(max(spread, 0.0)) / sd
+
+
+def invertible(gram: Array, sd: float, part: float) -> tuple[Array, Array]:
+    """The matrix with its eigenvalues raised above what noise of sd `sd`, shrunk to `part`, leaves.
+
+    The operator norm of a symmetric k x k matrix of noise is about 2 sqrt(k) times its sd.
+
+    Returns
+    -------
+    repaired : ndarray of shape (k, k)
+    hidden : ndarray of shape (k, k)
+        Sum of the outer products of the directions that were raised, weighted by the square of
+        the share of the new eigenvalue that is made up: what is not known about coefficients, in
+        units of their prior variance.
+    """
+    k = len(gram)
+    values, vectors = np.linalg.eigh((gram + gram.T) / 2)
+    least = _FLOOR * max(float(np.trace(gram)) / k, 1e-12)
+    floor = max(2 * math.sqrt(k) * sd * max(part, _NOISE_FLOOR / 2), least)
+    raised = np.maximum(values, floor)
+    made_up = 1 - np.maximum(values, 0.0) / raised
+    return (vectors * raised) @ vectors.T, (vectors * made_up**2) @ vectors.T

@@ -1,0 +1,421 @@
+"""Regression from one randomised message of each device: all columns, or a few of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.estimators.base import check_options
+from dpstats.estimators.local import Rounds, local_plan
+from dpstats.estimators.local_asks import (
+    GATE,
+    OPTIONS,
+    Facts,
+    best_clip,
+    channel_for,
+    facts_of,
+    local,
+    need,
+    noise_of,
+    vector_channel,
+)
+from dpstats.estimators.local_pool import (
+    Answered,
+    Frame,
+    clip_bias,
+    estimate,
+    frame_of,
+    pooled,
+    released,
+    stepwise,
+)
+from dpstats.estimators.local_theory import (
+    ASI,
+    GUARANTEE,
+    JIANG,
+    LINEAR,
+    LOCAL_LOWER,
+    NONINTERACTIVE_LOWER,
+    ONCE,
+    ZHU,
+)
+from dpstats.privacy import Local, Privacy
+from dpstats.protocol import Estimate, Messages, Plan, Question
+from dpstats.queries import MomentMessage
+from dpstats.theory import Assumption, Rate, Theory
+
+if TYPE_CHECKING:
+    from dpstats.design import Design
+
+__all__ = ["LocalMoments", "LocalSparse"]
+
+Array = NDArray[np.float64]
+
+_SHARE = 0.5  # of the square norm of a message, for second moments
+_CAUTION = {False: 2.0, True: 0.5}  # bias against noise: intervals of a dense fit count noise only
+_CLEAR, _BLURRED = 0.3, 1.0  # noise of second moments over their smallest eigenvalue
+_LEVEL = 0.1  # chance that a fit which chooses its size takes any column in vain
+
+_CORRECTIONS = (
+    "One message of vech(xx') and xy under the whole guarantee, instead of two under half of it "
+    "each; PrivUnit instead of Gaussian noise of the classical calibration (7 to 10 times less "
+    "variance each at epsilon=1).",
+    "Sensitivity of xx' is sqrt(2) r^2, not 2 r^2; off-diagonal entries are sent times sqrt(2).",
+    "Rows are weighted down, columns and response alike, instead of clipping x alone, which biases "
+    "coefficients; the share of responses that were clipped is sent along and divided out.",
+    "A noisy matrix is not inverted as it is, since it may be indefinite: entries are shrunk with "
+    "their known noise, and eigenvalues are raised above what is left of it.",
+)
+
+_DENSE = Theory(
+    estimand=(
+        "least-squares coefficients of rows weighted by min(1, R/||x||)^2: the regression "
+        "coefficients where the mean is linear"
+    ),
+    guarantee=GUARANTEE + ONCE,
+    assumptions=(
+        LINEAR,
+        Assumption("Few responses are beyond the clip, or columns are elliptical"),
+        Assumption(
+            "Noise does not hide the second moments: n > d^3/eps^2 in standardised units",
+            lambda s: s.n * s.epsilon**2 > s.d**3,
+        ),
+    ),
+    upper=(
+        Rate("statistical", {"d": 0.5, "n": -0.5}, "sqrt(d/n)"),
+        Rate("privacy", {"d": 1.5, "n": -0.5, "eps": -1.0}, "d^(3/2)/(eps sqrt(n)), eps <= 1"),
+    ),
+    lower=LOCAL_LOWER,
+    citations=(ZHU, ASI, JIANG),
+    corrections=_CORRECTIONS,
+)
+
+_SPARSE = Theory(
+    estimand=(
+        "coefficients of a model in which at most s columns matter; where more do, those of the "
+        "best fit on the columns that were selected"
+    ),
+    guarantee=GUARANTEE + ONCE,
+    assumptions=(
+        LINEAR,
+        Assumption("At most s columns matter, and their coefficients sum to at most 1 in size"),
+        Assumption("Columns are sub-Gaussian and none is nearly a combination of others"),
+        Assumption("n > d^4/eps^2", lambda s: s.n * s.epsilon**2 > s.d**4),
+    ),
+    upper=(
+        Rate(
+            "privacy",
+            {"d": 1.0, "log_n": 1.0, "s": 0.5, "log_d": 0.5, "n": -0.5, "eps": -1.0},
+            "d log(n) sqrt(s log(d))/(eps sqrt(n)); sqrt(d) smaller with public rows",
+        ),
+    ),
+    lower=NONINTERACTIVE_LOWER,
+    citations=(ZHU, ASI, JIANG),
+    corrections=_CORRECTIONS,
+)
+
+
+class _Once(Rounds):
+    """Fit from one round: second moments and score at zero, of all columns."""
+
+    name: ClassVar[str]
+    model: ClassVar[str] = "ols"
+    sparse: ClassVar[bool]
+    theory: ClassVar[Mapping[str, Theory]]
+    options: ClassVar[Mapping[str, str]]
+
+    @staticmethod
+    def serves(privacy: Privacy) -> bool:
+        """Whether it is the default under this guarantee: devices are asked once."""
+        return isinstance(privacy, Local) and not privacy.interactive
+
+    def plan(self, design: Design, privacy: Privacy, n: int, **options: Any) -> Plan:
+        """Message, channel, cost and expected error from public facts only.
+
+        Parameters
+        ----------
+        design : Design
+            Public design.
+        privacy : Local
+            The guarantee of one message.
+        n : int
+            Number of users.
+        **options
+            See ``options``.
+
+        Raises
+        ------
+        OptionError
+            If an option is unknown or out of range.
+        """
+        check_options(self.name, self.options, options)
+        guarantee = local(self.name, privacy, interactive=False)
+        name, facts = vector_channel(options, guarantee), facts_of(design, options)
+        rows = int(options.get("public_rows", 0))
+        share = 0.0 if rows else _SHARE * (1 - GATE)
+        d = len(design.names)
+        size = max(sizes_asked(options), default=None)
+        trial = MomentMessage(d, facts.radius, facts.spread, share, gate=GATE)
+        unit = noise_of(trial, channel_for(trial, name, guarantee), n)[1]
+        inverse = np.linalg.inv(facts.guess.gram)
+        trace = float(np.sum(inverse**2)) * (size or d) / d
+        unit *= math.sqrt(trace / facts.guess.coefficient2)
+        clip = facts.clip or best_clip(unit, _CAUTION[self.sparse])
+        public = {
+            "channel": name,
+            "radius": facts.radius,
+            "clip": clip,
+            "moments": share,
+            **({"public_rows": rows} if rows else {}),
+            **({"sparsity": options["sparsity"]} if "sparsity" in options else {}),
+        }
+        message = _message(design, facts, public)
+        sent = channel_for(message, name, guarantee)
+        plan = local_plan(self, design, guarantee, n, sent.event, options=public)
+        return _expected(plan, design, facts, message, noise_of(message, sent, n), size)
+
+    def public_moments(self, design: Design, plan: Plan, rows: Array) -> Array:
+        """Weighted second moments (d, d) of public rows (m, d) in internal coordinates."""
+        message = _message(design, facts_of(design, plan.options), plan.options)
+        weighted = rows * message.weight(rows)[:, None]
+        moments: Array = weighted.T @ weighted / len(rows)
+        return moments
+
+    def question(
+        self, design: Design, plan: Plan, answers: Sequence[Messages], public: Array | None
+    ) -> Question | None:
+        """The one question, until it is answered."""
+        return None if answers else _question(design, plan)
+
+    def finish(
+        self, design: Design, plan: Plan, answers: Sequence[Messages], public: Array | None
+    ) -> Estimate:
+        """Shrink the second moments, choose columns if asked to, solve."""
+        columns = np.arange(len(design.names))
+        made = [Answered(_question(design, plan), answers[0], float(plan.options["clip"]))]
+        rows = int(plan.options.get("public_rows", 0))
+        target = facts_of(design, plan.options).guess.gram
+        frame = frame_of(made, columns, target, public, rows)
+        if self.sparse:
+            return sparse_estimate(made, frame, design, plan, rows)
+        fit = estimate(made, frame, columns, columns.size, safe=True, rows=rows)
+        return Estimate(
+            params=fit.params,
+            cov=fit.cov,
+            cov_privacy=fit.cov_privacy,
+            nobs=float(answers[0].count),
+            released=released(made, frame),
+            remarks=_remarks(frame),
+        )
+
+
+class LocalMoments(_Once):
+    """Least squares from one message of each device; the default where devices are asked once.
+
+    A device sends, in one randomised vector, its products ``w^2 x x'`` and ``w^2 x clip(y)`` with
+    ``w = min(1, R/||x||)``, and whether its response was clipped. From their averages A, b and f
+
+        params = A^-1 (b / f),
+
+    where entries of A are first shrunk with their known noise (`shrunk`), and eigenvalues raised
+    above what is left of it.
+
+    Notes
+    -----
+    *Guarantee.* One epsilon-DP message of each device, by PrivUnit over the unit ball: pure, and
+    with the smallest variance that is possible there. 16 bytes, whatever d.
+
+    *Covariance.* Of the influence functions ``A^-1 (b_i/f - A_i params - b/f^2 f_i)`` of messages,
+    whose second moments were released with them: sampling and privacy noise, with no assumption on
+    the data. Where noise is larger than 0.3 of the smallest eigenvalue of A, intervals are wider
+    than they need to be, and the plan warns.
+
+    *Clipping.* E x clip(y) is f A params for elliptical columns (Stein). The clip is the
+    smallest, from public facts, at which bias elsewhere is well below noise.
+    """
+
+    name: ClassVar[str] = "local-moments"
+    sparse: ClassVar[bool] = False
+    theory: ClassVar[Mapping[str, Theory]] = {"local": _DENSE}
+    options: ClassVar[Mapping[str, str]] = OPTIONS
+
+
+class LocalSparse(_Once):
+    """Sparse least squares from one message of each device.
+
+    The message of `LocalMoments`. Columns are chosen by stepwise regression with exchanges on the
+    shrunk moments, and coefficients solved for on those alone.
+
+    Notes
+    -----
+    *Guarantee.* That of `LocalMoments`.
+
+    *Why shrink.* Noise on an entry of x x' has variance of order d^2/n, and only s^2 of them
+    matter. Empirical Bayes learns from all of them how much they differ from noise. Where columns
+    are nearly uncorrelated that is as good as public covariates.
+
+    *Inference.* Conditional on the columns selected.
+    """
+
+    name: ClassVar[str] = "local-sparse"
+    sparse: ClassVar[bool] = True
+    theory: ClassVar[Mapping[str, Theory]] = {"local": _SPARSE}
+    options: ClassVar[Mapping[str, str]] = {
+        "sparsity": "number of columns to select, beside the intercept; by default those that "
+        "stand out of the noise",
+        **OPTIONS,
+    }
+
+
+def _message(design: Design, facts: Facts, options: Mapping[str, Any]) -> MomentMessage:
+    clip = float(options["clip"]) * facts.spread
+    share = float(options["moments"])
+    return MomentMessage(len(design.names), facts.radius, clip, share, gate=GATE)
+
+
+def _question(design: Design, plan: Plan) -> Question:
+    assert isinstance(plan.privacy, Local)
+    message = _message(design, facts_of(design, plan.options), plan.options)
+    return Question(message, channel_for(message, str(plan.options["channel"]), plan.privacy))
+
+
+def sizes_asked(options: Mapping[str, Any]) -> list[int]:
+    """Numbers of columns asked for, ascending; none where noise decides."""
+    asked = options.get("sparsity", ())
+    return sorted(int(s) for s in (asked if isinstance(asked, (tuple, list)) else (asked,)))
+
+
+def fixed(design: Design) -> tuple[int, ...]:
+    """Position of the intercept, which is always in."""
+    at = design.standardization.intercept
+    return () if at is None else (at,)
+
+
+def sparse_estimate(
+    rounds: Sequence[Answered], frame: Frame, design: Design, plan: Plan, rows: int = 0
+) -> Estimate:
+    """Choose columns of the frame, and fit those."""
+    width, always = len(design.names), fixed(design)
+    asked = plan.options.get("sparsity")
+    sizes = sorted(asked) if isinstance(asked, (tuple, list)) else [asked]
+    most = sizes[-1] if sizes[-1] is not None else frame.columns.size - len(always)
+    now = np.zeros(width)
+    for _ in range(3):  # the precision of rounds depends on the coefficients
+        vector, _weights = pooled(rounds, frame, frame.columns, now)
+        chosen = (
+            stepwise(frame, frame.columns, vector, int(most), always)
+            if asked
+            else (_standing_out(rounds, frame, vector, always, width, rows))
+        )
+        fit = estimate(rounds, frame, chosen, width, rows=rows)
+        now = np.zeros(width)
+        now[fit.columns] = fit.params
+    if len(sizes) > 1:
+        found = _standing_out(rounds, frame, vector, always, width, rows).size - len(always)
+        size = next((s for s in sizes if s >= found), sizes[-1])
+        chosen = stepwise(frame, frame.columns, vector, int(size), always)
+        fit = estimate(rounds, frame, chosen, width, rows=rows)
+    params = np.zeros(width)
+    params[fit.columns] = fit.params
+    return Estimate(
+        params=params,
+        cov=fit.cov,
+        cov_privacy=fit.cov_privacy,
+        nobs=float(sum(made.answer.count for made in rounds)),
+        released=released(rounds, frame),
+        remarks=_remarks(frame),
+        support=tuple(int(j) for j in fit.columns),
+        inference="conditional on the columns selected",
+    )
+
+
+def _standing_out(
+    rounds: Sequence[Answered],
+    frame: Frame,
+    vector: Array,
+    always: Sequence[int],
+    width: int,
+    rows: int,
+) -> NDArray[np.intp]:
+    """Columns added one by one while the last has a coefficient that noise alone does not give."""
+    from scipy.special import ndtri
+
+    least = -float(ndtri(_LEVEL / (2 * width)))
+    chosen = stepwise(frame, frame.columns, vector, 1, always)
+    for size in range(1, frame.columns.size - len(always) + 1):
+        candidate = stepwise(frame, frame.columns, vector, size, always)
+        fit = estimate(rounds, frame, candidate, width, rows=rows)
+        clear = np.abs(fit.params) / np.sqrt(np.diag(fit.cov))
+        free = ~np.isin(candidate, always)
+        if clear[free].min(initial=math.inf) < least:
+            break
+        chosen = candidate
+    return chosen
+
+
+def _remarks(frame: Frame) -> tuple[str, ...]:
+    raised = float(np.trace(frame.hidden))
+    if raised < 0.05:
+        return ()
+    return (
+        "Noise hides some directions of the columns: coefficients are drawn towards zero along "
+        "them, and their standard errors count what may be missing.",
+    )
+
+
+def _expected(
+    plan: Plan,
+    design: Design,
+    facts: Facts,
+    message: MomentMessage,
+    noise: tuple[float, float],
+    size: int | None,
+) -> Plan:
+    """The plan with its expected standard errors and its warnings."""
+    from scipy.special import ndtr
+
+    moment, score = noise
+    if message.share == 0:
+        moment = 0.0
+    d, n, sd = len(plan.names), plan.n, facts.guess.sd
+    spreads = message.clip / facts.spread
+    inside = 2 * float(ndtr(spreads)) - 1
+    inverse = np.linalg.inv(facts.guess.gram)
+    kept = size or d
+    fitted = facts.guess.coefficient2 * (2 if moment else 0)
+    privacy = inverse @ inverse * ((score / inside) ** 2 + moment**2 * fitted)
+    sampling = inverse * (sd**2 / n)
+    standard, zero = design.standardization, np.zeros(d)
+    noisy, total = (np.diag(standard.to_user(zero, c)[1]) for c in (privacy, privacy + sampling))
+    error = math.sqrt(float(np.trace(privacy + sampling)) * kept / d / facts.guess.coefficient2)
+    blur = 2 * math.sqrt(d) * moment / float(np.linalg.eigvalsh(facts.guess.gram)[0])
+    return replace(
+        plan,
+        predicted_se=tuple(float(v) for v in np.sqrt(total)),
+        privacy_share=float(noisy.sum() / total.sum()),
+        assumptions=(
+            *facts.guess.assumptions,
+            f"Clipping responses biases coefficients by at most {clip_bias(spreads):.2%} of their "
+            "size, after the share that was clipped is divided out.",
+        ),
+        warnings=_warnings(plan, error, blur, size is not None or "sparsity" in plan.options),
+    )
+
+
+def _warnings(plan: Plan, error: float, blur: float, sparse: bool) -> tuple[str, ...]:
+    at = f"At n={plan.n:,} and epsilon={plan.privacy.epsilon:g} with {len(plan.names)} columns"
+    if error > 1:
+        text = f"{at} the expected error is {error:.2g} times the size of the coefficients."
+        return (need(plan, 2 * error, text) + " Half of that size is meant.",)
+    if blur > (_BLURRED if sparse else _CLEAR):
+        text = (
+            f"{at} noise hides how the columns are correlated: where they are, estimates are "
+            "biased towards what uncorrelated columns would give, and intervals are wide."
+        )
+        return (need(plan, blur / _CLEAR, text),)
+    return ()
