@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -293,10 +294,10 @@ class Collector:
             If the file is no collector of this version.
         """
         try:
-            with np.load(path, allow_pickle=False) as archive:
+            with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as archive:
                 stored = {key: archive[key] for key in archive.files}
             fields = _opened(str(stored["header"]), _COLLECTOR)
-        except (ValueError, KeyError, OSError, OptionError) as error:
+        except (ValueError, KeyError, EOFError, OSError, BadZipFile, OptionError) as error:
             raise DataError(f"{os.fspath(path)!r} is no saved collector: {error}.") from None
         design, plan = Design.from_dict(fields["design"]), plan_from_dict(fields["plan"])
         collector = cls(design, plan, stored.get("public"))

@@ -108,9 +108,10 @@ def _head(fit: Results) -> Block:
         *([("Inference:", fit.inference)] if fit.inference else []),
         ("Date:", time.strftime("%a, %d %b %Y %H:%M", now)),
     ]
+    noisy = f"{fit.nobs_contributing:.0f}"
     right = [
         (f"No. Observations ({count}):", f"{fit.nobs:.0f}"),
-        ("Contributing (noisy count):", f"{fit.nobs_contributing:.0f}"),
+        *([("Contributing (noisy count):", noisy)] if fit.privacy.trust == "central" else []),
         *([("Selected:", f"{len(fit.selected)} of {candidates:,}")] if _sparse(fit) else []),
         ("Df Residuals:", f"{fit.df_resid:.0f}"),
         ("Df Model:", f"{fit.df_model:.0f}"),

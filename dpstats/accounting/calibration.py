@@ -392,15 +392,21 @@ def _delta(cost: _Cost, epsilon: float) -> float:
     return min(zcdp_delta(cost.rho, epsilon), _loss_delta(cost, epsilon))
 
 
+def _pure_epsilon(cost: _Cost) -> float:
+    """Sum of the epsilons, rounded up where anything was added."""
+    alone = sum(n for _, _, n in cost.bounded) <= 1
+    return cost.epsilon if alone else math.nextafter(cost.epsilon, math.inf)
+
+
 @lru_cache(maxsize=1024)
 def _epsilon(cost: _Cost, delta: float) -> float:
     """Smaller of the three accountants; each search ends on a point where the bound was checked."""
-    pure = cost.epsilon
+    pure = _pure_epsilon(cost)
     if pure == 0 or delta == 0:
-        return math.nextafter(pure, math.inf) if pure > 0 else 0.0
+        return pure
     if _delta(cost, 0.0) <= delta:
         return 0.0
-    best = min(math.nextafter(pure, math.inf), zcdp_epsilon(cost.rho, delta))
+    best = min(pure, zcdp_epsilon(cost.rho, delta))
     if best == math.inf:
         return best
     # The slack of the noise grid grows with epsilon, so a smaller one may hold where `best` fails.
