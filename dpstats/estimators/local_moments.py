@@ -301,25 +301,20 @@ def sparse_estimate(
 ) -> Estimate:
     """Choose columns of the frame, and fit those."""
     width, always = len(design.names), fixed(design)
-    asked = plan.options.get("sparsity")
-    sizes = sorted(asked) if isinstance(asked, (tuple, list)) else [asked]
-    most = sizes[-1] if sizes[-1] is not None else frame.columns.size - len(always)
+    sizes = sizes_asked(plan.options)
     now = np.zeros(width)
-    for _ in range(3):  # the precision of rounds depends on the coefficients
-        vector, _weights = pooled(rounds, frame, frame.columns, now)
-        chosen = (
-            stepwise(frame, frame.columns, vector, int(most), always)
-            if asked
-            else (_standing_out(rounds, frame, vector, always, width, rows))
-        )
+    for _ in range(2 if len(rounds) > 1 else 1):  # precision of rounds depends on coefficients
+        vector = pooled(rounds, frame, frame.columns, now)[0]
+        if len(sizes) == 1:
+            chosen = stepwise(frame, frame.columns, vector, sizes[0], always)
+        else:
+            chosen = _standing_out(rounds, frame, vector, always, width, rows)
+            found = chosen.size - len(always)
+            size = next((s for s in sizes if s >= found), max(sizes, default=found))
+            chosen = stepwise(frame, frame.columns, vector, size, always)
         fit = estimate(rounds, frame, chosen, width, rows=rows)
         now = np.zeros(width)
         now[fit.columns] = fit.params
-    if len(sizes) > 1:
-        found = _standing_out(rounds, frame, vector, always, width, rows).size - len(always)
-        size = next((s for s in sizes if s >= found), sizes[-1])
-        chosen = stepwise(frame, frame.columns, vector, int(size), always)
-        fit = estimate(rounds, frame, chosen, width, rows=rows)
     params = np.zeros(width)
     params[fit.columns] = fit.params
     return Estimate(
