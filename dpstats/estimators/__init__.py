@@ -16,9 +16,11 @@ from dpstats.estimators.frank_wolfe import FrankWolfe
 from dpstats.estimators.glm_newton import GLMNewton
 from dpstats.estimators.karwa_vadhan import KarwaVadhan
 from dpstats.estimators.label_only import LABEL_ONLY
+from dpstats.estimators.ldp_iht import LDPIHT
 from dpstats.estimators.local_moments import LocalMoments, LocalSparse
 from dpstats.estimators.mean import ClippedMean
 from dpstats.estimators.newton import Newton
+from dpstats.estimators.nldp import NLDP
 from dpstats.estimators.noisy_ht import NoisyHT
 from dpstats.estimators.omp import OMP
 from dpstats.estimators.peel_iht import PeelIHT
@@ -56,6 +58,8 @@ ESTIMATORS: tuple[Estimator, ...] = (
     *LABEL_ONLY,
     LocalMoments(),
     LocalSparse(),
+    NLDP(),
+    LDPIHT(),
 )
 
 

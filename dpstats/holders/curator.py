@@ -103,7 +103,9 @@ class Curator:
         if isinstance(query, Selected):
             view, asked = self._rows.view(query.columns), query.query
         answer = asked.finish(self._rows.total(asked, view, cut, cuts), view.grid)
-        noisy, scale = release(answer, sensitivity, mechanism.event, self._noise, query.kind)
+        noisy, scale = release(
+            answer, sensitivity, mechanism.event, self._noise, query.kind, query.norm
+        )
         self._transcript.append(
             Release(slot, query.name, query.parameters(), sensitivity, scale, mechanism.event, part)
         )

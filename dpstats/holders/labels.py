@@ -13,7 +13,7 @@ from dpstats.accounting.events import Event, Laplace
 from dpstats.errors import DataError, PlanError
 from dpstats.holders.sealed import sealed
 from dpstats.mechanisms.noise import Noise
-from dpstats.mechanisms.randomize import simulate
+from dpstats.mechanisms.randomize import messages
 from dpstats.mechanisms.release import release
 from dpstats.privacy import LabelOnly
 from dpstats.protocol import Plan, Release
@@ -120,7 +120,8 @@ class Labels:
             answer, sensitivity, scale = self._randomized(query, v, event)
         else:
             exact, sensitivity = exact_sums(query, v, event)
-            answer, scale = release(exact, sensitivity, event, self._noise)
+            norm = "l1" if isinstance(event, Laplace) else "l2"
+            answer, scale = release(exact, sensitivity, event, self._noise, norm=norm)
         self._transcript.append(
             Release(slot, query.name, query.parameters(), sensitivity, scale, event)
         )
@@ -135,9 +136,9 @@ class Labels:
         if query.channel.event != event:
             raise PlanError(f"Channel {query.channel.name!r} costs another event than planned.")
         half = query.interval.half
-        sent = simulate(query.channel, (v / half)[:, None], self._noise)[:, 0]
+        sent = query.channel.decode(messages(query.channel, (v / half)[:, None], self._noise))
         noise = half * math.sqrt(query.channel.variance(0.0))
-        return query.interval.middle + half * sent, 2 * half, noise
+        return query.interval.middle + half * sent[:, 0], 2 * half, noise
 
 
 def held(labels: Array, interval: Interval) -> Array:

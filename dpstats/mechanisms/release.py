@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -126,17 +125,24 @@ def _search(
     return np.array([low + (-at_low / (at_high - at_low) if clear else 0.5)]), scale
 
 
-_MECHANISMS: dict[tuple[str, type], Callable[..., tuple[Array, float]]] = {
-    ("sum", Gaussian): _gaussian,
-    ("sum", Laplace): _laplace,
-    ("choice", Selection): _selection,
-    ("peel", Peeling): _peel,
-    ("search", Gaussian): _search,
+# The mechanism of an event on a kind of answer, and the norm of the sensitivity that it needs.
+_MECHANISMS: dict[tuple[str, type], tuple[Callable[..., tuple[Array, float]], str]] = {
+    ("sum", Gaussian): (_gaussian, "l2"),
+    ("sum", Laplace): (_laplace, "l1"),
+    ("choice", Selection): (_selection, "linf"),
+    ("peel", Peeling): (_peel, "linf"),
+    ("search", Gaussian): (_search, "linf"),
 }
+_NORMS = ("linf", "l2", "l1")  # each is at most the next one
 
 
 def release(
-    answer: Array, sensitivity: float, event: Event, noise: NoiseStream, kind: str = "sum"
+    answer: Array,
+    sensitivity: float,
+    event: Event,
+    noise: NoiseStream,
+    kind: str = "sum",
+    norm: str = "l2",
 ) -> tuple[Array, float]:
     """Noisy answer and the scale of its noise.
 
@@ -145,8 +151,7 @@ def release(
     answer : ndarray
         Exact answer; must not leave the private side otherwise.
     sensitivity : float
-        Its sensitivity under the fit's neighbours, > 0: in L2 for Gaussian and in L1 for Laplace
-        noise on a sum, in L-infinity for a choice, a peeling or a search.
+        Its sensitivity under the fit's neighbours, > 0.
     event : Event
         The planned cost.
     noise : NoiseStream
@@ -154,14 +159,24 @@ def release(
     kind : {"sum", "choice", "peel", "search"}
         How noise is applied; the query says which. A peeling is answered by two rows: the chosen
         indices and their noisy values.
+    norm : {"l1", "l2", "linf"}
+        Norm of `sensitivity`; the query says which. Gaussian noise on a sum needs L2 and Laplace
+        noise L1; a choice, a peeling or a search L-infinity. A bound in L1 is one in L2, and one in
+        L2 is one in L-infinity; for a single number they are the same.
 
     Raises
     ------
     PlanError
-        If no mechanism realises the event on this kind of answer.
+        If no mechanism realises the event on this kind of answer, or the norm does not do for it.
     """
-    mechanism: Any = _MECHANISMS.get((kind, type(event)))
-    if mechanism is None:
+    found = _MECHANISMS.get((kind, type(event)))
+    if found is None:
         raise PlanError(f"No mechanism realises a {type(event).__name__} event on a {kind}.")
+    mechanism, needed = found
+    if answer.size > 1 and _NORMS.index(norm) < _NORMS.index(needed):
+        raise PlanError(
+            f"A {type(event).__name__} event on a {kind} needs a sensitivity in {needed}, and this "
+            f"one is in {norm}: plan another event, or ask a query that bounds {needed}."
+        )
     released: tuple[Array, float] = mechanism(answer, sensitivity, event, noise)
     return released

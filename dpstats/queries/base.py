@@ -34,6 +34,7 @@ __all__ = [
     "Contribution",
     "Geometry",
     "Kind",
+    "Norm",
     "Query",
     "bound_grid",
     "dense",
@@ -54,6 +55,8 @@ Ints = NDArray[np.int64]
 # How noise is applied: to every coordinate of a sum, to the utilities of a choice, to the
 # comparisons of a search along an increasing balance, or to the largest of many sums, one by one.
 Kind = Literal["sum", "choice", "search", "peel"]
+# Norm of the change that a sensitivity bounds; a bound in one holds in those after it.
+Norm = Literal["l1", "l2", "linf"]
 
 X_BITS = 17  # a design value is at most 2^17 grid steps: exact in float32
 Y_BITS = 22  # a response value is at most 2^22 grid steps: exact in float32
@@ -367,6 +370,11 @@ class Query(Protocol):
         ...
 
     @property
+    def norm(self) -> Norm:
+        """Norm in which `sensitivity` bounds a change; the noise must be made for it."""
+        ...
+
+    @property
     def geometry(self) -> Geometry | None:
         """Geometry whose row weights `total` reads, if any."""
         ...
@@ -387,7 +395,7 @@ class Query(Protocol):
         ...
 
     def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
-        """Bound on the change of ``finish`` between neighbours: L2 (L-infinity for utilities).
+        """Bound on the change of ``finish`` between neighbours, in the query's `norm`.
 
         `max_rows` is the number of rows one unit of privacy may contribute.
         """

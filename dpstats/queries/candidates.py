@@ -19,6 +19,7 @@ from dpstats.queries.base import (
     Geometry,
     Ints,
     Kind,
+    Norm,
     exact_sum,
     residual,
     truncate,
@@ -54,6 +55,7 @@ class CandidateLosses:
     family: Family = GAUSSIAN
     name: ClassVar[str] = "choice of a fit by clipped losses"
     kind: ClassVar[Kind] = "choice"
+    norm: ClassVar[Norm] = "linf"
     geometry: ClassVar[Geometry | None] = None
 
     def __post_init__(self) -> None:

@@ -21,6 +21,7 @@ from dpstats.queries.base import (
     Geometry,
     Ints,
     Kind,
+    Norm,
     bound_grid,
     exact_sum,
     residual,
@@ -162,6 +163,7 @@ class CoordinateScores(_Coordinates):
     family: Family = GAUSSIAN
     name: ClassVar[str] = "choice of columns by score"
     kind: ClassVar[Kind] = "choice"
+    norm: ClassVar[Norm] = "linf"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -211,6 +213,7 @@ class PeeledScores(_Coordinates):
     family: Family = GAUSSIAN
     name: ClassVar[str] = "peeled scores"
     kind: ClassVar[Kind] = "peel"
+    norm: ClassVar[Norm] = "linf"
 
     def finish(self, total: Ints, grid: Array) -> Array:
         """The scores."""

@@ -22,6 +22,7 @@ from dpstats.queries.base import (
     Geometry,
     Ints,
     Kind,
+    Norm,
     bound_grid,
     dense,
     exact_sum,
@@ -125,6 +126,7 @@ class Score(_AtResidual):
     family: Family = GAUSSIAN
     name: ClassVar[str] = "score"
     kind: ClassVar[Kind] = "sum"
+    norm: ClassVar[Norm] = "l2"
 
     def total(self, block: Block) -> Ints:
         """Sum of x w psi, in steps of the column grid times the grid of w psi."""
@@ -157,6 +159,7 @@ class Gradient:
     family: Family = GAUSSIAN
     name: ClassVar[str] = "gradient"
     kind: ClassVar[Kind] = "sum"
+    norm: ClassVar[Norm] = "l2"
     geometry: ClassVar[Geometry | None] = None
 
     def parameters(self) -> Mapping[str, Any]:
@@ -220,6 +223,7 @@ class Gram:
     cap: float = 1.0
     name: ClassVar[str] = "gram"
     kind: ClassVar[Kind] = "sum"
+    norm: ClassVar[Norm] = "l2"
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.cap) and self.cap > 0):
@@ -289,6 +293,7 @@ class ScoreOuter(_AtResidual):
     family: Family = GAUSSIAN
     name: ClassVar[str] = "score outer product"
     kind: ClassVar[Kind] = "sum"
+    norm: ClassVar[Norm] = "l2"
 
     def total(self, block: Block) -> Ints:
         """S'S in squared steps."""
@@ -327,6 +332,7 @@ class ResidualCount(_AtResidual):
     family: Family = GAUSSIAN
     name: ClassVar[str] = "residual count"
     kind: ClassVar[Kind] = "sum"
+    norm: ClassVar[Norm] = "l1"
 
     def total(self, block: Block) -> Ints:
         """One count."""
@@ -349,6 +355,7 @@ class ResidualMoment(_AtResidual):
     family: Family = GAUSSIAN
     name: ClassVar[str] = "residual second moment"
     kind: ClassVar[Kind] = "sum"
+    norm: ClassVar[Norm] = "l1"
 
     def total(self, block: Block) -> Ints:
         """The sum in squared steps."""
@@ -381,6 +388,7 @@ class TailSums:
     family: Family = GAUSSIAN
     name: ClassVar[str] = "clipped tails"
     kind: ClassVar[Kind] = "sum"
+    norm: ClassVar[Norm] = "l2"
     geometry: ClassVar[Geometry | None] = None
 
     def __post_init__(self) -> None:
@@ -430,6 +438,7 @@ class MinEigenvalue:
     geometry: Geometry
     name: ClassVar[str] = "smallest eigenvalue"
     kind: ClassVar[Kind] = "sum"
+    norm: ClassVar[Norm] = "l1"
 
     def parameters(self) -> Mapping[str, Any]:
         """The geometry."""

@@ -19,6 +19,7 @@ from dpstats.queries.base import (
     Geometry,
     Ints,
     Kind,
+    Norm,
     bound_grid,
     exact_sum,
     residual,
@@ -47,6 +48,7 @@ class Count:
 
     name: ClassVar[str] = "count"
     kind: ClassVar[Kind] = "sum"
+    norm: ClassVar[Norm] = "l1"
     geometry: ClassVar[Geometry | None] = None
 
     def parameters(self) -> Mapping[str, Any]:
@@ -123,6 +125,7 @@ class ResponseMoments(_Interval):
 
     name: ClassVar[str] = "clipped sum, squares and count"
     kind: ClassVar[Kind] = "sum"
+    norm: ClassVar[Norm] = "l1"
     geometry: ClassVar[Geometry | None] = None
 
     def total(self, block: Block) -> Ints:
@@ -169,6 +172,7 @@ class UnitMoments(_Interval):
     rows: int = 1
     name: ClassVar[str] = "clipped sum, squares and counts by unit"
     kind: ClassVar[Kind] = "sum"
+    norm: ClassVar[Norm] = "l1"
     geometry: ClassVar[Geometry | None] = None
 
     def total(self, block: Block) -> Ints:
@@ -220,6 +224,7 @@ class ResponseInterval:
     penalty: Array
     name: ClassVar[str] = "response interval"
     kind: ClassVar[Kind] = "choice"
+    norm: ClassVar[Norm] = "linf"
     geometry: ClassVar[Geometry | None] = None
 
     def __post_init__(self) -> None:
@@ -276,7 +281,7 @@ class ResponseHistogram:
     """
 
     edges: Array
-    norm: str = "l1"
+    norm: Norm = "l1"
     name: ClassVar[str] = "response histogram"
     kind: ClassVar[Kind] = "sum"
     geometry: ClassVar[Geometry | None] = None
@@ -325,6 +330,7 @@ class PairScales:
     high: int
     name: ClassVar[str] = "pair scale histogram"
     kind: ClassVar[Kind] = "sum"
+    norm: ClassVar[Norm] = "l1"
     geometry: ClassVar[Geometry | None] = None
 
     def parameters(self) -> Mapping[str, Any]:
@@ -420,6 +426,7 @@ class ResponseQuantile(_Quantile):
 
     name: ClassVar[str] = "response quantile"
     kind: ClassVar[Kind] = "choice"
+    norm: ClassVar[Norm] = "linf"
     geometry: ClassVar[Geometry | None] = None
 
     def values(self, block: Block) -> Array:
@@ -434,6 +441,7 @@ class NormQuantile(_Quantile):
     whiten: Array | None = None
     name: ClassVar[str] = "norm quantile"
     kind: ClassVar[Kind] = "choice"
+    norm: ClassVar[Norm] = "linf"
     geometry: ClassVar[Geometry | None] = None
 
     def values(self, block: Block) -> Array:
@@ -449,6 +457,7 @@ class ResidualQuantile(_Quantile):
     family: Family = GAUSSIAN
     name: ClassVar[str] = "residual quantile"
     kind: ClassVar[Kind] = "choice"
+    norm: ClassVar[Norm] = "linf"
     geometry: ClassVar[Geometry | None] = None
 
     def values(self, block: Block) -> Array:
@@ -472,6 +481,7 @@ class Search:
 
     quantile: ResponseQuantile | NormQuantile | ResidualQuantile
     kind: ClassVar[Kind] = "search"
+    norm: ClassVar[Norm] = "linf"
 
     def __post_init__(self) -> None:
         cells = self.quantile.candidates.size - 1

@@ -10,7 +10,7 @@ import numpy as np
 
 from dpstats.errors import PlanError
 from dpstats.privacy import Neighbors
-from dpstats.queries.base import Array, Block, Geometry, Ints, Kind, Query
+from dpstats.queries.base import Array, Block, Geometry, Ints, Kind, Norm, Query
 
 __all__ = ["Selected"]
 
@@ -51,6 +51,11 @@ class Selected:
     def kind(self) -> Kind:
         """How noise is applied to the answer."""
         return self.query.kind
+
+    @property
+    def norm(self) -> Norm:
+        """Norm of the query's sensitivity."""
+        return self.query.norm
 
     @property
     def geometry(self) -> Geometry | None:

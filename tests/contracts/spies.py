@@ -66,8 +66,8 @@ def releases() -> Iterator[list[Released]]:
     seen: list[Released] = []
     original = curator.release
 
-    def spy(answer: Any, sensitivity: float, event: Any, noise: Any, kind: str) -> Any:
-        noisy, scale = original(answer, sensitivity, event, noise, kind)
+    def spy(answer: Any, sensitivity: float, event: Any, noise: Any, kind: str, norm: str) -> Any:
+        noisy, scale = original(answer, sensitivity, event, noise, kind, norm)
         seen.append(Released(answer.copy(), sensitivity, event, np.copy(noisy), scale, kind))
         return noisy, scale
 

@@ -163,9 +163,11 @@ def weaken(patch: pytest.MonkeyPatch, factor: float) -> None:
     """Release `factor` times the noise, while everything declared stays as it was."""
     original = curator.release
 
-    def release(answer: Any, sensitivity: float, event: Any, noise: Any, kind: str) -> Any:
+    def release(
+        answer: Any, sensitivity: float, event: Any, noise: Any, kind: str, norm: str
+    ) -> Any:
         (weaker,) = scaled((event,), factor)
-        noisy, scale = original(answer, sensitivity, weaker, noise, kind)
+        noisy, scale = original(answer, sensitivity, weaker, noise, kind, norm)
         return noisy, scale / factor
 
     patch.setattr(curator, "release", release)

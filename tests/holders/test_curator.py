@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpstats.accounting.events import Gaussian
+from dpstats.accounting.events import Gaussian, Laplace
 from dpstats.errors import DataError, PlanError
 from dpstats.holders import Curator
 from dpstats.mechanisms.noise import SeededNoise
@@ -48,6 +48,7 @@ def curator(
     parts: int = 1,
     max_rows: int | None = None,
     privacy: Central = Central(1.0, 1e-6),  # noqa: B008 - a frozen record
+    event: Any = TINY,
 ):
     design: Any = SimpleNamespace(
         schema=SimpleNamespace(max_rows=max_rows),
@@ -55,7 +56,7 @@ def curator(
         endog=SimpleNamespace(name="y"),
         internal_endog_bounds=(-1.0, 1.0),
     )
-    mechanisms = tuple(Mechanism(s, TINY, "", parts) for s in slots)
+    mechanisms = tuple(Mechanism(s, event, "", parts) for s in slots)
     plan = Plan("ols", "test", privacy, len(source), ("x",) * D, mechanisms, (1.0, 1e-6))
     return Curator(source, design, plan, SeededNoise(1))
 
@@ -63,6 +64,13 @@ def curator(
 def rows(n: int, seed: int = 0) -> tuple[Any, Any]:
     rng = np.random.default_rng(seed)
     return rng.uniform(-1, 1, (n, D)), rng.uniform(-1, 1, n)
+
+
+def test_noise_for_another_norm_is_refused() -> None:
+    # A score is bounded in L2; Laplace noise at that scale would not protect it.
+    score = Score(Geometry(1.0), np.zeros(D), 1.0)
+    with pytest.raises(PlanError, match="needs a sensitivity in l1, and this one is in l2"):
+        curator(FakeSource(*rows(50)), ("a",), event=Laplace(1.0)).ask(score, "a")
 
 
 def test_an_answer_does_not_depend_on_the_order_of_rows() -> None:

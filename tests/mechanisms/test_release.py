@@ -22,7 +22,7 @@ SOURCES = [SafeNoise(), SeededNoise(3)]
 
 def noise_of(event, source) -> tuple[np.ndarray, float]:
     answer = np.linspace(-5, 5, N)
-    noisy, scale = release(answer, SENSITIVITY, event, source.start())
+    noisy, scale = release(answer, SENSITIVITY, event, source.start(), norm="l1")
     return noisy - answer, scale
 
 
@@ -114,6 +114,22 @@ def test_a_search_without_signal_wanders() -> None:
 def test_an_event_fits_one_kind_of_answer(kind: str, event) -> None:
     with pytest.raises(PlanError, match=f"on a {kind}"):
         release(np.zeros(3), 1.0, event, SafeNoise().start(), kind)
+
+
+@pytest.mark.parametrize(
+    ("kind", "event", "norm"),
+    [("sum", Laplace(1.0), "l2"), ("sum", Laplace(1.0), "linf"), ("sum", Gaussian(1.0), "linf")],
+)
+def test_noise_is_made_for_the_norm_of_the_sensitivity(kind: str, event, norm: str) -> None:
+    with pytest.raises(PlanError, match=f"and this one is in {norm}"):
+        release(np.zeros(3), 1.0, event, SafeNoise().start(), kind, norm)
+    # One number has one norm.
+    release(np.zeros(1), 1.0, event, SafeNoise().start(), kind, norm)
+
+
+@pytest.mark.parametrize("event", [Laplace(1.0), Gaussian(1.0)])
+def test_a_bound_in_a_larger_norm_will_do(event) -> None:
+    release(np.zeros(3), 1.0, event, SafeNoise().start(), "sum", "l1")
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda s: type(s).__name__)
