@@ -287,7 +287,7 @@ class PublicDesign(Design):
             self._check_types(columns)
         if kept.size and kept[-1] >= n:
             raise DataError("The table has fewer rows than the model was made with; make it again.")
-        used = {name: column[kept] for name, column in columns.items()}
+        used = {name: _Kept(column, kept) for name, column in columns.items()}
         return Source(self._layout, used, kept.size)
 
     def exog(self, table: Any, columns: Any = None) -> Float:
@@ -321,6 +321,17 @@ class PublicDesign(Design):
             elif self.schema is None and name in self._recipe["known"]:
                 known[name] = to_float(named_columns(table, [name])[name])
         return _total(known)
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """Entries of a private column at public positions; none is looked at before it is read."""
+
+    column: Any
+    rows: Rows
+
+    def __getitem__(self, part: slice) -> Any:
+        return self.column[self.rows[part]]
 
 
 def _check_schema(schema: Any) -> None:
