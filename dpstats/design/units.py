@@ -104,17 +104,22 @@ def standardize(
 ) -> Standardization:
     """Declared centres and scales, else midpoint and half-width.
 
-    Without an intercept nothing is centred, since that would change the model; dummies and their
-    products stay as they are, so that the zeros of a row remain zeros, and so do all columns
-    unless `centred`. The response has its own units unless it `moves`.
+    Without an intercept nothing is centred, since that would change the model, and a declared
+    column is divided by its root mean square; dummies and their products stay as they are, so that
+    the zeros of a row remain zeros, and so do all columns unless `centred`. The response has its
+    own units unless it `moves`.
     """
     center, scale = np.zeros(len(bounds)), np.abs(bounds).max(axis=1)
     first = starts(blocks)
     found = [j for j, block in zip(first, blocks, strict=True) if not block.factors]
     for j, block in zip(first, blocks, strict=True):
-        if not (found and centred and block.factors) or block.dummy:
-            continue
         here = slice(j, j + len(block.names))
+        if not (centred and block.factors) or block.dummy:
+            continue
+        if not found:
+            if block.guesses is not None:
+                scale[here] = np.minimum(scale[here], np.hypot(*block.guesses.T))
+            continue
         lower, upper = bounds[here].T
         center[here], scale[here] = lower / 2 + upper / 2, upper / 2 - lower / 2
         if block.guesses is not None:
@@ -122,7 +127,10 @@ def standardize(
     y_center, y_scale = 0.0, 1.0
     if response is not None and moves:
         y_center = response.center if found else 0.0
-        y_scale = response.scale if found else max(abs(response.lower), abs(response.upper))
+        y_scale = response.scale
+        if not found:
+            around_zero = response.scale if response.center == 0 else math.inf
+            y_scale = min(around_zero, max(abs(response.lower), abs(response.upper)))
     return Standardization(center, scale, y_center, y_scale, found[0] if found else None)
 
 
