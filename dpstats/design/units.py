@@ -104,8 +104,8 @@ def standardize(
 ) -> Standardization:
     """Declared centres and scales, else midpoint and half-width.
 
-    Without an intercept nothing is centred, since that would change the model, and a declared
-    column is divided by its root mean square; dummies and their products stay as they are, so that
+    Without an intercept nothing is centred, since that would change the model, and scales count
+    where the centre is 0; dummies and their products stay as they are, so that
     the zeros of a row remain zeros, and so do all columns unless `centred`. The response has its
     own units unless it `moves`.
     """
@@ -118,7 +118,8 @@ def standardize(
             continue
         if not found:
             if block.guesses is not None:
-                scale[here] = np.minimum(scale[here], np.hypot(*block.guesses.T))
+                middle, spread = block.guesses.T
+                scale[here] = np.where(middle == 0, spread, scale[here])
             continue
         lower, upper = bounds[here].T
         center[here], scale[here] = lower / 2 + upper / 2, upper / 2 - lower / 2
@@ -128,9 +129,8 @@ def standardize(
     if response is not None and moves:
         y_center = response.center if found else 0.0
         y_scale = response.scale
-        if not found:
-            around_zero = response.scale if response.center == 0 else math.inf
-            y_scale = min(around_zero, max(abs(response.lower), abs(response.upper)))
+        if not found and response.center != 0:
+            y_scale = max(abs(response.lower), abs(response.upper))
     return Standardization(center, scale, y_center, y_scale, found[0] if found else None)
 
 

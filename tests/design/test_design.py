@@ -155,8 +155,11 @@ def test_centres_and_scales_are_declared_or_derived():
 def test_without_an_intercept_nothing_is_centred():
     change = Design.from_formula("y ~ 0 + x + p", SCHEMA).standardization
     assert change.x_center.tolist() == [0, 0]
-    assert change.x_scale.tolist() == [2, np.hypot(2, 0.5)]  # declared: its root mean square
+    assert change.x_scale.tolist() == [2, 5]
     assert (change.y_center, change.y_scale, change.intercept) == (0, 50, None)
+    around_zero = Numeric(-8, 8, center=0, scale=1.5)
+    change = Design.from_formula("y ~ 0 + x", Schema(y=around_zero, x=around_zero)).standardization
+    assert (change.x_scale.tolist(), change.y_scale) == ([1.5], 1.5)
 
 
 # -- dropped columns -----------------------------------------------------------------------------
