@@ -1,0 +1,212 @@
+"""Noise of messages and of sums of responses: no less than was charged for, and no more.
+
+Sums: neighbouring responses move the exact answer by at most the sensitivity, and what is added has
+the declared law. Messages: what is decoded is unbiased for what was held, with the variance of the
+channel. The same tests must fail for a scale of 0.8 or 1.2 times the declared one.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from dpstats.accounting.events import Laplace
+from dpstats.holders import labels
+from dpstats.mechanisms.noise import SafeNoise, SeededNoise
+from dpstats.mechanisms.randomize import inside
+from tests.contracts.cases import Table
+from tests.contracts.messages import (
+    MessageCase,
+    Question,
+    Repeater,
+    each_local,
+    each_response,
+    each_sum,
+    handed_over,
+    label_releases,
+    opened,
+    questions,
+    simulated,
+)
+from tests.contracts.spies import Released
+from tests.contracts.test_noise import FACTORS, FALSE_ALARM, LAWS, check_law
+
+N = 48
+DRAWS = 4000
+ROUNDING = 1 + 1e-9
+ODD = [np.nan, np.inf, -np.inf, 1e308, -1e308, 0.0, -0.0, 5e-324]
+PURE_TOO = pytest.mark.parametrize("delta", [1e-6, 0.0])
+
+
+# Sums of responses --------------------------------------------------------------------------------
+
+
+def asked_of(case: MessageCase, data: Table, privacy: Any) -> list[Question]:
+    """The questions of one fit; later ones name fitted values of earlier answers."""
+    with questions() as asked:
+        case.fit(data, privacy, noise=SeededNoise(1))
+    return asked
+
+
+def answers(case: MessageCase, plan: Any, data: Table, asked: list[Question]) -> list[Released]:
+    """The same questions put to other responses."""
+    holder = opened(case, plan, data)
+    with label_releases() as released:
+        for one in asked:
+            holder.ask(one.query, one.slot)
+    return released
+
+
+def neighbourhood(data: Table, at: int) -> list[Table]:
+    """Tables of which any two differ in one response."""
+    rng = np.random.default_rng(at)
+    values = [*ODD, -8.0, 8.0, 12.0, *rng.uniform(-8, 8, 6)]
+    return [data | {"y": np.where(np.arange(N) == at, v, data["y"])} for v in values]
+
+
+def moves(case: MessageCase, delta: float) -> dict[str, float]:
+    """Largest moves of the exact answers over their sensitivities, by slot."""
+    data, privacy = case.table(N), case.privacy(8.0, delta)
+    plan = case.plan(data, privacy)
+    asked = asked_of(case, data, privacy)
+    leverage = np.linalg.norm(asked[0].query.rows, axis=1)
+    worst: dict[str, float] = {}
+    for at in {0, N // 2, N - 1, int(leverage.argmax())}:
+        found = [answers(case, plan, t, asked) for t in neighbourhood(data, at)]
+        for i, question in enumerate(asked):
+            release = found[0][i]
+            exact = np.array([one[i].exact for one in found])
+            gaps = np.abs(exact[:, None] - exact[None])
+            order = 1 if isinstance(release.event, Laplace) else 2
+            moved = np.linalg.norm(gaps, order, axis=2).max() / release.sensitivity
+            worst[question.slot] = max(worst.get(question.slot, 0.0), float(moved))
+    return worst
+
+
+@PURE_TOO
+@each_sum
+def test_neighbours_move_no_sum_by_more_than_its_sensitivity(
+    case: MessageCase, delta: float
+) -> None:
+    found = moves(case, delta)
+    assert max(found.values()) <= ROUNDING, found
+    assert max(found.values()) > 0.9, found  # power: half of a sensitivity would be too small
+
+
+@PURE_TOO
+@each_sum
+def test_noise_on_sums_has_the_declared_law(case: MessageCase, delta: float) -> None:
+    data, privacy = case.table(N), case.privacy(1.0, delta)
+    plan = case.plan(data, privacy)
+    asked = asked_of(case, data, privacy)
+    question, one = asked[0], answers(case, plan, data, asked[:1])[0]
+    holder = opened(case, plan, data, SafeNoise(), Repeater)
+    with label_releases() as released:
+        for _ in range(math.ceil(2000 / one.exact.size)):
+            holder.ask(question.query, question.slot)
+    noise = np.concatenate([r.noisy - r.exact for r in released])
+    multiplier = plan.mechanism(question.slot).event.noise_multiplier  # type: ignore[union-attr]
+    check_law(noise, multiplier * one.sensitivity, LAWS[type(one.event)])
+
+
+@each_sum
+def test_answers_are_decoded_to_what_was_released(case: MessageCase) -> None:
+    data, privacy = case.table(N), case.privacy(1.0)
+    plan = case.plan(data, privacy)
+    for question in asked_of(case, data, privacy):
+        with label_releases() as released:
+            answer = opened(case, plan, data).ask(question.query, question.slot)
+        assert np.array_equal(labels.decoded(question.query, released[0].noisy), answer)
+
+
+@each_sum
+def test_every_release_has_the_noise_that_was_planned(case: MessageCase) -> None:
+    data = case.table(N)
+    plan = case.plan(data)
+    with label_releases() as released:
+        results = case.fit(data, noise=SeededNoise(1))
+    assert [r.event for r in released] == [m.event for m in plan.mechanisms]
+    for one, shown in zip(released, results.privacy.mechanisms, strict=True):
+        planned = one.event.noise_multiplier * one.sensitivity
+        assert planned * (1 - 1e-12) <= one.scale <= planned * (1 + 1e-4)
+        assert (shown.sensitivity, shown.scale) == (one.sensitivity, one.scale)
+
+
+# Messages -----------------------------------------------------------------------------------------
+
+
+def check_variance(squares: np.ndarray, declared: float) -> None:
+    """Mean of squared deviations against their declared mean, by its normal limit."""
+
+    def verdict(factor: float) -> float:
+        z = (squares.mean() - factor**2 * declared) / (squares.std() / math.sqrt(squares.size))
+        return float(2 * stats.norm.sf(abs(z)))
+
+    assert verdict(1.0) > FALSE_ALARM
+    for factor in FACTORS:
+        assert verdict(factor) < FALSE_ALARM
+
+
+@each_local
+def test_decoded_messages_have_the_declared_variance_about_what_devices_hold(
+    case: MessageCase,
+) -> None:
+    data = case.table(DRAWS)
+    with simulated() as seen, handed_over() as held_over:
+        case.fit(data, noise=SafeNoise())
+    squares = []
+    for channel, values, decoded in seen:
+        held = inside(channel, values)
+        declared = [channel.variance(v) for v in (held**2).sum(axis=1)]
+        squares.append(((decoded - held) ** 2).sum(axis=1) / declared)
+        apart = (decoded - held).mean(axis=0) / (decoded.std(axis=0) / math.sqrt(len(held)))
+        assert np.abs(apart).max() < 7.0  # unbiased
+    if squares:
+        check_variance(np.concatenate(squares), 1.0)
+    else:
+        check_sums(case, held_over[0].channel.dim)
+
+
+def check_sums(case: MessageCase, dim: int) -> None:
+    """Gaussian noise is drawn on sums of many devices: the law of their average."""
+    n = 2 * dim + 2
+    data = case.table(n)
+    plan, noise = case.plan(data), []
+    (question, *_) = asked_of(case, data, None)
+    channel = question.query.channel
+    for _ in range(math.ceil(DRAWS / dim)):
+        with handed_over() as seen:
+            answer = opened(case, plan, data, SafeNoise()).collect(question.query, 0)
+        count = sum(len(one.rows) for one in seen)
+        exact = sum(one.rows.sum(axis=0) for one in seen) / count
+        noise.append((answer.mean - exact) * math.sqrt(count))
+    assert answer.count == count
+    check_law(np.concatenate(noise), math.sqrt(channel.variance() / dim), stats.norm)
+    spread = np.trace(answer.second) - sum((one.rows**2).sum() for one in seen) / count
+    assert spread == pytest.approx(channel.variance(), rel=0.5)
+
+
+@each_response
+def test_randomised_responses_have_the_declared_variance_about_the_responses(
+    case: MessageCase,
+) -> None:
+    """At the ends of the interval and in its middle; beyond an end it is that of the end."""
+    data = case.table(DRAWS)
+    plan = case.plan(data)
+    (question,) = asked_of(case, data, None)
+    interval, channel = question.query.interval, question.query.channel
+    standard = case.design(data).standardization
+    for v in (-1.0, 0.0, 1.0):
+        held = interval.middle + v * interval.half
+        same = data | {"y": np.full(DRAWS, held * standard.y_scale + standard.y_center)}
+        z = opened(case, plan, same, SafeNoise()).ask(question.query, question.slot)
+        squares = ((z - held) / interval.half) ** 2
+        if squares.std() > 1e-6:
+            check_variance(squares, channel.variance(v**2))
+        else:  # one bit about its middle
+            assert squares[0] == pytest.approx(channel.variance(v**2))
+        assert abs(z.mean() - held) < 7.0 * z.std() / math.sqrt(DRAWS)
