@@ -2,18 +2,18 @@
 
 A message about a direction w is a seed s of 16 bytes. Everybody can compute the direction u(s)
 that it names: SHAKE-256 of the seed gives uniform words, the normal quantile makes them normal, and
-they are divided by their norm. A device tosses a coin B, draws seeds until <u(s), w> >= t agrees
-with B, and sends the last. Over seeds u(s) is uniform on the sphere, so that the cap {<u, w> >= t}
-has the same share c of them for every w, and the density ratio of any seed between two senders is
-at most (q/c) / ((1 - q)/(1 - c)) with q = P(B).
+they are divided by their norm. A device tosses a coin B and sends the first of many seeds for
+which <u(s), w> >= t agrees with B. Over seeds u(s) is uniform on the sphere, so that the cap
+{<u, w> >= t} has the same share c of them for every w, and the density ratio of any seed between
+two senders is at most (q/c) / ((1 - q)/(1 - c)) with q = P(B).
 
 A message is private in floating point as it is on paper: it is a string of bits that every sender
 may send. Only the share c of a given cap depends on the hash and on rounding. With SHAKE-256 as a
 random function the share of 2^128 directions is off by a factor 1 +- 2^-45 in any of the caps,
 for c >= 2^-14 and up to 2^20 coordinates (by their number of half-spaces); rounding moves the
 border of a cap by few ulp. q is calibrated at epsilon - 1e-9, which absorbs a thousand times as
-much. How many seeds are drawn depends on B, which is independent of w: the time that a message
-takes says nothing about w.
+much. Seeds are drawn until both sides of the cap were hit, so that the time a message takes depends
+on neither B nor w: B is as private as w, since with it a message gives its side away.
 
 References
 ----------

@@ -32,7 +32,7 @@ from dpstats.channels.sphere import SEED_BYTES, Cap, directions
 from dpstats.errors import OptionError
 from dpstats.mechanisms.noise import NoiseStream
 
-__all__ = ["MessageSums", "randomize", "simulate"]
+__all__ = ["MessageSums", "messages", "randomize", "simulate"]
 
 Words = NDArray[np.uint64]
 
@@ -65,6 +65,14 @@ def randomize(channel: Channel, value: ArrayLike, noise: NoiseStream) -> bytes:
     """
     row = inside(channel, np.reshape(_numbers(value), (1, -1)))
     return _SENDERS[channel.name](channel, row, noise).tobytes()
+
+
+def messages(channel: Channel, values: ArrayLike, noise: NoiseStream) -> Payloads:
+    """Messages about many values (m, dim), of shape (m, payload_bytes): `randomize` for each."""
+    numbers = _numbers(values)
+    _check_shape(channel, numbers)
+    sent: Payloads = _SENDERS[channel.name](channel, inside(channel, numbers), noise)
+    return sent
 
 
 def simulate(channel: Channel, values: ArrayLike, noise: NoiseStream) -> Array:
@@ -304,22 +312,30 @@ def _subsets(noise: NoiseStream, bound: int, size: int, count: int) -> NDArray[n
 
 
 def _send_seed(channel: PrivUnit | Hemisphere, rows: Array, noise: NoiseStream) -> Payloads:
-    """Seeds are drawn in batches until one falls on the side of the cap that the coin says."""
+    """Seeds are drawn until there is one on either side of the cap; the coin says which is sent.
+
+    So the number of seeds, and the time that a message takes, depend on neither the coin nor the
+    value: who learned the coin beside the message would know the side of the cap.
+    """
     cap, pole = channel.cap, _poles(channel, rows, noise)
     outside = _coins(noise, cap.outside, len(rows))
-    sent = [_seed(cap, w, not out, noise) for w, out in zip(pole, outside, strict=True)]
+    sent = [_seeds(cap, w, noise)[int(out)] for w, out in zip(pole, outside, strict=True)]
     return np.stack(sent)
 
 
-def _seed(cap: Cap, pole: Array, inside: bool, noise: NoiseStream) -> Payloads:
-    share = cap.share if inside else 1 - cap.share
-    batch = min(int(2 / share), _MOST_SEEDS)
-    while True:
+def _seeds(cap: Cap, pole: Array, noise: NoiseStream) -> tuple[Payloads, Payloads]:
+    """A uniform seed inside the cap, and one outside it."""
+    batch = min(int(2 / min(cap.share, 1 - cap.share)), _MOST_SEEDS)
+    within: Payloads | None = None
+    beyond: Payloads | None = None
+    while within is None or beyond is None:
         seeds = np.frombuffer(noise.bits(batch * SEED_BYTES), np.uint8).reshape(batch, SEED_BYTES)
-        agree = (directions(seeds, cap.coordinates) @ pole >= cap.threshold) == inside
-        if agree.any():
-            sent: Payloads = seeds[int(agree.argmax())]
-            return sent
+        near = directions(seeds, cap.coordinates) @ pole >= cap.threshold
+        if within is None and near.any():
+            within = seeds[int(near.argmax())]
+        if beyond is None and not near.all():
+            beyond = seeds[int(near.argmin())]
+    return within, beyond
 
 
 def _poles(channel: PrivUnit | Hemisphere, rows: Array, noise: NoiseStream) -> Array:

@@ -203,6 +203,37 @@ def test_coins_compare_whole_words() -> None:
     assert samplers._coins(Words(0, 6, 7, WORD - 1), 7, 4).tolist() == [True, True, False, False]
 
 
+class Counting:
+    """A stream that counts the bytes it gave."""
+
+    def __init__(self, stream) -> None:
+        self.stream, self.given = stream, 0
+
+    def bits(self, count: int) -> bytes:
+        self.given += count
+        return self.stream.bits(count)
+
+
+@pytest.mark.parametrize(("name", "dim"), [("privunit", 30), ("hemisphere", 30)])
+def test_the_time_of_a_message_says_nothing_about_its_side_of_the_cap(name, dim) -> None:
+    """Bytes drawn are the same on average whether the seed sent is inside the cap or outside.
+
+    A device that stops at the first seed of the right side fails: at epsilon 6 seeds inside cost
+    it ten times as much, and the side together with the message gives the value away.
+    """
+    made, v = channel(name, dim, 6.0), np.eye(dim)[0]
+    stream = Counting(SeededNoise(4).start())
+    drawn, near = [], []
+    for _ in range(1500):
+        before = stream.given
+        payload = as_payloads([randomize(made, v, stream)])
+        drawn.append(stream.given - before)
+        near.append(float(made.decode(payload)[0, 0]) * made.cap.mean >= made.cap.threshold)
+    sides = [np.array(drawn)[np.array(near) == side] for side in (True, False)]
+    assert min(side.size for side in sides) >= 3
+    assert stats.mannwhitneyu(*sides).pvalue > 1e-4
+
+
 def test_integers_below_a_bound_are_uniform() -> None:
     # 2^64 = 3 * 6148914691236517205 + 1: the last word is redrawn.
     assert samplers._below(Words(WORD - 1, WORD - 2, 5), 3, 2).tolist() == [2, 2]
