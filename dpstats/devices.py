@@ -8,6 +8,7 @@ round by round; between rounds it may be saved and loaded by another process.
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -117,18 +118,39 @@ class Randomizer:
         )
 
     @classmethod
-    def from_json(cls, text: str, *, noise: Noise | None = None) -> Randomizer:
+    def from_json(
+        cls,
+        text: str,
+        *,
+        epsilon: float = math.inf,
+        delta: float = 1.0,
+        noise: Noise | None = None,
+    ) -> Randomizer:
         """Inverse of `to_json`.
+
+        Parameters
+        ----------
+        text : str
+            What `to_json` wrote.
+        epsilon, delta : float
+            The most that the device is willing to spend on one message: it need not believe who
+            asks.
+        noise : SeededNoise, optional
+            For simulation.
 
         Raises
         ------
         OptionError
-            If the text is no randomizer of this version.
+            If the text is no randomizer of this version, or it would spend more.
         """
         fields = _opened(text, _RANDOMIZER)
-        question = Question(
-            MomentMessage.from_parameters(fields["message"]), channel(**fields["channel"])
-        )
+        asked = channel(**fields["channel"])
+        if asked.epsilon > epsilon or asked.delta > delta:
+            raise OptionError(
+                f"The randomizer spends ({asked.epsilon:g}, {asked.delta:g}) on a message, and at "
+                f"most ({epsilon:g}, {delta:g}) is allowed. Answer nothing, or allow more."
+            )
+        question = Question(MomentMessage.from_parameters(fields["message"]), asked)
         return cls(Design.from_dict(fields["design"]), question, fields["round"], noise)
 
 

@@ -102,6 +102,16 @@ def test_a_randomizer_travels_as_json():
     assert again == model().randomizer(PRIVACY, noise=SeededNoise(1))(RECORD)
 
 
+def test_a_device_need_not_spend_what_it_is_asked_to():
+    shipped = model().randomizer(PRIVACY).to_json()
+    assert dp.Randomizer.from_json(shipped, epsilon=2.0, delta=0.0).epsilon == 2.0
+    with pytest.raises(OptionError, match="at most"):
+        dp.Randomizer.from_json(shipped, epsilon=1.9)
+    gaussian = model().randomizer(dp.Local(1.0, 1e-7), channel="gaussian").to_json()
+    with pytest.raises(OptionError, match="at most"):
+        dp.Randomizer.from_json(gaussian, delta=0.0)
+
+
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": "dpstats.randomizer", "version": 9}'])
 def test_a_text_that_is_no_randomizer_is_refused(text):
     with pytest.raises(OptionError):
