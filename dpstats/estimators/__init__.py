@@ -17,7 +17,7 @@ from dpstats.estimators.glm_newton import GLMNewton
 from dpstats.estimators.karwa_vadhan import KarwaVadhan
 from dpstats.estimators.label_only import LABEL_ONLY
 from dpstats.estimators.ldp_iht import LDPIHT
-from dpstats.estimators.local_moments import LocalMoments, LocalSparse
+from dpstats.estimators.local_only import LOCAL
 from dpstats.estimators.mean import ClippedMean
 from dpstats.estimators.newton import Newton
 from dpstats.estimators.nldp import NLDP
@@ -56,8 +56,7 @@ ESTIMATORS: tuple[Estimator, ...] = (
     *(method(model) for method in (FrankWolfe, DPIGHT, DPIHT) for model in ("ols", "logit")),
     AdaptiveClippingIHT(),
     *LABEL_ONLY,
-    LocalMoments(),
-    LocalSparse(),
+    *LOCAL,
     NLDP(),
     LDPIHT(),
 )

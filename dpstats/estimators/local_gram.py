@@ -15,6 +15,7 @@ _EVIDENCE = 2.0  # standard errors of the excess over noise, below which there i
 _GRID, _FINEST = 256, 0.25  # support points of the prior; their largest spacing in noise sds
 _PASSES = 60
 _FLOOR, _NOISE_FLOOR = 1e-3, 0.3
+_GUESS, _LEAST_SCALE = 0.3, 0.2  # relative doubt about the public guess; least part of it
 
 
 def shrunk(gram: Array, variances: Array, target: Array) -> tuple[Array, float]:
@@ -24,8 +25,8 @@ def shrunk(gram: Array, variances: Array, target: Array) -> tuple[Array, float]:
     If they are no more spread than noise, they are noise, and the target stands. Otherwise each
     is replaced by its posterior mean under the prior that makes all of them most likely (the
     nonparametric maximum likelihood estimate): nearly as good as if the distribution of the true
-    entries were known (Jiang & Zhang 2009). Diagonal entries move towards their mean by the rule
-    of James & Stein.
+    entries were known (Jiang & Zhang 2009). Diagonal entries move towards those of the target,
+    times one factor for all, by the rule of James & Stein.
 
     Parameters
     ----------
@@ -34,7 +35,7 @@ def shrunk(gram: Array, variances: Array, target: Array) -> tuple[Array, float]:
     variances : ndarray of shape (k, k)
         Known noise variances; alike off the diagonal.
     target : ndarray of shape (k, k)
-        Public guess; only entries off the diagonal are used.
+        Public guess, with a positive diagonal.
 
     Returns
     -------
@@ -43,15 +44,24 @@ def shrunk(gram: Array, variances: Array, target: Array) -> tuple[Array, float]:
         Root mean square of the posterior standard deviations off the diagonal, over that of the
         noise: 0 where nothing is left of it, 1 where nothing could be done.
     """
-    made = gram.copy()
+    made, expected = gram.copy(), np.diag(target)
     diagonal, noise = np.diag(gram), float(np.mean(np.diag(variances)))
-    if diagonal.size > 2:
-        middle = float(diagonal.mean())
-        spread = float(diagonal.var(ddof=1))
-        kept = max(0.0, 1 - noise / spread) if spread > 0 else 0.0
-        made[np.diag_indices_from(made)] = middle + kept * (diagonal - middle)
+    # 1. One factor for all of the target: noisy, but the public guess is not far off.
+    size = float(expected @ expected)
+    known, wanted = size / noise if noise else math.inf, 1 / _GUESS**2
+    found = float(diagonal @ expected) / size
+    scale = (known * found + wanted) / (known + wanted) if math.isfinite(known) else found
+    target = target * np.float64(max(scale, _LEAST_SCALE))
+    # 2. Diagonal entries towards it.
+    apart = diagonal - np.diag(target)
+    spread = float(np.mean(apart**2))
+    clear = spread > noise * (1 + _EVIDENCE * math.sqrt(2 / diagonal.size))
+    kept = 1 - noise / spread if clear else 0.0
+    held = np.maximum(np.diag(target) + kept * apart, _LEAST_SCALE * np.diag(target))
+    made[np.diag_indices_from(made)] = held
+    # 3. The others.
     i, j = np.triu_indices_from(gram, k=1)
-    if i.size < 2:
+    if i.size < 2:  # a single number is not many
         return made, 1.0
     sd = math.sqrt(float(np.mean(variances[i, j])))
     values = (gram - target)[i, j]

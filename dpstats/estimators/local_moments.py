@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -108,6 +108,7 @@ _SPARSE = Theory(
         Assumption("n > d^4/eps^2", lambda s: s.n * s.epsilon**2 > s.d**4),
     ),
     upper=(
+        Rate("statistical", {"s": 0.5, "log_d": 0.5, "n": -0.5}, "sqrt(s log(d)/n)"),
         Rate(
             "privacy",
             {"d": 1.0, "log_n": 1.0, "s": 0.5, "log_d": 0.5, "n": -0.5, "eps": -1.0},
@@ -214,6 +215,7 @@ class _Once(Rounds):
         )
 
 
+@dataclass(frozen=True)
 class LocalMoments(_Once):
     """Least squares from one message of each device; the default where devices are asked once.
 
@@ -245,6 +247,7 @@ class LocalMoments(_Once):
     options: ClassVar[Mapping[str, str]] = OPTIONS
 
 
+@dataclass(frozen=True)
 class LocalSparse(_Once):
     """Sparse least squares from one message of each device.
 

@@ -77,11 +77,14 @@ class Answered:
         What came.
     spreads : float
         Clip in units of the guessed spread of the residual.
+    scale : float, default 1
+        What the score is multiplied by: weight of the rows in rounds that it is pooled with.
     """
 
     question: Question
     answer: Messages
     spreads: float
+    scale: float = 1.0
 
     @property
     def message(self) -> MomentMessage:
@@ -105,13 +108,13 @@ class Answered:
     def score(self, columns: Index) -> Array:
         """The score of these columns, over f."""
         score = self.message.split(self.answer.mean)[1]
-        made: Array = score[self._places(columns)] / self.inside[0]
+        made: Array = score[self._places(columns)] * (self.scale / self.inside[0])
         return made
 
     def score_variance(self, columns: Index) -> Array:
         """Noise variance of `score`, (k,)."""
         variance = self.message.variances(self.noise)[1][self._places(columns)]
-        return np.asarray(variance / self.inside[0] ** 2)
+        return np.asarray(variance * (self.scale / self.inside[0]) ** 2)
 
     def theta(self, width: int) -> Array:
         """Coefficients at which the residual was taken."""
@@ -128,7 +131,7 @@ class Answered:
             return made
         inside, total = self.inside
         scores = slice(message.moments, message.moments + message.asked.size)
-        made[:, scores] *= weight / inside
+        made[:, scores] *= weight * self.scale / inside
         if message.gate:
             moved = weight * self.score(columns) / inside / total
             unit = 1.0 if message.bound is not None else 1 / math.sqrt(message.gate)
@@ -207,8 +210,7 @@ def frame_of(
     if precision == 0:
         return Frame(columns, target[within], target[within], np.zeros_like(total), 0.0, 0.0)
     gram, variance = total / precision, variance / precision**2
-    scale = float(np.trace(gram)) / max(float(np.trace(target[within])), 1e-12)
-    improved, part = shrunk(gram, variance, max(scale, 0.0) * target[within])
+    improved, part = shrunk(gram, variance, target[within])
     off = variance[np.triu_indices_from(variance, k=1)] if columns.size > 1 else np.diag(variance)
     sd = math.sqrt(float(np.mean(off)))
     safe, hidden = invertible(improved, sd, part)
