@@ -16,11 +16,9 @@ from dpstats.estimators.frank_wolfe import FrankWolfe
 from dpstats.estimators.glm_newton import GLMNewton
 from dpstats.estimators.karwa_vadhan import KarwaVadhan
 from dpstats.estimators.label_only import LABEL_ONLY
-from dpstats.estimators.ldp_iht import LDPIHT
 from dpstats.estimators.local_only import LOCAL
 from dpstats.estimators.mean import ClippedMean
 from dpstats.estimators.newton import Newton
-from dpstats.estimators.nldp import NLDP
 from dpstats.estimators.noisy_ht import NoisyHT
 from dpstats.estimators.omp import OMP
 from dpstats.estimators.peel_iht import PeelIHT
@@ -57,8 +55,6 @@ ESTIMATORS: tuple[Estimator, ...] = (
     AdaptiveClippingIHT(),
     *LABEL_ONLY,
     *LOCAL,
-    NLDP(),
-    LDPIHT(),
 )
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dpstats.estimators.ldp_iht import LDPIHT
+from dpstats.estimators.local_logit import LocalLogit
 from dpstats.estimators.local_moments import LocalMoments, LocalSparse
 from dpstats.estimators.local_rounds import LocalRounds, LocalScreening
+from dpstats.estimators.nldp import NLDP
 from dpstats.protocol import LocalMethod
 
 __all__ = ["LOCAL"]
@@ -14,4 +17,7 @@ LOCAL: tuple[LocalMethod, ...] = (
     LocalRounds(),
     LocalSparse(),
     LocalScreening(),
+    LocalLogit(),
+    NLDP(),
+    LDPIHT(),
 )

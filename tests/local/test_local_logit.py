@@ -1,0 +1,116 @@
+"""Logistic regression by rounds: a start, Newton steps, and intervals that cover."""
+
+import numpy as np
+import pytest
+import statsmodels.api as sm
+
+import dpstats as dp
+from dpstats.errors import OptionError, TrustError
+from dpstats.estimators.local_logit import LocalLogit
+from dpstats.mechanisms.noise import SeededNoise
+from dpstats.protocol import Messages
+from tests.local import fast
+
+pytestmark = pytest.mark.filterwarnings("ignore::dpstats.errors.FeasibilityWarning")
+TRUTH = np.array([-0.3, 1.0, -0.7])
+SCHEMA = dp.Schema({"x1": dp.Numeric(-1, 1), "x2": dp.Numeric(-1, 1), "y": dp.Numeric(0, 1)})
+ROUNDS = dp.Local(4.0, interactive=True)
+
+
+def table(n: int, seed: int = 0) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(-1, 1, (n, 2))
+    p = 1 / (1 + np.exp(-(TRUTH[0] + x @ TRUTH[1:])))
+    return {"x1": x[:, 0], "x2": x[:, 1], "y": (rng.uniform(size=n) < p).astype(float)}
+
+
+def model(n: int) -> dp.api.Model:
+    return dp.logit("y ~ x1 + x2", schema=SCHEMA, n=n)
+
+
+def test_without_noise_the_steps_lead_to_the_maximum_likelihood():
+    """Five rounds of the same devices, whose messages are sent as they are."""
+    n, made, method = 3000, model(3000), LocalLogit()
+    plan = method.plan(made.design, dp.Local(800.0, interactive=True), n, rounds=8)
+    data = table(n)
+    block = made.design.source(data).block(0, n)
+    answers: list[Messages] = []
+    ends = []
+    while (question := method.question(made.design, plan, answers, None)) is not None:
+        rows = question.message.rows(block.x, block.y, block.keep)
+        answers.append(Messages(n, rows.mean(axis=0), rows.T @ rows / n))
+        ends.append(question.message.theta)
+    exog = np.column_stack([np.ones(n), data["x1"], data["x2"]])
+    weight = question_weight(block.x, plan)
+    fitted = sm.GLM(data["y"], exog, sm.families.Binomial(), freq_weights=weight**2).fit()
+    standard = made.design.standardization
+    last, _ = standard.to_user(ends[-1], np.eye(3))
+    assert np.allclose(last, fitted.params, atol=5e-3)
+    first, _ = standard.to_user(ends[1], np.eye(3))
+    assert np.abs(first - fitted.params).max() < 0.1  # the start is close already
+
+
+def question_weight(x: np.ndarray, plan) -> np.ndarray:
+    return np.minimum(1.0, plan.options["radius"] / np.linalg.norm(x, axis=1))
+
+
+def cover(n: int, epsilon: float, repeats: int) -> tuple[np.ndarray, np.ndarray]:
+    """Whether 95 % intervals cover, and intervals of half the length."""
+    made = model(n)
+    plan = made.plan(dp.Local(epsilon, interactive=True))
+    assert plan.method == "local-logit"
+    inside = []
+    for seed in range(repeats):
+        block = made.design.source(table(n, seed)).block(0, n)
+        estimate, _ = fast.fit(
+            LocalLogit(), made.design, plan, block.x, block.y, np.random.default_rng(seed)
+        )
+        params, cov = made.design.standardization.to_user(estimate.params, estimate.cov)
+        inside.append(np.abs(params - TRUTH) / np.sqrt(np.diag(cov)))
+    found = np.array(inside)
+    return found < 1.96, found < 0.98
+
+
+def test_intervals_cover_the_population_and_half_as_long_ones_do_not():
+    whole, half = cover(20_000, 4.0, 120)
+    assert 0.91 <= whole.mean() <= 0.99
+    assert half.mean() < 0.85
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("n", "epsilon"), [(20_000, 4.0), (50_000, 2.0), (200_000, 1.0)])
+def test_intervals_cover_over_settings(n, epsilon):
+    whole, half = cover(n, epsilon, 400)
+    assert 0.93 <= whole.mean() <= 0.98
+    assert half.mean() < 0.8
+
+
+def test_a_fit_of_simulated_devices_is_near_the_truth():
+    n = 40_000
+    fit = dp.logit("y ~ x1 + x2", table(n, 3), SCHEMA).fit(
+        dp.Local(8.0, interactive=True), noise=SeededNoise(3)
+    )
+    assert np.all(np.abs(fit.params - TRUTH) < 4.5 * fit.bse)
+    assert fit.bse.max() < 0.3
+    assert len(fit.privacy.mechanisms) == 3
+    assert fit.plan.cost == (8.0, 0.0)
+    assert "exp(coef)" in fit.exp_conf_int()
+
+
+def test_more_users_mean_smaller_errors_and_fewer_warnings():
+    few, many = (model(n).plan(ROUNDS) for n in (300, 500_000))
+    assert few.predicted_se[1] > 10 * many.predicted_se[1]
+    assert "users" in few.warnings[0]
+    assert not many.warnings
+
+
+def test_what_it_cannot_do_is_refused():
+    with pytest.raises(TrustError, match="interactive=True"):
+        model(1000).plan(dp.Local(1.0))
+    with pytest.raises(OptionError, match="rounds"):
+        model(1000).plan(ROUNDS, rounds=1)
+    with pytest.raises(OptionError, match="users for"):
+        model(2).plan(ROUNDS)
+    offset = dp.logit("y ~ x1", schema=SCHEMA, offset="x2", n=100)
+    with pytest.raises(OptionError, match="offset"):
+        offset.plan(ROUNDS)
