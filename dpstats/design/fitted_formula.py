@@ -101,7 +101,11 @@ class FittedFormula:
         reads = tuple(name for name in allowed if name in used)
         listed = tuple(allowed) if re.search(r"(?<![\w.)])\.(?![\w(])", text) else ()
         frame = _frame(table, reads)
-        known = {k: v for k, v in (context or {}).items() if k in used and k not in reads}
+        known = {
+            name: value
+            for name, value in (context or {}).items()
+            if name in used and name not in reads and not _is_formulaics(name, value)
+        }
         matrix, spec = _evaluate(text, terms, frame, known)
         names = tuple(str(name) for name in spec.column_names)
         variables, obstacle = _kept(known)
@@ -282,6 +286,13 @@ def _mixes(spec: Any, frame: pd.DataFrame, known: Mapping[str, Any], matrix: Flo
         return True
     both = np.isfinite(alone) & np.isfinite(matrix[:rows])
     return not np.allclose(alone[both], matrix[:rows][both], rtol=_SAME, atol=_SAME)
+
+
+def _is_formulaics(name: str, value: Any) -> bool:
+    """Whether formulaic has this function itself, or would call it: a number C is not C(x)."""
+    from formulaic.transforms import TRANSFORMS
+
+    return name in TRANSFORMS and (TRANSFORMS[name] is value or not callable(value))
 
 
 def _kept(known: Mapping[str, Any]) -> tuple[dict[str, Any], str]:

@@ -69,7 +69,7 @@ _EXPLAINED = 0.5  # share of the response's variance that covariates explain, as
 _BIAS = 0.25  # largest bias by clipping that is planned, over the smallest standard error
 _NARROWEST = 1.5  # clip in declared scales, where clipping is not undone
 _FINE = 0.5  # error over coefficients at which a fit is worth its budget
-_SCALES = np.arange(1.0, 12.01, 0.1)  # clips that are tried, in declared scales
+_SCALES = np.arange(0.5, 12.01, 0.1)  # clips that are tried, in declared scales
 
 _RESPONSE = (
     "The response has the declared centre and scale (without a scale: a standard deviation of a "
@@ -154,15 +154,8 @@ class Responses:
         own = (float(np.mean(np.square((z - i.middle) / i.half))) - none) / slope
         return min(1.0, max(least, own))
 
-    def released(self, design: Design) -> dict[str, Any]:
-        """What a result says of it: the interval in the units of the response."""
-        c, s = design.standardization.y_center, design.standardization.y_scale
-        interval = [c + s * self.interval.low, c + s * self.interval.high]
-        made: dict[str, Any] = {"interval": interval}
-        return made if self.channel is None else {**made, "channel": self.channel.name}
-
     def options(self) -> dict[str, Any]:
-        """What a plan says of it, as JSON."""
+        """What plans and results say of it, as JSON."""
         made: dict[str, Any] = {"interval": (self.interval.low, self.interval.high)}
         return made if self.channel is None else {**made, "channel": self.channel.name}
 

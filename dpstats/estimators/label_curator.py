@@ -24,6 +24,7 @@ from dpstats.estimators.label_base import (
     slopes,
 )
 from dpstats.estimators.label_theory import LINEAR
+from dpstats.estimators.sources import CAI
 from dpstats.privacy import LabelOnly, Privacy
 from dpstats.protocol import Estimate, Mechanism, Plan
 from dpstats.queries.labels import LabelSums, SquaredResiduals, WeightedResiduals, Whitened
@@ -91,8 +92,8 @@ _THEORY = Theory(
             "B d sqrt(log(1/delta))/(n eps)",
         ),
     ),
-    lower=(Rate("statistical", {"d": 0.5, "n": -0.5}, "sqrt(d/n)"),),
-    citations=(_MATRIX, _CHAUDHURI),
+    lower=(Rate("statistical", {"d": 0.5, "n": -0.5}, "sqrt(d/n)", source=CAI.key),),
+    citations=(_MATRIX, _CHAUDHURI, CAI),
 )
 
 
@@ -124,8 +125,8 @@ class LabelCurator:
     weighted by its precision: it leads for large n.
     """
 
+    model: str = "ols"
     name: ClassVar[str] = "label-curator"
-    model: ClassVar[str] = "ols"
     sparse: ClassVar[bool] = False
     theory: ClassVar[Mapping[str, Theory]] = {"label-only": _THEORY}
     options: ClassVar[Mapping[str, str]] = {"clip": CHANNEL_OPTIONS["clip"]}
@@ -218,7 +219,7 @@ class LabelCurator:
             cov_privacy=noise,
             nobs=float(n),
             released={
-                **how.released(design),
+                **how.options(),
                 "residual sd": math.sqrt(variance),
                 "largest leverage": white.longest**2,
             },

@@ -181,7 +181,7 @@ class LabelGLM:
             params, found = model.solve(model.start(), plain=False)
         cov, privacy = model.covariances(params)
         found = found and bool(np.isfinite(cov).all()) and model.inside(params)
-        released = how.released(design)
+        released = how.options()
         if found:
             return Estimate(params, cov, privacy, float(len(z)), released)
         nothing = np.full_like(cov, np.nan)

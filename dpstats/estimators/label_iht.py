@@ -190,7 +190,7 @@ class LabelLDPIHT:
             cov=nothing,
             cov_privacy=nothing.copy(),
             nobs=float(len(z)),
-            released=how.released(design),
+            released=how.options(),
             support=tuple(int(j) for j in support),
             inference=INFERENCE,
         )

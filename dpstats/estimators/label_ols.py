@@ -88,8 +88,8 @@ class LabelOLS:
     error; it grows with n and epsilon.
     """
 
+    model: str = "ols"
     name: ClassVar[str] = "label-ols"
-    model: ClassVar[str] = "ols"
     sparse: ClassVar[bool] = False
     theory: ClassVar[Mapping[str, Theory]] = {"label-only": _THEORY}
     options: ClassVar[Mapping[str, str]] = CHANNEL_OPTIONS
@@ -143,7 +143,7 @@ class LabelOLS:
         params, cov, privacy, variance = least_squares(
             public_rows(design).columns(np.arange(len(plan.names))), z, how
         )
-        released = how.released(design)
+        released = how.options()
         if variance > 0:
             released["residual sd"] = math.sqrt(variance)
         return Estimate(

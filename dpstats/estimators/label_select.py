@@ -15,7 +15,7 @@ __all__ = ["Moments", "lasso", "universal"]
 Array = NDArray[np.float64]
 Positions = NDArray[np.intp]
 
-_SWEEPS = 200
+_SWEEPS = 2_000
 _CLOSE = 1e-6
 
 

@@ -26,7 +26,7 @@ from dpstats.estimators.label_base import (
     public_rows,
     responses,
 )
-from dpstats.estimators.label_clipped import Clipped, clipped_mean, spread_of
+from dpstats.estimators.label_clipped import Clipped, clipped_mean
 from dpstats.estimators.label_ols import least_squares
 from dpstats.estimators.label_select import Moments, lasso, universal
 from dpstats.estimators.label_theory import LABEL_SPARSE_LOWER, LINEAR, PIECEWISE, WANG_XU
@@ -47,6 +47,7 @@ _ROUNDS = 5  # of selection and refit
 _FEWER = 0.8  # by which the penalty falls while too few columns are selected
 _PATH = 25
 _USUAL = 10  # columns that are taken to matter where no number is given
+_NARROW = 0.8  # half-width of the interval at epsilon <= 1, in declared scales; from simulation
 _UNDECLARED = 1.5  # wider clip, in guessed standard deviations, where no scale is declared
 _PREDICTABLE = 0.5  # a threshold below this share of a typical coefficient finds most of them
 
@@ -119,6 +120,7 @@ class _Found:
 
     columns: Positions
     params: Array
+    error: float
 
 
 @dataclass(frozen=True)
@@ -149,12 +151,13 @@ class _Problem:
     def refit(self, columns: Positions) -> _Found:
         """Coefficients of columns, the intercept among them."""
         chosen = np.union1d(columns, self.always).astype(np.intp)
-        return _Found(chosen, self.model.fit(self.rows.columns(chosen)))
+        fitted = self.model.fit(self.rows.columns(chosen))
+        return _Found(chosen, fitted.params, fitted.error)
 
-    def eta(self, found: _Found) -> Array:
-        """Linear predictors."""
-        eta: Array = self.rows.columns(found.columns) @ found.params + self.model.known
-        return eta
+    def mean(self, found: _Found) -> tuple[Array, Array]:
+        """Mean of the randomised responses, and its slope."""
+        eta = self.rows.columns(found.columns) @ found.params + self.model.known
+        return self.model.mean(eta, found.error)
 
     def largest(self, found: _Found, number: int) -> Positions:
         """The `number` selected columns with the largest coefficients, without the intercept."""
@@ -223,40 +226,31 @@ class _Sparse(ABC):
         """Ask for the randomised responses, select, and refit."""
         z, how = messages(holder, design, plan, offset=False)
         rows, sizes = public_rows(design), _sizes(plan.options["sparsity"])
-        spread = spread_of(z, how, declared(design))
-        intercept = design.standardization.intercept
-        released = {**how.released(design), "response sd": spread * design.standardization.y_scale}
+        known = 0.0 if rows.offset is None else rows.offset
+        model = Clipped.of(z, known, how, declared(design))
+        problem = _Problem(rows, model, Moments(rows.x), design.standardization.intercept)
         if plan.options["inference"] == "split":
-            return self._split(rows, z, how, spread, intercept, sizes, released)
-        problem = _problem(rows, z, how, spread, intercept)
+            return self._split(problem, z - known, how, sizes)
         found = self._select(problem, sizes)
-        released["residual sd"] = problem.model.error(problem.eta(found))
+        released = {**how.options(), "residual sd": found.error}
         nothing = np.full(2 * (found.columns.size,), np.nan)
         return _estimate(rows, found, nothing, nothing.copy(), released, INFERENCE)
 
     def _split(
-        self,
-        rows: Covariates,
-        z: Array,
-        how: Responses,
-        spread: float,
-        intercept: int | None,
-        sizes: tuple[int, ...] | None,
-        released: dict[str, Any],
+        self, problem: _Problem, z: Array, how: Responses, sizes: tuple[int, ...] | None
     ) -> Estimate:
         """Select on the first half, least squares of what was selected on the second one."""
-        cut = half_of(len(z))
-        first = self._select(
-            _problem(rows.part(slice(0, cut)), z[:cut], how, spread, intercept), sizes
+        rows, cut = problem.rows, half_of(problem.n)
+        first, rest = rows.part(slice(0, cut)), rows.part(slice(cut, None))
+        half = replace(
+            problem, rows=first, model=problem.model.part(slice(0, cut)), moments=Moments(first.x)
         )
-        rest = rows.part(slice(cut, None))
-        known = 0.0 if rest.offset is None else rest.offset
-        params, cov, privacy, variance = least_squares(
-            rest.columns(first.columns), z[cut:] - known, how
-        )
+        columns = self._select(half, sizes).columns
+        params, cov, privacy, variance = least_squares(rest.columns(columns), z[cut:], how)
+        released = how.options()
         if variance > 0:
             released["residual sd"] = math.sqrt(variance)
-        found = _Found(first.columns, params)
+        found = _Found(columns, params, math.nan)
         return _estimate(rows, found, cov, privacy, released, CONDITIONAL)
 
 
@@ -294,7 +288,7 @@ class LabelLasso(_Sparse):
             before = found.columns
             params[:] = 0.0
             params[before] = found.params
-            mean, slope = problem.model.mean(problem.eta(found))
+            mean, slope = problem.mean(found)
             residual = problem.model.z - mean
             curvature = max(float(slope.mean()), 1e-3)
             score = problem.moments.with_(residual) + curvature * problem.moments.times(params)
@@ -350,7 +344,7 @@ class LabelThreshold(_Sparse):
 
     def _select(self, problem: _Problem, sparsity: tuple[int, ...] | None) -> _Found:
         found = problem.refit(np.empty(0, dtype=np.intp))
-        residual = problem.model.z - problem.model.mean(problem.eta(found))[0]
+        residual = problem.model.z - problem.mean(found)[0]
         score = np.abs(problem.moments.with_(residual))
         score[problem.always] = 0.0
         order = np.argsort(-score, kind="stable")
@@ -371,14 +365,6 @@ def _sizes(asked: Any) -> tuple[int, ...] | None:
     if asked is None:
         return None
     return (int(asked),) if isinstance(asked, int) else tuple(sorted({int(s) for s in asked}))
-
-
-def _problem(
-    rows: Covariates, z: Array, how: Responses, spread: float, intercept: int | None
-) -> _Problem:
-    middle, half = how.interval.middle, how.interval.half
-    known = (0.0 if rows.offset is None else rows.offset) - middle
-    return _Problem(rows, Clipped(z - middle, known, half, spread), Moments(rows.x), intercept)
 
 
 def _estimate(
@@ -403,16 +389,16 @@ def _estimate(
 
 
 def _narrow(design: Design, privacy: LabelOnly, options: Mapping[str, Any]) -> Responses:
-    """An interval of a standard deviation or so on either side: noise grows with its width.
+    """An interval of about a standard deviation on either side: noise grows with its width.
 
     At a larger epsilon a wider one clips less, and noise matters less.
     """
-    wide = max(1.0, math.sqrt(privacy.epsilon))
+    wide = _NARROW * max(1.0, float(privacy.epsilon) ** 0.25)
     wide = wide if declared(design) else _UNDECLARED * wide
     channel = {} if "channel" in options else {"channel": "piecewise"}
 
     def tolerable(how: Responses, scales: float) -> float:
-        return wide - scales
+        return float(wide) - scales
 
     made = responses(design, privacy, {**options, **channel}, tolerable, always=True)
     return replace(made, assumptions=made.assumptions[:1])

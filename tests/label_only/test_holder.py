@@ -1,0 +1,173 @@
+"""The holder of responses: what it clips, what it adds, and how far one response can move it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dpstats.accounting import Gaussian, Laplace, Pure
+from dpstats.channels import channel
+from dpstats.design import PublicDesign
+from dpstats.errors import PlanError
+from dpstats.estimators.label_curator import LabelCurator
+from dpstats.estimators.label_ols import LabelOLS
+from dpstats.holders import Labels
+from dpstats.holders.labels import decoded, exact_sums, held
+from dpstats.mechanisms.noise import SafeNoise, SeededNoise
+from dpstats.privacy import LabelOnly
+from dpstats.queries.labels import (
+    Interval,
+    LabelSums,
+    RandomizedLabels,
+    SquaredResiduals,
+    WeightedResiduals,
+    Whitened,
+)
+from tests.label_only.cases import design, fit, table
+
+INTERVAL = Interval(-1.0, 3.0)
+N, D = 60, 3
+EXTREME = np.array([-1.0, 3.0, 1.0, 0.3, math.inf, -math.inf, math.nan, 1e308, -1e9])
+
+
+@pytest.fixture(scope="module")
+def rows() -> np.ndarray:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(N, D)) * [1, 10, 0.01]
+    x[0] *= 30  # a row with nearly all the leverage
+    return x
+
+
+def queries(rows: np.ndarray):
+    fitted = rows @ [0.5, -0.01, 3.0]
+    return [
+        LabelSums(INTERVAL, rows),
+        LabelSums(INTERVAL, Whitened(rows, 0.5).rows),
+        SquaredResiduals(INTERVAL, fitted, 0.7),
+        WeightedResiduals(INTERVAL, rows, fitted, 0.7),
+    ]
+
+
+EVENTS = [Gaussian(1.0), Laplace(1.0)]
+
+
+def test_every_response_is_held_to_the_interval_and_missing_ones_are_in_the_middle():
+    inside = held(EXTREME, INTERVAL)
+    np.testing.assert_allclose(inside, [-2, 2, 0, -0.7, 2, -2, 0, 2, -2])
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=lambda e: e.kind)
+@pytest.mark.parametrize("which", range(4))
+def test_one_response_moves_a_sum_by_no_more_than_its_sensitivity(which, event, rows):
+    query = queries(rows)[which]
+    rng = np.random.default_rng(which)
+    order = 1 if event.kind == "laplace" else 2
+    largest = 0.0
+    for i in (0, 1, *rng.integers(0, N, 12)):
+        labels = rng.uniform(-2, 4, N)
+        answers = []
+        perfect = query.fitted[i] if hasattr(query, "fitted") else 0.0  # a residual of zero
+        for value in (*EXTREME, perfect):
+            labels[i] = value
+            exact, sensitivity = exact_sums(query, held(labels, INTERVAL), event)
+            answers.append(exact)
+        moved = max(
+            float(np.linalg.norm(np.atleast_1d(a - b), order)) for a in answers for b in answers
+        )
+        assert moved <= sensitivity * (1 + 1e-9)
+        largest = max(largest, moved / sensitivity)
+    assert largest > 0.98, "the bound is attained: it cannot be halved"
+
+
+@pytest.mark.parametrize("which", range(4))
+def test_sums_are_exact_in_any_order(which, rows):
+    query = queries(rows)[which]
+    labels = np.random.default_rng(1).uniform(-1, 3, N)
+    order = np.random.default_rng(2).permutation(N)
+    parts = {f: getattr(query, f)[order] for f in ("rows", "fitted") if hasattr(query, f)}
+    first, _ = exact_sums(query, held(labels, INTERVAL), EVENTS[0])
+    second, _ = exact_sums(replace(query, **parts), held(labels[order], INTERVAL), EVENTS[0])
+    np.testing.assert_array_equal(first, second)
+
+
+def test_answers_are_what_they_are_called(rows):
+    sums, _, squares, outer = queries(rows)
+    labels = np.random.default_rng(3).uniform(-2, 4, N)
+    v = held(labels, INTERVAL)
+    exact = exact_sums(sums, v, EVENTS[0])[0]
+    np.testing.assert_allclose(exact, rows.T @ v, rtol=1e-4, atol=1e-3)
+    clipped = np.minimum(np.abs(np.clip(labels, -1, 3) - squares.fitted), 0.7) ** 2
+    np.testing.assert_allclose(exact_sums(squares, v, EVENTS[0])[0], clipped.sum(), rtol=1e-6)
+    matrix = decoded(outer, exact_sums(outer, v, EVENTS[0])[0])
+    reference = (rows * clipped[:, None]).T @ rows
+    scale = np.abs(reference).max()
+    np.testing.assert_allclose(matrix, reference, atol=2e-3 * scale)
+    np.testing.assert_array_equal(matrix, matrix.T)
+
+
+def local_plan(epsilon: float = 1.0):
+    data = table(50, 0)
+    made = design(data)
+    return data, made, LabelOLS().plan(made, LabelOnly(epsilon), 50)
+
+
+def test_each_mechanism_is_used_once_and_only_as_planned():
+    data, made, plan = local_plan()
+    holder = Labels(made.source(data), made, plan, SeededNoise(0))
+    query = RandomizedLabels(Interval(-1, 1), channel("piecewise", 1, 1.0))
+    wrong = RandomizedLabels(Interval(-1, 1), channel("piecewise", 1, 2.0))
+    with pytest.raises(PlanError, match="another event"):
+        holder.ask(wrong, "responses")
+    holder = Labels(made.source(data), made, plan, SeededNoise(0))
+    with pytest.raises(PlanError, match="devices"):
+        holder.ask(LabelSums(Interval(-1, 1), made.rows.x), "responses")
+    assert holder.ask(query, "responses").shape == (50,)
+    with pytest.raises(PlanError, match="already"):
+        holder.ask(query, "responses")
+    with pytest.raises(PlanError, match="No mechanism"):
+        holder.ask(query, "more")
+    assert [r.slot for r in holder.transcript] == ["responses"]
+    assert holder.transcript[0].event == Pure(1.0)
+    assert holder.transcript[0].sensitivity == 2.0
+
+
+def test_a_curator_answers_sums_only():
+    data = table(50, 0)
+    made = design(data)
+    plan = LabelCurator().plan(made, LabelOnly(1.0, 1e-6, curator=True), 50)
+    holder = Labels(made.source(data), made, plan, SeededNoise(0))
+    with pytest.raises(PlanError, match="curator"):
+        holder.ask(RandomizedLabels(Interval(-1, 1), channel("binary", 1, 1.0)), "sums")
+
+
+@pytest.mark.parametrize("name", ["binary", "piecewise", "laplace", "gaussian"])
+@pytest.mark.parametrize("noise", [SafeNoise(), SeededNoise(3)], ids=["safe", "seeded"])
+def test_randomised_responses_are_unbiased_with_the_variance_stated(name, noise):
+    n, level = 4000, 0.4
+    made = PublicDesign.of_arrays(np.ones((n, 1)), (-1, 1))
+    y = np.full(n, level)
+    delta = 1e-5 if name == "gaussian" else 0.0
+    privacy = LabelOnly(1.0, delta)
+    plan = LabelOLS().plan(made, privacy, n, channel=name)
+    holder = Labels(made.source((y, np.ones((n, 1)))), made, plan, noise)
+    law = channel(name, 1, 1.0, delta)
+    z = holder.ask(RandomizedLabels(Interval(-1, 1), law), "responses")
+    variance = law.variance(level**2)
+    assert abs(z.mean() - level) < 5 * math.sqrt(variance / n)
+    assert 0.85 < z.var() / variance < 1.15
+
+
+def test_wild_responses_are_harmless():
+    data = table(400, 1)
+    data.loc[:8, "y"] = EXTREME
+    made = design(data)
+    for method, privacy in (
+        (LabelOLS(), LabelOnly(5.0)),
+        (LabelCurator(), LabelOnly(5.0, 1e-6, curator=True)),
+    ):
+        _, estimate = fit(method, made, data, privacy, 0)
+        assert np.isfinite(estimate.params).all()
+        assert np.isfinite(estimate.cov).all()

@@ -1,0 +1,244 @@
+"""Least squares, GLMs and the curator: the truth is covered, and a large epsilon is no noise."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import statsmodels.api as sm
+
+from dpstats.accounting import epsilon_of
+from dpstats.channels import channel
+from dpstats.errors import OptionError
+from dpstats.estimators.label_base import Responses
+from dpstats.estimators.label_curator import LabelCurator
+from dpstats.estimators.label_glm import LabelGLM
+from dpstats.estimators.label_ols import LabelOLS
+from dpstats.estimators.label_only import LABEL_ONLY
+from dpstats.privacy import LabelOnly
+from tests.label_only.cases import SCALED, TRUTH, design, errors, fit, table, user
+
+CURATOR = LabelOnly(1.0, 1e-6, curator=True)
+LOCAL = LabelOnly(1.0)
+
+
+def covers(z: np.ndarray) -> float:
+    return float(np.mean(np.abs(z) < 1.96))
+
+
+QUICK = [
+    (LabelOLS(), "ols", LOCAL, None),
+    (LabelOLS(), "ols", LOCAL, SCALED),
+    (LabelCurator(), "ols", CURATOR, SCALED),
+    (LabelCurator(), "ols", LabelOnly(1.0, curator=True), None),
+    (LabelGLM("logit"), "logit", LabelOnly(2.0), None),
+    (LabelGLM("glm"), "glm", LabelOnly(4.0), None),
+]
+
+
+@pytest.mark.parametrize(("method", "model", "privacy", "schema"), QUICK)
+def test_intervals_cover_and_would_not_if_they_were_shorter(method, model, privacy, schema):
+    z, error, se, plan = errors(method, model, 1500, privacy, 100, schema)
+    assert 0.92 < covers(z) < 0.985
+    assert covers(z / 0.75) < 0.92, "the test sees intervals that are a quarter too short"
+    assert np.all(np.abs(error.mean(axis=0)) < 4.5 * se.mean(axis=0) / 10)
+    ratio = np.array(plan.predicted_se) / np.median(se, axis=0)
+    assert np.all((ratio > 0.4) & (ratio < 2.5)), "plans predict standard errors"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("epsilon", [0.5, 1.0, 4.0])
+@pytest.mark.parametrize(("n", "reps"), [(2000, 500), (20_000, 200)])
+@pytest.mark.parametrize("schema", [None, SCALED], ids=["range", "scale"])
+@pytest.mark.parametrize("curator", [False, True])
+def test_least_squares_covers(epsilon, n, reps, schema, curator):
+    method = LabelCurator() if curator else LabelOLS()
+    privacy = LabelOnly(epsilon, 1e-6 if curator else 0.0, curator=curator)
+    z, *_ = errors(method, "ols", n, privacy, reps, schema)
+    margin = 3 * math.sqrt(0.05 * 0.95 / reps) / math.sqrt(2)  # coefficients are correlated
+    assert 0.94 - margin < covers(z) < 0.96 + margin
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("model", "epsilon"), [("logit", 1.0), ("logit", 4.0), ("glm", 4.0)])
+@pytest.mark.parametrize(("n", "reps"), [(2000, 400), (20_000, 100)])
+def test_glms_cover(model, epsilon, n, reps):
+    z, *_ = errors(LabelGLM(model), model, n, LabelOnly(epsilon), reps)
+    assert 0.93 < covers(z) < 0.975
+
+
+@pytest.mark.parametrize(
+    ("method", "model", "privacy"),
+    [
+        (LabelOLS(), "ols", LabelOnly(300.0)),
+        (LabelCurator(), "ols", LabelOnly(300.0, 1e-6, curator=True)),
+        (LabelGLM("logit"), "logit", LabelOnly(300.0)),
+        (LabelGLM("glm"), "glm", LabelOnly(300.0)),
+    ],
+)
+def test_a_huge_epsilon_is_statsmodels(method, model, privacy):
+    data = table(1000, 3, model)
+    made = design(data, model)
+    _, estimate = fit(method, made, data, privacy, 0)
+    units = user(made, estimate)
+    x = made.exog(data)
+    if model == "ols":
+        # The curator may weigh rows; then it is weighted least squares.
+        weights = np.ones(len(x))
+        if isinstance(method, LabelCurator):
+            weights = None
+        if weights is None:
+            np.testing.assert_allclose(units.params, sm.OLS(data["y"], x).fit().params, atol=0.1)
+            return
+        reference = sm.OLS(data["y"], x).fit(cov_type="HC3")
+    else:
+        family = sm.families.Binomial() if model == "logit" else sm.families.Poisson()
+        reference = sm.GLM(data["y"], x, family=family).fit(cov_type="HC3")
+    np.testing.assert_allclose(units.params, reference.params, atol=2e-3)
+    np.testing.assert_allclose(np.sqrt(np.diag(units.cov)), reference.bse, rtol=0.05)
+
+
+def test_the_curator_without_leverages_to_cut_is_least_squares():
+    data = table(1000, 3)
+    data["x1"] = np.sign(data["x1"])  # no row stands out
+    data["x2"] = np.where(np.arange(1000) % 2, 1.0, -1.0)
+    made = design(data)
+    _, estimate = fit(LabelCurator(), made, data, LabelOnly(300.0, 1e-6, curator=True), 0)
+    reference = sm.OLS(data["y"], made.exog(data)).fit(cov_type="HC1")
+    units = user(made, estimate)
+    np.testing.assert_allclose(units.params, reference.params, atol=6e-3)
+    np.testing.assert_allclose(np.sqrt(np.diag(units.cov)), reference.bse, rtol=0.1)
+
+
+def test_an_offset_has_coefficient_one():
+    from dpstats.design import PublicDesign
+    from tests.label_only.cases import SCHEMAS
+
+    data = table(1500, 5).assign(known=lambda d: 0.8 * d["x1"])
+    data["y"] += data["known"]
+    made = PublicDesign.of_table("y ~ x1 + x2 + g", SCHEMAS["ols"], data, offset="known")
+    for method, privacy in (
+        (LabelOLS(), LabelOnly(200.0)),
+        (LabelCurator(), LabelOnly(200.0, 1e-6, curator=True)),
+    ):
+        _, estimate = fit(method, made, data, privacy, 0)
+        assert abs(user(made, estimate).params[1] - TRUTH["ols"][1]) < 0.15
+
+
+def test_a_curator_is_more_precise_than_devices():
+    data = table(2000, 0)
+    made = design(data)
+    local = LabelOLS().plan(made, LOCAL, 2000)
+    central = LabelCurator().plan(made, CURATOR, 2000)
+    assert np.all(np.array(central.predicted_se) < 0.5 * np.array(local.predicted_se))
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 0.5, 1.0, 2.0, 8.0])
+def test_the_channel_has_the_smallest_variance(epsilon):
+    data = table(200, 0)
+    made = design(data)
+    plan = LabelOLS().plan(made, LabelOnly(epsilon), 200)
+    how = Responses.of(plan, made)
+    others = [channel(name, 1, epsilon) for name in ("binary", "piecewise", "laplace")]
+    square = how.second_moment
+    best = min(c.variance(0.0) + (c.variance(1.0) - c.variance(0.0)) * square for c in others)
+    assert how.noise() == pytest.approx(best * how.interval.half**2)
+
+
+def test_the_clip_widens_with_n_and_epsilon_and_stays_in_the_range():
+    halves = {}
+    for n, epsilon in ((500, 0.5), (500, 4.0), (8000, 0.5)):
+        made = design(table(n, 0), schema=SCALED)
+        low, high = LabelOLS().plan(made, LabelOnly(epsilon), n).options["interval"]
+        halves[n, epsilon] = (high - low) / 2
+    assert halves[500, 0.5] < halves[500, 4.0] <= 20
+    assert halves[500, 0.5] < halves[8000, 0.5] <= 20
+    made = design(table(500, 0))
+    assert LabelOLS().plan(made, LOCAL, 500).options["interval"] == made.internal_endog_bounds
+
+
+@pytest.mark.parametrize("method", LABEL_ONLY, ids=lambda m: f"{m.model}-{m.name}")
+def test_a_plan_costs_what_was_asked(method):
+    model = "ols" if method.model == "mean" else method.model
+    data = table(300, 0, model)
+    made = design(data, model)
+    options = {"sparsity": 2} if method.sparse else {}
+    gaussian = method.name == "label-ldp-iht"
+    privacy = LabelOnly(1.0, 1e-6 if gaussian else 0.0, curator="curator" in method.name)
+    plan = method.plan(made, privacy, 300, **options)
+    assert plan.cost[0] <= 1.0 * (1 + 1e-9)
+    assert epsilon_of([m.event for m in plan.mechanisms], plan.cost[1]) == plan.cost[0]
+    assert method.serves(privacy)
+
+
+def test_hopeless_plans_warn_with_what_would_do():
+    data = table(60, 0)
+    (text,) = LabelOLS().plan(design(data), LabelOnly(0.1), 60).warnings
+    assert "n=" in text
+    assert "epsilon=" in text
+    assert not LabelOLS().plan(design(table(5000, 0)), LabelOnly(2.0), 5000).warnings
+
+
+def test_no_finite_solution_is_said_and_has_no_intervals():
+    for seed in range(30):
+        data = table(60, seed, "logit")
+        made = design(data, "logit")
+        _, estimate = fit(LabelGLM("logit"), made, data, LabelOnly(0.1), seed)
+        if estimate.inference:
+            assert estimate.inference.startswith("none")
+            assert np.isnan(estimate.cov).all()
+            assert "No finite solution" in estimate.remarks[0]
+            return
+    raise AssertionError("none of thirty hopeless fits was found to be one")
+
+
+def test_the_likelihood_beats_the_unbiased_score():
+    """Two estimating equations for randomised response; the second one is efficient."""
+    from dpstats.estimators import label_glm
+
+    rng = np.random.default_rng(0)
+    n, reps, found = 1500, 120, {True: [], False: []}
+    from dpstats.queries.labels import Interval
+
+    how = Responses(Interval(0.0, 1.0), channel("binary", 1, 2.0), 0.5, 0.5)
+    assert how.channel is not None
+    for _ in range(reps):
+        x = np.column_stack([np.ones(n), 2.5 * rng.normal(size=n)])
+        p = 1 / (1 + np.exp(-x[:, 1]))
+        y = rng.uniform(size=n) < p
+        sign = np.where(rng.uniform(size=n) < 1 / (1 + math.exp(2.0)), ~y, y)
+        z = 0.5 + 0.5 * np.where(sign, 1, -1) * how.channel.size
+        model = label_glm._Model(x, z, np.zeros(n), label_glm.BINOMIAL, how)
+        start, _ = model.solve(model.start(), plain=True)
+        found[True].append(start[1] - 1)
+        found[False].append(model.solve(start, plain=False)[0][1] - 1)
+    rough, fine = (np.sqrt(np.mean(np.square(found[plain]))) for plain in (True, False))
+    assert fine < 0.97 * rough
+
+
+@pytest.mark.parametrize(
+    ("method", "privacy", "options", "words"),
+    [
+        (LabelOLS(), CURATOR, {}, "curator"),
+        (LabelCurator(), LOCAL, {}, "curator=True"),
+        (LabelOLS(), LOCAL, {"clip": -1}, "clip"),
+        (LabelOLS(), LOCAL, {"channel": "privunit"}, "channel"),
+        (LabelOLS(), LOCAL, {"radius": 1}, "no option"),
+        (LabelGLM("logit"), LabelOnly(1.0, curator=True), {}, "curator"),
+        (LabelOLS(), LOCAL, {"channel": "gaussian"}, "delta"),
+    ],
+)
+def test_wrong_options_are_refused(method, privacy, options, words):
+    data = table(100, 0)
+    with pytest.raises(OptionError, match=words):
+        method.plan(design(data), privacy, 100, **options)
+
+
+def test_as_many_columns_as_rows_are_refused():
+    from dpstats.design import PublicDesign
+
+    x = np.random.default_rng(0).normal(size=(20, 30))
+    made = PublicDesign.of_arrays(x, (-1, 1))
+    with pytest.raises(OptionError, match="sparsity"):
+        LabelOLS().plan(made, LOCAL, 20)
