@@ -141,10 +141,9 @@ class Clipped:
 
     def fit(self, x: Array) -> Refit:
         """Coefficients of columns (n, k), and the errors' deviation: Levenberg-Marquardt."""
-        state = self._start(x)
-        noise = float(
-            np.var(self.z - self.known - x @ np.linalg.lstsq(x, self.z - self.known, rcond=None)[0])
-        )
+        response = self.z - self.known
+        line = np.linalg.lstsq(x.T @ x, x.T @ response, rcond=None)[0]
+        state, noise = self._start(x, line), float(np.var(response - x @ line))
         loss, score, hessian = self._expand(x, state, noise)
         damping = 1e-3
         for _ in range(_STEPS):
