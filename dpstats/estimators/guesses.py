@@ -70,9 +70,11 @@ class Guess:
 def guess(design: Design) -> Guess:
     """Guesses from the declared bounds, centres and scales of `design`."""
     low, high = np.asarray(design.internal_bounds, dtype=np.float64).T
-    spread = np.minimum((high - low) ** 2 / 12, 1.0)
-    # Only a declared centre or scale can put an internal bound beyond 1; the centre is then 0.
+    # Only a declared centre or scale can put an internal bound beyond 1; the centre is then 0, and
+    # the variance 1, or as large as the bounds allow.
     declared = np.maximum(np.abs(low), np.abs(high)) > 1 + 1e-9
+    uniform = np.minimum((high - low) ** 2 / 12, 1.0)
+    spread = np.where(declared, np.minimum(np.maximum(-low * high, uniform), 1.0), uniform)
     middle = np.where(declared, 0.0, (low + high) / 2)
     gram = np.outer(middle, middle) + np.diag(spread)
     # Two standard deviations of the squared norm, as spread as that of uniform columns, above it.

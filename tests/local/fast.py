@@ -13,6 +13,7 @@ import numpy as np
 
 from dpstats.estimators.local_pool import coordinate_variance
 from dpstats.protocol import LocalMethod, Messages, Plan, Question
+from dpstats.queries import MomentMessage
 
 BLOCK = 20_000
 
@@ -45,6 +46,25 @@ class FastDevices:
         noise = coordinate_variance(channel)
         mean = total / count + self.rng.normal(size=message.dim) * np.sqrt(noise / count)
         return Messages(count, mean, outer / first + noise * np.eye(message.dim))
+
+
+def average(message: MomentMessage, x: Any, y: Any) -> Any:
+    """Mean of the messages; where they are weighted moments, without making each of them."""
+    if message.logistic:
+        return message.rows(x, y, np.ones(len(y), bool)).mean(axis=0)
+    made = np.zeros(message.dim)
+    square, part = message.weight(x) ** 2, x[:, message.asked]
+    weighted = part * square[:, None]
+    (i, j), (moments, score) = message._pairs, message._units
+    if i.size:
+        made[: i.size] = (weighted.T @ part)[i, j] / moments
+    if message.share < 1:
+        residual = y if message.theta is None else y - x @ message.theta
+        if message.gate:
+            inside = np.abs(residual) < message.clip
+            made[-2:] = np.array([square @ inside, square @ ~inside]) / message._gate_unit
+        made[message._scores] = weighted.T @ np.clip(residual, -message.clip, message.clip) / score
+    return made / len(y)
 
 
 def fit(method: LocalMethod, design: Any, plan: Plan, x: Any, y: Any, rng: Any, public: Any = None):
