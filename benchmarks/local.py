@@ -6,10 +6,11 @@
 scale 1, three coefficients of both signs that sum to 1 in size, errors of sd 0.5 (or 0.5 t_2.5,
 scaled to sd 0.5), responses declared in [-6, 6] with scale 0.8. *Rounds* (Wang & Xu 2019): 50
 columns of +-1, declared in [-1.01, 1.01] with scale 1, 5 coefficients of norm 1, errors
-U(-0.05, 0.05), responses declared in [-4.5, 4.5] with scale 1. Methods know the number of nonzero coefficients ("no k": they do not) and what is
-declared. Relative error ||t - theta|| / ||theta||; zero coefficients have error 1. Public rows:
-10,000. From 100,000 users on, averages of messages are drawn from their normal limit. "known" is
-the smallest mean error measured earlier for any private method in that cell.
+U(-0.05, 0.05), responses declared in [-4.5, 4.5] with scale 1. Methods know the number of nonzero
+coefficients ("no k": they do not) and what is declared. Relative error ||t - theta|| / ||theta||;
+zero coefficients have error 1. Public rows: 10,000. From 100,000 users on, averages of messages are
+drawn from their normal limit. "known" is the smallest mean error measured earlier for any private
+method in that cell.
 """
 
 from __future__ import annotations
