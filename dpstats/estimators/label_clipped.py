@@ -21,7 +21,7 @@ __all__ = ["Clipped", "Refit", "clipped_mean"]
 Array = NDArray[np.float64]
 
 _STEPS = 60
-_CLOSE = 1e-4  # gain in the loss, in units of a log-likelihood, below which a step is the last
+_CLOSE = 1e-3  # gain in the loss, in units of a log-likelihood, below which a step is the last
 _SMALLEST = 0.02  # error over the guessed spread of a response
 _TRUST = {True: 0.25, False: 0.6}  # sd of the guess's logarithm: a declared scale, or none
 _ROOT_2PI = math.sqrt(2 * math.pi)
@@ -145,13 +145,17 @@ class Clipped:
         line = np.linalg.lstsq(x.T @ x, x.T @ response, rcond=None)[0]
         state, noise = self._start(x, line), float(np.var(response - x @ line))
         loss, score, hessian = self._expand(x, state, noise)
-        damping = 1e-3
+        damping, floor = 1e-3, math.log(_SMALLEST * self.guess)
         for _ in range(_STEPS):
-            diagonal = np.diag(hessian).copy()
+            if state[-1] <= floor and score[-1] <= 0:  # the error is as small as it may be
+                score[-1] = hessian[-1] = hessian[:, -1] = 0.0
+            diagonal = np.diag(hessian)
             step = np.linalg.solve(hessian + np.diag(damping * diagonal + 1e-12), score)
+            if float(step @ score) < _CLOSE:
+                break
             step[-1] = np.clip(step[-1], -1.0, 1.0)
             tried = state + step
-            tried[-1] = max(tried[-1], math.log(_SMALLEST * self.guess))
+            tried[-1] = max(tried[-1], floor)
             expanded = self._expand(x, tried, noise)
             if expanded[0] <= loss:
                 gain = loss - expanded[0]
