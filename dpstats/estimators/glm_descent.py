@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dpstats.estimators.base import floor_eigenvalues
 from dpstats.estimators.entrywise import average, operator_norm, symmetric_pattern
-from dpstats.estimators.glm_law import NOTHING, Law, Rows, Tuning, quantile, tune
+from dpstats.estimators.glm_law import NOTHING, Law, Rows, Tuning, dispersion, quantile, tune
 from dpstats.estimators.hidden import draw_in, rare_levels
 from dpstats.estimators.sandwich import Asked, noise_scale
 from dpstats.estimators.tails import believed, rungs, wide_enough
@@ -27,6 +27,7 @@ from dpstats.protocol import Estimate
 from dpstats.queries import (
     Geometry,
     Gram,
+    ResidualMoment,
     ResidualQuantile,
     ResponseQuantile,
     Score,
@@ -46,8 +47,12 @@ LARGEST_SD = {"logit": 6.0, "log": 2.5}  # of linear predictors; iterates are dr
 _FARTHEST = 5.0  # of the mean predictor from its start
 _FIRST_SD = 0.7  # presumed before anything is known
 _QUANTILE = {"poisson": 0.9, "gaussian": 0.7}  # of |residual|, for its scale
-_TOLERATED = 1.25  # residuals that exceed those of the model by less count as the model's
-_MEAN_CLIP, _LEAST_COUNT = 4.0, 2.0
+_TOLERATED = 1.25  # first residuals that exceed the model's by less count as the model's
+_MOMENT_CLIP = 3.0  # of residuals for their mean square, in their standard deviations
+_CLEARLY = 1.5  # standard deviations of noise at which counts are taken to be dispersed
+_EVERYONE = 2.0**40  # a radius within which all rows are
+_REMARKABLE = 0.3  # dispersion
+_MEAN_CLIP, _LEAST_COUNT = 4.0, 3.0
 _REST = -30.0  # linear predictor at which a mean is nothing
 _STEEPEST = 1.5  # the released curvature is cut off this many deviations above the mean predictor
 _LEAST_CURVATURE = 0.1  # eigenvalues of a curvature are kept above this share of their mean
@@ -117,7 +122,20 @@ def descend(asked: Asked, public: Schedule, design: Design) -> Estimate:
             "damping level": last.tuning.family.level,
             "spread of linear predictors": near.law.sd,
             "radius": last.radius,
+            **({"dispersion": near.spread.taken} if design.family.name == "poisson" else {}),
         },
+        remarks=_remarks(design.family, near.spread.taken),
+    )
+
+
+def _remarks(family: Family, spread: float) -> tuple[str, ...]:
+    """What the released numbers say about the fit."""
+    if family.name != "poisson" or spread < _REMARKABLE:
+        return ()
+    return (
+        f"Counts vary more than Poisson ones do: their variance is about mu + {spread:.2g} mu^2. "
+        "Standard errors allow for it, but what clips cut off is taken to be negative binomial: "
+        "where it is not, the intercept may be off.",
     )
 
 
@@ -219,13 +237,19 @@ class _Start:
 # -- steps -------------------------------------------------------------------------------------
 
 
+class _Spread(NamedTuple):
+    """Spread of a normal response or dispersion of counts, and another that may be as true."""
+
+    taken: float
+    other: float
+
+
 class _Near(NamedTuple):
     """After all steps but the last: coefficients in whitened coordinates, and what they imply."""
 
     b: Array
     law: Law
-    spread: float
-    widen: float
+    spread: _Spread
 
 
 class _Last(NamedTuple):
@@ -285,42 +309,62 @@ class _Descent:
         geometry = self.metric.geometry(math.sqrt(self.constant.size))
         b = self.level * self.constant
         law = Law(self.level + self.offset.mean, math.hypot(_FIRST_SD, self.offset.sd))
-        spread = widen = 1.0
+        spread = 0.0
         for k in range(len(self.public.shares) - 1):
-            spread, widen = self.scale(k, b, law, spread, widen)
-            tuning = self.tuned(geometry, f"score {k + 1}", law, spread, widen)
+            spread = self.scale(k, b, law, spread).taken
+            tuning = self.tuned(geometry, f"score {k + 1}", law, spread)
             query = Score(geometry, self.beta(b), tuning.clip, tuning.family)
             score, noise = self.asked.ask(query, f"score {k + 1}")
             b = self.step(score, noise, b, tuning)
             law = self.rows.law(b)
-        spread, widen = self.scale(len(self.public.shares) - 1, b, law, spread, widen)
-        return _Near(b, law, spread, widen)
+        return _Near(b, law, self.scale(len(self.public.shares) - 1, b, law, spread))
 
-    def scale(self, k: int, b: Array, law: Law, spread: float, widen: float) -> tuple[float, float]:
-        """Spread of a normal response, or by how much other residuals exceed the model's."""
-        share = _QUANTILE.get(self.family.name)
-        if share is None:
-            return spread, widen
-        normal = self.family.name == "gaussian"
-        expected = quantile(self.family, law, share, 1.0)
-        if normal:
-            least, most = (
-                (self.top * 2.0**-12, 2 * self.top) if k == 0 else (spread / 8, 2 * spread)
-            )
-        else:
-            least, most = 0.8, max(2 * self.top / expected, 2.0) if k == 0 else max(2 * widen, 3.0)
-        grid = np.geomspace(least, most, 33 if k == 0 else 17)
-        query = ResidualQuantile(grid * expected, share, self.beta(b), self.family)
+    def scale(self, k: int, b: Array, law: Law, before: float) -> _Spread:
+        """Spread of a normal response, dispersion of counts; see `Tuning`."""
+        if self.family.name == "poisson":
+            return self.dispersion(k, b, law, before) if k else self.first_dispersion(b, law)
+        if self.family.name == "gaussian":
+            expected = quantile(self.family, law, _QUANTILE["gaussian"], 1.0)
+            least, most = (before / 8, 2 * before) if k else (self.top * 2.0**-12, 2 * self.top)
+            grid = expected * np.geomspace(least, most, 17 if k else 33)
+            before = self.residual_quantile(k, b, grid) / expected
+        return _Spread(before, before)
+
+    def residual_quantile(self, k: int, b: Array, grid: Array) -> float:
+        """A quantile of the residuals' size."""
+        query = ResidualQuantile(grid, _QUANTILE[self.family.name], self.beta(b), self.family)
         (found,), _ = self.asked.ask(Search(query), f"spread {k + 1}")
-        ratio = float(found) / expected
-        if normal:
-            return ratio, 1.0
-        return 1.0, ratio if ratio > _TOLERATED else 1.0
+        return float(found)
 
-    def tuned(self, geometry: Geometry, slot: str, law: Law, spread: float, widen: float) -> Tuning:
+    def first_dispersion(self, b: Array, law: Law) -> _Spread:
+        """Dispersion of counts whose size is not known yet, from a quantile of residuals."""
+        expected = quantile(self.family, law, _QUANTILE["poisson"], 0.0)
+        grid = expected * np.geomspace(0.8, max(2 * self.top / expected, 2.0), 33)
+        ratio = self.residual_quantile(0, b, grid) / expected
+        mean = self.family.mean(law.eta)
+        excess = ratio**2 - 1 if ratio > _TOLERATED else 0.0
+        alpha = excess * float(law.average(mean) / law.average(mean**2))
+        return _Spread(alpha, alpha)
+
+    def dispersion(self, k: int, b: Array, law: Law, before: float) -> _Spread:
+        """Dispersion of counts, from the mean square of clipped residuals."""
+        factor, mean = self.family.factor(law.eta), self.family.mean(law.eta)
+        square = float(law.average(factor**2 * mean * (1 + before * mean)))
+        least, most = _LEAST_COUNT * float(law.average(factor)), self.top * float(factor.max())
+        clip = min(max(_MOMENT_CLIP * math.sqrt(square), least), most)
+        everyone = self.metric.geometry(_EVERYONE)
+        query = ResidualMoment(everyone, self.beta(b), clip, self.family)
+        (total,), noise = self.asked.ask(query, f"spread {k + 1}")
+        found, less, surely = (
+            dispersion(self.family, law, clip, (float(total) - s * noise) / self.n)
+            for s in (0.0, 1.0, _CLEARLY)
+        )
+        return _Spread(found, less) if surely > 0 else _Spread(0.0, found)
+
+    def tuned(self, geometry: Geometry, slot: str, law: Law, spread: float) -> Tuning:
         """Weight and clip of a step, for the noise that it will get."""
         noise = self.unit_noise(geometry, slot)
-        return tune(self.family, law, noise**2 / self.n, spread, widen, self.n)
+        return tune(self.family, law, noise**2 / self.n, spread, self.n)
 
     def unit_noise(self, geometry: Geometry, slot: str) -> float:
         """Scale of the noise on a score with clip 1; public."""
@@ -379,7 +423,7 @@ class _Descent:
         slot = f"score {len(self.public.shares)}"
         radius = math.sqrt(d) * self.public.stretch
         geometry = self.metric.geometry(radius)
-        tuning = self.tuned(geometry, slot, near.law, near.spread, near.widen)
+        tuning = self.tuned(geometry, slot, near.law, near.spread.taken)
         tuning = self.widened(near, tuning, self.unit_noise(geometry, slot))
         family, clip = tuning.family, tuning.clip
         score, noise = self.asked.ask(Score(geometry, beta, clip, family), slot)
@@ -456,8 +500,10 @@ def _conclude(
     meat = (vectors * np.maximum(eigenvalues, 0.0)) @ vectors.T
     # What the model says of the clip's bias was taken off, and is not quite believed.
     bias, _ = descent.rows.expected(near.b, near.b, last.tuning)
-    bias *= _BELIEVED * last.tuning.distrust * level
-    meat += np.outer(bias, bias)
+    other = replace(last.tuning, spread=near.spread.other)
+    changed = descent.rows.expected(near.b, near.b, other)[0] - bias
+    for doubt in (_BELIEVED * last.tuning.distrust * bias, changed):
+        meat += level**2 * np.outer(doubt, doubt)
     cov_privacy = last.noise**2 * inverse @ inverse
     cov = inverse @ meat @ inverse + cov_privacy
     sure = 1 - float(np.trace(cov)) / max(float(step @ step), 1e-300)

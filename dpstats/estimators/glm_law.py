@@ -20,7 +20,7 @@ from dpstats.estimators.huber import clipped_square, unclipped
 from dpstats.families import Family
 from dpstats.families.damped import Damped
 
-__all__ = ["NOTHING", "Law", "Moments", "Rows", "Tuning", "quantile", "tune"]
+__all__ = ["NOTHING", "Law", "Moments", "Rows", "Tuning", "dispersion", "quantile", "tune"]
 
 Array = NDArray[np.float64]
 
@@ -28,8 +28,9 @@ _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(17)
 _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
 _LEAST_SD = 1e-6  # of linear predictors that count as varying
 _SLACK = 0.03  # the largest clip and the least damping within 3 % of the best variance
-# Relative error of the bias that the model says a clip has; the second where it is not the model.
-_BIAS_DOUBT, _WIDENED_DOUBT = 0.3, 2.0
+# Relative error of the bias that the model says a clip has; the second where counts are dispersed.
+_BIAS_DOUBT, _DISPERSED_DOUBT = 0.3, 0.5
+_LARGEST_DISPERSION = 10.0
 _LEVELS = np.linspace(-1.0, 3.0, 7)  # of damping, in standard deviations of the predictor
 _CLIPS = np.geomspace(0.7, 12.0, 18)  # in standard deviations of the score
 
@@ -63,25 +64,23 @@ class Tuning:
     clip : float
         Bound on the score.
     spread : float
-        Standard deviation of a normal response.
-    widen : float
-        By how much residuals exceed those of the model.
+        Standard deviation of a normal response; of counts the dispersion alpha: their variance is
+        ``mu + alpha mu^2``, and their law negative binomial.
     """
 
     family: Damped
     clip: float
-    spread: float = 1.0
-    widen: float = 1.0
+    spread: float = 0.0
 
     @property
     def distrust(self) -> float:
         """Relative error of the bias that the model says the clip has."""
-        return _BIAS_DOUBT if self.widen == 1 else _WIDENED_DOUBT
+        dispersed = self.family.name == "poisson" and self.spread > 0
+        return _DISPERSED_DOUBT if dispersed else _BIAS_DOUBT
 
     def moments(self, eta: Array) -> Moments:
         """Moments of the clipped score at each linear predictor."""
-        m = _moments(self.family, eta, np.asarray(self.clip / self.widen), self.spread)
-        return Moments(m.bias * self.widen, m.square * self.widen**2, m.slope)
+        return _moments(self.family, eta, np.asarray(self.clip), self.spread)
 
 
 def _moments(family: Family, eta: Array, clip: Array, spread: float) -> Moments:
@@ -97,18 +96,27 @@ def _binomial(mu: Array, c: Array, spread: float) -> Moments:
     return Moments(mu * up + (1 - mu) * down, mu * up**2 + (1 - mu) * down**2, up - down)
 
 
+def _count_law(mu: Array, spread: float, more: int, k: Array) -> Array:
+    """``P(y <= k)`` for counts; `more` raises the size 1 / spread, with the same odds."""
+    from scipy.special import betainc, pdtr
+
+    at = np.maximum(k, 0.0)
+    if spread == 0:
+        probability = pdtr(at, mu)
+    else:
+        probability = betainc(1 / spread + more, at + 1, 1 / (1 + spread * mu))
+    return np.where(k >= 0, probability, 0.0)
+
+
 def _poisson(mu: Array, c: Array, spread: float) -> Moments:
     """Sums over counts k < a, a <= k <= b and k > b, with a, b = mu -+ c."""
-    from scipy.special import pdtr
-
-    def below(k: Array) -> Array:
-        probability: Array = np.where(k >= 0, pdtr(np.maximum(k, 0.0), mu), 0.0)
-        return probability
 
     def partial(k: Array) -> tuple[Array, Array, Array]:
-        # E[(y - mu)^j; y <= k], from E[y ... (y - j + 1); y <= k] = mu^j P(y <= k - j).
-        p0, p1, p2 = below(k), below(k - 1), below(k - 2)
-        return p0, mu * (p1 - p0), mu**2 * (p2 - 2 * p1 + p0) + mu * p1
+        # E[(y - mu)^j; y <= k], from E[y ... (y - j + 1); y <= k] = mu^j P_j(y <= k - j) times 1
+        # or, for j = 2, 1 + spread; P_j is the law with a size larger by j.
+        p0, p1, p2 = (_count_law(mu, spread, j, k - j) for j in range(3))
+        square = mu**2 * ((1 + spread) * p2 - 2 * p1 + p0) + mu * p1
+        return p0, mu * (p1 - p0), square
 
     (left, left1, left2), (inner, inner1, inner2) = (
         partial(np.ceil(mu - c) - 1),
@@ -118,8 +126,8 @@ def _poisson(mu: Array, c: Array, spread: float) -> Moments:
     return Moments(
         bias=inner1 - left1 + c * (right - left),
         square=inner2 - left2 + c**2 * (right + left),
-        # E[clip(y - mu) (y - mu)] / mu, where E[y - mu; y > b] = -E[y - mu; y <= b].
-        slope=(inner2 - left2 - c * (left1 + inner1)) / mu,
+        # E[clip(y - mu) (y - mu)] / variance, where E[y - mu; y > b] = -E[y - mu; y <= b].
+        slope=(inner2 - left2 - c * (left1 + inner1)) / (mu * (1 + spread * mu)),
     )
 
 
@@ -266,7 +274,7 @@ def _expectation(f: Array, i: int, j: int) -> float:
 # -- choosing weights and clips ----------------------------------------------------------------
 
 
-def tune(family: Family, law: Law, noise: float, spread: float, widen: float, n: float) -> Tuning:
+def tune(family: Family, law: Law, noise: float, spread: float, n: float) -> Tuning:
     """The weight and the clip with the least error of a coefficient, noise in the account.
 
     In whitened coordinates and units of 1/n a score leaves ``(E psi^2 + noise clip^2 + n (doubt E
@@ -282,14 +290,14 @@ def tune(family: Family, law: Law, noise: float, spread: float, widen: float, n:
         Linear predictor.
     noise : float
         Variance of the score's noise at clip 1, over n.
-    spread, widen : float
+    spread : float
         See `Tuning`.
     n : float
         Number of rows.
     """
     found = []
     for damped, clips in _candidates(family, law, spread):
-        distrust = Tuning(damped, 1.0, spread, widen).distrust
+        distrust = Tuning(damped, 1.0, spread).distrust
         m = _moments(damped, law.eta, clips[:, None], spread)
         square, slope = law.average(m.square), law.average(m.slope * family.slope(law.eta))
         doubt = n * (distrust * law.average(m.bias)) ** 2
@@ -298,7 +306,7 @@ def tune(family: Family, law: Law, noise: float, spread: float, widen: float, n:
     limit = (1 + _SLACK) * min(variance for variance, _, _ in found)
     close = [(c, damped) for variance, c, damped in found if variance <= limit]
     clip, damped = max(close, key=lambda pair: (pair[0], _mildness(pair[1])))
-    return Tuning(damped, clip * widen if family.name != "binomial" else clip, spread, widen)
+    return Tuning(damped, clip, spread)
 
 
 def _mildness(family: Damped) -> float:
@@ -317,7 +325,8 @@ def _candidates(family: Family, law: Law, spread: float) -> list[tuple[Damped, A
         Damped(family.name, family.link, float(v)) for v in np.unique(np.sqrt(mu) if root else mu)
     ]
     typical = np.array([law.mean, law.mean + law.sd])
-    sd = spread if family.name == "gaussian" else np.sqrt(family.mean(typical))
+    mean = family.mean(typical)
+    sd = spread if family.name == "gaussian" else np.sqrt(mean * (1 + spread * mean))
     return [(f, float(np.max(f.factor(typical) * sd)) * _CLIPS) for f in damped]
 
 
@@ -332,13 +341,25 @@ def quantile(family: Family, law: Law, share: float, spread: float) -> float:
     return high
 
 
-def _counts_inside(mu: Array, c: Array, spread: float) -> Array:
-    from scipy.special import pdtr
+def dispersion(family: Family, law: Law, clip: float, square: float) -> float:
+    """Dispersion at which residuals clipped at `clip` have this mean square; 0 at the least."""
 
-    low = np.ceil(mu - c) - 1
-    below = np.where(low >= 0, pdtr(np.maximum(low, 0.0), mu), 0.0)
-    inside: Array = pdtr(np.floor(mu + c), mu) - below
-    return inside
+    def expected(alpha: float) -> float:
+        m = _moments(family, law.eta, np.asarray(clip), alpha)
+        return float(law.average(m.square))
+
+    if square <= expected(0.0):
+        return 0.0
+    low, high = 1e-3, _LARGEST_DISPERSION
+    for _ in range(20):
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if expected(middle) < square else (low, middle)
+    return low
+
+
+def _counts_inside(mu: Array, c: Array, spread: float) -> Array:
+    inside: Array = _count_law(mu, spread, 0, np.floor(mu + c))
+    return inside - _count_law(mu, spread, 0, np.ceil(mu - c) - 1)
 
 
 # P(|y - mu| <= c).

@@ -70,8 +70,8 @@ _THEORY = Theory(
         "(epsilon, delta)-DP for every data set: every answer is a Gaussian mechanism on a sum "
         "whose sensitivity its query enforces by clipping (counts 1; Gram matrices sqrt(2) R^2 "
         "under replace-one, R^2 under add-remove, times the cap on a row's curvature; scores 2 R "
-        "C, R C; their outer products sqrt(2) (R C)^2, (R C)^2; J cut-off tails 2 sqrt(J), "
-        "sqrt(J)), composed exactly as one Gaussian mechanism."
+        "C, R C; their outer products sqrt(2) (R C)^2, (R C)^2; squares C^2; J cut-off tails 2 "
+        "sqrt(J), sqrt(J)), composed exactly as one Gaussian mechanism."
     ),
     assumptions=(
         Assumption("The mean of the response is the inverse link of a linear function"),
@@ -102,6 +102,11 @@ _MEANS = {
     "deviation 0.5",
     "identity": "the mean response is an eighth of its largest and varies by a quarter of that",
 }
+# What the number of rows cannot tell: how much more answers that are rarer would cost.
+_RARER = {
+    "logit": (-3.37, "If one answer is that of 5 % of the rows"),
+    "log": (-math.log(10), "If the mean response is a tenth of that"),
+}
 
 
 @dataclass(frozen=True)
@@ -129,15 +134,18 @@ class GLMNewton:
     -----
     *Guarantee.* Every question is a Gaussian mechanism whose sensitivity its query computes and
     enforces: `Count`, `Search` (of `NormQuantile`, `ResponseQuantile`, `ResidualQuantile`), `Gram`,
-    `Score`, `TailSums`, `ScoreOuter`. A row of a score has norm at most R C whatever the family,
-    and one of the bread at most R^2 times the cap on its curvature. Families enter as public
-    functions of single rows. Later questions depend on the data only through earlier answers, so
-    the whole fit has the cost of one Gaussian mechanism (Dong, Roth & Su 2022, Corollary 3.3).
+    `Score`, `ResidualMoment`, `TailSums`, `ScoreOuter`. A row of a score has norm at most R C
+    whatever the family, and one of the bread at most R^2 times the cap on its curvature. Families
+    enter as public functions of single rows. Later questions depend on the data only through
+    earlier answers, so the whole fit has the cost of one Gaussian mechanism (Dong, Roth & Su 2022,
+    Corollary 3.3).
 
     *Root.* The damped score has mean zero given the columns at the true coefficients, for any
     weight that is a function of the columns. A binomial score is never clipped. What a clip does to
     the skewed residuals of the model is known and taken off; where noise permits, sums of what
     clips cut off beyond that are released, and the clip is widened where they lean to one side.
+    Counts may be overdispersed: what clips cut off is then taken for negative binomial, with a
+    dispersion from the released mean square of clipped residuals.
 
     *Covariance.* With b* the target, b_K - b* = D^-1 (S(b*) + N) + (I - D^-1 D*)(b_(K-1) - b*), so
 
@@ -145,7 +153,7 @@ class GLMNewton:
 
     s is the known scale of N: the middle term is exact given the earlier releases. L allows for the
     error of D times the last step. It is calibrated by simulation, not proved. The meat makes
-    no assumption on variances: counts may be overdispersed. A direction that the noise on D hides
+    no assumption on variances. A direction that the noise on D hides
     is drawn towards no effect, and the variance of a prior is added to its own.
 
     *Rate.* The last noise has scale 2 sqrt(d) C / mu per direction, over n times the curvature: an
@@ -243,7 +251,7 @@ def _schedule(design: Design, privacy: Central, n: int) -> Schedule:
 
 def _parts(family: Family, law: Law, noise: float, spread: float, n: int) -> tuple[float, float]:
     """Variances of a whitened coefficient times n: of the noise, and of sampling."""
-    tuning = tune(family, law, noise, spread, 1.0, n)
+    tuning = tune(family, law, noise, spread if family.name == "gaussian" else 0.0, n)
     m = tuning.moments(law.eta)
     slope = float(law.average(m.slope * family.slope(law.eta)))
     return noise * (tuning.clip / slope) ** 2, float(law.average(m.square)) / slope**2
@@ -291,9 +299,14 @@ def _predict(plan: Plan, public: Schedule, design: Design) -> Plan:
     assert isinstance(plan.privacy, Central)
     law, spread, words = _expected(design)
     facts = guess(design)
-    facts = Guess(facts.gram, facts.radius, facts.bound, law.sd, (facts.assumptions[0], words))
     noise = _unit(design, plan.privacy, plan.n) * public.stretch**2 / public.shares[-1]
     private, sampled = _parts(design.family, law, noise, spread, plan.n)
+    if design.family.link in _RARER:
+        shift, case = _RARER[design.family.link]
+        rarer = sum(_parts(design.family, Law(law.mean + shift, law.sd), noise, spread, plan.n))
+        times = math.sqrt(rarer / (private + sampled))
+        words = f"{words} {case}, standard errors are {times:.2g} times as large."
+    facts = Guess(facts.gram, facts.radius, facts.bound, law.sd, (facts.assumptions[0], words))
     blurred = 1 + 0.4 * max(0.0, public.blur - 0.7)
     each: Array = np.linalg.inv(plan.n * facts.gram) * np.float64(blurred**2)
     warnings = _warnings(plan, public)

@@ -2,32 +2,42 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy import stats
 
-from dpstats.estimators.glm_law import Law, Rows, Tuning, quantile, tune
+from dpstats.estimators.glm_law import Law, Rows, Tuning, dispersion, quantile, tune
 from dpstats.families import BINOMIAL, POISSON, Family
 from dpstats.families.damped import Damped
 
 ETA = np.array([-1.0, 0.3, 2.0])
-COUNTS = np.arange(400.0)
+COUNTS = np.arange(1500.0)
 
 
+@pytest.mark.parametrize("spread", [0.0, 0.7, 4.0])
 @pytest.mark.parametrize("clip", [0.4, 1.3, 5.0])
 @pytest.mark.parametrize(
     "family", [Damped("poisson", "log", 1.5), Damped("poisson", "identity", 0.5)], ids=str
 )
-def test_moments_of_counts_are_sums_over_the_counts(family: Damped, clip: float) -> None:
-    found = Tuning(family, clip).moments(ETA)
+def test_moments_of_counts_are_sums_over_the_counts(
+    family: Damped, clip: float, spread: float
+) -> None:
+    def law(mu: float) -> Any:
+        if spread == 0:
+            return stats.poisson.pmf(COUNTS, mu)
+        return stats.nbinom.pmf(COUNTS, 1 / spread, 1 / (1 + spread * mu))
+
+    found = Tuning(family, clip, spread).moments(ETA)
     for j, eta in enumerate(ETA):
         mu, factor = family.mean(ETA)[j], family.factor(ETA)[j]
-        p = stats.poisson.pmf(COUNTS, mu)
+        p = law(mu)
         psi = np.clip(factor * (COUNTS - mu), -clip, clip)
         assert found.bias[j] == pytest.approx(p @ psi, abs=1e-12)
         assert found.square[j] == pytest.approx(p @ psi**2)
         h = 1e-5 * mu
-        moved = [stats.poisson.pmf(COUNTS, mu + s) @ psi for s in (h, -h)]
+        moved = [law(mu + s) @ psi for s in (h, -h)]
         assert found.slope[j] == pytest.approx((moved[0] - moved[1]) / (2 * h), rel=1e-4), eta
 
 
@@ -69,10 +79,10 @@ def test_expectations_over_normal_rows_are_those_of_simulated_ones(tuning: Tunin
 
 def test_noise_asks_for_damping_and_tighter_clips() -> None:
     law = Law(1.0, 0.5)
-    quiet, loud = (tune(POISSON, law, k, 1.0, 1.0, 1e4) for k in (1e-3, 10.0))
+    quiet, loud = (tune(POISSON, law, k, 0.0, 1e4) for k in (1e-3, 10.0))
     assert loud.clip < quiet.clip
     assert loud.family.level <= quiet.family.level
-    quiet, loud = (tune(BINOMIAL, Law(0.0, 1.0), k, 1.0, 1.0, 1e4) for k in (1e-4, 10.0))
+    quiet, loud = (tune(BINOMIAL, Law(0.0, 1.0), k, 0.0, 1e4) for k in (1e-4, 10.0))
     assert (quiet.family.level, loud.family.level) == (1.0, 0.5)
 
 
@@ -92,10 +102,20 @@ def test_quantiles_are_those_of_the_model() -> None:
     rng = np.random.default_rng(1)
     eta = 0.5 + 0.4 * rng.normal(size=400_000)
     counts = np.abs(rng.poisson(np.exp(eta)) - np.exp(eta))
-    found = quantile(POISSON, Law(0.5, 0.4), 0.9, 1.0)
+    found = quantile(POISSON, Law(0.5, 0.4), 0.9, 0.0)
     assert np.mean(counts <= found) == pytest.approx(0.9, abs=0.01)
     normal = Family("gaussian", "log")
     residual = np.abs(np.exp(eta) * 0.7 * rng.normal(size=eta.size))
     assert np.mean(residual <= quantile(normal, Law(0.5, 0.4), 0.7, 0.7)) == pytest.approx(
         0.7, abs=0.01
     )
+
+
+@pytest.mark.parametrize("alpha", [0.05, 0.5, 3.0])
+def test_dispersion_is_that_of_negative_binomial_counts(alpha: float) -> None:
+    rng, law, clip = np.random.default_rng(2), Law(0.5, 0.4), 5.0
+    mu = np.exp(law.mean + law.sd * rng.normal(size=400_000))
+    counts = rng.poisson(mu * rng.gamma(1 / alpha, alpha, mu.size))
+    square = np.mean(np.clip(counts - mu, -clip, clip) ** 2)
+    assert dispersion(POISSON, law, clip, square) == pytest.approx(alpha, rel=0.05, abs=0.01)
+    assert dispersion(POISSON, law, clip, 0.5) == 0.0
