@@ -611,7 +611,7 @@ def _independent(
 
 
 def _far_from_dependent(columns: Float) -> bool:
-    """Whether columns of length 1 are clearly independent: a Cholesky factor tells at half the cost.
+    """Whether columns of length 1 are clearly independent, by a Cholesky factor, at half the cost.
 
     It squares the condition, so what it calls close is looked at again.
     """

@@ -174,9 +174,11 @@ class LabelLDPIHT:
         keep, radius = int(plan.options["sparsity"]), float(plan.options["radius"])
         always = [] if intercept is None else [int(intercept)]
         moments = Moments(rows.x)
-        score, theta = moments.with_(z), np.zeros(len(plan.names))
+        theta = np.zeros(len(plan.names))
         for _ in range(int(plan.options["steps"])):
-            theta = theta + float(plan.options["step"]) * (score - moments.times(theta))
+            on = np.flatnonzero(theta)
+            residual = z - rows.columns(on) @ theta[on]
+            theta = theta + float(plan.options["step"]) * moments.with_(residual)
             held = theta[always].copy()
             theta[always] = 0.0
             theta[np.argsort(-np.abs(theta), kind="stable")[keep:]] = 0.0
