@@ -1,20 +1,20 @@
-"""Logistic regression from devices asked in rounds."""
+"""Logistic regression from three rounds of devices."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import OptionError
 from dpstats.estimators.base import check_options
 from dpstats.estimators.local import Rounds, local_plan
 from dpstats.estimators.local_asks import (
     OPTIONS,
+    Facts,
     channel_for,
     facts_of,
     local,
@@ -22,19 +22,12 @@ from dpstats.estimators.local_asks import (
     noise_of,
     vector_channel,
 )
-from dpstats.estimators.local_gram import invertible, shrunk
-from dpstats.estimators.local_pool import coordinate_variance
-from dpstats.estimators.local_theory import (
-    ASI,
-    GUARANTEE,
-    LOCAL_LOWER,
-    ROUNDS,
-    ZHU_INTERACTIVE,
-)
+from dpstats.estimators.local_pool import Answered, Fit, Frame, estimate, frame_of, released
+from dpstats.estimators.local_theory import ASI, GUARANTEE, JIANG, LOCAL_LOWER, ONCE, ROUNDS, ZHU
 from dpstats.privacy import Local, Privacy
 from dpstats.protocol import Estimate, Messages, Plan, Question
 from dpstats.queries import MomentMessage
-from dpstats.theory import Assumption, Rate, Theory
+from dpstats.theory import Assumption, Citation, Rate, Theory
 
 if TYPE_CHECKING:
     from dpstats.design import Design
@@ -43,17 +36,29 @@ __all__ = ["LocalLogit"]
 
 Array = NDArray[np.float64]
 
-_FIRST = 0.4  # of the users in the first round
-_ROUNDS, _MOST_ROUNDS = 3, 10
-_LARGEST = 4.0  # sd of linear predictors that a question is asked at
-_TYPICAL = 1.0  # sd of linear predictors that a plan expects
+_USERS, _MOMENTS = (0.3, 0.3, 0.4), (0.4, 0.25, 0.25)
+_HALF = 0.5  # largest residual
+_DOUBTS = (0.2, 0.1, 0.02)  # relative bias of a step from a score: at zero, nearer, near
+_MOST_SPREAD, _LEAST_SPREAD = 3.0, 0.05  # of linear predictors
+_TYPICAL = 1.0  # spread of linear predictors, for plans
+
+_BRILLINGER = Citation(
+    "brillinger1982generalized",
+    "Brillinger, D. R.",
+    "A generalized linear model with Gaussian regressor variables",
+    1982,
+    "A Festschrift for Erich L. Lehmann",
+    "section 2",
+)
 
 _THEORY = Theory(
-    estimand="coefficients of the logistic model; rows are weighted by min(1, R/||x||)^2",
-    guarantee=GUARANTEE + ROUNDS,
+    estimand=(
+        "coefficients of the logistic model; where it does not hold, those at which the mean of "
+        "w^2 x (y - p)/max(p, 1 - p) is zero, w = min(1, R/||x||)"
+    ),
+    guarantee=GUARANTEE + ROUNDS + " " + ONCE,
     assumptions=(
-        Assumption("The logit of the mean is linear in the columns"),
-        Assumption("Linear predictors have a standard deviation below 4"),
+        Assumption("The logit of the response's mean is linear in the columns"),
         Assumption(
             "Noise does not hide the second moments: n > d^3/eps^2 in standardised units",
             lambda s: s.n * s.epsilon**2 > s.d**3,
@@ -64,75 +69,54 @@ _THEORY = Theory(
         Rate("privacy", {"d": 1.0, "n": -0.5, "eps": -1.0}, "d/(eps sqrt(n)), eps <= 1"),
     ),
     lower=LOCAL_LOWER,
-    citations=(ZHU_INTERACTIVE, ASI),
-    corrections=(
-        "The source treats linear regression; here rounds are Newton steps of the logistic score.",
-    ),
+    citations=(_BRILLINGER, ZHU, ASI, JIANG),
 )
 
 
-@dataclass(frozen=True, eq=False)
-class _Step:
-    """One Newton step: where it began, where it led, and the law of its errors."""
-
-    start: Array
-    end: Array
-    inverse: Array
-    cov: Array
-    noise: Array
-
-
+@dataclass(frozen=True)
 class LocalLogit(Rounds):
-    """Logistic regression by rounds of Newton steps, each on users of its own.
+    """Logistic regression from three rounds of devices.
 
-    The first round sends ``w^2 x x'`` and ``w^2 x (y - 1/2)``. For elliptical columns the average
-    of the latter is ``c A params`` with ``c = E p'(x'params)`` (Stein), which gives a start. Every
-    later round sends the score ``w^2 x (y - p(x'theta))`` at a public theta, and
+    1. 30 percent of the users send second moments and ``w^2 x (y - 1/2)``. For normal rows its
+       mean is a known multiple of ``A params`` (Brillinger 1982).
+    2. In each of two rounds the others send the score ``w^2 x (y - p)/(2 max(p, 1 - p))`` at the
+       coefficients so far, with second moments weighted by its slope, ``2 min(p, 1 - p)``; a
+       Newton step follows. The division halves the noise: residuals stay in [-1/2, 1/2], and
+       the score still has mean 0 at the truth.
 
-        theta <- theta + H^-1 score,   H = c_0 A + c_2 A theta theta' A,
-
-    c_0 and c_2 being means of the first and third derivative of p over normal predictors. The last
-    steps are averaged by their precision. The score has mean 0 at the parameters whatever the law
-    of the columns, so that H only decides how fast errors of the start vanish.
+    All rounds are pooled by their precision, as in `LocalRounds`.
 
     Notes
     -----
-    *Guarantee.* One epsilon-DP message of each device, by PrivUnit over the unit ball: the
-    residual lies in [-1, 1] and a weighted row within the radius. Every device is asked in one
-    round.
+    *Guarantee.* One epsilon-DP message of each device; a device answers in one round.
 
-    *Covariance.* ``H^-1 S H^-1``, S being the covariance of average messages, which holds sampling
-    and privacy noise; and that of A, times the distance that the steps covered.
+    *Covariance.* From influence functions of the messages of all rounds.
     """
 
     name: ClassVar[str] = "local-logit"
     model: ClassVar[str] = "logit"
     sparse: ClassVar[bool] = False
     theory: ClassVar[Mapping[str, Theory]] = {"local": _THEORY}
-    options: ClassVar[Mapping[str, str]] = {
-        "rounds": f"number of rounds, 2 to {_MOST_ROUNDS}; {_ROUNDS} by default",
-        "channel": OPTIONS["channel"],
-        "radius": OPTIONS["radius"],
-    }
+    options: ClassVar[Mapping[str, str]] = {k: OPTIONS[k] for k in ("channel", "radius")}
 
     @staticmethod
     def serves(privacy: Privacy) -> bool:
-        """Whether devices may be asked in rounds."""
+        """Whether it is made for this guarantee: devices may be asked in rounds."""
         return isinstance(privacy, Local) and privacy.interactive
 
     def plan(self, design: Design, privacy: Privacy, n: int, **options: Any) -> Plan:
-        """Rounds, message, channel and expected error from public facts only.
+        """Rounds, cost and expected error from public facts only.
 
         Parameters
         ----------
         design : Design
-            Public design of a logistic model.
+            Public design, with a response of 0 or 1.
         privacy : Local
             The guarantee of one message, with ``interactive=True``.
         n : int
-            Number of users.
+            Number of users, all rounds together.
         **options
-            ``rounds``, ``channel``, ``radius``.
+            ``channel``, ``radius``.
 
         Raises
         ------
@@ -143,194 +127,204 @@ class LocalLogit(Rounds):
         """
         check_options(self.name, self.options, options)
         guarantee = local(self.name, privacy, interactive=True)
-        if design.offset is not None:
-            raise OptionError(f"method={self.name!r} takes no offset: leave it out of the model.")
-        rounds = options.get("rounds", _ROUNDS)
-        if isinstance(rounds, bool) or not isinstance(rounds, int) or not 2 <= rounds <= 10:
-            raise OptionError(f"rounds={rounds!r}: a whole number from 2 to {_MOST_ROUNDS}.")
-        name, facts = vector_channel(options, guarantee), facts_of(design, _radius(options))
-        public = {"channel": name, "radius": facts.radius}
-        d, gram = len(design.names), facts.guess.gram
-        shares = (_FIRST, *((1 - _FIRST) / (rounds - 1) for _ in range(rounds - 1)))
-        first = _message(d, public, None)
-        event = channel_for(first, name, guarantee).event
-        plan = local_plan(self, design, guarantee, n, event, shares=shares, options=public)
-
-        later = _message(d, public, np.zeros(d))
-        users = n * (1 - _FIRST)
-        score = noise_of(later, channel_for(later, name, guarantee), users)[1]
-        inverse = np.linalg.inv(_mean_derivatives(_TYPICAL)[0] * gram)
-        privacy_cov = score**2 * inverse @ inverse
-        cov = privacy_cov + inverse / users
-        standard, zero = design.standardization, np.zeros(d)
-        noisy, total = (np.diag(standard.to_user(zero, c)[1]) for c in (privacy_cov, cov))
-        return replace(
-            plan,
-            predicted_se=tuple(float(v) for v in np.sqrt(total)),
-            privacy_share=float(noisy.sum() / total.sum()),
-            assumptions=(
-                facts.guess.assumptions[0],
-                f"Linear predictors have a standard deviation of about {_TYPICAL:g}.",
-            ),
-            warnings=_warnings(
-                plan,
-                math.sqrt(float(np.trace(cov @ gram))) / _TYPICAL,
-                2
-                * math.sqrt(d)
-                * noise_of(first, channel_for(first, name, guarantee), n * _FIRST)[0]
-                / float(np.linalg.eigvalsh(gram)[0]),
-            ),
+        facts, name = facts_of(design, options), vector_channel(options, guarantee)
+        message = _message(len(design.names), facts, 2)
+        sent = channel_for(message, name, guarantee)
+        plan = local_plan(
+            self,
+            design,
+            guarantee,
+            n,
+            sent.event,
+            shares=_USERS,
+            options={"channel": name, "radius": facts.radius},
         )
+        return _expected(plan, design, facts, noise_of(message, sent, n * sum(_USERS[1:])))
 
     def question(
         self, design: Design, plan: Plan, answers: Sequence[Messages], public: Array | None
     ) -> Question | None:
-        """Second moments first, then the score at what was learned so far."""
-        if len(answers) == len(plan.options["shares"]):
+        """What the next round is asked; None after the last."""
+        if len(answers) == len(_USERS):
             return None
-        theta = None if not answers else _path(design, plan, answers)[0]
-        return _question(design, plan, theta)
+        return self._next(design, plan, self._answered(design, plan, answers))
 
     def finish(
         self, design: Design, plan: Plan, answers: Sequence[Messages], public: Array | None
     ) -> Estimate:
-        """Average of the steps, by their precision."""
-        _, steps, hidden, moments = _path(design, plan, answers)
-        precision = np.array([1 / float(np.trace(step.cov)) for step in steps])
-        weights = precision / precision.sum()
-        params = np.asarray(weights @ np.array([step.end for step in steps]))
-        cov, noise = _covariance(steps, weights, params, moments, answers[0])
-        raised = float(np.trace(hidden))
-        remarks = (
-            "Noise hides some directions of the columns: coefficients are drawn towards the start "
-            "along them.",
-        )
+        """Pool all rounds and solve."""
+        made = self._answered(design, plan, answers)
+        rounds, frame, fit = _fit(made, design, plan)
         return Estimate(
-            params=params,
-            cov=cov + float(params @ params) / params.size * hidden,
-            cov_privacy=noise,
+            params=fit.params,
+            cov=fit.cov,
+            cov_privacy=fit.cov_privacy,
             nobs=float(sum(answer.count for answer in answers)),
-            released={"weights of rounds": [0.0, *map(float, weights)]},
-            remarks=remarks if raised > 0.05 else (),
+            released={**released(rounds, frame), "weights of rounds": fit.weights.tolist()},
         )
 
+    def _answered(self, design: Design, plan: Plan, answers: Sequence[Messages]) -> list[Answered]:
+        made: list[Answered] = []
+        for answer, doubt in zip(answers, _DOUBTS, strict=False):
+            made.append(Answered(self._next(design, plan, made), answer, doubt))
+        return made
 
-def _radius(options: Mapping[str, Any]) -> dict[str, Any]:
-    return {"radius": options["radius"]} if "radius" in options else {}
-
-
-def _message(width: int, options: Mapping[str, Any], theta: Array | None) -> MomentMessage:
-    """The first message without `theta`, a later one with it."""
-    first = theta is None
-    clip, share = (0.5, 0.5) if first else (1.0, 0.0)
-    return MomentMessage(width, float(options["radius"]), clip, share, theta=theta, logistic=True)
-
-
-def _question(design: Design, plan: Plan, theta: Array | None) -> Question:
-    assert isinstance(plan.privacy, Local)
-    message = _message(len(design.names), plan.options, theta)
-    return Question(message, channel_for(message, str(plan.options["channel"]), plan.privacy))
+    def _next(self, design: Design, plan: Plan, made: list[Answered]) -> Question:
+        assert isinstance(plan.privacy, Local)
+        message = _message(len(design.names), facts_of(design, plan.options), len(made))
+        if made:
+            _, frame, fit = _fit(made, design, plan)
+            message = replace(message, theta=_reined(fit, frame))
+        return Question(message, channel_for(message, str(plan.options["channel"]), plan.privacy))
 
 
-def _path(
-    design: Design, plan: Plan, answers: Sequence[Messages]
-) -> tuple[Array, list[_Step], Array, Question]:
-    """Where the next question is asked; the steps so far; what noise hides; the first question."""
-    first = _question(design, plan, None)
-    gram, score = first.message.split(answers[0].mean)
-    variance = coordinate_variance(first.channel) / answers[0].count
-    noise = first.message.variances(variance)
-    target = facts_of(design, {}).guess.gram
-    improved, part = shrunk(gram, noise[0], target)
-    sd = math.sqrt(float(noise[0][0, -1])) if len(gram) > 1 else 0.0
-    moments, hidden = invertible(improved, sd, part)
-    theta = _start(moments, score, float(noise[1].mean()))
-    steps: list[_Step] = []
-    for answer in answers[1:]:
-        asked = _question(design, plan, theta)
-        inverse: Array = np.asarray(np.linalg.inv(_hessian(moments, theta)))
-        rows: Array = inverse @ asked.message.influence(np.zeros_like(theta))
-        cov: Array = rows @ answer.covariance @ rows.T
-        spread = coordinate_variance(asked.channel) / answer.count
-        end: Array = theta + inverse @ asked.message.split(answer.mean)[1]
-        steps.append(_Step(theta, end, inverse, cov, spread * rows @ rows.T))
-        weights = np.array([1 / float(np.trace(step.cov)) for step in steps])
-        mixed: Array = np.asarray(weights @ np.array([step.end for step in steps]) / weights.sum())
-        theta = mixed * np.float64(min(1.0, _LARGEST / max(_size(moments, mixed), 1e-300)))
-    return theta, steps, hidden, first
+@dataclass(frozen=True, eq=False)
+class _AtZero(Answered):
+    """The first round, whose score is multiplied by a function f of the spread of predictors.
+
+    The spread v solves ``(slope(v) v)^2 = s'A^-1 s``, which moves with the score s and with A; by
+    ``along * A theta (theta'ds - slope theta'dA theta / 2)`` in the vector ``f(v) s``, with
+    ``along = f'(v) slope / (v d(slope v)/dv)``.
+    """
+
+    slope: float = 0.25
+    along: float = 0.0
+    coefficients: Array = field(default_factory=lambda: np.zeros(0))
+    image: Array = field(default_factory=lambda: np.zeros(0))
+
+    def influence(self, columns: NDArray[np.intp], weight: float, step: Array) -> Array:
+        """As for any round, and what the spread adds."""
+        made = super().influence(columns, weight, step)
+        moved = self.coefficients @ self.message.influence(self.slope / 2 * self.coefficients)
+        made += weight * self.along * np.outer(self.image[columns], moved)
+        return made
 
 
-def _covariance(
-    steps: Sequence[_Step], weights: Array, params: Array, first: Question, answer: Messages
-) -> tuple[Array, Array]:
-    """Of the errors of the average step, and of its privacy noise."""
-    cov = sum(w**2 * step.cov for w, step in zip(weights, steps, strict=True))
-    noise = sum(w**2 * step.noise for w, step in zip(weights, steps, strict=True))
-    # Errors of A turn a step of length h into one of (I + A^-1 dA) h, to first order.
-    row = np.zeros((params.size, first.message.dim))
-    for w, step in zip(weights, steps, strict=True):
-        curvature = _mean_derivatives(1.0)[0]
-        moved = first.message.influence(params - step.start)
-        moved[:, first.message.moments :] = 0.0
-        row += w * curvature * step.inverse @ moved
-    variance = coordinate_variance(first.channel) / answer.count
-    return (
-        np.asarray(cov + row @ answer.covariance @ row.T),
-        np.asarray(noise + variance * row @ row.T),
+def _at_zero(made: Answered, plain: Frame, spread: float, f: Callable[[float], float]) -> _AtZero:
+    """The first round with its score multiplied by `f` of the spread."""
+    step, slope = 1e-3, _slope(spread)
+    steeper = (f(spread + step) - f(spread - step)) / (2 * step)
+    reached = (
+        _slope(spread + step) * (spread + step) - _slope(spread - step) * (spread - step)
+    ) / (2 * step)
+    along = steeper * slope / (spread * reached)
+    image = made.score(plain.columns) / slope
+    coefficients = np.asarray(np.linalg.solve(plain.safe, image), dtype=np.float64)
+    jitter = float(np.mean(made.score_variance(plain.columns)) * (coefficients @ coefficients))
+    return _AtZero(
+        made.question,
+        made.answer,
+        doubt=math.hypot(made.doubt, along / (f(spread) * slope) * math.sqrt(jitter)),
+        scale=f(spread),
+        slope=slope,
+        along=along,
+        coefficients=coefficients,
+        image=image,
     )
 
 
-def _start(moments: Array, score: Array, noise: float) -> Array:
-    """Coefficients for which E x (p(x'b) - 1/2) = c(b) A b is the score, columns being normal.
+def _message(width: int, facts: Facts, turn: int) -> MomentMessage:
+    return MomentMessage(width, facts.radius, _HALF, _MOMENTS[turn], logistic=True)
 
-    The score is first drawn towards zero by the share of its length that noise explains.
+
+def _fit(made: Sequence[Answered], design: Design, plan: Plan) -> tuple[list[Answered], Frame, Fit]:
+    """All rounds in one scale, the second moments weighted by slopes, and the coefficients.
+
+    A score is a quarter of the weighted second moments times the difference that is left. The
+    first round is at zero, where slopes are 1 and the step is long.
     """
-    from scipy.optimize import brentq
-
-    direction = np.linalg.solve(moments, score)
-    length2 = float(score @ direction)
-    expected = noise * float(np.trace(np.linalg.inv(moments)))
-    kept = max(0.0, 1 - expected / max(length2, 1e-300))
-    length = math.sqrt(max(length2, 0.0)) * kept
-    if length == 0:
-        return np.zeros_like(score)
-
-    def excess(size: float) -> float:
-        return size * _mean_derivatives(size)[0] - length
-
-    size = _LARGEST if excess(_LARGEST) <= 0 else float(brentq(excess, 0.0, _LARGEST))
-    start: Array = direction * np.float64(kept / _mean_derivatives(size)[0])
-    return start
-
-
-def _hessian(moments: Array, theta: Array) -> Array:
-    """E p'(x'theta) x x' for normal columns with these second moments."""
-    first, third = _mean_derivatives(_size(moments, theta))
-    along = moments @ theta
-    hessian: Array = first * moments + third * np.outer(along, along)
-    return hessian
+    columns = np.arange(len(design.names))
+    target = facts_of(design, plan.options).guess.gram
+    plain = frame_of(made[:1], columns, target, None, 0)
+    spread = _predictor_spread(made[0], plain)
+    one = _at_zero(made[0], plain, spread, lambda v: 1 / _slope(v))
+    first = estimate([one], plain, columns, columns.size, safe=True, least=1.0)
+    if len(made) == 1:
+        return [one], plain, first
+    theta = made[1].theta(columns.size)
+    size = math.sqrt(max(float(theta @ plain.safe @ theta), _LEAST_SPREAD**2))
+    level, along = _weights(size)
+    turned = plain.safe @ theta
+    expected = level * plain.gram + (along - level) * np.outer(turned, turned) / size**2
+    last = [replace(m, scale=4.0) for m in made[1:]]
+    frame = frame_of(last, columns, expected, None, 0)
+    zero = _at_zero(made[0], plain, spread, lambda v: _weights(v)[1] / _slope(v))
+    rounds = [replace(zero, framed=False), *last]
+    return rounds, frame, estimate(rounds, frame, columns, columns.size, safe=True, least=1.0)
 
 
-def _size(moments: Array, theta: Array) -> float:
-    return math.sqrt(max(float(theta @ moments @ theta), 0.0))
+def _predictor_spread(made: Answered, frame: Frame) -> float:
+    """Standard deviation of linear predictors, from the score at zero.
+
+    For normal rows ``s' A^-1 s`` is ``(slope(v) v)^2`` at spread v, beside what noise adds.
+    """
+    columns = frame.columns
+    score = made.score(columns)
+    inverse = np.linalg.inv(frame.safe)
+    found = float(score @ inverse @ score)
+    found -= float(np.trace(inverse)) * float(made.score_variance(columns).mean())
+    spreads = np.linspace(_LEAST_SPREAD, _MOST_SPREAD, 200)
+    reached = np.array([_slope(v) * v for v in spreads])
+    at = int(np.searchsorted(reached, math.sqrt(max(found, 0.0))))
+    return float(spreads[min(at, spreads.size - 1)])
 
 
-def _mean_derivatives(size: float) -> tuple[float, float]:
-    """Means of the first and the third derivative of the logistic function at N(0, size^2)."""
-    nodes, weights = np.polynomial.hermite_e.hermegauss(60)
-    p = 1 / (1 + np.exp(-size * nodes))
-    first = p * (1 - p)
-    third = first * (1 - 6 * first)
-    total = float(weights.sum())
-    return float(weights @ first) / total, float(weights @ third) / total
+_NODES, _NODE_WEIGHTS = np.polynomial.hermite_e.hermegauss(41)
+_NODE_WEIGHTS = _NODE_WEIGHTS / _NODE_WEIGHTS.sum()
 
 
-def _warnings(plan: Plan, error: float, blur: float) -> tuple[str, ...]:
-    at = f"At n={plan.n:,} and epsilon={plan.privacy.epsilon:g} with {len(plan.names)} columns"
-    if error > 0.5:
+def _slope(spread: float) -> float:
+    """E p(1 - p) at linear predictors N(0, spread^2): E x (y - 1/2) = slope A params."""
+    p = 1 / (1 + np.exp(-spread * _NODES))
+    return float(_NODE_WEIGHTS @ (p * (1 - p)))
+
+
+def _weights(spread: float) -> tuple[float, float]:
+    """E h and E (eta/spread)^2 h of h = 2 min(p, 1 - p): across the coefficients and along them."""
+    h = 2 / (1 + np.exp(np.abs(spread * _NODES)))
+    return float(_NODE_WEIGHTS @ h), float(_NODE_WEIGHTS @ (_NODES**2 * h))
+
+
+def _reined(fit: Fit, frame: Frame) -> Array:
+    """Coefficients for the next question: drawn to zero as far as they are noise, and not wild."""
+    fitted = float(fit.params @ frame.safe @ fit.params)
+    signal = max(fitted - float(np.sum(frame.safe * fit.cov)), 0.0)
+    factor = signal / fitted if fitted > 0 else 0.0
+    reached = factor * math.sqrt(max(fitted, 0.0))
+    theta: Array = fit.params * (factor * min(1.0, _MOST_SPREAD / max(reached, _MOST_SPREAD)))
+    return theta
+
+
+def _expected(plan: Plan, design: Design, facts: Facts, noise: tuple[float, float]) -> Plan:
+    """The plan with its expected standard errors, and a warning where they are too large."""
+    d, (moment, score) = len(plan.names), noise
+    gram = facts.guess.gram
+    inverse = np.linalg.inv(_weights(_TYPICAL)[0] * gram)
+    size = _TYPICAL**2 * d / float(np.trace(gram))
+    users = plan.n * sum(_USERS[1:])
+    privacy = inverse @ inverse * (16 * score**2 + moment**2 * size * 0.1)
+    sampling = np.linalg.inv(_slope(_TYPICAL) * gram) / users
+    standard, zero = design.standardization, np.zeros(d)
+    noisy, total = (np.diag(standard.to_user(zero, c)[1]) for c in (privacy, privacy + sampling))
+    error = math.sqrt(float(np.trace(privacy + sampling)) / size)
+    curvature = _weights(_TYPICAL)[0] * float(np.linalg.eigvalsh(gram)[0])
+    blur = 2 * math.sqrt(d) * moment / curvature
+    warnings: tuple[str, ...] = ()
+    if error > 1:
+        at = f"At n={plan.n:,} and epsilon={plan.privacy.epsilon:g} with {d} columns"
         text = f"{at} the expected error is {error:.2g} times the size of the coefficients."
-        return (need(plan, 2 * error, text),)
-    if blur > 1:
-        text = f"{at} noise hides how the columns are correlated."
-        return (need(plan, blur, text),)
-    return ()
+        warnings = (need(plan, 2 * error, text) + " Half of that size is meant.",)
+    elif blur > 1:
+        at = f"At n={plan.n:,} and epsilon={plan.privacy.epsilon:g} with {d} columns"
+        text = (
+            f"{at} noise hides the curvature of the likelihood: strong effects are drawn towards "
+            "zero, and their intervals may miss them."
+        )
+        warnings = (need(plan, 2 * blur, text),)
+    return replace(
+        plan,
+        predicted_se=tuple(float(v) for v in np.sqrt(total)),
+        privacy_share=float(noisy.sum() / total.sum()),
+        assumptions=(facts.guess.assumptions[0], "Linear predictors have a spread of about 1."),
+        warnings=warnings,
+    )

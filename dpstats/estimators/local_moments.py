@@ -198,7 +198,9 @@ class _Once(Rounds):
     ) -> Estimate:
         """Shrink the second moments, choose columns if asked to, solve."""
         columns = np.arange(len(design.names))
-        made = [Answered(_question(design, plan), answers[0], float(plan.options["clip"]))]
+        made = [
+            Answered(_question(design, plan), answers[0], clip_bias(float(plan.options["clip"])))
+        ]
         rows = int(plan.options.get("public_rows", 0))
         target = facts_of(design, plan.options).guess.gram
         frame = frame_of(made, columns, target, public, rows)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dpstats.estimators.ldp_iht import LDPIHT
 from dpstats.estimators.local_logit import LocalLogit
+from dpstats.estimators.local_logit import LocalLogit
 from dpstats.estimators.local_moments import LocalMoments, LocalSparse
 from dpstats.estimators.local_rounds import LocalRounds, LocalScreening
 from dpstats.estimators.nldp import NLDP
@@ -17,6 +18,7 @@ LOCAL: tuple[LocalMethod, ...] = (
     LocalRounds(),
     LocalSparse(),
     LocalScreening(),
+    LocalLogit(),
     LocalLogit(),
     NLDP(),
     LDPIHT(),

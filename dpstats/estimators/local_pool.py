@@ -75,16 +75,19 @@ class Answered:
         What was asked.
     answer : Messages
         What came.
-    spreads : float
-        Clip in units of the guessed spread of the residual.
+    doubt : float
+        Relative bias that its score may have, such as `clip_bias`.
     scale : float, default 1
-        What the score is multiplied by: weight of the rows in rounds that it is pooled with.
+        What the score is multiplied by, to be in the units of the rounds that it is pooled with.
+    framed : bool, default True
+        Whether its second moments are those of the frame.
     """
 
     question: Question
     answer: Messages
-    spreads: float
+    doubt: float
     scale: float = 1.0
+    framed: bool = True
 
     @property
     def message(self) -> MomentMessage:
@@ -126,7 +129,8 @@ class Answered:
         ``weight * score / f - gram @ step``, with the derivative of 1/f where there is a gate.
         """
         message, at = self.message, self._places(columns)
-        made = message.influence(step[message.asked])[at]
+        used = step[message.asked] if self.framed else np.zeros(message.asked.size)
+        made = message.influence(used)[at]
         if message.share == 1:
             return made
         inside, total = self.inside
@@ -198,7 +202,7 @@ def frame_of(
     variance = np.zeros_like(total)
     for made in rounds:
         asked = made.message.asked
-        if made.message.share == 0 or not np.isin(columns, asked).all():
+        if not (made.framed and made.message.share and np.isin(columns, asked).all()):
             continue
         here = np.ix_(*[np.searchsorted(asked, columns)] * 2)
         gram = made.message.split(made.answer.mean)[0][here]
@@ -257,7 +261,7 @@ def pooled(
         away = (now - theta)[frame.columns]
         signal = float(np.mean((frame.gram[at] @ away) ** 2))
         other = made.message.asked.size != last or made.message.bound is not None
-        doubt = clip_bias(made.spreads) ** 2 + (_MISMATCH**2 if other and len(rounds) > 1 else 0)
+        doubt = made.doubt**2 + (_MISMATCH**2 if other and len(rounds) > 1 else 0)
         variance = float(np.mean(made.score_variance(columns)))
         variance += frame.left**2 * float(away @ away) + doubt * signal
         vectors.append(made.score(columns) + moved)
@@ -274,6 +278,7 @@ def estimate(
     *,
     safe: bool = False,
     rows: int = 0,
+    least: float = _LEAST_PART,
 ) -> Fit:
     """Coefficients of `columns`, the others being zero, and the covariance of their errors.
 
@@ -283,6 +288,8 @@ def estimate(
         Whether to invert the matrix with raised eigenvalues.
     rows : int, default 0
         Public rows behind the frame; 0 where it was released.
+    least : float
+        Part of the noise of second moments that is counted even where less seems to be left.
     """
     at = np.searchsorted(frame.columns, columns)
     gram = (frame.safe if safe else frame.gram)[np.ix_(at, at)]
@@ -291,7 +298,7 @@ def estimate(
         vector, weights = pooled(rounds, frame, columns, now)
         now = np.zeros(width)
         now[columns] = np.linalg.solve(gram, vector)
-    cov, privacy = _covariance(rounds, frame, columns, gram, now, weights, rows)
+    cov, privacy = _covariance(rounds, frame, columns, gram, now, weights, rows, least)
     if safe:
         prior = float(now @ now) / max(columns.size, 1)
         cov = cov + prior * frame.hidden[np.ix_(at, at)]
@@ -306,6 +313,7 @@ def _covariance(
     now: Array,
     weights: Array,
     rows: int,
+    least: float,
 ) -> tuple[Array, Array]:
     """Of the errors of the estimate, and of its privacy noise, from influence functions.
 
@@ -315,7 +323,7 @@ def _covariance(
     away = np.zeros(now.size)
     for weight, made in zip(weights, rounds, strict=True):
         away += weight * (now - made.theta(now.size))
-    part = max(frame.part, _LEAST_PART)
+    part = max(frame.part, least)
     shares = _gram_shares(rounds, columns) * part if not rows else np.zeros(len(rounds))
     meat, noise = np.zeros((columns.size,) * 2), np.zeros((columns.size,) * 2)
     for weight, share, made in zip(weights, shares, rounds, strict=True):
@@ -339,7 +347,7 @@ def _gram_shares(rounds: Sequence[Answered], columns: Index) -> Array:
     precision = np.array(
         [
             1 / float(np.diag(made.message.variances(made.noise)[0]).mean())
-            if made.message.share and np.isin(columns, made.message.asked).all()
+            if made.framed and made.message.share and np.isin(columns, made.message.asked).all()
             else 0.0
             for made in rounds
         ]

@@ -29,6 +29,7 @@ from dpstats.estimators.local_pool import (
     Answered,
     Fit,
     Frame,
+    clip_bias,
     coordinate_variance,
     estimate,
     frame_of,
@@ -158,14 +159,18 @@ class _InRounds(Rounds):
         """Rounds that were answered, and the next question."""
         made: list[Answered] = []
         for answer in answers:
-            question, spreads = self._next(design, plan, made)
-            made.append(Answered(question, answer, spreads))
+            made.append(self._answer(design, plan, made, answer))
         return made, self._next(design, plan, made)[0]
 
     def _answered(self, design: Design, plan: Plan, answers: Sequence[Messages]) -> list[Answered]:
         made, _ = self._asked(design, plan, answers[:-1])
+        return [*made, self._answer(design, plan, made, answers[-1])]
+
+    def _answer(
+        self, design: Design, plan: Plan, made: list[Answered], answer: Messages
+    ) -> Answered:
         question, spreads = self._next(design, plan, made)
-        return [*made, Answered(question, answers[-1], spreads)]
+        return Answered(question, answer, clip_bias(spreads))
 
     def _next(self, design: Design, plan: Plan, made: list[Answered]) -> tuple[Question, float]:
         """The question after these rounds, and its clip in spreads of the residual."""

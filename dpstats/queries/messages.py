@@ -28,7 +28,7 @@ Ball = Literal["l2", "linf"]
 class MomentMessage:
     """Weighted second moments of a row, and its score at a public coefficient vector.
 
-    With ``w = min(1, radius / ||x||)`` and ``r = clip(y - g(x @ theta), +-clip)`` the message is
+    With ``w = min(1, radius / ||x||)`` and ``r = clip(y - x @ theta, +-clip)`` the message is
 
         sqrt(share) vech(w^2 x x') / radius^2,   sqrt(1 - share) w^2 x r / (radius clip),
 
@@ -59,7 +59,9 @@ class MomentMessage:
     columns : tuple of int, optional
         Columns asked for; all by default.
     logistic : bool, default False
-        Whether g is the logistic function, the identity otherwise.
+        Whether the response is 0 or 1 with logistic mean p. The residual is then
+        ``(y - p) / (2 max(p, 1 - p))``, which lies in [-1/2, 1/2] and has mean 0 at the truth, and
+        second moments are weighted by ``2 min(p, 1 - p)``, four times what its mean falls by.
     bound : ndarray of shape (width,), optional
         Bounds of the columns in absolute value; needed for the box.
     gate : float, default 0
@@ -162,13 +164,16 @@ class MomentMessage:
         moments, score = self._units
         np.multiply(part[:, i], part[:, j], out=made[:, : i.size])
         made[:, : i.size] /= moments
+        fitted = np.zeros(len(x)) if self.theta is None else x @ self.theta
+        if self.logistic:
+            fitted = 1.0 / (1.0 + np.exp(-np.clip(fitted, -700, 700)))
+            made[:, : i.size] *= 2 * np.minimum(fitted, 1 - fitted)[:, None]
         if self.share < 1:
             if y is None:
                 raise PlanError("The message holds a score, and the design has no response.")
-            fitted = 0.0 if self.theta is None else x @ self.theta
-            if self.logistic:
-                fitted = 1.0 / (1.0 + np.exp(-np.clip(fitted, -700, 700)))
             residual = y - fitted
+            if self.logistic:
+                residual = residual / (2 * np.maximum(fitted, 1 - fitted))
             if self.gate:
                 inside = np.abs(residual) < self.clip
                 made[:, -2:] = np.column_stack([inside, ~inside]) / self._gate_unit
