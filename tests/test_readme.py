@@ -14,7 +14,7 @@ BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 def test_the_first_table_and_the_tour_run_as_written(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    first, declarations, tour, _ = BLOCKS
+    first, declarations, tour, *_ = BLOCKS
     names: dict[str, object] = {}
     exec(first, names)
     assert "lncoins" in capsys.readouterr().out
@@ -57,6 +57,46 @@ def test_the_other_models_run_as_written(monkeypatch):
     exec(BLOCKS[3], names)
     assert [f.plan.model for f in fits] == ["logit", "glm", "ols", "ols", "logit"]
     assert [f.has_inference for f in fits] == [True, True, False, True, False]
+
+
+def test_every_trust_model_runs_as_written(monkeypatch):
+    fits = []
+    original = dp.api.Model.fit
+
+    def kept(*args, **kwargs):
+        fits.append(original(*args, **kwargs))
+        return fits[-1]
+
+    monkeypatch.setattr(dp.api.Model, "fit", kept)
+    rng = np.random.default_rng(0)
+    n = 3000
+    df = pd.DataFrame(
+        {
+            "visits": rng.poisson(3.0, n),
+            "age": rng.uniform(0, 70, n),
+            "income": rng.uniform(0, 30_000, n),
+            "plan": rng.choice(["free", "25", "50", "95"], n),
+        }
+    )
+    schema = dp.Schema(
+        visits=dp.Numeric(0, 80, center=3, scale=3),
+        age=dp.Numeric(0, 70),
+        income=dp.Numeric(0, 30_000, center=9_000, scale=6_000),
+        plan=dp.Categorical(["free", "25", "50", "95"], other="other"),
+    )
+    x = rng.uniform(-1, 1, (n, 12))
+    wide = pd.DataFrame(x, columns=[f"g{j}" for j in range(12)]).assign(y=x[:, 0])
+    wide_schema = dp.Schema(
+        {**{f"g{j}": dp.Numeric(-1, 1) for j in range(12)}, "y": dp.Numeric(-2, 2)}
+    )
+    names = {"dp": dp, "df": df, "schema": schema, "wide": wide, "wide_schema": wide_schema}
+    trust, wire = (block for block in BLOCKS if "dp.Local(" in block)
+    exec(trust, names)
+    exec(wire, names)
+    asked = ["central", "label-only", "local", "label-only", "local"]
+    assert [f.plan.privacy.trust for f in fits] == asked
+    assert len(fits[-1].selected) == 5
+    assert names["collector"].accepted == 1
 
 
 def test_set_up_is_two_commands():
