@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -55,6 +55,7 @@ _THEORY = Theory(
         Assumption("n/log(n) > d s^2/eps^2", lambda s: _enough(s.n, s.d, s.s or 1, s.epsilon)),
     ),
     upper=(
+        Rate("statistical", {"s": 0.5, "log_d": 0.5, "n": -0.5}, "sqrt(s log(d)/n)"),
         Rate(
             "privacy",
             {"s": 1.0, "d": 0.5, "log_n": 1.0, "n": -0.5, "eps": -1.0},
@@ -81,6 +82,7 @@ def _enough(n: float, d: int, s: int, epsilon: float) -> bool:
     return n / math.log(max(n, 3.0)) > d * s**2 / epsilon**2
 
 
+@dataclass(frozen=True)
 class LDPIHT(Rounds):
     """LDP iterative hard thresholding (Wang & Xu 2019, Algorithm 1; Zhu et al., 2 and 4).
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dpstats.estimators.ldp_iht import LDPIHT
 from dpstats.estimators.local_logit import LocalLogit
-from dpstats.estimators.local_logit import LocalLogit
 from dpstats.estimators.local_moments import LocalMoments, LocalSparse
 from dpstats.estimators.local_rounds import LocalRounds, LocalScreening
 from dpstats.estimators.nldp import NLDP
@@ -18,7 +17,6 @@ LOCAL: tuple[LocalMethod, ...] = (
     LocalRounds(),
     LocalSparse(),
     LocalScreening(),
-    LocalLogit(),
     LocalLogit(),
     NLDP(),
     LDPIHT(),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -47,6 +47,7 @@ _THEORY = Theory(
         Assumption("n > d^4/eps^2", lambda s: s.n * s.epsilon**2 > s.d**4),
     ),
     upper=(
+        Rate("statistical", {"s": 0.5, "log_d": 0.5, "n": -0.5}, "sqrt(s log(d)/n)"),
         Rate(
             "privacy",
             {
@@ -79,6 +80,7 @@ _THEORY = Theory(
 )
 
 
+@dataclass(frozen=True)
 class NLDP(Rounds):
     """Non-interactive LDP sparse regression (Zhu et al. 2024, Algorithms 1 and 3, Theorem 5).
 

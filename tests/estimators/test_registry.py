@@ -15,6 +15,7 @@ from dpstats.theory import Setting
 from tests.estimators.ols_cases import rows
 
 CENTRAL = Central(1.0, 1e-6)
+PRIVACY = {p.trust: p for p in (CENTRAL, Local(1.0, 1e-6), LabelOnly(1.0, 1e-6))}
 each = pytest.mark.parametrize("method", ESTIMATORS, ids=lambda e: f"{e.model}-{e.name}")
 
 
@@ -43,7 +44,8 @@ def test_rates_fall_with_n_and_cite_known_sources(method) -> None:
 
 @each
 def test_a_method_is_found_by_its_name(method) -> None:
-    assert find(method.model, CENTRAL, method.name) is method
+    for trust in method.theory:
+        assert find(method.model, PRIVACY[trust], method.name) is method
 
 
 def test_names_are_unique_within_a_model() -> None:
