@@ -16,6 +16,7 @@ from tests.estimators.ols_cases import rows
 
 CENTRAL = Central(1.0, 1e-6)
 PRIVACY = {p.trust: p for p in (CENTRAL, Local(1.0, 1e-6), LabelOnly(1.0, 1e-6))}
+GUARANTEES = {"central": CENTRAL, "local": Local(1.0), "label-only": LabelOnly(1.0)}
 each = pytest.mark.parametrize("method", ESTIMATORS, ids=lambda e: f"{e.model}-{e.name}")
 
 
