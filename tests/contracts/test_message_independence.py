@@ -24,8 +24,10 @@ from tests.contracts.messages import (
     each_local,
     each_message_case,
     each_of_devices,
+    each_response,
     handed_over,
     opened,
+    questions,
     rows_of_rounds,
     silenced,
 )
@@ -191,9 +193,39 @@ def test_no_round_is_asked_twice_or_out_of_turn(case: MessageCase) -> None:
 @each_local
 def test_another_channel_than_the_one_charged_is_refused(case: MessageCase) -> None:
     clients, question = divided(case, (1.0,))
-    channel = question.channel
-    more = (channel.delta,) if channel.delta else ()
-    dearer = Question(question.message, type(channel)(channel.dim, 2 * channel.epsilon, *more))
+    channel: Any = question.channel
+    dearer = Question(question.message, replace(channel, epsilon=2 * channel.epsilon))
     with pytest.raises(PlanError, match="costs"):
         clients.collect(dearer, 0)
     assert clients.transcript == ()
+
+
+@each_response
+def test_another_channel_for_a_response_than_the_one_charged_is_refused(case: MessageCase) -> None:
+    data = case.table(N)
+    plan = case.plan(data)
+    with questions() as asked:
+        case.fit(data, noise=SeededNoise(1))
+    (question,) = asked
+    channel = question.query.channel
+    dearer = replace(channel, epsilon=2 * channel.epsilon)
+    holder = opened(case, plan, data)
+    with pytest.raises(PlanError, match="costs"):
+        holder.ask(replace(question.query, channel=dearer), question.slot)
+    assert holder.transcript == ()
+
+
+@each_message_case
+def test_a_question_that_was_not_planned_is_refused(case: MessageCase) -> None:
+    data = case.table(N)
+    plan = case.plan(data)
+    with questions() as asked:
+        case.fit(data, noise=SeededNoise(1))
+    holder = opened(case, plan, data)
+    if case.local:
+        with pytest.raises(PlanError):
+            holder.collect(asked[0].query, plan.mechanisms[0].parts)
+    else:
+        with pytest.raises(PlanError, match="planned"):
+            holder.ask(asked[0].query, "another slot")
+    assert holder.transcript == ()

@@ -94,7 +94,7 @@ def test_neighbours_move_no_sum_by_more_than_its_sensitivity(
 ) -> None:
     found = moves(case, delta)
     assert max(found.values()) <= ROUNDING, found
-    assert max(found.values()) > 0.9, found  # power: half of a sensitivity would be too small
+    assert min(found.values()) > 0.7, found  # power: half of a sensitivity would be too small
 
 
 @PURE_TOO
