@@ -40,6 +40,7 @@ TRUST: dict[str, Any] = {
     "local, rounds": dp.Local(EPSILON, interactive=True),
     "local": dp.Local(EPSILON),
 }
+_GAP = 1.35  # between the heights of two names
 SIZES = (1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
 MARKERS = dict(zip(TRUST, ("", "o", "^", "s", "v", "D"), strict=True))
 COLORS = dict(
@@ -118,6 +119,31 @@ def rows_for(table: pd.DataFrame, error: float) -> dict[str, float]:
     return found
 
 
+def by_size(table: pd.DataFrame, what: str) -> list[dict[str, Any]]:
+    """One row an n, one column a trust model: errors with their standard errors, or coverage."""
+    rows = []
+    for n, mine in table.groupby("n"):
+        cells = mine.set_index("trust")
+        row: dict[str, Any] = {"n": f"{n:,}"}
+        for name in cells.index:
+            c = cells.loc[name]
+            text = (
+                f"{c['error']:.2g} ({c['error_se']:.1g})" if what == "error" else f"{c[what]:.0f}"
+            )
+            row[name] = text + (" *" if c["warned"] and what == "error" else "")
+        rows.append(row)
+    return rows
+
+
+def _apart(ends: pd.DataFrame) -> dict[str, float]:
+    """Where to write each name: beside the end of its line, above the name below it."""
+    heights: dict[str, float] = {}
+    last = 0.0
+    for name, error in ends.sort_values("error")[["trust", "error"]].itertuples(index=False):
+        last = heights[name] = max(error, last * _GAP)
+    return heights
+
+
 def draw(table: pd.DataFrame) -> None:
     """Error against n, one line a trust model."""
     import matplotlib.pyplot as plt
@@ -134,17 +160,10 @@ def draw(table: pd.DataFrame) -> None:
             markersize=5,
             linewidth=1.6,
         )
-        end = mine.iloc[-1]
-        ax.annotate(
-            name,
-            (end["n"], end["error"]),
-            xytext=(8, 0),
-            textcoords="offset points",
-            color=COLORS[name],
-            va="center",
-        )
+    for name, height in _apart(table.loc[table["n"] == table["n"].max()]).items():
+        ax.text(table["n"].max() * 1.2, height, name, color=COLORS[name], va="center")
     ax.set(xscale="log", yscale="log", xlabel="rows (users)", ylabel="error of one coefficient")
-    ax.set_xlim(right=table["n"].max() * 6)
+    ax.set_xlim(right=table["n"].max() * 12)
     ax.spines[["top", "right"]].set_visible(False)
     ax.grid(alpha=0.25)
     ax.set_title("Five covariates, $\\varepsilon$ = 1", loc="left")
@@ -167,10 +186,11 @@ def main() -> None:
         for n, name in progress(cells, len(cells), a.quiet)
     ]
     table = pd.DataFrame(rows) if a.quick else store(rows)
-    show("Error of one coefficient", rows, f"epsilon {EPSILON:g}, seed {a.seed}.")
-    for error in (0.1, 0.05):
-        needed = rows_for(table, error)
-        print(f"rows for an error of {error}:", {k: f"{v:.2g}" for k, v in needed.items()})
+    note = f"epsilon {EPSILON:g}, seed {a.seed}; a star: the plan warns."
+    show("Root mean square error of a coefficient (standard error)", by_size(table, "error"), note)
+    show("Coverage of 95 % intervals, percent", by_size(table, "cover"), note)
+    needed = [{"error": e} | rows_for(table, e) for e in (0.1, 0.05, 0.01)]
+    show("Rows for such an error", needed, "Lines through the cells; 1/sqrt(n) beyond them.")
     if not a.quick:
         draw(table)
 
