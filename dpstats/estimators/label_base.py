@@ -383,9 +383,22 @@ def _guess(design: Design) -> tuple[float, float]:
     standard, endog = design.standardization, design.endog
     low, high = design.internal_endog_bounds
     center = (endog.center - standard.y_center) / standard.y_scale
+    if (levels := _levels(design)) is not None:
+        return float(np.std(levels)) / standard.y_scale, center
     if not declared(design):
         return (high - low) / 2 * _SPREAD, center
     return endog.scale / standard.y_scale, center
+
+
+def _levels(design: Design) -> Array | None:
+    """Numbers that a response with declared levels takes; None if it is a number."""
+    assert design.endog is not None
+    declaration = None if design.schema is None else design.schema.get(design.endog.name)
+    levels = getattr(declaration, "levels", None)
+    if levels is None:
+        return None
+    values = getattr(declaration, "values", None)
+    return np.array([0.0, 1.0]) if values is None else np.asarray(values, dtype=np.float64)
 
 
 def declared(design: Design) -> bool:

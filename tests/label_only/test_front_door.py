@@ -95,6 +95,12 @@ def test_glms_by_formula_and_the_mean(data):
     assert abs(mean.params["Intercept"] - data["y"].mean()) < 5 * mean.bse["Intercept"]
 
 
+def test_a_linear_probability_model_sends_one_bit():
+    data = table(500, 1, "logit").assign(y=lambda d: d["y"] > 0)
+    plan = dp.ols("y ~ x1 + x2", data, dp.Schema(y=dp.Boolean())).plan(dp.LabelOnly(4.0))
+    assert plan.options["channel"] == "binary"
+
+
 def test_arrays_and_sparse_matrices_by_the_front_door():
     rng = np.random.default_rng(0)
     x = sp.random(4000, 600, 0.02, format="csr", random_state=0)
