@@ -244,12 +244,23 @@ class _Spread(NamedTuple):
     other: float
 
 
+class _Solved(NamedTuple):
+    """Coefficients at which a score is expected, and their covariance due to its noise."""
+
+    b: Array
+    cov: Array
+
+
 class _Near(NamedTuple):
-    """After all steps but the last: coefficients in whitened coordinates, and what they imply."""
+    """After all steps but the last: coefficients in whitened coordinates, and what they imply.
+
+    `solved` is the last of these steps, not shrunk.
+    """
 
     b: Array
     law: Law
     spread: _Spread
+    solved: _Solved
 
 
 class _Last(NamedTuple):
@@ -309,15 +320,20 @@ class _Descent:
         geometry = self.metric.geometry(math.sqrt(self.constant.size))
         b = self.level * self.constant
         law = Law(self.level + self.offset.mean, math.hypot(_FIRST_SD, self.offset.sd))
-        spread = 0.0
+        spread, solved = 0.0, _Solved(b, np.zeros((b.size, b.size)))
         for k in range(len(self.public.shares) - 1):
             spread = self.scale(k, b, law, spread).taken
             tuning = self.tuned(geometry, f"score {k + 1}", law, spread)
             query = Score(geometry, self.beta(b), tuning.clip, tuning.family)
             score, noise = self.asked.ask(query, f"score {k + 1}")
-            b = self.step(score, noise, b, tuning)
+            curvature = self.n * self.curvature(b, tuning)
+            to, slope = self.solve(score, b, curvature, self.n, tuning)
+            inverse = np.linalg.inv(slope)
+            solved = _Solved(to, noise**2 * inverse @ inverse)
+            b = self.stepped(b, solved)
             law = self.rows.law(b)
-        return _Near(b, law, self.scale(len(self.public.shares) - 1, b, law, spread))
+        scale = self.scale(len(self.public.shares) - 1, b, law, spread)
+        return _Near(b, law, scale, solved)
 
     def scale(self, k: int, b: Array, law: Law, before: float) -> _Spread:
         """Spread of a normal response, dispersion of counts; see `Tuning`."""
@@ -395,14 +411,13 @@ class _Descent:
             at = self.within(at + np.linalg.solve(slope, gap))
         return at, slope
 
-    def step(self, score: Array, noise: float, b: Array, tuning: Tuning) -> Array:
-        """Coefficients after a step with the model's curvature."""
-        to, slope = self.solve(score, b, self.n * self.curvature(b, tuning), self.n, tuning)
+    def stepped(self, b: Array, solved: _Solved) -> Array:
+        """Coefficients after a step, shrunk by the size of its noise."""
         hidden = self.metric.unresolved
-        step = to - b
+        step = solved.b - b
         step -= hidden @ (hidden.T @ step)
         # Positive-part James-Stein: the noise in the step has a known size.
-        squared = float((np.linalg.inv(slope) ** 2).sum()) * noise**2
+        squared = float(np.trace(solved.cov))
         moved: Array = b + step * max(0.0, 1 - squared / max(float(step @ step), 1e-300))
         return moved
 
@@ -504,13 +519,16 @@ def _conclude(
     changed = descent.rows.expected(near.b, near.b, other)[0] - bias
     for doubt in (_BELIEVED * last.tuning.distrust * bias, changed):
         meat += level**2 * np.outer(doubt, doubt)
-    cov_privacy = last.noise**2 * inverse @ inverse
+    blurred = inverse @ np.diag(variances @ step**2) @ inverse
+    solved = _Solved(to, last.noise**2 * inverse @ inverse)
+    if descent.family.name == "binomial":  # others clip, and the two scores differ in their target
+        solved = _pooled(near.solved, solved, float(np.trace(blurred)))
+    b, cov_privacy = solved
     cov = inverse @ meat @ inverse + cov_privacy
     sure = 1 - float(np.trace(cov)) / max(float(step @ step), 1e-300)
-    left = _LEFTOVER * max(_LEAST_LEFTOVER, sure) * np.diag(variances @ step**2)
-    final = cov + inverse @ left @ inverse
+    final = cov + _LEFTOVER * max(_LEAST_LEFTOVER, sure) * blurred
 
-    b, w = to, metric.w
+    w = metric.w
     hidden = values < _RESOLVED * noise / math.sqrt(d)
     wide = _PRIOR * level * size / floored[hidden]
     levels, others = rare_levels(w @ basis[:, hidden], indicators)
@@ -525,3 +543,19 @@ def _conclude(
     limits = np.full(levels.size, _LEVEL**2)
     beta, full = draw_in(w @ b, w @ drawn @ w.T, axes, limits)
     return beta, full, w @ cov_privacy @ w.T
+
+
+def _pooled(early: _Solved, late: _Solved, blurred: float) -> _Solved:
+    """The last two steps as one, by weights inverse to the noise in them.
+
+    Both end at the root of one score of the rows, each off by its own noise and by the error of its
+    curvature times the way it went, of size `blurred` for the later one. What they disagree by
+    beyond that counts as noise of the earlier one.
+    """
+    own, other = float(np.trace(late.cov)), float(np.trace(early.cov))
+    gap = float(((late.b - early.b) ** 2).sum())
+    weight = own / (own + other + max(0.0, gap - own - other - blurred))
+    return _Solved(
+        (1 - weight) * late.b + weight * early.b,
+        (1 - weight) ** 2 * late.cov + weight**2 * early.cov,
+    )

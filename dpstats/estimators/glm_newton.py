@@ -128,7 +128,8 @@ class GLMNewton:
        likelihood, which nearly halves the noise. Budgets grow sixfold from score to score. The
        first step is made exact for normal rows: it goes to where mean and slope of the mean match.
     4. With the last score, release the bread D = sum w^2 a f mean' z z' over unclipped rows and the
-       meat M = sum w^4 psi^2 z z'. The last step uses D, averaged with what H says about it.
+       meat M = sum w^4 psi^2 z z'. The last step uses D, averaged with what H says about it. In a
+       logit, whose scores are not clipped, it is averaged with the step before, by precision.
 
     Notes
     -----
@@ -299,7 +300,9 @@ def _predict(plan: Plan, public: Schedule, design: Design) -> Plan:
     assert isinstance(plan.privacy, Central)
     law, spread, words = _expected(design)
     facts = guess(design)
-    noise = _unit(design, plan.privacy, plan.n) * public.stretch**2 / public.shares[-1]
+    # Both last scores of a logit count.
+    share = sum(public.shares[-2:]) if design.family.name == "binomial" else public.shares[-1]
+    noise = _unit(design, plan.privacy, plan.n) * public.stretch**2 / share
     private, sampled = _parts(design.family, law, noise, spread, plan.n)
     if design.family.link in _RARER:
         shift, case = _RARER[design.family.link]

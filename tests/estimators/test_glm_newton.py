@@ -16,6 +16,7 @@ from dpstats.accounting import delta_of
 from dpstats.design import Design
 from dpstats.errors import OptionError
 from dpstats.estimators.dp_gd_logit import LogisticDPGD
+from dpstats.estimators.glm_descent import _pooled, _Solved
 from dpstats.estimators.glm_newton import GLMNewton
 from dpstats.families import BINOMIAL, POISSON, Family
 from dpstats.holders import Curator
@@ -212,6 +213,22 @@ def test_error_is_below_that_of_gradient_descent(
         params, _, _ = setting.fit(*setting.rows(rng, n), epsilon, seed)
         errors.append(np.linalg.norm(params - beta) / 2.6)
     assert np.mean(errors) < best
+
+
+def test_two_steps_are_averaged_by_their_noise() -> None:
+    rng, d = np.random.default_rng(14), 4
+    truth, covs = rng.normal(size=d), (6.0 * np.eye(d), np.eye(d))
+    found, weight = [], 1 / 7
+    for _ in range(4000):
+        early, late = (_Solved(truth + rng.normal(size=d) * np.sqrt(c[0, 0]), c) for c in covs)
+        found.append(_pooled(early, late, 0.0).b - truth)
+    # Noise that happens to be large makes the earlier one count less.
+    assert np.var(found) == pytest.approx(1 - weight, rel=0.05)
+    agreed = _pooled(_Solved(truth, covs[0]), _Solved(truth, covs[1]), 0.0)
+    assert agreed.cov[0, 0] == pytest.approx(1 - weight)
+    # A step that went elsewhere is not noise: it has no weight.
+    away = _pooled(_Solved(truth + 100.0, covs[0]), _Solved(truth, covs[1]), 0.0)
+    assert np.abs(away.b - truth).max() < 0.1
 
 
 # ---- offsets ------------------------------------------------------------------------------------
