@@ -132,7 +132,11 @@ def figures(folder: Path, reps: int, seed: int, quiet: bool) -> None:
     figure.tight_layout()
     figure.savefig(folder / "label_only.svg")
     figure.savefig(folder / "label_only.png", dpi=120)
-    rows = [{"panel": k[0], "value": k[1], "n": k[2], k[3]: round(v, 3)} for k, v in found.items()]
+    rows = [
+        {"panel": panel, "value": value, "n": n}
+        | {m: f"{found[panel, value, n, m]:.3f}" for m in lines}
+        for panel, value, n in cells
+    ]
     show("Figure 1", rows, f"Mean relative error over {reps} data sets, seed {seed}.")
 
 
