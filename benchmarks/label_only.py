@@ -127,6 +127,8 @@ def figures(folder: Path, reps: int, seed: int, quiet: bool) -> None:
                 label = f"{method}, {symbol} = {value:g}"
                 axis.plot(SIZES, line, style, color=f"C{color}", label=label)
         axis.set(xscale="log", yscale="log", xlabel="n", title=f"{panel} ({symbol})")
+        axis.minorticks_off()
+        axis.set_xticks(SIZES, [f"{n:,}" for n in SIZES])
         axis.legend(fontsize=6)
     axes[0].set_ylabel("relative error")
     figure.tight_layout()
