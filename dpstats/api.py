@@ -75,7 +75,7 @@ class _Arrays:
 
     @property
     def text(self) -> str:
-        return f"endog on {self.columns} columns"
+        return f"y on {self.columns} columns"
 
     def private(self) -> Design:
         return Design.from_arrays(

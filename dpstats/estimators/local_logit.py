@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstats.errors import OptionError
 from dpstats.estimators.base import check_options
 from dpstats.estimators.local import Rounds, local_plan
 from dpstats.estimators.local_asks import (
@@ -127,6 +128,8 @@ class LocalLogit(Rounds):
         """
         check_options(self.name, self.options, options)
         guarantee = local(self.name, privacy, interactive=True)
+        if design.offset is not None:
+            raise OptionError(f"method={self.name!r} takes no offset: leave it out of the model.")
         facts, name = facts_of(design, options), vector_channel(options, guarantee)
         message = _message(len(design.names), facts, 2)
         sent = channel_for(message, name, guarantee)

@@ -118,11 +118,13 @@ def test_a_large_delta_must_be_meant() -> None:
 
 
 @pytest.mark.parametrize(
-    "privacy", [dp.Local(1.0), dp.LabelOnly(1.0), dp.Federated(1.0, 1e-7, target="a")]
+    ("model", "privacy"),
+    [(dp.mean, dp.Local(1.0)), (dp.ols, dp.Federated(1.0, 1e-7, target="a"))],
 )
-def test_a_trust_model_without_a_method_is_refused(privacy) -> None:
+def test_a_trust_model_without_a_method_is_refused(model, privacy) -> None:
+    formula = "y" if model is dp.mean else "y ~ x"
     with pytest.raises(TrustError, match=privacy.trust):
-        dp.ols("y ~ x", data=frame(), schema=SCHEMA).plan(privacy)
+        model(formula, data=frame(), schema=SCHEMA).plan(privacy)
 
 
 def test_unknown_methods_and_options_are_listed() -> None:

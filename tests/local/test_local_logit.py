@@ -2,13 +2,11 @@
 
 import numpy as np
 import pytest
-import statsmodels.api as sm
 
 import dpstats as dp
 from dpstats.errors import OptionError, TrustError
 from dpstats.estimators.local_logit import LocalLogit
 from dpstats.mechanisms.noise import SeededNoise
-from dpstats.protocol import Messages
 from tests.local import fast
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpstats.errors.FeasibilityWarning")
@@ -26,32 +24,6 @@ def table(n: int, seed: int = 0) -> dict[str, np.ndarray]:
 
 def model(n: int) -> dp.api.Model:
     return dp.logit("y ~ x1 + x2", schema=SCHEMA, n=n)
-
-
-def test_without_noise_the_steps_lead_to_the_maximum_likelihood():
-    """Five rounds of the same devices, whose messages are sent as they are."""
-    n, made, method = 3000, model(3000), LocalLogit()
-    plan = method.plan(made.design, dp.Local(800.0, interactive=True), n, rounds=8)
-    data = table(n)
-    block = made.design.source(data).block(0, n)
-    answers: list[Messages] = []
-    ends = []
-    while (question := method.question(made.design, plan, answers, None)) is not None:
-        rows = question.message.rows(block.x, block.y, block.keep)
-        answers.append(Messages(n, rows.mean(axis=0), rows.T @ rows / n))
-        ends.append(question.message.theta)
-    exog = np.column_stack([np.ones(n), data["x1"], data["x2"]])
-    weight = question_weight(block.x, plan)
-    fitted = sm.GLM(data["y"], exog, sm.families.Binomial(), freq_weights=weight**2).fit()
-    standard = made.design.standardization
-    last, _ = standard.to_user(ends[-1], np.eye(3))
-    assert np.allclose(last, fitted.params, atol=5e-3)
-    first, _ = standard.to_user(ends[1], np.eye(3))
-    assert np.abs(first - fitted.params).max() < 0.1  # the start is close already
-
-
-def question_weight(x: np.ndarray, plan) -> np.ndarray:
-    return np.minimum(1.0, plan.options["radius"] / np.linalg.norm(x, axis=1))
 
 
 def cover(n: int, epsilon: float, repeats: int) -> tuple[np.ndarray, np.ndarray]:
@@ -107,8 +79,8 @@ def test_more_users_mean_smaller_errors_and_fewer_warnings():
 def test_what_it_cannot_do_is_refused():
     with pytest.raises(TrustError, match="interactive=True"):
         model(1000).plan(dp.Local(1.0))
-    with pytest.raises(OptionError, match="rounds"):
-        model(1000).plan(ROUNDS, rounds=1)
+    with pytest.raises(OptionError, match="option"):
+        model(1000).plan(ROUNDS, steps=1)
     with pytest.raises(OptionError, match="users for"):
         model(2).plan(ROUNDS)
     offset = dp.logit("y ~ x1", schema=SCHEMA, offset="x2", n=100)
