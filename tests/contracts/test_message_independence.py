@@ -14,7 +14,7 @@ import pytest
 
 from dpstats.channels import CHANNELS
 from dpstats.errors import OptionError, PlanError
-from dpstats.holders import Clients
+from dpstats.holders import Clients, labels
 from dpstats.mechanisms.noise import SeededNoise
 from dpstats.protocol import Question
 from dpstats.queries import MomentMessage
@@ -132,6 +132,23 @@ def test_the_channel_clips_whatever_a_message_claims(
     assert all(np.isfinite(one.rows).all() for one in seen)
     assert max(one.size for one in seen) <= ROUNDING
     assert max(one.size for one in seen) > 0.99  # power: there was something to clip
+
+
+@each_response
+def test_the_channel_clips_whatever_a_holder_of_responses_hands_over(
+    case: MessageCase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unheld(responses: Any, interval: Any) -> Any:
+        wild = original(responses, interval) * 1e3
+        wild[::5], wild[1::5], wild[2::5] = np.nan, np.inf, -1e300
+        return wild
+
+    original = labels.held
+    monkeypatch.setattr(labels, "held", unheld)
+    with handed_over() as seen:
+        case.fit(case.table(N), noise=SeededNoise(1))
+    assert all(np.isfinite(one.rows).all() for one in seen)
+    assert 0.99 < max(one.size for one in seen) <= ROUNDING
 
 
 # Rounds -------------------------------------------------------------------------------------------

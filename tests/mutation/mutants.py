@@ -450,7 +450,7 @@ MUTANTS = [
         "        return np.clip(rows, -1.0, 1.0)\n",
         "        return rows\n",
         "test_message_independence.py",
-        "lies_in_the_domain or response",
+        "channel_clips",
     ),
     mutant(
         "simulates without the map into the domain",
