@@ -1,9 +1,9 @@
-"""Logistic regression from three rounds of devices."""
+"""Logistic regression from a few rounds of devices."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -36,11 +36,18 @@ if TYPE_CHECKING:
 __all__ = ["LocalLogit"]
 
 Array = NDArray[np.float64]
+Index = NDArray[np.intp]
 
-_USERS, _MOMENTS = (0.3, 0.3, 0.4), (0.4, 0.25, 0.25)
-_HALF = 0.5  # largest residual
-_DOUBTS = (0.2, 0.1, 0.02)  # relative bias of a step from a score: at zero, nearer, near
+_FIRST, _MOMENTS = 0.4, 0.5  # of the users, and of the square norm of their messages
+_ROUNDS, _MOST_ROUNDS = 3, 10
+_HALF, _STEP = 0.5, 1e-3  # largest residual; of numeric derivatives
+_FIRST_DOUBT, _DOUBT = 0.2, 0.1  # relative bias of a step: the long one from zero, a later one
 _MOST_SPREAD, _LEAST_SPREAD = 3.0, 0.05  # of linear predictors
+_RAISED = 0.05  # directions made up, from which on a remark says so
+HIDDEN = (
+    "Noise hides some directions of the columns: coefficients are drawn towards zero along them, "
+    "and their standard errors count what may be missing."
+)
 _TYPICAL = 1.0  # spread of linear predictors, for plans
 
 _BRILLINGER = Citation(
@@ -76,14 +83,15 @@ _THEORY = Theory(
 
 @dataclass(frozen=True)
 class LocalLogit(Rounds):
-    """Logistic regression from three rounds of devices.
+    """Logistic regression from a few rounds of devices.
 
-    1. 30 percent of the users send second moments and ``w^2 x (y - 1/2)``. For normal rows its
+    1. 40 percent of the users send second moments and ``w^2 x (y - 1/2)``. For normal rows its
        mean is a known multiple of ``A params`` (Brillinger 1982).
-    2. In each of two rounds the others send the score ``w^2 x (y - p)/(2 max(p, 1 - p))`` at the
-       coefficients so far, with second moments weighted by its slope, ``2 min(p, 1 - p)``; a
-       Newton step follows. The division halves the noise: residuals stay in [-1/2, 1/2], and
-       the score still has mean 0 at the truth.
+    2. In each later round others send the score ``w^2 x (y - p)/(2 max(p, 1 - p))`` at the
+       coefficients so far, and a Newton step follows. The division halves the noise: residuals
+       stay in [-1/2, 1/2], and the score still has mean 0 at the truth. Its slope follows from
+       the second moments as for normal rows; where rows are not, the step is a little too short
+       or too long, and the next one makes up for it.
 
     All rounds are pooled by their precision, as in `LocalRounds`.
 
@@ -98,7 +106,11 @@ class LocalLogit(Rounds):
     model: ClassVar[str] = "logit"
     sparse: ClassVar[bool] = False
     theory: ClassVar[Mapping[str, Theory]] = {"local": _THEORY}
-    options: ClassVar[Mapping[str, str]] = {k: OPTIONS[k] for k in ("channel", "radius")}
+    options: ClassVar[Mapping[str, str]] = {
+        "rounds": f"number of rounds, 2 to {_MOST_ROUNDS}; {_ROUNDS} by default",
+        "channel": OPTIONS["channel"],
+        "radius": OPTIONS["radius"],
+    }
 
     @staticmethod
     def serves(privacy: Privacy) -> bool:
@@ -117,7 +129,7 @@ class LocalLogit(Rounds):
         n : int
             Number of users, all rounds together.
         **options
-            ``channel``, ``radius``.
+            ``rounds``, ``channel``, ``radius``.
 
         Raises
         ------
@@ -130,25 +142,32 @@ class LocalLogit(Rounds):
         guarantee = local(self.name, privacy, interactive=True)
         if design.offset is not None:
             raise OptionError(f"method={self.name!r} takes no offset: leave it out of the model.")
+        rounds = options.get("rounds", _ROUNDS)
+        whole = isinstance(rounds, int) and not isinstance(rounds, bool)
+        if not (whole and 2 <= rounds <= _MOST_ROUNDS):
+            raise OptionError(f"rounds={rounds!r}: a whole number from 2 to {_MOST_ROUNDS}.")
         facts, name = facts_of(design, options), vector_channel(options, guarantee)
-        message = _message(len(design.names), facts, 2)
-        sent = channel_for(message, name, guarantee)
+        shares = (_FIRST, *((1 - _FIRST) / (rounds - 1) for _ in range(rounds - 1)))
+        first, later = (_message(len(design.names), facts, turn) for turn in (0, 1))
+        sent = channel_for(first, name, guarantee)
         plan = local_plan(
             self,
             design,
             guarantee,
             n,
             sent.event,
-            shares=_USERS,
+            shares=shares,
             options={"channel": name, "radius": facts.radius},
         )
-        return _expected(plan, design, facts, noise_of(message, sent, n * sum(_USERS[1:])))
+        moment = noise_of(first, sent, n * _FIRST)[0]
+        score = noise_of(later, channel_for(later, name, guarantee), n * (1 - _FIRST))[1]
+        return _expected(plan, design, facts, moment, score)
 
     def question(
         self, design: Design, plan: Plan, answers: Sequence[Messages], public: Array | None
     ) -> Question | None:
         """What the next round is asked; None after the last."""
-        if len(answers) == len(_USERS):
+        if len(answers) == len(plan.options["shares"]):
             return None
         return self._next(design, plan, self._answered(design, plan, answers))
 
@@ -158,17 +177,20 @@ class LocalLogit(Rounds):
         """Pool all rounds and solve."""
         made = self._answered(design, plan, answers)
         rounds, frame, fit = _fit(made, design, plan)
+        raised = float(np.trace(frame.hidden)) > _RAISED
         return Estimate(
             params=fit.params,
             cov=fit.cov,
             cov_privacy=fit.cov_privacy,
             nobs=float(sum(answer.count for answer in answers)),
             released={**released(rounds, frame), "weights of rounds": fit.weights.tolist()},
+            remarks=(HIDDEN,) if raised else (),
         )
 
     def _answered(self, design: Design, plan: Plan, answers: Sequence[Messages]) -> list[Answered]:
         made: list[Answered] = []
-        for answer, doubt in zip(answers, _DOUBTS, strict=False):
+        for answer in answers:
+            doubt = _DOUBT if made else _FIRST_DOUBT
             made.append(Answered(self._next(design, plan, made), answer, doubt))
         return made
 
@@ -195,7 +217,7 @@ class _AtZero(Answered):
     coefficients: Array = field(default_factory=lambda: np.zeros(0))
     image: Array = field(default_factory=lambda: np.zeros(0))
 
-    def influence(self, columns: NDArray[np.intp], weight: float, step: Array) -> Array:
+    def influence(self, columns: Index, weight: float, step: Array) -> Array:
         """As for any round, and what the spread adds."""
         made = super().influence(columns, weight, step)
         moved = self.coefficients @ self.message.influence(self.slope / 2 * self.coefficients)
@@ -203,22 +225,52 @@ class _AtZero(Answered):
         return made
 
 
-def _at_zero(made: Answered, plain: Frame, spread: float, f: Callable[[float], float]) -> _AtZero:
-    """The first round with its score multiplied by `f` of the spread."""
-    step, slope = 1e-3, _slope(spread)
-    steeper = (f(spread + step) - f(spread - step)) / (2 * step)
-    reached = (
-        _slope(spread + step) * (spread + step) - _slope(spread - step) * (spread - step)
-    ) / (2 * step)
+@dataclass(frozen=True, eq=False)
+class _Turned(Answered):
+    """A later round, whose score is multiplied by a matrix: into ``A (theta - theta_t)``."""
+
+    matrix: Array = field(default_factory=lambda: np.eye(0))
+
+    def score(self, columns: Index) -> Array:
+        """Of all columns, in the units of the first round."""
+        return np.asarray(self.matrix @ super().score(columns))
+
+    def score_variance(self, columns: Index) -> Array:
+        """Noise variance of `score`, (k,)."""
+        return np.asarray(self.matrix**2 @ super().score_variance(columns))
+
+    def influence(self, columns: Index, weight: float, step: Array) -> Array:
+        """Of the score; it has no second moments."""
+        return np.asarray(self.matrix @ super().influence(columns, weight, step))
+
+
+def _turned(made: Answered, frame: Frame) -> _Turned:
+    """The score at theta_t, times four, over its slope."""
+    theta = made.theta(frame.columns.size)
+    turned = frame.safe @ theta
+    size2 = max(float(theta @ turned), _LEAST_SPREAD**2)
+    level, along = _weights(math.sqrt(size2))
+    slope = level * frame.safe + (along - level) / size2 * np.outer(turned, turned)
+    matrix = np.asarray(4 * frame.safe @ np.linalg.inv(slope))
+    return _Turned(made.question, made.answer, made.doubt, matrix=matrix)
+
+
+def _at_zero(made: Answered, frame: Frame) -> _AtZero:
+    """The first round with its score over the slope at the spread that it shows."""
+    spread = _predictor_spread(made, frame)
+    ends = [spread - _STEP, spread + _STEP]
+    slope, (below, above) = _slope(spread), (_slope(v) for v in ends)
+    steeper = (1 / above - 1 / below) / (2 * _STEP)
+    reached = (above * ends[1] - below * ends[0]) / (2 * _STEP)
     along = steeper * slope / (spread * reached)
-    image = made.score(plain.columns) / slope
-    coefficients = np.asarray(np.linalg.solve(plain.safe, image), dtype=np.float64)
-    jitter = float(np.mean(made.score_variance(plain.columns)) * (coefficients @ coefficients))
+    image = made.score(frame.columns) / slope
+    coefficients = np.asarray(np.linalg.solve(frame.safe, image), dtype=np.float64)
+    jitter = float(np.mean(made.score_variance(frame.columns)) * (coefficients @ coefficients))
     return _AtZero(
         made.question,
         made.answer,
-        doubt=math.hypot(made.doubt, along / (f(spread) * slope) * math.sqrt(jitter)),
-        scale=f(spread),
+        doubt=math.hypot(made.doubt, along * math.sqrt(jitter)),
+        scale=1 / slope,
         slope=slope,
         along=along,
         coefficients=coefficients,
@@ -227,32 +279,15 @@ def _at_zero(made: Answered, plain: Frame, spread: float, f: Callable[[float], f
 
 
 def _message(width: int, facts: Facts, turn: int) -> MomentMessage:
-    return MomentMessage(width, facts.radius, _HALF, _MOMENTS[turn], logistic=True)
+    return MomentMessage(width, facts.radius, _HALF, 0.0 if turn else _MOMENTS, logistic=True)
 
 
 def _fit(made: Sequence[Answered], design: Design, plan: Plan) -> tuple[list[Answered], Frame, Fit]:
-    """All rounds in one scale, the second moments weighted by slopes, and the coefficients.
-
-    A score is a quarter of the weighted second moments times the difference that is left. The
-    first round is at zero, where slopes are 1 and the step is long.
-    """
+    """All rounds in the units of the first, its second moments, and the coefficients."""
     columns = np.arange(len(design.names))
     target = facts_of(design, plan.options).guess.gram
-    plain = frame_of(made[:1], columns, target, None, 0)
-    spread = _predictor_spread(made[0], plain)
-    one = _at_zero(made[0], plain, spread, lambda v: 1 / _slope(v))
-    first = estimate([one], plain, columns, columns.size, safe=True, least=1.0)
-    if len(made) == 1:
-        return [one], plain, first
-    theta = made[1].theta(columns.size)
-    size = math.sqrt(max(float(theta @ plain.safe @ theta), _LEAST_SPREAD**2))
-    level, along = _weights(size)
-    turned = plain.safe @ theta
-    expected = level * plain.gram + (along - level) * np.outer(turned, turned) / size**2
-    last = [replace(m, scale=4.0) for m in made[1:]]
-    frame = frame_of(last, columns, expected, None, 0)
-    zero = _at_zero(made[0], plain, spread, lambda v: _weights(v)[1] / _slope(v))
-    rounds = [replace(zero, framed=False), *last]
+    frame = frame_of(made[:1], columns, target, None, 0)
+    rounds = [_at_zero(made[0], frame), *(_turned(m, frame) for m in made[1:])]
     return rounds, frame, estimate(rounds, frame, columns, columns.size, safe=True, least=1.0)
 
 
@@ -298,27 +333,25 @@ def _reined(fit: Fit, frame: Frame) -> Array:
     return theta
 
 
-def _expected(plan: Plan, design: Design, facts: Facts, noise: tuple[float, float]) -> Plan:
+def _expected(plan: Plan, design: Design, facts: Facts, moment: float, score: float) -> Plan:
     """The plan with its expected standard errors, and a warning where they are too large."""
-    d, (moment, score) = len(plan.names), noise
+    d = len(plan.names)
     gram = facts.guess.gram
     inverse = np.linalg.inv(_weights(_TYPICAL)[0] * gram)
     size = _TYPICAL**2 * d / float(np.trace(gram))
-    users = plan.n * sum(_USERS[1:])
+    users = plan.n * (1 - _FIRST)
     privacy = inverse @ inverse * (16 * score**2 + moment**2 * size * 0.1)
     sampling = np.linalg.inv(_slope(_TYPICAL) * gram) / users
     standard, zero = design.standardization, np.zeros(d)
     noisy, total = (np.diag(standard.to_user(zero, c)[1]) for c in (privacy, privacy + sampling))
-    error = math.sqrt(float(np.trace(privacy + sampling)) / size)
-    curvature = _weights(_TYPICAL)[0] * float(np.linalg.eigvalsh(gram)[0])
-    blur = 2 * math.sqrt(d) * moment / curvature
+    error = math.sqrt(float(np.trace((privacy + sampling) @ gram))) / _TYPICAL
+    blur = 2 * math.sqrt(d) * moment / float(np.linalg.eigvalsh(gram)[0])
     warnings: tuple[str, ...] = ()
-    if error > 1:
-        at = f"At n={plan.n:,} and epsilon={plan.privacy.epsilon:g} with {d} columns"
+    at = f"At n={plan.n:,} and epsilon={plan.privacy.epsilon:g} with {d} columns"
+    if error > 0.5:
         text = f"{at} the expected error is {error:.2g} times the size of the coefficients."
-        warnings = (need(plan, 2 * error, text) + " Half of that size is meant.",)
+        warnings = (need(plan, 2 * error, text),)
     elif blur > 1:
-        at = f"At n={plan.n:,} and epsilon={plan.privacy.epsilon:g} with {d} columns"
         text = (
             f"{at} noise hides the curvature of the likelihood: strong effects are drawn towards "
             "zero, and their intervals may miss them."

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -291,8 +291,9 @@ def estimate(
     least : float
         Part of the noise of second moments that is counted even where less seems to be left.
     """
+    frame = replace(frame, gram=frame.safe) if safe else frame
     at = np.searchsorted(frame.columns, columns)
-    gram = (frame.safe if safe else frame.gram)[np.ix_(at, at)]
+    gram = frame.gram[np.ix_(at, at)]
     now = np.zeros(width)
     for _ in range(_PASSES):
         vector, weights = pooled(rounds, frame, columns, now)
