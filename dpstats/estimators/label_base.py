@@ -140,19 +140,22 @@ class Responses:
         return replace(self, channel=min(made, key=lambda c: _variance(c, self.second_moment)))
 
     def mean_square(self, z: Array, fitted: Array) -> float:
-        """Estimate of E v^2 from messages z: what their own mean square says, at least the fit's.
+        """Estimate of E v^2 from messages z, at least what the fit says."""
+        i = self.interval
+        sent, least = (float(np.mean(np.square((v - i.middle) / i.half))) for v in (z, fitted))
+        return self.square(sent, least)
+
+    def square(self, sent: float, least: float) -> float:
+        """Estimate of E v^2, at least `least`, from the mean square of decoded messages about v.
 
         One bit says nothing about squares; the guess stands in then.
         """
         assert self.channel is not None
-        i = self.interval
-        least = float(np.mean(np.square((fitted - i.middle) / i.half)))
-        none, slope = _variance(self.channel, 0.0), 1 + self.channel.variance(1.0)
-        slope -= self.channel.variance(0.0)
+        none, all_ = self.channel.variance(0.0), self.channel.variance(1.0)
+        slope = 1 + all_ - none
         if slope < 1e-6:
-            return max(least, self.second_moment)
-        own = (float(np.mean(np.square((z - i.middle) / i.half))) - none) / slope
-        return min(1.0, max(least, own))
+            return min(1.0, max(least, self.second_moment))
+        return min(1.0, max(least, (sent - none) / slope))
 
     def options(self) -> dict[str, Any]:
         """What plans and results say of it, as JSON."""

@@ -62,7 +62,7 @@ def local(method: str, privacy: Privacy, *, interactive: bool) -> Local:
     if interactive and not privacy.interactive:
         raise TrustError(
             f"method={method!r} asks devices in rounds: say Local(epsilon={privacy.epsilon:g}, "
-            "interactive=True), or leave the method out for one that asks them once."
+            "interactive=True). dpstats.methods(trust='local') lists what asks them once."
         )
     return privacy
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dpstats.estimators.ldp_iht import LDPIHT
 from dpstats.estimators.local_logit import LocalLogit
+from dpstats.estimators.local_mean import LocalMean
 from dpstats.estimators.local_moments import LocalMoments, LocalSparse
 from dpstats.estimators.local_rounds import LocalRounds, LocalScreening
 from dpstats.estimators.nldp import NLDP
@@ -18,6 +19,7 @@ LOCAL: tuple[LocalMethod, ...] = (
     LocalSparse(),
     LocalScreening(),
     LocalLogit(),
+    LocalMean(),
     NLDP(),
     LDPIHT(),
 )

@@ -143,5 +143,5 @@ def release_of(question: Question, plan: Plan, part: int, count: int) -> Release
         scale=sd,
         event=channel.event,
         part=part,
-        law=f"{channel.name}, {channel.dim} numbers, {count:,} users",
+        law=f"{channel.name}, {channel.dim} number{'s' * (channel.dim > 1)}, {count:,} users",
     )

@@ -1,0 +1,100 @@
+"""Second moments are improved by what is known about their noise, and never made worse by much."""
+
+import numpy as np
+import pytest
+
+from dpstats.estimators.local_gram import invertible, posterior, shrunk
+
+D = 30
+
+
+def autoregressive(d: int, rho: float) -> np.ndarray:
+    places = np.arange(d)
+    return rho ** np.abs(places[:, None] - places)
+
+
+TRUTHS = {
+    "uncorrelated": np.eye(D),
+    "autoregressive": autoregressive(D, 0.5),
+    "equicorrelated": 0.7 * np.eye(D) + 0.3,
+    "blocks": np.kron(np.eye(6), 0.4 * np.eye(5) + 0.6),
+}
+
+
+def noisy(truth: np.ndarray, sd: float, rng) -> tuple[np.ndarray, np.ndarray]:
+    """The matrix with symmetric noise of sd `sd` off the diagonal, and its variances."""
+    d = len(truth)
+    noise = np.triu(rng.normal(size=(d, d)) * sd, 1)
+    diagonal = np.diag(rng.normal(size=d) * sd * np.sqrt(2))
+    return truth + noise + noise.T + diagonal, sd**2 * (np.ones((d, d)) + np.eye(d))
+
+
+def errors(truth: np.ndarray, sd: float, repeats: int = 20) -> tuple[float, float]:
+    """Root mean square errors before and after."""
+    rng = np.random.default_rng(1)
+    before, after = [], []
+    for _ in range(repeats):
+        gram, variances = noisy(truth, sd, rng)
+        before.append(np.mean((gram - truth) ** 2))
+        after.append(np.mean((shrunk(gram, variances, np.eye(len(truth)))[0] - truth) ** 2))
+    return float(np.sqrt(np.mean(before))), float(np.sqrt(np.mean(after)))
+
+
+# Largest error left, as a part of that before: hardly any where entries are alike.
+LEFT = {"uncorrelated": 0.25, "autoregressive": 0.75, "equicorrelated": 0.35, "blocks": 0.75}
+
+
+@pytest.mark.parametrize("name", TRUTHS)
+def test_entries_with_a_common_law_lose_most_of_their_noise(name):
+    before, after = errors(TRUTHS[name], 0.2)
+    assert after < LEFT[name] * before
+
+
+@pytest.mark.parametrize("name", TRUTHS)
+def test_little_noise_is_left_alone(name):
+    before, after = errors(TRUTHS[name], 0.002, repeats=3)
+    assert after < 1.1 * before
+
+
+def test_without_noise_nothing_is_changed():
+    gram = autoregressive(6, 0.5)
+    improved, _ = shrunk(gram, np.zeros((6, 6)), np.eye(6))
+    assert np.allclose(improved, gram)
+
+
+def test_pure_noise_leaves_the_target_and_says_so():
+    gram, variances = noisy(np.eye(D), 0.3, np.random.default_rng(2))
+    improved, part = shrunk(gram, variances, np.eye(D))
+    off = improved[~np.eye(D, dtype=bool)]
+    assert part == 0
+    assert np.all(off == 0)
+    correlated, variances = noisy(TRUTHS["blocks"], 0.1, np.random.default_rng(2))
+    assert 0 < shrunk(correlated, variances, np.eye(D))[1] < 1
+
+
+def test_a_wrong_scale_of_the_target_is_found():
+    gram, variances = noisy(0.3 * np.eye(D), 0.05, np.random.default_rng(3))
+    improved, _ = shrunk(gram, variances, np.eye(D))
+    assert np.abs(np.diag(improved) - 0.3).max() < 0.05
+
+
+def test_the_posterior_of_two_groups_is_near_their_means():
+    rng = np.random.default_rng(4)
+    truth = np.repeat([0.0, 1.0], 500)
+    means, part = posterior(truth + 0.2 * rng.normal(size=1000), 0.2)
+    assert np.sqrt(np.mean((means - truth) ** 2)) < 0.1  # half of the noise
+    assert part < 0.3
+    spread = rng.normal(size=1000)
+    assert (
+        np.sqrt(np.mean((posterior(spread + 0.2 * rng.normal(size=1000), 0.2)[0] - spread) ** 2))
+        < 0.21
+    )
+
+
+def test_raised_eigenvalues_are_counted_as_hidden():
+    gram = np.diag([2.0, 1.0, -0.5])
+    repaired, hidden = invertible(gram, 0.1, 1.0)
+    floor = 2 * np.sqrt(3) * 0.1
+    assert np.allclose(np.diag(repaired), [2.0, 1.0, floor])
+    assert np.allclose(np.diag(hidden), [0.0, 0.0, 1.0])
+    assert not invertible(np.diag([2.0, 1.0]), 0.1, 1.0)[1].any()

@@ -1,0 +1,123 @@
+"""Rounds: each asks what the last one left open, and together they are better than one."""
+
+import numpy as np
+import pytest
+
+from dpstats.errors import OptionError, TrustError
+from dpstats.estimators.local_moments import LocalMoments
+from dpstats.estimators.local_rounds import LocalRounds, LocalScreening
+from dpstats.privacy import Local
+from tests.local import fast
+from tests.local.cases import coefficients, columns, design, error
+
+D, S = 50, 5  # of the sparse setting of Wang & Xu
+
+
+def dense(kind: str, d: int, n: int, epsilon: float, repeats: int) -> tuple[np.ndarray, np.ndarray]:
+    """Absolute errors in standard errors, and relative errors of one round and of two."""
+    once, rounds, made = LocalMoments(), LocalRounds(), design(d, 1.0)
+    plans = once.plan(made, Local(epsilon), n), rounds.plan(made, Local(epsilon, 0, True), n)
+    standard, relative = [], []
+    for seed in range(repeats):
+        rng = np.random.default_rng(seed)
+        truth = coefficients(d, d, rng, order=2)
+        x = columns(kind, n, d, rng)
+        y = x @ truth + rng.normal(size=n)
+        fits = [
+            fast.fit(method, made, plan, x, y, rng)[0]
+            for method, plan in zip((once, rounds), plans, strict=True)
+        ]
+        relative.append([error(fit.params, truth) for fit in fits])
+        standard.append(np.abs(fits[1].params - truth) / np.sqrt(np.diag(fits[1].cov)))
+    return np.array(standard), np.array(relative)
+
+
+def test_two_rounds_halve_the_error_and_intervals_cover():
+    standard, relative = dense("autoregressive", 3, 20_000, 4.0, 80)
+    assert relative[:, 1].mean() < 0.6 * relative[:, 0].mean()
+    assert 0.92 <= np.mean(standard < 1.96) <= 0.985
+    assert np.mean(standard < 0.98) < 0.8
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["normal", "autoregressive", "uniform", "signs"])
+@pytest.mark.parametrize(("d", "n", "epsilon"), [(3, 20_000, 2.0), (5, 100_000, 4.0)])
+def test_intervals_cover_over_settings(kind, d, n, epsilon):
+    standard, _ = dense(kind, d, n, epsilon, 150)
+    assert 0.92 <= np.mean(standard < 1.96) <= 0.985
+    assert np.mean(standard < 0.98) < 0.8
+
+
+def test_the_second_round_learns_a_radius_and_a_clip():
+    """Columns and errors four times less spread than declared."""
+    method, made, n = LocalRounds(), design(3, 1.0), 100_000
+    rng = np.random.default_rng(1)
+    x = columns("normal", n, 3, rng)
+    x[:, 1:] /= 4
+    y = x @ [0.0, 2.0, -1.0, 0.5] + 0.25 * rng.normal(size=n)
+    plan = method.plan(made, Local(4.0, interactive=True), n)
+    _, (first, second) = fast.fit(method, made, plan, x, y, rng)
+    assert second.message.radius < 0.7 * first.message.radius
+    assert second.message.clip < 0.7 * first.message.clip
+    assert second.channel.event == first.channel.event
+
+
+def screened(n: int, epsilon: float, repeats: int) -> tuple[list[float], list]:
+    method, made = LocalScreening(), design(D, 0.75, bound=1.0)
+    guarantee = Local(epsilon, interactive=True)
+    plan = method.plan(made, guarantee, n, sparsity=S, radius=np.sqrt(D + 1))
+    found, questions = [], []
+    for seed in range(repeats):
+        rng = np.random.default_rng(seed)
+        truth = coefficients(D, S, rng, order=2)
+        x = columns("signs", n, D, rng)
+        y = (x @ truth + 0.05 * rng.uniform(-1, 1, n)) / made.standardization.y_scale
+        fit, questions = fast.fit(method, made, plan, x, y, rng)
+        found.append(error(fit.params * made.standardization.y_scale, truth))
+    return found, questions
+
+
+# Errors of the best known before with the same users (log n rounds of all columns: above 1).
+@pytest.mark.parametrize(("n", "epsilon", "most"), [(100_000, 1.0, 0.2), (10_000, 4.0, 0.14)])
+def test_screening_finds_few_columns_among_fifty(n, epsilon, most):
+    found, questions = screened(n, epsilon, 6)
+    assert np.mean(found) < most
+    asked = [question.message.asked.size for question in questions]
+    assert asked == [51, 13, 9, 7]
+    assert all(0 in question.message.asked for question in questions)  # the intercept
+    assert len({question.channel.event for question in questions}) == 1
+
+
+@pytest.mark.slow
+def test_forty_thousand_users_are_enough_for_an_error_of_a_third():
+    found, _ = screened(40_000, 1.0, 30)
+    assert np.mean(found) < 0.35
+
+
+def test_rows_that_fill_their_box_are_sampled_by_coordinates():
+    _, questions = screened(50_000, 1.0, 1)
+    assert questions[0].channel.name == "coordinate"
+    method, made = LocalScreening(), design(D, 0.75)
+    plan = method.plan(made, Local(1.0, interactive=True), 1000)
+    assert method.question(made, plan, [], None).channel.name == "privunit"
+
+
+def test_what_it_cannot_do_is_refused():
+    made = design(3, 1.0)
+    for method in (LocalRounds(), LocalScreening()):
+        with pytest.raises(TrustError, match="interactive=True"):
+            method.plan(made, Local(1.0), 1000)
+        with pytest.raises(OptionError, match="users for"):
+            method.plan(made, Local(1.0, interactive=True), 1)
+    with pytest.raises(OptionError, match="public"):
+        method.public_moments(made, None, np.zeros((1, 4)))
+
+
+def test_a_plan_warns_where_columns_cannot_be_told_from_noise():
+    method, made = LocalScreening(), design(D, 0.75)
+    few, many = (
+        method.plan(made, Local(1.0, interactive=True), n, sparsity=S) for n in (2000, 10**7)
+    )
+    assert any("users" in text for text in few.warnings)
+    assert not many.warnings
+    assert few.predicted_se[1] > 10 * many.predicted_se[1]
