@@ -22,7 +22,8 @@ __all__ = ["Clients", "check_question", "release_of"]
 
 Array = NDArray[np.float64]
 
-_CELLS = 1 << 21  # message coordinates drawn at a time: 16 MiB
+_CELLS = 1 << 21  # coordinates of rows and of their messages read at a time: 16 MiB
+_CACHED = 1 << 18  # made, randomised and added at a time: 2 MiB stay near the processor
 
 
 class Clients:
@@ -99,13 +100,15 @@ class Clients:
             raise PlanError(f"Round {part} was already asked, or is not the next one.")
         mine, message = self._rounds[part], question.message
         sums = MessageSums(question.channel, self._noise)
-        step = max(1, _CELLS // message.dim)
+        step, few = (max(1, cells // message.dim) for cells in (_CELLS, _CACHED))
         for start in range(0, mine.size, step):
             places = mine[start : start + step]
             block = self._source.block(int(places[0]), int(places[-1]) + 1)
             here = places - places[0]
-            y = None if block.y is None else block.y[here]
-            sums.add(message.rows(block.x[here], y, block.keep[here]))
+            for first in range(0, here.size, few):
+                some = here[first : first + few]
+                y = None if block.y is None else block.y[some]
+                sums.add(message.rows(block.x[some], y, block.keep[some]))
         mean, second = sums.averages()
         self._transcript.append(release_of(question, self._plan, part, int(mine.size)))
         if self._on_answer is not None:

@@ -158,16 +158,19 @@ class MomentMessage:
         ndarray of shape (m, dim)
         """
         weight = self.weight(x) * keep
-        part = x[:, self.asked]
+        part = x[:, self.asked] * weight[:, None]
         made = np.empty((len(x), self.dim))
-        i, j = self._pairs
         moments, score = self._units
-        np.multiply(part[:, i], part[:, j], out=made[:, : i.size])
-        made[:, : i.size] /= moments
+        products, start = made[:, : self.moments], 0
+        for j in range(part.shape[1] if self.moments else 0):  # in the order of `_pairs`
+            stop = start + part.shape[1] - j
+            np.multiply(part[:, j:], part[:, j, None], out=products[:, start:stop])
+            start = stop
+        products /= moments
         fitted = np.zeros(len(x)) if self.theta is None else x @ self.theta
         if self.logistic:
             fitted = 1.0 / (1.0 + np.exp(-np.clip(fitted, -700, 700)))
-            made[:, : i.size] *= 2 * np.minimum(fitted, 1 - fitted)[:, None]
+            products *= 2 * np.minimum(fitted, 1 - fitted)[:, None]
         if self.share < 1:
             if y is None:
                 raise PlanError("The message holds a score, and the design has no response.")
@@ -176,11 +179,11 @@ class MomentMessage:
                 residual = residual / (2 * np.maximum(fitted, 1 - fitted))
             if self.gate:
                 inside = np.abs(residual) < self.clip
-                made[:, -2:] = np.column_stack([inside, ~inside]) / self._gate_unit
-            residual = np.clip(residual, -self.clip, self.clip)
+                unit = (weight**2 / self._gate_unit)[:, None]
+                made[:, -2:] = np.column_stack([inside, ~inside]) * unit
+            residual = np.clip(residual, -self.clip, self.clip) * weight
             np.multiply(part, residual[:, None], out=made[:, self._scores])
             made[:, self._scores] /= score
-        made *= (weight**2)[:, None]
         made[~keep] = 0.0  # also where a product of the row was not finite
         return made
 
