@@ -226,7 +226,18 @@ CASES += [
 ]
 METHODS = [case for case in CASES if case.setting == SETTINGS[0]]
 
+
+def _settled(case: Case) -> bool:
+    """Whether a law of noise is simulated by default: settings change sensitivities, not laws."""
+    return case.setting == SETTINGS[0] or case.estimator.model == "mean"
+
+
 each_case = pytest.mark.parametrize("case", CASES, ids=str)
+each_case_drawn = pytest.mark.parametrize(
+    "case",
+    [c if _settled(c) else pytest.param(c, marks=pytest.mark.slow) for c in CASES],
+    ids=str,
+)
 each_method = pytest.mark.parametrize("case", METHODS, ids=str)
 
 

@@ -18,7 +18,7 @@ from dpstats.accounting.events import Gaussian, Laplace, Peeling, Selection
 from dpstats.mechanisms.noise import Noise, SafeNoise
 from dpstats.mechanisms.release import _steps
 from dpstats.protocol import Plan
-from tests.contracts.cases import Case, each_case
+from tests.contracts.cases import Case, each_case, each_case_drawn
 from tests.contracts.spies import Asked, Recording, Released, Repeater, opened, record, releases
 
 N = 40
@@ -79,7 +79,7 @@ def check_law(noise: np.ndarray, scale: float, law: Any) -> None:
         assert verdict(noise / (scale * factor), law) < FALSE_ALARM
 
 
-@each_case
+@each_case_drawn
 def test_noise_on_sums_has_the_declared_law(case: Case) -> None:
     data = case.table(N)
     plan = case.plan(data)
@@ -101,7 +101,7 @@ def choice_verdict(utilities: np.ndarray, chosen: np.ndarray, epsilon: float) ->
     return float(2 * stats.norm.sf(abs(z)))
 
 
-@each_case
+@each_case_drawn
 def test_choices_have_the_law_of_the_exponential_mechanism(case: Case) -> None:
     data = case.table(N)
     plan = case.plan(data, case.privacy(8.0, 1e-5, rows=N))
@@ -121,7 +121,7 @@ def test_choices_have_the_law_of_the_exponential_mechanism(case: Case) -> None:
         assert choice_verdict(utilities, chosen, epsilon / factor) < FALSE_ALARM
 
 
-@each_case
+@each_case_drawn
 def test_values_of_a_peeling_have_the_declared_law(case: Case) -> None:
     """Fresh noise on the chosen columns; the law of the choice is tested with the mechanism."""
     data = case.table(N)
@@ -156,7 +156,7 @@ class Watched:
         return stream
 
 
-@each_case
+@each_case_drawn
 def test_every_comparison_of_a_search_has_its_share_of_the_noise(case: Case) -> None:
     data = case.table(N)
     plan = case.plan(data)

@@ -137,6 +137,7 @@ def read(formula: str, schema: Schema, table) -> None:
         source.block(start, start + 256)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["pandas", "polars"])
 @pytest.mark.parametrize("form", ["y ~ .", "np.log1p(y + 6) ~ .", "sum"])
 def test_five_thousand_columns_are_read_about_as_quickly_as_converted(wide, kind, form):

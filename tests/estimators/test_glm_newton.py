@@ -116,6 +116,7 @@ SETTINGS = {
     ),
 }
 each_setting = pytest.mark.parametrize("setting", SETTINGS.values(), ids=SETTINGS)
+QUICK = ("rare", "overdispersed")  # of which intervals are simulated by default
 
 
 @each_setting
@@ -129,7 +130,13 @@ def test_a_large_epsilon_gives_statsmodels(setting: Setting) -> None:
     assert se == pytest.approx(exact.bse, rel=0.05)
 
 
-@each_setting
+@pytest.mark.parametrize(
+    "setting",
+    [
+        pytest.param(setting, id=name, marks=() if name in QUICK else pytest.mark.slow)
+        for name, setting in SETTINGS.items()
+    ],
+)
 def test_intervals_cover(setting: Setting) -> None:
     # 60 fits with 3 or 4 coefficients: a standard deviation of about 1.5 points around 95 %.
     rng, z = np.random.default_rng(2), []
@@ -255,6 +262,7 @@ def test_exposure_is_that_of_statsmodels() -> None:
     assert np.abs((fit.params.to_numpy() - exact.params) / exact.bse).max() < 0.5
 
 
+@pytest.mark.slow
 def test_intervals_for_rates_cover() -> None:
     rng, truth, z = np.random.default_rng(6), np.array([0.5, 0.6]), []
     for seed in range(40):

@@ -252,7 +252,7 @@ def test_halves_together_cost_what_one_costs(model: str) -> None:
     assert found.estimate.cov.shape == (3, 3)
 
 
-@each_model
+@pytest.mark.parametrize("model", ["ols", pytest.param("logit", marks=pytest.mark.slow)])
 def test_split_intervals_cover_the_selected_model(model: str) -> None:
     # Independent columns: the coefficients of the selected model are the true ones. 60 fits of 3
     # columns; under a coverage of 95 % fewer than 160 or all of 180 hits have probability < 1e-3.
