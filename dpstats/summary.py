@@ -458,7 +458,11 @@ def compare(fits: Sequence[Any], names: Sequence[str] | None = None, *, stars: b
     table.tables[0] = table.tables[0].replace("(nan)", "")
     table.add_text("Those of private fits cover sampling error and privacy noise.")
     for label in dict.fromkeys(fit.inference for fit in fits if _ours(fit) and fit.inference):
-        table.add_text(f"Inference after selection: {label}.")
+        named = zip(labels, fits, strict=True)
+        who = ", ".join(name for name, fit in named if _ours(fit) and fit.inference == label)
+        none, _, why = label.partition(": ")
+        said = f"no standard errors: {why}" if none == "none" else f"inference {label}"
+        table.add_text(f"{who}: {said}.")
     if any(_ours(fit) and fit.reproducible for fit in fits):
         table.add_text(f"{NOT_PRIVATE}: the noise came from a seed.")
     return table

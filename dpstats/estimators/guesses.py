@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Guess",
     "clipping_radius",
+    "declared",
     "expect",
     "guess",
     "max_rows",
@@ -91,6 +92,13 @@ def guess(design: Design) -> Guess:
 def response_bound(design: Design) -> float:
     """Largest size of the response in internal units; public."""
     return max(abs(end) for end in design.internal_endog_bounds)
+
+
+def declared(design: Design) -> bool:
+    """Whether a scale was declared that is smaller than half the range."""
+    assert design.endog is not None
+    half = design.endog.upper / 2 - design.endog.lower / 2
+    return design.endog.scale < half * (1 - 1e-9)
 
 
 def max_rows(design: Design) -> int:

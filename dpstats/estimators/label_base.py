@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from dpstats.accounting import epsilon_of
 from dpstats.channels import CHANNELS, Channel, channel
 from dpstats.errors import OptionError
-from dpstats.estimators.guesses import round_up
+from dpstats.estimators.guesses import declared, round_up
 from dpstats.families import GAUSSIAN
 from dpstats.privacy import LabelOnly, Privacy
 from dpstats.protocol import Estimator, Mechanism, Plan
@@ -40,7 +40,6 @@ __all__ = [
     "CHANNEL_OPTIONS",
     "SLOT",
     "Responses",
-    "declared",
     "expected",
     "inverse_gram",
     "label_only",
@@ -402,13 +401,6 @@ def _levels(design: Design) -> Array | None:
         return None
     values = getattr(declaration, "values", None)
     return np.array([0.0, 1.0]) if values is None else np.asarray(values, dtype=np.float64)
-
-
-def declared(design: Design) -> bool:
-    """Whether a scale was declared that is smaller than half the range."""
-    assert design.endog is not None
-    half = design.endog.upper / 2 - design.endog.lower / 2
-    return design.endog.scale < half * (1 - 1e-9)
 
 
 def _best(asked: Any, privacy: LabelOnly, draft: Responses, binary: bool) -> Channel:

@@ -13,12 +13,11 @@ from numpy.typing import NDArray
 
 from dpstats.errors import OptionError
 from dpstats.estimators.base import check_options
-from dpstats.estimators.guesses import round_up
+from dpstats.estimators.guesses import declared, round_up
 from dpstats.estimators.halves import CONDITIONAL, half_of
 from dpstats.estimators.label_base import (
     CHANNEL_OPTIONS,
     Responses,
-    declared,
     label_only,
     linear_shrinkage,
     local_label_plan,

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dpstats.channels import Channel, CoordinateSampling, channel
 from dpstats.errors import OptionError, TrustError
-from dpstats.estimators.guesses import Guess, clipping_radius, guess, round_up
+from dpstats.estimators.guesses import Guess, clipping_radius, declared, guess, round_up
 from dpstats.estimators.local_pool import clip_bias, coordinate_variance
 from dpstats.privacy import Local, Privacy
 from dpstats.protocol import Plan
@@ -47,6 +47,10 @@ OPTIONS = {
 }
 GATE = 0.04  # of the square norm of a message, to say whether its residual was clipped
 _CLIPS = np.linspace(0.8, 4.0, 65)
+_UNDECLARED = (
+    "No scale of the response is declared, so that noise hides its whole range: a declared centre "
+    "and scale would take noise down in proportion."
+)
 
 
 def local(method: str, privacy: Privacy, *, interactive: bool) -> Local:
@@ -105,7 +109,8 @@ class Facts:
     spread : float
         Of the response.
     clip : float or None
-        Clip asked for, in spreads.
+        Clip in spreads, where it is not for the method to choose: asked for, or the whole range of
+        a response whose scale is not declared, since nothing is known of where it lies in there.
     """
 
     guess: Guess
@@ -140,7 +145,11 @@ def facts_of(design: Design, options: Mapping[str, Any]) -> Facts:
     # Half of the rows are weighted down: weights cost little signal, and noise grows with R^2.
     typical = replace(facts, radius=min(math.sqrt(np.trace(facts.gram)), facts.radius))
     radius = clipping_radius(options.get("radius"), typical, design)
-    return Facts(facts, radius, math.sqrt(2) * facts.sd, None if clip is None else float(clip))
+    spread = math.sqrt(2) * facts.sd
+    if clip is None and not declared(design):
+        clip = facts.bound / spread
+        facts = replace(facts, assumptions=(*facts.assumptions, _UNDECLARED))
+    return Facts(facts, radius, spread, None if clip is None else float(clip))
 
 
 def best_clip(unit: float, caution: float) -> float:

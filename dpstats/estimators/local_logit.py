@@ -23,7 +23,7 @@ from dpstats.estimators.local_asks import (
     noise_of,
     vector_channel,
 )
-from dpstats.estimators.local_pool import Answered, Fit, Frame, estimate, frame_of, released
+from dpstats.estimators.local_pool import Answered, Fit, Frame, as_estimate, estimate, frame_of
 from dpstats.estimators.local_theory import ASI, GUARANTEE, JIANG, LOCAL_LOWER, ONCE, ROUNDS, ZHU
 from dpstats.privacy import Local, Privacy
 from dpstats.protocol import Estimate, Messages, Plan, Question
@@ -43,11 +43,6 @@ _ROUNDS, _MOST_ROUNDS = 3, 10
 _HALF, _STEP = 0.5, 1e-3  # largest residual; of numeric derivatives
 _FIRST_DOUBT, _DOUBT = 0.2, 0.1  # relative bias of a step: the long one from zero, a later one
 _MOST_SPREAD, _LEAST_SPREAD = 3.0, 0.05  # of linear predictors
-_RAISED = 0.05  # directions made up, from which on a remark says so
-HIDDEN = (
-    "Noise hides some directions of the columns: coefficients are drawn towards zero along them, "
-    "and their standard errors count what may be missing."
-)
 _TYPICAL = 1.0  # spread of linear predictors, for plans
 
 _BRILLINGER = Citation(
@@ -177,15 +172,7 @@ class LocalLogit(Rounds):
         """Pool all rounds and solve."""
         made = self._answered(design, plan, answers)
         rounds, frame, fit = _fit(made, design, plan)
-        raised = float(np.trace(frame.hidden)) > _RAISED
-        return Estimate(
-            params=fit.params,
-            cov=fit.cov,
-            cov_privacy=fit.cov_privacy,
-            nobs=float(sum(answer.count for answer in answers)),
-            released={**released(rounds, frame), "weights of rounds": fit.weights.tolist()},
-            remarks=(HIDDEN,) if raised else (),
-        )
+        return as_estimate(rounds, frame, fit)
 
     def _answered(self, design: Design, plan: Plan, answers: Sequence[Messages]) -> list[Answered]:
         made: list[Answered] = []

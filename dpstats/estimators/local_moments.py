@@ -27,11 +27,13 @@ from dpstats.estimators.local_asks import (
 from dpstats.estimators.local_pool import (
     Answered,
     Frame,
+    as_estimate,
     clip_bias,
     estimate,
     frame_of,
     pooled,
     released,
+    remarks_on,
     stepwise,
 )
 from dpstats.estimators.local_theory import (
@@ -207,14 +209,7 @@ class _Once(Rounds):
         if self.sparse:
             return sparse_estimate(made, frame, design, plan, rows)
         fit = estimate(made, frame, columns, columns.size, safe=True, rows=rows)
-        return Estimate(
-            params=fit.params,
-            cov=fit.cov,
-            cov_privacy=fit.cov_privacy,
-            nobs=float(answers[0].count),
-            released=released(made, frame),
-            remarks=_remarks(frame),
-        )
+        return as_estimate(made, frame, fit)
 
 
 @dataclass(frozen=True)
@@ -237,10 +232,12 @@ class LocalMoments(_Once):
     *Covariance.* Of the influence functions ``A^-1 (b_i/f - A_i params - b/f^2 f_i)`` of messages,
     whose second moments were released with them: sampling and privacy noise, with no assumption on
     the data. Where noise is larger than 0.3 of the smallest eigenvalue of A, intervals are wider
-    than they need to be, and the plan warns.
+    than they need to be, and the plan warns; where it hides a direction of the columns, there are
+    none, and a remark says what helps.
 
-    *Clipping.* E x clip(y) is f A params for elliptical columns (Stein). The clip is the
-    smallest, from public facts, at which bias elsewhere is well below noise.
+    *Clipping.* E x clip(y) is f A params for elliptical columns (Stein). Where a scale of the
+    response is declared, the clip is the smallest, from public facts, at which bias elsewhere is
+    well below noise; where none is, nothing is known of where responses lie, and it is the range.
     """
 
     name: ClassVar[str] = "local-moments"
@@ -328,7 +325,7 @@ def sparse_estimate(
         cov_privacy=fit.cov_privacy,
         nobs=float(sum(made.answer.count for made in rounds)),
         released=released(rounds, frame),
-        remarks=_remarks(frame),
+        remarks=remarks_on(rounds, frame),
         support=tuple(int(j) for j in fit.columns),
         inference="conditional on the columns selected",
     )
@@ -356,16 +353,6 @@ def _standing_out(
             break
         chosen = candidate
     return chosen
-
-
-def _remarks(frame: Frame) -> tuple[str, ...]:
-    raised = float(np.trace(frame.hidden))
-    if raised < 0.05:
-        return ()
-    return (
-        "Noise hides some directions of the columns: coefficients are drawn towards zero along "
-        "them, and their standard errors count what may be missing.",
-    )
 
 
 def _expected(

@@ -22,19 +22,21 @@ from numpy.typing import NDArray
 
 from dpstats.channels import Channel
 from dpstats.estimators.local_gram import invertible, shrunk
-from dpstats.protocol import Messages, Question
+from dpstats.protocol import Estimate, Messages, Question
 from dpstats.queries import MomentMessage
 
 __all__ = [
     "Answered",
     "Fit",
     "Frame",
+    "as_estimate",
     "clip_bias",
     "coordinate_variance",
     "estimate",
     "frame_of",
     "pooled",
     "released",
+    "remarks_on",
     "stepwise",
 ]
 
@@ -47,6 +49,18 @@ _BIAS = 0.15  # of clipping at c sds, after division by f, is about this times e
 _MISMATCH = 0.1  # relative difference of second moments under two sets of row weights
 _LEAST_PART = 0.5  # of the noise of second moments, that standard errors count in any case
 _PASSES = 4
+_RAISED = 0.05  # directions made up, from which on a remark says so
+_BLURRED = 0.1  # part of one direction that is made up, from which on intervals are too short
+
+_HIDDEN = (
+    "Noise hides some directions of the columns: coefficients are drawn towards zero along them. "
+    "More users help, a larger epsilon, or a declared centre and scale of every column: columns "
+    "that vary little on the declared scale are hidden first."
+)
+_CLIPPED = (
+    "Most responses were beyond their clip: they are far from the declared centre, in declared "
+    "scales. Coefficients rest on few of them. Declare both anew, or pass a larger clip."
+)
 
 
 def clip_bias(clip: float) -> float:
@@ -107,6 +121,16 @@ class Answered:
         inside, outside = self.message.weights(self.answer.mean)
         total = max(inside + outside, _LEAST_INSIDE)
         return min(max(inside / total, _LEAST_INSIDE), 1.0), total
+
+    @property
+    def clipped_away(self) -> bool:
+        """Whether it is clear (by two standard errors) that f is below the least believed."""
+        if not self.message.gate:
+            return False
+        apart = np.array([1 - _LEAST_INSIDE, -_LEAST_INSIDE])
+        excess = float(apart @ self.answer.mean[-2:])
+        spread = float(apart @ self.answer.covariance[-2:, -2:] @ apart)
+        return excess + 2 * math.sqrt(max(spread, 0.0)) < 0
 
     def score(self, columns: Index) -> Array:
         """The score of these columns, over f."""
@@ -414,3 +438,35 @@ def released(rounds: Sequence[Answered], frame: Frame) -> dict[str, Any]:
         "noise of second moments": frame.sd,
         "noise left after shrinking": frame.left,
     }
+
+
+def as_estimate(rounds: Sequence[Answered], frame: Frame, fit: Fit) -> Estimate:
+    """What is handed back of a fit of all columns.
+
+    Without standard errors where a direction of the columns is hidden, or most responses were
+    clipped: both bias coefficients by more than noise does.
+    """
+    why = ""
+    if float(np.linalg.eigvalsh(frame.hidden)[-1]) > _BLURRED:
+        why = "none: noise hides how the columns vary"
+    elif rounds[-1].clipped_away:
+        why = "none: most responses were clipped"
+    unknown = np.full_like(fit.cov, np.nan)
+    return Estimate(
+        params=fit.params,
+        cov=unknown if why else fit.cov,
+        cov_privacy=unknown if why else fit.cov_privacy,
+        nobs=float(sum(made.answer.count for made in rounds)),
+        released={
+            **released(rounds, frame),
+            **({"weights of rounds": fit.weights.tolist()} if len(rounds) > 1 else {}),
+        },
+        remarks=remarks_on(rounds, frame),
+        inference=why,
+    )
+
+
+def remarks_on(rounds: Sequence[Answered], frame: Frame) -> tuple[str, ...]:
+    """What the messages say about the declarations."""
+    hidden = float(np.trace(frame.hidden)) > _RAISED
+    return (_HIDDEN,) * hidden + (_CLIPPED,) * rounds[-1].clipped_away

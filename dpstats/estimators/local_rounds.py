@@ -29,12 +29,12 @@ from dpstats.estimators.local_pool import (
     Answered,
     Fit,
     Frame,
+    as_estimate,
     clip_bias,
     coordinate_variance,
     estimate,
     frame_of,
     pooled,
-    released,
     stepwise,
 )
 from dpstats.estimators.local_theory import (
@@ -245,13 +245,7 @@ class LocalRounds(_InRounds):
         """Pool both rounds and solve."""
         made = self._answered(design, plan, answers)
         frame, fit = _dense_fit(made, design, plan)
-        return Estimate(
-            params=fit.params,
-            cov=fit.cov,
-            cov_privacy=fit.cov_privacy,
-            nobs=float(sum(answer.count for answer in answers)),
-            released={**released(made, frame), "weights of rounds": fit.weights.tolist()},
-        )
+        return as_estimate(made, frame, fit)
 
     def _next(self, design: Design, plan: Plan, made: list[Answered]) -> tuple[Question, float]:
         assert isinstance(plan.privacy, Local)
@@ -347,7 +341,8 @@ class LocalScreening(_InRounds):
         plan = _expected(
             plan, design, facts, 0.0, score / _inside(_SCREEN_CLIPS[-1]), min(size, len(plan.names))
         )
-        first = noise_of(message, sent, n * _SCREEN_USERS[0])[1] / _inside(_SCREEN_CLIPS[0])
+        first = noise_of(message, sent, n * _SCREEN_USERS[0])[1]
+        first /= _inside(message.clip / facts.spread)
         return _with_screening(plan, facts, first, size)
 
     def finish(
@@ -373,7 +368,7 @@ class LocalScreening(_InRounds):
         assert isinstance(plan.privacy, Local)
         facts, name = facts_of(design, plan.options), str(plan.options["channel"])
         turn, width = len(made), len(design.names)
-        spreads = _SCREEN_CLIPS[turn]
+        spreads = (facts.clip if turn == 0 else None) or _SCREEN_CLIPS[turn]
         if turn == 0:
             message = _screening_message(design, facts, plan.options, plan.privacy)
         else:
@@ -401,7 +396,7 @@ def _first_message(design: Design, facts: Facts, options: Mapping[str, Any]) -> 
 def _screening_message(
     design: Design, facts: Facts, options: Mapping[str, Any], privacy: Local
 ) -> MomentMessage:
-    clip = _SCREEN_CLIPS[0] * facts.spread
+    clip = (facts.clip or _SCREEN_CLIPS[0]) * facts.spread
     message = MomentMessage(len(design.names), facts.radius, clip, 0.0, gate=GATE)
     return _boxed(message, design, str(options["channel"]), privacy)
 

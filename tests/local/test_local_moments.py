@@ -81,6 +81,49 @@ def test_intervals_are_cautious_where_noise_hides_the_second_moments():
     assert whole >= 0.95
 
 
+def test_no_intervals_where_columns_vary_too_little_on_their_declared_scale():
+    """A column in [0, 60] that is nearly always below 10, without a declared centre or scale."""
+    rng, n = np.random.default_rng(8), 20_000
+    x = rng.gamma(2.0, 2.0, n)
+    table = {"x": x, "z": x / 6 + rng.uniform(0, 1, n), "y": 2 + 0.1 * x + rng.normal(size=n)}
+    schema = dp.Schema(x=dp.Numeric(0, 60), z=dp.Numeric(0, 20), y=dp.Numeric(-10, 80))
+    for privacy in (dp.Local(2.0), dp.Local(2.0, interactive=True)):
+        fit = dp.ols("y ~ x + z", table, schema).fit(privacy, noise=SeededNoise(2))
+        assert np.isnan(fit.bse).all()
+        assert fit.inference.startswith("none: noise hides")
+        assert "declared centre and scale" in str(fit.summary())
+
+
+def test_a_response_without_a_declared_scale_is_not_clipped():
+    """Responses lie in a corner of their declared range: a clip around its middle misses them."""
+    rng, n = np.random.default_rng(9), 200_000
+    x = columns("normal", n, 1, rng)
+    y = np.clip(3 + 1.5 * x[:, 1] + rng.normal(size=n), 0, 60)
+    names = {"x0": dp.Numeric(-6, 6, center=0, scale=1)}
+    method = LocalMoments()
+    for declared in (dp.Numeric(0, 60), dp.Numeric(0, 60, center=3, scale=2)):
+        made = dp.ols("y ~ x0", None, dp.Schema({**names, "y": declared}), n=n).design
+        plan, standard = method.plan(made, Local(4.0), n), made.standardization
+        z = (y - standard.y_center) / standard.y_scale
+        fit, _ = fast.fit(method, made, plan, x, z, rng)
+        params, cov = standard.to_user(fit.params, fit.cov)
+        assert np.all(np.abs(params - [3.0, 1.5]) < 4 * np.sqrt(np.diag(cov)) + 0.1)
+        assert ("whole range" in str(plan)) == (declared.scale is None)
+
+
+def test_most_responses_beyond_their_clip_are_noticed():
+    rng, n, method = np.random.default_rng(10), 100_000, LocalMoments()
+    made = design(1, 0.5)
+    x = columns("normal", n, 1, rng)
+    plan = method.plan(made, Local(4.0), n)
+    near, _ = fast.fit(method, made, plan, x, x @ [0.1, 1.0], rng)
+    far, _ = fast.fit(method, made, plan, x, x @ [20.0, 1.0], rng)
+    assert not near.inference
+    assert far.inference == "none: most responses were clipped"
+    assert np.isnan(far.cov).all()
+    assert "declared centre" in far.remarks[0]
+
+
 # Errors at epsilon=1 of the best prototype known before, in the settings of Zhu et al.; 8 seeds.
 SPARSE = {(10, 100_000): 0.67, (20, 100_000): 0.60}
 

@@ -242,7 +242,8 @@ def test_sparse_fits_stand_beside_others(pair, untested):
     assert row.split()[1:] == ["-1.9930***", "-1.9930", "-1.9930***"]
     assert "nan" not in text
     assert "x12" not in text
-    assert "Inference after selection: conditional on" in text
+    assert "split: inference conditional on" in text
+    assert "same rows: no standard errors: " in text
 
 
 def test_maketables_shows_the_selected_columns(pair):
