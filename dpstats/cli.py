@@ -7,9 +7,14 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dpstats.errors import DataError, DPStatsError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from dpstats.mechanisms.noise import Noise
 
 __all__ = ["main"]
 
@@ -231,6 +236,33 @@ def _demo(arguments: argparse.Namespace) -> None:
         _title("The ledger after the fit")
         print(ledger)
         print(ledger.to_frame().to_string(index=False))
+    _title("The same model where covariates are public and only visits are private")
+    curator = model.fit(dp.LabelOnly(1.0, 1e-7, curator=True), noise=noise)
+    devices = model.fit(dp.LabelOnly(1.0), noise=noise)
+    names = ["a curator holds all rows", "a curator holds visits", "nobody holds visits"]
+    print(dp.compare([fit, curator, devices], names=names))
+    _title("Nobody holds the rows: every device sends one private message, in two rounds")
+    print(_without_a_curator(df, noise))
+
+
+def _without_a_curator(df: pd.DataFrame, noise: Noise | None) -> object:
+    """A smaller model by messages of devices, beside least squares."""
+    import numpy as np
+    import statsmodels.formula.api as smf
+
+    import dpstats as dp
+
+    formula = "log_visits ~ lncoins + disea"
+    people = df[["lncoins", "disea"]].assign(log_visits=np.log1p(df["mdvis"]))
+    schema = dp.Schema(
+        log_visits=dp.Numeric(0, 4.4, center=1, scale=1),
+        lncoins=dp.Numeric(0, 4.62, center=2, scale=2),
+        disea=dp.Numeric(0, 60, center=10, scale=7),
+    )
+    model = dp.ols(formula, people, schema)
+    fit = model.fit(dp.Local(4.0, interactive=True), noise=noise, clip=3.0)
+    names = ["OLS (not private)", "devices, epsilon 4"]
+    return dp.compare([smf.ols(formula, people).fit(), fit], names=names)
 
 
 def _title(text: str) -> None:

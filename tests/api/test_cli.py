@@ -117,6 +117,8 @@ def test_the_demo_runs(capsys) -> None:
     printed = capsys.readouterr().out
     assert "NOT private" in printed
     assert "1 entry" in printed
+    for method in ("newton", "label-curator", "label-ols", "local-rounds"):
+        assert method in printed
 
 
 def test_a_closed_pipe_ends_the_command_quietly(files: Path) -> None:
