@@ -8,7 +8,8 @@ delta = 1e-7 where there is a curator, 0 elsewhere. All trust models see the sam
 
 error: root mean square over data sets and the five coefficients, with its standard error (data
 sets are independent, coefficients of one are not). s.e.: median of the standard errors that the fit
-reports. cover: share of the 95 % intervals that hold the truth, in percent. warned: whether the
+reports. given: share of the coefficients that have one. cover: share of
+the 95 % intervals given that hold the truth, in percent. warned: whether the
 plan warned before the fit.
 
 Writes `docs/figures/trust_models.csv`, where rows of another n stay, and draws
@@ -79,7 +80,7 @@ def cell(n: int, name: str, reps: int, seed: int) -> dict[str, Any]:
         params, bse, warned = one(x, y, TRUST[name], r)
         squares.append(float(np.mean((params - beta) ** 2)))
         reported.append(bse)
-        hits.append(np.abs(params - beta) <= 1.96 * bse)
+        hits.append(np.where(np.isnan(bse), np.nan, np.abs(params - beta) <= 1.96 * bse))
     error = math.sqrt(float(np.mean(squares)))
     return {
         "trust": name,
@@ -87,8 +88,9 @@ def cell(n: int, name: str, reps: int, seed: int) -> dict[str, Any]:
         "sets": reps,
         "error": error,
         "error_se": float(np.std(squares, ddof=1)) / math.sqrt(reps) / (2 * error),
-        "bse": float(np.median(reported)),
-        "cover": 100 * float(np.mean(hits)),
+        "bse": float(np.nanmedian(reported)),
+        "cover": 100 * float(np.nanmean(hits)),
+        "given": 100 * float(np.mean(~np.isnan(hits))),
         "warned": warned,
     }
 

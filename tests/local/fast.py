@@ -35,14 +35,14 @@ class FastDevices:
         ends = np.rint(np.cumsum((0.0, *shares)) / sum(shares) * len(self.y)).astype(int)
         message, channel = question.message, question.channel
         count = int(ends[part + 1] - ends[part])
-        total, outer = np.zeros(message.dim), np.zeros((message.dim, message.dim))
+        total = np.zeros(message.dim)
+        first = min(count, BLOCK)  # second moments of the first rows will do
+        head = slice(ends[part], ends[part] + first)
+        rows = message.rows(self.x[head], self.y[head], np.ones(first, bool))
+        outer = rows.T @ rows
         for start in range(ends[part], ends[part + 1], BLOCK):
             here = slice(start, min(start + BLOCK, ends[part + 1]))
-            rows = message.rows(self.x[here], self.y[here], np.ones(here.stop - here.start, bool))
-            total += rows.sum(axis=0)
-            if start < ends[part] + BLOCK:  # second moments of the first rows will do
-                outer += rows.T @ rows
-        first = min(count, BLOCK)
+            total += average(message, self.x[here], self.y[here]) * (here.stop - start)
         noise = coordinate_variance(channel)
         mean = total / count + self.rng.normal(size=message.dim) * np.sqrt(noise / count)
         return Messages(count, mean, outer / first + noise * np.eye(message.dim))
