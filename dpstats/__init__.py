@@ -13,6 +13,7 @@ from dpstats.estimators import methods
 from dpstats.mechanisms.noise import SeededNoise
 from dpstats.privacy import Central, Federated, LabelOnly, Local, Neighbors
 from dpstats.results import Results, load
+from dpstats.sample_size import sample_size
 from dpstats.schema import Boolean, Categorical, Numeric, Schema
 from dpstats.summary import compare
 
@@ -45,4 +46,5 @@ __all__ = [
     "ols",
     "plot",
     "private_range",
+    "sample_size",
 ]

@@ -51,7 +51,7 @@ class _Formula:
             exposure=self.exposure,
         )
 
-    def public(self, data: Any) -> Design:
+    def public(self, data: Any) -> PublicDesign:
         return PublicDesign.of_table(
             self.text,
             self.schema,
@@ -89,7 +89,7 @@ class _Arrays:
             sparse=self.sparse,
         )
 
-    def public(self, data: Any) -> Design:
+    def public(self, data: Any) -> PublicDesign:
         _, exog, known = data
         return PublicDesign.of_arrays(
             exog, self.bounds["endog"], self.names, family=self.family, **known

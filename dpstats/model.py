@@ -6,6 +6,7 @@ of the trust model, let the estimator ask, hand back what was released.
 
 from __future__ import annotations
 
+import copy
 import operator
 import sys
 import traceback
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 
 from dpstats import estimators
 from dpstats.accounting import Ledger
-from dpstats.design import Design, Source
+from dpstats.design import Design, PublicDesign, Source
 from dpstats.errors import DataError, FeasibilityWarning, OptionError, TrustError
 from dpstats.holders import Clients, Curator, Labels
 from dpstats.mechanisms.noise import Noise, SafeNoise
@@ -55,7 +56,7 @@ class Recipe(Protocol):
         """The design where all columns are private: from the schema alone."""
         ...
 
-    def public(self, data: Any) -> Design:
+    def public(self, data: Any) -> PublicDesign:
         """The design where covariates are public: from the schema and the covariates."""
         ...
 
@@ -84,6 +85,7 @@ class Model:
         self._recipe = recipe
         self._data = data
         self._n = n
+        self._expected: int | None = None  # of a model that is to plan with only
         if data is None:  # with a table the formula may be meant for public covariates
             self.design  # noqa: B018 - a wrong formula is refused here and now
 
@@ -99,7 +101,7 @@ class Model:
         return self._recipe.private()
 
     @cached_property
-    def _public_design(self) -> Design:
+    def _public_design(self) -> PublicDesign:
         """The design where covariates are public: any formula may be used on them."""
         if self._data is None:
             raise DataError(
@@ -107,8 +109,26 @@ class Model:
             )
         return self._recipe.public(self._data)
 
+    def expecting(self, n: int) -> Model:
+        """The model with n rows (users) in place of those it has: to plan with, not to fit.
+
+        Public covariates are repeated until there are n rows.
+        """
+        made = copy.copy(self)
+        made.__dict__.pop("_repeated_design", None)
+        made._expected = made._n = n
+        return made
+
+    @cached_property
+    def _repeated_design(self) -> PublicDesign:
+        """The design with public covariates, of as many rows as are expected."""
+        assert self._expected is not None
+        return self._public_design.repeated(self._expected)
+
     def _design(self, privacy: Privacy) -> Design:
-        return self._public_design if isinstance(privacy, LabelOnly) else self.design
+        if not isinstance(privacy, LabelOnly):
+            return self.design
+        return self._public_design if self._expected is None else self._repeated_design
 
     def __repr__(self) -> str:
         return f"<dpstats {self.kind} model: {self._recipe.text}>"
@@ -204,6 +224,8 @@ class Model:
         """
         if self._data is None:
             raise DataError("No table: give data=... when making the model, then fit.")
+        if self._expected is not None:
+            raise DataError("A model that expects rows is to plan with, not to fit.")
         design = self._design(privacy)
         asked = self._with(public, privacy, options)
         estimator, plan = self._planned(privacy, method, sparsity, asked)

@@ -73,6 +73,12 @@ class Covariates:
         offset = None if self.offset is None else self.offset[rows]
         return Covariates(self.x[rows], offset, self.kept[rows])
 
+    def repeated(self, n: int) -> Covariates:
+        """These rows again and again, until there are n."""
+        rows = np.resize(np.arange(len(self)), n)
+        offset = None if self.offset is None else self.offset[rows]
+        return Covariates(self.x[rows], offset, self.kept[rows])
+
     def columns(self, chosen: Sequence[int] | Rows) -> Float:
         """Some columns as a dense array of shape (n, k)."""
         part = self.x[:, np.asarray(chosen, dtype=np.intp)]
@@ -250,6 +256,10 @@ class PublicDesign(Design):
     def without_rows(self) -> PublicDesign:
         """The same public facts without the rows: what results hold."""
         return replace(self, covariates=None)
+
+    def repeated(self, n: int) -> PublicDesign:
+        """The same public facts with the rows again and again, until there are n: for plans."""
+        return replace(self, covariates=self.rows.repeated(n))
 
     # -- reading rows --------------------------------------------------------------------------
 

@@ -119,12 +119,21 @@ def test_a_large_delta_must_be_meant() -> None:
 
 @pytest.mark.parametrize(
     ("model", "privacy"),
-    [(dp.mean, dp.Local(1.0)), (dp.ols, dp.Federated(1.0, 1e-7, target="a"))],
+    [
+        (dp.mean, dp.Federated(1.0, 1e-7, target="a")),
+        (dp.ols, dp.Federated(1.0, 1e-7, target="a")),
+    ],
 )
 def test_a_trust_model_without_a_method_is_refused(model, privacy) -> None:
     formula = "y" if model is dp.mean else "y ~ x"
     with pytest.raises(TrustError, match=privacy.trust):
         model(formula, data=frame(), schema=SCHEMA).plan(privacy)
+
+
+def test_counts_on_devices_are_refused() -> None:
+    schema = dp.Schema(x=dp.Numeric(-1, 1), y=dp.Numeric(0, 9))
+    with pytest.raises(TrustError, match="local"):
+        dp.glm("y ~ x", schema=schema, family="poisson", n=100).plan(dp.Local(1.0))
 
 
 def test_unknown_methods_and_options_are_listed() -> None:
