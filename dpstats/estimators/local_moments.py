@@ -44,6 +44,7 @@ from dpstats.estimators.local_theory import (
     LOCAL_LOWER,
     NONINTERACTIVE_LOWER,
     ONCE,
+    WANG_XU_LDP,
     ZHU,
 )
 from dpstats.privacy import Local, Privacy
@@ -118,7 +119,7 @@ _SPARSE = Theory(
         ),
     ),
     lower=NONINTERACTIVE_LOWER,
-    citations=(ZHU, ASI, JIANG),
+    citations=(ZHU, WANG_XU_LDP, ASI, JIANG),
     corrections=_CORRECTIONS,
 )
 

@@ -86,7 +86,7 @@ NONINTERACTIVE_LOWER = (
     Rate(
         "privacy",
         {"d": 0.5, "s": 0.5, "log_d": 0.5, "n": -0.5, "eps": -1.0},
-        "sqrt(d s log(d)/n)/eps",
+        "sqrt(d s log(d)/n)/eps (Theorem 1; at s = 1 that of Wang & Xu 2019)",
         source=ZHU.key,
     ),
 )
@@ -94,7 +94,7 @@ INTERACTIVE_LOWER = (
     Rate(
         "privacy",
         {"d": 0.5, "s": 0.5, "n": -0.5, "eps": -1.0},
-        "sqrt(d s/n)/eps",
+        "sqrt(d s/n)/eps (Theorem 6; at s = 1 Theorem 2 of Wang & Xu 2019)",
         source=ZHU.key,
     ),
 )

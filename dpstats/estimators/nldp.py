@@ -24,7 +24,14 @@ from dpstats.estimators.local_asks import (
     vector_channel,
 )
 from dpstats.estimators.local_moments import fixed
-from dpstats.estimators.local_theory import GUARANTEE, LINEAR, NONINTERACTIVE_LOWER, ONCE, ZHU
+from dpstats.estimators.local_theory import (
+    GUARANTEE,
+    LINEAR,
+    NONINTERACTIVE_LOWER,
+    ONCE,
+    WANG_XU_LDP,
+    ZHU,
+)
 from dpstats.privacy import Local, Privacy
 from dpstats.protocol import Estimate, Messages, Plan, Question
 from dpstats.queries import MomentMessage
@@ -63,7 +70,7 @@ _THEORY = Theory(
         ),
     ),
     lower=NONINTERACTIVE_LOWER,
-    citations=(ZHU,),
+    citations=(ZHU, WANG_XU_LDP),
     corrections=(
         "xx' and xy go into one Gaussian release under the whole guarantee, with the exact "
         "calibration; two under (eps/2, delta/2) by the classical one have 3.4 times its variance "
