@@ -18,9 +18,9 @@ from dpstats.accounting import epsilon_of
 from dpstats.channels import CHANNELS, Channel, channel
 from dpstats.errors import OptionError
 from dpstats.estimators.guesses import declared, round_up
-from dpstats.families import GAUSSIAN
+from dpstats.families import GAUSSIAN, Family
 from dpstats.privacy import LabelOnly, Privacy
-from dpstats.protocol import Estimator, Mechanism, Plan
+from dpstats.protocol import Estimate, Estimator, Mechanism, Plan
 from dpstats.queries.labels import Interval, LabelQuery, RandomizedLabels
 
 if TYPE_CHECKING:
@@ -45,7 +45,9 @@ __all__ = [
     "label_only",
     "linear_shrinkage",
     "local_label_plan",
+    "meaningful",
     "messages",
+    "no_solution",
     "positive",
     "public_rows",
     "responses",
@@ -69,6 +71,7 @@ _BIAS = 0.25  # largest bias by clipping that is planned, over the smallest stan
 _NARROWEST = 1.5  # clip in declared scales, where clipping is not undone
 _FINE = 0.5  # error over coefficients at which a fit is worth its budget
 _SCALES = np.arange(0.5, 12.01, 0.1)  # clips that are tried, in declared scales
+_FAR = 12.0  # linear predictors of a logit beyond this mean that coefficients run away
 
 _RESPONSE = (
     "The response has the declared centre and scale (without a scale: a standard deviation of a "
@@ -188,7 +191,8 @@ def label_only(method: str, privacy: Privacy, curator: bool) -> LabelOnly:
         )
     raise OptionError(
         f"method={method!r} randomises responses on their devices and needs no curator: ask for "
-        f"LabelOnly(epsilon={privacy.epsilon:g}). With a curator there is 'label-curator', for ols."
+        f"LabelOnly(epsilon={privacy.epsilon:g}). With a curator there are 'label-curator', for "
+        "ols and mean, and 'label-curator-glm', for logit and glm."
     )
 
 
@@ -352,6 +356,32 @@ def warned(plan: Plan, errors: Callable[[float], float], size: float) -> Plan:
         "it to half of it."
     )
     return replace(plan, warnings=(*plan.warnings, text))
+
+
+def meaningful(law: Family, eta: Array, interval: Interval) -> bool:
+    """Whether linear predictors are where a logit or a log mean something."""
+    if law.link == "identity":
+        return True
+    most = math.log(2 * max(interval.high, 1e-9)) if law.link == "log" else _FAR
+    return bool(eta.max(initial=-1.0) < most and eta.min(initial=0.0) > -_FAR)
+
+
+def no_solution(params: Array, n: int, what: str, released: Mapping[str, Any]) -> Estimate:
+    """Coefficients without intervals: equations of noisy responses need not have a solution."""
+    nothing = np.full((len(params), len(params)), np.nan)
+    why = f"the {what} have no finite solution"
+    return Estimate(
+        params,
+        nothing,
+        nothing,
+        float(n),
+        released,
+        remarks=(
+            f"No finite solution: {why}, as happens by chance where noise is large. More rows "
+            "or a larger epsilon are needed.",
+        ),
+        inference=f"none: {why}",
+    )
 
 
 def slopes(design: Design) -> NDArray[np.intp]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.accounting import Share, calibrate, epsilon_of
-from dpstats.estimators.base import check_options, floor_eigenvalues
+from dpstats.accounting import epsilon_of
+from dpstats.estimators.base import check_options
 from dpstats.estimators.label_base import (
     CHANNEL_OPTIONS,
     Responses,
@@ -23,7 +23,16 @@ from dpstats.estimators.label_base import (
     responses,
     slopes,
 )
-from dpstats.estimators.label_theory import LINEAR
+from dpstats.estimators.label_sums import (
+    LEVERAGES,
+    WORTH,
+    deviation,
+    events,
+    mixed,
+    outer_reach,
+    reach,
+)
+from dpstats.estimators.label_theory import LINEAR, MATRIX
 from dpstats.estimators.sources import CAI
 from dpstats.privacy import LabelOnly, Privacy
 from dpstats.protocol import Estimate, Mechanism, Plan
@@ -45,17 +54,7 @@ _PURPOSES = {
     "meat": "outer product of the scores, for standard errors",
 }
 _CLIP = 4.0  # residuals are clipped at so many guessed standard deviations, or at the half-width
-_LEVERAGES = (1.0, 0.999, 0.99, 0.9, 0.75, 0.5)  # quantiles at which leverages may be cut
-_WORTH = 0.98  # of the variance: below, cutting leverages is worth another estimand
 
-_MATRIX = Citation(
-    "li2015matrix",
-    "Li, C., Miklau, G., Hay, M., McGregor, A. and Rastogi, V.",
-    "The matrix mechanism: optimizing linear counting queries under differential privacy",
-    2015,
-    "VLDB Journal 24",
-    "linear answers from noisy linear measurements",
-)
 _CHAUDHURI = Citation(
     "chaudhuri2011sample",
     "Chaudhuri, K. and Hsu, D.",
@@ -93,7 +92,7 @@ _THEORY = Theory(
         ),
     ),
     lower=(Rate("statistical", {"d": 0.5, "n": -0.5}, "sqrt(d/n)", source=CAI.key),),
-    citations=(_MATRIX, _CHAUDHURI, CAI),
+    citations=(MATRIX, _CHAUDHURI, CAI),
 )
 
 
@@ -163,11 +162,11 @@ class LabelCurator:
         at = slopes(design)
 
         def noise(radius: Whitened, how: Responses, multiplier: float) -> Array:
-            reach = _reach(radius.rows, privacy.delta == 0)
-            covariance: Array = (2 * how.interval.half * reach * multiplier) ** 2 * (
+            largest = reach(radius.rows, privacy.delta == 0)
+            covariance: Array = (2 * how.interval.half * largest * multiplier) ** 2 * (
                 radius.root @ radius.root
             )
-            return covariance * (2.0 if privacy.delta == 0 else 1.0)
+            return covariance * deviation(privacy.delta == 0) ** 2
 
         multiplier = _multiplier(privacy, privacy.epsilon)
         draft = responses(design, privacy, options)
@@ -202,17 +201,14 @@ class LabelCurator:
 
         pure = plan.privacy.delta == 0
         squares = holder.ask(SquaredResiduals(interval, fitted, clip), "scale")
-        noisy = clip**2 * plan.noise_multiplier("scale") * (math.sqrt(2.0) if pure else 1.0)
+        noisy = clip**2 * plan.noise_multiplier("scale") * deviation(pure)
         variance = max(float(squares[0]), noisy) / max(n - d, 1)
         even = variance * (white.rows.T @ white.rows)
         meat = holder.ask(WeightedResiduals(interval, white.rows, fitted, clip), "meat")
-        spread = clip**2 * _outer_reach(white.rows, pure) * plan.noise_multiplier("meat")
-        spread *= math.sqrt(2.0) if pure else 1.0
-        size = float(np.trace(even)) / d
-        trust = size**2 / (size**2 + spread**2)
-        meat = floor_eigenvalues(trust * meat * n / max(n - d, 1) + (1 - trust) * even, 0.05 * size)
-        scale = 2 * interval.half * _reach(white.rows, pure) * plan.noise_multiplier("sums")
-        noise = scale**2 * (2.0 if pure else 1.0) * (white.root @ white.root)
+        spread = clip**2 * outer_reach(white.rows, pure) * plan.noise_multiplier("meat")
+        meat = mixed(meat, even, spread * deviation(pure), n)
+        scale = 2 * interval.half * reach(white.rows, pure) * plan.noise_multiplier("sums")
+        noise = (scale * deviation(pure)) ** 2 * (white.root @ white.root)
         return Estimate(
             params=params,
             cov=white.root @ meat @ white.root + noise,
@@ -233,42 +229,23 @@ def _plan(
     how: Responses,
     options: Mapping[str, Any],
 ) -> Plan:
-    events = _events(privacy, privacy.epsilon)
+    made = events(_SHARES, privacy, privacy.epsilon)
     return Plan(
         model=method.model,
         method=method.name,
         privacy=privacy,
         n=len(public_rows(design)),
         names=tuple(design.names),
-        mechanisms=tuple(Mechanism(s, e, _PURPOSES[s]) for s, e in events.items()),
-        cost=(epsilon_of(list(events.values()), privacy.delta), privacy.delta),
+        mechanisms=tuple(Mechanism(s, e, _PURPOSES[s]) for s, e in made.items()),
+        cost=(epsilon_of(list(made.values()), privacy.delta), privacy.delta),
         options={**how.options(), **options},
         assumptions=how.assumptions,
     )
 
 
-def _events(privacy: LabelOnly, epsilon: float) -> dict[str, Any]:
-    kind: Literal["laplace", "gaussian"] = "laplace" if privacy.delta == 0 else "gaussian"
-    shares = {slot: Share(kind, weight) for slot, weight in _SHARES.items()}
-    return dict(calibrate(shares, epsilon, privacy.delta))
-
-
 def _multiplier(privacy: LabelOnly, epsilon: float) -> float:
     """Noise on the sums over their sensitivity."""
-    return float(_events(privacy, epsilon)["sums"].noise_multiplier)
-
-
-def _reach(rows: Array, pure: bool) -> float:
-    """Largest norm of a row, in L1 where noise is Laplace."""
-    return float(np.linalg.norm(rows, 1 if pure else 2, axis=1).max())
-
-
-def _outer_reach(rows: Array, pure: bool) -> float:
-    """Largest norm of the isometric upper triangle of ``row row'``."""
-    square = np.einsum("ij,ij->i", rows, rows)
-    if pure:
-        square = square + (np.abs(rows).sum(axis=1) ** 2 - square) * math.sqrt(0.5)
-    return float(square.max())
+    return float(events(_SHARES, privacy, epsilon)["sums"].noise_multiplier)
 
 
 def _sampling(white: Whitened, variance: float) -> Array:
@@ -282,11 +259,11 @@ def _radius(x: Array, noise: Any, how: Responses, at: Any) -> tuple[float, White
     plain = Whitened(x, 1.0)
     sizes = np.linalg.norm(plain.rows, axis=1)
     found = []
-    for quantile in _LEVERAGES:
+    for quantile in LEVERAGES:
         radius = 1.0 if quantile == 1 else max(float(np.quantile(sizes, quantile)), 1e-6)
         white = plain if quantile == 1 else Whitened(x, radius)
         total = noise(white) + _sampling(white, how.residual_variance)
         found.append((float(np.diag(total)[at].sum()), radius, white))
     best = min(found, key=lambda f: f[0])
-    chosen = best if best[0] < _WORTH * found[0][0] else found[0]
+    chosen = best if best[0] < WORTH * found[0][0] else found[0]
     return chosen[1], chosen[2]

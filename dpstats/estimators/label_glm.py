@@ -18,7 +18,9 @@ from dpstats.estimators.label_base import (
     inverse_gram,
     label_only,
     local_label_plan,
+    meaningful,
     messages,
+    no_solution,
     public_rows,
     responses,
     slopes,
@@ -32,15 +34,14 @@ from dpstats.theory import Assumption, Rate, Theory
 if TYPE_CHECKING:
     from dpstats.design import Design
 
-__all__ = ["LabelGLM"]
+__all__ = ["LOGIT_SPREAD", "LabelGLM", "glm_responses", "typical_mean"]
 
 Array = NDArray[np.float64]
 
 _STEPS = 50
 _HALVINGS = 25
 _CLOSE = 1e-9  # a step is the last when it changes no linear predictor by more
-_FAR = 12.0  # linear predictors of a logit beyond this mean that coefficients run away
-_LOGIT_SPREAD = 1.0  # guessed standard deviation of the linear predictor
+LOGIT_SPREAD = 1.0  # guessed standard deviation of the linear predictor
 _TAILS = (
     "Tails of the response are no heavier than those of a logistic law about its declared centre: "
     "few responses are beyond {:.3g} declared scales, where they are clipped."
@@ -140,24 +141,8 @@ class LabelGLM:
         privacy = label_only(self.name, privacy, curator=False)
         inverse = inverse_gram(public_rows(design))
         at, law = slopes(design), design.family
-        binary = law == BINOMIAL
-
-        def tolerable(how: Responses, scales: float) -> float:
-            tail = 2 / (1 + math.exp(min(math.pi * scales / math.sqrt(3), 500.0)))
-            information = _information(law, how)
-            return max(2.0 - scales, tail) - 0.25 * math.sqrt(
-                float(np.diag(inverse)[at].min()) / information
-            )
-
-        how = responses(design, privacy, options, tolerable, binary)
-        shown = replace(
-            how,
-            assumptions=tuple(
-                _TAILS.format(how.interval.half / how.sd) if "quarter" in text else _GUESS
-                for text in how.assumptions
-            ),
-        )
-        plan = local_label_plan(self, design, privacy, shown, {})
+        how = glm_responses(design, privacy, options, inverse)
+        plan = local_label_plan(self, design, privacy, how, {})
         information, own = _information(law, how), _information(law, replace(how, channel=None))
         private, rest = (1 / information - 1 / own) * inverse, inverse / own
         width = float(np.diag(inverse)[at].sum())
@@ -165,7 +150,7 @@ class LabelGLM:
         def errors(epsilon: float) -> float:
             return math.sqrt(width / _information(law, how.at(epsilon)))
 
-        typical = replace(how, sd=_LOGIT_SPREAD / math.sqrt(0.5))
+        typical = replace(how, sd=LOGIT_SPREAD / math.sqrt(0.5))
         return expected(plan, design, private, rest, typical, errors)
 
     def fit(self, holder: Any, design: Design, plan: Plan) -> Estimate:
@@ -184,20 +169,7 @@ class LabelGLM:
         released = how.options()
         if found:
             return Estimate(params, cov, privacy, float(len(z)), released)
-        nothing = np.full_like(cov, np.nan)
-        why = "the randomised responses have no finite solution"
-        return Estimate(
-            params,
-            nothing,
-            nothing,
-            float(len(z)),
-            released,
-            remarks=(
-                f"No finite solution: {why}, as happens by chance where noise is large. More rows "
-                "or a larger epsilon are needed.",
-            ),
-            inference=f"none: {why}",
-        )
+        return no_solution(params, len(z), "randomised responses", released)
 
 
 @dataclass(frozen=True, eq=False)
@@ -224,11 +196,7 @@ class _Model:
 
     def inside(self, params: Array) -> bool:
         """Whether linear predictors are where a logit or a log mean something."""
-        if self.family.link == "identity":
-            return True
-        eta = self.x @ params + self.known
-        most = math.log(2 * self.how.interval.high) if self.family.link == "log" else _FAR
-        return bool(eta.max(initial=-1.0) < most and eta.min(initial=0.0) > -_FAR)
+        return meaningful(self.family, self.x @ params + self.known, self.how.interval)
 
     def solve(self, params: Array, plain: bool) -> tuple[Array, bool]:
         """Fisher scoring, with steps halved until the score test of the step gets smaller."""
@@ -295,14 +263,46 @@ def _variance(mu: Array, own: Array, how: Responses) -> Array:
     return total
 
 
+def glm_responses(
+    design: Design, privacy: LabelOnly, options: Mapping[str, Any], inverse: Array
+) -> Responses:
+    """Interval and channel for the responses of a generalised linear model, from public facts.
+
+    Parameters
+    ----------
+    inverse : ndarray of shape (d, d)
+        (X'X)^-1.
+    """
+    law, at = design.family, slopes(design)
+
+    def tolerable(how: Responses, scales: float) -> float:
+        tail = 2 / (1 + math.exp(min(math.pi * scales / math.sqrt(3), 500.0)))
+        information = _information(law, how)
+        return max(2.0 - scales, tail) - 0.25 * math.sqrt(
+            float(np.diag(inverse)[at].min()) / information
+        )
+
+    how = responses(design, privacy, options, tolerable, law == BINOMIAL)
+    said = tuple(
+        _TAILS.format(how.interval.half / how.sd) if "quarter" in text else _GUESS
+        for text in how.assumptions
+    )
+    return replace(how, assumptions=said)
+
+
+def typical_mean(law: Family, how: Responses) -> float:
+    """Guessed mean of a response: the declared centre, or a sixth of the largest response."""
+    i = how.interval
+    middle = i.middle if law == BINOMIAL or how.center != i.middle else _TYPICAL * i.high
+    return middle if law.link == "identity" else max(middle, 1e-3)
+
+
 def _information(law: Family, how: Responses) -> float:
     """Guessed information of one row about a slope, for columns with standard deviation 1."""
     nodes, weights = np.polynomial.hermite_e.hermegauss(15)
-    i = how.interval
-    middle = i.middle if law == BINOMIAL or how.center != i.middle else _TYPICAL * i.high
-    middle = max(middle, 1e-3) if law.link != "identity" else middle
+    middle = typical_mean(law, how)
     center = {"logit": 0.0, "log": math.log(max(middle, 1e-9)), "identity": middle}[law.link]
-    spread = _LOGIT_SPREAD if law.link == "logit" else 0.5
+    spread = LOGIT_SPREAD if law.link == "logit" else 0.5
     eta = center + spread * nodes if law.link != "identity" else np.full(15, center)
     mu, slope = law.mean(eta), law.slope(eta)
     total = _variance(mu, law.variance(mu), how)

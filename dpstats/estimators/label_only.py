@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dpstats.estimators.label_curator import LabelCurator
+from dpstats.estimators.label_curator_glm import LabelCuratorGLM
 from dpstats.estimators.label_glm import LabelGLM
 from dpstats.estimators.label_iht import LabelLDPIHT
 from dpstats.estimators.label_ols import LabelOLS
@@ -15,7 +16,9 @@ LABEL_ONLY: tuple[Estimator, ...] = (
     LabelOLS(),
     LabelCurator(),
     LabelGLM("logit"),
+    LabelCuratorGLM("logit"),
     LabelGLM("glm"),
+    LabelCuratorGLM("glm"),
     LabelOLS("mean"),
     LabelCurator("mean"),
     LabelLasso(),

@@ -9,6 +9,7 @@ __all__ = [
     "LABEL_LOWER",
     "LABEL_SPARSE_LOWER",
     "LINEAR",
+    "MATRIX",
     "PIECEWISE",
     "RANDOMISED_LOGIT",
     "WANG_XU",
@@ -48,6 +49,15 @@ RANDOMISED_LOGIT = Citation(
     2007,
     "Computational Statistics & Data Analysis 51(12)",
     "likelihood of flipped responses",
+)
+
+MATRIX = Citation(
+    "li2015matrix",
+    "Li, C., Miklau, G., Hay, M., McGregor, A. and Rastogi, V.",
+    "The matrix mechanism: optimizing linear counting queries under differential privacy",
+    2015,
+    "VLDB Journal 24",
+    "linear answers from noisy linear measurements",
 )
 
 LINEAR = Assumption("The mean of the response is linear in the columns")

@@ -18,6 +18,7 @@ from dpstats.mechanisms.release import release
 from dpstats.privacy import LabelOnly
 from dpstats.protocol import Plan, Release
 from dpstats.queries.labels import (
+    HeldSums,
     Interval,
     LabelQuery,
     LabelSums,
@@ -157,6 +158,10 @@ def exact_sums(query: Any, v: Array, event: Event) -> tuple[Array, float]:
     """
     l1 = isinstance(event, Laplace)
     interval = query.interval
+    if isinstance(query, HeldSums):  # in units of the half-widths: responses in [-1, 1]
+        inside = np.clip((v + interval.middle - query.middle) / query.half, -1.0, 1.0)
+        scaled = query.rows * query.half[:, None]
+        return exact_sums(LabelSums(Interval(-1.0, 1.0), scaled), inside, event)
     if isinstance(query, LabelSums):
         steps, grid = _steps(query.rows, _ROW_BITS)
         label = np.rint(v / interval.half * _LABEL_STEPS)
@@ -172,10 +177,11 @@ def exact_sums(query: Any, v: Array, event: Event) -> tuple[Array, float]:
         squares: Array = total * unit
         return squares, query.clip**2 * _SAFETY
     assert isinstance(query, WeightedResiduals)
-    steps, grid = _steps(query.rows, _OUTER_BITS)
+    clips = np.broadcast_to(query.clip, v.shape)
+    steps, grid = _steps(query.rows * clips[:, None], _OUTER_BITS)
     weight = np.floor(share * _WEIGHT_STEPS)
     total = _product(steps, weight[:, None] * steps)
-    unit = (grid * query.clip) ** 2 / _WEIGHT_STEPS
+    unit = grid**2 / _WEIGHT_STEPS
     rows, columns = np.triu_indices(len(total))
     isometric = np.where(rows == columns, 1.0, _ROOT2)
     square = np.einsum("ij,ij->i", steps, steps)

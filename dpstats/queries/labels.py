@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from dpstats.channels import Channel
 
 __all__ = [
+    "HeldSums",
     "Interval",
     "LabelQuery",
     "LabelSums",
@@ -115,6 +116,43 @@ class LabelSums:
 
 
 @dataclass(frozen=True, eq=False)
+class HeldSums:
+    """``sum row (held(y) - middle)``, each response held to a public interval of its own.
+
+    The interval of a response is where public facts and earlier answers expect it; the answer is
+    (k,), for public rows (n, k) and the ends and middles of those intervals.
+
+    Guarantee: rows and intervals are public and stay, so that replacing one response by another
+    moves the answer by at most the largest ``(high - low) ||row||``.
+    """
+
+    interval: Interval
+    rows: Array
+    low: Array
+    high: Array
+    name: str = "sums of held responses"
+
+    def __post_init__(self) -> None:
+        if not bool(np.all((self.low < self.high) & np.isfinite(self.high - self.low))):
+            raise PlanError("HeldSums: low < high are needed, for every response.")
+
+    @property
+    def middle(self) -> Array:
+        """Centres, (n,)."""
+        return self.low / 2 + self.high / 2
+
+    @property
+    def half(self) -> Array:
+        """Halves of the widths, (n,)."""
+        return self.high / 2 - self.low / 2
+
+    def parameters(self) -> Mapping[str, Any]:
+        """Interval, and the largest norm of a row times the width of its interval."""
+        longest = _longest(self.rows * (2 * self.half)[:, None])
+        return {**self.interval.parameters(), "width times row norm": longest}
+
+
+@dataclass(frozen=True, eq=False)
 class SquaredResiduals:
     """Sum of ``min(|y - fitted|, clip)^2`` for public fitted values (n,); the answer is (1,).
 
@@ -135,19 +173,22 @@ class SquaredResiduals:
 class WeightedResiduals:
     """Sum of ``min(|y - fitted|, clip)^2 row row'`` for public rows (n, k); the answer is (k, k).
 
-    Guarantee: the row of a response is public and stays, so that one response moves the sum by a
-    matrix between 0 and ``clip^2 row row'``.
+    The clip is one for all rows, or one for each, (n,).
+
+    Guarantee: the row of a response and its clip are public and stay, so that one response moves
+    the sum by a matrix between 0 and ``clip^2 row row'``.
     """
 
     interval: Interval
     rows: Array
     fitted: Array
-    clip: float
+    clip: float | Array
     name: str = "outer products of scores"
 
     def parameters(self) -> Mapping[str, Any]:
-        """Interval, clip and the largest norm of a row."""
-        return {**self.interval.parameters(), "clip": self.clip, "row norm": _longest(self.rows)}
+        """Interval, largest clip and the largest norm of a row."""
+        clip = float(np.max(self.clip))
+        return {**self.interval.parameters(), "clip": clip, "row norm": _longest(self.rows)}
 
 
 @dataclass(frozen=True, eq=False)

@@ -68,14 +68,20 @@ def neighbourhood(data: Table, at: int) -> list[Table]:
     return [data | {"y": np.where(np.arange(N) == at, v, data["y"])} for v in values]
 
 
+def farthest(query: Any) -> int:
+    """The response that may move an answer most: by its row, and what it is held to."""
+    rows = getattr(query, "rows", np.ones((N, 1)))
+    room = getattr(query, "half", getattr(query, "clip", 1.0))
+    return int((np.linalg.norm(rows, axis=1) * room).argmax())
+
+
 def moves(case: MessageCase, delta: float) -> dict[str, float]:
     """Largest moves of the exact answers over their sensitivities, by slot."""
     data, privacy = case.table(N), case.privacy(8.0, delta)
     plan = case.plan(data, privacy)
     asked = asked_of(case, data, privacy)
-    leverage = np.linalg.norm(asked[0].query.rows, axis=1)
     worst: dict[str, float] = {}
-    for at in {0, N // 2, N - 1, int(leverage.argmax())}:
+    for at in {0, N // 2, N - 1, *(farthest(question.query) for question in asked)}:
         found = [answers(case, plan, t, asked) for t in neighbourhood(data, at)]
         for i, question in enumerate(asked):
             release = found[0][i]
@@ -106,7 +112,7 @@ def test_noise_on_sums_has_the_declared_law(case: MessageCase, delta: float) -> 
     question, one = asked[0], answers(case, plan, data, asked[:1])[0]
     holder = opened(case, plan, data, SafeNoise(), Repeater)
     with label_releases() as released:
-        for _ in range(math.ceil(2000 / one.exact.size)):
+        for _ in range(math.ceil(3000 / one.exact.size)):
             holder.ask(question.query, question.slot)
     noise = np.concatenate([r.noisy - r.exact for r in released])
     multiplier = plan.mechanism(question.slot).event.noise_multiplier  # type: ignore[union-attr]

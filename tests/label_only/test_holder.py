@@ -19,6 +19,7 @@ from dpstats.holders.labels import decoded, exact_sums, held
 from dpstats.mechanisms.noise import SafeNoise, SeededNoise
 from dpstats.privacy import LabelOnly
 from dpstats.queries.labels import (
+    HeldSums,
     Interval,
     LabelSums,
     RandomizedLabels,
@@ -48,7 +49,15 @@ def queries(rows: np.ndarray):
         LabelSums(INTERVAL, Whitened(rows, 0.5).rows),
         SquaredResiduals(INTERVAL, fitted, 0.7),
         WeightedResiduals(INTERVAL, rows, fitted, 0.7),
+        HeldSums(INTERVAL, rows, *ends(rows)),
+        WeightedResiduals(INTERVAL, rows, fitted, np.linspace(0.9, 0.2, N)),
     ]
+
+
+def ends(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Intervals of responses, one for each, inside `INTERVAL`."""
+    low = np.linspace(-1.0, 1.5, N)
+    return low, low + 0.2 + np.abs(rows[:, 0]) / np.abs(rows[:, 0]).max()
 
 
 EVENTS = [Gaussian(1.0), Laplace(1.0)]
@@ -60,7 +69,7 @@ def test_every_response_is_held_to_the_interval_and_missing_ones_are_in_the_midd
 
 
 @pytest.mark.parametrize("event", EVENTS, ids=lambda e: e.kind)
-@pytest.mark.parametrize("which", range(4))
+@pytest.mark.parametrize("which", range(6))
 def test_one_response_moves_a_sum_by_no_more_than_its_sensitivity(which, event, rows):
     query = queries(rows)[which]
     rng = np.random.default_rng(which)
@@ -82,30 +91,39 @@ def test_one_response_moves_a_sum_by_no_more_than_its_sensitivity(which, event, 
     assert largest > 0.98, "the bound is attained: it cannot be halved"
 
 
-@pytest.mark.parametrize("which", range(4))
+@pytest.mark.parametrize("which", range(6))
 def test_sums_are_exact_in_any_order(which, rows):
     query = queries(rows)[which]
     labels = np.random.default_rng(1).uniform(-1, 3, N)
     order = np.random.default_rng(2).permutation(N)
-    parts = {f: getattr(query, f)[order] for f in ("rows", "fitted") if hasattr(query, f)}
+    each = ("rows", "fitted", "clip", "low", "high")
+    parts = {f: getattr(query, f)[order] for f in each if np.ndim(getattr(query, f, 0.0))}
     first, _ = exact_sums(query, held(labels, INTERVAL), EVENTS[0])
     second, _ = exact_sums(replace(query, **parts), held(labels[order], INTERVAL), EVENTS[0])
     np.testing.assert_array_equal(first, second)
 
 
 def test_answers_are_what_they_are_called(rows):
-    sums, _, squares, outer = queries(rows)
+    sums, _, squares, outer, held_sums, _ = queries(rows)
     labels = np.random.default_rng(3).uniform(-2, 4, N)
     v = held(labels, INTERVAL)
     exact = exact_sums(sums, v, EVENTS[0])[0]
     np.testing.assert_allclose(exact, rows.T @ v, rtol=1e-4, atol=1e-3)
     clipped = np.minimum(np.abs(np.clip(labels, -1, 3) - squares.fitted), 0.7) ** 2
     np.testing.assert_allclose(exact_sums(squares, v, EVENTS[0])[0], clipped.sum(), rtol=1e-6)
+    own = np.clip(labels, held_sums.low, held_sums.high) - held_sums.middle
+    exact = exact_sums(held_sums, v, EVENTS[0])[0]
+    np.testing.assert_allclose(exact, rows.T @ own, rtol=1e-4, atol=1e-3)
     matrix = decoded(outer, exact_sums(outer, v, EVENTS[0])[0])
     reference = (rows * clipped[:, None]).T @ rows
     scale = np.abs(reference).max()
     np.testing.assert_allclose(matrix, reference, atol=2e-3 * scale)
     np.testing.assert_array_equal(matrix, matrix.T)
+
+
+def test_an_interval_of_no_width_is_refused(rows):
+    with pytest.raises(PlanError, match="low < high"):
+        HeldSums(INTERVAL, rows, np.zeros(N), np.zeros(N))
 
 
 def local_plan(epsilon: float = 1.0):

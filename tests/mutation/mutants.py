@@ -615,6 +615,14 @@ MUTANTS = [
         "neighbours_move and ols",
     ),
     mutant(
+        "does not hold a response to its own interval",
+        LABELS,
+        "inside = np.clip((v + interval.middle - query.middle) / query.half, -1.0, 1.0)",
+        "inside = (v + interval.middle - query.middle) / query.half",
+        "test_message_noise.py",
+        "neighbours_move and glm",
+    ),
+    mutant(
         "does not clip the residuals of responses",
         LABELS,
         "np.minimum(np.abs(v + interval.middle - query.fitted) / query.clip, 1.0)",

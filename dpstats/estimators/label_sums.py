@@ -1,0 +1,166 @@
+"""What methods share whose curator releases noisy sums of private responses.
+
+Sums are over public rows, so that the largest change by one response is known exactly, and rows
+can be weighted to make it small.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.accounting import Share, calibrate
+from dpstats.estimators.base import floor_eigenvalues
+from dpstats.privacy import LabelOnly
+
+__all__ = [
+    "LEVERAGES",
+    "WORTH",
+    "Balanced",
+    "balanced",
+    "deviation",
+    "events",
+    "mixed",
+    "outer_reach",
+    "reach",
+]
+
+Array = NDArray[np.float64]
+
+LEVERAGES = (1.0, 0.999, 0.99, 0.9, 0.75, 0.5)  # quantiles at which leverages may be cut
+WORTH = 0.98  # of the variance: below, cutting leverages is worth another estimand
+
+
+def events(shares: Mapping[str, float], privacy: LabelOnly, epsilon: float) -> dict[str, Any]:
+    """Mechanisms with these shares of the zero-concentrated cost (of epsilon where delta is 0)."""
+    kind: Literal["laplace", "gaussian"] = "laplace" if privacy.delta == 0 else "gaussian"
+    split = {slot: Share(kind, weight) for slot, weight in shares.items()}
+    return dict(calibrate(split, epsilon, privacy.delta))
+
+
+def deviation(pure: bool) -> float:
+    """Standard deviation of noise with scale 1: Laplace where delta is 0, Gaussian otherwise."""
+    return math.sqrt(2.0) if pure else 1.0
+
+
+def reach(rows: Array, pure: bool) -> float:
+    """Largest norm of a row, in L1 where noise is Laplace."""
+    return float(np.linalg.norm(rows, 1 if pure else 2, axis=1).max())
+
+
+def outer_reach(rows: Array, pure: bool) -> float:
+    """Largest norm of the isometric upper triangle of ``row row'``."""
+    square = np.einsum("ij,ij->i", rows, rows)
+    if pure:
+        square = square + (np.abs(rows).sum(axis=1) ** 2 - square) * math.sqrt(0.5)
+    return float(square.max())
+
+
+def mixed(meat: Array, even: Array, spread: float, n: int) -> Array:
+    """A noisy meat and what a variance function says of it, each weighted by its precision.
+
+    Parameters
+    ----------
+    meat, even : ndarray of shape (d, d)
+        Noisy sum of outer products of scores, and its model.
+    spread : float
+        Standard deviation of the noise.
+    n : int
+        Number of rows.
+    """
+    d = len(even)
+    size = float(np.trace(even)) / d
+    trust = size**2 / (size**2 + spread**2)
+    both = trust * meat * n / max(n - d, 1) + (1 - trust) * even
+    return floor_eigenvalues(both, 0.05 * size)
+
+
+@dataclass(frozen=True, eq=False)
+class Balanced:
+    """Public rows in the coordinates in which responses are added, and what noise on sums costs.
+
+    Attributes
+    ----------
+    weights : ndarray of shape (n,)
+        In (0, 1]; of rows in the estimating equations.
+    root : ndarray of shape (d, d)
+        Symmetric; rows that are added are ``weights * x @ root``.
+    rows : ndarray of shape (n, d)
+    scale : float
+        Standard deviation of the noise on each sum.
+    sampling, noise : ndarray of shape (d, d)
+        Expected covariance of the coefficients: by sampling, and by noise.
+    """
+
+    weights: Array
+    root: Array
+    rows: Array
+    scale: float
+    sampling: Array
+    noise: Array
+
+    @property
+    def total(self) -> Array:
+        """Expected covariance of the coefficients."""
+        return self.sampling + self.noise
+
+
+def balanced(
+    x: Array,
+    slope: Array,
+    variance: Array,
+    width: Array,
+    noise: Callable[[float], float],
+    pure: bool,
+    at: Any,
+) -> Balanced:
+    """Coordinates and weights for which coefficients are expected to vary little.
+
+    For estimating equations ``sum a x (mu - y) = 0`` with weights a, coordinates are those in which
+    the sampling error of ``sum a x y`` has covariance 1: noise then has its shape. One response
+    moves the sum by ``width ||a root x||``; weights cut that product at one of its quantiles, where
+    this saves 2 % of the variance or more. They depend on public facts and earlier answers alone,
+    so equations stay unbiased.
+
+    Parameters
+    ----------
+    x : ndarray of shape (n, d)
+        Public rows.
+    slope, variance, width : ndarray of shape (n,)
+        Expected derivative of the mean, variance of the response, and width of its interval.
+    noise : callable
+        From the sensitivity to the standard deviation of the noise.
+    pure : bool
+        Whether the norm is L1.
+    at : index
+        Coefficients whose variances count.
+    """
+    first = x @ _inverse_root((x * variance[:, None]).T @ x)
+    size = np.linalg.norm(first, 1 if pure else 2, axis=1) * width
+    found = []
+    for quantile in LEVERAGES:
+        cut = max(float(np.quantile(size, quantile)), 1e-300)
+        weights = np.minimum(1.0, cut / np.maximum(size, 1e-300))
+        meat = (x * (weights**2 * variance)[:, None]).T @ x
+        root = _inverse_root(meat)
+        rows = (x * weights[:, None]) @ root
+        scale = noise(reach(rows * width[:, None], pure))
+        bread = np.linalg.pinv((x * (weights * slope)[:, None]).T @ x, hermitian=True)
+        back = bread @ np.linalg.pinv(root, hermitian=True)
+        made = Balanced(
+            weights, root, rows, scale, bread @ meat @ bread, scale**2 * (back @ back.T)
+        )
+        found.append((float(np.diag(made.total)[at].sum()), made))
+    best = min(found, key=lambda f: f[0])
+    return best[1] if best[0] < WORTH * found[0][0] else found[0][1]
+
+
+def _inverse_root(matrix: Array) -> Array:
+    values, vectors = np.linalg.eigh(matrix)
+    root: Array = (vectors / np.sqrt(np.maximum(values, values[-1] * 1e-14))) @ vectors.T
+    return root
