@@ -479,8 +479,8 @@ MUTANTS = [
     mutant(
         "asks nothing of incomplete records",
         CLIENTS,
-        "sums.add(message.rows(block.x[here], y, block.keep[here]))",
-        "sums.add(message.rows(block.x[here], y, block.keep[here])[block.keep[here]])",
+        "sums.add(message.rows(block.x[some], y, block.keep[some]))",
+        "sums.add(message.rows(block.x[some], y, block.keep[some])[block.keep[some]])",
         "test_message_independence.py",
         "knows_nothing and local",
     ),
