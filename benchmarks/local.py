@@ -209,7 +209,7 @@ def figures(folder: Path, seed: int, reps: int, quiet: bool) -> None:
     axes[0].set_ylabel("relative error")
     axes[-1].legend(frameon=False)
     folder.mkdir(parents=True, exist_ok=True)
-    figure.savefig(folder / "local_trends.svg")
+    figure.savefig(folder / "local_trends.png", dpi=144)
     plt.close(figure)
     show("Error against n, p, s and epsilon", table(found, ("sweep", "value"), lambda c: ""), "")
 
