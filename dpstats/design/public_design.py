@@ -68,7 +68,7 @@ class Covariates:
         """Largest norm of a row."""
         return float(np.sqrt(_squares(self.x, axis=1).max(initial=0.0)))
 
-    def part(self, rows: slice) -> Covariates:
+    def part(self, rows: slice | Rows) -> Covariates:
         """Some of the rows."""
         offset = None if self.offset is None else self.offset[rows]
         return Covariates(self.x[rows], offset, self.kept[rows])

@@ -192,7 +192,8 @@ def label_only(method: str, privacy: Privacy, curator: bool) -> LabelOnly:
     raise OptionError(
         f"method={method!r} randomises responses on their devices and needs no curator: ask for "
         f"LabelOnly(epsilon={privacy.epsilon:g}). With a curator there are 'label-curator', for "
-        "ols and mean, and 'label-curator-glm', for logit and glm."
+        "ols and mean, 'label-curator-omp', for sparse ols, and 'label-curator-glm', for logit and "
+        "glm."
     )
 
 

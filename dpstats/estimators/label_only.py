@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dpstats.estimators.label_curator import LabelCurator
 from dpstats.estimators.label_curator_glm import LabelCuratorGLM
+from dpstats.estimators.label_curator_sparse import LabelCuratorOMP
 from dpstats.estimators.label_glm import LabelGLM
 from dpstats.estimators.label_iht import LabelLDPIHT
 from dpstats.estimators.label_ols import LabelOLS
@@ -22,6 +23,7 @@ LABEL_ONLY: tuple[Estimator, ...] = (
     LabelOLS("mean"),
     LabelCurator("mean"),
     LabelLasso(),
+    LabelCuratorOMP(),
     LabelThreshold(),
     LabelLDPIHT(),
 )

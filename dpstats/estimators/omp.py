@@ -20,6 +20,7 @@ from dpstats.estimators.newton import Newton
 from dpstats.estimators.pursuit import Route, expected, pursue
 from dpstats.estimators.pursuit_laws import layout
 from dpstats.estimators.sandwich import Asked
+from dpstats.estimators.sources import DURFEE, TROPP
 from dpstats.estimators.sparse import INFERENCE, SPARSE_CAI, SPARSE_LOWER, need_positive
 from dpstats.privacy import Central, Privacy
 from dpstats.protocol import Estimate, Estimator, Holder, Plan
@@ -49,22 +50,6 @@ _THRESHOLD = 1.5  # standard errors
 # all are; most are found.
 _WEAK, _HOPELESS, _FINE = 0.75, 1.4, 0.5
 
-_DURFEE = Citation(
-    "durfee2019practical",
-    "Durfee, D. and Rogers, R.",
-    "Practical differentially private top-k selection with pay-what-you-get composition",
-    2019,
-    "NeurIPS 2019, arXiv:1905.04273",
-    "Lemma 4.2",
-)
-_TROPP = Citation(
-    "tropp2007signal",
-    "Tropp, J. A. and Gilbert, A. C.",
-    "Signal recovery from random measurements via orthogonal matching pursuit",
-    2007,
-    "IEEE Transactions on Information Theory 53(12)",
-    "Algorithm 3",
-)
 _BREIMAN = Citation(
     "breiman1995better",
     "Breiman, L.",
@@ -108,7 +93,7 @@ _THEORY = Theory(
         ),
     ),
     lower=SPARSE_LOWER,
-    citations=(_TROPP, _DURFEE, SPARSE_CAI, _BREIMAN),
+    citations=(TROPP, DURFEE, SPARSE_CAI, _BREIMAN),
 )
 
 

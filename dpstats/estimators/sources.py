@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dpstats.theory import Citation, Rate
 
-__all__ = ["CAI", "GLM_LOWER", "LINEAR_LOWER", "SCORE_ATTACK"]
+__all__ = ["CAI", "DURFEE", "GLM_LOWER", "LINEAR_LOWER", "SCORE_ATTACK", "TROPP"]
 
 CAI = Citation(
     "cai2021cost",
@@ -35,4 +35,21 @@ SCORE_ATTACK = Citation(
 GLM_LOWER = (
     Rate("statistical", {"d": 0.5, "n": -0.5}, "sqrt(d/n)", source=SCORE_ATTACK.key),
     Rate("privacy", {"d": 1.0, "n": -1.0, "eps": -1.0}, "d/(n eps)", source=SCORE_ATTACK.key),
+)
+
+DURFEE = Citation(
+    "durfee2019practical",
+    "Durfee, D. and Rogers, R.",
+    "Practical differentially private top-k selection with pay-what-you-get composition",
+    2019,
+    "NeurIPS 2019, arXiv:1905.04273",
+    "Lemma 4.2",
+)
+TROPP = Citation(
+    "tropp2007signal",
+    "Tropp, J. A. and Gilbert, A. C.",
+    "Signal recovery from random measurements via orthogonal matching pursuit",
+    2007,
+    "IEEE Transactions on Information Theory 53(12)",
+    "Algorithm 3",
 )

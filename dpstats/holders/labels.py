@@ -18,6 +18,7 @@ from dpstats.mechanisms.release import release
 from dpstats.privacy import LabelOnly
 from dpstats.protocol import Plan, Release
 from dpstats.queries.labels import (
+    ColumnScores,
     HeldSums,
     Interval,
     LabelQuery,
@@ -25,6 +26,7 @@ from dpstats.queries.labels import (
     RandomizedLabels,
     SquaredResiduals,
     WeightedResiduals,
+    half,
 )
 
 if TYPE_CHECKING:
@@ -39,9 +41,11 @@ MAX_ROWS = 2**24
 _BLOCK = 2**14  # rows of exact products that are added in float64: 38 + 14 bits < 53
 _LABEL_STEPS = 2.0**19  # a response is at most so many steps from the middle
 _ROW_BITS = 19  # an entry of a public row is at most 2^19 steps
+_ENTRY_STEPS = 2.0**18  # likewise of a column that is scored: 18 + 19 + 24 bits < 63
 _SQUARE_STEPS = 2.0**30  # a squared residual is at most so many steps
 _WEIGHT_STEPS = 2.0**12  # likewise where it multiplies an outer product
 _OUTER_BITS = 13  # of rows in an outer product: 12 + 26 + 14 bits < 53
+_COLUMNS = 128  # that are rounded at a time, where they are scored
 _SAFETY = 1.0 + 2.0**-30  # norms of whole numbers are rounded once
 _ROOT2 = math.sqrt(2.0)
 
@@ -109,20 +113,23 @@ class Labels:
             If the plan has no such slot, it was already answered, or a curator's question is asked
             of devices, or the other way round.
         """
-        event = self._plan.mechanism(slot).event
+        mechanism = self._plan.mechanism(slot)
+        event = mechanism.event
         if slot in self._answered or part != 0:
             raise PlanError(f"{slot!r} was already answered; each mechanism may be used once.")
         if isinstance(query, RandomizedLabels) == self._curator:
             who = "a curator releases sums" if self._curator else "devices send one response each"
             raise PlanError(f"{query.name!r} was asked under {slot!r}, but {who}.")
         self._answered.add(slot)
-        v = held(self._labels, query.interval)
+        v = held(self._labels[half(len(self._labels), mechanism.branch)], query.interval)
         if isinstance(query, RandomizedLabels):
             answer, sensitivity, scale = self._randomized(query, v, event)
         else:
             exact, sensitivity = exact_sums(query, v, event)
-            norm = "l1" if isinstance(event, Laplace) else "l2"
-            answer, scale = release(exact, sensitivity, event, self._noise, norm=norm)
+            kind, norm = "sum", "l1" if isinstance(event, Laplace) else "l2"
+            if isinstance(query, ColumnScores):
+                kind, norm = "choice", "linf"
+            answer, scale = release(exact, sensitivity, event, self._noise, kind=kind, norm=norm)
         self._transcript.append(
             Release(slot, query.name, query.parameters(), sensitivity, scale, event)
         )
@@ -158,6 +165,8 @@ def exact_sums(query: Any, v: Array, event: Event) -> tuple[Array, float]:
     """
     l1 = isinstance(event, Laplace)
     interval = query.interval
+    if isinstance(query, ColumnScores):
+        return _scores(query, v)
     if isinstance(query, HeldSums):  # in units of the half-widths: responses in [-1, 1]
         inside = np.clip((v + interval.middle - query.middle) / query.half, -1.0, 1.0)
         scaled = query.rows * query.half[:, None]
@@ -192,8 +201,46 @@ def exact_sums(query: Any, v: Array, event: Event) -> tuple[Array, float]:
     return outer, _WEIGHT_STEPS * largest * _SAFETY * unit
 
 
+def _scores(query: ColumnScores, v: Array) -> tuple[Array, float]:
+    """Sizes of the sums of clipped residuals over columns, and their L-infinity sensitivity.
+
+    A residual is at most 2^19 whole steps, an entry of a column at most 2^18. What a sparse matrix
+    does not store is an entry like any other: it is added for all rows at once, and taken off
+    those that are stored. Dense columns are rounded a few at a time.
+    """
+    residual = np.clip((v + query.interval.middle - query.fitted) / query.clip, -1.0, 1.0)
+    steps = np.rint(residual * _LABEL_STEPS)
+    sizes: Ints = np.zeros(len(query.columns), dtype=np.int64)
+    largest = 0.0
+    width = max(len(query.columns), 1) if hasattr(query.rows, "tocsc") else _COLUMNS
+    for start in range(0, len(query.columns), width):
+        at = query.columns[start : start + width]
+        center, scale = query.center[at], query.scale[at]
+        part = query.rows[:, at]
+        if hasattr(part, "tocsc"):
+            part = part.tocsc()
+            nothing = np.rint(np.clip(-center / scale, -1.0, 1.0) * _ENTRY_STEPS)
+            column = np.repeat(np.arange(len(at)), np.diff(part.indptr))
+            stored = (part.data - center[column]) / scale[column]
+            stored = np.rint(np.clip(stored, -1.0, 1.0) * _ENTRY_STEPS)
+            largest = max(largest, *(float(np.abs(a).max(initial=0.0)) for a in (nothing, stored)))
+            products = ((stored - nothing[column]) * steps[part.indices]).astype(np.int64)
+            total = nothing.astype(np.int64) * int(steps.sum())
+            np.add.at(total, column, products)
+        else:
+            entries = np.rint(np.clip((part - center) / scale, -1.0, 1.0) * _ENTRY_STEPS)
+            largest = max(largest, float(np.abs(entries).max(initial=0.0)))
+            total = _product(entries, steps[:, None])[:, 0]
+        sizes[start : start + width] = np.abs(total)
+    unit = query.clip / (_LABEL_STEPS * _ENTRY_STEPS)
+    scores: Array = sizes * np.float64(unit)
+    return scores, 2 * _LABEL_STEPS * max(largest, 1.0) * _SAFETY * unit
+
+
 def decoded(query: Any, answer: Array) -> Array:
     """The answer in the shape that an estimator reads."""
+    if isinstance(query, ColumnScores):
+        return query.columns[answer.astype(np.intp)].astype(np.float64)
     if not isinstance(query, WeightedResiduals):
         return answer
     d = query.rows.shape[1]

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from dpstats.channels import Channel
 
 __all__ = [
+    "ColumnScores",
     "HeldSums",
     "Interval",
     "LabelQuery",
@@ -30,9 +31,13 @@ __all__ = [
     "SquaredResiduals",
     "WeightedResiduals",
     "Whitened",
+    "half",
 ]
 
 Array = NDArray[np.float64]
+Positions = NDArray[np.intp]
+
+_GOLDEN = 0x9E3779B97F4A7C15  # 2^64 over the golden ratio
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +158,44 @@ class HeldSums:
 
 
 @dataclass(frozen=True, eq=False)
+class ColumnScores:
+    """The columns with the largest ``|sum_i a_ij clip(y_i - fitted_i, -clip, clip)|``.
+
+    Entries of column j are ``a_ij = clip((x_ij - center_j) / scale_j, -1, 1)``, so that rows are
+    neither copied nor made dense. The answer is the positions of as many columns as the planned
+    selection chooses.
+
+    Guarantee: rows are public and stay, so that replacing one response moves every sum, and its
+    size, by at most 2 clip times the largest entry, which is at most 1.
+
+    Parameters
+    ----------
+    rows : ndarray or CSR array of shape (n, d)
+        Public rows.
+    fitted : ndarray of shape (n,)
+        Public.
+    clip : float
+    center, scale : ndarray of shape (d,)
+        Public, of each column.
+    columns : ndarray of int of shape (k,)
+        Columns that may be chosen.
+    """
+
+    interval: Interval
+    rows: Any
+    fitted: Array
+    clip: float
+    center: Array
+    scale: Array
+    columns: Positions
+    name: str = "choice of columns by scores"
+
+    def parameters(self) -> Mapping[str, Any]:
+        """Interval, clip and the number of columns to choose from."""
+        return {**self.interval.parameters(), "clip": self.clip, "candidates": len(self.columns)}
+
+
+@dataclass(frozen=True, eq=False)
 class SquaredResiduals:
     """Sum of ``min(|y - fitted|, clip)^2`` for public fitted values (n,); the answer is (1,).
 
@@ -231,6 +274,19 @@ class Whitened:
     def longest(self) -> float:
         """Largest norm of a row."""
         return _longest(self.rows)
+
+
+def half(n: int, branch: int) -> Positions:
+    """Positions, ascending, of the rows in the first or second half of n (1, 2), or all (0).
+
+    Halves are dealt out by a fixed scrambling of positions, so that a sorted table does not make
+    unlike ones.
+    """
+    if branch == 0:
+        return np.arange(n)
+    order = np.argsort(np.arange(n, dtype=np.uint64) * np.uint64(_GOLDEN), kind="stable")
+    first, second = order[: n // 2], order[n // 2 :]
+    return np.sort(first if branch == 1 else second).astype(np.intp)
 
 
 def _longest(rows: Array) -> float:

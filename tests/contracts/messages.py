@@ -303,7 +303,8 @@ def label_releases() -> Iterator[list[Released]]:
 
     def spy(answer: Any, sensitivity: float, event: Any, noise: Any, **more: Any) -> Any:
         noisy, scale = original(answer, sensitivity, event, noise, **more)
-        seen.append(Released(answer.copy(), sensitivity, event, np.copy(noisy), scale, "sum"))
+        kind = more.get("kind", "sum")
+        seen.append(Released(answer.copy(), sensitivity, event, np.copy(noisy), scale, kind))
         return noisy, scale
 
     with pytest.MonkeyPatch.context() as patch:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dpstats.accounting.events import Gaussian, Laplace, Parallel, Peeling, Selection
+from dpstats.accounting.events import Gaussian, Laplace, Parallel, Peeling, Pure, Selection
 from dpstats.errors import OptionError, PlanError
 from tests.contracts.accountants import attack, upper
 from tests.contracts.cases import Case, each_case, each_method
@@ -38,7 +38,7 @@ def test_the_budget_is_used(case: Case) -> None:
     """Power: the bounds above are tight enough to see a plan that costs more."""
     plan = case.plan(case.table(N), case.privacy(1.0, 1e-6, rows=N))
     assert plan.cost[0] > 0.97
-    weaker = [_with_noise(e, 0.8) for e in plan.events]
+    weaker = [with_noise(e, 0.8) for e in plan.events]
     assert upper(weaker, 1e-6) > 1.13
     # The attack plays too few of a selection's candidates to attain what it costs.
     if all(isinstance(e, Gaussian | Laplace) for e in plan.events):
@@ -67,13 +67,15 @@ def test_a_smaller_budget_never_means_less_noise(case: Case) -> None:
     assert total[0] < total[1]
 
 
-def _with_noise(event, factor):
+def with_noise(event, factor):
     if isinstance(event, Parallel):
-        return Parallel(tuple(tuple(_with_noise(e, factor) for e in b) for b in event.branches))
+        return Parallel(tuple(tuple(with_noise(e, factor) for e in b) for b in event.branches))
     if isinstance(event, Peeling):
         return Peeling(event.noise_multiplier * factor, event.k)
     if isinstance(event, Selection):
         return Selection(event.epsilon / factor, event.k)
+    if isinstance(event, Pure):
+        return Pure(event.epsilon / factor)
     return type(event)(event.noise_multiplier * factor)
 
 

@@ -73,6 +73,8 @@ def test_the_default_follows_who_holds_the_responses(data):
     assert model.plan(dp.LabelOnly(1.0)).method == "label-ols"
     assert model.plan(dp.LabelOnly(1.0, 1e-6, curator=True)).method == "label-curator"
     assert model.plan(dp.LabelOnly(1.0), sparsity=2).method == "label-lasso"
+    curator = dp.LabelOnly(1.0, 1e-6, curator=True)
+    assert model.plan(curator, sparsity=2).method == "label-curator-omp"
     assert model.plan(dp.LabelOnly(1.0), method="thresholded-ols").method == "thresholded-ols"
     with pytest.raises(OptionError, match="curator"):
         model.plan(dp.LabelOnly(1.0, curator=True), method="label-ols")

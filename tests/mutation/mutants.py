@@ -591,6 +591,14 @@ MUTANTS = [
         "responses_have_the_declared and label-ols",
     ),
     mutant(
+        "takes half of the sensitivity of scores",
+        LABELS,
+        "return scores, 2 * _LABEL_STEPS * max(largest, 1.0) * _SAFETY * unit",
+        "return scores, _LABEL_STEPS * max(largest, 1.0) * _SAFETY * unit",
+        "test_message_noise.py",
+        "neighbours_move and curator-omp",
+    ),
+    mutant(
         "takes half of the width of an interval",
         LABELS,
         "return summed, 2 * _LABEL_STEPS * longest * _SAFETY * unit",
@@ -633,8 +641,8 @@ MUTANTS = [
     mutant(
         "halves the noise on sums of responses",
         LABELS,
-        "release(exact, sensitivity, event, self._noise, norm=norm)",
-        "release(exact, sensitivity / 2, event, self._noise, norm=norm)",
+        "release(exact, sensitivity, event, self._noise, kind=kind, norm=norm)",
+        "release(exact, sensitivity / 2, event, self._noise, kind=kind, norm=norm)",
         "test_message_noise.py",
         "neighbours_move or noise_that_was_planned",
     ),
