@@ -203,6 +203,8 @@ def figures(folder: Path, seed: int, reps: int, quiet: bool) -> None:
             axis.errorbar(values, errors.mean(axis=1), bars, marker="o", capsize=3, label=name)
         fixed = ", ".join(f"{k} = {v:,g}" for k, v in usual.items() if k != sweep)
         axis.set(xlabel=sweep, title=fixed, xscale="log" if sweep in ("n", "epsilon") else "linear")
+        axis.set_xticks(values, [f"{v:,g}" for v in values])
+        axis.minorticks_off()
         axis.title.set_fontsize(9)
         axis.axhline(1.0, color="0.7", lw=1, zorder=0)
         axis.set_ylim(0, None)

@@ -102,7 +102,8 @@ class LDPIHT(Rounds):
     epsilon-DP. Every user is asked in one round.
 
     *Where it stands.* It keeps the printed constants: with k' = 8 s columns and log(n) rounds it
-    needs more than a million users for 50 columns at epsilon 1, where `local-screening` needs 40,000.
+    needs more than a million users for 50 columns at epsilon 1, where `local-screening` needs
+    40,000.
     """
 
     name: ClassVar[str] = "ldp-iht"
