@@ -228,7 +228,10 @@ METHODS = [case for case in CASES if case.setting == SETTINGS[0]]
 
 
 def _settled(case: Case) -> bool:
-    """Whether a law of noise is simulated by default: settings change sensitivities, not laws."""
+    """Whether tests of many draws or fits run by default.
+
+    Settings change sensitivities, which every test of those sees; not laws, nor what is kept.
+    """
     return case.setting == SETTINGS[0] or case.estimator.model == "mean"
 
 

@@ -28,7 +28,7 @@ from dpstats.holders.rows import Rows
 from dpstats.mechanisms.noise import SeededNoise
 from dpstats.private_names import PRIVATE
 from dpstats.queries import Block
-from tests.contracts.cases import CASES, Case, each_case, each_method, frame
+from tests.contracts.cases import CASES, Case, each_case, each_case_drawn, each_method, frame
 from tests.contracts.reach import Secrets, reachable
 from tests.contracts.spies import opened
 
@@ -123,7 +123,7 @@ def test_the_private_number_of_rows_is_nowhere(case: Case) -> None:
     assert not results.nobs_public
 
 
-@each_case
+@each_case_drawn
 def test_the_holder_and_its_rows_are_gone_after_a_fit(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:

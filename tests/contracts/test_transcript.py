@@ -13,7 +13,7 @@ from dpstats import api
 from dpstats.accounting import Ledger
 from dpstats.accounting.events import Event, Parallel
 from dpstats.mechanisms.noise import SeededNoise
-from tests.contracts.cases import Case, Table, each_case, each_method
+from tests.contracts.cases import Case, Table, each_case, each_case_drawn, each_method
 from tests.contracts.spies import record
 
 N = 60
@@ -105,7 +105,7 @@ def questions(case: Case, data: Any) -> list[Any]:
     ]
 
 
-@each_case
+@each_case_drawn
 def test_every_table_is_asked_the_same_questions(case: Case) -> None:
     data = case.table(N)
     usual = questions(case, data)
