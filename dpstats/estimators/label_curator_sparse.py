@@ -30,7 +30,7 @@ from dpstats.estimators.sources import CAI, DURFEE, TROPP
 from dpstats.estimators.sparse import INFERENCE
 from dpstats.privacy import LabelOnly, Privacy
 from dpstats.protocol import Estimate, Mechanism, Plan
-from dpstats.queries.labels import half
+from dpstats.queries.halves import half
 from dpstats.theory import Assumption, Rate, Theory
 
 if TYPE_CHECKING:

@@ -26,6 +26,7 @@ from dpstats.protocol import Estimate, Messages, Question
 from dpstats.queries import MomentMessage
 
 __all__ = [
+    "LEAST_PART",
     "Answered",
     "Fit",
     "Frame",
@@ -47,7 +48,7 @@ TYPICAL_SQUARE = 0.5  # square norm of a message, where a variance depends on it
 _LEAST_INSIDE = 0.25  # f_t is never believed to be smaller: noise is divided by it
 _BIAS = 0.15  # of clipping at c sds, after division by f, is about this times exp(-c^2 / 2)
 _MISMATCH = 0.1  # relative difference of second moments under two sets of row weights
-_LEAST_PART = 0.5  # of the noise of second moments, that standard errors count in any case
+LEAST_PART = 0.5  # of the noise of second moments, that standard errors count in any case
 _PASSES = 4
 _RAISED = 0.05  # directions made up, from which on a remark says so
 _BLURRED = 0.1  # part of one direction that is made up, from which on intervals are too short
@@ -302,7 +303,7 @@ def estimate(
     *,
     safe: bool = False,
     rows: int = 0,
-    least: float = _LEAST_PART,
+    least: float = LEAST_PART,
 ) -> Fit:
     """Coefficients of `columns`, the others being zero, and the covariance of their errors.
 

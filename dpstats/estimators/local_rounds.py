@@ -26,6 +26,7 @@ from dpstats.estimators.local_asks import (
 )
 from dpstats.estimators.local_moments import fixed, sizes_asked, sparse_estimate
 from dpstats.estimators.local_pool import (
+    LEAST_PART,
     Answered,
     Fit,
     Frame,
@@ -67,6 +68,7 @@ _USERS, _MOMENTS, _CLIPS = (0.5, 0.5), (0.5, 0.1), (1.0, 0.9)
 # Sparse: the same, and columns that are left after each round, as multiples of the sparsity.
 _SCREEN_USERS, _SCREEN_MOMENTS = (0.6, 0.2, 0.1, 0.1), (0.0, 0.08, 0.08, 0.0)
 _SCREEN_CLIPS, _LEFT = (0.8, 0.8, 0.6, 0.4), (2.4, 1.6, 1.2, 1.0)
+_COUNTED = 1.3  # of the noise of second moments in standard errors; the fit is not linear in it
 _SPARSITY = 5  # columns to look for, if no number is asked for
 _SMALLEST, _LARGEST = 0.3, 2.0  # of the guessed radius, for one that was learned
 _LEAST_SPREAD = 0.2  # of that of the response, for a residual's
@@ -244,7 +246,7 @@ class LocalRounds(_InRounds):
     ) -> Estimate:
         """Pool both rounds and solve."""
         made = self._answered(design, plan, answers)
-        frame, fit = _dense_fit(made, design, plan)
+        frame, fit = _dense_fit(made, design, plan, least=_COUNTED)
         return as_estimate(made, frame, fit)
 
     def _next(self, design: Design, plan: Plan, made: list[Answered]) -> tuple[Question, float]:
@@ -435,11 +437,13 @@ def _learned_radius(made: Sequence[Answered], columns: Index, facts: Facts) -> f
     return guessed
 
 
-def _dense_fit(made: Sequence[Answered], design: Design, plan: Plan) -> tuple[Frame, Fit]:
+def _dense_fit(
+    made: Sequence[Answered], design: Design, plan: Plan, least: float = LEAST_PART
+) -> tuple[Frame, Fit]:
     columns = np.arange(len(design.names))
     target = facts_of(design, plan.options).guess.gram
     frame = frame_of(made, columns, target, None, 0)
-    return frame, estimate(made, frame, columns, columns.size, safe=True)
+    return frame, estimate(made, frame, columns, columns.size, safe=True, least=least)
 
 
 def _towards_zero(fit: Fit, frame: Frame, spread: float) -> tuple[float, float]:

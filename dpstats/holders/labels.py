@@ -17,6 +17,7 @@ from dpstats.mechanisms.randomize import messages
 from dpstats.mechanisms.release import release
 from dpstats.privacy import LabelOnly
 from dpstats.protocol import Plan, Release
+from dpstats.queries.halves import half
 from dpstats.queries.labels import (
     ColumnScores,
     HeldSums,
@@ -26,7 +27,6 @@ from dpstats.queries.labels import (
     RandomizedLabels,
     SquaredResiduals,
     WeightedResiduals,
-    half,
 )
 
 if TYPE_CHECKING:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from dpstats.errors import DataError
 from dpstats.queries.base import BLOCK_BITS, X_BITS, Y_BITS, Block, Geometry, bound_grid
+from dpstats.queries.halves import scattered
 
 if TYPE_CHECKING:
     from dpstats.design import Design, Source
@@ -28,7 +29,6 @@ _NEAREST = 1.5 * 2.0**52
 _FARTHEST = 2.0**60  # wider declared bounds are clipped here: float32 must not overflow to inf
 _BLOCK_VALUES = 2**19  # 4 MB of float64 a block: in a shared cache, and few Python calls a row
 _BLOCK_ROWS = 2**12  # each thread holds copies of a block
-_GOLDEN = 0x9E3779B97F4A7C15  # 2^64 over the golden ratio: its multiples are evenly scattered
 _VIEWS = 4  # column selections kept at a time
 
 
@@ -81,7 +81,7 @@ class Rows:
         self._max_rows = max_rows
         bound = np.clip(np.abs(design.internal_bounds).max(axis=1), 2.0**-20, _FARTHEST)
         self._load(source, design, bound, np.array([bound_grid(b, X_BITS) for b in bound]))
-        self.order = _scattered(self._y.size) if scatter and self.starts is None else None
+        self.order = scattered(self._y.size) if scatter and self.starts is None else None
         if self.order is not None:
             self._reorder(self.order)
         self._views: dict[tuple[int, ...], View] = {}
@@ -213,12 +213,6 @@ class Rows:
             own, *rest = (blocks[i::workers] for i in range(workers))
             others = [self._pool.submit(work, share) for share in rest]
             return _sum([work(own), *(other.result() for other in others)])
-
-
-def _scattered(n: int) -> NDArray[np.intp]:
-    """A fixed order of n rows in which neighbours of the table are far apart."""
-    keys = np.arange(n, dtype=np.uint64) * np.uint64(_GOLDEN)
-    return np.argsort(keys, kind="stable")
 
 
 def _on_grid(values: Array, bound: Array, grid: Array) -> Array:

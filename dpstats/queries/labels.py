@@ -31,13 +31,10 @@ __all__ = [
     "SquaredResiduals",
     "WeightedResiduals",
     "Whitened",
-    "half",
 ]
 
 Array = NDArray[np.float64]
 Positions = NDArray[np.intp]
-
-_GOLDEN = 0x9E3779B97F4A7C15  # 2^64 over the golden ratio
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,19 +271,6 @@ class Whitened:
     def longest(self) -> float:
         """Largest norm of a row."""
         return _longest(self.rows)
-
-
-def half(n: int, branch: int) -> Positions:
-    """Positions, ascending, of the rows in the first or second half of n (1, 2), or all (0).
-
-    Halves are dealt out by a fixed scrambling of positions, so that a sorted table does not make
-    unlike ones.
-    """
-    if branch == 0:
-        return np.arange(n)
-    order = np.argsort(np.arange(n, dtype=np.uint64) * np.uint64(_GOLDEN), kind="stable")
-    first, second = order[: n // 2], order[n // 2 :]
-    return np.sort(first if branch == 1 else second).astype(np.intp)
 
 
 def _longest(rows: Array) -> float:

@@ -19,7 +19,7 @@ from dpstats.holders import labels
 from dpstats.mechanisms.noise import SafeNoise, SeededNoise
 from dpstats.mechanisms.randomize import inside
 from dpstats.protocol import Plan
-from dpstats.queries.labels import half
+from dpstats.queries.halves import half
 from tests.contracts.cases import Table
 from tests.contracts.messages import (
     MessageCase,

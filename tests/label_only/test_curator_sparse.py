@@ -19,7 +19,8 @@ from dpstats.holders import Labels, labels
 from dpstats.holders.labels import exact_sums, held
 from dpstats.mechanisms.noise import SafeNoise
 from dpstats.privacy import LabelOnly
-from dpstats.queries.labels import ColumnScores, HeldSums, Interval, half
+from dpstats.queries.halves import half
+from dpstats.queries.labels import ColumnScores, HeldSums, Interval
 from dpstats.schema import Numeric, Schema
 from tests.label_only.cases import fit, rademacher, user
 
