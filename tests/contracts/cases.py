@@ -227,6 +227,10 @@ CASES += [
 METHODS = [case for case in CASES if case.setting == SETTINGS[0]]
 
 
+# One of each kind of mechanism; the others have the same mechanisms.
+AUDITED = ("clipped", "karwa-vadhan", "adassp", "newton", "omp")
+
+
 def _settled(case: Case) -> bool:
     """Whether tests of many draws or fits run by default.
 
@@ -235,12 +239,21 @@ def _settled(case: Case) -> bool:
     return case.setting == SETTINGS[0] or case.estimator.model == "mean"
 
 
-each_case = pytest.mark.parametrize("case", CASES, ids=str)
-each_case_drawn = pytest.mark.parametrize(
-    "case",
-    [c if _settled(c) else pytest.param(c, marks=pytest.mark.slow) for c in CASES],
-    ids=str,
-)
+def _audited(case: Case) -> bool:
+    """Whether an adversary is simulated by default."""
+    usual = case.setting == SETTINGS[0] and not case.split
+    return usual and case.estimator.model in ("mean", "ols") and case.estimator.name in AUDITED
+
+
+def _each(by_default: Callable[[Case], bool]) -> Any:
+    """Every case; those that do not run by default are in the slow suite."""
+    marked = [c if by_default(c) else pytest.param(c, marks=pytest.mark.slow) for c in CASES]
+    return pytest.mark.parametrize("case", marked, ids=str)
+
+
+each_case = _each(lambda case: True)
+each_case_drawn = _each(_settled)
+each_case_audited = _each(_audited)
 each_method = pytest.mark.parametrize("case", METHODS, ids=str)
 
 

@@ -30,7 +30,7 @@ from dpstats.holders import Curator, curator
 from dpstats.mechanisms.noise import SeededNoise
 from dpstats.privacy import Neighbors
 from dpstats.protocol import Plan
-from tests.contracts.cases import Case, Table, each_case_drawn, each_method, with_rows
+from tests.contracts.cases import Case, Table, each_case_audited, each_method, with_rows
 from tests.contracts.spies import Asked, Released, Repeater, opened, record, releases, replay
 from tests.contracts.test_sensitivity import CORNERS, persons
 
@@ -229,7 +229,7 @@ def clearest(
     return plan, asked, (first, second), attained
 
 
-@each_case_drawn
+@each_case_audited
 def test_an_audit_of_each_mechanism_stays_under_its_claim_and_sees_missing_noise(
     case: Case,
 ) -> None:

@@ -76,7 +76,7 @@ def exercised(results: Any) -> Any:
     return results
 
 
-@each_case
+@each_case_drawn
 def test_no_canary_and_no_array_of_n_is_reachable_from_the_results(case: Case) -> None:
     data = planted(case)
     privacy = case.privacy(rows=500)

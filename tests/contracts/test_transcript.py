@@ -64,7 +64,7 @@ def test_every_release_has_the_noise_that_was_planned(case: Case) -> None:
         assert one.scale >= planned * (1 - 1e-12)
 
 
-@each_case
+@each_case_drawn
 def test_the_transcript_is_what_ran(case: Case) -> None:
     data = case.table(N)
     results = case.fit(data, noise=SeededNoise(1))
@@ -113,7 +113,7 @@ def test_every_table_is_asked_the_same_questions(case: Case) -> None:
         assert questions(case, wild(data)) == usual
 
 
-@each_case
+@each_case_drawn
 def test_one_row_is_asked_everything_that_was_planned(case: Case) -> None:
     data = {name: column[:1] for name, column in case.table(N).items()}
     plan = case.plan(data, case.privacy(1.0, 1e-6, rows=N))

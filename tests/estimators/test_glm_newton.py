@@ -161,6 +161,7 @@ def standardised(setting: Setting, n: int, epsilon: float, fits: int, seed: int)
     return np.array(z)
 
 
+@pytest.mark.slow
 def test_strong_overdispersion_does_not_bias_the_intercept() -> None:
     # Clips cut off long tails. Taken for those of a widened Poisson law they left -1 here.
     z = standardised(counts(negative_binomial(1.0)), 10_000, 1.0, 40, 11)
