@@ -24,7 +24,7 @@ from dpstats.estimators.label_base import (
 )
 from dpstats.estimators.label_curator import LabelCurator
 from dpstats.estimators.label_pursuit import SCORE_CLIP, Pursuit
-from dpstats.estimators.label_select import universal
+from dpstats.estimators.label_select import sizes_of, universal
 from dpstats.estimators.label_theory import LINEAR
 from dpstats.estimators.sources import CAI, DURFEE, TROPP
 from dpstats.estimators.sparse import INFERENCE
@@ -176,7 +176,7 @@ class LabelCuratorOMP:
             raise OptionError(f"inference={inference!r}: allowed are 'none' and 'split'.")
         split, n = inference == "split", len(public_rows(design))
         how = responses(design, privacy, options)
-        picks = _picks(design, privacy, len(half(n, int(split))), _sizes(asked))
+        picks = _picks(design, privacy, len(half(n, int(split))), sizes_of(asked))
         mechanisms = _mechanisms(_asks(design, picks), privacy, int(split))
         if split:
             mechanisms += _second_half(design, privacy, n, options)
@@ -198,7 +198,7 @@ class LabelCuratorOMP:
             assumptions=how.assumptions,
         )
         plan = replace(plan, cost=(epsilon_of(plan.events, privacy.delta), privacy.delta))
-        return _predicted(plan, how, _sizes(asked))
+        return _predicted(plan, how, sizes_of(asked))
 
     def fit(self, holder: Any, design: Design, plan: Plan) -> Estimate:
         """Choose and fit in rounds, drop what noise explains, and fit the rest."""
@@ -208,7 +208,7 @@ class LabelCuratorOMP:
         asked = rows.part(half(len(rows), 1)) if split else rows
         pursuit = Pursuit(holder, plan, asked, how, design.standardization.intercept)
         pursuit.run(picks, len(picks) + _MORE_STEPS)
-        found = pursuit.kept(_sizes(plan.options["sparsity"]), clear=not split)
+        found = pursuit.kept(sizes_of(plan.options["sparsity"]), clear=not split)
         if split:
             return _on_second_half(holder, design, plan, found.columns)
         params = np.zeros(len(plan.names))
@@ -226,12 +226,6 @@ class LabelCuratorOMP:
 
 
 # -- what is asked -----------------------------------------------------------------------------
-
-
-def _sizes(asked: Any) -> tuple[int, ...] | None:
-    if asked is None:
-        return None
-    return (int(asked),) if isinstance(asked, int) else tuple(sorted({int(s) for s in asked}))
 
 
 def _picks(

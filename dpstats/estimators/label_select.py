@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Moments", "lasso", "universal"]
+__all__ = ["Moments", "lasso", "sizes_of", "universal"]
 
 Array = NDArray[np.float64]
 Positions = NDArray[np.intp]
@@ -22,6 +22,13 @@ _CLOSE = 1e-6
 def universal(error: float, columns: int, n: int) -> float:
     """``error sqrt(2 log p / n)``: what the largest of p means of pure noise rarely exceeds."""
     return error * math.sqrt(2 * math.log(max(columns, 2)) / n)
+
+
+def sizes_of(asked: Any) -> tuple[int, ...] | None:
+    """Numbers of columns asked for by ``sparsity=``, ascending; None where noise decides."""
+    if asked is None:
+        return None
+    return (int(asked),) if isinstance(asked, int) else tuple(sorted({int(s) for s in asked}))
 
 
 @dataclass

@@ -27,7 +27,7 @@ from dpstats.estimators.label_base import (
 )
 from dpstats.estimators.label_clipped import Clipped, clipped_mean
 from dpstats.estimators.label_ols import least_squares
-from dpstats.estimators.label_select import Moments, lasso, universal
+from dpstats.estimators.label_select import Moments, lasso, sizes_of, universal
 from dpstats.estimators.label_theory import LABEL_SPARSE_LOWER, LINEAR, PIECEWISE, WANG_XU
 from dpstats.privacy import LabelOnly, Privacy
 from dpstats.protocol import Estimate, Plan
@@ -204,7 +204,7 @@ class _Sparse(ABC):
         """
         check_options(self.name, self.options, options)
         privacy = label_only(self.name, privacy, curator=False)
-        rows, sizes = public_rows(design), _sizes(options.get("sparsity"))
+        rows, sizes = public_rows(design), sizes_of(options.get("sparsity"))
         inference = options.get("inference", "none")
         if inference not in ("none", "split"):
             raise OptionError(f"inference={inference!r}: allowed are 'none' and 'split'.")
@@ -224,7 +224,7 @@ class _Sparse(ABC):
     def fit(self, holder: Any, design: Design, plan: Plan) -> Estimate:
         """Ask for the randomised responses, select, and refit."""
         z, how = messages(holder, design, plan, offset=False)
-        rows, sizes = public_rows(design), _sizes(plan.options["sparsity"])
+        rows, sizes = public_rows(design), sizes_of(plan.options["sparsity"])
         known = 0.0 if rows.offset is None else rows.offset
         model = Clipped.of(z, known, how, declared(design))
         problem = _Problem(rows, model, Moments(rows.x), design.standardization.intercept)
@@ -358,12 +358,6 @@ def _enough(sparsity: tuple[int, ...], columns: Positions, problem: _Problem) ->
     """The smallest number asked for that holds all selected columns, or the largest."""
     asked = next((s for s in sparsity if s >= columns.size), sparsity[-1])
     return min(asked, problem.most)
-
-
-def _sizes(asked: Any) -> tuple[int, ...] | None:
-    if asked is None:
-        return None
-    return (int(asked),) if isinstance(asked, int) else tuple(sorted({int(s) for s in asked}))
 
 
 def _estimate(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -174,9 +175,9 @@ class _InRounds(Rounds):
         question, spreads = self._next(design, plan, made)
         return Answered(question, answer, clip_bias(spreads))
 
+    @abstractmethod
     def _next(self, design: Design, plan: Plan, made: list[Answered]) -> tuple[Question, float]:
         """The question after these rounds, and its clip in spreads of the residual."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)
