@@ -43,13 +43,14 @@ __all__ = [
     "expected",
     "inverse_gram",
     "label_only",
+    "label_plan",
     "linear_shrinkage",
-    "local_label_plan",
     "meaningful",
     "messages",
     "no_solution",
     "positive",
     "public_rows",
+    "randomized",
     "responses",
     "slopes",
     "warned",
@@ -287,28 +288,34 @@ def linear_shrinkage(se: Callable[[Responses], float]) -> Callable[[Responses, f
     return tolerable
 
 
-def local_label_plan(
+def label_plan(
     method: Estimator,
     design: Design,
     privacy: LabelOnly,
     how: Responses,
+    mechanisms: tuple[Mechanism, ...],
     options: Mapping[str, Any],
 ) -> Plan:
-    """The plan of a method that asks for one randomised response of each person."""
-    assert how.channel is not None
-    event = how.channel.event
-    mechanism = Mechanism(SLOT, event, "every response, randomised once on its own device")
-    return Plan(
+    """The plan of a method that asks for these, without its expected errors."""
+    plan = Plan(
         model=method.model,
         method=method.name,
         privacy=privacy,
         n=len(public_rows(design)),
         names=tuple(design.names),
-        mechanisms=(mechanism,),
-        cost=(epsilon_of([event], privacy.delta), privacy.delta),
+        mechanisms=mechanisms,
+        cost=(0.0, privacy.delta),
         options={**how.options(), **options},
         assumptions=how.assumptions,
     )
+    return replace(plan, cost=(epsilon_of(plan.events, privacy.delta), privacy.delta))
+
+
+def randomized(how: Responses) -> tuple[Mechanism]:
+    """The one mechanism of methods without a curator."""
+    assert how.channel is not None
+    purpose = "every response, randomised once on its own device"
+    return (Mechanism(SLOT, how.channel.event, purpose),)
 
 
 def expected(

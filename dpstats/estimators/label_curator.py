@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.accounting import epsilon_of
 from dpstats.estimators.base import check_options
 from dpstats.estimators.label_base import (
     CHANNEL_OPTIONS,
@@ -18,6 +17,7 @@ from dpstats.estimators.label_base import (
     expected,
     inverse_gram,
     label_only,
+    label_plan,
     linear_shrinkage,
     public_rows,
     responses,
@@ -184,7 +184,10 @@ class LabelCurator:
             return math.sqrt(float(np.diag(factor * private + rest)[at].sum()))
 
         clip = min(float(how.interval.half), _CLIP * math.sqrt(how.residual_variance))
-        plan = _plan(self, design, privacy, how, {"radius": radius, "residual clip": clip})
+        made = events(_SHARES, privacy, privacy.epsilon)
+        mechanisms = tuple(Mechanism(s, e, _PURPOSES[s]) for s, e in made.items())
+        kept = {"radius": radius, "residual clip": clip}
+        plan = label_plan(self, design, privacy, how, mechanisms, kept)
         return expected(plan, design, private, rest, how, errors)
 
     def fit(self, holder: Any, design: Design, plan: Plan) -> Estimate:
@@ -220,27 +223,6 @@ class LabelCurator:
                 "largest leverage": white.longest**2,
             },
         )
-
-
-def _plan(
-    method: LabelCurator,
-    design: Design,
-    privacy: LabelOnly,
-    how: Responses,
-    options: Mapping[str, Any],
-) -> Plan:
-    made = events(_SHARES, privacy, privacy.epsilon)
-    return Plan(
-        model=method.model,
-        method=method.name,
-        privacy=privacy,
-        n=len(public_rows(design)),
-        names=tuple(design.names),
-        mechanisms=tuple(Mechanism(s, e, _PURPOSES[s]) for s, e in made.items()),
-        cost=(epsilon_of(list(made.values()), privacy.delta), privacy.delta),
-        options={**how.options(), **options},
-        assumptions=how.assumptions,
-    )
 
 
 def _multiplier(privacy: LabelOnly, epsilon: float) -> float:

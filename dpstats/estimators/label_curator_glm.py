@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.accounting import epsilon_of
 from dpstats.errors import OptionError
 from dpstats.estimators.base import check_options
 from dpstats.estimators.label_base import (
@@ -19,6 +18,7 @@ from dpstats.estimators.label_base import (
     expected,
     inverse_gram,
     label_only,
+    label_plan,
     meaningful,
     no_solution,
     public_rows,
@@ -177,17 +177,8 @@ class LabelCuratorGLM:
         how = glm_responses(design, privacy, options, inverse)
         shares = _BINARY if design.family == BINOMIAL else _SHARES
         made = events(shares, privacy, privacy.epsilon)
-        plan = Plan(
-            model=self.model,
-            method=self.name,
-            privacy=privacy,
-            n=len(public_rows(design)),
-            names=tuple(design.names),
-            mechanisms=tuple(Mechanism(s, e, _PURPOSES[s]) for s, e in made.items()),
-            cost=(epsilon_of(list(made.values()), privacy.delta), privacy.delta),
-            options=how.options(),
-            assumptions=how.assumptions,
-        )
+        mechanisms = tuple(Mechanism(s, e, _PURPOSES[s]) for s, e in made.items())
+        plan = label_plan(self, design, privacy, how, mechanisms, {})
         rounds = _rounds(plan, design, how)
         found = _yes_or_no(rounds) if design.family == BINOMIAL else _anticipated(rounds, how)
         at, used = slopes(design), float(made["sums"].noise_multiplier)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.accounting import Selection, Share, calibrate, epsilon_of, gdp_mu
+from dpstats.accounting import Selection, Share, calibrate, gdp_mu
 from dpstats.errors import OptionError
 from dpstats.estimators.base import Ask, check_options
 from dpstats.estimators.guesses import round_up
@@ -19,6 +19,7 @@ from dpstats.estimators.label_base import (
     CHANNEL_OPTIONS,
     Responses,
     label_only,
+    label_plan,
     public_rows,
     responses,
 )
@@ -180,24 +181,13 @@ class LabelCuratorOMP:
         mechanisms = _mechanisms(_asks(design, picks), privacy, int(split))
         if split:
             mechanisms += _second_half(design, privacy, n, options)
-        plan = Plan(
-            model=self.model,
-            method=self.name,
-            privacy=privacy,
-            n=n,
-            names=tuple(design.names),
-            mechanisms=mechanisms,
-            cost=(0.0, privacy.delta),
-            options={
-                **how.options(),
-                "sparsity": asked,
-                "inference": inference,
-                "clip": options.get("clip"),
-                "picks": picks,
-            },
-            assumptions=how.assumptions,
-        )
-        plan = replace(plan, cost=(epsilon_of(plan.events, privacy.delta), privacy.delta))
+        kept = {
+            "sparsity": asked,
+            "inference": inference,
+            "clip": options.get("clip"),
+            "picks": picks,
+        }
+        plan = label_plan(self, design, privacy, how, mechanisms, kept)
         return _predicted(plan, how, sizes_of(asked))
 
     def fit(self, holder: Any, design: Design, plan: Plan) -> Estimate:

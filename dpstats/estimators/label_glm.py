@@ -17,11 +17,12 @@ from dpstats.estimators.label_base import (
     expected,
     inverse_gram,
     label_only,
-    local_label_plan,
+    label_plan,
     meaningful,
     messages,
     no_solution,
     public_rows,
+    randomized,
     responses,
     slopes,
 )
@@ -142,7 +143,7 @@ class LabelGLM:
         inverse = inverse_gram(public_rows(design))
         at, law = slopes(design), design.family
         how = glm_responses(design, privacy, options, inverse)
-        plan = local_label_plan(self, design, privacy, how, {})
+        plan = label_plan(self, design, privacy, how, randomized(how), {})
         information, own = _information(law, how), _information(law, replace(how, channel=None))
         private, rest = (1 / information - 1 / own) * inverse, inverse / own
         width = float(np.diag(inverse)[at].sum())

@@ -15,11 +15,12 @@ from dpstats.estimators.base import check_options
 from dpstats.estimators.label_base import (
     CHANNEL_OPTIONS,
     label_only,
+    label_plan,
     linear_shrinkage,
-    local_label_plan,
     messages,
     positive,
     public_rows,
+    randomized,
     responses,
     warned,
 )
@@ -158,7 +159,7 @@ class LabelLDPIHT:
             "step": positive("step", options.get("step", _STEP)),
             "radius": 2 * how.sd if given is None else positive("radius", given) / scale,
         }
-        plan = local_label_plan(self, design, privacy, how, kept)
+        plan = label_plan(self, design, privacy, how, randomized(how), kept)
         width = s * math.log(max(len(plan.names), 2)) / rows
 
         def errors(epsilon: float) -> float:

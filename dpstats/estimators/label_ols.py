@@ -17,10 +17,11 @@ from dpstats.estimators.label_base import (
     expected,
     inverse_gram,
     label_only,
+    label_plan,
     linear_shrinkage,
-    local_label_plan,
     messages,
     public_rows,
+    randomized,
     responses,
     slopes,
 )
@@ -127,7 +128,7 @@ class LabelOLS:
             return math.sqrt(most * (how.residual_variance + how.noise()))
 
         how = responses(design, privacy, options, linear_shrinkage(se))
-        plan = local_label_plan(self, design, privacy, how, {})
+        plan = label_plan(self, design, privacy, how, randomized(how), {})
         width = float(np.diag(inverse)[slopes(design)].sum())
 
         def errors(epsilon: float) -> float:

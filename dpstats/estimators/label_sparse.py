@@ -19,10 +19,11 @@ from dpstats.estimators.label_base import (
     CHANNEL_OPTIONS,
     Responses,
     label_only,
+    label_plan,
     linear_shrinkage,
-    local_label_plan,
     messages,
     public_rows,
+    randomized,
     responses,
 )
 from dpstats.estimators.label_clipped import Clipped, clipped_mean
@@ -218,7 +219,7 @@ class _Sparse(ABC):
         else:
             how = _narrow(design, privacy, options)
         kept = {"sparsity": options.get("sparsity"), "inference": inference}
-        plan = local_label_plan(self, design, privacy, how, kept)
+        plan = label_plan(self, design, privacy, how, randomized(how), kept)
         return _predicted(plan, how, max(sizes) if sizes else _USUAL)
 
     def fit(self, holder: Any, design: Design, plan: Plan) -> Estimate:

@@ -47,6 +47,10 @@ OPTIONS = {
 }
 GATE = 0.04  # of the square norm of a message, to say whether its residual was clipped
 _CLIPS = np.linspace(0.8, 4.0, 65)
+_DECLARED = (
+    "The declared scale is the standard deviation of the response, and fitted values vary as much "
+    "as residuals."
+)
 _UNDECLARED = (
     "No scale of the response is declared, so that noise hides its whole range: a declared centre "
     "and scale would take noise down in proportion."
@@ -145,6 +149,10 @@ def facts_of(design: Design, options: Mapping[str, Any]) -> Facts:
     # Half of the rows are weighted down: weights cost little signal, and noise grows with R^2.
     typical = replace(facts, radius=min(math.sqrt(np.trace(facts.gram)), facts.radius))
     radius = clipping_radius(options.get("radius"), typical, design)
+    if declared(design):
+        facts = replace(
+            facts, sd=facts.sd / math.sqrt(2), assumptions=(facts.assumptions[0], _DECLARED)
+        )
     spread = math.sqrt(2) * facts.sd
     if clip is None and not declared(design):
         clip = facts.bound / spread

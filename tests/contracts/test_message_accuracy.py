@@ -87,17 +87,17 @@ def test_seeded_noise_is_marked_wherever_it_appears(case: MessageCase) -> None:
 
 @each_message_case
 def test_the_default_noise_cannot_be_repeated(case: MessageCase) -> None:
-    def fit() -> Any:
+    def released() -> dict[str, Any]:
         np.random.seed(0)  # noqa: NPY002 - the global state must not matter
-        return case.fit(case.table(N))
-
-    one, two = fit(), fit()
-    for results in (one, two):
+        results = case.fit(case.table(N))
         assert not results.reproducible
         assert json.loads(results.to_json())["privacy_status"] == "private"
         assert "NOT private" not in str(results.summary())
-    released = [f.estimate.released | {"params": f.params.tolist()} for f in (one, two)]
-    assert released[0] != released[1]
+        return results.estimate.released | {"params": results.params.tolist()}
+
+    one = released()
+    # Averages of messages that are one bit each may happen to be alike: in one of 14 pairs.
+    assert any(released() != one for _ in range(6))
 
 
 @each_message_case
