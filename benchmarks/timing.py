@@ -5,7 +5,9 @@
 
 Fit: from a DataFrame to results, against ``statsmodels.formula.api.ols(...).fit()`` on the same
 frame, alternating, after one warm-up each. Memory: peak allocations of the fit against the size of
-the float64 design matrix. Query: one clipped score on 1e6 x 100 against reading that matrix once.
+the float64 design matrix. Query: one clipped score on 1e6 x 100 against reading that matrix once,
+with compiled products (numba) and without.
+
 With ``--cpu`` processor time is measured, which says more on a busy machine.
 """
 
@@ -17,7 +19,9 @@ import time
 import tracemalloc
 import warnings
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pandas as pd
@@ -91,7 +95,7 @@ def query(n: int, d: int, reps: int) -> dict[str, Any]:
     rng = np.random.default_rng(2)
     x, y = rng.uniform(-1, 1, (n, d)), rng.uniform(-1, 1, n)
     design = Design.from_arrays(d, (-1.0, 1.0), (-1.0, 1.0))
-    slots = tuple(Mechanism(f"s{i}", Gaussian(1.0), "") for i in range(reps + 1))
+    slots = tuple(Mechanism(f"s{i}", Gaussian(1.0), "") for i in range(2 * reps + 1))
     plan = Plan("ols", "timing", dp.Central(1.0, 1e-7), n, design.names, slots, (1.0, 1e-7))
     holder = Curator(design.source((y, x)), design, plan, SafeNoise())
     geometry = Geometry(float(np.sqrt(d / 3)) * 1.2)
@@ -101,6 +105,8 @@ def query(n: int, d: int, reps: int) -> dict[str, Any]:
 
     score(0)
     ask = [seconds(lambda i=i: score(i)) for i in range(1, reps + 1)]
+    with without_numba():
+        plain = [seconds(lambda i=i: score(i + reps)) for i in range(1, reps + 1)]
     read = [seconds(lambda: read_once(x)) for _ in range(reps)]
     return {
         "n": n,
@@ -109,7 +115,13 @@ def query(n: int, d: int, reps: int) -> dict[str, Any]:
         "one read s": f"{np.median(read):.3f}",
         "read bandwidth GB/s": f"{x.nbytes / np.median(read) / 1e9:.1f}",
         "reads per score": f"{np.median(ask) / np.median(read):.2f}",
+        "without numba": f"{np.median(plain) / np.median(read):.2f}",
     }
+
+
+def without_numba() -> AbstractContextManager[Any]:
+    """As where numba is not installed."""
+    return mock.patch("dpstats.queries.base.kernels", return_value=None)
 
 
 def read_once(x: np.ndarray) -> float:

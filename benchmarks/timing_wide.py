@@ -6,7 +6,8 @@ Dense: logistic and Poisson regression of 1e5 rows and 20 columns against statsm
 DataFrame to results. Sparse: 5,000 x 5,000 dense, and 16,087 x 50,000 with 1 % stored values (the
 shape of E2006-TFIDF; synthetic), against scikit-learn's lasso at one penalty, where scikit-learn is
 installed. Passes: one question of a sparse fit, the scores of all columns, against reading the
-matrix once, as float64, with as many threads. Memory: peak allocations over the size of the matrix.
+matrix once, as float64, with as many threads; with compiled products (numba) and without. Memory:
+peak allocations over the size of the matrix.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from scipy import sparse
 
 import dpstats as dp
 from benchmarks.common import show
-from benchmarks.timing import read_once, seconds
+from benchmarks.timing import read_once, seconds, without_numba
 from dpstats.accounting.events import Selection
 from dpstats.design import Design
 from dpstats.errors import FeasibilityWarning
@@ -175,6 +176,8 @@ def passes(n: int, d: int, reps: int) -> dict[str, Any]:
 
     read = float(np.median([seconds(lambda: read_once(x)) for _ in range(reps)]))
     bare, whole = steps(dp.SeededNoise(0)), steps(SafeNoise())
+    with without_numba():
+        plain = steps(SafeNoise())
     return {
         "matrix": f"{n:,} x {d:,}",
         "one read s": f"{read:.4f}",
@@ -182,6 +185,7 @@ def passes(n: int, d: int, reps: int) -> dict[str, Any]:
         "safe noise s": f"{whole - bare:.4f}",
         "reads per step": f"{whole / read:.2f}",
         "without the safe noise": f"{bare / read:.2f}",
+        "without numba": f"{plain / read:.2f}",
     }
 
 

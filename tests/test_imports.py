@@ -10,6 +10,7 @@ HEAVY = {
     "opendp",
     "scipy.stats",
     "matplotlib",
+    "numba",
     "polars",
 }
 # Both sides import pandas and formulaic, so a ratio near 1 is the claim; the rest is timer noise.

@@ -29,6 +29,7 @@ _NEAREST = 1.5 * 2.0**52
 _FARTHEST = 2.0**60  # wider declared bounds are clipped here: float32 must not overflow to inf
 _BLOCK_VALUES = 2**19  # 4 MB of float64 a block: in a shared cache, and few Python calls a row
 _BLOCK_ROWS = 2**12  # each thread holds copies of a block
+_MANY_VALUES = 24_000_000  # from here on compiled products are worth starting
 _VIEWS = 4  # column selections kept at a time
 
 
@@ -50,6 +51,15 @@ class View:
     bound: Array
     grid: Array
     memory: dict[tuple[int, int], dict[str, Any]] = field(default_factory=dict)
+
+    @property
+    def fast(self) -> bool:
+        """Whether compiled products pay: starting them takes as long as reading this much."""
+        return (
+            isinstance(self.x, np.ndarray)
+            and self.x.size >= _MANY_VALUES
+            and self.x.flags.c_contiguous
+        )
 
     @property
     def rows_per_block(self) -> int:
@@ -192,6 +202,7 @@ class Rows:
             starts=starts,
             offset=None if self._offset is None else self._offset[rows].astype(np.float64),
             memory=view.memory.setdefault((rows.start, rows.stop), {}),
+            fast=view.fast,
         )
         if geometry is None:
             return block

@@ -9,11 +9,13 @@ bound that `Query.sensitivity` states is true in floating point as it is on pape
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
@@ -40,6 +42,7 @@ __all__ = [
     "dense",
     "exact_product",
     "exact_sum",
+    "kernels",
     "on_grid",
     "predictor",
     "residual",
@@ -147,6 +150,8 @@ class Block:
         Part of the linear predictor with known coefficient 1.
     memory : dict
         What `recall` keeps of these rows from one query to the next. Private.
+    fast : bool
+        Whether products with `x`, dense and in row order, run compiled, by `kernels`.
     """
 
     x: Array | Floats | csr_array
@@ -158,11 +163,20 @@ class Block:
     starts: NDArray[np.intp] | None = None
     offset: Array | None = None
     memory: dict[str, tuple[bytes, NDArray[Any]]] = field(default_factory=dict)
+    fast: bool = False
 
     @cached_property
     def wide(self) -> Any:
         """Covariates as float64, in which sums and products of them are exact."""
         return wide(self.x)
+
+    def sums(self, v: Array) -> Array:
+        """``v @ x`` without rounding error, for v (m,) in at most 2^19 steps of a grid."""
+        if (code := kernels() if self.fast else None) is not None:
+            fast: Array = code.column_sums(v, self.x)
+            return fast
+        plain: Array = v @ self.wide
+        return plain
 
     def recall(self, what: str, key: bytes, make: Callable[[], NDArray[Any]]) -> NDArray[Any]:
         """``make()``, or what it returned when last called for `what` of these rows and `key`."""
@@ -224,15 +238,33 @@ def exact_product(block: Block, coef: Array) -> Array:
 
 def _exact_product(block: Block, coef: Array) -> Array:
     rounded, _ = on_grid(coef, block.grid)
+    code = kernels() if block.fast else None
     if rounded.ndim == 1 and isinstance(block.x, np.ndarray):
         used = np.flatnonzero(rounded)
         if used.size < _FEW * rounded.size:
-            few: Array = wide(np.take(block.x, used, axis=1)) @ rounded[used]
+            few: Array = (
+                wide(np.take(block.x, used, axis=1)) @ rounded[used]
+                if code is None
+                else code.row_products_of(block.x, used, rounded[used])
+            )
             return few
+        if code is not None:
+            fast: Array = code.row_products(block.x, rounded)
+            return fast
     # A matrix whitens the rows once; its query then reads them whitened and not as they are.
     rows = block.wide if rounded.ndim == 1 else wide(block.x)
     product: Array = rows @ rounded
     return product
+
+
+@functools.cache
+def kernels() -> ModuleType | None:
+    """The compiled products, if numba is there; None otherwise."""
+    try:
+        from dpstats.queries import kernels as code
+    except ImportError:
+        return None
+    return code
 
 
 _FEW = 0.2  # share of columns below which gathering them is cheaper than reading all

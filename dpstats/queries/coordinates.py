@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -27,7 +27,6 @@ from dpstats.queries.base import (
     residual,
     to_grid,
     truncate,
-    wide,
 )
 
 __all__ = ["CoordinateScores", "PeeledScores"]
@@ -97,8 +96,8 @@ class _Coordinates:
         clipped = np.clip(residual(block, self.beta, self.family), -self.clip, self.clip)
         x, shrink = self._within_reach(block)
         psi = truncate(shrink * block.keep * clipped, bound_grid(self.clip, V_BITS))
-        sums: Array = psi @ wide(x)
-        return exact_sum(sums / block.grid)
+        within = block if x is block.x else replace(block, x=x, memory={})
+        return exact_sum(within.sums(psi) / block.grid)
 
     def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
         """L-infinity: 2 reach clip per row under replace-one, reach clip under add-remove."""
@@ -129,7 +128,7 @@ class _Coordinates:
         ratio = float((to_grid(block.bound, block.grid) / self._reaches).max())
         if ratio <= 1 + 2.0**-16:
             return block.x, min(1.0, 1 / ratio)
-        limit = np.floor(self._reaches / block.grid) * block.grid
+        limit = (np.floor(self._reaches / block.grid) * block.grid).astype(block.x.dtype)
         if isinstance(block.x, np.ndarray):
             return np.clip(block.x, -limit, limit), 1.0
         x: Any = block.x.copy()

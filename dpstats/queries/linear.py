@@ -131,7 +131,7 @@ class Score(_AtResidual):
     def total(self, block: Block) -> Ints:
         """Sum of x w psi, in steps of the column grid times the grid of w psi."""
         v = truncate(block.weight * self.psi(block), bound_grid(self.clip, V_BITS))
-        return exact_sum((v @ block.wide) / block.grid)
+        return exact_sum(block.sums(v) / block.grid)
 
     def finish(self, total: Ints, grid: Array) -> Array:
         """The vector in internal units, whitened."""
@@ -172,7 +172,7 @@ class Gradient:
         limit = self._limit(block)
         r = block.keep * residual(block, self.beta, self.family)
         v = truncate(np.clip(r, -limit, limit), self._grid())
-        return exact_sum((v @ block.wide) / block.grid)
+        return exact_sum(block.sums(v) / block.grid)
 
     def finish(self, total: Ints, grid: Array) -> Array:
         """The vector in internal units."""

@@ -18,7 +18,7 @@ from dpstats.accounting.events import Gaussian, Laplace, Peeling, Selection
 from dpstats.mechanisms.noise import Noise, SafeNoise
 from dpstats.mechanisms.release import _steps
 from dpstats.protocol import Plan
-from tests.contracts.cases import Case, each_case, each_case_drawn
+from tests.contracts.cases import Case, each_case, each_case_audited, each_case_drawn
 from tests.contracts.spies import Asked, Recording, Released, Repeater, opened, record, releases
 
 N = 40
@@ -101,7 +101,7 @@ def choice_verdict(utilities: np.ndarray, chosen: np.ndarray, epsilon: float) ->
     return float(2 * stats.norm.sf(abs(z)))
 
 
-@each_case_drawn
+@each_case_audited
 def test_choices_have_the_law_of_the_exponential_mechanism(case: Case) -> None:
     data = case.table(N)
     plan = case.plan(data, case.privacy(8.0, 1e-5, rows=N))
