@@ -121,7 +121,7 @@ def query(n: int, d: int, reps: int) -> dict[str, Any]:
 
 def without_numba() -> AbstractContextManager[Any]:
     """As where numba is not installed."""
-    return mock.patch("dpstats.queries.base.kernels", return_value=None)
+    return mock.patch("dpstats.holders.rows.kernels", return_value=None)
 
 
 def read_once(x: np.ndarray) -> float:

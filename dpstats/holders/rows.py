@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.errors import DataError
-from dpstats.queries.base import BLOCK_BITS, X_BITS, Y_BITS, Block, Geometry, bound_grid
+from dpstats.queries.base import BLOCK_BITS, X_BITS, Y_BITS, Block, Geometry, bound_grid, kernels
 from dpstats.queries.halves import scattered
 
 if TYPE_CHECKING:
@@ -59,6 +59,7 @@ class View:
             isinstance(self.x, np.ndarray)
             and self.x.size >= _MANY_VALUES
             and self.x.flags.c_contiguous
+            and kernels() is not None
         )
 
     @property
@@ -66,8 +67,12 @@ class View:
         """A power of two: about `_BLOCK_VALUES` numbers."""
         if not isinstance(self.x, np.ndarray):
             return 1 << BLOCK_BITS
-        size = 1 << int(np.log2(max(_BLOCK_VALUES / max(self.bound.size, 1), 1)))
-        return min(max(size, 256), _BLOCK_ROWS)
+        # Compiled products hold no copy of a block: it may be larger, and Python is called less.
+        values, rows = (
+            (2 * _BLOCK_VALUES, 1 << BLOCK_BITS) if self.fast else (_BLOCK_VALUES, _BLOCK_ROWS)
+        )
+        size = 1 << int(np.log2(max(values / max(self.bound.size, 1), 1)))
+        return min(max(size, 256), rows)
 
 
 class Rows:

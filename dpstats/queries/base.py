@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
@@ -151,7 +150,7 @@ class Block:
     memory : dict
         What `recall` keeps of these rows from one query to the next. Private.
     fast : bool
-        Whether products with `x`, dense and in row order, run compiled, by `kernels`.
+        Whether products with `x`, dense and in row order, run compiled: `kernels` are there.
     """
 
     x: Array | Floats | csr_array
@@ -172,8 +171,8 @@ class Block:
 
     def sums(self, v: Array) -> Array:
         """``v @ x`` without rounding error, for v (m,) in at most 2^19 steps of a grid."""
-        if (code := kernels() if self.fast else None) is not None:
-            fast: Array = code.column_sums(v, self.x)
+        if self.fast:
+            fast: Array = kernels().column_sums(v, self.x)
             return fast
         plain: Array = v @ self.wide
         return plain
@@ -237,19 +236,17 @@ def exact_product(block: Block, coef: Array) -> Array:
 
 
 def _exact_product(block: Block, coef: Array) -> Array:
-    rounded, _ = on_grid(coef, block.grid)
-    code = kernels() if block.fast else None
+    rounded, used = _rounded(coef.tobytes(), coef.shape, block.grid.tobytes())
     if rounded.ndim == 1 and isinstance(block.x, np.ndarray):
-        used = np.flatnonzero(rounded)
         if used.size < _FEW * rounded.size:
             few: Array = (
-                wide(np.take(block.x, used, axis=1)) @ rounded[used]
-                if code is None
-                else code.row_products_of(block.x, used, rounded[used])
+                kernels().row_products_of(block.x, used, rounded[used])
+                if block.fast
+                else wide(np.take(block.x, used, axis=1)) @ rounded[used]
             )
             return few
-        if code is not None:
-            fast: Array = code.row_products(block.x, rounded)
+        if block.fast:
+            fast: Array = kernels().row_products(block.x, rounded)
             return fast
     # A matrix whitens the rows once; its query then reads them whitened and not as they are.
     rows = block.wide if rounded.ndim == 1 else wide(block.x)
@@ -257,9 +254,17 @@ def _exact_product(block: Block, coef: Array) -> Array:
     return product
 
 
+@functools.lru_cache(maxsize=16)
+def _rounded(coef: bytes, shape: tuple[int, ...], grid: bytes) -> tuple[Array, NDArray[np.intp]]:
+    """`on_grid` of public numbers, once for all blocks of the rows, and where they are not zero."""
+    made = on_grid(np.frombuffer(coef).reshape(shape), np.frombuffer(grid))[0]
+    made.setflags(write=False)
+    return made, np.flatnonzero(made)
+
+
 @functools.cache
-def kernels() -> ModuleType | None:
-    """The compiled products, if numba is there; None otherwise."""
+def kernels() -> Any:
+    """The module of compiled products; None without numba."""
     try:
         from dpstats.queries import kernels as code
     except ImportError:

@@ -20,13 +20,15 @@ Array = NDArray[np.float64]
 Floats = NDArray[np.float32]
 _F = TypeVar("_F", bound=Callable[..., Any])
 
-_ROWS, _VECTOR, _INDEX = "float32[:, ::1]", "float64[::1]", "int64[::1]"
+_ROWS = numba.types.Array(numba.float32, 2, "C", readonly=True)
+_VECTOR = numba.types.Array(numba.float64, 1, "C", readonly=True)
+_INDEX = numba.types.Array(numba.int64, 1, "C", readonly=True)
 
 
-def _jit(*arguments: str) -> Callable[[_F], _F]:
+def _jit(*arguments: Any) -> Callable[[_F], _F]:
     """Compile for these arguments when the module is imported, or load what was compiled before."""
     made = numba.njit(
-        f"{_VECTOR}({', '.join(arguments)})",
+        numba.float64[::1](*arguments),
         nogil=True,
         cache=True,
         fastmath={"reassoc", "contract", "nsz"},
