@@ -28,7 +28,9 @@ Array = NDArray[np.float64]
 _NEAREST = 1.5 * 2.0**52
 _FARTHEST = 2.0**60  # wider declared bounds are clipped here: float32 must not overflow to inf
 _BLOCK_VALUES = 2**19  # 4 MB of float64 a block: in a shared cache, and few Python calls a row
-_BLOCK_ROWS = 2**12  # each thread holds copies of a block
+_THREADED_VALUES = (
+    2**22
+)  # below, threads wait for the interpreter and hold copies of blocks in vain
 _MANY_VALUES = 24_000_000  # from here on compiled products are worth starting
 _VIEWS = 4  # column selections kept at a time
 
@@ -68,11 +70,9 @@ class View:
         if not isinstance(self.x, np.ndarray):
             return 1 << BLOCK_BITS
         # Compiled products hold no copy of a block: it may be larger, and Python is called less.
-        values, rows = (
-            (2 * _BLOCK_VALUES, 1 << BLOCK_BITS) if self.fast else (_BLOCK_VALUES, _BLOCK_ROWS)
-        )
+        values = 2 * _BLOCK_VALUES if self.fast else _BLOCK_VALUES
         size = 1 << int(np.log2(max(values / max(self.bound.size, 1), 1)))
-        return min(max(size, 256), rows)
+        return min(max(size, 256), 1 << BLOCK_BITS)
 
 
 class Rows:
@@ -123,6 +123,7 @@ class Rows:
     def _load(self, source: Source, design: Design, bound: Array, grid: Array) -> None:
         """Prepare every row once: clamp, put on the grid, blank the incomplete ones."""
         n, ends = len(source), (0.0, 0.0)
+        self._threads = (os.cpu_count() or 1) if n * bound.size >= _THREADED_VALUES else 1
         if design.endog is not None:
             ends = design.internal_endog_bounds
         y_bound = np.clip(np.max(np.abs(ends)), 2.0**-20, _FARTHEST)
@@ -222,7 +223,7 @@ class Rows:
             with np.errstate(all="ignore"):  # a warning about a value would be a release
                 return _sum(map(task, share))
 
-        workers = min(len(blocks), os.cpu_count() or 1)
+        workers = min(len(blocks), self._threads)
         if workers <= 1:
             return work(blocks)
         with _one_blas_thread():
