@@ -392,11 +392,15 @@ def _expected(
             f"Clipping responses biases coefficients by at most {clip_bias(spreads):.2%} of their "
             "size, after the share that was clipped is divided out.",
         ),
-        warnings=_warnings(plan, error, blur, size is not None or "sparsity" in plan.options),
+        warnings=warned(plan, error, blur, size is not None or "sparsity" in plan.options),
     )
 
 
-def _warnings(plan: Plan, error: float, blur: float, sparse: bool) -> tuple[str, ...]:
+def warned(plan: Plan, error: float, blur: float, sparse: bool) -> tuple[str, ...]:
+    """Warnings from the expected error over the size of the coefficients, and from the blur.
+
+    The blur is the norm of the noise of second moments over their smallest eigenvalue.
+    """
     at = f"At n={plan.n:,} and epsilon={plan.privacy.epsilon:g} with {len(plan.names)} columns"
     if error > 1:
         text = f"{at} the expected error is {error:.2g} times the size of the coefficients."
@@ -404,7 +408,7 @@ def _warnings(plan: Plan, error: float, blur: float, sparse: bool) -> tuple[str,
     if blur > (_BLURRED if sparse else _CLEAR):
         text = (
             f"{at} noise hides how the columns are correlated: where they are, estimates are "
-            "biased towards what uncorrelated columns would give, and intervals are wide."
+            "biased towards what uncorrelated columns would give, and intervals wide or not given."
         )
         return (need(plan, blur / _CLEAR, text),)
     return ()

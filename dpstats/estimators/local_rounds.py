@@ -25,7 +25,7 @@ from dpstats.estimators.local_asks import (
     noise_of,
     vector_channel,
 )
-from dpstats.estimators.local_moments import fixed, sizes_asked, sparse_estimate
+from dpstats.estimators.local_moments import fixed, sizes_asked, sparse_estimate, warned
 from dpstats.estimators.local_pool import (
     LEAST_PART,
     Answered,
@@ -518,7 +518,7 @@ def _inside(spreads: float) -> float:
 def _expected(
     plan: Plan, design: Design, facts: Facts, moment: float, score: float, kept: int
 ) -> Plan:
-    """The plan with its expected standard errors, and a warning where they are too large.
+    """The plan with its expected standard errors, and its warnings.
 
     Noise of second moments meets what the first round leaves: as much as its own noise.
     """
@@ -532,17 +532,12 @@ def _expected(
     standard, zero = design.standardization, np.zeros(d)
     noisy, total = (np.diag(standard.to_user(zero, c)[1]) for c in (privacy, privacy + sampling))
     error = math.sqrt(float(np.trace(privacy + sampling)) * kept / d / facts.guess.coefficient2)
-    warnings: tuple[str, ...] = ()
-    if error > 1:
-        at = f"At n={plan.n:,} and epsilon={plan.privacy.epsilon:g} with {d} columns"
-        text = f"{at} the expected error is {error:.2g} times the size of the coefficients."
-        warnings = (need(plan, 2 * error, text) + " Half of that size is meant.",)
     return replace(
         plan,
         predicted_se=tuple(float(v) for v in np.sqrt(total)),
         privacy_share=float(noisy.sum() / total.sum()),
         assumptions=facts.guess.assumptions,
-        warnings=warnings,
+        warnings=warned(plan, error, blur, sparse=False),
     )
 
 
