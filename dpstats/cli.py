@@ -260,7 +260,7 @@ def _without_a_curator(df: pd.DataFrame, noise: Noise | None) -> object:
         disea=dp.Numeric(0, 60, center=10, scale=7),
     )
     model = dp.ols(formula, people, schema)
-    fit = model.fit(dp.Local(4.0, interactive=True), noise=noise, clip=3.0)
+    fit = model.fit(dp.Local(4.0, interactive=True), noise=noise, clip=4.0)
     names = ["OLS (not private)", "devices, epsilon 4"]
     return dp.compare([smf.ols(formula, people).fit(), fit], names=names)
 

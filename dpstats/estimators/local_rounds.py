@@ -72,6 +72,7 @@ _SCREEN_CLIPS, _LEFT = (0.8, 0.8, 0.6, 0.4), (2.4, 1.6, 1.2, 1.0)
 _COUNTED = 1.3  # of the noise of second moments in standard errors; the fit is not linear in it
 _SPARSITY = 5  # columns to look for, if no number is asked for
 _SMALLEST, _LARGEST = 0.3, 2.0  # of the guessed radius, for one that was learned
+_NO_FIT = "Noise is counted for residuals as spread as the response; smaller ones need less."
 _LEAST_SPREAD = 0.2  # of that of the response, for a residual's
 
 _CORRECTIONS = (
@@ -236,7 +237,7 @@ class LocalRounds(_InRounds):
         sent = channel_for(first, str(public["channel"]), guarantee)
         plan = local_plan(self, design, guarantee, n, sent.event, shares=_USERS, options=public)
         moment, _ = noise_of(first, sent, n * _USERS[0])
-        last = replace(first, share=_MOMENTS[1] * (1 - GATE), clip=_CLIPS[1] * facts.guess.sd)
+        last = replace(first, share=_MOMENTS[1] * (1 - GATE), clip=_CLIPS[1] * facts.spread)
         score = noise_of(last, channel_for(last, str(public["channel"]), guarantee), n * _USERS[1])[
             1
         ]
@@ -536,7 +537,7 @@ def _expected(
         plan,
         predicted_se=tuple(float(v) for v in np.sqrt(total)),
         privacy_share=float(noisy.sum() / total.sum()),
-        assumptions=facts.guess.assumptions,
+        assumptions=(*facts.guess.assumptions, _NO_FIT),
         warnings=warned(plan, error, blur, sparse=False),
     )
 
