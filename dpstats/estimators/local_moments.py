@@ -26,6 +26,7 @@ from dpstats.estimators.local_asks import (
 )
 from dpstats.estimators.local_pool import (
     Answered,
+    Fit,
     Frame,
     as_estimate,
     clip_bias,
@@ -263,6 +264,9 @@ class LocalSparse(_Once):
     matter. Empirical Bayes learns from all of them how much they differ from noise. Where columns
     are nearly uncorrelated that is as good as public covariates.
 
+    *Where noise dominates.* k >= 3 coefficients are drawn towards zero by (k - 2)/k of their share
+    of noise (James & Stein): columns that noise selected look larger than they are.
+
     *Inference.* Conditional on the columns selected.
     """
 
@@ -321,6 +325,9 @@ def sparse_estimate(
         now[fit.columns] = fit.params
     params = np.zeros(width)
     params[fit.columns] = fit.params
+    if len(rounds) == 1:  # later rounds see what the first took by chance
+        free = np.setdiff1d(fit.columns, always)
+        params[free] *= _towards_zero(fit, free)
     return Estimate(
         params=params,
         cov=fit.cov,
@@ -331,6 +338,14 @@ def sparse_estimate(
         support=tuple(int(j) for j in fit.columns),
         inference="conditional on the columns selected",
     )
+
+
+def _towards_zero(fit: Fit, free: NDArray[np.intp]) -> float:
+    """What James & Stein leave of the k coefficients `free`: 1 - (k - 2)/k tr(V)/|b|^2."""
+    at = np.isin(fit.columns, free)
+    size, noise = float(np.sum(fit.params[at] ** 2)), float(np.trace(fit.cov[np.ix_(at, at)]))
+    k = int(at.sum())
+    return max(0.0, 1 - (k - 2) / k * noise / size) if k > 2 and size else 1.0
 
 
 def _standing_out(
