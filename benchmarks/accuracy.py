@@ -114,8 +114,8 @@ def cell(
     return errors
 
 
-def diffprivlib(python: str) -> Peer:
-    """diffprivlib's coefficients, from a process of the interpreter that has it."""
+def diffprivlib(python: str, model: str) -> Peer:
+    """Coefficients of diffprivlib's linear or logistic model, from an interpreter that has it."""
     server = subprocess.Popen(
         [python, str(Path(__file__).with_name("diffprivlib_server.py"))],
         stdin=subprocess.PIPE,
@@ -127,7 +127,7 @@ def diffprivlib(python: str) -> Peer:
 
     def peer(x: Array, y: Array, epsilon: float, seed: int) -> Array:
         rows = np.column_stack([y, x])
-        to.write(json.dumps([rows.shape, epsilon, seed]).encode() + b"\n" + rows.tobytes())
+        to.write(json.dumps([model, rows.shape, epsilon, seed]).encode() + b"\n" + rows.tobytes())
         to.flush()
         return np.array(json.loads(back.readline()))
 
@@ -154,7 +154,7 @@ def main() -> None:
     a = arguments(
         __doc__ or "", reps=100, diffprivlib="interpreter that can import diffprivlib; see above"
     )
-    peer = diffprivlib(a.diffprivlib) if a.diffprivlib else None
+    peer = diffprivlib(a.diffprivlib, "linear") if a.diffprivlib else None
     isotropic = [(1, d, n, e, known) for (d, n, e), known in CELLS.items()]
     conditioned = [(k, d, n, 1.0, known) for (k, d, n), known in CONDITIONED.items()]
     for title, cells in (

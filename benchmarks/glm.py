@@ -1,13 +1,14 @@
 """Error and coverage of private logistic and Poisson regression, cell by cell.
 
     uv run python -m benchmarks.glm                    # both tables
-    uv run python -m benchmarks.glm --table accuracy --quick
+    uv run python -m benchmarks.glm --table accuracy --quick --diffprivlib PYTHON
 
 *Accuracy.* x ~ U(-1, 1)^d without an intercept, ||beta|| = 2.6, delta = 1e-6: relative error
 ||b - beta|| / ||beta|| of logistic regression. "best known" is the smallest mean error measured
 earlier for any private method in that cell. "obj. pert." is objective perturbation (Chaudhuri,
 Monteleoni & Sarwate 2011) as diffprivlib calibrates it, pure epsilon-DP, rows clipped at
-sqrt(d/3) + 0.4, minimised without regard for what an inexact minimiser does to its guarantee.
+sqrt(d/3) + 0.4, minimised without regard for what an inexact minimiser does to its guarantee; with
+`--diffprivlib` (see `benchmarks.accuracy`) there is a column of diffprivlib itself, told that norm.
 
 *Coverage.* Of 95 % intervals, with an intercept, and their length against non-private ones: for
 logistic regression ||beta|| = sqrt(3) and an intercept of -0.5, for Poisson counts
@@ -26,6 +27,7 @@ import numpy as np
 from scipy import optimize
 
 import dpstats as dp
+from benchmarks.accuracy import Peer, diffprivlib
 from benchmarks.common import DELTA, Array, coefficients, progress, relative, show, summarise
 from dpstats.errors import FeasibilityWarning
 
@@ -95,9 +97,12 @@ def objective_perturbation(x: Array, y: Array, epsilon: float, rng: np.random.Ge
     return found
 
 
-def accuracy(d: int, n: int, epsilon: float, reps: int, seed: int) -> dict[str, list[float]]:
+def accuracy(
+    d: int, n: int, epsilon: float, reps: int, seed: int, peer: Peer | None
+) -> dict[str, list[float]]:
     """Relative errors of every method on the same data sets."""
-    errors: dict[str, list[float]] = {k: [] for k in ("MLE", "default", "dp-gd", "obj. pert.")}
+    names = ("MLE", "default", "dp-gd", "obj. pert.", *(["diffprivlib"] if peer else []))
+    errors: dict[str, list[float]] = {k: [] for k in names}
     for r in range(reps):
         rng = np.random.default_rng([seed, d, n, int(1000 * epsilon), r])
         x, beta = rng.uniform(-1, 1, (n, d)), coefficients(d, rng, NORM)
@@ -112,6 +117,8 @@ def accuracy(d: int, n: int, epsilon: float, reps: int, seed: int) -> dict[str, 
             errors[name].append(relative(fit.params.to_numpy(), beta))
         found = objective_perturbation(x, y, epsilon, rng)
         errors["obj. pert."].append(relative(found, beta))
+        if peer:
+            errors["diffprivlib"].append(relative(peer(x, y, epsilon, seed + r), beta))
     return errors
 
 
@@ -154,18 +161,20 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=20_000)
     parser.add_argument("--quick", action="store_true", help="n up to 10,000 only")
     parser.add_argument("--quiet", action="store_true", help="no progress")
+    parser.add_argument("--diffprivlib", help="interpreter that can import diffprivlib")
     warnings.simplefilter("ignore", FeasibilityWarning)
     return parser.parse_args()
 
 
 def show_accuracy(a: argparse.Namespace) -> None:
     """The first table."""
+    peer = diffprivlib(a.diffprivlib, "logistic") if a.diffprivlib else None
     cells = [(c, known) for c, known in CELLS.items() if not a.quick or c[1] <= 10_000]
     rows = []
     for (d, n, epsilon), known in progress(cells, len(cells), a.quiet):
         reps = a.reps if n <= 10_000 else max(a.reps // 3, 4)
-        errors = accuracy(d, n, epsilon, reps, a.seed)
-        best = min(np.mean(errors[name]) for name in ("dp-gd", "obj. pert."))
+        errors = accuracy(d, n, epsilon, reps, a.seed, peer)
+        best = min(np.mean(v) for name, v in errors.items() if name not in ("MLE", "default"))
         rows.append(
             {"d": d, "n": n, "eps": epsilon}
             | {name: summarise(v) for name, v in errors.items()}
