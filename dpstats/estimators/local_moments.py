@@ -64,7 +64,7 @@ _SHARE = 0.5  # of the square norm of a message, for second moments
 _CAUTION = {False: 2.0, True: 0.5}  # bias against noise: intervals of a dense fit count noise only
 _CLEAR, _BLURRED = 0.3, 1.0  # noise of second moments over their smallest eigenvalue
 _LEVEL = 0.1  # chance that a fit which chooses its size takes any column in vain
-_COUNTED = 0.75  # of the noise of second moments in standard errors, even where less is left
+_COUNTED = 0.65  # of the noise of second moments in standard errors, even where less is left
 
 _CORRECTIONS = (
     "One message of vech(xx') and xy under the whole guarantee, instead of two under half of it "
