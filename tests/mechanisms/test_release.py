@@ -129,7 +129,9 @@ def test_noise_is_made_for_the_norm_of_the_sensitivity(kind: str, event, norm: s
 
 @pytest.mark.parametrize("event", [Laplace(1.0), Gaussian(1.0)])
 def test_a_bound_in_a_larger_norm_will_do(event) -> None:
-    release(np.zeros(3), 1.0, event, SafeNoise().start(), "sum", "l1")
+    noisy, scale = release(np.zeros(3), 1.0, event, SafeNoise().start(), "sum", "l1")
+    assert scale == 1.0
+    assert noisy.all()
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda s: type(s).__name__)
