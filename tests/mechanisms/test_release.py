@@ -130,7 +130,7 @@ def test_noise_is_made_for_the_norm_of_the_sensitivity(kind: str, event, norm: s
 @pytest.mark.parametrize("event", [Laplace(1.0), Gaussian(1.0)])
 def test_a_bound_in_a_larger_norm_will_do(event) -> None:
     noisy, scale = release(np.zeros(3), 1.0, event, SafeNoise().start(), "sum", "l1")
-    assert scale == 1.0
+    assert 1.0 <= scale < 1.0001
     assert noisy.all()
 
 
