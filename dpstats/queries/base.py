@@ -264,10 +264,10 @@ def _rounded(coef: bytes, shape: tuple[int, ...], grid: bytes) -> tuple[Array, N
 
 @functools.cache
 def kernels() -> Any:
-    """The module of compiled products; None without numba."""
+    """The module of compiled products; None without numba, or a place for it to keep code."""
     try:
         from dpstats.queries import kernels as code
-    except ImportError:
+    except (ImportError, RuntimeError):
         return None
     return code
 

@@ -90,10 +90,18 @@ def test_a_fit_is_the_same_with_compiled_products_and_without(monkeypatch, count
     assert {"row_products", "column_sums"} <= set(counted)
 
 
-def test_a_fit_does_without_numba(monkeypatch) -> None:
+class Unable:
+    """A numba that finds no folder to keep compiled code in."""
+
+    def __getattr__(self, name: str) -> None:
+        raise RuntimeError(name)
+
+
+@pytest.mark.parametrize("numba", [None, Unable()], ids=["missing", "unable"])
+def test_a_fit_does_without_numba(numba, monkeypatch) -> None:
     before = fit(monkeypatch, 10**9)
     base.kernels.cache_clear()
-    monkeypatch.setitem(sys.modules, "numba", None)
+    monkeypatch.setitem(sys.modules, "numba", numba)
     monkeypatch.delitem(sys.modules, "dpstats.queries.kernels", raising=False)
     monkeypatch.delattr("dpstats.queries.kernels", raising=False)
     try:
