@@ -1,20 +1,27 @@
 """Error of private regressions of which nobody holds the rows: one round, rounds, figures.
 
     uv run python -m benchmarks.local            # --quick: a few cells; --figures DIR: trends
+    uv run python -m benchmarks.local --table coverage
 
 *One round* (the setting of Zhu et al. 2024): standard normal columns, declared in [-4, 4] with
 scale 1, three coefficients of both signs that sum to 1 in size, errors of sd 0.5 (or 0.5 t_2.5,
 scaled to sd 0.5), responses declared in [-6, 6] with scale 0.8. *Rounds* (Wang & Xu 2019): 50
 columns of +-1, declared in [-1.01, 1.01] with scale 1, 5 coefficients of norm 1, errors
 U(-0.05, 0.05), responses declared in [-4.5, 4.5] with scale 1. Methods know the number of nonzero
-coefficients ("no k": they do not) and what is declared. Relative error ||t - theta|| / ||theta||;
-zero coefficients have error 1. Public rows: 10,000. From 100,000 users on, averages of messages are
-drawn from their normal limit. "known" is the smallest mean error measured earlier for any private
-method in that cell.
+coefficients ("no k": they do not) and what is declared; "in rounds" asks the devices of the first
+setting in rounds, without public rows. Relative error ||t - theta|| / ||theta||; zero coefficients
+have error 1. Public rows: 10,000. From 100,000 users on, averages of messages are drawn from their
+normal limit. "known" is the smallest mean error measured earlier for any private method in that
+cell.
+
+*Coverage* of 95 % intervals by `local-moments` and `local-rounds`, all coefficients together: d
+columns of mean 0 and variance 1 and an intercept, coefficients of norm 1, errors N(0, 1), all
+declared with their scales, columns in [-6, 6].
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,7 +31,10 @@ import numpy as np
 import dpstats as dp
 from benchmarks.common import Array, arguments, progress, relative, show, summarise
 from dpstats import estimators
-from tests.local.fast import FastDevices
+from dpstats.estimators.local_moments import LocalMoments
+from dpstats.estimators.local_rounds import LocalRounds
+from tests.local import cases
+from tests.local.fast import FastDevices, fit
 
 EPSILONS = (1.0, 2.0, 4.0)
 PUBLIC = 10_000
@@ -52,6 +62,12 @@ KNOWN_PUBLIC = {
     (50, 100_000): (0.93, 0.41, 0.14),
     (50, MANY): (0.04, 0.04, 0.05),
 }
+COVERED = [
+    (kind, *setting)
+    for setting in ((2, 30_000, 1.0), (3, 20_000, 2.0), (5, 100_000, 2.0), (5, 100_000, 4.0),
+                    (8, 200_000, 4.0), (10, 200_000, 2.0), (10, 200_000, 4.0))
+    for kind in ("normal", "autoregressive", "uniform", "signs")
+]  # fmt: skip
 KNOWN_ROUNDS = {10_000: 0.86, 30_000: 0.37, 40_000: 0.30, 100_000: 0.14, 300_000: 0.07, MANY: 0.04}
 
 
@@ -129,10 +145,11 @@ def one_round(cell: tuple[int, int, float], seed: int) -> dict[str, float]:
         if not tails:
             runs["no k"] = {"method": "local-sparse"}
             runs["public x"] = {"sparsity": 3, "public": public}
+            runs["in rounds"] = {"sparsity": 3}
             runs["nldp, as published"] = {"method": "nldp"}
         for name, options in runs.items():
-            at = dp.Local(epsilon, 1e-7) if "method" in options else privacy
-            at = at if options.get("method") == "nldp" else privacy
+            at = dp.Local(epsilon, 1e-7) if name.startswith("nldp") else privacy
+            at = dp.Local(epsilon, interactive=True) if name == "in rounds" else at
             found = fitted(made, at, seed, n, **options)
             errors["heavy tails" if tails else name] = relative(found, theta)
     return errors
@@ -153,14 +170,33 @@ def in_rounds(cell: tuple[int, float], seed: int) -> dict[str, float]:
     }
 
 
+def covered(cell: tuple[str, int, int, float], seed: int) -> dict[str, float]:
+    """Share of the coefficients inside their interval, where there is one."""
+    kind, d, n, epsilon = cell
+    made, found = cases.design(d, math.sqrt(2)), {}
+    rng = np.random.default_rng([seed, d, n])
+    truth = cases.coefficients(d, d, rng, order=2) / math.sqrt(2)
+    x = cases.columns(kind, n, d, rng)
+    y = x @ truth + rng.standard_normal(n) / math.sqrt(2)
+    for name, method in (("one round", LocalMoments()), ("rounds", LocalRounds())):
+        plan = method.plan(made, dp.Local(epsilon, interactive=name == "rounds"), n)
+        estimate = fit(method, made, plan, x, y, rng)[0]
+        inside = np.abs(estimate.params - truth) < 1.96 * np.sqrt(np.diag(estimate.cov))
+        found[name] = 100 * float(inside.mean())
+    return found
+
+
 def table(
-    found: dict[Any, dict[str, list[float]]], heads: tuple[str, ...], known: Callable[[Any], Any]
+    found: dict[Any, dict[str, list[float]]],
+    heads: tuple[str, ...],
+    known: Callable[[Any], Any] | None = None,
+    digits: int = 2,
 ) -> list[dict[str, Any]]:
     return [
         {
             **dict(zip(heads, cell, strict=True)),
-            **{name: summarise(errors, 2) for name, errors in columns.items()},
-            "known": known(cell),
+            **{name: summarise(values, digits) for name, values in columns.items()},
+            **({} if known is None else {"known": known(cell)}),
         }
         for cell, columns in found.items()
     ]
@@ -213,12 +249,21 @@ def figures(folder: Path, seed: int, reps: int, quiet: bool) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     figure.savefig(folder / "local_trends.png", dpi=144)
     plt.close(figure)
-    show("Error against n, p, s and epsilon", table(found, ("sweep", "value"), lambda c: ""), "")
+    show("Error against n, p, s and epsilon", table(found, ("sweep", "value")), "")
 
 
 def main() -> None:
     assert any("local" in e.theory for e in estimators.ESTIMATORS)
-    options = arguments(__doc__ or "", reps=8, figures="folder for the figures of trends")
+    options = arguments(
+        __doc__ or "", reps=8, figures="folder for the figures of trends", table="'coverage'"
+    )
+    seeds = f"{options.reps} repetitions, seeds from {options.seed}; standard errors in brackets."
+    if options.table == "coverage":
+        chosen = COVERED[:2] if options.quick else COVERED
+        found = repeated(chosen, options.reps, options.seed, options.quiet, covered)
+        cells = ("columns", "d", "n", "epsilon")
+        show("Coverage, percent", table(found, cells, digits=1), seeds)
+        return
     if options.figures:
         figures(Path(options.figures), options.seed, options.reps, options.quiet)
         return
@@ -229,7 +274,6 @@ def main() -> None:
         at = EPSILONS.index(cell[2])
         return f"{KNOWN_ONCE[cell[:2]][at]:.2f}; public {KNOWN_PUBLIC[cell[:2]][at]:.2f}"
 
-    seeds = f"{options.reps} repetitions, seeds from {options.seed}; standard errors in brackets."
     show("One round of messages", table(found, ("d", "n", "epsilon"), known), seeds)
     users = [(n, 1.0) for n in KNOWN_ROUNDS] + [(10_000, 4.0)]
     users = users[:2] if options.quick else users

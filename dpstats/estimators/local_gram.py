@@ -18,7 +18,7 @@ _FLOOR, _NOISE_FLOOR = 1e-3, 0.3
 _GUESS, _LEAST_SCALE = 0.3, 0.2  # relative doubt about the public guess; least part of it
 
 
-def shrunk(gram: Array, variances: Array, target: Array) -> tuple[Array, float]:
+def shrunk(gram: Array, variances: Array, target: Array, fewest: int = 2) -> tuple[Array, float]:
     """Second moments with their noise reduced by empirical Bayes.
 
     The off-diagonal entries of ``gram - target`` are many numbers with one known noise variance.
@@ -36,6 +36,8 @@ def shrunk(gram: Array, variances: Array, target: Array) -> tuple[Array, float]:
         Known noise variances; alike off the diagonal.
     target : ndarray of shape (k, k)
         Public guess, with a positive diagonal.
+    fewest : int, default 2
+        Numbers off the diagonal, below which the matrix is returned as it is.
 
     Returns
     -------
@@ -44,6 +46,9 @@ def shrunk(gram: Array, variances: Array, target: Array) -> tuple[Array, float]:
         Root mean square of the posterior standard deviations off the diagonal, over that of the
         noise: 0 where nothing is left of it, 1 where nothing could be done.
     """
+    i, j = np.triu_indices_from(gram, k=1)
+    if i.size < fewest:
+        return gram.copy(), 1.0
     made, expected = gram.copy(), np.diag(target)
     diagonal, noise = np.diag(gram), float(np.mean(np.diag(variances)))
     # 1. One factor for all of the target: noisy, but the public guess is not far off.
@@ -60,9 +65,6 @@ def shrunk(gram: Array, variances: Array, target: Array) -> tuple[Array, float]:
     held = np.maximum(np.diag(target) + kept * apart, _LEAST_SCALE * np.diag(target))
     made[np.diag_indices_from(made)] = held
     # 3. The others.
-    i, j = np.triu_indices_from(gram, k=1)
-    if i.size < 2:  # a single number is not many
-        return made, 1.0
     sd = math.sqrt(float(np.mean(variances[i, j])))
     values = (gram - target)[i, j]
     if sd == 0:

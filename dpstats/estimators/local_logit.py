@@ -23,7 +23,15 @@ from dpstats.estimators.local_asks import (
     noise_of,
     vector_channel,
 )
-from dpstats.estimators.local_pool import Answered, Fit, Frame, as_estimate, estimate, frame_of
+from dpstats.estimators.local_pool import (
+    ENOUGH,
+    Answered,
+    Fit,
+    Frame,
+    as_estimate,
+    estimate,
+    frame_of,
+)
 from dpstats.estimators.local_theory import ASI, GUARANTEE, JIANG, LOCAL_LOWER, ONCE, ROUNDS, ZHU
 from dpstats.privacy import Local, Privacy
 from dpstats.protocol import Estimate, Messages, Plan, Question
@@ -273,9 +281,9 @@ def _fit(made: Sequence[Answered], design: Design, plan: Plan) -> tuple[list[Ans
     """All rounds in the units of the first, its second moments, and the coefficients."""
     columns = np.arange(len(design.names))
     target = facts_of(design, plan.options).guess.gram
-    frame = frame_of(made[:1], columns, target, None, 0)
+    frame = frame_of(made[:1], columns, target, fewest=ENOUGH)
     rounds = [_at_zero(made[0], frame), *(_turned(m, frame) for m in made[1:])]
-    return rounds, frame, estimate(rounds, frame, columns, columns.size, safe=True, least=1.0)
+    return rounds, frame, estimate(rounds, frame, columns, columns.size, safe=True)
 
 
 def _predictor_spread(made: Answered, frame: Frame) -> float:

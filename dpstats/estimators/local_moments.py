@@ -25,6 +25,7 @@ from dpstats.estimators.local_asks import (
     vector_channel,
 )
 from dpstats.estimators.local_pool import (
+    ENOUGH,
     Answered,
     Fit,
     Frame,
@@ -64,7 +65,6 @@ _SHARE = 0.5  # of the square norm of a message, for second moments
 _CAUTION = {False: 2.0, True: 0.5}  # bias against noise: intervals of a dense fit count noise only
 _CLEAR, _BLURRED = 0.3, 1.0  # noise of second moments over their smallest eigenvalue
 _LEVEL = 0.1  # chance that a fit which chooses its size takes any column in vain
-_COUNTED = 0.65  # of the noise of second moments in standard errors, even where less is left
 
 _CORRECTIONS = (
     "One message of vech(xx') and xy under the whole guarantee, instead of two under half of it "
@@ -208,10 +208,11 @@ class _Once(Rounds):
         ]
         rows = int(plan.options.get("public_rows", 0))
         target = facts_of(design, plan.options).guess.gram
-        frame = frame_of(made, columns, target, public, rows)
+        fewest = 2 if self.sparse else ENOUGH
+        frame = frame_of(made, columns, target, public, rows, fewest)
         if self.sparse:
             return sparse_estimate(made, frame, design, plan, rows)
-        fit = estimate(made, frame, columns, columns.size, safe=True, rows=rows, least=_COUNTED)
+        fit = estimate(made, frame, columns, columns.size, safe=True, rows=rows)
         return as_estimate(made, frame, fit)
 
 
@@ -224,8 +225,8 @@ class LocalMoments(_Once):
 
         params = A^-1 (b / f),
 
-    where entries of A are first shrunk with their known noise (`shrunk`), and eigenvalues raised
-    above what is left of it.
+    where eigenvalues of A are raised above its noise. With 11 columns and more entries of A are
+    first shrunk (`shrunk`): fewer do not tell how much of their noise that takes away.
 
     Notes
     -----
@@ -234,9 +235,10 @@ class LocalMoments(_Once):
 
     *Covariance.* Of the influence functions ``A^-1 (b_i/f - A_i params - b/f^2 f_i)`` of messages,
     whose second moments were released with them: sampling and privacy noise, with no assumption on
-    the data. Where noise is larger than 0.3 of the smallest eigenvalue of A, intervals are wider
-    than they need to be, and the plan warns; where it hides a direction of the columns, there are
-    none, and a remark says what helps.
+    the data. Of entries that were shrunk, the noise counts that their posterior leaves, and no less
+    than what they cannot tell from none. Where noise is larger than 0.3 of the smallest eigenvalue
+    of A, the plan warns; where it hides a direction of the columns, there are no intervals, and a
+    remark says what helps.
 
     *Clipping.* E x clip(y) is f A params for elliptical columns (Stein). Where a scale of the
     response is declared, the clip is the smallest, from public facts, at which bias elsewhere is

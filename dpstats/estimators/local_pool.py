@@ -26,7 +26,7 @@ from dpstats.protocol import Estimate, Messages, Question
 from dpstats.queries import MomentMessage
 
 __all__ = [
-    "LEAST_PART",
+    "ENOUGH",
     "Answered",
     "Fit",
     "Frame",
@@ -48,7 +48,7 @@ TYPICAL_SQUARE = 0.5  # square norm of a message, where a variance depends on it
 _LEAST_INSIDE = 0.25  # f_t is never believed to be smaller: noise is divided by it
 _BIAS = 0.15  # of clipping at c sds, after division by f, is about this times exp(-c^2 / 2)
 _MISMATCH = 0.1  # relative difference of second moments under two sets of row weights
-LEAST_PART = 0.5  # of the noise of second moments, that standard errors count in any case
+ENOUGH = 50  # second moments off the diagonal, from which on they show how much noise is left
 _PASSES = 4
 _RAISED = 0.05  # directions made up, from which on a remark says so
 _BLURRED = 0.1  # part of one direction that is made up, from which on intervals are too short
@@ -205,7 +205,12 @@ class Frame:
 
 
 def frame_of(
-    rounds: Sequence[Answered], columns: Index, target: Array, public: Array | None, rows: int
+    rounds: Sequence[Answered],
+    columns: Index,
+    target: Array,
+    public: Array | None = None,
+    rows: int = 0,
+    fewest: int = 2,
 ) -> Frame:
     """Second moments of `columns` from all rounds that asked for them, or from public rows.
 
@@ -215,6 +220,8 @@ def frame_of(
         Public guess, of the whole design: all there is where no round has asked.
     public : ndarray of shape (d, d), optional
         Second moments of `rows` public rows; they replace all others.
+    fewest : int, default 2
+        Numbers off the diagonal, below which they are not shrunk: `ENOUGH` where intervals matter.
     """
     within = np.ix_(columns, columns)
     if public is not None:
@@ -239,7 +246,7 @@ def frame_of(
     if precision == 0:
         return Frame(columns, target[within], target[within], np.zeros_like(total), 0.0, 0.0)
     gram, variance = total / precision, variance / precision**2
-    improved, part = shrunk(gram, variance, target[within])
+    improved, part = shrunk(gram, variance, target[within], fewest)
     off = variance[np.triu_indices_from(variance, k=1)] if columns.size > 1 else np.diag(variance)
     sd = math.sqrt(float(np.mean(off)))
     safe, hidden = invertible(improved, sd, part)
@@ -303,7 +310,6 @@ def estimate(
     *,
     safe: bool = False,
     rows: int = 0,
-    least: float = LEAST_PART,
 ) -> Fit:
     """Coefficients of `columns`, the others being zero, and the covariance of their errors.
 
@@ -313,8 +319,6 @@ def estimate(
         Whether to invert the matrix with raised eigenvalues.
     rows : int, default 0
         Public rows behind the frame; 0 where it was released.
-    least : float
-        Part of the noise of second moments that is counted even where less seems to be left.
     """
     frame = replace(frame, gram=frame.safe) if safe else frame
     at = np.searchsorted(frame.columns, columns)
@@ -324,7 +328,7 @@ def estimate(
         vector, weights = pooled(rounds, frame, columns, now)
         now = np.zeros(width)
         now[columns] = np.linalg.solve(gram, vector)
-    cov, privacy = _covariance(rounds, frame, columns, gram, now, weights, rows, least)
+    cov, privacy = _covariance(rounds, frame, columns, gram, now, weights, rows)
     if safe:
         prior = float(now @ now) / max(columns.size, 1)
         cov = cov + prior * frame.hidden[np.ix_(at, at)]
@@ -339,7 +343,6 @@ def _covariance(
     now: Array,
     weights: Array,
     rows: int,
-    least: float,
 ) -> tuple[Array, Array]:
     """Of the errors of the estimate, and of its privacy noise, from influence functions.
 
@@ -349,7 +352,7 @@ def _covariance(
     away = np.zeros(now.size)
     for weight, made in zip(weights, rounds, strict=True):
         away += weight * (now - made.theta(now.size))
-    part = max(frame.part, least)
+    part = max(frame.part, _unseen(frame.columns.size))
     shares = _gram_shares(rounds, columns) * part if not rows else np.zeros(len(rounds))
     meat, noise = np.zeros((columns.size,) * 2), np.zeros((columns.size,) * 2)
     for weight, share, made in zip(weights, shares, rounds, strict=True):
@@ -366,6 +369,14 @@ def _covariance(
     cov, privacy = inverse @ meat @ inverse, inverse @ noise @ inverse
     ratio = float(np.min(np.diag(cov) / np.maximum(np.diag(privacy), 1e-300)))
     return cov, privacy * min(1.0, ratio)
+
+
+def _unseen(k: int) -> float:
+    """Part of the noise of second moments of k columns that may be left where none is seen.
+
+    The mean square of m numbers is known to sqrt(2/m) of itself.
+    """
+    return float(min(1.0, (2 / max(k * (k - 1) / 2, 1)) ** 0.25))
 
 
 def _gram_shares(rounds: Sequence[Answered], columns: Index) -> Array:

@@ -27,7 +27,7 @@ from dpstats.estimators.local_asks import (
 )
 from dpstats.estimators.local_moments import fixed, sizes_asked, sparse_estimate, warned
 from dpstats.estimators.local_pool import (
-    LEAST_PART,
+    ENOUGH,
     Answered,
     Fit,
     Frame,
@@ -69,7 +69,6 @@ _USERS, _MOMENTS, _CLIPS = (0.5, 0.5), (0.5, 0.1), (1.0, 0.9)
 # Sparse: the same, and columns that are left after each round, as multiples of the sparsity.
 _SCREEN_USERS, _SCREEN_MOMENTS = (0.6, 0.2, 0.1, 0.1), (0.0, 0.08, 0.08, 0.0)
 _SCREEN_CLIPS, _LEFT = (0.8, 0.8, 0.6, 0.4), (2.4, 1.6, 1.2, 1.0)
-_COUNTED = 1.3  # of the noise of second moments in standard errors; the fit is not linear in it
 _SPARSITY = 5  # columns to look for, if no number is asked for
 _SMALLEST, _LARGEST = 0.3, 2.0  # of the guessed radius, for one that was learned
 _NO_FIT = "Noise is counted for residuals as spread as the response; smaller ones need less."
@@ -248,7 +247,7 @@ class LocalRounds(_InRounds):
     ) -> Estimate:
         """Pool both rounds and solve."""
         made = self._answered(design, plan, answers)
-        frame, fit = _dense_fit(made, design, plan, least=_COUNTED)
+        frame, fit = _dense_fit(made, design, plan)
         return as_estimate(made, frame, fit)
 
     def _next(self, design: Design, plan: Plan, made: list[Answered]) -> tuple[Question, float]:
@@ -439,13 +438,11 @@ def _learned_radius(made: Sequence[Answered], columns: Index, facts: Facts) -> f
     return guessed
 
 
-def _dense_fit(
-    made: Sequence[Answered], design: Design, plan: Plan, least: float = LEAST_PART
-) -> tuple[Frame, Fit]:
+def _dense_fit(made: Sequence[Answered], design: Design, plan: Plan) -> tuple[Frame, Fit]:
     columns = np.arange(len(design.names))
     target = facts_of(design, plan.options).guess.gram
-    frame = frame_of(made, columns, target, None, 0)
-    return frame, estimate(made, frame, columns, columns.size, safe=True, least=least)
+    frame = frame_of(made, columns, target, fewest=ENOUGH)
+    return frame, estimate(made, frame, columns, columns.size, safe=True)
 
 
 def _towards_zero(fit: Fit, frame: Frame, spread: float) -> tuple[float, float]:
@@ -465,7 +462,7 @@ def _framed(made: Sequence[Answered], design: Design, plan: Plan) -> tuple[list[
     facts = facts_of(design, plan.options)
     moments = [m for m in made if m.message.share]
     columns = moments[0].message.asked if moments else np.arange(len(design.names))
-    frame = frame_of(made, columns, _target(design, facts), None, 0)
+    frame = frame_of(made, columns, _target(design, facts))
     weight = float(np.clip(np.mean([m.inside[1] for m in moments]), 0.2, 1)) if moments else 1.0
     return [replace(m, scale=weight if m.message.bound is not None else 1.0) for m in made], frame
 

@@ -72,6 +72,15 @@ def test_pure_noise_leaves_the_target_and_says_so():
     assert 0 < shrunk(correlated, variances, np.eye(D))[1] < 1
 
 
+def test_few_numbers_are_left_as_they_are():
+    """Intervals count all of their noise: too few say how much of it shrinking would take away."""
+    gram, variances = noisy(np.eye(6), 0.3, np.random.default_rng(2))
+    for fewest, part in ((15, 0.0), (16, 1.0)):
+        improved, left = shrunk(gram, variances, np.eye(6), fewest)
+        assert left == part
+        assert np.array_equal(improved, gram) == (fewest == 16)
+
+
 def test_a_wrong_scale_of_the_target_is_found():
     gram, variances = noisy(0.3 * np.eye(D), 0.05, np.random.default_rng(3))
     improved, _ = shrunk(gram, variances, np.eye(D))
