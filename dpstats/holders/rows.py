@@ -28,9 +28,9 @@ Array = NDArray[np.float64]
 _NEAREST = 1.5 * 2.0**52
 _FARTHEST = 2.0**60  # wider declared bounds are clipped here: float32 must not overflow to inf
 _BLOCK_VALUES = 2**19  # 4 MB of float64 a block: in a shared cache, and few Python calls a row
-_BLOCK_ROWS = 7 * 2**10  # copies of a block take less than a quarter of 100,000 rows
 # Below, threads wait for the interpreter and hold copies of blocks in vain.
 _THREADED_VALUES = 2**22
+_NARROW = 64  # columns, up to which products are over before threads of BLAS have met
 _MANY_VALUES = 24_000_000  # from here on compiled products are worth starting
 _VIEWS = 4  # column selections kept at a time
 
@@ -72,7 +72,7 @@ class View:
         # Compiled products hold no copy of a block: it may be larger, and Python is called less.
         values = 2 * _BLOCK_VALUES if self.fast else _BLOCK_VALUES
         size = 1 << int(np.log2(max(values / max(self.bound.size, 1), 1)))
-        return min(max(size, 256), _BLOCK_ROWS)
+        return min(max(size, 256), 1 << BLOCK_BITS)
 
 
 class Rows:
@@ -224,7 +224,7 @@ class Rows:
                 return _sum(map(task, share))
 
         workers = min(len(blocks), self._threads)
-        if workers <= 1:
+        if workers <= 1 and self.everything.grid.size > _NARROW:
             return work(blocks)
         with _one_blas_thread():
             own, *rest = (blocks[i::workers] for i in range(workers))

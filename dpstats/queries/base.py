@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
@@ -43,9 +43,9 @@ __all__ = [
     "exact_sum",
     "kernels",
     "on_grid",
+    "outer_steps",
     "predictor",
     "residual",
-    "row_steps",
     "to_grid",
     "truncate",
     "wide",
@@ -67,6 +67,7 @@ Z_BITS = 18  # a whitened, weighted row is at most 2^18 steps per coordinate
 BLOCK_BITS = 13  # at most 2^13 rows are added in float64: 17 + 19 + 13 and 18 + 18 + 13 < 53
 MAX_ROWS = 2**26  # 36 bits per product + 26 < 63: totals fit in int64
 SAFETY = 1.0 - 2.0**-20  # shrinks rows by more than a few roundings to float32 can add
+_PIECE_VALUES = 2**16  # half a megabyte of float64
 _LARGEST = 2.0**60  # radii, their inverses and whitened rows: no float32 overflows or loses bits
 
 
@@ -108,7 +109,30 @@ def truncate(values: Array, grid: float) -> Array:
     return steps
 
 
-def row_steps(rows: Floats, factor: Array, grid: float) -> Array:
+def outer_steps(
+    rows: Floats, factor: Array, grid: float, starts: NDArray[np.intp] | None = None
+) -> Array:
+    """Sum of ``z z'``, z being ``factor * row`` in whole steps of `grid`; exact, shape (k, k).
+
+    With `starts`, z is the sum over the rows of a unit, the first of which are these.
+    """
+    if starts is not None:
+        units: Array = np.add.reduceat(_row_steps(rows, factor, grid), starts, axis=0)
+        return np.asarray(units.T @ units)
+    total = np.zeros((rows.shape[1],) * 2)
+    for piece in _pieces(rows):
+        z = _row_steps(rows[piece], factor[piece], grid)
+        total += z.T @ z
+    return total
+
+
+def _pieces(rows: Any) -> Iterator[slice]:
+    """Few enough rows of a dense matrix at a time that what is made of them stays in a cache."""
+    size = max(_PIECE_VALUES // max(rows.shape[1], 1), 64)
+    return (slice(start, start + size) for start in range(0, rows.shape[0], size))
+
+
+def _row_steps(rows: Floats, factor: Array, grid: float) -> Array:
     """``factor * row`` of each row, in whole steps of `grid`, truncated towards zero; shape (m, k).
 
     In float32, twice as fast: the factor and the product may each grow by 2^-24 of their size,
@@ -225,19 +249,17 @@ def on_grid(coef: Array, grid: Array) -> tuple[Array, float]:
 def exact_product(block: Block, coef: Array) -> Array:
     """``block.x @ coef`` without rounding error, hence the same bits for every blocking.
 
-    `coef` (d,) or (d, k) is first rounded (`on_grid`), so that every partial sum is an integer that
-    float64 holds. Columns where `coef` (d,) is zero are not read where they are most of them, and
-    the product with the latest vector is kept, since several queries in a row ask for it.
+    `coef` (d,) is first rounded (`on_grid`), so that every partial sum is an integer that float64
+    holds. Columns where it is zero are not read where they are most of them, and the latest product
+    is kept, since several queries in a row ask for it.
     """
     coef = np.asarray(coef, dtype=np.float64)
-    if coef.ndim > 1:
-        return _exact_product(block, coef)
     return block.recall("product", coef.tobytes(), lambda: _exact_product(block, coef))
 
 
 def _exact_product(block: Block, coef: Array) -> Array:
     rounded, used = _rounded(coef.tobytes(), coef.shape, block.grid.tobytes())
-    if rounded.ndim == 1 and isinstance(block.x, np.ndarray):
+    if isinstance(block.x, np.ndarray):
         if used.size < _FEW * rounded.size:
             few: Array = (
                 kernels().row_products_of(block.x, used, rounded[used])
@@ -248,9 +270,7 @@ def _exact_product(block: Block, coef: Array) -> Array:
         if block.fast:
             fast: Array = kernels().row_products(block.x, rounded)
             return fast
-    # A matrix whitens the rows once; its query then reads them whitened and not as they are.
-    rows = block.wide if rounded.ndim == 1 else wide(block.x)
-    product: Array = rows @ rounded
+    product: Array = block.wide @ rounded
     return product
 
 
@@ -336,9 +356,19 @@ class Geometry:
         whiten = self.whiten.T
         if not np.all(block.bound @ np.abs(whiten) <= _LARGEST):
             raise PlanError("The whitening matrix makes numbers beyond 2^60.")
-        return block.recall(
-            "rows", self._matrix, lambda: exact_product(block, whiten).astype(np.float32)
-        )
+        return block.recall("rows", self._matrix, lambda: self._whitened(block))
+
+    def _whitened(self, block: Block) -> Floats:
+        assert self.whiten is not None
+        coef = self.whiten.T
+        rounded, _ = _rounded(coef.tobytes(), coef.shape, block.grid.tobytes())
+        x = block.x
+        if not isinstance(x, np.ndarray):
+            return np.asarray(wide(x) @ rounded, dtype=np.float32)
+        made = np.empty((len(x), coef.shape[1]), dtype=np.float32)
+        for piece in _pieces(x):
+            made[piece] = wide(x[piece]) @ rounded
+        return made
 
     def image(self, total: Ints, grid: Array) -> Array:
         """``whiten @ (total * grid)`` by the very matrix that `rows` applies, rounded once.
@@ -368,13 +398,15 @@ class Geometry:
         return norms
 
     def _norms(self, block: Block) -> Array:
-        z = wide(self.rows(block))
+        z = self.rows(block)
         if isinstance(z, np.ndarray):
-            squares = np.einsum("ij,ij->i", z, z)
+            squares = np.empty(len(z))
+            for piece in _pieces(z):
+                part = wide(z[piece])
+                np.einsum("ij,ij->i", part, part, out=squares[piece])
         else:
-            squares = z.power(2) @ np.ones(block.grid.size)
-        norms: Array = np.sqrt(squares)
-        return norms
+            squares = wide(z).power(2) @ np.ones(block.grid.size)
+        return np.sqrt(squares, out=squares)
 
     def weights(self, block: Block) -> Array:
         """``min(1, radius / norm)``, shrunk by 2^-20 so that rounding cannot break the bound."""

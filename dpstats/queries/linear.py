@@ -26,9 +26,9 @@ from dpstats.queries.base import (
     bound_grid,
     dense,
     exact_sum,
+    outer_steps,
     predictor,
     residual,
-    row_steps,
     truncate,
 )
 
@@ -242,8 +242,7 @@ class Gram:
     def total(self, block: Block) -> Ints:
         """Z'Z in squared steps of the row grid."""
         rows = dense(self.geometry.rows(block))
-        z = row_steps(rows, self._weight(block), self._grid())
-        return exact_sum(z.T @ z)
+        return exact_sum(outer_steps(rows, self._weight(block), self._grid()))
 
     def finish(self, total: Ints, grid: Array) -> Array:
         """Packed upper triangle, off-diagonals times sqrt(2)."""
@@ -298,10 +297,8 @@ class ScoreOuter(_AtResidual):
     def total(self, block: Block) -> Ints:
         """S'S in squared steps."""
         rows = dense(self.geometry.rows(block))
-        s = row_steps(rows, block.weight * self.psi(block), self._grid())
-        if block.starts is not None:
-            s = np.add.reduceat(s, block.starts, axis=0)
-        return exact_sum(s.T @ s)
+        factor = block.weight * self.psi(block)
+        return exact_sum(outer_steps(rows, factor, self._grid(), block.starts))
 
     def finish(self, total: Ints, grid: Array) -> Array:
         """Packed upper triangle, off-diagonals times sqrt(2)."""
