@@ -64,6 +64,7 @@ Array = NDArray[np.float64]
 _SHARE = 0.5  # of the square norm of a message, for second moments
 _CAUTION = {False: 2.0, True: 0.5}  # bias against noise: intervals of a dense fit count noise only
 _CLEAR, _BLURRED = 0.3, 1.0  # noise of second moments over their smallest eigenvalue
+_CHOSEN = 0.5  # of the noise of second moments counts in columns that it may have chosen
 _LEVEL = 0.1  # chance that a fit which chooses its size takes any column in vain
 
 _CORRECTIONS = (
@@ -322,7 +323,7 @@ def sparse_estimate(
             found = chosen.size - len(always)
             size = next((s for s in sizes if s >= found), max(sizes, default=found))
             chosen = stepwise(frame, frame.columns, vector, size, always)
-        fit = estimate(rounds, frame, chosen, width, rows=rows)
+        fit = estimate(rounds, frame, chosen, width, rows=rows, least=_CHOSEN)
         now = np.zeros(width)
         now[fit.columns] = fit.params
     params = np.zeros(width)

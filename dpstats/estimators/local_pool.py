@@ -310,6 +310,7 @@ def estimate(
     *,
     safe: bool = False,
     rows: int = 0,
+    least: float = 0.0,
 ) -> Fit:
     """Coefficients of `columns`, the others being zero, and the covariance of their errors.
 
@@ -319,6 +320,8 @@ def estimate(
         Whether to invert the matrix with raised eigenvalues.
     rows : int, default 0
         Public rows behind the frame; 0 where it was released.
+    least : float
+        Part of the noise of second moments that is counted even where less seems to be left.
     """
     frame = replace(frame, gram=frame.safe) if safe else frame
     at = np.searchsorted(frame.columns, columns)
@@ -328,7 +331,7 @@ def estimate(
         vector, weights = pooled(rounds, frame, columns, now)
         now = np.zeros(width)
         now[columns] = np.linalg.solve(gram, vector)
-    cov, privacy = _covariance(rounds, frame, columns, gram, now, weights, rows)
+    cov, privacy = _covariance(rounds, frame, columns, gram, now, weights, rows, least)
     if safe:
         prior = float(now @ now) / max(columns.size, 1)
         cov = cov + prior * frame.hidden[np.ix_(at, at)]
@@ -343,6 +346,7 @@ def _covariance(
     now: Array,
     weights: Array,
     rows: int,
+    least: float,
 ) -> tuple[Array, Array]:
     """Of the errors of the estimate, and of its privacy noise, from influence functions.
 
@@ -352,7 +356,7 @@ def _covariance(
     away = np.zeros(now.size)
     for weight, made in zip(weights, rounds, strict=True):
         away += weight * (now - made.theta(now.size))
-    part = max(frame.part, _unseen(frame.columns.size))
+    part = max(frame.part, least, _unseen(frame.columns.size))
     shares = _gram_shares(rounds, columns) * part if not rows else np.zeros(len(rounds))
     meat, noise = np.zeros((columns.size,) * 2), np.zeros((columns.size,) * 2)
     for weight, share, made in zip(weights, shares, rounds, strict=True):
