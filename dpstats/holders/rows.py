@@ -6,8 +6,9 @@ import functools
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -226,7 +227,7 @@ class Rows:
         workers = min(len(blocks), self._threads)
         if workers <= 1 and self.everything.grid.size > _NARROW:
             return work(blocks)
-        with _one_blas_thread():
+        with _one_blas_thread:
             own, *rest = (blocks[i::workers] for i in range(workers))
             others = [self._pool.submit(work, share) for share in rest]
             return _sum([work(own), *(other.result() for other in others)])
@@ -268,9 +269,23 @@ def _controller() -> Any:
     return ThreadpoolController()
 
 
-def _one_blas_thread() -> AbstractContextManager[Any]:
-    controller = _controller()
-    limited: AbstractContextManager[Any] = (
-        controller.limit(limits=1, user_api="blas") if controller else nullcontext()
-    )
-    return limited
+class _OneBlasThread:
+    """BLAS on one thread while any fit is inside; the first sets the limit, the last lifts it."""
+
+    def __init__(self) -> None:
+        self._lock, self._inside, self._limit = Lock(), 0, ExitStack()
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._inside == 0:
+                self._limit.enter_context(_controller().limit(limits=1, user_api="blas"))
+            self._inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if self._inside == 0:
+                self._limit.close()
+
+
+_one_blas_thread = _OneBlasThread()

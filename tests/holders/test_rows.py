@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import sparse
+from threadpoolctl import threadpool_info
 
 from dpstats.accounting.events import Gaussian, Peeling
 from dpstats.design import Design
 from dpstats.errors import PlanError
-from dpstats.holders import Curator
+from dpstats.holders import Curator, rows
 from dpstats.mechanisms.noise import SeededNoise
 from dpstats.privacy import Central
 from dpstats.protocol import Mechanism, Plan
@@ -157,3 +158,16 @@ def test_absurd_declarations_cost_no_privacy(bound: float) -> None:
         for query, one, other in zip(queries, several[0], here, strict=True):
             limit = query.sensitivity(plan.privacy.neighbors, 1)
             assert np.abs(one - other).max() <= limit * (1 + 1e-6)
+
+
+def test_fits_side_by_side_leave_the_threads_of_blas_as_they_were() -> None:
+    def threads() -> list[int]:
+        return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
+
+    before, inside = threads(), rows._one_blas_thread
+    inside.__enter__()
+    inside.__enter__()  # of another fit, which begins later and ends later
+    inside.__exit__()
+    assert set(threads()) <= {1}
+    inside.__exit__()
+    assert threads() == before
