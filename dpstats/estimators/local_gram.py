@@ -18,7 +18,9 @@ _FLOOR, _NOISE_FLOOR = 1e-3, 0.3
 _GUESS, _LEAST_SCALE = 0.3, 0.2  # relative doubt about the public guess; least part of it
 
 
-def shrunk(gram: Array, variances: Array, target: Array, fewest: int = 2) -> tuple[Array, float]:
+def shrunk(
+    gram: Array, variances: Array, target: Array, fewest: int = 2
+) -> tuple[Array, float, float]:
     """Second moments with their noise reduced by empirical Bayes.
 
     The off-diagonal entries of ``gram - target`` are many numbers with one known noise variance.
@@ -37,7 +39,8 @@ def shrunk(gram: Array, variances: Array, target: Array, fewest: int = 2) -> tup
     target : ndarray of shape (k, k)
         Public guess, with a positive diagonal.
     fewest : int, default 2
-        Numbers off the diagonal, below which the matrix is returned as it is.
+        Numbers off the diagonal, below which they stay as they are where they are not noise: fewer
+        do not tell how much of theirs a posterior leaves.
 
     Returns
     -------
@@ -45,10 +48,9 @@ def shrunk(gram: Array, variances: Array, target: Array, fewest: int = 2) -> tup
     part : float
         Root mean square of the posterior standard deviations off the diagonal, over that of the
         noise: 0 where nothing is left of it, 1 where nothing could be done.
+    counted : float
+        The part that standard errors must count: no less than what is not seen in so few numbers.
     """
-    i, j = np.triu_indices_from(gram, k=1)
-    if i.size < fewest:
-        return gram.copy(), 1.0
     made, expected = gram.copy(), np.diag(target)
     diagonal, noise = np.diag(gram), float(np.mean(np.diag(variances)))
     # 1. One factor for all of the target: noisy, but the public guess is not far off.
@@ -65,18 +67,23 @@ def shrunk(gram: Array, variances: Array, target: Array, fewest: int = 2) -> tup
     held = np.maximum(np.diag(target) + kept * apart, _LEAST_SCALE * np.diag(target))
     made[np.diag_indices_from(made)] = held
     # 3. The others.
-    sd = math.sqrt(float(np.mean(variances[i, j])))
+    i, j = np.triu_indices_from(gram, k=1)
+    sd = math.sqrt(float(np.mean(variances[i, j]))) if i.size > 1 else 0.0
+    if sd == 0:  # a single number is not many
+        return made, 1.0, 1.0
     values = (gram - target)[i, j]
-    if sd == 0:
-        return made, 1.0
     excess = (float(np.mean(values**2)) / sd**2 - 1) * math.sqrt(i.size / 2)
     shift = abs(float(values.mean())) / sd * math.sqrt(i.size)
     if max(excess, shift) < _EVIDENCE:
         means, part = np.zeros(i.size), 0.0
+    elif i.size < fewest:
+        means, part = values, 1.0
     else:
         means, part = posterior(values, sd)
     made[i, j] = made[j, i] = target[i, j] + means
-    return made, part
+    # Their mean square is known to sqrt(2/m) of that of the noise.
+    unseen = (1 + (0.0 if part else max(excess, 0.0))) * math.sqrt(2 / i.size)
+    return made, part, min(1.0, max(part, math.sqrt(unseen)))
 
 
 def posterior(values: Array, sd: float) -> tuple[Array, float]:

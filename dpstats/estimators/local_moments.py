@@ -226,8 +226,9 @@ class LocalMoments(_Once):
 
         params = A^-1 (b / f),
 
-    where eigenvalues of A are raised above its noise. With 11 columns and more entries of A are
-    first shrunk (`shrunk`): fewer do not tell how much of their noise that takes away.
+    where entries of A are first shrunk with their known noise (`shrunk`), and eigenvalues raised
+    above what is left of it. Entries of fewer than 11 columns stay as they are where columns are
+    clearly correlated: they do not tell how much of their noise shrinking takes away.
 
     Notes
     -----

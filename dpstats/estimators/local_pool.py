@@ -189,6 +189,8 @@ class Frame:
         See `invertible`.
     sd, part : float
         Noise sd of an entry off the diagonal before shrinking, and the part that is left.
+    counted : float
+        The part that standard errors count.
     """
 
     columns: Index
@@ -197,6 +199,7 @@ class Frame:
     hidden: Array
     sd: float
     part: float
+    counted: float
 
     @property
     def left(self) -> float:
@@ -221,7 +224,7 @@ def frame_of(
     public : ndarray of shape (d, d), optional
         Second moments of `rows` public rows; they replace all others.
     fewest : int, default 2
-        Numbers off the diagonal, below which they are not shrunk: `ENOUGH` where intervals matter.
+        See `shrunk`: `ENOUGH` where intervals matter.
     """
     within = np.ix_(columns, columns)
     if public is not None:
@@ -229,7 +232,7 @@ def frame_of(
         size = float(np.trace(gram)) / columns.size
         sd = size / math.sqrt(max(rows, 1))
         safe, hidden = invertible(gram, 0.0, 0.0)
-        return Frame(columns, safe, safe, hidden, sd, 1.0)
+        return Frame(columns, safe, safe, hidden, sd, 1.0, 1.0)
     total, precision = np.zeros(within[0].shape[:1] + within[1].shape[1:]), 0.0
     variance = np.zeros_like(total)
     for made in rounds:
@@ -244,14 +247,14 @@ def frame_of(
         variance += weight**2 * noise
         precision += weight
     if precision == 0:
-        return Frame(columns, target[within], target[within], np.zeros_like(total), 0.0, 0.0)
+        return Frame(columns, target[within], target[within], np.zeros_like(total), 0.0, 0.0, 0.0)
     gram, variance = total / precision, variance / precision**2
-    improved, part = shrunk(gram, variance, target[within], fewest)
+    improved, part, counted = shrunk(gram, variance, target[within], fewest)
     off = variance[np.triu_indices_from(variance, k=1)] if columns.size > 1 else np.diag(variance)
     sd = math.sqrt(float(np.mean(off)))
     safe, hidden = invertible(improved, sd, part)
     positive = invertible(improved, 0.3 * sd * part, 1.0)[0]
-    return Frame(columns, positive, safe, hidden, sd, part)
+    return Frame(columns, positive, safe, hidden, sd, part, counted)
 
 
 @dataclass(frozen=True, eq=False)
@@ -356,7 +359,7 @@ def _covariance(
     away = np.zeros(now.size)
     for weight, made in zip(weights, rounds, strict=True):
         away += weight * (now - made.theta(now.size))
-    part = max(frame.part, least, _unseen(frame.columns.size))
+    part = max(frame.counted, least)
     shares = _gram_shares(rounds, columns) * part if not rows else np.zeros(len(rounds))
     meat, noise = np.zeros((columns.size,) * 2), np.zeros((columns.size,) * 2)
     for weight, share, made in zip(weights, shares, rounds, strict=True):
@@ -373,14 +376,6 @@ def _covariance(
     cov, privacy = inverse @ meat @ inverse, inverse @ noise @ inverse
     ratio = float(np.min(np.diag(cov) / np.maximum(np.diag(privacy), 1e-300)))
     return cov, privacy * min(1.0, ratio)
-
-
-def _unseen(k: int) -> float:
-    """Part of the noise of second moments of k columns that may be left where none is seen.
-
-    The mean square of m numbers is known to sqrt(2/m) of itself.
-    """
-    return float(min(1.0, (2 / max(k * (k - 1) / 2, 1)) ** 0.25))
 
 
 def _gram_shares(rounds: Sequence[Answered], columns: Index) -> Array:

@@ -367,6 +367,7 @@ class LocalScreening(_InRounds):
             frame.hidden[within],
             frame.sd,
             frame.part,
+            frame.counted,
         )
         return sparse_estimate(made, left, design, plan)
 

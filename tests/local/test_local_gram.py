@@ -58,13 +58,13 @@ def test_little_noise_is_left_alone(name):
 
 def test_without_noise_nothing_is_changed():
     gram = autoregressive(6, 0.5)
-    improved, _ = shrunk(gram, np.zeros((6, 6)), np.eye(6))
+    improved, _, _ = shrunk(gram, np.zeros((6, 6)), np.eye(6))
     assert np.allclose(improved, gram)
 
 
 def test_pure_noise_leaves_the_target_and_says_so():
     gram, variances = noisy(np.eye(D), 0.3, np.random.default_rng(2))
-    improved, part = shrunk(gram, variances, np.eye(D))
+    improved, part, _ = shrunk(gram, variances, np.eye(D))
     off = improved[~np.eye(D, dtype=bool)]
     assert part == 0
     assert np.all(off == 0)
@@ -72,18 +72,37 @@ def test_pure_noise_leaves_the_target_and_says_so():
     assert 0 < shrunk(correlated, variances, np.eye(D))[1] < 1
 
 
-def test_few_numbers_are_left_as_they_are():
+def test_few_numbers_that_are_not_noise_are_left_as_they_are():
     """Intervals count all of their noise: too few say how much of it shrinking would take away."""
-    gram, variances = noisy(np.eye(6), 0.3, np.random.default_rng(2))
-    for fewest, part in ((15, 0.0), (16, 1.0)):
-        improved, left = shrunk(gram, variances, np.eye(6), fewest)
-        assert left == part
-        assert np.array_equal(improved, gram) == (fewest == 16)
+    truth = autoregressive(6, 0.5)
+    gram, variances = noisy(truth, 0.1, np.random.default_rng(2))
+    for fewest, kept in ((15, False), (16, True)):
+        improved, part, counted = shrunk(gram, variances, np.eye(6), fewest)
+        off = ~np.eye(6, dtype=bool)
+        assert np.allclose(improved[off], gram[off]) == kept
+        assert (part == 1) == kept
+        assert part <= counted <= 1
+
+
+@pytest.mark.parametrize("d", [4, 8, 40])
+def test_what_is_not_seen_is_counted(d):
+    """Noise of entries that stay at the target: more where there are few, or nearly enough."""
+    counted, excess = [], []
+    for seed in range(40):
+        gram, variances = noisy(np.eye(d), 0.2, np.random.default_rng(seed))
+        _, part, seen = shrunk(gram, variances, np.eye(d))
+        values = gram[np.triu_indices(d, 1)]
+        if part == 0:
+            counted.append(seen)
+            excess.append(np.mean(values**2))
+    least = (2 / (d * (d - 1) / 2)) ** 0.25
+    assert min(counted) == pytest.approx(least)
+    assert np.corrcoef(counted, excess)[0, 1] > 0.5
 
 
 def test_a_wrong_scale_of_the_target_is_found():
     gram, variances = noisy(0.3 * np.eye(D), 0.05, np.random.default_rng(3))
-    improved, _ = shrunk(gram, variances, np.eye(D))
+    improved, _, _ = shrunk(gram, variances, np.eye(D))
     assert np.abs(np.diag(improved) - 0.3).max() < 0.05
 
 
