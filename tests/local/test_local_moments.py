@@ -51,7 +51,6 @@ def covered(kind: str, d: int, n: int, epsilon: float, repeats: int) -> tuple[fl
     """Share of intervals that cover, and of intervals of half the length."""
     method, made = LocalMoments(), design(d, SD)
     plan = method.plan(made, Local(epsilon), n)
-    assert not plan.warnings
     found = []
     for seed in range(repeats):
         rng = np.random.default_rng(seed)
@@ -80,9 +79,11 @@ def test_intervals_cover_over_settings(kind, d, n, epsilon):
     assert half < 0.78
 
 
-def test_a_plan_warns_where_noise_hides_the_second_moments():
-    method, made = LocalMoments(), design(10, 1.0)
+def test_intervals_are_cautious_where_noise_hides_the_second_moments():
+    method, made = LocalMoments(), design(10, SD)
     assert "noise hides" in method.plan(made, Local(1.0), 100_000).warnings[0]
+    whole, _ = covered("normal", 10, 20_000, 2.0, 20)
+    assert whole >= 0.95
 
 
 def test_no_intervals_where_columns_vary_too_little_on_their_declared_scale():

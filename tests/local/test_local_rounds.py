@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from dpstats.errors import OptionError, TrustError
+from dpstats.estimators import local_rounds
 from dpstats.estimators.local_moments import LocalMoments
 from dpstats.estimators.local_rounds import LocalRounds, LocalScreening
 from dpstats.privacy import Local
@@ -50,6 +51,27 @@ def test_intervals_cover_over_settings(kind, d, n, epsilon):
     standard, _ = dense(kind, d, n, epsilon, 150)
     assert 0.925 <= np.mean(standard < 1.96) <= 0.975
     assert np.mean(standard < 0.98) < 0.78
+
+
+def test_intervals_count_that_rounds_weight_a_skewed_column_differently(monkeypatch):
+    method, made, n = LocalRounds(), design(2, 1.5, bound=9.0), 20_000
+    plan = method.plan(made, Local(4.0, interactive=True), n, clip=4.0)
+
+    def spread() -> float:
+        """Root mean square error of the coefficient of the skewed column, in standard errors."""
+        found = []
+        for seed in range(60):
+            rng = np.random.default_rng(seed)
+            x = columns("normal", n, 2, rng)
+            x[:, 2] = np.clip(rng.gamma(0.5, np.sqrt(2), n) - np.sqrt(0.5), -9, 9)
+            y = (x @ [0.0, 0.3, 1.0] + (0.5 + 0.3 * np.abs(x[:, 2])) * rng.normal(size=n)) / 1.5
+            fit, _ = fast.fit(method, made, plan, x, y, rng)
+            found.append((fit.params[2] - 1 / 1.5) / np.sqrt(fit.cov[2, 2]))
+        return float(np.sqrt(np.nanmean(np.square(found))))
+
+    counted = spread()
+    monkeypatch.setattr(local_rounds, "_BENT", 0.0)
+    assert counted < 0.93 * spread()
 
 
 def test_the_second_round_learns_a_radius_and_a_clip():
