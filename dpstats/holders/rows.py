@@ -30,7 +30,7 @@ _NEAREST = 1.5 * 2.0**52
 _FARTHEST = 2.0**60  # wider declared bounds are clipped here: float32 must not overflow to inf
 _BLOCK_VALUES = 2**19  # 4 MB of float64 a block: in a shared cache, and few Python calls a row
 # Below, threads wait for the interpreter and hold copies of blocks in vain.
-_THREADED_VALUES = 2**22
+_THREADED_VALUES = 2**20
 _NARROW = 64  # columns, up to which products are over before threads of BLAS have met
 _MANY_VALUES = 24_000_000  # from here on compiled products are worth starting
 _VIEWS = 4  # column selections kept at a time

@@ -67,7 +67,7 @@ Z_BITS = 18  # a whitened, weighted row is at most 2^18 steps per coordinate
 BLOCK_BITS = 13  # at most 2^13 rows are added in float64: 17 + 19 + 13 and 18 + 18 + 13 < 53
 MAX_ROWS = 2**26  # 36 bits per product + 26 < 63: totals fit in int64
 SAFETY = 1.0 - 2.0**-20  # shrinks rows by more than a few roundings to float32 can add
-_PIECE_VALUES = 2**16  # half a megabyte of float64
+_PIECE_VALUES = 2**15  # a quarter of a megabyte of float64
 _LARGEST = 2.0**60  # radii, their inverses and whitened rows: no float32 overflows or loses bits
 
 
@@ -116,13 +116,18 @@ def outer_steps(
 
     With `starts`, z is the sum over the rows of a unit, the first of which are these.
     """
+
+    def outer(piece: slice) -> Array:
+        z = _row_steps(rows[piece], factor[piece], grid)
+        if starts is not None:
+            z = np.add.reduceat(z, starts, axis=0)
+        return np.asarray(z.T @ z)
+
     if starts is not None:
-        units: Array = np.add.reduceat(_row_steps(rows, factor, grid), starts, axis=0)
-        return np.asarray(units.T @ units)
+        return outer(slice(None))
     total = np.zeros((rows.shape[1],) * 2)
     for piece in _pieces(rows):
-        z = _row_steps(rows[piece], factor[piece], grid)
-        total += z.T @ z
+        total += outer(piece)
     return total
 
 
@@ -188,17 +193,17 @@ class Block:
     memory: dict[str, tuple[bytes, NDArray[Any]]] = field(default_factory=dict)
     fast: bool = False
 
-    @cached_property
-    def wide(self) -> Any:
-        """Covariates as float64, in which sums and products of them are exact."""
-        return wide(self.x)
-
     def sums(self, v: Array) -> Array:
         """``v @ x`` without rounding error, for v (m,) in at most 2^19 steps of a grid."""
         if self.fast:
             fast: Array = kernels().column_sums(v, self.x)
             return fast
-        plain: Array = v @ self.wide
+        if not isinstance(self.x, np.ndarray):
+            sparse: Array = v @ wide(self.x)
+            return sparse
+        plain = np.zeros(self.x.shape[1])
+        for piece in _pieces(self.x):
+            plain += v[piece] @ wide(self.x[piece])
         return plain
 
     def recall(self, what: str, key: bytes, make: Callable[[], NDArray[Any]]) -> NDArray[Any]:
@@ -270,8 +275,12 @@ def _exact_product(block: Block, coef: Array) -> Array:
         if block.fast:
             fast: Array = kernels().row_products(block.x, rounded)
             return fast
-    product: Array = block.wide @ rounded
-    return product
+        product = np.empty(len(block.x))
+        for piece in _pieces(block.x):
+            np.matmul(wide(block.x[piece]), rounded, out=product[piece])
+        return product
+    sparse: Array = wide(block.x) @ rounded
+    return sparse
 
 
 @functools.lru_cache(maxsize=16)

@@ -267,9 +267,10 @@ def _counts(values: Array, edges: Array, keep: Array) -> Ints:
     Sorting is vectorised, and faster than a search for the cell of each row.
     """
     ordered = np.sort(values[keep > 0])
-    below = np.searchsorted(ordered, edges, side="right")
-    counts: Ints = np.diff(below, prepend=0, append=ordered.size).astype(np.int64)
-    return counts
+    below = np.zeros(edges.size + 2, dtype=np.int64)
+    below[1:-1] = np.searchsorted(ordered, edges, side="right")
+    below[-1] = ordered.size
+    return below[1:] - below[:-1]
 
 
 @dataclass(frozen=True, eq=False)

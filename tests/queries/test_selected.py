@@ -76,8 +76,8 @@ def test_sparse_products_and_norms_are_exact():
     x, y, keep = data(0.3)
     query = Score(Geometry(0.8), BETA, 0.3)
     dense, sparse = (block(x, y, query, keep, sparse=s) for s in (False, True))
-    coef = np.random.default_rng(3).normal(size=(D, 4))
-    assert np.array_equal(exact_product(dense, coef), exact_product(sparse, coef))
+    for coef in np.random.default_rng(3).normal(size=(4, D)):
+        assert np.array_equal(exact_product(dense, coef), exact_product(sparse, coef))
     assert np.array_equal(query.geometry.norms(dense), query.geometry.norms(sparse))
     assert np.array_equal(dense.weight, sparse.weight)
 
