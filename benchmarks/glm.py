@@ -28,7 +28,16 @@ from scipy import optimize
 
 import dpstats as dp
 from benchmarks.accuracy import Peer, diffprivlib
-from benchmarks.common import DELTA, Array, coefficients, progress, relative, show, summarise
+from benchmarks.common import (
+    DELTA,
+    Array,
+    coefficients,
+    progress,
+    ratio_of_means,
+    relative,
+    show,
+    summarise,
+)
 from dpstats.errors import FeasibilityWarning
 
 NORM = 2.6
@@ -174,11 +183,13 @@ def show_accuracy(a: argparse.Namespace) -> None:
     for (d, n, epsilon), known in progress(cells, len(cells), a.quiet):
         reps = a.reps if n <= 10_000 else max(a.reps // 3, 4)
         errors = accuracy(d, n, epsilon, reps, a.seed, peer)
-        best = min(np.mean(v) for name, v in errors.items() if name not in ("MLE", "default"))
+        peers = {k: v for k, v in errors.items() if k not in ("MLE", "default")}
+        best = min(peers.values(), key=np.mean)
+        ratio, error = ratio_of_means(errors["default"], best)
         rows.append(
             {"d": d, "n": n, "eps": epsilon}
-            | {name: summarise(v) for name, v in errors.items()}
-            | {"default/best peer": f"{np.mean(errors['default']) / best:.2f}"}
+            | {name: summarise(v, 4) for name, v in errors.items()}
+            | {"default/best peer": f"{ratio:.2f} ({error:.2f})"}
             | {"best known": known or "", "data sets": reps}
         )
     note = f"Seeds from {a.seed}; mean relative error (standard error)."
