@@ -111,11 +111,11 @@ class _OpenDPStream:
         if scale not in self._gaussians:  # a search asks for one scale several times
             distance = self._odp.l2_distance(T="f64")
             self._gaussians[scale] = self._odp.m.make_gaussian(self._domain, distance, scale)
-        return np.asarray(self._gaussians[scale](values.tolist()), dtype=np.int64)
+        return np.asarray(self._gaussians[scale](values), dtype=np.int64)
 
     def laplace(self, values: Ints, scale: float) -> Ints:
         m = self._odp.m.make_laplace(self._domain, self._odp.l1_distance(T="i64"), scale)
-        return np.asarray(m(values.tolist()), dtype=np.int64)
+        return np.asarray(m(values), dtype=np.int64)
 
     def top_k(self, utilities: Ints, k: int, scale: float) -> Ints:
         m = self._odp.m.make_noisy_top_k(
@@ -125,7 +125,7 @@ class _OpenDPStream:
             k=k,
             scale=scale,
         )
-        return np.asarray(m(utilities.tolist()), dtype=np.int64)
+        return np.asarray(m(utilities), dtype=np.int64)
 
     def bits(self, count: int) -> bytes:
         return secrets.token_bytes(count)
