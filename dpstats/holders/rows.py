@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -199,11 +199,11 @@ class Rows:
         if self.starts is not None:
             low, high = np.searchsorted(self.starts, [rows.start, rows.stop])
             starts = self.starts[low:high] - rows.start
-        block = Block(
+        block = functools.partial(
+            Block,
             x=view.x[rows],
             y=self._y[rows].astype(np.float64),
             keep=keep,
-            weight=keep,
             bound=view.bound,
             grid=view.grid,
             starts=starts,
@@ -211,9 +211,8 @@ class Rows:
             memory=view.memory.setdefault((rows.start, rows.stop), {}),
             fast=view.fast,
         )
-        if geometry is None:
-            return block
-        return replace(block, weight=geometry.weights(block))
+        plain = block(weight=keep)
+        return plain if geometry is None else block(weight=geometry.weights(plain))
 
     def _reduce(
         self, task: Callable[[slice], NDArray[np.int64]], blocks: list[slice]
