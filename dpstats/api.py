@@ -340,11 +340,12 @@ def _array_model(
             f"bounds has keys {got}: {', '.join(map(repr, wanted))} are needed, as in "
             "bounds={'endog': (lower, upper), 'exog': (lower, upper) or one pair per column}."
         )
-    shape = np.shape(exog)
-    if len(shape) != 2 or np.shape(endog) not in {(shape[0],), (shape[0], 1)}:
-        raise DataError(
-            f"endog has shape {np.shape(endog)} and exog {shape}: (n,) and (n, d) are needed."
-        )
+    try:
+        shape, length = np.shape(exog), np.shape(endog)
+    except ValueError:  # lists of unequal lengths
+        raise DataError("endog and exog are no arrays: (n,) and (n, d) are needed.") from None
+    if len(shape) != 2 or length not in {(shape[0],), (shape[0], 1)}:
+        raise DataError(f"endog has shape {length} and exog {shape}: (n,) and (n, d) are needed.")
     if names is None and hasattr(exog, "columns"):
         names = [str(c) for c in exog.columns]
     recipe = _Arrays(shape[1], bounds, names, law, hasattr(exog, "tocsr"))
@@ -391,6 +392,8 @@ def private_range(
     is one exponential mechanism on `ResponseInterval` utilities, whose sensitivity is 1 (McSherry &
     Talwar 2007, Theorem 6), at the cost `privacy` allows.
     """
+    if not isinstance(privacy, Central):
+        raise OptionError(f"privacy={privacy!r}: a range is bought under dp.Central(...).")
     powers = 2.0 ** np.arange(-20, 61)
     ends = np.r_[-powers[::-1], 0.0, powers]
     grid = np.arcsinh(2.0**20 * ends)

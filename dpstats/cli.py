@@ -82,7 +82,10 @@ def _add_model(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--offset", help="column or term added to the linear predictor")
     parser.add_argument("--exposure", help="column whose logarithm is added likewise")
     parser.add_argument(
-        "--sparsity", type=_numbers, help="columns that may have a coefficient: 10, or 5,10,20"
+        "--sparsity",
+        type=_numbers,
+        metavar="S[,S...]",
+        help="columns that may have a coefficient: 10, or several to choose from, 5,10,20",
     )
 
 
@@ -112,15 +115,23 @@ def _add_privacy(parser: argparse.ArgumentParser) -> None:
 
 
 def _read(path: Path, schema: Any) -> Any:
-    import pandas as pd
-
     readers = {".csv": _read_csv, ".gz": _read_csv}
     if path.suffix not in {*readers, ".parquet"}:
         allowed = ", ".join([*readers, ".parquet"])
         raise DataError(f"{path.name}: allowed are files ending in {allowed}.")
     if not path.exists():
         raise DataError(f"{path}: no such file.")
-    return readers[path.suffix](path, schema) if path.suffix in readers else pd.read_parquet(path)
+    return readers[path.suffix](path, schema) if path.suffix in readers else _read_parquet(path)
+
+
+def _read_parquet(path: Path) -> Any:
+    import pandas as pd
+
+    try:
+        return pd.read_parquet(path)
+    except (ValueError, OSError) as error:
+        unreadable = type(error).__name__
+    raise DataError(f"{path.name} could not be read as Parquet ({unreadable}).")
 
 
 def _read_csv(path: Path, schema: Any) -> Any:
@@ -155,8 +166,10 @@ def _is_number(declared: Any) -> bool:
 def _fit(arguments: argparse.Namespace) -> None:
     import dpstats as dp
 
+    if arguments.out is not None:
+        _check_out(arguments.out)
     privacy = dp.Central(arguments.epsilon, arguments.delta)
-    schema = dp.Schema.load(arguments.schema)
+    schema = _schema(arguments.schema)
     model = _model(arguments, schema, data=_read(arguments.data, schema))
     ledger = None
     if arguments.ledger is not None:
@@ -176,21 +189,35 @@ def _fit(arguments: argparse.Namespace) -> None:
         _write(result, arguments.out)
 
 
+def _check_out(path: Path) -> None:
+    """What a fit is written to; looked at before it is paid for."""
+    if path.suffix not in (".json", ".html"):
+        raise DataError(f"{path.name}: --out takes a name ending in .html or .json.")
+    if not os.access(path.parent, os.W_OK):
+        raise DataError(f"--out {path}: {path.parent} is no folder that can be written to.")
+
+
+def _schema(path: Path) -> Any:
+    import dpstats as dp
+
+    if not path.is_file():
+        raise DataError(f"{path}: no such schema file; dp.Schema(...).save(path) writes one.")
+    return dp.Schema.load(path)
+
+
 def _write(result: Any, path: Path) -> None:
     from dpstats.report import write_report
 
     if path.suffix == ".json":
         result.save(path)
-    elif path.suffix == ".html":
-        write_report(result, path)
     else:
-        raise DataError(f"{path.name}: --out takes a name ending in .html or .json.")
+        write_report(result, path)
 
 
 def _plan(arguments: argparse.Namespace) -> None:
     import dpstats as dp
 
-    schema = dp.Schema.load(arguments.schema)
+    schema = _schema(arguments.schema)
     model = _model(arguments, schema, n=arguments.n)
     asked = {"method": arguments.method, "sparsity": arguments.sparsity}
     print(model.plan(dp.Central(arguments.epsilon, arguments.delta), **asked))

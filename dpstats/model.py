@@ -84,7 +84,7 @@ class Model:
         self.kind = kind
         self._recipe = recipe
         self._data = data
-        self._n = n
+        self._n = _row_count(n)
         self._expected: int | None = None  # of a model that is to plan with only
         if data is None:  # with a table the formula may be meant for public covariates
             self.design  # noqa: B018 - a wrong formula is refused here and now
@@ -226,6 +226,7 @@ class Model:
             raise DataError("No table: give data=... when making the model, then fit.")
         if self._expected is not None:
             raise DataError("A model that expects rows is to plan with, not to fit.")
+        _check_kinds(privacy, ledger, noise)
         design = self._design(privacy)
         asked = self._with(public, privacy, options)
         estimator, plan = self._planned(privacy, method, sparsity, asked)
@@ -348,12 +349,13 @@ class Model:
         self, privacy: Privacy, method: str | None, sparsity: Sparsity, options: dict[str, Any]
     ) -> tuple[Estimator, Plan]:
         """The method asked for, or the default for a design of this shape, and its plan."""
+        _check_kinds(privacy, None, None)
         select = True if sparsity is not None else None
         estimator = estimators.find(self.kind, privacy, method, select)
         design = self._design(privacy)
         columns = len(design.names)
         if sparsity is not None:
-            options = {**options, "sparsity": _checked_sparsity(sparsity, columns)}
+            options = {**options, "sparsity": _checked_sparsity(sparsity, design)}
         n = self._rows(privacy)
         if method is None and not estimator.sparse and _wide(columns, n):
             estimator = self._selecting(privacy) or estimator
@@ -397,11 +399,50 @@ class Model:
         return privacy.rows
 
     def _counted(self, privacy: Privacy) -> int:
-        if self._n is not None:
+        if self._data is None or self._expected is not None:
+            if self._n is None:
+                raise OptionError("No table and no row count: give data=... or n=...")
             return self._n
-        if self._data is None:
-            raise OptionError("No table and no row count: give data=... or n=...")
-        return len(self._design(privacy).source(self._data))
+        rows = len(self._design(privacy).source(self._data))
+        if self._n not in (None, rows):
+            raise OptionError(
+                f"n={self._n:,} and a table of {rows:,} rows: n= is for planning without a table; "
+                "leave it out."
+            )
+        return rows
+
+
+def _row_count(n: Any) -> int | None:
+    """A public number of rows, or None.
+
+    Raises
+    ------
+    OptionError
+        If it is no whole number, at least 1.
+    """
+    if n is not None and _whole(n) < 1:
+        raise OptionError(f"n={n!r}: a whole number of rows, at least 1, is needed.")
+    return None if n is None else _whole(n)
+
+
+def _check_kinds(privacy: Any, ledger: Any, noise: Any) -> None:
+    """Refuse what is no guarantee, ledger or noise, before anything is charged to it.
+
+    Raises
+    ------
+    OptionError
+        If one of them is something else.
+    """
+    if not isinstance(privacy, (Central, Local, LabelOnly, Federated)):
+        raise OptionError(
+            f"privacy={privacy!r}: a guarantee is needed, such as dp.Central(1.0, 1e-7)."
+        )
+    if not (ledger is None or isinstance(ledger, Ledger)):
+        raise OptionError(f"ledger={ledger!r}: open it, ledger=dp.Ledger.open('data.ledger').")
+    if not (noise is None or (hasattr(noise, "start") and hasattr(noise, "reproducible"))):
+        raise OptionError(
+            f"noise={noise!r}: leave it out, or give dp.SeededNoise(seed) for a simulation."
+        )
 
 
 def _wide(columns: int, n: int) -> bool:
@@ -414,20 +455,22 @@ def _wide(columns: int, n: int) -> bool:
     return columns > 500 or (columns > 50 and 10 * columns >= n)
 
 
-def _checked_sparsity(asked: Any, columns: int) -> int | tuple[int, ...]:
+def _checked_sparsity(asked: Any, design: Design) -> int | tuple[int, ...]:
     """A number of columns, or several to choose from.
 
     Raises
     ------
     OptionError
-        If one of them is no whole number from 1 to `columns`.
+        If one of them is no whole number from 1 to that of the columns beside the intercept.
     """
+    free = len(design.names) - bool(design.has_intercept)
     several = isinstance(asked, (tuple, list, range)) and len(asked) > 0
     numbers = tuple(_whole(number) for number in (asked if several else (asked,)))
-    if not all(1 <= number <= columns for number in numbers):
+    if not all(1 <= number <= free for number in numbers):
+        beside = " beside the intercept, which is always in," if design.has_intercept else ""
         raise OptionError(
-            f"sparsity={asked!r}: a whole number from 1 to {columns}, the columns of the design, "
-            "is needed, or several to choose from, as in sparsity=(5, 10, 20)."
+            f"sparsity={asked!r}: a whole number from 1 to {free:,}, the columns of the design"
+            f"{beside or ','} is needed, or several to choose from, as in sparsity=(5, 10, 20)."
         )
     return numbers if several else numbers[0]
 

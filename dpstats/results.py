@@ -267,8 +267,12 @@ class Results:
 
     @property
     def df_resid(self) -> float:
-        """``nobs`` less the columns in the model; only `f_test` uses it."""
-        return self.nobs - len(self._names)
+        """Rows less the columns in the model; only `f_test` uses it.
+
+        Rows are `nobs`, or where only some of them estimate, the noisy count of those.
+        """
+        rows = self.nobs_contributing if self.inference.startswith("conditional") else self.nobs
+        return rows - len(self._names)
 
     @property
     def use_t(self) -> bool:

@@ -36,7 +36,7 @@ _REPR_LIMIT = 40
 def _finite(what: str, value: Any) -> float:
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = math.nan
     if isinstance(value, str) or not math.isfinite(number):
         raise SchemaError(f"{what}={value!r}: a finite number is needed.")
@@ -205,8 +205,9 @@ class Categorical:
 def _level(value: Any) -> Level:
     """A level as a JSON scalar."""
     scalar = value.item() if isinstance(value, np.generic) else value
-    if not isinstance(scalar, (str, int, float, bool)) or scalar != scalar:
-        raise SchemaError(f"Level {value!r}: a level is a text, a number or a boolean.")
+    finite = not isinstance(scalar, float) or math.isfinite(scalar)
+    if not isinstance(scalar, (str, int, float, bool)) or not finite:
+        raise SchemaError(f"Level {value!r}: a level is a text, a finite number or a boolean.")
     return scalar
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import narwhals.stable.v1 as nw
@@ -13,6 +13,8 @@ from dpstats.coercion import as_column
 from dpstats.errors import DataError
 
 __all__ = ["column_names", "named_columns", "row_count", "without_rows"]
+
+_SHOWN = 30  # names in an error
 
 
 def named_columns(table: Any, names: Iterable[str] | None = None) -> dict[str, Any]:
@@ -43,15 +45,17 @@ def named_columns(table: Any, names: Iterable[str] | None = None) -> dict[str, A
     known = set(available)
     absent = [name for name in wanted if name not in known]
     if absent:
-        raise DataError(
-            f"The table has no column {', '.join(map(repr, absent))}. It has: "
-            f"{', '.join(repr(name) for name in list(available)[:30])}"
-            f"{' ...' if len(available) > 30 else ''}."
-        )
+        raise DataError(f"The table has no column {_some(absent)}. It has: {_some(available)}.")
     columns = {name: as_column(column(name), str(name)) for name in wanted}
     if len({len(values) for values in columns.values()}) > 1:
         raise DataError("The columns have different lengths; one value per row is needed in each.")
     return columns
+
+
+def _some(names: Sequence[Any]) -> str:
+    """The first names of a list, and how many there are beyond."""
+    shown = ", ".join(map(repr, names[:_SHOWN]))
+    return shown if len(names) <= _SHOWN else f"{shown} ... ({len(names):,} in all)"
 
 
 def _open(table: Any) -> tuple[list[Any], Any]:

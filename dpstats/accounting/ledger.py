@@ -167,7 +167,7 @@ class Ledger:
         where = Path(path)
         if not where.exists():
             create(where, epsilon, delta)
-        with guard(where), contextlib.closing(connect(where)) as connection:
+        with guard(where), contextlib.closing(connect(where)) as connection, _reading(connection):
             chain = verify(connection, where, thorough=True)
         asked = (epsilon, delta)
         if any(a is not None and a != c for a, c in zip(asked, chain.header.ceiling, strict=True)):
@@ -317,12 +317,8 @@ class Ledger:
 
     def _chain(self) -> Chain:
         """The ledger as it is now, verified."""
-        with self._connection() as connection:
-            connection.execute("BEGIN")
-            try:
-                chain = self._verified(connection)
-            finally:
-                connection.execute("ROLLBACK")
+        with self._connection() as connection, _reading(connection):
+            chain = self._verified(connection)
         self._remember(chain)
         return chain
 
@@ -370,6 +366,17 @@ class Ledger:
 
 
 # -- money -------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _reading(connection: sqlite3.Connection) -> Iterator[None]:
+    """One moment of the file: what others commit meanwhile is not seen half."""
+    connection.execute("BEGIN")
+    try:
+        yield
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
 
 
 def _spent(chain: Chain) -> Budget:

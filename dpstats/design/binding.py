@@ -146,7 +146,7 @@ class Design:
         schema.check_filled()
         terms = Terms(schema)
         endog, blocks = read_formula(formula, terms, response, family)
-        known = read_offset(offset, exposure, terms) if response else None
+        known = read_offset(offset, exposure, terms, family) if response else None
         recipe = {"formula": formula, "schema": schema.to_dict(), "response": response}
         recipe |= _not_default(family=family, offset=offset, exposure=exposure)
         return _assemble(blocks, endog, known, schema, family, recipe)
@@ -195,15 +195,15 @@ class Design:
             a sparse column do not contain 0; if the response may leave the family's domain, or the
             exposure may be 0.
         """
-        pairs = _pairs(bounds, k)
+        pairs = _pairs(bounds, k, *map(str, names or ()))
         blocks = _array_blocks(pairs, names)
         if sparse:
             _check_zeros(blocks)
         endog, known = None, None
         if endog_bounds is not None:
-            declared = Numeric(*_pairs(endog_bounds, 1)[0])
+            declared = Numeric(*_pairs(endog_bounds, 1, endog_name)[0])
             endog = response_of_column(endog_name, declared, family)
-            known = _array_offset(endog_name, offset_bounds, exposure_bounds)
+            known = _array_offset(endog_name, offset_bounds, exposure_bounds, family)
         recipe = {
             "k": k,
             "bounds": _shortest(pairs),
@@ -536,7 +536,9 @@ def _check_zeros(blocks: Sequence[Block]) -> None:
             )
 
 
-def _array_offset(endog_name: str, offset_bounds: Any, exposure_bounds: Any) -> KnownTerm | None:
+def _array_offset(
+    endog_name: str, offset_bounds: Any, exposure_bounds: Any, family: Family
+) -> KnownTerm | None:
     """The known term that arrays named "offset" and "exposure" make."""
     given = {"offset": offset_bounds, "exposure": exposure_bounds}
     given = {name: pair for name, pair in given.items() if pair is not None}
@@ -544,13 +546,13 @@ def _array_offset(endog_name: str, offset_bounds: Any, exposure_bounds: Any) -> 
         return None
     if endog_name in given:
         raise SchemaError(f"endog_name={endog_name!r} names the known term; choose another.")
-    schema = Schema({name: Numeric(*_pairs(pair, 1)[0]) for name, pair in given.items()})
+    schema = Schema({name: Numeric(*_pairs(pair, 1, name)[0]) for name, pair in given.items()})
     names = {name: name if name in given else None for name in ("offset", "exposure")}
-    return read_offset(**names, terms=Terms(schema))
+    return read_offset(**names, terms=Terms(schema), family=family)
 
 
-def _pairs(bounds: Any, k: int) -> Float:
-    """Bounds as an array of shape (k, 2)."""
+def _pairs(bounds: Any, k: int, *names: str) -> Float:
+    """Bounds as an array of shape (k, 2); errors call columns by their names, or numbers from 0."""
     try:
         pairs = np.asarray(bounds, dtype=np.float64)
     except (TypeError, ValueError):
@@ -564,9 +566,10 @@ def _pairs(bounds: Any, k: int) -> Float:
     wrong = ~(np.isfinite(pairs).all(axis=1) & (pairs[:, 0] <= pairs[:, 1]))
     if wrong.any():
         lower, upper = pairs[wrong][0]
+        j = int(np.flatnonzero(wrong)[0])
         raise SchemaError(
-            f"bounds ({lower:g}, {upper:g}) of column {int(np.flatnonzero(wrong)[0])}: two finite "
-            "numbers are needed, the lower first."
+            f"bounds ({lower:g}, {upper:g}) of {repr(names[j]) if names else f'column {j}'}: two "
+            "finite numbers are needed, the lower first."
         )
     return pairs
 

@@ -158,7 +158,19 @@ def _general_formula(formula: str, columns: Sequence[str], terms: Terms) -> list
         if f.eval_method.value != "literal"
     }
     factors = {text: _checked_factor(text, terms, lookup) for text, lookup in lookups.items()}
+    for text, lookup in _written(formula):
+        if text not in factors:  # taken out again by a minus: held to the same rules, typos too
+            _checked_factor(text, terms, lookup)
     return _structured(formula, right, factors, terms)
+
+
+def _written(formula: str) -> Iterator[tuple[str, bool]]:
+    """Every factor of the right side as it is written, and whether it is a name."""
+    from formulaic.parser import DefaultFormulaParser
+
+    for token in DefaultFormulaParser().get_tokens(formula.rpartition("~")[2]):
+        if token.kind is not None and token.kind.name in ("NAME", "PYTHON"):
+            yield token.token, token.kind.name == "NAME"
 
 
 def parsed(formula: str, text: str, columns: Sequence[str]) -> tuple[Any, Any]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dpstats.design.operations import FUNCTIONS, OPERATORS, Expression
 from dpstats.design.terms import Terms
 from dpstats.design.units import Endog, Offset
-from dpstats.errors import FormulaError, SchemaError
+from dpstats.errors import FormulaError, OptionError, SchemaError
 from dpstats.families import Family
 from dpstats.schema import Boolean, Categorical, Declaration, Numeric
 
@@ -138,7 +138,9 @@ def _values(name: str, declaration: Categorical | Boolean, family: Family) -> Fl
     return numbers
 
 
-def read_offset(offset: str | None, exposure: str | None, terms: Terms) -> KnownTerm | None:
+def read_offset(
+    offset: str | None, exposure: str | None, terms: Terms, family: Family
+) -> KnownTerm | None:
     """The known term ``offset + log(exposure)`` of the linear predictor; None without one.
 
     Raises
@@ -147,11 +149,19 @@ def read_offset(offset: str | None, exposure: str | None, terms: Terms) -> Known
         If a term may not be used, or has no finite bounds.
     SchemaError
         If the exposure may be 0 or negative.
+    OptionError
+        If there is an exposure and the link is not the logarithm.
     """
     parts = []
     if offset is not None:
         parts.append((offset, _single(offset, terms, "offset")))
     if exposure is not None:
+        if family.link != "log":
+            raise OptionError(
+                f"exposure={exposure!r} under the {family.link} link: means are proportional to an "
+                "exposure under a log link only. To add its logarithm to the linear predictor all "
+                f"the same, give it as an offset: offset='np.log({exposure})' in a formula."
+            )
         found = _single(exposure, terms, "exposure")
         if found.interval[0] <= 0:
             raise SchemaError(

@@ -188,8 +188,11 @@ class Source:
         return [(p, c, isinstance(c.dtype, np.dtype) and c.dtype.kind in "fiu") for p, c in found]
 
     @cached_property
-    def _unit(self) -> NDArray[np.intp] | None:
-        """Unit codes, made when rows are first read: after the ledger was charged."""
+    def _unit(self) -> tuple[NDArray[np.intp], Mask] | None:
+        """Unit codes, and the rows whose unit is known.
+
+        Made when rows are first read: after the ledger was charged.
+        """
         return None if self._unit_column is None else _unit_codes(self._unit_column)
 
     def __len__(self) -> int:
@@ -227,7 +230,11 @@ class Source:
             x[a:b] = part[: layout.width].T
             for values, row in zip(tail, part[layout.width :], strict=True):
                 values[a:b] = row
-        unit = None if self._unit is None else self._unit[start:stop]
+        unit = None
+        if self._unit is not None:
+            codes, named = self._unit
+            unit = codes[start:stop]
+            keep &= named[start:stop]
         y, offset, *_ = *tail, None, None
         return RawBlock(x, y, keep, unit, offset)
 
@@ -276,14 +283,18 @@ def _check_names_units(unit: Any) -> None:
         raise DataError("The unit column holds objects that cannot name a unit.")
 
 
-def _unit_codes(unit: Any) -> NDArray[np.intp]:
-    """One code per unit; a row whose unit is missing is a unit of its own."""
+def _unit_codes(unit: Any) -> tuple[NDArray[np.intp], Mask]:
+    """One code per unit, and the rows whose unit is known.
+
+    A row of nobody is left out, as if a value were missing: whose limit would it count against?
+    Its code is its own, so that it takes nobody's place either.
+    """
     import pandas as pd
 
     codes = np.array(pd.factorize(unit, use_na_sentinel=True)[0], dtype=np.intp)
-    alone = np.flatnonzero(codes < 0)
-    codes[alone] = codes.max(initial=-1) + 1 + np.arange(len(alone))
-    return codes
+    named = codes >= 0
+    codes[~named] = codes.max(initial=-1) + 1 + np.arange(np.count_nonzero(~named))
+    return codes, named
 
 
 def _run(positions: NDArray[np.intp]) -> slice | NDArray[np.intp]:
@@ -303,10 +314,12 @@ def matrix_of(exog: Any, k: int) -> Any:
     Raises
     ------
     DataError
-        If it is not two-dimensional with `k` numeric columns.
+        If it is not two-dimensional with `k` numeric columns, or what a sparse one stores is in no
+        place of it.
     """
     if hasattr(exog, "tocsr"):
         matrix = exog.tocsr()
+        _check_places(matrix)
     elif hasattr(exog, "columns") or hasattr(exog, "column_names"):
         from dpstats.tables import named_columns
 
@@ -325,6 +338,23 @@ def matrix_of(exog: Any, k: int) -> Any:
     if matrix.ndim != 2 or matrix.shape[1] != k:
         raise DataError(f"exog has shape {matrix.shape}; {k} columns were declared.")
     return matrix
+
+
+def _check_places(matrix: Any) -> None:
+    """Refuse a CSR matrix whose index arrays do not describe one; scipy looks only when asked."""
+    ends, places = matrix.indptr, matrix.indices
+    sound = (
+        ends.size == matrix.shape[0] + 1
+        and ends[0] == 0
+        and ends[-1] <= min(places.size, matrix.data.size)
+        and bool((ends[1:] >= ends[:-1]).all())
+        and bool(((places >= 0) & (places < matrix.shape[1]))[: ends[-1]].all())
+    )
+    if not sound:
+        raise DataError(
+            f"exog is a sparse matrix of shape {matrix.shape} with index arrays that do not fit "
+            "it; build it as scipy.sparse.csr_array((values, (rows, columns)), shape=(n, d))."
+        )
 
 
 def column_of(values: Any, name: str, rows: int) -> Any:

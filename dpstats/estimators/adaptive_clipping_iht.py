@@ -195,8 +195,15 @@ class AdaptiveClippingIHT:
         need_pairs(self.name, design, privacy, instead="noisy-ht")
         sparsity = need_sparsity(self.name, design, options.get("sparsity"))
         facts = public_facts(design, sparsity)
-        most = max(1, min(_MOST_STEPS, n // 4))
-        steps = need_steps(options.get("steps"), _length(facts, privacy, n), most)
+
+        def steps_at(privacy: Central, n: int) -> int:
+            most = max(1, min(_MOST_STEPS, n // 4))
+            return need_steps(options.get("steps"), _length(facts, privacy, n), most)
+
+        def last_noise(privacy: Central, n: int) -> float:
+            return _noise(facts, privacy, n, steps_at(privacy, n))
+
+        steps = steps_at(privacy, n)
         plan = make_plan(
             self,
             design,
@@ -209,7 +216,7 @@ class AdaptiveClippingIHT:
                 "step_size": need_positive("step_size", options.get("step_size"), 1.0),
             },
         )
-        plan = warned(plan, facts, _noise(facts, privacy, n, steps), len(design.names))
+        plan = warned(plan, design, facts, last_noise)
         return _with_pairs(plan, facts)
 
     def fit(self, holder: Holder, design: Design, plan: Plan) -> Estimate:
@@ -295,7 +302,7 @@ def _with_pairs(plan: Plan, facts: Facts) -> Plan:
     if MODE * plan.n / (2 * steps) > least:
         return plan
     warning = (
-        f"n={plan.n:,} leaves {plan.n // (2 * steps):,} pairs in each of {steps} batches: too few "
+        f"n={plan.n:,} leaves {plan.n // (2 * steps):,} pairs of rows a batch: too few "
         f"for PrivateVariance at epsilon={plan.privacy.epsilon:g}, so clips stay at the public "
         f"bound of the response. About n={round_up(2 * steps * least / MODE):,} rows would do; "
         "method='noisy-ht' needs far fewer."

@@ -24,7 +24,7 @@ from dpstats.estimators.sparse import (
     measured,
     need_positive,
     need_sparsity,
-    need_steps,
+    paced,
     public_facts,
     rescaled,
     spread,
@@ -185,9 +185,13 @@ class DPIHT:
         radius = min(radius, float(design.norm_bound))
         lam = need_positive("lam", options.get("lam"), 0.0, zero=True)
         rate = need_positive("step_size", options.get("step_size"), 1.0)
-        noise = _noise(facts, radius, privacy, n, max_rows(design))
-        planned = length(noise / facts.signal, _PLANNED_STEPS)
-        steps = need_steps(options.get("steps"), planned, _MOST_STEPS)
+        steps_at, last_noise = paced(
+            lambda privacy, n, steps: _noise(facts, radius, privacy, n, max_rows(design), steps),
+            lambda noise: length(noise / facts.signal, _PLANNED_STEPS),
+            options.get("steps"),
+            _MOST_STEPS,
+        )
+        steps = steps_at(privacy, n)
         asks = step_asks(facts, steps, "per-row clipped gradient, noise on every coordinate")
         plan = make_plan(
             self,
@@ -203,8 +207,7 @@ class DPIHT:
                 "radius": radius,
             },
         )
-        noise = _noise(facts, radius, privacy, n, max_rows(design), steps)
-        return warned(plan, facts, noise, len(design.names))
+        return warned(plan, design, facts, last_noise)
 
     def fit(self, holder: Holder, design: Design, plan: Plan) -> Estimate:
         """Step and truncate; rescale at the end."""

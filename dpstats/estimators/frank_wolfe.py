@@ -176,8 +176,15 @@ class FrankWolfe:
         facts = public_facts(design, sparsity)
         asked = options.get("radius")
         radius = None if asked is None else need_positive("radius", asked, 1.0)
-        unit = _noise(facts, privacy, n, max_rows(design))
-        steps = need_steps(options.get("steps"), _length(facts, unit), _MOST_STEPS)
+
+        def steps_at(privacy: Central, n: int) -> int:
+            unit = _noise(facts, privacy, n, max_rows(design))
+            return need_steps(options.get("steps"), _length(facts, unit), _MOST_STEPS)
+
+        def last_noise(privacy: Central, n: int) -> float:
+            return _noise(facts, privacy, n, max_rows(design)) * math.sqrt(steps_at(privacy, n))
+
+        steps = steps_at(privacy, n)
         plan = make_plan(
             self,
             design,
@@ -186,7 +193,7 @@ class FrankWolfe:
             _asks(facts, steps),
             {"sparsity": sparsity, "steps": steps, "radius": radius},
         )
-        return warned(plan, facts, unit * math.sqrt(steps), 2 * len(design.names))
+        return warned(plan, design, facts, last_noise, vertices=2)
 
     def fit(self, holder: Holder, design: Design, plan: Plan) -> Estimate:
         """Walk from vertex to vertex; cut and rescale at the end."""

@@ -14,7 +14,7 @@ from dpstats.accounting import gdp_mu
 from dpstats.estimators.base import Ask, check_options, make_plan, need_delta
 from dpstats.estimators.glm_descent import Schedule, descend
 from dpstats.estimators.glm_law import Law, tune
-from dpstats.estimators.guesses import Guess, expect, guess, max_rows, round_up
+from dpstats.estimators.guesses import Guess, enough, expect, guess, max_rows
 from dpstats.estimators.sandwich import Asked
 from dpstats.estimators.sources import GLM_LOWER, SCORE_ATTACK
 from dpstats.families import Family
@@ -322,18 +322,11 @@ def _warnings(plan: Plan, public: Schedule) -> tuple[str, ...]:
     if not public.feasible:
         return (
             f"Too few rows at {at}: noise hides the second moments, and coefficients are shrunk "
-            f"towards zero. {_enough(plan, public.blur / _NOISE_LIMIT)}",
+            f"towards zero. {enough(plan, public.blur / _NOISE_LIMIT)}",
         )
     if public.blur > _CONSERVATIVE:
         return (
             f"Intervals will be wide and may cover more than they claim at {at}: noise blurs the "
-            f"second moments. {_enough(plan, public.blur / _CONSERVATIVE)}",
+            f"second moments. {enough(plan, public.blur / _CONSERVATIVE)}",
         )
     return ()
-
-
-def _enough(plan: Plan, factor: float) -> str:
-    return (
-        f"About n={round_up(factor * plan.n):,} rows, or epsilon="
-        f"{factor * plan.privacy.epsilon:.2g} at this n, would do."
-    )

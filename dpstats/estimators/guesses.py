@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.errors import OptionError
+from dpstats.privacy import Central
 from dpstats.protocol import Plan
 
 if TYPE_CHECKING:
@@ -19,15 +21,19 @@ __all__ = [
     "Guess",
     "clipping_radius",
     "declared",
+    "enough",
     "expect",
     "guess",
     "max_rows",
     "round_up",
     "with_resolution",
+    "would_do",
 ]
 
 Array = NDArray[np.float64]
 
+_MOST_ROWS, _LARGEST_EPSILON = 2.0**40, 1000.0  # beyond, nothing is offered
+_MANY_COLUMNS = 50
 _COLUMNS = (
     "Columns are as spread as a uniform law on their declared range (standard deviation 1 in "
     "declared scales) and uncorrelated."
@@ -176,7 +182,49 @@ def _too_small(plan: Plan, ratio: float) -> str:
     )
 
 
-def round_up(value: float) -> int:
+def enough(plan: Plan, factor: float) -> str:
+    """What would do where `factor` times the rows, or times epsilon, would."""
+    d, selects = len(plan.names), plan.model in ("ols", "logit")
+    few = f" Where few of the {d} columns matter, sparsity=10 needs far fewer."
+    return (
+        f"About n={round_up(factor * plan.n):,} rows, or epsilon="
+        f"{factor * plan.privacy.epsilon:.2g} at this n, would do."
+        f"{few if selects and d > _MANY_COLUMNS else ''}"
+    )
+
+
+def would_do(severity: Callable[[Central, int], float], privacy: Central, n: int) -> str:
+    """The n or the epsilon that would do, in words: those at which `severity` is 1 or less.
+
+    Both are tried: severity falls with them, but what a plan asks changes on the way. Where no
+    epsilon helps, because rows are too few without any noise, none is named.
+    """
+    rows = _least(lambda v: severity(privacy, int(v)), n, _MOST_ROWS)
+    epsilon = _least(
+        lambda v: severity(replace(privacy, epsilon=v), n), privacy.epsilon, _LARGEST_EPSILON
+    )
+    or_epsilon = "" if math.isinf(epsilon) else f", or epsilon={epsilon:g} at this n,"
+    if math.isinf(rows):
+        return f"Epsilon={epsilon:g} at this n would do" if or_epsilon else "No n would do"
+    return f"About n={int(rows):,} rows{or_epsilon} would do"
+
+
+def _least(severity: Callable[[float], float], start: float, most: float) -> float:
+    """About the least of some numbers of two digits at which `severity` is 1; inf beyond `most`."""
+    at, ratio = start, severity(start)
+    while ratio > 1 and at <= most:
+        at = _two_digits(at * max(ratio, 1.01))
+        ratio = severity(at)
+    return at if ratio <= 1 else math.inf
+
+
+def _two_digits(value: float) -> float:
     """Two significant digits, upwards."""
-    step: int = 10 ** max(math.floor(math.log10(max(value, 1.0))) - 1, 0)
-    return int(math.ceil(value / step) * step)
+    exponent = math.floor(math.log10(value)) - 1
+    digits = math.ceil(value / 10.0**exponent * (1 - 1e-12))
+    return float(f"{digits}e{exponent}")
+
+
+def round_up(value: float) -> int:
+    """A whole number of two significant digits, upwards."""
+    return math.ceil(_two_digits(max(value, 1.0)))

@@ -14,7 +14,7 @@ from dpstats.accounting import gdp_mu
 from dpstats.errors import OptionError
 from dpstats.estimators.base import Ask, check_options, make_plan, need_delta
 from dpstats.estimators.descent import Schedule, descend
-from dpstats.estimators.guesses import Guess, expect, guess, max_rows, round_up
+from dpstats.estimators.guesses import Guess, enough, expect, guess, max_rows
 from dpstats.estimators.huber import (
     clipped_square,
     efficient_clip,
@@ -339,23 +339,16 @@ def _warnings(plan: Plan, public: Schedule) -> tuple[str, ...]:
         factor = max(public.blur / 3, public.jitter / 0.4)
         return (
             f"Too few rows at {at}: noise hides the second moments or the spread of residuals, and "
-            f"coefficients are shrunk towards zero. {_enough(plan, factor)}",
+            f"coefficients are shrunk towards zero. {enough(plan, factor)}",
         )
     if public.blur > _CONSERVATIVE:
         return (
             f"Intervals will be wide and cover more than they claim at {at}: noise blurs the "
-            f"second moments. {_enough(plan, public.blur / _CONSERVATIVE)}",
+            f"second moments. {enough(plan, public.blur / _CONSERVATIVE)}",
         )
     if public.blur > _SHARP:
         return (
             f"At {at}, intervals will be wide and cover more than they claim if columns are nearly "
-            f"collinear (condition number above 10). {_enough(plan, public.blur / _SHARP)}",
+            f"collinear (condition number above 10). {enough(plan, public.blur / _SHARP)}",
         )
     return ()
-
-
-def _enough(plan: Plan, factor: float) -> str:
-    return (
-        f"About n={round_up(factor * plan.n):,} rows, or epsilon="
-        f"{factor * plan.privacy.epsilon:.2g} at this n, would do."
-    )

@@ -23,7 +23,7 @@ from dpstats.estimators.sparse import (
     measured,
     need_positive,
     need_sparsity,
-    need_steps,
+    paced,
     peeled,
     public_facts,
     rescaled,
@@ -187,9 +187,13 @@ class NoisyHT:
         sparsity = need_sparsity(self.name, design, options.get("sparsity"))
         facts = public_facts(design, sparsity)
         rate = need_positive("step_size", options.get("step_size"), 1.0)
-        noise = _noise(facts, privacy, n, max_rows(design))
-        planned = length(noise / facts.signal, _PLANNED_STEPS)
-        steps = need_steps(options.get("steps"), planned, _MOST_STEPS)
+        steps_at, last_noise = paced(
+            lambda privacy, n, steps: _noise(facts, privacy, n, max_rows(design), steps),
+            lambda noise: length(noise / facts.signal, _PLANNED_STEPS),
+            options.get("steps"),
+            _MOST_STEPS,
+        )
+        steps = steps_at(privacy, n)
         asks = step_asks(facts, steps, "largest coordinates of a step", "peeling", _picks(facts))
         plan = make_plan(
             self,
@@ -199,8 +203,7 @@ class NoisyHT:
             asks,
             {"sparsity": sparsity, "steps": steps, "step_size": rate},
         )
-        noise = _noise(facts, privacy, n, max_rows(design), steps)
-        return warned(plan, facts, noise, len(design.names))
+        return warned(plan, design, facts, last_noise)
 
     def fit(self, holder: Holder, design: Design, plan: Plan) -> Estimate:
         """Step and peel; rescale at the end."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -14,7 +14,7 @@ from dpstats.accounting import epsilon_of, gdp_mu
 from dpstats.errors import OptionError, PlanError
 from dpstats.estimators.base import Ask, check_options, make_plan, need_delta
 from dpstats.estimators.glm_newton import GLMNewton
-from dpstats.estimators.guesses import max_rows, round_up
+from dpstats.estimators.guesses import max_rows, would_do
 from dpstats.estimators.halves import CONDITIONAL, half_of, need_halves, on_second_half, second_half
 from dpstats.estimators.newton import Newton
 from dpstats.estimators.pursuit import Route, expected, pursue
@@ -177,20 +177,32 @@ class OMP:
         asked, inference = options.get("sparsity"), options.get("inference", "none")
         lam = need_positive("lam", options.get("lam"), 0.0, zero=True)
         split = _splits(privacy, design, asked, inference, lam)
-        rows = half_of(n) if split else n
-        sizes = _sizes(design, privacy, rows, asked)
-        whole = _cheap(self.model, design, privacy, rows)
-        route = _route(self.model, design, sizes, asked is None, split, whole, lam)
-        decided = {
-            "sparsity": sizes[0] if len(sizes) == 1 else sizes,
-            "chosen": asked is None,
-            "inference": inference,
-            "lam": lam,
-        }
-        asks = _asks(self.model, design, route)
-        plan = make_plan(self, design, privacy, rows, asks, decided)
+
+        def made(privacy: Central, n: int) -> tuple[Plan, Route]:
+            rows = half_of(n) if split else n
+            sizes = _sizes(design, privacy, rows, asked)
+            whole = _cheap(self.model, design, privacy, rows)
+            route = _route(self.model, design, sizes, asked is None, split, whole, lam)
+            decided = {
+                "sparsity": sizes[0] if len(sizes) == 1 else sizes,
+                "chosen": asked is None,
+                "inference": inference,
+                "lam": lam,
+            }
+            asks = _asks(self.model, design, route)
+            return make_plan(self, design, privacy, rows, asks, decided), route
+
+        def missed(privacy: Central, n: int) -> float:
+            return _expected(*made(privacy, n), design)[0]
+
+        plan, route = made(privacy, n)
         plan = _predict(plan, design, route)
-        return _with_second_half(plan, design, privacy, n, sizes[0]) if split else plan
+        if split:
+            plan = _with_second_half(plan, design, privacy, n, route.sizes[0])
+        # A planned number of columns grows with n and epsilon, and would keep the aim out of reach.
+        aim = _WEAK if asked is None else _FINE
+        warnings = _warnings(design, missed, aim, privacy, n)
+        return replace(plan, warnings=(*plan.warnings, *warnings))
 
     def fit(self, holder: Holder, design: Design, plan: Plan) -> Estimate:
         """Choose and fit in rounds, then fit, then drop what noise explains."""
@@ -271,12 +283,12 @@ def _sizes(design: Design, privacy: Central, n: int, asked: Any) -> tuple[int, .
         affordable = n * mu / (12 * math.log(len(design.names) + 1.0))
         return (int(np.clip(affordable, 1, min(free, 100))),)
     several = (asked,) if isinstance(asked, (int, np.integer)) else tuple(asked)
-    if not all(1 <= int(s) <= len(design.names) for s in several):
+    if not all(1 <= int(s) <= free for s in several):
         raise OptionError(
             f"sparsity={asked!r}: from 1 to {free:,} columns can be selected (the intercept is "
             "always in and is not counted)."
         )
-    return tuple(sorted({min(int(s), free) for s in several}))
+    return tuple(sorted({int(s) for s in several}))
 
 
 def _route(
@@ -321,8 +333,7 @@ def _cheap(model: str, design: Design, privacy: Central, n: int) -> bool:
 def _predict(plan: Plan, design: Design, route: Route) -> Plan:
     """The plan with its expected error and its warnings."""
     assert isinstance(plan.privacy, Central)
-    facts, s = layout(design), route.sizes[-1]
-    missed, error = expected(Asked(_NOBODY, plan, max_rows(design)), route, facts)
+    s, (_, error) = route.sizes[-1], _expected(plan, route, design)
     names = {"ols": "standard deviations of the residuals", "logit": "logits"}
     assumed = (
         f"The {s} columns that matter are about equally important, and together explain as much as "
@@ -332,24 +343,27 @@ def _predict(plan: Plan, design: Design, route: Route) -> Plan:
         f"If all of them are found, fitted values are off by about {error:.2g} "
         f"{names[plan.model]} (root mean square).",
     )
-    return replace(
-        plan,
-        assumptions=(*plan.assumptions, *assumed),
-        warnings=(*plan.warnings, *_warnings(plan, len(design.names), missed)),
-    )
+    return replace(plan, assumptions=(*plan.assumptions, *assumed))
 
 
-def _warnings(plan: Plan, d: int, missed: float) -> tuple[str, ...]:
+def _expected(plan: Plan, route: Route, design: Design) -> tuple[float, float]:
+    """What will be missed, and the error if nothing is; see `expected`."""
+    return expected(Asked(_NOBODY, plan, max_rows(design)), route, layout(design))
+
+
+def _warnings(
+    design: Design, missed: Callable[[Central, int], float], aim: float, privacy: Central, n: int
+) -> tuple[str, ...]:
     """Whether the columns that matter can be found; thresholds from simulation."""
-    if missed <= _WEAK:
+    now = missed(privacy, n)
+    if now <= _WEAK:
         return ()
-    epsilon, n = plan.privacy.epsilon, plan.n
-    what = "noise will choose most columns" if missed > _HOPELESS else "many columns will be missed"
-    factor = missed / _FINE
+    what = "noise will choose most columns" if now > _HOPELESS else "many columns will be missed"
+    remedy = would_do(lambda privacy, n: missed(privacy, n) / aim, privacy, n)
+    free = len(design.names) - bool(design.has_intercept)
     return (
-        f"{d:,} columns are many for n={n:,} and epsilon={epsilon:g}: {what}. About "
-        f"n={round_up(factor * n):,} rows, or epsilon={factor * epsilon:.2g} at this n, would do; "
-        "or fewer candidates, or a smaller sparsity.",
+        f"{free:,} columns are many for n={n:,} and epsilon={privacy.epsilon:g}: {what}. {remedy}; "
+        "so may fewer candidates, or a smaller sparsity.",
     )
 
 

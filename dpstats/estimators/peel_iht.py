@@ -24,7 +24,7 @@ from dpstats.estimators.sparse import (
     measured,
     need_positive,
     need_sparsity,
-    need_steps,
+    paced,
     public_facts,
     rescaled,
     spread,
@@ -194,10 +194,15 @@ class PeelIHT:
         sparsity = need_sparsity(self.name, design, options.get("sparsity"))
         facts = public_facts(design, sparsity)
         rate = need_positive("step_size", options.get("step_size"), 1.0)
-        noise = _noise(facts, privacy, n, max_rows(design))
-        left = _SHRINKS[self.model] * noise / facts.signal
-        planned = length(left, _PLANNED_STEPS[self.model])
-        steps = need_steps(options.get("steps"), planned, _MOST_STEPS)
+        steps_at, last_noise = paced(
+            lambda privacy, n, steps: _noise(facts, privacy, n, max_rows(design), steps),
+            lambda noise: length(
+                _SHRINKS[self.model] * noise / facts.signal, _PLANNED_STEPS[self.model]
+            ),
+            options.get("steps"),
+            _MOST_STEPS,
+        )
+        steps = steps_at(privacy, n)
         plan = make_plan(
             self,
             design,
@@ -206,8 +211,7 @@ class PeelIHT:
             _asks(facts, steps),
             {"sparsity": sparsity, "steps": steps, "step_size": rate},
         )
-        noise = _noise(facts, privacy, n, max_rows(design), steps)
-        return warned(plan, facts, noise, len(design.names))
+        return warned(plan, design, facts, last_noise)
 
     def fit(self, holder: Holder, design: Design, plan: Plan) -> Estimate:
         """Choose, step on what was chosen, and repeat; rescale at the end."""

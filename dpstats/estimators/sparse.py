@@ -7,7 +7,7 @@ units" means multiplied by the root of the guessed second moment of their column
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dpstats.errors import OptionError
 from dpstats.estimators.base import Ask
-from dpstats.estimators.guesses import response_bound, round_up
+from dpstats.estimators.guesses import response_bound, would_do
 from dpstats.estimators.sandwich import Asked
 from dpstats.families import GAUSSIAN, Family
 from dpstats.privacy import Central
@@ -49,6 +49,7 @@ __all__ = [
     "need_positive",
     "need_sparsity",
     "need_steps",
+    "paced",
     "peeled",
     "public_facts",
     "rescaled",
@@ -62,6 +63,7 @@ __all__ = [
 Array = NDArray[np.float64]
 Asks = tuple[Ask, ...]
 Kind = Literal["gaussian", "laplace", "selection", "peeling"]
+Noise = Callable[[Central, int], float]  # of a guarantee and a number of rows
 
 INFERENCE = "none: selected on the same rows"
 QUANTILE = 0.75  # of the absolute residuals, at which they are clipped
@@ -281,6 +283,30 @@ def length(noise: float, most: int) -> int:
     return int(np.clip(math.floor(math.log2(1 / max(noise, 1e-300)) - 0.3), 1, most))
 
 
+def paced(
+    noise: Callable[[Central, int, int], float],
+    planned: Callable[[float], int],
+    asked: Any,
+    most: int,
+) -> tuple[Callable[[Central, int], int], Noise]:
+    """The number of steps, and the noise of the last one, at a guarantee and a number of rows.
+
+    Parameters
+    ----------
+    noise : callable
+        Noise of the last of some steps, of a guarantee, a number of rows and that of steps.
+    planned : callable
+        Steps by default, of the noise of a step that has all the budget.
+    asked, most
+        See `need_steps`.
+    """
+
+    def steps(privacy: Central, n: int) -> int:
+        return need_steps(asked, planned(noise(privacy, n, 1)), most)
+
+    return steps, lambda privacy, n: noise(privacy, n, steps(privacy, n))
+
+
 def step_asks(facts: Facts, steps: int, purpose: str, kind: Kind = "gaussian", k: int = 1) -> Asks:
     """Everything that a method of `steps` equal steps asks, with its share of the budget.
 
@@ -490,39 +516,44 @@ def _logit_factor(ratio: float, deviation: float, at: float) -> float:
 # -- the plan and the estimate -----------------------------------------------------------------
 
 
-def warned(plan: Plan, facts: Facts, noise: float, candidates: int) -> Plan:
+def warned(
+    plan: Plan,
+    design: Design,
+    facts: Facts,
+    noise: Callable[[Central, int], float],
+    vertices: int = 1,
+) -> Plan:
     """The plan, with a warning where the columns that matter will drown among the others.
 
     Parameters
     ----------
-    noise : float
-        Standard deviation of the noise on one coefficient in the last step, in standardised units.
-    candidates : int
-        Columns that compete with those that matter.
+    noise : callable
+        Standard deviation of the noise on one coefficient in the last step, in standardised units,
+        of a guarantee and a number of rows.
+    vertices : int, default 1
+        Candidates that each column has.
     """
-    assert isinstance(plan.privacy, Central)
-    largest = noise * math.sqrt(2 * math.log(max(candidates, 2)))
-    ratio = largest / (facts.signal / 2)
+    privacy, n = plan.privacy, plan.n
+    assert isinstance(privacy, Central)
+    free = len(design.names) - len(facts.always)
+    largest = math.sqrt(2 * math.log(max(vertices * free, 2)))
+
+    def ratio(privacy: Central, n: int) -> float:
+        return largest * noise(privacy, n) / (facts.signal / 2)
+
     assumed = (
         f"The {facts.sparsity} columns that matter are equally important and together explain as "
         "much as residuals vary; columns are as spread as a uniform law on their declared range.",
     )
-    warnings = () if ratio <= 1 else (_drowned(plan, ratio, candidates),)
-    return replace(
-        plan,
-        assumptions=(*plan.assumptions, *assumed),
-        warnings=(*plan.warnings, *warnings),
-    )
-
-
-def _drowned(plan: Plan, ratio: float, candidates: int) -> str:
-    epsilon = plan.privacy.epsilon
-    return (
-        f"n={plan.n:,} is small for {candidates:,} columns at epsilon={epsilon:g}: noise will "
-        f"choose columns that do not matter. About n={round_up(ratio * plan.n):,} rows, or "
-        f"epsilon={ratio * epsilon:.2g} at this n, would do; so may the default method, "
+    plan = replace(plan, assumptions=(*plan.assumptions, *assumed))
+    if ratio(privacy, n) <= 1:
+        return plan
+    warning = (
+        f"n={n:,} is small for {free:,} columns at epsilon={privacy.epsilon:g}: noise will choose "
+        f"columns that do not matter. {would_do(ratio, privacy, n)}; so may the default method, "
         "or fewer columns."
     )
+    return replace(plan, warnings=(*plan.warnings, warning))
 
 
 def concluded(final: Array, chosen: Array, n: float, released: dict[str, Any]) -> Estimate:

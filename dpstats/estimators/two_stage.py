@@ -181,7 +181,11 @@ class TwoStage:
             _asks(facts, share),
             {"sparsity": sparsity, "selection_share": share},
         )
-        return warned(plan, facts, _noise(plan, facts, max_rows(design)), len(design.names))
+
+        def noise(privacy: Central, n: int) -> float:
+            return _noise(facts, share, privacy, n, max_rows(design))
+
+        return warned(plan, design, facts, noise)
 
     def fit(self, holder: Holder, design: Design, plan: Plan) -> Estimate:
         """Choose, then step on what was chosen."""
@@ -245,14 +249,12 @@ def _asks(facts: Facts, share: float) -> list[Ask]:
     ]
 
 
-def _noise(plan: Plan, facts: Facts, rows: int) -> float:
+def _noise(facts: Facts, share: float, privacy: Central, n: int, rows: int) -> float:
     """Noise of the choice on one correlation, in coefficients and standardised units."""
-    privacy = plan.privacy
-    assert isinstance(privacy, Central)
     clip = 1.5 * facts.sd if facts.released_clip else 1.0
     query = CoordinateScores(np.zeros(1), clip, facts.reach)
-    rho = float(plan.options["selection_share"]) * zcdp_rho(privacy.epsilon, privacy.delta)
+    rho = share * zcdp_rho(privacy.epsilon, privacy.delta)
     scale = 2 / math.sqrt(8 * rho / facts.sparsity)
-    noise = scale * query.sensitivity(privacy.neighbors, rows) / plan.n
+    noise = scale * query.sensitivity(privacy.neighbors, rows) / n
     typical = float(np.median(facts.moments))
     return noise / (facts.curvature * facts.active * math.sqrt(typical))

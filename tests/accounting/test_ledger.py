@@ -439,6 +439,26 @@ def test_a_process_killed_inside_a_charge_leaves_an_intact_ledger(
     ledger.charge(gaussian_charge(0.1))
 
 
+def test_opening_while_another_charges_is_no_false_alarm(path):
+    Ledger.open(path, 50.0, 1e-6)
+    done = threading.Event()
+
+    def charge() -> None:
+        ledger = Ledger.open(path)
+        while not done.is_set():
+            ledger.charge(gaussian_charge(0.01))
+
+    writer = threading.Thread(target=charge)
+    writer.start()
+    try:
+        counts = [len(Ledger.open(path).entries) for _ in range(40)]
+    finally:
+        done.set()
+        writer.join()
+    assert counts == sorted(counts)
+    assert counts[-1] > 0
+
+
 def test_threads_share_one_ledger(path):
     for ledger in (Ledger.open(path, *CEILING), Ledger.memory(*CEILING)):
         threads = [

@@ -57,6 +57,9 @@ FORMULAS = [
     ("y ~ np.cumsum(x)", FormulaError, "cumsum"),
     ("y ~ x.rank()", FormulaError, "rank"),
     ("y ~ lag(x)", FormulaError, "lag"),
+    ("y ~ x - x.mean()", FormulaError, "mean"),
+    ("y ~ x - age", FormulaError, "age"),
+    ("y ~ . - x:age", FormulaError, "age"),
     ("y ~ x +", FormulaError, "cannot be parsed"),
     ("g ~ x", DPStatsError, "g"),
 ]
@@ -210,6 +213,86 @@ def test_array_bounds_are_checked(bounds, says) -> None:
 def test_arrays_of_the_wrong_shape_are_refused() -> None:
     with pytest.raises(DataError, match="shape"):
         dp.OLS(np.zeros(50), np.zeros(50), bounds={"endog": (-1, 1), "exog": (-1, 1)})
+
+
+def test_lists_of_unequal_lengths_are_no_array() -> None:
+    with pytest.raises(DataError, match="no arrays"):
+        dp.OLS(np.zeros(2), [[1.0, 2.0], [3.0]], bounds={"endog": (-1, 1), "exog": (-1, 1)})
+
+
+@pytest.mark.parametrize("place", [77, -1])
+def test_a_sparse_matrix_with_broken_indices_spends_nothing(place: int) -> None:
+    from scipy.sparse import csr_array
+
+    x, ledger = csr_array(np.ones((500, 4))), dp.Ledger.memory(3.0, 1e-4)
+    x.indices[3] = place
+    model = dp.OLS(np.zeros(500), x, bounds={"endog": (-1, 1), "exog": (-1, 1)})
+    with pytest.raises(DataError, match="index arrays that do not fit"):
+        model.fit(PRIVACY, ledger=ledger)
+    assert ledger.entries == ()
+
+
+@pytest.mark.parametrize("method", [None, "omp", "peel-iht"])
+def test_more_columns_than_there_are_cannot_be_asked_for(method: str | None) -> None:
+    ledger = dp.Ledger.memory(3.0, 1e-6)
+    model = dp.ols("y ~ x + k", data=frame(), schema=SCHEMA)
+    with pytest.raises(OptionError, match="from 1 to 2"):
+        model.fit(PRIVACY, ledger=ledger, sparsity=3, method=method)
+    assert ledger.entries == ()
+
+
+@pytest.mark.parametrize("family", ["gaussian", "binomial"])
+def test_an_exposure_needs_a_log_link(family: str) -> None:
+    ledger = dp.Ledger.memory(3.0, 1e-6)
+    schema = dp.Schema(y=dp.Numeric(0, 1), x=dp.Numeric(1, 10), k=dp.Numeric(0, 1))
+    model = dp.glm("y ~ k", data=frame(), schema=schema, family=family, exposure="x")
+    with pytest.raises(OptionError, match=r"log link only.*offset='np.log\(x\)'"):
+        model.fit(PRIVACY, ledger=ledger)
+    assert ledger.entries == ()
+
+
+@pytest.mark.parametrize("n", [100, 10**6])
+def test_n_cannot_contradict_the_table(n: int) -> None:
+    ledger = dp.Ledger.memory(3.0, 1e-2)
+    model = dp.ols("y ~ x", data=frame(), schema=SCHEMA, n=n)
+    with pytest.raises(OptionError, match=f"n={n:,} and a table of 2,000 rows"):
+        model.fit(dp.Central(1.0, 0.005), ledger=ledger)
+    assert ledger.entries == ()
+    assert dp.ols("y ~ x", data=frame(), schema=SCHEMA, n=2000).plan(PRIVACY).n == 2000
+
+
+@pytest.mark.parametrize("n", [0, -5, 2.5, "9", True])
+def test_a_row_count_is_a_whole_number(n: Any) -> None:
+    with pytest.raises(OptionError, match="whole number of rows"):
+        dp.ols("y ~ x", schema=SCHEMA, n=n)
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        ({"privacy": 1.0}, "guarantee"),
+        ({"noise": 7}, "SeededNoise"),
+        ({"ledger": "data.ledger"}, "Ledger.open"),
+    ],
+)
+def test_what_is_no_guarantee_noise_or_ledger_spends_nothing(asked: dict, says: str) -> None:
+    ledger = dp.Ledger.memory(3.0, 1e-6)
+    with pytest.raises(OptionError, match=says):
+        dp.ols("y ~ x", data=frame(), schema=SCHEMA).fit(
+            **{"privacy": PRIVACY, "ledger": ledger} | asked
+        )
+    assert ledger.entries == ()
+    with pytest.raises(OptionError, match=r"dp.Central"):
+        dp.private_range("y", frame(), 1.0, ledger)  # type: ignore[arg-type]
+
+
+def test_infinite_declarations_are_named() -> None:
+    with pytest.raises(SchemaError, match="finite"):
+        dp.Categorical([math.inf, 1])
+    with pytest.raises(SchemaError, match="finite"):
+        dp.Numeric(0, 10**400)
+    with pytest.raises(SchemaError, match="'y'"):
+        dp.OLS(np.zeros(9), np.zeros((9, 1)), bounds={"endog": (-5, math.inf), "exog": (0, 1)})
 
 
 def test_a_model_without_a_table_plans_but_does_not_fit() -> None:

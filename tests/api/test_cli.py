@@ -149,9 +149,28 @@ def test_the_command_line_names_family_sparsity_and_exposure(files: Path, monkey
 def test_the_command_line_checks_a_sparsity(files: Path, capsys) -> None:
     for text in ("4", "1,4"):
         assert main([*arguments(files, "plan"), "--n", "20000", "--sparsity", text]) == 2
-        assert "from 1 to 3" in capsys.readouterr().err
+        assert "from 1 to 2" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         main([*arguments(files, "plan"), "--n", "20000", "--sparsity", "few"])
+
+
+@pytest.mark.parametrize("out", ["table.txt", "nowhere/table.html"])
+def test_where_to_write_is_checked_before_it_is_paid_for(files: Path, capsys, out: str) -> None:
+    ledger = files / "data.ledger"
+    dp.Ledger.open(ledger, 5.0, 1e-5)
+    command = [*arguments(files, "fit", str(files / "data.csv")), "--ledger", str(ledger)]
+    assert main([*command, "--out", str(files / out)]) == 2
+    assert "--out" in capsys.readouterr().err
+    assert dp.Ledger.open(ledger).entries == ()
+
+
+def test_files_that_cannot_be_read_are_errors(files: Path, capsys) -> None:
+    command = [*arguments(files, "plan"), "--n", "100", "--schema", str(files / "none.json")]
+    assert main(command) == 2
+    assert "no such schema file" in capsys.readouterr().err
+    (files / "broken.parquet").write_bytes(b"PAR1")
+    assert main(arguments(files, "fit", str(files / "broken.parquet"))) == 2
+    assert "could not be read as Parquet" in capsys.readouterr().err
 
 
 def test_a_model_of_the_wrong_response_is_an_error(files: Path, capsys) -> None:

@@ -168,7 +168,7 @@ def test_the_mean_alone_takes_its_length_from_the_table():
     ],
     ids=["text", "numbers", "categories"],
 )
-def test_rows_of_one_unit_share_a_code_and_nulls_stand_alone(codes):
+def test_rows_of_one_unit_share_a_code_and_rows_of_nobody_are_left_out(codes):
     schema = Schema(y=Numeric(0, 1), unit="person", max_rows=2)
     design = Design.from_formula("y ~ 1", schema)
     assert design.columns == ("y", "person")
@@ -176,6 +176,8 @@ def test_rows_of_one_unit_share_a_code_and_nulls_stand_alone(codes):
     unit = source.block(0, 5).unit
     assert unit[0] == unit[3]
     assert len(set(unit.tolist())) == 4
+    assert source.block(0, 5).keep.tolist() == [True, True, False, True, False]
+    assert source.block(2, 5).keep.tolist() == [False, True, False]
     np.testing.assert_array_equal(
         np.concatenate([source.block(0, 2).unit, source.block(2, 5).unit]), unit
     )
