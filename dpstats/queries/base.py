@@ -244,7 +244,7 @@ def on_grid(coef: Array, grid: Array) -> tuple[Array, float]:
     2^52 steps of ``min(grid) * g``. Whatever a query does with coefficients after its rows were
     clipped must use the rounded ones: a bound holds for those.
     """
-    size = float(np.max(np.ldexp(grid, X_BITS) @ np.abs(coef), initial=0.0))
+    size = float(np.max((grid * 2.0**X_BITS) @ np.abs(coef), initial=0.0))
     if size == 0.0:
         return np.zeros_like(coef), 1.0
     step = bound_grid(size / float(grid.min()), 52 - 1)
