@@ -165,6 +165,7 @@ def harder(reps: int, seed: int) -> list[dict[str, Any]]:
         "s = 5 asked for": (0.0, False, 5, 1.0),
         "s = 20 asked for": (0.0, False, 20, 1.0),
         "ranges declared twice as wide": (0.0, False, 10, 2.0),
+        "ranges declared half as wide": (0.0, False, 10, 0.5),
         "errors t(2.5)": (0.0, True, 10, 1.0),
         "AR(0.5)": (0.5, False, 10, 1.0),
         "AR(0.8)": (0.8, False, 10, 1.0),

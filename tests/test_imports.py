@@ -8,6 +8,7 @@ HEAVY = {
     "statsmodels.api",
     "dp_accounting",
     "opendp",
+    "scipy.special",
     "scipy.stats",
     "matplotlib",
     "numba",

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammainc, gammaincc
 
 from dpstats.estimators.label_base import meaningful
 from dpstats.estimators.label_sums import Balanced, balanced, deviation
@@ -72,6 +71,8 @@ class Spread:
 
     def lost(self, mu: Array, low: Array, high: Array, within: Interval) -> Array:
         """Mean of a response less its mean when it is held to [low, high] inside `within`."""
+        from scipy.special import gammainc, gammaincc
+
         above = high < within.high
         below = low > within.low
         if self.counts:
