@@ -289,12 +289,31 @@ def gaussian_norm(cov: Array, level: float = 0.95) -> NormLaw:
     return NormLaw(float(np.sqrt(total) * mean), float(np.sqrt(total * squared)), level)
 
 
-def as_statsmodels(result: Contrast | WaldTest, df_resid: float, use_f: bool = False) -> Any:
-    """The same numbers as statsmodels' ``ContrastResults``, which prints and exports them."""
+def _marked(kind: Any, mark: str) -> Any:
+    """Results of tests of this kind, with a mark on what they print."""
+
+    class Marked(kind):  # type: ignore[misc]
+        def summary(self, xname: Any = None, alpha: float = 0.05, title: Any = None) -> Any:
+            if self.effect is None:
+                return f"{super().summary(xname, alpha)} {mark}"
+            title = "Test for Constraints" if title is None else title
+            return super().summary(xname, alpha, f"{title} {mark}".strip())
+
+    return Marked
+
+
+def as_statsmodels(
+    result: Contrast | WaldTest, df_resid: float, use_f: bool = False, mark: str = ""
+) -> Any:
+    """The same numbers as statsmodels' ``ContrastResults``, which prints and exports them.
+
+    With a `mark`, whatever it prints carries it.
+    """
     from statsmodels.stats.contrast import ContrastResults
 
+    made = _marked(ContrastResults, mark) if mark else ContrastResults
     if isinstance(result, Contrast):
-        return ContrastResults(
+        return made(
             effect=result.effect,
             statistic=result.z,
             sd=result.sd,
@@ -302,7 +321,7 @@ def as_statsmodels(result: Contrast | WaldTest, df_resid: float, use_f: bool = F
             distribution="norm",
         )
     if use_f:
-        return ContrastResults(F=result.statistic / result.df, df_denom=df_resid, df_num=result.df)
-    return ContrastResults(
+        return made(F=result.statistic / result.df, df_denom=df_resid, df_num=result.df)
+    return made(
         statistic=result.statistic, df_denom=result.df, distribution="chi2", distargs=(result.df,)
     )

@@ -9,16 +9,19 @@ from dpstats.errors import PrivateQuantityError
 
 __all__ = ["PRIVATE", "ModelNames", "refuse"]
 
+_SQUARES = '`dp.mean("I((y - 1.2 - 0.3 * x)**2)", data, schema)`'
 _ONE_PER_PERSON = (
-    "holds one exact number per person. Publishing noisy ones would protect nobody, so none is sold"
+    "holds one exact number per person. Publishing noisy ones would protect nobody, so none is "
+    f"sold; their mean square is, a private mean at the released coefficients: {_SQUARES}"
 )
 _SCALE = (
     "is an exact function of all residuals. A noisy residual scale is in `released` where the "
     "method buys one with the fit, in standardised units; `get_prediction` then uses it"
 )
 _FIT = (
-    "is an exact function of all residuals, and no method of this version sells a noisy one. An "
-    "honest substitute is a joint test of the slopes, `wald_test`: it costs nothing more"
+    "is an exact function of all residuals. A joint test of the slopes, `wald_test`, costs nothing "
+    "more. For a linear model a noisy one is bought as private means: that of the squared "
+    f"residuals, whose coefficients are public now, {_SQUARES}, and those of y and I(y**2)"
 )
 _GRAM = (
     "comes from the exact cross-products of the columns. What was released of them is already in "

@@ -322,7 +322,7 @@ class Results:
             If a hypothesis cannot be read or names a column that was not selected, or if no
             test is valid after the selection (`has_inference`).
         """
-        return as_statsmodels(contrast(*self._hypotheses(r_matrix)), self.df_resid)
+        return as_statsmodels(contrast(*self._hypotheses(r_matrix)), self.df_resid, mark=self._mark)
 
     def wald_test(self, r_matrix: Any, *, use_f: bool = False) -> Any:
         """Test linear hypotheses jointly, by the chi-squared (or F) distribution.
@@ -338,7 +338,9 @@ class Results:
         -------
         statsmodels.stats.contrast.ContrastResults
         """
-        return as_statsmodels(wald_test(*self._hypotheses(r_matrix)), self.df_resid, use_f)
+        return as_statsmodels(
+            wald_test(*self._hypotheses(r_matrix)), self.df_resid, use_f, self._mark
+        )
 
     def f_test(self, r_matrix: Any) -> Any:
         """`wald_test` by the F distribution."""
@@ -440,6 +442,10 @@ class Results:
         return pd.Series(found.predicted, index=found.row_labels)
 
     # ---- reports -----------------------------------------------------------------------------
+
+    @property
+    def _mark(self) -> str:
+        return f"[{NOT_PRIVATE}]" if self.reproducible else ""
 
     @property
     def reproducible(self) -> bool:

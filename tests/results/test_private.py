@@ -1,6 +1,7 @@
 """What would need exact rows is not there, and nothing of the rows is."""
 
 import gc
+import re
 import types
 
 import numpy as np
@@ -42,6 +43,21 @@ def test_private_attribute_explains_itself(fit, name):
 )
 def test_names_that_statsmodels_users_type_are_in_the_table(name):
     assert name in PRIVATE
+
+
+@pytest.mark.parametrize("name", ["resid", "rsquared", "aic"])
+def test_what_is_not_there_says_how_a_noisy_one_is_bought(fit, name):
+    import dpstats as dp
+
+    with pytest.raises(PrivateQuantityError, match=r"dp\.mean") as told:
+        getattr(fit, name)
+    formula = re.search(r'dp\.mean\("(.*?)", data, schema\)', str(told.value))[1]
+    rng = np.random.default_rng(3)
+    x = rng.uniform(0, 1, 20_000)
+    table = {"x": x, "y": 1.2 + 0.3 * x + rng.uniform(-1, 1, 20_000)}
+    schema = dp.Schema(x=dp.Numeric(0, 1), y=dp.Numeric(0, 3))
+    square = dp.mean(formula, table, schema).fit(dp.Central(1.0, 1e-7), noise=dp.SeededNoise(1))
+    assert square.params.iloc[0] == pytest.approx(1 / 3, abs=0.02)
 
 
 def test_the_scale_points_to_the_released_one(fit):

@@ -64,6 +64,20 @@ def test_wald_test_equals_statsmodels(pair, hypothesis, use_f):
     assert str(ours).partition(":")[0] == str(theirs).partition(":")[0]
 
 
+def test_tests_of_a_simulated_fit_say_so():
+    private, simulated = make()[0], make(reproducible=True)[0]
+    first = f"{private.params.index[1]} = 0"
+    for fit, marked in ((private, False), (simulated, True)):
+        printed = [
+            fit.t_test(first),
+            fit.t_test(first).summary(title="Mine"),
+            fit.wald_test(first),
+            fit.wald_test(first, use_f=True),
+        ]
+        assert [("NOT private" in str(text)) for text in printed] == [marked] * 4
+    assert "Mine" in str(simulated.t_test(first).summary(title="Mine"))
+
+
 def test_f_test_is_the_wald_test_by_f(pair):
     ours, theirs = (fit.f_test("age = 0, income = 0") for fit in pair)
     np.testing.assert_allclose(ours.fvalue, theirs.fvalue, rtol=1e-6)
