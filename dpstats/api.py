@@ -393,7 +393,7 @@ def private_range(
     Talwar 2007, Theorem 6), at the cost `privacy` allows.
     """
     if not isinstance(privacy, Central):
-        raise OptionError(f"privacy={privacy!r}: a range is bought under dp.Central(...).")
+        raise OptionError("A range is bought under dp.Central(...), and under nothing else.")
     powers = 2.0 ** np.arange(-20, 61)
     ends = np.r_[-powers[::-1], 0.0, powers]
     grid = np.arcsinh(2.0**20 * ends)

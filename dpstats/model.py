@@ -126,6 +126,7 @@ class Model:
         return self._public_design.repeated(self._expected)
 
     def _design(self, privacy: Privacy) -> Design:
+        _check_privacy(privacy)
         if not isinstance(privacy, LabelOnly):
             return self.design
         return self._public_design if self._expected is None else self._repeated_design
@@ -226,7 +227,7 @@ class Model:
             raise DataError("No table: give data=... when making the model, then fit.")
         if self._expected is not None:
             raise DataError("A model that expects rows is to plan with, not to fit.")
-        _check_kinds(privacy, ledger, noise)
+        _check_paid(ledger, noise)
         design = self._design(privacy)
         asked = self._with(public, privacy, options)
         estimator, plan = self._planned(privacy, method, sparsity, asked)
@@ -349,10 +350,9 @@ class Model:
         self, privacy: Privacy, method: str | None, sparsity: Sparsity, options: dict[str, Any]
     ) -> tuple[Estimator, Plan]:
         """The method asked for, or the default for a design of this shape, and its plan."""
-        _check_kinds(privacy, None, None)
         select = True if sparsity is not None else None
-        estimator = estimators.find(self.kind, privacy, method, select)
         design = self._design(privacy)
+        estimator = estimators.find(self.kind, privacy, method, select)
         columns = len(design.names)
         if sparsity is not None:
             options = {**options, "sparsity": _checked_sparsity(sparsity, design)}
@@ -421,27 +421,47 @@ def _row_count(n: Any) -> int | None:
         If it is no whole number, at least 1.
     """
     if n is not None and _whole(n) < 1:
-        raise OptionError(f"n={n!r}: a whole number of rows, at least 1, is needed.")
+        raise OptionError(f"n{_given(n)}: a whole number of rows, at least 1, is needed.")
     return None if n is None else _whole(n)
 
 
-def _check_kinds(privacy: Any, ledger: Any, noise: Any) -> None:
-    """Refuse what is no guarantee, ledger or noise, before anything is charged to it.
+def _given(value: Any) -> str:
+    """An option as it was given, or its type alone where it may be a table."""
+    public = isinstance(value, (int, float, str, tuple, list, range))
+    return f"={value!r}" if public else f" is a {type(value).__name__}"
+
+
+def _check_privacy(privacy: Any) -> None:
+    """Refuse what is no guarantee; its type alone is named, for it may be a table.
+
+    Raises
+    ------
+    OptionError
+        If it is something else.
+    """
+    if not isinstance(privacy, (Central, Local, LabelOnly, Federated)):
+        raise OptionError(
+            f"privacy is a {type(privacy).__name__}; a guarantee is needed, such as "
+            "dp.Central(1.0, 1e-7)."
+        )
+
+
+def _check_paid(ledger: Any, noise: Any) -> None:
+    """Refuse what is no ledger or noise, before anything is charged; see `_check_privacy`.
 
     Raises
     ------
     OptionError
         If one of them is something else.
     """
-    if not isinstance(privacy, (Central, Local, LabelOnly, Federated)):
-        raise OptionError(
-            f"privacy={privacy!r}: a guarantee is needed, such as dp.Central(1.0, 1e-7)."
-        )
     if not (ledger is None or isinstance(ledger, Ledger)):
-        raise OptionError(f"ledger={ledger!r}: open it, ledger=dp.Ledger.open('data.ledger').")
+        raise OptionError(
+            f"ledger is a {type(ledger).__name__}; open one, dp.Ledger.open('data.ledger')."
+        )
     if not (noise is None or (hasattr(noise, "start") and hasattr(noise, "reproducible"))):
         raise OptionError(
-            f"noise={noise!r}: leave it out, or give dp.SeededNoise(seed) for a simulation."
+            f"noise is a {type(noise).__name__}; leave it out, or give dp.SeededNoise(seed) for a "
+            "simulation."
         )
 
 
@@ -464,12 +484,14 @@ def _checked_sparsity(asked: Any, design: Design) -> int | tuple[int, ...]:
         If one of them is no whole number from 1 to that of the columns beside the intercept.
     """
     free = len(design.names) - bool(design.has_intercept)
+    if free == 0:
+        raise OptionError("There is no column to select: the design has an intercept only.")
     several = isinstance(asked, (tuple, list, range)) and len(asked) > 0
     numbers = tuple(_whole(number) for number in (asked if several else (asked,)))
     if not all(1 <= number <= free for number in numbers):
         beside = " beside the intercept, which is always in," if design.has_intercept else ""
         raise OptionError(
-            f"sparsity={asked!r}: a whole number from 1 to {free:,}, the columns of the design"
+            f"sparsity{_given(asked)}: a whole number from 1 to {free:,}, the columns of the design"
             f"{beside or ','} is needed, or several to choose from, as in sparsity=(5, 10, 20)."
         )
     return numbers if several else numbers[0]

@@ -520,7 +520,7 @@ def warned(
     plan: Plan,
     design: Design,
     facts: Facts,
-    noise: Callable[[Central, int], float],
+    noise: Noise,
     vertices: int = 1,
 ) -> Plan:
     """The plan, with a warning where the columns that matter will drown among the others.

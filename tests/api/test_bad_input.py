@@ -286,6 +286,24 @@ def test_what_is_no_guarantee_noise_or_ledger_spends_nothing(asked: dict, says: 
         dp.private_range("y", frame(), 1.0, ledger)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("name", ["privacy", "ledger", "noise"])
+def test_a_table_in_the_wrong_place_is_not_quoted(name: str) -> None:
+    canary = spoiled(x=4.321987)
+    model = dp.ols("y ~ x", data=canary, schema=SCHEMA)
+    with pytest.raises(OptionError, match="DataFrame") as told:
+        model.fit(**{"privacy": PRIVACY, name: canary})
+    assert "4.321987" not in str(told.value)
+    with pytest.raises(OptionError, match="DataFrame") as told:
+        model.plan(canary if name == "privacy" else PRIVACY, sparsity=canary)
+    assert "4.321987" not in str(told.value)
+    with pytest.raises(OptionError, match="DataFrame") as told:
+        dp.ols("y ~ x", data=canary, schema=SCHEMA, n=canary)  # type: ignore[arg-type]
+    assert "4.321987" not in str(told.value)
+    with pytest.raises(OptionError) as told:
+        dp.private_range("y", canary, canary)  # type: ignore[arg-type]
+    assert "4.321987" not in str(told.value)
+
+
 def test_infinite_declarations_are_named() -> None:
     with pytest.raises(SchemaError, match="finite"):
         dp.Categorical([math.inf, 1])

@@ -164,7 +164,7 @@ BAD = [0, -1, 21, True, 2.0, "3", (), (1, 0), (3, True), [[3]], np.array([1, 2])
 def test_an_impossible_sparsity_spends_nothing(sparsity) -> None:
     frame = pd.DataFrame(np.zeros((50, 21)), columns=[*(f"x{j}" for j in range(20)), "y"])
     ledger = dp.Ledger.memory(3.0, 1e-6)
-    with pytest.raises(OptionError, match=r"sparsity=.* from 1 to 20"):
+    with pytest.raises(OptionError, match=r"sparsity.* from 1 to 20"):
         wide(20, data=frame).fit(PRIVACY, ledger=ledger, sparsity=sparsity)
     assert ledger.entries == ()
 
