@@ -104,7 +104,8 @@ _PLAN_FIELDS = (
     "warnings",
 )
 _MECHANISM_FIELDS = ("slot", "purpose", "parts", "branch")
-_ESTIMATE_FIELDS = ("cov", "cov_privacy", "nobs", "released", "remarks", "support", "inference")
+_MATRICES = ("cov", "cov_privacy", "cov_sampling")
+_ESTIMATE_FIELDS = (*_MATRICES, "nobs", "released", "remarks", "support", "inference")
 
 
 def plan_to_dict(plan: Plan) -> dict[str, Any]:
@@ -149,8 +150,9 @@ def estimate_from_dict(data: Mapping[str, Any]) -> Estimate:
     if isinstance(sparse := fields["params"], dict):
         fields["params"] = np.zeros(sparse["size"])
         fields["params"][list(sparse["at"])] = sparse["values"]
-    for name in ("params", "cov", "cov_privacy"):
-        fields[name] = np.array(fields[name], dtype=float)
+    for name in ("params", *_MATRICES):
+        if fields.get(name) is not None:
+            fields[name] = np.array(fields[name], dtype=float)
     if fields.get("support") == ():  # lists do not say that an empty matrix has two axes
         fields["cov"] = fields["cov_privacy"] = np.zeros((0, 0))
     fields["remarks"] = tuple(fields["remarks"])

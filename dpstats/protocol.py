@@ -235,6 +235,9 @@ class Estimate:
     inference : str
         What intervals hold for, where it is not the model as a whole, such as ``"conditional on
         selection"``; it begins with ``"none"`` where there are no valid ones.
+    cov_sampling : ndarray of the same shape as `cov`, optional
+        The part of `cov` due to sampling, where `cov` has a third: what noise kept the fit from
+        finding out, such as a direction that it hides. None where `cov` is sampling and noise.
     """
 
     params: Array
@@ -245,6 +248,12 @@ class Estimate:
     remarks: tuple[str, ...] = ()
     support: tuple[int, ...] | None = None
     inference: str = ""
+    cov_sampling: Array | None = None
+
+    @property
+    def sampling(self) -> Array:
+        """The part of `cov` due to sampling; the rest is there because of privacy."""
+        return self.cov - self.cov_privacy if self.cov_sampling is None else self.cov_sampling
 
 
 @dataclass(frozen=True, eq=False)

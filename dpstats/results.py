@@ -234,14 +234,27 @@ class Results:
         return self._square(self._user.cov.copy())
 
     def cov_privacy(self) -> pd.DataFrame:
-        """The part of `cov_params` that privacy noise contributes, shape (k, k)."""
+        """The part of `cov_params` that is privacy noise of known law, shape (k, k)."""
         return self._square(self._user.cov_privacy.copy())
+
+    def cov_sampling(self) -> pd.DataFrame:
+        """The part of `cov_params` due to sampling, shape (k, k).
+
+        Where noise hides directions of the design, `cov_params` holds more than this and
+        `cov_privacy`: what is not known of them.
+        """
+        return self._square(self._user.cov_sampling.copy())
 
     @property
     def privacy_share(self) -> pd.Series:
-        """Share of each coefficient's variance that is privacy noise, in [0, 1], shape (k,)."""
+        """Share of each coefficient's variance that is there because of privacy, shape (k,).
+
+        In [0, 1]: all but the part due to sampling. It is the noise itself, and what the noise kept
+        the fit from finding out.
+        """
         with np.errstate(divide="ignore", invalid="ignore"):
-            return self._series(np.diag(self._user.cov_privacy) / np.diag(self._user.cov))
+            share = 1 - np.diag(self._user.cov_sampling) / np.diag(self._user.cov)
+        return self._series(share)
 
     @property
     def nobs(self) -> float:
@@ -657,7 +670,8 @@ def _measured(estimate: Estimate, design: Design) -> tuple[BoundTerm, ...]:
         ("equal", "E||error||", law.mean, "E||e||, e ~ N(0, V_priv)"),
         ("upper", "95% radius", law.radius, "95% quantile of ||e||, e ~ N(0, V_priv)"),
     ]
-    parts = [("statistical", cov - noise, "V - V_priv"), ("privacy", noise, "V_priv")]
+    sampling = estimate.sampling
+    parts = [("statistical", sampling, "V_samp"), ("privacy", cov - sampling, "V - V_samp")]
     terms = (
         *each,
         *(

@@ -28,14 +28,16 @@ class UserUnits:
         selected and the intercept.
     params : ndarray of shape (d,)
         Coefficients; zero off `columns`.
-    cov, cov_privacy : ndarray of shape (k, k)
-        Covariance of ``params[columns]``, and the part of it that is privacy noise.
+    cov, cov_privacy, cov_sampling : ndarray of shape (k, k)
+        Covariance of ``params[columns]``, the part of it that is privacy noise of known law, and
+        that due to sampling.
     """
 
     columns: NDArray[np.intp]
     params: Array
     cov: Array
     cov_privacy: Array
+    cov_sampling: Array
 
     @classmethod
     def of(cls, estimate: Estimate, design: Design) -> UserUnits:
@@ -52,7 +54,7 @@ class UserUnits:
         )
         place = np.ix_(*2 * (np.searchsorted(columns, support),))
         params, covariances = np.zeros(d), []
-        for matrix in (estimate.cov, estimate.cov_privacy):
+        for matrix in (estimate.cov, estimate.cov_privacy, estimate.sampling):
             placed = np.zeros((columns.size, columns.size))
             placed[place] = matrix
             params[columns], changed = inner.to_user(estimate.params[columns], placed)

@@ -234,10 +234,12 @@ class AdaptiveClippingGD:
         along = (vectors.T @ beta / np.maximum(1 - left, 1e-6)) ** 2
         missing = left**2 * np.minimum(along, bound**2 / values)
         cov_privacy = (vectors * noise) @ vectors.T
+        cov_sampling = vectors @ sampling @ vectors.T
         return Estimate(
             params=beta,
-            cov=cov_privacy + vectors @ (sampling + np.diag(missing)) @ vectors.T,
+            cov=cov_privacy + cov_sampling + (vectors * missing) @ vectors.T,
             cov_privacy=cov_privacy,
+            cov_sampling=cov_sampling,
             nobs=n,
             released={
                 "batches": steps,

@@ -122,11 +122,12 @@ def descend(asked: Asked, public: Schedule, design: Design, bound: float) -> Est
     descent = _Descent(asked, public, metric, start, n, bound)
     near = descent.approach()
     last = descent.last_step(near)
-    params, cov, cov_privacy = _conclude(descent, near, last, indicators)
+    params, cov, cov_privacy, cov_sampling = _conclude(descent, near, last, indicators)
     return Estimate(
         params=params,
         cov=cov,
         cov_privacy=cov_privacy,
+        cov_sampling=cov_sampling,
         nobs=n,
         released={
             "clip": last.score.clip,
@@ -313,8 +314,8 @@ class _Descent:
 
 def _conclude(
     descent: _Descent, near: _Near, last: _Last, indicators: Array
-) -> tuple[Array, Array, Array]:
-    """Coefficients, their covariance and the part due to privacy noise; internal coordinates."""
+) -> tuple[Array, Array, Array, Array]:
+    """Coefficients, their covariance, its parts due to noise and sampling; internal coordinates."""
     metric, n, d = descent.metric, descent.n, descent.start.size
     spread = max(near.response_spread, last.sd)
     pattern = symmetric_pattern(d)
@@ -340,7 +341,8 @@ def _conclude(
     eigenvalues, vectors = np.linalg.eigh(last.meat)
     meat = (vectors * np.maximum(eigenvalues, 0.0)) @ vectors.T
     cov_privacy = score.noise**2 * inverse @ inverse
-    cov = inverse @ meat @ inverse + cov_privacy
+    cov_sampling = inverse @ meat @ inverse
+    cov = cov_sampling + cov_privacy
     sure = 1 - float(np.trace(cov)) / max(float(step @ step), 1e-300)
     left = _LEFTOVER * max(_LEAST_LEFTOVER, sure) * np.diag(variances @ step**2)
     final = cov + inverse @ left @ inverse
@@ -366,7 +368,7 @@ def _conclude(
     axes = np.eye(d)[:, levels]
     limits = np.full(levels.size, (_LEVEL * spread) ** 2)
     beta, full = draw_in(descent.start + w @ b, w @ drawn @ w.T, axes, limits)
-    return beta, full, w @ cov_privacy @ w.T
+    return beta, full, w @ cov_privacy @ w.T, w @ cov_sampling @ w.T
 
 
 def _pooled(near: _Near, late: _Scored, bread: Array, variances: Array, level: float) -> _Scored:

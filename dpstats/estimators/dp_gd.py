@@ -226,6 +226,7 @@ class DPGD:
             params=beta,
             cov=cov_privacy + sampling + along(vectors, missing),
             cov_privacy=cov_privacy,
+            cov_sampling=sampling,
             nobs=n,
             released={
                 "step size": rate,

@@ -195,6 +195,7 @@ class LogisticDPGD:
             params=beta,
             cov=cov_privacy + sampling + along(vectors, missing),
             cov_privacy=cov_privacy,
+            cov_sampling=sampling,
             nobs=n,
             released={
                 "step size": rate,

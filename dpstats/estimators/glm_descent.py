@@ -111,11 +111,12 @@ def descend(asked: Asked, public: Schedule, design: Design) -> Estimate:
     descent = _Descent(asked, public, design, metric, constant, n, level, offset)
     near = descent.approach()
     last = descent.last_step(near)
-    params, cov, cov_privacy = _conclude(descent, near, last, indicators)
+    params, cov, cov_privacy, cov_sampling = _conclude(descent, near, last, indicators)
     return Estimate(
         params=params,
         cov=cov,
         cov_privacy=cov_privacy,
+        cov_sampling=cov_sampling,
         nobs=n,
         released={
             "clip": last.tuning.clip,
@@ -480,8 +481,8 @@ class _Descent:
 
 def _conclude(
     descent: _Descent, near: _Near, last: _Last, indicators: Array
-) -> tuple[Array, Array, Array]:
-    """Coefficients, their covariance and the part due to privacy noise; internal coordinates."""
+) -> tuple[Array, Array, Array, Array]:
+    """Coefficients, their covariance, its parts due to noise and sampling; internal coordinates."""
     metric, n, d = descent.metric, descent.n, len(indicators)
     pattern = symmetric_pattern(d)
 
@@ -513,6 +514,7 @@ def _conclude(
     meat, _ = average(last.meat, last.meat_noise**2 * pattern, ratio * bread, doubt)
     eigenvalues, vectors = np.linalg.eigh(meat)
     meat = (vectors * np.maximum(eigenvalues, 0.0)) @ vectors.T
+    cov_sampling = inverse @ meat @ inverse
     # What the model says of the clip's bias was taken off, and is not quite believed.
     bias, _ = descent.rows.expected(near.b, near.b, last.tuning)
     other = replace(last.tuning, spread=near.spread.other)
@@ -542,7 +544,7 @@ def _conclude(
     axes = np.eye(d)[:, levels]
     limits = np.full(levels.size, _LEVEL**2)
     beta, full = draw_in(w @ b, w @ drawn @ w.T, axes, limits)
-    return beta, full, w @ cov_privacy @ w.T
+    return beta, full, w @ cov_privacy @ w.T, w @ cov_sampling @ w.T
 
 
 def _pooled(early: _Solved, late: _Solved, blurred: float) -> _Solved:
