@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.estimators.entrywise import average, operator_norm, symmetric_pattern
-from dpstats.estimators.hidden import draw_in, rare_levels
+from dpstats.estimators.hidden import Hidden
 from dpstats.estimators.huber import NORMAL_QUANTILE, unclipped
 from dpstats.estimators.sandwich import Asked, noise_scale
 from dpstats.estimators.tails import believed, rungs, wide_enough
@@ -47,8 +47,8 @@ _FLOOR = 0.7
 _CURVATURE_DOUBT = 0.05  # relative error of the curvature as a stand-in for the bread
 _LEFTOVER, _LEAST_LEFTOVER = 2.0, 0.2
 _RESOLVED = 3.5
-_PRIOR = 2.0  # variance of an unresolved effect on fitted values, in squared spreads
-_LEVEL = 3.0  # prior standard deviation of the effect of a hidden level, in spreads
+_PRIOR = 2.0  # variance of a hidden effect on fitted values, in squared spreads
+_LEVEL = 5.0  # prior standard deviation of the effect of a hidden level, in spreads
 _BLURRED = 0.3  # noise on the Gram matrix above which the whole fit is shrunk
 _MOST_JITTER = 0.4  # noise of a comparison above which a search finds little
 _SAME_CLIP = 1.2  # factor between clips of the last two scores up to which they are pooled
@@ -349,26 +349,38 @@ def _conclude(
 
     error = math.sqrt(float(np.trace(metric.curvature @ final)))
     b = descent.within(score.at + step, spread, error)
-    w = metric.w
-    hidden = values < _RESOLVED * noise / math.sqrt(d)
-    prior = _PRIOR * spread**2 * level / floored[hidden]
-    levels, others = rare_levels(w @ basis[:, hidden], indicators)
-    b, drawn = draw_in(b, final, basis[:, hidden][:, others], prior[others])
-    if descent.public.blur > _BLURRED:
+    at = values < _RESOLVED * noise / math.sqrt(d)
+    hidden = Hidden(basis[:, at], values[at], floored[at], noise / math.sqrt(d))
+    settled = hidden.settle(
+        b,
+        final,
+        (score.at, step, meat + score.noise**2 * np.eye(d) + left),
+        metric.w,
+        (_PRIOR * spread**2 * level, (_LEVEL * spread) ** 2),
+        indicators,
+    )
+    b, drawn = _shrunk(descent, near, settled.b, final)
+    beta = descent.start + metric.w @ b + settled.shift
+    cov, cov_privacy, cov_sampling = (
+        metric.w @ v @ metric.w.T for v in (drawn, cov_privacy, cov_sampling)
+    )
+    return beta, cov + settled.unknown, cov_privacy, cov_sampling
+
+
+def _shrunk(descent: _Descent, near: _Near, b: Array, cov: Array) -> tuple[Array, Array]:
+    """Coefficients and covariance of a fit that noise dominates, drawn towards no effect."""
+    public, d = descent.public, b.size
+    drawn: Array = cov
+    if public.blur > _BLURRED:
         # The posterior mean under a prior of fitted values that vary as much as the response. By
         # how far it lies off the estimate counts as one standard deviation more.
-        drawn_to = np.linalg.solve(np.eye(d) + d / near.response_spread**2 * final, b)
-        drawn = drawn + np.outer(b - drawn_to, b - drawn_to)
-        b = drawn_to
-    if descent.public.jitter > _MOST_JITTER:  # no spread to rely on: James-Stein
-        b = b * max(0.0, 1 - float(np.trace(final)) / max(float(b @ b), 1e-300))
-    if not descent.public.feasible:
-        drawn = drawn + _PRIOR * (descent.bound / 4) ** 2 * np.eye(d)
-    # A rare level is hidden in its own coefficient and nowhere else.
-    axes = np.eye(d)[:, levels]
-    limits = np.full(levels.size, (_LEVEL * spread) ** 2)
-    beta, full = draw_in(descent.start + w @ b, w @ drawn @ w.T, axes, limits)
-    return beta, full, w @ cov_privacy @ w.T, w @ cov_sampling @ w.T
+        to = np.linalg.solve(np.eye(d) + d / near.response_spread**2 * cov, b)
+        b, drawn = to, cov + np.outer(b - to, b - to)
+    if public.jitter > _MOST_JITTER:  # no spread to rely on: James-Stein
+        b = b * max(0.0, 1 - float(np.trace(cov)) / max(float(b @ b), 1e-300))
+    if not public.feasible:
+        drawn = drawn + np.diag(np.full(d, _PRIOR * (descent.bound / 4) ** 2))
+    return b, drawn
 
 
 def _pooled(near: _Near, late: _Scored, bread: Array, variances: Array, level: float) -> _Scored:

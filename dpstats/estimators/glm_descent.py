@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from dpstats.estimators.base import floor_eigenvalues
 from dpstats.estimators.entrywise import average, operator_norm, symmetric_pattern
 from dpstats.estimators.glm_law import NOTHING, Law, Rows, Tuning, dispersion, quantile, tune
-from dpstats.estimators.hidden import draw_in, rare_levels
+from dpstats.estimators.hidden import Hidden
 from dpstats.estimators.sandwich import Asked, noise_scale
 from dpstats.estimators.tails import believed, rungs, wide_enough
 from dpstats.estimators.whitening import Metric, whiten
@@ -65,7 +65,7 @@ _BELIEVED = 0.5  # of the largest error of that bias
 _MEAT_DOUBT = 0.1  # relative error of the bread as the shape of the meat
 _LEFTOVER, _LEAST_LEFTOVER = 1.5, 0.2
 _RESOLVED = 3.5
-_PRIOR, _LEVEL = 2.0, 2.5  # variance and sd of hidden effects on linear predictors
+_PRIOR, _LEVEL = 2.0, 4.0  # variance and sd of hidden effects on linear predictors
 _BLURRED = 1.0
 
 
@@ -530,21 +530,26 @@ def _conclude(
     sure = 1 - float(np.trace(cov)) / max(float(step @ step), 1e-300)
     final = cov + _LEFTOVER * max(_LEAST_LEFTOVER, sure) * blurred
 
-    w = metric.w
-    hidden = values < _RESOLVED * noise / math.sqrt(d)
-    wide = _PRIOR * level * size / floored[hidden]
-    levels, others = rare_levels(w @ basis[:, hidden], indicators)
-    b, drawn = draw_in(b, final, basis[:, hidden][:, others], wide[others])
+    at = values < _RESOLVED * noise / math.sqrt(d)
+    hidden = Hidden(basis[:, at], values[at], floored[at], noise / math.sqrt(d))
+    settled = hidden.settle(
+        b,
+        final,
+        (near.b, b - near.b, meat + last.noise**2 * np.eye(d) + np.diag(variances @ step**2)),
+        metric.w,
+        (_PRIOR * level * size, _LEVEL**2),
+        indicators,
+    )
+    b, drawn = settled.b, final
     if descent.public.blur > _BLURRED:
         about = b - descent.rows.explained(b).mean * descent.constant
         b = b - about * min(1.0, float(np.trace(final)) / max(float(about @ about), 1e-300))
     if not descent.public.feasible:
         drawn = drawn + _PRIOR * np.eye(d)
-    # A rare level is hidden in its own coefficient and nowhere else.
-    axes = np.eye(d)[:, levels]
-    limits = np.full(levels.size, _LEVEL**2)
-    beta, full = draw_in(w @ b, w @ drawn @ w.T, axes, limits)
-    return beta, full, w @ cov_privacy @ w.T, w @ cov_sampling @ w.T
+    cov, cov_privacy, cov_sampling = (
+        metric.w @ v @ metric.w.T for v in (drawn, cov_privacy, cov_sampling)
+    )
+    return metric.w @ b + settled.shift, cov + settled.unknown, cov_privacy, cov_sampling
 
 
 def _pooled(early: _Solved, late: _Solved, blurred: float) -> _Solved:
