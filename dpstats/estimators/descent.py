@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.estimators.entrywise import average, operator_norm, symmetric_pattern
-from dpstats.estimators.hidden import Hidden
+from dpstats.estimators.hidden import Hidden, drawn_in
 from dpstats.estimators.huber import NORMAL_QUANTILE, unclipped
 from dpstats.estimators.sandwich import Asked, noise_scale
 from dpstats.estimators.tails import believed, rungs, wide_enough
@@ -48,7 +48,10 @@ _CURVATURE_DOUBT = 0.05  # relative error of the curvature as a stand-in for the
 _LEFTOVER, _LEAST_LEFTOVER = 2.0, 0.2
 _RESOLVED = 3.5
 _PRIOR = 2.0  # variance of a hidden effect on fitted values, in squared spreads
-_LEVEL = 5.0  # prior standard deviation of the effect of a hidden level, in spreads
+_LEVEL, _WIDEST_LEVEL = (
+    3.0,
+    6.0,
+)  # sd of a hidden level's effect, in spreads: to draw it in, at most
 _BLURRED = 0.3  # noise on the Gram matrix above which the whole fit is shrunk
 _MOST_JITTER = 0.4  # noise of a comparison above which a search finds little
 _SAME_CLIP = 1.2  # factor between clips of the last two scores up to which they are pooled
@@ -351,20 +354,21 @@ def _conclude(
     b = descent.within(score.at + step, spread, error)
     at = values < _RESOLVED * noise / math.sqrt(d)
     hidden = Hidden(basis[:, at], values[at], floored[at], noise / math.sqrt(d))
-    settled = hidden.settle(
+    effects, rare = hidden.effects(metric.w, indicators)
+    level_prior = (_WIDEST_LEVEL * spread / np.linalg.norm(effects, axis=0)) ** 2
+    b, added = hidden.settle(
         b,
         final,
         (score.at, step, meat + score.noise**2 * np.eye(d) + left),
-        metric.w,
-        (_PRIOR * spread**2 * level, (_LEVEL * spread) ** 2),
-        indicators,
+        np.where(rare, level_prior, _PRIOR * spread**2 * level / hidden.used),
     )
-    b, drawn = _shrunk(descent, near, settled.b, final)
-    beta = descent.start + metric.w @ b + settled.shift
+    b, drawn = _shrunk(descent, near, b, final)
     cov, cov_privacy, cov_sampling = (
         metric.w @ v @ metric.w.T for v in (drawn, cov_privacy, cov_sampling)
     )
-    return beta, cov + settled.unknown, cov_privacy, cov_sampling
+    levels = np.flatnonzero(effects[:, rare].any(axis=1))
+    beta = drawn_in(descent.start + metric.w @ b, cov, levels, _LEVEL * spread)
+    return beta, cov + (effects * added) @ effects.T, cov_privacy, cov_sampling
 
 
 def _shrunk(descent: _Descent, near: _Near, b: Array, cov: Array) -> tuple[Array, Array]:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from dpstats.estimators.base import floor_eigenvalues
 from dpstats.estimators.entrywise import average, operator_norm, symmetric_pattern
 from dpstats.estimators.glm_law import NOTHING, Law, Rows, Tuning, dispersion, quantile, tune
-from dpstats.estimators.hidden import Hidden
+from dpstats.estimators.hidden import Hidden, drawn_in
 from dpstats.estimators.sandwich import Asked, noise_scale
 from dpstats.estimators.tails import believed, rungs, wide_enough
 from dpstats.estimators.whitening import Metric, whiten
@@ -65,7 +65,8 @@ _BELIEVED = 0.5  # of the largest error of that bias
 _MEAT_DOUBT = 0.1  # relative error of the bread as the shape of the meat
 _LEFTOVER, _LEAST_LEFTOVER = 1.5, 0.2
 _RESOLVED = 3.5
-_PRIOR, _LEVEL = 2.0, 4.0  # variance and sd of hidden effects on linear predictors
+_PRIOR = 2.0  # variance of a hidden effect on linear predictors
+_LEVEL, _WIDEST_LEVEL = 2.5, 4.0  # sd of the effect of a hidden level: to draw it in, at most
 _BLURRED = 1.0
 
 
@@ -532,24 +533,23 @@ def _conclude(
 
     at = values < _RESOLVED * noise / math.sqrt(d)
     hidden = Hidden(basis[:, at], values[at], floored[at], noise / math.sqrt(d))
-    settled = hidden.settle(
+    effects, rare = hidden.effects(metric.w, indicators)
+    level_prior = (_WIDEST_LEVEL / np.linalg.norm(effects, axis=0)) ** 2
+    b, added = hidden.settle(
         b,
         final,
         (near.b, b - near.b, meat + last.noise**2 * np.eye(d) + np.diag(variances @ step**2)),
-        metric.w,
-        (_PRIOR * level * size, _LEVEL**2),
-        indicators,
+        np.where(rare, level_prior, _PRIOR * level * size / hidden.used),
     )
-    b, drawn = settled.b, final
     if descent.public.blur > _BLURRED:
         about = b - descent.rows.explained(b).mean * descent.constant
         b = b - about * min(1.0, float(np.trace(final)) / max(float(about @ about), 1e-300))
-    if not descent.public.feasible:
-        drawn = drawn + _PRIOR * np.eye(d)
+    drawn = final if descent.public.feasible else final + np.diag(np.full(d, _PRIOR))
     cov, cov_privacy, cov_sampling = (
         metric.w @ v @ metric.w.T for v in (drawn, cov_privacy, cov_sampling)
     )
-    return metric.w @ b + settled.shift, cov + settled.unknown, cov_privacy, cov_sampling
+    beta = drawn_in(metric.w @ b, cov, np.flatnonzero(effects[:, rare].any(axis=1)), _LEVEL)
+    return beta, cov + (effects * added) @ effects.T, cov_privacy, cov_sampling
 
 
 def _pooled(early: _Solved, late: _Solved, blurred: float) -> _Solved:

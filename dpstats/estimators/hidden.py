@@ -7,32 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Hidden", "Settled"]
+__all__ = ["Hidden", "drawn_in"]
 
 Array = NDArray[np.float64]
 
 _POINTS = 128  # of the grid of curvatures
 _LEVELS, _PART = 0.95, 0.3  # of a direction's length: what indicators make up, and each of them
-
-
-@dataclass(frozen=True, eq=False)
-class Settled:
-    """Coefficients after what is known of hidden directions was put in.
-
-    Attributes
-    ----------
-    b : ndarray of shape (d,)
-        Coefficients, in the coordinates of the step.
-    shift : ndarray of shape (d,)
-        What is to be added to ``w @ b``: levels of a factor that the noise hides change in their
-        own coefficients alone.
-    unknown : ndarray of shape (d, d)
-        What is to be added to the covariance of ``w @ b``.
-    """
-
-    b: Array
-    shift: Array
-    unknown: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,16 +40,26 @@ class Hidden:
     used: Array
     doubt: float
 
+    def effects(self, w: Array, indicators: Array) -> tuple[Array, NDArray[np.bool_]]:
+        """What each direction changes of coefficients ``w @ b``, (d, r), and which are of levels.
+
+        A direction made up of `indicators` (1 for columns that take 0 and 1 only) almost alone is
+        that of rare levels, and of no other column: the rest of it is noise.
+        """
+        effects = w @ self.directions
+        size = np.linalg.norm(effects, axis=0)
+        own = effects * indicators[:, None]
+        rare = np.linalg.norm(own, axis=0) >= _LEVELS * size
+        return np.where(rare, np.where(np.abs(own) >= _PART * size, own, 0.0), effects), rare
+
     def settle(
-        self,
-        b: Array,
-        cov: Array,
-        score: tuple[Array, Array, Array],
-        w: Array,
-        priors: tuple[float, float],
-        indicators: Array,
-    ) -> Settled:
-        """Put the posterior means in; variances grow to the posterior ones.
+        self, b: Array, cov: Array, score: tuple[Array, Array, Array], prior: Array
+    ) -> tuple[Array, Array]:
+        """Coefficients drawn towards no effect, and variances to add along the directions.
+
+        A draw towards zero, by the prior's weight and within its standard deviation, is safer than
+        the posterior mean, which goes further where the curvature may be small. What is added makes
+        the variance along a direction the posterior mean square about the coefficient reported.
 
         Parameters
         ----------
@@ -77,33 +67,18 @@ class Hidden:
             The estimate and its covariance.
         score : tuple of ndarray of shape (d,), (d,), (d, d)
             Where the score was asked, the step from there, and the covariance of the score.
-        w : ndarray of shape (d, d)
-            The change of coordinates: ``w @ b`` are the design's coefficients.
-        priors : tuple of float
-            Variance of what an effect adds to the score's linear predictor, over the curvature
-            along it; and of the coefficient of a level, in the design's coordinates.
-        indicators : ndarray of shape (d,)
-            1 for columns that take 0 and 1 only, else 0.
+        prior : ndarray of shape (r,)
+            Variance of the coefficients along the directions.
         """
-        u, (fitted, level) = self.directions, priors
-        effects, rare = self._effects(w, indicators)
-        prior = fitted / self.used
-        most = np.sqrt(prior)
         at, step, noise = score
         mean, variance = self.posterior(
-            at @ u,
-            step @ u,
-            self._along(noise),
-            np.where(rare, level / np.linalg.norm(effects, axis=0) ** 2, prior),
+            at @ self.directions, step @ self.directions, self._along(noise), prior
         )
-        before = b @ u
-        moved = mean - np.clip(before, -most, most)
-        extra = np.maximum(0.0, variance - self._along(cov))
-        return Settled(
-            b=b + u @ (mean - before),
-            shift=(effects - w @ u) @ moved,
-            unknown=(effects * extra) @ effects.T,
-        )
+        now, own = b @ self.directions, self._along(cov)
+        most = np.sqrt(prior)
+        drawn = np.clip(now * prior / (prior + own), -most, most)
+        added = np.maximum(0.0, variance + (mean - drawn) ** 2 - own)
+        return b + self.directions @ (drawn - now), added
 
     def posterior(self, at: Array, step: Array, noise: Array, prior: Array) -> tuple[Array, Array]:
         """Mean and variance of the coefficients along the directions; every array has shape (r,).
@@ -128,14 +103,10 @@ class Hidden:
         variances: Array = np.einsum("ir,ij,jr->r", self.directions, cov, self.directions)
         return variances
 
-    def _effects(self, w: Array, indicators: Array) -> tuple[Array, NDArray[np.bool_]]:
-        """What each direction changes of coefficients ``w @ b``, (d, r), and which are of levels.
 
-        A direction made up of indicators of levels almost alone is that of rare levels, and of no
-        other column: the rest of it is noise.
-        """
-        effects = w @ self.directions
-        size = np.linalg.norm(effects, axis=0)
-        own = effects * indicators[:, None]
-        rare = np.linalg.norm(own, axis=0) >= _LEVELS * size
-        return np.where(rare, np.where(np.abs(own) >= _PART * size, own, 0.0), effects), rare
+def drawn_in(beta: Array, cov: Array, levels: NDArray[np.intp], sd: float) -> Array:
+    """Coefficients with those of hidden `levels` drawn towards zero under N(0, sd^2)."""
+    moved = beta.copy()
+    moved[levels] *= sd**2 / (sd**2 + np.diag(cov)[levels])
+    moved[levels] = np.clip(moved[levels], -sd, sd)
+    return moved
