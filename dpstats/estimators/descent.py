@@ -48,10 +48,7 @@ _CURVATURE_DOUBT = 0.05  # relative error of the curvature as a stand-in for the
 _LEFTOVER, _LEAST_LEFTOVER = 2.0, 0.2
 _RESOLVED = 3.5
 _PRIOR = 2.0  # variance of a hidden effect on fitted values, in squared spreads
-_LEVEL, _WIDEST_LEVEL = (
-    3.0,
-    6.0,
-)  # sd of a hidden level's effect, in spreads: to draw it in, at most
+_LEVEL, _WIDEST_LEVEL = 3.0, 6.0  # sd of hidden levels, in spreads: to draw them in, at most
 _BLURRED = 0.3  # noise on the Gram matrix above which the whole fit is shrunk
 _MOST_JITTER = 0.4  # noise of a comparison above which a search finds little
 _SAME_CLIP = 1.2  # factor between clips of the last two scores up to which they are pooled
@@ -379,11 +376,12 @@ def _shrunk(descent: _Descent, near: _Near, b: Array, cov: Array) -> tuple[Array
         # The posterior mean under a prior of fitted values that vary as much as the response. By
         # how far it lies off the estimate counts as one standard deviation more.
         to = np.linalg.solve(np.eye(d) + d / near.response_spread**2 * cov, b)
-        b, drawn = to, cov + np.outer(b - to, b - to)
+        moved: Array = b - to
+        b, drawn = b - moved, cov + np.outer(moved, moved)
     if public.jitter > _MOST_JITTER:  # no spread to rely on: James-Stein
         b = b * max(0.0, 1 - float(np.trace(cov)) / max(float(b @ b), 1e-300))
     if not public.feasible:
-        drawn = drawn + np.diag(np.full(d, _PRIOR * (descent.bound / 4) ** 2))
+        drawn = drawn + _PRIOR * (descent.bound / 4) ** 2 * np.eye(d)
     return b, drawn
 
 

@@ -154,8 +154,8 @@ class GLMNewton:
 
     s is the known scale of N: the middle term is exact given the earlier releases. L allows for the
     error of D times the last step. It is calibrated by simulation, not proved. The meat makes
-    no assumption on variances. A direction that the noise on D hides
-    is drawn towards no effect, and the variance of a prior is added to its own.
+    no assumption on variances. A direction that the noise on D hides is drawn towards no effect;
+    its variance is the posterior one, given how uncertain the curvature along it is.
 
     *Rate.* The last noise has scale 2 sqrt(d) C / mu per direction, over n times the curvature: an
     error of d sqrt(log(1/delta)) / (n eps), which is that of the lower bound (Cai, Wang & Zhang

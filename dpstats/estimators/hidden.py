@@ -86,8 +86,10 @@ class Hidden:
         `at` and `step` are where the score was asked and the step from there, `noise` the variance
         of the score, `prior` that of the coefficients.
         """
-        share = np.linspace(0.0, 1.0, _POINTS + 1)[1:, None]
-        curvature = share * (np.maximum(self.seen, 0.0) + 4 * self.doubt)
+        low = np.maximum(self.seen - 4 * self.doubt, 0.0)
+        high = np.maximum(self.seen, 0.0) + 4 * self.doubt
+        middles = (np.arange(_POINTS)[:, None] + 0.5) / _POINTS
+        curvature = low + middles * (high - low)
         # z + c at = c b + N(0, noise): its law for each curvature c, and that of b given both.
         known = self.used * step + curvature * at
         variance = curvature**2 * prior + noise

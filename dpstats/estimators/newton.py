@@ -55,7 +55,7 @@ _FIRST_CLIP = 1.345  # least clip of the first step, whose residuals are far fro
 _RADIUS_SLACK = 0.3  # share of the variance that a wider clipping radius may cost
 _MOST_RADIUS = 3.0
 _TYPICAL_RADIUS = 1.3  # used to choose the clips
-_CONSERVATIVE, _SHARP = 1.5, 0.5  # noise on the Gram matrix at which intervals lose precision
+_CONSERVATIVE, _SHARP = 1.5, 0.3  # noise on the Gram matrix at which intervals lose precision
 _TARGETS = ("model", "projection")
 _PROJECTION_CLIP, _PROJECTION_REACH = 4.0, 0.9999  # clip and weight down next to nothing
 
@@ -169,10 +169,11 @@ class Newton:
     S, N and b_(K-1) being means over both last scores. s is the known scale of N: the middle term
     is exact for one score given the earlier releases, and to first order for both. L allows for the
     error of D times the last step, entry variances times squared steps. It is calibrated by
-    simulation, not proved. A direction that the noise on D hides is shrunk towards no effect, and
-    the variance of a prior on fitted values is added to its own. Where the noise blurs the whole
-    Gram matrix the fit is drawn to its posterior mean under a prior of fitted values that vary as
-    much as the response; the square of how far it moves is added to V.
+    simulation, not proved. A direction u that the noise on D hides is shrunk towards no effect. Its
+    variance is the posterior mean square of u'b given u'S and a curvature u'Du that is normal about
+    the released one, under a prior on fitted values. Where the noise blurs the whole Gram matrix
+    the fit is drawn to its posterior mean under a prior of fitted values that vary as much as the
+    response; the square of how far it moves is added to V.
 
     *Rate.* Rows of norm sqrt(d) in whitened coordinates make the last noise 2 sqrt(d) C / mu per
     direction, over n f: an error of d sqrt(log(1/delta)) / (n eps) in prediction norm, whatever the
@@ -348,7 +349,9 @@ def _warnings(plan: Plan, public: Schedule) -> tuple[str, ...]:
         )
     if public.blur > _SHARP:
         return (
-            f"At {at}, intervals will be wide and cover more than they claim if columns are nearly "
-            f"collinear (condition number above 10). {enough(plan, public.blur / _SHARP)}",
+            f"At {at}, noise on the second moments may hide directions in which the columns vary "
+            "little, such as a difference of nearly collinear columns or the levels of a factor: "
+            "there, standard errors are several times those expected below, and intervals cover "
+            f"more than they claim. {enough(plan, public.blur / _SHARP)}",
         )
     return ()
