@@ -55,7 +55,7 @@ _FIRST_CLIP = 1.345  # least clip of the first step, whose residuals are far fro
 _RADIUS_SLACK = 0.3  # share of the variance that a wider clipping radius may cost
 _MOST_RADIUS = 3.0
 _TYPICAL_RADIUS = 1.3  # used to choose the clips
-_CONSERVATIVE, _SHARP = 1.5, 0.3  # noise on the Gram matrix at which intervals lose precision
+_CONSERVATIVE, _SHARP = 1.5, 0.35  # noise on the Gram matrix at which intervals lose precision
 _TARGETS = ("model", "projection")
 _PROJECTION_CLIP, _PROJECTION_REACH = 4.0, 0.9999  # clip and weight down next to nothing
 
