@@ -360,13 +360,15 @@ def private_range(
     privacy: Central,
     ledger: Ledger | None = None,
     *,
+    unit: str | None = None,
+    max_rows: int | None = None,
     noise: Noise | None = None,
 ) -> Numeric:
     """Buy bounds for a column whose range nobody knows, at the price of `privacy`.
 
     The ends are chosen among 0 and +-2^k, k = -20 ... 60: as few rows as possible outside, and no
-    doubling of the range that would add fewer than about 6 / epsilon rows. The result is public and
-    may go into a `Schema`.
+    doubling of the range that would add fewer than about 6 / epsilon rows (6 m / epsilon where a
+    unit has up to m). The result is public and may go into a `Schema`.
 
     Parameters
     ----------
@@ -375,9 +377,13 @@ def private_range(
     data : table
         Private rows.
     privacy : Central
-        What to spend; delta may be 0.
+        What to spend; delta may be 0. Where the number of rows is private (`unit`, add-remove
+        neighbours) it holds a public guess: ``Central(..., rows=20_000)``.
     ledger : Ledger, optional
         Where the cost is charged before any row is read.
+    unit, max_rows : str, int, optional
+        As in `Schema`: the column that names the person (or other unit) whose rows are protected
+        together, and how many of them may contribute. Without them the unit is one row.
     noise : SeededNoise, optional
         For simulation; a range bought with it is NOT private.
 
@@ -389,19 +395,25 @@ def private_range(
     Notes
     -----
     Guarantee: rows are mapped one by one through asinh(2^20 y), a fixed public function; the range
-    is one exponential mechanism on `ResponseInterval` utilities, whose sensitivity is 1 (McSherry &
-    Talwar 2007, Theorem 6), at the cost `privacy` allows.
+    is one exponential mechanism on `ResponseInterval` utilities, whose sensitivity is the number of
+    rows of one unit, 1 without `unit` (McSherry & Talwar 2007, Theorem 6), at the cost `privacy`
+    allows. Rows without a value or a unit are left out.
     """
     if not isinstance(privacy, Central):
         raise OptionError("A range is bought under dp.Central(...), and under nothing else.")
     powers = 2.0 ** np.arange(-20, 61)
     ends = np.r_[-powers[::-1], 0.0, powers]
     grid = np.arcsinh(2.0**20 * ends)
-    design = Design.from_arrays(1, (1.0, 1.0), (float(grid[0]), float(grid[-1])))
+    mapped = "value" if unit != "value" else "mapped"
+    ends_declared = {mapped: Numeric(float(grid[0]), float(grid[-1]))}
+    design = Design.from_formula(
+        f"{mapped} ~ 1", Schema(ends_declared, unit=unit, max_rows=max_rows)
+    )
     values = _numeric_column(data, column)
+    units = {} if unit is None else {unit: _column(data, unit)}
     if values.size == 0:
         raise DataError("The table is empty: at least one row is needed.")
-    n = _public_rows(privacy, values.size)
+    n = _public_rows(privacy, values.size, unit)
     privacy.check_delta(n)
     asks = [Ask("range", 1.0, f"range of {column}", kind="selection")]
     mechanisms, cost = schedule(asks, privacy)
@@ -415,54 +427,63 @@ def private_range(
         (grid - standard.y_center) / standard.y_scale,
         first,
         last,
-        6.0 / privacy.epsilon * doublings,
+        6.0 * (max_rows or 1) / privacy.epsilon * doublings,
     )
-    ledger.charge(plan, label=column)
+    ledger.charge(plan, label=column, unit=unit)
     try:
-        found = _choose(values, query, design, plan, noise)
+        found = _choose({mapped: values, **units}, mapped, query, design, plan, noise)
     except BaseException as error:
         raise without_frames(error) from None
     finally:
-        del values  # this frame is part of the traceback
+        del values, units  # this frame is part of the traceback
     candidates = np.column_stack([query.edges[first], query.edges[last]])
     chosen = np.argmin(np.abs(candidates - found).sum(axis=1))
     return Numeric(float(ends[first[chosen]]), float(ends[last[chosen]]))
 
 
 def _choose(
-    values: Any, query: ResponseInterval, design: Design, plan: Plan, noise: Noise
+    table: dict[str, Any],
+    column: str,
+    query: ResponseInterval,
+    design: Design,
+    plan: Plan,
+    noise: Noise,
 ) -> NDArray[np.float64]:
     """The noisy choice of an interval for asinh(2^20 values)."""
     with np.errstate(all="ignore"):  # a warning about a value would be a release
-        scaled = np.arcsinh(2.0**20 * to_float(values))
-    source = design.source((scaled, np.ones((scaled.size, 1))))
+        scaled = np.arcsinh(2.0**20 * to_float(table[column]))
+    source = design.source(table | {column: scaled})
     return Curator(source, design, plan, noise).ask(query, "range")
 
 
-def _public_rows(privacy: Central, rows: int) -> int:
-    """The row count, or the public guess that add-remove neighbours need in its place."""
-    if privacy.neighbors is not Neighbors.ADD_REMOVE:
+def _public_rows(privacy: Central, rows: int, unit: str | None) -> int:
+    """The row count, or the public guess that is needed where it is private."""
+    if privacy.neighbors is not Neighbors.ADD_REMOVE and unit is None:
         return rows
     if privacy.rows is None:
         raise OptionError(
-            "The number of rows is private under add-remove neighbours. Give a public guess: "
-            "Central(..., rows=20_000)."
+            "The number of rows is private under add-remove neighbours or with several rows per "
+            "unit. Give a public guess: Central(..., rows=20_000)."
         )
     return privacy.rows
 
 
 def _numeric_column(data: Any, column: str) -> Any:
     """One column as an array, by name and type; no value is looked at."""
-    try:
-        values = as_column(data[column], column)
-    except DataError:
-        raise
-    except Exception:
-        raise DataError(f"The table has no column {column!r}.") from None
+    values = _column(data, column)
     kind = kind_of(values)
     if kind not in ("number", "boolean"):
         raise DataError(f"Column {column!r} has type {kind}: a numeric column is needed.")
     return values
+
+
+def _column(data: Any, column: str) -> Any:
+    try:
+        return as_column(data[column], column)
+    except DataError:
+        raise
+    except Exception:
+        raise DataError(f"The table has no column {column!r}.") from None
 
 
 def _required(schema: Schema | None) -> Schema:

@@ -17,6 +17,7 @@ from dpstats.errors import OptionError
 from dpstats.inference import normal_quantile
 from dpstats.privacy import Central, Privacy
 from dpstats.privacy_report import NOT_PRIVATE
+from dpstats.summary import several
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -119,9 +120,7 @@ def coefficients(
     -------
     matplotlib.axes.Axes
     """
-    fits = list(fits) if isinstance(fits, (list, tuple)) else [fits]
-    if names is not None and len(names) != len(fits):
-        raise OptionError(f"{len(names)} names for {len(fits)} results: give one name per result.")
+    fits = several(fits, names, "plot.coefficients")
     if per not in _PER:
         raise OptionError(f"per={per!r}: allowed are {', '.join(map(repr, _PER))}.")
     labels = list(map(_label, fits, names if names is not None else [None] * len(fits)))

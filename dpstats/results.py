@@ -63,7 +63,7 @@ class Results:
     """A private regression table: estimates, their uncertainty, their privacy, their theory.
 
     Standard errors, tests and intervals use `cov_params`, which holds sampling error *and* privacy
-    noise; `privacy_share` says how much of each variance the noise is. Reference distributions are
+    noise; `privacy_share` says how much of each variance privacy adds. Reference distributions are
     normal. Make one with ``model.fit(...)`` or `load`.
 
     A sparse fit keeps all d columns in `params`, zero where not `selected`; whatever has to do with
@@ -548,6 +548,8 @@ class Results:
         from dpstats import archive
         from dpstats.design import Design
 
+        if not isinstance(data, Mapping):
+            raise OptionError(f"This is no result that dpstats wrote: a {type(data).__name__}.")
         if data.get("format") != FORMAT or not 1 <= data.get("version", 0) <= VERSION:
             raise OptionError(
                 f"This is no result that dpstats can read: format {data.get('format')!r}, version "
@@ -574,7 +576,13 @@ class Results:
     @classmethod
     def from_json(cls, text: str) -> Results:
         """Inverse of `to_json`."""
-        return cls.from_dict(json.loads(text))
+        try:
+            data = json.loads(text)
+        except ValueError as error:
+            raise OptionError(
+                f"This is no result that dpstats wrote, or not the whole of one: {error}."
+            ) from None
+        return cls.from_dict(data)
 
     def save(self, path: str | Path) -> None:
         """Write the released numbers as JSON, field by field from a whitelist; never rows."""

@@ -26,7 +26,7 @@ from dpstats.theory import UNITS, Citation
 if TYPE_CHECKING:
     from dpstats.results import Results
 
-__all__ = ["Block", "blocks", "compare", "markdown", "notes", "summarize"]
+__all__ = ["Block", "blocks", "compare", "markdown", "notes", "several", "summarize"]
 
 WIDTH = 96
 
@@ -427,6 +427,30 @@ def _describe(label: str, fit: Any) -> str:
     return private(fit) if _ours(fit) else public(fit)
 
 
+def several(fits: Any, names: Sequence[str] | None, asked: str) -> list[Any]:
+    """Results as a list: one or more, of ours or of statsmodels, with a name for each or none.
+
+    Raises
+    ------
+    OptionError
+        Naming `asked`, the function that was called.
+    """
+    listed: list[Any] = list(fits) if isinstance(fits, Iterable) else [fits]
+    if not listed:
+        raise OptionError(f"{asked}([]): give at least one result.")
+    for fit in listed:
+        if not hasattr(fit, "params"):
+            raise OptionError(
+                f"{asked}: {type(fit).__name__} is no result. Give what model.fit(...) returned, "
+                "here or in statsmodels."
+            )
+    if names is not None and len(names) != len(listed):
+        raise OptionError(
+            f"{len(names)} names for {len(listed)} results: give one name per result."
+        )
+    return listed
+
+
 def compare(fits: Sequence[Any], names: Sequence[str] | None = None, *, stars: bool = False) -> Any:
     """Several results in one table, as statsmodels' ``summary_col`` prints it.
 
@@ -446,11 +470,7 @@ def compare(fits: Sequence[Any], names: Sequence[str] | None = None, *, stars: b
     """
     from statsmodels.iolib.summary2 import summary_col
 
-    fits = list(fits)
-    if not fits:
-        raise OptionError("compare([]): give at least one result.")
-    if names is not None and len(names) != len(fits):
-        raise OptionError(f"{len(names)} names for {len(fits)} results: give one name per result.")
+    fits = several(fits, names, "compare")
     info = {label: partial(_describe, label) for label in _INFO}
     labels = list(names) if names is not None else [_describe("Method", fit) for fit in fits]
     columns = [_Column(fit) if _ours(fit) else fit for fit in fits]

@@ -60,7 +60,15 @@ ARROWS: dict[str, set[str]] = {
         "families",
     },
     "report": {"protocol", "design", "accounting", "privacy_report", "summary", "plot"},
-    "plot": {"protocol", "design", "accounting", "results", "privacy_report", "inference"},
+    "plot": {
+        "protocol",
+        "design",
+        "accounting",
+        "results",
+        "privacy_report",
+        "inference",
+        "summary",
+    },
 }
 # Arrows that exist for annotations only (under TYPE_CHECKING).
 TYPE_ONLY: dict[str, set[str]] = {

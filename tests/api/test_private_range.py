@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -10,7 +11,8 @@ import polars as pl
 import pytest
 
 import dpstats as dp
-from dpstats.errors import BudgetError, DataError, OptionError
+from dpstats.errors import BudgetError, DataError, DPStatsError, OptionError
+from dpstats.holders import Curator
 
 PRIVACY = dp.Central(1.0, 1e-7)
 
@@ -93,6 +95,80 @@ def test_a_private_row_count_decides_nothing() -> None:
         dp.private_range("income", frame(np.ones(rows)), private)
     with pytest.raises(OptionError, match="public guess"):
         dp.private_range("income", frame(np.ones(9)), dp.Central(1.0, neighbors="add-remove"))
+
+
+PEOPLE = dp.Central(1.0, 1e-7, rows=20_000)
+
+
+def of_people(rows_of_the_rich: int = 1) -> pd.DataFrame:
+    rng = np.random.default_rng(5)
+    income = np.r_[rng.lognormal(9, 0.5, 20_000), np.full(rows_of_the_rich, 1e15)]
+    person = np.r_[np.repeat(np.arange(10_000), 2), np.full(rows_of_the_rich, 10_001)]
+    return pd.DataFrame({"income": income, "person": person})
+
+
+def test_a_ledger_of_people_sells_ranges_to_people_alone() -> None:
+    ledger = dp.Ledger.memory(2.5, 1e-6)
+    found = dp.private_range("income", of_people(), PEOPLE, ledger, unit="person", max_rows=2)
+    assert 2e4 < found.upper < 1e6
+    with pytest.raises(DPStatsError, match="unit"):
+        dp.private_range("income", of_people(), PRIVACY, ledger)
+    dp.private_range("income", of_people(), PEOPLE, ledger, unit="person", max_rows=2)
+    assert len(ledger.entries) == 2
+
+
+@pytest.mark.parametrize("name", ["value", "income"])
+def test_a_unit_may_have_any_name(name: str) -> None:
+    data = {name: np.arange(3000) // 3, "x": np.arange(3000.0)}
+    privacy = dp.Central(1.0, rows=3000)
+    assert dp.private_range("x", data, privacy, unit=name, max_rows=3).upper > 500
+
+
+def test_rows_of_one_person_beyond_the_declared_number_move_nothing() -> None:
+    # 2,000 rows of one person at 10^15 would pull the upper end there, were they all counted.
+    def upper(**options: Any) -> float:
+        seeded = dp.SeededNoise(3)
+        data = of_people(rows_of_the_rich=2_000)
+        return dp.private_range("income", data, PEOPLE, noise=seeded, **options).upper
+
+    assert upper(unit="person", max_rows=2) < 1e6
+    assert upper() > 1e14
+
+
+def test_noise_grows_with_the_rows_of_a_person(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+    ask = Curator.ask
+
+    def spied(self: Curator, query: Any, slot: str, part: int = 0) -> Any:
+        answer = ask(self, query, slot, part)
+        found.extend(release.sensitivity for release in self.transcript)
+        return answer
+
+    monkeypatch.setattr(Curator, "ask", spied)
+    for rows in (1, 4):
+        dp.private_range("income", of_people(), PEOPLE, unit="person", max_rows=rows)
+    assert found[1] == 4 * found[0]
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"unit": "person"}, "both"),
+        ({"max_rows": 2}, "both"),
+        ({"unit": "nobody", "max_rows": 2}, "nobody"),
+        ({"unit": "person", "max_rows": 0}, "max_rows"),
+    ],
+)
+def test_a_unit_is_declared_as_in_a_schema(options: dict[str, Any], says: str) -> None:
+    ledger = dp.Ledger.memory(2.5, 1e-6)
+    with pytest.raises(DPStatsError, match=says):
+        dp.private_range("income", of_people(), PEOPLE, ledger, **options)
+    assert not ledger.entries
+
+
+def test_with_a_unit_the_number_of_rows_is_private() -> None:
+    with pytest.raises(OptionError, match="public guess"):
+        dp.private_range("income", of_people(), PRIVACY, unit="person", max_rows=2)
 
 
 @pytest.mark.parametrize(

@@ -130,3 +130,20 @@ def test_a_design_of_arrays_survives_the_round_trip(names):
     assert again.names == design.names
     X = np.array([[1.0, 0.5, 1.5]])
     np.testing.assert_array_equal(again.exog(X), design.exog(X))
+
+
+@pytest.mark.parametrize("text", ["[]", "3", '{"format": "dpst', ""])
+def test_what_is_no_result_or_not_all_of_one_is_refused(text, tmp_path):
+    path = tmp_path / "fit.json"
+    path.write_text(text)
+    with pytest.raises(OptionError, match="no result that dpstats wrote"):
+        Results.load(path)
+
+
+def test_the_part_due_to_sampling_survives_where_there_is_a_third(fit):
+    third = dataclasses.replace(fit.estimate, cov_sampling=0.3 * fit.estimate.cov)
+    fit = dataclasses.replace(fit, estimate=third)
+    read = Results.from_json(fit.to_json())
+    np.testing.assert_allclose(read.privacy_share, 0.7)
+    np.testing.assert_array_equal(read.cov_sampling(), fit.cov_sampling())
+    assert read == fit

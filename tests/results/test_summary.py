@@ -9,6 +9,7 @@ import pytest
 from statsmodels.iolib.summary import Summary
 from statsmodels.iolib.summary2 import summary_col
 
+from dpstats import plot
 from dpstats.accounting import Ledger
 from dpstats.errors import OptionError
 from dpstats.privacy import Central
@@ -191,3 +192,14 @@ def test_the_privacy_report_is_a_table_too(fit):
     assert table["share"].sum() == pytest.approx(1.0)
     assert table.loc["gram", "noise"] == "Gaussian, sd 40"
     assert max(map(len, repr(fit.privacy).splitlines())) <= WIDTH
+
+
+@pytest.mark.parametrize("several", [compare, plot.coefficients], ids=["compare", "plot"])
+def test_what_is_no_result_is_named(several):
+    fit, _ = make()
+    with pytest.raises(OptionError, match="at least one"):
+        several([])
+    with pytest.raises(OptionError, match="int is no result"):
+        several([fit, 3])
+    with pytest.raises(OptionError, match="2 names for 1"):
+        several(fit, ["a", "b"])
