@@ -182,7 +182,7 @@ def _about_errors(fit: Results) -> list[str]:
     )
     return [
         "Standard errors, tests and intervals cover sampling error and privacy noise; 'priv. "
-        "share' is the part of each variance that is privacy noise. The reference is normal.",
+        "share' is the part of each variance that privacy adds. The reference is normal.",
         conditional if fit.inference else "",
     ]
 
