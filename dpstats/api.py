@@ -20,7 +20,7 @@ from dpstats.families import BINOMIAL, GAUSSIAN, Family
 from dpstats.families import family as family_of
 from dpstats.holders import Curator
 from dpstats.mechanisms.noise import Noise, SafeNoise
-from dpstats.model import Model, ceiling, without_frames
+from dpstats.model import Model, ceiling, check_paid, without_frames
 from dpstats.privacy import Central, Neighbors
 from dpstats.protocol import Plan
 from dpstats.queries import ResponseInterval
@@ -409,6 +409,7 @@ def private_range(
     design = Design.from_formula(
         f"{mapped} ~ 1", Schema(ends_declared, unit=unit, max_rows=max_rows)
     )
+    check_paid(ledger, noise)
     values = _numeric_column(data, column)
     units = {} if unit is None else {unit: _column(data, unit)}
     if values.size == 0:
@@ -429,6 +430,7 @@ def private_range(
         last,
         6.0 * (max_rows or 1) / privacy.epsilon * doublings,
     )
+    design.source({mapped: values, **units})  # lengths and types
     ledger.charge(plan, label=column, unit=unit)
     try:
         found = _choose({mapped: values, **units}, mapped, query, design, plan, noise)

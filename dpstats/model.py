@@ -32,7 +32,7 @@ from dpstats.results import Results
 if TYPE_CHECKING:
     from dpstats.devices import Collector, Randomizer
 
-__all__ = ["Model", "Recipe", "Sparsity", "ceiling", "without_frames"]
+__all__ = ["Model", "Recipe", "Sparsity", "ceiling", "check_paid", "without_frames"]
 
 Array = NDArray[np.float64]
 Sparsity = int | Sequence[int] | None
@@ -227,7 +227,7 @@ class Model:
             raise DataError("No table: give data=... when making the model, then fit.")
         if self._expected is not None:
             raise DataError("A model that expects rows is to plan with, not to fit.")
-        _check_paid(ledger, noise)
+        check_paid(ledger, noise)
         design = self._design(privacy)
         asked = self._with(public, privacy, options)
         estimator, plan = self._planned(privacy, method, sparsity, asked)
@@ -446,7 +446,7 @@ def _check_privacy(privacy: Any) -> None:
         )
 
 
-def _check_paid(ledger: Any, noise: Any) -> None:
+def check_paid(ledger: Any, noise: Any) -> None:
     """Refuse what is no ledger or noise, before anything is charged; see `_check_privacy`.
 
     Raises

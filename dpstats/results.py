@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -254,7 +254,7 @@ class Results:
         """
         with np.errstate(divide="ignore", invalid="ignore"):
             share = 1 - np.diag(self._user.cov_sampling) / np.diag(self._user.cov)
-        return self._series(share)
+        return self._series(np.clip(share, 0.0, 1.0))  # estimated parts may exceed the whole
 
     @property
     def nobs(self) -> float:
@@ -550,12 +550,14 @@ class Results:
 
         if not isinstance(data, Mapping):
             raise OptionError(f"This is no result that dpstats wrote: a {type(data).__name__}.")
-        if data.get("format") != FORMAT or not 1 <= data.get("version", 0) <= VERSION:
+        if data.get("format") != FORMAT or data.get("version") not in range(1, VERSION + 1):
             raise OptionError(
                 f"This is no result that dpstats can read: format {data.get('format')!r}, version "
                 f"{data.get('version')!r}; {FORMAT!r} up to version {VERSION} is known. "
                 "A newer dpstats may read it."
             )
+        if lacking := {f.name for f in fields(cls)} - data.keys():
+            raise OptionError(f"This is not the whole of a result: {sorted(lacking)} are missing.")
         return cls(
             design=Design.from_dict(data["design"]),
             plan=archive.plan_from_dict(data["plan"]),

@@ -67,7 +67,7 @@ def _number(value: float, digits: int) -> str:
 def _coefficients(fit: Results, alpha: float) -> Block:
     coef = [(str(name), _number(value, 4)) for name, value in fit.params[fit.bse.index].items()]
     if not fit.has_inference:
-        width = max(len(value) for _, value in coef)
+        width = max((len(value) for _, value in coef), default=4)  # nothing may be selected
         rows = tuple((name, value.rjust(width)) for name, value in coef)
         return Block(("", "coef".rjust(width)), rows, frozenset({0, 1}))
     bounds = fit.conf_int(alpha)

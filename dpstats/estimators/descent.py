@@ -48,7 +48,7 @@ _CURVATURE_DOUBT = 0.05  # relative error of the curvature as a stand-in for the
 _LEFTOVER, _LEAST_LEFTOVER = 2.0, 0.2
 _RESOLVED = 3.5
 _PRIOR = 2.0  # variance of a hidden effect on fitted values, in squared spreads
-_LEVEL, _WIDEST_LEVEL = 3.0, 6.0  # sd of hidden levels, in spreads: to draw them in, at most
+_LEVEL = 3.0  # prior standard deviation of the effect of a hidden level, in spreads
 _BLURRED = 0.3  # noise on the Gram matrix above which the whole fit is shrunk
 _MOST_JITTER = 0.4  # noise of a comparison above which a search finds little
 _SAME_CLIP = 1.2  # factor between clips of the last two scores up to which they are pooled
@@ -352,7 +352,7 @@ def _conclude(
     at = values < _RESOLVED * noise / math.sqrt(d)
     hidden = Hidden(basis[:, at], values[at], floored[at], noise / math.sqrt(d))
     effects, rare = hidden.effects(metric.w, indicators)
-    level_prior = (_WIDEST_LEVEL * spread / np.linalg.norm(effects, axis=0)) ** 2
+    level_prior = (_LEVEL * spread / np.linalg.norm(effects, axis=0)) ** 2
     b, added = hidden.settle(
         b,
         final,

@@ -66,7 +66,7 @@ _MEAT_DOUBT = 0.1  # relative error of the bread as the shape of the meat
 _LEFTOVER, _LEAST_LEFTOVER = 1.5, 0.2
 _RESOLVED = 3.5
 _PRIOR = 2.0  # variance of a hidden effect on linear predictors
-_LEVEL, _WIDEST_LEVEL = 2.5, 4.0  # sd of the effect of a hidden level: to draw it in, at most
+_LEVEL = 2.5  # prior standard deviation of the effect of a hidden level
 _BLURRED = 1.0
 
 
@@ -534,7 +534,7 @@ def _conclude(
     at = values < _RESOLVED * noise / math.sqrt(d)
     hidden = Hidden(basis[:, at], values[at], floored[at], noise / math.sqrt(d))
     effects, rare = hidden.effects(metric.w, indicators)
-    level_prior = (_WIDEST_LEVEL / np.linalg.norm(effects, axis=0)) ** 2
+    level_prior = (_LEVEL / np.linalg.norm(effects, axis=0)) ** 2
     b, added = hidden.settle(
         b,
         final,

@@ -12,6 +12,8 @@ __all__ = ["Hidden", "drawn_in"]
 Array = NDArray[np.float64]
 
 _POINTS = 128  # of the grid of curvatures
+_NOTHING = 1 / 3  # chance that a hidden direction has no curvature at all
+_RANGE = 7.5  # largest curvature that a hidden direction may have, in standard deviations of noise
 _LEVELS, _PART = 0.95, 0.3  # of a direction's length: what indicators make up, and each of them
 
 
@@ -20,10 +22,11 @@ class Hidden:
     """Orthonormal directions u that noise hides, and what is known of the curvature along them.
 
     The score says ``z = c (b - at) + N(0, noise)`` of the coefficient b along u, with a curvature
-    c > 0 that is itself known as ``N(seen, doubt^2)`` only; a Newton step with ``used`` in its
-    place is ``z / used``. The posterior of b integrates c out under b ~ N(0, prior): where nothing
-    is seen of c the prior is all that is known of b, and the clearer c is the more the step is
-    believed.
+    c >= 0 that is itself known as ``N(seen, doubt^2)`` only; a Newton step with ``used`` in its
+    place is ``z / used``. The posterior of b integrates c out under b ~ N(0, prior), where c is
+    nothing with chance 1/3, as in directions in which the columns hardly vary, or else may be
+    anything up to 7.5 `doubt`. Where nothing is seen of c the prior is all that is known of b, and
+    the clearer c is the more the step is believed.
 
     Attributes
     ----------
@@ -49,8 +52,9 @@ class Hidden:
         effects = w @ self.directions
         size = np.linalg.norm(effects, axis=0)
         own = effects * indicators[:, None]
-        rare = np.linalg.norm(own, axis=0) >= _LEVELS * size
-        return np.where(rare, np.where(np.abs(own) >= _PART * size, own, 0.0), effects), rare
+        large = np.where(np.abs(own) >= _PART * size, own, 0.0)
+        rare = (np.linalg.norm(own, axis=0) >= _LEVELS * size) & large.any(axis=0)
+        return np.where(rare, large, effects), rare
 
     def settle(
         self, b: Array, cov: Array, score: tuple[Array, Array, Array], prior: Array
@@ -89,12 +93,14 @@ class Hidden:
         low = np.maximum(self.seen - 4 * self.doubt, 0.0)
         high = np.maximum(self.seen, 0.0) + 4 * self.doubt
         middles = (np.arange(_POINTS)[:, None] + 0.5) / _POINTS
-        curvature = low + middles * (high - low)
+        curvature = np.vstack([np.zeros_like(at), low + middles * (high - low)])
+        mass = np.full(curvature.shape, (high - low) / _POINTS / (_RANGE * self.doubt))
+        mass[0] = _NOTHING / (1 - _NOTHING)
         # z + c at = c b + N(0, noise): its law for each curvature c, and that of b given both.
         known = self.used * step + curvature * at
         variance = curvature**2 * prior + noise
         log = (curvature - self.seen) ** 2 / self.doubt**2 + known**2 / variance + np.log(variance)
-        weight = np.exp((log.min(axis=0) - log) / 2)
+        weight = mass * np.exp((log.min(axis=0) - log) / 2)
         weight /= weight.sum(axis=0)
         means = curvature * prior * known / variance
         mean = (weight * means).sum(axis=0)

@@ -166,6 +166,25 @@ def test_a_unit_is_declared_as_in_a_schema(options: dict[str, Any], says: str) -
     assert not ledger.entries
 
 
+@pytest.mark.parametrize(
+    ("data", "options"),
+    [
+        ({}, {"noise": 7}),
+        ({"person": np.arange(7)}, {"unit": "person", "max_rows": 2}),
+        ({"person": [[1]] * 20_001}, {"unit": "person", "max_rows": 2}),
+    ],
+    ids=["noise", "length", "lists"],
+)
+def test_what_cannot_be_sold_is_not_charged(data: dict[str, Any], options: dict[str, Any]) -> None:
+    ledger = dp.Ledger.memory(2.5, 1e-6)
+    table = {name: of_people()[name].to_numpy() for name in ("income", "person")} | data
+    with pytest.raises(DPStatsError):
+        dp.private_range("income", table, PEOPLE, ledger, **options)
+    assert not ledger.entries
+    with pytest.raises(DPStatsError, match="ledger"):
+        dp.private_range("income", of_people(), PEOPLE, ledger="a")  # type: ignore[arg-type]
+
+
 def test_with_a_unit_the_number_of_rows_is_private() -> None:
     with pytest.raises(OptionError, match="public guess"):
         dp.private_range("income", of_people(), PRIVACY, unit="person", max_rows=2)

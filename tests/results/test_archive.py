@@ -132,12 +132,18 @@ def test_a_design_of_arrays_survives_the_round_trip(names):
     np.testing.assert_array_equal(again.exog(X), design.exog(X))
 
 
-@pytest.mark.parametrize("text", ["[]", "3", '{"format": "dpst', ""])
+@pytest.mark.parametrize("text", ["[]", "3", '{"format": "dpst', "", "null"])
 def test_what_is_no_result_or_not_all_of_one_is_refused(text, tmp_path):
     path = tmp_path / "fit.json"
     path.write_text(text)
     with pytest.raises(OptionError, match="no result that dpstats wrote"):
         Results.load(path)
+
+
+@pytest.mark.parametrize("version", ["1", None, 1])
+def test_a_result_without_its_fields_is_refused(version):
+    with pytest.raises(OptionError, match=r"version|missing"):
+        Results.from_dict({"format": results_module.FORMAT, "version": version})
 
 
 def test_the_part_due_to_sampling_survives_where_there_is_a_third(fit):

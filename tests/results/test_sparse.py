@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 import scipy.sparse
 
+import dpstats as dp
 from dpstats import plot
 from dpstats.accounting.events import Peeling
 from dpstats.errors import OptionError
@@ -327,3 +328,13 @@ def test_writing_and_printing_a_wide_result_takes_no_time():
     str(fit.summary()), fit.t_test("x3 = 0")
     assert time.process_time() - start < 1.0
     assert len(text) < 100 * 4_000
+
+
+def test_a_fit_that_selected_nothing_has_a_summary():
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(-1, 1, (400, 5)), rng.integers(0, 2, 400)
+    model = dp.Logit(y, X, {"exog": (-1, 1)})
+    fit = model.fit(dp.Central(0.3, 1e-6), method="omp", sparsity=3, noise=dp.SeededNoise(0))
+    assert not fit.selected.any()
+    assert "coef" in str(fit.summary())
+    assert fit.summary().as_html()
