@@ -65,7 +65,7 @@ def test_what_is_reported_covers_in_its_own_model(doubt: float) -> None:
     seen = rng.normal(c, doubt)
     score = c * (b - at) + rng.normal(0, noise**0.5, reps)
     used = np.maximum(seen, doubt)
-    hidden = Hidden(np.eye(reps, 1) @ np.ones((1, reps)), seen, used, doubt)
+    hidden = Hidden(np.ones((1, reps)), seen, used, doubt)
     full = np.full(reps, 1.0)
     mean, variance = hidden.posterior(at * full, score / used, noise * full, prior * full)
     z = ((b - mean) / np.sqrt(variance))[seen < 3.5 * doubt]
