@@ -508,13 +508,7 @@ def _conclude(
     inverse = np.linalg.inv(slope)
     step = to - near.b
 
-    # The meat: its level as released, its shape averaged with that of the bread.
-    ratio = float(np.trace(last.meat)) / float(np.trace(bread))
-    ratio = max(ratio, last.meat_noise / math.sqrt(d) / float(np.trace(bread)) * d)
-    doubt = (_MEAT_DOUBT * ratio * np.trace(bread) / d) ** 2 * pattern + ratio**2 * variances
-    meat, _ = average(last.meat, last.meat_noise**2 * pattern, ratio * bread, doubt)
-    eigenvalues, vectors = np.linalg.eigh(meat)
-    meat = (vectors * np.maximum(eigenvalues, 0.0)) @ vectors.T
+    meat = _meat(last, bread, variances)
     cov_sampling = inverse @ meat @ inverse
     # What the model says of the clip's bias was taken off, and is not quite believed.
     bias, _ = descent.rows.expected(near.b, near.b, last.tuning)
@@ -550,6 +544,18 @@ def _conclude(
     )
     beta = drawn_in(metric.w @ b, cov, np.flatnonzero(effects[:, rare].any(axis=1)), _LEVEL)
     return beta, cov + (effects * added) @ effects.T, cov_privacy, cov_sampling
+
+
+def _meat(last: _Last, bread: Array, variances: Array) -> Array:
+    """The meat: its level as released, its shape averaged with that of the bread."""
+    d, pattern = len(bread), symmetric_pattern(len(bread))
+    ratio = float(np.trace(last.meat)) / float(np.trace(bread))
+    ratio = max(ratio, last.meat_noise / math.sqrt(d) / float(np.trace(bread)) * d)
+    doubt = (_MEAT_DOUBT * ratio * np.trace(bread) / d) ** 2 * pattern + ratio**2 * variances
+    meat, _ = average(last.meat, last.meat_noise**2 * pattern, ratio * bread, doubt)
+    values, vectors = np.linalg.eigh(meat)
+    positive: Array = (vectors * np.maximum(values, 0.0)) @ vectors.T
+    return positive
 
 
 def _pooled(early: _Solved, late: _Solved, blurred: float) -> _Solved:
