@@ -292,7 +292,8 @@ class Schema(Mapping[str, Declaration]):
         Column that names the person (or other unit) whose rows are protected together. Without it
         the unit of privacy is one row.
     max_rows : int, optional
-        Rows of one unit that may contribute, >= 1; further ones are dropped. Needed with `unit`.
+        Rows of one unit that may contribute, >= 1; of more, so many are drawn at random. Needed
+        with `unit`.
     **named : Numeric, Categorical or Boolean
         More declarations.
 

@@ -35,6 +35,10 @@ if TYPE_CHECKING:
             """The noisy answer."""
             ...
 
+        def half(self, branch: int) -> NDArray[np.intp]:
+            """Positions, ascending, of the rows of a half (1, 2) or of all (0)."""
+            ...
+
 
 __all__ = [
     "CHANNEL_OPTIONS",

@@ -129,7 +129,7 @@ class Clipped:
             error = max(float(squares.std()) / per_square / math.sqrt(n), 1e-12)
         return cls(z - middle, known - middle, half, how.sd, _TRUST[declared], own, error)
 
-    def part(self, rows: slice) -> Clipped:
+    def part(self, rows: NDArray[np.intp]) -> Clipped:
         """Some of the rows."""
         known = self.known if np.ndim(self.known) == 0 else self.known[rows]
         return replace(self, z=self.z[rows], known=known)

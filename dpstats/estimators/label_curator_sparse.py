@@ -31,7 +31,6 @@ from dpstats.estimators.sources import CAI, DURFEE, TROPP
 from dpstats.estimators.sparse import INFERENCE
 from dpstats.privacy import LabelOnly, Privacy
 from dpstats.protocol import Estimate, Mechanism, Plan
-from dpstats.queries.halves import half
 from dpstats.theory import Assumption, Rate, Theory
 
 if TYPE_CHECKING:
@@ -177,7 +176,7 @@ class LabelCuratorOMP:
             raise OptionError(f"inference={inference!r}: allowed are 'none' and 'split'.")
         split, n = inference == "split", len(public_rows(design))
         how = responses(design, privacy, options)
-        picks = _picks(design, privacy, len(half(n, int(split))), sizes_of(asked))
+        picks = _picks(design, privacy, n // 2 if split else n, sizes_of(asked))
         mechanisms = _mechanisms(_asks(design, picks), privacy, int(split))
         if split:
             mechanisms += _second_half(design, privacy, n, options)
@@ -195,7 +194,7 @@ class LabelCuratorOMP:
         split = plan.options["inference"] == "split"
         rows, how = public_rows(design), Responses.of(plan, design)
         picks = tuple(plan.options["picks"])
-        asked = rows.part(half(len(rows), 1)) if split else rows
+        asked = rows.part(holder.half(1)) if split else rows
         pursuit = Pursuit(holder, plan, asked, how, design.standardization.intercept)
         pursuit.run(picks, len(picks) + _MORE_STEPS)
         found = pursuit.kept(sizes_of(plan.options["sparsity"]), clear=not split)
@@ -277,10 +276,9 @@ def _mechanisms(asks: Sequence[Ask], privacy: LabelOnly, branch: int) -> tuple[M
 # -- the second half ---------------------------------------------------------------------------
 
 
-def _part(design: Any, columns: Positions) -> Design:
-    """The design of the second half of the rows, with some of its columns."""
-    rows = public_rows(design)
-    part = rows.part(half(len(rows), 2))
+def _part(design: Any, columns: Positions, rows: Positions) -> Design:
+    """The design of some of the rows, with some of its columns."""
+    part = public_rows(design).part(rows)
     made: Any = restricted(design, [int(j) for j in columns])
     covariates = replace(part, x=part.columns(columns))
     return replace(made, covariates=covariates)  # type: ignore[no-any-return]
@@ -289,8 +287,9 @@ def _part(design: Any, columns: Positions) -> Design:
 def _second_half(
     design: Design, privacy: LabelOnly, n: int, options: Mapping[str, Any]
 ) -> tuple[Mechanism, ...]:
-    """What `label-curator` asks on the second half; the same whatever columns are selected."""
-    plan = LabelCurator().plan(_part(design, _first(design)), privacy, n, **_clip(options))
+    """What `label-curator` asks on the second half; the same whatever is selected or dealt."""
+    part = _part(design, _first(design), np.arange(n // 2, n))
+    plan = LabelCurator().plan(part, privacy, n, **_clip(options))
     return tuple(replace(m, slot=_SLOT.format(m.slot), branch=2) for m in plan.mechanisms)
 
 
@@ -298,7 +297,7 @@ def _on_second_half(holder: Any, design: Design, plan: Plan, columns: Positions)
     """`label-curator` on the selected columns."""
     none = columns.size == 0
     columns = _first(design) if none else columns
-    part = _part(design, columns)
+    part = _part(design, columns, holder.half(2))
     own = LabelCurator().plan(part, plan.privacy, len(public_rows(part)), **_clip(plan.options))
     found = LabelCurator().fit(_SecondHalf(holder), part, own)
     params = np.zeros(len(plan.names))
@@ -335,7 +334,7 @@ class _SecondHalf:
 def _predicted(plan: Plan, how: Responses, sizes: tuple[int, ...] | None) -> Plan:
     """What can be found if s coefficients are alike, and a warning if little will be."""
     s = sizes[-1] if sizes else min(_USUAL, sum(plan.options["picks"]))
-    n = len(half(plan.n, int(plan.options["inference"] == "split")))
+    n = plan.n // 2 if plan.options["inference"] == "split" else plan.n
     sd, d = math.sqrt(how.residual_variance), len(plan.names)
     typical = how.coefficients / math.sqrt(s)
     choice = plan.mechanism(f"choice {len(plan.options['picks'])}").event

@@ -230,23 +230,26 @@ class _Sparse(ABC):
         model = Clipped.of(z, known, how, declared(design))
         problem = _Problem(rows, model, Moments(rows.x), design.standardization.intercept)
         if plan.options["inference"] == "split":
-            return self._split(problem, z - known, how, sizes)
+            return self._split(problem, (holder.half(1), holder.half(2)), z - known, how, sizes)
         found = self._select(problem, sizes)
         released = {**how.options(), "residual sd": found.error}
         nothing = np.full(2 * (found.columns.size,), np.nan)
         return _estimate(rows, found, nothing, nothing.copy(), released, INFERENCE)
 
     def _split(
-        self, problem: _Problem, z: Array, how: Responses, sizes: tuple[int, ...] | None
+        self,
+        problem: _Problem,
+        halves: tuple[Positions, Positions],
+        z: Array,
+        how: Responses,
+        sizes: tuple[int, ...] | None,
     ) -> Estimate:
         """Select on the first half, least squares of what was selected on the second one."""
-        rows, cut = problem.rows, half_of(problem.n)
-        first, rest = rows.part(slice(0, cut)), rows.part(slice(cut, None))
-        half = replace(
-            problem, rows=first, model=problem.model.part(slice(0, cut)), moments=Moments(first.x)
-        )
+        rows, (one, two) = problem.rows, halves
+        first, rest = rows.part(one), rows.part(two)
+        half = replace(problem, rows=first, model=problem.model.part(one), moments=Moments(first.x))
         columns = self._select(half, sizes).columns
-        params, cov, privacy, variance = least_squares(rest.columns(columns), z[cut:], how)
+        params, cov, privacy, variance = least_squares(rest.columns(columns), z[two], how)
         released = how.options()
         if variance > 0:
             released["residual sd"] = math.sqrt(variance)

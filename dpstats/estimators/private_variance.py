@@ -1,6 +1,6 @@
 """Clips from a private scale of residuals: PrivateVariance (Karwa & Vadhan 2018; Li et al. 2024).
 
-Residuals are paired by position; half the spread of a pair's difference is a scale of its own, so
+Residuals are paired at random; half the spread of a pair's difference is a scale of its own, so
 that a histogram of pairs over octaves finds the scale of all residuals without knowing where they
 are centred.
 """
@@ -63,7 +63,7 @@ def need_pairs(method: str, design: Design, privacy: Central, instead: str) -> N
         return
     got = "several rows per unit" if several else "add-remove neighbours"
     raise OptionError(
-        f"method={method!r} pairs rows by position and cuts them into batches of public size, "
+        f"method={method!r} pairs rows and cuts them into batches of public size, "
         f"which needs replace-one neighbours and one row per unit; this is {got}. Use "
         f"method={instead!r}, which answers both."
     )

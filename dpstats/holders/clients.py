@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 
 from dpstats.errors import DataError, PlanError
 from dpstats.holders.sealed import sealed
+from dpstats.mechanisms.lots import Lots
 from dpstats.mechanisms.noise import Noise
 from dpstats.mechanisms.randomize import MessageSums
 from dpstats.privacy import Local
@@ -82,12 +84,12 @@ class Clients:
         return tuple(self._transcript)
 
     def _divided(self, n: int, shares: tuple[float, ...]) -> list[NDArray[np.intp]]:
-        """Positions of the devices of each round, at random, in ascending order."""
+        """Positions of the devices of each round, by their lots, in ascending order."""
         if len(shares) == 1:
             return [np.arange(n)]
-        ends = np.rint(np.cumsum(shares) / sum(shares) * n).astype(int)[:-1]
-        order = self._noise.generator().permutation(n)
-        rounds = [np.sort(part) for part in np.split(order, ends)]
+        ends = np.rint(np.cumsum(shares) / sum(shares) * n).astype(int)[:-1].tolist()
+        lots = Lots(self._noise, n)
+        rounds = [np.sort(lots.ranked(*pair)) for pair in itertools.pairwise([0, *ends, n])]
         if not all(part.size for part in rounds):
             raise DataError(f"{n} rows for {len(shares)} rounds: each needs at least one row.")
         return rounds

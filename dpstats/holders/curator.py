@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 from dpstats.errors import DataError, PlanError
 from dpstats.holders.rows import Rows
 from dpstats.holders.sealed import sealed
+from dpstats.mechanisms.lots import Lots
 from dpstats.mechanisms.noise import Noise
 from dpstats.mechanisms.release import release
 from dpstats.privacy import Central, Neighbors
 from dpstats.protocol import Plan, Release
-from dpstats.queries import Selected
+from dpstats.queries import PairScales, Selected
 from dpstats.queries.base import MAX_ROWS
 
 if TYPE_CHECKING:
@@ -73,8 +74,7 @@ class Curator:
         self._on_answer = on_answer
         self._answered: set[tuple[str, int]] = set()
         self._transcript: list[Release] = []
-        scatter = any(m.parts > 1 or m.branch for m in plan.mechanisms)
-        self._rows = Rows(source, design, self._max_rows, scatter)
+        self._rows = Rows(source, design, self._max_rows, Lots(self._noise, len(source)))
 
     @property
     def transcript(self) -> tuple[Release, ...]:
@@ -85,14 +85,14 @@ class Curator:
     def ask(self, query: Query, slot: str, part: int = 0) -> Array:
         """Answer `query` once with the noise planned under `slot`; see `Holder.ask`."""
         mechanism = self._plan.mechanism(slot)
-        cut, cuts = (mechanism.branch - 1, 2) if mechanism.branch else (part, mechanism.parts)
+        cut = (mechanism.branch - 1, 2) if mechanism.branch else (part, mechanism.parts)
         if (slot, part) in self._answered or part not in range(mechanism.parts):
             raise PlanError(
                 f"{slot!r} (part {part}) was already answered or never planned; each planned "
                 "mechanism may be used once."
             )
         several = self._max_rows > 1 or self._rows.starts is not None
-        if cuts > 1 and (several or self._neighbors is not Neighbors.REPLACE_ONE):
+        if cut[1] > 1 and (several or self._neighbors is not Neighbors.REPLACE_ONE):
             raise PlanError(
                 "Disjoint parts need replace-one neighbours and one row per unit: a unit's rows "
                 "may straddle them, and one row more would move every cut."
@@ -102,7 +102,10 @@ class Curator:
         view, asked = self._rows.everything, query
         if isinstance(query, Selected):
             view, asked = self._rows.view(query.columns), query.query
-        answer = asked.finish(self._rows.total(asked, view, cut, cuts), view.grid)
+        # Lots, not positions, decide which rows make a part, and which of them make a pair.
+        dealt = cut[1] > 1 or isinstance(asked, PairScales)
+        total = self._rows.total(asked, view, cut if dealt else None)
+        answer = asked.finish(total, view.grid)
         noisy, scale = release(
             answer, sensitivity, mechanism.event, self._noise, query.kind, query.norm
         )

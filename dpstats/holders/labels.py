@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from dpstats.accounting.events import Event, Laplace
 from dpstats.errors import DataError, PlanError
 from dpstats.holders.sealed import sealed
+from dpstats.mechanisms.lots import Lots
 from dpstats.mechanisms.noise import Noise
 from dpstats.mechanisms.randomize import messages
 from dpstats.mechanisms.release import release
 from dpstats.privacy import LabelOnly
 from dpstats.protocol import Plan, Release
-from dpstats.queries.halves import half
 from dpstats.queries.labels import (
     ColumnScores,
     HeldSums,
@@ -94,6 +94,7 @@ class Labels:
         self._plan = plan
         self._curator = plan.privacy.curator
         self._noise = noise.start()
+        self._lots = Lots(self._noise, len(source))
         self._on_answer = on_answer
         self._answered: set[str] = set()
         self._transcript: list[Release] = []
@@ -102,6 +103,16 @@ class Labels:
     def transcript(self) -> tuple[Release, ...]:
         """Every answer given: question, sensitivity, noise. Public."""
         return tuple(self._transcript)
+
+    def half(self, branch: int) -> NDArray[np.intp]:
+        """Positions, ascending, of the rows of a half (1, 2) or of all (0).
+
+        Lots deal the rows out, so that a table in the order of its responses has halves like any
+        other. An estimator needs them to compute on public rows; they belong in no result.
+        """
+        if branch == 0:
+            return np.arange(len(self._lots))
+        return np.sort(self._lots.dealt(branch - 1, 2))
 
     @sealed
     def ask(self, query: LabelQuery, slot: str, part: int = 0) -> Array:
@@ -121,7 +132,7 @@ class Labels:
             who = "a curator releases sums" if self._curator else "devices send one response each"
             raise PlanError(f"{query.name!r} was asked under {slot!r}, but {who}.")
         self._answered.add(slot)
-        v = held(self._labels[half(len(self._labels), mechanism.branch)], query.interval)
+        v = held(self._labels[self.half(mechanism.branch)], query.interval)
         if isinstance(query, RandomizedLabels):
             answer, sensitivity, scale = self._randomized(query, v, event)
         else:

@@ -16,15 +16,16 @@ from numpy.typing import NDArray
 
 from dpstats.errors import DataError
 from dpstats.queries.base import BLOCK_BITS, X_BITS, Y_BITS, Block, Geometry, bound_grid, kernels
-from dpstats.queries.halves import scattered
 
 if TYPE_CHECKING:
     from dpstats.design import Design, Source
+    from dpstats.mechanisms.lots import Lots
     from dpstats.queries import Query
 
 __all__ = ["Rows", "View"]
 
 Array = NDArray[np.float64]
+Piece = slice | NDArray[np.intp]  # rows of a block: one after the other, or by their lots
 
 _NEAREST = 1.5 * 2.0**52
 _FARTHEST = 2.0**60  # wider declared bounds are clipped here: float32 must not overflow to inf
@@ -47,13 +48,14 @@ class View:
     bound, grid : ndarray of shape (s,)
         Public bound and grid step of each column.
     memory : dict
-        For each block, given by its first and last row: see `Block.recall`.
+        For each block, given by its part, the number of parts and its first row: see
+        `Block.recall`.
     """
 
     x: Any
     bound: Array
     grid: Array
-    memory: dict[tuple[int, int], dict[str, Any]] = field(default_factory=dict)
+    memory: dict[tuple[int, int, int], dict[str, Any]] = field(default_factory=dict)
 
     @property
     def fast(self) -> bool:
@@ -86,20 +88,18 @@ class Rows:
     design : Design
         Public design.
     max_rows : int
-        Rows one unit may contribute; those beyond it are dropped.
-    scatter : bool
-        Whether rows will be cut into disjoint parts. They are then dealt out by a fixed scrambling
-        of their positions, so that a sorted table does not make unlike parts.
+        Rows one unit may contribute; of more, those with the smallest lots are kept.
+    lots : Lots
+        Of the rows: they decide which part a row falls in, wherever it stands.
     """
 
-    def __init__(self, source: Source, design: Design, max_rows: int, scatter: bool) -> None:
+    def __init__(self, source: Source, design: Design, max_rows: int, lots: Lots) -> None:
         self._pool = ThreadPoolExecutor(max(os.cpu_count() or 1, 1))  # threads start when needed
         self._max_rows = max_rows
+        self._lots = lots
+        self._parts: dict[tuple[int, int], NDArray[np.intp]] = {}
         bound = np.clip(np.abs(design.internal_bounds).max(axis=1), 2.0**-20, _FARTHEST)
         self._load(source, design, bound, np.array([bound_grid(b, X_BITS) for b in bound]))
-        self.order = scattered(self._y.size) if scatter and self.starts is None else None
-        if self.order is not None:
-            self._reorder(self.order)
         self._views: dict[tuple[int, ...], View] = {}
 
     def view(self, columns: tuple[int, ...]) -> View:
@@ -114,12 +114,34 @@ class Rows:
             self._views[columns] = View(dense, whole.bound[chosen], whole.grid[chosen])
         return self._views[columns]
 
-    def total(self, query: Query, view: View, part: int, parts: int) -> NDArray[np.int64]:
-        """Exact total of `query` over one of `parts` disjoint parts of the rows."""
-        blocks = list(self._slices(view.rows_per_block, part, parts))
-        return self._reduce(
-            lambda rows: query.total(self._block(rows, view, query.geometry)), blocks
-        )
+    def total(
+        self, query: Query, view: View, cut: tuple[int, int] | None = None
+    ) -> NDArray[np.int64]:
+        """Exact total of `query` over all rows as they stand, or over the rows of a cut.
+
+        A cut is (part, parts): one of so many disjoint parts, whose rows come in order of their
+        lots. (0, 1) is all rows in that order.
+        """
+        size = view.rows_per_block
+        pieces: dict[tuple[int, int, int], Piece]
+        if cut is None:
+            pieces = {(0, 0, rows.start): rows for rows in self._slices(size)}
+        else:
+            mine = self._part(*cut)
+            # With more parts than rows some are empty; they answer like any other.
+            firsts = range(0, max(mine.size, 1), size)
+            pieces = {(*cut, first): mine[first : first + size] for first in firsts}
+
+        def task(key: tuple[int, int, int]) -> NDArray[np.int64]:
+            return query.total(self._block(key, pieces[key], view, query.geometry))
+
+        return self._reduce(task, list(pieces))
+
+    def _part(self, part: int, parts: int) -> NDArray[np.intp]:
+        """Positions of the rows of a part; units are refused parts, so that these are all."""
+        if (part, parts) not in self._parts:
+            self._parts[part, parts] = self._lots.dealt(part, parts)
+        return self._parts[part, parts]
 
     def _load(self, source: Source, design: Design, bound: Array, grid: Array) -> None:
         """Prepare every row once: clamp, put on the grid, blank the incomplete ones."""
@@ -156,7 +178,7 @@ class Rows:
             return np.zeros(0, dtype=np.int64)
 
         self.everything = View(x, bound, grid)
-        self._reduce(prepare, list(self._slices(self.everything.rows_per_block, 0, 1)))
+        self._reduce(prepare, list(self._slices(self.everything.rows_per_block)))
         if x is None:
             from scipy.sparse import vstack
 
@@ -165,8 +187,9 @@ class Rows:
             self._group(np.concatenate([units[start] for start in sorted(units)]))
 
     def _group(self, codes: NDArray[np.intp]) -> None:
-        """Bring each unit's rows together, in table order, and drop those beyond `max_rows`."""
-        order = np.argsort(codes, kind="stable")
+        """Bring each unit's rows together by their lots, and drop those beyond `max_rows`."""
+        drawn = self._lots.ranked(0, codes.size)
+        order = drawn[np.argsort(codes[drawn], kind="stable")]
         sorted_codes = codes[order]
         first = np.flatnonzero(np.r_[True, sorted_codes[1:] != sorted_codes[:-1]])
         rank = np.arange(codes.size) - np.repeat(first, np.diff(np.r_[first, codes.size]))
@@ -179,24 +202,24 @@ class Rows:
         self._y, self._keep = self._y[order], self._keep[order]
         self._offset = None if self._offset is None else self._offset[order]
 
-    def _slices(self, size: int, part: int, parts: int) -> Iterator[slice]:
-        """Blocks of about `size` rows of one part; units are never split."""
+    def _slices(self, size: int) -> Iterator[slice]:
+        """Blocks of about `size` rows as they stand; units are never split."""
         n = self._y.size
-        begin, end = n * part // parts, n * (part + 1) // parts
         if self.starts is None:
-            # With more parts than rows some are empty; they answer like any other.
-            cuts = np.arange(begin, max(end, begin + 1), size)
+            cuts = np.arange(0, max(n, 1), size)
         else:
             step = max(size - self._max_rows, 1)
             wanted = np.searchsorted(self.starts, np.arange(0, n, step))
             cuts = np.unique(self.starts[np.minimum(wanted, self.starts.size - 1)])
-        for start, stop in zip(cuts, [*cuts[1:], end], strict=True):
+        for start, stop in zip(cuts, [*cuts[1:], n], strict=True):
             yield slice(int(start), int(stop))
 
-    def _block(self, rows: slice, view: View, geometry: Geometry | None) -> Block:
+    def _block(
+        self, key: tuple[int, int, int], rows: Piece, view: View, geometry: Geometry | None
+    ) -> Block:
         keep = self._keep[rows].astype(np.float64)
         starts = None
-        if self.starts is not None:
+        if self.starts is not None and isinstance(rows, slice):
             low, high = np.searchsorted(self.starts, [rows.start, rows.stop])
             starts = self.starts[low:high] - rows.start
         block = functools.partial(
@@ -208,18 +231,18 @@ class Rows:
             grid=view.grid,
             starts=starts,
             offset=None if self._offset is None else self._offset[rows].astype(np.float64),
-            memory=view.memory.setdefault((rows.start, rows.stop), {}),
+            memory=view.memory.setdefault(key, {}),
             fast=view.fast,
         )
         plain = block(weight=keep)
         return plain if geometry is None else block(weight=geometry.weights(plain))
 
     def _reduce(
-        self, task: Callable[[slice], NDArray[np.int64]], blocks: list[slice]
+        self, task: Callable[[Any], NDArray[np.int64]], blocks: list[Any]
     ) -> NDArray[np.int64]:
         """Sum of integer arrays over blocks: threads over blocks, BLAS on one thread in each."""
 
-        def work(share: list[slice]) -> NDArray[np.int64]:
+        def work(share: list[Any]) -> NDArray[np.int64]:
             with np.errstate(all="ignore"):  # a warning about a value would be a release
                 return _sum(map(task, share))
 

@@ -315,15 +315,15 @@ class ResponseHistogram:
 
 @dataclass(frozen=True, eq=False)
 class PairScales:
-    """Histogram over pairs of consecutive rows of ``ceil(log2 |r_(2i) - r_(2i-1)|)``.
+    """Histogram over pairs of rows of ``ceil(log2 |r_(2i) - r_(2i-1)|)``.
 
     The private variance of Karwa & Vadhan (2018, Algorithm 2; Li et al. 2024, Algorithm 6) on
     public cells 2^low .. 2^high. The absolute value, missing from the printed algorithm, keeps the
     half of the pairs with a negative difference.
 
     Guarantee: a row belongs to one pair and a pair to one cell, so replacing a row moves two counts
-    by one: L1 sensitivity 2. Pairs are formed by position: this query needs replace-one neighbours
-    and one row per unit, and is the one query whose answer depends on the order of rows.
+    by one: L1 sensitivity 2. A holder puts rows in order of their lots, so that pairs do not follow
+    from where rows stand. This query needs replace-one neighbours and one row per unit.
     """
 
     beta: Array

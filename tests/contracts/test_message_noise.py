@@ -15,11 +15,10 @@ import pytest
 from scipy import stats
 
 from dpstats.accounting.events import Laplace, Selection
-from dpstats.holders import labels
+from dpstats.holders import Labels, labels
 from dpstats.mechanisms.noise import SafeNoise, SeededNoise
 from dpstats.mechanisms.randomize import inside
 from dpstats.protocol import Plan
-from dpstats.queries.halves import half
 from tests.contracts.cases import Table
 from tests.contracts.messages import (
     MessageCase,
@@ -71,13 +70,13 @@ def neighbourhood(data: Table, at: int) -> list[Table]:
     return [data | {"y": np.where(np.arange(N) == at, v, data["y"])} for v in values]
 
 
-def farthest_rows(plan: Plan, asked: list[Question]) -> set[int]:
+def farthest_rows(holder: Labels, plan: Plan, asked: list[Question]) -> set[int]:
     """The rows that can move the sums of a question farthest."""
     found = set()
     for one in asked:
         rows = getattr(one.query, "rows", None)
         if rows is not None:
-            positions = half(N, plan.mechanism(one.slot).branch)
+            positions = holder.half(plan.mechanism(one.slot).branch)
             room = getattr(one.query, "half", getattr(one.query, "clip", 1.0))
             found.add(int(positions[(np.linalg.norm(rows, axis=1) * room).argmax()]))
     return found
@@ -89,7 +88,7 @@ def moves(case: MessageCase, delta: float) -> dict[str, float]:
     plan = case.plan(data, privacy)
     asked = asked_of(case, data, privacy)
     worst: dict[str, float] = {}
-    for at in {0, N // 2, N - 1, *farthest_rows(plan, asked)}:
+    for at in {0, N // 2, N - 1, *farthest_rows(opened(case, plan, data), plan, asked)}:
         found = [answers(case, plan, t, asked) for t in neighbourhood(data, at)]
         for i, question in enumerate(asked):
             release = found[0][i]

@@ -57,8 +57,7 @@ def secrets_of(case: Case, data: pd.DataFrame) -> Secrets:
     x, y = source.block(AT, AT + 1).x[0], source.block(AT, AT + 1).y
     holder = opened(case, case.plan(data), data)
     rows = holder._rows
-    at = int(np.flatnonzero(rows.order == AT)[0]) if rows.order is not None else AT
-    on_grid = [*rows.everything.x[at], rows._y[at]] if not case.setting.person else []
+    on_grid = [*rows.everything.x[AT], rows._y[AT]] if not case.setting.person else []
     inside = [*x, *np.atleast_1d(y), *map(float, on_grid)]
     telling = [v for v in inside if abs(v) not in (0.0, 1.0)]
     assert telling

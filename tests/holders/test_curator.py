@@ -157,11 +157,12 @@ def test_pairs_do_not_depend_on_the_number_of_threads(monkeypatch) -> None:
     assert np.array_equal(*answers)
 
 
-def test_a_unit_keeps_its_first_rows_only() -> None:
+def test_a_unit_keeps_the_rows_with_its_smallest_lots_only() -> None:
     x, y = rows(9000)
     unit = np.random.default_rng(4).integers(0, 1500, 9000)
     holder = curator(FakeSource(x, y, unit=unit), ("n", "m"), max_rows=2)
-    first_two = [np.flatnonzero(unit == u)[:2] for u in np.unique(unit)]
+    drawn = holder._rows._lots.ranked(0, 9000)
+    first_two = [drawn[unit[drawn] == u][:2] for u in np.unique(unit)]
     assert holder.ask(Count(), "n")[0] == pytest.approx(sum(map(len, first_two)))
     query = ScoreOuter(Geometry(1.2), np.zeros(D), 0.4, max_rows=2)
     w = np.minimum(1, 1.2 / np.linalg.norm(x, axis=1))

@@ -19,7 +19,6 @@ from dpstats.holders import Labels, labels
 from dpstats.holders.labels import exact_sums, held
 from dpstats.mechanisms.noise import SafeNoise
 from dpstats.privacy import LabelOnly
-from dpstats.queries.halves import half
 from dpstats.queries.labels import ColumnScores, HeldSums, Interval
 from dpstats.schema import Numeric, Schema
 from tests.label_only.cases import fit, rademacher, user
@@ -154,17 +153,6 @@ def test_a_choice_is_as_noisy_as_it_is_charged(monkeypatch):
     assert abs(chosen_first(draws)[0] - expected) > error
 
 
-def test_halves_are_disjoint_even_and_not_the_ends_of_the_table():
-    for n in (1, 2, 9, 1000):
-        first, second = half(n, 1), half(n, 2)
-        np.testing.assert_array_equal(np.sort(np.r_[first, second]), np.arange(n))
-        assert abs(first.size - second.size) <= 1
-        np.testing.assert_array_equal(half(n, 0), np.arange(n))
-    assert abs(half(1000, 1).mean() - 499.5) < 5
-    for step in (2, 3, 7):
-        assert len(np.unique(half(1000, 1) % step)) == step
-
-
 # What is found ------------------------------------------------------------------------------------
 
 
@@ -293,10 +281,16 @@ def test_half_of_the_rows_covers(epsilon):
     assert 0.93 < np.mean(np.abs(split_hits(200, epsilon)) < 1.96) < 0.97
 
 
-def test_the_half_that_estimates_does_not_select():
+def test_the_half_that_estimates_does_not_select(monkeypatch):
     data, _ = split_rows(0)
     other = data.copy()
-    second = half(len(data), 2)
+    dealt = []
+    half = Labels.half
+    monkeypatch.setattr(Labels, "half", lambda *a: dealt.append((a[1], half(*a))) or dealt[-1][1])
+    made = PublicDesign.of_table("y ~ .", SPLIT, data)
+    fit(METHOD, made, data, curator(1.0), 0, inference="split")
+    second = next(rows for branch, rows in dealt if branch == 2)
+    assert all(np.array_equal(rows, second) for branch, rows in dealt if branch == 2)
     other.loc[second, "y"] = -other.loc[second, "y"]
     found = []
     for table in (data, other):
