@@ -146,7 +146,7 @@ def one_round(cell: tuple[int, int, float], seed: int) -> dict[str, float]:
             runs["no k"] = {"method": "local-sparse"}
             runs["public x"] = {"sparsity": 3, "public": public}
             runs["in rounds"] = {"sparsity": 3}
-            runs["nldp, as published"] = {"method": "nldp"}
+            runs["nldp, corrected"] = {"method": "nldp"}
         for name, options in runs.items():
             at = dp.Local(epsilon, 1e-7) if name.startswith("nldp") else privacy
             at = dp.Local(epsilon, interactive=True) if name == "in rounds" else at
@@ -164,7 +164,7 @@ def in_rounds(cell: tuple[int, float], seed: int) -> dict[str, float]:
     return {
         "default": relative(fitted(made, privacy, seed, n, sparsity=5), theta),
         "one round": relative(fitted(made, dp.Local(epsilon), seed, n, sparsity=5), theta),
-        "ldp-iht, as published": relative(
+        "ldp-iht, corrected": relative(
             fitted(made, privacy, seed, n, method="ldp-iht", sparsity=5), theta
         ),
     }
@@ -216,7 +216,7 @@ def figures(folder: Path, seed: int, reps: int, quiet: bool) -> None:
         "s": [2, 5, 10, 15],
         "epsilon": [0.5, 1.0, 2.0, 4.0],
     }
-    methods = {"default (rounds)": {}, "ldp-iht, as published": {"method": "ldp-iht"}}
+    methods = {"default (rounds)": {}, "ldp-iht, corrected": {"method": "ldp-iht"}}
     cells = [(sweep, value) for sweep, values in sweeps.items() for value in values]
 
     def run(cell: tuple[str, Any], task: int) -> dict[str, float]:

@@ -98,7 +98,6 @@ _THEORY = Theory(
         "The data are not normalised by their own maxima, which would not be private; columns are "
         "standardised by public bounds.",
         "Noise decreases from step to step, and T follows from public bounds instead of being 400.",
-        "Truncation is applied to the iterate that the step made (the printed index is one off).",
         "Iterates stay in a public ball; without lam, the last one is rescaled by two released "
         "numbers.",
     ),

@@ -73,6 +73,7 @@ _THEORY = Theory(
         "The constant of the randomiser is exact, where O(r sqrt(d)) is printed.",
         "Rows longer than sqrt(d) tau_1 are weighted down as a whole.",
         "The step is the inverse of the largest guessed second moment, where O(1) is printed.",
+        "Truncation is applied to the iterate that the step made (the printed index is one off).",
         "The intercept is never truncated.",
     ),
 )

@@ -73,8 +73,8 @@ _THEORY = Theory(
     citations=(ZHU, WANG_XU_LDP),
     corrections=(
         "xx' and xy go into one Gaussian release under the whole guarantee, with the exact "
-        "calibration; two under (eps/2, delta/2) by the classical one have 3.4 times its variance "
-        "or more.",
+        "calibration; two under (eps/2, delta/2) by the classical one have 2.6 to 4 times its "
+        "variance (delta 1e-6 to 1e-5, eps 0.5 to 4).",
         "The sensitivity of xx' is sqrt(2) r^2, not 2 r^2; off-diagonal entries are sent times "
         "sqrt(2), which halves their variance.",
         "The noisy second moments may be indefinite: eigenvalues are raised to the norm of their "
@@ -102,7 +102,7 @@ class NLDP(Rounds):
     which the Gaussian mechanism is calibrated exactly (Balle & Wang 2018). Other channels are pure.
 
     *Where it stands.* Noise on x x' has d^2 coordinates: for fewer than a million users,
-    epsilon <= 4 and d >= 10 the published constants give errors of 1. `local-sparse`, the default,
+    epsilon <= 4 and d >= 10 it has errors of 1, although corrected. `local-sparse`, the default,
     has a tenth of it.
     """
 
