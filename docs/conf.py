@@ -7,6 +7,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
+import rate_tables
 import registry_pages
 
 import dpstats
@@ -31,6 +32,7 @@ shutil.rmtree(VIGNETTES, ignore_errors=True)
 shutil.copytree(HERE.parent / "vignettes", VIGNETTES)
 
 registry_pages.write(HERE / "_generated")
+rate_tables.write(HERE / "_generated")
 
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
