@@ -103,18 +103,22 @@ def test_nldp_reaches_the_truth_where_noise_is_small():
 # -- ldp-iht ---------------------------------------------------------------------------------------
 
 
-def test_ldp_iht_asks_the_gradient_at_what_came_before():
+@pytest.mark.parametrize(
+    ("ball", "step"), [(5.0, 1.0), (2.0, 2 / 3)], ids=["Algorithm 2", "Theorem 34"]
+)
+def test_ldp_iht_asks_the_gradient_at_what_came_before(ball, step):
     made, n = model(3000), 3000
-    plan = made.plan(ROUNDS, method="ldp-iht", sparsity=2, rounds=3, kept=2, ball=5.0)
+    given = {"rounds": 3, "kept": 2, "ball": ball, "step_size": step}
+    plan = made.plan(ROUNDS, method="ldp-iht", sparsity=2, **given)
     answers = noiseless(made, plan, n, 3)
     theta = np.zeros(D)
     block = made.design.source(data(n)[::-1]).block(0, n)
     gram = np.diag(np.full(D, 1 / 3))
     for _ in range(3):  # the printed algorithm, line by line
         gradient = block.x.T @ (block.x @ theta - block.y) / n
-        theta = theta - gradient / np.linalg.eigvalsh(gram)[-1]
+        theta = theta - step * gradient / np.linalg.eigvalsh(gram)[-1]
         theta[np.argsort(-np.abs(theta))[2:]] = 0
-        theta *= min(1.0, 5.0 / np.linalg.norm(theta))
+        theta *= min(1.0, ball / np.linalg.norm(theta))
     found = LDPIHT().finish(made.design, plan, answers, None)
     assert np.allclose(found.params, theta, atol=1e-9)
     assert LDPIHT().question(made.design, plan, answers, None) is None
