@@ -4,6 +4,7 @@ The arrows are a table; a new module fails until it is given a room.
 """
 
 import ast
+import functools
 import re
 import subprocess
 from pathlib import Path
@@ -108,6 +109,7 @@ class Arrow(NamedTuple):
     typing_only: bool
 
 
+@functools.cache
 def modules() -> dict[str, Path]:
     """Dotted path inside the package of every module, such as ``queries.base``."""
     return {
@@ -154,11 +156,18 @@ def arrows(source: str, tree: ast.Module) -> list[Arrow]:
     return found
 
 
+@functools.cache
+def parsed(name: str) -> ast.Module:
+    """The module's syntax, read once."""
+    return ast.parse(modules()[name].read_text(encoding="utf-8"))
+
+
+@functools.cache
 def all_arrows() -> list[Arrow]:
     return [
         arrow
-        for name, path in modules().items()
-        for arrow in arrows(name, ast.parse(path.read_text(encoding="utf-8")))
+        for name in modules()
+        for arrow in arrows(name, parsed(name))
         if room(name) != arrow.target
     ]
 
@@ -256,17 +265,17 @@ def unseeded(tree: ast.Module) -> list[int]:
 def test_only_mechanisms_draw_randomness():
     drawn = {
         name: found
-        for name, path in modules().items()
+        for name in modules()
         if room(name) != "mechanisms"
         and name not in OTHER_RANDOMNESS
-        and (found := randomness(ast.parse(path.read_text("utf-8"))))
+        and (found := randomness(parsed(name)))
     }
     assert not drawn
 
 
 @pytest.mark.parametrize("name", OTHER_RANDOMNESS)
 def test_other_randomness_has_a_fixed_seed(name):
-    tree = ast.parse(modules()[name].read_text("utf-8"))
+    tree = parsed(name)
     assert randomness(tree), "no longer needed: remove it from the table"
     assert not unseeded(tree)
 
@@ -310,9 +319,9 @@ ROW_DOORS = {"source": {"design", "holders", "api", "model"}, "block": {"design"
 def test_only_holders_read_rows(door, rooms):
     opened = {
         name: node.lineno
-        for name, path in modules().items()
+        for name in modules()
         if room(name) not in rooms
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        for node in ast.walk(parsed(name))
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
         and node.func.attr == door

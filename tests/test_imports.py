@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 HEAVY = {
     "statsmodels",
     "statsmodels.api",
@@ -32,6 +34,7 @@ def test_import_loads_nothing_heavy():
     assert not HEAVY & loaded
 
 
+@pytest.mark.full
 def test_import_costs_no_more_than_pandas_and_formulaic():
     # Interleaved, best so far: a busy machine slows both sides alike. One quiet round is enough.
     ours = theirs = float("inf")

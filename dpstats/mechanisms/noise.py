@@ -7,6 +7,7 @@ touches is marked as NOT private.
 
 from __future__ import annotations
 
+import functools
 import secrets
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
@@ -105,27 +106,36 @@ class _OpenDPStream:
         odp.enable_features("contrib")
         self._odp: Any = odp
         self._domain: Any = odp.vector_domain(odp.atom_domain(T="i64"))
-        self._gaussians: dict[float, Any] = {}
+        self._gaussian = functools.cache(self._make_gaussian)
+        self._laplace = functools.cache(self._make_laplace)
+        self._top_k = functools.cache(self._make_top_k)
 
     def gaussian(self, values: Ints, scale: float) -> Ints:
-        if scale not in self._gaussians:  # a search asks for one scale several times
-            distance = self._odp.l2_distance(T="f64")
-            self._gaussians[scale] = self._odp.m.make_gaussian(self._domain, distance, scale)
-        return np.asarray(self._gaussians[scale](values), dtype=np.int64)
+        return np.asarray(self._gaussian(scale)(values), dtype=np.int64)
 
     def laplace(self, values: Ints, scale: float) -> Ints:
-        m = self._odp.m.make_laplace(self._domain, self._odp.l1_distance(T="i64"), scale)
-        return np.asarray(m(values), dtype=np.int64)
+        return np.asarray(self._laplace(scale)(values), dtype=np.int64)
 
     def top_k(self, utilities: Ints, k: int, scale: float) -> Ints:
-        m = self._odp.m.make_noisy_top_k(
+        return np.asarray(self._top_k(k, scale)(utilities), dtype=np.int64)
+
+    # Searches, peelings and rounds ask for one scale again and again; making a mechanism takes
+    # longer than a draw.
+
+    def _make_gaussian(self, scale: float) -> Any:
+        return self._odp.m.make_gaussian(self._domain, self._odp.l2_distance(T="f64"), scale)
+
+    def _make_laplace(self, scale: float) -> Any:
+        return self._odp.m.make_laplace(self._domain, self._odp.l1_distance(T="i64"), scale)
+
+    def _make_top_k(self, k: int, scale: float) -> Any:
+        return self._odp.m.make_noisy_top_k(
             self._domain,
             self._odp.linf_distance(T="i64"),
             self._odp.zero_concentrated_divergence(),
             k=k,
             scale=scale,
         )
-        return np.asarray(m(utilities), dtype=np.int64)
 
     def bits(self, count: int) -> bytes:
         return secrets.token_bytes(count)

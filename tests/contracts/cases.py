@@ -5,7 +5,7 @@ The suite is parametrised over the registry: a method is tested from the moment 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ from dpstats.estimators import ESTIMATORS
 from dpstats.privacy import Central, Neighbors, Privacy
 from dpstats.protocol import Estimator, Plan
 from dpstats.schema import Categorical, Numeric, Schema
+from tests.grids import grid
 
 MAX_ROWS = 3  # rows that one person may contribute in the "person" settings
 Y_BOUND = 8.0
@@ -231,30 +232,29 @@ METHODS = [case for case in CASES if case.setting == SETTINGS[0]]
 AUDITED = ("clipped", "karwa-vadhan", "adassp", "newton", "omp")
 
 
-def _settled(case: Case) -> bool:
-    """Whether tests of many draws or fits run by default.
+def _usual(case: Case) -> bool:
+    """Whether a law is tested by default: once for each method, and in every setting for the mean.
 
-    Settings change sensitivities, which every test of those sees; not laws, nor what is kept.
+    Settings change sensitivities, which `tests.queries` tests for every query in all of them.
     """
     return case.setting == SETTINGS[0] or case.estimator.model == "mean"
 
 
-def _audited(case: Case) -> bool:
-    """Whether an adversary is simulated by default."""
+def _one_of_each_kind(case: Case) -> bool:
+    """Whether tests of many draws or fits run by default: one method for each mechanism."""
     usual = case.setting == SETTINGS[0] and not case.split
     return usual and case.estimator.model in ("mean", "ols") and case.estimator.name in AUDITED
 
 
-def _each(by_default: Callable[[Case], bool]) -> Any:
-    """Every case; those that do not run by default are in the slow suite."""
-    marked = [c if by_default(c) else pytest.param(c, marks=pytest.mark.slow) for c in CASES]
-    return pytest.mark.parametrize("case", marked, ids=str)
+def _each(by_default: Callable[[Case], bool], cases: Sequence[Case] = ()) -> Any:
+    """Every case; those that do not run by default are in the full suite."""
+    return pytest.mark.parametrize("case", grid(cases or CASES, by_default), ids=str)
 
 
-each_case = _each(lambda case: True)
-each_case_drawn = _each(_settled)
-each_case_audited = _each(_audited)
-each_method = pytest.mark.parametrize("case", METHODS, ids=str)
+each_case = _each(_usual)
+each_case_drawn = each_case_audited = _each(_one_of_each_kind)
+each_method = _each(lambda case: True, METHODS)
+each_method_drawn = _each(_one_of_each_kind, METHODS)
 
 
 def frame(data: Table) -> pd.DataFrame:

@@ -10,7 +10,16 @@ import pandas as pd
 import pytest
 
 from dpstats.mechanisms.noise import SeededNoise
-from tests.contracts.cases import METHODS, MODELS, Case, Table, each_case, each_method, frame
+from tests.contracts.cases import (
+    METHODS,
+    MODELS,
+    Case,
+    Table,
+    each_case,
+    each_method,
+    each_method_drawn,
+    frame,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpstats.errors.FeasibilityWarning")
 
@@ -81,7 +90,7 @@ def test_a_sparse_method_with_a_large_budget_finds_what_matters(case: Case) -> N
     assert missed(2) < 0.5  # x1 and x2 carry nearly all
 
 
-@each_method
+@each_method_drawn
 def test_more_budget_means_less_error(case: Case) -> None:
     data = case.table(N)
     truth = reference(case, data).params
@@ -106,7 +115,7 @@ def coverage(case: Case, n: int, epsilon: float, replicates: int) -> pd.Series:
     return pd.DataFrame(hits).mean()
 
 
-@each_method
+@each_method_drawn
 def test_intervals_cover_in_a_small_simulation(case: Case) -> None:
     """40 data sets: at 95 % coverage fewer than 31 hits have probability 2e-5, at 70 % 0.80."""
     needs_inference(case)

@@ -107,6 +107,7 @@ def test_what_ran_is_what_was_planned_and_costs_no_more_than_asked(method, delta
     assert plan.cost == (epsilon_of(plan.events, delta), delta)
 
 
+@pytest.mark.full
 def test_noise_of_the_mean_has_the_planned_law():
     """Constant data, public bounds: the error is Laplace noise alone. KS, 5000 fits, level 1e-4."""
     from scipy.stats import kstest

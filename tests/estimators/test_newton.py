@@ -84,6 +84,7 @@ def test_error_is_at_or_below_the_best_known_method(
     assert np.median(errors) < 1.1 * best
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("d", "n", "epsilon", "most"), [(5, 1_000, 5.0, 0.60), (20, 10_000, 5.0, 0.36)]
 )

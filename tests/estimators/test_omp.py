@@ -17,6 +17,7 @@ from dpstats.estimators import omp
 from dpstats.estimators.omp import OMP
 from dpstats.privacy import Central, Neighbors
 from tests.estimators.sparse_cases import SD, design, fit, relative, respond, rows
+from tests.grids import grid
 
 MODELS = ["ols", "logit"]
 each_model = pytest.mark.parametrize("model", MODELS)
@@ -161,9 +162,12 @@ def nothing(rng: Any, n: int, d: int) -> tuple[Any, Any]:
     return np.zeros((n, d)), np.zeros(n)
 
 
+ODDITIES = grid([one_outlier, at_the_corners, constant, all_alike, nothing], 2)
+
+
 @each_model
-@pytest.mark.parametrize("epsilon", [0.1, 100.0])
-@pytest.mark.parametrize("rows_of", [constant, at_the_corners, all_alike, one_outlier, nothing])
+@pytest.mark.parametrize("epsilon", grid([100.0, 0.1], 1))
+@pytest.mark.parametrize("rows_of", ODDITIES)
 def test_no_data_make_it_run_away(rows_of: Any, epsilon: float, model: str) -> None:
     x, y = rows_of(np.random.default_rng(3), 500, 30)
     y = (y > 0).astype(float) if model == "logit" else y
@@ -175,7 +179,7 @@ def test_no_data_make_it_run_away(rows_of: Any, epsilon: float, model: str) -> N
 
 
 @each_model
-@pytest.mark.parametrize(("n", "epsilon"), [(500, 0.3), (2000, 0.1), (300, 1.0)])
+@pytest.mark.parametrize(("n", "epsilon"), grid([(300, 1.0), (500, 0.3), (2000, 0.1)], 1))
 def test_where_nothing_can_be_learned_zero_is_about_what_comes_out(
     n: int, epsilon: float, model: str
 ) -> None:
@@ -189,6 +193,7 @@ def test_where_nothing_can_be_learned_zero_is_about_what_comes_out(
     assert np.mean(errors) < 1.1
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("rho", [0.5, 0.8])
 def test_correlated_columns_degrade_and_do_not_diverge(rho: float) -> None:
     errors = {1.0: [], 8.0: []}  # type: dict[float, list[float]]

@@ -26,6 +26,7 @@ from dpstats.mechanisms.noise import SeededNoise
 from dpstats.privacy import Central
 from dpstats.schema import Numeric, Schema
 from tests.estimators.sparse_cases import design, fit, rows
+from tests.grids import grid
 
 METHODS = [
     *(method(model) for method in (NoisyHT, PeelIHT, DPIGHT, DPIHT, FrankWolfe, TwoStage)
@@ -253,7 +254,7 @@ def test_the_intercept_is_always_in_and_not_counted(method) -> None:
 
 
 @each
-@pytest.mark.parametrize("epsilon", [0.1, 1.0, 5.0])
+@pytest.mark.parametrize("epsilon", grid([0.1, 1.0, 5.0], 1))
 def test_too_little_budget_costs_no_more_than_saying_nothing(method, epsilon) -> None:
     """Three hundred rows, a hundred columns: near zero coefficients, never far beyond them."""
     errors = []

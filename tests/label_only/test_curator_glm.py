@@ -68,6 +68,7 @@ def test_logits_are_covered_and_would_not_be_if_intervals_were_shorter(model, pr
     assert np.all((ratio > 0.7) & (ratio < 1.4)), "plans predict standard errors"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("made", ["glm", "overdispersed"])
 def test_counts_are_covered_and_would_not_be_if_intervals_were_shorter(made):
     reps = 25
@@ -138,6 +139,7 @@ def loss(error: np.ndarray) -> float:
     return float(np.median(np.linalg.norm((error * [0, 1, 1.7, 0.5, 0.5]), axis=1)))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("model", ["logit", "glm"])
 def test_a_curator_of_responses_beats_devices_and_a_curator_of_rows(model):
     reps, n, epsilon = 12, 2000, 1.0
@@ -164,6 +166,7 @@ def test_a_curator_of_responses_beats_devices_and_a_curator_of_rows(model):
     assert loss(ours) < 1.05 * loss(np.array(central))
 
 
+@pytest.mark.full
 def test_a_wide_declared_range_costs_little():
     near = errors(LabelCuratorGLM("glm"), "glm", 2000, curator(1.0), 12)[1]
     wide = errors(LabelCuratorGLM("glm"), "glm", 2000, curator(1.0), 12, Schema(y=Numeric(0, 150)))

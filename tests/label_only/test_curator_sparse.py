@@ -21,6 +21,7 @@ from dpstats.mechanisms.noise import SafeNoise
 from dpstats.privacy import LabelOnly
 from dpstats.queries.labels import ColumnScores, HeldSums, Interval
 from dpstats.schema import Numeric, Schema
+from tests.grids import grid
 from tests.label_only.cases import fit, rademacher, user
 
 METHOD = LabelCuratorOMP()
@@ -179,7 +180,7 @@ def test_a_scale_that_was_declared_wrong_costs_little(scale):
     assert error(2000, 40, 4, 1, curator(2.0), scale, sparsity=4)[0] < 0.02
 
 
-@pytest.mark.parametrize("sparsity", [1, 4, 30, None])
+@pytest.mark.parametrize("sparsity", grid([30, 1, 4, None], 1))
 @pytest.mark.parametrize("epsilon", [0.2, 2.0])
 def test_a_wrong_number_of_columns_is_never_much_worse_than_none(sparsity, epsilon):
     options = {} if sparsity is None else {"sparsity": sparsity}
@@ -269,6 +270,7 @@ def split_hits(reps: int, epsilon: float) -> np.ndarray:
     return np.concatenate(found)
 
 
+@pytest.mark.full
 def test_half_of_the_rows_gives_valid_intervals():
     z = split_hits(30, 2.0)
     assert 0.9 < np.mean(np.abs(z) < 1.96) < 0.99

@@ -17,6 +17,7 @@ from dpstats.estimators.label_glm import LabelGLM
 from dpstats.estimators.label_ols import LabelOLS
 from dpstats.estimators.label_only import LABEL_ONLY
 from dpstats.privacy import LabelOnly
+from tests.grids import grid
 from tests.label_only.cases import SCALED, TRUTH, design, errors, fit, table, user
 
 CURATOR = LabelOnly(1.0, 1e-6, curator=True)
@@ -37,7 +38,7 @@ QUICK = [
 ]
 
 
-@pytest.mark.parametrize(("method", "model", "privacy", "schema"), QUICK)
+@pytest.mark.parametrize(("method", "model", "privacy", "schema"), grid(QUICK, 1))
 def test_intervals_cover_and_would_not_if_they_were_shorter(method, model, privacy, schema):
     z, error, se, plan = errors(method, model, 1500, privacy, 100, schema)
     assert 0.92 < covers(z) < 0.985

@@ -43,6 +43,7 @@ def test_columns_are_found(method, options):
     assert mean_error(method, LabelOnly(2.0), 4000, 60, 4, 3, **options) < 0.12
 
 
+@pytest.mark.full
 def test_the_refit_through_the_clip_beats_a_wider_clip():
     narrow = mean_error(LabelLasso(), LabelOnly(1.0), 4000, 60, 10, 5, sparsity=10)
     wide = mean_error(LabelLasso(), LabelOnly(1.0), 4000, 60, 10, 5, sparsity=10, clip=2.5)
@@ -135,6 +136,7 @@ def split_hits(reps: int, epsilon: float) -> np.ndarray:
     return np.concatenate(found)
 
 
+@pytest.mark.full
 def test_half_of_the_rows_gives_valid_intervals():
     z = split_hits(30, 4.0)
     assert 0.9 < np.mean(np.abs(z) < 1.96) < 0.99

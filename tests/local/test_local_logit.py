@@ -43,6 +43,7 @@ def cover(n: int, epsilon: float, repeats: int) -> tuple[np.ndarray, np.ndarray]
     return found < 1.96, found < 0.98
 
 
+@pytest.mark.full
 def test_intervals_cover_the_population_and_half_as_long_ones_do_not():
     whole, half = cover(20_000, 4.0, 120)
     assert 0.91 <= whole.mean() <= 0.99

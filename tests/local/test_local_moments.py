@@ -79,6 +79,7 @@ def test_intervals_cover_over_settings(kind, d, n, epsilon):
     assert half < 0.78
 
 
+@pytest.mark.full
 def test_intervals_are_cautious_where_noise_hides_the_second_moments():
     method, made = LocalMoments(), design(10, SD)
     assert "noise hides" in method.plan(made, Local(1.0), 100_000).warnings[0]
@@ -133,6 +134,7 @@ def test_most_responses_beyond_their_clip_are_noticed():
 SPARSE = {(10, 100_000): 0.67, (20, 100_000): 0.60}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("d", "n"), SPARSE)
 def test_sparse_fits_have_a_third_of_the_error_of_raw_moments(d, n):
     method, made = LocalSparse(), design(d, 0.55)
@@ -149,6 +151,7 @@ def test_sparse_fits_have_a_third_of_the_error_of_raw_moments(d, n):
     assert np.mean(found) < 0.6 * SPARSE[d, n]
 
 
+@pytest.mark.full
 def test_coefficients_are_drawn_towards_zero_by_their_share_of_noise(monkeypatch):
     method, made, n = LocalSparse(), design(20, 0.75), 10_000
     plan = method.plan(made, Local(1.0), n, sparsity=3)
@@ -184,6 +187,7 @@ def test_without_a_number_columns_that_stand_out_are_kept():
     assert len(fast.fit(method, made, several, x, y, rng)[0].support) - 1 in (3, 8)
 
 
+@pytest.mark.full
 def test_public_rows_take_the_place_of_second_moments():
     method, made, n = LocalSparse(), design(20, 0.55), 100_000
     alone = method.plan(made, Local(1.0), n, sparsity=3)
@@ -202,6 +206,7 @@ def test_public_rows_take_the_place_of_second_moments():
     assert np.mean(found["helped"]) < 0.8 * np.mean(found["alone"])
 
 
+@pytest.mark.full
 def test_heavy_tails_of_the_response_do_little():
     method, made, n = LocalSparse(), design(10, 0.55), 100_000
     plan = method.plan(made, Local(2.0), n, sparsity=3)
@@ -216,6 +221,7 @@ def test_heavy_tails_of_the_response_do_little():
     assert np.mean(found) < 0.34
 
 
+@pytest.mark.full
 def test_the_plan_expects_the_error_that_follows():
     method, made, n = LocalMoments(), design(3, 1.4), 100_000
     plan = method.plan(made, Local(2.0), n)

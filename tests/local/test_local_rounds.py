@@ -53,6 +53,7 @@ def test_intervals_cover_over_settings(kind, d, n, epsilon):
     assert np.mean(standard < 0.98) < 0.78
 
 
+@pytest.mark.full
 def test_intervals_count_that_rounds_weight_a_skewed_column_differently(monkeypatch):
     method, made, n = LocalRounds(), design(2, 1.5, bound=9.0), 20_000
     plan = method.plan(made, Local(4.0, interactive=True), n, clip=4.0)
@@ -104,6 +105,7 @@ def screened(n: int, epsilon: float, repeats: int) -> tuple[list[float], list]:
 
 
 # Errors of the best known before with the same users (log n rounds of all columns: above 1).
+@pytest.mark.full
 @pytest.mark.parametrize(("n", "epsilon", "most"), [(100_000, 1.0, 0.2), (10_000, 4.0, 0.14)])
 def test_screening_finds_few_columns_among_fifty(n, epsilon, most):
     found, questions = screened(n, epsilon, 6)

@@ -240,8 +240,8 @@ MUTANTS = [
     mutant(
         "asks all rows where a half was planned",
         CURATOR,
-        "cut, cuts = (mechanism.branch - 1, 2) if mechanism.branch else (part, mechanism.parts)",
-        "cut, cuts = part, mechanism.parts",
+        "cut = (mechanism.branch - 1, 2) if mechanism.branch else (part, mechanism.parts)",
+        "cut = part, mechanism.parts",
         "test_sensitivity.py",
         "half_only",
     ),
@@ -495,8 +495,8 @@ MUTANTS = [
     mutant(
         "asks a user in two rounds",
         CLIENTS,
-        "np.sort(part) for part in np.split(order, ends)",
-        "np.sort(order[: part.size]) for part in np.split(order, ends)",
+        "itertools.pairwise([0, *ends, n])",
+        "((0, b) for b in [*ends, n])",
         "test_message_independence.py",
         "one_round_only or disjoint",
     ),

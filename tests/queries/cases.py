@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dpstats.families import BINOMIAL, POISSON, Family
+from dpstats.families import BINOMIAL, GAUSSIAN, POISSON, Family
 from dpstats.queries import (
     Block,
     CoordinateScores,
@@ -139,6 +139,13 @@ _CASES = [
 ]
 
 CASES = [replace(c, label=f"{i}-{type(c.query).__name__}") for i, c in enumerate(_CASES)]
+
+
+def sharpest(case: Case) -> bool:
+    """Whether it is the last plain case of its query: whitened, clipped, of chosen columns."""
+    same = [c for c in CASES if type(c.query) is type(case.query)]
+    plain = [c for c in same if getattr(c.query, "family", GAUSSIAN) == GAUSSIAN and not c.offset]
+    return case is (plain or same)[-1]
 
 
 def block(
