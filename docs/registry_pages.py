@@ -20,39 +20,44 @@ def write(folder: Path) -> None:
 
 
 def _methods(methods: Iterable[Estimator]) -> str:
-    return "\n".join(_table(methods) + [_section(m) for m in methods])
+    return "\n".join(_table() + [_section(m) for m in methods])
 
 
-def _table(methods: Iterable[Estimator]) -> list[str]:
+def _table() -> list[str]:
     lines = ["| Model | Method | Trust | Source | Upper rate |", "|---|---|---|---|---|"]
-    for m in methods:
-        for trust, theory in m.theory.items():
-            source = theory.citations[0]
-            cells = [f"`{m.model}`", f"`{m.name}`", trust, _short(source), _rates(theory.upper)]
-            lines.append("| " + " | ".join(cells) + " |")
+    for row in estimators.methods().itertuples():
+        name = f"`{row.method}`" + (f" with `{row.given}`" if row.given else "")
+        cells = [f"`{row.model}`", name, row.trust, row.source, f"`{row.rate}`"]
+        lines.append("| " + " | ".join(cells) + " |")
     return [*lines, ""]
 
 
 def _section(method: Estimator) -> str:
     lines = [f"## {method.model}: {method.name}", "", _first_line(method), ""]
-    for trust, theory in method.theory.items():
-        lines += [f"### {method.model}: {method.name}, {trust}", "", *_theory(theory)]
+    for trust, known in method.theory.items():
+        for given, theory in known.rows():
+            where = f"{trust}, with {given}" if given else trust
+            stated = _theory(theory, rates_only=bool(given))
+            lines += [f"### {method.model}: {method.name}, {where}", "", *stated]
     if method.options:
         lines += ["Options", *_list(f"`{k}`: {v}" for k, v in method.options.items())]
     return "\n".join(lines)
 
 
-def _theory(theory: Theory) -> list[str]:
+def _theory(theory: Theory, *, rates_only: bool) -> list[str]:
     lists = {
         "Conditions of the error bound (never of the privacy)": [
-            a.statement for a in theory.assumptions
+            a.statement for a in theory.conditions
         ],
         "Departures from the printed method": theory.corrections,
         "Sources": [c.text() for c in theory.citations],
     }
     lines = [f"Estimand\n: {theory.estimand}\n", f"Guarantee\n: {theory.guarantee}\n"]
     rates = {"Upper rate": theory.upper, "Lower bound": theory.lower}
-    lines += [f"{name}\n: {_rates(terms)}\n" for name, terms in rates.items() if terms]
+    found = [f"{name}\n: {_rates(terms)}\n" for name, terms in rates.items() if terms]
+    if rates_only:
+        lines, lists = [], dict(list(lists.items())[:1])
+    lines += found
     for title, items in lists.items():
         if items:
             lines += [title, *_list(items)]
@@ -60,7 +65,13 @@ def _theory(theory: Theory) -> list[str]:
 
 
 def _rates(terms: Iterable[Rate]) -> str:
-    return " + ".join(f"`{t.formula}` ({t.term})" for t in terms)
+    return " + ".join(f"`{t.formula}` ({_credit(t)})" for t in terms)
+
+
+def _credit(rate: Rate) -> str:
+    """The term, who proves it, and whether of this method."""
+    conjectured = "order conjectured from " if rate.conjectured else ""
+    return f"{rate.term}: {conjectured}{_short(rate.source)}"
 
 
 def _list(items: Iterable[str]) -> list[str]:
@@ -80,4 +91,4 @@ def _first_line(method: Estimator) -> str:
 def _bibliography(methods: Iterable[Estimator]) -> str:
     sources = {c.key: c for m in methods for t in m.theory.values() for c in t.citations}
     ordered = sorted(sources.values(), key=lambda c: (c.authors, c.year))
-    return "\n".join(f"- {c.text()}" for c in ordered) + "\n"
+    return "\n".join(f"- {c.at('').text()}" for c in ordered) + "\n"

@@ -273,7 +273,7 @@ class Collector:
             estimate,
             design=self.design,
             plan=plan,
-            theory=self._method.theory[plan.privacy.trust],
+            theory=self._method.theory[plan.privacy.trust].under(plan.options),
             releases=[
                 release_of(inbox.question, plan, inbox.turn, len(inbox)) for inbox in self._inboxes
             ],

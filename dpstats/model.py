@@ -254,7 +254,7 @@ class Model:
             estimate,
             design=design.without_rows(),
             plan=plan,
-            theory=estimator.theory[privacy.trust],
+            theory=estimator.theory[privacy.trust].under(plan.options),
             releases=releases,
             ledger=ledger.state(),
             reproducible=noise.reproducible,

@@ -136,6 +136,8 @@ class Results:
             epsilon=plan.privacy.epsilon,
             delta=plan.privacy.delta,
             s=_sparsity(estimate, design, plan),
+            m=plan.options.get("public_rows"),
+            p=plan.options.get("moment"),
         )
         bound = error_bound(theory, setting, _measured(estimate, design))
         return cls(design, plan, estimate, privacy, bound)
@@ -654,12 +656,15 @@ def _count(part: int, whole: int) -> str:
 
 
 def _sparsity(estimate: Estimate, design: Design, plan: Plan) -> int | None:
-    """The planned number of columns, else the selected one; None for a dense fit."""
+    """The planned number of columns, else the selected one, at least 1; None for a dense fit.
+
+    A bound for no column at all would be zero, and no theorem says that.
+    """
     if estimate.support is None:
         return None
     asked = plan.options.get("sparsity")
     selected = len(set(estimate.support) - {design.standardization.intercept})
-    return asked if isinstance(asked, int) else selected
+    return max(asked if isinstance(asked, int) else selected, 1)
 
 
 def _measured(estimate: Estimate, design: Design) -> tuple[BoundTerm, ...]:

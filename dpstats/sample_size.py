@@ -15,6 +15,7 @@ from dpstats.estimators.guesses import round_up
 from dpstats.model import Model
 from dpstats.privacy import Central, LabelOnly, Neighbors, Privacy
 from dpstats.protocol import Plan
+from dpstats.theory import Rate, Setting
 
 __all__ = ["sample_size"]
 
@@ -114,8 +115,17 @@ def _planned(plan: Plan, target: float | Mapping[str, float]) -> Any:
 def _exponent(plan: Plan) -> float:
     """Power of n with which the private part of the method's error falls."""
     method = estimators.find(plan.model, plan.privacy, plan.method)
-    rates = method.theory[plan.privacy.trust].upper
-    return next((r.exponents["n"] for r in rates if r.term == "privacy"), -0.5)
+    rates = method.theory[plan.privacy.trust].under(plan.options).upper
+    return next((_slope(r, plan) for r in rates if r.term == "privacy"), -0.5)
+
+
+def _slope(rate: Rate, plan: Plan) -> float:
+    """Slope of the logarithm of a rate in that of n, its own logarithms being nearly constant."""
+    far, farther = (
+        rate.value(Setting(n, d=3, epsilon=plan.privacy.epsilon, delta=0.5, s=1))
+        for n in (1e150, 1e151)
+    )  # d, delta and s are factors that n does not touch
+    return round(6 * math.log10(farther / far)) / 6  # powers of n are sixths
 
 
 def _guessing(privacy: Privacy, n: int) -> Privacy:

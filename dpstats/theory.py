@@ -1,18 +1,20 @@
-"""What is proved about a method: estimand, assumptions, rates as data, lower bound, citation.
+"""What is proved about a method: estimand, assumptions, rates, lower bound, citation.
 
-Rates are products of powers of named symbols, so that tables, plots, planners and tests read the
-same numbers. Constants that a theorem does not state are 1 and every report says so.
+Rates and conditions are formulas as a reader would print them, and are evaluated from that very
+text, so that tables, plots, planners and tests read the same numbers. Constants that a theorem does
+not state are 1 and every report says so.
 """
 
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from dpstats.arithmetic import Formula, joined
+from dpstats.citations import Citation
 from dpstats.text import grid, wrap
 
 if TYPE_CHECKING:
@@ -31,6 +33,8 @@ __all__ = [
     "rate_terms",
 ]
 
+NOT_APPLICABLE = "not applicable"
+
 
 @dataclass(frozen=True, slots=True)
 class Setting:
@@ -46,6 +50,10 @@ class Setting:
         The guarantee asked for.
     s : int, optional
         Sparsity, for sparse methods.
+    m : int, optional
+        Public rows beside the private ones.
+    p : float, optional
+        Half the order of the moments that the response has.
     """
 
     n: float
@@ -53,88 +61,91 @@ class Setting:
     epsilon: float
     delta: float
     s: int | None = None
+    m: int | None = None
+    p: float | None = None
 
     @property
     def symbols(self) -> dict[str, float]:
-        """Value of every symbol a `Rate` may use."""
-        tiny = max(self.delta, 1e-300)
-        return {
-            "n": self.n,
-            "d": float(self.d),
-            "s": float(self.s if self.s is not None else self.d),
-            "eps": self.epsilon,
-            "log_n": math.log(max(self.n, math.e)),
-            "log_d": math.log(max(self.d, math.e)),
-            "log_1_delta": math.log(1 / tiny),
-        }
+        """Value of every symbol a formula may use; nan where it is not known."""
+        known = {**{f.name: getattr(self, f.name) for f in fields(self)}, "eps": self.epsilon}
+        del known["epsilon"]
+        return {k: math.nan if v is None else float(v) for k, v in known.items()}
+
+
+_SYMBOLS = frozenset(Setting(1, 1, 1.0, 0.5).symbols)
+
+
+def _read(text: str) -> Formula:
+    """The formula of a text that uses no other names than a setting's.
+
+    Raises
+    ------
+    ValueError
+        If it uses another that it does not define: constants are defined, ``C s/n, C = 1``.
+    """
+    formula = Formula.of(text)
+    if unknown := sorted(formula.free - _SYMBOLS):
+        raise ValueError(f"{text!r} does not say what {', '.join(unknown)} is.")
+    return formula
+
+
+@dataclass(frozen=True, slots=True)
+class Assumption:
+    """A condition of a theorem, in words, as a formula (`dpstats.arithmetic`), or both."""
+
+    words: str = ""
+    formula: str = ""
+
+    def __post_init__(self) -> None:
+        if self.formula:
+            _read(self.formula)
+
+    @property
+    def statement(self) -> str:
+        """What is assumed, as printed."""
+        return ": ".join(filter(None, (self.words, self.formula)))
+
+    def holds(self, setting: Setting) -> bool | None:
+        """Whether the formula holds at `setting`, None if that cannot be known."""
+        return _read(self.formula).holds(setting.symbols) if self.formula else None
 
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """One term of a bound, ``product of symbol ** exponent`` with the constant set to 1.
+    """One term of a bound.
 
     Attributes
     ----------
     term : str
         ``"statistical"``, ``"privacy"`` or ``"heterogeneity"``.
-    exponents : mapping of str to float
-        Keys are those of `Setting.symbols`.
     formula : str
-        The same term as a reader would print it.
-    source : str, optional
-        Key of the citation that proves it; the method's own when empty.
+        The term as its source prints it (`dpstats.arithmetic`), in the symbols of `Setting`.
+    source : Citation
+        Who proves it, and where.
+    conjectured : bool
+        Whether the source proves it of another method, so that only the order is expected here.
+    given : tuple of Assumption
+        Conditions of this term beside those of the theory.
     """
 
     term: str
-    exponents: Mapping[str, float]
     formula: str
-    source: str = ""
+    source: Citation
+    conjectured: bool = False
+    given: tuple[Assumption, ...] = ()
+
+    def __post_init__(self) -> None:
+        _read(self.formula)
 
     def value(self, setting: Setting) -> float:
-        """The term at `setting`."""
-        symbols = setting.symbols
-        return math.prod(float(symbols[name] ** power) for name, power in self.exponents.items())
+        """The term at `setting`; nan where it says nothing there (``log(1/delta)`` at 0)."""
+        value = _read(self.formula).value(setting.symbols)
+        return value if 0 < value < math.inf else math.nan
 
-
-@dataclass(frozen=True, slots=True)
-class Assumption:
-    """A condition of a theorem; ``holds(setting)`` is None where public facts cannot tell."""
-
-    statement: str
-    check: Callable[[Setting], bool] | None = None
-
-    def holds(self, setting: Setting) -> bool | None:
-        """Whether the condition holds at `setting`, None if that cannot be known."""
-        return None if self.check is None else self.check(setting)
-
-
-@dataclass(frozen=True, slots=True)
-class Citation:
-    """A source, with the theorem or algorithm that is used."""
-
-    key: str
-    authors: str
-    title: str
-    year: int
-    venue: str
-    locator: str = ""
-
-    def text(self) -> str:
-        """One line for a table or a docstring."""
-        where = f", {self.locator}" if self.locator else ""
-        return f"{self.authors} ({self.year}). {self.title}. {self.venue}{where}."
-
-    def bibtex(self) -> str:
-        """A BibTeX entry."""
-        fields = {
-            "author": " and ".join(re.split(r"(?<=\.),\s+|\s+and\s+", self.authors)),
-            "title": "{" + self.title + "}",
-            "year": str(self.year),
-            "howpublished": self.venue,
-            "note": self.locator,
-        }
-        body = "".join(f"  {k} = {{{v}}},\n" for k, v in fields.items() if v)
-        return f"@misc{{{self.key},\n{body}}}"
+    @property
+    def credit(self) -> str:
+        """The source in words."""
+        return ("Order conjectured from " if self.conjectured else "") + self.source.text()
 
 
 @dataclass(frozen=True)
@@ -155,6 +166,9 @@ class Theory:
         Sources; the first is the method's own.
     corrections : tuple of str
         Where the shipped method departs from the printed one, and why.
+    variants : mapping of tuple of str to Theory
+        What is known instead where options are given: ``("moment",)`` for any value of it,
+        ``("channel=gaussian",)`` for this one.
     """
 
     estimand: str
@@ -164,6 +178,32 @@ class Theory:
     lower: tuple[Rate, ...]
     citations: tuple[Citation, ...]
     corrections: tuple[str, ...] = field(default=())
+    variants: Mapping[tuple[str, ...], Theory] = field(default_factory=dict)
+
+    @property
+    def conditions(self) -> tuple[Assumption, ...]:
+        """All conditions: of the theory, and of single terms."""
+        single = (a for rate in (*self.upper, *self.lower) for a in rate.given)
+        return tuple(dict.fromkeys((*self.assumptions, *single)))
+
+    def under(self, options: Mapping[str, Any]) -> Theory:
+        """What is known under these options: the variant that names the most of them."""
+        given = {name for name, value in options.items() if value is not None}
+        given |= {f"{name}={options[name]}" for name in given}
+        able = [names for names in self.variants if given.issuperset(names)]
+        return self.variants[max(able, key=len)] if able else self
+
+    def rows(self) -> list[tuple[str, Theory]]:
+        """The theory and its variants, each with the options that it needs, as printed."""
+        named = [(" and ".join(_asked(n) for n in k), v) for k, v in self.variants.items()]
+        return [("", self), *named]
+
+
+def _asked(option: str) -> str:
+    """An option as a user writes it."""
+    if option == "public_rows":
+        return "public="
+    return option if "=" in option else f"{option}="
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +275,7 @@ class ErrorBound:
     assumptions : tuple of Condition
         Conditions of the theorem and whether they hold here.
     theorem : str
-        Source of the upper rate.
+        Source of the private term of the upper rate.
     estimand : str
         The population quantity that the error is measured from.
     citations : tuple of Citation
@@ -257,11 +297,6 @@ class ErrorBound:
             if (t.tier, t.side, t.term) == (tier, side, term) and quantity in (None, t.quantity):
                 return t.value
         return math.nan
-
-    @property
-    def ratio(self) -> float:
-        """Upper rate over lower rate; nan without a lower bound."""
-        return self.value("rate", "upper", "total") / self.value("rate", "lower", "total")
 
     def failing(self) -> tuple[str, ...]:
         """Conditions of the theorem that do not hold here."""
@@ -293,24 +328,24 @@ class ErrorBound:
                 for t in shown
                 if (t.tier, t.quantity, t.side) == (tier, quantity, side)
             }
-            numbers = (f"{cells[name]:.4g}" if name in cells else "" for name in used)
+            numbers = (_shown(tier, cells[name]) if name in cells else "" for name in used)
             rows.append((_TIERS.get(tier, tier), quantity, *numbers))
         return ("tier", "norm of the error", *used), rows
 
     def formulas(self) -> list[str]:
-        """The rates in words, with the ratio of upper to lower and the theorem."""
+        """The rates in words, each with who proves it."""
         lines = []
         for side in ("upper", "lower"):
-            parts = [
-                f"{t.formula} ({t.term})"
-                for t in self.terms
-                if (t.tier, t.side) == ("rate", side) and t.term != "total"
-            ]
-            if parts:
-                source = next(t.source for t in self.terms if (t.tier, t.side) == ("rate", side))
-                lines.append(f"{side.capitalize()} rate: {' + '.join(parts)}. {source}")
-        if not math.isnan(self.ratio):
-            lines.append(f"Upper over lower rate: {self.ratio:.3g} (both with constants 1).")
+            found = [t for t in self.terms if (t.tier, t.side) == ("rate", side)]
+            single = [t for t in found if t.term != "total"]
+            if len({t.source for t in single}) > 1:
+                lines += [
+                    f"{side.capitalize()} rate, {t.term}: {t.formula}. {t.source}" for t in single
+                ]
+            elif found:
+                terms = " + ".join(t.term for t in single)
+                whole = found[-1]
+                lines.append(f"{side.capitalize()} rate ({terms}): {whole.formula}. {whole.source}")
         return lines
 
     def _repr_html_(self) -> str:
@@ -341,31 +376,25 @@ UNITS = (
 )
 
 
+def _shown(tier: str, value: float) -> str:
+    """A number of the table; a rate that says nothing at the setting has none."""
+    return NOT_APPLICABLE if tier == "rate" and math.isnan(value) else f"{value:.4g}"
+
+
 def rate_terms(theory: Theory, setting: Setting) -> tuple[BoundTerm, ...]:
     """The rate tier of `theory` at `setting`: each term, and the totals of both sides."""
-    sources = {c.key: c.text() for c in theory.citations}
-    own = theory.citations[0].text() if theory.citations else ""
     terms = []
     for side, rates in (("upper", theory.upper), ("lower", theory.lower)):
-        if not rates:
-            continue
-        for rate in rates:
-            source = sources.get(rate.source, rate.source or own)
-            terms.append(
-                BoundTerm(
-                    "rate",
-                    side,
-                    rate.term,
-                    f"{side} rate",
-                    rate.value(setting),
-                    rate.formula,
-                    source,
-                )
-            )
-        formula = " + ".join(r.formula for r in rates)
-        total = sum(r.value(setting) for r in rates)
-        source = terms[-1].source
-        terms.append(BoundTerm("rate", side, "total", f"{side} rate", total, formula, source))
+        name = f"{side} rate"
+        values = [rate.value(setting) for rate in rates]
+        terms += [
+            BoundTerm("rate", side, rate.term, name, value, rate.formula, rate.credit)
+            for rate, value in zip(rates, values, strict=True)
+        ]
+        if rates:
+            formula = joined(rate.formula for rate in rates)
+            credits = " ".join(dict.fromkeys(rate.credit for rate in rates))
+            terms.append(BoundTerm("rate", side, "total", name, sum(values), formula, credits))
     return tuple(terms)
 
 
@@ -375,8 +404,8 @@ def error_bound(
     """Join the measured tiers (none before a fit) to the theorem's rate at `setting`."""
     return ErrorBound(
         terms=(*measured, *rate_terms(theory, setting)),
-        assumptions=tuple(Condition(a.statement, a.holds(setting)) for a in theory.assumptions),
-        theorem=theory.citations[0].text() if theory.citations else "",
+        assumptions=tuple(Condition(a.statement, a.holds(setting)) for a in theory.conditions),
+        theorem=next((r.credit for r in theory.upper if r.term == "privacy"), ""),
         estimand=theory.estimand,
         citations=theory.citations,
         corrections=theory.corrections,

@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "dpstats"
 
 # What any room may import: records and errors without behaviour towards rows.
-COMMON = {"errors", "privacy", "text", "theory", "__version__"}
+COMMON = {"arithmetic", "errors", "privacy", "text", "theory", "__version__"}
 FRONT = {"api", "cli", "devices", "model", "sample_size", "__init__", "__main__"}
 PRIVATE_SIDE = {"holders", "mechanisms"}
 
@@ -25,7 +25,9 @@ ARROWS: dict[str, set[str]] = {
     "errors": set(),
     "text": set(),
     "privacy": set(),
-    "theory": set(),
+    "arithmetic": set(),
+    "citations": set(),
+    "theory": {"citations"},
     "accounting": set(),
     "channels": {"accounting"},
     "protocol": {"accounting"},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dpstats.arithmetic import joined
 from dpstats.errors import OptionError, TrustError
 from dpstats.estimators.adaptive_clipping_gd import AdaptiveClippingGD
 from dpstats.estimators.adaptive_clipping_iht import AdaptiveClippingIHT
@@ -25,7 +26,7 @@ from dpstats.estimators.peel_iht import PeelIHT
 from dpstats.estimators.two_stage import TwoStage
 from dpstats.privacy import Privacy
 from dpstats.protocol import Estimator
-from dpstats.theory import Citation
+from dpstats.theory import Theory
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -127,6 +128,8 @@ def _existing(model: str) -> str:
 def methods(model: str | None = None, trust: str | None = None) -> pd.DataFrame:
     """What can be fitted: one row for each method and trust model, defaults first.
 
+    A method has a row more for each option under which another theorem holds.
+
     Parameters
     ----------
     model : str, optional
@@ -137,7 +140,8 @@ def methods(model: str | None = None, trust: str | None = None) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        Columns model, method, trust, source, rate (upper, constants 1), conditions and options.
+        Columns model, method, trust, given (options that the row is about), source (of the private
+        term), rate (upper, constants 1), conditions and options.
     """
     import pandas as pd
 
@@ -146,19 +150,24 @@ def methods(model: str | None = None, trust: str | None = None) -> pd.DataFrame:
             "model": e.model,
             "method": e.name,
             "trust": name,
-            "source": _source(theory.citations[0]),
-            "rate": " + ".join(r.formula for r in theory.upper),
-            "conditions": "; ".join(a.statement for a in theory.assumptions),
+            "given": given,
+            "source": _source(theory),
+            "rate": joined(r.formula for r in theory.upper),
+            "conditions": "; ".join(a.statement for a in theory.conditions),
             "options": "; ".join(f"{k}: {v}" for k, v in e.options.items()),
         }
         for e in ESTIMATORS
-        for name, theory in e.theory.items()
+        for name, known in e.theory.items()
+        for given, theory in known.rows()
         if model in (None, e.model) and trust in (None, name)
     ]
-    columns = ["model", "method", "trust", "source", "rate", "conditions", "options"]
+    columns = ["model", "method", "trust", "given", "source", "rate", "conditions", "options"]
     return pd.DataFrame(rows, columns=columns)
 
 
-def _source(citation: Citation) -> str:
-    where = f", {citation.locator}" if citation.locator else ""
-    return f"{citation.authors} ({citation.year}){where}"
+def _source(theory: Theory) -> str:
+    """Who proves the private term of the upper rate, or makes its order likely."""
+    rate = next(r for r in theory.upper if r.term == "privacy")
+    where = f", {rate.source.locator}" if rate.source.locator else ""
+    conjectured = "order conjectured from " if rate.conjectured else ""
+    return f"{conjectured}{rate.source.authors} ({rate.source.year}){where}"

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from dpstats.errors import OptionError
 from dpstats.estimators.base import Ask, check_options, make_plan, need_delta
+from dpstats.estimators.bounds import LINEAR_LOWER
 from dpstats.estimators.guesses import Guess, expect, guess, max_rows, round_up
 from dpstats.estimators.private_variance import (
     FAILURE,
-    KARWA,
     MODE,
     TYPICAL,
     adapted_clip,
@@ -25,10 +25,11 @@ from dpstats.estimators.private_variance import (
     threshold,
 )
 from dpstats.estimators.sandwich import Asked, noise_scale, shrink
+from dpstats.estimators.sources import CAI, KARWA_VADHAN, LI_FEDERATED
 from dpstats.privacy import Central, Privacy
 from dpstats.protocol import Estimate, Holder, Plan
 from dpstats.queries import Geometry, Gram, Score
-from dpstats.theory import Assumption, Citation, Rate, Setting, Theory
+from dpstats.theory import Assumption, Rate, Theory
 
 if TYPE_CHECKING:
     from dpstats.design import Design
@@ -40,24 +41,6 @@ Array = NDArray[np.float64]
 _MARGIN = 2.0  # eigenvalues of the second moments may be off their guess by this factor
 _BATCHES = (2, 500)
 _CLIP = 4.0  # residuals enter the meat up to this many standard deviations
-
-_LI = Citation(
-    "li2024federated",
-    "Li, M., Tian, Y., Feng, Y. and Yu, Y.",
-    "Federated transfer learning with differential privacy",
-    2024,
-    "arXiv:2403.11343",
-    "Algorithms 1 and 6, Lemma 3",
-)
-
-
-def _enough_rows(setting: Setting) -> bool:
-    """Condition (16) of the paper with T = log n, failure probability 5 % and constant 1."""
-    steps = math.log(max(setting.n, 3.0))
-    tail = math.log(1 / max(setting.delta, 1e-300))
-    logs = math.log(max(setting.n, steps / max(setting.delta, 1e-300)) / FAILURE)
-    needed = setting.d * steps * logs * math.sqrt(math.log(steps / FAILURE) * tail)
-    return setting.n * setting.epsilon >= needed
 
 
 _THEORY = Theory(
@@ -76,22 +59,29 @@ _THEORY = Theory(
         Assumption("y = x'beta + noise with Gaussian noise of variance 1, independent of x"),
         Assumption("||beta|| is bounded and T = C log n with C >= (81 L^2 + 1) / 2"),
         Assumption(
-            "n >~ d T log((n v T/delta)/eta) sqrt(log(T/eta) log(1/delta)) / eps", _enough_rows
+            "Condition (16)",
+            "n >~ d T log(max(n, T/delta)/eta) sqrt(log(T/eta) log(1/delta))/eps, "
+            "T = log(n), eta = 0.05",
         ),
     ),
     upper=(
-        Rate("statistical", {"d": 0.5, "log_n": 0.5, "n": -0.5}, "loglog(n) sqrt(d log(n)/n)"),
+        Rate(
+            "statistical",
+            "log(log(n)/eta) sqrt(d log(n)/n), eta = 0.05",
+            LI_FEDERATED.at("Lemma 3, equation (17)"),
+        ),
         Rate(
             "privacy",
-            {"d": 1.0, "log_n": 2.0, "log_1_delta": 0.5, "n": -1.0, "eps": -1.0},
-            "d log(n)^2 sqrt(log(1/delta) loglog(n))/(n eps)",
+            "d log(n/eta)^2 sqrt(log(1/delta) log(log(n/eta)))/(n eps), eta = 0.05",
+            LI_FEDERATED.at("Lemma 3, equation (17)"),
         ),
     ),
-    lower=(
-        Rate("statistical", {"d": 0.5, "n": -0.5}, "sqrt(d/n)"),
-        Rate("privacy", {"d": 1.0, "n": -1.0, "eps": -1.0}, "d/(n eps)"),
+    lower=LINEAR_LOWER,
+    citations=(
+        LI_FEDERATED.at("Algorithms 1 and 6, Lemma 3"),
+        KARWA_VADHAN.at("Algorithm 2, Theorem 3.2"),
+        CAI.at("Theorem 4.1"),
     ),
-    citations=(_LI, KARWA),
     corrections=(
         "PrivateVariance as printed bins differences of pairs without their absolute value and "
         "loses the half that is negative; here |W_2i - W_2i-1| is binned.",

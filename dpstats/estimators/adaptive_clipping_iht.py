@@ -11,10 +11,10 @@ import numpy as np
 
 from dpstats.accounting import zcdp_rho
 from dpstats.estimators.base import Ask, check_options, make_plan, need_delta
+from dpstats.estimators.bounds import SPARSE_LOWER
 from dpstats.estimators.guesses import round_up
 from dpstats.estimators.private_variance import (
     FAILURE,
-    KARWA,
     MODE,
     TYPICAL,
     adapted_clip,
@@ -24,9 +24,8 @@ from dpstats.estimators.private_variance import (
     threshold,
 )
 from dpstats.estimators.sandwich import Asked, noise_scale
+from dpstats.estimators.sources import CAI, KARWA_VADHAN, LI_FEDERATED
 from dpstats.estimators.sparse import (
-    SPARSE_CAI,
-    SPARSE_LOWER,
     Facts,
     concluded,
     need_positive,
@@ -43,7 +42,7 @@ from dpstats.estimators.sparse import (
 from dpstats.privacy import Central, Privacy
 from dpstats.protocol import Estimate, Holder, Plan
 from dpstats.queries import PeeledScores
-from dpstats.theory import Assumption, Citation, Rate, Theory
+from dpstats.theory import Assumption, Rate, Theory
 
 if TYPE_CHECKING:
     from dpstats.design import Design
@@ -52,15 +51,6 @@ __all__ = ["AdaptiveClippingIHT"]
 
 _COUNT, _SPREAD, _PAIRS = 0.01, 0.02, 0.10
 _MOST_STEPS = 100
-
-_LI = Citation(
-    "li2024federated",
-    "Li, M., Tian, Y., Feng, Y. and Yu, Y.",
-    "Federated transfer learning with differential privacy",
-    2024,
-    "arXiv:2403.11343",
-    "Algorithms 3, 6 and 7, Lemma 6",
-)
 
 _THEORY = Theory(
     estimand="coefficients of the sparse Gaussian linear model, where residuals are not clipped",
@@ -76,36 +66,27 @@ _THEORY = Theory(
         Assumption("y = x'beta + noise with Gaussian noise of variance 1, independent of x"),
         Assumption("sparsity >= 4.18 L^4 s*, s* the true number of columns; ||beta|| is bounded"),
         Assumption(
-            "n eps >~ s sqrt(log(1/delta)) log(n d/eta)^(5/2)",
-            lambda a: (
-                a.n * a.epsilon
-                >= (a.s if a.s is not None else a.d)
-                * math.sqrt(math.log(1 / max(a.delta, 1e-300)))
-                * math.log(a.n * a.d / FAILURE) ** 2.5
-            ),
+            formula="n eps >~ s sqrt(log(1/delta)) log(n d/eta)^(5/2), eta = 0.05",
         ),
     ),
     upper=(
         Rate(
             "statistical",
-            {"s": 0.5, "log_d": 0.5, "log_n": 0.5, "n": -0.5},
-            "sqrt(s log(d) log(n)/n)",
+            "sqrt(s log(d/eta) log(n)/n), eta = 0.05",
+            LI_FEDERATED.at("Lemma 6"),
         ),
         Rate(
             "privacy",
-            {
-                "s": 1.0,
-                "log_1_delta": 0.5,
-                "log_n": 1.5,
-                "log_d": 1.0,
-                "n": -1.0,
-                "eps": -1.0,
-            },
-            "s sqrt(log(1/delta)) log(n d)^(5/2)/(n eps)",
+            "s sqrt(log(1/delta)) log(n d/eta)^(5/2)/(n eps), eta = 0.05",
+            LI_FEDERATED.at("Lemma 6"),
         ),
     ),
     lower=SPARSE_LOWER,
-    citations=(_LI, KARWA, SPARSE_CAI),
+    citations=(
+        LI_FEDERATED.at("Algorithms 3, 6 and 7, Lemma 6"),
+        KARWA_VADHAN.at("Algorithm 2, Theorem 3.2"),
+        CAI.at("Theorem 4.3"),
+    ),
     corrections=(
         "Gradients are means over batches of b = n/T rows, so the noise level of the peeling is "
         "2 rho R_t R/b; the printed 2 rho R_t R/n under-protects by a factor T.",

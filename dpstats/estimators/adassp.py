@@ -17,6 +17,7 @@ from dpstats.estimators.base import (
     make_plan,
     need_delta,
 )
+from dpstats.estimators.bounds import LINEAR, LINEAR_LOWER, SMALL_DELTA
 from dpstats.estimators.guesses import (
     Guess,
     clipping_radius,
@@ -27,11 +28,11 @@ from dpstats.estimators.guesses import (
     with_resolution,
 )
 from dpstats.estimators.sandwich import Asked, noise_scale, symmetric_noise_square
-from dpstats.estimators.sources import CAI, LINEAR_LOWER
+from dpstats.estimators.sources import CAI, WANG_ADASSP
 from dpstats.privacy import Central, Privacy
 from dpstats.protocol import Estimate, Holder, Plan
 from dpstats.queries import Geometry, Gram, MinEigenvalue, Score
-from dpstats.theory import Assumption, Citation, Rate, Theory
+from dpstats.theory import Assumption, Rate, Theory
 
 if TYPE_CHECKING:
     from dpstats.design import Design
@@ -52,15 +53,7 @@ _ASKS = (
     Ask("meat", 0.05, "outer product of the scores, for standard errors"),
 )
 
-_WANG = Citation(
-    "wang2018adassp",
-    "Wang, Y.-X.",
-    "Revisiting differentially private linear regression: optimal and adaptive prediction and "
-    "estimation in unbounded domain",
-    2018,
-    "UAI 2018, arXiv:1803.02596",
-    "Algorithm 2, Theorem 3",
-)
+_WANG = WANG_ADASSP.at("Algorithm 2, Theorem 3")
 
 _THEORY = Theory(
     estimand=(
@@ -74,24 +67,19 @@ _THEORY = Theory(
         "statistics for standard errors, composed exactly as one Gaussian mechanism."
     ),
     assumptions=(
-        Assumption("The mean of the response is linear in the columns"),
+        LINEAR,
         Assumption(
-            "The smallest eigenvalue of X'X exceeds the noise on X'X: n >~ d sqrt(d "
-            "log(1/delta))/eps for rows of squared norm d",
-            lambda s: s.n * s.epsilon > s.d**1.5 * math.sqrt(math.log(1 / max(s.delta, 1e-300))),
+            "The smallest eigenvalue of X'X exceeds the noise on X'X, for rows of squared norm d",
+            "n >~ d sqrt(d log(1/delta))/eps",
         ),
-        Assumption("delta < 1/n", lambda s: s.delta * s.n < 1),
+        SMALL_DELTA,
     ),
     upper=(
-        Rate("statistical", {"d": 0.5, "n": -0.5}, "sqrt(d/n)"),
-        Rate(
-            "privacy",
-            {"d": 1.5, "log_1_delta": 0.5, "n": -1.0, "eps": -1.0},
-            "d sqrt(d log(1/delta))/(n eps)",
-        ),
+        Rate("statistical", "sqrt(d/n)", _WANG),
+        Rate("privacy", "d sqrt(d log(1/delta))/(n eps)", _WANG),
     ),
     lower=LINEAR_LOWER,
-    citations=(_WANG, CAI),
+    citations=(_WANG, CAI.at("Theorem 4.1")),
     corrections=(
         "The three releases are composed exactly as Gaussian mechanisms, not as three times "
         "(epsilon/3, delta/3).",

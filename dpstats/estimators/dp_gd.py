@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from dpstats.accounting import gdp_mu
 from dpstats.errors import OptionError
 from dpstats.estimators.base import Ask, check_options, make_plan, need_delta
+from dpstats.estimators.bounds import LINEAR_LOWER
 from dpstats.estimators.guesses import (
     Guess,
     clipping_radius,
@@ -23,11 +24,11 @@ from dpstats.estimators.guesses import (
 )
 from dpstats.estimators.recursion import REACH, after_steps, along, step_size, within
 from dpstats.estimators.sandwich import Asked, noise_scale, shrink
-from dpstats.estimators.sources import CAI, LINEAR_LOWER
+from dpstats.estimators.sources import BROWN, CAI
 from dpstats.privacy import Central, Privacy
 from dpstats.protocol import Estimate, Holder, Plan
 from dpstats.queries import Geometry, Gram, ResidualCount, ResidualMoment, Score
-from dpstats.theory import Assumption, Citation, Rate, Theory
+from dpstats.theory import Assumption, Rate, Theory
 
 if TYPE_CHECKING:
     from dpstats.design import Design
@@ -45,15 +46,7 @@ _GRADIENTS = 0.75  # share of the budget for all steps together
 _STEPS = (4, 200)
 _MAX_STEPS = 1000
 
-_BROWN = Citation(
-    "brown2024private",
-    "Brown, G., Dvijotham, K., Evans, G., Liu, D., Smith, A. and Thakurta, A.",
-    "Private gradient descent for linear regression: tighter error bounds and instance-specific "
-    "uncertainty estimation",
-    2024,
-    "ICML 2024, arXiv:2402.13531",
-    "main accuracy claim, Section 1",
-)
+_BROWN = BROWN.at("main accuracy claim, Section 1")
 
 _THEORY = Theory(
     estimand=(
@@ -70,22 +63,15 @@ _THEORY = Theory(
     assumptions=(
         Assumption("Rows x are (sub-)Gaussian, well conditioned: condition number of order 1"),
         Assumption("y = x'beta + noise with Gaussian noise, independent of x"),
-        Assumption("n >~ d: the sample size is linear in the dimension", lambda s: s.n >= 10 * s.d),
-        Assumption(
-            "n eps >~ d sqrt(log(1/delta)): privacy noise is smaller than the signal",
-            lambda s: s.n * s.epsilon > s.d * math.sqrt(math.log(1 / max(s.delta, 1e-300))),
-        ),
+        Assumption("The sample size is linear in the dimension", "n >= 10 d"),
+        Assumption("Privacy noise is smaller than the signal", "n eps > d sqrt(log(1/delta))"),
     ),
     upper=(
-        Rate("statistical", {"d": 0.5, "n": -0.5}, "sqrt(d/n)"),
-        Rate(
-            "privacy",
-            {"d": 1.0, "log_1_delta": 0.5, "n": -1.0, "eps": -1.0},
-            "d sqrt(log(1/delta))/(n eps)",
-        ),
+        Rate("statistical", "sqrt(d/n)", _BROWN),
+        Rate("privacy", "d sqrt(log(1/delta))/(n eps)", _BROWN),
     ),
     lower=LINEAR_LOWER,
-    citations=(_BROWN, CAI),
+    citations=(_BROWN, CAI.at("Theorem 4.1")),
     corrections=(
         "Noise decreases geometrically over the steps instead of being equal: the last iterate "
         "then carries the noise of about one Gaussian release, whatever the number of steps.",

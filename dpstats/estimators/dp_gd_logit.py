@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from dpstats.accounting import gdp_mu
 from dpstats.errors import OptionError
 from dpstats.estimators.base import Ask, check_options, make_plan, need_delta
+from dpstats.estimators.bounds import GLM_LOWER, LOGISTIC
 from dpstats.estimators.guesses import (
     Guess,
     clipping_radius,
@@ -23,12 +24,12 @@ from dpstats.estimators.guesses import (
 )
 from dpstats.estimators.recursion import REACH, after_steps, along, step_size, within
 from dpstats.estimators.sandwich import Asked, noise_scale, shrink
-from dpstats.estimators.sources import GLM_LOWER, SCORE_ATTACK
+from dpstats.estimators.sources import BASSILY, SCORE_ATTACK
 from dpstats.families import BINOMIAL
 from dpstats.privacy import Central, Privacy
 from dpstats.protocol import Estimate, Holder, Plan
 from dpstats.queries import Geometry, Gram, Score
-from dpstats.theory import Assumption, Citation, Rate, Theory
+from dpstats.theory import Assumption, Rate, Theory
 
 if TYPE_CHECKING:
     from dpstats.design import Design
@@ -44,14 +45,7 @@ _STEPS, _MOST_STEPS = (4, 200), 1000
 _REACH = 36.0  # mean square that linear predictors are kept below
 _WORDS = "Linear predictors have mean 0 and standard deviation 1."
 
-_BASSILY = Citation(
-    "bassily2014private",
-    "Bassily, R., Smith, A. and Thakurta, A.",
-    "Private empirical risk minimization: efficient algorithms and tight error bounds",
-    2014,
-    "FOCS 2014, arXiv:1405.7085",
-    "Algorithm 1, full-batch",
-)
+_BASSILY = BASSILY.at("Algorithm 1, full-batch")
 
 _THEORY = Theory(
     estimand=(
@@ -65,20 +59,13 @@ _THEORY = Theory(
         "as one Gaussian mechanism, the step size being post-processing."
     ),
     assumptions=(
-        Assumption("P(y = 1) is logistic in a linear function of the columns"),
+        LOGISTIC,
         Assumption("Rows x are well conditioned: condition number of order 1"),
-        Assumption(
-            "n eps >~ d sqrt(log(1/delta)): privacy noise is smaller than the signal",
-            lambda s: s.n * s.epsilon > s.d * math.sqrt(math.log(1 / max(s.delta, 1e-300))),
-        ),
+        Assumption("Privacy noise is smaller than the signal", "n eps > d sqrt(log(1/delta))"),
     ),
     upper=(
-        Rate("statistical", {"d": 0.5, "n": -0.5}, "sqrt(d/n)"),
-        Rate(
-            "privacy",
-            {"d": 1.0, "log_1_delta": 0.5, "n": -1.0, "eps": -1.0},
-            "d sqrt(log(1/delta))/(n eps)",
-        ),
+        Rate("statistical", "sqrt(d/n)", _BASSILY, conjectured=True),
+        Rate("privacy", "d sqrt(log(1/delta))/(n eps)", _BASSILY, conjectured=True),
     ),
     lower=GLM_LOWER,
     citations=(_BASSILY, SCORE_ATTACK),

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from dpstats.accounting import gdp_mu
 from dpstats.estimators.base import check_options, make_plan, need_delta
+from dpstats.estimators.bounds import LINEAR, LOGISTIC, SMALL_DELTA, SPARSE_GLM_LOWER, SPARSE_LOWER
 from dpstats.estimators.guesses import max_rows
 from dpstats.estimators.sandwich import Asked
+from dpstats.estimators.sources import CAI, SCORE_ATTACK, WANG_GU
 from dpstats.estimators.sparse import (
-    SPARSE_CAI,
-    SPARSE_LOWER,
     Facts,
     concluded,
     hard_threshold,
@@ -35,7 +35,7 @@ from dpstats.estimators.sparse import (
 from dpstats.privacy import Central, Privacy
 from dpstats.protocol import Estimate, Holder, Plan
 from dpstats.queries import Geometry, Score
-from dpstats.theory import Assumption, Citation, Rate, Theory
+from dpstats.theory import Assumption, Rate, Theory
 
 if TYPE_CHECKING:
     from dpstats.design import Design
@@ -44,14 +44,22 @@ __all__ = ["DPIGHT"]
 
 _MOST_STEPS, _PLANNED_STEPS = 200, 30
 
-_WANG = Citation(
-    "wang2019ight",
-    "Wang, L. and Gu, Q.",
-    "Differentially private iterative gradient hard thresholding for sparse learning",
-    2019,
-    "IJCAI 2019",
-    "Algorithm 1, Theorems 5.2 and 5.4, Corollaries 5.6 and 5.8",
+_CONDITIONS = (
+    Assumption("The loss has sparse eigenvalues in [mu, beta]: condition number kappa"),
+    Assumption("sparsity >= C kappa^2 s*, s* the true number of columns"),
+    Assumption("Rows have ||x|| <= K, with K = sqrt(d) for columns of unit scale"),
+    Assumption(formula="n >~ s log(d)"),
+    SMALL_DELTA,
 )
+
+
+def _upper(corollary: str, privacy: str) -> tuple[Rate, ...]:
+    source = WANG_GU.at(f"Corollary {corollary}")
+    return (
+        Rate("statistical", "K sqrt(s log(d)/n), K = sqrt(d)", source),
+        Rate("privacy", f"{privacy}, K = sqrt(d)", source),
+    )
+
 
 _THEORY = Theory(
     estimand=(
@@ -66,24 +74,15 @@ _THEORY = Theory(
         "one Gaussian mechanism. Thresholding is post-processing."
     ),
     assumptions=(
-        Assumption("The loss has sparse eigenvalues in [mu, beta]: condition number kappa"),
-        Assumption("sparsity >= C kappa^2 s*, s* the true number of columns"),
-        Assumption("||x|| <= K with K of order 1, not growing with the number of columns"),
-        Assumption(
-            "n >~ s log(d)", lambda a: a.n >= (a.s if a.s is not None else a.d) * math.log(a.d + 1)
-        ),
-        Assumption("delta < 1/n", lambda a: a.delta * a.n < 1),
+        LINEAR,
+        *_CONDITIONS,
     ),
-    upper=(
-        Rate("statistical", {"s": 0.5, "log_d": 0.5, "n": -0.5}, "K sqrt(s log(d)/n)"),
-        Rate(
-            "privacy",
-            {"s": 1.0, "log_d": 0.5, "log_1_delta": 0.5, "n": -1.0, "eps": -1.0},
-            "K s sqrt(log(d) log(1/delta))/(n eps)",
-        ),
-    ),
+    upper=_upper("5.6", "K s sqrt(log(d) log(1/delta))/(n eps)"),
     lower=SPARSE_LOWER,
-    citations=(_WANG, SPARSE_CAI),
+    citations=(
+        WANG_GU.at("Algorithm 1, Theorems 5.2 and 5.4, Corollary 5.6"),
+        CAI.at("Theorem 4.3"),
+    ),
     corrections=(
         "Neighbours replace a row, so the sensitivity of the mean gradient is 2 G/n, not G/n: the "
         "printed variance T G^2/(n^2 rho) gives 2 rho-zCDP.",
@@ -94,8 +93,17 @@ _THEORY = Theory(
         "Step size and number of steps follow from public bounds, not from cross-validation, which "
         "would not be private.",
         "Iterates stay in a public ball, and the last one is rescaled by two released numbers.",
-        "K^2 grows like d for independent columns: the printed rate hides a factor sqrt(d).",
+        "The rates are printed for K of order 1; K^2 grows like d for columns of unit scale, to "
+        "which lower bounds refer, and is d here.",
     ),
+)
+
+_LOGIT = replace(
+    _THEORY,
+    assumptions=(LOGISTIC, *_CONDITIONS),
+    upper=_upper("5.8", "K sqrt(s log(d) log(1/delta))/(n eps)"),
+    lower=SPARSE_GLM_LOWER,
+    citations=(WANG_GU.at("Algorithm 1, Theorems 5.2 and 5.4, Corollary 5.8"), SCORE_ATTACK),
 )
 
 
@@ -140,13 +148,17 @@ class DPIGHT:
     model: str
     name: ClassVar[str] = "dp-ight"
     sparse: ClassVar[bool] = True
-    theory: ClassVar[Mapping[str, Theory]] = {"central": _THEORY}
     options: ClassVar[Mapping[str, str]] = {
         "sparsity": "number of columns to select, beside the intercept; needed",
         "steps": "number of gradient steps, 1 to 200; planned from public facts by default",
         "step_size": "step as a multiple > 0 of the inverse guessed curvature; 1 by default",
         "radius": "norm > 0 at which rows are weighted down, in standardised units; public",
     }
+
+    @property
+    def theory(self) -> Mapping[str, Theory]:
+        """What is known under each trust model."""
+        return {"central": _LOGIT if self.model == "logit" else _THEORY}
 
     def plan(self, design: Design, privacy: Privacy, n: int, **options: Any) -> Plan:
         """Mechanisms, cost and warnings from public facts only.

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from dpstats.accounting import gdp_mu
 from dpstats.estimators.base import check_options, make_plan, need_delta
+from dpstats.estimators.bounds import SMALL_DELTA, SPARSE_GLM_LOWER, SPARSE_LOWER
 from dpstats.estimators.guesses import max_rows
 from dpstats.estimators.sandwich import Asked
+from dpstats.estimators.sources import CAI, SCORE_ATTACK, WANG_XU
 from dpstats.estimators.sparse import (
-    SPARSE_CAI,
-    SPARSE_LOWER,
     Facts,
     concluded,
     hard_threshold,
@@ -35,7 +35,7 @@ from dpstats.estimators.sparse import (
 from dpstats.privacy import Central, Privacy
 from dpstats.protocol import Estimate, Holder, Plan
 from dpstats.queries import Gradient
-from dpstats.theory import Assumption, Citation, Rate, Theory
+from dpstats.theory import Assumption, Rate, Theory
 
 if TYPE_CHECKING:
     from dpstats.design import Design
@@ -44,15 +44,6 @@ __all__ = ["DPIHT"]
 
 _MOST_STEPS, _PLANNED_STEPS = 1000, 40
 _LITTLE = 0.5  # of the fitted values explained by the response: mostly noise
-
-_WANG = Citation(
-    "wang2019local",
-    "Wang, D. and Xu, J.",
-    "On sparse linear regression in the local differential privacy model",
-    2019,
-    "ICML 2019, PMLR 97",
-    "Algorithm 3, Theorem 7",
-)
 
 _THEORY = Theory(
     estimand=(
@@ -70,27 +61,24 @@ _THEORY = Theory(
     assumptions=(
         Assumption("The loss is rho_s-restricted strongly convex and l_s-restricted smooth"),
         Assumption("sparsity >= (1 + 64 (l_s/rho_s)^2) k*, k* that of the minimiser"),
-        Assumption("Per-row gradients are within G at all sparse coefficients: none is clipped"),
-        Assumption("eps <= 1", lambda a: a.epsilon <= 1),
-        Assumption("delta < 1/n", lambda a: a.delta * a.n < 1),
+        Assumption(
+            "Per-row gradients are within G at all sparse coefficients, with G = sqrt(d) for "
+            "columns of unit scale: none is clipped"
+        ),
+        Assumption(formula="eps <= 1"),
+        SMALL_DELTA,
     ),
     upper=(
-        Rate("statistical", {"s": 0.5, "log_d": 0.5, "n": -0.5}, "sqrt(s log(d)/n)"),
+        Rate("statistical", "sqrt(s log(d)/n)", CAI.at("Theorem 4.4"), conjectured=True),
         Rate(
             "privacy",
-            {
-                "s": 0.5,
-                "log_d": 0.5,
-                "log_n": 0.5,
-                "log_1_delta": 0.5,
-                "n": -1.0,
-                "eps": -1.0,
-            },
-            "G sqrt(s log(n) log(d) log(1/delta))/(n eps)",
+            "G sqrt(s log(n) log(d) log(1/delta))/(n eps), G = sqrt(d)",
+            WANG_XU.at("Theorem 7, the square root of its excess empirical risk"),
+            conjectured=True,
         ),
     ),
     lower=SPARSE_LOWER,
-    citations=(_WANG, SPARSE_CAI),
+    citations=(WANG_XU.at("Algorithm 3, Theorem 7"), CAI.at("Theorems 4.3 and 4.4")),
     corrections=(
         "The printed variance c T log(1/delta) G^2/(n eps)^2 leaves c open; here noise is "
         "calibrated to the exact composition of T Gaussian mechanisms with sensitivity 2 G/n.",
@@ -101,6 +89,12 @@ _THEORY = Theory(
         "Iterates stay in a public ball; without lam, the last one is rescaled by two released "
         "numbers.",
     ),
+)
+
+_LOGIT = replace(
+    _THEORY,
+    lower=SPARSE_GLM_LOWER,
+    citations=(*_THEORY.citations, SCORE_ATTACK),
 )
 
 
@@ -147,7 +141,6 @@ class DPIHT:
     model: str
     name: ClassVar[str] = "dp-iht"
     sparse: ClassVar[bool] = True
-    theory: ClassVar[Mapping[str, Theory]] = {"central": _THEORY}
     options: ClassVar[Mapping[str, str]] = {
         "sparsity": "number of columns to select, beside the intercept; needed",
         "lam": "ridge penalty >= 0 per row, in standardised units; 0 by default",
@@ -155,6 +148,11 @@ class DPIHT:
         "step_size": "step as a multiple > 0 of the inverse guessed curvature; 1 by default",
         "radius": "norm > 0 of rows beyond which gradients are clipped, in standardised units",
     }
+
+    @property
+    def theory(self) -> Mapping[str, Theory]:
+        """What is known under each trust model."""
+        return {"central": _LOGIT if self.model == "logit" else _THEORY}
 
     def plan(self, design: Design, privacy: Privacy, n: int, **options: Any) -> Plan:
         """Mechanisms, cost and warnings from public facts only.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 
 from dpstats.accounting import zcdp_rho
 from dpstats.estimators.base import Ask, check_options, make_plan, need_delta
+from dpstats.estimators.bounds import SMALL_DELTA, SPARSE_GLM_LOWER, SPARSE_LOWER
 from dpstats.estimators.guesses import max_rows
 from dpstats.estimators.sandwich import Asked
+from dpstats.estimators.sources import CAI, SCORE_ATTACK, TALWAR
 from dpstats.estimators.sparse import (
-    SPARSE_CAI,
     Facts,
     concluded,
     hard_threshold,
@@ -31,7 +32,7 @@ from dpstats.estimators.sparse import (
 from dpstats.privacy import Central, Privacy
 from dpstats.protocol import Estimate, Holder, Plan
 from dpstats.queries import CoordinateScores, ResponseQuantile, Search
-from dpstats.theory import Assumption, Citation, Rate, Theory
+from dpstats.theory import Assumption, Rate, Theory
 
 if TYPE_CHECKING:
     from dpstats.design import Design
@@ -44,14 +45,7 @@ _COUNT, _MEDIAN, _SPREADS = 0.01, 0.02, 0.10
 _MOST_STEPS, _STEPS = 200, (5, 60)
 _RENEWALS = 3  # of the clip
 
-_TALWAR = Citation(
-    "talwar2015nearly",
-    "Talwar, K., Thakurta, A. and Zhang, L.",
-    "Nearly optimal private LASSO",
-    2015,
-    "NeurIPS 2015",
-    "noisy Frank-Wolfe over a polytope",
-)
+_TALWAR = TALWAR.at("noisy Frank-Wolfe over a polytope, a bound on the excess risk")
 
 _THEORY = Theory(
     estimand=(
@@ -67,31 +61,19 @@ _THEORY = Theory(
     assumptions=(
         Assumption("|x_ij| <= 1 and |y_i| <= 1: columns are bounded one by one, rows are not"),
         Assumption("The target lies within the l1 ball"),
-        Assumption("delta < 1/n", lambda a: a.delta * a.n < 1),
+        SMALL_DELTA,
     ),
     upper=(
-        Rate("statistical", {"s": 0.5, "log_d": 0.25, "n": -0.25}, "(s^2 log(d)/n)^(1/4)"),
+        Rate("statistical", "(s^2 log(d)/n)^(1/4)", _TALWAR, conjectured=True),
         Rate(
             "privacy",
-            {"s": 0.5, "log_d": 0.5, "log_1_delta": 1 / 6, "n": -1 / 3, "eps": -1 / 3},
             "sqrt(s log(d)) log(1/delta)^(1/6)/(n eps)^(1/3)",
+            _TALWAR,
+            conjectured=True,
         ),
     ),
-    lower=(
-        Rate(
-            "statistical",
-            {"s": 0.5, "log_d": 0.5, "n": -0.5},
-            "sqrt(s log(d)/n)",
-            source=SPARSE_CAI.key,
-        ),
-        Rate(
-            "privacy",
-            {"s": 1.0, "log_d": 1.0, "n": -1.0, "eps": -1.0},
-            "s log(d)/(n eps)",
-            source=SPARSE_CAI.key,
-        ),
-    ),
-    citations=(_TALWAR, SPARSE_CAI),
+    lower=SPARSE_LOWER,
+    citations=(_TALWAR, CAI.at("Theorem 4.3")),
     corrections=(
         "|y| <= 1 and a fixed radius are not assumed: residuals are clipped at a released "
         "quantile, and the radius follows from it, so that the guarantee needs no assumption.",
@@ -102,6 +84,8 @@ _THEORY = Theory(
         "two released numbers.",
     ),
 )
+
+_LOGIT = replace(_THEORY, lower=SPARSE_GLM_LOWER, citations=(_TALWAR, SCORE_ATTACK))
 
 
 @dataclass(frozen=True)
@@ -143,12 +127,16 @@ class FrankWolfe:
     model: str
     name: ClassVar[str] = "frank-wolfe"
     sparse: ClassVar[bool] = True
-    theory: ClassVar[Mapping[str, Theory]] = {"central": _THEORY}
     options: ClassVar[Mapping[str, str]] = {
         "sparsity": "number of columns to keep, beside the intercept; needed",
         "radius": "radius > 0 of the l1 ball, in standardised units; from a released quantile",
         "steps": "number of steps, 1 to 200; planned from public facts by default",
     }
+
+    @property
+    def theory(self) -> Mapping[str, Theory]:
+        """What is known under each trust model."""
+        return {"central": _LOGIT if self.model == "logit" else _THEORY}
 
     def plan(self, design: Design, privacy: Privacy, n: int, **options: Any) -> Plan:
         """Mechanisms, cost and warnings from public facts only.

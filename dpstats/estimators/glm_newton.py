@@ -12,16 +12,17 @@ from numpy.typing import NDArray
 
 from dpstats.accounting import gdp_mu
 from dpstats.estimators.base import Ask, check_options, make_plan, need_delta
+from dpstats.estimators.bounds import GLM_LOWER, SMALL_DELTA
 from dpstats.estimators.glm_descent import Schedule, descend
 from dpstats.estimators.glm_law import Law, tune
 from dpstats.estimators.guesses import Guess, enough, expect, guess, max_rows
 from dpstats.estimators.sandwich import Asked
-from dpstats.estimators.sources import GLM_LOWER, SCORE_ATTACK
+from dpstats.estimators.sources import AVELLA, GANESH, SCORE_ATTACK
 from dpstats.families import Family
 from dpstats.privacy import Central, Privacy
 from dpstats.protocol import Estimate, Holder, Plan
 from dpstats.queries import Geometry, Gram, Score
-from dpstats.theory import Assumption, Citation, Rate, Theory
+from dpstats.theory import Assumption, Rate, Theory
 
 if TYPE_CHECKING:
     from dpstats.design import Design
@@ -45,22 +46,8 @@ _CONSERVATIVE = 0.38  # noise on the Gram matrix at which intervals lose precisi
 
 _NOISE_LIMIT = 3.0
 
-_AVELLA = Citation(
-    "avella2023inference",
-    "Avella-Medina, M., Bradshaw, C. and Loh, P.-L.",
-    "Differentially private inference via noisy optimization",
-    2023,
-    "Annals of Statistics 51(5), arXiv:2103.11003",
-    "noisy Newton's method",
-)
-_GANESH = Citation(
-    "ganesh2023faster",
-    "Ganesh, A., Haghifam, M., Steinke, T. and Thakurta, A.",
-    "Faster differentially private convex optimization via second-order methods",
-    2023,
-    "NeurIPS 2023, arXiv:2305.13209",
-    "noisy Newton steps for logistic regression",
-)
+_AVELLA = AVELLA.at("noisy Newton's method")
+
 _THEORY = Theory(
     estimand=(
         "coefficients of the generalised linear model; where its mean is not right, the root of "
@@ -77,23 +64,17 @@ _THEORY = Theory(
         Assumption("The mean of the response is the inverse link of a linear function"),
         Assumption("Linear predictors vary by no more than a few units"),
         Assumption(
-            "The noise resolves the whitened Gram matrix: n >~ d^(3/2) sqrt(log(1/delta))/eps",
-            lambda s: (
-                s.n * s.epsilon > 2 * s.d**1.5 * math.sqrt(math.log(1 / max(s.delta, 1e-300)))
-            ),
+            "The noise resolves the whitened Gram matrix",
+            "n eps > 2 d^(3/2) sqrt(log(1/delta))",
         ),
-        Assumption("delta < 1/n", lambda s: s.delta * s.n < 1),
+        SMALL_DELTA,
     ),
     upper=(
-        Rate("statistical", {"d": 0.5, "n": -0.5}, "sqrt(d/n)"),
-        Rate(
-            "privacy",
-            {"d": 1.0, "log_1_delta": 0.5, "n": -1.0, "eps": -1.0},
-            "d sqrt(log(1/delta))/(n eps)",
-        ),
+        Rate("statistical", "sqrt(d/n)", _AVELLA, conjectured=True),
+        Rate("privacy", "d sqrt(log(1/delta))/(n eps)", _AVELLA, conjectured=True),
     ),
     lower=GLM_LOWER,
-    citations=(_AVELLA, _GANESH, SCORE_ATTACK),
+    citations=(_AVELLA, GANESH.at("noisy Newton steps for logistic regression"), SCORE_ATTACK),
 )
 
 _MEANS = {

@@ -12,18 +12,11 @@ from numpy.typing import NDArray
 
 from dpstats.errors import OptionError
 from dpstats.estimators.base import Ask, check_options, make_plan
+from dpstats.estimators.bounds import MEAN_LOWER
 from dpstats.estimators.guesses import round_up
-from dpstats.estimators.location import (
-    KARWA_VADHAN,
-    LI,
-    Clip,
-    Facts,
-    facts_of,
-    predict,
-    release_mean,
-    two_stage,
-)
+from dpstats.estimators.location import Clip, Facts, facts_of, predict, release_mean, two_stage
 from dpstats.estimators.sandwich import noise_scale
+from dpstats.estimators.sources import KARWA_VADHAN, LI_FEDERATED
 from dpstats.privacy import Central, Privacy
 from dpstats.protocol import Estimate, Holder, Plan
 from dpstats.queries import ResponseHistogram
@@ -42,6 +35,8 @@ _NEAR = 2  # cells on either side of the fullest one that refine the centre
 _FAILURE = 0.05
 _GAP = 0.2  # share by which a cell within one sigma of the mean beats all others (docstring)
 
+_LI = LI_FEDERATED.at("equation (9)")
+
 _THEORY = Theory(
     estimand="population mean of a normal response with known standard deviation sigma",
     guarantee=(
@@ -51,25 +46,17 @@ _THEORY = Theory(
     ),
     assumptions=(
         Assumption("The response is normal, rows are independent, and sigma is at least its sd"),
-        Assumption(
-            "The range is found: n >~ log(cells/eta)/eps",
-            lambda s: s.n * s.epsilon > 2 / (_SHARE * _GAP) * math.log(100 / _FAILURE),
-        ),
+        Assumption("The range is found", "n eps > 50 log(100/eta), eta = 0.05"),
     ),
     upper=(
-        Rate("statistical", {"n": -0.5}, "sqrt(log(1/eta)/n)", source=LI.key),
-        Rate(
-            "privacy",
-            {"log_n": 0.5, "n": -1.0, "eps": -1.0},
-            "log(1/eta) sqrt(log(n/eta))/(n eps), eta fixed",
-            source=LI.key,
-        ),
+        Rate("statistical", "sqrt(log(1/eta)/n), eta = 0.05", _LI),
+        Rate("privacy", "log(1/eta) sqrt(log(n/eta))/(n eps), eta = 0.05", _LI),
     ),
-    lower=(
-        Rate("statistical", {"n": -0.5}, "1/sqrt(n)", source=LI.key),
-        Rate("privacy", {"n": -1.0, "eps": -1.0}, "1/(n eps)", source=LI.key),
+    lower=MEAN_LOWER,
+    citations=(
+        KARWA_VADHAN.at("Algorithm 1, Theorem 4.1"),
+        LI_FEDERATED.at("equations (8) and (9), Theorem 2"),
     ),
-    citations=(KARWA_VADHAN, LI),
     corrections=(
         "Xmin and Xmax of equation (8) are the private range, not the smallest and largest "
         "observation, whose difference has no bounded sensitivity.",

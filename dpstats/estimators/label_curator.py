@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.estimators.base import check_options
+from dpstats.estimators.bounds import LINEAR, LINEAR_LOWER, SMALL_DELTA
 from dpstats.estimators.label_base import (
     CHANNEL_OPTIONS,
     Responses,
@@ -32,12 +33,11 @@ from dpstats.estimators.label_sums import (
     outer_reach,
     reach,
 )
-from dpstats.estimators.label_theory import LINEAR, MATRIX
-from dpstats.estimators.sources import CAI
+from dpstats.estimators.sources import CAI, CHAUDHURI, LI_MATRIX
 from dpstats.privacy import LabelOnly, Privacy
 from dpstats.protocol import Estimate, Mechanism, Plan
 from dpstats.queries.labels import LabelSums, SquaredResiduals, WeightedResiduals, Whitened
-from dpstats.theory import Assumption, Citation, Rate, Theory
+from dpstats.theory import Assumption, Rate, Theory
 
 if TYPE_CHECKING:
     from dpstats.design import Design
@@ -55,14 +55,7 @@ _PURPOSES = {
 }
 _CLIP = 4.0  # residuals are clipped at so many guessed standard deviations, or at the half-width
 
-_CHAUDHURI = Citation(
-    "chaudhuri2011sample",
-    "Chaudhuri, K. and Hsu, D.",
-    "Sample complexity bounds for differentially private learning",
-    2011,
-    "COLT 2011",
-    "label privacy",
-)
+_MATRIX = LI_MATRIX.at("linear answers from noisy linear measurements")
 
 _THEORY = Theory(
     estimand=(
@@ -81,18 +74,14 @@ _THEORY = Theory(
         LINEAR,
         Assumption("Responses lie in the declared range, or have the declared centre and scale"),
         Assumption("No row has a leverage far above d/n"),
-        Assumption("delta < 1/n", lambda s: s.delta * s.n < 1),
+        SMALL_DELTA,
     ),
     upper=(
-        Rate("statistical", {"d": 0.5, "n": -0.5}, "sqrt(d/n)"),
-        Rate(
-            "privacy",
-            {"d": 1.0, "log_1_delta": 0.5, "n": -1.0, "eps": -1.0},
-            "B d sqrt(log(1/delta))/(n eps)",
-        ),
+        Rate("statistical", "sqrt(d/n)", _MATRIX),
+        Rate("privacy", "B d sqrt(log(1/delta))/(n eps), B = 1", _MATRIX, conjectured=True),
     ),
-    lower=(Rate("statistical", {"d": 0.5, "n": -0.5}, "sqrt(d/n)", source=CAI.key),),
-    citations=(MATRIX, _CHAUDHURI, CAI),
+    lower=LINEAR_LOWER[:1],
+    citations=(_MATRIX, CHAUDHURI.at("label privacy"), CAI.at("Theorem 4.1")),
 )
 
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from dpstats.errors import OptionError
 from dpstats.estimators.base import check_options
+from dpstats.estimators.bounds import LABEL_GLM_LOWER, SMALL_DELTA
 from dpstats.estimators.label_base import (
     CHANNEL_OPTIONS,
     Responses,
@@ -27,12 +28,12 @@ from dpstats.estimators.label_base import (
 from dpstats.estimators.label_glm import LOGIT_SPREAD, glm_responses, typical_mean
 from dpstats.estimators.label_rounds import Equations, Expected, Rounds, Spread
 from dpstats.estimators.label_sums import Balanced, balanced, events, mixed, outer_reach
-from dpstats.estimators.label_theory import DUCHI_2014, LABEL_LOWER, MATRIX
+from dpstats.estimators.sources import DUCHI, GOURIEROUX, LI_MATRIX
 from dpstats.families import BINOMIAL, GAUSSIAN
 from dpstats.privacy import LabelOnly, Privacy
 from dpstats.protocol import Estimate, Mechanism, Plan
 from dpstats.queries.labels import HeldSums, LabelSums, WeightedResiduals
-from dpstats.theory import Assumption, Citation, Rate, Theory
+from dpstats.theory import Assumption, Rate, Theory
 
 if TYPE_CHECKING:
     from dpstats.design import Design
@@ -55,14 +56,8 @@ _CLIP = 4.0  # standard deviations at which residuals are clipped for standard e
 _CLIPS = (2.5, 8.0)  # likewise for the dispersion, as wide as noise lets them be
 _ROUGH = 0.15  # relative error of the dispersion that noise may cause
 
-_GOURIEROUX = Citation(
-    "gourieroux1984pseudo",
-    "Gourieroux, C., Monfort, A. and Trognon, A.",
-    "Pseudo maximum likelihood methods: theory",
-    1984,
-    "Econometrica 52(3)",
-    "consistency for every law with that mean",
-)
+_GOURIEROUX = GOURIEROUX.at("consistency for every law with that mean")
+_MATRIX = LI_MATRIX.at("linear answers from noisy linear measurements")
 
 _THEORY = Theory(
     estimand=(
@@ -82,19 +77,15 @@ _THEORY = Theory(
         Assumption("The mean of the response is the inverse link of a linear predictor"),
         Assumption("Responses lie in the declared range, or have the declared centre and scale"),
         Assumption("No row has a leverage far above d/n"),
-        Assumption("n > d", lambda s: s.n > s.d),
-        Assumption("delta < 1/n", lambda s: s.delta * s.n < 1),
+        Assumption(formula="n > d"),
+        SMALL_DELTA,
     ),
     upper=(
-        Rate("statistical", {"d": 0.5, "n": -0.5}, "sqrt(d/n)"),
-        Rate(
-            "privacy",
-            {"d": 1.0, "log_1_delta": 0.5, "n": -1.0, "eps": -1.0},
-            "d sqrt(log(1/delta))/(n eps)",
-        ),
+        Rate("statistical", "sqrt(d/n)", _GOURIEROUX),
+        Rate("privacy", "d sqrt(log(1/delta))/(n eps)", _MATRIX, conjectured=True),
     ),
-    lower=LABEL_LOWER[:1],
-    citations=(_GOURIEROUX, MATRIX, DUCHI_2014),
+    lower=LABEL_GLM_LOWER[:1],
+    citations=(_GOURIEROUX, _MATRIX, DUCHI.at("fixed-design regression")),
 )
 
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from dpstats.accounting import Selection, Share, calibrate, gdp_mu
 from dpstats.errors import OptionError
 from dpstats.estimators.base import Ask, check_options
+from dpstats.estimators.bounds import LINEAR, SMALL_DELTA, SPARSE_LOWER
 from dpstats.estimators.guesses import round_up
 from dpstats.estimators.halves import CONDITIONAL, restricted
 from dpstats.estimators.label_base import (
@@ -26,7 +27,6 @@ from dpstats.estimators.label_base import (
 from dpstats.estimators.label_curator import LabelCurator
 from dpstats.estimators.label_pursuit import SCORE_CLIP, Pursuit
 from dpstats.estimators.label_select import sizes_of, universal
-from dpstats.estimators.label_theory import LINEAR
 from dpstats.estimators.sources import CAI, DURFEE, TROPP
 from dpstats.estimators.sparse import INFERENCE
 from dpstats.privacy import LabelOnly, Privacy
@@ -55,6 +55,8 @@ _TYPICAL_ENTRY = 0.8  # E|x| of a standard normal column: what clipping entries 
 _UNCLIPPED = 0.68  # likewise of residuals clipped at their deviation
 _SLOT = "half 2: {}"
 
+_ELSEWHERE = CAI.at("Theorem 4.4, for hard thresholding")
+
 _THEORY = Theory(
     estimand=(
         "coefficients of a model in which at most s columns matter; where more do, those of the "
@@ -71,27 +73,19 @@ _THEORY = Theory(
         LINEAR,
         Assumption("At most s columns matter, and none is nearly a combination of others"),
         Assumption("Errors are symmetric, or small beside the interval of the responses"),
-        Assumption(
-            "Noise lets columns be found: n >~ s log(d) sqrt(log(1/delta))/eps",
-            lambda s: (
-                s.n * s.epsilon
-                > (s.s or _USUAL)
-                * math.log(max(s.d, 2))
-                * math.sqrt(math.log(1 / max(s.delta, 1e-300)))
-            ),
-        ),
-        Assumption("delta < 1/n", lambda s: s.delta * s.n < 1),
+        Assumption("Noise lets columns be found", "n eps > s log(d) sqrt(log(1/delta))"),
+        SMALL_DELTA,
     ),
     upper=(
-        Rate("statistical", {"s": 0.5, "log_d": 0.5, "n": -0.5}, "sqrt(s log(d)/n)"),
-        Rate(
-            "privacy",
-            {"s": 1.0, "log_d": 1.0, "log_1_delta": 0.5, "n": -1.0, "eps": -1.0},
-            "sd(r) s log(d) sqrt(log(1/delta))/(n eps), r residuals",
-        ),
+        Rate("statistical", "sqrt(s log(d)/n)", _ELSEWHERE, conjectured=True),
+        Rate("privacy", "s log(d) sqrt(log(1/delta))/(n eps)", _ELSEWHERE, conjectured=True),
     ),
-    lower=(Rate("statistical", {"s": 0.5, "log_d": 0.5, "n": -0.5}, "sqrt(s log(d)/n)", CAI.key),),
-    citations=(TROPP, DURFEE, CAI),
+    lower=SPARSE_LOWER[:1],
+    citations=(
+        TROPP.at("Algorithm 3, without privacy"),
+        DURFEE.at("Lemma 4.2"),
+        CAI.at("Theorems 4.3 and 4.4"),
+    ),
 )
 
 

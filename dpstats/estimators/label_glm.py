@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.estimators.base import check_options
+from dpstats.estimators.bounds import LABEL_GLM_LOWER, SMALL_EPS
 from dpstats.estimators.label_base import (
     CHANNEL_OPTIONS,
     Responses,
@@ -26,7 +27,7 @@ from dpstats.estimators.label_base import (
     responses,
     slopes,
 )
-from dpstats.estimators.label_theory import DUCHI_2014, LABEL_LOWER, PIECEWISE, RANDOMISED_LOGIT
+from dpstats.estimators.sources import DUCHI, VAN_DEN_HOUT, WANG_PIECEWISE
 from dpstats.families import BINOMIAL, Family
 from dpstats.privacy import LabelOnly, Privacy
 from dpstats.protocol import Estimate, Plan
@@ -53,6 +54,8 @@ _GUESS = (
 )
 _TYPICAL = 1 / 6  # mean of a count over the largest one declared
 
+_FIXED = DUCHI.at("fixed-design regression")
+
 _THEORY = Theory(
     estimand=(
         "coefficients of the generalised linear model for the mean of the response, held to the "
@@ -67,14 +70,18 @@ _THEORY = Theory(
     assumptions=(
         Assumption("The mean of the response is the inverse link of a linear predictor"),
         Assumption("Responses lie in the declared range, or have the declared centre and scale"),
-        Assumption("n > d", lambda s: s.n > s.d),
+        Assumption(formula="n > d"),
     ),
     upper=(
-        Rate("statistical", {"d": 0.5, "n": -0.5}, "sqrt(d/n)"),
-        Rate("privacy", {"d": 0.5, "n": -0.5, "eps": -1.0}, "B sqrt(d/n)/eps, eps <= 1"),
+        Rate("statistical", "sqrt(d/n)", _FIXED, conjectured=True),
+        Rate("privacy", "B sqrt(d/n)/eps, B = 1", _FIXED, conjectured=True, given=(SMALL_EPS,)),
     ),
-    lower=LABEL_LOWER,
-    citations=(RANDOMISED_LOGIT, PIECEWISE, DUCHI_2014),
+    lower=LABEL_GLM_LOWER,
+    citations=(
+        VAN_DEN_HOUT.at("likelihood of flipped responses"),
+        WANG_PIECEWISE.at("Algorithm 2 (piecewise mechanism)"),
+        _FIXED,
+    ),
 )
 
 

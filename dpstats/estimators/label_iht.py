@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from dpstats.errors import OptionError
 from dpstats.estimators.base import check_options
+from dpstats.estimators.bounds import AT_MOST_S, LABEL_SPARSE_LOWER, LINEAR
 from dpstats.estimators.label_base import (
     CHANNEL_OPTIONS,
     label_only,
@@ -26,7 +27,7 @@ from dpstats.estimators.label_base import (
 )
 from dpstats.estimators.label_select import Moments
 from dpstats.estimators.label_sparse import INFERENCE
-from dpstats.estimators.label_theory import LABEL_SPARSE_LOWER, LINEAR, WANG_XU
+from dpstats.estimators.sources import WANG_XU
 from dpstats.privacy import LabelOnly, Privacy
 from dpstats.protocol import Estimate, Plan
 from dpstats.theory import Assumption, Rate, Theory
@@ -51,21 +52,21 @@ _THEORY = Theory(
     ),
     assumptions=(
         LINEAR,
-        Assumption("At most s coefficients are not zero"),
+        AT_MOST_S,
         Assumption("X satisfies the restricted isometry property of order 17 s with constant 2/7"),
         Assumption("Responses lie in the interval, and coefficients in the ball"),
-        Assumption("eps <= 1", lambda s: s.epsilon <= 1),
+        Assumption(formula="eps <= 1"),
     ),
     upper=(
-        Rate("statistical", {"s": 0.5, "log_d": 0.5, "n": -0.5}, "sqrt(s log(p)/n)"),
+        Rate("statistical", "sqrt(s log(d)/n)", WANG_XU.at("remark after Theorem 5")),
         Rate(
             "privacy",
-            {"s": 0.5, "log_d": 0.5, "log_1_delta": 0.5, "n": -0.5, "eps": -1.0},
-            "B sqrt(s log(p) log(1/delta)/n)/eps",
+            "C log(1/delta) sqrt(s log(d)/n)/eps, C = 1",
+            WANG_XU.at("Theorem 5, equation (8)"),
         ),
     ),
     lower=LABEL_SPARSE_LOWER,
-    citations=(WANG_XU,),
+    citations=(WANG_XU.at("Algorithm 2, Theorems 5 and 6"),),
     corrections=(
         "The step is theta + eta X'(y - X theta)/n; the printed minus climbs the loss.",
         "Noise is scaled to responses of size B, the half-width of the interval that they are "

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.estimators.base import check_options
+from dpstats.estimators.bounds import LABEL_LOWER, LINEAR, SMALL_EPS
 from dpstats.estimators.label_base import (
     CHANNEL_OPTIONS,
     Responses,
@@ -25,7 +26,7 @@ from dpstats.estimators.label_base import (
     responses,
     slopes,
 )
-from dpstats.estimators.label_theory import DUCHI_2014, LABEL_LOWER, LINEAR, PIECEWISE
+from dpstats.estimators.sources import DUCHI, WANG_PIECEWISE
 from dpstats.privacy import LabelOnly, Privacy
 from dpstats.protocol import Estimate, Plan
 from dpstats.theory import Assumption, Rate, Theory
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 __all__ = ["LabelOLS", "least_squares"]
 
 Array = NDArray[np.float64]
+
+_FIXED = DUCHI.at("fixed-design regression")
 
 _THEORY = Theory(
     estimand=(
@@ -53,14 +56,14 @@ _THEORY = Theory(
     assumptions=(
         LINEAR,
         Assumption("Responses lie in the declared range, or have the declared centre and scale"),
-        Assumption("n > d", lambda s: s.n > s.d),
+        Assumption(formula="n > d"),
     ),
     upper=(
-        Rate("statistical", {"d": 0.5, "n": -0.5}, "sqrt(d/n)"),
-        Rate("privacy", {"d": 0.5, "n": -0.5, "eps": -1.0}, "B sqrt(d/n)/eps, eps <= 1"),
+        Rate("statistical", "sqrt(d/n)", _FIXED),
+        Rate("privacy", "B sqrt(d/n)/eps, B = 1", _FIXED, given=(SMALL_EPS,)),
     ),
     lower=LABEL_LOWER,
-    citations=(PIECEWISE, DUCHI_2014),
+    citations=(WANG_PIECEWISE.at("Algorithm 2 (piecewise mechanism)"), _FIXED),
 )
 
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from dpstats.errors import OptionError
 from dpstats.estimators.base import check_options
+from dpstats.estimators.bounds import LABEL_SPARSE_LOWER, LINEAR, SMALL_EPS
 from dpstats.estimators.guesses import declared, round_up
 from dpstats.estimators.halves import CONDITIONAL, half_of
 from dpstats.estimators.label_base import (
@@ -29,7 +30,7 @@ from dpstats.estimators.label_base import (
 from dpstats.estimators.label_clipped import Clipped, clipped_mean
 from dpstats.estimators.label_ols import least_squares
 from dpstats.estimators.label_select import Moments, lasso, sizes_of, universal
-from dpstats.estimators.label_theory import LABEL_SPARSE_LOWER, LINEAR, PIECEWISE, WANG_XU
+from dpstats.estimators.sources import NEGAHBAN, ROSETT, WANG_PIECEWISE, WANG_XU
 from dpstats.privacy import LabelOnly, Privacy
 from dpstats.protocol import Estimate, Plan
 from dpstats.theory import Assumption, Citation, Rate, Theory
@@ -51,23 +52,6 @@ _NARROW = 0.8  # half-width of the interval at epsilon <= 1, in declared scales;
 _UNDECLARED = 1.5  # wider clip, in guessed standard deviations, where no scale is declared
 _PREDICTABLE = 0.5  # a threshold below this share of a typical coefficient finds most of them
 
-_NEGAHBAN = Citation(
-    "negahban2012unified",
-    "Negahban, S. N., Ravikumar, P., Wainwright, M. J. and Yu, B.",
-    "A unified framework for high-dimensional analysis of M-estimators with decomposable "
-    "regularizers",
-    2012,
-    "Statistical Science 27(4)",
-    "Corollary 2",
-)
-_ROSETT = Citation(
-    "rosett1975estimation",
-    "Rosett, R. N. and Nelson, F. D.",
-    "Estimation of the two-limit probit regression model",
-    1975,
-    "Econometrica 43(1)",
-    "means of responses with two limits",
-)
 _GUARANTEE = (
     "Each response is epsilon-DP against everybody, the server included: it is held to a public "
     "interval and randomised once on its device, by a mechanism whose sensitivity is the width of "
@@ -76,7 +60,7 @@ _GUARANTEE = (
 )
 
 
-def _theory(estimator: str, own: Citation) -> Theory:
+def _theory(estimator: str, own: Citation, source: Citation, *, conjectured: bool) -> Theory:
     return Theory(
         estimand=(
             f"coefficients of the linear model, zero off the columns that {estimator}; clipping is "
@@ -87,21 +71,21 @@ def _theory(estimator: str, own: Citation) -> Theory:
             LINEAR,
             Assumption("At most s coefficients are not zero, and columns are weakly correlated"),
             Assumption("Errors are normal, or the interval contains the responses"),
-            Assumption(
-                "n >~ s log(d) / eps^2",
-                lambda s: s.n * min(s.epsilon, 1.0) ** 2 > (s.s or _USUAL) * math.log(max(s.d, 2)),
-            ),
+            Assumption(formula="n >~ s log(d)/eps^2"),
         ),
         upper=(
-            Rate("statistical", {"s": 0.5, "log_d": 0.5, "n": -0.5}, "sqrt(s log(d)/n)"),
+            Rate("statistical", "sqrt(s log(d)/n)", source, conjectured),
             Rate(
-                "privacy",
-                {"s": 0.5, "log_d": 0.5, "n": -0.5, "eps": -1.0},
-                "B sqrt(s log(d)/n)/eps, eps <= 1",
+                "privacy", "B sqrt(s log(d)/n)/eps, B = 1", source, conjectured, given=(SMALL_EPS,)
             ),
         ),
         lower=LABEL_SPARSE_LOWER,
-        citations=(own, WANG_XU, PIECEWISE, _ROSETT),
+        citations=(
+            own,
+            WANG_XU.at("Theorems 5 and 6"),
+            WANG_PIECEWISE.at("Algorithm 2 (piecewise mechanism)"),
+            ROSETT.at("means of responses with two limits"),
+        ),
     )
 
 
@@ -282,7 +266,14 @@ class LabelLasso(_Sparse):
     """
 
     name: ClassVar[str] = "label-lasso"
-    theory: ClassVar[Mapping[str, Theory]] = {"label-only": _theory("the LASSO selects", _NEGAHBAN)}
+    theory: ClassVar[Mapping[str, Theory]] = {
+        "label-only": _theory(
+            "the LASSO selects",
+            NEGAHBAN.at("Corollary 2"),
+            WANG_XU.at("LASSO after Theorem 5"),
+            conjectured=False,
+        )
+    }
 
     def _select(self, problem: _Problem, sparsity: tuple[int, ...] | None) -> _Found:
         found = problem.refit(np.empty(0, dtype=np.intp))
@@ -342,7 +333,12 @@ class LabelThreshold(_Sparse):
 
     name: ClassVar[str] = "thresholded-ols"
     theory: ClassVar[Mapping[str, Theory]] = {
-        "label-only": _theory("stand out one by one", WANG_XU)
+        "label-only": _theory(
+            "stand out one by one",
+            WANG_XU.at("Theorem 5, for hard thresholding"),
+            WANG_XU.at("Theorem 5, for hard thresholding"),
+            conjectured=True,
+        )
     }
 
     def _select(self, problem: _Problem, sparsity: tuple[int, ...] | None) -> _Found:

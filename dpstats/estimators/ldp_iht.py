@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from dpstats.errors import OptionError
 from dpstats.estimators.base import check_options
+from dpstats.estimators.bounds import INTERACTIVE_LOWER, LINEAR, SPARSE_SAMPLING
 from dpstats.estimators.local import Rounds, local_plan
 from dpstats.estimators.local_asks import (
     CHANNELS,
@@ -23,14 +24,8 @@ from dpstats.estimators.local_asks import (
     vector_channel,
 )
 from dpstats.estimators.local_moments import fixed
-from dpstats.estimators.local_theory import (
-    GUARANTEE,
-    INTERACTIVE_LOWER,
-    LINEAR,
-    ROUNDS,
-    WANG_XU_LDP,
-    ZHU_INTERACTIVE,
-)
+from dpstats.estimators.local_theory import GUARANTEE, ROUNDS
+from dpstats.estimators.sources import WANG_XU, ZHU
 from dpstats.privacy import Local, Privacy
 from dpstats.protocol import Estimate, Messages, Plan, Question
 from dpstats.queries import MomentMessage
@@ -46,25 +41,28 @@ Array = NDArray[np.float64]
 _KEPT = 8  # columns kept per column asked for, as printed
 _MOST_ROUNDS = 1000
 
+_PROOF = ZHU.at("proof of Theorem 7")
+
 _THEORY = Theory(
     estimand="coefficients of a model in which at most s columns matter",
     guarantee=GUARANTEE + ROUNDS,
     assumptions=(
         LINEAR,
         Assumption("Columns are isotropic and sub-Gaussian; coefficients lie in the unit ball"),
-        Assumption("n/log(n) > d s^2/eps^2", lambda s: _enough(s.n, s.d, s.s or 1, s.epsilon)),
-    ),
-    upper=(
-        Rate("statistical", {"s": 0.5, "log_d": 0.5, "n": -0.5}, "sqrt(s log(d)/n)"),
-        Rate(
-            "privacy",
-            {"s": 1.0, "d": 0.5, "log_n": 1.0, "n": -0.5, "eps": -1.0},
-            "s sqrt(d) log(n)/(eps sqrt(n))",
-            source=ZHU_INTERACTIVE.key,
+        Assumption(
+            "Theorem 4 of Wang & Xu, with the factor s that its sensitivity lacks",
+            "n/log(n) >~ d s^2 log(d)/eps^2",
         ),
     ),
+    upper=(
+        SPARSE_SAMPLING,
+        Rate("privacy", "s log(n) sqrt(T d log(d)/n)/eps, T = log(n)", _PROOF),
+    ),
     lower=INTERACTIVE_LOWER,
-    citations=(WANG_XU_LDP, ZHU_INTERACTIVE),
+    citations=(
+        WANG_XU.at("Algorithm 1, Theorem 4"),
+        ZHU.at("Algorithms 2 and 4, Theorems 6 and 7"),
+    ),
     corrections=(
         "|<x, theta>| is bounded by sqrt(k') tau_1 ||theta||, not by 1: a message is "
         "sqrt(d) tau_1 (sqrt(k') tau_1 ||theta|| + tau_2) long, as Zhu et al. found, and the rate "
@@ -77,10 +75,6 @@ _THEORY = Theory(
         "The intercept is never truncated.",
     ),
 )
-
-
-def _enough(n: float, d: int, s: int, epsilon: float) -> bool:
-    return n / math.log(max(n, 3.0)) > d * s**2 / epsilon**2
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from dpstats.errors import OptionError
 from dpstats.estimators.base import check_options
+from dpstats.estimators.bounds import LOCAL_GLM_LOWER, MOMENTS_SEEN, SAMPLING, SMALL_EPS
 from dpstats.estimators.local import Rounds, local_plan
 from dpstats.estimators.local_asks import (
     OPTIONS,
@@ -32,11 +33,12 @@ from dpstats.estimators.local_pool import (
     estimate,
     frame_of,
 )
-from dpstats.estimators.local_theory import ASI, GUARANTEE, JIANG, LOCAL_LOWER, ONCE, ROUNDS, ZHU
+from dpstats.estimators.local_theory import GUARANTEE, ONCE, ROUNDS
+from dpstats.estimators.sources import ASI, BRILLINGER, CAI, JIANG, SCORE_ATTACK, ZHU
 from dpstats.privacy import Local, Privacy
 from dpstats.protocol import Estimate, Messages, Plan, Question
 from dpstats.queries import MomentMessage
-from dpstats.theory import Assumption, Citation, Rate, Theory
+from dpstats.theory import Assumption, Rate, Theory
 
 if TYPE_CHECKING:
     from dpstats.design import Design
@@ -53,14 +55,7 @@ _FIRST_DOUBT, _DOUBT = 0.2, 0.1  # relative bias of a step: the long one from ze
 _MOST_SPREAD, _LEAST_SPREAD = 3.0, 0.05  # of linear predictors
 _TYPICAL = 1.0  # spread of linear predictors, for plans
 
-_BRILLINGER = Citation(
-    "brillinger1982generalized",
-    "Brillinger, D. R.",
-    "A generalized linear model with Gaussian regressor variables",
-    1982,
-    "A Festschrift for Erich L. Lehmann",
-    "section 2",
-)
+_ELSEWHERE = ZHU.at("Theorem 6, the lower bound for linear models, at s = d")
 
 _THEORY = Theory(
     estimand=(
@@ -70,17 +65,21 @@ _THEORY = Theory(
     guarantee=GUARANTEE + ROUNDS + " " + ONCE,
     assumptions=(
         Assumption("The logit of the response's mean is linear in the columns"),
-        Assumption(
-            "Noise does not hide the second moments: n > d^3/eps^2 in standardised units",
-            lambda s: s.n * s.epsilon**2 > s.d**3,
-        ),
+        MOMENTS_SEEN,
     ),
     upper=(
-        Rate("statistical", {"d": 0.5, "n": -0.5}, "sqrt(d/n)"),
-        Rate("privacy", {"d": 1.0, "n": -0.5, "eps": -1.0}, "d/(eps sqrt(n)), eps <= 1"),
+        SAMPLING,
+        Rate("privacy", "d/(eps sqrt(n))", _ELSEWHERE, conjectured=True, given=(SMALL_EPS,)),
     ),
-    lower=LOCAL_LOWER,
-    citations=(_BRILLINGER, ZHU, ASI, JIANG),
+    lower=LOCAL_GLM_LOWER,
+    citations=(
+        BRILLINGER.at("section 2"),
+        ZHU.at("Theorem 6"),
+        ASI.at("PrivUnit"),
+        JIANG.at("Theorem 1"),
+        SCORE_ATTACK,
+        CAI.at("Theorem 4.1"),
+    ),
 )
 
 

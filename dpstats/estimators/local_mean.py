@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.estimators.base import check_options
+from dpstats.estimators.bounds import SMALL_EPS
 from dpstats.estimators.label_base import (
     CHANNEL_OPTIONS,
     Responses,
@@ -18,10 +19,10 @@ from dpstats.estimators.label_base import (
     linear_shrinkage,
     responses,
 )
-from dpstats.estimators.label_theory import DUCHI_2014, PIECEWISE
 from dpstats.estimators.local import Rounds, local_plan
 from dpstats.estimators.local_asks import local
 from dpstats.estimators.local_theory import GUARANTEE, ONCE
+from dpstats.estimators.sources import DUCHI, WANG_PIECEWISE
 from dpstats.privacy import LabelOnly, Privacy
 from dpstats.protocol import Estimate, Messages, Plan, Question
 from dpstats.queries import MomentMessage
@@ -35,7 +36,7 @@ __all__ = ["LocalMean"]
 Array = NDArray[np.float64]
 
 _ONE = np.ones(1)  # the design of a mean is one column of ones
-_DUCHI = replace(DUCHI_2014, locator="private mean estimation")
+_DUCHI = DUCHI.at("private mean estimation")
 
 _THEORY = Theory(
     estimand="mean of the response, held to the interval of the plan",
@@ -44,14 +45,14 @@ _THEORY = Theory(
         Assumption("Responses lie in the declared range, or have the declared centre and scale"),
     ),
     upper=(
-        Rate("statistical", {"n": -0.5}, "sd/sqrt(n)"),
-        Rate("privacy", {"n": -0.5, "eps": -1.0}, "B/(eps sqrt(n)), eps <= 1"),
+        Rate("statistical", "1/sqrt(n)", _DUCHI),
+        Rate("privacy", "B/(eps sqrt(n)), B = 1", _DUCHI, given=(SMALL_EPS,)),
     ),
     lower=(
-        Rate("statistical", {"n": -0.5}, "sd/sqrt(n)", source=_DUCHI.key),
-        Rate("privacy", {"n": -0.5, "eps": -1.0}, "B/(eps sqrt(n))", source=_DUCHI.key),
+        Rate("statistical", "1/sqrt(n)", _DUCHI),
+        Rate("privacy", "B/(eps sqrt(n)), B = 1", _DUCHI),
     ),
-    citations=(_DUCHI, PIECEWISE),
+    citations=(_DUCHI, WANG_PIECEWISE.at("Algorithm 2 (piecewise mechanism)")),
 )
 
 

@@ -11,6 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.estimators.base import check_options
+from dpstats.estimators.bounds import (
+    LINEAR,
+    LOCAL_LOWER,
+    MANY_DEVICES,
+    MOMENTS_SEEN,
+    NONINTERACTIVE_LOWER,
+    PUBLIC_ROWS,
+    SAMPLING,
+    SMALL_EPS,
+    SPARSE_SAMPLING,
+)
 from dpstats.estimators.local import Rounds, local_plan
 from dpstats.estimators.local_asks import (
     GATE,
@@ -38,17 +49,8 @@ from dpstats.estimators.local_pool import (
     remarks_on,
     stepwise,
 )
-from dpstats.estimators.local_theory import (
-    ASI,
-    GUARANTEE,
-    JIANG,
-    LINEAR,
-    LOCAL_LOWER,
-    NONINTERACTIVE_LOWER,
-    ONCE,
-    WANG_XU_LDP,
-    ZHU,
-)
+from dpstats.estimators.local_theory import GUARANTEE, ONCE
+from dpstats.estimators.sources import ASI, CAI, JIANG, ZHU
 from dpstats.privacy import Local, Privacy
 from dpstats.protocol import Estimate, Messages, Plan, Question
 from dpstats.queries import MomentMessage
@@ -78,6 +80,8 @@ _CORRECTIONS = (
     "their known noise, and eigenvalues are raised above what is left of it.",
 )
 
+_OLS = ZHU.at("Remark 3, without thresholding")
+
 _DENSE = Theory(
     estimand=(
         "least-squares coefficients of rows weighted by min(1, R/||x||)^2: the regression "
@@ -87,43 +91,68 @@ _DENSE = Theory(
     assumptions=(
         LINEAR,
         Assumption("Few responses are beyond the clip, or columns are elliptical"),
-        Assumption(
-            "Noise does not hide the second moments: n > d^3/eps^2 in standardised units",
-            lambda s: s.n * s.epsilon**2 > s.d**3,
-        ),
+        MOMENTS_SEEN,
     ),
     upper=(
-        Rate("statistical", {"d": 0.5, "n": -0.5}, "sqrt(d/n)"),
-        Rate("privacy", {"d": 1.5, "n": -0.5, "eps": -1.0}, "d^(3/2)/(eps sqrt(n)), eps <= 1"),
+        SAMPLING,
+        Rate("privacy", "d^(3/2)/(eps sqrt(n))", _OLS, conjectured=True, given=(SMALL_EPS,)),
     ),
     lower=LOCAL_LOWER,
-    citations=(ZHU, ASI, JIANG),
+    citations=(
+        ZHU.at("Algorithm 1, Theorem 6"),
+        ASI.at("PrivUnit"),
+        JIANG.at("Theorem 1"),
+        CAI.at("Theorem 4.1"),
+    ),
     corrections=_CORRECTIONS,
 )
 
-_SPARSE = Theory(
-    estimand=(
-        "coefficients of a model in which at most s columns matter; where more do, those of the "
-        "best fit on the columns that were selected"
-    ),
-    guarantee=GUARANTEE + ONCE,
-    assumptions=(
-        LINEAR,
-        Assumption("At most s columns matter, and their coefficients sum to at most 1 in size"),
-        Assumption("Columns are sub-Gaussian and none is nearly a combination of others"),
-        Assumption("n > d^4/eps^2", lambda s: s.n * s.epsilon**2 > s.d**4),
-    ),
-    upper=(
-        Rate("statistical", {"s": 0.5, "log_d": 0.5, "n": -0.5}, "sqrt(s log(d)/n)"),
-        Rate(
-            "privacy",
-            {"d": 1.0, "log_n": 1.0, "s": 0.5, "log_d": 0.5, "n": -0.5, "eps": -1.0},
-            "d log(n) sqrt(s log(d))/(eps sqrt(n)); sqrt(d) smaller with public rows",
+
+def _sparse(*, public: bool = False, gaussian: bool = False) -> Theory:
+    """What is known of sparse least squares, with public rows or not; Gaussian noise costs a log.
+
+    Theorems 3 and 4 are about thresholding with Gaussian noise. Pure messages have no delta: the
+    variance of PrivUnit is that of Gaussian noise without its log(1/delta).
+    """
+    source = ZHU.at(
+        f"Theorem {4 if public else 3}, for thresholding"
+        + ("" if gaussian else "; pure messages are without its sqrt(log(1/delta))")
+    )
+    root = "s log(d) log(1/delta)" if gaussian else "s log(d)"
+    size = f"log(n) sqrt(d {root})" if public else f"d log(n) sqrt({root})"
+    return Theory(
+        estimand=(
+            "coefficients of a model in which at most s columns matter; where more do, those of "
+            "the best fit on the columns that were selected"
         ),
-    ),
-    lower=NONINTERACTIVE_LOWER,
-    citations=(ZHU, WANG_XU_LDP, ASI, JIANG),
-    corrections=_CORRECTIONS,
+        guarantee=GUARANTEE + ONCE,
+        assumptions=(
+            LINEAR,
+            Assumption("At most s columns matter, and their coefficients sum to at most 1 in size"),
+            Assumption("Columns are sub-Gaussian and none is nearly a combination of others"),
+            PUBLIC_ROWS if public else MANY_DEVICES,
+        ),
+        upper=(
+            SPARSE_SAMPLING,
+            Rate("privacy", f"{size}/(eps sqrt(n))", source, conjectured=True, given=(SMALL_EPS,)),
+        ),
+        lower=NONINTERACTIVE_LOWER,
+        citations=(
+            ZHU.at("Algorithms 1 and 3, Theorems 1, 3 and 4"),
+            ASI.at("PrivUnit"),
+            JIANG.at("Theorem 1"),
+        ),
+        corrections=_CORRECTIONS,
+    )
+
+
+_SPARSE = replace(
+    _sparse(),
+    variants={
+        ("public_rows",): _sparse(public=True),
+        ("channel=gaussian",): _sparse(gaussian=True),
+        ("public_rows", "channel=gaussian"): _sparse(public=True, gaussian=True),
+    },
 )
 
 

@@ -13,6 +13,15 @@ from numpy.typing import NDArray
 
 from dpstats.channels import CoordinateSampling
 from dpstats.estimators.base import check_options
+from dpstats.estimators.bounds import (
+    INTERACTIVE_LOWER,
+    LINEAR,
+    LOCAL_LOWER,
+    MOMENTS_SEEN,
+    SAMPLING,
+    SMALL_EPS,
+    SPARSE_SAMPLING,
+)
 from dpstats.estimators.local import Rounds, local_plan, round_sizes
 from dpstats.estimators.local_asks import (
     GATE,
@@ -39,18 +48,8 @@ from dpstats.estimators.local_pool import (
     pooled,
     stepwise,
 )
-from dpstats.estimators.local_theory import (
-    ASI,
-    GUARANTEE,
-    INTERACTIVE_LOWER,
-    JIANG,
-    LINEAR,
-    LOCAL_LOWER,
-    ONCE,
-    ROUNDS,
-    WANG_XU_LDP,
-    ZHU_INTERACTIVE,
-)
+from dpstats.estimators.local_theory import GUARANTEE, ONCE, ROUNDS
+from dpstats.estimators.sources import ASI, CAI, JIANG, ZHU
 from dpstats.privacy import Local, Privacy
 from dpstats.protocol import Estimate, Messages, Plan, Question
 from dpstats.queries import MomentMessage
@@ -84,6 +83,9 @@ _CORRECTIONS = (
     "falls with their number.",
 )
 
+_LOWER = ZHU.at("Theorem 6, the lower bound, at s = d")
+_THRESHOLDED = ZHU.at("Theorem 7, for hard thresholding, without its logarithms")
+
 _DENSE = Theory(
     estimand=(
         "regression coefficients where the mean is linear and residuals are symmetric; otherwise "
@@ -93,17 +95,19 @@ _DENSE = Theory(
     assumptions=(
         LINEAR,
         Assumption("Residuals are symmetric, or the intercept absorbs their skewness"),
-        Assumption(
-            "Noise does not hide the second moments: n > d^3/eps^2 in standardised units",
-            lambda s: s.n * s.epsilon**2 > s.d**3,
-        ),
+        MOMENTS_SEEN,
     ),
     upper=(
-        Rate("statistical", {"d": 0.5, "n": -0.5}, "sqrt(d/n)"),
-        Rate("privacy", {"d": 1.0, "n": -0.5, "eps": -1.0}, "d/(eps sqrt(n)), eps <= 1"),
+        SAMPLING,
+        Rate("privacy", "d/(eps sqrt(n))", _LOWER, conjectured=True, given=(SMALL_EPS,)),
     ),
     lower=LOCAL_LOWER,
-    citations=(ZHU_INTERACTIVE, ASI, JIANG),
+    citations=(
+        ZHU.at("Algorithms 2 and 4, Theorem 6"),
+        ASI.at("PrivUnit"),
+        JIANG.at("Theorem 1"),
+        CAI.at("Theorem 4.1"),
+    ),
     corrections=_CORRECTIONS[:2],
 )
 
@@ -116,21 +120,15 @@ _SPARSE = Theory(
     assumptions=(
         LINEAR,
         Assumption("At most s columns matter, each visible in the covariance with the response"),
-        Assumption(
-            "Noise lets them be found: n > d s log(d)/eps^2",
-            lambda s: s.n * s.epsilon**2 > s.d * (s.s or s.d) * math.log(max(s.d, 2)),
-        ),
+        Assumption("Columns are isotropic"),
+        Assumption("Noise lets them be found", "n > d s log(d)/eps^2"),
     ),
     upper=(
-        Rate("statistical", {"s": 0.5, "log_d": 0.5, "n": -0.5}, "sqrt(s log(d)/n)"),
-        Rate(
-            "privacy",
-            {"s": 1.0, "d": 0.5, "n": -0.5, "eps": -1.0},
-            "s sqrt(d)/(eps sqrt(n)), isotropic columns",
-        ),
+        SPARSE_SAMPLING,
+        Rate("privacy", "s sqrt(d)/(eps sqrt(n))", _THRESHOLDED, conjectured=True),
     ),
     lower=INTERACTIVE_LOWER,
-    citations=(ZHU_INTERACTIVE, WANG_XU_LDP, ASI),
+    citations=(ZHU.at("Algorithms 2 and 4, Theorems 6 and 7"), ASI.at("PrivUnit")),
     corrections=_CORRECTIONS,
 )
 

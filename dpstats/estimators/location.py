@@ -15,14 +15,11 @@ from dpstats.estimators.sandwich import noise_scale
 from dpstats.privacy import Central, Neighbors
 from dpstats.protocol import Estimate, Holder, Plan
 from dpstats.queries import ResponseMoments, UnitMoments
-from dpstats.theory import Citation
 
 if TYPE_CHECKING:
     from dpstats.design import Design
 
 __all__ = [
-    "KARWA_VADHAN",
-    "LI",
     "MOMENTS",
     "Clip",
     "Facts",
@@ -37,23 +34,6 @@ __all__ = [
 MOMENTS = "moments"
 _MISSING = 4.0  # noise scales by which a noisy count must fall below a public n to be believed
 _SYMMETRIC = 0.2  # of the allowance for clipping, where the mean is in the middle of the interval
-
-KARWA_VADHAN = Citation(
-    "karwa2018finite",
-    "Karwa, V. and Vadhan, S.",
-    "Finite sample differentially private confidence intervals",
-    2018,
-    "ITCS 2018, arXiv:1711.03908",
-    "Algorithm 1, Theorem 4.1",
-)
-LI = Citation(
-    "li2024federated",
-    "Li, M., Tian, Y., Feng, Y. and Yu, Y.",
-    "Federated transfer learning with differential privacy",
-    2024,
-    "arXiv:2403.11343",
-    "equations (8) and (9)",
-)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,9 @@ import numpy as np
 
 from dpstats.errors import OptionError
 from dpstats.estimators.base import Ask, check_options, make_plan
+from dpstats.estimators.bounds import MEAN_LOWER
 from dpstats.estimators.guesses import round_up
 from dpstats.estimators.location import (
-    KARWA_VADHAN,
-    LI,
     Clip,
     Facts,
     facts_of,
@@ -24,6 +23,7 @@ from dpstats.estimators.location import (
     release_mean,
     two_stage,
 )
+from dpstats.estimators.sources import KARWA_VADHAN, LI_FEDERATED, MCSHERRY
 from dpstats.privacy import Central, Privacy
 from dpstats.protocol import Estimate, Holder, Plan
 from dpstats.queries import ResponseInterval
@@ -48,15 +48,6 @@ _MOST_CELLS = 2**14
 _COARSE = 0.035  # share of the rows that one doubling is worth, above which the plan warns
 _CLIPS = ("auto", "private", "declared")
 
-_MCSHERRY = Citation(
-    "mcsherry2007mechanism",
-    "McSherry, F. and Talwar, K.",
-    "Mechanism design via differential privacy",
-    2007,
-    "FOCS 2007",
-    "Theorem 6",
-)
-
 _OWN = Citation(
     "dpstats-clipped-mean",
     "The dpstats developers",
@@ -76,8 +67,8 @@ _THEORY = Theory(
     assumptions=(
         Assumption("Rows (units) are independent and the response is sub-Gaussian"),
         Assumption(
-            "The interval is found: n eps >~ log(range / sd)",
-            lambda s: s.n * s.epsilon > 120 * math.log(max(s.n, 3)) / math.log(1000),
+            "The interval is found, for a range of up to 1000 standard deviations",
+            "n eps > 120 log(n)/log(1000)",
         ),
         Assumption(
             "No small group of rows lies far from the rest: a group below the resolution of the "
@@ -85,14 +76,16 @@ _THEORY = Theory(
         ),
     ),
     upper=(
-        Rate("statistical", {"n": -0.5}, "1/sqrt(n)"),
-        Rate("privacy", {"log_n": 1.5, "n": -1.0, "eps": -1.0}, "log(n)^(3/2)/(n eps)"),
+        Rate("statistical", "1/sqrt(n)", _OWN),
+        Rate("privacy", "log(n)^(3/2)/(n eps)", _OWN),
     ),
-    lower=(
-        Rate("statistical", {"n": -0.5}, "1/sqrt(n)", source=LI.key),
-        Rate("privacy", {"n": -1.0, "eps": -1.0}, "1/(n eps)", source=LI.key),
+    lower=MEAN_LOWER,
+    citations=(
+        _OWN,
+        KARWA_VADHAN.at("Algorithm 1, Theorem 4.1"),
+        LI_FEDERATED.at("equations (8) and (9), Theorem 2"),
+        MCSHERRY.at("Theorem 6"),
     ),
-    citations=(_OWN, KARWA_VADHAN, LI, _MCSHERRY),
     corrections=(
         "The range is one choice among intervals of all positions and widths, so no standard "
         "deviation need be known; a histogram of cells of known width finds a position only.",

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from dpstats.accounting import gdp_mu
 from dpstats.errors import OptionError
 from dpstats.estimators.base import Ask, check_options, make_plan, need_delta
+from dpstats.estimators.bounds import LINEAR, LINEAR_LOWER, SMALL_DELTA
 from dpstats.estimators.descent import Schedule, descend
 from dpstats.estimators.guesses import Guess, enough, expect, guess, max_rows
 from dpstats.estimators.huber import (
@@ -22,7 +23,7 @@ from dpstats.estimators.huber import (
     unclipped,
 )
 from dpstats.estimators.sandwich import Asked
-from dpstats.estimators.sources import CAI, LINEAR_LOWER
+from dpstats.estimators.sources import AVELLA, CAI, DONG, TANG
 from dpstats.privacy import Central, Privacy
 from dpstats.protocol import Estimate, Holder, Plan
 from dpstats.queries import (
@@ -30,7 +31,7 @@ from dpstats.queries import (
     Gram,
     Score,
 )
-from dpstats.theory import Assumption, Citation, Rate, Theory
+from dpstats.theory import Assumption, Rate, Theory
 
 if TYPE_CHECKING:
     from dpstats.design import Design
@@ -60,30 +61,7 @@ _TARGETS = ("model", "projection")
 _PROJECTION_CLIP, _PROJECTION_REACH = 4.0, 0.9999  # clip and weight down next to nothing
 
 
-_AVELLA = Citation(
-    "avella2023inference",
-    "Avella-Medina, M., Bradshaw, C. and Loh, P.-L.",
-    "Differentially private inference via noisy optimization",
-    2023,
-    "Annals of Statistics 51(5), arXiv:2103.11003",
-    "noisy Newton's method",
-)
-_TANG = Citation(
-    "tang2023boosting",
-    "Tang, S., Aydore, S., Kearns, M., Rho, S., Roth, A., Wang, Y., Wang, Y.-X. and Wu, Z. S.",
-    "Improved differentially private regression via gradient boosting",
-    2023,
-    "arXiv:2303.03451",
-    "BoostedAdaSSP",
-)
-_DONG = Citation(
-    "dong2022gaussian",
-    "Dong, J., Roth, A. and Su, W. J.",
-    "Gaussian differential privacy",
-    2022,
-    "Journal of the Royal Statistical Society B 84(1)",
-    "Corollary 3.3",
-)
+_AVELLA = AVELLA.at("noisy Newton's method")
 
 _THEORY = Theory(
     estimand=(
@@ -98,29 +76,23 @@ _THEORY = Theory(
         "mechanism."
     ),
     assumptions=(
-        Assumption("The mean of the response is linear in the columns"),
+        LINEAR,
         Assumption(
             "Residuals are symmetric about it, or skewed alike in all rows; clips widen where the "
             "released tails show skewness"
         ),
         Assumption(
-            "The noise resolves the whitened Gram matrix: n >~ d^(3/2) sqrt(log(1/delta))/eps",
-            lambda s: (
-                s.n * s.epsilon > 2 * s.d**1.5 * math.sqrt(math.log(1 / max(s.delta, 1e-300)))
-            ),
+            "The noise resolves the whitened Gram matrix",
+            "n eps > 2 d^(3/2) sqrt(log(1/delta))",
         ),
-        Assumption("delta < 1/n", lambda s: s.delta * s.n < 1),
+        SMALL_DELTA,
     ),
     upper=(
-        Rate("statistical", {"d": 0.5, "n": -0.5}, "sqrt(d/n)"),
-        Rate(
-            "privacy",
-            {"d": 1.0, "log_1_delta": 0.5, "n": -1.0, "eps": -1.0},
-            "d sqrt(log(1/delta))/(n eps)",
-        ),
+        Rate("statistical", "sqrt(d/n)", _AVELLA, conjectured=True),
+        Rate("privacy", "d sqrt(log(1/delta))/(n eps)", _AVELLA, conjectured=True),
     ),
     lower=LINEAR_LOWER,
-    citations=(_AVELLA, _TANG, _DONG, CAI),
+    citations=(_AVELLA, TANG.at("BoostedAdaSSP"), DONG.at("Corollary 3.3"), CAI.at("Theorem 4.1")),
 )
 
 

@@ -12,6 +12,13 @@ from numpy.typing import NDArray
 
 from dpstats.errors import OptionError
 from dpstats.estimators.base import check_options, floor_eigenvalues
+from dpstats.estimators.bounds import (
+    LINEAR,
+    MANY_DEVICES,
+    NONINTERACTIVE_LOWER,
+    PUBLIC_ROWS,
+    SPARSE_SAMPLING,
+)
 from dpstats.estimators.local import Rounds, local_plan
 from dpstats.estimators.local_asks import (
     CHANNELS,
@@ -24,18 +31,12 @@ from dpstats.estimators.local_asks import (
     vector_channel,
 )
 from dpstats.estimators.local_moments import fixed
-from dpstats.estimators.local_theory import (
-    GUARANTEE,
-    LINEAR,
-    NONINTERACTIVE_LOWER,
-    ONCE,
-    WANG_XU_LDP,
-    ZHU,
-)
+from dpstats.estimators.local_theory import GUARANTEE, ONCE
+from dpstats.estimators.sources import ZHU
 from dpstats.privacy import Local, Privacy
 from dpstats.protocol import Estimate, Messages, Plan, Question
 from dpstats.queries import MomentMessage
-from dpstats.theory import Assumption, Rate, Theory
+from dpstats.theory import Assumption, Citation, Rate, Theory
 
 if TYPE_CHECKING:
     from dpstats.design import Design
@@ -44,33 +45,25 @@ __all__ = ["NLDP"]
 
 Array = NDArray[np.float64]
 
-_THEORY = Theory(
+_COMMON = (LINEAR, Assumption("Coefficients sum to at most 1 in size"))
+_BOTH_SUB_GAUSSIAN = Assumption("Columns and responses are sub-Gaussian")
+_HEAVY = (Assumption("Columns are sub-Gaussian, and responses have moments of order 2p", "p > 1"),)
+
+
+def _upper(privacy: str, source: Citation, *, conjectured: bool = False) -> tuple[Rate, ...]:
+    return (
+        SPARSE_SAMPLING,
+        Rate("privacy", privacy, source, conjectured),
+    )
+
+
+_THREE = Theory(
     estimand="coefficients of a model in which few columns matter",
     guarantee=GUARANTEE + ONCE,
-    assumptions=(
-        LINEAR,
-        Assumption("Columns and responses are sub-Gaussian (responses: 2p moments, with moment=)"),
-        Assumption("Coefficients sum to at most 1 in size"),
-        Assumption("n > d^4/eps^2", lambda s: s.n * s.epsilon**2 > s.d**4),
-    ),
-    upper=(
-        Rate("statistical", {"s": 0.5, "log_d": 0.5, "n": -0.5}, "sqrt(s log(d)/n)"),
-        Rate(
-            "privacy",
-            {
-                "d": 1.0,
-                "log_n": 1.0,
-                "s": 0.5,
-                "log_d": 0.5,
-                "log_1_delta": 0.5,
-                "n": -0.5,
-                "eps": -1.0,
-            },
-            "d log(n) sqrt(s log(d) log(1/delta))/(eps sqrt(n)); sqrt(d) smaller with public rows",
-        ),
-    ),
+    assumptions=(*_COMMON, _BOTH_SUB_GAUSSIAN, MANY_DEVICES),
+    upper=_upper("d log(n) sqrt(s log(d) log(1/delta))/(eps sqrt(n))", ZHU.at("Theorem 3")),
     lower=NONINTERACTIVE_LOWER,
-    citations=(ZHU, WANG_XU_LDP),
+    citations=(ZHU.at("Algorithm 1, Theorems 1 and 3"),),
     corrections=(
         "xx' and xy go into one Gaussian release under the whole guarantee, with the exact "
         "calibration; two under (eps/2, delta/2) by the classical one have 2.6 to 4 times its "
@@ -84,6 +77,42 @@ _THEORY = Theory(
         "The threshold is sqrt(2 log d) standard errors, estimated from the messages: with the "
         "printed order and constant 1 every coefficient is zero in any setting tried.",
     ),
+)
+
+_FOUR = replace(
+    _THREE,
+    assumptions=(*_COMMON, _BOTH_SUB_GAUSSIAN, PUBLIC_ROWS),
+    upper=_upper("log(n) sqrt(d s log(d) log(1/delta))/(eps sqrt(n))", ZHU.at("Theorem 4")),
+    citations=(ZHU.at("Algorithm 3, Theorems 1 and 4"),),
+)
+
+_FIVE = replace(
+    _THREE,
+    assumptions=(*_COMMON, *_HEAVY, MANY_DEVICES),
+    upper=_upper(
+        "d log(n) sqrt(s log(1/delta)) (log(d)/(n eps^2))^((p - 1)/(2 p))", ZHU.at("Theorem 5")
+    ),
+    citations=(ZHU.at("Algorithm 1, Theorems 1 and 5"),),
+)
+
+_FOUR_AND_FIVE = replace(
+    _THREE,
+    assumptions=(*_COMMON, *_HEAVY, PUBLIC_ROWS),
+    upper=_upper(
+        "log(n) sqrt(d s log(1/delta)) (log(d)/(n eps^2))^((p - 1)/(2 p))",
+        ZHU.at("Theorems 4 and 5 together"),
+        conjectured=True,
+    ),
+    citations=(ZHU.at("Algorithms 1 and 3, Theorems 1, 4 and 5"),),
+)
+
+_THEORY = replace(
+    _THREE,
+    variants={
+        ("public_rows",): _FOUR,
+        ("moment",): _FIVE,
+        ("public_rows", "moment"): _FOUR_AND_FIVE,
+    },
 )
 
 

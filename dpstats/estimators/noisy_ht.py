@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from dpstats.accounting import zcdp_rho
 from dpstats.estimators.base import check_options, make_plan, need_delta
+from dpstats.estimators.bounds import (
+    LOGISTIC,
+    SPARSE_GLM_LOWER,
+    SPARSE_GLM_UPPER,
+    SPARSE_LOWER,
+    SPARSE_UPPER,
+)
 from dpstats.estimators.guesses import max_rows
 from dpstats.estimators.sandwich import Asked
+from dpstats.estimators.sources import CAI, DWORK, SCORE_ATTACK, ZHANG_EM
 from dpstats.estimators.sparse import (
-    SPARSE_CAI,
-    SPARSE_LOWER,
     Facts,
     concluded,
     last_share,
@@ -35,7 +41,7 @@ from dpstats.estimators.sparse import (
 from dpstats.privacy import Central, Privacy
 from dpstats.protocol import Estimate, Holder, Plan
 from dpstats.queries import PeeledScores
-from dpstats.theory import Assumption, Citation, Rate, Theory
+from dpstats.theory import Assumption, Theory
 
 if TYPE_CHECKING:
     from dpstats.design import Design
@@ -44,22 +50,9 @@ __all__ = ["NoisyHT"]
 
 _MOST_STEPS, _PLANNED_STEPS = 50, 12
 
-_DWORK = Citation(
-    "dwork2021fdr",
-    "Dwork, C., Su, W. and Zhang, L.",
-    "Differentially private false discovery rate control",
-    2021,
-    "Journal of Privacy and Confidentiality 11(2), arXiv:1807.04209",
-    "peeling algorithm",
-)
-_ZHANG = Citation(
-    "zhang2024em",
-    "Zhang, Z. and Zhang, L.",
-    "High-dimensional differentially-private EM algorithm: methods and near-optimal statistical "
-    "guarantees",
-    2021,
-    "arXiv:2104.00245",
-    "Algorithm 1 (NoisyHT)",
+_CONDITIONS = (
+    Assumption("sparsity >= C L^4 s*, s* the true number of columns"),
+    Assumption(formula="n eps >~ s^(3/2) log(d) sqrt(log(1/delta))"),
 )
 
 _THEORY = Theory(
@@ -77,34 +70,15 @@ _THEORY = Theory(
     assumptions=(
         Assumption("Rows are sub-Gaussian with eigenvalues of the covariance in [1/L, L]"),
         Assumption("y = x'beta + noise with sub-Gaussian noise, independent of x"),
-        Assumption("sparsity >= C L^4 s*, s* the true number of columns"),
-        Assumption(
-            "n eps >~ s^(3/2) log(d) sqrt(log(1/delta))",
-            lambda a: (
-                a.n * a.epsilon
-                >= (a.s if a.s is not None else a.d) ** 1.5
-                * math.log(a.d + 1)
-                * math.sqrt(math.log(1 / max(a.delta, 1e-300)))
-            ),
-        ),
+        *_CONDITIONS,
     ),
-    upper=(
-        Rate("statistical", {"s": 0.5, "log_d": 0.5, "n": -0.5}, "sqrt(s log(d)/n)"),
-        Rate(
-            "privacy",
-            {
-                "s": 1.0,
-                "log_d": 1.0,
-                "log_1_delta": 0.5,
-                "log_n": 1.5,
-                "n": -1.0,
-                "eps": -1.0,
-            },
-            "s log(d) sqrt(log(1/delta)) log(n)^(3/2)/(n eps)",
-        ),
-    ),
+    upper=SPARSE_UPPER,
     lower=SPARSE_LOWER,
-    citations=(SPARSE_CAI, _DWORK, _ZHANG),
+    citations=(
+        CAI.at("Theorems 4.3 and 4.4"),
+        DWORK.at("peeling algorithm"),
+        ZHANG_EM.at("Algorithm 1 (NoisyHT)"),
+    ),
     corrections=(
         "The printed scale 2 lambda sqrt(3 s log(1/delta))/eps of the peeling is proved for "
         "eps <= 0.418 log(1/delta), and wasteful; noise is calibrated to the composed loss.",
@@ -112,6 +86,18 @@ _THEORY = Theory(
         "Residuals are clipped at a released quantile instead of a rate with unknown constants.",
         "Iterates stay in a public ball, and the last one is rescaled by two released numbers.",
     ),
+)
+
+_LOGIT = replace(
+    _THEORY,
+    assumptions=(
+        Assumption("Rows are sub-Gaussian with eigenvalues of the covariance in [1/L, L]"),
+        LOGISTIC,
+        *_CONDITIONS,
+    ),
+    upper=SPARSE_GLM_UPPER,
+    lower=SPARSE_GLM_LOWER,
+    citations=(*_THEORY.citations, SCORE_ATTACK),
 )
 
 
@@ -155,12 +141,16 @@ class NoisyHT:
     model: str
     name: ClassVar[str] = "noisy-ht"
     sparse: ClassVar[bool] = True
-    theory: ClassVar[Mapping[str, Theory]] = {"central": _THEORY}
     options: ClassVar[Mapping[str, str]] = {
         "sparsity": "number of columns to select, beside the intercept; needed",
         "steps": "number of steps, 1 to 50; planned from public facts by default",
         "step_size": "step as a multiple > 0 of the inverse guessed curvature; 1 by default",
     }
+
+    @property
+    def theory(self) -> Mapping[str, Theory]:
+        """What is known under each trust model."""
+        return {"central": _LOGIT if self.model == "logit" else _THEORY}
 
     def plan(self, design: Design, privacy: Privacy, n: int, **options: Any) -> Plan:
         """Mechanisms, cost and warnings from public facts only.

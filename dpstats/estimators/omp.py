@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from dpstats.accounting import epsilon_of, gdp_mu
 from dpstats.errors import OptionError, PlanError
 from dpstats.estimators.base import Ask, check_options, make_plan, need_delta
+from dpstats.estimators.bounds import SMALL_DELTA, SPARSE_GLM_LOWER, SPARSE_LOWER
 from dpstats.estimators.glm_newton import GLMNewton
 from dpstats.estimators.guesses import max_rows, would_do
 from dpstats.estimators.halves import CONDITIONAL, half_of, need_halves, on_second_half, second_half
@@ -20,12 +21,12 @@ from dpstats.estimators.newton import Newton
 from dpstats.estimators.pursuit import Route, expected, pursue
 from dpstats.estimators.pursuit_laws import layout
 from dpstats.estimators.sandwich import Asked
-from dpstats.estimators.sources import DURFEE, TROPP
-from dpstats.estimators.sparse import INFERENCE, SPARSE_CAI, SPARSE_LOWER, need_positive
+from dpstats.estimators.sources import BREIMAN, CAI, DURFEE, SCORE_ATTACK, TROPP
+from dpstats.estimators.sparse import INFERENCE, need_positive
 from dpstats.privacy import Central, Privacy
 from dpstats.protocol import Estimate, Estimator, Holder, Plan
 from dpstats.queries import Geometry, Gram, Query, Score
-from dpstats.theory import Assumption, Citation, Rate, Theory
+from dpstats.theory import Assumption, Rate, Theory
 
 if TYPE_CHECKING:
     from dpstats.design import Design
@@ -50,13 +51,7 @@ _THRESHOLD = 1.5  # standard errors
 # all are; most are found.
 _WEAK, _HOPELESS, _FINE = 0.75, 1.4, 0.5
 
-_BREIMAN = Citation(
-    "breiman1995better",
-    "Breiman, L.",
-    "Better subset regression using the nonnegative garrote",
-    1995,
-    "Technometrics 37(4)",
-)
+_ELSEWHERE = CAI.at("Theorem 4.4, for hard thresholding")
 
 _THEORY = Theory(
     estimand=(
@@ -72,29 +67,23 @@ _THEORY = Theory(
     ),
     assumptions=(
         Assumption("At most s columns matter, and none is nearly a combination of others"),
-        Assumption(
-            "Noise lets them be found: n >~ s log(d) sqrt(log(1/delta))/eps",
-            lambda s: (
-                s.n * s.epsilon
-                > 2
-                * (s.s or s.d)
-                * math.log(max(s.d, 2))
-                * math.sqrt(math.log(1 / max(s.delta, 1e-300)))
-            ),
-        ),
-        Assumption("delta < 1/n", lambda s: s.delta * s.n < 1),
+        Assumption("Noise lets them be found", "n eps > 2 s log(d) sqrt(log(1/delta))"),
+        SMALL_DELTA,
     ),
     upper=(
-        Rate("statistical", {"s": 0.5, "log_d": 0.5, "n": -0.5}, "sqrt(s log(d)/n)"),
-        Rate(
-            "privacy",
-            {"s": 1.0, "log_d": 1.0, "log_1_delta": 0.5, "n": -1.0, "eps": -1.0},
-            "s log(d) sqrt(log(1/delta))/(n eps)",
-        ),
+        Rate("statistical", "sqrt(s log(d)/n)", _ELSEWHERE, conjectured=True),
+        Rate("privacy", "s log(d) sqrt(log(1/delta))/(n eps)", _ELSEWHERE, conjectured=True),
     ),
     lower=SPARSE_LOWER,
-    citations=(TROPP, DURFEE, SPARSE_CAI, _BREIMAN),
+    citations=(
+        TROPP.at("Algorithm 3, without privacy"),
+        DURFEE.at("Lemma 4.2"),
+        CAI.at("Theorems 4.3 and 4.4"),
+        BREIMAN,
+    ),
 )
+
+_LOGIT = replace(_THEORY, lower=SPARSE_GLM_LOWER, citations=(*_THEORY.citations, SCORE_ATTACK))
 
 
 @dataclass(frozen=True)
@@ -142,7 +131,6 @@ class OMP:
     model: str
     name: ClassVar[str] = "omp"
     sparse: ClassVar[bool] = True
-    theory: ClassVar[Mapping[str, Theory]] = {"central": _THEORY}
     options: ClassVar[Mapping[str, str]] = {
         "sparsity": "most columns to select, beside the intercept; several to compare privately; "
         "by default a number planned from n, epsilon and d, of which noise decides how many stay",
@@ -151,6 +139,11 @@ class OMP:
         "lam": "ridge penalty >= 0 per row, in standardised units, intercept excepted; 0 by "
         "default, and with inference='split'",
     }
+
+    @property
+    def theory(self) -> Mapping[str, Theory]:
+        """What is known under each trust model."""
+        return {"central": _LOGIT if self.model == "logit" else _THEORY}
 
     def plan(self, design: Design, privacy: Privacy, n: int, **options: Any) -> Plan:
         """Mechanisms, cost, expected error and warnings from public facts only.

@@ -12,11 +12,18 @@ from numpy.typing import NDArray
 
 from dpstats.accounting import zcdp_rho
 from dpstats.estimators.base import Ask, check_options, make_plan, need_delta
+from dpstats.estimators.bounds import (
+    LOGISTIC,
+    SMALL_DELTA,
+    SPARSE_GLM_LOWER,
+    SPARSE_GLM_UPPER,
+    SPARSE_LOWER,
+    SPARSE_UPPER,
+)
 from dpstats.estimators.guesses import max_rows
 from dpstats.estimators.sandwich import Asked
+from dpstats.estimators.sources import CAI, DURFEE, SCORE_ATTACK
 from dpstats.estimators.sparse import (
-    SPARSE_CAI,
-    SPARSE_LOWER,
     Facts,
     concluded,
     last_share,
@@ -35,7 +42,7 @@ from dpstats.estimators.sparse import (
 from dpstats.privacy import Central, Privacy
 from dpstats.protocol import Estimate, Holder, Plan
 from dpstats.queries import CoordinateScores, Geometry, Score, Selected
-from dpstats.theory import Assumption, Citation, Rate, Theory
+from dpstats.theory import Assumption, Theory
 
 if TYPE_CHECKING:
     from dpstats.design import Design
@@ -50,13 +57,10 @@ _SHRINKS = {"ols": 0.5, "logit": 1.0}  # what later clips leave of the noise, as
 _CHOICE = 0.65  # share of a step's budget that chooses columns; the rest pays for their values
 _RADIUS = 1.15  # clipping radius of rows on the support, over their guessed typical norm
 
-_DURFEE = Citation(
-    "durfee2019practical",
-    "Durfee, D. and Rogers, R.",
-    "Practical differentially private top-k selection with pay-what-you-get composition",
-    2019,
-    "NeurIPS 2019, arXiv:1905.04273",
-    "Lemma 4.2",
+_CONDITIONS = (
+    Assumption("sparsity >= C L^4 s*, s* the true number of columns"),
+    Assumption(formula="n eps > 2 s log(d) sqrt(log(1/delta))"),
+    SMALL_DELTA,
 )
 
 _THEORY = Theory(
@@ -76,36 +80,14 @@ _THEORY = Theory(
     assumptions=(
         Assumption("Rows are sub-Gaussian with eigenvalues of the covariance in [1/L, L]"),
         Assumption("y = x'beta + noise with sub-Gaussian noise, independent of x"),
-        Assumption("sparsity >= C L^4 s*, s* the true number of columns"),
-        Assumption(
-            "n eps >~ s log(d) sqrt(log(1/delta))",
-            lambda a: (
-                a.n * a.epsilon
-                >= 2
-                * (a.s if a.s is not None else a.d)
-                * math.log(a.d + 1)
-                * math.sqrt(math.log(1 / max(a.delta, 1e-300)))
-            ),
-        ),
-        Assumption("delta < 1/n", lambda a: a.delta * a.n < 1),
+        *_CONDITIONS,
     ),
-    upper=(
-        Rate("statistical", {"s": 0.5, "log_d": 0.5, "n": -0.5}, "sqrt(s log(d)/n)"),
-        Rate(
-            "privacy",
-            {
-                "s": 1.0,
-                "log_d": 1.0,
-                "log_1_delta": 0.5,
-                "log_n": 1.5,
-                "n": -1.0,
-                "eps": -1.0,
-            },
-            "s log(d) sqrt(log(1/delta)) log(n)^(3/2)/(n eps)",
-        ),
-    ),
+    upper=SPARSE_UPPER,
     lower=SPARSE_LOWER,
-    citations=(SPARSE_CAI, _DURFEE),
+    citations=(
+        CAI.at("Theorems 4.3 and 4.4"),
+        DURFEE.at("Lemma 4.2"),
+    ),
     corrections=(
         "Columns are chosen at once by Gumbel noise and valued by Gaussian noise, instead of "
         "peeled one by one with Laplace noise; both are calibrated to the composed loss.",
@@ -113,6 +95,18 @@ _THEORY = Theory(
         "Residuals are clipped at a released quantile instead of a rate with unknown constants.",
         "Iterates stay in a public ball, and the last one is rescaled by two released numbers.",
     ),
+)
+
+_LOGIT = replace(
+    _THEORY,
+    assumptions=(
+        Assumption("Rows are sub-Gaussian with eigenvalues of the covariance in [1/L, L]"),
+        LOGISTIC,
+        *_CONDITIONS,
+    ),
+    upper=SPARSE_GLM_UPPER,
+    lower=SPARSE_GLM_LOWER,
+    citations=(*_THEORY.citations, SCORE_ATTACK),
 )
 
 
@@ -162,12 +156,16 @@ class PeelIHT:
     model: str
     name: ClassVar[str] = "peel-iht"
     sparse: ClassVar[bool] = True
-    theory: ClassVar[Mapping[str, Theory]] = {"central": _THEORY}
     options: ClassVar[Mapping[str, str]] = {
         "sparsity": "number of columns to select, beside the intercept; needed",
         "steps": "number of steps, 1 to 50; planned from public facts by default",
         "step_size": "step as a multiple > 0 of the inverse guessed curvature; 1 by default",
     }
+
+    @property
+    def theory(self) -> Mapping[str, Theory]:
+        """What is known under each trust model."""
+        return {"central": _LOGIT if self.model == "logit" else _THEORY}
 
     def plan(self, design: Design, privacy: Privacy, n: int, **options: Any) -> Plan:
         """Mechanisms, cost and warnings from public facts only.

@@ -16,14 +16,12 @@ from numpy.typing import NDArray
 from dpstats.errors import OptionError
 from dpstats.privacy import Central, Neighbors
 from dpstats.queries import PairScales
-from dpstats.theory import Citation
 
 if TYPE_CHECKING:
     from dpstats.design import Design
 
 __all__ = [
     "FAILURE",
-    "KARWA",
     "MODE",
     "TYPICAL",
     "adapted_clip",
@@ -39,15 +37,6 @@ FAILURE = 0.05  # probability eta of the papers' high-probability statements
 TYPICAL = 4.0  # PrivateVariance returns about this many standard deviations (between 0.7 and 8)
 MODE = 0.35  # about this share of Gaussian pairs lies in the fullest cell
 _OCTAVES = 20  # scales of the histogram, from the largest possible difference downwards
-
-KARWA = Citation(
-    "karwa2018finite",
-    "Karwa, V. and Vadhan, S.",
-    "Finite sample differentially private confidence intervals",
-    2018,
-    "ITCS 2018, arXiv:1711.03908",
-    "Algorithm 2, Theorem 3.2",
-)
 
 
 def need_pairs(method: str, design: Design, privacy: Central, instead: str) -> None:

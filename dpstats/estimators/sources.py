@@ -1,10 +1,109 @@
-"""Sources and lower bounds that several methods cite."""
+"""Every source that methods cite, once; ``.at(...)`` names the theorem."""
 
 from __future__ import annotations
 
-from dpstats.theory import Citation, Rate
+from dpstats.theory import Citation
 
-__all__ = ["CAI", "DURFEE", "GLM_LOWER", "LINEAR_LOWER", "SCORE_ATTACK", "TROPP"]
+__all__ = [
+    "ASI",
+    "AVELLA",
+    "BASSILY",
+    "BREIMAN",
+    "BRILLINGER",
+    "BROWN",
+    "CAI",
+    "CHAUDHURI",
+    "DONG",
+    "DUCHI",
+    "DURFEE",
+    "DWORK",
+    "GANESH",
+    "GOURIEROUX",
+    "JIANG",
+    "KARWA_VADHAN",
+    "KIFER",
+    "LI_FEDERATED",
+    "LI_MATRIX",
+    "MCSHERRY",
+    "NEGAHBAN",
+    "ROSETT",
+    "SCORE_ATTACK",
+    "TALWAR",
+    "TANG",
+    "TROPP",
+    "VAN_DEN_HOUT",
+    "WANG_ADASSP",
+    "WANG_GU",
+    "WANG_PIECEWISE",
+    "WANG_XU",
+    "ZHANG_EM",
+    "ZHU",
+]
+
+ASI = Citation(
+    "asi2022optimal",
+    "Asi, H., Feldman, V. and Talwar, K.",
+    "Optimal algorithms for mean estimation under local differential privacy",
+    2022,
+    "ICML 2022, PMLR",
+    kind="inproceedings",
+    volume="162",
+    eprint="2205.02466",
+)
+
+AVELLA = Citation(
+    "avella2023inference",
+    "Avella-Medina, M., Bradshaw, C. and Loh, P.-L.",
+    "Differentially private inference via noisy optimization",
+    2023,
+    "Annals of Statistics",
+    kind="article",
+    volume="51",
+    number="5",
+    eprint="2103.11003",
+)
+
+BASSILY = Citation(
+    "bassily2014private",
+    "Bassily, R., Smith, A. and Thakurta, A.",
+    "Private empirical risk minimization: efficient algorithms and tight error bounds",
+    2014,
+    "FOCS 2014",
+    kind="inproceedings",
+    eprint="1405.7085",
+)
+
+BREIMAN = Citation(
+    "breiman1995better",
+    "Breiman, L.",
+    "Better subset regression using the nonnegative garrote",
+    1995,
+    "Technometrics",
+    kind="article",
+    volume="37",
+    number="4",
+)
+
+BRILLINGER = Citation(
+    "brillinger1982generalized",
+    "Brillinger, D. R.",
+    "A generalized linear model with Gaussian regressor variables",
+    1982,
+    "A Festschrift for Erich L. Lehmann",
+    kind="incollection",
+)
+
+BROWN = Citation(
+    "brown2024private",
+    "Brown, G., Dvijotham, K., Evans, G., Liu, D., Smith, A. and Thakurta, A.",
+    "Private gradient descent for linear regression: tighter error bounds and instance-specific "
+    "uncertainty estimation",
+    2024,
+    "ICML 2024, PMLR",
+    kind="inproceedings",
+    volume="235",
+    eprint="2402.13531",
+)
 
 CAI = Citation(
     "cai2021cost",
@@ -12,29 +111,41 @@ CAI = Citation(
     "The cost of privacy: optimal rates of convergence for parameter estimation with "
     "differential privacy",
     2021,
-    "Annals of Statistics 49(5), arXiv:1902.04495",
-    "Theorem 4.1",
+    "Annals of Statistics",
+    kind="article",
+    volume="49",
+    number="5",
+    eprint="1902.04495",
 )
 
-# Minimax error of linear regression in d dimensions under (epsilon, delta)-DP, up to constants.
-LINEAR_LOWER = (
-    Rate("statistical", {"d": 0.5, "n": -0.5}, "sqrt(d/n)", source=CAI.key),
-    Rate("privacy", {"d": 1.0, "n": -1.0, "eps": -1.0}, "d/(n eps)", source=CAI.key),
+CHAUDHURI = Citation(
+    "chaudhuri2011sample",
+    "Chaudhuri, K. and Hsu, D.",
+    "Sample complexity bounds for differentially private learning",
+    2011,
+    "COLT 2011, PMLR",
+    kind="inproceedings",
+    volume="19",
 )
 
-SCORE_ATTACK = Citation(
-    "cai2023score",
-    "Cai, T. T., Wang, Y. and Zhang, L.",
-    "Score attack: a lower bound technique for optimal differentially private learning",
-    2023,
-    "arXiv:2303.07152",
-    "lower bound for generalised linear models",
+DONG = Citation(
+    "dong2022gaussian",
+    "Dong, J., Roth, A. and Su, W. J.",
+    "Gaussian differential privacy",
+    2022,
+    "Journal of the Royal Statistical Society B",
+    kind="article",
+    volume="84",
+    number="1",
 )
 
-# The same for generalised linear models with rows of order sqrt(d).
-GLM_LOWER = (
-    Rate("statistical", {"d": 0.5, "n": -0.5}, "sqrt(d/n)", source=SCORE_ATTACK.key),
-    Rate("privacy", {"d": 1.0, "n": -1.0, "eps": -1.0}, "d/(n eps)", source=SCORE_ATTACK.key),
+DUCHI = Citation(
+    "duchi2014local",
+    "Duchi, J. C., Jordan, M. I. and Wainwright, M. J.",
+    "Local privacy, data processing inequalities, and statistical minimax rates",
+    2014,
+    "",
+    eprint="1302.3203",
 )
 
 DURFEE = Citation(
@@ -42,14 +153,231 @@ DURFEE = Citation(
     "Durfee, D. and Rogers, R.",
     "Practical differentially private top-k selection with pay-what-you-get composition",
     2019,
-    "NeurIPS 2019, arXiv:1905.04273",
-    "Lemma 4.2",
+    "NeurIPS 2019",
+    kind="inproceedings",
+    eprint="1905.04273",
 )
+
+DWORK = Citation(
+    "dwork2021fdr",
+    "Dwork, C., Su, W. and Zhang, L.",
+    "Differentially private false discovery rate control",
+    2021,
+    "Journal of Privacy and Confidentiality",
+    kind="article",
+    volume="11",
+    number="2",
+    eprint="1807.04209",
+)
+
+GANESH = Citation(
+    "ganesh2023faster",
+    "Ganesh, A., Haghifam, M., Steinke, T. and Thakurta, A.",
+    "Faster differentially private convex optimization via second-order methods",
+    2023,
+    "NeurIPS 2023",
+    kind="inproceedings",
+    eprint="2305.13209",
+)
+
+GOURIEROUX = Citation(
+    "gourieroux1984pseudo",
+    "Gourieroux, C., Monfort, A. and Trognon, A.",
+    "Pseudo maximum likelihood methods: theory",
+    1984,
+    "Econometrica",
+    kind="article",
+    volume="52",
+    number="3",
+)
+
+JIANG = Citation(
+    "jiang2009general",
+    "Jiang, W. and Zhang, C.-H.",
+    "General maximum likelihood empirical Bayes estimation of normal means",
+    2009,
+    "Annals of Statistics",
+    kind="article",
+    volume="37",
+    number="4",
+)
+
+KARWA_VADHAN = Citation(
+    "karwa2018finite",
+    "Karwa, V. and Vadhan, S.",
+    "Finite sample differentially private confidence intervals",
+    2018,
+    "ITCS 2018",
+    kind="inproceedings",
+    eprint="1711.03908",
+)
+
+KIFER = Citation(
+    "kifer2012private",
+    "Kifer, D., Smith, A. and Thakurta, A.",
+    "Private convex empirical risk minimization and high-dimensional regression",
+    2012,
+    "COLT 2012, PMLR",
+    kind="inproceedings",
+    volume="23",
+)
+
+LI_FEDERATED = Citation(
+    "li2024federated",
+    "Li, M., Tian, Y., Feng, Y. and Yu, Y.",
+    "Federated transfer learning with differential privacy",
+    2024,
+    "",
+    eprint="2403.11343",
+)
+
+LI_MATRIX = Citation(
+    "li2015matrix",
+    "Li, C., Miklau, G., Hay, M., McGregor, A. and Rastogi, V.",
+    "The matrix mechanism: optimizing linear counting queries under differential privacy",
+    2015,
+    "VLDB Journal",
+    kind="article",
+    volume="24",
+)
+
+MCSHERRY = Citation(
+    "mcsherry2007mechanism",
+    "McSherry, F. and Talwar, K.",
+    "Mechanism design via differential privacy",
+    2007,
+    "FOCS 2007",
+    kind="inproceedings",
+)
+
+NEGAHBAN = Citation(
+    "negahban2012unified",
+    "Negahban, S. N., Ravikumar, P., Wainwright, M. J. and Yu, B.",
+    "A unified framework for high-dimensional analysis of M-estimators with decomposable "
+    "regularizers",
+    2012,
+    "Statistical Science",
+    kind="article",
+    volume="27",
+    number="4",
+)
+
+ROSETT = Citation(
+    "rosett1975estimation",
+    "Rosett, R. N. and Nelson, F. D.",
+    "Estimation of the two-limit probit regression model",
+    1975,
+    "Econometrica",
+    kind="article",
+    volume="43",
+    number="1",
+)
+
+SCORE_ATTACK = Citation(
+    "cai2023score",
+    "Cai, T. T., Wang, Y. and Zhang, L.",
+    "Score attack: a lower bound technique for optimal differentially private learning",
+    2023,
+    "",
+    eprint="2303.07152",
+)
+
+TALWAR = Citation(
+    "talwar2015nearly",
+    "Talwar, K., Thakurta, A. and Zhang, L.",
+    "Nearly optimal private LASSO",
+    2015,
+    "NeurIPS 2015",
+    kind="inproceedings",
+)
+
+TANG = Citation(
+    "tang2023boosting",
+    "Tang, S., Aydore, S., Kearns, M., Rho, S., Roth, A., Wang, Y., Wang, Y.-X. and Wu, Z. S.",
+    "Improved differentially private regression via gradient boosting",
+    2023,
+    "",
+    eprint="2303.03451",
+)
+
 TROPP = Citation(
     "tropp2007signal",
     "Tropp, J. A. and Gilbert, A. C.",
     "Signal recovery from random measurements via orthogonal matching pursuit",
     2007,
-    "IEEE Transactions on Information Theory 53(12)",
-    "Algorithm 3",
+    "IEEE Transactions on Information Theory",
+    kind="article",
+    volume="53",
+    number="12",
+)
+
+VAN_DEN_HOUT = Citation(
+    "vandenhout2007logistic",
+    "van den Hout, A., van der Heijden, P. G. M. and Gilchrist, R.",
+    "The logistic regression model with response variables subject to randomized response",
+    2007,
+    "Computational Statistics & Data Analysis",
+    kind="article",
+    volume="51",
+    number="12",
+)
+
+WANG_ADASSP = Citation(
+    "wang2018adassp",
+    "Wang, Y.-X.",
+    "Revisiting differentially private linear regression: optimal and adaptive prediction and "
+    "estimation in unbounded domain",
+    2018,
+    "UAI 2018",
+    kind="inproceedings",
+    eprint="1803.02596",
+)
+
+WANG_GU = Citation(
+    "wang2019ight",
+    "Wang, L. and Gu, Q.",
+    "Differentially private iterative gradient hard thresholding for sparse learning",
+    2019,
+    "IJCAI 2019",
+    kind="inproceedings",
+)
+
+WANG_PIECEWISE = Citation(
+    "wang2019piecewise",
+    "Wang, N., Xiao, X., Yang, Y., Zhao, J., Hui, S. C., Shin, H., Shin, J. and Yu, G.",
+    "Collecting and analyzing multidimensional data with local differential privacy",
+    2019,
+    "ICDE 2019",
+    kind="inproceedings",
+    eprint="1907.00782",
+)
+
+WANG_XU = Citation(
+    "wang2019sparse",
+    "Wang, D. and Xu, J.",
+    "On sparse linear regression in the local differential privacy model",
+    2019,
+    "ICML 2019, PMLR",
+    kind="inproceedings",
+    volume="97",
+)
+
+ZHANG_EM = Citation(
+    "zhang2021em",
+    "Zhang, Z. and Zhang, L.",
+    "High-dimensional differentially-private EM algorithm: methods and near-optimal statistical "
+    "guarantees",
+    2021,
+    "",
+    eprint="2104.00245",
+)
+
+ZHU = Citation(
+    "zhu2024improved",
+    "Zhu, L., Ding, M., Aggarwal, V., Xu, J. and Wang, D.",
+    "Improved analysis of sparse linear regression in local differential privacy model",
+    2024,
+    "ICLR 2024",
+    kind="inproceedings",
+    eprint="2310.07367",
 )

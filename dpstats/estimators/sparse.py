@@ -30,7 +30,6 @@ from dpstats.queries import (
     Search,
     Selected,
 )
-from dpstats.theory import Citation, Rate
 
 if TYPE_CHECKING:
     from dpstats.design import Design
@@ -38,8 +37,6 @@ if TYPE_CHECKING:
 __all__ = [
     "INFERENCE",
     "QUANTILE",
-    "SPARSE_CAI",
-    "SPARSE_LOWER",
     "Facts",
     "concluded",
     "hard_threshold",
@@ -78,32 +75,6 @@ _LIFT = 2.0**30
 _ROOM = 2.0  # squared radius of rows over its guessed mean, where their moments are measured
 _NORMAL_UPPER = 1.1503493803760079  # upper quartile of the absolute standard normal
 _REACH = 3.0  # fitted values and responses enter the rescaling up to this many spreads
-
-SPARSE_CAI = Citation(
-    "cai2021cost",
-    "Cai, T. T., Wang, Y. and Zhang, L.",
-    "The cost of privacy: optimal rates of convergence for parameter estimation with "
-    "differential privacy",
-    2021,
-    "Annals of Statistics 49(5), arXiv:1902.04495",
-    "Theorem 4.3",
-)
-
-# Minimax error of sparse regression under (epsilon, delta)-DP, up to constants.
-SPARSE_LOWER = (
-    Rate(
-        "statistical",
-        {"s": 0.5, "log_d": 0.5, "n": -0.5},
-        "sqrt(s log(d)/n)",
-        source=SPARSE_CAI.key,
-    ),
-    Rate(
-        "privacy",
-        {"s": 1.0, "log_d": 1.0, "n": -1.0, "eps": -1.0},
-        "s log(d)/(n eps)",
-        source=SPARSE_CAI.key,
-    ),
-)
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from dpstats.accounting import zcdp_rho
 from dpstats.estimators.base import Ask, check_options, floor_eigenvalues, make_plan, need_delta
+from dpstats.estimators.bounds import SMALL_DELTA, SUPPORT_GLM_LOWER, SUPPORT_LOWER
 from dpstats.estimators.guesses import max_rows
 from dpstats.estimators.sandwich import Asked
+from dpstats.estimators.sources import CAI, DURFEE, KIFER, SCORE_ATTACK
 from dpstats.estimators.sparse import (
-    SPARSE_CAI,
-    SPARSE_LOWER,
     Facts,
     concluded,
     need_positive,
@@ -31,7 +31,7 @@ from dpstats.estimators.sparse import (
 from dpstats.privacy import Central, Privacy
 from dpstats.protocol import Estimate, Holder, Plan
 from dpstats.queries import CoordinateScores, Geometry, Gram, Score, Selected
-from dpstats.theory import Assumption, Citation, Rate, Theory
+from dpstats.theory import Assumption, Rate, Theory
 
 if TYPE_CHECKING:
     from dpstats.design import Design
@@ -43,22 +43,7 @@ Array = NDArray[np.float64]
 _COUNT, _SPREAD, _CHOICE, _GRAM = 0.01, 0.015, 0.4, 0.12
 _STEPS = 3  # on the chosen columns; each twice the budget of the one before
 
-_KIFER = Citation(
-    "kifer2012private",
-    "Kifer, D., Smith, A. and Thakurta, A.",
-    "Private convex empirical risk minimization and high-dimensional regression",
-    2012,
-    "COLT 2012, PMLR 23",
-    "two stages: private support selection, then objective perturbation",
-)
-_DURFEE = Citation(
-    "durfee2019practical",
-    "Durfee, D. and Rogers, R.",
-    "Practical differentially private top-k selection with pay-what-you-get composition",
-    2019,
-    "NeurIPS 2019, arXiv:1905.04273",
-    "Lemma 4.2",
-)
+_KIFER = KIFER.at("two stages: private support selection, then objective perturbation")
 
 _THEORY = Theory(
     estimand=(
@@ -77,23 +62,17 @@ _THEORY = Theory(
         Assumption("Restricted strong convexity on sparse vectors"),
         Assumption(
             "Each column that matters is more correlated with the response than any that does not "
-            "(weak correlation between columns)"
+            "(weak correlation between columns): the support is found"
         ),
-        Assumption(
-            "n >~ s log(d)", lambda a: a.n >= (a.s if a.s is not None else a.d) * math.log(a.d + 1)
-        ),
-        Assumption("delta < 1/n", lambda a: a.delta * a.n < 1),
+        Assumption(formula="n >~ s log(d)"),
+        SMALL_DELTA,
     ),
     upper=(
-        Rate("statistical", {"s": 0.5, "log_d": 0.5, "n": -0.5}, "sqrt(s log(d)/n)"),
-        Rate(
-            "privacy",
-            {"s": 1.0, "log_1_delta": 0.5, "n": -1.0, "eps": -1.0},
-            "s sqrt(log(1/delta))/(n eps), once the support is found",
-        ),
+        Rate("statistical", "sqrt(s log(d)/n)", _KIFER, conjectured=True),
+        Rate("privacy", "s sqrt(log(1/delta))/(n eps)", _KIFER, conjectured=True),
     ),
-    lower=SPARSE_LOWER,
-    citations=(_KIFER, _DURFEE, SPARSE_CAI),
+    lower=SUPPORT_LOWER,
+    citations=(_KIFER, DURFEE.at("Lemma 4.2"), CAI.at("Theorem 4.1")),
     corrections=(
         "Objective perturbation is private only for an exact minimiser, which no solver returns; "
         "the second stage here is noisy Newton steps, private at any accuracy.",
@@ -103,6 +82,12 @@ _THEORY = Theory(
         "Budgets compose exactly instead of (eps/2, delta/2) for each stage.",
         "The last coefficients are rescaled by two released numbers.",
     ),
+)
+
+_LOGIT = replace(
+    _THEORY,
+    lower=SUPPORT_GLM_LOWER,
+    citations=(_KIFER, DURFEE.at("Lemma 4.2"), SCORE_ATTACK),
 )
 
 
@@ -142,11 +127,15 @@ class TwoStage:
     model: str
     name: ClassVar[str] = "two-stage"
     sparse: ClassVar[bool] = True
-    theory: ClassVar[Mapping[str, Theory]] = {"central": _THEORY}
     options: ClassVar[Mapping[str, str]] = {
         "sparsity": "number of columns to select, beside the intercept; needed",
         "selection_share": "share of the budget for the choice, between 0 and 0.7; 0.4 by default",
     }
+
+    @property
+    def theory(self) -> Mapping[str, Theory]:
+        """What is known under each trust model."""
+        return {"central": _LOGIT if self.model == "logit" else _THEORY}
 
     def plan(self, design: Design, privacy: Privacy, n: int, **options: Any) -> Plan:
         """Mechanisms, cost and warnings from public facts only.

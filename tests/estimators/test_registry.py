@@ -33,13 +33,13 @@ def test_metadata_is_complete(method) -> None:
 
 @each
 def test_rates_fall_with_n_and_cite_known_sources(method) -> None:
-    small, large = Setting(1e3, 5, 1.0, 1e-6), Setting(1e6, 5, 1.0, 1e-6)
-    for theory in method.theory.values():
-        keys = {"", *(c.key for c in theory.citations)}
+    small, large = (Setting(n, 9, 1.0, 1e-6, s=3, p=2) for n in (1e3, 1e6))
+    for _, theory in (row for known in method.theory.values() for row in known.rows()):
+        keys = {c.key for c in theory.citations}
         for rate in (*theory.upper, *theory.lower):
             assert rate.value(large) < rate.value(small)
-            assert rate.source in keys
-        for assumption in theory.assumptions:
+            assert rate.source.key in keys
+        for assumption in theory.conditions:
             assert assumption.holds(large) in (True, False, None)
 
 
@@ -83,8 +83,8 @@ def test_a_refused_fit_spends_nothing(method) -> None:
 
 def test_methods_lists_every_method_under_every_trust_model() -> None:
     table = methods()
-    assert len(table) == sum(len(e.theory) for e in ESTIMATORS)
-    assert list(table.columns[:5]) == ["model", "method", "trust", "source", "rate"]
+    assert len(table) == sum(len(t.rows()) for e in ESTIMATORS for t in e.theory.values())
+    assert list(table.columns[:6]) == ["model", "method", "trust", "given", "source", "rate"]
     assert set(methods(model="ols", trust="central")["method"]) >= {"adassp", "dp-gd"}
     assert methods(trust="nobody").empty
 

@@ -50,30 +50,26 @@ def ols(df: pd.DataFrame):
     return smf.ols(FORMULA, df).fit(use_t=False)
 
 
+_LTFY = Citation("ltfy", "Li, Tian, Feng, Yu", "Federated transfer", 2024, "JMLR", "Lemma 3")
+_CWZ = Citation("cwz2021", "Cai, Wang, Zhang", "The cost of privacy", 2021, "AoS", "Theorem 4.1")
+
 THEORY = Theory(
     estimand="the best linear predictor of the clipped response",
     guarantee="Gaussian differential privacy of adaptive Gaussian releases (Dong, Roth & Su 2022).",
     assumptions=(
-        Assumption("n >= d log(1/delta) / epsilon", lambda s: s.n >= s.d / s.epsilon),
-        Assumption("epsilon <= 1", lambda s: s.epsilon <= 0.5),
+        Assumption(formula="n >= d log(1/delta)/eps"),
+        Assumption(formula="eps <= 1/2"),
         Assumption("the errors are sub-Gaussian with variance not depending on x"),
     ),
     upper=(
-        Rate("statistical", {"d": 0.5, "log_n": 0.5, "n": -0.5}, "sqrt(d log n / n)"),
-        Rate(
-            "privacy",
-            {"d": 1, "log_n": 2, "log_1_delta": 0.5, "n": -1, "eps": -1},
-            "d log^2(n) sqrt(log(1/delta)) / (n epsilon)",
-        ),
+        Rate("statistical", "sqrt(d log(n)/n)", _LTFY),
+        Rate("privacy", "d log(n)^2 sqrt(log(1/delta))/(n eps)", _LTFY),
     ),
     lower=(
-        Rate("statistical", {"d": 0.5, "n": -0.5}, "sqrt(d / n)", "cwz2021"),
-        Rate("privacy", {"d": 1, "n": -1, "eps": -1}, "d / (n epsilon)", "cwz2021"),
+        Rate("statistical", "sqrt(d/n)", _CWZ),
+        Rate("privacy", "d/(n eps)", _CWZ),
     ),
-    citations=(
-        Citation("ltfy", "Li, Tian, Feng, Yu", "Federated transfer", 2024, "JMLR", "Lemma 3"),
-        Citation("cwz2021", "Cai, Wang, Zhang", "The cost of privacy", 2021, "AoS", "Theorem 4.1"),
-    ),
+    citations=(_LTFY, _CWZ),
     corrections=("the sensitivity of the printed gradient is twice the stated one",),
 )
 
@@ -179,9 +175,7 @@ def make_sparse(
         Estimate(full, cov, share * cov, float(N), {"clip": 0.25}, (), support, label),
         design=design,
         plan=Plan("ols", "split", privacy, N, design.names, mechanisms, (0.99, 1e-7), options),
-        theory=replace(
-            THEORY, upper=(Rate("privacy", {"s": 1.5, "log_d": 1, "n": -1}, "s^1.5 log d / n"),)
-        ),
+        theory=replace(THEORY, upper=(Rate("privacy", "s^1.5 log(d)/n", _CWZ),)),
         releases=[Release(m.slot, "q", {}, 2.0, 40.0, m.event) for m in mechanisms],
     ), fit
 

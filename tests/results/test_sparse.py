@@ -203,7 +203,7 @@ def test_a_dense_fit_without_inference_is_not_told_to_split(untested):
 
 
 def test_the_rate_uses_the_sparsity_that_was_asked_or_found():
-    rate = dataclasses.replace(THEORY.upper[0], exponents={"s": 1.0})
+    rate = dataclasses.replace(THEORY.upper[0], formula="s")
     for options, s in (({"sparsity": 5}, 5), ({"sparsity": None}, 3), ({"sparsity": (5, 10)}, 3)):
         bound = make_sparse(**options)[0].error_bound.value("rate", "upper", "privacy")
         assert rate.value(Setting(N, 20, 1.0, 1e-7, s)) == s

@@ -128,7 +128,7 @@ def test_html_is_balanced_and_escaped(fit):
     page = Tags()
     page.feed(fit.to_html())
     assert page.open == []
-    assert "n >= d log(1/delta) / epsilon" in page.text
+    assert "n >= d log(1/delta)/eps" in page.text
     assert "&gt;= d log" in fit.to_html()
 
 

@@ -1,0 +1,161 @@
+"""Bounds and conditions that several methods share.
+
+Norms are l2 and columns have unit scale, so that rows are about sqrt(d) long: upper rates of
+theorems about rows of norm K are stated at K = sqrt(d).
+"""
+
+from __future__ import annotations
+
+from dpstats.estimators.sources import CAI, DUCHI, LI_FEDERATED, SCORE_ATTACK, WANG_XU, ZHU
+from dpstats.theory import Assumption, Rate
+
+__all__ = [
+    "AT_MOST_S",
+    "GLM_LOWER",
+    "INTERACTIVE_LOWER",
+    "LABEL_GLM_LOWER",
+    "LABEL_LOWER",
+    "LABEL_SPARSE_LOWER",
+    "LINEAR",
+    "LINEAR_LOWER",
+    "LOCAL_GLM_LOWER",
+    "LOCAL_LOWER",
+    "LOGISTIC",
+    "MANY_DEVICES",
+    "MEAN_LOWER",
+    "MOMENTS_SEEN",
+    "NONINTERACTIVE_LOWER",
+    "PUBLIC_ROWS",
+    "SAMPLING",
+    "SMALL_DELTA",
+    "SMALL_EPS",
+    "SPARSE_GLM_LOWER",
+    "SPARSE_GLM_UPPER",
+    "SPARSE_LOWER",
+    "SPARSE_SAMPLING",
+    "SPARSE_UPPER",
+    "SUPPORT_GLM_LOWER",
+    "SUPPORT_LOWER",
+]
+
+LINEAR = Assumption("The mean of the response is linear in the columns")
+LOGISTIC = Assumption("P(y = 1) is logistic in a linear function of the columns")
+AT_MOST_S = Assumption("At most s coefficients are not zero")
+SMALL_DELTA = Assumption(formula="delta < 1/n")
+SMALL_EPS = Assumption("Privacy term", "eps <= 1")
+MOMENTS_SEEN = Assumption(
+    "Noise does not hide the second moments, in standardised units", "n > d^3/eps^2"
+)
+MANY_DEVICES = Assumption(formula="n >~ d^4/eps^2")
+PUBLIC_ROWS = Assumption("There are public rows enough", "m >~ d^2")
+
+_CENTRAL = (
+    Assumption("Lower bound", "eps < 1"),
+    Assumption("Lower bound, which needs delta < n^-(1 + w) for some w > 0", "delta < 1/n"),
+)
+_FEW = (*_CENTRAL, Assumption("Lower bound: s grows more slowly than d^(1 - w) for some w > 0"))
+_LINEAR, _SPARSE = CAI.at("Theorem 4.1"), CAI.at("Theorem 4.3")
+_GLM = SCORE_ATTACK.at("lower bound for generalised linear models")
+_SPARSE_GLM = SCORE_ATTACK.at("lower bound for sparse generalised linear models")
+
+# A mean, at one site (K = 0 others).
+MEAN_LOWER = (
+    Rate("statistical", "1/sqrt(n)", LI_FEDERATED.at("Theorem 2")),
+    Rate(
+        "privacy",
+        "1/(n eps)",
+        LI_FEDERATED.at("Theorem 2"),
+        given=(Assumption("Lower bound", "delta <= eps"),),
+    ),
+)
+
+# Central, (epsilon, delta)-DP: linear regression, generalised linear models, and sparse ones.
+LINEAR_LOWER = (
+    Rate("statistical", "sqrt(d/n)", _LINEAR),
+    Rate("privacy", "d/(n eps)", _LINEAR, given=_CENTRAL),
+)
+GLM_LOWER = (
+    Rate("statistical", "sqrt(d/n)", _GLM),
+    Rate("privacy", "d/(n eps)", _GLM, given=_CENTRAL),
+)
+SPARSE_LOWER = (
+    Rate("statistical", "sqrt(s log(d)/n)", _SPARSE),
+    Rate("privacy", "s log(d)/(n eps)", _SPARSE, given=_FEW),
+)
+SPARSE_GLM_LOWER = (
+    Rate("statistical", "sqrt(s log(d)/n)", _SPARSE_GLM),
+    Rate("privacy", "s log(d)/(n eps)", _SPARSE_GLM, given=_FEW),
+)
+
+# What hard thresholding with noisy choices attains, proved for the linear model.
+_THRESHOLDED = "s log(d) sqrt(log(1/delta)) log(n)^(3/2)/(n eps)"
+SPARSE_UPPER = (
+    Rate("statistical", "sqrt(s log(d)/n)", CAI.at("Theorem 4.4")),
+    Rate("privacy", _THRESHOLDED, CAI.at("Theorem 4.4")),
+)
+_AS_LINEAR = CAI.at("Theorem 4.4, for the linear model")
+SPARSE_GLM_UPPER = (
+    Rate("statistical", "sqrt(s log(d)/n)", _AS_LINEAR, conjectured=True),
+    Rate("privacy", _THRESHOLDED, _AS_LINEAR, conjectured=True),
+)
+
+# The same for those coefficients that can be told from zero: the bound in the s columns alone.
+SUPPORT_LOWER = (
+    Rate("statistical", "sqrt(s/n)", CAI.at("Theorem 4.1, in the s columns")),
+    Rate("privacy", "s/(n eps)", CAI.at("Theorem 4.1, in the s columns"), given=_CENTRAL),
+)
+SUPPORT_GLM_LOWER = (
+    Rate("statistical", "sqrt(s/n)", _GLM.at(f"{_GLM.locator}, in the s columns")),
+    Rate("privacy", "s/(n eps)", _GLM.at(f"{_GLM.locator}, in the s columns"), given=_CENTRAL),
+)
+
+# What is expected without privacy, where theorems print the dearer private term alone.
+SAMPLING = Rate(
+    "statistical", "sqrt(d/n)", CAI.at("Theorem 4.1, its sampling term"), conjectured=True
+)
+SPARSE_SAMPLING = Rate(
+    "statistical",
+    "sqrt(s log(d)/n)",
+    ZHU.at("Remark 2, the rate without privacy"),
+    conjectured=True,
+)
+
+# Local, epsilon-DP messages.
+_SIGNS = Assumption("Lower bound: columns are random signs, and |noise| <= 2")
+_LOCAL = (Assumption("Lower bound", "eps < 1"), _SIGNS)
+NONINTERACTIVE_LOWER = (
+    Rate("privacy", "sqrt(d s log(d/s)/n)/eps", ZHU.at("Theorem 1"), given=_LOCAL),
+)
+INTERACTIVE_LOWER = (Rate("privacy", "sqrt(d s/n)/eps", ZHU.at("Theorem 6"), given=_LOCAL),)
+LOCAL_LOWER = (
+    Rate("statistical", "sqrt(d/n)", _LINEAR),
+    Rate("privacy", "d/(eps sqrt(n))", ZHU.at("Theorem 6, at s = d"), conjectured=True),
+)
+LOCAL_GLM_LOWER = (
+    Rate("statistical", "sqrt(d/n)", _GLM),
+    Rate(
+        "privacy",
+        "d/(eps sqrt(n))",
+        ZHU.at("Theorem 6, for linear models, at s = d"),
+        conjectured=True,
+    ),
+)
+
+# Private responses beside public rows.
+_FIXED = DUCHI.at("fixed-design regression")
+LABEL_LOWER = (
+    Rate("statistical", "sqrt(d/n)", _FIXED),
+    Rate("privacy", "sqrt(d/n)/eps", _FIXED),
+)
+LABEL_GLM_LOWER = tuple(Rate(r.term, r.formula, _FIXED, conjectured=True) for r in LABEL_LOWER)
+LABEL_SPARSE_LOWER = (
+    Rate(
+        "privacy",
+        "C sqrt(s log(d/s)/n)/eps, C = 1",
+        WANG_XU.at("Theorem 6"),
+        given=(
+            Assumption("Lower bound", "eps <= 1/2"),
+            Assumption("Lower bound: columns are signs, |noise| <= C"),
+        ),
+    ),
+)
