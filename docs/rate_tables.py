@@ -33,6 +33,8 @@ class Row:
         Their names. A federated row without any takes all there are, as soon as there are some.
     sparse : bool, default False
         Whether those of a federated row select columns.
+    given : str
+        The option under which they answer to the row, if it takes one.
     """
 
     setting: str
@@ -42,6 +44,7 @@ class Row:
     trust: str = ""
     methods: tuple[str, ...] = ()
     sparse: bool = False
+    given: str = ""
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,8 @@ def write(folder: Path) -> None:
 def registered(row: Row) -> Iterator[tuple[str, Theory]]:
     """Name and theory of the methods of a row, from the registry; of all if it names none."""
     able = [m for m in estimators.ESTIMATORS if m.model == row.model and row.trust in m.theory]
-    found = {m.name: m.theory[row.trust] for m in able}
+    options = {row.given: True} if row.given else {}
+    found = {m.name: m.theory[row.trust].under(options) for m in able}
     names = row.methods or tuple(m.name for m in able if m.sparse == row.sparse)
     yield from ((name, found[name]) for name in names)
 
@@ -93,7 +97,7 @@ def _here(row: Row) -> list[list[str]]:
 
 
 def _rates(terms: Iterable[Rate]) -> str:
-    return " + ".join(f"`{t.formula}`" for t in terms)
+    return " + ".join(f"`{t.formula}`" + " (conjectured)" * t.conjectured for t in terms)
 
 
 def _code(rate: str) -> str:
@@ -156,6 +160,7 @@ TABLES = (
                 "",
                 trust="local",
                 methods=("nldp", "local-sparse"),
+                given="public_rows",
             ),
             Row(
                 "the same with heavy-tailed responses of 2p moments (`moment=p`)",
@@ -163,6 +168,7 @@ TABLES = (
                 "",
                 trust="local",
                 methods=("nldp",),
+                given="moment",
             ),
             Row(
                 "non-interactive local, general (Smith et al. 2017)",
