@@ -20,8 +20,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-import dpstats as dp
-from dpstats.errors import FeasibilityWarning
+from dpstats.errors import DPStatsError, FeasibilityWarning
 from dpstats.mechanisms.noise import SeededNoise
 from tests.contracts.cases import CASES
 from tests.contracts.messages import MESSAGES
@@ -66,7 +65,7 @@ def fits() -> Iterator[tuple[str, str]]:
             for seed in SEEDS:
                 try:
                     found = fingerprint(case.fit(case.table(n, seed), noise=SeededNoise(seed)))
-                except (dp.DPStatsError, pytest.skip.Exception) as refused:
+                except (DPStatsError, pytest.skip.Exception) as refused:
                     found = type(refused).__name__
                 yield f"{case} n={n} seed={seed}", found
 
