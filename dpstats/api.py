@@ -412,9 +412,7 @@ def private_range(
     check_paid(ledger, noise)
     values = _numeric_column(data, column)
     units = {} if unit is None else {unit: _column(data, unit)}
-    if values.size == 0:
-        raise DataError("The table is empty: at least one row is needed.")
-    n = _public_rows(privacy, values.size, unit)
+    n = _public_rows(privacy, len(values), unit)
     privacy.check_delta(n)
     asks = [Ask("range", 1.0, f"range of {column}", kind="selection")]
     mechanisms, cost = schedule(asks, privacy)
@@ -461,6 +459,8 @@ def _choose(
 def _public_rows(privacy: Central, rows: int, unit: str | None) -> int:
     """The row count, or the public guess that is needed where it is private."""
     if privacy.neighbors is not Neighbors.ADD_REMOVE and unit is None:
+        if rows == 0:
+            raise DataError("The table has no rows: at least one is needed.")
         return rows
     if privacy.rows is None:
         raise OptionError(

@@ -385,7 +385,7 @@ class Model:
                 )
             n = self._counted(privacy)
         if n < 1:
-            raise DataError("The table is empty: at least one row is needed.")
+            raise DataError("The table has no rows: at least one is needed.")
         if not isinstance(privacy, Federated):
             privacy.check_delta(n)
         return n

@@ -9,7 +9,7 @@ design, and no row can enter the columns of another. Private rows pass through `
 from dpstats.design.binding import Design
 from dpstats.design.fitted_formula import captured
 from dpstats.design.public_design import Covariates, PublicDesign
-from dpstats.design.rows import RawBlock, Source
+from dpstats.design.rows import Nobody, RawBlock, Source
 from dpstats.design.sparse_rows import SparseSource
 from dpstats.design.units import Endog, Offset, Standardization
 
@@ -17,6 +17,7 @@ __all__ = [
     "Covariates",
     "Design",
     "Endog",
+    "Nobody",
     "Offset",
     "PublicDesign",
     "RawBlock",

@@ -299,7 +299,7 @@ class Design:
         ------
         DataError
             On names, types and shapes, never on values: a response that is no number by type, an
-            object column that mixes types, a duplicated name, an empty table.
+            object column that mixes types, a duplicated name.
         """
         if self.schema is None:
             endog, exog, *known = table if isinstance(table, tuple) else (None, table)
@@ -307,7 +307,7 @@ class Design:
         columns = named_columns(table, self.columns)
         self._check_types(columns)
         unit = columns[self.schema.unit] if self.schema.unit is not None else None
-        return _not_empty(Source(self._layout, columns, row_count(table), unit=unit))
+        return Source(self._layout, columns, row_count(table), unit=unit)
 
     def exog(self, table: Any, columns: Any = None) -> Float:
         """Rows of the design in the user's units, of shape (m, d); the response is not needed.
@@ -375,7 +375,7 @@ class Design:
             name: column_of(values, shown, matrix.shape[0])
             for name, (shown, values) in given.items()
         }
-        return _not_empty(self._matrix_source(self._layout, columns, matrix))
+        return self._matrix_source(self._layout, columns, matrix)
 
     def _matrix_source(self, layout: Layout, columns: Mapping[str, Any], matrix: Any) -> Source:
         if self._recipe.get("sparse") and hasattr(matrix, "tocsr"):
@@ -390,12 +390,6 @@ class Design:
                 declaration = self.schema[name]
                 strict = name in response and isinstance(declaration, Numeric)
                 check_kind(columns[name], name, _NUMBERS if strict else declaration.accepts)
-
-
-def _not_empty(source: Source) -> Source:
-    if len(source) == 0:
-        raise DataError("The table has no rows.")
-    return source
 
 
 def _assemble(

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,10 @@ from dpstats.coercion import as_column, check_kind, to_float
 from dpstats.errors import DataError
 from dpstats.schema import Declaration
 
-__all__ = ["Layout", "RawBlock", "Source", "column_of", "matrix_of"]
+if TYPE_CHECKING:
+    from dpstats.design.binding import Design
+
+__all__ = ["Layout", "Nobody", "RawBlock", "Source", "column_of", "matrix_of"]
 
 Float = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -281,6 +284,42 @@ def _check_names_units(unit: Any) -> None:
     objects = isinstance(unit, np.ndarray) and unit.dtype.kind == "O"
     if objects and any(type(u).__hash__ is None for u in unit):
         raise DataError("The unit column holds objects that cannot name a unit.")
+
+
+class Nobody:
+    """One incomplete row, to be read in place of a table that has none.
+
+    Guarantee: its contribution to every sum is zero, as that of any row with a missing value, so
+    what is answered about it is what is answered about nothing. That no one is in a table is then
+    hidden where the number of rows is private, as a row more or less is elsewhere.
+
+    Parameters
+    ----------
+    source : Source
+        Rows of the empty table.
+    design : Design
+        Public design.
+    """
+
+    def __init__(self, source: Source, design: Design) -> None:
+        self.is_sparse, self.has_offset = source.is_sparse, source.has_offset
+        self._design = design
+
+    def __len__(self) -> int:
+        return 1
+
+    def block(self, start: int, stop: int) -> RawBlock:
+        """The row, as `Source.block` gives rows."""
+        m, d = stop - start, len(self._design.names)
+        schema = self._design.schema
+        x: Any = np.zeros((m, d))
+        if self.is_sparse:
+            from scipy.sparse import csr_array
+
+            x = csr_array(x)
+        y = None if self._design.endog is None else np.zeros(m)
+        unit = None if schema is None or schema.unit is None else np.zeros(m, dtype=np.intp)
+        return RawBlock(x, y, np.zeros(m, np.bool_), unit, np.zeros(m) if self.has_offset else None)
 
 
 def _unit_codes(unit: Any) -> tuple[NDArray[np.intp], Mask]:

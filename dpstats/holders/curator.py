@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import DataError, PlanError
+from dpstats.design import Nobody
+from dpstats.errors import PlanError
 from dpstats.holders.rows import Rows
 from dpstats.holders.sealed import sealed
 from dpstats.mechanisms.lots import Lots
@@ -17,7 +18,6 @@ from dpstats.mechanisms.release import release
 from dpstats.privacy import Central, Neighbors
 from dpstats.protocol import Plan, Release
 from dpstats.queries import PairScales, Selected
-from dpstats.queries.base import MAX_ROWS
 
 if TYPE_CHECKING:
     from dpstats.design import Design, Source
@@ -33,7 +33,10 @@ class Curator:
 
     Rows are mapped into the declared domain, put on a public grid and kept as float32 (exact on
     that grid) until the fit ends. Every answer is exact until its noise is added, whatever the
-    order of rows or the number of threads.
+    order of rows or the number of threads. Where the number of rows is private no table is too
+    small or too large to be answered: nothing is then answered as one incomplete row, which
+    contributes zero to every sum; a sum has no largest size, and noise is added to one that is too
+    long for its steps at the largest number of steps (`dpstats.mechanisms.release`).
 
     Parameters
     ----------
@@ -65,8 +68,6 @@ class Curator:
     ) -> None:
         if not isinstance(plan.privacy, Central):
             raise PlanError(f"A curator answers Central plans, not {plan.privacy.trust!r} ones.")
-        if len(source) > MAX_ROWS:
-            raise DataError(f"Exact sums hold at most {MAX_ROWS} rows, and the table has more.")
         self._plan = plan
         self._neighbors = plan.privacy.neighbors
         self._max_rows = 1 if design.schema is None else design.schema.max_rows or 1
@@ -74,7 +75,8 @@ class Curator:
         self._on_answer = on_answer
         self._answered: set[tuple[str, int]] = set()
         self._transcript: list[Release] = []
-        self._rows = Rows(source, design, self._max_rows, Lots(self._noise, len(source)))
+        rows = source if len(source) else Nobody(source, design)
+        self._rows = Rows(rows, design, self._max_rows, Lots(self._noise, len(rows)))
 
     @property
     def transcript(self) -> tuple[Release, ...]:

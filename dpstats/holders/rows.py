@@ -15,10 +15,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.errors import DataError
-from dpstats.queries.base import BLOCK_BITS, X_BITS, Y_BITS, Block, Geometry, bound_grid, kernels
+from dpstats.queries.base import (
+    BLOCK_BITS,
+    MAX_ROWS,
+    X_BITS,
+    Y_BITS,
+    Block,
+    Geometry,
+    bound_grid,
+    kernels,
+)
 
 if TYPE_CHECKING:
-    from dpstats.design import Design, Source
+    from dpstats.design import Design, Nobody, Source
     from dpstats.mechanisms.lots import Lots
     from dpstats.queries import Query
 
@@ -83,8 +92,8 @@ class Rows:
 
     Parameters
     ----------
-    source : Source
-        Private rows behind the design.
+    source : Source or Nobody
+        Private rows behind the design; at least one.
     design : Design
         Public design.
     max_rows : int
@@ -93,7 +102,7 @@ class Rows:
         Of the rows: they decide which part a row falls in, wherever it stands.
     """
 
-    def __init__(self, source: Source, design: Design, max_rows: int, lots: Lots) -> None:
+    def __init__(self, source: Source | Nobody, design: Design, max_rows: int, lots: Lots) -> None:
         self._pool = ThreadPoolExecutor(max(os.cpu_count() or 1, 1))  # threads start when needed
         self._max_rows = max_rows
         self._lots = lots
@@ -114,13 +123,12 @@ class Rows:
             self._views[columns] = View(dense, whole.bound[chosen], whole.grid[chosen])
         return self._views[columns]
 
-    def total(
-        self, query: Query, view: View, cut: tuple[int, int] | None = None
-    ) -> NDArray[np.int64]:
+    def total(self, query: Query, view: View, cut: tuple[int, int] | None = None) -> NDArray[Any]:
         """Exact total of `query` over all rows as they stand, or over the rows of a cut.
 
         A cut is (part, parts): one of so many disjoint parts, whose rows come in order of their
-        lots. (0, 1) is all rows in that order.
+        lots. (0, 1) is all rows in that order. Of more than `MAX_ROWS` rows the total is exact all
+        the same, and rounded once to float64.
         """
         size = view.rows_per_block
         pieces: dict[tuple[int, int, int], Piece]
@@ -135,7 +143,12 @@ class Rows:
         def task(key: tuple[int, int, int]) -> NDArray[np.int64]:
             return query.total(self._block(key, pieces[key], view, query.geometry))
 
-        return self._reduce(task, list(pieces))
+        keys, few = list(pieces), MAX_ROWS // size
+        if len(keys) <= few:
+            return self._reduce(task, keys)
+        groups = (keys[first : first + few] for first in range(0, len(keys), few))
+        whole = sum(self._reduce(task, group).astype(object) for group in groups)
+        return np.asarray(whole, dtype=np.float64)
 
     def _part(self, part: int, parts: int) -> NDArray[np.intp]:
         """Positions of the rows of a part; units are refused parts, so that these are all."""
@@ -143,7 +156,7 @@ class Rows:
             self._parts[part, parts] = self._lots.dealt(part, parts)
         return self._parts[part, parts]
 
-    def _load(self, source: Source, design: Design, bound: Array, grid: Array) -> None:
+    def _load(self, source: Source | Nobody, design: Design, bound: Array, grid: Array) -> None:
         """Prepare every row once: clamp, put on the grid, blank the incomplete ones."""
         n, ends = len(source), (0.0, 0.0)
         self._threads = (os.cpu_count() or 1) if n * bound.size >= _THREADED_VALUES else 1

@@ -4,8 +4,9 @@ Answers are rounded to a grid of 2^-30 of their sensitivity and noise is drawn i
 Rounding two neighbouring answers can push them apart by at most half a step each per coordinate, so
 sqrt(m) 2^-30 of the L2 sensitivity for m <= 2^20 coordinates (m 2^-30 of an L1 sensitivity, for the
 few coordinates of a clipped sum; whole counts are on the grid and not rounded). ``finish`` computes
-in float64 from an exact total of at most 2^26 rows, an error below 2^-20 of the sensitivity.
-`ROUNDING` covers both.
+in float64 from an exact total. An answer is held to 2^62 steps, about what 2^32 rows can add up to:
+that moves no two numbers apart, and up to there the error of ``finish`` is below 2^-20 of the
+sensitivity. `ROUNDING` covers both.
 """
 
 from __future__ import annotations
@@ -26,11 +27,12 @@ Array = NDArray[np.float64]
 
 ROUNDING = 1.0 + 2.0**-16
 _GRID_BITS = 30
+_MOST_STEPS = 2.0**62  # half of int64: noise has the other half
 
 
 def _steps(answer: Array, sensitivity: float) -> tuple[NDArray[np.int64], float]:
     grid = math.ldexp(1.0, math.floor(math.log2(sensitivity)) - _GRID_BITS)
-    return np.rint(answer / grid).astype(np.int64), grid
+    return np.clip(np.rint(answer / grid), -_MOST_STEPS, _MOST_STEPS).astype(np.int64), grid
 
 
 def _gaussian(

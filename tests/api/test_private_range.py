@@ -195,7 +195,7 @@ def test_with_a_unit_the_number_of_rows_is_private() -> None:
     [
         ("age", frame(np.arange(9.0)), {}, DataError, "age"),
         ("income", frame(np.array(["a"] * 9)), {}, DataError, "numeric"),
-        ("income", frame(np.zeros(0)), {}, DataError, "empty"),
+        ("income", frame(np.zeros(0)), {}, DataError, "no rows"),
     ],
 )
 def test_bad_input_is_refused(column, data, options, error, says) -> None:

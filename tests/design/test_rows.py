@@ -91,7 +91,6 @@ def test_blocks_end_with_the_table():
 WRONG_TABLES = {
     "missing column": (INSIDE.drop(columns="p"), "no column 'p'"),
     "two of a name": (pd.concat([INSIDE, INSIDE[["p"]]], axis=1), r"twice: \['p'\]"),
-    "empty": (INSIDE.iloc[:0], "no rows"),
     "lazy": (pl.from_pandas(INSIDE).lazy(), "collect"),
     "no table": (3, "no table"),
     "array": (np.zeros((3, 8)), "no table"),
@@ -230,7 +229,6 @@ WRONG_PAIRS = {
     "dimensions": ((Y, X[None]), "shape"),
     "wide endog": ((X, X), "endog"),
     "two of a name": ((Y, pd.DataFrame(X, columns=list("aab"))), "twice"),
-    "no rows": ((Y[:0], X[:0]), "no rows"),
 }
 
 
