@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.accounting import Ledger
-from dpstats.coercion import as_column, kind_of, to_float
+from dpstats.coercion import as_column, as_matrix, kind_of, to_float
 from dpstats.design import Design, PublicDesign, captured
 from dpstats.errors import DataError, OptionError, SchemaError
 from dpstats.estimators.base import Ask, schedule
@@ -340,10 +340,9 @@ def _array_model(
             f"bounds has keys {got}: {', '.join(map(repr, wanted))} are needed, as in "
             "bounds={'endog': (lower, upper), 'exog': (lower, upper) or one pair per column}."
         )
-    try:
-        shape, length = np.shape(exog), np.shape(endog)
-    except ValueError:  # lists of unequal lengths
-        raise DataError("endog and exog are no arrays: (n,) and (n, d) are needed.") from None
+    exog = as_matrix(exog)
+    shape = np.shape(exog)
+    length = (len(endog),) if isinstance(endog, (list, tuple)) else np.shape(endog)
     if len(shape) != 2 or length not in {(shape[0],), (shape[0], 1)}:
         raise DataError(f"endog has shape {length} and exog {shape}: (n,) and (n, d) are needed.")
     if names is None and hasattr(exog, "columns"):
@@ -474,7 +473,7 @@ def _numeric_column(data: Any, column: str) -> Any:
     """One column as an array, by name and type; no value is looked at."""
     values = _column(data, column)
     kind = kind_of(values)
-    if kind not in ("number", "boolean"):
+    if kind not in ("number", "boolean", "object"):
         raise DataError(f"Column {column!r} has type {kind}: a numeric column is needed.")
     return values
 

@@ -1,15 +1,21 @@
 """Any 1-d values, row by row, into floats or level codes; what cannot be used becomes "missing".
 
 Nothing here raises on a value, warns, or lets one row decide how another is read. What may raise is
-a *type*: the dtype of a column, and for object columns the Python types of its entries.
+a *type*: the dtype of a column. An object column, like a list, has no other type than that, so each
+of its cells is read by itself: were the Python types of the cells compared, one person's cell would
+decide whether everybody's column is refused.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-import numbers
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import date, datetime
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
+from uuid import UUID
 
 import narwhals.stable.v1 as nw
 import numpy as np
@@ -18,21 +24,26 @@ from numpy.typing import NDArray
 
 from dpstats.errors import DataError
 
-__all__ = ["as_column", "check_kind", "kind_of", "level_keys", "to_codes", "to_float"]
+__all__ = [
+    "as_column",
+    "as_matrix",
+    "check_kind",
+    "is_object",
+    "kind_of",
+    "level_keys",
+    "number",
+    "to_codes",
+    "to_float",
+    "to_keys",
+]
 
 Float = NDArray[np.float64]
 Column = Any  # a 1-d numpy array or pandas extension array: sliceable by position
 
 _NUMPY_KINDS = {"f": "number", "i": "number", "u": "number", "b": "boolean", "U": "text"}
-_OBJECT_KINDS = {
-    "string": "text",
-    "integer": "number",
-    "floating": "number",
-    "mixed-integer-float": "number",
-    "decimal": "number",
-    "boolean": "boolean",
-    "empty": "number",
-}
+_NAMED = (date, datetime, pd.Timestamp, UUID, bytes)  # what may name a level or a unit, as text
+_LONGEST = 10**4000  # Python writes no much longer number in digits
+_SEALED = (nw.List, nw.Array, nw.Struct, nw.Binary, nw.Time)  # no cell of these is text or number
 
 
 def as_column(values: Any, name: str) -> Column:
@@ -51,7 +62,7 @@ def as_column(values: Any, name: str) -> Column:
         If `values` is not one-dimensional.
     """
     if isinstance(values, (list, tuple, range)):
-        values = _from_list(list(values))
+        values = _objects(values, len(values))
     elif isinstance(values, np.ma.MaskedArray):
         missing = np.ma.getmaskarray(values)
         values = np.ma.getdata(values).astype(object)
@@ -70,11 +81,26 @@ def as_column(values: Any, name: str) -> Column:
     return values
 
 
-def _from_list(values: list[Any]) -> pd.Series:
-    """A list as a series; one null among whole numbers must not round the others to float64."""
-    series = pd.Series(values)
-    rounds = series.dtype.kind == "f" and any(isinstance(v, numbers.Integral) for v in values)
-    return pd.Series(values, dtype=object) if rounds else series
+def as_matrix(values: Any) -> Any:
+    """A list of rows as an object array of shape (n, k); anything else as it is.
+
+    Raises
+    ------
+    DataError
+        If the rows of a list differ in length.
+    """
+    if not isinstance(values, (list, tuple)):
+        return values
+    widths = {len(row) if isinstance(row, (list, tuple, np.ndarray)) else -1 for row in values}
+    if len(widths) != 1 or -1 in widths:
+        raise DataError("A list is no array of shape (n, d) unless its rows have one length.")
+    shape = len(values), widths.pop()
+    return _objects(itertools.chain.from_iterable(values), shape[0] * shape[1]).reshape(shape)
+
+
+def _objects(values: Iterable[Any], count: int) -> NDArray[Any]:
+    """Values as an object array; any other dtype would be learned from them."""
+    return np.fromiter(values, dtype=object, count=count)
 
 
 def _from_narwhals(values: Any, name: str) -> Column:
@@ -89,23 +115,31 @@ def _from_narwhals(values: Any, name: str) -> Column:
         ) from None
     dtype = series.dtype
     if dtype in (nw.Categorical, nw.Enum):
-        series = series.cast(nw.String)
+        series, dtype = series.cast(nw.String), nw.String
     elif dtype == nw.Decimal:
         series = series.cast(nw.Float64)
-    elif dtype.is_integer() and series.null_count():  # numpy would round all to float64
+    if dtype == nw.String:  # text by type, which an object array would hide
+        return pd.array(series.to_numpy(), dtype="string")
+    if dtype in _SEALED:
+        return np.empty(len(series), dtype=[(str(dtype), "V1")])  # refused, by this name
+    if dtype.is_integer() and series.null_count():  # numpy would round all to float64
         missing = np.array(series.is_null().to_numpy(), dtype=np.bool_)
         return pd.arrays.IntegerArray(np.array(series.fill_null(0).to_numpy()), missing)
     return series.to_numpy()
 
 
+def is_object(column: Column) -> bool:
+    """Whether any Python object may stand in the column."""
+    return isinstance(column.dtype, np.dtype) and column.dtype.kind == "O"
+
+
 def kind_of(column: Column) -> str:
-    """``"number"``, ``"boolean"``, ``"text"`` or a name of the type that cannot be used."""
+    """``"number"``, ``"boolean"``, ``"text"``, ``"object"`` or a type that cannot be used."""
     dtype = column.dtype
     if isinstance(dtype, pd.CategoricalDtype):
         return kind_of(as_column(dtype.categories, "categories"))
-    if isinstance(dtype, np.dtype) and dtype.kind == "O":
-        found = pd.api.types.infer_dtype(column, skipna=True)
-        return _OBJECT_KINDS.get(found, f"object ({found})")
+    if is_object(column):
+        return "object"
     if isinstance(dtype, np.dtype):
         return _NUMPY_KINDS.get(dtype.kind, str(dtype))
     for kind, is_kind in (
@@ -119,10 +153,7 @@ def kind_of(column: Column) -> str:
 
 
 def check_kind(column: Column, name: str, allowed: Sequence[str]) -> None:
-    """Refuse a column whose type no rule maps row by row.
-
-    For an object column the Python types of the entries are looked at, never the entries: a
-    column that mixes text and numbers is an error of the file reader, and guessing would hide it.
+    """Refuse a column whose dtype no rule maps row by row; no value of it is looked at.
 
     Raises
     ------
@@ -130,18 +161,11 @@ def check_kind(column: Column, name: str, allowed: Sequence[str]) -> None:
         Naming the column, its type and the remedy.
     """
     kind = kind_of(column)
-    if kind in allowed:
-        return
-    if kind.startswith("object"):
+    if kind not in (*allowed, "object"):
         raise DataError(
-            f"Column {name!r} is an object column that mixes Python types {kind[7:]}. Give it one "
-            f"type first: df[{name!r}].astype(str) for levels, or pd.to_numeric(df[{name!r}], "
-            "errors='coerce') for numbers."
+            f"Column {name!r} has type {kind}; it was declared as something that needs "
+            f"{' or '.join(allowed)}. Convert it first, or change its declaration."
         )
-    raise DataError(
-        f"Column {name!r} has type {kind}; it was declared as something that needs "
-        f"{' or '.join(allowed)}. Convert it first, or change its declaration."
-    )
 
 
 def to_float(column: Column) -> Float:
@@ -158,17 +182,50 @@ def to_float(column: Column) -> Float:
     if kind is None and pd.api.types.is_numeric_dtype(dtype):
         numbers_: Float = column.to_numpy(dtype=np.float64, na_value=np.nan)
         return numbers_
-    parsed: Float = _by_unique(column, _parse, np.nan, np.float64)
+    parsed: Float = _by_cell(column, number, math.nan, np.float64)
     return parsed
 
 
-def _parse(value: Any) -> float:
+def number(value: Any) -> float:
+    """The number that one cell holds, infinite beyond float64; NaN where it holds none.
+
+    Numbers are those of Python, numpy, `decimal` and `fractions`, and text that ``float`` reads.
+    """
     try:
-        return float(value)
-    except OverflowError:
-        return math.inf if value > 0 else -math.inf
-    except (TypeError, ValueError):
+        plain = _plain(value)
+        return math.nan if plain is None else float(plain)
+    except OverflowError:  # of a whole number or a fraction
+        return math.inf if plain > 0 else -math.inf
+    except Exception:  # whatever a cell holds, it says so to nobody
         return math.nan
+
+
+def _plain(value: Any) -> Any:
+    """One cell as a text or number of an exact type; None for anything else.
+
+    Types are asked, and their own methods called, never those of a subclass: a cell compares equal
+    to no other by a rule of its own, and a hostile one can at worst raise.
+    """
+    kind = type(value)
+    if kind is bool or kind is float or kind is str:
+        return value
+    if issubclass(kind, str):
+        return str.__str__(value)
+    if issubclass(kind, np.timedelta64):  # to numpy a whole number
+        return None
+    if issubclass(kind, (int, np.integer)):
+        return int(value) if issubclass(kind, np.integer) else int.__int__(value)
+    if issubclass(kind, float):
+        return float.__float__(value)
+    if issubclass(kind, np.bool_):
+        return bool(value)
+    if issubclass(kind, np.floating):
+        return value
+    if issubclass(kind, (Decimal, Fraction)):
+        return (Decimal if issubclass(kind, Decimal) else Fraction)(value)
+    if kind in _NAMED:
+        return repr(value) if kind is bytes else str(value)
+    return None
 
 
 def to_codes(column: Column, levels: Mapping[str, int], unseen: int) -> NDArray[np.intp]:
@@ -185,24 +242,62 @@ def to_codes(column: Column, levels: Mapping[str, int], unseen: int) -> NDArray[
     """
 
     def code(value: Any) -> int:
-        return next((levels[key] for key in level_keys(value) if key in levels), unseen)
+        keys = level_keys(value)
+        return next((levels[key] for key in keys if key in levels), unseen if keys else -1)
 
-    codes: NDArray[np.intp] = _by_unique(column, code, -1, np.intp)
+    codes: NDArray[np.intp] = _by_cell(column, code, -1, np.intp)
     return codes
 
 
 def level_keys(value: Any) -> tuple[str, ...]:
-    """Texts under which a level is found: numbers by value (1, 1.0, True and "1"), text exactly."""
-    if isinstance(value, (bool, np.bool_)):
-        return (str(int(value)), str(bool(value)))
-    if isinstance(value, numbers.Real) and math.isfinite(value):
-        whole = math.floor(value)
-        return (str(whole) if value == whole else str(value),)
-    return (str(value),)
+    """Texts under which a level is found: numbers by value (1, 1.0, True and "1"), text exactly.
+
+    None for a missing value, and for what is neither number nor text nor names anything.
+    """
+    try:
+        plain = _plain(value)
+        if plain is None or isinstance(plain, str):
+            return () if plain is None else (plain,)
+        if isinstance(plain, bool):
+            return (str(int(plain)), str(plain))
+        text = _digits(plain)
+        return () if text is None else (text,)
+    except Exception:  # as in `number`
+        return ()
 
 
-def _by_unique(column: Column, rule: Callable[[Any], Any], missing: Any, dtype: Any) -> Any:
-    """Apply `rule` once to each distinct value; `missing` for nulls."""
+def _digits(plain: Any) -> str | None:
+    """One text for each value of a number; None for NaN."""
+    if isinstance(plain, int):
+        return str(plain) if -_LONGEST < plain < _LONGEST else hex(plain)
+    rounded = number(plain)
+    if math.isnan(rounded):
+        return None
+    whole = math.floor(plain) if math.isfinite(rounded) else None
+    if whole == plain:
+        return str(whole)
+    return str(plain) if isinstance(plain, (float, np.floating)) else str(rounded)
+
+
+def to_keys(column: Column) -> NDArray[Any]:
+    """What each cell of an object column names: a text, or None; see `level_keys`."""
+    keys: NDArray[Any] = _by_cell(column, lambda v: next(iter(level_keys(v)), None), None, object)
+    return keys
+
+
+def _by_cell(column: Column, rule: Callable[[Any], Any], missing: Any, dtype: Any) -> Any:
+    """Apply `rule` to each cell, once to each distinct one of a type that tells them apart.
+
+    In an object column that is text alone: True, 1 and 1.0 are equal, and what a subclass is equal
+    to it decides itself, so the first of several equal cells would say how all of them are read.
+    """
+    if is_object(column):
+        text = np.fromiter((type(v) is str for v in column), dtype=np.bool_, count=len(column))
+        if not text.all():
+            made = np.empty(len(column), dtype=dtype)
+            made[text] = _by_cell(column[text], rule, missing, dtype)
+            made[~text] = np.fromiter(map(rule, column[~text]), dtype, np.count_nonzero(~text))
+            return made
     codes, uniques = pd.factorize(column, use_na_sentinel=True)
     table = np.empty(len(uniques) + 1, dtype=dtype)
     table[:-1] = [rule(value) for value in uniques]

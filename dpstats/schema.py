@@ -19,7 +19,16 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.coercion import as_column, check_kind, kind_of, level_keys, to_codes, to_float
+from dpstats.coercion import (
+    as_column,
+    check_kind,
+    is_object,
+    kind_of,
+    level_keys,
+    number,
+    to_codes,
+    to_float,
+)
 from dpstats.errors import SchemaError
 
 __all__ = ["Boolean", "Categorical", "Numeric", "Schema"]
@@ -205,7 +214,7 @@ class Categorical:
 def _level(value: Any) -> Level:
     """A level as a JSON scalar."""
     scalar = value.item() if isinstance(value, np.generic) else value
-    finite = not isinstance(scalar, float) or math.isfinite(scalar)
+    finite = isinstance(scalar, str) or math.isfinite(number(scalar))
     if not isinstance(scalar, (str, int, float, bool)) or not finite:
         raise SchemaError(f"Level {value!r}: a level is a text, a finite number or a boolean.")
     return scalar
@@ -497,7 +506,7 @@ class Schema(Mapping[str, Declaration]):
 
 def _blank(column: Any) -> Any:
     categorical = hasattr(column.dtype, "categories")
-    opaque = column.dtype == object or categorical
+    opaque = is_object(column) or categorical
     kind = "text" if opaque else kind_of(column)
     return {
         "number": _Blank("numeric"),

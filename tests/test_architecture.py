@@ -98,6 +98,7 @@ FORBIDDEN = [
 # Modules outside mechanisms/ that may draw randomness, and why. numpy's only from a fixed seed.
 OTHER_RANDOMNESS = {
     "accounting.chain": "the random name of a new ledger",
+    "coercion": "draws none: identifiers of that type are read as text",
     "design.public": "prototype rows drawn from the schema",
 }
 

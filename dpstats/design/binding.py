@@ -298,8 +298,8 @@ class Design:
         Raises
         ------
         DataError
-            On names, types and shapes, never on values: a response that is no number by type, an
-            object column that mixes types, a duplicated name.
+            On names, types and shapes, never on values: a response that is no number by type, a
+            duplicated name.
         """
         if self.schema is None:
             endog, exog, *known = table if isinstance(table, tuple) else (None, table)

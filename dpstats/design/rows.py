@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.coercion import as_column, check_kind, to_float
+from dpstats.coercion import as_column, as_matrix, check_kind, is_object, to_float, to_keys
 from dpstats.errors import DataError
 from dpstats.schema import Declaration
 
@@ -168,7 +168,6 @@ class Source:
         self._matrix = matrix
         self._rows = rows
         self._unit_column = unit
-        _check_names_units(unit)
         self._step = max(_MIN_ROWS, _BLOCK // max(layout.width, 1))
         if matrix is not None:
             self._filled = _run(layout.positions)
@@ -279,13 +278,6 @@ class Source:
         return keep
 
 
-def _check_names_units(unit: Any) -> None:
-    """Refuse Python types that cannot name a unit; the entries themselves are not looked at."""
-    objects = isinstance(unit, np.ndarray) and unit.dtype.kind == "O"
-    if objects and any(type(u).__hash__ is None for u in unit):
-        raise DataError("The unit column holds objects that cannot name a unit.")
-
-
 class Nobody:
     """One incomplete row, to be read in place of a table that has none.
 
@@ -326,10 +318,13 @@ def _unit_codes(unit: Any) -> tuple[NDArray[np.intp], Mask]:
     """One code per unit, and the rows whose unit is known.
 
     A row of nobody is left out, as if a value were missing: whose limit would it count against?
-    Its code is its own, so that it takes nobody's place either.
+    Its code is its own, so that it takes nobody's place either. In an object column a unit is named
+    by text or number, as a level is: a cell that is equal to others by a rule of its own would take
+    the places of their rows.
     """
     import pandas as pd
 
+    unit = to_keys(unit) if is_object(unit) else unit
     codes = np.array(pd.factorize(unit, use_na_sentinel=True)[0], dtype=np.intp)
     named = codes >= 0
     codes[~named] = codes.max(initial=-1) + 1 + np.arange(np.count_nonzero(~named))
@@ -369,7 +364,9 @@ def matrix_of(exog: Any, k: int) -> Any:
         fits = getattr(numeric, "dtype", np.dtype(object)).kind in "fiub" and numeric.ndim == 2
         matrix = numeric if fits else np.column_stack([to_float(c) for c in columns.values()])
     else:
-        matrix = np.asarray(exog)
+        matrix = np.asarray(as_matrix(exog))
+        if is_object(matrix):
+            matrix = to_float(matrix.ravel()).reshape(matrix.shape)
     if matrix.ndim == 1:
         matrix = matrix[:, None]
     if matrix.dtype.kind not in "fiub":

@@ -12,7 +12,6 @@ from dpstats.holders.sealed import sealed
 from dpstats.holders.wire import ID_BYTES, Envelope, fingerprint, pack
 from dpstats.mechanisms.noise import Noise
 from dpstats.mechanisms.randomize import randomize
-from dpstats.schema import Numeric
 
 if TYPE_CHECKING:
     from dpstats.design import Design
@@ -98,22 +97,15 @@ class Device:
         schema = self._design.schema
         if schema is None:
             endog = self._design.endog
-            exog = np.array([[_number(record.get(name)) for name in self._design.names]])
-            return (None if endog is None else np.array([_number(record.get(endog.name))]), exog)
-        return {name: _column(record.get(name), schema[name]) for name in self._design.columns}
+            exog = np.stack([_cell(record, name) for name in self._design.names], axis=1)
+            return (None if endog is None else _cell(record, endog.name), exog)
+        return {name: _cell(record, name) for name in self._design.columns}
 
 
-def _column(value: Any, declaration: Any) -> Any:
-    """A column of one value, of the type that its declaration takes."""
-    if isinstance(declaration, Numeric):
-        return np.array([_number(value)])
-    known = isinstance(value, (str, int, float, bool, np.generic))
-    return np.array([value if known else None], dtype=object)
-
-
-def _number(value: Any) -> float:
-    """A number; NaN for anything else."""
+def _cell(record: Mapping[str, Any], name: str) -> Any:
+    """A column of one value, of any type: it is mapped as the cells of any table are."""
     try:
-        return float(value)
-    except (TypeError, ValueError, OverflowError):
-        return float("nan")
+        value = record.get(name)
+    except Exception:  # what cannot be read is missing
+        value = None
+    return np.fromiter([value], dtype=object, count=1)

@@ -69,13 +69,12 @@ def test_nothing_but_wrong_values_is_still_an_answer(case: MessageCase) -> None:
 @pytest.mark.parametrize(
     "odd",
     [
-        np.array([object()] * ROWS, dtype=object),
-        np.array(["CANARY", 1.5] * (ROWS // 2), dtype=object),
+        np.array(["CANARY"] * ROWS),
         np.full(ROWS, "2020-01-01", dtype="datetime64[D]"),
         np.full(ROWS, 1j),
         np.full((ROWS, 2), 1.0),
     ],
-    ids=["objects", "mixed", "dates", "complex", "two columns"],
+    ids=["text", "dates", "complex", "two columns"],
 )
 @each_message_case
 def test_wrong_types_are_refused_by_name_before_anything_is_charged(

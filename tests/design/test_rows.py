@@ -97,13 +97,10 @@ WRONG_TABLES = {
     "lengths": ({**{n: INSIDE[n] for n in INSIDE}, "p": [1.0]}, "different lengths"),
     "matrix as column": ({**{n: INSIDE[n] for n in INSIDE}, "p": np.zeros((N, 2))}, "'p' has 2"),
     "text response": (INSIDE.assign(y="1"), "'y' has type text"),
-    "object response": (INSIDE.assign(y=INSIDE.y.astype(str).astype(object)), "'y' has type text"),
+    "polars text response": (pl.from_pandas(INSIDE.assign(y="1")), "'y' has type text"),
+    "lists": (pl.from_pandas(INSIDE).with_columns(x=pl.lit([1])), r"'x' has type .*List\(Int64\)"),
     "date response": (INSIDE.assign(y=pd.Timestamp("2020-01-01")), "'y' has type datetime"),
     "date covariate": (INSIDE.assign(x=pd.Timestamp("2020-01-01")), "'x' has type datetime"),
-    "mixed objects": (
-        INSIDE.assign(g=np.array(["a", 1] * (N // 2), dtype=object)),
-        "'g' is an object column that mixes",
-    ),
 }
 
 
@@ -224,7 +221,7 @@ WRONG_PAIRS = {
     "columns": ((Y, X[:, :2]), "3 columns were declared"),
     "rows": ((Y[:-1], X), "rows"),
     "text": ((Y, X.astype(str)), "numbers"),
-    "objects": ((Y, X.astype(object)), "numbers"),
+    "complex": ((Y, X.astype(complex)), "numbers"),
     "text endog": ((Y.astype(str), X), "endog"),
     "dimensions": ((Y, X[None]), "shape"),
     "wide endog": ((X, X), "endog"),
