@@ -115,13 +115,14 @@ def _add_privacy(parser: argparse.ArgumentParser) -> None:
 
 
 def _read(path: Path, schema: Any) -> Any:
-    readers = {".csv": _read_csv, ".gz": _read_csv}
-    if path.suffix not in {*readers, ".parquet"}:
-        allowed = ", ".join([*readers, ".parquet"])
-        raise DataError(f"{path.name}: allowed are files ending in {allowed}.")
+    from dpstats.records import read_csv
+
+    allowed = (".csv", ".gz", ".parquet")
+    if path.suffix not in allowed:
+        raise DataError(f"{path.name}: allowed are files ending in {', '.join(allowed)}.")
     if not path.exists():
         raise DataError(f"{path}: no such file.")
-    return readers[path.suffix](path, schema) if path.suffix in readers else _read_parquet(path)
+    return _read_parquet(path) if path.suffix == ".parquet" else read_csv(path, schema)
 
 
 def _read_parquet(path: Path) -> Any:
@@ -132,35 +133,6 @@ def _read_parquet(path: Path) -> Any:
     except (ValueError, OSError) as error:
         unreadable = type(error).__name__
     raise DataError(f"{path.name} could not be read as Parquet ({unreadable}).")
-
-
-def _read_csv(path: Path, schema: Any) -> Any:
-    """Every cell as text, then as what its column was declared to be.
-
-    Types guessed from the cells would let one row decide how all others are read: 01 is a number
-    until somebody's cell is none.
-    """
-    import pandas as pd
-
-    from dpstats.coercion import to_float
-
-    try:
-        frame = pd.read_csv(path, dtype=str)
-    except (ValueError, OSError) as error:
-        unreadable = type(error).__name__  # the message may quote rows
-    else:
-        unreadable = ""
-    if unreadable:
-        raise DataError(f"{path.name} could not be read as CSV ({unreadable}).")
-    for name in schema:
-        if name in frame and name != schema.unit and _is_number(schema[name]):
-            frame[name] = to_float(frame[name].to_numpy(dtype=object))
-    return frame
-
-
-def _is_number(declared: Any) -> bool:
-    levels = getattr(declared, "levels", ())
-    return all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in levels)
 
 
 def _fit(arguments: argparse.Namespace) -> None:

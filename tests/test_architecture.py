@@ -34,6 +34,7 @@ ARROWS: dict[str, set[str]] = {
     "coercion": set(),
     "tables": {"coercion"},
     "schema": {"coercion", "tables"},
+    "records": {"schema", "coercion"},
     "design": {"schema", "coercion", "tables", "families"},
     "datasets": {"schema"},
     "queries": {"families", "channels"},
@@ -97,8 +98,8 @@ FORBIDDEN = [
 
 # Modules outside mechanisms/ that may draw randomness, and why. numpy's only from a fixed seed.
 OTHER_RANDOMNESS = {
-    "accounting.chain": "the random name of a new ledger",
     "coercion": "draws none: identifiers of that type are read as text",
+    "accounting.chain": "the random name of a new ledger",
     "design.public": "prototype rows drawn from the schema",
 }
 

@@ -62,13 +62,12 @@ def test_one_cell_of_a_csv_does_not_decide_how_others_are_read(tmp_path: Path, o
     assert table["person"].tolist()[:2] == [str(big), str(big + 1)]
 
 
-def test_a_broken_csv_is_refused_without_its_rows(files: Path, capsys) -> None:
-    with (files / "data.csv").open("a") as data:
-        data.write("1,a,2,canary\n")
-    assert main(arguments(files, "fit", str(files / "data.csv"))) == 2
+def test_a_file_that_is_no_archive_is_refused(files: Path, capsys) -> None:
+    (files / "data.csv.gz").write_bytes(b"x,g,y\n1,a,canary\n")
+    assert main(arguments(files, "fit", str(files / "data.csv.gz"))) == 2
     error = capsys.readouterr().err
-    assert "could not be read" in error
-    assert "4002" not in error
+    assert "could not be read as CSV (BadGzipFile)" in error
+    assert "canary" not in error
 
 
 def test_fit_charges_a_ledger_that_show_prints(files: Path, capsys) -> None:

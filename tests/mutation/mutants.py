@@ -64,6 +64,8 @@ CLIENTS = "dpstats/holders/clients.py"
 LABELS = "dpstats/holders/labels.py"
 INBOX = "dpstats/holders/inbox.py"
 WIRE = "dpstats/holders/wire.py"
+RECORDS = "dpstats/records.py"
+COERCION = "dpstats/coercion.py"
 
 MUTANTS = [
     # noise
@@ -741,5 +743,86 @@ MUTANTS = [
         "        self._plan = plan\n",
         "test_message_secrets.py",
         "printed_logged and label",
+    ),
+    # malformed records, hostile cells, private sizes
+    mutant(
+        "lets an open quote end where the line does",
+        RECORDS,
+        "csv.reader([text], strict=True)",
+        "csv.reader([text])",
+        "test_malformed_record.py",
+        "no_record",
+    ),
+    mutant(
+        "drops what is no record",
+        RECORDS,
+        "sound = [r if len(r) == len(names) else nothing for r in records]",
+        "sound = [r for r in records if len(r) == len(names)]",
+        "test_malformed_record.py",
+        "malformed_record_moves and first or alone",
+    ),
+    mutant(
+        "shifts the fields of a long record",
+        RECORDS,
+        "sound = [r if len(r) == len(names) else nothing for r in records]",
+        "sound = [[*r, *nothing][: len(names)] for r in records]",
+        "test_malformed_record.py",
+        "no_record",
+    ),
+    mutant(
+        "reads equal cells of all types as the first of them",
+        COERCION,
+        "        if not text.all():\n",
+        "        if False:\n",
+        "test_hostile_cell.py",
+        "equal_cells or alone",
+    ),
+    mutant(
+        "lets a cell say how it is read",
+        COERCION,
+        "        return str.__str__(value)\n",
+        "        return str(value)\n",
+        "test_hostile_cell.py",
+        "means",
+    ),
+    mutant(
+        "lets what a cell raises leave",
+        COERCION,
+        "    except Exception:  # whatever a cell holds, it says so to nobody\n",
+        "    except ValueError:\n",
+        "test_hostile_cell.py",
+        "range_is_bought and broken",
+    ),
+    mutant(
+        "lets a unit be named by any object",
+        "dpstats/design/rows.py",
+        "    unit = to_keys(unit) if is_object(unit) else unit\n",
+        "",
+        "test_hostile_cell.py",
+        "range_is_bought",
+    ),
+    mutant(
+        "refuses a table of nobody",
+        CURATOR,
+        "rows = source if len(source) else Nobody(source, design)",
+        "rows = source",
+        "test_private_size.py",
+        "contributes_nothing and clipped",
+    ),
+    mutant(
+        "adds any number of rows in int64",
+        ROWS,
+        "whole = sum(self._reduce(task, group).astype(object) for group in groups)",
+        "whole = sum(self._reduce(task, group) for group in groups)",
+        "test_private_size.py",
+        "beyond_int64",
+    ),
+    mutant(
+        "lets an answer leave the range of its steps",
+        RELEASE,
+        "np.clip(np.rint(answer / grid), -_MOST_STEPS, _MOST_STEPS)",
+        "np.rint(answer / grid)",
+        "test_private_size.py",
+        "of_any_size",
     ),
 ]
