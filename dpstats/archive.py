@@ -1,14 +1,15 @@
 """What of a result may be written down: JSON, by an explicit whitelist of fields.
 
 Every record lists the fields that are written; anything else an object may carry is not even
-looked at. Reading refuses fields it does not know, so a file cannot smuggle state in either.
+looked at. Reading goes by the annotations of the records (`dpstats.stored`): what a file says is
+data of a known type and size, fields that are not known are refused, and nothing in it is run.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from collections.abc import Mapping
+from dataclasses import asdict, replace
 from enum import Enum
 from typing import Any
 
@@ -18,7 +19,8 @@ from dpstats.accounting.events import event_from_dict, event_to_dict
 from dpstats.errors import OptionError
 from dpstats.privacy import Central, Federated, LabelOnly, Local, Privacy
 from dpstats.protocol import Estimate, Mechanism, Plan
-from dpstats.theory import BoundTerm, Citation, Condition, ErrorBound
+from dpstats.stored import plain, read, record, values
+from dpstats.theory import ErrorBound
 
 __all__ = [
     "bound_from_dict",
@@ -33,10 +35,7 @@ __all__ = [
     "privacy_to_dict",
 ]
 
-_TRUSTS: dict[str, Callable[..., Privacy]] = {
-    c.trust: c for c in (Central, Local, LabelOnly, Federated)
-}
-_NONFINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+_TRUSTS: dict[str, type[Any]] = {c.trust: c for c in (Central, Local, LabelOnly, Federated)}
 
 
 def encode(value: Any) -> Any:
@@ -67,14 +66,14 @@ def encode(value: Any) -> Any:
 
 
 def decode(value: Any) -> Any:
-    """Inverse of `encode`, with lists as tuples."""
-    if isinstance(value, dict):
-        if value.keys() == {"nonfinite"}:
-            return _NONFINITE[value["nonfinite"]]
-        return {key: decode(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return tuple(decode(item) for item in value)
-    return value
+    """Inverse of `encode`, with lists as tuples.
+
+    Raises
+    ------
+    OptionError
+        If a number is infinite without saying so, or beyond what a float can tell apart.
+    """
+    return plain(value)
 
 
 def privacy_to_dict(privacy: Privacy) -> dict[str, Any]:
@@ -83,12 +82,19 @@ def privacy_to_dict(privacy: Privacy) -> dict[str, Any]:
 
 
 def privacy_from_dict(data: Mapping[str, Any]) -> Privacy:
-    """Inverse of `privacy_to_dict`."""
-    fields = dict(data)
+    """Inverse of `privacy_to_dict`.
+
+    Raises
+    ------
+    OptionError
+        If the trust model is not known, or a parameter is none of it or not allowed.
+    """
+    fields = read(dict, data, "privacy")
     trust = fields.pop("trust", None)
-    if trust not in _TRUSTS:
+    if not isinstance(trust, str) or trust not in _TRUSTS:
         raise OptionError(f"Unknown trust model {trust!r}: this version knows {sorted(_TRUSTS)}.")
-    return _TRUSTS[trust](**fields)
+    made: Privacy = record(_TRUSTS[trust], fields, f"privacy, {trust}")
+    return made
 
 
 _PLAN_FIELDS = (
@@ -124,13 +130,35 @@ def plan_to_dict(plan: Plan) -> dict[str, Any]:
 
 
 def plan_from_dict(data: Mapping[str, Any]) -> Plan:
-    """Inverse of `plan_to_dict`."""
-    fields = dict(data)
-    privacy = privacy_from_dict(fields.pop("privacy"))
-    mechanisms = tuple(
-        Mechanism(**{**m, "event": event_from_dict(m["event"])}) for m in fields.pop("mechanisms")
+    """Inverse of `plan_to_dict`.
+
+    Raises
+    ------
+    OptionError, PlanError
+        If a field is missing, unknown, of another type or outside what is allowed.
+    """
+    fields = read(dict, data, "plan")
+    given = {name: fields.pop(name, None) for name in ("privacy", "mechanisms")}
+    mechanisms = read(tuple[dict[str, Any], ...], given["mechanisms"], "plan, mechanisms")
+    plan = record(
+        Plan,
+        fields,
+        "plan",
+        privacy=privacy_from_dict(given["privacy"]),
+        mechanisms=tuple(map(_mechanism, mechanisms)),
     )
-    return Plan(**decode(fields), privacy=privacy, mechanisms=mechanisms)
+    sound = plan.n >= 0 and len(plan.predicted_se) in (0, len(plan.names))
+    if not (sound and plan.mechanisms and all(0 <= c < math.inf for c in plan.cost)):
+        raise OptionError(
+            f"plan: n={plan.n!r}, cost={plan.cost!r} and {len(plan.predicted_se)} expected errors "
+            f"of {len(plan.names)} coefficients are no plan."
+        )
+    return plan
+
+
+def _mechanism(data: dict[str, Any]) -> Mechanism:
+    event = event_from_dict(data.pop("event", {}))
+    return record(Mechanism, data, "plan, mechanism", event=event)
 
 
 def estimate_to_dict(estimate: Estimate) -> dict[str, Any]:
@@ -144,19 +172,53 @@ def estimate_to_dict(estimate: Estimate) -> dict[str, Any]:
     return {"params": sparse, **written}
 
 
-def estimate_from_dict(data: Mapping[str, Any]) -> Estimate:
-    """Inverse of `estimate_to_dict`."""
-    fields: dict[str, Any] = decode(dict(data))
-    if isinstance(sparse := fields["params"], dict):
-        fields["params"] = np.zeros(sparse["size"])
-        fields["params"][list(sparse["at"])] = sparse["values"]
-    for name in ("params", *_MATRICES):
-        if fields.get(name) is not None:
-            fields[name] = np.array(fields[name], dtype=float)
-    if fields.get("support") == ():  # lists do not say that an empty matrix has two axes
-        fields["cov"] = fields["cov_privacy"] = np.zeros((0, 0))
-    fields["remarks"] = tuple(fields["remarks"])
-    return Estimate(**fields)
+def estimate_from_dict(data: Mapping[str, Any], size: int) -> Estimate:
+    """Inverse of `estimate_to_dict`, of `size` coefficients.
+
+    Raises
+    ------
+    OptionError
+        If a field is missing, unknown or of another type, or the arrays do not fit together.
+    """
+    fields, given = read(dict, data, "estimate"), dict[str, Any]()
+    if isinstance(sparse := fields.get("params"), dict):
+        del fields["params"]
+        given = {"params": _filled(sparse, size)}
+    estimate = record(Estimate, fields, "estimate", **given)
+    support = estimate.support
+    inside = support is None or all(0 <= j < size for j in support)
+    if estimate.params.shape != (size,) or not inside or not 0 <= estimate.nobs < math.inf:
+        raise OptionError(f"estimate: {size} coefficients, and columns among them, are needed.")
+    k = size if support is None else len(set(support))
+    matrices = {name: getattr(estimate, name) for name in _MATRICES}
+    matrices = {name: _square(m, k, name) for name, m in matrices.items() if m is not None}
+    if support is not None and len(support) != k:
+        raise OptionError("estimate: a column is selected twice.")
+    return replace(estimate, **matrices)
+
+
+def _filled(sparse: Any, size: int) -> Any:
+    """Coefficients of which only those that are not zero were written."""
+    wanted = {"size": int, "at": tuple[int, ...], "values": tuple[float, ...]}
+    found = values(wanted, sparse, "estimate, params")
+    at = found["at"]
+    if (
+        found["size"] != size
+        or len(at) != len(found["values"])
+        or not all(0 <= j < size for j in at)
+    ):
+        raise OptionError(f"estimate, params: values at places among {size} are needed.")
+    made = np.zeros(size)
+    made[list(at)] = found["values"]
+    return made
+
+
+def _square(matrix: Any, k: int, name: str) -> Any:
+    if matrix.size == 0 and k == 0:  # lists do not say that an empty matrix has two axes
+        return matrix.reshape(0, 0)
+    if matrix.shape != (k, k):
+        raise OptionError(f"estimate, {name}: the shape is {matrix.shape}, not ({k}, {k}).")
+    return matrix
 
 
 def bound_to_dict(bound: ErrorBound) -> dict[str, Any]:
@@ -166,15 +228,11 @@ def bound_to_dict(bound: ErrorBound) -> dict[str, Any]:
 
 
 def bound_from_dict(data: Mapping[str, Any]) -> ErrorBound:
-    """Inverse of `bound_to_dict`."""
-    fields: dict[str, Any] = decode(dict(data))
-    for name, record in _BOUND_RECORDS.items():
-        fields[name] = tuple(record(**item) for item in fields[name])
-    return ErrorBound(**fields)
+    """Inverse of `bound_to_dict`.
 
-
-_BOUND_RECORDS: dict[str, Callable[..., Any]] = {
-    "terms": BoundTerm,
-    "assumptions": Condition,
-    "citations": Citation,
-}
+    Raises
+    ------
+    OptionError
+        If a field is missing, unknown or of another type.
+    """
+    return record(ErrorBound, data, "error_bound")

@@ -7,6 +7,7 @@ round by round; between rounds it may be saved and loaded by another process.
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import os
@@ -22,8 +23,8 @@ from numpy.typing import NDArray
 
 from dpstats import estimators
 from dpstats.archive import plan_from_dict, plan_to_dict
-from dpstats.channels import channel
-from dpstats.design import Design
+from dpstats.channels import Channel, channel
+from dpstats.design import Design, PublicDesign
 from dpstats.errors import DataError, OptionError, PlanError
 from dpstats.holders.clients import release_of
 from dpstats.holders.device import Device
@@ -33,6 +34,7 @@ from dpstats.mechanisms.noise import Noise, SafeNoise
 from dpstats.protocol import Plan, Question
 from dpstats.queries import MomentMessage
 from dpstats.results import Results
+from dpstats.stored import is_version, json_of, reading, shown, values
 
 __all__ = ["Collector", "Randomizer"]
 
@@ -40,7 +42,15 @@ Array = NDArray[np.float64]
 
 _RANDOMIZER = "dpstats.randomizer"
 _COLLECTOR = "dpstats.collector"
-_VERSION = 1
+_VERSIONS = {_RANDOMIZER: 1, _COLLECTOR: 2}  # of the formats
+_MOST_ROUNDS = 2**16  # that the header of a message can count
+_SMALL, _LONG = 2**16, 2**30  # bytes of a short array in a file, and of the longest header
+
+# What a file holds, by type.
+_FORMAT = {"format": str, "version": int}
+_FIELDS = _FORMAT | {"design": dict, "round": int, "message": dict, "channel": dict}
+_CHANNEL = {"name": str, "dim": int, "epsilon": float, "delta": float}
+_HEADER = _FORMAT | {"design": dict, "plan": dict, "rounds": int}
 
 
 class Randomizer:
@@ -109,7 +119,7 @@ class Randomizer:
         return json.dumps(
             {
                 "format": _RANDOMIZER,
-                "version": _VERSION,
+                "version": _VERSIONS[_RANDOMIZER],
                 "design": self.design.to_dict(),
                 "round": self._turn,
                 "message": self._question.message.parameters(),
@@ -140,18 +150,29 @@ class Randomizer:
 
         Raises
         ------
-        OptionError
-            If the text is no randomizer of this version, or it would spend more.
+        DPStatsError
+            If the text is no randomizer of this version, it would spend more, or anything in it is
+            of another type or size than it has to be. Nothing in it is run; its formula is held to
+            the operations that are allowed on private rows.
+
+        Notes
+        -----
+        Whoever wrote the text, a message spends at most the epsilon and delta of the channel, which
+        are compared with the limits here and clip whatever the text asks of the record.
         """
         fields = _opened(text, _RANDOMIZER)
-        asked = channel(**fields["channel"])
-        if asked.epsilon > epsilon or asked.delta > delta:
-            raise OptionError(
-                f"The randomizer spends ({asked.epsilon:g}, {asked.delta:g}) on a message, and at "
-                f"most ({epsilon:g}, {delta:g}) is allowed. Answer nothing, or allow more."
-            )
-        question = Question(MomentMessage.from_parameters(fields["message"]), asked)
-        return cls(Design.from_dict(fields["design"]), question, fields["round"], noise)
+        with reading("The randomizer"):
+            found = values(_FIELDS, fields, "randomizer")
+            asked = channel(**values(_CHANNEL, found["channel"], "randomizer, channel"))
+            if not (asked.epsilon <= epsilon and asked.delta <= delta):
+                raise OptionError(
+                    f"The randomizer spends ({asked.epsilon:g}, {asked.delta:g}) on a message, and "
+                    f"at most ({epsilon:g}, {delta:g}) is allowed. Answer nothing, or allow more."
+                )
+            design = Design.from_dict(found["design"])
+            message = MomentMessage.from_parameters(found["message"])
+            _check_asked(design, message, asked, found["round"])
+            return cls(design, Question(message, asked), found["round"], noise)
 
 
 class Collector:
@@ -216,6 +237,16 @@ class Collector:
         """
         return dict(sum((inbox.rejected for inbox in self._inboxes), Counter()))
 
+    @property
+    def marked(self) -> int:
+        """Messages accepted, in all rounds, that their senders marked as drawn from a seed.
+
+        Their promise is not kept. The mark is the sender's word: a sender can leave it out, and can
+        set it on honest noise. Where every message is marked, `fit` is marked NOT private; where
+        some are, it says how many.
+        """
+        return sum(inbox.seeded for inbox in self._inboxes)
+
     def randomizer(self, *, noise: Noise | None = None) -> Randomizer:
         """What to ship to the devices of the current round."""
         return Randomizer(self.design, self._inboxes[-1].question, self.round - 1, noise)
@@ -239,11 +270,14 @@ class Collector:
         self._check_answered()
         if self.round == self.rounds:
             raise OptionError(f"Round {self.round} is the last one: call fit().")
+        self._append()
+        return self.randomizer()
+
+    def _append(self) -> None:
         question = self._asked(self._inboxes)
         if question is None:
             raise OptionError(f"Round {self.round} is the last one: call fit().")
         self._inboxes.append(Inbox(self.design, question, self.round))
-        return self.randomizer()
 
     def _check_answered(self) -> None:
         if not len(self._inboxes[-1]):
@@ -277,7 +311,8 @@ class Collector:
             releases=[
                 release_of(inbox.question, plan, inbox.turn, len(inbox)) for inbox in self._inboxes
             ],
-            reproducible=any(inbox.seeded for inbox in self._inboxes),
+            marked=self.marked,
+            reproducible=self.marked == self.accepted,
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -299,7 +334,7 @@ class Collector:
         return json.dumps(
             {
                 "format": _COLLECTOR,
-                "version": _VERSION,
+                "version": _VERSIONS[_COLLECTOR],
                 "design": self.design.to_dict(),
                 "plan": plan_to_dict(self.plan),
                 "rounds": self.round,
@@ -315,24 +350,76 @@ class Collector:
         DataError
             If the file is no collector of this version.
         """
-        try:
-            with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as archive:
-                stored = {key: archive[key] for key in archive.files}
-            fields = _opened(str(stored["header"]), _COLLECTOR)
-        except (ValueError, KeyError, EOFError, OSError, BadZipFile, OptionError) as error:
-            raise DataError(f"{os.fspath(path)!r} is no saved collector: {error}.") from None
-        design, plan = Design.from_dict(fields["design"]), plan_from_dict(fields["plan"])
-        collector = cls(design, plan, stored.get("public"))
-        for turn in range(fields["rounds"]):
-            if turn:
-                question = collector._asked(collector._inboxes)
-                assert question is not None  # it was asked before the file was written
-                collector._inboxes.append(Inbox(design, question, turn))
-            mine = f"{turn}/"
-            collector._inboxes[turn].restore(
-                {key.removeprefix(mine): v for key, v in stored.items() if key.startswith(mine)}
-            )
+        content = io.BytesIO(Path(path).read_bytes())
+        with reading(f"The saved collector {os.fspath(path)!r}", DataError):
+            return cls._loaded(content, Path(path))
+
+    @classmethod
+    def _loaded(cls, content: io.BytesIO, path: Path) -> Collector:
+        with _archive(content, path) as archive:
+            fields = _opened(str(_array(archive, "header", _LONG)), _COLLECTOR)
+            found = values(_HEADER, fields, "collector")
+            design, plan = Design.from_dict(found["design"]), plan_from_dict(found["plan"])
+            if plan.names != design.names:
+                raise DataError("The plan and the design of the collector have other columns.")
+            collector = cls(design, plan, _moments(archive, design))
+            if not 1 <= found["rounds"] <= collector.rounds:
+                raise DataError(f"The collector is in round {found['rounds']}, and has fewer.")
+            for turn in range(found["rounds"]):
+                if turn:
+                    collector._append()
+                inbox, mine = collector._inboxes[turn], f"{turn}/"
+                most = 8 * inbox.question.message.dim**2
+                keys = [key for key in archive.files if key.startswith(mine)]
+                inbox.restore({k.removeprefix(mine): _array(archive, k, most) for k in keys})
         return collector
+
+
+def _archive(content: io.BytesIO, path: Path) -> Any:
+    try:
+        archive = np.load(content, allow_pickle=False)
+    except (ValueError, EOFError, BadZipFile) as error:
+        raise DataError(f"{os.fspath(path)!r} is no saved collector: {error}.") from None
+    if not hasattr(archive, "zip"):
+        raise DataError(f"{os.fspath(path)!r} is no saved collector: it is a single array.")
+    return archive
+
+
+def _array(archive: Any, key: str, most: int) -> Any:
+    """An array of a file that has at most so many bytes, or does not compress.
+
+    A short file cannot claim a long array: zeros are the only ones that compress well, and of those
+    there are as many as the sums have.
+    """
+    member = archive.zip.getinfo(f"{key}.npy")
+    if member.file_size > _SMALL + most + 2 * member.compress_size:
+        raise DataError(f"The array {key!r} is too large for a saved collector.")
+    return archive[key]
+
+
+def _moments(archive: Any, design: Design) -> Array | None:
+    """Second moments of public rows, one for each pair of columns."""
+    if "public" not in archive.files:
+        return None
+    d = len(design.names)
+    public = _array(archive, "public", 8 * d**2)
+    if not (public.dtype == np.float64 and public.shape == (d, d) and np.isfinite(public).all()):
+        raise DataError(f"The public moments of the collector are no ({d}, {d}) numbers.")
+    moments: Array = public
+    return moments
+
+
+def _check_asked(design: Design, message: MomentMessage, asked: Channel, turn: int) -> None:
+    """What a file asks of a device fits its record."""
+    wide = message.width == len(design.names) and message.dim == asked.dim
+    if not (wide and 0 <= turn < _MOST_ROUNDS and design.endog is not None):
+        raise OptionError(
+            f"The randomizer asks for {message.dim} numbers about {message.width} columns by a "
+            f"channel of {asked.dim}, in round {turn + 1}, and its design has {len(design.names)} "
+            "columns: that does not fit together."
+        )
+    if isinstance(design, PublicDesign):
+        raise OptionError("The randomizer has public covariates: a device has its own record only.")
 
 
 def _channel_to_dict(question: Question) -> dict[str, Any]:
@@ -340,16 +427,16 @@ def _channel_to_dict(question: Question) -> dict[str, Any]:
     return {"name": c.name, "dim": c.dim, "epsilon": c.epsilon, "delta": c.delta}
 
 
-def _opened(text: str, kind: str) -> dict[str, Any]:
+def _opened(text: Any, kind: str) -> dict[str, Any]:
     """Fields of a JSON text of this kind and version."""
     try:
-        fields = json.loads(text)
+        fields = json_of(text)
     except ValueError:
         fields = None
     if not isinstance(fields, dict) or fields.get("format") != kind:
         raise OptionError(f"This is no {kind!r} file.")
-    if fields.get("version") != _VERSION:
+    if not is_version(fields.get("version"), known := _VERSIONS[kind]):
         raise OptionError(
-            f"{kind!r} version {fields.get('version')!r}: this release reads {_VERSION}."
+            f"{kind!r} version {shown(fields.get('version'))}: this release reads {known}."
         )
     return fields

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from dpstats.accounting.events import Event, event_to_dict
 from dpstats.privacy import Federated, Neighbors
+from dpstats.stored import record
 from dpstats.text import grid, wrap
 
 if TYPE_CHECKING:
@@ -225,6 +226,9 @@ class PrivacyReport:
         What delta >= 1/n means here; empty otherwise.
     reproducible : bool
         True when the noise was seeded: anyone can subtract it, so nothing here is private.
+    marked : str
+        How many messages their senders marked as drawn from a seed, and what that means; empty
+        where none is.
     """
 
     trust: str
@@ -238,6 +242,7 @@ class PrivacyReport:
     ledger: LedgerRecord | None = None
     large_delta: str = ""
     reproducible: bool = False
+    marked: str = ""
 
     @classmethod
     def of(
@@ -250,6 +255,7 @@ class PrivacyReport:
         max_rows: int | None = None,
         ledger: LedgerView | None = None,
         reproducible: bool = False,
+        marked: int = 0,
     ) -> PrivacyReport:
         """Report on a plan that was carried out."""
         privacy = plan.privacy
@@ -266,6 +272,7 @@ class PrivacyReport:
             ledger=None if ledger is None else LedgerRecord.of(ledger),
             large_delta=_large_delta(plan),
             reproducible=reproducible,
+            marked=_marked(marked, plan.n),
         )
 
     def facts(self) -> list[tuple[str, str]]:
@@ -285,6 +292,8 @@ class PrivacyReport:
             rows.append(("Halves", HALVES))
         if self.large_delta:
             rows.append(("Large delta", self.large_delta))
+        if self.marked:
+            rows.append(("Marked messages", self.marked))
         if self.reproducible:
             rows.append(("NOISE", f"{NOT_PRIVATE} (the noise is seeded and can be subtracted)"))
         return rows
@@ -302,15 +311,14 @@ class PrivacyReport:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> PrivacyReport:
-        """Inverse of `to_dict`; unknown keys are refused."""
-        fields = dict(data)
-        ledger = fields.pop("ledger")
-        if ledger is not None:
-            pairs = {key: _pair(ledger[key]) for key in ("ceiling", "spent", "remaining")}
-            ledger = LedgerRecord(**{**ledger, **pairs})
-        mechanisms = tuple(MechanismRecord(**m) for m in fields.pop("mechanisms"))
-        cost = _pair(fields.pop("cost"))
-        return cls(**fields, cost=cost, mechanisms=mechanisms, ledger=ledger)
+        """Inverse of `to_dict`, from JSON.
+
+        Raises
+        ------
+        OptionError
+            If a field is missing, unknown or of another type.
+        """
+        return record(cls, data, "privacy")
 
     def table(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
         """Header and rows of the mechanisms: what the summary prints."""
@@ -357,6 +365,16 @@ def _counts(neighbors: Neighbors, unit: str | None, trust: str) -> str:
     if unit is None:
         return "replace-one: the number of rows is public"
     return "replace-one: the number of units is public, that of rows is private"
+
+
+def _marked(count: int, messages: int) -> str:
+    if not count:
+        return ""
+    return (
+        f"{count:,} of {messages:,} messages were marked by their senders as drawn from a seed: "
+        "their noise can be subtracted, and what is promised to their senders is not kept. The "
+        "mark is the sender's word"
+    )
 
 
 def _large_delta(plan: Plan) -> str:

@@ -33,6 +33,7 @@ from dpstats.prediction import Prediction
 from dpstats.privacy import Neighbors
 from dpstats.privacy_report import NOT_PRIVATE, LedgerView, PrivacyReport
 from dpstats.private_names import ModelNames, refuse
+from dpstats.stored import is_version, json_of, read, reading, shown, values
 from dpstats.theory import BoundTerm, Setting, Theory, error_bound
 from dpstats.user_units import UserUnits
 
@@ -56,6 +57,8 @@ SPLIT = (
 )
 FORMAT = "dpstats.results"
 VERSION = 1
+_VERSIONS = [*range(1, VERSION + 1)]
+_NOTES = {"format": str, "version": int, "dpstats": str, "privacy_status": str}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -101,6 +104,7 @@ class Results:
         releases: Iterable[Release],
         ledger: LedgerView | None = None,
         reproducible: bool = False,
+        marked: int = 0,
     ) -> Results:
         """Results of a fit that was carried out.
 
@@ -120,6 +124,8 @@ class Results:
             The ledger's state after the charge.
         reproducible : bool, default False
             Whether the noise was seeded; marks the result as NOT private wherever it is shown.
+        marked : int, default 0
+            Messages that their senders marked as drawn from a seed.
         """
         privacy = PrivacyReport.of(
             plan,
@@ -129,6 +135,7 @@ class Results:
             max_rows=None if design.schema is None else design.schema.max_rows,
             ledger=ledger,
             reproducible=reproducible,
+            marked=marked,
         )
         setting = Setting(
             n=float(estimate.nobs),
@@ -463,6 +470,10 @@ class Results:
         return f"[{NOT_PRIVATE}]" if self.reproducible else ""
 
     @property
+    def _status(self) -> str:
+        return NOT_PRIVATE if self.reproducible else "private"
+
+    @property
     def reproducible(self) -> bool:
         """True when the noise was seeded: the result is then NOT private."""
         return self.privacy.reproducible
@@ -530,7 +541,7 @@ class Results:
             "format": FORMAT,
             "version": VERSION,
             "dpstats": __version__,
-            "privacy_status": NOT_PRIVATE if self.reproducible else "private",
+            "privacy_status": self._status,
             "design": self.design.to_dict(),
             "plan": archive.plan_to_dict(self.plan),
             "estimate": archive.estimate_to_dict(self.estimate),
@@ -544,29 +555,22 @@ class Results:
 
         Raises
         ------
-        OptionError
-            If `data` is of another format or a later version.
+        DPStatsError
+            If `data` is of another format or a later version, or its parts are not what they are
+            named, or contradict each other. Nothing in it is run: see `Design.from_dict`.
         """
-        from dpstats import archive
-        from dpstats.design import Design
-
         if not isinstance(data, Mapping):
             raise OptionError(f"This is no result that dpstats wrote: a {type(data).__name__}.")
-        if data.get("format") != FORMAT or data.get("version") not in range(1, VERSION + 1):
+        if data.get("format") != FORMAT or not is_version(data.get("version"), *_VERSIONS):
             raise OptionError(
-                f"This is no result that dpstats can read: format {data.get('format')!r}, version "
-                f"{data.get('version')!r}; {FORMAT!r} up to version {VERSION} is known. "
-                "A newer dpstats may read it."
+                f"This is no result that dpstats can read: format {shown(data.get('format'))}, "
+                f"version {shown(data.get('version'))}; {FORMAT!r} up to version {VERSION} is "
+                "known. A newer dpstats may read it."
             )
         if lacking := {f.name for f in fields(cls)} - data.keys():
             raise OptionError(f"This is not the whole of a result: {sorted(lacking)} are missing.")
-        return cls(
-            design=Design.from_dict(data["design"]),
-            plan=archive.plan_from_dict(data["plan"]),
-            estimate=archive.estimate_from_dict(data["estimate"]),
-            privacy=PrivacyReport.from_dict(archive.decode(data["privacy"])),
-            error_bound=archive.bound_from_dict(data["error_bound"]),
-        )
+        with reading("The result"):
+            return _read(data)
 
     def to_json(self) -> str:
         """`to_dict` as text."""
@@ -578,10 +582,10 @@ class Results:
         return "{\n" + ",\n".join(fields) + "\n}"
 
     @classmethod
-    def from_json(cls, text: str) -> Results:
-        """Inverse of `to_json`."""
+    def from_json(cls, text: str | bytes) -> Results:
+        """Inverse of `to_json`; as `from_dict`, whoever wrote the text."""
         try:
-            data = json.loads(text)
+            data = json_of(text)
         except ValueError as error:
             raise OptionError(
                 f"This is no result that dpstats wrote, or not the whole of one: {error}."
@@ -594,8 +598,8 @@ class Results:
 
     @classmethod
     def load(cls, path: str | Path) -> Results:
-        """Read what `save` wrote."""
-        return cls.from_json(Path(path).read_text(encoding="utf-8"))
+        """Read what `save` wrote; as `from_dict`, whoever wrote the file."""
+        return cls.from_json(Path(path).read_bytes())
 
     def __reduce__(self) -> tuple[Any, tuple[str]]:
         # Pickling, copying and sending to a process go through the same whitelist as `save`.
@@ -629,7 +633,7 @@ class Results:
             "epsilon": self.plan.privacy.epsilon,
             "delta": self.plan.privacy.delta,
             "method": self.plan.method,
-            "noise": NOT_PRIVATE if self.reproducible else "private",
+            "noise": self._status,
         }
         return stats.get(key)
 
@@ -649,6 +653,35 @@ class Results:
     def __maketables_default_stat_keys__(self) -> list[str]:
         mark = ["noise"] if self.reproducible else []
         return ["N", "trust", "epsilon", "delta", "method", *mark]
+
+
+def _read(data: Mapping[str, Any]) -> Results:
+    """The result that a JSON object describes; its parts agree with each other."""
+    from dpstats import archive
+    from dpstats.design import Design
+
+    parts = {f.name: dict for f in fields(Results)}
+    values(_NOTES | parts, data, "result", needed=parts)
+    design = Design.from_dict(data["design"])
+    found = Results(
+        design=design,
+        plan=archive.plan_from_dict(data["plan"]),
+        estimate=archive.estimate_from_dict(data["estimate"], len(design.names)),
+        privacy=PrivacyReport.from_dict(data["privacy"]),
+        error_bound=archive.bound_from_dict(data["error_bound"]),
+    )
+    plan, report = found.plan, found.privacy
+    asked = (plan.privacy.trust, plan.privacy.epsilon, plan.privacy.delta, plan.cost)
+    if (report.trust, report.epsilon, report.delta, report.cost) != asked:
+        raise OptionError("The result contradicts itself: it states two guarantees.")
+    if plan.names != design.names:
+        raise OptionError("The result contradicts itself: plan and design have other columns.")
+    if data.get("privacy_status", found._status) != found._status:
+        raise OptionError("The result contradicts itself: it is marked private, and it is not.")
+    for name in _RESIDUAL_SD:
+        if name in found.estimate.released:
+            read(float, found.estimate.released[name], f"estimate, released, {name}")
+    return found
 
 
 def _count(part: int, whole: int) -> str:

@@ -30,6 +30,7 @@ from dpstats.coercion import (
     to_float,
 )
 from dpstats.errors import SchemaError
+from dpstats.stored import LARGEST, is_version, json_of, shown
 
 __all__ = ["Boolean", "Categorical", "Numeric", "Schema"]
 
@@ -47,8 +48,8 @@ def _finite(what: str, value: Any) -> float:
         number = float(value)
     except (TypeError, ValueError, OverflowError):
         number = math.nan
-    if isinstance(value, str) or not math.isfinite(number):
-        raise SchemaError(f"{what}={value!r}: a finite number is needed.")
+    if isinstance(value, (str, bool)) or not math.isfinite(number):
+        raise SchemaError(f"{what}={shown(value)}: a finite number is needed.")
     return number
 
 
@@ -216,7 +217,7 @@ def _level(value: Any) -> Level:
     scalar = value.item() if isinstance(value, np.generic) else value
     finite = isinstance(scalar, str) or math.isfinite(number(scalar))
     if not isinstance(scalar, (str, int, float, bool)) or not finite:
-        raise SchemaError(f"Level {value!r}: a level is a text, a finite number or a boolean.")
+        raise SchemaError(f"Level {shown(value)}: a level is a text, a finite number or a boolean.")
     return scalar
 
 
@@ -456,15 +457,17 @@ class Schema(Mapping[str, Declaration]):
             raise SchemaError(
                 f"This is no schema: a JSON object with format {_FORMAT!r} is needed."
             )
-        if data.get("version") != _VERSION:
+        if not is_version(data.get("version"), _VERSION):
             raise SchemaError(
-                f"Schema version {data.get('version')!r} is not known; this release reads "
+                f"Schema version {shown(data.get('version'))} is not known; this release reads "
                 f"{_VERSION}."
             )
         unknown = set(data) - {"format", "version", "unit", "max_rows", "columns"}
         columns = data.get("columns")
         if unknown or not isinstance(columns, Mapping):
-            raise SchemaError(f"A schema has unit, max_rows and columns; got {sorted(data)}.")
+            raise SchemaError(
+                f"A schema has unit, max_rows and columns; got {shown(sorted(map(str, data)))}."
+            )
         declared = {name: _declaration_from_dict(name, entry) for name, entry in columns.items()}
         return cls(declared, unit=data.get("unit"), max_rows=data.get("max_rows"))
 
@@ -482,10 +485,8 @@ class Schema(Mapping[str, Declaration]):
             If the file is no schema, or declares a column twice.
         """
         try:
-            data = json.loads(
-                Path(path).read_text(encoding="utf-8"), object_pairs_hook=_no_duplicates
-            )
-        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+            data = json_of(Path(path).read_bytes())
+        except ValueError as error:
             raise SchemaError(f"{path} is no JSON file: {error}.") from None
         return cls.from_dict(data)
 
@@ -530,42 +531,36 @@ def _check_declaration(name: Any, declaration: Any, declared: Mapping[str, Any])
 def _check_unit(unit: Any, max_rows: Any) -> None:
     if (unit is None) != (max_rows is None):
         raise SchemaError(
-            f"unit={unit!r}, max_rows={max_rows!r}: give both, the column that names the unit and "
-            "how many of its rows may contribute, or neither."
+            f"unit={shown(unit)}, max_rows={shown(max_rows)}: give both, the column that "
+            "names the unit and how many of its rows may contribute, or neither."
         )
     if unit is not None and (not isinstance(unit, str) or not unit):
-        raise SchemaError(f"unit={unit!r}: the name of a column is needed.")
+        raise SchemaError(f"unit={shown(unit)}: the name of a column is needed.")
     whole = isinstance(max_rows, (int, np.integer)) and not isinstance(max_rows, bool)
-    if max_rows is not None and not (whole and max_rows >= 1):
-        raise SchemaError(f"max_rows={max_rows!r}: a whole number >= 1 is needed.")
+    if max_rows is not None and not (whole and 1 <= max_rows <= LARGEST):
+        raise SchemaError(f"max_rows={shown(max_rows)}: a whole number >= 1 is needed.")
 
 
 def _declaration_from_dict(name: str, entry: Any) -> Any:
-    if not isinstance(entry, Mapping) or entry.get("type") not in _KINDS:
+    kind = entry.get("type") if isinstance(entry, Mapping) else None
+    if not isinstance(kind, str) or kind not in _KINDS:
         raise SchemaError(f"Column {name!r}: type must be one of {sorted(_KINDS)}.")
     fields = {key: value for key, value in entry.items() if key != "type"}
+    if not isinstance(fields.get("levels", []), (list, tuple)):
+        raise SchemaError(f"Column {name!r}: levels={shown(fields['levels'])}, not a list.")
     if fields == {"lower": None, "upper": None} or fields == {"levels": []}:
-        return _Blank(entry["type"])
+        return _Blank(kind)
     try:
-        return _KINDS[entry["type"]](**fields)
+        return _KINDS[kind](**fields)
     except TypeError:
         raise SchemaError(
-            f"Column {name!r}: the fields {sorted(fields)} do not fit type {entry['type']!r}."
+            f"Column {name!r}: the fields {shown(sorted(fields))} do not fit type {kind!r}."
         ) from None
     except SchemaError as error:
         raise SchemaError(f"Column {name!r}: {error}") from None
 
 
 _KINDS: dict[str, Any] = {"numeric": Numeric, "categorical": Categorical, "boolean": Boolean}
-
-
-def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    seen: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in seen:
-            raise SchemaError(f"{key!r} is declared twice in the file; keep one declaration.")
-        seen[key] = value
-    return seen
 
 
 def _listing(names: Mapping[str, Any], limit: int = 12) -> str:

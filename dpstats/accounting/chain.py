@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from dpstats.accounting.events import Event, event_from_dict, event_to_dict
-from dpstats.errors import LedgerError
+from dpstats.errors import DPStatsError, LedgerError, OptionError, PlanError
+from dpstats.stored import json_of, read, record
 
 Budget = tuple[float, float]
 
@@ -106,9 +107,10 @@ class Entry:
     @classmethod
     def read(cls, payload: str, digest: str) -> Entry:
         """Inverse of `payload`."""
-        fields = json.loads(payload)
-        fields["events"] = tuple(event_from_dict(e) for e in fields["events"])
-        return cls(**fields, hash=digest)
+        fields = read(dict, json_of(payload), "entry")
+        events = read(tuple[dict[str, Any], ...], fields.pop("events", None), "entry, events")
+        made = tuple(map(event_from_dict, events))
+        return record(cls, fields, "entry", events=made, hash=digest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +195,10 @@ def verify(
     layout = dict(connection.execute("SELECT name, sql FROM sqlite_master"))
     _demand(layout == _SCHEMA, path, "its tables or triggers were changed")
     payload = _one(connection, "SELECT payload FROM header")[0]
-    header = Header(**json.loads(payload))
+    try:
+        header = record(Header, json_of(payload), "header")
+    except OptionError as error:
+        raise _broken(path, str(error)) from None
     _demand(header.version == _VERSION, path, f"it has version {header.version} of the format")
     rows = connection.execute("SELECT id, payload, hash FROM entry ORDER BY id").fetchall()
     origin = link("", payload)
@@ -214,7 +219,10 @@ def _linked(
         at = f"entry {position + 1} was edited, or does not follow the one before"
         _demand(number == position + 1 and link(previous, payload) == digest, path, at)
         reuse = position < len(trusted) and trusted[position].hash == digest
-        entries.append(trusted[position] if reuse else Entry.read(payload, digest))
+        try:
+            entries.append(trusted[position] if reuse else Entry.read(payload, digest))
+        except (OptionError, PlanError) as error:
+            raise _broken(path, f"entry {position + 1}: {error}") from None
         _demand(entries[-1].id == number, path, at)
         previous = digest
     return tuple(entries)
@@ -237,10 +245,14 @@ def check_witness(chain: Chain, witness: str, path: Path) -> None:
 
 def _demand(condition: bool, path: Path | None, reason: str) -> None:
     if not condition:
-        raise LedgerError(
-            f"{name_of(path)} is not an intact ledger: {reason}. Nothing was charged. Restore the "
-            "newest copy; without one, count the budget of these data as spent."
-        )
+        raise _broken(path, reason)
+
+
+def _broken(path: Path | None, reason: object) -> LedgerError:
+    return LedgerError(
+        f"{name_of(path)} is not an intact ledger: {reason}. Nothing was charged. Restore the "
+        "newest copy; without one, count the budget of these data as spent."
+    )
 
 
 # -- SQLite ------------------------------------------------------------------------------------
@@ -273,17 +285,10 @@ def guard(path: Path | None) -> Iterator[None]:
             f"{name_of(path)} cannot be used now: {error}. Nothing was charged unless a charge was "
             "already confirmed. Check that the file exists, may be written, and is not held open."
         ) from error
-    except (
-        sqlite3.DatabaseError,
-        KeyError,
-        TypeError,
-        UnicodeError,
-        json.JSONDecodeError,
-    ) as error:
-        raise LedgerError(
-            f"{name_of(path)} is not an intact ledger: {error}. Nothing was charged. Restore the "
-            "newest copy; without one, count the budget of these data as spent."
-        ) from error
+    except DPStatsError:
+        raise
+    except (sqlite3.DatabaseError, KeyError, TypeError, ValueError) as error:
+        raise _broken(path, error) from error
 
 
 def connect(path: Path) -> sqlite3.Connection:

@@ -8,11 +8,12 @@ which relation was meant.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, TypeAlias
 
 from dpstats.errors import PlanError
+from dpstats.stored import read, record, values
 
 __all__ = [
     "Event",
@@ -158,21 +159,19 @@ class Parallel:
 
 
 Event: TypeAlias = Gaussian | Laplace | Selection | Peeling | Pure | Parallel
-_KINDS: dict[str, Callable[..., Event]] = {
-    Gaussian.kind: Gaussian,
-    Laplace.kind: Laplace,
-    Selection.kind: Selection,
-    Peeling.kind: Peeling,
-    Pure.kind: Pure,
-    Parallel.kind: lambda branches: Parallel(
-        tuple(tuple(event_from_dict(event) for event in branch) for branch in branches)
-    ),
+_KINDS: dict[str, type[Any]] = {
+    kind.kind: kind for kind in (Gaussian, Laplace, Selection, Peeling, Pure, Parallel)
 }
+
+
+_LEAST = 1e-150
 
 
 def _positive(name: str, value: float) -> None:
     if not (math.isfinite(value) and value > 0):
         raise PlanError(f"{name}={value!r}: a finite number > 0 is needed.")
+    if not _LEAST <= value <= 1 / _LEAST:  # its square, and that of 1 / value, are numbers, too
+        raise PlanError(f"{name}={value!r}: from {_LEAST:g} to {1 / _LEAST:g} is allowed.")
 
 
 def event_to_dict(event: Event) -> dict[str, Any]:
@@ -184,12 +183,22 @@ def event_to_dict(event: Event) -> dict[str, Any]:
 
 
 def event_from_dict(data: Mapping[str, Any]) -> Event:
-    """Inverse of `event_to_dict`; an unknown kind is refused, never skipped."""
-    fields = dict(data)
+    """Inverse of `event_to_dict`; an unknown kind is refused, never skipped.
+
+    Raises
+    ------
+    PlanError, OptionError
+        If the kind is unknown, or a parameter is none of it, of another type or outside.
+    """
+    fields = read(dict, data, "event")
     kind = fields.pop("kind", None)
-    if kind not in _KINDS:
+    if not isinstance(kind, str) or kind not in _KINDS:
         raise PlanError(
             f"Unknown privacy event {kind!r}: this version knows {sorted(_KINDS)}. "
             "Its cost cannot be computed, so nothing may be charged on top of it."
         )
-    return _KINDS[kind](**fields)
+    if kind == Parallel.kind:
+        lists = values({"branches": tuple[tuple[dict[str, Any], ...], ...]}, fields, kind)
+        return Parallel(tuple(tuple(map(event_from_dict, b)) for b in lists["branches"]))
+    made: Event = record(_KINDS[kind], fields, f"event, {kind}")
+    return made

@@ -7,7 +7,7 @@ design, and no row can enter the columns of another. Private rows pass through `
 """
 
 from dpstats.design.binding import Design
-from dpstats.design.fitted_formula import captured
+from dpstats.design.captured import captured
 from dpstats.design.public_design import Covariates, PublicDesign
 from dpstats.design.rows import Nobody, RawBlock, Source
 from dpstats.design.sparse_rows import SparseSource

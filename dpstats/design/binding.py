@@ -16,6 +16,7 @@ from dpstats.coercion import check_kind
 from dpstats.design.blocks import Block, plain_columns
 from dpstats.design.collinear import independent
 from dpstats.design.formulas import read_formula
+from dpstats.design.recipes import VERSION, design_options
 from dpstats.design.responses import KnownTerm, Response, read_offset, response_of_column
 from dpstats.design.rows import Layout, Source, column_of, matrix_of
 from dpstats.design.sparse_rows import SparseSource
@@ -29,7 +30,7 @@ from dpstats.design.units import (
     standardize,
 )
 from dpstats.errors import DataError, FormulaError, SchemaError
-from dpstats.families import GAUSSIAN, Family, family
+from dpstats.families import GAUSSIAN, Family
 from dpstats.schema import Declaration, Numeric, Schema
 from dpstats.tables import named_columns, row_count
 
@@ -37,7 +38,6 @@ __all__ = ["Design"]
 
 Float = NDArray[np.float64]
 
-_VERSION = 1
 _NUMBERS = ("number", "boolean")
 _CELLS = 2**20  # that `Design.exog` makes at a time
 
@@ -221,32 +221,31 @@ class Design:
 
     def to_dict(self) -> dict[str, Any]:
         """The design as a JSON object: what it is made from, and its names."""
-        return {"version": _VERSION, **self._recipe, "design_names": list(self.names)}
+        return {"version": VERSION, **self._recipe, "design_names": list(self.names)}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Design:
         """Inverse of `to_dict`.
 
+        The formula is held to the rules of one over private rows, whatever the trust model.
+
         Raises
         ------
         SchemaError
             If the version is not known, or the same formula now means other columns.
+        OptionError, FormulaError
+            If a fact is missing, unknown or of another type, or a term may not be used.
         """
-        if "public" in data:  # covariates were public: its facts are those of rows, not a schema's
+        if (
+            isinstance(data, Mapping) and "public" in data
+        ):  # covariates were public: its facts are those of rows, not a schema's
             from dpstats.design.public_design import PublicDesign
 
             return PublicDesign.from_dict(data)
-        recipe = dict(data)
-        version, names = recipe.pop("version", None), tuple(recipe.pop("design_names", ()))
-        if version != _VERSION:
-            raise SchemaError(f"Design version {version!r} is not known; this release reads 1.")
-        if "family" in recipe:
-            recipe["family"] = family(**recipe["family"])
-        if "formula" in recipe:
-            recipe["schema"] = Schema.from_dict(recipe["schema"])
-            made = cls.from_formula(**recipe)
-        else:
-            made = cls.from_arrays(**recipe)
+        options = design_options(data)
+        names = options.pop("design_names")
+        make = cls.from_formula if "formula" in options else cls.from_arrays
+        made = make(**options)
         if made.names != names:
             raise SchemaError(
                 "The design was made with other versions of dpstats or formulaic: its columns were "

@@ -18,11 +18,15 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from dpstats.design.captured import check_captured
 from dpstats.design.formulas import parsed
+from dpstats.design.syntax import check_stored, reason
 from dpstats.errors import FormulaError
+from dpstats.stored import plain, read, reading, record
+from dpstats.stored import values as read_values
 from dpstats.tables import named_columns, row_count
 
-__all__ = ["FittedFormula", "captured", "variables_of"]
+__all__ = ["FittedFormula", "variables_of"]
 
 Float = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -57,6 +61,10 @@ class FittedFormula:
         Captured Python variables, as JSON.
     obstacle : str
         Why new rows cannot be evaluated; empty where they can.
+    stored : bool
+        Whether it was read from a file. Its terms are then evaluated only if they are made of the
+        operations that are allowed on private rows (`check_stored`): Python that a user wrote into
+        a formula is run, and Python that a file brought is not.
     """
 
     text: str
@@ -66,6 +74,7 @@ class FittedFormula:
     state: Mapping[str, Any] | None
     variables: Mapping[str, Any] = field(default_factory=dict)
     obstacle: str = ""
+    stored: bool = field(default=False, compare=False)
 
     @classmethod
     def fit(
@@ -82,7 +91,7 @@ class FittedFormula:
         dot : iterable of str
             Columns that may be read, and that ``.`` stands for.
         context : mapping, optional
-            Python variables and functions that the formula may name.
+            Python variables and functions that the formula may name; see `check_captured`.
 
         Returns
         -------
@@ -93,7 +102,8 @@ class FittedFormula:
         Raises
         ------
         FormulaError
-            If a term cannot be evaluated; with formulaic's reason, as the rows are public.
+            If a term cannot be evaluated, with formulaic's reason, as the rows are public; if a
+            variable holds a table, or as many values as there are rows.
         """
         allowed = list(dot)
         terms = _terms(text, allowed)
@@ -106,6 +116,7 @@ class FittedFormula:
             for name, value in (context or {}).items()
             if name in used and name not in reads and not _is_formulaics(name, value)
         }
+        check_captured(known, text, len(frame))
         matrix, spec = _evaluate(text, terms, frame, known)
         names = tuple(str(name) for name in spec.column_names)
         variables, obstacle = _kept(known)
@@ -126,13 +137,17 @@ class FittedFormula:
         Raises
         ------
         FormulaError
-            If the formula cannot be evaluated on new rows.
+            If the formula cannot be evaluated on new rows, or was read from a file and is made of
+            anything but listed operations.
         """
         if self.state is None:
             raise FormulaError(f"Formula {self.text!r} cannot predict new rows: {self.obstacle}.")
+        if self.stored:
+            check_stored(self.text, {*self.reads, *self.dot}, self.variables)
         frame = _frame(table, self.reads)
-        spec = _spec(_terms(self.text, list(self.dot or self.reads)), self.state)
-        return _applied(self.text, spec, frame, dict(self.variables), len(self.names))
+        with reading(f"What formula {self.text!r} learned", FormulaError):
+            spec = _spec(_terms(self.text, list(self.dot or self.reads)), self.state)
+            return _applied(self.text, spec, frame, dict(self.variables), len(self.names))
 
     def to_dict(self) -> dict[str, Any]:
         """JSON object."""
@@ -148,15 +163,24 @@ class FittedFormula:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> FittedFormula:
-        """Inverse of `to_dict`."""
-        lists = {name: tuple(data[name]) for name in ("dot", "reads", "names")}
-        return cls(**{**data, **lists})
+        """Inverse of `to_dict`; the formula is then `stored`.
 
-
-def captured(formula: str, namespace: Mapping[str, Any]) -> dict[str, Any]:
-    """Of a caller's variables, those that the text of a formula may name."""
-    words = set(re.findall(r"[A-Za-z_]\w*", formula))
-    return {name: namespace[name] for name in words if name in namespace}
+        Raises
+        ------
+        OptionError
+            If a field is missing, unknown or of another type.
+        """
+        fields = read(dict, data, "formula")
+        given = {name: fields.pop(name, None) for name in ("state", "variables")}
+        state = read(dict | None, given["state"], "formula, state")
+        if state is not None:
+            state = read_values({"transforms": dict, "encoders": dict}, state, "formula, state")
+            for part in state.values():
+                _decoded(part)
+        variables = read(dict, given["variables"], "formula, variables")
+        for name, value in variables.items():
+            plain(value, f"formula, variable {name}")
+        return record(cls, fields, "formula", state=state, variables=variables, stored=True)
 
 
 def variables_of(terms: Any) -> set[str]:
@@ -192,9 +216,18 @@ def _frame(table: Any, names: tuple[str, ...]) -> pd.DataFrame:
 
 
 def _column(values: Any) -> Any:
-    """Extension numbers as floats, on which every transform works; text and levels as they are."""
-    extension = not isinstance(values.dtype, np.dtype) and pd.api.types.is_numeric_dtype(values)
-    return values.to_numpy(dtype=np.float64, na_value=np.nan) if extension else values
+    """A public column as formulaic knows it; categories as they are.
+
+    Extension numbers become floats, on which every transform works, and extension texts objects.
+    Lists come without a type; as these covariates are public, it is learned from the values.
+    """
+    if isinstance(values.dtype, np.dtype):
+        return pd.Series(list(values)) if values.dtype.kind == "O" else values
+    if pd.api.types.is_numeric_dtype(values):
+        return values.to_numpy(dtype=np.float64, na_value=np.nan)
+    if isinstance(values.dtype, pd.StringDtype):
+        return values.to_numpy(dtype=object, na_value=np.nan)
+    return values
 
 
 def _evaluate(
@@ -230,8 +263,7 @@ def _materialized(
                 spec, drop_rows=dropped, output="numpy", na_action="drop"
             )
     except Exception as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise FormulaError(f"Formula {text!r} cannot be evaluated: {reason}") from None
+        raise FormulaError(f"Formula {text!r} cannot be evaluated: {reason(error)}") from None
     return made, np.setdiff1d(np.arange(len(frame)), list(dropped)).astype(np.intp)
 
 
@@ -264,8 +296,7 @@ def _applied(
             warnings.simplefilter("ignore")  # an unseen level is found below
             made = np.array(maker.get_model_matrix(spec), dtype=np.float64)
     except Exception as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise FormulaError(f"Formula {text!r} cannot be evaluated here: {reason}") from None
+        raise FormulaError(f"Formula {text!r} cannot be evaluated here: {reason(error)}") from None
     if made.shape != (len(frame), width):
         raise FormulaError(f"Formula {text!r} makes other columns of these rows than of the fit's.")
     for expression, (_, learned) in spec.encoder_state.items():

@@ -15,6 +15,7 @@ from dpstats.design.blocks import Block, Factor, coded_factor, intercept, plain_
 from dpstats.design.operations import Expression, check_row_local
 from dpstats.design.public import public_frame, public_rows
 from dpstats.design.responses import Response, response_of_term
+from dpstats.design.syntax import reason, written
 from dpstats.design.terms import Terms
 from dpstats.errors import FormulaError
 from dpstats.families import GAUSSIAN, Family
@@ -61,6 +62,9 @@ def read_response(formula: str, left: str, terms: Terms, family: Family) -> Resp
     """The left side; formulaic parses it where it is more than a name."""
     if left.isidentifier() and left in terms.known:
         return response_of_term(left, terms, lookup=True, family=family)
+    for text, lookup in written(left):
+        if not lookup:
+            terms.expression(text)  # before formulaic sees it; see `written`
     sides, _ = parsed(formula, f"{left} ~ 1", ())
     factors = [factor for term in sides for factor in term.factors]
     if len(factors) != 1:
@@ -150,6 +154,9 @@ def _dummies(name: str, terms: Terms, reduced: bool) -> Block:
 
 def _general_formula(formula: str, columns: Sequence[str], terms: Terms) -> list[Block]:
     """Let formulaic parse the right side, and decide structure and names on public rows."""
+    # All that is written, also what a minus takes out again, before formulaic sees it.
+    rest = formula.partition("~")[2] if "~" in formula else formula
+    factors = {text: _checked_factor(text, terms, name) for text, name in written(rest.strip())}
     _, right = parsed(formula, formula, columns)
     lookups = {
         f.expr: f.eval_method.value == "lookup"
@@ -157,31 +164,24 @@ def _general_formula(formula: str, columns: Sequence[str], terms: Terms) -> list
         for f in t.factors
         if f.eval_method.value != "literal"
     }
-    factors = {text: _checked_factor(text, terms, lookup) for text, lookup in lookups.items()}
-    for text, lookup in _written(formula):
-        if text not in factors:  # taken out again by a minus: held to the same rules, typos too
-            _checked_factor(text, terms, lookup)
-    return _structured(formula, right, factors, terms)
-
-
-def _written(formula: str) -> Iterator[tuple[str, bool]]:
-    """Every factor of the right side as it is written, and whether it is a name."""
-    from formulaic.parser import DefaultFormulaParser
-
-    for token in DefaultFormulaParser().get_tokens(formula.rpartition("~")[2]):
-        if token.kind is not None and token.kind.name in ("NAME", "PYTHON"):
-            yield token.token, token.kind.name == "NAME"
+    used = {
+        text: factors[text] if text in factors else _checked_factor(text, terms, lookup)
+        for text, lookup in lookups.items()  # the dot is not written
+    }
+    return _structured(formula, right, used, terms)
 
 
 def parsed(formula: str, text: str, columns: Sequence[str]) -> tuple[Any, Any]:
-    """Terms of the left side, None if there is none, and of the right side of `text`."""
+    """Terms of the left side, None if there is none, and of the right side of `text`.
+
+    Formulaic evaluates what the left side calls: it must have been checked (`written`).
+    """
     from formulaic import Formula
 
     try:
         parsed = Formula.from_spec(text, context={"__formulaic_variables_available__": columns})
     except Exception as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise FormulaError(f"Formula {formula!r} cannot be parsed: {reason}") from None
+        raise FormulaError(f"Formula {formula!r} cannot be parsed: {reason(error)}") from None
     left, right = getattr(parsed, "lhs", None), getattr(parsed, "rhs", parsed)
     if any(not hasattr(term, "factors") for side in (left or (), right) for term in side):
         raise FormulaError(

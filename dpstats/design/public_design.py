@@ -15,12 +15,13 @@ from dpstats.design.binding import Design
 from dpstats.design.collinear import dependent
 from dpstats.design.fitted_formula import FittedFormula, variables_of
 from dpstats.design.formulas import parsed, read_response
+from dpstats.design.recipes import TERMS, VERSION, check_facts, public_facts
 from dpstats.design.responses import Response, response_of_column
 from dpstats.design.rows import Layout, Source, column_of, matrix_of
 from dpstats.design.terms import Terms
 from dpstats.design.units import Offset, Standardization, internal
 from dpstats.errors import DataError, FormulaError, SchemaError
-from dpstats.families import GAUSSIAN, Family, family
+from dpstats.families import GAUSSIAN, Family
 from dpstats.schema import Numeric, Schema
 from dpstats.tables import column_names, named_columns, row_count
 
@@ -29,7 +30,6 @@ __all__ = ["Covariates", "PublicDesign"]
 Float = NDArray[np.float64]
 Rows = NDArray[np.intp]
 
-_VERSION = 1
 _COLLINEAR = 1e-9  # relative length below which a column counts as a combination of earlier ones
 _CLEAR = 1e-4  # beyond this no further look is needed
 _TESTED = 500  # beyond so many, columns are not compared with each other
@@ -167,8 +167,8 @@ class PublicDesign(Design):
             "exog": fitted.to_dict(),
             **{name: f.to_dict() for name, (f, _) in known.items()},
         }
-        names = list(fitted.names)
-        return _assemble(matrix, names, endog, values, family, schema, recipe)
+        names, terms = list(fitted.names), {"exog": fitted} | {n: f for n, (f, _) in known.items()}
+        return _assemble(matrix, names, endog, values, family, schema, recipe, terms)
 
     @classmethod
     def of_arrays(
@@ -223,35 +223,43 @@ class PublicDesign(Design):
             "known": sorted(known),
         }
         labels = None if names is None else [str(name) for name in names]
-        return _assemble(matrix, labels, endog, known, family, None, recipe)
+        return _assemble(matrix, labels, endog, known, family, None, recipe, {})
 
     def to_dict(self) -> dict[str, Any]:
         """The design as a JSON object: public facts, and what its terms learned; no rows."""
-        return {"version": _VERSION, **self._recipe}
+        return {"version": VERSION, **self._recipe}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> PublicDesign:
         """Inverse of `to_dict`; the rows are not part of it.
 
+        Nothing that the recipe names is evaluated here. What it would have `exog` evaluate is held
+        to the operations that are allowed on private rows.
+
         Raises
         ------
         SchemaError
             If the version is not known.
+        OptionError, FormulaError
+            If a fact is missing, unknown, of another type, or does not fit the others.
         """
-        if data.get("version") != _VERSION:
-            raise SchemaError(
-                f"Design version {data.get('version')!r} is not known; this release reads 1."
-            )
+        facts = public_facts(data)
         recipe = {name: value for name, value in data.items() if name != "version"}
-        law = family(**recipe["family"])
-        schema = Schema.from_dict(recipe["schema"]) if "schema" in recipe else None
-        if schema is not None:
-            left, _ = _sides(recipe["formula"])
-            endog = read_response(recipe["formula"], left, Terms(schema), law)
-        else:
-            declared = Numeric(*recipe["endog_bounds"])
-            endog = response_of_column(recipe["endog_name"], declared, law)
-        return _made(recipe, endog, law, schema, None)
+        law = facts["family"]
+        if "formula" not in facts:
+            declared = Numeric(*facts["endog_bounds"])
+            endog = response_of_column(facts["endog_name"], declared, law)
+            check_facts(facts, facts["k"])
+            return _made(recipe, endog, law, None, {}, None)
+        schema = Schema.from_dict(facts["schema"])
+        left, right = _sides(facts["formula"])
+        endog = read_response(facts["formula"], left, Terms(schema), law)
+        terms = {name: FittedFormula.from_dict(facts[name]) for name in TERMS if name in facts}
+        known = [term for name, term in terms.items() if name != "exog"]
+        if terms["exog"].text != right or any(len(term.names) != 1 for term in known):
+            raise FormulaError(f"The terms of {facts['formula']!r} are those of another formula.")
+        check_facts(facts, len(terms["exog"].names))
+        return _made(recipe, endog, law, schema, terms, None)
 
     def without_rows(self) -> PublicDesign:
         """The same public facts without the rows: what results hold."""
@@ -423,6 +431,7 @@ def _assemble(
     law: Family,
     schema: Schema | None,
     recipe: dict[str, Any],
+    terms: Mapping[str, FittedFormula],
 ) -> PublicDesign:
     """Drop rows and columns that cannot be used, standardise by the columns' own moments."""
     sparse = hasattr(matrix, "tocsr")
@@ -463,7 +472,7 @@ def _assemble(
     if offset is not None:
         offset = offset / y_scale
     rows = Covariates(_standardised(matrix, center, scale, sparse), offset, kept)
-    return _made(recipe, endog, law, schema, rows)
+    return _made(recipe, endog, law, schema, terms, rows)
 
 
 def _made(
@@ -471,20 +480,16 @@ def _made(
     endog: Response,
     law: Family,
     schema: Schema | None,
+    fitted: Mapping[str, FittedFormula],
     rows: Covariates | None,
 ) -> PublicDesign:
-    """The design of a recipe, and of its rows if they are there."""
+    """The design of a recipe and its fitted terms, and of its rows if they are there."""
     center, scale = np.array(recipe["center"]), np.array(recipe["scale"])
     bounds = np.array(recipe["bounds"], dtype=np.float64).reshape(-1, 2)
     y_center, y_scale = recipe["y_units"]
     standardization = Standardization(center, scale, y_center, y_scale, recipe["intercept"])
     inner = internal(bounds, center, scale)
     known = _known_names(recipe)
-    fitted = {
-        name: FittedFormula.from_dict(recipe[name])
-        for name in ("exog", "offset", "exposure")
-        if isinstance(recipe.get(name), Mapping)
-    }
     ends = recipe["offset_bounds"]
     return PublicDesign(
         formula=recipe.get("formula"),

@@ -8,8 +8,6 @@ to write instead.
 from __future__ import annotations
 
 import ast
-import itertools
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -28,18 +26,13 @@ from dpstats.design.operations import (
     shifted,
 )
 from dpstats.design.smooth import BASES, smooth
+from dpstats.design.syntax import ALLOWED, CENTERED, CONTRASTS, dotted, parse_term
 from dpstats.errors import FormulaError
 from dpstats.schema import Categorical, Numeric, Schema
 
 __all__ = ["Terms"]
 
 _RANGE_OPTIONS = {"lower_bound", "upper_bound", "extrapolation", "constraints"}
-_CENTERED = ("center", "scale", "standardize")
-_CONTRASTS = frozenset(
-    ["Treatment", "Sum", "Helmert", "Poly", "Diff"]
-    + [f"contr.{name}" for name in ("treatment", "sum", "helmert", "poly", "diff", "SAS")]
-)
-_ALLOWED = frozenset([*itertools.chain(*FUNCTIONS.values()), *BASES, *_CENTERED, "C", "Q"])
 _FROM_ROWS = {
     "mean": "center({x}), which subtracts the schema's centre",
     "median": "center({x}), which subtracts the schema's centre",
@@ -51,33 +44,15 @@ _FROM_ROWS = {
 _OWN_COLUMN = "a column computed before the fit and declared in the schema"
 
 
-def _parse(text: str) -> ast.expr:
-    """Syntax tree of a term; names in backticks become Q('name')."""
-    plain = re.sub(r"`([^`]*)`", lambda quoted: f"Q({quoted[1]!r})", text)
-    try:
-        return ast.parse(plain.strip(), mode="eval").body
-    except ValueError:  # a null byte
-        raise SyntaxError from None
-
-
-def _dotted(node: ast.expr) -> str:
-    """``np.log`` for the syntax tree of ``np.log``; empty for anything else."""
-    if isinstance(node, ast.Name):
-        return node.id
-    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-        return f"{node.value.id}.{node.attr}"
-    return ""
-
-
 def _is_term(name: str) -> bool:
     """Whether a name of the schema declares a term, such as ``np.log(x)``, and not a column."""
     if "(" not in name:
         return False
     try:
-        tree = _parse(name)
+        tree = parse_term(name)
     except SyntaxError:
         return False
-    return isinstance(tree, ast.Call) and _dotted(tree.func) in _ALLOWED
+    return isinstance(tree, ast.Call) and dotted(tree.func) in ALLOWED
 
 
 @dataclass(frozen=True)
@@ -105,7 +80,7 @@ class Terms:
     @cached_property
     def declared(self) -> dict[str, Numeric]:
         """Declared bounds of terms, by normalised text."""
-        terms = {ast.unparse(_parse(n)): self.schema[n] for n in self.schema if _is_term(n)}
+        terms = {ast.unparse(parse_term(n)): self.schema[n] for n in self.schema if _is_term(n)}
         for text, declaration in terms.items():
             if not isinstance(declaration, Numeric):
                 raise FormulaError(f"Term {text!r} is declared as {declaration!r}; use Numeric.")
@@ -148,8 +123,8 @@ class Terms:
             an operation that is not allowed; or if its bounds cannot be derived from the schema.
         """
         try:
-            found = self._build(_parse(text), text)
-        except (SyntaxError, OverflowError, RecursionError):
+            found = self._build(parse_term(text), text)
+        except (SyntaxError, OverflowError, RecursionError, MemoryError):
             raise FormulaError(f"Term {text!r} cannot be parsed.") from None
         if not found.columns:
             raise FormulaError(f"Term {text!r} is constant; write 1 for the intercept, or drop it.")
@@ -166,10 +141,10 @@ class Terms:
             If the column is not declared with levels, or the contrasts are not known ones.
         """
         try:
-            tree = _parse(text)
+            tree = parse_term(text)
         except SyntaxError:
             return None
-        if not (isinstance(tree, ast.Call) and _dotted(tree.func) == "C"):
+        if not (isinstance(tree, ast.Call) and dotted(tree.func) == "C"):
             return None
         name = self._name(tree.args[0]) if tree.args else None
         if name is None:
@@ -197,7 +172,7 @@ class Terms:
 
     def _check_contrast(self, node: ast.expr, text: str) -> None:
         called = isinstance(node, ast.Call)
-        if _dotted(node.func if called else node) not in _CONTRASTS:  # type: ignore[attr-defined]
+        if dotted(node.func if called else node) not in CONTRASTS:  # type: ignore[attr-defined]
             self._refuse(
                 text,
                 f"contrasts {ast.unparse(node)!r} are not known",
@@ -261,14 +236,14 @@ class Terms:
         return compare(COMPARISONS[type(node.ops[0])], *sides)
 
     def _call(self, node: ast.Call, text: str) -> Expression:
-        name = _dotted(node.func)
+        name = dotted(node.func)
         if name == "Q":
             return self._quoted(node, text)
         if name == "C":
             self._refuse(text, "C() may not be used inside another term", "C(g) as a term")
         if name in BASES:
             return self._smooth(name, node, text)
-        if name in _CENTERED:
+        if name in CENTERED:
             return self._centered(name, node, text)
         rule = FUNCTIONS.get(len(node.args), {}).get(name)
         if rule is None or node.keywords:
@@ -334,7 +309,7 @@ class Terms:
     def _literal(self, node: ast.expr, text: str) -> Any:
         try:
             return ast.literal_eval(node)
-        except ValueError:
+        except (ValueError, TypeError):  # TypeError: {[]: 0}
             self._refuse(
                 text,
                 f"{ast.unparse(node)!r} is no constant; Python variables are not captured",
@@ -344,7 +319,7 @@ class Terms:
     def _name(self, node: ast.expr) -> str | None:
         if isinstance(node, ast.Name):
             return node.id
-        if isinstance(node, ast.Call) and _dotted(node.func) == "Q" and len(node.args) == 1:
+        if isinstance(node, ast.Call) and dotted(node.func) == "Q" and len(node.args) == 1:
             quoted = getattr(node.args[0], "value", None)
             return quoted if isinstance(quoted, str) else None
         return None
@@ -373,9 +348,9 @@ class Terms:
     def _refused_call(self, name: str, node: ast.Call, text: str) -> NoReturn:
         root, _, method = name.rpartition(".")
         shown = ast.unparse(node)
-        if f"np.{name}" in _ALLOWED:
+        if f"np.{name}" in ALLOWED:
             self._refuse(text, f"{name}() is not known by that name", f"np.{name}(...)")
-        if name in _ALLOWED:
+        if name in ALLOWED:
             self._refuse(
                 text,
                 f"{shown!r} has the wrong number or kind of arguments",

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstats.errors import DataError
 from dpstats.holders.device import envelope_of
 from dpstats.holders.wire import ID_BYTES, unpack
 from dpstats.protocol import Messages
@@ -16,11 +18,24 @@ if TYPE_CHECKING:
     from dpstats.design import Design
     from dpstats.protocol import Question
 
-__all__ = ["Inbox"]
+__all__ = ["REASONS", "Inbox"]
 
 Array = NDArray[np.float64]
 
 _BATCH = 4096  # messages decoded at a time
+REASONS = frozenset(
+    [
+        "not a message",
+        "version",
+        "corrupt",
+        "schema",
+        "epsilon",
+        "round",
+        "question",
+        "payload",
+        "duplicate",
+    ]
+)
 
 
 class Inbox:
@@ -43,15 +58,15 @@ class Inbox:
         Messages that were not accepted, by reason: ``"not a message"``, ``"version"``,
         ``"corrupt"``, ``"schema"``, ``"epsilon"``, ``"round"``, ``"question"``, ``"payload"``,
         ``"duplicate"``.
-    seeded : bool
-        Whether any message accepted was drawn from a seed, and is NOT private.
+    seeded : int
+        Messages accepted whose senders marked them as drawn from a seed, and so NOT private.
     """
 
     def __init__(self, design: Design, question: Question, turn: int) -> None:
         self.question = question
         self.turn = turn
         self.rejected: Counter[str] = Counter()
-        self.seeded = False
+        self.seeded = 0
         self._envelope = envelope_of(design, question, turn)
         self._seen: set[bytes] = set()
         self._waiting: list[bytes] = []
@@ -64,24 +79,22 @@ class Inbox:
 
     def add(self, message: Any) -> bool:
         """Take one message; False, and one more in `rejected`, if it is not one of this round."""
-        opened = unpack(message, self._envelope)
+        opened = unpack(message, self._envelope, self.question.channel.payload_bytes)
         reason = opened.reason or self._refused(opened.identity, opened.payload)
         if reason:
             self.rejected[reason] += 1
             return False
         self._seen.add(opened.identity)
         self._waiting.append(opened.payload)
-        self.seeded |= opened.seeded
+        self.seeded += opened.seeded
         if len(self._waiting) >= _BATCH:
             self._decode()
         return True
 
     def _refused(self, identity: bytes, payload: bytes) -> str:
-        channel = self.question.channel
-        if len(payload) != channel.payload_bytes:
-            return "payload"
         if identity in self._seen:
             return "duplicate"
+        channel = self.question.channel
         return "" if bool(channel.accepts(_matrix([payload]))[0]) else "payload"
 
     def _decode(self) -> None:
@@ -104,8 +117,8 @@ class Inbox:
         self._decode()
         identities = np.frombuffer(b"".join(sorted(self._seen)), dtype=np.uint8)
         return {
-            "count": np.array(self._count),
-            "seeded": np.array(self.seeded),
+            "count": np.array(self._count, dtype=np.int64),
+            "seeded": np.array(self.seeded, dtype=np.int64),
             "sum": self._sum,
             "outer": self._outer,
             "seen": identities.reshape(-1, ID_BYTES),
@@ -113,13 +126,48 @@ class Inbox:
             "rejected": np.array(list(self.rejected.values()), dtype=np.int64),
         }
 
-    def restore(self, state: dict[str, Any]) -> None:
-        """Go on from what `state` returned for the same round."""
-        self._count, self.seeded = int(state["count"]), bool(state["seeded"])
-        self._sum, self._outer = state["sum"].copy(), state["outer"].copy()
-        self._seen = {bytes(row) for row in state["seen"]}
-        pairs = zip(state["reasons"].tolist(), state["rejected"].tolist(), strict=True)
-        self.rejected = Counter(dict(pairs))
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `state` returned for the same round.
+
+        Raises
+        ------
+        DataError
+            If it is no such state: an array is missing, of another type or shape, or contradicts
+            another.
+        """
+        if set(state) != set(self.state()):
+            raise DataError(f"Round {self.turn + 1} has the arrays {sorted(state)}.")
+        dim = self.question.message.dim
+        count, seeded = (_whole(state[name]) for name in ("count", "seeded"))
+        total, outer, seen = state["sum"], state["outer"], state["seen"]
+        reasons, times = state["reasons"], state["rejected"]
+        sound = (
+            0 <= seeded <= count
+            and _is(total, "f8", (dim,))
+            and _is(outer, "f8", (dim, dim))
+            and bool(np.isfinite(total).all() and np.isfinite(outer).all())
+            and _is(seen, "u1", (count, ID_BYTES))
+            and reasons.dtype.kind == "U"
+            and set(reasons.tolist()) <= REASONS
+            and _is(times, "i8", reasons.shape)
+            and reasons.ndim == 1
+            and bool((times >= 0).all())
+        )
+        identities = {bytes(row) for row in seen} if sound else set()
+        if len(identities) != count:
+            raise DataError(f"Round {self.turn + 1} has counts and sums that do not fit together.")
+        self._count, self.seeded, self._seen = count, seeded, identities
+        self._sum, self._outer = total.astype(np.float64), outer.astype(np.float64)
+        self.rejected = Counter(dict(zip(reasons.tolist(), times.tolist(), strict=True)))
+
+
+def _whole(value: Any) -> int:
+    """A whole number >= 0; -1 for anything else."""
+    return int(value) if _is(value, "i8", ()) else -1
+
+
+def _is(value: Any, dtype: str, shape: tuple[int, ...]) -> bool:
+    return isinstance(value, np.ndarray) and value.dtype == dtype and value.shape == shape
 
 
 def _matrix(payloads: list[bytes]) -> NDArray[np.uint8]:

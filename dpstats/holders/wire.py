@@ -7,7 +7,8 @@ A message is 63 bytes and its payload, in network byte order::
 
 `schema` and `question` are fingerprints of the public design, and of the message and the channel
 that were asked for. A flag tells noise that can be drawn again from a seed: such a message is NOT
-private. Nothing but the payload depends on the record: the id is drawn on the device.
+private. The flag is the sender's word, and no more: whoever writes messages may set it or leave it
+out. Nothing but the payload depends on the record: the id is drawn on the device.
 """
 
 from __future__ import annotations
@@ -85,27 +86,34 @@ class Opened:
     seeded: bool = False
 
 
-def unpack(message: Any, expected: Envelope) -> Opened:
+def unpack(message: Any, expected: Envelope, payload_bytes: int) -> Opened:
     """A message of anyone, read.
 
-    Nothing that may arrive raises an error. Reasons: ``"not a message"``, ``"version"``,
-    ``"corrupt"``, ``"schema"``, ``"epsilon"``, ``"round"``, ``"question"``.
+    Nothing that may arrive raises an error, and nothing is copied of a message that is longer than
+    those that were asked for. Reasons: ``"not a message"``, ``"version"``, ``"corrupt"``,
+    ``"schema"``, ``"epsilon"``, ``"round"``, ``"question"``, ``"payload"``.
     """
     if not isinstance(message, (bytes, bytearray, memoryview)):
         return Opened("not a message")
-    data = bytes(message)
-    if len(data) < 4 or data[:3] != _MAGIC:
+    try:
+        view = memoryview(message).cast("B")
+    except (TypeError, ValueError):  # a view with holes, or of nothing any more
         return Opened("not a message")
-    if data[3] != VERSION:
+    length = len(view)
+    start = bytes(view[:HEADER_BYTES])
+    if length < 4 or start[:3] != _MAGIC:
+        return Opened("not a message")
+    if start[3] != VERSION:
         return Opened("version")
-    if len(data) < HEADER_BYTES:
+    if length < HEADER_BYTES:
         return Opened("corrupt")
-    _, _, flags, turn, epsilon, delta, schema, question, identity, length = _HEADER.unpack_from(
-        data
-    )
-    (checksum,) = _CHECKSUM.unpack_from(data, _HEADER.size)
-    payload = data[HEADER_BYTES:]
-    if len(payload) != length or zlib.crc32(data[: _HEADER.size] + payload) != checksum:
+    _, _, flags, turn, epsilon, delta, schema, question, identity, size = _HEADER.unpack_from(start)
+    if size != length - HEADER_BYTES:
+        return Opened("corrupt")
+    fits = size == payload_bytes
+    payload = bytes(view[HEADER_BYTES:]) if fits else b""
+    (checksum,) = _CHECKSUM.unpack_from(start, _HEADER.size)
+    if fits and zlib.crc32(start[: _HEADER.size] + payload) != checksum:
         return Opened("corrupt")
     e = expected
     for reason, same in (
@@ -113,6 +121,7 @@ def unpack(message: Any, expected: Envelope) -> Opened:
         ("epsilon", (epsilon, delta) == (e.epsilon, e.delta)),
         ("round", turn == e.round),
         ("question", question == e.question),
+        ("payload", fits),
     ):
         if not same:
             return Opened(reason)

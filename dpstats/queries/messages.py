@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.errors import PlanError
+from dpstats.stored import record
 
 __all__ = ["MomentMessage"]
 
@@ -93,6 +94,17 @@ class MomentMessage:
             )
         if self.gate and self.share + self.gate == 1:
             raise PlanError("A gate says how a score was clipped: the message has no score.")
+        for name in ("theta", "bound"):
+            vector = getattr(self, name)
+            if vector is not None and not (
+                vector.shape == (self.width,) and np.isfinite(vector).all()
+            ):
+                raise PlanError(f"{name}: {self.width} finite numbers are needed, one per column.")
+        inside = self.columns is None or all(0 <= j < self.width for j in self.columns)
+        if self._size < 1 or not inside or (self.bound is not None and (self.bound < 0).any()):
+            raise PlanError(
+                f"A message asks for columns 0 to {self.width - 1}, and bounds are >= 0."
+            )
 
     @property
     def ball(self) -> Ball:
@@ -116,12 +128,18 @@ class MomentMessage:
     @property
     def moments(self) -> int:
         """Number of second moments in a message."""
-        return int(self._pairs[0].size)
+        k = self._size
+        return k * (k + 1) // 2 if self.share else 0
+
+    @property
+    def _size(self) -> int:
+        """Number of columns asked for."""
+        return self.width if self.columns is None else len(self.columns)
 
     @property
     def dim(self) -> int:
         """Length of a message."""
-        return self.moments + (self.asked.size if self.share < 1 else 0) + (2 if self.gate else 0)
+        return self.moments + (self._size if self.share < 1 else 0) + (2 if self.gate else 0)
 
     @property
     def _scores(self) -> slice:
@@ -252,11 +270,11 @@ class MomentMessage:
 
     @classmethod
     def from_parameters(cls, data: Mapping[str, Any]) -> MomentMessage:
-        """Inverse of `parameters`."""
-        fields = dict(data)
-        for key in ("theta", "bound"):
-            if fields[key] is not None:
-                fields[key] = np.array(fields[key], dtype=np.float64)
-        if fields["columns"] is not None:
-            fields["columns"] = tuple(int(j) for j in fields["columns"])
-        return cls(**fields)
+        """Inverse of `parameters`.
+
+        Raises
+        ------
+        OptionError, PlanError
+            If a parameter is missing, unknown, of another type or outside.
+        """
+        return record(cls, data, "message")

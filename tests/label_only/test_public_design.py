@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import re
+import types
 
 import numpy as np
 import pandas as pd
@@ -18,7 +21,7 @@ from dpstats.schema import Numeric, Schema
 
 N = 200
 SCHEMA = Schema(y=Numeric(-3, 3, center=0, scale=1))
-k = 2.5
+k, two = 2.5, 2
 
 
 def square(values):
@@ -55,11 +58,14 @@ ROW_WISE = [
     "scale(x):g + center(z)",
     "C(g, contr.sum) + I(x > 3)",
     "{x * k} + z - 1",
-    "x + lag(z)",
+    "poly(x, degree=two) + I(g == 'a')",
+    "`x` ** 2 + np.where(z > 1.5, x, -x) + C(g, Treatment('b'))",
 ]
 
 
-@pytest.mark.parametrize("right", [*ROW_WISE, "x - x.mean()", "x.rank() + g", "square(x) + z"])
+@pytest.mark.parametrize(
+    "right", [*ROW_WISE, "x + lag(z)", "x - x.mean()", "x.rank() + g", "square(x) + z"]
+)
 def test_columns_are_formulaics(right, rows):
     design = made(f"y ~ {right}", rows)
     reference = model_matrix(right, rows, context=globals())
@@ -80,6 +86,14 @@ def test_new_rows_use_what_was_learned_also_after_loading(right, rows):
     assert complete.sum() >= len(part) - 1  # a lag has none in its first row
     where = np.searchsorted(design.rows.kept, np.arange(10, 30))
     np.testing.assert_allclose(own[complete], user_rows(design)[where][complete], atol=1e-9)
+
+
+@pytest.mark.parametrize("right", ["x + lag(z)", "x.clip(0, 3)", "{x[x.index] * 2}"])
+def test_python_that_a_user_wrote_predicts_and_the_same_from_a_file_does_not(right, rows):
+    design = made(f"y ~ {right}", rows)
+    assert np.isfinite(design.exog(rows.iloc[5:9])[1:]).all()
+    with pytest.raises(FormulaError, match=r"Term .* was read from a file"):
+        Design.from_dict(design.to_dict()).exog(rows.iloc[5:9])
 
 
 @pytest.mark.parametrize(
@@ -213,3 +227,86 @@ def test_facts_hold_no_rows(rows):
     text = json.dumps(made("y ~ x + bs(z, df=4) + C(g)", rows).to_dict())
     assert len(text) < 6_000
     assert repr(float(rows["x"][11])) not in text
+
+
+# -- variables that may be the response ------------------------------------------------------------
+
+
+def holders(y) -> dict:
+    """A response under another name, in whatever a formula may get at it through."""
+
+    class Holder:
+        pass
+
+    holder = Holder()
+    holder.inner = {"deep": [y]}
+    module = types.ModuleType("mine")
+    module.y = y
+    frame = pd.DataFrame({"a": y, "b": y})
+
+    def closure(x):
+        return x * y
+
+    def default(x, by=y):
+        return x * by
+
+    def looks_up(x):
+        return x * CANARY["y"]
+
+    return {
+        "np.asarray(v)": y,
+        "v * 2": pd.Series(y),
+        "[*v]": y.tolist(),
+        "v[::-1]": tuple(y),
+        "v.iloc[:, 0]": frame,
+        "v['a']": pl.from_pandas(frame),
+        "np.asarray(v['a'])": {"a": y},
+        "v[0][:, 0]": [y[:, None]],
+        "v.head(200)['a']": pd.concat([frame, frame]),
+        "v.inner['deep'][0]": holder,
+        "v.y": module,
+        "v(x)": closure,
+        "default(x)": default,
+        "looks_up(x)": looks_up,
+        "partial(x)": functools.partial(np.multiply, y),
+        "v(0)": y.__getitem__,
+        "v(None)": pd.Series(y).to_numpy,
+    }
+
+
+CANARY = {"y": np.zeros(N)}
+
+
+@pytest.mark.parametrize("where", range(17))
+def test_a_variable_with_a_value_for_every_row_is_refused_by_its_shape(where, rows):
+    text, value = list(holders(rows["y"].to_numpy()).items())[where]
+    name = re.search(r"\b(v|default|looks_up|partial)\b", text)[0]
+    with pytest.raises(FormulaError, match="column of the table"):
+        PublicDesign.of_table(f"y ~ z + I({text})", SCHEMA, rows, context={name: value})
+    with pytest.raises(FormulaError, match="column of the table"):
+        PublicDesign.of_table("y ~ z", SCHEMA, rows, context={name: value}, offset=f"I({text})")
+
+
+def test_the_refusal_looks_at_no_value(rows):
+    """Whether the variable is the response, or has nothing to do with it: the same words."""
+    said = []
+    for value in (rows["y"].to_numpy(), np.zeros(N), np.full(N, "text")):
+        with pytest.raises(FormulaError) as caught:
+            PublicDesign.of_table("y ~ x + {v}", SCHEMA, rows, context={"v": value})
+        said.append(str(caught.value))
+    assert len(set(said)) == 1
+
+
+def test_short_variables_and_functions_of_columns_are_used(rows):
+    knots, rates = [2.5, 3.5], {"a": 1.0, "b": 2.0, "c": 4.0}
+
+    def rated(g):
+        return g.map(rates).astype(float)
+
+    design = PublicDesign.of_table(
+        "y ~ bs(x, knots=knots) + rated(g) + square(z)",
+        SCHEMA,
+        rows,
+        context={"knots": knots, "rated": rated, "square": square},
+    )
+    assert len(design.names) == 8

@@ -3,6 +3,7 @@
 import json
 import math
 import struct
+import tracemalloc
 
 import numpy as np
 import pandas as pd
@@ -212,6 +213,75 @@ def test_seeded_messages_make_a_result_that_is_not_private(messages):
     assert seeded.fit().reproducible
     assert "NOT private" in str(seeded.fit().summary())
     assert not honest.fit().reproducible
+
+
+def test_a_mark_is_counted_and_marks_no_other_message(tmp_path):
+    """One sender's word is not everybody's: a fit says how many, and is private to the others."""
+    collector = model().collector(PRIVACY)
+    collector.extend(model().randomizer(PRIVACY).send_all(table(40)))
+    collector.extend(model().randomizer(PRIVACY, noise=SeededNoise(3)).send_all(table(3)))
+    collector.save(tmp_path / "round.npz")
+    for each in (collector, dp.Collector.load(tmp_path / "round.npz")):
+        assert each.marked == 3
+        fit = each.fit()
+        assert not fit.reproducible
+        fit.save(tmp_path / "fit.json")
+        for shown in (fit, dp.load(tmp_path / "fit.json")):
+            words = " ".join(str(shown.summary()).split())
+            assert "3 of 43 messages were marked by their senders" in words
+            assert "3 of 43" in shown.to_html()
+            assert "NOT private" not in words
+    honest = model().collector(PRIVACY)
+    honest.extend(model().randomizer(PRIVACY).send_all(table(40)))
+    assert "marked by" not in str(honest.fit().summary())
+
+
+def test_a_long_message_is_refused_before_any_of_it_is_copied(messages):
+    collector = model().collector(PRIVACY)
+    whole = np.zeros(10**8, dtype=np.uint8)
+    whole[: len(messages[0])] = np.frombuffer(messages[0], dtype=np.uint8)
+    length = struct.pack(">I", whole.size - HEADER_BYTES)
+    for claim in (bytes(4), length):  # what the header says of the payload: wrong, and right
+        whole[HEADER_BYTES - 8 : HEADER_BYTES - 4] = np.frombuffer(claim, dtype=np.uint8)
+        tracemalloc.start()
+        assert not collector.add(memoryview(whole))
+        assert tracemalloc.get_traced_memory()[1] < 50_000
+        tracemalloc.stop()
+    assert collector.rejected == {"corrupt": 1, "payload": 1}
+
+
+def test_any_buffer_is_a_message_or_none(messages):
+    collector = model().collector(PRIVACY)
+    released = memoryview(bytearray(messages[0]))
+    released.release()
+    holes = memoryview(np.frombuffer(b"".join(messages), dtype=np.uint8))[::2]
+    empty = memoryview(np.zeros((0, 4)))
+    for bad in (released, holes, empty, memoryview(np.zeros((3, 3)))):
+        assert not collector.add(bad)
+    assert collector.rejected == {"not a message": 4}
+    assert collector.add(memoryview(bytearray(messages[0])))
+
+
+@pytest.mark.parametrize("limit", [math.nan, 0.0, -1.0])
+def test_a_limit_that_is_no_number_allows_nothing(limit):
+    shipped = model().randomizer(PRIVACY).to_json()
+    with pytest.raises(OptionError, match="at most"):
+        dp.Randomizer.from_json(shipped, epsilon=limit)
+
+
+def test_a_randomizer_that_asks_for_other_columns_than_it_has_is_refused():
+    fields = json.loads(model().randomizer(PRIVACY).to_json())
+    for change in (
+        {"message": fields["message"] | {"width": 50_000}},
+        {"message": fields["message"] | {"theta": [1e308]}},
+        {"message": fields["message"] | {"columns": [-1]}},
+        {"channel": fields["channel"] | {"dim": 3}},
+        {"round": 2**20},
+        {"round": "first"},
+        {"more": 1},
+    ):
+        with pytest.raises(dp.errors.DPStatsError):
+            dp.Randomizer.from_json(json.dumps(fields | change))
 
 
 def test_a_collector_without_messages_says_so():

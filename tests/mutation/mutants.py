@@ -568,9 +568,9 @@ MUTANTS = [
     ),
     mutant(
         "takes payloads of any length",
-        INBOX,
-        "if len(payload) != channel.payload_bytes:",
-        "if not payload:",
+        WIRE,
+        "fits = size == payload_bytes",
+        "fits = size > 0",
         "test_message_wire.py",
         "another_question",
     ),

@@ -68,7 +68,7 @@ def test_unknown_attributes_are_not_written(fit):
 def test_unknown_fields_are_not_read(fit, room):
     data = fit.to_dict()
     data[room] = {**data[room], "rows": [1.0]}
-    with pytest.raises(TypeError, match="rows"):
+    with pytest.raises(OptionError, match="rows"):
         Results.from_dict(data)
 
 
