@@ -238,7 +238,7 @@ class Model:
         ledger = Ledger.memory(*ceiling(plan)) if ledger is None else ledger
         unit = None if design.schema is None else design.schema.unit
         moments = None if public is None else self._moments(estimator, plan, public)
-        ledger.charge(plan, label=self._recipe.text, unit=unit)
+        ledger.charge(plan, self._recipe.text, unit, reproducible=noise.reproducible)
         holder: Curator | Clients | Labels | None = None
         try:
             holder = _open(source, design, plan, noise, _reporter(plan, progress), moments)

@@ -56,6 +56,16 @@ def test_the_file_is_strict_json_with_a_version(fit):
     assert data["privacy"]["ledger"]["name"] == "in memory"
 
 
+def test_a_result_without_what_its_ledger_was_asked_is_read(fit):
+    """Earlier versions did not record it."""
+    data = fit.to_dict()
+    for name in ("asked", "another", "reproducible"):
+        del data["privacy"]["ledger"][name]
+    ledger = Results.from_dict(data).privacy.ledger
+    assert (ledger.asked, ledger.another, ledger.reproducible) == (None, None, 0)
+    assert ledger.sentence().endswith("ceiling (3, 1e-06).")
+
+
 def test_unknown_attributes_are_not_written(fit):
     before = fit.to_json()
     object.__setattr__(fit, "rows", [1.0, 2.0])
