@@ -30,6 +30,7 @@ _APPLICATION = 0x64707374  # "dpst", marks the file as a ledger
 _VERSION = 1
 _WAIT_SECONDS = 60.0
 _HASH_LENGTH = 64
+_FIRST = -(2**63)  # the least number that SQLite can give a row, which no entry may have
 
 # Compared word for word when a ledger is opened: a file with other tables or without the triggers
 # is not one that this module wrote.
@@ -251,7 +252,8 @@ def _followed(connection: sqlite3.Connection, path: Path | None, chain: Chain) -
     """`chain` and all entries that follow it, each checked, up to the head."""
     before = len(chain.entries)
     rows = connection.execute(
-        "SELECT id, payload, hash FROM entry WHERE id > ? OR id < 1 ORDER BY id", (before,)
+        "SELECT id, payload, hash FROM entry WHERE id >= ? ORDER BY id",
+        (before + 1 if before else _FIRST,),
     ).fetchall()
     previous, composed, entries = chain.head, chain.composed, []
     for position, (number, payload, digest) in enumerate(rows, start=before + 1):

@@ -683,6 +683,18 @@ def test_an_edit_around_the_database_is_found_by_an_open_ledger(ledger, path):
         ledger.charge(gaussian_charge(0.1))
 
 
+def test_an_edit_is_found_by_an_open_ledger_also_below_new_entries(ledger, path):
+    """SQLite counts that the trigger was taken away and put back."""
+    older = ledger._seen
+    with raw(path) as connection:
+        connection.execute("DROP TRIGGER no_update_entry")
+        connection.execute(f"UPDATE entry SET payload = {CHEAPER} WHERE id = 1")
+        connection.execute(chain._TRIGGERS["no_update_entry"])
+        chain.append(connection, older, older.entries[-1], older.composed)
+    with pytest.raises(LedgerError, match="entry 1 was edited"):
+        ledger.charge(gaussian_charge(0.1))
+
+
 def test_an_edit_that_the_triggers_do_not_see_is_found_by_an_open_ledger(ledger, path):
     """REPLACE deletes without asking the trigger against deletions."""
     with raw(path) as connection:
