@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from html import escape
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Protocol
 
 from dpstats.accounting.events import Event, event_to_dict
 from dpstats.accounting.standing import statement
 from dpstats.privacy import NOT_PRIVATE, Federated, Neighbors
-from dpstats.text import grid, wrap
+from dpstats.text import grid, pre, wrap
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -343,7 +342,7 @@ class PrivacyReport:
         return ("mechanism", "query", "sensitivity", "noise", "budget share"), rows
 
     def _repr_html_(self) -> str:
-        return f"<pre>{escape(repr(self))}</pre>"
+        return pre(repr(self))
 
     def __repr__(self) -> str:
         facts = self.facts()

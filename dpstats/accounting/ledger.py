@@ -11,7 +11,6 @@ an older copy of itself, or was made into one: see docs/ledger.md and `Ledger.wi
 from __future__ import annotations
 
 import contextlib
-import html
 import math
 import os
 import sqlite3
@@ -45,6 +44,7 @@ from dpstats.accounting.filter import Composed, costs
 from dpstats.accounting.standing import LedgerState, remaining, room, spent, state_of
 from dpstats.errors import BudgetError, LedgerError, PlanError
 from dpstats.privacy import NOT_PRIVATE
+from dpstats.text import html_text, plain, printable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -332,11 +332,11 @@ class Ledger:
     def __repr__(self) -> str:
         state = self.state()
         kept = name_of(self._path) + ("" if self.persistent else ", does not outlive the process")
-        return f"<Ledger {kept}; {state.sentence().removesuffix('.')}>"
+        return plain(f"<Ledger {kept}; {state.sentence().removesuffix('.')}>")
 
     def _repr_html_(self) -> str:
-        table: str = self.to_frame().to_html(index=False, escape=True)
-        return f"<p>{html.escape(repr(self)[1:-1])}</p>{table}"
+        table: str = printable(self.to_frame()).to_html(index=False, escape=True)
+        return f"<p>{html_text(repr(self)[1:-1])}</p>{table}"
 
 
 # -- money -------------------------------------------------------------------------------------
