@@ -428,7 +428,7 @@ def private_range(
         6.0 * (max_rows or 1) / privacy.epsilon * doublings,
     )
     design.source({mapped: values, **units})  # lengths and types
-    ledger.charge(plan, label=column, unit=unit)
+    ledger.charge(plan, column, unit, reproducible=noise.reproducible)
     try:
         found = _choose({mapped: values, **units}, mapped, query, design, plan, noise)
     except BaseException as error:

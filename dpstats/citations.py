@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
+from dpstats.text import latex_text, plain
+
 __all__ = ["Citation"]
 
 
@@ -53,14 +55,14 @@ class Citation:
         printed = " ".join(filter(None, (self.venue, self.volume + number)))
         arxiv = f"arXiv:{self.eprint}" if self.eprint else ""
         where = ", ".join(filter(None, (printed, arxiv, self.locator)))
-        return f"{self.authors} ({self.year}). {self.title}. {where}."
+        return plain(f"{self.authors} ({self.year}). {self.title}. {where}.")
 
     def bibtex(self) -> str:
         """A BibTeX entry."""
         home = {"article": "journal", "inproceedings": "booktitle", "incollection": "booktitle"}
-        entry = {
+        fields = {
             "author": " and ".join(re.split(r"(?<=\.),\s+|\s+and\s+", self.authors)),
-            "title": "{" + self.title + "}",
+            "title": self.title,
             home.get(self.kind, "howpublished"): self.venue,
             "volume": self.volume,
             "number": self.number,
@@ -69,6 +71,12 @@ class Citation:
             "archiveprefix": "arXiv" if self.eprint else "",
             "note": self.locator,
         }
-        escaped = {k: v.replace("&", r"\&") for k, v in entry.items() if v}
-        body = "".join(f"  {k} = {{{v}}},\n" for k, v in escaped.items())
-        return f"@{self.kind}{{{self.key},\n{body}}}"
+        entry = {name: latex_text(value) for name, value in fields.items()}
+        entry["title"] = f"{{{entry['title']}}}"
+        body = "".join(f"  {k} = {{{v}}},\n" for k, v in entry.items() if v)
+        return f"@{_word(self.kind)}{{{_word(self.key)},\n{body}}}"
+
+
+def _word(text: str) -> str:
+    """What may stand outside of braces in BibTeX."""
+    return re.sub(r"[^\w.:-]", "", text)

@@ -9,7 +9,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dpstats.delivery import deliver, numbers_file
 from dpstats.errors import DataError, DPStatsError
+from dpstats.text import plain, printable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,7 +35,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         command(arguments)
         sys.stdout.flush()
     except DPStatsError as error:
-        print(f"dpstats: {type(error).__name__}: {error}", file=sys.stderr)
+        for line in f"dpstats: {type(error).__name__}: {error}".split("\n"):
+            print(plain(line), file=sys.stderr)
         return 2
     except BrokenPipeError:  # the reader of a pipe has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -58,7 +61,11 @@ def _parser() -> argparse.ArgumentParser:
     fit.add_argument("--ledger", type=Path, help="ledger file; made with the ceiling given below")
     fit.add_argument("--ledger-epsilon", type=float, help="ceiling of a new ledger")
     fit.add_argument("--ledger-delta", type=float, help="ceiling of a new ledger")
-    fit.add_argument("--out", type=Path, help="report (.html) or released numbers (.json)")
+    fit.add_argument(
+        "--out",
+        type=Path,
+        help="report (.html), with its numbers in a new .json beside it, or numbers (.json)",
+    )
     fit.add_argument("--quiet", action="store_true", help="no progress, no summary")
     fit.set_defaults(command=_fit)
 
@@ -154,18 +161,16 @@ def _fit(arguments: argparse.Namespace) -> None:
         ledger = dp.Ledger.open(arguments.ledger, *ceiling)
     progress = False if arguments.quiet else None
     asked = {"method": arguments.method, "sparsity": arguments.sparsity}
-    result = model.fit(privacy, ledger=ledger, progress=progress, **asked)
-    if not arguments.quiet:
-        print(result.summary())
-    if arguments.out is not None:
-        _write(result, arguments.out)
+    with numbers_file(arguments.out) as numbers:
+        result = model.fit(privacy, ledger=ledger, progress=progress, **asked)
+    deliver(result, numbers, arguments.out, summary=not arguments.quiet)
 
 
 def _check_out(path: Path) -> None:
     """What a fit is written to; looked at before it is paid for."""
     if path.suffix not in (".json", ".html"):
         raise DataError(f"{path.name}: --out takes a name ending in .html or .json.")
-    if not os.access(path.parent, os.W_OK):
+    if not os.access(path.parent, os.W_OK) or path.is_dir():
         raise DataError(f"--out {path}: {path.parent} is no folder that can be written to.")
 
 
@@ -175,15 +180,6 @@ def _schema(path: Path) -> Any:
     if not path.is_file():
         raise DataError(f"{path}: no such schema file; dp.Schema(...).save(path) writes one.")
     return dp.Schema.load(path)
-
-
-def _write(result: Any, path: Path) -> None:
-    from dpstats.report import write_report
-
-    if path.suffix == ".json":
-        result.save(path)
-    else:
-        write_report(result, path)
 
 
 def _plan(arguments: argparse.Namespace) -> None:
@@ -203,7 +199,7 @@ def _ledger_show(arguments: argparse.Namespace) -> None:
     ledger = dp.Ledger.open(arguments.path)
     print(ledger)
     if ledger.entries:
-        print(ledger.to_frame().to_string(index=False))
+        print(printable(ledger.to_frame()).to_string(index=False))
 
 
 def _demo(arguments: argparse.Namespace) -> None:

@@ -28,6 +28,7 @@ from dpstats.mechanisms.noise import Noise, SafeNoise
 from dpstats.privacy import Central, Federated, LabelOnly, Local, Neighbors, Privacy
 from dpstats.protocol import Estimator, Plan
 from dpstats.results import Results
+from dpstats.text import plain
 
 if TYPE_CHECKING:
     from dpstats.devices import Collector, Randomizer
@@ -128,11 +129,14 @@ class Model:
     def _design(self, privacy: Privacy) -> Design:
         _check_privacy(privacy)
         if not isinstance(privacy, LabelOnly):
-            return self.design
-        return self._public_design if self._expected is None else self._repeated_design
+            design: Design = self.design
+        else:
+            design = self._public_design if self._expected is None else self._repeated_design
+        _check_names([*design.names, *([design.endog.name] if design.endog is not None else [])])
+        return design
 
     def __repr__(self) -> str:
-        return f"<dpstats {self.kind} model: {self._recipe.text}>"
+        return plain(f"<dpstats {self.kind} model: {self._recipe.text}>")
 
     def plan(
         self,
@@ -234,11 +238,11 @@ class Model:
         source = design.source(self._data)
         noise = SafeNoise() if noise is None else noise
         for message in plan.warnings:
-            warnings.warn(message, FeasibilityWarning, stacklevel=2)
+            warnings.warn(plain(message), FeasibilityWarning, stacklevel=2)
         ledger = Ledger.memory(*ceiling(plan)) if ledger is None else ledger
         unit = None if design.schema is None else design.schema.unit
         moments = None if public is None else self._moments(estimator, plan, public)
-        ledger.charge(plan, label=self._recipe.text, unit=unit)
+        ledger.charge(plan, self._recipe.text, unit, reproducible=noise.reproducible)
         holder: Curator | Clients | Labels | None = None
         try:
             holder = _open(source, design, plan, noise, _reporter(plan, progress), moments)
@@ -444,6 +448,23 @@ def _check_privacy(privacy: Any) -> None:
             f"privacy is a {type(privacy).__name__}; a guarantee is needed, such as "
             "dp.Central(1.0, 1e-7)."
         )
+
+
+def _check_names(names: Sequence[str]) -> None:
+    """Refuse names that no file, table or page can hold: the answer could not be written down.
+
+    Raises
+    ------
+    OptionError
+        If one of them holds half of a surrogate pair.
+    """
+    try:
+        "".join(names).encode()
+    except UnicodeEncodeError:
+        wrong = next(name for name in names if any("\ud800" <= c <= "\udfff" for c in name))
+    else:
+        return
+    raise OptionError(f"The name {wrong!r} holds half of a surrogate pair: rename it.")
 
 
 def check_paid(ledger: Any, noise: Any) -> None:

@@ -18,6 +18,7 @@ from dpstats.inference import normal_quantile
 from dpstats.privacy import Central, Privacy
 from dpstats.privacy_report import NOT_PRIVATE
 from dpstats.summary import several
+from dpstats.text import figure_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,9 +50,10 @@ def _finish(ax: Axes, title: str, tainted: bool) -> Axes:
 def _label(fit: Any, name: str | None) -> str:
     """Legend entry; whoever names a result cannot hide that its noise was seeded."""
     if not hasattr(fit, "privacy"):
-        return name or f"{type(fit.model).__name__} (not private)"
+        return figure_text(name or f"{type(fit.model).__name__} (not private)")
     p = fit.plan
-    text = name or f"{p.method}, {fit.privacy.trust}, $\\varepsilon$ = {p.privacy.epsilon:g}"
+    text = figure_text(name or f"{p.method}, {fit.privacy.trust}")
+    text += "" if name else f", $\\varepsilon$ = {p.privacy.epsilon:g}"
     text += "" if fit.has_inference else " (no valid interval)"
     return f"{text} [{NOT_PRIVATE}]" if fit.reproducible else text
 
@@ -62,7 +64,8 @@ _SCALE = {"log": "log mean of ", "logit": "log odds of "}
 def _response(fits: Sequence[Any]) -> str:
     """What the coefficients are changes of: the response, through the link."""
     links = [fit.design.family.link for fit in fits if hasattr(fit, "privacy")]
-    return _SCALE.get(links[0] if links else "", "") + str(fits[0].model.endog_names)
+    scale = _SCALE.get(links[0] if links else "", "")
+    return scale + figure_text(str(fits[0].model.endog_names))
 
 
 def _units(fits: Sequence[Any], per: str, terms: Sequence[str]) -> pd.Series:
@@ -144,7 +147,7 @@ def coefficients(
         ax.plot(
             x, y, MARKERS[k % len(MARKERS)], color=color, ms=5, mec="white", mew=0.6, label=label
         )
-    ax.set_yticks(list(row.values()), terms)
+    ax.set_yticks(list(row.values()), list(map(figure_text, terms)))
     ax.set_ylim(-len(terms) + 0.4, 0.6)
     if any(fit.bse.notna().any() for fit in fits):
         level = f"{1 - alpha:.0%} interval"
@@ -247,7 +250,14 @@ def error_vs_epsilon(
     ax = _axes(ax, 7.0, 4.2)
     for k, name in enumerate(shown):
         j, color = names.index(name), COLORS[k % len(COLORS)]
-        ax.plot(grid, se[:, j], MARKERS[k % len(MARKERS)] + "-", color=color, ms=5, label=name)
+        ax.plot(
+            grid,
+            se[:, j],
+            MARKERS[k % len(MARKERS)] + "-",
+            color=color,
+            ms=5,
+            label=figure_text(name),
+        )
         ax.plot(grid, floor[:, j], ":", color=color, lw=1.2)
     ax.plot([], [], ":", color=GREY, label="sampling error alone")
     ax.set(xscale="log", yscale="log")

@@ -14,7 +14,9 @@ from typing import ClassVar
 
 from dpstats.errors import OptionError
 
-__all__ = ["Central", "Federated", "LabelOnly", "Local", "Neighbors", "Privacy"]
+__all__ = ["NOT_PRIVATE", "Central", "Federated", "LabelOnly", "Local", "Neighbors", "Privacy"]
+
+NOT_PRIVATE = "reproducible: NOT private"  # what whatever was made with seeded noise is marked with
 
 
 class Neighbors(StrEnum):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from html import escape
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Protocol
 
 from dpstats.accounting.events import Event, event_to_dict
-from dpstats.privacy import Federated, Neighbors
+from dpstats.accounting.standing import statement
+from dpstats.privacy import NOT_PRIVATE, Federated, Neighbors
 from dpstats.stored import record
-from dpstats.text import grid, wrap
+from dpstats.text import grid, pre, wrap
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = ["NOT_PRIVATE", "LedgerRecord", "LedgerView", "MechanismRecord", "PrivacyReport"]
 
-NOT_PRIVATE = "reproducible: NOT private"
 HALVES = (
     "a row is in one half only, so both together cost what the dearer half costs; budget shares "
     "add up to at most 100% within all rows and one half"
@@ -49,10 +48,10 @@ _NO_LEDGER = {
 
 
 class LedgerView(Protocol):
-    """What a ledger tells about itself once a fit was charged."""
+    """What a ledger tells about itself once a fit was charged; see `accounting.LedgerState`."""
 
     @property
-    def path(self) -> object:
+    def path(self) -> str | None:
         """Where it is kept, None in memory."""
         ...
 
@@ -68,7 +67,17 @@ class LedgerView(Protocol):
 
     @property
     def remaining(self) -> tuple[float, float]:
-        """The (epsilon, delta) that may still be asked for."""
+        """The (epsilon, delta) that a fit with Gaussian noise may still ask for."""
+        ...
+
+    @property
+    def asked(self) -> tuple[float, float]:
+        """The epsilons and deltas of all charges, just added up."""
+        ...
+
+    @property
+    def another(self) -> tuple[float, float]:
+        """The (epsilon, delta) that one more fit of the same kind may ask for."""
         ...
 
     @property
@@ -77,8 +86,13 @@ class LedgerView(Protocol):
         ...
 
     @property
-    def entries(self) -> Any:
-        """The charges, or their number."""
+    def entries(self) -> int:
+        """Number of charges."""
+        ...
+
+    @property
+    def reproducible(self) -> int:
+        """Number of charges with seeded noise."""
         ...
 
 
@@ -92,28 +106,29 @@ class LedgerRecord:
     remaining: tuple[float, float]
     persistent: bool
     entries: int
+    asked: tuple[float, float] | None = None  # not recorded by earlier versions
+    another: tuple[float, float] | None = None
+    reproducible: int = 0
 
     @classmethod
     def of(cls, ledger: LedgerView) -> LedgerRecord:
         """Copy the public numbers of `ledger`."""
-        entries = ledger.entries
         return cls(
             name=PurePath(str(ledger.path)).name if ledger.persistent else "in memory",
-            ceiling=_pair(ledger.ceiling),
-            spent=_pair(ledger.spent),
-            remaining=_pair(ledger.remaining),
             persistent=bool(ledger.persistent),
-            entries=entries if isinstance(entries, int) else len(entries),
+            entries=int(ledger.entries),
+            reproducible=int(ledger.reproducible),
+            **{name: _pair(getattr(ledger, name)) for name in _BUDGETS},
         )
 
     def sentence(self) -> str:
-        """One line: where, how much was spent of what, and how long it will be remembered."""
+        """Where, what was asked and composed, what is left, and how long it will be remembered."""
         kept = self.name if self.persistent else "in memory: does not outlive the process"
-        charges = f"{self.entries} charge" + ("" if self.entries == 1 else "s")
-        return (
-            f"{kept}; {charges}, spent {pair(self.spent)} of {pair(self.ceiling)}, "
-            f"remaining {pair(self.remaining)}"
-        )
+        budgets = self.ceiling, self.spent, self.asked, self.another
+        return f"{kept}; {statement(self.entries, self.reproducible, *budgets)}"
+
+
+_BUDGETS = ("ceiling", "spent", "remaining", "asked", "another")
 
 
 def _pair(value: Sequence[float]) -> tuple[float, float]:
@@ -335,7 +350,7 @@ class PrivacyReport:
         return ("mechanism", "query", "sensitivity", "noise", "budget share"), rows
 
     def _repr_html_(self) -> str:
-        return f"<pre>{escape(repr(self))}</pre>"
+        return pre(repr(self))
 
     def __repr__(self) -> str:
         facts = self.facts()

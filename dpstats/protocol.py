@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dpstats.accounting.events import Event, Parallel, event_to_dict
 from dpstats.errors import PlanError
 from dpstats.privacy import Privacy
-from dpstats.text import grid, wrap
+from dpstats.text import grid, plain, wrap
 
 if TYPE_CHECKING:
     from dpstats.channels import Channel
@@ -157,7 +157,7 @@ class Plan:
             lines += [*grid((f"coefficient{'':4}", f"expected std err{share}"), rows), ""]
         for title, texts in (("Assumed", self.assumptions), ("WARNING", self.warnings)):
             lines += [line for text in texts for line in wrap([f"{title}: {text}"])]
-        return "\n".join(lines).rstrip()
+        return "\n".join(map(plain, lines)).rstrip()
 
     @property
     def events(self) -> tuple[Event, ...]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import io
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dpstats import plot
 from dpstats.privacy_report import NOT_PRIVATE
+from dpstats.text import html_text, pre
 
 if TYPE_CHECKING:
     from dpstats.results import Results
@@ -67,19 +67,19 @@ def html_report(fit: Results) -> str:
     sections = [
         ("What was released", fit.to_html()),
         ("Coefficients", _svg(fit)),
-        ("What was planned, before any row was read", f"<pre>{escape(str(fit.plan))}</pre>"),
-        ("Error bound", f"<pre>{escape(repr(fit.error_bound))}</pre>"),
-        ("Proof of privacy", f"<p>{escape(fit.privacy.guarantee)}</p>"),
+        ("What was planned, before any row was read", pre(str(fit.plan))),
+        ("Error bound", pre(repr(fit.error_bound))),
+        ("Proof of privacy", f"<p>{html_text(fit.privacy.guarantee)}</p>"),
         (
             "How to cite",
-            f"<pre>{escape(fit.cite())}</pre><pre>{escape(fit.cite('bibtex'))}</pre>",
+            pre(fit.cite()) + pre(fit.cite("bibtex")),
         ),
     ]
-    body = "\n".join(f"<h2>{escape(head)}</h2>\n{content}" for head, content in sections)
+    body = "\n".join(f"<h2>{html_text(head)}</h2>\n{content}" for head, content in sections)
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
-        f"<title>{escape(title)}</title><style>{_STYLE}</style></head>\n"
-        f"<body><h1>{escape(title)}</h1>\n{banner}\n{body}\n</body></html>\n"
+        f"<title>{html_text(title)}</title><style>{_STYLE}</style></head>\n"
+        f"<body><h1>{html_text(title)}</h1>\n{banner}\n{body}\n</body></html>\n"
     )
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -34,6 +36,7 @@ from dpstats.privacy import Neighbors
 from dpstats.privacy_report import NOT_PRIVATE, LedgerView, PrivacyReport
 from dpstats.private_names import ModelNames, refuse
 from dpstats.stored import is_version, json_of, read, reading, shown, values
+from dpstats.text import plain
 from dpstats.theory import BoundTerm, Setting, Theory, error_bound
 from dpstats.user_units import UserUnits
 
@@ -522,7 +525,7 @@ class Results:
     def __repr__(self) -> str:
         mark = f", {NOT_PRIVATE}" if self.reproducible else ""
         p, count = self.plan, _count(len(self._names), len(self.design.names))
-        return (
+        return plain(
             f"<Results: {p.model} by {p.method}, {self.privacy.trust}, epsilon="
             f"{p.privacy.epsilon:g}, delta={p.privacy.delta:g}, n={self.nobs:.0f}, "
             f"{count} coefficients{mark}; see .summary()>"
@@ -593,8 +596,20 @@ class Results:
         return cls.from_dict(data)
 
     def save(self, path: str | Path) -> None:
-        """Write the released numbers as JSON, field by field from a whitelist; never rows."""
-        Path(path).write_text(self.to_json() + "\n", encoding="utf-8")
+        """Write the released numbers as JSON, field by field from a whitelist; never rows.
+
+        A file that is there is replaced in one step, once the new one is whole and on disk.
+        """
+        path, text = Path(path).resolve(), self.to_json() + "\n"
+        draft = path.with_name(f".{os.getpid()}-{threading.get_ident()}.new")
+        try:
+            with draft.open("x", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            draft.replace(path)
+        finally:
+            draft.unlink(missing_ok=True)
 
     @classmethod
     def load(cls, path: str | Path) -> Results:

@@ -8,22 +8,23 @@ from __future__ import annotations
 
 import csv
 import io
-import re
 import textwrap
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from html import escape
 from itertools import zip_longest
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from dpstats.errors import OptionError
 from dpstats.privacy_report import NOT_PRIVATE
+from dpstats.text import csv_text, html_text, latex_text, markdown_text, plain, printable
 from dpstats.theory import UNITS, Citation
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from dpstats.results import Results
 
 __all__ = ["Block", "blocks", "compare", "markdown", "notes", "several", "summarize"]
@@ -56,6 +57,11 @@ class Block:
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     left: frozenset[int] = frozenset({0})
+
+    def plain(self) -> Block:
+        """With no character that a terminal would obey, so that widths are what is seen."""
+        rows = tuple(tuple(map(plain, row)) for row in self.rows)
+        return Block(tuple(map(plain, self.header)), rows, self.left)
 
 
 def _number(value: float, digits: int) -> str:
@@ -124,7 +130,7 @@ def _head(fit: Results) -> Block:
 
 def _title(fit: Results) -> str:
     mark = f" [{NOT_PRIVATE}]" if fit.reproducible else ""
-    return f"Differentially Private {_model(fit)[1]} Results{mark}"
+    return plain(f"Differentially Private {_model(fit)[1]} Results{mark}")
 
 
 _MODELS = {  # as statsmodels calls them in the head and in the title
@@ -168,7 +174,7 @@ def blocks(fit: Results, alpha: float = 0.05) -> list[Block]:
         Block(("Error bound", *bound_header), tuple(bounds), frozenset({0, 1})),
         Block(("Conditions of the theorem", "here"), conditions),
     ]
-    return [block for block in found if block.rows]
+    return [block.plain() for block in found if block.rows]
 
 
 def _about_errors(fit: Results) -> list[str]:
@@ -231,7 +237,7 @@ def notes(fit: Results) -> list[str]:
         else "",
         *(f"Design: {text}" for text in fit.design.notes),
     ]
-    return [f"[{i}] {text}" for i, text in enumerate(filter(None, paragraphs), start=1)]
+    return [f"[{i}] {plain(text)}" for i, text in enumerate(filter(None, paragraphs), start=1)]
 
 
 # ---- text, HTML, LaTeX and CSV through statsmodels ----------------------------------------------
@@ -251,18 +257,18 @@ def summarize(fit: Results, alpha: float = 0.05) -> Any:
 
         def as_latex(self) -> str:
             tables = [_tabular(part) for part in parts]
-            return "\n\n".join([_latex(title), *tables, *map(_latex, ["Notes:", *remarks])])
+            return "\n\n".join([latex_text(title), *tables, *map(latex_text, ["Notes:", *remarks])])
 
         def as_html(self) -> str:
             tables = [table.as_html() for table in self.tables]
-            text = "<br/>".join(escape(line, quote=False) for line in ["Notes:", *remarks])
+            text = "<br/>".join(html_text(line) for line in ["Notes:", *remarks])
             return "\n".join([*tables, f"<p>{text}</p>"])
 
         def as_csv(self) -> str:
             out = io.StringIO()
             rows = [row for part in parts for row in (part.header, *part.rows) if row]
-            cells = [[cell.strip() for cell in row] for row in [(title,), *rows]]
-            csv.writer(out).writerows([*cells, *([line] for line in remarks)])
+            lines = [(title,), *rows, *((line,) for line in remarks)]
+            csv.writer(out).writerows([csv_text(cell.strip()) for cell in row] for row in lines)
             return out.getvalue()
 
     summary = ResultSummary()
@@ -285,7 +291,7 @@ def _table(block: Block, widths: Sequence[int] | None = None) -> Any:
         ]
 
     def cell(tag: str) -> Callable[[str], str]:
-        return lambda text: f"<{tag}>{escape(text.strip(), quote=False)}</{tag}>"
+        return lambda text: f"<{tag}>{html_text(text.strip())}</{tag}>"
 
     return SimpleTable(
         [list(row) for row in block.rows],
@@ -305,28 +311,11 @@ def _tabular(block: Block) -> str:
         r"p{0.6\linewidth}" if k == "l" and w > 60 else k
         for k, w in zip(kinds, widths, strict=True)
     )
-    lines = [" & ".join(_latex(cell.strip()) for cell in row) + r" \\" for row in block.rows]
-    heads = " & ".join(rf"\textbf{{{_latex(cell)}}}" for cell in block.header)
+    lines = [" & ".join(latex_text(cell.strip()) for cell in row) + r" \\" for row in block.rows]
+    heads = " & ".join(rf"\textbf{{{latex_text(cell)}}}" for cell in block.header)
     top = [heads + r" \\", r"\midrule"] if block.header else []
     begin, end = rf"\begin{{tabular}}{{{columns}}}", r"\end{tabular}"
     return "\n".join([begin, r"\toprule", *top, *lines, r"\bottomrule", end])
-
-
-_LATEX = {
-    "\\": r"\textbackslash{}",
-    **{c: f"\\{c}" for c in "&%$#_{}"},
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-    "[": "{[}",
-    "]": "{]}",
-}
-
-
-def _latex(text: str) -> str:
-    return "".join(_LATEX.get(c, c) for c in text)
 
 
 def _natural(block: Block) -> list[int]:
@@ -372,19 +361,15 @@ def markdown(fit: Results, alpha: float = 0.05) -> str:
     """The summary as GitHub-flavoured Markdown."""
     tables = [_pipe(block) for block in blocks(fit, alpha)]
     lines = [text.partition(" ")[2] for text in notes(fit)]
-    numbered = "\n".join(f"{i}. {_escape(line)}" for i, line in enumerate(lines, start=1))
-    return "\n\n".join([f"### {_escape(_title(fit))}", *tables, "**Notes**", numbered]) + "\n"
-
-
-def _escape(text: str) -> str:
-    return re.sub(r"([\\|*_<>\[\]`~])", r"\\\1", text)
+    numbered = "\n".join(f"{i}. {markdown_text(line)}" for i, line in enumerate(lines, start=1))
+    return "\n\n".join([f"### {markdown_text(_title(fit))}", *tables, "**Notes**", numbered]) + "\n"
 
 
 def _pipe(block: Block) -> str:
     columns = range(len(block.rows[0]))
     rule = ["---" if j in block.left else "---:" for j in columns]
     header = block.header or [""] * len(columns)
-    lines = [map(_escape, header), rule, *(map(_escape, row) for row in block.rows)]
+    lines = [map(markdown_text, header), rule, *(map(markdown_text, row) for row in block.rows)]
     return "\n".join("| " + " | ".join(cell.strip() for cell in line) + " |" for line in lines)
 
 
@@ -466,7 +451,7 @@ def compare(fits: Sequence[Any], names: Sequence[str] | None = None, *, stars: b
     Returns
     -------
     statsmodels.iolib.summary2.Summary
-        With ``as_text``, ``as_html``, ``as_latex``.
+        With ``as_text``, ``as_html``, ``as_latex``, every name escaped.
     """
     from statsmodels.iolib.summary2 import summary_col
 
@@ -485,4 +470,44 @@ def compare(fits: Sequence[Any], names: Sequence[str] | None = None, *, stars: b
         table.add_text(f"{who}: {said}.")
     if any(_ours(fit) and fit.reproducible for fit in fits):
         table.add_text(f"{NOT_PRIVATE}: the noise came from a seed.")
-    return table
+    return _escaped(table)
+
+
+def _escaped(table: Any) -> Any:
+    """A comparison by statsmodels, which escapes names in part or not at all, with all escaped."""
+    from statsmodels.iolib.summary2 import Summary
+
+    class Comparison(Summary):  # type: ignore[misc]
+        """Text as statsmodels has it; HTML and LaTeX with every cell escaped."""
+
+        def as_html(self) -> str:
+            frames = "\n".join(_html_table(_framed(frame)) for frame in self.tables)
+            return "<br/>\n".join([frames, *map(html_text, self.extra_txt)])
+
+        def as_latex(self, label: str = "") -> str:
+            head = [r"\begin{table}", r"\caption{}", rf"\label{{{label}}}"]
+            frames = [_tabular(_framed(frame)) for frame in self.tables]
+            notes = " \\newline \n".join(map(latex_text, self.extra_txt))
+            return "\n".join([*head, *frames, r"\end{table}", r"\bigskip", notes])
+
+    made = Comparison()
+    made.settings = table.settings
+    made.tables = [printable(frame) for frame in table.tables]
+    made.extra_txt = [plain(text) for text in table.extra_txt]
+    return made
+
+
+def _framed(frame: pd.DataFrame) -> Block:
+    rows = zip(frame.index, *(frame[name] for name in frame), strict=True)
+    return Block(("", *map(str, frame.columns)), tuple(tuple(map(str, row)) for row in rows))
+
+
+def _html_table(block: Block) -> str:
+    """The block as HTML, in the form that statsmodels gives its tables."""
+    head = "".join(f"<th>{html_text(cell)}</th>" for cell in block.header)
+    body = (
+        f"<th>{html_text(label)}</th>" + "".join(f"<td>{html_text(cell)}</td>" for cell in cells)
+        for label, *cells in block.rows
+    )
+    lines = "\n".join(f"<tr>{line}</tr>" for line in (head, *body))
+    return f'<table class="simpletable">\n{lines}\n</table>'

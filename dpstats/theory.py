@@ -10,12 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 from dpstats.arithmetic import Formula, joined
 from dpstats.citations import Citation
-from dpstats.text import grid, wrap
+from dpstats.text import grid, pre, wrap
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -349,7 +348,7 @@ class ErrorBound:
         return lines
 
     def _repr_html_(self) -> str:
-        return f"<pre>{escape(repr(self))}</pre>"
+        return pre(repr(self))
 
     def __repr__(self) -> str:
         header, rows = self.table()

@@ -17,7 +17,7 @@ PACKAGE = ROOT / "dpstats"
 
 # What any room may import: records and errors without behaviour towards rows.
 COMMON = {"arithmetic", "errors", "privacy", "stored", "text", "theory", "__version__"}
-FRONT = {"api", "cli", "devices", "model", "sample_size", "__init__", "__main__"}
+FRONT = {"api", "cli", "delivery", "devices", "model", "sample_size", "__init__", "__main__"}
 PRIVATE_SIDE = {"holders", "mechanisms"}
 
 # room -> rooms it may import at run time, besides COMMON and itself.

@@ -19,7 +19,8 @@ from dpstats.accounting.events import (
     event_from_dict,
     event_to_dict,
 )
-from dpstats.accounting.ledger import Entry, Ledger, LedgerState
+from dpstats.accounting.ledger import Entry, Ledger
+from dpstats.accounting.standing import LedgerState
 
 __all__ = [
     "Entry",

@@ -1,8 +1,9 @@
-"""The file of a ledger: a chain of entries in SQLite, verified whole each time it is read.
+"""The file of a ledger: a chain of entries in SQLite.
 
 Every entry carries the SHA-256 hash of the entry before it and its own content, and a head record
-carries the count and the last hash, so an edited, shortened or reordered file is refused. Triggers
-refuse updates and deletions by mistake; the hashes show those that were made around them.
+carries the count and the last hash. Triggers refuse updates and deletions by mistake; the hashes
+show those that were made around them. Opening verifies everything; who has it open and sees that
+it was only appended to verifies what was appended.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from dpstats.accounting.events import Event, event_from_dict, event_to_dict
+from dpstats.accounting.filter import Composed
 from dpstats.errors import DPStatsError, LedgerError, OptionError, PlanError
 from dpstats.stored import json_of, read, record
 
@@ -29,6 +31,7 @@ _APPLICATION = 0x64707374  # "dpst", marks the file as a ledger
 _VERSION = 1
 _WAIT_SECONDS = 60.0
 _HASH_LENGTH = 64
+_FIRST = -(2**63)  # the least number that SQLite can give a row, which no entry may have
 
 # Compared word for word when a ledger is opened: a file with other tables or without the triggers
 # is not one that this module wrote.
@@ -83,6 +86,12 @@ class Entry:
         What is protected: ``"record"``, or the name of the unit that owns several records.
     events : tuple of Event
         What is composed.
+    reproducible : bool or None
+        Whether the noise was seeded, so that what was released is NOT private; None where nobody
+        said.
+    nonce : str
+        Drawn for this entry alone: without it equal charges of one second have one hash, and one
+        of them cannot stand for the other. Empty in entries of earlier versions.
     hash : str
         SHA-256 of the previous entry's hash and this entry.
     """
@@ -97,6 +106,8 @@ class Entry:
     neighbors: str
     unit: str
     events: tuple[Event, ...]
+    reproducible: bool | None = None
+    nonce: str = ""
     hash: str = ""
 
     def payload(self) -> str:
@@ -129,23 +140,36 @@ class Header:
         return self.epsilon, self.delta
 
 
+# Version of the tables and triggers, as SQLite counts it, and the state of the file.
+Stamp = tuple[int, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """A verified ledger."""
+    """A verified ledger.
+
+    Attributes
+    ----------
+    header : Header
+    origin : str
+        Hash of the header.
+    entries : tuple of Entry
+    composed : Composed
+        All entries, as the rule of the ledger reads them.
+    stamp : Stamp
+        What the file looked like when it was verified.
+    """
 
     header: Header
     origin: str
     entries: tuple[Entry, ...]
+    composed: Composed
+    stamp: Stamp
 
     @property
     def head(self) -> str:
         """Hash that the next entry is linked to."""
         return self.entries[-1].hash if self.entries else self.origin
-
-    @property
-    def fits(self) -> tuple[tuple[Event, ...], ...]:
-        """The events of each entry."""
-        return tuple(entry.events for entry in self.entries)
 
     @property
     def witness(self) -> str:
@@ -184,10 +208,12 @@ def verify(
     known: Chain | None = None,
     thorough: bool = False,
 ) -> Chain:
-    """Read and check everything: layout, header, numbering, every hash, and the head.
+    """Read and check what is not `known` to be as it was verified before; else everything.
 
-    Entries equal to those of `known`, which were verified before, are not hashed again.
+    Everything is layout, header, numbering, every hash, and the head.
     """
+    if known is not None and (grown := _grown(connection, path, known)) is not None:
+        return grown
     if thorough:
         _demand(_one(connection, "PRAGMA quick_check")[0] == "ok", path, "its pages are damaged")
     mark = _one(connection, "PRAGMA application_id")[0]
@@ -200,32 +226,67 @@ def verify(
     except OptionError as error:
         raise _broken(path, str(error)) from None
     _demand(header.version == _VERSION, path, f"it has version {header.version} of the format")
-    rows = connection.execute("SELECT id, payload, hash FROM entry ORDER BY id").fetchall()
     origin = link("", payload)
-    entries = _linked(rows, origin, known, path)
+    nothing = Chain(header, origin, (), Composed(*header.ceiling), _stamp(connection, path))
+    return _followed(connection, path, nothing)
+
+
+def _grown(connection: sqlite3.Connection, path: Path | None, known: Chain) -> Chain | None:
+    """`known` with what was appended to it since; None where something else may have changed.
+
+    What SQLite wrote under the triggers was appended, and SQLite counts each change of them. What
+    was written around SQLite changes the file's stamp without a new entry. New entries are hashed
+    on to what is known. Who edits old entries around SQLite and appends new ones too is found when
+    the ledger is opened next; what is known, and composed, stays what it was.
+    """
+    stamp = _stamp(connection, path)
+    same_header = link("", _one(connection, "SELECT payload FROM header")[0]) == known.origin
+    if not same_header or stamp[0] != known.stamp[0]:
+        return None
     count, head = _one(connection, "SELECT count, hash FROM head")
-    chain = Chain(header, origin, entries)
-    _demand((count, head) == (len(entries), chain.head), path, "entries are missing at its end")
-    return chain
+    if count > len(known.entries):
+        number = len(known.entries) + 1
+        row = connection.execute("SELECT payload, hash FROM entry WHERE id = ?", (number,))
+        payload, digest = row.fetchone() or ("", "")
+        if link(known.head, payload) == digest:
+            return _followed(connection, path, replace(known, stamp=stamp))
+    return known if (count, head, stamp) == (len(known.entries), known.head, known.stamp) else None
 
 
-def _linked(
-    rows: list[tuple[int, str, str]], origin: str, known: Chain | None, path: Path | None
-) -> tuple[Entry, ...]:
-    """Entries of `rows`, each hashed with the one before."""
-    previous, entries = origin, []
-    trusted = known.entries if known is not None and known.origin == origin else ()
-    for position, (number, payload, digest) in enumerate(rows):
-        at = f"entry {position + 1} was edited, or does not follow the one before"
-        _demand(number == position + 1 and link(previous, payload) == digest, path, at)
-        reuse = position < len(trusted) and trusted[position].hash == digest
+def _followed(connection: sqlite3.Connection, path: Path | None, chain: Chain) -> Chain:
+    """`chain` and all entries that follow it, each checked, up to the head."""
+    before = len(chain.entries)
+    rows = connection.execute(
+        "SELECT id, payload, hash FROM entry WHERE id >= ? ORDER BY id",
+        (before + 1 if before else _FIRST,),
+    ).fetchall()
+    previous, composed, entries = chain.head, chain.composed, []
+    for position, (number, payload, digest) in enumerate(rows, start=before + 1):
+        at = f"entry {position} was edited, or does not follow the one before"
+        _demand(number == position and link(previous, payload) == digest, path, at)
         try:
-            entries.append(trusted[position] if reuse else Entry.read(payload, digest))
+            entries.append(Entry.read(payload, digest))
         except (OptionError, PlanError) as error:
-            raise _broken(path, f"entry {position + 1}: {error}") from None
+            raise _broken(path, f"entry {position}: {error}") from None
         _demand(entries[-1].id == number, path, at)
-        previous = digest
-    return tuple(entries)
+        previous, composed = digest, composed.then(entries[-1].events)
+    count, head = _one(connection, "SELECT count, hash FROM head")
+    whole = (count, head) == (before + len(entries), previous)
+    _demand(whole, path, "entries are missing at its end")
+    return replace(chain, entries=(*chain.entries, *entries), composed=composed)
+
+
+def _stamp(connection: sqlite3.Connection, path: Path | None) -> Stamp:
+    version: int = _one(connection, "PRAGMA schema_version")[0]
+    if path is None:
+        return (version,)
+    state = path.stat()
+    return version, state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns
+
+
+def stamped(connection: sqlite3.Connection, path: Path | None, chain: Chain) -> Chain:
+    """`chain`, with the stamp of the file it was just written to."""
+    return replace(chain, stamp=_stamp(connection, path))
 
 
 def check_witness(chain: Chain, witness: str, path: Path) -> None:
@@ -280,7 +341,7 @@ def guard(path: Path | None) -> Iterator[None]:
     """Turn what SQLite and the parsing of a damaged file raise into a `LedgerError`."""
     try:
         yield
-    except sqlite3.OperationalError as error:
+    except (sqlite3.OperationalError, OSError) as error:
         raise LedgerError(
             f"{name_of(path)} cannot be used now: {error}. Nothing was charged unless a charge was "
             "already confirmed. Check that the file exists, may be written, and is not held open."
@@ -356,11 +417,11 @@ def write_schema(connection: sqlite3.Connection, header: Header) -> None:
     connection.execute("COMMIT")
 
 
-def append(connection: sqlite3.Connection, chain: Chain, draft: Entry) -> Chain:
-    """Write `draft` as the next entry, inside the caller's transaction."""
+def append(connection: sqlite3.Connection, chain: Chain, draft: Entry, after: Composed) -> Chain:
+    """Write `draft` as the next entry, inside the caller's transaction; `after` composes it."""
     number = len(chain.entries) + 1
-    payload = replace(draft, id=number).payload()
+    payload = replace(draft, id=number, nonce=secrets.token_hex(16)).payload()
     entry = Entry.read(payload, link(chain.head, payload))
     connection.execute("INSERT INTO entry VALUES (?, ?, ?)", (number, payload, entry.hash))
     connection.execute("UPDATE head SET count = ?, hash = ?", (number, entry.hash))
-    return replace(chain, entries=(*chain.entries, entry))
+    return replace(chain, entries=(*chain.entries, entry), composed=after)

@@ -1,28 +1,27 @@
 """The ledger: what may be spent on a data set, and everything that was.
 
-A ledger is one SQLite file that is only ever appended to. A charge is one transaction: verify the
-whole file, compose every entry with the new one, refuse or write, and be on disk before any row is
+A ledger is one SQLite file that is only ever appended to. A charge is one transaction: verify what
+was added, compose all entries with the new one, refuse or write, and be on disk before any row is
 read. Nothing is refunded, since a fit that failed may have released something.
 
 An edited, truncated or reordered file is refused. What no file can show about itself is that it is
-an older copy of itself: see docs/ledger.md and `Ledger.witness`.
+an older copy of itself, or was made into one: see docs/ledger.md and `Ledger.witness`.
 """
 
 from __future__ import annotations
 
 import contextlib
-import html
 import math
 import os
 import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import replace
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from dpstats.accounting.calibration import epsilon_of, largest, scaled, within
+from dpstats.accounting.calibration import epsilon_of, within
 from dpstats.accounting.chain import (
     Budget,
     Chain,
@@ -36,21 +35,24 @@ from dpstats.accounting.chain import (
     name_of,
     now,
     pair,
+    stamped,
     verify,
     write_schema,
 )
-from dpstats.accounting.events import Event, Gaussian, Laplace
-from dpstats.accounting.filter import Fits, admits, cost_of_fits
+from dpstats.accounting.events import Event
+from dpstats.accounting.filter import Composed, costs
+from dpstats.accounting.standing import LedgerState, remaining, room, spent, state_of
 from dpstats.errors import BudgetError, LedgerError, PlanError
+from dpstats.privacy import NOT_PRIVATE
+from dpstats.text import html_text, plain, printable
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Chargeable", "Entry", "Ledger", "LedgerState"]
+__all__ = ["Chargeable", "Entry", "Ledger"]
 
-# Share of the ceiling below which what remains is reported as 0. Costs add up like squares, so a
-# calibration that is short of the ceiling by its rounding, 1e-6, seems to leave 1e-3 of it.
-_NOTHING = 2e-3
+# How the noise of an entry is called, by its `reproducible`.
+_NOISE = {None: "not recorded", False: "private", True: NOT_PRIVATE}
 
 
 class Chargeable(Protocol):
@@ -75,33 +77,6 @@ class Chargeable(Protocol):
     def events(self) -> Sequence[Event]:
         """Every use of noise."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class LedgerState:
-    """A ledger at one moment, for a summary.
-
-    Attributes
-    ----------
-    path : str or None
-        Where it is kept, None in memory.
-    ceiling, spent, remaining : tuple of float
-        (epsilon, delta); see `Ledger`.
-    persistent : bool
-        Whether it outlives the process.
-    entries : int
-        Number of charges.
-    witness : str
-        Count and hash that identify this moment; see `Ledger.witness`.
-    """
-
-    path: str | None
-    ceiling: Budget
-    spent: Budget
-    remaining: Budget
-    persistent: bool
-    entries: int
-    witness: str
 
 
 # -- the ledger --------------------------------------------------------------------------------
@@ -212,12 +187,12 @@ class Ledger:
     @property
     def spent(self) -> Budget:
         """Cost of all entries together; (0, 0) where there are none."""
-        return _spent(self._chain())
+        return spent(self._chain())
 
     @property
     def remaining(self) -> Budget:
         """The largest (epsilon, delta) that one more fit may ask for; (0, 0) where nothing is."""
-        return _remaining(self._chain())
+        return remaining(self._chain())
 
     @property
     def witness(self) -> str:
@@ -226,27 +201,29 @@ class Ledger:
 
     def state(self) -> LedgerState:
         """All of the above at one moment."""
-        chain = self._chain()
-        return LedgerState(
-            path=None if self._path is None else str(self._path),
-            ceiling=chain.header.ceiling,
-            spent=_spent(chain),
-            remaining=_remaining(chain),
-            persistent=self.persistent,
-            entries=len(chain.entries),
-            witness=chain.witness,
-        )
+        return state_of(self._chain(), self._path)
 
     def to_frame(self) -> pd.DataFrame:
-        """Entries as a table, with the epsilon spent up to each, at the ceiling's delta."""
+        """Entries as a table, with the epsilon spent up to each, at the ceiling's delta.
+
+        Of a long ledger the epsilon spent is computed for some entries, the last among them, and
+        interpolated for those between.
+        """
         import pandas as pd
 
         chain = self._chain()
         names = ["id", "time", "label", "model", "method", "epsilon", "delta", "neighbors", "unit"]
-        rows = [[getattr(entry, name) for name in names] for entry in chain.entries]
-        for i, (row, fit) in enumerate(zip(rows, chain.fits, strict=True)):
-            row += [len(fit), cost_of_fits(chain.fits[: i + 1], *chain.header.ceiling)]
-        return pd.DataFrame(rows, columns=[*names, "mechanisms", "spent"])
+        fits = (entry.events for entry in chain.entries)
+        states = list(accumulate(fits, Composed.then, initial=Composed(*chain.header.ceiling)))[1:]
+        columns = {name: [getattr(entry, name) for entry in chain.entries] for name in names}
+        return pd.DataFrame(
+            {
+                **columns,
+                "noise": [_NOISE[entry.reproducible] for entry in chain.entries],
+                "mechanisms": [len(entry.events) for entry in chain.entries],
+                "spent": costs(states),
+            }
+        )
 
     def can_afford(self, plan: Chargeable, unit: str | None = None) -> bool:
         """Whether `plan` could be charged now. Nothing is charged.
@@ -261,11 +238,18 @@ class Ledger:
         chain = self._chain()
         entry = _entry(plan, "", unit)
         _check_same_promise(chain, entry)
-        return admits((*chain.fits, entry.events), *chain.header.ceiling)
+        return chain.composed.then(entry.events).admitted
 
     # -- charging
 
-    def charge(self, plan: Chargeable, label: str = "", unit: str | None = None) -> Entry:
+    def charge(
+        self,
+        plan: Chargeable,
+        label: str = "",
+        unit: str | None = None,
+        *,
+        reproducible: bool | None = None,
+    ) -> Entry:
         """Write `plan` into the ledger, on disk when this returns. It is never refunded.
 
         Parameters
@@ -276,6 +260,8 @@ class Ledger:
             Formula or another public text; it is stored as it is.
         unit : str, optional
             The unit of privacy where it is not one record; ``plan.unit`` otherwise, if it has one.
+        reproducible : bool, optional
+            Whether the noise will be seeded, which the entry records.
 
         Returns
         -------
@@ -290,30 +276,22 @@ class Ledger:
         LedgerError
             If the file was tampered with, or holds entries for other neighbours or another unit.
         """
-        draft = _entry(plan, label, unit)
-        with self._transaction() as (connection, chain):
-            _check_same_promise(chain, draft)
-            affordable = admits((*chain.fits, draft.events), *chain.header.ceiling)
-            if affordable:
-                chain = append(connection, chain, draft)
+        draft = replace(_entry(plan, label, unit), reproducible=reproducible)
+        with self._connection() as connection:
+            with _writing(connection):
+                chain = self._verified(connection)
+                _check_same_promise(chain, draft)
+                after = chain.composed.then(draft.events)
+                affordable = after.admitted
+                if affordable:
+                    chain = append(connection, chain, draft, after)
+            chain = stamped(connection, self._path, chain)
+        self._remember(chain)
         if not affordable:
             raise _refusal(chain, draft)
-        self._remember(chain)
         return chain.entries[-1]
 
     # -- the file
-
-    @contextlib.contextmanager
-    def _transaction(self) -> Iterator[tuple[sqlite3.Connection, Chain]]:
-        """One write transaction over a verified ledger: committed on success, else undone."""
-        with self._connection() as connection:
-            connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield connection, self._verified(connection)
-                connection.execute("COMMIT")
-            finally:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
 
     def _chain(self) -> Chain:
         """The ledger as it is now, verified."""
@@ -323,8 +301,8 @@ class Ledger:
         return chain
 
     def _remember(self, chain: Chain) -> None:
-        """Keep the longest chain seen: a later one must contain it."""
-        self._seen = max(self._seen, chain, key=lambda c: len(c.entries))
+        """Keep the longest chain seen, as it was seen last: a later one must contain it."""
+        self._seen = max(chain, self._seen, key=lambda c: len(c.entries))
 
     @contextlib.contextmanager
     def _connection(self) -> Iterator[sqlite3.Connection]:
@@ -353,16 +331,12 @@ class Ledger:
 
     def __repr__(self) -> str:
         state = self.state()
-        count = f"{state.entries} {'entry' if state.entries == 1 else 'entries'}"
         kept = name_of(self._path) + ("" if self.persistent else ", does not outlive the process")
-        return (
-            f"<Ledger {kept}: {count}, spent {pair(state.spent)} of {pair(state.ceiling)}, "
-            f"remaining {pair(state.remaining)}>"
-        )
+        return plain(f"<Ledger {kept}; {state.sentence().removesuffix('.')}>")
 
     def _repr_html_(self) -> str:
-        table: str = self.to_frame().to_html(index=False, escape=True)
-        return f"<p>{html.escape(repr(self)[1:-1])}</p>{table}"
+        table: str = printable(self.to_frame()).to_html(index=False, escape=True)
+        return f"<p>{html_text(repr(self)[1:-1])}</p>{table}"
 
 
 # -- money -------------------------------------------------------------------------------------
@@ -379,44 +353,24 @@ def _reading(connection: sqlite3.Connection) -> Iterator[None]:
             connection.execute("ROLLBACK")
 
 
-def _spent(chain: Chain) -> Budget:
-    if not chain.entries:
-        return 0.0, 0.0
-    return cost_of_fits(chain.fits, *chain.header.ceiling), chain.header.delta
-
-
-def _remaining(chain: Chain) -> Budget:
-    """Largest further fit of the plainest kind: Gaussian noise, or Laplace where delta is 0."""
-    epsilon, delta = chain.header.ceiling
-    kind = Gaussian if delta > 0 else Laplace
-    left = _largest_fit(chain.fits, (kind(1.0),), delta, epsilon, delta)
-    return (left, delta) if left > 0 else (0.0, 0.0)
-
-
-@lru_cache(maxsize=256)
-def _largest_fit(
-    spent: Fits, shape: tuple[Event, ...], at: float, epsilon: float, delta: float
-) -> float:
-    """Epsilon at `at` of the least noisy multiple of `shape` that (epsilon, delta) still admits."""
-
-    def admitted(strength: float) -> bool:
-        return admits((*spent, scaled(shape, 1 / strength)), epsilon, delta)
-
+@contextlib.contextmanager
+def _writing(connection: sqlite3.Connection) -> Iterator[None]:
+    """One write transaction: committed on success, else undone."""
+    connection.execute("BEGIN IMMEDIATE")
     try:
-        strength = largest(admitted, start=1.0, tolerance=1e-7)
-    except PlanError:  # however noisy, nothing fits
-        return 0.0
-    left = min(epsilon_of(scaled(shape, 1 / strength), at), epsilon)
-    return left if left > _NOTHING * epsilon else 0.0
+        yield
+        connection.execute("COMMIT")
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
 
 
 def _refusal(chain: Chain, entry: Entry) -> BudgetError:
     """Requested, remaining and difference: remaining is what this very plan could ask for."""
     requested = (entry.epsilon, entry.delta)
-    ceiling, fits = chain.header.ceiling, (*chain.fits, entry.events)
-    left = _largest_fit(chain.fits, entry.events, entry.delta, *ceiling)
-    remaining = (left, entry.delta if left else 0.0)
-    total = (cost_of_fits(fits, *ceiling), ceiling[1])
+    ceiling = chain.header.ceiling
+    possible = room(chain, entry.events, entry.delta)
+    left, total = possible[0], (chain.composed.then(entry.events).cost, ceiling[1])
     advice = (
         "A ledger with delta=0 pays for fits with delta=0 only."
         if math.isinf(total[0])
@@ -429,7 +383,7 @@ def _refusal(chain: Chain, entry: Entry) -> BudgetError:
         f"{pair(total)}, and the ceiling is {pair(ceiling)}. "
         f"Nothing was charged and no row was read. {advice}",
         requested=requested,
-        remaining=remaining,
+        remaining=possible,
     )
 
 

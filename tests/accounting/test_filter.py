@@ -1,6 +1,8 @@
 """A ledger's rule holds for whoever chooses the next fit in view of the last answer."""
 
 import math
+from functools import reduce
+from itertools import accumulate
 
 import numpy as np
 import pytest
@@ -20,7 +22,7 @@ from dpstats.accounting import (
     gdp_mu,
 )
 from dpstats.accounting.calibration import gaussian_delta, largest
-from dpstats.accounting.filter import admits, cost_of_fits
+from dpstats.accounting.filter import Composed, admits, cost_of_fits, costs
 from dpstats.accounting.prices import gaussian_price, pure_price
 
 SINGLE = st.one_of(
@@ -107,6 +109,54 @@ def test_what_is_admitted_is_within_the_ceiling_as_fixed_events_too(fits, epsilo
 def test_more_fits_are_never_admitted_where_fewer_are_not(fits, event, epsilon):
     if admits([*fits, (event,)], epsilon, 1e-6):
         assert admits(fits, epsilon, 1e-6)
+
+
+@given(FITS, st.floats(0.3, 5), st.sampled_from([0.0, 1e-9, 1e-3]))
+def test_composing_one_more_is_composing_all_anew(fits, epsilon, delta):
+    """Whoever has the first ones composed already, and in whatever order the later ones came."""
+    composed = Composed(epsilon, delta)
+    for known, fit in enumerate(fits):
+        composed = composed.then(fit)
+        anew = [fits[0], *reversed(fits[1 : known + 1])]
+        assert composed.admitted == admits(anew, epsilon, delta)
+        assert composed.cost == cost_of_fits(anew, epsilon, delta)
+
+
+@given(FITS, st.floats(0.3, 5))
+def test_the_running_totals_are_those_of_all_events_and_never_less(fits, epsilon):
+    """The witness prices every later event by itself and adds in one go."""
+    delta, whole = 1e-6, gdp_mu(epsilon, 1e-6) ** 2
+    composed = reduce(Composed.then, fits, Composed(epsilon, delta))
+    later = [(gaussian_price(e) ** 2, pure_price(e)) for fit in fits[1:] for e in fit]
+    mu2 = math.fsum(m for m, e in later if e / epsilon >= m / whole)
+    pure = math.fsum(e for m, e in later if e / epsilon < m / whole)
+    plain = math.fsum(pure_price(e) for fit in fits for e in fit)
+    found = [float(composed.mu2), float(composed.pure), float(composed.plain)]
+    assert found == pytest.approx([mu2, pure, plain], rel=1e-15)
+    assert (composed.first, composed.count) == (fits[0], len(fits))
+
+
+@pytest.mark.parametrize(
+    "first", [(Gaussian(30.0),), (Gaussian(40.0), Selection(0.05), Laplace(30.0))]
+)
+@pytest.mark.parametrize(
+    "later", [(Gaussian(60.0),), (Laplace(2000.0),), (Pure(1e-4), Gaussian(90.0))]
+)
+def test_the_cost_after_each_of_many_charges_is_that_of_the_charges_up_to_it(first, later):
+    states = list(accumulate([first, *[later] * 150], Composed.then, initial=Composed(3.0, 1e-6)))
+    table = costs(states[1:])
+    assert table == sorted(table)
+    assert table[-1] == states[-1].cost
+    exact = [state.cost for state in states[1::7]]
+    assert table[::7] == pytest.approx(exact, abs=3e-4)
+    assert costs(states[1:30]) == [state.cost for state in states[1:30]]
+
+
+def test_the_cost_of_charges_without_delta_is_the_sum_of_their_epsilons():
+    fits = [(Laplace(50.0),)] * 100
+    states = list(accumulate(fits, Composed.then, initial=Composed(5.0, 0.0)))
+    assert costs(states[1:]) == pytest.approx(np.arange(1, 101) / 50)
+    assert costs([]) == []
 
 
 def test_one_fit_may_use_the_whole_ceiling():

@@ -1,6 +1,7 @@
 """A ledger never overspends, never forgets, and shows that it was tampered with."""
 
 import contextlib
+import json
 import math
 import multiprocessing
 import os
@@ -17,18 +18,21 @@ from dataclasses import FrozenInstanceError, replace
 import pytest
 
 from dpstats.accounting import (
+    Entry,
     Gaussian,
     Laplace,
     Ledger,
     Selection,
     Share,
     calibrate,
+    chain,
     delta_of,
     epsilon_of,
     gdp_mu,
 )
+from dpstats.accounting.filter import Composed
 from dpstats.errors import BudgetError, LedgerError, OptionError, PlanError
-from dpstats.privacy import Central
+from dpstats.privacy import NOT_PRIVATE, Central
 
 from .workers import Charge, charge_many, die_inside_charge, gaussian_charge
 
@@ -365,6 +369,59 @@ def test_an_older_copy_is_found_while_open_and_by_its_witness(ledger, path, tmp_
         Ledger.open(path, witness="4")
 
 
+def test_equal_charges_of_one_second_have_different_hashes(path, tmp_path, monkeypatch):
+    """So an older copy that was charged alike again is not taken for the newer one."""
+    monkeypatch.setattr("dpstats.accounting.ledger.now", lambda: "2026-01-01T00:00:00Z")
+    ledger, copy = Ledger.open(path, *CEILING), tmp_path / "copy"
+    shutil.copy(path, copy)
+    first = ledger.charge(gaussian_charge(0.1))
+    shutil.copy(copy, path)
+    second = Ledger.open(path).charge(gaussian_charge(0.1))
+    assert len({first.nonce, second.nonce}) == 2
+    assert replace(first, nonce="", hash="") == replace(second, nonce="", hash="")
+    with pytest.raises(LedgerError, match="replaced while it was open"):
+        ledger.charge(gaussian_charge(0.1))
+    assert len(first.nonce) == 32
+
+
+def test_cutting_off_the_end_takes_no_hash_and_is_found_by_a_witness_alone(ledger, path):
+    """The documentation promises no more: the hash of the new last entry is in the file."""
+    witness = ledger.witness
+    with raw(path) as connection:
+        for name in ("no_delete_entry", "head_counts_up"):
+            connection.execute(f"DROP TRIGGER {name}")
+        connection.execute("DELETE FROM entry WHERE id = 3")
+        connection.execute(
+            "UPDATE head SET count = 2, hash = (SELECT hash FROM entry WHERE id = 2)"
+        )
+        for name in ("no_delete_entry", "head_counts_up"):
+            connection.execute(chain._TRIGGERS[name])
+    assert len(Ledger.open(path).entries) == 2
+    with pytest.raises(LedgerError, match="older copy"):
+        Ledger.open(path, witness=witness)
+    with pytest.raises(LedgerError, match="replaced while it was open"):
+        ledger.charge(gaussian_charge(0.1))
+
+
+def test_entries_of_earlier_versions_are_read_verified_and_charged_upon(path, monkeypatch):
+    """They have no nonce, and nobody recorded what noise they had."""
+    payload = Entry.payload
+
+    def earlier(entry):
+        fields = json.loads(payload(entry))
+        del fields["nonce"], fields["reproducible"]
+        return json.dumps(fields, sort_keys=True, separators=(",", ":"))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Entry, "payload", earlier)
+        old = Ledger.open(path, *CEILING).charge(gaussian_charge(0.1), reproducible=True)
+    ledger = Ledger.open(path)
+    assert ledger.entries == (old,)
+    assert (old.nonce, old.reproducible) == ("", None)
+    ledger.charge(gaussian_charge(0.1), reproducible=False)
+    assert list(Ledger.open(path).to_frame()["noise"]) == ["not recorded", "private"]
+
+
 def test_a_witness_stays_true_as_the_ledger_grows(ledger, path):
     witness = ledger.witness
     ledger.charge(gaussian_charge(0.1))
@@ -505,8 +562,11 @@ def test_the_state_is_a_frozen_copy(ledger, path):
 
 
 def test_a_ledger_shows_itself(ledger):
-    assert repr(ledger).startswith("<Ledger data.ledger: 3 entries, spent (")
-    assert "of (3, 1e-06), remaining (" in repr(ledger)
+    assert repr(ledger).startswith("<Ledger data.ledger; ceiling (3, 1e-06). 3 charges so far: ")
+    spent, another = ledger.spent[0], ledger.state().another[0]
+    assert f"asked for (1.5, 3e-07) in all, composed ({spent:.4g}, 1e-06)." in repr(ledger)
+    assert f"One more fit of this kind could have ({another:.4g}, 1e-07)" in repr(ledger)
+    assert "seeded" not in repr(ledger)
     ledger.charge(gaussian_charge(0.1), label="<script>")
     page = ledger._repr_html_()
     assert "&lt;script&gt;" in page
@@ -521,12 +581,124 @@ def test_the_table_has_one_row_per_entry_and_what_was_spent_up_to_it(ledger):
     assert Ledger.memory(1.0, 0.0).to_frame().empty
 
 
-def test_charging_stays_fast_with_hundreds_of_entries():
-    """Composition of hundreds of mixed entries takes milliseconds, not a growing share of a fit."""
-    ledger = Ledger.memory(40.0, 1e-6)
-    for i in range(300):
-        ledger.charge(mixed_charge(0.3 + 0.001 * (i % 40)))
-    start = time.process_time()
-    for i in range(10):
-        ledger.charge(mixed_charge(0.3 + 0.001 * i))
-    assert (time.process_time() - start) / 10 < 0.1
+@pytest.mark.parametrize("make", [gaussian_charge, mixed_charge])
+def test_one_more_fit_of_the_last_kind_could_have_what_is_said_and_no_more(path, make):
+    ledger = Ledger.open(path, 1.0, 1e-6)
+    for _ in range(4):
+        ledger.charge(make(0.35))
+    epsilon, delta = ledger.state().another
+    assert delta == 1e-7
+    assert 0.35 < epsilon < 1.0
+    assert not ledger.can_afford(make(epsilon * 1.001, delta))
+    ledger.charge(make(epsilon * 0.999999, delta))
+
+
+def test_a_full_ledger_says_so(path):
+    ledger = Ledger.open(path, 1.0, 1e-6)
+    ledger.charge(gaussian_charge(1.0, 1e-6))
+    assert ledger.state().sentence() == (
+        "ceiling (1, 1e-06). 1 charge so far: asked for (1, 1e-06) in all, composed (1, 1e-06). "
+        "One more fit of this kind would pass the ceiling."
+    )
+
+
+def test_an_empty_ledger_says_what_a_first_fit_could_have():
+    for ledger, kind in [(Ledger.memory(*CEILING), "Gaussian"), (Ledger.memory(1, 0), "Laplace")]:
+        assert f"A fit with {kind} noise could have ({ledger.ceiling[0]:g}, " in repr(ledger)
+
+
+# -- seeded noise --------------------------------------------------------------------------------
+
+
+def test_a_charge_for_seeded_noise_is_marked_in_the_entry_and_its_hash(ledger, path):
+    ledger.charge(gaussian_charge(0.1), reproducible=True)
+    ledger.charge(gaussian_charge(0.1), reproducible=False)
+    again = Ledger.open(path)
+    assert [entry.reproducible for entry in again.entries] == [None] * 3 + [True, False]
+    assert list(again.to_frame()["noise"][2:]) == ["not recorded", NOT_PRIVATE, "private"]
+    assert again.state().reproducible == 1
+    assert f"Charges with seeded noise ({NOT_PRIVATE}): 1." in again.state().sentence()
+    with raw(path) as connection:
+        connection.execute("DROP TRIGGER no_update_entry")
+        unmark = "replace(payload, '\"reproducible\":true', '\"reproducible\":null')"
+        connection.execute(f"UPDATE entry SET payload = {unmark} WHERE id = 4")
+        connection.execute(chain._TRIGGERS["no_update_entry"])
+    with pytest.raises(LedgerError, match="entry 4 was edited"):
+        Ledger.open(path)
+
+
+# -- long ledgers --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def work(monkeypatch):
+    """Counts of entries composed, read and hashed."""
+    counts = Counter()
+
+    def counted(module, name):
+        original = getattr(module, name)
+
+        def call(*args):
+            counts[name] += 1
+            return original(*args)
+
+        monkeypatch.setattr(module, name, call)
+
+    counted(Composed, "then")
+    counted(chain, "link")
+    counted(chain, "event_from_dict")
+    return counts
+
+
+@pytest.mark.parametrize("use", ["charge", "can_afford"])
+@pytest.mark.parametrize("kept", ["file", "memory"])
+def test_the_work_of_a_charge_does_not_grow_with_the_ledger(path, work, use, kept):
+    ledger = Ledger.open(path, *CEILING) if kept == "file" else Ledger.memory(*CEILING)
+    done = []
+    for size in (3, 30):
+        while len(ledger.entries) < size:
+            ledger.charge(mixed_charge(0.02))
+        work.clear()
+        getattr(ledger, use)(mixed_charge(0.02))
+        done.append(dict(work))
+    assert done[0] == done[1]
+    assert done[0]["then"] == 1
+
+
+def test_what_others_appended_is_read_and_nothing_else(ledger, path, work):
+    other = Ledger.open(path)
+    for _ in range(5):
+        ledger.charge(gaussian_charge(0.1))
+    work.clear()
+    assert other.entries == ledger.entries
+    assert work["then"] == work["event_from_dict"] == 5
+    assert other.spent == ledger.spent == Ledger.open(path).spent
+
+
+def test_an_edit_around_the_database_is_found_by_an_open_ledger(ledger, path):
+    content = path.read_bytes()
+    assert content.count(b"y ~ x1") == 1
+    path.write_bytes(content.replace(b"y ~ x1", b"y ~ x9"))
+    with pytest.raises(LedgerError, match="entry 2 was edited"):
+        ledger.charge(gaussian_charge(0.1))
+
+
+def test_an_edit_is_found_by_an_open_ledger_also_below_new_entries(ledger, path):
+    """SQLite counts that the trigger was taken away and put back."""
+    older = ledger._seen
+    with raw(path) as connection:
+        connection.execute("DROP TRIGGER no_update_entry")
+        connection.execute(f"UPDATE entry SET payload = {CHEAPER} WHERE id = 1")
+        connection.execute(chain._TRIGGERS["no_update_entry"])
+        chain.append(connection, older, older.entries[-1], older.composed)
+    with pytest.raises(LedgerError, match="entry 1 was edited"):
+        ledger.charge(gaussian_charge(0.1))
+
+
+def test_an_edit_that_the_triggers_do_not_see_is_found_by_an_open_ledger(ledger, path):
+    """REPLACE deletes without asking the trigger against deletions."""
+    with raw(path) as connection:
+        cheaper = f"SELECT id, {CHEAPER}, hash FROM entry WHERE id = 2"
+        connection.execute(f"INSERT OR REPLACE INTO entry {cheaper}")
+    with pytest.raises(LedgerError, match="entry 2 was edited"):
+        ledger.charge(gaussian_charge(0.1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import numpy as np
@@ -77,7 +78,7 @@ def test_fit_charges_a_ledger_that_show_prints(files: Path, capsys) -> None:
     assert main(command) == 0
     assert capsys.readouterr().out == ""
     assert main(["ledger", "show", ledger]) == 0
-    assert "2 entries" in capsys.readouterr().out
+    assert "2 charges so far" in capsys.readouterr().out
     assert main(command) == 2
     assert "BudgetError" in capsys.readouterr().err
 
@@ -115,7 +116,7 @@ def test_the_demo_runs(capsys) -> None:
     assert main(["demo", "--seed", "3"]) == 0
     printed = capsys.readouterr().out
     assert "NOT private" in printed
-    assert "1 entry" in printed
+    assert "1 charge so far" in printed
     for method in ("newton", "label-curator", "label-ols", "local-rounds"):
         assert method in printed
 
@@ -161,6 +162,125 @@ def test_where_to_write_is_checked_before_it_is_paid_for(files: Path, capsys, ou
     assert main([*command, "--out", str(files / out)]) == 2
     assert "--out" in capsys.readouterr().err
     assert dp.Ledger.open(ledger).entries == ()
+
+
+# -- an answer that was paid for -----------------------------------------------------------------
+
+
+def paid(files: Path, *rest: str) -> list[str]:
+    """A fit that is charged to a ledger, and whose answers are looked for in `files`."""
+    ledger = ["--ledger", str(files / "a.ledger"), "--ledger-epsilon", "9"]
+    return [
+        *arguments(files, "fit", str(files / "data.csv"), *rest),
+        *ledger,
+        "--ledger-delta=1e-5",
+    ]
+
+
+def broken(error: BaseException):
+    def fail(*args, **kwargs):
+        raise error
+
+    return fail
+
+
+BROKEN = [ValueError("no such glyph \x1b"), MemoryError(), RecursionError(), KeyboardInterrupt()]
+
+
+@pytest.mark.parametrize("error", BROKEN, ids=lambda e: type(e).__name__)
+@pytest.mark.parametrize("where", ["dpstats.report.html_report", "dpstats.summary.summarize"])
+def test_an_error_while_rendering_loses_no_answer(files: Path, monkeypatch, capsys, where, error):
+    monkeypatch.setattr(where, broken(error))
+    command = paid(files, "--out", str(files / "report.html"))
+    if isinstance(error, KeyboardInterrupt):
+        with pytest.raises(KeyboardInterrupt):
+            main(command)
+    else:
+        assert main(command) == 2
+    told = capsys.readouterr().err
+    assert f"{type(error).__name__}" in told
+    assert str(files / "report.json") in told
+    assert "\x1b" not in told
+    assert dp.load(files / "report.json").params.index.tolist()[0] == "Intercept"
+    assert len(dp.Ledger.open(files / "a.ledger").entries) == 1
+
+
+@pytest.mark.parametrize("error", [*BROKEN, BrokenPipeError()], ids=lambda e: type(e).__name__)
+def test_a_summary_that_is_not_printed_is_kept(files: Path, monkeypatch, capfd, error):
+    monkeypatch.setattr("tempfile.tempdir", str(files))
+    monkeypatch.setattr("dpstats.summary.summarize", broken(error))
+    if isinstance(error, KeyboardInterrupt):
+        with pytest.raises(KeyboardInterrupt):
+            main(paid(files))
+    elif isinstance(error, BrokenPipeError):
+        monkeypatch.setattr("os.dup2", lambda *args: None)
+        assert main(paid(files)) == 0
+    else:
+        assert main(paid(files)) == 2
+    (kept,) = files.glob("dpstats-*.json")
+    assert str(kept) in capfd.readouterr().err
+    assert dp.load(kept).plan.method == "newton"
+
+
+def test_a_full_disk_loses_no_answer(files: Path, monkeypatch, capsys):
+    """Numbers go to another disk, and where there is none, to standard output."""
+    full, save = OSError(errno.ENOSPC, "No space left on device"), dp.Results.save
+    (files / "tmp").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(files / "tmp"))
+
+    def saved(fit, path):
+        if Path(path).parent == files:
+            raise full
+        save(fit, path)
+
+    monkeypatch.setattr(dp.Results, "save", saved)
+    assert main(paid(files, "--quiet", "--out", str(files / "fit.json"))) == 2
+    (kept,) = (files / "tmp").glob("*.json")
+    assert str(kept) in capsys.readouterr().err
+    assert dp.load(kept).plan.method == "newton"
+    monkeypatch.setattr(dp.Results, "save", broken(full))
+    assert main(paid(files, "--quiet", "--out", str(files / "fit2.json"))) == 2
+    out, err = capsys.readouterr()
+    assert dp.Results.from_json(out).plan.method == "newton"
+    assert "standard output" in err
+
+
+def test_an_earlier_answer_is_not_replaced_by_the_numbers_of_a_report(files: Path) -> None:
+    earlier = (files / "report.json", files / "report-2.json")
+    for path in earlier:
+        path.write_text("earlier")
+    assert main(paid(files, "--quiet", "--out", str(files / "report.html"))) == 0
+    assert [path.read_text() for path in earlier] == ["earlier"] * 2
+    assert dp.load(files / "report-3.json").plan.method == "newton"
+
+
+def test_a_fit_that_is_refused_leaves_no_file_and_takes_none_away(files: Path, capsys) -> None:
+    (files / "old.json").touch()
+    for out in ("report.html", "new.json", "old.json"):
+        command = paid(files, "--out", str(files / out), "--method", "nonsense")
+        assert main(command) == 2
+    assert sorted(path.name for path in files.glob("*.json")) == ["old.json", "schema.json"]
+    assert "nonsense" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("out", ["report.html", "fit.json", "old.json"])
+def test_a_file_that_cannot_be_written_is_found_before_the_charge(
+    files: Path, monkeypatch, capsys, out: str
+) -> None:
+    (files / "old.json").touch()
+    denied = PermissionError(errno.EACCES, "Permission denied")
+    opened = Path.open
+    monkeypatch.setattr(Path, "touch", broken(denied))
+    monkeypatch.setattr(
+        Path,
+        "open",
+        lambda path, *a, **k: broken(denied)() if path.name == out else opened(path, *a, **k),
+    )
+    ledger = dp.Ledger.memory(9.0, 1e-5)
+    monkeypatch.setattr(dp.Ledger, "open", lambda *args: ledger)
+    assert main(paid(files, "--out", str(files / out))) == 2
+    assert "Permission denied. Nothing was charged" in capsys.readouterr().err
+    assert ledger.entries == ()
 
 
 def test_files_that_cannot_be_read_are_errors(files: Path, capsys) -> None:

@@ -125,6 +125,25 @@ def test_a_gaussian_offset_is_fitted_by_the_default_method() -> None:
     np.testing.assert_allclose(fit.params, [-1, 0.2], atol=0.1)
 
 
+@pytest.mark.parametrize(
+    "privacy",
+    [
+        dp.Central(5.0, 1e-6),
+        dp.LabelOnly(5.0),
+        dp.LabelOnly(5.0, 1e-6, curator=True),
+        dp.Local(5.0),
+    ],
+    ids=["central", "label-only", "label-only curator", "local"],
+)
+def test_a_ledger_records_whether_the_noise_of_a_fit_was_seeded(privacy) -> None:
+    rng, ledger = np.random.default_rng(0), dp.Ledger.memory(50.0, 1e-4)
+    df = pd.DataFrame(rng.uniform(0, 1, (2000, 2)), columns=["x", "y"])
+    model = dp.ols("y ~ x", df, dp.Schema(x=dp.Numeric(0, 1), y=dp.Numeric(0, 1)))
+    for noise in (None, dp.SeededNoise(1)):
+        model.fit(privacy, ledger, noise=noise)
+    assert [entry.reproducible for entry in ledger.entries] == [False, True]
+
+
 # -- sparsity ------------------------------------------------------------------------------------
 
 

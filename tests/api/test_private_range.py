@@ -48,6 +48,13 @@ def test_the_ledger_is_charged_and_can_refuse() -> None:
     assert len(ledger.entries) == 1
 
 
+def test_the_ledger_records_whether_the_noise_was_seeded() -> None:
+    ledger = dp.Ledger.memory(3.0, 1e-6)
+    for noise in (None, dp.SeededNoise(1)):
+        dp.private_range("income", frame(np.arange(5000.0)), PRIVACY, ledger, noise=noise)
+    assert [entry.reproducible for entry in ledger.entries] == [False, True]
+
+
 def test_a_refused_purchase_reads_no_value() -> None:
     class Unread(np.ndarray):
         """A column whose values may not be looked at."""

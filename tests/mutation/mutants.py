@@ -298,7 +298,7 @@ MUTANTS = [
     mutant(
         "skips the charge",
         MODEL,
-        "        ledger.charge(plan, label=self._recipe.text, unit=unit)\n",
+        "        ledger.charge(plan, self._recipe.text, unit, reproducible=noise.reproducible)\n",
         "",
         "test_order.py",
         "charge",
@@ -306,17 +306,17 @@ MUTANTS = [
     mutant(
         "charges after reading",
         MODEL,
-        "        ledger.charge(plan, label=self._recipe.text, unit=unit)\n",
+        "        ledger.charge(plan, self._recipe.text, unit, reproducible=noise.reproducible)\n",
         "        source.block(0, 1)\n"
-        "        ledger.charge(plan, label=self._recipe.text, unit=unit)\n",
+        "        ledger.charge(plan, self._recipe.text, unit, reproducible=noise.reproducible)\n",
         "test_order.py",
         "before_the_first_row",
     ),
     mutant(
         "forgets the unit of privacy in the ledger",
         MODEL,
-        "label=self._recipe.text, unit=unit)",
-        "label=self._recipe.text)",
+        "self._recipe.text, unit, reproducible",
+        "self._recipe.text, None, reproducible",
         "test_transcript.py",
         "ledger_entry and person",
     ),
@@ -660,27 +660,29 @@ MUTANTS = [
     mutant(
         "charges nothing where devices randomise",
         MODEL,
-        "        ledger.charge(plan, label=self._recipe.text, unit=unit)\n",
-        "        if not isinstance(privacy, Local):\n"
-        "            ledger.charge(plan, label=self._recipe.text, unit=unit)\n",
+        "        ledger.charge(plan, self._recipe.text, unit, reproducible=noise.reproducible)\n",
+        "        _ = isinstance(privacy, Local) or ledger.charge(\n"
+        "            plan, self._recipe.text, unit, reproducible=noise.reproducible\n"
+        "        )\n",
         "test_message_plan.py",
         "charge and local",
     ),
     mutant(
         "charges nothing where covariates are public",
         MODEL,
-        "        ledger.charge(plan, label=self._recipe.text, unit=unit)\n",
-        "        if not isinstance(privacy, LabelOnly):\n"
-        "            ledger.charge(plan, label=self._recipe.text, unit=unit)\n",
+        "        ledger.charge(plan, self._recipe.text, unit, reproducible=noise.reproducible)\n",
+        "        _ = isinstance(privacy, LabelOnly) or ledger.charge(\n"
+        "            plan, self._recipe.text, unit, reproducible=noise.reproducible\n"
+        "        )\n",
         "test_message_plan.py",
         "charge and label",
     ),
     mutant(
         "charges after reading responses",
         MODEL,
-        "        ledger.charge(plan, label=self._recipe.text, unit=unit)\n",
+        "        ledger.charge(plan, self._recipe.text, unit, reproducible=noise.reproducible)\n",
         "        source.block(0, 1)\n"
-        "        ledger.charge(plan, label=self._recipe.text, unit=unit)\n",
+        "        ledger.charge(plan, self._recipe.text, unit, reproducible=noise.reproducible)\n",
         "test_message_plan.py",
         "before_the_first_row",
     ),

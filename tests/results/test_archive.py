@@ -56,6 +56,31 @@ def test_the_file_is_strict_json_with_a_version(fit):
     assert data["privacy"]["ledger"]["name"] == "in memory"
 
 
+def test_a_result_without_what_its_ledger_was_asked_is_read(fit):
+    """Earlier versions did not record it."""
+    data = fit.to_dict()
+    for name in ("asked", "another", "reproducible"):
+        del data["privacy"]["ledger"][name]
+    ledger = Results.from_dict(data).privacy.ledger
+    assert (ledger.asked, ledger.another, ledger.reproducible) == (None, None, 0)
+    assert ledger.sentence().endswith("ceiling (3, 1e-06).")
+
+
+def test_a_save_that_fails_leaves_the_file_that_was_there(fit, tmp_path, monkeypatch):
+    path = tmp_path / "fit.json"
+    fit.save(path)
+    before = path.read_bytes()
+
+    def full(descriptor):
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        fit.save(path)
+    assert path.read_bytes() == before
+    assert [p.name for p in tmp_path.iterdir()] == ["fit.json"]
+
+
 def test_unknown_attributes_are_not_written(fit):
     before = fit.to_json()
     object.__setattr__(fit, "rows", [1.0, 2.0])

@@ -36,7 +36,7 @@ BLOCKS = [
     "replace-one: the number of rows is public",
     "one row",
     "(1, 1e-07)-differential privacy; all mechanisms together cost (0.9999, 1e-07)",
-    "in memory: does not outlive the process; 0 charges, spent (0, 0) of (3, 1e-06)",
+    "in memory: does not outlive the process; ceiling (3, 1e-06).",
     "Gaussian, sd 40",
     "exponential mechanism, eps 0.05",
     "budget share",

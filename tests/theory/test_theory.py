@@ -41,3 +41,10 @@ def test_a_preprint_has_no_venue() -> None:
 
 def test_another_theorem_of_the_same_source() -> None:
     assert PAPER.at("Lemma 3").text() == PAPER.text().replace("Theorem 2", "Lemma 3")
+
+
+def test_a_citation_read_from_a_file_is_escaped_for_bibtex():
+    text = Citation("k},x", "A, B.", r"T} \input{x} $y_$", 2026, "V & W").bibtex()
+    assert text.startswith("@misc{kx,\n")
+    assert r"{{T\} \textbackslash{}input\{x\} \$y\_\$}}" in text
+    assert r"{V \& W}" in text

@@ -1,0 +1,125 @@
+"""What was paid for reaches its asker: released numbers are on disk before anything is rendered."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+from dpstats.errors import DataError, DPStatsError
+from dpstats.text import plain
+
+if TYPE_CHECKING:
+    from dpstats.results import Results
+
+__all__ = ["deliver", "numbers_file"]
+
+
+@contextlib.contextmanager
+def numbers_file(out: Path | None) -> Iterator[Path | None]:
+    """The file that the numbers of a fit will be written to, made before it is charged.
+
+    It is `out`, or, where that is to be a report, a new file beside it of the same name ending in
+    .json (-2.json, -3.json, ... where there is one already: an earlier answer is never replaced).
+    If the fit fails it is removed.
+
+    Raises
+    ------
+    DataError
+        If it cannot be written.
+    """
+    if out is None:
+        yield None
+        return
+    replaced = out.suffix == ".json" and out.exists()
+    try:
+        made = _writable(out) if replaced else _new(out)
+    except OSError as error:
+        raise DataError(f"--out {out}: {error.strerror}. Nothing was charged.") from None
+    try:
+        yield made
+    except BaseException:
+        if not replaced:
+            made.unlink()
+        raise
+
+
+def _writable(path: Path) -> Path:
+    """`path`; refused by the system where it may not be written."""
+    with path.open("ab"):
+        return path
+
+
+def _new(out: Path) -> Path:
+    """An empty file that was not there before."""
+    for number in count(1):
+        path = out.with_name(f"{out.stem}{'' if number == 1 else f'-{number}'}.json")
+        with contextlib.suppress(FileExistsError):
+            path.touch(exist_ok=False)
+            return path
+    raise AssertionError
+
+
+def deliver(result: Results, numbers: Path | None, out: Path | None, summary: bool) -> None:
+    """Write the numbers, then the report, then print the summary.
+
+    Parameters
+    ----------
+    result : Results
+        Paid for.
+    numbers : path, optional
+        Of the numbers, from `numbers_file`.
+    out : path, optional
+        Of the report, if it ends in .html.
+    summary : bool
+        Whether to print it.
+
+    Raises
+    ------
+    DPStatsError
+        If something could not be rendered or written; it says where the numbers are.
+    """
+    from dpstats.report import write_report
+
+    try:
+        if numbers is not None:
+            result.save(numbers)
+    except BaseException as error:
+        _tell(error, _rescue(result))
+    try:
+        if out is not None and out.suffix == ".html":
+            write_report(result, out)
+        if summary:
+            print(result.summary(), flush=True)
+    except BaseException as error:
+        _tell(error, _rescue(result) if numbers is None else str(numbers))
+
+
+def _tell(error: BaseException, kept: str) -> NoReturn:
+    """Raise `error` so that its reader learns where the numbers are."""
+    text = (
+        f"The answer could not be written or shown ({type(error).__name__}: {error}). The fit was "
+        f"made, and its released numbers are in {kept}: see dpstats.load."
+    )
+    if isinstance(error, Exception) and not isinstance(error, BrokenPipeError):
+        raise DPStatsError(text) from error
+    with contextlib.suppress(OSError):
+        print(f"dpstats: {plain(text)}", file=sys.stderr)
+    raise error
+
+
+def _rescue(result: Results) -> str:
+    """Write the numbers to the system's temporary folder, or else to standard output."""
+    try:
+        handle, name = tempfile.mkstemp(prefix="dpstats-", suffix=".json")
+        os.close(handle)
+        result.save(name)
+    except OSError:
+        print(result.to_json(), flush=True)
+        return "standard output, as JSON"
+    return name
