@@ -240,7 +240,7 @@ def _usual(case: Case) -> bool:
     return case.setting == SETTINGS[0] or case.estimator.model == "mean"
 
 
-def _one_of_each_kind(case: Case) -> bool:
+def one_of_each_kind(case: Case) -> bool:
     """Whether tests of many draws or fits run by default: one method for each mechanism."""
     usual = case.setting == SETTINGS[0] and not case.split
     return usual and case.estimator.model in ("mean", "ols") and case.estimator.name in AUDITED
@@ -252,9 +252,9 @@ def _each(by_default: Callable[[Case], bool], cases: Sequence[Case] = ()) -> Any
 
 
 each_case = _each(_usual)
-each_case_drawn = each_case_audited = _each(_one_of_each_kind)
+each_case_drawn = each_case_audited = _each(one_of_each_kind)
 each_method = _each(lambda case: True, METHODS)
-each_method_drawn = _each(_one_of_each_kind, METHODS)
+each_method_drawn = _each(one_of_each_kind, METHODS)
 
 
 def frame(data: Table) -> pd.DataFrame:

@@ -34,7 +34,6 @@ from tests.contracts.cases import (
     Table,
     table,
 )
-from tests.contracts.spies import Released
 
 DELTA = 1e-6
 
@@ -292,23 +291,6 @@ def questions() -> Iterator[list[Question]]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Clients, "collect", collecting)
         patch.setattr(Labels, "ask", asking)
-        yield seen
-
-
-@contextmanager
-def label_releases() -> Iterator[list[Released]]:
-    """Exact sums of responses, and what they were released with."""
-    seen: list[Released] = []
-    original = labels.release
-
-    def spy(answer: Any, sensitivity: float, event: Any, noise: Any, **more: Any) -> Any:
-        noisy, scale = original(answer, sensitivity, event, noise, **more)
-        kind = more.get("kind", "sum")
-        seen.append(Released(answer.copy(), sensitivity, event, np.copy(noisy), scale, kind))
-        return noisy, scale
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(labels, "release", spy)
         yield seen
 
 

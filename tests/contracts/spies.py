@@ -14,7 +14,7 @@ import pytest
 from dpstats.accounting.events import Gaussian, Laplace
 from dpstats.accounting.ledger import Ledger
 from dpstats.design import Source
-from dpstats.holders import Curator, curator
+from dpstats.holders import Curator, curator, labels
 from dpstats.mechanisms.noise import Noise, SeededNoise
 from dpstats.protocol import Plan
 from tests.contracts.cases import Case, Table
@@ -30,6 +30,7 @@ class Released:
     noisy: np.ndarray
     scale: float
     kind: str
+    draws: tuple[np.ndarray, ...] = ()  # what the noise stream added, call by call, in grid steps
 
     @property
     def norm(self) -> float:
@@ -60,19 +61,45 @@ class Asked:
         return self.slot, self.part, type(self.query), tuple(self.query.parameters())
 
 
+class Overheard:
+    """A noise stream, with what it adds to numbers."""
+
+    def __init__(self, stream: Any) -> None:
+        self.stream = stream
+        self.draws: list[np.ndarray] = []
+
+    def gaussian(self, values: Any, scale: float) -> Any:
+        return self._noted(values, self.stream.gaussian(values, scale))
+
+    def laplace(self, values: Any, scale: float) -> Any:
+        return self._noted(values, self.stream.laplace(values, scale))
+
+    def top_k(self, utilities: Any, k: int, scale: float) -> Any:
+        return self.stream.top_k(utilities, k, scale)
+
+    def _noted(self, values: Any, noisy: Any) -> Any:
+        self.draws.append(noisy - values)
+        return noisy
+
+
 @contextmanager
 def releases() -> Iterator[list[Released]]:
-    """Everything that reaches the mechanisms, in order."""
+    """Everything that a curator, of rows or of responses, hands to the mechanisms, in order."""
     seen: list[Released] = []
     original = curator.release
 
-    def spy(answer: Any, sensitivity: float, event: Any, noise: Any, kind: str, norm: str) -> Any:
-        noisy, scale = original(answer, sensitivity, event, noise, kind, norm)
-        seen.append(Released(answer.copy(), sensitivity, event, np.copy(noisy), scale, kind))
+    def spy(
+        answer: Any, sensitivity: float, event: Any, noise: Any, kind: str = "sum", norm: str = "l2"
+    ) -> Any:
+        stream = Overheard(noise)
+        noisy, scale = original(answer, sensitivity, event, stream, kind, norm)
+        draws = tuple(stream.draws)
+        seen.append(Released(answer.copy(), sensitivity, event, np.copy(noisy), scale, kind, draws))
         return noisy, scale
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(curator, "release", spy)
+        patch.setattr(labels, "release", spy)
         yield seen
 
 

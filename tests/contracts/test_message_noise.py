@@ -28,12 +28,11 @@ from tests.contracts.messages import (
     each_response,
     each_sum,
     handed_over,
-    label_releases,
     opened,
     questions,
     simulated,
 )
-from tests.contracts.spies import Released
+from tests.contracts.spies import Released, releases
 from tests.contracts.test_noise import FACTORS, FALSE_ALARM, LAWS, check_law
 
 N = 48
@@ -57,7 +56,7 @@ def asked_of(case: MessageCase, data: Table, privacy: Any) -> list[Question]:
 def answers(case: MessageCase, plan: Any, data: Table, asked: list[Question]) -> list[Released]:
     """The same questions put to other responses."""
     holder = opened(case, plan, data)
-    with label_releases() as released:
+    with releases() as released:
         for one in asked:
             holder.ask(one.query, one.slot)
     return released
@@ -118,7 +117,7 @@ def test_noise_on_sums_has_the_declared_law(case: MessageCase, delta: float) -> 
     asked = asked_of(case, data, privacy)
     question, one = asked[0], answers(case, plan, data, asked[:1])[0]
     holder = opened(case, plan, data, SafeNoise(), Repeater)
-    with label_releases() as released:
+    with releases() as released:
         for _ in range(math.ceil(3000 / one.exact.size)):
             holder.ask(question.query, question.slot)
     noise = np.concatenate([r.noisy - r.exact for r in released])
@@ -131,7 +130,7 @@ def test_answers_are_decoded_to_what_was_released(case: MessageCase) -> None:
     data, privacy = case.table(N), case.privacy(1.0)
     plan = case.plan(data, privacy)
     for question in asked_of(case, data, privacy):
-        with label_releases() as released:
+        with releases() as released:
             answer = opened(case, plan, data).ask(question.query, question.slot)
         assert np.array_equal(labels.decoded(question.query, released[0].noisy), answer)
 
@@ -140,7 +139,7 @@ def test_answers_are_decoded_to_what_was_released(case: MessageCase) -> None:
 def test_every_release_has_the_noise_that_was_planned(case: MessageCase) -> None:
     data = case.table(N)
     plan = case.plan(data)
-    with label_releases() as released:
+    with releases() as released:
         results = case.fit(data, noise=SeededNoise(1))
     assert [r.event for r in released] == [m.event for m in plan.mechanisms]
     for one, shown in zip(released, results.privacy.mechanisms, strict=True):

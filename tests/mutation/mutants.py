@@ -86,6 +86,22 @@ MUTANTS = [
         "each_mechanism and adassp",
     ),
     mutant(
+        "halves the noise of searches alone: seen from inside",
+        RELEASE,
+        "noise.gaussian(np.zeros(rounds, dtype=np.int64), scale / grid)",
+        "noise.gaussian(np.zeros(rounds, dtype=np.int64), scale / grid / 2)",
+        "test_white_box.py",
+        "every_release and newton",
+    ),
+    mutant(
+        "takes responses for half as far apart as they are: seen from inside",
+        LABELS,
+        "return summed, 2 * _LABEL_STEPS * longest",
+        "return summed, _LABEL_STEPS * longest",
+        "test_white_box.py",
+        "every_release and mean-label-curator",
+    ),
+    mutant(
         "halves the Laplace noise",
         RELEASE,
         "noise.laplace(steps, scale / grid)",
