@@ -19,6 +19,7 @@ from dpstats.mechanisms import randomize as samplers
 from dpstats.mechanisms.noise import SafeNoise, SeededNoise
 from dpstats.mechanisms.randomize import MessageSums, inside, randomize, simulate
 from tests.channels.cases import CASES, DELTA, as_payloads, build, typical
+from tests.grids import grid
 
 Z, ALPHA = 5.0, 1e-6
 SENT, SIMULATED = 1000, 100_000
@@ -51,7 +52,7 @@ def z_variance(decoded, v, variance) -> float:
     return (float(square.mean()) - variance) / spread
 
 
-@pytest.mark.parametrize("noise", [SafeNoise(), SeededNoise(5)], ids=["safe", "seeded"])
+@pytest.mark.parametrize("noise", grid([SafeNoise(), SeededNoise(5)], 1))
 @pytest.mark.parametrize("case", QUICK, ids=str)
 def test_a_device_is_unbiased_with_the_stated_variance(case, noise) -> None:
     made = build(case)

@@ -232,6 +232,9 @@ METHODS = [case for case in CASES if case.setting == SETTINGS[0]]
 AUDITED = ("clipped", "karwa-vadhan", "adassp", "newton", "omp")
 
 
+SHARP_SPARSE = ("omp", "peel-iht", "dp-iht")  # the three ways in which columns are chosen
+
+
 def _usual(case: Case) -> bool:
     """Whether a law is tested by default: once for each method, and in every setting for the mean.
 
@@ -255,6 +258,7 @@ each_case = _each(_usual)
 each_case_drawn = each_case_audited = _each(one_of_each_kind)
 each_method = _each(lambda case: True, METHODS)
 each_method_drawn = _each(one_of_each_kind, METHODS)
+each_method_sparse = _each(lambda case: case.estimator.name in SHARP_SPARSE, METHODS)
 
 
 def frame(data: Table) -> pd.DataFrame:

@@ -6,7 +6,7 @@ the moment it is registered, under each guarantee that it serves.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -34,6 +34,7 @@ from tests.contracts.cases import (
     Table,
     table,
 )
+from tests.grids import grid
 
 DELTA = 1e-6
 
@@ -144,6 +145,23 @@ DEVICES = [case for case in MESSAGES if not case.curator]
 RESPONSES = [case for case in MESSAGES if case.guarantee == "label-only"]
 SUMS = [case for case in MESSAGES if case.curator]
 
+# Tests of many draws or fits run by default where the mechanism is another one.
+DRAWN = ("local-mean", "local-moments", "label-ols", "label-curator", "label-curator-omp")
+
+
+def _drawn(case: MessageCase) -> bool:
+    usual = not case.split and case.estimator.model in ("mean", "ols")
+    return usual and case.estimator.name in DRAWN
+
+
+def _each(cases: Sequence[MessageCase], by_default: Callable[[MessageCase], bool]) -> Any:
+    return pytest.mark.parametrize("case", grid(cases, by_default), ids=str)
+
+
+each_message_case_drawn = _each(MESSAGES, _drawn)
+each_local_drawn = _each(LOCAL, _drawn)
+each_response_drawn = _each(RESPONSES, _drawn)
+each_sum_drawn = _each(SUMS, _drawn)
 each_message_case = pytest.mark.parametrize("case", MESSAGES, ids=str)
 each_local = pytest.mark.parametrize("case", LOCAL, ids=str)
 each_of_devices = pytest.mark.parametrize("case", DEVICES, ids=str)

@@ -18,6 +18,7 @@ from tests.contracts.cases import (
     each_case,
     each_method,
     each_method_drawn,
+    each_method_sparse,
     frame,
 )
 
@@ -70,7 +71,7 @@ def test_a_large_budget_gives_the_standard_errors_of_statsmodels(case: Case) -> 
         assert (ratio < 1.3).all()
 
 
-@each_method
+@each_method_sparse
 def test_a_sparse_method_with_a_large_budget_finds_what_matters(case: Case) -> None:
     """All columns may be kept: predictions are close to statsmodels', one column or two to most."""
     if not case.estimator.sparse:

@@ -12,7 +12,7 @@ import pytest
 import dpstats as dp
 from dpstats.mechanisms.noise import SeededNoise
 from tests.contracts.cases import MODELS, Table
-from tests.contracts.messages import MessageCase, each_message_case, frame
+from tests.contracts.messages import MessageCase, each_message_case, each_message_case_drawn, frame
 
 N = 60
 LARGE = 20_000
@@ -52,7 +52,7 @@ def test_a_large_budget_gives_the_answer_of_statsmodels(case: MessageCase) -> No
     assert (ratio < WIDER[case.trust]).all(), ratio.to_dict()
 
 
-@each_message_case
+@each_message_case_drawn
 def test_more_budget_means_less_error(case: MessageCase) -> None:
     data = case.table(2000)
     truth = reference(case, data).params

@@ -33,8 +33,8 @@ from dpstats.mechanisms.noise import SeededNoise
 from tests.contracts.cases import LEVELS, Y_BOUND, Table
 from tests.contracts.messages import (
     MessageCase,
-    each_local,
-    each_response,
+    each_local_drawn,
+    each_response_drawn,
     opened,
     questions,
     simulated,
@@ -163,7 +163,7 @@ def of_the_wire(
     return found
 
 
-@each_local
+@each_local_drawn
 def test_messages_of_the_wire_stay_under_their_claim_and_a_louder_sampler_is_heard(
     case: MessageCase,
 ) -> None:
@@ -197,7 +197,7 @@ def of_the_simulation(
     return [decoded @ step if decoded.size else decoded for decoded in found]
 
 
-@each_local
+@each_local_drawn
 def test_simulated_messages_stay_under_their_claim_and_a_louder_sampler_is_heard(
     case: MessageCase,
 ) -> None:
@@ -217,7 +217,7 @@ def test_simulated_messages_stay_under_their_claim_and_a_louder_sampler_is_heard
 # A response ---------------------------------------------------------------------------------------
 
 
-@each_response
+@each_response_drawn
 def test_randomised_responses_stay_under_their_claim_and_a_louder_sampler_is_heard(
     case: MessageCase,
 ) -> None:

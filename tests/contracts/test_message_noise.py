@@ -27,6 +27,7 @@ from tests.contracts.messages import (
     each_local,
     each_response,
     each_sum,
+    each_sum_drawn,
     handed_over,
     opened,
     questions,
@@ -110,7 +111,7 @@ def test_neighbours_move_no_sum_by_more_than_its_sensitivity(
 
 
 @PURE_TOO
-@each_sum
+@each_sum_drawn
 def test_noise_on_sums_has_the_declared_law(case: MessageCase, delta: float) -> None:
     data, privacy = case.table(N), case.privacy(1.0, delta)
     plan = case.plan(data, privacy)

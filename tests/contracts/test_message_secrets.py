@@ -24,7 +24,13 @@ from dpstats.holders import Clients, Labels
 from dpstats.mechanisms import randomize
 from dpstats.mechanisms.noise import SeededNoise
 from dpstats.private_names import PRIVATE
-from tests.contracts.messages import MessageCase, each_message_case, frame, holders
+from tests.contracts.messages import (
+    MessageCase,
+    each_message_case,
+    each_message_case_drawn,
+    frame,
+    holders,
+)
 from tests.contracts.reach import Secrets, reachable
 from tests.contracts.test_message_independence import garbage
 from tests.contracts.test_secrets import AT, CANARY, LEVEL, N, chain, said
@@ -103,7 +109,7 @@ def test_no_canary_is_in_anything_written(case: MessageCase) -> None:
     assert not secrets.in_bytes(pickle.dumps(results))
 
 
-@each_message_case
+@each_message_case_drawn
 def test_the_holder_and_its_rows_are_gone_after_a_fit(case: MessageCase) -> None:
     with holders() as opened:
         results = case.fit(case.table(N), noise=SEED)
@@ -212,8 +218,9 @@ def test_an_error_in_an_estimator_carries_no_frame_with_rows(
 @each_message_case
 def test_a_wrong_type_is_named_without_its_values(case: MessageCase) -> None:
     data = planted(case)
-    data["y"] = data["y"].astype(object)
-    data.iloc[AT, list(data.columns).index("y")] = "CANARY-text"
+    words = data["y"].astype(str)
+    words.iloc[AT] = "CANARY-text"
+    data["y"] = words.astype("string")
     ledger = Ledger.memory(5.0, 1e-5)
     with pytest.raises(DPStatsError, match="'y'") as caught:
         case.fit(data, ledger=ledger)

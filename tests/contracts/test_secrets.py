@@ -291,8 +291,9 @@ def test_an_error_in_an_estimator_carries_no_frame_with_rows(
 @each_method
 def test_a_wrong_type_is_named_without_its_values(case: Case) -> None:
     data = planted(case)
-    data["y"] = data["y"].astype(object)
-    data.iloc[AT, list(data.columns).index("y")] = "CANARY-text"
+    words = data["y"].astype(str)
+    words.iloc[AT] = "CANARY-text"
+    data["y"] = words.astype("string")
     ledger = Ledger.memory(5.0, 1e-5)
     with pytest.raises(DPStatsError, match="'y'") as caught:
         case.model(data).fit(
