@@ -240,7 +240,7 @@ def _usual(case: Case) -> bool:
 
     Settings change sensitivities, which `tests.queries` tests for every query in all of them.
     """
-    return case.setting == SETTINGS[0] or case.estimator.model == "mean"
+    return (case.setting == SETTINGS[0] and not case.split) or case.estimator.model == "mean"
 
 
 def one_of_each_kind(case: Case) -> bool:
@@ -256,7 +256,7 @@ def _each(by_default: Callable[[Case], bool], cases: Sequence[Case] = ()) -> Any
 
 each_case = _each(_usual)
 each_case_drawn = each_case_audited = _each(one_of_each_kind)
-each_method = _each(lambda case: True, METHODS)
+each_method = _each(_usual, METHODS)
 each_method_drawn = _each(one_of_each_kind, METHODS)
 each_method_sparse = _each(lambda case: case.estimator.name in SHARP_SPARSE, METHODS)
 

@@ -149,6 +149,11 @@ SUMS = [case for case in MESSAGES if case.curator]
 DRAWN = ("local-mean", "local-moments", "label-ols", "label-curator", "label-curator-omp")
 
 
+def _whole(case: MessageCase) -> bool:
+    """Whether a law is tested by default: once for each method and guarantee."""
+    return not case.split
+
+
 def _drawn(case: MessageCase) -> bool:
     usual = not case.split and case.estimator.model in ("mean", "ols")
     return usual and case.estimator.name in DRAWN
@@ -162,11 +167,11 @@ each_message_case_drawn = _each(MESSAGES, _drawn)
 each_local_drawn = _each(LOCAL, _drawn)
 each_response_drawn = _each(RESPONSES, _drawn)
 each_sum_drawn = _each(SUMS, _drawn)
-each_message_case = pytest.mark.parametrize("case", MESSAGES, ids=str)
-each_local = pytest.mark.parametrize("case", LOCAL, ids=str)
-each_of_devices = pytest.mark.parametrize("case", DEVICES, ids=str)
-each_response = pytest.mark.parametrize("case", RESPONSES, ids=str)
-each_sum = pytest.mark.parametrize("case", SUMS, ids=str)
+each_message_case = _each(MESSAGES, _whole)
+each_local = _each(LOCAL, _whole)
+each_of_devices = _each(DEVICES, _whole)
+each_response = _each(RESPONSES, _whole)
+each_sum = _each(SUMS, _whole)
 
 
 def frame(data: Table) -> pd.DataFrame:

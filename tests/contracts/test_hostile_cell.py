@@ -172,7 +172,13 @@ def test_lists_and_object_arrays_are_read_cell_by_cell() -> None:
             assert np.isfinite(fit.params).all()
 
 
-@pytest.mark.parametrize("cell", HOSTILE.values(), ids=list(HOSTILE))
+@pytest.mark.parametrize(
+    "cell",
+    [
+        pytest.param(cell, id=name, marks=() if i % 4 == 0 else pytest.mark.full)
+        for i, (name, cell) in enumerate(HOSTILE.items())
+    ],
+)
 def test_a_range_is_bought_whatever_one_cell_is(cell: Any) -> None:
     values = objects([*np.arange(300.0), cell])
     people = objects([*range(300), cell])

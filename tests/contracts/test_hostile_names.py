@@ -29,6 +29,7 @@ from dpstats import plot
 from dpstats.cli import main
 from dpstats.errors import OptionError
 from dpstats.report import html_report
+from tests.grids import grid
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpstats.errors.FeasibilityWarning")
 
@@ -290,7 +291,7 @@ PLOTS: dict[str, Callable[[Fitted, Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", PLOTS)
+@pytest.mark.parametrize("name", grid(PLOTS, 5))
 def test_a_plot_is_drawn_and_shows_names_as_they_are(pair, name):
     f = pair[0]
     figure, out = Figure(figsize=(20, 20)), io.BytesIO()

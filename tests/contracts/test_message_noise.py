@@ -35,13 +35,14 @@ from tests.contracts.messages import (
 )
 from tests.contracts.spies import Released, releases
 from tests.contracts.test_noise import FACTORS, FALSE_ALARM, LAWS, check_law
+from tests.grids import grid
 
 N = 48
 DRAWS = 4000
 ROUNDING = 1 + 1e-9
 ODD = [np.nan, np.inf, -np.inf, 1e308, -1e308, 0.0, -0.0, 5e-324]
 NORMS = {Laplace: 1, Selection: np.inf}  # of what an event is charged for; others in L2
-PURE_TOO = pytest.mark.parametrize("delta", [1e-6, 0.0])
+PURE_TOO = pytest.mark.parametrize("delta", grid([0.0, 1e-6], 1))
 
 
 # Sums of responses --------------------------------------------------------------------------------
