@@ -31,8 +31,8 @@ import numpy as np
 import dpstats as dp
 from benchmarks.common import Array, arguments, progress, relative, show, summarise
 from dpstats import estimators
-from dpstats.estimators.local_moments import LocalMoments
-from dpstats.estimators.local_rounds import LocalRounds
+from dpstats.estimators.local.moments import LocalMoments
+from dpstats.estimators.local.rounds import LocalRounds
 from tests.local import cases
 from tests.local.fast import FastDevices, fit
 

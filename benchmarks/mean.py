@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from benchmarks.common import DELTA, arguments, progress, show
 from dpstats.design import Design
-from dpstats.estimators.karwa_vadhan import KarwaVadhan
-from dpstats.estimators.mean import ClippedMean
+from dpstats.estimators.central.mean import ClippedMean
+from dpstats.estimators.central.published.karwa_vadhan import KarwaVadhan
 from dpstats.holders import Curator
 from dpstats.mechanisms.noise import SeededNoise
 from dpstats.privacy import Central

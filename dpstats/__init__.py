@@ -5,17 +5,17 @@
 Central(epsilon=1.0, delta=1e-07, ...)
 """
 
-from dpstats import plot
 from dpstats.accounting import Ledger
 from dpstats.api import GLM, OLS, Logit, glm, logit, mean, ols, private_range
 from dpstats.devices import Collector, Randomizer
 from dpstats.estimators import methods
 from dpstats.mechanisms.noise import SeededNoise
 from dpstats.privacy import Central, Federated, LabelOnly, Local, Neighbors
-from dpstats.results import Results, load
+from dpstats.results import plot
+from dpstats.results.regression import Results, load
+from dpstats.results.summary import compare
 from dpstats.sample_size import sample_size
 from dpstats.schema import Boolean, Categorical, Numeric, Schema
-from dpstats.summary import compare
 
 __version__ = "0.1.0"
 

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.accounting import Ledger
-from dpstats.coercion import as_column, as_matrix, kind_of, to_float
 from dpstats.design import Design, PublicDesign, captured
 from dpstats.errors import DataError, OptionError, SchemaError
 from dpstats.estimators.base import Ask, schedule
@@ -25,6 +24,7 @@ from dpstats.privacy import Central, Neighbors
 from dpstats.protocol import Plan
 from dpstats.queries import ResponseInterval
 from dpstats.schema import Numeric, Schema
+from dpstats.tables.coercion import as_column, as_matrix, kind_of, to_float
 
 __all__ = ["GLM", "OLS", "Logit", "Model", "glm", "logit", "mean", "ols", "private_range"]
 

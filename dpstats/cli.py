@@ -122,7 +122,7 @@ def _add_privacy(parser: argparse.ArgumentParser) -> None:
 
 
 def _read(path: Path, schema: Any) -> Any:
-    from dpstats.records import read_csv
+    from dpstats.tables.records import read_csv
 
     allowed = (".csv", ".gz", ".parquet")
     if path.suffix not in allowed:

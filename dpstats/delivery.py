@@ -15,7 +15,7 @@ from dpstats.errors import DataError, DPStatsError
 from dpstats.text import plain
 
 if TYPE_CHECKING:
-    from dpstats.results import Results
+    from dpstats.results.regression import Results
 
 __all__ = ["deliver", "numbers_file"]
 
@@ -84,7 +84,7 @@ def deliver(result: Results, numbers: Path | None, out: Path | None, summary: bo
     DPStatsError
         If something could not be rendered or written; it says where the numbers are.
     """
-    from dpstats.report import write_report
+    from dpstats.results.report import write_report
 
     try:
         if numbers is not None:

@@ -22,7 +22,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats import estimators
-from dpstats.archive import plan_from_dict, plan_to_dict
 from dpstats.channels import Channel, channel
 from dpstats.design import Design, PublicDesign
 from dpstats.errors import DataError, OptionError, PlanError
@@ -33,7 +32,8 @@ from dpstats.holders.wire import HEADER_BYTES
 from dpstats.mechanisms.noise import Noise, SafeNoise
 from dpstats.protocol import Plan, Question
 from dpstats.queries import MomentMessage
-from dpstats.results import Results
+from dpstats.results.archive import plan_from_dict, plan_to_dict
+from dpstats.results.regression import Results
 from dpstats.stored import is_version, json_of, reading, shown, values
 
 __all__ = ["Collector", "Randomizer"]

@@ -27,7 +27,7 @@ from dpstats.holders import Clients, Curator, Labels
 from dpstats.mechanisms.noise import Noise, SafeNoise
 from dpstats.privacy import Central, Federated, LabelOnly, Local, Neighbors, Privacy
 from dpstats.protocol import Estimator, Plan
-from dpstats.results import Results
+from dpstats.results.regression import Results
 from dpstats.text import plain
 
 if TYPE_CHECKING:

@@ -19,7 +19,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.coercion import (
+from dpstats.errors import SchemaError
+from dpstats.stored import LARGEST, is_version, json_of, shown
+from dpstats.tables.coercion import (
     as_column,
     check_kind,
     is_object,
@@ -29,8 +31,6 @@ from dpstats.coercion import (
     to_codes,
     to_float,
 )
-from dpstats.errors import SchemaError
-from dpstats.stored import LARGEST, is_version, json_of, shown
 
 __all__ = ["Boolean", "Categorical", "Numeric", "Schema"]
 

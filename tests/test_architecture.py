@@ -16,9 +16,11 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "dpstats"
 
 # What any room may import: records and errors without behaviour towards rows.
-COMMON = {"arithmetic", "errors", "privacy", "stored", "text", "theory", "__version__"}
+COMMON = {"errors", "privacy", "stored", "text", "theory", "__version__"}
 FRONT = {"api", "cli", "delivery", "devices", "model", "sample_size", "__init__", "__main__"}
 PRIVATE_SIDE = {"holders", "mechanisms"}
+# Rooms within a room; what stands beside them in the folder is shared by them.
+CHAMBERS = {f"estimators.{name}" for name in ("central", "labels", "local", "numerics", "registry")}
 
 # room -> rooms it may import at run time, besides COMMON and itself.
 ARROWS: dict[str, set[str]] = {
@@ -26,80 +28,48 @@ ARROWS: dict[str, set[str]] = {
     "stored": set(),
     "text": set(),
     "privacy": set(),
-    "arithmetic": set(),
-    "citations": set(),
-    "theory": {"citations"},
+    "theory": set(),
     "accounting": set(),
     "channels": {"accounting"},
     "protocol": {"accounting"},
-    "coercion": set(),
-    "tables": {"coercion"},
-    "schema": {"coercion", "tables"},
-    "records": {"schema", "coercion"},
-    "design": {"schema", "coercion", "tables", "families"},
+    "tables": {"schema"},
+    "schema": {"tables"},
+    "design": {"schema", "tables", "families"},
     "datasets": {"schema"},
     "queries": {"families", "channels"},
     "families": set(),
-    "estimators": {"protocol", "queries", "families", "accounting", "channels"},
+    "estimators": {"protocol", "queries", "families", "accounting", "channels"}
+    | {"estimators.numerics"},
+    "estimators.numerics": {"protocol", "queries", "families", "accounting", "channels"},
+    "estimators.registry": {"protocol"} | CHAMBERS - {"estimators.numerics"},
     "mechanisms": {"accounting", "channels"},
-    "holders": {"accounting", "mechanisms", "protocol", "queries", "design", "schema"},
-    "inference": {"protocol"},
-    "privacy_report": {"protocol", "accounting"},
-    "private_names": set(),
-    "prediction": {"inference", "families"},
-    "user_units": set(),
-    "archive": {"protocol", "design", "accounting", "privacy_report", "inference", "schema"},
-    "summary": {"protocol", "design", "accounting", "privacy_report", "inference", "families"},
-    "results": {
-        "protocol",
-        "design",
-        "accounting",
-        "privacy_report",
-        "inference",
-        "prediction",
-        "private_names",
-        "user_units",
-        "archive",
-        "summary",
-        "report",
-        "families",
-    },
-    "report": {"protocol", "design", "accounting", "privacy_report", "summary", "plot"},
-    "plot": {
-        "protocol",
-        "design",
-        "accounting",
-        "results",
-        "privacy_report",
-        "inference",
-        "summary",
-    },
+    "holders": {"accounting", "mechanisms", "protocol", "queries", "design", "schema", "tables"},
+    "results": {"protocol", "design", "accounting", "families", "schema"},
 }
+for _trust in ("central", "labels", "local"):
+    ARROWS[f"estimators.{_trust}"] = ARROWS["estimators"] | {"estimators"}
 # Arrows that exist for annotations only (under TYPE_CHECKING).
 TYPE_ONLY: dict[str, set[str]] = {
     "protocol": {"channels", "design", "queries"},
-    "estimators": {"design"},
-    "user_units": {"design", "protocol"},
-    "summary": {"results"},
-    "report": {"results"},
+    **{name: {"design"} for name in ["estimators", *CHAMBERS]},
 }
 
 # Laws of the house, stated apart from the table so that an edit of the table cannot repeal them.
+TRUST = {"estimators.central", "estimators.labels", "estimators.local"}
 FORBIDDEN = [
-    ("estimators", PRIVATE_SIDE),
-    ("results", PRIVATE_SIDE),
-    ("summary", PRIVATE_SIDE),
-    ("report", PRIVATE_SIDE),
-    ("inference", PRIVATE_SIDE),
-    ("holders", {"results", "estimators", "summary", "report"}),
-    ("mechanisms", {"results", "estimators", "summary", "report", "design", "schema"}),
-    ("channels", PRIVATE_SIDE | {"results", "estimators", "design", "schema"}),
-    ("queries", PRIVATE_SIDE | {"results", "estimators"}),
+    *((room, PRIVATE_SIDE) for room in ("estimators", "results", "queries", *sorted(CHAMBERS))),
+    *((room, TRUST - {room}) for room in sorted(TRUST)),
+    ("estimators", CHAMBERS - {"estimators.numerics"}),
+    ("estimators.numerics", CHAMBERS | {"estimators"}),
+    ("holders", {"results", "estimators", *CHAMBERS}),
+    ("mechanisms", {"results", "estimators", "design", "schema", *CHAMBERS}),
+    ("channels", PRIVATE_SIDE | {"results", "estimators", "design", "schema", *CHAMBERS}),
+    ("queries", {"results", "estimators", *CHAMBERS}),
 ]
 
 # Modules outside mechanisms/ that may draw randomness, and why. numpy's only from a fixed seed.
 OTHER_RANDOMNESS = {
-    "coercion": "draws none: identifiers of that type are read as text",
+    "tables.coercion": "draws none: identifiers of that type are read as text",
     "accounting.chain": "the random name of a new ledger",
     "design.public": "prototype rows drawn from the schema",
 }
@@ -123,7 +93,12 @@ def modules() -> dict[str, Path]:
 
 
 def room(module: str) -> str:
-    return module.split(".")[0]
+    """The folder, or the module at the top level; within estimators/, the chamber."""
+    parts = module.split(".")
+    if module == "estimators.__init__":
+        return "estimators.registry"
+    within = ".".join(parts[:2])
+    return within if within in CHAMBERS else parts[0]
 
 
 def _is_type_checking(node: ast.AST) -> bool:
@@ -141,9 +116,17 @@ def _targets(node: ast.Import | ast.ImportFrom, source: str) -> list[str]:
     elif node.module == "dpstats":
         names = [f"dpstats.{alias.name}" for alias in node.names]
     else:
-        names = [node.module or ""]
-    parts = [name.split(".") for name in names]
-    return [p[1] if len(p) > 1 else "__init__" for p in parts if p[0] == "dpstats"]
+        names = [f"{node.module}.{alias.name}" for alias in node.names]
+    inside = [name.split(".", 1) for name in names if name.split(".")[0] == "dpstats"]
+    return [room(_module(rest[0])) if rest else "__init__" for _, *rest in inside]
+
+
+def _module(name: str) -> str:
+    """The module a dotted name inside the package is found in: itself, a package, or its parent."""
+    known = modules()
+    if name in known or (f"{name}.__init__" not in known and "." not in name):
+        return name
+    return f"{name}.__init__" if f"{name}.__init__" in known else _module(name.rpartition(".")[0])
 
 
 def arrows(source: str, tree: ast.Module) -> list[Arrow]:
@@ -308,6 +291,9 @@ def test_the_randomness_check_sees(code):
         ("estimators.x", "from dpstats import holders", "holders"),
         ("estimators.x", "from ..holders import Curator", "holders"),
         ("results", "def f():\n    from .holders.curator import Curator", "holders"),
+        ("estimators.local.x", "from dpstats.estimators.central import mean", "estimators.central"),
+        ("estimators.local.x", "from dpstats.estimators import central", "estimators.central"),
+        ("estimators.local.x", "from dpstats.estimators import find", "estimators.registry"),
     ],
 )
 def test_the_arrow_check_sees(source, code, target):

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.coercion import check_kind
 from dpstats.design.blocks import Block, plain_columns
 from dpstats.design.collinear import independent
 from dpstats.design.formulas import read_formula
@@ -33,6 +32,7 @@ from dpstats.errors import DataError, FormulaError, SchemaError
 from dpstats.families import GAUSSIAN, Family
 from dpstats.schema import Declaration, Numeric, Schema
 from dpstats.tables import named_columns, row_count
+from dpstats.tables.coercion import check_kind
 
 __all__ = ["Design"]
 

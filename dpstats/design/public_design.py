@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.coercion import to_float
 from dpstats.design.binding import Design
 from dpstats.design.collinear import dependent
 from dpstats.design.fitted_formula import FittedFormula, variables_of
@@ -24,6 +23,7 @@ from dpstats.errors import DataError, FormulaError, SchemaError
 from dpstats.families import GAUSSIAN, Family
 from dpstats.schema import Numeric, Schema
 from dpstats.tables import column_names, named_columns, row_count
+from dpstats.tables.coercion import to_float
 
 __all__ = ["Covariates", "PublicDesign"]
 

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.coercion import as_column, as_matrix, check_kind, is_object, to_float, to_keys
 from dpstats.errors import DataError
 from dpstats.schema import Declaration
+from dpstats.tables.coercion import as_column, as_matrix, check_kind, is_object, to_float, to_keys
 
 if TYPE_CHECKING:
     from dpstats.design.binding import Design

@@ -188,7 +188,9 @@ BROKEN = [ValueError("no such glyph \x1b"), MemoryError(), RecursionError(), Key
 
 
 @pytest.mark.parametrize("error", BROKEN, ids=lambda e: type(e).__name__)
-@pytest.mark.parametrize("where", ["dpstats.report.html_report", "dpstats.summary.summarize"])
+@pytest.mark.parametrize(
+    "where", ["dpstats.results.report.html_report", "dpstats.results.summary.summarize"]
+)
 def test_an_error_while_rendering_loses_no_answer(files: Path, monkeypatch, capsys, where, error):
     monkeypatch.setattr(where, broken(error))
     command = paid(files, "--out", str(files / "report.html"))
@@ -208,7 +210,7 @@ def test_an_error_while_rendering_loses_no_answer(files: Path, monkeypatch, caps
 @pytest.mark.parametrize("error", [*BROKEN, BrokenPipeError()], ids=lambda e: type(e).__name__)
 def test_a_summary_that_is_not_printed_is_kept(files: Path, monkeypatch, capfd, error):
     monkeypatch.setattr("tempfile.tempdir", str(files))
-    monkeypatch.setattr("dpstats.summary.summarize", broken(error))
+    monkeypatch.setattr("dpstats.results.summary.summarize", broken(error))
     if isinstance(error, KeyboardInterrupt):
         with pytest.raises(KeyboardInterrupt):
             main(paid(files))

@@ -23,7 +23,7 @@ import dpstats as dp
 from dpstats.design import Design
 from dpstats.errors import DPStatsError
 from dpstats.mechanisms.noise import SeededNoise
-from dpstats.results import Results
+from dpstats.results.regression import Results
 
 N = 300
 SEED = SeededNoise(5)

@@ -16,9 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpstats as dp
-from dpstats.coercion import number, to_codes, to_keys
 from dpstats.errors import FeasibilityWarning
 from dpstats.mechanisms.noise import SeededNoise
+from dpstats.tables.coercion import number, to_codes, to_keys
 from tests.contracts.cases import Case, Table, each_case, each_method
 from tests.contracts.hostile import CELLS, HOSTILE, Chameleon, Unreadable, Whole, objects
 from tests.contracts.messages import MessageCase, each_local, each_message_case

@@ -25,7 +25,7 @@ from dpstats.accounting.events import Gaussian, Laplace, Parallel, Peeling, Pure
 from dpstats.design import Design
 from dpstats.errors import DPStatsError
 from dpstats.privacy import Central, Federated, LabelOnly, Local
-from dpstats.privacy_report import LedgerRecord, MechanismRecord
+from dpstats.results.privacy_report import LedgerRecord, MechanismRecord
 from tests.contracts.spoiled import (
     EVIL,
     FILES,

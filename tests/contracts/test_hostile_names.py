@@ -25,10 +25,10 @@ from markdown_it import MarkdownIt
 from matplotlib.figure import Figure
 
 import dpstats as dp
-from dpstats import plot
 from dpstats.cli import main
 from dpstats.errors import OptionError
-from dpstats.report import html_report
+from dpstats.results import plot
+from dpstats.results.report import html_report
 from tests.grids import grid
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpstats.errors.FeasibilityWarning")

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import dpstats as dp
 from dpstats.cli import main
-from dpstats.records import read_csv
+from dpstats.tables.records import read_csv
 from tests.contracts.cases import COLUMNS, MODELS, table
 from tests.contracts.hostile import LINES, first_fit, same_questions
 from tests.contracts.test_sensitivity import ROUNDING, largest_move
@@ -131,7 +131,7 @@ def test_chunks_are_read_alike(tmp_path: Path, odd: bytes, monkeypatch) -> None:
     lines = [*lines_of(7), odd, *lines_of(3)]
     usual = cells(tmp_path, lines)
     for size in (1, 4, 11):
-        monkeypatch.setattr("dpstats.records._CHUNK", size)
+        monkeypatch.setattr("dpstats.tables.records._CHUNK", size)
         found = cells(tmp_path, lines)
         np.testing.assert_equal(found, usual)
 

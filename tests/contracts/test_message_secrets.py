@@ -23,7 +23,7 @@ from dpstats.errors import DPStatsError, PrivateQuantityError
 from dpstats.holders import Clients, Labels
 from dpstats.mechanisms import randomize
 from dpstats.mechanisms.noise import SeededNoise
-from dpstats.private_names import PRIVATE
+from dpstats.results.private_names import PRIVATE
 from tests.contracts.messages import (
     MessageCase,
     each_message_case,

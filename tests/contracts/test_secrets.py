@@ -26,8 +26,8 @@ from dpstats.errors import DPStatsError, PrivateQuantityError
 from dpstats.holders import Curator
 from dpstats.holders.rows import Rows
 from dpstats.mechanisms.noise import SeededNoise
-from dpstats.private_names import PRIVATE
 from dpstats.queries import Block
+from dpstats.results.private_names import PRIVATE
 from tests.contracts.cases import CASES, Case, each_case, each_case_drawn, each_method, frame
 from tests.contracts.reach import Secrets, reachable
 from tests.contracts.spies import opened

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from dpstats.design import Design
-from dpstats.estimators.newton import Newton
+from dpstats.estimators.central.newton.ols import Newton
 from dpstats.privacy import Central
 from dpstats.protocol import Plan
 from tests.estimators.ols_cases import DELTA, Cell, fit

@@ -11,8 +11,12 @@ from dpstats.accounting import delta_of
 from dpstats.accounting.events import Laplace
 from dpstats.design import Design
 from dpstats.errors import OptionError
-from dpstats.estimators.adaptive_clipping_gd import AdaptiveClippingGD, _law
-from dpstats.estimators.private_variance import adapted_clip, log_factor, pair_scales
+from dpstats.estimators.central.published.adaptive_clipping_gd import AdaptiveClippingGD, _law
+from dpstats.estimators.central.published.private_variance import (
+    adapted_clip,
+    log_factor,
+    pair_scales,
+)
 from dpstats.holders import Curator
 from dpstats.mechanisms.noise import SeededNoise
 from dpstats.privacy import Central

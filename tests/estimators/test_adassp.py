@@ -9,8 +9,8 @@ import pytest
 
 from dpstats.accounting import delta_of
 from dpstats.errors import OptionError
-from dpstats.estimators.adassp import AdaSSP
-from dpstats.estimators.sandwich import symmetric_noise_square
+from dpstats.estimators.central.published.adassp import AdaSSP
+from dpstats.estimators.central.sandwich import symmetric_noise_square
 from dpstats.privacy import Central
 from tests.estimators.ols_cases import DELTA, design, fit, ran_as_planned, rows, simulate
 

@@ -11,9 +11,9 @@ from scipy.optimize import least_squares
 from dpstats.accounting import delta_of
 from dpstats.design import Design
 from dpstats.errors import OptionError
-from dpstats.estimators.dp_gd import DPGD, _asks
-from dpstats.estimators.recursion import after_steps
-from dpstats.estimators.sandwich import shrink
+from dpstats.estimators.central.published.dp_gd import DPGD, _asks
+from dpstats.estimators.central.published.recursion import after_steps
+from dpstats.estimators.central.sandwich import shrink
 from dpstats.holders import Curator
 from dpstats.mechanisms.noise import SeededNoise
 from dpstats.privacy import Central

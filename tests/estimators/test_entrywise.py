@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpstats.estimators.entrywise import average, carried, operator_norm, symmetric_pattern
+from dpstats.estimators.numerics.entrywise import average, carried, operator_norm, symmetric_pattern
 
 DRAWS = 100_000  # a variance is then known to 0.45 %; the largest of ten to about 1.5 %
 

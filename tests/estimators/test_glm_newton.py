@@ -15,9 +15,9 @@ import dpstats as dp
 from dpstats.accounting import delta_of
 from dpstats.design import Design
 from dpstats.errors import OptionError
-from dpstats.estimators.dp_gd_logit import LogisticDPGD
-from dpstats.estimators.glm_descent import _pooled, _Solved
-from dpstats.estimators.glm_newton import GLMNewton
+from dpstats.estimators.central.newton.glm import GLMNewton
+from dpstats.estimators.central.newton.glm_descent import _pooled, _Solved
+from dpstats.estimators.central.published.dp_gd_logit import LogisticDPGD
 from dpstats.families import BINOMIAL, POISSON, Family
 from dpstats.holders import Curator
 from dpstats.mechanisms.noise import SeededNoise

@@ -11,7 +11,7 @@ import pytest
 
 import dpstats as dp
 from dpstats import SeededNoise
-from dpstats.estimators.hidden import Hidden, drawn_in
+from dpstats.estimators.central.newton.hidden import Hidden, drawn_in
 
 DELTA = 1e-6
 

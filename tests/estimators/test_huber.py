@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 
-from dpstats.estimators.huber import (
+from dpstats.estimators.numerics.huber import (
     NORMAL_QUANTILE,
     clipped_square,
     efficient_clip,

@@ -10,8 +10,8 @@ import pytest
 from dpstats.accounting import Laplace, Selection, epsilon_of
 from dpstats.design import Design
 from dpstats.errors import OptionError
-from dpstats.estimators.karwa_vadhan import KarwaVadhan
-from dpstats.estimators.mean import ClippedMean
+from dpstats.estimators.central.mean import ClippedMean
+from dpstats.estimators.central.published.karwa_vadhan import KarwaVadhan
 from dpstats.privacy import Central
 from dpstats.schema import Numeric, Schema
 from tests.estimators.mean_cases import SHAPES, Shape, fit, repeat

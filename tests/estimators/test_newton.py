@@ -13,8 +13,8 @@ import dpstats as dp
 from dpstats.accounting import delta_of
 from dpstats.design import Design
 from dpstats.errors import OptionError
-from dpstats.estimators.descent import _Near, _pooled, _Scored
-from dpstats.estimators.newton import Newton
+from dpstats.estimators.central.newton.descent import _Near, _pooled, _Scored
+from dpstats.estimators.central.newton.ols import Newton
 from dpstats.mechanisms.noise import SeededNoise
 from dpstats.privacy import Central
 from tests.estimators import ols_cases

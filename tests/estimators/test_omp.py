@@ -13,8 +13,8 @@ from dpstats.accounting import delta_of, epsilon_of
 from dpstats.accounting.events import Parallel
 from dpstats.design import Design
 from dpstats.errors import OptionError
-from dpstats.estimators import omp
-from dpstats.estimators.omp import OMP
+from dpstats.estimators.central.sparse import omp
+from dpstats.estimators.central.sparse.omp import OMP
 from dpstats.privacy import Central, Neighbors
 from tests.estimators.sparse_cases import SD, design, fit, relative, respond, rows
 from tests.grids import grid

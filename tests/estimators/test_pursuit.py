@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from dpstats.design import Design
-from dpstats.estimators.pursuit import _kept, _reach_and_aim
-from dpstats.estimators.pursuit_laws import LAWS, Chosen, layout
-from dpstats.estimators.sandwich import Asked
+from dpstats.estimators.central.sandwich import Asked
+from dpstats.estimators.central.sparse.pursuit import _kept, _reach_and_aim
+from dpstats.estimators.central.sparse.pursuit_laws import LAWS, Chosen, layout
 from dpstats.families import BINOMIAL, GAUSSIAN
 from tests.estimators.sparse_cases import design
 

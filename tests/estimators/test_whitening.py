@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from dpstats.design import Design
-from dpstats.estimators.newton import Newton
-from dpstats.estimators.sandwich import Asked
-from dpstats.estimators.whitening import Metric, whiten
+from dpstats.estimators.central.newton.ols import Newton
+from dpstats.estimators.central.newton.whitening import Metric, whiten
+from dpstats.estimators.central.sandwich import Asked
 from dpstats.holders import Curator
 from dpstats.mechanisms.noise import SeededNoise
 from dpstats.privacy import Central

@@ -14,8 +14,8 @@ from dpstats.holders import Labels
 from dpstats.mechanisms.noise import SeededNoise
 from dpstats.privacy import LabelOnly
 from dpstats.protocol import Estimate, Plan
+from dpstats.results.user_units import UserUnits
 from dpstats.schema import Categorical, Numeric, Schema
-from dpstats.user_units import UserUnits
 
 FORMULA = "y ~ x1 + x2 + g"
 TRUTH = {"ols": [1.0, 0.7, -0.2, 0.5, 0.0], "logit": [-0.5, 1.0, -0.2, 0.5, 0.0]}

@@ -3,7 +3,7 @@
 import pytest
 
 from dpstats import estimators
-from dpstats.estimators.label_only import LABEL_ONLY
+from dpstats.estimators.labels import LABEL_ONLY
 
 
 @pytest.fixture(autouse=True)

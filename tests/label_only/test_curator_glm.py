@@ -13,9 +13,9 @@ from scipy import stats
 import dpstats as dp
 from dpstats.errors import OptionError
 from dpstats.estimators import find
-from dpstats.estimators.label_curator_glm import LabelCuratorGLM
-from dpstats.estimators.label_glm import LabelGLM
-from dpstats.estimators.label_rounds import Equations, Spread
+from dpstats.estimators.labels.curator_glm import LabelCuratorGLM
+from dpstats.estimators.labels.glm import LabelGLM
+from dpstats.estimators.labels.rounds import Equations, Spread
 from dpstats.families import BINOMIAL, GAUSSIAN, POISSON
 from dpstats.privacy import LabelOnly
 from dpstats.queries.labels import Interval

@@ -14,7 +14,7 @@ import dpstats as dp
 from dpstats.accounting import Gaussian, Laplace, Selection
 from dpstats.design import PublicDesign
 from dpstats.errors import OptionError
-from dpstats.estimators.label_curator_sparse import LabelCuratorOMP
+from dpstats.estimators.labels.curator_sparse import LabelCuratorOMP
 from dpstats.holders import Labels, labels
 from dpstats.holders.labels import exact_sums, held
 from dpstats.mechanisms.noise import SafeNoise

@@ -12,8 +12,8 @@ from dpstats.accounting import Gaussian, Laplace, Pure
 from dpstats.channels import channel
 from dpstats.design import PublicDesign
 from dpstats.errors import PlanError
-from dpstats.estimators.label_curator import LabelCurator
-from dpstats.estimators.label_ols import LabelOLS
+from dpstats.estimators.labels.curator import LabelCurator
+from dpstats.estimators.labels.ols import LabelOLS
 from dpstats.holders import Labels
 from dpstats.holders.labels import decoded, exact_sums, held
 from dpstats.mechanisms.noise import SafeNoise, SeededNoise

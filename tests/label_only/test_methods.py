@@ -11,11 +11,11 @@ import statsmodels.api as sm
 from dpstats.accounting import epsilon_of
 from dpstats.channels import channel
 from dpstats.errors import OptionError
-from dpstats.estimators.label_base import Responses
-from dpstats.estimators.label_curator import LabelCurator
-from dpstats.estimators.label_glm import LabelGLM
-from dpstats.estimators.label_ols import LabelOLS
-from dpstats.estimators.label_only import LABEL_ONLY
+from dpstats.estimators.labels import LABEL_ONLY
+from dpstats.estimators.labels.curator import LabelCurator
+from dpstats.estimators.labels.glm import LabelGLM
+from dpstats.estimators.labels.ols import LabelOLS
+from dpstats.estimators.responses import Responses
 from dpstats.privacy import LabelOnly
 from tests.grids import grid
 from tests.label_only.cases import SCALED, TRUTH, design, errors, fit, table, user
@@ -196,7 +196,7 @@ def test_no_finite_solution_is_said_and_has_no_intervals():
 
 def test_the_likelihood_beats_the_unbiased_score():
     """Two estimating equations for randomised response; the second one is efficient."""
-    from dpstats.estimators import label_glm
+    from dpstats.estimators.labels import glm as label_glm
 
     rng = np.random.default_rng(0)
     n, reps, found = 1500, 120, {True: [], False: []}

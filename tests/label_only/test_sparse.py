@@ -11,11 +11,11 @@ import scipy.sparse as sp
 
 from dpstats.design import PublicDesign
 from dpstats.errors import OptionError
-from dpstats.estimators.label_clipped import Clipped, Refit, clipped_mean
-from dpstats.estimators.label_iht import LabelLDPIHT
-from dpstats.estimators.label_only import LABEL_ONLY
-from dpstats.estimators.label_select import Moments, lasso
-from dpstats.estimators.label_sparse import LabelLasso, LabelThreshold
+from dpstats.estimators.labels import LABEL_ONLY
+from dpstats.estimators.labels.clipped import Clipped, Refit, clipped_mean
+from dpstats.estimators.labels.published.label_ldp_iht import LabelLDPIHT
+from dpstats.estimators.labels.sparse import LabelLasso, LabelThreshold
+from dpstats.estimators.numerics.lasso import Moments, lasso
 from dpstats.privacy import LabelOnly
 from dpstats.schema import Numeric, Schema
 from tests.label_only.cases import fit, rademacher, user

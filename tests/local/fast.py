@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from dpstats.estimators.local_pool import coordinate_variance
+from dpstats.estimators.local.pool import coordinate_variance
 from dpstats.protocol import LocalMethod, Messages, Plan, Question
 from dpstats.queries import MomentMessage
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dpstats.estimators.local_gram import invertible, posterior, shrunk
+from dpstats.estimators.numerics.second_moments import invertible, posterior, shrunk
 
 D = 30
 

@@ -5,7 +5,7 @@ import pytest
 
 import dpstats as dp
 from dpstats.errors import OptionError, TrustError
-from dpstats.estimators.local_logit import LocalLogit
+from dpstats.estimators.local.logit import LocalLogit
 from dpstats.mechanisms.noise import SeededNoise
 from tests.local import fast
 

@@ -5,8 +5,8 @@ import pytest
 
 import dpstats as dp
 from dpstats.errors import FeasibilityWarning, OptionError, TrustError
-from dpstats.estimators import local_moments
-from dpstats.estimators.local_moments import LocalMoments, LocalSparse
+from dpstats.estimators.local import moments as local_moments
+from dpstats.estimators.local.moments import LocalMoments, LocalSparse
 from dpstats.mechanisms.noise import SeededNoise
 from dpstats.privacy import Central, Local
 from dpstats.protocol import Messages

@@ -5,8 +5,8 @@ import pytest
 
 import dpstats as dp
 from dpstats.errors import OptionError, TrustError
-from dpstats.estimators.ldp_iht import LDPIHT
-from dpstats.estimators.nldp import NLDP
+from dpstats.estimators.local.published.ldp_iht import LDPIHT
+from dpstats.estimators.local.published.nldp import NLDP
 from dpstats.mechanisms.noise import SeededNoise
 from dpstats.protocol import Messages
 from tests.local import fast

@@ -64,8 +64,8 @@ CLIENTS = "dpstats/holders/clients.py"
 LABELS = "dpstats/holders/labels.py"
 INBOX = "dpstats/holders/inbox.py"
 WIRE = "dpstats/holders/wire.py"
-RECORDS = "dpstats/records.py"
-COERCION = "dpstats/coercion.py"
+RECORDS = "dpstats/tables/records.py"
+COERCION = "dpstats/tables/coercion.py"
 
 MUTANTS = [
     # noise
@@ -275,7 +275,7 @@ MUTANTS = [
     ),
     mutant(
         "doubles the steps of gradient descent",
-        "dpstats/estimators/dp_gd.py",
+        "dpstats/estimators/central/published/dp_gd.py",
         "        for t in range(steps):\n",
         "        for t in [*range(steps), *range(steps)]:\n",
         "test_transcript.py",
@@ -285,7 +285,7 @@ MUTANTS = [
         "doubles the steps, past a holder that does not count",
         (
             Edit(
-                "dpstats/estimators/dp_gd.py",
+                "dpstats/estimators/central/published/dp_gd.py",
                 "        for t in range(steps):\n",
                 "        for t in [*range(steps), *range(steps)]:\n",
             ),
@@ -354,7 +354,7 @@ MUTANTS = [
     ),
     mutant(
         "uses the public guess instead of the noisy count",
-        "dpstats/estimators/sandwich.py",
+        "dpstats/estimators/central/sandwich.py",
         "return max(float(answer[0]), columns + 2.0)",
         "return float(self.plan.n)",
         "test_accuracy.py",
@@ -528,7 +528,7 @@ MUTANTS = [
     ),
     mutant(
         "asks rounds that were not planned",
-        "dpstats/estimators/local.py",
+        "dpstats/estimators/local/base.py",
         "parts=len(shares))",
         "parts=1)",
         "test_message_plan.py",

@@ -8,13 +8,13 @@ import pickle
 import numpy as np
 import pytest
 
-import dpstats.results as results_module
+import dpstats.results.regression as results_module
 from dpstats.accounting import Ledger
-from dpstats.archive import decode, encode, privacy_from_dict, privacy_to_dict
 from dpstats.design import Design
 from dpstats.errors import OptionError
 from dpstats.privacy import Central, Federated, LabelOnly, Local
-from dpstats.results import Results
+from dpstats.results.archive import decode, encode, privacy_from_dict, privacy_to_dict
+from dpstats.results.regression import Results
 from tests.results.cases import frame, make
 
 
@@ -51,7 +51,7 @@ def test_pickles_and_copies_go_through_the_whitelist(fit):
 
 def test_the_file_is_strict_json_with_a_version(fit):
     data = json.loads(fit.to_json(), parse_constant=pytest.fail)
-    assert (data["format"], data["version"]) == ("dpstats.results", 1)
+    assert (data["format"], data["version"]) == ("dpstats.results.regression", 1)
     assert data["privacy_status"] == "private"
     assert data["privacy"]["ledger"]["name"] == "in memory"
 

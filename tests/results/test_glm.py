@@ -8,16 +8,16 @@ import pandas as pd
 import pytest
 from statsmodels.iolib.summary2 import summary_col
 
-from dpstats import plot
 from dpstats.design import Design
 from dpstats.errors import DataError, OptionError, PrivateQuantityError
 from dpstats.families import POISSON, Family
-from dpstats.prediction import Prediction
-from dpstats.private_names import PRIVATE
 from dpstats.protocol import Estimate, Plan
-from dpstats.report import html_report
-from dpstats.results import Results
-from dpstats.summary import compare
+from dpstats.results import plot
+from dpstats.results.prediction import Prediction
+from dpstats.results.private_names import PRIVATE
+from dpstats.results.regression import Results
+from dpstats.results.report import html_report
+from dpstats.results.summary import compare
 from tests.results.cases import THEORY, N, glm_frame, make, make_glm
 from tests.results.test_private import long_arrays, reachable
 

@@ -6,7 +6,7 @@ from patsy import DesignInfo
 from scipy import stats
 
 from dpstats.errors import OptionError
-from dpstats.inference import (
+from dpstats.results.inference import (
     contrast,
     gaussian_norm,
     interval,

@@ -6,15 +6,15 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
-from dpstats import plot
 from dpstats.accounting import Ledger
 from dpstats.accounting.calibration import epsilon_of
 from dpstats.accounting.events import Gaussian
 from dpstats.errors import OptionError
-from dpstats.inference import normal_quantile
 from dpstats.privacy import Central
-from dpstats.privacy_report import NOT_PRIVATE
 from dpstats.protocol import Mechanism, Plan
+from dpstats.results import plot
+from dpstats.results.inference import normal_quantile
+from dpstats.results.privacy_report import NOT_PRIVATE
 from tests.results.cases import make
 
 

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from dpstats.errors import PrivateQuantityError
-from dpstats.private_names import PRIVATE
+from dpstats.results.private_names import PRIVATE
 from tests.results.cases import CANARY, N, frame, make
 
 

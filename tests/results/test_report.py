@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from dpstats.privacy_report import NOT_PRIVATE
-from dpstats.report import html_report, write_report
+from dpstats.results.privacy_report import NOT_PRIVATE
+from dpstats.results.report import html_report, write_report
 from tests.results.cases import make
 
 

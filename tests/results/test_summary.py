@@ -9,12 +9,12 @@ import pytest
 from statsmodels.iolib.summary import Summary
 from statsmodels.iolib.summary2 import summary_col
 
-from dpstats import plot
 from dpstats.accounting import Ledger
 from dpstats.errors import OptionError
 from dpstats.privacy import Central
-from dpstats.privacy_report import NOT_PRIVATE
-from dpstats.summary import compare
+from dpstats.results import plot
+from dpstats.results.privacy_report import NOT_PRIVATE
+from dpstats.results.summary import compare
 from tests.results.cases import frame, make
 
 WIDTH = 100

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpstats.coercion import as_column, to_codes
 from dpstats.errors import DataError
 from dpstats.schema import Boolean, Categorical, Numeric, Schema
+from dpstats.tables.coercion import as_column, to_codes
 
 NAN, INF = float("nan"), float("inf")
 NUMBER = Numeric(0, 10, center=4)

@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from dpstats.arithmetic import Formula, joined
 from dpstats.theory import Assumption, Rate
+from dpstats.theory.arithmetic import Formula, joined
 from tests.theory.test_error_bound import SOURCE
 
 X = {"a": 3.0, "b": 5.0, "c": 7.0, "nothing": 0.0, "unknown": math.nan}

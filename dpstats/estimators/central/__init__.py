@@ -1,0 +1,45 @@
+"""Methods for a curator who holds the rows, defaults first."""
+
+from __future__ import annotations
+
+from dpstats.estimators.central.mean import ClippedMean
+from dpstats.estimators.central.newton.glm import GLMNewton
+from dpstats.estimators.central.newton.ols import Newton
+from dpstats.estimators.central.published.adaptive_clipping_gd import AdaptiveClippingGD
+from dpstats.estimators.central.published.adaptive_clipping_iht import AdaptiveClippingIHT
+from dpstats.estimators.central.published.adassp import AdaSSP
+from dpstats.estimators.central.published.dp_gd import DPGD
+from dpstats.estimators.central.published.dp_gd_logit import LogisticDPGD
+from dpstats.estimators.central.published.dp_ight import DPIGHT
+from dpstats.estimators.central.published.dp_iht import DPIHT
+from dpstats.estimators.central.published.frank_wolfe import FrankWolfe
+from dpstats.estimators.central.published.karwa_vadhan import KarwaVadhan
+from dpstats.estimators.central.published.noisy_ht import NoisyHT
+from dpstats.estimators.central.published.peel_iht import PeelIHT
+from dpstats.estimators.central.published.two_stage import TwoStage
+from dpstats.estimators.central.sparse.omp import OMP
+from dpstats.protocol import Estimator
+
+__all__ = ["CENTRAL"]
+
+CENTRAL: tuple[Estimator, ...] = (
+    Newton(),
+    DPGD(),
+    AdaSSP(),
+    AdaptiveClippingGD(),
+    GLMNewton("logit"),
+    GLMNewton("glm"),
+    LogisticDPGD(),
+    ClippedMean(),
+    KarwaVadhan(),
+    OMP("ols"),
+    OMP("logit"),
+    PeelIHT("ols"),
+    PeelIHT("logit"),
+    NoisyHT("ols"),
+    TwoStage("ols"),
+    TwoStage("logit"),
+    NoisyHT("logit"),
+    *(method(model) for method in (FrankWolfe, DPIGHT, DPIHT) for model in ("ols", "logit")),
+    AdaptiveClippingIHT(),
+)

@@ -1,0 +1,301 @@
+"""The default private mean: a private clipping interval, then a noisy clipped sum."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from dpstats.errors import OptionError
+from dpstats.estimators.base import Ask, check_options, make_plan
+from dpstats.estimators.bounds import MEAN_LOWER
+from dpstats.estimators.central.location import (
+    Clip,
+    Facts,
+    facts_of,
+    moments_ask,
+    predict,
+    relative_noise,
+    release_mean,
+    two_stage,
+)
+from dpstats.estimators.guesses import round_up
+from dpstats.estimators.sources import KARWA_VADHAN, LI_FEDERATED, MCSHERRY
+from dpstats.privacy import Central, Privacy
+from dpstats.protocol import Estimate, Holder, Plan
+from dpstats.queries import ResponseInterval
+from dpstats.theory import Assumption, Citation, Rate, Theory
+
+if TYPE_CHECKING:
+    from dpstats.design import Design
+
+__all__ = ["ClippedMean"]
+
+# Chosen on simulated normal, exponential, log-normal, t(4), 0/1 and two-group data, epsilon 0.1 to
+# 5; benchmarks/mean.py shows what they reach. All enter through public facts only.
+_SHARE = 0.2  # of epsilon for the interval at n epsilon = 1000; more where the noise is coarser
+_CONFIDENCE = 3.0  # log odds that one doubling of the width must be worth to be preferred
+_CELLS = 4  # cells in the narrowest interval: candidates of a width lie a quarter of it apart
+_NORMAL_WIDTH = 6.0  # standard deviations that the narrowest interval spans under a declared scale
+_DEEPEST = 7.0  # halvings of the declared range without a declared scale
+_WIDEN = 1.1  # least widening of the chosen interval
+_SPENDABLE = 0.25  # noise, in sampling standard errors, that widening may cost
+_TAIL = 0.15  # clipping bias allowed for, per resolution and width of the interval
+_MOST_CELLS = 2**14
+_COARSE = 0.035  # share of the rows that one doubling is worth, above which the plan warns
+_CLIPS = ("auto", "private", "declared")
+
+_OWN = Citation(
+    "dpstats-clipped-mean",
+    "The dpstats developers",
+    "A clipped mean over a private interval",
+    2026,
+    "dpstats",
+    "proof in the docstring of ClippedMean",
+)
+
+_THEORY = Theory(
+    estimand="population mean of the response, held to its declared bounds",
+    guarantee=(
+        "epsilon-DP for every data set: one exponential mechanism on row counts (sensitivity 1) "
+        "and one Laplace mechanism on the clipped sum with its squares and count (L1 sensitivity "
+        "the width of the clipping interval, under both relations); delta is not needed."
+    ),
+    assumptions=(
+        Assumption("Rows (units) are independent and the response is sub-Gaussian"),
+        Assumption(
+            "The interval is found, for a range of up to 1000 standard deviations",
+            "n eps > 120 log(n)/log(1000)",
+        ),
+        Assumption(
+            "No small group of rows lies far from the rest: a group below the resolution of the "
+            "interval, a few times 1/eps rows, may be clipped away"
+        ),
+    ),
+    upper=(
+        Rate("statistical", "1/sqrt(n)", _OWN),
+        Rate("privacy", "log(n)^(3/2)/(n eps)", _OWN),
+    ),
+    lower=MEAN_LOWER,
+    citations=(
+        _OWN,
+        KARWA_VADHAN.at("Algorithm 1, Theorem 4.1"),
+        LI_FEDERATED.at("equations (8) and (9), Theorem 2"),
+        MCSHERRY.at("Theorem 6"),
+    ),
+    corrections=(
+        "The range is one choice among intervals of all positions and widths, so no standard "
+        "deviation need be known; a histogram of cells of known width finds a position only.",
+        "Squares and row count ride on the noise of the sum, at no cost in sensitivity.",
+        "Where n is large the interval is widened until its noise is a quarter of the sampling "
+        "error: bias by clipping is worse than noise, which the standard error shows.",
+    ),
+)
+
+
+@dataclass(frozen=True)
+class ClippedMean:
+    """Mean of the response clipped to an interval that is itself chosen privately.
+
+    1. *Interval* (about a fifth of epsilon). Candidates are intervals of width w, 2w, 4w, ... up to
+       the declared range, a quarter of their width apart. The exponential mechanism chooses one by
+       minus the rows outside, minus a public penalty for each doubling, large enough that too wide
+       an interval is seldom chosen. The narrowest width is 6 declared scales; without a declared
+       scale it is at most 2^7 times narrower than the range, and no narrower than the penalties
+       for it allow for at this n and epsilon.
+    2. *Widening*, from public facts: by a tenth, or until the noise is a quarter of the sampling
+       error that is to be expected for an interval of this width.
+    3. *Mean*: one Laplace release of sum, squares and count of the clipped rows.
+
+    The first step is left out, and all of epsilon spent on the last, where bounds are tight as
+    far as public facts tell: within 7 declared scales; 0 and 1 with no declared scale; or n epsilon
+    too small to find an interval. ``clip="private"`` or ``clip="declared"`` decides otherwise.
+
+    Notes
+    -----
+    *Guarantee.* Step 1 is an exponential mechanism with utilities of sensitivity 1 per row
+    (`ResponseInterval`), step 3 a Laplace mechanism (`ResponseMoments`, `UnitMoments`) whose
+    interval depends on the data only through step 1; adaptive composition gives the cost in the
+    plan. Everything else is post-processing. No delta is needed: for one number Laplace noise has
+    sqrt(2)/epsilon per unit of sensitivity, Gaussian noise 4.2 at epsilon 1, delta 1e-6.
+
+    *Rate.* Let the response be sub-Gaussian with standard deviation s, K candidates, and J an
+    interval of width O(s sqrt(log n)) with all rows (up to alignment with the candidates). The
+    exponential mechanism loses at most k = (2/eps_1) log(K/eta) rows of utility against J, with
+    probability 1 - eta; so at most k + O(1/eps_1) rows are outside the chosen interval, it is at
+    most O(log(K/eta)) doublings of rare events wider, and as it holds rows, each row outside is
+    moved by at most the range of the data, O(s sqrt(log n)). Bias and noise together are
+    O(s log(K n) sqrt(log n) / (n eps)).
+
+    *Covariance.* `location.release_mean`, plus the square of an allowance for clipping: the rows
+    that one doubling is worth, times 15 % of the width of the chosen interval, over n; less
+    where the interval was widened, or the mean lies in its middle (tails that are alike cancel).
+    One-sided tails that are much heavier than exponential may exceed it.
+    """
+
+    name: ClassVar[str] = "clipped"
+    model: ClassVar[str] = "mean"
+    sparse: ClassVar[bool] = False
+    theory: ClassVar[Mapping[str, Theory]] = {"central": _THEORY}
+    options: ClassVar[Mapping[str, str]] = {
+        "clip": "'private' interval, the 'declared' bounds, or 'auto' from public facts (default)",
+    }
+
+    def plan(self, design: Design, privacy: Privacy, n: int, **options: Any) -> Plan:
+        """Mechanisms, cost and expected error from public facts only.
+
+        Parameters
+        ----------
+        design : Design
+            Public design: an intercept alone, and a response.
+        privacy : Central
+            The guarantee; delta may be 0.
+        n : int
+            Public number of rows, or a public guess of it.
+        **options
+            ``clip``.
+
+        Raises
+        ------
+        OptionError
+            If an option is unknown or out of range, or the design is no mean.
+        """
+        assert isinstance(privacy, Central)
+        check_options(self.name, self.options, options)
+        asked = options.get("clip", "auto")
+        if asked not in _CLIPS:
+            raise OptionError(f"clip={asked!r}: allowed are {', '.join(map(repr, _CLIPS))}.")
+        facts = facts_of(design, privacy)
+        share = _share(n, privacy.epsilon / facts.rows)
+        depth = _depth(facts, n, _resolution(share * privacy.epsilon, facts.rows), asked)
+        interval = Ask("interval", 0.0, "interval that holds most rows", kind="selection")
+        asks = two_stage(interval, share, privacy) if depth > 0 else (moments_ask(),)
+        plan = make_plan(
+            self,
+            design,
+            privacy,
+            n,
+            asks,
+            {"clip": "private" if depth > 0 else "declared", "depth": depth},
+        )
+        if depth == 0:
+            return predict(plan, design, facts, Clip(facts.lower, facts.upper))
+        plan = predict(plan, design, facts, _expected(plan, facts))
+        return _with_resolution(plan, facts)
+
+    def fit(self, holder: Holder, design: Design, plan: Plan) -> Estimate:
+        """Ask for the interval where one was planned, widen it, ask for the moments."""
+        assert isinstance(plan.privacy, Central)
+        facts = facts_of(design, plan.privacy)
+        clip = Clip(facts.lower, facts.upper)
+        if plan.options["clip"] == "private":
+            lower, upper = holder.ask(_candidates(plan, facts), "interval")
+            clip = _widened(plan, facts, float(lower), float(upper))
+        return release_mean(holder, design, plan, clip)
+
+
+def _share(n: int, epsilon: float) -> float:
+    """Share of epsilon for the interval; more where noise is coarse against rows or spread."""
+    coarse = max(1000 / (n * epsilon), 30 / (math.sqrt(n) * epsilon))
+    return float(np.clip(_SHARE * coarse ** (1 / 3), 0.15, 0.4))
+
+
+def _resolution(epsilon: float, rows: int) -> float:
+    """Rows that one doubling of the width must gain: log odds of `_CONFIDENCE`."""
+    return _CONFIDENCE * 2 * rows / epsilon
+
+
+def _depth(facts: Facts, n: int, resolution: float, asked: str) -> float:
+    """Halvings from the declared range to the narrowest interval; 0 for the declared range."""
+    if asked == "declared" or (asked == "auto" and facts.natural):
+        return 0.0
+    if facts.declared:
+        wanted, allowed = math.log2(facts.width / _NORMAL_WIDTH), 0.5 * n / resolution
+    else:
+        # The penalty for the whole range stays below 6 % of the rows, and where that leaves fewer
+        # than 4 halvings, below 30 %: a group of rows larger than that is never clipped away.
+        wanted = _DEEPEST
+        allowed = max(0.06 * n / resolution, min(4.0, 0.3 * n / resolution))
+    depth = min(wanted, allowed, math.log2(_MOST_CELLS / _CELLS))
+    least = 0.3 if asked == "auto" else 0.0
+    if depth <= least and asked == "private":
+        return 1.0
+    return depth if depth > least else 0.0
+
+
+def _candidates(plan: Plan, facts: Facts) -> ResponseInterval:
+    """Intervals of doubling widths over the declared range, penalised per doubling."""
+    cells = math.ceil(_CELLS * 2 ** float(plan.options["depth"]))
+    first, last, doublings = [np.array([0])], [np.array([cells])], [0.0]
+    widths = _CELLS * 2 ** np.arange(math.ceil(math.log2(cells / _CELLS)) + 1)
+    for width in widths[widths < cells]:
+        start = np.arange(0, cells - width + 1, width // _CELLS)
+        start = np.union1d(start, [cells - width])
+        first.append(start)
+        last.append(start + width)
+        doublings.append(math.log2(width / _CELLS))
+    doublings[0] = math.log2(cells / _CELLS)
+    repeats = [starts.size for starts in first]
+    resolution = _resolution(_event_epsilon(plan), facts.rows)
+    return ResponseInterval(
+        edges=np.linspace(facts.lower, facts.upper, cells + 1),
+        first=np.concatenate(first).astype(np.int64),
+        last=np.concatenate(last).astype(np.int64),
+        penalty=resolution * np.repeat(doublings, repeats),
+    )
+
+
+def _event_epsilon(plan: Plan) -> float:
+    event = plan.mechanism("interval").event
+    return float(getattr(event, "epsilon"))  # noqa: B009 - a Selection, as planned
+
+
+def _widened(plan: Plan, facts: Facts, lower: float, upper: float) -> Clip:
+    """The chosen interval, widened as far as its noise is cheap; within the declared range.
+
+    A width of 8 standard deviations is presumed: the noise g w/2 relative_noise / n of the interval
+    widened by g is then `_SPENDABLE` times the sampling error (w/8) / sqrt(n).
+    """
+    n, width = plan.n, upper - lower
+    cheap = _SPENDABLE * math.sqrt(n) / (4 * relative_noise(plan, facts.rows))
+    factor = max(_WIDEN, cheap)
+    centre, half = (lower + upper) / 2, factor * width / 2
+    clip = Clip(max(facts.lower, centre - half), min(facts.upper, centre + half))
+    if (clip.lower, clip.upper) == (facts.lower, facts.upper):
+        return clip
+    outside = _resolution(_event_epsilon(plan), facts.rows) / n
+    return replace(clip, bias=_TAIL * outside * width * (_WIDEN / factor) ** 2)
+
+
+def _expected(plan: Plan, facts: Facts) -> Clip:
+    """The interval to be expected for a normal response with the guessed standard deviation."""
+    narrowest = facts.width / 2 ** float(plan.options["depth"])
+    doublings = max(0, math.ceil(math.log2(5.5 * facts.sd / narrowest)))
+    half = min(facts.width, narrowest * 2**doublings) / 2
+    centre = (facts.lower + facts.upper) / 2
+    return _widened(plan, facts, centre - half, centre + half)
+
+
+def _with_resolution(plan: Plan, facts: Facts) -> Plan:
+    """The plan saying how small a group of rows may be and still count."""
+    resolution = _resolution(_event_epsilon(plan), facts.rows)
+    group = round_up(resolution * float(plan.options["depth"]))
+    statement = (
+        f"At most about {group:,} rows lie far from all others; a smaller group may be clipped "
+        "away, clip='declared' keeps it."
+    )
+    plan = replace(plan, assumptions=(*plan.assumptions, statement))
+    if facts.declared or resolution <= _COARSE * plan.n:
+        return plan
+    # The share of epsilon falls as n^(-1/3), so the resolution grows as n^(1/3).
+    enough = round_up(plan.n * (resolution / plan.n / _COARSE) ** 1.5)
+    warning = (
+        f"n={plan.n:,} is small for epsilon={plan.privacy.epsilon:g} and a range without a "
+        "declared scale: the clipping interval is coarse, and the interval may not cover for "
+        f"skewed data. About n={enough:,} rows, a public guess Numeric(..., scale=...) or "
+        "clip='declared' would do."
+    )
+    return replace(plan, warnings=(*plan.warnings, warning))

@@ -1,0 +1,1 @@
+"""The default linear and generalised models: noisy Newton steps in whitened coordinates."""

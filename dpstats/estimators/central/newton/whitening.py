@@ -1,0 +1,161 @@
+"""Public coordinates in which private rows are about round, from two noisy Gram matrices.
+
+The first Gram matrix is taken in the design's own coordinates. In coordinates whitened by it the
+rows have norm about sqrt(d) whatever the conditioning of the design, and noise is small in every
+direction; a second Gram matrix there resolves what the first could not. All constants are public
+and enter after the noise: they cost accuracy where they are wrong, never privacy.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.estimators.central.sandwich import Asked
+from dpstats.estimators.numerics.entrywise import average, carried, operator_norm, symmetric_pattern
+from dpstats.queries import Geometry, Gram, NormQuantile, Search
+
+__all__ = ["Metric", "whiten"]
+
+Array = NDArray[np.float64]
+
+_NORM_SHARE = 0.6  # rows shorter than the first clipping radius
+_NORM_CELLS = 32  # cells of its search, over eight octaves below the largest norm expected
+_FLOOR = 0.7  # eigenvalues are kept above this share of the noise's operator norm
+_STRETCH = 0.3  # the second whitening stretches a direction by at most 1 / sqrt(0.3)
+_INDICATOR_RIDGE = 0.3  # ridge on 0/1 columns, per row and in units of 1 / d: rows of a rare level
+# would otherwise be far out in whitened coordinates, and be weighted down
+_DISCREPANCY = 0.15  # relative error allowed for in each entry of the first Gram matrix
+_LEAST_TRUST = 0.03  # the first Gram matrix is at least this far from exact
+_IGNORE = 1e4  # factor on variances of directions that the first Gram matrix does not resolve
+
+
+@dataclass(frozen=True, eq=False)
+class Metric:
+    """Whitened coordinates z = w' x and the curvature of least squares in them.
+
+    Attributes
+    ----------
+    w : ndarray of shape (d, d)
+        Public change of coordinates; coefficients on x are ``w @ b`` for coefficients b on z.
+    curvature : ndarray of shape (d, d)
+        Second moments of z per row, rows weighted to norm sqrt(d); about the identity.
+    inverse : ndarray of shape (d, d)
+        Inverse of `curvature`.
+    variances : ndarray of shape (d, d)
+        Entry variances of n times `curvature`.
+    unresolved : ndarray of shape (d, r)
+        Orthonormal directions in which the noise exceeds the curvature.
+    """
+
+    w: Array
+    curvature: Array
+    inverse: Array
+    variances: Array
+    unresolved: Array
+
+    def geometry(self, radius: float) -> Geometry:
+        """Rows clipped to norm `radius` in these coordinates."""
+        return Geometry(radius, self.w.T)
+
+
+def whiten(asked: Asked, n: float, indicators: Array) -> Metric:
+    """Ask for both Gram matrices (slots ``norm``, ``gram`` and ``whitened gram``).
+
+    Parameters
+    ----------
+    asked : Asked
+        The holder and its plan.
+    n : float
+        Released number of rows.
+    indicators : ndarray of shape (d,)
+        1 for columns that take the values 0 and 1 only (public), else 0.
+    """
+    first = _first(asked, n, indicators)
+    return _second(asked, n, indicators, first)
+
+
+@dataclass(frozen=True, eq=False)
+class _First:
+    """The first whitening: z = w' x, the moments it expects, and what the noise left unknown."""
+
+    w: Array  # = basis @ change
+    change: Array
+    expected: Array
+    variances: Array  # of the Gram matrix, in its eigenbasis
+    unresolved: NDArray[np.bool_]
+
+
+def _first(asked: Asked, n: float, indicators: Array) -> _First:
+    d = indicators.size
+    longest = math.sqrt(d)
+    grid = np.geomspace(longest * 2.0**-8, longest, _NORM_CELLS + 1)
+    (radius,), _ = asked.ask(Search(NormQuantile(grid, _NORM_SHARE)), "norm")
+    gram, scale = asked.ask(Gram(Geometry(float(radius))), "gram")
+
+    variances = scale**2 * symmetric_pattern(d)
+    mean = max(float(np.trace(gram)) / d, scale / math.sqrt(d))
+    excess = gram - mean * np.eye(d)
+    # Linear shrinkage to a multiple of I with a known noise level (Ledoit & Wolf 2004).
+    keep = 1.0 if d == 1 else 1 - min(1.0, variances.sum() / max(float((excess**2).sum()), 1e-300))
+    values, basis = np.linalg.eigh(mean * np.eye(d) + keep * excess)
+    noise = keep * operator_norm(variances)
+    floored = np.maximum(values, max(_FLOOR * noise, 1e-9 * mean))
+
+    ridge = n * _INDICATOR_RIDGE / d * indicators
+    change = math.sqrt(n) * _power(np.diag(floored) + (basis.T * ridge) @ basis, -0.5)
+    return _First(
+        w=basis @ change,
+        change=change,
+        expected=(change.T * floored) @ change / n,
+        variances=keep * variances,
+        unresolved=values < noise,
+    )
+
+
+def _second(asked: Asked, n: float, indicators: Array, first: _First) -> Metric:
+    d = indicators.size
+    pattern = symmetric_pattern(d)
+    query = Gram(Geometry(math.sqrt(d), first.w.T))
+    gram, scale = asked.ask(query, "whitened gram")
+    own = scale**2 * pattern
+    level = max(float(np.trace(gram) / np.trace(first.expected)), scale / math.sqrt(d))
+    expected = level * first.expected
+
+    # The curvature: both matrices, the first with the discrepancy that the second shows.
+    prior = (level / n) ** 2 * carried(first.variances, first.change)
+    prior += (_DISCREPANCY * level) ** 2 * pattern
+    shown = (float(((gram - expected) ** 2).sum()) - own.sum()) / prior.sum()
+    prior *= min(1.0, max(_LEAST_TRUST, shown))
+    moments, left = average(gram, own, expected, prior)
+
+    # The scale of each direction: the second alone where the first resolved nothing.
+    blind = np.where(first.unresolved[:, None] | first.unresolved, _IGNORE, 1.0)
+    doubt = (level / n) ** 2 * carried(blind * first.variances, first.change) + 1e-12 * level**2
+    spread, doubt = average(gram, own, expected, doubt)
+    spread += level / n * (first.w.T * (n * _INDICATOR_RIDGE / d * indicators)) @ first.w
+    values, basis = np.linalg.eigh(spread)
+    least = max(_STRETCH * level, min(_FLOOR * operator_norm(doubt), level / 2))
+    change = basis * np.sqrt(n / np.maximum(values, least))
+
+    variances = carried(left, change)
+    noise = operator_norm(variances) / n
+    values, basis = np.linalg.eigh(change.T @ moments @ change / n)
+    floored = np.maximum(values, min(0.5, _FLOOR * noise))
+    return Metric(
+        w=first.w @ change,
+        curvature=(basis * floored) @ basis.T,
+        inverse=(basis / floored) @ basis.T,
+        variances=variances,
+        unresolved=basis[:, values < noise / math.sqrt(d)],
+    )
+
+
+def _power(matrix: Array, exponent: float) -> Array:
+    """Symmetric power of a positive definite matrix."""
+    values, vectors = np.linalg.eigh(matrix)
+    power: Array = (vectors * values**exponent) @ vectors.T
+    return power

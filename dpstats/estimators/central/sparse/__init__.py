@@ -1,0 +1,1 @@
+"""The default where few columns matter: private matching pursuit."""

@@ -1,0 +1,210 @@
+"""Linear regression through clipped responses: what clipping does to means is undone by the model.
+
+A narrow clip makes privacy cheap, since noise grows with the width of the interval, but it shrinks
+coefficients. For normal errors the mean of a clipped response is known in closed form, and fitting
+that mean instead of a line takes the shrinkage back.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.estimators.responses import Responses
+
+__all__ = ["Clipped", "Refit", "clipped_mean"]
+
+Array = NDArray[np.float64]
+
+_STEPS = 60
+_CLOSE = 1e-3  # gain in the loss, in units of a log-likelihood, below which a step is the last
+_SMALLEST = 0.02  # error over the guessed spread of a response
+_TRUST = {True: 0.25, False: 0.6}  # sd of the guess's logarithm: a declared scale, or none
+_ROOT_2PI = math.sqrt(2 * math.pi)
+
+
+class _Moments(NamedTuple):
+    """Mean and mean square of a clipped normal response, and their derivatives; (n,) each."""
+
+    mean: Array
+    slope: Array
+    mean_by_error: Array
+    square: Array
+    square_by_eta: Array
+    square_by_error: Array
+
+
+def _moments(eta: Array, sd: float, half: float) -> _Moments:
+    """Moments of ``clip(eta + sd e, -half, half)`` for standard normal e.
+
+    Derivatives by sd follow from Stein's lemma, E e g(Y) = sd E g'(Y).
+    """
+    from scipy.special import ndtr
+
+    low, high = (-half - eta) / sd, (half - eta) / sd
+    below, above = ndtr(low), ndtr(-high)
+    inside = 1.0 - below - above
+    at_low, at_high = (np.exp(-0.5 * v**2) / _ROOT_2PI for v in (low, high))
+    return _Moments(
+        mean=eta * inside + sd * (at_low - at_high) + half * (above - below),
+        slope=inside,
+        mean_by_error=at_low - at_high,
+        square=(eta**2 + sd**2) * inside
+        + sd * ((eta - half) * at_low - (eta + half) * at_high)
+        + half**2 * (above + below),
+        square_by_eta=2 * (eta * inside + sd * (at_low - at_high)),
+        square_by_error=2 * (sd * inside - half * (at_low + at_high)),
+    )
+
+
+def clipped_mean(eta: Any, sd: float, half: float) -> tuple[Array, Array, Array]:
+    """Moments of ``clip(eta + sd e, -half, half)`` for standard normal e.
+
+    Returns
+    -------
+    mean, slope, square : ndarray
+        Its mean, the derivative of that by eta (the share that is not clipped), its second moment.
+    """
+    found = _moments(np.asarray(eta, dtype=np.float64), sd, half)
+    return found.mean, found.slope, found.square
+
+
+@dataclass(frozen=True)
+class Refit:
+    """Coefficients (k,), and the standard deviation of the errors."""
+
+    params: Array
+    error: float
+
+
+@dataclass(frozen=True, eq=False)
+class Clipped:
+    """Regression with two limits on randomised responses: nonlinear least squares.
+
+    Coefficients and the standard deviation of the errors minimise
+
+        sum (z - m)^2 / v + ((mean square - square) / square_error)^2
+                          + (log(spread / guess) / trust)^2
+
+    for the mean m and the mean square of clipped responses, and their spread without clipping. The
+    last term decides only where noise hides the size of the coefficients.
+
+    Attributes
+    ----------
+    z : ndarray of shape (n,)
+        Randomised responses less the middle of the interval.
+    known : ndarray of shape (n,) or float
+        Known part of the linear predictor, less the middle of the interval.
+    half : float
+        Half-width of the interval.
+    guess, trust : float
+        Guessed standard deviation of a response, and that of its logarithm.
+    square, square_error : float
+        Mean square of clipped responses as messages tell it, and its standard error; infinite where
+        they say nothing.
+    """
+
+    z: Array
+    known: Any
+    half: float
+    guess: float
+    trust: float
+    square: float
+    square_error: float
+
+    @classmethod
+    def of(cls, z: Array, known: Any, how: Responses, declared: bool) -> Clipped:
+        """From randomised responses and the known term, in internal units."""
+        half, middle = how.interval.half, how.interval.middle
+        none, all_ = how.noise(0.0), how.noise(1.0)
+        per_square = 1 + (all_ - none) / half**2  # d E z^2 / d E v^2; one bit says nothing
+        squares, n = (z - middle) ** 2, len(z)
+        own, error = 0.0, math.inf
+        if per_square > 1e-6:
+            own = (float(squares.mean()) - none) / per_square
+            error = max(float(squares.std()) / per_square / math.sqrt(n), 1e-12)
+        return cls(z - middle, known - middle, half, how.sd, _TRUST[declared], own, error)
+
+    def part(self, rows: NDArray[np.intp]) -> Clipped:
+        """Some of the rows."""
+        known = self.known if np.ndim(self.known) == 0 else self.known[rows]
+        return replace(self, z=self.z[rows], known=known)
+
+    def mean(self, eta: Array, error: float) -> tuple[Array, Array]:
+        """Mean of z, and its slope, at linear predictors (n,)."""
+        mean, slope, _ = clipped_mean(eta, error, self.half)
+        return mean, slope
+
+    def fit(self, x: Array) -> Refit:
+        """Coefficients of columns (n, k), and the errors' deviation: Levenberg-Marquardt."""
+        response = self.z - self.known
+        line = np.linalg.lstsq(x.T @ x, x.T @ response, rcond=None)[0]
+        state, noise = self._start(x, line), float(np.var(response - x @ line))
+        loss, score, hessian = self._expand(x, state, noise)
+        damping, floor = 1e-3, math.log(_SMALLEST * self.guess)
+        for _ in range(_STEPS):
+            if state[-1] <= floor and score[-1] <= 0:  # the error is as small as it may be
+                score[-1] = hessian[-1] = hessian[:, -1] = 0.0
+            diagonal = np.diag(hessian)
+            step = np.linalg.solve(hessian + np.diag(damping * diagonal + 1e-12), score)
+            if float(step @ score) < _CLOSE:
+                break
+            step[-1] = np.clip(step[-1], -1.0, 1.0)
+            tried = state + step
+            tried[-1] = max(tried[-1], floor)
+            expanded = self._expand(x, tried, noise)
+            if expanded[0] <= loss:
+                gain = loss - expanded[0]
+                state, (loss, score, hessian) = tried, expanded
+                damping = max(damping / 5, 1e-9)
+                if gain < _CLOSE:
+                    break
+            else:
+                damping *= 8
+                if damping > 1e12:
+                    break
+        return Refit(state[:-1], math.exp(state[-1]))
+
+    def _start(self, x: Array, line: Array) -> Array:
+        """The linear fit without the shrinkage by clipping, and the error that the guess leaves."""
+        zero = np.zeros(1)
+        inside = float(clipped_mean(zero, self.guess, self.half)[1][0])
+        params = line / inside
+        own, most = float(np.var(x @ params)), 0.8 * self.guess**2
+        params *= min(1.0, math.sqrt(most / max(own, 1e-300)))
+        error = math.sqrt(max(self.guess**2 - min(own, most), 0.2 * self.guess**2))
+        return np.append(params, math.log(error))
+
+    def _expand(self, x: Array, state: Array, noise: float) -> tuple[float, Array, Array]:
+        """Loss, minus half of its gradient, and half of its Hessian (Gauss-Newton)."""
+        error, fitted = math.exp(state[-1]), x @ state[:-1]
+        eta = fitted + self.known
+        moments = _moments(eta, error, self.half)
+        # 1. Quasi-likelihood of the messages.
+        rest = (self.z - moments.mean) / noise
+        jacobian = np.column_stack([x * moments.slope[:, None], error * moments.mean_by_error])
+        score, hessian = jacobian.T @ rest, jacobian.T @ jacobian / noise
+        loss = float(rest @ rest) * noise
+        # 2. The mean square, and 3. the spread, one number each.
+        n = len(eta)
+        by_eta, spread2 = moments.square_by_eta / n, error**2 + float(np.var(fitted))
+        centred = fitted - fitted.mean()
+        parts = [
+            (
+                (float(moments.square.mean()) - self.square) / self.square_error,
+                np.append(x.T @ by_eta, error * moments.square_by_error.mean()) / self.square_error,
+            ),
+            (
+                math.log(math.sqrt(spread2) / self.guess) / self.trust,
+                np.append(x.T @ centred / n, error**2) / spread2 / self.trust,
+            ),
+        ]
+        for value, gradient in parts:
+            loss += value**2
+            score -= value * gradient
+            hessian += np.outer(gradient, gradient)
+        return loss, score, hessian

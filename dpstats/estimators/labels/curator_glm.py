@@ -1,0 +1,328 @@
+"""Generalised linear models on public covariates where one curator holds the responses."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.errors import OptionError
+from dpstats.estimators.base import check_options
+from dpstats.estimators.bounds import LABEL_GLM_LOWER, SMALL_DELTA
+from dpstats.estimators.labels.base import (
+    inverse_gram,
+    label_only,
+    label_plan,
+    meaningful,
+    no_solution,
+    public_rows,
+)
+from dpstats.estimators.labels.glm import LOGIT_SPREAD, glm_responses, typical_mean
+from dpstats.estimators.labels.rounds import Equations, Expected, Rounds, Spread
+from dpstats.estimators.labels.sums import Balanced, balanced, events, mixed, outer_reach
+from dpstats.estimators.responses import CHANNEL_OPTIONS, Responses, expected, slopes
+from dpstats.estimators.sources import DUCHI, GOURIEROUX, LI_MATRIX
+from dpstats.families import BINOMIAL, GAUSSIAN
+from dpstats.privacy import LabelOnly, Privacy
+from dpstats.protocol import Estimate, Mechanism, Plan
+from dpstats.queries.labels import HeldSums, LabelSums, WeightedResiduals
+from dpstats.theory import Assumption, Rate, Theory
+
+if TYPE_CHECKING:
+    from dpstats.design import Design
+
+__all__ = ["LabelCuratorGLM"]
+
+Array = NDArray[np.float64]
+
+# Shares of the zero-concentrated cost (of epsilon where delta is 0).
+_BINARY = {"sums": 1.0}
+_SHARES = {"level": 0.04, "pilot": 0.15, "scale": 0.05, "sums": 0.70, "meat": 0.06}
+_PURPOSES = {
+    "level": "mean of the responses, for the first intervals",
+    "pilot": "whitened sums of responses, for a first rough fit",
+    "scale": "squared residuals of the rough fit, for the second intervals",
+    "sums": "whitened sums of responses, for the coefficients",
+    "meat": "outer product of the scores, for standard errors",
+}
+_CLIP = 4.0  # standard deviations at which residuals are clipped for standard errors
+_CLIPS = (2.5, 8.0)  # likewise for the dispersion, as wide as noise lets them be
+_ROUGH = 0.15  # relative error of the dispersion that noise may cause
+
+_GOURIEROUX = GOURIEROUX.at("consistency for every law with that mean")
+_MATRIX = LI_MATRIX.at("linear answers from noisy linear measurements")
+
+_THEORY = Theory(
+    estimand=(
+        "coefficients of the generalised linear model for the mean of the response on the public "
+        "rows, those that one response could move most weighted down (the same coefficients where "
+        "the mean is right)"
+    ),
+    guarantee=(
+        "Label differential privacy for every data set and any public covariates: one response may "
+        "be replaced by another. Whitened sums of responses, with L2 (Laplace: L1) sensitivity the "
+        "largest width of a response's public interval times the norm of its public row; for "
+        "numeric responses also their mean, a first such sum, and two sums of clipped squared "
+        "residuals, with sensitivity the largest clip^2 times the row's norm squared. Composed by "
+        "their privacy losses."
+    ),
+    assumptions=(
+        Assumption("The mean of the response is the inverse link of a linear predictor"),
+        Assumption("Responses lie in the declared range, or have the declared centre and scale"),
+        Assumption("No row has a leverage far above d/n"),
+        Assumption(formula="n > d"),
+        SMALL_DELTA,
+    ),
+    upper=(
+        Rate("statistical", "sqrt(d/n)", _GOURIEROUX),
+        Rate("privacy", "d sqrt(log(1/delta))/(n eps)", _MATRIX, conjectured=True),
+    ),
+    lower=LABEL_GLM_LOWER[:1],
+    citations=(_GOURIEROUX, _MATRIX, DUCHI.at("fixed-design regression")),
+)
+
+
+@dataclass(frozen=True)
+class LabelCuratorGLM:
+    """One noisy release of whitened sums of responses, and equations solved with it.
+
+    For a mean ``mu(x'params)`` whose link is that of an exponential family, rows being public, the
+    only private part of the score ``sum a_i x_i (mu(x_i'params) - y_i)`` is ``sum a_i x_i y_i``.
+    The curator releases it in the coordinates ``b_i = a_i root x_i`` in which its sampling error
+    has covariance 1, and what is solved is a convex problem. The covariance is a sandwich,
+
+        V = A^-1 root^-1 (sum b b' sigma_i^2 + s^2 I) root^-1 A^-1,   A = sum a mu' x x'.
+
+    *A yes or no.* The whole budget goes to the sums: sigma^2 = mu (1 - mu) is known.
+
+    *Numbers.* Noise is as large as the interval that responses are held to, and a declared range is
+    wide. So intervals are narrowed in three steps: the mean of all responses (4 %), a rough fit
+    (15 %), and the size of its residuals (5 %). Each response is then held to an interval of its
+    own, about the mean that is expected of it, as wide as makes the expected squared error
+    smallest; where the rough fit is poor, intervals are wide. What they take of the mean is made
+    good by a law: counts are taken to have the tails of a gamma law with the variance
+    ``mu + size mu^2`` that was measured. The meat of the sandwich (6 %) is averaged with this model
+    of it, each weighted by its precision.
+
+    Links that are not canonical (Poisson with the identity link, normal with the log link) are
+    fitted by the score of the link's own family: consistent for every law with that mean, and the
+    sandwich holds.
+
+    Notes
+    -----
+    *Guarantee.* Replacing a response moves the sums by at most the largest ``width_i ||b_i||`` (L2
+    sensitivity; L1 for Laplace noise, where delta is 0), the mean by the width of the interval over
+    n, and clipped squared residuals by ``clip_i^2 ||row_i||^2``. The holder computes all of them
+    from the whole numbers that it adds. Rows are public; intervals, weights, fitted values and
+    clips are functions of rows and earlier answers: adaptive composition.
+
+    *No solution.* Few rows at small epsilon may have no finite solution. Then there are no
+    standard errors, and a remark says so.
+    """
+
+    model: str
+    name: ClassVar[str] = "label-curator-glm"
+    sparse: ClassVar[bool] = False
+    theory: ClassVar[Mapping[str, Theory]] = {"label-only": _THEORY}
+    options: ClassVar[Mapping[str, str]] = {"clip": CHANNEL_OPTIONS["clip"]}
+
+    @staticmethod
+    def serves(privacy: Privacy) -> bool:
+        """Whether the method is made for who holds the responses."""
+        return isinstance(privacy, LabelOnly) and privacy.curator
+
+    def plan(self, design: Design, privacy: Privacy, n: int, **options: Any) -> Plan:
+        """Mechanisms, cost and expected error from public facts only.
+
+        Parameters
+        ----------
+        design : PublicDesign
+            With its public rows.
+        privacy : LabelOnly
+            The guarantee, with ``curator=True``; delta may be 0.
+        n : int
+            Public number of rows.
+        **options
+            ``clip``, for numeric responses.
+
+        Raises
+        ------
+        OptionError
+            If an option is unknown or out of range, or there are as many columns as rows.
+        """
+        check_options(self.name, self.options, options)
+        privacy = label_only(self.name, privacy, curator=True)
+        inverse = inverse_gram(public_rows(design))
+        if design.family == BINOMIAL and options.get("clip") is not None:
+            raise OptionError(
+                f"clip={options['clip']!r}: a yes or no is not clipped, for the mean of a clipped "
+                "one is no probability. Leave the clip out."
+            )
+        how = glm_responses(design, privacy, options, inverse)
+        shares = _BINARY if design.family == BINOMIAL else _SHARES
+        made = events(shares, privacy, privacy.epsilon)
+        mechanisms = tuple(Mechanism(s, e, _PURPOSES[s]) for s, e in made.items())
+        plan = label_plan(self, design, privacy, how, mechanisms, {})
+        rounds = _rounds(plan, design, how)
+        found = _yes_or_no(rounds) if design.family == BINOMIAL else _anticipated(rounds, how)
+        at, used = slopes(design), float(made["sums"].noise_multiplier)
+
+        def errors(epsilon: float) -> float:
+            other = float(events(shares, privacy, epsilon)["sums"].noise_multiplier)
+            return math.sqrt(
+                float(np.diag((other / used) ** 2 * found.noise + found.sampling)[at].sum())
+            )
+
+        linear = design.family.link == "identity"
+        typical = how if linear else replace(how, sd=LOGIT_SPREAD / math.sqrt(0.5))
+        return expected(plan, design, found.noise, found.sampling, typical, errors)
+
+    def fit(self, holder: Any, design: Design, plan: Plan) -> Estimate:
+        """Ask for the sums, solve, and ask for what standard errors need."""
+        how = Responses.of(plan, design)
+        rounds = _rounds(plan, design, how)
+        binary = design.family == BINOMIAL
+        asked = _asked_once(holder, rounds) if binary else _asked_in_rounds(holder, rounds)
+        made, spread = asked.made, asked.spread
+        inverse = np.asarray(np.linalg.pinv(made.root, hermitian=True), dtype=np.float64)
+        equations = Equations(
+            rounds.x, rounds.known, rounds.link, made.weights, inverse @ asked.sums, how.interval
+        )
+        params, found = equations.solve(asked.start)
+        eta = rounds.x @ params + rounds.known
+        mu = rounds.link.mean(eta)
+        if spread is None:
+            meat = (made.rows * rounds.law.variance(mu)[:, None]).T @ made.rows
+        else:
+            meat = _meat(holder, rounds, made, mu, spread)
+        back = np.linalg.pinv(equations.bread(params), hermitian=True) @ inverse
+        noise = made.scale**2 * (back @ back.T)
+        cov = back @ meat @ back.T + noise
+        released = {
+            **how.options(),
+            **({} if spread is None else {"dispersion": spread.size}),
+            "largest leverage": float(np.square(made.rows).sum(axis=1).max()),
+        }
+        if not (found and np.isfinite(cov).all() and meaningful(rounds.link, eta, how.interval)):
+            return no_solution(params, len(mu), "noisy sums", released)
+        return Estimate(params, cov, noise, float(len(mu)), released)
+
+
+class _Asked(NamedTuple):
+    """Noisy sums of weighted responses in the coordinates of `made`, and where to begin."""
+
+    start: Array
+    made: Balanced
+    sums: Array
+    spread: Spread | None
+
+
+def _rounds(plan: Plan, design: Design, how: Responses) -> Rounds:
+    rows = public_rows(design)
+    identity = design.family == GAUSSIAN
+    return Rounds(
+        x=rows.columns(np.arange(len(plan.names))),
+        known=np.zeros(len(rows)) if rows.offset is None else rows.offset,
+        law=design.family,
+        interval=how.interval,
+        sd=math.sqrt(how.residual_variance) if identity else how.sd,
+        multipliers={m.slot: plan.noise_multiplier(m.slot) for m in plan.mechanisms},
+        pure=plan.privacy.delta == 0,
+        at=slopes(design),
+    )
+
+
+def _yes_or_no(rounds: Rounds) -> Balanced:
+    """Rows for a yes or no, whose logits are guessed to vary with standard deviation 1."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(9)
+    slope = sum(
+        w * rounds.link.slope(rounds.known + LOGIT_SPREAD * z)
+        for z, w in zip(nodes, weights / weights.sum(), strict=True)
+    )
+    width = np.full(len(rounds.x), 2 * rounds.interval.half)
+    return balanced(
+        rounds.x, slope, slope, width, lambda s: rounds.noise("sums", s), rounds.pure, rounds.at
+    )
+
+
+def _asked_once(holder: Any, rounds: Rounds) -> _Asked:
+    made = _yes_or_no(rounds)
+    u = holder.ask(LabelSums(rounds.interval, made.rows), "sums")
+    u = u + made.rows.sum(axis=0) * rounds.interval.middle
+    return _Asked(np.zeros(rounds.x.shape[1]), made, u, None)
+
+
+def _level(rounds: Rounds) -> tuple[Array, float]:
+    """The row whose sum is the mean of responses times its norm, and the error of that mean."""
+    n = len(rounds.x)
+    row = np.full((n, 1), 1 / math.sqrt(n))
+    error = rounds.noise("level", 2 * rounds.interval.half * row[0, 0]) / math.sqrt(n)
+    return row, error
+
+
+def _asked_in_rounds(holder: Any, rounds: Rounds) -> _Asked:
+    interval, (row, error) = rounds.interval, _level(rounds)
+    level = float(holder.ask(LabelSums(interval, row), "level")[0]) / math.sqrt(len(row))
+    level = min(max(level + interval.middle, interval.low), interval.high)
+    if rounds.guess.counts or rounds.law.link == "log":
+        level = max(level, error / 2, 1e-3 * interval.half)
+    low, high, made = rounds.first(level, error)
+    sums = _held(holder, rounds, "pilot", low, high, made)
+    params, cov = rounds.posterior(made, sums, level)
+    where = rounds.expected(params, cov)
+    spread = _spread(holder, rounds, where)
+    low, high, made = rounds.second(where, spread)
+    sums = _held(holder, rounds, "sums", low, high, made)
+    sums = sums + made.rows.T @ spread.lost(where.mean, low, high, interval)
+    return _Asked(params, made, sums, spread)
+
+
+def _held(holder: Any, rounds: Rounds, slot: str, low: Array, high: Array, made: Balanced) -> Array:
+    """Noisy sums of responses that are held to intervals of their own."""
+    query = HeldSums(rounds.interval, made.rows, low, high)
+    noisy: Array = holder.ask(query, slot) + made.rows.T @ query.middle
+    return noisy
+
+
+def _spread(holder: Any, rounds: Rounds, where: Expected) -> Spread:
+    """How responses spread about a rough fit."""
+    variance = rounds.guess.variance(where.most)
+    unit = rounds.noise("scale", 1.0)
+    clip = min(max(math.sqrt(_ROUGH * len(variance) / unit), _CLIPS[0]), _CLIPS[1])
+    clips = rounds.within(where.mean, clip * np.sqrt(variance))
+    rows = 1 / np.sqrt(variance)
+    name = "weighted squared residuals"
+    query = WeightedResiduals(rounds.interval, rows[:, None], where.mean, clips, name)
+    squares = float(holder.ask(query, "scale")[0, 0])
+    squares = max(squares, rounds.noise("scale", float(np.max(clips * rows) ** 2)) / 2)
+    error = (where.most - where.least) / 2
+    return rounds.guess.measured(
+        squares, 1 / variance, where.mean, float(np.sum(error**2 / variance))
+    )
+
+
+def _meat(holder: Any, rounds: Rounds, made: Balanced, mu: Array, spread: Spread) -> Array:
+    """Outer product of the scores: measured, beside what the spread says."""
+    variance = spread.variance(mu)
+    fitted = np.clip(mu, rounds.interval.low, rounds.interval.high)
+    clips = rounds.within(fitted, _CLIP * np.sqrt(variance))
+    meat = holder.ask(WeightedResiduals(rounds.interval, made.rows, fitted, clips), "meat")
+    even = (made.rows * variance[:, None]).T @ made.rows
+    reach = outer_reach(made.rows * clips[:, None], rounds.pure)
+    return mixed(meat, even, rounds.noise("meat", reach), len(mu))
+
+
+def _anticipated(rounds: Rounds, how: Responses) -> Balanced:
+    """Rows of the last round, as far as public facts tell."""
+    level, (_, error) = typical_mean(rounds.law, how), _level(rounds)
+    _, _, made = rounds.first(level, error)
+    sums = made.rows.T @ rounds.link.mean(rounds.x @ rounds.start(level) + rounds.known)
+    where = rounds.expected(*rounds.posterior(made, sums, level))
+    spread = rounds.guess
+    if not spread.counts:
+        spread = Spread(rounds.law, how.residual_variance)
+    return rounds.second(where, spread)[2]

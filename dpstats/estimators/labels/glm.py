@@ -1,0 +1,313 @@
+"""Generalised linear models on public covariates and responses that were randomised once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.estimators.base import check_options
+from dpstats.estimators.bounds import LABEL_GLM_LOWER, SMALL_EPS
+from dpstats.estimators.labels.base import (
+    inverse_gram,
+    label_only,
+    label_plan,
+    meaningful,
+    messages,
+    no_solution,
+    public_rows,
+    randomized,
+)
+from dpstats.estimators.responses import CHANNEL_OPTIONS, Responses, expected, responses, slopes
+from dpstats.estimators.sources import DUCHI, VAN_DEN_HOUT, WANG_PIECEWISE
+from dpstats.families import BINOMIAL, Family
+from dpstats.privacy import LabelOnly, Privacy
+from dpstats.protocol import Estimate, Plan
+from dpstats.theory import Assumption, Rate, Theory
+
+if TYPE_CHECKING:
+    from dpstats.design import Design
+
+__all__ = ["LOGIT_SPREAD", "LabelGLM", "glm_responses", "typical_mean"]
+
+Array = NDArray[np.float64]
+
+_STEPS = 50
+_HALVINGS = 25
+_CLOSE = 1e-9  # a step is the last when it changes no linear predictor by more
+LOGIT_SPREAD = 1.0  # guessed standard deviation of the linear predictor
+_TAILS = (
+    "Tails of the response are no heavier than those of a logistic law about its declared centre: "
+    "few responses are beyond {:.3g} declared scales, where they are clipped."
+)
+_GUESS = (
+    "A logit varies with standard deviation 1 about 0; other means are about the declared centre, "
+    "or a sixth of the largest response, and vary by half of it."
+)
+_TYPICAL = 1 / 6  # mean of a count over the largest one declared
+
+_FIXED = DUCHI.at("fixed-design regression")
+
+_THEORY = Theory(
+    estimand=(
+        "coefficients of the generalised linear model for the mean of the response, held to the "
+        "interval of the plan, on the public rows"
+    ),
+    guarantee=(
+        "Each response is epsilon-DP against everybody, the server included: it is held to a "
+        "public interval and randomised once on its device, by a mechanism whose sensitivity is "
+        "the width of that interval (randomised response on two levels; Laplace or Gaussian noise "
+        "if asked for). Covariates are public; everything after is post-processing."
+    ),
+    assumptions=(
+        Assumption("The mean of the response is the inverse link of a linear predictor"),
+        Assumption("Responses lie in the declared range, or have the declared centre and scale"),
+        Assumption(formula="n > d"),
+    ),
+    upper=(
+        Rate("statistical", "sqrt(d/n)", _FIXED, conjectured=True),
+        Rate("privacy", "B sqrt(d/n)/eps, B = 1", _FIXED, conjectured=True, given=(SMALL_EPS,)),
+    ),
+    lower=LABEL_GLM_LOWER,
+    citations=(
+        VAN_DEN_HOUT.at("likelihood of flipped responses"),
+        WANG_PIECEWISE.at("Algorithm 2 (piecewise mechanism)"),
+        _FIXED,
+    ),
+)
+
+
+@dataclass(frozen=True)
+class LabelGLM:
+    """Randomise every response once, then fit the mean of what was sent.
+
+    Decoded responses z are unbiased for the responses, so E z = mu(x'params) as without privacy.
+    Two sets of estimating equations are solved one after the other:
+
+    1. the unbiased score ``X'(z - mu) = 0``, whose solution minimises a convex function where the
+       link is canonical;
+    2. from there, quasi-likelihood with the variance V(mu) of the randomised responses,
+       ``sum mu' x (z - mu) / V(mu) = 0``.
+
+    For a yes or no, or a share between them, one bit is sent, with mean 1/2 + (mu - 1/2)/B; V is
+    its Bernoulli variance, and the second equations are the likelihood of randomised response with
+    a known probability of a flip: no estimate is more precise. Covariances are sandwiches,
+
+        A^-1 [sum (mu'/V)^2 r^2 x x'] A^-1,   A = sum mu'^2/V x x',
+
+    with residuals enlarged by their leverages (HC3); they hold whatever V is.
+
+    Notes
+    -----
+    *Guarantee.* One message of each device, epsilon-DP (Gaussian noise: (epsilon, delta)-DP) for
+    any two responses; its sensitivity is the width of the interval. There is nothing to compose.
+
+    *No solution.* Few rows at small epsilon may have no finite solution. Coefficients then stay
+    where linear predictors are as large as makes sense (a logit of 12, twice the largest response),
+    there are no standard errors, and a remark says so.
+    """
+
+    model: str
+    name: ClassVar[str] = "label-glm"
+    sparse: ClassVar[bool] = False
+    theory: ClassVar[Mapping[str, Theory]] = {"label-only": _THEORY}
+    options: ClassVar[Mapping[str, str]] = CHANNEL_OPTIONS
+
+    @staticmethod
+    def serves(privacy: Privacy) -> bool:
+        """Whether the method is made for who holds the responses."""
+        return isinstance(privacy, LabelOnly) and not privacy.curator
+
+    def plan(self, design: Design, privacy: Privacy, n: int, **options: Any) -> Plan:
+        """Channel, interval, cost and expected error from public facts only.
+
+        Parameters
+        ----------
+        design : PublicDesign
+            With its public rows.
+        privacy : LabelOnly
+            The guarantee, without a curator.
+        n : int
+            Public number of rows.
+        **options
+            ``clip`` and ``channel``.
+
+        Raises
+        ------
+        OptionError
+            If an option is unknown or out of range, or there are as many columns as rows.
+        """
+        check_options(self.name, self.options, options)
+        privacy = label_only(self.name, privacy, curator=False)
+        inverse = inverse_gram(public_rows(design))
+        at, law = slopes(design), design.family
+        how = glm_responses(design, privacy, options, inverse)
+        plan = label_plan(self, design, privacy, how, randomized(how), {})
+        information, own = _information(law, how), _information(law, replace(how, channel=None))
+        private, rest = (1 / information - 1 / own) * inverse, inverse / own
+        width = float(np.diag(inverse)[at].sum())
+
+        def errors(epsilon: float) -> float:
+            return math.sqrt(width / _information(law, how.at(epsilon)))
+
+        typical = replace(how, sd=LOGIT_SPREAD / math.sqrt(0.5))
+        return expected(plan, design, private, rest, typical, errors)
+
+    def fit(self, holder: Any, design: Design, plan: Plan) -> Estimate:
+        """Ask for the randomised responses, and solve."""
+        z, how = messages(holder, design, plan)
+        rows = public_rows(design)
+        x = rows.columns(np.arange(len(plan.names)))
+        known = np.zeros(len(z)) if rows.offset is None else rows.offset
+        model = _Model(x, z, known, design.family, how)
+        start, _ = model.solve(model.start(), plain=True)
+        params, found = model.solve(start, plain=False)
+        if not found:
+            params, found = model.solve(model.start(), plain=False)
+        cov, privacy = model.covariances(params)
+        found = found and bool(np.isfinite(cov).all()) and model.inside(params)
+        released = how.options()
+        if found:
+            return Estimate(params, cov, privacy, float(len(z)), released)
+        return no_solution(params, len(z), "randomised responses", released)
+
+
+@dataclass(frozen=True, eq=False)
+class _Model:
+    """Estimating equations of randomised responses z on public rows x."""
+
+    x: Array
+    z: Array
+    known: Array
+    family: Family
+    how: Responses
+
+    def start(self) -> Array:
+        """Coefficients whose linear predictors are near the middle of the response."""
+        i = self.how.interval
+        middle = min(max(float(np.mean(self.z)), i.low + 0.1 * i.half), i.high - 0.1 * i.half)
+        link = {
+            "identity": middle,
+            "log": math.log(max(middle, 1e-3)),
+            "logit": math.log(max(middle, 1e-3) / max(1 - middle, 1e-3)),
+        }[self.family.link]
+        found = np.asarray(np.linalg.lstsq(self.x, link - self.known, rcond=None)[0], np.float64)
+        return found
+
+    def inside(self, params: Array) -> bool:
+        """Whether linear predictors are where a logit or a log mean something."""
+        return meaningful(self.family, self.x @ params + self.known, self.how.interval)
+
+    def solve(self, params: Array, plain: bool) -> tuple[Array, bool]:
+        """Fisher scoring, with steps halved until the score test of the step gets smaller."""
+        score, weights = self._score(params, plain)
+        for _ in range(_STEPS):
+            information = (self.x * weights[:, None]).T @ self.x
+            inverse = np.linalg.pinv(information, hermitian=True)
+            step = inverse @ score
+            size = float(score @ step)
+            for _ in range(_HALVINGS):
+                tried = params + step
+                new, weights_new = self._score(tried, plain)
+                if self.inside(tried) and float(new @ inverse @ new) < size:
+                    break
+                step = step / 2
+            else:
+                return params, size < 1e-6
+            params, score, weights = tried, new, weights_new
+            if float(np.abs(self.x @ step).max(initial=0.0)) < _CLOSE:
+                return params, True
+        return params, False
+
+    def covariances(self, params: Array) -> tuple[Array, Array]:
+        """Sandwich, and the part of it that the variance of the channel explains."""
+        eta = self.x @ params + self.known
+        mu, slope = self.family.mean(eta), self.family.slope(eta)
+        total = self._variance(mu)
+        weights = slope**2 / total
+        inverse = np.linalg.pinv((self.x * weights[:, None]).T @ self.x, hermitian=True)
+        leverage = weights * np.einsum("ij,ij->i", self.x @ inverse, self.x)
+        factor = slope / total
+        scaled = self.x * (factor * (self.z - mu) / np.maximum(1 - leverage, 1e-3))[:, None]
+        cov = np.asarray(inverse @ (scaled.T @ scaled) @ inverse, dtype=np.float64)
+        noise = np.maximum(total - np.minimum(self._own(mu), total), 0.0)
+        part = self.x * (factor * np.sqrt(noise))[:, None]
+        privacy = inverse @ (part.T @ part) @ inverse
+        room = float(np.min(np.diag(cov) / np.maximum(np.diag(privacy), 1e-300)))
+        return cov, np.asarray(min(1.0, room) * privacy, dtype=np.float64)
+
+    def _score(self, params: Array, plain: bool) -> tuple[Array, Array]:
+        """Estimating equations, and the weights of their derivative."""
+        eta = self.x @ params + self.known
+        with np.errstate(all="ignore"):
+            mu, slope = self.family.mean(eta), self.family.slope(eta)
+            variance = self._own(mu) if plain else self._variance(mu)
+            variance = np.maximum(variance, 1e-12)
+            score: Array = self.x.T @ (slope / variance * (self.z - mu))
+            return score, slope**2 / variance
+
+    def _own(self, mu: Array) -> Array:
+        """Variance of a response, from its family."""
+        return self.family.variance(mu)
+
+    def _variance(self, mu: Array) -> Array:
+        return _variance(mu, self._own(mu), self.how)
+
+
+def _variance(mu: Array, own: Array, how: Responses) -> Array:
+    """Variance of a decoded message about mu: of the response, and of the channel."""
+    i = how.interval
+    square = np.clip((own + (mu - i.middle) ** 2) / i.half**2, 0.0, 1.0)
+    none, slope = how.noise(0.0), how.noise(1.0) - how.noise(0.0)
+    total: Array = own + none + slope * square
+    return total
+
+
+def glm_responses(
+    design: Design, privacy: LabelOnly, options: Mapping[str, Any], inverse: Array
+) -> Responses:
+    """Interval and channel for the responses of a generalised linear model, from public facts.
+
+    Parameters
+    ----------
+    inverse : ndarray of shape (d, d)
+        (X'X)^-1.
+    """
+    law, at = design.family, slopes(design)
+
+    def tolerable(how: Responses, scales: float) -> float:
+        tail = 2 / (1 + math.exp(min(math.pi * scales / math.sqrt(3), 500.0)))
+        information = _information(law, how)
+        return max(2.0 - scales, tail) - 0.25 * math.sqrt(
+            float(np.diag(inverse)[at].min()) / information
+        )
+
+    how = responses(design, privacy, options, tolerable, law == BINOMIAL)
+    said = tuple(
+        _TAILS.format(how.interval.half / how.sd) if "quarter" in text else _GUESS
+        for text in how.assumptions
+    )
+    return replace(how, assumptions=said)
+
+
+def typical_mean(law: Family, how: Responses) -> float:
+    """Guessed mean of a response: the declared centre, or a sixth of the largest response."""
+    i = how.interval
+    middle = i.middle if law == BINOMIAL or how.center != i.middle else _TYPICAL * i.high
+    return middle if law.link == "identity" else max(middle, 1e-3)
+
+
+def _information(law: Family, how: Responses) -> float:
+    """Guessed information of one row about a slope, for columns with standard deviation 1."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(15)
+    middle = typical_mean(law, how)
+    center = {"logit": 0.0, "log": math.log(max(middle, 1e-9)), "identity": middle}[law.link]
+    spread = LOGIT_SPREAD if law.link == "logit" else 0.5
+    eta = center + spread * nodes if law.link != "identity" else np.full(15, center)
+    mu, slope = law.mean(eta), law.slope(eta)
+    total = _variance(mu, law.variance(mu), how)
+    return float(weights @ (slope**2 / total) / weights.sum())

@@ -1,0 +1,182 @@
+"""Least squares on public covariates and responses that were randomised once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.estimators.base import check_options
+from dpstats.estimators.bounds import LABEL_LOWER, LINEAR, SMALL_EPS
+from dpstats.estimators.labels.base import (
+    inverse_gram,
+    label_only,
+    label_plan,
+    messages,
+    public_rows,
+    randomized,
+)
+from dpstats.estimators.responses import (
+    CHANNEL_OPTIONS,
+    Responses,
+    expected,
+    linear_shrinkage,
+    responses,
+    slopes,
+)
+from dpstats.estimators.sources import DUCHI, WANG_PIECEWISE
+from dpstats.privacy import LabelOnly, Privacy
+from dpstats.protocol import Estimate, Plan
+from dpstats.theory import Assumption, Rate, Theory
+
+if TYPE_CHECKING:
+    from dpstats.design import Design
+
+__all__ = ["LabelOLS", "least_squares"]
+
+Array = NDArray[np.float64]
+
+_FIXED = DUCHI.at("fixed-design regression")
+
+_THEORY = Theory(
+    estimand=(
+        "least-squares coefficients of the response, held to the interval of the plan, on the "
+        "public rows: the regression coefficients where the linear model holds and the interval "
+        "contains the responses"
+    ),
+    guarantee=(
+        "Each response is epsilon-DP against everybody, the server included, whatever the others "
+        "do: it is held to a public interval and randomised once on its device by a mechanism "
+        "whose sensitivity is the width of that interval (a bound on the ratio of densities for "
+        "randomised response and the piecewise mechanism; Laplace or Gaussian noise if asked for). "
+        "Covariates are public; everything after is post-processing."
+    ),
+    assumptions=(
+        LINEAR,
+        Assumption("Responses lie in the declared range, or have the declared centre and scale"),
+        Assumption(formula="n > d"),
+    ),
+    upper=(
+        Rate("statistical", "sqrt(d/n)", _FIXED),
+        Rate("privacy", "B sqrt(d/n)/eps, B = 1", _FIXED, given=(SMALL_EPS,)),
+    ),
+    lower=LABEL_LOWER,
+    citations=(WANG_PIECEWISE.at("Algorithm 2 (piecewise mechanism)"), _FIXED),
+)
+
+
+@dataclass(frozen=True)
+class LabelOLS:
+    """Randomise every response once, then ordinary least squares with HC3 standard errors.
+
+    Decoded responses z are unbiased for the responses: z = y + e with independent e of mean 0. So
+    the least-squares fit of z on the public rows X is unbiased for that of y, and its covariance
+
+        V = (X'X)^-1 X' diag((r_i / (1 - h_i))^2) X (X'X)^-1,   r = z - X params,
+
+    counts sampling error and privacy noise alike: inference is that of least squares (HC3,
+    MacKinnon & White 1985). No constant is unknown, and standard errors cost no budget.
+
+    Notes
+    -----
+    *Guarantee.* One message of each device, epsilon-DP (Gaussian noise: (epsilon, delta)-DP) for
+    any two responses; its sensitivity is the width of the interval. There is nothing to compose.
+
+    *Channel.* That with the smallest variance at the mean square that public facts suggest: one bit
+    (Duchi et al.) at small epsilon, the piecewise mechanism above.
+
+    *Clip.* The declared range. Where the schema declares a smaller scale, the narrowest interval
+    of so many scales around the centre that biases a slope by less than a quarter of its standard
+    error; it grows with n and epsilon.
+    """
+
+    model: str = "ols"
+    name: ClassVar[str] = "label-ols"
+    sparse: ClassVar[bool] = False
+    theory: ClassVar[Mapping[str, Theory]] = {"label-only": _THEORY}
+    options: ClassVar[Mapping[str, str]] = CHANNEL_OPTIONS
+
+    @staticmethod
+    def serves(privacy: Privacy) -> bool:
+        """Whether the method is made for who holds the responses."""
+        return isinstance(privacy, LabelOnly) and not privacy.curator
+
+    def plan(self, design: Design, privacy: Privacy, n: int, **options: Any) -> Plan:
+        """Channel, interval, cost and expected error from public facts only.
+
+        Parameters
+        ----------
+        design : PublicDesign
+            With its public rows.
+        privacy : LabelOnly
+            The guarantee, without a curator.
+        n : int
+            Public number of rows.
+        **options
+            ``clip`` and ``channel``.
+
+        Raises
+        ------
+        OptionError
+            If an option is unknown or out of range, or there are as many columns as rows.
+        """
+        check_options(self.name, self.options, options)
+        privacy = label_only(self.name, privacy, curator=False)
+        inverse = inverse_gram(public_rows(design))
+        most = float(np.diag(inverse)[slopes(design)].min())
+
+        def se(how: Responses) -> float:
+            return math.sqrt(most * (how.residual_variance + how.noise()))
+
+        how = responses(design, privacy, options, linear_shrinkage(se))
+        plan = label_plan(self, design, privacy, how, randomized(how), {})
+        width = float(np.diag(inverse)[slopes(design)].sum())
+
+        def errors(epsilon: float) -> float:
+            return math.sqrt(width * (how.residual_variance + how.at(epsilon).noise()))
+
+        return expected(
+            plan, design, how.noise() * inverse, how.residual_variance * inverse, how, errors
+        )
+
+    def fit(self, holder: Any, design: Design, plan: Plan) -> Estimate:
+        """Ask for the randomised responses, and solve."""
+        z, how = messages(holder, design, plan)
+        params, cov, privacy, variance = least_squares(
+            public_rows(design).columns(np.arange(len(plan.names))), z, how
+        )
+        released = how.options()
+        if variance > 0:
+            released["residual sd"] = math.sqrt(variance)
+        return Estimate(
+            params=params, cov=cov, cov_privacy=privacy, nobs=float(len(z)), released=released
+        )
+
+
+def least_squares(x: Array, z: Array, how: Responses) -> tuple[Array, Array, Array, float]:
+    """Least squares of randomised responses.
+
+    Returns
+    -------
+    params : ndarray of shape (d,)
+    cov, cov_privacy : ndarray of shape (d, d)
+        HC3 covariance, and the part that the channel's variance explains.
+    variance : float
+        Residual variance without the channel's; may be negative, by chance.
+    """
+    n, d = x.shape
+    inverse = np.linalg.pinv(x.T @ x, hermitian=True)
+    params = inverse @ (x.T @ z)
+    residual = z - x @ params
+    leverage = np.einsum("ij,ij->i", x @ inverse, x)
+    scaled = x * (residual / np.maximum(1 - leverage, 1e-3))[:, None]
+    cov = inverse @ (scaled.T @ scaled) @ inverse
+    noise = how.noise(how.mean_square(z, x @ params))
+    privacy = noise * inverse
+    room = float(np.min(np.diag(cov) / np.maximum(np.diag(privacy), 1e-300)))
+    variance = float(residual @ residual) / max(n - d, 1) - noise
+    return params, cov, np.asarray(min(1.0, room) * privacy, dtype=np.float64), variance

@@ -1,0 +1,235 @@
+"""Matching pursuit on public columns: noise is on what responses say, and nowhere else.
+
+Everything here is post-processing of noisy answers and public rows. The constants are public; wrong
+ones cost accuracy, never privacy. They were chosen by simulation; see docs/label_only.md.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.estimators.numerics.huber import clipped_square, efficient_clip, unclipped
+from dpstats.estimators.numerics.lasso import Moments
+from dpstats.queries.labels import ColumnScores, HeldSums, SquaredResiduals, Whitened
+
+if TYPE_CHECKING:
+    from dpstats.design import Covariates
+    from dpstats.estimators.responses import Responses
+    from dpstats.protocol import Plan
+
+__all__ = ["SCORE_CLIP", "Pursued", "Pursuit"]
+
+Array = NDArray[np.float64]
+Positions = NDArray[np.intp]
+
+SCORE_CLIP = 1.0  # of residuals where columns are scored, in their standard deviations
+_START_CLIP = 2.0  # of responses where the intercept starts, in guessed standard deviations
+_FIRST_CLIP = 6.0  # of the first squares, in guessed standard deviations: a guess may be wrong
+_NEXT_CLIP = 3.0  # of later ones, in those of the round before
+_BALL = 1.2  # fitted values vary by at most so many spreads of the response
+_ALONE = 0.1  # share of a column's variance that others leave, below which it is not enlarged
+_CONSTANT = 1e-9
+_CLEAR = 2.5  # standard errors that a coefficient has to be away from 0, at least
+
+
+@dataclass(frozen=True, eq=False)
+class Pursued:
+    """Columns that were chosen, their coefficients, and what is known of these.
+
+    Attributes
+    ----------
+    columns : ndarray of int of shape (m,)
+    params : ndarray of shape (m,)
+    gram : ndarray of shape (m, m)
+        X'X of the columns.
+    sampling, noise : ndarray of shape (m, m)
+        Covariance of the coefficients by sampling, and by noise.
+    """
+
+    columns: Positions
+    params: Array
+    gram: Array
+    sampling: Array
+    noise: Array
+
+    def only(self, kept: Positions) -> Pursued:
+        """The fit of some of the columns, by what the fit of all says of X'y."""
+        moments = self.gram[kept]
+        part = moments[:, kept]
+        back = np.linalg.pinv(part, hermitian=True) @ moments
+        sampling, noise = (back @ v @ back.T for v in (self.sampling, self.noise))
+        return Pursued(self.columns[kept], back @ self.params, part, sampling, noise)
+
+
+@dataclass(eq=False)
+class Pursuit:
+    """Rounds of choosing columns by the residuals so far, and of fitting what was chosen.
+
+    Attributes
+    ----------
+    holder
+        Who answers.
+    plan : Plan
+        What may be asked.
+    rows : Covariates
+        Public rows, of those that are asked.
+    how : Responses
+        Interval of the responses, and guesses.
+    intercept : int or None
+        Column that is in from the start.
+    """
+
+    holder: Any
+    plan: Plan
+    rows: Covariates
+    how: Responses
+    intercept: int | None
+    spread: float = field(init=False)  # of the response
+    sd: float = field(init=False)  # of the residuals
+    fit: Pursued = field(init=False)
+
+    def __post_init__(self) -> None:
+        x, n = self.rows.x, max(len(self.rows), 1)
+        sparse = hasattr(x, "multiply")
+        squares = x.multiply(x).sum(axis=0) if sparse else np.einsum("ij,ij->j", x, x)
+        self._squares, self._moments = np.asarray(squares).ravel() / n, Moments(x)
+        self._half, self._n = self.how.interval.half, n
+        self.spread = self.sd = self.how.sd
+        always = [] if self.intercept is None else [self.intercept]
+        start = self.how.center if always else 0.0
+        self._set(np.asarray(always, dtype=np.intp), np.full(len(always), start))
+
+    def run(self, picks: tuple[int, ...], steps: int) -> Pursued:
+        """Choose `picks` columns in as many rounds, and take `steps` steps."""
+        if self.intercept is not None:
+            self._step("start", _START_CLIP)
+        for t in range(steps):
+            self._look(f"scale {t + 1}", first=t == 0)
+            if t < len(picks):
+                self._choose(f"choice {t + 1}")
+            self._step(f"sums {t + 1}")
+        return self.fit
+
+    # -- questions -----------------------------------------------------------------------------
+
+    def _look(self, slot: str, first: bool) -> None:
+        """The size of the residuals."""
+        clip = _FIRST_CLIP * self.how.sd if first else _NEXT_CLIP * self.sd
+        clip = min(clip, self._half)
+        squares = self.holder.ask(SquaredResiduals(self.how.interval, self._fitted, clip), slot)
+        noise = clip**2 * self._multiplier(slot)
+        self.sd = math.sqrt(max(float(squares[0]), noise) / self._n)
+        self.spread = self.sd if first else self.spread
+        self.sd = min(self.sd, self.spread, clip)
+
+    def _choose(self, slot: str) -> None:
+        """The next columns: those whose part beside the chosen ones goes with the residuals."""
+        d, chosen = len(self._squares), self.fit.columns
+        left = self._squares.copy()
+        center = np.zeros(d)
+        if self.intercept is not None:
+            center = self._moments.column(self.intercept) / self._squares[self.intercept]
+        variance = np.maximum(self._squares - center**2, 0.0)
+        if chosen.size:
+            across = np.array([self._moments.column(int(j)) for j in chosen])
+            solved = np.linalg.pinv(self.fit.gram / self._n, hermitian=True) @ across
+            left -= np.einsum("ij,ij->j", across, solved)
+        scale = np.sqrt(np.maximum(left, _ALONE * variance))
+        scale[variance <= _CONSTANT * np.maximum(self._squares, 1e-300)] = math.inf
+        clip = min(SCORE_CLIP * self.sd, self._half)
+        columns = np.setdiff1d(np.arange(d), chosen)
+        query = ColumnScores(
+            self.how.interval, self.rows.x, self._fitted, clip, center, scale, columns
+        )
+        more = self.holder.ask(query, slot).astype(np.intp)
+        self._set(np.append(chosen, more), np.append(self.fit.params, np.zeros(more.size)))
+
+    def _step(self, slot: str, clip: float | None = None) -> None:
+        """One step towards the least sum of Huber losses of the columns so far."""
+        columns, params = self.fit.columns, self.fit.params
+        white = Whitened(self.rows.columns(columns), 1.0)
+        pure = self.plan.privacy.delta == 0
+        reach = float(np.linalg.norm(white.rows, 1 if pure else 2, axis=1).max(initial=0.0))
+        unit = 2 * reach * self._multiplier(slot)
+        bound = (efficient_clip(unit**2) if clip is None else clip) * self.sd
+        bound = min(bound, self._half)
+        query = HeldSums(self.how.interval, white.rows, self._fitted - bound, self._fitted + bound)
+        clips = bound / self.sd
+        slope = float(unclipped(clips))
+        params = params + white.root @ self.holder.ask(query, slot) / slope
+        square = white.root @ white.root / slope**2
+        sampling = float(clipped_square(clips)) * self.sd**2 * square
+        self._set(columns, params, sampling, (unit * bound) ** 2 * square)
+        if clip is None:
+            self._draw_back()
+
+    # -- state ---------------------------------------------------------------------------------
+
+    def _set(
+        self,
+        columns: Positions,
+        params: Array,
+        sampling: Array | None = None,
+        noise: Array | None = None,
+    ) -> None:
+        x = self.rows.columns(columns)
+        none = np.zeros((columns.size, columns.size))
+        self.fit = Pursued(
+            columns,
+            params,
+            x.T @ x,
+            none if sampling is None else sampling,
+            none if noise is None else noise,
+        )
+        self._fitted = x @ params + (0.0 if self.rows.offset is None else self.rows.offset)
+
+    def _draw_back(self) -> None:
+        """Fitted values do not vary more than responses do."""
+        free = self.fit.columns != self.intercept
+        varying = self.rows.columns(self.fit.columns[free]) @ self.fit.params[free]
+        size, most = float(np.std(varying)), _BALL * self.spread
+        if size > most:
+            params = np.where(free, most / size, 1.0) * self.fit.params
+            self._set(self.fit.columns, params, self.fit.sampling, self.fit.noise)
+
+    def _multiplier(self, slot: str) -> float:
+        """Standard deviation of the noise over the sensitivity."""
+        root = math.sqrt(2.0) if self.plan.privacy.delta == 0 else 1.0
+        return self.plan.noise_multiplier(slot) * root
+
+    # -- what stays ----------------------------------------------------------------------------
+
+    def kept(self, sizes: tuple[int, ...] | None, clear: bool = True) -> Pursued:
+        """What stands out; of the numbers asked for the smallest that holds it, or the largest.
+
+        Of d columns for nothing the largest coefficient has sqrt(2 log d) sampling errors, where s
+        are known to matter that of the others passes the last of these at sqrt(2 log(d / s)). Noise
+        on coefficients is fresh: only the m columns that were chosen count there. With `clear`,
+        what is no larger goes even where a number is asked for.
+        """
+        fit = self.fit
+        free = np.flatnonzero(fit.columns != self.intercept)
+        always = np.setdiff1d(np.arange(fit.columns.size), free)
+        size = np.abs(fit.params[free])
+        sampling, noise = (np.diag(v)[free] for v in (fit.sampling, fit.noise))
+        order = np.argsort(-size / np.sqrt(np.maximum(sampling + noise, 1e-300)), kind="stable")
+
+        def clearly(matter: int) -> int:
+            many, few = (
+                max(2 * math.log(max(v, 2) / matter), _CLEAR**2)
+                for v in (len(self._squares), free.size)
+            )
+            return int((size > np.sqrt(many * sampling + few * noise)).sum())
+
+        number = clearly(1)
+        if sizes is not None:
+            number = next((s for s in sizes if s >= number), sizes[-1])
+            number = min(number, clearly(number)) if clear else number
+        part = fit.only(np.sort(np.append(always, free[order[:number]])).astype(np.intp))
+        by_column = np.argsort(part.columns)
+        return part.only(by_column)

@@ -1,0 +1,418 @@
+"""Sparse regression on public covariates and responses that were randomised once."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.errors import OptionError
+from dpstats.estimators.base import check_options
+from dpstats.estimators.bounds import LABEL_SPARSE_LOWER, LINEAR, SMALL_EPS
+from dpstats.estimators.guesses import declared, round_up
+from dpstats.estimators.labels.base import label_only, label_plan, messages, public_rows, randomized
+from dpstats.estimators.labels.clipped import Clipped, clipped_mean
+from dpstats.estimators.labels.ols import least_squares
+from dpstats.estimators.numerics.lasso import Moments, lasso, sizes_of, universal
+from dpstats.estimators.responses import CHANNEL_OPTIONS, Responses, linear_shrinkage, responses
+from dpstats.estimators.selection import CONDITIONAL, half_of
+from dpstats.estimators.sources import NEGAHBAN, ROSETT, WANG_PIECEWISE, WANG_XU
+from dpstats.privacy import LabelOnly, Privacy
+from dpstats.protocol import Estimate, Plan
+from dpstats.theory import Assumption, Citation, Rate, Theory
+
+if TYPE_CHECKING:
+    from dpstats.design import Covariates, Design
+
+__all__ = ["INFERENCE", "LabelLasso", "LabelThreshold"]
+
+Array = NDArray[np.float64]
+Positions = NDArray[np.intp]
+
+INFERENCE = "none: the same responses chose the columns and estimated their coefficients"
+_ROUNDS = 5  # of selection and refit
+_FEWER = 0.8  # by which the penalty falls while too few columns are selected
+_PATH = 25
+_USUAL = 10  # columns that are taken to matter where no number is given
+_NARROW = 0.8  # half-width of the interval at epsilon <= 1, in declared scales; from simulation
+_UNDECLARED = 1.5  # wider clip, in guessed standard deviations, where no scale is declared
+_PREDICTABLE = 0.5  # a threshold below this share of a typical coefficient finds most of them
+
+_GUARANTEE = (
+    "Each response is epsilon-DP against everybody, the server included: it is held to a public "
+    "interval and randomised once on its device, by a mechanism whose sensitivity is the width of "
+    "that interval (the piecewise mechanism, randomised response; Laplace or Gaussian noise if "
+    "asked for). Covariates are public; selection and refit are post-processing."
+)
+
+
+def _theory(estimator: str, own: Citation, source: Citation, *, conjectured: bool) -> Theory:
+    return Theory(
+        estimand=(
+            f"coefficients of the linear model, zero off the columns that {estimator}; clipping is "
+            "undone for normal errors"
+        ),
+        guarantee=_GUARANTEE,
+        assumptions=(
+            LINEAR,
+            Assumption("At most s coefficients are not zero, and columns are weakly correlated"),
+            Assumption("Errors are normal, or the interval contains the responses"),
+            Assumption(formula="n >~ s log(d)/eps^2"),
+        ),
+        upper=(
+            Rate("statistical", "sqrt(s log(d)/n)", source, conjectured),
+            Rate(
+                "privacy", "B sqrt(s log(d)/n)/eps, B = 1", source, conjectured, given=(SMALL_EPS,)
+            ),
+        ),
+        lower=LABEL_SPARSE_LOWER,
+        citations=(
+            own,
+            WANG_XU.at("Theorems 5 and 6"),
+            WANG_PIECEWISE.at("Algorithm 2 (piecewise mechanism)"),
+            ROSETT.at("means of responses with two limits"),
+        ),
+    )
+
+
+_OPTIONS = {
+    "sparsity": "columns to select, besides the intercept; several: at most the largest, and the "
+    "smallest that holds all that stand out",
+    "inference": "'none' (default), or 'split': half of the rows selects columns, the other half "
+    "estimates their coefficients with valid standard errors",
+    **CHANNEL_OPTIONS,
+}
+
+
+@dataclass(frozen=True)
+class _Found:
+    """Columns that were selected, with the intercept, and their coefficients."""
+
+    columns: Positions
+    params: Array
+    error: float
+
+
+@dataclass(frozen=True)
+class _Problem:
+    """Randomised responses on public rows, less the middle of their interval."""
+
+    rows: Covariates
+    model: Clipped
+    moments: Moments
+    intercept: int | None
+
+    @property
+    def n(self) -> int:
+        """Rows."""
+        return len(self.model.z)
+
+    @property
+    def always(self) -> list[int]:
+        """Columns that are in whatever is selected."""
+        return [] if self.intercept is None else [int(self.intercept)]
+
+    @property
+    def most(self) -> int:
+        """Columns that may be selected beside the intercept."""
+        free = int(self.rows.x.shape[1]) - len(self.always)
+        return max(1, min(free, self.n // 4))
+
+    def refit(self, columns: Positions) -> _Found:
+        """Coefficients of columns, the intercept among them."""
+        chosen = np.union1d(columns, self.always).astype(np.intp)
+        fitted = self.model.fit(self.rows.columns(chosen))
+        return _Found(chosen, fitted.params, fitted.error)
+
+    def mean(self, found: _Found) -> tuple[Array, Array]:
+        """Mean of the randomised responses, and its slope."""
+        eta = self.rows.columns(found.columns) @ found.params + self.model.known
+        return self.model.mean(eta, found.error)
+
+    def largest(self, found: _Found, number: int) -> Positions:
+        """The `number` selected columns with the largest coefficients, without the intercept."""
+        free = ~np.isin(found.columns, self.always)
+        columns, params = found.columns[free], np.abs(found.params[free])
+        return np.sort(columns[np.argsort(-params, kind="stable")[:number]])
+
+
+class _Sparse(ABC):
+    """Plan and fit that sparse methods share; they differ in `_select`."""
+
+    name: ClassVar[str]
+    model: ClassVar[str] = "ols"
+    sparse: ClassVar[bool] = True
+    theory: ClassVar[Mapping[str, Theory]]
+    options: ClassVar[Mapping[str, str]] = _OPTIONS
+
+    @abstractmethod
+    def _select(self, problem: _Problem, sparsity: tuple[int, ...] | None) -> _Found:
+        """Columns and their coefficients."""
+
+    @staticmethod
+    def serves(privacy: Privacy) -> bool:
+        """Whether the method is made for who holds the responses."""
+        return isinstance(privacy, LabelOnly) and not privacy.curator
+
+    def plan(self, design: Design, privacy: Privacy, n: int, **options: Any) -> Plan:
+        """Channel, interval and cost from public facts only.
+
+        Parameters
+        ----------
+        design : PublicDesign
+            With its public rows.
+        privacy : LabelOnly
+            The guarantee, without a curator.
+        n : int
+            Public number of rows.
+        **options
+            ``sparsity``, ``inference``, ``clip`` and ``channel``.
+
+        Raises
+        ------
+        OptionError
+            If an option is unknown or out of range.
+        """
+        check_options(self.name, self.options, options)
+        privacy = label_only(self.name, privacy, curator=False)
+        rows, sizes = public_rows(design), sizes_of(options.get("sparsity"))
+        inference = options.get("inference", "none")
+        if inference not in ("none", "split"):
+            raise OptionError(f"inference={inference!r}: allowed are 'none' and 'split'.")
+        if inference == "split":
+            half = half_of(len(rows))
+
+            def se(how: Responses) -> float:
+                return math.sqrt((how.residual_variance + how.noise()) / half)
+
+            how = responses(design, privacy, options, linear_shrinkage(se))
+        else:
+            how = _narrow(design, privacy, options)
+        kept = {"sparsity": options.get("sparsity"), "inference": inference}
+        plan = label_plan(self, design, privacy, how, randomized(how), kept)
+        return _predicted(plan, how, max(sizes) if sizes else _USUAL)
+
+    def fit(self, holder: Any, design: Design, plan: Plan) -> Estimate:
+        """Ask for the randomised responses, select, and refit."""
+        z, how = messages(holder, design, plan, offset=False)
+        rows, sizes = public_rows(design), sizes_of(plan.options["sparsity"])
+        known = 0.0 if rows.offset is None else rows.offset
+        model = Clipped.of(z, known, how, declared(design))
+        problem = _Problem(rows, model, Moments(rows.x), design.standardization.intercept)
+        if plan.options["inference"] == "split":
+            return self._split(problem, (holder.half(1), holder.half(2)), z - known, how, sizes)
+        found = self._select(problem, sizes)
+        released = {**how.options(), "residual sd": found.error}
+        nothing = np.full(2 * (found.columns.size,), np.nan)
+        return _estimate(rows, found, nothing, nothing.copy(), released, INFERENCE)
+
+    def _split(
+        self,
+        problem: _Problem,
+        halves: tuple[Positions, Positions],
+        z: Array,
+        how: Responses,
+        sizes: tuple[int, ...] | None,
+    ) -> Estimate:
+        """Select on the first half, least squares of what was selected on the second one."""
+        rows, (one, two) = problem.rows, halves
+        first, rest = rows.part(one), rows.part(two)
+        half = replace(problem, rows=first, model=problem.model.part(one), moments=Moments(first.x))
+        columns = self._select(half, sizes).columns
+        params, cov, privacy, variance = least_squares(rest.columns(columns), z[two], how)
+        released = how.options()
+        if variance > 0:
+            released["residual sd"] = math.sqrt(variance)
+        found = _Found(columns, params, math.nan)
+        return _estimate(rows, found, cov, privacy, released, CONDITIONAL)
+
+
+@dataclass(frozen=True)
+class LabelLasso(_Sparse):
+    """Randomise every response once, select columns by the LASSO, refit through the clip.
+
+    Responses are held to an interval of about one declared standard deviation on either side,
+    narrower than the best one for `label-ols`: noise falls with its width. What that does to
+    means is known for normal errors (a regression with two limits), and fitted. Selection and
+    refit alternate until the columns stay: the penalty is ``sd(r) sqrt(2 log d / n)`` for the
+    residuals r of the latest fit, made of randomised responses alone.
+
+    With ``sparsity=s`` the penalty falls until s columns are in; those with the s largest
+    coefficients stay. Without it the penalty decides.
+
+    Notes
+    -----
+    *Guarantee.* One message of each device, epsilon-DP (Gaussian noise: (epsilon, delta)-DP) for
+    any two responses; its sensitivity is the width of the interval. There is nothing to compose.
+
+    *Model.* Intervals and coefficients lean on normal errors where much is clipped; ``clip=`` takes
+    a wider interval. With ``inference="split"`` the interval is that of `label-ols`, half of the
+    rows select, and the others give least squares with HC3 standard errors: conditional on the
+    selection, and without that assumption.
+    """
+
+    name: ClassVar[str] = "label-lasso"
+    theory: ClassVar[Mapping[str, Theory]] = {
+        "label-only": _theory(
+            "the LASSO selects",
+            NEGAHBAN.at("Corollary 2"),
+            WANG_XU.at("LASSO after Theorem 5"),
+            conjectured=False,
+        )
+    }
+
+    def _select(self, problem: _Problem, sparsity: tuple[int, ...] | None) -> _Found:
+        found = problem.refit(np.empty(0, dtype=np.intp))
+        params = np.zeros(problem.rows.x.shape[1])
+        for _ in range(_ROUNDS):
+            before = found.columns
+            params[:] = 0.0
+            params[before] = found.params
+            mean, slope = problem.mean(found)
+            residual = problem.model.z - mean
+            curvature = max(float(slope.mean()), 1e-3)
+            score = problem.moments.with_(residual) + curvature * problem.moments.times(params)
+            penalty = universal(float(residual.std()), len(params), problem.n)
+            columns = self._columns(problem, score, curvature, penalty, params, sparsity)
+            found = problem.refit(columns)
+            if sparsity is not None:
+                number = _enough(sparsity, columns, problem)
+                found = problem.refit(problem.largest(found, number))
+            if np.array_equal(found.columns, before):
+                break
+        return found
+
+    @staticmethod
+    def _columns(
+        problem: _Problem,
+        score: Array,
+        curvature: float,
+        penalty: float,
+        start: Array,
+        sparsity: tuple[int, ...] | None,
+    ) -> Positions:
+        """Columns of the LASSO; with a smaller penalty until as many as asked for are in."""
+        wanted = 0 if sparsity is None else min(sparsity[0], problem.most)
+        for _ in range(_PATH):
+            start = lasso(score, curvature, problem.moments, penalty, start, problem.intercept)
+            selected = np.setdiff1d(np.flatnonzero(start), problem.always)
+            if selected.size >= wanted:
+                break
+            penalty *= _FEWER
+        order = np.argsort(-np.abs(start[selected]), kind="stable")
+        return np.sort(selected[order[: problem.most]]).astype(np.intp)
+
+
+@dataclass(frozen=True)
+class LabelThreshold(_Sparse):
+    """Randomise every response once, keep columns whose mean product with it stands out, refit.
+
+    A column is kept if ``|X'z / n|`` exceeds ``sd(z) sqrt(2 log d / n)``: the largest of d means
+    of noise rarely does. The refit goes through the clip as in `label-lasso`. For columns that are
+    nearly uncorrelated; correlated ones are chosen for their neighbours.
+
+    Notes
+    -----
+    *Guarantee.* One message of each device, epsilon-DP (Gaussian noise: (epsilon, delta)-DP) for
+    any two responses; its sensitivity is the width of the interval. There is nothing to compose.
+    """
+
+    name: ClassVar[str] = "thresholded-ols"
+    theory: ClassVar[Mapping[str, Theory]] = {
+        "label-only": _theory(
+            "stand out one by one",
+            WANG_XU.at("Theorem 5, for hard thresholding"),
+            WANG_XU.at("Theorem 5, for hard thresholding"),
+            conjectured=True,
+        )
+    }
+
+    def _select(self, problem: _Problem, sparsity: tuple[int, ...] | None) -> _Found:
+        found = problem.refit(np.empty(0, dtype=np.intp))
+        residual = problem.model.z - problem.mean(found)[0]
+        score = np.abs(problem.moments.with_(residual))
+        score[problem.always] = 0.0
+        order = np.argsort(-score, kind="stable")
+        limit = universal(float(residual.std()), score.size, problem.n)
+        number = min(int((score > limit).sum()), problem.most)
+        if sparsity is not None:
+            number = _enough(sparsity, order[:number], problem)
+        return problem.refit(np.sort(order[:number]))
+
+
+def _enough(sparsity: tuple[int, ...], columns: Positions, problem: _Problem) -> int:
+    """The smallest number asked for that holds all selected columns, or the largest."""
+    asked = next((s for s in sparsity if s >= columns.size), sparsity[-1])
+    return min(asked, problem.most)
+
+
+def _estimate(
+    rows: Covariates,
+    found: _Found,
+    cov: Array,
+    privacy: Array,
+    released: Mapping[str, Any],
+    inference: str,
+) -> Estimate:
+    params = np.zeros(rows.x.shape[1])
+    params[found.columns] = found.params
+    return Estimate(
+        params=params,
+        cov=cov,
+        cov_privacy=privacy,
+        nobs=float(len(rows)),
+        released=released,
+        support=tuple(int(j) for j in found.columns),
+        inference=inference,
+    )
+
+
+def _narrow(design: Design, privacy: LabelOnly, options: Mapping[str, Any]) -> Responses:
+    """An interval of about a standard deviation on either side: noise grows with its width.
+
+    At a larger epsilon a wider one clips less, and noise matters less.
+    """
+    wide = _NARROW * max(1.0, float(privacy.epsilon) ** 0.25)
+    wide = wide if declared(design) else _UNDECLARED * wide
+    channel = {} if "channel" in options else {"channel": "piecewise"}
+
+    def tolerable(how: Responses, scales: float) -> float:
+        return float(wide) - scales
+
+    made = responses(design, privacy, {**options, **channel}, tolerable, always=True)
+    return replace(made, assumptions=made.assumptions[:1])
+
+
+def _predicted(plan: Plan, how: Responses, s: int) -> Plan:
+    """What the fit should do if s coefficients are alike, and a warning if it will find none."""
+    _, slope, square = clipped_mean(
+        np.asarray(how.center - how.interval.middle), how.sd, how.interval.half
+    )
+    noise = how.noise(float(square) / how.interval.half**2)
+    rows = half_of(plan.n) if plan.options["inference"] == "split" else plan.n
+    error = math.sqrt((noise + how.residual_variance) / rows) / float(slope)
+    typical = how.coefficients / math.sqrt(s)
+    limit = universal(error, len(plan.names), 1)
+    found = (
+        f"Of {s} columns that matter alike, most are found if a coefficient is above "
+        f"{limit / how.sd:.2g} standard deviations of the response; a typical one is "
+        f"{typical / how.sd:.2g}. If all are found, fitted values are off by about "
+        f"{error * math.sqrt(s) / how.sd:.2g} standard deviations (root mean square)."
+    )
+    made = replace(plan, assumptions=(*plan.assumptions, found))
+    if limit <= typical:
+        return made
+    factor = limit / (_PREDICTABLE * typical)
+    enough = round_up(factor**2 * plan.n)
+    text = (
+        f"{len(plan.names):,} columns are many for n={plan.n:,} and "
+        f"epsilon={plan.privacy.epsilon:g}: columns that matter will be missed. About n={enough:,} "
+        f"rows, or epsilon={factor * plan.privacy.epsilon:.2g} at this n, would do; or fewer "
+        "candidates."
+    )
+    return replace(made, warnings=(*made.warnings, text))

@@ -1,0 +1,194 @@
+"""Choices that public facts decide for methods on devices: radius, clip, channel, warnings."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.channels import Channel, CoordinateSampling, channel
+from dpstats.errors import OptionError, TrustError
+from dpstats.estimators.guesses import Guess, clipping_radius, declared, guess, round_up
+from dpstats.estimators.local.pool import clip_bias, coordinate_variance
+from dpstats.privacy import Local, Privacy
+from dpstats.protocol import Plan
+from dpstats.queries import MomentMessage
+
+if TYPE_CHECKING:
+    from dpstats.design import Design
+
+__all__ = [
+    "CHANNELS",
+    "GATE",
+    "OPTIONS",
+    "Facts",
+    "best_clip",
+    "channel_for",
+    "facts_of",
+    "local",
+    "need",
+    "noise_of",
+    "vector_channel",
+]
+
+Array = NDArray[np.float64]
+
+CHANNELS = ("privunit", "hemisphere", "gaussian")
+OPTIONS = {
+    "channel": "'privunit' (default), 'hemisphere' or 'gaussian' (needs delta > 0): how devices "
+    "randomise their messages",
+    "radius": "norm of a row in standardised units beyond which it is weighted down",
+    "clip": "half-width > 0 of the interval that residuals are held to, in spreads of the response",
+    "public_rows": "number of rows in public=..., if any; set by the model",
+}
+GATE = 0.04  # of the square norm of a message, to say whether its residual was clipped
+_CLIPS = np.linspace(0.8, 4.0, 65)
+_DECLARED = (
+    "The declared scale is the standard deviation of the response, and fitted values vary as much "
+    "as residuals."
+)
+_UNDECLARED = (
+    "No scale of the response is declared, so that noise hides its whole range: a declared centre "
+    "and scale would take noise down in proportion."
+)
+
+
+def local(method: str, privacy: Privacy, *, interactive: bool) -> Local:
+    """The guarantee, for a method that asks devices once, or in rounds.
+
+    Raises
+    ------
+    TrustError
+        If the method needs rounds and they are not allowed, or it is asked without being local.
+    """
+    if not isinstance(privacy, Local):
+        raise TrustError(f"method={method!r} is for Local(...), not {privacy.trust!r} trust.")
+    if interactive and not privacy.interactive:
+        raise TrustError(
+            f"method={method!r} asks devices in rounds: say Local(epsilon={privacy.epsilon:g}, "
+            "interactive=True). dpstats.methods(trust='local') lists what asks them once."
+        )
+    return privacy
+
+
+def vector_channel(options: Mapping[str, Any], privacy: Local) -> str:
+    """Name of the channel asked for.
+
+    Raises
+    ------
+    OptionError
+        If it is none of the allowed ones, or needs delta > 0.
+    """
+    name = options.get("channel", CHANNELS[0])
+    if name not in CHANNELS:
+        allowed = ", ".join(repr(c) for c in CHANNELS)
+        raise OptionError(f"channel={name!r}: allowed are {allowed}.")
+    if name == "gaussian" and privacy.delta == 0:
+        raise OptionError(
+            "channel='gaussian' needs delta > 0: for example "
+            f"Local(epsilon={privacy.epsilon:g}, delta=1e-7)."
+        )
+    return str(name)
+
+
+def channel_for(message: MomentMessage, name: str, privacy: Local) -> Channel:
+    """The channel of one round; the cost is the same whatever the message."""
+    if message.ball == "linf":
+        return CoordinateSampling(message.dim, privacy.epsilon)
+    return channel(name, message.dim, privacy.epsilon, privacy.delta)
+
+
+@dataclass(frozen=True, eq=False)
+class Facts:
+    """Public guesses in internal coordinates.
+
+    Attributes
+    ----------
+    guess : Guess
+    radius : float
+    spread : float
+        Of the response.
+    clip : float or None
+        Clip in spreads, where it is not for the method to choose: asked for, or the whole range of
+        a response whose scale is not declared, since nothing is known of where it lies in there.
+    """
+
+    guess: Guess
+    radius: float
+    spread: float
+    clip: float | None
+
+    @property
+    def squares(self) -> float:
+        """Sum of the guessed second moments."""
+        return float(np.trace(self.guess.gram))
+
+    def radius_of(self, columns: int) -> float:
+        """Radius of that many of the columns."""
+        return self.radius * math.sqrt(columns / len(self.guess.gram))
+
+
+def facts_of(design: Design, options: Mapping[str, Any]) -> Facts:
+    """Guesses from the schema, and the options that replace them.
+
+    Raises
+    ------
+    OptionError
+        If ``radius`` or ``clip`` is not a finite number > 0.
+    """
+    facts = guess(design)
+    clip = options.get("clip")
+    if clip is not None and not (
+        isinstance(clip, (int, float)) and math.isfinite(clip) and clip > 0
+    ):
+        raise OptionError(f"clip={clip!r}: a finite number > 0 is needed; about 1 to 3.")
+    # Half of the rows are weighted down: weights cost little signal, and noise grows with R^2.
+    typical = replace(facts, radius=min(math.sqrt(np.trace(facts.gram)), facts.radius))
+    radius = clipping_radius(options.get("radius"), typical, design)
+    if declared(design):
+        facts = replace(
+            facts, sd=facts.sd / math.sqrt(2), assumptions=(facts.assumptions[0], _DECLARED)
+        )
+    spread = math.sqrt(2) * facts.sd
+    if clip is None and not declared(design):
+        clip = facts.bound / spread
+        facts = replace(facts, assumptions=(*facts.assumptions, _UNDECLARED))
+    return Facts(facts, radius, spread, None if clip is None else float(clip))
+
+
+def best_clip(unit: float, caution: float) -> float:
+    """Clip in spreads with the smallest sum of squares of noise and of `caution` times bias.
+
+    Parameters
+    ----------
+    unit : float
+        Expected error due to the noise of a score clipped at one spread, over the norm of the
+        coefficients.
+    caution : float
+        How many times worse bias is than noise: intervals count only noise.
+    """
+    from scipy.special import ndtr
+
+    inside = 2 * ndtr(_CLIPS) - 1
+    bias = np.array([clip_bias(c) for c in _CLIPS])
+    return float(_CLIPS[np.argmin((unit * _CLIPS / inside) ** 2 + (caution * bias) ** 2)])
+
+
+def need(plan: Plan, ratio: float, what: str) -> str:
+    """A warning that errors are `ratio` times too large; they fall as 1/sqrt(n) and 1/epsilon."""
+    n, epsilon = plan.n, plan.privacy.epsilon
+    return (
+        f"{what} About n={round_up(ratio**2 * n):,} users, or epsilon={ratio * epsilon:.2g} at "
+        f"n={n:,}, would do."
+    )
+
+
+def noise_of(message: MomentMessage, made: Channel, n: float) -> tuple[float, float]:
+    """Noise sds of one second moment off the diagonal, and of one score, with n users."""
+    gram, score = message.variances(coordinate_variance(made) / n)
+    off = gram[0, -1] if len(gram) > 1 else gram[0, 0] / 2
+    return math.sqrt(float(off)), math.sqrt(float(score.mean()))

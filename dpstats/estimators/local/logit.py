@@ -1,0 +1,360 @@
+"""Logistic regression from a few rounds of devices."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.errors import OptionError
+from dpstats.estimators.base import check_options
+from dpstats.estimators.bounds import LOCAL_GLM_LOWER, MOMENTS_SEEN, SAMPLING, SMALL_EPS
+from dpstats.estimators.local.asks import (
+    OPTIONS,
+    Facts,
+    channel_for,
+    facts_of,
+    local,
+    need,
+    noise_of,
+    vector_channel,
+)
+from dpstats.estimators.local.base import Rounds, local_plan
+from dpstats.estimators.local.pool import (
+    ENOUGH,
+    Answered,
+    Fit,
+    Frame,
+    as_estimate,
+    estimate,
+    frame_of,
+)
+from dpstats.estimators.local.theory import GUARANTEE, ONCE, ROUNDS
+from dpstats.estimators.sources import ASI, BRILLINGER, CAI, JIANG, SCORE_ATTACK, ZHU
+from dpstats.privacy import Local, Privacy
+from dpstats.protocol import Estimate, Messages, Plan, Question
+from dpstats.queries import MomentMessage
+from dpstats.theory import Assumption, Rate, Theory
+
+if TYPE_CHECKING:
+    from dpstats.design import Design
+
+__all__ = ["LocalLogit"]
+
+Array = NDArray[np.float64]
+Index = NDArray[np.intp]
+
+_FIRST, _MOMENTS = 0.4, 0.5  # of the users, and of the square norm of their messages
+_ROUNDS, _MOST_ROUNDS = 3, 10
+_HALF, _STEP = 0.5, 1e-3  # largest residual; of numeric derivatives
+_FIRST_DOUBT, _DOUBT = 0.2, 0.1  # relative bias of a step: the long one from zero, a later one
+_MOST_SPREAD, _LEAST_SPREAD = 3.0, 0.05  # of linear predictors
+_TYPICAL = 1.0  # spread of linear predictors, for plans
+
+_ELSEWHERE = ZHU.at("Theorem 6, the lower bound for linear models, at s = d")
+
+_THEORY = Theory(
+    estimand=(
+        "coefficients of the logistic model; where it does not hold, those at which the mean of "
+        "w^2 x (y - p)/max(p, 1 - p) is zero, w = min(1, R/||x||)"
+    ),
+    guarantee=GUARANTEE + ROUNDS + " " + ONCE,
+    assumptions=(
+        Assumption("The logit of the response's mean is linear in the columns"),
+        MOMENTS_SEEN,
+    ),
+    upper=(
+        SAMPLING,
+        Rate("privacy", "d/(eps sqrt(n))", _ELSEWHERE, conjectured=True, given=(SMALL_EPS,)),
+    ),
+    lower=LOCAL_GLM_LOWER,
+    citations=(
+        BRILLINGER.at("section 2"),
+        ZHU.at("Theorem 6"),
+        ASI.at("PrivUnit"),
+        JIANG.at("Theorem 1"),
+        SCORE_ATTACK,
+        CAI.at("Theorem 4.1"),
+    ),
+)
+
+
+@dataclass(frozen=True)
+class LocalLogit(Rounds):
+    """Logistic regression from a few rounds of devices.
+
+    1. 40 percent of the users send second moments and ``w^2 x (y - 1/2)``. For normal rows its
+       mean is a known multiple of ``A params`` (Brillinger 1982).
+    2. In each later round others send the score ``w^2 x (y - p)/(2 max(p, 1 - p))`` at the
+       coefficients so far, and a Newton step follows. The division halves the noise: residuals
+       stay in [-1/2, 1/2], and the score still has mean 0 at the truth. Its slope follows from
+       the second moments as for normal rows; where rows are not, the step is a little too short
+       or too long, and the next one makes up for it.
+
+    All rounds are pooled by their precision, as in `LocalRounds`.
+
+    Notes
+    -----
+    *Guarantee.* One epsilon-DP message of each device; a device answers in one round.
+
+    *Covariance.* From influence functions of the messages of all rounds.
+    """
+
+    name: ClassVar[str] = "local-logit"
+    model: ClassVar[str] = "logit"
+    sparse: ClassVar[bool] = False
+    theory: ClassVar[Mapping[str, Theory]] = {"local": _THEORY}
+    options: ClassVar[Mapping[str, str]] = {
+        "rounds": f"number of rounds, 2 to {_MOST_ROUNDS}; {_ROUNDS} by default",
+        "channel": OPTIONS["channel"],
+        "radius": OPTIONS["radius"],
+    }
+
+    @staticmethod
+    def serves(privacy: Privacy) -> bool:
+        """Whether it is made for this guarantee: devices may be asked in rounds."""
+        return isinstance(privacy, Local) and privacy.interactive
+
+    def plan(self, design: Design, privacy: Privacy, n: int, **options: Any) -> Plan:
+        """Rounds, cost and expected error from public facts only.
+
+        Parameters
+        ----------
+        design : Design
+            Public design, with a response of 0 or 1.
+        privacy : Local
+            The guarantee of one message, with ``interactive=True``.
+        n : int
+            Number of users, all rounds together.
+        **options
+            ``rounds``, ``channel``, ``radius``.
+
+        Raises
+        ------
+        OptionError
+            If an option is unknown or out of range, or there are fewer users than rounds.
+        TrustError
+            If rounds are not allowed.
+        """
+        check_options(self.name, self.options, options)
+        guarantee = local(self.name, privacy, interactive=True)
+        if design.offset is not None:
+            raise OptionError(f"method={self.name!r} takes no offset: leave it out of the model.")
+        rounds = options.get("rounds", _ROUNDS)
+        whole = isinstance(rounds, int) and not isinstance(rounds, bool)
+        if not (whole and 2 <= rounds <= _MOST_ROUNDS):
+            raise OptionError(f"rounds={rounds!r}: a whole number from 2 to {_MOST_ROUNDS}.")
+        facts, name = facts_of(design, options), vector_channel(options, guarantee)
+        shares = (_FIRST, *((1 - _FIRST) / (rounds - 1) for _ in range(rounds - 1)))
+        first, later = (_message(len(design.names), facts, turn) for turn in (0, 1))
+        sent = channel_for(first, name, guarantee)
+        plan = local_plan(
+            self,
+            design,
+            guarantee,
+            n,
+            sent.event,
+            shares=shares,
+            options={"channel": name, "radius": facts.radius},
+        )
+        moment = noise_of(first, sent, n * _FIRST)[0]
+        score = noise_of(later, channel_for(later, name, guarantee), n * (1 - _FIRST))[1]
+        return _expected(plan, design, facts, moment, score)
+
+    def question(
+        self, design: Design, plan: Plan, answers: Sequence[Messages], public: Array | None
+    ) -> Question | None:
+        """What the next round is asked; None after the last."""
+        if len(answers) == len(plan.options["shares"]):
+            return None
+        return self._next(design, plan, self._answered(design, plan, answers))
+
+    def finish(
+        self, design: Design, plan: Plan, answers: Sequence[Messages], public: Array | None
+    ) -> Estimate:
+        """Pool all rounds and solve."""
+        made = self._answered(design, plan, answers)
+        rounds, frame, fit = _fit(made, design, plan)
+        return as_estimate(rounds, frame, fit)
+
+    def _answered(self, design: Design, plan: Plan, answers: Sequence[Messages]) -> list[Answered]:
+        made: list[Answered] = []
+        for answer in answers:
+            doubt = _DOUBT if made else _FIRST_DOUBT
+            made.append(Answered(self._next(design, plan, made), answer, doubt))
+        return made
+
+    def _next(self, design: Design, plan: Plan, made: list[Answered]) -> Question:
+        assert isinstance(plan.privacy, Local)
+        message = _message(len(design.names), facts_of(design, plan.options), len(made))
+        if made:
+            _, frame, fit = _fit(made, design, plan)
+            message = replace(message, theta=_reined(fit, frame))
+        return Question(message, channel_for(message, str(plan.options["channel"]), plan.privacy))
+
+
+@dataclass(frozen=True, eq=False)
+class _AtZero(Answered):
+    """The first round, whose score is multiplied by a function f of the spread of predictors.
+
+    The spread v solves ``(slope(v) v)^2 = s'A^-1 s``, which moves with the score s and with A; by
+    ``along * A theta (theta'ds - slope theta'dA theta / 2)`` in the vector ``f(v) s``, with
+    ``along = f'(v) slope / (v d(slope v)/dv)``.
+    """
+
+    slope: float = 0.25
+    along: float = 0.0
+    coefficients: Array = field(default_factory=lambda: np.zeros(0))
+    image: Array = field(default_factory=lambda: np.zeros(0))
+
+    def influence(self, columns: Index, weight: float, step: Array) -> Array:
+        """As for any round, and what the spread adds."""
+        made = super().influence(columns, weight, step)
+        moved = self.coefficients @ self.message.influence(self.slope / 2 * self.coefficients)
+        made += weight * self.along * np.outer(self.image[columns], moved)
+        return made
+
+
+@dataclass(frozen=True, eq=False)
+class _Turned(Answered):
+    """A later round, whose score is multiplied by a matrix: into ``A (theta - theta_t)``."""
+
+    matrix: Array = field(default_factory=lambda: np.eye(0))
+
+    def score(self, columns: Index) -> Array:
+        """Of all columns, in the units of the first round."""
+        return np.asarray(self.matrix @ super().score(columns))
+
+    def score_variance(self, columns: Index) -> Array:
+        """Noise variance of `score`, (k,)."""
+        return np.asarray(self.matrix**2 @ super().score_variance(columns))
+
+    def influence(self, columns: Index, weight: float, step: Array) -> Array:
+        """Of the score; it has no second moments."""
+        return np.asarray(self.matrix @ super().influence(columns, weight, step))
+
+
+def _turned(made: Answered, frame: Frame) -> _Turned:
+    """The score at theta_t, times four, over its slope."""
+    theta = made.theta(frame.columns.size)
+    turned = frame.safe @ theta
+    size2 = max(float(theta @ turned), _LEAST_SPREAD**2)
+    level, along = _weights(math.sqrt(size2))
+    slope = level * frame.safe + (along - level) / size2 * np.outer(turned, turned)
+    matrix = np.asarray(4 * frame.safe @ np.linalg.inv(slope))
+    return _Turned(made.question, made.answer, made.doubt, matrix=matrix)
+
+
+def _at_zero(made: Answered, frame: Frame) -> _AtZero:
+    """The first round with its score over the slope at the spread that it shows."""
+    spread = _predictor_spread(made, frame)
+    ends = [spread - _STEP, spread + _STEP]
+    slope, (below, above) = _slope(spread), (_slope(v) for v in ends)
+    steeper = (1 / above - 1 / below) / (2 * _STEP)
+    reached = (above * ends[1] - below * ends[0]) / (2 * _STEP)
+    along = steeper * slope / (spread * reached)
+    image = made.score(frame.columns) / slope
+    coefficients = np.asarray(np.linalg.solve(frame.safe, image), dtype=np.float64)
+    jitter = float(np.mean(made.score_variance(frame.columns)) * (coefficients @ coefficients))
+    return _AtZero(
+        made.question,
+        made.answer,
+        doubt=math.hypot(made.doubt, along * math.sqrt(jitter)),
+        scale=1 / slope,
+        slope=slope,
+        along=along,
+        coefficients=coefficients,
+        image=image,
+    )
+
+
+def _message(width: int, facts: Facts, turn: int) -> MomentMessage:
+    return MomentMessage(width, facts.radius, _HALF, 0.0 if turn else _MOMENTS, logistic=True)
+
+
+def _fit(made: Sequence[Answered], design: Design, plan: Plan) -> tuple[list[Answered], Frame, Fit]:
+    """All rounds in the units of the first, its second moments, and the coefficients."""
+    columns = np.arange(len(design.names))
+    target = facts_of(design, plan.options).guess.gram
+    frame = frame_of(made[:1], columns, target, fewest=ENOUGH)
+    rounds = [_at_zero(made[0], frame), *(_turned(m, frame) for m in made[1:])]
+    return rounds, frame, estimate(rounds, frame, columns, columns.size, safe=True)
+
+
+def _predictor_spread(made: Answered, frame: Frame) -> float:
+    """Standard deviation of linear predictors, from the score at zero.
+
+    For normal rows ``s' A^-1 s`` is ``(slope(v) v)^2`` at spread v, beside what noise adds.
+    """
+    columns = frame.columns
+    score = made.score(columns)
+    inverse = np.linalg.inv(frame.safe)
+    found = float(score @ inverse @ score)
+    found -= float(np.trace(inverse)) * float(made.score_variance(columns).mean())
+    spreads = np.linspace(_LEAST_SPREAD, _MOST_SPREAD, 200)
+    reached = np.array([_slope(v) * v for v in spreads])
+    at = int(np.searchsorted(reached, math.sqrt(max(found, 0.0))))
+    return float(spreads[min(at, spreads.size - 1)])
+
+
+_NODES, _NODE_WEIGHTS = np.polynomial.hermite_e.hermegauss(41)
+_NODE_WEIGHTS = _NODE_WEIGHTS / _NODE_WEIGHTS.sum()
+
+
+def _slope(spread: float) -> float:
+    """E p(1 - p) at linear predictors N(0, spread^2): E x (y - 1/2) = slope A params."""
+    p = 1 / (1 + np.exp(-spread * _NODES))
+    return float(_NODE_WEIGHTS @ (p * (1 - p)))
+
+
+def _weights(spread: float) -> tuple[float, float]:
+    """E h and E (eta/spread)^2 h of h = 2 min(p, 1 - p): across the coefficients and along them."""
+    h = 2 / (1 + np.exp(np.abs(spread * _NODES)))
+    return float(_NODE_WEIGHTS @ h), float(_NODE_WEIGHTS @ (_NODES**2 * h))
+
+
+def _reined(fit: Fit, frame: Frame) -> Array:
+    """Coefficients for the next question: drawn to zero as far as they are noise, and not wild."""
+    fitted = float(fit.params @ frame.safe @ fit.params)
+    signal = max(fitted - float(np.sum(frame.safe * fit.cov)), 0.0)
+    factor = signal / fitted if fitted > 0 else 0.0
+    reached = factor * math.sqrt(max(fitted, 0.0))
+    theta: Array = fit.params * (factor * min(1.0, _MOST_SPREAD / max(reached, _MOST_SPREAD)))
+    return theta
+
+
+def _expected(plan: Plan, design: Design, facts: Facts, moment: float, score: float) -> Plan:
+    """The plan with its expected standard errors, and a warning where they are too large."""
+    d = len(plan.names)
+    gram = facts.guess.gram
+    inverse = np.linalg.inv(_weights(_TYPICAL)[0] * gram)
+    size = _TYPICAL**2 * d / float(np.trace(gram))
+    users = plan.n * (1 - _FIRST)
+    privacy = inverse @ inverse * (16 * score**2 + moment**2 * size * 0.1)
+    sampling = np.linalg.inv(_slope(_TYPICAL) * gram) / users
+    standard, zero = design.standardization, np.zeros(d)
+    noisy, total = (np.diag(standard.to_user(zero, c)[1]) for c in (privacy, privacy + sampling))
+    error = math.sqrt(float(np.trace((privacy + sampling) @ gram))) / _TYPICAL
+    blur = 2 * math.sqrt(d) * moment / float(np.linalg.eigvalsh(gram)[0])
+    warnings: tuple[str, ...] = ()
+    at = f"At n={plan.n:,} and epsilon={plan.privacy.epsilon:g} with {d} columns"
+    if error > 0.5:
+        text = f"{at} the expected error is {error:.2g} times the size of the coefficients."
+        warnings = (need(plan, 2 * error, text),)
+    elif blur > 1:
+        text = (
+            f"{at} noise hides the curvature of the likelihood: strong effects are drawn towards "
+            "zero, and their intervals may miss them."
+        )
+        warnings = (need(plan, 2 * blur, text),)
+    return replace(
+        plan,
+        predicted_se=tuple(float(v) for v in np.sqrt(total)),
+        privacy_share=float(noisy.sum() / total.sum()),
+        assumptions=(facts.guess.assumptions[0], "Linear predictors have a spread of about 1."),
+        warnings=warnings,
+    )

@@ -1,0 +1,483 @@
+"""Rounds of messages pooled into one regression, with the law of its errors.
+
+Round t asks for the clipped score at public coefficients theta_t: on average
+
+    g_t = f_t A (theta - theta_t),   f_t = P(residual inside its clip), weighted as the rows are,
+
+exactly for elliptical columns (Stein's lemma: E x g(x'b + e) = E g' A b), and to first order in
+each column otherwise. f_t is released beside the score. So every round gives the same vector
+``A theta``, as ``g_t / f_t + A theta_t``; rounds are averaged by their precision, and the errors of
+A, released once, meet only ``sum_t w_t (theta - theta_t)``, which is small where theta_t is close.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.channels import Channel
+from dpstats.estimators.numerics.second_moments import invertible, shrunk
+from dpstats.protocol import Estimate, Messages, Question
+from dpstats.queries import MomentMessage
+
+__all__ = [
+    "ENOUGH",
+    "Answered",
+    "Fit",
+    "Frame",
+    "as_estimate",
+    "clip_bias",
+    "coordinate_variance",
+    "estimate",
+    "frame_of",
+    "pooled",
+    "released",
+    "remarks_on",
+    "stepwise",
+]
+
+Array = NDArray[np.float64]
+Index = NDArray[np.intp]
+
+TYPICAL_SQUARE = 0.5  # square norm of a message, where a variance depends on it
+_LEAST_INSIDE = 0.25  # f_t is never believed to be smaller: noise is divided by it
+_BIAS = 0.15  # of clipping at c sds, after division by f, is about this times exp(-c^2 / 2)
+_MISMATCH = 0.1  # relative difference of second moments under two sets of row weights
+ENOUGH = 50  # second moments off the diagonal, from which on they show how much noise is left
+_PASSES = 4
+_RAISED = 0.05  # directions made up, from which on a remark says so
+_BLURRED = 0.1  # part of one direction that is made up, from which on intervals are too short
+
+_HIDDEN = (
+    "Noise hides some directions of the columns: coefficients are drawn towards zero along them. "
+    "More users help, a larger epsilon, or a declared centre and scale of every column: columns "
+    "that vary little on the declared scale are hidden first."
+)
+_CLIPPED = (
+    "Most responses were beyond their clip: they are far from the declared centre, in declared "
+    "scales. Coefficients rest on few of them. Declare both anew, or pass a larger clip."
+)
+
+
+def clip_bias(clip: float) -> float:
+    """Relative bias of a score clipped at `clip` spreads and divided by the share inside.
+
+    Largest of what was measured for binary, uniform, normal and t_5 columns with few or many
+    nonzero coefficients and normal or heavy-tailed errors, except one dominant binary column.
+    """
+    return _BIAS * math.exp(-(clip**2) / 2)
+
+
+def coordinate_variance(channel: Channel) -> float:
+    """Noise variance of one coordinate of a decoded message."""
+    return channel.variance(TYPICAL_SQUARE * (1 if channel.domain == "l2" else channel.dim)) / (
+        channel.dim
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Answered:
+    """A question and the messages that answered it.
+
+    Attributes
+    ----------
+    question : Question
+        What was asked.
+    answer : Messages
+        What came.
+    doubt : float
+        Relative bias that its score may have, such as `clip_bias`.
+    scale : float, default 1
+        What the score is multiplied by, to be in the units of the rounds that it is pooled with.
+    framed : bool, default True
+        Whether its second moments are those of the frame.
+    """
+
+    question: Question
+    answer: Messages
+    doubt: float
+    scale: float = 1.0
+    framed: bool = True
+
+    @property
+    def message(self) -> MomentMessage:
+        """What was asked."""
+        return self.question.message
+
+    @property
+    def noise(self) -> float:
+        """Noise variance of a coordinate of the average message."""
+        return coordinate_variance(self.question.channel) / max(self.answer.count, 1)
+
+    @property
+    def inside(self) -> tuple[float, float]:
+        """Share f of the rows' weight whose residual is inside, and the total weight."""
+        if not self.message.gate:
+            return 1.0, 1.0
+        inside, outside = self.message.weights(self.answer.mean)
+        total = max(inside + outside, _LEAST_INSIDE)
+        return min(max(inside / total, _LEAST_INSIDE), 1.0), total
+
+    @property
+    def clipped_away(self) -> bool:
+        """Whether it is clear (by two standard errors) that f is below the least believed."""
+        if not self.message.gate:
+            return False
+        apart = np.array([1 - _LEAST_INSIDE, -_LEAST_INSIDE])
+        excess = float(apart @ self.answer.mean[-2:])
+        spread = float(apart @ self.answer.covariance[-2:, -2:] @ apart)
+        return excess + 2 * math.sqrt(max(spread, 0.0)) < 0
+
+    def score(self, columns: Index) -> Array:
+        """The score of these columns, over f."""
+        score = self.message.split(self.answer.mean)[1]
+        made: Array = score[self._places(columns)] * (self.scale / self.inside[0])
+        return made
+
+    def score_variance(self, columns: Index) -> Array:
+        """Noise variance of `score`, (k,)."""
+        variance = self.message.variances(self.noise)[1][self._places(columns)]
+        return np.asarray(variance * (self.scale / self.inside[0]) ** 2)
+
+    def theta(self, width: int) -> Array:
+        """Coefficients at which the residual was taken."""
+        return np.zeros(width) if self.message.theta is None else self.message.theta
+
+    def influence(self, columns: Index, weight: float, step: Array) -> Array:
+        """The (k, p) matrix whose product with a message is its share in ``A theta`` errors.
+
+        ``weight * score / f - gram @ step``, with the derivative of 1/f where there is a gate.
+        """
+        message, at = self.message, self._places(columns)
+        used = step[message.asked] if self.framed else np.zeros(message.asked.size)
+        made = message.influence(used)[at]
+        if message.share == 1:
+            return made
+        inside, total = self.inside
+        scores = slice(message.moments, message.moments + message.asked.size)
+        made[:, scores] *= weight * self.scale / inside
+        if message.gate:
+            moved = weight * self.score(columns) / inside / total
+            unit = 1.0 if message.bound is not None else 1 / math.sqrt(message.gate)
+            made[:, -2] -= moved * (1 - inside) * unit
+            made[:, -1] += moved * inside * unit
+        return made
+
+    def _places(self, columns: Index) -> Index:
+        places: Index = np.searchsorted(self.message.asked, columns)
+        return places
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """Second moments of the columns that are still in play.
+
+    Attributes
+    ----------
+    columns : ndarray of int of shape (k,)
+        Positions in the design, ascending.
+    gram : ndarray of shape (k, k)
+        Shrunk, with positive eigenvalues.
+    safe : ndarray of shape (k, k)
+        The same with every eigenvalue above the noise that is left.
+    hidden : ndarray of shape (k, k)
+        See `invertible`.
+    sd, part : float
+        Noise sd of an entry off the diagonal before shrinking, and the part that is left.
+    counted : float
+        The part that standard errors count.
+    """
+
+    columns: Index
+    gram: Array
+    safe: Array
+    hidden: Array
+    sd: float
+    part: float
+    counted: float
+
+    @property
+    def left(self) -> float:
+        """Noise sd that is left in an entry off the diagonal."""
+        return self.sd * self.part
+
+
+def frame_of(
+    rounds: Sequence[Answered],
+    columns: Index,
+    target: Array,
+    public: Array | None = None,
+    rows: int = 0,
+    fewest: int = 2,
+) -> Frame:
+    """Second moments of `columns` from all rounds that asked for them, or from public rows.
+
+    Parameters
+    ----------
+    target : ndarray of shape (d, d)
+        Public guess, of the whole design: all there is where no round has asked.
+    public : ndarray of shape (d, d), optional
+        Second moments of `rows` public rows; they replace all others.
+    fewest : int, default 2
+        See `shrunk`: `ENOUGH` where intervals matter.
+    """
+    within = np.ix_(columns, columns)
+    if public is not None:
+        gram = public[within]
+        size = float(np.trace(gram)) / columns.size
+        sd = size / math.sqrt(max(rows, 1))
+        safe, hidden = invertible(gram, 0.0, 0.0)
+        return Frame(columns, safe, safe, hidden, sd, 1.0, 1.0)
+    total, precision = np.zeros(within[0].shape[:1] + within[1].shape[1:]), 0.0
+    variance = np.zeros_like(total)
+    for made in rounds:
+        asked = made.message.asked
+        if not (made.framed and made.message.share and np.isin(columns, asked).all()):
+            continue
+        here = np.ix_(*[np.searchsorted(asked, columns)] * 2)
+        gram = made.message.split(made.answer.mean)[0][here]
+        noise = made.message.variances(made.noise)[0][here]
+        weight = 1 / float(np.diag(noise).mean())
+        total += weight * gram
+        variance += weight**2 * noise
+        precision += weight
+    if precision == 0:
+        return Frame(columns, target[within], target[within], np.zeros_like(total), 0.0, 0.0, 0.0)
+    gram, variance = total / precision, variance / precision**2
+    improved, part, counted = shrunk(gram, variance, target[within], fewest)
+    off = variance[np.triu_indices_from(variance, k=1)] if columns.size > 1 else np.diag(variance)
+    sd = math.sqrt(float(np.mean(off)))
+    safe, hidden = invertible(improved, sd, part)
+    positive = invertible(improved, 0.3 * sd * part, 1.0)[0]
+    return Frame(columns, positive, safe, hidden, sd, part, counted)
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """Coefficients of the chosen columns, with the covariance of their errors.
+
+    Attributes
+    ----------
+    columns : ndarray of int of shape (k,)
+    params : ndarray of shape (k,)
+    cov, cov_privacy : ndarray of shape (k, k)
+    vector : ndarray of shape (k,)
+        The pooled ``A theta``.
+    weights : ndarray of shape (T,)
+        Of the rounds.
+    """
+
+    columns: Index
+    params: Array
+    cov: Array
+    cov_privacy: Array
+    vector: Array
+    weights: Array
+
+
+def pooled(
+    rounds: Sequence[Answered], frame: Frame, columns: Index, now: Array
+) -> tuple[Array, Array]:
+    """``A theta`` of `columns` from all rounds that asked for them, and the rounds' weights.
+
+    `now` (d,) is the best guess of theta: it says how much a round suffers from errors of A.
+    """
+    at = np.searchsorted(frame.columns, columns)
+    vectors, precisions = [], []
+    last = rounds[-1].message.asked.size
+    for made in rounds:
+        theta = made.theta(now.size)
+        moved = frame.gram[at] @ theta[frame.columns]
+        away = (now - theta)[frame.columns]
+        signal = float(np.mean((frame.gram[at] @ away) ** 2))
+        other = made.message.asked.size != last or made.message.bound is not None
+        doubt = made.doubt**2 + (_MISMATCH**2 if other and len(rounds) > 1 else 0)
+        variance = float(np.mean(made.score_variance(columns)))
+        variance += frame.left**2 * float(away @ away) + doubt * signal
+        vectors.append(made.score(columns) + moved)
+        precisions.append(1 / variance)
+    weights = np.array(precisions) / sum(precisions)
+    return weights @ np.array(vectors), weights
+
+
+def estimate(
+    rounds: Sequence[Answered],
+    frame: Frame,
+    columns: Index,
+    width: int,
+    *,
+    safe: bool = False,
+    rows: int = 0,
+    least: float = 0.0,
+) -> Fit:
+    """Coefficients of `columns`, the others being zero, and the covariance of their errors.
+
+    Parameters
+    ----------
+    safe : bool, default False
+        Whether to invert the matrix with raised eigenvalues.
+    rows : int, default 0
+        Public rows behind the frame; 0 where it was released.
+    least : float
+        Part of the noise of second moments that is counted even where less seems to be left.
+    """
+    frame = replace(frame, gram=frame.safe) if safe else frame
+    at = np.searchsorted(frame.columns, columns)
+    gram = frame.gram[np.ix_(at, at)]
+    now = np.zeros(width)
+    for _ in range(_PASSES):
+        vector, weights = pooled(rounds, frame, columns, now)
+        now = np.zeros(width)
+        now[columns] = np.linalg.solve(gram, vector)
+    cov, privacy = _covariance(rounds, frame, columns, gram, now, weights, rows, least)
+    if safe:
+        prior = float(now @ now) / max(columns.size, 1)
+        cov = cov + prior * frame.hidden[np.ix_(at, at)]
+    return Fit(columns, now[columns], cov, privacy, vector, weights)
+
+
+def _covariance(
+    rounds: Sequence[Answered],
+    frame: Frame,
+    columns: Index,
+    gram: Array,
+    now: Array,
+    weights: Array,
+    rows: int,
+    least: float,
+) -> tuple[Array, Array]:
+    """Of the errors of the estimate, and of its privacy noise, from influence functions.
+
+    The average of the outer products of messages is known, and messages are independent: nothing
+    is assumed about the data.
+    """
+    away = np.zeros(now.size)
+    for weight, made in zip(weights, rounds, strict=True):
+        away += weight * (now - made.theta(now.size))
+    part = max(frame.counted, least)
+    shares = _gram_shares(rounds, columns) * part if not rows else np.zeros(len(rounds))
+    meat, noise = np.zeros((columns.size,) * 2), np.zeros((columns.size,) * 2)
+    for weight, share, made in zip(weights, shares, rounds, strict=True):
+        row = made.influence(columns, float(weight), share * away)
+        meat += row @ made.answer.covariance @ row.T
+        noise += made.noise * (row @ row.T)
+    if rows:
+        # Second moments of normal rows: Var((A_m - A) b) = (A b'A b + A b b'A) / m.
+        at = np.searchsorted(frame.columns, columns)
+        inside = frame.gram[at] @ away[frame.columns]
+        size = float(away[frame.columns] @ frame.gram @ away[frame.columns])
+        meat += (frame.gram[np.ix_(at, at)] * size + np.outer(inside, inside)) / rows
+    inverse = np.linalg.inv(gram)
+    cov, privacy = inverse @ meat @ inverse, inverse @ noise @ inverse
+    ratio = float(np.min(np.diag(cov) / np.maximum(np.diag(privacy), 1e-300)))
+    return cov, privacy * min(1.0, ratio)
+
+
+def _gram_shares(rounds: Sequence[Answered], columns: Index) -> Array:
+    """Weights with which rounds entered the second moments of `columns`."""
+    precision = np.array(
+        [
+            1 / float(np.diag(made.message.variances(made.noise)[0]).mean())
+            if made.framed and made.message.share and np.isin(columns, made.message.asked).all()
+            else 0.0
+            for made in rounds
+        ]
+    )
+    total = float(precision.sum())
+    return precision / total if total else precision
+
+
+def stepwise(
+    frame: Frame, columns: Index, vector: Array, size: int, always: Sequence[int] = ()
+) -> Index:
+    """The `size` of `columns` that explain most of ``A theta``: forward steps, then exchanges.
+
+    What a set S explains is ``v_S' A_SS^-1 v_S``. Columns in `always` are taken beside them.
+    """
+    at = np.searchsorted(frame.columns, columns)
+    gram = frame.safe[np.ix_(at, at)]
+    chosen = [int(np.searchsorted(columns, j)) for j in always]
+    fixed = len(chosen)
+    while len(chosen) < min(size + fixed, columns.size):
+        chosen.append(_best_addition(gram, vector, chosen)[0])
+    explained = _explained(gram, vector, chosen)
+    for _ in range(2 * len(chosen)):
+        better = False
+        for place in range(fixed, len(chosen)):
+            rest = chosen[:place] + chosen[place + 1 :]
+            candidate, value = _best_addition(gram, vector, rest)
+            if value > explained * (1 + 1e-9):
+                chosen, explained, better = [*rest, candidate], value, True
+        if not better:
+            break
+    return np.sort(columns[np.array(chosen, dtype=np.intp)])
+
+
+def _explained(gram: Array, vector: Array, chosen: list[int]) -> float:
+    part = vector[chosen]
+    return float(part @ np.linalg.solve(gram[np.ix_(chosen, chosen)], part))
+
+
+def _best_addition(gram: Array, vector: Array, chosen: list[int]) -> tuple[int, float]:
+    """The column that explains most beside those chosen, and what all explain: one regression.
+
+    Adding j to S explains (v_j - A_jS A_SS^-1 v_S)^2 / (A_jj - A_jS A_SS^-1 A_Sj) more.
+    """
+    if chosen:
+        solved = np.linalg.solve(gram[np.ix_(chosen, chosen)], gram[chosen])
+        rest = vector - vector[chosen] @ solved
+        left = np.diag(gram) - np.einsum("ij,ij->j", gram[chosen], solved)
+        base = _explained(gram, vector, chosen)
+    else:
+        rest, left, base = vector, np.diag(gram), 0.0
+    gain = rest**2 / np.maximum(left, 1e-12)
+    gain[chosen] = -1.0
+    best = int(np.argmax(gain))
+    return best, base + float(gain[best])
+
+
+def released(rounds: Sequence[Answered], frame: Frame) -> dict[str, Any]:
+    """Numbers worth reporting."""
+    return {
+        "clips": [made.message.clip for made in rounds],
+        "inside": [made.inside[0] for made in rounds],
+        "noise of second moments": frame.sd,
+        "noise left after shrinking": frame.left,
+    }
+
+
+def as_estimate(rounds: Sequence[Answered], frame: Frame, fit: Fit) -> Estimate:
+    """What is handed back of a fit of all columns.
+
+    Without standard errors where a direction of the columns is hidden, or most responses were
+    clipped: both bias coefficients by more than noise does.
+    """
+    why = ""
+    if float(np.linalg.eigvalsh(frame.hidden)[-1]) > _BLURRED:
+        why = "none: noise hides how the columns vary"
+    elif rounds[-1].clipped_away:
+        why = "none: most responses were clipped"
+    unknown = np.full_like(fit.cov, np.nan)
+    return Estimate(
+        params=fit.params,
+        cov=unknown if why else fit.cov,
+        cov_privacy=unknown if why else fit.cov_privacy,
+        nobs=float(sum(made.answer.count for made in rounds)),
+        released={
+            **released(rounds, frame),
+            **({"weights of rounds": fit.weights.tolist()} if len(rounds) > 1 else {}),
+        },
+        remarks=remarks_on(rounds, frame),
+        inference=why,
+    )
+
+
+def remarks_on(rounds: Sequence[Answered], frame: Frame) -> tuple[str, ...]:
+    """What the messages say about the declarations."""
+    hidden = float(np.trace(frame.hidden)) > _RAISED
+    return (_HIDDEN,) * hidden + (_CLIPPED,) * rounds[-1].clipped_away

@@ -1,0 +1,1 @@
+"""Arithmetic of estimates: arrays in, arrays out; no rows, no privacy."""

@@ -1,0 +1,136 @@
+"""The registry of methods: one line each; everything that lists methods reads it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dpstats.errors import OptionError, TrustError
+from dpstats.estimators.central import CENTRAL
+from dpstats.estimators.labels import LABEL_ONLY
+from dpstats.estimators.local import LOCAL
+from dpstats.privacy import Privacy
+from dpstats.protocol import Estimator
+from dpstats.theory import Theory
+from dpstats.theory.arithmetic import joined
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["ESTIMATORS", "find", "methods"]
+
+# The first row for a model and a trust model is the default there.
+ESTIMATORS: tuple[Estimator, ...] = (*CENTRAL, *LABEL_ONLY, *LOCAL)
+
+
+def find(
+    model: str, privacy: Privacy, method: str | None = None, sparse: bool | None = None
+) -> Estimator:
+    """The method of that name, or the default, for a model under a trust model.
+
+    Parameters
+    ----------
+    model : str
+        Such as ``"ols"``.
+    privacy : Central, Local, LabelOnly or Federated
+        The guarantee asked for; its trust model decides.
+    method : str, optional
+        A name from `methods`; the first row for the model and the trust model otherwise.
+    sparse : bool, optional
+        Only methods that select columns (True) or keep them all (False).
+
+    Raises
+    ------
+    OptionError
+        If there is no such model, or no such method for it.
+    TrustError
+        If nothing, or not this method, answers the model under the trust model.
+    """
+    rows = [e for e in ESTIMATORS if e.model == model]
+    if not rows:
+        known = ", ".join(dict.fromkeys(repr(e.model) for e in ESTIMATORS))
+        raise OptionError(f"No model {model!r}: there are {known}.")
+    if method is not None:
+        rows = [e for e in rows if e.name == method]
+        if not rows:
+            raise OptionError(f"No method {method!r} for {model!r}. {_existing(model)}")
+    if sparse is not None:
+        rows = [e for e in rows if e.sparse == sparse]
+        if not rows:
+            raise OptionError(_no_kind(model, method, sparse))
+    able = [e for e in rows if privacy.trust in e.theory]
+    if not able:
+        asked = repr(model) if method is None else f"{model!r} by method {method!r}"
+        trust = f"under {privacy.trust!r} trust"
+        raise TrustError(f"No method answers {asked} {trust}. {_existing(model)}")
+    return next((e for e in able if _serves(e, privacy)), able[0])
+
+
+def _serves(estimator: Estimator, privacy: Privacy) -> bool:
+    """Whether the method is made for this kind of the trust model: devices asked once or in rounds.
+
+    A method that is not says so in its plan.
+    """
+    serves = getattr(estimator, "serves", None)
+    return serves is None or bool(serves(privacy))
+
+
+def _no_kind(model: str, method: str | None, sparse: bool) -> str:
+    """Why nothing, or not this method, selects columns (or keeps them all)."""
+    does = "selects columns (sparsity=)" if sparse else "keeps every column"
+    able = ", ".join(repr(e.name) for e in ESTIMATORS if e.model == model and e.sparse == sparse)
+    asked = f"No method of {model!r}" if method is None else f"Method {method!r} is none that"
+    return f"{asked} {does}." + (f" These do: {able}." if able else "")
+
+
+def _existing(model: str) -> str:
+    """What there is for a model, in a sentence."""
+    rows = (f"{e.name!r} ({', '.join(e.theory)})" for e in ESTIMATORS if e.model == model)
+    return f"Methods of {model!r}: {', '.join(rows)}; dpstats.methods() lists all."
+
+
+def methods(model: str | None = None, trust: str | None = None) -> pd.DataFrame:
+    """What can be fitted: one row for each method and trust model, defaults first.
+
+    A method has a row more for each option under which another theorem holds.
+
+    Parameters
+    ----------
+    model : str, optional
+        Only this model.
+    trust : str, optional
+        Only this trust model: ``"central"``, ``"local"``, ``"label-only"`` or ``"federated"``.
+
+    Returns
+    -------
+    DataFrame
+        Columns model, method, trust, given (options that the row is about), source (of the private
+        term), rate (upper, constants 1), conditions and options.
+    """
+    import pandas as pd
+
+    rows = [
+        {
+            "model": e.model,
+            "method": e.name,
+            "trust": name,
+            "given": given,
+            "source": _source(theory),
+            "rate": joined(r.formula for r in theory.upper),
+            "conditions": "; ".join(a.statement for a in theory.conditions),
+            "options": "; ".join(f"{k}: {v}" for k, v in e.options.items()),
+        }
+        for e in ESTIMATORS
+        for name, known in e.theory.items()
+        for given, theory in known.rows()
+        if model in (None, e.model) and trust in (None, name)
+    ]
+    columns = ["model", "method", "trust", "given", "source", "rate", "conditions", "options"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def _source(theory: Theory) -> str:
+    """Who proves the private term of the upper rate, or makes its order likely."""
+    rate = next(r for r in theory.upper if r.term == "privacy")
+    where = f", {rate.source.locator}" if rate.source.locator else ""
+    conjectured = "order conjectured from " if rate.conjectured else ""
+    return f"{conjectured}{rate.source.authors} ({rate.source.year}){where}"

@@ -1,0 +1,342 @@
+"""How responses are sent that nobody but their devices hold: interval, channel, and error."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.channels import CHANNELS, Channel, channel
+from dpstats.errors import OptionError
+from dpstats.estimators.guesses import declared, round_up
+from dpstats.privacy import LabelOnly
+from dpstats.protocol import Plan
+from dpstats.queries.labels import Interval, LabelQuery
+
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    from dpstats.design import Design
+
+    class LabelHolder(Protocol):
+        """Who holds the responses; see `dpstats.holders.Labels`."""
+
+        def ask(self, query: LabelQuery, slot: str, part: int = 0) -> NDArray[np.float64]:
+            """The noisy answer."""
+            ...
+
+        def half(self, branch: int) -> NDArray[np.intp]:
+            """Positions, ascending, of the rows of a half (1, 2) or of all (0)."""
+            ...
+
+
+__all__ = [
+    "CHANNEL_OPTIONS",
+    "Responses",
+    "expected",
+    "linear_shrinkage",
+    "positive",
+    "responses",
+    "slopes",
+    "warned",
+]
+
+Array = NDArray[np.float64]
+
+
+CHANNEL_OPTIONS = {
+    "clip": "half-width > 0 of the interval that responses are held to, around the declared "
+    "centre, in units of the response; public",
+    "channel": "randomiser of a response: 'piecewise', 'binary', 'laplace' or 'gaussian' "
+    "(delta > 0); by default the one with the smallest variance",
+}
+_SPREAD = math.sqrt(2.0) / 4  # sd of a response over its half-range, where no scale is declared
+_EXPLAINED = 0.5  # share of the response's variance that covariates explain, as far as is known
+_BIAS = 0.25  # largest bias by clipping that is planned, over the smallest standard error
+_NARROWEST = 1.5  # clip in declared scales, where clipping is not undone
+_FINE = 0.5  # error over coefficients at which a fit is worth its budget
+_SCALES = np.arange(0.5, 12.01, 0.1)  # clips that are tried, in declared scales
+_RESPONSE = (
+    "The response has the declared centre and scale (without a scale: a standard deviation of a "
+    "third of its half-range), and covariates explain half of its variance."
+)
+_TAILS = (
+    "Tails of the response are no heavier than those of a logistic law: clipping it at {:.3g} "
+    "scales then biases a coefficient by less than a quarter of its standard error."
+)
+
+
+@dataclass(frozen=True)
+class Responses:
+    """How responses are sent: the interval they are held to, and the channel.
+
+    Attributes
+    ----------
+    interval : Interval
+        In internal units.
+    channel : Channel or None
+        None where a curator holds the responses.
+    sd : float
+        Guessed standard deviation of a response about `center`, in internal units.
+    center : float
+        Guessed centre, in internal units.
+    assumptions : tuple of str
+        The guesses in words.
+    """
+
+    interval: Interval
+    channel: Channel | None
+    sd: float
+    center: float
+    assumptions: tuple[str, ...] = (_RESPONSE,)
+
+    @property
+    def residual_variance(self) -> float:
+        """Guessed variance about the regression line."""
+        return (1 - _EXPLAINED) * self.sd**2
+
+    @property
+    def coefficients(self) -> float:
+        """Guessed norm of slopes for columns with standard deviation 1."""
+        return math.sqrt(_EXPLAINED) * self.sd
+
+    @property
+    def second_moment(self) -> float:
+        """Guess of E v^2 for v in [-1, 1], the response in units of the interval."""
+        i = self.interval
+        return min(1.0, (self.sd**2 + (self.center - i.middle) ** 2) / i.half**2)
+
+    def noise(self, second_moment: float | None = None) -> float:
+        """Variance that the channel adds to a response, in squared internal units."""
+        square = self.second_moment if second_moment is None else min(max(second_moment, 0.0), 1.0)
+        return (
+            0.0 if self.channel is None else self.interval.half**2 * _variance(self.channel, square)
+        )
+
+    def at(self, epsilon: float, delta: float = 0.0) -> Responses:
+        """The same interval with the better of both pure channels at another epsilon.
+
+        Gaussian noise if there is a delta.
+        """
+        if self.channel is None:
+            return self
+        names = ("piecewise", "binary") if delta == 0 else ("gaussian",)
+        made = [channel(name, 1, epsilon, delta) for name in names]
+        return replace(self, channel=min(made, key=lambda c: _variance(c, self.second_moment)))
+
+    def mean_square(self, z: Array, fitted: Array) -> float:
+        """Estimate of E v^2 from messages z, at least what the fit says."""
+        i = self.interval
+        sent, least = (float(np.mean(np.square((v - i.middle) / i.half))) for v in (z, fitted))
+        return self.square(sent, least)
+
+    def square(self, sent: float, least: float) -> float:
+        """Estimate of E v^2, at least `least`, from the mean square of decoded messages about v.
+
+        One bit says nothing about squares; the guess stands in then.
+        """
+        assert self.channel is not None
+        none, all_ = self.channel.variance(0.0), self.channel.variance(1.0)
+        slope = 1 + all_ - none
+        if slope < 1e-6:
+            return min(1.0, max(least, self.second_moment))
+        return min(1.0, max(least, (sent - none) / slope))
+
+    def options(self) -> dict[str, Any]:
+        """What plans and results say of it, as JSON."""
+        made: dict[str, Any] = {"interval": (self.interval.low, self.interval.high)}
+        return made if self.channel is None else {**made, "channel": self.channel.name}
+
+    @classmethod
+    def of(cls, plan: Plan, design: Design) -> Responses:
+        """What a plan said."""
+        i = Interval(*plan.options["interval"])
+        name = plan.options.get("channel")
+        made = None if name is None else _channel(name, plan.privacy)
+        return cls(i, made, *_guess(design))
+
+
+def responses(
+    design: Design,
+    privacy: LabelOnly,
+    options: Mapping[str, Any],
+    tolerable: Callable[[Responses, float], float] | None = None,
+    binary: bool = False,
+    always: bool = False,
+) -> Responses:
+    """Interval and channel for the responses of a design, from public facts.
+
+    Parameters
+    ----------
+    options : mapping
+        ``clip`` and ``channel``, if they were asked for.
+    tolerable : callable, optional
+        Whether a clip will do: from how responses are sent, and the clip in declared scales, a
+        number that is at most 0 if so. By default, and unless a scale is declared or `always`,
+        the declared range is used.
+    binary : bool, default False
+        Whether the response is a yes or no, for which one bit is best.
+
+    Raises
+    ------
+    OptionError
+        If the clip is no number > 0, or there is no such channel.
+    """
+    low, high = design.internal_endog_bounds
+    sd, center = _guess(design)
+
+    def made(interval: Interval) -> Responses:
+        draft = Responses(interval, None, sd, center)
+        if privacy.curator:
+            return draft
+        return replace(draft, channel=_best(options.get("channel"), privacy, draft, binary))
+
+    def around(half: float) -> Interval:
+        return Interval(float(max(low, center - half)), float(min(high, center + half)))
+
+    if (asked := options.get("clip")) is not None:
+        return made(around(positive("clip", asked) / design.standardization.y_scale))
+    whole = made(Interval(low, high))
+    if tolerable is None or not (always or declared(design)):
+        return whole
+    for scales in _SCALES:
+        if sd * scales >= max(high - center, center - low):
+            return whole
+        tried = made(around(sd * scales))
+        if tolerable(tried, float(scales)) <= 1e-9:
+            return replace(tried, assumptions=(_RESPONSE, _TAILS.format(scales)))
+    return whole
+
+
+def linear_shrinkage(se: Callable[[Responses], float]) -> Callable[[Responses, float], float]:
+    """Whether the bias of a clip is small beside the smallest standard error of a slope.
+
+    Clipping shrinks slopes by the share of responses beyond the clip (exactly, for jointly normal
+    data: Stein's lemma); that of a logistic law is taken.
+    """
+
+    def tolerable(how: Responses, scales: float) -> float:
+        tail = 2 / (1 + math.exp(min(math.pi * scales / math.sqrt(3), 500.0)))
+        return max(_NARROWEST - scales, tail * how.coefficients - _BIAS * se(how))
+
+    return tolerable
+
+
+def expected(
+    plan: Plan,
+    design: Design,
+    noise: Array,
+    rest: Array,
+    how: Responses,
+    errors: Callable[[float], float],
+) -> Plan:
+    """The plan with its expected standard errors, and a warning where it is hopeless.
+
+    Parameters
+    ----------
+    noise, rest : ndarray of shape (d, d)
+        Expected covariance of the coefficients, by privacy and otherwise.
+    errors : callable
+        From epsilon to the root of the summed variances of the slopes.
+    """
+    zero = np.zeros(len(plan.names))
+    private, total = (
+        np.diag(design.standardization.to_user(zero, cov)[1]) for cov in (noise, noise + rest)
+    )
+    made = replace(
+        plan,
+        predicted_se=tuple(float(v) for v in np.sqrt(total)),
+        privacy_share=float(np.sum(private) / np.sum(total)),
+    )
+    return warned(made, errors, how.coefficients)
+
+
+def warned(plan: Plan, errors: Callable[[float], float], size: float) -> Plan:
+    """The plan with a warning if the expected error exceeds the coefficients expected."""
+    epsilon, n = plan.privacy.epsilon, plan.n
+    ratio = errors(epsilon) / size
+    if ratio <= 1:
+        return plan
+    rows = round_up(n * (ratio / _FINE) ** 2)
+    enough = next(
+        (e for e in epsilon * np.geomspace(1, 100, 47) if errors(e) <= _FINE * size), None
+    )
+    other = "" if enough is None else f", or epsilon={enough:.2g} at this n,"
+    text = (
+        f"n={n:,} is small for epsilon={epsilon:g}: the error expected from public facts is "
+        f"{ratio:.2g} times the size of the coefficients. About n={rows:,} rows{other} would bring "
+        "it to half of it."
+    )
+    return replace(plan, warnings=(*plan.warnings, text))
+
+
+def slopes(design: Design) -> NDArray[np.intp]:
+    """Positions of the columns other than the intercept; all where there is only that."""
+    every = np.arange(len(design.names))
+    found = every[every != design.standardization.intercept]
+    return found if found.size else every
+
+
+def _guess(design: Design) -> tuple[float, float]:
+    """Standard deviation and centre of the response, in internal units."""
+    assert design.endog is not None
+    standard, endog = design.standardization, design.endog
+    low, high = design.internal_endog_bounds
+    center = (endog.center - standard.y_center) / standard.y_scale
+    if (levels := _levels(design)) is not None:
+        return float(np.std(levels)) / standard.y_scale, center
+    if not declared(design):
+        return (high - low) / 2 * _SPREAD, center
+    return endog.scale / standard.y_scale, center
+
+
+def _levels(design: Design) -> Array | None:
+    """Numbers that a response with declared levels takes; None if it is a number."""
+    assert design.endog is not None
+    declaration = None if design.schema is None else design.schema.get(design.endog.name)
+    levels = getattr(declaration, "levels", None)
+    if levels is None:
+        return None
+    values = getattr(declaration, "values", None)
+    return np.array([0.0, 1.0]) if values is None else np.asarray(values, dtype=np.float64)
+
+
+def _best(asked: Any, privacy: LabelOnly, draft: Responses, binary: bool) -> Channel:
+    if asked is not None:
+        return _channel(str(asked), privacy)
+    if binary:
+        return _channel("binary", privacy)
+    names = ["piecewise", "binary"] + ["gaussian"] * (privacy.delta > 0)
+    found = [_channel(name, privacy) for name in names]
+    return min(found, key=lambda c: _variance(c, draft.second_moment))
+
+
+def _channel(name: str, privacy: Any) -> Channel:
+    allowed = [n for n in CHANNELS if n in ("piecewise", "binary", "laplace", "gaussian")]
+    if name not in allowed:
+        raise OptionError(f"channel={name!r}: for responses there are {sorted(allowed)}.")
+    return channel(name, 1, privacy.epsilon, privacy.delta)
+
+
+def _variance(made: Channel, square: float) -> float:
+    """Variance of a decoded message about v, for the mean square of v, in which it is linear."""
+    none, all_ = made.variance(0.0), made.variance(1.0)
+    return none + (all_ - none) * square
+
+
+def positive(name: str, value: Any) -> float:
+    """A number that an option gave.
+
+    Raises
+    ------
+    OptionError
+        Unless it is finite and > 0.
+    """
+    number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+    if not (number and math.isfinite(value) and value > 0):
+        raise OptionError(f"{name}={value!r}: a finite number > 0 is needed.")
+    return float(value)

@@ -1,0 +1,271 @@
+"""Plots of released numbers: coefficients, the ledger, the price of privacy.
+
+Each function draws on ``ax`` (a new figure by default) and returns it. matplotlib is imported when
+a plot is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.errors import OptionError
+from dpstats.privacy import Central, Privacy
+from dpstats.results.inference import normal_quantile
+from dpstats.results.privacy_report import NOT_PRIVATE
+from dpstats.results.summary import several
+from dpstats.text import figure_text
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+__all__ = ["coefficients", "error_vs_epsilon", "ledger"]
+
+# Okabe & Ito (2008): distinguishable under every common colour blindness, and in print.
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+GREY = "#6b6b6b"
+
+
+def _axes(ax: Axes | None, width: float, height: float) -> Axes:
+    if ax is not None:
+        return ax
+    import matplotlib.pyplot as plt
+
+    return plt.subplots(figsize=(width, height), layout="constrained")[1]
+
+
+def _finish(ax: Axes, title: str, tainted: bool) -> Axes:
+    ax.spines[["top", "right"]].set_visible(False)
+    color = COLORS[1] if tainted else "black"
+    ax.set_title(f"{title}\n{NOT_PRIVATE}" if tainted else title, loc="left", color=color)
+    return ax
+
+
+def _label(fit: Any, name: str | None) -> str:
+    """Legend entry; whoever names a result cannot hide that its noise was seeded."""
+    if not hasattr(fit, "privacy"):
+        return figure_text(name or f"{type(fit.model).__name__} (not private)")
+    p = fit.plan
+    text = figure_text(name or f"{p.method}, {fit.privacy.trust}")
+    text += "" if name else f", $\\varepsilon$ = {p.privacy.epsilon:g}"
+    text += "" if fit.has_inference else " (no valid interval)"
+    return f"{text} [{NOT_PRIVATE}]" if fit.reproducible else text
+
+
+_SCALE = {"log": "log mean of ", "logit": "log odds of "}
+
+
+def _response(fits: Sequence[Any]) -> str:
+    """What the coefficients are changes of: the response, through the link."""
+    links = [fit.design.family.link for fit in fits if hasattr(fit, "privacy")]
+    scale = _SCALE.get(links[0] if links else "", "")
+    return scale + figure_text(str(fits[0].model.endog_names))
+
+
+def _units(fits: Sequence[Any], per: str, terms: Sequence[str]) -> pd.Series:
+    """How many units of each regressor a coefficient is drawn for."""
+    import pandas as pd
+
+    units = pd.Series(1.0, index=list(terms))
+    designs = [fit.design for fit in fits if hasattr(fit, "privacy")] if per == "scale" else []
+    for design in designs:
+        known = pd.Series(design.standardization.x_scale, index=list(design.names))
+        units.update(known)
+    return units
+
+
+def _halves(fit: Any, names: Sequence[str], z: float) -> list[NDArray[np.float64]]:
+    """Half-lengths of the whiskers of `names`: sampling error alone, then all error."""
+    total = fit.bse[names].to_numpy()
+    share = fit.privacy_share[names].to_numpy() if hasattr(fit, "privacy") else 0.0
+    return [z * total * np.sqrt(1 - share), z * total]
+
+
+_PER = {"unit": "unit of the regressor", "scale": "public scale of the regressor"}
+
+
+def coefficients(
+    fits: Any,
+    names: Sequence[str] | None = None,
+    alpha: float = 0.05,
+    *,
+    per: str = "unit",
+    intercept: bool = False,
+    ax: Axes | None = None,
+) -> Axes:
+    """Dots with two nested whiskers: sampling error alone (thick), with privacy noise (thin).
+
+    Parameters
+    ----------
+    fits : Results, or sequence of Results and statsmodels results
+        Coefficients of one name share a row; of a sparse fit, those of the selected columns are
+        drawn, without whiskers where no interval is valid.
+    names : sequence of str, optional
+        Legend entries; method, trust model and epsilon by default.
+    alpha : float, default 0.05
+        Whiskers are intervals of level 1 - alpha.
+    per : {"unit", "scale"}
+        Change of the regressor that a coefficient is drawn for: one unit, or its public scale
+        (half its declared range, unless the schema says otherwise), which makes regressors of
+        different units comparable.
+    intercept : bool, default False
+        Whether to draw the intercept, whose scale is often another.
+    ax : matplotlib Axes, optional
+        Where to draw.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+    """
+    fits = several(fits, names, "plot.coefficients")
+    if per not in _PER:
+        raise OptionError(f"per={per!r}: allowed are {', '.join(map(repr, _PER))}.")
+    labels = list(map(_label, fits, names if names is not None else [None] * len(fits)))
+    terms = list(dict.fromkeys(str(name) for fit in fits for name in fit.bse.index))
+    if not intercept and len(terms) > 1:
+        terms = [t for t in terms if t not in ("Intercept", "const")]
+    units = _units(fits, per, terms)
+    z, row = normal_quantile(alpha), {term: -i for i, term in enumerate(terms)}
+    longest = max(len(term) for term in terms)
+    ax = _axes(ax, 7.0 + 0.07 * longest, 1.4 + len(terms) * (0.22 + 0.16 * len(fits)))
+    ax.axvline(0, color=GREY, lw=0.8, zorder=0)
+    for k, (fit, label) in enumerate(zip(fits, labels, strict=True)):
+        shown = [t for t in terms if t in fit.bse.index]
+        unit = units[shown].to_numpy()
+        x, offset = unit * fit.params[shown].to_numpy(), 0.22 * ((len(fits) - 1) / 2 - k)
+        y = np.array([row[t] for t in shown]) + offset
+        color = COLORS[k % len(COLORS)]
+        sampling, total = (unit * half for half in _halves(fit, shown, z))
+        ax.hlines(y, x - total, x + total, color=color, lw=1.2)
+        ax.hlines(y, x - sampling, x + sampling, color=color, lw=4.0, alpha=0.45)
+        ax.plot(
+            x, y, MARKERS[k % len(MARKERS)], color=color, ms=5, mec="white", mew=0.6, label=label
+        )
+    ax.set_yticks(list(row.values()), list(map(figure_text, terms)))
+    ax.set_ylim(-len(terms) + 0.4, 0.6)
+    if any(fit.bse.notna().any() for fit in fits):
+        level = f"{1 - alpha:.0%} interval"
+        ax.plot([], [], color=GREY, lw=4.0, alpha=0.45, label=f"{level}, sampling error")
+        ax.plot([], [], color=GREY, lw=1.2, label=f"{level}, with privacy noise")
+    ax.set_xlabel(f"coefficient ({_response(fits)} per {_PER[per]})")
+    ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
+    tainted = any(hasattr(fit, "privacy") and fit.reproducible for fit in fits)
+    return _finish(ax, "Coefficients", tainted)
+
+
+def ledger(ledger: Any, *, ax: Axes | None = None) -> Axes:
+    """Epsilon spent after each entry of a ledger, by tight composition, against its ceiling.
+
+    Parameters
+    ----------
+    ledger : Ledger
+        Its entries are public.
+    ax : matplotlib Axes, optional
+        Where to draw.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+    """
+    from matplotlib.ticker import MaxNLocator
+
+    ceiling, delta = ledger.ceiling
+    after = ledger.to_frame()["spent"].to_numpy(dtype=float)
+    before = np.append(0.0, after)[:-1]
+    at = np.arange(1, len(after) + 1)
+    ax = _axes(ax, 7.0, 3.4)
+    ax.bar(at, before, width=0.7, color=COLORS[0], alpha=0.25, label="spent before")
+    ax.bar(at, after - before, width=0.7, bottom=before, color=COLORS[0], label="this entry adds")
+    ax.axhline(ceiling, color=COLORS[1], lw=1.5, ls="--", label=f"ceiling {ceiling:g}")
+    ax.set_ylim(0, 1.08 * ceiling)
+    ax.set_xlim(0.3, max(len(after), 5) + 0.7)
+    if len(after) <= 20:
+        ax.set_xticks(at)
+    else:
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    ax.set_xlabel("ledger entry")
+    ax.set_ylabel(f"$\\varepsilon$ spent in all (at $\\delta$ = {delta:g})")
+    ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    spent = after[-1] if after.size else 0.0
+    return _finish(ax, f"Privacy spent: {spent:.3g} of {ceiling:g}", False)
+
+
+def error_vs_epsilon(
+    model: Any,
+    epsilons: Sequence[float],
+    *,
+    privacy: Privacy | None = None,
+    terms: Sequence[str] | None = None,
+    ax: Axes | None = None,
+    **options: Any,
+) -> Axes:
+    """Planned standard error against epsilon, above its floor of sampling error alone.
+
+    No row is read: every point is a plan.
+
+    Parameters
+    ----------
+    model : Model
+        Planned once for every epsilon.
+    epsilons : sequence of float
+        Each > 0.
+    privacy : Privacy, optional
+        Guarantee whose epsilon is replaced; ``Central(1, 1e-7)`` by default.
+    terms : sequence of str, optional
+        Coefficients to draw; by default all but the intercept, at most seven.
+    ax : matplotlib Axes, optional
+        Where to draw.
+    **options
+        Passed to ``model.plan``.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+    """
+    from matplotlib.ticker import LogLocator
+
+    privacy = Central(1.0, 1e-7) if privacy is None else privacy
+    grid = sorted(float(e) for e in epsilons)
+    if not grid:
+        raise OptionError("error_vs_epsilon(model, []): give at least one epsilon.")
+    plans = [model.plan(replace(privacy, epsilon=e), **options) for e in grid]
+    names = list(plans[0].names)
+    unknown = sorted(set(terms or ()) - set(names))
+    if unknown:
+        raise OptionError(f"terms={unknown!r} are not in the model: it has {', '.join(names)}.")
+    slopes = [n for n in names if n != "Intercept"] or names
+    shown = list(terms) if terms is not None else slopes[: len(COLORS)]
+    se = np.array([plan.predicted_se for plan in plans], dtype=float)
+    if np.isnan(se).all():  # or there are none
+        raise OptionError(
+            f"{plans[0].method!r} predicts no standard errors from public facts: nothing to draw."
+        )
+    floor = se * np.sqrt(1 - np.array([[plan.privacy_share] for plan in plans]))
+    ax = _axes(ax, 7.0, 4.2)
+    for k, name in enumerate(shown):
+        j, color = names.index(name), COLORS[k % len(COLORS)]
+        ax.plot(
+            grid,
+            se[:, j],
+            MARKERS[k % len(MARKERS)] + "-",
+            color=color,
+            ms=5,
+            label=figure_text(name),
+        )
+        ax.plot(grid, floor[:, j], ":", color=color, lw=1.2)
+    ax.plot([], [], ":", color=GREY, label="sampling error alone")
+    ax.set(xscale="log", yscale="log")
+    ax.set_xticks(grid, [f"{e:g}" for e in grid])
+    ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    ax.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    ax.minorticks_off()
+    ax.set_xlabel(f"$\\varepsilon$ (at $\\delta$ = {privacy.delta:g}, n = {plans[0].n:,})")
+    ax.set_ylabel("planned standard error, in the coefficient's units")
+    ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    return _finish(ax, "What epsilon buys", False)

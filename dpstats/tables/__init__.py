@@ -1,0 +1,100 @@
+"""Any table as columns by name: pandas, polars, pyarrow, or a mapping of 1-d arrays."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import narwhals.stable.v1 as nw
+import pandas as pd
+
+from dpstats.errors import DataError
+from dpstats.tables.coercion import as_column
+
+__all__ = ["column_names", "named_columns", "row_count", "without_rows"]
+
+_SHOWN = 30  # names in an error
+
+
+def named_columns(table: Any, names: Iterable[str] | None = None) -> dict[str, Any]:
+    """Columns of a table by name, as 1-d arrays in row order, without a copy where possible.
+
+    Parameters
+    ----------
+    table : pandas or polars DataFrame, pyarrow.Table, or mapping of names to 1-d values
+        Private or public rows.
+    names : iterable of str, optional
+        Columns wanted; all of them by default.
+
+    Returns
+    -------
+    dict of str to array
+        All of one length.
+
+    Raises
+    ------
+    DataError
+        If the object is no table, a name is missing or twice there, or lengths differ.
+    """
+    available, column = _open(table)
+    twice = [name for name, times in Counter(available).items() if times > 1]
+    if twice:
+        raise DataError(f"Column names appear twice: {twice}. Rename them so that each is unique.")
+    wanted = list(available) if names is None else list(names)
+    known = set(available)
+    absent = [name for name in wanted if name not in known]
+    if absent:
+        raise DataError(f"The table has no column {_some(absent)}. It has: {_some(available)}.")
+    columns = {name: as_column(column(name), str(name)) for name in wanted}
+    if len({len(values) for values in columns.values()}) > 1:
+        raise DataError("The columns have different lengths; one value per row is needed in each.")
+    return columns
+
+
+def _some(names: Sequence[Any]) -> str:
+    """The first names of a list, and how many there are beyond."""
+    shown = ", ".join(map(repr, names[:_SHOWN]))
+    return shown if len(names) <= _SHOWN else f"{shown} ... ({len(names):,} in all)"
+
+
+def _open(table: Any) -> tuple[list[Any], Any]:
+    """Column names, and a function from a name to its column."""
+    if isinstance(table, pd.DataFrame):
+        return list(table.columns), table.__getitem__
+    if isinstance(table, Mapping):
+        return list(table), table.__getitem__
+    try:
+        frame = nw.from_native(table)
+    except TypeError:
+        raise DataError(
+            f"A {type(table).__name__} is no table: pass a pandas or polars DataFrame, a "
+            "pyarrow.Table or a dict of arrays."
+        ) from None
+    if isinstance(frame, nw.LazyFrame):
+        raise DataError("The table is lazy: collect it first, as in frame.collect().")
+    return list(frame.columns), frame.get_column
+
+
+def column_names(table: Any) -> list[str]:
+    """Names of the columns of a table that `named_columns` reads, those that are text."""
+    return [name for name in _open(table)[0] if isinstance(name, str)]
+
+
+def row_count(table: Any) -> int:
+    """Number of rows of a table that `named_columns` reads."""
+    if isinstance(table, Mapping):
+        return len(next(iter(table.values()), ()))
+    return len(table)
+
+
+def without_rows(table: Any) -> Any:
+    """The table's names and types with no row in it."""
+    if isinstance(table, pd.DataFrame):
+        return table.iloc[:0]
+    if isinstance(table, Mapping):
+        return {name: as_column(values, str(name))[:0] for name, values in table.items()}
+    try:
+        return nw.from_native(table, eager_only=True).head(0).to_native()
+    except TypeError:
+        return table
