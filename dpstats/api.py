@@ -415,7 +415,9 @@ def private_range(
     privacy.check_delta(n)
     asks = [Ask("range", 1.0, f"range of {column}", kind="selection")]
     mechanisms, cost = schedule(asks, privacy)
-    plan = Plan("range", "exponential", privacy, n, (column,), mechanisms, cost)
+    plan = Plan(
+        "range", "exponential", privacy, n, (column,), mechanisms, cost, max_rows=max_rows or 1
+    )
     noise = SafeNoise() if noise is None else noise
     ledger = Ledger.memory(*ceiling(plan)) if ledger is None else ledger
     standard = design.standardization
@@ -452,7 +454,7 @@ def _choose(
     with np.errstate(all="ignore"):  # a warning about a value would be a release
         scaled = np.arcsinh(2.0**20 * to_float(table[column]))
     source = design.source(table | {column: scaled})
-    return Curator(source, design, plan, noise).ask(query, "range")
+    return Curator(source, design, plan, noise).ask(query, "range").value
 
 
 def _public_rows(privacy: Central, rows: int, unit: str | None) -> int:

@@ -94,8 +94,17 @@ class Central(_SmallDelta):
             raise OptionError(f"rows={self.rows!r}: a public guess of the row count, at least 1.")
 
 
+class _Exchanged:
+    """A guarantee about exchanging one record (or response) for another."""
+
+    @property
+    def neighbors(self) -> Neighbors:
+        """Which two data sets must look alike: those that differ in one record's values."""
+        return Neighbors.REPLACE_ONE
+
+
 @dataclass(frozen=True)
-class Local(_SmallDelta):
+class Local(_Exchanged, _SmallDelta):
     """Nobody holds the rows: each person's device randomises its own record.
 
     The guarantee holds against everybody, the server that collects the messages included: any
@@ -126,7 +135,7 @@ class Local(_SmallDelta):
 
 
 @dataclass(frozen=True)
-class LabelOnly(_SmallDelta):
+class LabelOnly(_Exchanged, _SmallDelta):
     """Covariates are public; only the response is private.
 
     Parameters
@@ -153,7 +162,7 @@ class LabelOnly(_SmallDelta):
 
 
 @dataclass(frozen=True)
-class Federated:
+class Federated(_Exchanged):
     """Several sites keep their rows; each answers with noise of its own."""
 
     epsilon: float

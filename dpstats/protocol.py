@@ -5,30 +5,34 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.accounting.events import Event, Parallel, event_to_dict
+from dpstats.accounting.events import Event, Parallel, Selection, event_to_dict
 from dpstats.errors import PlanError
-from dpstats.privacy import Privacy
+from dpstats.privacy import Neighbors, Privacy
 from dpstats.text import grid, plain, wrap
 
 if TYPE_CHECKING:
     from dpstats.channels import Channel
     from dpstats.design import Design
     from dpstats.queries import MomentMessage, Query
+    from dpstats.queries.labels import LabelQuery
     from dpstats.theory import Theory
 
 __all__ = [
+    "Answer",
     "Estimate",
     "Estimator",
     "Holder",
+    "LabelHolder",
     "LocalHolder",
     "LocalMethod",
     "Mechanism",
     "Messages",
+    "NoiseLaw",
     "Plan",
     "Question",
     "Release",
@@ -86,6 +90,46 @@ class Release:
     law: str = ""  # the noise in words, where the event alone does not say it
 
 
+class NoiseLaw(NamedTuple):
+    """The law of the noise on an answer; public before the answer is.
+
+    Attributes
+    ----------
+    shape : str
+        Kind of the event that pays for it: ``"gaussian"``, ``"laplace"``, ``"peeling"`` (Laplace
+        noise), ``"selection"`` (Gumbel noise), or ``"pure"`` (a local randomiser).
+    scale : float
+        Of one coordinate: the standard deviation of Gaussian noise, the scale of the others. Of a
+        symmetric matrix, on the diagonal; off it noise is smaller by sqrt(2).
+    """
+
+    shape: str
+    scale: float
+
+    @property
+    def sd(self) -> float:
+        """Standard deviation of one coordinate."""
+        return self.scale * _DEVIATIONS[self.shape]
+
+
+_DEVIATIONS = {
+    "gaussian": 1.0,
+    "laplace": math.sqrt(2.0),
+    "peeling": math.sqrt(2.0),
+    "selection": math.pi / math.sqrt(6.0),
+}
+
+
+class Answer(NamedTuple):
+    """A noisy answer, in the query's own shape and units, and the law of its noise.
+
+    A choice is answered by the positions that were chosen, a search by the value it found.
+    """
+
+    value: Array
+    noise: NoiseLaw
+
+
 @dataclass(frozen=True)
 class Plan:
     """What a fit will cost and how well it should do. Made without reading a row.
@@ -115,6 +159,8 @@ class Plan:
         What the prediction rests on, one sentence each.
     warnings : tuple of str
         Feasibility warnings, each with the n or epsilon that would do.
+    max_rows : int, default 1
+        Rows that one unit of privacy may contribute.
     """
 
     model: str
@@ -129,6 +175,7 @@ class Plan:
     privacy_share: float = float("nan")
     assumptions: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    max_rows: int = 1
 
     def __str__(self) -> str:
         """What it will cost and how well it should do, as a page to read before spending."""
@@ -182,6 +229,22 @@ class Plan:
                 return m
         planned = ", ".join(m.slot for m in self.mechanisms)
         raise PlanError(f"No mechanism {slot!r} was planned; the plan has: {planned}.")
+
+    @property
+    def neighbors(self) -> Neighbors:
+        """Which two data sets must look alike."""
+        return self.privacy.neighbors
+
+    def noise(self, query: Query | LabelQuery, slot: str) -> NoiseLaw:
+        """The law of the noise on the answer to `query` under `slot`."""
+        event = self.mechanism(slot).event
+        unit = 2.0 / event.epsilon if isinstance(event, Selection) else self.noise_multiplier(slot)
+        rounds = getattr(
+            query, "comparisons", 1
+        )  # of a search; all of them together cost the event
+        if rounds > 1:
+            unit *= math.sqrt(rounds)
+        return NoiseLaw(event.kind, unit * query.sensitivity(self.neighbors, self.max_rows))
 
     def noise_multiplier(self, slot: str) -> float:
         """Noise scale of `slot` per unit of sensitivity."""
@@ -303,20 +366,33 @@ class LocalHolder(Protocol):
         ...
 
 
-class Holder(Protocol):
-    """Who holds the rows and answers queries with noise."""
+Asked = TypeVar("Asked", bound="Query | LabelQuery", contravariant=True)
 
-    def ask(self, query: Query, slot: str, part: int = 0) -> Array:
+
+class Holder(Protocol[Asked]):
+    """Who holds the rows (or the responses) and answers queries with noise."""
+
+    @property
+    def plan(self) -> Plan:
+        """What may be asked, and with which noise; public."""
+        ...
+
+    def ask(self, query: Asked, slot: str, part: int = 0) -> Answer:
         """Answer `query` once with the noise planned under `slot`.
-
-        Returns the noisy answer in the query's own shape and units (a length-1 array for a
-        selection: the chosen grid value).
 
         Raises
         ------
         PlanError
             If the plan has no such slot, or it (or its part) was already answered.
         """
+        ...
+
+
+class LabelHolder(Holder["LabelQuery"], Protocol):
+    """Who holds private responses beside public covariates."""
+
+    def half(self, branch: int) -> NDArray[np.intp]:
+        """Positions, ascending, of the rows of a half (1, 2) or of all (0)."""
         ...
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dpstats.accounting import Share, calibrate, epsilon_of
 from dpstats.errors import OptionError
-from dpstats.privacy import Central
+from dpstats.privacy import Privacy
 from dpstats.protocol import Estimator, Mechanism, Plan
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Ask:
 
 
 def schedule(
-    asks: Sequence[Ask], privacy: Central
+    asks: Sequence[Ask], privacy: Privacy
 ) -> tuple[tuple[Mechanism, ...], tuple[float, float]]:
     """Mechanisms that together cost at most the guarantee asked for, and what they do cost."""
     shares = {a.slot: Share(a.kind, a.weight, a.k) for a in asks}
@@ -59,7 +59,7 @@ def schedule(
 def make_plan(
     method: Estimator,
     design: Design,
-    privacy: Central,
+    privacy: Privacy,
     n: int,
     asks: Sequence[Ask],
     options: Mapping[str, Any],
@@ -75,6 +75,7 @@ def make_plan(
         mechanisms=mechanisms,
         cost=cost,
         options=options,
+        max_rows=1 if design.schema is None else design.schema.max_rows or 1,
     )
 
 
@@ -86,7 +87,7 @@ def check_options(method: str, allowed: Mapping[str, str], options: Mapping[str,
             raise OptionError(f"method={method!r} has no option {name!r}. Its options: {known}.")
 
 
-def need_delta(method: str, privacy: Central) -> None:
+def need_delta(method: str, privacy: Privacy) -> None:
     """Refuse delta = 0 for a method that adds Gaussian noise."""
     if privacy.delta == 0:
         raise OptionError(

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.errors import OptionError
-from dpstats.privacy import Central
+from dpstats.privacy import Privacy
 from dpstats.protocol import Plan
 
 if TYPE_CHECKING:
@@ -193,7 +193,7 @@ def enough(plan: Plan, factor: float) -> str:
     )
 
 
-def would_do(severity: Callable[[Central, int], float], privacy: Central, n: int) -> str:
+def would_do(severity: Callable[[Privacy, int], float], privacy: Privacy, n: int) -> str:
     """The n or the epsilon that would do, in words: those at which `severity` is 1 or less.
 
     Both are tried: severity falls with them, but what a plan asks changes on the way. Where no

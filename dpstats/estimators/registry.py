@@ -31,7 +31,7 @@ def find(
     ----------
     model : str
         Such as ``"ols"``.
-    privacy : Central, Local, LabelOnly or Federated
+    privacy : Privacy, Local, LabelOnly or Federated
         The guarantee asked for; its trust model decides.
     method : str, optional
         A name from `methods`; the first row for the model and the trust model otherwise.

@@ -16,7 +16,7 @@ from dpstats.mechanisms.lots import Lots
 from dpstats.mechanisms.noise import Noise
 from dpstats.mechanisms.release import release
 from dpstats.privacy import Central, Neighbors
-from dpstats.protocol import Plan, Release
+from dpstats.protocol import Answer, Plan, Release
 from dpstats.queries import PairScales, Selected
 
 if TYPE_CHECKING:
@@ -71,6 +71,11 @@ class Curator:
         self._plan = plan
         self._neighbors = plan.privacy.neighbors
         self._max_rows = 1 if design.schema is None else design.schema.max_rows or 1
+        if plan.max_rows != self._max_rows:
+            raise PlanError(
+                f"The plan is for {plan.max_rows} rows a unit, and the schema declares "
+                f"{self._max_rows}: plan again with this schema."
+            )
         self._noise = noise.start()
         self._on_answer = on_answer
         self._answered: set[tuple[str, int]] = set()
@@ -79,12 +84,17 @@ class Curator:
         self._rows = Rows(rows, design, self._max_rows, Lots(self._noise, len(rows)))
 
     @property
+    def plan(self) -> Plan:
+        """What may be asked. Public."""
+        return self._plan
+
+    @property
     def transcript(self) -> tuple[Release, ...]:
         """Every answer given: query, sensitivity, noise. Public."""
         return tuple(self._transcript)
 
     @sealed
-    def ask(self, query: Query, slot: str, part: int = 0) -> Array:
+    def ask(self, query: Query, slot: str, part: int = 0) -> Answer:
         """Answer `query` once with the noise planned under `slot`; see `Holder.ask`."""
         mechanism = self._plan.mechanism(slot)
         cut = (mechanism.branch - 1, 2) if mechanism.branch else (part, mechanism.parts)
@@ -116,4 +126,4 @@ class Curator:
         )
         if self._on_answer is not None:
             self._on_answer(slot)
-        return query.decode(noisy)
+        return Answer(query.decode(noisy), self._plan.noise(query, slot))

@@ -490,6 +490,11 @@ class Search:
             raise PlanError(f"{cells} cells: a search needs a power of two, at least 2.")
 
     @property
+    def comparisons(self) -> int:
+        """Number of noisy comparisons."""
+        return int(self.quantile.candidates.size - 1).bit_length() - 1
+
+    @property
     def name(self) -> str:
         """Name of the quantile, and how it is found."""
         return f"{self.quantile.name} by bisection"

@@ -75,6 +75,7 @@ class Shadowed:
 
     def __init__(self, holder: Any, shadow: Any, released: list[Released]) -> None:
         self.holder, self.shadow, self.released = holder, shadow, released
+        self.plan = holder.plan
         self.ratio = 0.0
 
     def ask(self, query: Any, slot: str, part: int = 0) -> Any:

@@ -230,7 +230,9 @@ def test_randomised_responses_stay_under_their_claim_and_a_louder_sampler_is_hea
 
     def sent(y: float, seed: int) -> np.ndarray:
         same = data | {"y": np.full(RUNS, y)}
-        answer = opened(case, whole, same, SeededNoise(seed)).ask(asked[0].query, asked[0].slot)
+        answer = (
+            opened(case, whole, same, SeededNoise(seed)).ask(asked[0].query, asked[0].slot).value
+        )
         return np.asarray(answer)
 
     assert proved(sent(1e3, 1), sent(-1e3, 2), event) <= claim(event)

@@ -15,7 +15,7 @@ import pytest
 from scipy import stats
 
 from dpstats.accounting.events import Laplace, Selection
-from dpstats.holders import Labels, labels
+from dpstats.holders import Labels
 from dpstats.mechanisms.noise import SafeNoise, SeededNoise
 from dpstats.mechanisms.randomize import inside
 from dpstats.protocol import Plan
@@ -133,8 +133,8 @@ def test_answers_are_decoded_to_what_was_released(case: MessageCase) -> None:
     plan = case.plan(data, privacy)
     for question in asked_of(case, data, privacy):
         with releases() as released:
-            answer = opened(case, plan, data).ask(question.query, question.slot)
-        assert np.array_equal(labels.decoded(question.query, released[0].noisy), answer)
+            answer = opened(case, plan, data).ask(question.query, question.slot).value
+        assert np.array_equal(question.query.decode(released[0].noisy), answer)
 
 
 @each_sum
@@ -219,7 +219,7 @@ def test_randomised_responses_have_the_declared_variance_about_the_responses(
     for v in (-1.0, 0.0, 1.0):
         held = interval.middle + v * interval.half
         same = data | {"y": np.full(DRAWS, held * standard.y_scale + standard.y_center)}
-        z = opened(case, plan, same, SafeNoise()).ask(question.query, question.slot)
+        z = opened(case, plan, same, SafeNoise()).ask(question.query, question.slot).value
         squares = ((z - held) / interval.half) ** 2
         if squares.std() > 1e-6:
             check_variance(squares, channel.variance(v**2))

@@ -63,7 +63,7 @@ def repeated(
 ) -> np.ndarray:
     """Noisy answers as an estimator gets them, shape (times, ...)."""
     holder = opened(case, plan, data, noise or SafeNoise(), Repeater)
-    return np.array([holder.ask(asked.query, asked.slot, asked.part) for _ in range(times)])
+    return np.array([holder.ask(asked.query, asked.slot, asked.part).value for _ in range(times)])
 
 
 def declared_scale(case: Case, asked: Asked, one: Released) -> float:

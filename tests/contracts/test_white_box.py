@@ -157,7 +157,7 @@ class Noting:
     """A holder that notes what it is asked."""
 
     def __init__(self, holder: Any) -> None:
-        self.holder = holder
+        self.holder, self.plan = holder, holder.plan
         self.asked: list[Asked] = []
 
     def ask(self, query: Any, slot: str, part: int = 0) -> Any:
@@ -288,6 +288,11 @@ class Adversary:
         if math.isfinite(ratio):
             self.loss += loss(released[-1], released[0], ratio)
         return answer
+
+    @property
+    def plan(self) -> Plan:
+        table, *_ = next(iter(self.pairs.values()))
+        return self._on(table).plan
 
     def half(self, branch: int) -> Any:
         table, *_ = next(iter(self.pairs.values()))

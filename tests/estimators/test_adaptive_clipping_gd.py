@@ -53,7 +53,7 @@ def test_pairs_of_either_sign_are_counted(sign: float) -> None:
         "ols", "t", Central(1.0, DELTA), n, ("x",), (Mechanism("p", event, ""),), (1, DELTA)
     )
     holder = Curator(shape.source((y, np.zeros((n, 1)))), shape, plan, SeededNoise(0))
-    counts = holder.ask(pair_scales(np.zeros(1), 1.0), "p")
+    counts = holder.ask(pair_scales(np.zeros(1), 1.0), "p").value
     assert counts.sum() == pytest.approx(n / 2, abs=0.1)
     # As printed, positive differences only, one of the two signs would lose every pair.
 

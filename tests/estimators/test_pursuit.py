@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from dpstats.design import Design
-from dpstats.estimators.central.sandwich import Asked
 from dpstats.estimators.central.sparse.pursuit import _kept, _reach_and_aim
 from dpstats.estimators.central.sparse.pursuit_laws import LAWS, Chosen, layout
 from dpstats.families import BINOMIAL, GAUSSIAN
@@ -59,7 +58,7 @@ def test_the_first_columns_always_stay() -> None:
 @pytest.mark.parametrize(("model", "family"), [("ols", GAUSSIAN), ("logit", BINOMIAL)])
 def test_more_noise_means_a_shorter_reach(model: str, family: object) -> None:
     facts = layout(design(500, model))
-    law = LAWS[facts.family](Asked(None, None, 1), facts, 5000.0)  # type: ignore[arg-type]
+    law = LAWS[facts.family](None, facts, 5000.0)  # type: ignore[arg-type]
     law.presume(1.0)
     reaches = [_reach_and_aim(law, facts, 5000.0, gumbel)[0] for gumbel in (0.1, 10.0, 1000.0)]
     assert reaches == sorted(reaches, reverse=True)

@@ -10,7 +10,6 @@ import pytest
 from dpstats.design import Design
 from dpstats.estimators.central.newton.ols import Newton
 from dpstats.estimators.central.newton.whitening import Metric, whiten
-from dpstats.estimators.central.sandwich import Asked
 from dpstats.holders import Curator
 from dpstats.mechanisms.noise import SeededNoise
 from dpstats.privacy import Central
@@ -32,9 +31,7 @@ def metric(x: Any, epsilon: float, seed: int = 0, indicators: Any = None) -> Met
     shape = design(d)
     plan = Newton().plan(shape, Central(epsilon, DELTA), n)
     holder = Curator(shape.source((np.zeros(n), x)), shape, plan, SeededNoise(seed))
-    return whiten(
-        Asked(holder, plan, 1), float(n), np.zeros(d) if indicators is None else indicators
-    )
+    return whiten(holder, float(n), np.zeros(d) if indicators is None else indicators)
 
 
 def moments(x: Any, w: Any) -> Any:
@@ -108,6 +105,6 @@ def test_nothing_to_see_is_still_a_coordinate_system() -> None:
     plan = Newton().plan(shape, Central(0.1, DELTA), 50)
     for x in (np.zeros((50, 3)), np.full((50, 3), np.nan)):
         holder = Curator(shape.source((np.zeros(50), x)), shape, plan, SeededNoise(1))
-        found = whiten(Asked(holder, plan, 1), 5.0, np.zeros(3))
+        found = whiten(holder, 5.0, np.zeros(3))
         assert np.isfinite(found.w).all()
         assert np.linalg.eigvalsh(found.curvature).min() > 0

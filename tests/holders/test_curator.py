@@ -57,7 +57,10 @@ def curator(
         internal_endog_bounds=(-1.0, 1.0),
     )
     mechanisms = tuple(Mechanism(s, event, "", parts) for s in slots)
-    plan = Plan("ols", "test", privacy, len(source), ("x",) * D, mechanisms, (1.0, 1e-6))
+    names, cost = ("x",) * D, (1.0, 1e-6)
+    plan = Plan(
+        "ols", "test", privacy, len(source), names, mechanisms, cost, max_rows=max_rows or 1
+    )
     return Curator(source, design, plan, SeededNoise(1))
 
 
@@ -78,8 +81,8 @@ def test_an_answer_does_not_depend_on_the_order_of_rows() -> None:
     order = np.random.default_rng(2).permutation(len(y))
     beta = np.full(D, 0.3)
     for query in (Gram(Geometry(1.2)), Score(Geometry(1.2), beta, 0.4)):
-        one = curator(FakeSource(x, y), ("a",)).ask(query, "a")
-        two = curator(FakeSource(x[order], y[order]), ("a",)).ask(query, "a")
+        one = curator(FakeSource(x, y), ("a",)).ask(query, "a").value
+        two = curator(FakeSource(x[order], y[order]), ("a",)).ask(query, "a").value
         assert np.array_equal(one, two)
 
 
@@ -106,8 +109,8 @@ def test_incomplete_rows_contribute_nothing() -> None:
     x, y = rows(500)
     keep = np.arange(500) % 3 > 0
     holder = curator(FakeSource(x, y, keep), ("count", "gram"))
-    assert holder.ask(Count(), "count")[0] == pytest.approx(keep.sum())
-    gram = holder.ask(Gram(Geometry(2.0)), "gram")
+    assert holder.ask(Count(), "count").value[0] == pytest.approx(keep.sum())
+    gram = holder.ask(Gram(Geometry(2.0)), "gram").value
     assert gram == pytest.approx(x[keep].T @ x[keep], abs=0.01)
 
 
@@ -115,7 +118,7 @@ def test_incomplete_rows_contribute_nothing() -> None:
 def test_a_wild_value_is_clamped(value: float) -> None:
     x, y = rows(100)
     x[3, 1] = y[4] = value
-    gram = curator(FakeSource(x, y), ("g",)).ask(Gram(Geometry(2.0)), "g")
+    gram = curator(FakeSource(x, y), ("g",)).ask(Gram(Geometry(2.0)), "g").value
     assert np.all(np.abs(gram) <= 100 + 1e-6)
 
 
@@ -128,7 +131,7 @@ def test_a_part_between_two_parts_is_not_answered(part: Any) -> None:
 
 def test_parts_cover_every_row_once() -> None:
     holder = curator(FakeSource(*rows(1001)), ("count",), parts=4)
-    counts = [holder.ask(Count(), "count", part=p)[0] for p in range(4)]
+    counts = [holder.ask(Count(), "count", part=p).value[0] for p in range(4)]
     assert sum(counts) == pytest.approx(1001)
     with pytest.raises(PlanError):
         holder.ask(Count(), "count", part=4)
@@ -153,7 +156,7 @@ def test_pairs_do_not_depend_on_the_number_of_threads(monkeypatch) -> None:
     for cores in (1, 2):
         monkeypatch.setattr("os.cpu_count", lambda c=cores: c)
         holder = curator(FakeSource(x, y), ("p",))
-        answers.append(holder.ask(PairScales(np.zeros(D), -6, 2), "p"))
+        answers.append(holder.ask(PairScales(np.zeros(D), -6, 2), "p").value)
     assert np.array_equal(*answers)
 
 
@@ -163,12 +166,12 @@ def test_a_unit_keeps_the_rows_with_its_smallest_lots_only() -> None:
     holder = curator(FakeSource(x, y, unit=unit), ("n", "m"), max_rows=2)
     drawn = holder._rows._lots.ranked(0, 9000)
     first_two = [drawn[unit[drawn] == u][:2] for u in np.unique(unit)]
-    assert holder.ask(Count(), "n")[0] == pytest.approx(sum(map(len, first_two)))
+    assert holder.ask(Count(), "n").value[0] == pytest.approx(sum(map(len, first_two)))
     query = ScoreOuter(Geometry(1.2), np.zeros(D), 0.4, max_rows=2)
     w = np.minimum(1, 1.2 / np.linalg.norm(x, axis=1))
     s = x * (w**2 * np.clip(y, -0.4, 0.4))[:, None]
     sums = np.array([s[i].sum(axis=0) for i in first_two])
-    assert holder.ask(query, "m") == pytest.approx(sums.T @ sums, abs=0.05)
+    assert holder.ask(query, "m").value == pytest.approx(sums.T @ sums, abs=0.05)
 
 
 def test_an_exception_carries_no_row(monkeypatch) -> None:
@@ -226,6 +229,6 @@ def test_what_a_block_remembers_changes_no_answer() -> None:
     slots = tuple("abcdef")
     together = curator(FakeSource(x, y), slots)
     for slot, query in zip(slots, asked, strict=True):
-        before = together.ask(query, slot)
-        alone = curator(FakeSource(x, y), (slot,)).ask(query, slot)
+        before = together.ask(query, slot).value
+        alone = curator(FakeSource(x, y), (slot,)).ask(query, slot).value
         assert before == pytest.approx(alone, rel=1e-12, abs=1e-6)

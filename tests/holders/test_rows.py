@@ -46,8 +46,8 @@ def test_a_selection_answers_as_a_table_with_only_these_columns(columns: tuple[i
     x, y = table(20_000)
     beta = BETA[list(columns)]
     for query in (Score(Geometry(0.8), beta, 0.4), Gram(Geometry(0.8))):
-        chosen = held(x, y).ask(Selected(query, columns), "0")
-        alone = held(x[:, list(columns)], y).ask(query, "0")
+        chosen = held(x, y).ask(Selected(query, columns), "0").value
+        alone = held(x[:, list(columns)], y).ask(query, "0").value
         assert np.array_equal(chosen, alone)
 
 
@@ -68,9 +68,9 @@ def test_a_sparse_matrix_answers_as_the_dense_one_bit_for_bit() -> None:
         Count(),
     ]
     for query in queries:
-        dense = held(x, y).ask(query, "0")
-        assert np.array_equal(dense, held(sparse.csr_array(x), y).ask(query, "0"))
-        assert np.array_equal(dense, held(sparse.csc_array(x), y).ask(query, "0"))
+        dense = held(x, y).ask(query, "0").value
+        assert np.array_equal(dense, held(sparse.csr_array(x), y).ask(query, "0").value)
+        assert np.array_equal(dense, held(sparse.csc_array(x), y).ask(query, "0").value)
 
 
 def test_values_stored_in_pieces_are_clipped_together() -> None:
@@ -79,7 +79,7 @@ def test_values_stored_in_pieces_are_clipped_together() -> None:
         (np.full(3, 0.9), np.zeros(3, dtype=int), np.array([0, 3, 3])), shape=(2, D)
     )
     y = np.array([1.0, 0.0])
-    answer = held(pieces, y).ask(Score(Geometry(10.0), np.zeros(D), 1.0), "0")
+    answer = held(pieces, y).ask(Score(Geometry(10.0), np.zeros(D), 1.0), "0").value
     assert answer[0] == pytest.approx(1.0, abs=1e-4)
 
 
@@ -91,17 +91,17 @@ def test_a_missing_value_of_a_sparse_row_silences_the_row() -> None:
     y_without = y.copy()
     y_without[7] = 0.0
     query = Score(Geometry(0.8), BETA, 0.4)
-    answer = held(sparse.csr_array(x), y).ask(query, "0")
-    assert np.array_equal(answer, held(sparse.csr_array(without), y_without).ask(query, "0"))
+    answer = held(sparse.csr_array(x), y).ask(query, "0").value
+    assert np.array_equal(answer, held(sparse.csr_array(without), y_without).ask(query, "0").value)
 
 
 def test_the_halves_are_disjoint_and_together_everything() -> None:
     x, y = table(1001)
     holder = held(x, y, (0, 1, 2, 1, 2))
     query = Score(Geometry(0.8), BETA, 0.4)
-    everything, one, two = (holder.ask(query, str(i)) for i in range(3))
+    everything, one, two = (holder.ask(query, str(i)).value for i in range(3))
     assert one + two == pytest.approx(everything, abs=1e-5)
-    counts = [holder.ask(Count(), str(i))[0] for i in (3, 4)]
+    counts = [holder.ask(Count(), str(i)).value[0] for i in (3, 4)]
     assert counts == pytest.approx([500, 501], abs=1e-3)
 
 
@@ -112,7 +112,7 @@ def test_the_halves_of_a_sorted_table_are_alike() -> None:
     query = Score(Geometry(3.0), np.zeros(D), 1.0)
     ones = np.ones((4000, D))
     holder = held(ones, y[order], (1, 2), bounds=(-1.0, 1.0))
-    sums = [holder.ask(query, slot)[0] / 2000 for slot in ("0", "1")]
+    sums = [holder.ask(query, slot).value[0] / 2000 for slot in ("0", "1")]
     assert abs(sums[0] - sums[1]) < 0.02  # contiguous halves would differ by 1
 
 
@@ -151,7 +151,7 @@ def test_absurd_declarations_cost_no_privacy(bound: float) -> None:
     def answers(x: float, y: float) -> list[Any]:
         rows = {"x": np.array([x, 0.0]), "y": np.array([y, 1.0])}
         holder = Curator(design.source(rows), design, plan, SeededNoise(1))
-        return [holder.ask(query, str(slot))[-1] for slot, query in enumerate(queries)]
+        return [holder.ask(query, str(slot)).value[-1] for slot, query in enumerate(queries)]
 
     several = [answers(s * bound, t * bound) for s in (0, 1, -1) for t in (0, 1, -1)]
     for here in several:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from dpstats.accounting import Event
 from dpstats.design import PublicDesign
 from dpstats.families import BINOMIAL, GAUSSIAN, POISSON, Family
 from dpstats.holders import Labels
@@ -27,6 +28,13 @@ SCHEMAS = {
     "glm": Schema(y=Numeric(0, 15)),
 }
 SCALED = Schema(y=Numeric(-30, 30, center=0, scale=1.5))
+
+
+def exact_sums(query: Any, v: Any, event: Event) -> tuple[Any, float]:
+    """Exact answer of a query to held responses, and its sensitivity in the event's norm."""
+    if event.kind == "laplace" and query.norm == "l2":
+        query = replace(query, norm="l1")
+    return query.total(v), query.sensitivity()
 
 
 def table(n: int, seed: int, model: str = "ols") -> pd.DataFrame:

@@ -16,13 +16,14 @@ from dpstats.design import PublicDesign
 from dpstats.errors import OptionError
 from dpstats.estimators.labels.curator_sparse import LabelCuratorOMP
 from dpstats.holders import Labels, labels
-from dpstats.holders.labels import exact_sums, held
+from dpstats.holders.labels import held
 from dpstats.mechanisms.noise import SafeNoise
 from dpstats.privacy import LabelOnly
-from dpstats.queries.labels import ColumnScores, HeldSums, Interval
+from dpstats.queries.column_scores import ColumnScores
+from dpstats.queries.labels import HeldSums, Interval
 from dpstats.schema import Numeric, Schema
 from tests.grids import grid
-from tests.label_only.cases import fit, rademacher, user
+from tests.label_only.cases import exact_sums, fit, rademacher, user
 
 METHOD = LabelCuratorOMP()
 INTERVAL = Interval(-1.0, 3.0)
@@ -134,7 +135,7 @@ def chosen_first(draws: int, seed: int = 0) -> tuple[float, float]:
     assert event.k == 1
     assert exact[0] > exact[1]
     odds = event.epsilon / 2 * (exact[0] - exact[1]) / sensitivity
-    taken = np.array([holder.ask(query, "choice 1")[0] for _ in range(draws)])
+    taken = np.array([holder.ask(query, "choice 1").value[0] for _ in range(draws)])
     return float(np.mean(taken == 0)), 1 / (1 + math.exp(-odds))
 
 

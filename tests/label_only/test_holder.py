@@ -14,8 +14,9 @@ from dpstats.design import PublicDesign
 from dpstats.errors import PlanError
 from dpstats.estimators.labels.curator import LabelCurator
 from dpstats.estimators.labels.ols import LabelOLS
+from dpstats.estimators.labels.sums import Whitened
 from dpstats.holders import Labels
-from dpstats.holders.labels import decoded, exact_sums, held
+from dpstats.holders.labels import held
 from dpstats.mechanisms.noise import SafeNoise, SeededNoise
 from dpstats.privacy import LabelOnly
 from dpstats.queries.labels import (
@@ -25,9 +26,8 @@ from dpstats.queries.labels import (
     RandomizedLabels,
     SquaredResiduals,
     WeightedResiduals,
-    Whitened,
 )
-from tests.label_only.cases import design, fit, table
+from tests.label_only.cases import design, exact_sums, fit, table
 
 INTERVAL = Interval(-1.0, 3.0)
 N, D = 60, 3
@@ -114,7 +114,7 @@ def test_answers_are_what_they_are_called(rows):
     own = np.clip(labels, held_sums.low, held_sums.high) - held_sums.middle
     exact = exact_sums(held_sums, v, EVENTS[0])[0]
     np.testing.assert_allclose(exact, rows.T @ own, rtol=1e-4, atol=1e-3)
-    matrix = decoded(outer, exact_sums(outer, v, EVENTS[0])[0])
+    matrix = outer.decode(exact_sums(outer, v, EVENTS[0])[0])
     reference = (rows * clipped[:, None]).T @ rows
     scale = np.abs(reference).max()
     np.testing.assert_allclose(matrix, reference, atol=2e-3 * scale)
@@ -142,7 +142,7 @@ def test_each_mechanism_is_used_once_and_only_as_planned():
     holder = Labels(made.source(data), made, plan, SeededNoise(0))
     with pytest.raises(PlanError, match="devices"):
         holder.ask(LabelSums(Interval(-1, 1), made.rows.x), "responses")
-    assert holder.ask(query, "responses").shape == (50,)
+    assert holder.ask(query, "responses").value.shape == (50,)
     with pytest.raises(PlanError, match="already"):
         holder.ask(query, "responses")
     with pytest.raises(PlanError, match="No mechanism"):
@@ -172,7 +172,7 @@ def test_randomised_responses_are_unbiased_with_the_variance_stated(name, noise)
     plan = LabelOLS().plan(made, privacy, n, channel=name)
     holder = Labels(made.source((y, np.ones((n, 1)))), made, plan, noise)
     law = channel(name, 1, 1.0, delta)
-    z = holder.ask(RandomizedLabels(Interval(-1, 1), law), "responses")
+    z = holder.ask(RandomizedLabels(Interval(-1, 1), law), "responses").value
     variance = law.variance(level**2)
     assert abs(z.mean() - level) < 5 * math.sqrt(variance / n)
     assert 0.85 < z.var() / variance < 1.15

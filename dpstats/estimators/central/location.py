@@ -10,11 +10,10 @@ import numpy as np
 
 from dpstats.errors import OptionError
 from dpstats.estimators.base import Ask
-from dpstats.estimators.central.sandwich import noise_scale
 from dpstats.estimators.guesses import max_rows, round_up
-from dpstats.privacy import Central, Neighbors
+from dpstats.privacy import Neighbors, Privacy
 from dpstats.protocol import Estimate, Holder, Plan
-from dpstats.queries import ResponseMoments, UnitMoments
+from dpstats.queries import Query, ResponseMoments, UnitMoments
 
 if TYPE_CHECKING:
     from dpstats.design import Design
@@ -96,7 +95,7 @@ class Clip:
     bias: float = 0.0
 
 
-def facts_of(design: Design, privacy: Central) -> Facts:
+def facts_of(design: Design, privacy: Privacy) -> Facts:
     """Public facts about the response of `design`.
 
     Raises
@@ -123,7 +122,7 @@ def facts_of(design: Design, privacy: Central) -> Facts:
     )
 
 
-def two_stage(first: Ask, share: float, privacy: Central) -> tuple[Ask, Ask]:
+def two_stage(first: Ask, share: float, privacy: Privacy) -> tuple[Ask, Ask]:
     """Two questions: `first` with that share of epsilon, and the moments with the rest.
 
     Shares are turned into weights: epsilons where delta is 0, zero-concentrated costs otherwise.
@@ -150,10 +149,10 @@ def _query(clip: Clip, rows: int) -> ResponseMoments | UnitMoments:
 
 def relative_noise(plan: Plan, rows: int) -> float:
     """Standard deviation of the noise on a clipped sum, over half the width of its interval."""
-    return math.sqrt(2) * noise_scale(plan, _query(Clip(-1.0, 1.0), rows), MOMENTS, rows)
+    return math.sqrt(2) * plan.noise(_query(Clip(-1.0, 1.0), rows), MOMENTS).scale
 
 
-def release_mean(holder: Holder, design: Design, plan: Plan, clip: Clip) -> Estimate:
+def release_mean(holder: Holder[Query], design: Design, plan: Plan, clip: Clip) -> Estimate:
     """Ask for the moments of the response held to `clip`; mean and variance from the answer.
 
     Notes
@@ -165,12 +164,11 @@ def release_mean(holder: Holder, design: Design, plan: Plan, clip: Clip) -> Esti
     N^2, the second term only where N is a noisy count. Where n is public, the noisy count replaces
     it if it lies more than 4 of its noise scales below: rows were missing.
     """
-    assert isinstance(plan.privacy, Central)
     facts = facts_of(design, plan.privacy)
     query = _query(clip, facts.rows)
     half, rows = query.half, facts.rows
-    scale = noise_scale(plan, query, MOMENTS, rows)
-    total, squares, count, *spread = (float(v) for v in holder.ask(query, MOMENTS))
+    scale = plan.noise(query, MOMENTS).scale
+    total, squares, count, *spread = (float(v) for v in holder.ask(query, MOMENTS).value)
 
     count_scale = scale * 2 / half
     known = not facts.private_count and count >= plan.n - _MISSING * count_scale

@@ -24,9 +24,9 @@ from dpstats.estimators.central.location import (
 )
 from dpstats.estimators.guesses import round_up
 from dpstats.estimators.sources import KARWA_VADHAN, LI_FEDERATED, MCSHERRY
-from dpstats.privacy import Central, Privacy
+from dpstats.privacy import Privacy
 from dpstats.protocol import Estimate, Holder, Plan
-from dpstats.queries import ResponseInterval
+from dpstats.queries import Query, ResponseInterval
 from dpstats.theory import Assumption, Citation, Rate, Theory
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ class ClippedMean:
         ----------
         design : Design
             Public design: an intercept alone, and a response.
-        privacy : Central
+        privacy : Privacy
             The guarantee; delta may be 0.
         n : int
             Public number of rows, or a public guess of it.
@@ -163,7 +163,6 @@ class ClippedMean:
         OptionError
             If an option is unknown or out of range, or the design is no mean.
         """
-        assert isinstance(privacy, Central)
         check_options(self.name, self.options, options)
         asked = options.get("clip", "auto")
         if asked not in _CLIPS:
@@ -186,13 +185,12 @@ class ClippedMean:
         plan = predict(plan, design, facts, _expected(plan, facts))
         return _with_resolution(plan, facts)
 
-    def fit(self, holder: Holder, design: Design, plan: Plan) -> Estimate:
+    def fit(self, holder: Holder[Query], design: Design, plan: Plan) -> Estimate:
         """Ask for the interval where one was planned, widen it, ask for the moments."""
-        assert isinstance(plan.privacy, Central)
         facts = facts_of(design, plan.privacy)
         clip = Clip(facts.lower, facts.upper)
         if plan.options["clip"] == "private":
-            lower, upper = holder.ask(_candidates(plan, facts), "interval")
+            (lower, upper), _ = holder.ask(_candidates(plan, facts), "interval")
             clip = _widened(plan, facts, float(lower), float(upper))
         return release_mean(holder, design, plan, clip)
 

@@ -6,88 +6,64 @@ Every function is post-processing of answers whose noise law is public.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.estimators.base import floor_eigenvalues
 from dpstats.families import GAUSSIAN, Family
-from dpstats.privacy import Central
-from dpstats.protocol import Holder, Plan
+from dpstats.protocol import Holder
 from dpstats.queries import Count, Geometry, Query, ResidualMoment, ScoreOuter
 
-__all__ = ["Asked", "noise_scale", "shrink", "symmetric_noise_square"]
+__all__ = [
+    "noisy_count",
+    "residual_variance",
+    "score_covariance",
+    "shrink",
+    "symmetric_noise_square",
+]
 
 Array = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class Asked:
-    """A holder with its plan: answers together with the scale of their noise.
+def noisy_count(holder: Holder[Query], columns: int) -> float:
+    """Noisy number of contributing rows, at least two more than there are columns."""
+    answer = holder.ask(Count(), "count")
+    return max(float(answer.value[0]), columns + 2.0)
 
-    Attributes
-    ----------
-    holder : Holder
-        Answers the planned questions.
-    plan : Plan
-        Public; gives every noise scale.
-    max_rows : int
-        Rows one unit of privacy may contribute.
+
+def residual_variance(
+    holder: Holder[Query], slot: str, beta: Array, clip: float, everyone: Geometry, n: float
+) -> tuple[float, float]:
+    """Mean squared residual, clipped at `clip`, and the standard deviation of its noise.
+
+    `everyone` is a geometry that gives every row the weight 1. The first number is kept above
+    a tenth of the second: a variance is positive.
     """
-
-    holder: Holder
-    plan: Plan
-    max_rows: int
-
-    def ask(self, query: Query, slot: str) -> tuple[Array, float]:
-        """The noisy answer and the scale of its noise."""
-        return self.holder.ask(query, slot), noise_scale(self.plan, query, slot, self.max_rows)
-
-    def count(self, columns: int) -> float:
-        """Noisy number of contributing rows, at least two more than there are columns."""
-        answer, _ = self.ask(Count(), "count")
-        return max(float(answer[0]), columns + 2.0)
-
-    def residual_variance(
-        self, slot: str, beta: Array, clip: float, everyone: Geometry, n: float
-    ) -> tuple[float, float]:
-        """Mean squared residual, clipped at `clip`, and the standard deviation of its noise.
-
-        `everyone` is a geometry that gives every row the weight 1. The first number is kept above
-        a tenth of the second: a variance is positive.
-        """
-        query = ResidualMoment(everyone, beta, clip)
-        answer, scale = self.ask(query, slot)
-        return max(float(answer[0]), 0.1 * scale) / n, scale / n
-
-    def meat(
-        self,
-        slot: str,
-        geometry: Geometry,
-        beta: Array,
-        clip: float,
-        expected: Array,
-        family: Family = GAUSSIAN,
-    ) -> Array:
-        """Sum of outer products of the clipped scores, shape (d, d), positive definite.
-
-        The noisy answer is averaged with `expected`, its value under equal residual variances,
-        with weights that are inverse to its own noise and to the size of what it measures: it
-        leads where it is precise, that is for large n, and yields where it is noise.
-        """
-        query = ScoreOuter(geometry, beta, clip, self.max_rows, family)
-        answer, scale = self.ask(query, slot)
-        size = float(np.trace(expected)) / len(expected)
-        trust = size**2 / (size**2 + scale**2)
-        return floor_eigenvalues(trust * answer + (1 - trust) * expected, 0.05 * size)
+    (total,), (_, scale) = holder.ask(ResidualMoment(everyone, beta, clip), slot)
+    return max(float(total), 0.1 * scale) / n, scale / n
 
 
-def noise_scale(plan: Plan, query: Query, slot: str, max_rows: int) -> float:
-    """Scale of the noise on the answer of `query` under `slot`; public before the fit."""
-    privacy = plan.privacy
-    assert isinstance(privacy, Central)
-    return plan.noise_multiplier(slot) * query.sensitivity(privacy.neighbors, max_rows)
+def score_covariance(
+    holder: Holder[Query],
+    slot: str,
+    geometry: Geometry,
+    beta: Array,
+    clip: float,
+    expected: Array,
+    family: Family = GAUSSIAN,
+) -> Array:
+    """Sum of outer products of the clipped scores, shape (d, d), positive definite.
+
+    The noisy answer is averaged with `expected`, its value under equal residual variances,
+    with weights that are inverse to its own noise and to the size of what it measures: it
+    leads where it is precise, that is for large n, and yields where it is noise.
+    """
+    query = ScoreOuter(geometry, beta, clip, holder.plan.max_rows, family)
+    answer, (_, scale) = holder.ask(query, slot)
+    size = float(np.trace(expected)) / len(expected)
+    trust = size**2 / (size**2 + scale**2)
+    return floor_eigenvalues(trust * answer + (1 - trust) * expected, 0.05 * size)
 
 
 def symmetric_noise_square(scale: float, matrix: Array) -> Array:

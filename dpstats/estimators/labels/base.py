@@ -19,24 +19,11 @@ from dpstats.errors import OptionError
 from dpstats.estimators.responses import Responses
 from dpstats.families import GAUSSIAN, Family
 from dpstats.privacy import LabelOnly, Privacy
-from dpstats.protocol import Estimate, Estimator, Mechanism, Plan
-from dpstats.queries.labels import Interval, LabelQuery, RandomizedLabels
+from dpstats.protocol import Estimate, Estimator, LabelHolder, Mechanism, Plan
+from dpstats.queries.labels import Interval, RandomizedLabels
 
 if TYPE_CHECKING:
-    from typing import Protocol
-
     from dpstats.design import Covariates, Design
-
-    class LabelHolder(Protocol):
-        """Who holds the responses; see `dpstats.holders.Labels`."""
-
-        def ask(self, query: LabelQuery, slot: str, part: int = 0) -> NDArray[np.float64]:
-            """The noisy answer."""
-            ...
-
-        def half(self, branch: int) -> NDArray[np.intp]:
-            """Positions, ascending, of the rows of a half (1, 2) or of all (0)."""
-            ...
 
 
 __all__ = [
@@ -101,7 +88,7 @@ def messages(
     """
     how = Responses.of(plan, design)
     assert how.channel is not None
-    z = holder.ask(RandomizedLabels(how.interval, how.channel), SLOT)
+    z, _ = holder.ask(RandomizedLabels(how.interval, how.channel), SLOT)
     known = public_rows(design).offset if offset and design.family == GAUSSIAN else None
     return (z if known is None else z - known), how
 

@@ -16,9 +16,11 @@ from dpstats.estimators.labels.base import inverse_gram, label_only, label_plan,
 from dpstats.estimators.labels.sums import (
     LEVERAGES,
     WORTH,
+    Whitened,
     deviation,
     events,
     mixed,
+    norm_of,
     outer_reach,
     reach,
 )
@@ -32,8 +34,8 @@ from dpstats.estimators.responses import (
 )
 from dpstats.estimators.sources import CAI, CHAUDHURI, LI_MATRIX
 from dpstats.privacy import LabelOnly, Privacy
-from dpstats.protocol import Estimate, Mechanism, Plan
-from dpstats.queries.labels import LabelSums, SquaredResiduals, WeightedResiduals, Whitened
+from dpstats.protocol import Estimate, LabelHolder, Mechanism, Plan
+from dpstats.queries.labels import LabelSums, SquaredResiduals, WeightedResiduals
 from dpstats.theory import Assumption, Rate, Theory
 
 if TYPE_CHECKING:
@@ -176,7 +178,7 @@ class LabelCurator:
         plan = label_plan(self, design, privacy, how, mechanisms, kept)
         return expected(plan, design, private, rest, how, errors)
 
-    def fit(self, holder: Any, design: Design, plan: Plan) -> Estimate:
+    def fit(self, holder: LabelHolder, design: Design, plan: Plan) -> Estimate:
         """Ask for the sums, solve, and ask for what standard errors need."""
         rows, how = public_rows(design), Responses.of(plan, design)
         interval, clip = how.interval, float(plan.options["residual clip"])
@@ -184,16 +186,17 @@ class LabelCurator:
         n, d = x.shape
         white = Whitened(x, float(plan.options["radius"]))
         known = np.zeros(n) if rows.offset is None else rows.offset
-        u = holder.ask(LabelSums(interval, white.rows), "sums")
+        pure = plan.privacy.delta == 0
+        u, _ = holder.ask(LabelSums(interval, white.rows, norm_of(pure)), "sums")
         params = white.root @ (u + white.rows.T @ (interval.middle - known))
         fitted = x @ params + known
 
-        pure = plan.privacy.delta == 0
-        squares = holder.ask(SquaredResiduals(interval, fitted, clip), "scale")
+        squares, _ = holder.ask(SquaredResiduals(interval, fitted, clip), "scale")
         noisy = clip**2 * plan.noise_multiplier("scale") * deviation(pure)
         variance = max(float(squares[0]), noisy) / max(n - d, 1)
         even = variance * (white.rows.T @ white.rows)
-        meat = holder.ask(WeightedResiduals(interval, white.rows, fitted, clip), "meat")
+        query = WeightedResiduals(interval, white.rows, fitted, clip, norm_of(pure))
+        meat, _ = holder.ask(query, "meat")
         spread = clip**2 * outer_reach(white.rows, pure) * plan.noise_multiplier("meat")
         meat = mixed(meat, even, spread * deviation(pure), n)
         scale = 2 * interval.half * reach(white.rows, pure) * plan.noise_multiplier("sums")

@@ -23,12 +23,12 @@ from dpstats.estimators.labels.base import (
 )
 from dpstats.estimators.labels.glm import LOGIT_SPREAD, glm_responses, typical_mean
 from dpstats.estimators.labels.rounds import Equations, Expected, Rounds, Spread
-from dpstats.estimators.labels.sums import Balanced, balanced, events, mixed, outer_reach
+from dpstats.estimators.labels.sums import Balanced, balanced, events, mixed, norm_of, outer_reach
 from dpstats.estimators.responses import CHANNEL_OPTIONS, Responses, expected, slopes
 from dpstats.estimators.sources import DUCHI, GOURIEROUX, LI_MATRIX
 from dpstats.families import BINOMIAL, GAUSSIAN
 from dpstats.privacy import LabelOnly, Privacy
-from dpstats.protocol import Estimate, Mechanism, Plan
+from dpstats.protocol import Estimate, LabelHolder, Mechanism, Plan
 from dpstats.queries.labels import HeldSums, LabelSums, WeightedResiduals
 from dpstats.theory import Assumption, Rate, Theory
 
@@ -181,7 +181,7 @@ class LabelCuratorGLM:
         typical = how if linear else replace(how, sd=LOGIT_SPREAD / math.sqrt(0.5))
         return expected(plan, design, found.noise, found.sampling, typical, errors)
 
-    def fit(self, holder: Any, design: Design, plan: Plan) -> Estimate:
+    def fit(self, holder: LabelHolder, design: Design, plan: Plan) -> Estimate:
         """Ask for the sums, solve, and ask for what standard errors need."""
         how = Responses.of(plan, design)
         rounds = _rounds(plan, design, how)
@@ -249,9 +249,10 @@ def _yes_or_no(rounds: Rounds) -> Balanced:
     )
 
 
-def _asked_once(holder: Any, rounds: Rounds) -> _Asked:
+def _asked_once(holder: LabelHolder, rounds: Rounds) -> _Asked:
     made = _yes_or_no(rounds)
-    u = holder.ask(LabelSums(rounds.interval, made.rows), "sums")
+    query = LabelSums(rounds.interval, made.rows, norm_of(rounds.pure))
+    u, _ = holder.ask(query, "sums")
     u = u + made.rows.sum(axis=0) * rounds.interval.middle
     return _Asked(np.zeros(rounds.x.shape[1]), made, u, None)
 
@@ -264,9 +265,10 @@ def _level(rounds: Rounds) -> tuple[Array, float]:
     return row, error
 
 
-def _asked_in_rounds(holder: Any, rounds: Rounds) -> _Asked:
+def _asked_in_rounds(holder: LabelHolder, rounds: Rounds) -> _Asked:
     interval, (row, error) = rounds.interval, _level(rounds)
-    level = float(holder.ask(LabelSums(interval, row), "level")[0]) / math.sqrt(len(row))
+    (total,), _ = holder.ask(LabelSums(interval, row, norm_of(rounds.pure)), "level")
+    level = float(total) / math.sqrt(len(row))
     level = min(max(level + interval.middle, interval.low), interval.high)
     if rounds.guess.counts or rounds.law.link == "log":
         level = max(level, error / 2, 1e-3 * interval.half)
@@ -281,14 +283,16 @@ def _asked_in_rounds(holder: Any, rounds: Rounds) -> _Asked:
     return _Asked(params, made, sums, spread)
 
 
-def _held(holder: Any, rounds: Rounds, slot: str, low: Array, high: Array, made: Balanced) -> Array:
+def _held(
+    holder: LabelHolder, rounds: Rounds, slot: str, low: Array, high: Array, made: Balanced
+) -> Array:
     """Noisy sums of responses that are held to intervals of their own."""
-    query = HeldSums(rounds.interval, made.rows, low, high)
-    noisy: Array = holder.ask(query, slot) + made.rows.T @ query.middle
+    query = HeldSums(rounds.interval, made.rows, low, high, norm_of(rounds.pure))
+    noisy: Array = holder.ask(query, slot).value + made.rows.T @ query.middle
     return noisy
 
 
-def _spread(holder: Any, rounds: Rounds, where: Expected) -> Spread:
+def _spread(holder: LabelHolder, rounds: Rounds, where: Expected) -> Spread:
     """How responses spread about a rough fit."""
     variance = rounds.guess.variance(where.most)
     unit = rounds.noise("scale", 1.0)
@@ -296,8 +300,9 @@ def _spread(holder: Any, rounds: Rounds, where: Expected) -> Spread:
     clips = rounds.within(where.mean, clip * np.sqrt(variance))
     rows = 1 / np.sqrt(variance)
     name = "weighted squared residuals"
-    query = WeightedResiduals(rounds.interval, rows[:, None], where.mean, clips, name)
-    squares = float(holder.ask(query, "scale")[0, 0])
+    norm = norm_of(rounds.pure)
+    query = WeightedResiduals(rounds.interval, rows[:, None], where.mean, clips, norm, name)
+    squares = float(holder.ask(query, "scale").value[0, 0])
     squares = max(squares, rounds.noise("scale", float(np.max(clips * rows) ** 2)) / 2)
     error = (where.most - where.least) / 2
     return rounds.guess.measured(
@@ -305,12 +310,14 @@ def _spread(holder: Any, rounds: Rounds, where: Expected) -> Spread:
     )
 
 
-def _meat(holder: Any, rounds: Rounds, made: Balanced, mu: Array, spread: Spread) -> Array:
+def _meat(holder: LabelHolder, rounds: Rounds, made: Balanced, mu: Array, spread: Spread) -> Array:
     """Outer product of the scores: measured, beside what the spread says."""
     variance = spread.variance(mu)
     fitted = np.clip(mu, rounds.interval.low, rounds.interval.high)
     clips = rounds.within(fitted, _CLIP * np.sqrt(variance))
-    meat = holder.ask(WeightedResiduals(rounds.interval, made.rows, fitted, clips), "meat")
+    norm = norm_of(rounds.pure)
+    query = WeightedResiduals(rounds.interval, made.rows, fitted, clips, norm)
+    meat, _ = holder.ask(query, "meat")
     even = (made.rows * variance[:, None]).T @ made.rows
     reach = outer_reach(made.rows * clips[:, None], rounds.pure)
     return mixed(meat, even, rounds.noise("meat", reach), len(mu))

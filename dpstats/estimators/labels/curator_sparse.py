@@ -23,7 +23,7 @@ from dpstats.estimators.responses import CHANNEL_OPTIONS, Responses, responses
 from dpstats.estimators.selection import CONDITIONAL, INFERENCE, restricted
 from dpstats.estimators.sources import CAI, DURFEE, TROPP
 from dpstats.privacy import LabelOnly, Privacy
-from dpstats.protocol import Estimate, Mechanism, Plan
+from dpstats.protocol import Answer, Estimate, LabelHolder, Mechanism, Plan
 from dpstats.theory import Assumption, Rate, Theory
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ class LabelCuratorOMP:
         plan = label_plan(self, design, privacy, how, mechanisms, kept)
         return _predicted(plan, how, sizes_of(asked))
 
-    def fit(self, holder: Any, design: Design, plan: Plan) -> Estimate:
+    def fit(self, holder: LabelHolder, design: Design, plan: Plan) -> Estimate:
         """Choose and fit in rounds, drop what noise explains, and fit the rest."""
         split = plan.options["inference"] == "split"
         rows, how = public_rows(design), Responses.of(plan, design)
@@ -280,13 +280,15 @@ def _second_half(
     return tuple(replace(m, slot=_SLOT.format(m.slot), branch=2) for m in plan.mechanisms)
 
 
-def _on_second_half(holder: Any, design: Design, plan: Plan, columns: Positions) -> Estimate:
+def _on_second_half(
+    holder: LabelHolder, design: Design, plan: Plan, columns: Positions
+) -> Estimate:
     """`label-curator` on the selected columns."""
     none = columns.size == 0
     columns = _first(design) if none else columns
     part = _part(design, columns, holder.half(2))
     own = LabelCurator().plan(part, plan.privacy, len(public_rows(part)), **_clip(plan.options))
-    found = LabelCurator().fit(_SecondHalf(holder), part, own)
+    found = LabelCurator().fit(_SecondHalf(holder, own), part, own)
     params = np.zeros(len(plan.names))
     params[columns] = found.params
     support = tuple(int(j) for j in columns)
@@ -307,12 +309,16 @@ def _clip(options: Mapping[str, Any]) -> dict[str, Any]:
 class _SecondHalf:
     """The holder, asked in the slots of the second half."""
 
-    holder: Any
+    holder: LabelHolder
+    plan: Plan
 
-    def ask(self, query: LabelQuery, slot: str) -> Array:
-        """The noisy answer."""
-        answer: Array = self.holder.ask(query, _SLOT.format(slot))
-        return answer
+    def ask(self, query: LabelQuery, slot: str, part: int = 0) -> Answer:
+        """The noisy answer and its law."""
+        return self.holder.ask(query, _SLOT.format(slot), part)
+
+    def half(self, branch: int) -> Positions:
+        """Positions of the rows of a half."""
+        return self.holder.half(branch)
 
 
 # -- what is expected --------------------------------------------------------------------------

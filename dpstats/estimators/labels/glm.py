@@ -26,7 +26,7 @@ from dpstats.estimators.responses import CHANNEL_OPTIONS, Responses, expected, r
 from dpstats.estimators.sources import DUCHI, VAN_DEN_HOUT, WANG_PIECEWISE
 from dpstats.families import BINOMIAL, Family
 from dpstats.privacy import LabelOnly, Privacy
-from dpstats.protocol import Estimate, Plan
+from dpstats.protocol import Estimate, LabelHolder, Plan
 from dpstats.theory import Assumption, Rate, Theory
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ class LabelGLM:
         typical = replace(how, sd=LOGIT_SPREAD / math.sqrt(0.5))
         return expected(plan, design, private, rest, typical, errors)
 
-    def fit(self, holder: Any, design: Design, plan: Plan) -> Estimate:
+    def fit(self, holder: LabelHolder, design: Design, plan: Plan) -> Estimate:
         """Ask for the randomised responses, and solve."""
         z, how = messages(holder, design, plan)
         rows = public_rows(design)

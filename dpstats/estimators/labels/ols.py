@@ -30,7 +30,7 @@ from dpstats.estimators.responses import (
 )
 from dpstats.estimators.sources import DUCHI, WANG_PIECEWISE
 from dpstats.privacy import LabelOnly, Privacy
-from dpstats.protocol import Estimate, Plan
+from dpstats.protocol import Estimate, LabelHolder, Plan
 from dpstats.theory import Assumption, Rate, Theory
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ class LabelOLS:
             plan, design, how.noise() * inverse, how.residual_variance * inverse, how, errors
         )
 
-    def fit(self, holder: Any, design: Design, plan: Plan) -> Estimate:
+    def fit(self, holder: LabelHolder, design: Design, plan: Plan) -> Estimate:
         """Ask for the randomised responses, and solve."""
         z, how = messages(holder, design, plan)
         params, cov, privacy, variance = least_squares(

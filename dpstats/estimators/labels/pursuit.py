@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstats.estimators.labels.sums import Whitened, norm_of
 from dpstats.estimators.numerics.huber import clipped_square, efficient_clip, unclipped
 from dpstats.estimators.numerics.lasso import Moments
-from dpstats.queries.labels import ColumnScores, HeldSums, SquaredResiduals, Whitened
+from dpstats.protocol import LabelHolder
+from dpstats.queries.column_scores import ColumnScores
+from dpstats.queries.labels import HeldSums, SquaredResiduals
 
 if TYPE_CHECKING:
     from dpstats.design import Covariates
@@ -84,7 +87,7 @@ class Pursuit:
         Column that is in from the start.
     """
 
-    holder: Any
+    holder: LabelHolder
     plan: Plan
     rows: Covariates
     how: Responses
@@ -121,7 +124,7 @@ class Pursuit:
         """The size of the residuals."""
         clip = _FIRST_CLIP * self.how.sd if first else _NEXT_CLIP * self.sd
         clip = min(clip, self._half)
-        squares = self.holder.ask(SquaredResiduals(self.how.interval, self._fitted, clip), slot)
+        squares, _ = self.holder.ask(SquaredResiduals(self.how.interval, self._fitted, clip), slot)
         noise = clip**2 * self._multiplier(slot)
         self.sd = math.sqrt(max(float(squares[0]), noise) / self._n)
         self.spread = self.sd if first else self.spread
@@ -146,7 +149,7 @@ class Pursuit:
         query = ColumnScores(
             self.how.interval, self.rows.x, self._fitted, clip, center, scale, columns
         )
-        more = self.holder.ask(query, slot).astype(np.intp)
+        more = self.holder.ask(query, slot).value.astype(np.intp)
         self._set(np.append(chosen, more), np.append(self.fit.params, np.zeros(more.size)))
 
     def _step(self, slot: str, clip: float | None = None) -> None:
@@ -158,10 +161,11 @@ class Pursuit:
         unit = 2 * reach * self._multiplier(slot)
         bound = (efficient_clip(unit**2) if clip is None else clip) * self.sd
         bound = min(bound, self._half)
-        query = HeldSums(self.how.interval, white.rows, self._fitted - bound, self._fitted + bound)
+        low, high = self._fitted - bound, self._fitted + bound
+        query = HeldSums(self.how.interval, white.rows, low, high, norm_of(pure))
         clips = bound / self.sd
         slope = float(unclipped(clips))
-        params = params + white.root @ self.holder.ask(query, slot) / slope
+        params = params + white.root @ self.holder.ask(query, slot).value / slope
         square = white.root @ white.root / slope**2
         sampling = float(clipped_square(clips)) * self.sd**2 * square
         self._set(columns, params, sampling, (unit * bound) ** 2 * square)

@@ -23,7 +23,7 @@ from dpstats.estimators.responses import CHANNEL_OPTIONS, Responses, linear_shri
 from dpstats.estimators.selection import CONDITIONAL, half_of
 from dpstats.estimators.sources import NEGAHBAN, ROSETT, WANG_PIECEWISE, WANG_XU
 from dpstats.privacy import LabelOnly, Privacy
-from dpstats.protocol import Estimate, Plan
+from dpstats.protocol import Estimate, LabelHolder, Plan
 from dpstats.theory import Assumption, Citation, Rate, Theory
 
 if TYPE_CHECKING:
@@ -197,7 +197,7 @@ class _Sparse(ABC):
         plan = label_plan(self, design, privacy, how, randomized(how), kept)
         return _predicted(plan, how, max(sizes) if sizes else _USUAL)
 
-    def fit(self, holder: Any, design: Design, plan: Plan) -> Estimate:
+    def fit(self, holder: LabelHolder, design: Design, plan: Plan) -> Estimate:
         """Ask for the randomised responses, select, and refit."""
         z, how = messages(holder, design, plan, offset=False)
         rows, sizes = public_rows(design), sizes_of(plan.options["sparsity"])

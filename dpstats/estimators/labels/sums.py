@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -17,15 +18,18 @@ from numpy.typing import NDArray
 from dpstats.accounting import Share, calibrate
 from dpstats.estimators.base import floor_eigenvalues
 from dpstats.privacy import LabelOnly
+from dpstats.queries.base import Norm
 
 __all__ = [
     "LEVERAGES",
     "WORTH",
     "Balanced",
+    "Whitened",
     "balanced",
     "deviation",
     "events",
     "mixed",
+    "norm_of",
     "outer_reach",
     "reach",
 ]
@@ -46,6 +50,11 @@ def events(shares: Mapping[str, float], privacy: LabelOnly, epsilon: float) -> d
 def deviation(pure: bool) -> float:
     """Standard deviation of noise with scale 1: Laplace where delta is 0, Gaussian otherwise."""
     return math.sqrt(2.0) if pure else 1.0
+
+
+def norm_of(pure: bool) -> Norm:
+    """The norm of sensitivities: L1 where noise is Laplace."""
+    return "l1" if pure else "l2"
 
 
 def reach(rows: Array, pure: bool) -> float:
@@ -158,6 +167,48 @@ def balanced(
         found.append((float(np.diag(made.total)[at].sum()), made))
     best = min(found, key=lambda f: f[0])
     return best[1] if best[0] < WORTH * found[0][0] else found[0][1]
+
+
+@dataclass(frozen=True, eq=False)
+class Whitened:
+    """Public rows in coordinates in which their weighted second moments are 1.
+
+    With leverages ``h = x' (X'X)^-1 x`` and weights ``w = min(1, radius / sqrt(h))``, rows are
+    ``b = root w^2 x``, where ``root = (X' W^2 X)^(-1/2)``. Then ``root (sum b y)`` is the weighted
+    least-squares fit, and noise on ``sum b y`` has the shape of its sampling error.
+
+    Parameters
+    ----------
+    x : ndarray of shape (n, d)
+        Public rows.
+    radius : float
+        Rows with larger square roots of leverages are weighted down; in (0, 1].
+    """
+
+    x: Array
+    radius: float
+
+    @cached_property
+    def _weights(self) -> Array:
+        size = np.linalg.norm(self.x @ _inverse_root(self.x.T @ self.x), axis=1)
+        weights: Array = np.minimum(1.0, self.radius / np.maximum(size, 1e-300)) ** 2
+        return weights
+
+    @cached_property
+    def root(self) -> Array:
+        """(d, d), symmetric."""
+        return _inverse_root((self.x * self._weights[:, None]).T @ self.x)
+
+    @cached_property
+    def rows(self) -> Array:
+        """(n, d)."""
+        made: Array = (self.x * self._weights[:, None]) @ self.root
+        return made
+
+    @property
+    def longest(self) -> float:
+        """Largest norm of a row."""
+        return float(np.sqrt(np.einsum("ij,ij->i", self.rows, self.rows).max(initial=0.0)))
 
 
 def _inverse_root(matrix: Array) -> Array:

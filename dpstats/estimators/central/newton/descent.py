@@ -17,13 +17,14 @@ from numpy.typing import NDArray
 from dpstats.estimators.central.newton.hidden import Hidden, drawn_in
 from dpstats.estimators.central.newton.tails import believed, rungs, wide_enough
 from dpstats.estimators.central.newton.whitening import Metric, whiten
-from dpstats.estimators.central.sandwich import Asked, noise_scale
+from dpstats.estimators.central.sandwich import noisy_count
 from dpstats.estimators.numerics.entrywise import average, operator_norm, symmetric_pattern
 from dpstats.estimators.numerics.huber import NORMAL_QUANTILE, unclipped
-from dpstats.protocol import Estimate
+from dpstats.protocol import Estimate, Holder
 from dpstats.queries import (
     Gram,
     NormQuantile,
+    Query,
     ResidualCount,
     ResidualQuantile,
     ResponseQuantile,
@@ -101,7 +102,7 @@ class Schedule:
         return self.blur <= 3 and self.jitter <= _MOST_JITTER
 
 
-def descend(asked: Asked, public: Schedule, design: Design, bound: float) -> Estimate:
+def descend(holder: Holder[Query], public: Schedule, design: Design, bound: float) -> Estimate:
     """Whiten, step, and conclude; see `dpstats.estimators.central.newton.ols.Newton`.
 
     Parameters
@@ -116,10 +117,10 @@ def descend(asked: Asked, public: Schedule, design: Design, bound: float) -> Est
         Public bound of the response, in internal units.
     """
     indicators = _indicators(design)
-    n = asked.count(len(design.names))
-    start = _start(asked, design)
-    metric = whiten(asked, n, indicators)
-    descent = _Descent(asked, public, metric, start, n, bound)
+    n = noisy_count(holder, len(design.names))
+    start = _start(holder, design)
+    metric = whiten(holder, n, indicators)
+    descent = _Descent(holder, public, metric, start, n, bound)
     near = descent.approach()
     last = descent.last_step(near)
     params, cov, cov_privacy, cov_sampling = _conclude(descent, near, last, indicators)
@@ -146,13 +147,13 @@ def _indicators(design: Design) -> Array:
     return marks
 
 
-def _start(asked: Asked, design: Design) -> Array:
+def _start(holder: Holder[Query], design: Design) -> Array:
     """Zero, but the private median of the response for the intercept; shape (d,)."""
     start = np.zeros(len(design.names))
     intercept = design.standardization.intercept
     if intercept is not None:
         grid = np.linspace(*design.internal_endog_bounds, 129)
-        (start[intercept],), _ = asked.ask(Search(ResponseQuantile(grid, 0.5)), "median")
+        (start[intercept],), _ = holder.ask(Search(ResponseQuantile(grid, 0.5)), "median")
     return start
 
 
@@ -195,7 +196,7 @@ class _Last:
 class _Descent:
     """Newton steps for coefficients ``start + w b``."""
 
-    asked: Asked
+    holder: Holder[Query]
     public: Schedule
     metric: Metric
     start: Array
@@ -219,7 +220,9 @@ class _Descent:
             if k == 0:
                 widest = min(self.bound, spread)
             clip = self.clipped_at(c, spread)
-            score, noise = self.asked.ask(Score(geometry, self.beta(b), clip), f"score {k + 1}")
+            score, (_, noise) = self.holder.ask(
+                Score(geometry, self.beta(b), clip), f"score {k + 1}"
+            )
             scored = _Scored(b, score, noise, clip)
             scale = self.n * float(unclipped(max(c, clip / spread)))
             step = inverse @ score / scale
@@ -239,7 +242,7 @@ class _Descent:
             else np.geomspace(quantile / 8, 2 * quantile, 9)
         )
         query = Search(ResidualQuantile(grid, _SPREAD, self.beta(b)))
-        (found,), _ = self.asked.ask(query, f"spread {k + 1}")
+        (found,), _ = self.holder.ask(query, f"spread {k + 1}")
         return float(found) / NORMAL_QUANTILE[_SPREAD]
 
     def clipped_at(self, c: float, spread: float) -> float:
@@ -261,13 +264,15 @@ class _Descent:
         radius = self.reach()
         geometry = self.metric.geometry(radius)
         unit = Score(geometry, beta, 1.0)
-        unit_noise = noise_scale(self.asked.plan, unit, f"score {last}", self.asked.max_rows)
+        unit_noise = self.holder.plan.noise(unit, f"score {last}").scale
         clip, sd = self.widened(near, beta, unit_noise)
-        score, noise = self.asked.ask(Score(geometry, beta, clip), f"score {last}")
+        score, (_, noise) = self.holder.ask(Score(geometry, beta, clip), f"score {last}")
         far_away = min(_FAR_AWAY * near.spread, 2 * self.bound)
-        inside, far_noise = self.asked.ask(ResidualCount(geometry, beta, far_away), "far")
-        bread, bread_noise = self.asked.ask(Gram(geometry, beta, clip), "bread")
-        meat, _ = self.asked.ask(ScoreOuter(geometry, beta, clip, self.asked.max_rows), "meat")
+        inside, (_, far_noise) = self.holder.ask(ResidualCount(geometry, beta, far_away), "far")
+        bread, (_, bread_noise) = self.holder.ask(Gram(geometry, beta, clip), "bread")
+        meat, _ = self.holder.ask(
+            ScoreOuter(geometry, beta, clip, self.holder.plan.max_rows), "meat"
+        )
         return _Last(
             score=_Scored(near.b, score, noise, clip),
             radius=radius,
@@ -287,7 +292,7 @@ class _Descent:
             return typical
         grid = np.geomspace(typical, max(self.public.radius, 1.05 * typical), _REACH_CELLS + 1)
         query = Search(NormQuantile(grid, self.public.reached, self.metric.w.T))
-        (radius,), _ = self.asked.ask(query, "reach")
+        (radius,), _ = self.holder.ask(query, "reach")
         return float(radius)
 
     def widened(self, near: _Near, beta: Array, unit_noise: float) -> tuple[float, float]:
@@ -304,7 +309,7 @@ class _Descent:
             return clip, near.spread
         first = min(clip, top / 2)
         ladder = rungs(first, top)
-        sums, noise = self.asked.ask(TailSums(beta, ladder), "tails")
+        sums, (_, noise) = self.holder.ask(TailSums(beta, ladder), "tails")
         if clip >= top:
             return top, near.spread
         cut = believed(sums, noise)

@@ -15,13 +15,12 @@ from dpstats.estimators.base import Ask, check_options, make_plan, need_delta
 from dpstats.estimators.bounds import GLM_LOWER, SMALL_DELTA
 from dpstats.estimators.central.newton.glm_descent import Schedule, descend
 from dpstats.estimators.central.newton.glm_law import Law, tune
-from dpstats.estimators.central.sandwich import Asked
 from dpstats.estimators.guesses import Guess, enough, expect, guess, max_rows
 from dpstats.estimators.sources import AVELLA, GANESH, SCORE_ATTACK
 from dpstats.families import Family
-from dpstats.privacy import Central, Privacy
+from dpstats.privacy import Privacy
 from dpstats.protocol import Estimate, Holder, Plan
-from dpstats.queries import Geometry, Gram, Score
+from dpstats.queries import Geometry, Gram, Query, Score
 from dpstats.theory import Assumption, Rate, Theory
 
 if TYPE_CHECKING:
@@ -161,7 +160,7 @@ class GLMNewton:
         ----------
         design : Design
             Public design.
-        privacy : Central
+        privacy : Privacy
             The guarantee, delta > 0.
         n : int
             Public number of rows, or a public guess of it.
@@ -173,7 +172,6 @@ class GLMNewton:
         OptionError
             If an option is given, or delta is 0.
         """
-        assert isinstance(privacy, Central)
         check_options(self.name, self.options, options)
         need_delta(self.name, privacy)
         public = _schedule(design, privacy, n)
@@ -182,11 +180,10 @@ class GLMNewton:
         )
         return _predict(plan, public, design)
 
-    def fit(self, holder: Holder, design: Design, plan: Plan) -> Estimate:
+    def fit(self, holder: Holder[Query], design: Design, plan: Plan) -> Estimate:
         """Whiten, step, and ask for what standard errors need."""
-        assert isinstance(plan.privacy, Central)
         public = _schedule(design, plan.privacy, plan.n)
-        return descend(Asked(holder, plan, max_rows(design)), public, design)
+        return descend(holder, public, design)
 
 
 def _expected(design: Design) -> tuple[Law, float, str]:
@@ -201,14 +198,14 @@ def _expected(design: Design) -> tuple[Law, float, str]:
     return Law(top / 8, top / 32), top / 8, words
 
 
-def _unit(design: Design, privacy: Central, n: int) -> float:
+def _unit(design: Design, privacy: Privacy, n: int) -> float:
     """Noise variance per row of a score with all the budget, clip 1 and radius sqrt(d)."""
     d = len(design.names)
     one = Score(Geometry(1.0), np.zeros(d), 1.0).sensitivity(privacy.neighbors, max_rows(design))
     return one**2 * d / (n * gdp_mu(privacy.epsilon, privacy.delta) ** 2)
 
 
-def _schedule(design: Design, privacy: Central, n: int) -> Schedule:
+def _schedule(design: Design, privacy: Privacy, n: int) -> Schedule:
     d = len(design.names)
     unit = _unit(design, privacy, n)
     law, spread, _ = _expected(design)
@@ -278,7 +275,6 @@ def _asks(public: Schedule, design: Design) -> list[Ask]:
 
 def _predict(plan: Plan, public: Schedule, design: Design) -> Plan:
     """The plan with its expected standard errors and its warnings."""
-    assert isinstance(plan.privacy, Central)
     law, spread, words = _expected(design)
     facts = guess(design)
     # Both last scores of a logit count.

@@ -27,14 +27,15 @@ from dpstats.estimators.central.newton.glm_law import (
 from dpstats.estimators.central.newton.hidden import Hidden, drawn_in
 from dpstats.estimators.central.newton.tails import believed, rungs, wide_enough
 from dpstats.estimators.central.newton.whitening import Metric, whiten
-from dpstats.estimators.central.sandwich import Asked, noise_scale
+from dpstats.estimators.central.sandwich import noisy_count
 from dpstats.estimators.numerics.entrywise import average, operator_norm, symmetric_pattern
 from dpstats.families import POISSON, Family
 from dpstats.families.damped import Damped
-from dpstats.protocol import Estimate
+from dpstats.protocol import Estimate, Holder
 from dpstats.queries import (
     Geometry,
     Gram,
+    Query,
     ResidualMoment,
     ResidualQuantile,
     ResponseQuantile,
@@ -105,19 +106,19 @@ class Schedule:
         return self.blur <= 3
 
 
-def descend(asked: Asked, public: Schedule, design: Design) -> Estimate:
+def descend(holder: Holder[Query], public: Schedule, design: Design) -> Estimate:
     """Whiten, step, and conclude; see `dpstats.estimators.central.newton.glm.GLMNewton`."""
-    n = asked.count(len(design.names))
-    level, offset = _Start(asked, design, n)()
+    n = noisy_count(holder, len(design.names))
+    level, offset = _Start(holder, design, n)()
     low, high = np.asarray(design.internal_bounds, dtype=np.float64).T
     indicators = ((low == 0) & (high == 1)).astype(np.float64)
-    metric = whiten(asked, n, indicators)
+    metric = whiten(holder, n, indicators)
     d = len(design.names)
     constant = np.zeros(d)
     if design.standardization.intercept is not None:
         axis = np.eye(d)[design.standardization.intercept]
         constant = np.linalg.solve(metric.w, axis)
-    descent = _Descent(asked, public, design, metric, constant, n, level, offset)
+    descent = _Descent(holder, public, design, metric, constant, n, level, offset)
     near = descent.approach()
     last = descent.last_step(near)
     params, cov, cov_privacy, cov_sampling = _conclude(descent, near, last, indicators)
@@ -156,7 +157,7 @@ def _remarks(family: Family, spread: float) -> tuple[str, ...]:
 class _Start:
     """The linear predictor of a response that no column explains, and the law of offsets."""
 
-    asked: Asked
+    holder: Holder[Query]
     design: Design
     n: float
 
@@ -175,7 +176,7 @@ class _Start:
             # The mean of exp(offset) is a curvature: that of counts at coefficients 0.
             largest = math.exp(self.design.offset.upper)
             query = Gram(self.geometry, self.nothing, None, POISSON, largest)
-            ((total,),), noise = self.asked.ask(query, "exposure")
+            ((total,),), (_, noise) = self.holder.ask(query, "exposure")
             exposure = max(float(total), noise) / self.n
             offset = Law(math.log(exposure) - offset.sd**2 / 2, offset.sd)
             mean, error = mean / exposure, error / exposure
@@ -220,7 +221,7 @@ class _Start:
         low, high = self.design.internal_endog_bounds
         top = max(abs(low), abs(high))
         grid = top * np.geomspace(2.0**-16, 1.0, 33)
-        (found,), _ = self.asked.ask(Search(ResponseQuantile(grid, 0.9)), "level")
+        (found,), _ = self.holder.ask(Search(ResponseQuantile(grid, 0.9)), "level")
         least = _LEAST_COUNT if family.name == "poisson" else 0.0
         clip = min(top, max(_MEAN_CLIP * float(found), least))
         plain, unit, beta = self.plain(top)
@@ -240,7 +241,7 @@ class _Start:
 
     def mean(self, beta: Array, clip: float, family: Family) -> tuple[float, float]:
         """Noisy mean of a clipped residual, and the size of its noise; below half of the clip."""
-        (total,), noise = self.asked.ask(Score(self.geometry, beta, clip, family), "mean")
+        (total,), (_, noise) = self.holder.ask(Score(self.geometry, beta, clip, family), "mean")
         return float(total) / self.n, min(noise / self.n, 0.49 * clip)
 
 
@@ -290,7 +291,7 @@ class _Last(NamedTuple):
 class _Descent:
     """Newton steps for coefficients ``w b``; `constant` is the b of a constant predictor 1."""
 
-    asked: Asked
+    holder: Holder[Query]
     public: Schedule
     design: Design
     metric: Metric
@@ -335,7 +336,7 @@ class _Descent:
             spread = self.scale(k, b, law, spread).taken
             tuning = self.tuned(geometry, f"score {k + 1}", law, spread)
             query = Score(geometry, self.beta(b), tuning.clip, tuning.family)
-            score, noise = self.asked.ask(query, f"score {k + 1}")
+            score, (_, noise) = self.holder.ask(query, f"score {k + 1}")
             curvature = self.n * self.curvature(b, tuning)
             to, slope = self.solve(score, b, curvature, self.n, tuning)
             inverse = np.linalg.inv(slope)
@@ -359,7 +360,7 @@ class _Descent:
     def residual_quantile(self, k: int, b: Array, grid: Array) -> float:
         """A quantile of the residuals' size."""
         query = ResidualQuantile(grid, _QUANTILE[self.family.name], self.beta(b), self.family)
-        (found,), _ = self.asked.ask(Search(query), f"spread {k + 1}")
+        (found,), _ = self.holder.ask(Search(query), f"spread {k + 1}")
         return float(found)
 
     def first_dispersion(self, b: Array, law: Law) -> _Spread:
@@ -380,7 +381,7 @@ class _Descent:
         clip = min(max(_MOMENT_CLIP * math.sqrt(square), least), most)
         everyone = self.metric.geometry(_EVERYONE)
         query = ResidualMoment(everyone, self.beta(b), clip, self.family)
-        (total,), noise = self.asked.ask(query, f"spread {k + 1}")
+        (total,), (_, noise) = self.holder.ask(query, f"spread {k + 1}")
         found, less, surely = (
             dispersion(self.family, law, clip, (float(total) - s * noise) / self.n)
             for s in (0.0, 1.0, _CLEARLY)
@@ -395,7 +396,7 @@ class _Descent:
     def unit_noise(self, geometry: Geometry, slot: str) -> float:
         """Scale of the noise on a score with clip 1; public."""
         unit = Score(geometry, np.zeros(self.constant.size), 1.0)
-        return noise_scale(self.asked.plan, unit, slot, self.asked.max_rows)
+        return self.holder.plan.noise(unit, slot).scale
 
     def curvature(self, b: Array, tuning: Tuning) -> Array:
         """What the model expects of the derivative of a score at `b`, per row."""
@@ -451,16 +452,16 @@ class _Descent:
         tuning = self.tuned(geometry, slot, near.law, near.spread.taken)
         tuning = self.widened(near, tuning, self.unit_noise(geometry, slot))
         family, clip = tuning.family, tuning.clip
-        score, noise = self.asked.ask(Score(geometry, beta, clip, family), slot)
+        score, (_, noise) = self.holder.ask(Score(geometry, beta, clip, family), slot)
         # A binomial residual is never clipped; the bread then counts all rows.
         inside = None if family.name == "binomial" else clip
         steep = np.array([near.law.mean + s * near.law.sd for s in (0.0, _STEEPEST)])
         cap = min(family.largest_curvature, float(family.curvature(steep).max()))
         query = Gram(geometry, beta, inside, family, cap)
-        bread, bread_noise = self.asked.ask(query, "bread")
+        bread, (_, bread_noise) = self.holder.ask(query, "bread")
         bread = bread + self.n * self.rows.cut_off(near.b, tuning, cap)
-        outer = ScoreOuter(geometry, beta, clip, self.asked.max_rows, family)
-        meat, meat_noise = self.asked.ask(outer, "meat")
+        outer = ScoreOuter(geometry, beta, clip, self.holder.plan.max_rows, family)
+        meat, (_, meat_noise) = self.holder.ask(outer, "meat")
         inflate = self.n / max(self.n - d, 1.0)
         return _Last(
             tuning, radius, score, noise, bread, bread_noise, meat * inflate, meat_noise * inflate
@@ -473,7 +474,9 @@ class _Descent:
         law = near.law
         top = self.top * float(np.max(tuning.family.factor(law.eta)))
         ladder = rungs(min(tuning.clip, top / 2), top)
-        sums, noise = self.asked.ask(TailSums(self.beta(near.b), ladder, tuning.family), "tails")
+        sums, (_, noise) = self.holder.ask(
+            TailSums(self.beta(near.b), ladder, tuning.family), "tails"
+        )
         if tuning.clip >= top:
             return replace(tuning, clip=top)
         # What the model itself leaves beyond a clip is taken off the score instead.

@@ -15,7 +15,6 @@ from dpstats.errors import OptionError
 from dpstats.estimators.base import Ask, check_options, make_plan, need_delta
 from dpstats.estimators.bounds import LINEAR, LINEAR_LOWER, SMALL_DELTA
 from dpstats.estimators.central.newton.descent import Schedule, descend
-from dpstats.estimators.central.sandwich import Asked
 from dpstats.estimators.guesses import Guess, enough, expect, guess, max_rows
 from dpstats.estimators.numerics.huber import (
     clipped_square,
@@ -24,11 +23,12 @@ from dpstats.estimators.numerics.huber import (
     unclipped,
 )
 from dpstats.estimators.sources import AVELLA, CAI, DONG, TANG
-from dpstats.privacy import Central, Privacy
+from dpstats.privacy import Privacy
 from dpstats.protocol import Estimate, Holder, Plan
 from dpstats.queries import (
     Geometry,
     Gram,
+    Query,
     Score,
 )
 from dpstats.theory import Assumption, Rate, Theory
@@ -179,7 +179,7 @@ class Newton:
         ----------
         design : Design
             Public design.
-        privacy : Central
+        privacy : Privacy
             The guarantee, delta > 0.
         n : int
             Public number of rows, or a public guess of it.
@@ -191,7 +191,6 @@ class Newton:
         OptionError
             If an option is unknown or not allowed, or delta is 0.
         """
-        assert isinstance(privacy, Central)
         check_options(self.name, self.options, options)
         need_delta(self.name, privacy)
         target = options.get("target", _TARGETS[0])
@@ -206,15 +205,13 @@ class Newton:
         )
         return _predict(plan, public, design, guess(design))
 
-    def fit(self, holder: Holder, design: Design, plan: Plan) -> Estimate:
+    def fit(self, holder: Holder[Query], design: Design, plan: Plan) -> Estimate:
         """Whiten, step, and ask for what standard errors need."""
-        assert isinstance(plan.privacy, Central)
         public = _schedule(design, plan.privacy, plan.n, str(plan.options["target"]))
-        asked = Asked(holder, plan, max_rows(design))
-        return descend(asked, public, design, guess(design).bound)
+        return descend(holder, public, design, guess(design).bound)
 
 
-def _schedule(design: Design, privacy: Central, n: int, target: str) -> Schedule:
+def _schedule(design: Design, privacy: Privacy, n: int, target: str) -> Schedule:
     d, rows = len(design.names), max_rows(design)
     mu = gdp_mu(privacy.epsilon, privacy.delta)
     ball = Geometry(1.0)

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.estimators.central.sandwich import Asked
 from dpstats.estimators.numerics.entrywise import average, carried, operator_norm, symmetric_pattern
-from dpstats.queries import Geometry, Gram, NormQuantile, Search
+from dpstats.protocol import Holder
+from dpstats.queries import Geometry, Gram, NormQuantile, Query, Search
 
 __all__ = ["Metric", "whiten"]
 
@@ -62,7 +62,7 @@ class Metric:
         return Geometry(radius, self.w.T)
 
 
-def whiten(asked: Asked, n: float, indicators: Array) -> Metric:
+def whiten(holder: Holder[Query], n: float, indicators: Array) -> Metric:
     """Ask for both Gram matrices (slots ``norm``, ``gram`` and ``whitened gram``).
 
     Parameters
@@ -74,8 +74,8 @@ def whiten(asked: Asked, n: float, indicators: Array) -> Metric:
     indicators : ndarray of shape (d,)
         1 for columns that take the values 0 and 1 only (public), else 0.
     """
-    first = _first(asked, n, indicators)
-    return _second(asked, n, indicators, first)
+    first = _first(holder, n, indicators)
+    return _second(holder, n, indicators, first)
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,12 +89,12 @@ class _First:
     unresolved: NDArray[np.bool_]
 
 
-def _first(asked: Asked, n: float, indicators: Array) -> _First:
+def _first(holder: Holder[Query], n: float, indicators: Array) -> _First:
     d = indicators.size
     longest = math.sqrt(d)
     grid = np.geomspace(longest * 2.0**-8, longest, _NORM_CELLS + 1)
-    (radius,), _ = asked.ask(Search(NormQuantile(grid, _NORM_SHARE)), "norm")
-    gram, scale = asked.ask(Gram(Geometry(float(radius))), "gram")
+    (radius,), _ = holder.ask(Search(NormQuantile(grid, _NORM_SHARE)), "norm")
+    gram, (_, scale) = holder.ask(Gram(Geometry(float(radius))), "gram")
 
     variances = scale**2 * symmetric_pattern(d)
     mean = max(float(np.trace(gram)) / d, scale / math.sqrt(d))
@@ -116,11 +116,11 @@ def _first(asked: Asked, n: float, indicators: Array) -> _First:
     )
 
 
-def _second(asked: Asked, n: float, indicators: Array, first: _First) -> Metric:
+def _second(holder: Holder[Query], n: float, indicators: Array, first: _First) -> Metric:
     d = indicators.size
     pattern = symmetric_pattern(d)
     query = Gram(Geometry(math.sqrt(d), first.w.T))
-    gram, scale = asked.ask(query, "whitened gram")
+    gram, (_, scale) = holder.ask(query, "whitened gram")
     own = scale**2 * pattern
     level = max(float(np.trace(gram) / np.trace(first.expected)), scale / math.sqrt(d))
     expected = level * first.expected

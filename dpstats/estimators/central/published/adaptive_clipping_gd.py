@@ -23,12 +23,17 @@ from dpstats.estimators.central.published.private_variance import (
     pair_scales,
     threshold,
 )
-from dpstats.estimators.central.sandwich import Asked, noise_scale, shrink
-from dpstats.estimators.guesses import Guess, expect, guess, max_rows, round_up
+from dpstats.estimators.central.sandwich import (
+    noisy_count,
+    residual_variance,
+    score_covariance,
+    shrink,
+)
+from dpstats.estimators.guesses import Guess, expect, guess, round_up
 from dpstats.estimators.sources import CAI, KARWA_VADHAN, LI_FEDERATED
-from dpstats.privacy import Central, Privacy
+from dpstats.privacy import Privacy
 from dpstats.protocol import Estimate, Holder, Plan
-from dpstats.queries import Geometry, Gram, Score
+from dpstats.queries import Geometry, Gram, Query, Score
 from dpstats.theory import Assumption, Rate, Theory
 
 if TYPE_CHECKING:
@@ -156,7 +161,7 @@ class AdaptiveClippingGD:
         ----------
         design : Design
             Public design, with one row per unit.
-        privacy : Central
+        privacy : Privacy
             The guarantee, delta > 0, with replace-one neighbours.
         n : int
             Public number of rows.
@@ -169,7 +174,6 @@ class AdaptiveClippingGD:
             If an option is unknown or out of range, delta is 0, neighbours are add-remove, or a
             unit may have several rows.
         """
-        assert isinstance(privacy, Central)
         check_options(self.name, self.options, options)
         need_delta(self.name, privacy)
         need_pairs(self.name, design, privacy, instead="dp-gd")
@@ -192,31 +196,30 @@ class AdaptiveClippingGD:
         )
         return _predict(plan, design, facts)
 
-    def fit(self, holder: Holder, design: Design, plan: Plan) -> Estimate:
+    def fit(self, holder: Holder[Query], design: Design, plan: Plan) -> Estimate:
         """Take one step per batch; then ask all rows for what standard errors need."""
         d, steps = len(plan.names), int(plan.options["steps"])
         rate = float(plan.options["step_size"])
         bound = guess(design).bound
         geometry = Geometry(float(plan.options["radius"]))
         everyone = Geometry(float(design.norm_bound))
-        asked = Asked(holder, plan, max_rows(design))
-        n = asked.count(d)
+        n = noisy_count(holder, d)
         beta, noises, clips = np.zeros(d), [], []
         for t in range(steps):
             pairs = pair_scales(beta, bound)
-            counts = holder.ask(pairs, "pairs", part=t)
-            scale = noise_scale(plan, pairs, "pairs", 1)
+            counts, _ = holder.ask(pairs, "pairs", part=t)
+            scale = plan.noise(pairs, "pairs").scale
             clips.append(adapted_clip(counts, pairs, scale, steps, log_factor(plan.n), bound))
             query = Score(geometry, beta, clips[-1])
-            score = holder.ask(query, "step", part=t)
-            noises.append(noise_scale(plan, query, "step", 1) * steps / n)
+            score, _ = holder.ask(query, "step", part=t)
+            noises.append(plan.noise(query, "step").scale * steps / n)
             beta = beta + rate * score * steps / n
 
-        answer, s_gram = asked.ask(Gram(geometry), "gram")
+        answer, (_, s_gram) = holder.ask(Gram(geometry), "gram")
         gram = shrink(answer / n, s_gram / n)
-        variance, error = asked.residual_variance("scale", beta, bound, everyone, n)
+        variance, error = residual_variance(holder, "scale", beta, bound, everyone, n)
         clip = min(bound, _CLIP * math.sqrt(variance + error))
-        meat = asked.meat("meat", geometry, beta, clip, variance * n * gram)
+        meat = score_covariance(holder, "meat", geometry, beta, clip, variance * n * gram)
         values, vectors = np.linalg.eigh(gram)
         keep = 1 - np.clip(rate * values, 0.0, 1.0)
         noise, sampling = _law(keep, rate, noises, vectors.T @ meat @ vectors * steps / n**2)
@@ -298,11 +301,11 @@ def _predict(plan: Plan, design: Design, facts: Guess) -> Plan:
     rate, radius = float(plan.options["step_size"]), float(plan.options["radius"])
     pairs = pair_scales(np.zeros(d), facts.bound)
     cells = pairs.high - pairs.low + 1
-    least = threshold(noise_scale(plan, pairs, "pairs", 1), cells, steps)
+    least = threshold(plan.noise(pairs, "pairs").scale, cells, steps)
     enough_pairs = MODE * n / (2 * steps) > least
     adapted = min(facts.bound, log_factor(plan.n) * TYPICAL * facts.sd)
     clip = adapted if enough_pairs else facts.bound
-    unit = noise_scale(plan, Score(Geometry(radius), np.zeros(d), 1.0), "step", 1) * steps / n
+    unit = plan.noise(Score(Geometry(radius), np.zeros(d), 1.0), "step").scale * steps / n
     values, vectors = np.linalg.eigh(facts.gram)
     values = np.maximum(values, 1e-9)
     keep = 1 - np.clip(rate * values, 0.0, 1.0)

@@ -36,12 +36,12 @@ from dpstats.estimators.central.published.sparse import (
     warned,
     within,
 )
-from dpstats.estimators.central.sandwich import Asked, noise_scale
+from dpstats.estimators.central.sandwich import noisy_count
 from dpstats.estimators.guesses import round_up
 from dpstats.estimators.sources import CAI, KARWA_VADHAN, LI_FEDERATED
-from dpstats.privacy import Central, Privacy
+from dpstats.privacy import Privacy
 from dpstats.protocol import Estimate, Holder, Plan
-from dpstats.queries import PeeledScores
+from dpstats.queries import PeeledScores, Query
 from dpstats.theory import Assumption, Rate, Theory
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ class AdaptiveClippingIHT:
         ----------
         design : Design
             Public design, with one row per unit.
-        privacy : Central
+        privacy : Privacy
             The guarantee, delta > 0, with replace-one neighbours.
         n : int
             Public number of rows.
@@ -170,18 +170,17 @@ class AdaptiveClippingIHT:
             If an option is missing, unknown or out of range, delta is 0, neighbours are
             add-remove, or a unit may have several rows.
         """
-        assert isinstance(privacy, Central)
         check_options(self.name, self.options, options)
         need_delta(self.name, privacy)
         need_pairs(self.name, design, privacy, instead="noisy-ht")
         sparsity = need_sparsity(self.name, design, options.get("sparsity"))
         facts = public_facts(design, sparsity)
 
-        def steps_at(privacy: Central, n: int) -> int:
+        def steps_at(privacy: Privacy, n: int) -> int:
             most = max(1, min(_MOST_STEPS, n // 4))
             return need_steps(options.get("steps"), _length(facts, privacy, n), most)
 
-        def last_noise(privacy: Central, n: int) -> float:
+        def last_noise(privacy: Privacy, n: int) -> float:
             return _noise(facts, privacy, n, steps_at(privacy, n))
 
         steps = steps_at(privacy, n)
@@ -200,24 +199,23 @@ class AdaptiveClippingIHT:
         plan = warned(plan, design, facts, last_noise)
         return _with_pairs(plan, facts)
 
-    def fit(self, holder: Holder, design: Design, plan: Plan) -> Estimate:
+    def fit(self, holder: Holder[Query], design: Design, plan: Plan) -> Estimate:
         """One step per batch; rescale at the end."""
         steps = int(plan.options["steps"])
         facts = public_facts(design, int(plan.options["sparsity"]))
-        asked = Asked(holder, plan, 1)
-        n, beta = asked.count(0), np.zeros(len(plan.names))
-        first = spread(asked, facts, "spread", beta)
+        n, beta = noisy_count(holder, 0), np.zeros(len(plan.names))
+        first = spread(holder, facts, "spread", beta)
         bend = n / steps * facts.moments / (_rate(facts.top) * float(plan.options["step_size"]))
         factor, clips = 2 * log_factor(plan.n), []
         for t in range(steps):
             pairs = pair_scales(beta, facts.bound)
-            counts = holder.ask(pairs, "pairs", part=t)
-            scale = noise_scale(plan, pairs, "pairs", 1)
+            counts, _ = holder.ask(pairs, "pairs", part=t)
+            scale = plan.noise(pairs, "pairs").scale
             clips.append(adapted_clip(counts, pairs, scale, steps, factor, facts.bound))
             moved = peeled(holder, "step", facts, beta, clips[-1], bend, _reach(facts, plan.n), t)
             beta = within(moved, facts)
         last = min(first, clips[-1] / (factor * TYPICAL) * 1.15)
-        final, rescaling_factor = rescaled(asked, facts, beta, n, (first, last))
+        final, rescaling_factor = rescaled(holder, facts, beta, n, (first, last))
         return concluded(
             final,
             beta,
@@ -256,14 +254,14 @@ def _asks(facts: Facts, steps: int) -> tuple[Ask, ...]:
     )
 
 
-def _length(facts: Facts, privacy: Central, n: int) -> int:
+def _length(facts: Facts, privacy: Privacy, n: int) -> int:
     """Batches: as many as leave noise well below a coefficient, between 1 and log(n)."""
     most = max(1, min(math.ceil(math.log(max(n, 3))), n // 4))
     allowed = 0.15 * facts.signal / _noise(facts, privacy, n, 1)
     return int(np.clip(math.floor(allowed), 1, most))
 
 
-def _noise(facts: Facts, privacy: Central, n: int, steps: int) -> float:
+def _noise(facts: Facts, privacy: Privacy, n: int, steps: int) -> float:
     """Noise of a step on one coefficient, in standardised units, by public guesses."""
     clip = min(facts.bound, 2 * log_factor(n) * TYPICAL * facts.sd)
     query = PeeledScores(np.zeros(1), clip, _reach(facts, n))
@@ -279,7 +277,7 @@ def _with_pairs(plan: Plan, facts: Facts) -> Plan:
     """The plan, with a warning where batches are too small for PrivateVariance."""
     steps = int(plan.options["steps"])
     pairs = pair_scales(np.zeros(1), facts.bound)
-    least = threshold(noise_scale(plan, pairs, "pairs", 1), pairs.high - pairs.low + 1, steps)
+    least = threshold(plan.noise(pairs, "pairs").scale, pairs.high - pairs.low + 1, steps)
     if MODE * plan.n / (2 * steps) > least:
         return plan
     warning = (

@@ -18,20 +18,24 @@ from dpstats.estimators.base import (
     need_delta,
 )
 from dpstats.estimators.bounds import LINEAR, LINEAR_LOWER, SMALL_DELTA
-from dpstats.estimators.central.sandwich import Asked, noise_scale, symmetric_noise_square
+from dpstats.estimators.central.sandwich import (
+    noisy_count,
+    residual_variance,
+    score_covariance,
+    symmetric_noise_square,
+)
 from dpstats.estimators.guesses import (
     Guess,
     clipping_radius,
     expect,
     guess,
-    max_rows,
     round_up,
     with_resolution,
 )
 from dpstats.estimators.sources import CAI, WANG_ADASSP
-from dpstats.privacy import Central, Privacy
+from dpstats.privacy import Privacy
 from dpstats.protocol import Estimate, Holder, Plan
-from dpstats.queries import Geometry, Gram, MinEigenvalue, Score
+from dpstats.queries import Geometry, Gram, MinEigenvalue, Query, Score
 from dpstats.theory import Assumption, Rate, Theory
 
 if TYPE_CHECKING:
@@ -141,7 +145,7 @@ class AdaSSP:
         ----------
         design : Design
             Public design.
-        privacy : Central
+        privacy : Privacy
             The guarantee, delta > 0.
         n : int
             Public number of rows, or a public guess of it.
@@ -153,7 +157,6 @@ class AdaSSP:
         OptionError
             If an option is unknown or out of range, or delta is 0.
         """
-        assert isinstance(privacy, Central)
         check_options(self.name, self.options, options)
         need_delta(self.name, privacy)
         facts = guess(design)
@@ -161,17 +164,16 @@ class AdaSSP:
         plan = make_plan(self, design, privacy, n, _ASKS, {"radius": radius})
         return _predict(plan, design, facts)
 
-    def fit(self, holder: Holder, design: Design, plan: Plan) -> Estimate:
+    def fit(self, holder: Holder[Query], design: Design, plan: Plan) -> Estimate:
         """Ask for the sufficient statistics, solve, and ask for what standard errors need."""
         d = len(plan.names)
         bound = guess(design).bound
         everyone = Geometry(float(design.norm_bound))
         geometry = Geometry(float(plan.options["radius"]))
-        asked = Asked(holder, plan, max_rows(design))
-        n = asked.count(d)
-        gram, s_gram = asked.ask(Gram(geometry), "gram")
-        eigenvalue, s_eigenvalue = asked.ask(MinEigenvalue(geometry), "eigenvalue")
-        cross, s_cross = asked.ask(Score(geometry, np.zeros(d), bound), "cross")
+        n = noisy_count(holder, d)
+        gram, (_, s_gram) = holder.ask(Gram(geometry), "gram")
+        eigenvalue, (_, s_eigenvalue) = holder.ask(MinEigenvalue(geometry), "eigenvalue")
+        cross, (_, s_cross) = holder.ask(Score(geometry, np.zeros(d), bound), "cross")
 
         lowest = max(0.0, float(eigenvalue[0]) - _quantile() * s_eigenvalue)
         ridge = max(0.0, _noise_floor(s_gram, d) - lowest)
@@ -179,9 +181,9 @@ class AdaSSP:
         inverse = np.linalg.inv(matrix)
         params = inverse @ cross
 
-        variance, error = asked.residual_variance("scale", params, bound, everyone, n)
+        variance, error = residual_variance(holder, "scale", params, bound, everyone, n)
         clip = min(bound, _CLIP * math.sqrt(variance + error))
-        meat = asked.meat("meat", geometry, params, clip, variance * matrix)
+        meat = score_covariance(holder, "meat", geometry, params, clip, variance * matrix)
         beta2 = np.outer(params, params)
         noise = s_cross**2 * np.eye(d) + symmetric_noise_square(s_gram, beta2)
         cov_privacy = inverse @ noise @ inverse
@@ -213,11 +215,10 @@ def _noise_floor(scale: float, d: int) -> float:
 def _predict(plan: Plan, design: Design, facts: Guess) -> Plan:
     """The plan with its expected standard errors and its warnings."""
     d, n = len(plan.names), plan.n
-    rows = max_rows(design)
     geometry = Geometry(float(plan.options["radius"]))
-    s_gram = noise_scale(plan, Gram(geometry), "gram", rows)
-    s_cross = noise_scale(plan, Score(geometry, np.zeros(d), facts.bound), "cross", rows)
-    s_eigenvalue = noise_scale(plan, MinEigenvalue(geometry), "eigenvalue", rows)
+    s_gram = plan.noise(Gram(geometry), "gram").scale
+    s_cross = plan.noise(Score(geometry, np.zeros(d), facts.bound), "cross").scale
+    s_eigenvalue = plan.noise(MinEigenvalue(geometry), "eigenvalue").scale
     needed = _noise_floor(s_gram, d) + _quantile() * s_eigenvalue
     smallest = float(np.linalg.eigvalsh(facts.gram)[0])
     ridge = max(0.0, needed - n * smallest)

@@ -21,19 +21,23 @@ from dpstats.estimators.central.published.recursion import (
     step_size,
     within,
 )
-from dpstats.estimators.central.sandwich import Asked, noise_scale, shrink
+from dpstats.estimators.central.sandwich import (
+    noisy_count,
+    residual_variance,
+    score_covariance,
+    shrink,
+)
 from dpstats.estimators.guesses import (
     Guess,
     clipping_radius,
     expect,
     guess,
-    max_rows,
     with_resolution,
 )
 from dpstats.estimators.sources import BROWN, CAI
-from dpstats.privacy import Central, Privacy
+from dpstats.privacy import Privacy
 from dpstats.protocol import Estimate, Holder, Plan
-from dpstats.queries import Geometry, Gram, ResidualCount, ResidualMoment, Score
+from dpstats.queries import Geometry, Gram, Query, ResidualCount, ResidualMoment, Score
 from dpstats.theory import Assumption, Rate, Theory
 
 if TYPE_CHECKING:
@@ -149,7 +153,7 @@ class DPGD:
         ----------
         design : Design
             Public design.
-        privacy : Central
+        privacy : Privacy
             The guarantee, delta > 0.
         n : int
             Public number of rows, or a public guess of it.
@@ -161,7 +165,6 @@ class DPGD:
         OptionError
             If an option is unknown or out of range, or delta is 0.
         """
-        assert isinstance(privacy, Central)
         check_options(self.name, self.options, options)
         need_delta(self.name, privacy)
         facts = guess(design)
@@ -178,15 +181,14 @@ class DPGD:
         )
         return _predict(plan, design, facts)
 
-    def fit(self, holder: Holder, design: Design, plan: Plan) -> Estimate:
+    def fit(self, holder: Holder[Query], design: Design, plan: Plan) -> Estimate:
         """Descend with the planned noise; then ask for what standard errors need."""
         d, steps = len(plan.names), int(plan.options["steps"])
         bound = guess(design).bound
         everyone = Geometry(float(design.norm_bound))
         geometry = Geometry(float(plan.options["radius"]))
-        asked = Asked(holder, plan, max_rows(design))
-        n = asked.count(d)
-        answer, s_gram = asked.ask(Gram(geometry), "gram")
+        n = noisy_count(holder, d)
+        answer, (_, s_gram) = holder.ask(Gram(geometry), "gram")
         gram = shrink(answer / n, s_gram / n)
         values, vectors = np.linalg.eigh(gram)
         rate = step_size(values, s_gram / n, float(plan.options["contraction"]))
@@ -198,16 +200,16 @@ class DPGD:
                 phase = _renewals(steps).index(t)
                 limit = bound if phase == 0 else min(bound, 2 * clip)
                 slot = f"scale-{phase + 1}"
-                variance, error = asked.residual_variance(slot, beta, limit, everyone, n)
+                variance, error = residual_variance(holder, slot, beta, limit, everyone, n)
                 clip = min(bound, _CLIP * math.sqrt(variance + error))
                 reach = min(reach, variance + 2 * error) if phase == 0 else reach
-            score, s = asked.ask(Score(geometry, beta, clip), f"step-{t + 1}")
+            score, (_, s) = holder.ask(Score(geometry, beta, clip), f"step-{t + 1}")
             beta = within(beta + rate * score / n, gram, reach)
             noises.append(s / n)
 
-        inside, _ = asked.ask(ResidualCount(everyone, beta, clip), "active")
+        inside, _ = holder.ask(ResidualCount(everyone, beta, clip), "active")
         active = float(np.clip(inside[0] / n, 0.5, 1.0))
-        meat = asked.meat("meat", geometry, beta, clip, variance * n * gram)
+        meat = score_covariance(holder, "meat", geometry, beta, clip, variance * n * gram)
         left, noise = after_steps(rate * active * values, rate * np.array(noises))
         travelled = (vectors.T @ beta / np.maximum(1 - left, 1e-6)) ** 2
         missing = left**2 * np.minimum(travelled, reach / values)
@@ -263,7 +265,7 @@ def _contraction(facts: Guess) -> float:
 
 
 def _steps(
-    asked: Any, contraction: float, facts: Guess, privacy: Central, n: int, radius: float
+    asked: Any, contraction: float, facts: Guess, privacy: Privacy, n: int, radius: float
 ) -> int:
     """Steps until a tenth of the expected error is left of the start."""
     if asked is not None:
@@ -283,20 +285,20 @@ def _steps(
 
 def _predict(plan: Plan, design: Design, facts: Guess) -> Plan:
     """The plan with its expected standard errors, by the recursion of the fit at the guesses."""
-    rows, n = max_rows(design), plan.n
+    n = plan.n
     geometry = Geometry(float(plan.options["radius"]))
     steps = int(plan.options["steps"])
     clip, clips = facts.bound, []
     for phase in range(_PHASES):
         limit = facts.bound if phase == 0 else min(facts.bound, 2 * clip)
         moment = ResidualMoment(geometry, np.zeros(len(plan.names)), limit)
-        error = noise_scale(plan, moment, f"scale-{phase + 1}", rows) / n
+        error = plan.noise(moment, f"scale-{phase + 1}").scale / n
         spread = facts.sd**2 * (2 if phase == 0 else 1)
         clip = min(facts.bound, _CLIP * math.sqrt(spread + error))
         clips += [clip] * (_renewals(steps)[phase + 1] if phase + 1 < _PHASES else steps)
     scores = [Score(geometry, np.zeros(len(plan.names)), c) for c in clips[:steps]]
-    noises = [noise_scale(plan, q, f"step-{t + 1}", rows) / n for t, q in enumerate(scores)]
-    s_gram = noise_scale(plan, Gram(geometry), "gram", rows) / n
+    noises = [plan.noise(q, f"step-{t + 1}").scale / n for t, q in enumerate(scores)]
+    s_gram = plan.noise(Gram(geometry), "gram").scale / n
     values, vectors = np.linalg.eigh(facts.gram)
     values = np.maximum(values, 1e-9)
     rate = step_size(values, s_gram, float(plan.options["contraction"]))

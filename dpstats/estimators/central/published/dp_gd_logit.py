@@ -21,20 +21,19 @@ from dpstats.estimators.central.published.recursion import (
     step_size,
     within,
 )
-from dpstats.estimators.central.sandwich import Asked, noise_scale, shrink
+from dpstats.estimators.central.sandwich import noisy_count, score_covariance, shrink
 from dpstats.estimators.guesses import (
     Guess,
     clipping_radius,
     expect,
     guess,
-    max_rows,
     with_resolution,
 )
 from dpstats.estimators.sources import BASSILY, SCORE_ATTACK
 from dpstats.families import BINOMIAL
-from dpstats.privacy import Central, Privacy
+from dpstats.privacy import Privacy
 from dpstats.protocol import Estimate, Holder, Plan
-from dpstats.queries import Geometry, Gram, Score
+from dpstats.queries import Geometry, Gram, Query, Score
 from dpstats.theory import Assumption, Rate, Theory
 
 if TYPE_CHECKING:
@@ -126,7 +125,7 @@ class LogisticDPGD:
         ----------
         design : Design
             Public design.
-        privacy : Central
+        privacy : Privacy
             The guarantee, delta > 0.
         n : int
             Public number of rows, or a public guess of it.
@@ -138,7 +137,6 @@ class LogisticDPGD:
         OptionError
             If an option is unknown or out of range, or delta is 0.
         """
-        assert isinstance(privacy, Central)
         check_options(self.name, self.options, options)
         need_delta(self.name, privacy)
         facts = guess(design)
@@ -156,13 +154,12 @@ class LogisticDPGD:
         )
         return _predict(plan, design, facts)
 
-    def fit(self, holder: Holder, design: Design, plan: Plan) -> Estimate:
+    def fit(self, holder: Holder[Query], design: Design, plan: Plan) -> Estimate:
         """Descend with the planned noise; then ask for what standard errors need."""
         d, steps = len(plan.names), int(plan.options["steps"])
         geometry = Geometry(float(plan.options["radius"]))
-        asked = Asked(holder, plan, max_rows(design))
-        n = asked.count(d)
-        answer, error = asked.ask(Gram(geometry), "gram")
+        n = noisy_count(holder, d)
+        answer, (_, error) = holder.ask(Gram(geometry), "gram")
         gram = shrink(answer / n, error / n)
         values, _ = np.linalg.eigh(gram)
         rate = _rate(values, error / n, float(plan.options["contraction"]))
@@ -170,14 +167,16 @@ class LogisticDPGD:
         beta, noises = np.zeros(d), []
         for t in range(steps):
             query = Score(geometry, beta, 1.0, BINOMIAL)
-            score, s = asked.ask(query, f"step-{t + 1}")
+            score, (_, s) = holder.ask(query, f"step-{t + 1}")
             beta = within(beta + rate * score / n, gram, _REACH)
             noises.append(s / n)
 
         curvature = Gram(geometry, beta, None, BINOMIAL, _STEEPEST)
-        answer, error = asked.ask(curvature, "curvature")
+        answer, (_, error) = holder.ask(curvature, "curvature")
         values, vectors = np.linalg.eigh(shrink(answer / n, error / n))
-        meat = asked.meat("meat", geometry, beta, 1.0, n * along(vectors, values), BINOMIAL)
+        meat = score_covariance(
+            holder, "meat", geometry, beta, 1.0, n * along(vectors, values), BINOMIAL
+        )
         left, noise = after_steps(rate * values, rate * np.array(noises))
         travelled = (vectors.T @ beta / np.maximum(1 - left, 1e-6)) ** 2
         missing = left**2 * np.minimum(travelled, _REACH / values)
@@ -227,7 +226,7 @@ def _rate(values: Array, noise: float, contraction: float) -> float:
 
 
 def _steps(
-    asked: Any, contraction: float, facts: Guess, privacy: Central, n: int, radius: float
+    asked: Any, contraction: float, facts: Guess, privacy: Privacy, n: int, radius: float
 ) -> int:
     """Steps until a tenth of the expected error is left of the start."""
     if asked is not None:
@@ -244,12 +243,12 @@ def _steps(
 
 def _predict(plan: Plan, design: Design, facts: Guess) -> Plan:
     """The plan with its expected standard errors, by the recursion of the fit at the guesses."""
-    rows, n = max_rows(design), plan.n
+    n = plan.n
     geometry = Geometry(float(plan.options["radius"]))
     score = Score(geometry, np.zeros(len(plan.names)), 1.0)
     steps = range(int(plan.options["steps"]))
-    noises = [noise_scale(plan, score, f"step-{t + 1}", rows) / n for t in steps]
-    blur = noise_scale(plan, Gram(geometry), "gram", rows) / n
+    noises = [plan.noise(score, f"step-{t + 1}").scale / n for t in steps]
+    blur = plan.noise(Gram(geometry), "gram").scale / n
     values, vectors = np.linalg.eigh(facts.gram)
     values = np.maximum(values, 1e-9)
     rate = _rate(values, blur, float(plan.options["contraction"]))

@@ -29,12 +29,12 @@ from dpstats.estimators.central.published.sparse import (
     warned,
     within,
 )
-from dpstats.estimators.central.sandwich import Asked
+from dpstats.estimators.central.sandwich import noisy_count
 from dpstats.estimators.guesses import max_rows
 from dpstats.estimators.sources import CAI, SCORE_ATTACK, WANG_XU
-from dpstats.privacy import Central, Privacy
+from dpstats.privacy import Privacy
 from dpstats.protocol import Estimate, Holder, Plan
-from dpstats.queries import Gradient
+from dpstats.queries import Gradient, Query
 from dpstats.theory import Assumption, Rate, Theory
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ class DPIHT:
         ----------
         design : Design
             Public design.
-        privacy : Central
+        privacy : Privacy
             The guarantee, delta > 0.
         n : int
             Public number of rows, or a public guess of it.
@@ -173,7 +173,6 @@ class DPIHT:
         OptionError
             If an option is missing, unknown or out of range, or delta is 0.
         """
-        assert isinstance(privacy, Central)
         check_options(self.name, self.options, options)
         need_delta(self.name, privacy)
         sparsity = need_sparsity(self.name, design, options.get("sparsity"))
@@ -206,33 +205,32 @@ class DPIHT:
         )
         return warned(plan, design, facts, last_noise)
 
-    def fit(self, holder: Holder, design: Design, plan: Plan) -> Estimate:
+    def fit(self, holder: Holder[Query], design: Design, plan: Plan) -> Estimate:
         """Step and truncate; rescale at the end."""
         rate, lam = float(plan.options["step_size"]), float(plan.options["lam"])
         radius = float(plan.options["radius"])
         facts = public_facts(design, int(plan.options["sparsity"]))
-        asked = Asked(holder, plan, max_rows(design))
-        n = asked.count(0)
+        n = noisy_count(holder, 0)
         steps = int(plan.options["steps"])
         beta, clips = np.zeros(len(plan.names)), []
         penalised = np.ones(beta.size)
         penalised[list(facts.always)] = 0.0
         for t in range(steps):
-            clips.append(spread(asked, facts, f"spread-{t + 1}", beta))
+            clips.append(spread(holder, facts, f"spread-{t + 1}", beta))
             query = Gradient(beta, radius * clips[-1], facts.family)
-            gradient, _ = asked.ask(query, f"step-{t + 1}")
+            gradient, _ = holder.ask(query, f"step-{t + 1}")
             change = gradient / n - lam * penalised * beta
             beta = within(hard_threshold(beta + facts.move(change, rate, lam), facts), facts)
             if t == 0:
-                facts = measured(asked, facts, beta, n, steps)
-        final, factor = rescaled(asked, facts, beta, n, clips)
+                facts = measured(holder, facts, beta, n, steps)
+        final, factor = rescaled(holder, facts, beta, n, clips)
         if lam > 0:
             final = beta * min(1.0, factor) if factor < _LITTLE else beta
         return concluded(final, beta, n, {"clips": clips, "last factor": factor})
 
 
 def _noise(
-    facts: Facts, radius: float, privacy: Central, n: int, rows: int, steps: int = 1
+    facts: Facts, radius: float, privacy: Privacy, n: int, rows: int, steps: int = 1
 ) -> float:
     """Noise of the last step on one coefficient, in standardised units, by public guesses."""
     clip = 1.15 * facts.sd if facts.released_clip else 1.0

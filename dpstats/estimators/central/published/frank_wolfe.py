@@ -26,12 +26,12 @@ from dpstats.estimators.central.published.sparse import (
     spread,
     warned,
 )
-from dpstats.estimators.central.sandwich import Asked
+from dpstats.estimators.central.sandwich import noisy_count
 from dpstats.estimators.guesses import max_rows
 from dpstats.estimators.sources import CAI, SCORE_ATTACK, TALWAR
-from dpstats.privacy import Central, Privacy
+from dpstats.privacy import Privacy
 from dpstats.protocol import Estimate, Holder, Plan
-from dpstats.queries import CoordinateScores, ResponseQuantile, Search
+from dpstats.queries import CoordinateScores, Query, ResponseQuantile, Search
 from dpstats.theory import Assumption, Rate, Theory
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ class FrankWolfe:
         ----------
         design : Design
             Public design.
-        privacy : Central
+        privacy : Privacy
             The guarantee, delta > 0.
         n : int
             Public number of rows, or a public guess of it.
@@ -157,7 +157,6 @@ class FrankWolfe:
         OptionError
             If an option is missing, unknown or out of range, or delta is 0.
         """
-        assert isinstance(privacy, Central)
         check_options(self.name, self.options, options)
         need_delta(self.name, privacy)
         sparsity = need_sparsity(self.name, design, options.get("sparsity"))
@@ -165,11 +164,11 @@ class FrankWolfe:
         asked = options.get("radius")
         radius = None if asked is None else need_positive("radius", asked, 1.0)
 
-        def steps_at(privacy: Central, n: int) -> int:
+        def steps_at(privacy: Privacy, n: int) -> int:
             unit = _noise(facts, privacy, n, max_rows(design))
             return need_steps(options.get("steps"), _length(facts, unit), _MOST_STEPS)
 
-        def last_noise(privacy: Central, n: int) -> float:
+        def last_noise(privacy: Privacy, n: int) -> float:
             return _noise(facts, privacy, n, max_rows(design)) * math.sqrt(steps_at(privacy, n))
 
         steps = steps_at(privacy, n)
@@ -183,26 +182,25 @@ class FrankWolfe:
         )
         return warned(plan, design, facts, last_noise, vertices=2)
 
-    def fit(self, holder: Holder, design: Design, plan: Plan) -> Estimate:
+    def fit(self, holder: Holder[Query], design: Design, plan: Plan) -> Estimate:
         """Walk from vertex to vertex; cut and rescale at the end."""
         steps = int(plan.options["steps"])
         facts = public_facts(design, int(plan.options["sparsity"]))
-        asked = Asked(holder, plan, max_rows(design))
-        n, d = asked.count(0), len(plan.names)
+        n, d = noisy_count(holder, 0), len(plan.names)
         start = np.zeros(d)
         if _median(facts):
             grid = np.linspace(*design.internal_endog_bounds, 129)
-            (middle,), _ = asked.ask(Search(ResponseQuantile(grid, 0.5)), "median")
+            (middle,), _ = holder.ask(Search(ResponseQuantile(grid, 0.5)), "median")
             start[facts.always[0]] = middle
         beta, clips, radius = start, [facts.clip], plan.options["radius"]
         for t in range(steps):
             if facts.released_clip and t in _renewals(steps):
                 slot = f"spread-{_renewals(steps).index(t) + 1}"
-                clips.append(spread(asked, facts, slot, beta))
+                clips.append(spread(holder, facts, slot, beta))
             if radius is None:
                 radius = math.sqrt(facts.sparsity) * (clips[-1] if facts.released_clip else 2.0)
             query = CoordinateScores(beta, clips[-1], facts.reach, signed=True, family=facts.family)
-            (chosen,) = holder.ask(query, f"step-{t + 1}")
+            (chosen,), _ = holder.ask(query, f"step-{t + 1}")
             column, sign = int(chosen) % d, 1.0 if chosen < d else -1.0
             vertex = start.copy()
             vertex[column] += sign * float(radius) / math.sqrt(facts.moments[column])
@@ -210,7 +208,7 @@ class FrankWolfe:
             beta = (1 - mu) * beta + mu * vertex
         beta = hard_threshold(beta, facts)
         released = clips[1:] or clips
-        final, factor = rescaled(asked, facts, beta, n, released)
+        final, factor = rescaled(holder, facts, beta, n, released)
         return concluded(
             final, beta, n, {"clips": released, "radius": float(radius), "last factor": factor}
         )
@@ -250,7 +248,7 @@ def _length(facts: Facts, unit: float) -> int:
     return int(np.clip(round((7 / max(relative, 1e-9)) ** (2 / 3)), *_STEPS))
 
 
-def _noise(facts: Facts, privacy: Central, n: int, rows: int) -> float:
+def _noise(facts: Facts, privacy: Privacy, n: int, rows: int) -> float:
     """Gumbel noise of one step that had all the budget, on a coefficient in standardised units."""
     clip = 1.15 * facts.sd if facts.released_clip else 1.0
     query = CoordinateScores(np.zeros(1), clip, facts.reach)

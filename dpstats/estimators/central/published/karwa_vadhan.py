@@ -21,12 +21,11 @@ from dpstats.estimators.central.location import (
     release_mean,
     two_stage,
 )
-from dpstats.estimators.central.sandwich import noise_scale
 from dpstats.estimators.guesses import round_up
 from dpstats.estimators.sources import KARWA_VADHAN, LI_FEDERATED
-from dpstats.privacy import Central, Privacy
+from dpstats.privacy import Privacy
 from dpstats.protocol import Estimate, Holder, Plan
-from dpstats.queries import ResponseHistogram
+from dpstats.queries import Query, ResponseHistogram
 from dpstats.theory import Assumption, Rate, Theory
 
 if TYPE_CHECKING:
@@ -121,7 +120,7 @@ class KarwaVadhan:
         ----------
         design : Design
             Public design: an intercept alone, and a response.
-        privacy : Central
+        privacy : Privacy
             The guarantee; delta may be 0.
         n : int
             Public number of rows, or a public guess of it.
@@ -133,7 +132,6 @@ class KarwaVadhan:
         OptionError
             If no sigma is given or declared, an option is unknown, or the design is no mean.
         """
-        assert isinstance(privacy, Central)
         check_options(self.name, self.options, options)
         facts = facts_of(design, privacy)
         sigma = _sigma(options.get("sigma"), design, facts)
@@ -152,13 +150,12 @@ class KarwaVadhan:
         known = "Sigma is known and the response normal; the interval covers only where it is."
         return _with_feasibility(replace(plan, assumptions=(known, *plan.assumptions[1:])), facts)
 
-    def fit(self, holder: Holder, design: Design, plan: Plan) -> Estimate:
+    def fit(self, holder: Holder[Query], design: Design, plan: Plan) -> Estimate:
         """Ask for the histogram, find the range, ask for the moments of the truncated response."""
-        assert isinstance(plan.privacy, Central)
         sigma = float(plan.options["sigma"]) / design.standardization.y_scale
         facts = replace(facts_of(design, plan.privacy), sd=sigma)
         edges = _edges(facts)
-        counts = holder.ask(ResponseHistogram(edges[1:-1]), "histogram")
+        counts, _ = holder.ask(ResponseHistogram(edges[1:-1]), "histogram")
         return release_mean(holder, design, plan, _range(facts, plan, _centre(edges, counts)))
 
 
@@ -206,7 +203,7 @@ def _range(facts: Facts, plan: Plan, centre: float) -> Clip:
 def _with_feasibility(plan: Plan, facts: Facts) -> Plan:
     """The plan with a warning where noise may hide the fullest cell."""
     edges = _edges(facts)
-    scale = noise_scale(plan, ResponseHistogram(edges[1:-1]), "histogram", facts.rows)
+    scale = plan.noise(ResponseHistogram(edges[1:-1]), "histogram").scale
     # Laplace noise of all cells stays below scale log(cells / eta) with probability 1 - eta.
     enough = 2 * scale * math.log((edges.size - 1) / _FAILURE) / _GAP
     if plan.n >= enough:

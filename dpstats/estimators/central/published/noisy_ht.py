@@ -35,12 +35,12 @@ from dpstats.estimators.central.published.sparse import (
     warned,
     within,
 )
-from dpstats.estimators.central.sandwich import Asked
+from dpstats.estimators.central.sandwich import noisy_count
 from dpstats.estimators.guesses import max_rows
 from dpstats.estimators.sources import CAI, DWORK, SCORE_ATTACK, ZHANG_EM
-from dpstats.privacy import Central, Privacy
+from dpstats.privacy import Privacy
 from dpstats.protocol import Estimate, Holder, Plan
-from dpstats.queries import PeeledScores
+from dpstats.queries import PeeledScores, Query
 from dpstats.theory import Assumption, Theory
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ class NoisyHT:
         ----------
         design : Design
             Public design.
-        privacy : Central
+        privacy : Privacy
             The guarantee, delta > 0.
         n : int
             Public number of rows, or a public guess of it.
@@ -171,7 +171,6 @@ class NoisyHT:
         OptionError
             If an option is missing, unknown or out of range, or delta is 0.
         """
-        assert isinstance(privacy, Central)
         check_options(self.name, self.options, options)
         need_delta(self.name, privacy)
         sparsity = need_sparsity(self.name, design, options.get("sparsity"))
@@ -195,22 +194,21 @@ class NoisyHT:
         )
         return warned(plan, design, facts, last_noise)
 
-    def fit(self, holder: Holder, design: Design, plan: Plan) -> Estimate:
+    def fit(self, holder: Holder[Query], design: Design, plan: Plan) -> Estimate:
         """Step and peel; rescale at the end."""
         rate = float(plan.options["step_size"])
         facts = public_facts(design, int(plan.options["sparsity"]))
-        asked = Asked(holder, plan, max_rows(design))
-        n = asked.count(0)
+        n = noisy_count(holder, 0)
         steps = int(plan.options["steps"])
         beta, clips = np.zeros(len(plan.names)), []
         for t in range(steps):
-            clips.append(spread(asked, facts, f"spread-{t + 1}", beta))
+            clips.append(spread(holder, facts, f"spread-{t + 1}", beta))
             bend = n * facts.denominator(rate)
             moved = peeled(holder, f"step-{t + 1}", facts, beta, clips[-1], bend)
             beta = within(moved, facts)
             if t == 0:
-                facts = measured(asked, facts, beta, n, steps)
-        final, factor = rescaled(asked, facts, beta, n, clips)
+                facts = measured(holder, facts, beta, n, steps)
+        final, factor = rescaled(holder, facts, beta, n, clips)
         return concluded(final, beta, n, {"clips": clips, "last factor": factor})
 
 
@@ -218,7 +216,7 @@ def _picks(facts: Facts) -> int:
     return facts.sparsity + len(facts.always)
 
 
-def _noise(facts: Facts, privacy: Central, n: int, rows: int, steps: int = 1) -> float:
+def _noise(facts: Facts, privacy: Privacy, n: int, rows: int, steps: int = 1) -> float:
     """Noise of the last step on one coefficient, in standardised units, by public guesses."""
     clip = 1.15 * facts.sd if facts.released_clip else 1.0
     query = PeeledScores(np.zeros(1), clip, facts.reach)

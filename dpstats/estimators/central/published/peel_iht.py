@@ -36,12 +36,12 @@ from dpstats.estimators.central.published.sparse import (
     warned,
     within,
 )
-from dpstats.estimators.central.sandwich import Asked
+from dpstats.estimators.central.sandwich import noisy_count
 from dpstats.estimators.guesses import max_rows
 from dpstats.estimators.sources import CAI, DURFEE, SCORE_ATTACK
-from dpstats.privacy import Central, Privacy
+from dpstats.privacy import Privacy
 from dpstats.protocol import Estimate, Holder, Plan
-from dpstats.queries import CoordinateScores, Geometry, Score, Selected
+from dpstats.queries import CoordinateScores, Geometry, Query, Score, Selected
 from dpstats.theory import Assumption, Theory
 
 if TYPE_CHECKING:
@@ -174,7 +174,7 @@ class PeelIHT:
         ----------
         design : Design
             Public design.
-        privacy : Central
+        privacy : Privacy
             The guarantee, delta > 0.
         n : int
             Public number of rows, or a public guess of it.
@@ -186,7 +186,6 @@ class PeelIHT:
         OptionError
             If an option is missing, unknown or out of range, or delta is 0.
         """
-        assert isinstance(privacy, Central)
         check_options(self.name, self.options, options)
         need_delta(self.name, privacy)
         sparsity = need_sparsity(self.name, design, options.get("sparsity"))
@@ -211,25 +210,24 @@ class PeelIHT:
         )
         return warned(plan, design, facts, last_noise)
 
-    def fit(self, holder: Holder, design: Design, plan: Plan) -> Estimate:
+    def fit(self, holder: Holder[Query], design: Design, plan: Plan) -> Estimate:
         """Choose, step on what was chosen, and repeat; rescale at the end."""
         rate = float(plan.options["step_size"])
         facts = public_facts(design, int(plan.options["sparsity"]))
-        asked = Asked(holder, plan, max_rows(design))
-        n = asked.count(0)
+        n = noisy_count(holder, 0)
         steps = int(plan.options["steps"])
         beta, clips = np.zeros(len(plan.names)), [math.inf]
         for t in range(steps):
-            clips.append(min(clips[-1], spread(asked, facts, f"spread-{t + 1}", beta)))
+            clips.append(min(clips[-1], spread(holder, facts, f"spread-{t + 1}", beta)))
             bend = n * facts.denominator(rate)
-            chosen = _chosen(asked, facts, f"choice-{t + 1}", beta, clips[-1], bend)
-            score = _values(asked, facts, f"step-{t + 1}", beta, clips[-1], chosen)
+            chosen = _chosen(holder, facts, f"choice-{t + 1}", beta, clips[-1], bend)
+            score = _values(holder, facts, f"step-{t + 1}", beta, clips[-1], chosen)
             moved = np.zeros_like(beta)
             moved[chosen] = beta[chosen] + score / bend[chosen]
             beta = within(moved, facts)
             if t == 0:
-                facts = measured(asked, facts, beta, n, steps)
-        final, factor = rescaled(asked, facts, beta, n, clips[1:])
+                facts = measured(holder, facts, beta, n, steps)
+        final, factor = rescaled(holder, facts, beta, n, clips[1:])
         return concluded(final, beta, n, {"clips": clips[1:], "last factor": factor})
 
 
@@ -249,26 +247,31 @@ def _asks(facts: Facts, steps: int) -> list[Ask]:
 
 
 def _chosen(
-    asked: Asked, facts: Facts, slot: str, beta: Array, clip: float, bend: Array
+    holder: Holder[Query], facts: Facts, slot: str, beta: Array, clip: float, bend: Array
 ) -> NDArray[np.intp]:
     """Columns with the largest ``|bend beta + score|``, and the intercept; ascending."""
     query = CoordinateScores(
         beta, clip, facts.reach, bend * beta, exclude=facts.always, family=facts.family
     )
-    found = asked.holder.ask(query, slot).astype(np.intp)
+    found = holder.ask(query, slot).value.astype(np.intp)
     chosen: NDArray[np.intp] = np.sort(np.append(found, np.array(facts.always, dtype=np.intp)))
     return chosen
 
 
 def _values(
-    asked: Asked, facts: Facts, slot: str, beta: Array, clip: float, chosen: NDArray[np.intp]
+    holder: Holder[Query],
+    facts: Facts,
+    slot: str,
+    beta: Array,
+    clip: float,
+    chosen: NDArray[np.intp],
 ) -> Array:
     """The noisy clipped score of the chosen columns at `beta`, which may have others."""
     union = np.union1d(np.flatnonzero(beta), chosen)
     whiten = (union == chosen[:, None]).astype(np.float64)
     geometry = Geometry(_radius(facts.moments[chosen]), whiten)
     query = Score(geometry, beta[union], clip, facts.family)
-    score, _ = asked.ask(Selected(query, tuple(int(j) for j in union)), slot)
+    score, _ = holder.ask(Selected(query, tuple(int(j) for j in union)), slot)
     return score
 
 
@@ -277,7 +280,7 @@ def _radius(moments: Array) -> float:
     return _RADIUS * math.sqrt(float(np.sum(moments)))
 
 
-def _noise(facts: Facts, privacy: Central, n: int, rows: int, steps: int = 1) -> float:
+def _noise(facts: Facts, privacy: Privacy, n: int, rows: int, steps: int = 1) -> float:
     """Noise of the last choice on one coefficient, in standardised units, by public guesses.
 
     The largest of d Gumbel variables is about log(d); it is stated as the standard deviation of a

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.errors import OptionError
-from dpstats.privacy import Central, Neighbors
+from dpstats.privacy import Neighbors, Privacy
 from dpstats.queries import PairScales
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ MODE = 0.35  # about this share of Gaussian pairs lies in the fullest cell
 _OCTAVES = 20  # scales of the histogram, from the largest possible difference downwards
 
 
-def need_pairs(method: str, design: Design, privacy: Central, instead: str) -> None:
+def need_pairs(method: str, design: Design, privacy: Privacy, instead: str) -> None:
     """Refuse settings in which a row has no public position.
 
     Raises

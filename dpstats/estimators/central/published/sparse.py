@@ -16,16 +16,16 @@ from numpy.typing import NDArray
 
 from dpstats.errors import OptionError
 from dpstats.estimators.base import Ask
-from dpstats.estimators.central.sandwich import Asked
 from dpstats.estimators.guesses import response_bound, would_do
 from dpstats.estimators.selection import INFERENCE
 from dpstats.families import GAUSSIAN, Family
-from dpstats.privacy import Central
+from dpstats.privacy import Privacy
 from dpstats.protocol import Estimate, Holder, Plan
 from dpstats.queries import (
     Geometry,
     Gram,
     PeeledScores,
+    Query,
     ResidualQuantile,
     Score,
     Search,
@@ -60,7 +60,7 @@ __all__ = [
 Array = NDArray[np.float64]
 Asks = tuple[Ask, ...]
 Kind = Literal["gaussian", "laplace", "selection", "peeling"]
-Noise = Callable[[Central, int], float]  # of a guarantee and a number of rows
+Noise = Callable[[Privacy, int], float]  # of a guarantee and a number of rows
 
 QUANTILE = 0.75  # of the absolute residuals, at which they are clipped
 _GROWTH = 1.3  # of the budget from step to step
@@ -254,11 +254,11 @@ def length(noise: float, most: int) -> int:
 
 
 def paced(
-    noise: Callable[[Central, int, int], float],
+    noise: Callable[[Privacy, int, int], float],
     planned: Callable[[float], int],
     asked: Any,
     most: int,
-) -> tuple[Callable[[Central, int], int], Noise]:
+) -> tuple[Callable[[Privacy, int], int], Noise]:
     """The number of steps, and the noise of the last one, at a guarantee and a number of rows.
 
     Parameters
@@ -271,7 +271,7 @@ def paced(
         See `need_steps`.
     """
 
-    def steps(privacy: Central, n: int) -> int:
+    def steps(privacy: Privacy, n: int) -> int:
         return need_steps(asked, planned(noise(privacy, n, 1)), most)
 
     return steps, lambda privacy, n: noise(privacy, n, steps(privacy, n))
@@ -330,16 +330,16 @@ def within(coef: Array, facts: Facts) -> Array:
     return coef if size <= most else coef * (most / size)
 
 
-def spread(asked: Asked, facts: Facts, slot: str, beta: Array) -> float:
+def spread(holder: Holder[Query], facts: Facts, slot: str, beta: Array) -> float:
     """The released upper quartile of absolute residuals, which is the clip of the next score."""
     if not facts.released_clip:
         return facts.clip
     grid = np.geomspace(2.0**-10 * facts.bound, 2 * facts.bound, 33)
-    (found,), _ = asked.ask(Search(ResidualQuantile(grid, QUANTILE, beta, facts.family)), slot)
+    (found,), _ = holder.ask(Search(ResidualQuantile(grid, QUANTILE, beta, facts.family)), slot)
     return float(found)
 
 
-def measured(asked: Asked, facts: Facts, beta: Array, n: float, steps: int) -> Facts:
+def measured(holder: Holder[Query], facts: Facts, beta: Array, n: float, steps: int) -> Facts:
     """The facts with the largest eigenvalue of the columns that the first step selected.
 
     Correlated columns bend the loss more than their own moments say, and a step that is too long
@@ -350,7 +350,7 @@ def measured(asked: Asked, facts: Facts, beta: Array, n: float, steps: int) -> F
     columns = tuple(int(j) for j in np.flatnonzero(beta)) or facts.always or (0,)
     moments = facts.moments[list(columns)]
     geometry = Geometry(math.sqrt(float(np.sum(moments)) * _ROOM))
-    gram, scale = asked.ask(Selected(Gram(geometry), columns), "curvature")
+    gram, (_, scale) = holder.ask(Selected(Gram(geometry), columns), "curvature")
     unit = np.sqrt(moments)
     noise = scale * math.sqrt(2 * len(columns)) / float(np.min(moments))
     largest = float(np.linalg.eigvalsh(gram / np.outer(unit, unit))[-1])
@@ -358,7 +358,7 @@ def measured(asked: Asked, facts: Facts, beta: Array, n: float, steps: int) -> F
 
 
 def peeled(
-    holder: Holder,
+    holder: Holder[Query],
     slot: str,
     facts: Facts,
     beta: Array,
@@ -381,7 +381,7 @@ def peeled(
     lift = _LIFT * reach * clip
     prior[list(facts.always)] += lift  # larger than any sum: the intercept is always chosen
     query = PeeledScores(beta, clip, reach, prior, facts.family)
-    columns, values = holder.ask(query, slot, part)
+    (columns, values), _ = holder.ask(query, slot, part)
     chosen = columns.astype(np.intp)
     values = values - lift * np.isin(chosen, facts.always)
     coef = np.zeros_like(beta)
@@ -402,7 +402,7 @@ def rescaling() -> tuple[Ask, ...]:
 
 
 def rescaled(
-    asked: Asked, facts: Facts, beta: Array, n: float, clips: Sequence[float]
+    holder: Holder[Query], facts: Facts, beta: Array, n: float, clips: Sequence[float]
 ) -> tuple[Array, float]:
     """Slopes times the factor by which fitted values explain the response best, in [0, 2].
 
@@ -438,8 +438,8 @@ def rescaled(
     chosen = list(columns)
     geometry = Geometry(_REACH * c, slopes[chosen][None, :])
     query = Score(geometry, (beta - slopes)[chosen], _REACH * c if gaussian else 1.0, facts.family)
-    (along,), error = asked.ask(Selected(query, columns), "along")
-    size, noise = asked.ask(Selected(Gram(geometry), columns), "size")
+    (along,), (_, error) = holder.ask(Selected(query, columns), "along")
+    size, (_, noise) = holder.ask(Selected(Gram(geometry), columns), "size")
     squared = max(float(size[0, 0]), noise)
     variance = (clips[-1] / _NORMAL_UPPER) ** 2 if gaussian else 0.25
     sure = max(0.0, 1 - (error / along) ** 2) * max(0.0, 1 - (noise / (n * c**2)) ** 2)
@@ -504,11 +504,10 @@ def warned(
         Candidates that each column has.
     """
     privacy, n = plan.privacy, plan.n
-    assert isinstance(privacy, Central)
     free = len(design.names) - len(facts.always)
     largest = math.sqrt(2 * math.log(max(vertices * free, 2)))
 
-    def ratio(privacy: Central, n: int) -> float:
+    def ratio(privacy: Privacy, n: int) -> float:
         return largest * noise(privacy, n) / (facts.signal / 2)
 
     assumed = (

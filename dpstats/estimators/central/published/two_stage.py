@@ -25,12 +25,12 @@ from dpstats.estimators.central.published.sparse import (
     warned,
     within,
 )
-from dpstats.estimators.central.sandwich import Asked
+from dpstats.estimators.central.sandwich import noisy_count
 from dpstats.estimators.guesses import max_rows
 from dpstats.estimators.sources import CAI, DURFEE, KIFER, SCORE_ATTACK
-from dpstats.privacy import Central, Privacy
+from dpstats.privacy import Privacy
 from dpstats.protocol import Estimate, Holder, Plan
-from dpstats.queries import CoordinateScores, Geometry, Gram, Score, Selected
+from dpstats.queries import CoordinateScores, Geometry, Gram, Query, Score, Selected
 from dpstats.theory import Assumption, Rate, Theory
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ class TwoStage:
         ----------
         design : Design
             Public design.
-        privacy : Central
+        privacy : Privacy
             The guarantee, delta > 0.
         n : int
             Public number of rows, or a public guess of it.
@@ -156,7 +156,6 @@ class TwoStage:
         OptionError
             If an option is missing, unknown or out of range, or delta is 0.
         """
-        assert isinstance(privacy, Central)
         check_options(self.name, self.options, options)
         need_delta(self.name, privacy)
         sparsity = need_sparsity(self.name, design, options.get("sparsity"))
@@ -171,44 +170,43 @@ class TwoStage:
             {"sparsity": sparsity, "selection_share": share},
         )
 
-        def noise(privacy: Central, n: int) -> float:
+        def noise(privacy: Privacy, n: int) -> float:
             return _noise(facts, share, privacy, n, max_rows(design))
 
         return warned(plan, design, facts, noise)
 
-    def fit(self, holder: Holder, design: Design, plan: Plan) -> Estimate:
+    def fit(self, holder: Holder[Query], design: Design, plan: Plan) -> Estimate:
         """Choose, then step on what was chosen."""
         facts = public_facts(design, int(plan.options["sparsity"]))
-        asked = Asked(holder, plan, max_rows(design))
-        n, beta = asked.count(0), np.zeros(len(plan.names))
-        clips = [spread(asked, facts, "spread-0", beta)]
+        n, beta = noisy_count(holder, 0), np.zeros(len(plan.names))
+        clips = [spread(holder, facts, "spread-0", beta)]
         query = CoordinateScores(
             beta, clips[0], facts.reach, exclude=facts.always, family=facts.family
         )
-        found = holder.ask(query, "columns").astype(int)
+        found = holder.ask(query, "columns").value.astype(int)
         columns = (*facts.always, *(int(j) for j in np.sort(found)))
-        inverse, geometry = _inverse(asked, facts, columns, n)
+        inverse, geometry = _inverse(holder, facts, columns, n)
         for t in range(1, _STEPS + 1):
-            clips.append(spread(asked, facts, f"spread-{t}", beta))
+            clips.append(spread(holder, facts, f"spread-{t}", beta))
             part = beta[list(columns)]
-            score, _ = asked.ask(
+            score, _ = holder.ask(
                 Selected(Score(geometry, part, clips[-1], facts.family), columns), f"step-{t}"
             )
             beta = beta.copy()
             beta[list(columns)] += inverse @ score / (n * facts.active)
             beta = within(beta, facts)
-        final, factor = rescaled(asked, facts, beta, n, clips)
+        final, factor = rescaled(holder, facts, beta, n, clips)
         return concluded(final, beta, n, {"clips": clips, "last factor": factor})
 
 
 def _inverse(
-    asked: Asked, facts: Facts, columns: tuple[int, ...], n: float
+    holder: Holder[Query], facts: Facts, columns: tuple[int, ...], n: float
 ) -> tuple[Array, Geometry]:
     """Inverse of the mean curvature on the chosen columns, and the geometry of their rows."""
     moments = facts.moments[list(columns)]
     radius = math.sqrt(float(np.sum(moments)) + 2 * math.sqrt(float(np.sum(moments**2))))
     geometry = Geometry(radius)
-    gram, scale = asked.ask(Selected(Gram(geometry), columns), "gram")
+    gram, (_, scale) = holder.ask(Selected(Gram(geometry), columns), "gram")
     floor = max(scale * math.sqrt(2 * len(columns)), 0.02 * n * float(np.mean(moments)))
     curvature: Array = facts.curvature * floor_eigenvalues(gram, floor) / n
     inverse: Array = np.asarray(np.linalg.inv(curvature), dtype=np.float64)
@@ -238,7 +236,7 @@ def _asks(facts: Facts, share: float) -> list[Ask]:
     ]
 
 
-def _noise(facts: Facts, share: float, privacy: Central, n: int, rows: int) -> float:
+def _noise(facts: Facts, share: float, privacy: Privacy, n: int, rows: int) -> float:
     """Noise of the choice on one correlation, in coefficients and standardised units."""
     clip = 1.5 * facts.sd if facts.released_clip else 1.0
     query = CoordinateScores(np.zeros(1), clip, facts.reach)

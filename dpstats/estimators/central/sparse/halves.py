@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from dpstats.errors import OptionError
 from dpstats.estimators.guesses import max_rows
 from dpstats.estimators.selection import CONDITIONAL, half_of, restricted
-from dpstats.privacy import Central, Neighbors
-from dpstats.protocol import Estimate, Estimator, Holder, Mechanism, Plan
+from dpstats.privacy import Neighbors, Privacy
+from dpstats.protocol import Answer, Estimate, Estimator, Holder, Mechanism, Plan
 from dpstats.queries import Query, Selected
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ Array = NDArray[np.float64]
 _SLOT = "half 2: {}"
 
 
-def need_halves(privacy: Central, design: Design) -> None:
+def need_halves(privacy: Privacy, design: Design) -> None:
     """Refuse to split where neighbours or units would straddle the halves.
 
     Raises
@@ -48,7 +48,7 @@ def need_halves(privacy: Central, design: Design) -> None:
 
 
 def second_half(
-    estimator: Estimator, design: Design, size: int, privacy: Central, n: int
+    estimator: Estimator, design: Design, size: int, privacy: Privacy, n: int
 ) -> tuple[Mechanism, ...]:
     """What the second half will be asked: a fit of the intercept and `size` other columns."""
     part = _first_columns(design, size)
@@ -57,13 +57,12 @@ def second_half(
 
 
 def on_second_half(
-    estimator: Estimator, holder: Holder, design: Design, plan: Plan, columns: Sequence[int]
+    estimator: Estimator, holder: Holder[Query], design: Design, plan: Plan, columns: Sequence[int]
 ) -> Estimate:
     """The fit of the selected columns on the second half; its arrays are those of the columns."""
-    assert isinstance(plan.privacy, Central)
     part = restricted(design, columns)
     half = estimator.plan(part, plan.privacy, half_of(plan.n))
-    return estimator.fit(_SecondHalf(holder, tuple(columns)), part, half)
+    return estimator.fit(_SecondHalf(holder, tuple(columns), half), part, half)
 
 
 def _first_columns(design: Design, size: int) -> list[int]:
@@ -77,9 +76,10 @@ def _first_columns(design: Design, size: int) -> list[int]:
 class _SecondHalf:
     """The holder, asked about the selected columns in the slots of the second half."""
 
-    holder: Holder
+    holder: Holder[Query]
     columns: tuple[int, ...]
+    plan: Plan
 
-    def ask(self, query: Query, slot: str, part: int = 0) -> Array:
-        """The noisy answer."""
+    def ask(self, query: Query, slot: str, part: int = 0) -> Answer:
+        """The noisy answer and its law."""
         return self.holder.ask(Selected(query, self.columns), _SLOT.format(slot), part)

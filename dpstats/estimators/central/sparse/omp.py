@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpstats.accounting import epsilon_of, gdp_mu
 from dpstats.errors import OptionError, PlanError
@@ -17,15 +16,14 @@ from dpstats.estimators.bounds import SMALL_DELTA, SPARSE_GLM_LOWER, SPARSE_LOWE
 from dpstats.estimators.central.newton.glm import GLMNewton
 from dpstats.estimators.central.newton.ols import Newton
 from dpstats.estimators.central.published.sparse import need_positive
-from dpstats.estimators.central.sandwich import Asked
 from dpstats.estimators.central.sparse.halves import need_halves, on_second_half, second_half
 from dpstats.estimators.central.sparse.pursuit import Route, expected, pursue
 from dpstats.estimators.central.sparse.pursuit_laws import layout
 from dpstats.estimators.guesses import max_rows, would_do
 from dpstats.estimators.selection import CONDITIONAL, INFERENCE, half_of
 from dpstats.estimators.sources import BREIMAN, CAI, DURFEE, SCORE_ATTACK, TROPP
-from dpstats.privacy import Central, Privacy
-from dpstats.protocol import Estimate, Estimator, Holder, Plan
+from dpstats.privacy import Privacy
+from dpstats.protocol import Answer, Estimate, Estimator, Holder, Plan
 from dpstats.queries import Geometry, Gram, Query, Score
 from dpstats.theory import Assumption, Rate, Theory
 
@@ -153,7 +151,7 @@ class OMP:
         ----------
         design : Design
             Public design.
-        privacy : Central
+        privacy : Privacy
             The guarantee, delta > 0.
         n : int
             Public number of rows, or a public guess of it.
@@ -165,14 +163,13 @@ class OMP:
         OptionError
             If an option is unknown or out of range, or delta is 0.
         """
-        assert isinstance(privacy, Central)
         check_options(self.name, self.options, options)
         need_delta(self.name, privacy)
         asked, inference = options.get("sparsity"), options.get("inference", "none")
         lam = need_positive("lam", options.get("lam"), 0.0, zero=True)
         split = _splits(privacy, design, asked, inference, lam)
 
-        def made(privacy: Central, n: int) -> tuple[Plan, Route]:
+        def made(privacy: Privacy, n: int) -> tuple[Plan, Route]:
             rows = half_of(n) if split else n
             sizes = _sizes(design, privacy, rows, asked)
             whole = _cheap(self.model, design, privacy, rows)
@@ -186,7 +183,7 @@ class OMP:
             asks = _asks(self.model, design, route)
             return make_plan(self, design, privacy, rows, asks, decided), route
 
-        def missed(privacy: Central, n: int) -> float:
+        def missed(privacy: Privacy, n: int) -> float:
             return _expected(*made(privacy, n), design)[0]
 
         plan, route = made(privacy, n)
@@ -198,16 +195,14 @@ class OMP:
         warnings = _warnings(design, missed, aim, privacy, n)
         return replace(plan, warnings=(*plan.warnings, *warnings))
 
-    def fit(self, holder: Holder, design: Design, plan: Plan) -> Estimate:
+    def fit(self, holder: Holder[Query], design: Design, plan: Plan) -> Estimate:
         """Choose and fit in rounds, then fit, then drop what noise explains."""
-        assert isinstance(plan.privacy, Central)
-        asked = Asked(holder, plan, max_rows(design))
         sparsity, split = plan.options["sparsity"], plan.options["inference"] == "split"
         sizes = (sparsity,) if isinstance(sparsity, int) else tuple(sparsity)
         whole = _cheap(self.model, design, plan.privacy, half_of(plan.n) if split else plan.n)
         unknown, lam = bool(plan.options["chosen"]), float(plan.options["lam"])
         route = _route(self.model, design, sizes, unknown, split, whole, lam)
-        found = pursue(asked, route, layout(design))
+        found = pursue(holder, route, layout(design))
         params = np.zeros(len(plan.names))
         if split:
             half = on_second_half(_DENSE[self.model], holder, design, plan, found.columns)
@@ -226,7 +221,7 @@ class OMP:
         )
 
 
-def _splits(privacy: Central, design: Design, sparsity: Any, inference: Any, lam: float) -> bool:
+def _splits(privacy: Privacy, design: Design, sparsity: Any, inference: Any, lam: float) -> bool:
     """Whether half of the rows is kept for inference.
 
     Raises
@@ -252,7 +247,7 @@ def _splits(privacy: Central, design: Design, sparsity: Any, inference: Any, lam
     return True
 
 
-def _with_second_half(plan: Plan, design: Design, privacy: Central, n: int, size: int) -> Plan:
+def _with_second_half(plan: Plan, design: Design, privacy: Privacy, n: int, size: int) -> Plan:
     first = tuple(replace(m, branch=1) for m in plan.mechanisms)
     second = second_half(_DENSE[plan.model], design, size, privacy, half_of(n))
     both = replace(plan, n=n, mechanisms=first + second)
@@ -267,7 +262,7 @@ def _with_second_half(plan: Plan, design: Design, privacy: Central, n: int, size
     )
 
 
-def _sizes(design: Design, privacy: Central, n: int, asked: Any) -> tuple[int, ...]:
+def _sizes(design: Design, privacy: Privacy, n: int, asked: Any) -> tuple[int, ...]:
     """Numbers of columns to choose from, ascending."""
     free = len(design.names) - bool(design.has_intercept)
     if free == 0:
@@ -309,7 +304,7 @@ def _route(
     return Route(picks, steps, sizes, threshold, whole, lam)
 
 
-def _cheap(model: str, design: Design, privacy: Central, n: int) -> bool:
+def _cheap(model: str, design: Design, privacy: Privacy, n: int) -> bool:
     """Whether noise on all columns costs so little that all of them can be kept to the end.
 
     Public facts decide: the noise on their second moments, over the mean of them, and the noise on
@@ -326,7 +321,6 @@ def _cheap(model: str, design: Design, privacy: Central, n: int) -> bool:
 
 def _predict(plan: Plan, design: Design, route: Route) -> Plan:
     """The plan with its expected error and its warnings."""
-    assert isinstance(plan.privacy, Central)
     s, (_, error) = route.sizes[-1], _expected(plan, route, design)
     names = {"ols": "standard deviations of the residuals", "logit": "logits"}
     assumed = (
@@ -342,11 +336,11 @@ def _predict(plan: Plan, design: Design, route: Route) -> Plan:
 
 def _expected(plan: Plan, route: Route, design: Design) -> tuple[float, float]:
     """What will be missed, and the error if nothing is; see `expected`."""
-    return expected(Asked(_NOBODY, plan, max_rows(design)), route, layout(design))
+    return expected(_Nobody(plan), route, layout(design))
 
 
 def _warnings(
-    design: Design, missed: Callable[[Central, int], float], aim: float, privacy: Central, n: int
+    design: Design, missed: Callable[[Privacy, int], float], aim: float, privacy: Privacy, n: int
 ) -> tuple[str, ...]:
     """Whether the columns that matter can be found; thresholds from simulation."""
     now = missed(privacy, n)
@@ -361,14 +355,16 @@ def _warnings(
     )
 
 
+@dataclass(frozen=True)
 class _Nobody:
     """No holder: a plan asks nothing."""
 
-    def ask(self, query: Query, slot: str, part: int = 0) -> NDArray[np.float64]:
+    plan: Plan
+
+    def ask(self, query: Query, slot: str, part: int = 0) -> Answer:
         raise PlanError(f"{slot!r} was asked while planning.")
 
 
-_NOBODY = _Nobody()
 _DENSE: Mapping[str, Estimator] = {
     "ols": Newton(),
     "logit": GLMNewton("logit"),

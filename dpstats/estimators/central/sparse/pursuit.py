@@ -14,12 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.accounting import Selection
 from dpstats.estimators.base import floor_eigenvalues
-from dpstats.estimators.central.sandwich import Asked, noise_scale, shrink
+from dpstats.estimators.central.sandwich import noisy_count, shrink
 from dpstats.estimators.central.sparse.pursuit_laws import LAWS, Aim, Chosen, Layout, Residuals
 from dpstats.families import GAUSSIAN, Family
-from dpstats.privacy import Central
+from dpstats.protocol import Holder
 from dpstats.queries import (
     CandidateLosses,
     CoordinateScores,
@@ -95,21 +94,21 @@ class Found:
     released: dict[str, Any]
 
 
-def pursue(asked: Asked, route: Route, facts: Layout) -> Found:
+def pursue(holder: Holder[Query], route: Route, facts: Layout) -> Found:
     """Choose and fit; see `dpstats.estimators.central.sparse.omp.OMP`."""
-    n = asked.count(0)
-    law: Residuals = LAWS[facts.family](asked, facts, n)
+    n = noisy_count(holder, 0)
+    law: Residuals = LAWS[facts.family](holder, facts, n)
     fit = _start(law, facts)
     for k in range(route.steps):
         law.look(k, fit)
         if route.whole and k == 1:
-            fit = _sharpen(asked, n, k, fit)
+            fit = _sharpen(holder, n, k, fit)
         if k < len(route.picks):
-            more = _others(facts, fit) if route.whole else _choice(asked, law, facts, n, k, fit)
-            fit = _measure(asked, facts, n, k, _widen(fit, more))
-        fit = _step(asked, law, facts, n, k, fit, route.lam)
+            more = _others(facts, fit) if route.whole else _choice(holder, law, facts, n, k, fit)
+            fit = _measure(holder, facts, n, k, _widen(fit, more))
+        fit = _step(holder, law, facts, n, k, fit, route.lam)
     sizes = [_kept(fit, size, route.threshold, len(facts.intercept)) for size in route.sizes]
-    best = _choose(asked, law, facts, sizes)
+    best = _choose(holder, law, facts, sizes)
     order = np.argsort(best.columns)
     return Found(
         columns=tuple(best.columns[i] for i in order),
@@ -129,7 +128,7 @@ def _start(law: Residuals, facts: Layout) -> Chosen:
     return Chosen(facts.intercept, beta, beta, eye, eye, eye, eye)
 
 
-def expected(asked: Asked, route: Route, facts: Layout) -> tuple[float, float]:
+def expected(holder: Holder[Query], route: Route, facts: Layout) -> tuple[float, float]:
     """What a plan foresees, from public facts: nothing is asked.
 
     Returns
@@ -139,23 +138,23 @@ def expected(asked: Asked, route: Route, facts: Layout) -> tuple[float, float]:
         choice; and the root mean square error of fitted values if all columns that matter are
         found, in units of the residuals' (the linear predictor's) standard deviation.
     """
-    n, s = float(asked.plan.n), route.sizes[-1]
-    law = LAWS[facts.family](asked, facts, n)
+    n, s = float(holder.plan.n), route.sizes[-1]
+    law = LAWS[facts.family](holder, facts, n)
     law.presume(facts.sd)
-    missed = 0.0 if route.whole else _missed(asked, law, route, facts, n, s)
+    missed = 0.0 if route.whole else _missed(holder, law, route, facts, n, s)
     m = sum(route.picks) + len(facts.intercept)
     geometry = Geometry(_RADIUS * math.sqrt(m))
-    unit = noise_scale(
-        asked.plan, Score(geometry, np.zeros(1), 1.0), f"score {route.steps}", asked.max_rows
-    )
+    unit = holder.plan.noise(Score(geometry, np.zeros(1), 1.0), f"score {route.steps}").scale
     aim = law.aim(unit**2 / n)
     variance = (aim.square + (unit * aim.clip) ** 2 / n) / aim.slope**2 / n
     return missed, math.sqrt(m * variance) / facts.sd
 
 
-def _missed(asked: Asked, law: Residuals, route: Route, facts: Layout, n: float, s: int) -> float:
+def _missed(
+    holder: Holder[Query], law: Residuals, route: Route, facts: Layout, n: float, s: int
+) -> float:
     """Largest noise of the last choice over the score of a column that matters."""
-    gumbel = _gumbel(asked, len(route.picks) - 1)
+    gumbel = _gumbel(holder, len(route.picks) - 1)
     u, aim = _reach_and_aim(law, facts, n, gumbel)
     effect = facts.sd * math.sqrt(3 / s)  # of a uniform column at the end of its range
     signal = n * (u**2 / 3 + (1 - u**2) / 2) * aim.slope * effect
@@ -167,10 +166,10 @@ def _missed(asked: Asked, law: Residuals, route: Route, facts: Layout, n: float,
 
 
 def _choice(
-    asked: Asked, law: Residuals, facts: Layout, n: float, k: int, fit: Chosen
+    holder: Holder[Query], law: Residuals, facts: Layout, n: float, k: int, fit: Chosen
 ) -> tuple[int, ...]:
     """The next columns, chosen by their scores at the present fit."""
-    u, aim = _reach_and_aim(law, facts, n, _gumbel(asked, k))
+    u, aim = _reach_and_aim(law, facts, n, _gumbel(holder, k))
     d = facts.columns
     query = CoordinateScores(
         fit.full(d),
@@ -180,7 +179,7 @@ def _choice(
         reaches=np.where(facts.centred, np.minimum(u * facts.half, facts.widest), facts.widest),
         family=aim.family,
     )
-    return tuple(int(j) for j in asked.holder.ask(query, f"choice {k + 1}"))
+    return tuple(int(j) for j in holder.ask(query, f"choice {k + 1}").value)
 
 
 def _others(facts: Layout, fit: Chosen) -> tuple[int, ...]:
@@ -196,14 +195,9 @@ def _widen(fit: Chosen, more: tuple[int, ...]) -> Chosen:
     return Chosen(columns, beta, origin, eye, eye, eye, eye)
 
 
-def _gumbel(asked: Asked, k: int) -> float:
+def _gumbel(holder: Holder[Query], k: int) -> float:
     """Scale of the noise on the scores of a choice, at reach and clip 1."""
-    event = asked.plan.mechanism(f"choice {k + 1}").event
-    assert isinstance(event, Selection)
-    assert isinstance(asked.plan.privacy, Central)
-    unit = CoordinateScores(np.zeros(1), 1.0, 1.0)
-    sensitivity = unit.sensitivity(asked.plan.privacy.neighbors, asked.max_rows)
-    return 2.0 * sensitivity / event.epsilon
+    return holder.plan.noise(CoordinateScores(np.zeros(1), 1.0, 1.0), f"choice {k + 1}").scale
 
 
 def _reach_and_aim(law: Residuals, facts: Layout, n: float, gumbel: float) -> tuple[float, Aim]:
@@ -232,29 +226,31 @@ def _reach_and_aim(law: Residuals, facts: Layout, n: float, gumbel: float) -> tu
     return u, aim
 
 
-def _measure(asked: Asked, facts: Layout, n: float, k: int, fit: Chosen) -> Chosen:
+def _measure(holder: Holder[Query], facts: Layout, n: float, k: int, fit: Chosen) -> Chosen:
     """Release second moments of the chosen columns; whiten with them."""
     columns = fit.columns
     longest = float(np.linalg.norm(facts.widest[list(columns)]))
     grid = np.geomspace(longest * 2.0**-8, longest, 33)
-    radius, _ = asked.ask(
+    radius, _ = holder.ask(
         Selected(Search(NormQuantile(grid, _NORM_SHARE)), columns), f"norm {k + 1}"
     )
-    gram, noise = asked.ask(Selected(Gram(Geometry(float(radius[0]))), columns), f"gram {k + 1}")
+    gram, (_, noise) = holder.ask(
+        Selected(Gram(Geometry(float(radius[0]))), columns), f"gram {k + 1}"
+    )
     repaired = _repaired(gram, noise, n)
     values, vectors = np.linalg.eigh(repaired)
     blur = noise / n * math.sqrt(len(columns)) / float(np.mean(values))
     return replace(fit, gram=repaired, w=vectors / np.sqrt(values), blur=blur)
 
 
-def _sharpen(asked: Asked, n: float, k: int, fit: Chosen) -> Chosen:
+def _sharpen(holder: Holder[Query], n: float, k: int, fit: Chosen) -> Chosen:
     """Second moments once more, in the coordinates that the first ones whitened.
 
     Noise is small there beside every direction, also those in which columns hardly vary.
     """
     m = len(fit.columns)
     geometry = Geometry(_RADIUS * math.sqrt(m), fit.w.T)
-    gram, noise = asked.ask(Selected(Gram(geometry), fit.columns), f"gram {k + 1}")
+    gram, (_, noise) = holder.ask(Selected(Gram(geometry), fit.columns), f"gram {k + 1}")
     values, vectors = np.linalg.eigh(_repaired(gram, noise, n))
     w = fit.w @ (vectors / np.sqrt(values))
     back = np.linalg.inv(w)
@@ -269,7 +265,7 @@ def _repaired(gram: Array, noise: float, n: float) -> Array:
 
 
 def _step(
-    asked: Asked, law: Residuals, facts: Layout, n: float, k: int, fit: Chosen, lam: float
+    holder: Holder[Query], law: Residuals, facts: Layout, n: float, k: int, fit: Chosen, lam: float
 ) -> Chosen:
     """One Newton step from a clipped score, drawn back as far as noise explains its length.
 
@@ -281,9 +277,9 @@ def _step(
     def query(clip: float, family: Family = GAUSSIAN) -> Query:
         return Selected(Score(geometry, fit.beta, clip, family), fit.columns)
 
-    unit = noise_scale(asked.plan, query(1.0), slot, asked.max_rows)
+    unit = holder.plan.noise(query(1.0), slot).scale
     aim = law.aim(unit**2 / n)
-    score, noise = asked.ask(query(aim.clip, aim.family), slot)
+    score, (_, noise) = holder.ask(query(aim.clip, aim.family), slot)
     ridge = lam / aim.bend
     pull = aim.slope * ridge * (np.arange(m) >= len(facts.intercept))
     inverse = np.linalg.inv(
@@ -362,7 +358,7 @@ def _sure(squared: float, noise: float, m: int) -> float:
     return float(np.clip(squared / max(explained, 1e-300) - 1, 0.0, 1.0))
 
 
-def _choose(asked: Asked, law: Residuals, facts: Layout, fits: list[Chosen]) -> Chosen:
+def _choose(holder: Holder[Query], law: Residuals, facts: Layout, fits: list[Chosen]) -> Chosen:
     """The fit with the smallest clipped loss, penalised by what columns gain that do not matter.
 
     The largest of d squared standard normal effects is about 2 log d, so much of the squared size
@@ -374,5 +370,5 @@ def _choose(asked: Asked, law: Residuals, facts: Layout, fits: list[Chosen]) -> 
     each = 2 * math.log(facts.columns + 1.0) * residual**2
     penalty = np.array([each * len(f.columns) for f in fits])
     betas = np.array([f.full(facts.columns) for f in fits])
-    (chosen,) = asked.holder.ask(CandidateLosses(betas, clip, penalty, facts.family), "size")
+    (chosen,), _ = holder.ask(CandidateLosses(betas, clip, penalty, facts.family), "size")
     return fits[int(chosen)]

@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.estimators.base import floor_eigenvalues
-from dpstats.estimators.central.sandwich import Asked
 from dpstats.estimators.guesses import response_bound
 from dpstats.estimators.numerics.huber import (
     NORMAL_QUANTILE,
@@ -23,7 +22,16 @@ from dpstats.estimators.numerics.huber import (
 )
 from dpstats.families import BINOMIAL, GAUSSIAN, Family
 from dpstats.families.damped import Damped
-from dpstats.queries import Geometry, ResidualQuantile, ResponseQuantile, Score, Search, Selected
+from dpstats.protocol import Holder
+from dpstats.queries import (
+    Geometry,
+    Query,
+    ResidualQuantile,
+    ResponseQuantile,
+    Score,
+    Search,
+    Selected,
+)
 
 if TYPE_CHECKING:
     from dpstats.design import Design
@@ -195,8 +203,8 @@ class Residuals(Protocol):
 class _Linear:
     """Residuals of unknown spread, clipped at a multiple of it."""
 
-    def __init__(self, asked: Asked, facts: Layout, n: float) -> None:
-        self._asked, self._facts, self._n = asked, facts, n
+    def __init__(self, holder: Holder[Query], facts: Layout, n: float) -> None:
+        self._holder, self._facts, self._n = holder, facts, n
         self._first = self._spread = 0.0
 
     def presume(self, size: float) -> None:
@@ -204,7 +212,7 @@ class _Linear:
 
     def intercept(self) -> float:
         grid = np.linspace(*self._facts.endog, 129)
-        (found,), _ = self._asked.ask(Search(ResponseQuantile(grid, 0.5)), "start")
+        (found,), _ = self._holder.ask(Search(ResponseQuantile(grid, 0.5)), "start")
         return float(found)
 
     def look(self, k: int, fit: Chosen) -> None:
@@ -217,7 +225,7 @@ class _Linear:
         columns = fit.columns or (0,)  # of zero coefficients one will do
         beta = fit.beta if fit.columns else np.zeros(1)
         query = Selected(Search(ResidualQuantile(grid, _SPREAD, beta)), columns)
-        (found,), noise = self._asked.ask(query, f"spread {k + 1}")
+        (found,), (_, noise) = self._holder.ask(query, f"spread {k + 1}")
         self._spread = float(found) / NORMAL_QUANTILE[_SPREAD]
         if k == 0:
             # Where the comparisons are mostly noise, no more than the guess.
@@ -258,8 +266,8 @@ class _Logistic:
     damping.
     """
 
-    def __init__(self, asked: Asked, facts: Layout, n: float) -> None:
-        self._asked, self._facts, self._n = asked, facts, n
+    def __init__(self, holder: Holder[Query], facts: Layout, n: float) -> None:
+        self._holder, self._facts, self._n = holder, facts, n
         self._start = self._mean = 0.0
         self._sd = _FIRST_SD
 
@@ -268,7 +276,7 @@ class _Logistic:
 
     def intercept(self) -> float:
         query = Selected(Score(Geometry(1.0), np.zeros(1), 0.5, BINOMIAL), self._facts.intercept)
-        (total,), _ = self._asked.ask(query, "start")
+        (total,), _ = self._holder.ask(query, "start")
         share = float(np.clip(0.5 + total / self._n, 1 / self._n, 1 - 1 / self._n))
         self._start = self._mean = math.log(share / (1 - share))
         return self._start

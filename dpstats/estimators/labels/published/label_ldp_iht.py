@@ -25,7 +25,7 @@ from dpstats.estimators.responses import (
 )
 from dpstats.estimators.sources import WANG_XU
 from dpstats.privacy import LabelOnly, Privacy
-from dpstats.protocol import Estimate, Plan
+from dpstats.protocol import Estimate, LabelHolder, Plan
 from dpstats.theory import Assumption, Rate, Theory
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ class LabelLDPIHT:
 
         return warned(plan, errors, how.coefficients)
 
-    def fit(self, holder: Any, design: Design, plan: Plan) -> Estimate:
+    def fit(self, holder: LabelHolder, design: Design, plan: Plan) -> Estimate:
         """Ask for the noisy responses, and iterate."""
         z, how = messages(holder, design, plan)
         rows, intercept = public_rows(design), design.standardization.intercept

@@ -1,0 +1,133 @@
+"""Which public columns go with private responses: a choice by sums of clipped residuals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.queries.base import Kind, Norm
+from dpstats.queries.labels import LABEL_STEPS, SAFETY, Exchanged, Interval, product
+
+__all__ = ["ColumnScores"]
+
+Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Positions = NDArray[np.intp]
+
+_ENTRY_STEPS = 2.0**18  # an entry of a column is at most so many steps: 18 + 19 + 24 bits < 63
+_COLUMNS = 128  # that are rounded at a time
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnScores(Exchanged):
+    """The columns with the largest ``|sum_i a_ij clip(y_i - fitted_i, -clip, clip)|``.
+
+    Entries of column j are ``a_ij = clip((x_ij - center_j) / scale_j, -1, 1)``, so that rows are
+    neither copied nor made dense. The answer is the positions of as many columns as the planned
+    selection chooses.
+
+    Guarantee: rows are public and stay, so that replacing one response moves every sum, and its
+    size, by at most 2 clip times the largest entry, which is at most 1.
+
+    Parameters
+    ----------
+    rows : ndarray or CSR array of shape (n, d)
+        Public rows.
+    fitted : ndarray of shape (n,)
+        Public.
+    clip : float
+    center, scale : ndarray of shape (d,)
+        Public, of each column.
+    columns : ndarray of int of shape (k,)
+        Columns that may be chosen.
+    """
+
+    interval: Interval
+    rows: Any
+    fitted: Array
+    clip: float
+    center: Array
+    scale: Array
+    columns: Positions
+    name: ClassVar[str] = "choice of columns by scores"
+    kind: ClassVar[Kind] = "choice"
+    norm: ClassVar[Norm] = "linf"
+
+    def parameters(self) -> Mapping[str, Any]:
+        """Interval, clip and the number of columns to choose from."""
+        return {**self.interval.parameters(), "clip": self.clip, "candidates": len(self.columns)}
+
+    @property
+    def _unit(self) -> float:
+        """Of the scores."""
+        return self.clip / (LABEL_STEPS * _ENTRY_STEPS)
+
+    @property
+    def _change(self) -> float:
+        return 2 * LABEL_STEPS * max(self._largest, 1.0) * SAFETY * self._unit
+
+    @property
+    def _largest(self) -> float:
+        """Steps of the largest entry: rounding is increasing, so it is at an end of its column."""
+        at = self.columns
+        ends = [np.zeros(at.size)] * hasattr(self.rows, "tocsc")  # what is not stored
+        if self.rows.shape[0]:
+            part = self.rows[:, at]
+            ends += [_dense(part.min(axis=0)), _dense(part.max(axis=0))]
+        steps = (self._entries(end, self.center[at], self.scale[at]) for end in ends)
+        return max((float(np.abs(s).max(initial=0.0)) for s in steps), default=0.0)
+
+    @staticmethod
+    def _entries(values: Array, center: Array, scale: Array) -> Array:
+        """Entries in whole steps."""
+        whole: Array = np.rint(np.clip((values - center) / scale, -1.0, 1.0) * _ENTRY_STEPS)
+        return whole
+
+    def total(self, v: Array) -> Array:
+        """Sizes of the sums.
+
+        A residual is at most 2^19 whole steps, an entry of a column at most 2^18. What a sparse
+        matrix does not store is an entry like any other: it is added for all rows at once, and
+        taken off those that are stored. Dense columns are rounded a few at a time.
+        """
+        residual = np.clip((v + self.interval.middle - self.fitted) / self.clip, -1.0, 1.0)
+        steps = np.rint(residual * LABEL_STEPS)
+        made = self._stored if hasattr(self.rows, "tocsc") else self._full
+        scores: Array = np.abs(made(steps)) * np.float64(self._unit)
+        return scores
+
+    def _stored(self, steps: Array) -> Ints:
+        """The sums over a sparse matrix."""
+        center, scale = self.center[self.columns], self.scale[self.columns]
+        part = self.rows[:, self.columns].tocsc()
+        nothing = self._entries(np.zeros(center.size), center, scale)
+        column = np.repeat(np.arange(center.size), np.diff(part.indptr))
+        stored = self._entries(part.data, center[column], scale[column])
+        total = nothing.astype(np.int64) * int(steps.sum())
+        np.add.at(
+            total, column, ((stored - nothing[column]) * steps[part.indices]).astype(np.int64)
+        )
+        return total
+
+    def _full(self, steps: Array) -> Ints:
+        """The sums over a dense matrix."""
+        total: Ints = np.zeros(len(self.columns), dtype=np.int64)
+        for start in range(0, len(self.columns), _COLUMNS):
+            at = self.columns[start : start + _COLUMNS]
+            entries = self._entries(self.rows[:, at], self.center[at], self.scale[at])
+            total[start : start + _COLUMNS] = product(entries, steps[:, None])[:, 0]
+        return total
+
+    def decode(self, answer: Array) -> Array:
+        """Positions of the chosen columns."""
+        chosen: Array = self.columns[answer.astype(np.intp)].astype(np.float64)
+        return chosen
+
+
+def _dense(values: Any) -> Array:
+    full: Array = np.asarray(values.toarray() if hasattr(values, "toarray") else values).ravel()
+    return full
