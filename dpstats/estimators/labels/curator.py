@@ -21,7 +21,6 @@ from dpstats.estimators.labels.sums import (
     events,
     mixed,
     norm_of,
-    outer_reach,
     reach,
 )
 from dpstats.estimators.responses import (
@@ -187,20 +186,17 @@ class LabelCurator:
         white = Whitened(x, float(plan.options["radius"]))
         known = np.zeros(n) if rows.offset is None else rows.offset
         pure = plan.privacy.delta == 0
-        u, _ = holder.ask(LabelSums(interval, white.rows, norm_of(pure)), "sums")
+        u, on_sums = holder.ask(LabelSums(interval, white.rows, norm_of(pure)), "sums")
         params = white.root @ (u + white.rows.T @ (interval.middle - known))
         fitted = x @ params + known
 
-        squares, _ = holder.ask(SquaredResiduals(interval, fitted, clip), "scale")
-        noisy = clip**2 * plan.noise_multiplier("scale") * deviation(pure)
-        variance = max(float(squares[0]), noisy) / max(n - d, 1)
+        (squares,), on_squares = holder.ask(SquaredResiduals(interval, fitted, clip), "scale")
+        variance = max(float(squares), on_squares.sd) / max(n - d, 1)
         even = variance * (white.rows.T @ white.rows)
         query = WeightedResiduals(interval, white.rows, fitted, clip, norm_of(pure))
-        meat, _ = holder.ask(query, "meat")
-        spread = clip**2 * outer_reach(white.rows, pure) * plan.noise_multiplier("meat")
-        meat = mixed(meat, even, spread * deviation(pure), n)
-        scale = 2 * interval.half * reach(white.rows, pure) * plan.noise_multiplier("sums")
-        noise = (scale * deviation(pure)) ** 2 * (white.root @ white.root)
+        meat, on_meat = holder.ask(query, "meat")
+        meat = mixed(meat, even, on_meat.sd, n)
+        noise = on_sums.sd**2 * (white.root @ white.root)
         return Estimate(
             params=params,
             cov=white.root @ meat @ white.root + noise,

@@ -23,12 +23,12 @@ from dpstats.estimators.labels.base import (
 )
 from dpstats.estimators.labels.glm import LOGIT_SPREAD, glm_responses, typical_mean
 from dpstats.estimators.labels.rounds import Equations, Expected, Rounds, Spread
-from dpstats.estimators.labels.sums import Balanced, balanced, events, mixed, norm_of, outer_reach
+from dpstats.estimators.labels.sums import Balanced, balanced, events, mixed, norm_of
 from dpstats.estimators.responses import CHANNEL_OPTIONS, Responses, expected, slopes
 from dpstats.estimators.sources import DUCHI, GOURIEROUX, LI_MATRIX
 from dpstats.families import BINOMIAL, GAUSSIAN
 from dpstats.privacy import LabelOnly, Privacy
-from dpstats.protocol import Estimate, LabelHolder, Mechanism, Plan
+from dpstats.protocol import Answer, Estimate, LabelHolder, Mechanism, NoiseLaw, Plan
 from dpstats.queries.labels import HeldSums, LabelSums, WeightedResiduals
 from dpstats.theory import Assumption, Rate, Theory
 
@@ -200,7 +200,7 @@ class LabelCuratorGLM:
         else:
             meat = _meat(holder, rounds, made, mu, spread)
         back = np.linalg.pinv(equations.bread(params), hermitian=True) @ inverse
-        noise = made.scale**2 * (back @ back.T)
+        noise = asked.noise.sd**2 * (back @ back.T)
         cov = back @ meat @ back.T + noise
         released = {
             **how.options(),
@@ -218,7 +218,8 @@ class _Asked(NamedTuple):
     start: Array
     made: Balanced
     sums: Array
-    spread: Spread | None
+    noise: NoiseLaw
+    spread: Spread | None = None
 
 
 def _rounds(plan: Plan, design: Design, how: Responses) -> Rounds:
@@ -252,9 +253,9 @@ def _yes_or_no(rounds: Rounds) -> Balanced:
 def _asked_once(holder: LabelHolder, rounds: Rounds) -> _Asked:
     made = _yes_or_no(rounds)
     query = LabelSums(rounds.interval, made.rows, norm_of(rounds.pure))
-    u, _ = holder.ask(query, "sums")
+    u, noise = holder.ask(query, "sums")
     u = u + made.rows.sum(axis=0) * rounds.interval.middle
-    return _Asked(np.zeros(rounds.x.shape[1]), made, u, None)
+    return _Asked(np.zeros(rounds.x.shape[1]), made, u, noise)
 
 
 def _level(rounds: Rounds) -> tuple[Array, float]:
@@ -273,23 +274,23 @@ def _asked_in_rounds(holder: LabelHolder, rounds: Rounds) -> _Asked:
     if rounds.guess.counts or rounds.law.link == "log":
         level = max(level, error / 2, 1e-3 * interval.half)
     low, high, made = rounds.first(level, error)
-    sums = _held(holder, rounds, "pilot", low, high, made)
+    sums, _ = _held(holder, rounds, "pilot", low, high, made)
     params, cov = rounds.posterior(made, sums, level)
     where = rounds.expected(params, cov)
     spread = _spread(holder, rounds, where)
     low, high, made = rounds.second(where, spread)
-    sums = _held(holder, rounds, "sums", low, high, made)
+    sums, noise = _held(holder, rounds, "sums", low, high, made)
     sums = sums + made.rows.T @ spread.lost(where.mean, low, high, interval)
-    return _Asked(params, made, sums, spread)
+    return _Asked(params, made, sums, noise, spread)
 
 
 def _held(
     holder: LabelHolder, rounds: Rounds, slot: str, low: Array, high: Array, made: Balanced
-) -> Array:
+) -> Answer:
     """Noisy sums of responses that are held to intervals of their own."""
     query = HeldSums(rounds.interval, made.rows, low, high, norm_of(rounds.pure))
-    noisy: Array = holder.ask(query, slot).value + made.rows.T @ query.middle
-    return noisy
+    answer = holder.ask(query, slot)
+    return Answer(answer.value + made.rows.T @ query.middle, answer.noise)
 
 
 def _spread(holder: LabelHolder, rounds: Rounds, where: Expected) -> Spread:
@@ -302,8 +303,8 @@ def _spread(holder: LabelHolder, rounds: Rounds, where: Expected) -> Spread:
     name = "weighted squared residuals"
     norm = norm_of(rounds.pure)
     query = WeightedResiduals(rounds.interval, rows[:, None], where.mean, clips, norm, name)
-    squares = float(holder.ask(query, "scale").value[0, 0])
-    squares = max(squares, rounds.noise("scale", float(np.max(clips * rows) ** 2)) / 2)
+    ((squares,),), noise = holder.ask(query, "scale")
+    squares = max(float(squares), noise.sd / 2)
     error = (where.most - where.least) / 2
     return rounds.guess.measured(
         squares, 1 / variance, where.mean, float(np.sum(error**2 / variance))
@@ -317,10 +318,9 @@ def _meat(holder: LabelHolder, rounds: Rounds, made: Balanced, mu: Array, spread
     clips = rounds.within(fitted, _CLIP * np.sqrt(variance))
     norm = norm_of(rounds.pure)
     query = WeightedResiduals(rounds.interval, made.rows, fitted, clips, norm)
-    meat, _ = holder.ask(query, "meat")
+    meat, noise = holder.ask(query, "meat")
     even = (made.rows * variance[:, None]).T @ made.rows
-    reach = outer_reach(made.rows * clips[:, None], rounds.pure)
-    return mixed(meat, even, rounds.noise("meat", reach), len(mu))
+    return mixed(meat, even, noise.sd, len(mu))
 
 
 def _anticipated(rounds: Rounds, how: Responses) -> Balanced:

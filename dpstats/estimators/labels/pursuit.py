@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.estimators.labels.sums import Whitened, norm_of
+from dpstats.estimators.labels.sums import Whitened, deviation, norm_of, reach
 from dpstats.estimators.numerics.huber import clipped_square, efficient_clip, unclipped
 from dpstats.estimators.numerics.lasso import Moments
 from dpstats.protocol import LabelHolder
@@ -124,9 +124,9 @@ class Pursuit:
         """The size of the residuals."""
         clip = _FIRST_CLIP * self.how.sd if first else _NEXT_CLIP * self.sd
         clip = min(clip, self._half)
-        squares, _ = self.holder.ask(SquaredResiduals(self.how.interval, self._fitted, clip), slot)
-        noise = clip**2 * self._multiplier(slot)
-        self.sd = math.sqrt(max(float(squares[0]), noise) / self._n)
+        query = SquaredResiduals(self.how.interval, self._fitted, clip)
+        (squares,), noise = self.holder.ask(query, slot)
+        self.sd = math.sqrt(max(float(squares), noise.sd) / self._n)
         self.spread = self.sd if first else self.spread
         self.sd = min(self.sd, self.spread, clip)
 
@@ -157,18 +157,19 @@ class Pursuit:
         columns, params = self.fit.columns, self.fit.params
         white = Whitened(self.rows.columns(columns), 1.0)
         pure = self.plan.privacy.delta == 0
-        reach = float(np.linalg.norm(white.rows, 1 if pure else 2, axis=1).max(initial=0.0))
-        unit = 2 * reach * self._multiplier(slot)
+        multiplier = self.plan.noise_multiplier(slot) * deviation(pure)
+        unit = 2 * reach(white.rows, pure) * multiplier
         bound = (efficient_clip(unit**2) if clip is None else clip) * self.sd
         bound = min(bound, self._half)
         low, high = self._fitted - bound, self._fitted + bound
         query = HeldSums(self.how.interval, white.rows, low, high, norm_of(pure))
         clips = bound / self.sd
         slope = float(unclipped(clips))
-        params = params + white.root @ self.holder.ask(query, slot).value / slope
+        sums, noise = self.holder.ask(query, slot)
+        params = params + white.root @ sums / slope
         square = white.root @ white.root / slope**2
         sampling = float(clipped_square(clips)) * self.sd**2 * square
-        self._set(columns, params, sampling, (unit * bound) ** 2 * square)
+        self._set(columns, params, sampling, noise.sd**2 * square)
         if clip is None:
             self._draw_back()
 
@@ -200,11 +201,6 @@ class Pursuit:
         if size > most:
             params = np.where(free, most / size, 1.0) * self.fit.params
             self._set(self.fit.columns, params, self.fit.sampling, self.fit.noise)
-
-    def _multiplier(self, slot: str) -> float:
-        """Standard deviation of the noise over the sensitivity."""
-        root = math.sqrt(2.0) if self.plan.privacy.delta == 0 else 1.0
-        return self.plan.noise_multiplier(slot) * root
 
     # -- what stays ----------------------------------------------------------------------------
 

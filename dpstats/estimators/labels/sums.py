@@ -19,6 +19,7 @@ from dpstats.accounting import Share, calibrate
 from dpstats.estimators.base import floor_eigenvalues
 from dpstats.privacy import LabelOnly
 from dpstats.queries.base import Norm
+from dpstats.queries.labels import Interval, LabelSums
 
 __all__ = [
     "LEVERAGES",
@@ -30,7 +31,6 @@ __all__ = [
     "events",
     "mixed",
     "norm_of",
-    "outer_reach",
     "reach",
 ]
 
@@ -58,16 +58,8 @@ def norm_of(pure: bool) -> Norm:
 
 
 def reach(rows: Array, pure: bool) -> float:
-    """Largest norm of a row, in L1 where noise is Laplace."""
-    return float(np.linalg.norm(rows, 1 if pure else 2, axis=1).max())
-
-
-def outer_reach(rows: Array, pure: bool) -> float:
-    """Largest norm of the isometric upper triangle of ``row row'``."""
-    square = np.einsum("ij,ij->i", rows, rows)
-    if pure:
-        square = square + (np.abs(rows).sum(axis=1) ** 2 - square) * math.sqrt(0.5)
-    return float(square.max())
+    """How far one response, anywhere in an interval of half-width 1/2, moves the sums of rows."""
+    return LabelSums(Interval(-0.5, 0.5), rows, norm_of(pure)).sensitivity()
 
 
 def mixed(meat: Array, even: Array, spread: float, n: int) -> Array:
