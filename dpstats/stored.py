@@ -13,7 +13,7 @@ import math
 import types
 import typing
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, fields
 from enum import Enum
 from functools import cache
@@ -183,7 +183,11 @@ def read(kind: Any, value: Any, where: str) -> Any:
     if kind is Any:
         return plain(value, where)
     if origin is np.ndarray:
-        return _array(value, where)
+        return _array(value, where, _whole if _is_whole(parts) else _number)
+    if origin is typing.Literal:
+        if value not in parts or type(value) is not str:
+            raise _wrong(where, f"one of {sorted(parts)}", value)
+        return value
     if origin is tuple:
         return _tuple(parts, value, where)
     if kind == dict[str, Any]:
@@ -270,16 +274,24 @@ def _tuple(parts: tuple[Any, ...], value: Any, where: str) -> tuple[Any, ...]:
     return tuple(read(part, item, where) for part, item in zip(parts, value, strict=True))
 
 
-def _array(value: Any, where: str) -> Any:
+def _is_whole(parts: tuple[Any, ...]) -> bool:
+    """Whether an array's annotation names whole numbers."""
+    (kind,) = typing.get_args(parts[1]) or (np.float64,)
+    return isinstance(kind, type) and issubclass(kind, np.integer)
+
+
+def _array(value: Any, where: str, each: Callable[[Any, str], float]) -> Any:
     """A vector or a matrix of numbers."""
+    dtype = np.int64 if each is _whole else np.float64
     if not isinstance(value, (list, tuple)):
         raise _wrong(where, "a list of numbers", value)
     if not (value and isinstance(value[0], (list, tuple))):
-        return np.array([_number(item, where) for item in value], dtype=np.float64)
+        return np.array([each(item, where) for item in value], dtype=dtype)
     width = len(value[0])
     if not all(isinstance(row, (list, tuple)) and len(row) == width for row in value):
         raise _wrong(where, "a matrix, lists of one length", value)
-    return np.array([[_number(item, where) for item in row] for row in value], dtype=np.float64)
+    rows = [[each(item, where) for item in row] for row in value]
+    return np.array(rows, dtype=dtype).reshape(len(value), width)
 
 
 def _wrong(where: str, wanted: str, value: Any) -> OptionError:

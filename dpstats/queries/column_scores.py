@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,23 @@ Positions = NDArray[np.intp]
 
 _ENTRY_STEPS = 2.0**18  # an entry of a column is at most so many steps: 18 + 19 + 24 bits < 63
 _COLUMNS = 128  # that are rounded at a time
+
+
+@runtime_checkable
+class Stored(Protocol):
+    """A sparse matrix of scipy."""
+
+    shape: tuple[int, int]
+
+    def tocsr(self) -> Any:
+        """By rows."""
+        ...
+
+    def __getitem__(self, place: Any) -> Any: ...
+
+    def tocsc(self) -> Any:
+        """By columns."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +64,7 @@ class ColumnScores(Exchanged):
     """
 
     interval: Interval
-    rows: Any
+    rows: Array | Stored
     fitted: Array
     clip: float
     center: Array
@@ -103,7 +120,8 @@ class ColumnScores(Exchanged):
     def _stored(self, steps: Array) -> Ints:
         """The sums over a sparse matrix."""
         center, scale = self.center[self.columns], self.scale[self.columns]
-        part = self.rows[:, self.columns].tocsc()
+        part: Any = self.rows[:, self.columns]
+        part = part.tocsc()
         nothing = self._entries(np.zeros(center.size), center, scale)
         column = np.repeat(np.arange(center.size), np.diff(part.indptr))
         stored = self._entries(part.data, center[column], scale[column])

@@ -15,17 +15,15 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstats.channels import Channel
 from dpstats.errors import PlanError
 from dpstats.privacy import Neighbors
 from dpstats.queries.base import Kind, Norm
-
-if TYPE_CHECKING:
-    from dpstats.channels import Channel
 
 __all__ = [
     "HeldSums",

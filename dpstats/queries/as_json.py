@@ -1,0 +1,218 @@
+"""Questions as JSON: a name, a version and public numbers, never code.
+
+This is what another process is sent: it rebuilds the question from its own installed code, whose
+clip and sensitivity then hold there, and refuses a name, a version or a number that it does not
+know.
+"""
+
+from __future__ import annotations
+
+import math
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from functools import cache
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from dpstats.channels import Channel, channel
+from dpstats.errors import PlanError
+from dpstats.families.damped import Damped
+from dpstats.queries.base import Query
+from dpstats.queries.candidates import CandidateLosses
+from dpstats.queries.column_scores import ColumnScores
+from dpstats.queries.coordinates import CoordinateScores, PeeledScores
+from dpstats.queries.labels import (
+    HeldSums,
+    LabelQuery,
+    LabelSums,
+    RandomizedLabels,
+    SquaredResiduals,
+    WeightedResiduals,
+)
+from dpstats.queries.linear import (
+    Gradient,
+    Gram,
+    MinEigenvalue,
+    ResidualCount,
+    ResidualMoment,
+    Score,
+    ScoreOuter,
+    TailSums,
+)
+from dpstats.queries.scalar import (
+    Count,
+    NormQuantile,
+    PairScales,
+    ResidualQuantile,
+    ResponseHistogram,
+    ResponseInterval,
+    ResponseMoments,
+    ResponseQuantile,
+    Search,
+    UnitMoments,
+)
+from dpstats.queries.selected import Selected
+from dpstats.stored import is_version, read, reading, record, shown
+
+__all__ = ["QUERIES", "query_from_dict", "query_to_dict"]
+
+VERSION = 1
+AnyQuery: TypeAlias = Query | LabelQuery
+
+QUERIES: Mapping[str, type[Any]] = {
+    kind.__name__: kind
+    for kind in (
+        CandidateLosses,
+        ColumnScores,
+        CoordinateScores,
+        Count,
+        Gradient,
+        Gram,
+        HeldSums,
+        LabelSums,
+        MinEigenvalue,
+        NormQuantile,
+        PairScales,
+        PeeledScores,
+        RandomizedLabels,
+        ResidualCount,
+        ResidualMoment,
+        ResidualQuantile,
+        ResponseHistogram,
+        ResponseInterval,
+        ResponseMoments,
+        ResponseQuantile,
+        Score,
+        ScoreOuter,
+        Search,
+        Selected,
+        SquaredResiduals,
+        TailSums,
+        UnitMoments,
+        WeightedResiduals,
+    )
+}
+
+
+def query_to_dict(query: AnyQuery) -> dict[str, Any]:
+    """The question as a JSON object, ``{"question": name, "version": 1, parameters...}``."""
+    name = type(query).__name__
+    if QUERIES.get(name) is not type(query):
+        raise PlanError(f"{name} is no question that can be written down; there are {_known()}.")
+    return {"question": name, "version": VERSION, **_fields_of(query)}
+
+
+def query_from_dict(data: Any) -> Any:
+    """Inverse of `query_to_dict`.
+
+    Raises
+    ------
+    OptionError, PlanError
+        If the name or the version is not known, or a parameter is missing, unknown, of another
+        type, or outside of what the question allows.
+    """
+    given = dict(read(dict, data, "question"))
+    name, version = given.pop("question", None), given.pop("version", None)
+    if not isinstance(name, str) or name not in QUERIES or not is_version(version, VERSION):
+        raise PlanError(
+            f"A question {shown(name)} of version {shown(version)} is not known here; version "
+            f"{VERSION} of {_known()} are."
+        )
+    kind, where = QUERIES[name], f"question {name}"
+    with reading(where, PlanError):
+        ready = {key: _special(kind, key, given.pop(key)) for key in _specials(given)}
+        return record(kind, given, where, **ready)
+
+
+def _known() -> str:
+    return ", ".join(QUERIES)
+
+
+def _fields_of(value: Any) -> dict[str, Any]:
+    return {f.name: _written(getattr(value, f.name)) for f in fields(value) if f.init}
+
+
+def _written(value: Any) -> Any:
+    """A parameter as JSON."""
+    if value is None or isinstance(value, (bool, str)):
+        return value
+    if isinstance(value, (int, np.integer)):
+        return int(value)
+    if isinstance(value, (float, np.floating)):
+        number = float(value)
+        return number if math.isfinite(number) else {"nonfinite": repr(number)}
+    if isinstance(value, (list, tuple)):
+        return [_written(item) for item in value]
+    if isinstance(value, np.ndarray):
+        return _written(value.tolist())
+    if hasattr(value, "tocsr"):
+        rows = value.tocsr()
+        parts = {name: _written(getattr(rows, name)) for name in ("indptr", "indices", "data")}
+        return {"csr": {"shape": _written(rows.shape), **parts}}
+    if type(value).__name__ in QUERIES:
+        return query_to_dict(value)
+    if hasattr(value, "decode") and hasattr(value, "event"):
+        return {"channel": {"name": value.name, **_fields_of(value)}}
+    if isinstance(value, Damped):
+        return {"damped": _fields_of(value)}
+    if is_dataclass(value):
+        return _fields_of(value)
+    raise PlanError(f"A {type(value).__name__} is no parameter of a question.")
+
+
+_SPECIAL = ("question", "csr", "channel", "damped")
+
+
+def _specials(given: Mapping[str, Any]) -> list[str]:
+    """Parameters that are no plain numbers: a question, a sparse matrix, a channel, a loss."""
+    return [
+        key
+        for key, value in given.items()
+        if isinstance(value, dict) and any(name in value for name in _SPECIAL)
+    ]
+
+
+def _special(kind: type[Any], key: str, value: dict[str, Any]) -> Any:
+    if "question" in value:
+        made: Any = query_from_dict(value)
+    elif "channel" in value:
+        parts = read(dict, value["channel"], "channel")
+        wanted = {"name": str, "dim": int, "epsilon": float, "delta": float}
+        made = channel(**{name: read(wanted[name], part, name) for name, part in parts.items()})
+    elif "damped" in value:
+        made = record(Damped, value["damped"], "damped family")
+    else:
+        made = _matrix(read(dict, value["csr"], "matrix"))
+    if not _fits(made, _hints(kind).get(key)):  # type: ignore[arg-type]
+        raise PlanError(f"{key} of {kind.__name__} may not be a {type(made).__name__}.")
+    return made
+
+
+def _matrix(parts: dict[str, Any]) -> Any:
+    from scipy.sparse import csr_array
+
+    shape = read(tuple[int, int], parts["shape"], "shape")
+    whole, numbers = np.ndarray[Any, np.dtype[np.int64]], np.ndarray[Any, np.dtype[np.float64]]
+    indptr, indices = (read(whole, parts[name], name) for name in ("indptr", "indices"))
+    made = csr_array((read(numbers, parts["data"], "data"), indices, indptr), shape=shape)
+    made.check_format(full_check=True)
+    return made
+
+
+@cache
+def _hints(kind: type[Any]) -> dict[str, Any]:
+    return typing.get_type_hints(kind)
+
+
+def _fits(made: Any, hint: Any) -> bool:
+    """Whether a rebuilt parameter is of the annotated type."""
+    if hint is Query:
+        return hasattr(made, "geometry") and not isinstance(made, Selected)
+    if hint is Channel:
+        return hasattr(made, "event")
+    if isinstance(hint, types.UnionType):
+        return any(_fits(made, part) for part in typing.get_args(hint))
+    return isinstance(hint, type) and isinstance(made, hint)
