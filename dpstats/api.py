@@ -12,14 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.accounting import Ledger
+from dpstats.checks import check_paid
 from dpstats.design import Design, PublicDesign, captured
 from dpstats.errors import DataError, OptionError, SchemaError
 from dpstats.estimators.base import Ask, schedule
 from dpstats.families import BINOMIAL, GAUSSIAN, Family
 from dpstats.families import family as family_of
 from dpstats.holders import Curator
+from dpstats.holders.sealed import without_frames
 from dpstats.mechanisms.noise import Noise, SafeNoise
-from dpstats.model import Model, ceiling, check_paid, without_frames
+from dpstats.model import Model, ceiling, guessed_rows
 from dpstats.privacy import Central, Neighbors
 from dpstats.protocol import Plan
 from dpstats.queries import ResponseInterval
@@ -463,12 +465,7 @@ def _public_rows(privacy: Central, rows: int, unit: str | None) -> int:
         if rows == 0:
             raise DataError("The table has no rows: at least one is needed.")
         return rows
-    if privacy.rows is None:
-        raise OptionError(
-            "The number of rows is private under add-remove neighbours or with several rows per "
-            "unit. Give a public guess: Central(..., rows=20_000)."
-        )
-    return privacy.rows
+    return guessed_rows(privacy)
 
 
 def _numeric_column(data: Any, column: str) -> Any:

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dpstats.delivery import deliver, numbers_file
 from dpstats.errors import DataError, DPStatsError
+from dpstats.results.delivery import deliver, numbers_file
 from dpstats.text import plain, printable
 
 if TYPE_CHECKING:

@@ -7,23 +7,24 @@ of the trust model, let the estimator ask, hand back what was released.
 from __future__ import annotations
 
 import copy
-import operator
 import sys
-import traceback
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpstats import estimators
 from dpstats.accounting import Ledger
+from dpstats.checks import check_names, check_paid, check_privacy, checked_sparsity, row_count
 from dpstats.design import Design, PublicDesign, Source
 from dpstats.errors import DataError, FeasibilityWarning, OptionError, TrustError
 from dpstats.holders import Clients, Curator, Labels
+from dpstats.holders.sealed import without_frames
 from dpstats.mechanisms.noise import Noise, SafeNoise
 from dpstats.privacy import Central, Federated, LabelOnly, Local, Neighbors, Privacy
 from dpstats.protocol import Estimator, Plan
@@ -33,7 +34,7 @@ from dpstats.text import plain
 if TYPE_CHECKING:
     from dpstats.devices import Collector, Randomizer
 
-__all__ = ["Model", "Recipe", "Sparsity", "ceiling", "check_paid", "without_frames"]
+__all__ = ["Model", "Recipe", "Sparsity", "ceiling", "guessed_rows"]
 
 Array = NDArray[np.float64]
 Sparsity = int | Sequence[int] | None
@@ -85,7 +86,7 @@ class Model:
         self.kind = kind
         self._recipe = recipe
         self._data = data
-        self._n = _row_count(n)
+        self._n = row_count(n)
         self._expected: int | None = None  # of a model that is to plan with only
         if data is None:  # with a table the formula may be meant for public covariates
             self.design  # noqa: B018 - a wrong formula is refused here and now
@@ -127,12 +128,12 @@ class Model:
         return self._public_design.repeated(self._expected)
 
     def _design(self, privacy: Privacy) -> Design:
-        _check_privacy(privacy)
+        check_privacy(privacy)
         if not isinstance(privacy, LabelOnly):
             design: Design = self.design
         else:
             design = self._public_design if self._expected is None else self._repeated_design
-        _check_names([*design.names, *([design.endog.name] if design.endog is not None else [])])
+        check_names([*design.names, *([design.endog.name] if design.endog is not None else [])])
         return design
 
     def __repr__(self) -> str:
@@ -176,7 +177,7 @@ class Model:
         A design is wide with more than 500 columns, or with more than 50 and fewer than ten rows a
         column.
         """
-        return self._planned(privacy, method, sparsity, self._with(public, privacy, options))[1]
+        return self._prepared(privacy, method, sparsity, public, options).plan
 
     def fit(
         self,
@@ -232,16 +233,15 @@ class Model:
         if self._expected is not None:
             raise DataError("A model that expects rows is to plan with, not to fit.")
         check_paid(ledger, noise)
-        design = self._design(privacy)
-        asked = self._with(public, privacy, options)
-        estimator, plan = self._planned(privacy, method, sparsity, asked)
-        source = design.source(self._data)
+        ready = self._prepared(privacy, method, sparsity, public, options)
+        design, source, estimator, plan, moments = ready
+        del ready
+        assert source is not None
         noise = SafeNoise() if noise is None else noise
         for message in plan.warnings:
             warnings.warn(plain(message), FeasibilityWarning, stacklevel=2)
         ledger = Ledger.memory(*ceiling(plan)) if ledger is None else ledger
         unit = None if design.schema is None else design.schema.unit
-        moments = None if public is None else self._moments(estimator, plan, public)
         ledger.charge(plan, self._recipe.text, unit, reproducible=noise.reproducible)
         holder: Curator | Clients | Labels | None = None
         try:
@@ -321,169 +321,119 @@ class Model:
             raise TrustError(
                 f"Devices send messages under Local(...), not under {privacy.trust!r} trust."
             )
-        asked = self._with(public, privacy, options)
-        estimator, plan = self._planned(privacy, method, sparsity, asked)
-        moments = None if public is None else self._moments(estimator, plan, public)
-        return Collector(self.design, plan, public=moments)
+        ready = self._prepared(privacy, method, sparsity, public, options)
+        return Collector(ready.design, ready.plan, public=ready.moments)
 
-    def _with(self, public: Any, privacy: Privacy, options: dict[str, Any]) -> dict[str, Any]:
-        """Options of the method, with the number of public rows."""
-        if public is None:
-            return options
-        if not isinstance(privacy, Local):
-            raise OptionError(
-                "public=...: public covariates help where devices randomise their records, under "
-                "Local(...). Under LabelOnly(...) all covariates are public already."
-            )
-        return {**options, "public_rows": len(self._public_rows(public))}
-
-    def _public_rows(self, public: Any) -> Array:
-        """Public covariates (m, d) in internal coordinates, without rows that miss a value."""
-        standard = self.design.standardization
-        rows = (self.design.exog(public) - standard.x_center) / standard.x_scale
-        kept: Array = rows[~np.isnan(rows).any(axis=1)]
-        if not len(kept):
-            raise DataError("public=...: no row without a missing value; leave it out.")
-        return kept
-
-    def _moments(self, estimator: Any, plan: Plan, public: Any) -> Array:
-        made: Array = estimator.public_moments(self.design, plan, self._public_rows(public))
-        return made
-
-    def _planned(
-        self, privacy: Privacy, method: str | None, sparsity: Sparsity, options: dict[str, Any]
-    ) -> tuple[Estimator, Plan]:
-        """The method asked for, or the default for a design of this shape, and its plan."""
-        select = True if sparsity is not None else None
+    def _prepared(
+        self,
+        privacy: Privacy,
+        method: str | None,
+        sparsity: Sparsity,
+        public: Any,
+        options: dict[str, Any],
+    ) -> _Prepared:
+        """Everything that is known before the ledger is charged; each of it is made once."""
         design = self._design(privacy)
-        estimator = estimators.find(self.kind, privacy, method, select)
-        columns = len(design.names)
         if sparsity is not None:
-            options = {**options, "sparsity": _checked_sparsity(sparsity, design)}
-        n = self._rows(privacy)
+            options = {**options, "sparsity": checked_sparsity(sparsity, design)}
+        reads = self._data is not None and self._expected is None
+        source = design.source(self._data) if reads else None
+        n = self._rows(privacy, design, source)
+        rows = None if public is None else _public_rows(design, privacy, public)
+        if rows is not None:
+            options = {**options, "public_rows": len(rows)}
+        estimator = self._estimator(privacy, method, sparsity, len(design.names), n)
+        plan = estimator.plan(design, privacy, n, **options)
+        moments = None if rows is None else _moments(estimator, design, plan, rows)
+        return _Prepared(design, source, estimator, plan, moments)
+
+    def _estimator(
+        self, privacy: Privacy, method: str | None, sparsity: Sparsity, columns: int, n: int
+    ) -> Estimator:
+        """The method asked for, or the default for a design of this shape."""
+        select = True if sparsity is not None else None
+        estimator = estimators.find(self.kind, privacy, method, select)
         if method is None and not estimator.sparse and _wide(columns, n):
-            estimator = self._selecting(privacy) or estimator
-        return estimator, estimator.plan(design, privacy, n, **options)
+            with suppress(OptionError, TrustError):  # where there is one that selects columns
+                return estimators.find(self.kind, privacy, sparse=True)
+        return estimator
 
-    def _selecting(self, privacy: Privacy) -> Estimator | None:
-        """The default method that selects columns, if there is one."""
-        try:
-            return estimators.find(self.kind, privacy, sparse=True)
-        except (OptionError, TrustError):
-            return None
-
-    def _rows(self, privacy: Privacy) -> int:
+    def _rows(self, privacy: Privacy, design: Design, source: Source | None) -> int:
         """Public row count, or the public guess where the number of rows is private."""
-        schema = self._design(privacy).schema  # None for arrays: their unit is one row
-        several = schema is not None and schema.unit is not None
-        if isinstance(privacy, Central):
-            if privacy.neighbors is Neighbors.ADD_REMOVE or several:
-                n = self._guessed(privacy)
-            else:
-                n = self._counted(privacy)
+        several = design.schema is not None and design.schema.unit is not None
+        if several and not isinstance(privacy, Central):
+            raise TrustError(
+                f"Under {privacy.trust!r} trust the unit of privacy is one record: declare the "
+                "schema without unit=..., and let every person send one record."
+            )
+        if several or privacy.neighbors is Neighbors.ADD_REMOVE:
+            n = guessed_rows(privacy)
         else:
-            if several:
-                raise TrustError(
-                    f"Under {privacy.trust!r} trust the unit of privacy is one record: declare the "
-                    "schema without unit=..., and let every person send one record."
-                )
-            n = self._counted(privacy)
+            n = self._counted(source)
         if n < 1:
             raise DataError("The table has no rows: at least one is needed.")
         if not isinstance(privacy, Federated):
             privacy.check_delta(n)
         return n
 
-    def _guessed(self, privacy: Central) -> int:
-        if privacy.rows is None:
-            raise OptionError(
-                "The number of rows is private under add-remove neighbours or with several "
-                "rows per unit. Give a public guess for planning: Central(..., rows=20_000)."
-            )
-        return privacy.rows
-
-    def _counted(self, privacy: Privacy) -> int:
-        if self._data is None or self._expected is not None:
+    def _counted(self, source: Source | None) -> int:
+        if source is None:
             if self._n is None:
                 raise OptionError("No table and no row count: give data=... or n=...")
             return self._n
-        rows = len(self._design(privacy).source(self._data))
-        if self._n not in (None, rows):
+        if self._n not in (None, len(source)):
             raise OptionError(
-                f"n={self._n:,} and a table of {rows:,} rows: n= is for planning without a table; "
-                "leave it out."
+                f"n={self._n:,} and a table of {len(source):,} rows: n= is for planning without a "
+                "table; leave it out."
             )
-        return rows
+        return len(source)
 
 
-def _row_count(n: Any) -> int | None:
-    """A public number of rows, or None.
+class _Prepared(NamedTuple):
+    """A fit up to its charge."""
 
-    Raises
-    ------
-    OptionError
-        If it is no whole number, at least 1.
-    """
-    if n is not None and _whole(n) < 1:
-        raise OptionError(f"n{_given(n)}: a whole number of rows, at least 1, is needed.")
-    return None if n is None else _whole(n)
+    design: Design
+    source: Source | None
+    estimator: Estimator
+    plan: Plan
+    moments: Array | None
 
 
-def _given(value: Any) -> str:
-    """An option as it was given, or its type alone where it may be a table."""
-    public = isinstance(value, (int, float, str, tuple, list, range))
-    return f"={value!r}" if public else f" is a {type(value).__name__}"
-
-
-def _check_privacy(privacy: Any) -> None:
-    """Refuse what is no guarantee; its type alone is named, for it may be a table.
+def guessed_rows(privacy: Privacy) -> int:
+    """The public guess of a number of rows that is private.
 
     Raises
     ------
     OptionError
-        If it is something else.
+        If there is none.
     """
-    if not isinstance(privacy, (Central, Local, LabelOnly, Federated)):
+    rows = getattr(privacy, "rows", None)
+    if rows is None:
         raise OptionError(
-            f"privacy is a {type(privacy).__name__}; a guarantee is needed, such as "
-            "dp.Central(1.0, 1e-7)."
+            "The number of rows is private under add-remove neighbours or with several rows per "
+            "unit. Give a public guess for planning: Central(..., rows=20_000)."
         )
+    return int(rows)
 
 
-def _check_names(names: Sequence[str]) -> None:
-    """Refuse names that no file, table or page can hold: the answer could not be written down.
-
-    Raises
-    ------
-    OptionError
-        If one of them holds half of a surrogate pair.
-    """
-    try:
-        "".join(names).encode()
-    except UnicodeEncodeError:
-        wrong = next(name for name in names if any("\ud800" <= c <= "\udfff" for c in name))
-    else:
-        return
-    raise OptionError(f"The name {wrong!r} holds half of a surrogate pair: rename it.")
-
-
-def check_paid(ledger: Any, noise: Any) -> None:
-    """Refuse what is no ledger or noise, before anything is charged; see `_check_privacy`.
-
-    Raises
-    ------
-    OptionError
-        If one of them is something else.
-    """
-    if not (ledger is None or isinstance(ledger, Ledger)):
+def _public_rows(design: Design, privacy: Privacy, public: Any) -> Array:
+    """Public covariates (m, d) in internal coordinates, without rows that miss a value."""
+    if not isinstance(privacy, Local):
         raise OptionError(
-            f"ledger is a {type(ledger).__name__}; open one, dp.Ledger.open('data.ledger')."
+            "public=...: public covariates help where devices randomise their records, under "
+            "Local(...). Under LabelOnly(...) all covariates are public already."
         )
-    if not (noise is None or (hasattr(noise, "start") and hasattr(noise, "reproducible"))):
-        raise OptionError(
-            f"noise is a {type(noise).__name__}; leave it out, or give dp.SeededNoise(seed) for a "
-            "simulation."
-        )
+    standard = design.standardization
+    rows = (design.exog(public) - standard.x_center) / standard.x_scale
+    kept: Array = rows[~np.isnan(rows).any(axis=1)]
+    if not len(kept):
+        raise DataError("public=...: no row without a missing value; leave it out.")
+    return kept
+
+
+def _moments(estimator: Any, design: Design, plan: Plan, rows: Array) -> Array:
+    made: Array = estimator.public_moments(design, plan, rows)
+    return made
 
 
 def _wide(columns: int, n: int) -> bool:
@@ -494,36 +444,6 @@ def _wide(columns: int, n: int) -> bool:
     table of all of them is what a reader expects.
     """
     return columns > 500 or (columns > 50 and 10 * columns >= n)
-
-
-def _checked_sparsity(asked: Any, design: Design) -> int | tuple[int, ...]:
-    """A number of columns, or several to choose from.
-
-    Raises
-    ------
-    OptionError
-        If one of them is no whole number from 1 to that of the columns beside the intercept.
-    """
-    free = len(design.names) - bool(design.has_intercept)
-    if free == 0:
-        raise OptionError("There is no column to select: the design has an intercept only.")
-    several = isinstance(asked, (tuple, list, range)) and len(asked) > 0
-    numbers = tuple(_whole(number) for number in (asked if several else (asked,)))
-    if not all(1 <= number <= free for number in numbers):
-        beside = " beside the intercept, which is always in," if design.has_intercept else ""
-        raise OptionError(
-            f"sparsity{_given(asked)}: a whole number from 1 to {free:,}, the columns of the design"
-            f"{beside or ','} is needed, or several to choose from, as in sparsity=(5, 10, 20)."
-        )
-    return numbers if several else numbers[0]
-
-
-def _whole(number: Any) -> int:
-    """A whole number; 0, which no option allows, for anything else."""
-    try:
-        return 0 if isinstance(number, (bool, np.bool_)) else operator.index(number)
-    except TypeError:
-        return 0
 
 
 def _open(
@@ -541,14 +461,6 @@ def _open(
         case LabelOnly():
             return Labels(source, design, plan, noise, report)
     return Curator(source, design, plan, noise, report)
-
-
-def without_frames(error: BaseException) -> BaseException:
-    """The error without its frames, whose variables hold rows; where it happened stays, as text."""
-    where = "".join(traceback.format_tb(error.__traceback__))
-    error.add_note(f"Frames are withheld because they hold rows. It happened at\n{where}")
-    error.__context__ = None
-    return error.with_traceback(None)
 
 
 def ceiling(plan: Plan) -> tuple[float, float]:

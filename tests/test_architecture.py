@@ -17,7 +17,7 @@ PACKAGE = ROOT / "dpstats"
 
 # What any room may import: records and errors without behaviour towards rows.
 COMMON = {"errors", "privacy", "stored", "text", "theory", "__version__"}
-FRONT = {"api", "cli", "delivery", "devices", "model", "sample_size", "__init__", "__main__"}
+FRONT = {"api", "checks", "cli", "devices", "model", "sample_size", "__init__", "__main__"}
 PRIVATE_SIDE = {"holders", "mechanisms"}
 # Rooms within a room; what stands beside them in the folder is shared by them.
 CHAMBERS = {f"estimators.{name}" for name in ("central", "labels", "local", "numerics", "registry")}

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import functools
+import traceback
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
 from dpstats.errors import DataError, DPStatsError
 
-__all__ = ["sealed"]
+__all__ = ["sealed", "without_frames"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -33,3 +34,11 @@ def sealed(method: Callable[P, T]) -> Callable[P, T]:
         raise kept from None
 
     return call
+
+
+def without_frames(error: BaseException) -> BaseException:
+    """The error without its frames, whose variables hold rows; where it happened stays, as text."""
+    where = "".join(traceback.format_tb(error.__traceback__))
+    error.add_note(f"Frames are withheld because they hold rows. It happened at\n{where}")
+    error.__context__ = None
+    return error.with_traceback(None)

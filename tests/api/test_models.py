@@ -12,9 +12,8 @@ import scipy.sparse as sp
 import statsmodels.api as sm
 
 import dpstats as dp
-from dpstats import estimators
 from dpstats.errors import DataError, DPStatsError, OptionError, SchemaError
-from dpstats.estimators import ESTIMATORS
+from dpstats.estimators import ESTIMATORS, registry
 from dpstats.families import BINOMIAL, GAUSSIAN, POISSON, Family
 
 SCHEMA = dp.Schema(
@@ -162,16 +161,16 @@ class Recorder:
 
 
 @pytest.fixture
-def registry(monkeypatch) -> None:
+def made_up(monkeypatch) -> None:
     rows = (Recorder("dense"), Recorder("other"), Recorder("select", sparse=True))
-    monkeypatch.setattr(estimators, "ESTIMATORS", (*rows, Recorder("logit", "logit")))
+    monkeypatch.setattr(registry, "ESTIMATORS", (*rows, Recorder("logit", "logit")))
 
 
 @pytest.mark.parametrize(
     ("sparsity", "passed"),
     [(3, 3), (np.int64(1), 1), (20, 20), ((5, 10), (5, 10)), ([2], (2,)), (range(1, 3), (1, 2))],
 )
-@pytest.mark.usefixtures("registry")
+@pytest.mark.usefixtures("made_up")
 def test_sparsity_asks_for_a_method_that_selects(sparsity, passed) -> None:
     assert wide(20).plan(PRIVACY, sparsity=sparsity) == ("select", {"sparsity": passed})
 
@@ -198,18 +197,18 @@ SHAPES = {  # columns, rows -> method without a word about sparsity
 
 
 @pytest.mark.parametrize(("shape", "method"), SHAPES.items(), ids=str)
-@pytest.mark.usefixtures("registry")
+@pytest.mark.usefixtures("made_up")
 def test_a_wide_design_prefers_a_method_that_selects(shape, method) -> None:
     assert wide(shape[0], n=shape[1]).plan(PRIVACY) == (method, {})
     assert wide(shape[0], n=shape[1]).plan(PRIVACY, method="other") == ("other", {})
 
 
 def test_a_wide_design_is_fitted_densely_where_nothing_selects(monkeypatch) -> None:
-    monkeypatch.setattr(estimators, "ESTIMATORS", (Recorder("dense"),))
+    monkeypatch.setattr(registry, "ESTIMATORS", (Recorder("dense"),))
     assert wide(51, n=100).plan(PRIVACY) == ("dense", {})
 
 
-@pytest.mark.usefixtures("registry")
+@pytest.mark.usefixtures("made_up")
 def test_a_method_that_selects_nothing_refuses_a_sparsity() -> None:
     with pytest.raises(OptionError, match=r"'other'.*'select'"):
         wide(20).plan(PRIVACY, method="other", sparsity=3)

@@ -1,0 +1,116 @@
+"""What a user asks for, checked before any budget is spent."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from dpstats.accounting import Ledger
+from dpstats.design import Design
+from dpstats.errors import OptionError
+from dpstats.privacy import Central, Federated, LabelOnly, Local
+
+__all__ = ["check_names", "check_paid", "check_privacy", "checked_sparsity", "row_count"]
+
+
+def row_count(n: Any) -> int | None:
+    """A public number of rows, or None.
+
+    Raises
+    ------
+    OptionError
+        If it is no whole number, at least 1.
+    """
+    if n is not None and _whole(n) < 1:
+        raise OptionError(f"n{_given(n)}: a whole number of rows, at least 1, is needed.")
+    return None if n is None else _whole(n)
+
+
+def _given(value: Any) -> str:
+    """An option as it was given, or its type alone where it may be a table."""
+    public = isinstance(value, (int, float, str, tuple, list, range))
+    return f"={value!r}" if public else f" is a {type(value).__name__}"
+
+
+def check_privacy(privacy: Any) -> None:
+    """Refuse what is no guarantee; its type alone is named, for it may be a table.
+
+    Raises
+    ------
+    OptionError
+        If it is something else.
+    """
+    if not isinstance(privacy, (Central, Local, LabelOnly, Federated)):
+        raise OptionError(
+            f"privacy is a {type(privacy).__name__}; a guarantee is needed, such as "
+            "dp.Central(1.0, 1e-7)."
+        )
+
+
+def check_names(names: Sequence[str]) -> None:
+    """Refuse names that no file, table or page can hold: the answer could not be written down.
+
+    Raises
+    ------
+    OptionError
+        If one of them holds half of a surrogate pair.
+    """
+    try:
+        "".join(names).encode()
+    except UnicodeEncodeError:
+        wrong = next(name for name in names if any("\ud800" <= c <= "\udfff" for c in name))
+    else:
+        return
+    raise OptionError(f"The name {wrong!r} holds half of a surrogate pair: rename it.")
+
+
+def check_paid(ledger: Any, noise: Any) -> None:
+    """Refuse what is no ledger or noise, before anything is charged; see `check_privacy`.
+
+    Raises
+    ------
+    OptionError
+        If one of them is something else.
+    """
+    if not (ledger is None or isinstance(ledger, Ledger)):
+        raise OptionError(
+            f"ledger is a {type(ledger).__name__}; open one, dp.Ledger.open('data.ledger')."
+        )
+    if not (noise is None or (hasattr(noise, "start") and hasattr(noise, "reproducible"))):
+        raise OptionError(
+            f"noise is a {type(noise).__name__}; leave it out, or give dp.SeededNoise(seed) for a "
+            "simulation."
+        )
+
+
+def checked_sparsity(asked: Any, design: Design) -> int | tuple[int, ...]:
+    """A number of columns, or several to choose from.
+
+    Raises
+    ------
+    OptionError
+        If one of them is no whole number from 1 to that of the columns beside the intercept.
+    """
+    free = len(design.names) - bool(design.has_intercept)
+    if free == 0:
+        raise OptionError("There is no column to select: the design has an intercept only.")
+    several = isinstance(asked, (tuple, list, range)) and len(asked) > 0
+    numbers = tuple(_whole(number) for number in (asked if several else (asked,)))
+    if not all(1 <= number <= free for number in numbers):
+        beside = " beside the intercept, which is always in," if design.has_intercept else ""
+        raise OptionError(
+            f"sparsity{_given(asked)}: a whole number from 1 to {free:,}, the columns of the design"
+            f"{beside or ','} is needed, or several to choose from, as in sparsity=(5, 10, 20)."
+        )
+    return numbers if several else numbers[0]
+
+
+def _whole(number: Any) -> int:
+    """A whole number; 0, which no option allows, for anything else."""
+    try:
+        return 0 if isinstance(number, (bool, np.bool_)) else operator.index(number)
+    except TypeError:
+        return 0
