@@ -1,13 +1,7 @@
 """What mechanisms cost, how much noise a guarantee needs, and the ledger of what was spent."""
 
-from dpstats.accounting.calibration import (
-    Share,
-    calibrate,
-    delta_of,
-    epsilon_of,
-    gdp_mu,
-    zcdp_rho,
-)
+from dpstats.accounting.calibration import Share, calibrate, gdp_mu
+from dpstats.accounting.composition import delta_of, epsilon_of, zcdp_rho
 from dpstats.accounting.events import (
     Event,
     Gaussian,

@@ -30,7 +30,8 @@ from functools import lru_cache, reduce
 
 import numpy as np
 
-from dpstats.accounting.calibration import epsilon_of, gdp_mu, within
+from dpstats.accounting.calibration import gdp_mu
+from dpstats.accounting.composition import epsilon_of, within
 from dpstats.accounting.events import Event, Gaussian
 from dpstats.accounting.prices import gaussian_price, pure_price
 

@@ -21,7 +21,6 @@ from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from dpstats.accounting.calibration import epsilon_of, within
 from dpstats.accounting.chain import (
     Budget,
     Chain,
@@ -39,6 +38,7 @@ from dpstats.accounting.chain import (
     verify,
     write_schema,
 )
+from dpstats.accounting.composition import epsilon_of, within
 from dpstats.accounting.events import Event
 from dpstats.accounting.filter import Composed, costs
 from dpstats.accounting.standing import LedgerState, remaining, room, spent, state_of

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from dpstats.accounting.calibration import epsilon_of, largest, scaled
 from dpstats.accounting.chain import Budget, Chain
+from dpstats.accounting.composition import epsilon_of, largest, scaled
 from dpstats.accounting.events import Event, Gaussian, Laplace
 from dpstats.accounting.filter import Composed
 from dpstats.errors import PlanError

@@ -27,12 +27,12 @@ from dpstats.accounting import (
     gdp_mu,
     zcdp_rho,
 )
-from dpstats.accounting.calibration import (
+from dpstats.accounting.composition import (
     _bounded_loss,
     _coarse,
-    _cost,
     _costs,
     _loss_delta,
+    cost_of,
     discrete_slack,
     gaussian_delta,
     gaussian_epsilon,
@@ -135,7 +135,7 @@ def test_zcdp_delta_is_the_best_order(rho, epsilon):
 def test_one_laplace_release_has_its_known_delta(reach, fraction):
     epsilon = fraction * reach
     expected = 1 - math.exp((epsilon - reach) / 2)
-    found = _loss_delta(_cost([Laplace(1 / reach)]), epsilon)
+    found = _loss_delta(cost_of([Laplace(1 / reach)]), epsilon)
     assert expected * (1 - 1e-12) <= found <= expected + 1e-3 * reach
 
 
@@ -147,7 +147,7 @@ def test_a_selection_is_as_bad_as_its_worst_bounded_range_pair_and_no_worse(reac
     for epsilon in np.array([-0.4, 0.0, 0.3, 0.8]) * reach:
         gain = top * np.maximum(-np.expm1(epsilon - t), 0)
         gain += (1 - top) * np.maximum(-np.expm1(epsilon - t + reach), 0)
-        found = _loss_delta(_cost([Selection(reach)]), float(epsilon))
+        found = _loss_delta(cost_of([Selection(reach)]), float(epsilon))
         assert gain.max() - 1e-9 <= found <= gain.max() + 1e-3 * reach
 
 
@@ -165,14 +165,14 @@ def test_composed_selections_cost_at_least_any_fixed_attack(reach, k, epsilon):
 
 @pytest.mark.parametrize("split", [(0.5, 0.5), (0.9, 0.1), (1.5, 0.2)])
 def test_vector_laplace_noise_costs_no_more_than_one_coordinate(split):
-    whole = _cost([Laplace(1 / sum(split))])
-    parts = _cost([Laplace(1 / s) for s in split])
+    whole = cost_of([Laplace(1 / sum(split))])
+    parts = cost_of([Laplace(1 / s) for s in split])
     for epsilon in np.linspace(0, sum(split), 9):
         assert _loss_delta(parts, float(epsilon)) <= _loss_delta(whole, float(epsilon)) + 5e-4
 
 
 def test_the_loss_is_a_law_under_both_neighbours():
-    cost = _cost([Laplace(3.0), Laplace(3.0), Selection(0.4, 3)])
+    cost = cost_of([Laplace(3.0), Laplace(3.0), Selection(0.4, 3)])
     loss = _bounded_loss(cost)
     values = (loss.first + np.arange(loss.mass.size)) * loss.step
     assert loss.mass.sum() + loss.infinite == pytest.approx(1, abs=1e-12)
@@ -182,7 +182,7 @@ def test_the_loss_is_a_law_under_both_neighbours():
 def test_rounding_many_different_events_up_never_lowers_the_cost():
     rng = np.random.default_rng(3)
     events = [Selection(float(e)) for e in rng.uniform(0.01, 0.05, 300)] + [Gaussian(4.0)]
-    cost = _cost(events)
+    cost = cost_of(events)
     coarse = _coarse(cost.bounded)
     assert len(coarse) <= 16
     assert sum(n for _, _, n in coarse) == 300
@@ -413,7 +413,7 @@ def test_peeling_costs_what_its_choices_and_values_cost():
     assert epsilon_of([event], 0.0) == pytest.approx(21 / 20)
     assert delta_of([event], 21 / 20 + 1e-9) == 0
     # The law of the loss of a round, by its two independent parts.
-    assert _cost([event]).rho == pytest.approx(event.rho)
+    assert cost_of([event]).rho == pytest.approx(event.rho)
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.02, 0.1])

@@ -21,7 +21,7 @@ from dpstats.accounting import (
     epsilon_of,
     gdp_mu,
 )
-from dpstats.accounting.calibration import gaussian_delta, largest
+from dpstats.accounting.composition import gaussian_delta, largest
 from dpstats.accounting.filter import Composed, admits, cost_of_fits, costs
 from dpstats.accounting.prices import gaussian_price, pure_price
 

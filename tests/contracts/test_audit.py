@@ -24,7 +24,7 @@ import pytest
 from scipy import stats
 
 from dpstats.accounting import delta_of, epsilon_of
-from dpstats.accounting.calibration import scaled
+from dpstats.accounting.composition import scaled
 from dpstats.accounting.events import Event, Gaussian
 from dpstats.holders import Curator, curator
 from dpstats.mechanisms.lots import Lots

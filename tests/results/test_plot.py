@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dpstats.accounting import Ledger
-from dpstats.accounting.calibration import epsilon_of
+from dpstats.accounting.composition import epsilon_of
 from dpstats.accounting.events import Gaussian
 from dpstats.errors import OptionError
 from dpstats.privacy import Central
