@@ -13,7 +13,7 @@ from dpstats.design.nobody import Nobody
 from dpstats.design.public_columns import Covariates
 from dpstats.design.public_design import PublicDesign
 from dpstats.design.reading import design_from_dict
-from dpstats.design.rows import RawBlock, Source
+from dpstats.design.rows import RawBlock, Source, TableSource
 from dpstats.design.sparse_rows import SparseSource
 from dpstats.design.units import Endog, Offset, Standardization
 
@@ -29,6 +29,7 @@ __all__ = [
     "Source",
     "SparseSource",
     "Standardization",
+    "TableSource",
     "captured",
     "design_from_dict",
 ]

@@ -27,7 +27,7 @@ from dpstats.design.facts import Design
 from dpstats.design.formulas import read_formula
 from dpstats.design.recipes import VERSION, design_options
 from dpstats.design.responses import KnownTerm, Response, read_offset, response_of_column
-from dpstats.design.rows import Layout, Source
+from dpstats.design.rows import Layout, Source, TableSource
 from dpstats.design.sparse_rows import SparseSource
 from dpstats.design.terms import Terms
 from dpstats.design.units import (
@@ -232,7 +232,7 @@ class DeclaredDesign(Design):
         columns = named_columns(table, self.columns)
         self._layout.check_kinds(columns, self.schema)
         unit = columns[self.schema.unit] if self.schema.unit is not None else None
-        return Source(self._layout, columns, row_count(table), unit=unit)
+        return TableSource(self._layout, columns, row_count(table), unit=unit)
 
     def exog(self, table: Any, columns: Any = None) -> Float:
         """Rows of the design in the user's units, of shape (m, d); the response is not needed.
@@ -253,7 +253,7 @@ class DeclaredDesign(Design):
         else:
             found = named_columns(table, layout.columns)
             layout.check_kinds(found, self.schema)
-            source = Source(layout, found, row_count(table))
+            source = TableSource(layout, found, row_count(table))
         wanted = np.arange(len(self.names)) if columns is None else np.asarray(columns)
         made = np.empty((len(source), wanted.size))
         step = max(1, _CELLS // (wanted.size + 1 if source.is_sparse else len(self.names)))
@@ -302,10 +302,12 @@ class DeclaredDesign(Design):
         }
         return self._matrix_source(self._layout, columns, matrix)
 
-    def _matrix_source(self, layout: Layout, columns: Mapping[str, Any], matrix: Any) -> Source:
+    def _matrix_source(
+        self, layout: Layout, columns: Mapping[str, Any], matrix: Any
+    ) -> TableSource:
         if self._recipe.get("sparse") and hasattr(matrix, "tocsr"):
             return SparseSource(layout, columns, matrix)
-        return Source(layout, columns, matrix.shape[0], matrix)
+        return TableSource(layout, columns, matrix.shape[0], matrix)
 
 
 def _assemble(
@@ -376,7 +378,7 @@ def _layout(
     bounds: Float,
     standardization: Standardization,
 ) -> Layout:
-    """How table columns fill the design, for `Source`."""
+    """How table columns fill the design, for `TableSource`."""
     places, lookups = [np.empty(0, dtype=np.intp)], list[Any]()
     computed, start = [], 0
     fill = bounds[:, 0] / 2 + bounds[:, 1] / 2

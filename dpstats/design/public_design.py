@@ -16,7 +16,7 @@ from dpstats.design.formulas import parsed, read_response
 from dpstats.design.public_columns import Covariates, floats, usable
 from dpstats.design.recipes import TERMS, VERSION, check_facts, public_facts
 from dpstats.design.responses import Response, response_of_column
-from dpstats.design.rows import Kept, Layout, Source
+from dpstats.design.rows import Kept, Layout, Source, TableSource
 from dpstats.design.terms import Terms
 from dpstats.design.units import Offset, Standardization, internal
 from dpstats.errors import DataError, FormulaError, SchemaError
@@ -252,7 +252,7 @@ class PublicDesign(Design):
         if kept.size and kept[-1] >= n:
             raise DataError("The table has fewer rows than the model was made with; make it again.")
         used = {name: Kept(column, kept) for name, column in columns.items()}
-        return Source(self._layout, used, kept.size)
+        return TableSource(self._layout, used, kept.size)
 
     def exog(self, table: Any, columns: Any = None) -> Float:
         """Rows of the design in the user's units, of shape (m, d); NaN where a value is missing.

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from dpstats.schema import Declaration, Numeric
 from dpstats.tables.coercion import check_kind, is_object, to_float, to_keys
 
-__all__ = ["Kept", "Layout", "RawBlock", "Source"]
+__all__ = ["Kept", "Layout", "RawBlock", "Source", "TableSource"]
 
 Float = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -42,7 +42,10 @@ class RawBlock:
     keep : ndarray of bool of shape (m,)
         False where a column used was missing: such a row contributes zero.
     unit : ndarray of int of shape (m,) or None
-        Code of the unit each row belongs to, where the schema declares one.
+        Code of the unit each row belongs to, where the schema declares one: the same for all rows
+        of a unit and for no others, over all blocks. (A short hash of names will not do: where
+        two units share a code, a unit more or less may move a sum by twice its bound.) A row of
+        nobody has a code of its own.
     offset : ndarray of shape (m,) or None
         Known term of the linear predictor, inside its bounds, where the family takes one.
     """
@@ -134,6 +137,31 @@ class Layout:
         )
 
 
+class Source(Protocol):
+    """Private rows behind a design, handed out in blocks: of a table, or of batches on disk.
+
+    A row is the same in whichever block it is handed out, its unit's code too.
+    """
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether the rows of a block are a CSR array."""
+        ...
+
+    @property
+    def has_offset(self) -> bool:
+        """Whether blocks carry a known term of the linear predictor."""
+        ...
+
+    def __len__(self) -> int:
+        """Number of rows."""
+        ...
+
+    def block(self, start: int, stop: int) -> RawBlock:
+        """Rows ``start`` to ``stop - 1`` in internal coordinates."""
+        ...
+
+
 @dataclass(frozen=True)
 class Kept:
     """Entries of a private column at public positions; none is looked at before it is read."""
@@ -145,7 +173,7 @@ class Kept:
         return self.column[self.rows[part]]
 
 
-class Source:
+class TableSource:
     """Rows of one table, read block by block. Private.
 
     Parameters

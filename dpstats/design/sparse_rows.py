@@ -9,14 +9,14 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.design.rows import Layout, RawBlock, Source
+from dpstats.design.rows import Layout, RawBlock, TableSource
 
 __all__ = ["SparseSource"]
 
 Mask = NDArray[np.bool_]
 
 
-class SparseSource(Source):
+class SparseSource(TableSource):
     """Rows of one sparse matrix, read block by block as CSR arrays of float64. Private.
 
     What is not stored is 0, which every bound of a sparse design contains and no centre moves. A

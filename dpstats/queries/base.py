@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,7 @@ __all__ = [
     "X_BITS",
     "Block",
     "Contribution",
+    "EachRow",
     "Geometry",
     "Kind",
     "Norm",
@@ -169,7 +170,8 @@ class Block:
     keep : ndarray of shape (m,)
         1.0 where the row contributes, 0.0 where a value of it was missing.
     weight : ndarray of shape (m,)
-        ``min(1, radius / ||whiten @ x||)`` of the query's geometry; zero where ``keep`` is.
+        ``min(1, radius / ||whiten @ x||)`` of the query's geometry (`weighted`); zero where
+        ``keep`` is.
     bound, grid : ndarray of shape (d,)
         Public bound and grid step of each column.
     starts : ndarray of int or None
@@ -215,14 +217,9 @@ class Block:
             self.memory[what] = key, made
         return self.memory[what][1]
 
-    def select(self, columns: Sequence[int]) -> Block:
-        """The same rows with some of their columns, dense; the row weights are kept."""
-        chosen = np.asarray(columns, dtype=np.intp)
-        x: Any = self.x
-        # np.take, unlike indexing, keeps each row in one piece: sums over it keep their bits.
-        part = np.take(x, chosen, axis=1) if isinstance(x, np.ndarray) else dense(x[:, chosen])
-        bound, grid = self.bound[chosen], self.grid[chosen]
-        return replace(self, x=part, bound=bound, grid=grid, memory={})
+    def weighted(self, geometry: Geometry | None) -> Block:
+        """The same rows with the weights of a geometry; without one they are not shortened."""
+        return self if geometry is None else replace(self, weight=geometry.weights(self))
 
 
 def dense(x: Any) -> NDArray[Any]:
@@ -429,6 +426,13 @@ class Geometry:
         return {"radius": self.radius, "whitened": self.whiten is not None}
 
 
+class EachRow:
+    """A query that reads all columns of each row by itself."""
+
+    columns: ClassVar[tuple[int, ...] | None] = None
+    by_lots: ClassVar[bool] = False
+
+
 class Query(Protocol):
     """A question that may be asked of a holder.
 
@@ -457,6 +461,16 @@ class Query(Protocol):
         """Geometry whose row weights `total` reads, if any."""
         ...
 
+    @property
+    def columns(self) -> tuple[int, ...] | None:
+        """Design columns that blocks are to have, in this order; None for all."""
+        ...
+
+    @property
+    def by_lots(self) -> bool:
+        """Whether rows must come in order of their lots: what is next to what then counts."""
+        ...
+
     def parameters(self) -> Mapping[str, Any]:
         """Public parameters, JSON-able."""
         ...
@@ -468,7 +482,7 @@ class Query(Protocol):
     def finish(self, total: Ints, grid: Array) -> Array:
         """The answer before noise, in its own units, from the exact total over all rows.
 
-        `grid` (d,) holds the public grid step of each design column.
+        `grid` holds the public grid step of each column of the blocks.
         """
         ...
 

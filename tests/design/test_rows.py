@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 import scipy.sparse as sp
 
-from dpstats.design import DeclaredDesign, Source
+from dpstats.design import DeclaredDesign, TableSource
 from dpstats.errors import DataError
 from dpstats.schema import Numeric, Schema
 from tests.design.cases import SCHEMA, inside, wild
@@ -81,7 +81,7 @@ def test_wild_rows_raise_nothing_and_warn_of_nothing():
 
 def test_blocks_end_with_the_table():
     source = DESIGN.source(INSIDE)
-    assert isinstance(source, Source)
+    assert isinstance(source, TableSource)
     assert len(source) == N
     assert source.block(40, 99).x.shape == (10, len(DESIGN.names))
     assert source.block(N, 2 * N).x.shape == (0, len(DESIGN.names))
