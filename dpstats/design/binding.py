@@ -391,8 +391,8 @@ def _layout(
             places.append(positions)
             lookups.extend(block.lookups)
         elif block.factors:
-            computed.append((positions, block.evaluate))
-            declarations |= {name: schema[name] for name in sorted(block.columns)}
+            computed.append((positions, block.evaluate, tuple(sorted(block.columns))))
+            declarations |= {name: schema[name] for name in computed[-1][-1]}
         start += len(block.names)
     response, offset = endog and endog.endog, known and known.offset
     ends = [(e.lower, e.upper) if e is not None else (0.0, 0.0) for e in (response, offset)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpstats.design.facts import Design
 from dpstats.design.rows import RawBlock, Source
@@ -46,3 +47,7 @@ class Nobody:
         y = None if self._design.endog is None else np.zeros(m)
         unit = None if schema is None or schema.unit is None else np.zeros(m, dtype=np.intp)
         return RawBlock(x, y, np.zeros(m, np.bool_), unit, np.zeros(m) if self.has_offset else None)
+
+    def missing(self, start: int, stop: int) -> NDArray[np.bool_]:
+        """Every value of the row is missing."""
+        return np.ones((stop - start, len(self._design.names) + 1), np.bool_)

@@ -72,8 +72,9 @@ class Layout:
         Design columns that are table columns as they are, in ascending order.
     lookups : tuple
         Names of those table columns; for a matrix their positions, in ascending order.
-    computed : tuple of (positions, function)
-        Design columns at `positions`, as a function from coerced columns to (m, k).
+    computed : tuple of (positions, function, names)
+        Design columns at `positions`, as a function from coerced columns to (m, k), and the names
+        of those that it reads.
     intercept : int or None
         Design column that is 1.
     declarations, endog_declarations, offset_declarations : mapping
@@ -90,7 +91,7 @@ class Layout:
     width: int = 0
     positions: NDArray[np.intp] = field(default_factory=lambda: np.empty(0, dtype=np.intp))
     lookups: tuple[Any, ...] = ()
-    computed: tuple[tuple[NDArray[np.intp], Evaluate], ...] = ()
+    computed: tuple[tuple[NDArray[np.intp], Evaluate, tuple[str, ...]], ...] = ()
     intercept: int | None = None
     declarations: Mapping[str, Declaration] = field(default_factory=dict)
     endog: Evaluate | None = None
@@ -159,6 +160,13 @@ class Source(Protocol):
 
     def block(self, start: int, stop: int) -> RawBlock:
         """Rows ``start`` to ``stop - 1`` in internal coordinates."""
+        ...
+
+    def missing(self, start: int, stop: int) -> Mask:
+        """Which values of these rows were missing: shape (m, d + 1), the response last.
+
+        A missing known term counts as a missing response; of a row of nobody every value does.
+        """
         ...
 
 
@@ -257,6 +265,24 @@ class TableSource:
         """
         return self._read(start, stop, internal=True)
 
+    def missing(self, start: int, stop: int) -> Mask:
+        """Which values of these rows were missing; see `Source.missing`."""
+        start, stop = max(start, 0), min(stop, self._rows)
+        layout, d = self._layout, self._layout.width
+        part = np.empty((d + len(layout.tail), max(stop - start, 0)))
+        with np.errstate(all="ignore"):  # a warning about a value would be a release
+            lost = self._evaluate(part, start, stop)
+        mask = np.zeros((part.shape[1], d + 1), dtype=np.bool_)
+        mask[:, :d] = np.isnan(part[:d]).T
+        mask[:, d] = np.isnan(part[d:]).any(axis=0)
+        tail = np.array([d]), (*layout.endog_declarations, *layout.offset_declarations)
+        for positions, names in [*((p, n) for p, _, n in layout.computed), tail]:
+            for name in names:
+                mask[:, positions] |= lost[name][:, None]
+        if self._unit is not None:
+            mask[~self._unit[1][start:stop]] = True
+        return mask
+
     def raw(self, start: int, stop: int) -> RawBlock:
         """The same rows in the user's units."""
         return self._read(start, stop, internal=False)
@@ -286,7 +312,9 @@ class TableSource:
         """Columns of the design, and its tail, as rows of an array; and rows to keep."""
         layout = self._layout
         part = np.empty((layout.width + len(layout.tail), stop - start))
-        keep = self._evaluate(part, start, stop)
+        keep = np.ones(stop - start, dtype=np.bool_)
+        for missing in self._evaluate(part, start, stop).values():
+            keep &= ~missing
         ends = layout.bounds[: len(part)]
         np.clip(part, ends[:, :1], ends[:, 1:], out=part)
         if np.isnan(part.min(initial=0.0)):
@@ -299,9 +327,9 @@ class TableSource:
             part /= layout.scale[: len(part), None]
         return part, keep
 
-    def _evaluate(self, part: Float, start: int, stop: int) -> Mask:
+    def _evaluate(self, part: Float, start: int, stop: int) -> dict[str, Mask]:
+        """Fill `part`; return where the values of each declared column are missing."""
         layout = self._layout
-        keep = np.ones(stop - start, dtype=np.bool_)
         if layout.intercept is not None:
             part[layout.intercept] = 1.0
         for position, column, native in self._direct:
@@ -310,14 +338,14 @@ class TableSource:
         if self._matrix is not None and layout.lookups:
             part[self._filled] = _dense(self._matrix[start:stop]).T[self._taken]
         rows: dict[str, Any] = {}
+        lost: dict[str, Mask] = {}
         for name, declaration in self._declarations.items():
-            rows[name], missing = declaration.clean(self._columns[name][start:stop])
-            keep &= ~missing
-        for positions, function in layout.computed:
+            rows[name], lost[name] = declaration.clean(self._columns[name][start:stop])
+        for positions, function, _ in layout.computed:
             part[positions] = function(rows).T
         for position, function in enumerate(layout.tail, layout.width):
             part[position] = function(rows)
-        return keep
+        return lost
 
 
 def _unit_codes(unit: Any) -> tuple[NDArray[np.intp], Mask]:

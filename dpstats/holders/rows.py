@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import cached_property
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,8 @@ from dpstats.queries.base import (
     BLOCK_BITS,
     MAX_ROWS,
     Block,
+    Floats,
+    Incomplete,
     kernels,
 )
 
@@ -51,6 +54,8 @@ class View:
         Exact on `grid`.
     bound, grid : ndarray of shape (s,)
         Public bound and grid step of each column.
+    columns : tuple of int or None
+        Which columns they are, where some were chosen.
     memory : dict
         For each block, given by its part, the number of parts and its first row: see
         `Block.recall`.
@@ -59,6 +64,7 @@ class View:
     x: Any
     bound: Array
     grid: Array
+    columns: tuple[int, ...] | None = None
     memory: dict[tuple[int, int, int], dict[str, Any]] = field(default_factory=dict)
 
     @property
@@ -102,7 +108,8 @@ class ResidentRows:
         self._max_rows = max_rows
         self._lots = lots
         self._parts: dict[tuple[int, int], NDArray[np.intp]] = {}
-        self._load(source, Grid.of(design))
+        self._source, self._grid = source, Grid.of(design)
+        self._load(source, self._grid)
         self._views: dict[tuple[int, ...], View] = {}
 
     def view(self, columns: tuple[int, ...] | None) -> View:
@@ -116,7 +123,7 @@ class ResidentRows:
             while len(self._views) >= _VIEWS:
                 self._views.pop(next(iter(self._views)))
             whole = self.everything
-            self._views[columns] = View(dense, whole.bound[chosen], whole.grid[chosen])
+            self._views[columns] = View(dense, whole.bound[chosen], whole.grid[chosen], columns)
         return self._views[columns]
 
     def answer(self, query: Query, cut: tuple[int, int] | None = None) -> Array:
@@ -161,6 +168,7 @@ class ResidentRows:
         self._keep: NDArray[np.bool_] = np.ones(n, dtype=np.bool_)
         self._offset = np.zeros(n, dtype=np.float32) if source.has_offset else None
         self._starts: NDArray[np.intp] | None = None
+        self._places: NDArray[np.intp] | None = None  # in the source, of incomplete rows of units
         units: dict[int, NDArray[np.intp]] = {}
         sparse: dict[int, Any] = {}
 
@@ -198,6 +206,7 @@ class ResidentRows:
         inside = rank < self._max_rows
         self._starts = np.flatnonzero(rank[inside] == 0)
         self._reorder(order[inside])
+        self._places = order[inside][~self._keep]
 
     def _reorder(self, order: NDArray[np.intp]) -> None:
         self.everything.x = self.everything.x[order]
@@ -233,7 +242,40 @@ class ResidentRows:
             offset=None if self._offset is None else self._offset[rows].astype(np.float64),
             memory=view.memory.setdefault(key, {}),
             fast=view.fast,
+            incomplete=functools.partial(self._incomplete, rows, view),
         )
+
+    def _incomplete(self, rows: Piece, view: View) -> Incomplete:
+        """Incomplete rows of a block; see `Block.incomplete`."""
+        everywhere, x, y, missing = self._observed
+        at = np.flatnonzero(~self._keep[rows])
+        place = at + rows.start if isinstance(rows, slice) else rows[at]
+        these = np.searchsorted(everywhere, place)
+        d = x.shape[1]
+        chosen = np.arange(d) if view.columns is None else np.array(view.columns)
+        bits = np.unpackbits(missing[these], axis=1, count=d + 1).astype(np.bool_)
+        return Incomplete(at, x[np.ix_(these, chosen)], y[these], bits[:, [*chosen, d]])
+
+    @cached_property
+    def _observed(self) -> tuple[NDArray[np.intp], Floats, Array, NDArray[np.uint8]]:
+        """Positions of incomplete rows, what they hold, and one bit for each value that is missing.
+
+        They are read again from the source, when a query first asks.
+        """
+        here = np.flatnonzero(~self._keep)
+        places = here if self._places is None else self._places
+        x = np.empty((here.size, self._grid.step.size), dtype=np.float32)
+        y, bits = np.empty(here.size), np.empty((here.size, x.shape[1] // 8 + 1), dtype=np.uint8)
+        size = self.everything.rows_per_block
+        for start in range(0, len(self._source), size):
+            mine = np.flatnonzero((places >= start) & (places < start + size))
+            if mine.size:
+                at = places[mine] - start
+                held = self._grid.held(self._source.block(start, start + size))
+                x[mine], y[mine] = held.x[at], 0.0 if held.y is None else held.y[at]
+                missing = self._source.missing(start, start + size)[at]
+                bits[mine] = np.packbits(missing, axis=1)
+        return here, x, y, bits
 
     def _reduce(
         self, task: Callable[[Any], NDArray[np.int64]], blocks: list[Any]

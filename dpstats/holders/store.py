@@ -29,7 +29,8 @@ class RowStore(Protocol):
     Sums of a query are exact (`Query.total`), so that any division of the rows into blocks has the
     same bits. A store holds blocks of at most 2^13 rows (`Grid.rows`) to the query and gives them
     its row weights (`Block.weighted`); rows of one unit stand in one block, those with the smallest
-    lots up to the largest number a unit may contribute.
+    lots up to the largest number a unit may contribute. A query may ask what incomplete rows were
+    (`Block.incomplete`).
     """
 
     def answer(self, query: Query, cut: tuple[int, int] | None = None) -> Array:
@@ -78,18 +79,22 @@ class Grid:
     def rows(self, raw: RawBlock) -> RawBlock:
         """Rows as queries meet them: held, rounded, and 0 where a value was missing.
 
-        The numbers of x, y and offset are exact as float32, but for the offset, which is rounded.
+        x and y are exact as float32; the offset is rounded to it.
         """
-        lost = None if raw.keep.all() else ~raw.keep
+        rows = self.held(raw)
+        if not raw.keep.all():
+            for values in (rows.y, rows.x):
+                if isinstance(values, np.ndarray):
+                    values[~raw.keep] = 0.0
+        return rows
+
+    def held(self, raw: RawBlock) -> RawBlock:
+        """The same, but what an incomplete dense row has stays: what it misses is in bounds."""
         y = np.zeros(len(raw.keep)) if raw.y is None else _rounded(raw.y, self.y_bound, self.y_step)
         if isinstance(raw.x, np.ndarray):
             x: Any = _rounded(raw.x, self.bound, self.step)
         else:
             x = self._sparse(raw.x, raw.keep)
-        if lost is not None:
-            y[lost] = 0.0
-            if isinstance(x, np.ndarray):
-                x[lost] = 0.0
         offset = None if raw.offset is None else np.clip(raw.offset, -_FARTHEST, _FARTHEST)
         return replace(raw, x=x, y=y, offset=offset)
 

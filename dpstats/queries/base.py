@@ -35,6 +35,7 @@ __all__ = [
     "Contribution",
     "EachRow",
     "Geometry",
+    "Incomplete",
     "Kind",
     "Norm",
     "Query",
@@ -156,6 +157,29 @@ def exact_sum(steps: Array) -> Ints:
 
 
 @dataclass(frozen=True, eq=False)
+class Incomplete:
+    """Rows of a block in which a value was missing, as they were read.
+
+    Attributes
+    ----------
+    rows : ndarray of int of shape (k,)
+        Where they stand in the block; there they are 0.
+    x : ndarray of shape (k, d)
+        Their covariates on the grid; where one was missing, any value within its bound.
+    y : ndarray of shape (k,)
+        Their responses, likewise.
+    missing : ndarray of bool of shape (k, d + 1)
+        Which covariates were missing, and last whether the response was. A row of which all are may
+        belong to nobody: it must not contribute.
+    """
+
+    rows: NDArray[np.intp]
+    x: Floats
+    y: Array
+    missing: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
 class Block:
     """Up to 2^13 prepared rows, in the design's internal coordinates and on its public grid.
 
@@ -182,6 +206,8 @@ class Block:
         What `recall` keeps of these rows from one query to the next. Private.
     fast : bool
         Whether products with `x`, dense and in row order, run compiled: `kernels` are there.
+    incomplete : callable
+        The rows whose ``keep`` is 0 as they were read: a store looks them up when it is called.
     """
 
     x: Array | Floats | csr_array
@@ -194,6 +220,7 @@ class Block:
     offset: Array | None = None
     memory: dict[str, tuple[bytes, NDArray[Any]]] = field(default_factory=dict)
     fast: bool = False
+    incomplete: Callable[[], Incomplete] | None = None
 
     def sums(self, v: Array) -> Array:
         """``v @ x`` without rounding error, for v (m,) in at most 2^19 steps of a grid."""
