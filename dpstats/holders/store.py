@@ -27,8 +27,8 @@ class RowStore(Protocol):
     """Private rows of one table, for one fit.
 
     Sums of a query are exact (`Query.total`), so that any division of the rows into blocks has the
-    same bits. A store holds blocks of at most 2^13 rows (`Grid.rows`) to the query and gives them
-    its row weights (`Block.weighted`); rows of one unit stand in one block, those with the smallest
+    same bits. A store passes blocks of at most 2^13 rows on the grid (`Grid.rows`) to the query,
+    with its row weights (`Block.weighted`), of even length but for the last: no pair is split. Rows of one unit stand in one block, those with the smallest
     lots up to the largest number a unit may contribute. A query may ask what incomplete rows were
     (`Block.incomplete`).
     """
