@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.common import DELTA, arguments, progress, show
-from dpstats.design import Design
+from dpstats.design import DeclaredDesign
 from dpstats.estimators.central.mean import ClippedMean
 from dpstats.estimators.central.published.karwa_vadhan import KarwaVadhan
 from dpstats.holders import Curator
@@ -83,7 +83,7 @@ COVERAGE += [(5_000, 1.0), (20_000, 0.1), (20_000, 1.0), (100_000, 0.1), (100_00
 
 def fit(method: Any, declared: Numeric, y: Array, epsilon: float, seed: int) -> Any:
     """Mean, its standard error, and the plan."""
-    design = Design.from_formula("y ~ 1", Schema(y=declared))
+    design = DeclaredDesign.from_formula("y ~ 1", Schema(y=declared))
     plan: Plan = method.plan(design, Central(epsilon, DELTA), y.size)
     holder = Curator(design.source({"y": y}), design, plan, SeededNoise(seed))
     estimate = method.fit(holder, design, plan)

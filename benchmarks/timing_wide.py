@@ -28,7 +28,7 @@ import dpstats as dp
 from benchmarks.common import show
 from benchmarks.timing import read_once, seconds, without_numba
 from dpstats.accounting.events import Selection
-from dpstats.design import Design
+from dpstats.design import DeclaredDesign
 from dpstats.errors import FeasibilityWarning
 from dpstats.holders import Curator
 from dpstats.mechanisms.noise import SafeNoise
@@ -174,7 +174,7 @@ def passes(n: int, d: int, reps: int) -> dict[str, Any]:
     """Scores of all columns at sparse coefficients against one read of the float64 matrix."""
     rng = np.random.default_rng(4)
     x, y = rng.uniform(-1, 1, (n, d)), rng.uniform(-1, 1, n)
-    design = Design.from_arrays(d, (-1.0, 1.0), (-1.0, 1.0))
+    design = DeclaredDesign.from_arrays(d, (-1.0, 1.0), (-1.0, 1.0))
     slots = tuple(Mechanism(f"s{i}", Selection(1.0), "") for i in range(reps + 1))
     plan = Plan("ols", "timing", PRIVACY, n, design.names, slots, (1.0, 1e-7))
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from dpstats.accounting import Ledger
 from dpstats.checks import check_paid
-from dpstats.design import Design, PublicDesign, captured
+from dpstats.design import DeclaredDesign, Design, PublicDesign, captured
 from dpstats.errors import DataError, OptionError, SchemaError
 from dpstats.estimators.base import Ask, schedule
 from dpstats.families import BINOMIAL, GAUSSIAN, Family
@@ -45,7 +45,7 @@ class _Formula:
     context: Mapping[str, Any] = field(default_factory=dict)
 
     def private(self) -> Design:
-        return Design.from_formula(
+        return DeclaredDesign.from_formula(
             self.text,
             self.schema,
             family=self.family,
@@ -80,7 +80,7 @@ class _Arrays:
         return f"y on {self.columns} columns"
 
     def private(self) -> Design:
-        return Design.from_arrays(
+        return DeclaredDesign.from_arrays(
             self.columns,
             self.bounds["exog"],
             self.bounds["endog"],
@@ -407,7 +407,7 @@ def private_range(
     grid = np.arcsinh(2.0**20 * ends)
     mapped = "value" if unit != "value" else "mapped"
     ends_declared = {mapped: Numeric(float(grid[0]), float(grid[-1]))}
-    design = Design.from_formula(
+    design = DeclaredDesign.from_formula(
         f"{mapped} ~ 1", Schema(ends_declared, unit=unit, max_rows=max_rows)
     )
     check_paid(ledger, noise)

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from dpstats import estimators
 from dpstats.channels import Channel, channel
-from dpstats.design import Design, PublicDesign
+from dpstats.design import Design, PublicDesign, design_from_dict
 from dpstats.errors import DataError, OptionError, PlanError
 from dpstats.holders.clients import release_of
 from dpstats.holders.device import Device
@@ -169,7 +169,7 @@ class Randomizer:
                     f"The randomizer spends ({asked.epsilon:g}, {asked.delta:g}) on a message, and "
                     f"at most ({epsilon:g}, {delta:g}) is allowed. Answer nothing, or allow more."
                 )
-            design = Design.from_dict(found["design"])
+            design = design_from_dict(found["design"])
             message = MomentMessage.from_parameters(found["message"])
             _check_asked(design, message, asked, found["round"])
             return cls(design, Question(message, asked), found["round"], noise)
@@ -359,7 +359,7 @@ class Collector:
         with _archive(content, path) as archive:
             fields = _opened(str(_array(archive, "header", _LONG)), _COLLECTOR)
             found = values(_HEADER, fields, "collector")
-            design, plan = Design.from_dict(found["design"]), plan_from_dict(found["plan"])
+            design, plan = design_from_dict(found["design"]), plan_from_dict(found["plan"])
             if plan.names != design.names:
                 raise DataError("The plan and the design of the collector have other columns.")
             collector = cls(design, plan, _moments(archive, design))

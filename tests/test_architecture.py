@@ -202,6 +202,55 @@ def test_only_the_front_imports_holders_and_only_holders_draw_noise():
     assert into["mechanisms"] <= FRONT | {"holders"}
 
 
+# Circles ------------------------------------------------------------------------------------------
+
+# Modules whose imports may still lead back to them.
+CIRCULAR = {"__init__", "api", "devices", "model", "sample_size"} | {
+    f"results.{name}" for name in ("plot", "regression", "summary")
+}
+
+
+def imports(source: str) -> set[str]:
+    """Modules that a module imports, wherever it does, annotations included."""
+    found = set()
+    for node in ast.walk(parsed(source)):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        inside = {_module(n.removeprefix("dpstats.")) for n in names if n.startswith("dpstats")}
+        found |= {name if name in modules() else "__init__" for name in inside}
+    return found - {source}
+
+
+def circular(graph: dict[str, set[str]]) -> set[str]:
+    """Modules that remain when those that import nothing that remains are taken away, and back."""
+    left = {name: set(targets) for name, targets in graph.items()}
+    while True:
+        wanted = set().union(*left.values())
+        loose = {name for name, targets in left.items() if not targets or name not in wanted}
+        if not loose:
+            return set(left)
+        left = {name: t - loose for name, t in left.items() if name not in loose}
+
+
+def test_no_module_imports_itself_by_way_of_others():
+    assert circular({name: imports(name) for name in modules()}) <= CIRCULAR
+
+
+@pytest.mark.parametrize(
+    ("graph", "found"),
+    [
+        ({"a": {"b"}, "b": {"c"}, "c": set()}, set()),
+        ({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a"}}, {"b", "c"}),
+    ],
+)
+def test_the_circle_check_sees(graph, found):
+    assert circular(graph) == found
+
+
 # Randomness ---------------------------------------------------------------------------------------
 
 

@@ -6,15 +6,20 @@ of row-wise operations (`terms`), so nothing about private rows can enter the sh
 design, and no row can enter the columns of another. Private rows pass through `rows` alone.
 """
 
-from dpstats.design.binding import Design
+from dpstats.design.binding import DeclaredDesign
 from dpstats.design.captured import captured
-from dpstats.design.public_design import Covariates, PublicDesign
-from dpstats.design.rows import Nobody, RawBlock, Source
+from dpstats.design.facts import Design
+from dpstats.design.nobody import Nobody
+from dpstats.design.public_columns import Covariates
+from dpstats.design.public_design import PublicDesign
+from dpstats.design.reading import design_from_dict
+from dpstats.design.rows import RawBlock, Source, TableSource
 from dpstats.design.sparse_rows import SparseSource
 from dpstats.design.units import Endog, Offset, Standardization
 
 __all__ = [
     "Covariates",
+    "DeclaredDesign",
     "Design",
     "Endog",
     "Nobody",
@@ -24,5 +29,7 @@ __all__ = [
     "Source",
     "SparseSource",
     "Standardization",
+    "TableSource",
     "captured",
+    "design_from_dict",
 ]

@@ -1,8 +1,7 @@
-"""A formula, or a matrix, bound to public bounds."""
+"""A formula, or a matrix, bound to declared bounds."""
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,17 +11,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.design.blocks import Block, plain_columns
+from dpstats.design.arrays import (
+    array_blocks,
+    array_offset,
+    check_zeros,
+    column_of,
+    listed,
+    matrix_of,
+    pairs_of,
+    shortest,
+)
+from dpstats.design.blocks import Block
 from dpstats.design.collinear import independent
+from dpstats.design.facts import Design
 from dpstats.design.formulas import read_formula
 from dpstats.design.recipes import VERSION, design_options
 from dpstats.design.responses import KnownTerm, Response, read_offset, response_of_column
-from dpstats.design.rows import Layout, Source, column_of, matrix_of
+from dpstats.design.rows import Layout, Source, TableSource
 from dpstats.design.sparse_rows import SparseSource
 from dpstats.design.terms import Terms
 from dpstats.design.units import (
-    Endog,
-    Offset,
     Standardization,
     internal,
     norm_bound_of,
@@ -32,73 +40,22 @@ from dpstats.errors import DataError, FormulaError, SchemaError
 from dpstats.families import GAUSSIAN, Family
 from dpstats.schema import Declaration, Numeric, Schema
 from dpstats.tables import named_columns, row_count
-from dpstats.tables.coercion import check_kind
 
-__all__ = ["Design"]
+__all__ = ["DeclaredDesign"]
 
 Float = NDArray[np.float64]
 
-_NUMBERS = ("number", "boolean")
 _CELLS = 2**20  # that `Design.exog` makes at a time
 
 
 @dataclass(frozen=True, eq=False)
-class Design:
-    """Columns of a model, from public facts only; holds no data.
+class DeclaredDesign(Design):
+    """Columns of a model whose bounds are declared; holds no data.
 
     Make one with `from_formula` or `from_arrays`.
-
-    Attributes
-    ----------
-    formula : str or None
-        As it was written; None for arrays.
-    schema : Schema or None
-        Declarations of the table; None for arrays.
-    endog : Endog or None
-        The response; None for a one-sided formula.
-    family : Family
-        Law and link of the response. Unless it is Gaussian with the identity link, the response
-        keeps its own units (centre 0, scale 1).
-    offset : Offset or None
-        Known term of the linear predictor, ``offset + log(exposure)``. `Source` hands it out row by
-        row; from a Gaussian response with the identity link, and from its bounds, it is taken off
-        instead, which is the same model.
-    names : tuple of str
-        Columns, of length d.
-    bounds : ndarray of shape (d, 2)
-        Lower and upper bound of each column, in the user's units. Values are held to them.
-    has_intercept : bool
-        Whether one of the columns is 1.
-    internal_bounds : ndarray of shape (d, 2)
-        The same bounds after `standardization`.
-    norm_bound : float
-        Largest Euclidean norm of an internal row, over every row the schema allows: exact for
-        one factor (its dummies are never 1 together) and for separate numeric columns, an upper
-        bound otherwise.
-    standardization : Standardization
-        Between internal and user units.
-    columns : tuple of str
-        Columns of the table that are read, with the response and the unit.
-    notes : tuple of str
-        What was dropped and why.
     """
 
-    formula: str | None
-    schema: Schema | None
-    endog: Endog | None
-    family: Family
-    offset: Offset | None
-    names: tuple[str, ...]
-    bounds: Float
-    has_intercept: bool
-    internal_bounds: Float
-    norm_bound: float
-    standardization: Standardization
-    columns: tuple[str, ...]
-    notes: tuple[str, ...]
-    _layout: Layout = field(repr=False)
     _known: KnownTerm | None = field(repr=False)
-    _recipe: Mapping[str, Any] = field(repr=False)
 
     # -- making one ----------------------------------------------------------------------------
 
@@ -111,7 +68,7 @@ class Design:
         family: Family = GAUSSIAN,
         offset: str | None = None,
         exposure: str | None = None,
-    ) -> Design:
+    ) -> DeclaredDesign:
         """Bind a formula to a schema.
 
         Parameters
@@ -163,7 +120,7 @@ class Design:
         offset_bounds: tuple[float, float] | None = None,
         exposure_bounds: tuple[float, float] | None = None,
         sparse: bool = False,
-    ) -> Design:
+    ) -> DeclaredDesign:
         """Bind a design matrix given as such to bounds. No intercept is added.
 
         Parameters
@@ -195,26 +152,26 @@ class Design:
             a sparse column do not contain 0; if the response may leave the family's domain, or the
             exposure may be 0.
         """
-        pairs = _pairs(bounds, k, *map(str, names or ()))
-        blocks = _array_blocks(pairs, names)
+        pairs = pairs_of(bounds, k, *map(str, names or ()))
+        blocks = array_blocks(pairs, names)
         if sparse:
-            _check_zeros(blocks)
+            check_zeros(blocks)
         endog, known = None, None
         if endog_bounds is not None:
-            declared = Numeric(*_pairs(endog_bounds, 1, endog_name)[0])
+            declared = Numeric(*pairs_of(endog_bounds, 1, endog_name)[0])
             endog = response_of_column(endog_name, declared, family)
-            known = _array_offset(endog_name, offset_bounds, exposure_bounds, family)
+            known = array_offset(endog_name, offset_bounds, exposure_bounds, family)
         recipe = {
             "k": k,
-            "bounds": _shortest(pairs),
+            "bounds": shortest(pairs),
             "endog_bounds": None if endog_bounds is None else [float(b) for b in endog_bounds],
             "names": None if names is None else [str(name) for name in names],
             "endog_name": endog_name,
         }
         recipe |= _not_default(
             family=family,
-            offset_bounds=_listed(offset_bounds),
-            exposure_bounds=_listed(exposure_bounds),
+            offset_bounds=listed(offset_bounds),
+            exposure_bounds=listed(exposure_bounds),
             sparse=sparse or None,
         )
         return _assemble(blocks, endog, known, None, family, recipe)
@@ -224,7 +181,7 @@ class Design:
         return {"version": VERSION, **self._recipe, "design_names": list(self.names)}
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Design:
+    def from_dict(cls, data: Mapping[str, Any]) -> DeclaredDesign:
         """Inverse of `to_dict`.
 
         The formula is held to the rules of one over private rows, whatever the trust model.
@@ -236,12 +193,6 @@ class Design:
         OptionError, FormulaError
             If a fact is missing, unknown or of another type, or a term may not be used.
         """
-        if (
-            isinstance(data, Mapping) and "public" in data
-        ):  # covariates were public: its facts are those of rows, not a schema's
-            from dpstats.design.public_design import PublicDesign
-
-            return PublicDesign.from_dict(data)
         options = design_options(data)
         names = options.pop("design_names")
         make = cls.from_formula if "formula" in options else cls.from_arrays
@@ -253,32 +204,7 @@ class Design:
             )
         return made
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Design.from_dict, (self.to_dict(),)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Design) and self.to_dict() == other.to_dict()
-
-    def __hash__(self) -> int:
-        return hash((self.formula, self.names))
-
-    # -- public facts --------------------------------------------------------------------------
-
-    @property
-    def internal_endog_bounds(self) -> tuple[float, float]:
-        """Bounds of the response after `standardization`.
-
-        Raises
-        ------
-        FormulaError
-            If the design has no response.
-        """
-        if self.endog is None:
-            raise FormulaError("The design has no response.")
-        c, s = self.standardization.y_center, self.standardization.y_scale
-        return (self.endog.lower - c) / s, (self.endog.upper - c) / s
-
-    def without_rows(self) -> Design:
+    def without_rows(self) -> DeclaredDesign:
         """The same public facts without rows: what results hold. This design never has any."""
         return self
 
@@ -304,9 +230,9 @@ class Design:
             endog, exog, *known = table if isinstance(table, tuple) else (None, table)
             return self._array_source(exog, endog, *known)
         columns = named_columns(table, self.columns)
-        self._check_types(columns)
+        self._layout.check_kinds(columns, self.schema)
         unit = columns[self.schema.unit] if self.schema.unit is not None else None
-        return Source(self._layout, columns, row_count(table), unit=unit)
+        return TableSource(self._layout, columns, row_count(table), unit=unit)
 
     def exog(self, table: Any, columns: Any = None) -> Float:
         """Rows of the design in the user's units, of shape (m, d); the response is not needed.
@@ -326,8 +252,8 @@ class Design:
             source = self._matrix_source(layout, {}, matrix_of(table, self._recipe["k"]))
         else:
             found = named_columns(table, layout.columns)
-            self._check_types(found)
-            source = Source(layout, found, row_count(table))
+            layout.check_kinds(found, self.schema)
+            source = TableSource(layout, found, row_count(table))
         wanted = np.arange(len(self.names)) if columns is None else np.asarray(columns)
         made = np.empty((len(source), wanted.size))
         step = max(1, _CELLS // (wanted.size + 1 if source.is_sparse else len(self.names)))
@@ -376,19 +302,12 @@ class Design:
         }
         return self._matrix_source(self._layout, columns, matrix)
 
-    def _matrix_source(self, layout: Layout, columns: Mapping[str, Any], matrix: Any) -> Source:
+    def _matrix_source(
+        self, layout: Layout, columns: Mapping[str, Any], matrix: Any
+    ) -> TableSource:
         if self._recipe.get("sparse") and hasattr(matrix, "tocsr"):
             return SparseSource(layout, columns, matrix)
-        return Source(layout, columns, matrix.shape[0], matrix)
-
-    def _check_types(self, columns: Mapping[str, Any]) -> None:
-        """Covariates of a wrong type are mapped; a response that is no number is refused."""
-        response = self._layout.endog_declarations
-        for name in self._layout.columns:
-            if name in columns and self.schema is not None:
-                declaration = self.schema[name]
-                strict = name in response and isinstance(declaration, Numeric)
-                check_kind(columns[name], name, _NUMBERS if strict else declaration.accepts)
+        return TableSource(layout, columns, matrix.shape[0], matrix)
 
 
 def _assemble(
@@ -398,7 +317,7 @@ def _assemble(
     schema: Schema | None,
     family: Family,
     recipe: Mapping[str, Any],
-) -> Design:
+) -> DeclaredDesign:
     if known is not None and endog is not None and family == GAUSSIAN:
         endog = endog.minus(known)
     _check_representable(blocks)
@@ -418,7 +337,7 @@ def _assemble(
     handed = None if family == GAUSSIAN else known
     layout = _layout(blocks, endog, handed, schema or {}, bounds, standardization)
     unit = () if schema is None or schema.unit is None else (schema.unit,)
-    return Design(
+    return DeclaredDesign(
         formula=recipe.get("formula"),
         schema=schema,
         endog=response,
@@ -459,7 +378,7 @@ def _layout(
     bounds: Float,
     standardization: Standardization,
 ) -> Layout:
-    """How table columns fill the design, for `Source`."""
+    """How table columns fill the design, for `TableSource`."""
     places, lookups = [np.empty(0, dtype=np.intp)], list[Any]()
     computed, start = [], 0
     fill = bounds[:, 0] / 2 + bounds[:, 1] / 2
@@ -472,8 +391,8 @@ def _layout(
             places.append(positions)
             lookups.extend(block.lookups)
         elif block.factors:
-            computed.append((positions, block.evaluate))
-            declarations |= {name: schema[name] for name in sorted(block.columns)}
+            computed.append((positions, block.evaluate, tuple(sorted(block.columns))))
+            declarations |= {name: schema[name] for name in computed[-1][-1]}
         start += len(block.names)
     response, offset = endog and endog.endog, known and known.offset
     ends = [(e.lower, e.upper) if e is not None else (0.0, 0.0) for e in (response, offset)]
@@ -496,13 +415,6 @@ def _layout(
     )
 
 
-def _shortest(pairs: Float) -> list[Any]:
-    """Bounds as JSON: one pair where all are equal."""
-    same = len(pairs) > 0 and bool((pairs == pairs[0]).all())
-    listed: list[Any] = (pairs[0] if same else pairs).tolist()
-    return listed
-
-
 def _not_default(**options: Any) -> dict[str, Any]:
     """What a recipe must say: options that differ from their defaults, as JSON."""
     if options["family"] == GAUSSIAN:
@@ -510,77 +422,3 @@ def _not_default(**options: Any) -> dict[str, Any]:
     else:
         options["family"] = {"spec": options["family"].name, "link": options["family"].link}
     return {name: value for name, value in options.items() if value is not None}
-
-
-def _listed(pair: Any) -> list[float] | None:
-    return None if pair is None else _pairs(pair, 1)[0].tolist()
-
-
-def _check_zeros(blocks: Sequence[Block]) -> None:
-    for block in blocks:
-        lower, upper = block.bounds.T
-        wrong = np.flatnonzero((lower > 0) | (upper < 0)) if block.factors else np.empty(0, int)
-        if wrong.size:
-            j = int(wrong[0])
-            raise SchemaError(
-                f"Column {block.names[j]!r} of a sparse matrix has bounds ({lower[j]:g}, "
-                f"{upper[j]:g}), which do not contain 0, and what is not stored is 0. Widen them, "
-                "give a column of ones the bounds (1, 1), or pass a dense array."
-            )
-
-
-def _array_offset(
-    endog_name: str, offset_bounds: Any, exposure_bounds: Any, family: Family
-) -> KnownTerm | None:
-    """The known term that arrays named "offset" and "exposure" make."""
-    given = {"offset": offset_bounds, "exposure": exposure_bounds}
-    given = {name: pair for name, pair in given.items() if pair is not None}
-    if not given:
-        return None
-    if endog_name in given:
-        raise SchemaError(f"endog_name={endog_name!r} names the known term; choose another.")
-    schema = Schema({name: Numeric(*_pairs(pair, 1, name)[0]) for name, pair in given.items()})
-    names = {name: name if name in given else None for name in ("offset", "exposure")}
-    return read_offset(**names, terms=Terms(schema), family=family)
-
-
-def _pairs(bounds: Any, k: int, *names: str) -> Float:
-    """Bounds as an array of shape (k, 2); errors call columns by their names, or numbers from 0."""
-    try:
-        pairs = np.asarray(bounds, dtype=np.float64)
-    except (TypeError, ValueError):
-        pairs = np.empty(0)
-    if pairs.shape == (2,):
-        pairs = np.tile(pairs, (k, 1))
-    if pairs.shape != (k, 2):
-        raise SchemaError(
-            f"bounds={bounds!r}: one pair (lower, upper) for all columns is needed, or {k} pairs."
-        )
-    wrong = ~(np.isfinite(pairs).all(axis=1) & (pairs[:, 0] <= pairs[:, 1]))
-    if wrong.any():
-        lower, upper = pairs[wrong][0]
-        j = int(np.flatnonzero(wrong)[0])
-        raise SchemaError(
-            f"bounds ({lower:g}, {upper:g}) of {repr(names[j]) if names else f'column {j}'}: two "
-            "finite numbers are needed, the lower first."
-        )
-    return pairs
-
-
-def _array_blocks(pairs: Float, names: Sequence[str] | None) -> list[Block]:
-    ones = np.flatnonzero((pairs == 1).all(axis=1))
-    intercept = int(ones[0]) if len(ones) else None
-    if names is None:
-        numbers = itertools.count(1)
-        names = ["const" if j == intercept else f"x{next(numbers)}" for j in range(len(pairs))]
-    if len(names) != len(pairs):
-        raise SchemaError(f"{len(names)} names were given for {len(pairs)} columns.")
-    shown = [str(name) for name in names]
-    if intercept is None:
-        return [plain_columns(shown, range(len(pairs)), pairs)]
-    before, after = slice(0, intercept), slice(intercept + 1, len(pairs))
-    blocks = [
-        plain_columns(shown[part], range(len(pairs))[part], pairs[part]) for part in (before, after)
-    ]
-    blocks.insert(1, Block((), (shown[intercept],)))
-    return [block for block in blocks if block.names]

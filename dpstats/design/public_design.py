@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.design.binding import Design
-from dpstats.design.collinear import dependent
+from dpstats.design.arrays import column_of, matrix_of
+from dpstats.design.facts import Design
 from dpstats.design.fitted_formula import FittedFormula, variables_of
 from dpstats.design.formulas import parsed, read_response
+from dpstats.design.public_columns import Covariates, floats, usable
 from dpstats.design.recipes import TERMS, VERSION, check_facts, public_facts
 from dpstats.design.responses import Response, response_of_column
-from dpstats.design.rows import Layout, Source, column_of, matrix_of
+from dpstats.design.rows import Kept, Layout, Source, TableSource
 from dpstats.design.terms import Terms
 from dpstats.design.units import Offset, Standardization, internal
 from dpstats.errors import DataError, FormulaError, SchemaError
@@ -25,65 +25,10 @@ from dpstats.schema import Numeric, Schema
 from dpstats.tables import column_names, named_columns, row_count
 from dpstats.tables.coercion import to_float
 
-__all__ = ["Covariates", "PublicDesign"]
+__all__ = ["PublicDesign"]
 
 Float = NDArray[np.float64]
 Rows = NDArray[np.intp]
-
-_COLLINEAR = 1e-9  # relative length below which a column counts as a combination of earlier ones
-_CLEAR = 1e-4  # beyond this no further look is needed
-_TESTED = 500  # beyond so many, columns are not compared with each other
-_HERE = "on these rows"
-
-
-@dataclass(frozen=True, eq=False)
-class Covariates:
-    """Public rows of a design in internal coordinates.
-
-    Attributes
-    ----------
-    x : ndarray, or CSR array, of shape (n, d)
-    offset : ndarray of shape (n,) or None
-        Known term of the linear predictor, in internal units of the response where it has any.
-    kept : ndarray of int of shape (n,)
-        Which rows of the table they are.
-    """
-
-    x: Any
-    offset: Float | None
-    kept: Rows
-
-    def __len__(self) -> int:
-        return len(self.kept)
-
-    @cached_property
-    def gram(self) -> Float:
-        """X'X, shape (d, d)."""
-        product = self.x.T @ self.x
-        dense: Float = product.toarray() if hasattr(product, "toarray") else product
-        return dense
-
-    @cached_property
-    def longest(self) -> float:
-        """Largest norm of a row."""
-        return float(np.sqrt(_squares(self.x, axis=1).max(initial=0.0)))
-
-    def part(self, rows: slice | Rows) -> Covariates:
-        """Some of the rows."""
-        offset = None if self.offset is None else self.offset[rows]
-        return Covariates(self.x[rows], offset, self.kept[rows])
-
-    def repeated(self, n: int) -> Covariates:
-        """These rows again and again, until there are n."""
-        rows = np.resize(np.arange(len(self)), n)
-        offset = None if self.offset is None else self.offset[rows]
-        return Covariates(self.x[rows], offset, self.kept[rows])
-
-    def columns(self, chosen: Sequence[int] | Rows) -> Float:
-        """Some columns as a dense array of shape (n, k)."""
-        part = self.x[:, np.asarray(chosen, dtype=np.intp)]
-        dense: Float = part.toarray() if hasattr(part, "toarray") else np.ascontiguousarray(part)
-        return dense
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,7 +154,7 @@ class PublicDesign(Design):
         """
         lower, upper = endog_bounds
         endog = response_of_column(endog_name, Numeric(float(lower), float(upper)), family)
-        matrix = _floats(matrix_of(exog, _width(exog)))
+        matrix = floats(matrix_of(exog, _width(exog)))
         given = {"offset": offset, "exposure": exposure}
         known = {
             name: to_float(column_of(values, name, matrix.shape[0]))
@@ -303,11 +248,11 @@ class PublicDesign(Design):
             columns, n = {name: column_of(endog, "endog", np.shape(exog)[0])}, np.shape(exog)[0]
         else:
             columns, n = named_columns(table, self._layout.columns), row_count(table)
-            self._check_types(columns)
+            self._layout.check_kinds(columns, self.schema)
         if kept.size and kept[-1] >= n:
             raise DataError("The table has fewer rows than the model was made with; make it again.")
-        used = {name: _Kept(column, kept) for name, column in columns.items()}
-        return Source(self._layout, used, kept.size)
+        used = {name: Kept(column, kept) for name, column in columns.items()}
+        return TableSource(self._layout, used, kept.size)
 
     def exog(self, table: Any, columns: Any = None) -> Float:
         """Rows of the design in the user's units, of shape (m, d); NaN where a value is missing.
@@ -324,7 +269,7 @@ class PublicDesign(Design):
         if self._fitted is not None:
             made = self._fitted.apply(table)[:, taken[wanted]]
         else:
-            part = _floats(matrix_of(table, self._recipe["k"]))[:, taken[wanted]]
+            part = floats(matrix_of(table, self._recipe["k"]))[:, taken[wanted]]
             made = part.toarray() if hasattr(part, "toarray") else np.array(part)
         made[~np.isfinite(made).all(axis=1)] = np.nan
         return made
@@ -340,17 +285,6 @@ class PublicDesign(Design):
             elif self.schema is None and name in self._recipe["known"]:
                 known[name] = to_float(named_columns(table, [name])[name])
         return _total(known)
-
-
-@dataclass(frozen=True)
-class _Kept:
-    """Entries of a private column at public positions; none is looked at before it is read."""
-
-    column: Any
-    rows: Rows
-
-    def __getitem__(self, part: slice) -> Any:
-        return self.column[self.rows[part]]
 
 
 def _check_schema(schema: Any) -> None:
@@ -411,10 +345,6 @@ def _width(exog: Any) -> int:
     return int(shape[1]) if len(shape) == 2 else 1
 
 
-def _floats(matrix: Any) -> Any:
-    return matrix.astype(np.float64, copy=False)
-
-
 def _total(known: Mapping[str, Float]) -> Float:
     """offset + log(exposure)."""
     with np.errstate(all="ignore"):
@@ -433,45 +363,28 @@ def _assemble(
     recipe: dict[str, Any],
     terms: Mapping[str, FittedFormula],
 ) -> PublicDesign:
-    """Drop rows and columns that cannot be used, standardise by the columns' own moments."""
-    sparse = hasattr(matrix, "tocsr")
-    offset = _total(known) if known else None
-    matrix, offset, kept, notes = _complete(matrix, offset)
-    ones = _ones(matrix)
-    names = _default_names(matrix.shape[1], ones) if names is None else names
-    if len(names) != matrix.shape[1]:
-        raise SchemaError(f"{len(names)} names were given for {matrix.shape[1]} columns.")
-    taken, reasons = _independent(matrix, names, ones)
-    notes += [f"dropped {names[j]}: {why}" for j, why in reasons.items()]
-    if taken.size == 0:
-        raise FormulaError("No column is left: all were zero or combinations of others.")
-    if taken.size < matrix.shape[1]:
-        matrix = matrix[:, taken]
-    at = int(np.flatnonzero(taken == ones)[0]) if ones is not None else None
-    center, scale = _moments(matrix, at, sparse)
-    bounds = np.stack([_dense(matrix.min(axis=0)), _dense(matrix.max(axis=0))], axis=1)
-    y_center, y_scale = 0.0, 1.0
+    """The design of a public matrix, of which what cannot be used is dropped."""
+    used = usable(matrix, names, _total(known) if known else None)
+    y_center, y_scale, e, at = 0.0, 1.0, endog.endog, used.intercept
     if law == GAUSSIAN:
-        e = endog.endog
         y_center = e.center if at is not None else 0.0
         y_scale = e.scale if at is not None else max(abs(e.lower), abs(e.upper))
+    offset = used.offset
     recipe = {
         "public": True,
         "family": {"spec": law.name, "link": law.link},
         **recipe,
-        "design_names": [names[j] for j in taken],
-        "taken": taken.tolist() if taken.size < len(names) else None,
-        "bounds": bounds.tolist(),
-        "center": center.tolist(),
-        "scale": scale.tolist(),
+        "design_names": used.names,
+        "taken": used.taken.tolist() if used.taken.size < matrix.shape[1] else None,
+        "bounds": used.bounds.tolist(),
+        "center": used.center.tolist(),
+        "scale": used.scale.tolist(),
         "y_units": [y_center, y_scale],
         "intercept": at,
-        "notes": notes,
+        "notes": used.notes,
         "offset_bounds": None if offset is None else [float(offset.min()), float(offset.max())],
     }
-    if offset is not None:
-        offset = offset / y_scale
-    rows = Covariates(_standardised(matrix, center, scale, sparse), offset, kept)
+    rows = Covariates(used.x, None if offset is None else offset / y_scale, used.kept)
     return _made(recipe, endog, law, schema, terms, rows)
 
 
@@ -505,8 +418,14 @@ def _made(
         standardization=standardization,
         columns=tuple(endog.declarations) if schema is not None else (),
         notes=tuple(recipe["notes"]),
-        _layout=_response_layout(endog, standardization),
-        _known=None,
+        _layout=Layout(
+            endog=endog.evaluate,
+            endog_declarations=endog.declarations,
+            bounds=np.array([[endog.endog.lower, endog.endog.upper], [0.0, 0.0]]),
+            fill=np.array([endog.endog.center, 0.0]),
+            center=np.array([y_center, 0.0]),
+            scale=np.array([y_scale, 1.0]),
+        ),
         _recipe=recipe,
         covariates=rows,
         _fitted=fitted.get("exog"),
@@ -524,140 +443,3 @@ def _known_names(recipe: Mapping[str, Any]) -> list[str]:
         if isinstance(recipe.get(name), Mapping):
             texts[name] = recipe[name]["text"].removeprefix("0 + {").removesuffix("}")
     return [shown[name].format(text) for name, text in texts.items()]
-
-
-def _response_layout(endog: Response, standard: Standardization) -> Layout:
-    """How the response is read, beside a design of no columns."""
-    e = endog.endog
-    return Layout(
-        width=0,
-        positions=np.empty(0, dtype=np.intp),
-        lookups=(),
-        computed=(),
-        declarations={},
-        endog=endog.evaluate,
-        endog_declarations=endog.declarations,
-        offset=None,
-        offset_declarations={},
-        bounds=np.array([[e.lower, e.upper], [0.0, 0.0]]),
-        fill=np.array([e.center, 0.0]),
-        center=np.array([standard.y_center, 0.0]),
-        scale=np.array([standard.y_scale, 1.0]),
-        intercept=None,
-    )
-
-
-def _complete(matrix: Any, offset: Float | None) -> tuple[Any, Float | None, Rows, list[str]]:
-    """Rows in which every number is there and finite."""
-    n = matrix.shape[0]
-    if n == 0:
-        raise DataError("The table has no rows.")
-    keep = np.ones(n, dtype=np.bool_)
-    if hasattr(matrix, "tocsr"):
-        keep[np.unique(matrix.nonzero()[0][~np.isfinite(matrix.data[matrix.data != 0])])] = False
-    else:
-        keep &= np.isfinite(matrix).all(axis=1)
-    if offset is not None:
-        keep &= np.isfinite(offset)
-    kept = np.flatnonzero(keep)
-    if kept.size == n:
-        return matrix, offset, kept, []
-    if kept.size == 0:
-        raise DataError("No row is complete: every one has a missing or infinite covariate.")
-    note = (
-        f"{n - kept.size:,} of {n:,} rows were left out: a covariate is missing or infinite there, "
-        "which is public"
-    )
-    return matrix[kept], None if offset is None else offset[kept], kept, [note]
-
-
-def _dense(values: Any) -> Float:
-    full: Float = np.asarray(values.toarray() if hasattr(values, "toarray") else values).ravel()
-    return full
-
-
-def _squares(matrix: Any, axis: int) -> Float:
-    if hasattr(matrix, "tocsr"):
-        return _dense(matrix.multiply(matrix).sum(axis=axis))
-    sums: Float = np.einsum("ij,ij->j" if axis == 0 else "ij,ij->i", matrix, matrix)
-    return sums
-
-
-def _ones(matrix: Any) -> int | None:
-    """The first column of ones."""
-    low, high = _dense(matrix.min(axis=0)), _dense(matrix.max(axis=0))
-    found = np.flatnonzero((low == 1) & (high == 1))
-    return int(found[0]) if found.size else None
-
-
-def _default_names(k: int, ones: int | None) -> list[str]:
-    numbers = iter(range(1, k + 1))
-    return ["const" if j == ones else f"x{next(numbers)}" for j in range(k)]
-
-
-def _independent(
-    matrix: Any, names: Sequence[str], ones: int | None
-) -> tuple[Rows, dict[int, str]]:
-    """Columns that are no constants and no combinations of earlier ones, and why others go."""
-    n, k = matrix.shape
-    low, high = _dense(matrix.min(axis=0)), _dense(matrix.max(axis=0))
-    why = {
-        int(j): f"equal to {low[j]:g} {_HERE}"
-        for j in np.flatnonzero(low == high)
-        if j != ones and (low[j] == 0 or ones is not None)
-    }
-    left = np.array([j for j in range(k) if j not in why], dtype=np.intp)
-    if left.size > min(_TESTED, n - 1) and left.size > 1:
-        return left, why
-    tested = matrix[:, left] if why else matrix
-    tested = _floats(tested.toarray() if hasattr(tested, "toarray") else np.array(tested))
-    if ones is not None:
-        tested -= np.where(left == ones, 0.0, tested.mean(axis=0))
-    length = np.linalg.norm(tested, axis=0)
-    tested /= np.where(length > 0, length, 1.0)
-    if _far_from_dependent(tested):
-        return left, why
-    triangle: Float = np.asarray(np.linalg.qr(tested, mode="r"))
-    if triangle.shape[0] == left.size and (np.abs(np.diag(triangle)) > _COLLINEAR).all():
-        return left, why
-    found = dependent(triangle, [names[j] for j in left], _HERE)
-    why |= {int(left[i]): reason for i, reason in found.items()}
-    return np.array([j for i, j in enumerate(left) if i not in found], dtype=np.intp), why
-
-
-def _far_from_dependent(columns: Float) -> bool:
-    """Whether columns of length 1 are clearly independent, by a Cholesky factor, at half the cost.
-
-    It squares the condition, so what it calls close is looked at again.
-    """
-    try:
-        factor = np.linalg.cholesky(columns.T @ columns)
-    except np.linalg.LinAlgError:
-        return False
-    return bool(np.diag(factor).min(initial=1.0) > _CLEAR)
-
-
-def _moments(matrix: Any, intercept: int | None, sparse: bool) -> tuple[Float, Float]:
-    """Mean and standard deviation of each column; about 0 without an intercept, or if sparse."""
-    n = matrix.shape[0]
-    center = np.zeros(matrix.shape[1])
-    if intercept is not None and not sparse:
-        center = matrix.mean(axis=0)
-        center[intercept] = 0.0
-    variance = np.maximum(_squares(matrix, axis=0) / n - center**2, 0.0)
-    if not sparse and intercept is not None:  # by differences, where the mean is far from 0
-        variance = np.array([np.mean((c - m) ** 2) for c, m in zip(matrix.T, center, strict=True)])
-    scale = np.sqrt(variance)
-    if intercept is not None:
-        scale[intercept] = 1.0
-    return center, np.where(scale > 0, scale, 1.0)
-
-
-def _standardised(matrix: Any, center: Float, scale: Float, sparse: bool) -> Any:
-    if sparse:
-        from scipy.sparse import csr_array, diags_array
-
-        return csr_array(matrix @ diags_array(1 / scale))
-    inner = matrix - center
-    inner /= scale
-    return inner

@@ -21,7 +21,7 @@ VERSION = 1
 TERMS = ("exog", "offset", "exposure")  # terms of public covariates, with what they learned
 _PAIR = tuple[float, float]
 
-# Arguments of `Design.from_formula` and `Design.from_arrays`, with the names that were made.
+# Arguments of a `DeclaredDesign`, with the names that were made.
 _DESIGN: dict[str, Any] = {"design_names": tuple[str, ...], "family": dict}
 _OF_FORMULA = {"formula": str, "schema": dict, "response": bool, "offset": str, "exposure": str}
 _OF_MATRIX = {
@@ -53,7 +53,7 @@ _OF_ARRAYS = {"k": int, "endog_bounds": _PAIR, "endog_name": str, "known": tuple
 
 
 def design_options(data: Any) -> dict[str, Any]:
-    """Arguments of `Design.from_formula` or `Design.from_arrays`, and ``design_names``.
+    """Arguments of `DeclaredDesign.from_formula` or `from_arrays`, and ``design_names``.
 
     Raises
     ------

@@ -8,27 +8,25 @@ whole, bit for bit.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import DataError
-from dpstats.schema import Declaration
-from dpstats.tables.coercion import as_column, as_matrix, check_kind, is_object, to_float, to_keys
+from dpstats.schema import Declaration, Numeric
+from dpstats.tables.coercion import check_kind, is_object, to_float, to_keys
 
-if TYPE_CHECKING:
-    from dpstats.design.binding import Design
-
-__all__ = ["Layout", "Nobody", "RawBlock", "Source", "column_of", "matrix_of"]
+__all__ = ["Kept", "Layout", "RawBlock", "Source", "TableSource"]
 
 Float = NDArray[np.float64]
 Mask = NDArray[np.bool_]
+Evaluate = Callable[[Mapping[str, Any]], Float]  # from coerced columns
 
 _BLOCK = 1 << 17  # numbers worked on at a time: they stay in the cache
 _MIN_ROWS = 256
+_NUMBERS = ("number", "boolean")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +42,10 @@ class RawBlock:
     keep : ndarray of bool of shape (m,)
         False where a column used was missing: such a row contributes zero.
     unit : ndarray of int of shape (m,) or None
-        Code of the unit each row belongs to, where the schema declares one.
+        Code of the unit each row belongs to, where the schema declares one: the same for all rows
+        of a unit and for no others, over all blocks. (A short hash of names will not do: where
+        two units share a code, a unit more or less may move a sum by twice its bound.) A row of
+        nobody has a code of its own.
     offset : ndarray of shape (m,) or None
         Known term of the linear predictor, inside its bounds, where the family takes one.
     """
@@ -56,46 +57,47 @@ class RawBlock:
     offset: Float | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Layout:
     """How columns of a table fill the columns of a design. Public, holds no row.
 
     Attributes
     ----------
+    bounds, fill, center, scale : ndarray
+        Of each design column, then of the response and the known term: of shape (d + 2, 2), and
+        (d + 2,) each.
     width : int
-        Columns of the design.
+        Columns of the design, d.
     positions : ndarray of int
         Design columns that are table columns as they are, in ascending order.
     lookups : tuple
         Names of those table columns; for a matrix their positions, in ascending order.
-    computed : tuple of (positions, function)
-        Design columns at `positions`, as a function from coerced columns to (m, k).
+    computed : tuple of (positions, function, names)
+        Design columns at `positions`, as a function from coerced columns to (m, k), and the names
+        of those that it reads.
+    intercept : int or None
+        Design column that is 1.
     declarations, endog_declarations, offset_declarations : mapping
         Declared columns that `computed`, `endog` and `offset` read.
     endog, offset : function or None
         From coerced columns to the response, and to the known term, shape (m,). There is no known
         term without a response.
-    bounds, fill, center, scale : ndarray
-        Of each design column, then of the response and the known term: of shape (d + 2, 2), and
-        (d + 2,) each.
-    intercept : int or None
-        Design column that is 1.
     """
 
-    width: int
-    positions: NDArray[np.intp]
-    lookups: tuple[Any, ...]
-    computed: tuple[tuple[NDArray[np.intp], Callable[[Mapping[str, Any]], Float]], ...]
-    declarations: Mapping[str, Declaration]
-    endog: Callable[[Mapping[str, Any]], Float] | None
-    endog_declarations: Mapping[str, Declaration]
-    offset: Callable[[Mapping[str, Any]], Float] | None
-    offset_declarations: Mapping[str, Declaration]
     bounds: Float
     fill: Float
     center: Float
     scale: Float
-    intercept: int | None
+    width: int = 0
+    positions: NDArray[np.intp] = field(default_factory=lambda: np.empty(0, dtype=np.intp))
+    lookups: tuple[Any, ...] = ()
+    computed: tuple[tuple[NDArray[np.intp], Evaluate, tuple[str, ...]], ...] = ()
+    intercept: int | None = None
+    declarations: Mapping[str, Declaration] = field(default_factory=dict)
+    endog: Evaluate | None = None
+    endog_declarations: Mapping[str, Declaration] = field(default_factory=dict)
+    offset: Evaluate | None = None
+    offset_declarations: Mapping[str, Declaration] = field(default_factory=dict)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -105,9 +107,17 @@ class Layout:
         return tuple(dict.fromkeys([*self.endog_declarations, *direct, *rest]))
 
     @property
-    def tail(self) -> tuple[Callable[[Mapping[str, Any]], Float], ...]:
+    def tail(self) -> tuple[Evaluate, ...]:
         """What is read beside the design: the response, then the known term."""
         return tuple(f for f in (self.endog, self.offset) if f is not None)
+
+    def check_kinds(self, columns: Mapping[str, Any], schema: Mapping[str, Declaration]) -> None:
+        """Covariates of a wrong type are mapped; a response that is no number is refused."""
+        for name in self.columns:
+            if name in columns:
+                declaration = schema[name]
+                strict = name in self.endog_declarations and isinstance(declaration, Numeric)
+                check_kind(columns[name], name, _NUMBERS if strict else declaration.accepts)
 
     def covariates(self) -> Layout:
         """The same design without its response and known term."""
@@ -116,22 +126,62 @@ class Layout:
     def beside(self) -> Layout:
         """The response and the known term without the design."""
         tail = slice(self.width, None)
-        return replace(
-            self,
-            width=0,
-            positions=self.positions[:0],
-            lookups=(),
-            computed=(),
-            declarations={},
+        return Layout(
             bounds=self.bounds[tail],
             fill=self.fill[tail],
             center=self.center[tail],
             scale=self.scale[tail],
-            intercept=None,
+            endog=self.endog,
+            endog_declarations=self.endog_declarations,
+            offset=self.offset,
+            offset_declarations=self.offset_declarations,
         )
 
 
-class Source:
+class Source(Protocol):
+    """Private rows behind a design, handed out in blocks: of a table, or of batches on disk.
+
+    A row is the same in whichever block it is handed out, its unit's code too.
+    """
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether the rows of a block are a CSR array."""
+        ...
+
+    @property
+    def has_offset(self) -> bool:
+        """Whether blocks carry a known term of the linear predictor."""
+        ...
+
+    def __len__(self) -> int:
+        """Number of rows."""
+        ...
+
+    def block(self, start: int, stop: int) -> RawBlock:
+        """Rows ``start`` to ``stop - 1`` in internal coordinates."""
+        ...
+
+    def missing(self, start: int, stop: int) -> Mask:
+        """Which values of these rows were missing: shape (m, d + 1), the response last.
+
+        A missing known term counts as a missing response; of a row of nobody every value does.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Entries of a private column at public positions; none is looked at before it is read."""
+
+    column: Any
+    rows: NDArray[np.intp]
+
+    def __getitem__(self, part: slice) -> Any:
+        return self.column[self.rows[part]]
+
+
+class TableSource:
     """Rows of one table, read block by block. Private.
 
     Parameters
@@ -215,6 +265,24 @@ class Source:
         """
         return self._read(start, stop, internal=True)
 
+    def missing(self, start: int, stop: int) -> Mask:
+        """Which values of these rows were missing; see `Source.missing`."""
+        start, stop = max(start, 0), min(stop, self._rows)
+        layout, d = self._layout, self._layout.width
+        part = np.empty((d + len(layout.tail), max(stop - start, 0)))
+        with np.errstate(all="ignore"):  # a warning about a value would be a release
+            lost = self._evaluate(part, start, stop)
+        mask = np.zeros((part.shape[1], d + 1), dtype=np.bool_)
+        mask[:, :d] = np.isnan(part[:d]).T
+        mask[:, d] = np.isnan(part[d:]).any(axis=0)
+        tail = np.array([d]), (*layout.endog_declarations, *layout.offset_declarations)
+        for positions, names in [*((p, n) for p, _, n in layout.computed), tail]:
+            for name in names:
+                mask[:, positions] |= lost[name][:, None]
+        if self._unit is not None:
+            mask[~self._unit[1][start:stop]] = True
+        return mask
+
     def raw(self, start: int, stop: int) -> RawBlock:
         """The same rows in the user's units."""
         return self._read(start, stop, internal=False)
@@ -244,7 +312,9 @@ class Source:
         """Columns of the design, and its tail, as rows of an array; and rows to keep."""
         layout = self._layout
         part = np.empty((layout.width + len(layout.tail), stop - start))
-        keep = self._evaluate(part, start, stop)
+        keep = np.ones(stop - start, dtype=np.bool_)
+        for missing in self._evaluate(part, start, stop).values():
+            keep &= ~missing
         ends = layout.bounds[: len(part)]
         np.clip(part, ends[:, :1], ends[:, 1:], out=part)
         if np.isnan(part.min(initial=0.0)):
@@ -257,9 +327,9 @@ class Source:
             part /= layout.scale[: len(part), None]
         return part, keep
 
-    def _evaluate(self, part: Float, start: int, stop: int) -> Mask:
+    def _evaluate(self, part: Float, start: int, stop: int) -> dict[str, Mask]:
+        """Fill `part`; return where the values of each declared column are missing."""
         layout = self._layout
-        keep = np.ones(stop - start, dtype=np.bool_)
         if layout.intercept is not None:
             part[layout.intercept] = 1.0
         for position, column, native in self._direct:
@@ -268,50 +338,14 @@ class Source:
         if self._matrix is not None and layout.lookups:
             part[self._filled] = _dense(self._matrix[start:stop]).T[self._taken]
         rows: dict[str, Any] = {}
+        lost: dict[str, Mask] = {}
         for name, declaration in self._declarations.items():
-            rows[name], missing = declaration.clean(self._columns[name][start:stop])
-            keep &= ~missing
-        for positions, function in layout.computed:
+            rows[name], lost[name] = declaration.clean(self._columns[name][start:stop])
+        for positions, function, _ in layout.computed:
             part[positions] = function(rows).T
         for position, function in enumerate(layout.tail, layout.width):
             part[position] = function(rows)
-        return keep
-
-
-class Nobody:
-    """One incomplete row, to be read in place of a table that has none.
-
-    Guarantee: its contribution to every sum is zero, as that of any row with a missing value, so
-    what is answered about it is what is answered about nothing. That no one is in a table is then
-    hidden where the number of rows is private, as a row more or less is elsewhere.
-
-    Parameters
-    ----------
-    source : Source
-        Rows of the empty table.
-    design : Design
-        Public design.
-    """
-
-    def __init__(self, source: Source, design: Design) -> None:
-        self.is_sparse, self.has_offset = source.is_sparse, source.has_offset
-        self._design = design
-
-    def __len__(self) -> int:
-        return 1
-
-    def block(self, start: int, stop: int) -> RawBlock:
-        """The row, as `Source.block` gives rows."""
-        m, d = stop - start, len(self._design.names)
-        schema = self._design.schema
-        x: Any = np.zeros((m, d))
-        if self.is_sparse:
-            from scipy.sparse import csr_array
-
-            x = csr_array(x)
-        y = None if self._design.endog is None else np.zeros(m)
-        unit = None if schema is None or schema.unit is None else np.zeros(m, dtype=np.intp)
-        return RawBlock(x, y, np.zeros(m, np.bool_), unit, np.zeros(m) if self.has_offset else None)
+        return lost
 
 
 def _unit_codes(unit: Any) -> tuple[NDArray[np.intp], Mask]:
@@ -340,71 +374,3 @@ def _run(positions: NDArray[np.intp]) -> slice | NDArray[np.intp]:
 
 def _dense(rows: Any) -> Float:
     return np.asarray(rows.toarray() if hasattr(rows, "toarray") else rows, dtype=np.float64)
-
-
-def matrix_of(exog: Any, k: int) -> Any:
-    """A design matrix given as such: ndarray or CSR array of shape (n, k), without a copy of it.
-
-    Raises
-    ------
-    DataError
-        If it is not two-dimensional with `k` numeric columns, or what a sparse one stores is in no
-        place of it.
-    """
-    if hasattr(exog, "tocsr"):
-        matrix = exog.tocsr()
-        _check_places(matrix)
-    elif hasattr(exog, "columns") or hasattr(exog, "column_names"):
-        from dpstats.tables import named_columns
-
-        columns = named_columns(exog)
-        for name, column in columns.items():
-            check_kind(column, str(name), ("number", "boolean"))
-        numeric = exog.to_numpy() if hasattr(exog, "to_numpy") else np.empty((0, 0), object)
-        fits = getattr(numeric, "dtype", np.dtype(object)).kind in "fiub" and numeric.ndim == 2
-        matrix = numeric if fits else np.column_stack([to_float(c) for c in columns.values()])
-    else:
-        matrix = np.asarray(as_matrix(exog))
-        if is_object(matrix):
-            matrix = to_float(matrix.ravel()).reshape(matrix.shape)
-    if matrix.ndim == 1:
-        matrix = matrix[:, None]
-    if matrix.dtype.kind not in "fiub":
-        raise DataError(f"exog has type {matrix.dtype}; an array of numbers is needed.")
-    if matrix.ndim != 2 or matrix.shape[1] != k:
-        raise DataError(f"exog has shape {matrix.shape}; {k} columns were declared.")
-    return matrix
-
-
-def _check_places(matrix: Any) -> None:
-    """Refuse a CSR matrix whose index arrays do not describe one; scipy looks only when asked."""
-    ends, places = matrix.indptr, matrix.indices
-    sound = (
-        ends.size == matrix.shape[0] + 1
-        and ends[0] == 0
-        and ends[-1] <= min(places.size, matrix.data.size)
-        and bool((ends[1:] >= ends[:-1]).all())
-        and bool(((places >= 0) & (places < matrix.shape[1]))[: ends[-1]].all())
-    )
-    if not sound:
-        raise DataError(
-            f"exog is a sparse matrix of shape {matrix.shape} with index arrays that do not fit "
-            "it; build it as scipy.sparse.csr_array((values, (rows, columns)), shape=(n, d))."
-        )
-
-
-def column_of(values: Any, name: str, rows: int) -> Any:
-    """A response or a known term given as such: one number per row.
-
-    Raises
-    ------
-    DataError
-        If it is not one-dimensional, its type is not numeric, or its length is not `rows`.
-    """
-    if getattr(values, "ndim", 1) == 2 and values.shape[1] == 1:
-        values = values.iloc[:, 0] if hasattr(values, "iloc") else values[:, 0]
-    column = as_column(values, name)
-    check_kind(column, name, ("number", "boolean"))
-    if len(column) != rows:
-        raise DataError(f"{name} has {len(column)} rows and exog {rows}.")
-    return column

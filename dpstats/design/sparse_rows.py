@@ -9,14 +9,15 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.design.rows import Layout, RawBlock, Source
+from dpstats.design.rows import Layout, RawBlock, TableSource
+from dpstats.errors import DataError
 
 __all__ = ["SparseSource"]
 
 Mask = NDArray[np.bool_]
 
 
-class SparseSource(Source):
+class SparseSource(TableSource):
     """Rows of one sparse matrix, read block by block as CSR arrays of float64. Private.
 
     What is not stored is 0, which every bound of a sparse design contains and no centre moves. A
@@ -40,6 +41,16 @@ class SparseSource(Source):
         self._stored = matrix
         self._place = np.full(matrix.shape[1], -1, dtype=matrix.indices.dtype)
         self._place[list(layout.lookups)] = layout.positions
+
+    def missing(self, start: int, stop: int) -> Mask:
+        """Refused: a mask of a sparse matrix would be as large as the dense one.
+
+        Raises
+        ------
+        DataError
+            Always.
+        """
+        raise DataError("Which values are missing is known of dense rows alone: pass an array.")
 
     def _read(self, start: int, stop: int, internal: bool) -> RawBlock:
         start, stop = max(start, 0), min(stop, len(self))

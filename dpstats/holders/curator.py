@@ -10,17 +10,17 @@ from numpy.typing import NDArray
 
 from dpstats.design import Nobody
 from dpstats.errors import PlanError
-from dpstats.holders.rows import Rows
+from dpstats.holders.rows import ResidentRows
 from dpstats.holders.sealed import sealed
 from dpstats.mechanisms.lots import Lots
 from dpstats.mechanisms.noise import Noise
 from dpstats.mechanisms.release import release
 from dpstats.privacy import Central, Neighbors
 from dpstats.protocol import Answer, Plan, Release
-from dpstats.queries import PairScales, Selected
 
 if TYPE_CHECKING:
     from dpstats.design import Design, Source
+    from dpstats.holders.store import OpenStore
     from dpstats.queries import Query
 
 __all__ = ["Curator"]
@@ -31,9 +31,9 @@ Array = NDArray[np.float64]
 class Curator:
     """Holder of one table for one fit.
 
-    Rows are mapped into the declared domain, put on a public grid and kept as float32 (exact on
-    that grid) until the fit ends. Every answer is exact until its noise is added, whatever the
-    order of rows or the number of threads. Where the number of rows is private no table is too
+    Rows are mapped into the declared domain and put on a public grid by a store, which keeps them
+    until the fit ends. Every answer is exact until its noise is added, whatever the order of rows,
+    the number of threads or the store. Where the number of rows is private no table is too
     small or too large to be answered: nothing is then answered as one incomplete row, which
     contributes zero to every sum; a sum has no largest size, and noise is added to one that is too
     long for its steps at the largest number of steps (`dpstats.mechanisms.release`).
@@ -50,6 +50,8 @@ class Curator:
         Source of noise.
     on_answer : callable, optional
         Called with the slot after each answer; for progress.
+    store : callable, default ResidentRows
+        Makes the store of the rows: see `dpstats.holders.store`.
 
     Raises
     ------
@@ -65,6 +67,7 @@ class Curator:
         plan: Plan,
         noise: Noise,
         on_answer: Callable[[str], None] | None = None,
+        store: OpenStore = ResidentRows,
     ) -> None:
         if not isinstance(plan.privacy, Central):
             raise PlanError(f"A curator answers Central plans, not {plan.privacy.trust!r} ones.")
@@ -81,7 +84,8 @@ class Curator:
         self._answered: set[tuple[str, int]] = set()
         self._transcript: list[Release] = []
         rows = source if len(source) else Nobody(source, design)
-        self._rows = Rows(rows, design, self._max_rows, Lots(self._noise, len(rows)))
+        self._rows = store(rows, design, self._max_rows, Lots(self._noise, len(rows)))
+        self._of_units = design.schema is not None and design.schema.unit is not None
 
     @property
     def plan(self) -> Plan:
@@ -103,21 +107,16 @@ class Curator:
                 f"{slot!r} (part {part}) was already answered or never planned; each planned "
                 "mechanism may be used once."
             )
-        several = self._max_rows > 1 or self._rows.starts is not None
-        if cut[1] > 1 and (several or self._neighbors is not Neighbors.REPLACE_ONE):
+        # Lots, not positions, decide which rows make a part, and which of them make a pair.
+        dealt = cut[1] > 1 or query.by_lots
+        if dealt and (self._of_units or self._neighbors is not Neighbors.REPLACE_ONE):
             raise PlanError(
-                "Disjoint parts need replace-one neighbours and one row per unit: a unit's rows "
-                "may straddle them, and one row more would move every cut."
+                "Disjoint parts and pairs need replace-one neighbours and one row per unit: a "
+                "unit's rows may straddle them, and one row more would move every cut."
             )
         self._answered.add((slot, part))
         sensitivity = query.sensitivity(self._neighbors, self._max_rows)
-        view, asked = self._rows.everything, query
-        if isinstance(query, Selected):
-            view, asked = self._rows.view(query.columns), query.query
-        # Lots, not positions, decide which rows make a part, and which of them make a pair.
-        dealt = cut[1] > 1 or isinstance(asked, PairScales)
-        total = self._rows.total(asked, view, cut if dealt else None)
-        answer = asked.finish(total, view.grid)
+        answer = self._rows.answer(query, cut if dealt else None)
         noisy, scale = release(
             answer, sensitivity, mechanism.event, self._noise, query.kind, query.norm
         )

@@ -1,4 +1,4 @@
-"""Prepared rows: mapped into the declared domain, on a public grid, ready to be added exactly."""
+"""Rows of one table in memory: mapped into the declared domain, on a public grid, added exactly."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import cached_property
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -15,29 +16,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.errors import DataError
+from dpstats.holders.store import Grid
 from dpstats.queries.base import (
     BLOCK_BITS,
     MAX_ROWS,
-    X_BITS,
-    Y_BITS,
     Block,
-    Geometry,
-    bound_grid,
+    Floats,
+    Incomplete,
     kernels,
 )
 
 if TYPE_CHECKING:
-    from dpstats.design import Design, Nobody, Source
+    from dpstats.design import Design, Source
     from dpstats.mechanisms.lots import Lots
     from dpstats.queries import Query
 
-__all__ = ["Rows", "View"]
+__all__ = ["ResidentRows", "View"]
 
 Array = NDArray[np.float64]
 Piece = slice | NDArray[np.intp]  # rows of a block: one after the other, or by their lots
 
-_NEAREST = 1.5 * 2.0**52
-_FARTHEST = 2.0**60  # wider declared bounds are clipped here: float32 must not overflow to inf
 _BLOCK_VALUES = 2**19  # 4 MB of float64 a block: in a shared cache, and few Python calls a row
 # Below, threads wait for the interpreter and hold copies of blocks in vain.
 _THREADED_VALUES = 2**20
@@ -56,6 +54,8 @@ class View:
         Exact on `grid`.
     bound, grid : ndarray of shape (s,)
         Public bound and grid step of each column.
+    columns : tuple of int or None
+        Which columns they are, where some were chosen.
     memory : dict
         For each block, given by its part, the number of parts and its first row: see
         `Block.recall`.
@@ -64,6 +64,7 @@ class View:
     x: Any
     bound: Array
     grid: Array
+    columns: tuple[int, ...] | None = None
     memory: dict[tuple[int, int, int], dict[str, Any]] = field(default_factory=dict)
 
     @property
@@ -87,12 +88,12 @@ class View:
         return min(max(size, 256), 1 << BLOCK_BITS)
 
 
-class Rows:
+class ResidentRows:
     """All rows of one table, kept as float32 (exact on the public grid) for one fit. Private.
 
     Parameters
     ----------
-    source : Source or Nobody
+    source : Source
         Private rows behind the design; at least one.
     design : Design
         Public design.
@@ -102,17 +103,19 @@ class Rows:
         Of the rows: they decide which part a row falls in, wherever it stands.
     """
 
-    def __init__(self, source: Source | Nobody, design: Design, max_rows: int, lots: Lots) -> None:
+    def __init__(self, source: Source, design: Design, max_rows: int, lots: Lots) -> None:
         self._pool = ThreadPoolExecutor(max(os.cpu_count() or 1, 1))  # threads start when needed
         self._max_rows = max_rows
         self._lots = lots
         self._parts: dict[tuple[int, int], NDArray[np.intp]] = {}
-        bound = np.clip(np.abs(design.internal_bounds).max(axis=1), 2.0**-20, _FARTHEST)
-        self._load(source, design, bound, np.array([bound_grid(b, X_BITS) for b in bound]))
+        self._source, self._grid = source, Grid.of(design)
+        self._load(source, self._grid)
         self._views: dict[tuple[int, ...], View] = {}
 
-    def view(self, columns: tuple[int, ...]) -> View:
-        """Some columns, dense; the latest few selections are kept."""
+    def view(self, columns: tuple[int, ...] | None) -> View:
+        """All columns, or some of them, dense; the latest few selections are kept."""
+        if columns is None:
+            return self.everything
         if columns not in self._views:
             chosen = np.array(columns, dtype=np.intp)
             x = self.everything.x[:, chosen]
@@ -120,16 +123,16 @@ class Rows:
             while len(self._views) >= _VIEWS:
                 self._views.pop(next(iter(self._views)))
             whole = self.everything
-            self._views[columns] = View(dense, whole.bound[chosen], whole.grid[chosen])
+            self._views[columns] = View(dense, whole.bound[chosen], whole.grid[chosen], columns)
         return self._views[columns]
 
-    def total(self, query: Query, view: View, cut: tuple[int, int] | None = None) -> NDArray[Any]:
-        """Exact total of `query` over all rows as they stand, or over the rows of a cut.
+    def answer(self, query: Query, cut: tuple[int, int] | None = None) -> Array:
+        """Exact answer before noise; see `RowStore.answer`."""
+        view = self.view(query.columns)
+        return query.finish(self._total(query, view, cut), view.grid)
 
-        A cut is (part, parts): one of so many disjoint parts, whose rows come in order of their
-        lots. (0, 1) is all rows in that order. Of more than `MAX_ROWS` rows the total is exact all
-        the same, and rounded once to float64.
-        """
+    def _total(self, query: Query, view: View, cut: tuple[int, int] | None) -> NDArray[Any]:
+        """Of more than `MAX_ROWS` rows the total is exact all the same, rounded once to float64."""
         size = view.rows_per_block
         pieces: dict[tuple[int, int, int], Piece]
         if cut is None:
@@ -141,7 +144,7 @@ class Rows:
             pieces = {(*cut, first): mine[first : first + size] for first in firsts}
 
         def task(key: tuple[int, int, int]) -> NDArray[np.int64]:
-            return query.total(self._block(key, pieces[key], view, query.geometry))
+            return query.total(self._block(key, pieces[key], view).weighted(query.geometry))
 
         keys, few = list(pieces), MAX_ROWS // size
         if len(keys) <= few:
@@ -156,41 +159,35 @@ class Rows:
             self._parts[part, parts] = self._lots.dealt(part, parts)
         return self._parts[part, parts]
 
-    def _load(self, source: Source | Nobody, design: Design, bound: Array, grid: Array) -> None:
+    def _load(self, source: Source, grid: Grid) -> None:
         """Prepare every row once: clamp, put on the grid, blank the incomplete ones."""
-        n, ends = len(source), (0.0, 0.0)
-        self._threads = (os.cpu_count() or 1) if n * bound.size >= _THREADED_VALUES else 1
-        if design.endog is not None:
-            ends = design.internal_endog_bounds
-        y_bound = np.clip(np.max(np.abs(ends)), 2.0**-20, _FARTHEST)
-        y_grid = np.array(bound_grid(float(y_bound), Y_BITS))
-        x = None if source.is_sparse else np.empty((n, bound.size), dtype=np.float32)
+        n, d = len(source), grid.step.size
+        self._threads = (os.cpu_count() or 1) if n * d >= _THREADED_VALUES else 1
+        x = None if source.is_sparse else np.empty((n, d), dtype=np.float32)
         self._y = np.zeros(n, dtype=np.float32)
         self._keep: NDArray[np.bool_] = np.ones(n, dtype=np.bool_)
         self._offset = np.zeros(n, dtype=np.float32) if source.has_offset else None
-        self.starts: NDArray[np.intp] | None = None
+        self._starts: NDArray[np.intp] | None = None
+        self._places: NDArray[np.intp] | None = None  # in the source, of incomplete rows of units
         units: dict[int, NDArray[np.intp]] = {}
         sparse: dict[int, Any] = {}
 
         def prepare(rows: slice) -> NDArray[np.int64]:
-            raw = source.block(rows.start, rows.stop)
+            raw = grid.rows(source.block(rows.start, rows.stop))
             if x is None:
-                sparse[rows.start] = _sparse_on_grid(raw.x, raw.keep, bound, grid)
+                sparse[rows.start] = raw.x
             else:
-                x[rows] = _on_grid(raw.x, bound, grid)
-                x[rows][~raw.keep] = 0.0
-            if raw.y is not None:
-                self._y[rows] = _on_grid(raw.y, y_bound, y_grid)
-            if self._offset is not None and raw.offset is not None:
-                self._offset[rows] = np.clip(raw.offset, -_FARTHEST, _FARTHEST)
+                x[rows] = raw.x
+            self._y[rows] = raw.y
+            if self._offset is not None:
+                self._offset[rows] = raw.offset
             if not raw.keep.all():
                 self._keep[rows] = raw.keep
-                self._y[rows][~raw.keep] = 0.0
             if raw.unit is not None:
                 units[rows.start] = raw.unit
             return np.zeros(0, dtype=np.int64)
 
-        self.everything = View(x, bound, grid)
+        self.everything = View(x, grid.bound, grid.step)
         self._reduce(prepare, list(self._slices(self.everything.rows_per_block)))
         if x is None:
             from scipy.sparse import vstack
@@ -207,8 +204,9 @@ class Rows:
         first = np.flatnonzero(np.r_[True, sorted_codes[1:] != sorted_codes[:-1]])
         rank = np.arange(codes.size) - np.repeat(first, np.diff(np.r_[first, codes.size]))
         inside = rank < self._max_rows
-        self.starts = np.flatnonzero(rank[inside] == 0)
+        self._starts = np.flatnonzero(rank[inside] == 0)
         self._reorder(order[inside])
+        self._places = order[inside][~self._keep]
 
     def _reorder(self, order: NDArray[np.intp]) -> None:
         self.everything.x = self.everything.x[order]
@@ -218,37 +216,66 @@ class Rows:
     def _slices(self, size: int) -> Iterator[slice]:
         """Blocks of about `size` rows as they stand; units are never split."""
         n = self._y.size
-        if self.starts is None:
+        if self._starts is None:
             cuts = np.arange(0, max(n, 1), size)
         else:
             step = max(size - self._max_rows, 1)
-            wanted = np.searchsorted(self.starts, np.arange(0, n, step))
-            cuts = np.unique(self.starts[np.minimum(wanted, self.starts.size - 1)])
+            wanted = np.searchsorted(self._starts, np.arange(0, n, step))
+            cuts = np.unique(self._starts[np.minimum(wanted, self._starts.size - 1)])
         for start, stop in zip(cuts, [*cuts[1:], n], strict=True):
             yield slice(int(start), int(stop))
 
-    def _block(
-        self, key: tuple[int, int, int], rows: Piece, view: View, geometry: Geometry | None
-    ) -> Block:
+    def _block(self, key: tuple[int, int, int], rows: Piece, view: View) -> Block:
         keep = self._keep[rows].astype(np.float64)
         starts = None
-        if self.starts is not None and isinstance(rows, slice):
-            low, high = np.searchsorted(self.starts, [rows.start, rows.stop])
-            starts = self.starts[low:high] - rows.start
-        block = functools.partial(
-            Block,
+        if self._starts is not None and isinstance(rows, slice):
+            low, high = np.searchsorted(self._starts, [rows.start, rows.stop])
+            starts = self._starts[low:high] - rows.start
+        return Block(
             x=view.x[rows],
             y=self._y[rows].astype(np.float64),
             keep=keep,
+            weight=keep,
             bound=view.bound,
             grid=view.grid,
             starts=starts,
             offset=None if self._offset is None else self._offset[rows].astype(np.float64),
             memory=view.memory.setdefault(key, {}),
             fast=view.fast,
+            incomplete=functools.partial(self._incomplete, rows, view),
         )
-        plain = block(weight=keep)
-        return plain if geometry is None else block(weight=geometry.weights(plain))
+
+    def _incomplete(self, rows: Piece, view: View) -> Incomplete:
+        """Incomplete rows of a block; see `Block.incomplete`."""
+        everywhere, x, y, missing = self._observed
+        at = np.flatnonzero(~self._keep[rows])
+        place = at + rows.start if isinstance(rows, slice) else rows[at]
+        these = np.searchsorted(everywhere, place)
+        d = x.shape[1]
+        chosen = np.arange(d) if view.columns is None else np.array(view.columns)
+        bits = np.unpackbits(missing[these], axis=1, count=d + 1).astype(np.bool_)
+        return Incomplete(at, x[np.ix_(these, chosen)], y[these], bits[:, [*chosen, d]])
+
+    @cached_property
+    def _observed(self) -> tuple[NDArray[np.intp], Floats, Array, NDArray[np.uint8]]:
+        """Positions of incomplete rows, what they hold, and one bit for each value that is missing.
+
+        They are read again from the source, when a query first asks.
+        """
+        here = np.flatnonzero(~self._keep)
+        places = here if self._places is None else self._places
+        x = np.empty((here.size, self._grid.step.size), dtype=np.float32)
+        y, bits = np.empty(here.size), np.empty((here.size, x.shape[1] // 8 + 1), dtype=np.uint8)
+        size = self.everything.rows_per_block
+        for start in range(0, len(self._source), size):
+            mine = np.flatnonzero((places >= start) & (places < start + size))
+            if mine.size:
+                at = places[mine] - start
+                held = self._grid.held(self._source.block(start, start + size))
+                x[mine], y[mine] = held.x[at], 0.0 if held.y is None else held.y[at]
+                missing = self._source.missing(start, start + size)[at]
+                bits[mine] = np.packbits(missing, axis=1)
+        return here, x, y, bits
 
     def _reduce(
         self, task: Callable[[Any], NDArray[np.int64]], blocks: list[Any]
@@ -266,26 +293,6 @@ class Rows:
             own, *rest = (blocks[i::workers] for i in range(workers))
             others = [self._pool.submit(work, share) for share in rest]
             return _sum([work(own), *(other.result() for other in others)])
-
-
-def _on_grid(values: Array, bound: Array, grid: Array) -> Array:
-    """Values within their bound, rounded to the nearest multiple of the grid."""
-    steps = np.clip(values, -bound, bound)
-    steps *= 1.0 / grid
-    steps += _NEAREST  # adding 1.5 * 2^52 leaves no bit for a fraction: round to nearest, fast
-    steps -= _NEAREST
-    steps *= grid
-    return steps
-
-
-def _sparse_on_grid(x: Any, keep: NDArray[np.bool_], bound: Array, grid: Array) -> Any:
-    """The same for the stored values of a CSR array; incomplete rows become empty."""
-    from scipy.sparse import csr_array
-
-    x.sum_duplicates()  # before clipping: two stored halves of a value may each pass it
-    values = _on_grid(x.data.astype(np.float64), bound[x.indices], grid[x.indices])
-    values[np.isnan(values) | np.repeat(~keep, np.diff(x.indptr))] = 0.0
-    return csr_array((values.astype(np.float32), x.indices, x.indptr), shape=x.shape)
 
 
 def _sum(arrays: Any) -> NDArray[np.int64]:

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +33,9 @@ __all__ = [
     "X_BITS",
     "Block",
     "Contribution",
+    "EachRow",
     "Geometry",
+    "Incomplete",
     "Kind",
     "Norm",
     "Query",
@@ -155,6 +157,29 @@ def exact_sum(steps: Array) -> Ints:
 
 
 @dataclass(frozen=True, eq=False)
+class Incomplete:
+    """Rows of a block in which a value was missing, as they were read.
+
+    Attributes
+    ----------
+    rows : ndarray of int of shape (k,)
+        Where they stand in the block; there they are 0.
+    x : ndarray of shape (k, d)
+        Their covariates on the grid; where one was missing, any value within its bound.
+    y : ndarray of shape (k,)
+        Their responses, likewise.
+    missing : ndarray of bool of shape (k, d + 1)
+        Which covariates were missing, and last whether the response was. A row of which all are may
+        belong to nobody: it must not contribute.
+    """
+
+    rows: NDArray[np.intp]
+    x: Floats
+    y: Array
+    missing: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
 class Block:
     """Up to 2^13 prepared rows, in the design's internal coordinates and on its public grid.
 
@@ -169,7 +194,8 @@ class Block:
     keep : ndarray of shape (m,)
         1.0 where the row contributes, 0.0 where a value of it was missing.
     weight : ndarray of shape (m,)
-        ``min(1, radius / ||whiten @ x||)`` of the query's geometry; zero where ``keep`` is.
+        ``min(1, radius / ||whiten @ x||)`` of the query's geometry (`weighted`); zero where
+        ``keep`` is.
     bound, grid : ndarray of shape (d,)
         Public bound and grid step of each column.
     starts : ndarray of int or None
@@ -180,6 +206,8 @@ class Block:
         What `recall` keeps of these rows from one query to the next. Private.
     fast : bool
         Whether products with `x`, dense and in row order, run compiled: `kernels` are there.
+    incomplete : callable
+        The rows whose ``keep`` is 0 as they were read: a store looks them up when it is called.
     """
 
     x: Array | Floats | csr_array
@@ -192,6 +220,7 @@ class Block:
     offset: Array | None = None
     memory: dict[str, tuple[bytes, NDArray[Any]]] = field(default_factory=dict)
     fast: bool = False
+    incomplete: Callable[[], Incomplete] | None = None
 
     def sums(self, v: Array) -> Array:
         """``v @ x`` without rounding error, for v (m,) in at most 2^19 steps of a grid."""
@@ -215,14 +244,9 @@ class Block:
             self.memory[what] = key, made
         return self.memory[what][1]
 
-    def select(self, columns: Sequence[int]) -> Block:
-        """The same rows with some of their columns, dense; the row weights are kept."""
-        chosen = np.asarray(columns, dtype=np.intp)
-        x: Any = self.x
-        # np.take, unlike indexing, keeps each row in one piece: sums over it keep their bits.
-        part = np.take(x, chosen, axis=1) if isinstance(x, np.ndarray) else dense(x[:, chosen])
-        bound, grid = self.bound[chosen], self.grid[chosen]
-        return replace(self, x=part, bound=bound, grid=grid, memory={})
+    def weighted(self, geometry: Geometry | None) -> Block:
+        """The same rows with the weights of a geometry; without one they are not shortened."""
+        return self if geometry is None else replace(self, weight=geometry.weights(self))
 
 
 def dense(x: Any) -> NDArray[Any]:
@@ -429,6 +453,13 @@ class Geometry:
         return {"radius": self.radius, "whitened": self.whiten is not None}
 
 
+class EachRow:
+    """A query that reads all columns of each row by itself."""
+
+    columns: ClassVar[tuple[int, ...] | None] = None
+    by_lots: ClassVar[bool] = False
+
+
 class Query(Protocol):
     """A question that may be asked of a holder.
 
@@ -457,6 +488,16 @@ class Query(Protocol):
         """Geometry whose row weights `total` reads, if any."""
         ...
 
+    @property
+    def columns(self) -> tuple[int, ...] | None:
+        """Design columns that blocks are to have, in this order; None for all."""
+        ...
+
+    @property
+    def by_lots(self) -> bool:
+        """Whether rows must come in order of their lots: what is next to what then counts."""
+        ...
+
     def parameters(self) -> Mapping[str, Any]:
         """Public parameters, JSON-able."""
         ...
@@ -468,7 +509,7 @@ class Query(Protocol):
     def finish(self, total: Ints, grid: Array) -> Array:
         """The answer before noise, in its own units, from the exact total over all rows.
 
-        `grid` (d,) holds the public grid step of each design column.
+        `grid` holds the public grid step of each column of the blocks.
         """
         ...
 

@@ -16,6 +16,7 @@ from dpstats.queries.base import (
     Array,
     Block,
     Contribution,
+    EachRow,
     Geometry,
     Ints,
     Kind,
@@ -31,7 +32,7 @@ _UNIT_GRID = 2.0**-30
 
 
 @dataclass(frozen=True, eq=False)
-class CandidateLosses:
+class CandidateLosses(EachRow):
     """Utilities for choosing one of several coefficient vectors by its clipped squared residuals.
 
     The utility of candidate k is ``-sum_i min(r_ik^2 / clip^2, 1) - penalty_k``, in rows.

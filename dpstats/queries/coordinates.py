@@ -18,6 +18,7 @@ from dpstats.queries.base import (
     Array,
     Block,
     Contribution,
+    EachRow,
     Geometry,
     Ints,
     Kind,
@@ -35,7 +36,7 @@ _FARTHEST = 2.0**31  # a prior beyond that many contributions would round the sc
 
 
 @dataclass(frozen=True, eq=False)
-class _Coordinates:
+class _Coordinates(EachRow):
     """Sums ``v_j = prior_j + sum_i x_ij psi_i`` with ``psi = clip(r, -clip, clip)``.
 
     r is the residual at `beta`: ``y - x @ beta``, or the derivative of a row's log-likelihood in

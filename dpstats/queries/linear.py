@@ -19,6 +19,7 @@ from dpstats.queries.base import (
     Array,
     Block,
     Contribution,
+    EachRow,
     Geometry,
     Ints,
     Kind,
@@ -66,7 +67,7 @@ def _family(family: Family) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, eq=False)
-class _AtResidual:
+class _AtResidual(EachRow):
     """What queries at a coefficient vector share: the residual, its clip and the row weight.
 
     With the residual r = y - x @ beta and the row weight w, ``psi = w clip(r, -clip, clip)``: a
@@ -145,7 +146,7 @@ class Score(_AtResidual):
 
 
 @dataclass(frozen=True, eq=False)
-class Gradient:
+class Gradient(EachRow):
     """Sum of per-row gradients ``x r``, each clipped to L2 norm `clip`; r = y - x @ beta.
 
     Under a `family`, r is the derivative of the log-likelihood in the linear predictor.
@@ -201,7 +202,7 @@ _SMALLEST_NORM_INVERSE = 8.0  # rows shorter than 1/8 have their residual clippe
 
 
 @dataclass(frozen=True, eq=False)
-class Gram:
+class Gram(EachRow):
     """Sum of ``h (w whiten @ x)(w whiten @ x)'``, optionally over rows with |r| < clip only.
 
     With `beta` and `clip` it is the bread of the clipped score, minus its derivative: rows whose
@@ -370,7 +371,7 @@ class ResidualMoment(_AtResidual):
 
 
 @dataclass(frozen=True, eq=False)
-class TailSums:
+class TailSums(EachRow):
     """What clips at a ladder of bounds cut off: sums of ``(clip_(j+1)(r) - clip_j(r)) / width_j``.
 
     ``clip_j`` clips at ``ladder[j]`` and ``width_j = ladder[j+1] - ladder[j]``; J = size - 1 sums.
@@ -424,7 +425,7 @@ _UNIT_GRID = 2.0**-30
 
 
 @dataclass(frozen=True, eq=False)
-class MinEigenvalue:
+class MinEigenvalue(EachRow):
     """Smallest eigenvalue of `Gram`.
 
     Guarantee: by Weyl's inequality it moves by at most the operator norm of the change of the Gram

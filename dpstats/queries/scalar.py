@@ -16,6 +16,7 @@ from dpstats.queries.base import (
     Array,
     Block,
     Contribution,
+    EachRow,
     Geometry,
     Ints,
     Kind,
@@ -43,7 +44,7 @@ _BITS = 22
 
 
 @dataclass(frozen=True)
-class Count:
+class Count(EachRow):
     """Number of rows that contribute (no value of theirs was missing)."""
 
     name: ClassVar[str] = "count"
@@ -73,7 +74,7 @@ class Count:
 
 
 @dataclass(frozen=True)
-class _Interval:
+class _Interval(EachRow):
     """A public interval to which the response is clipped, and its middle."""
 
     lower: float
@@ -208,7 +209,7 @@ class UnitMoments(_Interval):
 
 
 @dataclass(frozen=True, eq=False)
-class ResponseInterval:
+class ResponseInterval(EachRow):
     """Utilities for choosing an interval that holds most of the response and is not wide.
 
     Candidate i covers the cells ``first[i]`` to ``last[i] - 1`` between public, increasing `edges`.
@@ -274,7 +275,7 @@ def _counts(values: Array, edges: Array, keep: Array) -> Ints:
 
 
 @dataclass(frozen=True, eq=False)
-class ResponseHistogram:
+class ResponseHistogram(EachRow):
     """Counts of the response in the cells between public `edges`; edges.size + 1 cells.
 
     Guarantee: a row is in one cell. Replacing it moves two counts by one: L1 sensitivity 2, L2
@@ -314,7 +315,7 @@ class ResponseHistogram:
 
 
 @dataclass(frozen=True, eq=False)
-class PairScales:
+class PairScales(EachRow):
     """Histogram over pairs of rows of ``ceil(log2 |r_(2i) - r_(2i-1)|)``.
 
     The private variance of Karwa & Vadhan (2018, Algorithm 2; Li et al. 2024, Algorithm 6) on
@@ -329,6 +330,7 @@ class PairScales:
     beta: Array
     low: int
     high: int
+    by_lots: ClassVar[bool] = True
     name: ClassVar[str] = "pair scale histogram"
     kind: ClassVar[Kind] = "sum"
     norm: ClassVar[Norm] = "l1"
@@ -365,7 +367,7 @@ class PairScales:
 
 
 @dataclass(frozen=True, eq=False)
-class _Quantile(ABC):
+class _Quantile(EachRow, ABC):
     """Utilities for choosing the q-quantile of one number per row from a public `candidates` grid.
 
     The utility of g is -|(1 - q) #{v <= g} - q #{v > g}|, largest where a share q of the rows is at
@@ -467,7 +469,7 @@ class ResidualQuantile(_Quantile):
 
 
 @dataclass(frozen=True, eq=False)
-class Search:
+class Search(EachRow):
     """A quantile found by bisection with noisy comparisons, instead of a noisy choice.
 
     The candidates g_0 < ... < g_N, N a power of two, are halved log2(N) times by the sign of the

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from dpstats.errors import PlanError
 from dpstats.privacy import Neighbors
 from dpstats.queries.base import Array, Block, Geometry, Ints, Kind, Norm, Query
@@ -20,8 +18,7 @@ class Selected:
     """A query of a model with only the chosen columns of the design.
 
     Its coefficients, whitening matrix and answer have one entry for each chosen column, in the
-    order of `columns`. A holder may keep a dense view of these columns and ask `query` of it; the
-    row weights are those of the view.
+    order of `columns`, and it reads blocks that have only these; row weights are those of them.
 
     Guarantee: that of `query`, which holds for rows of any columns; `columns` is public.
 
@@ -62,17 +59,22 @@ class Selected:
         """Geometry of the query, on the chosen columns."""
         return self.query.geometry
 
+    @property
+    def by_lots(self) -> bool:
+        """As the query reads rows."""
+        return self.query.by_lots
+
     def parameters(self) -> Mapping[str, Any]:
         """Those of the query, and the columns."""
         return {**self.query.parameters(), "columns": [int(j) for j in self.columns]}
 
     def total(self, block: Block) -> Ints:
-        """Total over rows with all columns, whose weights are already those of the view."""
-        return self.query.total(block.select(self.columns))
+        """The query's total over rows of the chosen columns."""
+        return self.query.total(block)
 
     def finish(self, total: Ints, grid: Array) -> Array:
-        """The query's answer; `grid` is that of all columns."""
-        return self.query.finish(total, grid[np.array(self.columns)])
+        """The query's answer."""
+        return self.query.finish(total, grid)
 
     def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
         """That of the query."""

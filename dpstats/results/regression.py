@@ -561,7 +561,7 @@ class Results:
         ------
         DPStatsError
             If `data` is of another format or a later version, or its parts are not what they are
-            named, or contradict each other. Nothing in it is run: see `Design.from_dict`.
+            named, or contradict each other. Nothing in it is run: see `design_from_dict`.
         """
         if not isinstance(data, Mapping):
             raise OptionError(f"This is no result that dpstats wrote: a {type(data).__name__}.")
@@ -673,12 +673,12 @@ class Results:
 
 def _read(data: Mapping[str, Any]) -> Results:
     """The result that a JSON object describes; its parts agree with each other."""
-    from dpstats.design import Design
+    from dpstats.design import design_from_dict
     from dpstats.results import archive
 
     parts = {f.name: dict for f in fields(Results)}
     values(_NOTES | parts, data, "result", needed=parts)
-    design = Design.from_dict(data["design"])
+    design = design_from_dict(data["design"])
     found = Results(
         design=design,
         plan=archive.plan_from_dict(data["plan"]),

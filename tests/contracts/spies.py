@@ -13,7 +13,7 @@ import pytest
 
 from dpstats.accounting.events import Gaussian, Laplace
 from dpstats.accounting.ledger import Ledger
-from dpstats.design import Source
+from dpstats.design import TableSource
 from dpstats.holders import Curator, curator, labels
 from dpstats.mechanisms.noise import Noise, SeededNoise
 from dpstats.protocol import Plan
@@ -178,7 +178,7 @@ def order_of_events() -> Iterator[list[str]]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Ledger, "charge", noting("charge", Ledger.charge))
         for door in ("block", "raw"):
-            patch.setattr(Source, door, noting("read", getattr(Source, door)))
+            patch.setattr(TableSource, door, noting("read", getattr(TableSource, door)))
         yield log
 
 

@@ -20,7 +20,7 @@ import pandas as pd
 import scipy.sparse as sp
 
 import dpstats as dp
-from dpstats.design import Design
+from dpstats.design import DeclaredDesign
 from dpstats.errors import DPStatsError
 from dpstats.mechanisms.noise import SeededNoise
 from dpstats.results.regression import Results
@@ -108,7 +108,7 @@ def use_schema(path: Path) -> None:
     schema.check_filled()
     for name in schema:
         schema.coerce(name, rows()["x"])
-    Design.from_formula("y ~ .", schema)
+    DeclaredDesign.from_formula("y ~ .", schema)
 
 
 def use_ledger(path: Path) -> None:

@@ -22,7 +22,7 @@ import dpstats as dp
 from dpstats import stored
 from dpstats.accounting.chain import Entry
 from dpstats.accounting.events import Gaussian, Laplace, Parallel, Peeling, Pure, Selection
-from dpstats.design import Design
+from dpstats.design import DeclaredDesign
 from dpstats.errors import DPStatsError
 from dpstats.privacy import Central, Federated, LabelOnly, Local
 from dpstats.results.privacy_report import LedgerRecord, MechanismRecord
@@ -69,7 +69,7 @@ def path(tmp_path: Path) -> Path:
 def warmed(name: str, path: Path) -> None:
     """Lazy imports are done before anything is watched, those of the error paths, too."""
     importlib.import_module("statsmodels.stats.contrast")
-    Design.from_formula("y ~ np.log(x) + C(g)", SCHEMA)
+    DeclaredDesign.from_formula("y ~ np.log(x) + C(g)", SCHEMA)
     for kind in (LedgerRecord, MechanismRecord, Parallel, *RECORDS):
         stored._fields(kind)  # annotations are text, which typing evaluates once
     for content in (sound(name), sound(name)[:-40]):

@@ -18,7 +18,7 @@ import pytest
 
 from dpstats import model as model_module
 from dpstats.accounting import Ledger
-from dpstats.design import RawBlock, Source
+from dpstats.design import RawBlock, TableSource
 from dpstats.errors import DPStatsError, PrivateQuantityError
 from dpstats.holders import Clients, Labels
 from dpstats.mechanisms import randomize
@@ -117,7 +117,7 @@ def test_the_holder_and_its_rows_are_gone_after_a_fit(case: MessageCase) -> None
     assert opened
     assert [ref() for ref in opened] == [None] * len(opened)
     kept = reachable(results)
-    assert not [t for t in kept if isinstance(t, Clients | Labels | Source | RawBlock)]
+    assert not [t for t in kept if isinstance(t, Clients | Labels | TableSource | RawBlock)]
 
 
 @each_message_case
@@ -151,7 +151,7 @@ def check_no_row(error: BaseException, case: MessageCase, mine: set[int]) -> Non
             if "dpstats" in f.f_globals["__name__"].split(".")
         ]
         inside = [thing for f in frames for thing in reachable(f, stop=mine)]
-        assert not [t for t in inside if isinstance(t, Clients | Labels | Source | RawBlock)]
+        assert not [t for t in inside if isinstance(t, Clients | Labels | TableSource | RawBlock)]
         found = [hit for f in frames for hit in secrets.in_object(f, stop=mine)]
         # Public covariates may be there; their model holds them.
         assert not [hit for hit in found if case.local or "length" not in hit]

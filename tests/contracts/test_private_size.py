@@ -128,8 +128,10 @@ def test_totals_beyond_int64_are_exact_before_they_are_rounded(monkeypatch: Any)
     monkeypatch.setattr(rows_module, "MAX_ROWS", 2)
     table = (np.zeros(9), np.zeros((9, 1)))
     design = dp.OLS(*table, BOUNDS).design
-    held = rows_module.Rows(design.source(table), design, 1, Lots(SeededNoise(1).start(), 9))
-    assert held.total(Huge(), held.everything).tolist() == [float(9 * (2**61 + 1))]
+    held = rows_module.ResidentRows(
+        design.source(table), design, 1, Lots(SeededNoise(1).start(), 9)
+    )
+    assert held._total(Huge(), held.everything, None).tolist() == [float(9 * (2**61 + 1))]
 
 
 @pytest.mark.parametrize("event", [Gaussian(1.0), Selection(1.0)], ids=["sum", "choice"])

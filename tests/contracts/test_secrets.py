@@ -21,10 +21,10 @@ import pytest
 
 from dpstats import model as model_module
 from dpstats.accounting import Ledger
-from dpstats.design import RawBlock, Source
+from dpstats.design import RawBlock, TableSource
 from dpstats.errors import DPStatsError, PrivateQuantityError
 from dpstats.holders import Curator
-from dpstats.holders.rows import Rows
+from dpstats.holders.rows import ResidentRows
 from dpstats.mechanisms.noise import SeededNoise
 from dpstats.queries import Block
 from dpstats.results.private_names import PRIVATE
@@ -195,7 +195,7 @@ def test_what_is_printed_logged_and_warned_does_not_depend_on_the_data(case: Cas
 
 def break_private_side(monkeypatch: pytest.MonkeyPatch, error: type[Exception]) -> None:
     """The second answer fails with a message that quotes a row."""
-    original = Rows.total
+    original = ResidentRows.answer
     calls = [0]
 
     def failing(self: Any, *args: Any) -> Any:
@@ -204,7 +204,7 @@ def break_private_side(monkeypatch: pytest.MonkeyPatch, error: type[Exception]) 
             raise error(f"cannot use {CANARY['y']} of {LEVEL}: {self._y[AT]!r}")
         return original(self, *args)
 
-    monkeypatch.setattr(Rows, "total", failing)
+    monkeypatch.setattr(ResidentRows, "answer", failing)
 
 
 def break_estimator(monkeypatch: pytest.MonkeyPatch, case: Case) -> None:
@@ -254,7 +254,7 @@ def check_no_row(error: BaseException, case: Case, data: pd.DataFrame, mine: set
             if "dpstats" in f.f_globals["__name__"].split(".")
         ]
         inside = [thing for f in frames for thing in reachable(f, stop=mine)]
-        assert not [t for t in inside if isinstance(t, Curator | Source | Block | RawBlock)]
+        assert not [t for t in inside if isinstance(t, Curator | TableSource | Block | RawBlock)]
         assert not [t for t in inside if isinstance(t, np.ndarray) and N in t.shape]
 
 

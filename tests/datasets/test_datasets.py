@@ -3,7 +3,7 @@
 import pytest
 
 from dpstats.datasets import fair, randhie
-from dpstats.design import Design
+from dpstats.design import DeclaredDesign
 from dpstats.schema import Numeric
 
 CASES = {
@@ -31,7 +31,7 @@ def test_every_column_is_declared_and_every_value_inside(case):
 
 def test_the_usual_formula_binds(case):
     frame, schema, rows, formula = case
-    design = Design.from_formula(formula, schema)
+    design = DeclaredDesign.from_formula(formula, schema)
     source = design.source(frame)
     assert len(source) == rows
     assert source.block(0, rows).keep.all()

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dpstats.design import Design
+from dpstats.design import DeclaredDesign, Design, design_from_dict
 from dpstats.errors import DataError, FormulaError, SchemaError
 from dpstats.families import BINOMIAL, GAUSSIAN, POISSON, Family
 from dpstats.schema import Boolean, Categorical, Numeric, Schema
@@ -55,7 +55,7 @@ CODED = {  # response -> values of the rows, NaN where the row is not kept
 
 @pytest.mark.parametrize(("name", "values"), CODED.items(), ids=CODED.keys())
 def test_a_binomial_response_is_coded_0_and_1_and_never_raises(name, values):
-    block = rows(Design.from_formula(f"{name} ~ x", SCHEMA, family=BINOMIAL))
+    block = rows(DeclaredDesign.from_formula(f"{name} ~ x", SCHEMA, family=BINOMIAL))
     np.testing.assert_array_equal(np.where(block.keep, block.y, np.nan), values)
     assert ((block.y >= 0) & (block.y <= 1)).all()
 
@@ -72,20 +72,20 @@ BAD = [
 @pytest.mark.parametrize(("name", "family", "says"), BAD)
 def test_a_response_that_may_leave_its_domain_is_refused_by_its_declaration(name, family, says):
     with pytest.raises(SchemaError, match=says):
-        Design.from_formula(f"{name} ~ x", SCHEMA, family=family)
+        DeclaredDesign.from_formula(f"{name} ~ x", SCHEMA, family=family)
 
 
 @pytest.mark.parametrize("family", LOG_LINEAR, ids=str)
 def test_only_a_gaussian_response_changes_units(family):
     response = "share" if family == BINOMIAL else "n"
-    design = Design.from_formula(f"{response} ~ x", SCHEMA, family=family)
+    design = DeclaredDesign.from_formula(f"{response} ~ x", SCHEMA, family=family)
     standard = design.standardization
     assert (standard.y_center, standard.y_scale) == (0, 1)
     assert (standard.x_center[1], standard.x_scale[1]) == (1, 2)
     assert design.internal_endog_bounds == (design.endog.lower, design.endog.upper)
     if response == "n":
         assert (design.endog.center, design.endog.scale) == (3, 2)  # the guesses stay
-    plain = Design.from_formula("n ~ x", SCHEMA).standardization
+    plain = DeclaredDesign.from_formula("n ~ x", SCHEMA).standardization
     assert (plain.y_center, plain.y_scale) == (3, 2)
 
 
@@ -111,7 +111,7 @@ def by_hand(options) -> np.ndarray:
 
 @pytest.mark.parametrize(("options", "name", "ends"), KNOWN.values(), ids=KNOWN.keys())
 def test_a_known_term_has_public_bounds_and_one_value_per_row(options, name, ends):
-    design = Design.from_formula("n ~ x", SCHEMA, family=POISSON, **options)
+    design = DeclaredDesign.from_formula("n ~ x", SCHEMA, family=POISSON, **options)
     assert design.offset.name == name
     np.testing.assert_allclose((design.offset.lower, design.offset.upper), ends)
     block, expected = rows(design), by_hand(options)
@@ -129,7 +129,7 @@ OFFSETS = {key: case for key, case in KNOWN.items() if "exposure" not in case[0]
 
 @pytest.mark.parametrize(("options", "name", "ends"), OFFSETS.values(), ids=OFFSETS.keys())
 def test_a_known_term_is_taken_off_a_gaussian_response(options, name, ends):
-    design = Design.from_formula("n ~ x", SCHEMA, **options)
+    design = DeclaredDesign.from_formula("n ~ x", SCHEMA, **options)
     assert design.offset.name == name
     block, raw = rows(design), design.source(TABLE).raw(0, 5)
     assert block.offset is None
@@ -144,7 +144,7 @@ def test_a_known_term_is_taken_off_a_gaussian_response(options, name, ends):
 
 def test_a_declared_term_bounds_the_offset():
     schema = Schema({"np.log(t)": Numeric(-2, 1)}, t=Numeric(0, 5), y=Numeric(0, 9))
-    design = Design.from_formula("y ~ 1", schema, family=POISSON, offset="np.log(t)")
+    design = DeclaredDesign.from_formula("y ~ 1", schema, family=POISSON, offset="np.log(t)")
     assert (design.offset.lower, design.offset.upper) == (-2, 1)
     np.testing.assert_allclose(design.known_term({"t": [0, 1, 5, np.nan]}), [-2, 0, 1, np.nan])
 
@@ -164,11 +164,11 @@ BAD_KNOWN = [
 @pytest.mark.parametrize(("options", "error", "says"), BAD_KNOWN)
 def test_a_known_term_without_public_bounds_is_refused(options, error, says):
     with pytest.raises(error, match=says):
-        Design.from_formula("n ~ x", SCHEMA, family=POISSON, **options)
+        DeclaredDesign.from_formula("n ~ x", SCHEMA, family=POISSON, **options)
 
 
 def test_a_design_without_one_has_no_known_term():
-    design = Design.from_formula("n ~ x", SCHEMA, family=POISSON)
+    design = DeclaredDesign.from_formula("n ~ x", SCHEMA, family=POISSON)
     assert design.offset is None
     assert rows(design).offset is None
     assert not design.source(TABLE).has_offset
@@ -180,14 +180,16 @@ def test_a_design_without_one_has_no_known_term():
 def test_family_and_offset_are_stored_with_the_design(family):
     name = "share" if family == BINOMIAL else "n"
     term = {"exposure": "years"} if family.link == "log" else {"offset": "np.log(years)"}
-    design = Design.from_formula(f"{name} ~ x", SCHEMA, family=family, **term)
-    copy = Design.from_dict(design.to_dict())
+    design = DeclaredDesign.from_formula(f"{name} ~ x", SCHEMA, family=family, **term)
+    copy = design_from_dict(design.to_dict())
     assert copy == design
     assert (copy.family, copy.offset) == (family, design.offset)
-    assert copy != Design.from_formula(f"{name} ~ x", SCHEMA, family=family)
+    assert copy != DeclaredDesign.from_formula(f"{name} ~ x", SCHEMA, family=family)
     exposure = {"exposure_bounds": (1, 2)} if family.link == "log" else {}
-    arrays = Design.from_arrays(2, (0, 1), (0, 1), family=family, offset_bounds=(-1, 1), **exposure)
-    copy = Design.from_dict(arrays.to_dict())
+    arrays = DeclaredDesign.from_arrays(
+        2, (0, 1), (0, 1), family=family, offset_bounds=(-1, 1), **exposure
+    )
+    copy = design_from_dict(arrays.to_dict())
     assert copy == arrays
     assert (copy.family, copy.offset) == (family, arrays.offset)
 
@@ -198,7 +200,7 @@ ENDOG, EXOG = np.array([0.0, 1.0, np.nan, 5.0, -1.0]), np.ones((5, 1))
 
 
 def test_arrays_take_known_terms_with_their_bounds():
-    design = Design.from_arrays(
+    design = DeclaredDesign.from_arrays(
         1, (1, 1), (0, 4), family=POISSON, offset_bounds=(-1, 1), exposure_bounds=(1, 8)
     )
     known = {"offset": [0.0, 3.0, 0.0, 0.0, np.nan], "exposure": [1.0, 2.0, 3.0, 0.0, 1.0]}
@@ -210,7 +212,7 @@ def test_arrays_take_known_terms_with_their_bounds():
 
 
 def test_known_terms_of_arrays_are_checked():
-    design = Design.from_arrays(1, (1, 1), (0, 4), family=POISSON, exposure_bounds=(1, 8))
+    design = DeclaredDesign.from_arrays(1, (1, 1), (0, 4), family=POISSON, exposure_bounds=(1, 8))
     with pytest.raises(DataError, match="exposure"):
         design.source((ENDOG, EXOG))
     with pytest.raises(DataError, match="exposure has 3 rows and exog 5"):
@@ -218,8 +220,8 @@ def test_known_terms_of_arrays_are_checked():
     with pytest.raises(DataError, match="'exposure' has type text"):
         design.source((ENDOG, EXOG, {"exposure": np.array(list("abcde"))}))
     with pytest.raises(SchemaError, match="above 0"):
-        Design.from_arrays(1, (1, 1), (0, 4), family=POISSON, exposure_bounds=(0, 8))
+        DeclaredDesign.from_arrays(1, (1, 1), (0, 4), family=POISSON, exposure_bounds=(0, 8))
     with pytest.raises(SchemaError, match="binomial"):
-        Design.from_arrays(1, (1, 1), (0, 4), family=BINOMIAL)
+        DeclaredDesign.from_arrays(1, (1, 1), (0, 4), family=BINOMIAL)
     with pytest.raises(SchemaError, match="endog_name"):
-        Design.from_arrays(1, (1, 1), (0, 4), endog_name="offset", offset_bounds=(0, 1))
+        DeclaredDesign.from_arrays(1, (1, 1), (0, 4), endog_name="offset", offset_bounds=(0, 1))

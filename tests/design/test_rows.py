@@ -12,14 +12,14 @@ import pyarrow as pa
 import pytest
 import scipy.sparse as sp
 
-from dpstats.design import Design, Source
+from dpstats.design import DeclaredDesign, TableSource
 from dpstats.errors import DataError
 from dpstats.schema import Numeric, Schema
 from tests.design.cases import SCHEMA, inside, wild
 
 N = 50
 FORMULA = "y ~ x*g + np.log1p(p) + h + b + `a b` + C(z)"
-DESIGN = Design.from_formula(FORMULA, SCHEMA)
+DESIGN = DeclaredDesign.from_formula(FORMULA, SCHEMA)
 
 
 def tables(frame: pd.DataFrame) -> dict:
@@ -67,7 +67,7 @@ def test_a_row_with_a_missing_value_is_mapped_and_not_kept():
 
 
 def test_missing_numbers_are_mapped_to_the_declared_centre():
-    design = Design.from_formula("y ~ p", SCHEMA)
+    design = DeclaredDesign.from_formula("y ~ p", SCHEMA)
     block = design.source({"y": [1.0, np.nan, 3.0], "p": [np.nan, 99.0, -np.inf]}).raw(0, 3)
     np.testing.assert_array_equal(block.x[:, 1], [2, 5, 1])
     np.testing.assert_array_equal(block.y, [1, 25, 3])
@@ -81,7 +81,7 @@ def test_wild_rows_raise_nothing_and_warn_of_nothing():
 
 def test_blocks_end_with_the_table():
     source = DESIGN.source(INSIDE)
-    assert isinstance(source, Source)
+    assert isinstance(source, TableSource)
     assert len(source) == N
     assert source.block(40, 99).x.shape == (10, len(DESIGN.names))
     assert source.block(N, 2 * N).x.shape == (0, len(DESIGN.names))
@@ -112,12 +112,12 @@ def test_a_wrong_table_is_refused_by_name_and_type(table, words):
 
 def test_a_transformed_response_must_be_a_number_too():
     with pytest.raises(DataError, match="'y' has type text"):
-        Design.from_formula("np.log1p(y) ~ x", SCHEMA).source(INSIDE.assign(y="1"))
+        DeclaredDesign.from_formula("np.log1p(y) ~ x", SCHEMA).source(INSIDE.assign(y="1"))
 
 
 def test_columns_that_are_not_used_are_not_looked_at():
     frame = INSIDE.assign(junk=np.array([1, "a"] * (N // 2), dtype=object))
-    source = Design.from_formula("y ~ x", SCHEMA).source(frame[["y", "x", "junk"]])
+    source = DeclaredDesign.from_formula("y ~ x", SCHEMA).source(frame[["y", "x", "junk"]])
     assert len(source) == N
 
 
@@ -140,13 +140,13 @@ def test_exog_needs_no_response_and_is_in_the_users_units():
 
 
 def test_exog_is_nan_where_a_new_row_is_missing_something():
-    design = Design.from_formula("y ~ x + g", SCHEMA)
+    design = DeclaredDesign.from_formula("y ~ x + g", SCHEMA)
     made = design.exog({"x": [0.5, None, 9.0], "g": ["b", "b", "c"]})
     np.testing.assert_array_equal(made, [[1, 0.5, 1, 0], [np.nan] * 4, [1, 2, 0, 1]])
 
 
 def test_the_mean_alone_takes_its_length_from_the_table():
-    design = Design.from_formula("y ~ 1", SCHEMA)
+    design = DeclaredDesign.from_formula("y ~ 1", SCHEMA)
     for table in (INSIDE, pl.from_pandas(INSIDE), {"anything": [1, 2, 3]}):
         rows = 3 if isinstance(table, dict) else N
         np.testing.assert_array_equal(design.exog(table), np.ones((rows, 1)))
@@ -166,7 +166,7 @@ def test_the_mean_alone_takes_its_length_from_the_table():
 )
 def test_rows_of_one_unit_share_a_code_and_rows_of_nobody_are_left_out(codes):
     schema = Schema(y=Numeric(0, 1), unit="person", max_rows=2)
-    design = Design.from_formula("y ~ 1", schema)
+    design = DeclaredDesign.from_formula("y ~ 1", schema)
     assert design.columns == ("y", "person")
     source = design.source({"y": np.zeros(5), "person": codes})
     unit = source.block(0, 5).unit
@@ -183,7 +183,7 @@ def test_rows_of_one_unit_share_a_code_and_rows_of_nobody_are_left_out(codes):
 
 X = np.random.default_rng(2).normal(size=(N, 3))
 Y = np.random.default_rng(3).normal(size=N)
-ARRAYS = Design.from_arrays(3, (-1, 1), (-2, 2))
+ARRAYS = DeclaredDesign.from_arrays(3, (-1, 1), (-2, 2))
 
 PAIRS = {
     "numpy": (Y, X),
@@ -244,7 +244,7 @@ def _captured(function) -> list:
 
 
 def test_a_design_holds_no_rows_after_reading_some():
-    design = Design.from_formula(FORMULA, SCHEMA)
+    design = DeclaredDesign.from_formula(FORMULA, SCHEMA)
     before = pickle.dumps(design)
     marked = INSIDE.assign(g="canary-7391", p=3.73911937)
     source = design.source(marked)
@@ -266,12 +266,12 @@ def test_a_long_double_beyond_float64_is_read_without_a_warning():
     table = {"y": np.array([0.5, 1.0]) * np.longdouble("1e4000")}
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        block = Design.from_formula("y ~ 1", schema).source(table).block(0, 2)
+        block = DeclaredDesign.from_formula("y ~ 1", schema).source(table).block(0, 2)
     assert block.y.tolist() == block.y[:1].tolist() * 2
 
 
 def test_a_null_does_not_merge_the_units_beside_it():
     schema = Schema(y=Numeric(0, 1), unit="person", max_rows=2)
     table = pl.DataFrame({"y": [0.0] * 7, "person": [2**60 + i for i in range(6)] + [None]})
-    unit = Design.from_formula("y ~ 1", schema).source(table).block(0, 7).unit
+    unit = DeclaredDesign.from_formula("y ~ 1", schema).source(table).block(0, 7).unit
     assert len(set(unit.tolist())) == 7

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from dpstats.design import Design, SparseSource
+from dpstats.design import DeclaredDesign, SparseSource, design_from_dict
 from dpstats.errors import DataError, SchemaError
 from dpstats.families import POISSON
 
@@ -36,7 +36,7 @@ def pairs(intercept: int | None) -> np.ndarray:
 
 def both(intercept: int | None, seed: int = 0) -> tuple:
     """The same rows of one sparse design, from a sparse matrix and from a dense array."""
-    design = Design.from_arrays(D, pairs(intercept), (0, 4), sparse=True)
+    design = DeclaredDesign.from_arrays(D, pairs(intercept), (0, 4), sparse=True)
     dense, y = wild(seed), np.random.default_rng(seed).uniform(-1, 5, N)
     return design, design.source((y, sp.csr_array(dense))), design.source((y, dense))
 
@@ -86,7 +86,7 @@ def test_zeros_stay_zeros_beside_an_intercept():
 @pytest.mark.parametrize("form", ["coo", "csc", "csr", "bsr", "lil", "int", "bool", "matrix"])
 def test_every_kind_of_sparse_matrix_is_read(form):
     dense = (np.abs(wild()) == 3).astype(float)
-    design = Design.from_arrays(D, (-2, 2), None, sparse=True)
+    design = DeclaredDesign.from_arrays(D, (-2, 2), None, sparse=True)
     made = {
         "int": lambda: sp.csr_array(dense.astype(np.int8)),
         "bool": lambda: sp.csr_array(dense.astype(bool)),
@@ -100,14 +100,14 @@ def test_stored_twice_is_added_before_it_is_clipped_and_the_matrix_is_left_alone
         (np.array([0.8, 0.8, -5.0, 4.5]), np.array([1, 1, 0, 0]), np.array([0, 2, 4])), shape=(2, 2)
     )
     before = [part.copy() for part in (matrix.data, matrix.indices, matrix.indptr)]
-    source = Design.from_arrays(2, (-1, 1), None, sparse=True).source(matrix)
+    source = DeclaredDesign.from_arrays(2, (-1, 1), None, sparse=True).source(matrix)
     np.testing.assert_array_equal(source.raw(0, 2).x.toarray(), [[0, 1], [-0.5, 0]])
     for old, new in zip(before, (matrix.data, matrix.indices, matrix.indptr), strict=True):
         np.testing.assert_array_equal(old, new)
 
 
 def test_a_known_term_and_a_count_stand_beside_a_sparse_design():
-    design = Design.from_arrays(
+    design = DeclaredDesign.from_arrays(
         2, (-1, 1), (0, 9), family=POISSON, exposure_bounds=(1, 4), sparse=True
     )
     table = (np.array([3.0, np.nan]), sp.eye_array(2, format="csr"), {"exposure": [2.0, 2.0]})
@@ -120,11 +120,11 @@ def test_a_known_term_and_a_count_stand_beside_a_sparse_design():
 @pytest.mark.parametrize("bounds", [(1, 4), (-4, -1), [(0, 1), (0.5, 0.5)], [(0, 1), (-2, -1)]])
 def test_bounds_of_a_sparse_column_contain_zero(bounds):
     with pytest.raises(SchemaError, match=r"sparse.*do not contain 0.*\(1, 1\)"):
-        Design.from_arrays(2, bounds, (0, 1), sparse=True)
+        DeclaredDesign.from_arrays(2, bounds, (0, 1), sparse=True)
 
 
 def test_wrong_matrices_are_refused_by_type_and_shape():
-    design = Design.from_arrays(2, (-1, 1), None, sparse=True)
+    design = DeclaredDesign.from_arrays(2, (-1, 1), None, sparse=True)
     with pytest.raises(DataError, match="2 columns were declared"):
         design.source(sp.eye_array(3, format="csr"))
     with pytest.raises(DataError, match="complex"):
@@ -132,18 +132,18 @@ def test_wrong_matrices_are_refused_by_type_and_shape():
 
 
 def test_a_sparse_design_is_stored_as_one():
-    design = Design.from_arrays(3, [(1, 1), (0, 2), (-3, 1)], (0, 1), sparse=True)
-    copy = Design.from_dict(design.to_dict())
+    design = DeclaredDesign.from_arrays(3, [(1, 1), (0, 2), (-3, 1)], (0, 1), sparse=True)
+    copy = design_from_dict(design.to_dict())
     assert copy == design
-    assert copy != Design.from_arrays(3, [(1, 1), (0, 2), (-3, 1)], (0, 1))
+    assert copy != DeclaredDesign.from_arrays(3, [(1, 1), (0, 2), (-3, 1)], (0, 1))
     np.testing.assert_array_equal(copy.standardization.x_center, 0)
-    many = Design.from_arrays(10_000, (0, 1), (0, 1), sparse=True)
+    many = DeclaredDesign.from_arrays(10_000, (0, 1), (0, 1), sparse=True)
     assert many.to_dict()["bounds"] == [0, 1]
 
 
 @pytest.mark.parametrize("sparse", [True, False])
 def test_new_rows_may_be_asked_for_some_columns_only(sparse):
-    design = Design.from_arrays(D, pairs(0), (0, 4), sparse=sparse)
+    design = DeclaredDesign.from_arrays(D, pairs(0), (0, 4), sparse=sparse)
     dense = wild()
     table = sp.csr_array(dense) if sparse else dense
     whole = design.exog(table)
@@ -157,7 +157,7 @@ def test_new_rows_may_be_asked_for_some_columns_only(sparse):
 LARGE = """
 import resource, time
 import numpy as np, scipy.sparse as sp
-from dpstats.design import Design
+from dpstats.design import DeclaredDesign
 n, d, each = 16_087, 50_000, 500
 rng = np.random.default_rng(0)
 indices = (np.arange(n)[:, None] * 7 + np.arange(each) * 100) % d
@@ -166,7 +166,7 @@ matrix = sp.csr_array(
     shape=(n, d),
 )
 start = time.process_time()
-source = Design.from_arrays(d, (-0.5, 1), (0, 1), sparse=True).source((np.ones(n), matrix))
+source = DeclaredDesign.from_arrays(d, (-0.5, 1), (0, 1), sparse=True).source((np.ones(n), matrix))
 entries = sum(source.block(a, a + 8192).x.nnz for a in range(0, n, 8192))
 print(entries, time.process_time() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpstats.design import Design
+from dpstats.design import DeclaredDesign
 from dpstats.design.operations import Expression, check_row_local
 from dpstats.design.terms import Terms
 from dpstats.errors import DPStatsError, FormulaError, SchemaError
@@ -92,7 +92,7 @@ REFUSED = {
 @pytest.mark.parametrize(("term", "words"), REFUSED.items(), ids=REFUSED.keys())
 def test_a_term_is_refused_with_what_to_write_instead(term, words):
     with pytest.raises(FormulaError) as caught:
-        Design.from_formula(f"y ~ {term}", SCHEMA)
+        DeclaredDesign.from_formula(f"y ~ {term}", SCHEMA)
     assert words in str(caught.value)
 
 
@@ -116,30 +116,30 @@ FORMULAS = {
 @pytest.mark.parametrize(("formula", "words"), FORMULAS.items(), ids=FORMULAS.keys())
 def test_a_formula_is_refused_with_what_to_write_instead(formula, words):
     with pytest.raises(FormulaError) as caught:
-        Design.from_formula(formula, SCHEMA)
+        DeclaredDesign.from_formula(formula, SCHEMA)
     assert words in str(caught.value)
 
 
 def test_a_one_sided_formula_is_for_models_without_response():
-    assert Design.from_formula("~ x + g", SCHEMA, response=False).endog is None
+    assert DeclaredDesign.from_formula("~ x + g", SCHEMA, response=False).endog is None
     with pytest.raises(FormulaError, match="has a response"):
-        Design.from_formula("y ~ x", SCHEMA, response=False)
+        DeclaredDesign.from_formula("y ~ x", SCHEMA, response=False)
 
 
 def test_a_formula_is_text_and_a_schema_a_filled_schema():
     with pytest.raises(FormulaError, match="text"):
-        Design.from_formula(3, SCHEMA)
+        DeclaredDesign.from_formula(3, SCHEMA)
     with pytest.raises(SchemaError, match=r"dp\.Schema"):
-        Design.from_formula("y ~ x", {"x": (0, 1)})
+        DeclaredDesign.from_formula("y ~ x", {"x": (0, 1)})
     with pytest.raises(SchemaError, match="not filled"):
-        Design.from_formula("y ~ x", Schema.template({"x": np.zeros(1), "y": np.zeros(1)}))
+        DeclaredDesign.from_formula("y ~ x", Schema.template({"x": np.zeros(1), "y": np.zeros(1)}))
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.text(alphabet="xypgb10.,:+-*/~()[]{}|'`=<> np.logC", max_size=25))
 def test_any_text_is_a_design_or_a_clear_error(text):
     with contextlib.suppress(DPStatsError):
-        assert Design.from_formula(f"y ~ {text}", SCHEMA).names
+        assert DeclaredDesign.from_formula(f"y ~ {text}", SCHEMA).names
 
 
 # ---------------------------------------------------------------------------------------------
@@ -209,14 +209,14 @@ DECLARED = Schema(
 
 
 def test_a_declared_term_has_its_declared_bounds_and_guesses():
-    design = Design.from_formula("y ~ np.log(x) + I(x - x**2)", DECLARED)
+    design = DeclaredDesign.from_formula("y ~ np.log(x) + I(x - x**2)", DECLARED)
     np.testing.assert_array_equal(design.bounds[1:], [[-4, 1], [-2, 0.25]])
     assert design.standardization.x_center.tolist() == [0, 0, -0.875]
     assert design.standardization.x_scale.tolist() == [1, 0.5, 1.125]
 
 
 def test_values_of_a_declared_term_are_held_to_its_bounds():
-    source = Design.from_formula("y ~ np.log(x)", DECLARED).source(
+    source = DeclaredDesign.from_formula("y ~ np.log(x)", DECLARED).source(
         {"x": [-1.0, 0.0, 1e-9, 1.0, 2.0], "y": [0.5] * 5}
     )
     block = source.raw(0, 5)
@@ -225,20 +225,20 @@ def test_values_of_a_declared_term_are_held_to_its_bounds():
 
 
 def test_a_declared_term_is_no_column_of_the_dot():
-    assert Design.from_formula("y ~ .", DECLARED).names == ("Intercept", "x")
+    assert DeclaredDesign.from_formula("y ~ .", DECLARED).names == ("Intercept", "x")
 
 
 def test_bounds_that_cannot_be_represented_are_refused():
     schema = Schema(x=Numeric(0, 1e200), p=Numeric(1, 1e200), y=Numeric(0, 1))
     for term in ("x:p", "I(x * p)", "x + p + x:p"):
         with pytest.raises(FormulaError, match="bounds"):
-            Design.from_formula(f"y ~ {term}", schema)
+            DeclaredDesign.from_formula(f"y ~ {term}", schema)
 
 
 def test_a_declared_term_is_a_number():
     schema = Schema({"np.log(x)": Categorical([0, 1])}, x=Numeric(1, 2), y=Numeric(0, 1))
     with pytest.raises(FormulaError, match="use Numeric"):
-        Design.from_formula("y ~ np.log(x)", schema)
+        DeclaredDesign.from_formula("y ~ np.log(x)", schema)
 
 
 def test_the_second_lock_finds_a_function_that_mixes_rows():

@@ -7,7 +7,7 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from dpstats.design import Design, Standardization, formulas
+from dpstats.design import DeclaredDesign, Design, Standardization, formulas
 from dpstats.errors import FormulaError
 from dpstats.schema import Boolean, Categorical, Numeric, Schema
 from tests.design.cases import SCHEMA, inside, wild
@@ -44,16 +44,16 @@ ARRAYS = ("bounds", "internal_bounds")
 
 def both_ways(formula: str, schema: Schema, monkeypatch) -> tuple[Design, Design]:
     response = formula[0] != "~"
-    quick = Design.from_formula(formula, schema, response)
+    quick = DeclaredDesign.from_formula(formula, schema, response)
     monkeypatch.setattr(formulas, "_plain_formula", lambda *_: None)
-    return quick, Design.from_formula(formula, schema, response)
+    return quick, DeclaredDesign.from_formula(formula, schema, response)
 
 
 def used_quickly(formula: str, monkeypatch) -> bool:
     """Whether formulaic is not asked about the right side."""
     monkeypatch.setattr(formulas, "_general_formula", lambda *_: 1 / 0)
     try:
-        Design.from_formula(formula, SCHEMA, formula[0] != "~")
+        DeclaredDesign.from_formula(formula, SCHEMA, formula[0] != "~")
     except ZeroDivisionError:
         return False
     return True
@@ -95,7 +95,7 @@ def test_what_is_refused_is_refused_in_both_ways(formula, monkeypatch):
     messages = []
     for _ in range(2):
         with pytest.raises(FormulaError) as caught:
-            Design.from_formula(formula, SCHEMA)
+            DeclaredDesign.from_formula(formula, SCHEMA)
         messages.append(str(caught.value))
         monkeypatch.setattr(formulas, "_plain_formula", lambda *_: None)
     assert messages[0] == messages[1]
@@ -103,8 +103,8 @@ def test_what_is_refused_is_refused_in_both_ways(formula, monkeypatch):
 
 def test_numbers_in_a_formula_are_no_names():
     schema = Schema({str(j): Numeric(0, 1) for j in range(3)}, y=Numeric(0, 1))
-    assert Design.from_formula("y ~ 1", schema).names == ("Intercept",)
-    assert Design.from_formula("y ~ . - 1", schema).names == ("0", "1", "2")
+    assert DeclaredDesign.from_formula("y ~ 1", schema).names == ("Intercept",)
+    assert DeclaredDesign.from_formula("y ~ . - 1", schema).names == ("0", "1", "2")
 
 
 # -- time and space ------------------------------------------------------------------------------
@@ -132,7 +132,7 @@ def best(task) -> float:
 
 
 def read(formula: str, schema: Schema, table) -> None:
-    source = Design.from_formula(formula, schema).source(table)
+    source = DeclaredDesign.from_formula(formula, schema).source(table)
     for start in range(0, N, 256):
         source.block(start, start + 256)
 
@@ -150,13 +150,13 @@ def test_five_thousand_columns_are_read_about_as_quickly_as_converted(wide, kind
 def test_arrays_of_many_columns_bind_quickly():
     pairs = np.tile([-1.0, 2.0], (50_000, 1))
     pairs[7] = (1, 1)
-    assert best(lambda: Design.from_arrays(50_000, pairs, (0, 1))) < OVERHEAD
+    assert best(lambda: DeclaredDesign.from_arrays(50_000, pairs, (0, 1))) < OVERHEAD
 
 
 def test_many_factors_are_still_recognised_among_numbers():
     columns = {f"x{j}": Numeric(-1, j + 1) for j in range(30)}
     schema = Schema(columns | {"x7": Boolean(), "x9": Categorical(["a", "b"])}, y=Numeric(0, 1))
-    design = Design.from_formula("y ~ .", schema)
+    design = DeclaredDesign.from_formula("y ~ .", schema)
     assert design.names[:11] == ("Intercept", *(f"x{j}" for j in range(9)), "x9[T.b]")
     assert design.bounds[[8, 10, 11]].tolist() == [[0, 1], [0, 1], [-1, 11]]
     assert design.standardization.x_center[[7, 8, 10, 11]].tolist() == [3, 0, 0, 5]

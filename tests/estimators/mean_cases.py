@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dpstats.design import Design
+from dpstats.design import DeclaredDesign, Design
 from dpstats.holders import Curator
 from dpstats.mechanisms.noise import SeededNoise
 from dpstats.privacy import Central
@@ -28,7 +28,7 @@ class Shape:
 
     def design(self, **unit: Any) -> Design:
         columns = {"y": self.declared} | ({"id": Numeric(0, 1e6)} if unit else {})
-        return Design.from_formula("y ~ 1", Schema(columns, **unit))
+        return DeclaredDesign.from_formula("y ~ 1", Schema(columns, **unit))
 
 
 def normal(rng: np.random.Generator, n: int) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dpstats.design import Design
+from dpstats.design import DeclaredDesign, Design
 from dpstats.estimators.central.newton.ols import Newton
 from dpstats.privacy import Central
 from dpstats.protocol import Plan
@@ -30,7 +30,7 @@ class Setting:
 
     @property
     def design(self) -> Design:
-        return Design.from_arrays(len(self.beta), self.bounds, self.y_bounds)
+        return DeclaredDesign.from_arrays(len(self.beta), self.bounds, self.y_bounds)
 
     def rows(self, rng: Any, n: int) -> tuple[Array, Array]:
         x = self.columns(rng, n)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dpstats.design import Design
+from dpstats.design import DeclaredDesign, Design
 from dpstats.holders import Curator
 from dpstats.mechanisms.noise import SeededNoise
 from dpstats.privacy import Central
@@ -21,7 +21,7 @@ DELTA = 1e-6
 
 
 def design(d: int, y_bound: float = Y_BOUND) -> Design:
-    return Design.from_arrays(d, (-1.0, 1.0), (-y_bound, y_bound))
+    return DeclaredDesign.from_arrays(d, (-1.0, 1.0), (-y_bound, y_bound))
 
 
 def rows(rng: Any, n: int, d: int, sd: float = SD, norm: float = NORM) -> tuple[Any, Any, Any]:

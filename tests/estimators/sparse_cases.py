@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dpstats.design import Design
+from dpstats.design import DeclaredDesign, Design
 from dpstats.families import BINOMIAL, GAUSSIAN
 from dpstats.holders import Curator
 from dpstats.mechanisms.noise import SeededNoise
@@ -21,7 +21,7 @@ FAMILIES = {"ols": GAUSSIAN, "logit": BINOMIAL}
 
 def design(d: int, model: str = "ols") -> Design:
     ends = (-Y_BOUND, Y_BOUND) if model == "ols" else (0.0, 1.0)
-    return Design.from_arrays(d, (-1.0, 1.0), ends, family=FAMILIES[model])
+    return DeclaredDesign.from_arrays(d, (-1.0, 1.0), ends, family=FAMILIES[model])
 
 
 def rows(

@@ -9,7 +9,7 @@ import pytest
 
 from dpstats.accounting import delta_of
 from dpstats.accounting.events import Laplace
-from dpstats.design import Design
+from dpstats.design import DeclaredDesign
 from dpstats.errors import OptionError
 from dpstats.estimators.central.published.adaptive_clipping_gd import AdaptiveClippingGD, _law
 from dpstats.estimators.central.published.private_variance import (
@@ -142,7 +142,7 @@ def test_what_cannot_work_is_refused_in_the_plan(options, privacy, match) -> Non
 
 def test_several_rows_per_unit_are_refused_in_the_plan() -> None:
     schema = Schema(y=Numeric(-1, 1), x=Numeric(-1, 1), unit="person", max_rows=3)
-    shape = Design.from_formula("y ~ x", schema)
+    shape = DeclaredDesign.from_formula("y ~ x", schema)
     with pytest.raises(OptionError, match="several rows per unit"):
         METHOD.plan(shape, Central(1.0, DELTA, rows=1000), 1000)
 

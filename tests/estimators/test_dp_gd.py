@@ -9,7 +9,7 @@ import pytest
 from scipy.optimize import least_squares
 
 from dpstats.accounting import delta_of
-from dpstats.design import Design
+from dpstats.design import DeclaredDesign
 from dpstats.errors import OptionError
 from dpstats.estimators.central.published.dp_gd import DPGD, _asks
 from dpstats.estimators.central.published.recursion import after_steps
@@ -127,7 +127,7 @@ def test_several_rows_per_person_hide_the_number_of_rows() -> None:
     x, y, beta = rows(rng, 20_000, 1)
     schema = Schema(y=Numeric(-Y_BOUND, Y_BOUND), x=Numeric(-1, 1), unit="person", max_rows=2)
     table = {"y": y, "x": x[:, 0], "person": np.repeat(np.arange(10_000), 2)}
-    shape = Design.from_formula("y ~ x", schema)
+    shape = DeclaredDesign.from_formula("y ~ x", schema)
     plan = DPGD().plan(shape, Central(2.0, DELTA, rows=15_000), 15_000)
     holder = Curator(shape.source(table), shape, plan, SeededNoise(1))
     estimate = DPGD().fit(holder, shape, plan)

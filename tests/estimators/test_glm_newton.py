@@ -13,7 +13,7 @@ import statsmodels.api as sm
 
 import dpstats as dp
 from dpstats.accounting import delta_of
-from dpstats.design import Design
+from dpstats.design import DeclaredDesign, Design
 from dpstats.errors import OptionError
 from dpstats.estimators.central.newton.glm import GLMNewton
 from dpstats.estimators.central.newton.glm_descent import _pooled, _Solved
@@ -44,7 +44,7 @@ class Setting:
         d = len(self.beta)
         bounds = [(1, 1)] * self.intercept + [(-1, 1)] * (d - self.intercept)
         low = -self.top if self.family.name == "gaussian" else 0.0
-        return Design.from_arrays(d, bounds, (low, self.top), family=self.family)
+        return DeclaredDesign.from_arrays(d, bounds, (low, self.top), family=self.family)
 
     def rows(self, rng: Any, n: int) -> tuple[Any, Any]:
         x = rng.uniform(-1, 1, (n, len(self.beta)))
@@ -277,7 +277,9 @@ def test_a_logistic_offset_is_known() -> None:
     rng = np.random.default_rng(7)
     n, shape = (
         8_000,
-        Design.from_arrays(2, [(1, 1), (-1, 1)], (0, 1), family=BINOMIAL, offset_bounds=(-2, 2)),
+        DeclaredDesign.from_arrays(
+            2, [(1, 1), (-1, 1)], (0, 1), family=BINOMIAL, offset_bounds=(-2, 2)
+        ),
     )
     x, offset = np.column_stack([np.ones(n), rng.uniform(-1, 1, n)]), rng.uniform(-2, 2, n)
     y = bernoulli(rng, 0.3 + 0.8 * x[:, 1] + offset).astype(float)
@@ -332,7 +334,7 @@ def test_the_plan_says_what_rarer_answers_would_cost() -> None:
 
 
 def test_the_plan_says_which_n_would_do() -> None:
-    shape = Design.from_arrays(20, (-1, 1), (0, 1), family=BINOMIAL)
+    shape = DeclaredDesign.from_arrays(20, (-1, 1), (0, 1), family=BINOMIAL)
     small = GLMNewton("logit").plan(shape, Central(0.5, DELTA), 1_000)
     assert any("About n=" in w and "would" in w for w in small.warnings)
     assert not GLMNewton("logit").plan(shape, Central(1.0, DELTA), 100_000).warnings

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dpstats.accounting import Laplace, Selection, epsilon_of
-from dpstats.design import Design
+from dpstats.design import DeclaredDesign
 from dpstats.errors import OptionError
 from dpstats.estimators.central.mean import ClippedMean
 from dpstats.estimators.central.published.karwa_vadhan import KarwaVadhan
@@ -265,7 +265,7 @@ def test_a_regression_is_no_mean(method):
     schema = Schema(y=Numeric(0, 9), x=Numeric(0, 1))
     for formula in ("y ~ x", "y ~ x - 1"):
         with pytest.raises(OptionError, match="intercept alone"):
-            method.plan(Design.from_formula(formula, schema), PRIVACY, 100)
+            method.plan(DeclaredDesign.from_formula(formula, schema), PRIVACY, 100)
 
 
 @BOTH

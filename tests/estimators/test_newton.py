@@ -11,7 +11,7 @@ import pytest
 
 import dpstats as dp
 from dpstats.accounting import delta_of
-from dpstats.design import Design
+from dpstats.design import DeclaredDesign
 from dpstats.errors import OptionError
 from dpstats.estimators.central.newton.descent import _Near, _pooled, _Scored
 from dpstats.estimators.central.newton.ols import Newton
@@ -346,7 +346,7 @@ SLOPES_ONLY = [(-1, 1)] * 3
 def test_what_ran_is_what_was_planned_and_paid(
     epsilon: float, adaptive: bool, bounds: Any, neighbors: str, target: str
 ) -> None:
-    shape = Design.from_arrays(3, bounds, (-4.0, 4.0))
+    shape = DeclaredDesign.from_arrays(3, bounds, (-4.0, 4.0))
     rng = np.random.default_rng(13)
     x = rng.uniform(-1, 1, (1_500, 3))
     if bounds is INTERCEPT:
@@ -490,7 +490,7 @@ def table_of(kind: str) -> tuple[Any, Any]:
 )
 def test_degenerate_tables_give_numbers(kind: str, epsilon: float) -> None:
     x, y = table_of(kind)
-    shape = Design.from_arrays(x.shape[1], (-1.0, 1.0), (-4.0, 4.0))
+    shape = DeclaredDesign.from_arrays(x.shape[1], (-1.0, 1.0), (-4.0, 4.0))
     plan = Newton().plan(shape, Central(epsilon, DELTA), len(x))
     for seed in range(3):
         params, cov, (_, holder) = fit(Newton(), x, y, plan, seed, shape)

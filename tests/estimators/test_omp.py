@@ -11,7 +11,7 @@ from scipy import sparse
 
 from dpstats.accounting import delta_of, epsilon_of
 from dpstats.accounting.events import Parallel
-from dpstats.design import Design
+from dpstats.design import DeclaredDesign
 from dpstats.errors import OptionError
 from dpstats.estimators.central.sparse import omp
 from dpstats.estimators.central.sparse.omp import OMP
@@ -306,7 +306,9 @@ def test_a_hopeless_plan_names_an_n_that_would_do(model: str) -> None:
 def test_bad_options_are_refused() -> None:
     shape = design(20)
     with pytest.raises(OptionError, match="no column"):
-        OMP("ols").plan(Design.from_arrays(1, (1.0, 1.0), (-1.0, 1.0)), Central(1.0, 1e-6), 1000)
+        OMP("ols").plan(
+            DeclaredDesign.from_arrays(1, (1.0, 1.0), (-1.0, 1.0)), Central(1.0, 1e-6), 1000
+        )
     for bad in ({"sparsity": 0}, {"sparsity": 21}, {"sparsity": (3, 40)}, {"inference": "naive"}):
         with pytest.raises(OptionError):
             OMP("ols").plan(shape, Central(1.0, 1e-6), 1000, **bad)

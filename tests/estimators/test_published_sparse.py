@@ -11,7 +11,7 @@ import pytest
 
 from dpstats.accounting import Peeling, calibrate, delta_of, epsilon_of
 from dpstats.accounting.calibration import Share
-from dpstats.design import Design
+from dpstats.design import DeclaredDesign
 from dpstats.errors import OptionError
 from dpstats.estimators.central.published import sparse
 from dpstats.estimators.central.published.adaptive_clipping_iht import AdaptiveClippingIHT
@@ -242,7 +242,7 @@ def test_the_intercept_is_always_in_and_not_counted(method) -> None:
     if method.model == "ols":
         y = np.clip(y + 3.0, -8, 8)
     ends = (-8.0, 8.0) if method.model == "ols" else (0.0, 1.0)
-    shape = Design.from_arrays(
+    shape = DeclaredDesign.from_arrays(
         11, [(1, 1)] + [(-1, 1)] * 10, ends, family=design(2, method.model).family
     )
     plan = method.plan(shape, LARGE, len(y), sparsity=2)
@@ -312,7 +312,7 @@ def test_batches_need_positions() -> None:
             shape, Central(1.0, 1e-6, neighbors="add-remove", rows=100), 100, sparsity=2
         )
     schema = Schema({"y": Numeric(-1, 1), "x": Numeric(-1, 1)}, unit="who", max_rows=2)
-    shape = Design.from_formula("y ~ x", schema)
+    shape = DeclaredDesign.from_formula("y ~ x", schema)
     with pytest.raises(OptionError, match="several rows per unit"):
         AdaptiveClippingIHT().plan(shape, Central(1.0, 1e-6), 100, sparsity=1)
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpstats.design import Design
+from dpstats.design import DeclaredDesign
 from dpstats.estimators.central.newton.ols import Newton
 from dpstats.estimators.central.newton.whitening import Metric, whiten
 from dpstats.holders import Curator
@@ -101,7 +101,7 @@ def test_rows_of_a_rare_level_are_not_far_out() -> None:
 
 
 def test_nothing_to_see_is_still_a_coordinate_system() -> None:
-    shape = Design.from_arrays(3, (-1.0, 1.0), (-1.0, 1.0))
+    shape = DeclaredDesign.from_arrays(3, (-1.0, 1.0), (-1.0, 1.0))
     plan = Newton().plan(shape, Central(0.1, DELTA), 50)
     for x in (np.zeros((50, 3)), np.full((50, 3), np.nan)):
         holder = Curator(shape.source((np.zeros(50), x)), shape, plan, SeededNoise(1))

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from dpstats.accounting.events import Gaussian, Laplace
+from dpstats.design import RawBlock
 from dpstats.errors import DataError, PlanError
 from dpstats.holders import Curator
 from dpstats.mechanisms.noise import SeededNoise
@@ -38,7 +39,7 @@ class FakeSource:
     def block(self, start: int, stop: int) -> Any:
         rows = slice(start, stop)
         unit = None if self.unit is None else self.unit[rows]
-        return SimpleNamespace(x=self.x[rows], y=self.y[rows], keep=self.keep[rows], unit=unit)
+        return RawBlock(self.x[rows], self.y[rows], self.keep[rows], unit)
 
 
 def curator(
@@ -51,7 +52,7 @@ def curator(
     event: Any = TINY,
 ):
     design: Any = SimpleNamespace(
-        schema=SimpleNamespace(max_rows=max_rows),
+        schema=SimpleNamespace(max_rows=max_rows, unit=source.unit is not None or None),
         internal_bounds=np.array([[-1.0, 1.0]] * D),
         endog=SimpleNamespace(name="y"),
         internal_endog_bounds=(-1.0, 1.0),

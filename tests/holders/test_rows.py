@@ -10,7 +10,7 @@ from scipy import sparse
 from threadpoolctl import threadpool_info
 
 from dpstats.accounting.events import Gaussian, Peeling
-from dpstats.design import Design
+from dpstats.design import DeclaredDesign
 from dpstats.errors import PlanError
 from dpstats.holders import Curator, rows
 from dpstats.mechanisms.noise import SeededNoise
@@ -26,7 +26,7 @@ BETA = np.array([0.5, 0.0, -0.3, 0.0, 0.0, 0.1])
 
 def held(x: Any, y: Any, branches: tuple[int, ...] = (0,), bounds: Any = (-1.0, 1.0)) -> Curator:
     """A curator that answers once under each slot ``"0"``, ``"1"``, ...."""
-    design = Design.from_arrays(x.shape[1], bounds, (-1.0, 1.0))
+    design = DeclaredDesign.from_arrays(x.shape[1], bounds, (-1.0, 1.0))
     mechanisms = tuple(
         Mechanism(str(slot), TINY, "", branch=branch) for slot, branch in enumerate(branches)
     )
@@ -118,7 +118,7 @@ def test_the_halves_of_a_sorted_table_are_alike() -> None:
 
 def test_halves_need_a_public_number_of_rows() -> None:
     x, y = table(10)
-    design = Design.from_arrays(D, (-1.0, 1.0), (-1.0, 1.0))
+    design = DeclaredDesign.from_arrays(D, (-1.0, 1.0), (-1.0, 1.0))
     privacy = Central(1.0, 1e-6, neighbors="add-remove", rows=10)
     plan = Plan(
         "ols",
@@ -137,7 +137,7 @@ def test_halves_need_a_public_number_of_rows() -> None:
 @pytest.mark.parametrize("bound", [1e19, 1e40, 1e150])  # beyond 3e38, float32 has no number
 def test_absurd_declarations_cost_no_privacy(bound: float) -> None:
     wide = Numeric(-bound, bound, center=0.0, scale=1.0)
-    design = Design.from_formula("y ~ x", Schema({"x": wide, "y": wide}))
+    design = DeclaredDesign.from_formula("y ~ x", Schema({"x": wide, "y": wide}))
     queries = [
         Score(Geometry(1e-6), np.zeros(2), 1.0),
         Gradient(np.zeros(2), 1.0),

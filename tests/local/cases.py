@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from dpstats.design import Design
+from dpstats.design import DeclaredDesign, Design
 from dpstats.schema import Numeric, Schema
 
 NOISE = 0.5  # sd of the errors of `sparse_data`
@@ -16,7 +16,7 @@ def design(d: int, scale: float, bound: float = 6.0) -> Design:
     """Intercept and d columns of declared centre 0 and scale 1; the response's scale is `scale`."""
     columns = {f"x{j}": Numeric(-bound, bound, center=0, scale=1) for j in range(d)}
     schema = Schema({**columns, "y": Numeric(-20, 20, center=0, scale=scale)})
-    return Design.from_formula("y ~ " + " + ".join(columns), schema)
+    return DeclaredDesign.from_formula("y ~ " + " + ".join(columns), schema)
 
 
 def columns(kind: str, n: int, d: int, rng: Any) -> np.ndarray:

@@ -195,8 +195,8 @@ MUTANTS = [
     mutant(
         "ignores max_rows in the sensitivity",
         CURATOR,
-        "self._max_rows)\n        view",
-        "1)\n        view",
+        "self._max_rows)\n        answer",
+        "1)\n        answer",
         "test_sensitivity.py",
         "person and neighbours_move",
     ),
@@ -269,7 +269,7 @@ MUTANTS = [
         "uses a slot more often than planned",
         CURATOR,
         "self._answered.add((slot, part))",
-        "self._rows.total(query, self._rows.everything, cut, cuts)\n"
+        "self._rows.answer(query, cut)\n"
         "        self._transcript.append(Release(slot, query.name, query.parameters(), 1.0, 1.0,"
         " mechanism.event, part))",
         "test_transcript.py",
@@ -707,7 +707,7 @@ MUTANTS = [
     mutant(
         "copies responses for a plan",
         "dpstats/design/public_design.py",
-        "used = {name: _Kept(column, kept) for name, column in columns.items()}",
+        "used = {name: Kept(column, kept) for name, column in columns.items()}",
         "used = {name: column[kept] for name, column in columns.items()}",
         "test_message_plan.py",
         "plan_reads_nothing and label",

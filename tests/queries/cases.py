@@ -167,10 +167,12 @@ def block(
     x = np.rint(np.clip(x, -bounds, bounds) / steps) * steps * keep[:, None]
     x = x.astype(np.float32)  # exact
     y = np.rint(np.clip(y, -1.0, 1.0) / y_step) * y_step * keep
+    if query.columns is not None:
+        chosen = list(query.columns)
+        x, bounds, steps = np.take(x, chosen, axis=1), bounds[chosen], steps[chosen]
     bare = Block(csr_array(x) if sparse else x, y, keep, keep, bounds, steps, starts)
-    seen = bare.select(query.columns) if isinstance(query, Selected) else bare
-    weight = keep if query.geometry is None else query.geometry.weights(seen)
-    return replace(bare, weight=weight.astype(np.float32).astype(np.float64))
+    rows = bare.weighted(query.geometry)
+    return replace(rows, weight=rows.weight.astype(np.float32).astype(np.float64))
 
 
 def answer(query: Query, rows: Block) -> Any:

@@ -40,18 +40,6 @@ def test_chosen_columns_answer_as_if_there_were_no_others(query, sparse):
     assert np.array_equal(answer(selected, full), answer(query, alone))
 
 
-def test_a_view_keeps_the_rest_of_the_block():
-    x, y, keep = data()
-    query = Score(Geometry(1.1), BETA, 0.3)
-    rows = block(x, y, query, keep, np.arange(0, N, 2), bound=[1.0, 0.25, 0.5])
-    view = rows.select(COLUMNS)
-    assert np.array_equal(view.x, rows.x[:, list(COLUMNS)])
-    assert view.bound.tolist() == [0.5, 1.0]
-    assert view.grid.tolist() == rows.grid[list(COLUMNS)].tolist()
-    for name in ("y", "keep", "weight", "starts"):
-        assert getattr(view, name) is getattr(rows, name)
-
-
 @pytest.mark.parametrize("columns", [(), (1, 1), (-1, 0)])
 def test_columns_that_cannot_be_chosen_are_refused(columns):
     with pytest.raises(PlanError, match="distinct positions"):

@@ -11,7 +11,7 @@ import statsmodels.api as sm
 import statsmodels.formula.api as smf
 
 from dpstats.accounting.events import Gaussian, Selection
-from dpstats.design import Design
+from dpstats.design import DeclaredDesign, Design
 from dpstats.families import BINOMIAL, POISSON
 from dpstats.privacy import Central
 from dpstats.protocol import Estimate, Mechanism, Plan, Release
@@ -96,7 +96,7 @@ def make(
     """Results with the numbers of a statsmodels OLS, and that OLS."""
     fit = ols(frame() if df is None else df)
     privacy = privacy or Central(1.0, 1e-7)
-    design = Design.from_formula(FORMULA, schema(unit))
+    design = DeclaredDesign.from_formula(FORMULA, schema(unit))
     assert list(design.names) == list(fit.params.index)
     params, cov = to_internal(design, fit)
     mechanisms = (
@@ -159,8 +159,8 @@ def make_sparse(
     columns = [df.columns[j] for j in CHOSEN]
     fit = sm.OLS(df["y"], df[columns]).fit(use_t=False)
     bounds = [(1.0, 1.0), *[(0.0, 5.0)] * (d - 1)]
-    design = Design.from_arrays(d, bounds, (-20.0, 20.0))
-    inner = Design.from_arrays(len(CHOSEN), bounds[: len(CHOSEN)], (-20.0, 20.0))
+    design = DeclaredDesign.from_arrays(d, bounds, (-20.0, 20.0))
+    inner = DeclaredDesign.from_arrays(len(CHOSEN), bounds[: len(CHOSEN)], (-20.0, 20.0))
     params, cov = to_internal(inner, fit)
     order = [CHOSEN.index(j) for j in support]
     cov = cov[np.ix_(order, order)] * (np.nan if label == SAME_ROWS else 1.0)
@@ -216,7 +216,7 @@ def make_glm(
         years=Numeric(0.5, 2),
     )
     family = BINOMIAL if kind == "logit" else POISSON
-    design = Design.from_formula(formula, declared, family=family, exposure=exposure)
+    design = DeclaredDesign.from_formula(formula, declared, family=family, exposure=exposure)
     params, cov = to_internal(design, fit)
     m = Mechanism("step1", Gaussian(30.0), "clipped score, first Newton step")
     return Results.from_estimate(

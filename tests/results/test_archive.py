@@ -10,7 +10,7 @@ import pytest
 
 import dpstats.results.regression as results_module
 from dpstats.accounting import Ledger
-from dpstats.design import Design
+from dpstats.design import DeclaredDesign, design_from_dict
 from dpstats.errors import OptionError
 from dpstats.privacy import Central, Federated, LabelOnly, Local
 from dpstats.results.archive import decode, encode, privacy_from_dict, privacy_to_dict
@@ -149,8 +149,8 @@ def test_the_ledger_s_folder_is_not_published(tmp_path):
 
 @pytest.mark.parametrize("names", [None, ["const", "a", "b"]])
 def test_a_design_of_arrays_survives_the_round_trip(names):
-    design = Design.from_arrays(3, [(1, 1), (-1, 1), (0, 2)], (-6, 6), names=names)
-    again = Design.from_dict(json.loads(json.dumps(design.to_dict())))
+    design = DeclaredDesign.from_arrays(3, [(1, 1), (-1, 1), (0, 2)], (-6, 6), names=names)
+    again = design_from_dict(json.loads(json.dumps(design.to_dict())))
     assert again == design
     assert again.names == design.names
     X = np.array([[1.0, 0.5, 1.5]])

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from statsmodels.iolib.summary2 import summary_col
 
-from dpstats.design import Design
+from dpstats.design import DeclaredDesign
 from dpstats.errors import DataError, OptionError, PrivateQuantityError
 from dpstats.families import POISSON, Family
 from dpstats.protocol import Estimate, Plan
@@ -72,7 +72,7 @@ def test_an_exposure_is_read_from_the_new_rows():
 
 
 def test_a_model_of_arrays_takes_the_exposure_of_new_rows():
-    design = Design.from_arrays(
+    design = DeclaredDesign.from_arrays(
         2, [(1, 1), (-1, 1)], (0, 9), family=POISSON, exposure_bounds=(0.5, 4)
     )
     estimate = Estimate(np.array([0.3, 0.5]), np.eye(2) / 100, np.eye(2) / 200, float(N))

@@ -1,0 +1,53 @@
+"""A row in place of none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.design.facts import Design
+from dpstats.design.rows import RawBlock, Source
+
+__all__ = ["Nobody"]
+
+
+class Nobody:
+    """One incomplete row, to be read in place of a table that has none.
+
+    Guarantee: its contribution to every sum is zero, as that of any row with a missing value, so
+    what is answered about it is what is answered about nothing. That no one is in a table is then
+    hidden where the number of rows is private, as a row more or less is elsewhere.
+
+    Parameters
+    ----------
+    source : Source
+        Rows of the empty table.
+    design : Design
+        Public design.
+    """
+
+    def __init__(self, source: Source, design: Design) -> None:
+        self.is_sparse, self.has_offset = source.is_sparse, source.has_offset
+        self._design = design
+
+    def __len__(self) -> int:
+        return 1
+
+    def block(self, start: int, stop: int) -> RawBlock:
+        """The row, as `Source.block` gives rows."""
+        m, d = stop - start, len(self._design.names)
+        schema = self._design.schema
+        x: Any = np.zeros((m, d))
+        if self.is_sparse:
+            from scipy.sparse import csr_array
+
+            x = csr_array(x)
+        y = None if self._design.endog is None else np.zeros(m)
+        unit = None if schema is None or schema.unit is None else np.zeros(m, dtype=np.intp)
+        return RawBlock(x, y, np.zeros(m, np.bool_), unit, np.zeros(m) if self.has_offset else None)
+
+    def missing(self, start: int, stop: int) -> NDArray[np.bool_]:
+        """Every value of the row is missing."""
+        return np.ones((stop - start, len(self._design.names) + 1), np.bool_)

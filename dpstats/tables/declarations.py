@@ -1,0 +1,268 @@
+"""What a column may hold, as it is declared: a number, one of some levels, true or false."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.errors import SchemaError
+from dpstats.stored import shown
+from dpstats.tables.coercion import (
+    as_column,
+    check_kind,
+    level_keys,
+    number,
+    to_codes,
+    to_float,
+)
+
+__all__ = ["Blank", "Boolean", "Categorical", "Declaration", "Numeric"]
+
+Float = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+Level = str | int | float | bool
+
+
+def _finite(what: str, value: Any) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if isinstance(value, (str, bool)) or not math.isfinite(number):
+        raise SchemaError(f"{what}={shown(value)}: a finite number is needed.")
+    return number
+
+
+def _show(value: float) -> str:
+    return str(int(value)) if value == int(value) and abs(value) < 1e15 else repr(value)
+
+
+@dataclass(frozen=True)
+class Numeric:
+    """A number between two public bounds.
+
+    Parameters
+    ----------
+    lower, upper : float
+        Finite, ``lower < upper``. Values outside, and infinities, are moved to the nearer bound.
+    center, scale : float, optional
+        Public guesses of a typical value and spread, in the units of the column; ``center`` within
+        the bounds, ``scale`` > 0. They cost accuracy if wrong, never privacy.
+    """
+
+    lower: float
+    upper: float
+    center: float | None = None
+    scale: float | None = None
+    accepts: ClassVar[tuple[str, ...]] = ("number", "boolean", "text")
+
+    def __post_init__(self) -> None:
+        for name in ("lower", "upper", "center", "scale"):
+            value = getattr(self, name)
+            if value is not None or name in ("lower", "upper"):
+                object.__setattr__(self, name, _finite(f"Numeric {name}", value))
+        if self.lower >= self.upper:
+            raise SchemaError(
+                f"{self!r}: lower must be below upper; write Numeric(lower, upper) with the "
+                "smallest and largest possible value, from public knowledge."
+            )
+        if not (math.isfinite(self.upper - self.lower) and (self.upper - self.lower) / 2 > 0):
+            raise SchemaError(f"{self!r}: the width of the range cannot be represented.")
+        if self.center is not None and not self.lower <= self.center <= self.upper:
+            raise SchemaError(
+                f"{self!r}: center must lie in [{_show(self.lower)}, {_show(self.upper)}]."
+            )
+        if self.scale is not None and self.scale <= 0:
+            raise SchemaError(f"{self!r}: scale must be > 0.")
+
+    def __repr__(self) -> str:
+        guesses = [
+            f", {name}={_show(value)}"
+            for name, value in (("center", self.center), ("scale", self.scale))
+            if value is not None
+        ]
+        return f"Numeric({_show(self.lower)}, {_show(self.upper)}{''.join(guesses)})"
+
+    @property
+    def center_guess(self) -> float:
+        """``center``, or the midpoint of the bounds."""
+        return self.lower / 2 + self.upper / 2 if self.center is None else self.center
+
+    @property
+    def scale_guess(self) -> float:
+        """``scale``, or half the width of the bounds."""
+        return (self.upper - self.lower) / 2 if self.scale is None else self.scale
+
+    def coerce(self, values: Any, name: str = "values") -> tuple[Float, Mask]:
+        """Values inside the bounds, and where they were missing; see `Schema.coerce`."""
+        column = as_column(values, name)
+        check_kind(column, name, self.accepts)
+        return self.clean(column)
+
+    def clean(self, column: Any) -> tuple[Float, Mask]:
+        """`coerce` for a column whose type was checked before."""
+        x = to_float(column)
+        missing = np.isnan(x)
+        x = np.clip(x, self.lower, self.upper)
+        x[missing] = self.center_guess
+        return x, missing
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON object of the declaration."""
+        out: dict[str, Any] = {"type": "numeric", "lower": self.lower, "upper": self.upper}
+        guesses = {"center": self.center, "scale": self.scale}
+        return out | {k: v for k, v in guesses.items() if v is not None}
+
+
+@dataclass(frozen=True)
+class Categorical:
+    """One of a public list of levels.
+
+    Parameters
+    ----------
+    levels : sequence of str, int, float or bool
+        At least two, distinct; the first is the reference level of the default contrasts. Levels
+        are matched by value: 1, 1.0, True and "1" are one level; other text must match exactly.
+    other : str, int, float or bool, optional
+        The level that unseen values are mapped to; added at the end if `levels` does not list it.
+        Without it, unseen values are missing.
+    """
+
+    levels: tuple[Level, ...]
+    other: Level | None = None
+    accepts: ClassVar[tuple[str, ...]] = ("number", "boolean", "text")
+    _codes: dict[str, int] = field(init=False, repr=False, compare=False, hash=False)
+
+    def __init__(self, levels: Sequence[Level], other: Level | None = None) -> None:
+        if isinstance(levels, str) or not hasattr(levels, "__iter__"):
+            raise SchemaError(f"Categorical({levels!r}): a list of levels is needed.")
+        listed = [_level(value) for value in levels]
+        if not listed:
+            raise SchemaError(
+                "Categorical([]): list the levels that are possible, from public knowledge."
+            )
+        codes: dict[str, int] = {}
+        for code, value in enumerate(listed):
+            if level_keys(value)[0] in codes:
+                raise SchemaError(
+                    f"Categorical({listed!r}): the level {value!r} is listed twice "
+                    "(numbers and text match by value: 1, 1.0, True and '1' are one level)."
+                )
+            codes[level_keys(value)[0]] = code
+        if other is not None and level_keys(_level(other))[0] not in codes:
+            codes[level_keys(other)[0]] = len(listed)
+            listed.append(_level(other))
+        if len(listed) < 2:
+            raise SchemaError(f"Categorical({listed!r}): a column with one level cannot vary.")
+        for code, value in enumerate(listed):
+            for alias in level_keys(value):
+                codes.setdefault(alias, code)
+        object.__setattr__(self, "levels", tuple(listed))
+        object.__setattr__(self, "other", None if other is None else _level(other))
+        object.__setattr__(self, "_codes", codes)
+
+    def __repr__(self) -> str:
+        other = "" if self.other is None else f", other={self.other!r}"
+        return f"Categorical({list(self.levels)!r}{other})"
+
+    @property
+    def values(self) -> Float | None:
+        """Levels as numbers of shape (L,), or None where one of them is text."""
+        if any(isinstance(level, str) for level in self.levels):
+            return None
+        return np.array([float(level) for level in self.levels])
+
+    def coerce(self, values: Any, name: str = "values") -> tuple[NDArray[np.intp], Mask]:
+        """Level codes in [0, L), and where they were missing; see `Schema.coerce`."""
+        column = as_column(values, name)
+        check_kind(column, name, self.accepts)
+        return self.clean(column)
+
+    def clean(self, column: Any) -> tuple[NDArray[np.intp], Mask]:
+        """`coerce` for a column whose type was checked before."""
+        unseen = -1 if self.other is None else self._codes[level_keys(self.other)[0]]
+        codes = to_codes(column, self._codes, unseen)
+        missing = codes < 0
+        codes[missing] = 0
+        return codes, missing
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON object of the declaration."""
+        out: dict[str, Any] = {"type": "categorical", "levels": list(self.levels)}
+        return out if self.other is None else out | {"other": self.other}
+
+
+def _level(value: Any) -> Level:
+    """A level as a JSON scalar."""
+    scalar = value.item() if isinstance(value, np.generic) else value
+    finite = isinstance(scalar, str) or math.isfinite(number(scalar))
+    if not isinstance(scalar, (str, int, float, bool)) or not finite:
+        raise SchemaError(f"Level {shown(value)}: a level is a text, a finite number or a boolean.")
+    return scalar
+
+
+@dataclass(frozen=True)
+class Boolean:
+    """True or false; in a formula 1 or 0.
+
+    Numbers 1 and 0 and the texts "true", "false", "1", "0" in any case are understood; anything
+    else is missing.
+    """
+
+    accepts: ClassVar[tuple[str, ...]] = ("number", "boolean", "text")
+    levels: ClassVar[tuple[bool, bool]] = (False, True)
+    _codes: ClassVar[dict[str, int]] = {
+        "0": 0,
+        "1": 1,
+        **{
+            text: code
+            for code, word in enumerate(("false", "true"))
+            for text in (word, word.title(), word.upper())
+        },
+    }
+
+    def coerce(self, values: Any, name: str = "values") -> tuple[NDArray[np.intp], Mask]:
+        """0 or 1, and where it was missing; see `Schema.coerce`."""
+        column = as_column(values, name)
+        check_kind(column, name, self.accepts)
+        return self.clean(column)
+
+    def clean(self, column: Any) -> tuple[NDArray[np.intp], Mask]:
+        """`coerce` for a column whose type was checked before."""
+        codes = to_codes(column, self._codes, -1)
+        missing = codes < 0
+        codes[missing] = 0
+        return codes, missing
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON object of the declaration."""
+        return {"type": "boolean"}
+
+
+@dataclass(frozen=True)
+class Blank:
+    """A declaration of a template that a person has still to fill."""
+
+    kind: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON object of the declaration, to be filled."""
+        if self.kind == "numeric":
+            return {"type": self.kind, "lower": None, "upper": None}
+        return {"type": self.kind, "levels": []}
+
+    def __repr__(self) -> str:
+        return {"numeric": "Numeric(?, ?)", "categorical": "Categorical([?])"}[self.kind]
+
+    @property
+    def remedy(self) -> str:
+        """What is to be filled."""
+        return {"numeric": "lower and upper", "categorical": "levels"}[self.kind]
+
+
+Declaration = Numeric | Categorical | Boolean

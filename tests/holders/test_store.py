@@ -1,0 +1,134 @@
+"""A store that keeps no row and reads batches again for every question answers as the resident one.
+
+What it does is all that a store has to do: another one changes neither curator nor queries.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from dpstats.design import Design, RawBlock
+from dpstats.holders import Curator
+from dpstats.holders.rows import ResidentRows
+from dpstats.holders.store import Grid
+from dpstats.mechanisms.noise import SeededNoise
+from dpstats.queries import Block
+from tests.contracts.cases import Case, Table, each_case
+from tests.contracts.spies import releases
+
+N = 45
+BATCH = 17  # rows of a batch on their way to the store
+FEW = 16  # rows, or units, of a block: even, since pairs of rows are not to be split
+
+
+class Batches:
+    """Rows behind a design, of which a few are seen at a time."""
+
+    is_sparse = False
+
+    def __init__(self, data: Table, design: Design) -> None:
+        self.data, self.design = data, design
+        self.has_offset = self.of(0).has_offset
+
+    def __len__(self) -> int:
+        return len(self.data["y"])
+
+    def of(self, start: int) -> Any:
+        part = {name: column[start : start + BATCH] for name, column in self.data.items()}
+        return self.design.source(part)
+
+    def block(self, start: int, stop: int) -> RawBlock:
+        """One batch: numbers that name units serve as their codes."""
+        assert start % BATCH == 0
+        assert stop - start == BATCH
+        raw = self.of(start).block(0, BATCH)
+        return replace(raw, unit=None if raw.unit is None else self.data["person"][start:stop])
+
+
+class Rereading:
+    """A store of everything but rows."""
+
+    def __init__(self, source: Any, design: Any, max_rows: int, lots: Any) -> None:
+        self.source, self.lots = source, lots
+        self.grid = Grid.of(design)
+        self.units = None
+        batches = list(self.batches())
+        if batches[0].unit is not None:
+            self.units = self.grouped(np.concatenate([raw.unit for raw in batches]), max_rows)
+
+    def batches(self) -> Iterator[RawBlock]:
+        for start in range(0, len(self.source), BATCH):
+            yield self.grid.rows(self.source.block(start, start + BATCH))
+
+    def grouped(self, codes: Any, max_rows: int) -> list[Any]:
+        """Positions of each unit's rows with the smallest lots."""
+        drawn = self.lots.ranked(0, codes.size)
+        return [drawn[codes[drawn] == code][:max_rows] for code in np.unique(codes)]
+
+    def answer(self, query: Any, cut: tuple[int, int] | None = None) -> Any:
+        columns = slice(None) if query.columns is None else list(query.columns)
+        step = self.grid.step[columns]
+        totals = [
+            query.total(self.read(rows, columns, starts).weighted(query.geometry))
+            for rows, starts in self.pieces(cut)
+        ]
+        return query.finish(np.sum(totals, axis=0), step)
+
+    def pieces(self, cut: tuple[int, int] | None) -> Iterator[tuple[Any, Any]]:
+        """Positions of the rows of each block, and where its units begin."""
+        if self.units is None:
+            rows = np.arange(len(self.source))[::-1] if cut is None else self.lots.dealt(*cut)
+            for first in range(0, max(rows.size, 1), FEW):
+                yield rows[first : first + FEW], None
+            return
+        assert cut is None
+        for first in range(0, len(self.units), FEW):
+            few = self.units[first : first + FEW]
+            sizes = [len(rows) for rows in few]
+            yield np.concatenate(few), np.cumsum([0, *sizes[:-1]])
+
+    def read(self, rows: Any, columns: Any, starts: Any) -> Block:
+        """Rows at these positions, from one pass over the batches."""
+        x = np.empty((rows.size, self.grid.step.size), dtype=np.float32)
+        y, keep, offset = np.empty((3, rows.size))
+        for batch, raw in enumerate(self.batches()):
+            here = rows // BATCH == batch
+            at = rows[here] % BATCH
+            x[here], y[here], keep[here] = raw.x[at], raw.y[at], raw.keep[at]
+            if raw.offset is not None:
+                offset[here] = raw.offset[at].astype(np.float32)
+        return Block(
+            x=x[:, columns],
+            y=y,
+            keep=keep,
+            weight=keep,
+            bound=self.grid.bound[columns],
+            grid=self.grid.step[columns],
+            starts=starts,
+            offset=offset if self.source.has_offset else None,
+        )
+
+
+def fitted(case: Case, data: Table, source: Any, store: Any) -> tuple[list[Any], Any]:
+    """Exact answers to all questions of a fit, and what it estimates."""
+    design, plan = case.model(data).design, case.plan(data, case.privacy(8.0, 1e-5, rows=N))
+    holder = functools.partial(Curator, store=store)(source, design, plan, SeededNoise(1))
+    with releases() as released:
+        estimate = case.estimator.fit(holder, design, plan)
+    return [r.exact for r in released], estimate
+
+
+@each_case
+def test_a_store_that_reads_batches_again_answers_as_the_resident_one(case: Case) -> None:
+    data = case.table(N)
+    design = case.model(data).design
+    answers, estimate = fitted(case, data, design.source(data), ResidentRows)
+    again, other = fitted(case, data, Batches(data, design), Rereading)
+    for one, two in zip(answers, again, strict=True):
+        np.testing.assert_array_equal(one, two)
+    np.testing.assert_array_equal(estimate.params, other.params)
