@@ -17,14 +17,7 @@ from numpy.typing import NDArray
 
 from dpstats.errors import DataError
 from dpstats.holders.store import Grid
-from dpstats.queries.base import (
-    BLOCK_BITS,
-    MAX_ROWS,
-    Block,
-    Floats,
-    Incomplete,
-    kernels,
-)
+from dpstats.queries.blocks import BLOCK_BITS, MAX_ROWS, Block, Floats, Incomplete, kernels
 
 if TYPE_CHECKING:
     from dpstats.design import Design, Source

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.queries.base import X_BITS, Y_BITS, bound_grid
+from dpstats.queries.blocks import X_BITS, Y_BITS, bound_grid
 
 if TYPE_CHECKING:
     from dpstats.design import Design, RawBlock, Source
@@ -28,8 +28,9 @@ class RowStore(Protocol):
 
     Sums of a query are exact (`Query.total`), so that any division of the rows into blocks has the
     same bits. A store passes blocks of at most 2^13 rows on the grid (`Grid.rows`) to the query,
-    with its row weights (`Block.weighted`), of even length but for the last: no pair is split. Rows of one unit stand in one block, those with the smallest
-    lots up to the largest number a unit may contribute. A query may ask what incomplete rows were
+    with its row weights (`Block.weighted`). A block but the last has an even length: no pair is
+    split. Rows of one unit stand in one block, those with the smallest lots up to the largest
+    number that a unit may contribute. A query may ask what incomplete rows were
     (`Block.incomplete`).
     """
 

@@ -4,7 +4,8 @@ Nothing here draws noise or keeps rows: a query is a frozen record of public par
 ``total`` maps a block of rows to exact integers and whose ``sensitivity`` is a proved bound.
 """
 
-from dpstats.queries.base import Block, Contribution, Geometry, Query
+from dpstats.queries.base import Contribution, Query
+from dpstats.queries.blocks import Block, Geometry
 from dpstats.queries.candidates import CandidateLosses
 from dpstats.queries.coordinates import CoordinateScores, PeeledScores
 from dpstats.queries.linear import (

@@ -12,19 +12,8 @@ import numpy as np
 from dpstats.errors import PlanError
 from dpstats.families import GAUSSIAN, Family
 from dpstats.privacy import Neighbors
-from dpstats.queries.base import (
-    Array,
-    Block,
-    Contribution,
-    EachRow,
-    Geometry,
-    Ints,
-    Kind,
-    Norm,
-    exact_sum,
-    residual,
-    truncate,
-)
+from dpstats.queries.base import Contribution, EachRow, Kind, Norm
+from dpstats.queries.blocks import Array, Block, Geometry, Ints, exact_sum, residual, truncate
 
 __all__ = ["CandidateLosses"]
 

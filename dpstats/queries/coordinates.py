@@ -13,16 +13,13 @@ from numpy.typing import NDArray
 from dpstats.errors import PlanError
 from dpstats.families import GAUSSIAN, Family
 from dpstats.privacy import Neighbors
-from dpstats.queries.base import (
+from dpstats.queries.base import Contribution, EachRow, Kind, Norm
+from dpstats.queries.blocks import (
     V_BITS,
     Array,
     Block,
-    Contribution,
-    EachRow,
     Geometry,
     Ints,
-    Kind,
-    Norm,
     bound_grid,
     exact_sum,
     residual,

@@ -8,7 +8,8 @@ from typing import Any
 
 from dpstats.errors import PlanError
 from dpstats.privacy import Neighbors
-from dpstats.queries.base import Array, Block, Geometry, Ints, Kind, Norm, Query
+from dpstats.queries.base import Kind, Norm, Query
+from dpstats.queries.blocks import Array, Block, Geometry, Ints
 
 __all__ = ["Selected"]
 

@@ -57,6 +57,7 @@ ROWS = "dpstats/holders/rows.py"
 RELEASE = "dpstats/mechanisms/release.py"
 LINEAR = "dpstats/queries/linear.py"
 BASE = "dpstats/queries/base.py"
+BLOCKS = "dpstats/queries/blocks.py"
 COORDINATES = "dpstats/queries/coordinates.py"
 MODEL = "dpstats/model.py"
 RANDOMIZE = "dpstats/mechanisms/randomize.py"
@@ -154,7 +155,7 @@ MUTANTS = [
     ),
     mutant(
         "drops the weight of long rows",
-        BASE,
+        BLOCKS,
         "block.keep * (radius / np.maximum(norms, radius))",
         "block.keep * np.ones_like(norms)",
         "test_sensitivity.py",

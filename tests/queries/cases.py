@@ -34,7 +34,7 @@ from dpstats.queries import (
     TailSums,
     UnitMoments,
 )
-from dpstats.queries.base import X_BITS, Y_BITS, bound_grid
+from dpstats.queries.blocks import X_BITS, Y_BITS, bound_grid
 
 D = 3
 WHITEN = np.array([[2.0, 0.3, 0.0], [0.1, 0.7, -0.2], [0.0, 0.5, 5.0]])

@@ -11,7 +11,7 @@ from dpstats.errors import PlanError
 from dpstats.families import BINOMIAL, POISSON
 from dpstats.privacy import Neighbors
 from dpstats.queries import CoordinateScores, PeeledScores, Score
-from dpstats.queries.base import exact_product
+from dpstats.queries.blocks import exact_product
 from tests.queries.cases import BETA, PLAIN, D, answer, block
 
 REPLACE, ADD = Neighbors.REPLACE_ONE, Neighbors.ADD_REMOVE

@@ -10,7 +10,7 @@ import pytest
 from dpstats.errors import PlanError
 from dpstats.families import BINOMIAL, POISSON
 from dpstats.queries import Block, Geometry, Gram, PairScales, Score, ScoreOuter
-from dpstats.queries.base import SAFETY, X_BITS, bound_grid, exact_product
+from dpstats.queries.blocks import SAFETY, X_BITS, bound_grid, exact_product
 from tests.queries.cases import (
     BETA,
     CASES,

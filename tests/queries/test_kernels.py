@@ -10,8 +10,8 @@ import pytest
 
 import dpstats as dp
 from dpstats.holders import rows as holder
-from dpstats.queries import CoordinateScores, base
-from dpstats.queries.base import exact_product
+from dpstats.queries import CoordinateScores, blocks
+from dpstats.queries.blocks import exact_product
 from tests.grids import grid
 from tests.queries.cases import CASES, Case, D, sharpest
 
@@ -27,7 +27,7 @@ def fast(block):
 def counted(monkeypatch):
     """How often each compiled function was called."""
     pytest.importorskip("numba")
-    code, calls = base.kernels(), []
+    code, calls = blocks.kernels(), []
     for name in code.__all__:
         made = getattr(code, name)
         monkeypatch.setattr(code, name, lambda *a, _f=made, _n=name: (calls.append(_n), _f(*a))[1])
@@ -101,15 +101,15 @@ class Unable:
 @pytest.mark.parametrize("numba", [None, Unable()], ids=["missing", "unable"])
 def test_a_fit_does_without_numba(numba, monkeypatch) -> None:
     before = fit(monkeypatch, 10**9)
-    base.kernels.cache_clear()
+    blocks.kernels.cache_clear()
     monkeypatch.setitem(sys.modules, "numba", numba)
     monkeypatch.delitem(sys.modules, "dpstats.queries.kernels", raising=False)
     monkeypatch.delattr("dpstats.queries.kernels", raising=False)
     try:
-        assert base.kernels() is None
+        assert blocks.kernels() is None
         assert fit(monkeypatch, 1) == before
     finally:
-        base.kernels.cache_clear()
+        blocks.kernels.cache_clear()
 
 
 def test_a_small_table_does_not_import_numba() -> None:

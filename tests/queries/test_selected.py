@@ -7,7 +7,7 @@ import pytest
 
 from dpstats.errors import PlanError
 from dpstats.queries import Geometry, Gram, NormQuantile, Score, Selected
-from dpstats.queries.base import Block, exact_product
+from dpstats.queries.blocks import Block, exact_product
 from tests.queries.cases import BETA, CASES, GRID, PAIR, WHITEN, Case, D, answer, block
 
 N = 2000
