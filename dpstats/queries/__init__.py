@@ -8,30 +8,19 @@ from dpstats.queries.base import Contribution, Query
 from dpstats.queries.blocks import Block, Geometry
 from dpstats.queries.candidates import CandidateLosses
 from dpstats.queries.coordinates import CoordinateScores, PeeledScores
-from dpstats.queries.linear import (
-    Gradient,
-    Gram,
-    MinEigenvalue,
-    ResidualCount,
-    ResidualMoment,
-    Score,
-    ScoreOuter,
-    TailSums,
-)
+from dpstats.queries.linear import Gradient, Gram, ResidualCount, ResidualMoment, Score, ScoreOuter
 from dpstats.queries.messages import MomentMessage
+from dpstats.queries.quantiles import NormQuantile, ResidualQuantile, ResponseQuantile, Search
 from dpstats.queries.scalar import (
     Count,
-    NormQuantile,
     PairScales,
-    ResidualQuantile,
     ResponseHistogram,
     ResponseInterval,
     ResponseMoments,
-    ResponseQuantile,
-    Search,
     UnitMoments,
 )
 from dpstats.queries.selected import Selected
+from dpstats.queries.tails import MinEigenvalue, TailSums
 
 __all__ = [
     "Block",

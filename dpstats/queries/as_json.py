@@ -32,29 +32,18 @@ from dpstats.queries.labels import (
     SquaredResiduals,
     WeightedResiduals,
 )
-from dpstats.queries.linear import (
-    Gradient,
-    Gram,
-    MinEigenvalue,
-    ResidualCount,
-    ResidualMoment,
-    Score,
-    ScoreOuter,
-    TailSums,
-)
+from dpstats.queries.linear import Gradient, Gram, ResidualCount, ResidualMoment, Score, ScoreOuter
+from dpstats.queries.quantiles import NormQuantile, ResidualQuantile, ResponseQuantile, Search
 from dpstats.queries.scalar import (
     Count,
-    NormQuantile,
     PairScales,
-    ResidualQuantile,
     ResponseHistogram,
     ResponseInterval,
     ResponseMoments,
-    ResponseQuantile,
-    Search,
     UnitMoments,
 )
 from dpstats.queries.selected import Selected
+from dpstats.queries.tails import MinEigenvalue, TailSums
 from dpstats.stored import is_version, read, reading, record, shown
 
 __all__ = ["QUERIES", "query_from_dict", "query_to_dict"]

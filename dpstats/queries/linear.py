@@ -33,12 +33,10 @@ from dpstats.queries.blocks import (
 __all__ = [
     "Gradient",
     "Gram",
-    "MinEigenvalue",
     "ResidualCount",
     "ResidualMoment",
     "Score",
     "ScoreOuter",
-    "TailSums",
 ]
 
 
@@ -59,7 +57,7 @@ def _unvech(packed: Array) -> Array:
     return symmetric
 
 
-def _family(family: Family) -> dict[str, Any]:
+def law_of(family: Family) -> dict[str, Any]:
     return {} if family == GAUSSIAN else {"family": str(family)}
 
 
@@ -96,7 +94,7 @@ class _AtResidual(EachRow):
         """The geometry, the coefficients, the clip and the family; all public."""
         beta = [float(b) for b in self.beta]
         shared = {**self.geometry.parameters(), "beta": beta, "clip": self.clip}
-        return {**shared, **_family(self.family)}
+        return {**shared, **law_of(self.family)}
 
     def residual(self, block: Block) -> Array:
         """Residual of each row."""
@@ -163,7 +161,7 @@ class Gradient(EachRow):
     def parameters(self) -> Mapping[str, Any]:
         """The coefficients, the clip and the family; all public."""
         beta = [float(b) for b in self.beta]
-        return {"beta": beta, "clip": self.clip, **_family(self.family)}
+        return {"beta": beta, "clip": self.clip, **law_of(self.family)}
 
     def total(self, block: Block) -> Ints:
         """Sum of x v in steps, where |v| <= clip / ||x||."""
@@ -234,7 +232,7 @@ class Gram(EachRow):
         if self.beta is None:
             return self.geometry.parameters()
         beta = [float(b) for b in self.beta]
-        cap = {} if self.family == GAUSSIAN else {**_family(self.family), "cap": self._cap}
+        cap = {} if self.family == GAUSSIAN else {**law_of(self.family), "cap": self._cap}
         return {**self.geometry.parameters(), "beta": beta, "clip": self.clip, **cap}
 
     def total(self, block: Block) -> Ints:
@@ -365,94 +363,3 @@ class ResidualMoment(_AtResidual):
     def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
         """clip^2 per row."""
         return Contribution.INTERVAL.sensitivity(max_rows * self.clip**2, neighbors)
-
-
-@dataclass(frozen=True, eq=False)
-class TailSums(EachRow):
-    """What clips at a ladder of bounds cut off: sums of ``(clip_(j+1)(r) - clip_j(r)) / width_j``.
-
-    ``clip_j`` clips at ``ladder[j]`` and ``width_j = ladder[j+1] - ladder[j]``; J = size - 1 sums.
-    They vanish where residuals are symmetric, and show where a skewed tail carries their mean.
-
-    Guarantee: the J numbers of a row are in [-1, 1], so their L2 norm is at most sqrt(J); two rows
-    differ by at most 2 sqrt(J). Truncation towards zero cannot lengthen them.
-    """
-
-    beta: Array
-    ladder: Array
-    family: Family = GAUSSIAN
-    name: ClassVar[str] = "clipped tails"
-    kind: ClassVar[Kind] = "sum"
-    norm: ClassVar[Norm] = "l2"
-    geometry: ClassVar[Geometry | None] = None
-
-    def __post_init__(self) -> None:
-        if self.ladder.size < 2 or self.ladder[0] <= 0 or np.any(np.diff(self.ladder) <= 0):
-            raise PlanError("A ladder of clips needs two or more increasing bounds > 0.")
-
-    def parameters(self) -> Mapping[str, Any]:
-        """The coefficients, the ladder and the family; all public."""
-        beta, ladder = ([float(v) for v in values] for values in (self.beta, self.ladder))
-        return {"beta": beta, "ladder": ladder, **_family(self.family)}
-
-    def total(self, block: Block) -> Ints:
-        """Steps of each sum."""
-        r = block.keep * residual(block, self.beta, self.family)
-        size, sign = np.abs(r), np.sign(r)
-        rungs = zip(self.ladder[:-1], np.diff(self.ladder), strict=True)
-        cut = (np.clip((size - low) / width, 0.0, 1.0) for low, width in rungs)
-        return exact_sum(np.array([(sign * truncate(c, _UNIT_GRID)).sum() for c in cut]))
-
-    def finish(self, total: Ints, grid: Array) -> Array:
-        """One number for each rung."""
-        sums: Array = total * np.float64(_UNIT_GRID)
-        return sums
-
-    def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
-        """2 sqrt(J) per row under replace-one, sqrt(J) under add-remove."""
-        bound = max_rows * math.sqrt(self.ladder.size - 1)
-        return Contribution.SIGNED.sensitivity(bound, neighbors)
-
-    def decode(self, answer: Array) -> Array:
-        """Read as it is."""
-        return answer
-
-
-_UNIT_GRID = 2.0**-30
-
-
-@dataclass(frozen=True, eq=False)
-class MinEigenvalue(EachRow):
-    """Smallest eigenvalue of `Gram`.
-
-    Guarantee: by Weyl's inequality it moves by at most the operator norm of the change of the Gram
-    matrix. Replacing one row changes it by z z' - u u', whose operator norm is at most
-    max(|z|^2, |u|^2) <= radius^2; so does adding or removing one.
-    """
-
-    geometry: Geometry
-    name: ClassVar[str] = "smallest eigenvalue"
-    kind: ClassVar[Kind] = "sum"
-    norm: ClassVar[Norm] = "l1"
-
-    def parameters(self) -> Mapping[str, Any]:
-        """The geometry."""
-        return self.geometry.parameters()
-
-    def total(self, block: Block) -> Ints:
-        """Z'Z in squared steps of the row grid."""
-        return Gram(self.geometry).total(block)
-
-    def finish(self, total: Ints, grid: Array) -> Array:
-        """The eigenvalue of the exact Gram matrix."""
-        steps = total.astype(np.float64)
-        lowest: Array = np.maximum(np.linalg.eigvalsh(steps)[:1], 0.0)
-        return lowest * bound_grid(self.geometry.radius, Z_BITS) ** 2
-
-    def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
-        """radius^2 per row."""
-        return Contribution.INTERVAL.sensitivity(max_rows * self.geometry.radius**2, neighbors)
-
-    def decode(self, answer: Array) -> Array:
-        """A length-1 array."""
-        return answer
