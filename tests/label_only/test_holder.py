@@ -12,9 +12,8 @@ from dpstats.accounting import Gaussian, Laplace, Pure
 from dpstats.channels import channel
 from dpstats.design import PublicDesign
 from dpstats.errors import PlanError
-from dpstats.estimators.labels.curator import LabelCurator
+from dpstats.estimators.labels.curator import LabelCurator, _leverages
 from dpstats.estimators.labels.ols import LabelOLS
-from dpstats.estimators.labels.sums import Whitened
 from dpstats.holders import Labels
 from dpstats.holders.labels import held
 from dpstats.mechanisms.noise import SafeNoise, SeededNoise
@@ -46,7 +45,7 @@ def queries(rows: np.ndarray):
     fitted = rows @ [0.5, -0.01, 3.0]
     return [
         LabelSums(INTERVAL, rows),
-        LabelSums(INTERVAL, Whitened(rows, 0.5).rows),
+        LabelSums(INTERVAL, _leverages(rows, float, False).cut(0.5).rows),
         SquaredResiduals(INTERVAL, fitted, 0.7),
         WeightedResiduals(INTERVAL, rows, fitted, 0.7),
         HeldSums(INTERVAL, rows, *ends(rows)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -13,16 +13,7 @@ from numpy.typing import NDArray
 from dpstats.estimators.base import check_options
 from dpstats.estimators.bounds import LINEAR, LINEAR_LOWER, SMALL_DELTA
 from dpstats.estimators.labels.base import inverse_gram, label_only, label_plan, public_rows
-from dpstats.estimators.labels.sums import (
-    LEVERAGES,
-    WORTH,
-    Whitened,
-    deviation,
-    events,
-    mixed,
-    norm_of,
-    reach,
-)
+from dpstats.estimators.labels.sums import Leverages, deviation, events, mixed, norm_of, reach
 from dpstats.estimators.responses import (
     CHANNEL_OPTIONS,
     Responses,
@@ -87,10 +78,12 @@ _THEORY = Theory(
 class LabelCurator:
     """One noisy release of whitened sums of responses.
 
-    With public rows X, weights w that bound leverages, and ``root = (X' W^2 X)^(-1/2)``, the
-    curator releases ``u = sum b_i y_i + noise`` for ``b_i = root w_i^2 x_i``, and
+    With public rows X, weights w that bound leverages (`Leverages`), and
+    ``root = (X' W^2 X)^(-1/2)``, the curator releases ``u = sum b_i y_i + noise`` for
+    ``b_i = root w_i x_i``, and solves ``sum w_i x_i (x_i'params - y_i) = 0`` with it:
 
-        params = root u,    V = root (sum b b' sigma_i^2 + s^2 I) root.
+        params = back u,    V = back (sum b b' sigma_i^2 + s^2 I) back',
+        back = (X' W X)^(-1) root^(-1).
 
     Noise then has the shape of the sampling error, and ``s`` is proportional to the largest norm of
     a whitened row, about sqrt(d/n): the rows being public, that norm is exact, and nothing else is
@@ -148,32 +141,34 @@ class LabelCurator:
         x = rows.columns(np.arange(len(design.names)))
         at = slopes(design)
 
-        def noise(radius: Whitened, how: Responses, multiplier: float) -> Array:
-            largest = reach(radius.rows, privacy.delta == 0)
-            covariance: Array = (2 * how.interval.half * largest * multiplier) ** 2 * (
-                radius.root @ radius.root
-            )
-            return covariance * deviation(privacy.delta == 0) ** 2
+        def noise_sd(sensitivity: float, how: Responses) -> float:
+            return sensitivity * 2 * how.interval.half * multiplier * deviation(pure)
 
+        draft, pure = responses(design, privacy, options), privacy.delta == 0
         multiplier = _multiplier(privacy, privacy.epsilon)
-        draft = responses(design, privacy, options)
-        radius, white = _radius(x, lambda w: noise(w, draft, multiplier), draft, at)
+        sd = math.sqrt(draft.residual_variance)
+        made = _leverages(x, lambda moved: noise_sd(moved, draft) / sd, pure).best(at)
+        moved = reach(made.rows, pure)
+
+        def parts(how: Responses) -> tuple[Array, Array]:
+            """Covariances by noise, and by sampling."""
+            noise = noise_sd(moved, how) ** 2 * (made.back @ made.back.T)
+            return noise, how.residual_variance * made.sampling
 
         def se(how: Responses) -> float:
-            total = noise(white, how, multiplier) + _sampling(white, how.residual_variance)
-            return math.sqrt(float(np.diag(total)[at].min()))
+            return math.sqrt(float(np.diag(sum(parts(how)))[at].min()))
 
         how = responses(design, privacy, options, linear_shrinkage(se))
-        private, rest = noise(white, how, multiplier), _sampling(white, how.residual_variance)
+        private, rest = parts(how)
 
         def errors(epsilon: float) -> float:
             factor = (_multiplier(privacy, epsilon) / multiplier) ** 2
             return math.sqrt(float(np.diag(factor * private + rest)[at].sum()))
 
         clip = min(float(how.interval.half), _CLIP * math.sqrt(how.residual_variance))
-        made = events(_SHARES, privacy, privacy.epsilon)
-        mechanisms = tuple(Mechanism(s, e, _PURPOSES[s]) for s, e in made.items())
-        kept = {"radius": radius, "residual clip": clip}
+        planned = events(_SHARES, privacy, privacy.epsilon)
+        mechanisms = tuple(Mechanism(s, e, _PURPOSES[s]) for s, e in planned.items())
+        kept = {"leverage cut": made.cut, "residual clip": clip}
         plan = label_plan(self, design, privacy, how, mechanisms, kept)
         return expected(plan, design, private, rest, how, errors)
 
@@ -183,29 +178,29 @@ class LabelCurator:
         interval, clip = how.interval, float(plan.options["residual clip"])
         x = rows.columns(np.arange(len(plan.names)))
         n, d = x.shape
-        white = Whitened(x, float(plan.options["radius"]))
-        known = np.zeros(n) if rows.offset is None else rows.offset
         pure = plan.privacy.delta == 0
-        u, on_sums = holder.ask(LabelSums(interval, white.rows, norm_of(pure)), "sums")
-        params = white.root @ (u + white.rows.T @ (interval.middle - known))
+        made = _leverages(x, float, pure).cut(float(plan.options["leverage cut"]))
+        known = np.zeros(n) if rows.offset is None else rows.offset
+        u, on_sums = holder.ask(LabelSums(interval, made.rows, norm_of(pure)), "sums")
+        params = made.back @ (u + made.rows.T @ (interval.middle - known))
         fitted = x @ params + known
 
         (squares,), on_squares = holder.ask(SquaredResiduals(interval, fitted, clip), "scale")
         variance = max(float(squares), on_squares.sd) / max(n - d, 1)
-        even = variance * (white.rows.T @ white.rows)
-        query = WeightedResiduals(interval, white.rows, fitted, clip, norm_of(pure))
+        even = variance * (made.rows.T @ made.rows)
+        query = WeightedResiduals(interval, made.rows, fitted, clip, norm_of(pure))
         meat, on_meat = holder.ask(query, "meat")
         meat = mixed(meat, even, on_meat.sd, n)
-        noise = on_sums.sd**2 * (white.root @ white.root)
+        noise = on_sums.sd**2 * (made.back @ made.back.T)
         return Estimate(
             params=params,
-            cov=white.root @ meat @ white.root + noise,
+            cov=made.back @ meat @ made.back.T + noise,
             cov_privacy=noise,
             nobs=float(n),
             released={
                 **how.options(),
                 "residual sd": math.sqrt(variance),
-                "largest leverage": white.longest**2,
+                "largest leverage": float(np.square(made.rows).sum(axis=1).max()),
             },
         )
 
@@ -215,22 +210,7 @@ def _multiplier(privacy: LabelOnly, epsilon: float) -> float:
     return float(events(_SHARES, privacy, epsilon)["sums"].noise_multiplier)
 
 
-def _sampling(white: Whitened, variance: float) -> Array:
-    """Covariance of weighted least squares under equal residual variances."""
-    covariance: Array = variance * white.root @ (white.rows.T @ white.rows) @ white.root
-    return covariance
-
-
-def _radius(x: Array, noise: Any, how: Responses, at: Any) -> tuple[float, Whitened]:
-    """Where leverages are cut: the quantile with the smallest expected variance of slopes."""
-    plain = Whitened(x, 1.0)
-    sizes = np.linalg.norm(plain.rows, axis=1)
-    found = []
-    for quantile in LEVERAGES:
-        radius = 1.0 if quantile == 1 else max(float(np.quantile(sizes, quantile)), 1e-6)
-        white = plain if quantile == 1 else Whitened(x, radius)
-        total = noise(white) + _sampling(white, how.residual_variance)
-        found.append((float(np.diag(total)[at].sum()), radius, white))
-    best = min(found, key=lambda f: f[0])
-    chosen = best if best[0] < WORTH * found[0][0] else found[0]
-    return chosen[1], chosen[2]
+def _leverages(x: Array, noise: Callable[[float], float], pure: bool) -> Leverages:
+    """Of least squares, where residuals have the standard deviation 1."""
+    one = np.ones(len(x))
+    return Leverages(x, one, one, one, noise, pure)

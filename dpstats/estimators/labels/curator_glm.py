@@ -23,7 +23,7 @@ from dpstats.estimators.labels.base import (
 )
 from dpstats.estimators.labels.glm import LOGIT_SPREAD, glm_responses, typical_mean
 from dpstats.estimators.labels.rounds import Equations, Expected, Rounds, Spread
-from dpstats.estimators.labels.sums import Balanced, balanced, events, mixed, norm_of
+from dpstats.estimators.labels.sums import Balanced, Leverages, events, mixed, norm_of
 from dpstats.estimators.responses import CHANNEL_OPTIONS, Responses, expected, slopes
 from dpstats.estimators.sources import DUCHI, GOURIEROUX, LI_MATRIX
 from dpstats.families import BINOMIAL, GAUSSIAN
@@ -245,9 +245,9 @@ def _yes_or_no(rounds: Rounds) -> Balanced:
         for z, w in zip(nodes, weights / weights.sum(), strict=True)
     )
     width = np.full(len(rounds.x), 2 * rounds.interval.half)
-    return balanced(
-        rounds.x, slope, slope, width, lambda s: rounds.noise("sums", s), rounds.pure, rounds.at
-    )
+    return Leverages(
+        rounds.x, slope, slope, width, lambda s: rounds.noise("sums", s), rounds.pure
+    ).best(rounds.at)
 
 
 def _asked_once(holder: LabelHolder, rounds: Rounds) -> _Asked:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.estimators.labels.sums import Whitened, deviation, norm_of, reach
+from dpstats.estimators.labels.sums import deviation, inverse_root, norm_of, reach
 from dpstats.estimators.numerics.huber import clipped_square, efficient_clip, unclipped
 from dpstats.estimators.numerics.lasso import Moments
 from dpstats.protocol import LabelHolder
@@ -155,19 +155,21 @@ class Pursuit:
     def _step(self, slot: str, clip: float | None = None) -> None:
         """One step towards the least sum of Huber losses of the columns so far."""
         columns, params = self.fit.columns, self.fit.params
-        white = Whitened(self.rows.columns(columns), 1.0)
+        x = self.rows.columns(columns)
+        root = inverse_root(x.T @ x)
+        rows = x @ root
         pure = self.plan.privacy.delta == 0
         multiplier = self.plan.noise_multiplier(slot) * deviation(pure)
-        unit = 2 * reach(white.rows, pure) * multiplier
+        unit = 2 * reach(rows, pure) * multiplier
         bound = (efficient_clip(unit**2) if clip is None else clip) * self.sd
         bound = min(bound, self._half)
         low, high = self._fitted - bound, self._fitted + bound
-        query = HeldSums(self.how.interval, white.rows, low, high, norm_of(pure))
+        query = HeldSums(self.how.interval, rows, low, high, norm_of(pure))
         clips = bound / self.sd
         slope = float(unclipped(clips))
         sums, noise = self.holder.ask(query, slot)
-        params = params + white.root @ sums / slope
-        square = white.root @ white.root / slope**2
+        params = params + root @ sums / slope
+        square = root @ root / slope**2
         sampling = float(clipped_square(clips)) * self.sd**2 * square
         self._set(columns, params, sampling, noise.sd**2 * square)
         if clip is None:

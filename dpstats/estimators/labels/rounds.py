@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.estimators.labels.base import meaningful
-from dpstats.estimators.labels.sums import Balanced, balanced, deviation
+from dpstats.estimators.labels.sums import Balanced, Leverages, deviation
 from dpstats.families import BINOMIAL, GAUSSIAN, POISSON, Family
 from dpstats.queries.labels import Interval
 
@@ -311,16 +311,15 @@ class Rounds:
         least = 2 * self.interval.half * _NARROWEST
         low = np.clip(low, self.interval.low, self.interval.high - least)
         high = np.clip(high, low + least, self.interval.high)
-        made = balanced(
+        made = Leverages(
             self.x,
             self._slope(mu),
             spread.variance(mu),
             high - low,
             lambda sensitivity: self.noise(slot, sensitivity),
             self.pure,
-            self.at,
         )
-        return low, high, made
+        return low, high, made.best(self.at)
 
     def _slope(self, mu: Array) -> Array:
         return np.maximum(mu, _RARE) if self.law.link == "log" else np.ones_like(mu)

@@ -22,22 +22,21 @@ from dpstats.queries.base import Norm
 from dpstats.queries.labels import Interval, LabelSums
 
 __all__ = [
-    "LEVERAGES",
-    "WORTH",
     "Balanced",
-    "Whitened",
-    "balanced",
+    "Leverages",
     "deviation",
     "events",
+    "inverse_root",
     "mixed",
     "norm_of",
     "reach",
 ]
 
 Array = NDArray[np.float64]
+Positions = NDArray[np.intp]
 
-LEVERAGES = (1.0, 0.999, 0.99, 0.9, 0.75, 0.5)  # quantiles at which leverages may be cut
-WORTH = 0.98  # of the variance: below, cutting leverages is worth another estimand
+_QUANTILES = (1.0, 0.999, 0.99, 0.9, 0.75, 0.5)  # quantiles at which leverages may be cut
+_WORTH = 0.98  # of the variance: below, cutting leverages is worth another estimand
 
 
 def events(shares: Mapping[str, float], privacy: LabelOnly, epsilon: float) -> dict[str, Any]:
@@ -87,23 +86,34 @@ class Balanced:
 
     Attributes
     ----------
+    cut : float
+        Largest product of a row's norm and the width of its interval, before weights.
     weights : ndarray of shape (n,)
         In (0, 1]; of rows in the estimating equations.
     root : ndarray of shape (d, d)
         Symmetric; rows that are added are ``weights * x @ root``.
     rows : ndarray of shape (n, d)
+    back : ndarray of shape (d, d)
+        From an error of the sums to one of the coefficients.
     scale : float
         Standard deviation of the noise on each sum.
-    sampling, noise : ndarray of shape (d, d)
-        Expected covariance of the coefficients: by sampling, and by noise.
+    sampling : ndarray of shape (d, d)
+        Expected covariance of the coefficients by sampling.
     """
 
+    cut: float
     weights: Array
     root: Array
     rows: Array
+    back: Array
     scale: float
     sampling: Array
-    noise: Array
+
+    @property
+    def noise(self) -> Array:
+        """Expected covariance of the coefficients by noise."""
+        covariance: Array = self.scale**2 * (self.back @ self.back.T)
+        return covariance
 
     @property
     def total(self) -> Array:
@@ -111,18 +121,11 @@ class Balanced:
         return self.sampling + self.noise
 
 
-def balanced(
-    x: Array,
-    slope: Array,
-    variance: Array,
-    width: Array,
-    noise: Callable[[float], float],
-    pure: bool,
-    at: Any,
-) -> Balanced:
-    """Coordinates and weights for which coefficients are expected to vary little.
+@dataclass(frozen=True, eq=False)
+class Leverages:
+    """How far responses can move estimating equations on public rows, and where to cut that.
 
-    For estimating equations ``sum a x (mu - y) = 0`` with weights a, coordinates are those in which
+    For equations ``sum a x (mu - y) = 0`` with weights a, coordinates are those in which
     the sampling error of ``sum a x y`` has covariance 1: noise then has its shape. One response
     moves the sum by ``width ||a root x||``; weights cut that product at one of its quantiles, where
     this saves 2 % of the variance or more. They depend on public facts and earlier answers alone,
@@ -138,72 +141,42 @@ def balanced(
         From the sensitivity to the standard deviation of the noise.
     pure : bool
         Whether the norm is L1.
-    at : index
-        Coefficients whose variances count.
-    """
-    first = x @ _inverse_root((x * variance[:, None]).T @ x)
-    size = np.linalg.norm(first, 1 if pure else 2, axis=1) * width
-    found = []
-    for quantile in LEVERAGES:
-        cut = max(float(np.quantile(size, quantile)), 1e-300)
-        weights = np.minimum(1.0, cut / np.maximum(size, 1e-300))
-        meat = (x * (weights**2 * variance)[:, None]).T @ x
-        root = _inverse_root(meat)
-        rows = (x * weights[:, None]) @ root
-        scale = noise(reach(rows * width[:, None], pure))
-        bread = np.linalg.pinv((x * (weights * slope)[:, None]).T @ x, hermitian=True)
-        back = bread @ np.linalg.pinv(root, hermitian=True)
-        made = Balanced(
-            weights, root, rows, scale, bread @ meat @ bread, scale**2 * (back @ back.T)
-        )
-        found.append((float(np.diag(made.total)[at].sum()), made))
-    best = min(found, key=lambda f: f[0])
-    return best[1] if best[0] < WORTH * found[0][0] else found[0][1]
-
-
-@dataclass(frozen=True, eq=False)
-class Whitened:
-    """Public rows in coordinates in which their weighted second moments are 1.
-
-    With leverages ``h = x' (X'X)^-1 x`` and weights ``w = min(1, radius / sqrt(h))``, rows are
-    ``b = root w^2 x``, where ``root = (X' W^2 X)^(-1/2)``. Then ``root (sum b y)`` is the weighted
-    least-squares fit, and noise on ``sum b y`` has the shape of its sampling error.
-
-    Parameters
-    ----------
-    x : ndarray of shape (n, d)
-        Public rows.
-    radius : float
-        Rows with larger square roots of leverages are weighted down; in (0, 1].
     """
 
     x: Array
-    radius: float
+    slope: Array
+    variance: Array
+    width: Array
+    noise: Callable[[float], float]
+    pure: bool
 
     @cached_property
-    def _weights(self) -> Array:
-        size = np.linalg.norm(self.x @ _inverse_root(self.x.T @ self.x), axis=1)
-        weights: Array = np.minimum(1.0, self.radius / np.maximum(size, 1e-300)) ** 2
-        return weights
+    def _sizes(self) -> Array:
+        first = self.x @ inverse_root((self.x * self.variance[:, None]).T @ self.x)
+        sizes: Array = np.linalg.norm(first, 1 if self.pure else 2, axis=1) * self.width
+        return sizes
 
-    @cached_property
-    def root(self) -> Array:
-        """(d, d), symmetric."""
-        return _inverse_root((self.x * self._weights[:, None]).T @ self.x)
+    def cut(self, at: float) -> Balanced:
+        """Rows cut there."""
+        x, weights = self.x, np.minimum(1.0, at / np.maximum(self._sizes, 1e-300))
+        meat = (x * (weights**2 * self.variance)[:, None]).T @ x
+        root = inverse_root(meat)
+        rows = (x * weights[:, None]) @ root
+        scale = self.noise(reach(rows * self.width[:, None], self.pure))
+        bread = np.linalg.pinv((x * (weights * self.slope)[:, None]).T @ x, hermitian=True)
+        back = bread @ np.linalg.pinv(root, hermitian=True)
+        return Balanced(at, weights, root, rows, back, scale, bread @ meat @ bread)
 
-    @cached_property
-    def rows(self) -> Array:
-        """(n, d)."""
-        made: Array = (self.x * self._weights[:, None]) @ self.root
-        return made
-
-    @property
-    def longest(self) -> float:
-        """Largest norm of a row."""
-        return float(np.sqrt(np.einsum("ij,ij->i", self.rows, self.rows).max(initial=0.0)))
+    def best(self, at: Positions | slice) -> Balanced:
+        """Rows cut where the variances of the coefficients `at` are expected to be smallest."""
+        cuts = (max(float(np.quantile(self._sizes, q)), 1e-300) for q in _QUANTILES)
+        found = [(float(np.diag(made.total)[at].sum()), made) for made in map(self.cut, cuts)]
+        best = min(found, key=lambda f: f[0])
+        return best[1] if best[0] < _WORTH * found[0][0] else found[0][1]
 
 
-def _inverse_root(matrix: Array) -> Array:
+def inverse_root(matrix: Array) -> Array:
+    """The symmetric square root of the inverse of a covariance."""
     values, vectors = np.linalg.eigh(matrix)
     root: Array = (vectors / np.sqrt(np.maximum(values, values[-1] * 1e-14))) @ vectors.T
     return root
