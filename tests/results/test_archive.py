@@ -51,7 +51,7 @@ def test_pickles_and_copies_go_through_the_whitelist(fit):
 
 def test_the_file_is_strict_json_with_a_version(fit):
     data = json.loads(fit.to_json(), parse_constant=pytest.fail)
-    assert (data["format"], data["version"]) == ("dpstats.results.regression", 1)
+    assert (data["format"], data["version"]) == ("dpstats.results", 1)
     assert data["privacy_status"] == "private"
     assert data["privacy"]["ledger"]["name"] == "in memory"
 
