@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from enum import Enum
 from typing import Any
 
@@ -18,8 +18,8 @@ import numpy as np
 from dpstats.accounting.events import event_from_dict, event_to_dict
 from dpstats.errors import OptionError
 from dpstats.privacy import Central, Federated, LabelOnly, Local, Privacy
-from dpstats.protocol import Estimate, Mechanism, Plan
-from dpstats.stored import plain, read, record, values
+from dpstats.protocol import Mechanism, Plan
+from dpstats.stored import plain, read, record
 from dpstats.theory import ErrorBound
 
 __all__ = [
@@ -27,8 +27,6 @@ __all__ = [
     "bound_to_dict",
     "decode",
     "encode",
-    "estimate_from_dict",
-    "estimate_to_dict",
     "plan_from_dict",
     "plan_to_dict",
     "privacy_from_dict",
@@ -110,14 +108,13 @@ _PLAN_FIELDS = (
     "warnings",
 )
 _MECHANISM_FIELDS = ("slot", "purpose", "parts", "branch")
-_MATRICES = ("cov", "cov_privacy", "cov_sampling")
-_ESTIMATE_FIELDS = (*_MATRICES, "nobs", "released", "remarks", "support", "inference")
 
 
 def plan_to_dict(plan: Plan) -> dict[str, Any]:
     """Plan as a JSON object."""
     return {
         **{name: encode(getattr(plan, name)) for name in _PLAN_FIELDS},
+        "parameters": [] if plan.parameters == plan.names else list(plan.parameters),
         "privacy": privacy_to_dict(plan.privacy),
         "mechanisms": [
             {
@@ -147,11 +144,11 @@ def plan_from_dict(data: Mapping[str, Any]) -> Plan:
         privacy=privacy_from_dict(given["privacy"]),
         mechanisms=tuple(map(_mechanism, mechanisms)),
     )
-    sound = plan.n >= 0 and len(plan.predicted_se) in (0, len(plan.names))
+    sound = plan.n >= 0 and len(plan.predicted_se) in (0, len(plan.parameters))
     if not (sound and plan.mechanisms and all(0 <= c < math.inf for c in plan.cost)):
         raise OptionError(
             f"plan: n={plan.n!r}, cost={plan.cost!r} and {len(plan.predicted_se)} expected errors "
-            f"of {len(plan.names)} coefficients are no plan."
+            f"of {len(plan.parameters)} parameters are no plan."
         )
     return plan
 
@@ -159,66 +156,6 @@ def plan_from_dict(data: Mapping[str, Any]) -> Plan:
 def _mechanism(data: dict[str, Any]) -> Mechanism:
     event = event_from_dict(data.pop("event", {}))
     return record(Mechanism, data, "plan, mechanism", event=event)
-
-
-def estimate_to_dict(estimate: Estimate) -> dict[str, Any]:
-    """Estimate (internal coordinates) as a JSON object; a sparse one without its zeros."""
-    written = {name: encode(getattr(estimate, name)) for name in _ESTIMATE_FIELDS}
-    params = estimate.params
-    if estimate.support is None:
-        return {"params": encode(params), **written}
-    at = np.flatnonzero(params)
-    sparse = {"size": params.size, "at": encode(at), "values": encode(params[at])}
-    return {"params": sparse, **written}
-
-
-def estimate_from_dict(data: Mapping[str, Any], size: int) -> Estimate:
-    """Inverse of `estimate_to_dict`, of `size` coefficients.
-
-    Raises
-    ------
-    OptionError
-        If a field is missing, unknown or of another type, or the arrays do not fit together.
-    """
-    fields, given = read(dict, data, "estimate"), dict[str, Any]()
-    if isinstance(sparse := fields.get("params"), dict):
-        del fields["params"]
-        given = {"params": _filled(sparse, size)}
-    estimate = record(Estimate, fields, "estimate", **given)
-    support = estimate.support
-    inside = support is None or all(0 <= j < size for j in support)
-    if estimate.params.shape != (size,) or not inside or not 0 <= estimate.nobs < math.inf:
-        raise OptionError(f"estimate: {size} coefficients, and columns among them, are needed.")
-    k = size if support is None else len(set(support))
-    matrices = {name: getattr(estimate, name) for name in _MATRICES}
-    matrices = {name: _square(m, k, name) for name, m in matrices.items() if m is not None}
-    if support is not None and len(support) != k:
-        raise OptionError("estimate: a column is selected twice.")
-    return replace(estimate, **matrices)
-
-
-def _filled(sparse: Any, size: int) -> Any:
-    """Coefficients of which only those that are not zero were written."""
-    wanted = {"size": int, "at": tuple[int, ...], "values": tuple[float, ...]}
-    found = values(wanted, sparse, "estimate, params")
-    at = found["at"]
-    if (
-        found["size"] != size
-        or len(at) != len(found["values"])
-        or not all(0 <= j < size for j in at)
-    ):
-        raise OptionError(f"estimate, params: values at places among {size} are needed.")
-    made = np.zeros(size)
-    made[list(at)] = found["values"]
-    return made
-
-
-def _square(matrix: Any, k: int, name: str) -> Any:
-    if matrix.size == 0 and k == 0:  # lists do not say that an empty matrix has two axes
-        return matrix.reshape(0, 0)
-    if matrix.shape != (k, k):
-        raise OptionError(f"estimate, {name}: the shape is {matrix.shape}, not ({k}, {k}).")
-    return matrix
 
 
 def bound_to_dict(bound: ErrorBound) -> dict[str, Any]:

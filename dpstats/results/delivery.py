@@ -15,7 +15,7 @@ from dpstats.errors import DataError, DPStatsError
 from dpstats.text import plain
 
 if TYPE_CHECKING:
-    from dpstats.results.regression import Results
+    from dpstats.results import Released
 
 __all__ = ["deliver", "numbers_file"]
 
@@ -65,12 +65,12 @@ def _new(out: Path) -> Path:
     raise AssertionError
 
 
-def deliver(result: Results, numbers: Path | None, out: Path | None, summary: bool) -> None:
+def deliver(result: Released, numbers: Path | None, out: Path | None, summary: bool) -> None:
     """Write the numbers, then the report, then print the summary.
 
     Parameters
     ----------
-    result : Results
+    result : Released
         Paid for.
     numbers : path, optional
         Of the numbers, from `numbers_file`.
@@ -113,7 +113,7 @@ def _tell(error: BaseException, kept: str) -> NoReturn:
     raise error
 
 
-def _rescue(result: Results) -> str:
+def _rescue(result: Released) -> str:
     """Write the numbers to the system's temporary folder, or else to standard output."""
     try:
         handle, name = tempfile.mkstemp(prefix="dpstats-", suffix=".json")

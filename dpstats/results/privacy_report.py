@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from dpstats.protocol import Plan, Release
+    from dpstats.schema import Schema
 
 __all__ = ["NOT_PRIVATE", "LedgerRecord", "LedgerView", "MechanismRecord", "PrivacyReport"]
 
@@ -266,8 +267,7 @@ class PrivacyReport:
         releases: Iterable[Release],
         *,
         guarantee: str,
-        unit: str | None = None,
-        max_rows: int | None = None,
+        schema: Schema | None = None,
         ledger: LedgerView | None = None,
         reproducible: bool = False,
         marked: int = 0,
@@ -275,10 +275,11 @@ class PrivacyReport:
         """Report on a plan that was carried out."""
         privacy = plan.privacy
         neighbors = getattr(privacy, "neighbors", Neighbors.REPLACE_ONE)
+        unit, most = (None, None) if schema is None else (schema.unit, schema.max_rows)
         return cls(
             trust=privacy.trust,
             neighbors=_counts(neighbors, unit, privacy.trust),
-            unit=_unit(unit, max_rows, privacy.trust),
+            unit=_unit(unit, most, privacy.trust),
             epsilon=float(privacy.epsilon),
             delta=float(privacy.delta),
             cost=_pair(plan.cost),
