@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from enum import Enum
 from typing import Any
 
@@ -31,6 +31,7 @@ __all__ = [
     "plan_to_dict",
     "privacy_from_dict",
     "privacy_to_dict",
+    "written",
 ]
 
 _TRUSTS: dict[str, type[Any]] = {c.trust: c for c in (Central, Local, LabelOnly, Federated)}
@@ -61,6 +62,11 @@ def encode(value: Any) -> Any:
         f"A {type(value).__name__} may not be written into a result: only numbers, strings, lists "
         "and mappings of them are. Release a number instead."
     )
+
+
+def written(made: Any, *other: str) -> dict[str, Any]:
+    """The declared fields of a record as JSON, without those that are written in other ways."""
+    return {f.name: encode(getattr(made, f.name)) for f in fields(made) if f.name not in other}
 
 
 def decode(value: Any) -> Any:
@@ -95,33 +101,14 @@ def privacy_from_dict(data: Mapping[str, Any]) -> Privacy:
     return made
 
 
-_PLAN_FIELDS = (
-    "model",
-    "method",
-    "n",
-    "names",
-    "cost",
-    "options",
-    "predicted_se",
-    "privacy_share",
-    "assumptions",
-    "warnings",
-)
-_MECHANISM_FIELDS = ("slot", "purpose", "parts", "branch")
-
-
 def plan_to_dict(plan: Plan) -> dict[str, Any]:
-    """Plan as a JSON object."""
+    """Plan as a JSON object; what its parameters are, only where they are no coefficients."""
+    same = ("parameters",) if plan.parameters == plan.names else ()
     return {
-        **{name: encode(getattr(plan, name)) for name in _PLAN_FIELDS},
-        "parameters": [] if plan.parameters == plan.names else list(plan.parameters),
+        **written(plan, "privacy", "mechanisms", *same),
         "privacy": privacy_to_dict(plan.privacy),
         "mechanisms": [
-            {
-                **{k: encode(getattr(m, k)) for k in _MECHANISM_FIELDS},
-                "event": event_to_dict(m.event),
-            }
-            for m in plan.mechanisms
+            {**written(m, "event"), "event": event_to_dict(m.event)} for m in plan.mechanisms
         ],
     }
 

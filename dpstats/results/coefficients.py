@@ -11,7 +11,7 @@ import numpy as np
 
 from dpstats.errors import OptionError
 from dpstats.estimate import CoefficientEstimate
-from dpstats.results.archive import encode
+from dpstats.results.archive import encode, written
 from dpstats.results.inference import gaussian_norm
 from dpstats.stored import read, record, values
 from dpstats.theory import BoundTerm
@@ -23,18 +23,16 @@ if TYPE_CHECKING:
 __all__ = ["from_dict", "measured", "sparsity", "to_dict"]
 
 _MATRICES = ("cov", "cov_privacy", "cov_sampling")
-_FIELDS = (*_MATRICES, "nobs", "released", "remarks", "support", "inference")
 
 
 def to_dict(estimate: CoefficientEstimate) -> dict[str, Any]:
     """Estimate (internal coordinates) as a JSON object; a sparse one without its zeros."""
-    written = {name: encode(getattr(estimate, name)) for name in _FIELDS}
     params = estimate.params
     if estimate.support is None:
-        return {"params": encode(params), **written}
+        return written(estimate)
     at = np.flatnonzero(params)
     sparse = {"size": params.size, "at": encode(at), "values": encode(params[at])}
-    return {"params": sparse, **written}
+    return {"params": sparse, **written(estimate, "params")}
 
 
 def from_dict(data: Mapping[str, Any], size: int) -> CoefficientEstimate:

@@ -10,7 +10,7 @@ import json
 import os
 import threading
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -151,7 +151,7 @@ class Released:
     @staticmethod
     def _written(estimate: Any) -> dict[str, Any]:
         """The estimate as a JSON object; inverse of `_reread`."""
-        return {f.name: archive.encode(getattr(estimate, f.name)) for f in fields(estimate)}
+        return archive.written(estimate)
 
     @classmethod
     def _reread(cls, data: dict[str, Any], design: Design) -> Any:
