@@ -61,7 +61,12 @@ class ParameterTable:
     @property
     def has_inference(self) -> bool:
         """Whether intervals are valid."""
-        return has_inference(self.inference)
+        return not self.inference.startswith("none")
+
+    @property
+    def of_coefficients(self) -> bool:
+        """Whether all parameters multiply columns of the design."""
+        return set(self.groups) <= {COEFFICIENTS}
 
     @property
     def inner_names(self) -> list[str]:
@@ -79,11 +84,6 @@ class ParameterTable:
         with np.errstate(divide="ignore", invalid="ignore"):
             share = 1 - np.diag(self.cov_sampling) / np.diag(self.cov)
         return np.clip(share, 0.0, 1.0)  # estimated parts may exceed the whole
-
-
-def has_inference(inference: str) -> bool:
-    """Whether what intervals hold for is not nothing."""
-    return not inference.startswith("none")
 
 
 class Estimate(Protocol):
@@ -174,7 +174,7 @@ class CoefficientEstimate:
             placed[place] = matrix
             values[inner], changed = units.to_user(self.params[inner], placed)
             found.append(changed)
-        valid = has_inference(self.inference)
+        valid = not self.inference.startswith("none")
         cov, cov_privacy, cov_sampling = found
         return ParameterTable(
             names=design.names,

@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.errors import OptionError
-from dpstats.estimate import COEFFICIENTS
 from dpstats.privacy import NOT_PRIVATE, Central, Privacy
 from dpstats.results.compare import several
 from dpstats.results.inference import normal_quantile
@@ -65,7 +64,7 @@ _SCALE = {"log": "log mean of ", "logit": "log odds of "}
 def _quantity(fits: Sequence[Any], per: str) -> str:
     """What is drawn: of coefficients, changes of the response through the link."""
     ours = [fit for fit in fits if isinstance(fit, Released)]
-    if {group for fit in ours for group in fit.table.groups} - {COEFFICIENTS}:
+    if not all(fit.table.of_coefficients for fit in ours):
         return "estimate"
     scale = _SCALE.get(ours[0].design.family.link if ours else "", "")
     response = figure_text(str(fits[0].model.endog_names))
@@ -159,7 +158,7 @@ def coefficients(
     ax.set_xlabel(_quantity(fits, per))
     ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
     tainted = any(isinstance(fit, Released) and fit.reproducible for fit in fits)
-    return _finish(ax, "Coefficients", tainted)
+    return _finish(ax, f"{ax.get_xlabel().partition(' (')[0].capitalize()}s", tainted)
 
 
 def ledger(ledger: Any, *, ax: Axes | None = None) -> Axes:

@@ -234,7 +234,7 @@ class Released:
         p, table = self.plan, self.table
         part, whole = len(table.inner), len(table.names)
         count = str(whole) if part == whole else f"{part} of {whole}"
-        what = "coefficients" if p.parameters == p.names else "parameters"
+        what = "coefficients" if table.of_coefficients else "parameters"
         return plain(
             f"<Results: {p.model} by {p.method}, {self.privacy.trust}, epsilon="
             f"{p.privacy.epsilon:g}, delta={p.privacy.delta:g}, n={self.nobs:.0f}, "

@@ -63,7 +63,7 @@ def html_report(fit: Released) -> str:
     )
     sections = [
         ("What was released", fit.to_html()),
-        ("Coefficients", _svg(fit)),
+        ("Coefficients" if fit.table.of_coefficients else "Estimates", _svg(fit)),
         ("What was planned, before any row was read", pre(str(fit.plan))),
         ("Error bound", pre(repr(fit.error_bound))),
         ("Proof of privacy", f"<p>{html_text(fit.privacy.guarantee)}</p>"),

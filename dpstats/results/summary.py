@@ -102,11 +102,12 @@ def _number(value: float, digits: int) -> str:
 
 def _parameters(table: ParameterTable, alpha: float) -> TextTable:
     """One line for each parameter in the model, below a line for each of several groups."""
+    what = "coef" if table.of_coefficients else "estimate"
     values = [_number(value, 4) for value in table.inner_values]
     if not table.has_inference:
         width = max(map(len, values), default=4)  # nothing may be selected
         rows = _grouped(table, [(value.rjust(width),) for value in values])
-        return TextTable(("", "coef".rjust(width)), rows, frozenset({0, 1}))
+        return TextTable(("", what.rjust(width)), rows, frozenset({0, 1}))
     wald = wald_table(table.inner_values, table.cov, table.testable)
     bounds = interval(table.inner_values, wald.se, alpha)
     columns = [
@@ -118,7 +119,7 @@ def _parameters(table: ParameterTable, alpha: float) -> TextTable:
         [f"{share:.1%}" for share in table.privacy_share],
     ]
     ends = (f"[{alpha / 2:g}", f"{1 - alpha / 2:g}]")
-    header = ("", "coef", "std err", "z", "P>|z|", *ends, "priv. share")
+    header = ("", what, "std err", "z", "P>|z|", *ends, "priv. share")
     return TextTable(header, _grouped(table, list(zip(*columns, strict=True))))
 
 

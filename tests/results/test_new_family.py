@@ -169,8 +169,9 @@ def test_its_summary_has_a_line_for_each_group_and_tests_what_can_be_tested(fit)
     assert len(lines["variance"]) == 6  # without z and P>|z|
     assert "NOT private" in fit.to_markdown()
     assert "2 parameters" in repr(fit)
-    for text in (fit.to_html(), fit.to_latex(), html_report(fit)):
+    for text in (page, fit.to_html(), fit.to_latex(), html_report(fit)):
         assert "dispersion" in text
+        assert "coef" not in text.lower()
 
 
 def test_only_what_is_testable_is_tested(fit):
@@ -233,7 +234,7 @@ def test_it_is_compared_with_others(fit):
 def test_it_is_drawn(fit):
     ax = plot.coefficients(fit)
     assert [label.get_text() for label in ax.get_yticklabels()] == ["mean", "variance"]
-    assert ax.get_xlabel() == "estimate"
+    assert (ax.get_xlabel(), ax.get_title(loc="left")) == ("estimate", f"Estimates\n{NOT_PRIVATE}")
     np.testing.assert_allclose(ax.lines[1].get_xdata(), fit.params)
     thin = ax.collections[0].get_segments()
     np.testing.assert_allclose([s[:, 0] for s in thin], fit.conf_int(), rtol=1e-6)
