@@ -87,28 +87,24 @@ class ParameterTable:
 
 
 class Estimate(Protocol):
-    """One of the records that a results class is made of: released numbers, nothing else."""
+    """A record of released numbers, and nothing else, that a class of results is made of."""
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
     @property
     def nobs(self) -> float:
         """Public n, or the released noisy count of rows."""
-        ...
 
     @property
     def released(self) -> Mapping[str, Any]:
         """Other released or public numbers worth reporting (clips, scales), JSON-able."""
-        ...
 
     @property
     def remarks(self) -> tuple[str, ...]:
         """What the released numbers say about the fit, one sentence each."""
-        ...
 
     def table(self, design: Design) -> ParameterTable:
         """Its parameters in the user's units."""
-        ...
 
 
 @dataclass(frozen=True)

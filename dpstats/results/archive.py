@@ -2,7 +2,8 @@
 
 Every record lists the fields that are written; anything else an object may carry is not even
 looked at. Reading goes by the annotations of the records (`dpstats.stored`): what a file says is
-data of a known type and size, fields that are not known are refused, and nothing in it is run.
+data of a known type and size, and nothing in it is run. Readers raise `OptionError` or `PlanError`
+where a field is missing, unknown, of another type or outside what is allowed.
 """
 
 from __future__ import annotations
@@ -19,13 +20,9 @@ from dpstats.accounting.events import event_from_dict, event_to_dict
 from dpstats.errors import OptionError
 from dpstats.privacy import Central, Federated, LabelOnly, Local, Privacy
 from dpstats.protocol import Mechanism, Plan
-from dpstats.stored import plain, read, record
-from dpstats.theory import ErrorBound
+from dpstats.stored import read, record
 
 __all__ = [
-    "bound_from_dict",
-    "bound_to_dict",
-    "decode",
     "encode",
     "plan_from_dict",
     "plan_to_dict",
@@ -69,30 +66,13 @@ def written(made: Any, *other: str) -> dict[str, Any]:
     return {f.name: encode(getattr(made, f.name)) for f in fields(made) if f.name not in other}
 
 
-def decode(value: Any) -> Any:
-    """Inverse of `encode`, with lists as tuples.
-
-    Raises
-    ------
-    OptionError
-        If a number is infinite without saying so, or beyond what a float can tell apart.
-    """
-    return plain(value)
-
-
 def privacy_to_dict(privacy: Privacy) -> dict[str, Any]:
     """Guarantee as a JSON object, ``{"trust": ..., parameters...}``."""
     return {"trust": privacy.trust, **encode(asdict(privacy))}
 
 
 def privacy_from_dict(data: Mapping[str, Any]) -> Privacy:
-    """Inverse of `privacy_to_dict`.
-
-    Raises
-    ------
-    OptionError
-        If the trust model is not known, or a parameter is none of it or not allowed.
-    """
+    """Inverse of `privacy_to_dict`."""
     fields = read(dict, data, "privacy")
     trust = fields.pop("trust", None)
     if not isinstance(trust, str) or trust not in _TRUSTS:
@@ -114,13 +94,7 @@ def plan_to_dict(plan: Plan) -> dict[str, Any]:
 
 
 def plan_from_dict(data: Mapping[str, Any]) -> Plan:
-    """Inverse of `plan_to_dict`.
-
-    Raises
-    ------
-    OptionError, PlanError
-        If a field is missing, unknown, of another type or outside what is allowed.
-    """
+    """Inverse of `plan_to_dict`."""
     fields = read(dict, data, "plan")
     given = {name: fields.pop(name, None) for name in ("privacy", "mechanisms")}
     mechanisms = read(tuple[dict[str, Any], ...], given["mechanisms"], "plan, mechanisms")
@@ -143,20 +117,3 @@ def plan_from_dict(data: Mapping[str, Any]) -> Plan:
 def _mechanism(data: dict[str, Any]) -> Mechanism:
     event = event_from_dict(data.pop("event", {}))
     return record(Mechanism, data, "plan, mechanism", event=event)
-
-
-def bound_to_dict(bound: ErrorBound) -> dict[str, Any]:
-    """Error bound as a JSON object; the theorem's checks are written as their verdicts."""
-    written: dict[str, Any] = encode(asdict(bound))
-    return written
-
-
-def bound_from_dict(data: Mapping[str, Any]) -> ErrorBound:
-    """Inverse of `bound_to_dict`.
-
-    Raises
-    ------
-    OptionError
-        If a field is missing, unknown or of another type.
-    """
-    return record(ErrorBound, data, "error_bound")

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpstats.errors import OptionError
 from dpstats.estimate import CoefficientEstimate
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = ["from_dict", "measured", "sparsity", "to_dict"]
 
+_KNOWN = "known law of the noise, given the earlier releases"
+_MODEL = "released estimate of the covariance; needs the assumptions"
 _MATRICES = ("cov", "cov_privacy", "cov_sampling")
 
 
@@ -36,13 +39,7 @@ def to_dict(estimate: CoefficientEstimate) -> dict[str, Any]:
 
 
 def from_dict(data: Mapping[str, Any], size: int) -> CoefficientEstimate:
-    """Inverse of `to_dict`, of `size` coefficients.
-
-    Raises
-    ------
-    OptionError
-        If a field is missing, unknown or of another type, or the arrays do not fit together.
-    """
+    """Inverse of `to_dict`, of `size` coefficients; refused where arrays do not fit together."""
     fields, given = read(dict, data, "estimate"), dict[str, Any]()
     if isinstance(sparse := fields.get("params"), dict):
         del fields["params"]
@@ -64,12 +61,8 @@ def _filled(sparse: Any, size: int) -> Any:
     """Coefficients of which only those that are not zero were written."""
     wanted = {"size": int, "at": tuple[int, ...], "values": tuple[float, ...]}
     found = values(wanted, sparse, "estimate, params")
-    at = found["at"]
-    if (
-        found["size"] != size
-        or len(at) != len(found["values"])
-        or not all(0 <= j < size for j in at)
-    ):
+    at, inside = found["at"], all(0 <= j < size for j in found["at"])
+    if found["size"] != size or len(at) != len(found["values"]) or not inside:
         raise OptionError(f"estimate, params: values at places among {size} are needed.")
     made = np.zeros(size)
     made[list(at)] = found["values"]
@@ -98,40 +91,30 @@ def sparsity(estimate: CoefficientEstimate, design: Design, plan: Plan) -> int |
 
 def measured(estimate: CoefficientEstimate, design: Design) -> tuple[BoundTerm, ...]:
     """The exact and the plug-in tier of the error bound, as far as the estimate has them."""
-    cov, noise = estimate.cov, estimate.cov_privacy
-    known = "known law of the noise, given the earlier releases"
-    model = "released estimate of the covariance; needs the assumptions"
+    table, sampling, total = estimate.table(design), estimate.sampling, estimate.cov
+    law = gaussian_norm(estimate.cov_privacy)
     where = "" if estimate.support is None else " on the selected columns"
-    law, user = gaussian_norm(noise), estimate.table(design)
-    each = [
-        BoundTerm(
-            "exact", "equal", "privacy", f"sd({name})", float(sd), "sqrt(V_priv[j, j])", known
-        )
-        for name, sd in zip(user.inner_names, np.sqrt(np.diag(user.cov_privacy)), strict=True)
+    deviations = zip(table.inner_names, np.sqrt(np.diag(table.cov_privacy)), strict=True)
+    exact = [
+        *(("equal", f"sd({name})", sd, "sqrt(V_priv[j, j])") for name, sd in deviations),
+        ("equal", "E||error||" + where, law.mean, "E||e||, e ~ N(0, V_priv)"),
+        ("upper", "95% radius" + where, law.radius, "95% quantile of ||e||, e ~ N(0, V_priv)"),
     ]
-    norms = [
-        ("equal", "E||error||", law.mean, "E||e||, e ~ N(0, V_priv)"),
-        ("upper", "95% radius", law.radius, "95% quantile of ||e||, e ~ N(0, V_priv)"),
+    plug_in = [
+        ("statistical", sampling, "V_samp"),
+        ("privacy", total - sampling, "V - V_samp"),
+        ("total", total, "V"),
     ]
-    sampling = estimate.sampling
-    parts = [("statistical", sampling, "V_samp"), ("privacy", cov - sampling, "V - V_samp")]
+    what = "root mean square" + where
     terms = (
-        *each,
+        *(BoundTerm("exact", side, "privacy", q, float(v), f, _KNOWN) for side, q, v, f in exact),
         *(
-            BoundTerm("exact", side, "privacy", q + where, v, formula, known)
-            for side, q, v, formula in norms
-        ),
-        *(
-            BoundTerm(
-                "plug-in",
-                "equal",
-                term,
-                "root mean square" + where,
-                float(np.sqrt(np.maximum(np.trace(matrix), 0.0))),
-                f"sqrt(trace({symbol}))",
-                model,
-            )
-            for term, matrix, symbol in [*parts, ("total", cov, "V")]
+            BoundTerm("plug-in", "equal", term, what, _root(cov), f"sqrt(trace({sign}))", _MODEL)
+            for term, cov, sign in plug_in
         ),
     )
     return tuple(term for term in terms if not math.isnan(term.value))
+
+
+def _root(cov: NDArray[np.float64]) -> float:
+    return float(np.sqrt(np.maximum(np.trace(cov), 0.0)))

@@ -116,23 +116,22 @@ def _escaped(table: Any) -> Any:
     """A comparison by statsmodels, which escapes names in part or not at all, with all escaped."""
     from statsmodels.iolib.summary2 import Summary
 
-    class Comparison(Summary):  # type: ignore[misc]
-        """Text as statsmodels has it; HTML and LaTeX with every cell escaped."""
-
-        def as_html(self) -> str:
-            frames = "\n".join(html_table(_framed(frame)) for frame in self.tables)
-            return "<br/>\n".join([frames, *map(html_text, self.extra_txt)])
-
-        def as_latex(self, label: str = "") -> str:
-            head = [r"\begin{table}", r"\caption{}", rf"\label{{{label}}}"]
-            frames = [latex_table(_framed(frame)) for frame in self.tables]
-            notes = " \\newline \n".join(map(latex_text, self.extra_txt))
-            return "\n".join([*head, *frames, r"\end{table}", r"\bigskip", notes])
-
-    made = Comparison()
+    made = Summary()
     made.settings = table.settings
     made.tables = [printable(frame) for frame in table.tables]
     made.extra_txt = [plain(text) for text in table.extra_txt]
+
+    def as_html() -> str:
+        frames = "\n".join(html_table(_framed(frame)) for frame in made.tables)
+        return "<br/>\n".join([frames, *map(html_text, made.extra_txt)])
+
+    def as_latex(label: str = "") -> str:
+        head = [r"\begin{table}", r"\caption{}", rf"\label{{{label}}}"]
+        frames = [latex_table(_framed(frame)) for frame in made.tables]
+        notes = " \\newline \n".join(map(latex_text, made.extra_txt))
+        return "\n".join([*head, *frames, r"\end{table}", r"\bigskip", notes])
+
+    made.as_html, made.as_latex = as_html, as_latex
     return made
 
 

@@ -105,29 +105,14 @@ class Page:
         """A ``statsmodels.iolib.summary.Summary``."""
         from statsmodels.iolib.summary import Summary
 
-        page = self
-
-        class ResultSummary(Summary):  # type: ignore[misc]
-            """Text of one width; LaTeX, HTML and CSV with every cell escaped."""
-
-            def as_text(self) -> str:
-                return page.text()
-
-            def as_latex(self) -> str:
-                return page.latex()
-
-            def as_html(self) -> str:
-                tables = [table.as_html() for table in self.tables]
-                return "\n".join([*tables, f"<p>{'<br/>'.join(map(html_text, page.lines))}</p>"])
-
-            def as_csv(self) -> str:
-                return page.csv()
-
-        summary = ResultSummary()
-        summary.tables = [_table(table) for table in self.tables]
-        summary.tables[0].title = self.title
-        summary.add_extra_txt(self.lines)
-        return summary
+        made = Summary()
+        made.tables = [_table(table) for table in self.tables]
+        made.tables[0].title = self.title
+        made.add_extra_txt(self.lines)
+        made.as_text, made.as_latex, made.as_csv = self.text, self.latex, self.csv
+        notes = "<br/>".join(map(html_text, self.lines))
+        made.as_html = lambda: "\n".join([*(t.as_html() for t in made.tables), f"<p>{notes}</p>"])
+        return made
 
 
 def _table(table: TextTable, widths: Sequence[int] | None = None) -> Any:

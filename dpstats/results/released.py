@@ -10,26 +10,26 @@ import json
 import os
 import threading
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dpstats import version
+from dpstats.accounting import LedgerState
 from dpstats.design import Design, design_from_dict
 from dpstats.errors import OptionError
 from dpstats.privacy import NOT_PRIVATE, Neighbors
 from dpstats.results import archive
-from dpstats.results.privacy_report import LedgerView, PrivacyReport
+from dpstats.results.privacy_report import PrivacyReport
 from dpstats.results.private_names import ModelNames, refuse
 from dpstats.stored import is_version, json_of, reading, record, shown, values
 from dpstats.text import plain
-from dpstats.theory import BoundTerm, Citation, Setting, Theory, error_bound
+from dpstats.theory import BoundTerm, Citation, ErrorBound, Setting, Theory, error_bound
 
 if TYPE_CHECKING:
     from dpstats.estimate import Estimate, ParameterTable
     from dpstats.protocol import Plan, Release
-    from dpstats.theory import ErrorBound
 
 __all__ = ["KINDS", "Released", "load"]
 
@@ -89,30 +89,16 @@ class Released:
         plan: Plan,
         theory: Theory,
         releases: Iterable[Release],
-        ledger: LedgerView | None = None,
+        ledger: LedgerState | None = None,
         reproducible: bool = False,
         marked: int = 0,
     ) -> Released:
-        """Results, of the class that the estimate asks for, of a fit that was carried out.
+        """Results of a fit that was carried out, of the class that is made of such estimates.
 
-        Parameters
-        ----------
-        estimate : Estimate
-            One of the records of `KINDS`.
-        design : Design
-            Public facts only.
-        plan : Plan
-            What was charged.
-        theory : Theory
-            What is proved for the method under the plan's trust model.
-        releases : iterable of Release
-            Every mechanism that ran.
-        ledger : LedgerView, optional
-            The ledger's state after the charge.
-        reproducible : bool, default False
-            Whether the noise was seeded; marks the result as NOT private wherever it is shown.
-        marked : int, default 0
-            Messages that their senders marked as drawn from a seed.
+        The design holds public facts only; `theory` is that of the method under the plan's trust
+        model, `releases` are all mechanisms that ran, and `ledger` is its state after the charge.
+        Seeded noise (`reproducible`) marks the result as NOT private wherever it is shown; of
+        messages, `marked` were marked by their senders as drawn from a seed.
         """
         kind = next(kind for kind in KINDS.values() if isinstance(estimate, kind.estimates))
         report = PrivacyReport.of(
@@ -258,7 +244,7 @@ class Released:
             "plan": archive.plan_to_dict(self.plan),
             "estimate": self._written(self.estimate),
             "privacy": archive.encode(self.privacy.to_dict()),
-            "error_bound": archive.bound_to_dict(self.error_bound),
+            "error_bound": archive.encode(asdict(self.error_bound)),
         }
 
     @classmethod
@@ -351,7 +337,7 @@ def _read(data: Mapping[str, Any]) -> Released:
         plan=archive.plan_from_dict(data["plan"]),
         estimate=kind._reread(data["estimate"], design),
         privacy=PrivacyReport.from_dict(data["privacy"]),
-        error_bound=archive.bound_from_dict(data["error_bound"]),
+        error_bound=record(ErrorBound, data["error_bound"], "error_bound"),
     )
     plan, report = found.plan, found.privacy
     asked = (plan.privacy.trust, plan.privacy.epsilon, plan.privacy.delta, plan.cost)
