@@ -9,13 +9,12 @@ import tempfile
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from dpstats.errors import DataError, DPStatsError
+from dpstats.results.released import Released
+from dpstats.results.report import write_report
 from dpstats.text import plain
-
-if TYPE_CHECKING:
-    from dpstats.results import Released
 
 __all__ = ["deliver", "numbers_file"]
 
@@ -84,8 +83,6 @@ def deliver(result: Released, numbers: Path | None, out: Path | None, summary: b
     DPStatsError
         If something could not be rendered or written; it says where the numbers are.
     """
-    from dpstats.results.report import write_report
-
     try:
         if numbers is not None:
             result.save(numbers)
