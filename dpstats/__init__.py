@@ -11,13 +11,14 @@ from dpstats.devices import Collector, Randomizer
 from dpstats.estimators import methods
 from dpstats.mechanisms.noise import SeededNoise
 from dpstats.privacy import Central, Federated, LabelOnly, Local, Neighbors
-from dpstats.results import plot
-from dpstats.results.regression import Results, load
-from dpstats.results.summary import compare
+from dpstats.results import Released as Results
+from dpstats.results import load, plot
+from dpstats.results.compare import compare
 from dpstats.sample_size import sample_size
 from dpstats.schema import Boolean, Categorical, Numeric, Schema
+from dpstats.version import VERSION
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 __all__ = [
     "GLM",

@@ -32,8 +32,8 @@ from dpstats.holders.wire import HEADER_BYTES
 from dpstats.mechanisms.noise import Noise, SafeNoise
 from dpstats.protocol import Plan, Question
 from dpstats.queries import MomentMessage
+from dpstats.results import Released as Results
 from dpstats.results.archive import plan_from_dict, plan_to_dict
-from dpstats.results.regression import Results
 from dpstats.stored import is_version, json_of, reading, shown, values
 
 __all__ = ["Collector", "Randomizer"]

@@ -28,7 +28,7 @@ from dpstats.holders.sealed import without_frames
 from dpstats.mechanisms.noise import Noise, SafeNoise
 from dpstats.privacy import Central, Federated, LabelOnly, Local, Neighbors, Privacy
 from dpstats.protocol import Estimator, Plan
-from dpstats.results.regression import Results
+from dpstats.results import Released as Results
 from dpstats.text import plain
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from dpstats.accounting.events import Event, Parallel, Selection, event_to_dict
 from dpstats.errors import PlanError
+from dpstats.estimate import CoefficientEstimate as Estimate
 from dpstats.privacy import Neighbors, Privacy
 from dpstats.text import grid, plain, wrap
 
@@ -144,6 +145,8 @@ class Plan:
         Public number of rows, or the public guess where the number is private.
     names : tuple of str
         Design columns.
+    parameters : tuple of str
+        Parameters of the model; the design columns, of which they are coefficients, unless given.
     mechanisms : tuple of Mechanism
         Every use of noise, in order; nothing else may be asked of the holder.
     cost : tuple of float
@@ -151,7 +154,7 @@ class Plan:
     options : mapping
         Public options of the method after defaults.
     predicted_se : tuple of float
-        Expected standard error of each coefficient in the user's units, from public facts only;
+        Expected standard error of each parameter in the user's units, from public facts only;
         nan where public facts do not determine one.
     privacy_share : float
         Expected share of the error variance that is due to privacy noise, in [0, 1].
@@ -176,6 +179,10 @@ class Plan:
     assumptions: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     max_rows: int = 1
+    parameters: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parameters", self.parameters or self.names)
 
     def __str__(self) -> str:
         """What it will cost and how well it should do, as a page to read before spending."""
@@ -199,9 +206,10 @@ class Plan:
             )
             rows = [
                 (name, "unknown" if math.isnan(se) else f"{se:.4g}")
-                for name, se in zip(self.names, self.predicted_se, strict=True)
+                for name, se in zip(self.parameters, self.predicted_se, strict=True)
             ]
-            lines += [*grid((f"coefficient{'':4}", f"expected std err{share}"), rows), ""]
+            what = "coefficient" if self.parameters == self.names else "parameter"
+            lines += [*grid((f"{what}{'':4}", f"expected std err{share}"), rows), ""]
         for title, texts in (("Assumed", self.assumptions), ("WARNING", self.warnings)):
             lines += [line for text in texts for line in wrap([f"{title}: {text}"])]
         return "\n".join(map(plain, lines)).rstrip()
@@ -271,52 +279,6 @@ def _law(event: Event) -> str:
 def _share(mechanism: Mechanism, plan: Plan) -> str:
     total = sum(event.rho for event in plan.events)
     return f"{mechanism.event.rho / total:.1%}" if total > 0 else ""
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """What an estimator hands back, in the design's internal (standardised) coordinates.
-
-    Attributes
-    ----------
-    params : ndarray of shape (d,)
-        Point estimate; zero off the support.
-    cov : ndarray of shape (d, d), or (s, s) for the support
-        Covariance of `params` around the population parameter: sampling and privacy noise. nan
-        where no interval is valid.
-    cov_privacy : ndarray of the same shape
-        The part of `cov` due to privacy noise. The law of the last noise is known, so this part
-        is exact given the earlier releases.
-    nobs : float
-        Public n, or the released noisy count of rows.
-    released : mapping
-        Other released or public numbers worth reporting (clips, scales), JSON-able.
-    remarks : tuple of str
-        What the released numbers say about the fit, one sentence each.
-    support : tuple of int, optional
-        Columns that a sparse fit selected, in the order of `cov`; None where every column is in.
-    inference : str
-        What intervals hold for, where it is not the model as a whole, such as ``"conditional on
-        selection"``; it begins with ``"none"`` where there are no valid ones.
-    cov_sampling : ndarray of the same shape as `cov`, optional
-        The part of `cov` due to sampling, where `cov` has a third: what noise kept the fit from
-        finding out, such as a direction that it hides. None where `cov` is sampling and noise.
-    """
-
-    params: Array
-    cov: Array
-    cov_privacy: Array
-    nobs: float
-    released: Mapping[str, Any] = field(default_factory=dict)
-    remarks: tuple[str, ...] = ()
-    support: tuple[int, ...] | None = None
-    inference: str = ""
-    cov_sampling: Array | None = None
-
-    @property
-    def sampling(self) -> Array:
-        """The part of `cov` due to sampling; the rest is there because of privacy."""
-        return self.cov - self.cov_privacy if self.cov_sampling is None else self.cov_sampling
 
 
 @dataclass(frozen=True, eq=False)

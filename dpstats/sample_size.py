@@ -94,12 +94,12 @@ def _search(worst: Callable[[int], float], columns: int, target: Any) -> int:
 
 def _planned(plan: Plan, target: float | Mapping[str, float]) -> Any:
     """Planned standard errors over their targets."""
-    slopes = [name for name in plan.names if name != "Intercept"] or list(plan.names)
+    slopes = [name for name in plan.parameters if name != "Intercept"] or list(plan.parameters)
     named = target if isinstance(target, Mapping) else {name: target for name in slopes}
-    planned = dict(zip(plan.names, plan.predicted_se, strict=False))
-    if unknown := [name for name in named if name not in plan.names]:
+    planned = dict(zip(plan.parameters, plan.predicted_se, strict=False))
+    if unknown := [name for name in named if name not in plan.parameters]:
         raise OptionError(
-            f"target_se names {unknown[0]!r}; the coefficients are {', '.join(plan.names)}."
+            f"target_se names {unknown[0]!r}; the coefficients are {', '.join(plan.parameters)}."
         )
     for name, value in named.items():
         if not (isinstance(value, (int, float)) and math.isfinite(value) and value > 0):

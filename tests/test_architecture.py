@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "dpstats"
 
 # What any room may import: records and errors without behaviour towards rows.
-COMMON = {"errors", "privacy", "stored", "text", "theory", "__version__"}
+COMMON = {"errors", "privacy", "stored", "text", "theory", "version"}
 FRONT = {"api", "checks", "cli", "devices", "model", "sample_size", "__init__", "__main__"}
 PRIVATE_SIDE = {"holders", "mechanisms"}
 # Rooms within a room; what stands beside them in the folder is shared by them.
@@ -25,13 +25,15 @@ CHAMBERS = {f"estimators.{name}" for name in ("central", "labels", "local", "num
 # room -> rooms it may import at run time, besides COMMON and itself.
 ARROWS: dict[str, set[str]] = {
     "errors": set(),
+    "version": set(),
     "stored": set(),
     "text": set(),
     "privacy": set(),
     "theory": set(),
     "accounting": set(),
     "channels": {"accounting"},
-    "protocol": {"accounting"},
+    "estimate": set(),
+    "protocol": {"accounting", "estimate"},
     "tables": {"schema"},
     "schema": {"tables"},
     "design": {"schema", "tables", "families"},
@@ -44,12 +46,13 @@ ARROWS: dict[str, set[str]] = {
     "estimators.registry": {"protocol"} | CHAMBERS - {"estimators.numerics"},
     "mechanisms": {"accounting", "channels"},
     "holders": {"accounting", "mechanisms", "protocol", "queries", "design", "schema", "tables"},
-    "results": {"protocol", "design", "accounting", "families", "schema"},
+    "results": {"estimate", "protocol", "design", "accounting", "families", "schema"},
 }
 for _trust in ("central", "labels", "local"):
     ARROWS[f"estimators.{_trust}"] = ARROWS["estimators"] | {"estimators"}
 # Arrows that exist for annotations only (under TYPE_CHECKING).
 TYPE_ONLY: dict[str, set[str]] = {
+    "estimate": {"design"},
     "protocol": {"channels", "design", "queries"},
     **{name: {"design"} for name in ["estimators", *CHAMBERS]},
 }

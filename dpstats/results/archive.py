@@ -2,14 +2,15 @@
 
 Every record lists the fields that are written; anything else an object may carry is not even
 looked at. Reading goes by the annotations of the records (`dpstats.stored`): what a file says is
-data of a known type and size, fields that are not known are refused, and nothing in it is run.
+data of a known type and size, and nothing in it is run. Readers raise `OptionError` or `PlanError`
+where a field is missing, unknown, of another type or outside what is allowed.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields
 from enum import Enum
 from typing import Any
 
@@ -18,21 +19,16 @@ import numpy as np
 from dpstats.accounting.events import event_from_dict, event_to_dict
 from dpstats.errors import OptionError
 from dpstats.privacy import Central, Federated, LabelOnly, Local, Privacy
-from dpstats.protocol import Estimate, Mechanism, Plan
-from dpstats.stored import plain, read, record, values
-from dpstats.theory import ErrorBound
+from dpstats.protocol import Mechanism, Plan
+from dpstats.stored import read, record
 
 __all__ = [
-    "bound_from_dict",
-    "bound_to_dict",
-    "decode",
     "encode",
-    "estimate_from_dict",
-    "estimate_to_dict",
     "plan_from_dict",
     "plan_to_dict",
     "privacy_from_dict",
     "privacy_to_dict",
+    "written",
 ]
 
 _TRUSTS: dict[str, type[Any]] = {c.trust: c for c in (Central, Local, LabelOnly, Federated)}
@@ -65,15 +61,9 @@ def encode(value: Any) -> Any:
     )
 
 
-def decode(value: Any) -> Any:
-    """Inverse of `encode`, with lists as tuples.
-
-    Raises
-    ------
-    OptionError
-        If a number is infinite without saying so, or beyond what a float can tell apart.
-    """
-    return plain(value)
+def written(made: Any, *other: str) -> dict[str, Any]:
+    """The declared fields of a record as JSON, without those that are written in other ways."""
+    return {f.name: encode(getattr(made, f.name)) for f in fields(made) if f.name not in other}
 
 
 def privacy_to_dict(privacy: Privacy) -> dict[str, Any]:
@@ -82,13 +72,7 @@ def privacy_to_dict(privacy: Privacy) -> dict[str, Any]:
 
 
 def privacy_from_dict(data: Mapping[str, Any]) -> Privacy:
-    """Inverse of `privacy_to_dict`.
-
-    Raises
-    ------
-    OptionError
-        If the trust model is not known, or a parameter is none of it or not allowed.
-    """
+    """Inverse of `privacy_to_dict`."""
     fields = read(dict, data, "privacy")
     trust = fields.pop("trust", None)
     if not isinstance(trust, str) or trust not in _TRUSTS:
@@ -97,46 +81,20 @@ def privacy_from_dict(data: Mapping[str, Any]) -> Privacy:
     return made
 
 
-_PLAN_FIELDS = (
-    "model",
-    "method",
-    "n",
-    "names",
-    "cost",
-    "options",
-    "predicted_se",
-    "privacy_share",
-    "assumptions",
-    "warnings",
-)
-_MECHANISM_FIELDS = ("slot", "purpose", "parts", "branch")
-_MATRICES = ("cov", "cov_privacy", "cov_sampling")
-_ESTIMATE_FIELDS = (*_MATRICES, "nobs", "released", "remarks", "support", "inference")
-
-
 def plan_to_dict(plan: Plan) -> dict[str, Any]:
-    """Plan as a JSON object."""
+    """Plan as a JSON object; what its parameters are, only where they are no coefficients."""
+    same = ("parameters",) if plan.parameters == plan.names else ()
     return {
-        **{name: encode(getattr(plan, name)) for name in _PLAN_FIELDS},
+        **written(plan, "privacy", "mechanisms", *same),
         "privacy": privacy_to_dict(plan.privacy),
         "mechanisms": [
-            {
-                **{k: encode(getattr(m, k)) for k in _MECHANISM_FIELDS},
-                "event": event_to_dict(m.event),
-            }
-            for m in plan.mechanisms
+            {**written(m, "event"), "event": event_to_dict(m.event)} for m in plan.mechanisms
         ],
     }
 
 
 def plan_from_dict(data: Mapping[str, Any]) -> Plan:
-    """Inverse of `plan_to_dict`.
-
-    Raises
-    ------
-    OptionError, PlanError
-        If a field is missing, unknown, of another type or outside what is allowed.
-    """
+    """Inverse of `plan_to_dict`."""
     fields = read(dict, data, "plan")
     given = {name: fields.pop(name, None) for name in ("privacy", "mechanisms")}
     mechanisms = read(tuple[dict[str, Any], ...], given["mechanisms"], "plan, mechanisms")
@@ -147,11 +105,11 @@ def plan_from_dict(data: Mapping[str, Any]) -> Plan:
         privacy=privacy_from_dict(given["privacy"]),
         mechanisms=tuple(map(_mechanism, mechanisms)),
     )
-    sound = plan.n >= 0 and len(plan.predicted_se) in (0, len(plan.names))
+    sound = plan.n >= 0 and len(plan.predicted_se) in (0, len(plan.parameters))
     if not (sound and plan.mechanisms and all(0 <= c < math.inf for c in plan.cost)):
         raise OptionError(
             f"plan: n={plan.n!r}, cost={plan.cost!r} and {len(plan.predicted_se)} expected errors "
-            f"of {len(plan.names)} coefficients are no plan."
+            f"of {len(plan.parameters)} parameters are no plan."
         )
     return plan
 
@@ -159,80 +117,3 @@ def plan_from_dict(data: Mapping[str, Any]) -> Plan:
 def _mechanism(data: dict[str, Any]) -> Mechanism:
     event = event_from_dict(data.pop("event", {}))
     return record(Mechanism, data, "plan, mechanism", event=event)
-
-
-def estimate_to_dict(estimate: Estimate) -> dict[str, Any]:
-    """Estimate (internal coordinates) as a JSON object; a sparse one without its zeros."""
-    written = {name: encode(getattr(estimate, name)) for name in _ESTIMATE_FIELDS}
-    params = estimate.params
-    if estimate.support is None:
-        return {"params": encode(params), **written}
-    at = np.flatnonzero(params)
-    sparse = {"size": params.size, "at": encode(at), "values": encode(params[at])}
-    return {"params": sparse, **written}
-
-
-def estimate_from_dict(data: Mapping[str, Any], size: int) -> Estimate:
-    """Inverse of `estimate_to_dict`, of `size` coefficients.
-
-    Raises
-    ------
-    OptionError
-        If a field is missing, unknown or of another type, or the arrays do not fit together.
-    """
-    fields, given = read(dict, data, "estimate"), dict[str, Any]()
-    if isinstance(sparse := fields.get("params"), dict):
-        del fields["params"]
-        given = {"params": _filled(sparse, size)}
-    estimate = record(Estimate, fields, "estimate", **given)
-    support = estimate.support
-    inside = support is None or all(0 <= j < size for j in support)
-    if estimate.params.shape != (size,) or not inside or not 0 <= estimate.nobs < math.inf:
-        raise OptionError(f"estimate: {size} coefficients, and columns among them, are needed.")
-    k = size if support is None else len(set(support))
-    matrices = {name: getattr(estimate, name) for name in _MATRICES}
-    matrices = {name: _square(m, k, name) for name, m in matrices.items() if m is not None}
-    if support is not None and len(support) != k:
-        raise OptionError("estimate: a column is selected twice.")
-    return replace(estimate, **matrices)
-
-
-def _filled(sparse: Any, size: int) -> Any:
-    """Coefficients of which only those that are not zero were written."""
-    wanted = {"size": int, "at": tuple[int, ...], "values": tuple[float, ...]}
-    found = values(wanted, sparse, "estimate, params")
-    at = found["at"]
-    if (
-        found["size"] != size
-        or len(at) != len(found["values"])
-        or not all(0 <= j < size for j in at)
-    ):
-        raise OptionError(f"estimate, params: values at places among {size} are needed.")
-    made = np.zeros(size)
-    made[list(at)] = found["values"]
-    return made
-
-
-def _square(matrix: Any, k: int, name: str) -> Any:
-    if matrix.size == 0 and k == 0:  # lists do not say that an empty matrix has two axes
-        return matrix.reshape(0, 0)
-    if matrix.shape != (k, k):
-        raise OptionError(f"estimate, {name}: the shape is {matrix.shape}, not ({k}, {k}).")
-    return matrix
-
-
-def bound_to_dict(bound: ErrorBound) -> dict[str, Any]:
-    """Error bound as a JSON object; the theorem's checks are written as their verdicts."""
-    written: dict[str, Any] = encode(asdict(bound))
-    return written
-
-
-def bound_from_dict(data: Mapping[str, Any]) -> ErrorBound:
-    """Inverse of `bound_to_dict`.
-
-    Raises
-    ------
-    OptionError
-        If a field is missing, unknown or of another type.
-    """
-    return record(ErrorBound, data, "error_bound")

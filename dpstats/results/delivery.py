@@ -9,13 +9,12 @@ import tempfile
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from dpstats.errors import DataError, DPStatsError
+from dpstats.results.released import Released
+from dpstats.results.report import write_report
 from dpstats.text import plain
-
-if TYPE_CHECKING:
-    from dpstats.results.regression import Results
 
 __all__ = ["deliver", "numbers_file"]
 
@@ -65,12 +64,12 @@ def _new(out: Path) -> Path:
     raise AssertionError
 
 
-def deliver(result: Results, numbers: Path | None, out: Path | None, summary: bool) -> None:
+def deliver(result: Released, numbers: Path | None, out: Path | None, summary: bool) -> None:
     """Write the numbers, then the report, then print the summary.
 
     Parameters
     ----------
-    result : Results
+    result : Released
         Paid for.
     numbers : path, optional
         Of the numbers, from `numbers_file`.
@@ -84,8 +83,6 @@ def deliver(result: Results, numbers: Path | None, out: Path | None, summary: bo
     DPStatsError
         If something could not be rendered or written; it says where the numbers are.
     """
-    from dpstats.results.report import write_report
-
     try:
         if numbers is not None:
             result.save(numbers)
@@ -113,7 +110,7 @@ def _tell(error: BaseException, kept: str) -> NoReturn:
     raise error
 
 
-def _rescue(result: Results) -> str:
+def _rescue(result: Released) -> str:
     """Write the numbers to the system's temporary folder, or else to standard output."""
     try:
         handle, name = tempfile.mkstemp(prefix="dpstats-", suffix=".json")

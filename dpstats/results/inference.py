@@ -58,7 +58,7 @@ def interval(center: ArrayLike, se: ArrayLike, alpha: float) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class WaldTable:
-    """Standard errors, z statistics and two-sided p-values, each of shape (d,)."""
+    """Standard errors, z statistics and two-sided p-values, each of shape (k,)."""
 
     se: Array
     z: Array
@@ -79,10 +79,11 @@ def _ratio(value: Array, sd: Array) -> tuple[Array, Array]:
     return z, 2 * ndtr(-np.abs(z))
 
 
-def wald_table(params: Array, cov: Array) -> WaldTable:
-    """Test each coefficient against 0; `params` (d,), `cov` (d, d)."""
+def wald_table(params: Array, cov: Array, testable: NDArray[np.bool_] | bool = True) -> WaldTable:
+    """Test each parameter against 0; `params` (d,), `cov` (d, d). nan where it is not testable."""
     se = _sd(np.diag(cov))
-    return WaldTable(se, *_ratio(params, se))
+    z, p = (np.where(testable, value, np.nan) for value in _ratio(params, se))
+    return WaldTable(se, z, p)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.errors import OptionError
-from dpstats.privacy import Central, Privacy
+from dpstats.privacy import NOT_PRIVATE, Central, Privacy
+from dpstats.results.compare import several
 from dpstats.results.inference import normal_quantile
-from dpstats.results.privacy_report import NOT_PRIVATE
-from dpstats.results.summary import several
+from dpstats.results.released import Released
 from dpstats.text import figure_text
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def _finish(ax: Axes, title: str, tainted: bool) -> Axes:
 
 def _label(fit: Any, name: str | None) -> str:
     """Legend entry; whoever names a result cannot hide that its noise was seeded."""
-    if not hasattr(fit, "privacy"):
+    if not isinstance(fit, Released):
         return figure_text(name or f"{type(fit.model).__name__} (not private)")
     p = fit.plan
     text = figure_text(name or f"{p.method}, {fit.privacy.trust}")
@@ -61,11 +61,14 @@ def _label(fit: Any, name: str | None) -> str:
 _SCALE = {"log": "log mean of ", "logit": "log odds of "}
 
 
-def _response(fits: Sequence[Any]) -> str:
-    """What the coefficients are changes of: the response, through the link."""
-    links = [fit.design.family.link for fit in fits if hasattr(fit, "privacy")]
-    scale = _SCALE.get(links[0] if links else "", "")
-    return scale + figure_text(str(fits[0].model.endog_names))
+def _quantity(fits: Sequence[Any], per: str) -> str:
+    """What is drawn: of coefficients, changes of the response through the link."""
+    ours = [fit for fit in fits if isinstance(fit, Released)]
+    if not all(fit.table.of_coefficients for fit in ours):
+        return "estimate"
+    scale = _SCALE.get(ours[0].design.family.link if ours else "", "")
+    response = figure_text(str(fits[0].model.endog_names))
+    return f"coefficient ({scale}{response} per {_PER[per]})"
 
 
 def _units(fits: Sequence[Any], per: str, terms: Sequence[str]) -> pd.Series:
@@ -73,17 +76,16 @@ def _units(fits: Sequence[Any], per: str, terms: Sequence[str]) -> pd.Series:
     import pandas as pd
 
     units = pd.Series(1.0, index=list(terms))
-    designs = [fit.design for fit in fits if hasattr(fit, "privacy")] if per == "scale" else []
+    designs = [fit.design for fit in fits if isinstance(fit, Released)] if per == "scale" else []
     for design in designs:
-        known = pd.Series(design.standardization.x_scale, index=list(design.names))
-        units.update(known)
+        units.update(pd.Series(design.standardization.x_scale, index=list(design.names)))
     return units
 
 
 def _halves(fit: Any, names: Sequence[str], z: float) -> list[NDArray[np.float64]]:
     """Half-lengths of the whiskers of `names`: sampling error alone, then all error."""
     total = fit.bse[names].to_numpy()
-    share = fit.privacy_share[names].to_numpy() if hasattr(fit, "privacy") else 0.0
+    share = fit.privacy_share[names].to_numpy() if isinstance(fit, Released) else 0.0
     return [z * total * np.sqrt(1 - share), z * total]
 
 
@@ -153,10 +155,10 @@ def coefficients(
         level = f"{1 - alpha:.0%} interval"
         ax.plot([], [], color=GREY, lw=4.0, alpha=0.45, label=f"{level}, sampling error")
         ax.plot([], [], color=GREY, lw=1.2, label=f"{level}, with privacy noise")
-    ax.set_xlabel(f"coefficient ({_response(fits)} per {_PER[per]})")
+    ax.set_xlabel(_quantity(fits, per))
     ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
-    tainted = any(hasattr(fit, "privacy") and fit.reproducible for fit in fits)
-    return _finish(ax, "Coefficients", tainted)
+    tainted = any(isinstance(fit, Released) and fit.reproducible for fit in fits)
+    return _finish(ax, f"{ax.get_xlabel().partition(' (')[0].capitalize()}s", tainted)
 
 
 def ledger(ledger: Any, *, ax: Axes | None = None) -> Axes:
@@ -235,7 +237,7 @@ def error_vs_epsilon(
     if not grid:
         raise OptionError("error_vs_epsilon(model, []): give at least one epsilon.")
     plans = [model.plan(replace(privacy, epsilon=e), **options) for e in grid]
-    names = list(plans[0].names)
+    names = list(plans[0].parameters)
     unknown = sorted(set(terms or ()) - set(names))
     if unknown:
         raise OptionError(f"terms={unknown!r} are not in the model: it has {', '.join(names)}.")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from dpstats.accounting.events import Event, event_to_dict
-from dpstats.accounting.standing import statement
+from dpstats.accounting.standing import LedgerState, statement
 from dpstats.privacy import NOT_PRIVATE, Federated, Neighbors
 from dpstats.stored import record
 from dpstats.text import grid, pre, wrap
@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from dpstats.protocol import Plan, Release
+    from dpstats.schema import Schema
 
-__all__ = ["NOT_PRIVATE", "LedgerRecord", "LedgerView", "MechanismRecord", "PrivacyReport"]
+__all__ = ["NOT_PRIVATE", "LedgerRecord", "MechanismRecord", "PrivacyReport"]
 
 HALVES = (
     "a row is in one half only, so both together cost what the dearer half costs; budget shares "
@@ -47,55 +48,6 @@ _NO_LEDGER = {
 }
 
 
-class LedgerView(Protocol):
-    """What a ledger tells about itself once a fit was charged; see `accounting.LedgerState`."""
-
-    @property
-    def path(self) -> str | None:
-        """Where it is kept, None in memory."""
-        ...
-
-    @property
-    def ceiling(self) -> tuple[float, float]:
-        """The (epsilon, delta) that may be spent in all."""
-        ...
-
-    @property
-    def spent(self) -> tuple[float, float]:
-        """The (epsilon, delta) spent, by composition over all entries."""
-        ...
-
-    @property
-    def remaining(self) -> tuple[float, float]:
-        """The (epsilon, delta) that a fit with Gaussian noise may still ask for."""
-        ...
-
-    @property
-    def asked(self) -> tuple[float, float]:
-        """The epsilons and deltas of all charges, just added up."""
-        ...
-
-    @property
-    def another(self) -> tuple[float, float]:
-        """The (epsilon, delta) that one more fit of the same kind may ask for."""
-        ...
-
-    @property
-    def persistent(self) -> bool:
-        """Whether the ledger outlives the process."""
-        ...
-
-    @property
-    def entries(self) -> int:
-        """Number of charges."""
-        ...
-
-    @property
-    def reproducible(self) -> int:
-        """Number of charges with seeded noise."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class LedgerRecord:
     """The ledger right after this fit was charged. The file's name is kept, not its folder."""
@@ -111,7 +63,7 @@ class LedgerRecord:
     reproducible: int = 0
 
     @classmethod
-    def of(cls, ledger: LedgerView) -> LedgerRecord:
+    def of(cls, ledger: LedgerState) -> LedgerRecord:
         """Copy the public numbers of `ledger`."""
         return cls(
             name=PurePath(str(ledger.path)).name if ledger.persistent else "in memory",
@@ -266,19 +218,19 @@ class PrivacyReport:
         releases: Iterable[Release],
         *,
         guarantee: str,
-        unit: str | None = None,
-        max_rows: int | None = None,
-        ledger: LedgerView | None = None,
+        schema: Schema | None = None,
+        ledger: LedgerState | None = None,
         reproducible: bool = False,
         marked: int = 0,
     ) -> PrivacyReport:
         """Report on a plan that was carried out."""
         privacy = plan.privacy
         neighbors = getattr(privacy, "neighbors", Neighbors.REPLACE_ONE)
+        unit, most = (None, None) if schema is None else (schema.unit, schema.max_rows)
         return cls(
             trust=privacy.trust,
             neighbors=_counts(neighbors, unit, privacy.trust),
-            unit=_unit(unit, max_rows, privacy.trust),
+            unit=_unit(unit, most, privacy.trust),
             epsilon=float(privacy.epsilon),
             delta=float(privacy.delta),
             cost=_pair(plan.cost),

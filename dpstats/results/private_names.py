@@ -45,100 +45,34 @@ _CHECKS = (
     "fitting again under a fresh budget"
 )
 
-PRIVATE: dict[str, str] = {
-    **dict.fromkeys(
-        (
-            "resid",
-            "wresid",
-            "resid_pearson",
-            "resid_response",
-            "resid_deviance",
-            "resid_anscombe",
-            "resid_anscombe_scaled",
-            "resid_anscombe_unscaled",
-            "resid_working",
-            "resid_dev",
-            "resid_generalized",
-            "resid_misclassified",
-            "fittedvalues",
-            "mu",
-            "get_influence",
-            "get_hat_matrix_diag",
-            "outlier_test",
-            "plot_added_variable",
-            "plot_ceres_residuals",
-            "plot_partial_residuals",
-        ),
-        _ONE_PER_PERSON,
+_NAMES = {
+    _ONE_PER_PERSON: (
+        "resid wresid resid_pearson resid_response resid_deviance resid_anscombe "
+        "resid_anscombe_scaled resid_anscombe_unscaled resid_working resid_dev "
+        "resid_generalized resid_misclassified fittedvalues mu get_influence "
+        "get_hat_matrix_diag outlier_test plot_added_variable plot_ceres_residuals "
+        "plot_partial_residuals"
     ),
-    **dict.fromkeys(("scale", "mse_resid", "ssr"), _SCALE),
-    **dict.fromkeys(
-        (
-            "rsquared",
-            "rsquared_adj",
-            "prsquared",
-            "pseudo_rsquared",
-            "fvalue",
-            "f_pvalue",
-            "ess",
-            "centered_tss",
-            "uncentered_tss",
-            "mse_model",
-            "mse_total",
-            "llf",
-            "llnull",
-            "aic",
-            "bic",
-            "bic_llf",
-            "deviance",
-            "null_deviance",
-            "null",
-            "pearson_chi2",
-            "llr",
-            "llr_pvalue",
-            "llf_scaled",
-            "bic_deviance",
-            "info_criteria",
-        ),
-        _FIT,
+    _SCALE: "scale mse_resid ssr",
+    _FIT: (
+        "rsquared rsquared_adj prsquared pseudo_rsquared fvalue f_pvalue ess centered_tss "
+        "uncentered_tss mse_model mse_total llf llnull aic bic bic_llf deviance null_deviance "
+        "null pearson_chi2 llr llr_pvalue llf_scaled bic_deviance info_criteria"
     ),
-    **dict.fromkeys(
-        (
-            "eigenvals",
-            "condition_number",
-            "normalized_cov_params",
-            "cov_HC0",
-            "cov_HC1",
-            "cov_HC2",
-            "cov_HC3",
-            "HC0_se",
-            "HC1_se",
-            "HC2_se",
-            "HC3_se",
-            "get_robustcov_results",
-        ),
-        _GRAM,
+    _GRAM: (
+        "eigenvals condition_number normalized_cov_params cov_HC0 cov_HC1 cov_HC2 cov_HC3 "
+        "HC0_se HC1_se HC2_se HC3_se get_robustcov_results"
     ),
-    "pred_table": _TABLE,
-    "get_margeff": _MARGINS,
-    **dict.fromkeys(("converged", "fit_history", "mle_retvals", "mle_settings"), _PATH),
-    **dict.fromkeys(("data", "remove_data", "het_scale", "weights"), _ROWS),
-    **dict.fromkeys(
-        (
-            "summary2",
-            "diagn",
-            "el_test",
-            "conf_int_el",
-            "compare_f_test",
-            "compare_lm_test",
-            "compare_lr_test",
-            "score_test",
-            "im_ratio",
-            "get_distribution",
-        ),
-        _CHECKS,
+    _TABLE: "pred_table",
+    _MARGINS: "get_margeff",
+    _PATH: "converged fit_history mle_retvals mle_settings",
+    _ROWS: "data remove_data het_scale weights",
+    _CHECKS: (
+        "summary2 diagn el_test conf_int_el compare_f_test compare_lm_test compare_lr_test "
+        "score_test im_ratio get_distribution"
     ),
 }
+PRIVATE = {name: reason for reason, names in _NAMES.items() for name in names.split()}
 
 
 def refuse(owner: object, name: str) -> PrivateQuantityError | AttributeError:

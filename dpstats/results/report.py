@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from dpstats.privacy import NOT_PRIVATE
 from dpstats.results import plot
-from dpstats.results.privacy_report import NOT_PRIVATE
+from dpstats.results.released import Released
 from dpstats.text import html_text, pre
-
-if TYPE_CHECKING:
-    from dpstats.results.regression import Results
 
 __all__ = ["html_report", "write_report"]
 
@@ -29,7 +26,7 @@ svg { max-width: 100%; height: auto; }
 """
 
 
-def _svg(fit: Results) -> str:
+def _svg(fit: Released) -> str:
     """The coefficient plot as inline SVG, without a window and without date or random ids."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
@@ -44,7 +41,7 @@ def _svg(fit: Results) -> str:
     return text[text.index("<svg") :]
 
 
-def html_report(fit: Results) -> str:
+def html_report(fit: Released) -> str:
     """The page: plan, summary with its privacy and error-bound blocks, plot, citation.
 
     Parameters
@@ -66,7 +63,7 @@ def html_report(fit: Results) -> str:
     )
     sections = [
         ("What was released", fit.to_html()),
-        ("Coefficients", _svg(fit)),
+        ("Coefficients" if fit.table.of_coefficients else "Estimates", _svg(fit)),
         ("What was planned, before any row was read", pre(str(fit.plan))),
         ("Error bound", pre(repr(fit.error_bound))),
         ("Proof of privacy", f"<p>{html_text(fit.privacy.guarantee)}</p>"),
@@ -83,6 +80,6 @@ def html_report(fit: Results) -> str:
     )
 
 
-def write_report(fit: Results, path: str | Path) -> None:
+def write_report(fit: Released, path: str | Path) -> None:
     """Write `html_report` to `path`."""
     Path(path).write_text(html_report(fit), encoding="utf-8")

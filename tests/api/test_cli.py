@@ -189,7 +189,7 @@ BROKEN = [ValueError("no such glyph \x1b"), MemoryError(), RecursionError(), Key
 
 @pytest.mark.parametrize("error", BROKEN, ids=lambda e: type(e).__name__)
 @pytest.mark.parametrize(
-    "where", ["dpstats.results.report.html_report", "dpstats.results.summary.summarize"]
+    "where", ["dpstats.results.report.html_report", "dpstats.results.summary.page"]
 )
 def test_an_error_while_rendering_loses_no_answer(files: Path, monkeypatch, capsys, where, error):
     monkeypatch.setattr(where, broken(error))
@@ -210,7 +210,7 @@ def test_an_error_while_rendering_loses_no_answer(files: Path, monkeypatch, caps
 @pytest.mark.parametrize("error", [*BROKEN, BrokenPipeError()], ids=lambda e: type(e).__name__)
 def test_a_summary_that_is_not_printed_is_kept(files: Path, monkeypatch, capfd, error):
     monkeypatch.setattr("tempfile.tempdir", str(files))
-    monkeypatch.setattr("dpstats.results.summary.summarize", broken(error))
+    monkeypatch.setattr("dpstats.results.summary.page", broken(error))
     if isinstance(error, KeyboardInterrupt):
         with pytest.raises(KeyboardInterrupt):
             main(paid(files))

@@ -23,7 +23,7 @@ import dpstats as dp
 from dpstats.design import DeclaredDesign
 from dpstats.errors import DPStatsError
 from dpstats.mechanisms.noise import SeededNoise
-from dpstats.results.regression import Results
+from dpstats.results import Released as Results
 
 N = 300
 SEED = SeededNoise(5)

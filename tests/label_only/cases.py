@@ -10,12 +10,12 @@ import pandas as pd
 
 from dpstats.accounting import Event
 from dpstats.design import PublicDesign
+from dpstats.estimate import ParameterTable
 from dpstats.families import BINOMIAL, GAUSSIAN, POISSON, Family
 from dpstats.holders import Labels
 from dpstats.mechanisms.noise import SeededNoise
 from dpstats.privacy import LabelOnly
 from dpstats.protocol import Estimate, Plan
-from dpstats.results.user_units import UserUnits
 from dpstats.schema import Categorical, Numeric, Schema
 
 FORMULA = "y ~ x1 + x2 + g"
@@ -66,8 +66,8 @@ def fit(
     return plan, method.fit(holder, made, plan)
 
 
-def user(made: PublicDesign, estimate: Estimate) -> UserUnits:
-    return UserUnits.of(estimate, made)
+def user(made: PublicDesign, estimate: Estimate) -> ParameterTable:
+    return estimate.table(made)
 
 
 def errors(method: Any, model: str, n: int, privacy: LabelOnly, reps: int, schema: Any = None):
@@ -78,7 +78,7 @@ def errors(method: Any, model: str, n: int, privacy: LabelOnly, reps: int, schem
         made = design(data, model, schema)
         plan, estimate = fit(method, made, data, privacy, seed)
         units = user(made, estimate)
-        found.append((units.params - TRUTH[model], np.sqrt(np.diag(units.cov))))
+        found.append((units.values - TRUTH[model], np.sqrt(np.diag(units.cov))))
     error, se = (np.array(part) for part in zip(*found, strict=True))
     return error / se, error, se, plan
 

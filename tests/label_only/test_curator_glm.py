@@ -51,7 +51,7 @@ def deviations(made: str, n: int, privacy: LabelOnly, reps: int) -> np.ndarray:
         data = overdispersed(n, seed)
         public = design(data, "glm", WIDE)
         units = user(public, fit(LabelCuratorGLM("glm"), public, data, privacy, seed)[1])
-        found.append((units.params - TRUTH["glm"]) / np.sqrt(np.diag(units.cov)))
+        found.append((units.values - TRUTH["glm"]) / np.sqrt(np.diag(units.cov)))
     return np.array(found)
 
 
@@ -97,7 +97,7 @@ def test_a_huge_epsilon_is_statsmodels(model):
     units = user(made, estimate)
     family = sm.families.Binomial() if model == "logit" else sm.families.Poisson()
     theirs = sm.GLM(data["y"], made.exog(data), family=family).fit(cov_type="HC1")
-    assert np.all(np.abs(units.params - theirs.params) < 0.25 * theirs.bse)
+    assert np.all(np.abs(units.values - theirs.params) < 0.25 * theirs.bse)
     np.testing.assert_allclose(np.sqrt(np.diag(units.cov)), theirs.bse, rtol=0.15)
 
 

@@ -264,10 +264,10 @@ def split_hits(reps: int, epsilon: float) -> np.ndarray:
         assert estimate.inference == "conditional on selection"
         assert len(estimate.support) == 5
         units = user(made, estimate)
-        x = made.exog(data)[:, units.columns]
+        x = made.exog(data)[:, units.inner]
         mean = 2 + data.drop(columns="y").to_numpy() @ truth
         target = np.linalg.lstsq(x, mean, rcond=None)[0]
-        found.append((units.params[units.columns] - target) / np.sqrt(np.diag(units.cov)))
+        found.append((units.values[units.inner] - target) / np.sqrt(np.diag(units.cov)))
     return np.concatenate(found)
 
 

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 import dpstats as dp
 from dpstats.errors import BudgetError, OptionError, TrustError
-from dpstats.results.regression import Results
+from dpstats.results import Released as Results
 from tests.label_only.cases import SCALED, SCHEMAS, TRUTH, table
 
 CUT = 0.5

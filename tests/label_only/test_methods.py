@@ -90,13 +90,13 @@ def test_a_huge_epsilon_is_statsmodels(method, model, privacy):
         if isinstance(method, LabelCurator):
             weights = None
         if weights is None:
-            np.testing.assert_allclose(units.params, sm.OLS(data["y"], x).fit().params, atol=0.1)
+            np.testing.assert_allclose(units.values, sm.OLS(data["y"], x).fit().params, atol=0.1)
             return
         reference = sm.OLS(data["y"], x).fit(cov_type="HC3")
     else:
         family = sm.families.Binomial() if model == "logit" else sm.families.Poisson()
         reference = sm.GLM(data["y"], x, family=family).fit(cov_type="HC3")
-    np.testing.assert_allclose(units.params, reference.params, atol=2e-3)
+    np.testing.assert_allclose(units.values, reference.params, atol=2e-3)
     np.testing.assert_allclose(np.sqrt(np.diag(units.cov)), reference.bse, rtol=0.05)
 
 
@@ -108,7 +108,7 @@ def test_the_curator_without_leverages_to_cut_is_least_squares():
     _, estimate = fit(LabelCurator(), made, data, LabelOnly(300.0, 1e-6, curator=True), 0)
     reference = sm.OLS(data["y"], made.exog(data)).fit(cov_type="HC1")
     units = user(made, estimate)
-    np.testing.assert_allclose(units.params, reference.params, atol=6e-3)
+    np.testing.assert_allclose(units.values, reference.params, atol=6e-3)
     np.testing.assert_allclose(np.sqrt(np.diag(units.cov)), reference.bse, rtol=0.1)
 
 
@@ -124,7 +124,7 @@ def test_an_offset_has_coefficient_one():
         (LabelCurator(), LabelOnly(200.0, 1e-6, curator=True)),
     ):
         _, estimate = fit(method, made, data, privacy, 0)
-        assert abs(user(made, estimate).params[1] - TRUTH["ols"][1]) < 0.15
+        assert abs(user(made, estimate).values[1] - TRUTH["ols"][1]) < 0.15
 
 
 def test_a_curator_is_more_precise_than_devices():

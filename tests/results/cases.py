@@ -15,7 +15,7 @@ from dpstats.design import DeclaredDesign, Design
 from dpstats.families import BINOMIAL, POISSON
 from dpstats.privacy import Central
 from dpstats.protocol import Estimate, Mechanism, Plan, Release
-from dpstats.results.regression import Results
+from dpstats.results import Released as Results
 from dpstats.schema import Categorical, Numeric, Schema
 from dpstats.theory import Assumption, Citation, Rate, Theory
 

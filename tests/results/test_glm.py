@@ -12,12 +12,12 @@ from dpstats.design import DeclaredDesign
 from dpstats.errors import DataError, OptionError, PrivateQuantityError
 from dpstats.families import POISSON, Family
 from dpstats.protocol import Estimate, Plan
+from dpstats.results import Released as Results
 from dpstats.results import plot
+from dpstats.results.compare import compare
 from dpstats.results.prediction import Prediction
 from dpstats.results.private_names import PRIVATE
-from dpstats.results.regression import Results
 from dpstats.results.report import html_report
-from dpstats.results.summary import compare
 from tests.results.cases import THEORY, N, glm_frame, make, make_glm
 from tests.results.test_private import long_arrays, reachable
 

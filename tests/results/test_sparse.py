@@ -15,11 +15,11 @@ import dpstats as dp
 from dpstats.accounting.events import Peeling
 from dpstats.errors import OptionError
 from dpstats.protocol import Mechanism, Release
+from dpstats.results import Released as Results
 from dpstats.results import plot
+from dpstats.results.compare import compare
 from dpstats.results.privacy_report import PrivacyReport
-from dpstats.results.regression import Results
 from dpstats.results.report import html_report
-from dpstats.results.summary import compare
 from dpstats.theory import Setting
 from tests.results.cases import CHOSEN, SAME_ROWS, SELECTED, SPLIT, THEORY, N, make_sparse, wide
 from tests.results.test_private import long_arrays, reachable

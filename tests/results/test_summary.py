@@ -13,8 +13,8 @@ from dpstats.accounting import Ledger
 from dpstats.errors import OptionError
 from dpstats.privacy import Central
 from dpstats.results import plot
+from dpstats.results.compare import compare
 from dpstats.results.privacy_report import NOT_PRIVATE
-from dpstats.results.summary import compare
 from tests.results.cases import frame, make
 
 WIDTH = 100

@@ -1,0 +1,140 @@
+"""Several results side by side, as statsmodels' ``summary_col`` prints them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from dpstats.errors import OptionError
+from dpstats.privacy import NOT_PRIVATE
+from dpstats.results.page import TextTable, html_table, latex_table
+from dpstats.results.released import Released
+from dpstats.text import html_text, latex_text, plain, printable
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["compare", "several"]
+
+_INFO: dict[str, tuple[Callable[[Any], str], Callable[[Any], str]]] = {
+    # label: (for a private result, for a statsmodels result)
+    "Trust model": (lambda fit: fit.privacy.trust, lambda fit: "none"),
+    "Epsilon": (lambda fit: f"{fit.plan.privacy.epsilon:g}", lambda fit: "none"),
+    "Delta": (lambda fit: f"{fit.plan.privacy.delta:g}", lambda fit: "none"),
+    "Method": (lambda fit: fit.plan.method, lambda fit: type(fit.model).__name__),
+    "Privacy": (
+        lambda fit: NOT_PRIVATE if fit.reproducible else "private",
+        lambda fit: "NOT private",
+    ),
+    "No. Observations": (lambda fit: f"{fit.nobs:.0f}", lambda fit: f"{fit.nobs:.0f}"),
+}
+
+
+class _Column:
+    """A private result as ``summary_col`` reads it: the parameters in the model."""
+
+    def __init__(self, fit: Released) -> None:
+        import pandas as pd
+
+        self._fit, names = fit, fit.table.inner_names
+        self.params = pd.Series(fit.table.inner_values, index=names)
+        self.model = SimpleNamespace(exog_names=names, endog_names=fit.model.endog_names)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._fit, name)
+
+
+def _describe(label: str, fit: Any) -> str:
+    private, public = _INFO[label]
+    return private(fit) if isinstance(fit, (Released, _Column)) else public(fit)
+
+
+def several(fits: Any, names: Sequence[str] | None, asked: str) -> list[Any]:
+    """Results as a list: one or more, of ours or of statsmodels, with a name for each or none.
+
+    Raises
+    ------
+    OptionError
+        Naming `asked`, the function that was called.
+    """
+    listed: list[Any] = list(fits) if isinstance(fits, Iterable) else [fits]
+    if not listed:
+        raise OptionError(f"{asked}([]): give at least one result.")
+    for fit in listed:
+        if not hasattr(fit, "params"):
+            raise OptionError(
+                f"{asked}: {type(fit).__name__} is no result. Give what model.fit(...) returned, "
+                "here or in statsmodels."
+            )
+    if names is not None and len(names) != len(listed):
+        raise OptionError(
+            f"{len(names)} names for {len(listed)} results: give one name per result."
+        )
+    return listed
+
+
+def compare(fits: Sequence[Any], names: Sequence[str] | None = None, *, stars: bool = False) -> Any:
+    """Several results in one table, as statsmodels' ``summary_col`` prints it.
+
+    Parameters
+    ----------
+    fits : sequence of Results or statsmodels results
+        Genuine statsmodels results, if any, are shown as not private.
+    names : sequence of str, optional
+        Column headings; the methods by default.
+    stars : bool, default False
+        Mark coefficients with p < 0.1, 0.05, 0.01.
+
+    Returns
+    -------
+    statsmodels.iolib.summary2.Summary
+        With ``as_text``, ``as_html``, ``as_latex``, every name escaped.
+    """
+    from statsmodels.iolib.summary2 import summary_col
+
+    fits = several(fits, names, "compare")
+    info = {label: partial(_describe, label) for label in _INFO}
+    labels = list(names) if names is not None else [_describe("Method", fit) for fit in fits]
+    columns = [_Column(fit) if isinstance(fit, Released) else fit for fit in fits]
+    table = summary_col(columns, model_names=labels, stars=stars, info_dict=info, include_r2=False)
+    table.tables[0] = table.tables[0].replace("(nan)", "")
+    table.add_text("Those of private fits cover sampling error and privacy noise.")
+    kinds = [fit.table.inference if isinstance(fit, Released) else "" for fit in fits]
+    for kind in filter(None, dict.fromkeys(kinds)):
+        who = ", ".join(name for name, its in zip(labels, kinds, strict=True) if its == kind)
+        none, _, why = kind.partition(": ")
+        said = f"no standard errors: {why}" if none == "none" else f"inference {kind}"
+        table.add_text(f"{who}: {said}.")
+    if any(isinstance(fit, Released) and fit.reproducible for fit in fits):
+        table.add_text(f"{NOT_PRIVATE}: the noise came from a seed.")
+    return _escaped(table)
+
+
+def _escaped(table: Any) -> Any:
+    """A comparison by statsmodels, which escapes names in part or not at all, with all escaped."""
+    from statsmodels.iolib.summary2 import Summary
+
+    made = Summary()
+    made.settings = table.settings
+    made.tables = [printable(frame) for frame in table.tables]
+    made.extra_txt = [plain(text) for text in table.extra_txt]
+
+    def as_html() -> str:
+        frames = "\n".join(html_table(_framed(frame)) for frame in made.tables)
+        return "<br/>\n".join([frames, *map(html_text, made.extra_txt)])
+
+    def as_latex(label: str = "") -> str:
+        head = [r"\begin{table}", r"\caption{}", rf"\label{{{label}}}"]
+        frames = [latex_table(_framed(frame)) for frame in made.tables]
+        notes = " \\newline \n".join(map(latex_text, made.extra_txt))
+        return "\n".join([*head, *frames, r"\end{table}", r"\bigskip", notes])
+
+    made.as_html, made.as_latex = as_html, as_latex
+    return made
+
+
+def _framed(frame: pd.DataFrame) -> TextTable:
+    rows = zip(frame.index, *(frame[name] for name in frame), strict=True)
+    return TextTable(("", *map(str, frame.columns)), tuple(tuple(map(str, row)) for row in rows))

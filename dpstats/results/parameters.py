@@ -1,0 +1,274 @@
+"""A result whose parameters are reported, tested and printed, whatever they are parameters of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.errors import OptionError
+from dpstats.privacy import NOT_PRIVATE
+from dpstats.results import summary
+from dpstats.results.inference import (
+    WaldTable,
+    as_statsmodels,
+    contrast,
+    interval,
+    parse_constraints,
+    wald_table,
+    wald_test,
+)
+from dpstats.results.page import Page
+from dpstats.results.released import Released
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["ParameterResults"]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ParameterResults(Released):
+    """Estimates, their uncertainty, and tests: all of it is read from `table`.
+
+    Standard errors, tests and intervals use `cov_params`, which holds sampling error *and* privacy
+    noise; `privacy_share` says how much of each variance privacy adds. Reference distributions are
+    normal. Of d parameters the k in the model have an uncertainty: all, or those selected. Where no
+    interval is valid (`has_inference`), it is nan and tests are refused.
+    """
+
+    # Estimates and tests --------------------------------------------------------------------------
+
+    @cached_property
+    def _wald(self) -> WaldTable:
+        return wald_table(self.table.inner_values, self.table.cov, self.table.testable)
+
+    def _frame(self, values: Array) -> Any:
+        """A Series or a square DataFrame of the k parameters in the model."""
+        import pandas as pd
+
+        names, values = self.table.inner_names, values.copy()
+        return pd.Series(values, names) if values.ndim == 1 else pd.DataFrame(values, names, names)
+
+    @property
+    def params(self) -> pd.Series:
+        """Estimates in the user's units, indexed by name, shape (d,)."""
+        import pandas as pd
+
+        return pd.Series(self.table.values.copy(), index=list(self.table.names))
+
+    @property
+    def inference(self) -> str:
+        """What standard errors, tests and intervals hold for; empty: the model as it stands."""
+        return self.table.inference
+
+    @property
+    def has_inference(self) -> bool:
+        """Whether standard errors, tests and intervals are valid, and so are given."""
+        return self.table.has_inference
+
+    @property
+    def no_inference(self) -> str:
+        """Why there are no standard errors, and what to do; empty where there are."""
+        if self.has_inference:
+            return ""
+        reason = self.inference.partition(": ")[2] or "the method has none"
+        return f"No standard errors, tests or intervals are valid here: {reason}."
+
+    @property
+    def bse(self) -> pd.Series:
+        """Standard errors: sampling and privacy noise together, shape (k,)."""
+        return self._frame(self._wald.se)
+
+    @property
+    def tvalues(self) -> pd.Series:
+        """``params / bse``; referred to the normal distribution, shape (k,)."""
+        return self._frame(self._wald.z)
+
+    @property
+    def pvalues(self) -> pd.Series:
+        """Two-sided p-values of ``parameter = 0``, nan where that cannot be tested, shape (k,)."""
+        return self._frame(self._wald.p)
+
+    def conf_int(self, alpha: float = 0.05) -> pd.DataFrame:
+        """Intervals of level 1 - alpha: columns 0 (lower) and 1 (upper), shape (k, 2)."""
+        import pandas as pd
+
+        bounds = interval(self.table.inner_values, self._wald.se, alpha)
+        return pd.DataFrame(bounds, index=self.table.inner_names)
+
+    def cov_params(self) -> pd.DataFrame:
+        """Covariance of the estimates around the population parameter, shape (k, k)."""
+        return self._frame(self.table.cov)
+
+    def cov_privacy(self) -> pd.DataFrame:
+        """The part of `cov_params` that is privacy noise of known law, shape (k, k)."""
+        return self._frame(self.table.cov_privacy)
+
+    def cov_sampling(self) -> pd.DataFrame:
+        """The part of `cov_params` due to sampling, shape (k, k).
+
+        Where noise hides directions of the design, `cov_params` holds more than this and
+        `cov_privacy`: what is not known of them.
+        """
+        return self._frame(self.table.cov_sampling)
+
+    @property
+    def privacy_share(self) -> pd.Series:
+        """Share of each parameter's variance that is there because of privacy, shape (k,).
+
+        In [0, 1]: all but the part due to sampling. It is the noise itself, and what the noise kept
+        the fit from finding out.
+        """
+        return self._frame(self.table.privacy_share)
+
+    @property
+    def df_resid(self) -> float:
+        """Rows less the parameters in the model; only `f_test` uses it.
+
+        Rows are `nobs`, or where only some of them estimate, the noisy count of those.
+        """
+        rows = self.nobs_contributing if self.inference.startswith("conditional") else self.nobs
+        return rows - len(self.table.inner)
+
+    @property
+    def use_t(self) -> bool:
+        """False: tests and intervals use the normal distribution."""
+        return False
+
+    @property
+    def _mark(self) -> str:
+        return f"[{NOT_PRIVATE}]" if self.reproducible else ""
+
+    def _hypotheses(self, spec: Any) -> tuple[Array, Array, Array, Array]:
+        """Estimates, their covariance, R and q of a test."""
+        table = self.table
+        if not table.has_inference:
+            raise OptionError(self.no_inference)
+        names = table.inner_names
+        R, q = parse_constraints(spec, names, set(table.names).difference(names))
+        for j in np.flatnonzero(R.any(axis=0) & ~table.testable):
+            raise OptionError(
+                f"No hypothesis about {names[j]!r} is tested by the normal law; see conf_int()."
+            )
+        return table.inner_values, table.cov, R, q
+
+    def t_test(self, r_matrix: Any) -> Any:
+        """Test linear hypotheses one by one.
+
+        Parameters
+        ----------
+        r_matrix : str, list of str, array of shape (m, k) or pair of arrays (R, q)
+            ``"disea = 0"``, ``"hlthg = hlthf, lncoins = -0.1"``, or R of ``R b = q`` (q = 0), with
+            one column for each entry of `bse`.
+
+        Returns
+        -------
+        statsmodels.stats.contrast.ContrastResults
+            Effects with standard errors, z statistics, p-values and `conf_int`.
+
+        Raises
+        ------
+        OptionError
+            If a hypothesis cannot be read, names what was not selected or cannot be tested, or if
+            no test is valid at all (`has_inference`).
+        """
+        return as_statsmodels(contrast(*self._hypotheses(r_matrix)), self.df_resid, mark=self._mark)
+
+    def wald_test(self, r_matrix: Any, *, use_f: bool = False) -> Any:
+        """Test linear hypotheses jointly, by the chi-squared (or F) distribution.
+
+        Parameters
+        ----------
+        r_matrix : str, list of str, array of shape (m, k) or pair of arrays (R, q)
+            As for `t_test`, with the same errors.
+        use_f : bool, default False
+            Refer statistic / m to F(m, `df_resid`) instead of the statistic to chi-squared.
+
+        Returns
+        -------
+        statsmodels.stats.contrast.ContrastResults
+        """
+        test = wald_test(*self._hypotheses(r_matrix))
+        return as_statsmodels(test, self.df_resid, use_f, self._mark)
+
+    def f_test(self, r_matrix: Any) -> Any:
+        """`wald_test` by the F distribution."""
+        return self.wald_test(r_matrix, use_f=True)
+
+    # Reports --------------------------------------------------------------------------------------
+
+    def _particulars(self) -> summary.Particulars:
+        """What the summary says of this model and of no other."""
+        return summary.Particulars(errors=(self.no_inference,))
+
+    def _page(self, alpha: float) -> Page:
+        return summary.page(self, self._particulars(), alpha)
+
+    def summary(self, alpha: float = 0.05) -> Any:
+        """Table of parameters, privacy block, error-bound block and notes.
+
+        Returns
+        -------
+        statsmodels.iolib.summary.Summary
+            With ``as_text``, ``as_html``, ``as_latex``, ``as_csv``.
+        """
+        return self._page(alpha).summary()
+
+    def to_markdown(self, alpha: float = 0.05) -> str:
+        """The summary as GitHub-flavoured Markdown."""
+        return self._page(alpha).markdown()
+
+    def to_latex(self, alpha: float = 0.05) -> str:
+        """The summary as LaTeX tabulars."""
+        return self._page(alpha).latex()
+
+    def to_html(self, alpha: float = 0.05) -> str:
+        """The summary as HTML tables."""
+        return str(self.summary(alpha).as_html())
+
+    def _repr_html_(self) -> str:
+        return self.to_html()
+
+    # maketables' plug-in hooks --------------------------------------------------------------------
+
+    @property
+    def __maketables_coef_table__(self) -> pd.DataFrame:
+        columns = {"b": self.table.inner_values, "se": self.bse, "t": self.tvalues}
+        table = self.conf_int().set_axis(["ci95l", "ci95u"], axis=1)
+        table = table.assign(**columns, p=self.pvalues)[[*columns, "p", "ci95l", "ci95u"]]
+        return table.rename_axis("Coefficient")
+
+    def __maketables_stat__(self, key: str) -> int | float | str | None:
+        stats: dict[str, int | float | str] = {
+            "N": int(self.nobs),
+            "se_type": self.cov_type,
+            "trust": self.privacy.trust,
+            "epsilon": self.plan.privacy.epsilon,
+            "delta": self.plan.privacy.delta,
+            "method": self.plan.method,
+            "noise": self._status,
+        }
+        return stats.get(key)
+
+    @property
+    def __maketables_depvar__(self) -> str:
+        return self.model.endog_names
+
+    @property
+    def __maketables_fixef_string__(self) -> None:
+        return None
+
+    @property
+    def __maketables_vcov_info__(self) -> dict[str, Any]:
+        return {"vcov_type": self.cov_type, "clustervar": None}
+
+    @property
+    def __maketables_default_stat_keys__(self) -> list[str]:
+        mark = ["noise"] if self.reproducible else []
+        return ["N", "trust", "epsilon", "delta", "method", *mark]

@@ -1,0 +1,356 @@
+"""What leaves a fit of any model: released numbers, their privacy, theory and file.
+
+A result is built from an estimate, its plan and the records of the mechanisms that ran. It was
+never given rows, so it has none to leak: what would need them raises `PrivateQuantityError`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from dpstats import version
+from dpstats.accounting import LedgerState
+from dpstats.design import Design, design_from_dict
+from dpstats.errors import OptionError
+from dpstats.privacy import NOT_PRIVATE, Neighbors
+from dpstats.results import archive
+from dpstats.results.privacy_report import PrivacyReport
+from dpstats.results.private_names import ModelNames, refuse
+from dpstats.stored import is_version, json_of, reading, record, shown, values
+from dpstats.text import plain
+from dpstats.theory import BoundTerm, Citation, ErrorBound, Setting, Theory, error_bound
+
+if TYPE_CHECKING:
+    from dpstats.estimate import Estimate, ParameterTable
+    from dpstats.protocol import Plan, Release
+
+__all__ = ["KINDS", "Released", "load"]
+
+FORMAT = "dpstats.results"
+VERSION = 2
+_VERSIONS = [*range(1, VERSION + 1)]
+_NOTES = {"format": str, "version": int, "dpstats": str, "privacy_status": str, "kind": str}
+_PARTS = ("design", "plan", "estimate", "privacy", "error_bound")
+
+# What a file may be, one line each in `dpstats.results`; nothing else is read.
+KINDS: dict[str, type[Released]] = {}
+
+SOFTWARE = Citation(
+    key="dpstats",
+    authors="The dpstats developers",
+    title="dpstats: differentially private statistics with formulas",
+    year=2026,
+    venue="Python package",
+)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Released:
+    """What a fit returns: what was planned, released and charged, and what is proved of it.
+
+    Make one with ``model.fit(...)`` or `load`. Each kind of estimate has a class of its own, which
+    is named in `KINDS`.
+
+    Attributes
+    ----------
+    design : Design
+        Formula, schema and scaling: public facts.
+    plan : Plan
+        What was planned and charged.
+    estimate : Estimate
+        The released estimate, in the units of its record.
+    privacy : PrivacyReport
+        Trust model, neighbours, every mechanism with its sensitivity and noise, total cost.
+    error_bound : ErrorBound
+        Error in three labelled tiers, conditions of the theorem, sources.
+    """
+
+    design: Design
+    plan: Plan
+    estimate: Estimate
+    privacy: PrivacyReport
+    error_bound: ErrorBound
+
+    estimates: ClassVar[type[Any]]  # records that a class of results is made of
+
+    @classmethod
+    def from_estimate(
+        cls,
+        estimate: Estimate,
+        *,
+        design: Design,
+        plan: Plan,
+        theory: Theory,
+        releases: Iterable[Release],
+        ledger: LedgerState | None = None,
+        reproducible: bool = False,
+        marked: int = 0,
+    ) -> Released:
+        """Results of a fit that was carried out, of the class that is made of such estimates.
+
+        The design holds public facts only; `theory` is that of the method under the plan's trust
+        model, `releases` are all mechanisms that ran, and `ledger` is its state after the charge.
+        Seeded noise (`reproducible`) marks the result as NOT private wherever it is shown; of
+        messages, `marked` were marked by their senders as drawn from a seed.
+        """
+        kind = next(kind for kind in KINDS.values() if isinstance(estimate, kind.estimates))
+        report = PrivacyReport.of(
+            plan,
+            releases,
+            guarantee=theory.guarantee,
+            schema=design.schema,
+            ledger=ledger,
+            reproducible=reproducible,
+            marked=marked,
+        )
+        setting = Setting(
+            n=float(estimate.nobs),
+            d=len(design.names),
+            epsilon=plan.privacy.epsilon,
+            delta=plan.privacy.delta,
+            s=kind._sparsity(estimate, design, plan),
+            m=plan.options.get("public_rows"),
+            p=plan.options.get("moment"),
+        )
+        bound = error_bound(theory, setting, kind._measured(estimate, design))
+        return kind(design, plan, estimate, report, bound)
+
+    # What a kind of estimate may say of itself ----------------------------------------------------
+
+    @staticmethod
+    def _sparsity(estimate: Any, design: Design, plan: Plan) -> int | None:
+        """Number of columns in the model, where a rate depends on it."""
+        return None
+
+    @staticmethod
+    def _measured(estimate: Any, design: Design) -> tuple[BoundTerm, ...]:
+        """The exact and the plug-in tier of the error bound."""
+        return ()
+
+    @staticmethod
+    def _written(estimate: Any) -> dict[str, Any]:
+        """The estimate as a JSON object; inverse of `_reread`."""
+        return archive.written(estimate)
+
+    @classmethod
+    def _reread(cls, data: dict[str, Any], design: Design) -> Any:
+        return record(cls.estimates, data, "estimate")
+
+    def _check(self) -> None:
+        """Refuse a file whose parts contradict each other.
+
+        Raises
+        ------
+        OptionError
+        """
+        if self.table.names != self.plan.parameters:
+            raise OptionError("The result contradicts itself: plan and estimate differ.")
+
+    # Facts ----------------------------------------------------------------------------------------
+
+    @cached_property
+    def table(self) -> ParameterTable:
+        """The parameters in the user's units: all that is reported of them is read from it."""
+        return self.estimate.table(self.design)
+
+    @property
+    def nobs(self) -> float:
+        """Number of rows: public where `nobs_public`, else a noisy count of contributing rows."""
+        return float(self.plan.n) if self.nobs_public else self.nobs_contributing
+
+    @property
+    def nobs_contributing(self) -> float:
+        """Noisy count of rows that contribute: nothing missing, within their unit's limit."""
+        return float(self.estimate.nobs)
+
+    @property
+    def nobs_public(self) -> bool:
+        """Whether `nobs` is the public number of rows rather than a released noisy count."""
+        neighbors = getattr(self.plan.privacy, "neighbors", Neighbors.REPLACE_ONE)
+        one_row = self.design.schema is None or self.design.schema.unit is None
+        return neighbors is Neighbors.REPLACE_ONE and one_row
+
+    @property
+    def cov_type(self) -> str:
+        """What covariances of the parameters hold."""
+        return "sampling + privacy"
+
+    @property
+    def released(self) -> Mapping[str, Any]:
+        """Other numbers that were released or are public, such as clips and scales."""
+        return dict(self.estimate.released)
+
+    @property
+    def model(self) -> ModelNames:
+        """Names of the variables, for statsmodels' tools; no data."""
+        d = self.design
+        return ModelNames("y" if d.endog is None else d.endog.name, list(d.names), d.formula)
+
+    @property
+    def reproducible(self) -> bool:
+        """True when the noise was seeded: the result is then NOT private."""
+        return self.privacy.reproducible
+
+    @property
+    def _status(self) -> str:
+        return NOT_PRIVATE if self.reproducible else "private"
+
+    def cite(self, style: str = "text") -> str:
+        """How to cite the method, its theory and this software.
+
+        Parameters
+        ----------
+        style : {"text", "bibtex"}
+        """
+        styles = {"text": lambda c: c.text(), "bibtex": lambda c: c.bibtex()}
+        if style not in styles:
+            raise OptionError(f"style={style!r}: allowed are {', '.join(map(repr, styles))}.")
+        separator = "\n" if style == "text" else "\n\n"
+        return separator.join(styles[style](c) for c in (*self.error_bound.citations, SOFTWARE))
+
+    def __repr__(self) -> str:
+        mark = f", {NOT_PRIVATE}" if self.reproducible else ""
+        p, table = self.plan, self.table
+        part, whole = len(table.inner), len(table.names)
+        count = str(whole) if part == whole else f"{part} of {whole}"
+        what = "coefficients" if table.of_coefficients else "parameters"
+        return plain(
+            f"<Results: {p.model} by {p.method}, {self.privacy.trust}, epsilon="
+            f"{p.privacy.epsilon:g}, delta={p.privacy.delta:g}, n={self.nobs:.0f}, "
+            f"{count} {what}{mark}; see .summary()>"
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        raise refuse(self, name)
+
+    # Storage --------------------------------------------------------------------------------------
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything that may be written down, as a JSON object."""
+        return {
+            "format": FORMAT,
+            "version": VERSION,
+            "dpstats": version.VERSION,
+            "privacy_status": self._status,
+            "kind": next(name for name, kind in KINDS.items() if kind is type(self)),
+            "design": self.design.to_dict(),
+            "plan": archive.plan_to_dict(self.plan),
+            "estimate": self._written(self.estimate),
+            "privacy": archive.encode(self.privacy.to_dict()),
+            "error_bound": archive.encode(asdict(self.error_bound)),
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Released:
+        """Inverse of `to_dict`: a result of the class that `data` names.
+
+        Raises
+        ------
+        DPStatsError
+            If `data` is of another format or a later version, or its parts are not what they are
+            named, or contradict each other. Nothing in it is run: see `design_from_dict`.
+        """
+        if not isinstance(data, Mapping):
+            raise OptionError(f"This is no result that dpstats wrote: a {type(data).__name__}.")
+        if data.get("format") != FORMAT or not is_version(data.get("version"), *_VERSIONS):
+            raise OptionError(
+                f"This is no result that dpstats can read: format {shown(data.get('format'))}, "
+                f"version {shown(data.get('version'))}; {FORMAT!r} up to version {VERSION} is "
+                "known. A newer dpstats may read it."
+            )
+        if data["version"] == 1:  # all results were regressions
+            data = {"kind": "regression", **data}
+        if lacking := {"kind", *_PARTS} - data.keys():
+            raise OptionError(f"This is not the whole of a result: {sorted(lacking)} are missing.")
+        with reading("The result"):
+            return _read(data)
+
+    def to_json(self) -> str:
+        """`to_dict` as text."""
+        # One line per field: an indented file of 50,000 columns takes ten times as long.
+        fields = (
+            f"{json.dumps(key)}: {json.dumps(value, allow_nan=False)}"
+            for key, value in self.to_dict().items()
+        )
+        return "{\n" + ",\n".join(fields) + "\n}"
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Released:
+        """Inverse of `to_json`; as `from_dict`, whoever wrote the text."""
+        try:
+            data = json_of(text)
+        except ValueError as error:
+            raise OptionError(
+                f"This is no result that dpstats wrote, or not the whole of one: {error}."
+            ) from None
+        return cls.from_dict(data)
+
+    def save(self, path: str | Path) -> None:
+        """Write the released numbers as JSON, field by field from a whitelist; never rows.
+
+        A file that is there is replaced in one step, once the new one is whole and on disk.
+        """
+        path, text = Path(path).resolve(), self.to_json() + "\n"
+        draft = path.with_name(f".{os.getpid()}-{threading.get_ident()}.new")
+        try:
+            with draft.open("x", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            draft.replace(path)
+        finally:
+            draft.unlink(missing_ok=True)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Released:
+        """Read what `save` wrote; as `from_dict`, whoever wrote the file."""
+        return cls.from_json(Path(path).read_bytes())
+
+    def __reduce__(self) -> tuple[Any, tuple[str]]:
+        # Pickling, copying and sending to a process go through the same whitelist as `save`.
+        return Released.from_json, (self.to_json(),)
+
+    def __eq__(self, other: object) -> bool:
+        return self.to_dict() == other.to_dict() if isinstance(other, Released) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def _read(data: Mapping[str, Any]) -> Released:
+    """The result that a JSON object describes; its parts agree with each other."""
+    parts = dict.fromkeys(_PARTS, dict)
+    values(_NOTES | parts, data, "result", needed=("kind", *parts))
+    if data["kind"] not in KINDS:
+        raise OptionError(
+            f"The result is of the kind {shown(data['kind'])}: this version knows {sorted(KINDS)}."
+        )
+    kind, design = KINDS[data["kind"]], design_from_dict(data["design"])
+    found = kind(
+        design=design,
+        plan=archive.plan_from_dict(data["plan"]),
+        estimate=kind._reread(data["estimate"], design),
+        privacy=PrivacyReport.from_dict(data["privacy"]),
+        error_bound=record(ErrorBound, data["error_bound"], "error_bound"),
+    )
+    plan, report = found.plan, found.privacy
+    asked = (plan.privacy.trust, plan.privacy.epsilon, plan.privacy.delta, plan.cost)
+    if (report.trust, report.epsilon, report.delta, report.cost) != asked:
+        raise OptionError("The result contradicts itself: it states two guarantees.")
+    if plan.names != design.names:
+        raise OptionError("The result contradicts itself: plan and design have other columns.")
+    if data.get("privacy_status", found._status) != found._status:
+        raise OptionError("The result contradicts itself: it is marked private, and it is not.")
+    found._check()
+    return found
+
+
+def load(path: str | Path) -> Released:
+    """Read a result that `Released.save` wrote."""
+    return Released.load(path)
