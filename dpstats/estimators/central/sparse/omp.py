@@ -11,11 +11,10 @@ import numpy as np
 
 from dpstats.accounting import epsilon_of, gdp_mu
 from dpstats.errors import OptionError, PlanError
-from dpstats.estimators.base import Ask, check_options, make_plan, need_delta
+from dpstats.estimators.base import Ask, check_options, make_plan, need_delta, need_positive
 from dpstats.estimators.bounds import SMALL_DELTA, SPARSE_GLM_LOWER, SPARSE_LOWER
 from dpstats.estimators.central.newton.glm import GLMNewton
 from dpstats.estimators.central.newton.ols import Newton
-from dpstats.estimators.central.published.sparse import need_positive
 from dpstats.estimators.central.sparse.halves import need_halves, on_second_half, second_half
 from dpstats.estimators.central.sparse.pursuit import Route, expected, pursue
 from dpstats.estimators.central.sparse.pursuit_laws import layout
