@@ -11,7 +11,7 @@ from scipy.optimize import least_squares
 from dpstats.accounting import delta_of
 from dpstats.design import DeclaredDesign
 from dpstats.errors import OptionError
-from dpstats.estimators.central.published.dp_gd import DPGD, _asks
+from dpstats.estimators.central.published.dp_gd import DPGD, LOSSES, asks_of
 from dpstats.estimators.central.published.recursion import after_steps
 from dpstats.estimators.central.sandwich import shrink
 from dpstats.holders import Curator
@@ -77,7 +77,7 @@ def test_what_ran_is_what_was_planned_and_paid() -> None:
 
 
 def test_step_budgets_make_the_last_noise_that_of_one_release() -> None:
-    asks = [a for a in _asks(30, 0.75) if a.slot.startswith("step-")]
+    asks = [a for a in asks_of(LOSSES["ols"], 30, 0.75) if a.slot.startswith("step-")]
     budgets = np.array([a.weight for a in asks]) / sum(a.weight for a in asks)
     pull = np.array([0.25])
     left, variance = after_steps(pull, pull[0] / np.sqrt(budgets))

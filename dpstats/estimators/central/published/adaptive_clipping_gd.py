@@ -22,6 +22,7 @@ from dpstats.estimators.central.published.private_variance import (
     need_pairs,
     pair_scales,
 )
+from dpstats.estimators.central.published.recursion import along, not_gone
 from dpstats.estimators.central.sandwich import (
     noisy_count,
     residual_variance,
@@ -193,13 +194,12 @@ class AdaptiveClippingGD(Method):
         keep = 1 - np.clip(rate * values, 0.0, 1.0)
         noise, sampling = _law(keep, rate, noises, vectors.T @ meat @ vectors * steps / n**2)
         left = keep**steps
-        along = (vectors.T @ beta / np.maximum(1 - left, 1e-6)) ** 2
-        missing = left**2 * np.minimum(along, bound**2 / values)
-        cov_privacy = (vectors * noise) @ vectors.T
+        missing = not_gone(vectors, values, left, beta, bound**2)
+        cov_privacy = along(vectors, noise)
         cov_sampling = vectors @ sampling @ vectors.T
         return Estimate(
             params=beta,
-            cov=cov_privacy + cov_sampling + (vectors * missing) @ vectors.T,
+            cov=cov_privacy + cov_sampling + missing,
             cov_privacy=cov_privacy,
             cov_sampling=cov_sampling,
             nobs=n,
@@ -279,8 +279,8 @@ def _predict(plan: Plan, design: Design, facts: Guess) -> Plan:
         plan,
         design,
         facts,
-        (vectors * noise) @ vectors.T,
-        (vectors * rest) @ vectors.T,
+        along(vectors, noise),
+        along(vectors, rest),
         warnings,
     )
 
