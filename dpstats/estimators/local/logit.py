@@ -35,8 +35,8 @@ from dpstats.estimators.local.pool import (
     frame_of,
     signal,
 )
-from dpstats.estimators.local.theory import GUARANTEE, ONCE, ROUNDS
-from dpstats.estimators.sources import ASI, BRILLINGER, CAI, JIANG, SCORE_ATTACK, ZHU
+from dpstats.estimators.local.theory import IN_ROUNDS, PRIVUNIT, SHRUNK
+from dpstats.estimators.sources import BRILLINGER, CAI, SCORE_ATTACK, ZHU
 from dpstats.privacy import Local
 from dpstats.protocol import Estimate, Messages, Plan, Question
 from dpstats.queries import MomentMessage
@@ -64,7 +64,7 @@ _THEORY = Theory(
         "coefficients of the logistic model; where it does not hold, those at which the mean of "
         "w^2 x (y - p)/max(p, 1 - p) is zero, w = min(1, R/||x||)"
     ),
-    guarantee=GUARANTEE + ROUNDS + " " + ONCE,
+    guarantee=IN_ROUNDS,
     assumptions=(
         Assumption("The logit of the response's mean is linear in the columns"),
         MOMENTS_SEEN,
@@ -77,8 +77,8 @@ _THEORY = Theory(
     citations=(
         BRILLINGER.at("section 2"),
         ZHU.at("Theorem 6"),
-        ASI.at("PrivUnit"),
-        JIANG.at("Theorem 1"),
+        PRIVUNIT,
+        SHRUNK,
         SCORE_ATTACK,
         CAI.at("Theorem 4.1"),
     ),

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dpstats.estimators.bounds import SMALL_EPS, rates
 from dpstats.estimators.local.base import Rounds
-from dpstats.estimators.local.theory import GUARANTEE, ONCE
+from dpstats.estimators.local.theory import AT_ONCE
 from dpstats.estimators.responses import (
     CHANNEL_OPTIONS,
     Responses,
@@ -39,7 +39,7 @@ _ORDERS = ("1/sqrt(n)", "B/(eps sqrt(n)), B = 1")
 
 _THEORY = Theory(
     estimand="mean of the response, held to the interval of the plan",
-    guarantee=GUARANTEE + ONCE,
+    guarantee=AT_ONCE,
     assumptions=(
         Assumption("Responses lie in the declared range, or have the declared centre and scale"),
     ),

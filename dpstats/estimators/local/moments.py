@@ -44,8 +44,8 @@ from dpstats.estimators.local.pool import (
     estimate,
     frame_of,
 )
-from dpstats.estimators.local.theory import GUARANTEE, ONCE
-from dpstats.estimators.sources import ASI, CAI, JIANG, ZHU
+from dpstats.estimators.local.theory import AT_ONCE, PRIVUNIT, SHRUNK
+from dpstats.estimators.sources import CAI, ZHU
 from dpstats.privacy import Local
 from dpstats.protocol import Estimate, Messages, Plan, Question
 from dpstats.queries import MomentMessage
@@ -79,7 +79,7 @@ _DENSE = Theory(
         "least-squares coefficients of rows weighted by min(1, R/||x||)^2: the regression "
         "coefficients where the mean is linear"
     ),
-    guarantee=GUARANTEE + ONCE,
+    guarantee=AT_ONCE,
     assumptions=(
         LINEAR,
         Assumption("Few responses are beyond the clip, or columns are elliptical"),
@@ -92,8 +92,8 @@ _DENSE = Theory(
     lower=LOCAL_LOWER,
     citations=(
         ZHU.at("Algorithm 1, Theorem 6"),
-        ASI.at("PrivUnit"),
-        JIANG.at("Theorem 1"),
+        PRIVUNIT,
+        SHRUNK,
         CAI.at("Theorem 4.1"),
     ),
     corrections=_CORRECTIONS,
@@ -117,7 +117,7 @@ def _sparse(*, public: bool = False, gaussian: bool = False) -> Theory:
             "coefficients of a model in which at most s columns matter; where more do, those of "
             "the best fit on the columns that were selected"
         ),
-        guarantee=GUARANTEE + ONCE,
+        guarantee=AT_ONCE,
         assumptions=(
             LINEAR,
             Assumption("At most s columns matter, and their coefficients sum to at most 1 in size"),
@@ -131,8 +131,8 @@ def _sparse(*, public: bool = False, gaussian: bool = False) -> Theory:
         lower=NONINTERACTIVE_LOWER,
         citations=(
             ZHU.at("Algorithms 1 and 3, Theorems 1, 3 and 4"),
-            ASI.at("PrivUnit"),
-            JIANG.at("Theorem 1"),
+            PRIVUNIT,
+            SHRUNK,
         ),
         corrections=_CORRECTIONS,
     )

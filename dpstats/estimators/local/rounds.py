@@ -42,8 +42,8 @@ from dpstats.estimators.local.pool import (
     frame_of,
     signal,
 )
-from dpstats.estimators.local.theory import GUARANTEE, ONCE, ROUNDS
-from dpstats.estimators.sources import ASI, CAI, JIANG, ZHU
+from dpstats.estimators.local.theory import IN_ROUNDS, PRIVUNIT, SHRUNK
+from dpstats.estimators.sources import CAI, ZHU
 from dpstats.privacy import Local
 from dpstats.protocol import Estimate, Messages, Plan, Question
 from dpstats.queries import MomentMessage
@@ -78,7 +78,7 @@ _DENSE = Theory(
         "regression coefficients where the mean is linear and residuals are symmetric; otherwise "
         "those of a clipped regression"
     ),
-    guarantee=GUARANTEE + ROUNDS + " " + ONCE,
+    guarantee=IN_ROUNDS,
     assumptions=(
         LINEAR,
         Assumption("Residuals are symmetric, or the intercept absorbs their skewness"),
@@ -91,8 +91,8 @@ _DENSE = Theory(
     lower=LOCAL_LOWER,
     citations=(
         ZHU.at("Algorithms 2 and 4, Theorem 6"),
-        ASI.at("PrivUnit"),
-        JIANG.at("Theorem 1"),
+        PRIVUNIT,
+        SHRUNK,
         CAI.at("Theorem 4.1"),
     ),
     corrections=CORRECTIONS,

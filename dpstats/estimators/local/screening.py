@@ -45,8 +45,8 @@ from dpstats.estimators.local.rounds import (
     learned_radius,
     spread_of,
 )
-from dpstats.estimators.local.theory import GUARANTEE, ONCE, ROUNDS
-from dpstats.estimators.sources import ASI, ZHU
+from dpstats.estimators.local.theory import IN_ROUNDS, PRIVUNIT
+from dpstats.estimators.sources import ZHU
 from dpstats.privacy import Local, Privacy
 from dpstats.protocol import Estimate, Messages, Plan, Question
 from dpstats.queries import MomentMessage
@@ -73,7 +73,7 @@ _THEORY = Theory(
         "coefficients of a model in which at most s columns matter; where more do, those of the "
         "best fit on the columns that were selected"
     ),
-    guarantee=GUARANTEE + ROUNDS + " " + ONCE,
+    guarantee=IN_ROUNDS,
     assumptions=(
         LINEAR,
         Assumption("At most s columns matter, each visible in the covariance with the response"),
@@ -85,7 +85,7 @@ _THEORY = Theory(
         Rate("privacy", "s sqrt(d)/(eps sqrt(n))", _THRESHOLDED, conjectured=True),
     ),
     lower=INTERACTIVE_LOWER,
-    citations=(ZHU.at("Algorithms 2 and 4, Theorems 6 and 7"), ASI.at("PrivUnit")),
+    citations=(ZHU.at("Algorithms 2 and 4, Theorems 6 and 7"), PRIVUNIT),
     corrections=(
         *CORRECTIONS,
         "After each round only columns that are still in play are asked for: the noise of a score "

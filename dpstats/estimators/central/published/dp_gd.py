@@ -219,11 +219,13 @@ class DPGD(Method):
     where stability allows. Pi scales beta back to beta'G beta <= E y^2, which the best linear
     predictor satisfies.
 
-    Notes ----- *Guarantee.* Every question is a Gaussian mechanism whose sensitivity its query
-    computes and enforces by clipping: `Count`, `Gram`, `ResidualMoment`, `Score` (T times),
-    `ResidualCount` (for a logit, a second `Gram`) and `ScoreOuter`. Each depends on the data only
-    through earlier answers, so that adaptive composition of Gaussian mechanisms (Dong, Roth & Su
-    2022, Corollary 3.3) gives the cost in the plan.
+    Notes
+    -----
+    *Guarantee.* Every question is a Gaussian mechanism whose sensitivity its query computes and
+    enforces by clipping: `Count`, `Gram`, `ResidualMoment`, `Score` (T times), `ResidualCount` (for
+    a logit, a second `Gram`) and `ScoreOuter`. Each depends on the data only through earlier
+    answers, so that adaptive composition of Gaussian mechanisms (Dong, Roth & Su 2022, Corollary
+    3.3) gives the cost in the plan.
 
     *Budget.* An error made j steps before the end is multiplied by k^j, so step t gets a share of
     the zero-concentrated budget in proportion to k^(T - t). With h = 1 - k, a sum of noise s per

@@ -19,15 +19,13 @@ from dpstats.estimators.bounds import (
     rates,
 )
 from dpstats.estimators.central.published.sparse import (
-    ALL_GAUSSIAN,
-    ESTIMAND,
-    IN_A_BALL,
     Descent,
     SparseDescent,
     Trial,
     options,
     step_asks,
 )
+from dpstats.estimators.central.published.theory import ALL_GAUSSIAN, ESTIMAND, IN_A_BALL
 from dpstats.estimators.central.published.wide import hard_threshold
 from dpstats.estimators.sources import CAI, SCORE_ATTACK, WANG_GU
 from dpstats.queries import Geometry, Score
@@ -101,8 +99,10 @@ class DPIGHT(SparseDescent):
 
     with r = y - x'beta, or y - 1/(1 + exp(-x'beta)) for a logit. Then `rescaling.rescaled`.
 
-    Notes ----- *Guarantee.* That of `SparseDescent`, where a step is a `Score`, whose L2
-    sensitivity is 2 R c for a replaced row: a Gaussian mechanism.
+    Notes
+    -----
+    *Guarantee.* That of `SparseDescent`, where a step is a `Score`, whose L2 sensitivity is 2 R c
+    for a replaced row: a Gaussian mechanism.
 
     *Corrections.* (1) Both data sets have n rows (replace-one), so two mean gradients differ by up
     to 2 G/n; with the printed sigma^2 = T G^2/(n^2 rho) a step costs (2G/n)^2/(2 sigma^2), that

@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from dpstats.estimators.base import Ask, need_positive
 from dpstats.estimators.bounds import SMALL_DELTA, SPARSE_GLM_LOWER, SPARSE_LOWER
 from dpstats.estimators.central.published.sparse import (
-    ALL_GAUSSIAN,
     Descent,
     SparseDescent,
     Trial,
     options,
     step_asks,
 )
+from dpstats.estimators.central.published.theory import ALL_GAUSSIAN
 from dpstats.estimators.central.published.wide import Facts, hard_threshold
 from dpstats.estimators.sources import CAI, SCORE_ATTACK, WANG_XU
 from dpstats.queries import Gradient
@@ -93,9 +93,11 @@ class DPIHT(SparseDescent):
     G is the radius R of rows times a clip of residuals: their released upper quartile in the
     linear model, 1 for a logit, where gradients within the radius are then never clipped.
 
-    Notes ----- *Guarantee.* That of `SparseDescent`, where a step is a `Gradient`, whose L2
-    sensitivity is 2 G for a replaced row, whatever the row: a Gaussian mechanism. The gradient of
-    the ridge is a function of released coefficients.
+    Notes
+    -----
+    *Guarantee.* That of `SparseDescent`, where a step is a `Gradient`, whose L2 sensitivity is 2 G
+    for a replaced row, whatever the row: a Gaussian mechanism. The gradient of the ridge is a
+    function of released coefficients.
 
     *Corrections.* The printed constant c is not specified, so that Algorithm 3 cannot be run as
     printed. Two mean gradients differ by up to 2 G/n, so that T steps with the printed variance

@@ -4,28 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.estimators.base import Ask
-from dpstats.estimators.bounds import (
-    LOGISTIC,
-    SPARSE_GLM_LOWER,
-    SPARSE_GLM_UPPER,
-    SPARSE_LOWER,
-    SPARSE_UPPER,
-    SUB_GAUSSIAN,
-    SUB_GAUSSIAN_NOISE,
-)
 from dpstats.estimators.central.published.sparse import (
-    BY_LOSS,
-    CLIPPED_AT_QUANTILE,
-    ESTIMAND,
-    IN_A_BALL,
-    WHOLE_BATCHES,
     Descent,
     SparseDescent,
     Trial,
@@ -33,7 +19,8 @@ from dpstats.estimators.central.published.sparse import (
     options,
     step_asks,
 )
-from dpstats.estimators.sources import CAI, DWORK, SCORE_ATTACK, ZHANG_EM
+from dpstats.estimators.central.published.theory import by_thresholding
+from dpstats.estimators.sources import CAI, DWORK, ZHANG_EM
 from dpstats.queries import PeeledScores
 from dpstats.theory import Assumption, Theory
 
@@ -41,41 +28,25 @@ __all__ = ["NoisyHT"]
 
 Array = NDArray[np.float64]
 
-_CONDITIONS = (
-    Assumption("sparsity >= C L^4 s*, s* the true number of columns"),
-    Assumption(formula="n eps >~ s^(3/2) log(d) sqrt(log(1/delta))"),
-)
-
-_THEORY = Theory(
-    estimand=ESTIMAND,
-    guarantee=(
-        "(epsilon, delta)-DP for every data set: each step peels s columns from a sum of "
+_THEORIES = by_thresholding(
+    step=(
+        "peels s columns from a sum of "
         "x clip(r) whose coordinates have sensitivity 2 reach c under replace-one (reach c under "
-        "add-remove), by Laplace noise of scale b times it, which is 2.5 s/b^2-zCDP; " + BY_LOSS
+        "add-remove), by Laplace noise of scale b times it, which is 2.5 s/b^2-zCDP"
     ),
-    assumptions=(SUB_GAUSSIAN, SUB_GAUSSIAN_NOISE, *_CONDITIONS),
-    upper=SPARSE_UPPER,
-    lower=SPARSE_LOWER,
+    conditions=(
+        Assumption("sparsity >= C L^4 s*, s* the true number of columns"),
+        Assumption(formula="n eps >~ s^(3/2) log(d) sqrt(log(1/delta))"),
+    ),
     citations=(
         CAI.at("Theorems 4.3 and 4.4"),
         DWORK.at("peeling algorithm"),
         ZHANG_EM.at("Algorithm 1 (NoisyHT)"),
     ),
-    corrections=(
+    correction=(
         "The printed scale 2 lambda sqrt(3 s log(1/delta))/eps of the peeling is proved for "
-        "eps <= 0.418 log(1/delta), and wasteful; noise is calibrated to the composed loss.",
-        WHOLE_BATCHES,
-        CLIPPED_AT_QUANTILE,
-        IN_A_BALL,
+        "eps <= 0.418 log(1/delta), and wasteful; noise is calibrated to the composed loss."
     ),
-)
-
-_LOGIT = replace(
-    _THEORY,
-    assumptions=(SUB_GAUSSIAN, LOGISTIC, *_CONDITIONS),
-    upper=SPARSE_GLM_UPPER,
-    lower=SPARSE_GLM_LOWER,
-    citations=(*_THEORY.citations, SCORE_ATTACK),
 )
 
 
@@ -92,10 +63,12 @@ class NoisyHT(SparseDescent):
     where Peel_s takes s times the column with the largest |v_j| + Laplace(b) and releases
     v_j + Laplace(b). The intercept is always in. Then `rescaling.rescaled`.
 
-    Notes ----- *Guarantee.* `PeeledScores` bounds every coordinate's sensitivity by 2 reach c for a
-    replaced row; peeling with Laplace noise of scale b times it is 3 s/b-DP and 2.5 s/b^2-zCDP (a
-    choice by report noisy max is 2/b-DP, a value 1/b-DP; proof in docs/accounting.md). All else as
-    for `SparseDescent`.
+    Notes
+    -----
+    *Guarantee.* `PeeledScores` bounds every coordinate's sensitivity by 2 reach c for a replaced
+    row; peeling with Laplace noise of scale b times it is 3 s/b-DP and 2.5 s/b^2-zCDP (a choice by
+    report noisy max is 2/b-DP, a value 1/b-DP; proof in docs/accounting.md). All else as for
+    `SparseDescent`.
 
     *Corrections.* The printed Laplace scale, 2 lambda sqrt(3 s log(1/delta))/eps with lambda the
     L-infinity sensitivity, has rho = (5/24) eps^2/log(1/delta), which certifies (eps, delta) only
@@ -109,7 +82,7 @@ class NoisyHT(SparseDescent):
     model: str
     name: ClassVar[str] = "noisy-ht"
     options: ClassVar[Mapping[str, str]] = options("number of steps, 1 to 50")
-    theories: ClassVar[Mapping[str, Theory]] = {"ols": _THEORY, "logit": _LOGIT}
+    theories: ClassVar[Mapping[str, Theory]] = _THEORIES
     most_steps: ClassVar[int] = 50
     planned_steps: ClassVar[int] = 12
 

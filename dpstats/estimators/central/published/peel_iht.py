@@ -12,21 +12,9 @@ from numpy.typing import NDArray
 
 from dpstats.estimators.base import Ask
 from dpstats.estimators.bounds import (
-    LOGISTIC,
     SMALL_DELTA,
-    SPARSE_GLM_LOWER,
-    SPARSE_GLM_UPPER,
-    SPARSE_LOWER,
-    SPARSE_UPPER,
-    SUB_GAUSSIAN,
-    SUB_GAUSSIAN_NOISE,
 )
 from dpstats.estimators.central.published.sparse import (
-    BY_LOSS,
-    CLIPPED_AT_QUANTILE,
-    ESTIMAND,
-    IN_A_BALL,
-    WHOLE_BATCHES,
     Descent,
     SparseDescent,
     Trial,
@@ -35,7 +23,8 @@ from dpstats.estimators.central.published.sparse import (
     options,
     step_asks,
 )
-from dpstats.estimators.sources import CAI, DURFEE, SCORE_ATTACK
+from dpstats.estimators.central.published.theory import by_thresholding
+from dpstats.estimators.sources import CAI, DURFEE
 from dpstats.queries import CoordinateScores, Geometry, Score, Selected
 from dpstats.theory import Assumption, Theory
 
@@ -48,40 +37,23 @@ _SHRINKS = {"ols": 0.5, "logit": 1.0}  # what later clips leave of the noise, as
 _CHOICE = 0.65  # share of a step's budget that chooses columns; the rest pays for their values
 _RADIUS = 1.15  # clipping radius of rows on the support, over their guessed typical norm
 
-_CONDITIONS = (
-    Assumption("sparsity >= C L^4 s*, s* the true number of columns"),
-    Assumption(formula="n eps > 2 s log(d) sqrt(log(1/delta))"),
-    SMALL_DELTA,
-)
-
-_THEORY = Theory(
-    estimand=ESTIMAND,
-    guarantee=(
-        "(epsilon, delta)-DP for every data set: each step chooses s columns by exponential "
+_THEORIES = by_thresholding(
+    step=(
+        "chooses s columns by exponential "
         "mechanisms on |n h beta + sum x clip(r, -c, c)|, of L-infinity sensitivity 2 reach c "
         "under replace-one (reach c under add-remove), and releases the sums on them, of rows "
-        "weighted down to norm R there, as a Gaussian mechanism of L2 sensitivity 2 R c (R c); "
-        + BY_LOSS
+        "weighted down to norm R there, as a Gaussian mechanism of L2 sensitivity 2 R c (R c)"
     ),
-    assumptions=(SUB_GAUSSIAN, SUB_GAUSSIAN_NOISE, *_CONDITIONS),
-    upper=SPARSE_UPPER,
-    lower=SPARSE_LOWER,
+    conditions=(
+        Assumption("sparsity >= C L^4 s*, s* the true number of columns"),
+        Assumption(formula="n eps > 2 s log(d) sqrt(log(1/delta))"),
+        SMALL_DELTA,
+    ),
     citations=(CAI.at("Theorems 4.3 and 4.4"), DURFEE.at("Lemma 4.2")),
-    corrections=(
+    correction=(
         "Columns are chosen at once by Gumbel noise and valued by Gaussian noise, instead of "
-        "peeled one by one with Laplace noise; both are calibrated to the composed loss.",
-        WHOLE_BATCHES,
-        CLIPPED_AT_QUANTILE,
-        IN_A_BALL,
+        "peeled one by one with Laplace noise; both are calibrated to the composed loss."
     ),
-)
-
-_LOGIT = replace(
-    _THEORY,
-    assumptions=(SUB_GAUSSIAN, LOGISTIC, *_CONDITIONS),
-    upper=SPARSE_GLM_UPPER,
-    lower=SPARSE_GLM_LOWER,
-    citations=(*_THEORY.citations, SCORE_ATTACK),
 )
 
 
@@ -99,15 +71,16 @@ class PeelIHT(SparseDescent):
     with row weights ``w = min(1, R / ||x_S||)``. The intercept is always in. Then
     `rescaling.rescaled`.
 
-    Notes ----- *Guarantee.* (1) Choice. Replacing a row changes one term of v_j, |x_ij clip(r)| <=
-    reach c, so each |v_j| moves by at most 2 reach c, whatever the row; ``n h beta`` is public by
-    then. The s largest after Gumbel noise of scale 2 (2 reach c) / eps have the law of s
-    exponential mechanisms in a row, each eps-DP of bounded range eps (Durfee & Rogers 2019, Lemma
-    4.2): `CoordinateScores` clips what this needs. (2) Values. S and the old support are public; r
-    reads x on both, but is clipped afterwards, and the sum is of w^2 x_S clip(r) with ||w x_S|| <=
-    R: it moves by at most 2 R c in L2 norm (`Score`, whose geometry is that of the coordinates S of
-    `Selected` columns), and Gaussian noise is a Gaussian mechanism. (3) All else as for
-    `SparseDescent`.
+    Notes
+    -----
+    *Guarantee.* (1) Choice. Replacing a row changes one term of v_j, |x_ij clip(r)| <= reach c, so
+    each |v_j| moves by at most 2 reach c, whatever the row; ``n h beta`` is public by then. The s
+    largest after Gumbel noise of scale 2 (2 reach c) / eps have the law of s exponential mechanisms
+    in a row, each eps-DP of bounded range eps (Durfee & Rogers 2019, Lemma 4.2): `CoordinateScores`
+    clips what this needs. (2) Values. S and the old support are public; r reads x on both, but is
+    clipped afterwards, and the sum is of w^2 x_S clip(r) with ||w x_S|| <= R: it moves by at most 2
+    R c in L2 norm (`Score`, whose geometry is that of the coordinates S of `Selected` columns), and
+    Gaussian noise is a Gaussian mechanism. (3) All else as for `SparseDescent`.
 
     *Clips.* A clip never grows: noise that made residuals longer would otherwise make the next
     noise larger, and so on.
@@ -122,7 +95,7 @@ class PeelIHT(SparseDescent):
     model: str
     name: ClassVar[str] = "peel-iht"
     options: ClassVar[Mapping[str, str]] = options("number of steps, 1 to 50")
-    theories: ClassVar[Mapping[str, Theory]] = {"ols": _THEORY, "logit": _LOGIT}
+    theories: ClassVar[Mapping[str, Theory]] = _THEORIES
     most_steps: ClassVar[int] = 50
 
     def _length(self, trial: Trial) -> int:

@@ -43,13 +43,7 @@ if TYPE_CHECKING:
     from dpstats.design import Design
 
 __all__ = [
-    "ALL_GAUSSIAN",
-    "BY_LOSS",
-    "CLIPPED_AT_QUANTILE",
-    "ESTIMAND",
-    "IN_A_BALL",
     "SPARSITY",
-    "WHOLE_BATCHES",
     "Descent",
     "Path",
     "SparseDescent",
@@ -71,24 +65,6 @@ _CURVATURE, _MEASURED = 0.03, 3  # budget of the curvature, and steps from which
 _LIFT = 2.0**30
 _ROOM = 2.0  # squared radius of rows over its guessed mean, where their moments are measured
 
-# What theories of these methods have in common.
-ESTIMAND = (
-    "the sparse coefficients of the model: of the linear predictor where errors are symmetric "
-    "(residuals are clipped at their upper quartile), of the log-odds for a logit"
-)
-_BESIDE = (
-    "count, quantiles, second moments of the first columns (sqrt(2) R^2; R^2) and the two numbers "
-    "of the rescaling are Gaussian"
-)
-BY_LOSS = f"{_BESIDE} mechanisms, and all are composed by their privacy loss."
-ALL_GAUSSIAN = f"{_BESIDE} too, and all compose exactly as one Gaussian mechanism."
-IN_A_BALL = "Iterates stay in a public ball, and the last one is rescaled by two released numbers."
-WHOLE_BATCHES = (
-    "All rows are used in every step, with budgets that grow, instead of disjoint batches."
-)
-CLIPPED_AT_QUANTILE = (
-    "Residuals are clipped at a released quantile instead of a rate with unknown constants."
-)
 SPARSITY = "number of columns to select, beside the intercept; needed"
 _SILENT = (
     "The selected columns explain nothing that stands out of the noise, and their coefficients are "

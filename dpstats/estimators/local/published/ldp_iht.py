@@ -24,7 +24,7 @@ from dpstats.estimators.local.asks import (
 )
 from dpstats.estimators.local.base import Rounds, without_law
 from dpstats.estimators.local.choice import fixed, largest
-from dpstats.estimators.local.theory import GUARANTEE, ROUNDS
+from dpstats.estimators.local.theory import IN_ROUNDS
 from dpstats.estimators.sources import WANG_XU, ZHU
 from dpstats.privacy import Local
 from dpstats.protocol import Estimate, Messages, Plan, Question
@@ -45,7 +45,7 @@ _PROOF = ZHU.at("proof of Theorem 7")
 
 _THEORY = Theory(
     estimand="coefficients of a model in which at most s columns matter",
-    guarantee=GUARANTEE + ROUNDS,
+    guarantee=IN_ROUNDS,
     assumptions=(
         LINEAR,
         Assumption("Columns are isotropic and sub-Gaussian; coefficients lie in the unit ball"),

@@ -30,7 +30,7 @@ from dpstats.estimators.local.asks import (
 )
 from dpstats.estimators.local.base import Once, without_law
 from dpstats.estimators.local.choice import fixed, largest
-from dpstats.estimators.local.theory import GUARANTEE, ONCE
+from dpstats.estimators.local.theory import AT_ONCE
 from dpstats.estimators.sources import ZHU
 from dpstats.privacy import Local
 from dpstats.protocol import Estimate, Messages, Plan, Question
@@ -58,7 +58,7 @@ def _upper(privacy: str, source: Citation, *, conjectured: bool = False) -> tupl
 
 _THREE = Theory(
     estimand="coefficients of a model in which few columns matter",
-    guarantee=GUARANTEE + ONCE,
+    guarantee=AT_ONCE,
     assumptions=(*_COMMON, _BOTH_SUB_GAUSSIAN, MANY_DEVICES),
     upper=_upper("d log(n) sqrt(s log(d) log(1/delta))/(eps sqrt(n))", ZHU.at("Theorem 3")),
     lower=NONINTERACTIVE_LOWER,
