@@ -382,7 +382,7 @@ def _curvature(
     return 1.0, shrink(answer / n, error / n)
 
 
-def _guessed_clips(plan: Plan, facts: Guess, loss: Loss) -> list[float]:
+def guessed_clips(plan: Plan, facts: Guess, loss: Loss) -> list[float]:
     """The clip of each step, as the fit would renew it at the guesses."""
     geometry = Geometry(float(plan.options["radius"]))
     steps, clips = int(plan.options["steps"]), [facts.bound]
@@ -405,7 +405,7 @@ def _predict(plan: Plan, design: Design, facts: Guess) -> Plan:
     geometry = Geometry(float(plan.options["radius"]))
     noises = [
         plan.noise(Score(geometry, zero, clip), f"step-{t + 1}").scale / n
-        for t, clip in enumerate(_guessed_clips(plan, facts, loss))
+        for t, clip in enumerate(guessed_clips(plan, facts, loss))
     ]
     blur = plan.noise(Gram(geometry), "gram").scale / n
     values, vectors = np.linalg.eigh(facts.gram)
