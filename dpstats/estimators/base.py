@@ -1,10 +1,12 @@
-"""What estimators share: a budget in shares, and repairs of noisy matrices."""
+"""What estimators share: their public face, a budget in shares, and repairs of noisy matrices."""
 
 from __future__ import annotations
 
+import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,14 +21,54 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Ask",
+    "Method",
     "check_options",
     "floor_eigenvalues",
     "make_plan",
     "need_delta",
+    "need_integer",
+    "need_positive",
     "schedule",
 ]
 
 Array = NDArray[np.float64]
+
+
+class Method(ABC):
+    """A method's public face: what a user may pass is checked once, in the same words."""
+
+    name: ClassVar[str]
+    options: ClassVar[Mapping[str, str]]
+    sparse: ClassVar[bool] = False
+
+    def plan(self, design: Design, privacy: Privacy, n: int, **options: Any) -> Plan:
+        """Mechanisms, cost, expected error and warnings, from public facts only.
+
+        Parameters
+        ----------
+        design : Design
+            Public design.
+        privacy : Privacy
+            The guarantee: central, or that of one message of a device.
+        n : int
+            Public number of rows (a device has one), or a public guess of it.
+        **options
+            See `options`.
+
+        Raises
+        ------
+        OptionError
+            If an option is missing, unknown or out of range, delta is 0 where noise is Gaussian, or
+            rows are too few for the rounds or batches asked for.
+        TrustError
+            If the method asks devices in rounds, and the guarantee allows none.
+        """
+        check_options(self.name, self.options, options)
+        return self._plan(design, privacy, n, options)
+
+    @abstractmethod
+    def _plan(self, design: Design, privacy: Privacy, n: int, options: Mapping[str, Any]) -> Plan:
+        """The plan with these options, all of which the method has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +136,40 @@ def need_delta(method: str, privacy: Privacy) -> None:
             f"method={method!r} adds Gaussian noise, which needs delta > 0: for example "
             f"Central(epsilon={privacy.epsilon:g}, delta=1e-7)."
         )
+
+
+def need_integer(name: str, asked: object, default: int, least: int, most: int) -> int:
+    """The integer asked for, or the default where it is None.
+
+    Raises
+    ------
+    OptionError
+        If it is not an integer from `least` to `most`.
+    """
+    if asked is None:
+        return default
+    if isinstance(asked, bool) or not isinstance(asked, int) or not least <= asked <= most:
+        raise OptionError(f"{name}={asked!r}: an integer from {least} to {most} is needed.")
+    return asked
+
+
+def need_positive(
+    name: str, asked: object, default: float, zero: bool = False, most: float = math.inf
+) -> float:
+    """A finite number above zero (or at it, with `zero`), at most `most`; a default for None.
+
+    Raises
+    ------
+    OptionError
+        If it is none.
+    """
+    if asked is None:
+        return default
+    value = asked if isinstance(asked, (int, float)) and not isinstance(asked, bool) else math.nan
+    if (0 < value <= most and value < math.inf) or (zero and value == 0):
+        return float(value)
+    ends = f"{'>= 0' if zero else '> 0'}" + ("" if math.isinf(most) else f", at most {most:g}")
+    raise OptionError(f"{name}={asked!r}: a finite number {ends} is needed.")
 
 
 def floor_eigenvalues(matrix: Array, floor: float) -> Array:

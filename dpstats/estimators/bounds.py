@@ -7,7 +7,7 @@ theorems about rows of norm K are stated at K = sqrt(d).
 from __future__ import annotations
 
 from dpstats.estimators.sources import CAI, DUCHI, LI_FEDERATED, SCORE_ATTACK, WANG_XU, ZHU
-from dpstats.theory import Assumption, Rate
+from dpstats.theory import Assumption, Citation, Rate
 
 __all__ = [
     "AT_MOST_S",
@@ -34,12 +34,33 @@ __all__ = [
     "SPARSE_LOWER",
     "SPARSE_SAMPLING",
     "SPARSE_UPPER",
+    "SUB_GAUSSIAN",
+    "SUB_GAUSSIAN_NOISE",
     "SUPPORT_GLM_LOWER",
     "SUPPORT_LOWER",
+    "rates",
 ]
+
+
+def rates(
+    statistical: str,
+    privacy: str,
+    source: Citation,
+    *,
+    conjectured: bool = False,
+    given: tuple[Assumption, ...] = (),
+) -> tuple[Rate, Rate]:
+    """The two terms of one theorem; `given` are conditions of the private one alone."""
+    return (
+        Rate("statistical", statistical, source, conjectured),
+        Rate("privacy", privacy, source, conjectured, given),
+    )
+
 
 LINEAR = Assumption("The mean of the response is linear in the columns")
 LOGISTIC = Assumption("P(y = 1) is logistic in a linear function of the columns")
+SUB_GAUSSIAN = Assumption("Rows are sub-Gaussian with eigenvalues of the covariance in [1/L, L]")
+SUB_GAUSSIAN_NOISE = Assumption("y = x'beta + noise with sub-Gaussian noise, independent of x")
 AT_MOST_S = Assumption("At most s coefficients are not zero")
 SMALL_DELTA = Assumption(formula="delta < 1/n")
 SMALL_EPS = Assumption("Privacy term", "eps <= 1")
@@ -59,54 +80,38 @@ _GLM = SCORE_ATTACK.at("lower bound for generalised linear models")
 _SPARSE_GLM = SCORE_ATTACK.at("lower bound for sparse generalised linear models")
 
 # A mean, at one site (K = 0 others).
-MEAN_LOWER = (
-    Rate("statistical", "1/sqrt(n)", LI_FEDERATED.at("Theorem 2")),
-    Rate(
-        "privacy",
-        "1/(n eps)",
-        LI_FEDERATED.at("Theorem 2"),
-        given=(Assumption("Lower bound", "delta <= eps"),),
-    ),
+MEAN_LOWER = rates(
+    "1/sqrt(n)",
+    "1/(n eps)",
+    LI_FEDERATED.at("Theorem 2"),
+    given=(Assumption("Lower bound", "delta <= eps"),),
 )
 
 # Central, (epsilon, delta)-DP: linear regression, generalised linear models, and sparse ones.
-LINEAR_LOWER = (
-    Rate("statistical", "sqrt(d/n)", _LINEAR),
-    Rate("privacy", "d/(n eps)", _LINEAR, given=_CENTRAL),
+LINEAR_LOWER, GLM_LOWER = (
+    rates("sqrt(d/n)", "d/(n eps)", source, given=_CENTRAL) for source in (_LINEAR, _GLM)
 )
-GLM_LOWER = (
-    Rate("statistical", "sqrt(d/n)", _GLM),
-    Rate("privacy", "d/(n eps)", _GLM, given=_CENTRAL),
-)
-SPARSE_LOWER = (
-    Rate("statistical", "sqrt(s log(d)/n)", _SPARSE),
-    Rate("privacy", "s log(d)/(n eps)", _SPARSE, given=_FEW),
-)
-SPARSE_GLM_LOWER = (
-    Rate("statistical", "sqrt(s log(d)/n)", _SPARSE_GLM),
-    Rate("privacy", "s log(d)/(n eps)", _SPARSE_GLM, given=_FEW),
+SPARSE_LOWER, SPARSE_GLM_LOWER = (
+    rates("sqrt(s log(d)/n)", "s log(d)/(n eps)", source, given=_FEW)
+    for source in (_SPARSE, _SPARSE_GLM)
 )
 
 # What hard thresholding with noisy choices attains, proved for the linear model.
 _THRESHOLDED = "s log(d) sqrt(log(1/delta)) log(n)^(3/2)/(n eps)"
-SPARSE_UPPER = (
-    Rate("statistical", "sqrt(s log(d)/n)", CAI.at("Theorem 4.4")),
-    Rate("privacy", _THRESHOLDED, CAI.at("Theorem 4.4")),
-)
-_AS_LINEAR = CAI.at("Theorem 4.4, for the linear model")
-SPARSE_GLM_UPPER = (
-    Rate("statistical", "sqrt(s log(d)/n)", _AS_LINEAR, conjectured=True),
-    Rate("privacy", _THRESHOLDED, _AS_LINEAR, conjectured=True),
+SPARSE_UPPER = rates("sqrt(s log(d)/n)", _THRESHOLDED, CAI.at("Theorem 4.4"))
+SPARSE_GLM_UPPER = rates(
+    "sqrt(s log(d)/n)",
+    _THRESHOLDED,
+    CAI.at("Theorem 4.4, for the linear model"),
+    conjectured=True,
 )
 
 # The same for those coefficients that can be told from zero: the bound in the s columns alone.
-SUPPORT_LOWER = (
-    Rate("statistical", "sqrt(s/n)", CAI.at("Theorem 4.1, in the s columns")),
-    Rate("privacy", "s/(n eps)", CAI.at("Theorem 4.1, in the s columns"), given=_CENTRAL),
-)
-SUPPORT_GLM_LOWER = (
-    Rate("statistical", "sqrt(s/n)", _GLM.at(f"{_GLM.locator}, in the s columns")),
-    Rate("privacy", "s/(n eps)", _GLM.at(f"{_GLM.locator}, in the s columns"), given=_CENTRAL),
+SUPPORT_LOWER, SUPPORT_GLM_LOWER = (
+    rates(
+        "sqrt(s/n)", "s/(n eps)", source.at(f"{source.locator}, in the s columns"), given=_CENTRAL
+    )
+    for source in (_LINEAR, _GLM)
 )
 
 # What is expected without privacy, where theorems print the dearer private term alone.
@@ -143,11 +148,10 @@ LOCAL_GLM_LOWER = (
 
 # Private responses beside public rows.
 _FIXED = DUCHI.at("fixed-design regression")
-LABEL_LOWER = (
-    Rate("statistical", "sqrt(d/n)", _FIXED),
-    Rate("privacy", "sqrt(d/n)/eps", _FIXED),
+LABEL_LOWER, LABEL_GLM_LOWER = (
+    rates("sqrt(d/n)", "sqrt(d/n)/eps", _FIXED, conjectured=conjectured)
+    for conjectured in (False, True)
 )
-LABEL_GLM_LOWER = tuple(Rate(r.term, r.formula, _FIXED, conjectured=True) for r in LABEL_LOWER)
 LABEL_SPARSE_LOWER = (
     Rate(
         "privacy",

@@ -25,6 +25,7 @@ __all__ = [
     "expect",
     "guess",
     "max_rows",
+    "predicted",
     "round_up",
     "with_resolution",
     "would_do",
@@ -151,6 +152,19 @@ def with_resolution(plan: Plan, condition: float) -> Plan:
     return replace(plan, warnings=(*plan.warnings, warning))
 
 
+def predicted(plan: Plan, design: Design, privacy: Array, rest: Array) -> Plan:
+    """The plan with its expected standard errors, from guessed covariances of shape (d, d)."""
+    zero = np.zeros(len(plan.names))
+    noise, total = (
+        np.diag(design.standardization.to_user(zero, cov)[1]) for cov in (privacy, privacy + rest)
+    )
+    return replace(
+        plan,
+        predicted_se=tuple(float(v) for v in np.sqrt(total)),
+        privacy_share=float(np.sum(noise) / np.sum(total)),
+    )
+
+
 def expect(
     plan: Plan, design: Design, facts: Guess, privacy: Array, rest: Array, warnings: tuple[str, ...]
 ) -> Plan:
@@ -159,15 +173,9 @@ def expect(
     Where the expected error exceeds the coefficients guessed, a warning says which n or epsilon
     would do: the part due to privacy falls as 1/n and 1/epsilon.
     """
-    zero = np.zeros(len(plan.names))
-    noise, total = (
-        np.diag(design.standardization.to_user(zero, cov)[1]) for cov in (privacy, privacy + rest)
-    )
     ratio = math.sqrt(float(np.trace(privacy + rest)) / facts.coefficient2)
     return replace(
-        plan,
-        predicted_se=tuple(float(v) for v in np.sqrt(total)),
-        privacy_share=float(np.sum(noise) / np.sum(total)),
+        predicted(plan, design, privacy, rest),
         assumptions=(*facts.assumptions, *plan.assumptions),
         warnings=(*(() if ratio <= 1 else (_too_small(plan, ratio),)), *warnings, *plan.warnings),
     )

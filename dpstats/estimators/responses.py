@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dpstats.channels import CHANNELS, Channel, channel
 from dpstats.errors import OptionError
-from dpstats.estimators.guesses import declared, round_up
+from dpstats.estimators.guesses import declared, predicted, round_up
 from dpstats.privacy import LabelOnly
 from dpstats.protocol import Plan
 from dpstats.queries.labels import Interval, LabelQuery
@@ -243,16 +243,7 @@ def expected(
     errors : callable
         From epsilon to the root of the summed variances of the slopes.
     """
-    zero = np.zeros(len(plan.names))
-    private, total = (
-        np.diag(design.standardization.to_user(zero, cov)[1]) for cov in (noise, noise + rest)
-    )
-    made = replace(
-        plan,
-        predicted_se=tuple(float(v) for v in np.sqrt(total)),
-        privacy_share=float(np.sum(private) / np.sum(total)),
-    )
-    return warned(made, errors, how.coefficients)
+    return warned(predicted(plan, design, noise, rest), errors, how.coefficients)
 
 
 def warned(plan: Plan, errors: Callable[[float], float], size: float) -> Plan:

@@ -11,7 +11,7 @@ from scipy.optimize import least_squares
 from dpstats.accounting import delta_of
 from dpstats.design import DeclaredDesign
 from dpstats.errors import OptionError
-from dpstats.estimators.central.published.dp_gd import DPGD, _asks
+from dpstats.estimators.central.published.dp_gd import DPGD, LOSSES, asks_of, guessed_clips
 from dpstats.estimators.central.published.recursion import after_steps
 from dpstats.estimators.central.sandwich import shrink
 from dpstats.holders import Curator
@@ -77,13 +77,25 @@ def test_what_ran_is_what_was_planned_and_paid() -> None:
 
 
 def test_step_budgets_make_the_last_noise_that_of_one_release() -> None:
-    asks = [a for a in _asks(30, 0.75) if a.slot.startswith("step-")]
+    asks = [a for a in asks_of(LOSSES["ols"], 30, 0.75) if a.slot.startswith("step-")]
     budgets = np.array([a.weight for a in asks]) / sum(a.weight for a in asks)
     pull = np.array([0.25])
     left, variance = after_steps(pull, pull[0] / np.sqrt(budgets))
     assert variance[0] == pytest.approx((1 - left[0]) ** 2)  # one release of budget 1: variance 1
     uniform = after_steps(pull, np.full(30, pull[0] * math.sqrt(30)))[1]
     assert uniform[0] > 3 * variance[0]
+
+
+def test_a_plan_expects_a_new_clip_where_the_fit_releases_one() -> None:
+    x, y, _ = rows(np.random.default_rng(5), 20_000, 3)
+    shape, loss = design(3), LOSSES["ols"]
+    plan = DPGD().plan(shape, Central(1.0, DELTA), 20_000, steps=14)
+    expected = guessed_clips(plan, loss.guess(shape), loss)
+    _, _, (_, holder) = fit(DPGD(), x, y, plan, 0, shape)
+    asked = [r for r in holder.transcript if r.slot.startswith("step-")]
+    released = [float(r.parameters["clip"]) for r in asked]
+    assert len(expected) == len(released) == 14
+    assert np.array_equal(np.diff(expected) != 0, np.diff(released) != 0)
 
 
 def test_noise_recursion_matches_simulation() -> None:

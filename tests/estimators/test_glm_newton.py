@@ -17,7 +17,7 @@ from dpstats.design import DeclaredDesign, Design
 from dpstats.errors import OptionError
 from dpstats.estimators.central.newton.glm import GLMNewton
 from dpstats.estimators.central.newton.glm_descent import _pooled, _Solved
-from dpstats.estimators.central.published.dp_gd_logit import LogisticDPGD
+from dpstats.estimators.central.published.dp_gd import DPGD
 from dpstats.families import BINOMIAL, POISSON, Family
 from dpstats.holders import Curator
 from dpstats.mechanisms.noise import SeededNoise
@@ -302,7 +302,7 @@ def test_the_fit_asks_what_was_planned_and_costs_what_was_asked(setting: Setting
     assert 0.99 * DELTA < delta_of(plan.events, 0.7) <= DELTA
 
 
-@pytest.mark.parametrize("method", [GLMNewton("logit"), LogisticDPGD()], ids=lambda m: m.name)
+@pytest.mark.parametrize("method", [GLMNewton("logit"), DPGD("logit")], ids=lambda m: m.name)
 def test_wrong_options_are_refused(method: Any) -> None:
     shape = SETTINGS["logit"].design
     with pytest.raises(OptionError, match="has no option"):
@@ -314,7 +314,7 @@ def test_wrong_options_are_refused(method: Any) -> None:
 @pytest.mark.parametrize("steps", [2, 1001, 2.5, True])
 def test_gradient_descent_takes_a_number_of_steps(steps: Any) -> None:
     with pytest.raises(OptionError, match="an integer from 3 to 1000"):
-        LogisticDPGD().plan(SETTINGS["logit"].design, Central(1.0, DELTA), 1000, steps=steps)
+        DPGD("logit").plan(SETTINGS["logit"].design, Central(1.0, DELTA), 1000, steps=steps)
 
 
 def test_the_plan_says_what_rarer_answers_would_cost() -> None:

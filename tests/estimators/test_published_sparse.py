@@ -13,7 +13,7 @@ from dpstats.accounting import Peeling, calibrate, delta_of, epsilon_of
 from dpstats.accounting.calibration import Share
 from dpstats.design import DeclaredDesign
 from dpstats.errors import OptionError
-from dpstats.estimators.central.published import sparse
+from dpstats.estimators.central.published import sparse, wide
 from dpstats.estimators.central.published.adaptive_clipping_iht import AdaptiveClippingIHT
 from dpstats.estimators.central.published.dp_ight import DPIGHT
 from dpstats.estimators.central.published.dp_iht import DPIHT
@@ -204,7 +204,7 @@ def test_the_budget_adds_up_and_all_of_it_is_asked(method, epsilon, delta) -> No
 @pytest.mark.parametrize("steps", [1, 2, 7, 50])
 def test_shares_of_equal_steps_add_up_and_grow(steps) -> None:
     for model in ("ols", "logit"):
-        facts = sparse.public_facts(design(9, model), 3)
+        facts = wide.public_facts(design(9, model), 3)
         asks = sparse.step_asks(facts, steps, "step")
         assert sum(a.weight for a in asks) == pytest.approx(1)
         weights = [a.weight for a in asks if a.slot.startswith("step-")]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+
 import numpy as np
 import pytest
 
@@ -29,6 +31,13 @@ def test_metadata_is_complete(method) -> None:
         assert theory.guarantee
         assert theory.citations[0].locator
         assert {r.term for r in theory.upper} >= {"statistical", "privacy"}
+
+
+@each
+def test_help_on_a_plan_says_what_it_takes_and_raises(method) -> None:
+    text = inspect.getdoc(method.plan) or ""
+    assert all(f"\n{word} : " in text for word in ("design", "privacy", "n"))
+    assert "Raises" in text
 
 
 @each

@@ -6,7 +6,8 @@ import pytest
 from dpstats.errors import OptionError, TrustError
 from dpstats.estimators.local import rounds as local_rounds
 from dpstats.estimators.local.moments import LocalMoments
-from dpstats.estimators.local.rounds import LocalRounds, LocalScreening
+from dpstats.estimators.local.rounds import LocalRounds
+from dpstats.estimators.local.screening import LocalScreening
 from dpstats.privacy import Local
 from tests.local import fast
 from tests.local.cases import coefficients, columns, design, error

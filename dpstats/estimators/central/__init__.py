@@ -9,7 +9,6 @@ from dpstats.estimators.central.published.adaptive_clipping_gd import AdaptiveCl
 from dpstats.estimators.central.published.adaptive_clipping_iht import AdaptiveClippingIHT
 from dpstats.estimators.central.published.adassp import AdaSSP
 from dpstats.estimators.central.published.dp_gd import DPGD
-from dpstats.estimators.central.published.dp_gd_logit import LogisticDPGD
 from dpstats.estimators.central.published.dp_ight import DPIGHT
 from dpstats.estimators.central.published.dp_iht import DPIHT
 from dpstats.estimators.central.published.frank_wolfe import FrankWolfe
@@ -29,7 +28,7 @@ CENTRAL: tuple[Estimator, ...] = (
     AdaptiveClippingGD(),
     GLMNewton("logit"),
     GLMNewton("glm"),
-    LogisticDPGD(),
+    DPGD("logit"),
     ClippedMean(),
     KarwaVadhan(),
     OMP("ols"),

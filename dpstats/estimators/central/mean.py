@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from dpstats.errors import OptionError
-from dpstats.estimators.base import Ask, check_options, make_plan
+from dpstats.estimators.base import Ask, Method, make_plan
 from dpstats.estimators.bounds import MEAN_LOWER
 from dpstats.estimators.central.location import (
     Clip,
@@ -97,7 +97,7 @@ _THEORY = Theory(
 
 
 @dataclass(frozen=True)
-class ClippedMean:
+class ClippedMean(Method):
     """Mean of the response clipped to an interval that is itself chosen privately.
 
     1. *Interval* (about a fifth of epsilon). Candidates are intervals of width w, 2w, 4w, ... up to
@@ -138,32 +138,12 @@ class ClippedMean:
 
     name: ClassVar[str] = "clipped"
     model: ClassVar[str] = "mean"
-    sparse: ClassVar[bool] = False
     theory: ClassVar[Mapping[str, Theory]] = {"central": _THEORY}
     options: ClassVar[Mapping[str, str]] = {
         "clip": "'private' interval, the 'declared' bounds, or 'auto' from public facts (default)",
     }
 
-    def plan(self, design: Design, privacy: Privacy, n: int, **options: Any) -> Plan:
-        """Mechanisms, cost and expected error from public facts only.
-
-        Parameters
-        ----------
-        design : Design
-            Public design: an intercept alone, and a response.
-        privacy : Privacy
-            The guarantee; delta may be 0.
-        n : int
-            Public number of rows, or a public guess of it.
-        **options
-            ``clip``.
-
-        Raises
-        ------
-        OptionError
-            If an option is unknown or out of range, or the design is no mean.
-        """
-        check_options(self.name, self.options, options)
+    def _plan(self, design: Design, privacy: Privacy, n: int, options: Mapping[str, Any]) -> Plan:
         asked = options.get("clip", "auto")
         if asked not in _CLIPS:
             raise OptionError(f"clip={asked!r}: allowed are {', '.join(map(repr, _CLIPS))}.")

@@ -7,7 +7,8 @@ from dpstats.estimators.local.mean import LocalMean
 from dpstats.estimators.local.moments import LocalMoments, LocalSparse
 from dpstats.estimators.local.published.ldp_iht import LDPIHT
 from dpstats.estimators.local.published.nldp import NLDP
-from dpstats.estimators.local.rounds import LocalRounds, LocalScreening
+from dpstats.estimators.local.rounds import LocalRounds
+from dpstats.estimators.local.screening import LocalScreening
 from dpstats.protocol import LocalMethod
 
 __all__ = ["LOCAL"]

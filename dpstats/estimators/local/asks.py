@@ -11,11 +11,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.channels import Channel, CoordinateSampling, channel
-from dpstats.errors import OptionError, TrustError
-from dpstats.estimators.guesses import Guess, clipping_radius, declared, guess, round_up
+from dpstats.errors import OptionError
+from dpstats.estimators.guesses import (
+    Guess,
+    clipping_radius,
+    declared,
+    guess,
+    predicted,
+    round_up,
+)
 from dpstats.estimators.local.pool import clip_bias, coordinate_variance
 from dpstats.privacy import Local, Privacy
-from dpstats.protocol import Plan
+from dpstats.protocol import Plan, Question
 from dpstats.queries import MomentMessage
 
 if TYPE_CHECKING:
@@ -26,12 +33,15 @@ __all__ = [
     "GATE",
     "OPTIONS",
     "Facts",
+    "asked",
     "best_clip",
     "channel_for",
+    "clear",
+    "expected",
     "facts_of",
-    "local",
     "need",
     "noise_of",
+    "share_inside",
     "vector_channel",
 ]
 
@@ -45,6 +55,7 @@ OPTIONS = {
     "clip": "half-width > 0 of the interval that residuals are held to, in spreads of the response",
     "public_rows": "number of rows in public=..., if any; set by the model",
 }
+_CLEAR, _BLURRED = 0.3, 1.0  # noise of second moments over their smallest eigenvalue
 GATE = 0.04  # of the square norm of a message, to say whether its residual was clipped
 _CLIPS = np.linspace(0.8, 4.0, 65)
 _DECLARED = (
@@ -55,24 +66,6 @@ _UNDECLARED = (
     "No scale of the response is declared, so that noise hides its whole range: a declared centre "
     "and scale would take noise down in proportion."
 )
-
-
-def local(method: str, privacy: Privacy, *, interactive: bool) -> Local:
-    """The guarantee, for a method that asks devices once, or in rounds.
-
-    Raises
-    ------
-    TrustError
-        If the method needs rounds and they are not allowed, or it is asked without being local.
-    """
-    if not isinstance(privacy, Local):
-        raise TrustError(f"method={method!r} is for Local(...), not {privacy.trust!r} trust.")
-    if interactive and not privacy.interactive:
-        raise TrustError(
-            f"method={method!r} asks devices in rounds: say Local(epsilon={privacy.epsilon:g}, "
-            "interactive=True). dpstats.methods(trust='local') lists what asks them once."
-        )
-    return privacy
 
 
 def vector_channel(options: Mapping[str, Any], privacy: Local) -> str:
@@ -95,11 +88,16 @@ def vector_channel(options: Mapping[str, Any], privacy: Local) -> str:
     return str(name)
 
 
-def channel_for(message: MomentMessage, name: str, privacy: Local) -> Channel:
+def channel_for(message: MomentMessage, name: str, privacy: Privacy) -> Channel:
     """The channel of one round; the cost is the same whatever the message."""
     if message.ball == "linf":
         return CoordinateSampling(message.dim, privacy.epsilon)
     return channel(name, message.dim, privacy.epsilon, privacy.delta)
+
+
+def asked(message: MomentMessage, plan: Plan) -> Question:
+    """The question for a message, through the channel of the plan."""
+    return Question(message, channel_for(message, str(plan.options["channel"]), plan.privacy))
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,6 +124,11 @@ class Facts:
     def squares(self) -> float:
         """Sum of the guessed second moments."""
         return float(np.trace(self.guess.gram))
+
+    def blur(self, moment: float) -> float:
+        """Norm of noise of this sd on second moments, over their smallest eigenvalue."""
+        size = 2 * math.sqrt(len(self.guess.gram)) * moment
+        return size / float(np.linalg.eigvalsh(self.guess.gram)[0])
 
     def radius_of(self, columns: int) -> float:
         """Radius of that many of the columns."""
@@ -187,8 +190,55 @@ def need(plan: Plan, ratio: float, what: str) -> str:
     )
 
 
-def noise_of(message: MomentMessage, made: Channel, n: float) -> tuple[float, float]:
+def share_inside(spreads: float) -> float:
+    """Share of normal residuals within so many spreads."""
+    from scipy.special import ndtr
+
+    return 2 * float(ndtr(spreads)) - 1
+
+
+def noise_of(question: Question, n: float) -> tuple[float, float]:
     """Noise sds of one second moment off the diagonal, and of one score, with n users."""
-    gram, score = message.variances(coordinate_variance(made) / n)
+    gram, score = question.message.variances(coordinate_variance(question.channel) / n)
     off = gram[0, -1] if len(gram) > 1 else gram[0, 0] / 2
     return math.sqrt(float(off)), math.sqrt(float(score.mean()))
+
+
+def expected(
+    plan: Plan, design: Design, facts: Facts, noise: float, users: float, kept: int
+) -> tuple[Plan, float]:
+    """The plan with its expected standard errors, and the error over the size of coefficients.
+
+    Parameters
+    ----------
+    noise : float
+        Variance of the noise on a score, with what errors of the second moments add to it.
+    users : float
+        Number that the sampling error is about.
+    kept : int
+        Columns that are fitted in the end.
+    """
+    inverse: Array = np.asarray(np.linalg.inv(facts.guess.gram), dtype=np.float64)
+    privacy = inverse @ inverse * noise
+    sampling = inverse * (facts.guess.sd**2 / users)
+    size = float(np.trace(privacy + sampling)) * kept / len(plan.names)
+    error = math.sqrt(size / facts.guess.coefficient2)
+    return predicted(plan, design, privacy, sampling), error
+
+
+def clear(plan: Plan, error: float, blur: float, sparse: bool) -> tuple[str, ...]:
+    """Warnings from the expected error over the size of the coefficients, and from the blur.
+
+    The blur is the norm of the noise of second moments over their smallest eigenvalue.
+    """
+    at = f"At n={plan.n:,} and epsilon={plan.privacy.epsilon:g} with {len(plan.names)} columns"
+    if error > 1:
+        text = f"{at} the expected error is {error:.2g} times the size of the coefficients."
+        return (need(plan, 2 * error, text) + " Half of that size is meant.",)
+    if blur > (_BLURRED if sparse else _CLEAR):
+        text = (
+            f"{at} noise hides how the columns are correlated: where they are, estimates are "
+            "biased towards what uncorrelated columns would give, and intervals wide or not given."
+        )
+        return (need(plan, blur / _CLEAR, text),)
+    return ()

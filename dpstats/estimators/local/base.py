@@ -7,22 +7,26 @@ that stops between rounds.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.accounting import Event, epsilon_of
-from dpstats.errors import OptionError
-from dpstats.privacy import Local
-from dpstats.protocol import Estimate, LocalHolder, LocalMethod, Mechanism, Messages, Plan, Question
+from dpstats.errors import OptionError, TrustError
+from dpstats.estimators.base import Method
+from dpstats.estimators.local.asks import asked
+from dpstats.estimators.local.pool import Answered
+from dpstats.privacy import Local, Privacy
+from dpstats.protocol import Estimate, LocalHolder, Mechanism, Messages, Plan, Question
+from dpstats.queries import MomentMessage
 
 if TYPE_CHECKING:
     from dpstats.design import Design
 
-__all__ = ["Rounds", "local_plan", "round_sizes"]
+__all__ = ["Once", "PooledRounds", "Rounds", "round_sizes", "without_law"]
 
 Array = NDArray[np.float64]
 
@@ -47,60 +51,77 @@ def round_sizes(n: int, shares: Sequence[float]) -> list[int]:
     return sizes
 
 
-def local_plan(
-    method: LocalMethod,
-    design: Design,
-    privacy: Local,
-    n: int,
-    event: Event,
-    *,
-    shares: Sequence[float] = (1.0,),
-    options: Mapping[str, Any],
-    predicted_se: tuple[float, ...] = (),
-    privacy_share: float = float("nan"),
-    assumptions: tuple[str, ...] = (),
-    warnings: tuple[str, ...] = (),
-) -> Plan:
-    """The plan of a method whose users send one message each, in rounds of these shares of them.
+class Rounds(Method):
+    """A method for devices: plans what a message costs, asks, collects, asks again, finishes."""
 
-    Parameters
-    ----------
-    event : Event
-        Cost of one message; that of the channel in every `Question` of the method.
-    shares : sequence of float
-        Shares of the users in each round. They are in ``plan.options["shares"]``.
-    """
-    round_sizes(n, shares)
-    mechanism = Mechanism(SLOT, event, "one randomised message from each device", parts=len(shares))
-    return Plan(
-        model=method.model,
-        method=method.name,
-        privacy=privacy,
-        n=n,
-        names=tuple(design.names),
-        mechanisms=(mechanism,),
-        cost=(epsilon_of([event], privacy.delta), privacy.delta),
-        options={**options, "shares": tuple(float(share) for share in shares)},
-        predicted_se=predicted_se,
-        privacy_share=privacy_share,
-        assumptions=assumptions,
-        warnings=warnings,
-    )
+    model: ClassVar[str] = "ols"
+    interactive: ClassVar[bool] = True  # whether devices are asked in rounds, or all at once
 
+    def serves(self, privacy: Privacy) -> bool:
+        """Whether it is made for this guarantee: devices are asked once, or in rounds."""
+        return isinstance(privacy, Local) and privacy.interactive == self.interactive
 
-class Rounds(ABC):
-    """Fit of a `LocalMethod`: ask, collect, ask again, finish."""
+    def _plan(self, design: Design, privacy: Privacy, n: int, options: Mapping[str, Any]) -> Plan:
+        if not isinstance(privacy, Local):
+            raise TrustError(
+                f"method={self.name!r} is for Local(...), not {privacy.trust!r} trust."
+            )
+        if self.interactive and not privacy.interactive:
+            raise TrustError(
+                f"method={self.name!r} asks devices in rounds: say "
+                f"Local(epsilon={privacy.epsilon:g}, interactive=True). "
+                "dpstats.methods(trust='local') lists what asks them once."
+            )
+        return self._local_plan(design, privacy, n, options)
+
+    @abstractmethod
+    def _local_plan(
+        self, design: Design, privacy: Local, n: int, options: Mapping[str, Any]
+    ) -> Plan:
+        """The plan under a guarantee that the method is made for."""
+
+    def _charged(
+        self,
+        design: Design,
+        privacy: Local,
+        n: int,
+        event: Event,
+        options: Mapping[str, Any],
+        shares: Sequence[float] = (1.0,),
+    ) -> Plan:
+        """The plan of one message from each user, in rounds of these shares of them.
+
+        `event` is the cost of one message: that of the channel in every `Question` of the method.
+        The shares are in ``plan.options["shares"]``.
+        """
+        round_sizes(n, shares)
+        purpose = "one randomised message from each device"
+        return Plan(
+            model=self.model,
+            method=self.name,
+            privacy=privacy,
+            n=n,
+            names=tuple(design.names),
+            mechanisms=(Mechanism(SLOT, event, purpose, parts=len(shares)),),
+            cost=(epsilon_of([event], privacy.delta), privacy.delta),
+            options={**options, "shares": tuple(float(share) for share in shares)},
+        )
 
     def public_moments(self, design: Design, plan: Plan, rows: Array) -> Array:
         """Weighted second moments of public rows; a method that has no use for them refuses."""
-        name = getattr(self, "name", "this method")
-        raise OptionError(f"method={name!r} takes no public rows: leave public=... out.")
+        raise OptionError(f"method={self.name!r} takes no public rows: leave public=... out.")
 
-    @abstractmethod
     def question(
         self, design: Design, plan: Plan, answers: Sequence[Messages], public: Array | None
     ) -> Question | None:
-        """See `LocalMethod.question`."""
+        """What the next round is asked; None after the last."""
+        if len(answers) == len(plan.options["shares"]):
+            return None
+        return self._question(design, plan, answers)
+
+    @abstractmethod
+    def _question(self, design: Design, plan: Plan, answers: Sequence[Messages]) -> Question:
+        """What the round after these is asked."""
 
     @abstractmethod
     def finish(
@@ -114,3 +135,56 @@ class Rounds(ABC):
         while (question := self.question(design, plan, answers, holder.public)) is not None:
             answers.append(holder.collect(question, len(answers)))
         return self.finish(design, plan, answers, holder.public)
+
+
+class Once(Rounds):
+    """Devices are asked once, for products of the columns and of the response."""
+
+    interactive: ClassVar[bool] = False
+
+    @abstractmethod
+    def _message(self, design: Design, options: Mapping[str, Any]) -> MomentMessage:
+        """What a device sends, by the public options of the plan."""
+
+    def public_moments(self, design: Design, plan: Plan, rows: Array) -> Array:
+        """Weighted second moments (d, d) of public rows (m, d) in internal coordinates."""
+        weighted = rows * self._message(design, plan.options).weight(rows)[:, None]
+        moments: Array = weighted.T @ weighted / len(rows)
+        return moments
+
+    def _question(self, design: Design, plan: Plan, answers: Sequence[Messages]) -> Question:
+        return asked(self._message(design, plan.options), plan)
+
+
+class PooledRounds(Rounds):
+    """Questions that follow from the messages received so far, all of which are pooled."""
+
+    def _question(self, design: Design, plan: Plan, answers: Sequence[Messages]) -> Question:
+        return self._next(design, plan, self._answered(design, plan, answers))[0]
+
+    def _answered(self, design: Design, plan: Plan, answers: Sequence[Messages]) -> list[Answered]:
+        """The rounds that were answered."""
+        made: list[Answered] = []
+        for answer in answers:
+            question, doubt = self._next(design, plan, made)
+            made.append(Answered(question, answer, doubt))
+        return made
+
+    @abstractmethod
+    def _next(self, design: Design, plan: Plan, made: list[Answered]) -> tuple[Question, float]:
+        """The question after these rounds, and the relative bias that its score may have."""
+
+
+def without_law(params: Array, nobs: float, why: str, released: Mapping[str, float]) -> Estimate:
+    """An estimate of the columns that are not zero, whose errors have no proved law."""
+    support = tuple(int(j) for j in np.flatnonzero(params))
+    nothing = np.full((len(support),) * 2, np.nan)
+    return Estimate(
+        params=params,
+        cov=nothing,
+        cov_privacy=nothing,
+        nobs=nobs,
+        released=released,
+        support=support,
+        inference=f"none: {why}",
+    )

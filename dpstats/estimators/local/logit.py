@@ -11,19 +11,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.errors import OptionError
-from dpstats.estimators.base import check_options
+from dpstats.estimators.base import need_integer
 from dpstats.estimators.bounds import LOCAL_GLM_LOWER, MOMENTS_SEEN, SAMPLING, SMALL_EPS
+from dpstats.estimators.guesses import predicted
 from dpstats.estimators.local.asks import (
     OPTIONS,
     Facts,
+    asked,
     channel_for,
     facts_of,
-    local,
     need,
     noise_of,
     vector_channel,
 )
-from dpstats.estimators.local.base import Rounds, local_plan
+from dpstats.estimators.local.base import PooledRounds
 from dpstats.estimators.local.pool import (
     ENOUGH,
     Answered,
@@ -32,10 +33,11 @@ from dpstats.estimators.local.pool import (
     as_estimate,
     estimate,
     frame_of,
+    signal,
 )
-from dpstats.estimators.local.theory import GUARANTEE, ONCE, ROUNDS
-from dpstats.estimators.sources import ASI, BRILLINGER, CAI, JIANG, SCORE_ATTACK, ZHU
-from dpstats.privacy import Local, Privacy
+from dpstats.estimators.local.theory import IN_ROUNDS, PRIVUNIT, SHRUNK
+from dpstats.estimators.sources import BRILLINGER, CAI, SCORE_ATTACK, ZHU
+from dpstats.privacy import Local
 from dpstats.protocol import Estimate, Messages, Plan, Question
 from dpstats.queries import MomentMessage
 from dpstats.theory import Assumption, Rate, Theory
@@ -62,7 +64,7 @@ _THEORY = Theory(
         "coefficients of the logistic model; where it does not hold, those at which the mean of "
         "w^2 x (y - p)/max(p, 1 - p) is zero, w = min(1, R/||x||)"
     ),
-    guarantee=GUARANTEE + ROUNDS + " " + ONCE,
+    guarantee=IN_ROUNDS,
     assumptions=(
         Assumption("The logit of the response's mean is linear in the columns"),
         MOMENTS_SEEN,
@@ -75,8 +77,8 @@ _THEORY = Theory(
     citations=(
         BRILLINGER.at("section 2"),
         ZHU.at("Theorem 6"),
-        ASI.at("PrivUnit"),
-        JIANG.at("Theorem 1"),
+        PRIVUNIT,
+        SHRUNK,
         SCORE_ATTACK,
         CAI.at("Theorem 4.1"),
     ),
@@ -84,7 +86,7 @@ _THEORY = Theory(
 
 
 @dataclass(frozen=True)
-class LocalLogit(Rounds):
+class LocalLogit(PooledRounds):
     """Logistic regression from a few rounds of devices.
 
     1. 40 percent of the users send second moments and ``w^2 x (y - 1/2)``. For normal rows its
@@ -106,7 +108,6 @@ class LocalLogit(Rounds):
 
     name: ClassVar[str] = "local-logit"
     model: ClassVar[str] = "logit"
-    sparse: ClassVar[bool] = False
     theory: ClassVar[Mapping[str, Theory]] = {"local": _THEORY}
     options: ClassVar[Mapping[str, str]] = {
         "rounds": f"number of rounds, 2 to {_MOST_ROUNDS}; {_ROUNDS} by default",
@@ -114,64 +115,21 @@ class LocalLogit(Rounds):
         "radius": OPTIONS["radius"],
     }
 
-    @staticmethod
-    def serves(privacy: Privacy) -> bool:
-        """Whether it is made for this guarantee: devices may be asked in rounds."""
-        return isinstance(privacy, Local) and privacy.interactive
-
-    def plan(self, design: Design, privacy: Privacy, n: int, **options: Any) -> Plan:
-        """Rounds, cost and expected error from public facts only.
-
-        Parameters
-        ----------
-        design : Design
-            Public design, with a response of 0 or 1.
-        privacy : Local
-            The guarantee of one message, with ``interactive=True``.
-        n : int
-            Number of users, all rounds together.
-        **options
-            ``rounds``, ``channel``, ``radius``.
-
-        Raises
-        ------
-        OptionError
-            If an option is unknown or out of range, or there are fewer users than rounds.
-        TrustError
-            If rounds are not allowed.
-        """
-        check_options(self.name, self.options, options)
-        guarantee = local(self.name, privacy, interactive=True)
+    def _local_plan(
+        self, design: Design, privacy: Local, n: int, options: Mapping[str, Any]
+    ) -> Plan:
         if design.offset is not None:
             raise OptionError(f"method={self.name!r} takes no offset: leave it out of the model.")
-        rounds = options.get("rounds", _ROUNDS)
-        whole = isinstance(rounds, int) and not isinstance(rounds, bool)
-        if not (whole and 2 <= rounds <= _MOST_ROUNDS):
-            raise OptionError(f"rounds={rounds!r}: a whole number from 2 to {_MOST_ROUNDS}.")
-        facts, name = facts_of(design, options), vector_channel(options, guarantee)
+        rounds = need_integer("rounds", options.get("rounds"), _ROUNDS, 2, _MOST_ROUNDS)
+        facts, name = facts_of(design, options), vector_channel(options, privacy)
         shares = (_FIRST, *((1 - _FIRST) / (rounds - 1) for _ in range(rounds - 1)))
         first, later = (_message(len(design.names), facts, turn) for turn in (0, 1))
-        sent = channel_for(first, name, guarantee)
-        plan = local_plan(
-            self,
-            design,
-            guarantee,
-            n,
-            sent.event,
-            shares=shares,
-            options={"channel": name, "radius": facts.radius},
-        )
-        moment = noise_of(first, sent, n * _FIRST)[0]
-        score = noise_of(later, channel_for(later, name, guarantee), n * (1 - _FIRST))[1]
+        event = channel_for(first, name, privacy).event
+        public = {"channel": name, "radius": facts.radius}
+        plan = self._charged(design, privacy, n, event, public, shares)
+        moment = noise_of(asked(first, plan), n * _FIRST)[0]
+        score = noise_of(asked(later, plan), n * (1 - _FIRST))[1]
         return _expected(plan, design, facts, moment, score)
-
-    def question(
-        self, design: Design, plan: Plan, answers: Sequence[Messages], public: Array | None
-    ) -> Question | None:
-        """What the next round is asked; None after the last."""
-        if len(answers) == len(plan.options["shares"]):
-            return None
-        return self._next(design, plan, self._answered(design, plan, answers))
 
     def finish(
         self, design: Design, plan: Plan, answers: Sequence[Messages], public: Array | None
@@ -181,20 +139,12 @@ class LocalLogit(Rounds):
         rounds, frame, fit = _fit(made, design, plan)
         return as_estimate(rounds, frame, fit)
 
-    def _answered(self, design: Design, plan: Plan, answers: Sequence[Messages]) -> list[Answered]:
-        made: list[Answered] = []
-        for answer in answers:
-            doubt = _DOUBT if made else _FIRST_DOUBT
-            made.append(Answered(self._next(design, plan, made), answer, doubt))
-        return made
-
-    def _next(self, design: Design, plan: Plan, made: list[Answered]) -> Question:
-        assert isinstance(plan.privacy, Local)
+    def _next(self, design: Design, plan: Plan, made: list[Answered]) -> tuple[Question, float]:
         message = _message(len(design.names), facts_of(design, plan.options), len(made))
-        if made:
-            _, frame, fit = _fit(made, design, plan)
-            message = replace(message, theta=_reined(fit, frame))
-        return Question(message, channel_for(message, str(plan.options["channel"]), plan.privacy))
+        if not made:
+            return asked(message, plan), _FIRST_DOUBT
+        _, frame, fit = _fit(made, design, plan)
+        return asked(replace(message, theta=_reined(fit, frame)), plan), _DOUBT
 
 
 @dataclass(frozen=True, eq=False)
@@ -319,9 +269,8 @@ def _weights(spread: float) -> tuple[float, float]:
 
 def _reined(fit: Fit, frame: Frame) -> Array:
     """Coefficients for the next question: drawn to zero as far as they are noise, and not wild."""
-    fitted = float(fit.params @ frame.safe @ fit.params)
-    signal = max(fitted - float(np.sum(frame.safe * fit.cov)), 0.0)
-    factor = signal / fitted if fitted > 0 else 0.0
+    fitted, left = signal(fit, frame)
+    factor = left / fitted if fitted > 0 else 0.0
     reached = factor * math.sqrt(max(fitted, 0.0))
     theta: Array = fit.params * (factor * min(1.0, _MOST_SPREAD / max(reached, _MOST_SPREAD)))
     return theta
@@ -335,11 +284,9 @@ def _expected(plan: Plan, design: Design, facts: Facts, moment: float, score: fl
     size = _TYPICAL**2 * d / float(np.trace(gram))
     users = plan.n * (1 - _FIRST)
     privacy = inverse @ inverse * (16 * score**2 + moment**2 * size * 0.1)
-    sampling = np.linalg.inv(_slope(_TYPICAL) * gram) / users
-    standard, zero = design.standardization, np.zeros(d)
-    noisy, total = (np.diag(standard.to_user(zero, c)[1]) for c in (privacy, privacy + sampling))
+    sampling: Array = np.asarray(np.linalg.inv(_slope(_TYPICAL) * gram) / users)
     error = math.sqrt(float(np.trace((privacy + sampling) @ gram))) / _TYPICAL
-    blur = 2 * math.sqrt(d) * moment / float(np.linalg.eigvalsh(gram)[0])
+    blur = facts.blur(moment)
     warnings: tuple[str, ...] = ()
     at = f"At n={plan.n:,} and epsilon={plan.privacy.epsilon:g} with {d} columns"
     if error > 0.5:
@@ -352,9 +299,7 @@ def _expected(plan: Plan, design: Design, facts: Facts, moment: float, score: fl
         )
         warnings = (need(plan, 2 * blur, text),)
     return replace(
-        plan,
-        predicted_se=tuple(float(v) for v in np.sqrt(total)),
-        privacy_share=float(noisy.sum() / total.sum()),
+        predicted(plan, design, privacy, sampling),
         assumptions=(facts.guess.assumptions[0], "Linear predictors have a spread of about 1."),
         warnings=warnings,
     )

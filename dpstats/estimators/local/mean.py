@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.estimators.base import check_options
-from dpstats.estimators.bounds import SMALL_EPS
-from dpstats.estimators.local.asks import local
-from dpstats.estimators.local.base import Rounds, local_plan
-from dpstats.estimators.local.theory import GUARANTEE, ONCE
+from dpstats.estimators.bounds import SMALL_EPS, rates
+from dpstats.estimators.local.base import Rounds
+from dpstats.estimators.local.theory import AT_ONCE
 from dpstats.estimators.responses import (
     CHANNEL_OPTIONS,
     Responses,
@@ -23,10 +21,10 @@ from dpstats.estimators.responses import (
     responses,
 )
 from dpstats.estimators.sources import DUCHI, WANG_PIECEWISE
-from dpstats.privacy import LabelOnly, Privacy
+from dpstats.privacy import LabelOnly, Local, Privacy
 from dpstats.protocol import Estimate, Messages, Plan, Question
 from dpstats.queries import MomentMessage
-from dpstats.theory import Assumption, Rate, Theory
+from dpstats.theory import Assumption, Theory
 
 if TYPE_CHECKING:
     from dpstats.design import Design
@@ -37,21 +35,16 @@ Array = NDArray[np.float64]
 
 _ONE = np.ones(1)  # the design of a mean is one column of ones
 _DUCHI = DUCHI.at("private mean estimation")
+_ORDERS = ("1/sqrt(n)", "B/(eps sqrt(n)), B = 1")
 
 _THEORY = Theory(
     estimand="mean of the response, held to the interval of the plan",
-    guarantee=GUARANTEE + ONCE,
+    guarantee=AT_ONCE,
     assumptions=(
         Assumption("Responses lie in the declared range, or have the declared centre and scale"),
     ),
-    upper=(
-        Rate("statistical", "1/sqrt(n)", _DUCHI),
-        Rate("privacy", "B/(eps sqrt(n)), B = 1", _DUCHI, given=(SMALL_EPS,)),
-    ),
-    lower=(
-        Rate("statistical", "1/sqrt(n)", _DUCHI),
-        Rate("privacy", "B/(eps sqrt(n)), B = 1", _DUCHI),
-    ),
+    upper=rates(*_ORDERS, _DUCHI, given=(SMALL_EPS,)),
+    lower=rates(*_ORDERS, _DUCHI),
     citations=(_DUCHI, WANG_PIECEWISE.at("Algorithm 2 (piecewise mechanism)")),
 )
 
@@ -80,50 +73,29 @@ class LocalMean(Rounds):
     interval of so many scales around the centre that a logistic tail beyond it matters little.
     """
 
-    model: str = "mean"
+    model: ClassVar[str] = "mean"
     name: ClassVar[str] = "local-mean"
-    sparse: ClassVar[bool] = False
+    interactive: ClassVar[bool] = False
     theory: ClassVar[Mapping[str, Theory]] = {"local": _THEORY}
     options: ClassVar[Mapping[str, str]] = CHANNEL_OPTIONS
 
-    def plan(self, design: Design, privacy: Privacy, n: int, **options: Any) -> Plan:
-        """Interval, channel, cost and expected error from public facts only.
+    def serves(self, privacy: Privacy) -> bool:
+        """Whatever devices may be asked, one question is enough."""
+        return isinstance(privacy, Local)
 
-        Parameters
-        ----------
-        design : Design
-            Public design of a mean.
-        privacy : Local
-            The guarantee of one message.
-        n : int
-            Number of users.
-        **options
-            ``clip`` and ``channel``.
-
-        Raises
-        ------
-        OptionError
-            If an option is unknown or out of range.
-        """
-        check_options(self.name, self.options, options)
-        guarantee = local(self.name, privacy, interactive=False)
+    def _local_plan(
+        self, design: Design, privacy: Local, n: int, options: Mapping[str, Any]
+    ) -> Plan:
 
         def se(how: Responses) -> float:
             return math.sqrt((how.residual_variance + how.noise()) / n)
 
         # A response that nobody else knows is sent in the same way beside public covariates.
-        alike = LabelOnly(guarantee.epsilon, guarantee.delta)
+        alike = LabelOnly(privacy.epsilon, privacy.delta)
         how = responses(design, alike, options, linear_shrinkage(se))
         assert how.channel is not None
-        plan = local_plan(
-            self,
-            design,
-            guarantee,
-            n,
-            how.channel.event,
-            options=how.options(),
-            assumptions=how.assumptions[1:],
-        )
+        plan = self._charged(design, privacy, n, how.channel.event, how.options())
+        plan = replace(plan, assumptions=how.assumptions[1:])
 
         def errors(epsilon: float) -> float:
             return math.sqrt((how.sd**2 + how.at(epsilon).noise()) / n)
@@ -131,12 +103,7 @@ class LocalMean(Rounds):
         unit = np.ones((1, 1)) / n
         return expected(plan, design, how.noise() * unit, how.sd**2 * unit, how, errors)
 
-    def question(
-        self, design: Design, plan: Plan, answers: Sequence[Messages], public: Array | None
-    ) -> Question | None:
-        """The one question, until it is answered."""
-        if answers:
-            return None
+    def _question(self, design: Design, plan: Plan, answers: Sequence[Messages]) -> Question:
         how = Responses.of(plan, design)
         i = how.interval
         assert how.channel is not None

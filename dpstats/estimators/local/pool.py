@@ -38,7 +38,7 @@ __all__ = [
     "pooled",
     "released",
     "remarks_on",
-    "stepwise",
+    "signal",
 ]
 
 Array = NDArray[np.float64]
@@ -133,6 +133,11 @@ class Answered:
         spread = float(apart @ self.answer.covariance[-2:, -2:] @ apart)
         return excess + 2 * math.sqrt(max(spread, 0.0)) < 0
 
+    def shows(self, columns: Index) -> bool:
+        """Whether it asked for the second moments of these columns."""
+        message = self.message
+        return bool(self.framed and message.share and np.isin(columns, message.asked).all())
+
     def score(self, columns: Index) -> Array:
         """The score of these columns, over f."""
         score = self.message.split(self.answer.mean)[1]
@@ -201,6 +206,13 @@ class Frame:
     part: float
     counted: float
 
+    def restricted(self, columns: Index) -> Frame:
+        """The frame of some of its columns."""
+        at = np.searchsorted(self.columns, columns)
+        part = np.ix_(at, at)
+        gram, safe, hidden = (whole[part] for whole in (self.gram, self.safe, self.hidden))
+        return replace(self, columns=columns, gram=gram, safe=safe, hidden=hidden)
+
     @property
     def left(self) -> float:
         """Noise sd that is left in an entry off the diagonal."""
@@ -236,10 +248,9 @@ def frame_of(
     total, precision = np.zeros(within[0].shape[:1] + within[1].shape[1:]), 0.0
     variance = np.zeros_like(total)
     for made in rounds:
-        asked = made.message.asked
-        if not (made.framed and made.message.share and np.isin(columns, asked).all()):
+        if not made.shows(columns):
             continue
-        here = np.ix_(*[np.searchsorted(asked, columns)] * 2)
+        here = np.ix_(*[np.searchsorted(made.message.asked, columns)] * 2)
         gram = made.message.split(made.answer.mean)[0][here]
         noise = made.message.variances(made.noise)[0][here]
         weight = 1 / float(np.diag(noise).mean())
@@ -334,7 +345,7 @@ def estimate(
         vector, weights = pooled(rounds, frame, columns, now)
         now = np.zeros(width)
         now[columns] = np.linalg.solve(gram, vector)
-    cov, privacy = _covariance(rounds, frame, columns, gram, now, weights, rows, least)
+    cov, privacy = _covariance(rounds, frame, columns, now, weights, rows, least)
     if safe:
         prior = float(now @ now) / max(columns.size, 1)
         cov = cov + prior * frame.hidden[np.ix_(at, at)]
@@ -345,7 +356,6 @@ def _covariance(
     rounds: Sequence[Answered],
     frame: Frame,
     columns: Index,
-    gram: Array,
     now: Array,
     weights: Array,
     rows: int,
@@ -362,16 +372,17 @@ def _covariance(
     part = max(frame.counted, least)
     shares = _gram_shares(rounds, columns) * part if not rows else np.zeros(len(rounds))
     meat, noise = np.zeros((columns.size,) * 2), np.zeros((columns.size,) * 2)
+    at = np.searchsorted(frame.columns, columns)
+    gram = frame.gram[np.ix_(at, at)]
     for weight, share, made in zip(weights, shares, rounds, strict=True):
         row = made.influence(columns, float(weight), share * away)
         meat += row @ made.answer.covariance @ row.T
         noise += made.noise * (row @ row.T)
     if rows:
         # Second moments of normal rows: Var((A_m - A) b) = (A b'A b + A b b'A) / m.
-        at = np.searchsorted(frame.columns, columns)
         inside = frame.gram[at] @ away[frame.columns]
         size = float(away[frame.columns] @ frame.gram @ away[frame.columns])
-        meat += (frame.gram[np.ix_(at, at)] * size + np.outer(inside, inside)) / rows
+        meat += (gram * size + np.outer(inside, inside)) / rows
     inverse = np.linalg.inv(gram)
     cov, privacy = inverse @ meat @ inverse, inverse @ noise @ inverse
     ratio = float(np.min(np.diag(cov) / np.maximum(np.diag(privacy), 1e-300)))
@@ -383,7 +394,7 @@ def _gram_shares(rounds: Sequence[Answered], columns: Index) -> Array:
     precision = np.array(
         [
             1 / float(np.diag(made.message.variances(made.noise)[0]).mean())
-            if made.framed and made.message.share and np.isin(columns, made.message.asked).all()
+            if made.shows(columns)
             else 0.0
             for made in rounds
         ]
@@ -392,53 +403,10 @@ def _gram_shares(rounds: Sequence[Answered], columns: Index) -> Array:
     return precision / total if total else precision
 
 
-def stepwise(
-    frame: Frame, columns: Index, vector: Array, size: int, always: Sequence[int] = ()
-) -> Index:
-    """The `size` of `columns` that explain most of ``A theta``: forward steps, then exchanges.
-
-    What a set S explains is ``v_S' A_SS^-1 v_S``. Columns in `always` are taken beside them.
-    """
-    at = np.searchsorted(frame.columns, columns)
-    gram = frame.safe[np.ix_(at, at)]
-    chosen = [int(np.searchsorted(columns, j)) for j in always]
-    fixed = len(chosen)
-    while len(chosen) < min(size + fixed, columns.size):
-        chosen.append(_best_addition(gram, vector, chosen)[0])
-    explained = _explained(gram, vector, chosen)
-    for _ in range(2 * len(chosen)):
-        better = False
-        for place in range(fixed, len(chosen)):
-            rest = chosen[:place] + chosen[place + 1 :]
-            candidate, value = _best_addition(gram, vector, rest)
-            if value > explained * (1 + 1e-9):
-                chosen, explained, better = [*rest, candidate], value, True
-        if not better:
-            break
-    return np.sort(columns[np.array(chosen, dtype=np.intp)])
-
-
-def _explained(gram: Array, vector: Array, chosen: list[int]) -> float:
-    part = vector[chosen]
-    return float(part @ np.linalg.solve(gram[np.ix_(chosen, chosen)], part))
-
-
-def _best_addition(gram: Array, vector: Array, chosen: list[int]) -> tuple[int, float]:
-    """The column that explains most beside those chosen, and what all explain: one regression.
-
-    Adding j to S explains (v_j - A_jS A_SS^-1 v_S)^2 / (A_jj - A_jS A_SS^-1 A_Sj) more.
-    """
-    if chosen:
-        solved = np.linalg.solve(gram[np.ix_(chosen, chosen)], gram[chosen])
-        rest = vector - vector[chosen] @ solved
-        left = np.diag(gram) - np.einsum("ij,ij->j", gram[chosen], solved)
-        base = _explained(gram, vector, chosen)
-    else:
-        rest, left, base = vector, np.diag(gram), 0.0
-    gain = rest**2 / np.maximum(left, 1e-12)
-    gain[chosen] = -1.0
-    best = int(np.argmax(gain))
-    return best, base + float(gain[best])
+def signal(fit: Fit, frame: Frame) -> tuple[float, float]:
+    """Mean square of the fitted values ``b'A b``, and what its noise ``tr(A V)`` leaves of it."""
+    fitted = float(fit.params @ frame.safe @ fit.params)
+    return fitted, max(fitted - float(np.sum(frame.safe * fit.cov)), 0.0)
 
 
 def released(rounds: Sequence[Answered], frame: Frame) -> dict[str, Any]:
@@ -468,10 +436,8 @@ def as_estimate(rounds: Sequence[Answered], frame: Frame, fit: Fit) -> Estimate:
         cov=unknown if why else fit.cov,
         cov_privacy=unknown if why else fit.cov_privacy,
         nobs=float(sum(made.answer.count for made in rounds)),
-        released={
-            **released(rounds, frame),
-            **({"weights of rounds": fit.weights.tolist()} if len(rounds) > 1 else {}),
-        },
+        released=released(rounds, frame)
+        | ({"weights of rounds": fit.weights.tolist()} if len(rounds) > 1 else {}),
         remarks=remarks_on(rounds, frame),
         inference=why,
     )

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.accounting import gdp_mu
-from dpstats.estimators.base import Ask, check_options, make_plan, need_delta
+from dpstats.estimators.base import Ask, Method, make_plan, need_delta
 from dpstats.estimators.bounds import GLM_LOWER, SMALL_DELTA
 from dpstats.estimators.central.newton.glm_descent import Schedule, descend
 from dpstats.estimators.central.newton.glm_law import Law, tune
@@ -90,7 +90,7 @@ _RARER = {
 
 
 @dataclass(frozen=True)
-class GLMNewton:
+class GLMNewton(Method):
     """Generalised linear models by noisy Newton steps on damped scores; the default.
 
     1. Release the number of rows and, with an intercept, the mean response, from which everything
@@ -149,30 +149,10 @@ class GLMNewton:
 
     model: str = "logit"
     name: ClassVar[str] = "newton"
-    sparse: ClassVar[bool] = False
     theory: ClassVar[Mapping[str, Theory]] = {"central": _THEORY}
     options: ClassVar[Mapping[str, str]] = {}
 
-    def plan(self, design: Design, privacy: Privacy, n: int, **options: Any) -> Plan:
-        """Mechanisms, cost and expected error from public facts only.
-
-        Parameters
-        ----------
-        design : Design
-            Public design.
-        privacy : Privacy
-            The guarantee, delta > 0.
-        n : int
-            Public number of rows, or a public guess of it.
-        **options
-            None.
-
-        Raises
-        ------
-        OptionError
-            If an option is given, or delta is 0.
-        """
-        check_options(self.name, self.options, options)
+    def _plan(self, design: Design, privacy: Privacy, n: int, options: Mapping[str, Any]) -> Plan:
         need_delta(self.name, privacy)
         public = _schedule(design, privacy, n)
         plan = make_plan(

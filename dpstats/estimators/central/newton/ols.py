@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dpstats.accounting import gdp_mu
 from dpstats.errors import OptionError
-from dpstats.estimators.base import Ask, check_options, make_plan, need_delta
+from dpstats.estimators.base import Ask, Method, make_plan, need_delta
 from dpstats.estimators.bounds import LINEAR, LINEAR_LOWER, SMALL_DELTA
 from dpstats.estimators.central.newton.descent import Schedule, descend
 from dpstats.estimators.guesses import Guess, enough, expect, guess, max_rows
@@ -105,7 +105,7 @@ _LINEAR = {
 
 
 @dataclass(frozen=True)
-class Newton:
+class Newton(Method):
     """Linear regression by noisy Newton steps in whitened coordinates; the default.
 
     1. Release the number of rows and, with an intercept, the median of the response, from which
@@ -165,33 +165,13 @@ class Newton:
 
     name: ClassVar[str] = "newton"
     model: ClassVar[str] = "ols"
-    sparse: ClassVar[bool] = False
     theory: ClassVar[Mapping[str, Theory]] = {"central": _THEORY}
     options: ClassVar[Mapping[str, str]] = {
         "target": "'model' (default): efficient where the mean is linear; 'projection': the best "
         "linear predictor where it is not, with more noise"
     }
 
-    def plan(self, design: Design, privacy: Privacy, n: int, **options: Any) -> Plan:
-        """Mechanisms, cost and expected error from public facts only.
-
-        Parameters
-        ----------
-        design : Design
-            Public design.
-        privacy : Privacy
-            The guarantee, delta > 0.
-        n : int
-            Public number of rows, or a public guess of it.
-        **options
-            ``target``.
-
-        Raises
-        ------
-        OptionError
-            If an option is unknown or not allowed, or delta is 0.
-        """
-        check_options(self.name, self.options, options)
+    def _plan(self, design: Design, privacy: Privacy, n: int, options: Mapping[str, Any]) -> Plan:
         need_delta(self.name, privacy)
         target = options.get("target", _TARGETS[0])
         if target not in _TARGETS:

@@ -11,18 +11,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.errors import OptionError
-from dpstats.estimators.base import Ask, check_options, make_plan, need_delta
-from dpstats.estimators.bounds import LINEAR_LOWER
+from dpstats.estimators.base import Ask, Method, make_plan, need_delta, need_positive
+from dpstats.estimators.bounds import LINEAR_LOWER, rates
 from dpstats.estimators.central.published.private_variance import (
     FAILURE,
-    MODE,
     TYPICAL,
     adapted_clip,
+    few_pairs,
     log_factor,
     need_pairs,
     pair_scales,
-    threshold,
 )
+from dpstats.estimators.central.published.recursion import along, not_gone
 from dpstats.estimators.central.sandwich import (
     noisy_count,
     residual_variance,
@@ -34,7 +34,7 @@ from dpstats.estimators.sources import CAI, KARWA_VADHAN, LI_FEDERATED
 from dpstats.privacy import Privacy
 from dpstats.protocol import Estimate, Holder, Plan
 from dpstats.queries import Geometry, Gram, Query, Score
-from dpstats.theory import Assumption, Rate, Theory
+from dpstats.theory import Assumption, Theory
 
 if TYPE_CHECKING:
     from dpstats.design import Design
@@ -69,17 +69,10 @@ _THEORY = Theory(
             "T = log(n), eta = 0.05",
         ),
     ),
-    upper=(
-        Rate(
-            "statistical",
-            "log(log(n)/eta) sqrt(d log(n)/n), eta = 0.05",
-            LI_FEDERATED.at("Lemma 3, equation (17)"),
-        ),
-        Rate(
-            "privacy",
-            "d log(n/eta)^2 sqrt(log(1/delta) log(log(n/eta)))/(n eps), eta = 0.05",
-            LI_FEDERATED.at("Lemma 3, equation (17)"),
-        ),
+    upper=rates(
+        "log(log(n)/eta) sqrt(d log(n)/n), eta = 0.05",
+        "d log(n/eta)^2 sqrt(log(1/delta) log(log(n/eta)))/(n eps), eta = 0.05",
+        LI_FEDERATED.at("Lemma 3, equation (17)"),
     ),
     lower=LINEAR_LOWER,
     citations=(
@@ -105,7 +98,7 @@ _THEORY = Theory(
 
 
 @dataclass(frozen=True)
-class AdaptiveClippingGD:
+class AdaptiveClippingGD(Method):
     """Noisy descent on disjoint batches, clips by PrivateVariance (Li et al. 2024, Algorithm 1).
 
     The rows are cut into T disjoint batches of b = n // T. Step t asks batch t for a histogram of
@@ -147,40 +140,19 @@ class AdaptiveClippingGD:
 
     name: ClassVar[str] = "adaptive-clipping-gd"
     model: ClassVar[str] = "ols"
-    sparse: ClassVar[bool] = False
     theory: ClassVar[Mapping[str, Theory]] = {"central": _THEORY}
     options: ClassVar[Mapping[str, str]] = {
         "steps": "number T of disjoint batches, 2 to 500; planned from public facts by default",
         "step_size": "rate > 0 of descent, in standardised units; from public bounds by default",
     }
 
-    def plan(self, design: Design, privacy: Privacy, n: int, **options: Any) -> Plan:
-        """Mechanisms, cost and expected error from public facts only.
-
-        Parameters
-        ----------
-        design : Design
-            Public design, with one row per unit.
-        privacy : Privacy
-            The guarantee, delta > 0, with replace-one neighbours.
-        n : int
-            Public number of rows.
-        **options
-            ``steps``, ``step_size``.
-
-        Raises
-        ------
-        OptionError
-            If an option is unknown or out of range, delta is 0, neighbours are add-remove, or a
-            unit may have several rows.
-        """
-        check_options(self.name, self.options, options)
+    def _plan(self, design: Design, privacy: Privacy, n: int, options: Mapping[str, Any]) -> Plan:
         need_delta(self.name, privacy)
         need_pairs(self.name, design, privacy, instead="dp-gd")
         facts = guess(design)
         low, high = _eigenvalues(facts)
         steps = _steps(options.get("steps"), (high - low) / (high + low), n)
-        rate = _step_size(options.get("step_size"), 2 / (high + low))
+        rate = need_positive("step_size", options.get("step_size"), 2 / (high + low))
         spread = math.sqrt(high * len(facts.gram) * math.log(n / FAILURE))
         plan = make_plan(
             self,
@@ -207,12 +179,10 @@ class AdaptiveClippingGD:
         beta, noises, clips = np.zeros(d), [], []
         for t in range(steps):
             pairs = pair_scales(beta, bound)
-            counts, _ = holder.ask(pairs, "pairs", part=t)
-            scale = plan.noise(pairs, "pairs").scale
+            counts, (_, scale) = holder.ask(pairs, "pairs", part=t)
             clips.append(adapted_clip(counts, pairs, scale, steps, log_factor(plan.n), bound))
-            query = Score(geometry, beta, clips[-1])
-            score, _ = holder.ask(query, "step", part=t)
-            noises.append(plan.noise(query, "step").scale * steps / n)
+            score, (_, s) = holder.ask(Score(geometry, beta, clips[-1]), "step", part=t)
+            noises.append(s * steps / n)
             beta = beta + rate * score * steps / n
 
         answer, (_, s_gram) = holder.ask(Gram(geometry), "gram")
@@ -224,13 +194,12 @@ class AdaptiveClippingGD:
         keep = 1 - np.clip(rate * values, 0.0, 1.0)
         noise, sampling = _law(keep, rate, noises, vectors.T @ meat @ vectors * steps / n**2)
         left = keep**steps
-        along = (vectors.T @ beta / np.maximum(1 - left, 1e-6)) ** 2
-        missing = left**2 * np.minimum(along, bound**2 / values)
-        cov_privacy = (vectors * noise) @ vectors.T
+        missing = not_gone(vectors, values, left, beta, bound**2)
+        cov_privacy = along(vectors, noise)
         cov_sampling = vectors @ sampling @ vectors.T
         return Estimate(
             params=beta,
-            cov=cov_privacy + cov_sampling + (vectors * missing) @ vectors.T,
+            cov=cov_privacy + cov_sampling + missing,
             cov_privacy=cov_privacy,
             cov_sampling=cov_sampling,
             nobs=n,
@@ -274,14 +243,6 @@ def _steps(asked: Any, contraction: float, n: int) -> int:
     return int(np.clip(wanted, low, min(high, max(n // 4, low))))
 
 
-def _step_size(asked: Any, default: float) -> float:
-    if asked is None:
-        return default
-    if not (isinstance(asked, (int, float)) and math.isfinite(asked) and asked > 0):
-        raise OptionError(f"step_size={asked!r}: a finite number > 0 is needed.")
-    return float(asked)
-
-
 def _law(keep: Array, rate: float, noises: list[float], meat: Array) -> tuple[Array, Array]:
     """Variances of the noise (d,) and covariance of the sampling error (d, d), in eigenvectors.
 
@@ -299,12 +260,9 @@ def _predict(plan: Plan, design: Design, facts: Guess) -> Plan:
     """The plan with its expected standard errors, by the recursion of the fit at the guesses."""
     d, n, steps = len(plan.names), plan.n, int(plan.options["steps"])
     rate, radius = float(plan.options["step_size"]), float(plan.options["radius"])
-    pairs = pair_scales(np.zeros(d), facts.bound)
-    cells = pairs.high - pairs.low + 1
-    least = threshold(plan.noise(pairs, "pairs").scale, cells, steps)
-    enough_pairs = MODE * n / (2 * steps) > least
+    warnings = few_pairs(plan, pair_scales(np.zeros(d), facts.bound), instead="dp-gd")
     adapted = min(facts.bound, log_factor(plan.n) * TYPICAL * facts.sd)
-    clip = adapted if enough_pairs else facts.bound
+    clip = facts.bound if warnings else adapted
     unit = plan.noise(Score(Geometry(radius), np.zeros(d), 1.0), "step").scale * steps / n
     values, vectors = np.linalg.eigh(facts.gram)
     values = np.maximum(values, 1e-9)
@@ -314,29 +272,16 @@ def _predict(plan: Plan, design: Design, facts: Guess) -> Plan:
     rest = np.diag(sampling) + keep ** (2 * steps) * facts.coefficient2 / d
     feedback = rate * unit * log_factor(plan.n) * TYPICAL * math.sqrt(d * float(values[-1]))
     slack = 1 - float(keep.max())
-    warnings = []
-    if not enough_pairs:
-        needed = 2 * steps * least / MODE
-        warnings.append(_few_pairs(plan, round_up(needed)))
     if feedback > slack:
-        warnings.append(_no_contraction(plan, round_up(n * feedback / max(slack, 1e-9))))
+        needed = round_up(n * feedback / max(slack, 1e-9))
+        warnings = (*warnings, _no_contraction(plan, needed))
     return expect(
         plan,
         design,
         facts,
-        (vectors * noise) @ vectors.T,
-        (vectors * rest) @ vectors.T,
-        tuple(warnings),
-    )
-
-
-def _few_pairs(plan: Plan, needed: int) -> str:
-    steps = plan.options["steps"]
-    return (
-        f"n={plan.n:,} leaves {plan.n // (2 * steps):,} pairs in each of {steps} batches: too "
-        f"few for PrivateVariance at epsilon={plan.privacy.epsilon:g}, so clips stay at the "
-        f"public bound of the response. About n={needed:,} rows would do; method='dp-gd' needs "
-        "far fewer."
+        along(vectors, noise),
+        along(vectors, rest),
+        warnings,
     )
 
 

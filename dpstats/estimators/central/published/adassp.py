@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from dpstats.estimators.base import (
     Ask,
-    check_options,
+    Method,
     floor_eigenvalues,
     make_plan,
     need_delta,
 )
-from dpstats.estimators.bounds import LINEAR, LINEAR_LOWER, SMALL_DELTA
+from dpstats.estimators.bounds import LINEAR, LINEAR_LOWER, SMALL_DELTA, rates
 from dpstats.estimators.central.sandwich import (
     noisy_count,
     residual_variance,
@@ -36,7 +36,7 @@ from dpstats.estimators.sources import CAI, WANG_ADASSP
 from dpstats.privacy import Privacy
 from dpstats.protocol import Estimate, Holder, Plan
 from dpstats.queries import Geometry, Gram, MinEigenvalue, Query, Score
-from dpstats.theory import Assumption, Rate, Theory
+from dpstats.theory import Assumption, Theory
 
 if TYPE_CHECKING:
     from dpstats.design import Design
@@ -78,10 +78,7 @@ _THEORY = Theory(
         ),
         SMALL_DELTA,
     ),
-    upper=(
-        Rate("statistical", "sqrt(d/n)", _WANG),
-        Rate("privacy", "d sqrt(d log(1/delta))/(n eps)", _WANG),
-    ),
+    upper=rates("sqrt(d/n)", "d sqrt(d log(1/delta))/(n eps)", _WANG),
     lower=LINEAR_LOWER,
     citations=(_WANG, CAI.at("Theorem 4.1")),
     corrections=(
@@ -97,7 +94,7 @@ _THEORY = Theory(
 
 
 @dataclass(frozen=True)
-class AdaSSP:
+class AdaSSP(Method):
     """Adaptive sufficient-statistics perturbation (Wang 2018, Algorithm 2) for linear regression.
 
     With weights w = min(1, R / ||x||), noisy sums A = sum w^2 x x' + N and b = sum w^2 x y + e,
@@ -132,32 +129,12 @@ class AdaSSP:
 
     name: ClassVar[str] = "adassp"
     model: ClassVar[str] = "ols"
-    sparse: ClassVar[bool] = False
     theory: ClassVar[Mapping[str, Theory]] = {"central": _THEORY}
     options: ClassVar[Mapping[str, str]] = {
         "radius": "norm > 0 at which rows are weighted down, in standardised units; public",
     }
 
-    def plan(self, design: Design, privacy: Privacy, n: int, **options: Any) -> Plan:
-        """Mechanisms, cost and expected error from public facts only.
-
-        Parameters
-        ----------
-        design : Design
-            Public design.
-        privacy : Privacy
-            The guarantee, delta > 0.
-        n : int
-            Public number of rows, or a public guess of it.
-        **options
-            ``radius``.
-
-        Raises
-        ------
-        OptionError
-            If an option is unknown or out of range, or delta is 0.
-        """
-        check_options(self.name, self.options, options)
+    def _plan(self, design: Design, privacy: Privacy, n: int, options: Mapping[str, Any]) -> Plan:
         need_delta(self.name, privacy)
         facts = guess(design)
         radius = clipping_radius(options.get("radius"), facts, design)

@@ -2,47 +2,32 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from dpstats.accounting import gdp_mu
-from dpstats.estimators.base import check_options, make_plan, need_delta
+from dpstats.estimators.base import Ask, need_positive
 from dpstats.estimators.bounds import SMALL_DELTA, SPARSE_GLM_LOWER, SPARSE_LOWER
 from dpstats.estimators.central.published.sparse import (
-    Facts,
-    concluded,
-    hard_threshold,
-    last_share,
-    length,
-    measured,
-    need_positive,
-    need_sparsity,
-    paced,
-    public_facts,
-    rescaled,
-    spread,
+    Descent,
+    SparseDescent,
+    Trial,
+    options,
     step_asks,
-    warned,
-    within,
 )
-from dpstats.estimators.central.sandwich import noisy_count
-from dpstats.estimators.guesses import max_rows
+from dpstats.estimators.central.published.theory import ALL_GAUSSIAN
+from dpstats.estimators.central.published.wide import Facts, hard_threshold
 from dpstats.estimators.sources import CAI, SCORE_ATTACK, WANG_XU
-from dpstats.privacy import Privacy
-from dpstats.protocol import Estimate, Holder, Plan
-from dpstats.queries import Gradient, Query
+from dpstats.queries import Gradient
 from dpstats.theory import Assumption, Rate, Theory
-
-if TYPE_CHECKING:
-    from dpstats.design import Design
 
 __all__ = ["DPIHT"]
 
-_MOST_STEPS, _PLANNED_STEPS = 1000, 40
+Array = NDArray[np.float64]
+
 _LITTLE = 0.5  # of the fitted values explained by the response: mostly noise
 
 _THEORY = Theory(
@@ -53,10 +38,8 @@ _THEORY = Theory(
     guarantee=(
         "(epsilon, delta)-DP for every data set: each step is a Gaussian mechanism on a sum of "
         "per-row gradients clipped to norm G, of L2 sensitivity 2 G under replace-one and G under "
-        "add-remove; count, quantiles, second moments of the first columns (sqrt(2) R^2; R^2) and "
-        "the two numbers of the rescaling are Gaussian too, and all compose exactly as one "
-        "Gaussian mechanism. The ridge term and the truncation depend "
-        "on released coefficients only."
+        "add-remove; "
+        f"{ALL_GAUSSIAN} The ridge term and the truncation depend on released coefficients only."
     ),
     assumptions=(
         Assumption("The loss is rho_s-restricted strongly convex and l_s-restricted smooth"),
@@ -99,7 +82,7 @@ _LOGIT = replace(
 
 
 @dataclass(frozen=True)
-class DPIHT:
+class DPIHT(SparseDescent):
     """Noisy gradient descent with truncation for l0-constrained risk (Wang & Xu 2019, Algorithm 3).
 
     Minimises ``(1/n) sum loss_i(beta) + (lam/2) ||beta||^2`` over coefficients with s non-zero
@@ -110,19 +93,10 @@ class DPIHT:
     G is the radius R of rows times a clip of residuals: their released upper quartile in the
     linear model, 1 for a logit, where gradients within the radius are then never clipped.
 
-    Parameters
-    ----------
-    model : {"ols", "logit"}
-        Linear or logistic regression.
-
     Notes
     -----
-    *Guarantee.* Every question is a Gaussian mechanism whose sensitivity its query enforces by
-    clipping: `Count`, `Search` of `ResidualQuantile`, `Gradient` (L2 sensitivity 2 G for a replaced
-    row, whatever the row), after the first of three or more steps `Gram` of its columns (sqrt(2)
-    R^2, for the step size), and at the end `Score` and `Gram` of one number each. Each depends on
-    the data only through earlier answers; adaptive composition of Gaussian mechanisms gives the
-    cost in the plan exactly (Dong, Roth & Su 2022, Corollary 3.3). The gradient of the ridge is a
+    *Guarantee.* That of `SparseDescent`, where a step is a `Gradient`, whose L2 sensitivity is 2 G
+    for a replaced row, whatever the row: a Gaussian mechanism. The gradient of the ridge is a
     function of released coefficients.
 
     *Corrections.* The printed constant c is not specified, so that Algorithm 3 cannot be run as
@@ -140,102 +114,39 @@ class DPIHT:
 
     model: str
     name: ClassVar[str] = "dp-iht"
-    sparse: ClassVar[bool] = True
-    options: ClassVar[Mapping[str, str]] = {
-        "sparsity": "number of columns to select, beside the intercept; needed",
-        "lam": "ridge penalty >= 0 per row, in standardised units; 0 by default",
-        "steps": "number of gradient steps, 1 to 1000; planned from public facts by default",
-        "step_size": "step as a multiple > 0 of the inverse guessed curvature; 1 by default",
-        "radius": "norm > 0 of rows beyond which gradients are clipped, in standardised units",
-    }
+    options: ClassVar[Mapping[str, str]] = options(
+        "number of gradient steps, 1 to 1000",
+        lam="ridge penalty >= 0 per row, in standardised units; 0 by default",
+        radius="norm > 0 of rows beyond which gradients are clipped, in standardised units",
+    )
+    theories: ClassVar[Mapping[str, Theory]] = {"ols": _THEORY, "logit": _LOGIT}
+    most_steps: ClassVar[int] = 1000
+    planned_steps: ClassVar[int] = 40
 
-    @property
-    def theory(self) -> Mapping[str, Theory]:
-        """What is known under each trust model."""
-        return {"central": _LOGIT if self.model == "logit" else _THEORY}
-
-    def plan(self, design: Design, privacy: Privacy, n: int, **options: Any) -> Plan:
-        """Mechanisms, cost and warnings from public facts only.
-
-        Parameters
-        ----------
-        design : Design
-            Public design.
-        privacy : Privacy
-            The guarantee, delta > 0.
-        n : int
-            Public number of rows, or a public guess of it.
-        **options
-            ``sparsity``, ``lam``, ``steps``, ``step_size``, ``radius``.
-
-        Raises
-        ------
-        OptionError
-            If an option is missing, unknown or out of range, or delta is 0.
-        """
-        check_options(self.name, self.options, options)
-        need_delta(self.name, privacy)
-        sparsity = need_sparsity(self.name, design, options.get("sparsity"))
-        facts = public_facts(design, sparsity)
-        radius = need_positive("radius", options.get("radius"), facts.radius)
-        radius = min(radius, float(design.norm_bound))
+    def _settings(self, facts: Facts, options: Mapping[str, Any]) -> dict[str, Any]:
         lam = need_positive("lam", options.get("lam"), 0.0, zero=True)
-        rate = need_positive("step_size", options.get("step_size"), 1.0)
-        steps_at, last_noise = paced(
-            lambda privacy, n, steps: _noise(facts, radius, privacy, n, max_rows(design), steps),
-            lambda noise: length(noise / facts.signal, _PLANNED_STEPS),
-            options.get("steps"),
-            _MOST_STEPS,
-        )
-        steps = steps_at(privacy, n)
-        asks = step_asks(facts, steps, "per-row clipped gradient, noise on every coordinate")
-        plan = make_plan(
-            self,
-            design,
-            privacy,
-            n,
-            asks,
-            {
-                "sparsity": sparsity,
-                "lam": lam,
-                "steps": steps,
-                "step_size": rate,
-                "radius": radius,
-            },
-        )
-        return warned(plan, design, facts, last_noise)
+        return {"lam": lam, **super()._settings(facts, options)}
 
-    def fit(self, holder: Holder[Query], design: Design, plan: Plan) -> Estimate:
-        """Step and truncate; rescale at the end."""
-        rate, lam = float(plan.options["step_size"]), float(plan.options["lam"])
-        radius = float(plan.options["radius"])
-        facts = public_facts(design, int(plan.options["sparsity"]))
-        n = noisy_count(holder, 0)
-        steps = int(plan.options["steps"])
-        beta, clips = np.zeros(len(plan.names)), []
+    def _noise(self, trial: Trial, steps: int) -> float:
+        largest = trial.options["radius"] * trial.facts.usual_clip
+        query = Gradient(np.zeros(1), largest, trial.facts.family)
+        return trial.on_a_coefficient(trial.gaussian(query, steps))
+
+    def _asks(self, trial: Trial, steps: int) -> Sequence[Ask]:
+        return step_asks(trial.facts, steps, "per-row clipped gradient, noise on every coordinate")
+
+    def _step(self, at: Descent, t: int, beta: Array, clip: float) -> Array:
+        options, facts = at.plan.options, at.facts
+        lam = float(options["lam"])
         penalised = np.ones(beta.size)
         penalised[list(facts.always)] = 0.0
-        for t in range(steps):
-            clips.append(spread(holder, facts, f"spread-{t + 1}", beta))
-            query = Gradient(beta, radius * clips[-1], facts.family)
-            gradient, _ = holder.ask(query, f"step-{t + 1}")
-            change = gradient / n - lam * penalised * beta
-            beta = within(hard_threshold(beta + facts.move(change, rate, lam), facts), facts)
-            if t == 0:
-                facts = measured(holder, facts, beta, n, steps)
-        final, factor = rescaled(holder, facts, beta, n, clips)
-        if lam > 0:
+        query = Gradient(beta, float(options["radius"]) * clip, facts.family)
+        gradient, _ = at.holder.ask(query, f"step-{t}")
+        change = gradient / at.n - lam * penalised * beta
+        return hard_threshold(beta + facts.move(change, at.rate, lam), facts)
+
+    def _rescaled(self, at: Descent, beta: Array, clips: Sequence[float]) -> tuple[Array, float]:
+        final, factor = super()._rescaled(at, beta, clips)
+        if at.plan.options["lam"] > 0:
             final = beta * min(1.0, factor) if factor < _LITTLE else beta
-        return concluded(final, beta, n, {"clips": clips, "last factor": factor})
-
-
-def _noise(
-    facts: Facts, radius: float, privacy: Privacy, n: int, rows: int, steps: int = 1
-) -> float:
-    """Noise of the last step on one coefficient, in standardised units, by public guesses."""
-    clip = 1.15 * facts.sd if facts.released_clip else 1.0
-    query = Gradient(np.zeros(1), radius * clip, facts.family)
-    z = 1 / (gdp_mu(privacy.epsilon, privacy.delta) * math.sqrt(last_share(facts, steps)))
-    noise = z * query.sensitivity(privacy.neighbors, rows) / n
-    typical = float(np.median(facts.moments))
-    return noise / (facts.curvature * facts.active * math.sqrt(typical))
+        return final, factor

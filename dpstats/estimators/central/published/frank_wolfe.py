@@ -5,44 +5,32 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.accounting import zcdp_rho
-from dpstats.estimators.base import Ask, check_options, make_plan, need_delta
-from dpstats.estimators.bounds import SMALL_DELTA, SPARSE_GLM_LOWER, SPARSE_LOWER
+from dpstats.estimators.base import Ask, need_positive
+from dpstats.estimators.bounds import SMALL_DELTA, SPARSE_GLM_LOWER, SPARSE_LOWER, rates
+from dpstats.estimators.central.published.rescaling import rescaling
 from dpstats.estimators.central.published.sparse import (
-    Facts,
-    concluded,
-    hard_threshold,
-    need_positive,
-    need_sparsity,
-    need_steps,
-    public_facts,
-    rescaled,
-    rescaling,
-    spread,
-    warned,
+    Descent,
+    Path,
+    SparseDescent,
+    Trial,
+    spread_ask,
 )
-from dpstats.estimators.central.sandwich import noisy_count
-from dpstats.estimators.guesses import max_rows
+from dpstats.estimators.central.published.wide import Facts, hard_threshold
 from dpstats.estimators.sources import CAI, SCORE_ATTACK, TALWAR
-from dpstats.privacy import Privacy
-from dpstats.protocol import Estimate, Holder, Plan
-from dpstats.queries import CoordinateScores, Query, ResponseQuantile, Search
-from dpstats.theory import Assumption, Rate, Theory
-
-if TYPE_CHECKING:
-    from dpstats.design import Design
+from dpstats.queries import CoordinateScores, ResponseQuantile, Search
+from dpstats.theory import Assumption, Theory
 
 __all__ = ["FrankWolfe"]
 
 Array = NDArray[np.float64]
 
 _COUNT, _MEDIAN, _SPREADS = 0.01, 0.02, 0.10
-_MOST_STEPS, _STEPS = 200, (5, 60)
+_STEPS = (5, 60)
 _RENEWALS = 3  # of the clip
 
 _TALWAR = TALWAR.at("noisy Frank-Wolfe over a polytope, a bound on the excess risk")
@@ -63,14 +51,11 @@ _THEORY = Theory(
         Assumption("The target lies within the l1 ball"),
         SMALL_DELTA,
     ),
-    upper=(
-        Rate("statistical", "(s^2 log(d)/n)^(1/4)", _TALWAR, conjectured=True),
-        Rate(
-            "privacy",
-            "sqrt(s log(d)) log(1/delta)^(1/6)/(n eps)^(1/3)",
-            _TALWAR,
-            conjectured=True,
-        ),
+    upper=rates(
+        "(s^2 log(d)/n)^(1/4)",
+        "sqrt(s log(d)) log(1/delta)^(1/6)/(n eps)^(1/3)",
+        _TALWAR,
+        conjectured=True,
     ),
     lower=SPARSE_LOWER,
     citations=(_TALWAR, CAI.at("Theorem 4.3")),
@@ -89,7 +74,7 @@ _LOGIT = replace(_THEORY, lower=SPARSE_GLM_LOWER, citations=(_TALWAR, SCORE_ATTA
 
 
 @dataclass(frozen=True)
-class FrankWolfe:
+class FrankWolfe(SparseDescent):
     """Frank-Wolfe steps towards vertices of an l1 ball, chosen privately (Talwar et al. 2015).
 
     From the private median of the response as intercept (linear model), T times with v_j the sum of
@@ -98,14 +83,9 @@ class FrankWolfe:
         choose (j, sign) with probability proportional to exp(eps_t (+-v_j) / (2 sensitivity)),
         beta <- (1 - mu) beta + mu (start + sign radius e_j),        mu = 2 / (t + 2).
 
-    The s largest coefficients are kept and rescaled (`sparse.rescaled`). Unless given, the radius
-    is sqrt(s) c_0, c_0 the released upper quartile of |y - median|, in standardised units; for a
-    logit 2 sqrt(s).
-
-    Parameters
-    ----------
-    model : {"ols", "logit"}
-        Linear or logistic regression.
+    The s largest coefficients are kept and rescaled (`rescaling.rescaled`). Unless given, the
+    radius is sqrt(s) c_0, c_0 the released upper quartile of |y - median|, in standardised units;
+    for a logit 2 sqrt(s).
 
     Notes
     -----
@@ -126,133 +106,83 @@ class FrankWolfe:
 
     model: str
     name: ClassVar[str] = "frank-wolfe"
-    sparse: ClassVar[bool] = True
     options: ClassVar[Mapping[str, str]] = {
         "sparsity": "number of columns to keep, beside the intercept; needed",
         "radius": "radius > 0 of the l1 ball, in standardised units; from a released quantile",
         "steps": "number of steps, 1 to 200; planned from public facts by default",
     }
+    theories: ClassVar[Mapping[str, Theory]] = {"ols": _THEORY, "logit": _LOGIT}
+    most_steps: ClassVar[int] = 200
+    vertices: ClassVar[int] = 2
 
-    @property
-    def theory(self) -> Mapping[str, Theory]:
-        """What is known under each trust model."""
-        return {"central": _LOGIT if self.model == "logit" else _THEORY}
-
-    def plan(self, design: Design, privacy: Privacy, n: int, **options: Any) -> Plan:
-        """Mechanisms, cost and warnings from public facts only.
-
-        Parameters
-        ----------
-        design : Design
-            Public design.
-        privacy : Privacy
-            The guarantee, delta > 0.
-        n : int
-            Public number of rows, or a public guess of it.
-        **options
-            ``sparsity``, ``radius``, ``steps``.
-
-        Raises
-        ------
-        OptionError
-            If an option is missing, unknown or out of range, or delta is 0.
-        """
-        check_options(self.name, self.options, options)
-        need_delta(self.name, privacy)
-        sparsity = need_sparsity(self.name, design, options.get("sparsity"))
-        facts = public_facts(design, sparsity)
+    def _settings(self, facts: Facts, options: Mapping[str, Any]) -> dict[str, Any]:
         asked = options.get("radius")
-        radius = None if asked is None else need_positive("radius", asked, 1.0)
+        return {"radius": None if asked is None else need_positive("radius", asked, 1.0)}
 
-        def steps_at(privacy: Privacy, n: int) -> int:
-            unit = _noise(facts, privacy, n, max_rows(design))
-            return need_steps(options.get("steps"), _length(facts, unit), _MOST_STEPS)
+    def _length(self, trial: Trial) -> int:
+        """Steps at which what is left of the way, 1/T, is as large as the noise of a choice."""
+        facts = trial.facts
+        largest = math.sqrt(2 * math.log(2 * facts.moments.size))
+        relative = self._noise(trial, 1) * largest / facts.signal
+        return int(np.clip(round((7 / max(relative, 1e-9)) ** (2 / 3)), *_STEPS))
 
-        def last_noise(privacy: Privacy, n: int) -> float:
-            return _noise(facts, privacy, n, max_rows(design)) * math.sqrt(steps_at(privacy, n))
+    def _noise(self, trial: Trial, steps: int) -> float:
+        """Gumbel noise of one of so many choices."""
+        query = CoordinateScores(np.zeros(1), trial.facts.usual_clip, trial.facts.reach)
+        scale = 2 / math.sqrt(8 * 0.8 * trial.rho)
+        noise = scale * trial.sensitivity(query) / trial.n
+        return trial.on_a_coefficient(noise) * math.sqrt(steps)
 
-        steps = steps_at(privacy, n)
-        plan = make_plan(
-            self,
-            design,
-            privacy,
-            n,
-            _asks(facts, steps),
-            {"sparsity": sparsity, "steps": steps, "radius": radius},
-        )
-        return warned(plan, design, facts, last_noise, vertices=2)
-
-    def fit(self, holder: Holder[Query], design: Design, plan: Plan) -> Estimate:
-        """Walk from vertex to vertex; cut and rescale at the end."""
-        steps = int(plan.options["steps"])
-        facts = public_facts(design, int(plan.options["sparsity"]))
-        n, d = noisy_count(holder, 0), len(plan.names)
-        start = np.zeros(d)
+    def _asks(self, trial: Trial, steps: int) -> list[Ask]:
+        facts, last = trial.facts, rescaling()
+        renewals = len(_renewals(steps)) if facts.released_clip else 0
+        fixed = _COUNT + _MEDIAN * _median(facts) + _SPREADS * bool(renewals)
+        left = 1 - fixed - sum(a.weight for a in last)
+        asks = [Ask("count", _COUNT, "number of rows that contribute")]
         if _median(facts):
-            grid = np.linspace(*design.internal_endog_bounds, 129)
-            (middle,), _ = holder.ask(Search(ResponseQuantile(grid, 0.5)), "median")
-            start[facts.always[0]] = middle
-        beta, clips, radius = start, [facts.clip], plan.options["radius"]
+            asks.append(Ask("median", _MEDIAN, "median of the response, for the intercept"))
+        asks += [spread_ask(i + 1, _SPREADS / renewals) for i in range(renewals)]
+        asks += [
+            Ask(f"step-{t + 1}", left / steps, "vertex of the l1 ball", "selection")
+            for t in range(steps)
+        ]
+        return [*asks, *last]
+
+    def _descend(self, at: Descent) -> Path:
+        """Walk from vertex to vertex; cut what is left to the sparsity."""
+        facts, d, steps = at.facts, len(at.plan.names), int(at.plan.options["steps"])
+        start = _start(at)
+        beta, clips, radius = start, [facts.clip], at.plan.options["radius"]
         for t in range(steps):
             if facts.released_clip and t in _renewals(steps):
-                slot = f"spread-{_renewals(steps).index(t) + 1}"
-                clips.append(spread(holder, facts, slot, beta))
+                clips.append(at.spread(f"spread-{_renewals(steps).index(t) + 1}", beta))
             if radius is None:
                 radius = math.sqrt(facts.sparsity) * (clips[-1] if facts.released_clip else 2.0)
             query = CoordinateScores(beta, clips[-1], facts.reach, signed=True, family=facts.family)
-            (chosen,), _ = holder.ask(query, f"step-{t + 1}")
+            (chosen,), _ = at.holder.ask(query, f"step-{t + 1}")
             column, sign = int(chosen) % d, 1.0 if chosen < d else -1.0
             vertex = start.copy()
             vertex[column] += sign * float(radius) / math.sqrt(facts.moments[column])
             mu = 2 / (t + 2)
             beta = (1 - mu) * beta + mu * vertex
-        beta = hard_threshold(beta, facts)
         released = clips[1:] or clips
-        final, factor = rescaled(holder, facts, beta, n, released)
-        return concluded(
-            final, beta, n, {"clips": released, "radius": float(radius), "last factor": factor}
-        )
+        return hard_threshold(beta, facts), released, {"clips": released, "radius": float(radius)}
 
 
 def _median(facts: Facts) -> bool:
     return bool(facts.always) and facts.released_clip
 
 
+def _start(at: Descent) -> Array:
+    """Zero slopes, and the private median of the response where there is an intercept."""
+    start = np.zeros(len(at.plan.names))
+    if _median(at.facts):
+        grid = np.linspace(*at.facts.ends, 129)
+        (middle,), _ = at.holder.ask(Search(ResponseQuantile(grid, 0.5)), "median")
+        start[at.facts.always[0]] = middle
+    return start
+
+
 def _renewals(steps: int) -> list[int]:
     """Steps before which the clip is released anew."""
     return sorted({i * steps // _RENEWALS for i in range(_RENEWALS)})
-
-
-def _asks(facts: Facts, steps: int) -> list[Ask]:
-    last = rescaling()
-    renewals = len(_renewals(steps)) if facts.released_clip else 0
-    fixed = _COUNT + _MEDIAN * _median(facts) + _SPREADS * bool(renewals)
-    left = 1 - fixed - sum(a.weight for a in last)
-    asks = [Ask("count", _COUNT, "number of rows that contribute")]
-    if _median(facts):
-        asks.append(Ask("median", _MEDIAN, "median of the response, for the intercept"))
-    asks += [
-        Ask(f"spread-{i + 1}", _SPREADS / renewals, "upper quartile of residuals, for the clip")
-        for i in range(renewals)
-    ]
-    asks += [
-        Ask(f"step-{t + 1}", left / steps, "vertex of the l1 ball", "selection")
-        for t in range(steps)
-    ]
-    return [*asks, *last]
-
-
-def _length(facts: Facts, unit: float) -> int:
-    """Steps at which what is left of the way, 1/T, is as large as the noise of a step's choice."""
-    relative = unit * math.sqrt(2 * math.log(2 * facts.moments.size)) / facts.signal
-    return int(np.clip(round((7 / max(relative, 1e-9)) ** (2 / 3)), *_STEPS))
-
-
-def _noise(facts: Facts, privacy: Privacy, n: int, rows: int) -> float:
-    """Gumbel noise of one step that had all the budget, on a coefficient in standardised units."""
-    clip = 1.15 * facts.sd if facts.released_clip else 1.0
-    query = CoordinateScores(np.zeros(1), clip, facts.reach)
-    scale = 2 / math.sqrt(8 * 0.8 * zcdp_rho(privacy.epsilon, privacy.delta))
-    noise = scale * query.sensitivity(privacy.neighbors, rows) / n
-    typical = float(np.median(facts.moments))
-    return noise / (facts.curvature * facts.active * math.sqrt(typical))

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.errors import OptionError
-from dpstats.estimators.base import Ask, check_options, make_plan
-from dpstats.estimators.bounds import MEAN_LOWER
+from dpstats.estimators.base import Ask, Method, make_plan, need_positive
+from dpstats.estimators.bounds import MEAN_LOWER, rates
 from dpstats.estimators.central.location import (
     Clip,
     Facts,
@@ -26,7 +26,7 @@ from dpstats.estimators.sources import KARWA_VADHAN, LI_FEDERATED
 from dpstats.privacy import Privacy
 from dpstats.protocol import Estimate, Holder, Plan
 from dpstats.queries import Query, ResponseHistogram
-from dpstats.theory import Assumption, Rate, Theory
+from dpstats.theory import Assumption, Theory
 
 if TYPE_CHECKING:
     from dpstats.design import Design
@@ -54,9 +54,10 @@ _THEORY = Theory(
         Assumption("The response is normal, rows are independent, and sigma is at least its sd"),
         Assumption("The range is found", "n eps > 50 log(100/eta), eta = 0.05"),
     ),
-    upper=(
-        Rate("statistical", "sqrt(log(1/eta)/n), eta = 0.05", _LI),
-        Rate("privacy", "log(1/eta) sqrt(log(n/eta))/(n eps), eta = 0.05", _LI),
+    upper=rates(
+        "sqrt(log(1/eta)/n), eta = 0.05",
+        "log(1/eta) sqrt(log(n/eta))/(n eps), eta = 0.05",
+        _LI,
     ),
     lower=MEAN_LOWER,
     citations=(
@@ -77,7 +78,7 @@ _THEORY = Theory(
 
 
 @dataclass(frozen=True)
-class KarwaVadhan:
+class KarwaVadhan(Method):
     """Noisy truncated mean with a private range (Karwa & Vadhan 2018, Algorithm 1; known sigma).
 
     1. *Range* (a fifth of epsilon): Laplace noise on the counts of public cells of width sigma
@@ -107,44 +108,18 @@ class KarwaVadhan:
 
     name: ClassVar[str] = "karwa-vadhan"
     model: ClassVar[str] = "mean"
-    sparse: ClassVar[bool] = False
     theory: ClassVar[Mapping[str, Theory]] = {"central": _THEORY}
     options: ClassVar[Mapping[str, str]] = {
         "sigma": "public standard deviation > 0 in the user's units (default: the declared scale)",
     }
 
-    def plan(self, design: Design, privacy: Privacy, n: int, **options: Any) -> Plan:
-        """Mechanisms, cost and expected error from public facts only.
-
-        Parameters
-        ----------
-        design : Design
-            Public design: an intercept alone, and a response.
-        privacy : Privacy
-            The guarantee; delta may be 0.
-        n : int
-            Public number of rows, or a public guess of it.
-        **options
-            ``sigma``.
-
-        Raises
-        ------
-        OptionError
-            If no sigma is given or declared, an option is unknown, or the design is no mean.
-        """
-        check_options(self.name, self.options, options)
+    def _plan(self, design: Design, privacy: Privacy, n: int, options: Mapping[str, Any]) -> Plan:
         facts = facts_of(design, privacy)
         sigma = _sigma(options.get("sigma"), design, facts)
         facts = replace(facts, sd=sigma)
         ask = Ask("histogram", 0.0, "cells of the response, for its range", kind="laplace")
-        plan = make_plan(
-            self,
-            design,
-            privacy,
-            n,
-            two_stage(ask, _SHARE, privacy),
-            {"sigma": sigma * design.standardization.y_scale},
-        )
+        public = {"sigma": sigma * design.standardization.y_scale}
+        plan = make_plan(self, design, privacy, n, two_stage(ask, _SHARE, privacy), public)
         middle = (facts.lower + facts.upper) / 2
         plan = predict(plan, design, facts, _range(facts, plan, middle))
         known = "Sigma is known and the response normal; the interval covers only where it is."
@@ -159,20 +134,17 @@ class KarwaVadhan:
         return release_mean(holder, design, plan, _range(facts, plan, _centre(edges, counts)))
 
 
-def _sigma(asked: Any, design: Design, facts: Facts) -> float:
+def _sigma(asked: object, design: Design, facts: Facts) -> float:
     """Public standard deviation in internal units."""
-    if asked is None:
-        if not facts.declared:
-            raise OptionError(
-                "method='karwa-vadhan' needs a public standard deviation: declare it in the "
-                "schema, Numeric(lower, upper, scale=...), or pass sigma=..., in the units of the "
-                "response. method='clipped' needs none."
-            )
+    if asked is not None:
+        return need_positive("sigma", asked, math.nan) / design.standardization.y_scale
+    if facts.declared:
         return facts.sd
-    number = isinstance(asked, (int, float)) and not isinstance(asked, bool)
-    if not (number and math.isfinite(asked) and asked > 0):
-        raise OptionError(f"sigma={asked!r}: a finite number > 0 is needed, in the user's units.")
-    return float(asked) / design.standardization.y_scale
+    raise OptionError(
+        "method='karwa-vadhan' needs a public standard deviation: declare it in the schema, "
+        "Numeric(lower, upper, scale=...), or pass sigma=..., in the units of the response. "
+        "method='clipped' needs none."
+    )
 
 
 def _edges(facts: Facts) -> Array:

@@ -14,7 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.errors import OptionError
+from dpstats.estimators.guesses import round_up
 from dpstats.privacy import Neighbors, Privacy
+from dpstats.protocol import Plan
 from dpstats.queries import PairScales
 
 if TYPE_CHECKING:
@@ -22,9 +24,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FAILURE",
-    "MODE",
     "TYPICAL",
     "adapted_clip",
+    "few_pairs",
     "log_factor",
     "need_pairs",
     "pair_scales",
@@ -35,7 +37,7 @@ Array = NDArray[np.float64]
 
 FAILURE = 0.05  # probability eta of the papers' high-probability statements
 TYPICAL = 4.0  # PrivateVariance returns about this many standard deviations (between 0.7 and 8)
-MODE = 0.35  # about this share of Gaussian pairs lies in the fullest cell
+_MODE = 0.35  # about this share of Gaussian pairs lies in the fullest cell
 _OCTAVES = 20  # scales of the histogram, from the largest possible difference downwards
 
 
@@ -67,6 +69,20 @@ def pair_scales(beta: Array, bound: float) -> PairScales:
 def threshold(scale: float, cells: int, steps: int) -> float:
     """Count that no empty cell of any batch reaches with probability 1 - eta (Laplace tails)."""
     return 1 + scale * math.log(cells * steps / FAILURE)
+
+
+def few_pairs(plan: Plan, pairs: PairScales, instead: str) -> tuple[str, ...]:
+    """A warning where the pairs of a batch, by their law, pass no threshold; none elsewhere."""
+    steps, n = int(plan.options["steps"]), plan.n
+    least = threshold(plan.noise(pairs, "pairs").scale, pairs.high - pairs.low + 1, steps)
+    if _MODE * n / (2 * steps) > least:
+        return ()
+    return (
+        f"n={n:,} leaves {n // (2 * steps):,} pairs of rows in each of {steps} batches: too few "
+        f"for PrivateVariance at epsilon={plan.privacy.epsilon:g}, so clips stay at the public "
+        f"bound of the response. About n={round_up(2 * steps * least / _MODE):,} rows would do; "
+        f"method={instead!r} needs far fewer.",
+    )
 
 
 def log_factor(n: int) -> float:

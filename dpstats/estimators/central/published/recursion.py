@@ -1,4 +1,4 @@
-"""Noisy gradient descent on a quadratic: its step size, and what comes of it."""
+"""Noisy gradient descent on a quadratic: what comes of it, direction by direction."""
 
 from __future__ import annotations
 
@@ -8,21 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["REACH", "after_steps", "along", "step_size", "within"]
+__all__ = ["after_steps", "along", "not_gone", "within"]
 
 Array = NDArray[np.float64]
-
-REACH = 1.2  # step size times the largest eigenvalue; below 2, with room for noise on it
-
-
-def step_size(values: Array, noise: float, contraction: float) -> float:
-    """Step size from the increasing eigenvalues of the mean Gram matrix and the noise on it.
-
-    Stable: rate lambda < 2 for the largest true eigenvalue unless noise of operator norm about
-    noise sqrt(2 d) hides more than half of it.
-    """
-    top = float(values[-1]) + noise * math.sqrt(len(values) / 2)
-    return min((1 - contraction) / float(values[0]), REACH / top)
 
 
 def within(beta: Array, gram: Array, reach: float) -> Array:
@@ -48,3 +36,13 @@ def along(vectors: Array, values: Array) -> Array:
     """Symmetric matrix with these eigenvectors and eigenvalues."""
     matrix: Array = (vectors * values) @ vectors.T
     return matrix
+
+
+def not_gone(vectors: Array, values: Array, left: Array, beta: Array, reach: float) -> Array:
+    """Square of the part of the way that was not gone, (d, d), as far as `reach` permits it.
+
+    `left` (d,) is the share of the way, along each eigenvector of the curvature, that is left; the
+    whole way follows from what was gone, and has ``beta' gram beta <= reach``.
+    """
+    travelled = (vectors.T @ beta / np.maximum(1 - left, 1e-6)) ** 2
+    return along(vectors, left**2 * np.minimum(travelled, reach / values))

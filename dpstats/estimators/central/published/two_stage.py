@@ -5,36 +5,26 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.accounting import zcdp_rho
-from dpstats.estimators.base import Ask, check_options, floor_eigenvalues, make_plan, need_delta
-from dpstats.estimators.bounds import SMALL_DELTA, SUPPORT_GLM_LOWER, SUPPORT_LOWER
+from dpstats.estimators.base import Ask, floor_eigenvalues, need_positive
+from dpstats.estimators.bounds import SMALL_DELTA, SUPPORT_GLM_LOWER, SUPPORT_LOWER, rates
+from dpstats.estimators.central.published.rescaling import rescaling
 from dpstats.estimators.central.published.sparse import (
-    Facts,
-    concluded,
-    need_positive,
-    need_sparsity,
-    public_facts,
-    rescaled,
-    rescaling,
-    spread,
-    warned,
-    within,
+    SPARSITY,
+    Descent,
+    Path,
+    SparseDescent,
+    Trial,
+    spread_ask,
 )
-from dpstats.estimators.central.sandwich import noisy_count
-from dpstats.estimators.guesses import max_rows
+from dpstats.estimators.central.published.wide import Facts, within
 from dpstats.estimators.sources import CAI, DURFEE, KIFER, SCORE_ATTACK
-from dpstats.privacy import Privacy
-from dpstats.protocol import Estimate, Holder, Plan
-from dpstats.queries import CoordinateScores, Geometry, Gram, Query, Score, Selected
-from dpstats.theory import Assumption, Rate, Theory
-
-if TYPE_CHECKING:
-    from dpstats.design import Design
+from dpstats.queries import CoordinateScores, Geometry, Gram, Score, Selected
+from dpstats.theory import Assumption, Theory
 
 __all__ = ["TwoStage"]
 
@@ -67,10 +57,7 @@ _THEORY = Theory(
         Assumption(formula="n >~ s log(d)"),
         SMALL_DELTA,
     ),
-    upper=(
-        Rate("statistical", "sqrt(s log(d)/n)", _KIFER, conjectured=True),
-        Rate("privacy", "s sqrt(log(1/delta))/(n eps)", _KIFER, conjectured=True),
-    ),
+    upper=rates("sqrt(s log(d)/n)", "s sqrt(log(1/delta))/(n eps)", _KIFER, conjectured=True),
     lower=SUPPORT_LOWER,
     citations=(_KIFER, DURFEE.at("Lemma 4.2"), CAI.at("Theorem 4.1")),
     corrections=(
@@ -92,7 +79,7 @@ _LOGIT = replace(
 
 
 @dataclass(frozen=True)
-class TwoStage:
+class TwoStage(SparseDescent):
     """Choose columns by their clipped correlations, then fit privately on them (Kifer et al. 2012).
 
     1. Release the upper quartile c of |y|, and choose s columns at once, those with the largest
@@ -100,12 +87,7 @@ class TwoStage:
     2. On them (and the intercept), release a Gram matrix and take three Newton steps with clipped
        scores, the clip being the upper quartile of residuals each time.
 
-    The coefficients are rescaled in the end (`sparse.rescaled`).
-
-    Parameters
-    ----------
-    model : {"ols", "logit"}
-        Linear or logistic regression.
+    The coefficients are rescaled in the end (`rescaling.rescaled`).
 
     Notes
     -----
@@ -126,122 +108,74 @@ class TwoStage:
 
     model: str
     name: ClassVar[str] = "two-stage"
-    sparse: ClassVar[bool] = True
     options: ClassVar[Mapping[str, str]] = {
-        "sparsity": "number of columns to select, beside the intercept; needed",
+        "sparsity": SPARSITY,
         "selection_share": "share of the budget for the choice, between 0 and 0.7; 0.4 by default",
     }
+    theories: ClassVar[Mapping[str, Theory]] = {"ols": _THEORY, "logit": _LOGIT}
 
-    @property
-    def theory(self) -> Mapping[str, Theory]:
-        """What is known under each trust model."""
-        return {"central": _LOGIT if self.model == "logit" else _THEORY}
+    def _settings(self, facts: Facts, options: Mapping[str, Any]) -> dict[str, Any]:
+        asked = options.get("selection_share")
+        return {"selection_share": need_positive("selection_share", asked, _CHOICE, most=0.7)}
 
-    def plan(self, design: Design, privacy: Privacy, n: int, **options: Any) -> Plan:
-        """Mechanisms, cost and warnings from public facts only.
+    def _length(self, trial: Trial) -> int:
+        return 1
 
-        Parameters
-        ----------
-        design : Design
-            Public design.
-        privacy : Privacy
-            The guarantee, delta > 0.
-        n : int
-            Public number of rows, or a public guess of it.
-        **options
-            ``sparsity``, ``selection_share``.
+    def _noise(self, trial: Trial, steps: int) -> float:
+        """That of the choice, on one correlation."""
+        facts = trial.facts
+        clip = 1.5 * facts.sd if facts.released_clip else 1.0
+        query = CoordinateScores(np.zeros(1), clip, facts.reach)
+        rho = trial.options["selection_share"] * trial.rho
+        scale = 2 / math.sqrt(8 * rho / facts.sparsity)
+        return trial.on_a_coefficient(scale * trial.sensitivity(query) / trial.n)
 
-        Raises
-        ------
-        OptionError
-            If an option is missing, unknown or out of range, or delta is 0.
-        """
-        check_options(self.name, self.options, options)
-        need_delta(self.name, privacy)
-        sparsity = need_sparsity(self.name, design, options.get("sparsity"))
-        facts = public_facts(design, sparsity)
-        share = need_positive("selection_share", options.get("selection_share"), _CHOICE, most=0.7)
-        plan = make_plan(
-            self,
-            design,
-            privacy,
-            n,
-            _asks(facts, share),
-            {"sparsity": sparsity, "selection_share": share},
-        )
+    def _asks(self, trial: Trial, steps: int) -> list[Ask]:
+        facts, share, last = trial.facts, trial.options["selection_share"], rescaling()
+        spreads = _SPREAD * (_STEPS + 1) * facts.released_clip
+        left = 1 - _COUNT - spreads - share - _GRAM - sum(a.weight for a in last)
+        weights = [left * 2.0**t / (2.0**_STEPS - 1) for t in range(_STEPS)]
+        asks = [Ask("count", _COUNT, "number of rows that contribute")]
+        if facts.released_clip:
+            asks += [spread_ask(t, _SPREAD) for t in range(_STEPS + 1)]
+        return [
+            *asks,
+            Ask("columns", share, "columns most correlated with y", "selection", facts.sparsity),
+            Ask("gram", _GRAM, "second moments of the chosen columns"),
+            *(
+                Ask(f"step-{t + 1}", weight, "clipped score of the chosen columns")
+                for t, weight in enumerate(weights)
+            ),
+            *last,
+        ]
 
-        def noise(privacy: Privacy, n: int) -> float:
-            return _noise(facts, share, privacy, n, max_rows(design))
-
-        return warned(plan, design, facts, noise)
-
-    def fit(self, holder: Holder[Query], design: Design, plan: Plan) -> Estimate:
+    def _descend(self, at: Descent) -> Path:
         """Choose, then step on what was chosen."""
-        facts = public_facts(design, int(plan.options["sparsity"]))
-        n, beta = noisy_count(holder, 0), np.zeros(len(plan.names))
-        clips = [spread(holder, facts, "spread-0", beta)]
+        facts, beta = at.facts, np.zeros(len(at.plan.names))
+        clips = [at.spread("spread-0", beta)]
         query = CoordinateScores(
             beta, clips[0], facts.reach, exclude=facts.always, family=facts.family
         )
-        found = holder.ask(query, "columns").value.astype(int)
+        found = at.holder.ask(query, "columns").value.astype(int)
         columns = (*facts.always, *(int(j) for j in np.sort(found)))
-        inverse, geometry = _inverse(holder, facts, columns, n)
+        inverse, geometry = _inverse(at, columns)
         for t in range(1, _STEPS + 1):
-            clips.append(spread(holder, facts, f"spread-{t}", beta))
-            part = beta[list(columns)]
-            score, _ = holder.ask(
-                Selected(Score(geometry, part, clips[-1], facts.family), columns), f"step-{t}"
-            )
+            clips.append(at.spread(f"spread-{t}", beta))
+            score = Score(geometry, beta[list(columns)], clips[-1], facts.family)
+            answer, _ = at.holder.ask(Selected(score, columns), f"step-{t}")
             beta = beta.copy()
-            beta[list(columns)] += inverse @ score / (n * facts.active)
+            beta[list(columns)] += inverse @ answer / (at.n * facts.active)
             beta = within(beta, facts)
-        final, factor = rescaled(holder, facts, beta, n, clips)
-        return concluded(final, beta, n, {"clips": clips, "last factor": factor})
+        return beta, clips, {"clips": clips}
 
 
-def _inverse(
-    holder: Holder[Query], facts: Facts, columns: tuple[int, ...], n: float
-) -> tuple[Array, Geometry]:
+def _inverse(at: Descent, columns: tuple[int, ...]) -> tuple[Array, Geometry]:
     """Inverse of the mean curvature on the chosen columns, and the geometry of their rows."""
-    moments = facts.moments[list(columns)]
+    moments = at.facts.moments[list(columns)]
     radius = math.sqrt(float(np.sum(moments)) + 2 * math.sqrt(float(np.sum(moments**2))))
     geometry = Geometry(radius)
-    gram, (_, scale) = holder.ask(Selected(Gram(geometry), columns), "gram")
-    floor = max(scale * math.sqrt(2 * len(columns)), 0.02 * n * float(np.mean(moments)))
-    curvature: Array = facts.curvature * floor_eigenvalues(gram, floor) / n
+    gram, (_, scale) = at.holder.ask(Selected(Gram(geometry), columns), "gram")
+    floor = max(scale * math.sqrt(2 * len(columns)), 0.02 * at.n * float(np.mean(moments)))
+    curvature: Array = at.facts.curvature * floor_eigenvalues(gram, floor) / at.n
     inverse: Array = np.asarray(np.linalg.inv(curvature), dtype=np.float64)
     return inverse, geometry
-
-
-def _asks(facts: Facts, share: float) -> list[Ask]:
-    last = rescaling()
-    spreads = _SPREAD * (_STEPS + 1) * facts.released_clip
-    left = 1 - _COUNT - spreads - share - _GRAM - sum(a.weight for a in last)
-    weights = [left * 2.0**t / (2.0**_STEPS - 1) for t in range(_STEPS)]
-    asks = [Ask("count", _COUNT, "number of rows that contribute")]
-    if facts.released_clip:
-        asks += [
-            Ask(f"spread-{t}", _SPREAD, "upper quartile of residuals, for the clip")
-            for t in range(_STEPS + 1)
-        ]
-    return [
-        *asks,
-        Ask("columns", share, "columns most correlated with y", "selection", facts.sparsity),
-        Ask("gram", _GRAM, "second moments of the chosen columns"),
-        *(
-            Ask(f"step-{t + 1}", weight, "clipped score of the chosen columns")
-            for t, weight in enumerate(weights)
-        ),
-        *last,
-    ]
-
-
-def _noise(facts: Facts, share: float, privacy: Privacy, n: int, rows: int) -> float:
-    """Noise of the choice on one correlation, in coefficients and standardised units."""
-    clip = 1.5 * facts.sd if facts.released_clip else 1.0
-    query = CoordinateScores(np.zeros(1), clip, facts.reach)
-    rho = share * zcdp_rho(privacy.epsilon, privacy.delta)
-    scale = 2 / math.sqrt(8 * rho / facts.sparsity)
-    noise = scale * query.sensitivity(privacy.neighbors, rows) / n
-    typical = float(np.median(facts.moments))
-    return noise / (facts.curvature * facts.active * math.sqrt(typical))

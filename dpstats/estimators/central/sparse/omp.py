@@ -11,11 +11,10 @@ import numpy as np
 
 from dpstats.accounting import epsilon_of, gdp_mu
 from dpstats.errors import OptionError, PlanError
-from dpstats.estimators.base import Ask, check_options, make_plan, need_delta
+from dpstats.estimators.base import Ask, Method, make_plan, need_delta, need_positive
 from dpstats.estimators.bounds import SMALL_DELTA, SPARSE_GLM_LOWER, SPARSE_LOWER
 from dpstats.estimators.central.newton.glm import GLMNewton
 from dpstats.estimators.central.newton.ols import Newton
-from dpstats.estimators.central.published.sparse import need_positive
 from dpstats.estimators.central.sparse.halves import need_halves, on_second_half, second_half
 from dpstats.estimators.central.sparse.pursuit import Route, expected, pursue
 from dpstats.estimators.central.sparse.pursuit_laws import layout
@@ -86,7 +85,7 @@ _LOGIT = replace(_THEORY, lower=SPARSE_GLM_LOWER, citations=(*_THEORY.citations,
 
 
 @dataclass(frozen=True)
-class OMP:
+class OMP(Method):
     """Sparse regression by private orthogonal matching pursuit; the default for wide designs.
 
     1. Release the number of rows and, with an intercept, a start for it (the median of the
@@ -144,26 +143,7 @@ class OMP:
         """What is known under each trust model."""
         return {"central": _LOGIT if self.model == "logit" else _THEORY}
 
-    def plan(self, design: Design, privacy: Privacy, n: int, **options: Any) -> Plan:
-        """Mechanisms, cost, expected error and warnings from public facts only.
-
-        Parameters
-        ----------
-        design : Design
-            Public design.
-        privacy : Privacy
-            The guarantee, delta > 0.
-        n : int
-            Public number of rows, or a public guess of it.
-        **options
-            ``sparsity``, ``inference``, ``lam``.
-
-        Raises
-        ------
-        OptionError
-            If an option is unknown or out of range, or delta is 0.
-        """
-        check_options(self.name, self.options, options)
+    def _plan(self, design: Design, privacy: Privacy, n: int, options: Mapping[str, Any]) -> Plan:
         need_delta(self.name, privacy)
         asked, inference = options.get("sparsity"), options.get("inference", "none")
         lam = need_positive("lam", options.get("lam"), 0.0, zero=True)

@@ -11,22 +11,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.errors import OptionError
-from dpstats.estimators.base import check_options
+from dpstats.estimators.base import need_integer, need_positive
 from dpstats.estimators.bounds import INTERACTIVE_LOWER, LINEAR, SPARSE_SAMPLING
 from dpstats.estimators.local.asks import (
     CHANNELS,
+    asked,
     channel_for,
     facts_of,
-    local,
     need,
     noise_of,
     vector_channel,
 )
-from dpstats.estimators.local.base import Rounds, local_plan
-from dpstats.estimators.local.moments import fixed
-from dpstats.estimators.local.theory import GUARANTEE, ROUNDS
+from dpstats.estimators.local.base import Rounds, without_law
+from dpstats.estimators.local.choice import fixed, largest
+from dpstats.estimators.local.theory import IN_ROUNDS
 from dpstats.estimators.sources import WANG_XU, ZHU
-from dpstats.privacy import Local, Privacy
+from dpstats.privacy import Local
 from dpstats.protocol import Estimate, Messages, Plan, Question
 from dpstats.queries import MomentMessage
 from dpstats.theory import Assumption, Rate, Theory
@@ -45,7 +45,7 @@ _PROOF = ZHU.at("proof of Theorem 7")
 
 _THEORY = Theory(
     estimand="coefficients of a model in which at most s columns matter",
-    guarantee=GUARANTEE + ROUNDS,
+    guarantee=IN_ROUNDS,
     assumptions=(
         LINEAR,
         Assumption("Columns are isotropic and sub-Gaussian; coefficients lie in the unit ball"),
@@ -102,7 +102,6 @@ class LDPIHT(Rounds):
     """
 
     name: ClassVar[str] = "ldp-iht"
-    model: ClassVar[str] = "ols"
     sparse: ClassVar[bool] = True
     theory: ClassVar[Mapping[str, Theory]] = {"local": _THEORY}
     options: ClassVar[Mapping[str, str]] = {
@@ -114,57 +113,35 @@ class LDPIHT(Rounds):
         "channel": f"one of {CHANNELS}; 'hemisphere' as printed by default",
     }
 
-    @staticmethod
-    def serves(privacy: Privacy) -> bool:
-        """Whether devices may be asked in rounds."""
-        return isinstance(privacy, Local) and privacy.interactive
-
-    def plan(self, design: Design, privacy: Privacy, n: int, **options: Any) -> Plan:
-        """Rounds, message, channel and warnings from public facts only.
-
-        Parameters
-        ----------
-        design : Design
-            Public design.
-        privacy : Local
-            The guarantee of one message, with ``interactive=True``.
-        n : int
-            Number of users.
-        **options
-            See ``options``.
-
-        Raises
-        ------
-        OptionError
-            If an option is missing, unknown or out of range, or there are fewer users than rounds.
-        """
-        check_options(self.name, self.options, options)
-        guarantee = local(self.name, privacy, interactive=True)
+    def _local_plan(
+        self, design: Design, privacy: Local, n: int, options: Mapping[str, Any]
+    ) -> Plan:
         d, facts = len(design.names), facts_of(design, {})
         s = options.get("sparsity")
         if not isinstance(s, int):
             raise OptionError(f"method={self.name!r} needs one number: sparsity=5, for example.")
-        kept = _whole("kept", options.get("kept", min(_KEPT * s, d)), d)
-        rounds = _whole("rounds", options.get("rounds", math.ceil(math.log(n))), _MOST_ROUNDS)
-        ball = _positive("ball", options.get("ball", 1.0))
+        kept = need_integer("kept", options.get("kept"), min(_KEPT * s, d), 1, d)
+        planned = math.ceil(math.log(n))
+        rounds = need_integer("rounds", options.get("rounds"), planned, 1, _MOST_ROUNDS)
+        ball = need_positive("ball", options.get("ball"), 1.0)
         reach = float(np.abs(np.asarray(design.internal_bounds)).max())
         spread = facts.spread
         width = min(facts.guess.bound, spread * math.sqrt(math.log(max(n, 3))))
-        channel = vector_channel({"channel": "hemisphere", **options}, guarantee)
+        channel = vector_channel({"channel": "hemisphere", **options}, privacy)
         public = {
             "sparsity": s,
             "kept": kept,
             "ball": ball,
-            "step_size": _positive("step_size", options.get("step_size", 1.0)),
+            "step_size": need_positive("step_size", options.get("step_size"), 1.0),
             "radius": math.sqrt(d) * reach,
             "clip": math.sqrt(kept) * reach * ball + width,
             "channel": channel,
         }
         message = _message(design, public, np.zeros(d))
-        sent = channel_for(message, channel, guarantee)
+        question = Question(message, channel_for(message, channel, privacy))
         shares = (1.0 / rounds,) * rounds
-        plan = local_plan(self, design, guarantee, n, sent.event, shares=shares, options=public)
-        noise = noise_of(message, sent, n / rounds)[1] / float(facts.squares / d)
+        plan = self._charged(design, privacy, n, question.channel.event, public, shares)
+        noise = noise_of(question, n / rounds)[1] / float(facts.squares / d)
         ratio = noise * math.sqrt(kept) / min(ball, math.sqrt(facts.guess.coefficient2))
         text = (
             f"With the printed constants the noise of the last round is {ratio:.2g} times the size "
@@ -172,13 +149,9 @@ class LDPIHT(Rounds):
         )
         return replace(plan, warnings=(need(plan, 2 * ratio, text),) if ratio > 0.5 else ())
 
-    def question(
-        self, design: Design, plan: Plan, answers: Sequence[Messages], public: Array | None
-    ) -> Question | None:
+    def _question(self, design: Design, plan: Plan, answers: Sequence[Messages]) -> Question:
         """The gradient at what earlier rounds led to."""
-        if len(answers) == len(plan.options["shares"]):
-            return None
-        return _question(design, plan, self._after(design, plan, answers))
+        return asked(_message(design, plan.options, self._after(design, plan, answers)), plan)
 
     def _after(self, design: Design, plan: Plan, answers: Sequence[Messages]) -> Array:
         """Coefficients after the rounds answered."""
@@ -188,7 +161,7 @@ class LDPIHT(Rounds):
         for answer in answers:
             message = _message(design, o, theta)
             theta = theta + rate * message.split(answer.mean)[1]
-            theta = _truncated(theta, int(o["kept"]), fixed(design))
+            theta = largest(theta, np.abs(theta), int(o["kept"]), fixed(design))
             theta = theta * min(1.0, float(o["ball"]) / max(float(np.linalg.norm(theta)), 1e-300))
         return theta
 
@@ -197,47 +170,11 @@ class LDPIHT(Rounds):
     ) -> Estimate:
         """The last iterate; the paper gives no standard errors."""
         theta = self._after(design, plan, answers)
-        support = tuple(int(j) for j in np.flatnonzero(theta))
-        nothing = np.full((len(support),) * 2, np.nan)
-        return Estimate(
-            params=theta,
-            cov=nothing,
-            cov_privacy=nothing,
-            nobs=float(sum(answer.count for answer in answers)),
-            support=support,
-            inference="none: the method keeps columns by their noisy size, and proves no law",
-        )
+        why = "the method keeps columns by their noisy size, and proves no law"
+        return without_law(theta, float(sum(answer.count for answer in answers)), why, {})
 
 
 def _message(design: Design, options: Mapping[str, Any], theta: Array) -> MomentMessage:
     return MomentMessage(
         len(design.names), float(options["radius"]), float(options["clip"]), 0.0, theta
     )
-
-
-def _question(design: Design, plan: Plan, theta: Array) -> Question:
-    assert isinstance(plan.privacy, Local)
-    message = _message(design, plan.options, theta)
-    return Question(message, channel_for(message, str(plan.options["channel"]), plan.privacy))
-
-
-def _truncated(theta: Array, kept: int, always: tuple[int, ...]) -> Array:
-    """The `kept` largest coefficients beside those that are always kept."""
-    size = np.abs(theta)
-    size[list(always)] = math.inf
-    left = np.argsort(-size, kind="stable")[: kept + len(always)]
-    made = np.zeros_like(theta)
-    made[left] = theta[left]
-    return made
-
-
-def _whole(name: str, value: Any, most: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
-        raise OptionError(f"{name}={value!r}: a whole number from 1 to {most} is needed.")
-    return value
-
-
-def _positive(name: str, value: Any) -> float:
-    if not (isinstance(value, (int, float)) and math.isfinite(value) and value > 0):
-        raise OptionError(f"{name}={value!r}: a finite number > 0 is needed.")
-    return float(value)

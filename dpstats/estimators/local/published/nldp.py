@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.errors import OptionError
-from dpstats.estimators.base import check_options, floor_eigenvalues
+from dpstats.estimators.base import floor_eigenvalues
 from dpstats.estimators.bounds import (
     LINEAR,
     MANY_DEVICES,
@@ -24,16 +24,15 @@ from dpstats.estimators.local.asks import (
     Facts,
     channel_for,
     facts_of,
-    local,
     need,
     noise_of,
     vector_channel,
 )
-from dpstats.estimators.local.base import Rounds, local_plan
-from dpstats.estimators.local.moments import fixed
-from dpstats.estimators.local.theory import GUARANTEE, ONCE
+from dpstats.estimators.local.base import Once, without_law
+from dpstats.estimators.local.choice import fixed, largest
+from dpstats.estimators.local.theory import AT_ONCE
 from dpstats.estimators.sources import ZHU
-from dpstats.privacy import Local, Privacy
+from dpstats.privacy import Local
 from dpstats.protocol import Estimate, Messages, Plan, Question
 from dpstats.queries import MomentMessage
 from dpstats.theory import Assumption, Citation, Rate, Theory
@@ -59,7 +58,7 @@ def _upper(privacy: str, source: Citation, *, conjectured: bool = False) -> tupl
 
 _THREE = Theory(
     estimand="coefficients of a model in which few columns matter",
-    guarantee=GUARANTEE + ONCE,
+    guarantee=AT_ONCE,
     assumptions=(*_COMMON, _BOTH_SUB_GAUSSIAN, MANY_DEVICES),
     upper=_upper("d log(n) sqrt(s log(d) log(1/delta))/(eps sqrt(n))", ZHU.at("Theorem 3")),
     lower=NONINTERACTIVE_LOWER,
@@ -117,7 +116,7 @@ _THEORY = replace(
 
 
 @dataclass(frozen=True)
-class NLDP(Rounds):
+class NLDP(Once):
     """Non-interactive LDP sparse regression (Zhu et al. 2024, Algorithms 1 and 3, Theorem 5).
 
     A device sends ``x x'`` and ``x clip(y, tau_2)``, rows being held to norm r, with Gaussian
@@ -136,7 +135,6 @@ class NLDP(Rounds):
     """
 
     name: ClassVar[str] = "nldp"
-    model: ClassVar[str] = "ols"
     sparse: ClassVar[bool] = True
     theory: ClassVar[Mapping[str, Theory]] = {"local": _THEORY}
     options: ClassVar[Mapping[str, str]] = {
@@ -148,32 +146,9 @@ class NLDP(Rounds):
         "public_rows": "number of rows in public=..., if any; set by the model",
     }
 
-    @staticmethod
-    def serves(privacy: Privacy) -> bool:
-        """Whether devices are asked once."""
-        return isinstance(privacy, Local) and not privacy.interactive
-
-    def plan(self, design: Design, privacy: Privacy, n: int, **options: Any) -> Plan:
-        """Message, channel, cost and warnings from public facts only.
-
-        Parameters
-        ----------
-        design : Design
-            Public design.
-        privacy : Local
-            The guarantee of one message; delta > 0 unless another channel is asked for.
-        n : int
-            Number of users.
-        **options
-            See ``options``.
-
-        Raises
-        ------
-        OptionError
-            If an option is unknown or out of range.
-        """
-        check_options(self.name, self.options, options)
-        guarantee = local(self.name, privacy, interactive=False)
+    def _local_plan(
+        self, design: Design, privacy: Local, n: int, options: Mapping[str, Any]
+    ) -> Plan:
         d, facts = len(design.names), facts_of(design, {})
         sparsity = options.get("sparsity")
         if sparsity is not None and not isinstance(sparsity, int):
@@ -188,7 +163,7 @@ class NLDP(Rounds):
         level = options.get("threshold", math.sqrt(2 * log_d))
         if not (isinstance(level, (int, float)) and math.isfinite(level) and level >= 0):
             raise OptionError(f"threshold={level!r}: a number of standard errors >= 0 is needed.")
-        channel = vector_channel({"channel": "gaussian", **options}, guarantee)
+        channel = vector_channel({"channel": "gaussian", **options}, privacy)
         rows = int(options.get("public_rows", 0))
         public = {
             "channel": channel,
@@ -202,34 +177,27 @@ class NLDP(Rounds):
             **({"moment": float(moment)} if moment is not None else {}),
             **({"public_rows": rows} if rows else {}),
         }
-        message = _message(design, public)
-        sent = channel_for(message, channel, guarantee)
-        plan = local_plan(self, design, guarantee, n, sent.event, options=public)
-        return replace(plan, warnings=_warnings(plan, facts, noise_of(message, sent, n), d, rows))
+        message = self._message(design, public)
+        question = Question(message, channel_for(message, channel, privacy))
+        plan = self._charged(design, privacy, n, question.channel.event, public)
+        return replace(plan, warnings=_warnings(plan, facts, noise_of(question, n), d, rows))
 
-    def public_moments(self, design: Design, plan: Plan, rows: Array) -> Array:
-        """Weighted second moments (d, d) of public rows (m, d) in internal coordinates."""
-        weighted = rows * _message(design, plan.options).weight(rows)[:, None]
-        moments: Array = weighted.T @ weighted / len(rows)
-        return moments
-
-    def question(
-        self, design: Design, plan: Plan, answers: Sequence[Messages], public: Array | None
-    ) -> Question | None:
-        """The one question, until it is answered."""
-        return None if answers else _question(design, plan)
+    def _message(self, design: Design, options: Mapping[str, Any]) -> MomentMessage:
+        share = 0.0 if options.get("public_rows") else 0.5
+        radius, clip = float(options["radius"]), float(options["clip"])
+        return MomentMessage(len(design.names), radius, clip, share)
 
     def finish(
         self, design: Design, plan: Plan, answers: Sequence[Messages], public: Array | None
     ) -> Estimate:
         """Solve with eigenvalues above the noise, then threshold."""
-        question, (answer,) = _question(design, plan), answers
+        question, (answer,) = self._question(design, plan, ()), answers
         moments, score = question.message.split(answer.mean)
         floor = 1e-9
         if public is not None:
             moments = public
         else:
-            off = noise_of(question.message, question.channel, answer.count)[0]
+            off = noise_of(question, answer.count)[0]
             floor = max(floor, 2 * math.sqrt(len(score)) * off)  # norm of the noise, on average
         inverse = np.linalg.inv(floor_eigenvalues(moments, floor))
         solved = inverse @ score
@@ -238,28 +206,9 @@ class NLDP(Rounds):
         influence = inverse @ message.influence(step)
         errors = np.sqrt(np.diag(influence @ answer.covariance @ influence.T))
         params = _thresholded(solved, errors, plan.options, fixed(design))
-        support = tuple(int(j) for j in np.flatnonzero(params))
-        nothing = np.full((len(support),) * 2, np.nan)
-        return Estimate(
-            params=params,
-            cov=nothing,
-            cov_privacy=nothing,
-            nobs=float(answer.count),
-            released={"smallest eigenvalue allowed": floor},
-            support=support,
-            inference="none: thresholded coefficients are biased, and the paper proves no law",
-        )
-
-
-def _message(design: Design, options: Mapping[str, Any]) -> MomentMessage:
-    share = 0.0 if options.get("public_rows") else 0.5
-    return MomentMessage(len(design.names), float(options["radius"]), float(options["clip"]), share)
-
-
-def _question(design: Design, plan: Plan) -> Question:
-    assert isinstance(plan.privacy, Local)
-    message = _message(design, plan.options)
-    return Question(message, channel_for(message, str(plan.options["channel"]), plan.privacy))
+        why = "thresholded coefficients are biased, and the paper proves no law"
+        nobs = float(answer.count)
+        return without_law(params, nobs, why, {"smallest eigenvalue allowed": floor})
 
 
 def _thresholded(
@@ -269,11 +218,7 @@ def _thresholded(
     free = np.ones(solved.size, dtype=bool)
     free[list(always)] = False
     if "sparsity" in options:
-        size = np.where(free, np.abs(solved), math.inf)
-        left = np.argsort(-size, kind="stable")[: int(options["sparsity"]) + len(always)]
-        kept = np.zeros_like(solved)
-        kept[left] = solved[left]
-        return kept
+        return largest(solved, np.abs(solved), int(options["sparsity"]), always)
     level = float(options["threshold"]) * errors
     soft = np.sign(solved) * np.maximum(np.abs(solved) - level, 0.0)
     thresholded: Array = np.where(free, soft, solved)
@@ -285,7 +230,7 @@ def _warnings(
 ) -> tuple[str, ...]:
     moment, score = noise
     least = float(np.linalg.eigvalsh(facts.guess.gram)[0])
-    blur = 0.0 if rows else 2 * math.sqrt(d) * moment / least
+    blur = 0.0 if rows else facts.blur(moment)
     error = score * math.sqrt(d / facts.guess.coefficient2) / least
     worst = max(blur, error)
     if worst <= 0.5:
