@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dpstats.accounting.events import Event, Parallel, Selection, event_to_dict
 from dpstats.errors import PlanError
-from dpstats.estimate import CoefficientEstimate as Estimate
+from dpstats.estimate import CoefficientEstimate, Estimate
 from dpstats.privacy import Neighbors, Privacy
 from dpstats.text import grid, plain, wrap
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Answer",
+    "CoefficientEstimate",
     "Estimate",
     "Estimator",
     "Holder",

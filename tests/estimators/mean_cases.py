@@ -12,7 +12,7 @@ from dpstats.design import DeclaredDesign, Design
 from dpstats.holders import Curator
 from dpstats.mechanisms.noise import SeededNoise
 from dpstats.privacy import Central
-from dpstats.protocol import Estimate, Plan
+from dpstats.protocol import CoefficientEstimate, Plan
 from dpstats.schema import Numeric, Schema
 
 Draw = Callable[[np.random.Generator, int], Any]
@@ -60,7 +60,7 @@ SHAPES = {
 
 def fit(
     method: Any, design: Design, plan: Plan, table: Any, seed: int
-) -> tuple[float, float, Estimate, Curator]:
+) -> tuple[float, float, CoefficientEstimate, Curator]:
     """Mean and its standard error in user units, with all that was released."""
     holder = Curator(design.source(table), design, plan, SeededNoise(seed))
     estimate = method.fit(holder, design, plan)

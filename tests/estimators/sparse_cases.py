@@ -12,7 +12,7 @@ from dpstats.families import BINOMIAL, GAUSSIAN
 from dpstats.holders import Curator
 from dpstats.mechanisms.noise import SeededNoise
 from dpstats.privacy import Central
-from dpstats.protocol import Estimate, Plan
+from dpstats.protocol import CoefficientEstimate, Plan
 
 SD = 0.5
 Y_BOUND = 8.0
@@ -46,7 +46,7 @@ class Fit:
     """A fit, its coefficients in the users' units, its plan and the holder."""
 
     params: Any
-    estimate: Estimate
+    estimate: CoefficientEstimate
     plan: Plan
     holder: Curator
 

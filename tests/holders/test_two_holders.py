@@ -15,7 +15,7 @@ from dpstats.estimators.central.published.dp_gd import DPGD
 from dpstats.holders import Curator
 from dpstats.mechanisms.noise import SeededNoise
 from dpstats.privacy import Central
-from dpstats.protocol import Answer, Estimate, Holder, NoiseLaw, Plan
+from dpstats.protocol import Answer, CoefficientEstimate, Holder, NoiseLaw, Plan
 from dpstats.queries import Query
 from tests.estimators.ols_cases import design, rows
 
@@ -37,7 +37,7 @@ class Both:
         return Answer(a + b, NoiseLaw(first.shape, math.hypot(first.scale, second.scale)))
 
 
-def fits(method: Any, epsilon: float, seed: int = 0) -> tuple[Estimate, Estimate]:
+def fits(method: Any, epsilon: float, seed: int = 0) -> tuple[CoefficientEstimate, ...]:
     """The same rows held by one curator, and by two."""
     x, y, _ = rows(np.random.default_rng(seed), N, D)
     shape = design(D)

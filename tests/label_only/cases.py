@@ -15,7 +15,7 @@ from dpstats.families import BINOMIAL, GAUSSIAN, POISSON, Family
 from dpstats.holders import Labels
 from dpstats.mechanisms.noise import SeededNoise
 from dpstats.privacy import LabelOnly
-from dpstats.protocol import Estimate, Plan
+from dpstats.protocol import CoefficientEstimate, Plan
 from dpstats.schema import Categorical, Numeric, Schema
 
 FORMULA = "y ~ x1 + x2 + g"
@@ -60,13 +60,13 @@ def design(data: Any, model: str = "ols", schema: Schema | None = None) -> Publi
 
 def fit(
     method: Any, made: PublicDesign, data: Any, privacy: LabelOnly, seed: int, **options: Any
-) -> tuple[Plan, Estimate]:
+) -> tuple[Plan, CoefficientEstimate]:
     plan = method.plan(made, privacy, len(made.rows), **options)
     holder = Labels(made.source(data), made, plan, SeededNoise(seed))
     return plan, method.fit(holder, made, plan)
 
 
-def user(made: PublicDesign, estimate: Estimate) -> ParameterTable:
+def user(made: PublicDesign, estimate: CoefficientEstimate) -> ParameterTable:
     return estimate.table(made)
 
 

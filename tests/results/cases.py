@@ -14,7 +14,7 @@ from dpstats.accounting.events import Gaussian, Selection
 from dpstats.design import DeclaredDesign, Design
 from dpstats.families import BINOMIAL, POISSON
 from dpstats.privacy import Central
-from dpstats.protocol import Estimate, Mechanism, Plan, Release
+from dpstats.protocol import CoefficientEstimate, Mechanism, Plan, Release
 from dpstats.results import Released as Results
 from dpstats.schema import Categorical, Numeric, Schema
 from dpstats.theory import Assumption, Citation, Rate, Theory
@@ -106,7 +106,7 @@ def make(
     )
     queries = ("residual quantile", "weighted Gram", "clipped score")
     return Results.from_estimate(
-        Estimate(params, cov, share * cov, float(nobs), released or {"clip": 0.25}),
+        CoefficientEstimate(params, cov, share * cov, float(nobs), released or {"clip": 0.25}),
         design=design,
         plan=Plan(
             model="ols",
@@ -172,7 +172,7 @@ def make_sparse(
         Mechanism("gram", Gaussian(20.0), "Gram matrix of the chosen columns", branch=2),
     )
     return Results.from_estimate(
-        Estimate(full, cov, share * cov, float(N), {"clip": 0.25}, (), support, label),
+        CoefficientEstimate(full, cov, share * cov, float(N), {"clip": 0.25}, (), support, label),
         design=design,
         plan=Plan("ols", "split", privacy, N, design.names, mechanisms, (0.99, 1e-7), options),
         theory=replace(THEORY, upper=(Rate("privacy", "s^1.5 log(d)/n", _CWZ),)),
@@ -220,7 +220,7 @@ def make_glm(
     params, cov = to_internal(design, fit)
     m = Mechanism("step1", Gaussian(30.0), "clipped score, first Newton step")
     return Results.from_estimate(
-        Estimate(params, cov, 0.3 * cov, float(N), {"scale": 0.1}),
+        CoefficientEstimate(params, cov, 0.3 * cov, float(N), {"scale": 0.1}),
         design=design,
         plan=Plan(kind, "newton", Central(1.0, 1e-7), N, design.names, (m,), (0.99, 1e-7)),
         theory=THEORY,

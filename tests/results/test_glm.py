@@ -11,7 +11,7 @@ from statsmodels.iolib.summary2 import summary_col
 from dpstats.design import DeclaredDesign
 from dpstats.errors import DataError, OptionError, PrivateQuantityError
 from dpstats.families import POISSON, Family
-from dpstats.protocol import Estimate, Plan
+from dpstats.protocol import CoefficientEstimate, Plan
 from dpstats.results import Released as Results
 from dpstats.results import plot
 from dpstats.results.compare import compare
@@ -75,7 +75,7 @@ def test_a_model_of_arrays_takes_the_exposure_of_new_rows():
     design = DeclaredDesign.from_arrays(
         2, [(1, 1), (-1, 1)], (0, 9), family=POISSON, exposure_bounds=(0.5, 4)
     )
-    estimate = Estimate(np.array([0.3, 0.5]), np.eye(2) / 100, np.eye(2) / 200, float(N))
+    estimate = CoefficientEstimate(np.array([0.3, 0.5]), np.eye(2) / 100, np.eye(2) / 200, float(N))
     plan = Plan("glm", "newton", make()[0].plan.privacy, N, design.names, (), (0.9, 1e-7))
     fit = Results.from_estimate(estimate, design=design, plan=plan, theory=THEORY, releases=[])
     X = np.array([[1.0, 0.2], [1.0, -0.4]])

@@ -12,7 +12,7 @@ from dpstats.errors import OptionError
 from dpstats.estimators.base import Ask
 from dpstats.estimators.guesses import max_rows, round_up
 from dpstats.privacy import Neighbors, Privacy
-from dpstats.protocol import Estimate, Holder, Plan
+from dpstats.protocol import CoefficientEstimate, Holder, Plan
 from dpstats.queries import Query, ResponseMoments, UnitMoments
 
 if TYPE_CHECKING:
@@ -152,7 +152,9 @@ def relative_noise(plan: Plan, rows: int) -> float:
     return math.sqrt(2) * plan.noise(_query(Clip(-1.0, 1.0), rows), MOMENTS).scale
 
 
-def release_mean(holder: Holder[Query], design: Design, plan: Plan, clip: Clip) -> Estimate:
+def release_mean(
+    holder: Holder[Query], design: Design, plan: Plan, clip: Clip
+) -> CoefficientEstimate:
     """Ask for the moments of the response held to `clip`; mean and variance from the answer.
 
     Notes
@@ -184,7 +186,7 @@ def release_mean(holder: Holder[Query], design: Design, plan: Plan, clip: Clip) 
     bias = clip.bias * (_SYMMETRIC + (1 - _SYMMETRIC) * abs(offset) / half)
     variance = float(np.clip(squares - offset**2 * units, least, half**2 * units)) / n**2
 
-    return Estimate(
+    return CoefficientEstimate(
         params=np.array([query.centre + offset]),
         cov=np.array([[variance + noise + bias**2]]),
         cov_privacy=np.array([[noise]]),

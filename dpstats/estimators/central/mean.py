@@ -25,7 +25,7 @@ from dpstats.estimators.central.location import (
 from dpstats.estimators.guesses import round_up
 from dpstats.estimators.sources import KARWA_VADHAN, LI_FEDERATED, MCSHERRY
 from dpstats.privacy import Privacy
-from dpstats.protocol import Estimate, Holder, Plan
+from dpstats.protocol import CoefficientEstimate, Holder, Plan
 from dpstats.queries import Query, ResponseInterval
 from dpstats.theory import Assumption, Citation, Rate, Theory
 
@@ -165,7 +165,7 @@ class ClippedMean(Method):
         plan = predict(plan, design, facts, _expected(plan, facts))
         return _with_resolution(plan, facts)
 
-    def fit(self, holder: Holder[Query], design: Design, plan: Plan) -> Estimate:
+    def fit(self, holder: Holder[Query], design: Design, plan: Plan) -> CoefficientEstimate:
         """Ask for the interval where one was planned, widen it, ask for the moments."""
         facts = facts_of(design, plan.privacy)
         clip = Clip(facts.lower, facts.upper)

@@ -19,7 +19,7 @@ from dpstats.errors import OptionError
 from dpstats.estimators.responses import Responses
 from dpstats.families import GAUSSIAN, Family
 from dpstats.privacy import LabelOnly, Privacy
-from dpstats.protocol import Estimate, Estimator, LabelHolder, Mechanism, Plan
+from dpstats.protocol import CoefficientEstimate, Estimator, LabelHolder, Mechanism, Plan
 from dpstats.queries.labels import Interval, RandomizedLabels
 
 if TYPE_CHECKING:
@@ -131,11 +131,13 @@ def meaningful(law: Family, eta: Array, interval: Interval) -> bool:
     return bool(eta.max(initial=-1.0) < most and eta.min(initial=0.0) > -_FAR)
 
 
-def no_solution(params: Array, n: int, what: str, released: Mapping[str, Any]) -> Estimate:
+def no_solution(
+    params: Array, n: int, what: str, released: Mapping[str, Any]
+) -> CoefficientEstimate:
     """Coefficients without intervals: equations of noisy responses need not have a solution."""
     nothing = np.full((len(params), len(params)), np.nan)
     why = f"the {what} have no finite solution"
-    return Estimate(
+    return CoefficientEstimate(
         params,
         nothing,
         nothing,

@@ -24,7 +24,7 @@ from dpstats.estimators.responses import (
 )
 from dpstats.estimators.sources import CAI, CHAUDHURI, LI_MATRIX
 from dpstats.privacy import LabelOnly, Privacy
-from dpstats.protocol import Estimate, LabelHolder, Mechanism, Plan
+from dpstats.protocol import CoefficientEstimate, LabelHolder, Mechanism, Plan
 from dpstats.queries.labels import LabelSums, SquaredResiduals, WeightedResiduals
 from dpstats.theory import Assumption, Rate, Theory
 
@@ -172,7 +172,7 @@ class LabelCurator:
         plan = label_plan(self, design, privacy, how, mechanisms, kept)
         return expected(plan, design, private, rest, how, errors)
 
-    def fit(self, holder: LabelHolder, design: Design, plan: Plan) -> Estimate:
+    def fit(self, holder: LabelHolder, design: Design, plan: Plan) -> CoefficientEstimate:
         """Ask for the sums, solve, and ask for what standard errors need."""
         rows, how = public_rows(design), Responses.of(plan, design)
         interval, clip = how.interval, float(plan.options["residual clip"])
@@ -192,7 +192,7 @@ class LabelCurator:
         meat, on_meat = holder.ask(query, "meat")
         meat = mixed(meat, even, on_meat.sd, n)
         noise = on_sums.sd**2 * (made.back @ made.back.T)
-        return Estimate(
+        return CoefficientEstimate(
             params=params,
             cov=made.back @ meat @ made.back.T + noise,
             cov_privacy=noise,

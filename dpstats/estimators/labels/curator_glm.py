@@ -28,7 +28,7 @@ from dpstats.estimators.responses import CHANNEL_OPTIONS, Responses, expected, s
 from dpstats.estimators.sources import DUCHI, GOURIEROUX, LI_MATRIX
 from dpstats.families import BINOMIAL, GAUSSIAN
 from dpstats.privacy import LabelOnly, Privacy
-from dpstats.protocol import Answer, Estimate, LabelHolder, Mechanism, NoiseLaw, Plan
+from dpstats.protocol import Answer, CoefficientEstimate, LabelHolder, Mechanism, NoiseLaw, Plan
 from dpstats.queries.labels import HeldSums, LabelSums, WeightedResiduals
 from dpstats.theory import Assumption, Rate, Theory
 
@@ -181,7 +181,7 @@ class LabelCuratorGLM:
         typical = how if linear else replace(how, sd=LOGIT_SPREAD / math.sqrt(0.5))
         return expected(plan, design, found.noise, found.sampling, typical, errors)
 
-    def fit(self, holder: LabelHolder, design: Design, plan: Plan) -> Estimate:
+    def fit(self, holder: LabelHolder, design: Design, plan: Plan) -> CoefficientEstimate:
         """Ask for the sums, solve, and ask for what standard errors need."""
         how = Responses.of(plan, design)
         rounds = _rounds(plan, design, how)
@@ -209,7 +209,7 @@ class LabelCuratorGLM:
         }
         if not (found and np.isfinite(cov).all() and meaningful(rounds.link, eta, how.interval)):
             return no_solution(params, len(mu), "noisy sums", released)
-        return Estimate(params, cov, noise, float(len(mu)), released)
+        return CoefficientEstimate(params, cov, noise, float(len(mu)), released)
 
 
 class _Asked(NamedTuple):

@@ -23,7 +23,7 @@ from dpstats.estimators.responses import CHANNEL_OPTIONS, Responses, responses
 from dpstats.estimators.selection import CONDITIONAL, INFERENCE, restricted
 from dpstats.estimators.sources import CAI, DURFEE, TROPP
 from dpstats.privacy import LabelOnly, Privacy
-from dpstats.protocol import Answer, Estimate, LabelHolder, Mechanism, Plan
+from dpstats.protocol import Answer, CoefficientEstimate, LabelHolder, Mechanism, Plan
 from dpstats.theory import Assumption, Rate, Theory
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ class LabelCuratorOMP:
         plan = label_plan(self, design, privacy, how, mechanisms, kept)
         return _predicted(plan, how, sizes_of(asked))
 
-    def fit(self, holder: LabelHolder, design: Design, plan: Plan) -> Estimate:
+    def fit(self, holder: LabelHolder, design: Design, plan: Plan) -> CoefficientEstimate:
         """Choose and fit in rounds, drop what noise explains, and fit the rest."""
         split = plan.options["inference"] == "split"
         rows, how = public_rows(design), Responses.of(plan, design)
@@ -190,7 +190,7 @@ class LabelCuratorOMP:
         params = np.zeros(len(plan.names))
         params[found.columns] = found.params
         nothing = np.full(2 * (found.columns.size,), np.nan)
-        return Estimate(
+        return CoefficientEstimate(
             params=params,
             cov=nothing,
             cov_privacy=nothing.copy(),
@@ -282,7 +282,7 @@ def _second_half(
 
 def _on_second_half(
     holder: LabelHolder, design: Design, plan: Plan, columns: Positions
-) -> Estimate:
+) -> CoefficientEstimate:
     """`label-curator` on the selected columns."""
     none = columns.size == 0
     columns = _first(design) if none else columns

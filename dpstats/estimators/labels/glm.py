@@ -26,7 +26,7 @@ from dpstats.estimators.responses import CHANNEL_OPTIONS, Responses, expected, r
 from dpstats.estimators.sources import DUCHI, VAN_DEN_HOUT, WANG_PIECEWISE
 from dpstats.families import BINOMIAL, Family
 from dpstats.privacy import LabelOnly, Privacy
-from dpstats.protocol import Estimate, LabelHolder, Plan
+from dpstats.protocol import CoefficientEstimate, LabelHolder, Plan
 from dpstats.theory import Assumption, Rate, Theory
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ class LabelGLM:
         typical = replace(how, sd=LOGIT_SPREAD / math.sqrt(0.5))
         return expected(plan, design, private, rest, typical, errors)
 
-    def fit(self, holder: LabelHolder, design: Design, plan: Plan) -> Estimate:
+    def fit(self, holder: LabelHolder, design: Design, plan: Plan) -> CoefficientEstimate:
         """Ask for the randomised responses, and solve."""
         z, how = messages(holder, design, plan)
         rows = public_rows(design)
@@ -172,7 +172,7 @@ class LabelGLM:
         found = found and bool(np.isfinite(cov).all()) and model.inside(params)
         released = how.options()
         if found:
-            return Estimate(params, cov, privacy, float(len(z)), released)
+            return CoefficientEstimate(params, cov, privacy, float(len(z)), released)
         return no_solution(params, len(z), "randomised responses", released)
 
 

@@ -30,7 +30,7 @@ from dpstats.estimators.responses import (
 )
 from dpstats.estimators.sources import DUCHI, WANG_PIECEWISE
 from dpstats.privacy import LabelOnly, Privacy
-from dpstats.protocol import Estimate, LabelHolder, Plan
+from dpstats.protocol import CoefficientEstimate, LabelHolder, Plan
 from dpstats.theory import Assumption, Rate, Theory
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ class LabelOLS:
             plan, design, how.noise() * inverse, how.residual_variance * inverse, how, errors
         )
 
-    def fit(self, holder: LabelHolder, design: Design, plan: Plan) -> Estimate:
+    def fit(self, holder: LabelHolder, design: Design, plan: Plan) -> CoefficientEstimate:
         """Ask for the randomised responses, and solve."""
         z, how = messages(holder, design, plan)
         params, cov, privacy, variance = least_squares(
@@ -152,7 +152,7 @@ class LabelOLS:
         released = how.options()
         if variance > 0:
             released["residual sd"] = math.sqrt(variance)
-        return Estimate(
+        return CoefficientEstimate(
             params=params, cov=cov, cov_privacy=privacy, nobs=float(len(z)), released=released
         )
 

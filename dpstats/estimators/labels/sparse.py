@@ -23,7 +23,7 @@ from dpstats.estimators.responses import CHANNEL_OPTIONS, Responses, linear_shri
 from dpstats.estimators.selection import CONDITIONAL, half_of
 from dpstats.estimators.sources import NEGAHBAN, ROSETT, WANG_PIECEWISE, WANG_XU
 from dpstats.privacy import LabelOnly, Privacy
-from dpstats.protocol import Estimate, LabelHolder, Plan
+from dpstats.protocol import CoefficientEstimate, LabelHolder, Plan
 from dpstats.theory import Assumption, Citation, Rate, Theory
 
 if TYPE_CHECKING:
@@ -197,7 +197,7 @@ class _Sparse(ABC):
         plan = label_plan(self, design, privacy, how, randomized(how), kept)
         return _predicted(plan, how, max(sizes) if sizes else _USUAL)
 
-    def fit(self, holder: LabelHolder, design: Design, plan: Plan) -> Estimate:
+    def fit(self, holder: LabelHolder, design: Design, plan: Plan) -> CoefficientEstimate:
         """Ask for the randomised responses, select, and refit."""
         z, how = messages(holder, design, plan, offset=False)
         rows, sizes = public_rows(design), sizes_of(plan.options["sparsity"])
@@ -218,7 +218,7 @@ class _Sparse(ABC):
         z: Array,
         how: Responses,
         sizes: tuple[int, ...] | None,
-    ) -> Estimate:
+    ) -> CoefficientEstimate:
         """Select on the first half, least squares of what was selected on the second one."""
         rows, (one, two) = problem.rows, halves
         first, rest = rows.part(one), rows.part(two)
@@ -358,10 +358,10 @@ def _estimate(
     privacy: Array,
     released: Mapping[str, Any],
     inference: str,
-) -> Estimate:
+) -> CoefficientEstimate:
     params = np.zeros(rows.x.shape[1])
     params[found.columns] = found.params
-    return Estimate(
+    return CoefficientEstimate(
         params=params,
         cov=cov,
         cov_privacy=privacy,

@@ -20,7 +20,7 @@ from dpstats.estimators.base import Method
 from dpstats.estimators.local.asks import asked
 from dpstats.estimators.local.pool import Answered
 from dpstats.privacy import Local, Privacy
-from dpstats.protocol import Estimate, LocalHolder, Mechanism, Messages, Plan, Question
+from dpstats.protocol import CoefficientEstimate, LocalHolder, Mechanism, Messages, Plan, Question
 from dpstats.queries import MomentMessage
 
 if TYPE_CHECKING:
@@ -126,10 +126,10 @@ class Rounds(Method):
     @abstractmethod
     def finish(
         self, design: Design, plan: Plan, answers: Sequence[Messages], public: Array | None
-    ) -> Estimate:
+    ) -> CoefficientEstimate:
         """See `LocalMethod.finish`."""
 
-    def fit(self, holder: LocalHolder, design: Design, plan: Plan) -> Estimate:
+    def fit(self, holder: LocalHolder, design: Design, plan: Plan) -> CoefficientEstimate:
         """Ask every round of devices, then finish."""
         answers: list[Messages] = []
         while (question := self.question(design, plan, answers, holder.public)) is not None:
@@ -175,11 +175,13 @@ class PooledRounds(Rounds):
         """The question after these rounds, and the relative bias that its score may have."""
 
 
-def without_law(params: Array, nobs: float, why: str, released: Mapping[str, float]) -> Estimate:
+def without_law(
+    params: Array, nobs: float, why: str, released: Mapping[str, float]
+) -> CoefficientEstimate:
     """An estimate of the columns that are not zero, whose errors have no proved law."""
     support = tuple(int(j) for j in np.flatnonzero(params))
     nothing = np.full((len(support),) * 2, np.nan)
-    return Estimate(
+    return CoefficientEstimate(
         params=params,
         cov=nothing,
         cov_privacy=nothing,

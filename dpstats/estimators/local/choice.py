@@ -18,7 +18,7 @@ from dpstats.estimators.local.pool import (
     released,
     remarks_on,
 )
-from dpstats.protocol import Estimate, Plan
+from dpstats.protocol import CoefficientEstimate, Plan
 
 if TYPE_CHECKING:
     from dpstats.design import Design
@@ -46,7 +46,7 @@ def fixed(design: Design) -> tuple[int, ...]:
 
 def sparse_estimate(
     rounds: Sequence[Answered], frame: Frame, design: Design, plan: Plan, rows: int = 0
-) -> Estimate:
+) -> CoefficientEstimate:
     """Choose columns of the frame, and fit those."""
     width, always = len(design.names), fixed(design)
     sizes = sizes_asked(plan.options)
@@ -68,7 +68,7 @@ def sparse_estimate(
     if len(rounds) == 1:  # later rounds see what the first took by chance
         free = np.setdiff1d(fit.columns, always)
         params[free] *= _towards_zero(fit, free)
-    return Estimate(
+    return CoefficientEstimate(
         params=params,
         cov=fit.cov,
         cov_privacy=fit.cov_privacy,

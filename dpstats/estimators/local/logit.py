@@ -38,7 +38,7 @@ from dpstats.estimators.local.pool import (
 from dpstats.estimators.local.theory import IN_ROUNDS, PRIVUNIT, SHRUNK
 from dpstats.estimators.sources import BRILLINGER, CAI, SCORE_ATTACK, ZHU
 from dpstats.privacy import Local
-from dpstats.protocol import Estimate, Messages, Plan, Question
+from dpstats.protocol import CoefficientEstimate, Messages, Plan, Question
 from dpstats.queries import MomentMessage
 from dpstats.theory import Assumption, Rate, Theory
 
@@ -133,7 +133,7 @@ class LocalLogit(PooledRounds):
 
     def finish(
         self, design: Design, plan: Plan, answers: Sequence[Messages], public: Array | None
-    ) -> Estimate:
+    ) -> CoefficientEstimate:
         """Pool all rounds and solve."""
         made = self._answered(design, plan, answers)
         rounds, frame, fit = _fit(made, design, plan)

@@ -22,7 +22,7 @@ from dpstats.estimators.responses import (
 )
 from dpstats.estimators.sources import DUCHI, WANG_PIECEWISE
 from dpstats.privacy import LabelOnly, Local, Privacy
-from dpstats.protocol import Estimate, Messages, Plan, Question
+from dpstats.protocol import CoefficientEstimate, Messages, Plan, Question
 from dpstats.queries import MomentMessage
 from dpstats.theory import Assumption, Theory
 
@@ -113,7 +113,7 @@ class LocalMean(Rounds):
 
     def finish(
         self, design: Design, plan: Plan, answers: Sequence[Messages], public: Array | None
-    ) -> Estimate:
+    ) -> CoefficientEstimate:
         """The mean of the messages, and their own variance."""
         how, (sent,) = Responses.of(plan, design), answers
         i, z = how.interval, float(sent.mean[0])
@@ -121,7 +121,7 @@ class LocalMean(Rounds):
         # E z^2 is linear in E v^2; one bit says nothing of it, and v is at most 1 there.
         square = how.square(float(sent.second[0, 0]), z**2)
         noise = np.minimum(how.noise(square) / sent.count, cov)
-        return Estimate(
+        return CoefficientEstimate(
             params=np.array([i.middle + i.half * z]),
             cov=cov,
             cov_privacy=noise,

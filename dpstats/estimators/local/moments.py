@@ -47,7 +47,7 @@ from dpstats.estimators.local.pool import (
 from dpstats.estimators.local.theory import AT_ONCE, PRIVUNIT, SHRUNK
 from dpstats.estimators.sources import CAI, ZHU
 from dpstats.privacy import Local
-from dpstats.protocol import Estimate, Messages, Plan, Question
+from dpstats.protocol import CoefficientEstimate, Messages, Plan, Question
 from dpstats.queries import MomentMessage
 from dpstats.theory import Assumption, Rate, Theory
 
@@ -186,7 +186,7 @@ class _Moments(Once):
 
     def finish(
         self, design: Design, plan: Plan, answers: Sequence[Messages], public: Array | None
-    ) -> Estimate:
+    ) -> CoefficientEstimate:
         """Shrink the second moments, choose columns if asked to, solve."""
         columns = np.arange(len(design.names))
         question = self._question(design, plan, ())

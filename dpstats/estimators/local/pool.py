@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from dpstats.channels import Channel
 from dpstats.estimators.numerics.second_moments import invertible, shrunk
-from dpstats.protocol import Estimate, Messages, Question
+from dpstats.protocol import CoefficientEstimate, Messages, Question
 from dpstats.queries import MomentMessage
 
 __all__ = [
@@ -419,7 +419,7 @@ def released(rounds: Sequence[Answered], frame: Frame) -> dict[str, Any]:
     }
 
 
-def as_estimate(rounds: Sequence[Answered], frame: Frame, fit: Fit) -> Estimate:
+def as_estimate(rounds: Sequence[Answered], frame: Frame, fit: Fit) -> CoefficientEstimate:
     """What is handed back of a fit of all columns.
 
     Without standard errors where a direction of the columns is hidden, or most responses were
@@ -431,7 +431,7 @@ def as_estimate(rounds: Sequence[Answered], frame: Frame, fit: Fit) -> Estimate:
     elif rounds[-1].clipped_away:
         why = "none: most responses were clipped"
     unknown = np.full_like(fit.cov, np.nan)
-    return Estimate(
+    return CoefficientEstimate(
         params=fit.params,
         cov=unknown if why else fit.cov,
         cov_privacy=unknown if why else fit.cov_privacy,

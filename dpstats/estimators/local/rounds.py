@@ -45,7 +45,7 @@ from dpstats.estimators.local.pool import (
 from dpstats.estimators.local.theory import IN_ROUNDS, PRIVUNIT, SHRUNK
 from dpstats.estimators.sources import CAI, ZHU
 from dpstats.privacy import Local
-from dpstats.protocol import Estimate, Messages, Plan, Question
+from dpstats.protocol import CoefficientEstimate, Messages, Plan, Question
 from dpstats.queries import MomentMessage
 from dpstats.theory import Assumption, Rate, Theory
 
@@ -142,7 +142,7 @@ class LocalRounds(PooledRounds):
 
     def finish(
         self, design: Design, plan: Plan, answers: Sequence[Messages], public: Array | None
-    ) -> Estimate:
+    ) -> CoefficientEstimate:
         """Pool both rounds and solve."""
         made = self._answered(design, plan, answers)
         frame, fit = _dense_fit(made, design, plan)

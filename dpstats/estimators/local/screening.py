@@ -48,7 +48,7 @@ from dpstats.estimators.local.rounds import (
 from dpstats.estimators.local.theory import IN_ROUNDS, PRIVUNIT
 from dpstats.estimators.sources import ZHU
 from dpstats.privacy import Local, Privacy
-from dpstats.protocol import Estimate, Messages, Plan, Question
+from dpstats.protocol import CoefficientEstimate, Messages, Plan, Question
 from dpstats.queries import MomentMessage
 from dpstats.theory import Assumption, Rate, Theory
 
@@ -147,7 +147,7 @@ class LocalScreening(PooledRounds):
 
     def finish(
         self, design: Design, plan: Plan, answers: Sequence[Messages], public: Array | None
-    ) -> Estimate:
+    ) -> CoefficientEstimate:
         """Pool all rounds for the columns that are left."""
         made = self._answered(design, plan, answers)
         made, frame = _framed(made, design, plan)

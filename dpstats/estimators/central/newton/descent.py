@@ -20,7 +20,7 @@ from dpstats.estimators.central.newton.whitening import Metric, whiten
 from dpstats.estimators.central.sandwich import noisy_count
 from dpstats.estimators.numerics.entrywise import average, operator_norm, symmetric_pattern
 from dpstats.estimators.numerics.huber import NORMAL_QUANTILE, unclipped
-from dpstats.protocol import Estimate, Holder
+from dpstats.protocol import CoefficientEstimate, Holder
 from dpstats.queries import (
     Gram,
     NormQuantile,
@@ -102,7 +102,9 @@ class Schedule:
         return self.blur <= 3 and self.jitter <= _MOST_JITTER
 
 
-def descend(holder: Holder[Query], public: Schedule, design: Design, bound: float) -> Estimate:
+def descend(
+    holder: Holder[Query], public: Schedule, design: Design, bound: float
+) -> CoefficientEstimate:
     """Whiten, step, and conclude; see `dpstats.estimators.central.newton.ols.Newton`.
 
     Parameters
@@ -124,7 +126,7 @@ def descend(holder: Holder[Query], public: Schedule, design: Design, bound: floa
     near = descent.approach()
     last = descent.last_step(near)
     params, cov, cov_privacy, cov_sampling = _conclude(descent, near, last, indicators)
-    return Estimate(
+    return CoefficientEstimate(
         params=params,
         cov=cov,
         cov_privacy=cov_privacy,

@@ -19,7 +19,7 @@ from dpstats.estimators.guesses import Guess, enough, expect, guess, max_rows
 from dpstats.estimators.sources import AVELLA, GANESH, SCORE_ATTACK
 from dpstats.families import Family
 from dpstats.privacy import Privacy
-from dpstats.protocol import Estimate, Holder, Plan
+from dpstats.protocol import CoefficientEstimate, Holder, Plan
 from dpstats.queries import Geometry, Gram, Query, Score
 from dpstats.theory import Assumption, Rate, Theory
 
@@ -160,7 +160,7 @@ class GLMNewton(Method):
         )
         return _predict(plan, public, design)
 
-    def fit(self, holder: Holder[Query], design: Design, plan: Plan) -> Estimate:
+    def fit(self, holder: Holder[Query], design: Design, plan: Plan) -> CoefficientEstimate:
         """Whiten, step, and ask for what standard errors need."""
         public = _schedule(design, plan.privacy, plan.n)
         return descend(holder, public, design)

@@ -31,7 +31,7 @@ from dpstats.estimators.central.sandwich import noisy_count
 from dpstats.estimators.numerics.entrywise import average, operator_norm, symmetric_pattern
 from dpstats.families import POISSON, Family
 from dpstats.families.damped import Damped
-from dpstats.protocol import Estimate, Holder
+from dpstats.protocol import CoefficientEstimate, Holder
 from dpstats.queries import (
     Geometry,
     Gram,
@@ -106,7 +106,7 @@ class Schedule:
         return self.blur <= 3
 
 
-def descend(holder: Holder[Query], public: Schedule, design: Design) -> Estimate:
+def descend(holder: Holder[Query], public: Schedule, design: Design) -> CoefficientEstimate:
     """Whiten, step, and conclude; see `dpstats.estimators.central.newton.glm.GLMNewton`."""
     n = noisy_count(holder, len(design.names))
     level, offset = _Start(holder, design, n)()
@@ -122,7 +122,7 @@ def descend(holder: Holder[Query], public: Schedule, design: Design) -> Estimate
     near = descent.approach()
     last = descent.last_step(near)
     params, cov, cov_privacy, cov_sampling = _conclude(descent, near, last, indicators)
-    return Estimate(
+    return CoefficientEstimate(
         params=params,
         cov=cov,
         cov_privacy=cov_privacy,
@@ -491,14 +491,22 @@ class _Descent:
 # -- what it comes to --------------------------------------------------------------------------
 
 
-def _conclude(
-    descent: _Descent, near: _Near, last: _Last, indicators: Array
-) -> tuple[Array, Array, Array, Array]:
-    """Coefficients, their covariance, its parts due to noise and sampling; internal coordinates."""
-    metric, n, d = descent.metric, descent.n, len(indicators)
-    pattern = symmetric_pattern(d)
+class _Bread(NamedTuple):
+    """A curvature, its eigenvalues before and after they were raised, and how uncertain it is."""
 
-    # The bread: what was released, averaged with what the model expects at its level.
+    matrix: Array
+    basis: Array
+    values: Array
+    floored: Array
+    variances: Array
+    noise: float
+    level: float
+    size: float
+
+
+def _bread(descent: _Descent, near: _Near, last: _Last, d: int) -> _Bread:
+    """What was released, averaged with what the model expects at its level."""
+    metric, n, pattern = descent.metric, descent.n, symmetric_pattern(d)
     model = descent.curvature(near.b, last.tuning)
     total = n * float(np.trace(model))
     trust = 1 / (1 + (last.bread_noise * math.sqrt(d) / (_LEVEL_DOUBT * total)) ** 2)
@@ -514,7 +522,16 @@ def _conclude(
     values, basis = np.linalg.eigh(bread)
     noise = operator_norm(variances)
     floored = np.maximum(values, min(_FLOOR * noise, level * size / 2))
-    bread = (basis * floored) @ basis.T
+    matrix = (basis * floored) @ basis.T
+    return _Bread(matrix, basis, values, floored, variances, noise, level, size)
+
+
+def _conclude(
+    descent: _Descent, near: _Near, last: _Last, indicators: Array
+) -> tuple[Array, Array, Array, Array]:
+    """Coefficients, their covariance, its parts due to noise and sampling; internal coordinates."""
+    metric, d = descent.metric, len(indicators)
+    bread, basis, values, floored, variances, noise, level, size = _bread(descent, near, last, d)
     to, slope = descent.solve(last.score, near.b, bread, level, last.tuning)
     inverse = np.linalg.inv(slope)
     step = to - near.b

@@ -24,7 +24,7 @@ from dpstats.estimators.numerics.huber import (
 )
 from dpstats.estimators.sources import AVELLA, CAI, DONG, TANG
 from dpstats.privacy import Privacy
-from dpstats.protocol import Estimate, Holder, Plan
+from dpstats.protocol import CoefficientEstimate, Holder, Plan
 from dpstats.queries import (
     Geometry,
     Gram,
@@ -185,7 +185,7 @@ class Newton(Method):
         )
         return _predict(plan, public, design, guess(design))
 
-    def fit(self, holder: Holder[Query], design: Design, plan: Plan) -> Estimate:
+    def fit(self, holder: Holder[Query], design: Design, plan: Plan) -> CoefficientEstimate:
         """Whiten, step, and ask for what standard errors need."""
         public = _schedule(design, plan.privacy, plan.n, str(plan.options["target"]))
         return descend(holder, public, design, guess(design).bound)

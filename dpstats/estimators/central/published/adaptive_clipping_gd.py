@@ -32,7 +32,7 @@ from dpstats.estimators.central.sandwich import (
 from dpstats.estimators.guesses import Guess, expect, guess, round_up
 from dpstats.estimators.sources import CAI, KARWA_VADHAN, LI_FEDERATED
 from dpstats.privacy import Privacy
-from dpstats.protocol import Estimate, Holder, Plan
+from dpstats.protocol import CoefficientEstimate, Holder, Plan
 from dpstats.queries import Geometry, Gram, Query, Score
 from dpstats.theory import Assumption, Theory
 
@@ -168,7 +168,7 @@ class AdaptiveClippingGD(Method):
         )
         return _predict(plan, design, facts)
 
-    def fit(self, holder: Holder[Query], design: Design, plan: Plan) -> Estimate:
+    def fit(self, holder: Holder[Query], design: Design, plan: Plan) -> CoefficientEstimate:
         """Take one step per batch; then ask all rows for what standard errors need."""
         d, steps = len(plan.names), int(plan.options["steps"])
         rate = float(plan.options["step_size"])
@@ -197,7 +197,7 @@ class AdaptiveClippingGD(Method):
         missing = not_gone(vectors, values, left, beta, bound**2)
         cov_privacy = along(vectors, noise)
         cov_sampling = vectors @ sampling @ vectors.T
-        return Estimate(
+        return CoefficientEstimate(
             params=beta,
             cov=cov_privacy + cov_sampling + missing,
             cov_privacy=cov_privacy,

@@ -34,7 +34,7 @@ from dpstats.estimators.guesses import (
 )
 from dpstats.estimators.sources import CAI, WANG_ADASSP
 from dpstats.privacy import Privacy
-from dpstats.protocol import Estimate, Holder, Plan
+from dpstats.protocol import CoefficientEstimate, Holder, Plan
 from dpstats.queries import Geometry, Gram, MinEigenvalue, Query, Score
 from dpstats.theory import Assumption, Theory
 
@@ -141,7 +141,7 @@ class AdaSSP(Method):
         plan = make_plan(self, design, privacy, n, _ASKS, {"radius": radius})
         return _predict(plan, design, facts)
 
-    def fit(self, holder: Holder[Query], design: Design, plan: Plan) -> Estimate:
+    def fit(self, holder: Holder[Query], design: Design, plan: Plan) -> CoefficientEstimate:
         """Ask for the sufficient statistics, solve, and ask for what standard errors need."""
         d = len(plan.names)
         bound = guess(design).bound
@@ -165,7 +165,7 @@ class AdaSSP(Method):
         noise = s_cross**2 * np.eye(d) + symmetric_noise_square(s_gram, beta2)
         cov_privacy = inverse @ noise @ inverse
         sampling = meat * n / (n - d) + ridge**2 * beta2
-        return Estimate(
+        return CoefficientEstimate(
             params=params,
             cov=cov_privacy + inverse @ sampling @ inverse,
             cov_privacy=cov_privacy,

@@ -24,7 +24,7 @@ from dpstats.estimators.guesses import Guess, clipping_radius, expect, guess, wi
 from dpstats.estimators.sources import BASSILY, BROWN, CAI, SCORE_ATTACK
 from dpstats.families import BINOMIAL, GAUSSIAN, Family
 from dpstats.privacy import Privacy
-from dpstats.protocol import Estimate, Holder, Plan
+from dpstats.protocol import CoefficientEstimate, Holder, Plan
 from dpstats.queries import Geometry, Gram, Query, ResidualCount, ResidualMoment, Score
 from dpstats.theory import Assumption, Theory
 
@@ -274,7 +274,7 @@ class DPGD(Method):
         plan = make_plan(self, design, privacy, n, asks_of(loss, steps, contraction), public)
         return _predict(plan, design, facts)
 
-    def fit(self, holder: Holder[Query], design: Design, plan: Plan) -> Estimate:
+    def fit(self, holder: Holder[Query], design: Design, plan: Plan) -> CoefficientEstimate:
         """Descend with the planned noise; then ask for what standard errors need."""
         d, steps, loss = len(plan.names), int(plan.options["steps"]), LOSSES[self.model]
         geometry = Geometry(float(plan.options["radius"]))
@@ -308,7 +308,7 @@ class DPGD(Method):
             released |= {"clip": bounds.clip, "residual sd": math.sqrt(bounds.variance)}
             released |= {"share of residuals within the clip": active}
         released |= {"largest share of the way not gone": float(left.max())}
-        return Estimate(
+        return CoefficientEstimate(
             params=beta,
             cov=cov_privacy + sampling + not_gone(vectors, values, left, beta, bounds.reach),
             cov_privacy=cov_privacy,

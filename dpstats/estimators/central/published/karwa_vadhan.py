@@ -24,7 +24,7 @@ from dpstats.estimators.central.location import (
 from dpstats.estimators.guesses import round_up
 from dpstats.estimators.sources import KARWA_VADHAN, LI_FEDERATED
 from dpstats.privacy import Privacy
-from dpstats.protocol import Estimate, Holder, Plan
+from dpstats.protocol import CoefficientEstimate, Holder, Plan
 from dpstats.queries import Query, ResponseHistogram
 from dpstats.theory import Assumption, Theory
 
@@ -125,7 +125,7 @@ class KarwaVadhan(Method):
         known = "Sigma is known and the response normal; the interval covers only where it is."
         return _with_feasibility(replace(plan, assumptions=(known, *plan.assumptions[1:])), facts)
 
-    def fit(self, holder: Holder[Query], design: Design, plan: Plan) -> Estimate:
+    def fit(self, holder: Holder[Query], design: Design, plan: Plan) -> CoefficientEstimate:
         """Ask for the histogram, find the range, ask for the moments of the truncated response."""
         sigma = float(plan.options["sigma"]) / design.standardization.y_scale
         facts = replace(facts_of(design, plan.privacy), sd=sigma)

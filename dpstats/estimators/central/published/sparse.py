@@ -27,7 +27,7 @@ from dpstats.estimators.central.sandwich import noisy_count
 from dpstats.estimators.guesses import would_do
 from dpstats.estimators.selection import INFERENCE
 from dpstats.privacy import Privacy
-from dpstats.protocol import Estimate, Holder, Plan
+from dpstats.protocol import CoefficientEstimate, Holder, Plan
 from dpstats.queries import (
     Geometry,
     Gram,
@@ -322,7 +322,7 @@ class SparseDescent(Method):
         largest = math.sqrt(2 * math.log(max(self.vertices * _free(facts), 2)))
         return _warned(plan, facts, lambda p, n: largest * noise(p, n) / (facts.signal / 2))
 
-    def fit(self, holder: Holder[Query], design: Design, plan: Plan) -> Estimate:
+    def fit(self, holder: Holder[Query], design: Design, plan: Plan) -> CoefficientEstimate:
         """Descend, rescale, and say which columns were selected."""
         facts = public_facts(design, int(plan.options["sparsity"]))
         at = Descent(holder, facts, plan, noisy_count(holder, 0))
@@ -406,7 +406,9 @@ def _warned(plan: Plan, facts: Facts, ratio: Callable[[Privacy, int], float]) ->
     return replace(plan, warnings=(*plan.warnings, warning))
 
 
-def _concluded(final: Array, chosen: Array, n: float, released: dict[str, Any]) -> Estimate:
+def _concluded(
+    final: Array, chosen: Array, n: float, released: dict[str, Any]
+) -> CoefficientEstimate:
     """An estimate without intervals: its support was chosen by the rows that it was fitted on.
 
     `final` (d,) are the coefficients, `chosen` (d,) those before the last rescaling, whose columns
@@ -414,7 +416,7 @@ def _concluded(final: Array, chosen: Array, n: float, released: dict[str, Any]) 
     """
     support = tuple(int(j) for j in np.flatnonzero(chosen))
     nothing = np.full((len(support), len(support)), np.nan)
-    return Estimate(
+    return CoefficientEstimate(
         params=final,
         cov=nothing,
         cov_privacy=nothing.copy(),

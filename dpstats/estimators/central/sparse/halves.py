@@ -19,7 +19,7 @@ from dpstats.errors import OptionError
 from dpstats.estimators.guesses import max_rows
 from dpstats.estimators.selection import CONDITIONAL, half_of, restricted
 from dpstats.privacy import Neighbors, Privacy
-from dpstats.protocol import Answer, Estimate, Estimator, Holder, Mechanism, Plan
+from dpstats.protocol import Answer, CoefficientEstimate, Estimator, Holder, Mechanism, Plan
 from dpstats.queries import Query, Selected
 
 if TYPE_CHECKING:
@@ -58,11 +58,13 @@ def second_half(
 
 def on_second_half(
     estimator: Estimator, holder: Holder[Query], design: Design, plan: Plan, columns: Sequence[int]
-) -> Estimate:
+) -> CoefficientEstimate:
     """The fit of the selected columns on the second half; its arrays are those of the columns."""
     part = restricted(design, columns)
     half = estimator.plan(part, plan.privacy, half_of(plan.n))
-    return estimator.fit(_SecondHalf(holder, tuple(columns), half), part, half)
+    estimate = estimator.fit(_SecondHalf(holder, tuple(columns), half), part, half)
+    assert isinstance(estimate, CoefficientEstimate)
+    return estimate
 
 
 def _first_columns(design: Design, size: int) -> list[int]:

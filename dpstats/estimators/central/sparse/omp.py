@@ -22,7 +22,7 @@ from dpstats.estimators.guesses import max_rows, would_do
 from dpstats.estimators.selection import CONDITIONAL, INFERENCE, half_of
 from dpstats.estimators.sources import BREIMAN, CAI, DURFEE, SCORE_ATTACK, TROPP
 from dpstats.privacy import Privacy
-from dpstats.protocol import Answer, Estimate, Estimator, Holder, Plan
+from dpstats.protocol import Answer, CoefficientEstimate, Estimator, Holder, Plan
 from dpstats.queries import Geometry, Gram, Query, Score
 from dpstats.theory import Assumption, Rate, Theory
 
@@ -175,7 +175,7 @@ class OMP(Method):
         warnings = _warnings(design, missed, aim, privacy, n)
         return replace(plan, warnings=(*plan.warnings, *warnings))
 
-    def fit(self, holder: Holder[Query], design: Design, plan: Plan) -> Estimate:
+    def fit(self, holder: Holder[Query], design: Design, plan: Plan) -> CoefficientEstimate:
         """Choose and fit in rounds, then fit, then drop what noise explains."""
         sparsity, split = plan.options["sparsity"], plan.options["inference"] == "split"
         sizes = (sparsity,) if isinstance(sparsity, int) else tuple(sparsity)
@@ -190,7 +190,7 @@ class OMP(Method):
             return replace(half, params=params, support=found.columns, inference=CONDITIONAL)
         params[list(found.columns)] = found.beta
         nothing = np.full((len(found.columns), len(found.columns)), np.nan)
-        return Estimate(
+        return CoefficientEstimate(
             params=params,
             cov=nothing,
             cov_privacy=nothing.copy(),

@@ -25,7 +25,7 @@ from dpstats.estimators.responses import (
 )
 from dpstats.estimators.sources import WANG_XU
 from dpstats.privacy import LabelOnly, Privacy
-from dpstats.protocol import Estimate, LabelHolder, Plan
+from dpstats.protocol import CoefficientEstimate, LabelHolder, Plan
 from dpstats.theory import Assumption, Rate, Theory
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ class LabelLDPIHT:
 
         return warned(plan, errors, how.coefficients)
 
-    def fit(self, holder: LabelHolder, design: Design, plan: Plan) -> Estimate:
+    def fit(self, holder: LabelHolder, design: Design, plan: Plan) -> CoefficientEstimate:
         """Ask for the noisy responses, and iterate."""
         z, how = messages(holder, design, plan)
         rows, intercept = public_rows(design), design.standardization.intercept
@@ -185,7 +185,7 @@ class LabelLDPIHT:
             theta[always] = held
         support = np.union1d(np.flatnonzero(theta), always).astype(np.intp)
         nothing = np.full(2 * (support.size,), np.nan)
-        return Estimate(
+        return CoefficientEstimate(
             params=theta,
             cov=nothing,
             cov_privacy=nothing.copy(),

@@ -27,7 +27,7 @@ from dpstats.estimators.local.choice import fixed, largest
 from dpstats.estimators.local.theory import IN_ROUNDS
 from dpstats.estimators.sources import WANG_XU, ZHU
 from dpstats.privacy import Local
-from dpstats.protocol import Estimate, Messages, Plan, Question
+from dpstats.protocol import CoefficientEstimate, Messages, Plan, Question
 from dpstats.queries import MomentMessage
 from dpstats.theory import Assumption, Rate, Theory
 
@@ -167,7 +167,7 @@ class LDPIHT(Rounds):
 
     def finish(
         self, design: Design, plan: Plan, answers: Sequence[Messages], public: Array | None
-    ) -> Estimate:
+    ) -> CoefficientEstimate:
         """The last iterate; the paper gives no standard errors."""
         theta = self._after(design, plan, answers)
         why = "the method keeps columns by their noisy size, and proves no law"

@@ -33,7 +33,7 @@ from dpstats.estimators.local.choice import fixed, largest
 from dpstats.estimators.local.theory import AT_ONCE
 from dpstats.estimators.sources import ZHU
 from dpstats.privacy import Local
-from dpstats.protocol import Estimate, Messages, Plan, Question
+from dpstats.protocol import CoefficientEstimate, Messages, Plan, Question
 from dpstats.queries import MomentMessage
 from dpstats.theory import Assumption, Citation, Rate, Theory
 
@@ -189,7 +189,7 @@ class NLDP(Once):
 
     def finish(
         self, design: Design, plan: Plan, answers: Sequence[Messages], public: Array | None
-    ) -> Estimate:
+    ) -> CoefficientEstimate:
         """Solve with eigenvalues above the noise, then threshold."""
         question, (answer,) = self._question(design, plan, ()), answers
         moments, score = question.message.split(answer.mean)
