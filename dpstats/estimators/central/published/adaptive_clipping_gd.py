@@ -230,7 +230,7 @@ def _eigenvalues(facts: Guess) -> tuple[float, float]:
     return max(float(values[0]), 1e-3) / _MARGIN, float(values[-1]) * _MARGIN
 
 
-def _steps(asked: Any, contraction: float, n: int) -> int:
+def _steps(asked: object, contraction: float, n: int) -> int:
     low, high = _BATCHES
     if asked is not None:
         if not (isinstance(asked, int) and low <= asked <= high and 4 * asked <= n):
