@@ -15,7 +15,7 @@ from dpstats.accounting import Ledger
 from dpstats.checks import check_paid
 from dpstats.design import DeclaredDesign, Design, PublicDesign, captured
 from dpstats.errors import DataError, OptionError, SchemaError
-from dpstats.estimators.base import Ask, schedule
+from dpstats.estimators.base import Request, schedule
 from dpstats.families import BINOMIAL, GAUSSIAN, Family
 from dpstats.families import family as family_of
 from dpstats.holders import Curator
@@ -415,7 +415,7 @@ def private_range(
     units = {} if unit is None else {unit: _column(data, unit)}
     n = _public_rows(privacy, len(values), unit)
     privacy.check_delta(n)
-    asks = [Ask("range", 1.0, f"range of {column}", kind="selection")]
+    asks = [Request("range", 1.0, f"range of {column}", kind="selection")]
     mechanisms, cost = schedule(asks, privacy)
     plan = Plan(
         "range", "exponential", privacy, n, (column,), mechanisms, cost, max_rows=max_rows or 1

@@ -26,8 +26,8 @@ from dpstats.channels import Channel, channel
 from dpstats.design import Design, PublicDesign, design_from_dict
 from dpstats.errors import DataError, OptionError, PlanError
 from dpstats.holders.clients import release_of
+from dpstats.holders.collector import MessageCollector
 from dpstats.holders.device import Device
-from dpstats.holders.inbox import Inbox
 from dpstats.holders.wire import HEADER_BYTES
 from dpstats.mechanisms.noise import Noise, SafeNoise
 from dpstats.protocol import Plan, Question
@@ -197,10 +197,10 @@ class Collector:
         first = self._asked([])
         if first is None:
             raise PlanError(f"method={plan.method!r} asks no device anything.")
-        self._inboxes = [Inbox(design, first, 0)]
+        self._collectors = [MessageCollector(design, first, 0)]
 
-    def _asked(self, inboxes: list[Inbox]) -> Question | None:
-        answers = [inbox.messages() for inbox in inboxes]
+    def _asked(self, collectors: list[MessageCollector]) -> Question | None:
+        answers = [collector.messages() for collector in collectors]
         found: Question | None = self._method.question(
             self.design, self.plan, answers, self._public
         )
@@ -216,7 +216,7 @@ class Collector:
     @property
     def round(self) -> int:
         """Number of the round that messages are taken of, from 1."""
-        return len(self._inboxes)
+        return len(self._collectors)
 
     @property
     def rounds(self) -> int:
@@ -226,7 +226,7 @@ class Collector:
     @property
     def accepted(self) -> int:
         """Messages accepted, in all rounds."""
-        return sum(map(len, self._inboxes))
+        return sum(map(len, self._collectors))
 
     @property
     def rejected(self) -> dict[str, int]:
@@ -235,7 +235,7 @@ class Collector:
         ``"not a message"``, ``"version"``, ``"corrupt"``, ``"schema"``, ``"epsilon"``, ``"round"``,
         ``"question"``, ``"payload"``, ``"duplicate"``.
         """
-        return dict(sum((inbox.rejected for inbox in self._inboxes), Counter()))
+        return dict(sum((collector.rejected for collector in self._collectors), Counter()))
 
     @property
     def marked(self) -> int:
@@ -245,15 +245,15 @@ class Collector:
         set it on honest noise. Where every message is marked, `fit` is marked NOT private; where
         some are, it says how many.
         """
-        return sum(inbox.seeded for inbox in self._inboxes)
+        return sum(collector.seeded for collector in self._collectors)
 
     def randomizer(self, *, noise: Noise | None = None) -> Randomizer:
         """What to ship to the devices of the current round."""
-        return Randomizer(self.design, self._inboxes[-1].question, self.round - 1, noise)
+        return Randomizer(self.design, self._collectors[-1].question, self.round - 1, noise)
 
     def add(self, message: Any) -> bool:
         """Take one message of the current round; False, and counted, if it is none."""
-        return self._inboxes[-1].add(message)
+        return self._collectors[-1].add(message)
 
     def extend(self, messages: Iterable[Any]) -> int:
         """Take several messages; how many were accepted."""
@@ -274,13 +274,13 @@ class Collector:
         return self.randomizer()
 
     def _append(self) -> None:
-        question = self._asked(self._inboxes)
+        question = self._asked(self._collectors)
         if question is None:
             raise OptionError(f"Round {self.round} is the last one: call fit().")
-        self._inboxes.append(Inbox(self.design, question, self.round))
+        self._collectors.append(MessageCollector(self.design, question, self.round))
 
     def _check_answered(self) -> None:
-        if not len(self._inboxes[-1]):
+        if not len(self._collectors[-1]):
             raise OptionError(
                 f"Round {self.round} of {self.rounds} has no accepted message; rejected: "
                 f"{self.rejected or 'none'}. Send messages of its randomizer first."
@@ -300,7 +300,7 @@ class Collector:
                 f"Round {self.round} of {self.rounds}: call next_round() and collect the messages "
                 "of other users, until the last one."
             )
-        answers = [inbox.messages() for inbox in self._inboxes]
+        answers = [collector.messages() for collector in self._collectors]
         plan = replace(self.plan, n=self.accepted)
         estimate = self._method.finish(self.design, self.plan, answers, self._public)
         return Results.from_estimate(
@@ -309,7 +309,8 @@ class Collector:
             plan=plan,
             theory=self._method.theory[plan.privacy.trust].under(plan.options),
             releases=[
-                release_of(inbox.question, plan, inbox.turn, len(inbox)) for inbox in self._inboxes
+                release_of(collector.question, plan, collector.turn, len(collector))
+                for collector in self._collectors
             ],
             marked=self.marked,
             reproducible=self.marked == self.accepted,
@@ -321,8 +322,10 @@ class Collector:
         written: dict[str, Any] = {"header": np.array(self._header())}
         if self._public is not None:
             written["public"] = self._public
-        for inbox in self._inboxes:
-            written |= {f"{inbox.turn}/{key}": value for key, value in inbox.state().items()}
+        for collector in self._collectors:
+            written |= {
+                f"{collector.turn}/{key}": value for key, value in collector.state().items()
+            }
         part = target.with_name(target.name + ".part")
         with part.open("wb") as file:
             np.savez_compressed(file, **written)
@@ -368,10 +371,10 @@ class Collector:
             for turn in range(found["rounds"]):
                 if turn:
                     collector._append()
-                inbox, mine = collector._inboxes[turn], f"{turn}/"
-                most = 8 * inbox.question.message.dim**2
+                received, mine = collector._collectors[turn], f"{turn}/"
+                most = 8 * received.question.message.dim**2
                 keys = [key for key in archive.files if key.startswith(mine)]
-                inbox.restore({k.removeprefix(mine): _array(archive, k, most) for k in keys})
+                received.restore({k.removeprefix(mine): _array(archive, k, most) for k in keys})
         return collector
 
 

@@ -60,7 +60,7 @@ class Mechanism:
         by parallel composition all of them together cost one event.
     branch : {0, 1, 2}, default 0
         0 asks all rows, 1 and 2 ask the first and the second half of them. One row is in one half,
-        so the branches together cost what the dearer of them costs (`Parallel`).
+        so the branches together cost what the costlier of them costs (`Parallel`).
     """
 
     slot: str
@@ -162,7 +162,7 @@ class Plan:
     assumptions : tuple of str
         What the prediction rests on, one sentence each.
     warnings : tuple of str
-        Feasibility warnings, each with the n or epsilon that would do.
+        Feasibility warnings, each with the n or epsilon that suffice.
     max_rows : int, default 1
         Rows that one unit of privacy may contribute.
     """

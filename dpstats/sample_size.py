@@ -81,7 +81,7 @@ def _search(worst: Callable[[int], float], columns: int, target: Any) -> int:
         low, high = high, 2 * high
         if high > _MOST:
             raise OptionError(
-                f"target_se={target!r}: not even {_MOST:.0e} rows would do. Ask for a larger "
+                f"target_se={target!r}: not even {_MOST:.0e} rows suffice. Ask for a larger "
                 "target, or declare narrower ranges."
             )
     while high > _CLOSE * low:

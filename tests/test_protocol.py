@@ -24,7 +24,7 @@ PLAN = Plan(
     predicted_se=(0.1, float("nan")),
     privacy_share=0.3,
     assumptions=("columns spread uniformly",),
-    warnings=("n = 20,190 is small: n = 90,000 would do",),
+    warnings=("n = 20,190 is small: n = 90,000 suffice",),
 )
 
 

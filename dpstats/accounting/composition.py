@@ -133,14 +133,14 @@ def _costs(events: Iterable[Event]) -> tuple[Cost, ...]:
     ways = {cost_of(everywhere)}
     for event in parallel:
         branches = [cost for branch in event.branches for cost in _costs(branch)]
-        ways = _dearest({_together(way, branch) for way in ways for branch in branches})
+        ways = _costliest({_together(way, branch) for way in ways for branch in branches})
         if len(ways) > _MOST_WAYS:
             prices = (Gaussian(1 / gaussian_price(event)) for event in parallel)
             return (cost_of([*everywhere, *prices]),)
     return tuple(sorted(ways, key=lambda way: (way.mu, way.bounded)))
 
 
-def _dearest(ways: set[Cost]) -> set[Cost]:
+def _costliest(ways: set[Cost]) -> set[Cost]:
     """Those that no other one contains."""
     return {w for w in ways if not any(w != other and _contains(other, w) for other in ways)}
 

@@ -142,7 +142,7 @@ class Parallel:
     """Mechanisms on disjoint sets of rows, those of one set in one branch.
 
     Under replace-one neighbours with one row per unit the changed row lies in one set, the same
-    for both tables, so the branches together cost what the dearest of them costs.
+    for both tables, so the branches together cost what the costliest of them costs.
     """
 
     branches: tuple[tuple[Event, ...], ...]
@@ -154,7 +154,7 @@ class Parallel:
 
     @property
     def rho(self) -> float:
-        """Zero-concentrated cost, that of the dearest branch."""
+        """Zero-concentrated cost, that of the costliest branch."""
         return max(math.fsum(event.rho for event in branch) for branch in self.branches)
 
 

@@ -165,7 +165,7 @@ class Composed:
 
     @property
     def cost(self) -> float:
-        """How much of the ceiling's epsilon the fits take up at its delta; inf where none would do.
+        """How much of the ceiling's epsilon the fits take up at its delta; inf where none suffice.
 
         At most the ceiling's epsilon exactly where they are `admitted`.
         """

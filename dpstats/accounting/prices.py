@@ -22,7 +22,7 @@ def gaussian_price(event: Event) -> float:
     is concave on the positive axis, so the two-sided worst case is the symmetric one,
     ``mu = 2 Phi^-1(F(epsilon / 2))``. A choice by report noisy max, or a mechanism that is
     just pure, is worth a selection of twice its epsilon. Rounds of one event add up as squares; of
-    branches the dearest counts.
+    branches the costliest counts.
     """
     return _PRICE[event.kind](event)
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.design.blocks import Block, plain_columns
+from dpstats.design.blocks import TermColumns, plain_columns
 from dpstats.design.responses import KnownTerm, read_offset
 from dpstats.design.terms import Terms
 from dpstats.errors import DataError, SchemaError
@@ -44,7 +44,7 @@ def listed(pair: Any) -> list[float] | None:
     return None if pair is None else pairs_of(pair, 1)[0].tolist()
 
 
-def check_zeros(blocks: Sequence[Block]) -> None:
+def check_zeros(blocks: Sequence[TermColumns]) -> None:
     """Refuse columns of a sparse matrix whose bounds do not contain 0."""
     for block in blocks:
         lower, upper = block.bounds.T
@@ -96,7 +96,7 @@ def pairs_of(bounds: Any, k: int, *names: str) -> Float:
     return pairs
 
 
-def array_blocks(pairs: Float, names: Sequence[str] | None) -> list[Block]:
+def array_blocks(pairs: Float, names: Sequence[str] | None) -> list[TermColumns]:
     """Columns with bounds of shape (k, 2); the first with bounds (1, 1) is the intercept."""
     ones = np.flatnonzero((pairs == 1).all(axis=1))
     intercept = int(ones[0]) if len(ones) else None
@@ -112,7 +112,7 @@ def array_blocks(pairs: Float, names: Sequence[str] | None) -> list[Block]:
     blocks = [
         plain_columns(shown[part], range(len(pairs))[part], pairs[part]) for part in (before, after)
     ]
-    blocks.insert(1, Block((), (shown[intercept],)))
+    blocks.insert(1, TermColumns((), (shown[intercept],)))
     return [block for block in blocks if block.names]
 
 

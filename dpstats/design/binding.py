@@ -21,7 +21,7 @@ from dpstats.design.arrays import (
     pairs_of,
     shortest,
 )
-from dpstats.design.blocks import Block
+from dpstats.design.blocks import TermColumns
 from dpstats.design.collinear import independent
 from dpstats.design.facts import Design
 from dpstats.design.formulas import read_formula
@@ -311,7 +311,7 @@ class DeclaredDesign(Design):
 
 
 def _assemble(
-    blocks: Sequence[Block],
+    blocks: Sequence[TermColumns],
     endog: Response | None,
     known: KnownTerm | None,
     schema: Schema | None,
@@ -357,7 +357,7 @@ def _assemble(
     )
 
 
-def _check_representable(blocks: Sequence[Block]) -> None:
+def _check_representable(blocks: Sequence[TermColumns]) -> None:
     for block in blocks:
         lower, upper = block.bounds.T
         half = upper / 2 - lower / 2
@@ -371,7 +371,7 @@ def _check_representable(blocks: Sequence[Block]) -> None:
 
 
 def _layout(
-    blocks: Sequence[Block],
+    blocks: Sequence[TermColumns],
     endog: Response | None,
     known: KnownTerm | None,
     schema: Mapping[str, Declaration],

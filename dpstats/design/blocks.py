@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from dpstats.design.operations import Expression
 
-__all__ = ["Block", "Factor", "coded_factor", "intercept", "plain_columns", "starts"]
+__all__ = ["Factor", "TermColumns", "coded_factor", "intercept", "plain_columns", "starts"]
 
 Float = NDArray[np.float64]
 Rows = Mapping[str, Any]
@@ -54,7 +54,7 @@ class Factor:
 
 
 @dataclass(frozen=True)
-class Block:
+class TermColumns:
     """Columns of a term: row-wise products of the columns of its factors, the first one fastest.
 
     Without factors it is the intercept.
@@ -114,7 +114,7 @@ class Block:
     def _kept_rows(self, bounds: Float) -> Float:
         return bounds if self.kept is None else bounds[list(self.kept)]
 
-    def keep(self, chosen: Sequence[int]) -> Block:
+    def keep(self, chosen: Sequence[int]) -> TermColumns:
         """The block with only some of its columns."""
         before = range(len(self.names)) if self.kept is None else self.kept
         return replace(
@@ -143,7 +143,7 @@ def coded_factor(name: str, coding: Float) -> Factor:
 
 def plain_columns(
     names: Sequence[str], lookups: Sequence[Any], bounds: Float, guesses: Float | None = None
-) -> Block:
+) -> TermColumns:
     """Numeric table columns as they stand, with bounds and guesses of shape (k, 2) each."""
 
     def evaluate(rows: Rows) -> Float:
@@ -151,14 +151,14 @@ def plain_columns(
 
     columns = frozenset(name for name in lookups if isinstance(name, str))
     expression = Expression(columns, bounds, evaluate, wide=True, guesses=guesses)
-    return Block((Factor(expression, lookups=tuple(lookups)),), tuple(names))
+    return TermColumns((Factor(expression, lookups=tuple(lookups)),), tuple(names))
 
 
-def intercept() -> Block:
+def intercept() -> TermColumns:
     """The column of ones."""
-    return Block((), ("Intercept",))
+    return TermColumns((), ("Intercept",))
 
 
-def starts(blocks: Sequence[Block]) -> list[int]:
+def starts(blocks: Sequence[TermColumns]) -> list[int]:
     """Position of the first column of each block."""
     return [0, *itertools.accumulate(len(block.names) for block in blocks)][:-1]

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.design.blocks import Block, starts
+from dpstats.design.blocks import TermColumns, starts
 from dpstats.design.public import varied_rows
 from dpstats.schema import Schema
 
@@ -22,13 +22,13 @@ _TESTED = 1_000  # beyond so many, columns are not compared with each other
 
 
 def independent(
-    blocks: Sequence[Block], schema: Schema | None, formula: str
-) -> tuple[list[Block], list[str]]:
+    blocks: Sequence[TermColumns], schema: Schema | None, formula: str
+) -> tuple[list[TermColumns], list[str]]:
     """Blocks without columns that are constant, or combinations of earlier ones, for every row.
 
     Returns
     -------
-    blocks : list of Block
+    blocks : list of TermColumns
         What remains.
     notes : list of str
         One sentence for each column dropped.
@@ -46,12 +46,14 @@ def independent(
     return blocks, notes + more
 
 
-def _columns(blocks: Sequence[Block]) -> Iterator[tuple[int, Block]]:
+def _columns(blocks: Sequence[TermColumns]) -> Iterator[tuple[int, TermColumns]]:
     """Position of every column, with its block."""
     return enumerate(block for block in blocks for _ in block.names)
 
 
-def _dropping(blocks: Sequence[Block], why: Mapping[int, str]) -> tuple[list[Block], list[str]]:
+def _dropping(
+    blocks: Sequence[TermColumns], why: Mapping[int, str]
+) -> tuple[list[TermColumns], list[str]]:
     if not why:
         return list(blocks), []
     names = [name for block in blocks for name in block.names]
@@ -63,7 +65,7 @@ def _dropping(blocks: Sequence[Block], why: Mapping[int, str]) -> tuple[list[Blo
     return left, [f"dropped {names[j]}: {reason}" for j, reason in why.items()]
 
 
-def _constants(blocks: Sequence[Block]) -> dict[int, str]:
+def _constants(blocks: Sequence[TermColumns]) -> dict[int, str]:
     """Columns whose bounds are equal: zero ones, and all but the first constant one."""
     why: dict[int, str] = {}
     spanned = any(not block.factors for block in blocks)
@@ -76,7 +78,7 @@ def _constants(blocks: Sequence[Block]) -> dict[int, str]:
     return why
 
 
-def _entangled(blocks: Sequence[Block]) -> list[Block]:
+def _entangled(blocks: Sequence[TermColumns]) -> list[TermColumns]:
     """Blocks that may depend on each other: they share table columns, or span a constant.
 
     A numeric column, or dummies, of a table column that no other block reads are independent of
@@ -92,7 +94,7 @@ def _entangled(blocks: Sequence[Block]) -> list[Block]:
     return [b for b in blocks if b.columns & shared or not b.factors or _spans_constant(b)]
 
 
-def _spans_constant(block: Block) -> bool:
+def _spans_constant(block: TermColumns) -> bool:
     if len(block.factors) != 1 or block.factors[0].coding is None:
         return False
     coding = block.factors[0].coding
@@ -100,7 +102,7 @@ def _spans_constant(block: Block) -> bool:
     return bool(np.allclose(coding @ np.linalg.lstsq(coding, ones, rcond=None)[0], ones))
 
 
-def _combinations(blocks: Sequence[Block], schema: Schema, formula: str) -> dict[int, str]:
+def _combinations(blocks: Sequence[TermColumns], schema: Schema, formula: str) -> dict[int, str]:
     """Columns that are linear combinations of earlier ones, on made-up rows of the whole domain."""
     rows = varied_rows(blocks, schema, formula)
     m = len(next(iter(rows.values())))

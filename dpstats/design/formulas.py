@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from dpstats.design.blocks import Block, Factor, coded_factor, intercept, plain_columns
+from dpstats.design.blocks import Factor, TermColumns, coded_factor, intercept, plain_columns
 from dpstats.design.operations import Expression, check_row_local
 from dpstats.design.public import public_frame, public_rows
 from dpstats.design.responses import Response, response_of_term
@@ -33,7 +33,7 @@ _PLAIN = re.compile(r"\s*[+-]?\s*[\w.]+\s*([+-]\s*[\w.]+\s*)*")
 
 def read_formula(
     formula: str, terms: Terms, response: bool = True, family: Family = GAUSSIAN
-) -> tuple[Response | None, list[Block]]:
+) -> tuple[Response | None, list[TermColumns]]:
     """Response and blocks of a formula.
 
     Raises
@@ -77,7 +77,7 @@ def read_response(formula: str, left: str, terms: Terms, family: Family) -> Resp
 
 
 def _check_sides(
-    formula: str, endog: Response | None, blocks: Sequence[Block], response: bool
+    formula: str, endog: Response | None, blocks: Sequence[TermColumns], response: bool
 ) -> None:
     if response and endog is None:
         raise FormulaError(f"Formula {formula!r} has no response; write 'y ~ x'.")
@@ -93,7 +93,7 @@ def _check_sides(
         )
 
 
-def _plain_formula(formula: str, columns: Sequence[str], terms: Terms) -> list[Block] | None:
+def _plain_formula(formula: str, columns: Sequence[str], terms: Terms) -> list[TermColumns] | None:
     """Read ``~ a + b + .`` directly: quick for thousands of columns. None for other formulas.
 
     `columns` are what the dot stands for.
@@ -121,7 +121,7 @@ def _is_name(token: str, terms: Terms) -> bool:
     return not token[0].isdigit() and token in terms.known
 
 
-def _main_effects(names: Iterable[str], terms: Terms, constant: bool) -> Iterator[Block]:
+def _main_effects(names: Iterable[str], terms: Terms, constant: bool) -> Iterator[TermColumns]:
     """Blocks of a sum of columns: treatment contrasts where an intercept or factor came before."""
     if constant:
         yield intercept()
@@ -130,14 +130,14 @@ def _main_effects(names: Iterable[str], terms: Terms, constant: bool) -> Iterato
         if kind is Numeric:
             yield _numeric_columns(list(group), terms)
         elif kind is Boolean:
-            yield from (Block((_numeric_factor(n, terms, lookup=True),), (n,)) for n in group)
+            yield from (TermColumns((_numeric_factor(n, terms, lookup=True),), (n,)) for n in group)
         else:
             for name in group:
                 yield _dummies(name, terms, reduced=spanned)
                 spanned = True
 
 
-def _numeric_columns(names: Sequence[str], terms: Terms) -> Block:
+def _numeric_columns(names: Sequence[str], terms: Terms) -> TermColumns:
     declared = [terms.schema[name] for name in names]
     facts = np.array(
         [(d.lower, d.upper, d.center_guess, d.scale_guess) for d in declared]  # type: ignore[union-attr]
@@ -145,14 +145,16 @@ def _numeric_columns(names: Sequence[str], terms: Terms) -> Block:
     return plain_columns(names, names, facts[:, :2], facts[:, 2:])
 
 
-def _dummies(name: str, terms: Terms, reduced: bool) -> Block:
+def _dummies(name: str, terms: Terms, reduced: bool) -> TermColumns:
     levels: tuple[Any, ...] = terms.schema[name].levels[reduced:]  # type: ignore[union-attr]
     coding = np.eye(len(levels) + reduced)[:, int(reduced) :]
     shown = "{}[T.{}]" if reduced else "{}[{}]"
-    return Block((coded_factor(name, coding),), tuple(shown.format(name, lv) for lv in levels))
+    return TermColumns(
+        (coded_factor(name, coding),), tuple(shown.format(name, lv) for lv in levels)
+    )
 
 
-def _general_formula(formula: str, columns: Sequence[str], terms: Terms) -> list[Block]:
+def _general_formula(formula: str, columns: Sequence[str], terms: Terms) -> list[TermColumns]:
     """Let formulaic parse the right side, and decide structure and names on public rows."""
     # All that is written, also what a minus takes out again, before formulaic sees it.
     rest = formula.partition("~")[2] if "~" in formula else formula
@@ -214,7 +216,7 @@ def _numeric_factor(text: str, terms: Terms, lookup: bool) -> Factor:
 
 def _structured(
     formula: str, right: Any, factors: Mapping[str, str | Factor], terms: Terms
-) -> list[Block]:
+) -> list[TermColumns]:
     """Blocks in formulaic's order, with its names and contrasts."""
     spec = _model_spec(formula, right, factors, terms)
     blocks = []
@@ -225,7 +227,7 @@ def _structured(
                 _scoped_factor(s.factor.expr, s.reduced, factors, spec) for s in scoped.factors
             )
             width = math.prod(len(part.expression.bounds) for part in parts)
-            block = Block(parts, tuple(itertools.islice(names, width)), float(scoped.scale))
+            block = TermColumns(parts, tuple(itertools.islice(names, width)), float(scoped.scale))
             if len(block.names) != width:
                 raise FormulaError(f"Two columns of {encoded.term} in {formula!r} have one name.")
             if width:

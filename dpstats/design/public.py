@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dpstats.design.blocks import Block
+from dpstats.design.blocks import TermColumns
 from dpstats.schema import Boolean, Numeric, Schema
 
 __all__ = ["CASES", "public_frame", "public_rows", "varied_rows"]
@@ -54,7 +54,7 @@ def public_frame(columns: Iterable[str], schema: Schema) -> pd.DataFrame:
     return pd.DataFrame(made)
 
 
-def varied_rows(blocks: Sequence[Block], schema: Schema, formula: str) -> dict[str, Any]:
+def varied_rows(blocks: Sequence[TermColumns], schema: Schema, formula: str) -> dict[str, Any]:
     """Made-up rows at every combination of levels, both ends, and numbers in the formula."""
     width = sum(len(block.names) for block in blocks)
     cases = [(b, [f for f in b.factors if f.coding is not None]) for b in blocks]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.design.blocks import Block, starts
+from dpstats.design.blocks import TermColumns, starts
 from dpstats.design.public import CASES
 
 __all__ = ["Endog", "Offset", "Standardization", "internal", "norm_bound_of", "standardize"]
@@ -96,7 +96,7 @@ def internal(bounds: Float, center: Float, scale: Float) -> Float:
 
 
 def standardize(
-    blocks: Sequence[Block],
+    blocks: Sequence[TermColumns],
     bounds: Float,
     response: Endog | None,
     centred: bool = True,
@@ -135,7 +135,7 @@ def standardize(
 
 
 def norm_bound_of(
-    blocks: Sequence[Block], bounds: Float, standardization: Standardization
+    blocks: Sequence[TermColumns], bounds: Float, standardization: Standardization
 ) -> float:
     """Largest norm of an internal row: over combinations of levels within each term."""
     center, scale = standardization.x_center, standardization.x_scale

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from dpstats.design import Design
 
 __all__ = [
-    "Ask",
     "Method",
+    "Request",
     "check_options",
     "floor_eigenvalues",
     "make_plan",
@@ -72,7 +72,7 @@ class Method(ABC):
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class Request:
     """One planned question and its share of the budget.
 
     `weight` is proportional to the zero-concentrated cost (to epsilon where delta is 0): halving a
@@ -88,7 +88,7 @@ class Ask:
 
 
 def schedule(
-    asks: Sequence[Ask], privacy: Privacy
+    asks: Sequence[Request], privacy: Privacy
 ) -> tuple[tuple[Mechanism, ...], tuple[float, float]]:
     """Mechanisms that together cost at most the guarantee asked for, and what they do cost."""
     shares = {a.slot: Share(a.kind, a.weight, a.k) for a in asks}
@@ -103,7 +103,7 @@ def make_plan(
     design: Design,
     privacy: Privacy,
     n: int,
-    asks: Sequence[Ask],
+    asks: Sequence[Request],
     options: Mapping[str, Any],
 ) -> Plan:
     """The plan of a method that will ask `asks`, with its public options after defaults."""

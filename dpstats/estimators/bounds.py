@@ -114,7 +114,7 @@ SUPPORT_LOWER, SUPPORT_GLM_LOWER = (
     for source in (_LINEAR, _GLM)
 )
 
-# What is expected without privacy, where theorems print the dearer private term alone.
+# What is expected without privacy, where theorems print the costlier private term alone.
 SAMPLING = Rate(
     "statistical", "sqrt(d/n)", CAI.at("Theorem 4.1, its sampling term"), conjectured=True
 )

@@ -27,8 +27,8 @@ __all__ = [
     "max_rows",
     "predicted",
     "round_up",
+    "sufficient",
     "with_resolution",
-    "would_do",
 ]
 
 Array = NDArray[np.float64]
@@ -147,7 +147,7 @@ def with_resolution(plan: Plan, condition: float) -> Plan:
     warning = (
         f"At n={plan.n:,} and epsilon={plan.privacy.epsilon:g} intervals cover only if columns "
         "are uncorrelated and alike in spread: the noise on X'X hides its shape. About "
-        f"n={rows:,} rows would do for condition number 5."
+        f"n={rows:,} rows suffice for condition number 5."
     )
     return replace(plan, warnings=(*plan.warnings, warning))
 
@@ -171,7 +171,7 @@ def expect(
     """The plan with its expected standard errors, from guessed covariances of shape (d, d).
 
     Where the expected error exceeds the coefficients guessed, a warning says which n or epsilon
-    would do: the part due to privacy falls as 1/n and 1/epsilon.
+    suffice: the part due to privacy falls as 1/n and 1/epsilon.
     """
     ratio = math.sqrt(float(np.trace(privacy + rest)) / facts.coefficient2)
     return replace(
@@ -191,18 +191,18 @@ def _too_small(plan: Plan, ratio: float) -> str:
 
 
 def enough(plan: Plan, factor: float) -> str:
-    """What would do where `factor` times the rows, or times epsilon, would."""
+    """What suffice where `factor` times the rows, or times epsilon, would."""
     d, selects = len(plan.names), plan.model in ("ols", "logit")
     few = f" Where few of the {d} columns matter, sparsity=10 needs far fewer."
     return (
         f"About n={round_up(factor * plan.n):,} rows, or epsilon="
-        f"{factor * plan.privacy.epsilon:.2g} at this n, would do."
+        f"{factor * plan.privacy.epsilon:.2g} at this n, suffice."
         f"{few if selects and d > _MANY_COLUMNS else ''}"
     )
 
 
-def would_do(severity: Callable[[Privacy, int], float], privacy: Privacy, n: int) -> str:
-    """The n or the epsilon that would do, in words: those at which `severity` is 1 or less.
+def sufficient(severity: Callable[[Privacy, int], float], privacy: Privacy, n: int) -> str:
+    """The n or the epsilon that suffice, in words: those at which `severity` is 1 or less.
 
     Both are tried: severity falls with them, but what a plan asks changes on the way. Where no
     epsilon helps, because rows are too few without any noise, none is named.
@@ -213,8 +213,8 @@ def would_do(severity: Callable[[Privacy, int], float], privacy: Privacy, n: int
     )
     or_epsilon = "" if math.isinf(epsilon) else f", or epsilon={epsilon:g} at this n,"
     if math.isinf(rows):
-        return f"Epsilon={epsilon:g} at this n would do" if or_epsilon else "No n would do"
-    return f"About n={int(rows):,} rows{or_epsilon} would do"
+        return f"Epsilon={epsilon:g} at this n suffices" if or_epsilon else "No n suffices"
+    return f"About n={int(rows):,} rows{or_epsilon} suffice"
 
 
 def _least(severity: Callable[[float], float], start: float, most: float) -> float:

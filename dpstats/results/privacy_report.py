@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["NOT_PRIVATE", "LedgerRecord", "MechanismRecord", "PrivacyReport"]
 
 HALVES = (
-    "a row is in one half only, so both together cost what the dearer half costs; budget shares "
+    "a row is in one half only, so both together cost what the costlier half costs; budget shares "
     "add up to at most 100% within all rows and one half"
 )
 
@@ -146,7 +146,7 @@ def _noise(event: Event, scale: float) -> str:
 
 def _records(plan: Plan, releases: Iterable[Release]) -> tuple[MechanismRecord, ...]:
     # Parts of one slot ran on disjoint rows, so all of them together cost one event; the halves
-    # cost what the dearer of them does.
+    # cost what the costlier of them does.
     total = sum(event.rho for event in plan.events)
     planned = {m.slot: m for m in plan.mechanisms}
     return tuple(

@@ -1,4 +1,4 @@
-"""The n and the epsilon that a plan says would do, do."""
+"""The n and the epsilon that a plan says suffice, do."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 import pytest
 
 import dpstats as dp
-from dpstats.estimators.guesses import round_up, would_do
+from dpstats.estimators.guesses import round_up, sufficient
 
 D = 400
 COLUMNS = {f"x{j}": dp.Numeric(-1, 1) for j in range(D)}
@@ -53,9 +53,9 @@ def test_no_epsilon_is_offered_where_none_helps():
     def severity(privacy: dp.Central, n: int) -> float:
         return 900 / n + 1 / (n * privacy.epsilon)
 
-    assert would_do(severity, dp.Central(1.0, 1e-6), 300) == "About n=910 rows would do"
-    told = would_do(severity, dp.Central(1e-3, 1e-6), 950)
-    assert told == "About n=1,900 rows, or epsilon=0.02 at this n, would do"
+    assert sufficient(severity, dp.Central(1.0, 1e-6), 300) == "About n=910 rows suffice"
+    told = sufficient(severity, dp.Central(1e-3, 1e-6), 950)
+    assert told == "About n=1,900 rows, or epsilon=0.02 at this n, suffices"
 
 
 def test_numbers_are_rounded_up_to_two_digits():

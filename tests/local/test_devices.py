@@ -13,7 +13,7 @@ from scipy.stats import chi2
 import dpstats as dp
 from dpstats.errors import DataError, OptionError, TrustError
 from dpstats.holders.clients import Clients
-from dpstats.holders.inbox import Inbox
+from dpstats.holders.collector import MessageCollector
 from dpstats.holders.wire import HEADER_BYTES
 from dpstats.mechanisms.noise import SeededNoise
 
@@ -337,11 +337,11 @@ def test_messages_of_the_wire_have_the_law_of_the_simulation():
     rows = table(n, seed=4)
     made = dp.ols(FORMULA, rows, SCHEMA)
     collector = made.collector(chosen)
-    question = collector._inboxes[0].question
-    inbox = Inbox(made.design, question, 0)
+    question = collector._collectors[0].question
+    collector = MessageCollector(made.design, question, 0)
     for message in made.randomizer(chosen, noise=SeededNoise(7)).send_all(rows):
-        inbox.add(message)
-    wire = inbox.messages()
+        collector.add(message)
+    wire = collector.messages()
     clients = Clients(made.design.source(rows), made.design, collector.plan, SeededNoise(8))
     simulated = clients.collect(question, 0)
     assert wire.count == simulated.count == n

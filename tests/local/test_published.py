@@ -74,8 +74,8 @@ def test_public_rows_take_the_place_of_noisy_second_moments():
     few = made.plan(ONCE, method="nldp", public=data(500, 9)[0])
     assert few.options["public_rows"] == 500
     collector = made.collector(ONCE, method="nldp", public=data(500, 9)[0])
-    assert collector._inboxes[0].question.message.dim == D  # no second moments are asked
-    assert collector._inboxes[0].question.message.share == 0
+    assert collector._collectors[0].question.message.dim == D  # no second moments are asked
+    assert collector._collectors[0].question.message.share == 0
 
 
 def test_heavy_tails_get_the_clip_of_the_theorem():

@@ -24,7 +24,7 @@ import dpstats as dp
 from dpstats.errors import OptionError
 from dpstats.estimate import ParameterTable
 from dpstats.estimators import registry
-from dpstats.estimators.base import Ask, make_plan
+from dpstats.estimators.base import Request, make_plan
 from dpstats.privacy import NOT_PRIVATE
 from dpstats.queries import ResponseMoments
 from dpstats.results import plot, released
@@ -85,7 +85,7 @@ class Spread:
     options: ClassVar[Mapping[str, str]] = {}
 
     def plan(self, design: Any, privacy: Any, n: int, **options: Any) -> Any:
-        asks = [Ask("moments", 1.0, "sum, squares and rows", kind="laplace")]
+        asks = [Request("moments", 1.0, "sum, squares and rows", kind="laplace")]
         plan = make_plan(self, design, privacy, n, asks, options)
         return replace(plan, parameters=("mean", "variance"), predicted_se=(0.1, np.nan))
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpstats.errors import OptionError
-from dpstats.estimators.base import Ask
+from dpstats.estimators.base import Request
 from dpstats.estimators.guesses import max_rows, round_up
 from dpstats.privacy import Neighbors, Privacy
 from dpstats.protocol import CoefficientEstimate, Holder, Plan
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 __all__ = [
     "MOMENTS",
     "Clip",
-    "Facts",
+    "ResponseGuess",
     "facts_of",
-    "moments_ask",
+    "moments_request",
     "predict",
     "relative_noise",
     "release_mean",
@@ -36,7 +36,7 @@ _SYMMETRIC = 0.2  # of the allowance for clipping, where the mean is in the midd
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class ResponseGuess:
     """Public facts and guesses about a response, in internal units.
 
     Attributes
@@ -95,7 +95,7 @@ class Clip:
     bias: float = 0.0
 
 
-def facts_of(design: Design, privacy: Privacy) -> Facts:
+def facts_of(design: Design, privacy: Privacy) -> ResponseGuess:
     """Public facts about the response of `design`.
 
     Raises
@@ -110,7 +110,7 @@ def facts_of(design: Design, privacy: Privacy) -> Facts:
     rows = max_rows(design)
     # Without a declared scale the internal unit is half the range.
     declared = upper - lower > 2 * (1 + 1e-9)
-    return Facts(
+    return ResponseGuess(
         lower=float(lower),
         upper=float(upper),
         sd=1.0 if declared else float(upper - lower) / 8,
@@ -122,7 +122,7 @@ def facts_of(design: Design, privacy: Privacy) -> Facts:
     )
 
 
-def two_stage(first: Ask, share: float, privacy: Privacy) -> tuple[Ask, Ask]:
+def two_stage(first: Request, share: float, privacy: Privacy) -> tuple[Request, Request]:
     """Two questions: `first` with that share of epsilon, and the moments with the rest.
 
     Shares are turned into weights: epsilons where delta is 0, zero-concentrated costs otherwise.
@@ -131,12 +131,12 @@ def two_stage(first: Ask, share: float, privacy: Privacy) -> tuple[Ask, Ask]:
     weights = (share, 1 - share)
     if privacy.delta > 0:
         weights = (cost[first.kind] * share**2, cost["laplace"] * (1 - share) ** 2)
-    return replace(first, weight=weights[0]), moments_ask(weights[1])
+    return replace(first, weight=weights[0]), moments_request(weights[1])
 
 
-def moments_ask(weight: float = 1.0) -> Ask:
+def moments_request(weight: float = 1.0) -> Request:
     """The last question."""
-    return Ask(
+    return Request(
         MOMENTS, weight, "clipped sum of the response, its squares, and the rows", kind="laplace"
     )
 
@@ -200,7 +200,7 @@ def release_mean(
     )
 
 
-def predict(plan: Plan, design: Design, facts: Facts, clip: Clip) -> Plan:
+def predict(plan: Plan, design: Design, facts: ResponseGuess, clip: Clip) -> Plan:
     """The plan with its expected standard error at a guessed `clip` around the mean."""
     n = plan.n
     noise = relative_noise(plan, facts.rows) * (clip.upper - clip.lower) / 2 / n

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from dpstats.errors import OptionError
-from dpstats.estimators.base import Ask, Method, make_plan
+from dpstats.estimators.base import Method, Request, make_plan
 from dpstats.estimators.bounds import MEAN_LOWER
 from dpstats.estimators.central.location import (
     Clip,
-    Facts,
+    ResponseGuess,
     facts_of,
-    moments_ask,
+    moments_request,
     predict,
     relative_noise,
     release_mean,
@@ -150,8 +150,8 @@ class ClippedMean(Method):
         facts = facts_of(design, privacy)
         share = _share(n, privacy.epsilon / facts.rows)
         depth = _depth(facts, n, _resolution(share * privacy.epsilon, facts.rows), asked)
-        interval = Ask("interval", 0.0, "interval that holds most rows", kind="selection")
-        asks = two_stage(interval, share, privacy) if depth > 0 else (moments_ask(),)
+        interval = Request("interval", 0.0, "interval that holds most rows", kind="selection")
+        asks = two_stage(interval, share, privacy) if depth > 0 else (moments_request(),)
         plan = make_plan(
             self,
             design,
@@ -186,7 +186,7 @@ def _resolution(epsilon: float, rows: int) -> float:
     return _CONFIDENCE * 2 * rows / epsilon
 
 
-def _depth(facts: Facts, n: int, resolution: float, asked: str) -> float:
+def _depth(facts: ResponseGuess, n: int, resolution: float, asked: str) -> float:
     """Halvings from the declared range to the narrowest interval; 0 for the declared range."""
     if asked == "declared" or (asked == "auto" and facts.natural):
         return 0.0
@@ -204,7 +204,7 @@ def _depth(facts: Facts, n: int, resolution: float, asked: str) -> float:
     return depth if depth > least else 0.0
 
 
-def _candidates(plan: Plan, facts: Facts) -> ResponseInterval:
+def _candidates(plan: Plan, facts: ResponseGuess) -> ResponseInterval:
     """Intervals of doubling widths over the declared range, penalised per doubling."""
     cells = math.ceil(_CELLS * 2 ** float(plan.options["depth"]))
     first, last, doublings = [np.array([0])], [np.array([cells])], [0.0]
@@ -231,7 +231,7 @@ def _event_epsilon(plan: Plan) -> float:
     return float(getattr(event, "epsilon"))  # noqa: B009 - a Selection, as planned
 
 
-def _widened(plan: Plan, facts: Facts, lower: float, upper: float) -> Clip:
+def _widened(plan: Plan, facts: ResponseGuess, lower: float, upper: float) -> Clip:
     """The chosen interval, widened as far as its noise is cheap; within the declared range.
 
     A width of 8 standard deviations is presumed: the noise g w/2 relative_noise / n of the interval
@@ -248,7 +248,7 @@ def _widened(plan: Plan, facts: Facts, lower: float, upper: float) -> Clip:
     return replace(clip, bias=_TAIL * outside * width * (_WIDEN / factor) ** 2)
 
 
-def _expected(plan: Plan, facts: Facts) -> Clip:
+def _expected(plan: Plan, facts: ResponseGuess) -> Clip:
     """The interval to be expected for a normal response with the guessed standard deviation."""
     narrowest = facts.width / 2 ** float(plan.options["depth"])
     doublings = max(0, math.ceil(math.log2(5.5 * facts.sd / narrowest)))
@@ -257,7 +257,7 @@ def _expected(plan: Plan, facts: Facts) -> Clip:
     return _widened(plan, facts, centre - half, centre + half)
 
 
-def _with_resolution(plan: Plan, facts: Facts) -> Plan:
+def _with_resolution(plan: Plan, facts: ResponseGuess) -> Plan:
     """The plan saying how small a group of rows may be and still count."""
     resolution = _resolution(_event_epsilon(plan), facts.rows)
     group = round_up(resolution * float(plan.options["depth"]))
@@ -274,6 +274,6 @@ def _with_resolution(plan: Plan, facts: Facts) -> Plan:
         f"n={plan.n:,} is small for epsilon={plan.privacy.epsilon:g} and a range without a "
         "declared scale: the clipping interval is coarse, and the interval may not cover for "
         f"skewed data. About n={enough:,} rows, a public guess Numeric(..., scale=...) or "
-        "clip='declared' would do."
+        "clip='declared' suffice."
     )
     return replace(plan, warnings=(*plan.warnings, warning))

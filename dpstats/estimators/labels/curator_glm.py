@@ -298,7 +298,7 @@ def _spread(holder: LabelHolder, rounds: Rounds, where: Expected) -> Spread:
     variance = rounds.guess.variance(where.most)
     unit = rounds.noise("scale", 1.0)
     clip = min(max(math.sqrt(_ROUGH * len(variance) / unit), _CLIPS[0]), _CLIPS[1])
-    clips = rounds.within(where.mean, clip * np.sqrt(variance))
+    clips = rounds.clip_bounds(where.mean, clip * np.sqrt(variance))
     rows = 1 / np.sqrt(variance)
     name = "weighted squared residuals"
     norm = norm_of(rounds.pure)
@@ -315,7 +315,7 @@ def _meat(holder: LabelHolder, rounds: Rounds, made: Balanced, mu: Array, spread
     """Outer product of the scores: measured, beside what the spread says."""
     variance = spread.variance(mu)
     fitted = np.clip(mu, rounds.interval.low, rounds.interval.high)
-    clips = rounds.within(fitted, _CLIP * np.sqrt(variance))
+    clips = rounds.clip_bounds(fitted, _CLIP * np.sqrt(variance))
     norm = norm_of(rounds.pure)
     query = WeightedResiduals(rounds.interval, made.rows, fitted, clips, norm)
     meat, noise = holder.ask(query, "meat")

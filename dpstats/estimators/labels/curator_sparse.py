@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dpstats.accounting import Selection, Share, calibrate, gdp_mu
 from dpstats.errors import OptionError
-from dpstats.estimators.base import Ask, check_options
+from dpstats.estimators.base import Request, check_options
 from dpstats.estimators.bounds import LINEAR, SMALL_DELTA, SPARSE_LOWER
 from dpstats.estimators.guesses import round_up
 from dpstats.estimators.labels.base import label_only, label_plan, public_rows
@@ -234,25 +234,27 @@ def _picks(
     return (first, *(int(k) for k in later if k > 0))
 
 
-def _asks(design: Design, picks: Sequence[int]) -> list[Ask]:
+def _asks(design: Design, picks: Sequence[int]) -> list[Request]:
     steps = len(picks) + _MORE_STEPS
     start = _START * (design.standardization.intercept is not None)
     left = 1 - start - _FIRST_SCALE - _SCALE * (steps - 1) - _CHOICES
     growth = np.geomspace(1.0, _GROWTH ** (steps - 1), steps)
-    asks = [Ask("start", start, "a start for the intercept")] if start else []
+    asks = [Request("start", start, "a start for the intercept")] if start else []
     for t in range(steps):
         share = _SCALE if t else _FIRST_SCALE
-        asks.append(Ask(f"scale {t + 1}", share, "size of the residuals, for the clip"))
+        asks.append(Request(f"scale {t + 1}", share, "size of the residuals, for the clip"))
         if t < len(picks):
             purpose = f"choice of {picks[t]} column{'s' * (picks[t] > 1)} by score"
             weight = _CHOICES * picks[t] / sum(picks)
-            asks.append(Ask(f"choice {t + 1}", weight, purpose, "selection", picks[t]))
+            asks.append(Request(f"choice {t + 1}", weight, purpose, "selection", picks[t]))
         weight = float(left * growth[t] / growth.sum())
-        asks.append(Ask(f"sums {t + 1}", weight, "whitened sums of residuals, for coefficients"))
+        asks.append(
+            Request(f"sums {t + 1}", weight, "whitened sums of residuals, for coefficients")
+        )
     return asks
 
 
-def _mechanisms(asks: Sequence[Ask], privacy: LabelOnly, branch: int) -> tuple[Mechanism, ...]:
+def _mechanisms(asks: Sequence[Request], privacy: LabelOnly, branch: int) -> tuple[Mechanism, ...]:
     additive = "laplace" if privacy.delta == 0 else "gaussian"
     kinds = {a.slot: additive if a.kind == "gaussian" else a.kind for a in asks}
     shares = {a.slot: Share(kinds[a.slot], a.weight, a.k) for a in asks}
@@ -351,7 +353,7 @@ def _predicted(plan: Plan, how: Responses, sizes: tuple[int, ...] | None) -> Pla
         other = f", or epsilon={private / (aim - sampling) * plan.privacy.epsilon:.2g} at this n,"
     text = (
         f"{d:,} columns are many for n={plan.n:,} and epsilon={plan.privacy.epsilon:g}: columns "
-        f"that matter will be missed. About n={round_up(root**2 * plan.n):,} rows{other} would do; "
+        f"that matter will be missed. About n={round_up(root**2 * plan.n):,} rows{other} suffice; "
         "or fewer candidates, or a smaller sparsity."
     )
     return replace(made, warnings=(*made.warnings, text))

@@ -297,7 +297,7 @@ class Rounds:
         assert best is not None
         return best
 
-    def within(self, fitted: Array, clips: Array) -> Array:
+    def clip_bounds(self, fitted: Array, clips: Array) -> Array:
         """Clips of residuals, none beyond the largest residual that a response can leave."""
         i = self.interval
         largest = np.maximum(i.high - fitted, fitted - i.low)

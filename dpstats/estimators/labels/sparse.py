@@ -412,7 +412,7 @@ def _predicted(plan: Plan, how: Responses, s: int) -> Plan:
     text = (
         f"{len(plan.names):,} columns are many for n={plan.n:,} and "
         f"epsilon={plan.privacy.epsilon:g}: columns that matter will be missed. About n={enough:,} "
-        f"rows, or epsilon={factor * plan.privacy.epsilon:.2g} at this n, would do; or fewer "
+        f"rows, or epsilon={factor * plan.privacy.epsilon:.2g} at this n, suffice; or fewer "
         "candidates."
     )
     return replace(made, warnings=(*made.warnings, text))

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from dpstats.accounting import Event, epsilon_of
 from dpstats.errors import OptionError, TrustError
 from dpstats.estimators.base import Method
-from dpstats.estimators.local.asks import asked
 from dpstats.estimators.local.pool import Answered
+from dpstats.estimators.local.requests import asked
 from dpstats.privacy import Local, Privacy
 from dpstats.protocol import CoefficientEstimate, LocalHolder, Mechanism, Messages, Plan, Question
 from dpstats.queries import MomentMessage

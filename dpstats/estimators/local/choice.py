@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dpstats.estimators.local.pool import (
     Answered,
     Fit,
-    Frame,
+    GramEstimate,
     estimate,
     pooled,
     released,
@@ -45,7 +45,7 @@ def fixed(design: Design) -> tuple[int, ...]:
 
 
 def sparse_estimate(
-    rounds: Sequence[Answered], frame: Frame, design: Design, plan: Plan, rows: int = 0
+    rounds: Sequence[Answered], frame: GramEstimate, design: Design, plan: Plan, rows: int = 0
 ) -> CoefficientEstimate:
     """Choose columns of the frame, and fit those."""
     width, always = len(design.names), fixed(design)
@@ -90,7 +90,7 @@ def _towards_zero(fit: Fit, free: NDArray[np.intp]) -> float:
 
 def _standing_out(
     rounds: Sequence[Answered],
-    frame: Frame,
+    frame: GramEstimate,
     vector: Array,
     always: Sequence[int],
     width: int,
@@ -113,7 +113,7 @@ def _standing_out(
 
 
 def stepwise(
-    frame: Frame, columns: Index, vector: Array, size: int, always: Sequence[int] = ()
+    frame: GramEstimate, columns: Index, vector: Array, size: int, always: Sequence[int] = ()
 ) -> Index:
     """The `size` of `columns` that explain most of ``A theta``: forward steps, then exchanges.
 

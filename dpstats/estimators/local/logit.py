@@ -14,26 +14,26 @@ from dpstats.errors import OptionError
 from dpstats.estimators.base import need_integer
 from dpstats.estimators.bounds import LOCAL_GLM_LOWER, MOMENTS_SEEN, SAMPLING, SMALL_EPS
 from dpstats.estimators.guesses import predicted
-from dpstats.estimators.local.asks import (
+from dpstats.estimators.local.base import PooledRounds
+from dpstats.estimators.local.pool import (
+    ENOUGH,
+    Answered,
+    Fit,
+    GramEstimate,
+    as_estimate,
+    estimate,
+    frame_of,
+    signal,
+)
+from dpstats.estimators.local.requests import (
     OPTIONS,
-    Facts,
+    RecordGuess,
     asked,
     channel_for,
     facts_of,
     need,
     noise_of,
     vector_channel,
-)
-from dpstats.estimators.local.base import PooledRounds
-from dpstats.estimators.local.pool import (
-    ENOUGH,
-    Answered,
-    Fit,
-    Frame,
-    as_estimate,
-    estimate,
-    frame_of,
-    signal,
 )
 from dpstats.estimators.local.theory import IN_ROUNDS, PRIVUNIT, SHRUNK
 from dpstats.estimators.sources import BRILLINGER, CAI, SCORE_ATTACK, ZHU
@@ -188,7 +188,7 @@ class _Turned(Answered):
         return np.asarray(self.matrix @ super().influence(columns, weight, step))
 
 
-def _turned(made: Answered, frame: Frame) -> _Turned:
+def _turned(made: Answered, frame: GramEstimate) -> _Turned:
     """The score at theta_t, times four, over its slope."""
     theta = made.theta(frame.columns.size)
     turned = frame.safe @ theta
@@ -199,7 +199,7 @@ def _turned(made: Answered, frame: Frame) -> _Turned:
     return _Turned(made.question, made.answer, made.doubt, matrix=matrix)
 
 
-def _at_zero(made: Answered, frame: Frame) -> _AtZero:
+def _at_zero(made: Answered, frame: GramEstimate) -> _AtZero:
     """The first round with its score over the slope at the spread that it shows."""
     spread = _predictor_spread(made, frame)
     ends = [spread - _STEP, spread + _STEP]
@@ -222,11 +222,13 @@ def _at_zero(made: Answered, frame: Frame) -> _AtZero:
     )
 
 
-def _message(width: int, facts: Facts, turn: int) -> MomentMessage:
+def _message(width: int, facts: RecordGuess, turn: int) -> MomentMessage:
     return MomentMessage(width, facts.radius, _HALF, 0.0 if turn else _MOMENTS, logistic=True)
 
 
-def _fit(made: Sequence[Answered], design: Design, plan: Plan) -> tuple[list[Answered], Frame, Fit]:
+def _fit(
+    made: Sequence[Answered], design: Design, plan: Plan
+) -> tuple[list[Answered], GramEstimate, Fit]:
     """All rounds in the units of the first, its second moments, and the coefficients."""
     columns = np.arange(len(design.names))
     target = facts_of(design, plan.options).guess.gram
@@ -235,7 +237,7 @@ def _fit(made: Sequence[Answered], design: Design, plan: Plan) -> tuple[list[Ans
     return rounds, frame, estimate(rounds, frame, columns, columns.size, safe=True)
 
 
-def _predictor_spread(made: Answered, frame: Frame) -> float:
+def _predictor_spread(made: Answered, frame: GramEstimate) -> float:
     """Standard deviation of linear predictors, from the score at zero.
 
     For normal rows ``s' A^-1 s`` is ``(slope(v) v)^2`` at spread v, beside what noise adds.
@@ -267,7 +269,7 @@ def _weights(spread: float) -> tuple[float, float]:
     return float(_NODE_WEIGHTS @ h), float(_NODE_WEIGHTS @ (_NODES**2 * h))
 
 
-def _reined(fit: Fit, frame: Frame) -> Array:
+def _reined(fit: Fit, frame: GramEstimate) -> Array:
     """Coefficients for the next question: drawn to zero as far as they are noise, and not wild."""
     fitted, left = signal(fit, frame)
     factor = left / fitted if fitted > 0 else 0.0
@@ -276,7 +278,7 @@ def _reined(fit: Fit, frame: Frame) -> Array:
     return theta
 
 
-def _expected(plan: Plan, design: Design, facts: Facts, moment: float, score: float) -> Plan:
+def _expected(plan: Plan, design: Design, facts: RecordGuess, moment: float, score: float) -> Plan:
     """The plan with its expected standard errors, and a warning where they are too large."""
     d = len(plan.names)
     gram = facts.guess.gram

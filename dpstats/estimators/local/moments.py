@@ -21,19 +21,6 @@ from dpstats.estimators.bounds import (
     SMALL_EPS,
     SPARSE_SAMPLING,
 )
-from dpstats.estimators.local.asks import (
-    GATE,
-    OPTIONS,
-    Facts,
-    best_clip,
-    channel_for,
-    clear,
-    expected,
-    facts_of,
-    noise_of,
-    share_inside,
-    vector_channel,
-)
 from dpstats.estimators.local.base import Once
 from dpstats.estimators.local.choice import sizes_asked, sparse_estimate
 from dpstats.estimators.local.pool import (
@@ -43,6 +30,19 @@ from dpstats.estimators.local.pool import (
     clip_bias,
     estimate,
     frame_of,
+)
+from dpstats.estimators.local.requests import (
+    GATE,
+    OPTIONS,
+    RecordGuess,
+    best_clip,
+    channel_for,
+    clear,
+    expected,
+    facts_of,
+    noise_of,
+    share_inside,
+    vector_channel,
 )
 from dpstats.estimators.local.theory import AT_ONCE, PRIVUNIT, SHRUNK
 from dpstats.estimators.sources import CAI, ZHU
@@ -268,7 +268,11 @@ class LocalSparse(_Moments):
 
 
 def _expected(
-    plan: Plan, design: Design, facts: Facts, message: MomentMessage, noise: tuple[float, float]
+    plan: Plan,
+    design: Design,
+    facts: RecordGuess,
+    message: MomentMessage,
+    noise: tuple[float, float],
 ) -> Plan:
     """The plan with its expected standard errors and its warnings."""
     moment, score = noise

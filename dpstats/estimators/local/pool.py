@@ -29,7 +29,7 @@ __all__ = [
     "ENOUGH",
     "Answered",
     "Fit",
-    "Frame",
+    "GramEstimate",
     "as_estimate",
     "clip_bias",
     "coordinate_variance",
@@ -179,7 +179,7 @@ class Answered:
 
 
 @dataclass(frozen=True, eq=False)
-class Frame:
+class GramEstimate:
     """Second moments of the columns that are still in play.
 
     Attributes
@@ -206,7 +206,7 @@ class Frame:
     part: float
     counted: float
 
-    def restricted(self, columns: Index) -> Frame:
+    def restricted(self, columns: Index) -> GramEstimate:
         """The frame of some of its columns."""
         at = np.searchsorted(self.columns, columns)
         part = np.ix_(at, at)
@@ -226,7 +226,7 @@ def frame_of(
     public: Array | None = None,
     rows: int = 0,
     fewest: int = 2,
-) -> Frame:
+) -> GramEstimate:
     """Second moments of `columns` from all rounds that asked for them, or from public rows.
 
     Parameters
@@ -244,7 +244,7 @@ def frame_of(
         size = float(np.trace(gram)) / columns.size
         sd = size / math.sqrt(max(rows, 1))
         safe, hidden = invertible(gram, 0.0, 0.0)
-        return Frame(columns, safe, safe, hidden, sd, 1.0, 1.0)
+        return GramEstimate(columns, safe, safe, hidden, sd, 1.0, 1.0)
     total, precision = np.zeros(within[0].shape[:1] + within[1].shape[1:]), 0.0
     variance = np.zeros_like(total)
     for made in rounds:
@@ -258,14 +258,16 @@ def frame_of(
         variance += weight**2 * noise
         precision += weight
     if precision == 0:
-        return Frame(columns, target[within], target[within], np.zeros_like(total), 0.0, 0.0, 0.0)
+        return GramEstimate(
+            columns, target[within], target[within], np.zeros_like(total), 0.0, 0.0, 0.0
+        )
     gram, variance = total / precision, variance / precision**2
     improved, part, counted = shrunk(gram, variance, target[within], fewest)
     off = variance[np.triu_indices_from(variance, k=1)] if columns.size > 1 else np.diag(variance)
     sd = math.sqrt(float(np.mean(off)))
     safe, hidden = invertible(improved, sd, part)
     positive = invertible(improved, 0.3 * sd * part, 1.0)[0]
-    return Frame(columns, positive, safe, hidden, sd, part, counted)
+    return GramEstimate(columns, positive, safe, hidden, sd, part, counted)
 
 
 @dataclass(frozen=True, eq=False)
@@ -292,7 +294,7 @@ class Fit:
 
 
 def pooled(
-    rounds: Sequence[Answered], frame: Frame, columns: Index, now: Array
+    rounds: Sequence[Answered], frame: GramEstimate, columns: Index, now: Array
 ) -> tuple[Array, Array]:
     """``A theta`` of `columns` from all rounds that asked for them, and the rounds' weights.
 
@@ -318,7 +320,7 @@ def pooled(
 
 def estimate(
     rounds: Sequence[Answered],
-    frame: Frame,
+    frame: GramEstimate,
     columns: Index,
     width: int,
     *,
@@ -354,7 +356,7 @@ def estimate(
 
 def _covariance(
     rounds: Sequence[Answered],
-    frame: Frame,
+    frame: GramEstimate,
     columns: Index,
     now: Array,
     weights: Array,
@@ -403,13 +405,13 @@ def _gram_shares(rounds: Sequence[Answered], columns: Index) -> Array:
     return precision / total if total else precision
 
 
-def signal(fit: Fit, frame: Frame) -> tuple[float, float]:
+def signal(fit: Fit, frame: GramEstimate) -> tuple[float, float]:
     """Mean square of the fitted values ``b'A b``, and what its noise ``tr(A V)`` leaves of it."""
     fitted = float(fit.params @ frame.safe @ fit.params)
     return fitted, max(fitted - float(np.sum(frame.safe * fit.cov)), 0.0)
 
 
-def released(rounds: Sequence[Answered], frame: Frame) -> dict[str, Any]:
+def released(rounds: Sequence[Answered], frame: GramEstimate) -> dict[str, Any]:
     """Numbers worth reporting."""
     return {
         "clips": [made.message.clip for made in rounds],
@@ -419,7 +421,7 @@ def released(rounds: Sequence[Answered], frame: Frame) -> dict[str, Any]:
     }
 
 
-def as_estimate(rounds: Sequence[Answered], frame: Frame, fit: Fit) -> CoefficientEstimate:
+def as_estimate(rounds: Sequence[Answered], frame: GramEstimate, fit: Fit) -> CoefficientEstimate:
     """What is handed back of a fit of all columns.
 
     Without standard errors where a direction of the columns is hidden, or most responses were
@@ -443,7 +445,7 @@ def as_estimate(rounds: Sequence[Answered], frame: Frame, fit: Fit) -> Coefficie
     )
 
 
-def remarks_on(rounds: Sequence[Answered], frame: Frame) -> tuple[str, ...]:
+def remarks_on(rounds: Sequence[Answered], frame: GramEstimate) -> tuple[str, ...]:
     """What the messages say about the declarations."""
     hidden = float(np.trace(frame.hidden)) > _RAISED
     return (_HIDDEN,) * hidden + (_CLIPPED,) * rounds[-1].clipped_away

@@ -17,10 +17,22 @@ from dpstats.estimators.bounds import (
     SAMPLING,
     SMALL_EPS,
 )
-from dpstats.estimators.local.asks import (
+from dpstats.estimators.local.base import PooledRounds
+from dpstats.estimators.local.pool import (
+    ENOUGH,
+    Answered,
+    Fit,
+    GramEstimate,
+    as_estimate,
+    clip_bias,
+    estimate,
+    frame_of,
+    signal,
+)
+from dpstats.estimators.local.requests import (
     GATE,
     OPTIONS,
-    Facts,
+    RecordGuess,
     asked,
     channel_for,
     clear,
@@ -29,18 +41,6 @@ from dpstats.estimators.local.asks import (
     noise_of,
     share_inside,
     vector_channel,
-)
-from dpstats.estimators.local.base import PooledRounds
-from dpstats.estimators.local.pool import (
-    ENOUGH,
-    Answered,
-    Fit,
-    Frame,
-    as_estimate,
-    clip_bias,
-    estimate,
-    frame_of,
-    signal,
 )
 from dpstats.estimators.local.theory import IN_ROUNDS, PRIVUNIT, SHRUNK
 from dpstats.estimators.sources import CAI, ZHU
@@ -165,13 +165,13 @@ class LocalRounds(PooledRounds):
         return asked(message, plan), clip_bias(spreads)
 
 
-def _first_message(design: Design, facts: Facts, options: Mapping[str, Any]) -> MomentMessage:
+def _first_message(design: Design, facts: RecordGuess, options: Mapping[str, Any]) -> MomentMessage:
     share = _MOMENTS[0] * (1 - GATE)
     clip = float(options["clip"]) * facts.spread
     return MomentMessage(len(design.names), facts.radius, clip, share, gate=GATE)
 
 
-def spread_of(made: Answered, facts: Facts) -> float:
+def spread_of(made: Answered, facts: RecordGuess) -> float:
     """Spread of the response, from the share of responses inside the first clip."""
     from scipy.special import ndtri
 
@@ -180,7 +180,7 @@ def spread_of(made: Answered, facts: Facts) -> float:
     return float(np.clip(found, facts.spread / 4, facts.spread * 4))
 
 
-def learned_radius(made: Sequence[Answered], columns: Index, facts: Facts) -> float:
+def learned_radius(made: Sequence[Answered], columns: Index, facts: RecordGuess) -> float:
     """Typical norm of rows: the released trace where there is one, else the guess."""
     guessed = facts.radius_of(columns.size)
     for round_ in reversed(made):
@@ -193,7 +193,7 @@ def learned_radius(made: Sequence[Answered], columns: Index, facts: Facts) -> fl
     return guessed
 
 
-def _dense_fit(made: Sequence[Answered], design: Design, plan: Plan) -> tuple[Frame, Fit]:
+def _dense_fit(made: Sequence[Answered], design: Design, plan: Plan) -> tuple[GramEstimate, Fit]:
     columns = np.arange(len(design.names))
     target = facts_of(design, plan.options).guess.gram
     frame = frame_of(made, columns, target, fewest=ENOUGH)
@@ -206,7 +206,7 @@ def _bent(made: Sequence[Answered], fit: Fit) -> Array:
     return np.diag((_BENT * fit.weights[-1] * step) ** 2)
 
 
-def _towards_zero(fit: Fit, frame: Frame, spread: float) -> tuple[float, float]:
+def _towards_zero(fit: Fit, frame: GramEstimate, spread: float) -> tuple[float, float]:
     """Factor in [0, 1] for coefficients so noisy, and the spread of residuals that it leaves.
 
     Of ``q = b'A b`` the part ``e = tr(A V)`` is noise; the factor is 1 - e/q (James & Stein).
@@ -218,7 +218,7 @@ def _towards_zero(fit: Fit, frame: Frame, spread: float) -> tuple[float, float]:
 
 
 def expected_in_rounds(
-    plan: Plan, design: Design, facts: Facts, moment: float, score: float, kept: int
+    plan: Plan, design: Design, facts: RecordGuess, moment: float, score: float, kept: int
 ) -> Plan:
     """The plan with its expected standard errors, and its warnings.
 

@@ -16,10 +16,21 @@ from dpstats.estimators.bounds import (
     LINEAR,
     SPARSE_SAMPLING,
 )
-from dpstats.estimators.local.asks import (
+from dpstats.estimators.local.base import PooledRounds
+from dpstats.estimators.local.choice import fixed, sizes_asked, sparse_estimate, stepwise
+from dpstats.estimators.local.pool import (
+    Answered,
+    GramEstimate,
+    clip_bias,
+    coordinate_variance,
+    estimate,
+    frame_of,
+    pooled,
+)
+from dpstats.estimators.local.requests import (
     GATE,
     OPTIONS,
-    Facts,
+    RecordGuess,
     asked,
     channel_for,
     facts_of,
@@ -27,17 +38,6 @@ from dpstats.estimators.local.asks import (
     noise_of,
     share_inside,
     vector_channel,
-)
-from dpstats.estimators.local.base import PooledRounds
-from dpstats.estimators.local.choice import fixed, sizes_asked, sparse_estimate, stepwise
-from dpstats.estimators.local.pool import (
-    Answered,
-    Frame,
-    clip_bias,
-    coordinate_variance,
-    estimate,
-    frame_of,
-    pooled,
 )
 from dpstats.estimators.local.rounds import (
     CORRECTIONS,
@@ -176,7 +176,7 @@ class LocalScreening(PooledRounds):
 
 
 def _screening_message(
-    design: Design, facts: Facts, options: Mapping[str, Any], privacy: Privacy
+    design: Design, facts: RecordGuess, options: Mapping[str, Any], privacy: Privacy
 ) -> MomentMessage:
     clip = (facts.clip or _CLIPS[0]) * facts.spread
     message = MomentMessage(len(design.names), facts.radius, clip, 0.0, gate=GATE)
@@ -195,7 +195,9 @@ def _boxed(message: MomentMessage, design: Design, name: str, privacy: Privacy) 
     return box if sampled < noise * message.radius**2 else message
 
 
-def _framed(made: Sequence[Answered], design: Design, plan: Plan) -> tuple[list[Answered], Frame]:
+def _framed(
+    made: Sequence[Answered], design: Design, plan: Plan
+) -> tuple[list[Answered], GramEstimate]:
     """Rounds in one scale, and second moments of the columns asked for in the second round."""
     facts = facts_of(design, plan.options)
     moments = [m for m in made if m.message.share]
@@ -205,7 +207,7 @@ def _framed(made: Sequence[Answered], design: Design, plan: Plan) -> tuple[list[
     return [replace(m, scale=weight if m.message.bound is not None else 1.0) for m in made], frame
 
 
-def _target(design: Design, facts: Facts) -> Array:
+def _target(design: Design, facts: RecordGuess) -> Array:
     """Second moments guessed, in the scale of the radius; those of the intercept are known."""
     always = len(fixed(design))
     scale = (facts.radius**2 - always) / (facts.squares - always)
@@ -217,7 +219,7 @@ def _target(design: Design, facts: Facts) -> Array:
 
 
 def _survivors(
-    rounds: Sequence[Answered], frame: Frame, design: Design, plan: Plan
+    rounds: Sequence[Answered], frame: GramEstimate, design: Design, plan: Plan
 ) -> tuple[Index, Array | None]:
     """Columns for the next round, and the coefficients to take residuals at."""
     always, size, width = fixed(design), _most(plan.options), len(design.names)
@@ -245,7 +247,7 @@ def _most(options: Mapping[str, Any]) -> int:
     return max(sizes_asked(options), default=_SPARSITY)
 
 
-def _with_screening(plan: Plan, facts: Facts, noise: float, size: int) -> Plan:
+def _with_screening(plan: Plan, facts: RecordGuess, noise: float, size: int) -> Plan:
     """The plan with a warning where columns cannot be told from noise in the first round."""
     scale = facts.squares / len(plan.names)
     typical = scale * math.sqrt(facts.guess.sd**2 / (scale * size))

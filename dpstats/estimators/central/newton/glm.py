@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.accounting import gdp_mu
-from dpstats.estimators.base import Ask, Method, make_plan, need_delta
+from dpstats.estimators.base import Method, Request, make_plan, need_delta
 from dpstats.estimators.bounds import GLM_LOWER, SMALL_DELTA
 from dpstats.estimators.central.newton.glm_descent import Schedule, descend
 from dpstats.estimators.central.newton.glm_law import Law, tune
@@ -230,26 +230,31 @@ def _exposed(design: Design) -> bool:
     return design.family.link == "log" and design.offset is not None
 
 
-def _asks(public: Schedule, design: Design) -> list[Ask]:
+def _asks(public: Schedule, design: Design) -> list[Request]:
     steps, binomial = range(len(public.shares)), design.family.name == "binomial"
     spreads = [_FIRST_SPREAD] + [_LATER_SPREAD] * (len(public.shares) - 1)
-    start = [Ask("level", _START, "size of the response, for the next clip")] * (not binomial)
-    start.append(Ask("mean", _MEAN, "mean response, to start from"))
-    start += [Ask("exposure", _EXPOSURE, "mean of exp(offset), to start from")] * _exposed(design)
+    start = [Request("level", _START, "size of the response, for the next clip")] * (not binomial)
+    start.append(Request("mean", _MEAN, "mean response, to start from"))
+    start += [Request("exposure", _EXPOSURE, "mean of exp(offset), to start from")] * _exposed(
+        design
+    )
     return [
-        Ask("count", _COUNT, "number of rows that contribute"),
+        Request("count", _COUNT, "number of rows that contribute"),
         *(start * design.has_intercept),
-        Ask("norm", _NORM, "a radius that most rows are within"),
-        Ask("gram", _GRAM, "second moments of the columns"),
-        Ask("whitened gram", _WHITENED, "second moments in whitened coordinates"),
+        Request("norm", _NORM, "a radius that most rows are within"),
+        Request("gram", _GRAM, "second moments of the columns"),
+        Request("whitened gram", _WHITENED, "second moments in whitened coordinates"),
         *(
-            Ask(f"spread {k + 1}", spreads[k], "spread of the residuals, for the clip")
+            Request(f"spread {k + 1}", spreads[k], "spread of the residuals, for the clip")
             for k in (() if binomial else steps)
         ),
-        *(Ask(f"score {k + 1}", public.shares[k], "clipped score of a Newton step") for k in steps),
-        *([Ask("tails", _TAILS, "what the last clip cuts off, to widen it")] * public.adaptive),
-        Ask("bread", _BREAD, "curvature, for the last step"),
-        Ask("meat", _MEAT, "outer products of the scores, for standard errors"),
+        *(
+            Request(f"score {k + 1}", public.shares[k], "clipped score of a Newton step")
+            for k in steps
+        ),
+        *([Request("tails", _TAILS, "what the last clip cuts off, to widen it")] * public.adaptive),
+        Request("bread", _BREAD, "curvature, for the last step"),
+        Request("meat", _MEAT, "outer products of the scores, for standard errors"),
     ]
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dpstats.accounting import gdp_mu
 from dpstats.errors import OptionError
-from dpstats.estimators.base import Ask, Method, make_plan, need_delta
+from dpstats.estimators.base import Method, Request, make_plan, need_delta
 from dpstats.estimators.bounds import LINEAR, LINEAR_LOWER, SMALL_DELTA
 from dpstats.estimators.central.newton.descent import Schedule, descend
 from dpstats.estimators.guesses import Guess, enough, expect, guess, max_rows
@@ -239,25 +239,31 @@ def _stretch(noise: float) -> float:
 
 def _asks(
     shares: Sequence[float], moments: float, counts: float, intercept: bool, adaptive: bool
-) -> list[Ask]:
+) -> list[Request]:
     steps = range(len(shares))
     spreads = [_FIRST_SPREAD] + [_LATER_SPREAD] * (len(shares) - 1)
     return [
-        Ask("count", counts * _COUNT, "number of rows that contribute"),
-        *([Ask("median", counts * _MEDIAN, "median of the response, to start from")] * intercept),
-        Ask("norm", counts * _NORM, "a radius that most rows are within"),
-        Ask("gram", moments * _GRAM, "second moments of the columns"),
-        Ask("whitened gram", moments * _WHITENED, "second moments in whitened coordinates"),
-        *([Ask("reach", counts * _REACH, "a radius that nearly all rows are within")] * adaptive),
+        Request("count", counts * _COUNT, "number of rows that contribute"),
         *(
-            Ask(f"spread {k + 1}", counts * spreads[k], "spread of the residuals, for the clip")
+            [Request("median", counts * _MEDIAN, "median of the response, to start from")]
+            * intercept
+        ),
+        Request("norm", counts * _NORM, "a radius that most rows are within"),
+        Request("gram", moments * _GRAM, "second moments of the columns"),
+        Request("whitened gram", moments * _WHITENED, "second moments in whitened coordinates"),
+        *(
+            [Request("reach", counts * _REACH, "a radius that nearly all rows are within")]
+            * adaptive
+        ),
+        *(
+            Request(f"spread {k + 1}", counts * spreads[k], "spread of the residuals, for the clip")
             for k in steps
         ),
-        *(Ask(f"score {k + 1}", shares[k], "clipped score of a Newton step") for k in steps),
-        *([Ask("tails", _TAILS, "what the last clip cuts off, to widen it")] * adaptive),
-        Ask("far", counts * _FAR, "number of residuals beyond six spreads"),
-        Ask("bread", _BREAD, "second moments of unclipped rows, for the last step"),
-        Ask("meat", _MEAT, "outer products of the scores, for standard errors"),
+        *(Request(f"score {k + 1}", shares[k], "clipped score of a Newton step") for k in steps),
+        *([Request("tails", _TAILS, "what the last clip cuts off, to widen it")] * adaptive),
+        Request("far", counts * _FAR, "number of residuals beyond six spreads"),
+        Request("bread", _BREAD, "second moments of unclipped rows, for the last step"),
+        Request("meat", _MEAT, "outer products of the scores, for standard errors"),
     ]
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.errors import OptionError
-from dpstats.estimators.base import Ask, Method, make_plan, need_delta, need_positive
+from dpstats.estimators.base import Method, Request, make_plan, need_delta, need_positive
 from dpstats.estimators.bounds import LINEAR_LOWER, rates
 from dpstats.estimators.central.published.private_variance import (
     FAILURE,
@@ -129,7 +129,7 @@ class AdaptiveClippingGD(Method):
     *Feedback.* Noise is in proportion to the clip, and the clip to the error: the iteration
     contracts only if k + rate 2 R sqrt(d log(n / eta)) 4 sqrt(L) z / b < 1 (z the noise
     multiplier), or else stays at the error of the public bound. The plan warns with the n that
-    would do.
+    suffice.
 
     *Covariance.* With H = I - rate G, noise follows C <- H C H + (rate s_t / b)^2 I and sampling
     error S <- H S H + rate^2 meat / b, batches being independent. For H^T beta, the part of the
@@ -213,14 +213,16 @@ class AdaptiveClippingGD(Method):
         )
 
 
-def _asks(steps: int) -> tuple[Ask, ...]:
+def _asks(steps: int) -> tuple[Request, ...]:
     return (
-        Ask("count", 0.01, "number of rows that contribute"),
-        Ask("pairs", 0.12, "scales of residual pairs, for the clip", kind="laplace", parts=steps),
-        Ask("step", 0.73, "clipped gradient of the squared loss", parts=steps),
-        Ask("gram", 0.08, "second moments X'X, for standard errors"),
-        Ask("scale", 0.02, "variance of the residuals, for standard errors"),
-        Ask("meat", 0.04, "outer product of the scores, for standard errors"),
+        Request("count", 0.01, "number of rows that contribute"),
+        Request(
+            "pairs", 0.12, "scales of residual pairs, for the clip", kind="laplace", parts=steps
+        ),
+        Request("step", 0.73, "clipped gradient of the squared loss", parts=steps),
+        Request("gram", 0.08, "second moments X'X, for standard errors"),
+        Request("scale", 0.02, "variance of the residuals, for standard errors"),
+        Request("meat", 0.04, "outer product of the scores, for standard errors"),
     )
 
 
@@ -289,5 +291,5 @@ def _no_contraction(plan: Plan, needed: int) -> str:
     return (
         f"At n={plan.n:,} and epsilon={plan.privacy.epsilon:g} the noise that adaptive clips let "
         "in exceeds what a step removes, so the clips do not shrink with the error. About "
-        f"n={needed:,} rows would do; method='dp-gd' needs far fewer."
+        f"n={needed:,} rows suffice; method='dp-gd' needs far fewer."
     )

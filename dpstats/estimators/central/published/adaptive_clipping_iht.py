@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from dpstats.estimators.base import Ask
+from dpstats.estimators.base import Request
 from dpstats.estimators.bounds import SPARSE_LOWER, rates
 from dpstats.estimators.central.published.private_variance import (
     FAILURE,
@@ -28,7 +28,7 @@ from dpstats.estimators.central.published.sparse import (
     SparseDescent,
     Trial,
 )
-from dpstats.estimators.central.published.wide import Facts, within
+from dpstats.estimators.central.published.wide import SparseGuess, project
 from dpstats.estimators.sources import CAI, KARWA_VADHAN, LI_FEDERATED
 from dpstats.privacy import Privacy
 from dpstats.protocol import Plan
@@ -115,7 +115,7 @@ class AdaptiveClippingIHT(SparseDescent):
 
     *Feedback.* Noise is in proportion to the clip, and the clip to the error, so that the iteration
     contracts only for a large batch; else it stays at the error of the public bound and the
-    rescaling draws it back. The plan warns with the n that would do.
+    rescaling draws it back. The plan warns with the n that suffice.
 
     *Where it stands.* Splitting makes both parts of the error sqrt(T) larger than full batches do
     ("noisy-ht"), and PrivateVariance clips four times wider than needed.
@@ -157,13 +157,15 @@ class AdaptiveClippingIHT(SparseDescent):
         typical = float(np.median(facts.moments))
         return math.sqrt(2) * noise * _rate(facts.top) / math.sqrt(typical)
 
-    def _asks(self, trial: Trial, steps: int) -> list[Ask]:
+    def _asks(self, trial: Trial, steps: int) -> list[Request]:
         picks, purpose = trial.facts.picks, "largest coordinates of a step"
         return [
-            Ask("count", _COUNT, "number of rows that contribute"),
-            Ask("spread", _SPREAD, "upper quartile of |y|, for the rescaling"),
-            Ask("pairs", _PAIRS, "scales of residual pairs, for the clip", "laplace", parts=steps),
-            Ask("step", _left(), purpose, "peeling", picks, parts=steps),
+            Request("count", _COUNT, "number of rows that contribute"),
+            Request("spread", _SPREAD, "upper quartile of |y|, for the rescaling"),
+            Request(
+                "pairs", _PAIRS, "scales of residual pairs, for the clip", "laplace", parts=steps
+            ),
+            Request("step", _left(), purpose, "peeling", picks, parts=steps),
             *rescaling(),
         ]
 
@@ -179,7 +181,7 @@ class AdaptiveClippingIHT(SparseDescent):
             counts, (_, scale) = at.holder.ask(pairs, "pairs", part=t)
             clips.append(adapted_clip(counts, pairs, scale, steps, factor, facts.bound))
             moved = at.peeled("step", beta, clips[-1], bend, _reach(facts, n), t)
-            beta = within(moved, facts)
+            beta = project(moved, facts)
         last = min(first, clips[-1] / (factor * TYPICAL) * 1.15)
         bounded = sum(c == facts.bound for c in clips)
         released = {"batches": steps, "clips": clips, "batches at the public bound": bounded}
@@ -196,7 +198,7 @@ def _rate(top: float) -> float:
     return 9 / (10 * top) * (1 - 0.296 / top**4)
 
 
-def _reach(facts: Facts, n: int) -> float:
+def _reach(facts: SparseGuess, n: int) -> float:
     """The paper's truncation of covariates, and the public bound if that is smaller."""
     deviations = 2 * math.sqrt(facts.top * math.log(n * facts.moments.size / FAILURE))
     return min(facts.reach, deviations * math.sqrt(float(np.max(facts.moments))))

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.estimators.base import (
-    Ask,
     Method,
+    Request,
     floor_eigenvalues,
     make_plan,
     need_delta,
@@ -49,12 +49,12 @@ _FAILURE = 0.05  # probability with which each high-probability statement below 
 _CLIP = 4.0  # residuals enter the meat up to this many standard deviations
 
 _ASKS = (
-    Ask("count", 0.01, "number of rows that contribute"),
-    Ask("gram", 0.42, "second moments X'X of weighted rows"),
-    Ask("eigenvalue", 0.04, "smallest eigenvalue of X'X, for the ridge"),
-    Ask("cross", 0.46, "cross moments X'y of weighted rows"),
-    Ask("scale", 0.02, "variance of the residuals, for standard errors"),
-    Ask("meat", 0.05, "outer product of the scores, for standard errors"),
+    Request("count", 0.01, "number of rows that contribute"),
+    Request("gram", 0.42, "second moments X'X of weighted rows"),
+    Request("eigenvalue", 0.04, "smallest eigenvalue of X'X, for the ridge"),
+    Request("cross", 0.46, "cross moments X'y of weighted rows"),
+    Request("scale", 0.02, "variance of the residuals, for standard errors"),
+    Request("meat", 0.05, "outer product of the scores, for standard errors"),
 )
 
 _WANG = WANG_ADASSP.at("Algorithm 2, Theorem 3")
@@ -219,5 +219,5 @@ def _ridge_warning(plan: Plan, enough: float) -> str:
     return (
         f"At n={plan.n:,} and epsilon={plan.privacy.epsilon:g} the noise on X'X exceeds its "
         "smallest eigenvalue as guessed from public bounds: a ridge will shrink the "
-        f"coefficients, and intervals may not cover. About n={round_up(enough):,} rows would do."
+        f"coefficients, and intervals may not cover. About n={round_up(enough):,} rows suffice."
     )

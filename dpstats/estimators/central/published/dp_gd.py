@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.accounting import gdp_mu
-from dpstats.estimators.base import Ask, Method, make_plan, need_delta, need_integer
+from dpstats.estimators.base import Method, Request, make_plan, need_delta, need_integer
 from dpstats.estimators.bounds import GLM_LOWER, LINEAR_LOWER, LOGISTIC, rates
-from dpstats.estimators.central.published.recursion import after_steps, along, not_gone, within
+from dpstats.estimators.central.published.recursion import after_steps, along, not_gone, project
 from dpstats.estimators.central.sandwich import (
     noisy_count,
     residual_variance,
@@ -130,7 +130,7 @@ class Loss:
         Of a score over the square of its slope, in squares of the guessed standard deviation.
     phases : int
         How often the clip is released.
-    score, last : str and Ask
+    score, last : str and Request
         What a step asks, in words; and what is asked of the curvature after the last one.
     """
 
@@ -143,7 +143,7 @@ class Loss:
     variance: float
     phases: int
     score: str
-    last: Ask
+    last: Request
 
     def renewals(self, steps: int) -> list[int]:
         """Steps before which the clip is renewed."""
@@ -178,7 +178,7 @@ LOSSES = {
         variance=_CLIPPED / _ACTIVE**2,
         phases=_PHASES,
         score="clipped gradient of the squared loss",
-        last=Ask("active", 0.01, "residuals within the last clip, for standard errors"),
+        last=Request("active", 0.01, "residuals within the last clip, for standard errors"),
     ),
     "logit": Loss(
         BINOMIAL,
@@ -190,7 +190,7 @@ LOSSES = {
         variance=1 / _TYPICAL,
         phases=0,
         score="gradient of the logistic loss",
-        last=Ask("curvature", 0.07, "curvature at the last iterate, for standard errors"),
+        last=Request("curvature", 0.07, "curvature at the last iterate, for standard errors"),
     ),
 }
 
@@ -290,7 +290,7 @@ class DPGD(Method):
                 bounds = _renewed(holder, design, beta, n, loss.renewals(steps).index(t), bounds)
             query = Score(geometry, beta, bounds.clip, loss.family)
             score, (_, s) = holder.ask(query, f"step-{t + 1}")
-            beta = within(beta + rate * score / n, gram, bounds.reach)
+            beta = project(beta + rate * score / n, gram, bounds.reach)
             noises.append(s / n)
 
         active, curvature = _curvature(holder, design, geometry, beta, bounds, n, gram)
@@ -318,20 +318,20 @@ class DPGD(Method):
         )
 
 
-def asks_of(loss: Loss, steps: int, contraction: float) -> tuple[Ask, ...]:
+def asks_of(loss: Loss, steps: int, contraction: float) -> tuple[Request, ...]:
     """Every question; that of a step has more budget the later it comes."""
     weights = contraction ** np.arange(steps - 1, -1, -1)
     weights *= _GRADIENTS / weights.sum()
     return (
-        Ask("count", 0.01, "number of rows that contribute"),
-        Ask("gram", 0.12, "second moments X'X of weighted rows"),
+        Request("count", 0.01, "number of rows that contribute"),
+        Request("gram", 0.12, "second moments X'X of weighted rows"),
         *(
-            Ask(f"scale-{i + 1}", 0.02, "variance of the residuals, for the clip")
+            Request(f"scale-{i + 1}", 0.02, "variance of the residuals, for the clip")
             for i in range(loss.phases)
         ),
-        *(Ask(f"step-{t + 1}", float(w), loss.score) for t, w in enumerate(weights)),
+        *(Request(f"step-{t + 1}", float(w), loss.score) for t, w in enumerate(weights)),
         loss.last,
-        Ask("meat", 0.05, "outer product of the scores, for standard errors"),
+        Request("meat", 0.05, "outer product of the scores, for standard errors"),
     )
 
 

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.estimators.base import Ask
+from dpstats.estimators.base import Request
 from dpstats.estimators.bounds import (
     LINEAR,
     LOGISTIC,
@@ -129,7 +129,7 @@ class DPIGHT(SparseDescent):
         query = Score(geometry, np.zeros(1), trial.facts.usual_clip)
         return trial.on_a_coefficient(trial.gaussian(query, steps))
 
-    def _asks(self, trial: Trial, steps: int) -> Sequence[Ask]:
+    def _asks(self, trial: Trial, steps: int) -> Sequence[Request]:
         return step_asks(trial.facts, steps, "clipped gradient, noise on every coordinate")
 
     def _step(self, at: Descent, t: int, beta: Array, clip: float) -> Array:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.estimators.base import Ask, need_positive
+from dpstats.estimators.base import Request, need_positive
 from dpstats.estimators.bounds import SMALL_DELTA, SPARSE_GLM_LOWER, SPARSE_LOWER
 from dpstats.estimators.central.published.sparse import (
     Descent,
@@ -19,7 +19,7 @@ from dpstats.estimators.central.published.sparse import (
     step_asks,
 )
 from dpstats.estimators.central.published.theory import ALL_GAUSSIAN
-from dpstats.estimators.central.published.wide import Facts, hard_threshold
+from dpstats.estimators.central.published.wide import SparseGuess, hard_threshold
 from dpstats.estimators.sources import CAI, SCORE_ATTACK, WANG_XU
 from dpstats.queries import Gradient
 from dpstats.theory import Assumption, Rate, Theory
@@ -123,7 +123,7 @@ class DPIHT(SparseDescent):
     most_steps: ClassVar[int] = 1000
     planned_steps: ClassVar[int] = 40
 
-    def _settings(self, facts: Facts, options: Mapping[str, Any]) -> dict[str, Any]:
+    def _settings(self, facts: SparseGuess, options: Mapping[str, Any]) -> dict[str, Any]:
         lam = need_positive("lam", options.get("lam"), 0.0, zero=True)
         return {"lam": lam, **super()._settings(facts, options)}
 
@@ -132,7 +132,7 @@ class DPIHT(SparseDescent):
         query = Gradient(np.zeros(1), largest, trial.facts.family)
         return trial.on_a_coefficient(trial.gaussian(query, steps))
 
-    def _asks(self, trial: Trial, steps: int) -> Sequence[Ask]:
+    def _asks(self, trial: Trial, steps: int) -> Sequence[Request]:
         return step_asks(trial.facts, steps, "per-row clipped gradient, noise on every coordinate")
 
     def _step(self, at: Descent, t: int, beta: Array, clip: float) -> Array:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.estimators.base import Ask, need_positive
+from dpstats.estimators.base import Request, need_positive
 from dpstats.estimators.bounds import SMALL_DELTA, SPARSE_GLM_LOWER, SPARSE_LOWER, rates
 from dpstats.estimators.central.published.rescaling import rescaling
 from dpstats.estimators.central.published.sparse import (
@@ -18,9 +18,9 @@ from dpstats.estimators.central.published.sparse import (
     Path,
     SparseDescent,
     Trial,
-    spread_ask,
+    spread_request,
 )
-from dpstats.estimators.central.published.wide import Facts, hard_threshold
+from dpstats.estimators.central.published.wide import SparseGuess, hard_threshold
 from dpstats.estimators.sources import CAI, SCORE_ATTACK, TALWAR
 from dpstats.queries import CoordinateScores, ResponseQuantile, Search
 from dpstats.theory import Assumption, Theory
@@ -115,7 +115,7 @@ class FrankWolfe(SparseDescent):
     most_steps: ClassVar[int] = 200
     vertices: ClassVar[int] = 2
 
-    def _settings(self, facts: Facts, options: Mapping[str, Any]) -> dict[str, Any]:
+    def _settings(self, facts: SparseGuess, options: Mapping[str, Any]) -> dict[str, Any]:
         asked = options.get("radius")
         return {"radius": None if asked is None else need_positive("radius", asked, 1.0)}
 
@@ -133,17 +133,17 @@ class FrankWolfe(SparseDescent):
         noise = scale * trial.sensitivity(query) / trial.n
         return trial.on_a_coefficient(noise) * math.sqrt(steps)
 
-    def _asks(self, trial: Trial, steps: int) -> list[Ask]:
+    def _asks(self, trial: Trial, steps: int) -> list[Request]:
         facts, last = trial.facts, rescaling()
         renewals = len(_renewals(steps)) if facts.released_clip else 0
         fixed = _COUNT + _MEDIAN * _median(facts) + _SPREADS * bool(renewals)
         left = 1 - fixed - sum(a.weight for a in last)
-        asks = [Ask("count", _COUNT, "number of rows that contribute")]
+        asks = [Request("count", _COUNT, "number of rows that contribute")]
         if _median(facts):
-            asks.append(Ask("median", _MEDIAN, "median of the response, for the intercept"))
-        asks += [spread_ask(i + 1, _SPREADS / renewals) for i in range(renewals)]
+            asks.append(Request("median", _MEDIAN, "median of the response, for the intercept"))
+        asks += [spread_request(i + 1, _SPREADS / renewals) for i in range(renewals)]
         asks += [
-            Ask(f"step-{t + 1}", left / steps, "vertex of the l1 ball", "selection")
+            Request(f"step-{t + 1}", left / steps, "vertex of the l1 ball", "selection")
             for t in range(steps)
         ]
         return [*asks, *last]
@@ -169,7 +169,7 @@ class FrankWolfe(SparseDescent):
         return hard_threshold(beta, facts), released, {"clips": released, "radius": float(radius)}
 
 
-def _median(facts: Facts) -> bool:
+def _median(facts: SparseGuess) -> bool:
     return bool(facts.always) and facts.released_clip
 
 

@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.errors import OptionError
-from dpstats.estimators.base import Ask, Method, make_plan, need_positive
+from dpstats.estimators.base import Method, Request, make_plan, need_positive
 from dpstats.estimators.bounds import MEAN_LOWER, rates
 from dpstats.estimators.central.location import (
     Clip,
-    Facts,
+    ResponseGuess,
     facts_of,
     predict,
     release_mean,
@@ -117,7 +117,7 @@ class KarwaVadhan(Method):
         facts = facts_of(design, privacy)
         sigma = _sigma(options.get("sigma"), design, facts)
         facts = replace(facts, sd=sigma)
-        ask = Ask("histogram", 0.0, "cells of the response, for its range", kind="laplace")
+        ask = Request("histogram", 0.0, "cells of the response, for its range", kind="laplace")
         public = {"sigma": sigma * design.standardization.y_scale}
         plan = make_plan(self, design, privacy, n, two_stage(ask, _SHARE, privacy), public)
         middle = (facts.lower + facts.upper) / 2
@@ -134,7 +134,7 @@ class KarwaVadhan(Method):
         return release_mean(holder, design, plan, _range(facts, plan, _centre(edges, counts)))
 
 
-def _sigma(asked: object, design: Design, facts: Facts) -> float:
+def _sigma(asked: object, design: Design, facts: ResponseGuess) -> float:
     """Public standard deviation in internal units."""
     if asked is not None:
         return need_positive("sigma", asked, math.nan) / design.standardization.y_scale
@@ -147,7 +147,7 @@ def _sigma(asked: object, design: Design, facts: Facts) -> float:
     )
 
 
-def _edges(facts: Facts) -> Array:
+def _edges(facts: ResponseGuess) -> Array:
     """Edges of public cells of width at most sigma, unless there would be too many."""
     cells = min(max(math.ceil(facts.width / facts.sd), 3), _MOST_CELLS)
     edges: Array = np.linspace(facts.lower, facts.upper, cells + 1)
@@ -164,7 +164,7 @@ def _centre(edges: Array, counts: Array) -> float:
     return float(weights @ middles / total) if total > 0 else float(middles.mean())
 
 
-def _range(facts: Facts, plan: Plan, centre: float) -> Clip:
+def _range(facts: ResponseGuess, plan: Plan, centre: float) -> Clip:
     """The private range around a noisy centre, within the declared bounds."""
     edges = _edges(facts)
     slack = max(facts.sd, float(edges[1] - edges[0]))
@@ -172,7 +172,7 @@ def _range(facts: Facts, plan: Plan, centre: float) -> Clip:
     return Clip(max(facts.lower, centre - half), min(facts.upper, centre + half))
 
 
-def _with_feasibility(plan: Plan, facts: Facts) -> Plan:
+def _with_feasibility(plan: Plan, facts: ResponseGuess) -> Plan:
     """The plan with a warning where noise may hide the fullest cell."""
     edges = _edges(facts)
     scale = plan.noise(ResponseHistogram(edges[1:-1]), "histogram").scale
@@ -183,6 +183,6 @@ def _with_feasibility(plan: Plan, facts: Facts) -> Plan:
     warning = (
         f"n={plan.n:,} is small for epsilon={plan.privacy.epsilon:g} and {edges.size - 1:,} cells: "
         "noise may hide the fullest one, and the interval then does not cover. About "
-        f"n={round_up(enough):,} rows, or method='clipped', would do."
+        f"n={round_up(enough):,} rows, or method='clipped', suffice."
     )
     return replace(plan, warnings=(*plan.warnings, warning))

@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.estimators.base import Ask
+from dpstats.estimators.base import Request
 from dpstats.estimators.central.published.sparse import (
     Descent,
     SparseDescent,
@@ -93,7 +93,7 @@ class NoisyHT(SparseDescent):
         scale = math.sqrt(2.5 * facts.picks / rho) * trial.sensitivity(query) / trial.n
         return trial.on_a_coefficient(math.sqrt(2) * scale)
 
-    def _asks(self, trial: Trial, steps: int) -> Sequence[Ask]:
+    def _asks(self, trial: Trial, steps: int) -> Sequence[Request]:
         facts = trial.facts
         return step_asks(facts, steps, "largest coordinates of a step", "peeling", facts.picks)
 

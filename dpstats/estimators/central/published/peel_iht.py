@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.estimators.base import Ask
+from dpstats.estimators.base import Request
 from dpstats.estimators.bounds import (
     SMALL_DELTA,
 )
@@ -115,14 +115,16 @@ class PeelIHT(SparseDescent):
         largest = math.sqrt(math.log(max(facts.moments.size, 2)) / 2)
         return trial.on_a_coefficient(gumbel * largest / trial.n)
 
-    def _asks(self, trial: Trial, steps: int) -> list[Ask]:
+    def _asks(self, trial: Trial, steps: int) -> list[Request]:
         """Those of `step_asks`, each step in two: a choice of columns, and their values."""
-        asks: list[Ask] = []
+        asks: list[Request] = []
         for ask in step_asks(trial.facts, steps, "clipped score of the chosen columns"):
             if ask.slot.startswith("step-"):
                 slot, weight = ask.slot.replace("step", "choice"), _CHOICE * ask.weight
                 sparsity = trial.facts.sparsity
-                asks.append(Ask(slot, weight, "choice of columns by score", "selection", sparsity))
+                asks.append(
+                    Request(slot, weight, "choice of columns by score", "selection", sparsity)
+                )
                 ask = replace(ask, weight=ask.weight - weight)
             asks.append(ask)
         return asks

@@ -80,7 +80,7 @@ def few_pairs(plan: Plan, pairs: PairScales, instead: str) -> tuple[str, ...]:
     return (
         f"n={n:,} leaves {n // (2 * steps):,} pairs of rows in each of {steps} batches: too few "
         f"for PrivateVariance at epsilon={plan.privacy.epsilon:g}, so clips stay at the public "
-        f"bound of the response. About n={round_up(2 * steps * least / _MODE):,} rows would do; "
+        f"bound of the response. About n={round_up(2 * steps * least / _MODE):,} rows suffice; "
         f"method={instead!r} needs far fewer.",
     )
 

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.estimators.base import Ask
-from dpstats.estimators.central.published.wide import Facts
+from dpstats.estimators.base import Request
+from dpstats.estimators.central.published.wide import SparseGuess
 from dpstats.families import GAUSSIAN
 from dpstats.protocol import Holder
 from dpstats.queries import Geometry, Gram, Query, Score, Selected
@@ -24,17 +24,17 @@ _NORMAL_UPPER = 1.1503493803760079  # upper quartile of the absolute standard no
 _REACH = 3.0  # fitted values and responses enter the rescaling up to this many spreads
 
 
-def rescaling() -> tuple[Ask, ...]:
+def rescaling() -> tuple[Request, ...]:
     """What `rescaled` asks."""
     along, size = _RESCALING
     return (
-        Ask("along", along, "response along the fitted values, to rescale them"),
-        Ask("size", size, "squared fitted values, to rescale them"),
+        Request("along", along, "response along the fitted values, to rescale them"),
+        Request("size", size, "squared fitted values, to rescale them"),
     )
 
 
 def rescaled(
-    holder: Holder[Query], facts: Facts, beta: Array, n: float, clips: Sequence[float]
+    holder: Holder[Query], facts: SparseGuess, beta: Array, n: float, clips: Sequence[float]
 ) -> tuple[Array, float]:
     """Slopes times the factor by which fitted values explain the response best, in [0, 2].
 
@@ -88,7 +88,7 @@ def rescaled(
     return beta + (factor - 1) * slopes, factor
 
 
-def _chance(facts: Facts, beta: Array, n: float, variance: float) -> float:
+def _chance(facts: SparseGuess, beta: Array, n: float, variance: float) -> float:
     """What the response's noise contributes to its sum along fitted values that it chose.
 
     A coefficient fitted to noise of this variance contributes variance/curvature. One that is the

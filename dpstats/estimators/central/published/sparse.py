@@ -14,17 +14,17 @@ from numpy.typing import NDArray
 from dpstats.accounting import gdp_mu, zcdp_rho
 from dpstats.errors import OptionError
 from dpstats.estimators.base import (
-    Ask,
     Method,
+    Request,
     make_plan,
     need_delta,
     need_integer,
     need_positive,
 )
 from dpstats.estimators.central.published.rescaling import rescaled, rescaling
-from dpstats.estimators.central.published.wide import QUANTILE, Facts, public_facts, within
+from dpstats.estimators.central.published.wide import QUANTILE, SparseGuess, project, public_facts
 from dpstats.estimators.central.sandwich import noisy_count
-from dpstats.estimators.guesses import would_do
+from dpstats.estimators.guesses import sufficient
 from dpstats.estimators.selection import INFERENCE
 from dpstats.privacy import Privacy
 from dpstats.protocol import CoefficientEstimate, Holder, Plan
@@ -51,7 +51,7 @@ __all__ = [
     "halvings",
     "last_share",
     "options",
-    "spread_ask",
+    "spread_request",
     "step_asks",
 ]
 
@@ -89,7 +89,7 @@ def options(steps: str, **further: str) -> dict[str, str]:
 class Trial:
     """A guarantee and a number of rows that are tried, and the options asked for."""
 
-    facts: Facts
+    facts: SparseGuess
     options: Mapping[str, Any]
     privacy: Privacy
     n: int
@@ -115,14 +115,14 @@ class Trial:
         return noise / (self.facts.curvature * self.facts.active * math.sqrt(typical))
 
 
-def spread_ask(t: int, weight: float) -> Ask:
+def spread_request(t: int, weight: float) -> Request:
     """That of `Descent.spread` before step t."""
-    return Ask(f"spread-{t}", weight, "upper quartile of residuals, for the clip")
+    return Request(f"spread-{t}", weight, "upper quartile of residuals, for the clip")
 
 
 def step_asks(
-    facts: Facts, steps: int, purpose: str, kind: Kind = "gaussian", k: int = 1
-) -> tuple[Ask, ...]:
+    facts: SparseGuess, steps: int, purpose: str, kind: Kind = "gaussian", k: int = 1
+) -> tuple[Request, ...]:
     """Everything that a method of `steps` equal steps asks, with its share of the budget.
 
     Budgets grow from step to step, as earlier noise is contracted by later steps: slots
@@ -133,19 +133,21 @@ def step_asks(
     left = 1 - _COUNT - _SPREADS * facts.released_clip - sum(a.weight for a in last)
     left -= _CURVATURE * (steps >= _MEASURED)
     weights = _GROWTH ** np.arange(steps).clip(max=60)
-    asks = [Ask("count", _COUNT, "number of rows that contribute")]
+    asks = [Request("count", _COUNT, "number of rows that contribute")]
     for t, weight in enumerate(left * weights / weights.sum(), start=1):
         if facts.released_clip:
-            asks.append(spread_ask(t, _SPREADS / steps))
-        asks.append(Ask(f"step-{t}", float(weight), purpose, kind, k))
+            asks.append(spread_request(t, _SPREADS / steps))
+        asks.append(Request(f"step-{t}", float(weight), purpose, kind, k))
         if t == 1 and steps >= _MEASURED:
             asks.append(
-                Ask("curvature", _CURVATURE, "second moments of the first columns, for the steps")
+                Request(
+                    "curvature", _CURVATURE, "second moments of the first columns, for the steps"
+                )
             )
     return (*asks, *last)
 
 
-def last_share(facts: Facts, steps: int) -> float:
+def last_share(facts: SparseGuess, steps: int) -> float:
     """Share of the budget that the last step of `step_asks` gets."""
     return next(a.weight for a in step_asks(facts, steps, "") if a.slot == f"step-{steps}")
 
@@ -191,7 +193,7 @@ class Descent:
     ----------
     holder : Holder
         Who answers.
-    facts : Facts
+    facts : SparseGuess
         Public facts, and what was released about the curvature.
     plan : Plan
         With the options after defaults.
@@ -200,7 +202,7 @@ class Descent:
     """
 
     holder: Holder[Query]
-    facts: Facts
+    facts: SparseGuess
     plan: Plan
     n: float
 
@@ -332,7 +334,7 @@ class SparseDescent(Method):
 
     # What a method may have of its own.
 
-    def _settings(self, facts: Facts, options: Mapping[str, Any]) -> dict[str, Any]:
+    def _settings(self, facts: SparseGuess, options: Mapping[str, Any]) -> dict[str, Any]:
         """Options after defaults, beside the sparsity and the number of steps."""
         settings = {"step_size": need_positive("step_size", options.get("step_size"), 1.0)}
         if "radius" in self.options:
@@ -353,7 +355,7 @@ class SparseDescent(Method):
         """Guessed noise of the last of so many steps on a coefficient, in standardised units."""
 
     @abstractmethod
-    def _asks(self, trial: Trial, steps: int) -> Sequence[Ask]:
+    def _asks(self, trial: Trial, steps: int) -> Sequence[Request]:
         """What is asked in so many steps."""
 
     def _descend(self, at: Descent) -> Path:
@@ -362,7 +364,7 @@ class SparseDescent(Method):
         clips: list[float] = []
         for t in range(1, steps + 1):
             clips.append(self._clip(at.spread(f"spread-{t}", beta), clips))
-            beta = within(self._step(at, t, beta, clips[-1]), at.facts)
+            beta = project(self._step(at, t, beta, clips[-1]), at.facts)
             if t == 1 and steps >= _MEASURED:
                 at = at.measured(beta)
         return beta, clips, {"clips": clips}
@@ -380,11 +382,11 @@ class SparseDescent(Method):
         return rescaled(at.holder, at.facts, beta, at.n, clips)
 
 
-def _free(facts: Facts) -> int:
+def _free(facts: SparseGuess) -> int:
     return facts.moments.size - len(facts.always)
 
 
-def _warned(plan: Plan, facts: Facts, ratio: Callable[[Privacy, int], float]) -> Plan:
+def _warned(plan: Plan, facts: SparseGuess, ratio: Callable[[Privacy, int], float]) -> Plan:
     """The plan, with a warning where the columns that matter will drown among the others.
 
     `ratio` is the largest noise expected on any coefficient over half a coefficient that matters,
@@ -400,7 +402,7 @@ def _warned(plan: Plan, facts: Facts, ratio: Callable[[Privacy, int], float]) ->
         return plan
     warning = (
         f"n={n:,} is small for {_free(facts):,} columns at epsilon={privacy.epsilon:g}: noise will "
-        f"choose columns that do not matter. {would_do(ratio, privacy, n)}; so may the default "
+        f"choose columns that do not matter. {sufficient(ratio, privacy, n)}; so may the default "
         "method, or fewer columns."
     )
     return replace(plan, warnings=(*plan.warnings, warning))

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.estimators.base import Ask, floor_eigenvalues, need_positive
+from dpstats.estimators.base import Request, floor_eigenvalues, need_positive
 from dpstats.estimators.bounds import SMALL_DELTA, SUPPORT_GLM_LOWER, SUPPORT_LOWER, rates
 from dpstats.estimators.central.published.rescaling import rescaling
 from dpstats.estimators.central.published.sparse import (
@@ -19,9 +19,9 @@ from dpstats.estimators.central.published.sparse import (
     Path,
     SparseDescent,
     Trial,
-    spread_ask,
+    spread_request,
 )
-from dpstats.estimators.central.published.wide import Facts, within
+from dpstats.estimators.central.published.wide import SparseGuess, project
 from dpstats.estimators.sources import CAI, DURFEE, KIFER, SCORE_ATTACK
 from dpstats.queries import CoordinateScores, Geometry, Gram, Score, Selected
 from dpstats.theory import Assumption, Theory
@@ -114,7 +114,7 @@ class TwoStage(SparseDescent):
     }
     theories: ClassVar[Mapping[str, Theory]] = {"ols": _THEORY, "logit": _LOGIT}
 
-    def _settings(self, facts: Facts, options: Mapping[str, Any]) -> dict[str, Any]:
+    def _settings(self, facts: SparseGuess, options: Mapping[str, Any]) -> dict[str, Any]:
         asked = options.get("selection_share")
         return {"selection_share": need_positive("selection_share", asked, _CHOICE, most=0.7)}
 
@@ -130,20 +130,22 @@ class TwoStage(SparseDescent):
         scale = 2 / math.sqrt(8 * rho / facts.sparsity)
         return trial.on_a_coefficient(scale * trial.sensitivity(query) / trial.n)
 
-    def _asks(self, trial: Trial, steps: int) -> list[Ask]:
+    def _asks(self, trial: Trial, steps: int) -> list[Request]:
         facts, share, last = trial.facts, trial.options["selection_share"], rescaling()
         spreads = _SPREAD * (_STEPS + 1) * facts.released_clip
         left = 1 - _COUNT - spreads - share - _GRAM - sum(a.weight for a in last)
         weights = [left * 2.0**t / (2.0**_STEPS - 1) for t in range(_STEPS)]
-        asks = [Ask("count", _COUNT, "number of rows that contribute")]
+        asks = [Request("count", _COUNT, "number of rows that contribute")]
         if facts.released_clip:
-            asks += [spread_ask(t, _SPREAD) for t in range(_STEPS + 1)]
+            asks += [spread_request(t, _SPREAD) for t in range(_STEPS + 1)]
         return [
             *asks,
-            Ask("columns", share, "columns most correlated with y", "selection", facts.sparsity),
-            Ask("gram", _GRAM, "second moments of the chosen columns"),
+            Request(
+                "columns", share, "columns most correlated with y", "selection", facts.sparsity
+            ),
+            Request("gram", _GRAM, "second moments of the chosen columns"),
             *(
-                Ask(f"step-{t + 1}", weight, "clipped score of the chosen columns")
+                Request(f"step-{t + 1}", weight, "clipped score of the chosen columns")
                 for t, weight in enumerate(weights)
             ),
             *last,
@@ -165,7 +167,7 @@ class TwoStage(SparseDescent):
             answer, _ = at.holder.ask(Selected(score, columns), f"step-{t}")
             beta = beta.copy()
             beta[list(columns)] += inverse @ answer / (at.n * facts.active)
-            beta = within(beta, facts)
+            beta = project(beta, facts)
         return beta, clips, {"clips": clips}
 
 

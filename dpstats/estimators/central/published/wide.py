@@ -19,7 +19,7 @@ from dpstats.families import GAUSSIAN, Family
 if TYPE_CHECKING:
     from dpstats.design import Design
 
-__all__ = ["QUANTILE", "Facts", "hard_threshold", "public_facts", "within"]
+__all__ = ["QUANTILE", "SparseGuess", "hard_threshold", "project", "public_facts"]
 
 Array = NDArray[np.float64]
 
@@ -29,7 +29,7 @@ _LOGITS = 8.0
 
 
 @dataclass(frozen=True, eq=False)
-class Facts:
+class SparseGuess:
     """Public facts and guesses about a wide design, in internal coordinates.
 
     Attributes
@@ -123,7 +123,7 @@ class Facts:
         return change
 
 
-def public_facts(design: Design, sparsity: int) -> Facts:
+def public_facts(design: Design, sparsity: int) -> SparseGuess:
     """Guesses from declared bounds, centres and scales, as `guesses.guess` makes them."""
     low, high = np.asarray(design.internal_bounds, dtype=np.float64).T
     variance = np.minimum((high - low) ** 2 / 12, 1.0)
@@ -135,7 +135,7 @@ def public_facts(design: Design, sparsity: int) -> Facts:
     squared = float(np.sum(moments)) + 2 * math.sqrt(float(np.sum(variance**2)))
     gaussian = design.family == GAUSSIAN
     bound = response_bound(design) if gaussian else 1.0
-    return Facts(
+    return SparseGuess(
         moments=moments,
         top=_top(middle / np.sqrt(moments), sparsity, always),
         radius=min(math.sqrt(squared), float(design.norm_bound)),
@@ -160,7 +160,7 @@ def _top(middle: Array, sparsity: int, always: tuple[int, ...]) -> float:
     return float(np.linalg.eigvalsh(np.outer(m, m) + np.diag(1 - m**2))[-1])
 
 
-def hard_threshold(coef: Array, facts: Facts) -> Array:
+def hard_threshold(coef: Array, facts: SparseGuess) -> Array:
     """The largest ``facts.sparsity`` coefficients, in standardised units, and the intercept."""
     size = np.abs(coef) * np.sqrt(facts.moments)
     size[list(facts.always)] = np.inf
@@ -170,7 +170,7 @@ def hard_threshold(coef: Array, facts: Facts) -> Array:
     return thresholded
 
 
-def within(coef: Array, facts: Facts) -> Array:
+def project(coef: Array, facts: SparseGuess) -> Array:
     """Coefficients scaled back to fitted values of public size, four times the largest response.
 
     Their guessed root mean square is bounded, so that no noise makes the iteration run away.

@@ -11,14 +11,14 @@ import numpy as np
 
 from dpstats.accounting import epsilon_of, gdp_mu
 from dpstats.errors import OptionError, PlanError
-from dpstats.estimators.base import Ask, Method, make_plan, need_delta, need_positive
+from dpstats.estimators.base import Method, Request, make_plan, need_delta, need_positive
 from dpstats.estimators.bounds import SMALL_DELTA, SPARSE_GLM_LOWER, SPARSE_LOWER
 from dpstats.estimators.central.newton.glm import GLMNewton
 from dpstats.estimators.central.newton.ols import Newton
 from dpstats.estimators.central.sparse.halves import need_halves, on_second_half, second_half
 from dpstats.estimators.central.sparse.pursuit import Route, expected, pursue
 from dpstats.estimators.central.sparse.pursuit_laws import layout
-from dpstats.estimators.guesses import max_rows, would_do
+from dpstats.estimators.guesses import max_rows, sufficient
 from dpstats.estimators.selection import CONDITIONAL, INFERENCE, half_of
 from dpstats.estimators.sources import BREIMAN, CAI, DURFEE, SCORE_ATTACK, TROPP
 from dpstats.privacy import Privacy
@@ -327,7 +327,7 @@ def _warnings(
     if now <= _WEAK:
         return ()
     what = "noise will choose most columns" if now > _HOPELESS else "many columns will be missed"
-    remedy = would_do(lambda privacy, n: missed(privacy, n) / aim, privacy, n)
+    remedy = sufficient(lambda privacy, n: missed(privacy, n) / aim, privacy, n)
     free = len(design.names) - bool(design.has_intercept)
     return (
         f"{free:,} columns are many for n={n:,} and epsilon={privacy.epsilon:g}: {what}. {remedy}; "
@@ -351,7 +351,7 @@ _DENSE: Mapping[str, Estimator] = {
 }  # what estimates on selected columns
 
 
-def _asks(model: str, design: Design, route: Route) -> list[Ask]:
+def _asks(model: str, design: Design, route: Route) -> list[Request]:
     rounds, steps = range(1, len(route.picks) + 1), range(1, route.steps + 1)
     linear, several = model == "ols", len(route.sizes) > 1
     grams = np.geomspace(1.0, _GRAM_GROWTH ** (len(rounds) - 1), len(rounds))
@@ -359,28 +359,28 @@ def _asks(model: str, design: Design, route: Route) -> list[Ask]:
     spent = _COUNT + _START * design.has_intercept + _SIZE * several
     spent += _WHITENED if route.whole else _CHOICES
     spent += _GRAMS + _NORM * len(rounds) + _SPREAD * (len(steps) + 1) * linear
-    asks = [Ask("count", _COUNT, "number of rows that contribute")]
+    asks = [Request("count", _COUNT, "number of rows that contribute")]
     if design.has_intercept:
         start = "median of the response" if linear else "mean of the response"
-        asks.append(Ask("start", _START, f"{start}, to start from"))
+        asks.append(Request("start", _START, f"{start}, to start from"))
     for k in steps:
         if linear:
             weight = _SPREAD * (2 if k == 1 else 1)
-            asks.append(Ask(f"spread {k}", weight, "spread of the residuals, for the clip"))
+            asks.append(Request(f"spread {k}", weight, "spread of the residuals, for the clip"))
         if k <= len(rounds):
             count = route.picks[k - 1]
             columns = f"{count} columns" if count > 1 else "a column"
             purpose = f"choice of {columns} by score"
-            choice = Ask(f"choice {k}", _CHOICES / len(rounds), purpose, "selection", count)
+            choice = Request(f"choice {k}", _CHOICES / len(rounds), purpose, "selection", count)
             asks += [
                 *([choice] * (not route.whole)),
-                Ask(f"norm {k}", _NORM, "a radius that most rows are within"),
-                Ask(f"gram {k}", float(_GRAMS * grams[k - 1] / grams.sum()), "second moments"),
+                Request(f"norm {k}", _NORM, "a radius that most rows are within"),
+                Request(f"gram {k}", float(_GRAMS * grams[k - 1] / grams.sum()), "second moments"),
             ]
         if route.whole and k == 2:
-            asks.append(Ask("gram 2", _WHITENED, "second moments in whitened coordinates"))
+            asks.append(Request("gram 2", _WHITENED, "second moments in whitened coordinates"))
         left = (1 - spent) * float(scores[k - 1] / scores.sum())
-        asks.append(Ask(f"score {k}", left, "clipped score of a Newton step"))
+        asks.append(Request(f"score {k}", left, "clipped score of a Newton step"))
     if several:
-        asks.append(Ask("size", _SIZE, "how many columns to keep", "selection"))
+        asks.append(Request("size", _SIZE, "how many columns to keep", "selection"))
     return asks

@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 from dpstats.errors import OptionError
 from dpstats.estimators.base import need_integer, need_positive
 from dpstats.estimators.bounds import INTERACTIVE_LOWER, LINEAR, SPARSE_SAMPLING
-from dpstats.estimators.local.asks import (
+from dpstats.estimators.local.base import Rounds, without_law
+from dpstats.estimators.local.choice import fixed, largest
+from dpstats.estimators.local.requests import (
     CHANNELS,
     asked,
     channel_for,
@@ -22,8 +24,6 @@ from dpstats.estimators.local.asks import (
     noise_of,
     vector_channel,
 )
-from dpstats.estimators.local.base import Rounds, without_law
-from dpstats.estimators.local.choice import fixed, largest
 from dpstats.estimators.local.theory import IN_ROUNDS
 from dpstats.estimators.sources import WANG_XU, ZHU
 from dpstats.privacy import Local

@@ -19,17 +19,17 @@ from dpstats.estimators.bounds import (
     PUBLIC_ROWS,
     SPARSE_SAMPLING,
 )
-from dpstats.estimators.local.asks import (
+from dpstats.estimators.local.base import Once, without_law
+from dpstats.estimators.local.choice import fixed, largest
+from dpstats.estimators.local.requests import (
     CHANNELS,
-    Facts,
+    RecordGuess,
     channel_for,
     facts_of,
     need,
     noise_of,
     vector_channel,
 )
-from dpstats.estimators.local.base import Once, without_law
-from dpstats.estimators.local.choice import fixed, largest
 from dpstats.estimators.local.theory import AT_ONCE
 from dpstats.estimators.sources import ZHU
 from dpstats.privacy import Local
@@ -226,7 +226,7 @@ def _thresholded(
 
 
 def _warnings(
-    plan: Plan, facts: Facts, noise: tuple[float, float], d: int, rows: int
+    plan: Plan, facts: RecordGuess, noise: tuple[float, float], d: int, rows: int
 ) -> tuple[str, ...]:
     moment, score = noise
     least = float(np.linalg.eigvalsh(facts.guess.gram)[0])

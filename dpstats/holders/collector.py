@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dpstats.design import Design
     from dpstats.protocol import Question
 
-__all__ = ["REASONS", "Inbox"]
+__all__ = ["REASONS", "MessageCollector"]
 
 Array = NDArray[np.float64]
 
@@ -38,10 +38,10 @@ REASONS = frozenset(
 )
 
 
-class Inbox:
+class MessageCollector:
     """Receives the messages of one round and keeps what their average needs.
 
-    Everything here was private when it was sent: an inbox may be stored and read by anyone.
+    Everything here was private when it was sent: an collector may be stored and read by anyone.
 
     Parameters
     ----------

@@ -32,7 +32,7 @@ __all__ = [
     "CHANNELS",
     "GATE",
     "OPTIONS",
-    "Facts",
+    "RecordGuess",
     "asked",
     "best_clip",
     "channel_for",
@@ -101,7 +101,7 @@ def asked(message: MomentMessage, plan: Plan) -> Question:
 
 
 @dataclass(frozen=True, eq=False)
-class Facts:
+class RecordGuess:
     """Public guesses in internal coordinates.
 
     Attributes
@@ -135,7 +135,7 @@ class Facts:
         return self.radius * math.sqrt(columns / len(self.guess.gram))
 
 
-def facts_of(design: Design, options: Mapping[str, Any]) -> Facts:
+def facts_of(design: Design, options: Mapping[str, Any]) -> RecordGuess:
     """Guesses from the schema, and the options that replace them.
 
     Raises
@@ -160,7 +160,7 @@ def facts_of(design: Design, options: Mapping[str, Any]) -> Facts:
     if clip is None and not declared(design):
         clip = facts.bound / spread
         facts = replace(facts, assumptions=(*facts.assumptions, _UNDECLARED))
-    return Facts(facts, radius, spread, None if clip is None else float(clip))
+    return RecordGuess(facts, radius, spread, None if clip is None else float(clip))
 
 
 def best_clip(unit: float, caution: float) -> float:
@@ -186,7 +186,7 @@ def need(plan: Plan, ratio: float, what: str) -> str:
     n, epsilon = plan.n, plan.privacy.epsilon
     return (
         f"{what} About n={round_up(ratio**2 * n):,} users, or epsilon={ratio * epsilon:.2g} at "
-        f"n={n:,}, would do."
+        f"n={n:,}, suffice."
     )
 
 
@@ -205,7 +205,7 @@ def noise_of(question: Question, n: float) -> tuple[float, float]:
 
 
 def expected(
-    plan: Plan, design: Design, facts: Facts, noise: float, users: float, kept: int
+    plan: Plan, design: Design, facts: RecordGuess, noise: float, users: float, kept: int
 ) -> tuple[Plan, float]:
     """The plan with its expected standard errors, and the error over the size of coefficients.
 
