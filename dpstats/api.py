@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.accounting import Ledger
-from dpstats.checks import check_paid
+from dpstats.checks import check_paid, guessed_rows
 from dpstats.design import DeclaredDesign, Design, PublicDesign, captured
 from dpstats.errors import DataError, OptionError, SchemaError
 from dpstats.estimators.base import Request, schedule
@@ -21,7 +21,7 @@ from dpstats.families import family as family_of
 from dpstats.holders import Curator
 from dpstats.holders.sealed import without_frames
 from dpstats.mechanisms.noise import Noise, SafeNoise
-from dpstats.model import Model, ceiling, guessed_rows
+from dpstats.model import Model
 from dpstats.privacy import Central, Neighbors
 from dpstats.protocol import Plan
 from dpstats.queries import ResponseInterval
@@ -421,7 +421,7 @@ def private_range(
         "range", "exponential", privacy, n, (column,), mechanisms, cost, max_rows=max_rows or 1
     )
     noise = SafeNoise() if noise is None else noise
-    ledger = Ledger.memory(*ceiling(plan)) if ledger is None else ledger
+    ledger = Ledger.memory(privacy.epsilon, privacy.delta) if ledger is None else ledger
     standard = design.standardization
     first, last = np.triu_indices(grid.size, k=1)
     doublings = (grid[last] - grid[first]) / math.log(2)

@@ -11,9 +11,16 @@ import numpy as np
 from dpstats.accounting import Ledger
 from dpstats.design import Design
 from dpstats.errors import OptionError
-from dpstats.privacy import Central, Federated, LabelOnly, Local
+from dpstats.privacy import Central, Federated, LabelOnly, Local, Privacy
 
-__all__ = ["check_names", "check_paid", "check_privacy", "checked_sparsity", "row_count"]
+__all__ = [
+    "check_names",
+    "check_paid",
+    "check_privacy",
+    "checked_sparsity",
+    "guessed_rows",
+    "row_count",
+]
 
 
 def row_count(n: Any) -> int | None:
@@ -114,3 +121,20 @@ def _whole(number: Any) -> int:
         return 0 if isinstance(number, (bool, np.bool_)) else operator.index(number)
     except TypeError:
         return 0
+
+
+def guessed_rows(privacy: Privacy) -> int:
+    """The public guess of a number of rows that is private.
+
+    Raises
+    ------
+    OptionError
+        If there is none.
+    """
+    rows = getattr(privacy, "rows", None)
+    if rows is None:
+        raise OptionError(
+            "The number of rows is private under add-remove neighbours or with several rows per "
+            "unit. Give a public guess for planning: Central(..., rows=20_000)."
+        )
+    return int(rows)

@@ -7,20 +7,26 @@ of the trust model, let the estimator ask, hand back what was released.
 from __future__ import annotations
 
 import copy
-import sys
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpstats import estimators
 from dpstats.accounting import Ledger
-from dpstats.checks import check_names, check_paid, check_privacy, checked_sparsity, row_count
+from dpstats.checks import (
+    check_names,
+    check_paid,
+    check_privacy,
+    checked_sparsity,
+    guessed_rows,
+    row_count,
+)
 from dpstats.design import Design, PublicDesign, Source
 from dpstats.errors import DataError, FeasibilityWarning, OptionError, TrustError
 from dpstats.holders import Clients, Curator, Labels
@@ -28,13 +34,15 @@ from dpstats.holders.sealed import without_frames
 from dpstats.mechanisms.noise import Noise, SafeNoise
 from dpstats.privacy import Central, Federated, LabelOnly, Local, Neighbors, Privacy
 from dpstats.protocol import Estimator, Plan
+from dpstats.protocol.progress import reporter
 from dpstats.results import Released as Results
 from dpstats.text import plain
 
 if TYPE_CHECKING:
     from dpstats.devices import Collector, Randomizer
+    from dpstats.protocol import LocalMethod
 
-__all__ = ["Model", "Recipe", "Sparsity", "ceiling", "guessed_rows"]
+__all__ = ["Model", "Recipe", "Sparsity"]
 
 Array = NDArray[np.float64]
 Sparsity = int | Sequence[int] | None
@@ -240,12 +248,12 @@ class Model:
         noise = SafeNoise() if noise is None else noise
         for message in plan.warnings:
             warnings.warn(plain(message), FeasibilityWarning, stacklevel=2)
-        ledger = Ledger.memory(*ceiling(plan)) if ledger is None else ledger
+        ledger = Ledger.memory(privacy.epsilon, privacy.delta) if ledger is None else ledger
         unit = None if design.schema is None else design.schema.unit
         ledger.charge(plan, self._recipe.text, unit, reproducible=noise.reproducible)
         holder: Curator | Clients | Labels | None = None
         try:
-            holder = _open(source, design, plan, noise, _reporter(plan, progress), moments)
+            holder = _open(source, design, plan, noise, reporter(plan, progress), moments)
             estimate, releases = estimator.fit(holder, design, plan), holder.transcript
             if isinstance(privacy, Local):
                 estimate = replace(estimate, remarks=(*estimate.remarks, SIMULATED))
@@ -344,7 +352,8 @@ class Model:
             options = {**options, "public_rows": len(rows)}
         estimator = self._estimator(privacy, method, sparsity, len(design.names), n)
         plan = estimator.plan(design, privacy, n, **options)
-        moments = None if rows is None else _moments(estimator, design, plan, rows)
+        asks_devices = cast("LocalMethod", estimator)
+        moments = None if rows is None else asks_devices.public_moments(design, plan, rows)
         return _Prepared(design, source, estimator, plan, moments)
 
     def _estimator(
@@ -399,23 +408,6 @@ class _Prepared(NamedTuple):
     moments: Array | None
 
 
-def guessed_rows(privacy: Privacy) -> int:
-    """The public guess of a number of rows that is private.
-
-    Raises
-    ------
-    OptionError
-        If there is none.
-    """
-    rows = getattr(privacy, "rows", None)
-    if rows is None:
-        raise OptionError(
-            "The number of rows is private under add-remove neighbours or with several rows per "
-            "unit. Give a public guess for planning: Central(..., rows=20_000)."
-        )
-    return int(rows)
-
-
 def _public_rows(design: Design, privacy: Privacy, public: Any) -> Array:
     """Public covariates (m, d) in internal coordinates, without rows that miss a value."""
     if not isinstance(privacy, Local):
@@ -429,11 +421,6 @@ def _public_rows(design: Design, privacy: Privacy, public: Any) -> Array:
     if not len(kept):
         raise DataError("public=...: no row without a missing value; leave it out.")
     return kept
-
-
-def _moments(estimator: Any, design: Design, plan: Plan, rows: Array) -> Array:
-    made: Array = estimator.public_moments(design, plan, rows)
-    return made
 
 
 def _wide(columns: int, n: int) -> bool:
@@ -461,25 +448,3 @@ def _open(
         case LabelOnly():
             return Labels(source, design, plan, noise, report)
     return Curator(source, design, plan, noise, report)
-
-
-def ceiling(plan: Plan) -> tuple[float, float]:
-    """The guarantee asked for: of a ledger that is made for this plan alone."""
-    return plan.privacy.epsilon, plan.privacy.delta
-
-
-def _reporter(plan: Plan, progress: bool | None) -> Callable[[str], None] | None:
-    """Progress on standard error; it depends on public facts only."""
-    if progress is None:
-        progress = sys.stderr.isatty() and plan.n * len(plan.names) > 20_000_000
-    if not progress:
-        return None
-    total = sum(m.parts for m in plan.mechanisms)
-    done = 0
-
-    def report(slot: str) -> None:
-        nonlocal done
-        done += 1
-        print(f"[{done}/{total}] released {slot}", file=sys.stderr, flush=True)
-
-    return report

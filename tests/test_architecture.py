@@ -32,8 +32,7 @@ ARROWS: dict[str, set[str]] = {
     "theory": set(),
     "accounting": set(),
     "channels": {"accounting"},
-    "estimate": set(),
-    "protocol": {"accounting", "estimate"},
+    "protocol": {"accounting"},
     "tables": {"schema"},
     "schema": {"tables"},
     "design": {"schema", "tables", "families"},
@@ -46,13 +45,12 @@ ARROWS: dict[str, set[str]] = {
     "estimators.registry": {"protocol"} | CHAMBERS - {"estimators.numerics"},
     "mechanisms": {"accounting", "channels"},
     "holders": {"accounting", "mechanisms", "protocol", "queries", "design", "schema", "tables"},
-    "results": {"estimate", "protocol", "design", "accounting", "families", "schema"},
+    "results": {"protocol", "design", "accounting", "families", "schema"},
 }
 for _trust in ("central", "labels", "local"):
     ARROWS[f"estimators.{_trust}"] = ARROWS["estimators"] | {"estimators"}
 # Arrows that exist for annotations only (under TYPE_CHECKING).
 TYPE_ONLY: dict[str, set[str]] = {
-    "estimate": {"design"},
     "protocol": {"channels", "design", "queries"},
     **{name: {"design"} for name in ["estimators", *CHAMBERS]},
 }

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.errors import OptionError
-from dpstats.estimate import CoefficientEstimate
+from dpstats.protocol.estimate import CoefficientEstimate
 from dpstats.results.archive import encode, written
 from dpstats.results.inference import gaussian_norm
 from dpstats.stored import read, record, values

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.errors import OptionError
-from dpstats.estimate import CoefficientEstimate
 from dpstats.families import GAUSSIAN
+from dpstats.protocol.estimate import CoefficientEstimate
 from dpstats.results import coefficients
 from dpstats.results.parameters import ParameterResults
 from dpstats.results.prediction import Prediction

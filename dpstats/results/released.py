@@ -28,8 +28,8 @@ from dpstats.text import plain
 from dpstats.theory import BoundTerm, Citation, ErrorBound, Setting, Theory, error_bound
 
 if TYPE_CHECKING:
-    from dpstats.estimate import Estimate, ParameterTable
     from dpstats.protocol import Plan, Release
+    from dpstats.protocol.estimate import Estimate, ParameterTable
 
 __all__ = ["KINDS", "Released", "load"]
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 
-from dpstats.estimate import ParameterTable
 from dpstats.privacy import NOT_PRIVATE
+from dpstats.protocol.estimate import ParameterTable
 from dpstats.results.inference import interval, wald_table
 from dpstats.results.page import Page, TextTable
 from dpstats.results.released import Released

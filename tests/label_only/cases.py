@@ -10,12 +10,12 @@ import pandas as pd
 
 from dpstats.accounting import Event
 from dpstats.design import PublicDesign
-from dpstats.estimate import ParameterTable
 from dpstats.families import BINOMIAL, GAUSSIAN, POISSON, Family
 from dpstats.holders import Labels
 from dpstats.mechanisms.noise import SeededNoise
 from dpstats.privacy import LabelOnly
 from dpstats.protocol import CoefficientEstimate, Plan
+from dpstats.protocol.estimate import ParameterTable
 from dpstats.schema import Categorical, Numeric, Schema
 
 FORMULA = "y ~ x1 + x2 + g"

@@ -252,7 +252,7 @@ MUTANTS = [
     # plan, cost, ledger
     mutant(
         "charges nothing for the second half of the rows",
-        "dpstats/protocol.py",
+        "dpstats/protocol/plan.py",
         "for b in range(1, 3)",
         "for b in range(1, 2)",
         "test_transcript.py",

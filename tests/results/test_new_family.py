@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 
 import dpstats as dp
 from dpstats.errors import OptionError
-from dpstats.estimate import ParameterTable
 from dpstats.estimators import registry
 from dpstats.estimators.base import Request, make_plan
 from dpstats.privacy import NOT_PRIVATE
+from dpstats.protocol.estimate import ParameterTable
 from dpstats.queries import ResponseMoments
 from dpstats.results import plot, released
 from dpstats.results.parameters import ParameterResults

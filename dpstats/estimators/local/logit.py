@@ -22,7 +22,7 @@ from dpstats.estimators.local.pool import (
     GramEstimate,
     as_estimate,
     estimate,
-    frame_of,
+    gram_of,
     signal,
 )
 from dpstats.estimators.local.requests import (
@@ -136,15 +136,15 @@ class LocalLogit(PooledRounds):
     ) -> CoefficientEstimate:
         """Pool all rounds and solve."""
         made = self._answered(design, plan, answers)
-        rounds, frame, fit = _fit(made, design, plan)
-        return as_estimate(rounds, frame, fit)
+        rounds, gram_estimate, fit = _fit(made, design, plan)
+        return as_estimate(rounds, gram_estimate, fit)
 
     def _next(self, design: Design, plan: Plan, made: list[Answered]) -> tuple[Question, float]:
         message = _message(len(design.names), facts_of(design, plan.options), len(made))
         if not made:
             return asked(message, plan), _FIRST_DOUBT
-        _, frame, fit = _fit(made, design, plan)
-        return asked(replace(message, theta=_reined(fit, frame)), plan), _DOUBT
+        _, gram_estimate, fit = _fit(made, design, plan)
+        return asked(replace(message, theta=_reined(fit, gram_estimate)), plan), _DOUBT
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,28 +188,30 @@ class _Turned(Answered):
         return np.asarray(self.matrix @ super().influence(columns, weight, step))
 
 
-def _turned(made: Answered, frame: GramEstimate) -> _Turned:
+def _turned(made: Answered, gram_estimate: GramEstimate) -> _Turned:
     """The score at theta_t, times four, over its slope."""
-    theta = made.theta(frame.columns.size)
-    turned = frame.safe @ theta
+    theta = made.theta(gram_estimate.columns.size)
+    turned = gram_estimate.safe @ theta
     size2 = max(float(theta @ turned), _LEAST_SPREAD**2)
     level, along = _weights(math.sqrt(size2))
-    slope = level * frame.safe + (along - level) / size2 * np.outer(turned, turned)
-    matrix = np.asarray(4 * frame.safe @ np.linalg.inv(slope))
+    slope = level * gram_estimate.safe + (along - level) / size2 * np.outer(turned, turned)
+    matrix = np.asarray(4 * gram_estimate.safe @ np.linalg.inv(slope))
     return _Turned(made.question, made.answer, made.doubt, matrix=matrix)
 
 
-def _at_zero(made: Answered, frame: GramEstimate) -> _AtZero:
+def _at_zero(made: Answered, gram_estimate: GramEstimate) -> _AtZero:
     """The first round with its score over the slope at the spread that it shows."""
-    spread = _predictor_spread(made, frame)
+    spread = _predictor_spread(made, gram_estimate)
     ends = [spread - _STEP, spread + _STEP]
     slope, (below, above) = _slope(spread), (_slope(v) for v in ends)
     steeper = (1 / above - 1 / below) / (2 * _STEP)
     reached = (above * ends[1] - below * ends[0]) / (2 * _STEP)
     along = steeper * slope / (spread * reached)
-    image = made.score(frame.columns) / slope
-    coefficients = np.asarray(np.linalg.solve(frame.safe, image), dtype=np.float64)
-    jitter = float(np.mean(made.score_variance(frame.columns)) * (coefficients @ coefficients))
+    image = made.score(gram_estimate.columns) / slope
+    coefficients = np.asarray(np.linalg.solve(gram_estimate.safe, image), dtype=np.float64)
+    jitter = float(
+        np.mean(made.score_variance(gram_estimate.columns)) * (coefficients @ coefficients)
+    )
     return _AtZero(
         made.question,
         made.answer,
@@ -232,19 +234,19 @@ def _fit(
     """All rounds in the units of the first, its second moments, and the coefficients."""
     columns = np.arange(len(design.names))
     target = facts_of(design, plan.options).guess.gram
-    frame = frame_of(made[:1], columns, target, fewest=ENOUGH)
-    rounds = [_at_zero(made[0], frame), *(_turned(m, frame) for m in made[1:])]
-    return rounds, frame, estimate(rounds, frame, columns, columns.size, safe=True)
+    gram_estimate = gram_of(made[:1], columns, target, fewest=ENOUGH)
+    rounds = [_at_zero(made[0], gram_estimate), *(_turned(m, gram_estimate) for m in made[1:])]
+    return rounds, gram_estimate, estimate(rounds, gram_estimate, columns, columns.size, safe=True)
 
 
-def _predictor_spread(made: Answered, frame: GramEstimate) -> float:
+def _predictor_spread(made: Answered, gram_estimate: GramEstimate) -> float:
     """Standard deviation of linear predictors, from the score at zero.
 
     For normal rows ``s' A^-1 s`` is ``(slope(v) v)^2`` at spread v, beside what noise adds.
     """
-    columns = frame.columns
+    columns = gram_estimate.columns
     score = made.score(columns)
-    inverse = np.linalg.inv(frame.safe)
+    inverse = np.linalg.inv(gram_estimate.safe)
     found = float(score @ inverse @ score)
     found -= float(np.trace(inverse)) * float(made.score_variance(columns).mean())
     spreads = np.linspace(_LEAST_SPREAD, _MOST_SPREAD, 200)
@@ -269,9 +271,9 @@ def _weights(spread: float) -> tuple[float, float]:
     return float(_NODE_WEIGHTS @ h), float(_NODE_WEIGHTS @ (_NODES**2 * h))
 
 
-def _reined(fit: Fit, frame: GramEstimate) -> Array:
+def _reined(fit: Fit, gram_estimate: GramEstimate) -> Array:
     """Coefficients for the next question: drawn to zero as far as they are noise, and not wild."""
-    fitted, left = signal(fit, frame)
+    fitted, left = signal(fit, gram_estimate)
     factor = left / fitted if fitted > 0 else 0.0
     reached = factor * math.sqrt(max(fitted, 0.0))
     theta: Array = fit.params * (factor * min(1.0, _MOST_SPREAD / max(reached, _MOST_SPREAD)))

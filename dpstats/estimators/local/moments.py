@@ -29,7 +29,7 @@ from dpstats.estimators.local.pool import (
     as_estimate,
     clip_bias,
     estimate,
-    frame_of,
+    gram_of,
 )
 from dpstats.estimators.local.requests import (
     GATE,
@@ -194,11 +194,11 @@ class _Moments(Once):
         rows = int(plan.options.get("public_rows", 0))
         target = facts_of(design, plan.options).guess.gram
         fewest = 2 if self.sparse else ENOUGH
-        frame = frame_of(made, columns, target, public, rows, fewest)
+        gram_estimate = gram_of(made, columns, target, public, rows, fewest)
         if self.sparse:
-            return sparse_estimate(made, frame, design, plan, rows)
-        fit = estimate(made, frame, columns, columns.size, safe=True, rows=rows)
-        return as_estimate(made, frame, fit)
+            return sparse_estimate(made, gram_estimate, design, plan, rows)
+        fit = estimate(made, gram_estimate, columns, columns.size, safe=True, rows=rows)
+        return as_estimate(made, gram_estimate, fit)
 
 
 @dataclass(frozen=True)

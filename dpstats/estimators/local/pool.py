@@ -5,9 +5,9 @@ Round t asks for the clipped score at public coefficients theta_t: on average
     g_t = f_t A (theta - theta_t),   f_t = P(residual inside its clip), weighted as the rows are,
 
 exactly for elliptical columns (Stein's lemma: E x g(x'b + e) = E g' A b), and to first order in
-each column otherwise. f_t is released beside the score. So every round gives the same vector
-``A theta``, as ``g_t / f_t + A theta_t``; rounds are averaged by their precision, and the errors of
-A, released once, meet only ``sum_t w_t (theta - theta_t)``, which is small where theta_t is close.
+each column otherwise. f_t is released too. So every round gives the vector ``A theta``, as
+``g_t / f_t + A theta_t``; rounds are averaged by their precision, and the errors of A, released
+once, meet only ``sum_t w_t (theta - theta_t)``, which is small where theta_t is close.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = [
     "clip_bias",
     "coordinate_variance",
     "estimate",
-    "frame_of",
+    "gram_of",
     "pooled",
     "released",
     "remarks_on",
@@ -95,7 +95,7 @@ class Answered:
     scale : float, default 1
         What the score is multiplied by, to be in the units of the rounds that it is pooled with.
     framed : bool, default True
-        Whether its second moments are those of the frame.
+        Whether its second moments are those of the Gram estimate.
     """
 
     question: Question
@@ -192,10 +192,8 @@ class GramEstimate:
         The same with every eigenvalue above the noise that is left.
     hidden : ndarray of shape (k, k)
         See `invertible`.
-    sd, part : float
-        Noise sd of an entry off the diagonal before shrinking, and the part that is left.
-    counted : float
-        The part that standard errors count.
+    sd, part, counted : float
+        Noise sd of an entry off the diagonal; the parts left after shrinking, and counted.
     """
 
     columns: Index
@@ -207,7 +205,7 @@ class GramEstimate:
     counted: float
 
     def restricted(self, columns: Index) -> GramEstimate:
-        """The frame of some of its columns."""
+        """The Gram estimate of some of its columns."""
         at = np.searchsorted(self.columns, columns)
         part = np.ix_(at, at)
         gram, safe, hidden = (whole[part] for whole in (self.gram, self.safe, self.hidden))
@@ -219,7 +217,7 @@ class GramEstimate:
         return self.sd * self.part
 
 
-def frame_of(
+def gram_of(
     rounds: Sequence[Answered],
     columns: Index,
     target: Array,
@@ -294,24 +292,24 @@ class Fit:
 
 
 def pooled(
-    rounds: Sequence[Answered], frame: GramEstimate, columns: Index, now: Array
+    rounds: Sequence[Answered], gram_estimate: GramEstimate, columns: Index, now: Array
 ) -> tuple[Array, Array]:
     """``A theta`` of `columns` from all rounds that asked for them, and the rounds' weights.
 
     `now` (d,) is the best guess of theta: it says how much a round suffers from errors of A.
     """
-    at = np.searchsorted(frame.columns, columns)
+    at = np.searchsorted(gram_estimate.columns, columns)
     vectors, precisions = [], []
     last = rounds[-1].message.asked.size
     for made in rounds:
         theta = made.theta(now.size)
-        moved = frame.gram[at] @ theta[frame.columns]
-        away = (now - theta)[frame.columns]
-        signal = float(np.mean((frame.gram[at] @ away) ** 2))
+        moved = gram_estimate.gram[at] @ theta[gram_estimate.columns]
+        away = (now - theta)[gram_estimate.columns]
+        signal = float(np.mean((gram_estimate.gram[at] @ away) ** 2))
         other = made.message.asked.size != last or made.message.bound is not None
         doubt = made.doubt**2 + (_MISMATCH**2 if other and len(rounds) > 1 else 0)
         variance = float(np.mean(made.score_variance(columns)))
-        variance += frame.left**2 * float(away @ away) + doubt * signal
+        variance += gram_estimate.left**2 * float(away @ away) + doubt * signal
         vectors.append(made.score(columns) + moved)
         precisions.append(1 / variance)
     weights = np.array(precisions) / sum(precisions)
@@ -320,7 +318,7 @@ def pooled(
 
 def estimate(
     rounds: Sequence[Answered],
-    frame: GramEstimate,
+    gram_estimate: GramEstimate,
     columns: Index,
     width: int,
     *,
@@ -335,28 +333,28 @@ def estimate(
     safe : bool, default False
         Whether to invert the matrix with raised eigenvalues.
     rows : int, default 0
-        Public rows behind the frame; 0 where it was released.
+        Public rows behind the Gram estimate; 0 where it was released.
     least : float
         Part of the noise of second moments that is counted even where less seems to be left.
     """
-    frame = replace(frame, gram=frame.safe) if safe else frame
-    at = np.searchsorted(frame.columns, columns)
-    gram = frame.gram[np.ix_(at, at)]
+    gram_estimate = replace(gram_estimate, gram=gram_estimate.safe) if safe else gram_estimate
+    at = np.searchsorted(gram_estimate.columns, columns)
+    gram = gram_estimate.gram[np.ix_(at, at)]
     now = np.zeros(width)
     for _ in range(_PASSES):
-        vector, weights = pooled(rounds, frame, columns, now)
+        vector, weights = pooled(rounds, gram_estimate, columns, now)
         now = np.zeros(width)
         now[columns] = np.linalg.solve(gram, vector)
-    cov, privacy = _covariance(rounds, frame, columns, now, weights, rows, least)
+    cov, privacy = _covariance(rounds, gram_estimate, columns, now, weights, rows, least)
     if safe:
         prior = float(now @ now) / max(columns.size, 1)
-        cov = cov + prior * frame.hidden[np.ix_(at, at)]
+        cov = cov + prior * gram_estimate.hidden[np.ix_(at, at)]
     return Fit(columns, now[columns], cov, privacy, vector, weights)
 
 
 def _covariance(
     rounds: Sequence[Answered],
-    frame: GramEstimate,
+    gram_estimate: GramEstimate,
     columns: Index,
     now: Array,
     weights: Array,
@@ -371,19 +369,19 @@ def _covariance(
     away = np.zeros(now.size)
     for weight, made in zip(weights, rounds, strict=True):
         away += weight * (now - made.theta(now.size))
-    part = max(frame.counted, least)
+    part = max(gram_estimate.counted, least)
     shares = _gram_shares(rounds, columns) * part if not rows else np.zeros(len(rounds))
     meat, noise = np.zeros((columns.size,) * 2), np.zeros((columns.size,) * 2)
-    at = np.searchsorted(frame.columns, columns)
-    gram = frame.gram[np.ix_(at, at)]
+    at = np.searchsorted(gram_estimate.columns, columns)
+    gram = gram_estimate.gram[np.ix_(at, at)]
     for weight, share, made in zip(weights, shares, rounds, strict=True):
         row = made.influence(columns, float(weight), share * away)
         meat += row @ made.answer.covariance @ row.T
         noise += made.noise * (row @ row.T)
     if rows:
         # Second moments of normal rows: Var((A_m - A) b) = (A b'A b + A b b'A) / m.
-        inside = frame.gram[at] @ away[frame.columns]
-        size = float(away[frame.columns] @ frame.gram @ away[frame.columns])
+        inside = gram_estimate.gram[at] @ away[gram_estimate.columns]
+        size = float(away[gram_estimate.columns] @ gram_estimate.gram @ away[gram_estimate.columns])
         meat += (gram * size + np.outer(inside, inside)) / rows
     inverse = np.linalg.inv(gram)
     cov, privacy = inverse @ meat @ inverse, inverse @ noise @ inverse
@@ -405,30 +403,32 @@ def _gram_shares(rounds: Sequence[Answered], columns: Index) -> Array:
     return precision / total if total else precision
 
 
-def signal(fit: Fit, frame: GramEstimate) -> tuple[float, float]:
+def signal(fit: Fit, gram_estimate: GramEstimate) -> tuple[float, float]:
     """Mean square of the fitted values ``b'A b``, and what its noise ``tr(A V)`` leaves of it."""
-    fitted = float(fit.params @ frame.safe @ fit.params)
-    return fitted, max(fitted - float(np.sum(frame.safe * fit.cov)), 0.0)
+    fitted = float(fit.params @ gram_estimate.safe @ fit.params)
+    return fitted, max(fitted - float(np.sum(gram_estimate.safe * fit.cov)), 0.0)
 
 
-def released(rounds: Sequence[Answered], frame: GramEstimate) -> dict[str, Any]:
+def released(rounds: Sequence[Answered], gram_estimate: GramEstimate) -> dict[str, Any]:
     """Numbers worth reporting."""
     return {
         "clips": [made.message.clip for made in rounds],
         "inside": [made.inside[0] for made in rounds],
-        "noise of second moments": frame.sd,
-        "noise left after shrinking": frame.left,
+        "noise of second moments": gram_estimate.sd,
+        "noise left after shrinking": gram_estimate.left,
     }
 
 
-def as_estimate(rounds: Sequence[Answered], frame: GramEstimate, fit: Fit) -> CoefficientEstimate:
+def as_estimate(
+    rounds: Sequence[Answered], gram_estimate: GramEstimate, fit: Fit
+) -> CoefficientEstimate:
     """What is handed back of a fit of all columns.
 
     Without standard errors where a direction of the columns is hidden, or most responses were
     clipped: both bias coefficients by more than noise does.
     """
     why = ""
-    if float(np.linalg.eigvalsh(frame.hidden)[-1]) > _BLURRED:
+    if float(np.linalg.eigvalsh(gram_estimate.hidden)[-1]) > _BLURRED:
         why = "none: noise hides how the columns vary"
     elif rounds[-1].clipped_away:
         why = "none: most responses were clipped"
@@ -438,14 +438,14 @@ def as_estimate(rounds: Sequence[Answered], frame: GramEstimate, fit: Fit) -> Co
         cov=unknown if why else fit.cov,
         cov_privacy=unknown if why else fit.cov_privacy,
         nobs=float(sum(made.answer.count for made in rounds)),
-        released=released(rounds, frame)
+        released=released(rounds, gram_estimate)
         | ({"weights of rounds": fit.weights.tolist()} if len(rounds) > 1 else {}),
-        remarks=remarks_on(rounds, frame),
+        remarks=remarks_on(rounds, gram_estimate),
         inference=why,
     )
 
 
-def remarks_on(rounds: Sequence[Answered], frame: GramEstimate) -> tuple[str, ...]:
+def remarks_on(rounds: Sequence[Answered], gram_estimate: GramEstimate) -> tuple[str, ...]:
     """What the messages say about the declarations."""
-    hidden = float(np.trace(frame.hidden)) > _RAISED
+    hidden = float(np.trace(gram_estimate.hidden)) > _RAISED
     return (_HIDDEN,) * hidden + (_CLIPPED,) * rounds[-1].clipped_away

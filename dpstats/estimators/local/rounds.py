@@ -26,7 +26,7 @@ from dpstats.estimators.local.pool import (
     as_estimate,
     clip_bias,
     estimate,
-    frame_of,
+    gram_of,
     signal,
 )
 from dpstats.estimators.local.requests import (
@@ -145,19 +145,19 @@ class LocalRounds(PooledRounds):
     ) -> CoefficientEstimate:
         """Pool both rounds and solve."""
         made = self._answered(design, plan, answers)
-        frame, fit = _dense_fit(made, design, plan)
-        return as_estimate(made, frame, replace(fit, cov=fit.cov + _bent(made, fit)))
+        gram_estimate, fit = _dense_fit(made, design, plan)
+        return as_estimate(made, gram_estimate, replace(fit, cov=fit.cov + _bent(made, fit)))
 
     def _next(self, design: Design, plan: Plan, made: list[Answered]) -> tuple[Question, float]:
         facts = facts_of(design, plan.options)
         message, spreads = _first_message(design, facts, plan.options), float(plan.options["clip"])
         if made:
-            frame, fit = _dense_fit(made, design, plan)
-            kept, residual = _towards_zero(fit, frame, spread_of(made[0], facts))
+            gram_estimate, fit = _dense_fit(made, design, plan)
+            kept, residual = _towards_zero(fit, gram_estimate, spread_of(made[0], facts))
             spreads = _CLIPS[1]
             message = replace(
                 message,
-                radius=learned_radius(made, frame.columns, facts),
+                radius=learned_radius(made, gram_estimate.columns, facts),
                 clip=spreads * residual,
                 share=_MOMENTS[1] * (1 - GATE),
                 theta=kept * fit.params,
@@ -196,8 +196,8 @@ def learned_radius(made: Sequence[Answered], columns: Index, facts: RecordGuess)
 def _dense_fit(made: Sequence[Answered], design: Design, plan: Plan) -> tuple[GramEstimate, Fit]:
     columns = np.arange(len(design.names))
     target = facts_of(design, plan.options).guess.gram
-    frame = frame_of(made, columns, target, fewest=ENOUGH)
-    return frame, estimate(made, frame, columns, columns.size, safe=True)
+    gram_estimate = gram_of(made, columns, target, fewest=ENOUGH)
+    return gram_estimate, estimate(made, gram_estimate, columns, columns.size, safe=True)
 
 
 def _bent(made: Sequence[Answered], fit: Fit) -> Array:
@@ -206,12 +206,12 @@ def _bent(made: Sequence[Answered], fit: Fit) -> Array:
     return np.diag((_BENT * fit.weights[-1] * step) ** 2)
 
 
-def _towards_zero(fit: Fit, frame: GramEstimate, spread: float) -> tuple[float, float]:
+def _towards_zero(fit: Fit, gram_estimate: GramEstimate, spread: float) -> tuple[float, float]:
     """Factor in [0, 1] for coefficients so noisy, and the spread of residuals that it leaves.
 
     Of ``q = b'A b`` the part ``e = tr(A V)`` is noise; the factor is 1 - e/q (James & Stein).
     """
-    fitted, clean = signal(fit, frame)
+    fitted, clean = signal(fit, gram_estimate)
     factor = clean / fitted if fitted > 0 else 0.0
     left = max(spread**2 - factor * clean, (_LEAST_SPREAD * spread) ** 2)
     return factor, math.sqrt(left)

@@ -24,7 +24,7 @@ from dpstats.estimators.local.pool import (
     clip_bias,
     coordinate_variance,
     estimate,
-    frame_of,
+    gram_of,
     pooled,
 )
 from dpstats.estimators.local.requests import (
@@ -150,8 +150,8 @@ class LocalScreening(PooledRounds):
     ) -> CoefficientEstimate:
         """Pool all rounds for the columns that are left."""
         made = self._answered(design, plan, answers)
-        made, frame = _framed(made, design, plan)
-        return sparse_estimate(made, frame.restricted(made[-1].message.asked), design, plan)
+        made, gram_estimate = _framed(made, design, plan)
+        return sparse_estimate(made, gram_estimate.restricted(made[-1].message.asked), design, plan)
 
     def _next(self, design: Design, plan: Plan, made: list[Answered]) -> tuple[Question, float]:
         facts, name = facts_of(design, plan.options), str(plan.options["channel"])
@@ -160,8 +160,8 @@ class LocalScreening(PooledRounds):
         if turn == 0:
             message = _screening_message(design, facts, plan.options, plan.privacy)
         else:
-            rounds, frame = _framed(made, design, plan)
-            columns, theta = _survivors(rounds, frame, design, plan)
+            rounds, gram_estimate = _framed(made, design, plan)
+            columns, theta = _survivors(rounds, gram_estimate, design, plan)
             message = MomentMessage(
                 width,
                 learned_radius(rounds, columns, facts),
@@ -202,9 +202,11 @@ def _framed(
     facts = facts_of(design, plan.options)
     moments = [m for m in made if m.message.share]
     columns = moments[0].message.asked if moments else np.arange(len(design.names))
-    frame = frame_of(made, columns, _target(design, facts))
+    gram_estimate = gram_of(made, columns, _target(design, facts))
     weight = float(np.clip(np.mean([m.inside[1] for m in moments]), 0.2, 1)) if moments else 1.0
-    return [replace(m, scale=weight if m.message.bound is not None else 1.0) for m in made], frame
+    return [
+        replace(m, scale=weight if m.message.bound is not None else 1.0) for m in made
+    ], gram_estimate
 
 
 def _target(design: Design, facts: RecordGuess) -> Array:
@@ -219,7 +221,7 @@ def _target(design: Design, facts: RecordGuess) -> Array:
 
 
 def _survivors(
-    rounds: Sequence[Answered], frame: GramEstimate, design: Design, plan: Plan
+    rounds: Sequence[Answered], gram_estimate: GramEstimate, design: Design, plan: Plan
 ) -> tuple[Index, Array | None]:
     """Columns for the next round, and the coefficients to take residuals at."""
     always, size, width = fixed(design), _most(plan.options), len(design.names)
@@ -227,19 +229,21 @@ def _survivors(
     room = math.ceil(_LEFT[len(rounds) - 1] * size)
     most = spread_of(rounds[0], facts_of(design, plan.options)) ** 2  # that columns can explain
     if len(rounds) == 1:  # by covariance with the response alone, in standard units
-        score = rounds[0].score(last) / np.sqrt(np.diag(frame.gram))
+        score = rounds[0].score(last) / np.sqrt(np.diag(gram_estimate.gram))
         score[list(always)] = np.inf
         kept = np.argsort(-np.abs(score), kind="stable")[: room + len(always)]
         return np.sort(last[kept]), None
     now = np.zeros(width)
     for _ in range(2):
-        vector = pooled(rounds, frame, last, now)[0]
-        chosen = stepwise(frame, last, vector, size, always)
-        fit = estimate(rounds, frame, chosen, width)
+        vector = pooled(rounds, gram_estimate, last, now)[0]
+        chosen = stepwise(gram_estimate, last, vector, size, always)
+        fit = estimate(rounds, gram_estimate, chosen, width)
         now = np.zeros(width)
         now[fit.columns] = fit.params
     explained = float(fit.vector @ fit.params)
-    return stepwise(frame, last, vector, room, always), now * min(1.0, most / max(explained, most))
+    return stepwise(gram_estimate, last, vector, room, always), now * min(
+        1.0, most / max(explained, most)
+    )
 
 
 def _most(options: Mapping[str, Any]) -> int:

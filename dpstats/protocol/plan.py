@@ -1,44 +1,25 @@
-"""What an estimator and a holder must offer, and the frozen records that pass between them."""
+"""What a fit will cost, and what was released: frozen records, all public."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.accounting.events import Event, Parallel, Selection, event_to_dict
 from dpstats.errors import PlanError
-from dpstats.estimate import CoefficientEstimate, Estimate
 from dpstats.privacy import Neighbors, Privacy
 from dpstats.text import grid, plain, wrap
 
 if TYPE_CHECKING:
-    from dpstats.channels import Channel
-    from dpstats.design import Design
-    from dpstats.queries import MomentMessage, Query
+    from dpstats.queries import Query
     from dpstats.queries.labels import LabelQuery
-    from dpstats.theory import Theory
 
-__all__ = [
-    "Answer",
-    "CoefficientEstimate",
-    "Estimate",
-    "Estimator",
-    "Holder",
-    "LabelHolder",
-    "LocalHolder",
-    "LocalMethod",
-    "Mechanism",
-    "Messages",
-    "NoiseLaw",
-    "Plan",
-    "Question",
-    "Release",
-]
+__all__ = ["Answer", "Mechanism", "NoiseLaw", "Plan", "Release"]
 
 Array = NDArray[np.float64]
 
@@ -280,141 +261,3 @@ def _law(event: Event) -> str:
 def _share(mechanism: Mechanism, plan: Plan) -> str:
     total = sum(event.rho for event in plan.events)
     return f"{mechanism.event.rho / total:.1%}" if total > 0 else ""
-
-
-@dataclass(frozen=True, eq=False)
-class Question:
-    """What the devices of one round are asked: a message, and the channel that randomises it."""
-
-    message: MomentMessage
-    channel: Channel
-
-
-@dataclass(frozen=True, eq=False)
-class Messages:
-    """All that is kept of the messages of one round; they were private when they were sent.
-
-    Attributes
-    ----------
-    count : int
-        Messages received.
-    mean : ndarray of shape (p,)
-        Average of the decoded messages, unbiased for that of what the devices held.
-    second : ndarray of shape (p, p)
-        Average of the outer products of decoded messages (of the first of them, where there are
-        very many): what standard errors need.
-    """
-
-    count: int
-    mean: Array
-    second: Array
-
-    @property
-    def covariance(self) -> Array:
-        """Covariance of `mean`, of shape (p, p): sampling and randomisation together."""
-        centred: Array = self.second - np.outer(self.mean, self.mean)
-        return centred / self.count
-
-
-class LocalHolder(Protocol):
-    """Devices that answer a question each, once, in rounds of different devices."""
-
-    @property
-    def public(self) -> Array | None:
-        """Second moments of public rows, if the fit was given any; see `LocalMethod`."""
-        ...
-
-    def collect(self, question: Question, part: int) -> Messages:
-        """Ask the devices of round `part`."""
-        ...
-
-
-Asked = TypeVar("Asked", bound="Query | LabelQuery", contravariant=True)
-
-
-class Holder(Protocol[Asked]):
-    """Who holds the rows (or the responses) and answers queries with noise."""
-
-    @property
-    def plan(self) -> Plan:
-        """What may be asked, and with which noise; public."""
-        ...
-
-    def ask(self, query: Asked, slot: str, part: int = 0) -> Answer:
-        """Answer `query` once with the noise planned under `slot`.
-
-        Raises
-        ------
-        PlanError
-            If the plan has no such slot, or it (or its part) was already answered.
-        """
-        ...
-
-
-class LabelHolder(Holder["LabelQuery"], Protocol):
-    """Who holds private responses beside public covariates."""
-
-    def half(self, branch: int) -> NDArray[np.intp]:
-        """Positions, ascending, of the rows of a half (1, 2) or of all (0)."""
-        ...
-
-
-class Estimator(Protocol):
-    """One method: plans from public facts, fits from noisy answers."""
-
-    @property
-    def name(self) -> str:
-        """Name users pass as ``method=``."""
-        ...
-
-    @property
-    def model(self) -> str:
-        """Model it fits: ``"ols"``, ``"logit"``, ``"glm"``, ``"mean"``."""
-        ...
-
-    @property
-    def sparse(self) -> bool:
-        """Whether it selects columns, and takes ``sparsity=``."""
-        ...
-
-    @property
-    def theory(self) -> Mapping[str, Theory]:
-        """What is proved, for each trust model it supports. No entry, no support."""
-        ...
-
-    @property
-    def options(self) -> Mapping[str, str]:
-        """Options it takes beyond privacy: name to a one-line description."""
-        ...
-
-    def plan(self, design: Design, privacy: Privacy, n: int, **options: Any) -> Plan:
-        """Mechanisms, cost and expected error from public facts only."""
-        ...
-
-    def fit(self, holder: Any, design: Design, plan: Plan) -> Estimate:
-        """Ask the holder, which is one of the plan's trust model, what was planned."""
-        ...
-
-
-class LocalMethod(Estimator, Protocol):
-    """A method for devices that randomise their own records.
-
-    It is a function from the messages received so far to the next question, so a server may stop
-    between rounds and go on in another process.
-    """
-
-    def public_moments(self, design: Design, plan: Plan, rows: Array) -> Array:
-        """The (d, d) second moments, weighted as in the messages, of public rows (m, d)."""
-        ...
-
-    def question(
-        self, design: Design, plan: Plan, answers: Sequence[Messages], public: Array | None
-    ) -> Question | None:
-        """What the next round is asked; None when there are no more rounds."""
-        ...
-
-    def finish(
-        self, design: Design, plan: Plan, answers: Sequence[Messages], public: Array | None
-    ) -> Estimate:
-        """The estimate from the messages of all rounds."""
-        ...
