@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.estimators.base import check_options
+from dpstats.estimators.base import Method
 from dpstats.estimators.bounds import LINEAR, LINEAR_LOWER, SMALL_DELTA
 from dpstats.estimators.labels.base import inverse_gram, label_only, label_plan, public_rows
 from dpstats.estimators.labels.sums import Leverages, deviation, events, mixed, norm_of, reach
@@ -75,7 +75,7 @@ _THEORY = Theory(
 
 
 @dataclass(frozen=True)
-class LabelCurator:
+class LabelCurator(Method):
     """One noisy release of whitened sums of responses.
 
     With public rows X, weights w that bound leverages (`Leverages`), and
@@ -115,26 +115,8 @@ class LabelCurator:
         """Whether the method is made for who holds the responses."""
         return isinstance(privacy, LabelOnly) and privacy.curator
 
-    def plan(self, design: Design, privacy: Privacy, n: int, **options: Any) -> Plan:
-        """Mechanisms, cost and expected error from public facts only.
-
-        Parameters
-        ----------
-        design : PublicDesign
-            With its public rows.
-        privacy : LabelOnly
-            The guarantee, with ``curator=True``; delta may be 0.
-        n : int
-            Public number of rows.
-        **options
-            ``clip``.
-
-        Raises
-        ------
-        OptionError
-            If an option is unknown or out of range, or there are as many columns as rows.
-        """
-        check_options(self.name, self.options, options)
+    def _plan(self, design: Design, privacy: Privacy, n: int, options: Mapping[str, Any]) -> Plan:
+        """Mechanisms, cost and expected error from public facts only."""
         privacy = label_only(self.name, privacy, curator=True)
         rows = public_rows(design)
         inverse_gram(rows)  # refuses as many columns as rows

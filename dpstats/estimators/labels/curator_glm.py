@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.errors import OptionError
-from dpstats.estimators.base import check_options
+from dpstats.estimators.base import Method
 from dpstats.estimators.bounds import LABEL_GLM_LOWER, SMALL_DELTA
 from dpstats.estimators.labels.base import (
     inverse_gram,
@@ -87,7 +87,7 @@ _THEORY = Theory(
 
 
 @dataclass(frozen=True)
-class LabelCuratorGLM:
+class LabelCuratorGLM(Method):
     """One noisy release of whitened sums of responses, and equations solved with it.
 
     For a mean ``mu(x'params)`` whose link is that of an exponential family, rows being public, the
@@ -135,26 +135,8 @@ class LabelCuratorGLM:
         """Whether the method is made for who holds the responses."""
         return isinstance(privacy, LabelOnly) and privacy.curator
 
-    def plan(self, design: Design, privacy: Privacy, n: int, **options: Any) -> Plan:
-        """Mechanisms, cost and expected error from public facts only.
-
-        Parameters
-        ----------
-        design : PublicDesign
-            With its public rows.
-        privacy : LabelOnly
-            The guarantee, with ``curator=True``; delta may be 0.
-        n : int
-            Public number of rows.
-        **options
-            ``clip``, for numeric responses.
-
-        Raises
-        ------
-        OptionError
-            If an option is unknown or out of range, or there are as many columns as rows.
-        """
-        check_options(self.name, self.options, options)
+    def _plan(self, design: Design, privacy: Privacy, n: int, options: Mapping[str, Any]) -> Plan:
+        """Mechanisms, cost and expected error from public facts only."""
         privacy = label_only(self.name, privacy, curator=True)
         inverse = inverse_gram(public_rows(design))
         if design.family == BINOMIAL and options.get("clip") is not None:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dpstats.accounting import Selection, Share, calibrate, gdp_mu
 from dpstats.errors import OptionError
-from dpstats.estimators.base import Request, check_options
+from dpstats.estimators.base import Method, Request
 from dpstats.estimators.bounds import LINEAR, SMALL_DELTA, SPARSE_LOWER
 from dpstats.estimators.guesses import round_up
 from dpstats.estimators.labels.base import label_only, label_plan, public_rows
@@ -83,7 +83,7 @@ _THEORY = Theory(
 
 
 @dataclass(frozen=True)
-class LabelCuratorOMP:
+class LabelCuratorOMP(Method):
     """Matching pursuit by a curator of responses: columns and rows are public, residuals are not.
 
     1. Release a start for the intercept and the size of the residuals.
@@ -137,26 +137,8 @@ class LabelCuratorOMP:
         """Whether the method is made for who holds the responses."""
         return isinstance(privacy, LabelOnly) and privacy.curator
 
-    def plan(self, design: Design, privacy: Privacy, n: int, **options: Any) -> Plan:
-        """Mechanisms, cost and warnings from public facts only.
-
-        Parameters
-        ----------
-        design : PublicDesign
-            With its public rows.
-        privacy : LabelOnly
-            The guarantee, with ``curator=True``; delta may be 0.
-        n : int
-            Public number of rows.
-        **options
-            ``sparsity``, ``inference`` and ``clip``.
-
-        Raises
-        ------
-        OptionError
-            If an option is unknown or out of range, or there are too few rows to select by.
-        """
-        check_options(self.name, self.options, options)
+    def _plan(self, design: Design, privacy: Privacy, n: int, options: Mapping[str, Any]) -> Plan:
+        """Mechanisms, cost and warnings from public facts only."""
         privacy = label_only(self.name, privacy, curator=True)
         asked, inference = options.get("sparsity"), options.get("inference", "none")
         if inference not in ("none", "split"):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.estimators.base import check_options
+from dpstats.estimators.base import Method
 from dpstats.estimators.bounds import LABEL_LOWER, LINEAR, SMALL_EPS
 from dpstats.estimators.labels.base import (
     inverse_gram,
@@ -70,7 +70,7 @@ _THEORY = Theory(
 
 
 @dataclass(frozen=True)
-class LabelOLS:
+class LabelOLS(Method):
     """Randomise every response once, then ordinary least squares with HC3 standard errors.
 
     Decoded responses z are unbiased for the responses: z = y + e with independent e of mean 0. So
@@ -105,26 +105,8 @@ class LabelOLS:
         """Whether the method is made for who holds the responses."""
         return isinstance(privacy, LabelOnly) and not privacy.curator
 
-    def plan(self, design: Design, privacy: Privacy, n: int, **options: Any) -> Plan:
-        """Channel, interval, cost and expected error from public facts only.
-
-        Parameters
-        ----------
-        design : PublicDesign
-            With its public rows.
-        privacy : LabelOnly
-            The guarantee, without a curator.
-        n : int
-            Public number of rows.
-        **options
-            ``clip`` and ``channel``.
-
-        Raises
-        ------
-        OptionError
-            If an option is unknown or out of range, or there are as many columns as rows.
-        """
-        check_options(self.name, self.options, options)
+    def _plan(self, design: Design, privacy: Privacy, n: int, options: Mapping[str, Any]) -> Plan:
+        """Channel, interval, cost and expected error from public facts only."""
         privacy = label_only(self.name, privacy, curator=False)
         inverse = inverse_gram(public_rows(design))
         most = float(np.diag(inverse)[slopes(design)].min())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.errors import OptionError
-from dpstats.estimators.base import check_options
+from dpstats.estimators.base import Method
 from dpstats.estimators.bounds import LABEL_SPARSE_LOWER, LINEAR, SMALL_EPS
 from dpstats.estimators.guesses import declared, round_up
 from dpstats.estimators.labels.base import label_only, label_plan, messages, public_rows, randomized
@@ -141,7 +141,7 @@ class _Problem:
         return np.sort(columns[np.argsort(-params, kind="stable")[:number]])
 
 
-class _Sparse(ABC):
+class _Sparse(Method):
     """Plan and fit that sparse methods share; they differ in `_select`."""
 
     name: ClassVar[str]
@@ -159,26 +159,8 @@ class _Sparse(ABC):
         """Whether the method is made for who holds the responses."""
         return isinstance(privacy, LabelOnly) and not privacy.curator
 
-    def plan(self, design: Design, privacy: Privacy, n: int, **options: Any) -> Plan:
-        """Channel, interval and cost from public facts only.
-
-        Parameters
-        ----------
-        design : PublicDesign
-            With its public rows.
-        privacy : LabelOnly
-            The guarantee, without a curator.
-        n : int
-            Public number of rows.
-        **options
-            ``sparsity``, ``inference``, ``clip`` and ``channel``.
-
-        Raises
-        ------
-        OptionError
-            If an option is unknown or out of range.
-        """
-        check_options(self.name, self.options, options)
+    def _plan(self, design: Design, privacy: Privacy, n: int, options: Mapping[str, Any]) -> Plan:
+        """Channel, interval and cost from public facts only."""
         privacy = label_only(self.name, privacy, curator=False)
         rows, sizes = public_rows(design), sizes_of(options.get("sparsity"))
         inference = options.get("inference", "none")

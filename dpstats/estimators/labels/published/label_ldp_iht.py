@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.errors import OptionError
-from dpstats.estimators.base import check_options
+from dpstats.estimators.base import Method
 from dpstats.estimators.bounds import AT_MOST_S, LABEL_SPARSE_LOWER, LINEAR
 from dpstats.estimators.labels.base import label_only, label_plan, messages, public_rows, randomized
 from dpstats.estimators.labels.sparse import INFERENCE
@@ -76,7 +76,7 @@ _THEORY = Theory(
 
 
 @dataclass(frozen=True)
-class LabelLDPIHT:
+class LabelLDPIHT(Method):
     """Algorithm 2 of Wang & Xu (2019), corrected: Gaussian responses, then hard thresholding.
 
     From 0, ``theta <- P(H_k(theta + eta X'(z - X theta)/n))`` with H_k keeping the k largest
@@ -110,26 +110,8 @@ class LabelLDPIHT:
         """Whether the method is made for who holds the responses."""
         return isinstance(privacy, LabelOnly) and not privacy.curator
 
-    def plan(self, design: Design, privacy: Privacy, n: int, **options: Any) -> Plan:
-        """Interval, noise and cost from public facts only.
-
-        Parameters
-        ----------
-        design : PublicDesign
-            With its public rows.
-        privacy : LabelOnly
-            The guarantee, without a curator, delta > 0.
-        n : int
-            Public number of rows.
-        **options
-            ``sparsity``, ``steps``, ``step``, ``radius`` and ``clip``.
-
-        Raises
-        ------
-        OptionError
-            If an option is unknown, missing or out of range, or delta is 0.
-        """
-        check_options(self.name, self.options, options)
+    def _plan(self, design: Design, privacy: Privacy, n: int, options: Mapping[str, Any]) -> Plan:
+        """Interval, noise and cost from public facts only."""
         privacy = label_only(self.name, privacy, curator=False)
         if privacy.delta == 0:
             raise OptionError(
