@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from dpstats.errors import DataError, PlanError
 from dpstats.holders.sealed import sealed
+from dpstats.holders.transcript import Transcribed
 from dpstats.mechanisms.lots import Lots
 from dpstats.mechanisms.noise import Noise
 from dpstats.mechanisms.randomize import MessageSums
@@ -28,7 +29,7 @@ _CELLS = 1 << 21  # coordinates of rows and of their messages read at a time: 16
 _CACHED = 1 << 18  # made, randomised and added at a time: 2 MiB stay near the processor
 
 
-class Clients:
+class Clients(Transcribed):
     """Every row of a table as a device of its own.
 
     The messages follow the law of the devices' messages exactly; only their order is lost. Noise is
@@ -72,16 +73,8 @@ class Clients:
             raise DataError("A device holds one dense record: pass a dense array or a table.")
         self.public = public
         self._source = source
-        self._plan = plan
-        self._noise = noise.start()
-        self._on_answer = on_answer
-        self._transcript: list[Release] = []
+        super().__init__(plan, noise, on_answer)
         self._rounds = self._divided(len(source), plan.options["shares"])
-
-    @property
-    def transcript(self) -> tuple[Release, ...]:
-        """Every round collected. Public."""
-        return tuple(self._transcript)
 
     def _divided(self, n: int, shares: tuple[float, ...]) -> list[NDArray[np.intp]]:
         """Positions of the devices of each round, by their lots, in ascending order."""
@@ -112,9 +105,7 @@ class Clients:
                 y = None if block.y is None else block.y[some]
                 sums.add(message.rows(block.x[some], y, block.keep[some]))
         mean, second = sums.averages()
-        self._transcript.append(release_of(question, self._plan, part, int(mine.size)))
-        if self._on_answer is not None:
-            self._on_answer(self._plan.mechanisms[0].slot)
+        self._note(release_of(question, self._plan, part, int(mine.size)))
         return Messages(int(mine.size), mean, second)
 
 

@@ -12,6 +12,7 @@ from dpstats.design import Nobody
 from dpstats.errors import PlanError
 from dpstats.holders.rows import ResidentRows
 from dpstats.holders.sealed import sealed
+from dpstats.holders.transcript import Transcribed
 from dpstats.mechanisms.lots import Lots
 from dpstats.mechanisms.noise import Noise
 from dpstats.mechanisms.release import release
@@ -28,7 +29,7 @@ __all__ = ["Curator"]
 Array = NDArray[np.float64]
 
 
-class Curator:
+class Curator(Transcribed):
     """Holder of one table for one fit.
 
     Rows are mapped into the declared domain and put on a public grid by a store, which keeps them
@@ -71,7 +72,7 @@ class Curator:
     ) -> None:
         if not isinstance(plan.privacy, Central):
             raise PlanError(f"A curator answers Central plans, not {plan.privacy.trust!r} ones.")
-        self._plan = plan
+        super().__init__(plan, noise, on_answer)
         self._neighbors = plan.privacy.neighbors
         self._max_rows = 1 if design.schema is None else design.schema.max_rows or 1
         if plan.max_rows != self._max_rows:
@@ -79,23 +80,10 @@ class Curator:
                 f"The plan is for {plan.max_rows} rows a unit, and the schema declares "
                 f"{self._max_rows}: plan again with this schema."
             )
-        self._noise = noise.start()
-        self._on_answer = on_answer
         self._answered: set[tuple[str, int]] = set()
-        self._transcript: list[Release] = []
         rows = source if len(source) else Nobody(source, design)
         self._rows = store(rows, design, self._max_rows, Lots(self._noise, len(rows)))
         self._of_units = design.schema is not None and design.schema.unit is not None
-
-    @property
-    def plan(self) -> Plan:
-        """What may be asked. Public."""
-        return self._plan
-
-    @property
-    def transcript(self) -> tuple[Release, ...]:
-        """Every answer given: query, sensitivity, noise. Public."""
-        return tuple(self._transcript)
 
     @sealed
     def ask(self, query: Query, slot: str, part: int = 0) -> Answer:
@@ -120,9 +108,7 @@ class Curator:
         noisy, scale = release(
             answer, sensitivity, mechanism.event, self._noise, query.kind, query.norm
         )
-        self._transcript.append(
+        self._note(
             Release(slot, query.name, query.parameters(), sensitivity, scale, mechanism.event, part)
         )
-        if self._on_answer is not None:
-            self._on_answer(slot)
         return Answer(query.decode(noisy), self._plan.noise(query, slot))

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from dpstats.accounting.events import Event
 from dpstats.errors import DataError, PlanError
 from dpstats.holders.sealed import sealed
+from dpstats.holders.transcript import Transcribed
 from dpstats.mechanisms.lots import Lots
 from dpstats.mechanisms.noise import Noise
 from dpstats.mechanisms.randomize import messages
@@ -31,7 +32,7 @@ Ints = NDArray[np.int64]
 MAX_ROWS = 2**24
 
 
-class Labels:
+class Labels(Transcribed):
     """Holder of the private responses of one fit; their covariates are public.
 
     Under ``LabelOnly(...)`` each response is mapped into the interval of the question and
@@ -72,23 +73,10 @@ class Labels:
         if block.y is None:
             raise PlanError("The design has no response.")
         self._labels: Array = np.where(block.keep, block.y, np.nan)
-        self._plan = plan
+        super().__init__(plan, noise, on_answer)
         self._curator = plan.privacy.curator
-        self._noise = noise.start()
         self._lots = Lots(self._noise, len(source))
-        self._on_answer = on_answer
         self._answered: set[str] = set()
-        self._transcript: list[Release] = []
-
-    @property
-    def plan(self) -> Plan:
-        """What may be asked. Public."""
-        return self._plan
-
-    @property
-    def transcript(self) -> tuple[Release, ...]:
-        """Every answer given: question, sensitivity, noise. Public."""
-        return tuple(self._transcript)
 
     def half(self, branch: int) -> NDArray[np.intp]:
         """Positions, ascending, of the rows of a half (1, 2) or of all (0).
@@ -128,11 +116,7 @@ class Labels:
                 query.total(v), sensitivity, event, self._noise, query.kind, query.norm
             )
             law = self._plan.noise(query, slot)
-        self._transcript.append(
-            Release(slot, query.name, query.parameters(), sensitivity, scale, event)
-        )
-        if self._on_answer is not None:
-            self._on_answer(slot)
+        self._note(Release(slot, query.name, query.parameters(), sensitivity, scale, event))
         return Answer(query.decode(answer), law)
 
     def _randomized(self, query: RandomizedLabels, v: Array, event: Event) -> tuple[Array, float]:

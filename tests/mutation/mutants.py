@@ -758,10 +758,10 @@ MUTANTS = [
     mutant(
         "warns where responses are missing",
         LABELS,
-        "        self._plan = plan\n",
+        "        super().__init__(plan, noise, on_answer)\n",
         "        if not block.keep.all():\n"
         '            __import__("warnings").warn(f"{(~block.keep).sum()} missing")\n'
-        "        self._plan = plan\n",
+        "        super().__init__(plan, noise, on_answer)\n",
         "test_message_secrets.py",
         "printed_logged and label",
     ),
