@@ -104,9 +104,9 @@ def genuine(case: MessageCase) -> tuple[Any, bytes, Any]:
     """A collector, a payload that it takes, and the envelope that it expects."""
     data = case.table(N)
     collector = case.collector(data)
-    collector = collector._collectors[-1]
+    question = collector._collectors[-1].question
     message = collector.randomizer(noise=SEED).send_all(data)[0]
-    envelope = envelope_of(collector.design, collector.question, 0)
+    envelope = envelope_of(collector.design, question, 0)
     return collector, message[HEADER_BYTES:], envelope
 
 

@@ -55,7 +55,7 @@ def test_no_epsilon_is_offered_where_none_helps():
 
     assert sufficient(severity, dp.Central(1.0, 1e-6), 300) == "About n=910 rows suffice"
     told = sufficient(severity, dp.Central(1e-3, 1e-6), 950)
-    assert told == "About n=1,900 rows, or epsilon=0.02 at this n, suffices"
+    assert told == "About n=1,900 rows, or epsilon=0.02 at this n, suffice"
 
 
 def test_numbers_are_rounded_up_to_two_digits():

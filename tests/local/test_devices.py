@@ -338,10 +338,10 @@ def test_messages_of_the_wire_have_the_law_of_the_simulation():
     made = dp.ols(FORMULA, rows, SCHEMA)
     collector = made.collector(chosen)
     question = collector._collectors[0].question
-    collector = MessageCollector(made.design, question, 0)
+    received = MessageCollector(made.design, question, 0)
     for message in made.randomizer(chosen, noise=SeededNoise(7)).send_all(rows):
-        collector.add(message)
-    wire = collector.messages()
+        received.add(message)
+    wire = received.messages()
     clients = Clients(made.design.source(rows), made.design, collector.plan, SeededNoise(8))
     simulated = clients.collect(question, 0)
     assert wire.count == simulated.count == n
