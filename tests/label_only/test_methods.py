@@ -43,7 +43,8 @@ def test_intervals_cover_and_would_not_if_they_were_shorter(method, model, priva
     z, error, se, plan = errors(method, model, 1500, privacy, 100, schema)
     assert 0.92 < covers(z) < 0.985
     assert covers(z / 0.75) < 0.92, "the test sees intervals that are a quarter too short"
-    assert np.all(np.abs(error.mean(axis=0)) < 4.5 * se.mean(axis=0) / 10)
+    # Plans clip responses where that takes a quarter of a standard error; 4.5 Monte Carlo errors.
+    assert np.all(np.abs(error.mean(axis=0)) < (0.25 + 4.5 / 10) * se.mean(axis=0))
     ratio = np.array(plan.predicted_se) / np.median(se, axis=0)
     assert np.all((ratio > 0.4) & (ratio < 2.5)), "plans predict standard errors"
 
