@@ -41,7 +41,7 @@ REASONS = frozenset(
 class MessageCollector:
     """Receives the messages of one round and keeps what their average needs.
 
-    Everything here was private when it was sent: an collector may be stored and read by anyone.
+    Everything here was private when it was sent: a collector may be stored and read by anyone.
 
     Parameters
     ----------

@@ -97,7 +97,9 @@ class Curator(Transcribed):
             )
         # Lots, not positions, decide which rows make a part, and which of them make a pair.
         dealt = cut[1] > 1 or query.by_lots
-        if dealt and (self._of_units or self._neighbors is not Neighbors.REPLACE_ONE):
+        if dealt and (
+            self._max_rows > 1 or self._of_units or self._neighbors is not Neighbors.REPLACE_ONE
+        ):
             raise PlanError(
                 "Disjoint parts and pairs need replace-one neighbours and one row per unit: a "
                 "unit's rows may straddle them, and one row more would move every cut."

@@ -49,6 +49,7 @@ from dpstats.stored import is_version, read, reading, record, shown
 __all__ = ["QUERIES", "query_from_dict", "query_to_dict"]
 
 VERSION = 1
+_LONGEST = 2**24  # rows that a holder of responses takes, and columns
 AnyQuery: TypeAlias = Query | LabelQuery
 
 QUERIES: Mapping[str, type[Any]] = {
@@ -121,7 +122,11 @@ def _known() -> str:
 
 
 def _fields_of(value: Any) -> dict[str, Any]:
-    return {f.name: _written(getattr(value, f.name)) for f in fields(value) if f.init}
+    return _each({f.name: getattr(value, f.name) for f in fields(value) if f.init})
+
+
+def _each(parts: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _written(part) for name, part in parts.items()}
 
 
 def _written(value: Any) -> Any:
@@ -137,10 +142,10 @@ def _written(value: Any) -> Any:
         return [_written(item) for item in value]
     if isinstance(value, np.ndarray):
         return _written(value.tolist())
-    if hasattr(value, "tocsr"):
-        rows = value.tocsr()
-        parts = {name: _written(getattr(rows, name)) for name in ("indptr", "indices", "data")}
-        return {"csr": {"shape": _written(rows.shape), **parts}}
+    if hasattr(value, "tocoo"):
+        stored = value.tocoo()
+        places = {"rows": stored.row, "columns": stored.col, "values": stored.data}
+        return {"sparse": {"shape": _written(stored.shape), **_each(places)}}
     if type(value).__name__ in QUERIES:
         return query_to_dict(value)
     if hasattr(value, "decode") and hasattr(value, "event"):
@@ -152,7 +157,7 @@ def _written(value: Any) -> Any:
     raise PlanError(f"A {type(value).__name__} is no parameter of a question.")
 
 
-_SPECIAL = ("question", "csr", "channel", "damped")
+_SPECIAL = ("question", "sparse", "channel", "damped")
 
 
 def _specials(given: Mapping[str, Any]) -> list[str]:
@@ -174,21 +179,22 @@ def _special(kind: type[Any], key: str, value: dict[str, Any]) -> Any:
     elif "damped" in value:
         made = record(Damped, value["damped"], "damped family")
     else:
-        made = _matrix(read(dict, value["csr"], "matrix"))
+        made = _matrix(read(dict, value["sparse"], "matrix"))
     if not _fits(made, _hints(kind).get(key)):  # type: ignore[arg-type]
         raise PlanError(f"{key} of {kind.__name__} may not be a {type(made).__name__}.")
     return made
 
 
 def _matrix(parts: dict[str, Any]) -> Any:
-    from scipy.sparse import csr_array
+    """A sparse matrix from its stored entries, whose places are checked one by one."""
+    from scipy.sparse import coo_array
 
     shape = read(tuple[int, int], parts["shape"], "shape")
+    if not all(0 <= length <= _LONGEST for length in shape):
+        raise PlanError(f"A sparse matrix of shape {shape}: each side is at most {_LONGEST:,}.")
     whole, numbers = np.ndarray[Any, np.dtype[np.int64]], np.ndarray[Any, np.dtype[np.float64]]
-    indptr, indices = (read(whole, parts[name], name) for name in ("indptr", "indices"))
-    made = csr_array((read(numbers, parts["data"], "data"), indices, indptr), shape=shape)
-    made.check_format(full_check=True)
-    return made
+    places = tuple(read(whole, parts[name], name) for name in ("rows", "columns"))
+    return coo_array((read(numbers, parts["values"], "values"), places), shape=shape).tocsr()
 
 
 @cache

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstats.errors import PlanError
 from dpstats.queries.base import Kind, Norm
-from dpstats.queries.labels import LABEL_STEPS, SAFETY, Exchanged, Interval, product
+from dpstats.queries.labels import LABEL_STEPS, SAFETY, Exchanged, Interval, bounded, product
 
 __all__ = ["ColumnScores"]
 
@@ -74,6 +77,15 @@ class ColumnScores(Exchanged):
     kind: ClassVar[Kind] = "choice"
     norm: ClassVar[Norm] = "linf"
 
+    def __post_init__(self) -> None:
+        bounded(fitted=self.fitted, clip=self.clip, center=self.center)
+        if not np.all(self.scale > 0):
+            raise PlanError("scale: numbers above 0 are needed; inf leaves a column out.")
+        at, d = self.columns, self.rows.shape[1]
+        known = at.min(initial=0) >= 0 and at.max(initial=-1) < d
+        if not (known and np.unique(at).size == at.size):
+            raise PlanError(f"columns: distinct positions from 0 to {d - 1} are needed.")
+
     def parameters(self) -> Mapping[str, Any]:
         """Interval, clip and the number of columns to choose from."""
         return {**self.interval.parameters(), "clip": self.clip, "candidates": len(self.columns)}
@@ -83,7 +95,7 @@ class ColumnScores(Exchanged):
         """Of the scores."""
         return self.clip / (LABEL_STEPS * _ENTRY_STEPS)
 
-    @property
+    @cached_property
     def _change(self) -> float:
         return 2 * LABEL_STEPS * max(self._largest, 1.0) * SAFETY * self._unit
 
@@ -93,10 +105,13 @@ class ColumnScores(Exchanged):
         at = self.columns
         ends = [np.zeros(at.size)] * hasattr(self.rows, "tocsc")  # what is not stored
         if self.rows.shape[0]:
-            part = self.rows[:, at]
-            ends += [_dense(part.min(axis=0)), _dense(part.max(axis=0))]
-        steps = (self._entries(end, self.center[at], self.scale[at]) for end in ends)
-        return max((float(np.abs(s).max(initial=0.0)) for s in steps), default=0.0)
+            rows: Any = self.rows
+            ends += [_dense(rows.min(axis=0))[at], _dense(rows.max(axis=0))[at]]
+        steps = [self._entries(end, self.center[at], self.scale[at]) for end in ends]
+        largest = float(np.abs(steps).max(initial=0.0))
+        if math.isnan(largest):
+            raise PlanError("rows: an entry is no number; every one is needed.")
+        return largest
 
     @staticmethod
     def _entries(values: Array, center: Array, scale: Array) -> Array:
@@ -122,6 +137,7 @@ class ColumnScores(Exchanged):
         center, scale = self.center[self.columns], self.scale[self.columns]
         part: Any = self.rows[:, self.columns]
         part = part.tocsc()
+        part.sum_duplicates()  # before clipping: two stored halves of an entry may each pass it
         nothing = self._entries(np.zeros(center.size), center, scale)
         column = np.repeat(np.arange(center.size), np.diff(part.indptr))
         stored = self._entries(part.data, center[column], scale[column])

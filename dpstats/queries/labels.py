@@ -12,6 +12,7 @@ exactly. Sensitivities are those of the whole numbers that are added.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -123,7 +124,23 @@ class LabelSum(LabelQuery, Protocol):
         ...
 
 
-class Exchanged:
+def bounded(**parameters: float | Array) -> None:
+    """Refuse clips that are no finite numbers above 0, and other numbers that are not finite.
+
+    A bound on what one response moves holds for none of them.
+
+    Raises
+    ------
+    PlanError
+        If one is there.
+    """
+    for name, value in parameters.items():
+        if not np.isfinite(value).all() or (name == "clip" and not np.all(np.greater(value, 0))):
+            above = " above 0" if name == "clip" else ""
+            raise PlanError(f"{name}: finite numbers{above} are needed.")
+
+
+class Exchanged(ABC):
     """What questions to a holder of responses share: one response is replaced by another."""
 
     def sensitivity(self, neighbors: Neighbors = Neighbors.REPLACE_ONE, max_rows: int = 1) -> float:
@@ -133,8 +150,9 @@ class Exchanged:
         return self._change
 
     @property
+    @abstractmethod
     def _change(self) -> float:
-        raise NotImplementedError
+        """What `sensitivity` is, in the query's norm."""
 
     def decode(self, answer: Array) -> Array:
         """Read as it is."""
@@ -181,6 +199,9 @@ class LabelSums(Exchanged):
         """Interval and the largest norm of a row."""
         return {**self.interval.parameters(), "row norm": _longest(self.rows)}
 
+    def __post_init__(self) -> None:
+        bounded(rows=self.rows)
+
     @cached_property
     def _steps(self) -> tuple[Array, float]:
         """Rows in whole steps, and the step."""
@@ -197,7 +218,7 @@ class LabelSums(Exchanged):
         summed: Array = product(self._steps[0], label[:, None])[:, 0] * np.float64(self._unit)
         return summed
 
-    @property
+    @cached_property
     def _change(self) -> float:
         order = 1 if self.norm == "l1" else 2
         longest = float(np.linalg.norm(self._steps[0], order, axis=1).max(initial=0.0))
@@ -226,6 +247,7 @@ class HeldSums(Exchanged):
     def __post_init__(self) -> None:
         if not bool(np.all((self.low < self.high) & np.isfinite(self.high - self.low))):
             raise PlanError("HeldSums: low < high are needed, for every response.")
+        bounded(rows=self.rows)
 
     @property
     def middle(self) -> Array:
@@ -271,6 +293,9 @@ class SquaredResiduals(Exchanged):
     kind: ClassVar[Kind] = "sum"
     norm: ClassVar[Norm] = "l1"
 
+    def __post_init__(self) -> None:
+        bounded(fitted=self.fitted, clip=self.clip)
+
     def parameters(self) -> Mapping[str, Any]:
         """Interval and clip."""
         return {**self.interval.parameters(), "clip": self.clip}
@@ -305,6 +330,9 @@ class WeightedResiduals(Exchanged):
     name: str = "outer products of scores"
     kind: ClassVar[Kind] = "sum"
 
+    def __post_init__(self) -> None:
+        bounded(rows=self.rows, fitted=self.fitted, clip=self.clip)
+
     def parameters(self) -> Mapping[str, Any]:
         """Interval, largest clip and the largest norm of a row."""
         clip = float(np.max(self.clip))
@@ -330,7 +358,7 @@ class WeightedResiduals(Exchanged):
         outer: Array = total[rows, columns] * (isometric * self._unit)
         return outer
 
-    @property
+    @cached_property
     def _change(self) -> float:
         steps = self._steps[0]
         square = np.einsum("ij,ij->i", steps, steps)

@@ -20,7 +20,7 @@ from dpstats.queries.blocks import (
     Ints,
     residual,
 )
-from dpstats.queries.scalar import cell_counts
+from dpstats.queries.scalar import cell_counts, increasing
 
 __all__ = [
     "NormQuantile",
@@ -47,8 +47,7 @@ class _Quantile(EachRow, ABC):
     def __post_init__(self) -> None:
         if not 0 < self.q < 1:
             raise PlanError(f"q={self.q}: a share strictly between 0 and 1 is needed.")
-        if np.any(np.diff(self.candidates) <= 0):
-            raise PlanError("The grid of candidates must increase.")
+        increasing(self.candidates, "candidates")
 
     def parameters(self) -> Mapping[str, Any]:
         """The share asked for and the grid's ends."""

@@ -220,8 +220,12 @@ class ResponseInterval(EachRow):
     geometry: ClassVar[Geometry | None] = None
 
     def __post_init__(self) -> None:
-        if np.any(np.diff(self.edges) <= 0):
-            raise PlanError("The edges of the cells must increase.")
+        increasing(self.edges, "edges of the cells")
+        inside = self.first.min(initial=0) >= 0 and self.last.max(initial=0) < self.edges.size
+        if not (inside and np.all(self.first < self.last) and np.isfinite(self.penalty).all()):
+            raise PlanError("Candidates lie between two edges, and have finite penalties.")
+        if not self.first.shape == self.last.shape == self.penalty.shape:
+            raise PlanError("Each candidate has a first and a last edge, and a penalty.")
 
     def parameters(self) -> Mapping[str, Any]:
         """Number of candidates, the range they cover, and the narrowest width."""
@@ -253,6 +257,18 @@ class ResponseInterval(EachRow):
         return np.array([self.edges[self.first[i]], self.edges[self.last[i]]])
 
 
+def increasing(values: Array, what: str) -> None:
+    """Refuse what does not increase strictly: a row would be in two cells.
+
+    Raises
+    ------
+    PlanError
+        If it does not, or has no number.
+    """
+    if not (values.size and np.all(np.diff(values) > 0) and not np.isnan(values).any()):
+        raise PlanError(f"The {what} must be numbers that increase.")
+
+
 def cell_counts(values: Array, edges: Array, keep: Array) -> Ints:
     """Rows in each cell (-inf, e_0], (e_0, e_1], ..., (e_last, inf).
 
@@ -278,6 +294,9 @@ class ResponseHistogram(EachRow):
     name: ClassVar[str] = "response histogram"
     kind: ClassVar[Kind] = "sum"
     geometry: ClassVar[Geometry | None] = None
+
+    def __post_init__(self) -> None:
+        increasing(self.edges, "edges of the cells")
 
     def parameters(self) -> Mapping[str, Any]:
         """Number of cells and their range."""

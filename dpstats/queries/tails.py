@@ -54,7 +54,8 @@ class TailSums(EachRow):
     geometry: ClassVar[Geometry | None] = None
 
     def __post_init__(self) -> None:
-        if self.ladder.size < 2 or self.ladder[0] <= 0 or np.any(np.diff(self.ladder) <= 0):
+        finite = np.isfinite(self.ladder).all()
+        if not (self.ladder.size > 1 and finite and np.all(np.diff(self.ladder, prepend=0) > 0)):
             raise PlanError("A ladder of clips needs two or more increasing bounds > 0.")
 
     def parameters(self) -> Mapping[str, Any]:

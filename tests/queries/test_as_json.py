@@ -161,7 +161,7 @@ SCORE = query_to_dict(Score(Geometry(1.0), np.zeros(2), 1.0))
         query_to_dict(RARE[1]) | {"quantile": SCORE},
         query_to_dict(RARE[4])
         | {"channel": {"channel": {"name": "os.system", "dim": 1, "epsilon": 1}}},
-        query_to_dict(RARE[-1]) | {"rows": {"csr": {"shape": [9, 9]}}},
+        query_to_dict(RARE[-1]) | {"rows": {"sparse": {"shape": [9, 9]}}},
     ],
     ids=range(19),
 )

@@ -20,7 +20,7 @@ from dpstats.estimators.bounds import (
 )
 from dpstats.estimators.central.published.sparse import (
     Descent,
-    SparseDescent,
+    Stepwise,
     Trial,
     options,
     step_asks,
@@ -89,7 +89,7 @@ _LOGIT = replace(
 
 
 @dataclass(frozen=True)
-class DPIGHT(SparseDescent):
+class DPIGHT(Stepwise):
     """Gradient descent with hard thresholding, noise on the whole gradient (Wang & Gu 2019).
 
     T times, from 0, with weights w = min(1, R / ||x||) and H_s keeping the s largest coefficients:

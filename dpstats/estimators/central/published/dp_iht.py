@@ -13,7 +13,7 @@ from dpstats.estimators.base import Request, need_positive
 from dpstats.estimators.bounds import SMALL_DELTA, SPARSE_GLM_LOWER, SPARSE_LOWER
 from dpstats.estimators.central.published.sparse import (
     Descent,
-    SparseDescent,
+    Stepwise,
     Trial,
     options,
     step_asks,
@@ -82,7 +82,7 @@ _LOGIT = replace(
 
 
 @dataclass(frozen=True)
-class DPIHT(SparseDescent):
+class DPIHT(Stepwise):
     """Noisy gradient descent with truncation for l0-constrained risk (Wang & Xu 2019, Algorithm 3).
 
     Minimises ``(1/n) sum loss_i(beta) + (lam/2) ||beta||^2`` over coefficients with s non-zero

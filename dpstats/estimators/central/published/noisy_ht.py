@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dpstats.estimators.base import Request
 from dpstats.estimators.central.published.sparse import (
     Descent,
-    SparseDescent,
+    Stepwise,
     Trial,
     last_share,
     options,
@@ -51,7 +51,7 @@ _THEORIES = by_thresholding(
 
 
 @dataclass(frozen=True)
-class NoisyHT(SparseDescent):
+class NoisyHT(Stepwise):
     """Gradient steps that release only the s largest coordinates, by peeling with Laplace noise.
 
     T times, from 0, with h the guessed second derivative of the mean loss over the step size:

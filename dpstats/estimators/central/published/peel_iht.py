@@ -16,7 +16,7 @@ from dpstats.estimators.bounds import (
 )
 from dpstats.estimators.central.published.sparse import (
     Descent,
-    SparseDescent,
+    Stepwise,
     Trial,
     halvings,
     last_share,
@@ -58,7 +58,7 @@ _THEORIES = by_thresholding(
 
 
 @dataclass(frozen=True)
-class PeelIHT(SparseDescent):
+class PeelIHT(Stepwise):
     """Iterative hard thresholding that pays for s coordinates of each step, not for d.
 
     T times, from 0, with h the guessed second derivative of the mean loss over the step size:

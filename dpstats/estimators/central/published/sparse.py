@@ -47,6 +47,7 @@ __all__ = [
     "Descent",
     "Path",
     "SparseDescent",
+    "Stepwise",
     "Trial",
     "halvings",
     "last_share",
@@ -266,11 +267,11 @@ class Descent:
 
 
 class SparseDescent(Method):
-    """Steps from zero that keep a given number of columns; a method adds the rule of its step.
+    """Steps from zero that keep a given number of columns; a method adds how it descends.
 
     T times, from 0: the upper quartile of ``|y - x'beta|`` is released, which is the next clip c
     (linear model; 1 for a logit); the step asks for clipped scores; the iterate is scaled back into
-    a public ball (`wide.within`). After the first of three or more steps the second moments of its
+    a public ball (`wide.project`). After the first of three or more steps the second moments of its
     columns are released, for the step size. Slopes are rescaled in the end (`rescaling.rescaled`).
 
     Parameters
@@ -358,8 +359,20 @@ class SparseDescent(Method):
     def _asks(self, trial: Trial, steps: int) -> Sequence[Request]:
         """What is asked in so many steps."""
 
+    @abstractmethod
     def _descend(self, at: Descent) -> Path:
         """The last iterate, clips of which `rescaled` needs the first and last, what to report."""
+
+    def _rescaled(self, at: Descent, beta: Array, clips: Sequence[float]) -> tuple[Array, float]:
+        """The coefficients that are reported, and the factor of the rescaling."""
+        return rescaled(at.holder, at.facts, beta, at.n, clips)
+
+
+class Stepwise(SparseDescent):
+    """The descent whose method adds the rule of one step."""
+
+    def _descend(self, at: Descent) -> Path:
+        """Steps of one rule, all alike."""
         steps, beta = int(at.plan.options["steps"]), np.zeros(len(at.plan.names))
         clips: list[float] = []
         for t in range(1, steps + 1):
@@ -373,13 +386,9 @@ class SparseDescent(Method):
         """The clip of a step, from the quantile released for it."""
         return released
 
+    @abstractmethod
     def _step(self, at: Descent, t: int, beta: Array, clip: float) -> Array:
         """The step rule: the iterate after step t, from that before it."""
-        raise NotImplementedError
-
-    def _rescaled(self, at: Descent, beta: Array, clips: Sequence[float]) -> tuple[Array, float]:
-        """The coefficients that are reported, and the factor of the rescaling."""
-        return rescaled(at.holder, at.facts, beta, at.n, clips)
 
 
 def _free(facts: SparseGuess) -> int:

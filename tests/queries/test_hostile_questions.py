@@ -1,0 +1,139 @@
+"""A question on file cannot be worth more than it says: its numbers are refused, or they hold.
+
+Every number of a question on file is replaced by others (0, negative, huge, no number at all),
+every list reversed, shortened or doubled. What is still read must obey its own sensitivity.
+"""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+from dpstats.errors import DPStatsError
+from dpstats.holders.labels import held
+from dpstats.privacy import Neighbors
+from dpstats.queries.as_json import query_from_dict, query_to_dict
+from dpstats.queries.column_scores import ColumnScores
+from dpstats.queries.labels import (
+    HeldSums,
+    Interval,
+    LabelSums,
+    SquaredResiduals,
+    WeightedResiduals,
+)
+from tests.grids import grid
+from tests.queries.cases import CASES, Case, answer, block, sharpest
+from tests.queries.test_sensitivity import neighbours
+
+HOSTILE = [0, -1, -0.5, 0.3, 2, 7, 10**6, 1e300, -1e300, 1e-300]
+HOSTILE += [{"nonfinite": name} for name in ("nan", "inf", "-inf")]
+NORMS = {"l1": 1, "l2": 2, "linf": np.inf}
+PUBLIC = {"question", "version", "name", "link", "norm"}
+Pair = Callable[[np.random.Generator, Any], tuple[Any, Any]]
+
+
+def places(data: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    """Where a question may be falsified, and what with."""
+    if isinstance(data, list):
+        yield from ((path, other) for other in (data[::-1], data[:-1], data + data, []))
+        for i in {0, len(data) - 1} if data else ():
+            yield from places(data[i], (*path, i))
+    elif isinstance(data, dict) and data.keys() != {"nonfinite"}:
+        for name in data.keys() - PUBLIC:
+            yield from places(data[name], (*path, name))
+    elif isinstance(data, bool):
+        yield path, not data
+    elif data is not None:
+        yield from ((path, other) for other in HOSTILE)
+
+
+def falsified(query: Any) -> Iterator[tuple[str, Any]]:
+    """Questions that were read all the same."""
+    data = query_to_dict(query)
+    for path, other in places(data):
+        forged = copy.deepcopy(data)
+        at = forged
+        for step in path[:-1]:
+            at = at[step]
+        at[path[-1]] = other
+        try:
+            made = query_from_dict(forged)
+        except DPStatsError:
+            continue
+        yield f"{path} = {other}", made
+
+
+def excess(made: Any, answers: Pair, trials: int) -> float:
+    """Largest change over the stated sensitivity; 0 where no answer is given."""
+    worst, rng = 0.0, np.random.default_rng(1)
+    try:
+        claimed = made.sensitivity(Neighbors.REPLACE_ONE, 1)
+        if not (np.isfinite(claimed) and claimed > 0):
+            return 0.0  # there is no noise of such a scale
+        for _ in range(trials):
+            one, other = (np.ravel(a) for a in answers(rng, made))
+            worst = max(worst, float(np.linalg.norm((one - other) / claimed, NORMS[made.norm])))
+            if not np.isfinite(one - other).all():
+                return np.inf
+    except (DPStatsError, ValueError, OverflowError, IndexError):  # nothing is answered
+        return 0.0
+    return worst
+
+
+@pytest.mark.parametrize("case", grid([c for c in CASES if not c.offset], sharpest), ids=str)
+def test_a_forged_question_obeys_its_sensitivity(case: Case) -> None:
+    def pair(rng: np.random.Generator, made: Any) -> tuple[Any, Any]:
+        one, other = (block(x, y, made, keep) for x, y, keep in neighbours(rng, 6))
+        return answer(made, one), answer(made, other)
+
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        for what, made in falsified(case.query):
+            assert excess(made, pair, 5) <= 1 + 1e-9, what
+
+
+N = 8
+X = np.random.default_rng(0).normal(size=(N, 3))
+FITTED = X @ [0.5, -0.2, 0.3]
+INTERVAL = Interval(-1.0, 3.0)
+EXTREME = np.array([-1.0, 3.0, 1.0, 0.3, np.inf, -np.inf, np.nan, 1e308])
+ABOUT_LABELS = [
+    LabelSums(INTERVAL, X),
+    LabelSums(INTERVAL, X, "l1"),
+    HeldSums(INTERVAL, X, np.linspace(-1, 1, N), np.linspace(0, 3, N)),
+    SquaredResiduals(INTERVAL, FITTED, 0.7),
+    WeightedResiduals(INTERVAL, X, FITTED, np.linspace(0.9, 0.2, N), "l1"),
+    *(
+        ColumnScores(INTERVAL, rows, FITTED, 0.7, np.zeros(3), np.ones(3), np.arange(3))
+        for rows in (X, csr_array(X * (np.abs(X) > 0.5)))
+    ),
+]
+
+
+@pytest.mark.parametrize("query", ABOUT_LABELS, ids=lambda q: type(q).__name__)
+def test_so_does_a_forged_question_about_responses(query: Any) -> None:
+    def pair(rng: np.random.Generator, made: Any) -> tuple[Any, Any]:
+        labels = rng.choice(EXTREME, N)
+        others = labels.copy()
+        others[rng.integers(N)] = rng.choice(EXTREME)
+        return made.total(held(labels, made.interval)), made.total(held(others, made.interval))
+
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        for what, made in falsified(query):
+            assert excess(made, pair, 8) <= 1 + 1e-9, what
+
+
+def test_an_entry_that_is_stored_twice_is_clipped_once() -> None:
+    twice = csr_array((np.array([0.9, 0.9, 0.2]), np.array([0, 0, 1]), np.array([0, 2, 3])))
+    query = ColumnScores(INTERVAL, twice, np.zeros(2), 0.7, np.zeros(2), np.ones(2), np.arange(2))
+    moved = query.total(np.array([2.0, 0.0])) - query.total(np.array([-2.0, 0.0]))
+    sums = query.total(np.array([2.0, -1.0]))
+    assert np.abs(moved).max() <= query.sensitivity()
+    assert sums[0] == pytest.approx(0.7)
