@@ -16,6 +16,7 @@ from tests.contracts.cases import (
     Case,
     Table,
     each_case,
+    each_case_counted,
     each_method,
     each_method_drawn,
     each_method_sparse,
@@ -45,7 +46,7 @@ def needs_inference(case: Case) -> None:
         pytest.skip("gives no standard errors by default: its columns were chosen on the same rows")
 
 
-@each_case
+@each_case_counted
 def test_a_large_budget_gives_the_answer_of_statsmodels(case: Case) -> None:
     needs_inference(case)
     data = case.table(N)

@@ -118,7 +118,8 @@ def test_a_spoiled_file_is_an_error_of_dpstats_or_is_read(name: str, path: Path)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FILES)
 def test_every_mutation_is_an_error_of_dpstats_or_is_read(name: str, path: Path) -> None:
-    some_of(name, path, slice(None))
+    found = some_of(name, path, slice(None))  # any other error is raised there
+    assert sum(outcome != "read" for outcome in found) > SOME / 2
 
 
 # Python in the place of a formula, of one side or of a term.
