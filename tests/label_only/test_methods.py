@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 import statsmodels.api as sm
 
+import dpstats as dp
 from dpstats.accounting import epsilon_of
 from dpstats.channels import channel
 from dpstats.errors import OptionError
@@ -16,7 +18,9 @@ from dpstats.estimators.labels.curator import LabelCurator
 from dpstats.estimators.labels.glm import LabelGLM
 from dpstats.estimators.labels.ols import LabelOLS
 from dpstats.estimators.responses import Responses
+from dpstats.mechanisms.noise import SeededNoise
 from dpstats.privacy import LabelOnly
+from dpstats.schema import Numeric, Schema
 from tests.grids import grid
 from tests.label_only.cases import SCALED, TRUTH, design, errors, fit, table, user
 
@@ -244,3 +248,21 @@ def test_as_many_columns_as_rows_are_refused():
     made = PublicDesign.of_arrays(x, (-1, 1))
     with pytest.raises(OptionError, match="sparsity"):
         LabelOLS().plan(made, LOCAL, 20)
+
+
+def holds_least_squares(seeds: range) -> float:
+    """How often intervals hold the fit of all rows: a curved mean, large leverages."""
+    rng = np.random.default_rng(0)
+    x = np.exp(rng.normal(size=(3000, 2)))
+    y = np.clip(np.log(x).sum(axis=1) + 0.3 * rng.normal(size=3000), -8, 8)
+    all_rows = np.linalg.lstsq(np.column_stack([np.ones(3000), x]), y, rcond=None)[0]
+    data = pd.DataFrame({"y": y, "a": x[:, 0], "b": x[:, 1]})
+    model = dp.ols("y ~ a + b", data, schema=Schema(y=Numeric(-8, 8)))
+    fits = [model.fit(LabelOnly(4.0, 1e-6, curator=True), noise=SeededNoise(s)) for s in seeds]
+    return float(np.mean([np.abs(f.params - all_rows) < 1.96 * f.bse for f in fits]))
+
+
+def test_where_the_mean_is_wrong_intervals_hold_the_fit_of_all_rows(monkeypatch):
+    assert holds_least_squares(range(25)) > 0.8  # though it misses far more than allowed for
+    monkeypatch.setattr("dpstats.estimators.labels.sums._MISFIT", 0.0)
+    assert holds_least_squares(range(25)) < 0.2, "cuts that trust the mean ask another question"

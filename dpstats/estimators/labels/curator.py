@@ -97,8 +97,9 @@ class LabelCurator(Method):
     numbers that it adds. Later questions depend on the data only through earlier answers: adaptive
     composition.
 
-    *Weights.* Leverages are cut at the public quantile that makes the expected variance smallest;
-    not at all unless that saves 2 %. Weights depend on rows alone, so coefficients stay consistent.
+    *Weights.* Leverages are cut at the public quantile that makes the expected error smallest,
+    what a wrong mean may make of a cut included (`Leverages`); not at all unless that saves 2 %.
+    That part is in the reported variance, too.
 
     *Standard errors.* The meat is averaged with its value under equal residual variances, each
     weighted by its precision: it leads for large n.
@@ -135,7 +136,7 @@ class LabelCurator(Method):
         def parts(how: Responses) -> tuple[Array, Array]:
             """Covariances by noise, and by sampling."""
             noise = noise_sd(moved, how) ** 2 * (made.back @ made.back.T)
-            return noise, how.residual_variance * made.sampling
+            return noise, how.residual_variance * (made.sampling + np.diag(made.doubt))
 
         def se(how: Responses) -> float:
             return math.sqrt(float(np.diag(sum(parts(how)))[at].min()))
@@ -174,10 +175,12 @@ class LabelCurator(Method):
         meat, on_meat = holder.ask(query, "meat")
         meat = mixed(meat, even, on_meat.sd, n)
         noise = on_sums.sd**2 * (made.back @ made.back.T)
+        sampling = made.back @ meat @ made.back.T
         return CoefficientEstimate(
             params=params,
-            cov=made.back @ meat @ made.back.T + noise,
+            cov=sampling + noise + np.diag(variance * made.doubt),
             cov_privacy=noise,
+            cov_sampling=sampling,
             nobs=float(n),
             released={
                 **how.options(),

@@ -37,6 +37,7 @@ Positions = NDArray[np.intp]
 
 _QUANTILES = (1.0, 0.999, 0.99, 0.9, 0.75, 0.5)  # quantiles at which leverages may be cut
 _WORTH = 0.98  # of the variance: below, cutting leverages is worth another estimand
+_MISFIT = 0.01  # tau^2: mean square of what the mean misses, over the variance of a response
 
 
 def events(shares: Mapping[str, float], privacy: LabelOnly, epsilon: float) -> dict[str, Any]:
@@ -99,6 +100,8 @@ class Balanced:
         Standard deviation of the noise on each sum.
     sampling : ndarray of shape (d, d)
         Expected covariance of the coefficients by sampling.
+    doubt : ndarray of shape (d,)
+        Squares by which weights may move what is estimated; see `Leverages`.
     """
 
     cut: float
@@ -108,6 +111,7 @@ class Balanced:
     back: Array
     scale: float
     sampling: Array
+    doubt: Array
 
     @property
     def noise(self) -> Array:
@@ -129,7 +133,13 @@ class Leverages:
     the sampling error of ``sum a x y`` has covariance 1: noise then has its shape. One response
     moves the sum by ``width ||a root x||``; weights cut that product at one of its quantiles, where
     this saves 2 % of the variance or more. They depend on public facts and earlier answers alone,
-    so equations stay unbiased.
+    so equations stay unbiased where the mean is right.
+
+    Where it is not, weights ask another question. Say the mean misses a part g_i of each response,
+    of mean square tau^2 times its variance. As a weighted fit is ``sum_i a_i y_i`` and the fit of
+    all rows ``sum_i o_i y_i``, with public a_i and o_i, they differ by ``sum_i (a_i - o_i) g_i``,
+    by Cauchy's inequality at most ``tau (n sum_i (a_i - o_i)^2 v_i)^(1/2)``. Its square is counted
+    as a variance where a cut is chosen.
 
     Parameters
     ----------
@@ -156,6 +166,12 @@ class Leverages:
         sizes: Array = np.linalg.norm(first, 1 if self.pure else 2, axis=1) * self.width
         return sizes
 
+    @cached_property
+    def _uncut(self) -> Array:
+        """What takes sums to coefficients where no row is weighted down."""
+        gram = (self.x * self.slope[:, None]).T @ self.x
+        return np.asarray(np.linalg.pinv(gram, hermitian=True), dtype=np.float64)
+
     def cut(self, at: float) -> Balanced:
         """Rows cut there."""
         x, weights = self.x, np.minimum(1.0, at / np.maximum(self._sizes, 1e-300))
@@ -165,12 +181,15 @@ class Leverages:
         scale = self.noise(reach(rows * self.width[:, None], self.pure))
         bread = np.linalg.pinv((x * (weights * self.slope)[:, None]).T @ x, hermitian=True)
         back = bread @ np.linalg.pinv(root, hermitian=True)
-        return Balanced(at, weights, root, rows, back, scale, bread @ meat @ bread)
+        moved = (x * weights[:, None]) @ bread - x @ self._uncut
+        doubt = _MISFIT * len(x) * np.square(moved).T @ self.variance
+        return Balanced(at, weights, root, rows, back, scale, bread @ meat @ bread, doubt)
 
     def best(self, at: Positions | slice) -> Balanced:
         """Rows cut where the variances of the coefficients `at` are expected to be smallest."""
         cuts = (max(float(np.quantile(self._sizes, q)), 1e-300) for q in _QUANTILES)
-        found = [(float(np.diag(made.total)[at].sum()), made) for made in map(self.cut, cuts)]
+        made = [self.cut(cut) for cut in cuts]
+        found = [(float((np.diag(m.total) + m.doubt)[at].sum()), m) for m in made]
         best = min(found, key=lambda f: f[0])
         return best[1] if best[0] < _WORTH * found[0][0] else found[0][1]
 
