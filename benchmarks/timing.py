@@ -94,7 +94,7 @@ def query(n: int, d: int, reps: int) -> dict[str, Any]:
     """A score against reading the float64 matrix once with the same number of threads."""
     rng = np.random.default_rng(2)
     x, y = rng.uniform(-1, 1, (n, d)), rng.uniform(-1, 1, n)
-    design = DeclaredDesign.from_arrays(d, (-1.0, 1.0), (-1.0, 1.0))
+    design = DeclaredDesign.from_arrays(d, {"exog": (-1.0, 1.0), "endog": (-1.0, 1.0)})
     slots = tuple(Mechanism(f"s{i}", Gaussian(1.0), "") for i in range(2 * reps + 1))
     plan = Plan("ols", "timing", dp.Central(1.0, 1e-7), n, design.names, slots, (1.0, 1e-7))
     holder = Curator(design.source((y, x)), design, plan, SafeNoise())

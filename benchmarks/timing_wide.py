@@ -174,7 +174,7 @@ def passes(n: int, d: int, reps: int) -> dict[str, Any]:
     """Scores of all columns at sparse coefficients against one read of the float64 matrix."""
     rng = np.random.default_rng(4)
     x, y = rng.uniform(-1, 1, (n, d)), rng.uniform(-1, 1, n)
-    design = DeclaredDesign.from_arrays(d, (-1.0, 1.0), (-1.0, 1.0))
+    design = DeclaredDesign.from_arrays(d, {"exog": (-1.0, 1.0), "endog": (-1.0, 1.0)})
     slots = tuple(Mechanism(f"s{i}", Selection(1.0), "") for i in range(reps + 1))
     plan = Plan("ols", "timing", PRIVACY, n, design.names, slots, (1.0, 1e-7))
 

@@ -21,7 +21,7 @@ extensions = [
     "myst_nb",
     "numpydoc",
     "sphinx.ext.autodoc",
-    "sphinx.ext.mathjax",
+    "sphinx-mathjax-offline",
 ]
 exclude_patterns = ["_build", "_generated"]
 nitpicky = False

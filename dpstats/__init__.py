@@ -6,11 +6,24 @@ Central(epsilon=1.0, delta=1e-07, ...)
 """
 
 from dpstats.accounting import Ledger
-from dpstats.api import GLM, OLS, Logit, glm, logit, mean, ols, private_range
+from dpstats.api import GLM, OLS, Logit, glm, logit, ols
+from dpstats.descriptive import (
+    corr,
+    crosstab,
+    describe,
+    histogram,
+    mean,
+    proportion,
+    quantile,
+    ttest,
+    variance,
+)
 from dpstats.devices import Collector, Randomizer
 from dpstats.estimators import methods
 from dpstats.mechanisms.noise import SeededNoise
+from dpstats.mixtures import gaussian_mixture
 from dpstats.privacy import Central, Federated, LabelOnly, Local, Neighbors
+from dpstats.ranges import private_range, private_ranges
 from dpstats.results import Released as Results
 from dpstats.results import load, plot
 from dpstats.results.compare import compare
@@ -39,7 +52,12 @@ __all__ = [
     "Schema",
     "SeededNoise",
     "compare",
+    "corr",
+    "crosstab",
+    "describe",
+    "gaussian_mixture",
     "glm",
+    "histogram",
     "load",
     "logit",
     "mean",
@@ -47,5 +65,10 @@ __all__ = [
     "ols",
     "plot",
     "private_range",
+    "private_ranges",
+    "proportion",
+    "quantile",
     "sample_size",
+    "ttest",
+    "variance",
 ]

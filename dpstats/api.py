@@ -2,60 +2,63 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dpstats.accounting import Ledger
-from dpstats.checks import check_paid, guessed_rows
 from dpstats.design import DeclaredDesign, Design, PublicDesign, captured
-from dpstats.errors import DataError, OptionError, SchemaError
-from dpstats.estimators.base import Request, schedule
+from dpstats.errors import DataError, OptionError, SchemaError, TrustError
 from dpstats.families import BINOMIAL, GAUSSIAN, Family
 from dpstats.families import family as family_of
-from dpstats.holders import Curator
-from dpstats.holders.sealed import without_frames
-from dpstats.mechanisms.noise import Noise, SafeNoise
+from dpstats.federated import Sites
 from dpstats.model import Model
-from dpstats.privacy import Central, Neighbors
-from dpstats.protocol import Plan
-from dpstats.queries import ResponseInterval
-from dpstats.schema import Numeric, Schema
-from dpstats.tables.coercion import as_column, as_matrix, kind_of, to_float
+from dpstats.schema import Categorical, Numeric, Schema
+from dpstats.tables import named_columns
+from dpstats.tables.coercion import as_matrix, check_kind
 
-__all__ = ["GLM", "OLS", "Logit", "Model", "glm", "logit", "mean", "ols", "private_range"]
+__all__ = ["GLM", "OLS", "Formula", "Logit", "Model", "glm", "logit", "mean", "ols"]
 
 _KINDS = {GAUSSIAN: "ols", BINOMIAL: "logit"}  # every other family is "glm"
 
 
 @dataclass(frozen=True)
-class _Formula:
-    """Design of a formula over a table."""
+class Formula:
+    """How to make the design of a formula over a table; see `dpstats.model.Recipe`."""
 
-    text: str
+    formula: str
     schema: Schema
     family: Family = GAUSSIAN
     offset: str | None = None
     exposure: str | None = None
     context: Mapping[str, Any] = field(default_factory=dict)
+    label: str = ""  # what the ledger says in place of the formula
+    one_sided: bool = False  # without a response
+
+    @property
+    def text(self) -> str:
+        """What the ledger says."""
+        return self.label or self.formula
 
     def private(self) -> Design:
+        """The design where all columns are private."""
         return DeclaredDesign.from_formula(
-            self.text,
+            self.formula,
             self.schema,
+            response=not self.one_sided,
             family=self.family,
             offset=self.offset,
             exposure=self.exposure,
         )
 
     def public(self, data: Any) -> PublicDesign:
+        """The design where covariates are public."""
+        if self.one_sided:
+            raise TrustError("All columns are private here: ask for Central(epsilon, delta).")
         return PublicDesign.of_table(
-            self.text,
+            self.formula,
             self.schema,
             data,
             family=self.family,
@@ -81,14 +84,7 @@ class _Arrays:
 
     def private(self) -> Design:
         return DeclaredDesign.from_arrays(
-            self.columns,
-            self.bounds["exog"],
-            self.bounds["endog"],
-            names=self.names,
-            family=self.family,
-            offset_bounds=self.bounds.get("offset"),
-            exposure_bounds=self.bounds.get("exposure"),
-            sparse=self.sparse,
+            self.columns, self.bounds, self.names, family=self.family, sparse=self.sparse
         )
 
     def public(self, data: Any) -> PublicDesign:
@@ -99,7 +95,12 @@ class _Arrays:
 
 
 def ols(
-    formula: str, data: Any = None, schema: Schema | None = None, *, n: int | None = None
+    formula: str,
+    data: Any = None,
+    schema: Schema | None = None,
+    *,
+    n: int | None = None,
+    sites: str | None = None,
 ) -> Model:
     """Linear regression by formula.
 
@@ -108,11 +109,14 @@ def ols(
     formula : str
         ``"y ~ x1 + C(g)"``; every column must be declared in `schema`.
     data : table, optional
-        pandas, polars or pyarrow table, or dict of arrays. Needed by `Model.fit`.
+        pandas, polars or pyarrow table, or dict of arrays. Needed by `Model.fit`. Of several sites
+        a mapping of their names to tables, or to paths of CSV or Parquet files.
     schema : Schema
         Public declaration of the columns.
     n : int, optional
         Public number of rows, for planning without a table.
+    sites : str, optional
+        Column of `data` that names the site of each row, for `Federated`; names are public.
 
     Returns
     -------
@@ -125,8 +129,8 @@ def ols(
     SchemaError
         If a column is not declared.
     """
-    recipe = _Formula(formula, _required(schema), context=_variables(formula))
-    return Model("ols", recipe, data, n)
+    recipe = Formula(formula, required(schema), context=_variables(formula))
+    return Model("ols", recipe, Sites.of(data, sites), n)
 
 
 def logit(
@@ -136,6 +140,7 @@ def logit(
     *,
     offset: str | None = None,
     n: int | None = None,
+    sites: str | None = None,
 ) -> Model:
     """Logistic regression by formula.
 
@@ -144,7 +149,7 @@ def logit(
     formula : str
         As in `ols`. The response is declared ``Categorical`` with two levels (the second one is the
         event; levels 0 and 1 mean themselves), ``Boolean()``, or ``Numeric(0, 1)``.
-    data, schema, n
+    data, schema, n, sites
         As in `ols`.
     offset : str, optional
         As in `glm`.
@@ -159,8 +164,8 @@ def logit(
         As `glm`.
     """
     context = _variables(formula, offset)
-    recipe = _Formula(formula, _required(schema), BINOMIAL, offset, context=context)
-    return Model("logit", recipe, data, n)
+    recipe = Formula(formula, required(schema), BINOMIAL, offset, context=context)
+    return Model("logit", recipe, Sites.of(data, sites), n)
 
 
 def glm(
@@ -173,12 +178,13 @@ def glm(
     offset: str | None = None,
     exposure: str | None = None,
     n: int | None = None,
+    sites: str | None = None,
 ) -> Model:
     """Generalised linear model by formula.
 
     Parameters
     ----------
-    formula, data, schema, n
+    formula, data, schema, n, sites
         As in `ols`. A Poisson response is declared ``Numeric(0, upper)``, a binomial one as in
         `logit`; values outside the declaration are moved into it.
     family : str or statsmodels family, default "gaussian"
@@ -207,8 +213,8 @@ def glm(
     """
     law = family_of(family, link)
     context = _variables(formula, offset, exposure)
-    recipe = _Formula(formula, _required(schema), law, offset, exposure, context)
-    return Model(_KINDS.get(law, "glm"), recipe, data, n)
+    recipe = Formula(formula, required(schema), law, offset, exposure, context)
+    return Model(_KINDS.get(law, "glm"), recipe, Sites.of(data, sites), n)
 
 
 def _variables(*texts: str | None) -> dict[str, Any]:
@@ -221,14 +227,19 @@ def _variables(*texts: str | None) -> dict[str, Any]:
 
 
 def mean(
-    formula: str, data: Any = None, schema: Schema | None = None, *, n: int | None = None
+    formula: str,
+    data: Any = None,
+    schema: Schema | None = None,
+    *,
+    n: int | None = None,
+    sites: str | None = None,
 ) -> Model:
     """Mean of one column, ``mean("y")`` or ``mean("y ~ 1")``.
 
     Parameters and errors are those of `ols`.
     """
     text = formula if "~" in formula else f"{formula} ~ 1"
-    model = Model("mean", _Formula(text, _required(schema)), data, n)
+    model = Model("mean", Formula(text, required(schema)), Sites.of(data, sites), n)
     if not (model.design.has_intercept and len(model.design.names) == 1):
         raise OptionError(
             f'mean({formula!r}): write mean("y") or mean("y ~ 1"); ols takes covariates.'
@@ -355,141 +366,65 @@ def _array_model(
     return model
 
 
-def private_range(
-    column: str,
-    data: Any,
-    privacy: Central,
-    ledger: Ledger | None = None,
-    *,
-    unit: str | None = None,
-    max_rows: int | None = None,
-    noise: Noise | None = None,
-) -> Numeric:
-    """Buy bounds for a column whose range nobody knows, at the price of `privacy`.
-
-    The ends are chosen among 0 and +-2^k, k = -20 ... 60: as few rows as possible outside, and no
-    doubling of the range that would add fewer than about 6 / epsilon rows (6 m / epsilon where a
-    unit has up to m). The result is public and may go into a `Schema`.
-
-    Parameters
-    ----------
-    column : str
-        Column to bound.
-    data : table
-        Private rows.
-    privacy : Central
-        What to spend; delta may be 0. Where the number of rows is private (`unit`, add-remove
-        neighbours) it holds a public guess: ``Central(..., rows=20_000)``.
-    ledger : Ledger, optional
-        Where the cost is charged before any row is read.
-    unit, max_rows : str, int, optional
-        As in `Schema`: the column that names the person (or other unit) whose rows are protected
-        together, and how many of them may contribute. Without them the unit is one row.
-    noise : SeededNoise, optional
-        For simulation; a range bought with it is NOT private.
-
-    Returns
-    -------
-    Numeric
-        Declaration with the bounds found.
-
-    Notes
-    -----
-    Guarantee: rows are mapped one by one through asinh(2^20 y), a fixed public function; the range
-    is one exponential mechanism on `ResponseInterval` utilities, whose sensitivity is the number of
-    rows of one unit, 1 without `unit` (McSherry & Talwar 2007, Theorem 6), at the cost `privacy`
-    allows. Rows without a value or a unit are left out.
-    """
-    if not isinstance(privacy, Central):
-        raise OptionError("A range is bought under dp.Central(...), and under nothing else.")
-    powers = 2.0 ** np.arange(-20, 61)
-    ends = np.r_[-powers[::-1], 0.0, powers]
-    grid = np.arcsinh(2.0**20 * ends)
-    mapped = "value" if unit != "value" else "mapped"
-    ends_declared = {mapped: Numeric(float(grid[0]), float(grid[-1]))}
-    design = DeclaredDesign.from_formula(
-        f"{mapped} ~ 1", Schema(ends_declared, unit=unit, max_rows=max_rows)
-    )
-    check_paid(ledger, noise)
-    values = _numeric_column(data, column)
-    units = {} if unit is None else {unit: _column(data, unit)}
-    n = _public_rows(privacy, len(values), unit)
-    privacy.check_delta(n)
-    asks = [Request("range", 1.0, f"range of {column}", kind="selection")]
-    mechanisms, cost = schedule(asks, privacy)
-    plan = Plan(
-        "range", "exponential", privacy, n, (column,), mechanisms, cost, max_rows=max_rows or 1
-    )
-    noise = SafeNoise() if noise is None else noise
-    ledger = Ledger.memory(privacy.epsilon, privacy.delta) if ledger is None else ledger
-    standard = design.standardization
-    first, last = np.triu_indices(grid.size, k=1)
-    doublings = (grid[last] - grid[first]) / math.log(2)
-    query = ResponseInterval(
-        (grid - standard.y_center) / standard.y_scale,
-        first,
-        last,
-        6.0 * (max_rows or 1) / privacy.epsilon * doublings,
-    )
-    design.source({mapped: values, **units})  # lengths and types
-    ledger.charge(plan, column, unit, reproducible=noise.reproducible)
-    try:
-        found = _choose({mapped: values, **units}, mapped, query, design, plan, noise)
-    except BaseException as error:
-        raise without_frames(error) from None
-    finally:
-        del values, units  # this frame is part of the traceback
-    candidates = np.column_stack([query.edges[first], query.edges[last]])
-    chosen = np.argmin(np.abs(candidates - found).sum(axis=1))
-    return Numeric(float(ends[first[chosen]]), float(ends[last[chosen]]))
-
-
-def _choose(
-    table: dict[str, Any],
-    column: str,
-    query: ResponseInterval,
-    design: Design,
-    plan: Plan,
-    noise: Noise,
-) -> NDArray[np.float64]:
-    """The noisy choice of an interval for asinh(2^20 values)."""
-    with np.errstate(all="ignore"):  # a warning about a value would be a release
-        scaled = np.arcsinh(2.0**20 * to_float(table[column]))
-    source = design.source(table | {column: scaled})
-    return Curator(source, design, plan, noise).ask(query, "range").value
-
-
-def _public_rows(privacy: Central, rows: int, unit: str | None) -> int:
-    """The row count, or the public guess that is needed where it is private."""
-    if privacy.neighbors is not Neighbors.ADD_REMOVE and unit is None:
-        if rows == 0:
-            raise DataError("The table has no rows: at least one is needed.")
-        return rows
-    return guessed_rows(privacy)
-
-
-def _numeric_column(data: Any, column: str) -> Any:
-    """One column as an array, by name and type; no value is looked at."""
-    values = _column(data, column)
-    kind = kind_of(values)
-    if kind not in ("number", "boolean", "object"):
-        raise DataError(f"Column {column!r} has type {kind}: a numeric column is needed.")
-    return values
-
-
-def _column(data: Any, column: str) -> Any:
-    try:
-        return as_column(data[column], column)
-    except DataError:
-        raise
-    except Exception:
-        raise DataError(f"The table has no column {column!r}.") from None
-
-
-def _required(schema: Schema | None) -> Schema:
+def required(schema: Schema | None) -> Schema:
+    """The schema, or an error that says what one is."""
     if not isinstance(schema, Schema):
         raise SchemaError(
             "schema=... is needed: what may be known about the columns before a row is read. "
             "Schema.template(df) writes a skeleton from names and types."
         )
     return schema
+
+
+def of_columns(
+    columns: Sequence[str], data: Any, schema: Schema | None, *kinds: type[Any]
+) -> Formula:
+    """The design of some columns of a table, all of them private, each declared as one of `kinds`.
+
+    Raises
+    ------
+    OptionError, SchemaError, DataError
+        If one is no column, is named twice, is not declared, is declared otherwise, or is numeric
+        and of another type in the table.
+    """
+    declared = required(schema)
+    for name in columns:
+        if not isinstance(name, str):
+            raise OptionError(f"A column is named by a text, not by a {type(name).__name__}.")
+        if name not in declared:
+            known = ", ".join(map(repr, declared))
+            raise SchemaError(f"Column {name!r} is not declared; the schema has {known}.")
+        if not isinstance(declared[name], kinds):
+            wanted = " or ".join(kind.__name__ for kind in kinds)
+            raise SchemaError(
+                f"Column {name!r} is declared {type(declared[name]).__name__}; {wanted} is needed."
+            )
+    if len(set(columns)) != len(columns):
+        raise OptionError(f"Columns {list(columns)!r}: each is named once.")
+    check_numbers(data, [name for name in columns if isinstance(declared[name], Numeric)])
+    formula = " + ".join(["0", *(level_term(name, declared) for name in columns)])
+    return Formula(formula, declared, one_sided=True, label=", ".join(columns))
+
+
+def level_term(name: str, declared: Schema) -> str:
+    """A column as a term: a factor of its levels, or a number."""
+    factor = isinstance(declared[name], Categorical)
+    return f"C({quoted(name)})" if factor else term(name)
+
+
+def check_numbers(data: Any, columns: Sequence[str]) -> None:
+    """Refuse a table that holds something else than numbers in these columns, if there is one."""
+    if data is not None:
+        for name, column in named_columns(data, columns).items():
+            check_kind(column, name, ("number", "boolean"))
+
+
+def quoted(column: str) -> str:
+    """A column of any name, such as one that holds a bracket, in a formula."""
+    text = (c if c.isalnum() or not c.isascii() else f"\\x{ord(c):02x}" for c in column)
+    return f"Q('{''.join(text)}')"
+
+
+def term(column: str) -> str:
+    """A column as a term of a right side, where formulaic reads quotes inside of quotes."""
+    return quoted(column) if set("`~") & set(column) else f"`{column}`"

@@ -10,13 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpstats.errors import DataError, DPStatsError
+from dpstats.federated.commands import add_commands
 from dpstats.results.delivery import deliver, numbers_file
 from dpstats.text import plain, printable
 
 if TYPE_CHECKING:
     import pandas as pd
+    from statsmodels.regression.linear_model import RegressionResultsWrapper
 
     from dpstats.mechanisms.noise import Noise
+    from dpstats.results.released import Released
 
 __all__ = ["main"]
 
@@ -75,6 +78,8 @@ def _parser() -> argparse.ArgumentParser:
     plan.add_argument("--n", type=int, required=True, help="public number of rows")
     plan.set_defaults(command=_plan)
 
+    add_commands(commands, _add_model, _model)
+
     ledger = commands.add_parser("ledger", help="look at a ledger")
     actions = ledger.add_subparsers(required=True, metavar="ACTION")
     show = actions.add_parser("show", help="entries, spent and remaining")
@@ -121,35 +126,15 @@ def _add_privacy(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--method", help="a name from dpstats.methods(); the default otherwise")
 
 
-def _read(path: Path, schema: Any) -> Any:
-    from dpstats.tables.records import read_csv
-
-    allowed = (".csv", ".gz", ".parquet")
-    if path.suffix not in allowed:
-        raise DataError(f"{path.name}: allowed are files ending in {', '.join(allowed)}.")
-    if not path.exists():
-        raise DataError(f"{path}: no such file.")
-    return _read_parquet(path) if path.suffix == ".parquet" else read_csv(path, schema)
-
-
-def _read_parquet(path: Path) -> Any:
-    import pandas as pd
-
-    try:
-        return pd.read_parquet(path)
-    except (ValueError, OSError) as error:
-        unreadable = type(error).__name__
-    raise DataError(f"{path.name} could not be read as Parquet ({unreadable}).")
-
-
 def _fit(arguments: argparse.Namespace) -> None:
     import dpstats as dp
+    from dpstats.tables.files import read_schema, read_table
 
     if arguments.out is not None:
         _check_out(arguments.out)
     privacy = dp.Central(arguments.epsilon, arguments.delta)
-    schema = _schema(arguments.schema)
-    model = _model(arguments, schema, data=_read(arguments.data, schema))
+    schema = read_schema(arguments.schema)
+    model = _model(arguments, schema, data=read_table(arguments.data, schema))
     ledger = None
     if arguments.ledger is not None:
         ceiling = (arguments.ledger_epsilon, arguments.ledger_delta)
@@ -174,18 +159,11 @@ def _check_out(path: Path) -> None:
         raise DataError(f"--out {path}: {path.parent} is no folder that can be written to.")
 
 
-def _schema(path: Path) -> Any:
-    import dpstats as dp
-
-    if not path.is_file():
-        raise DataError(f"{path}: no such schema file; dp.Schema(...).save(path) writes one.")
-    return dp.Schema.load(path)
-
-
 def _plan(arguments: argparse.Namespace) -> None:
     import dpstats as dp
+    from dpstats.tables.files import read_schema
 
-    schema = _schema(arguments.schema)
+    schema = read_schema(arguments.schema)
     model = _model(arguments, schema, n=arguments.n)
     asked = {"method": arguments.method, "sparsity": arguments.sparsity}
     print(model.plan(dp.Central(arguments.epsilon, arguments.delta), **asked))
@@ -226,8 +204,8 @@ def _demo(arguments: argparse.Namespace) -> None:
         fit = model.fit(privacy, ledger=ledger, noise=noise)
         _title("The private regression table")
         print(fit.summary())
-        _title("The same model without privacy, beside it (possible here: the data are public)")
-        print(dp.compare([smf.ols(formula, df).fit(), fit], names=["OLS (not private)", "private"]))
+        _title("NOT private: least squares on the same rows (possible: these data are public)")
+        print(_beside(smf.ols(formula, df).fit(cov_type="HC1"), fit))
         _title("The ledger after the fit")
         print(ledger)
         print(ledger.to_frame().to_string(index=False))
@@ -238,6 +216,19 @@ def _demo(arguments: argparse.Namespace) -> None:
     print(dp.compare([fit, curator, devices], names=names))
     _title("Nobody holds the rows: every device sends one private message, in two rounds")
     print(_without_a_curator(df, noise))
+
+
+def _beside(plain: RegressionResultsWrapper, fit: Released) -> str:
+    """Coefficients and standard errors of two fits, and how many times the private ones are."""
+    import pandas as pd
+
+    from dpstats.results.regression import RegressionResults
+
+    assert isinstance(fit, RegressionResults)
+    both = {"OLS": plain.params, "private": fit.params, "SE OLS": plain.bse, "SE private": fit.bse}
+    table = pd.DataFrame(both).assign(ratio=lambda t: t["SE private"] / t["SE OLS"])
+    text: str = table.to_string(float_format="{:.3f}".format, formatters={"ratio": "{:.1f}".format})
+    return f"{text}\nSE: heteroskedasticity-robust; the private ones count the noise. ratio: of SE."
 
 
 def _without_a_curator(df: pd.DataFrame, noise: Noise | None) -> object:

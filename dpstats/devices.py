@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 from dpstats import estimators
 from dpstats.channels import Channel, channel
 from dpstats.design import Design, PublicDesign, design_from_dict
+from dpstats.door import concluded
 from dpstats.errors import DataError, OptionError, PlanError
-from dpstats.holders.clients import release_of
-from dpstats.holders.collector import MessageCollector
+from dpstats.holders.collector import MessageCollector, Received
 from dpstats.holders.device import Device
 from dpstats.holders.wire import HEADER_BYTES
 from dpstats.mechanisms.noise import Noise, SafeNoise
@@ -300,21 +300,9 @@ class Collector:
                 f"Round {self.round} of {self.rounds}: call next_round() and collect the messages "
                 "of other users, until the last one."
             )
-        answers = [collector.messages() for collector in self._collectors]
+        received = Received(self.plan, self._collectors, self._public)
         plan = replace(self.plan, n=self.accepted)
-        estimate = self._method.finish(self.design, self.plan, answers, self._public)
-        return Results.from_estimate(
-            estimate,
-            design=self.design,
-            plan=plan,
-            theory=self._method.theory[plan.privacy.trust].under(plan.options),
-            releases=[
-                release_of(collector.question, plan, collector.turn, len(collector))
-                for collector in self._collectors
-            ],
-            marked=self.marked,
-            reproducible=self.marked == self.accepted,
-        )
+        return concluded(self._method, received, self.design, plan)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything to a file: an ``.npz`` archive, replaced at once, without pickles."""

@@ -62,8 +62,12 @@ class PrivateQuantityError(DPStatsError, AttributeError):
 
 
 class DPStatsWarning(UserWarning):
-    """Base class of every warning; all depend on public facts only."""
+    """Base class of every warning; none depends on the rows of a fit before they are released."""
 
 
 class FeasibilityWarning(DPStatsWarning):
     """The plan expects an answer too noisy to use, or an interval that may not cover."""
+
+
+class ExtrapolationWarning(DPStatsWarning):
+    """New rows, which are the user's own, lie outside of what was declared for the fit."""

@@ -1,23 +1,20 @@
 """A model: a public design and a private table, planned and fitted under a trust model.
 
-``plan`` reads no private row; ``fit`` goes straight down: plan, charge the ledger, open the holder
-of the trust model, let the estimator ask, hand back what was released.
+``plan`` reads no private row; ``fit`` takes what it prepares to the door (`dpstats.door`).
 """
 
 from __future__ import annotations
 
 import copy
-import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats import estimators
+from dpstats import door, estimators, federated
 from dpstats.accounting import Ledger
 from dpstats.checks import (
     check_names,
@@ -28,13 +25,11 @@ from dpstats.checks import (
     row_count,
 )
 from dpstats.design import Design, PublicDesign, Source
-from dpstats.errors import DataError, FeasibilityWarning, OptionError, TrustError
-from dpstats.holders import Clients, Curator, Labels
-from dpstats.holders.sealed import without_frames
-from dpstats.mechanisms.noise import Noise, SafeNoise
+from dpstats.errors import DataError, OptionError, TrustError
+from dpstats.federated import Question, Site, Sites
+from dpstats.mechanisms.noise import Noise
 from dpstats.privacy import Central, Federated, LabelOnly, Local, Neighbors, Privacy
 from dpstats.protocol import Estimator, Plan
-from dpstats.protocol.progress import reporter
 from dpstats.results import Released as Results
 from dpstats.text import plain
 
@@ -47,11 +42,8 @@ __all__ = ["Model", "Recipe", "Sparsity"]
 Array = NDArray[np.float64]
 Sparsity = int | Sequence[int] | None
 
-
-SIMULATED = (
-    "Every device was simulated in this process, which held all rows. The law of the result is "
-    "that of real devices (model.randomizer, model.collector), with which no one holds them."
-)
+_FEW, _MANY = 50, 1000  # columns up to which all are fitted, and beyond which some are selected
+_USEFUL = 0.1  # ratio: error to fitted values, at which a fit of all columns is as good as any
 
 
 class Recipe(Protocol):
@@ -88,10 +80,20 @@ class Model:
         terms; needed by `fit`.
     n : int, optional
         Public number of rows, where no table is given.
+    options : mapping, optional
+        What the model itself says of options of its methods, such as a number of components.
     """
 
-    def __init__(self, kind: str, recipe: Recipe, data: Any = None, n: int | None = None) -> None:
+    def __init__(
+        self,
+        kind: str,
+        recipe: Recipe,
+        data: Any = None,
+        n: int | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
         self.kind = kind
+        self._options = dict(options or {})
         self._recipe = recipe
         self._data = data
         self._n = row_count(n)
@@ -160,14 +162,14 @@ class Model:
 
         Parameters
         ----------
-        privacy : Central, Local or LabelOnly
+        privacy : Central, Local, LabelOnly or Federated
             Trust model and guarantee.
         method : str, optional
             A name from `dpstats.methods`; the default method otherwise.
         sparsity : int or several ints, optional
             Columns that may have a coefficient, from 1 to d: asks for a method that selects them.
-            Of several the fit chooses privately, and pays for it. Without it a wide design (see
-            Notes) is fitted by such a method where there is one, which then chooses the number.
+            Of several the fit chooses privately, and pays for it. Without it the plan decides
+            whether columns are selected, and the method how many (see Notes).
         public : table, optional
             Under `Local`: rows of covariates that everybody may see, of the same population.
         **options
@@ -182,15 +184,18 @@ class Model:
 
         Notes
         -----
-        A design is wide with more than 500 columns, or with more than 50 and fewer than ten rows a
-        column.
+        With more than 50 columns the default is what its own plan expects less error of: a fit of
+        all columns, or one that selects them. All are kept where that is expected to cost a tenth
+        of what fitted values vary by, or less; of more than 1,000 some are selected.
         """
+        if isinstance(privacy, Federated):
+            return federated.plan_over(*self._sites(privacy, method, sparsity, public, options))
         return self._prepared(privacy, method, sparsity, public, options).plan
 
     def fit(
         self,
         privacy: Privacy,
-        ledger: Ledger | None = None,
+        ledger: Ledger | Mapping[str, Ledger] | None = None,
         *,
         method: str | None = None,
         sparsity: Sparsity = None,
@@ -203,13 +208,13 @@ class Model:
 
         Parameters
         ----------
-        privacy : Central, Local or LabelOnly
+        privacy : Central, Local, LabelOnly or Federated
             Trust model and guarantee. Under `Local` every row is simulated as a device of its own;
             `randomizer` and `collector` are the parts that run apart.
         ledger : Ledger, optional
             Where the cost is charged before any row is read; never refunded. Without one, an
             in-memory ledger of exactly this fit is used, and the summary says that it does not
-            outlive the process.
+            outlive the process. Under `Federated` a mapping of sites to ledgers.
         method : str, optional
             A name from `dpstats.methods`.
         sparsity : int or several ints, optional
@@ -240,36 +245,20 @@ class Model:
             raise DataError("No table: give data=... when making the model, then fit.")
         if self._expected is not None:
             raise DataError("A model that expects rows is to plan with, not to fit.")
+        if isinstance(privacy, Federated):
+            check_paid(None, noise)
+            return federated.fit(
+                *self._sites(privacy, method, sparsity, public, options, ledger, noise), progress
+            )
         check_paid(ledger, noise)
-        ready = self._prepared(privacy, method, sparsity, public, options)
-        design, source, estimator, plan, moments = ready
-        del ready
-        assert source is not None
-        noise = SafeNoise() if noise is None else noise
-        for message in plan.warnings:
-            warnings.warn(plain(message), FeasibilityWarning, stacklevel=2)
-        ledger = Ledger.memory(privacy.epsilon, privacy.delta) if ledger is None else ledger
-        unit = None if design.schema is None else design.schema.unit
-        ledger.charge(plan, self._recipe.text, unit, reproducible=noise.reproducible)
-        holder: Curator | Clients | Labels | None = None
-        try:
-            holder = _open(source, design, plan, noise, reporter(plan, progress), moments)
-            estimate, releases = estimator.fit(holder, design, plan), holder.transcript
-            if isinstance(privacy, Local):
-                estimate = replace(estimate, remarks=(*estimate.remarks, SIMULATED))
-        except BaseException as error:
-            raise without_frames(error) from None
-        finally:
-            del source
-            holder = None  # this frame is part of the traceback
-        return Results.from_estimate(
-            estimate,
-            design=design.without_rows(),
-            plan=plan,
-            theory=estimator.theory[privacy.trust].under(plan.options),
-            releases=releases,
-            ledger=ledger.state(),
-            reproducible=noise.reproducible,
+        assert ledger is None or isinstance(ledger, Ledger)
+        # Not by a name: the frame of a local variable is part of a traceback.
+        return door.fit(
+            self._prepared(privacy, method, sparsity, public, options),
+            self._recipe.text,
+            ledger,
+            noise,
+            progress,
         )
 
     def randomizer(
@@ -330,7 +319,37 @@ class Model:
                 f"Devices send messages under Local(...), not under {privacy.trust!r} trust."
             )
         ready = self._prepared(privacy, method, sparsity, public, options)
-        return Collector(ready.design, ready.plan, public=ready.moments)
+        return Collector(ready.design, ready.plan, public=ready.public)
+
+    def _sites(
+        self,
+        privacy: Federated,
+        method: str | None,
+        sparsity: Sparsity,
+        public: Any,
+        options: dict[str, Any],
+        ledger: Any = None,
+        noise: Noise | None = None,
+    ) -> tuple[Question, list[Site]]:
+        """What is asked of sites, and these, in this process."""
+        if not isinstance(self._data, Sites):
+            raise TrustError(
+                "Federated(...) is of several sites: give data={'north': ..., 'south': ...}, or "
+                "data=... and sites='the column that names them'."
+            )
+        if public is not None:
+            raise OptionError("Federated(...): public= is not answered by sites.")
+        if sparsity is not None:
+            options = {**options, "sparsity": sparsity}
+        question = federated.question_for(
+            self.kind, self._design(privacy), privacy, method, options
+        )
+        schema = self.design.schema
+        assert schema is not None
+        sites = self._data.at(schema, ledger, noise)
+        if method is None and not {"combine", "sparsity"} & options.keys():
+            question = federated.rounds_if_better(question, sites)
+        return question, sites
 
     def _prepared(
         self,
@@ -339,9 +358,14 @@ class Model:
         sparsity: Sparsity,
         public: Any,
         options: dict[str, Any],
-    ) -> _Prepared:
+    ) -> door.Prepared:
         """Everything that is known before the ledger is charged; each of it is made once."""
-        design = self._design(privacy)
+        if isinstance(self._data, Sites):
+            raise TrustError(
+                f"The rows are at sites, and {privacy.trust!r} trust is of one table: ask for "
+                f"Federated(..., target={next(iter(self._data), '')!r})."
+            )
+        design, options = self._design(privacy), {**self._options, **options}
         if sparsity is not None:
             options = {**options, "sparsity": checked_sparsity(sparsity, design)}
         reads = self._data is not None and self._expected is None
@@ -350,22 +374,31 @@ class Model:
         rows = None if public is None else _public_rows(design, privacy, public)
         if rows is not None:
             options = {**options, "public_rows": len(rows)}
-        estimator = self._estimator(privacy, method, sparsity, len(design.names), n)
-        plan = estimator.plan(design, privacy, n, **options)
+        estimator, plan = self._chosen(design, privacy, n, method, options)
         asks_devices = cast("LocalMethod", estimator)
         moments = None if rows is None else asks_devices.public_moments(design, plan, rows)
-        return _Prepared(design, source, estimator, plan, moments)
+        return door.Prepared(design, source, estimator, plan, moments)
 
-    def _estimator(
-        self, privacy: Privacy, method: str | None, sparsity: Sparsity, columns: int, n: int
-    ) -> Estimator:
-        """The method asked for, or the default for a design of this shape."""
-        select = True if sparsity is not None else None
-        estimator = estimators.find(self.kind, privacy, method, select)
-        if method is None and not estimator.sparse and _wide(columns, n):
-            with suppress(OptionError, TrustError):  # where there is one that selects columns
-                return estimators.find(self.kind, privacy, sparse=True)
-        return estimator
+    def _chosen(
+        self, design: Design, privacy: Privacy, n: int, method: str | None, options: dict[str, Any]
+    ) -> tuple[Estimator, Plan]:
+        """The method asked for, or the default that plans the smaller error; and its plan."""
+        columns, select = len(design.names), True if "sparsity" in options else None
+        usual = estimators.find(self.kind, privacy, method, select)
+        if method is not None or usual.sparse or columns <= _FEW:
+            return usual, usual.plan(design, privacy, n, **options)
+        try:
+            other = estimators.find(self.kind, privacy, sparse=True)
+            selecting = other.plan(design, privacy, n, **options)
+        except (OptionError, TrustError):  # there is none, or not with these options
+            return usual, usual.plan(design, privacy, n, **options)
+        if columns > _MANY:
+            return other, selecting
+        with suppress(OptionError):  # where there are fewer rows than columns
+            plan = usual.plan(design, privacy, n, **options)
+            if min(plan.predicted_error, 1.0) < max(min(selecting.predicted_error, 1.0), _USEFUL):
+                return usual, plan
+        return other, selecting
 
     def _rows(self, privacy: Privacy, design: Design, source: Source | None) -> int:
         """Public row count, or the public guess where the number of rows is private."""
@@ -398,16 +431,6 @@ class Model:
         return len(source)
 
 
-class _Prepared(NamedTuple):
-    """A fit up to its charge."""
-
-    design: Design
-    source: Source | None
-    estimator: Estimator
-    plan: Plan
-    moments: Array | None
-
-
 def _public_rows(design: Design, privacy: Privacy, public: Any) -> Array:
     """Public covariates (m, d) in internal coordinates, without rows that miss a value."""
     if not isinstance(privacy, Local):
@@ -421,30 +444,3 @@ def _public_rows(design: Design, privacy: Privacy, public: Any) -> Array:
     if not len(kept):
         raise DataError("public=...: no row without a missing value; leave it out.")
     return kept
-
-
-def _wide(columns: int, n: int) -> bool:
-    """Whether a fit of all columns is hopeless where one of a few may not be.
-
-    The noise of a dense fit grows with its columns: beyond 500, or with fewer than ten rows a
-    column, it exceeds any coefficient worth reporting, at every epsilon in use. Up to 50 columns a
-    table of all of them is what a reader expects.
-    """
-    return columns > 500 or (columns > 50 and 10 * columns >= n)
-
-
-def _open(
-    source: Source,
-    design: Design,
-    plan: Plan,
-    noise: Noise,
-    report: Callable[[str], None] | None,
-    public: Array | None,
-) -> Curator | Clients | Labels:
-    """The holder of the plan's trust model, on the rows."""
-    match plan.privacy:
-        case Local():
-            return Clients(source, design, plan, noise, public, report)
-        case LabelOnly():
-            return Labels(source, design, plan, noise, report)
-    return Curator(source, design, plan, noise, report)

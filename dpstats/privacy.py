@@ -1,14 +1,13 @@
 """The guarantee that is asked for: who holds the rows, and what they promise.
 
-A trust model is a frozen record; it holds no data and draws no noise. ``Federated`` names a
-guarantee that later methods answer; asking for it today raises `TrustError` before anything is
-read.
+A trust model is a frozen record; it holds no data and draws no noise.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import ClassVar
 
@@ -163,15 +162,60 @@ class LabelOnly(_Exchanged, _SmallDelta):
 
 @dataclass(frozen=True)
 class Federated(_Exchanged):
-    """Several sites keep their rows; each answers with noise of its own."""
+    """Several sites keep their rows; each answers once, with noise of its own.
+
+    What a site releases is (epsilon, delta)-differentially private in its rows, against everybody
+    who sees it, the other sites and the server included. A person whose rows are at one site has
+    that site's guarantee; of a person at several sites those of all of them add up.
+
+    Parameters
+    ----------
+    epsilon : float
+        Privacy loss at each site, > 0.
+    delta : float
+        Probability in [0, 1) with which the loss may exceed epsilon.
+    target : str
+        The site whose population is asked about; the others help as far as they are like it.
+    budgets : mapping of str to (float, float), optional
+        (epsilon, delta) of sites that have another.
+    rows : mapping of str to int, optional
+        A public guess of the number of rows of each site, needed for planning where it is private
+        (several rows per unit). Wrong guesses cost accuracy, never privacy.
+    """
 
     epsilon: float
     delta: float
     target: str
+    budgets: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    rows: Mapping[str, int] = field(default_factory=dict)
     trust: ClassVar[str] = "federated"
 
     def __post_init__(self) -> None:
         _check_budget(self.epsilon, self.delta)
+        if not isinstance(self.target, str) or not self.target:
+            raise OptionError("target: the name of the site that is asked about is needed.")
+        if not isinstance(self.budgets, Mapping):
+            raise OptionError(
+                "budgets: a mapping, as in budgets={'north': (0.5, 1e-6)}, is needed."
+            )
+        for site, budget in self.budgets.items():
+            if not (isinstance(site, str) and isinstance(budget, tuple) and len(budget) == 2):
+                raise OptionError(
+                    "budgets: names of sites with pairs (epsilon, delta) are needed, as in "
+                    "budgets={'north': (0.5, 1e-6)}."
+                )
+            _check_budget(*budget)
+        if not isinstance(self.rows, Mapping) or not all(
+            isinstance(name, str) and type(n) is int and n >= 1 for name, n in self.rows.items()
+        ):
+            raise OptionError(
+                "rows: a public guess for each site, as in rows={'north': 20_000}, at least 1."
+            )
+
+    def at(self, site: str) -> Central:
+        """What a site promises: that of one curator, for the rows it keeps."""
+        epsilon, delta = self.budgets.get(site, (self.epsilon, self.delta))
+        return Central(epsilon, delta, rows=self.rows.get(site))
 
 
 Privacy = Central | Local | LabelOnly | Federated

@@ -52,7 +52,8 @@ def sample_size(
     ------
     OptionError
         If a target is no number > 0, names no coefficient, or cannot be reached by any number of
-        rows; or if the method plans no standard errors.
+        rows; if the method plans no standard errors; or if it plans them in units of a standard
+        deviation that is not declared.
 
     Notes
     -----
@@ -97,6 +98,7 @@ def _planned(plan: Plan, target: float | Mapping[str, float]) -> Any:
     slopes = [name for name in plan.parameters if name != "Intercept"] or list(plan.parameters)
     named = target if isinstance(target, Mapping) else {name: target for name in slopes}
     planned = dict(zip(plan.parameters, plan.predicted_se, strict=False))
+    units = dict(zip(plan.parameters, plan.predicted_units, strict=False))
     if unknown := [name for name in named if name not in plan.parameters]:
         raise OptionError(
             f"target_se names {unknown[0]!r}; the coefficients are {', '.join(plan.parameters)}."
@@ -108,6 +110,11 @@ def _planned(plan: Plan, target: float | Mapping[str, float]) -> Any:
             raise OptionError(
                 f"method={plan.method!r} plans no standard error of {name!r}: ask for a method "
                 "that keeps every column (dpstats.methods())."
+            )
+        if units.get(name):
+            raise OptionError(
+                f"target_se[{name!r}]: the error of {name!r} is planned in units of {units[name]}, "
+                "which nobody declared. Declare scale= of these columns, from public knowledge."
             )
     return np.array([planned[name] / value for name, value in named.items()])
 

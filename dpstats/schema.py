@@ -142,6 +142,10 @@ class Schema(Mapping[str, Declaration]):
             return "\n".join([ends[0], *filter(None, lines), ends[1]])
         return "\n".join([ends[0], *lines, ends[1] + (f", {unit})" if unit else ")")])
 
+    def replaced(self, columns: Mapping[str, Declaration]) -> Schema:
+        """The schema with other declarations of some of its columns."""
+        return Schema({**self._columns, **columns}, unit=self.unit, max_rows=self.max_rows)
+
     def check_filled(self) -> None:
         """Refuse a template that still has blanks.
 
@@ -296,8 +300,9 @@ def _declaration_from_dict(name: str, entry: Any) -> Any:
     if not isinstance(kind, str) or kind not in _KINDS:
         raise SchemaError(f"Column {name!r}: type must be one of {sorted(_KINDS)}.")
     fields = {key: value for key, value in entry.items() if key != "type"}
-    if not isinstance(fields.get("levels", []), (list, tuple)):
-        raise SchemaError(f"Column {name!r}: levels={shown(fields['levels'])}, not a list.")
+    for listed in ("levels", "shares"):
+        if not isinstance(fields.get(listed, []), (list, tuple)):
+            raise SchemaError(f"Column {name!r}: {listed}={shown(fields[listed])}, not a list.")
     if fields == {"lower": None, "upper": None} or fields == {"levels": []}:
         return Blank(kind)
     try:

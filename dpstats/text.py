@@ -10,12 +10,14 @@ import html
 import re
 import textwrap
 from collections.abc import Iterable, Sequence
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = [
+    "WIDTH",
     "csv_text",
     "figure_text",
     "grid",
@@ -28,7 +30,7 @@ __all__ = [
     "wrap",
 ]
 
-WIDTH = 96
+WIDTH = 80
 
 
 # -- one function for each format ------------------------------------------------------------------
@@ -115,29 +117,73 @@ def printable(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def grid(
-    header: Sequence[str], rows: Iterable[Sequence[str]], numbers: Iterable[int] = ()
+    header: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    numbers: Iterable[int] = (),
+    *,
+    spread: bool = False,
 ) -> list[str]:
-    """Lines of a table with a rule below its header.
+    """Lines of a table with a rule below its header, none longer than `WIDTH`.
+
+    Texts are wrapped; a label, the first cell of a row, that is longer than its column has lines of
+    its own.
 
     Parameters
     ----------
     header : sequence of str
-        k headings.
+        k headings, or none.
     rows : iterable of sequences of str
         k cells each.
     numbers : iterable of int
-        Columns aligned to the right.
+        Columns aligned to the right; they are never wrapped.
+    spread : bool, default False
+        Whether the table takes all of `WIDTH`.
     """
-    body, right = [[plain(cell) for cell in row] for row in (header, *rows)], set(numbers)
-    widths = [max(map(len, column)) for column in zip(*body, strict=True)]
-    lines = [
-        "  ".join(
-            f"{cell:{'>' if j in right else '<'}{width}}"
-            for j, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in body
+    body, right = [[plain(cell) for cell in row] for row in rows], set(numbers)
+    heads = [[plain(cell) for cell in header]] if header else []
+    columns = zip(*heads, *body, strict=True)
+    gap = 1 if spread else 2
+    widths = _fitted([max(map(len, column)) for column in columns], right, gap, spread)
+    found = [
+        [line for row in part for line in _row(row, widths, right, gap)] for part in (heads, body)
     ]
-    return [lines[0], "-" * max(map(len, lines)), *lines[1:]]
+    rule = WIDTH if spread else max(map(len, found[0] + found[1]), default=0)
+    return [*found[0], *(["-" * rule] if heads else []), *found[1]]
+
+
+_NARROWEST = 12  # column of text
+
+
+def _fitted(natural: list[int], right: set[int], gap: int, spread: bool) -> list[int]:
+    """Widths of columns within `WIDTH`: the longest texts give way, labels last; numbers never."""
+    widths, texts = [*natural], [j for j in range(1, len(natural)) if j not in right]
+    spare = WIDTH - sum(widths) - gap * (len(widths) - 1)
+    for _ in range(-spare):
+        longest = max(texts, key=lambda j: widths[j], default=0)
+        widths[longest if widths[longest] > _NARROWEST else 0] -= 1
+    growing = sorted(right) or [len(widths) - 1]
+    for i, j in enumerate(growing if spread and spare > 0 else ()):
+        widths[j] += spare // len(growing) + (i < spare % len(growing))
+    return [max(width, 0) for width in widths]
+
+
+def _row(row: Sequence[str], widths: Sequence[int], right: set[int], gap: int) -> list[str]:
+    """The lines of a row."""
+    label, *cells = row
+    before = textwrap.wrap(label, WIDTH) if len(label) > widths[0] else []
+    texts = [[""] if before else [label]]
+    texts += [textwrap.wrap(c, max(w, 1)) or [""] for c, w in zip(cells, widths[1:], strict=True)]
+    if before and not any(cells):
+        return before
+    return before + [
+        (" " * gap)
+        .join(
+            f"{cell:{'>' if j in right else '<'}{width}}"
+            for j, (cell, width) in enumerate(zip(line, widths, strict=True))
+        )
+        .rstrip()
+        for line in zip_longest(*texts, fillvalue="")
+    ]
 
 
 def wrap(paragraphs: Iterable[str], indent: str = "") -> list[str]:

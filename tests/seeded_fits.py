@@ -46,9 +46,9 @@ def fingerprint(results: Any) -> str:
     """Hash of the estimate and of every release."""
     estimate = results.estimate
     parts = {
-        "params": estimate.params,
-        "cov": estimate.cov,
-        "cov_privacy": estimate.cov_privacy,
+        "params": getattr(estimate, "params", results.table.values),
+        "cov": getattr(estimate, "cov", None),  # what was chosen has none
+        "cov_privacy": getattr(estimate, "cov_privacy", None),
         "nobs": float(estimate.nobs),
         "released": dict(estimate.released),
         "remarks": list(estimate.remarks),
@@ -84,8 +84,9 @@ def main(arguments: list[str]) -> int:
         print(f"{len(found)} fits saved")
         return 0
     before = json.loads(asked.file.read_text())
-    differ = sorted(k for k in before.keys() | found.keys() if before.get(k) != found.get(k))
-    print(f"{len(found)} fits, {len(differ)} differ", *differ, sep="\n")
+    differ = sorted(k for k in before if before[k] != found.get(k))
+    new = f" ({len(found.keys() - before)} are new)"
+    print(f"{len(found)} fits{new}, {len(differ)} differ", *differ, sep="\n")
     return bool(differ)
 
 

@@ -37,7 +37,7 @@ PLAN = Plan(
         "selection, eps 0.1, k 1",
         "Laplace, scale 40 x sens.",
         "second moments, once",
-        "30.0% of the variance is privacy noise",
+        "Of their variance 30.0% is privacy noise.",
         "unknown",
         "Assumed: columns spread uniformly",
         "WARNING: n = 20,190 is small",

@@ -7,11 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from dpstats.accounting.closed_forms import (
-    check,
-    largest,
-    zcdp_rho,
-)
+from dpstats.accounting.closed_forms import check, largest, zcdp_rho
 from dpstats.accounting.composition import (
     Cost,
     cost_delta,

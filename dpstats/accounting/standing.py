@@ -19,6 +19,7 @@ __all__ = ["LedgerState", "remaining", "room", "spent", "state_of", "statement"]
 # Share of the ceiling below which what remains is reported as 0. Costs add up like squares, so a
 # calibration that is short of the ceiling by its rounding, 1e-6, seems to leave 1e-3 of it.
 _NOTHING = 2e-3
+_FAINT = 1e4  # times the noise of a fit: where not even this is admitted, nothing is left
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +152,9 @@ def _largest_fit(spent: Composed, shape: tuple[Event, ...], delta: float) -> flo
         return spent.then(scaled(shape, 1 / strength)).admitted
 
     try:
+        faint = epsilon_of(scaled(shape, _FAINT), delta)
+        if faint <= _NOTHING * spent.epsilon and not admitted(1 / _FAINT):
+            return 0.0  # as the search would find, hundreds of steps later
         strength = largest(admitted, start=1.0, tolerance=1e-7)
     except PlanError:  # however noisy, nothing fits
         return 0.0

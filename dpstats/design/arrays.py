@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -58,18 +58,16 @@ def check_zeros(blocks: Sequence[TermColumns]) -> None:
             )
 
 
-def array_offset(
-    endog_name: str, offset_bounds: Any, exposure_bounds: Any, family: Family
-) -> KnownTerm | None:
+def array_offset(endog_name: str, bounds: Mapping[str, Any], family: Family) -> KnownTerm | None:
     """The known term that arrays named "offset" and "exposure" make."""
-    given = {"offset": offset_bounds, "exposure": exposure_bounds}
-    given = {name: pair for name, pair in given.items() if pair is not None}
+    known = ("offset", "exposure")
+    given = {name: bounds[name] for name in known if bounds.get(name) is not None}
     if not given:
         return None
     if endog_name in given:
         raise SchemaError(f"endog_name={endog_name!r} names the known term; choose another.")
     schema = Schema({name: Numeric(*pairs_of(pair, 1, name)[0]) for name, pair in given.items()})
-    names = {name: name if name in given else None for name in ("offset", "exposure")}
+    names = {name: name if name in given else None for name in known}
     return read_offset(**names, terms=Terms(schema), family=family)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -24,21 +24,25 @@ from dpstats.design.arrays import (
 from dpstats.design.blocks import TermColumns
 from dpstats.design.collinear import independent
 from dpstats.design.facts import Design
+from dpstats.design.filling import layout_of
 from dpstats.design.formulas import read_formula
+from dpstats.design.new_rows import Astray, astray, columns_of, unheld, without_range
 from dpstats.design.recipes import VERSION, design_options
 from dpstats.design.responses import KnownTerm, Response, read_offset, response_of_column
 from dpstats.design.rows import Layout, Source, TableSource
 from dpstats.design.sparse_rows import SparseSource
 from dpstats.design.terms import Terms
 from dpstats.design.units import (
-    Standardization,
+    Endog,
     internal,
+    near,
     norm_bound_of,
+    rescaled,
     standardize,
 )
 from dpstats.errors import DataError, FormulaError, SchemaError
 from dpstats.families import GAUSSIAN, Family
-from dpstats.schema import Declaration, Numeric, Schema
+from dpstats.schema import Numeric, Schema
 from dpstats.tables import named_columns, row_count
 
 __all__ = ["DeclaredDesign"]
@@ -56,6 +60,9 @@ class DeclaredDesign(Design):
     """
 
     _known: KnownTerm | None = field(repr=False)
+    _unscaled: tuple[int, ...] = field(repr=False)
+    _fixed: NDArray[np.bool_] = field(repr=False)  # columns that are never centred
+    _whole: bool = field(default=True, repr=False)
 
     # -- making one ----------------------------------------------------------------------------
 
@@ -112,13 +119,10 @@ class DeclaredDesign(Design):
     def from_arrays(
         cls,
         k: int,
-        bounds: Any,
-        endog_bounds: tuple[float, float] | None,
+        bounds: Mapping[str, Any],
         names: Sequence[str] | None = None,
         endog_name: str = "y",
         family: Family = GAUSSIAN,
-        offset_bounds: tuple[float, float] | None = None,
-        exposure_bounds: tuple[float, float] | None = None,
         sparse: bool = False,
     ) -> DeclaredDesign:
         """Bind a design matrix given as such to bounds. No intercept is added.
@@ -127,20 +131,18 @@ class DeclaredDesign(Design):
         ----------
         k : int
             Columns of the matrix.
-        bounds : (lower, upper), or one such pair for each column
-            Public bounds. A column with equal bounds is constant; the first one with bounds
-            (1, 1) is the intercept.
-        endog_bounds : (lower, upper) or None
-            Public bounds of the response; None for a model without one.
+        bounds : mapping
+            Public bounds: of ``"exog"`` one pair (lower, upper), or one for each column. A column
+            with equal bounds is constant; the first one with bounds (1, 1) is the intercept. Of
+            ``"endog"`` one pair, if there is a response; of ``"offset"`` and ``"exposure"``
+            likewise, if there is a known term of the linear predictor, or one whose logarithm is
+            taken; `source` then takes their values.
         names : sequence of str, optional
             By default ``const`` for the intercept, and ``x1``, ``x2``, ....
         endog_name : str, default "y"
             Name of the response.
         family : Family, default GAUSSIAN
             Law and link of the response.
-        offset_bounds, exposure_bounds : (lower, upper), optional
-            Public bounds of a known term of the linear predictor, and of one whose logarithm is
-            taken; `source` then takes their values.
         sparse : bool, default False
             Whether the matrix will be a scipy.sparse one. Its rows are then read without making
             them dense, and its columns are scaled but not centred, so that zeros stay zeros.
@@ -152,26 +154,26 @@ class DeclaredDesign(Design):
             a sparse column do not contain 0; if the response may leave the family's domain, or the
             exposure may be 0.
         """
-        pairs = pairs_of(bounds, k, *map(str, names or ()))
+        pairs = pairs_of(bounds["exog"], k, *map(str, names or ()))
         blocks = array_blocks(pairs, names)
         if sparse:
             check_zeros(blocks)
-        endog, known = None, None
-        if endog_bounds is not None:
-            declared = Numeric(*pairs_of(endog_bounds, 1, endog_name)[0])
+        endog, known, ends = None, None, bounds.get("endog")
+        if ends is not None:
+            declared = Numeric(*pairs_of(ends, 1, endog_name)[0])
             endog = response_of_column(endog_name, declared, family)
-            known = array_offset(endog_name, offset_bounds, exposure_bounds, family)
+            known = array_offset(endog_name, bounds, family)
         recipe = {
             "k": k,
             "bounds": shortest(pairs),
-            "endog_bounds": None if endog_bounds is None else [float(b) for b in endog_bounds],
+            "endog_bounds": listed(ends),
             "names": None if names is None else [str(name) for name in names],
             "endog_name": endog_name,
         }
         recipe |= _not_default(
             family=family,
-            offset_bounds=listed(offset_bounds),
-            exposure_bounds=listed(exposure_bounds),
+            offset_bounds=listed(bounds.get("offset")),
+            exposure_bounds=listed(bounds.get("exposure")),
             sparse=sparse or None,
         )
         return _assemble(blocks, endog, known, None, family, recipe)
@@ -204,6 +206,49 @@ class DeclaredDesign(Design):
             )
         return made
 
+    @property
+    def by_value(self) -> bool:
+        """Whether rows are those of a table, and of all columns of the design."""
+        return self._whole and not self._recipe.get("sparse")
+
+    def part(self, **facts: Any) -> DeclaredDesign:
+        """The design with other facts of some of its columns; see `Design.part`."""
+        return replace(self, _whole=False, **facts)
+
+    @property
+    def unscaled(self) -> tuple[int, ...]:
+        """Columns without a declared scale; see `Design.unscaled`."""
+        return self._unscaled
+
+    def scaled(self, found: Mapping[int, tuple[float, float]]) -> DeclaredDesign:
+        """The same columns in other units; see `Design.scaled`."""
+        pairs = np.full((len(self.names) + 1, 2), np.nan)
+        for place, pair in found.items():
+            pairs[place] = pair
+        standardization = rescaled(
+            self.standardization, pairs, self._fixed, self.family == GAUSSIAN
+        )
+        layout = self._layout
+        bounds = layout.bounds.copy()
+        bounds[: len(pairs)] = near(pairs, bounds[: len(pairs)])
+        d, endog = len(self.names), self.endog
+        if endog is not None and d in found:
+            lower, upper = map(float, bounds[d])
+            endog = Endog(endog.name, lower, upper, *found[d])
+        reach = internal(bounds[:d], standardization.x_center, standardization.x_scale)
+        center = np.append(standardization.x_center, [standardization.y_center, 0.0])
+        scale = np.append(standardization.x_scale, [standardization.y_scale, 1.0])
+        return replace(
+            self,
+            endog=endog,
+            bounds=bounds[:d],
+            internal_bounds=reach,
+            norm_bound=float(np.linalg.norm(np.abs(reach).max(axis=1))),
+            standardization=standardization,
+            _layout=replace(layout, bounds=bounds, center=center, scale=scale),
+            _unscaled=(),
+        )
+
     def without_rows(self) -> DeclaredDesign:
         """The same public facts without rows: what results hold. This design never has any."""
         return self
@@ -234,20 +279,14 @@ class DeclaredDesign(Design):
         unit = columns[self.schema.unit] if self.schema.unit is not None else None
         return TableSource(self._layout, columns, row_count(table), unit=unit)
 
-    def exog(self, table: Any, columns: Any = None) -> Float:
-        """Rows of the design in the user's units, of shape (m, d); the response is not needed.
+    def exog(self, table: Any, columns: Any = None, clip: bool = True) -> Float:
+        """Rows of the design in the user's units, of shape (m, d); see `Design.exog`.
 
         Values are mapped into the declared domain as for a fit. A row in which a column is missing
         is NaN.
-
-        Parameters
-        ----------
-        table : as for `source`
-            New rows; for a design from arrays the matrix alone.
-        columns : array of int of shape (k,), optional
-            Columns of the design that are wanted; then no (m, d) array is made.
         """
         layout = self._layout.covariates()
+        layout = layout if clip else without_range(layout)
         if self.schema is None:
             source = self._matrix_source(layout, {}, matrix_of(table, self._recipe["k"]))
         else:
@@ -264,24 +303,38 @@ class DeclaredDesign(Design):
             made[here][~block.keep] = np.nan
         return made
 
-    def known_term(self, table: Any) -> Float:
+    def astray(self, table: Any, known: Mapping[str, Any]) -> dict[str, Astray]:
+        """What of new rows lies outside of what is declared; see `Design.astray`."""
+        layout = replace(self._layout, endog=None, endog_declarations={})
+        if self.schema is None:
+            rows = {**known, **columns_of(matrix_of(table, self._recipe["k"]), layout.lookups)}
+        else:
+            rows = named_columns(table, layout.columns)
+        names = self._called(layout)
+        return dict(zip(names, astray(layout, rows, self.schema or {}), strict=True))
+
+    def known_term(self, table: Any, clip: bool = True) -> Float:
         """Values of the offset of shape (m,), for predictions; NaN where one is missing.
 
         Parameters
         ----------
         table : as for `source`, or a mapping with ``"offset"`` and ``"exposure"`` for arrays
             The response and the design columns are not needed.
+        clip : bool, default True
+            Whether values are held to the declared range.
         """
         if self._known is None:
             raise FormulaError("The design has no offset.")
         columns = named_columns(table, self._known.declarations)
+        declared = self._known.declarations
+        declared = declared if clip else unheld(declared)
         rows: dict[str, Any] = {}
         missing = np.zeros(row_count(table), dtype=np.bool_)
-        for name, declaration in self._known.declarations.items():
+        for name, declaration in declared.items():
             rows[name], lost = declaration.coerce(columns[name], name)
             missing |= lost
-        values: Float = np.where(missing, np.nan, self._known.evaluate(rows))
-        return values
+        values = self._known.held(rows) if clip else self._known.evaluate(rows)
+        return np.where(missing, np.nan, values)
 
     def _array_source(
         self, exog: Any, endog: Any, known: Mapping[str, Any] = MappingProxyType({})
@@ -330,12 +383,19 @@ def _assemble(
         )
     if not names:
         raise FormulaError("No column is left: all were zero or combinations of others.")
-    bounds = np.concatenate([block.bounds for block in blocks])
+    bounds = near(_guesses(blocks), np.concatenate([block.bounds for block in blocks]))
+    endog = None if endog is None else endog._replace(endog=endog.endog.near())
     response = None if endog is None else endog.endog
     centred, moves = not recipe.get("sparse", False), family == GAUSSIAN
     standardization = standardize(blocks, bounds, response, centred, moves)
     handed = None if family == GAUSSIAN else known
-    layout = _layout(blocks, endog, handed, schema or {}, bounds, standardization)
+    unscaled = np.flatnonzero(np.concatenate([block.unscaled for block in blocks])).tolist()
+    unscaled *= centred  # values by themselves are not read of sparse rows
+    if response is not None and family.name != "binomial" and response.unscaled:
+        unscaled.append(len(names))
+    fixed = np.concatenate([np.full(len(block.names), block.dummy) for block in blocks])
+    fixed |= standardization.intercept is None or not centred
+    layout = layout_of(blocks, endog, handed, schema or {}, bounds, standardization)
     unit = () if schema is None or schema.unit is None else (schema.unit,)
     return DeclaredDesign(
         formula=recipe.get("formula"),
@@ -353,8 +413,17 @@ def _assemble(
         notes=tuple(notes),
         _layout=layout,
         _known=known,
+        _unscaled=tuple(unscaled),
+        _fixed=fixed,
+        bases=frozenset().union(*(block.bases for block in blocks)),
         _recipe=recipe,
     )
+
+
+def _guesses(blocks: Sequence[TermColumns]) -> Float:
+    """Public centre and scale of each column, of shape (d, 2); NaN where there is none."""
+    parts = (np.full((len(b.names), 2), np.nan) if b.guesses is None else b.guesses for b in blocks)
+    return np.concatenate([*parts])
 
 
 def _check_representable(blocks: Sequence[TermColumns]) -> None:
@@ -368,51 +437,6 @@ def _check_representable(blocks: Sequence[TermColumns]) -> None:
                 f"Column {block.names[j]!r} has bounds ({lower[j]:g}, {upper[j]:g}), which cannot "
                 "be represented; rescale the columns it is made of."
             )
-
-
-def _layout(
-    blocks: Sequence[TermColumns],
-    endog: Response | None,
-    known: KnownTerm | None,
-    schema: Mapping[str, Declaration],
-    bounds: Float,
-    standardization: Standardization,
-) -> Layout:
-    """How table columns fill the design, for `TableSource`."""
-    places, lookups = [np.empty(0, dtype=np.intp)], list[Any]()
-    computed, start = [], 0
-    fill = bounds[:, 0] / 2 + bounds[:, 1] / 2
-    declarations: dict[str, Declaration] = {}
-    for block in blocks:
-        positions = np.arange(start, start + len(block.names))
-        if block.guesses is not None:
-            fill[positions] = block.guesses[:, 0]
-        if block.lookups:
-            places.append(positions)
-            lookups.extend(block.lookups)
-        elif block.factors:
-            computed.append((positions, block.evaluate, tuple(sorted(block.columns))))
-            declarations |= {name: schema[name] for name in computed[-1][-1]}
-        start += len(block.names)
-    response, offset = endog and endog.endog, known and known.offset
-    ends = [(e.lower, e.upper) if e is not None else (0.0, 0.0) for e in (response, offset)]
-    middle = [response.center if response else 0.0, sum(ends[1]) / 2]
-    return Layout(
-        width=len(bounds),
-        positions=np.concatenate(places),
-        lookups=tuple(lookups),
-        computed=tuple(computed),
-        declarations=declarations,
-        endog=endog and endog.evaluate,
-        endog_declarations=endog.declarations if endog else {},
-        offset=known and known.evaluate,
-        offset_declarations=known.declarations if known else {},
-        bounds=np.vstack([bounds, ends]),
-        fill=np.append(fill, middle),
-        center=np.append(standardization.x_center, [standardization.y_center, 0.0]),
-        scale=np.append(standardization.x_scale, [standardization.y_scale, 1.0]),
-        intercept=standardization.intercept,
-    )
 
 
 def _not_default(**options: Any) -> dict[str, Any]:

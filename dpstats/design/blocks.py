@@ -81,6 +81,25 @@ class TermColumns:
         return None if found is None else self._kept_rows(found)
 
     @property
+    def unscaled(self) -> NDArray[np.bool_]:
+        """Which columns have no declared scale and are no codes, shape (k,).
+
+        A basis has the scale of its range, which is part of what it means.
+        """
+        numeric = any(not factor.dummy for factor in self.factors)
+        without = np.full(len(self.names), numeric and not self.bases)
+        if without.any() and self.guesses is not None:
+            lower, upper = self.bounds.T
+            without &= self.guesses[:, 1] >= (upper / 2 - lower / 2) * (1 - 1e-9)
+        return without
+
+    @property
+    def bases(self) -> frozenset[str]:
+        """Table columns that its splines and polynomials read."""
+        found = (f for f in self.factors if f.expression.wide and not (f.dummy or f.lookups))
+        return frozenset().union(*(factor.expression.columns for factor in found))
+
+    @property
     def dummy(self) -> bool:
         """Whether a factor is categorical or boolean."""
         return any(factor.dummy for factor in self.factors)

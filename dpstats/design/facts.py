@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstats.design.new_rows import Astray
+from dpstats.design.public import typical_table
 from dpstats.design.rows import Layout, Source
 from dpstats.design.units import Endog, Offset, Standardization
 from dpstats.errors import FormulaError
 from dpstats.families import Family
-from dpstats.schema import Schema
+from dpstats.schema import Numeric, Schema
 
 __all__ = ["Design"]
 
@@ -61,6 +63,8 @@ class Design(ABC):
         Columns of the table that are read, with the response and the unit.
     notes : tuple of str
         What was dropped and why.
+    bases : frozenset of str
+        Columns of the table that splines and polynomials over a declared range read.
     """
 
     formula: str | None
@@ -76,6 +80,7 @@ class Design(ABC):
     standardization: Standardization
     columns: tuple[str, ...]
     notes: tuple[str, ...]
+    bases: frozenset[str]
     _layout: Layout = field(repr=False)
     _recipe: Mapping[str, Any] = field(repr=False)
 
@@ -111,6 +116,68 @@ class Design(ABC):
         c, s = self.standardization.y_center, self.standardization.y_scale
         return (self.endog.lower - c) / s, (self.endog.upper - c) / s
 
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """What a row is made of, the response first: columns of the table, or of the matrix."""
+        return self._called(self._layout)
+
+    def _called(self, layout: Layout) -> tuple[str, ...]:
+        """Names of the inputs of a layout of its columns."""
+        named = dict(zip(layout.lookups, (self.names[j] for j in layout.positions), strict=True))
+        return tuple(i if isinstance(i, str) else named[i] for i in layout.inputs)
+
+    def part(self, **facts: Any) -> Self:
+        """The design with other facts of some of its columns, of which rows are not read."""
+        return replace(self, **facts)
+
+    @property
+    def by_value(self) -> bool:
+        """Whether a question may be about the values of a column by themselves."""
+        return False
+
+    def scaled(self, found: Mapping[int, tuple[float, float]]) -> Design:
+        """The same columns in other units, for a fit: what a coefficient means does not change.
+
+        Values are cut at 1000 scales from the centre, so that a grid over what is left is fine.
+
+        Parameters
+        ----------
+        found : mapping
+            Public centre and scale of columns, by position; of the response under d.
+        """
+        raise FormulaError("Columns that are public have units of their own; none are found.")
+
+    @property
+    def unscaled(self) -> tuple[int, ...]:
+        """Columns whose scale nobody declared, and which a fit may find; d is the response."""
+        return ()
+
+    def typical_rows(self, m: int, rare: float | None = None) -> Float:
+        """Made-up rows (m, d) in the user's units, as the schema guesses them: `typical_table`."""
+        if self.schema is None:
+            raise FormulaError("A design from arrays has no schema that rows could be made from.")
+        names = [name for name in self.columns if name in self.schema]
+        return self.exog(typical_table(names, self.schema, m, rare))
+
+    @property
+    def open_levels(self) -> bool:
+        """Whether a covariate has levels whose shares nobody declared."""
+        if self.schema is None:
+            return False
+        response = None if self.endog is None else self.endog.name
+        declared = (self.schema.get(name) for name in self.columns if name != response)
+        return any(not isinstance(d, Numeric) and d.shares is None for d in declared if d)
+
+    @property
+    def response_guess(self) -> float | None:
+        """Declared share or centre of the response; None where nobody declared one."""
+        if self.endog is None:
+            return None
+        declared = None if self.schema is None else self.schema.get(self.endog.name)
+        if declared is not None and not isinstance(declared, Numeric):
+            return None if declared.shares is None else declared.shares[-1] / sum(declared.shares)
+        return self.endog.guess
+
     @abstractmethod
     def without_rows(self) -> Design:
         """The same public facts without rows: what results hold."""
@@ -125,8 +192,12 @@ class Design(ABC):
             On names, types and shapes, never on values.
         """
 
+    def reread(self, source: Source) -> Source:
+        """Rows of a source of the same columns, in the coordinates of this design."""
+        return source.under(self._layout)
+
     @abstractmethod
-    def exog(self, table: Any, columns: Any = None) -> Float:
+    def exog(self, table: Any, columns: Any = None, clip: bool = True) -> Float:
         """Rows of the design in the user's units, of shape (m, d); the response is not needed.
 
         Parameters
@@ -134,9 +205,22 @@ class Design(ABC):
         table : as for `source`
             New rows; for a design from arrays the matrix alone.
         columns : array of int of shape (k,), optional
-            Columns of the design that are wanted.
+            Columns of the design that are wanted; then no (m, d) array is made.
+        clip : bool, default True
+            Whether values are held to the declared range, where there is one.
         """
 
+    def astray(self, table: Any, known: Mapping[str, Any]) -> dict[str, Astray]:
+        """How many values of new rows lie outside of what is declared, by input.
+
+        Parameters
+        ----------
+        table : as for `exog`
+        known : mapping
+            Known terms of the new rows, where the design is one of arrays.
+        """
+        return {}
+
     @abstractmethod
-    def known_term(self, table: Any) -> Float:
+    def known_term(self, table: Any, clip: bool = True) -> Float:
         """Values of the offset of shape (m,), for predictions; NaN where one is missing."""

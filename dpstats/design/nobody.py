@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.design.facts import Design
-from dpstats.design.rows import RawBlock, Source
+from dpstats.design.rows import Layout, RawBlock, Source
 
 __all__ = ["Nobody"]
 
@@ -51,3 +51,15 @@ class Nobody:
     def missing(self, start: int, stop: int) -> NDArray[np.bool_]:
         """Every value of the row is missing."""
         return np.ones((stop - start, len(self._design.names) + 1), np.bool_)
+
+    def observed(self, start: int, stop: int) -> NDArray[np.float64]:
+        """No value is there."""
+        return np.full((stop - start, len(self._design.names) + 1), np.nan)
+
+    def astray(self, start: int, stop: int) -> NDArray[np.bool_]:
+        """Nothing is astray."""
+        return np.zeros((stop - start, 2, len(self._design.inputs)), np.bool_)
+
+    def under(self, layout: Layout) -> Nobody:
+        """The same row."""
+        return self

@@ -13,11 +13,14 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from dpstats.design.blocks import TermColumns
-from dpstats.schema import Boolean, Numeric, Schema
+from dpstats.schema import Boolean, Declaration, Numeric, Schema
 
-__all__ = ["CASES", "public_frame", "public_rows", "varied_rows"]
+__all__ = ["CASES", "public_frame", "public_rows", "typical_table", "varied_rows"]
+
+Float = NDArray[np.float64]
 
 CASES = 20_000  # combinations of levels of one term that are enumerated
 _FRAME_ROWS = 64
@@ -95,3 +98,45 @@ def _near_edges(rows: dict[str, Any], schema: Schema, formula: str) -> dict[str,
             chosen = rng.uniform(size=len(values)) < 0.5
             rows[name] = np.clip(np.where(chosen, near, values), lower, upper)
     return rows
+
+
+def typical_table(
+    columns: Iterable[str], schema: Schema, m: int, rare: float | None = None
+) -> dict[str, Any]:
+    """A table as its declarations guess it, made up: every column is drawn by itself.
+
+    Numbers have the declared centre and scale, and the law of a beta variable on their range;
+    without a scale they are uniform. Levels have the declared shares; without them they are equally
+    frequent, or all but the first have the share `rare`.
+    """
+    rng = np.random.default_rng(0)
+    return {name: _values(schema[name], m, rare, rng) for name in columns}
+
+
+def _values(declared: Declaration, m: int, rare: float | None, rng: np.random.Generator) -> Any:
+    even = rng.permutation((np.arange(m) + 0.5) / m)
+    if isinstance(declared, Numeric):
+        return _numbers(declared, even, rng)
+    levels = len(declared.levels)
+    shares = declared.shares
+    if shares is None:
+        other = 1 / levels if rare is None else min(rare, 1 / levels)
+        shares = (1 - (levels - 1) * other, *(other,) * (levels - 1))
+    codes = np.searchsorted(np.cumsum(shares)[:-1] / sum(shares), even)
+    return np.array(declared.levels, dtype=object)[codes]
+
+
+def _numbers(declared: Numeric, even: Float, rng: np.random.Generator) -> Float:
+    """Numbers with the declared centre and scale, on the declared range."""
+    low, width = declared.lower, declared.upper - declared.lower
+    if declared.scale is None or declared.scale >= width / 2:
+        return low + width * even
+    variance = (declared.scale / width) ** 2
+    # A variable on [0, 1] has variance below mean (1 - mean): a centre at an end moves inwards.
+    least = 0.5 - math.sqrt(max(0.25 - 1.25 * variance, 0.0))
+    mean = min(max((declared.center_guess - low) / width, least), 1 - least)
+    size = mean * (1 - mean) / variance - 1
+    if size <= 0:
+        return np.where(even > 0.5, declared.upper, low)
+    drawn: Float = low + width * rng.beta(mean * size, (1 - mean) * size, size=even.size)
+    return drawn

@@ -84,8 +84,10 @@ class PublicColumns:
         Rows that are complete, in columns that can be told apart, standardised.
     offset : ndarray of shape (n,) or None
         Known term of these rows.
-    kept, taken : ndarray of int of shape (n,), (d,)
-        Which rows and columns of the matrix they are.
+    kept : ndarray of int of shape (n,)
+        Which rows of the matrix they are.
+    taken : ndarray of int of shape (d,) or None
+        Which columns they are, where some were left out.
     names : list of str
         Of the d columns.
     bounds : ndarray of shape (d, 2)
@@ -101,7 +103,7 @@ class PublicColumns:
     x: Any
     offset: Float | None
     kept: Rows
-    taken: Rows
+    taken: Rows | None
     names: list[str]
     bounds: Float
     center: Float
@@ -121,15 +123,16 @@ def usable(matrix: Any, names: list[str] | None, offset: Float | None) -> Public
     notes += [f"dropped {names[j]}: {why}" for j, why in reasons.items()]
     if taken.size == 0:
         raise FormulaError("No column is left: all were zero or combinations of others.")
-    if taken.size < matrix.shape[1]:
-        matrix = matrix[:, taken]
+    some = taken if taken.size < matrix.shape[1] else None
+    if some is not None:
+        matrix = matrix[:, some]
     at = int(np.flatnonzero(taken == ones)[0]) if ones is not None else None
     sparse = hasattr(matrix, "tocsr")
     center, scale = _moments(matrix, at, sparse)
     bounds = np.stack([_dense(matrix.min(axis=0)), _dense(matrix.max(axis=0))], axis=1)
     x = _standardised(matrix, center, scale, sparse)
     chosen = [names[j] for j in taken]
-    return PublicColumns(x, offset, kept, taken, chosen, bounds, center, scale, at, notes)
+    return PublicColumns(x, offset, kept, some, chosen, bounds, center, scale, at, notes)
 
 
 def floats(matrix: Any) -> Any:

@@ -13,7 +13,7 @@ from dpstats.design.arrays import column_of, matrix_of
 from dpstats.design.facts import Design
 from dpstats.design.fitted_formula import FittedFormula, variables_of
 from dpstats.design.formulas import parsed, read_response
-from dpstats.design.public_columns import Covariates, floats, usable
+from dpstats.design.public_columns import Covariates, PublicColumns, floats, usable
 from dpstats.design.recipes import TERMS, VERSION, check_facts, public_facts
 from dpstats.design.responses import Response, response_of_column
 from dpstats.design.rows import Kept, Layout, Source, TableSource
@@ -112,8 +112,9 @@ class PublicDesign(Design):
             "exog": fitted.to_dict(),
             **{name: f.to_dict() for name, (f, _) in known.items()},
         }
-        names, terms = list(fitted.names), {"exog": fitted} | {n: f for n, (f, _) in known.items()}
-        return _assemble(matrix, names, endog, values, family, schema, recipe, terms)
+        terms = {"exog": fitted} | {name: f for name, (f, _) in known.items()}
+        used = usable(matrix, list(fitted.names), _total(values) if values else None)
+        return _assemble(used, endog, family, schema, recipe, terms)
 
     @classmethod
     def of_arrays(
@@ -168,7 +169,8 @@ class PublicDesign(Design):
             "known": sorted(known),
         }
         labels = None if names is None else [str(name) for name in names]
-        return _assemble(matrix, labels, endog, known, family, None, recipe, {})
+        used = usable(matrix, labels, _total(known) if known else None)
+        return _assemble(used, endog, family, None, recipe, {})
 
     def to_dict(self) -> dict[str, Any]:
         """The design as a JSON object: public facts, and what its terms learned; no rows."""
@@ -254,10 +256,10 @@ class PublicDesign(Design):
         used = {name: Kept(column, kept) for name, column in columns.items()}
         return TableSource(self._layout, used, kept.size)
 
-    def exog(self, table: Any, columns: Any = None) -> Float:
+    def exog(self, table: Any, columns: Any = None, clip: bool = True) -> Float:
         """Rows of the design in the user's units, of shape (m, d); NaN where a value is missing.
 
-        Stateful terms keep what they learned: levels, centres, knots.
+        Stateful terms keep what they learned: levels, centres, knots. Nothing is clipped.
 
         Raises
         ------
@@ -274,7 +276,7 @@ class PublicDesign(Design):
         made[~np.isfinite(made).all(axis=1)] = np.nan
         return made
 
-    def known_term(self, table: Any) -> Float:
+    def known_term(self, table: Any, clip: bool = True) -> Float:
         """Values of the offset of shape (m,), for predictions; NaN where one is missing."""
         if self.offset is None:
             raise FormulaError("The design has no offset.")
@@ -354,17 +356,14 @@ def _total(known: Mapping[str, Float]) -> Float:
 
 
 def _assemble(
-    matrix: Any,
-    names: list[str] | None,
+    used: PublicColumns,
     endog: Response,
-    known: Mapping[str, Float],
     law: Family,
     schema: Schema | None,
     recipe: dict[str, Any],
     terms: Mapping[str, FittedFormula],
 ) -> PublicDesign:
-    """The design of a public matrix, of which what cannot be used is dropped."""
-    used = usable(matrix, names, _total(known) if known else None)
+    """The design of the columns of a public matrix that can be used."""
     y_center, y_scale, e, at = 0.0, 1.0, endog.endog, used.intercept
     if law == GAUSSIAN:
         y_center = e.center if at is not None else 0.0
@@ -375,7 +374,7 @@ def _assemble(
         "family": {"spec": law.name, "link": law.link},
         **recipe,
         "design_names": used.names,
-        "taken": used.taken.tolist() if used.taken.size < matrix.shape[1] else None,
+        "taken": None if used.taken is None else used.taken.tolist(),
         "bounds": used.bounds.tolist(),
         "center": used.center.tolist(),
         "scale": used.scale.tolist(),
@@ -418,6 +417,7 @@ def _made(
         standardization=standardization,
         columns=tuple(endog.declarations) if schema is not None else (),
         notes=tuple(recipe["notes"]),
+        bases=frozenset(),
         _layout=Layout(
             endog=endog.evaluate,
             endog_declarations=endog.declarations,

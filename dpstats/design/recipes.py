@@ -74,7 +74,8 @@ def design_options(data: Any) -> dict[str, Any]:
     names, k = options["design_names"], options["k"]
     if not 1 <= k <= max(len(names), len(options["bounds"]), len(options.get("names") or ())):
         raise SchemaError(f"design: {shown(k)} columns, and {len(names)} names.")
-    return options
+    ends = {name: options.pop(f"{name}_bounds", None) for name in ("endog", "offset", "exposure")}
+    return options | {"bounds": {"exog": options["bounds"], **ends}}
 
 
 def public_facts(data: Any) -> dict[str, Any]:

@@ -65,7 +65,7 @@ class Response(NamedTuple):
         )
         return Response(
             endog,
-            lambda rows: np.clip(self.evaluate(rows), y.lower, y.upper) - known.evaluate(rows),
+            lambda rows: np.clip(self.evaluate(rows), y.lower, y.upper) - known.held(rows),
             {**self.declarations, **known.declarations},
         )
 
@@ -76,6 +76,10 @@ class KnownTerm(NamedTuple):
     offset: Offset
     evaluate: Callable[[Rows], Float]
     declarations: Mapping[str, Declaration]
+
+    def held(self, rows: Rows) -> Float:
+        """Its values, held to its bounds."""
+        return np.clip(self.evaluate(rows), self.offset.lower, self.offset.upper)
 
 
 def response_of_term(text: str, terms: Terms, lookup: bool, family: Family) -> Response:
@@ -175,9 +179,7 @@ def read_offset(
     whole = parts[0][1] if len(parts) == 1 else _PLUS(parts[0][1], parts[1][1])
     lower, upper = whole.interval
     known = Offset(" + ".join(name for name, _ in parts), lower, upper)
-    return KnownTerm(
-        known, lambda rows: np.clip(whole.evaluate(rows), lower, upper), _read(whole, terms)
-    )
+    return KnownTerm(known, whole.evaluate, _read(whole, terms))
 
 
 def _single(text: str, terms: Terms, role: str) -> Expression:

@@ -8,6 +8,7 @@ whole, bit for bit.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Protocol
@@ -107,6 +108,12 @@ class Layout:
         return tuple(dict.fromkeys([*self.endog_declarations, *direct, *rest]))
 
     @property
+    def inputs(self) -> tuple[Any, ...]:
+        """Names of what is read, the response first; columns of a matrix by their position."""
+        rest = (*self.declarations, *self.offset_declarations)
+        return tuple(dict.fromkeys([*self.endog_declarations, *self.lookups, *rest]))
+
+    @property
     def tail(self) -> tuple[Evaluate, ...]:
         """What is read beside the design: the response, then the known term."""
         return tuple(f for f in (self.endog, self.offset) if f is not None)
@@ -169,6 +176,25 @@ class Source(Protocol):
         """
         ...
 
+    def observed(self, start: int, stop: int) -> Float:
+        """Values of these rows in the user's units, NaN where missing: shape as `missing`.
+
+        They are held to the design's bounds, and rounded to no grid.
+        """
+        ...
+
+    def astray(self, start: int, stop: int) -> Mask:
+        """Which values were outside of what is declared, and which missing: shape (m, 2, t).
+
+        Of the t inputs of the design, in the order of `Layout.inputs`. A value that is no declared
+        level counts as missing. Nothing is astray in a row of nobody.
+        """
+        ...
+
+    def under(self, layout: Layout) -> Source:
+        """The same rows by a layout that differs in bounds, centres and scales only."""
+        ...
+
 
 @dataclass(frozen=True)
 class Kept:
@@ -228,6 +254,10 @@ class TableSource:
             **layout.offset_declarations,
         }
         self._direct = self._native_columns()
+        self._take(layout)
+
+    def _take(self, layout: Layout) -> None:
+        self._layout = layout
         self._moves = bool(layout.center.any())
         self._scales = bool((layout.scale != 1).any())
 
@@ -267,6 +297,48 @@ class TableSource:
 
     def missing(self, start: int, stop: int) -> Mask:
         """Which values of these rows were missing; see `Source.missing`."""
+        return self._observe(start, stop)[1]
+
+    def observed(self, start: int, stop: int) -> Float:
+        """Values in the user's units; see `Source.observed`."""
+        part, missing = self._observe(start, stop)
+        values = np.full(missing.shape, np.nan)
+        ends = self._layout.bounds[: len(part)]
+        with np.errstate(all="ignore"):
+            held = np.clip(part, ends[:, :1], ends[:, 1:])[: missing.shape[1]]
+        values[:, : len(held)] = held.T
+        values[missing] = np.nan
+        return values
+
+    def astray(self, start: int, stop: int) -> Mask:
+        """Values that were moved or missing; see `Source.astray`."""
+        start, stop = max(start, 0), min(stop, self._rows)
+        inputs, places = self._layout.inputs, self._layout.positions.tolist()
+        bounds = dict(zip(self._layout.lookups, self._layout.bounds[places], strict=True))
+        found = np.zeros((max(stop - start, 0), 2, len(inputs)), dtype=np.bool_)
+        for at, name in enumerate(inputs):
+            declared = self._declarations.get(name)
+            named = isinstance(name, str)
+            values = self._columns[name][start:stop] if named else self._matrix[start:stop, name]
+            if declared is None or isinstance(declared, Numeric):
+                ends = bounds[name] if declared is None else (declared.lower, declared.upper)
+                numbers = to_float(values) if named else np.asarray(values, dtype=np.float64)
+                found[:, 0, at] = (numbers < ends[0]) | (numbers > ends[1])
+                found[:, 1, at] = np.isnan(numbers)
+            else:
+                found[:, 1, at] = declared.clean(values)[1]
+        if self._unit is not None:
+            found[~self._unit[1][start:stop]] = False
+        return found
+
+    def under(self, layout: Layout) -> TableSource:
+        """The same rows by another layout; see `Source.under`."""
+        made = copy(self)
+        made._take(layout)
+        return made
+
+    def _observe(self, start: int, stop: int) -> tuple[Float, Mask]:
+        """Columns and tail as they are evaluated, in rows of an array; and what was missing."""
         start, stop = max(start, 0), min(stop, self._rows)
         layout, d = self._layout, self._layout.width
         part = np.empty((d + len(layout.tail), max(stop - start, 0)))
@@ -281,7 +353,7 @@ class TableSource:
                 mask[:, positions] |= lost[name][:, None]
         if self._unit is not None:
             mask[~self._unit[1][start:stop]] = True
-        return mask
+        return part, mask
 
     def raw(self, start: int, stop: int) -> RawBlock:
         """The same rows in the user's units."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -14,6 +15,7 @@ from dpstats.errors import DataError
 
 __all__ = ["SparseSource"]
 
+Float = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 
@@ -51,6 +53,21 @@ class SparseSource(TableSource):
             Always.
         """
         raise DataError("Which values are missing is known of dense rows alone: pass an array.")
+
+    def observed(self, start: int, stop: int) -> Float:
+        """Refused, as `missing` is."""
+        raise DataError("Values by themselves are known of dense rows alone: pass an array.")
+
+    def astray(self, start: int, stop: int) -> Mask:
+        """Refused, as `missing` is."""
+        raise DataError("Values by themselves are known of dense rows alone: pass an array.")
+
+    def under(self, layout: Layout) -> SparseSource:
+        """The same rows by another layout; see `Source.under`."""
+        made = copy(self)
+        made._take(layout.beside())
+        made._design = layout
+        return made
 
     def _read(self, start: int, stop: int, internal: bool) -> RawBlock:
         start, stop = max(start, 0), min(stop, len(self))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +12,20 @@ from numpy.typing import NDArray
 from dpstats.design.blocks import TermColumns, starts
 from dpstats.design.public import CASES
 
-__all__ = ["Endog", "Offset", "Standardization", "internal", "norm_bound_of", "standardize"]
+__all__ = [
+    "Endog",
+    "Offset",
+    "Standardization",
+    "internal",
+    "near",
+    "norm_bound_of",
+    "rescaled",
+    "standardize",
+]
 
 Float = NDArray[np.float64]
+
+FAR = 1000.0  # scales from the centre, declared or found, at which values are cut
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +37,24 @@ class Endog:
     upper: float
     center: float
     scale: float
+
+    @property
+    def unscaled(self) -> bool:
+        """Whether no scale was declared that is smaller than half the range."""
+        return self.scale >= (self.upper / 2 - self.lower / 2) * (1 - 1e-9)
+
+    def near(self) -> Endog:
+        """With bounds that are cut at `FAR` scales from the centre."""
+        guess, ends = np.array([[self.center, self.scale]]), np.array([[self.lower, self.upper]])
+        lower, upper = near(guess, ends)[0].tolist()
+        return replace(self, lower=lower, upper=upper)
+
+    @property
+    def guess(self) -> float | None:
+        """The centre, if it or a scale was declared."""
+        middle, width = self.lower / 2 + self.upper / 2, self.upper - self.lower
+        known = not self.unscaled or abs(self.center - middle) > 1e-9 * width
+        return self.center if known else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +117,51 @@ class Standardization:
             user_cov[at] = user_cov[:, at] = row
             user_cov[at, at] = row[at] - row @ center
         return user, user_cov
+
+    def to_internal(self, params: Float, cov: Float) -> tuple[Float, Float]:
+        """Inverse of `to_user`."""
+        user, user_cov = params.copy(), cov.copy()
+        if self.intercept is not None:
+            at, center = self.intercept, self.x_center
+            user[at] += center @ params - self.y_center
+            row = user_cov[at] + center @ user_cov
+            user_cov[at] = user_cov[:, at] = row
+            user_cov[at, at] = row[at] + row @ center
+        scale = self.x_scale / self.y_scale
+        return scale * user, np.outer(scale, scale) * user_cov
+
+
+def near(known: Float, bounds: Float) -> Float:
+    """Bounds of shape (d, 2) cut at `FAR` scales from the centre; not where these are NaN."""
+    center, scale = known.T
+    with np.errstate(over="ignore"):
+        ends = np.stack([center - FAR * scale, center + FAR * scale], axis=1)
+    ends[:, 0], ends[:, 1] = np.fmax(bounds[:, 0], ends[:, 0]), np.fmin(bounds[:, 1], ends[:, 1])
+    return ends
+
+
+def rescaled(
+    plain: Standardization, found: Float, fixed: NDArray[np.bool_], moves: bool
+) -> Standardization:
+    """The change of units with found centres and scales, (d + 1, 2) with the response; or NaN.
+
+    Of columns that are `fixed`, and not centred, the scale is the distance from 0. The response
+    keeps its own units unless it `moves`.
+    """
+    center, scale = found[:-1].T
+    known = np.isfinite(scale)
+    y_center, y_scale = plain.y_center, plain.y_scale
+    if moves and np.isfinite(found[-1, 1]):
+        y_center, y_scale = map(float, found[-1])
+        if plain.intercept is None:
+            y_center, y_scale = 0.0, math.hypot(y_center, y_scale)
+    return Standardization(
+        x_center=np.where(known & ~fixed, center, plain.x_center),
+        x_scale=np.where(known, np.where(fixed, np.hypot(center, scale), scale), plain.x_scale),
+        y_center=y_center,
+        y_scale=y_scale,
+        intercept=plain.intercept,
+    )
 
 
 def internal(bounds: Float, center: Float, scale: Float) -> Float:

@@ -65,7 +65,9 @@ AT_MOST_S = Assumption("At most s coefficients are not zero")
 SMALL_DELTA = Assumption(formula="delta < 1/n")
 SMALL_EPS = Assumption("Privacy term", "eps <= 1")
 MOMENTS_SEEN = Assumption(
-    "Noise does not hide the second moments, in standardised units", "n > d^3/eps^2"
+    "Noise does not hide the second moments, in standardised units",
+    "n > d^3/eps^2",
+    resolution=True,
 )
 MANY_DEVICES = Assumption(formula="n >~ d^4/eps^2")
 PUBLIC_ROWS = Assumption("There are public rows enough", "m >~ d^2")

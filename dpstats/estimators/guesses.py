@@ -26,18 +26,21 @@ __all__ = [
     "guess",
     "max_rows",
     "predicted",
+    "response_grid",
     "round_up",
     "sufficient",
+    "too_small",
     "with_resolution",
 ]
 
 Array = NDArray[np.float64]
 
-_MOST_ROWS, _LARGEST_EPSILON = 2.0**40, 1000.0  # beyond, nothing is offered
-_MANY_COLUMNS = 50
+_MOST_ROWS, _LARGEST_EPSILON = 2.0**40, 1000.0  # wording: beyond, nothing is offered
+_MANY_COLUMNS = 50  # wording: beyond, sparsity is offered
+_GRID = 129  # numerical: values of a response that a quantile is found among
 _COLUMNS = (
     "Columns are as spread as a uniform law on their declared range (standard deviation 1 in "
-    "declared scales) and uncorrelated."
+    "declared scales) and uncorrelated; dp.private_ranges finds the scales of narrower ones."
 )
 _RESPONSE = (
     "The residual standard deviation is a quarter of the response's half-range (the declared "
@@ -101,11 +104,17 @@ def response_bound(design: Design) -> float:
     return max(abs(end) for end in design.internal_endog_bounds)
 
 
+def response_grid(design: Design) -> Array:
+    """Public values of the response to find a quantile among: finest near its centre."""
+    low, high = np.arcsinh(design.internal_endog_bounds)
+    grid: Array = np.sinh(np.linspace(float(low), float(high), _GRID))
+    return grid
+
+
 def declared(design: Design) -> bool:
     """Whether a scale was declared that is smaller than half the range."""
     assert design.endog is not None
-    half = design.endog.upper / 2 - design.endog.lower / 2
-    return design.endog.scale < half * (1 - 1e-9)
+    return not design.endog.unscaled
 
 
 def max_rows(design: Design) -> int:
@@ -176,17 +185,21 @@ def expect(
     ratio = math.sqrt(float(np.trace(privacy + rest)) / facts.coefficient2)
     return replace(
         predicted(plan, design, privacy, rest),
+        predicted_error=ratio,
         assumptions=(*facts.assumptions, *plan.assumptions),
-        warnings=(*(() if ratio <= 1 else (_too_small(plan, ratio),)), *warnings, *plan.warnings),
+        warnings=(*too_small(plan, ratio), *warnings, *plan.warnings),
     )
 
 
-def _too_small(plan: Plan, ratio: float) -> str:
+def too_small(plan: Plan, ratio: float) -> tuple[str, ...]:
+    """A warning where the error is more than the size of the coefficients, as which `ratio` is."""
+    if ratio <= 1:
+        return ()
     epsilon = plan.privacy.epsilon
     return (
         f"n={plan.n:,} is small for epsilon={epsilon:g}: the error expected from public bounds is "
         f"{ratio:.2g} times the size of the coefficients. About n={round_up(2 * ratio * plan.n):,} "
-        f"rows, or epsilon={2 * ratio * epsilon:.2g} at this n, would bring it to half of it."
+        f"rows, or epsilon={2 * ratio * epsilon:.2g} at this n, would bring it to half of it.",
     )
 
 

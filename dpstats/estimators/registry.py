@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from dpstats.errors import OptionError, TrustError
 from dpstats.estimators.central import CENTRAL
+from dpstats.estimators.federated import FEDERATED
 from dpstats.estimators.labels import LABEL_ONLY
 from dpstats.estimators.local import LOCAL
 from dpstats.privacy import Privacy
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["ESTIMATORS", "find", "methods"]
 
 # The first row for a model and a trust model is the default there.
-ESTIMATORS: tuple[Estimator, ...] = (*CENTRAL, *LABEL_ONLY, *LOCAL)
+ESTIMATORS: tuple[Estimator, ...] = (*CENTRAL, *LABEL_ONLY, *LOCAL, *FEDERATED)
 
 
 def find(

@@ -54,12 +54,12 @@ CHANNEL_OPTIONS = {
     "channel": "randomiser of a response: 'piecewise', 'binary', 'laplace' or 'gaussian' "
     "(delta > 0); by default the one with the smallest variance",
 }
-_SPREAD = math.sqrt(2.0) / 4  # sd of a response over its half-range, where no scale is declared
-_EXPLAINED = 0.5  # share of the response's variance that covariates explain, as far as is known
-_BIAS = 0.25  # largest bias by clipping that is planned, over the smallest standard error
-_NARROWEST = 1.5  # clip in declared scales, where clipping is not undone
-_FINE = 0.5  # error over coefficients at which a fit is worth its budget
-_SCALES = np.arange(0.5, 12.01, 0.1)  # clips that are tried, in declared scales
+_SPREAD = math.sqrt(2.0) / 4  # ratio: sd over half-range of a response with no declared scale
+_EXPLAINED = 0.5  # share: of the response's variance that covariates explain, as far as is known
+_BIAS = 0.25  # ratio: largest bias by clipping that is planned, over the smallest standard error
+_NARROWEST = 1.5  # sds: least clip where clipping is not undone
+_FINE = 0.5  # wording: error over coefficients at which a fit is worth its budget
+_SCALES = np.arange(0.5, 12.01, 0.1)  # numerical: clips that are tried, in declared scales
 _RESPONSE = (
     "The response has the declared centre and scale (without a scale: a standard deviation of a "
     "third of its half-range), and covariates explain half of its variance."
@@ -250,6 +250,7 @@ def warned(plan: Plan, errors: Callable[[float], float], size: float) -> Plan:
     """The plan with a warning if the expected error exceeds the coefficients expected."""
     epsilon, n = plan.privacy.epsilon, plan.n
     ratio = errors(epsilon) / size
+    plan = replace(plan, predicted_error=ratio)
     if ratio <= 1:
         return plan
     rows = round_up(n * (ratio / _FINE) ** 2)

@@ -8,6 +8,7 @@ __all__ = [
     "ASI",
     "AVELLA",
     "BASSILY",
+    "BONETT",
     "BREIMAN",
     "BRILLINGER",
     "BROWN",
@@ -17,11 +18,14 @@ __all__ = [
     "DUCHI",
     "DURFEE",
     "DWORK",
+    "FICHTENBERGER",
     "GANESH",
     "GOURIEROUX",
+    "INDIRECT",
     "JIANG",
     "KARWA_VADHAN",
     "KIFER",
+    "KIFER_ROGERS",
     "LI_FEDERATED",
     "LI_MATRIX",
     "MCSHERRY",
@@ -36,6 +40,8 @@ __all__ = [
     "WANG_GU",
     "WANG_PIECEWISE",
     "WANG_XU",
+    "WELCH",
+    "WILSON",
     "ZHANG_EM",
     "ZHU",
 ]
@@ -71,6 +77,17 @@ BASSILY = Citation(
     "FOCS 2014",
     kind="inproceedings",
     eprint="1405.7085",
+)
+
+BONETT = Citation(
+    "bonett2000sample",
+    "Bonett, D. G. and Wright, T. A.",
+    "Sample size requirements for estimating Pearson, Kendall and Spearman correlations",
+    2000,
+    "Psychometrika",
+    kind="article",
+    volume="65",
+    number="1",
 )
 
 BREIMAN = Citation(
@@ -170,6 +187,17 @@ DWORK = Citation(
     eprint="1807.04209",
 )
 
+FICHTENBERGER = Citation(
+    "fichtenberger2023constant",
+    "Fichtenberger, H., Henzinger, M. and Upadhyay, J.",
+    "Constant matters: fine-grained error bound on differentially private continual observation",
+    2023,
+    "ICML 2023, PMLR",
+    kind="inproceedings",
+    volume="202",
+    eprint="2202.11205",
+)
+
 GANESH = Citation(
     "ganesh2023faster",
     "Ganesh, A., Haghifam, M., Steinke, T. and Thakurta, A.",
@@ -189,6 +217,17 @@ GOURIEROUX = Citation(
     kind="article",
     volume="52",
     number="3",
+)
+
+INDIRECT = Citation(
+    "gourieroux1993indirect",
+    "Gourieroux, C., Monfort, A. and Renault, E.",
+    "Indirect inference",
+    1993,
+    "Journal of Applied Econometrics",
+    kind="article",
+    volume="8",
+    number="S1",
 )
 
 JIANG = Citation(
@@ -220,6 +259,17 @@ KIFER = Citation(
     "COLT 2012, PMLR",
     kind="inproceedings",
     volume="23",
+)
+
+KIFER_ROGERS = Citation(
+    "kifer2017new",
+    "Kifer, D. and Rogers, R.",
+    "A new class of private chi-square hypothesis tests",
+    2017,
+    "AISTATS 2017, PMLR",
+    kind="inproceedings",
+    volume="54",
+    eprint="1610.07662",
 )
 
 LI_FEDERATED = Citation(
@@ -360,6 +410,29 @@ WANG_XU = Citation(
     "ICML 2019, PMLR",
     kind="inproceedings",
     volume="97",
+)
+
+WELCH = Citation(
+    "welch1947generalization",
+    "Welch, B. L.",
+    "The generalization of 'Student's' problem when several different population variances are "
+    "involved",
+    1947,
+    "Biometrika",
+    kind="article",
+    volume="34",
+    number="1/2",
+)
+
+WILSON = Citation(
+    "wilson1927probable",
+    "Wilson, E. B.",
+    "Probable inference, the law of succession, and statistical inference",
+    1927,
+    "Journal of the American Statistical Association",
+    kind="article",
+    volume="22",
+    number="158",
 )
 
 ZHANG_EM = Citation(

@@ -1,7 +1,8 @@
 """Who holds the rows. The only part of the package that keeps row arrays."""
 
 from dpstats.holders.clients import Clients
+from dpstats.holders.collector import Received
 from dpstats.holders.curator import Curator
 from dpstats.holders.labels import Labels
 
-__all__ = ["Clients", "Curator", "Labels"]
+__all__ = ["Clients", "Curator", "Labels", "Received"]

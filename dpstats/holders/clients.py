@@ -21,9 +21,14 @@ from dpstats.protocol import Messages, Plan, Question, Release
 if TYPE_CHECKING:
     from dpstats.design import Design, Source
 
-__all__ = ["Clients", "check_question", "release_of"]
+__all__ = ["SIMULATED", "Clients", "check_question", "release_of"]
 
 Array = NDArray[np.float64]
+
+SIMULATED = (
+    "Every device was simulated in this process, which held all rows. The law of the result is "
+    "that of real devices (model.randomizer, model.collector), with which no one holds them."
+)
 
 _CELLS = 1 << 21  # coordinates of rows and of their messages read at a time: 16 MiB
 _CACHED = 1 << 18  # made, randomised and added at a time: 2 MiB stay near the processor
@@ -56,6 +61,8 @@ class Clients(Transcribed):
     DataError
         On names, types or shape; never on values.
     """
+
+    remarks = (SIMULATED,)
 
     @sealed
     def __init__(

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.errors import DataError
+from dpstats.holders.clients import release_of
 from dpstats.holders.device import envelope_of
 from dpstats.holders.wire import ID_BYTES, unpack
 from dpstats.protocol import Messages
 
 if TYPE_CHECKING:
     from dpstats.design import Design
-    from dpstats.protocol import Question
+    from dpstats.protocol import Plan, Question, Release
 
-__all__ = ["REASONS", "MessageCollector"]
+__all__ = ["REASONS", "MessageCollector", "Received"]
 
 Array = NDArray[np.float64]
 
@@ -159,6 +160,39 @@ class MessageCollector:
         self._count, self.seeded, self._seen = count, seeded, identities
         self._sum, self._outer = total.astype(np.float64), outer.astype(np.float64)
         self.rejected = Counter(dict(zip(reasons.tolist(), times.tolist(), strict=True)))
+
+
+class Received:
+    """The messages of all rounds as the `LocalHolder` that an estimator asks.
+
+    Parameters
+    ----------
+    plan : Plan
+        What was planned for the number of users expected.
+    rounds : sequence of MessageCollector
+        All rounds of the plan, in order.
+    public : ndarray of shape (d, d), optional
+        Second moments of public rows.
+    """
+
+    remarks: tuple[str, ...] = ()
+
+    def __init__(
+        self, plan: Plan, rounds: Sequence[MessageCollector], public: Array | None
+    ) -> None:
+        self.plan, self.public = plan, public
+        self._rounds = rounds
+        self.marked = sum(one.seeded for one in rounds)
+        self.reproducible = self.marked == sum(map(len, rounds))
+
+    @property
+    def transcript(self) -> tuple[Release, ...]:
+        """What every round was asked. Public."""
+        return tuple(release_of(r.question, self.plan, r.turn, len(r)) for r in self._rounds)
+
+    def collect(self, question: Question, part: int) -> Messages:
+        """The messages of round `part`, which was asked this question."""
+        return self._rounds[part].messages()
 
 
 def _whole(value: Any) -> int:

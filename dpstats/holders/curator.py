@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstats.accounting import Gaussian
 from dpstats.design import Nobody
 from dpstats.errors import PlanError
 from dpstats.holders.rows import ResidentRows
@@ -22,7 +24,7 @@ from dpstats.protocol import Answer, Plan, Release
 if TYPE_CHECKING:
     from dpstats.design import Design, Source
     from dpstats.holders.store import OpenStore
-    from dpstats.queries import Query
+    from dpstats.queries import Query, Search
 
 __all__ = ["Curator"]
 
@@ -81,9 +83,19 @@ class Curator(Transcribed):
                 f"{self._max_rows}: plan again with this schema."
             )
         self._answered: set[tuple[str, int]] = set()
-        rows = source if len(source) else Nobody(source, design)
-        self._rows = store(rows, design, self._max_rows, Lots(self._noise, len(rows)))
+        self._searched: dict[str, list[int]] = {}  # comparisons, and those left
+        self._source = source if len(source) else Nobody(source, design)
+        self._lots = Lots(self._noise, len(self._source))
+        self._open = store
+        self._rows = store(self._source, design, self._max_rows, self._lots)
         self._of_units = design.schema is not None and design.schema.unit is not None
+
+    @sealed
+    def rescale(self, design: Design, found: Mapping[int, tuple[float, float]]) -> None:
+        """Hold the same rows in the coordinates of a design with released scales."""
+        source = design.reread(self._source)
+        del self._rows  # before the others are there
+        self._rows = self._open(source, design, self._max_rows, self._lots)
 
     @sealed
     def ask(self, query: Query, slot: str, part: int = 0) -> Answer:
@@ -114,3 +126,42 @@ class Curator(Transcribed):
             Release(slot, query.name, query.parameters(), sensitivity, scale, mechanism.event, part)
         )
         return Answer(query.decode(noisy), self._plan.noise(query, slot))
+
+    @sealed
+    def compare(self, search: Search, slot: str, at: int) -> Answer:
+        """One comparison of a search: the noisy balance of its candidate at a position.
+
+        For who steers a search over several curators, and so adds up their balances. The first
+        comparison uses up `slot`: it may be asked as often as its search has comparisons, and
+        nothing else.
+
+        *Guarantee.* A balance has the sensitivity that `search` computes. With R comparisons each
+        has noise of sqrt(R) times the planned multiplier z, and at most R are answered, whichever
+        they are: an adaptive composition of R Gaussian mechanisms of multiplier sqrt(R) z, which
+        is one of multiplier z (Dong, Roth & Su 2022, Corollary 3.3).
+
+        Raises
+        ------
+        PlanError
+            If the slot is not one Gaussian mechanism on all rows, or is used up; or there is no
+            such candidate.
+        """
+        mechanism, rounds = self._plan.mechanism(slot), search.comparisons
+        left = self._searched.get(slot)
+        new = left is None and (slot, 0) not in self._answered
+        whole = mechanism.branch == 0 and mechanism.parts == 1
+        if not (new or (left is not None and left[0] == rounds and left[1] > 0)) or not whole:
+            raise PlanError(
+                f"{slot!r} was answered, or is of another search: ask what was planned."
+            )
+        if at not in range(1, 2**rounds) or not isinstance(mechanism.event, Gaussian):
+            raise PlanError(f"{slot!r}: a Gaussian search compares candidates between its ends.")
+        self._answered.add((slot, 0))
+        left = self._searched.setdefault(slot, [rounds, rounds])
+        left[1] -= 1
+        sensitivity = search.sensitivity(self._neighbors, self._max_rows)
+        event = Gaussian(mechanism.event.noise_multiplier * math.sqrt(rounds))
+        balance = self._rows.answer(search, None)[at : at + 1]
+        noisy, scale = release(balance, sensitivity, event, self._noise)
+        self._note(Release(slot, search.name, search.parameters(), sensitivity, scale, event))
+        return Answer(noisy, self._plan.noise(search, slot))

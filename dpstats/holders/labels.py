@@ -19,6 +19,7 @@ from dpstats.mechanisms.randomize import messages
 from dpstats.mechanisms.release import release
 from dpstats.privacy import LabelOnly
 from dpstats.protocol import Answer, NoiseLaw, Plan, Release
+from dpstats.queries.label_cells import LabelAstray
 from dpstats.queries.labels import Interval, LabelSum, RandomizedLabels
 
 if TYPE_CHECKING:
@@ -73,6 +74,8 @@ class Labels(Transcribed):
         if block.y is None:
             raise PlanError("The design has no response.")
         self._labels: Array = np.where(block.keep, block.y, np.nan)
+        moved = np.any(source.astray(0, len(source)), axis=2)
+        self._marks: Array = np.where(moved[:, 1], 2.0, moved[:, 0])  # see `LabelAstray`
         super().__init__(plan, noise, on_answer)
         self._curator = plan.privacy.curator
         self._lots = Lots(self._noise, len(source))
@@ -107,7 +110,9 @@ class Labels(Transcribed):
             raise PlanError(f"{query.name!r} was asked under {slot!r}, but {who}.")
         self._answered.add(slot)
         sensitivity = query.sensitivity(self._plan.neighbors, self._plan.max_rows)
-        v = held(self._labels[self.half(mechanism.branch)], query.interval)
+        rows = self.half(mechanism.branch)
+        v = held(self._labels[rows], query.interval)
+        v = self._marks[rows] if isinstance(query, LabelAstray) else v
         if isinstance(query, RandomizedLabels):
             answer, scale = self._randomized(query, v, event)
             law = NoiseLaw(event.kind, scale)

@@ -104,6 +104,7 @@ class ResidentRows:
         self._source, self._grid = source, Grid.of(design)
         self._load(source, self._grid)
         self._views: dict[tuple[int, ...], View] = {}
+        self._whole: dict[str, NDArray[Any]] = {}  # the source as it is read, where units are kept
 
     def view(self, columns: tuple[int, ...] | None) -> View:
         """All columns, or some of them, dense; the latest few selections are kept."""
@@ -161,7 +162,7 @@ class ResidentRows:
         self._keep: NDArray[np.bool_] = np.ones(n, dtype=np.bool_)
         self._offset = np.zeros(n, dtype=np.float32) if source.has_offset else None
         self._starts: NDArray[np.intp] | None = None
-        self._places: NDArray[np.intp] | None = None  # in the source, of incomplete rows of units
+        self._order: NDArray[np.intp] | None = None  # places in the source, of rows of units
         units: dict[int, NDArray[np.intp]] = {}
         sparse: dict[int, Any] = {}
 
@@ -198,8 +199,8 @@ class ResidentRows:
         rank = np.arange(codes.size) - np.repeat(first, np.diff(np.r_[first, codes.size]))
         inside = rank < self._max_rows
         self._starts = np.flatnonzero(rank[inside] == 0)
-        self._reorder(order[inside])
-        self._places = order[inside][~self._keep]
+        self._order = order[inside]
+        self._reorder(self._order)
 
     def _reorder(self, order: NDArray[np.intp]) -> None:
         self.everything.x = self.everything.x[order]
@@ -236,7 +237,21 @@ class ResidentRows:
             memory=view.memory.setdefault(key, {}),
             fast=view.fast,
             incomplete=functools.partial(self._incomplete, rows, view),
+            observed=functools.partial(self._as_read, "observed", rows),
+            astray=functools.partial(self._as_read, "astray", rows),
         )
+
+    def _as_read(self, what: str, rows: Piece) -> Any:
+        """Rows of a block as they were read; see `Block.observed` and `Block.astray`."""
+        read = getattr(self._source, what)
+        if isinstance(rows, slice) and self._order is None:
+            return read(rows.start, rows.stop)
+        places = (np.arange(self._y.size) if self._order is None else self._order)[rows]
+        if what not in self._whole:  # rows of a unit stand anywhere: one pass, not one a block
+            size = self.everything.rows_per_block
+            starts = range(0, len(self._source), size)
+            self._whole[what] = np.concatenate([read(a, a + size) for a in starts])
+        return self._whole[what][places]
 
     def _incomplete(self, rows: Piece, view: View) -> Incomplete:
         """Incomplete rows of a block; see `Block.incomplete`."""
@@ -256,7 +271,7 @@ class ResidentRows:
         They are read again from the source, when a query first asks.
         """
         here = np.flatnonzero(~self._keep)
-        places = here if self._places is None else self._places
+        places = here if self._order is None else self._order[here]
         x = np.empty((here.size, self._grid.step.size), dtype=np.float32)
         y, bits = np.empty(here.size), np.empty((here.size, x.shape[1] // 8 + 1), dtype=np.uint8)
         size = self.everything.rows_per_block

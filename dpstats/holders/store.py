@@ -31,7 +31,7 @@ class RowStore(Protocol):
     with its row weights (`Block.weighted`). A block but the last has an even length: no pair is
     split. Rows of one unit stand in one block, those with the smallest lots up to the largest
     number that a unit may contribute. A query may ask what incomplete rows were
-    (`Block.incomplete`).
+    (`Block.incomplete`), and for values as they were read (`Block.observed`).
     """
 
     def answer(self, query: Query, cut: tuple[int, int] | None = None) -> Array:

@@ -21,13 +21,22 @@ class Transcribed:
         Source of noise.
     on_answer : callable, optional
         Called with the slot after each answer; for progress.
+
+    Attributes
+    ----------
+    reproducible : bool
+        Whether the noise is seeded, so that nothing here is private.
     """
+
+    remarks: tuple[str, ...] = ()  # what results must say of the holder
+    marked = 0  # messages whose senders say that they are drawn from a seed
 
     def __init__(
         self, plan: Plan, noise: Noise, on_answer: Callable[[str], None] | None = None
     ) -> None:
         self._plan = plan
         self._noise = noise.start()
+        self.reproducible = noise.reproducible
         self._on_answer = on_answer
         self._transcript: list[Release] = []
 

@@ -96,6 +96,10 @@ class SeededNoise:
         """Noise for one fit; the same stream each time."""
         return _SeededStream(np.random.default_rng(self.seed))
 
+    def apart(self, k: int) -> SeededNoise:
+        """Noise of another stream for the k-th of several fits that are made together."""
+        return SeededNoise(int(np.random.SeedSequence([self.seed, k]).generate_state(1)[0]))
+
 
 class _OpenDPStream:
     """Integer mechanisms of OpenDP (Canonne, Kamath & Steinke 2020 samplers)."""

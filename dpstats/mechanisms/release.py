@@ -21,7 +21,7 @@ from dpstats.accounting.events import Event, Gaussian, Laplace, Peeling, Selecti
 from dpstats.errors import PlanError
 from dpstats.mechanisms.noise import NoiseStream
 
-__all__ = ["ROUNDING", "release"]
+__all__ = ["ROUNDING", "bisected", "release"]
 
 Array = NDArray[np.float64]
 
@@ -103,28 +103,46 @@ def _peel(
     return np.stack([np.asarray(chosen, dtype=np.float64), released]), scale
 
 
-def _search(
-    balance: Array, sensitivity: float, event: Gaussian, noise: NoiseStream
-) -> tuple[Array, float]:
-    """Noisy bisection along an increasing balance: log2(cells) Gaussian comparisons of one cost.
+def bisected(candidates: int, compare: Callable[[int], float], scale: float) -> float:
+    """The position where an increasing balance crosses zero, by noisy comparisons.
 
-    The position is fractional: in the last cell it lies where the noisy balances of both ends
-    cross zero, or in the middle where they say too little (an end that was not compared; a
-    difference below two standard deviations).
+    Parameters
+    ----------
+    candidates : int
+        How many there are: a power of two, and one.
+    compare : callable
+        The noisy balance of the candidate at a position; asked log2(candidates - 1) times.
+    scale : float
+        Standard deviation of its noise.
+
+    Returns
+    -------
+    float
+        Fractional: in the last cell it lies where the noisy balances of both ends cross zero, or in
+        the middle where they say too little (an end that was not compared; a difference below two
+        standard deviations).
     """
-    low, high = 0, balance.size - 1
-    rounds = round(math.log2(high))
-    scale = event.noise_multiplier * math.sqrt(rounds) * sensitivity * ROUNDING
-    steps, grid = _steps(balance, sensitivity)
-    draws = noise.gaussian(np.zeros(rounds, dtype=np.int64), scale / grid)  # one for each round
+    low, high = 0, candidates - 1
     compared: dict[int, float] = {}
-    for draw in draws:
+    while high - low > 1:
         middle = (low + high) // 2
-        compared[middle] = float(steps[middle] + draw) * grid
+        compared[middle] = compare(middle)
         low, high = (low, middle) if compared[middle] >= 0 else (middle, high)
     at_low, at_high = compared.get(low, math.nan), compared.get(high, math.nan)
     clear = at_high - at_low >= 2 * scale
-    return np.array([low + (-at_low / (at_high - at_low) if clear else 0.5)]), scale
+    return low + (-at_low / (at_high - at_low) if clear else 0.5)
+
+
+def _search(
+    balance: Array, sensitivity: float, event: Gaussian, noise: NoiseStream
+) -> tuple[Array, float]:
+    """Noisy bisection along an increasing balance: log2(cells) Gaussian comparisons of one cost."""
+    rounds = round(math.log2(balance.size - 1))
+    scale = event.noise_multiplier * math.sqrt(rounds) * sensitivity * ROUNDING
+    steps, grid = _steps(balance, sensitivity)
+    draws = iter(noise.gaussian(np.zeros(rounds, dtype=np.int64), scale / grid))  # one a round
+    found = bisected(balance.size, lambda at: float(steps[at] + next(draws)) * grid, scale)
+    return np.array([found]), scale
 
 
 # The mechanism of an event on a kind of answer, and the norm of the sensitivity that it needs.

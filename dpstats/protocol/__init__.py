@@ -4,18 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.privacy import Privacy
-from dpstats.protocol.estimate import CoefficientEstimate, Estimate
+from dpstats.protocol.comparing import (
+    CorrelationEstimate,
+    DifferenceEstimate,
+    GroupMeansEstimate,
+    VarianceEstimate,
+)
+from dpstats.protocol.descriptive import (
+    CountsEstimate,
+    CrosstabEstimate,
+    DescribeEstimate,
+    Distribution,
+    HistogramEstimate,
+    ProportionEstimate,
+    QuantileEstimate,
+)
+from dpstats.protocol.estimate import (
+    CoefficientEstimate,
+    Estimate,
+    RangeEstimate,
+    ScalesEstimate,
+)
+from dpstats.protocol.mixtures import MixtureEstimate
 
 if TYPE_CHECKING:
     from dpstats.channels import Channel
     from dpstats.design import Design
-    from dpstats.queries import MomentMessage, Query
+    from dpstats.queries import MomentMessage, Query, Search
     from dpstats.queries.labels import LabelQuery
     from dpstats.theory import Theory
 from dpstats.protocol.plan import Answer, Mechanism, NoiseLaw, Plan, Release
@@ -23,18 +44,34 @@ from dpstats.protocol.plan import Answer, Mechanism, NoiseLaw, Plan, Release
 __all__ = [
     "Answer",
     "CoefficientEstimate",
+    "CorrelationEstimate",
+    "CountsEstimate",
+    "CrosstabEstimate",
+    "DescribeEstimate",
+    "DifferenceEstimate",
+    "Distribution",
     "Estimate",
     "Estimator",
+    "GroupMeansEstimate",
+    "HistogramEstimate",
     "Holder",
     "LabelHolder",
     "LocalHolder",
     "LocalMethod",
     "Mechanism",
     "Messages",
+    "MixtureEstimate",
     "NoiseLaw",
     "Plan",
+    "ProportionEstimate",
+    "QuantileEstimate",
     "Question",
+    "RangeEstimate",
     "Release",
+    "RowHolder",
+    "ScalesEstimate",
+    "SearchHolder",
+    "VarianceEstimate",
 ]
 
 Array = NDArray[np.float64]
@@ -109,6 +146,26 @@ class Holder(Protocol[Asked]):
         ...
 
 
+@runtime_checkable
+class RowHolder(Holder["Query"], Protocol):
+    """Who holds rows, and can hold them in other units."""
+
+    def rescale(self, design: Design, found: Mapping[int, tuple[float, float]]) -> None:
+        """Hold the same rows in the coordinates of a design with other centres and scales.
+
+        `found` are those that it was made of by `Design.scaled`, for who has to tell others.
+        """
+        ...
+
+
+class SearchHolder(RowHolder, Protocol):
+    """Who holds rows, and lets somebody else steer a search over them and those of others."""
+
+    def compare(self, search: Search, slot: str, at: int) -> Answer:
+        """The noisy balance of the candidate at a position: one comparison of a search."""
+        ...
+
+
 class LabelHolder(Holder["LabelQuery"], Protocol):
     """Who holds private responses beside public covariates."""
 
@@ -127,7 +184,7 @@ class Estimator(Protocol):
 
     @property
     def model(self) -> str:
-        """Model it fits: ``"ols"``, ``"logit"``, ``"glm"``, ``"mean"``."""
+        """Model it fits, such as ``"ols"``, ``"logit"``, ``"glm"`` or ``"mean"``."""
         ...
 
     @property

@@ -7,20 +7,31 @@ or drawn of parameters is read from that table alone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from dpstats.design import Design
+from dpstats.errors import OptionError
 
-__all__ = ["COEFFICIENTS", "CoefficientEstimate", "Estimate", "ParameterTable"]
+if TYPE_CHECKING:
+    from dpstats.design import Design, Standardization
+
+__all__ = [
+    "COEFFICIENTS",
+    "CoefficientEstimate",
+    "Estimate",
+    "ParameterTable",
+    "RangeEstimate",
+    "ScalesEstimate",
+    "scale_names",
+]
 
 Array = NDArray[np.float64]
 
+_OF_RESPONSE = frozenset({"clip", "residual sd"})  # released in units of the response
 COEFFICIENTS = "coefficients"  # the group of those that multiply columns
 
 
@@ -46,6 +57,13 @@ class ParameterTable:
     inference : str
         What intervals hold for, where it is not the model as a whole; it begins with ``"none"``
         where there are no valid ones.
+    of_these_rows : bool
+        Whether `values` differ from the non-private answer on the same rows by no more than the
+        part of `cov` that is not sampling.
+    not_identified : tuple of int
+        Positions of parameters that noise hides; their intervals are what is presumed of them.
+    bounds : callable, optional
+        Intervals of level 1 - alpha, of shape (k, 2), as a function of alpha; normal ones without.
     """
 
     names: tuple[str, ...]
@@ -57,6 +75,9 @@ class ParameterTable:
     cov_sampling: Array
     testable: NDArray[np.bool_]
     inference: str = ""
+    of_these_rows: bool = False
+    not_identified: tuple[int, ...] = ()
+    bounds: Callable[[float], Array] | None = None
 
     @property
     def has_inference(self) -> bool:
@@ -131,6 +152,13 @@ class CoefficientEstimate:
     cov_sampling : ndarray of the same shape as `cov`, optional
         The part of `cov` due to sampling, where `cov` has a third: what noise kept the fit from
         finding out, such as a direction that it hides. None where `cov` is sampling and noise.
+    robust : bool
+        Whether `cov` holds whatever the variances of responses are, rather than those of a model.
+    of_these_rows : bool
+        Whether, but for noise and what clips leave out, `params` is the non-private fit to the same
+        rows, so that all of `cov` but sampling bounds the distance to it.
+    not_identified : tuple of int
+        Columns whose coefficients noise hides: their variances are what is presumed of them.
     """
 
     params: Array
@@ -142,6 +170,33 @@ class CoefficientEstimate:
     support: tuple[int, ...] | None = None
     inference: str = ""
     cov_sampling: Array | None = None
+    robust: bool = True
+    of_these_rows: bool = False
+    not_identified: tuple[int, ...] = ()
+
+    def converted(self, old: Standardization, new: Standardization) -> CoefficientEstimate:
+        """The same estimate in other internal units of all columns."""
+        none, d = np.zeros_like(self.params), self.params.size
+        nothing = np.zeros((d, d))
+        support = np.arange(d) if self.support is None else np.array(self.support, int)
+        inside = np.ix_(support, support)
+
+        def cov(matrix: Array) -> Array:
+            whole = nothing.copy()
+            whole[inside] = matrix
+            changed: Array = new.to_internal(none, old.to_user(none, whole)[1])[1][inside]
+            return changed
+
+        unit = old.y_scale / new.y_scale
+        in_units = {key: unit * self.released[key] for key in _OF_RESPONSE & self.released.keys()}
+        return replace(
+            self,
+            released={**self.released, **in_units},
+            params=new.to_internal(*old.to_user(self.params, nothing))[0],
+            cov=cov(self.cov),
+            cov_privacy=cov(self.cov_privacy),
+            cov_sampling=None if self.cov_sampling is None else cov(self.cov_sampling),
+        )
 
     @property
     def sampling(self) -> Array:
@@ -181,6 +236,88 @@ class CoefficientEstimate:
             cov=cov if valid else np.full_like(cov, np.nan),
             cov_privacy=cov_privacy,
             cov_sampling=cov_sampling,
-            testable=np.full(inner.size, valid),
+            testable=~np.isin(inner, self.not_identified) & valid,
             inference=self.inference,
+            of_these_rows=self.of_these_rows,
+            not_identified=self.not_identified,
         )
+
+
+@dataclass(frozen=True)
+class RangeEstimate:
+    """Ends of a range, which were chosen and not estimated.
+
+    Attributes
+    ----------
+    params : ndarray of shape (2,)
+        Lower and upper end, in the user's units.
+    nobs, released, remarks
+        As for every `Estimate`; `nobs` is the plan's.
+    """
+
+    params: Array
+    nobs: float
+    released: Mapping[str, Any] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:  # it may come from a file
+        if self.params.shape != (2,) or not self.params[0] < self.params[1]:
+            raise OptionError("estimate: a lower and an upper end are needed.")
+
+    def table(self, design: Design) -> ParameterTable:
+        """The two ends; they have no law of errors."""
+        why = "none: the ends were chosen among powers of two, and are no estimates"
+        return _without_errors(("lower", "upper"), self.params, why)
+
+
+def scale_names(columns: Sequence[str]) -> tuple[str, ...]:
+    """Names of the centres and scales of columns, as parameters."""
+    return tuple(f"{what} of {name}" for name in columns for what in ("center", "scale"))
+
+
+@dataclass(frozen=True)
+class ScalesEstimate:
+    """Centres and scales of columns, to be declared.
+
+    Attributes
+    ----------
+    columns : tuple of str
+        The k columns of the table.
+    pairs : ndarray of shape (k, 2)
+        Centre and scale of each, in the user's units; nan where the scale was not found.
+    nobs, released, remarks
+        As for every `Estimate`; `nobs` is the plan's.
+    """
+
+    columns: tuple[str, ...]
+    pairs: Array
+    nobs: float
+    released: Mapping[str, Any] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:  # it may come from a file
+        if self.pairs.shape != (len(self.columns), 2) or np.isinf(self.pairs).any():
+            raise OptionError("estimate: a centre and a scale of each column are needed.")
+        if (self.pairs[:, 1] <= 0).any():
+            raise OptionError("estimate: a scale is above 0.")
+
+    def table(self, design: Design) -> ParameterTable:
+        """Centres and scales; they have no law of errors."""
+        why = "none: centres and scales are for declaring, and depend on cells that were chosen"
+        return _without_errors(scale_names(self.columns), self.pairs.ravel(), why)
+
+
+def _without_errors(names: tuple[str, ...], values: Array, inference: str) -> ParameterTable:
+    """A table of parameters that have no intervals."""
+    unknown = np.full((len(names), len(names)), np.nan)
+    return ParameterTable(
+        names=names,
+        groups=("parameters",) * len(names),
+        values=values,
+        inner=np.arange(len(names)),
+        cov=unknown,
+        cov_privacy=unknown,
+        cov_sampling=unknown,
+        testable=np.zeros(len(names), dtype=np.bool_),
+        inference=inference,
+    )

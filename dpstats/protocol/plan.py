@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dpstats.accounting.events import Event, Parallel, Selection, event_to_dict
 from dpstats.errors import PlanError
-from dpstats.privacy import Neighbors, Privacy
+from dpstats.privacy import Federated, Neighbors, Privacy
 from dpstats.text import grid, plain, wrap
 
 if TYPE_CHECKING:
@@ -136,8 +136,8 @@ class Plan:
     options : mapping
         Public options of the method after defaults.
     predicted_se : tuple of float
-        Expected standard error of each parameter in the user's units, from public facts only;
-        nan where public facts do not determine one.
+        Expected standard error of each parameter, from public facts only; nan where public facts
+        do not determine one. In the user's units, or those of `predicted_units`.
     privacy_share : float
         Expected share of the error variance that is due to privacy noise, in [0, 1].
     assumptions : tuple of str
@@ -146,6 +146,15 @@ class Plan:
         Feasibility warnings, each with the n or epsilon that suffice.
     max_rows : int, default 1
         Rows that one unit of privacy may contribute.
+    predicted_range : tuple of (float, float)
+        What these errors are between, where public facts tell no more; empty where not given.
+    predicted_units : tuple of str
+        Standard deviations that no one declared, in units of which an error is expected, such as
+        ``"sd(y)/sd(x)"``; ``""`` for the user's own units. Empty where all are.
+    predicted_error : float
+        Expected error of fitted values over their own standard deviation, root mean square, as far
+        as public facts tell: 1 is that of an answer of nothing. Methods are chosen by it; inf
+        where a method does not say.
     """
 
     model: str
@@ -162,6 +171,9 @@ class Plan:
     warnings: tuple[str, ...] = ()
     max_rows: int = 1
     parameters: tuple[str, ...] = ()
+    predicted_range: tuple[tuple[float, float], ...] = ()
+    predicted_units: tuple[str, ...] = ()
+    predicted_error: float = math.inf
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "parameters", self.parameters or self.names)
@@ -173,32 +185,38 @@ class Plan:
             f"Plan: {self.model} by {self.method}, {p.trust}, n = {self.n:,}; no row was read",
             f"Asked: epsilon = {p.epsilon:g}, delta = {p.delta:g}. All mechanisms together cost "
             f"({epsilon:.4g}, {delta:.4g}).",
-            "",
-            *grid(
-                ("mechanism", "noise", "share", "purpose"),
-                [(m.slot, _law(m.event), _share(m, self), m.purpose) for m in self.mechanisms],
-            ),
-            "",
         ]
+        lines += wrap([f"WARNING: {text}" for text in self.warnings])
         if self.predicted_se:
-            share = (
-                ""
-                if math.isnan(self.privacy_share)
-                else f" ({self.privacy_share:.1%} of the variance is privacy noise)"
-            )
-            rows = [
-                (name, "unknown" if math.isnan(se) else f"{se:.4g}")
-                for name, se in zip(self.parameters, self.predicted_se, strict=True)
-            ]
             what = "coefficient" if self.parameters == self.names else "parameter"
-            lines += [*grid((f"{what}{'':4}", f"expected std err{share}"), rows), ""]
-        for title, texts in (("Assumed", self.assumptions), ("WARNING", self.warnings)):
-            lines += [line for text in texts for line in wrap([f"{title}: {text}"])]
+            rows = list(zip(self.parameters, self._expected(), strict=True))
+            lines += ["", *grid((what, "expected std err"), rows, numbers=(1,))]
+        if not math.isnan(self.privacy_share):
+            lines.append(f"Of their variance {self.privacy_share:.1%} is privacy noise.")
+        lines += wrap([f"Assumed: {text}" for text in self.assumptions])
+        used = [(m.slot, _law(m.event), _share(m, self), m.purpose) for m in self.mechanisms]
+        lines += ["", *grid(("mechanism", "noise", "share", "purpose"), used)]
         return "\n".join(map(plain, lines)).rstrip()
+
+    def _expected(self) -> list[str]:
+        """Expected standard errors as they are shown."""
+        if not self.predicted_range:
+            return ["unknown" if math.isnan(se) else f"{se:.4g}" for se in self.predicted_se]
+        units = self.predicted_units or ("",) * len(self.predicted_range)
+        return [
+            f"{low:.2g} to {high:.2g} {unit}".rstrip()
+            for (low, high), unit in zip(self.predicted_range, units, strict=True)
+        ]
 
     @property
     def events(self) -> tuple[Event, ...]:
-        """What is charged: one event per mechanism, those on disjoint halves as one `Parallel`."""
+        """What is charged: one event per mechanism, those on disjoint halves as one `Parallel`.
+
+        The mechanisms of a federation are whole fits, each charged at its own site to the rows that
+        are there and nowhere else.
+        """
+        if isinstance(self.privacy, Federated):
+            return (Parallel(tuple((m.event,) for m in self.mechanisms)),)
         branches = tuple(
             tuple(m.event for m in self.mechanisms if m.branch == b) for b in range(1, 3)
         )
@@ -251,6 +269,7 @@ _LAWS = {
     "selection": "selection, eps {epsilon:.4g}, k {k}",
     "pure": "local randomiser, eps {epsilon:.4g}",
     "peeling": "peeling, scale {noise_multiplier:.4g} x sens., k {k}",
+    "parallel": "a whole fit",
 }
 
 

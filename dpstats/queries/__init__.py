@@ -7,10 +7,26 @@ Nothing here draws noise or keeps rows: a query is a frozen record of public par
 from dpstats.queries.base import Contribution, Query
 from dpstats.queries.blocks import Block, Geometry
 from dpstats.queries.candidates import CandidateLosses
+from dpstats.queries.cells import AstrayCounts, ColumnCells
 from dpstats.queries.coordinates import CoordinateScores, PeeledScores
 from dpstats.queries.linear import Gradient, Gram, ResidualCount, ResidualMoment, Score, ScoreOuter
 from dpstats.queries.messages import MomentMessage
-from dpstats.queries.quantiles import NormQuantile, ResidualQuantile, ResponseQuantile, Search
+from dpstats.queries.mixtures import MixtureMoments, ProjectedCells
+from dpstats.queries.prefixes import ColumnPrefixes
+from dpstats.queries.quantiles import (
+    LengthQuantile,
+    NormQuantile,
+    ResidualQuantile,
+    ResponseQuantile,
+    Search,
+)
+from dpstats.queries.row_norms import (
+    NormCount,
+    NormHistogram,
+    ScoreCurvature,
+    ScoreSquares,
+    WhitenedScore,
+)
 from dpstats.queries.scalar import (
     Count,
     PairScales,
@@ -19,23 +35,36 @@ from dpstats.queries.scalar import (
     ResponseMoments,
     UnitMoments,
 )
+from dpstats.queries.scores import GroupSums, Scored, ScoreProducts
 from dpstats.queries.selected import Selected
+from dpstats.queries.tables import Axis, ColumnMoments, TableCounts
 from dpstats.queries.tails import MinEigenvalue, TailSums
 
 __all__ = [
+    "AstrayCounts",
+    "Axis",
     "Block",
     "CandidateLosses",
+    "ColumnCells",
+    "ColumnMoments",
+    "ColumnPrefixes",
     "Contribution",
     "CoordinateScores",
     "Count",
     "Geometry",
     "Gradient",
     "Gram",
+    "GroupSums",
+    "LengthQuantile",
     "MinEigenvalue",
+    "MixtureMoments",
     "MomentMessage",
+    "NormCount",
+    "NormHistogram",
     "NormQuantile",
     "PairScales",
     "PeeledScores",
+    "ProjectedCells",
     "Query",
     "ResidualCount",
     "ResidualMoment",
@@ -45,9 +74,15 @@ __all__ = [
     "ResponseMoments",
     "ResponseQuantile",
     "Score",
+    "ScoreCurvature",
     "ScoreOuter",
+    "ScoreProducts",
+    "ScoreSquares",
+    "Scored",
     "Search",
     "Selected",
+    "TableCounts",
     "TailSums",
     "UnitMoments",
+    "WhitenedScore",
 ]

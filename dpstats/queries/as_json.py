@@ -22,8 +22,10 @@ from dpstats.errors import PlanError
 from dpstats.families.damped import Damped
 from dpstats.queries.base import Query
 from dpstats.queries.candidates import CandidateLosses
+from dpstats.queries.cells import AstrayCounts, ColumnCells
 from dpstats.queries.column_scores import ColumnScores
 from dpstats.queries.coordinates import CoordinateScores, PeeledScores
+from dpstats.queries.label_cells import LabelAstray, LabelCells
 from dpstats.queries.labels import (
     HeldSums,
     LabelQuery,
@@ -33,7 +35,22 @@ from dpstats.queries.labels import (
     WeightedResiduals,
 )
 from dpstats.queries.linear import Gradient, Gram, ResidualCount, ResidualMoment, Score, ScoreOuter
-from dpstats.queries.quantiles import NormQuantile, ResidualQuantile, ResponseQuantile, Search
+from dpstats.queries.mixtures import MixtureMoments, ProjectedCells
+from dpstats.queries.prefixes import ColumnPrefixes
+from dpstats.queries.quantiles import (
+    LengthQuantile,
+    NormQuantile,
+    ResidualQuantile,
+    ResponseQuantile,
+    Search,
+)
+from dpstats.queries.row_norms import (
+    NormCount,
+    NormHistogram,
+    ScoreCurvature,
+    ScoreSquares,
+    WhitenedScore,
+)
 from dpstats.queries.scalar import (
     Count,
     PairScales,
@@ -42,7 +59,9 @@ from dpstats.queries.scalar import (
     ResponseMoments,
     UnitMoments,
 )
+from dpstats.queries.scores import GroupSums, ScoreProducts
 from dpstats.queries.selected import Selected
+from dpstats.queries.tables import ColumnMoments, TableCounts
 from dpstats.queries.tails import MinEigenvalue, TailSums
 from dpstats.stored import is_version, read, reading, record, shown
 
@@ -55,18 +74,29 @@ AnyQuery: TypeAlias = Query | LabelQuery
 QUERIES: Mapping[str, type[Any]] = {
     kind.__name__: kind
     for kind in (
+        AstrayCounts,
         CandidateLosses,
+        ColumnCells,
+        ColumnMoments,
+        ColumnPrefixes,
         ColumnScores,
         CoordinateScores,
         Count,
         Gradient,
         Gram,
+        GroupSums,
         HeldSums,
+        LabelAstray,
+        LabelCells,
         LabelSums,
         MinEigenvalue,
+        MixtureMoments,
+        NormCount,
+        NormHistogram,
         NormQuantile,
         PairScales,
         PeeledScores,
+        ProjectedCells,
         RandomizedLabels,
         ResidualCount,
         ResidualMoment,
@@ -76,13 +106,19 @@ QUERIES: Mapping[str, type[Any]] = {
         ResponseMoments,
         ResponseQuantile,
         Score,
+        ScoreCurvature,
+        LengthQuantile,
         ScoreOuter,
+        ScoreProducts,
+        ScoreSquares,
         Search,
         Selected,
         SquaredResiduals,
+        TableCounts,
         TailSums,
         UnitMoments,
         WeightedResiduals,
+        WhitenedScore,
     )
 }
 

@@ -178,6 +178,11 @@ class Block:
         Whether products with `x`, dense and in row order, run compiled: `kernels` are there.
     incomplete : callable
         The rows whose ``keep`` is 0 as they were read: a store looks them up when it is called.
+    observed : callable
+        All rows as they were read, of shape (m, d + 1), the response last: in the user's units, on
+        no grid, NaN where missing; a store looks them up, too.
+    astray : callable
+        Which values of all rows were outside of what is declared, and which missing: (m, 2, t).
     """
 
     x: Array | Floats | csr_array
@@ -191,6 +196,8 @@ class Block:
     memory: dict[str, tuple[bytes, NDArray[Any]]] = field(default_factory=dict)
     fast: bool = False
     incomplete: Callable[[], Incomplete] | None = None
+    observed: Callable[[], Array] | None = None
+    astray: Callable[[], NDArray[np.bool_]] | None = None
 
     def sums(self, v: Array) -> Array:
         """``v @ x`` without rounding error, for v (m,) in at most 2^19 steps of a grid."""

@@ -27,6 +27,7 @@ from dpstats.privacy import Neighbors
 from dpstats.queries.base import Kind, Norm
 
 __all__ = [
+    "Exchanged",
     "HeldSums",
     "Interval",
     "LabelQuery",

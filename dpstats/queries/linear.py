@@ -40,19 +40,19 @@ __all__ = [
 ]
 
 
-def _vech(matrix: NDArray[Any]) -> Array:
+def packed(matrix: NDArray[Any]) -> Array:
     """Upper triangle with off-diagonals times sqrt(2): an isometry, ||vech(A)|| = ||A||_F."""
     rows, cols = np.triu_indices(matrix.shape[0])
-    packed: Array = matrix[rows, cols] * np.where(rows == cols, 1.0, math.sqrt(2.0))
-    return packed
+    upper: Array = matrix[rows, cols] * np.where(rows == cols, 1.0, math.sqrt(2.0))
+    return upper
 
 
-def _unvech(packed: Array) -> Array:
-    """Inverse of `_vech`: a symmetric matrix."""
-    d = (math.isqrt(8 * packed.size + 1) - 1) // 2
+def unpacked(upper: Array) -> Array:
+    """Inverse of `packed`: a symmetric matrix."""
+    d = (math.isqrt(8 * upper.size + 1) - 1) // 2
     rows, cols = np.triu_indices(d)
     matrix = np.zeros((d, d))
-    matrix[rows, cols] = packed / np.where(rows == cols, 1.0, math.sqrt(2.0))
+    matrix[rows, cols] = upper / np.where(rows == cols, 1.0, math.sqrt(2.0))
     symmetric: Array = matrix + np.triu(matrix, 1).T
     return symmetric
 
@@ -242,8 +242,7 @@ class Gram(EachRow):
 
     def finish(self, total: Ints, grid: Array) -> Array:
         """Packed upper triangle, off-diagonals times sqrt(2)."""
-        packed: Array = _vech(total) * self._grid() ** 2
-        return packed
+        return packed(total) * self._grid() ** 2
 
     def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
         """sqrt(2) radius^2 cap per row under replace-one, radius^2 cap under add-remove."""
@@ -252,7 +251,7 @@ class Gram(EachRow):
 
     def decode(self, answer: Array) -> Array:
         """The symmetric (d, d) matrix."""
-        return _unvech(answer)
+        return unpacked(answer)
 
     @property
     def _cap(self) -> float:
@@ -298,8 +297,7 @@ class ScoreOuter(_AtResidual):
 
     def finish(self, total: Ints, grid: Array) -> Array:
         """Packed upper triangle, off-diagonals times sqrt(2)."""
-        packed: Array = _vech(total) * self._grid() ** 2
-        return packed
+        return packed(total) * self._grid() ** 2
 
     def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
         """sqrt(2) (max_rows radius clip)^2 under replace-one."""
@@ -309,7 +307,7 @@ class ScoreOuter(_AtResidual):
 
     def decode(self, answer: Array) -> Array:
         """The symmetric (d, d) matrix."""
-        return _unvech(answer)
+        return unpacked(answer)
 
     def _bound(self) -> float:
         return self.max_rows * self.geometry.radius * self.clip

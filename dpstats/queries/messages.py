@@ -196,7 +196,7 @@ class MomentMessage:
             if self.logistic:
                 residual = residual / (2 * np.maximum(fitted, 1 - fitted))
             if self.gate:
-                inside = np.abs(residual) < self.clip
+                inside = np.abs(residual) <= self.clip  # a bound, which many may have, cuts nothing
                 unit = (weight**2 / self._gate_unit)[:, None]
                 made[:, -2:] = np.column_stack([inside, ~inside]) * unit
             residual = np.clip(residual, -self.clip, self.clip) * weight

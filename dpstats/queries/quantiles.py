@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -18,11 +18,13 @@ from dpstats.queries.blocks import (
     Block,
     Geometry,
     Ints,
+    predictor,
     residual,
 )
 from dpstats.queries.scalar import cell_counts, increasing
 
 __all__ = [
+    "LengthQuantile",
     "NormQuantile",
     "ResidualQuantile",
     "ResponseQuantile",
@@ -132,6 +134,33 @@ class ResidualQuantile(_Quantile):
 
 
 @dataclass(frozen=True, eq=False)
+class LengthQuantile(_Quantile):
+    """Choice of a candidate near the q-quantile of ``||z|| |r|`` or ``||z|| sqrt(h)``.
+
+    z is ``whiten @ x``, r the derivative of a row's log-likelihood in its linear predictor and h
+    its Fisher information there: lengths of its score, and of its part of the curvature.
+    """
+
+    whiten: Array
+    beta: Array
+    of: Literal["score", "curvature"] = "score"
+    family: Family = GAUSSIAN
+    name: ClassVar[str] = "length quantile"
+    kind: ClassVar[Kind] = "choice"
+    norm: ClassVar[Norm] = "linf"
+    geometry: ClassVar[Geometry | None] = None
+
+    def values(self, block: Block) -> Array:
+        """The length of each row."""
+        if self.of == "score":
+            factor = np.abs(residual(block, self.beta, self.family))
+        else:
+            factor = np.sqrt(self.family.curvature(predictor(block, self.beta)))
+        lengths: Array = Geometry(1.0, self.whiten).norms(block) * factor
+        return lengths
+
+
+@dataclass(frozen=True, eq=False)
 class Search(EachRow):
     """A quantile found by bisection with noisy comparisons, instead of a noisy choice.
 
@@ -145,7 +174,7 @@ class Search(EachRow):
     multiplier z (Dong, Roth & Su 2022, Corollary 3.3).
     """
 
-    quantile: ResponseQuantile | NormQuantile | ResidualQuantile
+    quantile: ResponseQuantile | NormQuantile | ResidualQuantile | LengthQuantile
     kind: ClassVar[Kind] = "search"
     norm: ClassVar[Norm] = "linf"
 

@@ -1,9 +1,37 @@
 """What leaves a fit: released numbers, and how they are read, tested, drawn and kept."""
 
+from dpstats.results.descriptive import (
+    CorrelationResults,
+    CrosstabResults,
+    DescribeResults,
+    GroupMeansResults,
+    HistogramResults,
+    ProportionResults,
+    QuantileResults,
+    TTestResults,
+    VarianceResults,
+)
+from dpstats.results.federated import FederatedResults, SummedResults
+from dpstats.results.mixture import MixtureResults
+from dpstats.results.parameters import RangeResults, ScalesResults
 from dpstats.results.regression import RegressionResults
 from dpstats.results.released import KINDS, Released, load
 
 __all__ = ["Released", "load"]
 
 # The classes of results: one line each, by the name that files of it bear.
+KINDS["rounds"] = SummedResults
 KINDS["regression"] = RegressionResults
+KINDS["range"] = RangeResults
+KINDS["scales"] = ScalesResults
+KINDS["quantile"] = QuantileResults
+KINDS["proportion"] = ProportionResults
+KINDS["histogram"] = HistogramResults
+KINDS["describe"] = DescribeResults
+KINDS["crosstab"] = CrosstabResults
+KINDS["group means"] = GroupMeansResults
+KINDS["corr"] = CorrelationResults
+KINDS["variance"] = VarianceResults
+KINDS["ttest"] = TTestResults
+KINDS["federated"] = FederatedResults
+KINDS["mixture"] = MixtureResults

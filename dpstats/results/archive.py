@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from enum import Enum
 from typing import Any
 
@@ -96,21 +96,26 @@ def plan_to_dict(plan: Plan) -> dict[str, Any]:
 def plan_from_dict(data: Mapping[str, Any]) -> Plan:
     """Inverse of `plan_to_dict`."""
     fields = read(dict, data, "plan")
-    given = {name: fields.pop(name, None) for name in ("privacy", "mechanisms")}
-    mechanisms = read(tuple[dict[str, Any], ...], given["mechanisms"], "plan, mechanisms")
+    apart = {name: fields.pop(name, None) for name in ("privacy", "mechanisms")}
+    mechanisms = read(tuple[dict[str, Any], ...], apart["mechanisms"], "plan, mechanisms")
     plan = record(
         Plan,
         fields,
         "plan",
-        privacy=privacy_from_dict(given["privacy"]),
+        privacy=privacy_from_dict(apart["privacy"]),
         mechanisms=tuple(map(_mechanism, mechanisms)),
     )
-    sound = plan.n >= 0 and len(plan.predicted_se) in (0, len(plan.parameters))
+    given = (plan.predicted_se, plan.predicted_range, plan.predicted_units)
+    sound = plan.n >= 0 and all(len(each) in (0, len(plan.parameters)) for each in given)
     if not (sound and plan.mechanisms and all(0 <= c < math.inf for c in plan.cost)):
         raise OptionError(
             f"plan: n={plan.n!r}, cost={plan.cost!r} and {len(plan.predicted_se)} expected errors "
             f"of {len(plan.parameters)} parameters are no plan."
         )
+    steps = plan.method == "newton" and "steps" in plan.options
+    if steps and plan.options.get("target", "model") == "model":
+        # What was the default, and had no name under other models than ols, is a target now.
+        return replace(plan, options={**plan.options, "target": "robust"})
     return plan
 
 

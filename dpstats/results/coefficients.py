@@ -1,4 +1,4 @@
-"""What is written of an estimate of coefficients, and the bounds on its error that it measures."""
+"""What is written of an estimate of coefficients, and how many of them its rate is about."""
 
 from __future__ import annotations
 
@@ -8,34 +8,32 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpstats.errors import OptionError
 from dpstats.protocol.estimate import CoefficientEstimate
 from dpstats.results.archive import encode, written
-from dpstats.results.inference import gaussian_norm
 from dpstats.stored import read, record, values
-from dpstats.theory import BoundTerm
 
 if TYPE_CHECKING:
     from dpstats.design import Design
     from dpstats.protocol import Plan
 
-__all__ = ["from_dict", "measured", "sparsity", "to_dict"]
+__all__ = ["from_dict", "sparsity", "to_dict"]
 
-_KNOWN = "known law of the noise, given the earlier releases"
-_MODEL = "released estimate of the covariance; needs the assumptions"
 _MATRICES = ("cov", "cov_privacy", "cov_sampling")
 
 
-def to_dict(estimate: CoefficientEstimate) -> dict[str, Any]:
-    """Estimate (internal coordinates) as a JSON object; a sparse one without its zeros."""
+def to_dict(estimate: CoefficientEstimate, *other: str) -> dict[str, Any]:
+    """Estimate (internal coordinates) as a JSON object; a sparse one without its zeros.
+
+    Fields of `other` names are written elsewhere.
+    """
     params = estimate.params
     if estimate.support is None:
-        return written(estimate)
+        return written(estimate, *other)
     at = np.flatnonzero(params)
     sparse = {"size": params.size, "at": encode(at), "values": encode(params[at])}
-    return {"params": sparse, **written(estimate, "params")}
+    return {"params": sparse, **written(estimate, "params", *other)}
 
 
 def from_dict(data: Mapping[str, Any], size: int) -> CoefficientEstimate:
@@ -87,34 +85,3 @@ def sparsity(estimate: CoefficientEstimate, design: Design, plan: Plan) -> int |
     asked = plan.options.get("sparsity")
     selected = len(set(estimate.support) - {design.standardization.intercept})
     return max(asked if isinstance(asked, int) else selected, 1)
-
-
-def measured(estimate: CoefficientEstimate, design: Design) -> tuple[BoundTerm, ...]:
-    """The exact and the plug-in tier of the error bound, as far as the estimate has them."""
-    table, sampling, total = estimate.table(design), estimate.sampling, estimate.cov
-    law = gaussian_norm(estimate.cov_privacy)
-    where = "" if estimate.support is None else " on the selected columns"
-    deviations = zip(table.inner_names, np.sqrt(np.diag(table.cov_privacy)), strict=True)
-    exact = [
-        *(("equal", f"sd({name})", sd, "sqrt(V_priv[j, j])") for name, sd in deviations),
-        ("equal", "E||error||" + where, law.mean, "E||e||, e ~ N(0, V_priv)"),
-        ("upper", "95% radius" + where, law.radius, "95% quantile of ||e||, e ~ N(0, V_priv)"),
-    ]
-    plug_in = [
-        ("statistical", sampling, "V_samp"),
-        ("privacy", total - sampling, "V - V_samp"),
-        ("total", total, "V"),
-    ]
-    what = "root mean square" + where
-    terms = (
-        *(BoundTerm("exact", side, "privacy", q, float(v), f, _KNOWN) for side, q, v, f in exact),
-        *(
-            BoundTerm("plug-in", "equal", term, what, _root(cov), f"sqrt(trace({sign}))", _MODEL)
-            for term, cov, sign in plug_in
-        ),
-    )
-    return tuple(term for term in terms if not math.isnan(term.value))
-
-
-def _root(cov: NDArray[np.float64]) -> float:
-    return float(np.sqrt(np.maximum(np.trace(cov), 0.0)))

@@ -16,18 +16,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpstats.errors import OptionError
+from dpstats.protocol.estimate import ParameterTable
 
 __all__ = [
     "Contrast",
-    "NormLaw",
     "WaldTable",
     "WaldTest",
+    "bounds_of",
     "contrast",
-    "gaussian_norm",
     "interval",
     "normal_quantile",
     "parse_constraints",
-    "quadratic_form_cdf",
     "wald_table",
     "wald_test",
 ]
@@ -54,6 +53,14 @@ def interval(center: ArrayLike, se: ArrayLike, alpha: float) -> Array:
     """Normal interval of level 1 - alpha: columns lower and upper, shape (k, 2)."""
     center, half = np.atleast_1d(center), normal_quantile(alpha) * np.atleast_1d(se)
     return np.column_stack([center - half, center + half])
+
+
+def bounds_of(table: ParameterTable, alpha: float) -> Array:
+    """Intervals of level 1 - alpha of the parameters in the model, shape (k, 2)."""
+    if table.bounds is None:
+        return interval(table.inner_values, _sd(np.diag(table.cov)), alpha)
+    normal_quantile(alpha)  # refuses what is no level
+    return table.bounds(alpha)
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,88 +213,21 @@ class WaldTest:
 
 
 def wald_test(params: Array, cov: Array, R: Array, q: Array) -> WaldTest:
-    """Wald statistic ``(Rb - q)' (R V R')^- (Rb - q)``, chi-squared with rank(R V R') df."""
+    """Wald statistic ``(Rb - q)' (R V R')^- (Rb - q)``, chi-squared with rank(R V R') df.
+
+    Raises
+    ------
+    OptionError
+        If the hypothesis is about nothing that was estimated: its variance is 0.
+    """
     gap, middle = R @ params - q, R @ cov @ R.T
-    statistic = float(gap @ np.linalg.pinv(middle, hermitian=True) @ gap)
-    return WaldTest(statistic, int(np.linalg.matrix_rank(middle, hermitian=True)))
-
-
-def quadratic_form_cdf(weights: Array, t: float) -> float:
-    """P(sum_i w_i Z_i^2 <= t) for independent standard normals Z_i.
-
-    Parameters
-    ----------
-    weights : ndarray of shape (d,)
-        Positive.
-    t : float
-        Positive.
-
-    Notes
-    -----
-    The Laplace transform of the distribution function is ``prod (1 + 2 w_i z)^(-1/2) / z``, with
-    all singularities on z <= 0. It is inverted through the saddle point c > 0 (Helstrom 1996,
-    "Calculating error probabilities by saddlepoint integration"): along the parabola of steepest
-    descent, which opens around the singularities, when few weights matter; along the vertical
-    line when many do and the product alone decays fast. Both integrands decay fast enough for the
-    trapezoidal rule to converge geometrically. Error below 1e-9.
-    """
-    from scipy.optimize import brentq
-
-    def slope(z: float) -> float:
-        return float(t - (weights / (1 + 2 * weights * z)).sum() - 1 / z)
-
-    # The slope is negative at 1/t and, as w/(1 + 2wz) < 1/(2z), not negative at the upper end.
-    c = float(brentq(slope, 1 / t, (1 + weights.size / 2) / t))
-    ratio = 2 * weights / (1 + 2 * weights * c)
-    curvature = 0.5 * (ratio**2).sum()
-    second = curvature + c**-2
-    if weights.sum() ** 2 > 40 * (weights**2).sum():
-        bend, reach = 0.0, 24 / np.sqrt(curvature)
-    else:
-        bend, reach = -((ratio**3).sum() + 2 * c**-3) / (6 * second), 10 / np.sqrt(second)
-    step = 0.15 / np.sqrt(second)
-    u = step * np.arange(-np.ceil(reach / step), np.ceil(reach / step) + 1)
-    z = c + 1j * u + bend * u**2
-    # One logarithm per factor: the root of the product would jump between branches.
-    exponent = z * t - 0.5 * np.log1p(2 * np.outer(z, weights)).sum(axis=1) - np.log(z)
-    return float((np.exp(exponent) * (1j + 2 * bend * u)).sum().imag * step / (2 * np.pi))
-
-
-@dataclass(frozen=True, slots=True)
-class NormLaw:
-    """Law of ``||e||_2`` for a centred Gaussian e: its mean, and its `level` quantile."""
-
-    mean: float
-    radius: float
-    level: float
-
-
-def gaussian_norm(cov: Array, level: float = 0.95) -> NormLaw:
-    """Mean and `level` quantile of ``||e||_2`` for e ~ N(0, cov), `cov` (d, d); exact, no draws.
-
-    Notes
-    -----
-    Only the eigenvalues w of `cov` matter. The mean is
-    ``(4 pi)^(-1/2) int_0^inf (1 - prod (1 + 2 w_i t)^(-1/2)) t^(-3/2) dt``; after t = exp(u) the
-    integrand decays exponentially on both sides, so the trapezoidal rule is exact to rounding.
-    """
-    from scipy.optimize import brentq
-
-    if not np.isfinite(cov).all():
-        return NormLaw(float("nan"), float("nan"), level)
-    weights: Array = np.linalg.eigvalsh((cov + cov.T) / 2).astype(float)
-    total = float(weights.sum())
-    weights = weights[weights > 1e-14 * max(total, 0.0)] / total if total > 0 else weights[:0]
-    if not weights.size:
-        return NormLaw(0.0, 0.0, level)
-    step = 0.125
-    u = np.arange(-80.0, 80.0, step)
-    missing = -np.expm1(-0.5 * np.log1p(2 * np.outer(np.exp(u), weights)).sum(axis=1))
-    mean = float((missing * np.exp(-u / 2)).sum() * step / np.sqrt(4 * np.pi))
-    # Cantelli's inequality bounds the quantile of the squared norm, whose mean is 1 here.
-    top = 1 + np.sqrt(2 * (weights**2).sum() * level / (1 - level))
-    squared = brentq(lambda t: quadratic_form_cdf(weights, t) - level, 1e-8, top)
-    return NormLaw(float(np.sqrt(total) * mean), float(np.sqrt(total * squared)), level)
+    df = int(np.linalg.matrix_rank(middle, hermitian=True))
+    if df == 0:
+        raise OptionError(
+            "The hypothesis has variance 0: it is about no coefficient that was estimated with an "
+            "error, and there is nothing to test."
+        )
+    return WaldTest(float(gap @ np.linalg.pinv(middle, hermitian=True) @ gap), df)
 
 
 def _marked(kind: Any, mark: str) -> Any:

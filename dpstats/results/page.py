@@ -9,16 +9,13 @@ from __future__ import annotations
 import csv
 import io
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from itertools import zip_longest
 from typing import Any
 
-from dpstats.text import csv_text, html_text, latex_text, markdown_text, plain
+from dpstats.text import WIDTH, csv_text, grid, html_text, latex_text, markdown_text, plain
 
 __all__ = ["Page", "TextTable", "html_table", "latex_table"]
-
-WIDTH = 96
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +35,11 @@ class TextTable:
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     left: frozenset[int] = frozenset({0})
+
+    def lines(self) -> list[str]:
+        """It, `WIDTH` characters wide at most."""
+        numbers = set(range(len(self.rows[0]))) - self.left
+        return grid(self.header, self.rows, numbers, spread=True)
 
     def plain(self) -> TextTable:
         """With no character that a terminal would obey, so that widths are what is seen."""
@@ -64,22 +66,20 @@ class Page:
 
     @property
     def lines(self) -> list[str]:
-        """The notes with their heading and numbers."""
-        return ["Notes:", *(f"[{i}] {note}" for i, note in enumerate(self.notes, start=1))]
+        """The notes with their numbers."""
+        return [f"[{i}] {note}" for i, note in enumerate(self.notes, start=1)]
 
     def text(self) -> str:
-        """Lines of one width, for a terminal."""
-        # Only names of parameters may be longer than the page; they are never cut.
-        natural = map(_natural, self.tables[:2])
-        width = max(WIDTH, *(sum(widths) + len(widths) - 1 for widths in natural))
-        tables = [str(_fitted(table, width)) for table in self.tables]
-        wrapped = [
+        """For a terminal: no line is longer than `WIDTH`."""
+        tables = (line for table in self.tables for line in ("=" * WIDTH, *table.lines()))
+        notes = (
             line
-            for note in self.lines[1:]
-            for line in textwrap.wrap(note, width, subsequent_indent="    ")
-        ]
-        page = "\n".join([self.title.center(width), *tables, "=" * width, "", "Notes:", *wrapped])
-        return "\n".join(line.rstrip() for line in page.split("\n"))
+            for note in self.lines
+            for line in textwrap.wrap(note, WIDTH, subsequent_indent="    ")
+        )
+        title = textwrap.wrap(self.title, WIDTH) or [""]
+        page = [*(line.center(WIDTH) for line in title), *tables, "=" * WIDTH, *notes]
+        return "\n".join(line.rstrip() for line in page)
 
     def latex(self) -> str:
         """LaTeX tabulars (booktabs)."""
@@ -90,7 +90,7 @@ class Page:
         """Comma-separated values."""
         out = io.StringIO()
         rows = [row for table in self.tables for row in (table.header, *table.rows) if row]
-        lines = [(self.title,), *rows, *((line,) for line in self.lines[1:])]
+        lines = [(self.title,), *rows, *((line,) for line in self.lines)]
         csv.writer(out).writerows([csv_text(cell.strip()) for cell in row] for row in lines)
         return out.getvalue()
 
@@ -115,27 +115,20 @@ class Page:
         return made
 
 
-def _table(table: TextTable, widths: Sequence[int] | None = None) -> Any:
-    """A statsmodels table of it, with columns of at least `widths` characters as text."""
+def _table(table: TextTable) -> Any:
+    """A statsmodels table of it."""
     from statsmodels.iolib.table import SimpleTable
 
     columns = range(len(table.rows[0]))
-    align = "".join("l" if j in table.left else "r" for j in columns)
-    header = list(table.header)
-    if widths and header:  # statsmodels aligns all headings alike
-        header = [
-            h.ljust(w) if a == "l" else h for h, w, a in zip(header, widths, align, strict=True)
-        ]
 
     def cell(tag: str) -> Callable[[str], str]:
         return lambda text: f"<{tag}>{html_text(text.strip())}</{tag}>"
 
     return SimpleTable(
         [list(row) for row in table.rows],
-        headers=header or None,
-        data_aligns=align,
+        headers=list(table.header) or None,
+        data_aligns="".join("l" if j in table.left else "r" for j in columns),
         header_align="r",
-        txt_fmt={"colwidths": list(widths) if widths else None, "table_dec_below": None},
         html_fmt={"data_fmts": [cell("th"), *[cell("td") for _ in columns[1:]]]},
     )
 
@@ -158,28 +151,6 @@ def latex_table(table: TextTable) -> str:
 def _natural(table: TextTable) -> list[int]:
     rows = [table.header, *table.rows] if table.header else list(table.rows)
     return [max(len(row[j]) for row in rows) for j in range(len(table.rows[0]))]
-
-
-def _fitted(table: TextTable, width: int) -> Any:
-    """It, exactly `width` characters wide, its longest text columns wrapped."""
-    widths = _natural(table)
-    spare = width - sum(widths) - len(widths) + 1
-    if spare < 0:
-        for _ in range(-spare):
-            widths[max(table.left, key=lambda j: widths[j])] -= 1
-        rows = [line for row in table.rows for line in _wrapped(row, widths)]
-        table = TextTable(table.header, tuple(rows), table.left)
-    else:
-        numbers = [j for j in range(len(widths)) if j not in table.left] or [len(widths) - 1]
-        for i, j in enumerate(numbers):
-            widths[j] += spare // len(numbers) + (i < spare % len(numbers))
-    return _table(table, widths)
-
-
-def _wrapped(row: tuple[str, ...], widths: Sequence[int]) -> list[tuple[str, ...]]:
-    """The row as several, with no cell wider than its column."""
-    cells = [textwrap.wrap(cell, w) or [""] for cell, w in zip(row, widths, strict=True)]
-    return list(zip_longest(*cells, fillvalue=""))
 
 
 def _pipe(table: TextTable) -> str:

@@ -11,23 +11,25 @@ from numpy.typing import NDArray
 
 from dpstats.errors import OptionError
 from dpstats.privacy import NOT_PRIVATE
+from dpstats.protocol.estimate import RangeEstimate, ScalesEstimate
 from dpstats.results import summary
 from dpstats.results.inference import (
     WaldTable,
     as_statsmodels,
+    bounds_of,
     contrast,
-    interval,
     parse_constraints,
     wald_table,
     wald_test,
 )
 from dpstats.results.page import Page
 from dpstats.results.released import Released
+from dpstats.schema import Numeric, Schema
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["ParameterResults"]
+__all__ = ["ParameterResults", "RangeResults", "ScalesResults"]
 
 Array = NDArray[np.float64]
 
@@ -99,8 +101,7 @@ class ParameterResults(Released):
         """Intervals of level 1 - alpha: columns 0 (lower) and 1 (upper), shape (k, 2)."""
         import pandas as pd
 
-        bounds = interval(self.table.inner_values, self._wald.se, alpha)
-        return pd.DataFrame(bounds, index=self.table.inner_names)
+        return pd.DataFrame(bounds_of(self.table, alpha), index=self.table.inner_names)
 
     def cov_params(self) -> pd.DataFrame:
         """Covariance of the estimates around the population parameter, shape (k, k)."""
@@ -207,30 +208,37 @@ class ParameterResults(Released):
         """What the summary says of this model and of no other."""
         return summary.Particulars(errors=(self.no_inference,))
 
-    def _page(self, alpha: float) -> Page:
-        return summary.page(self, self._particulars(), alpha)
+    def _page(self, alpha: float, full: bool) -> Page:
+        return summary.page(self, self._particulars(), alpha, full)
 
-    def summary(self, alpha: float = 0.05) -> Any:
-        """Table of parameters, privacy block, error-bound block and notes.
+    def summary(self, alpha: float = 0.05, *, full: bool = False) -> Any:
+        """One screen: warnings, parameters, privacy in four lines and the error bound in three.
+
+        Parameters
+        ----------
+        alpha : float, default 0.05
+            Intervals are of level 1 - alpha.
+        full : bool, default False
+            With every mechanism, what else was released, and the theorem with its conditions.
 
         Returns
         -------
         statsmodels.iolib.summary.Summary
             With ``as_text``, ``as_html``, ``as_latex``, ``as_csv``.
         """
-        return self._page(alpha).summary()
+        return self._page(alpha, full).summary()
 
-    def to_markdown(self, alpha: float = 0.05) -> str:
+    def to_markdown(self, alpha: float = 0.05, *, full: bool = False) -> str:
         """The summary as GitHub-flavoured Markdown."""
-        return self._page(alpha).markdown()
+        return self._page(alpha, full).markdown()
 
-    def to_latex(self, alpha: float = 0.05) -> str:
+    def to_latex(self, alpha: float = 0.05, *, full: bool = False) -> str:
         """The summary as LaTeX tabulars."""
-        return self._page(alpha).latex()
+        return self._page(alpha, full).latex()
 
-    def to_html(self, alpha: float = 0.05) -> str:
+    def to_html(self, alpha: float = 0.05, *, full: bool = False) -> str:
         """The summary as HTML tables."""
-        return str(self.summary(alpha).as_html())
+        return str(self.summary(alpha, full=full).as_html())
 
     def _repr_html_(self) -> str:
         return self.to_html()
@@ -272,3 +280,39 @@ class ParameterResults(Released):
     def __maketables_default_stat_keys__(self) -> list[str]:
         mark = ["noise"] if self.reproducible else []
         return ["N", "trust", "epsilon", "delta", "method", *mark]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RangeResults(ParameterResults):
+    """The ends of a range."""
+
+    estimate: RangeEstimate
+    estimates = RangeEstimate
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ScalesResults(ParameterResults):
+    """Centres and scales of columns, and the schema that declares them."""
+
+    estimate: ScalesEstimate
+    estimates = ScalesEstimate
+
+    @property
+    def schema(self) -> Schema:
+        """The schema with the centres and scales that were found, for later fits.
+
+        A column whose scale was not found is declared as it was.
+        """
+        declared = self.design.schema
+        assert declared is not None
+        found = {}
+        for name, (center, scale) in zip(self.estimate.columns, self.estimate.pairs, strict=True):
+            column = declared[name]
+            if isinstance(column, Numeric) and np.isfinite(scale):
+                found[name] = Numeric(column.lower, column.upper, float(center), float(scale))
+        return declared.replaced(found)
+
+    def _check(self) -> None:
+        super()._check()
+        if self.estimate.columns != self.design.inputs:
+            raise OptionError("The result contradicts itself: estimate and design differ.")

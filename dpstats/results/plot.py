@@ -16,7 +16,10 @@ from numpy.typing import NDArray
 from dpstats.errors import OptionError
 from dpstats.privacy import NOT_PRIVATE, Central, Privacy
 from dpstats.results.compare import several
+from dpstats.results.descriptive import HistogramResults
+from dpstats.results.federated import FederatedResults
 from dpstats.results.inference import normal_quantile
+from dpstats.results.mixture import MixtureResults
 from dpstats.results.released import Released
 from dpstats.text import figure_text
 
@@ -24,7 +27,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-__all__ = ["coefficients", "error_vs_epsilon", "ledger"]
+__all__ = ["coefficients", "error_vs_epsilon", "histogram", "ledger", "mixture", "sources"]
 
 # Okabe & Ito (2008): distinguishable under every common colour blindness, and in print.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -144,7 +147,10 @@ def coefficients(
         y = np.array([row[t] for t in shown]) + offset
         color = COLORS[k % len(COLORS)]
         sampling, total = (unit * half for half in _halves(fit, shown, z))
-        ax.hlines(y, x - total, x + total, color=color, lw=1.2)
+        ends = x - total, x + total
+        if isinstance(fit, Released):  # intervals that may not be normal
+            ends = tuple(unit * fit.conf_int(alpha).loc[shown].to_numpy().T)
+        ax.hlines(y, *ends, color=color, lw=1.2)
         ax.hlines(y, x - sampling, x + sampling, color=color, lw=4.0, alpha=0.45)
         ax.plot(
             x, y, MARKERS[k % len(MARKERS)], color=color, ms=5, mec="white", mew=0.6, label=label
@@ -159,6 +165,44 @@ def coefficients(
     ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
     tainted = any(isinstance(fit, Released) and fit.reproducible for fit in fits)
     return _finish(ax, f"{ax.get_xlabel().partition(' (')[0].capitalize()}s", tainted)
+
+
+def histogram(fit: Any, alpha: float = 0.05, *, ax: Axes | None = None) -> Axes:
+    """Density of each bin, with intervals of level 1 - alpha.
+
+    A first or last bin that is more than three times as wide as the others is not drawn; the label
+    of the axis says how much lies beyond.
+
+    Parameters
+    ----------
+    fit : HistogramResults
+        Of `dpstats.histogram`.
+    alpha : float, default 0.05
+        Level of the intervals.
+    ax : matplotlib Axes, optional
+        Where to draw.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+    """
+    if not isinstance(fit, HistogramResults):
+        raise OptionError("plot.histogram draws what dp.histogram(...).fit(...) returns.")
+    table, edges = fit.frame(alpha), fit.edges
+    width = np.diff(edges)
+    drawn = np.ones(width.size, dtype=np.bool_)
+    drawn[[0, -1]] = width[[0, -1]] <= 3 * np.median(width)
+    ax = _axes(ax, 7.0, 3.4)
+    shares, lower, upper = (table[name].to_numpy() / width for name in ("share", "lower", "upper"))
+    middle = (edges[:-1] + edges[1:])[drawn] / 2
+    ax.bar(middle, shares[drawn], width[drawn], color=COLORS[0], alpha=0.45, edgecolor="white")
+    ax.vlines(middle, lower[drawn], upper[drawn], color=COLORS[0], lw=1.2)
+    beyond = float(table["share"].to_numpy()[~drawn].sum())
+    rest = "" if drawn.all() else f" ({beyond:.1%} of the values are beyond)"
+    name = figure_text(fit.design.inputs[0])
+    ax.set_xlabel(f"{name}{rest}")
+    ax.set_ylabel("density")
+    return _finish(ax, f"Histogram of {name}, {1 - alpha:.0%} intervals", fit.reproducible)
 
 
 def ledger(ledger: Any, *, ax: Axes | None = None) -> Axes:
@@ -196,6 +240,129 @@ def ledger(ledger: Any, *, ax: Axes | None = None) -> Axes:
     ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     spent = after[-1] if after.size else 0.0
     return _finish(ax, f"Privacy spent: {spent:.3g} of {ceiling:g}", False)
+
+
+def sources(fit: Any, term: str, *, alpha: float = 0.05, ax: Axes | None = None) -> Axes:
+    """What every site of a federation says of one coefficient, and what is made of it.
+
+    Parameters
+    ----------
+    fit : Results
+        Of a fit under `Federated`.
+    term : str
+        A coefficient.
+    alpha : float, default 0.05
+        Intervals are of level 1 - alpha.
+    ax : Axes, optional
+
+    Returns
+    -------
+    Axes
+        One line a site, in the order of `fit.sources`: its own interval, in the colour of its
+        cluster, and its weight. Below them the combined one.
+
+    Raises
+    ------
+    OptionError
+        If the fit is of no sites, or has no such coefficient.
+    """
+    if not isinstance(fit, FederatedResults):
+        raise OptionError("plot.sources: a fit under Federated(...) is needed.")
+    if term not in fit.table.names:
+        raise OptionError(f"plot.sources: {term!r} is none of {', '.join(fit.table.names)}.")
+    found = fit.sources[fit.sources["status"] == "answered"]
+    ax = _axes(ax, 7, 1.2 + 0.35 * len(found))
+    lines = [fit.site(name, alpha).loc[term].tolist() for name in found.index]
+    combined = [fit.params[term], *fit.conf_int(alpha).loc[term]]
+    for at, ((value, _, low, high), cluster) in enumerate(
+        zip(lines, found["cluster"], strict=True)
+    ):
+        color = COLORS[(int(cluster) - 1) % (len(COLORS) - 1)] if cluster else COLORS[-1]
+        ax.plot([low, high], [at, at], color=color)
+        ax.plot(value, at, MARKERS[0], color=color)
+    ax.plot(combined[1:], [len(lines)] * 2, color=COLORS[-1], linewidth=3)
+    ax.plot(combined[0], len(lines), MARKERS[3], color=COLORS[-1])
+    ax.axvspan(*combined[1:], color=GREY, alpha=0.12, linewidth=0)
+    names = [
+        f"{figure_text(name)} ({weight:.0%})"
+        for name, weight in zip(found.index, found["weight"], strict=True)
+    ]
+    ax.set_yticks(range(len(lines) + 1), [*names, f"for {figure_text(fit.estimate.target)}"])
+    ax.invert_yaxis()
+    ax.set_xlabel(f"{figure_text(term)}, {1 - alpha:.0%} intervals; weights in brackets")
+    return _finish(ax, "Sites, by cluster, and what is made of them", fit.reproducible)
+
+
+_LEVELS = (0.5, 0.95)  # share of a component within its ellipses
+
+
+def mixture(fit: Any, columns: Sequence[str] | None = None, *, ax: Axes | None = None) -> Axes:
+    """Components of a mixture: ellipses in two columns, or densities along one.
+
+    Parameters
+    ----------
+    fit : Results
+        Of `gaussian_mixture`.
+    columns : sequence of one or two str, optional
+        The first two by default, or the only one.
+    ax : matplotlib Axes, optional
+        Where to draw.
+
+    Returns
+    -------
+    Axes
+        Half and 95 % of each component are within its two ellipses; in one column, the density of
+        the mixture above those of its components times their weights.
+
+    Raises
+    ------
+    OptionError
+        If the fit is of no mixture, or has no such columns.
+    """
+    if not isinstance(fit, MixtureResults):
+        raise OptionError("plot.mixture: a fit of gaussian_mixture is needed.")
+    every = fit.estimate.columns
+    chosen = list(every[:2] if columns is None else columns)
+    if not 1 <= len(set(chosen)) == len(chosen) <= 2 or not set(chosen) <= set(every):
+        raise OptionError(f"columns={chosen!r}: one or two of {', '.join(every)} are needed.")
+    at = [every.index(name) for name in chosen]
+    ax = _axes(ax, 6.0, 4.6 if len(at) == 2 else 3.6)
+    (_ellipses if len(at) == 2 else _densities)(fit, at, ax)
+    ax.set_xlabel(figure_text(chosen[0]))
+    ax.set_ylabel(figure_text(chosen[1]) if len(at) == 2 else "density")
+    ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    return _finish(ax, f"Mixture of {fit.mixture.k} normal laws", fit.reproducible)
+
+
+def _part(fit: MixtureResults, j: int) -> tuple[str, str]:
+    """Colour and legend entry of a component."""
+    return COLORS[j % len(COLORS)], f"component {j + 1} ({fit.mixture.weights[j]:.0%})"
+
+
+def _ellipses(fit: MixtureResults, at: Sequence[int], ax: Axes) -> None:
+    turn = np.linspace(0, 2 * np.pi, 181)
+    circle = np.stack([np.cos(turn), np.sin(turn)])
+    for j in range(fit.mixture.k):
+        color, label = _part(fit, j)
+        root = np.linalg.cholesky(fit.mixture.covariances[j][np.ix_(at, at)])
+        mean = fit.mixture.means[j, at]
+        ax.plot(*mean, MARKERS[j % len(MARKERS)], color=color, label=label)
+        for level in _LEVELS:
+            ring = mean[:, None] + np.sqrt(-2 * np.log1p(-level)) * root @ circle
+            ax.plot(*ring, color=color, lw=1.4)
+
+
+def _densities(fit: MixtureResults, at: Sequence[int], ax: Axes) -> None:
+    place, mixture = at[0], fit.mixture
+    means, sds = mixture.means[:, place], np.sqrt(mixture.covariances[:, place, place])
+    grid = np.linspace(float((means - 4 * sds).min()), float((means + 4 * sds).max()), 401)
+    z = (grid - means[:, None]) / sds[:, None]
+    parts = mixture.weights[:, None] * np.exp(-(z**2) / 2) / (sds[:, None] * np.sqrt(2 * np.pi))
+    ax.plot(grid, parts.sum(axis=0), color=COLORS[-1], lw=2, label="mixture")
+    for j, part in enumerate(parts):
+        color, label = _part(fit, j)
+        ax.plot(grid, part, color=color, lw=1.4, label=label)
+    ax.set_ylim(bottom=0)
 
 
 def error_vs_epsilon(
@@ -248,6 +415,7 @@ def error_vs_epsilon(
         raise OptionError(
             f"{plans[0].method!r} predicts no standard errors from public facts: nothing to draw."
         )
+    units = plans[0].predicted_units or ("",) * len(names)
     floor = se * np.sqrt(1 - np.array([[plan.privacy_share] for plan in plans]))
     ax = _axes(ax, 7.0, 4.2)
     for k, name in enumerate(shown):
@@ -258,7 +426,7 @@ def error_vs_epsilon(
             MARKERS[k % len(MARKERS)] + "-",
             color=color,
             ms=5,
-            label=figure_text(name),
+            label=figure_text(f"{name}, {units[j]}" if units[j] else name),
         )
         ax.plot(grid, floor[:, j], ":", color=color, lw=1.2)
     ax.plot([], [], ":", color=GREY, label="sampling error alone")

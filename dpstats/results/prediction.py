@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,9 @@ from dpstats.results import inference
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Prediction"]
+    from dpstats.design import Design
+
+__all__ = ["Prediction", "what_is_astray"]
 
 Array = NDArray[np.float64]
 
@@ -128,3 +131,33 @@ class Prediction:
             bounds = self.conf_int(alpha, obs=True).T
             columns |= dict(zip(("obs_ci_lower", "obs_ci_upper"), bounds, strict=True))
         return pd.DataFrame(columns, index=self.row_labels)
+
+
+def what_is_astray(
+    design: Design, table: Any, known: Mapping[str, Any], clip: bool
+) -> Iterator[str]:
+    """Warnings about values of new rows that lie outside of what is declared, by column.
+
+    With `clip` they are moved to the ends of the range; otherwise they are taken as they are, but
+    by splines and polynomials, which keep the value at the end.
+    """
+    found = design.astray(table, known)
+    outside = {n: a.outside for n, a in found.items() if a.outside and (clip or n in design.bases)}
+    undeclared = {name: a.undeclared for name, a in found.items() if a.undeclared}
+    if outside and clip:
+        yield (
+            f"Outside of the declared range: {_counted(outside)}. They were moved to its ends, as "
+            "for the fit; predict(..., clip=False) extrapolates."
+        )
+    elif outside:
+        yield (
+            f"Outside of the declared range: {_counted(outside)}. Splines and polynomials keep "
+            "their value at its ends."
+        )
+    if undeclared:
+        yield f"Of no declared level: {_counted(undeclared)}. These rows were predicted nan."
+
+
+def _counted(values: dict[str, int]) -> str:
+    each = [f"{n:,} value{'s' * (n > 1)} of {name!r}" for name, n in values.items()]
+    return ", ".join(each)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +28,7 @@ HALVES = (
 
 _HOLDERS = {
     "central": "central: one curator holds the rows",
-    "local": "local: every device randomises its own record; this holds against the server too",
+    "local": "local: each device randomises its record, also against the server",
     "label-only": "label-only: covariates are public, the response is private",
     "federated": "federated: every site keeps its rows",
 }
@@ -38,6 +38,7 @@ _NOISE = {
     "selection": "exponential mechanism, eps {epsilon:.4g}",
     "pure": "local randomiser, eps {epsilon:.4g}",
     "peeling": "noisy max and its value, Laplace, scale {scale:.4g}",
+    "parallel": "a whole fit, charged to the site's own ledger",
 }
 
 
@@ -72,6 +73,13 @@ class LedgerRecord:
             reproducible=int(ledger.reproducible),
             **{name: _pair(getattr(ledger, name)) for name in _BUDGETS},
         )
+
+    def line(self) -> str:
+        """Where, and how much of it all charges together have spent."""
+        kept = self.name if self.persistent else "in memory (not kept)"
+        charges = f"{self.entries:,} charge{'s' * (self.entries != 1)}"
+        seeded = f"; {self.reproducible:,} of them seeded" if self.reproducible else ""
+        return f"{kept}: {charges}, {pair(self.spent)} of {pair(self.ceiling)} spent{seeded}"
 
     def sentence(self) -> str:
         """Where, what was asked and composed, what is left, and how long it will be remembered."""
@@ -196,6 +204,8 @@ class PrivacyReport:
     marked : str
         How many messages their senders marked as drawn from a seed, and what that means; empty
         where none is.
+    sites : mapping of str to str
+        Of a federation: what each site promised, and its own ledger after that.
     """
 
     trust: str
@@ -210,6 +220,7 @@ class PrivacyReport:
     large_delta: str = ""
     reproducible: bool = False
     marked: str = ""
+    sites: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -225,7 +236,7 @@ class PrivacyReport:
     ) -> PrivacyReport:
         """Report on a plan that was carried out."""
         privacy = plan.privacy
-        neighbors = getattr(privacy, "neighbors", Neighbors.REPLACE_ONE)
+        neighbors = privacy.neighbors
         unit, most = (None, None) if schema is None else (schema.unit, schema.max_rows)
         return cls(
             trust=privacy.trust,
@@ -242,6 +253,34 @@ class PrivacyReport:
             marked=_marked(marked, plan.n),
         )
 
+    @classmethod
+    def of_sites(
+        cls, plan: Plan, reports: Mapping[str, PrivacyReport], *, guarantee: str
+    ) -> PrivacyReport:
+        """Of a federation: what every site did, under its name, for the rows that it keeps."""
+        first = next(iter(reports.values()))
+        return cls(
+            trust=plan.privacy.trust,
+            neighbors=first.neighbors.replace(" is public", " of every site is public", 1),
+            unit=f"{first.unit} at its site; at several sites costs add up",
+            epsilon=float(plan.privacy.epsilon),
+            delta=float(plan.privacy.delta),
+            cost=_pair(plan.cost),
+            mechanisms=tuple(
+                replace(m, slot=f"{site}: {m.slot}")
+                for site, report in reports.items()
+                for m in report.mechanisms
+            ),
+            guarantee=guarantee,
+            reproducible=any(report.reproducible for report in reports.values()),
+            sites={
+                site: f"{pair((r.epsilon, r.delta))}; ledger: {r.ledger.line()}"
+                if r.ledger
+                else pair((r.epsilon, r.delta))
+                for site, r in reports.items()
+            },
+        )
+
     def facts(self) -> list[tuple[str, str]]:
         """Label and value of every line above the mechanisms."""
         asked = f"({self.epsilon:.6g}, {self.delta:.6g})-differential privacy"
@@ -252,8 +291,9 @@ class PrivacyReport:
             ("Guarantee", f"{asked}; all mechanisms together cost {pair(self.cost)}"),
             (
                 "Ledger",
-                self.ledger.sentence() if self.ledger else _NO_LEDGER[self.trust == "local"],
+                self.ledger.sentence() if self.ledger else self._no_ledger,
             ),
+            *((f"Site {site}", text) for site, text in self.sites.items()),
         ]
         if any(m.branch for m in self.mechanisms):
             rows.append(("Halves", HALVES))
@@ -262,8 +302,27 @@ class PrivacyReport:
         if self.marked:
             rows.append(("Marked messages", self.marked))
         if self.reproducible:
-            rows.append(("NOISE", f"{NOT_PRIVATE} (the noise is seeded and can be subtracted)"))
+            rows.append(("NOISE", f"{NOT_PRIVATE} (seeded noise can be subtracted)"))
         return rows
+
+    @property
+    def _no_ledger(self) -> str:
+        if self.sites:
+            return f"of each of {len(self.sites)} sites its own; see fit.privacy"
+        return _NO_LEDGER[self.trust == "local"]
+
+    def lines(self) -> list[tuple[str, str]]:
+        """Label and value of the lines of a summary: the guarantee, and where to read more."""
+        asked = f"({self.epsilon:.6g}, {self.delta:.6g})-differential privacy"
+        facts = dict(self.facts())
+        others = ("Large delta", "Marked messages", "NOISE")
+        return [
+            ("Privacy", f"{asked} of {self.unit}; cost {pair(self.cost)}"),
+            ("Trust model", facts["Trust model"]),
+            ("Neighbours", self.neighbors),
+            ("Ledger", self.ledger.line() if self.ledger else facts["Ledger"]),
+            *((label, facts[label]) for label in others if label in facts),
+        ]
 
     def to_frame(self) -> pd.DataFrame:
         """Mechanisms as rows: sensitivity, noise and share of the budget."""
@@ -311,7 +370,7 @@ class PrivacyReport:
         for name, text in facts:
             lines += wrap([f"{name:<{label}}  {text}"], indent=" " * (label + 2))
         header, rows = self.table()
-        table = grid(header, rows, numbers=(2, 4))
+        table = grid(header, rows, numbers=(2, 4), spread=True)
         proof = wrap([f"Proof: {self.guarantee}"]) if self.guarantee else []
         return "\n".join([*lines, table[1], *table, table[1], *proof])
 

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import OptionError
+from dpstats.errors import ExtrapolationWarning, OptionError
 from dpstats.families import GAUSSIAN
 from dpstats.protocol.estimate import CoefficientEstimate
 from dpstats.results import coefficients
 from dpstats.results.parameters import ParameterResults
-from dpstats.results.prediction import Prediction
+from dpstats.results.prediction import Prediction, what_is_astray
 from dpstats.results.summary import Particulars
 from dpstats.stored import read
+from dpstats.text import plain
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -56,7 +59,6 @@ class RegressionResults(ParameterResults):
 
     estimates = CoefficientEstimate
     _sparsity = staticmethod(coefficients.sparsity)
-    _measured = staticmethod(coefficients.measured)
     _written = staticmethod(coefficients.to_dict)
 
     @classmethod
@@ -81,6 +83,16 @@ class RegressionResults(ParameterResults):
         """Why there are no standard errors, and what to do; empty where there are."""
         text = super().no_inference
         return f"{text} {SPLIT}" if text and self.estimate.support is not None else text
+
+    @property
+    def cov_type(self) -> str:
+        """What the covariance holds, and whether it assumes equal, or a model's, variances."""
+        if not self.has_inference:
+            return "none"
+        if self.design.names == ("Intercept",):
+            return super().cov_type
+        kind = "heteroskedasticity-robust" if self.estimate.robust else "nonrobust"
+        return f"{super().cov_type}, {kind}"
 
     @property
     def df_model(self) -> float:
@@ -113,7 +125,13 @@ class RegressionResults(ParameterResults):
     # Predictions ----------------------------------------------------------------------------------
 
     def get_prediction(
-        self, exog: Any, *, which: str = "mean", offset: Any = None, exposure: Any = None
+        self,
+        exog: Any,
+        *,
+        which: str = "mean",
+        offset: Any = None,
+        exposure: Any = None,
+        clip: bool = True,
     ) -> Prediction:
         """Predicted means for new rows, with standard errors.
 
@@ -121,12 +139,17 @@ class RegressionResults(ParameterResults):
         ----------
         exog : table
             New rows with the columns of the formula's right-hand side, and those of its offset and
-            exposure: pandas, polars, pyarrow or a dict of arrays. Values are mapped into the
-            declared domain, as they were for the fit; a row with a missing value is predicted NaN.
+            exposure: pandas, polars, pyarrow or a dict of arrays. A row with a missing value, or of
+            no declared level, is predicted NaN.
         which : {"mean", "linear"}
             The mean of the response, or the linear predictor.
         offset, exposure : float or array of shape (m,), optional
             Known terms of the new rows, for a model of arrays that has them.
+        clip : bool, default True
+            Whether values outside of the declared range are moved to its ends, as they were for the
+            fit. Otherwise the model is extrapolated; splines, polynomials, and terms whose range is
+            declared under their own name keep their value at its ends. Public covariates (under
+            label privacy) have no declared range, and nothing of them is moved.
 
         Returns
         -------
@@ -138,11 +161,24 @@ class RegressionResults(ParameterResults):
         ------
         OptionError
             If `which` is neither, or a known term is given to a model that takes none.
+
+        Warns
+        -----
+        ExtrapolationWarning
+            Of values outside of the declared range, and of no declared level: how many, by column.
+            New rows are yours, so these counts are exact; of private rows they are as private as
+            the predictions.
         """
+        return self._predicted(exog, which, {"offset": offset, "exposure": exposure}, clip)
+
+    def _predicted(self, exog: Any, which: str, known: Mapping[str, Any], clip: bool) -> Prediction:
         design, table = self.design, self.table
-        X = design.exog(exog, table.inner)
+        X = design.exog(exog, table.inner, clip)
+        linpred = X @ table.inner_values + self._known_term(exog, len(X), known, clip)
+        for message in what_is_astray(design, exog, known, clip):
+            warnings.warn(plain(message), ExtrapolationWarning, stacklevel=3)
         return Prediction(
-            linpred=X @ table.inner_values + self._known_term(exog, len(X), offset, exposure),
+            linpred=linpred,
             var_linpred=np.einsum("mk,kl,ml->m", X, table.cov, X),
             family=design.family,
             which=which,
@@ -159,27 +195,40 @@ class RegressionResults(ParameterResults):
             return None
         return float(scale * self.design.standardization.y_scale) ** 2
 
-    def _known_term(self, table: Any, m: int, offset: Any, exposure: Any) -> Array | float:
+    def _known_term(
+        self, table: Any, m: int, known: Mapping[str, Any], clip: bool
+    ) -> Array | float:
         """Offset and logarithm of the exposure of new rows, as the model has them."""
         design = self.design
-        given = {"offset": offset, "exposure": exposure}
-        given = {name: value for name, value in given.items() if value is not None}
+        given = {name: value for name, value in known.items() if value is not None}
         if given and (design.offset is None or design.schema is not None):
             why = "it has none" if design.offset is None else "it reads them from the new rows"
             raise OptionError(f"The model takes no {' and '.join(given)} for predictions: {why}.")
         if design.offset is None:
             return 0.0
         if design.schema is not None:
-            return design.known_term(table)
-        return design.known_term({k: np.broadcast_to(v, (m,)) for k, v in given.items()})
+            return design.known_term(table, clip)
+        return design.known_term({k: np.broadcast_to(v, (m,)) for k, v in given.items()}, clip)
 
     def predict(
-        self, exog: Any, *, which: str = "mean", offset: Any = None, exposure: Any = None
+        self,
+        exog: Any,
+        *,
+        which: str = "mean",
+        offset: Any = None,
+        exposure: Any = None,
+        clip: bool = True,
     ) -> pd.Series:
-        """Predicted means for new rows (see `get_prediction`), indexed as they are."""
+        """Predicted means for new rows, indexed as they are; see `get_prediction`, also on `clip`.
+
+        Warns
+        -----
+        ExtrapolationWarning
+            Of values outside of what is declared, by column and number.
+        """
         import pandas as pd
 
-        found = self.get_prediction(exog, which=which, offset=offset, exposure=exposure)
+        found = self._predicted(exog, which, {"offset": offset, "exposure": exposure}, clip)
         return pd.Series(found.predicted, index=found.row_labels)
 
     # Reports --------------------------------------------------------------------------------------

@@ -9,26 +9,26 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from dpstats import version
-from dpstats.accounting import LedgerState
 from dpstats.design import Design, design_from_dict
 from dpstats.errors import OptionError
-from dpstats.privacy import NOT_PRIVATE, Neighbors
+from dpstats.privacy import NOT_PRIVATE, Federated, Neighbors
 from dpstats.results import archive
+from dpstats.results.margins import bounded
 from dpstats.results.privacy_report import PrivacyReport
 from dpstats.results.private_names import ModelNames, refuse
 from dpstats.stored import is_version, json_of, reading, record, shown, values
 from dpstats.text import plain
-from dpstats.theory import BoundTerm, Citation, ErrorBound, Setting, Theory, error_bound
+from dpstats.theory import Citation, ErrorBound, Setting, Theory, error_bound
 
 if TYPE_CHECKING:
-    from dpstats.protocol import Plan, Release
+    from dpstats.protocol import Plan
     from dpstats.protocol.estimate import Estimate, ParameterTable
 
 __all__ = ["KINDS", "Released", "load"]
@@ -41,6 +41,8 @@ _PARTS = ("design", "plan", "estimate", "privacy", "error_bound")
 
 # What a file may be, one line each in `dpstats.results`; nothing else is read.
 KINDS: dict[str, type[Released]] = {}
+
+_HIDDEN = ("noise hides", "noise may hide", "noise blurs", "may hide directions", "noise on x'x")
 
 SOFTWARE = Citation(
     key="dpstats",
@@ -69,7 +71,7 @@ class Released:
     privacy : PrivacyReport
         Trust model, neighbours, every mechanism with its sensitivity and noise, total cost.
     error_bound : ErrorBound
-        Error in three labelled tiers, conditions of the theorem, sources.
+        Bounds on the error of each parameter, rates and conditions of the theorem, sources.
     """
 
     design: Design
@@ -88,28 +90,14 @@ class Released:
         design: Design,
         plan: Plan,
         theory: Theory,
-        releases: Iterable[Release],
-        ledger: LedgerState | None = None,
-        reproducible: bool = False,
-        marked: int = 0,
+        privacy: PrivacyReport,
     ) -> Released:
         """Results of a fit that was carried out, of the class that is made of such estimates.
 
         The design holds public facts only; `theory` is that of the method under the plan's trust
-        model, `releases` are all mechanisms that ran, and `ledger` is its state after the charge.
-        Seeded noise (`reproducible`) marks the result as NOT private wherever it is shown; of
-        messages, `marked` were marked by their senders as drawn from a seed.
+        model, `privacy` the report on all mechanisms that ran.
         """
         kind = next(kind for kind in KINDS.values() if isinstance(estimate, kind.estimates))
-        report = PrivacyReport.of(
-            plan,
-            releases,
-            guarantee=theory.guarantee,
-            schema=design.schema,
-            ledger=ledger,
-            reproducible=reproducible,
-            marked=marked,
-        )
         setting = Setting(
             n=float(estimate.nobs),
             d=len(design.names),
@@ -118,9 +106,12 @@ class Released:
             s=kind._sparsity(estimate, design, plan),
             m=plan.options.get("public_rows"),
             p=plan.options.get("moment"),
+            K=len(plan.mechanisms) if isinstance(plan.privacy, Federated) else None,
         )
-        bound = error_bound(theory, setting, kind._measured(estimate, design))
-        return kind(design, plan, estimate, report, bound)
+        warned = " ".join((*plan.warnings, *estimate.remarks)).lower()
+        hidden = any(word in warned for word in _HIDDEN)
+        bound = error_bound(theory, setting, hidden)
+        return kind(design, plan, estimate, privacy, bound)._bounded()
 
     # What a kind of estimate may say of itself ----------------------------------------------------
 
@@ -129,10 +120,20 @@ class Released:
         """Number of columns in the model, where a rate depends on it."""
         return None
 
-    @staticmethod
-    def _measured(estimate: Any, design: Design) -> tuple[BoundTerm, ...]:
-        """The exact and the plug-in tier of the error bound."""
-        return ()
+    def _bounded(self) -> Self:
+        """With the bounds on the errors of its parameters."""
+        count = f"{self.nobs:,.0f} " if self.nobs_public else ""
+        rows = f"the same {count}rows"
+        bound = bounded(self.error_bound, self.table, self.plan, self._subject, rows)
+        return replace(self, error_bound=bound)
+
+    @property
+    def _subject(self) -> str:
+        """What a parameter is, ``{}`` standing for its name."""
+        if self.table.of_coefficients and self.plan.names != ("Intercept",):
+            return "coefficient of {}"
+        alone = len(self.plan.parameters) == 1
+        return f"{self.plan.model} of {self.model.endog_names}" if alone else "estimate of {}"
 
     @staticmethod
     def _written(estimate: Any) -> dict[str, Any]:
@@ -173,13 +174,13 @@ class Released:
     @property
     def nobs_public(self) -> bool:
         """Whether `nobs` is the public number of rows rather than a released noisy count."""
-        neighbors = getattr(self.plan.privacy, "neighbors", Neighbors.REPLACE_ONE)
+        neighbors = self.plan.neighbors
         one_row = self.design.schema is None or self.design.schema.unit is None
         return neighbors is Neighbors.REPLACE_ONE and one_row
 
     @property
     def cov_type(self) -> str:
-        """What covariances of the parameters hold."""
+        """What covariances of the parameters hold, and what they are made without assuming."""
         return "sampling + privacy"
 
     @property
@@ -214,6 +215,23 @@ class Released:
             raise OptionError(f"style={style!r}: allowed are {', '.join(map(repr, styles))}.")
         separator = "\n" if style == "text" else "\n\n"
         return separator.join(styles[style](c) for c in (*self.error_bound.citations, SOFTWARE))
+
+    def describe(self) -> str:
+        """A paragraph for the methods section: data protection, accuracy, software, citation."""
+        promise, bound, plan = self.privacy, self.error_bound, self.plan
+        mark = f"{NOT_PRIVATE}; for simulation and tests only. " if self.reproducible else ""
+        total = ""
+        if promise.ledger is not None and promise.ledger.persistent:
+            total = f" All analyses charged to one ledger with them: {promise.ledger.line()}."
+        errors = f" Covariance: {self.cov_type}." if self.table.has_inference else ""
+        accuracy = f" {bound.sentence()}" if len(bound.nonprivate) else ""
+        source = f", after {bound.citations[0].text()}" if bound.citations else "."
+        return plain(
+            f"{mark}Estimates are ({promise.epsilon:g}, {promise.delta:g})-differentially private "
+            f"for {promise.unit} ({promise.trust}; {promise.neighbors}).{total} The model "
+            f"{self.model.formula or 'of arrays'} ({plan.model}) was fitted with dpstats "
+            f"{version.VERSION} by its method {plan.method}{source}{errors}{accuracy}"
+        )
 
     def __repr__(self) -> str:
         mark = f", {NOT_PRIVATE}" if self.reproducible else ""
@@ -348,7 +366,7 @@ def _read(data: Mapping[str, Any]) -> Released:
     if data.get("privacy_status", found._status) != found._status:
         raise OptionError("The result contradicts itself: it is marked private, and it is not.")
     found._check()
-    return found
+    return found._bounded()
 
 
 def load(path: str | Path) -> Released:

@@ -62,7 +62,7 @@ def html_report(fit: Released) -> str:
         else ""
     )
     sections = [
-        ("What was released", fit.to_html()),
+        ("What was released", fit.to_html(full=True)),
         ("Coefficients" if fit.table.of_coefficients else "Estimates", _svg(fit)),
         ("What was planned, before any row was read", pre(str(fit.plan))),
         ("Error bound", pre(repr(fit.error_bound))),

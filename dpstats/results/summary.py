@@ -1,4 +1,4 @@
-"""The printed table of a fit: head, parameters, privacy, error bound, notes.
+"""The printed table of a fit, one screen: head, warnings, parameters, privacy, error bound, notes.
 
 What all models share is read from the released record and its parameter table; a results class
 gives the lines that only its model has.
@@ -6,18 +6,19 @@ gives the lines that only its model has.
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 
 from dpstats.privacy import NOT_PRIVATE
 from dpstats.protocol.estimate import ParameterTable
-from dpstats.results.inference import interval, wald_table
+from dpstats.results.inference import bounds_of, wald_table
 from dpstats.results.page import Page, TextTable
 from dpstats.results.released import Released
-from dpstats.theory import UNITS
+from dpstats.theory import RATES
 
 __all__ = ["Particulars", "page"]
 
@@ -42,20 +43,24 @@ class Particulars:
     meaning: tuple[str, ...] = ()
 
 
-def page(fit: Released, own: Particulars, alpha: float) -> Page:
-    """Head, parameters, privacy facts, mechanisms, error bound with its conditions, notes."""
+def page(fit: Released, own: Particulars, alpha: float, full: bool) -> Page:
+    """Head, warnings, parameters, privacy, error bound; `full`: whatever else is known, too."""
     table = fit.table
     left_out = len(table.names) - len(table.inner)
     counted = f"{left_out:,} column{' was' if left_out == 1 else 's were'} not selected"
+    warnings = [f"Warning: {t}" for t in (*fit.plan.warnings, *fit.estimate.remarks)]
     tables = [
         _head(fit, own),
-        _parameters(table, alpha),
+        TextTable((), tuple((line,) for line in warnings)),
+        _parameters(fit, alpha),
         TextTable((), ((counted,),) if left_out else ()),
-        *_privacy(fit),
+        _facts(fit.privacy.lines()),
+        _facts(_error_bound(fit, full)),
+        *(_details(fit) if full else ()),
     ]
     mark = f" [{NOT_PRIVATE}]" if fit.reproducible else ""
     title = f"Differentially Private {_model(fit)[1]} Results{mark}"
-    return Page.of(title, tables, _notes(fit, own))
+    return Page.of(title, tables, _notes(fit, own, full))
 
 
 _MODELS = {  # as statsmodels calls them in the head and in the title
@@ -70,38 +75,44 @@ def _model(fit: Released) -> tuple[str, str]:
 
 
 def _head(fit: Released, own: Particulars) -> TextTable:
-    plan, table, trust = fit.plan, fit.table, fit.privacy.trust
+    plan, table, now = fit.plan, fit.table, time.localtime()
     count = "public" if fit.nobs_public else "noisy"
-    noisy = ("Contributing (noisy count):", f"{fit.nobs_contributing:.0f}")
+    noisy = ("Contributing (noisy):", f"{_at_most_all(fit):.0f}")
     left = [
-        ("Dep. Variable:", fit.model.endog_names),
+        *([("Dep. Variable:", fit.model.endog_names)] if fit.design.endog is not None else []),
         ("Model:", _model(fit)[0]),
         *own.law,
         ("Method:", plan.method),
-        ("Trust model:", trust),
-        ("Covariance Type:", fit.cov_type if table.has_inference else "none"),
+        ("Date:", time.strftime("%a, %d %b %Y", now)),
+        ("Time:", time.strftime("%H:%M:%S", now)),
+        ("Covariance Type:", fit.cov_type),
         *([("Inference:", table.inference)] if table.inference else []),
-        ("Date:", time.strftime("%a, %d %b %Y %H:%M", time.localtime())),
     ]
     right = [
         (f"No. Observations ({count}):", f"{fit.nobs:.0f}"),
-        *([noisy] if trust == "central" else []),
+        *([noisy] if plan.privacy.trust == "central" else []),
         *own.sizes,
         ("Epsilon:", f"{plan.privacy.epsilon:g}"),
         ("Delta:", f"{plan.privacy.delta:g}"),
     ]
     pairs = zip_longest(left, right, fillvalue=("", ""))
-    return TextTable((), tuple((*a, "  " + b[0], b[1]) for a, b in pairs), frozenset({0, 2}))
+    return TextTable((), tuple((*a, *b) for a, b in pairs), frozenset({0, 1, 2}))
+
+
+def _at_most_all(fit: Released) -> float:
+    """The noisy count of rows, as far as there may be any."""
+    return min(max(fit.nobs_contributing, 0.0), fit.nobs if fit.nobs_public else math.inf)
 
 
 def _number(value: float, digits: int) -> str:
     """Fixed digits in statsmodels' manner; powers of ten where they would hide the number."""
     small = value != 0 and abs(value) < 10.0 ** (1 - digits)
-    return f"{value:.{digits}g}" if small or abs(value) >= 1e5 else f"{value:.{digits}f}"
+    return f"{value:.{digits}g}" if small or abs(value) >= 1e4 else f"{value:.{digits}f}"
 
 
-def _parameters(table: ParameterTable, alpha: float) -> TextTable:
+def _parameters(fit: Released, alpha: float) -> TextTable:
     """One line for each parameter in the model, below a line for each of several groups."""
+    table = fit.table
     what = "coef" if table.of_coefficients else "estimate"
     values = [_number(value, 4) for value in table.inner_values]
     if not table.has_inference:
@@ -109,18 +120,27 @@ def _parameters(table: ParameterTable, alpha: float) -> TextTable:
         rows = _grouped(table, [(value.rjust(width),) for value in values])
         return TextTable(("", what.rjust(width)), rows, frozenset({0, 1}))
     wald = wald_table(table.inner_values, table.cov, table.testable)
-    bounds = interval(table.inner_values, wald.se, alpha)
+    bounds = bounds_of(table, alpha)
+    lost = [("not", "ident.") if at in table.not_identified else ("", "") for at in table.inner]
+    tests = [
+        (_number(z, 3), f"{p:.3f}") if able else words
+        for z, p, able, words in zip(wald.z, wald.p, table.testable, lost, strict=True)
+    ]
+    tested = bool(table.testable.any()) or bool(table.not_identified)
     columns = [
         values,
         [_number(se, 3) for se in wald.se],
-        [_number(z, 3) if able else "" for z, able in zip(wald.z, table.testable, strict=True)],
-        [f"{p:.3f}" if able else "" for p, able in zip(wald.p, table.testable, strict=True)],
+        *([list(words) for words in zip(*tests, strict=True)] if tested else []),
         *([_number(value, 3) for value in side] for side in bounds.T),
-        [f"{share:.1%}" for share in table.privacy_share],
+        ["" if math.isnan(share) else f"{share:.1%}" for share in table.privacy_share],
     ]
     ends = (f"[{alpha / 2:g}", f"{1 - alpha / 2:g}]")
-    header = ("", what, "std err", "z", "P>|z|", *ends, "priv. share")
-    return TextTable(header, _grouped(table, list(zip(*columns, strict=True))))
+    header = ["", what, "std err", *(["z", "P>|z|"] if tested else []), *ends, "priv. share"]
+    bound = fit.error_bound.nonprivate
+    if len(bound):
+        columns.append([_number(value, 3) for value in bound.reindex(table.inner_names)])
+        header.append("priv. +/-")
+    return TextTable(tuple(header), _grouped(table, list(zip(*columns, strict=True))))
 
 
 def _grouped(table: ParameterTable, lines: list[tuple[str, ...]]) -> tuple[tuple[str, ...], ...]:
@@ -135,18 +155,64 @@ def _grouped(table: ParameterTable, lines: list[tuple[str, ...]]) -> tuple[tuple
     return tuple(rows)
 
 
-def _privacy(fit: Released) -> list[TextTable]:
-    """Privacy facts, mechanisms, error bound and its conditions."""
-    mechanisms_header, mechanisms = fit.privacy.table()
-    (_, *bound_header), bounds = fit.error_bound.table()
-    facts = tuple((f"{label}:", text) for label, text in fit.privacy.facts())
-    conditions = tuple((c.statement, c.verdict) for c in fit.error_bound.assumptions)
+def _facts(lines: Iterable[tuple[str, str]]) -> TextTable:
+    rows = tuple((f"{label}:" if label else "", text) for label, text in lines)
+    return TextTable((), rows, frozenset({0, 1}))
+
+
+def _error_bound(fit: Released, full: bool) -> Pairs:
+    """How far the estimates may be off, and where to read what is proved."""
+    bound = fit.error_bound
+    failing, where = len(bound.failing()), "below" if full else "fit.error_bound"
+    judged = f" ({failing} of {len(bound.assumptions)} FAIL{'S' * (failing == 1)})"
+    theorem = f"Theorem, conditions{judged * (failing > 0)}: {where}."
+    if not len(bound.population):
+        return (("Error bound", f"none in numbers. {theorem}"),)
+    if not len(bound.nonprivate):
+        text = f"To the population value, with probability 95 %: half the 95 % interval. {theorem}"
+        return (("Error bound", text),)
+    text = (
+        f'"priv. +/-": 95 % bound on the distance to the fit without privacy on {bound.rows}; to '
+        f"the population value, half the 95 % interval. {theorem}"
+    )
+    return (("Error bound", text),)
+
+
+def _details(fit: Released) -> list[TextTable]:
+    """Privacy facts, mechanisms, and conditions of the theorem."""
+    header, mechanisms = fit.privacy.table()
+    conditions = tuple((c.verdict, c.statement) for c in fit.error_bound.assumptions)
     return [
-        TextTable(("Privacy", ""), facts, frozenset({0, 1})),
-        TextTable(mechanisms_header, tuple(mechanisms), frozenset({0, 1, 3})),
-        TextTable(("Error bound", *bound_header), tuple(bounds), frozenset({0, 1})),
-        TextTable(("Conditions of the theorem", "here"), conditions),
+        _facts(fit.privacy.facts()),
+        TextTable(header, tuple(mechanisms), frozenset({0, 1, 3})),
+        TextTable(("here", "Condition of the theorem"), conditions, frozenset({0, 1})),
     ]
+
+
+def _by_column(released: Mapping[str, Any]) -> Iterable[str]:
+    """What was released of each column, in the user's units; a file may hold anything there."""
+    scales = {n: v for n, v in _mapping(released, "scales").items() if isinstance(v, Mapping)}
+    pairs = [(name, _numbers(v, "center", "scale")) for name, v in scales.items()]
+    found = ", ".join(f"{name} {p[0]:.3g} ({p[1]:.3g})" for name, p in pairs if len(p) == 2)
+    if found:
+        yield f"Centres (and scales) that were found: {found}."
+    for key, what in (
+        ("share outside", "outside of what is declared"),
+        ("share missing", "missing"),
+    ):
+        shares = _mapping(released, key)
+        each = [f"{n} {share:.1%}" for n in shares for share in _numbers(shares, n)]
+        if each:
+            yield f"Noisy shares of values {what}: {', '.join(each)}."
+
+
+def _mapping(released: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    value = released.get(key)
+    return value if isinstance(value, Mapping) else {}
+
+
+def _numbers(values: Mapping[str, Any], *keys: str) -> list[float]:
+    return [values[k] for k in keys if isinstance(values.get(k), (int, float))]
 
 
 def _short(value: Any) -> str:
@@ -157,31 +223,40 @@ def _short(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def _notes(fit: Released, own: Particulars) -> Iterable[str]:
+def _notes(fit: Released, own: Particulars, full: bool) -> Iterable[str]:
     """Explanations below the tables."""
-    estimand, departures = fit.error_bound.estimand, len(fit.error_bound.corrections)
-    extra = ", ".join(f"{name} {_short(value)}" for name, value in fit.released.items())
     if fit.reproducible:
         yield (
             f"{NOT_PRIVATE}. The noise came from a seed: such a fit is for simulation and tests "
             "only."
         )
+    if fit.table.not_identified:
+        yield (
+            "Not ident.: noise hides the coefficient at this epsilon. Its interval is what was "
+            "presumed of it before, no finding."
+        )
+    yield from own.errors
+    yield from own.meaning
+    yield from (f"Design: {text}" for text in fit.design.notes)
+    if not full:
+        yield "Mechanisms: fit.privacy; whatever else is known: summary(full=True)."
+        return
+    bound = fit.error_bound
+    single = {k: v for k, v in fit.released.items() if not isinstance(v, Mapping)}
+    extra = ", ".join(f"{name} {_short(value)}" for name, value in single.items())
     if fit.table.has_inference:
         yield (
             "Standard errors, tests and intervals cover sampling error and privacy noise; 'priv. "
             "share' is the part of each variance that privacy adds. The reference is normal."
         )
-    yield from own.errors
-    yield from own.meaning
-    yield f"Estimand: {estimand}." if estimand else ""
+    yield f"Estimand: {bound.estimand}." if bound.estimand else ""
     yield "The privacy guarantee holds for every data set; the error bound needs its conditions."
     yield f"Also released, in standardised units: {extra}." if extra else ""
-    yield UNITS
-    yield from fit.error_bound.formulas()
-    yield from (f"Warning: {text}" for text in (*fit.plan.warnings, *fit.estimate.remarks))
-    if departures:
+    yield from _by_column(fit.released)
+    yield RATES
+    yield from bound.formulas()
+    if departures := len(bound.corrections):
         yield (
             f"Departs from the printed method in {departures} point{'s' * (departures > 1)}: see "
             "error_bound.corrections."
         )
-    yield from (f"Design: {text}" for text in fit.design.notes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -26,6 +26,8 @@ __all__ = ["Blank", "Boolean", "Categorical", "Declaration", "Numeric"]
 Float = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 Level = str | int | float | bool
+
+_ROUNDED = 0.02  # by which guessed shares may miss 1
 
 
 def _finite(what: str, value: Any) -> float:
@@ -131,14 +133,24 @@ class Categorical:
     other : str, int, float or bool, optional
         The level that unseen values are mapped to; added at the end if `levels` does not list it.
         Without it, unseen values are missing.
+    shares : sequence of float, optional
+        Public guesses of the share of rows at each level, > 0, one for each level with `other` last
+        if it was added; together 1, up to rounding. Planned standard errors use them; a wrong guess
+        makes these wrong, and nothing else.
     """
 
     levels: tuple[Level, ...]
     other: Level | None = None
+    shares: tuple[float, ...] | None = None
     accepts: ClassVar[tuple[str, ...]] = ("number", "boolean", "text")
     _codes: dict[str, int] = field(init=False, repr=False, compare=False, hash=False)
 
-    def __init__(self, levels: Sequence[Level], other: Level | None = None) -> None:
+    def __init__(
+        self,
+        levels: Sequence[Level],
+        other: Level | None = None,
+        shares: Sequence[float] | None = None,
+    ) -> None:
         if isinstance(levels, str) or not hasattr(levels, "__iter__"):
             raise SchemaError(f"Categorical({levels!r}): a list of levels is needed.")
         listed = [_level(value) for value in levels]
@@ -164,11 +176,13 @@ class Categorical:
                 codes.setdefault(alias, code)
         object.__setattr__(self, "levels", tuple(listed))
         object.__setattr__(self, "other", None if other is None else _level(other))
+        object.__setattr__(self, "shares", None if shares is None else _shares(shares, listed))
         object.__setattr__(self, "_codes", codes)
 
     def __repr__(self) -> str:
         other = "" if self.other is None else f", other={self.other!r}"
-        return f"Categorical({list(self.levels)!r}{other})"
+        shares = "" if self.shares is None else f", shares={list(self.shares)!r}"
+        return f"Categorical({list(self.levels)!r}{other}{shares})"
 
     @property
     def values(self) -> Float | None:
@@ -194,7 +208,9 @@ class Categorical:
     def to_dict(self) -> dict[str, Any]:
         """JSON object of the declaration."""
         out: dict[str, Any] = {"type": "categorical", "levels": list(self.levels)}
-        return out if self.other is None else out | {"other": self.other}
+        shares = None if self.shares is None else list(self.shares)
+        guesses = {"other": self.other, "shares": shares}
+        return out | {k: v for k, v in guesses.items() if v is not None}
 
 
 def _level(value: Any) -> Level:
@@ -206,14 +222,36 @@ def _level(value: Any) -> Level:
     return scalar
 
 
+def _shares(shares: Any, levels: Sequence[Level]) -> tuple[float, ...]:
+    """Guessed shares of levels, each above 0."""
+    if isinstance(shares, (str, Mapping)) or not hasattr(shares, "__iter__"):
+        raise SchemaError(f"Categorical shares={shown(shares)}: a list of numbers is needed.")
+    found = tuple(_finite("Categorical share", share) for share in shares)
+    if len(found) != len(levels):
+        raise SchemaError(
+            f"Categorical shares={list(found)!r}: one for each of the {len(levels)} levels "
+            f"{list(levels)!r} is needed."
+        )
+    if min(found) <= 0 or abs(sum(found) - 1) > _ROUNDED:
+        raise SchemaError(f"Categorical shares={list(found)!r}: each is > 0, together they are 1.")
+    return found
+
+
 @dataclass(frozen=True)
 class Boolean:
     """True or false; in a formula 1 or 0.
 
     Numbers 1 and 0 and the texts "true", "false", "1", "0" in any case are understood; anything
     else is missing.
+
+    Parameters
+    ----------
+    share : float, optional
+        Public guess of the share of rows that are true, between 0 and 1. Planned standard errors
+        use it; a wrong guess makes these wrong, and nothing else.
     """
 
+    share: float | None = None
     accepts: ClassVar[tuple[str, ...]] = ("number", "boolean", "text")
     levels: ClassVar[tuple[bool, bool]] = (False, True)
     _codes: ClassVar[dict[str, int]] = {
@@ -225,6 +263,21 @@ class Boolean:
             for text in (word, word.title(), word.upper())
         },
     }
+
+    def __post_init__(self) -> None:
+        if self.share is None:
+            return
+        object.__setattr__(self, "share", _finite("Boolean share", self.share))
+        if not 0 < self.share < 1:
+            raise SchemaError(f"{self!r}: share must be above 0 and below 1.")
+
+    def __repr__(self) -> str:
+        return "Boolean()" if self.share is None else f"Boolean(share={self.share!r})"
+
+    @property
+    def shares(self) -> tuple[float, float] | None:
+        """Guessed shares of false and true."""
+        return None if self.share is None else (1 - self.share, self.share)
 
     def coerce(self, values: Any, name: str = "values") -> tuple[NDArray[np.intp], Mask]:
         """0 or 1, and where it was missing; see `Schema.coerce`."""
@@ -241,7 +294,7 @@ class Boolean:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON object of the declaration."""
-        return {"type": "boolean"}
+        return {"type": "boolean"} | ({} if self.share is None else {"share": self.share})
 
 
 @dataclass(frozen=True)

@@ -10,16 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from dpstats.text import grid, pre, wrap
 from dpstats.theory.arithmetic import Formula, joined
+from dpstats.theory.bound import RATES, BoundTerm, Condition, ErrorBound
 from dpstats.theory.citations import Citation
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 __all__ = [
+    "RATES",
     "Assumption",
     "BoundTerm",
     "Citation",
@@ -31,8 +29,6 @@ __all__ = [
     "error_bound",
     "rate_terms",
 ]
-
-NOT_APPLICABLE = "not applicable"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +49,8 @@ class Setting:
         Public rows beside the private ones.
     p : float, optional
         Half the order of the moments that the response has.
+    K : int, optional
+        Sites of a federation, the target among them.
     """
 
     n: float
@@ -62,6 +60,7 @@ class Setting:
     s: int | None = None
     m: int | None = None
     p: float | None = None
+    K: int | None = None
 
     @property
     def symbols(self) -> dict[str, float]:
@@ -90,10 +89,15 @@ def _read(text: str) -> Formula:
 
 @dataclass(frozen=True, slots=True)
 class Assumption:
-    """A condition of a theorem, in words, as a formula (`dpstats.theory.arithmetic`), or both."""
+    """A condition of a theorem, in words, as a formula (`dpstats.theory.arithmetic`), or both.
+
+    One of `resolution` says that the noise hides nothing, which a plan or a fit may find untrue
+    whatever a formula without constants has to say.
+    """
 
     words: str = ""
     formula: str = ""
+    resolution: bool = False
 
     def __post_init__(self) -> None:
         if self.formula:
@@ -205,181 +209,6 @@ def _asked(option: str) -> str:
     return option if "=" in option else f"{option}="
 
 
-@dataclass(frozen=True, slots=True)
-class BoundTerm:
-    """One number of an error bound.
-
-    Attributes
-    ----------
-    tier : str
-        ``"exact"`` (known law, given the release), ``"plug-in"`` (estimated, under assumptions) or
-        ``"rate"`` (a theorem's rate with its constants set to 1).
-    side : str
-        ``"upper"``, ``"lower"``, or ``"equal"`` where the number is no bound but the value itself.
-    term : str
-        ``"statistical"``, ``"privacy"``, ``"heterogeneity"`` or ``"total"``.
-    quantity : str
-        What is measured: ``"E||error||"``, ``"95% radius"``, ``"sd(age)"``, ...
-    value : float
-        Norms are in standardised units, ``sd(...)`` in the user's units.
-    formula : str
-        How the number was computed.
-    source : str
-        Where the formula comes from.
-    """
-
-    tier: str
-    side: str
-    term: str
-    quantity: str
-    value: float
-    formula: str
-    source: str
-
-
-@dataclass(frozen=True, slots=True)
-class Condition:
-    """A condition of the theorem, judged at the public facts; None where they cannot tell."""
-
-    statement: str
-    holds: bool | None
-
-    @property
-    def verdict(self) -> str:
-        """``"holds"``, ``"FAILS HERE"`` or ``"unknown"``."""
-        return {True: "holds", False: "FAILS HERE", None: "unknown"}[self.holds]
-
-
-_TIERS = {
-    "exact": "1 exact, given release",
-    "plug-in": "2 plug-in estimate",
-    "rate": "3 rate, constants = 1",
-}
-_TERMS = ("statistical", "privacy", "heterogeneity", "total")
-
-
-@dataclass(frozen=True, repr=False)
-class ErrorBound:
-    """How far the estimate may be from its estimand, in three labelled tiers.
-
-    The *exact* tier is the known law of the last noise given the earlier releases: no unknown
-    constant, no assumption about the data. The *plug-in* tier adds the estimated sampling error
-    and needs the assumptions. The *rate* tier evaluates the theorem with every constant set to 1:
-    it says how the error moves with n, d and epsilon, and is not a bound on this estimate.
-
-    Attributes
-    ----------
-    terms : tuple of BoundTerm
-        All numbers.
-    assumptions : tuple of Condition
-        Conditions of the theorem and whether they hold here.
-    theorem : str
-        Source of the private term of the upper rate.
-    estimand : str
-        The population quantity that the error is measured from.
-    citations : tuple of Citation
-        Sources; the first is the method's own.
-    corrections : tuple of str
-        Where the method departs from its printed form.
-    """
-
-    terms: tuple[BoundTerm, ...]
-    assumptions: tuple[Condition, ...] = ()
-    theorem: str = ""
-    estimand: str = ""
-    citations: tuple[Citation, ...] = ()
-    corrections: tuple[str, ...] = ()
-
-    def value(self, tier: str, side: str, term: str, quantity: str | None = None) -> float:
-        """One number, nan where the bound has none."""
-        for t in self.terms:
-            if (t.tier, t.side, t.term) == (tier, side, term) and quantity in (None, t.quantity):
-                return t.value
-        return math.nan
-
-    def failing(self) -> tuple[str, ...]:
-        """Conditions of the theorem that do not hold here."""
-        return tuple(c.statement for c in self.assumptions if c.holds is False)
-
-    def to_frame(self) -> pd.DataFrame:
-        """Every term as a row: tier, side, term, quantity, value, formula, source."""
-        import pandas as pd
-
-        columns = [f.name for f in fields(BoundTerm)]
-        return pd.DataFrame([[getattr(t, c) for c in columns] for t in self.terms], columns=columns)
-
-    def assumptions_frame(self) -> pd.DataFrame:
-        """The theorem's conditions: statement, holds (True, False or None)."""
-        import pandas as pd
-
-        rows = [[c.statement, c.holds] for c in self.assumptions]
-        return pd.DataFrame(rows, columns=["assumption", "holds"], dtype=object)
-
-    def table(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-        """Header and rows of the norms, terms side by side: what the summary prints."""
-        shown = [t for t in self.terms if not t.quantity.startswith("sd(")]
-        used = [name for name in _TERMS if any(t.term == name for t in shown)]
-        keys = dict.fromkeys((t.tier, t.quantity, t.side) for t in shown)
-        rows: list[tuple[str, ...]] = []
-        for tier, quantity, side in keys:
-            cells = {
-                t.term: t.value
-                for t in shown
-                if (t.tier, t.quantity, t.side) == (tier, quantity, side)
-            }
-            numbers = (_shown(tier, cells[name]) if name in cells else "" for name in used)
-            rows.append((_TIERS.get(tier, tier), quantity, *numbers))
-        return ("tier", "norm of the error", *used), rows
-
-    def formulas(self) -> list[str]:
-        """The rates in words, each with who proves it."""
-        lines = []
-        for side in ("upper", "lower"):
-            found = [t for t in self.terms if (t.tier, t.side) == ("rate", side)]
-            single = [t for t in found if t.term != "total"]
-            if len({t.source for t in single}) > 1:
-                lines += [
-                    f"{side.capitalize()} rate, {t.term}: {t.formula}. {t.source}" for t in single
-                ]
-            elif found:
-                terms = " + ".join(t.term for t in single)
-                whole = found[-1]
-                lines.append(f"{side.capitalize()} rate ({terms}): {whole.formula}. {whole.source}")
-        return lines
-
-    def _repr_html_(self) -> str:
-        return pre(repr(self))
-
-    def __repr__(self) -> str:
-        header, rows = self.table()
-        table = grid(header, rows, numbers=range(2, len(header)))
-        conditions = [f"  [{c.verdict}] {c.statement}" for c in self.assumptions]
-        name = f"Error bound. Estimand: {self.estimand}." if self.estimand else "Error bound."
-        return "\n".join(
-            [
-                *wrap([name]),
-                table[1],
-                *table,
-                table[1],
-                *wrap([UNITS, *self.formulas()]),
-                *(["Conditions of the theorem:"] if conditions else []),
-                *wrap(conditions, indent="    "),
-            ]
-        )
-
-
-UNITS = (
-    "Norms are l2, in standardised units (columns, and the response of a linear model, divided by "
-    "their public scales); sd(...) in to_frame() are in your units. A rate is not a bound: its "
-    "constants are set to 1."
-)
-
-
-def _shown(tier: str, value: float) -> str:
-    """A number of the table; a rate that says nothing at the setting has none."""
-    return NOT_APPLICABLE if tier == "rate" and math.isnan(value) else f"{value:.4g}"
-
-
 def rate_terms(theory: Theory, setting: Setting) -> tuple[BoundTerm, ...]:
     """The rate tier of `theory` at `setting`: each term, and the totals of both sides."""
     terms = []
@@ -397,13 +226,14 @@ def rate_terms(theory: Theory, setting: Setting) -> tuple[BoundTerm, ...]:
     return tuple(terms)
 
 
-def error_bound(
-    theory: Theory, setting: Setting, measured: tuple[BoundTerm, ...] = ()
-) -> ErrorBound:
-    """Join the measured tiers (none before a fit) to the theorem's rate at `setting`."""
+def error_bound(theory: Theory, setting: Setting, hidden: bool = False) -> ErrorBound:
+    """What the theory proves at `setting`; `hidden`: noise was seen to hide what it should not."""
     return ErrorBound(
-        terms=(*measured, *rate_terms(theory, setting)),
-        assumptions=tuple(Condition(a.statement, a.holds(setting)) for a in theory.conditions),
+        terms=rate_terms(theory, setting),
+        assumptions=tuple(
+            Condition(a.statement, False if hidden and a.resolution else a.holds(setting))
+            for a in theory.conditions
+        ),
         theorem=next((r.credit for r in theory.upper if r.term == "privacy"), ""),
         estimand=theory.estimand,
         citations=theory.citations,

@@ -29,6 +29,7 @@ from dpstats.accounting import (
     delta_of,
     epsilon_of,
     gdp_mu,
+    standing,
 )
 from dpstats.accounting.filter import Composed
 from dpstats.errors import BudgetError, LedgerError, OptionError, PlanError
@@ -127,6 +128,18 @@ def test_what_remains_can_be_charged_and_more_cannot(ledger):
     assert ledger.can_afford(gaussian_charge(epsilon * 0.999, delta))
     ledger.charge(gaussian_charge(epsilon * 0.9999999, delta))
     assert ledger.remaining == (0.0, 0.0)
+
+
+def test_where_nothing_is_left_no_room_is_searched_for(monkeypatch):
+    """The search would take hundreds of steps, in every fit that spends its whole ledger."""
+    plan = gaussian_charge(3.0, 1e-6)
+    ledger = Ledger.memory(3.0, 1e-6)
+    ledger.charge(plan)
+    standing._largest_fit.cache_clear()
+    with monkeypatch.context() as patch:
+        patch.setattr(standing, "largest", None)
+        state = ledger.state()
+    assert state.remaining == state.another == (0.0, 0.0)
 
 
 def test_a_refusal_says_requested_remaining_and_difference(ledger):

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import io
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+import statsmodels.formula.api as smf
 
 import dpstats as dp
-from dpstats.cli import _read, main
+from dpstats.cli import main
+from dpstats.datasets import randhie
+from dpstats.tables.files import read_table
 
 FORMULA = "y ~ x + C(g)"
 
@@ -39,7 +44,7 @@ def test_fit_prints_a_table_and_writes_results(files: Path, name: str, capsys) -
         assert main([*arguments(files, "fit", str(files / name)), "--out", str(files / out)]) == 0
     printed = capsys.readouterr().out
     assert "C(g)[T.b]" in printed
-    assert "Guarantee" in printed
+    assert "differential privacy of one row" in printed
     assert dp.load(files / "fit.json").params.index.tolist()[0] == "Intercept"
     assert "<html" in (files / "report.html").read_text()
 
@@ -56,7 +61,7 @@ def test_one_cell_of_a_csv_does_not_decide_how_others_are_read(tmp_path: Path, o
     big = 2**60 + 1
     lines = ["zip,grade,y,person", f"01,1,1,{big}", f"01,2.0,2.5,{big + 1}", f"{odd},{odd},{odd},"]
     (tmp_path / "t.csv").write_text("\n".join(lines))
-    table = _read(tmp_path / "t.csv", schema)
+    table = read_table(tmp_path / "t.csv", schema)
     assert schema["zip"].coerce(table["zip"])[0][:2].tolist() == [0, 0]
     assert schema["grade"].coerce(table["grade"])[0][:2].tolist() == [0, 1]
     assert schema["y"].coerce(table["y"])[0][:2].tolist() == [1.0, 2.5]
@@ -112,15 +117,33 @@ def test_show_of_no_ledger_is_an_error(tmp_path: Path, capsys) -> None:
     assert "no such ledger" in capsys.readouterr().err
 
 
-def test_the_demo_runs(capsys) -> None:
-    assert main(["demo", "--seed", "3"]) == 0
-    printed = capsys.readouterr().out
-    assert "NOT private" in printed
-    assert "1 charge so far" in printed
+@pytest.fixture(scope="module")
+def demo() -> str:
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        assert main(["demo", "--seed", "3"]) == 0
+    return printed.getvalue()
+
+
+def test_the_demo_runs(demo: str) -> None:
+    assert "NOT private" in demo
+    assert "1 charge so far" in demo
     for method in ("newton", "label-curator", "label-ols", "local-rounds"):
-        assert method in printed
+        assert method in demo
 
 
+def test_the_demo_shows_least_squares_beside_the_private_table_and_marks_it(demo: str) -> None:
+    formula = "mdvis ~ lncoins + disea + physlm + hlthg + hlthf + hlthp"
+    plain = smf.ols(formula, randhie.load()[0]).fit(cov_type="HC1")
+    _, _, beside = demo.partition("NOT private: least squares on the same rows")
+    row = next(line.split() for line in beside.splitlines() if line.startswith("disea "))
+    _, ols, _, se, private, ratio = row
+    assert (ols, se) == (f"{plain.params['disea']:.3f}", f"{plain.bse['disea']:.3f}")
+    assert float(ratio) == pytest.approx(float(private) / plain.bse["disea"], rel=0.1)
+    assert float(ratio) > 1
+
+
+@pytest.mark.full
 def test_a_closed_pipe_ends_the_command_quietly(files: Path) -> None:
     import subprocess
     import sys

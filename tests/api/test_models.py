@@ -12,6 +12,7 @@ import scipy.sparse as sp
 import statsmodels.api as sm
 
 import dpstats as dp
+from dpstats.design import DeclaredDesign
 from dpstats.errors import DataError, DPStatsError, OptionError, SchemaError
 from dpstats.estimators import ESTIMATORS, registry
 from dpstats.families import BINOMIAL, GAUSSIAN, POISSON, Family
@@ -148,16 +149,28 @@ def test_a_ledger_records_whether_the_noise_of_a_fit_was_seeded(privacy) -> None
 
 @dataclass(frozen=True)
 class Recorder:
-    """A method that plans nothing and says what it was asked."""
+    """A method that plans an error and says what it was asked."""
 
     name: str
     model: str = "ols"
     sparse: bool = False
+    error: float = 0.5
     theory: ClassVar[dict[str, Any]] = {"central": None}
     options: ClassVar[dict[str, str]] = {}
 
     def plan(self, design: Any, privacy: Any, n: int, **options: Any) -> Any:
-        return self.name, options
+        return Asked(self.name, options, self.error)
+
+
+class Asked(tuple):
+    """The name of a method and its options, with the error that it plans."""
+
+    predicted_error: float
+
+    def __new__(cls, name: str, options: Any, error: float) -> Any:
+        made = super().__new__(cls, (name, options))
+        made.predicted_error = error
+        return made
 
 
 @pytest.fixture
@@ -187,20 +200,29 @@ def test_an_impossible_sparsity_spends_nothing(sparsity) -> None:
     assert ledger.entries == ()
 
 
-SHAPES = {  # columns, rows -> method without a word about sparsity
-    (50, 60): "dense",
-    (51, 511): "dense",
-    (51, 510): "select",
-    (500, 10_000): "dense",
-    (501, 10**6): "select",
+CHOSEN = {  # columns, planned errors of all and of a selection -> default
+    (50, 9.0, 0.2): "dense",  # few columns are all fitted
+    (51, 9.0, 0.2): "select",
+    (51, 0.2, 0.3): "dense",
+    (51, 0.3, 0.2): "select",
+    (51, 0.09, 0.01): "dense",  # with standard errors, and good enough
+    (51, 9.0, 7.0): "select",  # both find nothing: 1 is the error of nothing
+    (51, np.inf, np.inf): "select",
+    (1001, 0.01, 0.02): "select",  # many columns are never all fitted
 }
 
 
-@pytest.mark.parametrize(("shape", "method"), SHAPES.items(), ids=str)
-@pytest.mark.usefixtures("made_up")
-def test_a_wide_design_prefers_a_method_that_selects(shape, method) -> None:
-    assert wide(shape[0], n=shape[1]).plan(PRIVACY) == (method, {})
-    assert wide(shape[0], n=shape[1]).plan(PRIVACY, method="other") == ("other", {})
+@pytest.mark.parametrize(("case", "method"), CHOSEN.items(), ids=str)
+def test_the_default_is_what_plans_the_smaller_error(case, method, monkeypatch) -> None:
+    columns, dense, select = case
+    rows = (
+        Recorder("dense", error=dense),
+        Recorder("other", error=0.0),
+        Recorder("select", sparse=True, error=select),
+    )
+    monkeypatch.setattr(registry, "ESTIMATORS", rows)
+    assert wide(columns, n=5_000).plan(PRIVACY) == (method, {})
+    assert wide(columns, n=5_000).plan(PRIVACY, method="other") == ("other", {})
 
 
 def test_a_wide_design_is_fitted_densely_where_nothing_selects(monkeypatch) -> None:
@@ -239,8 +261,12 @@ def counts(n: int = 3000, d: int = 60) -> tuple[np.ndarray, sp.csr_array]:
 
 
 @pytest.mark.parametrize("kind", ["OLS", "Logit"])
-def test_a_sparse_matrix_is_fitted_as_the_array_it_stands_for(kind) -> None:
-    """Every sum is exact, so the same noise gives the same bits."""
+def test_a_sparse_matrix_is_fitted_as_the_array_it_stands_for(kind, monkeypatch) -> None:
+    """Every sum is exact, so the same noise gives the same bits.
+
+    But for what is asked of values by themselves, which are read of dense rows alone.
+    """
+    monkeypatch.setattr(DeclaredDesign, "by_value", False)
     y, X = counts()
     bounds = {"endog": (-8, 8), "exog": (-1, 1)}
     if kind == "Logit":

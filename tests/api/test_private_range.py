@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from typing import Any
 
@@ -11,8 +12,9 @@ import polars as pl
 import pytest
 
 import dpstats as dp
-from dpstats.errors import BudgetError, DataError, DPStatsError, OptionError
+from dpstats.errors import BudgetError, DataError, DPStatsError, OptionError, TrustError
 from dpstats.holders import Curator
+from dpstats.ranges import range_model
 
 PRIVACY = dp.Central(1.0, 1e-7)
 
@@ -37,6 +39,51 @@ def test_a_range_holds_most_rows_and_is_not_much_wider(values: np.ndarray) -> No
     assert inside > 0.97
     assert found.upper <= max(4 * abs(high), 2.0**-20)
     assert found.lower >= -4 * max(abs(low), 2.0**-20)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_with_little_noise_it_is_the_pair_of_ends_that_is_worth_most(seed: int) -> None:
+    """Brute force over all pairs; the noise is a thousandth of what separates the best of them."""
+    epsilon, rng = 1e4, np.random.default_rng(seed)
+    values = rng.choice([-1.0, 1.0], 300) * rng.lognormal(0, 8, 300)
+    ends = [0.0, *(sign * 2.0**k for k in range(-20, 61) for sign in (-1, 1))]
+
+    def worth(lower: float, upper: float) -> float:
+        doublings = (np.arcsinh(2.0**20 * upper) - np.arcsinh(2.0**20 * lower)) / np.log(2)
+        return -np.sum((values < lower) | (values > upper)) - 6 / epsilon * doublings
+
+    best = max(((a, b) for a in ends for b in ends if a < b), key=lambda pair: worth(*pair))
+    found = dp.private_range("income", frame(values), dp.Central(epsilon), noise=dp.SeededNoise(1))
+    assert (found.lower, found.upper) == best
+
+
+@pytest.mark.parametrize("name", ["it's", "a~b", "f(", "a`b", "tail\\", "größe", "np", "a b"])
+def test_a_column_may_have_any_name(name: str) -> None:
+    seeded, ledger = dp.SeededNoise(1), dp.Ledger.memory(2.0, 1e-6)
+    found = dp.private_range(name, {name: np.arange(5000.0)}, PRIVACY, ledger, noise=seeded)
+    assert found == dp.private_range("x", {"x": np.arange(5000.0)}, PRIVACY, noise=seeded)
+    assert [entry.label for entry in ledger.entries] == [name]
+
+
+def test_the_results_behind_a_range_are_read_from_their_file() -> None:
+    model = range_model("income", frame(np.arange(5000.0)), None, None)
+    fit = model.fit(PRIVACY, noise=dp.SeededNoise(1))
+    assert dp.Results.from_json(fit.to_json()) == fit
+    bought = dp.private_range("income", frame(np.arange(5000.0)), PRIVACY, noise=dp.SeededNoise(1))
+    assert fit.params.tolist() == [bought.lower, bought.upper]
+    for ends in ([1.0], [2.0, 1.0], [0.0, math.nan], "01"):
+        data = fit.to_dict()
+        data["estimate"] = {**data["estimate"], "params": ends}
+        with pytest.raises(OptionError):
+            dp.Results.from_dict(data)
+
+
+def test_a_range_is_bought_from_a_curator_alone() -> None:
+    ledger = dp.Ledger.memory(2.0, 1e-6)
+    for privacy in (dp.Local(1.0), dp.LabelOnly(1.0)):
+        with pytest.raises(TrustError, match="'range'"):
+            dp.private_range("income", frame(np.arange(50.0)), privacy, ledger)  # type: ignore[arg-type]
+    assert not ledger.entries
 
 
 def test_the_ledger_is_charged_and_can_refuse() -> None:
@@ -200,7 +247,7 @@ def test_with_a_unit_the_number_of_rows_is_private() -> None:
     ("column", "data", "options", "error", "says"),
     [
         ("age", frame(np.arange(9.0)), {}, DataError, "age"),
-        ("income", frame(np.array(["a"] * 9)), {}, DataError, "numeric"),
+        ("income", frame(np.array(["a"] * 9)), {}, DataError, "'income' has type text"),
         ("income", frame(np.zeros(0)), {}, DataError, "no rows"),
     ],
 )

@@ -6,10 +6,11 @@ import pytest
 
 import dpstats as dp
 from dpstats.errors import OptionError
+from tests.grids import grid
 
 SCHEMA = dp.Schema(
     x=dp.Numeric(-3, 3, center=0, scale=1),
-    z=dp.Numeric(0, 1),
+    z=dp.Numeric(0, 1, center=0.5, scale=0.29),
     y=dp.Numeric(-6, 6, center=0, scale=1.5),
 )
 TARGET = {"x": 0.02, "z": 0.1}
@@ -41,7 +42,7 @@ def planned(privacy, n: int) -> np.ndarray:
     return np.array([found[name] / target for name, target in TARGET.items()])
 
 
-@pytest.mark.parametrize("privacy", GUARANTEES, ids=lambda p: f"{p.trust}-{p.epsilon:g}")
+@pytest.mark.parametrize("privacy", grid(GUARANTEES, 3), ids=lambda p: f"{p.trust}-{p.epsilon:g}")
 def test_that_many_rows_reach_the_target_and_fewer_do_not(privacy):
     model = dp.ols("y ~ x + z", table(1000), SCHEMA)
     n = dp.sample_size(model, privacy, TARGET)
@@ -95,3 +96,11 @@ def test_a_model_that_expects_rows_is_not_fitted():
     assert made.plan(dp.Central(1.0, 1e-7)).n == made.plan(dp.LabelOnly(1.0)).n == 50
     with pytest.raises(dp.errors.DataError, match="to plan with"):
         made.fit(dp.LabelOnly(1.0))
+
+
+def test_a_target_needs_a_scale_that_errors_can_be_planned_in():
+    wide = dp.Schema({**SCHEMA, "x": dp.Numeric(-300, 300)})
+    model, privacy = dp.ols("y ~ x + z", schema=wide, n=10), dp.Central(1.0, 1e-7)
+    with pytest.raises(OptionError, match=r"units of /sd\(x\)"):
+        dp.sample_size(model, privacy, {"x": 0.1})
+    assert dp.sample_size(model, privacy, {"z": 0.1}) > 100

@@ -24,6 +24,11 @@ from tests.grids import grid
 Z, ALPHA = 5.0, 1e-6
 SENT, SIMULATED = 1000, 100_000
 QUICK = [c for c in CASES if c[2] == 1.0]
+SIMULATED_TOO = [c for c in CASES if c[0] in samplers._SIMULATORS]
+
+
+def quick_by_default(cases):
+    return [c if c in QUICK else pytest.param(c, marks=pytest.mark.full) for c in cases]
 
 
 def sent(made, v, stream, count=SENT) -> np.ndarray:
@@ -63,7 +68,7 @@ def test_a_device_is_unbiased_with_the_stated_variance(case, noise) -> None:
     assert abs(z_variance(decoded, v, variance)) < Z
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("case", quick_by_default(CASES), ids=str)
 def test_a_simulation_is_unbiased_with_the_stated_variance(case) -> None:
     made = build(case)
     for i, v in enumerate([typical(made), 0.0 * typical(made)]):
@@ -78,7 +83,7 @@ def test_a_simulation_is_unbiased_with_the_stated_variance(case) -> None:
             assert np.abs(z_scores(decoded, 1.2 * v, variance)).max() > Z
 
 
-@pytest.mark.parametrize("case", [c for c in CASES if c[0] in samplers._SIMULATORS], ids=str)
+@pytest.mark.parametrize("case", quick_by_default(SIMULATED_TOO), ids=str)
 def test_devices_and_simulation_have_one_law(case) -> None:
     made = build(case)
     v = typical(made)

@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 from hypothesis import strategies as st
 
-from dpstats import model as model_module
+from dpstats import door
 from tests.contracts.spies import Recorder, Released, releases
 
 
@@ -204,7 +204,7 @@ def first_fit() -> Iterator[tuple[list[Any], list[Released]]]:
     script: list[Any] = []
     holder = type("Hearing", (Hearing,), {"heard": script})
     with pytest.MonkeyPatch.context() as patch, releases() as released:
-        patch.setattr(model_module, "Curator", holder)
+        patch.setattr(door, "Curator", holder)
         yield script, released
 
 
@@ -213,5 +213,5 @@ def same_questions(script: list[Any]) -> Iterator[list[Released]]:
     """Exact totals of the same questions on the rows of another fit."""
     holder = type("Replaying", (Replaying,), {"script": script})
     with pytest.MonkeyPatch.context() as patch, releases() as released:
-        patch.setattr(model_module, "Curator", holder)
+        patch.setattr(door, "Curator", holder)
         yield released

@@ -11,7 +11,7 @@ import sys
 import warnings
 import zipfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,14 @@ import pandas as pd
 import scipy.sparse as sp
 
 import dpstats as dp
+from dpstats import federated
 from dpstats.design import DeclaredDesign
-from dpstats.errors import DPStatsError
+from dpstats.errors import DPStatsError, OptionError
+from dpstats.federated.question import Reply
+from dpstats.federated.steps import Step, Sum
 from dpstats.mechanisms.noise import SeededNoise
+from dpstats.queries import Count
+from dpstats.queries.as_json import query_to_dict
 from dpstats.results import Released as Results
 
 N = 300
@@ -170,6 +175,71 @@ def ledger(path: Path) -> None:
     ols(dp.Central(1.0, 1e-6), "y ~ x", ledger=made)
 
 
+def two_sites() -> dict[str, Any]:
+    return {"here": rows().iloc[::2], "there": rows().iloc[1::2]}
+
+
+SITES = dp.Federated(2.0, 1e-6, target="here")
+
+
+def federated_fit() -> Results:
+    return dp.ols("y ~ x + C(g)", two_sites(), SCHEMA).fit(SITES, noise=SEED)
+
+
+@functools.cache
+def question() -> bytes:
+    design = dp.ols("y ~ x + C(g)", schema=SCHEMA).design
+    return federated.question_for("ols", design, SITES, None, {}).to_bytes()
+
+
+def site() -> federated.Site:
+    return federated.Site("here", two_sites()["here"], SCHEMA, noise=SEED)
+
+
+def use_question(path: Path) -> None:
+    reply = Reply.from_bytes(site().answer(path.read_bytes()))
+    if reply.status == "refused":
+        raise OptionError(reply.reason)
+
+
+def use_answer(path: Path) -> None:
+    Reply.from_bytes(path.read_bytes())
+    str(federated.combine(federated.Question.from_bytes(question()), {"here": path.read_bytes()}))
+
+
+SCALED = dp.Schema(
+    y=dp.Numeric(-9, 9, center=3, scale=2), x=dp.Numeric(1, 9, center=5, scale=2), g=COLUMNS["g"]
+)
+
+
+def rounds() -> federated.Question:
+    design = dp.ols("y ~ x + C(g)", schema=SCALED).design
+    asked = federated.question_for("ols", design, SITES, "rounds", {})
+    counts = {name: len(table) for name, table in two_sites().items()}
+    return replace(asked, rows=counts, nonce="0")
+
+
+@functools.cache
+def open_site() -> federated.Site:
+    made = federated.Site("here", two_sites()["here"], SCALED, noise=SEED)
+    assert Reply.from_bytes(made.answer(rounds().to_bytes())).status == "opened"
+    return made
+
+
+def rounds_fit() -> Results:
+    model = dp.ols("y ~ x + C(g)", two_sites(), SCALED)
+    return model.fit(SITES, noise=SEED, method="rounds")
+
+
+STEP = Step("0", 1, "count", query_to_dict(Count())).to_bytes()
+
+
+def use_step(path: Path) -> None:
+    reply = Sum.from_bytes(open_site().answer(path.read_bytes()))
+    if reply.status == "refused":
+        raise OptionError(reply.reason)
+
+
 FILES = {
     "central": File(save(lambda: ols(dp.Central(2.0, 1e-6))), use_results),
     "sparse": File(save(sparse), use_results),
@@ -177,13 +247,26 @@ FILES = {
     "label formula": File(save(label_formula), use_results),
     "label arrays": File(save(label_arrays), use_results),
     "local": File(save(lambda: collector().fit()), use_results),
+    "federated": File(save(federated_fit), use_results),
+    "question": File(lambda path: path.write_bytes(question()), use_question),
+    "answer": File(lambda path: path.write_bytes(site().answer(question())), use_answer),
+    "rounds": File(save(rounds_fit), use_results),
+    "step": File(lambda path: path.write_bytes(STEP), use_step),
+    "sum": File(
+        lambda path: path.write_bytes(open_site().answer(STEP)),
+        lambda path: Sum.from_bytes(path.read_bytes()).value,
+    ),
     "randomizer": File(randomizer, use_randomizer),
     "schema": File(SCHEMA.save, use_schema),
     "collector": File(lambda path: collector().save(path), use_collector),
     "ledger": File(ledger, use_ledger),
 }
 JSON = [name for name in FILES if name not in ("collector", "ledger")]
-FORMULAS = [name for name in [*JSON, "collector"] if name not in ("schema", "sparse")]
+FORMULAS = [
+    name
+    for name in [*JSON, "collector"]
+    if name not in ("schema", "sparse", "answer", "step", "sum")
+]
 
 
 @functools.cache

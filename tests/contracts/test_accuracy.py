@@ -38,7 +38,10 @@ BATCHED = {"adaptive-clipping-gd"}
 
 def reference(case: Case, data: Table) -> Any:
     """The same model by statsmodels, with heteroskedasticity-robust standard errors."""
-    return MODELS[case.estimator.model].reference(frame(data)).fit(cov_type="HC1", disp=0)
+    model = MODELS[case.estimator.model].reference
+    if model is None:
+        pytest.skip("statsmodels has no such model; its own tests have another witness")
+    return model(frame(data)).fit(cov_type="HC1", disp=0)
 
 
 def needs_inference(case: Case) -> None:

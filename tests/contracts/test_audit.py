@@ -32,7 +32,16 @@ from dpstats.mechanisms.noise import SeededNoise
 from dpstats.privacy import Neighbors
 from dpstats.protocol import Plan
 from tests.contracts.cases import Case, Table, each_case_audited, each_method, with_rows
-from tests.contracts.spies import Asked, Released, Repeater, opened, record, releases, replay
+from tests.contracts.spies import (
+    Asked,
+    Released,
+    Repeater,
+    ask_again,
+    opened,
+    record,
+    releases,
+    replay,
+)
 from tests.contracts.test_sensitivity import CORNERS, persons
 
 N = 24
@@ -85,6 +94,11 @@ class Shadowed:
         self.ratio += log_ratio(mine, self.released[-1])
         self.released.clear()
         return answer
+
+    def rescale(self, design: Any, found: Any) -> None:
+        """The same units for both."""
+        self.holder.rescale(design, found)
+        self.shadow.rescale(design, found)
 
 
 def statistics(case: Case, plan: Plan, data: Table, other: Table, seeds: range) -> list[float]:
@@ -202,8 +216,7 @@ def repeated_releases(
 ) -> list[Released]:
     holder = opened(case, plan, data, SeededNoise(seed), Repeater)
     with releases() as released:
-        for _ in range(runs):
-            holder.ask(asked.query, asked.slot, asked.part)
+        ask_again(holder, [asked] * runs)
     return released
 
 

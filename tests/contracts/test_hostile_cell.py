@@ -19,7 +19,7 @@ import dpstats as dp
 from dpstats.errors import FeasibilityWarning
 from dpstats.mechanisms.noise import SeededNoise
 from dpstats.tables.coercion import number, to_codes, to_keys
-from tests.contracts.cases import Case, Table, each_case, each_method
+from tests.contracts.cases import Case, Table, answered, each_case, each_method
 from tests.contracts.hostile import CELLS, HOSTILE, Chameleon, Unreadable, Whole, objects
 from tests.contracts.messages import MessageCase, each_local, each_message_case
 from tests.contracts.spies import record, replay
@@ -42,7 +42,7 @@ def attacked(data: Table, names: tuple[str, ...], cells: list[Any]) -> Table:
 
 
 @pytest.mark.parametrize("declared", DECLARED, ids=str)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(cells=st.lists(CELLS, min_size=1, max_size=6))
 def test_a_cell_is_read_as_it_is_alone(declared: Any, cells: list[Any]) -> None:
     with warnings.catch_warnings():
@@ -111,7 +111,7 @@ def test_a_hostile_cell_raises_nothing_after_the_charge(case: Case) -> None:
     ledger, data = dp.Ledger.memory(2.0, 1e-5), case.table(N)
     table = attacked(data, PRIVATE, list(HOSTILE.values()))
     results = case.fit(table, noise=SeededNoise(2), ledger=ledger)
-    assert np.isfinite(results.params).all()
+    assert answered(results)
     assert len(ledger.entries) == 1
 
 

@@ -66,8 +66,14 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "file"
 
 
+WARM: set[str] = set()  # kinds of file
+
+
 def warmed(name: str, path: Path) -> None:
     """Lazy imports are done before anything is watched, those of the error paths, too."""
+    if name in WARM:
+        return
+    WARM.add(name)
     importlib.import_module("statsmodels.stats.contrast")
     DeclaredDesign.from_formula("y ~ np.log(x) + C(g)", SCHEMA)
     for kind in (LedgerRecord, MechanismRecord, Parallel, *RECORDS):

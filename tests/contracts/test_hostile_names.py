@@ -300,7 +300,7 @@ def test_a_plot_is_drawn_and_shows_names_as_they_are(pair, name):
     PLOTS[name](f, figure.subplots())
     with mpl.rc_context({"svg.fonttype": "none"}):
         figure.savefig(out, format="svg")
-    figure.savefig(io.BytesIO(), format="png")
+    figure.savefig(io.BytesIO(), format="png", dpi=20)
     text = "".join(ElementTree.fromstring(out.getvalue()).itertext())
     if name in ("coefficients", "one fit"):
         assert [n for n in f.shown if seen(n) not in text] == []

@@ -111,7 +111,7 @@ ANY_LINE = st.one_of(
 ).filter(lambda line: b"\n" not in line)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.lists(ANY_LINE, max_size=6))
 def test_a_file_is_read_as_its_lines_are_alone(tmp_path_factory, lines: list[bytes]) -> None:
     folder = tmp_path_factory.mktemp("lines")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +66,10 @@ def test_more_budget_means_less_error(case: MessageCase) -> None:
 
 
 @each_message_case
-def test_results_travel_as_json(case: MessageCase, tmp_path: Path) -> None:
+def test_results_travel_as_json(
+    case: MessageCase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(time, "localtime", lambda *_: time.gmtime(0))  # the page has the hour
     results = case.fit(case.table(N), noise=SeededNoise(1))
     path = tmp_path / "fit.json"
     results.save(path)
@@ -103,5 +107,5 @@ def test_the_default_noise_cannot_be_repeated(case: MessageCase) -> None:
 @each_message_case
 def test_the_page_says_who_is_protected_from_whom(case: MessageCase) -> None:
     page = str(case.fit(case.table(N), noise=SeededNoise(1)).summary())
-    told = {"local": "every device randomises", "label-only": "response"}
+    told = {"local": "each device randomises", "label-only": "response"}
     assert told[case.trust] in page

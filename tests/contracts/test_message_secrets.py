@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dpstats import model as model_module
+from dpstats import door
 from dpstats.accounting import Ledger
 from dpstats.design import RawBlock, TableSource
 from dpstats.errors import DPStatsError, PrivateQuantityError
@@ -206,8 +206,8 @@ def test_an_error_in_an_estimator_carries_no_frame_with_rows(
 
     data = planted(case)
     model = case.model(data)
-    monkeypatch.setattr(model_module, "Clients", Devices)
-    monkeypatch.setattr(model_module, "Labels", Responses)
+    monkeypatch.setattr(door, "Clients", Devices)
+    monkeypatch.setattr(door, "Labels", Responses)
     arguments = {"method": case.estimator.name, **case.options, "noise": SEED}
     with pytest.raises(ArithmeticError) as caught:
         model.fit(case.privacy(), **arguments)

@@ -2,7 +2,7 @@
 
 One planned mechanism of each kind is repeated through a curator with the default noise; what is
 added to the exact answer is compared with the declared scale. The same tests must fail for a
-scale of 0.8 or 1.2 times the declared one.
+scale of 0.7 or 1.4 times the declared one.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ from tests.contracts.spies import Asked, Recording, Released, Repeater, opened, 
 N = 40
 # A correct sampler fails with this probability; the noise is not seeded.
 FALSE_ALARM = 1e-9
-DRAWS = 4000
-FACTORS = (0.8, 1.2)
+DRAWS = 1500
+FACTORS = (0.7, 1.4)
 HEARD = 2.4  # epsilon times the spread of utilities from which on `FACTORS` show in `DRAWS` draws
+MANY = 10_000  # candidates, of which `DRAWS` choices take minutes
 LAWS = {Gaussian: stats.norm, Laplace: stats.laplace}
 MEAN_SIZE = {stats.norm: math.sqrt(2 / math.pi), stats.laplace: 1.0}  # E|u| at scale 1
 
@@ -116,6 +117,8 @@ def test_choices_have_the_law_of_the_exponential_mechanism(case: Case) -> None:
     if found is None:
         pytest.skip("chooses nothing")
     asked, one = found
+    if one.exact.size > MANY:
+        pytest.skip("too many candidates to choose among so often; others use the same mechanism")
     with releases() as released:
         repeated(case, plan, data, asked, DRAWS)
     chosen = np.array([r.noisy[0] for r in released]).astype(int)
@@ -184,8 +187,9 @@ def test_every_comparison_of_a_search_has_its_share_of_the_noise(case: Case) -> 
 def test_repeated_noise_is_not_the_same_noise(case: Case) -> None:
     data = case.table(N)
     plan = case.plan(data)
-    asked = record(case, plan, data).asked[0]
-    answers = repeated(case, plan, data, asked, 40).reshape(40, -1)
+    recording = record(case, plan, data)
+    times = 8 if recording.released[0].kind == "sum" else 40  # of few candidates one may win often
+    answers = repeated(case, plan, data, recording.asked[0], times).reshape(times, -1)
     assert len(np.unique(answers[:, 0])) > 2
 
 
@@ -197,5 +201,5 @@ def test_the_verdict_is_level_and_sees_other_shapes(law: Any) -> None:
     clipped = np.maximum(law.rvs(size=DRAWS, random_state=rng), 0)
     assert verdict(clipped, law) < FALSE_ALARM
     other = stats.laplace if law is stats.norm else stats.norm
-    same_scale = other.rvs(size=8 * DRAWS, random_state=rng) * MEAN_SIZE[law] / MEAN_SIZE[other]
+    same_scale = other.rvs(size=32_000, random_state=rng) * MEAN_SIZE[law] / MEAN_SIZE[other]
     assert verdict(same_scale, law) < FALSE_ALARM

@@ -132,11 +132,14 @@ def test_the_default_noise_cannot_be_repeated(case: Case) -> None:
         np.random.seed(0)  # noqa: NPY002 - the global state must not matter
         return case.fit(case.table(N))
 
-    one, two = fit(), fit()
+    def numbers(fit: Any) -> list[float]:
+        return [*fit.params, fit.estimate.nobs]  # coefficients may be zero
+
+    one = fit()
     assert not one.reproducible
     assert one.to_dict()["privacy_status"] == "private"
-    numbers = [[*fit.params, fit.estimate.nobs] for fit in (one, two)]  # coefficients may be zero
-    assert not np.isclose(*numbers, rtol=1e-6).all()
+    # What is chosen among few may be chosen again: of a range in one of seven fits.
+    assert any(not np.isclose(numbers(one), numbers(fit()), rtol=1e-6).all() for _ in range(8))
     assert type(SafeNoise().start()) is not type(SeededNoise(0).start())
 
 

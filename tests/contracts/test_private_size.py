@@ -18,7 +18,7 @@ from dpstats.holders import rows as rows_module
 from dpstats.mechanisms.lots import Lots
 from dpstats.mechanisms.noise import SeededNoise
 from dpstats.mechanisms.release import _steps, release
-from tests.contracts.cases import SETTINGS, Case, Table, each_case
+from tests.contracts.cases import OF_ONE_COLUMN, SETTINGS, Case, Table, each_case
 from tests.contracts.spies import record, replay
 
 N = 48
@@ -47,14 +47,15 @@ def test_no_row_is_answered_as_one_that_contributes_nothing(case: Case) -> None:
         return
     recording = record(case, plan, nothing(data))
     again = replay(case, plan, no_one(data), recording.asked)
-    for one, other in zip(recording.released, again, strict=True):
-        np.testing.assert_array_equal(one.exact, other.exact)
+    for asked, one, other in zip(recording.asked, recording.released, again, strict=True):
+        if asked.slot != "astray":  # a missing value is counted as one, nobody's is not
+            np.testing.assert_array_equal(one.exact, other.exact)
 
 
 @pytest.mark.filterwarnings("ignore::dpstats.errors.FeasibilityWarning")
 @each_case
 def test_a_fit_of_no_rows_is_that_of_an_incomplete_one(case: Case) -> None:
-    if case.setting == SETTINGS[0] or case.estimator.model not in ("mean", "ols"):
+    if case.setting == SETTINGS[0] or case.estimator.model not in (*OF_ONE_COLUMN, "ols"):
         pytest.skip("the number of rows is public, or the same questions are asked")
     data, ledger = case.table(N), dp.Ledger.memory(9.0, 1e-4)
     said = [

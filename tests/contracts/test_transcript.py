@@ -13,8 +13,16 @@ from dpstats import api
 from dpstats.accounting import Ledger
 from dpstats.accounting.events import Event, Parallel
 from dpstats.mechanisms.noise import SeededNoise
-from tests.contracts.cases import Case, Table, each_case, each_case_drawn, each_method
+from tests.contracts.cases import (
+    Case,
+    Table,
+    each_case,
+    each_case_drawn,
+    each_case_split,
+    each_method,
+)
 from tests.contracts.spies import record
+from tests.queries.cases import CELLS
 
 N = 60
 pytestmark = pytest.mark.filterwarnings("ignore::dpstats.errors.FeasibilityWarning")
@@ -45,7 +53,7 @@ def flat(events: Iterable[Event]) -> Iterator[Event]:
             yield event
 
 
-@each_case
+@each_case_split
 def test_every_mechanism_is_charged(case: Case) -> None:
     plan = case.plan(case.table(N))
     planned = Counter(m.event for m in plan.mechanisms)
@@ -99,8 +107,9 @@ WILD = [everything_missing, constant, extreme, exact_fit]
 
 def questions(case: Case, data: Any) -> list[Any]:
     recording = record(case, case.plan(data), data)
+    # Which cells are asked for next follows from what was released of those before.
     return [
-        (*a.shape, r.exact.shape, r.event)
+        (*a.shape, () if set(CELLS).intersection(a.shape) else r.exact.shape, r.event)
         for a, r in zip(recording.asked, recording.released, strict=True)
     ]
 
@@ -119,7 +128,8 @@ def test_one_row_is_asked_everything_that_was_planned(case: Case) -> None:
     plan = case.plan(data, case.privacy(1.0, 1e-6, rows=N))
     recording = record(case, plan, data)
     assert {a.slot for a in recording.asked} == {m.slot for m in plan.mechanisms}
-    assert np.isfinite(recording.estimate.params).all()
+    # Scales that are not found are nan.
+    assert np.isfinite(getattr(recording.estimate, "params", recording.estimate.nobs)).all()
 
 
 @each_method

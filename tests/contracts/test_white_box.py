@@ -62,12 +62,13 @@ from tests.contracts.losses import (
     noise_ratio,
 )
 from tests.contracts.messages import SUMS, MessageCase
-from tests.contracts.spies import Asked, Released, releases
-from tests.contracts.test_sensitivity import CORNERS, ODD, persons
+from tests.contracts.spies import Asked, Released, ask_again, releases
+from tests.contracts.test_sensitivity import CORNERS, ODD, persons, random_rows
 from tests.grids import grid
 
 N = 24
 DELTA = 1e-5
+INSIDE = random_rows(1, 12)  # of which some have a short score, whatever the last coefficients are
 TRANSCRIPTS = (0.3, 8.0, 200.0)  # budgets: from wild answers to nearly exact ones
 LADDER = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 HEARD = 0.7  # share of its sensitivity from which half of the noise is seen to cost too much
@@ -125,7 +126,7 @@ def places(case: AnyCase, plan: Plan) -> list[list[Table]]:
     for at in range(5) if cut else (N // 2,):  # whose parts are not known
         who = data["person"][at]
         where = data["person"] == who if case.setting.person else np.arange(N) == at
-        rows = persons() if case.setting.person else [*CORNERS, *ODD]
+        rows = [*(persons() if case.setting.person else [*CORNERS, *ODD]), *INSIDE]
         tables = [with_rows(data, where, {**r, "person": [who] * len(r["y"])}) for r in rows]
         if case.setting.neighbors is Neighbors.ADD_REMOVE:
             tables.insert(0, with_rows(data, where, {name: [] for name in data}))
@@ -159,9 +160,14 @@ class Noting:
     def __init__(self, holder: Any) -> None:
         self.holder, self.plan = holder, holder.plan
         self.asked: list[Asked] = []
+        self.units: Any = None
+
+    def rescale(self, design: Any, found: Any) -> None:
+        self.units = design
+        self.holder.rescale(design, found)
 
     def ask(self, query: Any, slot: str, part: int = 0) -> Any:
-        self.asked.append(Asked(query, slot, part))
+        self.asked.append(Asked(query, slot, part, self.units))
         return self.holder.ask(query, slot, part)
 
     def half(self, branch: int) -> Any:
@@ -178,8 +184,7 @@ def questions(case: AnyCase, plan: Plan) -> list[Asked]:
 def answers(case: AnyCase, plan: Plan, data: Table, asked: list[Asked]) -> list[Released]:
     holder = opened(case, plan, data, Stream(1))
     with releases() as released:
-        for a in asked:
-            holder.ask(a.query, a.slot, a.part)
+        ask_again(holder, asked)
     return released
 
 

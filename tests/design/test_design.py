@@ -282,11 +282,11 @@ def test_a_stored_design_that_would_mean_other_columns_is_refused():
 
 
 def test_arrays_add_no_intercept_and_recognise_one():
-    plain = DeclaredDesign.from_arrays(2, (-1, 3), (0, 4))
+    plain = DeclaredDesign.from_arrays(2, {"exog": (-1, 3), "endog": (0, 4)})
     assert plain.names == ("x1", "x2")
     assert not plain.has_intercept
     assert plain.standardization.x_center.tolist() == [0, 0]
-    const = DeclaredDesign.from_arrays(3, [(-1, 3), (1, 1), (0, 1)], (0, 4))
+    const = DeclaredDesign.from_arrays(3, {"exog": [(-1, 3), (1, 1), (0, 1)], "endog": (0, 4)})
     assert const.names == ("x1", "const", "x2")
     assert const.standardization.intercept == 1
     assert const.standardization.x_center.tolist() == [1, 0, 0.5]
@@ -294,7 +294,7 @@ def test_arrays_add_no_intercept_and_recognise_one():
 
 def test_constant_columns_of_arrays_are_dropped_by_their_bounds():
     design = DeclaredDesign.from_arrays(
-        4, [(1, 1), (0, 0), (5, 5), (0, 1)], (0, 1), names=list("abcd")
+        4, {"exog": [(1, 1), (0, 0), (5, 5), (0, 1)], "endog": (0, 1)}, names=list("abcd")
     )
     assert design.names == ("a", "d")
     assert [note.split(":")[0] for note in design.notes] == ["dropped b", "dropped c"]
@@ -317,23 +317,25 @@ BAD_BOUNDS = {
 @pytest.mark.parametrize("bounds", BAD_BOUNDS.values(), ids=BAD_BOUNDS.keys())
 def test_bounds_of_arrays_are_checked(bounds):
     with pytest.raises(SchemaError, match="bounds"):
-        DeclaredDesign.from_arrays(2, bounds, (0, 1))
+        DeclaredDesign.from_arrays(2, {"exog": bounds, "endog": (0, 1)})
 
 
 def test_endog_bounds_are_checked():
     for wrong in ((1, 0), (0, np.inf), (1, 1), 3):
         with pytest.raises(SchemaError):
-            DeclaredDesign.from_arrays(2, (0, 1), wrong)
+            DeclaredDesign.from_arrays(2, {"exog": (0, 1), "endog": wrong})
     with pytest.raises(SchemaError, match="names"):
-        DeclaredDesign.from_arrays(2, (0, 1), (0, 1), names=["a"])
+        DeclaredDesign.from_arrays(2, {"exog": (0, 1), "endog": (0, 1)}, names=["a"])
     with pytest.raises(FormulaError, match="two columns"):
-        DeclaredDesign.from_arrays(2, (0, 1), (0, 1), names=["a", "a"])
+        DeclaredDesign.from_arrays(2, {"exog": (0, 1), "endog": (0, 1)}, names=["a", "a"])
 
 
 def test_an_array_design_is_the_same_after_json():
-    design = DeclaredDesign.from_arrays(2, [(1, 1), (0, 2)], (0, 4), names=["one", "two"])
+    design = DeclaredDesign.from_arrays(
+        2, {"exog": [(1, 1), (0, 2)], "endog": (0, 4)}, names=["one", "two"]
+    )
     assert design_from_dict(design.to_dict()) == design
-    assert DeclaredDesign.from_arrays(2, (0, 1), None).endog is None
+    assert DeclaredDesign.from_arrays(2, {"exog": (0, 1)}).endog is None
 
 
 def test_stateful_terms_are_listed():

@@ -185,10 +185,9 @@ def test_family_and_offset_are_stored_with_the_design(family):
     assert copy == design
     assert (copy.family, copy.offset) == (family, design.offset)
     assert copy != DeclaredDesign.from_formula(f"{name} ~ x", SCHEMA, family=family)
-    exposure = {"exposure_bounds": (1, 2)} if family.link == "log" else {}
-    arrays = DeclaredDesign.from_arrays(
-        2, (0, 1), (0, 1), family=family, offset_bounds=(-1, 1), **exposure
-    )
+    bounds = {"exog": (0, 1), "endog": (0, 1), "offset": (-1, 1)}
+    bounds |= {"exposure": (1, 2)} if family.link == "log" else {}
+    arrays = DeclaredDesign.from_arrays(2, bounds, family=family)
     copy = design_from_dict(arrays.to_dict())
     assert copy == arrays
     assert (copy.family, copy.offset) == (family, arrays.offset)
@@ -201,7 +200,7 @@ ENDOG, EXOG = np.array([0.0, 1.0, np.nan, 5.0, -1.0]), np.ones((5, 1))
 
 def test_arrays_take_known_terms_with_their_bounds():
     design = DeclaredDesign.from_arrays(
-        1, (1, 1), (0, 4), family=POISSON, offset_bounds=(-1, 1), exposure_bounds=(1, 8)
+        1, {"exog": (1, 1), "endog": (0, 4), "offset": (-1, 1), "exposure": (1, 8)}, family=POISSON
     )
     known = {"offset": [0.0, 3.0, 0.0, 0.0, np.nan], "exposure": [1.0, 2.0, 3.0, 0.0, 1.0]}
     block = design.source((ENDOG, EXOG, known)).block(0, 5)
@@ -212,7 +211,9 @@ def test_arrays_take_known_terms_with_their_bounds():
 
 
 def test_known_terms_of_arrays_are_checked():
-    design = DeclaredDesign.from_arrays(1, (1, 1), (0, 4), family=POISSON, exposure_bounds=(1, 8))
+    design = DeclaredDesign.from_arrays(
+        1, {"exog": (1, 1), "endog": (0, 4), "exposure": (1, 8)}, family=POISSON
+    )
     with pytest.raises(DataError, match="exposure"):
         design.source((ENDOG, EXOG))
     with pytest.raises(DataError, match="exposure has 3 rows and exog 5"):
@@ -220,8 +221,12 @@ def test_known_terms_of_arrays_are_checked():
     with pytest.raises(DataError, match="'exposure' has type text"):
         design.source((ENDOG, EXOG, {"exposure": np.array(list("abcde"))}))
     with pytest.raises(SchemaError, match="above 0"):
-        DeclaredDesign.from_arrays(1, (1, 1), (0, 4), family=POISSON, exposure_bounds=(0, 8))
+        DeclaredDesign.from_arrays(
+            1, {"exog": (1, 1), "endog": (0, 4), "exposure": (0, 8)}, family=POISSON
+        )
     with pytest.raises(SchemaError, match="binomial"):
-        DeclaredDesign.from_arrays(1, (1, 1), (0, 4), family=BINOMIAL)
+        DeclaredDesign.from_arrays(1, {"exog": (1, 1), "endog": (0, 4)}, family=BINOMIAL)
     with pytest.raises(SchemaError, match="endog_name"):
-        DeclaredDesign.from_arrays(1, (1, 1), (0, 4), endog_name="offset", offset_bounds=(0, 1))
+        DeclaredDesign.from_arrays(
+            1, {"exog": (1, 1), "endog": (0, 4), "offset": (0, 1)}, endog_name="offset"
+        )

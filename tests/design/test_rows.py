@@ -183,7 +183,7 @@ def test_rows_of_one_unit_share_a_code_and_rows_of_nobody_are_left_out(codes):
 
 X = np.random.default_rng(2).normal(size=(N, 3))
 Y = np.random.default_rng(3).normal(size=N)
-ARRAYS = DeclaredDesign.from_arrays(3, (-1, 1), (-2, 2))
+ARRAYS = DeclaredDesign.from_arrays(3, {"exog": (-1, 1), "endog": (-2, 2)})
 
 PAIRS = {
     "numpy": (Y, X),

@@ -36,7 +36,7 @@ def pairs(intercept: int | None) -> np.ndarray:
 
 def both(intercept: int | None, seed: int = 0) -> tuple:
     """The same rows of one sparse design, from a sparse matrix and from a dense array."""
-    design = DeclaredDesign.from_arrays(D, pairs(intercept), (0, 4), sparse=True)
+    design = DeclaredDesign.from_arrays(D, {"exog": pairs(intercept), "endog": (0, 4)}, sparse=True)
     dense, y = wild(seed), np.random.default_rng(seed).uniform(-1, 5, N)
     return design, design.source((y, sp.csr_array(dense))), design.source((y, dense))
 
@@ -86,7 +86,7 @@ def test_zeros_stay_zeros_beside_an_intercept():
 @pytest.mark.parametrize("form", ["coo", "csc", "csr", "bsr", "lil", "int", "bool", "matrix"])
 def test_every_kind_of_sparse_matrix_is_read(form):
     dense = (np.abs(wild()) == 3).astype(float)
-    design = DeclaredDesign.from_arrays(D, (-2, 2), None, sparse=True)
+    design = DeclaredDesign.from_arrays(D, {"exog": (-2, 2)}, sparse=True)
     made = {
         "int": lambda: sp.csr_array(dense.astype(np.int8)),
         "bool": lambda: sp.csr_array(dense.astype(bool)),
@@ -100,7 +100,7 @@ def test_stored_twice_is_added_before_it_is_clipped_and_the_matrix_is_left_alone
         (np.array([0.8, 0.8, -5.0, 4.5]), np.array([1, 1, 0, 0]), np.array([0, 2, 4])), shape=(2, 2)
     )
     before = [part.copy() for part in (matrix.data, matrix.indices, matrix.indptr)]
-    source = DeclaredDesign.from_arrays(2, (-1, 1), None, sparse=True).source(matrix)
+    source = DeclaredDesign.from_arrays(2, {"exog": (-1, 1)}, sparse=True).source(matrix)
     np.testing.assert_array_equal(source.raw(0, 2).x.toarray(), [[0, 1], [-0.5, 0]])
     for old, new in zip(before, (matrix.data, matrix.indices, matrix.indptr), strict=True):
         np.testing.assert_array_equal(old, new)
@@ -108,7 +108,7 @@ def test_stored_twice_is_added_before_it_is_clipped_and_the_matrix_is_left_alone
 
 def test_a_known_term_and_a_count_stand_beside_a_sparse_design():
     design = DeclaredDesign.from_arrays(
-        2, (-1, 1), (0, 9), family=POISSON, exposure_bounds=(1, 4), sparse=True
+        2, {"exog": (-1, 1), "endog": (0, 9), "exposure": (1, 4)}, family=POISSON, sparse=True
     )
     table = (np.array([3.0, np.nan]), sp.eye_array(2, format="csr"), {"exposure": [2.0, 2.0]})
     block = design.source(table).block(0, 2)
@@ -120,11 +120,11 @@ def test_a_known_term_and_a_count_stand_beside_a_sparse_design():
 @pytest.mark.parametrize("bounds", [(1, 4), (-4, -1), [(0, 1), (0.5, 0.5)], [(0, 1), (-2, -1)]])
 def test_bounds_of_a_sparse_column_contain_zero(bounds):
     with pytest.raises(SchemaError, match=r"sparse.*do not contain 0.*\(1, 1\)"):
-        DeclaredDesign.from_arrays(2, bounds, (0, 1), sparse=True)
+        DeclaredDesign.from_arrays(2, {"exog": bounds, "endog": (0, 1)}, sparse=True)
 
 
 def test_wrong_matrices_are_refused_by_type_and_shape():
-    design = DeclaredDesign.from_arrays(2, (-1, 1), None, sparse=True)
+    design = DeclaredDesign.from_arrays(2, {"exog": (-1, 1)}, sparse=True)
     with pytest.raises(DataError, match="2 columns were declared"):
         design.source(sp.eye_array(3, format="csr"))
     with pytest.raises(DataError, match="complex"):
@@ -132,18 +132,22 @@ def test_wrong_matrices_are_refused_by_type_and_shape():
 
 
 def test_a_sparse_design_is_stored_as_one():
-    design = DeclaredDesign.from_arrays(3, [(1, 1), (0, 2), (-3, 1)], (0, 1), sparse=True)
+    design = DeclaredDesign.from_arrays(
+        3, {"exog": [(1, 1), (0, 2), (-3, 1)], "endog": (0, 1)}, sparse=True
+    )
     copy = design_from_dict(design.to_dict())
     assert copy == design
-    assert copy != DeclaredDesign.from_arrays(3, [(1, 1), (0, 2), (-3, 1)], (0, 1))
+    assert copy != DeclaredDesign.from_arrays(
+        3, {"exog": [(1, 1), (0, 2), (-3, 1)], "endog": (0, 1)}
+    )
     np.testing.assert_array_equal(copy.standardization.x_center, 0)
-    many = DeclaredDesign.from_arrays(10_000, (0, 1), (0, 1), sparse=True)
+    many = DeclaredDesign.from_arrays(10_000, {"exog": (0, 1), "endog": (0, 1)}, sparse=True)
     assert many.to_dict()["bounds"] == [0, 1]
 
 
 @pytest.mark.parametrize("sparse", [True, False])
 def test_new_rows_may_be_asked_for_some_columns_only(sparse):
-    design = DeclaredDesign.from_arrays(D, pairs(0), (0, 4), sparse=sparse)
+    design = DeclaredDesign.from_arrays(D, {"exog": pairs(0), "endog": (0, 4)}, sparse=sparse)
     dense = wild()
     table = sp.csr_array(dense) if sparse else dense
     whole = design.exog(table)
@@ -166,12 +170,14 @@ matrix = sp.csr_array(
     shape=(n, d),
 )
 start = time.process_time()
-source = DeclaredDesign.from_arrays(d, (-0.5, 1), (0, 1), sparse=True).source((np.ones(n), matrix))
+bounds = {"exog": (-0.5, 1), "endog": (0, 1)}
+source = DeclaredDesign.from_arrays(d, bounds, sparse=True).source((np.ones(n), matrix))
 entries = sum(source.block(a, a + 8192).x.nnz for a in range(0, n, 8192))
 print(entries, time.process_time() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """
 
 
+@pytest.mark.full
 def test_a_matrix_of_text_counts_passes_in_little_memory():
     """16,087 x 50,000 at 1 %: dense it would take 6.4 GB."""
     done = subprocess.run([sys.executable, "-c", LARGE], capture_output=True, text=True, check=True)

@@ -150,7 +150,10 @@ def test_five_thousand_columns_are_read_about_as_quickly_as_converted(wide, kind
 def test_arrays_of_many_columns_bind_quickly():
     pairs = np.tile([-1.0, 2.0], (50_000, 1))
     pairs[7] = (1, 1)
-    assert best(lambda: DeclaredDesign.from_arrays(50_000, pairs, (0, 1))) < OVERHEAD
+    assert (
+        best(lambda: DeclaredDesign.from_arrays(50_000, {"exog": pairs, "endog": (0, 1)}))
+        < OVERHEAD
+    )
 
 
 def test_many_factors_are_still_recognised_among_numbers():

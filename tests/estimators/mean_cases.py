@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -85,6 +86,7 @@ class Repeated:
         return float(np.sqrt(np.mean(self.errors**2)))
 
 
+@functools.cache
 def repeat(
     method: Any, shape: Shape, n: int, privacy: Central, reps: int, seed: int = 0, **options: Any
 ) -> Repeated:

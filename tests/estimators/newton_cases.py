@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from dpstats.design import DeclaredDesign, Design
-from dpstats.estimators.central.newton.ols import Newton
+from dpstats.estimators.central.newton.robust.ols import RobustOLS
 from dpstats.privacy import Central
 from dpstats.protocol import Plan
 from tests.estimators.ols_cases import DELTA, Cell, fit
@@ -30,14 +30,16 @@ class Setting:
 
     @property
     def design(self) -> Design:
-        return DeclaredDesign.from_arrays(len(self.beta), self.bounds, self.y_bounds)
+        return DeclaredDesign.from_arrays(
+            len(self.beta), {"exog": self.bounds, "endog": self.y_bounds}
+        )
 
     def rows(self, rng: Any, n: int) -> tuple[Array, Array]:
         x = self.columns(rng, n)
         return x, np.clip(x @ self.beta + self.residuals(rng, x), *self.y_bounds)
 
     def plan(self, n: int, epsilon: float, **options: Any) -> Plan:
-        return Newton().plan(self.design, Central(epsilon, DELTA), n, **options)
+        return RobustOLS().plan(self.design, Central(epsilon, DELTA), n, **options)
 
     def simulate(self, n: int, epsilon: float, reps: int, seed: int, **options: Any) -> Cell:
         """Fit `reps` data sets with independent noise; z-scores are for `beta`."""
@@ -46,11 +48,20 @@ class Setting:
         errors, z, se = [], [], []
         for r in range(reps):
             x, y = self.rows(rng, n)
-            params, cov, _ = fit(Newton(), x, y, plan, 10_000 * seed + r, shape)
+            params, cov, _ = fit(RobustOLS(), x, y, plan, 10_000 * seed + r, shape)
             se.append(np.sqrt(np.diag(cov)))
             errors.append(np.linalg.norm(params - self.beta) / np.linalg.norm(self.beta))
             z.append((params - self.beta) / se[-1])
         return Cell(plan, np.array(errors), np.array(z), np.array(se))
+
+
+def least_squares(x: Array, y: Array) -> tuple[Array, Array]:
+    """Coefficients and HC1 standard errors, by hand."""
+    bread = np.linalg.inv(x.T @ x)
+    ols = bread @ x.T @ y
+    scores = x * (y - x @ ols)[:, None]
+    cov = bread @ (scores.T @ scores) @ bread * len(x) / (len(x) - x.shape[1])
+    return ols, np.sqrt(np.diag(cov))
 
 
 def uniform(rng: Any, n: int) -> Array:

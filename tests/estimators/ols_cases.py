@@ -21,7 +21,7 @@ DELTA = 1e-6
 
 
 def design(d: int, y_bound: float = Y_BOUND) -> Design:
-    return DeclaredDesign.from_arrays(d, (-1.0, 1.0), (-y_bound, y_bound))
+    return DeclaredDesign.from_arrays(d, {"exog": (-1.0, 1.0), "endog": (-y_bound, y_bound)})
 
 
 def rows(rng: Any, n: int, d: int, sd: float = SD, norm: float = NORM) -> tuple[Any, Any, Any]:

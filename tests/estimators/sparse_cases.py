@@ -21,7 +21,9 @@ FAMILIES = {"ols": GAUSSIAN, "logit": BINOMIAL}
 
 def design(d: int, model: str = "ols") -> Design:
     ends = (-Y_BOUND, Y_BOUND) if model == "ols" else (0.0, 1.0)
-    return DeclaredDesign.from_arrays(d, (-1.0, 1.0), ends, family=FAMILIES[model])
+    return DeclaredDesign.from_arrays(
+        d, {"exog": (-1.0, 1.0), "endog": ends}, family=FAMILIES[model]
+    )
 
 
 def rows(

@@ -12,7 +12,7 @@ from dpstats.accounting.events import Laplace
 from dpstats.design import DeclaredDesign
 from dpstats.errors import OptionError
 from dpstats.estimators.central.published.adaptive_clipping_gd import AdaptiveClippingGD, _law
-from dpstats.estimators.central.published.private_variance import (
+from dpstats.estimators.private_variance import (
     adapted_clip,
     log_factor,
     pair_scales,

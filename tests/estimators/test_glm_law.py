@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpstats.estimators.central.newton.glm_law import Law, Rows, Tuning, dispersion, quantile, tune
+from dpstats.estimators.central.newton.robust.glm_law import (
+    Law,
+    Rows,
+    Tuning,
+    dispersion,
+    quantile,
+    tune,
+)
 from dpstats.families import BINOMIAL, POISSON, Family
 from dpstats.families.damped import Damped
 

@@ -11,7 +11,7 @@ import pytest
 
 import dpstats as dp
 from dpstats import SeededNoise
-from dpstats.estimators.central.newton.hidden import Hidden, drawn_in
+from dpstats.estimators.central.newton.robust.hidden import Hidden, drawn_in
 
 DELTA = 1e-6
 
@@ -121,9 +121,11 @@ def test_many_levels_have_numbers(kind: str) -> None:
         assert np.isfinite(fit.bse).all()
 
 
+@pytest.mark.full
 def test_a_column_that_hardly_varies_is_not_thought_to_be_known() -> None:
     # Its step is nothing, and so is its curvature: one over the other says nothing of it.
-    schema = dp.Schema(y=dp.Numeric(-8, 8), x=dp.Numeric(0, 100), z=dp.Numeric(0, 100))
+    wide = dp.Numeric(0, 100, scale=49)  # declared, so that none is found
+    schema = dp.Schema(y=dp.Numeric(-8, 8, scale=7.9), x=wide, z=wide)
     hits, share = [], []
     for seed in range(30):
         rng = np.random.default_rng(seed)
@@ -153,6 +155,7 @@ def table(seed: int, n: int) -> dict[str, Any]:
 SCHEMA = dp.Schema(y=dp.Numeric(-4, 4), x=dp.Numeric(-1, 1), g=dp.Categorical(["a", "b", "c"]))
 
 
+@pytest.mark.full
 def test_standard_errors_of_a_factor_are_not_those_of_nothing_known() -> None:
     # Two thirds of these fits have a hidden direction; the median standard error once was 13 times
     # the error, and said to be of sampling.
@@ -172,6 +175,8 @@ def test_standard_errors_of_a_factor_are_not_those_of_nothing_known() -> None:
     assert np.all(se[levels].median() < 5 * (error[levels] ** 2).mean() ** 0.5)
     wide = (se[levels] > 0.5).to_numpy()
     assert wide.mean() > 0.1
-    assert pd.DataFrame(share)[levels].to_numpy()[wide].min() > 0.9
+    said = pd.DataFrame(share)[levels].to_numpy()[wide]
+    assert said.min() > 0.8
+    assert np.median(said) > 0.95
     assert any("noise" in w and "factor" in w for w in model.plan(dp.Central(0.5, DELTA)).warnings)
     assert not model.plan(dp.Central(2.0, DELTA)).warnings

@@ -55,7 +55,7 @@ def test_a_large_epsilon_gives_maximum_likelihood_on_the_support() -> None:
 # ---- with noise ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("model", "limit"), [("ols", 0.06), ("logit", 0.3)])
+@pytest.mark.parametrize(("model", "limit"), grid([("ols", 0.06), ("logit", 0.3)], 1))
 def test_what_matters_is_found_among_many_columns(model: str, limit: float) -> None:
     # Means over six data sets; the limits are twice what was measured (0.028, 0.15).
     errors = []
@@ -116,7 +116,11 @@ def test_it_works_under_both_relations(model: str, neighbors: Neighbors) -> None
 
 
 @each_model
-def test_sparse_rows_give_the_bits_of_dense_ones(model: str) -> None:
+def test_sparse_rows_give_the_bits_of_dense_ones(
+    model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But for values out of range, which are counted in dense rows alone."""
+    monkeypatch.setattr(DeclaredDesign, "by_value", False)
     x, y, _ = rows(600, 50, 3, model=model)
     x = np.where(np.abs(x) > 0.8, x, 0.0)
     a = fit(OMP(model), x, y, Central(2.0, 1e-5), sparsity=3)
@@ -215,6 +219,7 @@ def test_correlated_columns_degrade_and_do_not_diverge(rho: float) -> None:
 # ---- unknown sparsity ---------------------------------------------------------------------------
 
 
+@pytest.mark.full
 def test_without_a_sparsity_noise_decides_how_many_columns_stay() -> None:
     kept, errors = [], []
     for seed in range(5):
@@ -227,6 +232,7 @@ def test_without_a_sparsity_noise_decides_how_many_columns_stay() -> None:
     assert np.mean(errors) < 0.1
 
 
+@pytest.mark.full
 def test_several_sparsities_are_compared_at_a_cost() -> None:
     kept, errors = [], []
     for seed in range(5):
@@ -259,17 +265,19 @@ def test_halves_together_cost_what_one_costs(model: str) -> None:
 
 @pytest.mark.parametrize("model", ["ols", pytest.param("logit", marks=pytest.mark.slow)])
 def test_split_intervals_cover_the_selected_model(model: str) -> None:
-    # Independent columns: the coefficients of the selected model are the true ones. 60 fits of 3
-    # columns; under a coverage of 95 % fewer than 160 or all of 180 hits have probability < 1e-3.
-    hits = 0
-    for seed in range(60):
+    # Independent columns: the coefficients of the selected model are the true ones. 25 fits of 3
+    # columns; under a coverage of 95 % fewer than 64 of 75 hits have probability < 1e-3.
+    z: list[float] = []
+    for seed in range(25):
         x, y, beta = rows(3000, 40, 3, seed, model, scale=1.5)
         found = fit(OMP(model), x, y, Central(4.0, 1e-6), seed, sparsity=3, inference="split")
         on = list(found.estimate.support or ())
         shape = design(40, model).standardization
         se = np.sqrt(np.diag(found.estimate.cov)) * shape.y_scale / shape.x_scale[on]
-        hits += int((np.abs(found.params[on] - beta[on]) < 1.96 * se).sum())
-    assert 160 <= hits < 180
+        z += [*(np.abs(found.params[on] - beta[on]) / se)]
+    assert np.sum(np.array(z) < 1.96) >= 64
+    # Power: intervals half as long are noticed. They would cover 67 %.
+    assert np.sum(np.array(z) < 1.96 / 2) < 64
 
 
 def test_no_standard_errors_without_a_split() -> None:
@@ -296,18 +304,26 @@ def test_a_hopeless_plan_names_an_n_that_would_do(model: str) -> None:
     import re
 
     method, shape, privacy = OMP(model), design(2000, model), Central(0.5, 1e-7)
-    (warning,) = method.plan(shape, privacy, 1000, sparsity=10).warnings
+
+    def hopeless(privacy: Central, n: int) -> list[str]:
+        """Warnings but that of ranges whose scales noise hides."""
+        said = method.plan(shape, privacy, n, sparsity=10).warnings
+        return [text for text in said if "scales of columns" not in text]
+
+    (warning,) = hopeless(privacy, 1000)
     n = int(re.search(r"About n=([\d,]+)", warning)[1].replace(",", ""))  # type: ignore[index]
     assert n > 2000
-    assert not method.plan(shape, replace(privacy, delta=1e-9), 2 * n, sparsity=10).warnings
-    assert not method.plan(shape, privacy, n, sparsity=10).warnings
+    assert not hopeless(replace(privacy, delta=1e-9), 2 * n)
+    assert not hopeless(privacy, n)
 
 
 def test_bad_options_are_refused() -> None:
     shape = design(20)
     with pytest.raises(OptionError, match="no column"):
         OMP("ols").plan(
-            DeclaredDesign.from_arrays(1, (1.0, 1.0), (-1.0, 1.0)), Central(1.0, 1e-6), 1000
+            DeclaredDesign.from_arrays(1, {"exog": (1.0, 1.0), "endog": (-1.0, 1.0)}),
+            Central(1.0, 1e-6),
+            1000,
         )
     for bad in ({"sparsity": 0}, {"sparsity": 21}, {"sparsity": (3, 40)}, {"inference": "naive"}):
         with pytest.raises(OptionError):

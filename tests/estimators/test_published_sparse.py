@@ -243,7 +243,9 @@ def test_the_intercept_is_always_in_and_not_counted(method) -> None:
         y = np.clip(y + 3.0, -8, 8)
     ends = (-8.0, 8.0) if method.model == "ols" else (0.0, 1.0)
     shape = DeclaredDesign.from_arrays(
-        11, [(1, 1)] + [(-1, 1)] * 10, ends, family=design(2, method.model).family
+        11,
+        {"exog": [(1, 1)] + [(-1, 1)] * 10, "endog": ends},
+        family=design(2, method.model).family,
     )
     plan = method.plan(shape, LARGE, len(y), sparsity=2)
     estimate = method.fit(Curator(shape.source((y, x)), shape, plan, SeededNoise(1)), shape, plan)

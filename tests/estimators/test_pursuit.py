@@ -67,7 +67,7 @@ def test_more_noise_means_a_shorter_reach(model: str, family: object) -> None:
 
 def test_only_columns_with_a_public_centre_are_clipped_inside_their_range() -> None:
     bounds = [(-2.0, 2.0), (0.0, 10.0), (0.0, 1.0), (1.0, 1.0)]
-    facts = layout(DeclaredDesign.from_arrays(4, bounds, (-1.0, 1.0)))
+    facts = layout(DeclaredDesign.from_arrays(4, {"exog": bounds, "endog": (-1.0, 1.0)}))
     assert facts.centred.tolist() == [True, False, False, False]
     assert facts.half[0] == pytest.approx(1.0)
     assert facts.intercept == (3,)

@@ -17,7 +17,8 @@ from dpstats.theory import Setting
 from tests.estimators.ols_cases import rows
 
 CENTRAL = Central(1.0, 1e-6)
-PRIVACY = {p.trust: p for p in (CENTRAL, Local(1.0, 1e-6), LabelOnly(1.0, 1e-6))}
+SITES = Federated(1.0, 1e-6, target="a")
+PRIVACY = {p.trust: p for p in (CENTRAL, Local(1.0, 1e-6), LabelOnly(1.0, 1e-6), SITES)}
 GUARANTEES = {"central": CENTRAL, "local": Local(1.0), "label-only": LabelOnly(1.0)}
 each = pytest.mark.parametrize("method", ESTIMATORS, ids=lambda e: f"{e.model}-{e.name}")
 
@@ -42,7 +43,7 @@ def test_help_on_a_plan_says_what_it_takes_and_raises(method) -> None:
 
 @each
 def test_rates_fall_with_n_and_cite_known_sources(method) -> None:
-    small, large = (Setting(n, 9, 1.0, 1e-6, s=3, p=2) for n in (1e3, 1e6))
+    small, large = (Setting(n, 9, 1.0, 1e-6, s=3, p=2, K=4) for n in (1e3, 1e6))
     for _, theory in (row for known in method.theory.values() for row in known.rows()):
         keys = {c.key for c in theory.citations}
         for rate in (*theory.upper, *theory.lower):

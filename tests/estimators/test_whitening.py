@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dpstats.design import DeclaredDesign
-from dpstats.estimators.central.newton.ols import Newton
+from dpstats.estimators.central.newton.robust.ols import RobustOLS
 from dpstats.estimators.central.newton.whitening import Metric, whiten
 from dpstats.holders import Curator
 from dpstats.mechanisms.noise import SeededNoise
@@ -29,9 +29,11 @@ def columns(rng: Any, condition: float, n: int = N) -> Any:
 def metric(x: Any, epsilon: float, seed: int = 0, indicators: Any = None) -> Metric:
     n, d = x.shape
     shape = design(d)
-    plan = Newton().plan(shape, Central(epsilon, DELTA), n)
+    plan = RobustOLS().plan(shape, Central(epsilon, DELTA), n)
     holder = Curator(shape.source((np.zeros(n), x)), shape, plan, SeededNoise(seed))
-    return whiten(holder, float(n), np.zeros(d) if indicators is None else indicators)
+    return whiten(
+        holder, float(n), np.zeros(d) if indicators is None else indicators, shape.norm_bound
+    )
 
 
 def moments(x: Any, w: Any) -> Any:
@@ -101,10 +103,10 @@ def test_rows_of_a_rare_level_are_not_far_out() -> None:
 
 
 def test_nothing_to_see_is_still_a_coordinate_system() -> None:
-    shape = DeclaredDesign.from_arrays(3, (-1.0, 1.0), (-1.0, 1.0))
-    plan = Newton().plan(shape, Central(0.1, DELTA), 50)
+    shape = DeclaredDesign.from_arrays(3, {"exog": (-1.0, 1.0), "endog": (-1.0, 1.0)})
+    plan = RobustOLS().plan(shape, Central(0.1, DELTA), 50)
     for x in (np.zeros((50, 3)), np.full((50, 3), np.nan)):
         holder = Curator(shape.source((np.zeros(50), x)), shape, plan, SeededNoise(1))
-        found = whiten(holder, 5.0, np.zeros(3))
+        found = whiten(holder, 5.0, np.zeros(3), 3**0.5)
         assert np.isfinite(found.w).all()
         assert np.linalg.eigvalsh(found.curvature).min() > 0

@@ -17,7 +17,16 @@ from dpstats.holders import Curator
 from dpstats.mechanisms.noise import SeededNoise
 from dpstats.privacy import Central, Neighbors
 from dpstats.protocol import Mechanism, Plan
-from dpstats.queries import Count, Geometry, Gram, PairScales, Score, ScoreOuter
+from dpstats.queries import (
+    Count,
+    Geometry,
+    Gram,
+    PairScales,
+    ResponseQuantile,
+    Score,
+    ScoreOuter,
+    Search,
+)
 
 D = 4
 TINY = Gaussian(1e-9)  # noise far below what the assertions look at
@@ -95,6 +104,55 @@ def test_each_planned_mechanism_answers_once() -> None:
     with pytest.raises(PlanError, match="No mechanism 'c'"):
         holder.ask(Count(), "c")
     assert [r.slot for r in holder.transcript] == ["a"]
+
+
+SEARCH = Search(ResponseQuantile(np.linspace(-1, 1, 9), 0.25))
+
+
+def test_a_comparison_is_one_balance_of_a_search() -> None:
+    x, y = rows(400)
+    holder = curator(FakeSource(x, y), ("a",))
+    for at in (4, 2, 1):
+        (balance,), _ = holder.compare(SEARCH, "a", at)
+        below = (y <= SEARCH.quantile.candidates[at]).sum()
+        assert balance == pytest.approx(0.75 * below - 0.25 * (400 - below), abs=1e-3)
+
+
+def test_comparisons_of_a_search_are_answered_as_often_as_it_has_them() -> None:
+    holder = curator(FakeSource(*rows(50)), ("a", "b"))
+    holder.ask(SEARCH, "b")
+    wider = Search(ResponseQuantile(np.linspace(-1, 1, 17), 0.25))
+    for _ in range(3):
+        holder.compare(SEARCH, "a", 4)
+        for query, slot in ((SEARCH, "b"), (wider, "a")):
+            with pytest.raises(PlanError, match="was answered, or is of another search"):
+                holder.compare(query, slot, 4)
+        with pytest.raises(PlanError, match="already answered"):
+            holder.ask(Count(), "a")
+    with pytest.raises(PlanError, match="was answered"):
+        holder.compare(SEARCH, "a", 2)
+    spent = sum(r.event.rho for r in holder.transcript if r.slot == "a")
+    assert spent == pytest.approx(TINY.rho)
+
+
+@pytest.mark.parametrize("at", [-1, 0, 8, 9, 1.5])
+def test_a_comparison_is_of_a_candidate_between_the_ends(at: Any) -> None:
+    holder = curator(FakeSource(*rows(50)), ("a",))
+    with pytest.raises(PlanError, match="between its ends"):
+        holder.compare(SEARCH, "a", at)
+
+
+def test_noise_of_comparisons_is_that_of_the_search() -> None:
+    # 200 draws: the standard deviation is within 15 % of the stated one but for 1 in 400.
+    event, found = Gaussian(3.0), []
+    for _ in range(100):
+        holder = curator(FakeSource(*rows(50)), ("a",), event=event)
+        holder._noise = SeededNoise(len(found)).start()
+        pair = [holder.compare(SEARCH, "a", 4) for _ in range(2)]
+        found += [float(a.value[0]) for a in pair]
+    stated = pair[0].noise.sd
+    assert stated == pytest.approx(3.0 * np.sqrt(3), rel=1e-3)
+    assert np.std(found) == pytest.approx(stated, rel=0.15)
 
 
 def test_the_transcript_states_sensitivity_and_scale() -> None:

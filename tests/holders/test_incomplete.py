@@ -144,7 +144,7 @@ def test_nothing_is_read_again_before_a_query_asks() -> None:
 
 
 def test_gaps_of_a_sparse_matrix_are_refused_by_name() -> None:
-    design = DeclaredDesign.from_arrays(2, (-1, 1), (-1, 1), sparse=True)
+    design = DeclaredDesign.from_arrays(2, {"exog": (-1, 1), "endog": (-1, 1)}, sparse=True)
     source = design.source((np.zeros(4), sparse.csr_array(np.eye(4, 2))))
     with pytest.raises(DataError, match="dense"):
         source.missing(0, 4)

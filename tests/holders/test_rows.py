@@ -26,7 +26,7 @@ BETA = np.array([0.5, 0.0, -0.3, 0.0, 0.0, 0.1])
 
 def held(x: Any, y: Any, branches: tuple[int, ...] = (0,), bounds: Any = (-1.0, 1.0)) -> Curator:
     """A curator that answers once under each slot ``"0"``, ``"1"``, ...."""
-    design = DeclaredDesign.from_arrays(x.shape[1], bounds, (-1.0, 1.0))
+    design = DeclaredDesign.from_arrays(x.shape[1], {"exog": bounds, "endog": (-1.0, 1.0)})
     mechanisms = tuple(
         Mechanism(str(slot), TINY, "", branch=branch) for slot, branch in enumerate(branches)
     )
@@ -118,7 +118,7 @@ def test_the_halves_of_a_sorted_table_are_alike() -> None:
 
 def test_halves_need_a_public_number_of_rows() -> None:
     x, y = table(10)
-    design = DeclaredDesign.from_arrays(D, (-1.0, 1.0), (-1.0, 1.0))
+    design = DeclaredDesign.from_arrays(D, {"exog": (-1.0, 1.0), "endog": (-1.0, 1.0)})
     privacy = Central(1.0, 1e-6, neighbors="add-remove", rows=10)
     plan = Plan(
         "ols",

@@ -18,6 +18,7 @@ from dpstats.holders import Labels
 from dpstats.holders.labels import held
 from dpstats.mechanisms.noise import SafeNoise, SeededNoise
 from dpstats.privacy import LabelOnly
+from dpstats.queries.label_cells import LabelCells
 from dpstats.queries.labels import (
     HeldSums,
     Interval,
@@ -30,6 +31,7 @@ from tests.label_only.cases import design, exact_sums, fit, table
 
 INTERVAL = Interval(-1.0, 3.0)
 N, D = 60, 3
+CELLS = np.array([-1.0, 0.0, 0.3, 2.0, 3.0])
 EXTREME = np.array([-1.0, 3.0, 1.0, 0.3, math.inf, -math.inf, math.nan, 1e308, -1e9])
 
 
@@ -50,6 +52,7 @@ def queries(rows: np.ndarray):
         WeightedResiduals(INTERVAL, rows, fitted, 0.7),
         HeldSums(INTERVAL, rows, *ends(rows)),
         WeightedResiduals(INTERVAL, rows, fitted, np.linspace(0.9, 0.2, N)),
+        LabelCells(INTERVAL, CELLS),
     ]
 
 
@@ -68,7 +71,7 @@ def test_every_response_is_held_to_the_interval_and_missing_ones_are_in_the_midd
 
 
 @pytest.mark.parametrize("event", EVENTS, ids=lambda e: e.kind)
-@pytest.mark.parametrize("which", range(6))
+@pytest.mark.parametrize("which", range(7))
 def test_one_response_moves_a_sum_by_no_more_than_its_sensitivity(which, event, rows):
     query = queries(rows)[which]
     rng = np.random.default_rng(which)
@@ -90,7 +93,7 @@ def test_one_response_moves_a_sum_by_no_more_than_its_sensitivity(which, event, 
     assert largest > 0.98, "the bound is attained: it cannot be halved"
 
 
-@pytest.mark.parametrize("which", range(6))
+@pytest.mark.parametrize("which", range(7))
 def test_sums_are_exact_in_any_order(which, rows):
     query = queries(rows)[which]
     labels = np.random.default_rng(1).uniform(-1, 3, N)
@@ -103,7 +106,7 @@ def test_sums_are_exact_in_any_order(which, rows):
 
 
 def test_answers_are_what_they_are_called(rows):
-    sums, _, squares, outer, held_sums, _ = queries(rows)
+    sums, _, squares, outer, held_sums, _, cells = queries(rows)
     labels = np.random.default_rng(3).uniform(-2, 4, N)
     v = held(labels, INTERVAL)
     exact = exact_sums(sums, v, EVENTS[0])[0]
@@ -113,11 +116,21 @@ def test_answers_are_what_they_are_called(rows):
     own = np.clip(labels, held_sums.low, held_sums.high) - held_sums.middle
     exact = exact_sums(held_sums, v, EVENTS[0])[0]
     np.testing.assert_allclose(exact, rows.T @ own, rtol=1e-4, atol=1e-3)
+    expected = np.histogram(np.clip(labels, -1, 3), CELLS)[0]
+    np.testing.assert_array_equal(exact_sums(cells, v, EVENTS[0])[0], expected)
     matrix = outer.decode(exact_sums(outer, v, EVENTS[0])[0])
     reference = (rows * clipped[:, None]).T @ rows
     scale = np.abs(reference).max()
     np.testing.assert_allclose(matrix, reference, atol=2e-3 * scale)
     np.testing.assert_array_equal(matrix, matrix.T)
+
+
+def test_a_response_is_in_one_cell_wherever_it_lies():
+    counts = LabelCells(INTERVAL, CELLS).total(held(EXTREME, INTERVAL))
+    np.testing.assert_array_equal(counts, [3, 1, 2, 3])  # (e_0, e_1], ...; missing: in the middle
+    for edges in ([0.0], [0.0, 0.0], [1.0, 0.0], [0.0, np.nan]):
+        with pytest.raises(PlanError):
+            LabelCells(INTERVAL, np.array(edges))
 
 
 def test_an_interval_of_no_width_is_refused(rows):

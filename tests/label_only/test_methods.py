@@ -109,11 +109,11 @@ def test_the_curator_without_leverages_to_cut_is_least_squares():
     data = table(1000, 3)
     data["x1"] = np.sign(data["x1"])  # no row stands out
     data["x2"] = np.where(np.arange(1000) % 2, 1.0, -1.0)
-    made = design(data)
+    made = design(data, schema=Schema(y=Numeric(-12, 12, center=0, scale=11)))  # none is looked for
     _, estimate = fit(LabelCurator(), made, data, LabelOnly(300.0, 1e-6, curator=True), 0)
     reference = sm.OLS(data["y"], made.exog(data)).fit(cov_type="HC1")
     units = user(made, estimate)
-    np.testing.assert_allclose(units.values, reference.params, atol=6e-3)
+    np.testing.assert_allclose(units.values, reference.params, atol=1.2e-2)  # 3.5 noises
     np.testing.assert_allclose(np.sqrt(np.diag(units.cov)), reference.bse, rtol=0.1)
 
 

@@ -321,7 +321,7 @@ def test_a_fit_from_the_wire_is_a_result_like_any_other(messages, tmp_path):
     fit = collector.fit()
     assert fit.nobs == len(messages)
     page = str(fit.summary())
-    assert "every device randomises" in page
+    assert "each device randomises" in page
     assert fit.privacy.cost == (2.0, 0.0)
     path = tmp_path / "fit.json"
     fit.save(path)

@@ -58,11 +58,14 @@ RELEASE = "dpstats/mechanisms/release.py"
 LINEAR = "dpstats/queries/linear.py"
 BASE = "dpstats/queries/base.py"
 BLOCKS = "dpstats/queries/blocks.py"
+CELLS = "dpstats/queries/cells.py"
 COORDINATES = "dpstats/queries/coordinates.py"
+DOOR = "dpstats/door.py"
 MODEL = "dpstats/model.py"
 RANDOMIZE = "dpstats/mechanisms/randomize.py"
 CLIENTS = "dpstats/holders/clients.py"
 LABELS = "dpstats/holders/labels.py"
+LABEL_CELLS = "dpstats/queries/label_cells.py"
 LABEL_QUERIES = "dpstats/queries/labels.py"
 COLUMN_SCORES = "dpstats/queries/column_scores.py"
 INBOX = "dpstats/holders/collector.py"
@@ -316,26 +319,26 @@ MUTANTS = [
     ),
     mutant(
         "skips the charge",
-        MODEL,
-        "        ledger.charge(plan, self._recipe.text, unit, reproducible=noise.reproducible)\n",
+        DOOR,
+        "    ledger.charge(plan, label, unit, reproducible=noise.reproducible)\n",
         "",
         "test_order.py",
         "charge",
     ),
     mutant(
         "charges after reading",
-        MODEL,
-        "        ledger.charge(plan, self._recipe.text, unit, reproducible=noise.reproducible)\n",
-        "        source.block(0, 1)\n"
-        "        ledger.charge(plan, self._recipe.text, unit, reproducible=noise.reproducible)\n",
+        DOOR,
+        "    ledger.charge(plan, label, unit, reproducible=noise.reproducible)\n",
+        "    source.block(0, 1)\n"
+        "    ledger.charge(plan, label, unit, reproducible=noise.reproducible)\n",
         "test_order.py",
         "before_the_first_row",
     ),
     mutant(
         "forgets the unit of privacy in the ledger",
-        MODEL,
-        "self._recipe.text, unit, reproducible",
-        "self._recipe.text, None, reproducible",
+        DOOR,
+        "label, unit, reproducible",
+        "label, None, reproducible",
         "test_transcript.py",
         "ledger_entry and person",
     ),
@@ -366,19 +369,21 @@ MUTANTS = [
     # results and messages
     mutant(
         "stores a row in the results",
-        MODEL,
-        "        return Results.from_estimate(\n",
-        '        estimate.released["first"] = design.source(self._data).block(5, 6).y[0]\n'
-        "        return Results.from_estimate(\n",
+        DOOR,
+        "        return concluded(estimator, holder, design, plan, ledger.state())\n",
+        "        found = concluded(estimator, holder, design, plan, ledger.state())\n"
+        '        found.estimate.released["first"] = source.block(5, 6).y[0]\n'
+        "        return found\n",
         "test_secrets.py",
         "no_canary",
     ),
     mutant(
         "keeps the holder in the results",
-        MODEL,
-        "            if isinstance(privacy, Local):\n",
-        '            object.__setattr__(estimate, "_holder", holder)\n'
-        "            if isinstance(privacy, Local):\n",
+        DOOR,
+        "        return concluded(estimator, holder, design, plan, ledger.state())\n",
+        "        found = concluded(estimator, holder, design, plan, ledger.state())\n"
+        '        object.__setattr__(found.estimate, "_holder", holder)\n'
+        "        return found\n",
         "test_secrets.py",
         "canary or holder",
     ),
@@ -392,9 +397,9 @@ MUTANTS = [
     ),
     mutant(
         "lets frames with rows leave with an error",
-        MODEL,
-        "            raise without_frames(error) from None\n",
-        "            raise\n",
+        DOOR,
+        "        raise without_frames(error) from None\n",
+        "        raise\n",
         "test_secrets.py",
         "carries_no_frame",
     ),
@@ -678,30 +683,30 @@ MUTANTS = [
     # messages: ledger, results and errors
     mutant(
         "charges nothing where devices randomise",
-        MODEL,
-        "        ledger.charge(plan, self._recipe.text, unit, reproducible=noise.reproducible)\n",
-        "        _ = isinstance(privacy, Local) or ledger.charge(\n"
-        "            plan, self._recipe.text, unit, reproducible=noise.reproducible\n"
-        "        )\n",
+        DOOR,
+        "    ledger.charge(plan, label, unit, reproducible=noise.reproducible)\n",
+        "    _ = isinstance(plan.privacy, Local) or ledger.charge(\n"
+        "        plan, label, unit, reproducible=noise.reproducible\n"
+        "    )\n",
         "test_message_plan.py",
         "charge and local",
     ),
     mutant(
         "charges nothing where covariates are public",
-        MODEL,
-        "        ledger.charge(plan, self._recipe.text, unit, reproducible=noise.reproducible)\n",
-        "        _ = isinstance(privacy, LabelOnly) or ledger.charge(\n"
-        "            plan, self._recipe.text, unit, reproducible=noise.reproducible\n"
-        "        )\n",
+        DOOR,
+        "    ledger.charge(plan, label, unit, reproducible=noise.reproducible)\n",
+        "    _ = isinstance(plan.privacy, LabelOnly) or ledger.charge(\n"
+        "        plan, label, unit, reproducible=noise.reproducible\n"
+        "    )\n",
         "test_message_plan.py",
         "charge and label",
     ),
     mutant(
         "charges after reading responses",
-        MODEL,
-        "        ledger.charge(plan, self._recipe.text, unit, reproducible=noise.reproducible)\n",
-        "        source.block(0, 1)\n"
-        "        ledger.charge(plan, self._recipe.text, unit, reproducible=noise.reproducible)\n",
+        DOOR,
+        "    ledger.charge(plan, label, unit, reproducible=noise.reproducible)\n",
+        "    source.block(0, 1)\n"
+        "    ledger.charge(plan, label, unit, reproducible=noise.reproducible)\n",
         "test_message_plan.py",
         "before_the_first_row",
     ),
@@ -715,27 +720,29 @@ MUTANTS = [
     ),
     mutant(
         "keeps public rows in the results",
-        MODEL,
-        "            design=design.without_rows(),\n",
-        "            design=design,\n",
+        DOOR,
+        "        design=design.without_rows(),\n",
+        "        design=design,\n",
         "test_message_secrets.py",
         "no_canary_and",
     ),
     mutant(
         "stores a response in the results",
-        MODEL,
-        "        return Results.from_estimate(\n",
-        '        estimate.released["first"] = design.source(self._data).block(5, 6).y[0]\n'
-        "        return Results.from_estimate(\n",
+        DOOR,
+        "        return concluded(estimator, holder, design, plan, ledger.state())\n",
+        "        found = concluded(estimator, holder, design, plan, ledger.state())\n"
+        '        found.estimate.released["first"] = source.block(5, 6).y[0]\n'
+        "        return found\n",
         "test_message_secrets.py",
         "no_canary",
     ),
     mutant(
         "keeps who holds the messages",
-        MODEL,
-        "            if isinstance(privacy, Local):\n",
-        '            object.__setattr__(estimate, "_holder", holder)\n'
-        "            if isinstance(privacy, Local):\n",
+        DOOR,
+        "        return concluded(estimator, holder, design, plan, ledger.state())\n",
+        "        found = concluded(estimator, holder, design, plan, ledger.state())\n"
+        '        object.__setattr__(found.estimate, "_holder", holder)\n'
+        "        return found\n",
         "test_message_secrets.py",
         "canary or holder",
     ),
@@ -749,9 +756,9 @@ MUTANTS = [
     ),
     mutant(
         "lets frames of devices leave with an error",
-        MODEL,
-        "            raise without_frames(error) from None\n",
-        "            raise\n",
+        DOOR,
+        "        raise without_frames(error) from None\n",
+        "        raise\n",
         "test_message_secrets.py",
         "carries_no_frame",
     ),
@@ -823,10 +830,42 @@ MUTANTS = [
         "range_is_bought",
     ),
     mutant(
+        "halves the sensitivity of the cells of columns",
+        CELLS,
+        "norm = max_rows * math.sqrt(len(self.edges))",
+        "norm = max_rows * math.sqrt(len(self.edges)) / 2",
+        "test_sensitivity.py",
+        "move_no_answer and ols-newton",
+    ),
+    mutant(
+        "halves the sensitivity of counts of values astray",
+        CELLS,
+        "Contribution.ACUTE.sensitivity(max_rows * math.sqrt(groups), neighbors)",
+        "Contribution.ACUTE.sensitivity(max_rows * math.sqrt(groups) / 2, neighbors)",
+        "test_sensitivity.py",
+        "move_no_answer and ols-newton",
+    ),
+    mutant(
+        "halves the sensitivity of counts of values astray for Laplace noise",
+        CELLS,
+        "Contribution.SIGNED.sensitivity(float(max_rows * groups), neighbors)",
+        "Contribution.SIGNED.sensitivity(float(max_rows * groups) / 2, neighbors)",
+        "test_sensitivity.py",
+        "move_no_answer and mean-clipped",
+    ),
+    mutant(
+        "halves the sensitivity of the cells of responses",
+        LABEL_CELLS,
+        'return 2.0 if norm == "l1" else math.sqrt(2.0)',
+        'return 1.0 if norm == "l1" else math.sqrt(0.5)',
+        "../label_only/test_holder.py",
+        "moves_a_sum",
+    ),
+    mutant(
         "refuses a table of nobody",
         CURATOR,
-        "rows = source if len(source) else Nobody(source, design)",
-        "rows = source",
+        "self._source = source if len(source) else Nobody(source, design)",
+        "self._source = source",
         "test_private_size.py",
         "contributes_nothing and clipped",
     ),

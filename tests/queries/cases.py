@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -9,16 +10,27 @@ import numpy as np
 
 from dpstats.families import BINOMIAL, GAUSSIAN, POISSON, Family
 from dpstats.queries import (
+    AstrayCounts,
+    Axis,
     Block,
+    ColumnCells,
+    ColumnMoments,
+    ColumnPrefixes,
     CoordinateScores,
     Count,
     Geometry,
     Gradient,
     Gram,
+    GroupSums,
+    LengthQuantile,
     MinEigenvalue,
+    MixtureMoments,
+    NormCount,
+    NormHistogram,
     NormQuantile,
     PairScales,
     PeeledScores,
+    ProjectedCells,
     Query,
     ResidualCount,
     ResidualMoment,
@@ -28,11 +40,17 @@ from dpstats.queries import (
     ResponseMoments,
     ResponseQuantile,
     Score,
+    ScoreCurvature,
+    Scored,
     ScoreOuter,
+    ScoreProducts,
+    ScoreSquares,
     Search,
     Selected,
+    TableCounts,
     TailSums,
     UnitMoments,
+    WhitenedScore,
 )
 from dpstats.queries.blocks import X_BITS, Y_BITS, bound_grid
 
@@ -44,8 +62,26 @@ BETA = np.array([0.4, -0.25, 0.7])
 GRID = 2.0 ** np.arange(-6.0, 2.0)
 SEARCHED = 2.0 ** np.arange(-6.0, 3.0)
 PAIR = Geometry(1.2, WHITEN[:2, 1:])  # of two columns
+APART = np.vstack([5 * WHITEN[:2], -4 * WHITEN[1:]])  # residuals to two components
 PART = Geometry(1.2, WHITEN[:2])  # two directions of three columns
+TWO = Axis(np.array([0, 2]), np.array([1.0, 2.0]), np.array([-9.0, 0.0, 1.0, 9.0]))
+IN_CELLS = Scored(1, np.array([-1.0, -0.2, 0.5, 1.0]), np.array([-1.7, 0.1, 1.7]))
+RANKED = Scored(1, np.array([-1.0, -0.2, 0.5, 1.0]), np.array([-1.7, 0.1, 0.6, 1.7]))
 GAUSSIAN_LOG, POISSON_IDENTITY = Family("gaussian", "log"), Family("poisson", "identity")
+
+
+# Questions that read each value by itself, of incomplete rows too.
+BY_VALUE = (
+    AstrayCounts,
+    ColumnCells,
+    ColumnMoments,
+    ColumnPrefixes,
+    GroupSums,
+    ScoreProducts,
+    TableCounts,
+)
+# Those whose cells follow from what was released before.
+CELLS = (ColumnCells, ColumnPrefixes)
 
 
 @dataclass(frozen=True)
@@ -109,7 +145,48 @@ _CASES = [
     Case(Search(ResidualQuantile(SEARCHED, 0.7, BETA)), np.inf, 0.99),
     Case(Search(NormQuantile(SEARCHED, 0.6, WHITEN)), np.inf, 0.99),
     Case(TailSums(BETA, np.array([0.2, 0.4, 0.8])), 2, 0.95),
+    Case(AstrayCounts((1,) * (D + 1)), 2, 0.99),
+    Case(AstrayCounts((1, D)), 2, 0.99),
+    Case(AstrayCounts((1, D), norm="l1"), 1, 0.99),
+    Case(ColumnCells((GRID, np.array([-1.0, 0.0, 1.0])), np.array([1, D])), 2, 0.99),
+    Case(ProjectedCells(WHITEN[:2], np.array([-1.0, 0.0, 0.5, 2.0])), 2, 0.99),
+    *(
+        Case(MixtureMoments(np.array([0.3, -0.2]), APART, 0.4, shape), 2, attained)
+        for shape, attained in (
+            ("full", 0.95),
+            ("tied", 0.9),
+            ("diagonal", 0.7),
+            ("spherical", 0.7),
+        )
+    ),
+    Case(ColumnPrefixes((GRID, np.array([-1.0, 0.0, 1.0])), np.array([1, D])), 2, 0.9),
+    Case(ColumnPrefixes((np.linspace(-1, 1, 40),), np.array([D]), missing=False), 2, 0.9),
+    Case(ColumnMoments(np.array([0, D]), np.array([-0.5, -1.0]), np.array([0.2, 0.9])), 2, 0.95),
+    Case(TableCounts((Axis(np.array([D]), np.ones(1), GRID), TWO)), 2, 0.99),
+    Case(TableCounts((TWO,), missing=False), 2, 0.99),
+    Case(GroupSums(Scored.window(D, -0.4, 0.7), TWO), 2, 0.95),
+    Case(ScoreProducts((IN_CELLS, Scored.window(D, -0.5, 0.9)), 1.2), 2, 0.9),
+    Case(ScoreProducts((RANKED, Scored.window(D, -0.5, 0.9)), 1.2), 2, 0.9),
+    Case(WhitenedScore(np.eye(D), BETA, 0.3), 2, 0.95),
+    Case(WhitenedScore(WHITEN, BETA, 0.3), 2, 0.95),
+    Case(WhitenedScore(WHITEN, BETA, 0.6, inner=0.3), 2, 0.95),
+    Case(ScoreSquares(WHITEN, BETA, 0.4), 2, 0.9),
+    Case(ScoreCurvature(WHITEN, BETA, 2.0, 1.3), 2, 0.9),
+    Case(LengthQuantile(GRID, 0.8, WHITEN, BETA), np.inf, 0.99),
+    Case(Search(LengthQuantile(SEARCHED, 0.8, WHITEN, BETA, "score", BINOMIAL)), np.inf, 0.99),
+    Case(LengthQuantile(GRID, 0.4, WHITEN, BETA, "curvature", POISSON), np.inf, 0.99),
+    Case(NormHistogram(WHITEN, BETA, GRID, scored=False), 2, 0.99),
+    Case(NormHistogram(WHITEN, BETA, GRID), 2, 0.99),
+    Case(NormCount(WHITEN, BETA, 0.5), 2, 1.0),
     # families and offsets
+    Case(WhitenedScore(WHITEN, BETA, 0.3, family=BINOMIAL), 2, 0.95),
+    Case(WhitenedScore(PART.whiten, BETA, 0.4, 0.1, POISSON), 2, 0.95, offset=True),
+    Case(WhitenedScore(WHITEN, 1e4 * BETA, 0.3, family=GAUSSIAN_LOG), 2, 0.5),
+    Case(ScoreSquares(WHITEN, BETA, 0.4, family=BINOMIAL), 2, 0.9),
+    Case(ScoreCurvature(WHITEN, BETA, 3.0, 0.5, BINOMIAL), 2, 0.9),
+    Case(ScoreCurvature(WHITEN, BETA, 3.0, 1.0, POISSON_IDENTITY), 2, 0.6, offset=True),
+    Case(NormHistogram(WHITEN, BETA, GRID, family=POISSON), 2, 0.99, offset=True),
+    Case(NormCount(WHITEN, BETA, 0.5, BINOMIAL), 2, 1.0),
     Case(Score(PLAIN, BETA, 0.3), 2, 0.95, offset=True),
     Case(Score(PLAIN, BETA, 0.3, BINOMIAL), 2, 0.95),
     Case(Score(SKEWED, BETA, 0.3, POISSON), 2, 0.95, offset=True),
@@ -171,8 +248,26 @@ def block(
         chosen = list(query.columns)
         x, bounds, steps = np.take(x, chosen, axis=1), bounds[chosen], steps[chosen]
     bare = Block(csr_array(x) if sparse else x, y, keep, keep, bounds, steps, starts)
+    bare = replace(
+        bare,
+        observed=functools.partial(_observed, bare),
+        astray=functools.partial(_astray, bare),
+    )
     rows = bare.weighted(query.geometry)
     return replace(rows, weight=rows.weight.astype(np.float32).astype(np.float64))
+
+
+def _observed(rows: Block) -> Any:
+    """Values of rows that were on the grid when they were read; none of an incomplete row."""
+    values = np.column_stack([rows.x, rows.y]).astype(np.float64)
+    values[rows.keep == 0] = np.nan
+    return values
+
+
+def _astray(rows: Block) -> Any:
+    """Values below 0 are outside, those of an incomplete row missing."""
+    outside, missing = _observed(rows) < 0, np.repeat(rows.keep[:, None] == 0, D + 1, axis=1)
+    return np.stack([outside, missing], axis=1)
 
 
 def answer(query: Query, rows: Block) -> Any:

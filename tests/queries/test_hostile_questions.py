@@ -20,6 +20,7 @@ from dpstats.holders.labels import held
 from dpstats.privacy import Neighbors
 from dpstats.queries.as_json import query_from_dict, query_to_dict
 from dpstats.queries.column_scores import ColumnScores
+from dpstats.queries.label_cells import LabelCells
 from dpstats.queries.labels import (
     HeldSums,
     Interval,
@@ -106,6 +107,7 @@ EXTREME = np.array([-1.0, 3.0, 1.0, 0.3, np.inf, -np.inf, np.nan, 1e308])
 ABOUT_LABELS = [
     LabelSums(INTERVAL, X),
     LabelSums(INTERVAL, X, "l1"),
+    LabelCells(INTERVAL, np.array([-1.0, 0.0, 2.0, 3.0]), "l1"),
     HeldSums(INTERVAL, X, np.linspace(-1, 1, N), np.linspace(0, 3, N)),
     SquaredResiduals(INTERVAL, FITTED, 0.7),
     WeightedResiduals(INTERVAL, X, FITTED, np.linspace(0.9, 0.2, N), "l1"),

@@ -112,6 +112,7 @@ def test_a_fit_does_without_numba(numba, monkeypatch) -> None:
         blocks.kernels.cache_clear()
 
 
+@pytest.mark.full
 def test_a_small_table_does_not_import_numba() -> None:
     import subprocess
 

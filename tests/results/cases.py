@@ -16,6 +16,7 @@ from dpstats.families import BINOMIAL, POISSON
 from dpstats.privacy import Central
 from dpstats.protocol import CoefficientEstimate, Mechanism, Plan, Release
 from dpstats.results import Released as Results
+from dpstats.results.privacy_report import PrivacyReport
 from dpstats.schema import Categorical, Numeric, Schema
 from dpstats.theory import Assumption, Citation, Rate, Theory
 
@@ -74,6 +75,14 @@ THEORY = Theory(
 )
 
 
+def released_from(
+    estimate: CoefficientEstimate, *, design: Any, plan: Plan, theory: Theory, **ran: Any
+) -> Results:
+    """Results of a fit that ran as said; `ran` is for `PrivacyReport.of`."""
+    report = PrivacyReport.of(plan, guarantee=theory.guarantee, schema=design.schema, **ran)
+    return Results.from_estimate(estimate, design=design, plan=plan, theory=theory, privacy=report)
+
+
 def to_internal(design: Design, fit: Any) -> tuple[np.ndarray, np.ndarray]:
     """Coefficients and covariance of a statsmodels fit in the design's internal units."""
     jacobian, offset = design.standardization.transform()
@@ -105,7 +114,7 @@ def make(
         Mechanism("step1", Gaussian(30.0), "clipped score, first Newton step"),
     )
     queries = ("residual quantile", "weighted Gram", "clipped score")
-    return Results.from_estimate(
+    return released_from(
         CoefficientEstimate(params, cov, share * cov, float(nobs), released or {"clip": 0.25}),
         design=design,
         plan=Plan(
@@ -159,8 +168,10 @@ def make_sparse(
     columns = [df.columns[j] for j in CHOSEN]
     fit = sm.OLS(df["y"], df[columns]).fit(use_t=False)
     bounds = [(1.0, 1.0), *[(0.0, 5.0)] * (d - 1)]
-    design = DeclaredDesign.from_arrays(d, bounds, (-20.0, 20.0))
-    inner = DeclaredDesign.from_arrays(len(CHOSEN), bounds[: len(CHOSEN)], (-20.0, 20.0))
+    design = DeclaredDesign.from_arrays(d, {"exog": bounds, "endog": (-20.0, 20.0)})
+    inner = DeclaredDesign.from_arrays(
+        len(CHOSEN), {"exog": bounds[: len(CHOSEN)], "endog": (-20.0, 20.0)}
+    )
     params, cov = to_internal(inner, fit)
     order = [CHOSEN.index(j) for j in support]
     cov = cov[np.ix_(order, order)] * (np.nan if label == SAME_ROWS else 1.0)
@@ -171,7 +182,7 @@ def make_sparse(
         Mechanism("choice", Selection(0.1, 3), "columns by score, half of the rows", branch=1),
         Mechanism("gram", Gaussian(20.0), "Gram matrix of the chosen columns", branch=2),
     )
-    return Results.from_estimate(
+    return released_from(
         CoefficientEstimate(full, cov, share * cov, float(N), {"clip": 0.25}, (), support, label),
         design=design,
         plan=Plan("ols", "split", privacy, N, design.names, mechanisms, (0.99, 1e-7), options),
@@ -219,7 +230,7 @@ def make_glm(
     design = DeclaredDesign.from_formula(formula, declared, family=family, exposure=exposure)
     params, cov = to_internal(design, fit)
     m = Mechanism("step1", Gaussian(30.0), "clipped score, first Newton step")
-    return Results.from_estimate(
+    return released_from(
         CoefficientEstimate(params, cov, 0.3 * cov, float(N), {"scale": 0.1}),
         design=design,
         plan=Plan(kind, "newton", Central(1.0, 1e-7), N, design.names, (m,), (0.99, 1e-7)),

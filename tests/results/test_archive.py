@@ -150,7 +150,9 @@ def test_the_ledger_s_folder_is_not_published(tmp_path):
 
 @pytest.mark.parametrize("names", [None, ["const", "a", "b"]])
 def test_a_design_of_arrays_survives_the_round_trip(names):
-    design = DeclaredDesign.from_arrays(3, [(1, 1), (-1, 1), (0, 2)], (-6, 6), names=names)
+    design = DeclaredDesign.from_arrays(
+        3, {"exog": [(1, 1), (-1, 1), (0, 2)], "endog": (-6, 6)}, names=names
+    )
     again = design_from_dict(json.loads(json.dumps(design.to_dict())))
     assert again == design
     assert again.names == design.names
@@ -174,7 +176,7 @@ def test_a_result_without_its_fields_is_refused(version):
 
 def test_the_part_due_to_sampling_survives_where_there_is_a_third(fit):
     third = dataclasses.replace(fit.estimate, cov_sampling=0.3 * fit.estimate.cov)
-    fit = dataclasses.replace(fit, estimate=third)
+    fit = dataclasses.replace(fit, estimate=third)._bounded()
     read = Results.from_json(fit.to_json())
     np.testing.assert_allclose(read.privacy_share, 0.7)
     np.testing.assert_array_equal(read.cov_sampling(), fit.cov_sampling())

@@ -165,8 +165,8 @@ def test_its_summary_has_a_line_for_each_group_and_tests_what_can_be_tested(fit)
     assert f"SPREAD Results [{NOT_PRIVATE}]" in page
     assert lines["location:"] == ["location:"]
     assert lines["dispersion:"] == ["dispersion:"]
-    assert len(lines["mean"]) == 8
-    assert len(lines["variance"]) == 6  # without z and P>|z|
+    assert len(lines["mean"]) == 9
+    assert len(lines["variance"]) == 7  # without z and P>|z|
     assert "NOT private" in fit.to_markdown()
     assert "2 parameters" in repr(fit)
     for text in (page, fit.to_html(), fit.to_latex(), html_report(fit)):
@@ -193,7 +193,7 @@ def test_it_is_saved_and_loaded_by_the_kind_that_the_file_names(fit, tmp_path, m
         assert again == fit
         pd.testing.assert_frame_equal(again.conf_int(), fit.conf_int())
     monkeypatch.delitem(released.KINDS, "spread")
-    with pytest.raises(OptionError, match=r"kind 'spread'.*\['regression'\]"):
+    with pytest.raises(OptionError, match=r"kind 'spread'.*'federated', .*'regression'.*'scales'"):
         dp.load(tmp_path / "fit.json")
 
 

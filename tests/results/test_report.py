@@ -20,7 +20,7 @@ def page():
         "What was planned",
         "priv. share",
         "Gaussian, sd 40",
-        "3 rate, constants = 1",
+        "Upper rate (statistical + privacy)",
         "<svg",
         "@misc{cwz2021",
         "Proof of privacy",

@@ -26,6 +26,10 @@ def test_a_file_of_version_1_says_what_it_said_then(name):
     np.testing.assert_allclose(fit.conf_int(), said["conf_int"], rtol=1e-12)
     assert fit.reproducible
     assert fit.summary().as_text()
+    bound = fit.error_bound
+    assert set(bound.to_frame()["tier"]) <= {"bound", "rate"}
+    half = np.diff(fit.conf_int(), axis=1)[:, 0] / 2
+    np.testing.assert_allclose(bound.population, half[np.isfinite(half)])
 
 
 @pytest.mark.parametrize("name", SAID)

@@ -156,7 +156,7 @@ SCALARS = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.lists(SCALARS, min_size=1, max_size=12), st.sampled_from([NUMBER, LEVELS, Boolean()]))
 def test_any_value_is_mapped_alone(values, declaration):
     column = np.empty(len(values), dtype=object)

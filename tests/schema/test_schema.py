@@ -60,6 +60,8 @@ def schema():
         visits=Numeric(0, 80),
         plan=Categorical(["free", "25", 50, 1.5, True], other="other"),
         smoker=Boolean(),
+        ill=Boolean(share=0.02),
+        region=Categorical(["n", "s"], other="o", shares=[0.6, 0.3, 0.1]),
         unit="person",
         max_rows=5,
     )
@@ -78,8 +80,8 @@ def test_guesses_default_to_midpoint_and_half_width():
 
 
 def test_it_is_a_mapping_with_equality(schema):
-    assert list(schema) == ["a b", "visits", "plan", "smoker"]
-    assert len(schema) == 4
+    assert list(schema) == ["a b", "visits", "plan", "smoker", "ill", "region"]
+    assert len(schema) == 6
     assert "visits" in schema
     assert "person" not in schema
     assert schema.get("nothing") is None
@@ -109,7 +111,43 @@ def test_its_text_is_code_that_makes_it(schema):
     assert len(repr(Schema({f"x{i}": Numeric(0, 1) for i in range(5000)}))) < 3000
 
 
+def test_shares_are_guesses_that_do_not_change_what_a_value_means(schema):
+    assert schema["ill"].shares == pytest.approx((0.98, 0.02))
+    assert schema["region"].shares == (0.6, 0.3, 0.1)
+    assert Boolean().shares is Categorical(["a", "b"]).shares is None
+    assert schema["ill"] != Boolean()
+    for with_shares, without in (
+        (schema["ill"], Boolean()),
+        (schema["region"], Categorical(["n", "s"], other="o")),
+    ):
+        values = ["n", "s", "elsewhere", True, 0, None]
+        for one, other in zip(with_shares.coerce(values), without.coerce(values), strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Boolean(share=0),
+        lambda: Boolean(share=1),
+        lambda: Boolean(share="0.2"),
+        lambda: Boolean(share=float("nan")),
+        lambda: Categorical(["a", "b"], shares=[1.0]),
+        lambda: Categorical(["a", "b"], shares=[0.5, 0.3]),
+        lambda: Categorical(["a", "b"], shares=[1.0, 0.0]),
+        lambda: Categorical(["a", "b"], shares="ab"),
+        lambda: Categorical(["a", "b"], other="c", shares=[0.5, 0.5]),
+        lambda: Categorical(["a", "b"], shares=[0.5, True]),
+    ],
+)
+def test_shares_that_are_none_are_refused(make):
+    with pytest.raises(SchemaError, match="share"):
+        make()
+
+
 BAD_FILES = {
+    "shares no list": '{"format": "dpstats-schema", "version": 1, "columns": '
+    '{"x": {"type": "categorical", "levels": ["a", "b"], "shares": 0.5}}}',
     "not json": "{",
     "another object": "{}",
     "a list": "[]",

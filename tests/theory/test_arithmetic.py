@@ -59,9 +59,9 @@ def test_what_could_be_misread_is_refused(text: str) -> None:
     ids=["rate", "condition"],
 )
 def test_a_rate_or_condition_says_what_its_constants_are(make) -> None:
-    with pytest.raises(ValueError, match="does not say what B, K is"):
-        make("K B s/n")
-    assert make("K B s/n, B = 1, K = sqrt(d)").formula
+    with pytest.raises(ValueError, match="does not say what B, L is"):
+        make("L B s/n")
+    assert make("L B s/n, B = 1, L = sqrt(d)").formula
 
 
 def test_a_sum_of_formulas_defines_each_name_once() -> None:

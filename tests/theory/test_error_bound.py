@@ -4,8 +4,11 @@ import math
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
+import dpstats as dp
+from dpstats.errors import OptionError
 from dpstats.theory import (
     Assumption,
     Citation,
@@ -16,7 +19,7 @@ from dpstats.theory import (
     error_bound,
     rate_terms,
 )
-from tests.results.cases import THEORY, make
+from tests.results.cases import SAME_ROWS, THEORY, make, make_sparse
 
 SOURCE = Citation("k", "A, B.", "T", 2023, "V", "Theorem 1")
 SETTING = Setting(n=10_000, d=4, epsilon=0.5, delta=1e-6)
@@ -47,7 +50,7 @@ def test_conditions_hold_fail_or_are_unknown():
     assert [c.holds for c in bound.assumptions] == [True, False, None]
     assert bound.failing() == ("eps <= 1/2",)
     assert bound.assumptions_frame()["holds"].tolist() == [True, False, None]
-    assert "[FAILS HERE] eps <= 1/2" in repr(bound)
+    assert "[FAILS] eps <= 1/2" in repr(bound)
 
 
 def test_rates_with_constants_1_are_not_divided_by_each_other():
@@ -68,45 +71,111 @@ def test_the_frame_has_one_row_per_number():
     frame = make()[0].error_bound.to_frame()
     columns = ["tier", "side", "term", "quantity", "value", "formula", "source"]
     assert list(frame) == columns
-    assert set(frame["tier"]) == {"exact", "plug-in", "rate"}
+    assert set(frame["tier"]) == {"bound", "rate"}
     assert set(frame["term"]) == {"statistical", "privacy", "total"}
-    assert set(frame["side"]) == {"equal", "upper", "lower"}
+    assert set(frame["side"]) == {"upper", "lower"}
 
 
-def test_the_exact_tier_is_the_known_law_of_the_noise():
-    fit, _ = make(share=0.4)
-    bound, cov = fit.error_bound, fit.estimate.cov_privacy
-    draws = np.random.default_rng(0).multivariate_normal(np.zeros(5), cov, 100_000)
-    norms = np.linalg.norm(draws, axis=1)
-    mean = bound.value("exact", "equal", "privacy", "E||error||")
-    radius = bound.value("exact", "upper", "privacy", "95% radius")
-    assert abs(norms.mean() - mean) < 5 * norms.std() / np.sqrt(1e5)
-    assert abs((norms < radius).mean() - 0.95) < 5 * np.sqrt(0.95 * 0.05 / 1e5)
-    sd = bound.value("exact", "equal", "privacy", "sd(age)")
-    assert sd == pytest.approx(np.sqrt(0.4) * fit.bse["age"])
+def test_the_bound_to_the_population_is_half_of_the_interval():
+    fit = make()[0]
+    np.testing.assert_allclose(
+        fit.error_bound.population, np.diff(fit.conf_int(), axis=1)[:, 0] / 2, rtol=1e-12
+    )
+    assert list(fit.error_bound.population.index) == list(fit.params.index)
 
 
-def test_the_plug_in_tier_adds_up_in_squares():
-    bound = make(share=0.4)[0].error_bound
-    parts = [bound.value("plug-in", "equal", term) for term in ("statistical", "privacy")]
-    assert math.hypot(*parts) == pytest.approx(bound.value("plug-in", "equal", "total"))
+@pytest.mark.parametrize("third", [0.0, 0.1, 0.2])
+def test_the_bound_to_the_non_private_answer_is_a_quantile_of_noise_and_allowance(third):
+    """Of draws: noise, and an allowance whose sd is doubled; never beyond the interval."""
+    fit, _ = make(share=0.2)
+    cov = fit.estimate.cov
+    estimate = replace(fit.estimate, cov_sampling=(0.8 - third) * cov, of_these_rows=True)
+    bound = replace(fit, estimate=estimate)._bounded().error_bound
+    sd = np.sqrt(min(1.0, 0.2 + 4 * third)) * fit.bse
+    draws = np.random.default_rng(0).normal(size=(100_000, 5)) * sd.to_numpy()
+    held = (np.abs(draws) <= bound.nonprivate.to_numpy()).mean(axis=0)
+    assert np.abs(held - 0.95).max() < 5 * np.sqrt(0.95 * 0.05 / 1e5)
+    assert (bound.nonprivate <= bound.population * (1 + 1e-12)).all()
+
+
+def test_an_answer_to_another_question_or_parts_beyond_the_whole_have_the_interval_s_bound():
+    fit, _ = make(share=0.2)
+    beyond = replace(fit.estimate, cov_sampling=1.5 * fit.estimate.cov, of_these_rows=True)
+    for estimate in (fit.estimate, beyond):
+        bound = replace(fit, estimate=estimate)._bounded().error_bound
+        np.testing.assert_allclose(bound.nonprivate, bound.population)
+
+
+def test_laplace_noise_has_its_own_quantile():
+    """Draws of Laplace noise of variance 1 stay within the factor, and 1.96 is too short."""
+    laplace = dp.mean("y", pd.DataFrame({"y": np.arange(400) / 400}), dp.Schema(y=dp.Numeric(0, 1)))
+    fit = laplace.fit(dp.Central(1.0), noise=dp.SeededNoise(1))
+    factor = float(fit.error_bound.population.iloc[0] / fit.bse.iloc[0])
+    assert factor == pytest.approx(1.96, abs=1e-3)
+    longer = float(fit.error_bound.nonprivate.iloc[0]) / np.sqrt(
+        min(fit.cov_params().iloc[0, 0], 4 * (fit.cov_params() - fit.cov_sampling()).iloc[0, 0]
+            - 3 * fit.cov_privacy().iloc[0, 0])
+    )  # fmt: skip
+    draws = np.abs(np.random.default_rng(0).laplace(scale=np.sqrt(0.5), size=1_000_000))
+    assert abs((draws <= longer).mean() - 0.95) < 5 * np.sqrt(0.95 * 0.05 / 1e6)
+    assert (draws <= factor).mean() < 0.945
+
+
+def test_the_sentence_says_the_bound_of_one_or_of_all():
+    bound = make()[0].error_bound
+    one = bound.sentence("age")
+    assert one == (
+        f"With probability 95 % the private coefficient of age is within "
+        f"{bound.nonprivate['age']:.3g} of the one computed without privacy on the same 400 rows."
+    )
+    every = bound.sentence()
+    assert every.startswith("With probability 95 % each the private coefficient of C(plan,")
+    assert f"that of income within {bound.nonprivate['income']:.3g}." in every
+    assert "Intercept" not in every
+    assert "Intercept" in bound.sentence("Intercept")
+    with pytest.raises(OptionError, match="there is a bound for 'Intercept', "):
+        bound.sentence("bmi")
+    with pytest.raises(OptionError, match="no parameter"):
+        make_sparse(SAME_ROWS)[0].error_bound.sentence()
+
+
+def test_rows_whose_number_is_private_are_not_counted_in_the_sentence():
+    assert "on the same rows." in make(unit="person")[0].error_bound.sentence("age")
 
 
 def test_repr_is_readable_within_a_page():
     text = repr(make()[0].error_bound)
-    for word in ("1 exact", "2 plug-in", "3 rate, constants = 1", "is not a bound", "95% radius"):
+    for word in ("95 % bound on the distance to", "non-private fit", "population", "is no bound"):
         assert word in text
-    assert max(map(len, text.splitlines())) <= 100
+    assert max(map(len, text.splitlines())) <= 80
 
 
-def test_a_rate_that_says_nothing_at_a_setting_is_not_applicable():
+def test_a_rate_that_says_nothing_at_a_setting_is_nan_and_its_formula_is_printed():
     """log(1/delta) at delta = 0, log(d/s) at s = d, and a sparsity that nobody named."""
     for formula in ("sqrt(log(1/delta)/n)", "sqrt(s log(d/s)/n)", "p/n"):
         theory = replace(THEORY, upper=(Rate("privacy", formula, SOURCE),))
         bound = error_bound(theory, Setting(n=100, d=4, epsilon=1.0, delta=0.0, s=4))
         assert math.isnan(bound.value("rate", "upper", "total"))
-        assert "not applicable" in repr(bound)
+        assert formula in repr(bound)
         assert "nan" not in repr(bound)
+
+
+def test_a_condition_that_noise_hides_nothing_fails_where_noise_hides():
+    seen = Assumption("The noise resolves the columns", "n > 1", resolution=True)
+    theory = replace(THEORY, assumptions=(seen, Assumption(formula="n > 2")))
+    assert error_bound(theory, SETTING).failing() == ()
+    assert error_bound(theory, SETTING, hidden=True).failing() == (seen.statement,)
+
+
+@pytest.mark.parametrize("n", [150, 300, 1000])
+def test_no_plan_that_says_noise_hides_the_columns_has_a_fit_that_says_it_does_not(n):
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rng.uniform(-1, 1, (n, 6)), columns=[*"abcdey"])
+    schema = dp.Schema({name: dp.Numeric(-1, 1, center=0, scale=0.5) for name in table})
+    model = dp.ols("y ~ a + b + c + d + e", table, schema)
+    fit = model.fit(dp.Central(1.0, 1e-6), noise=dp.SeededNoise(1))
+    assert any("second moments" in text for text in fit.plan.warnings)
+    assert any("resolves the whitened Gram" in text for text in fit.error_bound.failing())
 
 
 def test_conditions_of_a_term_are_conditions_of_the_bound_once():

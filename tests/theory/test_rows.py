@@ -13,8 +13,8 @@ from dpstats.theory import Rate, Setting, Theory
 pytestmark = pytest.mark.filterwarnings("ignore::dpstats.errors.FeasibilityWarning")
 
 SETTINGS = (
-    Setting(20_000, 30, 0.3, 1e-7, s=4, m=5_000, p=3.0),
-    Setting(3_000_000, 7, 2.0, 1e-5, s=2, m=60, p=1.5),
+    Setting(20_000, 30, 0.3, 1e-7, s=4, m=5_000, p=3.0, K=6),
+    Setting(3_000_000, 7, 2.0, 1e-5, s=2, m=60, p=1.5, K=11),
 )
 ETA = 0.05  # failure probability at which bounds with an eta are evaluated
 
@@ -74,6 +74,24 @@ PRINTED: dict[Row, Paper] = {
     ),
     ("ols", "adaptive-clipping-iht", "upper", "privacy"): lambda a: (
         a.s * log(1 / a.delta) ** 0.5 * log(a.n * a.d / ETA) ** 2.5 / (a.n * a.epsilon)
+    ),
+    # The same, Theorems 1, 2, 4 and 5 for the rows of K sites that are alike, n of them in all.
+    ("mean", "ftl-mean", "upper", "privacy"): lambda a: (
+        log(1 / ETA) * sqrt(a.K * log(a.n / ETA)) / (a.n * a.epsilon)
+    ),
+    ("mean", "ftl-mean", "lower", "privacy"): lambda a: 1 / (a.n / a.K * a.epsilon * sqrt(a.K)),
+    ("ols", "ftl-low-dim", "upper", "statistical"): lambda a: (
+        sqrt(a.d * log(a.n)) * log(log(a.n) / ETA) / sqrt(a.n)
+    ),
+    ("ols", "ftl-low-dim", "upper", "privacy"): lambda a: (
+        a.d
+        * sqrt(a.K)
+        * log(a.n / ETA) ** 2
+        * sqrt(log(log(a.n) / ETA) * log(1 / a.delta))
+        / (a.n * a.epsilon)
+    ),
+    ("ols", "ftl-low-dim", "lower", "privacy"): lambda a: sqrt(
+        a.d**2 / ((a.n / a.K) ** 2 * a.epsilon**2 * a.K * log(1 / (a.K * a.delta)))
     ),
     # Cai, Wang & Zhang (2021), Theorem 4.4.
     ("ols", "noisy-ht", "upper", "privacy"): lambda a: (

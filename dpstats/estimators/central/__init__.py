@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from dpstats.estimators.central.descriptive.corr import RankCorrelation
+from dpstats.estimators.central.descriptive.counts import BinShares, LevelShares
+from dpstats.estimators.central.descriptive.crosstab import PairShares
+from dpstats.estimators.central.descriptive.describe import ColumnDescriptions
+from dpstats.estimators.central.descriptive.groups import GroupMeans, RankTest, WelchTest
+from dpstats.estimators.central.descriptive.quantile import InvertedDistribution
+from dpstats.estimators.central.descriptive.variance import WindowVariance
 from dpstats.estimators.central.mean import ClippedMean
-from dpstats.estimators.central.newton.glm import GLMNewton
-from dpstats.estimators.central.newton.ols import Newton
+from dpstats.estimators.central.mixtures.gaussian import GaussianMixture
+from dpstats.estimators.central.newton.newton import Newton
 from dpstats.estimators.central.published.adaptive_clipping_gd import AdaptiveClippingGD
 from dpstats.estimators.central.published.adaptive_clipping_iht import AdaptiveClippingIHT
 from dpstats.estimators.central.published.adassp import AdaSSP
@@ -16,6 +23,8 @@ from dpstats.estimators.central.published.karwa_vadhan import KarwaVadhan
 from dpstats.estimators.central.published.noisy_ht import NoisyHT
 from dpstats.estimators.central.published.peel_iht import PeelIHT
 from dpstats.estimators.central.published.two_stage import TwoStage
+from dpstats.estimators.central.range import ExponentialRange
+from dpstats.estimators.central.scales.ranges import ColumnScales
 from dpstats.estimators.central.sparse.omp import OMP
 from dpstats.protocol import Estimator
 
@@ -26,11 +35,24 @@ CENTRAL: tuple[Estimator, ...] = (
     DPGD(),
     AdaSSP(),
     AdaptiveClippingGD(),
-    GLMNewton("logit"),
-    GLMNewton("glm"),
+    Newton("logit"),
+    Newton("glm"),
     DPGD("logit"),
     ClippedMean(),
     KarwaVadhan(),
+    ExponentialRange(),
+    ColumnScales(),
+    GaussianMixture(),
+    LevelShares(),
+    InvertedDistribution(),
+    BinShares(),
+    ColumnDescriptions(),
+    GroupMeans(),
+    PairShares(),
+    RankCorrelation(),
+    WindowVariance(),
+    WelchTest(),
+    RankTest(),
     OMP("ols"),
     OMP("logit"),
     PeelIHT("ols"),

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MOMENTS",
+    "MOST_CELLS",
     "Clip",
     "ResponseGuess",
     "facts_of",
@@ -31,8 +32,9 @@ __all__ = [
 ]
 
 MOMENTS = "moments"
-_MISSING = 4.0  # noise scales by which a noisy count must fall below a public n to be believed
-_SYMMETRIC = 0.2  # of the allowance for clipping, where the mean is in the middle of the interval
+MOST_CELLS = 2**14  # numerical: cells of the declared range
+_MISSING = 4.0  # ratio: noise scales below a public n at which a noisy count is believed
+_SYMMETRIC = 0.2  # share: of the allowance for clipping that a mean in the middle of it needs
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +192,8 @@ def release_mean(
         params=np.array([query.centre + offset]),
         cov=np.array([[variance + noise + bias**2]]),
         cov_privacy=np.array([[noise]]),
+        cov_sampling=np.array([[variance]]),
+        of_these_rows=True,
         nobs=n,
         released={
             "clip lower": clip.lower,

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from dpstats.errors import OptionError
-from dpstats.estimators.base import Method, Request, make_plan
+from dpstats.estimators.base import Request
 from dpstats.estimators.bounds import MEAN_LOWER
+from dpstats.estimators.central.counted import Counted, counted_plan
 from dpstats.estimators.central.location import (
+    MOST_CELLS,
     Clip,
     ResponseGuess,
     facts_of,
@@ -36,16 +38,16 @@ __all__ = ["ClippedMean"]
 
 # Chosen on simulated normal, exponential, log-normal, t(4), 0/1 and two-group data, epsilon 0.1 to
 # 5; benchmarks/mean.py shows what they reach. All enter through public facts only.
-_SHARE = 0.2  # of epsilon for the interval at n epsilon = 1000; more where the noise is coarser
-_CONFIDENCE = 3.0  # log odds that one doubling of the width must be worth to be preferred
-_CELLS = 4  # cells in the narrowest interval: candidates of a width lie a quarter of it apart
-_NORMAL_WIDTH = 6.0  # standard deviations that the narrowest interval spans under a declared scale
-_DEEPEST = 7.0  # halvings of the declared range without a declared scale
-_WIDEN = 1.1  # least widening of the chosen interval
-_SPENDABLE = 0.25  # noise, in sampling standard errors, that widening may cost
-_TAIL = 0.15  # clipping bias allowed for, per resolution and width of the interval
-_MOST_CELLS = 2**14
-_COARSE = 0.035  # share of the rows that one doubling is worth, above which the plan warns
+_SHARE = 0.2  # share: of epsilon for the interval at n epsilon = 1000; more where noise is coarser
+_CONFIDENCE = 3.0  # log: odds that one doubling of the width must be worth to be preferred
+_CELLS = 4  # number: cells in the narrowest interval
+_NORMAL_WIDTH = 6.0  # sds: that the narrowest interval spans under a declared scale
+_DEEPEST = 7.0  # number: halvings of the declared range without a declared scale
+_WIDEN = 1.1  # ratio: least widening of the chosen interval
+_SPENDABLE = 0.25  # ses: noise that widening may cost
+_TAIL = 0.15  # ratio: clipping bias allowed for, per resolution and width of the interval
+_UNEVEN = 1.02  # numerical: the resolution is rounded, and falls with n in small steps
+_COARSE = 0.035  # wording: share of the rows that one doubling is worth, above which the plan warns
 _CLIPS = ("auto", "private", "declared")
 
 _OWN = Citation(
@@ -97,7 +99,7 @@ _THEORY = Theory(
 
 
 @dataclass(frozen=True)
-class ClippedMean(Method):
+class ClippedMean(Counted[CoefficientEstimate]):
     """Mean of the response clipped to an interval that is itself chosen privately.
 
     1. *Interval* (about a fifth of epsilon). Candidates are intervals of width w, 2w, 4w, ... up to
@@ -152,7 +154,7 @@ class ClippedMean(Method):
         depth = _depth(facts, n, _resolution(share * privacy.epsilon, facts.rows), asked)
         interval = Request("interval", 0.0, "interval that holds most rows", kind="selection")
         asks = two_stage(interval, share, privacy) if depth > 0 else (moments_request(),)
-        plan = make_plan(
+        plan = counted_plan(
             self,
             design,
             privacy,
@@ -165,7 +167,7 @@ class ClippedMean(Method):
         plan = predict(plan, design, facts, _expected(plan, facts))
         return _with_resolution(plan, facts)
 
-    def fit(self, holder: Holder[Query], design: Design, plan: Plan) -> CoefficientEstimate:
+    def _fit(self, holder: Holder[Query], design: Design, plan: Plan) -> CoefficientEstimate:
         """Ask for the interval where one was planned, widen it, ask for the moments."""
         facts = facts_of(design, plan.privacy)
         clip = Clip(facts.lower, facts.upper)
@@ -197,7 +199,7 @@ def _depth(facts: ResponseGuess, n: int, resolution: float, asked: str) -> float
         # than 4 halvings, below 30 %: a group of rows larger than that is never clipped away.
         wanted = _DEEPEST
         allowed = max(0.06 * n / resolution, min(4.0, 0.3 * n / resolution))
-    depth = min(wanted, allowed, math.log2(_MOST_CELLS / _CELLS))
+    depth = min(wanted, allowed, math.log2(MOST_CELLS / _CELLS))
     least = 0.3 if asked == "auto" else 0.0
     if depth <= least and asked == "private":
         return 1.0
@@ -269,7 +271,7 @@ def _with_resolution(plan: Plan, facts: ResponseGuess) -> Plan:
     if facts.declared or resolution <= _COARSE * plan.n:
         return plan
     # The share of epsilon falls as n^(-1/3), so the resolution grows as n^(1/3).
-    enough = round_up(plan.n * (resolution / plan.n / _COARSE) ** 1.5)
+    enough = round_up(_UNEVEN * plan.n * (resolution / plan.n / _COARSE) ** 1.5)
     warning = (
         f"n={plan.n:,} is small for epsilon={plan.privacy.epsilon:g} and a range without a "
         "declared scale: the clipping interval is coarse, and the interval may not cover for "

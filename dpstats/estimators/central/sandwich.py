@@ -10,12 +10,13 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.estimators.base import floor_eigenvalues
+from dpstats.estimators.base import Request, floor_eigenvalues
 from dpstats.families import GAUSSIAN, Family
 from dpstats.protocol import Holder
 from dpstats.queries import Count, Geometry, Query, ResidualMoment, ScoreOuter
 
 __all__ = [
+    "COUNT",
     "noisy_count",
     "residual_variance",
     "score_covariance",
@@ -24,6 +25,8 @@ __all__ = [
 ]
 
 Array = NDArray[np.float64]
+
+COUNT = Request("count", 0.01, "number of rows that contribute")
 
 
 def noisy_count(holder: Holder[Query], columns: int) -> float:

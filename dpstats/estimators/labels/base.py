@@ -42,7 +42,7 @@ Array = NDArray[np.float64]
 
 SLOT = "responses"
 
-_FAR = 12.0  # linear predictors of a logit beyond this mean that coefficients run away
+_FAR = 12.0  # numerical: linear predictors of a logit beyond this mean that coefficients run away
 
 
 def label_only(method: str, privacy: Privacy, curator: bool) -> LabelOnly:

@@ -20,11 +20,11 @@ __all__ = ["Clipped", "Refit", "clipped_mean"]
 
 Array = NDArray[np.float64]
 
-_STEPS = 60
-_CLOSE = 1e-3  # gain in the loss, in units of a log-likelihood, below which a step is the last
-_SMALLEST = 0.02  # error over the guessed spread of a response
-_TRUST = {True: 0.25, False: 0.6}  # sd of the guess's logarithm: a declared scale, or none
-_ROOT_2PI = math.sqrt(2 * math.pi)
+_STEPS = 60  # numerical: steps of the descent
+_CLOSE = 1e-3  # numerical: gain in the log-likelihood below which a step is the last
+_SMALLEST = 0.02  # numerical: least error over the guessed spread of a response
+_TRUST = {True: 0.25, False: 0.6}  # log: sd of the guess's logarithm: a declared scale, or none
+_ROOT_2PI = math.sqrt(2 * math.pi)  # numerical: of the normal density
 
 
 class _Moments(NamedTuple):

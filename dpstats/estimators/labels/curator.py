@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -13,7 +13,17 @@ from numpy.typing import NDArray
 from dpstats.estimators.base import Method
 from dpstats.estimators.bounds import LINEAR, LINEAR_LOWER, SMALL_DELTA
 from dpstats.estimators.labels.base import inverse_gram, label_only, label_plan, public_rows
+from dpstats.estimators.labels.scale import (
+    ASTRAY,
+    PURPOSES,
+    TAILS,
+    beyond,
+    counted,
+    found_scale,
+    with_scale,
+)
 from dpstats.estimators.labels.sums import Leverages, deviation, events, mixed, norm_of, reach
+from dpstats.estimators.numerics.huber import MEAT_CLIP
 from dpstats.estimators.responses import (
     CHANNEL_OPTIONS,
     Responses,
@@ -25,7 +35,7 @@ from dpstats.estimators.responses import (
 from dpstats.estimators.sources import CAI, CHAUDHURI, LI_MATRIX
 from dpstats.privacy import LabelOnly, Privacy
 from dpstats.protocol import CoefficientEstimate, LabelHolder, Mechanism, Plan
-from dpstats.queries.labels import LabelSums, SquaredResiduals, WeightedResiduals
+from dpstats.queries.labels import Interval, LabelSums, SquaredResiduals, WeightedResiduals
 from dpstats.theory import Assumption, Rate, Theory
 
 if TYPE_CHECKING:
@@ -35,14 +45,17 @@ __all__ = ["LabelCurator"]
 
 Array = NDArray[np.float64]
 
-# Shares of the zero-concentrated cost (of epsilon where delta is 0).
+# budget: of the three questions
 _SHARES = {"sums": 0.90, "scale": 0.04, "meat": 0.06}
+_LITTLE = 1.5  # ratio: of standard errors, up to which the declared range is kept
 _PURPOSES = {
+    ASTRAY: "responses that are outside of what is declared, or missing",
+    TAILS: "responses beyond the clip, and beyond wider ones",
+    **PURPOSES,
     "sums": "whitened sums of responses, for the coefficients",
     "scale": "variance of the residuals, for standard errors",
     "meat": "outer product of the scores, for standard errors",
 }
-_CLIP = 4.0  # residuals are clipped at so many guessed standard deviations, or at the half-width
 
 _MATRIX = LI_MATRIX.at("linear answers from noisy linear measurements")
 
@@ -98,8 +111,12 @@ class LabelCurator(Method):
     composition.
 
     *Weights.* Leverages are cut at the public quantile that makes the expected error smallest,
-    what a wrong mean may make of a cut included (`Leverages`); not at all unless that saves 2 %.
+    what a wrong mean may make of a cut included (`Leverages`).
     That part is in the reported variance, too.
+
+    *Clip.* Where responses are held to a narrower interval than the declared range, how many lie
+    beyond it, and beyond wider ones, is asked first; what the chosen one cuts off is in the
+    reported variance.
 
     *Standard errors.* The meat is averaged with its value under equal residual variances, each
     weighted by its precision: it leads for large n.
@@ -121,6 +138,7 @@ class LabelCurator(Method):
         privacy = label_only(self.name, privacy, curator=True)
         rows = public_rows(design)
         inverse_gram(rows)  # refuses as many columns as rows
+        shares = _shares(design, privacy, options)
         x = rows.columns(np.arange(len(design.names)))
         at = slopes(design)
 
@@ -128,7 +146,7 @@ class LabelCurator(Method):
             return sensitivity * 2 * how.interval.half * multiplier * deviation(pure)
 
         draft, pure = responses(design, privacy, options), privacy.delta == 0
-        multiplier = _multiplier(privacy, privacy.epsilon)
+        multiplier = _multiplier(shares, privacy, privacy.epsilon)
         sd = math.sqrt(draft.residual_variance)
         made = _leverages(x, lambda moved: noise_sd(moved, draft) / sd, pure).best(at)
         moved = reach(made.rows, pure)
@@ -145,18 +163,59 @@ class LabelCurator(Method):
         private, rest = parts(how)
 
         def errors(epsilon: float) -> float:
-            factor = (_multiplier(privacy, epsilon) / multiplier) ** 2
+            factor = (_multiplier(shares, privacy, epsilon) / multiplier) ** 2
             return math.sqrt(float(np.diag(factor * private + rest)[at].sum()))
 
-        clip = min(float(how.interval.half), _CLIP * math.sqrt(how.residual_variance))
-        planned = events(_SHARES, privacy, privacy.epsilon)
+        clip = min(float(how.interval.half), MEAT_CLIP * math.sqrt(how.residual_variance))
+        planned = events(shares, privacy, privacy.epsilon)
         mechanisms = tuple(Mechanism(s, e, _PURPOSES[s]) for s, e in planned.items())
         kept = {"leverage cut": made.cut, "residual clip": clip}
         plan = label_plan(self, design, privacy, how, mechanisms, kept)
         return expected(plan, design, private, rest, how, errors)
 
     def fit(self, holder: LabelHolder, design: Design, plan: Plan) -> CoefficientEstimate:
-        """Ask for the sums, solve, and ask for what standard errors need."""
+        """Ask for the scale, the sums, solve, and ask for what standard errors need."""
+        moved, warned = counted(holder, design)
+        known, found, unsure = found_scale(holder, design)
+        if found:
+            plan = replace(plan, options=self._planned_again(known, plan).options)
+        plan, excess = self._widened(holder, known, plan)
+        estimate = self._estimate(holder, known, plan, excess)
+        released = {**estimate.released, **found, **moved}
+        remarks = (*unsure, *warned, *estimate.remarks)
+        return replace(estimate, released=released, remarks=remarks)
+
+    def _planned_again(self, design: Design, plan: Plan) -> Plan:
+        """Interval and cuts for the scale that was found; the declared range if it costs little."""
+        assert design.endog is not None
+        width = {"clip": design.endog.upper - design.endog.lower}
+        near, whole = (self._plan(design, plan.privacy, plan.n, clip) for clip in ({}, width))
+        return whole if sum(whole.predicted_se) < _LITTLE * sum(near.predicted_se) else near
+
+    def _widened(self, holder: LabelHolder, design: Design, plan: Plan) -> tuple[Plan, float]:
+        """The plan with the clip whose noise and cut-off tails are least, and what that cuts off.
+
+        Responses beyond a clip lose E in sum. Each of the whitened sums then misses about
+        E / sqrt(n), which is what it does to the intercept, in squares beside the noise.
+        """
+        how, whole = Responses.of(plan, design), Interval(*design.internal_endog_bounds)
+        half = max(how.interval.high - how.center, how.center - how.interval.low)
+        asked = any(m.slot == TAILS for m in plan.mechanisms)
+        if not asked or half >= max(whole.high - how.center, how.center - whole.low):
+            return plan, 0.0
+        halves, excess = beyond(holder, whole, how.center, half)
+        x, pure = public_rows(design).columns(np.arange(len(plan.names))), plan.privacy.delta == 0
+        rows = _leverages(x, float, pure).cut(float(plan.options["leverage cut"])).rows
+        noise = plan.noise(LabelSums(how.interval, rows, norm_of(pure)), "sums").sd
+        k = int(np.argmin(np.square(noise * halves / half) + np.square(excess) / len(x)))
+        if k:
+            width = {"clip": float(halves[k]) * design.standardization.y_scale}
+            plan = replace(plan, options=self._plan(design, plan.privacy, plan.n, width).options)
+        return plan, float(excess[k])
+
+    def _estimate(
+        self, holder: LabelHolder, design: Design, plan: Plan, excess: float
+    ) -> CoefficientEstimate:
         rows, how = public_rows(design), Responses.of(plan, design)
         interval, clip = how.interval, float(plan.options["residual clip"])
         x = rows.columns(np.arange(len(plan.names)))
@@ -174,13 +233,14 @@ class LabelCurator(Method):
         query = WeightedResiduals(interval, made.rows, fitted, clip, norm_of(pure))
         meat, on_meat = holder.ask(query, "meat")
         meat = mixed(meat, even, on_meat.sd, n)
-        noise = on_sums.sd**2 * (made.back @ made.back.T)
+        noise = (on_sums.sd**2 + excess**2 / n) * (made.back @ made.back.T)
         sampling = made.back @ meat @ made.back.T
         return CoefficientEstimate(
             params=params,
             cov=sampling + noise + np.diag(variance * made.doubt),
             cov_privacy=noise,
             cov_sampling=sampling,
+            of_these_rows=True,
             nobs=float(n),
             released={
                 **how.options(),
@@ -190,9 +250,14 @@ class LabelCurator(Method):
         )
 
 
-def _multiplier(privacy: LabelOnly, epsilon: float) -> float:
+def _shares(design: Design, privacy: LabelOnly, options: Mapping[str, Any]) -> dict[str, float]:
+    """Of all questions; nothing is asked about the scale where a clip is given."""
+    return with_scale(_SHARES, design, privacy, options.get("clip") is None)
+
+
+def _multiplier(shares: Mapping[str, float], privacy: LabelOnly, epsilon: float) -> float:
     """Noise on the sums over their sensitivity."""
-    return float(events(_SHARES, privacy, epsilon)["sums"].noise_multiplier)
+    return float(events(shares, privacy, epsilon)["sums"].noise_multiplier)
 
 
 def _leverages(x: Array, noise: Callable[[float], float], pure: bool) -> Leverages:

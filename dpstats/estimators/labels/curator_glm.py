@@ -21,9 +21,10 @@ from dpstats.estimators.labels.base import (
     no_solution,
     public_rows,
 )
-from dpstats.estimators.labels.glm import LOGIT_SPREAD, glm_responses, typical_mean
+from dpstats.estimators.labels.glm import glm_responses, typical_mean
 from dpstats.estimators.labels.rounds import Equations, Expected, Rounds, Spread
 from dpstats.estimators.labels.sums import Balanced, Leverages, events, mixed, norm_of
+from dpstats.estimators.numerics.huber import MEAT_CLIP
 from dpstats.estimators.responses import CHANNEL_OPTIONS, Responses, expected, slopes
 from dpstats.estimators.sources import DUCHI, GOURIEROUX, LI_MATRIX
 from dpstats.families import BINOMIAL, GAUSSIAN
@@ -39,8 +40,8 @@ __all__ = ["LabelCuratorGLM"]
 
 Array = NDArray[np.float64]
 
-# Shares of the zero-concentrated cost (of epsilon where delta is 0).
-_BINARY = {"sums": 1.0}
+_BINARY = {"sums": 1.0}  # numerical: shares of the budget for a yes or no
+# budget: of the five questions about numbers
 _SHARES = {"level": 0.04, "pilot": 0.15, "scale": 0.05, "sums": 0.70, "meat": 0.06}
 _PURPOSES = {
     "level": "mean of the responses, for the first intervals",
@@ -49,9 +50,8 @@ _PURPOSES = {
     "sums": "whitened sums of responses, for the coefficients",
     "meat": "outer product of the scores, for standard errors",
 }
-_CLIP = 4.0  # standard deviations at which residuals are clipped for standard errors
-_CLIPS = (2.5, 8.0)  # likewise for the dispersion, as wide as noise lets them be
-_ROUGH = 0.15  # relative error of the dispersion that noise may cause
+_CLIPS = (2.5, 8.0)  # sds: narrowest and widest clip of residuals in the dispersion
+_ROUGH = 0.15  # ratio: relative error of the dispersion that noise may cause
 
 _GOURIEROUX = GOURIEROUX.at("consistency for every law with that mean")
 _MATRIX = LI_MATRIX.at("linear answers from noisy linear measurements")
@@ -160,7 +160,7 @@ class LabelCuratorGLM(Method):
             )
 
         linear = design.family.link == "identity"
-        typical = how if linear else replace(how, sd=LOGIT_SPREAD / math.sqrt(0.5))
+        typical = how if linear else replace(how, sd=math.sqrt(2.0))
         return expected(plan, design, found.noise, found.sampling, typical, errors)
 
     def fit(self, holder: LabelHolder, design: Design, plan: Plan) -> CoefficientEstimate:
@@ -191,7 +191,15 @@ class LabelCuratorGLM(Method):
         }
         if not (found and np.isfinite(cov).all() and meaningful(rounds.link, eta, how.interval)):
             return no_solution(params, len(mu), "noisy sums", released)
-        return CoefficientEstimate(params, cov, noise, float(len(mu)), released)
+        return CoefficientEstimate(
+            params,
+            cov,
+            noise,
+            float(len(mu)),
+            released,
+            robust=not binary,
+            of_these_rows=binary,
+        )
 
 
 class _Asked(NamedTuple):
@@ -223,7 +231,7 @@ def _yes_or_no(rounds: Rounds) -> Balanced:
     """Rows for a yes or no, whose logits are guessed to vary with standard deviation 1."""
     nodes, weights = np.polynomial.hermite_e.hermegauss(9)
     slope = sum(
-        w * rounds.link.slope(rounds.known + LOGIT_SPREAD * z)
+        w * rounds.link.slope(rounds.known + z)
         for z, w in zip(nodes, weights / weights.sum(), strict=True)
     )
     width = np.full(len(rounds.x), 2 * rounds.interval.half)
@@ -297,7 +305,7 @@ def _meat(holder: LabelHolder, rounds: Rounds, made: Balanced, mu: Array, spread
     """Outer product of the scores: measured, beside what the spread says."""
     variance = spread.variance(mu)
     fitted = np.clip(mu, rounds.interval.low, rounds.interval.high)
-    clips = rounds.clip_bounds(fitted, _CLIP * np.sqrt(variance))
+    clips = rounds.clip_bounds(fitted, MEAT_CLIP * np.sqrt(variance))
     norm = norm_of(rounds.pure)
     query = WeightedResiduals(rounds.interval, made.rows, fitted, clips, norm)
     meat, noise = holder.ask(query, "meat")

@@ -20,7 +20,14 @@ from dpstats.estimators.labels.curator import LabelCurator
 from dpstats.estimators.labels.pursuit import SCORE_CLIP, Pursuit
 from dpstats.estimators.numerics.lasso import sizes_of, universal
 from dpstats.estimators.responses import CHANNEL_OPTIONS, Responses, responses
-from dpstats.estimators.selection import CONDITIONAL, INFERENCE, restricted
+from dpstats.estimators.selection import (
+    CONDITIONAL,
+    INFERENCE,
+    USUAL,
+    error_with,
+    per_round,
+    restricted,
+)
 from dpstats.estimators.sources import CAI, DURFEE, TROPP
 from dpstats.privacy import LabelOnly, Privacy
 from dpstats.protocol import Answer, CoefficientEstimate, LabelHolder, Mechanism, Plan
@@ -35,17 +42,19 @@ __all__ = ["LabelCuratorOMP"]
 Array = NDArray[np.float64]
 Positions = NDArray[np.intp]
 
-# Shares of the budget; sums take what is left, each more than the one before.
-_START, _FIRST_SCALE, _SCALE, _CHOICES = 0.01, 0.03, 0.01, 0.45
-_GROWTH = 1.6
-_ROUNDS, _FIRST_ROUND, _MORE_STEPS = 5, 0.2, 1
-_SPARE, _MOST_SPARE = 0.3, 2.0  # columns chosen beyond those asked for, as a share of them
-_AFFORDABLE = 6.0  # noise on a choice over what log(d) / (n mu) says, for columns worth finding
-_MOST = 100  # columns chosen where no number is asked for
-_USUAL = 10  # columns that are taken to matter there
-_WEAK, _FINE = 1.2, 0.9  # largest noise over a typical score; thresholds from simulation
-_TYPICAL_ENTRY = 0.8  # E|x| of a standard normal column: what clipping entries leaves of a slope
-_UNCLIPPED = 0.68  # likewise of residuals clipped at their deviation
+_FIRST_SCALE = 0.03  # budget: size of the residuals in the first round
+_SCALE = 0.01  # budget: a start for the intercept, and the size of the residuals in later rounds
+_CHOICES = 0.45  # budget: all choices of columns; sums take the rest
+_GROWTH = 1.6  # ratio: of the budgets of sums from round to round
+_ROUNDS = 5  # number: rounds that choose columns
+_MORE_STEPS = 1  # number: steps on the chosen columns when all are chosen
+_SPARE = 1.0  # ratio: columns chosen beyond those asked for, to those, as far as noise allows it
+_AFFORDABLE = 6.0  # ratio: noise on a choice over log(d) / (n mu), for columns worth finding
+_MOST = 100  # numerical: columns chosen at most where no number is asked for
+_WEAK = 1.2  # wording: noise over a typical score, from which on the plan warns
+_FINE = 0.9  # wording: the same for a plan that is offered instead
+_TYPICAL_ENTRY = 0.8  # printed: E|x| of a standard normal column, left of a slope by clipping
+_UNCLIPPED = 0.68  # printed: likewise of residuals clipped at their deviation
 _SLOT = "half 2: {}"
 
 _ELSEWHERE = CAI.at("Theorem 4.4, for hard thresholding")
@@ -207,20 +216,16 @@ def _picks(
     affordable = unit * gdp_mu(privacy.epsilon, privacy.delta) if privacy.delta > 0 else pure
     total = min(affordable, float(_MOST))
     if sizes is not None:
-        s = sizes[-1]
-        total = max(math.ceil((1 + _SPARE) * s), min(affordable, (1 + _MOST_SPARE) * s))
+        total = max(sizes[-1], min(affordable, (1 + _SPARE) * sizes[-1]))
     total = int(np.clip(total, 1, min(free, n // 4)))
-    rounds = min(_ROUNDS, total)
-    first = max(1, round(_FIRST_ROUND * total)) if rounds > 1 else total
-    later = np.diff(np.linspace(0, total - first, rounds).round().astype(int))
-    return (first, *(int(k) for k in later if k > 0))
+    return per_round(total, _ROUNDS, 1 / _ROUNDS)
 
 
 def _asks(design: Design, picks: Sequence[int]) -> list[Request]:
+    start = _SCALE * (design.standardization.intercept is not None)
     steps = len(picks) + _MORE_STEPS
-    start = _START * (design.standardization.intercept is not None)
     left = 1 - start - _FIRST_SCALE - _SCALE * (steps - 1) - _CHOICES
-    growth = np.geomspace(1.0, _GROWTH ** (steps - 1), steps)
+    growth = _GROWTH ** np.arange(steps)
     asks = [Request("start", start, "a start for the intercept")] if start else []
     for t in range(steps):
         share = _SCALE if t else _FIRST_SCALE
@@ -310,7 +315,7 @@ class _SecondHalf:
 
 def _predicted(plan: Plan, how: Responses, sizes: tuple[int, ...] | None) -> Plan:
     """What can be found if s coefficients are alike, and a warning if little will be."""
-    s = sizes[-1] if sizes else min(_USUAL, sum(plan.options["picks"]))
+    s = sizes[-1] if sizes else min(USUAL, sum(plan.options["picks"]))
     n = plan.n // 2 if plan.options["inference"] == "split" else plan.n
     sd, d = math.sqrt(how.residual_variance), len(plan.names)
     typical = how.coefficients / math.sqrt(s)
@@ -324,7 +329,11 @@ def _predicted(plan: Plan, how: Responses, sizes: tuple[int, ...] | None) -> Pla
         f"{(private + sampling) / how.sd:.2g} standard deviations of the response; a typical one "
         f"is {typical / how.sd:.2g}."
     )
-    made = replace(plan, assumptions=(*plan.assumptions, found))
+    made = replace(
+        plan,
+        predicted_error=error_with(sd / math.sqrt(n) / typical, (private + sampling) / typical),
+        assumptions=(*plan.assumptions, found),
+    )
     if private + sampling <= _WEAK * typical:
         return made
     # Noise falls with n and epsilon, sampling errors with the root of n.

@@ -32,14 +32,13 @@ from dpstats.theory import Assumption, Rate, Theory
 if TYPE_CHECKING:
     from dpstats.design import Design
 
-__all__ = ["LOGIT_SPREAD", "LabelGLM", "glm_responses", "typical_mean"]
+__all__ = ["LabelGLM", "glm_responses", "typical_mean"]
 
 Array = NDArray[np.float64]
 
-_STEPS = 50
-_HALVINGS = 25
-_CLOSE = 1e-9  # a step is the last when it changes no linear predictor by more
-LOGIT_SPREAD = 1.0  # guessed standard deviation of the linear predictor
+_STEPS = 50  # numerical: steps of Fisher scoring
+_HALVINGS = 25  # numerical: of a step
+_CLOSE = 1e-9  # numerical: a step is the last when it changes no linear predictor by more
 _TAILS = (
     "Tails of the response are no heavier than those of a logistic law about its declared centre: "
     "few responses are beyond {:.3g} declared scales, where they are clipped."
@@ -48,7 +47,7 @@ _GUESS = (
     "A logit varies with standard deviation 1 about 0; other means are about the declared centre, "
     "or a sixth of the largest response, and vary by half of it."
 )
-_TYPICAL = 1 / 6  # mean of a count over the largest one declared
+_TYPICAL = 1 / 6  # wording: guessed mean of a count over the largest one declared
 
 _FIXED = DUCHI.at("fixed-design regression")
 
@@ -136,7 +135,7 @@ class LabelGLM(Method):
         def errors(epsilon: float) -> float:
             return math.sqrt(width / _information(law, how.at(epsilon)))
 
-        typical = replace(how, sd=LOGIT_SPREAD / math.sqrt(0.5))
+        typical = replace(how, sd=math.sqrt(2.0))
         return expected(plan, design, private, rest, typical, errors)
 
     def fit(self, holder: LabelHolder, design: Design, plan: Plan) -> CoefficientEstimate:
@@ -288,7 +287,7 @@ def _information(law: Family, how: Responses) -> float:
     nodes, weights = np.polynomial.hermite_e.hermegauss(15)
     middle = typical_mean(law, how)
     center = {"logit": 0.0, "log": math.log(max(middle, 1e-9)), "identity": middle}[law.link]
-    spread = LOGIT_SPREAD if law.link == "logit" else 0.5
+    spread = 1.0 if law.link == "logit" else 0.5
     eta = center + spread * nodes if law.link != "identity" else np.full(15, center)
     mu, slope = law.mean(eta), law.slope(eta)
     total = _variance(mu, law.variance(mu), how)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from dpstats.estimators.labels.sums import deviation, inverse_root, norm_of, reach
 from dpstats.estimators.numerics.huber import clipped_square, efficient_clip, unclipped
 from dpstats.estimators.numerics.lasso import Moments
+from dpstats.estimators.selection import BALL
 from dpstats.protocol import LabelHolder
 from dpstats.queries.column_scores import ColumnScores
 from dpstats.queries.labels import HeldSums, SquaredResiduals
@@ -30,14 +31,12 @@ __all__ = ["SCORE_CLIP", "Pursued", "Pursuit"]
 Array = NDArray[np.float64]
 Positions = NDArray[np.intp]
 
-SCORE_CLIP = 1.0  # of residuals where columns are scored, in their standard deviations
-_START_CLIP = 2.0  # of responses where the intercept starts, in guessed standard deviations
-_FIRST_CLIP = 6.0  # of the first squares, in guessed standard deviations: a guess may be wrong
-_NEXT_CLIP = 3.0  # of later ones, in those of the round before
-_BALL = 1.2  # fitted values vary by at most so many spreads of the response
-_ALONE = 0.1  # share of a column's variance that others leave, below which it is not enlarged
-_CONSTANT = 1e-9
-_CLEAR = 2.5  # standard errors that a coefficient has to be away from 0, at least
+SCORE_CLIP = 1.0  # sds: clip of residuals where columns are scored
+_FIRST_CLIP = 4.0  # sds: clip of the first squares; their guess may be wrong
+_CLIP = 3.0  # sds: clip of later squares and of the start, as the step before found them
+_ALONE = 0.1  # numerical: share of its variance that others leave to a column, at least
+_CONSTANT = 1e-9  # numerical: variance of a column that does not vary
+_CLEAR = 2.5  # ses: that a coefficient has to be away from 0, at least
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,7 +109,7 @@ class Pursuit:
     def run(self, picks: tuple[int, ...], steps: int) -> Pursued:
         """Choose `picks` columns in as many rounds, and take `steps` steps."""
         if self.intercept is not None:
-            self._step("start", _START_CLIP)
+            self._step("start", _CLIP)
         for t in range(steps):
             self._look(f"scale {t + 1}", first=t == 0)
             if t < len(picks):
@@ -122,8 +121,7 @@ class Pursuit:
 
     def _look(self, slot: str, first: bool) -> None:
         """The size of the residuals."""
-        clip = _FIRST_CLIP * self.how.sd if first else _NEXT_CLIP * self.sd
-        clip = min(clip, self._half)
+        clip = min((_FIRST_CLIP if first else _CLIP) * self.sd, self._half)
         query = SquaredResiduals(self.how.interval, self._fitted, clip)
         (squares,), noise = self.holder.ask(query, slot)
         self.sd = math.sqrt(max(float(squares), noise.sd) / self._n)
@@ -199,7 +197,7 @@ class Pursuit:
         """Fitted values do not vary more than responses do."""
         free = self.fit.columns != self.intercept
         varying = self.rows.columns(self.fit.columns[free]) @ self.fit.params[free]
-        size, most = float(np.std(varying)), _BALL * self.spread
+        size, most = float(np.std(varying)), BALL * self.spread
         if size > most:
             params = np.where(free, most / size, 1.0) * self.fit.params
             self._set(self.fit.columns, params, self.fit.sampling, self.fit.noise)

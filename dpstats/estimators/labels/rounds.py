@@ -26,19 +26,17 @@ __all__ = ["Equations", "Expected", "Rounds", "Spread"]
 Array = NDArray[np.float64]
 
 _LINKS = {"identity": GAUSSIAN, "log": POISSON, "logit": BINOMIAL}
-_STEPS = 60
-_HALVINGS = 30
-_CLOSE = 1e-9  # a step is the last when it changes no linear predictor by more
-_GROWTH = 1.2  # of a mean by its covariates, in the first round
-_FIRST = 1.0  # standard deviations that the first round leaves above such a mean
-_SLOPES = 0.5  # guessed standard deviation of a log mean, for a column with standard deviation 1
-_LEVEL = 1.0  # of the intercept of a log mean
-_DOUBT = 1.0  # standard errors of the first fit that the second leaves on both sides
-_DEVIATIONS = np.geomspace(1.4, 16.0, 12)  # half-widths that are tried, in standard deviations
-_DISTRUST = 2.0  # weight of the squared bias by holding responses, before it is made good
-_NARROWEST = 1e-3  # of an interval, over the widest one
-_LARGEST_SIZE = 10.0
-_RARE = 1e-6  # a mean that is never 0
+_STEPS = 60  # numerical: steps of Fisher scoring
+_HALVINGS = 30  # numerical: of a step
+_CLOSE = 1e-9  # numerical: a step is the last when it changes no linear predictor by more
+_FIRST = 1.0  # sds: that the first round leaves above such a mean
+_SIZE = 0.5  # sds: guessed for a log mean, by a column with standard deviation 1
+_DOUBT = 1.0  # ses: of the first fit that the second leaves on both sides
+_DEVIATIONS = np.geomspace(1.4, 16.0, 12)  # numerical: half-widths that are tried, in sds
+_DISTRUST = 2.0  # ratio: weight of the squared bias by holding responses, before it is made good
+_NARROWEST = 1e-3  # numerical: width of an interval, over the widest one
+_LARGEST_SIZE = 10.0  # numerical: of the size in mu + size mu^2
+_RARE = 1e-6  # numerical: a mean that is never 0
 
 
 @dataclass(frozen=True)
@@ -224,8 +222,7 @@ class Rounds:
         """Intervals and rows of the first round, where the mean is `level` up to `error`."""
         mu = self.link.mean(self.x @ self.start(level) + self.known)
         if self.guess.counts:
-            grown = _GROWTH * (level + error)
-            most = mu * grown / level if self.law.link == "log" else mu + grown - level
+            most = mu * (1 + error / level) if self.law.link == "log" else mu + error
             high = most + _FIRST * np.sqrt(self.guess.variance(most))
             low = np.full_like(high, self.interval.low)
         else:
@@ -328,12 +325,8 @@ class Rounds:
         """Guessed standard deviations of coefficients, about those of `start`."""
         varies, middle = self.x.std(axis=0), np.abs(self.x.mean(axis=0))
         constant = varies <= 1e-9 * np.maximum(middle, 1e-300)
-        slope, level = (_SLOPES, _LEVEL) if self.law.link == "log" else (self.sd, self.sd)
-        sizes: Array = np.where(
-            constant,
-            level / np.maximum(middle, 1e-300),
-            slope / np.where(constant, 1.0, varies),
-        )
+        size = _SIZE if self.law.link == "log" else self.sd
+        sizes: Array = size / np.where(constant, np.maximum(middle, 1e-300), varies)
         return sizes
 
 

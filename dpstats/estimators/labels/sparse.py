@@ -20,7 +20,7 @@ from dpstats.estimators.labels.clipped import Clipped, clipped_mean
 from dpstats.estimators.labels.ols import least_squares
 from dpstats.estimators.numerics.lasso import Moments, lasso, sizes_of, universal
 from dpstats.estimators.responses import CHANNEL_OPTIONS, Responses, linear_shrinkage, responses
-from dpstats.estimators.selection import CONDITIONAL, half_of
+from dpstats.estimators.selection import CONDITIONAL, USUAL, error_with, half_of
 from dpstats.estimators.sources import NEGAHBAN, ROSETT, WANG_PIECEWISE, WANG_XU
 from dpstats.privacy import LabelOnly, Privacy
 from dpstats.protocol import CoefficientEstimate, LabelHolder, Plan
@@ -35,13 +35,12 @@ Array = NDArray[np.float64]
 Positions = NDArray[np.intp]
 
 INFERENCE = "none: the same responses chose the columns and estimated their coefficients"
-_ROUNDS = 5  # of selection and refit
-_FEWER = 0.8  # by which the penalty falls while too few columns are selected
-_PATH = 25
-_USUAL = 10  # columns that are taken to matter where no number is given
-_NARROW = 0.8  # half-width of the interval at epsilon <= 1, in declared scales; from simulation
-_UNDECLARED = 1.5  # wider clip, in guessed standard deviations, where no scale is declared
-_PREDICTABLE = 0.5  # a threshold below this share of a typical coefficient finds most of them
+_ROUNDS = 5  # numerical: of selection and refit, until the columns stay
+_FEWER = 0.8  # ratio: by which the penalty falls while too few columns are selected
+_PATH = 25  # numerical: penalties that are tried
+_NARROW = 0.8  # sds: half-width of the interval at epsilon <= 1
+_UNDECLARED = 1.5  # ratio: of clips without and with a declared scale
+_PREDICTABLE = 0.5  # wording: threshold over a typical coefficient that finds most
 
 _GUARANTEE = (
     "Each response is epsilon-DP against everybody, the server included: it is held to a public "
@@ -177,7 +176,7 @@ class _Sparse(Method):
             how = _narrow(design, privacy, options)
         kept = {"sparsity": options.get("sparsity"), "inference": inference}
         plan = label_plan(self, design, privacy, how, randomized(how), kept)
-        return _predicted(plan, how, max(sizes) if sizes else _USUAL)
+        return _predicted(plan, how, max(sizes) if sizes else USUAL)
 
     def fit(self, holder: LabelHolder, design: Design, plan: Plan) -> CoefficientEstimate:
         """Ask for the randomised responses, select, and refit."""
@@ -386,7 +385,11 @@ def _predicted(plan: Plan, how: Responses, s: int) -> Plan:
         f"{typical / how.sd:.2g}. If all are found, fitted values are off by about "
         f"{error * math.sqrt(s) / how.sd:.2g} standard deviations (root mean square)."
     )
-    made = replace(plan, assumptions=(*plan.assumptions, found))
+    made = replace(
+        plan,
+        predicted_error=error_with(error / typical, limit / typical),
+        assumptions=(*plan.assumptions, found),
+    )
     if limit <= typical:
         return made
     factor = limit / (_PREDICTABLE * typical)

@@ -35,9 +35,9 @@ __all__ = [
 Array = NDArray[np.float64]
 Positions = NDArray[np.intp]
 
-_QUANTILES = (1.0, 0.999, 0.99, 0.9, 0.75, 0.5)  # quantiles at which leverages may be cut
-_WORTH = 0.98  # of the variance: below, cutting leverages is worth another estimand
-_MISFIT = 0.01  # tau^2: mean square of what the mean misses, over the variance of a response
+# numerical: where leverages may be cut
+_QUANTILES = (1.0, 0.999, 0.99, 0.9, 0.75, 0.5)
+_MISFIT = 0.01  # ratio: tau^2, square of what the mean misses over the variance of a response
 
 
 def events(shares: Mapping[str, float], privacy: LabelOnly, epsilon: float) -> dict[str, Any]:
@@ -132,7 +132,7 @@ class Leverages:
     For equations ``sum a x (mu - y) = 0`` with weights a, coordinates are those in which
     the sampling error of ``sum a x y`` has covariance 1: noise then has its shape. One response
     moves the sum by ``width ||a root x||``; weights cut that product at one of its quantiles, where
-    this saves 2 % of the variance or more. They depend on public facts and earlier answers alone,
+    this makes the variance smallest. They depend on public facts and earlier answers alone,
     so equations stay unbiased where the mean is right.
 
     Where it is not, weights ask another question. Say the mean misses a part g_i of each response,
@@ -189,9 +189,7 @@ class Leverages:
         """Rows cut where the variances of the coefficients `at` are expected to be smallest."""
         cuts = (max(float(np.quantile(self._sizes, q)), 1e-300) for q in _QUANTILES)
         made = [self.cut(cut) for cut in cuts]
-        found = [(float((np.diag(m.total) + m.doubt)[at].sum()), m) for m in made]
-        best = min(found, key=lambda f: f[0])
-        return best[1] if best[0] < _WORTH * found[0][0] else found[0][1]
+        return min(made, key=lambda m: float((np.diag(m.total) + m.doubt)[at].sum()))
 
 
 def inverse_root(matrix: Array) -> Array:

@@ -28,14 +28,15 @@ __all__ = ["fixed", "largest", "sizes_asked", "sparse_estimate", "stepwise"]
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
 
-_CHOSEN = 0.5  # of the noise of second moments counts in columns that it may have chosen
-_LEVEL = 0.1  # chance that a fit which chooses its size takes any column in vain
+_CHOSEN = 0.5  # share: of the noise of second moments that counts in columns it may have chosen
+_LEVEL = 0.1  # share: chance that a fit which chooses its size takes any column in vain
 
 
 def sizes_asked(options: Mapping[str, Any]) -> list[int]:
     """Numbers of columns asked for, ascending; none where noise decides."""
-    asked = options.get("sparsity", ())
-    return sorted(int(s) for s in (asked if isinstance(asked, (tuple, list)) else (asked,)))
+    asked = options.get("sparsity")
+    several = asked if isinstance(asked, (tuple, list)) else () if asked is None else (asked,)
+    return sorted(map(int, several))
 
 
 def fixed(design: Design) -> tuple[int, ...]:

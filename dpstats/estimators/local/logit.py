@@ -36,6 +36,7 @@ from dpstats.estimators.local.requests import (
     vector_channel,
 )
 from dpstats.estimators.local.theory import IN_ROUNDS, PRIVUNIT, SHRUNK
+from dpstats.estimators.numerics.normal import NODES, WEIGHTS
 from dpstats.estimators.sources import BRILLINGER, CAI, SCORE_ATTACK, ZHU
 from dpstats.privacy import Local
 from dpstats.protocol import CoefficientEstimate, Messages, Plan, Question
@@ -50,12 +51,15 @@ __all__ = ["LocalLogit"]
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
 
-_FIRST, _MOMENTS = 0.4, 0.5  # of the users, and of the square norm of their messages
-_ROUNDS, _MOST_ROUNDS = 3, 10
-_HALF, _STEP = 0.5, 1e-3  # largest residual; of numeric derivatives
-_FIRST_DOUBT, _DOUBT = 0.2, 0.1  # relative bias of a step: the long one from zero, a later one
-_MOST_SPREAD, _LEAST_SPREAD = 3.0, 0.05  # of linear predictors
-_TYPICAL = 1.0  # spread of linear predictors, for plans
+_FIRST = 0.4  # share: of the users, in the first round
+_MOMENTS = 0.5  # share: of the square norm of their messages, for second moments
+_ROUNDS = 3  # number: rounds, where none is asked for
+_MOST_ROUNDS = 10  # numerical: rounds that may be asked for
+_HALF = 0.5  # printed: largest residual
+_STEP = 1e-3  # numerical: of derivatives
+_DOUBT = 0.2  # ratio: bias of the long step from zero, over the step
+_MOST_SPREAD = 3.0  # numerical: largest spread of linear predictors
+_LEAST_SPREAD = 0.05  # numerical: spread of linear predictors
 
 _ELSEWHERE = ZHU.at("Theorem 6, the lower bound for linear models, at s = d")
 
@@ -142,9 +146,9 @@ class LocalLogit(PooledRounds):
     def _next(self, design: Design, plan: Plan, made: list[Answered]) -> tuple[Question, float]:
         message = _message(len(design.names), facts_of(design, plan.options), len(made))
         if not made:
-            return asked(message, plan), _FIRST_DOUBT
+            return asked(message, plan), _DOUBT
         _, gram_estimate, fit = _fit(made, design, plan)
-        return asked(replace(message, theta=_reined(fit, gram_estimate)), plan), _DOUBT
+        return asked(replace(message, theta=_reined(fit, gram_estimate)), plan), 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -255,20 +259,16 @@ def _predictor_spread(made: Answered, gram_estimate: GramEstimate) -> float:
     return float(spreads[min(at, spreads.size - 1)])
 
 
-_NODES, _NODE_WEIGHTS = np.polynomial.hermite_e.hermegauss(41)
-_NODE_WEIGHTS = _NODE_WEIGHTS / _NODE_WEIGHTS.sum()
-
-
 def _slope(spread: float) -> float:
     """E p(1 - p) at linear predictors N(0, spread^2): E x (y - 1/2) = slope A params."""
-    p = 1 / (1 + np.exp(-spread * _NODES))
-    return float(_NODE_WEIGHTS @ (p * (1 - p)))
+    p = 1 / (1 + np.exp(-spread * NODES))
+    return float(WEIGHTS @ (p * (1 - p)))
 
 
 def _weights(spread: float) -> tuple[float, float]:
     """E h and E (eta/spread)^2 h of h = 2 min(p, 1 - p): across the coefficients and along them."""
-    h = 2 / (1 + np.exp(np.abs(spread * _NODES)))
-    return float(_NODE_WEIGHTS @ h), float(_NODE_WEIGHTS @ (_NODES**2 * h))
+    h = 2 / (1 + np.exp(np.abs(spread * NODES)))
+    return float(WEIGHTS @ h), float(WEIGHTS @ (NODES**2 * h))
 
 
 def _reined(fit: Fit, gram_estimate: GramEstimate) -> Array:
@@ -284,12 +284,12 @@ def _expected(plan: Plan, design: Design, facts: RecordGuess, moment: float, sco
     """The plan with its expected standard errors, and a warning where they are too large."""
     d = len(plan.names)
     gram = facts.guess.gram
-    inverse = np.linalg.inv(_weights(_TYPICAL)[0] * gram)
-    size = _TYPICAL**2 * d / float(np.trace(gram))
+    inverse = np.linalg.inv(_weights(1.0)[0] * gram)
+    size = d / float(np.trace(gram))
     users = plan.n * (1 - _FIRST)
     privacy = inverse @ inverse * (16 * score**2 + moment**2 * size * 0.1)
-    sampling: Array = np.asarray(np.linalg.inv(_slope(_TYPICAL) * gram) / users)
-    error = math.sqrt(float(np.trace((privacy + sampling) @ gram))) / _TYPICAL
+    sampling: Array = np.asarray(np.linalg.inv(_slope(1.0) * gram) / users)
+    error = math.sqrt(float(np.trace((privacy + sampling) @ gram)))
     blur = facts.blur(moment)
     warnings: tuple[str, ...] = ()
     at = f"At n={plan.n:,} and epsilon={plan.privacy.epsilon:g} with {d} columns"

@@ -33,7 +33,7 @@ __all__ = ["LocalMean"]
 
 Array = NDArray[np.float64]
 
-_ONE = np.ones(1)  # the design of a mean is one column of ones
+_ONE = np.ones(1)  # numerical: the design of a mean is one column of ones
 _DUCHI = DUCHI.at("private mean estimation")
 _ORDERS = ("1/sqrt(n)", "B/(eps sqrt(n)), B = 1")
 

@@ -58,8 +58,11 @@ __all__ = ["LocalMoments", "LocalSparse"]
 
 Array = NDArray[np.float64]
 
-_SHARE = 0.5  # of the square norm of a message, for second moments
-_CAUTION = {False: 2.0, True: 0.5}  # bias against noise: intervals of a dense fit count noise only
+_SHARE = 0.5  # share: of the square norm of a message, for second moments
+_CAUTION = {
+    False: 2.0,
+    True: 0.5,
+}  # ratio: weight of bias against noise, by whether columns are chosen
 
 _CORRECTIONS = (
     "One message of vech(xx') and xy under the whole guarantee, instead of two under half of it "

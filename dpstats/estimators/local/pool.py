@@ -44,14 +44,14 @@ __all__ = [
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
 
-TYPICAL_SQUARE = 0.5  # square norm of a message, where a variance depends on it
-_LEAST_INSIDE = 0.25  # f_t is never believed to be smaller: noise is divided by it
-_BIAS = 0.15  # of clipping at c sds, after division by f, is about this times exp(-c^2 / 2)
-_MISMATCH = 0.1  # relative difference of second moments under two sets of row weights
-ENOUGH = 50  # second moments off the diagonal, from which on they show how much noise is left
-_PASSES = 4
-_RAISED = 0.05  # directions made up, from which on a remark says so
-_BLURRED = 0.1  # part of one direction that is made up, from which on intervals are too short
+TYPICAL_SQUARE = 0.5  # ratio: square norm of a message over the largest, for variances
+_LEAST_INSIDE = 0.25  # numerical: share f_t at least; noise is divided by it
+_BIAS = 0.15  # ratio: bias of clipping at c sds, over exp(-c^2 / 2)
+_MISMATCH = 0.1  # ratio: relative difference of second moments under two sets of row weights
+ENOUGH = 50  # number: second moments off the diagonal that show how much noise is left
+_PASSES = 4  # numerical: of weights and covariances
+_RAISED = 0.05  # wording: directions made up, from which on a remark says so
+_BLURRED = 0.1  # wording: part of a direction made up, from which on intervals are too short
 
 _HIDDEN = (
     "Noise hides some directions of the columns: coefficients are drawn towards zero along them. "
@@ -75,9 +75,8 @@ def clip_bias(clip: float) -> float:
 
 def coordinate_variance(channel: Channel) -> float:
     """Noise variance of one coordinate of a decoded message."""
-    return channel.variance(TYPICAL_SQUARE * (1 if channel.domain == "l2" else channel.dim)) / (
-        channel.dim
-    )
+    square = TYPICAL_SQUARE * (1 if channel.domain == "l2" else channel.dim)
+    return channel.variance(square) / channel.dim
 
 
 @dataclass(frozen=True, eq=False)

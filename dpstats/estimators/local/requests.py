@@ -55,9 +55,9 @@ OPTIONS = {
     "clip": "half-width > 0 of the interval that residuals are held to, in spreads of the response",
     "public_rows": "number of rows in public=..., if any; set by the model",
 }
-_CLEAR, _BLURRED = 0.3, 1.0  # noise of second moments over their smallest eigenvalue
-GATE = 0.04  # of the square norm of a message, to say whether its residual was clipped
-_CLIPS = np.linspace(0.8, 4.0, 65)
+_CLEAR, _BLURRED = 0.3, 1.0  # wording: noise of second moments over their smallest eigenvalue
+GATE = 0.04  # share: of the square norm of a message, to say whether its residual was clipped
+_CLIPS = np.linspace(0.8, 4.0, 65)  # numerical: clips that are tried, in spreads
 _DECLARED = (
     "The declared scale is the standard deviation of the response, and fitted values vary as much "
     "as residuals."
@@ -223,7 +223,7 @@ def expected(
     sampling = inverse * (facts.guess.sd**2 / users)
     size = float(np.trace(privacy + sampling)) * kept / len(plan.names)
     error = math.sqrt(size / facts.guess.coefficient2)
-    return predicted(plan, design, privacy, sampling), error
+    return replace(predicted(plan, design, privacy, sampling), predicted_error=error), error
 
 
 def clear(plan: Plan, error: float, blur: float, sparse: bool) -> tuple[str, ...]:

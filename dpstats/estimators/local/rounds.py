@@ -57,12 +57,13 @@ __all__ = ["CORRECTIONS", "LocalRounds", "expected_in_rounds", "learned_radius",
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
 
-# Users, share of messages for second moments, and clip in spreads, round by round.
-_USERS, _MOMENTS, _CLIPS = (0.5, 0.5), (0.5, 0.1), (1.0, 0.9)
-_SMALLEST, _LARGEST = 0.3, 2.0  # of the guessed radius, for one that was learned
-_BENT = 0.15  # relative difference of the curvatures that two rounds see in a skewed column
+_USERS = (0.5, 0.5)  # share: of the users, in each round
+_MOMENTS = (0.5, 0.1)  # share: of the square norm of a message for second moments, in each round
+_CLIPS = (1.0, 0.9)  # sds: clip of residuals, in each round
+_FAR = 2.0  # ratio: of a radius that was learned to the guessed one, or the other way round
+_BENT = 0.15  # ratio: relative difference of the curvatures that two rounds see in a skewed column
 _NO_FIT = "Noise is counted for residuals as spread as the response; smaller ones need less."
-_LEAST_SPREAD = 0.2  # of that of the response, for a residual's
+_LEAST_SPREAD = 0.2  # numerical: spread of a residual over that of the response, at least
 
 CORRECTIONS = (
     "Residuals are clipped, and the clip is the sensitivity: |x'theta| may be as large as "
@@ -189,7 +190,7 @@ def learned_radius(made: Sequence[Answered], columns: Index, facts: RecordGuess)
             at = np.searchsorted(asked, columns)
             trace = float(np.diag(round_.message.split(round_.answer.mean)[0])[at].sum())
             typical = math.sqrt(max(trace / round_.inside[1], 0.0))
-            return float(np.clip(typical, _SMALLEST * guessed, _LARGEST * guessed))
+            return float(np.clip(typical, guessed / _FAR, guessed * _FAR))
     return guessed
 
 

@@ -11,11 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.channels import CoordinateSampling
-from dpstats.estimators.bounds import (
-    INTERACTIVE_LOWER,
-    LINEAR,
-    SPARSE_SAMPLING,
-)
+from dpstats.estimators.bounds import INTERACTIVE_LOWER, LINEAR, SPARSE_SAMPLING
 from dpstats.estimators.local.base import PooledRounds
 from dpstats.estimators.local.choice import fixed, sizes_asked, sparse_estimate, stepwise
 from dpstats.estimators.local.pool import (
@@ -62,9 +58,12 @@ Index = NDArray[np.intp]
 
 # Users, share of messages for second moments, clip in spreads, and columns that are left after it
 # as multiples of the sparsity, round by round.
-_USERS, _MOMENTS = (0.6, 0.2, 0.1, 0.1), (0.0, 0.08, 0.08, 0.0)
-_CLIPS, _LEFT = (0.8, 0.8, 0.6, 0.4), (2.4, 1.6, 1.2, 1.0)
-_SPARSITY = 5  # columns to look for, if no number is asked for
+_USERS = (0.6, 0.2, 0.1, 0.1)  # share: of the users, in each round
+# share: of the square norm of a message for second moments, in each round
+_MOMENTS = (0.0, 0.08, 0.08, 0.0)
+_CLIPS = (0.8, 0.8, 0.6, 0.4)  # sds: clip of residuals, in each round
+_LEFT = (2.4, 1.6, 1.2, 1.0)  # ratio: columns left after each round, to those asked for
+_SPARSITY = 5  # number: columns to look for, if no number is asked for
 
 _THRESHOLDED = ZHU.at("Theorem 7, for hard thresholding, without its logarithms")
 

@@ -17,16 +17,24 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["NORMAL_QUANTILE", "clipped_square", "efficient_clip", "score_variance", "unclipped"]
+__all__ = [
+    "MEAT_CLIP",
+    "NORMAL_QUANTILE",
+    "clipped_square",
+    "efficient_clip",
+    "score_variance",
+    "unclipped",
+]
 
 Array = NDArray[np.float64]
 
-_SLACK = 0.03  # the largest clip within 3 % of the best variance: less bias where errors are skewed
-_LARGEST = 30.0
-_SMALLEST = 0.5
-_GRID = np.geomspace(_SMALLEST, _LARGEST, 600)
+MEAT_CLIP = 4.0  # sds: clip of residuals in the meat
+_SLACK = 0.03  # ratio: variance given up for a larger clip, with less bias for skewed errors
+_LARGEST = 30.0  # numerical: largest clip
+_SMALLEST = 0.5  # numerical: smallest clip
+_GRID = np.geomspace(_SMALLEST, _LARGEST, 600)  # numerical: clips that are tried
 
-# |Z| is below this with the probability named.
+# printed: |Z| is below this with the probability named.
 NORMAL_QUANTILE = {0.7: 1.0364333894937898}
 
 

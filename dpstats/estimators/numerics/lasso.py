@@ -15,8 +15,8 @@ __all__ = ["Moments", "lasso", "sizes_of", "universal"]
 Array = NDArray[np.float64]
 Positions = NDArray[np.intp]
 
-_SWEEPS = 2_000
-_CLOSE = 1e-6
+_SWEEPS = 2_000  # numerical: of coordinate descent
+_CLOSE = 1e-6  # numerical: a sweep is the last
 
 
 def universal(error: float, columns: int, n: int) -> float:

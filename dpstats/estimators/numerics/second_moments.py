@@ -11,11 +11,14 @@ __all__ = ["invertible", "posterior", "shrunk"]
 
 Array = NDArray[np.float64]
 
-_EVIDENCE = 2.0  # standard errors of the excess over noise, below which there is none
-_GRID, _FINEST = 256, 0.25  # support points of the prior; their largest spacing in noise sds
-_PASSES = 60
-_FLOOR, _NOISE_FLOOR = 1e-3, 0.3
-_GUESS, _LEAST_SCALE = 0.3, 0.2  # relative doubt about the public guess; least part of it
+_EVIDENCE = 2.0  # ses: excess over noise, below which there is none
+_GRID = 256  # numerical: support points of the prior
+_FINEST = 0.25  # numerical: their largest spacing, in noise sds
+_PASSES = 60  # numerical: of the algorithm for its weights
+_FLOOR = 1e-3  # numerical: least eigenvalue, over the mean
+_NOISE_FLOOR = 0.3  # numerical: noise that is left at least, to that before
+_GUESS = 0.3  # ratio: doubt about the public guess, over the guess
+_LEAST_SCALE = 0.2  # numerical: of second moments to the public guess, at least
 
 
 def shrunk(

@@ -23,6 +23,8 @@ __all__ = ["Metric", "whiten"]
 Array = NDArray[np.float64]
 
 _NORM_SHARE = 0.6  # rows shorter than the first clipping radius
+_MOST_REACH = 2.5  # largest radius of the second Gram matrix over sqrt(d)
+_MOST_NORM = 4.0  # longest first radius over sqrt(d), where declared or found scales are too small
 _NORM_CELLS = 32  # cells of its search, over eight octaves below the largest norm expected
 _FLOOR = 0.7  # eigenvalues are kept above this share of the noise's operator norm
 _STRETCH = 0.3  # the second whitening stretches a direction by at most 1 / sqrt(0.3)
@@ -62,7 +64,13 @@ class Metric:
         return Geometry(radius, self.w.T)
 
 
-def whiten(holder: Holder[Query], n: float, indicators: Array) -> Metric:
+def whiten(
+    holder: Holder[Query],
+    n: float,
+    indicators: Array,
+    longest: float,
+    reach: tuple[float, float] | None = None,
+) -> Metric:
     """Ask for both Gram matrices (slots ``norm``, ``gram`` and ``whitened gram``).
 
     Parameters
@@ -73,9 +81,23 @@ def whiten(holder: Holder[Query], n: float, indicators: Array) -> Metric:
         Released number of rows.
     indicators : ndarray of shape (d,)
         1 for columns that take the values 0 and 1 only (public), else 0.
+    longest : float
+        Public bound of the norm of a row.
+    reach : tuple of float, optional
+        Share of rows that the second matrix should not shorten, asked for in slot ``reach``, and
+        its largest radius over the typical length sqrt(d). Without it rows are shortened to that.
     """
-    first = _first(holder, n, indicators)
-    return _second(holder, n, indicators, first)
+    typical = math.sqrt(indicators.size)
+    first = _first(holder, n, indicators, min(longest, _MOST_NORM * typical))
+    if reach is None:
+        return _second(holder, n, indicators, first, typical)
+    reached, farthest = reach
+    grid = typical * np.geomspace(1.0, float(np.clip(farthest, 1.05, _MOST_REACH)), 17)
+    query = Search(NormQuantile(grid, reached, first.w.T))
+    told = 1 - 2 * holder.plan.noise(query, "reach").sd / n  # the largest share that noise can tell
+    query = Search(NormQuantile(grid, min(reached, max(0.5, told)), first.w.T))
+    (radius,), _ = holder.ask(query, "reach")
+    return _second(holder, n, indicators, first, float(radius))
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,9 +111,8 @@ class _First:
     unresolved: NDArray[np.bool_]
 
 
-def _first(holder: Holder[Query], n: float, indicators: Array) -> _First:
+def _first(holder: Holder[Query], n: float, indicators: Array, longest: float) -> _First:
     d = indicators.size
-    longest = math.sqrt(d)
     grid = np.geomspace(longest * 2.0**-8, longest, _NORM_CELLS + 1)
     (radius,), _ = holder.ask(Search(NormQuantile(grid, _NORM_SHARE)), "norm")
     gram, (_, scale) = holder.ask(Gram(Geometry(float(radius))), "gram")
@@ -116,10 +137,12 @@ def _first(holder: Holder[Query], n: float, indicators: Array) -> _First:
     )
 
 
-def _second(holder: Holder[Query], n: float, indicators: Array, first: _First) -> Metric:
+def _second(
+    holder: Holder[Query], n: float, indicators: Array, first: _First, radius: float
+) -> Metric:
     d = indicators.size
     pattern = symmetric_pattern(d)
-    query = Gram(Geometry(math.sqrt(d), first.w.T))
+    query = Gram(Geometry(radius, first.w.T))
     gram, (_, scale) = holder.ask(query, "whitened gram")
     own = scale**2 * pattern
     level = max(float(np.trace(gram) / np.trace(first.expected)), scale / math.sqrt(d))

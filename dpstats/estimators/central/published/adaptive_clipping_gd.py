@@ -10,26 +10,30 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import OptionError
-from dpstats.estimators.base import Method, Request, make_plan, need_delta, need_positive
+from dpstats.estimators.base import Request, need_delta, need_positive
 from dpstats.estimators.bounds import LINEAR_LOWER, rates
-from dpstats.estimators.central.published.private_variance import (
-    FAILURE,
-    TYPICAL,
-    adapted_clip,
-    few_pairs,
-    log_factor,
-    need_pairs,
-    pair_scales,
-)
+from dpstats.estimators.central.counted import Counted, counted_plan
 from dpstats.estimators.central.published.recursion import along, not_gone
 from dpstats.estimators.central.sandwich import (
+    COUNT,
     noisy_count,
     residual_variance,
     score_covariance,
     shrink,
 )
 from dpstats.estimators.guesses import Guess, expect, guess, round_up
+from dpstats.estimators.numerics.huber import MEAT_CLIP
+from dpstats.estimators.private_variance import (
+    FAILURE,
+    TYPICAL,
+    adapted_clip,
+    batches,
+    eigenvalues,
+    few_pairs,
+    log_factor,
+    need_pairs,
+    pair_scales,
+)
 from dpstats.estimators.sources import CAI, KARWA_VADHAN, LI_FEDERATED
 from dpstats.privacy import Privacy
 from dpstats.protocol import CoefficientEstimate, Holder, Plan
@@ -42,10 +46,6 @@ if TYPE_CHECKING:
 __all__ = ["AdaptiveClippingGD"]
 
 Array = NDArray[np.float64]
-
-_MARGIN = 2.0  # eigenvalues of the second moments may be off their guess by this factor
-_BATCHES = (2, 500)
-_CLIP = 4.0  # residuals enter the meat up to this many standard deviations
 
 
 _THEORY = Theory(
@@ -98,7 +98,7 @@ _THEORY = Theory(
 
 
 @dataclass(frozen=True)
-class AdaptiveClippingGD(Method):
+class AdaptiveClippingGD(Counted[CoefficientEstimate]):
     """Noisy descent on disjoint batches, clips by PrivateVariance (Li et al. 2024, Algorithm 1).
 
     The rows are cut into T disjoint batches of b = n // T. Step t asks batch t for a histogram of
@@ -150,11 +150,11 @@ class AdaptiveClippingGD(Method):
         need_delta(self.name, privacy)
         need_pairs(self.name, design, privacy, instead="dp-gd")
         facts = guess(design)
-        low, high = _eigenvalues(facts)
-        steps = _steps(options.get("steps"), (high - low) / (high + low), n)
+        low, high = eigenvalues(facts)
+        steps = batches(options.get("steps"), (high - low) / (high + low), n)
         rate = need_positive("step_size", options.get("step_size"), 2 / (high + low))
         spread = math.sqrt(high * len(facts.gram) * math.log(n / FAILURE))
-        plan = make_plan(
+        plan = counted_plan(
             self,
             design,
             privacy,
@@ -168,7 +168,7 @@ class AdaptiveClippingGD(Method):
         )
         return _predict(plan, design, facts)
 
-    def fit(self, holder: Holder[Query], design: Design, plan: Plan) -> CoefficientEstimate:
+    def _fit(self, holder: Holder[Query], design: Design, plan: Plan) -> CoefficientEstimate:
         """Take one step per batch; then ask all rows for what standard errors need."""
         d, steps = len(plan.names), int(plan.options["steps"])
         rate = float(plan.options["step_size"])
@@ -188,7 +188,7 @@ class AdaptiveClippingGD(Method):
         answer, (_, s_gram) = holder.ask(Gram(geometry), "gram")
         gram = shrink(answer / n, s_gram / n)
         variance, error = residual_variance(holder, "scale", beta, bound, everyone, n)
-        clip = min(bound, _CLIP * math.sqrt(variance + error))
+        clip = min(bound, MEAT_CLIP * math.sqrt(variance + error))
         meat = score_covariance(holder, "meat", geometry, beta, clip, variance * n * gram)
         values, vectors = np.linalg.eigh(gram)
         keep = 1 - np.clip(rate * values, 0.0, 1.0)
@@ -215,7 +215,7 @@ class AdaptiveClippingGD(Method):
 
 def _asks(steps: int) -> tuple[Request, ...]:
     return (
-        Request("count", 0.01, "number of rows that contribute"),
+        COUNT,
         Request(
             "pairs", 0.12, "scales of residual pairs, for the clip", kind="laplace", parts=steps
         ),
@@ -224,25 +224,6 @@ def _asks(steps: int) -> tuple[Request, ...]:
         Request("scale", 0.02, "variance of the residuals, for standard errors"),
         Request("meat", 0.04, "outer product of the scores, for standard errors"),
     )
-
-
-def _eigenvalues(facts: Guess) -> tuple[float, float]:
-    """Range of the eigenvalues of the second moments, the guess widened by a margin."""
-    values = np.linalg.eigvalsh(facts.gram)
-    return max(float(values[0]), 1e-3) / _MARGIN, float(values[-1]) * _MARGIN
-
-
-def _steps(asked: object, contraction: float, n: int) -> int:
-    low, high = _BATCHES
-    if asked is not None:
-        if not (isinstance(asked, int) and low <= asked <= high and 4 * asked <= n):
-            raise OptionError(
-                f"steps={asked!r}: an integer from {low} to {high} is needed, with batches of at "
-                f"least 4 rows (n={n:,})."
-            )
-        return asked
-    wanted = math.ceil(0.5 * math.log(max(n, 3)) / -math.log(contraction))
-    return int(np.clip(wanted, low, min(high, max(n // 4, low))))
 
 
 def _law(keep: Array, rate: float, noises: list[float], meat: Array) -> tuple[Array, Array]:

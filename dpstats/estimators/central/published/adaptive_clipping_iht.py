@@ -11,15 +11,6 @@ import numpy as np
 
 from dpstats.estimators.base import Request
 from dpstats.estimators.bounds import SPARSE_LOWER, rates
-from dpstats.estimators.central.published.private_variance import (
-    FAILURE,
-    TYPICAL,
-    adapted_clip,
-    few_pairs,
-    log_factor,
-    need_pairs,
-    pair_scales,
-)
 from dpstats.estimators.central.published.rescaling import rescaling
 from dpstats.estimators.central.published.sparse import (
     SPARSITY,
@@ -29,6 +20,16 @@ from dpstats.estimators.central.published.sparse import (
     Trial,
 )
 from dpstats.estimators.central.published.wide import SparseGuess, project
+from dpstats.estimators.central.sandwich import COUNT
+from dpstats.estimators.private_variance import (
+    FAILURE,
+    TYPICAL,
+    adapted_clip,
+    few_pairs,
+    log_factor,
+    need_pairs,
+    pair_scales,
+)
 from dpstats.estimators.sources import CAI, KARWA_VADHAN, LI_FEDERATED
 from dpstats.privacy import Privacy
 from dpstats.protocol import Plan
@@ -40,7 +41,8 @@ if TYPE_CHECKING:
 
 __all__ = ["AdaptiveClippingIHT"]
 
-_COUNT, _SPREAD, _PAIRS = 0.01, 0.02, 0.10
+_SPREAD = 0.02  # budget: upper quartile of the responses
+_PAIRS = 0.10  # budget: scales of residual pairs
 
 _THEORY = Theory(
     estimand="coefficients of the sparse Gaussian linear model, where residuals are not clipped",
@@ -160,7 +162,7 @@ class AdaptiveClippingIHT(SparseDescent):
     def _asks(self, trial: Trial, steps: int) -> list[Request]:
         picks, purpose = trial.facts.picks, "largest coordinates of a step"
         return [
-            Request("count", _COUNT, "number of rows that contribute"),
+            COUNT,
             Request("spread", _SPREAD, "upper quartile of |y|, for the rescaling"),
             Request(
                 "pairs", _PAIRS, "scales of residual pairs, for the clip", "laplace", parts=steps
@@ -190,7 +192,7 @@ class AdaptiveClippingIHT(SparseDescent):
 
 def _left() -> float:
     """Share of the budget that the steps have."""
-    return 1 - _COUNT - _SPREAD - _PAIRS - sum(a.weight for a in rescaling())
+    return 1 - COUNT.weight - _SPREAD - _PAIRS - sum(a.weight for a in rescaling())
 
 
 def _rate(top: float) -> float:

@@ -10,15 +10,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.estimators.base import (
-    Method,
-    Request,
-    floor_eigenvalues,
-    make_plan,
-    need_delta,
-)
+from dpstats.estimators.base import Request, floor_eigenvalues, need_delta
 from dpstats.estimators.bounds import LINEAR, LINEAR_LOWER, SMALL_DELTA, rates
+from dpstats.estimators.central.counted import Counted, counted_plan
 from dpstats.estimators.central.sandwich import (
+    COUNT,
     noisy_count,
     residual_variance,
     score_covariance,
@@ -32,6 +28,8 @@ from dpstats.estimators.guesses import (
     round_up,
     with_resolution,
 )
+from dpstats.estimators.numerics.huber import MEAT_CLIP
+from dpstats.estimators.private_variance import FAILURE
 from dpstats.estimators.sources import CAI, WANG_ADASSP
 from dpstats.privacy import Privacy
 from dpstats.protocol import CoefficientEstimate, Holder, Plan
@@ -45,11 +43,9 @@ __all__ = ["AdaSSP"]
 
 Array = NDArray[np.float64]
 
-_FAILURE = 0.05  # probability with which each high-probability statement below may fail
-_CLIP = 4.0  # residuals enter the meat up to this many standard deviations
 
 _ASKS = (
-    Request("count", 0.01, "number of rows that contribute"),
+    COUNT,
     Request("gram", 0.42, "second moments X'X of weighted rows"),
     Request("eigenvalue", 0.04, "smallest eigenvalue of X'X, for the ridge"),
     Request("cross", 0.46, "cross moments X'y of weighted rows"),
@@ -75,6 +71,7 @@ _THEORY = Theory(
         Assumption(
             "The smallest eigenvalue of X'X exceeds the noise on X'X, for rows of squared norm d",
             "n >~ d sqrt(d log(1/delta))/eps",
+            resolution=True,
         ),
         SMALL_DELTA,
     ),
@@ -94,7 +91,7 @@ _THEORY = Theory(
 
 
 @dataclass(frozen=True)
-class AdaSSP(Method):
+class AdaSSP(Counted[CoefficientEstimate]):
     """Adaptive sufficient-statistics perturbation (Wang 2018, Algorithm 2) for linear regression.
 
     With weights w = min(1, R / ||x||), noisy sums A = sum w^2 x x' + N and b = sum w^2 x y + e,
@@ -138,10 +135,10 @@ class AdaSSP(Method):
         need_delta(self.name, privacy)
         facts = guess(design)
         radius = clipping_radius(options.get("radius"), facts, design)
-        plan = make_plan(self, design, privacy, n, _ASKS, {"radius": radius})
+        plan = counted_plan(self, design, privacy, n, _ASKS, {"radius": radius})
         return _predict(plan, design, facts)
 
-    def fit(self, holder: Holder[Query], design: Design, plan: Plan) -> CoefficientEstimate:
+    def _fit(self, holder: Holder[Query], design: Design, plan: Plan) -> CoefficientEstimate:
         """Ask for the sufficient statistics, solve, and ask for what standard errors need."""
         d = len(plan.names)
         bound = guess(design).bound
@@ -159,16 +156,18 @@ class AdaSSP(Method):
         params = inverse @ cross
 
         variance, error = residual_variance(holder, "scale", params, bound, everyone, n)
-        clip = min(bound, _CLIP * math.sqrt(variance + error))
+        clip = min(bound, MEAT_CLIP * math.sqrt(variance + error))
         meat = score_covariance(holder, "meat", geometry, params, clip, variance * matrix)
         beta2 = np.outer(params, params)
         noise = s_cross**2 * np.eye(d) + symmetric_noise_square(s_gram, beta2)
         cov_privacy = inverse @ noise @ inverse
-        sampling = meat * n / (n - d) + ridge**2 * beta2
+        sampling = inverse @ meat @ inverse * n / (n - d)
+        shrunk = inverse @ beta2 @ inverse * ridge**2
         return CoefficientEstimate(
             params=params,
-            cov=cov_privacy + inverse @ sampling @ inverse,
+            cov=cov_privacy + sampling + shrunk,
             cov_privacy=cov_privacy,
+            cov_sampling=sampling,
             nobs=n,
             released={
                 "ridge": ridge,
@@ -180,12 +179,12 @@ class AdaSSP(Method):
 
 
 def _quantile() -> float:
-    """Bound that a standard normal exceeds with probability below `_FAILURE`."""
-    return math.sqrt(2 * math.log(1 / _FAILURE))
+    """Bound that a standard normal exceeds with probability below `FAILURE`."""
+    return math.sqrt(2 * math.log(1 / FAILURE))
 
 
 def _noise_floor(scale: float, d: int) -> float:
-    """Bound t with N >= -t I with probability at least 1 - `_FAILURE`; see `AdaSSP`."""
+    """Bound t with N >= -t I with probability at least 1 - `FAILURE`; see `AdaSSP`."""
     return scale * (math.sqrt(2 * d) + _quantile())
 
 

@@ -11,16 +11,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.accounting import gdp_mu
-from dpstats.estimators.base import Method, Request, make_plan, need_delta, need_integer
+from dpstats.estimators.base import Request, need_delta, need_integer
 from dpstats.estimators.bounds import GLM_LOWER, LINEAR_LOWER, LOGISTIC, rates
+from dpstats.estimators.central.counted import Counted, counted_plan
 from dpstats.estimators.central.published.recursion import after_steps, along, not_gone, project
 from dpstats.estimators.central.sandwich import (
+    COUNT,
     noisy_count,
     residual_variance,
     score_covariance,
     shrink,
 )
 from dpstats.estimators.guesses import Guess, clipping_radius, expect, guess, with_resolution
+from dpstats.estimators.numerics.huber import clipped_square, unclipped
 from dpstats.estimators.sources import BASSILY, BROWN, CAI, SCORE_ATTACK
 from dpstats.families import BINOMIAL, GAUSSIAN, Family
 from dpstats.privacy import Privacy
@@ -35,16 +38,16 @@ __all__ = ["DPGD"]
 
 Array = NDArray[np.float64]
 
-_CONTRACTION = (0.85, 0.97)  # share of the error that a step leaves in the slowest direction
-_REACH = 1.2  # step size times the largest eigenvalue; below 2, with room for noise on it
-_CLIP = 1.5  # residuals are clipped at this many standard deviations (Huber's choice is 1.345)
-_ACTIVE = 0.87  # P(|z| < _CLIP) for a standard normal z
-_CLIPPED = 0.78  # E min(z^2, _CLIP^2) for a standard normal z
-_PHASES = 3  # the clip is renewed this many times
-_STEEPEST, _TYPICAL = 0.25, 0.18  # curvature of a row's logistic loss: its bound, and a guess
-_LOGITS = 36.0  # mean square that linear predictors of a logit are kept below
-_GRADIENTS = 0.75  # share of the budget for all steps together
-_STEPS, _MAX_STEPS = (4, 200), 1000
+# numerical: of the error, by a step in the slowest direction
+_CONTRACTION = (0.85, 0.97)
+_REACH = 1.2  # ratio: step size times the largest eigenvalue; below 2, with room for noise on it
+_CLIP = 1.5  # sds: clip of residuals (Huber's choice is 1.345)
+_PHASES = 3  # number: times that the clip is renewed
+_STEEPEST = 0.25  # printed: bound of the curvature of a row's logistic loss
+_TYPICAL = 0.18  # ratio: a guess of that curvature
+_LOGITS = 36.0  # numerical: mean square that linear predictors of a logit are kept below
+_GRADIENTS = 0.75  # budget: all steps together
+_STEPS, _MAX_STEPS = (4, 200), 1000  # numerical: fewest and most steps, planned and asked for
 _WORDS = "Linear predictors have mean 0 and standard deviation 1."
 
 _DECREASING = (
@@ -167,32 +170,34 @@ class Loss:
         return Guess(facts.gram, facts.radius, 1.0, 1.0, (facts.assumptions[0], _WORDS))
 
 
-LOSSES = {
-    "ols": Loss(
+def loss_of(model: str) -> Loss:
+    """The loss of a model."""
+    if model == "logit":
+        return Loss(
+            BINOMIAL,
+            _LOGISTIC,
+            steepest=_STEEPEST,
+            typical=_TYPICAL,
+            counted=_TYPICAL,
+            clip=1.0,
+            variance=1 / _TYPICAL,
+            phases=0,
+            score="gradient of the logistic loss",
+            last=Request("curvature", 0.07, "curvature at the last iterate, for standard errors"),
+        )
+    active = float(unclipped(_CLIP))
+    return Loss(
         GAUSSIAN,
         _LINEAR,
         steepest=1.0,
-        typical=_ACTIVE,
+        typical=active,
         counted=1.0,
         clip=_CLIP,
-        variance=_CLIPPED / _ACTIVE**2,
+        variance=float(clipped_square(_CLIP)) / active**2,
         phases=_PHASES,
         score="clipped gradient of the squared loss",
         last=Request("active", 0.01, "residuals within the last clip, for standard errors"),
-    ),
-    "logit": Loss(
-        BINOMIAL,
-        _LOGISTIC,
-        steepest=_STEEPEST,
-        typical=_TYPICAL,
-        counted=_TYPICAL,
-        clip=1.0,
-        variance=1 / _TYPICAL,
-        phases=0,
-        score="gradient of the logistic loss",
-        last=Request("curvature", 0.07, "curvature at the last iterate, for standard errors"),
-    ),
-}
+    )
 
 
 @dataclass(frozen=True)
@@ -205,7 +210,7 @@ class _Bounds:
 
 
 @dataclass(frozen=True)
-class DPGD(Method):
+class DPGD(Counted[CoefficientEstimate]):
     """Full-batch noisy gradient descent, last iterate (Brown et al. 2024; Bassily et al. 2014).
 
     From beta = 0, T planned steps
@@ -258,11 +263,11 @@ class DPGD(Method):
     @property
     def theory(self) -> Mapping[str, Theory]:
         """What is known under each trust model."""
-        return {"central": LOSSES[self.model].theory}
+        return {"central": loss_of(self.model).theory}
 
     def _plan(self, design: Design, privacy: Privacy, n: int, options: Mapping[str, Any]) -> Plan:
         need_delta(self.name, privacy)
-        loss = LOSSES[self.model]
+        loss = loss_of(self.model)
         facts = loss.guess(design)
         radius = clipping_radius(options.get("radius"), facts, design)
         contraction = _contraction(loss, facts)
@@ -271,12 +276,12 @@ class DPGD(Method):
         planned = _steps(loss, contraction, facts, n, noise)
         steps = need_integer("steps", options.get("steps"), planned, _PHASES, _MAX_STEPS)
         public = {"steps": steps, "radius": radius, "contraction": contraction}
-        plan = make_plan(self, design, privacy, n, asks_of(loss, steps, contraction), public)
+        plan = counted_plan(self, design, privacy, n, asks_of(loss, steps, contraction), public)
         return _predict(plan, design, facts)
 
-    def fit(self, holder: Holder[Query], design: Design, plan: Plan) -> CoefficientEstimate:
+    def _fit(self, holder: Holder[Query], design: Design, plan: Plan) -> CoefficientEstimate:
         """Descend with the planned noise; then ask for what standard errors need."""
-        d, steps, loss = len(plan.names), int(plan.options["steps"]), LOSSES[self.model]
+        d, steps, loss = len(plan.names), int(plan.options["steps"]), loss_of(self.model)
         geometry = Geometry(float(plan.options["radius"]))
         n = noisy_count(holder, d)
         answer, (_, s_gram) = holder.ask(Gram(geometry), "gram")
@@ -323,7 +328,7 @@ def asks_of(loss: Loss, steps: int, contraction: float) -> tuple[Request, ...]:
     weights = contraction ** np.arange(steps - 1, -1, -1)
     weights *= _GRADIENTS / weights.sum()
     return (
-        Request("count", 0.01, "number of rows that contribute"),
+        COUNT,
         Request("gram", 0.12, "second moments X'X of weighted rows"),
         *(
             Request(f"scale-{i + 1}", 0.02, "variance of the residuals, for the clip")
@@ -401,7 +406,7 @@ def guessed_clips(plan: Plan, facts: Guess, loss: Loss) -> list[float]:
 
 def _predict(plan: Plan, design: Design, facts: Guess) -> Plan:
     """The plan with its expected standard errors, by the recursion of the fit at the guesses."""
-    n, loss, zero = plan.n, LOSSES[plan.model], np.zeros(len(plan.names))
+    n, loss, zero = plan.n, loss_of(plan.model), np.zeros(len(plan.names))
     geometry = Geometry(float(plan.options["radius"]))
     noises = [
         plan.noise(Score(geometry, zero, clip), f"step-{t + 1}").scale / n

@@ -28,7 +28,7 @@ __all__ = ["DPIHT"]
 
 Array = NDArray[np.float64]
 
-_LITTLE = 0.5  # of the fitted values explained by the response: mostly noise
+_LITTLE = 0.5  # share: of the fitted values explained by the response, below which they are noise
 
 _THEORY = Theory(
     estimand=(

@@ -14,6 +14,7 @@ from dpstats.estimators.base import Request, need_positive
 from dpstats.estimators.bounds import SMALL_DELTA, SPARSE_GLM_LOWER, SPARSE_LOWER, rates
 from dpstats.estimators.central.published.rescaling import rescaling
 from dpstats.estimators.central.published.sparse import (
+    SPREADS,
     Descent,
     Path,
     SparseDescent,
@@ -21,6 +22,7 @@ from dpstats.estimators.central.published.sparse import (
     spread_request,
 )
 from dpstats.estimators.central.published.wide import SparseGuess, hard_threshold
+from dpstats.estimators.central.sandwich import COUNT
 from dpstats.estimators.sources import CAI, SCORE_ATTACK, TALWAR
 from dpstats.queries import CoordinateScores, ResponseQuantile, Search
 from dpstats.theory import Assumption, Theory
@@ -29,9 +31,9 @@ __all__ = ["FrankWolfe"]
 
 Array = NDArray[np.float64]
 
-_COUNT, _MEDIAN, _SPREADS = 0.01, 0.02, 0.10
-_STEPS = (5, 60)
-_RENEWALS = 3  # of the clip
+_MEDIAN = 0.02  # budget: median of the response
+_STEPS = (5, 60)  # numerical: fewest and most steps
+_RENEWALS = 3  # number: clips that are released
 
 _TALWAR = TALWAR.at("noisy Frank-Wolfe over a polytope, a bound on the excess risk")
 
@@ -136,12 +138,12 @@ class FrankWolfe(SparseDescent):
     def _asks(self, trial: Trial, steps: int) -> list[Request]:
         facts, last = trial.facts, rescaling()
         renewals = len(_renewals(steps)) if facts.released_clip else 0
-        fixed = _COUNT + _MEDIAN * _median(facts) + _SPREADS * bool(renewals)
+        fixed = COUNT.weight + _MEDIAN * _median(facts) + SPREADS * bool(renewals)
         left = 1 - fixed - sum(a.weight for a in last)
-        asks = [Request("count", _COUNT, "number of rows that contribute")]
+        asks = [COUNT]
         if _median(facts):
             asks.append(Request("median", _MEDIAN, "median of the response, for the intercept"))
-        asks += [spread_request(i + 1, _SPREADS / renewals) for i in range(renewals)]
+        asks += [spread_request(i + 1, SPREADS / renewals) for i in range(renewals)]
         asks += [
             Request(f"step-{t + 1}", left / steps, "vertex of the l1 ball", "selection")
             for t in range(steps)

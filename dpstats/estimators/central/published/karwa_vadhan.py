@@ -11,9 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.errors import OptionError
-from dpstats.estimators.base import Method, Request, make_plan, need_positive
+from dpstats.estimators.base import Request, need_positive
 from dpstats.estimators.bounds import MEAN_LOWER, rates
+from dpstats.estimators.central.counted import Counted, counted_plan
 from dpstats.estimators.central.location import (
+    MOST_CELLS,
     Clip,
     ResponseGuess,
     facts_of,
@@ -22,6 +24,7 @@ from dpstats.estimators.central.location import (
     two_stage,
 )
 from dpstats.estimators.guesses import round_up
+from dpstats.estimators.private_variance import FAILURE
 from dpstats.estimators.sources import KARWA_VADHAN, LI_FEDERATED
 from dpstats.privacy import Privacy
 from dpstats.protocol import CoefficientEstimate, Holder, Plan
@@ -35,11 +38,9 @@ __all__ = ["KarwaVadhan"]
 
 Array = NDArray[np.float64]
 
-_SHARE = 0.2  # of epsilon for the range
-_MOST_CELLS = 2**14
-_NEAR = 2  # cells on either side of the fullest one that refine the centre
-_FAILURE = 0.05
-_GAP = 0.2  # share by which a cell within one sigma of the mean beats all others (docstring)
+_SHARE = 0.2  # share: of epsilon for the range
+_NEAR = 2  # printed: cells on either side of the fullest one that refine the centre
+_GAP = 0.2  # printed: share by which a cell within one sigma of the mean beats all others
 
 _LI = LI_FEDERATED.at("equation (9)")
 
@@ -78,7 +79,7 @@ _THEORY = Theory(
 
 
 @dataclass(frozen=True)
-class KarwaVadhan(Method):
+class KarwaVadhan(Counted[CoefficientEstimate]):
     """Noisy truncated mean with a private range (Karwa & Vadhan 2018, Algorithm 1; known sigma).
 
     1. *Range* (a fifth of epsilon): Laplace noise on the counts of public cells of width sigma
@@ -119,13 +120,13 @@ class KarwaVadhan(Method):
         facts = replace(facts, sd=sigma)
         ask = Request("histogram", 0.0, "cells of the response, for its range", kind="laplace")
         public = {"sigma": sigma * design.standardization.y_scale}
-        plan = make_plan(self, design, privacy, n, two_stage(ask, _SHARE, privacy), public)
+        plan = counted_plan(self, design, privacy, n, two_stage(ask, _SHARE, privacy), public)
         middle = (facts.lower + facts.upper) / 2
         plan = predict(plan, design, facts, _range(facts, plan, middle))
         known = "Sigma is known and the response normal; the interval covers only where it is."
         return _with_feasibility(replace(plan, assumptions=(known, *plan.assumptions[1:])), facts)
 
-    def fit(self, holder: Holder[Query], design: Design, plan: Plan) -> CoefficientEstimate:
+    def _fit(self, holder: Holder[Query], design: Design, plan: Plan) -> CoefficientEstimate:
         """Ask for the histogram, find the range, ask for the moments of the truncated response."""
         sigma = float(plan.options["sigma"]) / design.standardization.y_scale
         facts = replace(facts_of(design, plan.privacy), sd=sigma)
@@ -149,7 +150,7 @@ def _sigma(asked: object, design: Design, facts: ResponseGuess) -> float:
 
 def _edges(facts: ResponseGuess) -> Array:
     """Edges of public cells of width at most sigma, unless there would be too many."""
-    cells = min(max(math.ceil(facts.width / facts.sd), 3), _MOST_CELLS)
+    cells = min(max(math.ceil(facts.width / facts.sd), 3), MOST_CELLS)
     edges: Array = np.linspace(facts.lower, facts.upper, cells + 1)
     return edges
 
@@ -177,7 +178,7 @@ def _with_feasibility(plan: Plan, facts: ResponseGuess) -> Plan:
     edges = _edges(facts)
     scale = plan.noise(ResponseHistogram(edges[1:-1]), "histogram").scale
     # Laplace noise of all cells stays below scale log(cells / eta) with probability 1 - eta.
-    enough = 2 * scale * math.log((edges.size - 1) / _FAILURE) / _GAP
+    enough = 2 * scale * math.log((edges.size - 1) / FAILURE) / _GAP
     if plan.n >= enough:
         return plan
     warning = (

@@ -11,9 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.estimators.base import Request
-from dpstats.estimators.bounds import (
-    SMALL_DELTA,
-)
+from dpstats.estimators.bounds import SMALL_DELTA
 from dpstats.estimators.central.published.sparse import (
     Descent,
     Stepwise,
@@ -32,10 +30,10 @@ __all__ = ["PeelIHT"]
 
 Array = NDArray[np.float64]
 
-_PLANNED_STEPS = {"ols": 3, "logit": 2}
-_SHRINKS = {"ols": 0.5, "logit": 1.0}  # what later clips leave of the noise, as residuals shrink
-_CHOICE = 0.65  # share of a step's budget that chooses columns; the rest pays for their values
-_RADIUS = 1.15  # clipping radius of rows on the support, over their guessed typical norm
+_PLANNED_STEPS = {"ols": 3, "logit": 2}  # number: steps, where none is asked for
+_SHRINKS = 0.5  # ratio: noise that later clips leave, as residuals shrink
+_CHOICE = 0.65  # share: of a step's budget that chooses columns; their values take the rest
+_RADIUS = 1.15  # ratio: clipping radius of rows on the support, over their guessed typical norm
 
 _THEORIES = by_thresholding(
     step=(
@@ -99,7 +97,7 @@ class PeelIHT(Stepwise):
     most_steps: ClassVar[int] = 50
 
     def _length(self, trial: Trial) -> int:
-        noise = _SHRINKS[self.model] * self._noise(trial, 1) / trial.facts.signal
+        noise = _SHRINKS * self._noise(trial, 1) / trial.facts.signal
         return halvings(noise, _PLANNED_STEPS[self.model])
 
     def _noise(self, trial: Trial, steps: int) -> float:

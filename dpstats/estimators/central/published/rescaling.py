@@ -18,10 +18,10 @@ __all__ = ["rescaled", "rescaling"]
 
 Array = NDArray[np.float64]
 
-_RESCALING = (0.03, 0.02)  # budget of the two numbers
-_PRECISE = 0.2  # standard deviation of the factor below which it is drawn towards 1
-_NORMAL_UPPER = 1.1503493803760079  # upper quartile of the absolute standard normal
-_REACH = 3.0  # fitted values and responses enter the rescaling up to this many spreads
+_RESCALING = (0.03, 0.02)  # budget: fitted values times responses, and squares of fitted values
+_PRECISE = 0.2  # ratio: standard deviation of the factor below which it is drawn towards 1
+_NORMAL_UPPER = 1.1503493803760079  # printed: upper quartile of the absolute standard normal
+_REACH = 3.0  # sds: clip of fitted values and responses in the rescaling
 
 
 def rescaling() -> tuple[Request, ...]:

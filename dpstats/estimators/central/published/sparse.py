@@ -14,16 +14,15 @@ from numpy.typing import NDArray
 from dpstats.accounting import gdp_mu, zcdp_rho
 from dpstats.errors import OptionError
 from dpstats.estimators.base import (
-    Method,
     Request,
-    make_plan,
     need_delta,
     need_integer,
     need_positive,
 )
+from dpstats.estimators.central.counted import Counted, counted_plan
 from dpstats.estimators.central.published.rescaling import rescaled, rescaling
 from dpstats.estimators.central.published.wide import QUANTILE, SparseGuess, project, public_facts
-from dpstats.estimators.central.sandwich import noisy_count
+from dpstats.estimators.central.sandwich import COUNT, noisy_count
 from dpstats.estimators.guesses import sufficient
 from dpstats.estimators.selection import INFERENCE
 from dpstats.privacy import Privacy
@@ -44,6 +43,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "SPARSITY",
+    "SPREADS",
     "Descent",
     "Path",
     "SparseDescent",
@@ -60,11 +60,11 @@ Array = NDArray[np.float64]
 Kind = Literal["gaussian", "laplace", "selection", "peeling"]
 Path = tuple[Array, Sequence[float], dict[str, Any]]  # see `SparseDescent._descend`
 
-_GROWTH = 1.3  # of the budget from step to step
-_COUNT, _SPREADS = 0.01, 0.08  # budget of the number of rows, and of all clips together
-_CURVATURE, _MEASURED = 0.03, 3  # budget of the curvature, and steps from which on it is measured
-_LIFT = 2.0**30
-_ROOM = 2.0  # squared radius of rows over its guessed mean, where their moments are measured
+_GROWTH = 1.3  # ratio: of budgets from step to step
+SPREADS = 0.08  # budget: all clips together
+_CURVATURE = 0.03  # budget: the curvature
+_MEASURED = 3  # number: steps from which on the curvature is measured
+_LIFT = 2.0**30  # numerical: of columns that are always chosen
 
 SPARSITY = "number of columns to select, beside the intercept; needed"
 _SILENT = (
@@ -131,13 +131,13 @@ def step_asks(
     ``"count"`` and the two of `rescaled`; after the first step that of `Descent.measured`.
     """
     last = rescaling()
-    left = 1 - _COUNT - _SPREADS * facts.released_clip - sum(a.weight for a in last)
+    left = 1 - COUNT.weight - SPREADS * facts.released_clip - sum(a.weight for a in last)
     left -= _CURVATURE * (steps >= _MEASURED)
     weights = _GROWTH ** np.arange(steps).clip(max=60)
-    asks = [Request("count", _COUNT, "number of rows that contribute")]
+    asks = [COUNT]
     for t, weight in enumerate(left * weights / weights.sum(), start=1):
         if facts.released_clip:
-            asks.append(spread_request(t, _SPREADS / steps))
+            asks.append(spread_request(t, SPREADS / steps))
         asks.append(Request(f"step-{t}", float(weight), purpose, kind, k))
         if t == 1 and steps >= _MEASURED:
             asks.append(
@@ -235,7 +235,7 @@ class Descent:
         """
         columns = tuple(int(j) for j in np.flatnonzero(beta)) or self.facts.always or (0,)
         moments = self.facts.moments[list(columns)]
-        geometry = Geometry(math.sqrt(float(np.sum(moments)) * _ROOM))
+        geometry = Geometry(math.sqrt(float(np.sum(moments))))
         gram, (_, scale) = self.holder.ask(Selected(Gram(geometry), columns), "curvature")
         unit = np.sqrt(moments)
         noise = scale * math.sqrt(2 * len(columns)) / float(np.min(moments))
@@ -266,7 +266,7 @@ class Descent:
 # -- the template ------------------------------------------------------------------------------
 
 
-class SparseDescent(Method):
+class SparseDescent(Counted[CoefficientEstimate]):
     """Steps from zero that keep a given number of columns; a method adds how it descends.
 
     T times, from 0: the upper quartile of ``|y - x'beta|`` is released, which is the next clip c
@@ -321,11 +321,11 @@ class SparseDescent(Method):
         public = {"sparsity": facts.sparsity, "steps": length, **trial.options}
         if "steps" not in self.options:
             del public["steps"]
-        plan = make_plan(self, design, privacy, n, self._asks(trial, length), public)
+        plan = counted_plan(self, design, privacy, n, self._asks(trial, length), public)
         largest = math.sqrt(2 * math.log(max(self.vertices * _free(facts), 2)))
         return _warned(plan, facts, lambda p, n: largest * noise(p, n) / (facts.signal / 2))
 
-    def fit(self, holder: Holder[Query], design: Design, plan: Plan) -> CoefficientEstimate:
+    def _fit(self, holder: Holder[Query], design: Design, plan: Plan) -> CoefficientEstimate:
         """Descend, rescale, and say which columns were selected."""
         facts = public_facts(design, int(plan.options["sparsity"]))
         at = Descent(holder, facts, plan, noisy_count(holder, 0))
@@ -404,7 +404,8 @@ def _warned(plan: Plan, facts: SparseGuess, ratio: Callable[[Privacy, int], floa
     privacy, n = plan.privacy, plan.n
     assumed = (
         f"The {facts.sparsity} columns that matter are equally important and together explain as "
-        "much as residuals vary; columns are as spread as a uniform law on their declared range."
+        "much as residuals vary; columns are as spread as a uniform law on their declared range "
+        "(dp.private_ranges finds the scales of narrower ones)."
     )
     plan = replace(plan, assumptions=(*plan.assumptions, assumed))
     if ratio(privacy, n) <= 1:

@@ -15,6 +15,7 @@ from dpstats.estimators.bounds import SMALL_DELTA, SUPPORT_GLM_LOWER, SUPPORT_LO
 from dpstats.estimators.central.published.rescaling import rescaling
 from dpstats.estimators.central.published.sparse import (
     SPARSITY,
+    SPREADS,
     Descent,
     Path,
     SparseDescent,
@@ -22,6 +23,7 @@ from dpstats.estimators.central.published.sparse import (
     spread_request,
 )
 from dpstats.estimators.central.published.wide import SparseGuess, project
+from dpstats.estimators.central.sandwich import COUNT
 from dpstats.estimators.sources import CAI, DURFEE, KIFER, SCORE_ATTACK
 from dpstats.queries import CoordinateScores, Geometry, Gram, Score, Selected
 from dpstats.theory import Assumption, Theory
@@ -30,8 +32,9 @@ __all__ = ["TwoStage"]
 
 Array = NDArray[np.float64]
 
-_COUNT, _SPREAD, _CHOICE, _GRAM = 0.01, 0.015, 0.4, 0.12
-_STEPS = 3  # on the chosen columns; each twice the budget of the one before
+_CHOICE = 0.4  # budget: the choice of columns
+_GRAM = 0.12  # budget: second moments of the chosen columns
+_STEPS = 3  # number: steps on the chosen columns; each twice the budget of the one before
 
 _KIFER = KIFER.at("two stages: private support selection, then objective perturbation")
 
@@ -132,12 +135,12 @@ class TwoStage(SparseDescent):
 
     def _asks(self, trial: Trial, steps: int) -> list[Request]:
         facts, share, last = trial.facts, trial.options["selection_share"], rescaling()
-        spreads = _SPREAD * (_STEPS + 1) * facts.released_clip
-        left = 1 - _COUNT - spreads - share - _GRAM - sum(a.weight for a in last)
+        spreads = SPREADS * facts.released_clip
+        left = 1 - COUNT.weight - spreads - share - _GRAM - sum(a.weight for a in last)
         weights = [left * 2.0**t / (2.0**_STEPS - 1) for t in range(_STEPS)]
-        asks = [Request("count", _COUNT, "number of rows that contribute")]
+        asks = [COUNT]
         if facts.released_clip:
-            asks += [spread_request(t, _SPREAD) for t in range(_STEPS + 1)]
+            asks += [spread_request(t, SPREADS / (_STEPS + 1)) for t in range(_STEPS + 1)]
         return [
             *asks,
             Request(

@@ -23,9 +23,9 @@ __all__ = ["QUANTILE", "SparseGuess", "hard_threshold", "project", "public_facts
 
 Array = NDArray[np.float64]
 
-QUANTILE = 0.75  # of the absolute residuals, at which they are clipped
-_LARGEST_FIT = 4.0  # root mean square of fitted values, in largest responses (logits: 8)
-_LOGITS = 8.0
+QUANTILE = 0.75  # share: quantile of the absolute residuals, at which they are clipped
+_LARGEST_FIT = 4.0  # numerical: largest root mean square of fitted values, over the response
+_LOGITS = 8.0  # numerical: largest spread of linear predictors of a logit
 
 
 @dataclass(frozen=True, eq=False)

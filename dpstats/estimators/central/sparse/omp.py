@@ -11,15 +11,17 @@ import numpy as np
 
 from dpstats.accounting import epsilon_of, gdp_mu
 from dpstats.errors import OptionError, PlanError
-from dpstats.estimators.base import Method, Request, make_plan, need_delta, need_positive
+from dpstats.estimators.base import Request, need_delta, need_positive
 from dpstats.estimators.bounds import SMALL_DELTA, SPARSE_GLM_LOWER, SPARSE_LOWER
-from dpstats.estimators.central.newton.glm import GLMNewton
-from dpstats.estimators.central.newton.ols import Newton
+from dpstats.estimators.central.counted import Counted, counted_plan
+from dpstats.estimators.central.newton.newton import Newton
+from dpstats.estimators.central.sandwich import COUNT
+from dpstats.estimators.central.scales.search import in_found_scales, with_scales, without_scales
 from dpstats.estimators.central.sparse.halves import need_halves, on_second_half, second_half
 from dpstats.estimators.central.sparse.pursuit import Route, expected, pursue
 from dpstats.estimators.central.sparse.pursuit_laws import layout
 from dpstats.estimators.guesses import max_rows, sufficient
-from dpstats.estimators.selection import CONDITIONAL, INFERENCE, half_of
+from dpstats.estimators.selection import CONDITIONAL, INFERENCE, error_with, half_of, per_round
 from dpstats.estimators.sources import BREIMAN, CAI, DURFEE, SCORE_ATTACK, TROPP
 from dpstats.privacy import Privacy
 from dpstats.protocol import Answer, CoefficientEstimate, Estimator, Holder, Plan
@@ -31,22 +33,25 @@ if TYPE_CHECKING:
 
 __all__ = ["OMP"]
 
-# Shares of the budget; the scores take what is left, each half as much again as the one before.
-_COUNT, _START, _SIZE = 0.01, 0.02, 0.04
-_SPREAD, _NORM = 0.008, 0.005
-_CHOICES, _GRAMS = 0.4, 0.12
-_WHITENED = 0.12
-_GRAM_GROWTH, _SCORE_GROWTH = 1.75, 1.5
-_ROUNDS = {"ols": 5, "logit": 3}
-_FIRST_ROUND = {"ols": 0.3, "logit": 0.5}  # share of the columns that are chosen in it
-_MORE_STEPS = 2
-# Where noise on all columns is below this, beside their second moments and beside sampling errors,
-# all of them are fitted and nothing is paid for choosing; thresholds from simulation.
-_CLEAR_MOMENTS, _CLEAR_SCORE = 0.5, {"ols": 0.2, "logit": 0.1}
-_SPARE = {"ols": 0.25, "logit": 0.1}  # columns chosen beyond those asked for, as a share
-_THRESHOLD = 1.5  # standard errors
-# The largest noise over the score of a column that matters: above, half of them are missed; nearly
-# all are; most are found.
+_START = 0.02  # budget: a start for the intercept
+_SIZE = 0.04  # budget: how many columns to keep, where several numbers are asked for
+_SPREAD = 0.008  # budget: each spread of the residuals; twice in the first round
+_NORM = 0.005  # budget: each radius for second moments
+_CHOICES = 0.4  # budget: all choices of columns
+_GRAMS = 0.12  # budget: all second moments of chosen columns; scores take the rest
+_WHITENED = 0.12  # budget: second moments in whitened coordinates, where all columns are in
+_GRAM_GROWTH = 1.75  # ratio: of the budgets of second moments from round to round
+_SCORE_GROWTH = 1.5  # ratio: of the budgets of scores from step to step
+_ROUNDS = {"ols": 5, "logit": 3}  # number: rounds that choose columns
+_FIRST_ROUND = {"ols": 0.3, "logit": 0.5}  # share: of the columns that are chosen in the first one
+_MORE_STEPS = 2  # number: steps on the chosen columns when all are chosen
+_CLEAR_MOMENTS = 0.5  # ratio: noise to second moments of all columns, below which none is chosen
+# ratio: variance of noise on a score of all columns to sampling, below which none is chosen
+_CLEAR_SCORE = {"ols": 0.2, "logit": 0.1}
+_SPARE = 0.25  # ratio: columns chosen beyond those asked for, to those
+_THRESHOLD = 1.5  # ses: that a coefficient has to be away from 0
+# wording: largest noise over the score of a column that matters, at which half of them are missed,
+# nearly all are, and most are found
 _WEAK, _HOPELESS, _FINE = 0.75, 1.4, 0.5
 
 _ELSEWHERE = CAI.at("Theorem 4.4, for hard thresholding")
@@ -83,9 +88,14 @@ _THEORY = Theory(
 
 _LOGIT = replace(_THEORY, lower=SPARSE_GLM_LOWER, citations=(*_THEORY.citations, SCORE_ATTACK))
 
+_AS_WIDE = (
+    "Columns without a declared scale are about as wide as their range: a fit that splits its rows "
+    "finds no scales (dp.private_ranges does).",
+)
+
 
 @dataclass(frozen=True)
-class OMP(Method):
+class OMP(Counted[CoefficientEstimate]):
     """Sparse regression by private orthogonal matching pursuit; the default for wide designs.
 
     1. Release the number of rows and, with an intercept, a start for it (the median of the
@@ -161,7 +171,8 @@ class OMP(Method):
                 "lam": lam,
             }
             asks = _asks(self.model, design, route)
-            return make_plan(self, design, privacy, rows, asks, decided), route
+            asks = asks if split else with_scales(asks, design, privacy, rows)
+            return counted_plan(self, design, privacy, rows, asks, decided), route
 
         def missed(privacy: Privacy, n: int) -> float:
             return _expected(*made(privacy, n), design)[0]
@@ -173,9 +184,21 @@ class OMP(Method):
         # A planned number of columns grows with n and epsilon, and would keep the aim out of reach.
         aim = _WEAK if asked is None else _FINE
         warnings = _warnings(design, missed, aim, privacy, n)
-        return replace(plan, warnings=(*plan.warnings, *warnings))
+        plan = replace(plan, warnings=(*plan.warnings, *warnings))
+        if not split:
+            return without_scales(plan, design)
+        return replace(plan, assumptions=(*plan.assumptions, *_AS_WIDE[: bool(design.unscaled)]))
 
-    def fit(self, holder: Holder[Query], design: Design, plan: Plan) -> CoefficientEstimate:
+    def _fit(self, holder: Holder[Query], design: Design, plan: Plan) -> CoefficientEstimate:
+        """Find scales, then choose and fit in rounds.
+
+        Scales that are those of the range, up to their noise, would tell copies of a column apart.
+        """
+        return in_found_scales(
+            lambda h, scaled: self._pursued(h, scaled, plan), holder, design, _WIDE
+        )
+
+    def _pursued(self, holder: Holder[Query], design: Design, plan: Plan) -> CoefficientEstimate:
         """Choose and fit in rounds, then fit, then drop what noise explains."""
         sparsity, split = plan.options["sparsity"], plan.options["inference"] == "split"
         sizes = (sparsity,) if isinstance(sparsity, int) else tuple(sparsity)
@@ -270,18 +293,15 @@ def _route(
     lam: float,
 ) -> Route:
     free = len(design.names) - bool(design.has_intercept)
-    total = min(free, sizes[-1] + max(1, round(_SPARE[model] * sizes[-1])))
-    rounds = min(_ROUNDS[model], total)
-    first = max(1, round(_FIRST_ROUND[model] * total)) if rounds > 1 else total
-    later = np.diff(np.linspace(0, total - first, rounds).round().astype(int))
-    picks = (first, *(int(p) for p in later if p > 0))
-    steps = len(picks) + _MORE_STEPS
+    total = min(free, sizes[-1] + max(1, round(_SPARE * sizes[-1])))
+    chosen = per_round(total, _ROUNDS[model], _FIRST_ROUND[model])
+    steps = len(chosen) + _MORE_STEPS
     if whole:
-        total, picks, steps = free, (free,), _ROUNDS[model] + _MORE_STEPS
+        total, chosen, steps = free, (free,), _ROUNDS[model] + _MORE_STEPS
     threshold = 0.0 if split else _THRESHOLD
     if unknown:
         threshold = max(threshold, math.sqrt(2 * math.log(total + 1.0)))
-    return Route(picks, steps, sizes, threshold, whole, lam)
+    return Route(chosen, steps, sizes, threshold, whole, lam)
 
 
 def _cheap(model: str, design: Design, privacy: Privacy, n: int) -> bool:
@@ -301,7 +321,7 @@ def _cheap(model: str, design: Design, privacy: Privacy, n: int) -> bool:
 
 def _predict(plan: Plan, design: Design, route: Route) -> Plan:
     """The plan with its expected error and its warnings."""
-    s, (_, error) = route.sizes[-1], _expected(plan, route, design)
+    s, (missed, error) = route.sizes[-1], _expected(plan, route, design)
     names = {"ols": "standard deviations of the residuals", "logit": "logits"}
     assumed = (
         f"The {s} columns that matter are about equally important, and together explain as much as "
@@ -311,7 +331,11 @@ def _predict(plan: Plan, design: Design, route: Route) -> Plan:
         f"If all of them are found, fitted values are off by about {error:.2g} "
         f"{names[plan.model]} (root mean square).",
     )
-    return replace(plan, assumptions=(*plan.assumptions, *assumed))
+    return replace(
+        plan,
+        predicted_error=error_with(error, missed),
+        assumptions=(*plan.assumptions, *assumed),
+    )
 
 
 def _expected(plan: Plan, route: Route, design: Design) -> tuple[float, float]:
@@ -345,9 +369,10 @@ class _Nobody:
         raise PlanError(f"{slot!r} was asked while planning.")
 
 
+_WIDE = 4.0  # ratio: half of a range to the scale found, from which on it is used
 _DENSE: Mapping[str, Estimator] = {
     "ols": Newton(),
-    "logit": GLMNewton("logit"),
+    "logit": Newton("logit"),
 }  # what estimates on selected columns
 
 
@@ -356,10 +381,10 @@ def _asks(model: str, design: Design, route: Route) -> list[Request]:
     linear, several = model == "ols", len(route.sizes) > 1
     grams = np.geomspace(1.0, _GRAM_GROWTH ** (len(rounds) - 1), len(rounds))
     scores = np.geomspace(1.0, _SCORE_GROWTH ** (len(steps) - 1), len(steps))
-    spent = _COUNT + _START * design.has_intercept + _SIZE * several
+    spent = COUNT.weight + _START * design.has_intercept + _SIZE * several
     spent += _WHITENED if route.whole else _CHOICES
     spent += _GRAMS + _NORM * len(rounds) + _SPREAD * (len(steps) + 1) * linear
-    asks = [Request("count", _COUNT, "number of rows that contribute")]
+    asks = [COUNT]
     if design.has_intercept:
         start = "median of the response" if linear else "mean of the response"
         asks.append(Request("start", _START, f"{start}, to start from"))

@@ -35,12 +35,10 @@ __all__ = ["Found", "Route", "expected", "pursue"]
 
 Array = NDArray[np.float64]
 
-_NORM_SHARE = 0.7  # rows shorter than the radius of a Gram matrix
-_RADIUS = 1.15  # clipping radius of scores over sqrt(columns), in whitened coordinates
-_REACHES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)  # shares of a half-range
-_CROWD = 0.7  # variance of Gumbel noise counts this many log(columns) times: many compete
-_CAUTION = 3.0  # standard deviations that squared noise is allowed above its mean
-_LEAST_EIGENVALUE = 0.01  # of a Gram matrix, over its mean
+_NORM_SHARE = 0.7  # share: of rows shorter than the radius of a Gram matrix
+_RADIUS = 1.15  # ratio: clipping radius of scores over sqrt(columns), in whitened coordinates
+_REACHES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)  # numerical: of a half-range
+_LEAST_EIGENVALUE = 0.01  # numerical: least eigenvalue of a Gram matrix, over its mean
 
 
 @dataclass(frozen=True)
@@ -214,7 +212,7 @@ def _reach_and_aim(law: Residuals, facts: Layout, n: float, gumbel: float) -> tu
     gumbel : float
         Scale of the noise at reach and clip 1.
     """
-    crowd = _CROWD * math.log(facts.columns + 1.0) / n
+    crowd = math.log(facts.columns + 1.0) / n
     found = []
     for u in _REACHES if np.mean(facts.centred) > 0.5 else (1.0,):
         mean, own = u**3 / 3 + u * (1 - u**2) / 2, u**3 / 3 + u**2 * (1 - u)
@@ -331,7 +329,7 @@ def _kept(fit: Chosen, size: int, threshold: float, first: int) -> Chosen:
         cov, noise = (_carried(v, pull, least)[both] for v in (cov, noise))
         inverse, kept = (inverse - np.outer(pull, inverse[least]))[both], kept[left]
     gram, origin = fit.gram[np.ix_(kept, kept)], fit.origin[kept]
-    change = change * _sure(float(change @ gram @ change), float(np.trace(gram @ noise)), kept.size)
+    change = change * _sure(float(change @ gram @ change), float(np.trace(gram @ noise)))
     free = np.arange(kept.size) >= first
     change = np.where(free, change * (1 - (threshold / np.maximum(clear, 1e-300)) ** 2), change)
     return Chosen(
@@ -352,10 +350,9 @@ def _carried(cov: Array, pull: Array, j: int) -> Array:
     return carried
 
 
-def _sure(squared: float, noise: float, m: int) -> float:
+def _sure(squared: float, noise: float) -> float:
     """1 where coefficients are longer than noise explains, down to 0 where it may explain them."""
-    explained = noise * (1 + _CAUTION * math.sqrt(2 / max(m, 1)))
-    return float(np.clip(squared / max(explained, 1e-300) - 1, 0.0, 1.0))
+    return float(np.clip(squared / max(noise, 1e-300) - 1, 0.0, 1.0))
 
 
 def _choose(holder: Holder[Query], law: Residuals, facts: Layout, fits: list[Chosen]) -> Chosen:

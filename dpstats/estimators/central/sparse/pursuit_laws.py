@@ -20,6 +20,8 @@ from dpstats.estimators.numerics.huber import (
     efficient_clip,
     unclipped,
 )
+from dpstats.estimators.numerics.normal import NODES, WEIGHTS
+from dpstats.estimators.selection import BALL
 from dpstats.families import BINOMIAL, GAUSSIAN, Family
 from dpstats.families.damped import Damped
 from dpstats.protocol import Holder
@@ -40,20 +42,15 @@ __all__ = ["LAWS", "Aim", "Chosen", "Layout", "Residuals", "layout"]
 
 Array = NDArray[np.float64]
 
-_SPREAD = 0.7  # quantile of |residual| whose log is least disturbed by noisy counts
-_UNSURE = 0.2  # share of rows that a noisy comparison may be wrong by
-_BALL = 1.2  # fitted values are kept within this many spreads of the response
-_LOSS_CLIP = 3.0  # in spreads
-_LARGEST_SD = 6.0  # of a logit's linear predictor
-_STEEP_SD = 3.0  # of it, beyond which no step is made longer; and of its change in one step
-_FIRST_SD = 0.7  # of it, before anything is known
-_LEAST_SD = 0.05  # of it, so that derivatives can be taken
-_LEAST_SLOPE = 0.15  # eigenvalues of a logit's curvature, over its mean
-_LEVELS = np.linspace(0.5, 1.0, 11)
-_SLACK = 0.03  # the least damping within 3 % of the best variance
-
-_NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(41)
-_WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
+_SPREAD = 0.7  # share: quantile of |residual| whose log is least disturbed by noisy counts
+_UNSURE = 0.2  # share: of rows that a noisy comparison may be wrong by
+_LOSS_CLIP = 3.0  # sds: clip of the losses that compare fits
+_LARGEST_SD = 6.0  # numerical: largest spread of a logit's linear predictor
+_STEEP_SD = 3.0  # numerical: of it and of its change in a step, beyond which no step is longer
+_FIRST_SD = 0.7  # sds: of it, before anything is known
+_LEAST_SD = 0.05  # numerical: of it, so that derivatives can be taken
+_LEAST_SLOPE = 0.15  # numerical: least eigenvalue of a logit's curvature, over its mean
+_LEVELS = np.linspace(0.5, 1.0, 11)  # numerical: damping that is tried
 
 
 @dataclass(frozen=True, eq=False)
@@ -244,7 +241,7 @@ class _Linear:
         return level
 
     def largest(self) -> float:
-        return _BALL * self._first
+        return BALL * self._first
 
     def stride(self) -> float:
         return math.inf
@@ -286,18 +283,17 @@ class _Logistic:
             self._mean, self._sd, _ = self._normal(fit)
 
     def aim(self, noise: float) -> Aim:
-        eta = self._mean + max(self._sd, _LEAST_SD) * _NODES
-        bend = float(_WEIGHTS @ BINOMIAL.slope(eta))
+        eta = self._mean + max(self._sd, _LEAST_SD) * NODES
+        bend = float(WEIGHTS @ BINOMIAL.slope(eta))
         found = []
         for level in _LEVELS:
             family = Damped("binomial", "logit", float(level))
             curvature = BINOMIAL.slope(eta)
             weight = family.weight(eta)
-            square = float(_WEIGHTS @ (curvature * weight**2))
-            slope = float(_WEIGHTS @ (curvature * weight))
+            square = float(WEIGHTS @ (curvature * weight**2))
+            slope = float(WEIGHTS @ (curvature * weight))
             found.append(((square + noise) / slope**2, Aim(family, 1.0, square, slope, bend)))
-        least = min(variance for variance, _ in found)
-        return [aim for variance, aim in found if variance <= (1 + _SLACK) * least][-1]
+        return min(found, key=lambda f: f[0])[1]
 
     def curvature(self, aim: Aim, fit: Chosen, score: Array, noise: float) -> Array:
         """By Stein's identity for normal rows; solved for its own step at the start.
@@ -312,11 +308,11 @@ class _Logistic:
             return level
         mean, sd, (a, moved) = self._normal(fit)
         sd = max(sd, _LEAST_SD)
-        eta = mean + sd * _NODES
+        eta = mean + sd * NODES
         slopes = BINOMIAL.slope(eta) * aim.family.factor(eta)
-        first = float(_WEIGHTS @ slopes)
-        tilt = float(_WEIGHTS @ (slopes * _NODES)) / sd
-        bend = float(_WEIGHTS @ (slopes * (_NODES**2 - 1))) / sd**2
+        first = float(WEIGHTS @ slopes)
+        tilt = float(WEIGHTS @ (slopes * NODES)) / sd
+        bend = float(WEIGHTS @ (slopes * (NODES**2 - 1))) / sd**2
         crossed = np.outer(a, moved)
         curvature = first * np.eye(m) + tilt * (crossed + crossed.T) + bend * np.outer(moved, moved)
         return floor_eigenvalues(curvature, _LEAST_SLOPE * first)
@@ -328,8 +324,8 @@ class _Logistic:
         return _STEEP_SD
 
     def loss(self) -> tuple[float, float]:
-        eta = self._mean + self._sd * _NODES
-        return 1.0, math.sqrt(float(_WEIGHTS @ BINOMIAL.slope(eta)))
+        eta = self._mean + self._sd * NODES
+        return 1.0, math.sqrt(float(WEIGHTS @ BINOMIAL.slope(eta)))
 
     def released(self) -> dict[str, Any]:
         return {"spread of linear predictors": self._sd}
@@ -355,7 +351,7 @@ class _Logistic:
         factor = float(aim.family.factor(np.array([self._start]))[0])
 
         def slope(sd: float) -> float:
-            return factor * float(_WEIGHTS @ BINOMIAL.slope(self._start + sd * _NODES))
+            return factor * float(WEIGHTS @ BINOMIAL.slope(self._start + sd * NODES))
 
         low, high = 0.0, _LARGEST_SD
         for _ in range(40):

@@ -36,8 +36,8 @@ __all__ = ["LabelLDPIHT"]
 
 Array = NDArray[np.float64]
 
-_STEPS = 30
-_STEP = 0.6
+_STEPS = 30  # numerical: iterations
+_STEP = 0.6  # ratio: step size, in inverse mean squares of a column
 
 _THEORY = Theory(
     estimand="coefficients of the linear model, at most s of them not zero, inside a ball",

@@ -38,8 +38,8 @@ __all__ = ["LDPIHT"]
 
 Array = NDArray[np.float64]
 
-_KEPT = 8  # columns kept per column asked for, as printed
-_MOST_ROUNDS = 1000
+_KEPT = 8  # printed: columns kept per column asked for, as printed
+_MOST_ROUNDS = 1000  # numerical: rounds that may be asked for
 
 _PROOF = ZHU.at("proof of Theorem 7")
 

@@ -1,0 +1,103 @@
+"""Sparse estimates of several sites: the target's, drawn to those near it, and cut."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Averaged", "averaged"]
+
+Array = NDArray[np.float64]
+
+_LEVEL = 0.05  # probability: of setting aside any site that is alike
+_NEAR = 0.25  # share: of sites that are alike, at least, that a site's scale is taken from
+
+
+class Averaged(NamedTuple):
+    """What sparse estimates (K + 1, d) say of the first of them.
+
+    Attributes
+    ----------
+    value : ndarray of shape (d,)
+        The target's, drawn to the average of the sources that are kept; its largest s entries.
+    support : tuple of int
+        Columns of these entries, ascending.
+    kept : ndarray of bool, shape (K + 1,)
+        Which sites are in the average.
+    share : float
+        Of the sources in the value, in [0, 1].
+    distances : ndarray of shape (K + 1,)
+        Squared distance of each from the target, about chi-squared with s degrees of freedom where
+        it is like it.
+    """
+
+    value: Array
+    support: tuple[int, ...]
+    kept: NDArray[np.bool_]
+    share: float
+    distances: Array
+
+
+def averaged(
+    theta: Array, rows: Array, error: float, s: int, always: int | None = None
+) -> Averaged:
+    """The target's estimate, drawn to the mean of the sources near it, and cut to s entries.
+
+    Sparse fits release no covariance, so that what two sites that are alike differ by is taken from
+    the sites: the median over sites of the lower quartile of squared distances to the others, each
+    over the sum of their errors. Where most sites are alike that is the lower quartile of a
+    chi-squared law of s degrees of freedom in the same unit, and a site is set aside beyond the
+    quantile 1 - .05 / K of this law. Of fewer than three sites none is set aside.
+
+    The target moves to the mean m of the sources that are left, weighed by rows, by the share
+    ``min(w, e^2 / ||theta_0 - m||^2)``, with e^2 the squared error that is expected of the target's
+    own fit, and w the sources' share of the rows. That is the positive-part rule of James and
+    Stein: near m it pools, and far from it the target is left alone.
+
+    Averaging before the cut keeps a column that a few sites missed, and divides the noise of one
+    that only one site chose by their number.
+
+    Parameters
+    ----------
+    theta : ndarray of shape (K + 1, d)
+        Estimates in units in which all columns are alike; the target's first.
+    rows : ndarray of shape (K + 1,)
+        Of each site. The error of a site is taken to be in inverse proportion to its rows.
+    error : float
+        Expected error of the target's own slopes, over their length.
+    s : int
+        Entries to keep.
+    always : int, optional
+        A column that is in anyway, and is not counted: the intercept.
+    """
+    from scipy.stats import chi2
+
+    count, d = theta.shape
+    slopes = np.delete(theta, always, axis=1) if always is not None else theta
+    unit = (1 / rows[:, None] ** 2 + 1 / rows[None, :] ** 2) * np.mean(rows**2) / 2
+    squared = ((slopes[:, None] - slopes[None, :]) ** 2).sum(axis=2) / unit
+    kept, distances = np.ones(count, dtype=np.bool_), np.zeros(count)
+    if count > 2:
+        others = squared[~np.eye(count, dtype=np.bool_)].reshape(count, count - 1)
+        quartile = float(np.median(np.quantile(others, _NEAR, axis=1)))
+        distances = squared[0] * chi2.ppf(_NEAR, s) / max(quartile, 1e-300)
+        kept = distances <= chi2.ppf(1 - _LEVEL / (count - 1), s)
+    value, share, sources = theta[0], 0.0, rows * kept * (np.arange(count) > 0)
+    if sources.any():
+        mean = sources @ theta / sources.sum()
+        own, others = slopes[0], sources @ slopes / sources.sum()
+        pooled = float(sources.sum() / (sources.sum() + rows[0]))
+        length = float(np.linalg.norm(pooled * others + (1 - pooled) * own))
+        apart = max(float(np.linalg.norm(own - others)), 1e-300)
+        share = min(pooled, (error * length / apart) ** 2)
+        value = value + share * (mean - value)
+    sizes = np.abs(value)
+    if always is not None:
+        sizes[always] = 0.0
+    chosen = np.argsort(-sizes, kind="stable")[:s]
+    support = {int(j) for j in chosen if sizes[j] > 0} | ({always} if always is not None else set())
+    cut = np.zeros(d)
+    cut[sorted(support)] = value[sorted(support)]
+    return Averaged(cut, tuple(sorted(support)), kept, share, distances)

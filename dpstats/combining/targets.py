@@ -1,0 +1,99 @@
+"""The estimate for one site, the target, of what all sites released."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from dpstats.combining.rules import combined, distances
+from dpstats.combining.sparse import averaged
+from dpstats.protocol.sites import FederatedEstimate, SiteRecord, SiteShare, SummedEstimate
+
+__all__ = ["average_for", "estimate_for"]
+
+
+def estimate_for(target: str, sites: Sequence[SiteRecord], combine: str) -> FederatedEstimate:
+    """What a rule makes of the sites' answers for one of them; no row is read, so at no cost."""
+    answers = [site for site in sites if site.answered]
+    order = sorted(range(len(answers)), key=lambda k: answers[k].site != target)  # the target first
+    theta = np.array([answers[k].params for k in order])
+    cov = np.array([answers[k].cov for k in order])
+    # In the target's standard errors: columns may have any units, and no rule depends on them.
+    unit = np.sqrt(np.diag(cov[0]))
+    square = np.outer(unit, unit)
+    rows = np.array([answers[k].n for k in order])
+    made = combined(combine, theta / unit, cov / square, rows)
+    back = np.argsort(order)
+    return FederatedEstimate(
+        sites=tuple(sites),
+        target=target,
+        combine=combine,
+        params=made.value * unit,
+        cov=made.cov * square,
+        assumed=made.assumed * square,
+        weights=made.weights[back],
+        clusters=made.clusters[back].astype(np.float64),
+        distances=distances(theta / unit, cov / square)[back],
+        remarks=tuple(_remarks(target, sites)),
+    )
+
+
+def average_for(
+    target: str,
+    found: Sequence[tuple[SiteRecord, Any]],
+    s: int,
+    always: int | None,
+) -> SummedEstimate:
+    """The sparse estimate for one site, of the sites' own; no row is read, so at no cost.
+
+    `found` pairs what is known of a site with its result, if there is one; column `always` is in
+    and is not counted.
+    """
+    answers = [(site, result) for site, result in found if result is not None]
+    answers.sort(key=lambda pair: pair[0].site != target)  # the target first
+    theta = np.array([result.estimate.params for _, result in answers])
+    rows = np.array([site.n for site, _ in answers])
+    made = averaged(theta, rows, answers[0][1].plan.predicted_error, s, always)
+    told = {
+        site.site: (float(distance), "answered" if kept else "set aside")
+        for (site, _), kept, distance in zip(answers, made.kept, made.distances, strict=True)
+    }
+    nothing, unknown = (np.nan, ""), np.full((len(made.support),) * 2, np.nan)
+    shares = [
+        SiteShare(
+            site.site,
+            round(site.n),
+            site.epsilon,
+            site.delta,
+            told.get(site.site, nothing)[0],
+            np.nan,
+            told.get(site.site, nothing)[1] or site.status,
+            site.reason,
+        )
+        for site, _ in found
+    ]
+    aside = [share.site for share in shares if share.status == "set aside"]
+    lines = [f"Set aside, as far from {target}: {', '.join(aside)}."] if aside else []
+    return SummedEstimate(
+        params=made.value,
+        cov=unknown,
+        cov_privacy=unknown,
+        nobs=float(rows[made.kept].sum()),
+        released={"share of the sources": made.share},
+        remarks=(*lines, *_remarks(target, [site for site, _ in found])),
+        support=made.support,
+        inference="none: sites' sparse fits have no standard errors",
+        sites=tuple(shares),
+    )
+
+
+def _remarks(target: str, sites: Sequence[SiteRecord]) -> list[str]:
+    """Who did not answer, that nobody helps, and what the target's own fit warned of."""
+    lost = [f"{site.site} ({site.status})" for site in sites if not site.answered]
+    lines = [f"Without an answer: {', '.join(lost)}."] if lost else []
+    if sum(site.answered for site in sites) == 1:
+        lines.append(f"No other site answered: this is the fit of {target} alone.")
+    own = next(site for site in sites if site.site == target)
+    return lines + [f"{target}: {text}" for text in own.warnings]

@@ -1,0 +1,433 @@
+"""The front door to descriptions of columns: what is looked at before any model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from dpstats import api
+from dpstats.accounting import Ledger
+from dpstats.api import Formula, level_term, of_columns, required
+from dpstats.errors import OptionError
+from dpstats.estimators.central.descriptive.counts import checked_bins
+from dpstats.estimators.central.descriptive.quantile import QUARTILES, checked_levels
+from dpstats.mechanisms.noise import Noise
+from dpstats.model import Model
+from dpstats.privacy import Central
+from dpstats.results.descriptive import DescribeResults
+from dpstats.schema import Boolean, Categorical, Numeric, Schema
+from dpstats.tables import column_names
+
+__all__ = [
+    "corr",
+    "crosstab",
+    "describe",
+    "histogram",
+    "mean",
+    "proportion",
+    "quantile",
+    "ttest",
+    "variance",
+]
+
+
+def quantile(
+    column: str,
+    data: Any = None,
+    schema: Schema | None = None,
+    q: float | Sequence[float] = QUARTILES,
+    *,
+    n: int | None = None,
+) -> Model:
+    """Quantiles of a numeric column, with intervals.
+
+    Parameters
+    ----------
+    column : str
+        Declared ``Numeric``; a range may be far too wide.
+    data : table, optional
+        pandas, polars or pyarrow table, or dict of arrays. Needed by `Model.fit`.
+    schema : Schema
+        Public declaration of the columns.
+    q : float or sequence of float, default (0.25, 0.5, 0.75)
+        Levels between 0 and 1, as in pandas. All are read of the same releases.
+    n : int, optional
+        Public number of rows, for planning without a table.
+
+    Returns
+    -------
+    Model
+        Its fit is a `QuantileResults`: ``params``, ``conf_int()``, ``frame()``.
+
+    Raises
+    ------
+    SchemaError
+        If the column is not declared, or not ``Numeric``.
+    OptionError
+        If a level is not between 0 and 1.
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> schema = dp.Schema(income=dp.Numeric(0, 1_000_000))
+    >>> model = dp.quantile("income", schema=schema, q=[0.1, 0.5, 0.9], n=5_000)
+    >>> model.plan(dp.Central(1.0, 1e-6)).parameters
+    ('10%', '50%', '90%')
+    """
+    levels = checked_levels(q)
+    recipe = of_columns([column], data, schema, Numeric)
+    return Model("quantile", recipe, data, n, {"q": list(levels)})
+
+
+def describe(
+    data: Any,
+    schema: Schema,
+    privacy: Central,
+    ledger: Ledger | None = None,
+    *,
+    columns: Sequence[str] | None = None,
+    noise: Noise | None = None,
+) -> DescribeResults:
+    """Number, missing values, mean, standard deviation and quartiles of columns, in one fit.
+
+    Parameters
+    ----------
+    data : table
+        Private rows.
+    schema : Schema
+        Public declaration of the columns; ranges may be far too wide.
+    privacy : Central
+        What to spend, on all columns together; delta is above 0.
+    ledger : Ledger, optional
+        Where the cost is charged before any row is read.
+    columns : sequence of str, optional
+        Columns to describe, all declared ``Numeric``; by default all that are, and are there.
+    noise : SeededNoise, optional
+        For simulation; the result is then NOT private.
+
+    Returns
+    -------
+    DescribeResults
+        ``frame()`` is a DataFrame with one row a column; ``intervals()``, ``summary()``, ``save()``
+        and the rest are as for every fit.
+
+    Raises
+    ------
+    DPStatsError
+        As `Model.fit`, before anything is charged.
+
+    Warns
+    -----
+    FeasibilityWarning
+        If noise blurs the distributions of so many columns; says how many rows suffice.
+
+    Notes
+    -----
+    Guarantee: Gaussian noise on counts and on clipped sums of all columns at once; see
+    `dpstats.estimators.central.descriptive.describe.ColumnDescriptions`.
+
+    Examples
+    --------
+    >>> found = dp.describe(df, schema, dp.Central(1.0, 1e-6), ledger)  # doctest: +SKIP
+    >>> found.frame()  # doctest: +SKIP
+    """
+    model = describe_model(data, schema, columns)
+    return cast("DescribeResults", model.fit(privacy, ledger, noise=noise))
+
+
+def describe_model(
+    data: Any, schema: Schema | None, columns: Sequence[str] | None = None, n: int | None = None
+) -> Model:
+    """The model that `describe` fits."""
+    if columns is None:
+        there = None if data is None else set(column_names(data))
+        columns = [
+            name
+            for name, declared in required(schema).items()
+            if isinstance(declared, Numeric) and (there is None or name in there)
+        ]
+    if isinstance(columns, str) or not columns:
+        raise OptionError("No column to describe: name some that the schema declares Numeric.")
+    return Model("describe", of_columns(columns, data, schema, Numeric), data, n)
+
+
+def mean(
+    formula: str,
+    data: Any = None,
+    schema: Schema | None = None,
+    *,
+    by: str | None = None,
+    n: int | None = None,
+    sites: str | None = None,
+) -> Model:
+    """Mean of one column, ``mean("y")`` or ``mean("y ~ 1")``; in each group of another with `by`.
+
+    Parameters
+    ----------
+    formula, data, schema, n, sites
+        As in `ols`.
+    by : str, optional
+        A ``Categorical`` or ``Boolean`` column: means of its groups, for `Central`. The fit is then
+        a `GroupMeansResults`.
+
+    Returns
+    -------
+    Model
+
+    Raises
+    ------
+    FormulaError, SchemaError, OptionError
+        As `ols`, and with `by` as `quantile`.
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> schema = dp.Schema(y=dp.Numeric(0, 100), g=dp.Categorical(["a", "b", "c"]))
+    >>> model = dp.mean("y", schema=schema, by="g", n=2_000)
+    >>> model.plan(dp.Central(1.0, 1e-6)).parameters
+    ('a', 'b', 'c')
+    """
+    if by is None:
+        return api.mean(formula, data, schema, n=n, sites=sites)
+    if sites is not None:
+        raise OptionError("mean(..., by=...): sites= is for the mean of all rows.")
+    column, _, right = (part.strip() for part in str(formula).partition("~"))
+    if right not in ("", "1"):
+        raise OptionError(f'mean({formula!r}): write mean("y") or mean("y ~ 1").')
+    return Model("group means", *_grouped(column, by, data, schema, n))
+
+
+def corr(
+    columns: Sequence[str],
+    data: Any = None,
+    schema: Schema | None = None,
+    *,
+    n: int | None = None,
+) -> Model:
+    """Spearman's correlations of numeric columns.
+
+    Parameters
+    ----------
+    columns : sequence of str
+        Two or more, declared ``Numeric``. Rows that miss one of them are left out.
+    data, schema, n
+        As for `quantile`.
+
+    Returns
+    -------
+    Model
+        Its fit is a `CorrelationResults`: ``frame()`` is the matrix.
+
+    Raises
+    ------
+    SchemaError, OptionError
+        As `quantile`; if there are fewer than two columns.
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> schema = dp.Schema(x=dp.Numeric(0, 10), y=dp.Numeric(0, 10))
+    >>> dp.corr(["x", "y"], schema=schema, n=2_000).plan(dp.Central(1.0, 1e-6)).parameters
+    ('x, y',)
+    """
+    if isinstance(columns, str) or len(columns) < 2:
+        raise OptionError(f"columns={columns!r}: two columns or more are correlated.")
+    return Model("corr", of_columns(columns, data, schema, Numeric), data, n)
+
+
+def crosstab(
+    index: str,
+    columns: str,
+    data: Any = None,
+    schema: Schema | None = None,
+    *,
+    n: int | None = None,
+) -> Model:
+    """Contingency table of two columns of levels, with a test of independence.
+
+    Parameters
+    ----------
+    index, columns : str
+        Declared ``Categorical`` or ``Boolean``: the rows and the columns of the table.
+    data, schema, n
+        As for `quantile`.
+
+    Returns
+    -------
+    Model
+        Its fit is a `CrosstabResults`: ``counts(margins=True)``, ``chi2_contingency()``,
+        ``frame()``.
+
+    Raises
+    ------
+    SchemaError, OptionError
+        As `proportion`.
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> schema = dp.Schema(a=dp.Boolean(), b=dp.Categorical(["u", "v"]))
+    >>> dp.crosstab("a", "b", schema=schema, n=2_000).plan(dp.Central(1.0, 1e-6)).parameters
+    ('False, u', 'False, v', 'True, u', 'True, v')
+    """
+    names = [index, columns]
+    recipe = of_columns(names, data, schema, Categorical, Boolean)
+    return Model("crosstab", recipe, data, n, {"columns": names})
+
+
+def variance(
+    column: str,
+    data: Any = None,
+    schema: Schema | None = None,
+    *,
+    n: int | None = None,
+) -> Model:
+    """Mean, variance and standard deviation of a numeric column.
+
+    Parameters and errors are those of `quantile`. The fit is a `VarianceResults`.
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> schema = dp.Schema(y=dp.Numeric(0, 1_000))
+    >>> dp.variance("y", schema=schema, n=2_000).plan(dp.Central(1.0, 1e-6)).parameters
+    ('mean', 'variance', 'std')
+    """
+    return Model("variance", of_columns([column], data, schema, Numeric), data, n)
+
+
+def ttest(
+    formula: str,
+    data: Any = None,
+    schema: Schema | None = None,
+    *,
+    n: int | None = None,
+) -> Model:
+    """Comparison of two groups: Welch's test, or with ``method="rank"`` a rank test.
+
+    Parameters
+    ----------
+    formula : str
+        ``"y ~ g"``: a ``Numeric`` column, and a ``Categorical`` or ``Boolean`` one of two levels.
+    data, schema, n
+        As for `quantile`.
+
+    Returns
+    -------
+    Model
+        Its fit is a `TTestResults`: ``params``, ``conf_int()``, ``statistic``, ``pvalue``.
+
+    Raises
+    ------
+    SchemaError, OptionError
+        As `quantile`; if the formula is not of this form, or there are not two levels.
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> schema = dp.Schema(y=dp.Numeric(0, 100), g=dp.Categorical(["a", "b"]))
+    >>> dp.ttest("y ~ g", schema=schema, n=2_000).plan(dp.Central(1.0, 1e-6)).parameters
+    ('b - a', 'mean of a', 'mean of b')
+    """
+    left, tilde, right = (part.strip() for part in str(formula).partition("~"))
+    if not (tilde and left and right) or "~" in right:
+        raise OptionError(f'ttest({formula!r}): write ttest("y ~ g"), a column and its two groups.')
+    parts = _grouped(left, right, data, schema, n)
+    levels = getattr(required(schema)[right], "levels", ())
+    if len(levels) != 2:
+        raise OptionError(
+            f"{right!r} has {len(levels)} levels: two groups are compared; dp.mean({left!r}, "
+            f"by={right!r}) has the means of more."
+        )
+    return Model("ttest", *parts)
+
+
+def _grouped(
+    column: str, by: str, data: Any, schema: Schema | None, n: int | None
+) -> tuple[Formula, Any, int | None, dict[str, list[str]]]:
+    """A column and the groups of another: what models of both are made of."""
+    numbers = of_columns([column], data, schema, Numeric)
+    of_columns([by], None, schema, Categorical, Boolean)
+    formula = f"{numbers.formula} + {level_term(by, numbers.schema)}"
+    recipe = Formula(formula, numbers.schema, one_sided=True, label=f"{column} by {by}")
+    return recipe, data, n, {"columns": [column, by]}
+
+
+def histogram(
+    column: str,
+    data: Any = None,
+    schema: Schema | None = None,
+    bins: int | str | Sequence[float] = "auto",
+    *,
+    n: int | None = None,
+) -> Model:
+    """Histogram of a numeric column: shares, counts and densities of bins, with intervals.
+
+    Parameters
+    ----------
+    column, data, schema, n
+        As for `quantile`.
+    bins : "auto", int or sequence of float
+        A number of bins of equal width over the declared range, or edges within it, to which the
+        ends of the range are added. By default a part of the budget finds where the values are.
+
+    Returns
+    -------
+    Model
+        Its fit is a `HistogramResults`: ``counts``, ``edges``, ``density``, ``frame()``; see
+        `dpstats.plot.histogram`.
+
+    Raises
+    ------
+    SchemaError, OptionError
+        As `quantile`; if `bins` is none of these.
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> schema = dp.Schema(age=dp.Numeric(0, 100))
+    >>> model = dp.histogram("age", schema=schema, bins=[18, 40, 65], n=5_000)
+    >>> model.plan(dp.Central(1.0, 1e-6)).parameters
+    ('(0, 18]', '(18, 40]', '(40, 65]', '(65, 100]')
+    """
+    recipe = of_columns([column], data, schema, Numeric)
+    model = Model("histogram", recipe, data, n, {"bins": bins})
+    checked_bins(bins, *map(float, model.design.bounds[0]))
+    return model
+
+
+def proportion(
+    column: str,
+    data: Any = None,
+    schema: Schema | None = None,
+    *,
+    n: int | None = None,
+) -> Model:
+    """Shares of the levels of a categorical or Boolean column, with Wilson's intervals.
+
+    Parameters
+    ----------
+    column : str
+        Declared ``Categorical`` or ``Boolean``.
+    data, schema, n
+        As for `quantile`.
+
+    Returns
+    -------
+    Model
+        Its fit is a `ProportionResults`: ``params``, ``conf_int()``, ``frame()``.
+
+    Raises
+    ------
+    SchemaError
+        If the column is not declared, or numeric.
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> schema = dp.Schema(plan=dp.Categorical(["free", "paid"]))
+    >>> model = dp.proportion("plan", schema=schema, n=2_000)
+    >>> model.plan(dp.Central(1.0, 1e-6)).parameters
+    ('free', 'paid')
+    """
+    return Model("proportion", of_columns([column], data, schema, Categorical, Boolean), data, n)

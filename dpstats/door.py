@@ -1,0 +1,130 @@
+"""The one door to the rows: charge the ledger, open the holder, let it be asked, make results.
+
+Every fit of every model goes through it; of real devices, which hold their own rows, the messages.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.accounting import Ledger, LedgerState
+from dpstats.design import Design, Source
+from dpstats.errors import FeasibilityWarning
+from dpstats.holders import Clients, Curator, Labels, Received
+from dpstats.holders.sealed import without_frames
+from dpstats.mechanisms.noise import Noise, SafeNoise
+from dpstats.privacy import LabelOnly, Local
+from dpstats.protocol import Estimator, Plan
+from dpstats.protocol.progress import reporter
+from dpstats.results import Released as Results
+from dpstats.results.privacy_report import PrivacyReport
+from dpstats.text import plain
+
+__all__ = ["Prepared", "concluded", "fit", "opened"]
+
+
+class Prepared(NamedTuple):
+    """A fit up to its charge; without a table there is no source."""
+
+    design: Design
+    source: Source | None
+    estimator: Estimator
+    plan: Plan
+    public: NDArray[np.float64] | None
+
+
+def fit(
+    prepared: Prepared,
+    label: str,
+    ledger: Ledger | None,
+    noise: Noise | None,
+    progress: bool | None,
+) -> Results:
+    """Charge the ledger, under a public label, then fit; see `dpstats.model.Model.fit`."""
+    design, source, estimator, plan, public = prepared
+    del prepared
+    assert source is not None
+    noise = SafeNoise() if noise is None else noise
+    for message in plan.warnings:
+        warnings.warn(plain(message), FeasibilityWarning, stacklevel=3)
+    ledger = _charged(design, plan, label, ledger, noise)
+    holder: Clients | Labels | Curator | None = None
+    try:
+        report = reporter(plan, progress)
+        match plan.privacy:
+            case Local():
+                holder = Clients(source, design, plan, noise, public, report)
+            case LabelOnly():
+                holder = Labels(source, design, plan, noise, report)
+            case _:
+                holder = Curator(source, design, plan, noise, report)
+        return concluded(estimator, holder, design, plan, ledger.state())
+    except BaseException as error:
+        raise without_frames(error) from None
+    finally:
+        del source
+        holder = None  # this frame is part of the traceback
+
+
+def opened(
+    prepared: Prepared, label: str, ledger: Ledger | None, noise: Noise | None
+) -> tuple[Curator, LedgerState]:
+    """Charge the ledger, then open the rows to questions that come from elsewhere, one by one.
+
+    The curator answers what is planned, each once; what becomes of the answers is no matter of his.
+    """
+    design, source, _, plan, _ = prepared
+    del prepared
+    assert source is not None
+    noise = SafeNoise() if noise is None else noise
+    ledger = _charged(design, plan, label, ledger, noise)
+    try:
+        return Curator(source, design, plan, noise), ledger.state()
+    except BaseException as error:
+        raise without_frames(error) from None
+    finally:
+        del source  # this frame is part of the traceback
+
+
+def _charged(design: Design, plan: Plan, label: str, ledger: Ledger | None, noise: Noise) -> Ledger:
+    """The ledger after the charge of a plan; one of exactly this fit if none is given."""
+    if ledger is None:
+        ledger = Ledger.memory(plan.privacy.epsilon, plan.privacy.delta)
+    unit = None if design.schema is None else design.schema.unit
+    ledger.charge(plan, label, unit, reproducible=noise.reproducible)
+    return ledger
+
+
+def concluded(
+    estimator: Estimator,
+    holder: Clients | Labels | Curator | Received,
+    design: Design,
+    plan: Plan,
+    ledger: LedgerState | None = None,
+) -> Results:
+    """What an estimator makes of the answers of a holder.
+
+    The plan is that of the results: where messages came in, the number of rows is theirs.
+    """
+    estimate = estimator.fit(holder, design, holder.plan)
+    theory = estimator.theory[plan.privacy.trust].under(plan.options)
+    return Results.from_estimate(
+        replace(estimate, remarks=(*estimate.remarks, *holder.remarks)),
+        design=design.without_rows(),
+        plan=plan,
+        theory=theory,
+        privacy=PrivacyReport.of(
+            plan,
+            holder.transcript,
+            guarantee=theory.guarantee,
+            schema=design.schema,
+            ledger=ledger,
+            reproducible=holder.reproducible,
+            marked=holder.marked,
+        ),
+    )

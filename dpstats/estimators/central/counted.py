@@ -1,0 +1,116 @@
+"""Values that were moved or missing are counted by every method that fits a declared table."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import numpy as np
+
+from dpstats.estimators.base import Method, Request, make_plan
+from dpstats.privacy import Privacy
+from dpstats.protocol import Estimate, Estimator, Holder, Plan
+from dpstats.queries import AstrayCounts, Query
+
+if TYPE_CHECKING:
+    from dpstats.design import Design
+
+__all__ = ["ASTRAY", "Counted", "counted_plan"]
+
+Made = TypeVar("Made", bound=Estimate)
+
+ASTRAY = "astray"
+_SHARE = 0.004  # budget: counting values that are outside of what is declared
+_PURE_SHARE = 0.01  # budget: the same as a share of epsilon, where noise is Laplace noise
+_APART = 30  # wording: inputs that are counted one by one
+_MANY, _CLEAR = 0.05, 3.0  # wording: share of values astray that is said; noises that it exceeds
+_OTHERS = "all other columns"
+_PURPOSE = "values that are outside of what is declared, or missing"
+
+
+class Counted(Method, Generic[Made]):
+    """A method of a curator; how many values lay outside of what is declared is asked first.
+
+    A method adds `_plan`, which makes its plan by `counted_plan`, and `_fit`.
+
+    Notes
+    -----
+    *Guarantee.* One more Gaussian (or Laplace) mechanism, on `AstrayCounts`, at the cost in the
+    plan. Rows of a sparse matrix are not counted: their values by themselves are not read.
+    """
+
+    def fit(self, holder: Holder[Query], design: Design, plan: Plan) -> Made:
+        """Ask what was moved, and then what the estimate is made of."""
+        moved, warned = _asked(holder, design)
+        estimate = self._fit(holder, design, plan)
+        released, remarks = {**estimate.released, **moved}, (*warned, *estimate.remarks)
+        return replace(estimate, released=released, remarks=remarks)
+
+    @abstractmethod
+    def _fit(self, holder: Holder[Query], design: Design, plan: Plan) -> Made:
+        """Ask the rest of what was planned, and nothing else."""
+
+
+def counted_plan(
+    method: Estimator,
+    design: Design,
+    privacy: Privacy,
+    n: int,
+    asks: Sequence[Request],
+    options: Mapping[str, Any],
+) -> Plan:
+    """The plan of a method that will ask `asks`, after the question what was moved."""
+    if not design.by_value:  # where values by themselves are not read
+        return make_plan(method, design, privacy, n, asks, options)
+    total = sum(ask.weight for ask in asks)
+    weight = total * _SHARE / (1 - _SHARE)
+    first = Request(ASTRAY, weight, _PURPOSE)
+    if not any(ask.kind == "gaussian" for ask in asks):  # delta may be 0
+        weight = total * (_PURE_SHARE if privacy.delta == 0 else _PURE_SHARE**2)
+        first = Request(ASTRAY, weight, _PURPOSE, kind="laplace")
+    return make_plan(method, design, privacy, n, [first, *asks], options)
+
+
+def _asked(
+    holder: Holder[Query], design: Design
+) -> tuple[dict[str, dict[str, float]], tuple[str, ...]]:
+    """Noisy shares of values outside of what is declared, and of missing ones; and remarks."""
+    slots = {m.slot: m for m in holder.plan.mechanisms}
+    if ASTRAY not in slots:
+        return {}, ()
+    names, sizes = _groups(design)
+    event, halves = slots[ASTRAY].event, 2 if slots[ASTRAY].branch else 1
+    query = AstrayCounts(sizes, "l1" if event.kind == "laplace" else "l2")
+    answer, n = holder.ask(query, ASTRAY), holder.plan.n / halves
+    shares = np.clip(answer.value / n, 0.0, 1.0)
+    clear = max(_MANY, _CLEAR * answer.noise.sd / n)
+    words = (
+        ("outside the declared range", "and were moved to its ends: declare a wider one"),
+        ("missing or of no declared level", "and their rows count as nothing"),
+    )
+    remarks = [
+        f"About {share:.0%} of the values of {_worded(name)} were {what}, {effect}."
+        for row, (what, effect) in zip(shares, words, strict=True)
+        for name, share in zip(names, row, strict=True)
+        if share > clear
+    ]
+    keys = ("share outside", "share missing")
+    released = {
+        key: {name: float(share) for name, share in zip(names, row, strict=True)}
+        for key, row in zip(keys, shares, strict=True)
+    }
+    return released, tuple(remarks)
+
+
+def _groups(design: Design) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """Names and sizes of what is counted: of many inputs, the first and the others."""
+    inputs = design.inputs
+    if len(inputs) <= _APART:
+        return inputs, (1,) * len(inputs)
+    return (inputs[0], _OTHERS), (1, len(inputs) - 1)
+
+
+def _worded(name: str) -> str:
+    return name if name == _OTHERS else repr(name)

@@ -1,0 +1,1 @@
+"""Descriptions of columns, of tables of counts and of released distribution functions."""

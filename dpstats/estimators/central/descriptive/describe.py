@@ -1,0 +1,210 @@
+"""Columns described at once: missing values, mean, standard deviation and quartiles of each."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.estimators.base import Request, need_delta
+from dpstats.estimators.central.counted import Counted, counted_plan
+from dpstats.estimators.central.descriptive import passes
+from dpstats.estimators.central.descriptive.quantile import OWN as DISTRIBUTIONS
+from dpstats.estimators.central.descriptive.quantile import QUARTILES
+from dpstats.estimators.central.descriptive.window import Window, window_of
+from dpstats.estimators.guesses import max_rows, round_up
+from dpstats.estimators.sources import DONG, FICHTENBERGER
+from dpstats.privacy import Privacy
+from dpstats.protocol import DescribeEstimate, Distribution, Holder, Plan
+from dpstats.protocol.descriptive import described_names
+from dpstats.queries import ColumnMoments, Query
+from dpstats.theory import Assumption, Citation, Rate, Theory
+
+if TYPE_CHECKING:
+    from dpstats.design import Design
+
+__all__ = ["THEORY", "ColumnDescriptions", "moments"]
+
+Array = NDArray[np.float64]
+
+_SLOTS = ("distribution 1", "distribution 2", "moments")
+_SHARES = (0.15, 0.35, 0.5)  # budget: two passes over the distribution, and the moments
+_BLURRED = 0.05  # wording: share of the rows, noise of a count above which the plan warns
+_LEAST = 0.25  # numerical: least variance to the noise in it
+
+OWN = Citation(
+    "dpstats-describe",
+    "The dpstats developers",
+    "Moments of columns in windows from released distribution functions",
+    2026,
+    "dpstats",
+    "proof in the docstring of ColumnMoments",
+)
+
+THEORY = Theory(
+    estimand=(
+        "number, mean, standard deviation and quartiles of the values of each column that are not "
+        "missing, held to the declared range"
+    ),
+    guarantee=(
+        "(epsilon, delta)-DP for every data set: Gaussian noise on roots of summation applied to "
+        "counts of values in cells, twice, and on clipped sums of powers of all columns."
+    ),
+    assumptions=(
+        Assumption("Rows are independent (of one unit they may be alike)"),
+        Assumption("Tails of columns are not much heavier than log-normal with a shape of 1"),
+    ),
+    upper=(
+        Rate("statistical", "1/sqrt(n)", OWN),
+        Rate("privacy", "sqrt(d log(1/delta))/(n eps)", OWN, conjectured=True),
+    ),
+    lower=(),
+    citations=(OWN, DISTRIBUTIONS, FICHTENBERGER, DONG),
+)
+
+
+@dataclass(frozen=True)
+class ColumnDescriptions(Counted[DescribeEstimate]):
+    """Number, mean, standard deviation and quartiles of several columns, under one budget.
+
+    1. Distribution functions of all columns over their declared ranges.
+    2. The same in cells that are close where quartiles are; missing values are a last cell.
+    3. Sums of z, z^2 and z^4 of each column held to a window, which earlier answers put where noise
+       and the effect of holding values to it together are least (`window.window_of`).
+
+    The effect of the window enters the standard errors of mean and standard deviation; values
+    beyond what is seen are taken to have tails like a log-normal law.
+
+    Notes
+    -----
+    *Guarantee.* Gaussian noise on `ColumnPrefixes`, twice, and on `ColumnMoments` (sensitivity
+    2 sqrt(d)), whose cells and windows depend on the data only through what was released before.
+    """
+
+    name: ClassVar[str] = "windows"
+    model: ClassVar[str] = "describe"
+    theory: ClassVar[Mapping[str, Theory]] = {"central": THEORY}
+    options: ClassVar[Mapping[str, str]] = {}
+
+    def _plan(self, design: Design, privacy: Privacy, n: int, options: Mapping[str, Any]) -> Plan:
+        need_delta(self.name, privacy)
+        purposes = ("distribution functions", "distribution functions", "moments in windows")
+        asks = [Request(*ask) for ask in zip(_SLOTS, _SHARES, purposes, strict=True)]
+        plan = counted_plan(self, design, privacy, n, asks, options)
+        plan = replace(plan, parameters=described_names(design.names))
+        return _expected(plan, design)
+
+    def _fit(self, holder: Holder[Query], design: Design, plan: Plan) -> DescribeEstimate:
+        """Ask for distribution functions, twice, and for moments."""
+        places = np.arange(len(design.names))
+        found = passes.ask_distributions(
+            holder, design, _SLOTS[:2], places, lambda first: passes.finer_edges(first, QUARTILES)
+        )
+        windows = [window_of(each, _moment_noise(plan, design)) for each in found]
+        query = ColumnMoments(
+            places, np.array([w.lower for w in windows]), np.array([w.upper for w in windows])
+        )
+        answer = holder.ask(query, _SLOTS[2])
+        made = [
+            moments(sums, each, window, answer.noise.sd)
+            for sums, each, window in zip(answer.value.T, found, windows, strict=True)
+        ]
+        return DescribeEstimate(
+            columns=design.names,
+            distributions=tuple(found),
+            moments=np.array([values for values, _, _ in made]),
+            variances=np.array([total for _, total, _ in made]),
+            of_noise=np.array([noise for _, _, noise in made]),
+            windows=np.array([(w.lower, w.upper) for w in windows]),
+            missing=np.array([_missing(each, plan) for each in found]),
+            nobs=float(plan.n),
+            released={},
+        )
+
+
+def _missing(found: Distribution, plan: Plan) -> float:
+    """Released number of missing values; nan where the number of rows is private."""
+    return plan.n - found.rows if plan.neighbors.value == "replace-one" else math.nan
+
+
+def moments(
+    sums: Array, found: Distribution, window: Window, sd: float
+) -> tuple[Array, Array, Array]:
+    """Mean and standard deviation; their variances; the part of these that is noise.
+
+    Parameters
+    ----------
+    sums : ndarray of shape (3,)
+        Noisy sums of z, z^2, z^4; `sd` is the noise of the first, 1.4 and 0.8 times that of the
+        others.
+    """
+    n, count_noise = found.rows, float(found.variance[-1])
+    centre, half = (window.lower + window.upper) / 2, (window.upper - window.lower) / 2
+    s1, s2 = sd / n, sd / 1.4 / n
+    m1 = float(np.clip(sums[0] / n, -1.0, 1.0))
+    spread = float(np.clip(sums[1] / n - m1**2, _LEAST * s2, 1.0))
+    fourth = max(float(sums[2]) / n, (spread + m1**2) ** 2)
+    mean_noise = s1**2 + count_noise * (m1 / n) ** 2
+    mean_sampling = found.effect * spread / n
+    # of z^2 - 2 m z, whose covariance is not known
+    wobble = (math.sqrt(max(fourth - (spread + m1**2) ** 2, 0.0)) + 2 * abs(m1 * spread**0.5)) ** 2
+    square_noise = s2**2 + 4 * m1**2 * s1**2 + count_noise * (spread / n) ** 2
+    square_sampling = found.effect * max(wobble, spread**2) / n
+    slope = half / (2 * math.sqrt(spread))
+    values = np.array([centre + half * m1, half * math.sqrt(spread)])
+    noise = np.array([half**2 * mean_noise, slope**2 * square_noise])
+    allowed = np.array([window.mean, window.square / (2 * half * math.sqrt(spread))]) ** 2
+    sampling = np.array([half**2 * mean_sampling, slope**2 * square_sampling])
+    return values, noise + sampling + allowed, noise
+
+
+def _moment_noise(plan: Plan, design: Design) -> float:
+    """Standard deviation of the noise in a sum of z, in rows."""
+    k = len(design.names)
+    return plan.noise(ColumnMoments(np.arange(k), -np.ones(k), np.ones(k)), _SLOTS[2]).sd
+
+
+def _expected(plan: Plan, design: Design) -> Plan:
+    """The plan with errors of normal columns, and a warning where noise blurs distributions."""
+    from scipy.special import ndtri
+    from scipy.stats import norm
+
+    k, n = len(design.names), float(plan.n)
+    effect = float(max_rows(design))
+    rank = passes.expected_noise(plan, _SLOTS[1], k, 512)
+    sums = _moment_noise(plan, design)
+    reach = 3.0  # half the width of a window, in standard deviations of a normal column
+    q = np.array(QUARTILES)
+    variances = [effect + (reach * sums) ** 2 / n, effect / 2 + (reach**2 * sums / 2.8) ** 2 / n]
+    variances += list((effect * q * (1 - q) + rank**2 / n) / norm.pdf(ndtri(q)) ** 2)
+    errors = np.sqrt(np.array(variances) / n)
+    units = [
+        "" if place not in design.unscaled else f"sd({name})"
+        for place, name in enumerate(design.names)
+    ]
+    scales = [
+        1.0 if unit else float(design.standardization.x_scale[place])
+        for place, unit in enumerate(units)
+    ]
+    se = tuple(float(scale * error) for scale in scales for error in errors)
+    warnings = plan.warnings
+    if rank > _BLURRED * n:
+        warnings = (
+            *warnings,
+            f"n={plan.n:,} is small for epsilon={plan.privacy.epsilon:g} and {k} "
+            f"column{'s' * (k > 1)}: noise blurs their distributions by {rank / n:.0%} of the "
+            f"rows. About n={round_up(rank / _BLURRED):,} rows, or fewer columns, suffice.",
+        )
+    return replace(
+        plan,
+        predicted_se=se,
+        predicted_range=tuple((each, each) for each in se),
+        predicted_units=tuple(unit for unit in units for _ in errors),
+        privacy_share=float((reach * sums) ** 2 / n / variances[0]),
+        assumptions=(*plan.assumptions, "For the prediction columns are normal."),
+        warnings=warnings,
+    )

@@ -1,0 +1,167 @@
+"""Released distribution functions of columns: asked for, and read of noisy prefix sums.
+
+Most of what is said of columns starts here: quantiles, windows to clip to, and ranks.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.estimators.guesses import max_rows
+from dpstats.privacy import Neighbors
+from dpstats.protocol import Distribution, Holder, Plan
+from dpstats.queries import ColumnPrefixes, Query
+from dpstats.queries.prefixes import prefix_noise
+
+if TYPE_CHECKING:
+    from dpstats.design import Design
+
+__all__ = [
+    "ask_distributions",
+    "coarse_edges",
+    "expected_noise",
+    "finer_edges",
+    "places_of",
+    "rank_edges",
+]
+
+Array = NDArray[np.float64]
+
+_CELLS = 2048  # numerical: cells of the first pass, half of equal width and half of equal ratio
+_DEEPEST = (
+    2.0**-24
+)  # numerical: part of the range, below which cells of equal ratio become equal in width
+_FOCUS = 1024  # numerical: cells of a second pass inside of what the first found of its quantiles
+_DOUBTS = (
+    0.5,
+    0.1,
+    0.01,
+    1e-4,
+)  # numerical: odds that a quantile is outside of each nested interval
+_RANKS = 256  # numerical: cells of a second pass that reads ranks
+_OUTER = 64  # numerical: cells of a second pass in each part of the range outside
+
+
+def places_of(design: Design, names: Sequence[str]) -> NDArray[np.int64]:
+    """Positions of columns in the design."""
+    return np.array([design.names.index(name) for name in names], dtype=np.int64)
+
+
+def coarse_edges(design: Design, place: int) -> Array:
+    """Edges over the declared range of a column: equally apart, and in equal ratios of a centre.
+
+    The centre is the declared one, or the number of the range that is nearest to 0.
+    """
+    low, high = map(float, design.bounds[place])
+    declared = place not in design.unscaled
+    centre = float(design.standardization.x_center[place]) if declared else 0.0
+    centre, unit = min(max(centre, low), high), (high - low) * _DEEPEST
+    first, last = (math.asinh((end - centre) / unit) for end in (low, high))
+    ratios = centre + unit * np.sinh(np.linspace(first, last, _CELLS // 2 + 1))
+    return _between(np.concatenate([np.linspace(low, high, _CELLS // 2 + 1), ratios]), low, high)
+
+
+def finer_edges(first: Distribution, levels: Sequence[float]) -> Array:
+    """Edges for a second pass: the closer, the likelier the quantiles of these levels are there.
+
+    Cells of equal width fill nested intervals of each quantile. Outside of all they are in equal
+    ratios of the distance, so that tails are seen as well.
+    """
+    low, high = float(first.edges[0]), float(first.edges[-1])
+    each = max(_FOCUS // (len(levels) * len(_DOUBTS)), 4)
+    ends = np.array([first.interval(q, doubt) for q in levels for doubt in _DOUBTS])
+    edges = [np.linspace(start, stop, each + 1) for start, stop in ends]
+    start, stop = float(ends[:, 0].min()), float(ends[:, 1].max())
+    unit = max((stop - start) / 8, (high - low) * _DEEPEST)  # of half the middle, or so
+    for end, side in ((low, start), (high, stop)):
+        reach = np.arcsinh((end - side) / unit)
+        edges.append(side + unit * np.sinh(np.linspace(0.0, reach, _OUTER + 1)))
+    return _between(np.concatenate(edges), low, high)
+
+
+def _between(edges: Array, low: float, high: float) -> Array:
+    """Distinct edges within a range, ends included."""
+    made: Array = np.unique(np.clip(np.concatenate([edges, [low, high]]), low, high))
+    return made
+
+
+def rank_edges(first: Distribution) -> Array:
+    """Edges for a second pass that reads ranks: each cell has one in so many of the rows.
+
+    But for a value that many rows have: it ends up in a cell with hardly another.
+    """
+    levels = np.arange(1, _RANKS) / _RANKS
+    found = np.array([first.quantile(q) for q in levels])
+    return _between(found, float(first.edges[0]), float(first.edges[-1]))
+
+
+def ask_distributions(
+    holder: Holder[Query],
+    design: Design,
+    slots: Sequence[str],
+    places: NDArray[np.int64],
+    finer: Callable[[Distribution], Array] = rank_edges,
+) -> list[Distribution]:
+    """The distribution functions of columns, from one question about all of them for each slot.
+
+    The first is in coarse cells over the declared range; `finer` says those of the next.
+
+    Notes
+    -----
+    Noise of the prefix sums is conditioned on the public number of rows, where there is one, and
+    they are made to rise by least squares. Both are functions of what was released.
+    """
+    plan, unit = holder.plan, design.schema is not None and design.schema.unit is not None
+    known = plan.n if plan.neighbors is Neighbors.REPLACE_ONE and not unit else None
+    effect = float(max_rows(design))
+    edges = [coarse_edges(design, int(place)) for place in places]
+    for slot in slots:
+        query = ColumnPrefixes(tuple(edges), places, missing=not unit)
+        answer = holder.ask(query, slot)
+        found = [
+            _distribution(column, prefix, answer.noise.sd, known, effect)
+            for column, prefix in zip(edges, query.split(answer.value), strict=True)
+        ]
+        edges = [finer(each) for each in found]
+    return found
+
+
+def _distribution(
+    edges: Array, prefix: Array, sd: float, known: int | None, effect: float
+) -> Distribution:
+    """Of noisy prefix sums, the last of which, where it is known, is the number of rows."""
+    from scipy.optimize import isotonic_regression
+
+    law, cells = prefix_noise(prefix.size), edges.size - 1
+    variance, last = sd**2 * law.variance, sd**2 * law.with_last
+    shared = sd**2 * (law.with_values if prefix.size > cells else law.with_last)
+    if known is not None:
+        share = last / last[-1]
+        prefix = prefix - share * (prefix[-1] - known)
+        shared = shared - share * last[cells - 1]
+        variance = variance - share * last
+    rising = isotonic_regression(prefix[:cells]).x
+    most = math.inf if known is None else float(known)
+    return Distribution(
+        edges=edges,
+        below=np.clip(rising, 0.0, most) if rising[-1] >= 1 else np.linspace(0, 1, cells),
+        variance=np.maximum(variance[:cells], 0.0),
+        shared=shared[:cells],
+        effect=effect,
+    )
+
+
+def expected_noise(plan: Plan, slot: str, columns: int, cells: int = _FOCUS) -> float:
+    """Standard deviation to be expected of the noise in a count near the median, in rows."""
+    edges = np.arange(float(cells))
+    places = np.arange(columns)
+    unit = plan.noise(ColumnPrefixes((edges,) * columns, places), slot).sd
+    law = prefix_noise(cells)
+    middle = cells // 2
+    bridged = law.variance[middle] - law.with_last[middle] ** 2 / law.with_last[-1]
+    return unit * math.sqrt(bridged)

@@ -1,0 +1,143 @@
+"""What a fitted mixture is in the user's units, how sure it is, and what must be said of it."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.estimators.central.mixtures.local import LocalMixture
+from dpstats.estimators.numerics.released import Finish
+from dpstats.protocol import MixtureEstimate, Plan
+
+if TYPE_CHECKING:
+    from dpstats.design import Design
+
+__all__ = ["concluded"]
+
+Array = NDArray[np.float64]
+
+Said = tuple[dict[str, dict[str, float]], tuple[str, ...], str]  # released, remarks, inference
+
+_UNLIKELY = 0.005  # wording: share of true mixtures that are taken for none
+_HIDDEN = 0.5  # wording: standard error of a mean in standard deviations, or of a weight to it
+_TIED = 1.0  # wording: standard errors between weights, within which their order is chance
+
+
+def concluded(
+    local: LocalMixture,
+    finish: Finish[LocalMixture] | None,
+    design: Design,
+    plan: Plan,
+    rows: float,
+) -> MixtureEstimate:
+    """The estimate after the finish, or after the last step where there is none."""
+    if finish is None:
+        reason = (
+            "none: with so many parameters the released numbers are not fitted together, and only "
+            "the last step of EM is given; with fewer components or a simpler covariance= they are"
+        )
+        size = local.mixture.k * (1 + 2 * local.mixture.d)
+        unknown = np.full((3, size, size), np.nan)
+        return _estimate(local, design, plan, unknown, rows, ({}, (), reason))
+    law = finish.law
+    slopes = law.jacobian().reshape(-1, law.size)
+    parts = np.array([finish.cov, finish.cov_privacy, finish.cov_sampling])
+    covs = slopes @ parts @ slopes.T
+    released, remarks, inference = _goodness(finish)
+    hidden = _hidden(law, finish.cov, np.sqrt(np.diag(covs[0])).reshape(law.mixture.k, -1)[:, 0])
+    if hidden:
+        remarks = (*remarks, hidden)
+        inference = inference or "none: noise hides components, and their errors have no normal law"
+    return _estimate(law, design, plan, covs, finish.rows, (released, remarks, inference))
+
+
+def _goodness(finish: Finish[LocalMixture]) -> Said:
+    """The test of the model, what it says, and whether intervals hold."""
+    from scipy.stats import chi2
+
+    if finish.df == 0:
+        return {}, (), ""
+    whole = float(chi2.sf(finish.statistic, finish.df))
+    tails = float(chi2.sf(finish.directed, finish.directed_df)) if finish.directed_df else 1.0
+    p = min(1.0, 2 * min(whole, tails))  # of the two tests together (Bonferroni)
+    test = {
+        "statistic": finish.statistic,
+        "df": float(finish.df),
+        "tails statistic": finish.directed,
+        "tails df": float(finish.directed_df),
+        "p": p,
+    }
+    released = {"goodness of fit": test}
+    if p >= _UNLIKELY:
+        return released, (), ""
+    remark = (
+        f"The released numbers contradict this mixture (p = {p:.2g}): components are not normal, "
+        "or there are more of them. Means and weights describe the rows; no interval is given."
+    )
+    return released, (remark,), "none: released numbers contradict a mixture of so many normal laws"
+
+
+def _hidden(law: LocalMixture, cov: Array, weight_ses: Array) -> str:
+    """What to say of components that noise hides; empty where there are none."""
+    k, d = law.mixture.k, law.mixture.d
+    variances = np.diag(cov)[k - 1 : k - 1 + k * d].reshape(k, d)
+    unsure = (np.sqrt(variances.max(axis=1)) > _HIDDEN) | (
+        weight_ses > _HIDDEN * law.mixture.weights
+    )
+    if not unsure.any():
+        return ""
+    return (
+        f"Noise hides {int(unsure.sum())} of {k} components: their means or weights are known to "
+        "no better than half a standard deviation, or half of themselves. More rows, a larger "
+        "epsilon, fewer components or a simpler covariance= would show them."
+    )
+
+
+def _estimate(
+    law: LocalMixture,
+    design: Design,
+    plan: Plan,
+    covs: Array,
+    rows: float,
+    said: Said,
+) -> MixtureEstimate:
+    """In the user's units, the heaviest component first."""
+    released, remarks, inference = said
+    mixture, standard, place = law.mixture, design.standardization, law.intercept
+    center, scale = (np.delete(v, place) for v in (standard.x_center, standard.x_scale))
+    scale = scale / law.units
+    k, each = mixture.k, 1 + 2 * mixture.d
+    order = np.argsort(-mixture.weights, kind="stable")
+    units = np.tile(np.r_[1.0, scale, scale], k)
+    moved = np.arange(k * each).reshape(k, each)[order].ravel()
+    ses = np.sqrt(np.diag(covs[0]))[::each][order]
+    cov, cov_privacy, cov_sampling = np.outer(units, units) * covs[:, moved][:, :, moved]
+    weights = mixture.weights[order]
+    ties = [
+        j for j in range(k - 1) if weights[j] - weights[j + 1] < _TIED * math.hypot(*ses[j : j + 2])
+    ]
+    if ties and not inference:
+        remarks = (
+            *remarks,
+            "Components are numbered by weight, and some weights are alike up to their errors: "
+            "the order of these may be another in another fit.",
+        )
+    most = plan.options["components"]
+    names = tuple(name for j, name in enumerate(design.names) if j != place)
+    return MixtureEstimate(
+        columns=names,
+        weights=weights,
+        means=center + mixture.means[order] * scale,
+        covariances=tuple(np.outer(scale, scale) * c for c in mixture.covariances[order]),
+        cov=cov,
+        cov_privacy=cov_privacy,
+        cov_sampling=cov_sampling,
+        nobs=rows,
+        released=released,
+        remarks=remarks,
+        inference=inference,
+        asked=most if isinstance(most, int) else max(most),
+    )

@@ -1,0 +1,258 @@
+"""Mixtures of normal laws: a noisy histogram, a few steps of EM, and all that was released."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.errors import OptionError
+from dpstats.estimators.base import Request, floor_eigenvalues, need_delta
+from dpstats.estimators.central.counted import Counted, counted_plan
+from dpstats.estimators.central.mixtures import expected
+from dpstats.estimators.central.mixtures.conclusion import concluded
+from dpstats.estimators.central.mixtures.local import LocalMixture, shaped
+from dpstats.estimators.central.mixtures.start import Histogram
+from dpstats.estimators.central.mixtures.steps import stepped
+from dpstats.estimators.central.mixtures.theory import GAUSSIAN_MIXTURE
+from dpstats.estimators.central.scales.search import found_units, with_scales, without_scales
+from dpstats.estimators.numerics.released import Asked, Finish, fit_released
+from dpstats.families.mixtures import NormalMixture
+from dpstats.privacy import Privacy
+from dpstats.protocol import Answer, Holder, MixtureEstimate, Plan
+from dpstats.protocol.mixtures import mixture_names
+from dpstats.queries import Geometry, Gram, NormQuantile, ProjectedCells, Query, Search
+from dpstats.queries.mixtures import CovarianceKind
+from dpstats.theory import Theory
+
+if TYPE_CHECKING:
+    from dpstats.design import Design
+
+__all__ = ["GaussianMixture"]
+
+Array = NDArray[np.float64]
+
+_NORM, _GRAM = 0.02, 0.08  # budget: a length that few rows exceed, and the total covariance
+_CELLS, _MORE_CELLS = 0.15, 0.2  # budget: the histogram, and one in four directions
+_STEPS = 4  # number: steps of the EM algorithm
+_GROWTH = 1.3  # ratio: of the budget of a step to that of the one before
+_EARLY, _LATE = 1.5, 0.5  # sds: radius beyond sqrt(d) in the first half of the steps, and then
+_REACHED = 0.95  # share: of rows within the length
+_BEYOND = 1.05  # ratio: of the radius to the length
+_CONSTANT = 1.5  # ratio: of the length to the constant beside it
+_LENGTHS = np.geomspace(2.0**-16, 1.0, 65)  # numerical: among which it is sought
+_AXIS = {1: 64, 2: 20, 3: 10, 4: 6}  # number: cells along each of so many directions
+_REACH = 3.2  # sds: of all rows, that cells cover on either side
+_MERGED = {1: 4, 2: 4, 3: 2, 4: 2}  # number: cells along each that the finish counts as one
+_MANY, _WIDE = 5, 4  # number: components and columns from which four directions are looked at
+_MOST_ANSWERS = 420  # numerical: of steps, that the finish takes
+_MOST_COMPONENTS = 20  # untried: more components
+_SHAPES = get_args(CovarianceKind)
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """The holder, where the constant stands, and units that may be compared between columns."""
+
+    holder: Holder[Query]
+    design: Design
+    shape: CovarianceKind
+
+    @property
+    def intercept(self) -> int:
+        place = self.design.standardization.intercept
+        assert place is not None
+        return place
+
+    @property
+    def units(self) -> Array:
+        """Of a spherical component all columns have the user's units, others may have their own."""
+        scale = np.delete(self.design.standardization.x_scale, self.intercept)
+        if self.shape != "spherical":
+            return np.ones_like(scale)
+        common: Array = scale / np.exp(np.log(scale).mean())
+        return common
+
+    def local(self, mixture: NormalMixture) -> LocalMixture:
+        """Coordinates around a mixture."""
+        return LocalMixture(mixture, self.shape, self.intercept, self.units)
+
+    def spread(self) -> tuple[float, Array, Array]:
+        """Count, mean (d,) and covariance (d, d) of all rows, noisy."""
+        whole = np.diag(np.insert(self.units, self.intercept, 1.0))
+        others = np.delete(whole, self.intercept, axis=0)
+        longest = float(np.linalg.norm(others @ np.abs(self.design.internal_bounds).max(axis=1)))
+        lengths = NormQuantile(longest * _LENGTHS, _REACHED, others)
+        (length,), _ = self.holder.ask(Search(lengths), "length")
+        radius = _BEYOND * float(length)
+        constant = radius / _CONSTANT
+        whole[self.intercept, self.intercept] = constant
+        geometry = Geometry(math.hypot(constant, radius), whole)
+        gram, noise = self.holder.ask(Gram(geometry), "gram")
+        order = [self.intercept, *(j for j in range(len(whole)) if j != self.intercept)]
+        gram = gram[np.ix_(order, order)]
+        rows = max(float(gram[0, 0]), noise.sd) / constant**2
+        mean = gram[0, 1:] / (constant * rows)
+        sd = noise.sd / rows
+        spread = floor_eigenvalues(gram[1:, 1:] / rows - np.outer(mean, mean), max(sd, 1e-8))
+        return rows, mean, spread
+
+
+@dataclass(frozen=True)
+class GaussianMixture(Counted[MixtureEstimate]):
+    """A mixture of k normal laws whose weights, means and covariances are unknown.
+
+    1. The 0.95 quantile of the rows' length, and their mean and covariance.
+    2. A histogram in the ``min(k - 1, d, 3)`` directions of largest variance. Where the components
+       are in it is post-processing.
+    3. Steps of the EM algorithm, one question each, whose noise does not depend on k.
+    4. All answers of 2 and 3 fitted by generalised least squares, which costs nothing
+       (`dpstats.estimators.numerics.released`).
+
+    Notes
+    -----
+    *Guarantee.* Gaussian noise on noisy comparisons (`Search`), on a Gram matrix, on a histogram
+    (`ProjectedCells`) and on moments around components (`MixtureMoments`), at the cost in the plan.
+    """
+
+    name: ClassVar[str] = "em"
+    model: ClassVar[str] = "gaussian_mixture"
+    theory: ClassVar[Mapping[str, Theory]] = {"central": GAUSSIAN_MIXTURE}
+    options: ClassVar[Mapping[str, str]] = {
+        "components": "number of components, or several of which one is chosen",
+        "covariance": f"shape of covariances: {', '.join(map(repr, _SHAPES))}",
+    }
+
+    def _plan(self, design: Design, privacy: Privacy, n: int, options: Mapping[str, Any]) -> Plan:
+        need_delta(self.name, privacy)
+        numbers, shape = (
+            _components(options.get("components", 2)),
+            options.get("covariance", "full"),
+        )
+        if shape not in _SHAPES:
+            raise OptionError(f"covariance={shape!r}: allowed are {', '.join(map(repr, _SHAPES))}.")
+        q = _directions(max(numbers), len(_columns(design)))
+        cells = _MORE_CELLS if q == _WIDE else _CELLS
+        growing = _GROWTH ** np.arange(_STEPS)
+        weights = (1 - _NORM - _GRAM - cells) * growing / growing.sum()
+        asks = [
+            Request("length", _NORM, "a length that few rows exceed"),
+            Request("gram", _GRAM, "mean and covariance of all rows"),
+            Request("cells", cells, f"rows in cells along {q} direction{'s' * (q > 1)}"),
+            *(
+                Request(f"step {t + 1}", float(weight), "moments of rows around components")
+                for t, weight in enumerate(weights)
+            ),
+        ]
+        asks = with_scales(asks, design, privacy, n)
+        kept = {"components": numbers if len(numbers) > 1 else numbers[0], "covariance": shape}
+        plan = counted_plan(self, design, privacy, n, asks, kept)
+        plan = replace(plan, parameters=mixture_names(max(numbers), _columns(design)))
+        return expected.planned(without_scales(plan, design), shape, max(numbers), _AXIS[q], q)
+
+    def _fit(self, holder: Holder[Query], design: Design, plan: Plan) -> MixtureEstimate:
+        """Ask where rows are, then for steps; then fit all of it."""
+        scaled, scales, remarks = found_units(holder, design)
+        shape = plan.options["covariance"]
+        rows = _Rows(holder, scaled, shape)
+        numbers = _components(plan.options["components"])
+        count, mean, total = rows.spread()
+        asked, start = _started(rows, numbers, mean, total)
+        local = rows.local(_shaped(start, shape))
+        answers: list[Asked] = []
+        for t in range(_STEPS):
+            further = _EARLY if 2 * t < _STEPS else _LATE
+            query = local.question(math.sqrt(len(mean)) + further)
+            value, noise = holder.ask(query, f"step {t + 1}")
+            after = stepped(local.mixture, query, value, noise.sd, total)
+            local = rows.local(after)
+            answers.append(Asked(query.rows, value, noise.sd))
+        finish = _finish(local, asked, answers, count)
+        estimate = concluded(local, finish, scaled, plan, count)
+        released = {**estimate.released, **({"scales": scales} if scales else {})}
+        return replace(estimate, released=released, remarks=(*remarks, *estimate.remarks))
+
+
+def _finish(
+    local: LocalMixture, cells: Asked, steps: Sequence[Asked], rows: float
+) -> Finish[LocalMixture] | None:
+    """The latest answers fitted; None where there are too many to be."""
+    size = steps[-1].answer.size
+    if size > _MOST_ANSWERS:
+        return None
+    return fit_released(local, [cells, *steps[-max(_MOST_ANSWERS // size, 1) :]], rows)
+
+
+def _started(
+    rows: _Rows, numbers: Sequence[int], mean: Array, total: Array
+) -> tuple[Asked, NormalMixture]:
+    """Cells in the directions of largest variance, and the mixture fitted to them."""
+    d = len(mean)
+    q = _directions(max(numbers), d)
+    values, vectors = np.linalg.eigh(total)
+    values, vectors = values[::-1][:q], vectors[:, ::-1][:, :q]
+    directions = (vectors / np.sqrt(values)).T
+    query = ProjectedCells(
+        np.insert(directions * rows.units, rows.intercept, -directions @ mean, axis=1),
+        np.linspace(-_REACH, _REACH, _AXIS[q] + 1),
+    )
+    answer = rows.holder.ask(query, "cells")
+    found = Histogram(answer.value, answer.noise.sd, query.edges).chosen(numbers)
+    back = vectors * np.sqrt(values)
+    rest = total - back @ back.T
+    covariances = np.array(
+        [floor_eigenvalues(back @ c @ back.T + rest, 1e-12) for c in found.covariances]
+    )
+    mixture = NormalMixture(found.weights, mean + found.means @ back.T, covariances)
+    return _merged(query, answer), mixture
+
+
+def _merged(query: ProjectedCells, answer: Answer) -> Asked:
+    """Counts in larger cells: fewer numbers for the finish."""
+    q = answer.value.ndim
+    factor, cells = _MERGED[q], query.cells
+    axes = np.stack(np.unravel_index(np.arange(cells**q), (cells,) * q)) // factor
+    larger = np.ravel_multi_index(tuple(axes), (cells // factor,) * q)
+    size = (cells // factor) ** q
+
+    def contributions(rows: Array) -> Array:
+        made = np.zeros((len(rows), size))
+        made[np.arange(len(rows)), larger[query.places(rows)]] = 1.0
+        return made
+
+    counts: Array = np.bincount(larger, answer.value.ravel(), size).astype(np.float64)
+    return Asked(contributions, counts, answer.noise.sd * math.sqrt(factor**q))
+
+
+def _shaped(mixture: NormalMixture, shape: CovarianceKind) -> NormalMixture:
+    weights = mixture.weights
+    return replace(mixture, covariances=shaped(mixture.covariances, shape, weights))
+
+
+def _directions(k: int, d: int) -> int:
+    """Directions in which k components are looked for."""
+    if k >= _MANY and d >= _WIDE:
+        return _WIDE
+    return min(max(k - 1, 1), d, _WIDE - 1)
+
+
+def _columns(design: Design) -> tuple[str, ...]:
+    place = design.standardization.intercept
+    return tuple(name for j, name in enumerate(design.names) if j != place)
+
+
+def _components(asked: Any) -> tuple[int, ...]:
+    """The numbers of components that may be, ascending."""
+    several = isinstance(asked, Sequence) and not isinstance(asked, str)
+    numbers = tuple(asked) if several else (asked,)
+    whole = all(isinstance(k, int) and not isinstance(k, bool) for k in numbers)
+    if not (numbers and whole and all(1 <= k <= _MOST_COMPONENTS for k in numbers)):
+        raise OptionError(
+            f"components={asked!r}: a whole number from 1 to {_MOST_COMPONENTS} is needed, or "
+            "several of them, such as range(1, 6)."
+        )
+    return tuple(sorted(set(numbers)))

@@ -1,0 +1,65 @@
+"""What is known of mixtures of normal laws."""
+
+from __future__ import annotations
+
+from dpstats.estimators.sources import DONG, INDIRECT, ZHANG_EM
+from dpstats.theory import Assumption, Citation, Rate, Theory
+
+__all__ = ["GAUSSIAN_MIXTURE"]
+
+_OWN = Citation(
+    "dpstats-mixture",
+    "The dpstats developers",
+    "Normal mixtures from a noisy histogram, steps of EM and all released answers",
+    2026,
+    "dpstats",
+    "proof in the docstring of MixtureMoments",
+)
+_LOWER = ZHANG_EM.at("Proposition 5.6")
+
+GAUSSIAN_MIXTURE = Theory(
+    estimand=(
+        "weights, means and covariances of the mixture of k normal laws that rows follow; of other "
+        "rows, those at which the moments that were asked are as a mixture has them"
+    ),
+    guarantee=(
+        "(epsilon, delta)-DP for every data set: noisy comparisons, a Gram matrix, a histogram and "
+        "moments around k components, whose sensitivity sqrt(2) (R^2 + R^2/4) is that of one; all "
+        "noise is Gaussian and composes exactly."
+    ),
+    assumptions=(
+        Assumption("Rows (units) are independent and follow a mixture of k normal laws, k fixed"),
+        Assumption("Means are apart by more than about two standard deviations"),
+        Assumption("Noise does not hide components in the histogram", resolution=True),
+    ),
+    upper=(
+        Rate("statistical", "sqrt(d/n)", ZHANG_EM.at("Theorem 5.5"), conjectured=True),
+        Rate(
+            "privacy",
+            "d sqrt(log(1/delta))/(n eps)",
+            ZHANG_EM.at("Theorem 5.5"),
+            conjectured=True,
+            given=(Assumption("Covariances are known; full ones cost a factor sqrt(d) more"),),
+        ),
+    ),
+    lower=(
+        Rate("statistical", "sqrt(d/n)", _LOWER),
+        Rate(
+            "privacy",
+            "d sqrt(log(1/delta))/(n eps)",
+            _LOWER,
+            given=(
+                Assumption("For the lower bound", "eps < 1"),
+                Assumption("For the lower bound, with some w > 0: delta is below n^(-1-w)"),
+                Assumption("For the lower bound", "d >~ log(1/delta)"),
+            ),
+        ),
+    ),
+    citations=(_OWN, ZHANG_EM, INDIRECT, DONG),
+    corrections=(
+        "The posterior weight of the printed algorithm lacks a factor 2 in the exponent, so that "
+        "its fixed point is no parameter of the model: exact responsibilities are used.",
+        "All rows are used in every step, with budgets that grow, instead of disjoint batches, and "
+        "the start is found privately instead of being given.",
+    ),
+)

@@ -1,0 +1,154 @@
+"""The questions of a fit of largest likelihood, their shares, and what their noise permits."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.accounting import gdp_mu
+from dpstats.estimators.base import Request
+from dpstats.estimators.guesses import max_rows
+from dpstats.families import GAUSSIAN, Family
+from dpstats.privacy import Privacy
+from dpstats.protocol import Plan
+from dpstats.queries import Geometry, Gram, Search, WhitenedScore
+
+if TYPE_CHECKING:
+    from dpstats.design import Design
+
+__all__ = [
+    "ALLOWED",
+    "CLEAR",
+    "COUNTS",
+    "EARLY",
+    "believed_bias",
+    "between_0_and_1",
+    "blur",
+    "last_noise",
+    "peels",
+    "requests",
+    "resolved",
+]
+
+# Shares of the budget; the last two scores take what is left.
+_COUNT, _MEDIAN, _LEVEL, _MEAN, _EXPOSURE = 0.005, 0.01, 0.01, 0.015, 0.02
+_NORM, _MOMENTS = 0.01, (0.07, 0.09)
+CLEAR, _LEAST_PART = 0.3, 0.4  # noise on second moments at which they take all of their share
+_CLEAR_RARE = 0.05  # the same, where a column may be nearly always 0
+_RARE_BREAD = 2.0  # by which the curvature's share grows with theirs
+_LENGTH, EARLY = (0.02, 0.008), (0.015, 0.03)
+_HISTOGRAM, COUNTS, _MIDDLE = 0.025, (0.013, 0.013, 0.013), 0.05
+_REACH, _BREAD, _MEAT = 0.01, 0.05, 0.03
+_LAST = (0.28, 0.72)  # of the last two scores
+
+_BELIEVED = {"gaussian": 0.2}  # share of its worst bias that a clip is chosen by
+_BELIEVED_ELSE = 0.1
+ALLOWED = 0.2  # share of the square of its worst bias that the covariance has in each direction
+_SLACK = 0.1  # by which a spline's basis may exceed [0, 1]
+
+
+def blur(design: Design, privacy: Privacy, n: float) -> float:
+    """Operator norm of the noise on the whitened Gram matrix, per row, with all of its share."""
+    d, mu = len(design.names), gdp_mu(privacy.epsilon, privacy.delta)
+    one = Gram(Geometry(math.sqrt(d))).sensitivity(privacy.neighbors, max_rows(design))
+    return one * math.sqrt(d + 1) / (mu * math.sqrt(_MOMENTS[1]) * n)
+
+
+def between_0_and_1(design: Design) -> NDArray[np.bool_]:
+    """Columns, other than the intercept, that are shares of 1: dummies, a spline's basis; public.
+
+    Some of them may be nearly always 0.
+    """
+    low, high = np.asarray(design.bounds, dtype=np.float64).T
+    narrow: NDArray[np.bool_] = (low > -_SLACK) & (high < 1 + _SLACK) & (low < high)
+    return narrow
+
+
+def requests(design: Design, privacy: Privacy, n: float) -> list[Request]:
+    """Every question of a fit, and its share of the budget."""
+    clear = _CLEAR_RARE if between_0_and_1(design).any() else CLEAR
+    moments = min(1.0, max(_LEAST_PART, blur(design, privacy, n) / clear))
+    more = _RARE_BREAD * (moments - _LEAST_PART) / (1 - _LEAST_PART) if clear < CLEAR else 0.0
+    family = design.family
+    start = [Request("median", _MEDIAN, "median of the response, to start from")]
+    if family != GAUSSIAN:
+        start = [Request("mean", _MEAN, "mean response, to start from")]
+        if family.name != "binomial":
+            start.insert(0, Request("level", _LEVEL, "size of the response, to clip it at"))
+        if family.link == "log" and design.offset is not None:
+            start.append(Request("exposure", _EXPOSURE, "mean of exp(offset), to start from"))
+    searched = family.name != "binomial"
+    aside = [
+        Request("count", _COUNT, "number of rows that contribute"),
+        *(start if design.has_intercept else []),
+        Request("norm", _NORM, "a radius that most rows are within"),
+        Request("gram", moments * _MOMENTS[0], "second moments of the columns"),
+        Request("reach", _REACH, "a radius that most whitened rows are within"),
+        Request("whitened gram", moments * _MOMENTS[1], "second moments in whitened coordinates"),
+        *(
+            request
+            for k in range(len(EARLY))
+            for request in (
+                *([Request(f"length {k + 1}", _LENGTH[k], "length of most scores")] * searched),
+                Request(f"early score {k + 1}", EARLY[k], "score of an early Newton step"),
+            )
+        ),
+        Request("lengths", _HISTOGRAM, "histogram of the lengths of scores, for the clip"),
+        *(
+            Request(f"beyond {k + 1}", share, "scores longer than the clip, to correct it")
+            for k, share in enumerate(COUNTS)
+        ),
+        Request("middle score", _MIDDLE, "score of a Newton step at the first clip"),
+        Request("steepest", _REACH, "a radius that nearly all rows are within"),
+        Request("bread", (1 + more) * _BREAD, "curvature, for the last step"),
+        Request("meat", _MEAT, "squares of scores, for standard errors"),
+    ]
+    left = 1.0 - sum(r.weight for r in aside)
+    parts = _parts(design)
+    last = [
+        Request(f"{part} score {k + 1}".strip(), left * share / len(parts), purpose)
+        for k, share in enumerate(_LAST)
+        for part in parts
+        for purpose in (_PURPOSES[part],)
+    ]
+    return aside + last
+
+
+_PURPOSES = {
+    "": "score of a Newton step",
+    "inner": "score of a Newton step, clipped at half the length",
+    "outer": "what half the length leaves out of it",
+}
+
+
+def _parts(design: Design) -> tuple[str, ...]:
+    return ("inner", "outer")
+
+
+def peels(design: Design) -> bool:
+    """Whether residuals may be symmetric, so that the outer half of long scores adds up to nothing.
+
+    Only then is it asked for by itself, and drawn towards nothing.
+    """
+    return bool(design.family == GAUSSIAN)
+
+
+def last_noise(plan: Plan, design: Design) -> float:
+    """Standard deviation of the noise of both last scores together, at clip 1; public."""
+    d = len(design.names)
+    unit = WhitenedScore(np.eye(d), np.zeros(d), 1.0)
+    slots = [f"{part} score {k + 1}".strip() for k in range(len(_LAST)) for part in _parts(design)]
+    return 1 / math.sqrt(sum(1 / plan.noise(unit, slot).sd ** 2 for slot in slots))
+
+
+def resolved(share: float, plan: Plan, query: Search, slot: str) -> float:
+    """The share of rows asked for, or the next to it that the noise can tell from all of them."""
+    return min(share, max(0.5, 1 - 2 * plan.noise(query, slot).sd / plan.n))
+
+
+def believed_bias(family: Family) -> float:
+    """Share phi of the square of the largest bias that a clip is chosen by."""
+    return _BELIEVED.get(family.name, _BELIEVED_ELSE)

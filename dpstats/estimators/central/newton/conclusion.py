@@ -1,0 +1,131 @@
+"""The last step: coefficients and their covariance from a noisy score, bread and meat."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.estimators.central.newton.identification import Faint, Known, likely_factor
+from dpstats.estimators.numerics.entrywise import operator_norm
+
+__all__ = ["EFFECT", "Conclusion", "Solution", "conclude"]
+
+Array = NDArray[np.float64]
+
+_FLOOR = 0.7  # eigenvalues of the bread are kept above this share of its noise
+_LEFTOVER, _LEAST_LEFTOVER = 2.0, 0.2
+_FAINT = 5.0  # noises below which it counts that a curvature may be less than it seems
+_FITS = 4.0  # largest variance of linear predictors along a direction not seen, in squared spreads
+EFFECT = 3.0  # standard deviation presumed of the effect of a column between 0 and 1, in spreads
+_CLEAR = 4.0  # noises at which a direction would be identified
+
+
+class Solution(NamedTuple):
+    """A step from `at` by `step`, and what it rests on."""
+
+    at: Array
+    step: Array
+    bread: Array
+    variances: Array
+    meat: Array
+    noise: float
+    allowed: Array
+    level: float
+    spread: float
+    start: Array
+
+
+class Conclusion(NamedTuple):
+    """Coefficients and their covariance, with its parts, in internal coordinates.
+
+    `presumed` is the part of the covariance that was presumed where noise hides a direction, and
+    `short` by how much n or epsilon are too small to see the faintest of these; 0 without any.
+    """
+
+    params: Array
+    cov: Array
+    cov_privacy: Array
+    cov_sampling: Array
+    presumed: Array
+    short: float
+
+
+def conclude(solution: Solution, w: Array, effect: Array) -> Conclusion:
+    """The posterior of coefficients ``w @ b`` where noise is small, and what it leaves elsewhere.
+
+    Along a direction whose curvature is faint it is Fieller's interval about a coefficient drawn
+    to the start, as far as a prior would; no wider than what is presumed of it. `effect`, of shape
+    (d,), is the standard deviation presumed of the coefficients, inf where nothing is.
+    """
+    at, step, bread, variances, _, _, _, level, spread, start = solution
+    d = step.size
+    values, basis = np.linalg.eigh(bread)
+    floor = min(_FLOOR * operator_norm(variances), level / 2)
+    floored = np.maximum(values, floor)
+    inverse = (basis / floored) @ basis.T
+    step = inverse @ (bread @ step)  # of a canonical link with its bend
+    score, cov_privacy, cov_sampling = _variances(solution, inverse, step)
+    final = inverse @ score @ inverse
+    off = at + step - start
+
+    # Fitted values vary as much as the response does at most, in all directions together.
+    tau2 = spread**2 / d
+    own = np.einsum("ir,ij,jr->r", basis, final, basis)
+    tau2 *= likely_factor(off @ basis, own, tau2 * level / floored)
+    faint = Faint.within(_FAINT, values, basis, variances)
+    used = np.maximum(faint.seen, floor)
+    relative = w @ faint.directions / effect[:, None]
+    presumed = 1 / ((relative**2).sum(axis=0) + used / (_FITS * spread**2 * level))
+    known = Known(
+        at=(at - start) @ faint.directions,
+        step=step @ faint.directions,
+        score=used * (step @ faint.directions),
+        noise=faint.along(score),
+        own=faint.along(final),
+        room=np.minimum(tau2 * level / used, presumed),
+        presumed=presumed,
+    )
+    drawn, variance, hidden = faint.settled(known)
+    off, final = off - faint.directions @ (faint.directions.T @ off), faint.without(final)
+    # By how far the posterior mean lies off counts as one standard deviation more.
+    moved = final @ np.linalg.solve(final + tau2 * np.eye(d), off)
+    effects, told = faint.effects(w), np.minimum(1.0, variance / known.own)
+
+    def carried(part: Array, along: Array) -> Array:
+        return w @ faint.without(part) @ w.T + (effects * along) @ effects.T
+
+    cov, presumed = _widened(
+        carried(final + np.outer(moved, moved), variance),
+        (effects * (variance * hidden)) @ effects.T,
+        effect,
+    )
+    return Conclusion(
+        params=w @ (start + off - moved + faint.directions @ drawn),
+        cov=cov,
+        cov_privacy=carried(cov_privacy, faint.along(cov_privacy) * told),
+        cov_sampling=carried(cov_sampling, faint.along(cov_sampling) * told),
+        presumed=presumed,
+        short=_CLEAR * faint.noisiest(hidden),
+    )
+
+
+def _variances(solution: Solution, inverse: Array, step: Array) -> tuple[Array, Array, Array]:
+    """Of the score, and the parts of a step's covariance that are due to noise and sampling."""
+    noise, meat = solution.noise * np.eye(step.size), solution.meat
+    cov_privacy, cov_sampling = inverse @ noise @ inverse, inverse @ meat @ inverse
+    known = meat + noise + solution.allowed
+    sure = 1 - float(np.trace(inverse @ known @ inverse)) / max(float(step @ step), 1e-300)
+    left = _LEFTOVER * max(_LEAST_LEFTOVER, sure) * np.diag(solution.variances @ step**2)
+    return known + left, cov_privacy, cov_sampling
+
+
+def _widened(cov: Array, presumed: Array, effect: Array) -> tuple[Array, Array]:
+    """Covariance, and the presumed part of it, of coefficients that are mostly presumed.
+
+    Nothing is known of these, but what is presumed of each alone.
+    """
+    mostly = (2 * np.diag(presumed) > np.diag(cov)) & np.isfinite(effect)
+    wider = np.diag(np.where(mostly, np.maximum(effect**2 - np.diag(cov), 0.0), 0.0))
+    return cov + wider, presumed + wider

@@ -1,0 +1,121 @@
+"""What the default fit should come to: expected standard errors and warnings, from public facts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.estimators.central.newton.budget import (
+    ALLOWED,
+    believed_bias,
+    blur,
+    last_noise,
+    peels,
+)
+from dpstats.estimators.central.newton.typical import Case, expected
+from dpstats.estimators.guesses import enough
+from dpstats.families import GAUSSIAN
+from dpstats.protocol import Plan
+
+if TYPE_CHECKING:
+    from dpstats.design import Design
+
+__all__ = ["predicted"]
+
+Array = NDArray[np.float64]
+
+_CHANCES = (np.arange(33) + 0.5) / 33  # at which laws are represented by their quantiles
+_BLURRED, _HIDDEN, _SHARP = 2.4, 1.2, 0.28  # noise on the Gram matrix that warnings begin at
+_OUTER = 0.3  # of its noise that an outer score leaves after it is drawn towards nothing
+
+
+def predicted(plan: Plan, design: Design) -> Plan:
+    """The plan with its expected standard errors, what they rest on, and its warnings."""
+    noisy = blur(design, plan.privacy, plan.n)
+    blurred = (1 + 0.4 * max(0.0, noisy - 0.7)) ** 2
+    reach = 100 if noisy <= 0.6 else 10 if noisy <= 1.7 else 3
+    statement = (
+        f"Intervals cover up to condition number {reach} of X'X in standardised units; directions "
+        "that the noise hides are reported with wide intervals."
+    )
+    plan = replace(plan, assumptions=(*plan.assumptions, statement))
+
+    def variances(case: Case) -> tuple[float, float]:
+        private, sampled = _variances(plan, design, case)
+        return blurred * private, blurred * sampled
+
+    return expected(plan, design, variances, _warnings(plan, noisy))
+
+
+def _variances(plan: Plan, design: Design, case: Case) -> tuple[float, float]:
+    """Of a whitened coefficient times n, of the noise and of sampling, by quadrature.
+
+    From rows of the guessed model; the clip is the best for the lengths of their scores.
+    """
+    eta, y, chances = _rows(design, case)
+    family, z = design.family, case.lengths
+    r = family.residual(y + 0 * eta, eta + 0 * y)
+    lengths = (np.abs(r)[..., None] * z).ravel()
+    shares = np.repeat(chances.ravel(), z.size) / _CHANCES.size / z.size
+    clips = np.quantile(lengths, np.linspace(0.3, 1.0, 71))
+    order = np.argsort(lengths)
+    at = np.searchsorted(lengths[order], clips)
+    beyond, weights = (
+        np.append(np.cumsum(values[order][::-1])[::-1], 0.0)[at]
+        for values in (shares * lengths, shares)
+    )
+    excess = plan.n * (beyond - clips * weights)
+    noise = last_noise(plan, design)
+    best = int(np.argmin((noise * clips) ** 2 + believed_bias(family) * excess**2))
+    drawn = 0.5 + _OUTER if peels(design) else 1.0
+    private = drawn * (noise * clips[best]) ** 2 + ALLOWED * excess[best] ** 2
+    slope = float(np.mean(family.curvature(eta)))
+    square = float(np.sum(chances * r**2)) / _CHANCES.size
+    return float(private) / plan.n / slope**2, square / slope**2
+
+
+def _rows(design: Design, case: Case) -> tuple[Array, Array, Array]:
+    """Linear predictors (k, 1), responses (k, m), and the chance of each given the first."""
+    from scipy.special import ndtri
+    from scipy.stats import nbinom, poisson
+
+    family = design.family
+    eta = case.mean + case.spread * ndtri(_CHANCES)[:, None]
+    mu = family.mean(eta)
+    if family.name == "binomial":
+        return eta, np.array([[0.0, 1.0]]), np.concatenate([1 - mu, mu], axis=1)
+    if family.name == "gaussian":
+        spread = case.spread if family == GAUSSIAN else float(np.mean(mu))
+        y = mu + spread * ndtri(_CHANCES)
+    elif case.dispersion <= 1:
+        y = poisson.ppf(_CHANCES, mu)
+    else:  # a mixture of Poisson laws
+        rate = 1 / case.dispersion
+        y = nbinom.ppf(_CHANCES, mu * rate / (1 - rate), rate)
+    return eta, y, np.full(y.shape, 1 / _CHANCES.size)
+
+
+def _warnings(plan: Plan, noisy: float) -> tuple[str, ...]:
+    """What the noise on the second moments will do to the answer."""
+    at = f"n={plan.n:,} and epsilon={plan.privacy.epsilon:g} with {len(plan.names)} columns"
+    if noisy > _BLURRED:
+        return (
+            f"Too few rows at {at}: noise hides the second moments, and coefficients are shrunk "
+            f"towards zero. {enough(plan, noisy / _BLURRED)}",
+        )
+    if noisy > _HIDDEN:
+        return (
+            f"Intervals will be wide and cover more than they claim at {at}: noise blurs the "
+            f"second moments. {enough(plan, noisy / _HIDDEN)}",
+        )
+    if noisy > _SHARP:
+        return (
+            f"At {at}, noise on the second moments may hide directions in which the columns vary "
+            "little, such as a difference of nearly collinear columns or the levels of a factor: "
+            "there, standard errors are several times those expected below, and intervals cover "
+            f"more than they claim. {enough(plan, noisy / _SHARP)}",
+        )
+    return ()

@@ -1,0 +1,138 @@
+"""Directions whose curvature noise may hide: what the score leaves open along them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Faint", "Known", "fieller", "likely_factor"]
+
+Array = NDArray[np.float64]
+
+_QUANTILE = 1.959964  # of a normal number, two-sided 95 %
+_TOUCHED = 2.0  # of its noise, at which a direction is said to touch a coefficient
+_FACTORS = np.geomspace(0.003, 2.0, 24)  # on the room for effects
+_FEW = 4.0  # directions that the belief in a factor of 1 counts as
+
+
+def fieller(score: Array, seen: Array, doubt: Array, noise: Array) -> tuple[Array, Array]:
+    """Ends of the set of all t that a score and a slope do not contradict; every array (r,).
+
+    With score ~ N(c t, noise) and seen ~ N(c, doubt^2), ``score - seen t`` is normal with variance
+    ``noise + t^2 doubt^2`` whatever c is, so that the t at which it is within 1.96 of its standard
+    deviations are a 95 % confidence set (Fieller 1954, "Some problems in interval estimation";
+    Anderson & Rubin 1949). It is an interval where ``seen > 1.96 doubt``. Elsewhere the slope may
+    be none, nothing is known of t, and the ends are infinite.
+    """
+    clear = seen**2 - (_QUANTILE * doubt) ** 2
+    told = (seen > 0) & (clear > 0)
+    clear = np.where(told, clear, 1.0)
+    root = np.maximum(noise * clear + (score * doubt) ** 2, 0.0)
+    middle, half = score * seen / clear, _QUANTILE * np.sqrt(root) / clear
+    return np.where(told, middle - half, -np.inf), np.where(told, middle + half, np.inf)
+
+
+def likely_factor(effects: Array, variances: Array, room: Array) -> float:
+    """The factor on `room` at which effects ~ N(0, factor room + variances) are likeliest.
+
+    As if four more effects had been seen that are as large as `room` says.
+    """
+    total = _FACTORS[:, None] * room + variances
+    log = (np.log(total) + effects**2 / total).sum(axis=1)
+    log += _FEW * (np.log(_FACTORS) + 1 / _FACTORS)
+    return float(_FACTORS[np.argmin(log)])
+
+
+class Known(NamedTuple):
+    """What is known of coefficients along faint directions, less the start; every array (r,).
+
+    A score and its variance (`noise`), where it was asked (`at`), the step by it and the variance
+    of that (`own`), and the variances to draw the coefficient by (`room`) and `presumed` of it.
+    """
+
+    at: Array
+    step: Array
+    score: Array
+    noise: Array
+    own: Array
+    room: Array
+    presumed: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Faint:
+    """Orthonormal directions u along which the curvature is within a few noises of nothing.
+
+    Attributes
+    ----------
+    directions : ndarray of shape (d, r)
+        Eigenvectors of the released curvature, in whitened coordinates.
+    seen, doubt : ndarray of shape (r,)
+        Curvature along them as released, and the standard deviation of its noise.
+    mixed : ndarray of shape (d, r)
+        Size of what noise adds to each direction of each other eigenvector, in whitened
+        coordinates.
+    """
+
+    directions: Array
+    seen: Array
+    doubt: Array
+    mixed: Array
+
+    @classmethod
+    def within(cls, limit: float, values: Array, basis: Array, variances: Array) -> Faint:
+        """Those of a matrix with these entry variances that are within `limit` noises of 0."""
+        squares = basis**2
+        twice = 2 * variances - np.diag(np.diag(variances))
+        doubt = np.sqrt(np.einsum("ir,ij,jr->r", squares, twice, squares))
+        at = values < limit * doubt
+        # First order of perturbation: E_kj / (value_k - value_j) of the others, k != j.
+        gap = np.maximum(np.abs(values[:, None] - values[at]), doubt[at])
+        turned = np.where(np.arange(values.size)[:, None] == np.flatnonzero(at), 0.0, 1.0)
+        turned *= doubt[at] / math.sqrt(2) / gap
+        return cls(basis[:, at], values[at], doubt[at], np.sqrt(squares @ turned**2))
+
+    def noisiest(self, hidden: NDArray[np.bool_]) -> float:
+        """Largest noise of some of them over their curvature, at most 1; 0 of none."""
+        ratio = self.doubt / np.maximum(self.seen, self.doubt)
+        return float(np.max(ratio[hidden], initial=0.0))
+
+    def along(self, matrix: Array) -> Array:
+        """The diagonal of a (d, d) matrix in these directions, shape (r,)."""
+        found: Array = np.einsum("ir,ij,jr->r", self.directions, matrix, self.directions)
+        return found
+
+    def without(self, matrix: Array) -> Array:
+        """A covariance of the other directions alone."""
+        rest = np.eye(len(matrix)) - self.directions @ self.directions.T
+        return rest @ matrix @ rest
+
+    def effects(self, w: Array) -> Array:
+        """What each direction changes of coefficients ``w @ b``, shape (d, r).
+
+        A change that is no larger than what noise mixes into the direction is none: the error of
+        the curvature is counted elsewhere.
+        """
+        effects = w @ self.directions
+        noise = np.sqrt(w**2 @ self.mixed**2)
+        touched = np.abs(effects) >= _TOUCHED * noise
+        kept: Array = np.where(touched | ~touched.any(axis=0), effects, 0.0)
+        return kept
+
+    def settled(self, known: Known) -> tuple[Array, Array, NDArray[np.bool_]]:
+        """Coefficients less the start, their variances, and where these are presumed; each (r,).
+
+        A coefficient is drawn to the start as far as a prior would, and its variance makes 1.96
+        standard deviations reach all of Fieller's set, unless that is wider than what is presumed.
+        """
+        most = np.sqrt(known.presumed)
+        newton = known.at + known.step
+        drawn = np.clip(newton * known.room / (known.room + known.own), -most, most)
+        low, high = fieller(known.score, self.seen, self.doubt, known.noise)
+        reach = np.maximum(known.at + high - drawn, drawn - known.at - low)
+        hidden = reach >= _QUANTILE * most
+        return drawn, np.minimum(reach / _QUANTILE, most) ** 2, hidden

@@ -1,0 +1,178 @@
+"""The default private OLS, logit and GLM: noisy Newton steps for the likelihood, whitened."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from dpstats.errors import OptionError
+from dpstats.estimators.base import need_delta
+from dpstats.estimators.bounds import GLM_LOWER, LINEAR_LOWER, SMALL_DELTA
+from dpstats.estimators.central.counted import Counted, counted_plan
+from dpstats.estimators.central.newton.budget import requests
+from dpstats.estimators.central.newton.expectation import predicted
+from dpstats.estimators.central.newton.likelihood import maximize
+from dpstats.estimators.central.newton.robust import glm as robust_glm
+from dpstats.estimators.central.newton.robust import ols as robust_ols
+from dpstats.estimators.central.scales.search import in_found_scales, with_scales, without_scales
+from dpstats.estimators.sources import AVELLA, CAI, DONG, GANESH, SCORE_ATTACK, TANG
+from dpstats.privacy import Privacy
+from dpstats.protocol import CoefficientEstimate, Holder, Plan
+from dpstats.queries import Query
+from dpstats.theory import Assumption, Rate, Theory
+
+if TYPE_CHECKING:
+    from dpstats.design import Design
+
+__all__ = ["Newton"]
+
+_AVELLA = AVELLA.at("noisy Newton's method")
+_TARGETS = {"mle": "mle", "projection": "mle", "robust": "robust", "model": "robust"}
+_NOISE = (
+    "(epsilon, delta)-DP for every data set: every answer is a Gaussian mechanism on a sum whose "
+    "sensitivity its query enforces by clipping (counts 1; histograms sqrt(2); Gram matrices and "
+    "curvatures sqrt(2) R^2 under replace-one, R^2 under add-remove; scores of length C 2 C, C; "
+    "their squares sqrt(2) C^2, C^2), composed exactly as one Gaussian mechanism."
+)
+_RATES = (
+    Rate("statistical", "sqrt(d/n)", _AVELLA, conjectured=True),
+    Rate("privacy", "d sqrt(log(1/delta))/(n eps)", _AVELLA, conjectured=True),
+)
+_RESOLVED = Assumption(
+    "The noise resolves the whitened Gram matrix",
+    "n eps > 2 d^(3/2) sqrt(log(1/delta))",
+    resolution=True,
+)
+_FEW_LONG = Assumption("No few rows carry the answer: scores longer than the clip add up to little")
+_LINEAR = Theory(
+    estimand=(
+        "the least-squares coefficients of these rows, which are those of the best linear "
+        "predictor of the population"
+    ),
+    guarantee=_NOISE,
+    assumptions=(_FEW_LONG, _RESOLVED, SMALL_DELTA),
+    upper=_RATES,
+    lower=LINEAR_LOWER,
+    citations=(_AVELLA, TANG.at("BoostedAdaSSP"), DONG.at("Corollary 3.3"), CAI.at("Theorem 4.1")),
+    variants={("target=robust",): robust_ols.THEORY},
+)
+_GENERALIZED = Theory(
+    estimand=(
+        "the coefficients of largest likelihood of these rows, which are those of the model of "
+        "this kind that is nearest to the population"
+    ),
+    guarantee=_NOISE,
+    assumptions=(
+        _FEW_LONG,
+        Assumption("Linear predictors vary by no more than a few units"),
+        _RESOLVED,
+        SMALL_DELTA,
+    ),
+    upper=_RATES,
+    lower=GLM_LOWER,
+    citations=(_AVELLA, GANESH.at("noisy Newton steps for logistic regression"), SCORE_ATTACK),
+    variants={("target=robust",): robust_glm.THEORY},
+)
+
+
+@dataclass(frozen=True)
+class Newton(Counted[CoefficientEstimate]):
+    """Least squares and maximum likelihood by noisy Newton steps in whitened coordinates.
+
+    The answer is to the question that the same model answers without privacy, also where the mean
+    is not right, residuals are skewed or some rows have leverage. One number is clipped in each
+    row, the length of its score ``s = z (y - mean(z'b))``, and the clip is chosen by what it would
+    leave out.
+
+    1. Release the number of rows and, with an intercept, the middle of the response, from which
+       everything below starts.
+    2. Whiten rows by two noisy Gram matrices (`whiten`): in the new coordinates z they have norm
+       about sqrt(d), and noise costs the same in every direction.
+    3. Two early steps, from scores clipped at the 85 % quantile of their length: ``b <- b +
+       (n H)^-1 S``, with H the curvature that the model expects of normal rows with the released
+       moments.
+    4. Release a histogram of lengths and, in turn, three counts of scores longer than the clip C
+       that is best so far. They give a posterior of the number N(c) of scores longer than c
+       (`TailLaw`), and of ``E(C) = sum (||s|| - C)_+``, the most that a clip can move a sum. C is
+       the minimum of ``(noise C)^2 + phi E(C)^2``.
+    5. Two last scores with what is left of the budget, clipped at C. Under least squares what lies
+       between C/2 and C is asked for by itself: with residuals that are symmetric it adds up to
+       nothing, and is drawn towards it as far as its noise explains it (`_Climb.whole`).
+    6. Release the bread D, minus the derivative of the clipped score, and the meat M, the squares
+       of scores. The last step uses D, averaged with n H, and both last scores: each is linear in
+       where it was asked, so that their mean belongs to the mean of the two places.
+
+    Notes
+    -----
+    *Guarantee.* Every question is a Gaussian mechanism whose sensitivity its query computes and
+    enforces: `Count`, `Search` (of `ResponseQuantile`, `NormQuantile`, `ScoreNormQuantile`),
+    `Gram`, `WhitenedScore`, `NormHistogram`, `NormCount`, `ScoreCurvature`, `ScoreSquares`; for
+    other than normal responses also `Score`, for the mean to start from. Later questions depend on
+    the data only through earlier answers, so the whole fit has the cost of one Gaussian mechanism
+    (Dong, Roth & Su 2022, Corollary 3.3), which the plan states; the rest is post-processing.
+
+    *Covariance.* With b* the coefficients without privacy, D (b_K - b*) = N + B, where N is noise
+    of known scale s and B, of length at most E(C), what clips leave out. About the population's
+
+        V = D^-1 [M n/(n-d) + (s^2 + a E(C)^2) I + L] D^-1.
+
+    The middle term allows for B as if it pointed anywhere: a is the share of E(C)^2 that falls
+    into one direction. L allows for the error of D times the last step, entry variances times
+    squared steps. Both are calibrated by simulation, not proved. The meat makes no assumption on
+    variances. Effects are drawn to none as far as a normal prior would whose size they tell, which
+    matters where noise is as large as they are, and by how far is added to the variance.
+
+    *Identification.* Along an eigenvector of D whose value is within five noises of zero, the
+    interval reaches all that score and curvature do not contradict (Fieller 1954). That is all
+    numbers where the curvature is within 1.96 noises of none: such a direction is not identified.
+    Coefficients whose variance is mostly of such directions are marked, are not tested, and have
+    the interval that was presumed of them: for a column between 0 and 1 an effect of N(0, 9) in
+    standard deviations of the response, for others linear predictors that vary by twice these.
+
+    *Rate.* Rows of norm sqrt(d) in whitened coordinates make the last noise 2 C / mu per direction
+    with C of order sqrt(d): an error of d sqrt(log(1/delta)) / (n eps) in prediction norm, whatever
+    the condition number, once the noise resolves the Gram matrices.
+
+    *Target.* ``target="robust"`` is a bounded-influence regression: rows far out are weighted down
+    and residuals clipped as tightly as the noise asks for. Where the model is right it has the same
+    coefficients and less noise; where it is not, it answers another question.
+
+    *Limits.* Where a handful of rows carries the answer no clip is both honest and narrow: a remark
+    says so. Linear predictors are kept to a standard deviation of 6 (logit) or 2.5 (log).
+    """
+
+    model: str = "ols"
+    name: ClassVar[str] = "newton"
+    options: ClassVar[Mapping[str, str]] = {
+        "target": "'mle' (default, also called 'projection'): what least squares or maximum "
+        "likelihood give on the same rows; 'robust' (also called 'model'): less noise, the same "
+        "coefficients where the model is right"
+    }
+
+    @property
+    def theory(self) -> Mapping[str, Theory]:
+        """What is known, under central trust."""
+        return {"central": _LINEAR if self.model == "ols" else _GENERALIZED}
+
+    def _plan(self, design: Design, privacy: Privacy, n: int, options: Mapping[str, Any]) -> Plan:
+        need_delta(self.name, privacy)
+        asked = options.get("target", "mle")
+        if asked not in _TARGETS:
+            raise OptionError(f"target={asked!r}: allowed are 'mle' and 'robust'.")
+        if _TARGETS[asked] == "robust":
+            plan = self._robust.plan(design, privacy, n)
+            return replace(plan, options={"target": "robust", **plan.options})
+        asks = with_scales(requests(design, privacy, n), design, privacy, n)
+        plan = counted_plan(self, design, privacy, n, asks, {"target": "mle"})
+        return without_scales(predicted(plan, design), design)
+
+    def _fit(self, holder: Holder[Query], design: Design, plan: Plan) -> CoefficientEstimate:
+        """Whiten, step, and ask for what standard errors need."""
+        if plan.options["target"] == "robust":
+            return self._robust._fit(holder, design, plan)
+        return in_found_scales(maximize, holder, design)
+
+    @property
+    def _robust(self) -> robust_ols.RobustOLS | robust_glm.RobustGLM:
+        return robust_ols.RobustOLS() if self.model == "ols" else robust_glm.RobustGLM(self.model)

@@ -1,0 +1,1 @@
+"""A bounded-influence regression: leverage weights and residual clips, for correct models."""

@@ -1,0 +1,503 @@
+"""Newton steps on damped, clipped scores: what the default GLM asks and makes of the answers.
+
+The constants are public and enter after the noise: they cost accuracy where they are wrong, never
+privacy.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.estimators.base import floor_eigenvalues
+from dpstats.estimators.central.newton.robust.glm_law import (
+    Law,
+    Rows,
+    Tuning,
+    dispersion,
+    quantile,
+    tune,
+)
+from dpstats.estimators.central.newton.robust.hidden import Hidden, drawn_in
+from dpstats.estimators.central.newton.robust.tails import believed, rungs, wide_enough
+from dpstats.estimators.central.newton.start import LEAST_COUNT, Start
+from dpstats.estimators.central.newton.whitening import Metric, whiten
+from dpstats.estimators.central.sandwich import noisy_count
+from dpstats.estimators.numerics.entrywise import average, operator_norm, symmetric_pattern
+from dpstats.families import Family
+from dpstats.protocol import CoefficientEstimate, Holder
+from dpstats.queries import (
+    Geometry,
+    Gram,
+    Query,
+    ResidualMoment,
+    ResidualQuantile,
+    Score,
+    ScoreOuter,
+    Search,
+    TailSums,
+)
+
+if TYPE_CHECKING:
+    from dpstats.design import Design
+
+__all__ = ["LARGEST_SD", "Schedule", "descend"]
+
+Array = NDArray[np.float64]
+
+LARGEST_SD = {"logit": 6.0, "log": 2.5}  # of linear predictors; iterates are drawn back to it
+_FARTHEST = 5.0  # of the mean predictor from its start
+_FIRST_SD = 0.7  # presumed before anything is known
+_QUANTILE = {"poisson": 0.9, "gaussian": 0.7}  # of |residual|, for its scale
+_TOLERATED = 1.25  # first residuals that exceed the model's by less count as the model's
+_MOMENT_CLIP = 3.0  # of residuals for their mean square, in their standard deviations
+_CLEARLY = 1.5  # standard deviations of noise at which counts are taken to be dispersed
+_EVERYONE = 2.0**40  # a radius within which all rows are
+_REMARKABLE = 0.3  # dispersion
+_STEEPEST = 1.5  # the released curvature is cut off this many deviations above the mean predictor
+_LEAST_CURVATURE = 0.1  # eigenvalues of a curvature are kept above this share of their mean
+_ITERATIONS = 8
+_FLOOR = 0.7
+_CURVATURE_DOUBT = 0.05  # relative error of the model's curvature as a stand-in for the bread
+_LEVEL_DOUBT, _LEVELS = 0.15, (0.2, 2.0)  # relative error of its level, and the range of that
+_SHAPE_DOUBT = 0.3  # relative error of how it differs from the second moments
+_BELIEVED = 0.5  # of the largest error of that bias
+_MEAT_DOUBT = 0.1  # relative error of the bread as the shape of the meat
+_LEFTOVER, _LEAST_LEFTOVER = 1.5, 0.2
+_RESOLVED = 3.5
+_PRIOR = 2.0  # variance of a hidden effect on linear predictors
+_LEVEL = 2.5  # prior standard deviation of the effect of a hidden level
+_BLURRED = 1.0
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Public numbers of a fit: what a plan decides and a fit follows.
+
+    Attributes
+    ----------
+    shares : tuple of float
+        Budget of each score.
+    stretch : float
+        Clipping radius of the last step over sqrt(d).
+    blur : float
+        Operator norm of the noise on the whitened Gram matrix, per row.
+    adaptive : bool
+        Whether noise leaves room to look at the tails of residuals.
+    """
+
+    shares: tuple[float, ...]
+    stretch: float
+    blur: float
+    adaptive: bool
+
+    @property
+    def feasible(self) -> bool:
+        """Whether the noise leaves anything to see."""
+        return self.blur <= 3
+
+
+def descend(holder: Holder[Query], public: Schedule, design: Design) -> CoefficientEstimate:
+    """Whiten, step, and conclude; see `dpstats.estimators.central.newton.robust.glm.GLMNewton`."""
+    n = noisy_count(holder, len(design.names))
+    level, offset = Start(holder, design, n)()
+    low, high = np.asarray(design.internal_bounds, dtype=np.float64).T
+    indicators = ((low == 0) & (high == 1)).astype(np.float64)
+    metric = whiten(holder, n, indicators, design.norm_bound)
+    d = len(design.names)
+    constant = np.zeros(d)
+    if design.standardization.intercept is not None:
+        axis = np.eye(d)[design.standardization.intercept]
+        constant = np.linalg.solve(metric.w, axis)
+    descent = _Descent(holder, public, design, metric, constant, n, level, offset)
+    near = descent.approach()
+    last = descent.last_step(near)
+    params, cov, cov_privacy, cov_sampling = _conclude(descent, near, last, indicators)
+    return CoefficientEstimate(
+        params=params,
+        cov=cov,
+        cov_privacy=cov_privacy,
+        cov_sampling=cov_sampling,
+        nobs=n,
+        released={
+            "clip": last.tuning.clip,
+            "damping level": last.tuning.family.level,
+            "spread of linear predictors": near.law.sd,
+            "radius": last.radius,
+            **({"dispersion": near.spread.taken} if design.family.name == "poisson" else {}),
+        },
+        remarks=_remarks(design.family, near.spread.taken),
+    )
+
+
+def _remarks(family: Family, spread: float) -> tuple[str, ...]:
+    """What the released numbers say about the fit."""
+    if family.name != "poisson" or spread < _REMARKABLE:
+        return ()
+    return (
+        f"Counts vary more than Poisson ones do: their variance is about mu + {spread:.2g} mu^2. "
+        "Standard errors allow for it, but what clips cut off is taken to be negative binomial: "
+        "where it is not, the intercept may be off.",
+    )
+
+
+# -- steps -------------------------------------------------------------------------------------
+
+
+class _Spread(NamedTuple):
+    """Spread of a normal response or dispersion of counts, and another that may be as true."""
+
+    taken: float
+    other: float
+
+
+class _Solved(NamedTuple):
+    """Coefficients at which a score is expected, and their covariance due to its noise."""
+
+    b: Array
+    cov: Array
+
+
+class _Near(NamedTuple):
+    """After all steps but the last: coefficients in whitened coordinates, and what they imply.
+
+    `solved` is the last of these steps, not shrunk.
+    """
+
+    b: Array
+    law: Law
+    spread: _Spread
+    solved: _Solved
+
+
+class _Last(NamedTuple):
+    """What the last step released; see `GLMNewton`."""
+
+    tuning: Tuning
+    radius: float
+    score: Array
+    noise: float
+    bread: Array
+    bread_noise: float
+    meat: Array
+    meat_noise: float
+
+
+@dataclass(frozen=True, eq=False)
+class _Descent:
+    """Newton steps for coefficients ``w b``; `constant` is the b of a constant predictor 1."""
+
+    holder: Holder[Query]
+    public: Schedule
+    design: Design
+    metric: Metric
+    constant: Array
+    n: float
+    level: float
+    offset: Law
+
+    @property
+    def family(self) -> Family:
+        """Law of the response."""
+        return self.design.family
+
+    @property
+    def top(self) -> float:
+        """Public bound of the response."""
+        low, high = self.design.internal_endog_bounds
+        return max(abs(low), abs(high))
+
+    @cached_property
+    def rows(self) -> Rows:
+        """Normal rows with the released moments; their mean is known with an intercept."""
+        moments = self.metric.curvature
+        total = moments @ self.constant
+        weight = float(self.constant @ total) or 1.0
+        centre = total / weight
+        cov = floor_eigenvalues(moments / weight - np.outer(centre, centre), 0.0)
+        return Rows(centre, cov, weight, self.offset)
+
+    def beta(self, b: Array) -> Array:
+        """Coefficients in the design's internal coordinates."""
+        beta: Array = self.metric.w @ b
+        return beta
+
+    def approach(self) -> _Near:
+        """All steps but the last."""
+        geometry = self.metric.geometry(math.sqrt(self.constant.size))
+        b = self.level * self.constant
+        law = Law(self.level + self.offset.mean, math.hypot(_FIRST_SD, self.offset.sd))
+        spread, solved = 0.0, _Solved(b, np.zeros((b.size, b.size)))
+        for k in range(len(self.public.shares) - 1):
+            spread = self.scale(k, b, law, spread).taken
+            tuning = self.tuned(geometry, f"score {k + 1}", law, spread)
+            query = Score(geometry, self.beta(b), tuning.clip, tuning.family)
+            score, (_, noise) = self.holder.ask(query, f"score {k + 1}")
+            curvature = self.n * self.curvature(b, tuning)
+            to, slope = self.solve(score, b, curvature, self.n, tuning)
+            inverse = np.linalg.inv(slope)
+            solved = _Solved(to, noise**2 * inverse @ inverse)
+            b = self.stepped(b, solved)
+            law = self.rows.law(b)
+        scale = self.scale(len(self.public.shares) - 1, b, law, spread)
+        return _Near(b, law, scale, solved)
+
+    def scale(self, k: int, b: Array, law: Law, before: float) -> _Spread:
+        """Spread of a normal response, dispersion of counts; see `Tuning`."""
+        if self.family.name == "poisson":
+            return self.dispersion(k, b, law, before) if k else self.first_dispersion(b, law)
+        if self.family.name == "gaussian":
+            expected = quantile(self.family, law, _QUANTILE["gaussian"], 1.0)
+            least, most = (before / 8, 2 * before) if k else (self.top * 2.0**-12, 2 * self.top)
+            grid = expected * np.geomspace(least, most, 17 if k else 33)
+            before = self.residual_quantile(k, b, grid) / expected
+        return _Spread(before, before)
+
+    def residual_quantile(self, k: int, b: Array, grid: Array) -> float:
+        """A quantile of the residuals' size."""
+        query = ResidualQuantile(grid, _QUANTILE[self.family.name], self.beta(b), self.family)
+        (found,), _ = self.holder.ask(Search(query), f"spread {k + 1}")
+        return float(found)
+
+    def first_dispersion(self, b: Array, law: Law) -> _Spread:
+        """Dispersion of counts whose size is not known yet, from a quantile of residuals."""
+        expected = quantile(self.family, law, _QUANTILE["poisson"], 0.0)
+        grid = expected * np.geomspace(0.8, max(2 * self.top / expected, 2.0), 33)
+        ratio = self.residual_quantile(0, b, grid) / expected
+        mean = self.family.mean(law.eta)
+        excess = ratio**2 - 1 if ratio > _TOLERATED else 0.0
+        alpha = excess * float(law.average(mean) / law.average(mean**2))
+        return _Spread(alpha, alpha)
+
+    def dispersion(self, k: int, b: Array, law: Law, before: float) -> _Spread:
+        """Dispersion of counts, from the mean square of clipped residuals."""
+        factor, mean = self.family.factor(law.eta), self.family.mean(law.eta)
+        square = float(law.average(factor**2 * mean * (1 + before * mean)))
+        least, most = LEAST_COUNT * float(law.average(factor)), self.top * float(factor.max())
+        clip = min(max(_MOMENT_CLIP * math.sqrt(square), least), most)
+        everyone = self.metric.geometry(_EVERYONE)
+        query = ResidualMoment(everyone, self.beta(b), clip, self.family)
+        (total,), (_, noise) = self.holder.ask(query, f"spread {k + 1}")
+        found, less, surely = (
+            dispersion(self.family, law, clip, (float(total) - s * noise) / self.n)
+            for s in (0.0, 1.0, _CLEARLY)
+        )
+        return _Spread(found, less) if surely > 0 else _Spread(0.0, found)
+
+    def tuned(self, geometry: Geometry, slot: str, law: Law, spread: float) -> Tuning:
+        """Weight and clip of a step, for the noise that it will get."""
+        noise = self.unit_noise(geometry, slot)
+        return tune(self.family, law, noise**2 / self.n, spread, self.n)
+
+    def unit_noise(self, geometry: Geometry, slot: str) -> float:
+        """Scale of the noise on a score with clip 1; public."""
+        unit = Score(geometry, np.zeros(self.constant.size), 1.0)
+        return self.holder.plan.noise(unit, slot).scale
+
+    def curvature(self, b: Array, tuning: Tuning) -> Array:
+        """What the model expects of the derivative of a score at `b`, per row."""
+        matrix = self.rows.expected(b, b, tuning)[1]
+        return floor_eigenvalues(matrix, _LEAST_CURVATURE * float(np.trace(matrix)) / b.size)
+
+    def solve(
+        self, score: Array, b: Array, bread: Array, level: float, tuning: Tuning
+    ) -> tuple[Array, Array]:
+        """Coefficients at which this score at `b` is expected, and the derivative of that score.
+
+        Linear in the step with the derivative `bread`, plus what the model of `level` rows says
+        about how means bend between `b` and there. Newton's method, kept to predictors of a public
+        size.
+        """
+        straight = bread - level * self.curvature(b, tuning)
+        least = _LEAST_CURVATURE * float(np.trace(bread)) / b.size
+        at, slope = b, bread
+        for _ in range(_ITERATIONS):
+            expected, bent = self.rows.expected(b, at, tuning)
+            slope = floor_eigenvalues(straight + level * bent, least)
+            gap = score - level * expected - straight @ (at - b)
+            at = self.within(at + np.linalg.solve(slope, gap))
+        return at, slope
+
+    def stepped(self, b: Array, solved: _Solved) -> Array:
+        """Coefficients after a step, shrunk by the size of its noise."""
+        hidden = self.metric.unresolved
+        step = solved.b - b
+        step -= hidden @ (hidden.T @ step)
+        # Positive-part James-Stein: the noise in the step has a known size.
+        squared = float(np.trace(solved.cov))
+        moved: Array = b + step * max(0.0, 1 - squared / max(float(step @ step), 1e-300))
+        return moved
+
+    def within(self, b: Array) -> Array:
+        """Coefficients drawn back to where predictors vary by a public number at most."""
+        limit = LARGEST_SD.get(self.family.link)
+        if limit is None:
+            return b
+        law = self.rows.explained(b)
+        varying = (b - law.mean * self.constant) * min(1.0, limit / max(law.sd, 1e-300))
+        mean = np.clip(law.mean, self.level - _FARTHEST, self.level + _FARTHEST)
+        drawn: Array = mean * self.constant + varying
+        return drawn
+
+    def last_step(self, near: _Near) -> _Last:
+        """Ask for the last score, its bread and its meat."""
+        d, beta = self.constant.size, self.beta(near.b)
+        slot = f"score {len(self.public.shares)}"
+        radius = math.sqrt(d) * self.public.stretch
+        geometry = self.metric.geometry(radius)
+        tuning = self.tuned(geometry, slot, near.law, near.spread.taken)
+        tuning = self.widened(near, tuning, self.unit_noise(geometry, slot))
+        family, clip = tuning.family, tuning.clip
+        score, (_, noise) = self.holder.ask(Score(geometry, beta, clip, family), slot)
+        # A binomial residual is never clipped; the bread then counts all rows.
+        inside = None if family.name == "binomial" else clip
+        steep = np.array([near.law.mean + s * near.law.sd for s in (0.0, _STEEPEST)])
+        cap = min(family.largest_curvature, float(family.curvature(steep).max()))
+        query = Gram(geometry, beta, inside, family, cap)
+        bread, (_, bread_noise) = self.holder.ask(query, "bread")
+        bread = bread + self.n * self.rows.cut_off(near.b, tuning, cap)
+        outer = ScoreOuter(geometry, beta, clip, self.holder.plan.max_rows, family)
+        meat, (_, meat_noise) = self.holder.ask(outer, "meat")
+        inflate = self.n / max(self.n - d, 1.0)
+        return _Last(
+            tuning, radius, score, noise, bread, bread_noise, meat * inflate, meat_noise * inflate
+        )
+
+    def widened(self, near: _Near, tuning: Tuning, unit_noise: float) -> Tuning:
+        """The last clip, widened until what it cuts off beyond the model is negligible."""
+        if not self.public.adaptive:
+            return tuning
+        law = near.law
+        top = self.top * float(np.max(tuning.family.factor(law.eta)))
+        ladder = rungs(min(tuning.clip, top / 2), top)
+        sums, (_, noise) = self.holder.ask(
+            TailSums(self.beta(near.b), ladder, tuning.family), "tails"
+        )
+        if tuning.clip >= top:
+            return replace(tuning, clip=top)
+        # What the model itself leaves beyond a clip is taken off the score instead.
+        each = [replace(tuning, clip=float(c)).moments(law.eta) for c in ladder]
+        bias = np.array([law.average(m.bias) for m in each])
+        cut = believed(sums - self.n * np.diff(bias) / np.diff(ladder), noise)
+        square = float(law.average(each[0].square))
+        clip, _ = wide_enough(ladder, cut, square, unit_noise, self.n)
+        return replace(tuning, clip=clip)
+
+
+# -- what it comes to --------------------------------------------------------------------------
+
+
+class _Bread(NamedTuple):
+    """A curvature, its eigenvalues before and after they were raised, and how uncertain it is."""
+
+    matrix: Array
+    basis: Array
+    values: Array
+    floored: Array
+    variances: Array
+    noise: float
+    level: float
+    size: float
+
+
+def _bread(descent: _Descent, near: _Near, last: _Last, d: int) -> _Bread:
+    """What was released, averaged with what the model expects at its level."""
+    metric, n, pattern = descent.metric, descent.n, symmetric_pattern(d)
+    model = descent.curvature(near.b, last.tuning)
+    total = n * float(np.trace(model))
+    trust = 1 / (1 + (last.bread_noise * math.sqrt(d) / (_LEVEL_DOUBT * total)) ** 2)
+    ratio = float(np.clip(np.trace(last.bread) / total, *_LEVELS))
+    level = n * (1 + trust * (ratio - 1))
+    size = float(np.trace(model)) / d
+    doubt = (_CURVATURE_DOUBT * size * last.radius**2 / d) ** 2 * pattern
+    shape = model - float(np.trace(model) / np.trace(metric.curvature)) * metric.curvature
+    doubt = doubt + (_SHAPE_DOUBT * shape) ** 2
+    prior = level**2 * (size**2 * metric.variances / n**2 + doubt)
+    prior += last.bread_noise**2 / d * np.eye(d)
+    bread, variances = average(last.bread, last.bread_noise**2 * pattern, level * model, prior)
+    values, basis = np.linalg.eigh(bread)
+    noise = operator_norm(variances)
+    floored = np.maximum(values, min(_FLOOR * noise, level * size / 2))
+    matrix = (basis * floored) @ basis.T
+    return _Bread(matrix, basis, values, floored, variances, noise, level, size)
+
+
+def _conclude(
+    descent: _Descent, near: _Near, last: _Last, indicators: Array
+) -> tuple[Array, Array, Array, Array]:
+    """Coefficients, their covariance, its parts due to noise and sampling; internal coordinates."""
+    metric, d = descent.metric, len(indicators)
+    bread, basis, values, floored, variances, noise, level, size = _bread(descent, near, last, d)
+    to, slope = descent.solve(last.score, near.b, bread, level, last.tuning)
+    inverse = np.linalg.inv(slope)
+    step = to - near.b
+
+    meat = _meat(last, bread, variances)
+    cov_sampling = inverse @ meat @ inverse
+    # What the model says of the clip's bias was taken off, and is not quite believed.
+    bias, _ = descent.rows.expected(near.b, near.b, last.tuning)
+    other = replace(last.tuning, spread=near.spread.other)
+    changed = descent.rows.expected(near.b, near.b, other)[0] - bias
+    for doubt in (_BELIEVED * last.tuning.distrust * bias, changed):
+        meat += level**2 * np.outer(doubt, doubt)
+    blurred = inverse @ np.diag(variances @ step**2) @ inverse
+    solved = _Solved(to, last.noise**2 * inverse @ inverse)
+    if descent.family.name == "binomial":  # others clip, and the two scores differ in their target
+        solved = _pooled(near.solved, solved, float(np.trace(blurred)))
+    b, cov_privacy = solved
+    cov = inverse @ meat @ inverse + cov_privacy
+    sure = 1 - float(np.trace(cov)) / max(float(step @ step), 1e-300)
+    final = cov + _LEFTOVER * max(_LEAST_LEFTOVER, sure) * blurred
+
+    at = values < _RESOLVED * noise / math.sqrt(d)
+    hidden = Hidden(basis[:, at], values[at], floored[at], noise / math.sqrt(d))
+    effects, rare = hidden.effects(metric.w, indicators)
+    level_prior = (_LEVEL / np.linalg.norm(effects, axis=0)) ** 2
+    b, added = hidden.settle(
+        b,
+        final,
+        (near.b, b - near.b, meat + last.noise**2 * np.eye(d) + np.diag(variances @ step**2)),
+        np.where(rare, level_prior, _PRIOR * level * size / hidden.used),
+    )
+    if descent.public.blur > _BLURRED:
+        about = b - descent.rows.explained(b).mean * descent.constant
+        b = b - about * min(1.0, float(np.trace(final)) / max(float(about @ about), 1e-300))
+    drawn = final if descent.public.feasible else final + np.diag(np.full(d, _PRIOR))
+    cov, cov_privacy, cov_sampling = (
+        metric.w @ v @ metric.w.T for v in (drawn, cov_privacy, cov_sampling)
+    )
+    beta = drawn_in(metric.w @ b, cov, np.flatnonzero(effects[:, rare].any(axis=1)), _LEVEL)
+    return beta, cov + (effects * added) @ effects.T, cov_privacy, cov_sampling
+
+
+def _meat(last: _Last, bread: Array, variances: Array) -> Array:
+    """The meat: its level as released, its shape averaged with that of the bread."""
+    d, pattern = len(bread), symmetric_pattern(len(bread))
+    ratio = float(np.trace(last.meat)) / float(np.trace(bread))
+    ratio = max(ratio, last.meat_noise / math.sqrt(d) / float(np.trace(bread)) * d)
+    doubt = (_MEAT_DOUBT * ratio * np.trace(bread) / d) ** 2 * pattern + ratio**2 * variances
+    meat, _ = average(last.meat, last.meat_noise**2 * pattern, ratio * bread, doubt)
+    values, vectors = np.linalg.eigh(meat)
+    positive: Array = (vectors * np.maximum(values, 0.0)) @ vectors.T
+    return positive
+
+
+def _pooled(early: _Solved, late: _Solved, blurred: float) -> _Solved:
+    """The last two steps as one, by weights inverse to the noise in them.
+
+    Both end at the root of one score of the rows, each off by its own noise and by the error of its
+    curvature times the way it went, of size `blurred` for the later one. What they disagree by
+    beyond that counts as noise of the earlier one.
+    """
+    own, other = float(np.trace(late.cov)), float(np.trace(early.cov))
+    gap = float(((late.b - early.b) ** 2).sum())
+    weight = own / (own + other + max(0.0, gap - own - other - blurred))
+    return _Solved(
+        (1 - weight) * late.b + weight * early.b,
+        (1 - weight) ** 2 * late.cov + weight**2 * early.cov,
+    )

@@ -1,0 +1,172 @@
+"""How many rows have long scores: what a noisy histogram and a few noisy counts tell."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["TailLaw"]
+
+Array = NDArray[np.float64]
+
+_RATES = np.geomspace(0.02, 6.0, 50)  # lambda of the bulk
+_SHAPES = np.geomspace(0.25, 4.0, 30)  # theta of the bulk: 1/2 for a normal tail, 1 exponential
+_SHAPE, _SHAPE_SD = 0.8, 0.7  # a lognormal prior on theta
+_LIKELIEST = 25  # laws of the bulk that are kept
+_ENDS = ((0.0, 0.6), (0.7, 0.2), (3.0, 0.2))  # how much sooner the bulk may end, with chances
+_FIRST, _SOON = 8.0, 60.0  # noises of a count: rows where the second part starts, where ends show
+_NO_TAIL = 0.85  # chance that there is no second part
+_POWERS = (1.5, 2.5, 4.0)  # alpha of the second part
+_BOUNDED_POWERS, _NO_BOUNDED_TAIL = (3.0, 5.0), 0.9  # the same where responses are bounded
+_MISFIT = 0.1  # relative error of a law at its best
+
+
+@dataclass(frozen=True, eq=False)
+class TailLaw:
+    """A posterior over the number N(c) of rows whose length exceeds c.
+
+    Above some quantile u of the lengths, ``N(c) = n_1 exp(-lambda ((c/u)^(1/theta) - 1)) + n_2
+    (c/c_0)^(-alpha)``: a Weibull bulk, which a noisy histogram determines, and where that has come
+    down to as few rows as a count is uncertain by, at c_0, perhaps a second part that it cannot
+    see. The latter is what biases a clipped sum, and what counts near the clip bear on. Answers
+    are public; so is everything here.
+
+    Attributes
+    ----------
+    clips : ndarray of shape (m,)
+        Lengths c, increasing.
+    numbers : ndarray of shape (k, m)
+        N(c) under each of k laws.
+    chances : ndarray of shape (k,)
+        Their probabilities.
+    """
+
+    clips: Array
+    numbers: Array
+    chances: Array
+
+    @cached_property
+    def _squared_excess(self) -> Array:
+        """Square of the sum of ``(length - c)_+`` under each law."""
+        return _from_above(self.numbers, self.clips) ** 2
+
+    @cached_property
+    def _expected(self) -> Array:
+        """Expected numbers of rows beyond each length."""
+        expected: Array = self.chances @ self.numbers
+        return expected
+
+    @classmethod
+    def of_histogram(
+        cls,
+        counts: Array,
+        noise: float,
+        edges: Array,
+        n: float,
+        least: float,
+        upper: float = 0.5,
+        bounded: bool = False,
+    ) -> TailLaw:
+        """The posterior given noisy counts of rows between `edges`.
+
+        Parameters
+        ----------
+        counts : ndarray of shape (m + 1,)
+            Noisy counts.
+        noise : float
+            Standard deviation of each.
+        edges : ndarray of shape (m,)
+            Increasing lengths between them.
+        n : float
+            Number of rows.
+        least : float
+            Standard deviation of a count with all the budget.
+        upper : float, default 1/2
+            Share of rows that make up the bulk: the longest ones.
+        bounded : bool, default False
+            Whether responses are bounded, so that only rows that are far out have long scores.
+        """
+        below = np.cumsum(counts)
+        first = int(np.clip(np.argmax(below >= (1 - upper) * n), 1, edges.size - 3))
+        u, above = (
+            edges[first],
+            float(np.clip((n - below[first]) / upper / n, 0.2, 1.4)) * upper * n,
+        )
+        rates, shapes, chances = _bulk(counts[first + 1 :], noise, edges[first:] / u, above)
+        clips = u * np.geomspace(1.0, 300.0, 300)
+        bulk = above * np.exp(-rates * ((clips / u) ** (1 / shapes) - 1))
+        typical = chances @ bulk
+        start = int(np.argmin(np.abs(typical - _FIRST * least)))
+        soon = min(start, int(np.argmin(np.abs(typical - _SOON * least))))
+        beyond = np.maximum((clips / clips[soon]) ** 3 - 1, 0.0)
+        bulk = np.concatenate([bulk * np.exp(-rate * beyond) for rate, _ in _ENDS])
+        chances = np.concatenate([chances * chance for _, chance in _ENDS])
+
+        most = min(400.0 * least, 0.4 * upper * n)
+        sizes = np.geomspace(0.5 * least, max(most, 0.6 * least), 12)
+        powers, no_tail = (
+            (np.array(_POWERS), _NO_TAIL)
+            if not bounded
+            else (np.array(_BOUNDED_POWERS), _NO_BOUNDED_TAIL)
+        )
+        tail = sizes[:, None, None] * (clips / clips[start]) ** -powers[:, None]
+        tail = np.concatenate([np.zeros((1, clips.size)), tail.reshape(-1, clips.size)])
+        each = np.repeat((1 / sizes) / np.sum(1 / sizes) / powers.size, powers.size)
+        prior = np.concatenate([[no_tail], (1 - no_tail) * each])
+        numbers = np.minimum(bulk[:, None] + tail, above).reshape(-1, clips.size)
+        return cls(clips, numbers, (chances[:, None] * prior).ravel())
+
+    def counted(self, clip: float, count: float, noise: float) -> TailLaw:
+        """The posterior given also a noisy count of the rows longer than `clip`."""
+        expected = self.numbers[:, int(np.argmin(np.abs(self.clips - clip)))]
+        variance = noise**2 + expected + (_MISFIT * expected) ** 2
+        log = -((count - expected) ** 2 / variance + np.log(variance)) / 2
+        chances = self.chances * np.exp(log - log.max())
+        made = replace(self, chances=chances / chances.sum())
+        made.__dict__["_squared_excess"] = self._squared_excess  # of the same laws
+        return made
+
+    def number(self, clip: float) -> float:
+        """Expected number of rows longer than `clip`."""
+        return float(np.interp(clip, self.clips, self._expected))
+
+    def excess(self) -> Array:
+        """Root mean square, over the laws, of the sum of ``(length - c)_+``; shape (m,)."""
+        return np.sqrt(self.chances @ self._squared_excess)
+
+    def squares(self, low: float, high: float) -> float:
+        """Expected sum of ``min(length, high)^2 - min(length, low)^2`` over rows."""
+        total = _from_above(2 * self.clips * self._expected, self.clips)
+        part = np.interp([low, high], self.clips, total)
+        return float(part[0] - part[1])
+
+    def best(self, noise: float, believed: float) -> float:
+        """The clip C with the least ``(noise C)^2 + believed excess(C)^2``."""
+        error = (noise * self.clips) ** 2 + believed * self.excess() ** 2
+        return float(self.clips[np.argmin(error)])
+
+
+def _bulk(counts: Array, noise: float, edges: Array, above: float) -> tuple[Array, Array, Array]:
+    """The likeliest laws of the bulk, rates and shapes of shape (k, 1), and their chances (k,)."""
+    powers = edges ** (1 / _SHAPES[:, None])
+    survive = np.exp(-_RATES[:, None, None] * (powers - 1))
+    expected = above * -np.diff(survive, append=0.0)
+    variance = noise**2 + expected + 1 + (_MISFIT * expected) ** 2
+    log = ((counts - expected) ** 2 / variance + np.log(variance)).sum(axis=2)
+    log = log + (np.log(_SHAPES / _SHAPE) / _SHAPE_SD) ** 2
+    chances = np.exp((log.min() - log) / 2).ravel()
+    likeliest = np.argsort(-chances)[:_LIKELIEST]
+    rates, shapes = np.unravel_index(likeliest, log.shape)
+    kept = chances[likeliest] / chances[likeliest].sum()
+    return _RATES[rates][:, None], _SHAPES[shapes][:, None], kept
+
+
+def _from_above(values: Array, at: Array) -> Array:
+    """Integral of `values` over the last axis, from each point to the last one."""
+    pieces = np.diff(at) * (values[..., 1:] + values[..., :-1]) / 2
+    summed = np.cumsum(pieces[..., ::-1], axis=-1)[..., ::-1]
+    integral: Array = np.concatenate([summed, np.zeros((*summed.shape[:-1], 1))], axis=-1)
+    return integral

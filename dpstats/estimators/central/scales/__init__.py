@@ -1,0 +1,1 @@
+"""Centres and scales of columns that nobody declared, found before the fit."""

@@ -1,0 +1,229 @@
+"""Centres and scales that nobody declared: planned, asked for, and given to the design."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.accounting import gdp_mu
+from dpstats.errors import PlanError
+from dpstats.estimators.base import Request
+from dpstats.estimators.guesses import max_rows, round_up
+from dpstats.estimators.numerics.cells import Column
+from dpstats.privacy import Privacy
+from dpstats.protocol import CoefficientEstimate, Holder, Plan, RowHolder
+from dpstats.queries import ColumnCells, Query
+
+if TYPE_CHECKING:
+    from dpstats.design import Design
+
+__all__ = [
+    "columns_found",
+    "enough",
+    "found_units",
+    "histograms",
+    "in_found_scales",
+    "used",
+    "with_scales",
+    "without_scales",
+]
+
+Array = NDArray[np.float64]
+
+_STAGES = (0.375, 0.375, 0.25)  # share: of what is spent on scales, for each stage
+_WORTH = 15_000.0  # numerical: share of the budget, times (mu n)^2 for each column
+_LEAST, _MOST = 0.015, 0.12  # budget: the least and the most that is spent on scales
+_HOPELESS = 0.10  # ratio: noise of a cell to the rows, from which nothing would be found
+_WIDENED = 1.5  # ratio: scale used to that found, which leaves out the ends of long tails
+_NARROWEST = 1e-12  # numerical: scale of a column as a share of its range, at least
+SLOTS = tuple(f"scales {k + 1}" for k in range(len(_STAGES)))
+
+
+def _norm(columns: int, design: Design, privacy: Privacy) -> float:
+    """Sensitivity of the cells of so many columns."""
+    query = ColumnCells((np.array([0.0, 1.0]),) * columns, np.arange(columns))
+    return query.sensitivity(privacy.neighbors, max_rows(design))
+
+
+def _share(design: Design, privacy: Privacy, n: float) -> float:
+    """Share of the budget that finding all scales is worth; 0 where noise would hide them."""
+    columns = len(design.unscaled)
+    if not columns:
+        return 0.0
+    rows = gdp_mu(privacy.epsilon, privacy.delta) * n
+    share = float(np.clip(_WORTH * columns / rows**2, _LEAST, _MOST))
+    noise = _norm(columns, design, privacy) / (rows * math.sqrt(_STAGES[0] * share))
+    return share if noise <= _HOPELESS else 0.0
+
+
+def with_scales(
+    asks: Sequence[Request], design: Design, privacy: Privacy, n: float
+) -> list[Request]:
+    """Questions of a fit after those for the scales that nobody declared, if these pay.
+
+    Three stages of histograms, one of each column: cells outward from public anchors by powers of
+    4, even ones where most rows are, then nearer for what is still coarse (`Column`).
+    """
+    share = _share(design, privacy, n) if design.by_value and privacy.delta > 0 else 0.0
+    unit = sum(ask.weight for ask in asks) / (1 - share)
+    return [*(histograms(unit * share) if share else ()), *asks]
+
+
+def histograms(weight: float = 1.0) -> list[Request]:
+    """The three stages, with that weight together."""
+    purpose = "centres and scales that nobody declared"
+    return [
+        Request(slot, weight * part, purpose) for slot, part in zip(SLOTS, _STAGES, strict=True)
+    ]
+
+
+def without_scales(plan: Plan, design: Design) -> Plan:
+    """The plan warning that scales are not found, with the n that would do."""
+    if not (design.unscaled and design.by_value) or _asks_scales(plan):
+        return plan
+    statement = (
+        "Ranges are taken to be about as wide as their columns: noise would hide the scales of "
+        f"columns that are far narrower. From about n={enough(plan, design, _MOST):,} rows they "
+        "are found; until then declare center= and scale= where a range is wide."
+    )
+    return replace(plan, warnings=(*plan.warnings, statement))
+
+
+def enough(plan: Plan, design: Design, share: float) -> int:
+    """Rows from which a share of the budget finds scales."""
+    mu = gdp_mu(plan.privacy.epsilon, plan.privacy.delta)
+    norm = _norm(len(design.unscaled), design, plan.privacy)
+    return round_up(norm / (mu * math.sqrt(_STAGES[0] * share) * _HOPELESS))
+
+
+def _asks_scales(plan: Plan) -> bool:
+    return any(m.slot == SLOTS[0] for m in plan.mechanisms)
+
+
+Fit = Callable[[Holder[Query], "Design"], CoefficientEstimate]
+
+
+def in_found_scales(
+    fit: Fit, holder: Holder[Query], design: Design, wide: float = 1.0
+) -> CoefficientEstimate:
+    """What `fit` finds in units of the scales that were planned for; in the design's own units.
+
+    Parameters
+    ----------
+    fit : callable
+        Asks the holder, and estimates in the units of a design.
+    holder : Holder
+        Of the rows.
+    design : Design
+        Public design, some of whose columns have no declared scale.
+    wide : float, default 1
+        Found scales in half of a range, from which on a column is held in other units.
+    """
+    scaled, scales, remarks = found_units(holder, design, wide)
+    if scaled is design:
+        return fit(holder, design)
+    estimate = fit(holder, scaled).converted(scaled.standardization, design.standardization)
+    return replace(
+        estimate,
+        released={**estimate.released, "scales": scales},
+        remarks=(*remarks, *estimate.remarks),
+    )
+
+
+def found_units(
+    holder: Holder[Query], design: Design, wide: float = 1.0
+) -> tuple[Design, dict[str, dict[str, float]], tuple[str, ...]]:
+    """The design in units of the scales that were planned for, in which rows are then held.
+
+    Parameters
+    ----------
+    holder, design, wide
+        As for `in_found_scales`.
+
+    Returns
+    -------
+    design : Design
+        The same one where no scales were planned for.
+    scales : dict
+        Centre and scale of each column that has one.
+    remarks : tuple of str
+        What could not be found.
+    """
+    if not _asks_scales(holder.plan):
+        return design, {}, ()
+    if not isinstance(holder, RowHolder):
+        raise PlanError(
+            f"{type(holder).__name__} holds no rows that it could hold in other units, and the "
+            "plan finds scales: declare center= and scale= for every column."
+        )
+    columns = columns_found(holder, design, holder.plan.n)
+    found = {place: given for place, column in columns.items() if (given := used(column))}
+    half = {place: (column.upper - column.lower) / 2 for place, column in columns.items()}
+    narrow = {p: pair for p, pair in found.items() if wide * pair[1] <= half[p]}
+    scaled = design.scaled(narrow)
+    holder.rescale(scaled, narrow)
+    names = [*design.names, "" if design.endog is None else design.endog.name]
+    scales = {names[place]: {"center": c, "scale": s} for place, (c, s) in found.items()}
+    unsure = [names[place] for place, column in columns.items() if not column.sure]
+    return scaled, scales, _remarks(unsure)
+
+
+def columns_found(holder: Holder[Query], design: Design, n: float) -> dict[int, Column]:
+    """What three stages of histograms tell of each column, by its position."""
+    places = np.array(design.unscaled, dtype=np.int64)
+    noise = _noise(holder.plan, places, SLOTS[0])
+    columns = {
+        int(place): Column(*_ends(design, int(place)), n, noise / n, places.size)
+        for place in places
+    }
+    for slot in SLOTS:
+        if slot == SLOTS[-1]:
+            unsure = [place for place, column in columns.items() if not column.sure]
+            places = np.array(unsure or places, dtype=np.int64)
+        if slot != SLOTS[0]:
+            noise = _noise(holder.plan, places, slot)
+            for place in places:
+                columns[int(place)].focus(noise / n)
+        query = ColumnCells(tuple(columns[int(place)].edges for place in places), places)
+        answer = holder.ask(query, slot)
+        for place, counts in zip(places, query.split(answer.value), strict=True):
+            columns[int(place)].look(counts, answer.noise.sd)
+    return columns
+
+
+def _noise(plan: Plan, places: NDArray[np.int64], slot: str) -> float:
+    cells = (np.array([0.0, 1.0]),) * places.size
+    return plan.noise(ColumnCells(cells, places), slot).sd
+
+
+def _ends(design: Design, place: int) -> tuple[float, float]:
+    """Declared range of a column, or of the response."""
+    if place < len(design.names):
+        return float(design.bounds[place, 0]), float(design.bounds[place, 1])
+    assert design.endog is not None
+    return design.endog.lower, design.endog.upper
+
+
+def used(column: Column) -> tuple[float, float] | None:
+    """Centre and scale that a fit uses; None where nothing was found."""
+    if column.found is None:
+        return None
+    center, scale, _ = column.found
+    width = column.upper - column.lower
+    held = min(max(center, column.lower), column.upper)
+    return held, min(max(_WIDENED * scale, _NARROWEST * width), width / 2)
+
+
+def _remarks(unsure: Sequence[str]) -> tuple[str, ...]:
+    if not unsure:
+        return ()
+    return (
+        f"The scale of {', '.join(map(repr, unsure))} could not be found: the declared range is "
+        "far wider than the values, or nearly all have one value. Coefficients may be far off: "
+        "declare a narrower range, or center= and scale= from public knowledge.",
+    )

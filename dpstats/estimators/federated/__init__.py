@@ -1,0 +1,28 @@
+"""Methods for sites that keep their rows; the first of a model is its default."""
+
+from dpstats.estimators.federated.averaged import AveragedSparse
+from dpstats.estimators.federated.ftl_low_dim import FTLLowDim
+from dpstats.estimators.federated.ftl_mean import FTLMean
+from dpstats.estimators.federated.one_shot import OneShot
+from dpstats.estimators.federated.rounds import InRounds, Rounds
+from dpstats.protocol import Estimator
+
+__all__ = [
+    "FEDERATED",
+    "IN_ROUNDS",
+    "AveragedSparse",
+    "FTLLowDim",
+    "FTLMean",
+    "InRounds",
+    "OneShot",
+    "Rounds",
+]
+
+FEDERATED: tuple[Estimator, ...] = (
+    *map(OneShot, ("ols", "logit", "glm", "mean")),
+    *map(Rounds, ("ols", "logit", "glm")),
+    FTLLowDim(),
+    FTLMean(),
+    *map(AveragedSparse, ("ols", "logit")),
+)
+IN_ROUNDS = frozenset(e.name for e in FEDERATED if isinstance(e, InRounds))

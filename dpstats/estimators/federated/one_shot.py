@@ -1,0 +1,166 @@
+"""One private fit at every site, and a rule that combines what was released for the target."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+
+import numpy as np
+
+from dpstats.accounting import Parallel
+from dpstats.combining import RULES
+from dpstats.errors import OptionError, TrustError
+from dpstats.estimators.base import Method
+from dpstats.estimators.sources import LI_FEDERATED
+from dpstats.privacy import Federated, Privacy
+from dpstats.protocol import Mechanism, Plan
+from dpstats.theory import Assumption, Citation, Rate, Theory
+
+if TYPE_CHECKING:
+    from dpstats.design import Design
+
+__all__ = ["OneShot", "sites_needed"]
+
+_GEORGE = Citation(
+    "george1986minimax",
+    "George, E. I.",
+    "Minimax multiple shrinkage estimation",
+    1986,
+    "The Annals of Statistics",
+    kind="article",
+    volume="14",
+)
+_OWN = Citation(
+    "dpstats-sites",
+    "The dpstats developers",
+    "Multiple shrinkage of one private fit towards those of other sites",
+    2026,
+    "dpstats",
+    "docs/federated.md",
+)
+
+_THEORY = Theory(
+    estimand="what the same fit estimates in the population of the target site",
+    guarantee=(
+        "each site's answer is the release of a central fit, (epsilon, delta)-differentially "
+        "private in the rows of that site by the proof of its method; combining answers reads no "
+        "row; of a person at several sites the guarantees add up"
+    ),
+    assumptions=(
+        Assumption(
+            "Every site's estimate is normal about its own parameters, with the covariance released"
+        ),
+        Assumption("Sites are independent: nobody's rows are at two of them"),
+    ),
+    upper=(
+        Rate("statistical", "sqrt(d/n)", _OWN),
+        Rate("privacy", "d/(n eps)", _OWN),
+    ),
+    lower=(
+        Rate("statistical", "sqrt(d/n)", LI_FEDERATED.at("Theorem 5, at no source")),
+        Rate("privacy", "d/(n eps)", LI_FEDERATED.at("Theorem 5, at no source")),
+    ),
+    citations=(_OWN, _GEORGE, LI_FEDERATED.at("Section 2")),
+    corrections=(
+        "Every site spends its whole budget on one fit of all its rows: detecting useful sources "
+        "costs nothing, and needs no half of the rows (Algorithm 2 of Li et al.).",
+        "Sources are told apart by chi-squared distances under released covariances, not by a "
+        "rate whose constant is not given.",
+    ),
+)
+
+
+@dataclass(frozen=True)
+class OneShot(Method):
+    """One private fit at each site, combined for the target by ``combine``.
+
+    ``"blend"`` (the default) shrinks the target's estimate towards clusters of sources that agree
+    with each other, as far as it is near one of them; ``"minimax"`` shrinks less and is never worse
+    than the target alone in three parameters or more; ``"select"`` pools the sources that a
+    chi-squared test does not tell from the target; ``"pool"`` pools all. See `dpstats.combining`
+    and docs/federated.md.
+
+    *Guarantee.* Each site's answer is (epsilon, delta)-differentially private in its rows by the
+    proof of the central method that it ran, at sensitivities that the queries of that method
+    compute. All else is computed of the answers. By parallel composition a person whose rows are
+    at one site has that site's guarantee, whatever others do.
+    """
+
+    model: str
+    name: ClassVar[str] = "one-shot"
+    of_sites: ClassVar[str | None] = None  # the sites' method, where there is but one
+    theory: ClassVar[Mapping[str, Theory]] = {"federated": _THEORY}
+    options: ClassVar[Mapping[str, str]] = {
+        "combine": f"how sites are combined: {', '.join(RULES)}; the rest are of the sites' method",
+    }
+
+    def _plan(
+        self, design: Design, privacy: Privacy, n: int, options: Mapping[str, Any]
+    ) -> NoReturn:
+        raise sites_needed()
+
+    def fit(self, holder: Any, design: Design, plan: Plan) -> NoReturn:
+        """Sites are asked by `dpstats.federated`; no holder of rows is opened here."""
+        raise TrustError("Sites answer whole fits: no rows are held for this method.")
+
+    def rule(self, asked: object) -> str:
+        """The name of a rule, by default the first.
+
+        Raises
+        ------
+        OptionError
+            If there is none of this name.
+        """
+        if asked is None:
+            return next(iter(RULES))
+        if not isinstance(asked, str) or asked not in RULES:
+            raise OptionError(f"combine={asked!r}: allowed are {', '.join(map(repr, RULES))}.")
+        return asked
+
+    def over(self, privacy: Federated, plans: Mapping[str, Plan], combine: str) -> Plan:
+        """The plan of a federation, from those of its sites; the target's is among them."""
+        own = plans[privacy.target]
+        mechanisms = tuple(
+            Mechanism(site, Parallel((plan.events,)), f"{plan.method} on {plan.n:,} rows")
+            for site, plan in plans.items()
+        )
+        return Plan(
+            model=self.model,
+            method=self.name,
+            privacy=privacy,
+            n=sum(plan.n for plan in plans.values()),
+            names=own.names,
+            mechanisms=mechanisms,
+            cost=(max(p.cost[0] for p in plans.values()), max(p.cost[1] for p in plans.values())),
+            options={"combine": combine},
+            predicted_se=own.predicted_se,
+            predicted_range=own.predicted_range,
+            predicted_units=own.predicted_units,
+            predicted_error=own.predicted_error,
+            privacy_share=own.privacy_share,
+            assumptions=(
+                "Expected errors are those of the target alone.",
+                *_together(privacy.target, plans),
+                *own.assumptions,
+            ),
+            warnings=own.warnings,
+        )
+
+
+def sites_needed() -> TrustError:
+    """What to say where a federation is to be planned without its sites."""
+    return TrustError(
+        "A federation is planned over its sites: data={'north': ..., 'south': ...}, or "
+        "data=... with sites='the column that names them'."
+    )
+
+
+def _together(target: str, plans: Mapping[str, Plan]) -> tuple[str, ...]:
+    """What sites that agree would make of the target's errors."""
+    errors = np.array([plan.predicted_se for plan in plans.values() if plan.predicted_se])
+    if len(plans) < 2 or len(errors) < len(plans) or not np.isfinite(errors).all():
+        return ()
+    own = np.array(plans[target].predicted_se)
+    ratio = float(np.median((errors**-2.0).sum(axis=0) ** -0.5 / own))
+    return (f"Were all sites alike, they would be about {ratio:.2f} of these.",)

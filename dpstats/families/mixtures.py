@@ -1,0 +1,96 @@
+"""Mixtures of normal laws: densities, membership and moments, arrays in and arrays out."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["NormalMixture"]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class NormalMixture:
+    """A mixture of k normal laws in d dimensions.
+
+    Attributes
+    ----------
+    weights : ndarray of shape (k,)
+        Positive; they sum to 1.
+    means : ndarray of shape (k, d)
+    covariances : ndarray of shape (k, d, d)
+        Positive definite.
+    """
+
+    weights: Array
+    means: Array
+    covariances: Array
+
+    @property
+    def k(self) -> int:
+        """Number of components."""
+        return int(self.weights.size)
+
+    @property
+    def d(self) -> int:
+        """Dimension."""
+        return int(self.means.shape[1])
+
+    @cached_property
+    def roots(self) -> Array:
+        """Lower triangular factors L of the covariances L L', shape (k, d, d)."""
+        return np.asarray(np.linalg.cholesky(self.covariances), dtype=np.float64)
+
+    @cached_property
+    def inverses(self) -> Array:
+        """Inverses of `roots`: they make residuals standard normal."""
+        return np.asarray(np.linalg.inv(self.roots), dtype=np.float64)
+
+    @cached_property
+    def log_scales(self) -> Array:
+        """Log weights less the log determinants of `roots`, shape (k,)."""
+        lengths = np.log(np.diagonal(self.roots, axis1=1, axis2=2)).sum(axis=1)
+        logs: Array = np.log(self.weights) - lengths
+        return logs
+
+    def residuals(self, rows: Array) -> Array:
+        """Standard normal residuals of rows (m, d) from each component, shape (m, k, d)."""
+        matrix = self.inverses.reshape(-1, self.d)  # of all components, below each other
+        middle = np.einsum("kij,kj->ki", self.inverses, self.means)
+        made: Array = (rows @ matrix.T).reshape(len(rows), *middle.shape) - middle
+        return made
+
+    def log_densities(self, rows: Array) -> Array:
+        """Log of weight times density of each component at rows (m, d), shape (m, k)."""
+        z = self.residuals(rows)
+        squares = np.einsum("mkd,mkd->mk", z, z)
+        logs: Array = self.log_scales - 0.5 * (squares + self.d * math.log(2 * math.pi))
+        return logs
+
+    def log_density(self, rows: Array) -> Array:
+        """Log density of the mixture at rows (m, d), shape (m,)."""
+        logs: Array = np.logaddexp.reduce(self.log_densities(rows), axis=1)
+        return logs
+
+    def responsibilities(self, rows: Array) -> Array:
+        """Probability of each component given rows (m, d), shape (m, k)."""
+        logs = self.log_densities(rows)
+        shares: Array = np.exp(logs - np.logaddexp.reduce(logs, axis=1)[:, None])
+        return shares
+
+    def rows_of(self, uniforms: Array) -> Array:
+        """Rows of the mixture from numbers in (0, 1) of shape (m, d + 1), shape (m, d)."""
+        from scipy.special import ndtri
+
+        chosen = np.searchsorted(np.cumsum(self.weights)[:-1], uniforms[:, 0])
+        normal = ndtri(uniforms[:, 1:])
+        rows = np.empty((len(normal), self.d))
+        for j in range(self.k):
+            mine = chosen == j
+            rows[mine] = self.means[j] + normal[mine] @ self.roots[j].T
+        return rows

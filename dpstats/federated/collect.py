@@ -1,0 +1,294 @@
+"""Ask sites, read what they reply, and combine it: all of it after the noise, so at no cost."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats import estimators
+from dpstats.checks import checked_sparsity
+from dpstats.combining import PRINTED, RULES, average_for, estimate_for
+from dpstats.design import Design
+from dpstats.errors import DataError, DPStatsError, FeasibilityWarning, OptionError, TrustError
+from dpstats.estimators.base import check_options
+from dpstats.estimators.federated import IN_ROUNDS, OneShot, Rounds
+from dpstats.federated.question import Question, Reply
+from dpstats.federated.rounds import counted, fit_in_rounds, in_process, plan_in_rounds
+from dpstats.federated.shares import Shares
+from dpstats.federated.site import Site, counted_at, plan_at
+from dpstats.privacy import Central, Federated
+from dpstats.protocol import Plan
+from dpstats.protocol.sites import SiteRecord
+from dpstats.results import Released
+from dpstats.results.parameters import ParameterResults
+from dpstats.results.privacy_report import PrivacyReport
+from dpstats.text import plain
+
+__all__ = ["combine", "fit", "plan_over", "question_for", "rounds_if_better"]
+
+_USELESS = 0.3  # ratio: expected error of the target's fitted values to their standard deviation
+
+Array = NDArray[np.float64]
+Found = tuple[SiteRecord, ParameterResults | None]  # of one site
+
+
+def question_for(
+    model: str, design: Design, privacy: Federated, method: str | None, options: Mapping[str, Any]
+) -> Question:
+    """What all sites are asked.
+
+    Raises
+    ------
+    OptionError, TrustError
+        If no federated method answers this, or the rule is unknown.
+    """
+    if design.schema is None:
+        raise OptionError("Sites are asked by formula: use the lower-case names, dp.ols(...).")
+    options = dict(options)
+    if method in IN_ROUNDS:
+        estimator = estimators.find(model, privacy, method)
+        check_options(estimator.name, estimator.options, options)
+        return Question(model, design.to_dict(), privacy, method, options)
+    sparse = "sparsity" in options
+    if method in PRINTED or sparse:
+        named = method if method in PRINTED else None
+        estimator = estimators.find(model, privacy, named, sparse=sparse)
+        assert isinstance(estimator, OneShot)
+        check_options(estimator.name, estimator.options, options)
+        if sparse:
+            options["sparsity"] = _one_size(checked_sparsity(options["sparsity"], design))
+        of_sites = estimator.of_sites if method in (named, None) else method
+        return Question(model, design.to_dict(), privacy, of_sites, options, estimator.name)
+    estimator = estimators.find(model, privacy)
+    assert isinstance(estimator, OneShot)
+    rule = estimator.rule(options.pop("combine", None))
+    return Question(model, design.to_dict(), privacy, method, options, rule)
+
+
+def rounds_if_better(question: Question, sites: Sequence[Site]) -> Question:
+    """The question in rounds, where whole fits of the target and of most sites would be useless.
+
+    By public facts: fitted values are expected to be off by `_USELESS` of their standard deviation
+    or more, and in rounds by half of what the target's are or less.
+    """
+    _check_target(question, [site.name for site in sites])
+    errors: dict[str, float] = {}
+    planned: dict[tuple[int, Central], float] = {}  # of sites that are alike one plan is made
+    for site in sites:
+        with suppress(TrustError):  # one that refuses is heard when it is asked
+            public = counted_at(site, question), question.privacy.at(site.name)
+            if public not in planned:
+                planned[public] = plan_at(site, question).predicted_error
+            errors[site.name] = planned[public]
+    own = errors.get(question.privacy.target, 0.0)
+    if not min(own, float(np.median(list(errors.values())))) >= _USELESS:
+        return question
+    asked = replace(question, method=Rounds.name, combine="")
+    try:
+        over = counted(asked, sites)
+        expected = Shares.of(over, over.read_design()).whole.predicted_error
+    except DPStatsError:
+        return question
+    return asked if expected <= own / 2 else question
+
+
+def plan_over(question: Question, sites: Sequence[Site]) -> Plan:
+    """What all sites would do and how well it should do. No row is read, nothing is charged."""
+    _check_target(question, [site.name for site in sites])
+    if question.method in IN_ROUNDS:
+        return plan_in_rounds(counted(question, sites))
+    plans = {site.name: plan_at(site, question) for site in sites}
+    return _estimator(question).over(question.privacy, plans, question.combine)
+
+
+def fit(question: Question, sites: Sequence[Site], progress: bool | None) -> Released:
+    """Ask sites of this process, the target first, and combine their replies.
+
+    Raises
+    ------
+    DataError
+        If the target does not answer; no other site was asked, and none was charged.
+    TrustError
+        If the target refuses.
+
+    Warns
+    -----
+    FeasibilityWarning
+        What the target's own plan warns of, before it is charged.
+    """
+    names = [site.name for site in sites]
+    _check_target(question, names)
+    if question.method in IN_ROUNDS:
+        return fit_in_rounds(question, names, in_process(sites), progress)
+    ordered = sorted(sites, key=lambda site: site.name != question.privacy.target)
+    for message in plan_at(ordered[0], question).warnings:
+        warnings.warn(plain(message), FeasibilityWarning, stacklevel=3)
+    asked, design, found = question.to_bytes(), question.read_design(), []
+    for k, site in enumerate(ordered, start=1):
+        found.append(_read(question, design, site.name, site.answer(asked)))
+        _need_target(question, found)
+        if progress:
+            print(f"[{k}/{len(ordered)}] {site.name}", file=sys.stderr, flush=True)
+    return _combined(question, design, sorted(found, key=lambda f: names.index(f[0].site)))
+
+
+def combine(question: Question, replies: Mapping[str, bytes | None]) -> Released:
+    """What the replies of sites say of the target.
+
+    Parameters
+    ----------
+    question : Question
+        What was asked.
+    replies : mapping of str to bytes or None
+        By the name of each site; None of one that did not reply in time.
+
+    Raises
+    ------
+    DataError
+        If the target's reply is missing or holds no answer.
+    """
+    design = question.read_design()
+    found = [_read(question, design, name, message) for name, message in replies.items()]
+    _need_target(question, found)
+    return _combined(question, design, found)
+
+
+def _combined(question: Question, design: Design, found: Sequence[Found]) -> Released:
+    """The results of what was read of the sites' replies."""
+    results = {site.site: result for site, result in found if result is not None}
+    estimator, privacy = _estimator(question), question.privacy
+    plan = estimator.over(privacy, {k: r.plan for k, r in results.items()}, question.combine)
+    theory = estimator.theory["federated"]
+    if estimator.sparse:
+        s, always = question.options["sparsity"], design.standardization.intercept
+        estimate: Any = average_for(privacy.target, found, s, always)
+    else:
+        estimate = estimate_for(privacy.target, [site for site, _ in found], question.combine)
+    return Released.from_estimate(
+        estimate,
+        design=design.without_rows(),
+        plan=replace(plan, warnings=()),  # each site's are among the remarks on it
+        theory=theory,
+        privacy=PrivacyReport.of_sites(
+            plan, {k: r.privacy for k, r in results.items()}, guarantee=theory.guarantee
+        ),
+    )
+
+
+def _estimator(question: Question) -> OneShot:
+    named = question.combine if question.combine not in RULES else None
+    found = estimators.find(question.model, question.privacy, named)
+    assert isinstance(found, OneShot)
+    return found
+
+
+def _one_size(sparsity: int | tuple[int, ...]) -> int:
+    if not isinstance(sparsity, int):
+        raise OptionError(f"sparsity={sparsity!r}: sites select one number of columns.")
+    return sparsity
+
+
+def _check_target(question: Question, names: Sequence[str]) -> None:
+    target = question.privacy.target
+    if len(set(names)) < len(names):
+        raise OptionError(f"A name stands for two sites: {', '.join(sorted(names))}.")
+    if target not in names:
+        raise OptionError(f"target={target!r}: there are sites {', '.join(map(repr, names))}.")
+    for what, given in (("budgets", question.privacy.budgets), ("rows", question.privacy.rows)):
+        if unknown := sorted(set(given) - set(names)):
+            there = ", ".join(map(repr, names))
+            raise OptionError(f"{what} of {unknown}: there are sites {there}.")
+    schema = question.read_design().schema
+    several = schema is not None and schema.unit is not None
+    if several and (lacking := sorted(set(names) - set(question.privacy.rows))):
+        raise OptionError(
+            f"With several rows a unit the number of rows is private: Federated(..., rows=...) "
+            f"needs a public guess for {', '.join(map(repr, lacking))}."
+        )
+
+
+def _need_target(question: Question, found: Sequence[Found]) -> None:
+    """Refuse to go on without the target's answer."""
+    target = question.privacy.target
+    own = next((site for site, _ in found if site.site == target), None)
+    if own is None:
+        raise DataError(f"The target {target!r} did not reply.")
+    if not own.answered:
+        raise DataError(f"The target {target!r} did not answer ({own.status}): {own.reason}.")
+
+
+def _read(question: Question, design: Design, name: str, message: bytes | None) -> Found:
+    """What a message says, after every check that the numbers allow."""
+    nothing: Array = np.zeros(0)
+    promise = question.privacy.at(name)
+
+    def without(status: str, reason: str) -> Found:
+        empty = (nothing, nothing, nothing)
+        budget = (promise.epsilon, promise.delta)
+        return SiteRecord(name, status, reason, 0.0, *budget, *empty), None
+
+    if message is None:
+        return without("late", "")
+    try:
+        reply = Reply.from_bytes(message)
+    except DPStatsError as error:
+        return without("invalid", type(error).__name__)
+    if reply.status == "refused":
+        return without("refused", reply.reason)
+    result = reply.result
+    if reply.status != "answered" or reply.site != name or reply.digest != question.digest:
+        return without("invalid", "it answers another question, or is of another site")
+    if not isinstance(result, ParameterResults) or not _sound(result, question, design, name):
+        return without("invalid", "its result is not what was asked for")
+    table = result.table
+    if _estimator(question).sparse:  # there is no covariance
+        return replace(without("answered", "")[0], n=float(result.nobs)), result
+    return (
+        SiteRecord(
+            name,
+            "answered",
+            "",
+            float(result.nobs),
+            promise.epsilon,
+            promise.delta,
+            table.values,
+            table.cov,
+            table.cov_sampling,
+            (*result.plan.warnings, *result.estimate.remarks),
+        ),
+        result,
+    )
+
+
+def _sound(result: ParameterResults, question: Question, design: Design, name: str) -> bool:
+    """Whether a result is of the fit that was asked for, with numbers that can be combined."""
+    table, plan = result.table, result.plan
+    if not (
+        plan.model == question.model
+        and plan.privacy == question.privacy.at(name)
+        and plan.names == design.names
+        and result.design.to_dict() == design.to_dict()
+    ):
+        return False
+    if _estimator(question).sparse:
+        return bool(np.isfinite(table.values).all())
+    if not (table.has_inference and len(table.inner) == len(table.names)):
+        return False
+    numbers = np.concatenate([table.values, table.cov.ravel(), table.cov_sampling.ravel()])
+    if not np.isfinite(numbers).all():
+        return False
+    spread = np.sqrt(np.abs(np.diag(table.cov)))
+    scaled = table.cov / np.maximum(np.outer(spread, spread), sys.float_info.min)
+    return bool(np.linalg.eigvalsh(scaled).min() > _SINGULAR)
+
+
+_SINGULAR = (
+    1e-12  # ratio: of a correlation matrix's least eigenvalue, below which it has no inverse
+)

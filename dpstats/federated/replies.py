@@ -1,0 +1,80 @@
+"""What a site has answered: a question is answered once, and again only with the same bytes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+__all__ = ["Replies"]
+
+_TABLE = (
+    "CREATE TABLE IF NOT EXISTS replies "
+    "(nonce TEXT PRIMARY KEY, digest TEXT NOT NULL, reply BLOB) WITHOUT ROWID"
+)
+
+
+class Replies:
+    """The replies of one site, by the nonce of their question; in memory, or in a file.
+
+    A nonce is taken, on disk, before anything is charged for it. So a site that stops between the
+    charge and its reply refuses the question from then on, and never charges it a second time; and
+    whoever asks again gets the same bytes, which tell nothing new.
+    """
+
+    def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
+        self._path = None if path is None else Path(path)
+        self._lock = threading.Lock()
+        self._memory = None
+        if self._path is None:
+            self._memory = sqlite3.connect(":memory:", check_same_thread=False)
+        elif not self._path.exists():
+            os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))
+        with self._connection() as connection:
+            connection.execute(_TABLE)
+
+    def take(self, nonce: str, digest: str) -> bool:
+        """Whether the nonce was free; it is taken from now on, also by other processes."""
+        with self._connection() as connection:
+            found = connection.execute(
+                "INSERT OR IGNORE INTO replies VALUES (?, ?, NULL)", (nonce, digest)
+            )
+            return found.rowcount == 1
+
+    def known(self, nonce: str) -> tuple[str, bytes | None]:
+        """The digest of the question that took a nonce, and the reply if there is one.
+
+        Of a nonce that nobody took, no digest.
+        """
+        with self._connection() as connection:
+            query = "SELECT digest, reply FROM replies WHERE nonce = ?"
+            digest, reply = connection.execute(query, (nonce,)).fetchone() or ("", None)
+            return digest, reply
+
+    def free(self, nonce: str) -> None:
+        """Give back a nonce for which nothing was charged."""
+        with self._connection() as connection:
+            connection.execute("DELETE FROM replies WHERE nonce = ? AND reply IS NULL", (nonce,))
+
+    def keep(self, nonce: str, reply: bytes) -> None:
+        """The reply, on disk when this returns."""
+        with self._connection() as connection:
+            connection.execute("UPDATE replies SET reply = ? WHERE nonce = ?", (reply, nonce))
+
+    @contextlib.contextmanager
+    def _connection(self) -> Iterator[sqlite3.Connection]:
+        with self._lock:
+            if self._memory is not None:
+                with self._memory:
+                    yield self._memory
+                return
+            connection = sqlite3.connect(str(self._path), timeout=30)
+            try:
+                connection.execute("PRAGMA synchronous = FULL")
+                with connection:
+                    yield connection
+            finally:
+                connection.close()

@@ -1,0 +1,150 @@
+"""A fit in rounds: sites are counted, opened, asked for sums one after the other, and closed."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from dpstats import estimators
+from dpstats.errors import DataError, DPStatsError, FeasibilityWarning
+from dpstats.estimators.federated import InRounds
+from dpstats.federated.question import Question, Reply
+from dpstats.federated.shares import Shares
+from dpstats.federated.site import Site, counted_at
+from dpstats.federated.summed import Send, Summed
+from dpstats.protocol import Plan
+from dpstats.protocol.progress import reporter
+from dpstats.results import Released
+from dpstats.results.privacy_report import PrivacyReport
+from dpstats.text import plain
+
+__all__ = ["counted", "fit_in_rounds", "in_process", "plan_in_rounds"]
+
+
+def in_process(sites: Sequence[Site]) -> Send:
+    """What carries messages to sites of this process."""
+    answers: dict[str, Callable[[bytes], bytes]] = {site.name: site.answer for site in sites}
+    return lambda messages: {name: answers[name](message) for name, message in messages.items()}
+
+
+def counted(question: Question, sites: Sequence[Site]) -> Question:
+    """The question with the rows of every site, which are public; at no cost.
+
+    Raises
+    ------
+    TrustError
+        If a site refuses; it says why.
+    """
+    return replace(question, rows={site.name: counted_at(site, question) for site in sites})
+
+
+def plan_in_rounds(question: Question) -> Plan:
+    """What all sites would do and how well it should do.
+
+    Raises
+    ------
+    DPStatsError
+        If there is no such plan.
+    """
+    return _over(Shares.of(question, question.read_design()))
+
+
+def _over(shares: Shares) -> Plan:
+    question = shares.question
+    estimator = estimators.find(question.model, question.privacy, question.method)
+    assert isinstance(estimator, InRounds)
+    sites = {site: shares.at(site) for site in shares.rows}
+    return estimator.over(question.privacy, shares.whole, sites)
+
+
+def fit_in_rounds(
+    question: Question, names: Sequence[str], send: Send, progress: bool | None
+) -> Released:
+    """Count the rows of all sites, open them, and let the central method ask their sums.
+
+    Parameters
+    ----------
+    question : Question
+        Of a method that asks in rounds, without rows.
+    names : sequence of str
+        Sites, the target among them.
+    send : callable
+        Takes a message to each of some sites, and brings their replies; None of a late one.
+    progress : bool, optional
+        Print a line for each sum to standard error.
+
+    Raises
+    ------
+    DataError
+        If the target does not answer.
+
+    Warns
+    -----
+    FeasibilityWarning
+        What the plan warns of, before anything is charged.
+    """
+    target, design, refused = question.privacy.target, question.read_design(), dict[str, str]()
+    found = _replies(question, send, names, "counted", refused)
+    _need(target, found, refused)
+    question = replace(question, rows={k: found[k].rows for k in names if k in found})
+    shares = Shares.of(question, design)
+    plan = _over(shares)
+    for message in plan.warnings:
+        warnings.warn(plain(message), FeasibilityWarning, stacklevel=4)
+
+    opened = _replies(question, send, [target], "opened", refused)
+    _need(target, opened, refused)
+    others = [name for name in question.rows if name != target]
+    opened |= _replies(question, send, others, "opened", refused)
+    holder = Summed(shares, send, list(opened), reporter(shares.whole, progress))
+    estimate = shares.estimator.fit(holder, design, holder.plan)
+    holder.close()
+    theory = estimators.find(question.model, question.privacy, question.method).theory["federated"]
+    reports = {
+        name: _told(shares.at(name), holder, name, reply.report) for name, reply in opened.items()
+    }
+    return Released.from_estimate(
+        holder.estimate(estimate, refused),  # type: ignore[arg-type]
+        design=design.without_rows(),
+        plan=plan,
+        theory=theory,
+        privacy=PrivacyReport.of_sites(plan, reports, guarantee=theory.guarantee),
+    )
+
+
+def _told(plan: Plan, holder: Summed, name: str, report: PrivacyReport | None) -> PrivacyReport:
+    """What a site charged, and every sum that it was asked for."""
+    asked = PrivacyReport.of(plan, holder.transcript[name], guarantee="")
+    if report is None:
+        return asked
+    return replace(report, mechanisms=asked.mechanisms)
+
+
+def _replies(
+    question: Question, send: Send, names: Sequence[str], wanted: str, refused: dict[str, str]
+) -> dict[str, Reply]:
+    """The replies of sites that do what is wanted; the others are noted, with their reason."""
+    asked, found = question.to_bytes(), dict[str, Reply]()
+    replies: Mapping[str, bytes | None] = send(dict.fromkeys(names, asked))
+    for name in names:
+        message = replies.get(name)
+        if message is None:
+            refused[name] = "no reply in time"
+            continue
+        try:
+            reply = Reply.from_bytes(message)
+        except DPStatsError as error:
+            refused[name] = f"an invalid reply, {type(error).__name__}"
+            continue
+        sound = reply.site == name and reply.digest == question.digest and reply.rows >= 1
+        if reply.status == wanted and sound:
+            found[name] = reply
+        else:
+            refused[name] = reply.reason or "an answer to another question"
+    return found
+
+
+def _need(target: str, found: Mapping[str, Reply], refused: Mapping[str, str]) -> None:
+    if target not in found:
+        raise DataError(f"The target {target!r} did not answer: {refused[target]}.")

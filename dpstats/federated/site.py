@@ -1,0 +1,352 @@
+"""A site: it keeps its rows, and answers for a whole private fit, or its part of one in rounds."""
+
+from __future__ import annotations
+
+import math
+import os
+import warnings
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpstats import door, estimators
+from dpstats.accounting import Ledger
+from dpstats.checks import check_names, check_paid, guessed_rows
+from dpstats.design import Design, Source
+from dpstats.errors import BudgetError, DataError, DPStatsError, OptionError, TrustError
+from dpstats.estimators.federated import IN_ROUNDS
+from dpstats.federated.question import Question, Reply
+from dpstats.federated.replies import Replies
+from dpstats.federated.shares import Shares
+from dpstats.federated.steps import OpenFits, Step
+from dpstats.mechanisms.noise import Noise
+from dpstats.protocol import Plan
+from dpstats.results.privacy_report import PrivacyReport
+from dpstats.schema import Schema
+from dpstats.tables import named_columns
+from dpstats.tables.files import read_table
+
+__all__ = ["MODELS", "Site", "Sites", "counted_at", "plan_at"]
+
+MODELS = ("ols", "logit", "glm", "mean")  # what a federation can ask for
+_COLUMNS = 1_000  # of a design: the cost of a fit grows with their square
+
+
+class RefusedError(Exception):
+    """A reason of the fixed list, with public names at most."""
+
+
+@dataclass(frozen=True, eq=False)
+class Site:
+    """Rows that stay where they are, and what may be asked of them.
+
+    Parameters
+    ----------
+    name : str
+        Under which the others know it.
+    data : table or path
+        Private rows; a path ends in ``.csv`` or ``.parquet``.
+    schema : Schema
+        The site's own declaration. A question with another one is refused.
+    ledger : Ledger, optional
+        Charged before a row is read. Without one each question has an in-memory ledger of exactly
+        what it asks, and only `max_epsilon` and `max_delta` limit it.
+    max_epsilon, max_delta : float, optional
+        The most that one question may cost.
+    allow : collection of str
+        Models that may be asked for.
+    methods : collection of str, optional
+        Methods that may be asked for by name; any unless given.
+    replies : path, optional
+        File that keeps replies, so that a question that is asked again is not charged again.
+    noise : Noise, optional
+        For simulation; the answers are then marked NOT private.
+
+    Notes
+    -----
+    *Guarantee.* A question is answered by a fit of `dpstats` under ``Central(epsilon, delta)``,
+    whose proof is that of its method; released numbers are all that a reply holds. The ledger is
+    charged before a row is read. A refusal depends on the question, the schema, the ledger and the
+    number and names of columns, never on a row. Equal questions get equal bytes.
+    """
+
+    name: str
+    data: Any
+    schema: Schema
+    ledger: Ledger | None = None
+    max_epsilon: float = math.inf
+    max_delta: float = 1.0
+    allow: Collection[str] = MODELS
+    methods: Collection[str] | None = None
+    replies: str | os.PathLike[str] | None = None
+    noise: Noise | None = None
+
+    def __post_init__(self) -> None:
+        check_names([self.name])
+        check_paid(self.ledger, self.noise)
+        if not isinstance(self.schema, Schema):
+            raise OptionError(
+                f"Site {self.name!r} needs its schema; it is {type(self.schema).__name__}."
+            )
+        unknown = sorted(set(self.allow) - set(MODELS))
+        if unknown:
+            raise OptionError(f"allow={unknown}: sites answer {', '.join(MODELS)}.")
+        object.__setattr__(self, "_replies", replies := Replies(self.replies))
+        object.__setattr__(self, "_fits", OpenFits(self.name, replies))
+
+    def __repr__(self) -> str:
+        return f"<site {self.name!r}>"
+
+    def answer(self, question: bytes) -> bytes:
+        """The reply to a question; bytes in, bytes out, whatever carries them.
+
+        It never raises on account of the question: a refusal is a reply.
+        """
+        if Step.is_one(question):
+            fits: OpenFits = self._fits  # type: ignore[attr-defined]
+            return fits.answer(question)
+        try:
+            asked = Question.from_bytes(question)
+        except DPStatsError:
+            return Reply(self.name, "", "refused", b"", "unreadable question").to_bytes()
+        try:
+            if asked.method in IN_ROUNDS and not asked.rows:
+                rows = self.counted(asked)
+                return Reply(self.name, asked.digest, "counted", question, rows=rows).to_bytes()
+            return self._answer(asked, question)
+        except RefusedError as refusal:
+            return self._refused(asked, question, str(refusal))
+
+    def _refused(self, asked: Question, question: bytes, reason: str) -> bytes:
+        return Reply(self.name, asked.digest, "refused", question, reason).to_bytes()
+
+    def _answer(self, asked: Question, question: bytes) -> bytes:
+        replies: Replies = self._replies  # type: ignore[attr-defined]
+        prepared = self.prepared(asked)
+        if not replies.take(asked.nonce, asked.digest):
+            digest, reply = replies.known(asked.nonce)
+            if digest != asked.digest:
+                raise RefusedError("its nonce was used by another question")
+            if reply is None:
+                raise RefusedError("it was charged before, and its reply was lost")
+            return reply
+        reply = self._fitted(asked, question, prepared, replies)
+        replies.keep(asked.nonce, reply)
+        return reply
+
+    def prepared(self, asked: Question) -> door.Prepared:
+        """The fit up to its charge.
+
+        Raises
+        ------
+        RefusedError
+        """
+        design, source = self._read(asked)
+        privacy = asked.privacy.at(self.name)
+        try:
+            if asked.method in IN_ROUNDS:
+                if asked.rows.get(self.name) != len(source):
+                    raise RefusedError("the question counts other rows here")
+                shares = Shares.of(asked, design)
+                return door.Prepared(design, source, shares.estimator, shares.at(self.name), None)
+            estimator = estimators.find(asked.model, privacy, asked.method)
+            n = len(source) if self.schema.unit is None else guessed_rows(privacy)
+            privacy.check_delta(n)
+            plan = estimator.plan(design, privacy, n, **asked.options)
+        except RefusedError:
+            raise
+        except Exception as error:  # options may be anything; no row was read
+            raise RefusedError(f"no plan: {type(error).__name__}") from None
+        return door.Prepared(design, source, estimator, plan, None)
+
+    def counted(self, asked: Question) -> int:
+        """How many rows the question would be asked of; public.
+
+        Raises
+        ------
+        RefusedError
+        """
+        return len(self._read(asked)[1])
+
+    def _read(self, asked: Question) -> tuple[Design, Source]:
+        """The design that is asked for, and the rows behind it; none of them is read."""
+        if asked.model not in self.allow:
+            raise RefusedError(f"model {asked.model!r} is not allowed here")
+        if self.methods is not None and asked.method not in (None, *self.methods):
+            raise RefusedError(f"method {asked.method!r} is not allowed here")
+        privacy = asked.privacy.at(self.name)
+        if privacy.epsilon > self.max_epsilon or privacy.delta > self.max_delta:
+            raise RefusedError("epsilon or delta is above what one question may cost here")
+        try:
+            design = asked.read_design()
+        except DPStatsError as error:
+            raise RefusedError(f"formula or schema: {type(error).__name__}") from None
+        self._check_design(design)
+        if asked.method in IN_ROUNDS and self.schema.unit is not None:
+            raise RefusedError("schema: in rounds the number of rows is public, and one row a unit")
+        try:
+            source = design.source(self._table())
+        except DPStatsError:
+            raise RefusedError("columns: some are missing here, or of another type") from None
+        if not len(source):
+            raise RefusedError("there are no rows here")
+        return design, source
+
+    def _check_design(self, design: Design) -> None:
+        """Refuse a schema that says something else of a column than the site's own."""
+        schema = design.schema
+        if schema is None:
+            raise RefusedError("schema: a formula over declared columns is needed")
+        if schema.unit != self.schema.unit:  # whom the site protects is for the site to say
+            raise RefusedError("schema: it declares another unit than this site")
+        if len(design.names) > _COLUMNS:
+            raise RefusedError(f"the design has more than {_COLUMNS} columns")
+        differing = sorted(
+            name for name in schema if name not in self.schema or schema[name] != self.schema[name]
+        )
+        if differing:
+            raise RefusedError(f"schema differs in {', '.join(map(repr, differing[:12]))}")
+
+    def _table(self) -> Any:
+        return read_table(Path(self.data), self.schema) if _is_path(self.data) else self.data
+
+    def _fitted(
+        self, asked: Question, question: bytes, prepared: door.Prepared, replies: Replies
+    ) -> bytes:
+        """The reply of a fit; whatever goes wrong after the charge is a reply, too."""
+        label = f"{asked.design.get('formula', '')} [asked by {asked.nonce[:8]}]"
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # they travel with the plan
+                if asked.method in IN_ROUNDS:
+                    return self._opened(asked, question, prepared, label)
+                result = door.fit(prepared, label, self.ledger, self.noise, False)
+        except BudgetError:
+            replies.free(asked.nonce)
+            raise RefusedError("the ledger cannot pay") from None
+        except Exception:  # of which even the type may depend on rows
+            return self._refused(asked, question, "the fit failed after its charge")
+        return Reply(self.name, asked.digest, "answered", question, "", result).to_bytes()
+
+    def _opened(
+        self, asked: Question, question: bytes, prepared: door.Prepared, label: str
+    ) -> bytes:
+        """That the rows wait to be asked, after the charge of all that may be asked."""
+        curator, ledger = door.opened(prepared, label, self.ledger, self.noise)
+        fits: OpenFits = self._fits  # type: ignore[attr-defined]
+        fits.open(asked.nonce, curator, prepared.design)
+        report = PrivacyReport.of(
+            prepared.plan, (), guarantee="", ledger=ledger, reproducible=curator.reproducible
+        )
+        rows = prepared.plan.n
+        reply = Reply(self.name, asked.digest, "opened", question, rows=rows, report=report)
+        return reply.to_bytes()
+
+
+def _is_path(data: Any) -> bool:
+    return isinstance(data, (str, os.PathLike))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Sites(Mapping[str, Any]):
+    """Tables by the name of their site, of one process that plays all of them."""
+
+    tables: Mapping[str, Any]
+
+    def __getitem__(self, name: str) -> Any:
+        return self.tables[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.tables)
+
+    def __len__(self) -> int:
+        return len(self.tables)
+
+    def __repr__(self) -> str:  # that of a table would print rows
+        return f"<sites {', '.join(map(repr, self.tables))}>"
+
+    @classmethod
+    def of(cls, data: Any, sites: str | None) -> Any:
+        """Sites, where `data` is of several or a column names them; `data` otherwise.
+
+        Raises
+        ------
+        DataError
+            If there is no such column, or a name stands for two sites.
+        """
+        if sites is not None:
+            return cls(_split(data, sites))
+        if isinstance(data, Mapping) and data and all(map(_is_table, data.values())):
+            return cls({str(name): table for name, table in data.items()})
+        return data
+
+    def at(
+        self, schema: Schema, ledgers: Mapping[str, Ledger] | None, noise: Noise | None
+    ) -> list[Site]:
+        """The sites, each with its own ledger and noise.
+
+        Raises
+        ------
+        OptionError
+            If a ledger is of no site.
+        """
+        ledgers = ledgers or {}
+        if not isinstance(ledgers, Mapping):
+            raise OptionError(
+                "ledger: every site has its own; a mapping, as in {'north': ledger}, is needed."
+            )
+        if unknown := sorted(set(map(str, ledgers)) - set(self.tables)):
+            raise OptionError(f"ledger of {unknown}: there are sites {sorted(self.tables)}.")
+        apart = getattr(noise, "apart", lambda _: noise)
+        return [
+            Site(name, table, schema, ledgers.get(name), noise=apart(k))
+            for k, (name, table) in enumerate(self.tables.items())
+        ]
+
+
+def _is_table(value: Any) -> bool:
+    """Whether it is a table rather than a column."""
+    return _is_path(value) or hasattr(value, "columns") or isinstance(value, Mapping)
+
+
+def _split(data: Any, column: str) -> dict[str, Any]:
+    """The rows of each site; which site a row is at is public."""
+    columns = named_columns(data)
+    if column not in columns:
+        raise DataError(f"sites={column!r}: the table has no such column.")
+    names = np.array([str(value) for value in columns[column]])
+    return {
+        site: {k: np.asarray(v)[names == site] for k, v in columns.items()}
+        for site in sorted(set(names.tolist()))
+    }
+
+
+def plan_at(site: Site, asked: Question) -> Plan:
+    """The plan that a site would carry out.
+
+    Raises
+    ------
+    TrustError
+        If it would refuse; it says why.
+    """
+    try:
+        return site.prepared(asked).plan
+    except RefusedError as refusal:
+        raise TrustError(f"Site {site.name!r} refuses: {refusal}.") from None
+
+
+def counted_at(site: Site, asked: Question) -> int:
+    """The number of rows that a question would be asked of at a site.
+
+    Raises
+    ------
+    TrustError
+        If it would refuse; it says why.
+    """
+    try:
+        return site.counted(asked)
+    except RefusedError as refusal:
+        raise TrustError(f"Site {site.name!r} refuses: {refusal}.") from None

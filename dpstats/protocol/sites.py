@@ -1,0 +1,192 @@
+"""What sites of a federation answered, and what is made of it for one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.errors import OptionError
+from dpstats.protocol.estimate import COEFFICIENTS, CoefficientEstimate, ParameterTable
+
+if TYPE_CHECKING:
+    from dpstats.design import Design
+
+__all__ = ["FederatedEstimate", "SiteRecord", "SiteShare", "SummedEstimate"]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class SiteRecord:
+    """What one site of a federation answered.
+
+    Attributes
+    ----------
+    site : str
+        Its name.
+    status : str
+        ``"answered"``, or why there is no answer: ``"refused"``, ``"late"``, ``"invalid"``.
+    reason : str
+        Of what it refused; public names only.
+    n : float
+        Its rows: public, or a noisy count where their number is private; 0 where it did not answer.
+    epsilon, delta : float
+        What it was asked to spend.
+    params, cov, cov_sampling : ndarray of shape (d,), (d, d), (d, d)
+        Its own estimates in the user's units and their covariance, with the part of it that is due
+        to sampling; empty where it did not answer.
+    warnings : tuple of str
+        What its own fit warned of.
+    """
+
+    site: str
+    status: str
+    reason: str
+    n: float
+    epsilon: float
+    delta: float
+    params: Array
+    cov: Array
+    cov_sampling: Array
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def answered(self) -> bool:
+        """Whether there are estimates."""
+        return self.status == "answered"
+
+
+@dataclass(frozen=True, eq=False)
+class FederatedEstimate:
+    """Estimates of several sites, and what was made of them for one of them, the target.
+
+    Attributes
+    ----------
+    sites : tuple of SiteRecord
+        All that were asked.
+    target : str
+        The site that `params` are of.
+    combine : str
+        The rule.
+    params, cov : ndarray of shape (d,), (d, d)
+        What the rule makes of the released estimates for the target, in the user's units.
+    assumed : ndarray of shape (d, d)
+        The covariance where the target is one more site like those it is near.
+    weights : ndarray of shape (m,)
+        How much of `params` each of the m sites is that answered, in their order.
+    clusters : ndarray of shape (m,)
+        Sites of a number agree with each other; 0 for the target.
+    distances : ndarray of shape (m,)
+        Chi-squared distance of each from the target, with d degrees of freedom.
+    """
+
+    sites: tuple[SiteRecord, ...]
+    target: str
+    combine: str
+    params: Array
+    cov: Array
+    assumed: Array
+    weights: Array
+    clusters: Array
+    distances: Array
+    released: Mapping[str, Any] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:  # it may come from a file
+        d, m = self.params.size, len(self.answers)
+        square = [
+            self.cov,
+            self.assumed,
+            *(c for s in self.answers for c in (s.cov, s.cov_sampling)),
+        ]
+        sound = (
+            self.target in {s.site for s in self.answers}
+            and len({s.site for s in self.sites}) == len(self.sites)
+            and all(c.shape == (d, d) for c in square)
+            and all(s.params.shape == (d,) for s in self.answers)
+            and all(x.shape == (m,) for x in (self.weights, self.clusters, self.distances))
+        )
+        if not sound:
+            raise OptionError("estimate: its sites and its parts do not fit together.")
+
+    @property
+    def answers(self) -> tuple[SiteRecord, ...]:
+        """Of the sites that answered, in order."""
+        return tuple(s for s in self.sites if s.answered)
+
+    @property
+    def nobs(self) -> float:
+        """Rows of the sites that answered."""
+        return sum(s.n for s in self.answers)
+
+    @property
+    def support(self) -> None:
+        """Every column is in the model."""
+        return
+
+    @property
+    def robust(self) -> bool:
+        """The sites' covariances hold whatever the variances of responses are."""
+        return True
+
+    def table(self, design: Design) -> ParameterTable:
+        """Of the target. Of each variance the part due to sampling is that of its sites' own."""
+        own = np.array([np.diag(s.cov_sampling) / np.diag(s.cov) for s in self.answers])
+        root = np.sqrt(np.clip(self.weights @ own, 0.0, 1.0))
+        sampling = self.cov * np.outer(root, root)
+        return ParameterTable(
+            names=design.names,
+            groups=(COEFFICIENTS,) * len(design.names),
+            values=self.params,
+            inner=np.arange(len(design.names)),
+            cov=self.cov,
+            cov_privacy=self.cov - sampling,
+            cov_sampling=sampling,
+            testable=np.ones(len(design.names), dtype=np.bool_),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SiteShare:
+    """What one site gave to one fit of several.
+
+    Attributes
+    ----------
+    site : str
+        Its name.
+    n : int
+        Its rows, public.
+    epsilon, delta : float
+        What it was asked to spend.
+    distance : float
+        In rounds how far its last score is from its share of all sites', about chi-squared with d
+        degrees of freedom where sites are alike; of a sparse fit how far its estimate is from the
+        target's, about chi-squared with s of them; nan where it gave none.
+    p : float
+        Chance of such a distance or a larger one; nan where it has no law.
+    status : str
+        ``"answered"``, ``"set aside"`` as unlike the target, ``"lost"`` on the way, or why there is
+        no answer.
+    reason : str
+        Of what it did not answer.
+    """
+
+    site: str
+    n: int
+    epsilon: float
+    delta: float
+    distance: float
+    p: float
+    status: str
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class SummedEstimate(CoefficientEstimate):
+    """Coefficients of several sites together, and what each of them gave."""
+
+    sites: tuple[SiteShare, ...] = ()

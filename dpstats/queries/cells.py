@@ -1,0 +1,150 @@
+"""Where the values of each column lie, all columns in one question."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dpstats.errors import PlanError
+from dpstats.privacy import Neighbors
+from dpstats.queries.base import Contribution, EachRow, Kind, Norm
+from dpstats.queries.blocks import Array, Block, Geometry, Ints
+from dpstats.queries.scalar import cell_counts, increasing
+
+__all__ = ["AstrayCounts", "ColumnCells"]
+
+
+@dataclass(frozen=True)
+class AstrayCounts(EachRow):
+    """How many values of the inputs lay outside of what is declared, and how many were missing.
+
+    Inputs are counted in groups that follow each other: the average over each group's inputs.
+
+    Guarantee: a value is outside or missing, not both. So a row contributes a vector that is not
+    negative and sums to at most 1 in each of g groups, of norm sqrt(g) (L1: g). Two such vectors
+    make no obtuse angle: replacing a row moves the answer by at most sqrt(2 g) (L1: 2 g).
+
+    Parameters
+    ----------
+    sizes : tuple of int
+        Columns of the table (or matrix) in each group; together those that the design reads.
+    norm : {"l2", "l1"}
+        In which the sensitivity is stated.
+    """
+
+    sizes: tuple[int, ...]
+    norm: Norm = "l2"
+    name: ClassVar[str] = "values outside of what is declared"
+    kind: ClassVar[Kind] = "sum"
+    geometry: ClassVar[Geometry | None] = None
+
+    def __post_init__(self) -> None:
+        if not self.sizes or min(self.sizes) < 1:
+            raise PlanError(f"sizes={self.sizes!r}: at least one group, and one input in each.")
+        if self.norm not in ("l1", "l2"):
+            raise PlanError(f"norm={self.norm!r}: 'l1' or 'l2' is needed.")
+
+    def parameters(self) -> Mapping[str, Any]:
+        """The number of inputs in each group."""
+        return {"sizes": list(self.sizes)}
+
+    def total(self, block: Block) -> Ints:
+        """Counts of those outside, then of those missing, in each group."""
+        assert block.astray is not None
+        found = block.astray()
+        if found.shape[2] != sum(self.sizes):
+            raise PlanError(f"{sum(self.sizes)} inputs were asked for; rows have {found.shape[2]}.")
+        starts = np.cumsum([0, *self.sizes[:-1]])
+        counts: Ints = np.add.reduceat(found.sum(axis=0, dtype=np.int64), starts, axis=1).ravel()
+        return counts
+
+    def finish(self, total: Ints, grid: Array) -> Array:
+        """The counts, averaged over each group."""
+        averages: Array = total / np.tile(self.sizes, 2)
+        return averages
+
+    def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
+        """sqrt(2 g) per row under replace-one, sqrt(g) under add-remove (L1: 2 g, and g)."""
+        groups = len(self.sizes)
+        if self.norm == "l1":
+            return Contribution.SIGNED.sensitivity(float(max_rows * groups), neighbors)
+        return Contribution.ACUTE.sensitivity(max_rows * math.sqrt(groups), neighbors)
+
+    def decode(self, answer: Array) -> Array:
+        """Noisy counts of shape (2, g): outside, and missing."""
+        return answer.reshape(2, -1)
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnCells(EachRow):
+    """Histograms of k columns, each in cells of its own, in the user's units.
+
+    A value is in one cell of its column: (e_0, e_1], ..., the first of which takes what lies below
+    it, and the last what lies above; a missing one is in none.
+
+    Guarantee: a row contributes a vector of zeros and at most k ones, of norm sqrt(k), and two such
+    vectors make no obtuse angle: replacing a row moves the answer by at most sqrt(2 k).
+
+    Parameters
+    ----------
+    edges : tuple of k ndarrays
+        Public edges that increase, at least two of each column.
+    places : ndarray of int of shape (k,)
+        Public positions of the columns in the design, each once; its width means the response.
+    """
+
+    edges: tuple[Array, ...]
+    places: Ints
+    name: ClassVar[str] = "cells of columns"
+    kind: ClassVar[Kind] = "sum"
+    norm: ClassVar[Norm] = "l2"
+    geometry: ClassVar[Geometry | None] = None
+
+    def __post_init__(self) -> None:
+        for edges in self.edges:
+            increasing(edges, "edges of the cells")
+        places = self.places.tolist()
+        sound = len(places) == len(self.edges) > 0 and len(set(places)) == len(places)
+        if not (sound and min(places) >= 0 and all(e.size >= 2 for e in self.edges)):
+            raise PlanError("Each column has a place of its own, and at least two edges.")
+
+    def parameters(self) -> Mapping[str, Any]:
+        """The columns, and for each the number of cells and their range."""
+        return {
+            "places": self.places.tolist(),
+            "cells": [int(e.size - 1) for e in self.edges],
+            "lowest": [float(e[0]) for e in self.edges],
+            "highest": [float(e[-1]) for e in self.edges],
+        }
+
+    def total(self, block: Block) -> Ints:
+        """Values in each cell, one column after the other."""
+        assert block.observed is not None
+        values = block.observed()
+        columns = (values[:, place] for place in self.places)
+        counts = [
+            cell_counts(column, edges[1:-1], ~np.isnan(column))
+            for column, edges in zip(columns, self.edges, strict=True)
+        ]
+        return np.concatenate(counts)
+
+    def finish(self, total: Ints, grid: Array) -> Array:
+        """The counts."""
+        return total.astype(np.float64)
+
+    def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
+        """sqrt(2 k) per row under replace-one, sqrt(k) under add-remove."""
+        norm = max_rows * math.sqrt(len(self.edges))
+        return Contribution.ACUTE.sensitivity(norm, neighbors)
+
+    def decode(self, answer: Array) -> Array:
+        """Noisy counts, one column after the other."""
+        return answer
+
+    def split(self, answer: Array) -> list[Array]:
+        """Noisy counts of each column."""
+        return np.split(answer, np.cumsum([e.size - 1 for e in self.edges])[:-1])

@@ -1,0 +1,87 @@
+"""Where private responses lie: in which cells, and outside of what is declared."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.errors import PlanError
+from dpstats.queries.base import Kind, Norm
+from dpstats.queries.labels import Exchanged, Interval
+from dpstats.queries.scalar import cell_counts, increasing
+
+__all__ = ["LabelAstray", "LabelCells"]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class LabelCells(Exchanged):
+    """Counts of responses in the cells (e_0, e_1], ... between public edges; the answer is (k,).
+
+    The first cell takes what lies below it, and the last what lies above.
+
+    Guarantee: a response is in one cell. Replacing it moves two counts by one: L1 change 2, L2
+    change sqrt(2).
+    """
+
+    interval: Interval
+    edges: Array
+    norm: Norm = "l2"
+    name: ClassVar[str] = "cells of responses"
+    kind: ClassVar[Kind] = "sum"
+
+    def __post_init__(self) -> None:
+        increasing(self.edges, "edges of the cells")
+        if self.edges.size < 2:
+            raise PlanError("LabelCells: at least two edges are needed.")
+
+    def parameters(self) -> Mapping[str, Any]:
+        """Interval, number of cells, and their range."""
+        ends = {"lowest": float(self.edges[0]), "highest": float(self.edges[-1])}
+        return {**self.interval.parameters(), "cells": int(self.edges.size - 1), **ends}
+
+    def total(self, v: Array) -> Array:
+        """The counts."""
+        inner = self.edges[1:-1] - self.interval.middle
+        return cell_counts(v, inner, np.ones(v.size)).astype(np.float64)
+
+    @property
+    def _change(self) -> float:
+        return _two_counts(self.norm)
+
+
+@dataclass(frozen=True)
+class LabelAstray(Exchanged):
+    """How many responses lay outside of what is declared, and how many were missing; (2,).
+
+    Guarantee: a response is one or the other, or neither. Replacing it moves two counts by one: L1
+    change 2, L2 change sqrt(2).
+    """
+
+    interval: Interval
+    norm: Norm = "l2"
+    name: ClassVar[str] = "responses outside of what is declared"
+    kind: ClassVar[Kind] = "sum"
+
+    def parameters(self) -> Mapping[str, Any]:
+        """The interval, which is that of the declaration."""
+        return self.interval.parameters()
+
+    def total(self, v: Array) -> Array:
+        """Counts, of responses (n,) that the holder marks: 1 outside, 2 missing, 0 neither."""
+        return np.array([np.count_nonzero(v == 1), np.count_nonzero(v == 2)], dtype=np.float64)
+
+    @property
+    def _change(self) -> float:
+        return _two_counts(self.norm)
+
+
+def _two_counts(norm: Norm) -> float:
+    """Length of the change of two counts by one each."""
+    return 2.0 if norm == "l1" else math.sqrt(2.0)

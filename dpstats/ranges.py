@@ -1,0 +1,152 @@
+"""What nobody knows of columns, bought from a ledger: a range, or centres and scales."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from dpstats.accounting import Ledger
+from dpstats.api import Formula, of_columns, quoted, required
+from dpstats.errors import OptionError
+from dpstats.estimators.central.range import ENDS, MAPPED
+from dpstats.mechanisms.noise import Noise
+from dpstats.model import Model
+from dpstats.privacy import Central
+from dpstats.results.parameters import ScalesResults
+from dpstats.schema import Numeric, Schema
+from dpstats.tables import column_names
+
+__all__ = ["private_range", "private_ranges"]
+
+
+def private_range(
+    column: str,
+    data: Any,
+    privacy: Central,
+    ledger: Ledger | None = None,
+    *,
+    unit: str | None = None,
+    max_rows: int | None = None,
+    noise: Noise | None = None,
+) -> Numeric:
+    """Buy bounds for a column whose range nobody knows, at the price of `privacy`.
+
+    The ends are chosen among 0 and +-2^k, k = -20 ... 60: as few rows as possible outside, and no
+    doubling of the range that would add fewer than about 6 / epsilon rows (6 m / epsilon where a
+    unit has up to m). The result is public and may go into a `Schema`.
+
+    Parameters
+    ----------
+    column : str
+        Column to bound.
+    data : table
+        Private rows.
+    privacy : Central
+        What to spend; delta may be 0. Where the number of rows is private (`unit`, add-remove
+        neighbours) it holds a public guess: ``Central(..., rows=20_000)``.
+    ledger : Ledger, optional
+        Where the cost is charged before any row is read.
+    unit, max_rows : str, int, optional
+        As in `Schema`: the column that names the person (or other unit) whose rows are protected
+        together, and how many of them may contribute. Without them the unit is one row.
+    noise : SeededNoise, optional
+        For simulation; a range bought with it is NOT private.
+
+    Returns
+    -------
+    Numeric
+        Declaration with the bounds found.
+
+    Raises
+    ------
+    DPStatsError
+        As `Model.fit`, before anything is charged.
+
+    Notes
+    -----
+    Guarantee: one exponential mechanism on row counts, whose sensitivity is the number of rows of
+    one unit; see `dpstats.estimators.central.range.ExponentialRange`. Rows without a value or a
+    unit are left out.
+    """
+    model = range_model(column, data, unit, max_rows)
+    return Numeric(*model.fit(privacy, ledger, noise=noise).params.tolist())
+
+
+def range_model(column: str, data: Any, unit: str | None, max_rows: int | None) -> Model:
+    """The model that `private_range` fits."""
+    declared = {column: Numeric(float(ENDS[0]), float(ENDS[-1]))}
+    schema = Schema(declared, unit=unit, max_rows=max_rows)
+    return Model("range", Formula(MAPPED.format(quoted(column)), schema, label=column), data)
+
+
+def private_ranges(
+    data: Any,
+    schema: Schema,
+    privacy: Central,
+    ledger: Ledger | None = None,
+    *,
+    noise: Noise | None = None,
+) -> ScalesResults:
+    """Buy centre and scale of all numeric columns that declare none, once for all later fits.
+
+    Default fits find the scales of the columns that they use themselves, and pay each time. With
+    the schema that this returns they ask for nothing, and neither do methods that find no scales.
+
+    Parameters
+    ----------
+    data : table
+        Private rows.
+    schema : Schema
+        Public declaration of the columns. Those that are ``Numeric`` without ``scale=``, and in the
+        table, are looked for; a range may be far too wide.
+    privacy : Central
+        What to spend; delta is above 0. Where the number of rows is private (a unit, add-remove
+        neighbours) it holds a public guess: ``Central(..., rows=20_000)``.
+    ledger : Ledger, optional
+        Where the cost is charged before any row is read.
+    noise : SeededNoise, optional
+        For simulation; scales bought with it are NOT private.
+
+    Returns
+    -------
+    ScalesResults
+        ``schema`` declares what was found; `params`, `summary`, `save` and the rest are as for
+        every fit. The summary says which scales could not be found, and of which columns more than
+        a twentieth of the values were outside of the declared range, or missing.
+
+    Raises
+    ------
+    DPStatsError
+        As `Model.fit`, before anything is charged.
+
+    Warns
+    -----
+    FeasibilityWarning
+        If noise may hide the columns; says how many rows suffice.
+
+    Notes
+    -----
+    Guarantee: Gaussian noise on three histograms, each of all columns at once, and on counts of
+    values outside of what is declared; see `dpstats.estimators.central.scales.ranges.ColumnScales`.
+
+    Examples
+    --------
+    >>> bought = dp.private_ranges(df, schema, dp.Central(0.2, 1e-7), ledger)
+    >>> fit = dp.ols("y ~ x + z", df, bought.schema).fit(dp.Central(1.0, 1e-7), ledger)
+    """
+    model = ranges_model(data, required(schema))
+    return cast("ScalesResults", model.fit(privacy, ledger, noise=noise))
+
+
+def ranges_model(data: Any, schema: Schema) -> Model:
+    """The model that `private_ranges` fits."""
+    there = set(column_names(data))
+    columns = [
+        name
+        for name, declared in schema.items()
+        if isinstance(declared, Numeric) and declared.scale is None and name in there
+    ]
+    if not columns:
+        raise OptionError(
+            "No column to look for: those of the table that are declared Numeric have a scale=."
+        )
+    return Model("scales", of_columns(columns, data, schema, Numeric), data)

@@ -1,0 +1,230 @@
+"""A private regression table of one site, with what other sites know of it."""
+
+from __future__ import annotations
+
+from dataclasses import astuple, dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from dpstats.combining import PRINTED, RULES, estimate_for
+from dpstats.errors import OptionError
+from dpstats.protocol.sites import FederatedEstimate, SiteShare, SummedEstimate
+from dpstats.results import archive, coefficients
+from dpstats.results.inference import interval
+from dpstats.results.regression import RegressionResults
+from dpstats.results.summary import Particulars
+from dpstats.stored import read, record
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from dpstats.design import Design
+
+__all__ = ["FederatedResults", "SummedResults"]
+
+_ASSUMED = ("exchangeable", "target")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FederatedResults(RegressionResults):
+    """Estimates for the target site, of its own answer and those of other sites.
+
+    `params`, `bse`, tests and intervals are of the target's parameters, whatever the others are.
+    `sources` says what each site contributed; `site` gives its own table, and `for_target` the same
+    for another site. All of it is computed of what was released, at no cost.
+    """
+
+    estimate: FederatedEstimate  # type: ignore[assignment]
+
+    estimates = FederatedEstimate  # type: ignore[assignment]
+
+    @staticmethod
+    def _sparsity(estimate: Any, design: Design, plan: Any) -> None:
+        return None
+
+    @staticmethod
+    def _written(estimate: Any) -> dict[str, Any]:  # type: ignore[override]
+        sites = [archive.written(site) for site in estimate.sites]
+        return {**archive.written(estimate, "sites"), "sites": sites}
+
+    @classmethod
+    def _reread(cls, data: dict[str, Any], design: Design) -> FederatedEstimate:  # type: ignore[override]
+        made = record(FederatedEstimate, data, "estimate")
+        if made.params.shape != (len(design.names),) or made.combine not in {*RULES, *PRINTED}:
+            raise OptionError("estimate: its parameters are not the columns of the design.")
+        return made
+
+    def _bounded(self) -> Self:
+        # There is no one answer without privacy that several sites would have had together.
+        found = super()._bounded()
+        terms = (t for t in found.error_bound.terms if (t.tier, t.term) != ("bound", "privacy"))
+        return replace(found, error_bound=replace(found.error_bound, terms=tuple(terms)))
+
+    @property
+    def sources(self) -> pd.DataFrame:
+        """Every site that was asked: one row each, by its name.
+
+        Returns
+        -------
+        DataFrame
+            ``n`` rows, ``epsilon`` and ``delta`` that it spent, chi-squared ``distance`` from the
+            target and its p-value ``p``, ``cluster`` of sites that agree (0: the target), its
+            ``weight`` in the estimate, ``status`` and, of one that did not answer, the ``reason``.
+        """
+        import pandas as pd
+        from scipy.stats import chi2
+
+        estimate, rows, at = self.estimate, [], 0
+        for site in estimate.sites:
+            told = [np.nan] * 4
+            if site.answered:
+                distance = estimate.distances[at]
+                p = chi2.sf(distance, len(estimate.params)) if site.site != estimate.target else 1.0
+                told = [distance, p, estimate.clusters[at], estimate.weights[at]]
+                at += 1
+            rows.append(
+                [
+                    site.site,
+                    round(site.n),
+                    site.epsilon,
+                    site.delta,
+                    *told,
+                    site.status,
+                    site.reason,
+                ]
+            )
+        columns = ["site", "n", "epsilon", "delta", "distance", "p", "cluster", "weight"]
+        frame = pd.DataFrame(rows, columns=[*columns, "status", "reason"]).set_index("site")
+        return frame.astype({"n": "Int64", "cluster": "Int64"})
+
+    def site(self, name: str, alpha: float = 0.05) -> pd.DataFrame:
+        """What one site released: estimates, standard errors and intervals of level 1 - alpha.
+
+        Raises
+        ------
+        OptionError
+            If it did not answer.
+        """
+        import pandas as pd
+
+        found = self._answer(name)
+        se = np.sqrt(np.diag(found.cov))
+        low, high = interval(found.params, se, alpha).T
+        names = [f"[{alpha / 2:g}", f"{1 - alpha / 2:g}]"]
+        columns = {"coef": found.params, "std err": se, names[0]: low, names[1]: high}
+        return pd.DataFrame(columns, index=list(self.table.names))
+
+    def for_target(self, name: str) -> FederatedResults:
+        """The same releases with another site as the target, at no further cost.
+
+        Raises
+        ------
+        OptionError
+            If it did not answer.
+        """
+        self._answer(name)
+        estimate = estimate_for(name, self.estimate.sites, self.estimate.combine)
+        return replace(self, estimate=estimate)._bounded()  # the plan is what was planned
+
+    def _answer(self, name: str) -> Any:
+        for site in self.estimate.answers:
+            if site.site == name:
+                return site
+        known = ", ".join(repr(site.site) for site in self.estimate.answers)
+        raise OptionError(f"{name!r} gave no answer; these did: {known}.")
+
+    def conf_int(self, alpha: float = 0.05, assume: str | None = None) -> pd.DataFrame:
+        """Intervals of level 1 - alpha: columns 0 (lower) and 1 (upper), shape (k, 2).
+
+        Parameters
+        ----------
+        alpha : float, default 0.05
+            One less the level.
+        assume : {"exchangeable", "target"}, optional
+            By default intervals hold whatever the sites have in common. ``"exchangeable"``: the
+            target is one more site like those it is near; shorter, and wrong under a shift that all
+            sources share. ``"target"``: those of the target's own answer.
+
+        Raises
+        ------
+        OptionError
+            If `assume` is something else.
+        """
+        import pandas as pd
+
+        if assume is None:
+            return super().conf_int(alpha)
+        if assume not in _ASSUMED:
+            raise OptionError(f"assume={assume!r}: allowed are {', '.join(map(repr, _ASSUMED))}.")
+        own = self._answer(self.estimate.target)
+        exchangeable = (self.estimate.params, self.estimate.assumed)
+        values, cov = exchangeable if assume == "exchangeable" else (own.params, own.cov)
+        bounds = interval(values, np.sqrt(np.diag(cov)), alpha)
+        return pd.DataFrame(bounds, index=list(self.table.names))
+
+    def _particulars(self) -> Particulars:
+        made, estimate = super()._particulars(), self.estimate
+        count = f"{len(estimate.answers)} of {len(estimate.sites)}"
+        sizes = (
+            ("Sites:", count),
+            ("Target:", estimate.target),
+            ("Combined by:", estimate.combine),
+        )
+        whole = (
+            "Estimates are of the target's population; fit.sources says what each site gave, "
+            "fit.site(name) its own table, fit.for_target(name) the same for another."
+        )
+        return replace(made, sizes=(*made.sizes, *sizes), meaning=(whole, *made.meaning))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SummedResults(RegressionResults):
+    """Estimates of several sites together: noisy sums that were added, sparse fits averaged.
+
+    They are of the target as far as the other sites are like it; `sources` says which are not.
+    """
+
+    estimate: SummedEstimate
+
+    estimates = SummedEstimate
+
+    @staticmethod
+    def _written(estimate: Any, *other: str) -> dict[str, Any]:
+        data = coefficients.to_dict(estimate, "sites", *other)
+        return {**data, "sites": [archive.written(site) for site in estimate.sites]}
+
+    @classmethod
+    def _reread(cls, data: dict[str, Any], design: Design) -> SummedEstimate:
+        given = dict(read(dict, data, "estimate"))
+        sites = read(tuple[SiteShare, ...], given.pop("sites", []), "estimate, sites")
+        made = super()._reread(given, design)
+        return SummedEstimate(**{f.name: getattr(made, f.name) for f in fields(made)}, sites=sites)
+
+    @property
+    def sources(self) -> pd.DataFrame:
+        """Every site that was asked: one row each, by its name.
+
+        Returns
+        -------
+        DataFrame
+            ``n`` rows, ``epsilon`` and ``delta`` that it spent, ``distance`` from the others and
+            its p-value ``p`` (see `SiteShare`), ``status`` and, of one that did not answer, the
+            ``reason``.
+        """
+        import pandas as pd
+
+        names = [f.name for f in fields(SiteShare)]
+        rows = [astuple(site) for site in self.estimate.sites]
+        return pd.DataFrame(rows, columns=names).set_index("site")
+
+    def _particulars(self) -> Particulars:
+        made, sites = super()._particulars(), self.estimate.sites
+        count = f"{sum(site.status == 'answered' for site in sites)} of {len(sites)}"
+        how = "averages" if self.estimate.support is not None else "sums"
+        whole = (
+            f"Estimates are of {count} sites together, by {how}, and of the target as far as the "
+            "others are like it; fit.sources says which are not."
+        )
+        sizes = (("Sites:", count), ("Combined by:", how))
+        return replace(made, sizes=(*made.sizes, *sizes), meaning=(whole, *made.meaning))

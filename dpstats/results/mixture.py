@@ -1,0 +1,178 @@
+"""A private mixture of normal laws: its components, and what they say of new rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.errors import OptionError
+from dpstats.families.mixtures import NormalMixture
+from dpstats.protocol.mixtures import MixtureEstimate, component_names
+from dpstats.results.inference import interval
+from dpstats.results.parameters import ParameterResults
+from dpstats.results.summary import Particulars
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["MixtureResults"]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class MixtureResults(ParameterResults):
+    """A private mixture of k normal laws in d columns, the heaviest component first.
+
+    `params`, `bse` and the rest are of all weights, means and standard deviations in one row. A
+    hypothesis about one of them is not tested by the normal law; `conf_int` has their intervals.
+    """
+
+    estimate: MixtureEstimate
+    estimates = MixtureEstimate
+
+    def _check(self) -> None:
+        super()._check()
+        place = self.design.standardization.intercept
+        if self.estimate.columns != tuple(n for j, n in enumerate(self.design.names) if j != place):
+            raise OptionError("The result contradicts itself: estimate and design differ.")
+
+    @cached_property
+    def mixture(self) -> NormalMixture:
+        """The mixture as arrays, in the user's units."""
+        e = self.estimate
+        return NormalMixture(e.weights, e.means, np.array(e.covariances))
+
+    @property
+    def _components(self) -> pd.RangeIndex:
+        import pandas as pd
+
+        return pd.RangeIndex(1, len(self.estimate.weights) + 1, name="component")
+
+    @property
+    def weights(self) -> pd.Series:
+        """Share of each component, of shape (k,)."""
+        import pandas as pd
+
+        return pd.Series(self.estimate.weights.copy(), self._components, name="weight")
+
+    @property
+    def means(self) -> pd.DataFrame:
+        """Means, one row a component, of shape (k, d)."""
+        import pandas as pd
+
+        return pd.DataFrame(self.estimate.means, self._components, list(self.estimate.columns))
+
+    @property
+    def covariances(self) -> dict[int, pd.DataFrame]:
+        """Covariance of each component, of shape (d, d)."""
+        import pandas as pd
+
+        names = list(self.estimate.columns)
+        pairs = zip(self._components, self.estimate.covariances, strict=True)
+        return {j: pd.DataFrame(c.copy(), names, names) for j, c in pairs}
+
+    @property
+    def goodness_of_fit(self) -> pd.Series:
+        """Two tests of the model from what was released, and their common p-value.
+
+        Chi-squared statistics with their degrees of freedom: of all numbers beyond those that the
+        parameters need, and of the tails of components. Empty where the numbers are not fitted.
+        """
+        import pandas as pd
+
+        return pd.Series(self.estimate.released.get("goodness of fit", {}), dtype=float)
+
+    def conf_int(self, alpha: float = 0.05) -> pd.DataFrame:
+        """Intervals of level 1 - alpha, by component and parameter: columns 0 and 1."""
+        import pandas as pd
+
+        bounds = interval(self.table.inner_values, self._wald.se, alpha)
+        names = component_names(self.estimate.columns)
+        index = pd.MultiIndex.from_product(
+            [self._components, names], names=["component", "parameter"]
+        )
+        return pd.DataFrame(bounds, index=index)
+
+    # New rows -------------------------------------------------------------------------------------
+
+    def _rows(self, table: Any) -> Array:
+        place = self.design.standardization.intercept
+        rows: Array = np.delete(self.design.exog(table, clip=False), place or 0, axis=1)
+        return rows
+
+    def _series(self, table: Any, values: Array, name: str) -> pd.Series:
+        import pandas as pd
+
+        return pd.Series(values, index=getattr(table, "index", None), name=name)
+
+    def _shares(self, table: Any) -> Array:
+        with np.errstate(invalid="ignore"):
+            return self.mixture.responsibilities(self._rows(table))
+
+    def predict_proba(self, table: Any) -> pd.DataFrame:
+        """Probability of each component for new rows, of shape (m, k); nan where one is missing.
+
+        Parameters
+        ----------
+        table : table
+            New rows: pandas, polars or pyarrow, or a dict of arrays.
+        """
+        import pandas as pd
+
+        shares = self._shares(table)
+        return pd.DataFrame(shares, getattr(table, "index", None), self._components)
+
+    def predict(self, table: Any) -> pd.Series:
+        """The likeliest component of new rows, 1 to k; 0 where a value is missing."""
+        shares = self._shares(table)
+        known = ~np.isnan(shares).any(axis=1)
+        chosen = np.where(known, np.nan_to_num(shares).argmax(axis=1) + 1, 0)
+        return self._series(table, chosen, "component")
+
+    def score_samples(self, table: Any) -> pd.Series:
+        """Log density of the mixture at new rows, shape (m,)."""
+        with np.errstate(invalid="ignore"):  # of values that are missing
+            return self._series(table, self.mixture.log_density(self._rows(table)), "log density")
+
+    def sample(self, n: int, seed: int) -> pd.DataFrame:
+        """Rows drawn from the released mixture, which cost nothing and are nobody's.
+
+        Parameters
+        ----------
+        n : int
+            How many.
+        seed : int
+            Of their randomness.
+
+        Returns
+        -------
+        DataFrame
+            One column for each of the mixture's; values may lie outside of the declared range.
+        """
+        import pandas as pd
+        from scipy.stats import uniform
+
+        if not (isinstance(n, int) and n >= 1):
+            raise OptionError(f"sample(n={n!r}): a whole number of rows, at least 1, is needed.")
+        numbers = uniform.rvs(size=(n, self.mixture.d + 1), random_state=seed)
+        rows = self.mixture.rows_of(np.clip(numbers, 1e-16, 1 - 1e-16))
+        return pd.DataFrame(rows, columns=list(self.estimate.columns))
+
+    # Reports --------------------------------------------------------------------------------------
+
+    def _particulars(self) -> Particulars:
+        test = self.goodness_of_fit
+        p = f"{test['p']:.3g}" if "p" in test else "none"
+        return Particulars(
+            law=(("Covariances:", str(self.plan.options.get("covariance"))),),
+            sizes=(
+                ("Components:", str(len(self.estimate.weights))),
+                ("Goodness of fit, p:", p),
+            ),
+            errors=(self.no_inference,),
+        )

@@ -1,0 +1,186 @@
+"""A direction that noise hides is said to be hidden, and spoils no coefficient but its own."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import dpstats as dp
+from dpstats import SeededNoise
+from dpstats.errors import OptionError
+from dpstats.estimators.central.newton.conclusion import Solution, conclude
+from dpstats.estimators.central.newton.identification import Faint, fieller, likely_factor
+
+DELTA = 1e-6
+Array = NDArray[np.float64]
+
+
+@pytest.mark.parametrize("seen", [2.5, 4.0, 30.0])
+@pytest.mark.parametrize("score", [-3.0, 0.0, 8.0])
+def test_the_set_of_fieller_is_that_of_a_test_at_every_point(seen: float, score: float) -> None:
+    t = np.linspace(-60, 60, 2_000_001)
+    kept = t[np.abs(score - seen * t) <= 1.959964 * np.sqrt(4.0 + t**2)]
+    low, high = fieller(*(np.array([v]) for v in (score, seen, 1.0, 4.0)))
+    assert low[0] == pytest.approx(kept[0], abs=1e-3)
+    assert high[0] == pytest.approx(kept[-1], abs=1e-3)
+
+
+@pytest.mark.parametrize("curvature", [0.0, 1.5, 4.0, 20.0])
+def test_the_set_of_fieller_covers_whatever_the_curvature_is(curvature: float) -> None:
+    rng, reps = np.random.default_rng(1), 100_000
+    score = curvature * 0.7 + 0.5 * rng.normal(size=reps)
+    seen = curvature + rng.normal(size=reps)
+    low, high = fieller(score, seen, np.ones(reps), np.full(reps, 0.25))
+    # The other half of what is not an interval may hold it: never less than 95 %.
+    covered = float(np.mean((low <= 0.7) & (high >= 0.7)))
+    assert covered > 0.95 - 4 * np.sqrt(0.95 * 0.05 / reps)
+    assert covered < (0.953 if curvature > 10 else 1.0)
+
+
+def test_a_slope_that_may_be_none_says_nothing() -> None:
+    for seen in (-5.0, 0.0, 1.95):
+        low, high = fieller(*(np.array([v]) for v in (1.0, seen, 1.0, 1.0)))
+        assert np.isneginf(low[0])
+        assert np.isposinf(high[0])
+
+
+@pytest.mark.parametrize("factor", [0.05, 0.4])
+def test_the_likely_room_is_that_of_the_effects(factor: float) -> None:
+    rng = np.random.default_rng(2)
+    variances = rng.uniform(0.1, 2.0, 4_000)
+    effects = rng.normal(size=4_000) * np.sqrt(3 * factor + variances)
+    found = likely_factor(effects, variances, np.full(4_000, 3.0))
+    assert found == pytest.approx(factor, rel=0.35)  # of a grid of steps of 1.33
+
+
+def test_the_doubt_of_a_direction_is_that_of_noise_drawn() -> None:
+    rng, d = np.random.default_rng(3), 4
+    variances = rng.uniform(0.5, 2.0, (d, d))
+    variances = (variances + variances.T) / 2
+    values, basis = np.linalg.eigh(np.diag([1.0, 2.0, 900.0, 1000.0]) + 0.5)
+    faint = Faint.within(5.0, values, basis, variances)
+    drawn = rng.normal(size=(20_000, d, d)) * np.sqrt(variances)
+    drawn = np.triu(drawn) + np.swapaxes(np.triu(drawn, 1), 1, 2)
+    along = np.einsum("ir,nij,jr->nr", faint.directions, drawn, faint.directions)
+    np.testing.assert_allclose(along.std(axis=0), faint.doubt, rtol=0.03)
+
+
+def test_what_noise_mixes_into_a_direction_touches_nothing() -> None:
+    values = np.array([0.1, 50.0, 50.0])
+    turned = np.array([[1.0, -0.02, 0.0], [0.02, 1.0, 0.0], [0.0, 0.0, 1.0]])
+    basis = np.linalg.qr(turned)[0]
+    effects = Faint.within(5.0, values, basis, np.full((3, 3), 1.0)).effects(np.eye(3))
+    np.testing.assert_allclose(np.abs(effects[:, 0]), [1.0, 0.0, 0.0], atol=1e-3)
+    clear = Faint.within(5.0, values, basis, np.full((3, 3), 0.01)).effects(np.eye(3))
+    np.testing.assert_allclose(np.abs(clear[1, 0]), 0.02, rtol=0.01)
+
+
+def solution(bread: Array, step: Array, variance: float = 1e-4, spread: float = 100.0) -> Solution:
+    d = step.size
+    return Solution(
+        at=np.zeros(d),
+        step=step,
+        bread=bread,
+        variances=np.full((d, d), variance),
+        meat=np.eye(d) * 9.0,
+        noise=4.0,
+        allowed=np.zeros((d, d)),
+        level=float(np.trace(bread)) / d,
+        spread=spread,
+        start=np.zeros(d),
+    )
+
+
+def test_what_is_seen_clearly_is_a_newton_step_with_its_sandwich() -> None:
+    bread = np.array([[40.0, 10.0], [10.0, 30.0]])
+    step, w = np.array([0.5, -2.0]), np.array([[2.0, 0.0], [1.0, 1.0]])
+    found = conclude(solution(bread, step), w, np.full(2, np.inf))
+    inverse = np.linalg.inv(bread)
+    np.testing.assert_allclose(found.params, w @ step, rtol=1e-4)
+    np.testing.assert_allclose(found.cov_sampling, 9 * w @ inverse @ inverse @ w.T, rtol=1e-9)
+    np.testing.assert_allclose(found.cov_privacy, 4 * w @ inverse @ inverse @ w.T, rtol=1e-9)
+    np.testing.assert_allclose(found.cov, found.cov_sampling + found.cov_privacy, rtol=1e-3)
+    assert found.short == 0
+    assert not found.presumed.any()
+
+
+def test_a_hidden_level_has_the_variance_presumed_and_leaves_the_others_alone() -> None:
+    bread = np.diag([0.5, 40.0])
+    made = solution(bread, np.array([0.0, -2.0]), variance=1.0, spread=1.0)
+    effect = np.array([0.7, np.inf])
+    found = conclude(made, np.eye(2), effect)
+    assert found.cov[0, 0] == pytest.approx(0.49)
+    assert found.presumed[0, 0] == pytest.approx(0.49, rel=0.05)
+    assert found.cov[1, 1] < 0.02
+    assert found.short == pytest.approx(4.0)
+
+
+def ages(seed: int, n: int = 20_000) -> dict[str, Any]:
+    rng = np.random.default_rng(seed)
+    age = np.clip(17 + rng.gamma(2.2, 10, n), 17, 90)
+    sex = rng.random(n) < 0.5
+    y = 2 + 0.06 * (age - 17) - 0.0008 * (age - 17) ** 2 + 0.4 * sex + 0.5 * rng.normal(size=n)
+    return {"age": age, "sex": sex, "y": y}
+
+
+@pytest.mark.full
+def test_a_column_that_is_nearly_empty_ruins_no_other() -> None:
+    # Nobody is above 90 of 120: the last column of the basis is next to nothing.
+    schema = dp.Schema(age=dp.Numeric(0, 120), sex=dp.Boolean(), y=dp.Numeric(-2, 10))
+    bse, error = [], []
+    for seed in range(12):
+        model = dp.ols("y ~ bs(age, df=5) + sex", ages(seed), schema)
+        fit = model.fit(dp.Central(1.0, DELTA), noise=SeededNoise(seed))
+        name = next(v for v in fit.params.index if v.startswith("sex"))
+        bse.append(fit.bse[name])
+        error.append(fit.params[name] - 0.4)
+        assert "Not identified" in str(fit.summary())
+        assert np.isfinite(fit.pvalues[name])
+    # The error without privacy is 0.007; standard errors once were 0.05 to 2.6.
+    assert np.median(bse) < 0.04
+    assert np.max(bse) < 0.2
+    assert np.mean(np.abs(error) < 1.96 * np.array(bse)) > 0.9
+
+
+def rare(seed: int, n: int, share: float) -> dict[str, Any]:
+    rng = np.random.default_rng(seed)
+    x, z = rng.normal(size=n), rng.random(n) < share
+    return {"x": x, "z": z, "y": 0.5 + 0.6 * x + z + rng.normal(size=n)}
+
+
+RARE = dp.Schema(x=dp.Numeric(-6, 6, center=0, scale=1), z=dp.Boolean(), y=dp.Numeric(-8, 8))
+
+
+@pytest.mark.full
+def test_the_interval_of_a_rare_dummy_is_about_as_long_as_its_error() -> None:
+    bse, error = [], []
+    for seed in range(40):
+        model = dp.ols("y ~ x + z", rare(seed, 5_000, 0.02), RARE)
+        fit = model.fit(dp.Central(1.0, DELTA), noise=SeededNoise(seed))
+        name = next(v for v in fit.params.index if v.startswith("z"))
+        bse.append(fit.bse[name])
+        error.append(fit.params[name] - 1.0)
+    # Standard errors once were 4.7 times the error.
+    assert np.median(bse) < 2.5 * float(np.sqrt(np.mean(np.square(error))))
+    assert np.mean(np.abs(error) < 1.96 * np.array(bse)) > 0.9
+
+
+def test_what_is_not_identified_is_marked_and_not_tested() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = dp.ols("y ~ x + z", rare(0, 5_000, 0.001), RARE)
+        fit = model.fit(dp.Central(0.5, DELTA), noise=SeededNoise(1))
+    at = next(j for j, v in enumerate(fit.params.index) if v.startswith("z"))
+    assert at in fit.table.not_identified
+    assert np.isnan(fit.pvalues.iloc[at])
+    assert np.isfinite(fit.pvalues["x"])
+    text = str(fit.summary())
+    assert text.index("Not identified") < text.index("coef")
+    assert "ident." in next(line for line in text.splitlines() if line.startswith("z"))
+    with pytest.raises(OptionError, match="No hypothesis about"):
+        fit.t_test(np.eye(len(fit.params))[at])
+    assert type(fit).from_dict(fit.to_dict()).table.not_identified == fit.table.not_identified

@@ -1,0 +1,285 @@
+"""Mixtures of normal laws: right where they are, with intervals that cover, and a test of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import dpstats as dp
+from dpstats.errors import FeasibilityWarning, FormulaError, OptionError, SchemaError
+from dpstats.estimators.central.mixtures.local import LocalMixture
+from dpstats.estimators.central.mixtures.start import Histogram
+from dpstats.estimators.numerics.released import Asked, fit_released
+from dpstats.families.mixtures import NormalMixture
+from tests.estimators.mixture_cases import APART, PLANE, SCHEMA, distances, fitted, rows
+from tests.grids import grid
+
+SHAPES = ("full", "tied", "diagonal", "spherical")
+PRIVACY = dp.Central(1.0, 1e-6)
+
+
+def em(x: np.ndarray, mixture: NormalMixture, steps: int = 60) -> NormalMixture:
+    """Maximum likelihood by the EM algorithm, as in a textbook."""
+    for _ in range(steps):
+        dense = np.array(
+            [
+                w * stats.multivariate_normal(m, c).pdf(x)
+                for w, m, c in zip(mixture.weights, mixture.means, mixture.covariances, strict=True)
+            ]
+        )
+        r = dense / dense.sum(axis=0)
+        means = r @ x / r.sum(axis=1)[:, None]
+        covs = [np.cov(x.T, aweights=r[j], bias=True) for j in range(len(r))]
+        mixture = NormalMixture(r.mean(axis=1), means, np.array(covs))
+    return mixture
+
+
+@pytest.mark.parametrize("shape", grid(SHAPES, lambda s: s == "full"))
+def test_scores_are_derivatives_of_the_log_density(shape):
+    mixture = NormalMixture(
+        PLANE.weights,
+        PLANE.means,
+        PLANE.covariances if shape == "full" else np.stack([0.7 * np.eye(2)] * 3),
+    )
+    local = LocalMixture(mixture, shape, 0, np.array([1.0, 2.0]))
+    points = local.rows(np.random.default_rng(0).uniform(size=(40, 3)))
+    scores = local.scores(points)
+    assert scores.shape == (40, local.size)
+    step = 1e-5
+    for j in range(local.size):
+        unit = step * (np.arange(local.size) == j)
+        ends = [local.moved(s * unit).mixture.log_density(points[:, 1:] * [1, 2]) for s in (1, -1)]
+        np.testing.assert_allclose(scores[:, j], (ends[0] - ends[1]) / (2 * step), atol=1e-6)
+
+
+def test_the_jacobian_is_that_of_weights_means_and_deviations():
+    local, step = LocalMixture(PLANE, "full", 0, np.ones(2)), 1e-6
+    found = local.jacobian()
+    for j in range(local.size):
+        ends = []
+        for sign in (1, -1):
+            m = local.moved(sign * step * (np.arange(local.size) == j)).mixture
+            sds = np.sqrt(np.diagonal(m.covariances, axis1=1, axis2=2))
+            ends.append(np.column_stack([m.weights, m.means, sds]))
+        np.testing.assert_allclose(found[:, :, j], (ends[0] - ends[1]) / (2 * step), atol=1e-6)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_what_made_up_rows_contribute_is_what_a_holder_adds(shape):
+    from tests.queries.cases import answer, block
+
+    x = np.random.default_rng(1).uniform(-1, 1, (50, 3))
+    x[:, 0] = 1.0
+    query = LocalMixture(
+        NormalMixture(
+            np.array([0.4, 0.6]),
+            np.array([[0.3, 0.0], [-0.4, 0.2]]),
+            np.stack([0.1 * np.eye(2)] * 2),
+        ),
+        shape,
+        0,
+        np.ones(2),
+    ).question(1.9)
+    held = block(x, np.zeros(50), query)
+    made = query.rows(np.asarray(held.x, dtype=np.float64)).sum(axis=0)
+    np.testing.assert_allclose(answer(query, held), made, rtol=2e-4, atol=2e-3)
+
+
+def test_the_sensitivity_is_attained_and_the_same_for_any_number_of_components():
+    """Two rows at the radius from two components: sqrt(2) (a^2 + R^2), and 2 B."""
+    for shape in ("full", "diagonal"):
+        claims = set()
+        for k in (2, 5):
+            means = 40.0 * np.arange(k)[:, None] * np.ones(2)
+            mixture = NormalMixture(np.full(k, 1 / k), means, np.stack([np.eye(2)] * k))
+            query = LocalMixture(mixture, shape, 0, np.ones(2)).question(2.0)
+            at = np.sqrt([2.0, 2.0])  # of length R, and far from the other components
+            pair = np.array([[1.0, *at], [1.0, *(means[1] + at)]])
+            one, two = query.rows(pair)
+            claim = query.sensitivity(dp.Neighbors.REPLACE_ONE, 1)
+            moved = np.linalg.norm(one - two)
+            assert moved <= claim
+            claims.add(claim)
+            if shape == "full":
+                assert moved > 0.9999 * claim
+        assert len(claims) == 1
+
+
+def test_without_noise_to_speak_of_the_finish_is_at_the_maximum_of_the_likelihood():
+    data = rows(PLANE, 20_000, 3)
+    best = em(data.to_numpy(), PLANE)
+    fit = fitted(data, 1, epsilon=200.0)
+    z = distances(fit, best)
+    # Of the distance to the population, in standard errors, clips of long rows leave a part.
+    assert np.abs(z).max() < 0.8
+    assert np.median(fit.privacy_share) < 0.25
+
+
+def test_intervals_cover_and_half_of_their_width_does_not():
+    """Of 3 fits of 15 parameters, 43 of 45 cover; fewer than 37 with probability 1e-3."""
+    z = np.array([distances(fitted(rows(PLANE, 4_000, s), s), PLANE) for s in range(3)])
+    assert (np.abs(z) < 1.96).sum() >= 37
+    assert (np.abs(z) < 0.98).sum() < 37
+
+
+@pytest.mark.slow
+def test_each_interval_covers():
+    """Of 200 fits each interval covers 190 times; fewer than 180 have probability 1e-3."""
+    z = np.array([distances(fitted(rows(PLANE, 6_000, s), s), PLANE) for s in range(200)])
+    assert np.all((np.abs(z) < 1.96).sum(axis=0) >= 180)
+
+
+@pytest.mark.parametrize("errors", grid(["t", "uniform"], lambda e: e == "t"))
+def test_errors_that_are_not_normal_are_found_and_have_no_interval(errors):
+    fit = fitted(rows(PLANE, 30_000, 2, errors), 2)
+    assert fit.goodness_of_fit["p"] < 1e-3
+    assert not fit.has_inference
+    assert np.isnan(fit.bse).all()
+    assert "contradict" in str(fit.summary())
+
+
+@pytest.mark.full
+def test_a_declared_range_that_is_far_too_wide_costs_little():
+    data = rows(APART, 8_000, 4)
+    wide = dp.Schema(a=dp.Numeric(-500, 500), b=dp.Numeric(-500, 500))
+    fit = fitted(data, 5, k=2, schema=wide)
+    assert np.abs(distances(fit, APART)).max() < 3.5
+    assert fit.bse["mean of a [1]"] < 0.05
+
+
+@pytest.mark.full
+def test_the_number_of_components_is_chosen_from_what_was_released():
+    fit = fitted(rows(PLANE, 20_000, 6), 6, k=range(2, 5))
+    assert len(fit.weights) == 3
+    assert len(fit.params) == 20
+    assert (fit.params[15:] == 0).all()
+    assert np.abs(distances(fit, PLANE)).max() < 4
+
+
+@pytest.mark.parametrize("shape", grid(SHAPES[1:], lambda s: s == "spherical"))
+def test_each_shape_of_covariances_is_kept(shape):
+    fit = fitted(rows(APART, 6_000, 7), 7, k=2, covariance=shape)
+    first, second = (fit.covariances[j].to_numpy() for j in (1, 2))
+    assert np.abs(distances(fit, APART)).max() < 4
+    if shape == "tied":
+        np.testing.assert_allclose(first, second)
+    else:
+        assert first[0, 1] == 0
+    if shape == "spherical":  # in the user's units
+        assert first[0, 0] == pytest.approx(first[1, 1])
+
+
+def test_one_component_is_a_normal_law():
+    rng = np.random.default_rng(8)
+    data = {"a": rng.normal(1.0, 2.0, 5_000), "b": rng.normal(-1.0, 0.5, 5_000)}
+    fit = fitted(data, 9, k=1)
+    assert fit.weights.tolist() == [1.0]
+    np.testing.assert_allclose(fit.means.loc[1], [1.0, -1.0], atol=0.15)
+    np.testing.assert_allclose(np.diag(fit.covariances[1]), [4.0, 0.25], rtol=0.1)
+    assert fit.goodness_of_fit["p"] > 1e-4
+
+
+def test_the_finish_of_a_normal_law_has_the_errors_of_the_textbook():
+    """All counts known: means and covariances with the variances of maximum likelihood."""
+    law = LocalMixture(
+        NormalMixture(np.ones(1), np.zeros((1, 2)), np.eye(2)[None]), "full", 0, np.ones(2)
+    )
+    query = law.question(8.0)
+    asked = [Asked(query.rows, query.rows(law.rows(np.full((1, 3), 0.5)))[0] * 0, 1e-3)]
+    x = np.random.default_rng(3).normal(size=(4_000, 2))
+    total = query.rows(np.insert(x, 0, 1.0, axis=1)).sum(axis=0)
+    found = fit_released(law, [Asked(query.rows, total, asked[0].sd)], 4_000.0)
+    np.testing.assert_allclose(found.law.mixture.means[0], x.mean(axis=0), atol=3e-3)
+    expected = np.array([1, 1, 2, 1, 2]) / 4_000
+    np.testing.assert_allclose(np.diag(found.cov), expected, rtol=0.15)
+    np.testing.assert_allclose(np.diag(found.cov_sampling), expected, rtol=0.1)
+
+
+def test_noise_makes_no_component():
+    """Two components in a histogram whose cells are mostly noise."""
+    rng = np.random.default_rng(4)
+    edges = np.linspace(-3.2, 3.2, 21)
+    at = np.where(rng.uniform(size=3_000) < 0.6, -1.0, 1.2)[:, None] + 0.4 * rng.normal(
+        size=(3_000, 2)
+    )
+    for seed in range(4):
+        noisy = np.histogram2d(*at.T, bins=[edges, edges])[0]
+        noisy = noisy + 12 * np.random.default_rng(seed).normal(size=noisy.shape)
+        mixture, _ = Histogram(noisy, 12.0, edges).fitted(2)
+        found = mixture.means[np.argsort(mixture.means[:, 0])]
+        np.testing.assert_allclose(found, [[-1.0, -1.0], [1.2, 1.2]], atol=0.2)
+
+
+def test_the_plan_warns_with_what_suffices():
+    few = dp.gaussian_mixture("~ a + b", schema=SCHEMA, components=5, n=600)
+    plan = few.plan(PRIVACY)
+    (warning,) = [w for w in plan.warnings if "noise may hide" in w]
+    n = int(warning.split("About n=")[1].split(" ")[0].replace(",", ""))
+    more = dp.gaussian_mixture("~ a + b", schema=SCHEMA, components=5, n=n).plan(PRIVACY)
+    assert not [w for w in more.warnings if "noise may hide" in w]
+    with pytest.warns(FeasibilityWarning, match="noise may hide"):
+        fit = dp.gaussian_mixture("~ a + b", rows(PLANE, 600, 1), SCHEMA, components=5).fit(
+            PRIVACY, noise=dp.SeededNoise(1)
+        )
+    assert not fit.has_inference
+
+
+@pytest.mark.full
+def test_planned_errors_are_those_of_a_fit():
+    """Within a factor of 1.5 of the range, for components that are apart."""
+    fit = fitted(rows(APART, 10_000, 3), 3, k=2)
+    low, high = np.array(fit.plan.predicted_range).T
+    assert np.all(fit.bse > low / 1.5)
+    assert np.all(fit.bse < high * 1.5)
+
+
+@pytest.mark.parametrize(
+    ("formula", "options", "error", "match"),
+    [
+        ("a ~ b", {}, FormulaError, "no response"),
+        ("~", {}, FormulaError, "some columns"),
+        ("~ 0 + a", {}, FormulaError, "leave out 0"),
+        ("~ a + g", {}, SchemaError, "'g'.*Numeric"),
+        ("~ a + c", {}, (SchemaError, FormulaError), "c"),
+    ],
+)
+def test_what_is_no_mixture_is_refused_when_it_is_made(formula, options, error, match):
+    schema = dp.Schema(a=dp.Numeric(0, 1), b=dp.Numeric(0, 1), g=dp.Categorical(["u", "v"]))
+    with pytest.raises(error, match=match):
+        dp.gaussian_mixture(formula, schema=schema, n=100, **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"components": 0}, "components=0"),
+        ({"components": 2.5}, "components=2.5"),
+        ({"components": True}, "components=True"),
+        ({"components": "3"}, "components='3'"),
+        ({"components": []}, "components="),
+        ({"covariance": "round"}, "covariance='round'"),
+    ],
+)
+def test_wrong_options_are_refused_before_the_charge(options, match):
+    ledger = dp.Ledger.memory(5.0, 1e-5)
+    model = dp.gaussian_mixture("~ a + b", rows(APART, 50, 1), SCHEMA, **options)
+    for call in (model.plan, lambda privacy: model.fit(privacy, ledger)):
+        with pytest.raises(OptionError, match=match):
+            call(PRIVACY)
+    assert ledger.spent == (0.0, 0.0)
+    with pytest.raises(OptionError, match="delta"):
+        dp.gaussian_mixture("~ a", schema=SCHEMA, n=100).plan(dp.Central(1.0, 0.0))
+
+
+def test_columns_may_be_named_and_a_dot_means_all_numbers():
+    schema = dp.Schema(a=dp.Numeric(0, 1), g=dp.Categorical(["u", "v"]), b=dp.Numeric(0, 1))
+    for formula in ("~ .", ["a", "b"], "a + b"):
+        plan = dp.gaussian_mixture(formula, schema=schema, n=5_000).plan(PRIVACY)
+        assert plan.parameters[:5] == (
+            "weight [1]",
+            "mean of a [1]",
+            "mean of b [1]",
+            "sd of a [1]",
+            "sd of b [1]",
+        )

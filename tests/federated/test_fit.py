@@ -1,0 +1,262 @@
+"""A federated fit in one process: whole central fits at sites, combined after the noise."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+import statsmodels.api as sm
+
+import dpstats as dp
+from dpstats import federated
+from dpstats.errors import DataError, OptionError, TrustError
+from dpstats.mechanisms.noise import SeededNoise
+from dpstats.results import plot
+from tests.federated.cases import BETA, FORMULA, PRIVACY, SCHEMA, sites, table
+
+NOISE = SeededNoise(3)
+
+
+def fitted(data: Any = None, privacy: Any = PRIVACY, **options: Any) -> Any:
+    model = dp.ols(FORMULA, data=data or sites(), schema=SCHEMA)
+    return model.fit(privacy, noise=NOISE, **options)
+
+
+@pytest.fixture(scope="module")
+def fit() -> Any:
+    return fitted()
+
+
+def test_a_site_answers_with_a_whole_central_fit(fit: Any) -> None:
+    alone = dp.ols(FORMULA, sites()["north"], SCHEMA)
+    own = alone.fit(dp.Central(1.0, 1e-6), noise=NOISE.apart(1))
+    found = fit.site("north")
+    assert np.array_equal(found["coef"], own.params)
+    assert np.allclose(found["std err"], own.bse)
+
+
+def test_the_estimate_is_nearer_than_the_targets_own_and_sources_say_why(fit: Any) -> None:
+    own = fit.site("home")
+    assert np.linalg.norm(fit.params - BETA) < np.linalg.norm(own["coef"] - BETA)
+    sources = fit.sources
+    assert list(sources.index) == ["home", "north", "south", "far"]
+    assert sources["n"].tolist() == [2000, 6000, 4000, 5000]
+    assert (sources["status"] == "answered").all()
+    assert sources["weight"].sum() == pytest.approx(1)
+    assert sources.loc["far", "weight"] < 1e-3 < 0.1 < sources.loc["north", "weight"]
+    assert sources.loc["far", "p"] < 1e-6 < 1e-3 < sources.loc["north", "p"]
+    assert sources.loc["north", "cluster"] == sources.loc["south", "cluster"] > 0
+    assert sources.loc["far", "cluster"] != sources.loc["north", "cluster"]
+    assert sources.loc["home", "cluster"] == 0
+
+
+def test_with_a_large_budget_pooled_sites_are_statsmodels_on_all_rows() -> None:
+    data = {name: t for name, t in sites().items() if name != "far"}
+    rich = dp.Federated(2000.0, 1e-4, target="home")
+    fit = dp.ols(FORMULA, data, SCHEMA).fit(rich, noise=NOISE, combine="pool")
+    x, y = (np.concatenate([t[k] for t in data.values()]) for k in ("x1", "y"))
+    x2 = np.concatenate([t["x2"] for t in data.values()])
+    witness = sm.OLS(y, sm.add_constant(np.column_stack([x, x2]))).fit()
+    assert np.allclose(fit.params, witness.params, atol=0.2 * witness.bse.max())
+    assert np.allclose(fit.bse, witness.bse, rtol=0.2)
+
+
+def test_the_target_is_one_of_many_at_no_further_cost(fit: Any) -> None:
+    other = fit.for_target("far")
+    assert other.estimate.target == "far"
+    assert other.plan == fit.plan  # what was planned
+    assert re.search(r"Target: +far", str(other.summary()))
+    assert other.sources.loc["far", "weight"] > 0.99
+    assert np.allclose(other.params, fit.site("far")["coef"], atol=0.02)
+    assert other.for_target("home").to_json() == fit.to_json()
+    with pytest.raises(OptionError, match="'nobody' gave no answer; these did: 'home'"):
+        fit.for_target("nobody")
+
+
+def test_intervals_say_what_they_assume(fit: Any) -> None:
+    own = fit.site("home")
+    alone = fit.conf_int(assume="target")
+    assert np.allclose(alone, own[["[0.025", "0.975]"]])
+    assert np.allclose(fit.conf_int().mean(axis=1), fit.params)
+    shorter = fit.conf_int(assume="exchangeable").diff(axis=1)[1]
+    assert (shorter < fit.conf_int().diff(axis=1)[1]).all()
+    with pytest.raises(OptionError, match="allowed are 'exchangeable', 'target'"):
+        fit.conf_int(assume="magic")
+
+
+def test_results_travel_as_json_and_say_what_every_site_did(fit: Any, tmp_path: Any) -> None:
+    fit.save(tmp_path / "fit.json")
+    again = dp.load(tmp_path / "fit.json")
+    assert again == fit
+    assert again.sources.equals(fit.sources)
+    assert again.for_target("south").to_json() == fit.for_target("south").to_json()
+    slots = [m.slot for m in fit.privacy.mechanisms]
+    assert {slot.partition(":")[0] for slot in slots} == set(sites())
+    assert "NOT private" in str(fit.summary())
+    assert "Site north" in repr(fit.privacy)
+    assert "4 of 4" in str(fit.summary())
+
+
+def test_sites_may_be_named_by_a_column_or_lie_in_files(fit: Any, tmp_path: Any) -> None:
+    frames = {name: pd.DataFrame(rows) for name, rows in sites().items()}
+    whole = pd.concat([f.assign(clinic=name) for name, f in frames.items()])
+    shuffled = whole.sample(frac=1, random_state=1)
+    by_column = dp.ols(FORMULA, shuffled, SCHEMA, sites="clinic").fit(PRIVACY, noise=NOISE)
+    assert by_column.sources["n"].to_dict() == fit.sources["n"].to_dict()
+    frames["south"].to_parquet(tmp_path / "south.parquet")
+    frames["far"].to_csv(tmp_path / "far.csv", index=False)
+    mixed = {**frames, "south": tmp_path / "south.parquet", "far": str(tmp_path / "far.csv")}
+    assert fitted(mixed).sources["n"].to_dict() == fit.sources["n"].to_dict()
+    with pytest.raises(DataError, match="no such column"):
+        dp.ols(FORMULA, whole, SCHEMA, sites="ward")
+
+
+def test_each_site_charges_its_own_ledger(tmp_path: Any) -> None:
+    north = dp.Ledger.open(tmp_path / "north.ledger", 3.0, 1e-5)
+    home = dp.Ledger.memory(1.0, 1e-6)
+    privacy = dp.Federated(1.0, 1e-6, target="home", budgets={"north": (0.5, 1e-7)})
+    fit = dp.ols(FORMULA, sites(), SCHEMA).fit(
+        privacy, ledger={"north": north, "home": home}, noise=NOISE
+    )
+    assert [e.epsilon for e in north.entries] == [0.5]
+    assert [e.epsilon for e in home.entries] == [1.0]
+    assert fit.sources.loc["north", ["epsilon", "delta"]].tolist() == [0.5, 1e-7]
+    assert "north.ledger" in repr(fit.privacy)
+    with pytest.raises(DataError, match=r"target 'home' did not answer \(refused\): the ledger"):
+        dp.ols(FORMULA, sites(), SCHEMA).fit(privacy, ledger={"home": home, "north": north})
+    assert len(north.entries) == 1  # the target is asked first, and no other after it
+
+
+def test_a_site_that_cannot_pay_leaves_and_the_others_go_on() -> None:
+    poor = dp.Ledger.memory(0.1, 1e-6)
+    fit = dp.ols(FORMULA, sites(), SCHEMA).fit(PRIVACY, ledger={"north": poor}, noise=NOISE)
+    assert fit.sources.loc["north", ["status", "reason"]].tolist() == [
+        "refused",
+        "the ledger cannot pay",
+    ]
+    assert "Without an answer: north (refused)." in " ".join(str(fit.summary()).split())
+    assert not poor.entries
+    assert "3 of 4" in str(fit.summary())
+
+
+def test_a_site_without_a_column_leaves() -> None:
+    data = sites()
+    del data["south"]["x2"]
+    fit = fitted(data)
+    assert fit.sources.loc["south", "reason"].startswith("columns: some are missing")
+
+
+def test_a_target_without_sources_is_its_own_fit() -> None:
+    fit = fitted({"home": sites()["home"]})
+    assert np.allclose(fit.params, fit.site("home")["coef"])
+    assert np.allclose(fit.bse, fit.site("home")["std err"])
+    assert "No other site answered: this is the fit of home alone." in str(fit.summary())
+
+
+@pytest.mark.parametrize("combine", ["blend", "minimax", "select", "pool"])
+def test_every_rule_makes_a_table(combine: str) -> None:
+    fit = fitted(combine=combine)
+    assert fit.plan.options["combine"] == combine
+    assert np.isfinite(fit.bse).all()
+    far = fit.sources.loc["far", "weight"]
+    assert far > 0.1 if combine == "pool" else far < 0.05
+
+
+def test_mean_logit_and_poisson_alike() -> None:
+    rng = np.random.default_rng(1)
+
+    def rows(n: int) -> dict[str, Any]:
+        x = rng.uniform(-1, 1, n)
+        return {
+            "x": x,
+            "b": (rng.uniform(size=n) < 1 / (1 + np.exp(-x))).astype(float),
+            "c": rng.poisson(np.exp(0.5 + 0.5 * x)),
+        }
+
+    data = {"a": rows(3000), "b": rows(6000)}
+    schema = dp.Schema(x=dp.Numeric(-1, 1), b=dp.Numeric(0, 1), c=dp.Numeric(0, 20))
+    privacy = dp.Federated(2.0, 1e-6, target="a")
+    mean = dp.mean("c", data, schema).fit(privacy, noise=NOISE)
+    logit = dp.logit("b ~ x", data, schema).fit(privacy, noise=NOISE)
+    count = dp.glm("c ~ x", data, schema, family="poisson").fit(privacy, noise=NOISE)
+    pooled = np.concatenate([t["c"] for t in data.values()])
+    assert abs(mean.params.iloc[0] - pooled.mean()) < 5 * mean.bse.iloc[0]
+    assert (np.abs(logit.params - [0, 1]) < 5 * logit.bse).all()
+    assert (np.abs(count.params - [0.5, 0.5]) < 5 * count.bse).all()
+    assert logit.predict({"x": [0.0]}).between(0, 1).all()
+
+
+def test_a_plan_reads_no_row_and_names_every_site() -> None:
+    plan = dp.ols(FORMULA, sites(), SCHEMA).plan(PRIVACY)
+    assert [m.slot for m in plan.mechanisms] == list(sites())
+    assert plan.n == 17_000
+    assert plan.cost == pytest.approx((1.0, 1e-6), rel=1e-3)
+    alone = dp.ols(FORMULA, schema=SCHEMA, n=2000).plan(dp.Central(1.0, 1e-6))
+    assert plan.predicted_se == alone.predicted_se
+    assert "Were all sites alike, they would be about" in str(plan)
+
+
+def test_no_site_sees_the_rows_of_another() -> None:
+    """One site's rows change nothing that another site sends."""
+    data = sites()
+    before = fitted(data)
+    after = fitted({**data, "north": table(6000, 99)})
+    for name in ("home", "south", "far"):
+        assert before.site(name).equals(after.site(name))
+    assert not before.site("north").equals(after.site("north"))
+
+
+@pytest.mark.parametrize(
+    ("privacy", "error", "words"),
+    [
+        (dp.Federated(1.0, 1e-6, target="mars"), OptionError, "target='mars': there are sites"),
+        (dp.Central(1.0, 1e-6), TrustError, "The rows are at sites"),
+        (
+            dp.Federated(1.0, 1e-6, target="home", budgets={"moon": (1.0, 1e-6)}),
+            OptionError,
+            "budgets of",
+        ),
+    ],
+)
+def test_bad_promises_are_refused_before_any_charge(privacy: Any, error: Any, words: str) -> None:
+    with pytest.raises(error, match=words):
+        fitted(privacy=privacy)
+
+
+def test_bad_requests_are_refused_before_any_charge() -> None:
+    model = dp.ols(FORMULA, sites(), SCHEMA)
+    ledger = dp.Ledger.memory(5.0, 1e-5)
+    with pytest.raises(OptionError, match=r"ledger of \['moon'\]: there are sites"):
+        model.fit(PRIVACY, ledger={"moon": ledger})
+    with pytest.raises(OptionError, match="every site has its own"):
+        model.fit(PRIVACY, ledger=ledger)
+    with pytest.raises(OptionError, match="allowed are 'blend', 'minimax', 'select', 'pool'"):
+        model.fit(PRIVACY, ledger={"home": ledger}, combine="vote")
+    with pytest.raises(OptionError, match="public= is not answered"):
+        model.fit(PRIVACY, ledger={"home": ledger}, public=sites()["north"])
+    with pytest.raises(TrustError, match="give data="):
+        dp.ols(FORMULA, sites()["home"], SCHEMA).fit(PRIVACY)
+    arrays = dp.OLS([0.0], [[1.0]], {"endog": (0, 1), "exog": (0, 1)})
+    with pytest.raises(OptionError, match="use the lower-case names"):
+        federated.question_for("ols", arrays.design, PRIVACY, None, {})
+    assert not ledger.entries
+
+
+def test_a_forest_of_sites_has_their_intervals_and_the_combined_one(fit: Any) -> None:
+    ax = plot.sources(fit, "x1")
+    labels = [tick.get_text() for tick in ax.get_yticklabels()]
+    assert [label.partition(" (")[0] for label in labels] == [*sites(), "for home"]
+    bars = [line for line in ax.get_lines() if len(line.get_xdata()) == 2]
+    assert np.allclose(bars[1].get_xdata(), fit.site("north").loc["x1", ["[0.025", "0.975]"]])
+    assert np.allclose(bars[-1].get_xdata(), fit.conf_int().loc["x1"])
+    assert bars[1].get_color() == bars[2].get_color() != bars[3].get_color()
+    assert "NOT private" in ax.get_title(loc="left")
+    plt.close("all")
+    with pytest.raises(OptionError, match="is none of Intercept, x1, x2"):
+        plot.sources(fit, "z")
+    with pytest.raises(OptionError, match="a fit under Federated"):
+        plot.sources(dp.mean("y", sites()["home"], SCHEMA).fit(dp.Central(1.0)), "Intercept")
