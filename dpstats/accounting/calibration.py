@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from dpstats.accounting.closed_forms import check, largest, zcdp_rho
+from dpstats.accounting.closed_forms import check, largest, over, zcdp_rho
 from dpstats.accounting.composition import (
     Cost,
     cost_delta,
@@ -32,7 +32,7 @@ def gdp_mu(epsilon: float, delta: float) -> float:
     check(epsilon, delta)
     if delta == 0:
         return 0.0
-    return largest(lambda mu: cost_delta(Cost(mu=mu), epsilon) <= delta, start=0.05)
+    return largest(lambda mu: over(cost_delta(Cost(mu=mu), epsilon), delta), start=0.05)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +142,11 @@ def _mixed(shares: tuple[Share, ...], epsilon: float, delta: float) -> tuple[Eve
     if all(s.kind == Gaussian.kind for s in shares):
         rho = gdp_mu(epsilon, delta) ** 2 / 2
     else:
-        rho = largest(affordable, start=zcdp_rho(epsilon, delta), tolerance=1e-6)
+        rho = largest(
+            lambda rho: over(cost_delta(cost_of(split(rho)), epsilon), delta),
+            start=zcdp_rho(epsilon, delta),
+            tolerance=1e-6,
+        )
     # Rounding of the shares, and of the search that finds the reported epsilon.
     step = 1e-10
     while not affordable(rho) or cost_epsilon(cost_of(split(rho)), delta) > epsilon:

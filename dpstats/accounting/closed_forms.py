@@ -30,6 +30,7 @@ __all__ = [
     "gaussian_deltas",
     "gaussian_epsilon",
     "largest",
+    "over",
     "zcdp_delta",
     "zcdp_epsilon",
     "zcdp_rho",
@@ -101,7 +102,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
         return math.inf
     # rho + 2 sqrt(rho log 1/delta) is valid for rho = mu^2 / 2 (Bun & Steinke, Proposition 1.3).
     high = mu**2 / 2 + mu * math.sqrt(2 * math.log(1 / delta)) + 1e-9
-    return edge(lambda e: gaussian_delta(mu, e) <= delta, good=high, bad=0.0)
+    return edge(lambda e: over(gaussian_delta(mu, e), delta), good=high, bad=0.0)
 
 
 def zcdp_delta(rho: float, epsilon: float) -> float:
@@ -139,7 +140,7 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
     if delta <= 0:
         return math.inf
     high = rho + 2 * math.sqrt(rho * math.log(1 / delta)) + 1e-9
-    return edge(lambda e: zcdp_delta(rho, e) <= delta, good=high, bad=0.0)
+    return edge(lambda e: over(zcdp_delta(rho, e), delta), good=high, bad=0.0)
 
 
 @lru_cache(maxsize=1024)
@@ -148,7 +149,7 @@ def zcdp_rho(epsilon: float, delta: float) -> float:
     check(epsilon, delta)
     if delta == 0:
         return 0.0
-    return largest(lambda rho: zcdp_delta(rho, epsilon) <= delta, start=1e-3)
+    return largest(lambda rho: over(zcdp_delta(rho, epsilon), delta), start=1e-3)
 
 
 def discrete_slack(epsilon: float, grid: float = GAUSSIAN_GRID) -> float:
@@ -171,29 +172,41 @@ def discrete_slack(epsilon: float, grid: float = GAUSSIAN_GRID) -> float:
 # -- search ------------------------------------------------------------------------------------
 
 
-def largest(holds: Callable[[float], bool], start: float, tolerance: float = 1e-14) -> float:
-    """Largest x > 0 for which `holds`, to a relative `tolerance`; `holds` is true near 0."""
+def over(found: float, delta: float) -> float:
+    """By how much a delta that was found is above the one that may be, as a difference of logs."""
+    return math.log(max(found, _TINY)) - math.log(delta)
+
+
+def largest(excess: Callable[[float], float], start: float, tolerance: float = 1e-14) -> float:
+    """Largest x > 0 with ``excess(x) <= 0``, to a relative `tolerance`; it holds near 0."""
     good = start
-    while not holds(good):
+    while excess(good) > 0:
         good /= 2
         if good < 1e-150:
             raise PlanError("The budget is too small: no finite noise gives this guarantee.")
     bad = good * 1.5
-    while holds(bad):
+    while excess(bad) <= 0:
         good, bad = bad, bad * 1.5
-    return edge(holds, good=good, bad=bad, tolerance=tolerance)
+    return edge(excess, good=good, bad=bad, tolerance=tolerance)
 
 
 def edge(
-    holds: Callable[[float], bool], good: float, bad: float, tolerance: float = 1e-14
+    excess: Callable[[float], float], good: float, bad: float, tolerance: float = 1e-14
 ) -> float:
-    """Where `holds` changes between `good` and `bad`; always a point at which it was true."""
-    while abs(good - bad) > tolerance * max(abs(good), abs(bad)):
-        middle = 0.5 * (good + bad)
-        if middle in (good, bad):
-            break
-        good, bad = (middle, bad) if holds(middle) else (good, middle)
-    return good
+    """Where `excess` changes its sign between `good` and `bad`; always a point where it is <= 0."""
+    from scipy.optimize import brentq
+
+    if excess(bad) <= 0:
+        return bad
+    if excess(good) >= 0:
+        return good
+    x = float(brentq(excess, good, bad, xtol=1e-300, rtol=max(tolerance, 1e-15)))
+    step = math.copysign(tolerance * abs(x), good - bad)
+    while excess(x) > 0:
+        x, step = x + step, 2 * step
+        if (x - good) * step >= 0:
+            return good
+    return x
 
 
 def check(epsilon: float, delta: float) -> None:

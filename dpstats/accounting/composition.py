@@ -47,6 +47,7 @@ from dpstats.accounting.closed_forms import (
     gaussian_deltas,
     gaussian_epsilon,
     largest,
+    over,
     zcdp_delta,
     zcdp_epsilon,
     zcdp_rho,
@@ -288,7 +289,7 @@ def cost_epsilon(cost: Cost, delta: float) -> float:
     start = next((e for e in tried if _loss_delta(cost, e) <= delta), None)
     if start is None:
         return best
-    return edge(lambda e: _loss_delta(cost, e) <= delta, good=start, bad=0.0)
+    return edge(lambda e: over(_loss_delta(cost, e), delta), good=start, bad=0.0)
 
 
 _TRIES = 8

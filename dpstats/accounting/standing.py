@@ -148,14 +148,14 @@ def room(chain: Chain, shape: tuple[Event, ...], delta: float) -> Budget:
 def _largest_fit(spent: Composed, shape: tuple[Event, ...], delta: float) -> float:
     """Epsilon at `delta` of the least noisy multiple of `shape` that still is admitted."""
 
-    def admitted(strength: float) -> bool:
-        return spent.then(scaled(shape, 1 / strength)).admitted
+    def excess(strength: float) -> float:
+        return -1.0 if spent.then(scaled(shape, 1 / strength)).admitted else 1.0
 
     try:
         faint = epsilon_of(scaled(shape, _FAINT), delta)
-        if faint <= _NOTHING * spent.epsilon and not admitted(1 / _FAINT):
+        if faint <= _NOTHING * spent.epsilon and excess(1 / _FAINT) > 0:
             return 0.0  # as the search would find, hundreds of steps later
-        strength = largest(admitted, start=1.0, tolerance=1e-7)
+        strength = largest(excess, start=1.0, tolerance=1e-7)
     except PlanError:  # however noisy, nothing fits
         return 0.0
     left = min(epsilon_of(scaled(shape, 1 / strength), delta), spent.epsilon)

@@ -205,9 +205,12 @@ def test_an_asker_who_picks_the_worse_continuation_stays_within_the_ceiling(firs
     fit = (Gaussian(1 / first),)
 
     def limits(rule):
-        mu = largest(lambda m: rule([fit, (Gaussian(1 / m),)]), start=0.01, tolerance=1e-6)
-        reach = largest(lambda e: rule([fit, (Laplace(1 / e),)]), start=0.01, tolerance=1e-6)
-        return worst_delta(first, mu, reach, epsilon)
+        def most(law):
+            return largest(
+                lambda size: -1.0 if rule([fit, (law(1 / size),)]) else 1.0, 0.01, tolerance=1e-6
+            )
+
+        return worst_delta(first, most(Gaussian), most(Laplace), epsilon)
 
     def as_if_fixed(fits):
         return delta_of([event for f in fits for event in f], epsilon) <= delta

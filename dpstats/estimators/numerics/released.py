@@ -30,7 +30,8 @@ _LITTLE = 0.02  # numerical: change of all parameters, after which one step more
 _LONGEST = 0.7  # numerical: largest change of a parameter in one step
 _DAMPING = 1.0  # numerical: information that is added for each parameter in a step
 _CHUNK = 2**12  # numerical: made-up rows at a time
-_FEWEST = 14  # numerical: binary logarithm of their number, at least
+_FEWEST = 14  # numerical: binary logarithm of their number, at least, but for few private rows
+_FEW = 16  # numerical: of them for each private row, where these are few
 _VALUES = 26  # numerical: the same of what they contribute together, at most
 _ROUGH = 14  # numerical: the same before the last step
 _PER_ROW = 1  # numerical: of them for each private row
@@ -163,7 +164,8 @@ def fit_released(law: AnyLaw, asked: Sequence[Asked], n: float) -> Finish[AnyLaw
 def _enough(n: float, size: int) -> int:
     """Binary logarithm of how many rows are made: one for each private one, within limits."""
     most = max(_VALUES - math.ceil(math.log2(size)), _FEWEST)
-    return min(max(math.ceil(math.log2(_PER_ROW * n + 1)), _FEWEST), most)
+    least = min(math.ceil(math.log2(_FEW * n + 1)), _FEWEST)
+    return min(max(math.ceil(math.log2(_PER_ROW * n + 1)), least), most)
 
 
 def _step(

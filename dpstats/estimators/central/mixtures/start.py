@@ -87,11 +87,15 @@ class Histogram:
         """
         at, weights = self._points(k)
         rows = float(weights.sum())
-        rough = [_refined(at, weights, _centred(at, weights, u), _ROUGH) for u in self._first(k)]
-        near = [self._changed(mixture, -_SMOOTHED) for mixture in rough]
+        first = [_centred(at, weights, u) for u in self._first(k)]
+        # From the same means the same is found.
+        starts = {tuple(sorted(map(tuple, mixture.means))): mixture for mixture in first}
+        rough = [_refined(at, weights, mixture, _ROUGH) for mixture in starts.values()]
+        near, wanted = [self._changed(mixture, -_SMOOTHED) for mixture in rough], len(first)
         for rounds, kept in _ROUNDS:
+            wanted = math.ceil(kept * wanted)
             found = [self._nearest(mixture, rows, rounds) for mixture in near]
-            found = sorted(found, key=lambda pair: pair[1])[: math.ceil(kept * len(found))]
+            found = sorted(found, key=lambda pair: pair[1])[:wanted]
             near = [mixture for mixture, _ in found]
         nearest, lack = found[0]
         return self._changed(nearest, -_WITHIN), lack
