@@ -46,9 +46,9 @@ class Case:
 
 
 CASES = [
-    Case("ols", "skewed", dp.Central(1.0, 1e-6)),
     Case("ols", "right", CURATOR),
     # The further ones are marked `full`.
+    Case("ols", "skewed", dp.Central(1.0, 1e-6)),
     Case("logit", "right", dp.Central(1.0, 1e-6)),
     Case("poisson", "right", dp.Central(1.0, 1e-6)),
     Case("ols", "right", dp.Local(4.0), n=20_000, columns=1, fits=40),
@@ -109,7 +109,7 @@ def both(case: Case, df: pd.DataFrame, schema: dp.Schema, formula: str) -> tuple
     return dp.glm(formula, df, schema, family="poisson"), exact
 
 
-@pytest.mark.parametrize("case", grid(CASES, 2), ids=str)
+@pytest.mark.parametrize("case", grid(CASES, 1), ids=str)
 def test_a_bound_on_the_distance_to_the_non_private_answer_holds(case):
     ratios = []
     for seed in range(case.fits):

@@ -199,6 +199,7 @@ def test_independence_is_refused_at_its_level_and_naive_tests_of_noisy_counts_re
     assert power > 0.8
 
 
+@pytest.mark.full
 def test_intervals_of_correlations_cover_and_half_of_them_do_not() -> None:
     """Of 20 intervals of level 95 % fewer than 16 cover with probability 3e-3."""
     truth = 6 / np.pi * np.arcsin(np.array([0.6, 0.36, 0.6]) / 2)

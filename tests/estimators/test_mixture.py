@@ -116,6 +116,7 @@ def test_without_noise_to_speak_of_the_finish_is_at_the_maximum_of_the_likelihoo
     assert np.median(fit.privacy_share) < 0.25
 
 
+@pytest.mark.full
 def test_intervals_cover_and_half_of_their_width_does_not():
     """Of 3 fits of 15 parameters, 43 of 45 cover; fewer than 37 with probability 1e-3."""
     z = np.array([distances(fitted(rows(PLANE, 4_000, s), s), PLANE) for s in range(3)])
@@ -211,6 +212,7 @@ def test_noise_makes_no_component():
         np.testing.assert_allclose(found, [[-1.0, -1.0], [1.2, 1.2]], atol=0.2)
 
 
+@pytest.mark.full
 def test_the_plan_warns_with_what_suffices():
     few = dp.gaussian_mixture("~ a + b", schema=SCHEMA, components=5, n=600)
     plan = few.plan(PRIVACY)

@@ -20,7 +20,7 @@ from tests.estimators.sparse_cases import SD, design, fit, relative, respond, ro
 from tests.grids import grid
 
 MODELS = ["ols", "logit"]
-each_model = pytest.mark.parametrize("model", MODELS)
+each_model = pytest.mark.parametrize("model", grid(MODELS, 1))
 WITHOUT_NOISE = Central(1e6, 1e-6)
 
 
@@ -55,6 +55,7 @@ def test_a_large_epsilon_gives_maximum_likelihood_on_the_support() -> None:
 # ---- with noise ---------------------------------------------------------------------------------
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("model", "limit"), grid([("ols", 0.06), ("logit", 0.3)], 1))
 def test_what_matters_is_found_among_many_columns(model: str, limit: float) -> None:
     # Means over six data sets; the limits are twice what was measured (0.028, 0.15).
@@ -263,6 +264,7 @@ def test_halves_together_cost_what_one_costs(model: str) -> None:
     assert found.estimate.cov.shape == (3, 3)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("model", ["ols", pytest.param("logit", marks=pytest.mark.slow)])
 def test_split_intervals_cover_the_selected_model(model: str) -> None:
     # Independent columns: the coefficients of the selected model are the true ones. 25 fits of 3

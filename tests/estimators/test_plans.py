@@ -165,6 +165,7 @@ def wide(n: int, d: int) -> dp.Model:
     return dp.ols("y ~ .", schema=schema, n=n)
 
 
+@pytest.mark.full
 def test_the_default_is_what_its_own_plan_expects_less_error_of() -> None:
     chosen = []
     privacy = dp.Central(1.0, 1e-8)
@@ -186,6 +187,7 @@ def test_expected_errors_do_not_jump_where_rows_are_ten_times_the_columns() -> N
     assert after.predicted_error == pytest.approx(before.predicted_error, rel=0.1)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("curator", [False, True])
 def test_label_only_defaults_are_chosen_likewise(curator: bool) -> None:
     rng = np.random.default_rng(0)

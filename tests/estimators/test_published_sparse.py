@@ -319,6 +319,7 @@ def test_batches_need_positions() -> None:
         AdaptiveClippingIHT().plan(shape, Central(1.0, 1e-6), 100, sparsity=1)
 
 
+@pytest.mark.full
 @each
 def test_the_plan_warns_where_noise_will_choose(method) -> None:
     def warnings(n: int, epsilon: float) -> str:

@@ -43,7 +43,7 @@ def test_the_rows_and_the_epsilon_that_are_offered_are_enough(asked):
     assert not warnings("ols", 300, epsilon, asked)
 
 
-@pytest.mark.parametrize("asked", grid([{}, *ASKED], 3), ids=str)
+@pytest.mark.parametrize("asked", grid([{}, *ASKED], lambda asked: asked == ASKED[0]), ids=str)
 def test_and_for_a_logit(asked):
     told = warnings("logit", 300, 0.5, asked)[0]
     rows = int(re.search(r"About n=([\d,]+) rows", told)[1].replace(",", ""))

@@ -63,7 +63,10 @@ def test_a_few_rows_that_differ_much_from_the_rest_are_believed() -> None:
 
 @pytest.mark.parametrize(
     ("d", "n", "epsilon", "best"),
-    grid([(10, 10_000, 0.5, 0.037), (2, 1_000, 1.0, 0.04), (5, 10_000, 1.0, 0.015)], 2),
+    grid(
+        [(10, 10_000, 0.5, 0.037), (2, 1_000, 1.0, 0.04), (5, 10_000, 1.0, 0.015)],
+        lambda case: case[0] == 2,
+    ),
 )
 def test_error_is_at_or_below_the_best_known_method(
     d: int, n: int, epsilon: float, best: float

@@ -231,6 +231,7 @@ def test_nothing_of_a_row_is_in_what_a_site_says() -> None:
 # The fit ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.full
 def test_sites_that_are_alike_are_not_told_apart_and_one_that_is_not_is_named() -> None:
     # 3 sites at 5 %: of 12 fits more than 3 would speak of a difference with a chance below 1 %.
     alike = [fitted(tables(), seed=s).estimate.remarks for s in range(4)]

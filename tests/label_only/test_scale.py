@@ -34,7 +34,7 @@ def slots(plan: Any) -> set[str]:
     return {m.slot for m in plan.mechanisms}
 
 
-@pytest.mark.parametrize("privacy", [PURE, GAUSS], ids=["pure", "gaussian"])
+@pytest.mark.parametrize("privacy", grid([GAUSS, PURE], 1), ids=str)
 @pytest.mark.parametrize("upper", grid([1e6, 1e4], 1))
 def test_a_range_far_too_wide_costs_little_and_intervals_cover(upper: float, privacy: Any) -> None:
     squares: dict[str, list[float]] = {"good": [], "careless": []}

@@ -61,6 +61,7 @@ def covered(kind: str, d: int, n: int, epsilon: float, repeats: int) -> tuple[fl
     return float(np.mean(np.array(found) < 1.96)), float(np.mean(np.array(found) < 0.98))
 
 
+@pytest.mark.full
 def test_intervals_cover_and_half_as_long_ones_do_not():
     whole, half = covered("autoregressive", 3, 20_000, 4.0, 100)
     assert 0.92 <= whole <= 0.985  # 400 intervals: +- 0.022 is two standard errors

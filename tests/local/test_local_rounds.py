@@ -35,6 +35,7 @@ def dense(kind: str, d: int, n: int, epsilon: float, repeats: int) -> tuple[np.n
     return np.array(standard), np.array(relative)
 
 
+@pytest.mark.full
 def test_two_rounds_halve_the_error_and_intervals_cover():
     standard, relative = dense("autoregressive", 3, 20_000, 4.0, 80)
     assert relative[:, 1].mean() < 0.6 * relative[:, 0].mean()

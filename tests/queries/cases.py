@@ -220,9 +220,14 @@ CASES = [replace(c, label=f"{i}-{type(c.query).__name__}") for i, c in enumerate
 
 def sharpest(case: Case) -> bool:
     """Whether it is the last plain case of its query: whitened, clipped, of chosen columns."""
-    same = [c for c in CASES if type(c.query) is type(case.query)]
+    same = [c for c in CASES if _law(c.query) == _law(case.query)]
     plain = [c for c in same if getattr(c.query, "family", GAUSSIAN) == GAUSSIAN and not c.offset]
     return case is (plain or same)[-1]
+
+
+def _law(query: Query) -> tuple[Any, ...]:
+    """Queries of one kind whose sensitivities have one formula."""
+    return type(query), getattr(query, "blocks", None)
 
 
 def block(
