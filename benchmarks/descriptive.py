@@ -1,6 +1,7 @@
 """Descriptions of columns: errors and coverage against the answer without privacy, and rivals.
 
-uv run python -m benchmarks.descriptive [quantile | proportion | describe ...] [--reps 100]
+uv run python -m benchmarks.descriptive [quantile | proportion | describe | corr | ttest | crosstab]
+    [--reps 100]
 
 Ranges are so many times as wide as the data. Errors are root mean squared, with Monte Carlo
 standard errors; *rows* is the error of the same rows without privacy. Rivals: the exponential
@@ -173,7 +174,89 @@ def descriptions(reps: int, seed: int, d: int = 5) -> Iterator[dict[str, Any]]:
             }
 
 
-TABLES = {"quantile": quantiles, "proportion": proportions, "describe": descriptions}
+def correlations(reps: int, seed: int, d: int = 4, rho: float = 0.5) -> Iterator[dict[str, Any]]:
+    """Spearman's of columns with long tails, all pairs alike."""
+    truth = 6 / np.pi * np.arcsin(rho / 2)
+    schema = dp.Schema({f"y{j}": dp.Numeric(-1e4, 1e5) for j in range(d)})
+    for epsilon in (0.5, 1.0):
+        for n in (2000, 20_000):
+            ours, plain = [], []
+            for rep in range(reps):
+                r = np.random.default_rng([seed, n, rep])
+                shared = r.normal(size=(n, 1))
+                rows = np.exp(np.sqrt(rho) * shared + np.sqrt(1 - rho) * r.normal(size=(n, d)))
+                table = {f"y{j}": rows[:, j] for j in range(d)}
+                model, noise = dp.corr(list(table), table, schema), dp.SeededNoise(seed + rep)
+                ours.append(model.fit(dp.Central(epsilon, DELTA), noise=noise))
+                exact = stats.spearmanr(rows).statistic
+                plain.append(exact[np.triu_indices(d, 1)] - truth)
+            off = np.concatenate([f.params.to_numpy() - truth for f in ours])
+            ends = np.concatenate([f.conf_int().to_numpy() for f in ours])
+            yield {
+                "epsilon": epsilon,
+                "n": n,
+                "error": errors(list(off[:, None])),
+                "coverage": f"{np.mean((ends[:, 0] <= truth) & (truth <= ends[:, 1])):.3f}",
+                "rows": errors(list(np.concatenate(plain)[:, None])),
+            }
+
+
+def comparisons(reps: int, seed: int, n: int = 2000) -> Iterator[dict[str, Any]]:
+    """How often 5 % tests refuse groups that are alike, and ones four standard errors apart."""
+    schema = dp.Schema(y=dp.Numeric(-3000, 30_000), g=dp.Categorical(["a", "b"]))
+    draws: dict[str, Callable[[Any], Array]] = {
+        "normal": lambda r: r.normal(size=n),
+        "log-normal": lambda r: np.exp(r.normal(size=n)),
+    }
+    for law, draw in draws.items():
+        for share in (0.5, 0.1):
+            apart = 4 * LAWS[law].sd * np.sqrt(1 / (share * n) + 1 / ((1 - share) * n))
+            refused = {
+                key: 0 for key in [("welch", 0.0), ("welch", apart), ("rank", 0.0), ("rank", apart)]
+            }
+            for method, shift in refused:
+                for rep in range(reps):
+                    r = np.random.default_rng([seed, n, rep])
+                    second = r.uniform(size=n) < share
+                    table = {"y": draw(r) + shift * second, "g": np.where(second, "b", "a")}
+                    fit = dp.ttest("y ~ g", table, schema).fit(
+                        dp.Central(1.0, DELTA), method=method, noise=dp.SeededNoise(seed + rep)
+                    )
+                    refused[method, shift] += fit.pvalue < 0.05
+            sizes = {f"{m}, {'apart' if s else 'alike'}": v / reps for (m, s), v in refused.items()}
+            yield {"law": law, "share": share, **sizes}
+
+
+def tables(reps: int, seed: int) -> Iterator[dict[str, Any]]:
+    """How often 5 % tests of independence refuse independent factors, and dependent ones."""
+    for shape, n in (((2, 2), 500), ((3, 4), 2000), ((6, 5), 2000), ((3, 4), 20_000)):
+        schema = dp.Schema(a=dp.Categorical(range(shape[0])), b=dp.Categorical(range(shape[1])))
+        refused = np.zeros(3)
+        for rep in range(reps):
+            r = np.random.default_rng([seed, n, rep])
+            a, b = r.integers(shape[0], size=n), r.integers(shape[1], size=n)
+            # A tenth of the rows copy one factor into the other, more where rows are few.
+            copied = np.where(r.uniform(size=n) < 5 / np.sqrt(n), a % shape[1], b)
+            for k, second in enumerate((b, copied)):
+                fit = dp.crosstab("a", "b", {"a": a, "b": second}, schema).fit(
+                    dp.Central(1.0, DELTA), noise=dp.SeededNoise(seed + rep)
+                )
+                refused[k] += fit.chi2_contingency().pvalue < 0.05
+                if k == 0:
+                    counts = np.maximum(fit.counts().to_numpy(), 0.5)
+                    refused[2] += stats.chi2_contingency(counts, correction=False).pvalue < 0.05
+        sizes = dict(zip(("independent", "dependent", "Pearson's"), refused / reps, strict=True))
+        yield {"shape": "x".join(map(str, shape)), "n": n, **sizes}
+
+
+TABLES = {
+    "quantile": quantiles,
+    "proportion": proportions,
+    "describe": descriptions,
+    "corr": correlations,
+    "ttest": comparisons,
+    "crosstab": tables,
+}
 
 
 def main() -> None:
