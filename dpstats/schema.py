@@ -9,7 +9,7 @@ costs accuracy, never privacy, because values are mapped into it one row at a ti
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -245,17 +245,37 @@ class Schema(Mapping[str, Declaration]):
         return cls.from_dict(data)
 
     @classmethod
-    def template(cls, table: Any) -> Schema:
+    def template(
+        cls, table: Any, *, categorical: Collection[str] = (), boolean: Collection[str] = ()
+    ) -> Schema:
         """Make a skeleton from column names and types alone, for a person to fill.
 
         No value of the table is looked at, nor the categories of a categorical column, which are
         values too. Columns of other types (dates, lists) are left out: no declaration fits them.
         Save it, edit the JSON, load it; using it before it is filled raises.
+
+        Parameters
+        ----------
+        table : table
+            Of which names and types of columns are read.
+        categorical, boolean : collection of str
+            Columns that are so whatever their type says: codes that are numbers, for example.
+
+        Raises
+        ------
+        SchemaError
+            If the table has no such column.
         """
         from dpstats.tables import named_columns, without_rows
 
         empty = named_columns(without_rows(table))
+        unknown = sorted({*categorical, *boolean}.difference(empty))
+        if unknown:
+            raise SchemaError(f"There is no column {', '.join(map(repr, unknown))} in the table.")
         columns = {name: _blank(column) for name, column in empty.items()}
+        columns |= dict.fromkeys(categorical, Blank("categorical")) | dict.fromkeys(
+            boolean, Boolean()
+        )
         return cls({name: blank for name, blank in columns.items() if blank is not None})
 
 

@@ -6,24 +6,33 @@ import contextlib
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
 from typing import NoReturn
 
 from dpstats.errors import DataError, DPStatsError
+from dpstats.results.parameters import ParameterResults
 from dpstats.results.released import Released
 from dpstats.results.report import write_report
 from dpstats.text import plain
 
-__all__ = ["deliver", "numbers_file"]
+__all__ = ["FORMATS", "deliver", "numbers_file"]
+
+_WRITERS: dict[str, Callable[[ParameterResults, Path], object]] = {
+    ".html": write_report,
+    ".md": lambda result, path: path.write_text(result.to_markdown(), encoding="utf-8"),
+    ".tex": lambda result, path: path.write_text(result.to_latex(), encoding="utf-8"),
+    ".csv": lambda result, path: result.tidy().to_csv(path),
+}
+FORMATS = (".json", *_WRITERS)
 
 
 @contextlib.contextmanager
 def numbers_file(out: Path | None) -> Iterator[Path | None]:
     """The file that the numbers of a fit will be written to, made before it is charged.
 
-    It is `out`, or, where that is to be a report, a new file beside it of the same name ending in
+    It is `out`, or, where that is to be something else, a new file beside it of the same name and
     .json (-2.json, -3.json, ... where there is one already: an earlier answer is never replaced).
     If the fit fails it is removed.
 
@@ -65,7 +74,7 @@ def _new(out: Path) -> Path:
 
 
 def deliver(result: Released, numbers: Path | None, out: Path | None, summary: bool) -> None:
-    """Write the numbers, then the report, then print the summary.
+    """Write the numbers, then what else was asked for, then print the summary.
 
     Parameters
     ----------
@@ -74,7 +83,7 @@ def deliver(result: Released, numbers: Path | None, out: Path | None, summary: b
     numbers : path, optional
         Of the numbers, from `numbers_file`.
     out : path, optional
-        Of the report, if it ends in .html.
+        Of what is written besides, by its suffix (`FORMATS`).
     summary : bool
         Whether to print it.
 
@@ -89,8 +98,9 @@ def deliver(result: Released, numbers: Path | None, out: Path | None, summary: b
     except BaseException as error:
         _tell(error, _rescue(result))
     try:
-        if out is not None and out.suffix == ".html":
-            write_report(result, out)
+        if out is not None and out.suffix in _WRITERS:
+            assert isinstance(result, ParameterResults)
+            _WRITERS[out.suffix](result, out)
         if summary:
             print(result.summary(), flush=True)
     except BaseException as error:

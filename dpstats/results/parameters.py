@@ -243,6 +243,61 @@ class ParameterResults(Released):
     def _repr_html_(self) -> str:
         return self.to_html()
 
+    def tidy(self, alpha: float = 0.05) -> pd.DataFrame:
+        """One row a parameter, for tables and plots of one's own.
+
+        Parameters
+        ----------
+        alpha : float, default 0.05
+            Intervals are of level 1 - alpha.
+
+        Returns
+        -------
+        DataFrame
+            Indexed by ``term``: ``estimate``, ``std.error``, ``statistic``, ``p.value``,
+            ``conf.low``, ``conf.high``; what a parameter has not is nan.
+
+        Examples
+        --------
+        >>> fit.tidy().loc["x", ["estimate", "conf.low", "conf.high"]]  # doctest: +SKIP
+        """
+        import pandas as pd
+
+        bounds = self.conf_int(alpha)
+        within = {
+            "std.error": self.bse,
+            "statistic": self.tvalues,
+            "p.value": self.pvalues,
+            "conf.low": bounds[0],
+            "conf.high": bounds[1],
+        }
+        table = self.params.rename("estimate").to_frame().join(pd.DataFrame(within))
+        return table.rename_axis("term")
+
+    def glance(self) -> pd.DataFrame:
+        """One row about the fit: rows, what it promises and how it was made.
+
+        Returns
+        -------
+        DataFrame
+            ``nobs``, ``df.residual``, ``trust``, ``epsilon``, ``delta``, ``method``, ``cov.type``,
+            and ``noise``, which is empty but for reproducible noise, with which nothing is private.
+        """
+        import pandas as pd
+
+        budget = self.plan.privacy
+        facts = {
+            "nobs": int(self.nobs),
+            "df.residual": self.df_resid,
+            "trust": self.privacy.trust,
+            "epsilon": budget.epsilon,
+            "delta": budget.delta,
+            "method": self.plan.method,
+            "cov.type": self.cov_type,
+            "noise": NOT_PRIVATE if self.reproducible else "",
+        }
+        return pd.DataFrame([facts])
+
     # maketables' plug-in hooks --------------------------------------------------------------------
 
     @property

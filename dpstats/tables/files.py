@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from dpstats.errors import DataError
-from dpstats.tables.records import read_csv
+from dpstats.tables.records import csv_names, read_csv
 
 if TYPE_CHECKING:
     from dpstats.schema import Schema
 
-__all__ = ["read_schema", "read_table"]
+__all__ = ["read_schema", "read_table", "schema_template"]
 
 _ALLOWED = (".csv", ".gz", ".parquet")
 
@@ -31,6 +34,33 @@ def read_schema(path: Path) -> Schema:
     return Schema.load(path)
 
 
+def schema_template(
+    path: Path, categorical: Collection[str] = (), boolean: Collection[str] = ()
+) -> Schema:
+    """A schema with blanks for the columns of a file, of which only names and types are read.
+
+    Parameters
+    ----------
+    path : Path
+        CSV or Parquet. The columns of a CSV file have no types: all are taken to be numeric.
+    categorical, boolean : collection of str
+        Columns that are declared so instead.
+
+    Raises
+    ------
+    DataError
+        If there is no such file, or its first line holds no names.
+    SchemaError
+        If a column is not there.
+    """
+    from dpstats.schema import Schema
+
+    _check_file(path)
+    parquet = path.suffix == ".parquet"
+    empty = _empty_parquet(path) if parquet else dict.fromkeys(csv_names(path), np.empty(0))
+    return Schema.template(empty, categorical=categorical, boolean=boolean)
+
+
 def read_table(path: Path, schema: Schema) -> Any:
     """The table of a file, whose kind its name tells.
 
@@ -39,11 +69,25 @@ def read_table(path: Path, schema: Schema) -> Any:
     DataError
         If there is no such file, or it is none of these; its content is not quoted.
     """
+    _check_file(path)
+    return _read_parquet(path) if path.suffix == ".parquet" else read_csv(path, schema)
+
+
+def _check_file(path: Path) -> None:
     if path.suffix not in _ALLOWED:
         raise DataError(f"{path.name}: allowed are files ending in {', '.join(_ALLOWED)}.")
     if not path.exists():
         raise DataError(f"{path}: no such file.")
-    return _read_parquet(path) if path.suffix == ".parquet" else read_csv(path, schema)
+
+
+def _empty_parquet(path: Path) -> Any:
+    import pyarrow.parquet
+
+    try:
+        return pyarrow.parquet.read_schema(path).empty_table()
+    except (ValueError, OSError) as error:
+        unreadable = type(error).__name__
+    raise DataError(f"{path.name} could not be read as Parquet ({unreadable}).")
 
 
 def _read_parquet(path: Path) -> Any:

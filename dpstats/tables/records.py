@@ -16,7 +16,7 @@ import zlib
 from codecs import BOM_UTF8
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,9 +25,10 @@ from dpstats.errors import DataError
 from dpstats.schema import Categorical, Numeric, Schema
 from dpstats.tables.coercion import level_keys, number
 
-__all__ = ["read_csv"]
+__all__ = ["csv_names", "read_csv"]
 
 Cells = list[str]
+AnyContent = TypeVar("AnyContent")
 
 _CHUNK = 1 << 14  # lines held as text at a time
 _MISSING = frozenset(["", "NA", "N/A", "NaN", "nan", "NULL", "null", "None"])
@@ -59,9 +60,31 @@ def read_csv(path: Path, schema: Schema) -> dict[str, NDArray[Any]]:
     DataError
         If the file cannot be opened, or its first line is no line of names.
     """
+    return _read(path, lambda file: _columns(file, schema, path.name))
+
+
+def csv_names(path: Path) -> list[str]:
+    """The names in the first line of a CSV file.
+
+    Raises
+    ------
+    DataError
+        If the file cannot be opened, or its first line looks like a record: a cell is empty, a
+        number or there twice. It is not shown.
+    """
+    names = _read(path, lambda file: _fields(file.readline().removeprefix(BOM_UTF8)))
+    if not all(names) or len(set(names)) < len(names) or not np.isnan([*map(number, names)]).all():
+        raise DataError(
+            f"{path.name}: the first line must hold the names of the columns, separated by commas, "
+            "in UTF-8; a cell of it is empty, a number, or there twice."
+        )
+    return names
+
+
+def _read(path: Path, reader: Callable[[Any], AnyContent]) -> AnyContent:
     try:
         with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as file:
-            return _columns(file, schema, path.name)
+            return reader(file)
     except (OSError, EOFError, zlib.error) as error:
         unreadable = type(error).__name__
     raise DataError(f"{path.name} could not be read as CSV ({unreadable}).")

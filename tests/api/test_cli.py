@@ -99,7 +99,7 @@ def test_plan_reads_no_data(files: Path, capsys) -> None:
     [
         (lambda a: [*a[:2], "missing.csv", *a[3:]], "no such file"),
         (lambda a: [*a[:2], "data.xlsx", *a[3:]], "ending in"),
-        (lambda a: [*a, "--out", "fit.txt"], ".html or .json"),
+        (lambda a: [*a, "--out", "fit.txt"], ".json, .html, .md, .tex, .csv"),
         (lambda a: [*a, "--ledger", "new.ledger"], "--ledger-epsilon"),
         (lambda a: [*a, "--method", "magic"], "newton"),
     ],

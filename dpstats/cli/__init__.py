@@ -1,0 +1,128 @@
+"""The command line: ``dpstats demo | fit | mean | describe | plan | schema | ledger | ...``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from dpstats.cli.arguments import add_answer, add_model, add_privacy, model_of
+from dpstats.cli.commands import describe, fit, mean, plan, show_ledger, template
+from dpstats.cli.demo import demo
+from dpstats.errors import DPStatsError
+from dpstats.federated.commands import add_commands
+from dpstats.text import plain
+from dpstats.version import VERSION
+
+__all__ = ["main"]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit status.
+
+    Errors that name their remedy are printed without a traceback and exit with status 2.
+    """
+    parser = _parser()
+    arguments = parser.parse_args(argv)
+    command: Callable[[argparse.Namespace], None] = arguments.command
+    try:
+        with warnings.catch_warnings():
+            warnings.showwarning = _warned
+            command(arguments)
+        sys.stdout.flush()
+    except DPStatsError as error:
+        _tell(f"{type(error).__name__}: {error}{_hint(str(error), arguments)}")
+        return 2
+    except BrokenPipeError:  # the reader of a pipe has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    return 0
+
+
+def _tell(text: str) -> None:
+    for line in f"dpstats: {text}".split("\n"):
+        print(plain(line), file=sys.stderr)
+
+
+def _warned(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
+    """What Python would print with a line of our source."""
+    _tell(f"{category.__name__}: {message}")
+
+
+def _hint(error: str, arguments: argparse.Namespace) -> str:
+    """How the arguments that an error names are written here."""
+    named = dict.fromkeys(re.findall(r"\b([a-z_]+)=", error))
+    options = [name for name in named if hasattr(arguments, name)]
+    written = ", ".join(f"--{name.replace('_', '-')}" for name in options)
+    return f"\nOn the command line: {written}." if written else ""
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="dpstats", description="Statistics that may be published, of rows that may not."
+    )
+    parser.add_argument("--version", action="version", version=f"dpstats {VERSION}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    made = commands.add_parser("demo", help="fit bundled real data and print the tables")
+    made.add_argument("--seed", type=int, help="reproducible noise (marked NOT private)")
+    made.set_defaults(command=demo)
+
+    made = commands.add_parser("fit", help="fit a formula to a CSV or Parquet file")
+    add_model(made)
+    _add_data(made, fit)
+
+    made = commands.add_parser("mean", help="the mean of a column")
+    made.add_argument("column")
+    made.add_argument("--by", help="column whose groups have a mean each")
+    _add_data(made, mean)
+
+    made = commands.add_parser(
+        "describe", help="count, missing, mean, std and quartiles of numeric columns"
+    )
+    made.add_argument("--columns", type=_names, help="NAME[,NAME...]; default: all that are there")
+    _add_data(made, describe)
+
+    made = commands.add_parser("plan", help="cost and expected error of a fit; reads no data")
+    add_model(made)
+    add_privacy(made)
+    made.add_argument("--n", type=int, required=True, help="public number of rows")
+    made.set_defaults(command=plan)
+
+    add_commands(commands, add_model, model_of)
+
+    schema = commands.add_parser("schema", help="start a schema file")
+    actions = schema.add_subparsers(required=True, metavar="ACTION")
+    made = actions.add_parser(
+        "template", help="print a schema with blanks to fill, from names of columns alone"
+    )
+    made.add_argument("data", type=Path, help="CSV or Parquet file; no value is read")
+    made.add_argument("--categorical", type=_names, default=(), metavar="NAME[,NAME...]")
+    made.add_argument("--boolean", type=_names, default=(), metavar="NAME[,NAME...]")
+    made.set_defaults(command=template)
+
+    ledger = commands.add_parser("ledger", help="look at a ledger")
+    actions = ledger.add_subparsers(required=True, metavar="ACTION")
+    made = actions.add_parser("show", help="entries, spent and remaining")
+    made.add_argument("path", type=Path)
+    made.set_defaults(command=show_ledger)
+    return parser
+
+
+def _add_data(
+    parser: argparse.ArgumentParser, command: Callable[[argparse.Namespace], None]
+) -> None:
+    """What all commands that read rows ask for."""
+    parser.add_argument("data", type=Path, help="CSV or Parquet file of private rows")
+    add_privacy(parser)
+    add_answer(parser)
+    parser.set_defaults(command=command)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(text.split(","))

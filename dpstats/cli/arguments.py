@@ -1,0 +1,167 @@
+"""What several commands ask for, and how it becomes what Python is given."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from dpstats.errors import DataError
+from dpstats.results.delivery import FORMATS, deliver, numbers_file
+
+if TYPE_CHECKING:
+    from dpstats.accounting import Ledger
+    from dpstats.model import Model
+    from dpstats.privacy import Central, LabelOnly, Local
+
+    Privacy: TypeAlias = Central | Local | LabelOnly
+
+__all__ = [
+    "add_answer",
+    "add_model",
+    "add_privacy",
+    "answer",
+    "model_of",
+    "options_of",
+    "privacy_of",
+]
+
+_FAMILIES = {"ols": "gaussian", "logit": "binomial", "poisson": "poisson"}
+_TRUST = {
+    "central": "one curator holds the rows (the default)",
+    "label-curator": "covariates are public, a curator holds the responses",
+    "label-only": "covariates are public, nobody holds the responses",
+    "local": "nobody holds the rows",
+}
+
+
+def add_model(parser: argparse.ArgumentParser) -> None:
+    """The formula and what belongs to it."""
+    parser.add_argument("formula", help='such as "y ~ x1 + C(g)"')
+    parser.add_argument("--model", choices=_FAMILIES, default="ols", help="default: ols")
+    parser.add_argument("--offset", help="column or term added to the linear predictor")
+    parser.add_argument("--exposure", help="column whose logarithm is added likewise")
+    parser.add_argument(
+        "--sparsity",
+        type=_numbers,
+        metavar="S[,S...]",
+        help="columns that may have a coefficient: 10, or several to choose from, 5,10,20",
+    )
+
+
+def _numbers(text: str) -> int | tuple[int, ...]:
+    numbers = tuple(int(part) for part in text.split(","))
+    return numbers[0] if len(numbers) == 1 else numbers
+
+
+def model_of(arguments: argparse.Namespace, schema: Any, **rows: Any) -> Any:
+    """The model of a formula."""
+    import dpstats as dp
+
+    return dp.glm(
+        arguments.formula,
+        schema=schema,
+        family=_FAMILIES[arguments.model],
+        offset=arguments.offset,
+        exposure=arguments.exposure,
+        **rows,
+    )
+
+
+def add_privacy(parser: argparse.ArgumentParser) -> None:
+    """The schema and the guarantee."""
+    parser.add_argument("--schema", type=Path, required=True, help="schema file (JSON)")
+    parser.add_argument("--epsilon", type=float, required=True)
+    parser.add_argument("--delta", type=float, default=0.0, help="well below 1/n; default: 0")
+    parser.add_argument(
+        "--trust",
+        choices=_TRUST,
+        default="central",
+        help="; ".join(f"{name}: {text}" for name, text in _TRUST.items()),
+    )
+    parser.add_argument(
+        "--neighbors",
+        choices=["replace-one", "add-remove"],
+        default="replace-one",
+        help="whether the number of rows is public (replace-one, the default) or private",
+    )
+    parser.add_argument("--rows", type=int, help="with add-remove: public guess of their number")
+    parser.add_argument("--method", help="a name from dpstats.methods(); the default otherwise")
+
+
+def privacy_of(arguments: argparse.Namespace) -> Privacy:
+    """The guarantee that is asked for.
+
+    Raises
+    ------
+    DataError
+        If neighbours or a number of rows are given to another trust model than the central one.
+    """
+    import dpstats as dp
+
+    epsilon, delta, trust = arguments.epsilon, arguments.delta, arguments.trust
+    if trust == "central":
+        return dp.Central(epsilon, delta, neighbors=arguments.neighbors, rows=arguments.rows)
+    if arguments.neighbors != "replace-one" or arguments.rows is not None:
+        raise DataError(
+            f"--trust {trust}: the number of rows is public there; leave out --neighbors, --rows."
+        )
+    if trust == "local":
+        return dp.Local(epsilon, delta)
+    return dp.LabelOnly(epsilon, delta, curator=trust == "label-curator")
+
+
+def options_of(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Method and its options."""
+    return {"method": arguments.method, "sparsity": getattr(arguments, "sparsity", None)}
+
+
+def add_answer(parser: argparse.ArgumentParser) -> None:
+    """The ledger that is charged, and what the answer is written to."""
+    parser.add_argument(
+        "--ledger", type=Path, help="ledger file; made with the ceiling given below"
+    )
+    parser.add_argument("--ledger-epsilon", type=float, help="ceiling of a new ledger")
+    parser.add_argument("--ledger-delta", type=float, help="ceiling of a new ledger")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        help="numbers (.json), a report (.html), or a table (.md, .tex, .csv); but for .json, the "
+        "numbers are written to a new .json beside it",
+    )
+    parser.add_argument("--quiet", action="store_true", help="no progress, no summary")
+
+
+def answer(arguments: argparse.Namespace, model: Model) -> None:
+    """Charge, fit, write and print."""
+    out = arguments.out
+    if out is not None:
+        _check_out(out)
+    privacy, ledger = privacy_of(arguments), _ledger(arguments)
+    progress = False if arguments.quiet else None
+    with numbers_file(out) as numbers:
+        result = model.fit(privacy, ledger=ledger, progress=progress, **options_of(arguments))
+    deliver(result, numbers, out, summary=not arguments.quiet)
+
+
+def _check_out(path: Path) -> None:
+    """What a fit is written to; looked at before it is paid for."""
+    if path.suffix not in FORMATS:
+        raise DataError(f"{path.name}: --out takes a name ending in {', '.join(FORMATS)}.")
+    if not os.access(path.parent, os.W_OK) or path.is_dir():
+        raise DataError(f"--out {path}: {path.parent} is no folder that can be written to.")
+
+
+def _ledger(arguments: argparse.Namespace) -> Ledger | None:
+    import dpstats as dp
+
+    if arguments.ledger is None:
+        return None
+    ceiling = (arguments.ledger_epsilon, arguments.ledger_delta)
+    if not arguments.ledger.exists() and None in ceiling:
+        raise DataError(
+            f"{arguments.ledger}: no such ledger. To make one, give its ceiling: "
+            "--ledger-epsilon 3 --ledger-delta 1e-6."
+        )
+    return dp.Ledger.open(arguments.ledger, *ceiling)

@@ -1,0 +1,158 @@
+"""Commands beside ``fit`` and ``plan``, other trust models, and what answers are written to."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpstats as dp
+from dpstats.cli import main
+from dpstats.errors import SchemaError
+
+BUDGET = ["--epsilon", "1", "--delta", "1e-6"]
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    rng, n = np.random.default_rng(0), 3000
+    df = pd.DataFrame({"x": rng.uniform(0, 10, n), "g": rng.choice(list("ab"), n)})
+    df["y"] = 0.3 * df.x + (df.g == "b") + rng.normal(size=n)
+    df.to_csv(tmp_path / "data.csv", index=False)
+    df.to_parquet(tmp_path / "data.parquet")
+    schema = dp.Schema(x=dp.Numeric(0, 10), g=dp.Categorical(["a", "b"]), y=dp.Numeric(-50, 50))
+    schema.save(tmp_path / "schema.json")
+    return tmp_path
+
+
+def run(files: Path, *command: str, budget: Any = BUDGET) -> int:
+    """A command on the table, with numbers in ``out.json``."""
+    name, *rest = command
+    data, schema = str(files / "data.csv"), str(files / "schema.json")
+    first, rest = ([rest[0]], rest[1:]) if name != "describe" else ([], rest)
+    out = ["--out", str(files / "out.json"), "--quiet"]
+    return main([name, *first, data, "--schema", schema, *budget, *rest, *out])
+
+
+def test_the_version_is_printed(capsys: Any) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out.split() == ["dpstats", dp.__version__]
+
+
+def test_a_mean_and_means_of_groups(files: Path) -> None:
+    df = pd.read_csv(files / "data.csv")
+    assert run(files, "mean", "y") == 0
+    assert dp.load(files / "out.json").params.iloc[0] == pytest.approx(df.y.mean(), abs=0.3)
+    assert run(files, "mean", "y", "--by", "g") == 0
+    found = dp.load(files / "out.json").params
+    np.testing.assert_allclose(found, df.groupby("g").y.mean(), atol=0.5)
+
+
+def test_columns_are_described(files: Path) -> None:
+    assert run(files, "describe") == 0
+    assert set(dp.load(files / "out.json").frame().index) == {"x", "y"}
+    assert run(files, "describe", "--columns", "x") == 0
+    found = dp.load(files / "out.json").frame()
+    assert found.loc["x", "mean"] == pytest.approx(5, abs=0.5)
+
+
+@pytest.mark.parametrize(
+    ("trust", "privacy"),
+    [
+        ("central", dp.Central(1.0, 1e-6)),
+        ("label-curator", dp.LabelOnly(1.0, 1e-6, curator=True)),
+        ("label-only", dp.LabelOnly(1.0, 1e-6)),
+        ("local", dp.Local(1.0, 1e-6)),
+    ],
+)
+def test_each_trust_model_is_asked_by_its_name(files: Path, trust: str, privacy: Any) -> None:
+    assert run(files, "fit", "y ~ x", "--trust", trust) == 0
+    assert dp.load(files / "out.json").plan.privacy == privacy
+
+
+def test_a_private_number_of_rows(files: Path, capsys: Any) -> None:
+    asked = ["--neighbors", "add-remove", "--rows", "3000"]
+    assert run(files, "mean", "y", *asked) == 0
+    promised = dp.load(files / "out.json").plan.privacy
+    assert (promised.neighbors, promised.rows) == ("add-remove", 3000)
+    assert run(files, "mean", "y", "--trust", "local", *asked) == 2
+    assert "leave out --neighbors" in capsys.readouterr().err
+
+
+def test_errors_and_warnings_speak_of_options(files: Path, capsys: Any) -> None:
+    assert run(files, "fit", "y ~ x", budget=["--epsilon", "1"]) == 2
+    assert "On the command line" in (said := capsys.readouterr().err)
+    assert "--delta" in said
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        assert run(files, "fit", "y ~ x", budget=["--epsilon", ".02", "--delta", "1e-6"]) == 0
+    said = capsys.readouterr().err
+    assert said.startswith("dpstats: FeasibilityWarning: ")
+    assert "arguments.py" not in said
+
+
+@pytest.mark.parametrize(
+    ("suffix", "holds"), [(".md", "| x |"), (".tex", r"\begin{tabular}"), (".csv", "term,estimate")]
+)
+def test_a_table_is_written_with_its_numbers_beside_it(
+    files: Path, suffix: str, holds: str
+) -> None:
+    out = files / f"fit{suffix}"
+    schema, data = str(files / "schema.json"), str(files / "data.parquet")
+    command = ["fit", "y ~ x", data, "--schema", schema, *BUDGET, "--quiet", "--out", str(out)]
+    assert main(command) == 0
+    assert holds in out.read_text(encoding="utf-8")
+    assert dp.load(files / "fit.json").params.index.tolist() == ["Intercept", "x"]
+
+
+def test_the_table_of_a_fit_has_its_numbers(files: Path) -> None:
+    assert run(files, "fit", "y ~ x") == 0
+    fit = dp.load(files / "out.json")
+    tidy, bounds = fit.tidy(0.1), fit.conf_int(0.1)
+    assert tidy.index.name == "term"
+    pd.testing.assert_series_equal(tidy["estimate"], fit.params, check_names=False)
+    pd.testing.assert_series_equal(tidy["std.error"], fit.bse, check_names=False)
+    pd.testing.assert_series_equal(tidy["p.value"], fit.pvalues, check_names=False)
+    np.testing.assert_array_equal(tidy[["conf.low", "conf.high"]], bounds)
+    glance = fit.glance().iloc[0]
+    assert (glance["nobs"], glance["epsilon"], glance["method"]) == (3000, 1.0, "newton")
+    assert glance["noise"] == ""
+
+
+def test_reproducible_noise_is_marked_at_a_glance(files: Path) -> None:
+    df, schema = pd.read_csv(files / "data.csv"), dp.Schema.load(files / "schema.json")
+    fit = dp.mean("y", df, schema).fit(dp.Central(1.0), noise=dp.SeededNoise(1))
+    assert fit.glance()["noise"].item() == "reproducible: NOT private"
+
+
+@pytest.mark.parametrize("name", ["data.csv", "data.parquet"])
+def test_a_template_holds_names_and_no_value(files: Path, name: str, capsys: Any) -> None:
+    assert main(["schema", "template", str(files / name), "--categorical", "g"]) == 0
+    made = json.loads(capsys.readouterr().out)["columns"]
+    blank = {"type": "numeric", "lower": None, "upper": None}
+    assert made == {"x": blank, "y": blank, "g": {"type": "categorical", "levels": []}}
+    filled = files / "filled.json"
+    filled.write_text(json.dumps({"format": "dpstats-schema", "version": 1, "columns": made}))
+    with pytest.raises(SchemaError, match="lower and upper"):
+        dp.mean("y", schema=dp.Schema.load(filled), n=10)
+
+
+@pytest.mark.parametrize("line", ["1.5,canary", ",canary", "canary,canary"])
+def test_a_first_line_that_is_a_record_is_not_shown(tmp_path: Path, line: str, capsys: Any) -> None:
+    (tmp_path / "t.csv").write_text(f"{line}\n2,b\n")
+    assert main(["schema", "template", str(tmp_path / "t.csv")]) == 2
+    said = capsys.readouterr()
+    assert "names of the columns" in said.err
+    assert "canary" not in said.err + said.out
+
+
+def test_a_template_of_columns_that_are_not_there(files: Path, capsys: Any) -> None:
+    assert main(["schema", "template", str(files / "data.csv"), "--boolean", "k"]) == 2
+    assert "no column 'k'" in capsys.readouterr().err
