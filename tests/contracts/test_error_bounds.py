@@ -109,7 +109,10 @@ def both(case: Case, df: pd.DataFrame, schema: dp.Schema, formula: str) -> tuple
     return dp.glm(formula, df, schema, family="poisson"), exact
 
 
-@pytest.mark.parametrize("case", grid(CASES, 1), ids=str)
+LONG = [pytest.param(case, marks=pytest.mark.slow) for case in CASES if case.fits > 40]
+
+
+@pytest.mark.parametrize("case", [*grid([c for c in CASES if c.fits <= 40], 1), *LONG], ids=str)
 def test_a_bound_on_the_distance_to_the_non_private_answer_holds(case):
     ratios = []
     for seed in range(case.fits):
