@@ -18,6 +18,7 @@ from dpstats.model import Model
 from dpstats.schema import Categorical, Numeric, Schema
 from dpstats.tables import named_columns
 from dpstats.tables.coercion import as_matrix, check_kind
+from dpstats.tables.streams import stream_of
 
 __all__ = ["GLM", "OLS", "Formula", "Logit", "Model", "glm", "logit", "mean", "ols"]
 
@@ -401,7 +402,8 @@ def of_columns(
             )
     if len(set(columns)) != len(columns):
         raise OptionError(f"Columns {list(columns)!r}: each is named once.")
-    check_numbers(data, [name for name in columns if isinstance(declared[name], Numeric)])
+    numbers = [name for name in columns if isinstance(declared[name], Numeric)]
+    check_numbers(data, numbers, declared)
     formula = " + ".join(["0", *(level_term(name, declared) for name in columns)])
     return Formula(formula, declared, one_sided=True, label=", ".join(columns))
 
@@ -412,10 +414,10 @@ def level_term(name: str, declared: Schema) -> str:
     return f"C({quoted(name)})" if factor else term(name)
 
 
-def check_numbers(data: Any, columns: Sequence[str]) -> None:
+def check_numbers(data: Any, columns: Sequence[str], schema: Schema) -> None:
     """Refuse a table that holds something else than numbers in these columns, if there is one."""
     if data is not None:
-        for name, column in named_columns(data, columns).items():
+        for name, column in named_columns(stream_of(data, schema), columns).items():
             check_kind(column, name, ("number", "boolean"))
 
 

@@ -57,9 +57,12 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument("--seed", type=int, help="reproducible noise (marked NOT private)")
     demo.set_defaults(command=_demo)
 
-    fit = commands.add_parser("fit", help="fit a formula to a CSV or Parquet file")
+    fit = commands.add_parser("fit", help="fit a formula to CSV or Parquet files")
     _add_model(fit)
-    fit.add_argument("data", type=Path, help="CSV or Parquet file of private rows")
+    fit.add_argument(
+        "data", nargs="+", help="CSV or Parquet files of private rows, a pattern or a folder"
+    )
+    fit.add_argument("--scratch", type=Path, help="folder for rows that do not fit into memory")
     _add_privacy(fit)
     fit.add_argument("--ledger", type=Path, help="ledger file; made with the ceiling given below")
     fit.add_argument("--ledger-epsilon", type=float, help="ceiling of a new ledger")
@@ -128,13 +131,13 @@ def _add_privacy(parser: argparse.ArgumentParser) -> None:
 
 def _fit(arguments: argparse.Namespace) -> None:
     import dpstats as dp
-    from dpstats.tables.files import read_schema, read_table
+    from dpstats.tables.files import read_schema
 
     if arguments.out is not None:
         _check_out(arguments.out)
     privacy = dp.Central(arguments.epsilon, arguments.delta)
     schema = read_schema(arguments.schema)
-    model = _model(arguments, schema, data=read_table(arguments.data, schema))
+    model = _model(arguments, schema, data=arguments.data)
     ledger = None
     if arguments.ledger is not None:
         ceiling = (arguments.ledger_epsilon, arguments.ledger_delta)
@@ -145,7 +148,7 @@ def _fit(arguments: argparse.Namespace) -> None:
             )
         ledger = dp.Ledger.open(arguments.ledger, *ceiling)
     progress = False if arguments.quiet else None
-    asked = {"method": arguments.method, "sparsity": arguments.sparsity}
+    asked = {name: getattr(arguments, name) for name in ("method", "sparsity", "scratch")}
     with numbers_file(arguments.out) as numbers:
         result = model.fit(privacy, ledger=ledger, progress=progress, **asked)
     deliver(result, numbers, arguments.out, summary=not arguments.quiet)
