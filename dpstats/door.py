@@ -26,6 +26,7 @@ from dpstats.protocol import Estimator, Plan
 from dpstats.protocol.progress import reporter
 from dpstats.results import Released as Results
 from dpstats.results.privacy_report import PrivacyReport
+from dpstats.tables.scratch import scratch_folder
 from dpstats.tables.streams import Reading
 from dpstats.text import plain
 
@@ -59,6 +60,8 @@ def fit(
     del prepared
     assert source is not None
     noise = SafeNoise() if noise is None else noise
+    if scratch is not None:
+        scratch_folder(scratch)
     store: OpenStore = ResidentRows
     if reading is not None:
         reading.place(plan.n, len(design.names), scratch)

@@ -51,7 +51,10 @@ def arrays(folder: Path | None, wanted: Wanted) -> dict[str, NDArray[Any]]:
         failed = type(error).__name__
     else:
         return _laid_out(pages, wanted)
-    raise DataError(f"Scratch folder {folder}: no file could be made there ({failed}).")
+    raise DataError(
+        f"Scratch folder {folder}: no file of {_gib(size)} could be made there ({failed}). The fit "
+        "was charged before, and a charge stands."
+    )
 
 
 def _laid_out(pages: mmap.mmap, wanted: Wanted) -> dict[str, NDArray[Any]]:

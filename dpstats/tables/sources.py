@@ -97,15 +97,15 @@ def _expanded(path: Path) -> list[Path]:
         if not found:
             raise DataError(f"{path}: no files in it end in {', '.join(SUFFIXES)}.")
         return found
-    if path.suffix not in SUFFIXES:
-        raise DataError(f"{path.name}: allowed are files ending in {', '.join(SUFFIXES)}.")
-    if path.is_file():
-        return [path]
-    if not glob.has_magic(str(path)):
-        raise DataError(f"{path}: no such file.")
-    matched = [Path(name) for name in sorted(glob.glob(str(path)))]
+    several = glob.has_magic(str(path)) and not path.exists()
+    matched = [Path(name) for name in sorted(glob.glob(str(path)))] if several else [path]
     if not matched:
         raise DataError(f"{path}: no files match.")
+    for each in matched:
+        if each.suffix not in SUFFIXES:
+            raise DataError(f"{each.name}: allowed are files ending in {', '.join(SUFFIXES)}.")
+        if not each.is_file():
+            raise DataError(f"{each}: no such file.")
     return matched
 
 

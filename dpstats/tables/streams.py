@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from dpstats.errors import DataError, OptionError
+from dpstats.errors import DataError, DPStatsError, OptionError
 from dpstats.tables import Announced
 from dpstats.tables.coercion import Unread, as_column, level_keys, to_float
 from dpstats.tables.declarations import Numeric
@@ -91,10 +91,33 @@ class Stream(Mapping[str, Any]):
     def __repr__(self) -> str:
         return f"<table of {len(self)} columns, read in batches>"
 
+    def read(self, names: Sequence[str]) -> Iterator[dict[str, Any]]:
+        """These columns of all rows, some rows at a time.
+
+        Raises
+        ------
+        DataError
+            If the source fails; what it says is withheld, for it may quote rows.
+        """
+        batches = self.batches.read(names)
+        while True:
+            try:
+                batch = next(batches, None)
+            except DPStatsError:
+                raise
+            except Exception as error:
+                failed = type(error).__name__
+                break
+            if batch is None:
+                return
+            yield batch
+            del batch
+        raise DataError(f"Rows could not be read to the end ({failed}).")
+
     def collected(self) -> dict[str, Any]:
         """All columns in memory as they are, for a model with public covariates."""
         names = list(self)
-        parts = list(self.batches.read(names))
+        parts = list(self.read(names))
         return {name: _joined([part[name] for part in parts], self[name]) for name in names}
 
 
@@ -174,8 +197,6 @@ class Reading(Announced):
             If it is no such folder.
         """
         self._stream.batches.check()
-        if scratch is not None:
-            scratch_folder(scratch)
         if n * (width + len(self._asked)) <= RESIDENT_VALUES:
             return
         if self._stream.schema.unit is not None:
@@ -222,7 +243,7 @@ class Reading(Announced):
         made = arrays(self.folder, self._wanted(n))
         units, at = [], 0
         with np.errstate(all="ignore"):  # a warning about a value would be a release
-            for batch in self._stream.batches.read(list(self._asked)):
+            for batch in self._stream.read(list(self._asked)):
                 m = min(len(next(iter(batch.values()))), n - at)
                 for name, kept in made.items():
                     kept[at : at + m] = self._values(name, batch[name][:m])
@@ -236,8 +257,8 @@ class Reading(Announced):
             kept[at:] = np.nan if self.levels(name) is None else -1
         report(n - at)
         if unit in self._asked:
-            units.append(np.full(n - at, None, dtype=object)[: n - at])
-            made[unit] = _joined([u for u in units if len(u)], self._stream[unit])
+            rest = [np.full(n - at, None, dtype=object)] if at < n else []
+            made[unit] = _joined([*units, *rest], self._stream[unit])
         self._held = made
 
     def _values(self, name: str, column: Any) -> NDArray[Any]:
