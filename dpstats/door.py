@@ -60,21 +60,15 @@ def fit(
     del prepared
     assert source is not None
     noise = SafeNoise() if noise is None else noise
-    if scratch is not None:
-        scratch_folder(scratch)
-    store: OpenStore = ResidentRows
-    if reading is not None:
-        reading.place(plan.n, len(design.names), scratch)
-        if reading.folder is not None:
-            store = functools.partial(MappedRows, folder=reading.folder)
+    store = _store(reading, design, plan, scratch)
     for message in plan.warnings:
         warnings.warn(plain(message), FeasibilityWarning, stacklevel=3)
     ledger = _charged(design, plan, label, ledger, noise)
     holder: Clients | Labels | Curator | None = None
     try:
         report = reporter(plan, progress)
-        if report is not None and reading is not None and plan.neighbors is Neighbors.REPLACE_ONE:
-            reading.on_rows = report.reading(reading.rows)  # a private number is not shown
+        if report is not None and reading is not None and reading.counted:
+            reading.on_rows = report.reading(reading.rows)
         match plan.privacy:
             case Local():
                 holder = Clients(source, design, plan, noise, public, report)
@@ -88,6 +82,23 @@ def fit(
     finally:
         del source
         holder = reading = None  # this frame is part of the traceback
+
+
+def _store(
+    reading: Reading | None,
+    design: Design,
+    plan: Plan,
+    scratch: str | os.PathLike[str] | None,
+) -> OpenStore:
+    """Where the rows of a fit are kept: in memory, or on disk where they are read in batches."""
+    if scratch is not None:
+        scratch_folder(scratch)
+    if reading is None:
+        return ResidentRows
+    of_units = design.schema is not None and design.schema.unit is not None
+    reading.counted = plan.neighbors is Neighbors.REPLACE_ONE and not of_units
+    folder = reading.place(plan.n, len(design.names), scratch)
+    return ResidentRows if folder is None else functools.partial(MappedRows, folder=folder)
 
 
 def opened(

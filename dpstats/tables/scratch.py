@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 
 from dpstats.errors import DataError, OptionError
 
-__all__ = ["VARIABLE", "Wanted", "arrays", "bytes_of", "check_space", "scratch_folder"]
+__all__ = ["CHARGED", "VARIABLE", "Wanted", "arrays", "bytes_of", "check_space", "scratch_folder"]
 
 Wanted = Mapping[str, tuple[tuple[int, ...], np.dtype[Any]]]  # shape and type of each array
 
 VARIABLE = "DPSTATS_SCRATCH"
+CHARGED = " The fit was charged before, and a charge stands."  # what ends a later error
 _ALIGNED = 4096  # bytes: each array begins on a page of its own
 
 
@@ -52,8 +53,7 @@ def arrays(folder: Path | None, wanted: Wanted) -> dict[str, NDArray[Any]]:
     else:
         return _laid_out(pages, wanted)
     raise DataError(
-        f"Scratch folder {folder}: no file of {_gib(size)} could be made there ({failed}). The fit "
-        "was charged before, and a charge stands."
+        f"Scratch folder {folder}: no file for the rows could be made there ({failed}).{CHARGED}"
     )
 
 

@@ -17,6 +17,7 @@ from dpstats.tables import Announced
 from dpstats.tables.coercion import Unread, as_column, level_keys, to_float
 from dpstats.tables.declarations import Numeric
 from dpstats.tables.scratch import (
+    CHARGED,
     Wanted,
     arrays,
     bytes_of,
@@ -91,8 +92,8 @@ class Stream(Mapping[str, Any]):
     def __repr__(self) -> str:
         return f"<table of {len(self)} columns, read in batches>"
 
-    def read(self, names: Sequence[str]) -> Iterator[dict[str, Any]]:
-        """These columns of all rows, some rows at a time.
+    def read(self, names: Sequence[str], failing: str = "") -> Iterator[dict[str, Any]]:
+        """These columns of all rows, some rows at a time; an error ends with `failing`.
 
         Raises
         ------
@@ -112,7 +113,7 @@ class Stream(Mapping[str, Any]):
                 return
             yield batch
             del batch
-        raise DataError(f"Rows could not be read to the end ({failed}).")
+        raise DataError(f"Rows could not be read to the end ({failed}).{failing}")
 
     def collected(self) -> dict[str, Any]:
         """All columns in memory as they are, for a model with public covariates."""
@@ -150,8 +151,8 @@ class Reading(Announced):
 
     Attributes
     ----------
-    folder : path or None
-        Where rows lie on disk; None for memory.
+    counted : bool
+        Whether the number of rows is public.
     on_rows : callable or None
         Called with a number of rows after each batch; for progress.
     """
@@ -159,7 +160,8 @@ class Reading(Announced):
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
         self.rows = stream.rows
-        self.folder: Path | None = None
+        self.counted = False
+        self._folder: Path | None = None
         self.on_rows: Callable[[int], None] | None = None
         self._asked: dict[str, None] = {}
         self._held: dict[str, Any] = {}
@@ -176,8 +178,11 @@ class Reading(Announced):
     def __len__(self) -> int:
         return len(self._stream)
 
-    def place(self, n: int, width: int, scratch: str | os.PathLike[str] | None) -> None:
-        """Decide where rows are kept, by public numbers, before they are paid for.
+    def place(self, n: int, width: int, scratch: str | os.PathLike[str] | None) -> Path | None:
+        """Decide where rows are kept, by public numbers, before they are paid for; None is memory.
+
+        The size of a file is seen by others, and whether it fits: a private number of rows does not
+        go to disk.
 
         Parameters
         ----------
@@ -191,24 +196,30 @@ class Reading(Announced):
         Raises
         ------
         DataError
-            If rows cannot be read again, the folder is too small, or rows of a unit are to be kept
-            together on disk.
+            If rows cannot be read again, the folder is too small, or so many rows are of units or
+            their number is private.
         OptionError
             If it is no such folder.
         """
         self._stream.batches.check()
         if n * (width + len(self._asked)) <= RESIDENT_VALUES:
-            return
+            return None
         if self._stream.schema.unit is not None:
             raise DataError(
-                f"{n:,} rows of units do not fit into memory, and on disk the rows of a unit are "
-                "not brought together. Write one row a unit first, as by a GROUP BY, and declare "
-                "the schema without unit=."
+                f"{n:,} rows of units are kept on disk, and there the rows of a unit are not "
+                "brought together. Write one row a unit first, as by a GROUP BY, and declare the "
+                "schema without unit=; or read the table into memory and pass that."
+            )
+        if not self.counted:
+            raise DataError(
+                f"{n:,} rows are kept on disk, where their number has to be public: ask for "
+                'neighbors="replace-one", or read the table into memory and pass that.'
             )
         folder = scratch_folder(scratch)
         prepared = {"x": ((n, width + 2), np.dtype(np.float32)), "keep": ((n,), np.dtype(np.bool_))}
         check_space(folder, bytes_of(self._wanted(n)) + bytes_of(prepared))
-        self.folder = folder
+        self._folder = folder
+        return folder
 
     def held(self, name: str) -> Any:
         """A column as it is kept; the first call reads all that were asked for."""
@@ -240,10 +251,10 @@ class Reading(Announced):
 
     def _read(self) -> None:
         n, unit, report = self.rows, self._stream.schema.unit, self.on_rows or (lambda rows: None)
-        made = arrays(self.folder, self._wanted(n))
+        made = arrays(self._folder, self._wanted(n))
         units, at = [], 0
         with np.errstate(all="ignore"):  # a warning about a value would be a release
-            for batch in self._stream.read(list(self._asked)):
+            for batch in self._stream.read(list(self._asked), CHARGED):
                 m = min(len(next(iter(batch.values()))), n - at)
                 for name, kept in made.items():
                     kept[at : at + m] = self._values(name, batch[name][:m])

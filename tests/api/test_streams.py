@@ -196,22 +196,22 @@ def test_units_are_kept_together_in_memory_and_refused_on_disk(
     assert not ledger.entries
 
 
-def test_a_private_number_of_rows_is_not_looked_at_before(
+def test_a_private_number_of_rows_is_neither_shown_nor_on_disk(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     privacy = dp.Central(1.0, 1e-6, neighbors="add-remove", rows=1_000)
-    on_disk(monkeypatch)
     monkeypatch.setattr(progress, "_is_watched", lambda: True)
-    asked: list[int] = []
-    monkeypatch.setattr(streams, "check_space", lambda _, size: asked.append(size))
     bars: list[int] = []
     monkeypatch.setattr(progress.Progress, "reading", lambda _, rows: bars.append(rows))
     assert sums(folder, None, privacy, progress=True) == sums(frame(), None, privacy)
     assert not bars
-    assert asked[0] < 1_000 * 60  # of the guess: N rows take more
     sums(folder, progress=True)
     assert bars == [N]
-    assert asked[1] > 2 * asked[0]
+    on_disk(monkeypatch)
+    ledger = dp.Ledger.memory(1.0, 1e-6)
+    with pytest.raises(DataError, match=r"1,000 rows .* has to be public"):
+        ols(folder).fit(privacy, ledger)
+    assert not ledger.entries
 
 
 # -- rows that are on disk -------------------------------------------------------------------------
@@ -374,6 +374,7 @@ def test_a_source_that_fails_says_nothing_of_rows(privacy: Any) -> None:
     model = ols(pa.RecordBatchReader.from_batches(schema, broken()), N)
     with pytest.raises(DataError, match="could not be read to the end") as refused:
         model.fit(privacy)
+    assert ("a charge stands" in str(refused.value)) == (privacy is PRIVACY)
     assert "SECRET" not in "".join([str(refused.value), *getattr(refused.value, "__notes__", [])])
     assert refused.value.__context__ is None
 
