@@ -110,12 +110,14 @@ def ols(
     formula : str
         ``"y ~ x1 + C(g)"``; every column must be declared in `schema`.
     data : table, optional
-        pandas, polars or pyarrow table, or dict of arrays. Needed by `Model.fit`. Of several sites
-        a mapping of their names to tables, or to paths of CSV or Parquet files.
+        pandas, polars or pyarrow table, or dict of arrays. Needed by `Model.fit`. What is larger
+        than memory: paths of CSV or Parquet files, a pattern or a folder, a pyarrow Dataset, a
+        polars LazyFrame, anything with ``__arrow_c_stream__``. Of several sites a mapping of their
+        names to tables, or to paths of CSV or Parquet files.
     schema : Schema
         Public declaration of the columns.
     n : int, optional
-        Public number of rows, for planning without a table.
+        Public number of rows, for planning without a table, or of a stream that does not say it.
     sites : str, optional
         Column of `data` that names the site of each row, for `Federated`; names are public.
 

@@ -23,6 +23,7 @@ from dpstats.checks import (
     check_privacy,
     checked_sparsity,
     guessed_rows,
+    public_rows,
     row_count,
 )
 from dpstats.design import Design, PublicDesign, Source
@@ -387,7 +388,7 @@ class Model:
         table = Reading(table) if isinstance(table, Stream) else table
         source = design.source(table) if reads else None
         n = self._rows(privacy, design, source)
-        rows = None if public is None else _public_rows(design, privacy, public)
+        rows = None if public is None else public_rows(design, privacy, public)
         if rows is not None:
             options = {**options, "public_rows": len(rows)}
         estimator, plan = self._chosen(design, privacy, n, method, options)
@@ -446,18 +447,3 @@ class Model:
                 "table; leave it out."
             )
         return len(source)
-
-
-def _public_rows(design: Design, privacy: Privacy, public: Any) -> Array:
-    """Public covariates (m, d) in internal coordinates, without rows that miss a value."""
-    if not isinstance(privacy, Local):
-        raise OptionError(
-            "public=...: public covariates help where devices randomise their records, under "
-            "Local(...). Under LabelOnly(...) all covariates are public already."
-        )
-    standard = design.standardization
-    rows = (design.exog(public) - standard.x_center) / standard.x_scale
-    kept: Array = rows[~np.isnan(rows).any(axis=1)]
-    if not len(kept):
-        raise DataError("public=...: no row without a missing value; leave it out.")
-    return kept

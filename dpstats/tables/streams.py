@@ -140,9 +140,13 @@ class Reading(Announced):
     """The rows of a stream for one fit: a table whose columns are read together, once. Private.
 
     A number is kept as it is, of a column of levels the place of the level: what a declaration maps
-    to the same values as the column itself. Rows that the source has beyond those it announced are
-    not read, and those that it lacks are rows of missing values: how many it delivers is then no
-    matter of anybody's values.
+    to the same values as the column itself.
+
+    Rows that the source has beyond the n it announced are not read, and those that it lacks are
+    rows of missing values. So there are n rows whatever it delivers; and two sources of which one
+    has one row more than the other make tables that differ in one row, up to the order of rows,
+    which decides nothing (`dpstats.mechanisms.lots`): the row that is there in one alone, and in
+    the other the row beyond its n-th, or a missing one.
 
     Parameters
     ----------
