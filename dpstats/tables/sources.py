@@ -5,15 +5,16 @@ from __future__ import annotations
 import functools
 import glob
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from weakref import WeakSet
 
 import narwhals.stable.v1 as nw
 import numpy as np
 import pandas as pd
 
-from dpstats.errors import DataError
+from dpstats.errors import DataError, DPStatsError
 from dpstats.tables import named_columns
 from dpstats.tables.coercion import kind_of
 from dpstats.tables.records import csv_batches, csv_names, csv_rows
@@ -21,12 +22,14 @@ from dpstats.tables.records import csv_batches, csv_names, csv_rows
 if TYPE_CHECKING:
     from dpstats.schema import Schema
 
-__all__ = ["SUFFIXES", "Batches", "opened", "paths_of"]
+__all__ = ["Batches", "opened", "paths_of", "withheld"]
 
 Columns = dict[str, Any]  # 1-d arrays by name, all of one length
 
 SUFFIXES = (".csv", ".gz", ".parquet")
 _BATCH = 1 << 16  # rows
+_READ: WeakSet[Any] = WeakSet()  # streams that can be read once, and were: by whichever model
+T = TypeVar("T")
 
 
 class Batches(Protocol):
@@ -107,6 +110,23 @@ def _expanded(path: Path) -> list[Path]:
         if not each.is_file():
             raise DataError(f"{each}: no such file.")
     return matched
+
+
+def withheld(what: str, call: Callable[[], T]) -> T:
+    """What a call returns; of an error in it the type alone is told.
+
+    Raises
+    ------
+    DataError
+        If it fails: another package's message may quote rows.
+    """
+    try:
+        return call()
+    except DPStatsError:
+        raise
+    except Exception as error:
+        failed = type(error).__name__
+    raise DataError(f"{what} ({failed}); its message is withheld, for it may quote rows.")
 
 
 def _pyarrow() -> Any:
@@ -254,7 +274,8 @@ class _Lazy:
 
     def __init__(self, data: Any) -> None:
         self._data = data
-        self.columns = named_columns(data.head(0).collect())
+        none = withheld("The query could not be run", lambda: data.head(0).collect())
+        self.columns = named_columns(none)
 
     @functools.cached_property
     def _rows(self) -> int:
@@ -279,7 +300,6 @@ class _Stream:
         self._data = data
         self._once = hasattr(data, "read_next_batch")
         self._reader: Any = None
-        self._read = False
         self.columns = named_columns(self._opened().schema.empty_table())
 
     def count(self) -> int | None:
@@ -292,24 +312,20 @@ class _Stream:
         """The reader of the stream, which is kept until rows are read."""
         if self._reader is not None:
             return self._reader
-        if self._once and self._read:
+        if self._once and self._data in _READ:
             raise DataError(
                 f"The rows of a {type(self._data).__name__} can be read once, and were: make the "
                 "model again with a new one."
             )
-        arrow = _pyarrow()
-        try:
-            self._reader = arrow.RecordBatchReader.from_stream(self._data)
-        except (TypeError, ValueError, OSError) as error:
-            failed = type(error).__name__
-        else:
-            return self._reader
-        raise DataError(
-            f"A {type(self._data).__name__} could not be read as an Arrow stream ({failed})."
-        )
+        what = f"A {type(self._data).__name__} could not be read as an Arrow stream"
+        read = _pyarrow().RecordBatchReader.from_stream
+        self._reader = withheld(what, lambda: read(self._data))
+        return self._reader
 
     def read(self, names: Sequence[str]) -> Iterator[Columns]:
-        reader, self._reader, self._read = self._opened(), None, True
+        reader, self._reader = self._opened(), None
+        if self._once:
+            _READ.add(self._data)
         for batch in reader:
             for start in range(0, batch.num_rows, _BATCH):
                 yield _columns_of(batch.slice(start, _BATCH), names)

@@ -24,7 +24,7 @@ from dpstats.tables.scratch import (
     check_space,
     scratch_folder,
 )
-from dpstats.tables.sources import Batches, opened
+from dpstats.tables.sources import Batches, opened, withheld
 
 if TYPE_CHECKING:
     from dpstats.schema import Schema
@@ -64,7 +64,7 @@ class Stream(Mapping[str, Any]):
         OptionError
             If nobody says it, or the source says another number than ``n=``.
         """
-        counted = self.batches.count()
+        counted = withheld("Rows could not be counted", self.batches.count)
         if counted is None and self._n is None:
             raise OptionError(
                 "The number of rows is public and has to be known first, and an Arrow stream does "

@@ -280,13 +280,26 @@ def test_a_stream_of_unknown_length_needs_n() -> None:
 
 
 def test_a_reader_is_read_once() -> None:
-    model = ols(pa.Table.from_pandas(frame()).to_reader(), N)
+    reader = pa.Table.from_pandas(frame()).to_reader()
+    model = dp.mean("y", reader, SCHEMA, n=N)
+    dp.quantile("y", reader, SCHEMA, n=N).plan(PRIVACY)  # looks at its types alone
     model.plan(PRIVACY)
-    fitted(model, method="adassp")
+    assert fitted(model) == fitted(dp.mean("y", frame(), SCHEMA))
     ledger = dp.Ledger.memory(1.0, 1e-6)
     with pytest.raises(DataError, match="can be read once"):
         model.fit(PRIVACY, ledger)
+    with pytest.raises(DataError, match="can be read once"):
+        dp.mean("y", reader, SCHEMA, n=N)
     assert not ledger.entries
+
+
+def test_a_query_that_fails_says_nothing_of_rows() -> None:
+    numbers = pl.LazyFrame({"y": ["1", "SECRET"], "x": [1.0, 2.0], "g": ["a", "b"]})
+    model = ols(numbers.filter(pl.col("y").cast(pl.Float64) > 0))
+    with pytest.raises(DataError, match="could not be counted") as refused:
+        model.plan(PRIVACY)
+    assert "SECRET" not in str(refused.value)
+    assert refused.value.__context__ is None
 
 
 def test_a_file_of_another_length_than_n_is_refused(folder: Path) -> None:
