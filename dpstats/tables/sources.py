@@ -294,22 +294,34 @@ class _Lazy:
 
 
 class _Stream:
-    """Anything with ``__arrow_c_stream__``, such as a DuckDB relation or a RecordBatchReader."""
+    """Anything with ``__arrow_c_stream__``, such as a DuckDB relation or a RecordBatchReader.
+
+    What has a length is a table, opened whenever it is read, and closed in between: a connection
+    may serve one query at a time. What has none may be good for one opening, which is kept.
+    """
 
     def __init__(self, data: Any) -> None:
         self._data = data
+        self._sized = hasattr(data, "__len__")
         self._once = hasattr(data, "read_next_batch")
         self._reader: Any = None
-        self.columns = named_columns(self._opened().schema.empty_table())
+        reader = self._opened()
+        self.columns = named_columns(reader.schema.empty_table())
+        if self._sized:
+            reader.close()
+
+    @functools.cached_property
+    def _rows(self) -> int | None:
+        return len(self._data) if self._sized else None
 
     def count(self) -> int | None:
-        return len(self._data) if hasattr(self._data, "__len__") else None
+        return self._rows
 
     def check(self) -> None:
-        self._opened()
+        if not self._sized:
+            self._opened()
 
     def _opened(self) -> Any:
-        """The reader of the stream, which is kept until rows are read."""
         if self._reader is not None:
             return self._reader
         if self._once and self._data in _READ:
@@ -319,13 +331,15 @@ class _Stream:
             )
         what = f"A {type(self._data).__name__} could not be read as an Arrow stream"
         read = _pyarrow().RecordBatchReader.from_stream
-        self._reader = withheld(what, lambda: read(self._data))
-        return self._reader
+        reader = withheld(what, lambda: read(self._data))
+        self._reader = None if self._sized else reader
+        return reader
 
     def read(self, names: Sequence[str]) -> Iterator[Columns]:
         reader, self._reader = self._opened(), None
         if self._once:
             _READ.add(self._data)
-        for batch in reader:
-            for start in range(0, batch.num_rows, _BATCH):
-                yield _columns_of(batch.slice(start, _BATCH), names)
+        with reader:
+            for batch in reader:
+                for start in range(0, batch.num_rows, _BATCH):
+                    yield _columns_of(batch.slice(start, _BATCH), names)

@@ -96,6 +96,40 @@ class Producer:
         return self.table.__arrow_c_stream__(requested_schema)
 
 
+class Relation(Producer):
+    """One of a connection that serves one query at a time, as DuckDB's."""
+
+    def __init__(self, table: Any) -> None:
+        super().__init__(table)
+        self.running: list[int] = []
+
+    def __len__(self) -> int:
+        assert not self.running
+        return len(self.table)
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        assert not self.running
+        reader = pa.RecordBatchReader.from_batches(self.table.schema, Query(self))
+        return reader.__arrow_c_stream__(requested_schema)
+
+
+class Query:
+    """Batches of a relation, until it is let go."""
+
+    def __init__(self, relation: Relation) -> None:
+        self.batches, self.running = iter(relation.table.to_batches()), relation.running
+        self.running.append(1)
+
+    def __iter__(self) -> Any:
+        return self
+
+    def __next__(self) -> Any:
+        return next(self.batches)
+
+    def __del__(self) -> None:
+        self.running.pop()
+
+
 SOURCES: dict[str, tuple[Callable[[Path], Any], int | None]] = {
     "pattern": (lambda folder: str(folder / "*.parquet"), None),
     "folder": (lambda folder: folder, None),
@@ -291,6 +325,14 @@ def test_a_reader_is_read_once() -> None:
     with pytest.raises(DataError, match="can be read once"):
         dp.mean("y", reader, SCHEMA, n=N)
     assert not ledger.entries
+
+
+def test_a_connection_is_free_between_readings() -> None:
+    relation = Relation(pa.Table.from_pandas(frame()))
+    model = ols(relation)
+    assert not relation.running
+    assert sums(frame()) == fitted(model, method="adassp") == fitted(model, method="adassp")
+    assert not relation.running
 
 
 def test_a_query_that_fails_says_nothing_of_rows() -> None:
