@@ -106,7 +106,7 @@ def one(folder: Path, n: int, scratch: str | None) -> None:
     clock = Clock()
     maps: list[Any] = []
     clock.timed(Reading, "_read", lambda *_: "reading the files")
-    clock.timed(MappedRows, "_load", lambda *_: "preparing rows")
+    clock.timed(MappedRows, "_load", lambda *_: "reading and preparing")
     clock.timed(MappedRows, "answer", lambda _, query, *__: f"pass: {query.name}")
     loaded = MappedRows._load
 

@@ -68,7 +68,7 @@ def opened(data: Any, schema: Schema) -> Batches | None:
         return _Parquet(paths, schema) if kinds == {".parquet"} else _Csv(paths, schema)
     if data is None or isinstance(data, (pd.DataFrame, Mapping, list, tuple)):
         return None
-    if type(data).__module__.startswith("pyarrow.") and hasattr(data, "count_rows"):
+    if hasattr(data, "get_fragments") and hasattr(data, "count_rows"):
         return _Dataset(data)
     frame = nw.from_native(data, eager_only=True, pass_through=True)
     if isinstance(frame, nw.DataFrame):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from threading import Lock
@@ -315,6 +316,9 @@ class Deferred(Unread):
 
 def _joined(parts: list[Any], empty: Any) -> Any:
     """Parts of a column one after the other."""
-    if not parts:
+    filled = [pd.Series(part) for part in parts if len(part)]
+    if not filled:
         return empty
-    return as_column(pd.concat([pd.Series(part) for part in parts], ignore_index=True), "")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a warning about a value would be a release
+        return as_column(pd.concat(filled, ignore_index=True), "")
