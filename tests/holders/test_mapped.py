@@ -11,10 +11,10 @@ import pytest
 import dpstats as dp
 from dpstats.design import DeclaredDesign
 from dpstats.errors import DataError
-from dpstats.holders import MappedRows, ResidentRows
+from dpstats.holders import MappedRows, ResidentRows, rows
 from dpstats.mechanisms.lots import Lots
 from dpstats.mechanisms.noise import SeededNoise
-from dpstats.queries import Block
+from dpstats.queries import Block, Geometry, Gram
 
 N = 2**16 + 5_000  # rows of parts are looked up in two blocks
 SCHEMA = dp.Schema(x=dp.Numeric(-3, 3), z=dp.Numeric(0, 9), y=dp.Numeric(-9, 9))
@@ -84,3 +84,17 @@ def test_rows_of_units_are_refused_on_disk(tmp_path: Path) -> None:
     source = design.source({"x": [1.0], "y": [1.0], "person": [1]})
     with pytest.raises(DataError, match="each is a unit of its own"):
         MappedRows(source, design, 1, Lots(SeededNoise(1).start(), 1), tmp_path)
+
+
+def test_whitened_rows_of_large_tables_are_not_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    design = DeclaredDesign.from_formula("y ~ x", SCHEMA)
+    data = {name: np.linspace(-1, 1, 60) for name in SCHEMA}
+    query = Gram(Geometry(0.5, np.array([[1.0, 0.5], [0.0, 2.0]])))
+    answers, remembered = [], []
+    for limit in (2**25, 1):
+        monkeypatch.setattr(rows, "_REMEMBERED_VALUES", limit)
+        store = ResidentRows(design.source(data), design, 1, Lots(SeededNoise(1).start(), 60))
+        answers.append(store.answer(query).tolist())
+        remembered.append("rows" in next(iter(store.everything.memory.values())))
+    assert answers[0] == answers[1]
+    assert remembered == [True, False]
