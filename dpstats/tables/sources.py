@@ -96,7 +96,8 @@ def paths_of(data: Any) -> list[Path] | None:
 
 def _expanded(path: Path) -> list[Path]:
     if path.is_dir():
-        found = sorted(p for p in path.iterdir() if p.suffix in SUFFIXES and p.is_file())
+        listed = (p for p in path.iterdir() if p.suffix in SUFFIXES and p.name[0] not in "._")
+        found = sorted(filter(Path.is_file, listed))
         if not found:
             raise DataError(f"{path}: no files in it end in {', '.join(SUFFIXES)}.")
         return found

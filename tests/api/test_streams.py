@@ -21,6 +21,7 @@ from dpstats.errors import DataError, DPStatsError, OptionError
 from dpstats.holders import Curator
 from dpstats.protocol import progress
 from dpstats.tables import streams
+from dpstats.tables.sources import paths_of
 from tests.grids import grid
 
 N = 2_500
@@ -403,6 +404,13 @@ def test_a_file_that_is_no_parquet_and_a_folder_of_both_kinds_are_refused(tmp_pa
     (tmp_path / "rows.csv").write_text("y,x,g\n1,1,a\n")
     with pytest.raises(DataError, match="some files are Parquet and some are CSV"):
         ols(tmp_path)
+
+
+def test_hidden_files_of_a_folder_are_not_rows(tmp_path: Path) -> None:
+    files(tmp_path, a=ROW)
+    (tmp_path / "._a.parquet").write_text("left by another system")
+    (tmp_path / "_rows.csv").write_text("left by another program")
+    assert paths_of(tmp_path) == [tmp_path / "a.parquet"]
 
 
 def test_a_disk_too_small_and_a_wrong_folder_are_refused_before_the_charge(
