@@ -61,6 +61,8 @@ def fit(
     assert source is not None
     noise = SafeNoise() if noise is None else noise
     store = _store(reading, design, plan, scratch)
+    if isinstance(plan.privacy, LabelOnly):
+        Labels.check_rows(len(source))
     for message in plan.warnings:
         warnings.warn(plain(message), FeasibilityWarning, stacklevel=3)
     ledger = _charged(design, plan, label, ledger, noise)

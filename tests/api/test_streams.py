@@ -18,7 +18,7 @@ import pytest
 import dpstats as dp
 from dpstats.cli import main
 from dpstats.errors import DataError, DPStatsError, OptionError
-from dpstats.holders import Curator
+from dpstats.holders import Curator, labels
 from dpstats.protocol import progress
 from dpstats.tables import streams
 from dpstats.tables.sources import paths_of
@@ -404,6 +404,16 @@ def test_a_file_that_is_no_parquet_and_a_folder_of_both_kinds_are_refused(tmp_pa
     (tmp_path / "rows.csv").write_text("y,x,g\n1,1,a\n")
     with pytest.raises(DataError, match="some files are Parquet and some are CSV"):
         ols(tmp_path)
+
+
+def test_too_many_responses_are_refused_before_the_charge(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(labels, "MAX_ROWS", 2_000)
+    ledger = dp.Ledger.memory(1.0, 0.0)
+    with pytest.raises(DataError, match=r"at most 2,000 rows, and the table has 2,4"):
+        ols(folder).fit(dp.LabelOnly(1.0), ledger)
+    assert not ledger.entries
 
 
 def test_hidden_files_of_a_folder_are_not_rows(tmp_path: Path) -> None:
