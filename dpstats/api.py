@@ -18,6 +18,7 @@ from dpstats.model import Model
 from dpstats.schema import Categorical, Numeric, Schema
 from dpstats.tables import named_columns
 from dpstats.tables.coercion import as_matrix, check_kind
+from dpstats.tables.streams import stream_of
 
 __all__ = ["GLM", "OLS", "Formula", "Logit", "Model", "glm", "logit", "mean", "ols"]
 
@@ -109,12 +110,14 @@ def ols(
     formula : str
         ``"y ~ x1 + C(g)"``; every column must be declared in `schema`.
     data : table, optional
-        pandas, polars or pyarrow table, or dict of arrays. Needed by `Model.fit`. Of several sites
-        a mapping of their names to tables, or to paths of CSV or Parquet files.
+        pandas, polars or pyarrow table, or dict of arrays. Needed by `Model.fit`. What is larger
+        than memory: paths of CSV or Parquet files, a pattern or a folder, a pyarrow Dataset, a
+        polars LazyFrame, anything with ``__arrow_c_stream__``. Of several sites a mapping of their
+        names to tables, or to paths of CSV or Parquet files.
     schema : Schema
         Public declaration of the columns.
     n : int, optional
-        Public number of rows, for planning without a table.
+        Public number of rows, for planning without a table, or of a stream that does not say it.
     sites : str, optional
         Column of `data` that names the site of each row, for `Federated`; names are public.
 
@@ -401,7 +404,8 @@ def of_columns(
             )
     if len(set(columns)) != len(columns):
         raise OptionError(f"Columns {list(columns)!r}: each is named once.")
-    check_numbers(data, [name for name in columns if isinstance(declared[name], Numeric)])
+    numbers = [name for name in columns if isinstance(declared[name], Numeric)]
+    check_numbers(data, numbers, declared)
     formula = " + ".join(["0", *(level_term(name, declared) for name in columns)])
     return Formula(formula, declared, one_sided=True, label=", ".join(columns))
 
@@ -412,10 +416,10 @@ def level_term(name: str, declared: Schema) -> str:
     return f"C({quoted(name)})" if factor else term(name)
 
 
-def check_numbers(data: Any, columns: Sequence[str]) -> None:
+def check_numbers(data: Any, columns: Sequence[str], schema: Schema) -> None:
     """Refuse a table that holds something else than numbers in these columns, if there is one."""
     if data is not None:
-        for name, column in named_columns(data, columns).items():
+        for name, column in named_columns(stream_of(data, schema), columns).items():
             check_kind(column, name, ("number", "boolean"))
 
 

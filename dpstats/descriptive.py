@@ -17,6 +17,7 @@ from dpstats.privacy import Central
 from dpstats.results.descriptive import DescribeResults
 from dpstats.schema import Boolean, Categorical, Numeric, Schema
 from dpstats.tables import column_names
+from dpstats.tables.streams import stream_of
 
 __all__ = [
     "corr",
@@ -140,10 +141,11 @@ def describe_model(
 ) -> Model:
     """The model that `describe` fits."""
     if columns is None:
-        there = None if data is None else set(column_names(data))
+        declarations = required(schema)
+        there = None if data is None else set(column_names(stream_of(data, declarations)))
         columns = [
             name
-            for name, declared in required(schema).items()
+            for name, declared in declarations.items()
             if isinstance(declared, Numeric) and (there is None or name in there)
         ]
     if isinstance(columns, str) or not columns:

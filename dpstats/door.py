@@ -5,6 +5,8 @@ Every fit of every model goes through it; of real devices, which hold their own 
 
 from __future__ import annotations
 
+import functools
+import os
 import warnings
 from dataclasses import replace
 from typing import NamedTuple
@@ -15,27 +17,34 @@ from numpy.typing import NDArray
 from dpstats.accounting import Ledger, LedgerState
 from dpstats.design import Design, Source
 from dpstats.errors import FeasibilityWarning
-from dpstats.holders import Clients, Curator, Labels, Received
+from dpstats.holders import Clients, Curator, Labels, MappedRows, Received, ResidentRows
 from dpstats.holders.sealed import without_frames
+from dpstats.holders.store import OpenStore
 from dpstats.mechanisms.noise import Noise, SafeNoise
-from dpstats.privacy import LabelOnly, Local
+from dpstats.privacy import LabelOnly, Local, Neighbors
 from dpstats.protocol import Estimator, Plan
 from dpstats.protocol.progress import reporter
 from dpstats.results import Released as Results
 from dpstats.results.privacy_report import PrivacyReport
+from dpstats.tables.scratch import scratch_folder
+from dpstats.tables.streams import Reading
 from dpstats.text import plain
 
 __all__ = ["Prepared", "concluded", "fit", "opened"]
 
 
 class Prepared(NamedTuple):
-    """A fit up to its charge; without a table there is no source."""
+    """A fit up to its charge; without a table there is no source.
+
+    Where rows are still to be read, in batches, `reading` is the table behind the source.
+    """
 
     design: Design
     source: Source | None
     estimator: Estimator
     plan: Plan
     public: NDArray[np.float64] | None
+    reading: Reading | None = None
 
 
 def fit(
@@ -44,31 +53,54 @@ def fit(
     ledger: Ledger | None,
     noise: Noise | None,
     progress: bool | None,
+    scratch: str | os.PathLike[str] | None = None,
 ) -> Results:
     """Charge the ledger, under a public label, then fit; see `dpstats.model.Model.fit`."""
-    design, source, estimator, plan, public = prepared
+    design, source, estimator, plan, public, reading = prepared
     del prepared
     assert source is not None
     noise = SafeNoise() if noise is None else noise
+    store = _store(reading, design, plan, scratch)
+    if isinstance(plan.privacy, LabelOnly):
+        Labels.check_rows(len(source))
     for message in plan.warnings:
         warnings.warn(plain(message), FeasibilityWarning, stacklevel=3)
     ledger = _charged(design, plan, label, ledger, noise)
     holder: Clients | Labels | Curator | None = None
     try:
         report = reporter(plan, progress)
+        if report is not None and reading is not None and reading.counted:
+            reading.on_rows = report.reading(reading.rows)
         match plan.privacy:
             case Local():
                 holder = Clients(source, design, plan, noise, public, report)
             case LabelOnly():
                 holder = Labels(source, design, plan, noise, report)
             case _:
-                holder = Curator(source, design, plan, noise, report)
+                holder = Curator(source, design, plan, noise, report, store)
         return concluded(estimator, holder, design, plan, ledger.state())
     except BaseException as error:
         raise without_frames(error) from None
     finally:
         del source
-        holder = None  # this frame is part of the traceback
+        holder = reading = None  # this frame is part of the traceback
+
+
+def _store(
+    reading: Reading | None,
+    design: Design,
+    plan: Plan,
+    scratch: str | os.PathLike[str] | None,
+) -> OpenStore:
+    """Where the rows of a fit are kept: in memory, or on disk where they are read in batches."""
+    if scratch is not None:
+        scratch_folder(scratch)
+    if reading is None:
+        return ResidentRows
+    of_units = design.schema is not None and design.schema.unit is not None
+    reading.counted = plan.neighbors is Neighbors.REPLACE_ONE and not of_units
+    folder = reading.place(plan.n, len(design.names), scratch)
+    return ResidentRows if folder is None else functools.partial(MappedRows, folder=folder)
 
 
 def opened(
@@ -78,7 +110,7 @@ def opened(
 
     The curator answers what is planned, each once; what becomes of the answers is no matter of his.
     """
-    design, source, _, plan, _ = prepared
+    design, source, _, plan, *_ = prepared
     del prepared
     assert source is not None
     noise = SafeNoise() if noise is None else noise

@@ -62,7 +62,7 @@ def gaussian_mixture(
     options = {"components": components, "covariance": covariance}
     model = Model("gaussian_mixture", recipe, data, n, options)
     _check(model, declared)
-    check_numbers(data, model.design.columns)
+    check_numbers(data, model.design.columns, declared)
     return model
 
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import copy
+import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
@@ -22,6 +23,7 @@ from dpstats.checks import (
     check_privacy,
     checked_sparsity,
     guessed_rows,
+    public_rows,
     row_count,
 )
 from dpstats.design import Design, PublicDesign, Source
@@ -31,6 +33,7 @@ from dpstats.mechanisms.noise import Noise
 from dpstats.privacy import Central, Federated, LabelOnly, Local, Neighbors, Privacy
 from dpstats.protocol import Estimator, Plan
 from dpstats.results import Released as Results
+from dpstats.tables.streams import Reading, Stream, stream_of
 from dpstats.text import plain
 
 if TYPE_CHECKING:
@@ -95,7 +98,8 @@ class Model:
         self.kind = kind
         self._options = dict(options or {})
         self._recipe = recipe
-        self._data = data
+        schema = getattr(recipe, "schema", None)  # arrays have none, and are in memory
+        self._data = data if schema is None else stream_of(data, schema, n)
         self._n = row_count(n)
         self._expected: int | None = None  # of a model that is to plan with only
         if data is None:  # with a table the formula may be meant for public covariates
@@ -119,7 +123,12 @@ class Model:
             raise DataError(
                 "No table: with public covariates the design is made from them; give data=..."
             )
-        return self._recipe.public(self._data)
+        return self._recipe.public(self._table)
+
+    @cached_property
+    def _table(self) -> Any:
+        """The table in memory: of public covariates, whose values are known before."""
+        return self._data.collected() if isinstance(self._data, Stream) else self._data
 
     def expecting(self, n: int) -> Model:
         """The model with n rows (users) in place of those it has: to plan with, not to fit.
@@ -202,6 +211,7 @@ class Model:
         public: Any = None,
         noise: Noise | None = None,
         progress: bool | None = None,
+        scratch: str | os.PathLike[str] | None = None,
         **options: Any,
     ) -> Results:
         """Charge the ledger, then fit.
@@ -224,8 +234,12 @@ class Model:
         noise : SeededNoise, optional
             Reproducible noise for simulation; the results are then marked NOT private.
         progress : bool, optional
-            Print one line per released statistic to standard error; by default only for large
-            tables on a terminal.
+            Show on standard error how many rows were read and which statistics released: bars on a
+            terminal or in a notebook, by default of large tables only; elsewhere a line each.
+        scratch : path, optional
+            Folder for the rows of a table that is read in batches and does not fit into memory; the
+            environment variable ``DPSTATS_SCRATCH`` names it otherwise. Its file has no name and is
+            gone when the fit ends.
         **options
             Options of the method.
 
@@ -259,6 +273,7 @@ class Model:
             ledger,
             noise,
             progress,
+            scratch,
         )
 
     def randomizer(
@@ -369,15 +384,18 @@ class Model:
         if sparsity is not None:
             options = {**options, "sparsity": checked_sparsity(sparsity, design)}
         reads = self._data is not None and self._expected is None
-        source = design.source(self._data) if reads else None
+        table = self._table if isinstance(privacy, LabelOnly) else self._data
+        table = Reading(table) if isinstance(table, Stream) else table
+        source = design.source(table) if reads else None
         n = self._rows(privacy, design, source)
-        rows = None if public is None else _public_rows(design, privacy, public)
+        rows = None if public is None else public_rows(design, privacy, public)
         if rows is not None:
             options = {**options, "public_rows": len(rows)}
         estimator, plan = self._chosen(design, privacy, n, method, options)
         asks_devices = cast("LocalMethod", estimator)
         moments = None if rows is None else asks_devices.public_moments(design, plan, rows)
-        return door.Prepared(design, source, estimator, plan, moments)
+        reading = table if isinstance(table, Reading) else None
+        return door.Prepared(design, source, estimator, plan, moments, reading)
 
     def _chosen(
         self, design: Design, privacy: Privacy, n: int, method: str | None, options: dict[str, Any]
@@ -429,18 +447,3 @@ class Model:
                 "table; leave it out."
             )
         return len(source)
-
-
-def _public_rows(design: Design, privacy: Privacy, public: Any) -> Array:
-    """Public covariates (m, d) in internal coordinates, without rows that miss a value."""
-    if not isinstance(privacy, Local):
-        raise OptionError(
-            "public=...: public covariates help where devices randomise their records, under "
-            "Local(...). Under LabelOnly(...) all covariates are public already."
-        )
-    standard = design.standardization
-    rows = (design.exog(public) - standard.x_center) / standard.x_scale
-    kept: Array = rows[~np.isnan(rows).any(axis=1)]
-    if not len(kept):
-        raise DataError("public=...: no row without a missing value; leave it out.")
-    return kept

@@ -14,6 +14,7 @@ from dpstats.privacy import Central
 from dpstats.results.parameters import ScalesResults
 from dpstats.schema import Numeric, Schema
 from dpstats.tables import column_names
+from dpstats.tables.streams import stream_of
 
 __all__ = ["private_range", "private_ranges"]
 
@@ -139,7 +140,7 @@ def private_ranges(
 
 def ranges_model(data: Any, schema: Schema) -> Model:
     """The model that `private_ranges` fits."""
-    there = set(column_names(data))
+    there = set(column_names(stream_of(data, schema)))
     columns = [
         name
         for name, declared in schema.items()

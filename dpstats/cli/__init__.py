@@ -73,7 +73,7 @@ def _parser() -> argparse.ArgumentParser:
     made.add_argument("--seed", type=int, help="reproducible noise (marked NOT private)")
     made.set_defaults(command=demo)
 
-    made = commands.add_parser("fit", help="fit a formula to a CSV or Parquet file")
+    made = commands.add_parser("fit", help="fit a formula to CSV or Parquet files")
     add_model(made)
     _add_data(made, fit)
 
@@ -118,7 +118,10 @@ def _add_data(
     parser: argparse.ArgumentParser, command: Callable[[argparse.Namespace], None]
 ) -> None:
     """What all commands that read rows ask for."""
-    parser.add_argument("data", type=Path, help="CSV or Parquet file of private rows")
+    parser.add_argument(
+        "data", nargs="+", help="CSV or Parquet files of private rows, a pattern or a folder"
+    )
+    parser.add_argument("--scratch", type=Path, help="folder for rows that do not fit into memory")
     add_privacy(parser)
     add_answer(parser)
     parser.set_defaults(command=command)

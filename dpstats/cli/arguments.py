@@ -141,7 +141,13 @@ def answer(arguments: argparse.Namespace, model: Model) -> None:
     privacy, ledger = privacy_of(arguments), _ledger(arguments)
     progress = False if arguments.quiet else None
     with numbers_file(out) as numbers:
-        result = model.fit(privacy, ledger=ledger, progress=progress, **options_of(arguments))
+        result = model.fit(
+            privacy,
+            ledger=ledger,
+            progress=progress,
+            scratch=arguments.scratch,
+            **options_of(arguments),
+        )
     deliver(result, numbers, out, summary=not arguments.quiet)
 
 

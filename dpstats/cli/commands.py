@@ -4,50 +4,47 @@ from __future__ import annotations
 
 import argparse
 import json
-from typing import Any
+from typing import TYPE_CHECKING
 
 from dpstats.cli.arguments import answer, model_of, options_of, privacy_of
 from dpstats.errors import DataError
 from dpstats.text import printable
+
+if TYPE_CHECKING:
+    from dpstats.schema import Schema
 
 __all__ = ["describe", "fit", "mean", "plan", "show_ledger", "template"]
 
 
 def fit(arguments: argparse.Namespace) -> None:
     """Fit a formula."""
-    schema, data = _rows(arguments)
-    answer(arguments, model_of(arguments, schema, data=data))
+    answer(arguments, model_of(arguments, _schema(arguments), data=arguments.data))
 
 
 def mean(arguments: argparse.Namespace) -> None:
     """The mean of a column, or of each group."""
     import dpstats as dp
 
-    schema, data = _rows(arguments)
     grouped = {} if arguments.by is None else {"by": arguments.by}
-    answer(arguments, dp.mean(arguments.column, data, schema, **grouped))
+    answer(arguments, dp.mean(arguments.column, arguments.data, _schema(arguments), **grouped))
 
 
 def describe(arguments: argparse.Namespace) -> None:
     """Numbers of several columns."""
     from dpstats.descriptive import describe_model
 
-    schema, data = _rows(arguments)
-    answer(arguments, describe_model(data, schema, arguments.columns))
+    answer(arguments, describe_model(arguments.data, _schema(arguments), arguments.columns))
 
 
-def _rows(arguments: argparse.Namespace) -> tuple[Any, Any]:
-    from dpstats.tables.files import read_schema, read_table
+def _schema(arguments: argparse.Namespace) -> Schema:
+    from dpstats.tables.files import read_schema
 
-    schema = read_schema(arguments.schema)
-    return schema, read_table(arguments.data, schema)
+    return read_schema(arguments.schema)
 
 
 def plan(arguments: argparse.Namespace) -> None:
     """What a fit would cost, and how well it should do."""
-    from dpstats.tables.files import read_schema
-
-    model = model_of(arguments, read_schema(arguments.schema), n=arguments.n)
+    model = model_of(arguments, _schema(arguments), n=arguments.n)
     print(model.plan(privacy_of(arguments), **options_of(arguments)))
 
 

@@ -275,7 +275,7 @@ class TableSource:
 
         Made when rows are first read: after the ledger was charged.
         """
-        return None if self._unit_column is None else _unit_codes(self._unit_column)
+        return None if self._unit_column is None else _unit_codes(self._unit_column[:])
 
     def __len__(self) -> int:
         return self._rows

@@ -4,5 +4,7 @@ from dpstats.holders.clients import Clients
 from dpstats.holders.collector import Received
 from dpstats.holders.curator import Curator
 from dpstats.holders.labels import Labels
+from dpstats.holders.mapped import MappedRows
+from dpstats.holders.rows import ResidentRows
 
-__all__ = ["Clients", "Curator", "Labels", "Received"]
+__all__ = ["Clients", "Curator", "Labels", "MappedRows", "Received", "ResidentRows"]

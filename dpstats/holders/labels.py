@@ -68,8 +68,7 @@ class Labels(Transcribed):
             raise PlanError(
                 f"Holders of responses answer LabelOnly plans, not {plan.privacy.trust!r} ones."
             )
-        if len(source) > MAX_ROWS:
-            raise DataError(f"Exact sums hold at most {MAX_ROWS} rows, and the table has more.")
+        self.check_rows(len(source))
         block = source.block(0, len(source))
         if block.y is None:
             raise PlanError("The design has no response.")
@@ -80,6 +79,21 @@ class Labels(Transcribed):
         self._curator = plan.privacy.curator
         self._lots = Lots(self._noise, len(source))
         self._answered: set[str] = set()
+
+    @staticmethod
+    def check_rows(count: int) -> None:
+        """Refuse more rows than sums are exact for; their number is public.
+
+        Raises
+        ------
+        DataError
+            If there are more.
+        """
+        if count > MAX_ROWS:
+            raise DataError(
+                f"Sums of responses are exact for at most {MAX_ROWS:,} rows, and the table has "
+                f"{count:,}. Fit a part of the table, chosen without a look at responses."
+            )
 
     def half(self, branch: int) -> NDArray[np.intp]:
         """Positions, ascending, of the rows of a half (1, 2) or of all (0).

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from dpstats.errors import DataError
 from dpstats.holders.store import Grid
 from dpstats.queries.blocks import BLOCK_BITS, MAX_ROWS, Block, Floats, Incomplete, kernels
+from dpstats.tables.scratch import Wanted, arrays
 
 if TYPE_CHECKING:
     from dpstats.design import Design, Source
@@ -28,6 +29,7 @@ __all__ = ["ResidentRows", "View"]
 
 Array = NDArray[np.float64]
 Piece = slice | NDArray[np.intp]  # rows of a block: one after the other, or by their lots
+Key = tuple[int, int, int]  # part, parts and first row of a block; no parts for all rows
 
 _BLOCK_VALUES = 2**19  # 4 MB of float64 a block: in a shared cache, and few Python calls a row
 # Below, threads wait for the interpreter and hold copies of blocks in vain.
@@ -35,6 +37,8 @@ _THREADED_VALUES = 2**20
 _NARROW = 64  # columns, up to which products are over before threads of BLAS have met
 _MANY_VALUES = 24_000_000  # from here on compiled products are worth starting
 _VIEWS = 4  # column selections kept at a time
+# Above, whitened rows are made again for every query: as fast as reading them, in half the memory.
+_REMEMBERED_VALUES = 2**25
 
 
 @dataclass(eq=False)
@@ -58,7 +62,7 @@ class View:
     bound: Array
     grid: Array
     columns: tuple[int, ...] | None = None
-    memory: dict[tuple[int, int, int], dict[str, Any]] = field(default_factory=dict)
+    memory: dict[Key, dict[str, Any]] = field(default_factory=dict)
 
     @property
     def fast(self) -> bool:
@@ -123,24 +127,38 @@ class ResidentRows:
     def answer(self, query: Query, cut: tuple[int, int] | None = None) -> Array:
         """Exact answer before noise; see `RowStore.answer`."""
         view = self.view(query.columns)
-        return query.finish(self._total(query, view, cut), view.grid)
-
-    def _total(self, query: Query, view: View, cut: tuple[int, int] | None) -> NDArray[Any]:
-        """Of more than `MAX_ROWS` rows the total is exact all the same, rounded once to float64."""
         size = view.rows_per_block
-        pieces: dict[tuple[int, int, int], Piece]
+        pieces, longest = self._pieces(cut, size, query.by_lots)
+        return query.finish(self._total(query, view, pieces, longest), view.grid)
+
+    def _pieces(
+        self, cut: tuple[int, int] | None, size: int, by_lots: bool
+    ) -> tuple[dict[Key, Piece], int]:
+        """Rows of a cut in pieces, and the length of the longest."""
         if cut is None:
-            pieces = {(0, 0, rows.start): rows for rows in self._slices(size)}
-        else:
-            mine = self._part(*cut)
-            # With more parts than rows some are empty; they answer like any other.
-            firsts = range(0, max(mine.size, 1), size)
-            pieces = {(*cut, first): mine[first : first + size] for first in firsts}
+            return {(0, 0, rows.start): rows for rows in self._slices(size)}, size
+        mine = self._part(*cut)
+        # With more parts than rows some are empty; they answer like any other.
+        firsts = range(0, max(mine.size, 1), size)
+        return {(*cut, first): mine[first : first + size] for first in firsts}, size
 
-        def task(key: tuple[int, int, int]) -> NDArray[np.int64]:
-            return query.total(self._block(key, pieces[key], view).weighted(query.geometry))
+    def _blocks(self, key: Key, piece: Piece, view: View) -> Iterator[Block]:
+        """Blocks of the rows of a piece: one, in memory."""
+        memory = view.memory.setdefault(key, {})
+        yield self._block(piece, view, memory)
+        if isinstance(view.x, np.ndarray) and view.x.size > _REMEMBERED_VALUES:
+            memory.pop("rows", None)
 
-        keys, few = list(pieces), MAX_ROWS // size
+    def _total(
+        self, query: Query, view: View, pieces: dict[Key, Piece], longest: int
+    ) -> NDArray[Any]:
+        """Of more than `MAX_ROWS` rows the total is exact all the same, rounded once to float64."""
+
+        def task(key: Key) -> NDArray[np.int64]:
+            blocks = self._blocks(key, pieces[key], view)
+            return _sum(query.total(block.weighted(query.geometry)) for block in blocks)
+
+        keys, few = list(pieces), MAX_ROWS // longest
         if len(keys) <= few:
             return self._reduce(task, keys)
         groups = (keys[first : first + few] for first in range(0, len(keys), few))
@@ -157,10 +175,15 @@ class ResidentRows:
         """Prepare every row once: clamp, put on the grid, blank the incomplete ones."""
         n, d = len(source), grid.step.size
         self._threads = (os.cpu_count() or 1) if n * d >= _THREADED_VALUES else 1
-        x = None if source.is_sparse else np.empty((n, d), dtype=np.float32)
-        self._y = np.zeros(n, dtype=np.float32)
-        self._keep: NDArray[np.bool_] = np.ones(n, dtype=np.bool_)
-        self._offset = np.zeros(n, dtype=np.float32) if source.has_offset else None
+        single = np.dtype(np.float32)
+        wanted = {"y": ((n,), single), "keep": ((n,), np.dtype(np.bool_))}
+        made = self._arrays(
+            wanted
+            | ({} if source.is_sparse else {"x": ((n, d), single)})
+            | ({"offset": ((n,), single)} if source.has_offset else {})
+        )
+        x, self._offset = made.get("x"), made.get("offset")
+        self._y, self._keep = made["y"], made["keep"]
         self._starts: NDArray[np.intp] | None = None
         self._order: NDArray[np.intp] | None = None  # places in the source, of rows of units
         units: dict[int, NDArray[np.intp]] = {}
@@ -175,8 +198,7 @@ class ResidentRows:
             self._y[rows] = raw.y
             if self._offset is not None:
                 self._offset[rows] = raw.offset
-            if not raw.keep.all():
-                self._keep[rows] = raw.keep
+            self._keep[rows] = raw.keep
             if raw.unit is not None:
                 units[rows.start] = raw.unit
             return np.zeros(0, dtype=np.int64)
@@ -189,6 +211,9 @@ class ResidentRows:
             self.everything.x = vstack([sparse[a] for a in sorted(sparse)], format="csr")
         if units:
             self._group(np.concatenate([units[start] for start in sorted(units)]))
+
+    def _arrays(self, wanted: Wanted) -> dict[str, NDArray[Any]]:
+        return arrays(None, wanted)
 
     def _group(self, codes: NDArray[np.intp]) -> None:
         """Bring each unit's rows together by their lots, and drop those beyond `max_rows`."""
@@ -219,14 +244,14 @@ class ResidentRows:
         for start, stop in zip(cuts, [*cuts[1:], n], strict=True):
             yield slice(int(start), int(stop))
 
-    def _block(self, key: tuple[int, int, int], rows: Piece, view: View) -> Block:
+    def _block(self, rows: Piece, view: View, memory: dict[str, Any]) -> Block:
         keep = self._keep[rows].astype(np.float64)
         starts = None
         if self._starts is not None and isinstance(rows, slice):
             low, high = np.searchsorted(self._starts, [rows.start, rows.stop])
             starts = self._starts[low:high] - rows.start
         return Block(
-            x=view.x[rows],
+            x=self._chosen(view, rows),
             y=self._y[rows].astype(np.float64),
             keep=keep,
             weight=keep,
@@ -234,12 +259,15 @@ class ResidentRows:
             grid=view.grid,
             starts=starts,
             offset=None if self._offset is None else self._offset[rows].astype(np.float64),
-            memory=view.memory.setdefault(key, {}),
+            memory=memory,
             fast=view.fast,
             incomplete=functools.partial(self._incomplete, rows, view),
             observed=functools.partial(self._as_read, "observed", rows),
             astray=functools.partial(self._as_read, "astray", rows),
         )
+
+    def _chosen(self, view: View, rows: Piece) -> Any:
+        return view.x[rows]
 
     def _as_read(self, what: str, rows: Piece) -> Any:
         """Rows of a block as they were read; see `Block.observed` and `Block.astray`."""

@@ -14,13 +14,13 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Lots", "RandomBits"]
+__all__ = ["BLOCK", "Lots", "RandomBits"]
 
 Positions = NDArray[np.intp]
 Words = NDArray[np.uint64]
 
 _KEY_BYTES = 32
-_BLOCK = 2**16  # lots made at a time: 1 MiB
+BLOCK = 2**16  # lots made at a time: 1 MiB
 _BIN_BITS = 12  # lots are ranked among those that share so many leading bits
 
 
@@ -69,6 +69,7 @@ class Lots:
     def __init__(self, noise: RandomBits, count: int) -> None:
         self._noise = noise
         self._count = count
+        self._edges: dict[int, tuple[int, np.uint64, np.uint64]] = {}
 
     @cached_property
     def _key(self) -> bytes:
@@ -93,7 +94,7 @@ class Lots:
         first, last = (int(np.searchsorted(before, r, side="right")) - 1 for r in (begin, end - 1))
         positions: list[Positions] = []
         lots: list[Words] = []
-        for start in range(0, self._count, _BLOCK):
+        for start in range(0, self._count, BLOCK):
             here = self._lots(start)
             bins = self._bins(here)
             among = np.flatnonzero((bins >= first) & (bins <= last))
@@ -104,18 +105,45 @@ class Lots:
         ranked: Positions = np.concatenate(positions)[order]
         return ranked[begin - int(before[first]) : end - int(before[first])]
 
+    def among(self, start: int, part: int, parts: int) -> Positions:
+        """Rows of a part, as `dealt` deals them, in one block of `BLOCK` rows; ascending.
+
+        Takes a pass over all lots once for each part, and memory for a block.
+        """
+        here = self._lots(start)
+        low, high = (self._count * p // parts for p in (part, part + 1))
+        mine = self._from(here, start, low) & ~self._from(here, start, high)
+        positions: Positions = start + np.flatnonzero(mine)
+        return positions
+
+    def _from(self, lots: Words, start: int, rank: int) -> NDArray[np.bool_]:
+        """Which rows of the block that begins at `start` have this rank among all, or a later one.
+
+        Of two equal lots the earlier row goes first, as in `ranked`.
+        """
+        if rank >= self._count:
+            return np.zeros(len(lots), dtype=np.bool_)
+        if rank not in self._edges:
+            at = int(self.ranked(rank, rank + 1)[0])
+            self._edges[rank] = (at, *self._lots(at - at % BLOCK)[at % BLOCK])
+        at, first, second = self._edges[rank]
+        ties = (lots[:, 0] == first) & (lots[:, 1] == second)
+        later = np.arange(start, start + len(lots)) >= at
+        beyond = (lots[:, 0] > first) | ((lots[:, 0] == first) & (lots[:, 1] > second))
+        return np.asarray(beyond | (ties & later))
+
     @cached_property
     def _before(self) -> NDArray[np.int64]:
         """How many lots are in the bins before each."""
         counts = np.zeros(1 << _BIN_BITS, dtype=np.int64)
-        for start in range(0, self._count, _BLOCK):
+        for start in range(0, self._count, BLOCK):
             counts += np.bincount(self._bins(self._lots(start)), minlength=counts.size)
         return np.concatenate([[0], np.cumsum(counts)])
 
     def _lots(self, start: int) -> Words:
         """Lots of the block of rows that begins at `start`, shape (m, 2): two words each."""
-        block = (start // _BLOCK).to_bytes(8, "big")
-        digest = hashlib.shake_256(self._key + block).digest(16 * min(_BLOCK, self._count - start))
+        block = (start // BLOCK).to_bytes(8, "big")
+        digest = hashlib.shake_256(self._key + block).digest(16 * min(BLOCK, self._count - start))
         return np.frombuffer(digest, dtype="<u8").reshape(-1, 2)
 
     @staticmethod

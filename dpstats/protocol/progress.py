@@ -4,24 +4,71 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from typing import Any
 
 from dpstats.protocol.plan import Plan
 
-__all__ = ["reporter"]
+__all__ = ["Progress", "reporter"]
+
+_LARGE = 20_000_000  # values: rows times parameters, from which on a fit takes seconds
 
 
-def reporter(plan: Plan, progress: bool | None) -> Callable[[str], None] | None:
+class Progress:
+    """A bar of the statistics that a fit releases, and one of the rows that it reads before.
+
+    On a terminal or in a notebook; elsewhere one line a statistic.
+
+    Parameters
+    ----------
+    total : int
+        How many statistics are planned.
+    """
+
+    def __init__(self, total: int) -> None:
+        self._total, self._done = total, 0
+        self._live = _is_watched()
+        self._bar: Any = None
+
+    def __call__(self, slot: str) -> None:
+        """One statistic was released."""
+        self._done += 1
+        if not self._live:
+            print(f"[{self._done}/{self._total}] released {slot}", file=sys.stderr, flush=True)
+            return
+        if self._bar is None:
+            self._bar = _bar(self._total, "released", " statistics")
+        self._bar.set_postfix_str(slot, refresh=False)
+        self._bar.update()
+        if self._done == self._total:
+            self._bar.close()
+
+    def reading(self, rows: int) -> Callable[[int], None] | None:
+        """What is to be called with a number of rows after each batch of so many."""
+        if not self._live:
+            return None
+        bar = _bar(rows, "read", " rows")
+
+        def read(more: int) -> None:
+            bar.update(more)
+            if bar.n >= rows:
+                bar.close()
+
+        return read
+
+
+def _bar(total: int, what: str, unit: str) -> Any:
+    from tqdm.auto import tqdm
+
+    return tqdm(total=total, desc=what, unit=unit, unit_scale=total > 10_000)
+
+
+def _is_watched() -> bool:
+    """Whether somebody looks on: standard error is a terminal, or a notebook shows it."""
+    return sys.stderr.isatty() or "ipykernel" in sys.modules
+
+
+def reporter(plan: Plan, progress: bool | None) -> Progress | None:
     """Progress on standard error; it depends on public facts only."""
     if progress is None:
-        progress = sys.stderr.isatty() and plan.n * len(plan.names) > 20_000_000
-    if not progress:
-        return None
-    total = sum(m.parts for m in plan.mechanisms)
-    done = 0
-
-    def report(slot: str) -> None:
-        nonlocal done
-        done += 1
-        print(f"[{done}/{total}] released {slot}", file=sys.stderr, flush=True)
-
-    return report
+        progress = _is_watched() and plan.n * len(plan.names) > _LARGE
+    return Progress(sum(m.parts for m in plan.mechanisms)) if progress else None

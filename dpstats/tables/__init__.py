@@ -12,9 +12,21 @@ import pandas as pd
 from dpstats.errors import DataError
 from dpstats.tables.coercion import as_column
 
-__all__ = ["column_names", "named_columns", "row_count", "without_rows"]
+__all__ = ["Announced", "column_names", "named_columns", "row_count", "without_rows"]
 
 _SHOWN = 30  # names in an error
+
+
+class Announced(Mapping[str, Any]):
+    """A table whose number of rows is known before one is read.
+
+    Attributes
+    ----------
+    rows : int
+        Their number.
+    """
+
+    rows: int
 
 
 def named_columns(table: Any, names: Iterable[str] | None = None) -> dict[str, Any]:
@@ -83,6 +95,8 @@ def column_names(table: Any) -> list[str]:
 
 def row_count(table: Any) -> int:
     """Number of rows of a table that `named_columns` reads."""
+    if isinstance(table, Announced):
+        return table.rows
     if isinstance(table, Mapping):
         return len(next(iter(table.values()), ()))
     return len(table)

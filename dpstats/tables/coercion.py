@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from dpstats.errors import DataError
 
 __all__ = [
+    "Unread",
     "as_column",
     "as_matrix",
     "check_kind",
@@ -38,12 +39,16 @@ __all__ = [
 ]
 
 Float = NDArray[np.float64]
-Column = Any  # a 1-d numpy array or pandas extension array: sliceable by position
+Column = Any  # a 1-d numpy array or pandas extension array, or `Unread`: sliceable by position
 
 _NUMPY_KINDS = {"f": "number", "i": "number", "u": "number", "b": "boolean", "U": "text"}
 _NAMED = (date, datetime, pd.Timestamp, UUID, bytes)  # what may name a level or a unit, as text
 _LONGEST = 10**4000  # Python writes no much longer number in digits
 _SEALED = (nw.List, nw.Array, nw.Struct, nw.Binary, nw.Time)  # no cell of these is text or number
+
+
+class Unread:
+    """A column that is read when it is sliced; it has a ``dtype`` and a length before."""
 
 
 def as_column(values: Any, name: str) -> Column:
@@ -61,6 +66,8 @@ def as_column(values: Any, name: str) -> Column:
     DataError
         If `values` is not one-dimensional.
     """
+    if isinstance(values, Unread):
+        return values
     if isinstance(values, (list, tuple, range)):
         values = _objects(values, len(values))
     elif isinstance(values, np.ma.MaskedArray):

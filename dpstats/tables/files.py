@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpstats.errors import DataError
-from dpstats.tables.records import csv_names, read_csv
+from dpstats.tables.records import csv_header, read_csv
 
 if TYPE_CHECKING:
     from dpstats.schema import Schema
@@ -57,7 +57,7 @@ def schema_template(
 
     _check_file(path)
     parquet = path.suffix == ".parquet"
-    empty = _empty_parquet(path) if parquet else dict.fromkeys(csv_names(path), np.empty(0))
+    empty = _empty_parquet(path) if parquet else dict.fromkeys(csv_header(path), np.empty(0))
     return Schema.template(empty, categorical=categorical, boolean=boolean)
 
 

@@ -14,9 +14,10 @@ import itertools
 import math
 import zlib
 from codecs import BOM_UTF8
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,12 +26,12 @@ from dpstats.errors import DataError
 from dpstats.schema import Categorical, Numeric, Schema
 from dpstats.tables.coercion import level_keys, number
 
-__all__ = ["csv_names", "read_csv"]
+__all__ = ["csv_batches", "csv_header", "csv_names", "csv_rows", "read_csv"]
 
 Cells = list[str]
-AnyContent = TypeVar("AnyContent")
 
 _CHUNK = 1 << 14  # lines held as text at a time
+_PIECE = 1 << 20  # bytes in which lines are counted at a time
 _MISSING = frozenset(["", "NA", "N/A", "NaN", "nan", "NULL", "null", "None"])
 
 
@@ -60,11 +61,46 @@ def read_csv(path: Path, schema: Schema) -> dict[str, NDArray[Any]]:
     DataError
         If the file cannot be opened, or its first line is no line of names.
     """
-    return _read(path, lambda file: _columns(file, schema, path.name))
+    parts = list(csv_batches(path, schema))
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
-def csv_names(path: Path) -> list[str]:
-    """The names in the first line of a CSV file.
+def csv_batches(path: Path, schema: Schema) -> Iterator[dict[str, NDArray[Any]]]:
+    """The same columns, some lines at a time; the last batch has none.
+
+    Raises
+    ------
+    DataError
+        As `read_csv`.
+    """
+    with _opened(path) as file:
+        names = _header(file.readline(), schema, path.name)
+        readers = {at: _reader(schema, n) for at, n in enumerate(names) if _declared(schema, n)}
+        nothing = [""] * len(names)
+        while True:
+            records = [_fields(line) for line in itertools.islice(file, _CHUNK)]
+            sound = [r if len(r) == len(names) else nothing for r in records]
+            columns = list(zip(*sound, strict=True)) or [()] * len(names)
+            yield {names[at]: reader(columns[at]) for at, reader in readers.items()}
+            if not records:
+                return
+
+
+def csv_names(path: Path, schema: Schema) -> dict[str, NDArray[Any]]:
+    """The same columns without a row; only the first line is read.
+
+    Raises
+    ------
+    DataError
+        As `read_csv`.
+    """
+    with _opened(path) as file:
+        names = _header(file.readline(), schema, path.name)
+    return {name: _reader(schema, name)(()) for name in names if _declared(schema, name)}
+
+
+def csv_header(path: Path) -> list[str]:
+    """All names in the first line, declared or not.
 
     Raises
     ------
@@ -72,7 +108,8 @@ def csv_names(path: Path) -> list[str]:
         If the file cannot be opened, or its first line looks like a record: a cell is empty, a
         number or there twice. It is not shown.
     """
-    names = _read(path, lambda file: _fields(file.readline().removeprefix(BOM_UTF8)))
+    with _opened(path) as file:
+        names = _fields(file.readline().removeprefix(BOM_UTF8))
     if not all(names) or len(set(names)) < len(names) or not np.isnan([*map(number, names)]).all():
         raise DataError(
             f"{path.name}: the first line must hold the names of the columns, separated by commas, "
@@ -81,28 +118,31 @@ def csv_names(path: Path) -> list[str]:
     return names
 
 
-def _read(path: Path, reader: Callable[[Any], AnyContent]) -> AnyContent:
+def csv_rows(path: Path) -> int:
+    """Number of rows: of lines after the first.
+
+    Raises
+    ------
+    DataError
+        If the file cannot be read.
+    """
+    with _opened(path) as file:
+        file.readline()
+        lines, last = 0, b"\n"
+        while piece := file.read(_PIECE):
+            lines, last = lines + piece.count(b"\n"), piece[-1:]
+        return lines + (last != b"\n")
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
     try:
         with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as file:
-            return reader(file)
+            yield file
+        return
     except (OSError, EOFError, zlib.error) as error:
         unreadable = type(error).__name__
     raise DataError(f"{path.name} could not be read as CSV ({unreadable}).")
-
-
-def _columns(file: Any, schema: Schema, name: str) -> dict[str, NDArray[Any]]:
-    names = _header(file.readline(), schema, name)
-    readers = {at: _reader(schema, n) for at, n in enumerate(names) if _declared(schema, n)}
-    parts: dict[int, list[NDArray[Any]]] = {at: [] for at in readers}
-    nothing = [""] * len(names)
-    while True:
-        records = [_fields(line) for line in itertools.islice(file, _CHUNK)]
-        sound = [r if len(r) == len(names) else nothing for r in records]
-        columns = list(zip(*sound, strict=True)) or [()] * len(names)
-        for at, reader in readers.items():
-            parts[at].append(reader(columns[at]))
-        if not records:
-            return {names[at]: np.concatenate(part) for at, part in parts.items()}
 
 
 def _fields(line: bytes) -> Cells:

@@ -1,6 +1,7 @@
-"""A store that keeps no row and reads batches again for every question answers as the resident one.
+"""Stores that keep rows elsewhere answer as the resident one: on disk, or nowhere.
 
-What it does is all that a store has to do: another one changes neither curator nor queries.
+What `Rereading` does is all that a store has to do: another one changes neither curator nor
+queries. It keeps no row and reads batches again for every question.
 """
 
 from __future__ import annotations
@@ -9,12 +10,13 @@ import functools
 from collections.abc import Iterator
 from copy import copy
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from dpstats.design import Design, RawBlock
-from dpstats.holders import Curator
+from dpstats.holders import Curator, MappedRows
 from dpstats.holders.rows import ResidentRows
 from dpstats.holders.store import Grid
 from dpstats.mechanisms.noise import SeededNoise
@@ -146,11 +148,18 @@ def fitted(case: Case, data: Table, source: Any, store: Any) -> tuple[list[Any],
 
 
 @each_case
-def test_a_store_that_reads_batches_again_answers_as_the_resident_one(case: Case) -> None:
+def test_stores_that_keep_no_row_in_memory_answer_as_the_resident_one(
+    case: Case, tmp_path: Path
+) -> None:
     data = case.table(N)
     design = case.model(data).design
     answers, params = fitted(case, data, design.source(data), ResidentRows)
-    again, other = fitted(case, data, Batches(data, design), Rereading)
-    for one, two in zip(answers, again, strict=True):
-        np.testing.assert_array_equal(one, two)
-    np.testing.assert_array_equal(params, other)
+    stores: list[tuple[Any, Any]] = [(Batches(data, design), Rereading)]
+    if not case.setting.person:
+        mapped = functools.partial(MappedRows, folder=tmp_path)
+        stores.append((design.source(data), mapped))
+    for source, store in stores:
+        again, other = fitted(case, data, source, store)
+        for one, two in zip(answers, again, strict=True):
+            np.testing.assert_array_equal(one, two)
+        np.testing.assert_array_equal(params, other)

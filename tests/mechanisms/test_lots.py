@@ -54,6 +54,24 @@ def test_lots_of_every_block_are_their_own() -> None:
     assert len(np.unique(words[:, 0])) == len(words)
 
 
+@pytest.mark.parametrize("n", [5, 2**16 + 3])
+def test_rows_of_a_part_are_found_where_they_stand(n: int) -> None:
+    lots = drawn(n)
+    for part in range(3):
+        found = [lots.among(start, part, 3) for start in range(0, n, module.BLOCK)]
+        np.testing.assert_array_equal(np.concatenate(found), np.sort(lots.dealt(part, 3)))
+
+
+def test_equal_lots_are_found_in_the_parts_they_are_dealt_to(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    words = np.array([[1, 5], [0, 2], [1, 5], [1, 4], [0, 2], [1, 5]], dtype=np.uint64)
+    monkeypatch.setattr(Lots, "_lots", lambda self, start: words)
+    lots = drawn(6)
+    for part in range(4):
+        assert lots.among(0, part, 4).tolist() == sorted(lots.dealt(part, 4))
+
+
 def test_equal_lots_do_not_make_parts_overlap(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Lots, "_lots", lambda self, start: np.zeros((10, 2), dtype=np.uint64))
     dealt = [drawn(10).dealt(part, 3).tolist() for part in range(3)]

@@ -1,0 +1,118 @@
+"""Arrays in memory, or in one file on disk that has no name."""
+
+from __future__ import annotations
+
+import math
+import mmap
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.errors import DataError, OptionError
+
+__all__ = ["CHARGED", "VARIABLE", "Wanted", "arrays", "bytes_of", "check_space", "scratch_folder"]
+
+Wanted = Mapping[str, tuple[tuple[int, ...], np.dtype[Any]]]  # shape and type of each array
+
+VARIABLE = "DPSTATS_SCRATCH"
+CHARGED = " The fit was charged before, and a charge stands."  # what ends a later error
+_ALIGNED = 4096  # bytes: each array begins on a page of its own
+
+
+def arrays(folder: Path | None, wanted: Wanted) -> dict[str, NDArray[Any]]:
+    """Arrays of zeros by name: in memory, or in one scratch file in a folder.
+
+    The file is opened without a name where the system can (``O_TMPFILE``), else its name is removed
+    before anything is written; nobody but its owner may open it (mode 0600). All its space is
+    reserved at once, so that a full disk is an error here and no crash later. It is gone with
+    the last of its arrays, or with the process, however that ends.
+
+    Raises
+    ------
+    DataError
+        If the folder does not hold so much; its name is quoted.
+    """
+    if folder is None:
+        return {name: np.zeros(shape, dtype) for name, (shape, dtype) in wanted.items()}
+    size = bytes_of(wanted)
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(file.fileno(), 0, size)
+            else:
+                file.truncate(size)
+            pages = mmap.mmap(file.fileno(), size)  # holds the file from here on
+    except OSError as error:
+        failed = type(error).__name__
+    else:
+        return _laid_out(pages, wanted)
+    raise DataError(
+        f"Scratch folder {folder}: no file for the rows could be made there ({failed}).{CHARGED}"
+    )
+
+
+def _laid_out(pages: mmap.mmap, wanted: Wanted) -> dict[str, NDArray[Any]]:
+    made: dict[str, NDArray[Any]] = {}
+    start = 0
+    for name, (shape, dtype) in wanted.items():
+        made[name] = np.ndarray(shape, dtype, pages, start)
+        start += _padded(shape, dtype)
+    return made
+
+
+def _padded(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
+    return -(-math.prod(shape) * dtype.itemsize // _ALIGNED) * _ALIGNED
+
+
+def bytes_of(wanted: Wanted) -> int:
+    """Size of a scratch file."""
+    return max(sum(_padded(*each) for each in wanted.values()), _ALIGNED)
+
+
+def scratch_folder(given: str | os.PathLike[str] | None) -> Path:
+    """The folder for scratch files: as given, of the environment, or the system's for large ones.
+
+    Raises
+    ------
+    OptionError
+        If it is no folder that can be written to.
+    """
+    named = given if given is not None else os.environ.get(VARIABLE) or os.environ.get("TMPDIR")
+    if named is None:  # /tmp may be memory
+        named = "/var/tmp" if os.access("/var/tmp", os.W_OK) else tempfile.gettempdir()
+    if not isinstance(named, (str, os.PathLike)):
+        raise OptionError(f"scratch is a {type(named).__name__}; the path of a folder is needed.")
+    folder = Path(named).expanduser()
+    if not (folder.is_dir() and os.access(folder, os.W_OK)):
+        raise OptionError(
+            f"Scratch folder {folder}: no folder that can be written to. Name another one with "
+            f"scratch=..., or with the environment variable {VARIABLE}."
+        )
+    return folder
+
+
+def check_space(folder: Path, size: int) -> None:
+    """Refuse a folder with less than `size` bytes free.
+
+    Raises
+    ------
+    DataError
+        Naming both, and what to do.
+    """
+    free = shutil.disk_usage(folder).free
+    if free < size:
+        raise DataError(
+            f"Scratch folder {folder}: the rows need {_gib(size)} there, and {_gib(free)} are "
+            f"free. Name a larger one with scratch=..., or with the environment variable "
+            f"{VARIABLE}. Nothing was charged."
+        )
+
+
+def _gib(size: int) -> str:
+    return f"{size / 2**30:,.2f} GiB"

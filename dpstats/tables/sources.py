@@ -1,0 +1,346 @@
+"""Tables that are read in batches: files, queries and streams of other packages."""
+
+from __future__ import annotations
+
+import functools
+import glob
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from weakref import WeakSet
+
+import narwhals.stable.v1 as nw
+import numpy as np
+import pandas as pd
+
+from dpstats.errors import DataError, DPStatsError
+from dpstats.tables import named_columns
+from dpstats.tables.coercion import kind_of
+from dpstats.tables.records import csv_batches, csv_names, csv_rows
+
+if TYPE_CHECKING:
+    from dpstats.schema import Schema
+
+__all__ = ["Batches", "opened", "paths_of", "withheld"]
+
+Columns = dict[str, Any]  # 1-d arrays by name, all of one length
+
+SUFFIXES = (".csv", ".gz", ".parquet")
+_BATCH = 1 << 16  # rows
+_READ: WeakSet[Any] = WeakSet()  # streams that can be read once, and were: by whichever model
+T = TypeVar("T")
+
+
+class Batches(Protocol):
+    """Rows that are read in batches, and what is known of them before: all of it public."""
+
+    @property
+    def columns(self) -> Mapping[str, Any]:
+        """Names and types: columns without a row."""
+        ...
+
+    def count(self) -> int | None:
+        """Number of rows, where the source says it."""
+        ...
+
+    def check(self) -> None:
+        """Refuse rows that cannot be read again."""
+        ...
+
+    def read(self, names: Sequence[str]) -> Iterator[Columns]:
+        """These columns of all rows, some rows at a time."""
+        ...
+
+
+def opened(data: Any, schema: Schema) -> Batches | None:
+    """What is read in batches; None for a table in memory, or for no table.
+
+    Raises
+    ------
+    DataError
+        If there is no such file, a file cannot be read, or files differ.
+    """
+    if (paths := paths_of(data)) is not None:
+        kinds = {".parquet" if path.suffix == ".parquet" else ".csv" for path in paths}
+        if len(kinds) > 1:
+            raise DataError(f"{paths[0].parent}: some files are Parquet and some are CSV.")
+        return _Parquet(paths, schema) if kinds == {".parquet"} else _Csv(paths, schema)
+    if data is None or isinstance(data, (pd.DataFrame, Mapping, list, tuple)):
+        return None
+    if hasattr(data, "get_fragments") and hasattr(data, "count_rows"):
+        return _Dataset(data)
+    frame = nw.from_native(data, eager_only=True, pass_through=True)
+    if isinstance(frame, nw.DataFrame):
+        return None
+    frame = nw.from_native(data, pass_through=True)
+    if isinstance(frame, nw.LazyFrame) and hasattr(data, "collect_batches"):
+        return _Lazy(data)
+    return _Stream(data) if hasattr(data, "__arrow_c_stream__") else None
+
+
+def paths_of(data: Any) -> list[Path] | None:
+    """Files that a path, a pattern, a folder or a list of these names; None for anything else.
+
+    Raises
+    ------
+    DataError
+        If there is no such file, none that fits, or one of another kind.
+    """
+    several = isinstance(data, (list, tuple)) and len(data) > 0
+    listed = list(data) if several else [data]
+    if not all(isinstance(each, (str, os.PathLike)) for each in listed):
+        return None
+    return [path for each in listed for path in _expanded(Path(each).expanduser())]
+
+
+def _expanded(path: Path) -> list[Path]:
+    if path.is_dir():
+        listed = (p for p in path.iterdir() if p.suffix in SUFFIXES and p.name[0] not in "._")
+        found = sorted(filter(Path.is_file, listed))
+        if not found:
+            raise DataError(f"{path}: no files in it end in {', '.join(SUFFIXES)}.")
+        return found
+    several = glob.has_magic(str(path)) and not path.exists()
+    matched = [Path(name) for name in sorted(glob.glob(str(path)))] if several else [path]
+    if not matched:
+        raise DataError(f"{path}: no files match.")
+    for each in matched:
+        if each.suffix not in SUFFIXES:
+            raise DataError(f"{each.name}: allowed are files ending in {', '.join(SUFFIXES)}.")
+        if not each.is_file():
+            raise DataError(f"{each}: no such file.")
+    return matched
+
+
+def withheld(what: str, call: Callable[[], T]) -> T:
+    """What a call returns; of an error in it the type alone is told.
+
+    Raises
+    ------
+    DataError
+        If it fails: another package's message may quote rows.
+    """
+    try:
+        return call()
+    except DPStatsError:
+        raise
+    except Exception as error:
+        failed = type(error).__name__
+    raise DataError(f"{what} ({failed}); its message is withheld, for it may quote rows.")
+
+
+def _pyarrow() -> Any:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise DataError(
+            "Parquet files and Arrow streams are read by pyarrow: pip install 'dpstats[parquet]'."
+        ) from None
+    return pyarrow
+
+
+class _Csv:
+    """CSV files, one after the other; a row is a line."""
+
+    def __init__(self, paths: Sequence[Path], schema: Schema) -> None:
+        self._paths, self._schema = paths, schema
+        self.columns = csv_names(paths[0], schema)
+        for path in paths[1:]:
+            _check_names(path, set(csv_names(path, schema)), paths[0], set(self.columns))
+
+    @functools.cached_property
+    def _rows(self) -> int:
+        return sum(map(csv_rows, self._paths))
+
+    def count(self) -> int:
+        return self._rows
+
+    def check(self) -> None:
+        pass
+
+    def read(self, names: Sequence[str]) -> Iterator[Columns]:
+        for path in self._paths:
+            for batch in csv_batches(path, self._schema):
+                yield {name: batch[name] for name in names}
+
+
+class _Parquet:
+    """Parquet files, one after the other, in the order of their names."""
+
+    def __init__(self, paths: Sequence[Path], schema: Schema) -> None:
+        self._paths = paths
+        found = [_parquet_facts(path) for path in paths]
+        self._rows = sum(rows for _, rows in found)
+        tables = [table for table, _ in found]
+        names = {name for name in tables[0].column_names if name in schema or name == schema.unit}
+        self.columns = dict.fromkeys(tables[0].column_names)
+        for path, table in zip(paths, tables, strict=True):
+            declared = {n for n in table.column_names if n in schema or n == schema.unit}
+            _check_names(path, declared, paths[0], names)
+        for name in names:
+            self.columns[name] = _one_type(name, paths, [table.schema for table in tables])
+
+    def count(self) -> int:
+        return self._rows
+
+    def check(self) -> None:
+        for path in self._paths:
+            if not path.is_file():
+                raise DataError(f"{path}: the file is no longer there.")
+
+    def read(self, names: Sequence[str]) -> Iterator[Columns]:
+        arrow = _pyarrow()
+        for path in self._paths:
+            with arrow.parquet.ParquetFile(path) as file:
+                for batch in file.iter_batches(_BATCH, columns=list(names)):
+                    yield _columns_of(batch, names)
+
+
+def _parquet_facts(path: Path) -> tuple[Any, int]:
+    """A table of the names and types of a file, without rows; and how many there are."""
+    arrow = _pyarrow()
+    try:
+        with arrow.parquet.ParquetFile(path) as file:
+            return file.schema_arrow.empty_table(), file.metadata.num_rows
+    except (OSError, ValueError) as error:  # those of pyarrow are some of these
+        unreadable = type(error).__name__
+    raise DataError(f"{path.name} could not be read as Parquet ({unreadable}).")
+
+
+def _check_names(path: Path, names: set[str], first: Path, expected: set[str]) -> None:
+    """Files have the same declared columns; their order is their own."""
+    if names != expected:
+        lacking, having = (path, first) if expected - names else (first, path)
+        absent = sorted(expected - names or names - expected)
+        raise DataError(
+            f"{lacking.name} has no column {', '.join(map(repr, absent))}, and {having.name} has. "
+            "Files of one table have the same columns."
+        )
+
+
+def _one_type(name: str, paths: Sequence[Path], schemas: Sequence[Any]) -> Any:
+    """A column without rows, of a type that holds those of all files."""
+    arrow = _pyarrow()
+    types = {path: each.field(name).type for path, each in zip(paths, schemas, strict=True)}
+    known = {path: t for path, t in types.items() if not arrow.types.is_null(t)} or types
+    empty = {path: _empty(name, kind) for path, kind in known.items()}
+    first, *others = empty
+    for path in others:
+        if kind_of(empty[path]) != kind_of(empty[first]):
+            raise DataError(
+                f"Column {name!r} has type {known[first]} in {first.name} and {known[path]} in "
+                f"{path.name}. Write it with one type in all files."
+            )
+    if len(set(types.values())) == 1 or kind_of(empty[first]) != "number":
+        return empty[first]
+    return np.empty(0)  # one file's narrower numbers say nothing about another's
+
+
+def _empty(name: str, kind: Any) -> Any:
+    arrow = _pyarrow()
+    return named_columns(arrow.table({name: arrow.array([], kind)}))[name]
+
+
+def _columns_of(batch: Any, names: Sequence[str]) -> Columns:
+    return named_columns(_pyarrow().Table.from_batches([batch]), names)
+
+
+class _Dataset:
+    """A pyarrow Dataset, with its filters and partitions."""
+
+    def __init__(self, data: Any) -> None:
+        self._data = data
+        self.columns = named_columns(data.schema.empty_table())
+
+    @functools.cached_property
+    def _rows(self) -> int:
+        return int(self._data.count_rows())
+
+    def count(self) -> int:
+        return self._rows
+
+    def check(self) -> None:
+        pass
+
+    def read(self, names: Sequence[str]) -> Iterator[Columns]:
+        ahead = {"batch_readahead": 2, "fragment_readahead": 1}  # rows in memory
+        for batch in self._data.to_batches(columns=list(names), batch_size=_BATCH, **ahead):
+            yield _columns_of(batch, names)
+
+
+class _Lazy:
+    """A polars LazyFrame; its query runs to count rows, and once more to read them."""
+
+    def __init__(self, data: Any) -> None:
+        self._data = data
+        none = withheld("The query could not be run", lambda: data.head(0).collect())
+        self.columns = named_columns(none)
+
+    @functools.cached_property
+    def _rows(self) -> int:
+        return int(nw.from_native(self._data).select(nw.len()).collect().item())
+
+    def count(self) -> int:
+        return self._rows
+
+    def check(self) -> None:
+        pass
+
+    def read(self, names: Sequence[str]) -> Iterator[Columns]:
+        chosen = self._data.select(list(names))
+        for batch in chosen.collect_batches(chunk_size=_BATCH, maintain_order=True):
+            yield named_columns(batch, names)
+
+
+class _Stream:
+    """Anything with ``__arrow_c_stream__``, such as a DuckDB relation or a RecordBatchReader.
+
+    What has a length is a table, opened whenever it is read, and closed in between: a connection
+    may serve one query at a time. What has none may be good for one opening, which is kept.
+    """
+
+    def __init__(self, data: Any) -> None:
+        self._data = data
+        self._sized = hasattr(data, "__len__")
+        self._once = hasattr(data, "read_next_batch")
+        self._reader: Any = None
+        reader = self._opened()
+        self.columns = named_columns(reader.schema.empty_table())
+        if self._sized:
+            reader.close()
+
+    @functools.cached_property
+    def _rows(self) -> int | None:
+        return len(self._data) if self._sized else None
+
+    def count(self) -> int | None:
+        return self._rows
+
+    def check(self) -> None:
+        if not self._sized:
+            self._opened()
+
+    def _opened(self) -> Any:
+        if self._reader is not None:
+            return self._reader
+        if self._once and self._data in _READ:
+            raise DataError(
+                f"The rows of a {type(self._data).__name__} can be read once, and were: make the "
+                "model again with a new one."
+            )
+        what = f"A {type(self._data).__name__} could not be read as an Arrow stream"
+        read = _pyarrow().RecordBatchReader.from_stream
+        reader = withheld(what, lambda: read(self._data))
+        self._reader = None if self._sized else reader
+        return reader
+
+    def read(self, names: Sequence[str]) -> Iterator[Columns]:
+        reader, self._reader = self._opened(), None
+        if self._once:
+            _READ.add(self._data)
+        with reader:
+            for batch in reader:
+                for start in range(0, batch.num_rows, _BATCH):
+                    yield _columns_of(batch.slice(start, _BATCH), names)

@@ -1,0 +1,324 @@
+"""A table that may be larger than memory: known before, and read once when a fit needs it."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from dpstats.errors import DataError, DPStatsError, OptionError
+from dpstats.tables import Announced
+from dpstats.tables.coercion import Unread, as_column, level_keys, to_float
+from dpstats.tables.declarations import Numeric
+from dpstats.tables.scratch import (
+    CHARGED,
+    Wanted,
+    arrays,
+    bytes_of,
+    check_space,
+    scratch_folder,
+)
+from dpstats.tables.sources import Batches, opened, withheld
+
+if TYPE_CHECKING:
+    from dpstats.schema import Schema
+
+__all__ = ["Deferred", "Reading", "Stream", "stream_of"]
+
+# values: rows times columns, from which on rows go to disk; about 400 MiB of them in memory
+RESIDENT_VALUES = 2**25
+_EXACT = ("f2", "f4", "i1", "i2", "u1", "u2", "b1")  # numbers that float32 holds
+
+
+class Stream(Mapping[str, Any]):
+    """What is public of a table that is read in batches: names, types, the number of rows.
+
+    As a mapping it has columns without rows.
+
+    Parameters
+    ----------
+    batches : Batches
+        Where rows come from.
+    schema : Schema
+        What is declared of columns; others are not read for a fit.
+    n : int, optional
+        Number of rows, where the source does not say it.
+    """
+
+    def __init__(self, batches: Batches, schema: Schema, n: int | None) -> None:
+        self.batches, self.schema = batches, schema
+        self._n = n
+
+    @property
+    def rows(self) -> int:
+        """Number of rows that are announced.
+
+        Raises
+        ------
+        OptionError
+            If nobody says it, or the source says another number than ``n=``.
+        """
+        counted = withheld("Rows could not be counted", self.batches.count)
+        if counted is None and self._n is None:
+            raise OptionError(
+                "The number of rows is public and has to be known first, and an Arrow stream does "
+                "not say it: give n=..."
+            )
+        if counted is None:
+            assert self._n is not None
+            return self._n
+        if self._n not in (None, counted):
+            raise OptionError(
+                f"n={self._n:,} and a table of {counted:,} rows: n= is for a stream that does not "
+                "say how many rows it has, or for planning without a table; leave it out."
+            )
+        return counted
+
+    def __getitem__(self, name: str) -> Any:
+        return self.batches.columns[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.batches.columns)
+
+    def __len__(self) -> int:
+        return len(self.batches.columns)
+
+    def __repr__(self) -> str:
+        return f"<table of {len(self)} columns, read in batches>"
+
+    def read(self, names: Sequence[str], failing: str = "") -> Iterator[dict[str, Any]]:
+        """These columns of all rows, some rows at a time; an error ends with `failing`.
+
+        Raises
+        ------
+        DataError
+            If the source fails; what it says is withheld, for it may quote rows.
+        """
+        batches = self.batches.read(names)
+        while True:
+            try:
+                batch = next(batches, None)
+            except DPStatsError:
+                raise
+            except Exception as error:
+                failed = type(error).__name__
+                break
+            if batch is None:
+                return
+            yield batch
+            del batch
+        raise DataError(f"Rows could not be read to the end ({failed}).{failing}")
+
+    def collected(self) -> dict[str, Any]:
+        """All columns in memory as they are, for a model with public covariates."""
+        names = list(self)
+        parts = list(self.read(names))
+        return {name: _joined([part[name] for part in parts], self[name]) for name in names}
+
+
+def stream_of(data: Any, schema: Schema, n: int | None = None) -> Any:
+    """What is known of data that is read in batches; any other data as it is.
+
+    Raises
+    ------
+    DataError
+        As `dpstats.tables.sources.opened`.
+    """
+    if isinstance(data, Stream):
+        return data
+    batches = opened(data, schema)
+    return data if batches is None else Stream(batches, schema, n)
+
+
+class Reading(Announced):
+    """The rows of a stream for one fit: a table whose columns are read together, once. Private.
+
+    A number is kept as it is, of a column of levels the place of the level: what a declaration maps
+    to the same values as the column itself.
+
+    Rows that the source has beyond the n it announced are not read, and those that it lacks are
+    rows of missing values. So there are n rows whatever it delivers; and two sources of which one
+    has one row more than the other make tables that differ in one row, up to the order of rows,
+    which decides nothing (`dpstats.mechanisms.lots`): the row that is there in one alone, and in
+    the other the row beyond its n-th, or a missing one.
+
+    Parameters
+    ----------
+    stream : Stream
+        What is to be read.
+
+    Attributes
+    ----------
+    counted : bool
+        Whether the number of rows is public.
+    on_rows : callable or None
+        Called with a number of rows after each batch; for progress.
+    """
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        self.rows = stream.rows
+        self.counted = False
+        self._folder: Path | None = None
+        self.on_rows: Callable[[int], None] | None = None
+        self._asked: dict[str, None] = {}
+        self._held: dict[str, Any] = {}
+        self._lock = Lock()
+
+    def __getitem__(self, name: str) -> Deferred:
+        column = self._stream[name]
+        self._asked[name] = None
+        return Deferred(self, name, column.dtype)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._stream)
+
+    def __len__(self) -> int:
+        return len(self._stream)
+
+    def place(self, n: int, width: int, scratch: str | os.PathLike[str] | None) -> Path | None:
+        """Decide where rows are kept, by public numbers, before they are paid for; None is memory.
+
+        The size of a file is seen by others, and whether it fits: a private number of rows does not
+        go to disk.
+
+        Parameters
+        ----------
+        n : int
+            Number of rows, or the public guess of it.
+        width : int
+            Columns of the design.
+        scratch : path, optional
+            Folder for scratch files; see `dpstats.tables.scratch.scratch_folder`.
+
+        Raises
+        ------
+        DataError
+            If rows cannot be read again, the folder is too small, or so many rows are of units or
+            their number is private.
+        OptionError
+            If it is no such folder.
+        """
+        self._stream.batches.check()
+        if n * (width + len(self._asked)) <= RESIDENT_VALUES:
+            return None
+        if self._stream.schema.unit is not None:
+            raise DataError(
+                f"{n:,} rows of units are kept on disk, and there the rows of a unit are not "
+                "brought together. Write one row a unit first, as by a GROUP BY, and declare the "
+                "schema without unit=; or read the table into memory and pass that."
+            )
+        if not self.counted:
+            raise DataError(
+                f"{n:,} rows are kept on disk, where their number has to be public: ask for "
+                'neighbors="replace-one", or read the table into memory and pass that.'
+            )
+        folder = scratch_folder(scratch)
+        prepared = {"x": ((n, width + 2), np.dtype(np.float32)), "keep": ((n,), np.dtype(np.bool_))}
+        check_space(folder, bytes_of(self._wanted(n)) + bytes_of(prepared))
+        self._folder = folder
+        return folder
+
+    def held(self, name: str) -> Any:
+        """A column as it is kept; the first call reads all that were asked for."""
+        with self._lock:
+            if not self._held:
+                self._read()
+        return self._held[name]
+
+    def levels(self, name: str) -> list[str] | None:
+        """Names of the levels of a column; None for numbers, and for units."""
+        declared = self._stream.schema.get(name)
+        if declared is None or isinstance(declared, Numeric):
+            return None
+        return [level_keys(level)[0] for level in declared.levels]
+
+    def _wanted(self, n: int) -> Wanted:
+        """Shape and type of the columns that are asked for."""
+        found: dict[str, tuple[tuple[int, ...], np.dtype[Any]]] = {}
+        for name in self._asked:
+            levels, of = self.levels(name), self._stream[name].dtype
+            if levels is not None:
+                kept = np.min_scalar_type(-len(levels))
+            else:
+                exact = isinstance(of, np.dtype) and of.str[1:] in _EXACT
+                kept = np.dtype(np.float32 if exact else np.float64)
+            if name != self._stream.schema.unit:
+                found[name] = ((n,), kept)
+        return found
+
+    def _read(self) -> None:
+        n, unit, report = self.rows, self._stream.schema.unit, self.on_rows or (lambda rows: None)
+        made = arrays(self._folder, self._wanted(n))
+        units, at = [], 0
+        with np.errstate(all="ignore"):  # a warning about a value would be a release
+            for batch in self._stream.read(list(self._asked), CHARGED):
+                m = min(len(next(iter(batch.values()))), n - at)
+                for name, kept in made.items():
+                    kept[at : at + m] = self._values(name, batch[name][:m])
+                if unit in batch:
+                    units.append(batch[unit][:m])
+                at += m
+                report(m)
+                if at == n:
+                    break
+        for name, kept in made.items():
+            kept[at:] = np.nan if self.levels(name) is None else -1
+        report(n - at)
+        if unit in self._asked:
+            rest = [np.full(n - at, None, dtype=object)] if at < n else []
+            made[unit] = _joined([*units, *rest], self._stream[unit])
+        self._held = made
+
+    def _values(self, name: str, column: Any) -> NDArray[Any]:
+        """Cells of a column as they are kept."""
+        declared = self._stream.schema[name]
+        if isinstance(declared, Numeric):
+            return to_float(column)
+        codes, missing = declared.clean(column)
+        codes[missing] = -1
+        return codes
+
+
+class Deferred(Unread):
+    """A column that is read when its first entry is. Private.
+
+    Parameters
+    ----------
+    reading : Reading
+        The table it is of.
+    name : str
+        Its name.
+    dtype : dtype
+        Its type in the source.
+    """
+
+    ndim = 1
+
+    def __init__(self, reading: Reading, name: str, dtype: Any) -> None:
+        self._reading, self._name, self.dtype = reading, name, dtype
+
+    def __len__(self) -> int:
+        return self._reading.rows
+
+    def __getitem__(self, part: slice) -> Any:
+        kept = self._reading.held(self._name)[part]
+        levels = self._reading.levels(self._name)
+        return kept if levels is None else pd.Categorical.from_codes(kept, levels)
+
+
+def _joined(parts: list[Any], empty: Any) -> Any:
+    """Parts of a column one after the other."""
+    filled = [pd.Series(part) for part in parts if len(part)]
+    if not filled:
+        return empty
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a warning about a value would be a release
+        return as_column(pd.concat(filled, ignore_index=True), "")
