@@ -31,7 +31,7 @@ from dpstats.protocol.estimate import (
     RangeEstimate,
     ScalesEstimate,
 )
-from dpstats.protocol.mixtures import MixtureEstimate
+from dpstats.protocol.mixtures import MixtureEstimate, RegressionMixtureEstimate
 
 if TYPE_CHECKING:
     from dpstats.channels import Channel
@@ -61,6 +61,7 @@ __all__ = [
     "Mechanism",
     "Messages",
     "MixtureEstimate",
+    "RegressionMixtureEstimate",
     "NoiseLaw",
     "Plan",
     "ProportionEstimate",

@@ -63,3 +63,5 @@ GAUSSIAN_MIXTURE = Theory(
         "the start is found privately instead of being given.",
     ),
 )
+
+REGRESSION_MIXTURE = GAUSSIAN_MIXTURE
