@@ -98,9 +98,7 @@ def _densities(fit: MixtureResults, at: Sequence[int], ax: Axes) -> None:
 _SPAN = 2.0  # scales on either side of the centre of a column that lines are drawn for
 
 
-def _lines(
-    fit: RegressionMixtureResults, columns: Sequence[str] | None, ax: Axes | None
-) -> Axes:
+def _lines(fit: RegressionMixtureResults, columns: Sequence[str] | None, ax: Axes | None) -> Axes:
     design, found = fit.design, fit.estimate.released.get("scales", {})
     standard = design.standardization
     every = [name for j, name in enumerate(design.names) if j != standard.intercept]

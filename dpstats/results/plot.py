@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["coefficients", "error_vs_epsilon", "histogram", "ledger", "mixture", "sources"]
 
+
 def _label(fit: Any, name: str | None) -> str:
     """Legend entry; whoever names a result cannot hide that its noise was seeded."""
     if not isinstance(fit, Released):

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Lines", "lines_in"]
+__all__ = ["Cells", "Lines"]
 
 Array = NDArray[np.float64]
 
@@ -46,6 +46,14 @@ class _Values(NamedTuple):
     def of(self, chosen: NDArray[np.intp]) -> _Values:
         return _Values(self.odds[chosen], self.coef[chosen], self.log_sd[chosen])
 
+    def replaced(self, others: _Values, where: NDArray[np.bool_]) -> _Values:
+        """With other sets of lines where they are chosen, (m,)."""
+        return _Values(
+            np.where(where[:, None], others.odds, self.odds),
+            np.where(where[:, None, None], others.coef, self.coef),
+            np.where(where, others.log_sd, self.log_sd),
+        )
+
     def moved(self, step: Array) -> _Values:
         """A step away, held to what components may be."""
         m, k, _ = self.coef.shape
@@ -63,10 +71,24 @@ class _Values(NamedTuple):
         return made
 
 
-class _Cells:
-    """Counts (I, J) in I cells of residuals and J of directions, and what lines expect there."""
+class Cells:
+    """Noisy counts in cells of residuals and of directions, and lines that are fitted to them.
 
-    def __init__(self, counts: Array, noise: float, heights: Array, edges: Array, constant: bool):
+    Parameters
+    ----------
+    counts : ndarray with an axis of residuals and q of directions
+        Noisy.
+    noise : float
+        Standard deviation of the noise of each.
+    heights, edges : ndarray
+        Edges of the cells, in units in which residuals are about 1, and directions standardised.
+    constant : bool
+        Whether lines have an intercept.
+    """
+
+    def __init__(
+        self, counts: Array, noise: float, heights: Array, edges: Array, constant: bool
+    ) -> None:
         q = counts.ndim - 1
         self._q, self._heights, self._constant = q, heights, constant
         self._counts, self._noise = counts.reshape(len(counts), -1), noise
@@ -87,6 +109,23 @@ class _Cells:
         counted = self._counts.sum(axis=0)
         found: Array = np.maximum((doubt * counted + own * expected) / (doubt + own), 0.1)
         return found * (total / found.sum())
+
+    def lines(self, k: int) -> Lines:
+        """The k lines that are nearest to all cells, from many starts."""
+        values = _first(k, self.features.shape[1])
+        lack = self.lack(self.expected(values, False)[0])
+        for rounds, kept in _ROUNDS:
+            damping = np.ones(len(lack))
+            for _ in range(rounds):
+                there = values.moved(self.steps(values, damping))
+                found = self.lack(self.expected(there, False)[0])
+                better = found < lack
+                damping = np.where(better, damping / 3, damping * 10)
+                values = values.replaced(there, better)
+                lack = np.where(better, found, lack)
+            chosen = np.argsort(lack, kind="stable")[: math.ceil(kept * len(lack))]
+            values, lack = values.of(chosen), lack[chosen]
+        return Lines(values.weights[0], values.coef[0], float(np.exp(values.log_sd[0])))
 
     def expected(self, values: _Values, slopes: bool) -> tuple[Array, Array]:
         """Counts (m, cells) that lines expect, and where wanted their derivatives (m, cells, p)."""
@@ -119,7 +158,11 @@ class _Cells:
         turned = within * coef[:, :, first:, None, None] / spread[..., None, None]
         lines[:, :, first:] += by_spread[:, :, None] * turned
         spreads = (by_spread * (sd**2 / spread)[..., None]).sum(axis=1)
-        columns = [part.reshape(m, size, -1) for part, size in zip((odds, lines, spreads[:, None]), (k-1, k * e, 1), strict=True) if size]
+        columns = [
+            part.reshape(m, size, -1)
+            for part, size in zip((odds, lines, spreads[:, None]), (k - 1, k * e, 1), strict=True)
+            if size
+        ]
         return made, np.swapaxes(np.concatenate(columns, axis=1), 1, 2)
 
     def lack(self, expected: Array) -> Array:
@@ -141,45 +184,6 @@ class _Cells:
         longest = np.abs(wanted).max(axis=1, keepdims=True)
         made: Array = wanted * np.minimum(1.0, _LONGEST / np.maximum(longest, 1e-9))
         return made
-
-
-def lines_in(
-    counts: Array, noise: float, heights: Array, edges: Array, constant: bool, k: int
-) -> Lines:
-    """The k lines that are nearest to all cells, from many starts.
-
-    Parameters
-    ----------
-    counts : ndarray with an axis of residuals and q of directions
-        Noisy.
-    noise : float
-        Standard deviation of the noise of each.
-    heights, edges : ndarray
-        Edges of the cells, in units in which residuals are about 1, and directions standardised.
-    constant : bool
-        Whether lines have an intercept.
-    k : int
-    """
-    cells = _Cells(counts, noise, heights, edges, constant)
-    values = _first(k, cells.features.shape[1])
-    lack = cells.lack(cells.expected(values, False)[0])
-    for rounds, kept in _ROUNDS:
-        damping = np.ones(len(lack))
-        for _ in range(rounds):
-            there = values.moved(cells.steps(values, damping))
-            found = cells.lack(cells.expected(there, False)[0])
-            better = found < lack
-            damping = np.where(better, damping / 3, damping * 10)
-            values = _Values(
-                *(
-                    np.where(better.reshape(-1, *(1,) * (new.ndim - 1)), new, old)
-                    for new, old in zip(there, values, strict=True)
-                )
-            )
-            lack = np.where(better, found, lack)
-        chosen = np.argsort(lack, kind="stable")[: math.ceil(kept * len(lack))]
-        values, lack = values.of(chosen), lack[chosen]
-    return Lines(values.weights[0], values.coef[0], float(np.exp(values.log_sd[0])))
 
 
 def _first(k: int, e: int) -> _Values:

@@ -14,8 +14,8 @@ from dpstats.estimators.base import Request, floor_eigenvalues, need_delta, need
 from dpstats.estimators.central.counted import Counted, counted_plan
 from dpstats.estimators.central.mixtures import regression_expected as expected
 from dpstats.estimators.central.mixtures.conclusion import concluded_regressions
-from dpstats.estimators.central.mixtures.lines import lines_in
-from dpstats.estimators.central.mixtures.regression_law import RegressionLaw
+from dpstats.estimators.central.mixtures.lines import Cells
+from dpstats.estimators.central.mixtures.regression_law import Covariates, RegressionLaw
 from dpstats.estimators.central.mixtures.theory import REGRESSION_MIXTURE
 from dpstats.estimators.central.newton.whitening import Metric, whiten
 from dpstats.estimators.central.sandwich import noisy_count
@@ -27,6 +27,7 @@ from dpstats.privacy import Privacy
 from dpstats.protocol import Holder, Plan, RegressionMixtureEstimate
 from dpstats.protocol.mixtures import regression_names
 from dpstats.queries import (
+    ColumnCells,
     Geometry,
     MixtureScores,
     Query,
@@ -48,6 +49,7 @@ Array = NDArray[np.float64]
 
 _COUNT, _MEDIAN, _NORM, _REACH = 0.004, 0.008, 0.01, 0.008  # budget: numbers to start from
 _MOMENTS = (0.04, 0.07)  # budget: second moments of the columns, and of whitened ones
+_COLUMNS = 0.03  # budget: cells of each column
 _LENGTH, _LINE = 0.006, (0.025, 0.05)  # budget: sizes of residuals, and steps to the mean line
 _SQUARES, _CELLS = 0.1, 0.08  # budget: squares of scores, and the histogram
 _STEPS = 4  # number: steps of the EM algorithm
@@ -62,6 +64,9 @@ _CLIPS = (2.0, 2.0, 1.5, 1.5)  # sds: at which steps clip residuals; two, which 
 _SIZES = 2.0 ** np.linspace(-12.0, 0.0, 65)  # numerical: of residuals, to the largest
 _HEIGHTS, _ALONG = 24, {0: 1, 1: 12, 2: 10, 3: 6}  # number: cells of residuals, and of directions
 _TOP, _SIDE = 2.0, 3.0  # ratio: of the outer edges to the size of residuals, and sds of rows
+_LEAST_SPREAD = 1e-3  # ratio: variance of a whitened column, at least
+_EACH = 24  # number: cells of each column
+_NORMAL_DOUBT = 1.0  # ratio: of what a normal law expects in its cells, to the rows of the mean one
 _LEAST_WEIGHT = 0.02  # numerical: share of a component in a step
 _LONGEST = 2.0  # numerical: sds that predictions move in a step, at most
 _TURNED = (0.3, 3.0)  # numerical: ratio of the variance of errors to that before the step
@@ -109,20 +114,29 @@ class _Rows:
         made: Array = plain - np.outer(plain @ self.mean, self.constant)
         return made
 
-    def law(self, mixture: RegressionMixture) -> RegressionLaw:
-        """A mixture on such rows."""
+    def covariates(self, design: Design) -> Covariates:
+        """What made-up rows are like: the released moments, and cells of each column."""
         values, vectors = self.spread
         root = (vectors * np.sqrt(values)) @ vectors.T
-        return RegressionLaw(mixture, self.whiten, self.mean, root)
+        columns, edges = _counted(design), np.linspace(-_SIDE, _SIDE, _EACH + 1)
+        shares = np.empty((0, _EACH))
+        if columns.size:
+            standard, back = design.standardization, np.linalg.inv(self.whiten)
+            means, sds = back @ self.mean, np.sqrt(((back @ root) ** 2).sum(axis=1))
+            ends = tuple(
+                standard.x_center[j] + standard.x_scale[j] * (means[j] + sds[j] * edges)
+                for j in columns
+            )
+            query = ColumnCells(ends, columns)
+            counts, noise = self.holder.ask(query, "columns")
+            shares = np.array([_shares(c, noise.sd, edges) for c in query.split(counts)])
+        return Covariates(self.whiten, self.mean, root, columns, edges, shares)
 
     def size(self, slot: str, b: Array, share: float, most: float) -> float:
         """A quantile of the absolute residuals."""
         query = Search(ResidualQuantile(most * _SIZES, share, b @ self.whiten))
         (found,), _ = self.holder.ask(query, slot)
         return float(found)
-
-
-_LEAST_SPREAD = 1e-3  # ratio: variance of a whitened column, at least
 
 
 @dataclass(frozen=True)
@@ -164,16 +178,18 @@ class RegressionMixtureEM(Counted[RegressionMixtureEstimate]):
         k = plan.options["components"]
         rows, level = _whitened(holder, scaled)
         low, high = scaled.internal_endog_bounds
+        covariates = rows.covariates(scaled)
         b, size = _mean_line(rows, level, high - low)
         mixture = _started(rows, b, size, k, plan.max_rows)
         answers: list[Asked] = []
         for t in range(_STEPS):
-            law = rows.law(mixture)
+            law = RegressionLaw(mixture, covariates)
             query = law.question(rows.metric.radius, _CLIPS[t])
             value, noise = holder.ask(query, f"step {t + 1}")
-            answers.append(Asked(law.of_whitened(query).rows, value, noise.sd))
+            made_up = law.of_whitened(query)
+            answers.append(Asked(made_up.rows, value, noise.sd))
             mixture = _stepped(mixture, query, value, rows)
-        finish = fit_released(rows.law(mixture), answers[-_KEPT:], rows.n)
+        finish = fit_released(RegressionLaw(mixture, covariates), answers[-_KEPT:], rows.n)
         estimate = concluded_regressions(finish, scaled)
         released = {**estimate.released, **({"scales": scales} if scales else {})}
         return replace(estimate, released=released, remarks=(*remarks, *estimate.remarks))
@@ -193,6 +209,11 @@ def _requests(design: Design, k: int) -> list[Request]:
         Request("gram", _MOMENTS[0], "second moments of the columns"),
         Request("reach", _REACH, "a radius that most whitened rows are within"),
         Request("whitened gram", _MOMENTS[1], "second moments in whitened coordinates"),
+        *(
+            [Request("columns", _COLUMNS, "cells of each column, which rows are made up like")]
+            if _counted(design).size
+            else []
+        ),
         *(
             request
             for t, share in enumerate(_LINE)
@@ -223,6 +244,22 @@ def _directions(design: Design, k: int) -> int:
     return min(k - 1, len(design.names) - design.has_intercept)
 
 
+def _counted(design: Design) -> NDArray[np.intp]:
+    """Columns of which cells may be counted."""
+    place = design.standardization.intercept
+    every = range(len(design.names)) if design.by_value else ()
+    return np.array([j for j in every if j != place], dtype=np.intp)
+
+
+def _shares(counts: Array, noise: float, edges: Array) -> Array:
+    """Shares of rows in cells: as counted, averaged with those of a normal law."""
+    expected = np.exp(-((edges[1:] + edges[:-1]) ** 2) / 8)
+    expected *= max(float(counts.sum()), 1.0) / expected.sum()
+    own, doubt = noise**2, (_NORMAL_DOUBT * float(expected.mean())) ** 2
+    found: Array = np.maximum((doubt * counts + own * expected) / (doubt + own), 0.0)
+    return found / found.sum()
+
+
 def _whitened(holder: Holder[Query], design: Design) -> tuple[_Rows, float]:
     """Whitened rows, and the level of the response that is started from."""
     d, place = len(design.names), design.standardization.intercept
@@ -251,9 +288,7 @@ def _mean_line(rows: _Rows, level: float, most: float) -> tuple[Array, float]:
     return b, rows.size("size", b, _TAIL, most)
 
 
-def _started(
-    rows: _Rows, b: Array, size: float, k: int, max_rows: int
-) -> RegressionMixture:
+def _started(rows: _Rows, b: Array, size: float, k: int, max_rows: int) -> RegressionMixture:
     """The lines that a histogram of residuals shows, in directions in which lines differ."""
     varying, constant = rows.standardised, bool(rows.constant.any())
     p, beta = len(varying), b @ rows.whiten
@@ -275,7 +310,7 @@ def _started(
         np.linspace(-_SIDE, _SIDE, _ALONG[q] + 1),
     )
     counts, noise = rows.holder.ask(cells, "cells")
-    lines = lines_in(counts, noise.sd, cells.heights / size, cells.edges, constant, k)
+    lines = Cells(counts, noise.sd, cells.heights / size, cells.edges, constant).lines(k)
     features = np.vstack([rows.constant[None], chosen]) if constant else chosen
     return RegressionMixture(lines.weights, b + size * lines.coef @ features, size * lines.sigma)
 

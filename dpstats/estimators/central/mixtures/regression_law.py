@@ -11,11 +11,60 @@ from numpy.typing import NDArray
 from dpstats.families.mixtures import RegressionMixture
 from dpstats.queries import Geometry, MixtureScores
 
-__all__ = ["RegressionLaw"]
+__all__ = ["Covariates", "RegressionLaw"]
 
 Array = NDArray[np.float64]
 
 _MOST_CHANGE = 0.5  # numerical: of the logarithm of sigma in one step
+
+
+@dataclass(frozen=True, eq=False)
+class Covariates:
+    """Rows of the design that are made up: of a normal law, but for each column's own.
+
+    They have the released means and covariance, up to what the change of their columns' laws
+    does to correlations.
+
+    Attributes
+    ----------
+    whiten : ndarray of shape (d, d)
+        From rows x to z.
+    mean, root : ndarray of shape (d,) and (d, d)
+        Of z: their mean, and a root of their covariance ``root @ root.T``.
+    columns : ndarray of int of shape (p,)
+        Columns of x of which cells were counted.
+    edges : ndarray of shape (c + 1,)
+        Of the cells, in standard deviations from the mean.
+    shares : ndarray of shape (p, c)
+        Of the rows in each.
+    """
+
+    whiten: Array
+    mean: Array
+    root: Array
+    columns: NDArray[np.intp]
+    edges: Array
+    shares: Array
+
+    def of(self, normal: Array) -> Array:
+        """Whitened rows made of standard normal numbers (m, d)."""
+        from scipy.special import ndtr
+
+        z = self.mean + normal @ self.root.T
+        if not self.columns.size:
+            return z
+        back = np.linalg.inv(self.whiten)
+        x = z @ back.T
+        middles, sds = back @ self.mean, np.sqrt(((back @ self.root) ** 2).sum(axis=1))
+        middle, width = (self.edges[1:] + self.edges[:-1]) / 2, self.edges[1] - self.edges[0]
+        for column, share in zip(self.columns, self.shares, strict=True):
+            mean = float(share @ middle)
+            sd = np.sqrt(share @ (middle - mean) ** 2 + width**2 / 12)
+            plain = (x[:, column] - middles[column]) / sds[column]
+            at = np.interp(ndtr(plain), np.append(0.0, np.cumsum(share)), self.edges)
+            x[:, column] = middles[column] + sds[column] * (at - mean) / sd
+        made: Array = x @ self.whiten.T
+        return made
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,21 +77,22 @@ class RegressionLaw:
     Attributes
     ----------
     mixture : RegressionMixture
-    whiten : ndarray of shape (d, d)
-        From the columns that queries read.
-    mean, root : ndarray of shape (d,) and (d, d)
-        Of z: made-up rows are normal with this mean and the covariance ``root @ root.T``.
+    covariates : Covariates
+        The rows that responses are made up for.
     """
 
     mixture: RegressionMixture
-    whiten: Array
-    mean: Array
-    root: Array
+    covariates: Covariates
+
+    @property
+    def whiten(self) -> Array:
+        """From the columns that queries read."""
+        return self.covariates.whiten
 
     @property
     def d(self) -> int:
         """Number of columns."""
-        return int(self.mean.size)
+        return len(self.whiten)
 
     @property
     def size(self) -> int:
@@ -61,7 +111,7 @@ class RegressionLaw:
         mixture = self.mixture
         chosen = np.searchsorted(np.cumsum(mixture.weights)[:-1], uniforms[:, 0])
         normal = ndtri(uniforms[:, 1:])
-        z = self.mean + normal[:, :-1] @ self.root.T
+        z = self.covariates.of(normal[:, :-1])
         means = np.einsum("md,md->m", z, mixture.coef[chosen])
         return np.column_stack([z, means + mixture.sigma * normal[:, -1]])
 
