@@ -13,9 +13,9 @@ from dpstats.results.descriptive import (
 )
 from dpstats.results.federated import FederatedResults, SummedResults
 from dpstats.results.mixture import MixtureResults
-from dpstats.results.regression_mixture import RegressionMixtureResults
 from dpstats.results.parameters import RangeResults, ScalesResults
 from dpstats.results.regression import RegressionResults
+from dpstats.results.regression_mixture import RegressionMixtureResults
 from dpstats.results.released import KINDS, Released, load
 
 __all__ = ["Released", "load"]

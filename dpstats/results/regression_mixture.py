@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstats.design import DeclaredDesign
 from dpstats.errors import OptionError
 from dpstats.families.mixtures import RegressionMixture
 from dpstats.protocol.mixtures import RegressionMixtureEstimate
 from dpstats.results.mixture import numbered
 from dpstats.results.parameters import ParameterResults
 from dpstats.results.summary import Particulars
-from dpstats.tables import row_count
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -116,18 +116,23 @@ class RegressionMixtureResults(ParameterResults):
         Parameters
         ----------
         table : table
-            As for `predict_components`, with the response, which is held to its declared range.
-            Where a value is missing probabilities are nan.
+            As for `predict_components`, with the response. Where a value is missing probabilities
+            are nan.
         """
         import pandas as pd
 
-        found = self.design.source(table).raw(0, row_count(table))
-        assert found.y is not None
-        x = self.design.exog(table, clip=False)
-        rows = np.column_stack([x, np.where(found.keep, found.y, np.nan)])
+        rows = np.column_stack([d.exog(table, clip=False) for d in (self.design, self._response)])
         with np.errstate(invalid="ignore"):  # of values that are missing
             shares = self.mixture.responsibilities(rows)
         return pd.DataFrame(shares, getattr(table, "index", None), numbered(self.mixture.k))
+
+    @cached_property
+    def _response(self) -> DeclaredDesign:
+        """The left side of the formula as the one column of a design."""
+        assert self.design.formula is not None
+        assert self.design.schema is not None
+        left = self.design.formula.partition("~")[0]
+        return DeclaredDesign.from_formula(f"0 + {left}", self.design.schema, response=False)
 
     # Reports --------------------------------------------------------------------------------------
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.estimators.central.mixtures.local import LocalMixture
-from dpstats.estimators.numerics.released import Finish
 from dpstats.estimators.central.mixtures.regression_law import RegressionLaw
+from dpstats.estimators.numerics.released import Finish
 from dpstats.protocol import MixtureEstimate, Plan, RegressionMixtureEstimate
 
 if TYPE_CHECKING:

@@ -108,7 +108,8 @@ class Cells:
         doubt = (_NORMAL_DOUBT * expected) ** 2
         counted = self._counts.sum(axis=0)
         found: Array = np.maximum((doubt * counted + own * expected) / (doubt + own), 0.1)
-        return found * (total / found.sum())
+        found *= total / found.sum()
+        return found
 
     def lines(self, k: int) -> Lines:
         """The k lines that are nearest to all cells, from many starts."""

@@ -1,16 +1,16 @@
-"""Mixtures of regressions: a mean line, a histogram of residuals, steps of EM, all that was said."""
+"""Mixtures of regressions: a mean line, a histogram of residuals, steps of EM, and all answers."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.estimators.base import Request, floor_eigenvalues, need_delta, need_integer
+from dpstats.estimators.base import Request, need_delta, need_integer
 from dpstats.estimators.central.counted import Counted, counted_plan
 from dpstats.estimators.central.mixtures import regression_expected as expected
 from dpstats.estimators.central.mixtures.conclusion import concluded_regressions
@@ -170,7 +170,7 @@ class RegressionMixtureEM(Counted[RegressionMixtureEstimate]):
         asks = with_scales(_requests(design, k), design, privacy, n)
         plan = counted_plan(self, design, privacy, n, asks, {"components": k})
         plan = replace(plan, parameters=regression_names(k, design.names))
-        return expected.planned(without_scales(plan, design), k)
+        return expected.planned(without_scales(plan, design), k, _CLIPS, _KEPT)
 
     def _fit(self, holder: Holder[Query], design: Design, plan: Plan) -> RegressionMixtureEstimate:
         """Ask where rows and lines are, then for steps; then fit the answers."""
@@ -256,8 +256,9 @@ def _shares(counts: Array, noise: float, edges: Array) -> Array:
     expected = np.exp(-((edges[1:] + edges[:-1]) ** 2) / 8)
     expected *= max(float(counts.sum()), 1.0) / expected.sum()
     own, doubt = noise**2, (_NORMAL_DOUBT * float(expected.mean())) ** 2
-    found: Array = np.maximum((doubt * counts + own * expected) / (doubt + own), 0.0)
-    return found / found.sum()
+    found: Array = np.maximum((doubt * counts + own * expected) / (doubt + own), 1e-3 * expected)
+    found /= found.sum()
+    return found
 
 
 def _whitened(holder: Holder[Query], design: Design) -> tuple[_Rows, float]:
