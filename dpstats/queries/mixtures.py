@@ -32,7 +32,14 @@ from dpstats.queries.blocks import (
 from dpstats.queries.linear import packed
 from dpstats.queries.scalar import increasing
 
-__all__ = ["CovarianceKind", "MixtureMoments", "ProjectedCells", "products", "truncated_shares"]
+__all__ = [
+    "R_BITS",
+    "CovarianceKind",
+    "MixtureMoments",
+    "ProjectedCells",
+    "products",
+    "truncated_shares",
+]
 
 CovarianceKind = Literal["full", "tied", "diagonal", "spherical"]
 

@@ -200,8 +200,8 @@ class MixtureScores(EachRow):
         at = (block.y[:, None] - products(block, self.coef)) / self.scale
         rows = wide(dense(self.geometry.rows(block))) * block.weight[:, None]
         shares = np.ldexp(truncated_shares(self._logs(at)) * block.keep[:, None], R_BITS)
-        steps = truncate(self._parts(rows, at), self._grid)
-        sums = np.array([shares[:, j] @ steps[:, j] for j in range(self.k)])
+        steps = (truncate(self._part(rows, of), self._grid) for of in at.T)
+        sums = np.array([share @ part for share, part in zip(shares.T, steps, strict=True)])
         counts = shares.sum(axis=0) * (self.constant / self._grid)
         return exact_sum(np.column_stack([counts, sums]))
 
@@ -209,11 +209,11 @@ class MixtureScores(EachRow):
         logs: Array = self.offsets - 0.5 * at**2
         return logs
 
-    def _parts(self, rows: Array, at: Array) -> Array:
-        """``(z psi_j, a (2 psi_j^2 / C^2 - 1))`` of each row and component, (m, k, c + 1)."""
+    def _part(self, rows: Array, at: Array) -> Array:
+        """``(z psi_j, a (2 psi_j^2 / C^2 - 1))`` of each row in one component, (m, c + 1)."""
         psi = np.clip(at, -self.clip, self.clip)
         squares = self.geometry.radius * self.clip * (2 * (psi / self.clip) ** 2 - 1)
-        return np.concatenate([rows[:, None] * psi[:, :, None], squares[:, :, None]], axis=2)
+        return np.column_stack([rows * psi[:, None], squares])
 
     def finish(self, total: Ints, grid: Array) -> Array:
         """One vector."""
@@ -228,10 +228,9 @@ class MixtureScores(EachRow):
         z = z * (radius / np.maximum(norms, radius))[:, None]
         at = (y - x @ self.coef.T) / self.scale
         shares = truncated_shares(self._logs(at))
-        ahead = np.full((*at.shape, 1), self.constant)
-        whole = np.concatenate([ahead, self._parts(z, at)], axis=2)
-        made: Array = (shares[..., None] * whole).reshape(len(rows), -1)
-        return made
+        ahead = np.full(len(rows), self.constant)
+        parts = [np.column_stack([ahead, self._part(z, of)]) for of in at.T]
+        return np.hstack([share[:, None] * p for share, p in zip(shares.T, parts, strict=True)])
 
     def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
         """sqrt(6) a per row under replace-one, sqrt(3) a under add-remove."""

@@ -305,3 +305,10 @@ def test_wrong_options_are_refused_before_the_charge(components):
     assert ledger.spent == (0.0, 0.0)
     with pytest.raises(OptionError, match="delta"):
         dp.mixture_ols("y ~ a", schema=SCHEMA, n=100).plan(dp.Central(1.0, 0.0))
+
+
+def test_more_columns_than_are_fitted_are_refused_before_the_charge():
+    names = [f"x{j}" for j in range(60)]
+    wide = dp.Schema({**{name: dp.Numeric(0, 1) for name in names}, "y": dp.Numeric(0, 1)})
+    with pytest.raises(OptionError, match=r"61 columns.*at most 60"):
+        dp.mixture_ols(f"y ~ {' + '.join(names)}", schema=wide, n=10_000).plan(PRIVACY)

@@ -199,7 +199,7 @@ def _hidden_lines(law: RegressionLaw, cov: Array, weights: Array, ses: Array) ->
     if not (unsure or (ses > _HIDDEN * weights).any()):
         return ""
     return (
-        f"Noise hides some of {k} components: their predictions are known to no better than half "
-        "a standard deviation of the errors, or their weights to half of themselves. More rows, a "
-        "larger epsilon, or fewer components or columns would show them."
+        "Noise hides components: predictions of one or more are known to no better than half a "
+        "standard deviation of the errors, or weights to half of themselves. More rows, a larger "
+        "epsilon, or fewer components or columns would show them."
     )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstats.errors import OptionError
 from dpstats.estimators.base import Request, need_delta, need_integer
 from dpstats.estimators.central.counted import Counted, counted_plan
 from dpstats.estimators.central.mixtures import regression_expected as expected
@@ -65,12 +66,14 @@ _SIZES = 2.0 ** np.linspace(-12.0, 0.0, 65)  # numerical: of residuals, to the l
 _HEIGHTS, _ALONG = 24, {0: 1, 1: 12, 2: 10, 3: 6}  # number: cells of residuals, and of directions
 _TOP, _SIDE = 2.0, 3.0  # ratio: of the outer edges to the size of residuals, and sds of rows
 _LEAST_SPREAD = 1e-3  # ratio: variance of a whitened column, at least
+_NARROWEST = 1e-12  # numerical: deviation of a column to its mean, for edges that increase
 _EACH = 24  # number: cells of each column
 _NORMAL_DOUBT = 1.0  # ratio: of what a normal law expects in its cells, to the rows of the mean one
 _LEAST_WEIGHT = 0.02  # numerical: share of a component in a step
 _LONGEST = 2.0  # numerical: sds that predictions move in a step, at most
 _TURNED = (0.3, 3.0)  # numerical: ratio of the variance of errors to that before the step
 _MOST_COMPONENTS = 4  # untried: more components
+_MOST_COLUMNS = 60  # untried: more columns
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,11 +126,9 @@ class _Rows:
         if columns.size:
             standard, back = design.standardization, np.linalg.inv(self.whiten)
             means, sds = back @ self.mean, np.sqrt(((back @ root) ** 2).sum(axis=1))
-            ends = tuple(
-                standard.x_center[j] + standard.x_scale[j] * (means[j] + sds[j] * edges)
-                for j in columns
-            )
-            query = ColumnCells(ends, columns)
+            middles = standard.x_center + standard.x_scale * means
+            widths = np.maximum(standard.x_scale * sds, _NARROWEST * np.abs(middles))
+            query = ColumnCells(tuple(middles[j] + widths[j] * edges for j in columns), columns)
             counts, noise = self.holder.ask(query, "columns")
             shares = np.array([_shares(c, noise.sd, edges) for c in query.split(counts)])
         return Covariates(self.whiten, self.mean, root, columns, edges, shares)
@@ -167,6 +168,11 @@ class RegressionMixtureEM(Counted[RegressionMixtureEstimate]):
     def _plan(self, design: Design, privacy: Privacy, n: int, options: Mapping[str, Any]) -> Plan:
         need_delta(self.name, privacy)
         k = need_integer("components", options.get("components"), 2, 1, _MOST_COMPONENTS)
+        if len(design.names) > _MOST_COLUMNS:
+            raise OptionError(
+                f"A mixture of regressions on {len(design.names)} columns: at most "
+                f"{_MOST_COLUMNS} are fitted. Name those that matter in the formula."
+            )
         asks = with_scales(_requests(design, k), design, privacy, n)
         plan = counted_plan(self, design, privacy, n, asks, {"components": k})
         plan = replace(plan, parameters=regression_names(k, design.names))
