@@ -97,6 +97,11 @@ def mixture_ols(
         If a term may not be used on private rows.
     SchemaError
         If a column is not declared.
+
+    Examples
+    --------
+    >>> fit = dp.mixture_ols("y ~ x + z", df, schema).fit(dp.Central(1.0, 1e-6))
+    >>> fit.components, fit.predict_proba(df_new)
     """
     recipe = Formula(formula, required(schema))
     return Model("mixture_ols", recipe, data, n, {"components": components})
