@@ -234,6 +234,7 @@ class MixtureScores(EachRow):
 
     def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
         """sqrt(6) a per row under replace-one, sqrt(3) a under add-remove."""
+        # Two rows of one component may make an obtuse angle: sqrt(2) is what the docstring proves.
         longest = max_rows * math.sqrt(_SQUARED_NORM) * self.constant
         return Contribution.ACUTE.sensitivity(longest, neighbors)
 
