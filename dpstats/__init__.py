@@ -21,7 +21,7 @@ from dpstats.descriptive import (
 from dpstats.devices import Collector, Randomizer
 from dpstats.estimators import methods
 from dpstats.mechanisms.noise import SeededNoise
-from dpstats.mixtures import gaussian_mixture
+from dpstats.mixtures import gaussian_mixture, mixture_ols
 from dpstats.privacy import Central, Federated, LabelOnly, Local, Neighbors
 from dpstats.ranges import private_range, private_ranges
 from dpstats.results import Released as Results
@@ -62,6 +62,7 @@ __all__ = [
     "logit",
     "mean",
     "methods",
+    "mixture_ols",
     "ols",
     "plot",
     "private_range",

@@ -10,7 +10,7 @@ from dpstats.errors import FormulaError, SchemaError
 from dpstats.model import Model
 from dpstats.schema import Numeric, Schema
 
-__all__ = ["gaussian_mixture"]
+__all__ = ["gaussian_mixture", "mixture_ols"]
 
 
 def gaussian_mixture(
@@ -64,6 +64,47 @@ def gaussian_mixture(
     _check(model, declared)
     check_numbers(data, model.design.columns, declared)
     return model
+
+
+def mixture_ols(
+    formula: str,
+    data: Any = None,
+    schema: Schema | None = None,
+    *,
+    components: int = 2,
+    n: int | None = None,
+) -> Model:
+    """Mixture of linear regressions: populations that nobody labelled, each with a line of its own.
+
+    Parameters
+    ----------
+    formula : str
+        ``"y ~ x + z"``, as in `ols`.
+    data, schema, n
+        As in `ols`.
+    components : int, default 2
+        Number of regressions, from 1 to 4. Their errors are normal with one variance.
+
+    Returns
+    -------
+    Model
+        Its `fit` returns weights and coefficients of the components with intervals and a test of
+        the model; ``predict`` and ``predict_proba``.
+
+    Raises
+    ------
+    FormulaError
+        If a term may not be used on private rows.
+    SchemaError
+        If a column is not declared.
+
+    Examples
+    --------
+    >>> fit = dp.mixture_ols("y ~ x + z", df, schema).fit(dp.Central(1.0, 1e-6))
+    >>> fit.components, fit.predict_proba(df_new)
+    """
+    recipe = Formula(formula, required(schema))
+    return Model("mixture_ols", recipe, data, n, {"components": components})
 
 
 def _right_side(formula: str | Sequence[str], schema: Schema) -> str:

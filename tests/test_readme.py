@@ -58,9 +58,9 @@ def test_the_other_models_run_as_written(monkeypatch):
     names["wide_schema"] = dp.Schema({**bounds, "y": dp.Numeric(-40, 40)})
     names["ledger"] = None
     exec(BLOCKS[3], names)
-    first = ["describe", "quantile", "gaussian_mixture"]
+    first = ["describe", "quantile", "gaussian_mixture", "mixture_ols"]
     assert [f.plan.model for f in fits] == [*first, "logit", "glm", "ols", "ols", "logit"]
-    assert [f.has_inference for f in fits[3:]] == [True, True, False, True, False]
+    assert [f.has_inference for f in fits[4:]] == [True, True, False, True, False]
 
 
 def test_every_trust_model_runs_as_written(monkeypatch):

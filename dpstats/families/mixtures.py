@@ -1,21 +1,41 @@
-"""Mixtures of normal laws: densities, membership and moments, arrays in and arrays out."""
+"""Mixtures of normal laws and of regressions: densities and membership, arrays in and out."""
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["NormalMixture"]
+__all__ = ["NormalMixture", "RegressionMixture"]
 
 Array = NDArray[np.float64]
 
 
+class _Mixture(ABC):
+    """What the densities of components say of rows (m, d)."""
+
+    @abstractmethod
+    def log_densities(self, rows: Array) -> Array:
+        """Log of weight times density of each component at rows, shape (m, k)."""
+
+    def log_density(self, rows: Array) -> Array:
+        """Log density of the mixture at rows, shape (m,)."""
+        logs: Array = np.logaddexp.reduce(self.log_densities(rows), axis=1)
+        return logs
+
+    def responsibilities(self, rows: Array) -> Array:
+        """Probability of each component given rows, shape (m, k)."""
+        logs = self.log_densities(rows)
+        shares: Array = np.exp(logs - np.logaddexp.reduce(logs, axis=1)[:, None])
+        return shares
+
+
 @dataclass(frozen=True, eq=False)
-class NormalMixture:
+class NormalMixture(_Mixture):
     """A mixture of k normal laws in d dimensions.
 
     Attributes
@@ -72,17 +92,6 @@ class NormalMixture:
         logs: Array = self.log_scales - 0.5 * (squares + self.d * math.log(2 * math.pi))
         return logs
 
-    def log_density(self, rows: Array) -> Array:
-        """Log density of the mixture at rows (m, d), shape (m,)."""
-        logs: Array = np.logaddexp.reduce(self.log_densities(rows), axis=1)
-        return logs
-
-    def responsibilities(self, rows: Array) -> Array:
-        """Probability of each component given rows (m, d), shape (m, k)."""
-        logs = self.log_densities(rows)
-        shares: Array = np.exp(logs - np.logaddexp.reduce(logs, axis=1)[:, None])
-        return shares
-
     def rows_of(self, uniforms: Array) -> Array:
         """Rows of the mixture from numbers in (0, 1) of shape (m, d + 1), shape (m, d)."""
         from scipy.special import ndtri
@@ -94,3 +103,40 @@ class NormalMixture:
             mine = chosen == j
             rows[mine] = self.means[j] + normal[mine] @ self.roots[j].T
         return rows
+
+
+@dataclass(frozen=True, eq=False)
+class RegressionMixture(_Mixture):
+    """A mixture of k linear regressions on d columns, with normal errors of one variance.
+
+    Rows are (m, d + 1): the columns, and the response last. Densities are of the response given the
+    columns.
+
+    Attributes
+    ----------
+    weights : ndarray of shape (k,)
+        Positive; they sum to 1.
+    coef : ndarray of shape (k, d)
+    sigma : float
+        Standard deviation of the errors.
+    """
+
+    weights: Array
+    coef: Array
+    sigma: float
+
+    @property
+    def k(self) -> int:
+        """Number of components."""
+        return int(self.weights.size)
+
+    def residuals(self, rows: Array) -> Array:
+        """Standard normal residuals from each component, shape (m, k)."""
+        made: Array = (rows[:, -1:] - rows[:, :-1] @ self.coef.T) / self.sigma
+        return made
+
+    def log_densities(self, rows: Array) -> Array:
+        """Log of weight times density of each component at rows, shape (m, k)."""
+        scale = math.log(self.sigma) + 0.5 * math.log(2 * math.pi)
+        logs: Array = np.log(self.weights) - scale - 0.5 * self.residuals(rows) ** 2
+        return logs

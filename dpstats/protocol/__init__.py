@@ -31,7 +31,7 @@ from dpstats.protocol.estimate import (
     RangeEstimate,
     ScalesEstimate,
 )
-from dpstats.protocol.mixtures import MixtureEstimate
+from dpstats.protocol.mixtures import MixtureEstimate, RegressionMixtureEstimate
 
 if TYPE_CHECKING:
     from dpstats.channels import Channel
@@ -67,6 +67,7 @@ __all__ = [
     "QuantileEstimate",
     "Question",
     "RangeEstimate",
+    "RegressionMixtureEstimate",
     "Release",
     "RowHolder",
     "ScalesEstimate",

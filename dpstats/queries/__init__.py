@@ -20,6 +20,7 @@ from dpstats.queries.quantiles import (
     ResponseQuantile,
     Search,
 )
+from dpstats.queries.regression_mixtures import MixtureScores, ResidualCells
 from dpstats.queries.row_norms import (
     NormCount,
     NormHistogram,
@@ -58,6 +59,7 @@ __all__ = [
     "LengthQuantile",
     "MinEigenvalue",
     "MixtureMoments",
+    "MixtureScores",
     "MomentMessage",
     "NormCount",
     "NormHistogram",
@@ -66,6 +68,7 @@ __all__ = [
     "PeeledScores",
     "ProjectedCells",
     "Query",
+    "ResidualCells",
     "ResidualCount",
     "ResidualMoment",
     "ResidualQuantile",

@@ -44,6 +44,7 @@ from dpstats.queries.quantiles import (
     ResponseQuantile,
     Search,
 )
+from dpstats.queries.regression_mixtures import MixtureScores, ResidualCells
 from dpstats.queries.row_norms import (
     NormCount,
     NormHistogram,
@@ -91,6 +92,7 @@ QUERIES: Mapping[str, type[Any]] = {
         LabelSums,
         MinEigenvalue,
         MixtureMoments,
+        MixtureScores,
         NormCount,
         NormHistogram,
         NormQuantile,
@@ -98,6 +100,7 @@ QUERIES: Mapping[str, type[Any]] = {
         PeeledScores,
         ProjectedCells,
         RandomizedLabels,
+        ResidualCells,
         ResidualCount,
         ResidualMoment,
         ResidualQuantile,

@@ -32,16 +32,34 @@ from dpstats.queries.blocks import (
 from dpstats.queries.linear import packed
 from dpstats.queries.scalar import increasing
 
-__all__ = ["CovarianceKind", "MixtureMoments", "ProjectedCells"]
+__all__ = [
+    "R_BITS",
+    "CovarianceKind",
+    "MixtureMoments",
+    "ProjectedCells",
+    "products",
+    "truncated_shares",
+]
 
 CovarianceKind = Literal["full", "tied", "diagonal", "spherical"]
 
 _LARGEST = 2.0**60  # of whitened rows: their squares overflow nowhere
 _CELLS = 2**20
-_R_BITS = 17  # a responsibility is at most 2^17 steps: 17 + 19 + 13 < 53
+R_BITS = 17  # a responsibility is at most 2^17 steps: 17 + 19 + 13 < 53
 
 
-def _products(block: Block, matrix: Array) -> Array:
+def truncated_shares(logs: Array) -> Array:
+    """Responsibilities proportional to ``exp(logs)``, (m, k): multiples of 2^-17, sum at most 1.
+
+    Without truncation they may sum to more than 1 by rounding errors; a sum of multiples cannot.
+    """
+    shares = np.exp(logs - logs.max(axis=1, keepdims=True))
+    shares /= shares.sum(axis=1, keepdims=True)
+    truncated: Array = np.floor(np.ldexp(shares, R_BITS)) * 2.0**-R_BITS
+    return truncated
+
+
+def products(block: Block, matrix: Array) -> Array:
     """``x @ matrix.T`` without rounding error, of shape (m, k)."""
     if not np.all(block.bound @ np.abs(matrix.T) <= _LARGEST):
         raise PlanError("A public matrix makes numbers beyond 2^60.")
@@ -89,7 +107,7 @@ class ProjectedCells(EachRow):
 
     def total(self, block: Block) -> Ints:
         """Rows in each cell."""
-        inside = self._cells(_products(block, self.directions))[block.keep > 0]
+        inside = self._cells(products(block, self.directions))[block.keep > 0]
         return np.bincount(inside, minlength=self.cells ** len(self.directions)).astype(np.int64)
 
     def places(self, rows: Array) -> Ints:
@@ -224,11 +242,8 @@ class MixtureMoments(EachRow):
 
     def responsibilities(self, residuals: Array) -> Array:
         """Of rows with residuals (m, k, d): multiples of 2^-17 whose sum is at most 1, (m, k)."""
-        logs = self.offsets - 0.5 * np.einsum("mkd,mkd->mk", residuals, residuals)
-        shares = np.exp(logs - logs.max(axis=1, keepdims=True))
-        shares /= shares.sum(axis=1, keepdims=True)
-        truncated: Array = np.floor(np.ldexp(shares, _R_BITS)) * 2.0**-_R_BITS
-        return truncated
+        squares = np.einsum("mkd,mkd->mk", residuals, residuals)
+        return truncated_shares(self.offsets - 0.5 * squares)
 
     def _shortened(self, residuals: Array) -> Array:
         """Residuals at most R long, shape (m, k, d)."""
@@ -249,12 +264,12 @@ class MixtureMoments(EachRow):
 
     def total(self, block: Block) -> Ints:
         """Sums of every component, one after the other, in steps."""
-        residuals = _products(block, self.whiten).reshape(-1, self.k, self.d)
+        residuals = products(block, self.whiten).reshape(-1, self.k, self.d)
         weights = self.responsibilities(residuals) * block.keep[:, None]
         short = self._shortened(residuals)
         if not self.blocks:
             steps = truncate(self._linear(short), self._grid)
-            shares = np.ldexp(weights, _R_BITS)
+            shares = np.ldexp(weights, R_BITS)
             sums = [shares[:, j] @ steps[:, j] for j in range(self.k)]
             counts = shares.sum(axis=0) * (self.constant / self._grid)
             return exact_sum(np.column_stack([counts, np.array(sums)]))
@@ -275,7 +290,7 @@ class MixtureMoments(EachRow):
     def finish(self, total: Ints, grid: Array) -> Array:
         """One vector; of symmetric blocks the upper triangles, off-diagonals times sqrt(2)."""
         if not self.blocks:
-            return np.ravel(total * (self._grid * 2.0**-_R_BITS))
+            return np.ravel(total * (self._grid * 2.0**-R_BITS))
         if self.shape == "full":
             return np.concatenate([packed(part) for part in total]) * self._grid**2
         firsts = total[:, 0] * np.r_[1.0, np.full(self.d, math.sqrt(2.0))]

@@ -15,6 +15,7 @@ from dpstats.results.federated import FederatedResults, SummedResults
 from dpstats.results.mixture import MixtureResults
 from dpstats.results.parameters import RangeResults, ScalesResults
 from dpstats.results.regression import RegressionResults
+from dpstats.results.regression_mixture import RegressionMixtureResults
 from dpstats.results.released import KINDS, Released, load
 
 __all__ = ["Released", "load"]
@@ -35,3 +36,4 @@ KINDS["variance"] = VarianceResults
 KINDS["ttest"] = TTestResults
 KINDS["federated"] = FederatedResults
 KINDS["mixture"] = MixtureResults
+KINDS["regression mixture"] = RegressionMixtureResults

@@ -19,9 +19,16 @@ from dpstats.results.summary import Particulars
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["MixtureResults"]
+__all__ = ["MixtureResults", "numbered"]
 
 Array = NDArray[np.float64]
+
+
+def numbered(k: int) -> pd.RangeIndex:
+    """Components 1 to k."""
+    import pandas as pd
+
+    return pd.RangeIndex(1, k + 1, name="component")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -49,9 +56,7 @@ class MixtureResults(ParameterResults):
 
     @property
     def _components(self) -> pd.RangeIndex:
-        import pandas as pd
-
-        return pd.RangeIndex(1, len(self.estimate.weights) + 1, name="component")
+        return numbered(self.mixture.k)
 
     @property
     def weights(self) -> pd.Series:

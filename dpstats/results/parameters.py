@@ -304,7 +304,9 @@ class ParameterResults(Released):
     def __maketables_coef_table__(self) -> pd.DataFrame:
         columns = {"b": self.table.inner_values, "se": self.bse, "t": self.tvalues}
         table = self.conf_int().set_axis(["ci95l", "ci95u"], axis=1)
-        table = table.assign(**columns, p=self.pvalues)[[*columns, "p", "ci95l", "ci95u"]]
+        table = table.set_axis(self.table.inner_names).assign(**columns, p=self.pvalues)[
+            [*columns, "p", "ci95l", "ci95u"]
+        ]
         return table.rename_axis("Coefficient")
 
     def __maketables_stat__(self, key: str) -> int | float | str | None:

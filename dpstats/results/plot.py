@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 
 from dpstats.errors import OptionError
 from dpstats.privacy import NOT_PRIVATE, Central, Privacy
+from dpstats.results.canvas import COLORS, GREY, MARKERS, axes, finished
 from dpstats.results.compare import several
 from dpstats.results.descriptive import HistogramResults
 from dpstats.results.federated import FederatedResults
 from dpstats.results.inference import normal_quantile
-from dpstats.results.mixture import MixtureResults
+from dpstats.results.mixture_plot import mixture
 from dpstats.results.released import Released
 from dpstats.text import figure_text
 
@@ -28,26 +29,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = ["coefficients", "error_vs_epsilon", "histogram", "ledger", "mixture", "sources"]
-
-# Okabe & Ito (2008): distinguishable under every common colour blindness, and in print.
-COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-MARKERS = ("o", "s", "^", "D", "v", "P", "X")
-GREY = "#6b6b6b"
-
-
-def _axes(ax: Axes | None, width: float, height: float) -> Axes:
-    if ax is not None:
-        return ax
-    import matplotlib.pyplot as plt
-
-    return plt.subplots(figsize=(width, height), layout="constrained")[1]
-
-
-def _finish(ax: Axes, title: str, tainted: bool) -> Axes:
-    ax.spines[["top", "right"]].set_visible(False)
-    color = COLORS[1] if tainted else "black"
-    ax.set_title(f"{title}\n{NOT_PRIVATE}" if tainted else title, loc="left", color=color)
-    return ax
 
 
 def _label(fit: Any, name: str | None) -> str:
@@ -138,7 +119,7 @@ def coefficients(
     units = _units(fits, per, terms)
     z, row = normal_quantile(alpha), {term: -i for i, term in enumerate(terms)}
     longest = max(len(term) for term in terms)
-    ax = _axes(ax, 7.0 + 0.07 * longest, 1.4 + len(terms) * (0.22 + 0.16 * len(fits)))
+    ax = axes(ax, 7.0 + 0.07 * longest, 1.4 + len(terms) * (0.22 + 0.16 * len(fits)))
     ax.axvline(0, color=GREY, lw=0.8, zorder=0)
     for k, (fit, label) in enumerate(zip(fits, labels, strict=True)):
         shown = [t for t in terms if t in fit.bse.index]
@@ -149,7 +130,8 @@ def coefficients(
         sampling, total = (unit * half for half in _halves(fit, shown, z))
         ends = x - total, x + total
         if isinstance(fit, Released):  # intervals that may not be normal
-            ends = tuple(unit * fit.conf_int(alpha).loc[shown].to_numpy().T)
+            bounds = fit.conf_int(alpha).set_axis(fit.table.inner_names)
+            ends = tuple(unit * bounds.loc[shown].to_numpy().T)
         ax.hlines(y, *ends, color=color, lw=1.2)
         ax.hlines(y, x - sampling, x + sampling, color=color, lw=4.0, alpha=0.45)
         ax.plot(
@@ -164,7 +146,7 @@ def coefficients(
     ax.set_xlabel(_quantity(fits, per))
     ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
     tainted = any(isinstance(fit, Released) and fit.reproducible for fit in fits)
-    return _finish(ax, f"{ax.get_xlabel().partition(' (')[0].capitalize()}s", tainted)
+    return finished(ax, f"{ax.get_xlabel().partition(' (')[0].capitalize()}s", tainted)
 
 
 def histogram(fit: Any, alpha: float = 0.05, *, ax: Axes | None = None) -> Axes:
@@ -192,7 +174,7 @@ def histogram(fit: Any, alpha: float = 0.05, *, ax: Axes | None = None) -> Axes:
     width = np.diff(edges)
     drawn = np.ones(width.size, dtype=np.bool_)
     drawn[[0, -1]] = width[[0, -1]] <= 3 * np.median(width)
-    ax = _axes(ax, 7.0, 3.4)
+    ax = axes(ax, 7.0, 3.4)
     shares, lower, upper = (table[name].to_numpy() / width for name in ("share", "lower", "upper"))
     middle = (edges[:-1] + edges[1:])[drawn] / 2
     ax.bar(middle, shares[drawn], width[drawn], color=COLORS[0], alpha=0.45, edgecolor="white")
@@ -202,7 +184,7 @@ def histogram(fit: Any, alpha: float = 0.05, *, ax: Axes | None = None) -> Axes:
     name = figure_text(fit.design.inputs[0])
     ax.set_xlabel(f"{name}{rest}")
     ax.set_ylabel("density")
-    return _finish(ax, f"Histogram of {name}, {1 - alpha:.0%} intervals", fit.reproducible)
+    return finished(ax, f"Histogram of {name}, {1 - alpha:.0%} intervals", fit.reproducible)
 
 
 def ledger(ledger: Any, *, ax: Axes | None = None) -> Axes:
@@ -225,7 +207,7 @@ def ledger(ledger: Any, *, ax: Axes | None = None) -> Axes:
     after = ledger.to_frame()["spent"].to_numpy(dtype=float)
     before = np.append(0.0, after)[:-1]
     at = np.arange(1, len(after) + 1)
-    ax = _axes(ax, 7.0, 3.4)
+    ax = axes(ax, 7.0, 3.4)
     ax.bar(at, before, width=0.7, color=COLORS[0], alpha=0.25, label="spent before")
     ax.bar(at, after - before, width=0.7, bottom=before, color=COLORS[0], label="this entry adds")
     ax.axhline(ceiling, color=COLORS[1], lw=1.5, ls="--", label=f"ceiling {ceiling:g}")
@@ -239,7 +221,7 @@ def ledger(ledger: Any, *, ax: Axes | None = None) -> Axes:
     ax.set_ylabel(f"$\\varepsilon$ spent in all (at $\\delta$ = {delta:g})")
     ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     spent = after[-1] if after.size else 0.0
-    return _finish(ax, f"Privacy spent: {spent:.3g} of {ceiling:g}", False)
+    return finished(ax, f"Privacy spent: {spent:.3g} of {ceiling:g}", False)
 
 
 def sources(fit: Any, term: str, *, alpha: float = 0.05, ax: Axes | None = None) -> Axes:
@@ -271,7 +253,7 @@ def sources(fit: Any, term: str, *, alpha: float = 0.05, ax: Axes | None = None)
     if term not in fit.table.names:
         raise OptionError(f"plot.sources: {term!r} is none of {', '.join(fit.table.names)}.")
     found = fit.sources[fit.sources["status"] == "answered"]
-    ax = _axes(ax, 7, 1.2 + 0.35 * len(found))
+    ax = axes(ax, 7, 1.2 + 0.35 * len(found))
     lines = [fit.site(name, alpha).loc[term].tolist() for name in found.index]
     combined = [fit.params[term], *fit.conf_int(alpha).loc[term]]
     for at, ((value, _, low, high), cluster) in enumerate(
@@ -290,79 +272,7 @@ def sources(fit: Any, term: str, *, alpha: float = 0.05, ax: Axes | None = None)
     ax.set_yticks(range(len(lines) + 1), [*names, f"for {figure_text(fit.estimate.target)}"])
     ax.invert_yaxis()
     ax.set_xlabel(f"{figure_text(term)}, {1 - alpha:.0%} intervals; weights in brackets")
-    return _finish(ax, "Sites, by cluster, and what is made of them", fit.reproducible)
-
-
-_LEVELS = (0.5, 0.95)  # share of a component within its ellipses
-
-
-def mixture(fit: Any, columns: Sequence[str] | None = None, *, ax: Axes | None = None) -> Axes:
-    """Components of a mixture: ellipses in two columns, or densities along one.
-
-    Parameters
-    ----------
-    fit : Results
-        Of `gaussian_mixture`.
-    columns : sequence of one or two str, optional
-        The first two by default, or the only one.
-    ax : matplotlib Axes, optional
-        Where to draw.
-
-    Returns
-    -------
-    Axes
-        Half and 95 % of each component are within its two ellipses; in one column, the density of
-        the mixture above those of its components times their weights.
-
-    Raises
-    ------
-    OptionError
-        If the fit is of no mixture, or has no such columns.
-    """
-    if not isinstance(fit, MixtureResults):
-        raise OptionError("plot.mixture: a fit of gaussian_mixture is needed.")
-    every = fit.estimate.columns
-    chosen = list(every[:2] if columns is None else columns)
-    if not 1 <= len(set(chosen)) == len(chosen) <= 2 or not set(chosen) <= set(every):
-        raise OptionError(f"columns={chosen!r}: one or two of {', '.join(every)} are needed.")
-    at = [every.index(name) for name in chosen]
-    ax = _axes(ax, 6.0, 4.6 if len(at) == 2 else 3.6)
-    (_ellipses if len(at) == 2 else _densities)(fit, at, ax)
-    ax.set_xlabel(figure_text(chosen[0]))
-    ax.set_ylabel(figure_text(chosen[1]) if len(at) == 2 else "density")
-    ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
-    return _finish(ax, f"Mixture of {fit.mixture.k} normal laws", fit.reproducible)
-
-
-def _part(fit: MixtureResults, j: int) -> tuple[str, str]:
-    """Colour and legend entry of a component."""
-    return COLORS[j % len(COLORS)], f"component {j + 1} ({fit.mixture.weights[j]:.0%})"
-
-
-def _ellipses(fit: MixtureResults, at: Sequence[int], ax: Axes) -> None:
-    turn = np.linspace(0, 2 * np.pi, 181)
-    circle = np.stack([np.cos(turn), np.sin(turn)])
-    for j in range(fit.mixture.k):
-        color, label = _part(fit, j)
-        root = np.linalg.cholesky(fit.mixture.covariances[j][np.ix_(at, at)])
-        mean = fit.mixture.means[j, at]
-        ax.plot(*mean, MARKERS[j % len(MARKERS)], color=color, label=label)
-        for level in _LEVELS:
-            ring = mean[:, None] + np.sqrt(-2 * np.log1p(-level)) * root @ circle
-            ax.plot(*ring, color=color, lw=1.4)
-
-
-def _densities(fit: MixtureResults, at: Sequence[int], ax: Axes) -> None:
-    place, mixture = at[0], fit.mixture
-    means, sds = mixture.means[:, place], np.sqrt(mixture.covariances[:, place, place])
-    grid = np.linspace(float((means - 4 * sds).min()), float((means + 4 * sds).max()), 401)
-    z = (grid - means[:, None]) / sds[:, None]
-    parts = mixture.weights[:, None] * np.exp(-(z**2) / 2) / (sds[:, None] * np.sqrt(2 * np.pi))
-    ax.plot(grid, parts.sum(axis=0), color=COLORS[-1], lw=2, label="mixture")
-    for j, part in enumerate(parts):
-        color, label = _part(fit, j)
-        ax.plot(grid, part, color=color, lw=1.4, label=label)
-    ax.set_ylim(bottom=0)
+    return finished(ax, "Sites, by cluster, and what is made of them", fit.reproducible)
 
 
 def error_vs_epsilon(
@@ -417,7 +327,7 @@ def error_vs_epsilon(
         )
     units = plans[0].predicted_units or ("",) * len(names)
     floor = se * np.sqrt(1 - np.array([[plan.privacy_share] for plan in plans]))
-    ax = _axes(ax, 7.0, 4.2)
+    ax = axes(ax, 7.0, 4.2)
     for k, name in enumerate(shown):
         j, color = names.index(name), COLORS[k % len(COLORS)]
         ax.plot(
@@ -438,4 +348,4 @@ def error_vs_epsilon(
     ax.set_xlabel(f"$\\varepsilon$ (at $\\delta$ = {privacy.delta:g}, n = {plans[0].n:,})")
     ax.set_ylabel("planned standard error, in the coefficient's units")
     ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
-    return _finish(ax, "What epsilon buys", False)
+    return finished(ax, "What epsilon buys", False)

@@ -115,6 +115,12 @@ MODELS = {
         {},
         normal,
     ),
+    "mixture_ols": ModelCase(
+        lambda data, schema: mixtures.mixture_ols(RIGHT, data, schema),
+        Numeric(-Y_BOUND, Y_BOUND),
+        {},
+        normal,
+    ),
     "quantile": ModelCase(
         lambda data, schema: descriptive.quantile("y", data, schema),
         Numeric(-Y_BOUND, Y_BOUND),

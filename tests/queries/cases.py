@@ -25,6 +25,7 @@ from dpstats.queries import (
     LengthQuantile,
     MinEigenvalue,
     MixtureMoments,
+    MixtureScores,
     NormCount,
     NormHistogram,
     NormQuantile,
@@ -32,6 +33,7 @@ from dpstats.queries import (
     PeeledScores,
     ProjectedCells,
     Query,
+    ResidualCells,
     ResidualCount,
     ResidualMoment,
     ResidualQuantile,
@@ -63,6 +65,7 @@ GRID = 2.0 ** np.arange(-6.0, 2.0)
 SEARCHED = 2.0 ** np.arange(-6.0, 3.0)
 PAIR = Geometry(1.2, WHITEN[:2, 1:])  # of two columns
 APART = np.vstack([5 * WHITEN[:2], -4 * WHITEN[1:]])  # residuals to two components
+LINES = np.array([[0.4, -0.25, 0.7], [-0.5, 0.6, 0.1]])  # coefficients of two components
 PART = Geometry(1.2, WHITEN[:2])  # two directions of three columns
 TWO = Axis(np.array([0, 2]), np.array([1.0, 2.0]), np.array([-9.0, 0.0, 1.0, 9.0]))
 IN_CELLS = Scored(1, np.array([-1.0, -0.2, 0.5, 1.0]), np.array([-1.7, 0.1, 1.7]))
@@ -159,6 +162,11 @@ _CASES = [
             ("spherical", 0.7),
         )
     ),
+    Case(ResidualCells(BETA, GRID, WHITEN[:2], np.array([-1.0, 0.0, 2.0])), 2, 0.99),
+    Case(ResidualCells(BETA, GRID, WHITEN[:0], np.array([-1.0, 1.0])), 2, 0.99),
+    Case(MixtureScores(PLAIN, np.array([0.3, -0.2]), LINES, 0.05, 1.5), 2, 0.9),
+    Case(MixtureScores(SKEWED, np.array([-0.1]), LINES[:1], 0.3, 1.2), 2, 0.8),
+    Case(MixtureScores(SKEWED, np.array([0.3, -0.2]), LINES, 0.05, 1.5), 2, 0.9),
     Case(ColumnPrefixes((GRID, np.array([-1.0, 0.0, 1.0])), np.array([1, D])), 2, 0.9),
     Case(ColumnPrefixes((np.linspace(-1, 1, 40),), np.array([D]), missing=False), 2, 0.9),
     Case(ColumnMoments(np.array([0, D]), np.array([-0.5, -1.0]), np.array([0.2, 0.9])), 2, 0.95),

@@ -11,6 +11,7 @@ from dpstats.estimators.central.descriptive.quantile import InvertedDistribution
 from dpstats.estimators.central.descriptive.variance import WindowVariance
 from dpstats.estimators.central.mean import ClippedMean
 from dpstats.estimators.central.mixtures.gaussian import GaussianMixture
+from dpstats.estimators.central.mixtures.regression import RegressionMixtureEM
 from dpstats.estimators.central.newton.newton import Newton
 from dpstats.estimators.central.published.adaptive_clipping_gd import AdaptiveClippingGD
 from dpstats.estimators.central.published.adaptive_clipping_iht import AdaptiveClippingIHT
@@ -43,6 +44,7 @@ CENTRAL: tuple[Estimator, ...] = (
     ExponentialRange(),
     ColumnScales(),
     GaussianMixture(),
+    RegressionMixtureEM(),
     LevelShares(),
     InvertedDistribution(),
     BinShares(),

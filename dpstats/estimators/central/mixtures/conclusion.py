@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.estimators.central.mixtures.local import LocalMixture
+from dpstats.estimators.central.mixtures.regression_law import RegressionLaw
 from dpstats.estimators.numerics.released import Finish
-from dpstats.protocol import MixtureEstimate, Plan
+from dpstats.protocol import MixtureEstimate, Plan, RegressionMixtureEstimate
 
 if TYPE_CHECKING:
     from dpstats.design import Design
 
-__all__ = ["concluded"]
+__all__ = ["concluded", "concluded_regressions"]
 
 Array = NDArray[np.float64]
 
 Said = tuple[dict[str, dict[str, float]], tuple[str, ...], str]  # released, remarks, inference
 
+_NORMAL = ("components are not normal", "normal laws")
+_LINES = ("errors are not normal, or of another variance in each component", "regressions")
 _UNLIKELY = 0.005  # wording: share of true mixtures that are taken for none
 _HIDDEN = 0.5  # wording: standard error of a mean in standard deviations, or of a weight to it
 _TIED = 1.0  # wording: standard errors between weights, within which their order is chance
@@ -46,7 +48,7 @@ def concluded(
     slopes = law.jacobian().reshape(-1, law.size)
     parts = np.array([finish.cov, finish.cov_privacy, finish.cov_sampling])
     covs = slopes @ parts @ slopes.T
-    released, remarks, inference = _goodness(finish)
+    released, remarks, inference = _goodness(finish, _NORMAL)
     hidden = _hidden(law, finish.cov, np.sqrt(np.diag(covs[0])).reshape(law.mixture.k, -1)[:, 0])
     if hidden:
         remarks = (*remarks, hidden)
@@ -54,7 +56,7 @@ def concluded(
     return _estimate(law, design, plan, covs, finish.rows, (released, remarks, inference))
 
 
-def _goodness(finish: Finish[LocalMixture]) -> Said:
+def _goodness(finish: Finish[Any], words: tuple[str, str]) -> Said:
     """The test of the model, what it says, and whether intervals hold."""
     from scipy.stats import chi2
 
@@ -73,11 +75,12 @@ def _goodness(finish: Finish[LocalMixture]) -> Said:
     released = {"goodness of fit": test}
     if p >= _UNLIKELY:
         return released, (), ""
+    why, what = words
     remark = (
-        f"The released numbers contradict this mixture (p = {p:.2g}): components are not normal, "
-        "or there are more of them. Means and weights describe the rows; no interval is given."
+        f"The released numbers contradict this mixture (p = {p:.2g}): {why}, or there are more of "
+        "them. What is estimated describes the rows; no interval is given."
     )
-    return released, (remark,), "none: released numbers contradict a mixture of so many normal laws"
+    return released, (remark,), f"none: released numbers contradict a mixture of so many {what}"
 
 
 def _hidden(law: LocalMixture, cov: Array, weight_ses: Array) -> str:
@@ -93,6 +96,17 @@ def _hidden(law: LocalMixture, cov: Array, weight_ses: Array) -> str:
         f"Noise hides {int(unsure.sum())} of {k} components: their means or weights are known to "
         "no better than half a standard deviation, or half of themselves. More rows, a larger "
         "epsilon, fewer components or a simpler covariance= would show them."
+    )
+
+
+def _tied(weights: Array, ses: Array) -> str:
+    """What to say of components whose order is chance; empty where none is."""
+    gaps, errors = weights[:-1] - weights[1:], np.hypot(ses[:-1], ses[1:])
+    if not (gaps < _TIED * errors).any():
+        return ""
+    return (
+        "Components are numbered by weight, and some weights are alike up to their errors: the "
+        "order of these may be another in another fit."
     )
 
 
@@ -114,17 +128,11 @@ def _estimate(
     units = np.tile(np.r_[1.0, scale, scale], k)
     moved = np.arange(k * each).reshape(k, each)[order].ravel()
     ses = np.sqrt(np.diag(covs[0]))[::each][order]
+    tied = _tied(mixture.weights[order], ses)
     cov, cov_privacy, cov_sampling = np.outer(units, units) * covs[:, moved][:, :, moved]
     weights = mixture.weights[order]
-    ties = [
-        j for j in range(k - 1) if weights[j] - weights[j + 1] < _TIED * math.hypot(*ses[j : j + 2])
-    ]
-    if ties and not inference:
-        remarks = (
-            *remarks,
-            "Components are numbered by weight, and some weights are alike up to their errors: "
-            "the order of these may be another in another fit.",
-        )
+    if tied and not inference:
+        remarks = (*remarks, tied)
     most = plan.options["components"]
     names = tuple(name for j, name in enumerate(design.names) if j != place)
     return MixtureEstimate(
@@ -140,4 +148,58 @@ def _estimate(
         remarks=remarks,
         inference=inference,
         asked=most if isinstance(most, int) else max(most),
+    )
+
+
+def concluded_regressions(
+    finish: Finish[RegressionLaw], design: Design
+) -> RegressionMixtureEstimate:
+    """The estimate after the finish, in the user's units, the heaviest component first."""
+    law, standard = finish.law, design.standardization
+    mixture, k, d = law.mixture, law.mixture.k, law.d
+    change, offset = standard.transform()
+    order = np.argsort(-mixture.weights, kind="stable")
+    each = np.zeros((1 + d, 1 + d))
+    each[0, 0], each[1:, 1:] = 1.0, change @ law.whiten.T
+    units = np.zeros((k * (1 + d) + 1,) * 2)
+    units[:-1, :-1] = np.kron(np.eye(k)[order], each)
+    units[-1, -1] = standard.y_scale
+    slopes = units @ law.jacobian()
+    parts = np.array([finish.cov, finish.cov_privacy, finish.cov_sampling])
+    cov, cov_privacy, cov_sampling = slopes @ parts @ slopes.T
+    released, remarks, inference = _goodness(finish, _LINES)
+    weights, ses = mixture.weights[order], np.sqrt(np.diag(cov))[: -1 : 1 + d]
+    hidden = _hidden_lines(law, finish.cov, weights, ses)
+    tied = _tied(weights, ses)
+    if hidden:
+        remarks = (*remarks, hidden)
+        inference = inference or "none: noise hides components, and their errors have no normal law"
+    elif tied and not inference:
+        remarks = (*remarks, tied)
+    return RegressionMixtureEstimate(
+        columns=tuple(design.names),
+        weights=weights,
+        coef=mixture.coef[order] @ law.whiten @ change.T + offset,
+        sigma=mixture.sigma * standard.y_scale,
+        cov=cov,
+        cov_privacy=cov_privacy,
+        cov_sampling=cov_sampling,
+        nobs=finish.rows,
+        released=released,
+        remarks=remarks,
+        inference=inference,
+    )
+
+
+def _hidden_lines(law: RegressionLaw, cov: Array, weights: Array, ses: Array) -> str:
+    """What to say of regressions that noise hides; empty where there are none."""
+    k, d = law.mixture.k, law.d
+    variances = np.diag(cov)[k - 1 : -1].reshape(k, d)
+    unsure = (np.sqrt(variances.max(axis=1)) > _HIDDEN).any()
+    if not (unsure or (ses > _HIDDEN * weights).any()):
+        return ""
+    return (
+        "Noise hides components: predictions of one or more are known to no better than half a "
+        "standard deviation of the errors, or weights to half of themselves. More rows, a larger "
+        "epsilon, or fewer components or columns would show them."
     )

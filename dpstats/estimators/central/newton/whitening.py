@@ -51,6 +51,8 @@ class Metric:
         Entry variances of n times `curvature`.
     unresolved : ndarray of shape (d, r)
         Orthonormal directions in which the noise exceeds the curvature.
+    radius : float
+        Length of z that rows were shortened to.
     """
 
     w: Array
@@ -58,6 +60,7 @@ class Metric:
     inverse: Array
     variances: Array
     unresolved: Array
+    radius: float
 
     def geometry(self, radius: float) -> Geometry:
         """Rows clipped to norm `radius` in these coordinates."""
@@ -174,6 +177,7 @@ def _second(
         inverse=(basis / floored) @ basis.T,
         variances=variances,
         unresolved=basis[:, values < noise / math.sqrt(d)],
+        radius=radius,
     )
 
 

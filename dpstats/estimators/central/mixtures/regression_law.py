@@ -1,0 +1,177 @@
+"""A mixture of regressions in local coordinates: scores of rows, small moves, and its question."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.families.mixtures import RegressionMixture
+from dpstats.queries import Geometry, MixtureScores
+
+__all__ = ["Covariates", "RegressionLaw"]
+
+Array = NDArray[np.float64]
+
+_MOST_CHANGE = 0.5  # numerical: of the logarithm of sigma in one step
+
+
+@dataclass(frozen=True, eq=False)
+class Covariates:
+    """Rows of the design that are made up: of a normal law, but for each column's own.
+
+    They have the released means and covariance, up to what the change of their columns' laws
+    does to correlations.
+
+    Attributes
+    ----------
+    whiten : ndarray of shape (d, d)
+        From rows x to z.
+    mean, root : ndarray of shape (d,) and (d, d)
+        Of z: their mean, and a root of their covariance ``root @ root.T``.
+    columns : ndarray of int of shape (p,)
+        Columns of x of which cells were counted.
+    edges : ndarray of shape (c + 1,)
+        Of the cells, in standard deviations from the mean.
+    shares : ndarray of shape (p, c)
+        Of the rows in each.
+    """
+
+    whiten: Array
+    mean: Array
+    root: Array
+    columns: NDArray[np.intp]
+    edges: Array
+    shares: Array
+
+    def of(self, normal: Array) -> Array:
+        """Whitened rows made of standard normal numbers (m, d)."""
+        from scipy.special import ndtr
+
+        z = self.mean + normal @ self.root.T
+        if not self.columns.size:
+            return z
+        back = np.linalg.inv(self.whiten)
+        x = z @ back.T
+        middles, sds = back @ self.mean, np.sqrt(((back @ self.root) ** 2).sum(axis=1))
+        middle, width = (self.edges[1:] + self.edges[:-1]) / 2, self.edges[1] - self.edges[0]
+        for column, share in zip(self.columns, self.shares, strict=True):
+            mean = float(share @ middle)
+            sd = np.sqrt(share @ (middle - mean) ** 2 + width**2 / 12)
+            plain = (x[:, column] - middles[column]) / sds[column]
+            at = np.interp(ndtr(plain), np.append(0.0, np.cumsum(share)), self.edges)
+            x[:, column] = middles[column] + sds[column] * (at - mean) / sd
+        made: Array = x @ self.whiten.T
+        return made
+
+
+@dataclass(frozen=True, eq=False)
+class RegressionLaw:
+    """A mixture of regressions on rows with some moments, and coordinates around it.
+
+    Coordinates are log odds of weights, then coefficients in units of sigma on the whitened columns
+    ``z = whiten @ x``, then the logarithm of sigma. The mixture's own coefficients are on z.
+
+    Attributes
+    ----------
+    mixture : RegressionMixture
+    covariates : Covariates
+        The rows that responses are made up for.
+    """
+
+    mixture: RegressionMixture
+    covariates: Covariates
+
+    @property
+    def whiten(self) -> Array:
+        """From the columns that queries read."""
+        return self.covariates.whiten
+
+    @property
+    def d(self) -> int:
+        """Number of columns."""
+        return len(self.whiten)
+
+    @property
+    def size(self) -> int:
+        """Number of free parameters."""
+        return self.mixture.k - 1 + self.mixture.coef.size + 1
+
+    @property
+    def uniforms(self) -> int:
+        """One number for the component, one for each column, and one for the error."""
+        return self.d + 2
+
+    def rows(self, uniforms: Array) -> Array:
+        """Whitened rows and their responses, shape (m, d + 1)."""
+        from scipy.special import ndtri
+
+        mixture = self.mixture
+        chosen = np.searchsorted(np.cumsum(mixture.weights)[:-1], uniforms[:, 0])
+        normal = ndtri(uniforms[:, 1:])
+        z = self.covariates.of(normal[:, :-1])
+        means = np.einsum("md,md->m", z, mixture.coef[chosen])
+        return np.column_stack([z, means + mixture.sigma * normal[:, -1]])
+
+    def scores(self, rows: Array) -> Array:
+        """Derivatives of the log density of responses in every coordinate, shape (m, p)."""
+        mixture, z = self.mixture, rows[:, :-1]
+        shares, u = mixture.responsibilities(rows), mixture.residuals(rows)
+        slopes = (shares * u)[:, :, None] * z[:, None]
+        spread = (shares * (u**2 - 1)).sum(axis=1, keepdims=True)
+        firsts = shares[:, 1:] - mixture.weights[1:]
+        return np.hstack([firsts, slopes.reshape(len(rows), -1), spread])
+
+    def departures(self, rows: Array) -> Array:
+        """Derivatives where the law may be wrong, shape (m, 2 k).
+
+        Each component with a variance of its own, and with longer tails.
+        """
+        shares, u = self.mixture.responsibilities(rows), self.mixture.residuals(rows)
+        return np.hstack([shares * (u**2 - 1), shares * (u**4 - 6 * u**2 + 3)])
+
+    def moved(self, step: Array) -> Self:
+        """The law a step away."""
+        k, mixture = self.mixture.k, self.mixture
+        odds = np.r_[0.0, step[: k - 1]]
+        weights = mixture.weights * np.exp(odds)
+        coef = mixture.coef + mixture.sigma * step[k - 1 : -1].reshape(k, -1)
+        change = float(np.clip(step[-1], -_MOST_CHANGE, _MOST_CHANGE))
+        there = RegressionMixture(weights / weights.sum(), coef, mixture.sigma * np.exp(change))
+        return replace(self, mixture=there)
+
+    def jacobian(self) -> Array:
+        """Derivatives of weights and coefficients (k (1 + d)) and of sigma in the coordinates.
+
+        Coefficients are on whitened columns.
+
+        Returns
+        -------
+        ndarray of shape (k (1 + d) + 1, p)
+        """
+        mixture, k, d = self.mixture, self.mixture.k, self.d
+        made = np.zeros((k, 1 + d, self.size))
+        odds = np.diag(mixture.weights) - np.outer(mixture.weights, mixture.weights)
+        made[:, 0, : k - 1] = odds[:, 1:]
+        for j in range(k):
+            at = k - 1 + j * d
+            made[j, 1:, at : at + d] = mixture.sigma * np.eye(d)
+        last = mixture.sigma * (np.arange(self.size) == self.size - 1)
+        return np.vstack([made.reshape(-1, self.size), last])
+
+    def question(self, radius: float, clip: float) -> MixtureScores:
+        """The question of a step of the EM algorithm from here, to rows of the design."""
+        mixture = self.mixture
+        return MixtureScores(
+            Geometry(radius, self.whiten),
+            np.log(mixture.weights),
+            mixture.coef @ self.whiten,
+            mixture.sigma,
+            clip,
+        )
+
+    def of_whitened(self, query: MixtureScores) -> MixtureScores:
+        """The same question to rows that are whitened, such as this law's."""
+        return replace(query, geometry=Geometry(query.geometry.radius), coef=self.mixture.coef)

@@ -1,0 +1,147 @@
+"""A private mixture of regressions: its components, and what they say of new rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.design import DeclaredDesign
+from dpstats.errors import OptionError
+from dpstats.families.mixtures import RegressionMixture
+from dpstats.protocol.mixtures import RegressionMixtureEstimate
+from dpstats.results.mixture import numbered
+from dpstats.results.parameters import ParameterResults
+from dpstats.results.summary import Particulars
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["RegressionMixtureResults"]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RegressionMixtureResults(ParameterResults):
+    """A private mixture of k regressions on d columns, the heaviest component first.
+
+    `params`, `bse` and the rest are of all weights and coefficients in one row, and of ``sigma``.
+    Coefficients are tested by the normal law; weights and sigma are not.
+    """
+
+    estimate: RegressionMixtureEstimate
+    estimates = RegressionMixtureEstimate
+
+    def _check(self) -> None:
+        super()._check()
+        if self.estimate.columns != tuple(self.design.names):
+            raise OptionError("The result contradicts itself: estimate and design differ.")
+
+    @cached_property
+    def mixture(self) -> RegressionMixture:
+        """The mixture as arrays, in the user's units."""
+        return RegressionMixture(self.estimate.weights, self.estimate.coef, self.estimate.sigma)
+
+    @property
+    def weights(self) -> pd.Series:
+        """Share of each component, of shape (k,)."""
+        import pandas as pd
+
+        return pd.Series(self.estimate.weights.copy(), numbered(self.mixture.k), name="weight")
+
+    @property
+    def components(self) -> pd.DataFrame:
+        """Coefficients, one row a component, of shape (k, d)."""
+        import pandas as pd
+
+        index = numbered(self.mixture.k)
+        return pd.DataFrame(self.estimate.coef.copy(), index, list(self.estimate.columns))
+
+    @property
+    def sigma(self) -> float:
+        """Standard deviation of the errors of every component."""
+        return self.estimate.sigma
+
+    @property
+    def goodness_of_fit(self) -> pd.Series:
+        """Two tests of the model from what was released, and their common p-value.
+
+        Chi-squared statistics with their degrees of freedom: of all numbers beyond those that the
+        parameters need, and of the variances and tails of components.
+        """
+        import pandas as pd
+
+        return pd.Series(self.estimate.released.get("goodness of fit", {}), dtype=float)
+
+    def conf_int(self, alpha: float = 0.05) -> pd.DataFrame:
+        """Intervals of level 1 - alpha, by component and parameter: columns 0 and 1.
+
+        Sigma is a parameter of the component ``"all"``.
+        """
+        import pandas as pd
+
+        names = ("weight", *self.estimate.columns)
+        pairs = [(j, name) for j in numbered(self.mixture.k) for name in names]
+        index = pd.MultiIndex.from_tuples(
+            [*pairs, ("all", "sigma")], names=["component", "parameter"]
+        )
+        return super().conf_int(alpha).set_axis(index)
+
+    # New rows -------------------------------------------------------------------------------------
+
+    def predict_components(self, table: Any) -> pd.DataFrame:
+        """Mean response of new rows in each component, of shape (m, k); nan where one is missing.
+
+        Parameters
+        ----------
+        table : table
+            New rows: pandas, polars or pyarrow, or a dict of arrays; the response is not needed.
+        """
+        import pandas as pd
+
+        means = self.design.exog(table, clip=False) @ self.estimate.coef.T
+        return pd.DataFrame(means, getattr(table, "index", None), numbered(self.mixture.k))
+
+    def predict(self, table: Any) -> pd.Series:
+        """Mean response of new rows over all components; nan where a value is missing."""
+        return (self.predict_components(table) @ self.weights).rename("mean")
+
+    def predict_proba(self, table: Any) -> pd.DataFrame:
+        """Probability of each component for new rows whose response is known, of shape (m, k).
+
+        Parameters
+        ----------
+        table : table
+            As for `predict_components`, with the response. Where a value is missing probabilities
+            are nan.
+        """
+        import pandas as pd
+
+        rows = np.column_stack([d.exog(table, clip=False) for d in (self.design, self._response)])
+        with np.errstate(invalid="ignore"):  # of values that are missing
+            shares = self.mixture.responsibilities(rows)
+        return pd.DataFrame(shares, getattr(table, "index", None), numbered(self.mixture.k))
+
+    @cached_property
+    def _response(self) -> DeclaredDesign:
+        """The left side of the formula as the one column of a design."""
+        assert self.design.formula is not None
+        assert self.design.schema is not None
+        left = self.design.formula.partition("~")[0]
+        return DeclaredDesign.from_formula(f"0 + {left}", self.design.schema, response=False)
+
+    # Reports --------------------------------------------------------------------------------------
+
+    def _particulars(self) -> Particulars:
+        test = self.goodness_of_fit
+        return Particulars(
+            sizes=(
+                ("Components:", str(self.mixture.k)),
+                ("Goodness of fit, p:", f"{test['p']:.3g}" if "p" in test else "none"),
+            ),
+            errors=(self.no_inference,),
+        )

@@ -1,0 +1,314 @@
+"""Mixtures of regressions: right where they are, with intervals that cover, and a test of them."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpstats as dp
+from dpstats.errors import FeasibilityWarning, OptionError
+from dpstats.estimators.central.mixtures.lines import Cells
+from dpstats.estimators.central.mixtures.regression_law import Covariates, RegressionLaw
+from dpstats.estimators.numerics.released import Asked, fit_released
+from dpstats.families.mixtures import RegressionMixture
+from dpstats.queries import Geometry, MixtureScores
+from tests.estimators.regression_mixture_cases import PAIR, SCHEMA, distances, fitted, rows
+from tests.grids import grid
+
+PRIVACY = dp.Central(1.0, 1e-6)
+WHITEN = np.array([[1.0, 0.0, 0.0], [0.2, 1.1, 0.0], [0.0, -0.3, 0.9]])
+
+
+def law(shares=None, columns=(1, 2)):
+    """The pair, on whitened columns, with rows of that shape."""
+    edges = np.linspace(-3, 3, 13)
+    plain = np.exp(-((edges[1:] + edges[:-1]) ** 2) / 8)
+    shares = [plain / plain.sum()] * len(columns) if shares is None else shares
+    root = WHITEN @ np.diag([0.0, 1.0, 1.0])
+    covariates = Covariates(
+        WHITEN, WHITEN[:, 0], root, np.array(columns, dtype=np.intp), edges, np.array(shares)
+    )
+    coef = PAIR.coef @ np.linalg.inv(WHITEN)
+    return RegressionLaw(RegressionMixture(PAIR.weights, coef, PAIR.sigma), covariates)
+
+
+def em(data: pd.DataFrame, mixture: RegressionMixture, steps: int = 60) -> RegressionMixture:
+    """Maximum likelihood by the EM algorithm, as in a textbook."""
+    x = np.column_stack([np.ones(len(data)), data[["a", "b"]]])
+    y = data["y"].to_numpy()
+    for _ in range(steps):
+        u = (y[:, None] - x @ mixture.coef.T) / mixture.sigma
+        r = mixture.weights * np.exp(-(u**2) / 2)
+        r /= r.sum(axis=1, keepdims=True)
+        coef = np.array([np.linalg.lstsq(x * np.sqrt(w)[:, None], y * np.sqrt(w))[0] for w in r.T])
+        sigma = np.sqrt((r * (y[:, None] - x @ coef.T) ** 2).sum() / len(y))
+        mixture = RegressionMixture(r.mean(axis=0), coef, float(sigma))
+    return mixture
+
+
+def test_scores_are_derivatives_of_the_log_density():
+    at = law()
+    points = at.rows(np.random.default_rng(0).uniform(size=(40, at.uniforms)))
+    scores, step = at.scores(points), 1e-5
+    assert scores.shape == (40, at.size)
+    for j in range(at.size):
+        unit = step * (np.arange(at.size) == j)
+        ends = [at.moved(s * unit).mixture.log_density(points) for s in (1, -1)]
+        np.testing.assert_allclose(scores[:, j], (ends[0] - ends[1]) / (2 * step), atol=1e-6)
+
+
+def test_the_jacobian_is_that_of_weights_coefficients_and_sigma():
+    at, step = law(), 1e-6
+    found = at.jacobian()
+    for j in range(at.size):
+        ends = []
+        for sign in (1, -1):
+            m = at.moved(sign * step * (np.arange(at.size) == j)).mixture
+            ends.append(np.append(np.column_stack([m.weights, m.coef]), m.sigma))
+        np.testing.assert_allclose(found[:, j], (ends[0] - ends[1]) / (2 * step), atol=1e-6)
+
+
+def test_made_up_rows_have_the_released_moments_and_the_cells_of_each_column():
+    """A column in two cells, and a normal one; both have mean 0 and variance 1."""
+    two = np.zeros(12)
+    two[[4, 10]] = 0.7, 0.3
+    normal = np.random.default_rng(1).normal(size=(40_000, 3))
+    plain = law(columns=()).covariates
+    z = law([two, law().covariates.shares[0]]).covariates.of(normal)
+    x = z @ np.linalg.inv(WHITEN).T
+    np.testing.assert_allclose(x[:, 0], 1.0, atol=1e-12)
+    np.testing.assert_allclose(x[:, 1:].mean(axis=0), 0.0, atol=0.03)
+    np.testing.assert_allclose(np.cov(x[:, 1:].T), np.eye(2), atol=0.05)
+    assert ((x[:, 1] > 0.7).mean(), (np.abs(x[:, 1]) < 0.2).mean()) == (
+        pytest.approx(0.3, abs=0.01),
+        0.0,
+    )
+    np.testing.assert_allclose(np.cov(plain.of(normal).T), plain.root @ plain.root.T, atol=0.05)
+
+
+@pytest.mark.parametrize("whiten", [None, WHITEN])
+def test_what_made_up_rows_contribute_is_what_a_holder_adds(whiten):
+    from tests.queries.cases import answer, block
+
+    rng = np.random.default_rng(1)
+    x, y = rng.uniform(-1, 1, (50, 3)), rng.uniform(-1, 1, 50)
+    query = MixtureScores(Geometry(1.1, whiten), np.log(PAIR.weights), PAIR.coef, 0.4, 1.5)
+    held = block(x, y, query)
+    made = query.rows(np.column_stack([held.x, held.y]).astype(np.float64)).sum(axis=0)
+    np.testing.assert_allclose(answer(query, held), made, rtol=2e-4, atol=2e-3)
+
+
+def test_a_law_and_its_question_speak_of_the_same_rows():
+    at = law()
+    query = at.question(1.4, 1.5)
+    z = at.rows(np.random.default_rng(2).uniform(size=(30, at.uniforms)))
+    x = np.column_stack([z[:, :-1] @ np.linalg.inv(WHITEN).T, z[:, -1]])
+    np.testing.assert_allclose(at.of_whitened(query).rows(z), query.rows(x), atol=1e-9)
+
+
+def test_a_question_at_the_truth_expects_what_no_law_of_rows_changes():
+    """Counts of the weights, scores of 0, and the squares of a clipped normal number."""
+    at = law()
+    z = at.rows(np.random.default_rng(3).uniform(size=(100_000, at.uniforms)))
+    z[:, 2] = np.sign(z[:, 2])  # no longer what the law says; responses follow
+    chosen = np.random.default_rng(4).choice(2, len(z), p=PAIR.weights)
+    noise = np.random.default_rng(5).normal(size=len(z))
+    z[:, -1] = np.einsum("nd,nd->n", z[:, :-1], at.mixture.coef[chosen]) + PAIR.sigma * noise
+    query = at.of_whitened(at.question(1.4, 1.5))
+    counts, scores, squares = query.moments(query.rows(z).sum(axis=0) / len(z))
+    np.testing.assert_allclose(counts, PAIR.weights, atol=0.006)
+    np.testing.assert_allclose(scores, 0.0, atol=0.015)
+    clipped = np.mean(np.clip(np.random.default_rng(6).normal(size=400_000), -1.5, 1.5) ** 2)
+    np.testing.assert_allclose(squares, PAIR.weights * clipped, atol=0.008)
+
+
+def test_the_sensitivity_is_attained_and_the_same_for_any_number_of_components():
+    """Rows at the radius and the clip of two components: sqrt(6) R C."""
+    claims = set()
+    for k in (2, 5):
+        coef = 50.0 * np.column_stack([np.arange(k), np.zeros(k)])
+        query = MixtureScores(Geometry(2.0), np.zeros(k), coef, 1.0, 1.5)
+        pair = np.array([[1.0, np.sqrt(3), 1.5], [1.0, -np.sqrt(3), 51.5]])
+        moved = np.linalg.norm(np.subtract(*query.rows(pair)))
+        claim = query.sensitivity(dp.Neighbors.REPLACE_ONE, 1)
+        assert 0.9999 * claim < moved <= claim
+        assert claim == pytest.approx(np.sqrt(6) * 3.0, rel=1e-5)
+        assert query.sensitivity(dp.Neighbors.ADD_REMOVE, 2) == pytest.approx(2 * np.sqrt(3) * 3.0)
+        claims.add(claim)
+    assert len(claims) == 1
+
+
+def test_no_two_rows_differ_by_more_than_is_claimed():
+    """The proof's three cases by brute force, over lengths, residuals and responsibilities."""
+    t, share = np.linspace(-1, 1, 41), np.linspace(0, 1, 6)
+    one, two = np.meshgrid(t, t)
+    rows_at = [np.array([np.ones_like(p), p, 2 * p**2 - 1]) for p in (one, two)]
+    largest = 0.0
+    for r, s in itertools.product(share, share):
+        same = (r * rows_at[0] - s * rows_at[1]) ** 2
+        other = ((1 - r) * rows_at[0] - (1 - s) * rows_at[1]) ** 2
+        largest = max(largest, float((same.sum(axis=0) + other.sum(axis=0)).max()))
+    apart = 2 * (rows_at[0] ** 2).sum(axis=0).max()
+    assert largest <= 6 + 1e-9
+    assert apart == pytest.approx(6)
+
+
+def test_noise_makes_no_line():
+    """Two lines in a histogram most of whose cells are mostly noise."""
+    rng = np.random.default_rng(4)
+    heights, edges = np.linspace(-2, 2, 25), np.linspace(-3, 3, 13)
+    u, second = rng.uniform(-1.7, 1.7, 4_000), rng.uniform(size=4_000) < 0.4
+    r = np.where(second, 0.3 - 0.6 * u, -0.2 + 0.4 * u) + 0.25 * rng.normal(size=4_000)
+    counts = np.histogram2d(r, u, bins=[heights, edges])[0]
+    for seed in range(2):
+        noisy = counts + 12 * np.random.default_rng(seed).normal(size=counts.shape)
+        lines = Cells(noisy, 12.0, heights, edges, True).lines(2)
+        order = np.argsort(-lines.weights)
+        np.testing.assert_allclose(lines.coef[order], [[-0.2, 0.4], [0.3, -0.6]], atol=0.15)
+        np.testing.assert_allclose(lines.sigma, 0.25, atol=0.1)
+
+
+def test_without_noise_to_speak_of_the_finish_is_at_the_maximum_of_the_likelihood():
+    data = rows(20_000, 3)
+    fit = fitted(data, 1, epsilon=200.0)
+    assert np.abs(distances(fit, em(data, PAIR))).max() < 0.8
+    assert np.median(fit.privacy_share) < 0.3
+
+
+def test_the_finish_of_one_regression_has_the_errors_of_the_textbook():
+    """Residuals that are hardly clipped: variances of least squares and of sigma."""
+    at = law()
+    alone = RegressionLaw(RegressionMixture(np.ones(1), at.mixture.coef[:1], 0.5), at.covariates)
+    query = alone.of_whitened(alone.question(20.0, 6.0))
+    total = query.rows(alone.rows(np.random.default_rng(7).uniform(size=(4_000, 5)))).sum(axis=0)
+    found = fit_released(alone, [Asked(query.rows, total, 1e-3)], 4_000.0)
+    covariates = at.covariates
+    inverse = np.linalg.inv(covariates.root @ covariates.root.T + np.outer(*[covariates.mean] * 2))
+    expected = np.append(np.diag(inverse), 0.5) / 4_000
+    np.testing.assert_allclose(np.diag(found.cov), expected, rtol=0.12)
+    np.testing.assert_allclose(np.diag(found.cov_sampling), expected, rtol=0.12)
+
+
+def test_intervals_cover_and_a_third_of_their_width_does_not():
+    """Of 4 fits of 9 parameters, 34 of 36 cover; fewer than 29 with probability 1e-3."""
+    z = np.array([distances(fitted(rows(4_000, s), s), PAIR) for s in range(4)])
+    assert (np.abs(z) < 1.96).sum() >= 29
+    assert (np.abs(z) < 0.65).sum() < 29
+
+
+@pytest.mark.slow
+def test_each_interval_covers():
+    """Of 200 fits each interval covers 190 times; fewer than 180 have probability 1e-3."""
+    z = np.array([distances(fitted(rows(6_000, s), s), PAIR) for s in range(200)])
+    assert np.all((np.abs(z) < 1.96).sum(axis=0) >= 180)
+
+
+def test_errors_that_are_not_normal_are_found_and_have_no_interval():
+    fit = fitted(rows(12_000, 2, errors="t"), 2)
+    assert fit.goodness_of_fit["p"] < 1e-3
+    assert not fit.has_inference
+    assert np.isnan(fit.bse).all()
+    assert "contradict" in str(fit.summary())
+
+
+THREE = RegressionMixture(
+    np.array([0.5, 0.3, 0.2]), np.array([[0, 2.0, 0], [0, -1.3, 2.0], [1.3, -1.3, -2.0]]), 0.5
+)
+LEVELS = RegressionMixture(np.array([0.6, 0.4]), np.array([[0.0], [2.0]]), 0.5)
+
+
+@pytest.mark.full
+def test_three_regressions_are_found():
+    fit = fitted(rows(20_000, 5, THREE), 5, k=3)
+    assert fit.has_inference
+    assert np.abs(distances(fit, THREE)).max() < 4
+
+
+def test_lines_that_differ_by_their_intercepts_alone_are_found():
+    fit = fitted(rows(5_000, 6, LEVELS), 6, formula="y ~ 1")
+    assert np.abs(distances(fit, LEVELS)).max() < 4
+
+
+@pytest.mark.full
+def test_columns_that_are_0_or_1_have_intervals():
+    """Made-up rows that were normal would contradict the answers."""
+    rng = np.random.default_rng(7)
+    data = pd.DataFrame((rng.uniform(size=(20_000, 2)) < 0.3) * 1.0, columns=["a", "b"])
+    coef = (PAIR.coef * [1, 2, 2])[rng.choice(2, 20_000, p=PAIR.weights)]
+    means = coef[:, 0] + np.einsum("np,np->n", data.to_numpy(), coef[:, 1:])
+    data["y"] = means + 0.5 * rng.normal(size=20_000)
+    known = dp.Schema(a=dp.Numeric(0, 1), b=dp.Numeric(0, 1), y=dp.Numeric(-8, 8))
+    fit = fitted(data, 7, schema=known)
+    assert fit.has_inference
+    assert (
+        np.abs(distances(fit, RegressionMixture(PAIR.weights, PAIR.coef * [1, 2, 2], 0.5))).max()
+        < 4
+    )
+
+
+def test_one_component_is_a_regression():
+    one = RegressionMixture(np.ones(1), PAIR.coef[:1], 0.5)
+    fit = fitted(rows(5_000, 8, one), 8, k=1)
+    assert fit.weights.tolist() == [1.0]
+    assert np.abs(distances(fit, one)).max() < 4
+
+
+@pytest.mark.parametrize("case", grid(["no intercept", "found scales"], lambda c: c[0] == "f"))
+def test_other_designs_are_fitted_in_the_units_of_the_table(case):
+    data = rows(6_000, 9)
+    if case == "no intercept":
+        data["y"] -= 0.5
+        fit = fitted(data, 9, formula="y ~ 0 + a + b")
+        truth = RegressionMixture(PAIR.weights, PAIR.coef[:, 1:], 0.5)
+    else:
+        data["a"] = 100 + 3 * data["a"]
+        wide = dp.Schema(a=dp.Numeric(0, 5_000), b=dp.Numeric(-40, 40), y=dp.Numeric(-300, 300))
+        fit = fitted(data, 9, schema=wide)
+        turn = np.array([[1, 0, 0], [-100 / 3, 1 / 3, 0], [0, 0, 1]])
+        truth = RegressionMixture(PAIR.weights, PAIR.coef @ turn, 0.5)
+    assert np.abs(distances(fit, truth)).max() < 4
+
+
+def test_the_plan_warns_with_what_suffices():
+    few = dp.mixture_ols("y ~ a + b", schema=SCHEMA, n=600)
+    (warning,) = [w for w in few.plan(PRIVACY).warnings if "noise may hide" in w]
+    n = int(warning.split("About n=")[1].split(" ")[0].replace(",", ""))
+    more = dp.mixture_ols("y ~ a + b", schema=SCHEMA, n=n).plan(PRIVACY)
+    assert not [w for w in more.warnings if "noise may hide" in w]
+    with pytest.warns(FeasibilityWarning, match="noise may hide"):
+        fit = dp.mixture_ols("y ~ a + b", rows(600, 1), SCHEMA).fit(
+            PRIVACY, noise=dp.SeededNoise(1)
+        )
+    assert not fit.has_inference
+
+
+@pytest.mark.full
+def test_planned_errors_are_those_of_a_fit():
+    """Within a factor of 1.5 of the range; coefficients are planned in sigmas."""
+    fit = fitted(rows(10_000, 3), 3)
+    low, high = np.array(fit.plan.predicted_range).T
+    units = np.where(np.array(fit.plan.predicted_units) == "", 1.0, 0.5)
+    assert np.all(fit.bse > low * units / 1.5)
+    assert np.all(fit.bse < high * units * 1.5)
+
+
+@pytest.mark.parametrize("components", [0, 5, 2.5, True, "3", [2]])
+def test_wrong_options_are_refused_before_the_charge(components):
+    ledger = dp.Ledger.memory(5.0, 1e-5)
+    model = dp.mixture_ols("y ~ a + b", rows(50, 1), SCHEMA, components=components)
+    for call in (model.plan, lambda privacy: model.fit(privacy, ledger)):
+        with pytest.raises(OptionError, match="components="):
+            call(PRIVACY)
+    assert ledger.spent == (0.0, 0.0)
+    with pytest.raises(OptionError, match="delta"):
+        dp.mixture_ols("y ~ a", schema=SCHEMA, n=100).plan(dp.Central(1.0, 0.0))
+
+
+def test_more_columns_than_are_fitted_are_refused_before_the_charge():
+    names = [f"x{j}" for j in range(60)]
+    wide = dp.Schema({**{name: dp.Numeric(0, 1) for name in names}, "y": dp.Numeric(0, 1)})
+    with pytest.raises(OptionError, match=r"61 columns.*at most 60"):
+        dp.mixture_ols(f"y ~ {' + '.join(names)}", schema=wide, n=10_000).plan(PRIVACY)
