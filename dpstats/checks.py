@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpstats.accounting import Ledger
 from dpstats.design import Design
-from dpstats.errors import OptionError
+from dpstats.errors import DataError, OptionError
 from dpstats.privacy import Central, Federated, LabelOnly, Local, Privacy
 
 __all__ = [
@@ -19,8 +20,11 @@ __all__ = [
     "check_privacy",
     "checked_sparsity",
     "guessed_rows",
+    "public_covariates",
     "row_count",
 ]
+
+Array = NDArray[np.float64]
 
 
 def row_count(n: Any) -> int | None:
@@ -138,3 +142,18 @@ def guessed_rows(privacy: Privacy) -> int:
             "unit. Give a public guess for planning: Central(..., rows=20_000)."
         )
     return int(rows)
+
+
+def public_covariates(design: Design, privacy: Privacy, public: Any) -> Array:
+    """Public covariates (m, d) in internal coordinates, without rows that miss a value."""
+    if not isinstance(privacy, Local):
+        raise OptionError(
+            "public=...: public covariates help where devices randomise their records, under "
+            "Local(...). Under LabelOnly(...) all covariates are public already."
+        )
+    standard = design.standardization
+    rows = (design.exog(public) - standard.x_center) / standard.x_scale
+    kept: Array = rows[~np.isnan(rows).any(axis=1)]
+    if not len(kept):
+        raise DataError("public=...: no row without a missing value; leave it out.")
+    return kept

@@ -11,9 +11,6 @@ from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-import numpy as np
-from numpy.typing import NDArray
-
 from dpstats import door, estimators, federated
 from dpstats.accounting import Ledger
 from dpstats.checks import (
@@ -22,12 +19,14 @@ from dpstats.checks import (
     check_privacy,
     checked_sparsity,
     guessed_rows,
+    public_covariates,
     row_count,
 )
 from dpstats.design import Design, PublicDesign, Source
 from dpstats.errors import DataError, OptionError, TrustError
 from dpstats.federated import Question, Site, Sites
 from dpstats.mechanisms.noise import Noise
+from dpstats.missing import check_missing, completing, taken_share, with_gaps
 from dpstats.privacy import Central, Federated, LabelOnly, Local, Neighbors, Privacy
 from dpstats.protocol import Estimator, Plan
 from dpstats.results import Released as Results
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Model", "Recipe", "Sparsity"]
 
-Array = NDArray[np.float64]
 Sparsity = int | Sequence[int] | None
 
 _FEW, _MANY = 50, 1000  # columns up to which all are fitted, and beyond which some are selected
@@ -82,6 +80,8 @@ class Model:
         Public number of rows, where no table is given.
     options : mapping, optional
         What the model itself says of options of its methods, such as a number of components.
+    missing : {"complete", "em"}
+        What becomes of rows that miss a value.
     """
 
     def __init__(
@@ -91,8 +91,10 @@ class Model:
         data: Any = None,
         n: int | None = None,
         options: Mapping[str, Any] | None = None,
+        missing: str = "complete",
     ) -> None:
         self.kind = kind
+        self._missing = check_missing(kind, missing)
         self._options = dict(options or {})
         self._recipe = recipe
         self._data = data
@@ -332,6 +334,7 @@ class Model:
         noise: Noise | None = None,
     ) -> tuple[Question, list[Site]]:
         """What is asked of sites, and these, in this process."""
+        method = completing(self._missing, privacy, method, options)
         if not isinstance(self._data, Sites):
             raise TrustError(
                 "Federated(...) is of several sites: give data={'north': ..., 'south': ...}, or "
@@ -371,10 +374,14 @@ class Model:
         reads = self._data is not None and self._expected is None
         source = design.source(self._data) if reads else None
         n = self._rows(privacy, design, source)
-        rows = None if public is None else _public_rows(design, privacy, public)
+        rows = None if public is None else public_covariates(design, privacy, public)
         if rows is not None:
             options = {**options, "public_rows": len(rows)}
+        method = completing(self._missing, privacy, method, options)
+        share = taken_share(options, privacy)
         estimator, plan = self._chosen(design, privacy, n, method, options)
+        if share is not None:
+            plan = with_gaps(plan, estimator, design, options, share)
         asks_devices = cast("LocalMethod", estimator)
         moments = None if rows is None else asks_devices.public_moments(design, plan, rows)
         return door.Prepared(design, source, estimator, plan, moments)
@@ -429,18 +436,3 @@ class Model:
                 "table; leave it out."
             )
         return len(source)
-
-
-def _public_rows(design: Design, privacy: Privacy, public: Any) -> Array:
-    """Public covariates (m, d) in internal coordinates, without rows that miss a value."""
-    if not isinstance(privacy, Local):
-        raise OptionError(
-            "public=...: public covariates help where devices randomise their records, under "
-            "Local(...). Under LabelOnly(...) all covariates are public already."
-        )
-    standard = design.standardization
-    rows = (design.exog(public) - standard.x_center) / standard.x_scale
-    kept: Array = rows[~np.isnan(rows).any(axis=1)]
-    if not len(kept):
-        raise DataError("public=...: no row without a missing value; leave it out.")
-    return kept
