@@ -23,7 +23,7 @@ from dpstats.queries.blocks import (
     to_grid,
     wide,
 )
-from dpstats.queries.linear import Gram, Score, packed, unpacked
+from dpstats.queries.linear import Gram, ResidualMoment, Score, packed, unpacked
 from dpstats.queries.quantiles import Search
 
 __all__ = ["Completed", "ObservedPairs", "completed_rows"]
@@ -80,13 +80,13 @@ class Completed:
 
     Parameters
     ----------
-    query : Gram, Score or Search
+    query : Gram, ResidualMoment, Score or Search
         Asked of the completed rows.
     precision : ndarray of shape (d, d)
         Inverse of public second moments of a row, positive definite.
     """
 
-    query: Gram | Score | Search
+    query: Gram | ResidualMoment | Score | Search
     precision: Array
     columns: ClassVar[tuple[int, ...] | None] = None
     by_lots: ClassVar[bool] = False

@@ -28,6 +28,7 @@ from dpstats.queries import (
     NormQuantile,
     ObservedPairs,
     Query,
+    ResidualMoment,
     ResidualQuantile,
     Score,
     Search,
@@ -44,6 +45,7 @@ Array = NDArray[np.float64]
 
 _LENGTH, _GRAM, _PAIRS = 0.01, 0.33, 0.04  # budget: a length, second moments, what was observed
 _SPREAD = 0.015  # budget: a spread of the residuals, before each step
+_SQUARES = 0.03  # budget: squares of residuals after the last step
 _STEPS = 3  # number: Newton steps
 _GROWTH = 2.5  # ratio: of the budget of a step to that of the one before
 _REACHED = 0.8  # share: of rows within the length
@@ -52,6 +54,7 @@ _RADIUS = 1.25  # sds: root mean square of whitened columns, beyond which a row 
 _QUANTILE, _TO_SD = 0.75, 1.15  # share: of residuals within their spread; its normal value
 _SPREADS = np.geomspace(2.0**-13, 1.0, 65)  # numerical: among which it is sought, in the bound
 _FIRST_CLIP, _CLIP = 3.0, 2.0  # sds: clip on residuals, in the first step and in later ones
+_SQUARED = 3.0  # sds: the same of those that are squared
 _KEPT = 0.93  # ratio: curvature of clipped scores to that without clips
 _LEAST_SEEN = 0.02  # share: of rows in which two covariates were observed, at least
 _LEAST, _BLURRED = 0.02, 0.7  # variance: least of second moments; and their noise, times this
@@ -128,15 +131,17 @@ class CompletedOLS(Counted[CoefficientEstimate]):
     1. Second moments S of the covariates, from a noisy Gram matrix of rows with 0 in their gaps
        over noisy shares of rows in which two covariates were observed.
     2. A row is completed: what it misses is predicted from what it has, by S (`Completed`).
-    3. Three Newton steps from clipped scores of completed rows, whitened by their second moments.
+    3. Three Newton steps from clipped scores of completed rows, whitened by their second moments;
+       then the sum of squared residuals.
     4. All answers of 1 and 3 fitted by generalised least squares to normal rows with gaps, which
        costs nothing (`dpstats.estimators.numerics.released`).
 
     Notes
     -----
     *Guarantee.* Gaussian noise on noisy comparisons, a Gram matrix and scores of completed rows
-    (`Completed`, of `Search`, `Gram` and `Score`), and on signs of what was observed
-    (`ObservedPairs`), at the cost in the plan. A completed row is a function of the row and of
+    (`Completed`, of `Search`, `Gram`, `Score` and `ResidualMoment`), and on signs of what was
+    observed (`ObservedPairs`), each with the sensitivity that its query computes, at
+    the cost in the plan. A completed row is a function of the row and of
     earlier answers; later questions depend on the data only through earlier answers (Dong, Roth &
     Su 2022, Corollary 3.3).
 
@@ -162,7 +167,7 @@ class CompletedOLS(Counted[CoefficientEstimate]):
         need_delta(self.name, privacy)
         expected.check(design)
         growing = _GROWTH ** np.arange(_STEPS)
-        left = 1 - _LENGTH - _GRAM - _PAIRS - _STEPS * _SPREAD
+        left = 1 - _LENGTH - _GRAM - _PAIRS - _STEPS * _SPREAD - _SQUARES
         asks = [
             Request("length", _LENGTH, "a length that few rows exceed"),
             Request("gram", _GRAM, "second moments of what was observed"),
@@ -171,6 +176,7 @@ class CompletedOLS(Counted[CoefficientEstimate]):
         for t, part in enumerate(growing / growing.sum(), 1):
             asks.append(Request(f"spread {t}", _SPREAD, "spread of the residuals, for the clip"))
             asks.append(Request(f"score {t}", float(left * part), "score of completed rows"))
+        asks.append(Request("squares", _SQUARES, "squares of residuals of completed rows"))
         asks = with_scales(asks, design, privacy, n)
         plan = counted_plan(self, design, privacy, n, asks, {})
         share = options.get("complete", 1.0)
@@ -201,7 +207,7 @@ def _estimate(holder: Holder[Query], design: Design) -> CoefficientEstimate:
 def _steps(
     holder: Holder[Query], design: Design, precision: Array, metric: Geometry, rows: float
 ) -> tuple[Array, float, list[Asked]]:
-    """Coefficients after Newton steps, the last spread of residuals, and the answered scores."""
+    """Coefficients after Newton steps, the last spread of residuals, and what was answered."""
     assert metric.whiten is not None
     beta, spread, asked = np.zeros(len(precision)), 1.0, []
     for t in range(_STEPS):
@@ -212,23 +218,41 @@ def _steps(
         total, noise = holder.ask(Completed(query, precision), f"score {t + 1}")
         asked.append(_asked_score(query, total, noise.sd))
         beta = beta + metric.whiten.T @ total / (rows * _KEPT)
+    last = ResidualMoment(metric, beta, _SQUARED * spread)
+    (squares,), noise = holder.ask(Completed(last, precision), "squares")
+    asked.append(_asked_squares(last, squares, noise.sd))
     return beta, spread, asked
 
 
 def _asked_score(query: Score, answer: Array, sd: float) -> Asked:
     """A score as a question to made-up rows."""
-    whiten = query.geometry.whiten
-    assert whiten is not None
 
     def contributions(made: Array) -> Array:
-        parts = Parts.of(made)
-        residual = np.clip(parts.y - parts.completed @ query.beta, -query.clip, query.clip)
-        z = parts.completed @ whiten.T
-        factor = residual * np.minimum(1.0, query.geometry.radius / _norms(z)) ** 2
-        shortened: Array = z * factor[:, None]
+        z, weights, residual = _clipped(query, made)
+        shortened: Array = z * (residual * weights**2)[:, None]
         return shortened
 
     return Asked(contributions, answer, sd)
+
+
+def _asked_squares(query: ResidualMoment, answer: float, sd: float) -> Asked:
+    """Squares of residuals as a question to made-up rows."""
+
+    def contributions(made: Array) -> Array:
+        _, weights, residual = _clipped(query, made)
+        squares: Array = ((residual * weights) ** 2)[:, None]
+        return squares
+
+    return Asked(contributions, np.array([answer]), sd)
+
+
+def _clipped(query: Score | ResidualMoment, made: Array) -> tuple[Array, Array, Array]:
+    """Whitened completed rows, their weights, and their clipped residuals."""
+    parts, whiten = Parts.of(made), query.geometry.whiten
+    assert whiten is not None
+    z = parts.completed @ whiten.T
+    residual = np.clip(parts.y - parts.completed @ query.beta, -query.clip, query.clip)
+    return z, _weights(z, query.geometry), residual
 
 
 def _norms(x: Array) -> Array:
