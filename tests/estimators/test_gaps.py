@@ -80,8 +80,8 @@ def test_scores_are_the_derivatives_of_expectations():
         step = np.zeros(law.size)
         step[block] = 0.1 * np.random.default_rng(block[0]).normal(size=block.size)
         change = (expected(law.moved(step)) - expected(law.moved(-step))).mean(axis=0) / 2
-        assert np.allclose(change, slopes @ step, atol=0.004)
-        assert np.abs(change).max() > 0.008  # power
+        assert np.allclose(change, slopes @ step, atol=max(0.05 * np.abs(change).max(), 1e-3))
+        assert np.abs(change).max() > 0.003  # power
 
 
 def test_with_a_large_budget_the_answer_is_right_where_filling_a_mean_is_not():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.stats import chi2
 
 from dpstats.estimators.central.gaps.law import GappyRows
 from dpstats.estimators.numerics.released import Finish
@@ -65,6 +64,8 @@ def concluded(start: GappyRows, finish: Finish[GappyRows], rows: float) -> Coeff
 
 def _goodness(finish: Finish[GappyRows]) -> tuple[float, dict[str, float]]:
     """The test of the model, in two parts, and its p-value."""
+    from scipy.stats import chi2
+
     whole = float(chi2.sf(finish.statistic, finish.df))
     towards = float(chi2.sf(finish.directed, finish.directed_df)) if finish.directed_df else 1.0
     p = min(1.0, 2 * min(whole, towards))  # of the two tests together (Bonferroni)

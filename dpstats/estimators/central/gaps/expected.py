@@ -15,7 +15,6 @@ from dpstats.estimators.guesses import enough
 from dpstats.estimators.numerics.huber import score_variance, unclipped
 from dpstats.protocol import Plan
 from dpstats.queries import Geometry, Gram, Score
-from dpstats.schema import Numeric
 
 if TYPE_CHECKING:
     from dpstats.design import Design
@@ -40,13 +39,11 @@ def check(design: Design) -> None:
         raise FormulaError(
             f"missing='em' completes the rows of a formula with an intercept; {instead}"
         )
-    columns = [name for name in design.columns if name in design.schema]
-    factors = [name for name in columns if not isinstance(design.schema[name], Numeric)]
-    if factors:
+    if design.factors:
         raise FormulaError(
-            f"missing='em' completes numeric columns, and {', '.join(map(repr, factors))} "
-            f"{'has' if len(factors) == 1 else 'have'} levels: their dummies miss jointly, and no "
-            f"average of levels is one. {instead}"
+            f"missing='em' completes numeric columns, and {', '.join(map(repr, design.factors))} "
+            f"{'has' if len(design.factors) == 1 else 'have'} levels: their dummies miss "
+            f"jointly, and no average of levels is one. {instead}"
         )
     if design.joint:
         raise FormulaError(

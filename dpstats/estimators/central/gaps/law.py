@@ -7,7 +7,6 @@ from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
 from dpstats.queries.completed import completed_rows
 
@@ -122,6 +121,8 @@ class GappyRows:
 
     def rows(self, uniforms: Array) -> Array:
         """Rows by their parts, joined: see `Parts`."""
+        from scipy.special import ndtri
+
         p = self.p
         normal = ndtri(np.clip(uniforms[:, p:], 1e-12, 1 - 1e-12))
         observed = (uniforms[:, :p] < self.shares).astype(np.float64)

@@ -57,7 +57,7 @@ _FIRST_CLIP, _CLIP = 3.0, 2.0  # sds: clip on residuals, in the first step and i
 _SQUARED = 3.0  # sds: the same of those that are squared
 _KEPT = 0.93  # ratio: curvature of clipped scores to that without clips
 _LEAST_SEEN = 0.02  # share: of rows in which two covariates were observed, at least
-_LEAST, _BLURRED = 0.02, 0.7  # variance: least of second moments; and their noise, times this
+_LEAST, _BLURRED = 0.02, 0.7  # numerical: least of second moments; and their noise, times this
 _LEAST_SPREAD = 0.2  # ratio: variance of errors to that of residuals of completed rows, at least
 _MADE = 2**11  # numerical: made-up rows that second moments of completed rows are averaged over
 
