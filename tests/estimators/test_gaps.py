@@ -80,8 +80,11 @@ def test_scores_are_the_derivatives_of_expectations():
         step = np.zeros(law.size)
         step[block] = 0.1 * np.random.default_rng(block[0]).normal(size=block.size)
         change = (expected(law.moved(step)) - expected(law.moved(-step))).mean(axis=0) / 2
-        assert np.allclose(change, slopes @ step, atol=max(0.05 * np.abs(change).max(), 1e-3))
-        assert np.abs(change).max() > 0.003  # power
+        products = (made - made.mean(axis=0)) * (scores @ step)[:, None]
+        se = products.std(axis=0) / len(made) ** 0.5 + 1e-4
+        assert (np.abs(change - slopes @ step) < 4 * se).all()
+        if block.size > 1:  # of the spread alone expectations of tanh hardly move
+            assert (np.abs(change) > 8 * se).any()  # power
 
 
 def test_with_a_large_budget_the_answer_is_right_where_filling_a_mean_is_not():
