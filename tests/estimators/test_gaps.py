@@ -225,3 +225,21 @@ def test_sites_do_not_complete_rows():
     model = dp.ols(FORMULA, data, SCHEMA, missing="em")
     with pytest.raises(DPStatsError, match="one curator"):
         model.plan(dp.Federated(1.0, 1e-6, target="north"))
+
+
+def test_whatever_the_noise_is_a_fit_ends_and_says_that_it_knows_nothing():
+    x, y, gaps = rows(10, 10)
+    wide = SCHEMA.replaced({f"x{j}": dp.Numeric(-1e6, 1e6, scale=1) for j in range(P)})
+    model = dp.ols(FORMULA, table(x, y, gaps), wide, missing="em")
+    found = model.fit(dp.Central(0.01, 1e-6), noise=dp.SeededNoise(1))
+    assert np.isfinite(found.params).all()
+    assert "Noise hides the second moments" in " ".join(found.estimate.remarks)
+
+
+def test_several_rows_of_a_person_have_no_interval():
+    data = table(*rows(4_000, 11)) | {"person": np.arange(4_000) // 2}
+    schema = dp.Schema(dict(SCHEMA), unit="person", max_rows=2)
+    privacy = dp.Central(4.0, 1e-6, rows=4_000)
+    found = dp.ols(FORMULA, data, schema, missing="em").fit(privacy, noise=dp.SeededNoise(1))
+    assert "rows of a person" in found.estimate.inference
+    assert np.abs(found.params.to_numpy() - SLOPES).max() < 0.3

@@ -14,10 +14,13 @@ _UNLIKELY = 0.005  # wording: share of tables of normal rows that are taken for 
 _HIDDEN = 0.5  # wording: standard error of a second moment, in variances, that hides the columns
 
 _CONTRADICTED = "none: released numbers contradict normal rows with independent gaps"
+_ALIKE = "none: rows of a person are not independent of each other"
 _TOO_NOISY = "none: noise hides the second moments by which rows are completed"
 
 
-def concluded(start: GappyRows, finish: Finish[GappyRows], rows: float) -> CoefficientEstimate:
+def concluded(
+    start: GappyRows, finish: Finish[GappyRows], rows: float, max_rows: int
+) -> CoefficientEstimate:
     """The estimate of the finish; of the last step where the model does not hold.
 
     Parameters
@@ -28,6 +31,8 @@ def concluded(start: GappyRows, finish: Finish[GappyRows], rows: float) -> Coeff
         All answers fitted from there.
     rows : float
         Noisy count of those that contribute.
+    max_rows : int
+        Of one person.
     """
     law, d = finish.law, start.coef.size
     jacobian = law.sigma * law.root
@@ -49,6 +54,11 @@ def concluded(start: GappyRows, finish: Finish[GappyRows], rows: float) -> Coeff
             f"The released numbers contradict normal covariates and errors with independent gaps "
             f"(p = {p:.2g}): coefficients are those of the last step, which needs neither, and no "
             "interval is given.",
+        )
+    if max_rows > 1 and not inference:
+        inference = _ALIKE
+        remarks = (
+            "Rows of a person may be alike, which no interval here allows for: none is given.",
         )
     return CoefficientEstimate(
         params=params,

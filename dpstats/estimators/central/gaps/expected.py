@@ -45,17 +45,17 @@ def check(design: Design) -> None:
             f"{'has' if len(design.factors) == 1 else 'have'} levels: their dummies miss "
             f"jointly, and no average of levels is one. {instead}"
         )
-    if design.joint:
-        raise FormulaError(
-            f"missing='em' completes columns one by one, and {', '.join(map(repr, design.joint))} "
-            f"miss jointly with others: powers, splines and products of a column that is missing "
-            f"are not what its average says. Write additive terms such as 'y ~ x + z'; {instead}"
-        )
     count = len(design.names) - 1
     if not 1 <= count <= _MOST_COLUMNS:
         raise FormulaError(
             f"missing='em' takes 1 to {_MOST_COLUMNS} covariates, and the formula has {count}; "
             f"{instead}"
+        )
+    if design.joint:
+        raise FormulaError(
+            f"missing='em' completes columns one by one, and {', '.join(map(repr, design.joint))} "
+            f"miss jointly with others: powers, splines and products of a column that is missing "
+            f"are not what its average says. Write additive terms such as 'y ~ x + z'; {instead}"
         )
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.estimators.base import Request, floor_eigenvalues, need_delta
+from dpstats.estimators.base import Request, floor_eigenvalues, need_delta, need_positive
 from dpstats.estimators.central.counted import Counted, counted_plan
 from dpstats.estimators.central.gaps import expected
 from dpstats.estimators.central.gaps.conclusion import concluded
@@ -58,6 +58,7 @@ _SQUARED = 3.0  # sds: the same of those that are squared
 _KEPT = 0.93  # ratio: curvature of clipped scores to that without clips
 _LEAST_SEEN = 0.02  # share: of rows in which two covariates were observed, at least
 _LEAST, _BLURRED = 0.02, 0.7  # numerical: least of second moments; and their noise, times this
+_MOST = 1e5  # numerical: largest second moment, in squared scales
 _LEAST_SPREAD = 0.2  # ratio: variance of errors to that of residuals of completed rows, at least
 _MADE = 2**11  # numerical: made-up rows that second moments of completed rows are averaged over
 
@@ -103,7 +104,7 @@ class _Moments:
         moments /= max(float(moments[0, 0]), 0.5)  # of rows that were shortened the constant is too
         moments[0, 0] = 1.0
         noise = _BLURRED * blur.sd * math.sqrt(d) / (rows * float(np.median(both)))
-        second = floor_eigenvalues(moments, max(_LEAST, noise))
+        second = _held(moments, max(_LEAST, noise))
 
         def zeros(made: Array) -> Array:
             x = Parts.of(made).zeros
@@ -179,7 +180,7 @@ class CompletedOLS(Counted[CoefficientEstimate]):
         asks.append(Request("squares", _SQUARES, "squares of residuals of completed rows"))
         asks = with_scales(asks, design, privacy, n)
         plan = counted_plan(self, design, privacy, n, asks, {})
-        share = options.get("complete", 1.0)
+        share = need_positive("complete", options.get("complete"), 1.0, most=1.0)
         return without_scales(expected.planned(plan, design, share, _RADIUS, _CLIP), design)
 
     def _fit(self, holder: Holder[Query], design: Design, plan: Plan) -> CoefficientEstimate:
@@ -201,7 +202,7 @@ def _estimate(holder: Holder[Query], design: Design) -> CoefficientEstimate:
     variance = max(spread**2 - max(explained, 0.0), _LEAST_SPREAD * spread**2)
     start = replace(law, coef=beta, sigma=math.sqrt(variance))
     finish = fit_released(start, [*moments.asked, *scores], moments.rows)
-    return concluded(start, finish, moments.rows)
+    return concluded(start, finish, moments.rows, holder.plan.max_rows)
 
 
 def _steps(
@@ -263,6 +264,13 @@ def _norms(x: Array) -> Array:
 def _weights(x: Array, ball: Geometry) -> Array:
     weights: Array = np.minimum(1.0, ball.radius / _norms(x))
     return weights
+
+
+def _held(moments: Array, least: float) -> Array:
+    """Second moments with eigenvalues within limits, whatever the noise on them was."""
+    values, vectors = np.linalg.eigh((moments + moments.T) / 2)
+    held: Array = (vectors * np.clip(values, min(least, _MOST), _MOST)) @ vectors.T
+    return held
 
 
 def _outer(x: Array) -> Array:
