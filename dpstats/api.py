@@ -100,6 +100,7 @@ def ols(
     data: Any = None,
     schema: Schema | None = None,
     *,
+    missing: str = "complete",
     n: int | None = None,
     sites: str | None = None,
 ) -> Model:
@@ -116,6 +117,11 @@ def ols(
         names to tables, or to paths of CSV or Parquet files.
     schema : Schema
         Public declaration of the columns.
+    missing : {"complete", "em"}
+        What becomes of rows that miss a value. ``"complete"``: they contribute nothing, and how
+        many do is a noisy count; ``plan(privacy, complete=0.8)`` says what that costs. ``"em"``: a
+        covariate that is missing completely at random is completed from those that were observed,
+        under released moments; numeric, additive terms, under `Central`.
     n : int, optional
         Public number of rows, for planning without a table, or of a stream that does not say it.
     sites : str, optional
@@ -133,7 +139,7 @@ def ols(
         If a column is not declared.
     """
     recipe = Formula(formula, required(schema), context=_variables(formula))
-    return Model("ols", recipe, Sites.of(data, sites), n)
+    return Model("ols", recipe, Sites.of(data, sites), n, missing=missing)
 
 
 def logit(
@@ -142,6 +148,7 @@ def logit(
     schema: Schema | None = None,
     *,
     offset: str | None = None,
+    missing: str = "complete",
     n: int | None = None,
     sites: str | None = None,
 ) -> Model:
@@ -156,6 +163,8 @@ def logit(
         As in `ols`.
     offset : str, optional
         As in `glm`.
+    missing : {"complete"}
+        Rows that miss a value contribute nothing; see `ols`.
 
     Returns
     -------
@@ -165,10 +174,12 @@ def logit(
     ------
     FormulaError, SchemaError
         As `glm`.
+    OptionError
+        If ``missing="em"``: rows are completed for linear models alone.
     """
     context = _variables(formula, offset)
     recipe = Formula(formula, required(schema), BINOMIAL, offset, context=context)
-    return Model("logit", recipe, Sites.of(data, sites), n)
+    return Model("logit", recipe, Sites.of(data, sites), n, missing=missing)
 
 
 def glm(
@@ -180,6 +191,7 @@ def glm(
     link: str | None = None,
     offset: str | None = None,
     exposure: str | None = None,
+    missing: str = "complete",
     n: int | None = None,
     sites: str | None = None,
 ) -> Model:
@@ -199,6 +211,8 @@ def glm(
         predictor with coefficient 1.
     exposure : str, optional
         Declared column or term, with a lower bound above 0, whose logarithm is added likewise.
+    missing : {"complete", "em"}
+        As in `ols`; ``"em"`` for the gaussian family with the identity link alone.
 
     Returns
     -------
@@ -217,7 +231,7 @@ def glm(
     law = family_of(family, link)
     context = _variables(formula, offset, exposure)
     recipe = Formula(formula, required(schema), law, offset, exposure, context)
-    return Model(_KINDS.get(law, "glm"), recipe, Sites.of(data, sites), n)
+    return Model(_KINDS.get(law, "glm"), recipe, Sites.of(data, sites), n, missing=missing)
 
 
 def _variables(*texts: str | None) -> dict[str, Any]:
@@ -234,6 +248,7 @@ def mean(
     data: Any = None,
     schema: Schema | None = None,
     *,
+    missing: str = "complete",
     n: int | None = None,
     sites: str | None = None,
 ) -> Model:
@@ -242,7 +257,8 @@ def mean(
     Parameters and errors are those of `ols`.
     """
     text = formula if "~" in formula else f"{formula} ~ 1"
-    model = Model("mean", Formula(text, required(schema)), Sites.of(data, sites), n)
+    recipe = Formula(text, required(schema))
+    model = Model("mean", recipe, Sites.of(data, sites), n, missing=missing)
     if not (model.design.has_intercept and len(model.design.names) == 1):
         raise OptionError(
             f'mean({formula!r}): write mean("y") or mean("y ~ 1"); ols takes covariates.'

@@ -20,9 +20,11 @@ __all__ = [
     "check_privacy",
     "checked_sparsity",
     "guessed_rows",
-    "public_rows",
+    "public_covariates",
     "row_count",
 ]
+
+Array = NDArray[np.float64]
 
 
 def row_count(n: Any) -> int | None:
@@ -142,7 +144,7 @@ def guessed_rows(privacy: Privacy) -> int:
     return int(rows)
 
 
-def public_rows(design: Design, privacy: Privacy, public: Any) -> NDArray[np.float64]:
+def public_covariates(design: Design, privacy: Privacy, public: Any) -> NDArray[np.float64]:
     """Public covariates (m, d) in internal coordinates, without rows that miss a value.
 
     Raises
@@ -157,7 +159,7 @@ def public_rows(design: Design, privacy: Privacy, public: Any) -> NDArray[np.flo
         )
     standard = design.standardization
     rows = (design.exog(public) - standard.x_center) / standard.x_scale
-    kept: NDArray[np.float64] = rows[~np.isnan(rows).any(axis=1)]
+    kept: Array = rows[~np.isnan(rows).any(axis=1)]
     if not len(kept):
         raise DataError("public=...: no row without a missing value; leave it out.")
     return kept

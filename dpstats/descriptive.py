@@ -159,6 +159,7 @@ def mean(
     schema: Schema | None = None,
     *,
     by: str | None = None,
+    missing: str = "complete",
     n: int | None = None,
     sites: str | None = None,
 ) -> Model:
@@ -166,8 +167,8 @@ def mean(
 
     Parameters
     ----------
-    formula, data, schema, n, sites
-        As in `ols`.
+    formula, data, schema, missing, n, sites
+        As in `ols`; only ``missing="complete"``.
     by : str, optional
         A ``Categorical`` or ``Boolean`` column: means of its groups, for `Central`. The fit is then
         a `GroupMeansResults`.
@@ -190,13 +191,13 @@ def mean(
     ('a', 'b', 'c')
     """
     if by is None:
-        return api.mean(formula, data, schema, n=n, sites=sites)
+        return api.mean(formula, data, schema, missing=missing, n=n, sites=sites)
     if sites is not None:
         raise OptionError("mean(..., by=...): sites= is for the mean of all rows.")
     column, _, right = (part.strip() for part in str(formula).partition("~"))
     if right not in ("", "1"):
         raise OptionError(f'mean({formula!r}): write mean("y") or mean("y ~ 1").')
-    return Model("group means", *_grouped(column, by, data, schema, n))
+    return Model("group means", *_grouped(column, by, data, schema, n), missing=missing)
 
 
 def corr(

@@ -12,9 +12,6 @@ from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-import numpy as np
-from numpy.typing import NDArray
-
 from dpstats import door, estimators, federated
 from dpstats.accounting import Ledger
 from dpstats.checks import (
@@ -23,13 +20,14 @@ from dpstats.checks import (
     check_privacy,
     checked_sparsity,
     guessed_rows,
-    public_rows,
+    public_covariates,
     row_count,
 )
 from dpstats.design import Design, PublicDesign, Source
 from dpstats.errors import DataError, OptionError, TrustError
 from dpstats.federated import Question, Site, Sites
 from dpstats.mechanisms.noise import Noise
+from dpstats.missing import check_missing, completing, taken_share, with_gaps
 from dpstats.privacy import Central, Federated, LabelOnly, Local, Neighbors, Privacy
 from dpstats.protocol import Estimator, Plan
 from dpstats.results import Released as Results
@@ -42,7 +40,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Model", "Recipe", "Sparsity"]
 
-Array = NDArray[np.float64]
 Sparsity = int | Sequence[int] | None
 
 _FEW, _MANY = 50, 1000  # columns up to which all are fitted, and beyond which some are selected
@@ -85,6 +82,8 @@ class Model:
         Public number of rows, where no table is given.
     options : mapping, optional
         What the model itself says of options of its methods, such as a number of components.
+    missing : {"complete", "em"}
+        What becomes of rows that miss a value.
     """
 
     def __init__(
@@ -94,12 +93,13 @@ class Model:
         data: Any = None,
         n: int | None = None,
         options: Mapping[str, Any] | None = None,
+        missing: str = "complete",
     ) -> None:
         self.kind = kind
+        self._missing = check_missing(kind, missing)
         self._options = dict(options or {})
         self._recipe = recipe
-        schema = getattr(recipe, "schema", None)  # arrays have none, and are in memory
-        self._data = data if schema is None else stream_of(data, schema, n)
+        self._data = stream_of(data, getattr(recipe, "schema", None), n)
         self._n = row_count(n)
         self._expected: int | None = None  # of a model that is to plan with only
         if data is None:  # with a table the formula may be meant for public covariates
@@ -120,9 +120,7 @@ class Model:
     def _public_design(self) -> PublicDesign:
         """The design where covariates are public: any formula may be used on them."""
         if self._data is None:
-            raise DataError(
-                "No table: with public covariates the design is made from them; give data=..."
-            )
+            raise DataError("No table: public covariates make the design; give data=...")
         return self._recipe.public(self._table)
 
     @cached_property
@@ -347,6 +345,7 @@ class Model:
         noise: Noise | None = None,
     ) -> tuple[Question, list[Site]]:
         """What is asked of sites, and these, in this process."""
+        method = completing(self._missing, privacy, method, options)
         if not isinstance(self._data, Sites):
             raise TrustError(
                 "Federated(...) is of several sites: give data={'north': ..., 'south': ...}, or "
@@ -385,16 +384,18 @@ class Model:
             options = {**options, "sparsity": checked_sparsity(sparsity, design)}
         reads = self._data is not None and self._expected is None
         table = self._table if isinstance(privacy, LabelOnly) else self._data
-        table = Reading(table) if isinstance(table, Stream) else table
-        source = design.source(table) if reads else None
+        reading = Reading(table) if isinstance(table, Stream) else None
+        source = design.source(table if reading is None else reading) if reads else None
         n = self._rows(privacy, design, source)
-        rows = None if public is None else public_rows(design, privacy, public)
+        rows = None if public is None else public_covariates(design, privacy, public)
         if rows is not None:
             options = {**options, "public_rows": len(rows)}
+        method = completing(self._missing, privacy, method, options)
+        share = taken_share(options, privacy)
         estimator, plan = self._chosen(design, privacy, n, method, options)
+        plan = with_gaps(plan, estimator, design, options, share)
         asks_devices = cast("LocalMethod", estimator)
         moments = None if rows is None else asks_devices.public_moments(design, plan, rows)
-        reading = table if isinstance(table, Reading) else None
         return door.Prepared(design, source, estimator, plan, moments, reading)
 
     def _chosen(

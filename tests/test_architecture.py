@@ -25,6 +25,7 @@ FRONT = {
     "devices",
     "door",
     "federated",
+    "missing",
     "mixtures",
     "model",
     "ranges",

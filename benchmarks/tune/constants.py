@@ -30,6 +30,7 @@ FAMILIES = {
     ),
     "scales": ("central/scales", "central/counted.py", "numerics/cells.py"),
     "mixtures": ("central/mixtures",),
+    "gaps": ("central/gaps",),
     "descriptive": ("central/descriptive",),
     "sparse": ("central/sparse",),
     "labels": ("labels",),

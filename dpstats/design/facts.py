@@ -121,6 +121,27 @@ class Design(ABC):
         """What a row is made of, the response first: columns of the table, or of the matrix."""
         return self._called(self._layout)
 
+    @property
+    def factors(self) -> tuple[str, ...]:
+        """Columns of the table that have levels, among those that covariates read."""
+        if self.schema is None:
+            return ()
+        read = [name for name in self._layout.lookups if isinstance(name, str)]
+        names = dict.fromkeys([*read, *self._layout.declarations])
+        return tuple(name for name in names if not isinstance(self.schema[name], Numeric))
+
+    @property
+    def joint(self) -> tuple[str, ...]:
+        """Columns that read an input together with others: where it is missing, so are they all."""
+        layout = self._layout
+        reads = [(int(j), {name}) for j, name in zip(layout.positions, layout.lookups, strict=True)]
+        reads += [(int(j), set(names)) for places, _, names in layout.computed for j in places]
+        return tuple(
+            self.names[j]
+            for j, mine in sorted(reads, key=lambda pair: pair[0])
+            if len(mine) > 1 or any(mine & other for k, other in reads if k != j)
+        )
+
     def _called(self, layout: Layout) -> tuple[str, ...]:
         """Names of the inputs of a layout of its columns."""
         named = dict(zip(layout.lookups, (self.names[j] for j in layout.positions), strict=True))

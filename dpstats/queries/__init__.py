@@ -8,6 +8,7 @@ from dpstats.queries.base import Contribution, Query
 from dpstats.queries.blocks import Block, Geometry
 from dpstats.queries.candidates import CandidateLosses
 from dpstats.queries.cells import AstrayCounts, ColumnCells
+from dpstats.queries.completed import Completed, ObservedPairs
 from dpstats.queries.coordinates import CoordinateScores, PeeledScores
 from dpstats.queries.linear import Gradient, Gram, ResidualCount, ResidualMoment, Score, ScoreOuter
 from dpstats.queries.messages import MomentMessage
@@ -49,6 +50,7 @@ __all__ = [
     "ColumnCells",
     "ColumnMoments",
     "ColumnPrefixes",
+    "Completed",
     "Contribution",
     "CoordinateScores",
     "Count",
@@ -64,6 +66,7 @@ __all__ = [
     "NormCount",
     "NormHistogram",
     "NormQuantile",
+    "ObservedPairs",
     "PairScales",
     "PeeledScores",
     "ProjectedCells",

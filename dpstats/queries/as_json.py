@@ -24,6 +24,7 @@ from dpstats.queries.base import Query
 from dpstats.queries.candidates import CandidateLosses
 from dpstats.queries.cells import AstrayCounts, ColumnCells
 from dpstats.queries.column_scores import ColumnScores
+from dpstats.queries.completed import Completed, ObservedPairs
 from dpstats.queries.coordinates import CoordinateScores, PeeledScores
 from dpstats.queries.label_cells import LabelAstray, LabelCells
 from dpstats.queries.labels import (
@@ -81,6 +82,7 @@ QUERIES: Mapping[str, type[Any]] = {
         ColumnMoments,
         ColumnPrefixes,
         ColumnScores,
+        Completed,
         CoordinateScores,
         Count,
         Gradient,
@@ -96,6 +98,7 @@ QUERIES: Mapping[str, type[Any]] = {
         NormCount,
         NormHistogram,
         NormQuantile,
+        ObservedPairs,
         PairScales,
         PeeledScores,
         ProjectedCells,

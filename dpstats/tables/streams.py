@@ -123,15 +123,17 @@ class Stream(Mapping[str, Any]):
         return {name: _joined([part[name] for part in parts], self[name]) for name in names}
 
 
-def stream_of(data: Any, schema: Schema, n: int | None = None) -> Any:
+def stream_of(data: Any, schema: Schema | None, n: int | None = None) -> Any:
     """What is known of data that is read in batches; any other data as it is.
+
+    Arrays have no schema, and are in memory.
 
     Raises
     ------
     DataError
         As `dpstats.tables.sources.opened`.
     """
-    if isinstance(data, Stream):
+    if schema is None or isinstance(data, Stream):
         return data
     batches = opened(data, schema)
     return data if batches is None else Stream(batches, schema, n)

@@ -30,6 +30,7 @@ SIGNS = {"x1": Categorical([-1, 1], other=1)}
 SLOPES = {"Intercept": 1.0, "x1": 1.0, "x2": -0.2, "C(g)[T.b]": 0.5, "C(g)[T.c]": 0.0}
 POPULATION_MEAN = 1.0 - 0.2 * 5 + 0.5 / 3
 RIGHT = "y ~ x1 + x2 + C(g)"
+COMPLETED = "y ~ x1 + x2"  # rows are completed where no column has levels
 GENTLE = 0.3  # of the slopes, so that a log-linear mean stays between 0.5 and 2.2
 COLUMNS_TO_SELECT = 4  # of the design, beside its intercept
 SPARSITY = 2  # columns that a sparse method is asked for
@@ -81,6 +82,12 @@ MODELS = {
         SLOPES,
         normal,
         lambda frame: smf.ols(RIGHT, frame),
+    ),
+    "completed ols": ModelCase(  # covariates are not normal: there are no intervals
+        lambda data, schema: api.ols(COMPLETED, data, schema, missing="em"),
+        Numeric(-Y_BOUND, Y_BOUND, scale=1.3),
+        {},
+        normal,
     ),
     "mean": ModelCase(
         lambda data, schema: api.mean("y", data, schema),
@@ -249,8 +256,14 @@ class Case:
         return self.split or not (self.estimator.sparse or not self.truth)
 
     @property
+    def kind(self) -> ModelCase:
+        """How models that the method fits are made."""
+        completes = (self.estimator.model, self.estimator.name) == ("ols", "em")
+        return MODELS["completed ols" if completes else self.estimator.model]
+
+    @property
     def truth(self) -> Mapping[str, float]:
-        return MODELS[self.estimator.model].truth
+        return self.kind.truth
 
     def privacy(self, epsilon: float = 1.0, delta: float = 1e-6, rows: int = 400) -> Any:
         guess = None if self.setting.public_n else rows
@@ -258,8 +271,7 @@ class Case:
 
     def model(self, data: Any) -> api.Model:
         unit = {"unit": "person", "max_rows": MAX_ROWS} if self.setting.person else {}
-        kind = MODELS[self.estimator.model]
-        return kind.make(data, Schema({"y": kind.endog, **COLUMNS}, **unit))
+        return self.kind.make(data, Schema({"y": self.kind.endog, **COLUMNS}, **unit))
 
     @property
     def options(self) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from dpstats.queries import (
     ColumnCells,
     ColumnMoments,
     ColumnPrefixes,
+    Completed,
     CoordinateScores,
     Count,
     Geometry,
@@ -29,6 +30,7 @@ from dpstats.queries import (
     NormCount,
     NormHistogram,
     NormQuantile,
+    ObservedPairs,
     PairScales,
     PeeledScores,
     ProjectedCells,
@@ -54,7 +56,7 @@ from dpstats.queries import (
     UnitMoments,
     WhitenedScore,
 )
-from dpstats.queries.blocks import X_BITS, Y_BITS, bound_grid
+from dpstats.queries.blocks import X_BITS, Y_BITS, Incomplete, bound_grid
 
 D = 3
 WHITEN = np.array([[2.0, 0.3, 0.0], [0.1, 0.7, -0.2], [0.0, 0.5, 5.0]])
@@ -66,6 +68,7 @@ SEARCHED = 2.0 ** np.arange(-6.0, 3.0)
 PAIR = Geometry(1.2, WHITEN[:2, 1:])  # of two columns
 APART = np.vstack([5 * WHITEN[:2], -4 * WHITEN[1:]])  # residuals to two components
 LINES = np.array([[0.4, -0.25, 0.7], [-0.5, 0.6, 0.1]])  # coefficients of two components
+PRECISION = np.array([[1.5, -0.9, 0.2], [-0.9, 2.0, 0.4], [0.2, 0.4, 0.8]])
 PART = Geometry(1.2, WHITEN[:2])  # two directions of three columns
 TWO = Axis(np.array([0, 2]), np.array([1.0, 2.0]), np.array([-9.0, 0.0, 1.0, 9.0]))
 IN_CELLS = Scored(1, np.array([-1.0, -0.2, 0.5, 1.0]), np.array([-1.7, 0.1, 1.7]))
@@ -79,7 +82,9 @@ BY_VALUE = (
     ColumnCells,
     ColumnMoments,
     ColumnPrefixes,
+    Completed,
     GroupSums,
+    ObservedPairs,
     ScoreProducts,
     TableCounts,
 )
@@ -147,6 +152,12 @@ _CASES = [
     Case(ResidualQuantile(GRID, 0.9, BETA), np.inf, 0.99),
     Case(Search(ResidualQuantile(SEARCHED, 0.7, BETA)), np.inf, 0.99),
     Case(Search(NormQuantile(SEARCHED, 0.6, WHITEN)), np.inf, 0.99),
+    Case(Completed(Score(SKEWED, BETA, 0.3), PRECISION), 2, 0.95),
+    Case(Completed(Gram(SKEWED), PRECISION), 2, 0.95),
+    Case(Completed(Gram(PLAIN), np.eye(D)), 2, 0.95),
+    Case(Completed(Search(ResidualQuantile(SEARCHED, 0.7, BETA)), PRECISION), np.inf, 0.99),
+    Case(Completed(ResidualMoment(PLAIN, BETA, 0.4), PRECISION), 2, 0.95),
+    Case(ObservedPairs(D), 2, 0.6),
     Case(TailSums(BETA, np.array([0.2, 0.4, 0.8])), 2, 0.95),
     Case(AstrayCounts((1,) * (D + 1)), 2, 0.99),
     Case(AstrayCounts((1, D)), 2, 0.99),
@@ -254,9 +265,9 @@ def block(
     bounds = np.broadcast_to(np.asarray(bound, dtype=np.float64), x.shape[1:])
     steps, y_step = np.array([bound_grid(b, X_BITS) for b in bounds]), bound_grid(1.0, Y_BITS)
     keep = np.ones(x.shape[0]) if keep is None else np.asarray(keep, dtype=np.float64)
-    x = np.rint(np.clip(x, -bounds, bounds) / steps) * steps * keep[:, None]
-    x = x.astype(np.float32)  # exact
-    y = np.rint(np.clip(y, -1.0, 1.0) / y_step) * y_step * keep
+    x = np.rint(np.clip(x, -bounds, bounds) / steps) * steps
+    held = x.astype(np.float32), np.rint(np.clip(y, -1.0, 1.0) / y_step) * y_step  # exact
+    x, y = held[0] * keep[:, None].astype(np.float32), held[1] * keep
     if query.columns is not None:
         chosen = list(query.columns)
         x, bounds, steps = np.take(x, chosen, axis=1), bounds[chosen], steps[chosen]
@@ -265,6 +276,7 @@ def block(
         bare,
         observed=functools.partial(_observed, bare),
         astray=functools.partial(_astray, bare),
+        incomplete=functools.partial(_incomplete, keep, *held),
     )
     rows = bare.weighted(query.geometry)
     return replace(rows, weight=rows.weight.astype(np.float32).astype(np.float64))
@@ -275,6 +287,14 @@ def _observed(rows: Block) -> Any:
     values = np.column_stack([rows.x, rows.y]).astype(np.float64)
     values[rows.keep == 0] = np.nan
     return values
+
+
+def _incomplete(keep: Any, x: Any, y: Any) -> Incomplete:
+    """Incomplete rows miss what is below .1: some one value, some all; and a response of 0.5."""
+    at = np.flatnonzero(keep == 0)
+    missing = np.column_stack([x[at] < 0.1, y[at] == 0.5])
+    shown = np.where(missing[:, :-1], np.nan, x[at]).astype(np.float32)
+    return Incomplete(at, shown, y[at], missing)
 
 
 def _astray(rows: Block) -> Any:

@@ -9,6 +9,7 @@ from dpstats.estimators.central.descriptive.describe import ColumnDescriptions
 from dpstats.estimators.central.descriptive.groups import GroupMeans, RankTest, WelchTest
 from dpstats.estimators.central.descriptive.quantile import InvertedDistribution
 from dpstats.estimators.central.descriptive.variance import WindowVariance
+from dpstats.estimators.central.gaps.ols import CompletedOLS
 from dpstats.estimators.central.mean import ClippedMean
 from dpstats.estimators.central.mixtures.gaussian import GaussianMixture
 from dpstats.estimators.central.mixtures.regression import RegressionMixtureEM
@@ -36,6 +37,7 @@ CENTRAL: tuple[Estimator, ...] = (
     DPGD(),
     AdaSSP(),
     AdaptiveClippingGD(),
+    CompletedOLS(),
     Newton("logit"),
     Newton("glm"),
     DPGD("logit"),

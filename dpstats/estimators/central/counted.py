@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 
@@ -41,9 +41,11 @@ class Counted(Method, Generic[Made]):
     plan. Rows of a sparse matrix are not counted: their values by themselves are not read.
     """
 
+    effect_of_gaps: ClassVar[str] = "and their rows count as nothing"
+
     def fit(self, holder: Holder[Query], design: Design, plan: Plan) -> Made:
         """Ask what was moved, and then what the estimate is made of."""
-        moved, warned = _asked(holder, design)
+        moved, warned = _asked(holder, design, self.effect_of_gaps)
         estimate = self._fit(holder, design, plan)
         released, remarks = {**estimate.released, **moved}, (*warned, *estimate.remarks)
         return replace(estimate, released=released, remarks=remarks)
@@ -74,7 +76,7 @@ def counted_plan(
 
 
 def _asked(
-    holder: Holder[Query], design: Design
+    holder: Holder[Query], design: Design, effect_of_gaps: str
 ) -> tuple[dict[str, dict[str, float]], tuple[str, ...]]:
     """Noisy shares of values outside of what is declared, and of missing ones; and remarks."""
     slots = {m.slot: m for m in holder.plan.mechanisms}
@@ -88,7 +90,7 @@ def _asked(
     clear = max(_MANY, _CLEAR * answer.noise.sd / n)
     words = (
         ("outside the declared range", "and were moved to its ends: declare a wider one"),
-        ("missing or of no declared level", "and their rows count as nothing"),
+        ("missing or of no declared level", effect_of_gaps),
     )
     remarks = [
         f"About {share:.0%} of the values of {_worded(name)} were {what}, {effect}."

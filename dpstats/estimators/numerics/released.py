@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
-__all__ = ["Asked", "Finish", "Law", "fit_released"]
+__all__ = ["Asked", "Finish", "Law", "even_points", "fit_released"]
 
 Array = NDArray[np.float64]
 
@@ -261,11 +261,11 @@ def _centred(scores: Array) -> Array:
 
 def _chunks(width: int, m: int) -> Iterator[tuple[int, Array]]:
     for first in range(0, m, _CHUNK):
-        yield first, _points(width, m)[first : first + _CHUNK]
+        yield first, even_points(width, m)[first : first + _CHUNK]
 
 
 @lru_cache(maxsize=2)
-def _points(width: int, m: int) -> Array:
+def even_points(width: int, m: int) -> Array:
     """Evenly spread points of the unit cube (Sobol's), which no noise is made of."""
     from scipy.stats import qmc
 

@@ -1,0 +1,56 @@
+"""What is known of least squares on rows that miss covariates."""
+
+from __future__ import annotations
+
+from dpstats.estimators.sources import DONG, INDIRECT, ZHANG_EM
+from dpstats.theory import Assumption, Citation, Rate, Theory
+
+__all__ = ["GAPS"]
+
+_OWN = Citation(
+    "dpstats-gaps",
+    "The dpstats developers",
+    "Noisy Newton steps on completed rows, and all released answers",
+    2026,
+    "dpstats",
+    "proof in the docstring of Completed",
+)
+_UPPER, _LOWER = ZHANG_EM.at("Theorem A.5"), ZHANG_EM.at("Theorem A.6")
+_BELOW = (
+    Assumption("For the lower bound", "eps < 1"),
+    Assumption("For the lower bound, with some w > 0: delta is below n^(-1-w)"),
+)
+
+GAPS = Theory(
+    estimand="the least-squares coefficients of the population, had no covariate been missing",
+    guarantee=(
+        "(epsilon, delta)-DP for every data set: noisy comparisons, Gram matrices (sqrt(2) R^2 "
+        "under replace-one, R^2 under add-remove), signs of what was observed (sqrt(2) d, d) and "
+        "scores (2 R C, R C) of rows that are completed one by one; all noise is Gaussian and "
+        "composes exactly."
+    ),
+    assumptions=(
+        Assumption("Covariates are missing completely at random: gaps depend on no value"),
+        Assumption(
+            "For intervals: covariates and errors are normal, gaps of a row are independent of "
+            "each other; both are tested"
+        ),
+        Assumption("Noise does not hide the second moments of the columns", resolution=True),
+    ),
+    upper=(
+        Rate("statistical", "sqrt(d/n)", _UPPER, conjectured=True),
+        Rate("privacy", "d sqrt(log(1/delta))/(n eps)", _UPPER, conjectured=True),
+    ),
+    lower=(
+        Rate("statistical", "sqrt(d/n)", _LOWER),
+        Rate("privacy", "d/(n eps)", _LOWER, given=_BELOW),
+    ),
+    citations=(_OWN, ZHANG_EM, INDIRECT, DONG),
+    corrections=(
+        "The printed second moment given what was observed is not the posterior one, and makes the "
+        "sensitivity of the printed gradient grow with the coefficients (Algorithms 6 and 8): rows "
+        "are completed by second moments of covariates instead, and clipped afterwards.",
+        "All rows are used in every step instead of disjoint batches, and the start, the variances "
+        "of covariates and errors, and the shares of gaps are found privately instead of given.",
+    ),
+)

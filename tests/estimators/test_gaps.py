@@ -1,0 +1,245 @@
+"""Rows that miss covariates: completed, stepped, and fitted to what was released."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import statsmodels.api as sm
+
+import dpstats as dp
+from dpstats.errors import DPStatsError, FormulaError, OptionError, TrustError
+from dpstats.estimators.central.gaps.law import GappyRows, Parts
+from dpstats.estimators.numerics.released import even_points
+from dpstats.queries.completed import completed_rows
+
+pytestmark = pytest.mark.filterwarnings("ignore::dpstats.errors.FeasibilityWarning")
+
+P = 3
+RATES = np.array([0.1, 0.2, 0.3])
+COV = 0.6 ** np.abs(np.subtract.outer(np.arange(P), np.arange(P)))
+SLOPES = np.array([0.3, 1.0, -0.5, 0.7])
+SCHEMA = dp.Schema(
+    {f"x{j}": dp.Numeric(-9, 9, scale=1) for j in range(P)}
+    | {"y": dp.Numeric(-9, 9, scale=1), "g": dp.Categorical(["a", "b"])}
+)
+FORMULA = "y ~ x0 + x1 + x2"
+PRIVACY = dp.Central(1.0, 1e-6)
+
+
+def rows(n, seed, shape="normal", rates=RATES):
+    """Covariates, responses and gaps (True where missing)."""
+    rng = np.random.default_rng(seed)
+    z = rng.normal(size=(n, P))
+    if shape == "skewed":
+        z = rng.exponential(size=(n, P)) - 1
+    x = z @ np.linalg.cholesky(COV).T
+    y = SLOPES[0] + x @ SLOPES[1:] + 0.5 * rng.normal(size=n)
+    return x, y, rng.uniform(size=(n, P)) < rates
+
+
+def table(x, y, gaps):
+    return {f"x{j}": np.where(gaps[:, j], np.nan, x[:, j]) for j in range(P)} | {"y": y}
+
+
+def fitted(data, privacy=PRIVACY, seed=1, **options):
+    model = dp.ols(FORMULA, data, SCHEMA, missing="em")
+    return model.fit(privacy, noise=dp.SeededNoise(seed), **options)
+
+
+def test_completed_rows_are_conditional_means_of_normal_rows():
+    """The witness is the block formula, pattern by pattern."""
+    rng = np.random.default_rng(0)
+    second = np.eye(P + 1)
+    second[1:, 1:] = COV
+    x, missing = rng.normal(size=(40, P + 1)), rng.uniform(size=(40, P + 1)) < 0.4
+    hidden = np.where(missing, np.nan, x)
+    made = completed_rows(hidden, missing, np.linalg.inv(second))
+    for row, whole, u in zip(hidden, made, missing, strict=True):
+        wanted = second[np.ix_(u, ~u)] @ np.linalg.solve(second[np.ix_(~u, ~u)], row[~u])
+        assert np.allclose(whole[u], wanted)
+        assert np.array_equal(whole[~u], row[~u])
+
+
+def test_scores_are_the_derivatives_of_expectations():
+    """Cov(q, score) against differences of E q between laws, for a few q; both by simulation."""
+    law = GappyRows(
+        SLOPES, 0.5, np.array([0.2, 0.0, -0.3]), COV, 1 - RATES, np.linalg.inv(np.eye(P + 1) + 0.3)
+    )
+    uniforms = even_points(law.uniforms, 2**14)
+
+    def expected(at):
+        parts = Parts.of(at.rows(uniforms))
+        return np.column_stack(
+            [parts.completed[:, 1:] * np.tanh(parts.y)[:, None], parts.zeros, parts.zeros**2]
+        )
+
+    made, scores = expected(law), law.scores(law.rows(uniforms))
+    slopes = made.T @ (scores - scores.mean(axis=0)) / len(made)
+    blocks = np.split(np.arange(law.size), np.cumsum([P + 1, 1, P, P * (P + 1) // 2]))
+    for block in blocks:  # coefficients, spread, means, covariances, shares
+        step = np.zeros(law.size)
+        step[block] = 0.1 * np.random.default_rng(block[0]).normal(size=block.size)
+        change = (expected(law.moved(step)) - expected(law.moved(-step))).mean(axis=0) / 2
+        products = (made - made.mean(axis=0)) * (scores @ step)[:, None]
+        se = products.std(axis=0) / len(made) ** 0.5 + 1e-4
+        assert (np.abs(change - slopes @ step) < 4 * se).all()
+        if block.size > 1:  # of the spread alone expectations of tanh hardly move
+            assert (np.abs(change) > 8 * se).any()  # power
+
+
+def test_with_a_large_budget_the_answer_is_right_where_filling_a_mean_is_not():
+    x, y, gaps = rows(30_000, 2)
+    found = fitted(table(x, y, gaps), dp.Central(50.0, 1e-6))
+    apart = (found.params.to_numpy() - SLOPES) / found.bse.to_numpy()
+    assert np.abs(apart).max() < 4.0  # false alarm 3e-4
+    full = sm.OLS(y, sm.add_constant(x)).fit()
+    assert (found.bse.to_numpy() > full.bse).all()  # gaps cost something
+    filled = sm.OLS(y, sm.add_constant(np.where(gaps, 0.0, x))).fit()
+    assert np.abs((filled.params - SLOPES) / filled.bse).max() > 10  # power
+
+
+@pytest.mark.parametrize("how", ["skewed", "together"])
+def test_without_its_model_there_is_no_interval_and_the_answer_is_right(how):
+    x, y, gaps = rows(20_000, 4, shape=how)
+    if how == "together":
+        gaps = np.repeat(gaps[:, 2:], P, axis=1)
+    found = fitted(table(x, y, gaps), dp.Central(2.0, 1e-6))
+    assert "contradict" in " ".join(found.estimate.remarks)
+    assert not np.isfinite(found.conf_int().to_numpy()).any()
+    assert np.abs(found.params.to_numpy() - SLOPES).max() < 0.1
+
+
+def test_under_its_model_the_test_of_it_is_silent():
+    found = fitted(table(*rows(5_000, 51)))
+    assert found.released["goodness of fit"]["p"] > 0.005  # its false alarm
+    assert np.isfinite(found.conf_int().to_numpy()).all()
+
+
+def test_a_column_that_nobody_answered_is_said_and_has_no_interval():
+    x, y, gaps = rows(4_000, 5)
+    gaps[:, 1] = True
+    found = fitted(table(x, y, gaps))
+    assert "'x1' were missing" in " ".join(found.estimate.remarks)
+    assert not np.isfinite(found.conf_int().to_numpy()).any()
+
+
+@pytest.mark.parametrize(
+    ("formula", "what"),
+    [
+        ("y ~ x0 + C(g)", "'g' has levels"),
+        ("y ~ x0 + I(x0 ** 2)", "miss jointly"),
+        ("y ~ poly(x0, 2)", "miss jointly"),
+        ("y ~ x0 + x0:x1", "'x0:x1'"),
+        ("y ~ 0 + x0", "with an intercept"),
+        ("y ~ 1", "1 to 30 covariates"),
+    ],
+)
+def test_what_cannot_be_completed_is_refused_before_the_charge(formula, what):
+    data = table(*rows(50, 6)) | {"g": np.array(["a", "b"] * 25, dtype=object)}
+    ledger = dp.Ledger.memory(1.0, 1e-6)
+    with pytest.raises(FormulaError, match=what):
+        dp.ols(formula, data, SCHEMA, missing="em").fit(PRIVACY, ledger=ledger)
+    assert ledger.spent == (0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("asked", "error", "what"),
+    [
+        ({"sparsity": 1}, OptionError, "noise grows with their number"),
+        ({"method": "newton"}, OptionError, "a method of its own"),
+        ({"target": "robust"}, OptionError, "no option 'target'"),
+        ({"complete": 0}, OptionError, "public guess"),
+        ({"complete": "most"}, OptionError, "is a str"),
+        ({"privacy": dp.Local(1.0)}, TrustError, "one curator"),
+        ({"privacy": dp.LabelOnly(1.0)}, TrustError, "one curator"),
+    ],
+)
+def test_what_does_not_go_with_completing_is_refused(asked, error, what):
+    model = dp.ols(FORMULA, table(*rows(50, 6)), SCHEMA, missing="em")
+    with pytest.raises(error, match=what):
+        model.plan(asked.pop("privacy", PRIVACY), **asked)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: dp.logit("g ~ x0", schema=SCHEMA, n=100, missing="em"),
+        lambda: dp.glm("x0 ~ x1", schema=COUNTS, family="poisson", n=100, missing="em"),
+        lambda: dp.mean("y", schema=SCHEMA, n=100, missing="em"),
+        lambda: dp.mean("y", schema=SCHEMA, by="g", n=100, missing="em"),
+    ],
+)
+def test_other_models_take_complete_rows(make):
+    with pytest.raises(OptionError, match="Use missing='complete'"):
+        make()
+
+
+COUNTS = dp.Schema(x0=dp.Numeric(0, 20), x1=dp.Numeric(-1, 1), g=dp.Categorical(["a", "b"]))
+
+
+@pytest.mark.parametrize("missing", ["drop", None, 1])
+def test_an_unknown_way_is_refused(missing):
+    with pytest.raises(OptionError, match="'complete' and 'em'"):
+        dp.ols(FORMULA, schema=SCHEMA, n=100, missing=missing)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda n: dp.ols(FORMULA, schema=SCHEMA, n=n, missing="complete"),
+        lambda n: dp.logit("g ~ x1", schema=COUNTS, n=n, missing="complete"),
+        lambda n: dp.glm("x0 ~ x1", schema=COUNTS, family="poisson", n=n, missing="complete"),
+        lambda n: dp.mean("y", schema=SCHEMA, n=n, missing="complete"),
+    ],
+)
+def test_a_plan_expects_what_complete_rows_alone_give_at_the_same_cost(make):
+    plan, whole = make(20_000).plan(PRIVACY, complete=0.6), make(20_000).plan(PRIVACY)
+    fewer = make(12_000).plan(PRIVACY)
+    assert (plan.mechanisms, plan.cost, plan.n) == (whole.mechanisms, whole.cost, whole.n)
+    assert plan.predicted_se == fewer.predicted_se
+    assert "60% of the rows" in " ".join(plan.assumptions)
+    assert "times those of a table without gaps" in " ".join(plan.assumptions)
+    assert (np.array(plan.predicted_se) > np.array(whole.predicted_se)).all()
+
+
+def test_a_fit_does_not_depend_on_the_guess():
+    data = table(*rows(500, 7))
+    model = dp.ols(FORMULA, data, SCHEMA)
+    one, other = (
+        model.fit(PRIVACY, noise=dp.SeededNoise(3), **guess) for guess in ({}, {"complete": 0.5})
+    )
+    assert one.params.equals(other.params)
+
+
+def test_a_plan_of_completed_rows_expects_less_error_than_one_of_complete_rows():
+    ways = ("em", "complete")
+    ours, theirs = (
+        dp.ols(FORMULA, schema=SCHEMA, n=20_000, missing=way).plan(PRIVACY, complete=0.4)
+        for way in ways
+    )
+    assert ours.predicted_se[1] < theirs.predicted_se[1]
+
+
+def test_sites_do_not_complete_rows():
+    data = {"north": table(*rows(50, 8)), "south": table(*rows(50, 9))}
+    model = dp.ols(FORMULA, data, SCHEMA, missing="em")
+    with pytest.raises(DPStatsError, match="one curator"):
+        model.plan(dp.Federated(1.0, 1e-6, target="north"))
+
+
+def test_whatever_the_noise_is_a_fit_ends_and_says_that_it_knows_nothing():
+    x, y, gaps = rows(10, 10)
+    wide = SCHEMA.replaced({f"x{j}": dp.Numeric(-1e6, 1e6, scale=1) for j in range(P)})
+    model = dp.ols(FORMULA, table(x, y, gaps), wide, missing="em")
+    found = model.fit(dp.Central(0.01, 1e-6), noise=dp.SeededNoise(1))
+    assert np.isfinite(found.params).all()
+    assert "Noise hides the second moments" in " ".join(found.estimate.remarks)
+
+
+def test_several_rows_of_a_person_have_no_interval():
+    data = table(*rows(4_000, 11)) | {"person": np.arange(4_000) // 2}
+    schema = dp.Schema(dict(SCHEMA), unit="person", max_rows=2)
+    privacy = dp.Central(4.0, 1e-6, rows=4_000)
+    found = dp.ols(FORMULA, data, schema, missing="em").fit(privacy, noise=dp.SeededNoise(1))
+    assert "rows of a person" in found.estimate.inference
+    assert np.abs(found.params.to_numpy() - SLOPES).max() < 0.3
