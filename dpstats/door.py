@@ -17,7 +17,15 @@ from numpy.typing import NDArray
 from dpstats.accounting import Ledger, LedgerState
 from dpstats.design import Design, Source
 from dpstats.errors import FeasibilityWarning
-from dpstats.holders import Clients, Curator, Labels, MappedRows, Received, ResidentRows
+from dpstats.holders import (
+    Clients,
+    Curator,
+    Labels,
+    MappedRows,
+    Received,
+    ResidentRows,
+    check_responses,
+)
 from dpstats.holders.sealed import without_frames
 from dpstats.holders.store import OpenStore
 from dpstats.mechanisms.noise import Noise, SafeNoise
@@ -62,7 +70,7 @@ def fit(
     noise = SafeNoise() if noise is None else noise
     store = _store(reading, design, plan, scratch)
     if isinstance(plan.privacy, LabelOnly):
-        Labels.check_rows(len(source))
+        check_responses(len(source))
     for message in plan.warnings:
         warnings.warn(plain(message), FeasibilityWarning, stacklevel=3)
     ledger = _charged(design, plan, label, ledger, noise)

@@ -3,8 +3,16 @@
 from dpstats.holders.clients import Clients
 from dpstats.holders.collector import Received
 from dpstats.holders.curator import Curator
-from dpstats.holders.labels import Labels
+from dpstats.holders.labels import Labels, check_responses
 from dpstats.holders.mapped import MappedRows
 from dpstats.holders.rows import ResidentRows
 
-__all__ = ["Clients", "Curator", "Labels", "MappedRows", "Received", "ResidentRows"]
+__all__ = [
+    "Clients",
+    "Curator",
+    "Labels",
+    "MappedRows",
+    "Received",
+    "ResidentRows",
+    "check_responses",
+]

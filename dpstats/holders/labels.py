@@ -25,12 +25,27 @@ from dpstats.queries.labels import Interval, LabelSum, RandomizedLabels
 if TYPE_CHECKING:
     from dpstats.design import Design, Source
 
-__all__ = ["Labels"]
+__all__ = ["Labels", "check_responses"]
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 MAX_ROWS = 2**24
+
+
+def check_responses(count: int) -> None:
+    """Refuse more responses than sums are exact for; their number is public.
+
+    Raises
+    ------
+    DataError
+        If there are more.
+    """
+    if count > MAX_ROWS:
+        raise DataError(
+            f"Sums of responses are exact for at most {MAX_ROWS:,} rows, and the table has "
+            f"{count:,}. Fit a part of the table, chosen without a look at responses."
+        )
 
 
 class Labels(Transcribed):
@@ -68,7 +83,7 @@ class Labels(Transcribed):
             raise PlanError(
                 f"Holders of responses answer LabelOnly plans, not {plan.privacy.trust!r} ones."
             )
-        self.check_rows(len(source))
+        check_responses(len(source))
         block = source.block(0, len(source))
         if block.y is None:
             raise PlanError("The design has no response.")
@@ -79,21 +94,6 @@ class Labels(Transcribed):
         self._curator = plan.privacy.curator
         self._lots = Lots(self._noise, len(source))
         self._answered: set[str] = set()
-
-    @staticmethod
-    def check_rows(count: int) -> None:
-        """Refuse more rows than sums are exact for; their number is public.
-
-        Raises
-        ------
-        DataError
-            If there are more.
-        """
-        if count > MAX_ROWS:
-            raise DataError(
-                f"Sums of responses are exact for at most {MAX_ROWS:,} rows, and the table has "
-                f"{count:,}. Fit a part of the table, chosen without a look at responses."
-            )
 
     def half(self, branch: int) -> NDArray[np.intp]:
         """Positions, ascending, of the rows of a half (1, 2) or of all (0).

@@ -406,7 +406,8 @@ MUTANTS = [
     mutant(
         "warns where values are missing",
         ROWS,
-        "            if not raw.keep.all():\n",
+        "            self._keep[rows] = raw.keep\n",
+        "            self._keep[rows] = raw.keep\n"
         "            if not raw.keep.all():\n"
         '                __import__("warnings").warn(f"{(~raw.keep).sum()} incomplete rows")\n',
         "test_secrets.py",
