@@ -122,6 +122,7 @@ def coverage(case: Case, n: int, epsilon: float, replicates: int) -> pd.Series:
     return pd.DataFrame(hits).mean()
 
 
+@pytest.mark.full
 @each_method_drawn
 def test_intervals_cover_in_a_small_simulation(case: Case) -> None:
     """40 data sets: at 95 % coverage fewer than 31 hits have probability 2e-5, at 70 % 0.80."""

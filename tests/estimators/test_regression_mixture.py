@@ -192,6 +192,7 @@ def test_the_finish_of_one_regression_has_the_errors_of_the_textbook():
     np.testing.assert_allclose(np.diag(found.cov_sampling), expected, rtol=0.12)
 
 
+@pytest.mark.full
 def test_intervals_cover_and_a_third_of_their_width_does_not():
     """Of 4 fits of 9 parameters, 34 of 36 cover; fewer than 29 with probability 1e-3."""
     z = np.array([distances(fitted(rows(4_000, s), s), PAIR) for s in range(4)])
