@@ -23,7 +23,7 @@ Said = tuple[dict[str, dict[str, float]], tuple[str, ...], str]  # released, rem
 
 _NORMAL = ("components are not normal", "normal laws")
 _LINES = ("errors are not normal, or of another variance in each component", "regressions")
-_UNLIKELY = 0.005  # wording: share of true mixtures that are taken for none
+_UNLIKELY = 0.05  # wording: share of true mixtures that are taken for none
 _HIDDEN = 0.5  # wording: standard error of a mean in standard deviations, or of a weight to it
 _TIED = 1.0  # wording: standard errors between weights, within which their order is chance
 
