@@ -88,6 +88,7 @@ MODELS = {
         Numeric(-Y_BOUND, Y_BOUND, scale=1.3),
         {},
         normal,
+        lambda frame: smf.ols(COMPLETED, frame),
     ),
     "mean": ModelCase(
         lambda data, schema: api.mean("y", data, schema),

@@ -12,7 +12,6 @@ import pytest
 from dpstats.mechanisms.noise import SeededNoise
 from tests.contracts.cases import (
     METHODS,
-    MODELS,
     Case,
     Table,
     each_case,
@@ -38,7 +37,7 @@ BATCHED = {"adaptive-clipping-gd"}
 
 def reference(case: Case, data: Table) -> Any:
     """The same model by statsmodels, with heteroskedasticity-robust standard errors."""
-    model = MODELS[case.estimator.model].reference
+    model = case.kind.reference
     if model is None:
         pytest.skip("statsmodels has no such model; its own tests have another witness")
     return model(frame(data)).fit(cov_type="HC1", disp=0)

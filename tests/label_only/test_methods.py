@@ -46,7 +46,8 @@ QUICK = [
 def test_intervals_cover_and_would_not_if_they_were_shorter(method, model, privacy, schema):
     z, error, se, plan = errors(method, model, 1500, privacy, 100, schema)
     assert 0.92 < covers(z) < 0.985
-    assert covers(z / 0.75) < 0.92, "the test sees intervals that are a quarter too short"
+    # Where a clip cuts nothing off a curator's intervals allow for it all the same.
+    assert covers(z / 0.65) < 0.92, "the test sees intervals that are a third too short"
     # Plans clip responses where that takes a quarter of a standard error; 4.5 Monte Carlo errors.
     assert np.all(np.abs(error.mean(axis=0)) < (0.25 + 4.5 / 10) * se.mean(axis=0))
     ratio = np.array(plan.predicted_se) / np.median(se, axis=0)
