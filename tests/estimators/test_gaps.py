@@ -7,6 +7,7 @@ import pytest
 import statsmodels.api as sm
 
 import dpstats as dp
+from dpstats.datasets import randhie
 from dpstats.errors import DPStatsError, FormulaError, OptionError, TrustError
 from dpstats.estimators.central.gaps.law import GappyRows, Parts
 from dpstats.estimators.numerics.released import even_points
@@ -41,9 +42,9 @@ def table(x, y, gaps):
     return {f"x{j}": np.where(gaps[:, j], np.nan, x[:, j]) for j in range(P)} | {"y": y}
 
 
-def fitted(data, privacy=PRIVACY, seed=1, **options):
+def fitted(data, privacy=PRIVACY, seed=1, normal=True, **options):
     model = dp.ols(FORMULA, data, SCHEMA, missing="em")
-    return model.fit(privacy, noise=dp.SeededNoise(seed), **options)
+    return model.fit(privacy, noise=dp.SeededNoise(seed), normal=normal, **options)
 
 
 def test_completed_rows_are_conditional_means_of_normal_rows():
@@ -113,6 +114,26 @@ def test_under_its_model_the_test_of_it_is_silent():
     found = fitted(table(*rows(5_000, 51)))
     assert found.released["goodness of fit"]["p"] > 0.005  # its false alarm
     assert np.isfinite(found.conf_int().to_numpy()).all()
+
+
+def test_who_does_not_assert_normal_rows_has_no_interval():
+    """Long rows of a bent mean move least squares, and clipped answers cannot tell."""
+    data = table(*rows(5_000, 51))
+    found, asserted = (fitted(data, normal=normal) for normal in (False, True))
+    np.testing.assert_array_equal(found.params, asserted.params)
+    assert "normal=True" in found.no_inference
+    assert not np.isfinite(found.conf_int().to_numpy()).any()
+    assert "far from least squares" in str(found.summary()).replace("\n", " ")
+    with pytest.raises(DPStatsError, match="True or False"):
+        fitted(data, normal="yes")
+
+
+def test_on_real_rows_there_is_no_interval():
+    df, schema = randhie.load()
+    gone = np.random.default_rng(1).uniform(size=(len(df), 2)) < 0.15
+    df = df.assign(disea=df.disea.mask(gone[:, 0]), lpi=df.lpi.mask(gone[:, 1]))
+    model = dp.ols("mdvis ~ lncoins + disea + lpi", df, schema, missing="em")
+    assert not model.fit(PRIVACY, noise=dp.SeededNoise(1)).has_inference
 
 
 def test_a_column_that_nobody_answered_is_said_and_has_no_interval():

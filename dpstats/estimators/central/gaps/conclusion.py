@@ -6,7 +6,7 @@ import numpy as np
 
 from dpstats.estimators.central.gaps.law import GappyRows
 from dpstats.estimators.numerics.released import Finish
-from dpstats.protocol import CoefficientEstimate
+from dpstats.protocol import CoefficientEstimate, Plan
 
 __all__ = ["concluded"]
 
@@ -15,11 +15,12 @@ _HIDDEN = 0.5  # wording: standard error of a second moment, in variances, that 
 
 _CONTRADICTED = "none: released numbers contradict normal rows with independent gaps"
 _ALIKE = "none: rows of a person are not independent of each other"
+_UNKNOWN = "none: they hold for normal rows alone, which normal=True would assert"
 _TOO_NOISY = "none: noise hides the second moments by which rows are completed"
 
 
 def concluded(
-    start: GappyRows, finish: Finish[GappyRows], rows: float, max_rows: int
+    start: GappyRows, finish: Finish[GappyRows], rows: float, plan: Plan
 ) -> CoefficientEstimate:
     """The estimate of the finish; of the last step where the model does not hold.
 
@@ -31,8 +32,8 @@ def concluded(
         All answers fitted from there.
     rows : float
         Noisy count of those that contribute.
-    max_rows : int
-        Of one person.
+    plan : Plan
+        Which says whether rows are normal, as far as is publicly known.
     """
     law, d = finish.law, start.coef.size
     jacobian = law.sigma * law.root
@@ -55,10 +56,18 @@ def concluded(
             f"(p = {p:.2g}): coefficients are those of the last step, which needs neither, and no "
             "interval is given.",
         )
-    if max_rows > 1 and not inference:
+    if plan.max_rows > 1 and not inference:
         inference = _ALIKE
         remarks = (
             "Rows of a person may be alike, which no interval here allows for: none is given.",
+        )
+    if not (inference or plan.options["normal"]):
+        inference = _UNKNOWN
+        remarks = (
+            "Long rows and large errors were clipped: where rows are not normal the coefficients "
+            "are those of the bulk of them, which may be far from least squares, and released "
+            "numbers cannot tell. No interval is given. missing='complete' answers for all "
+            "complete rows; normal=True asserts normal covariates and errors.",
         )
     return CoefficientEstimate(
         params=params,

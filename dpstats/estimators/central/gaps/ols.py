@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstats.errors import OptionError
 from dpstats.estimators.base import Request, floor_eigenvalues, need_delta, need_positive
 from dpstats.estimators.central.counted import Counted, counted_plan
 from dpstats.estimators.central.gaps import expected
@@ -152,15 +153,19 @@ class CompletedOLS(Counted[CoefficientEstimate]):
     whatever the laws of x and y are. Filling gaps with a mean leaves the first term.
 
     *Covariance.* That of the fit of all answers: sampling, noise, gaps and the error of S
-    together, if rows are normal and gaps independent of each other. Where a test of that, from
-    released numbers, fails, the last Newton step is given, without intervals.
+    together, if rows are normal and gaps independent of each other. Intervals are given where that
+    is asserted (``normal=True``) and a test of it, from released numbers, does not refuse; where it
+    does the last Newton step is given. The test sees clipped rows, and cannot see what long ones
+    would add: on California housing it refused nothing and coefficients were 15 standard errors
+    from least squares.
     """
 
     name: ClassVar[str] = "em"
     model: ClassVar[str] = "ols"
     theory: ClassVar[Mapping[str, Theory]] = {"central": GAPS}
     options: ClassVar[Mapping[str, str]] = {
-        "complete": "public guess of the share of rows that miss no value; for the plan alone"
+        "complete": "public guess of the share of rows that miss no value; for the plan alone",
+        "normal": "whether covariates and errors are normal, as is publicly known; default False",
     }
     effect_of_gaps: ClassVar[str] = "and were completed from the other columns of their rows"
 
@@ -179,7 +184,10 @@ class CompletedOLS(Counted[CoefficientEstimate]):
             asks.append(Request(f"score {t}", float(left * part), "score of completed rows"))
         asks.append(Request("squares", _SQUARES, "squares of residuals of completed rows"))
         asks = with_scales(asks, design, privacy, n)
-        plan = counted_plan(self, design, privacy, n, asks, {})
+        normal = options.get("normal", False)
+        if not isinstance(normal, bool):
+            raise OptionError(f"normal={normal!r}: True or False is needed.")
+        plan = counted_plan(self, design, privacy, n, asks, {"normal": normal})
         share = need_positive("complete", options.get("complete"), 1.0, most=1.0)
         return without_scales(expected.planned(plan, design, share, _RADIUS, _CLIP), design)
 
@@ -202,7 +210,7 @@ def _estimate(holder: Holder[Query], design: Design) -> CoefficientEstimate:
     variance = max(spread**2 - max(explained, 0.0), _LEAST_SPREAD * spread**2)
     start = replace(law, coef=beta, sigma=math.sqrt(variance))
     finish = fit_released(start, [*moments.asked, *scores], moments.rows)
-    return concluded(start, finish, moments.rows, holder.plan.max_rows)
+    return concluded(start, finish, moments.rows, holder.plan)
 
 
 def _steps(
