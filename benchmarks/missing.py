@@ -51,7 +51,8 @@ def fitted(x, gaps, y, seed, missing):
         | {"y": dp.Numeric(-2 * wide, 2 * wide, scale=1)}
     )
     model = dp.ols("y ~ " + " + ".join(names), data | {"y": y}, schema, missing=missing)
-    return model.fit(PRIVACY, noise=dp.SeededNoise(seed))
+    asserted = {"normal": True} if missing == "em" else {}
+    return model.fit(PRIVACY, noise=dp.SeededNoise(seed), **asserted)
 
 
 def row(p, n, reps, missing, law, first=5_000):
