@@ -264,3 +264,15 @@ def test_several_rows_of_a_person_have_no_interval():
     found = dp.ols(FORMULA, data, schema, missing="em").fit(privacy, noise=dp.SeededNoise(1))
     assert "rows of a person" in found.estimate.inference
     assert np.abs(found.params.to_numpy() - SLOPES).max() < 0.3
+
+
+def test_few_complete_rows_are_said_above_the_coefficients():
+    x, y, gaps = rows(6_000, 12)
+    gaps[:, 0] = np.arange(6_000) % 10 > 2
+    found = dp.ols(FORMULA, table(x, y, gaps), SCHEMA).fit(PRIVACY, noise=dp.SeededNoise(1))
+    (said,) = (r for r in found.estimate.remarks if r.startswith("Only about"))
+    assert "of 6,000 rows contribute" in said
+    assert "Only about" in str(found.summary()).partition("coef")[0]
+    whole = table(x, y, np.zeros_like(gaps, dtype=bool))
+    found = dp.ols(FORMULA, whole, SCHEMA).fit(PRIVACY, noise=dp.SeededNoise(1))
+    assert not any(r.startswith("Only about") for r in found.estimate.remarks)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 import numpy as np
 
 from dpstats.estimators.base import Method, Request, make_plan
-from dpstats.privacy import Privacy
+from dpstats.privacy import Neighbors, Privacy
 from dpstats.protocol import Estimate, Estimator, Holder, Plan
 from dpstats.queries import AstrayCounts, Query
 
@@ -26,6 +26,7 @@ _SHARE = 0.004  # budget: counting values that are outside of what is declared
 _PURE_SHARE = 0.01  # budget: the same as a share of epsilon, where noise is Laplace noise
 _APART = 30  # wording: inputs that are counted one by one
 _MANY, _CLEAR = 0.05, 3.0  # wording: share of values astray that is said; noises that it exceeds
+_FEWER = 0.5  # wording: share of the rows that contribute, below which it is said
 _OTHERS = "all other columns"
 _PURPOSE = "values that are outside of what is declared, or missing"
 
@@ -47,7 +48,8 @@ class Counted(Method, Generic[Made]):
         """Ask what was moved, and then what the estimate is made of."""
         moved, warned = _asked(holder, design, self.effect_of_gaps)
         estimate = self._fit(holder, design, plan)
-        released, remarks = {**estimate.released, **moved}, (*warned, *estimate.remarks)
+        released = {**estimate.released, **moved}
+        remarks = (*_few(estimate.nobs, plan), *warned, *estimate.remarks)
         return replace(estimate, released=released, remarks=remarks)
 
     @abstractmethod
@@ -104,6 +106,20 @@ def _asked(
         for key, row in zip(keys, shares, strict=True)
     }
     return released, tuple(remarks)
+
+
+def _few(rows: float, plan: Plan) -> tuple[str, ...]:
+    """That far fewer rows contribute than errors were planned for."""
+    known = plan.neighbors is Neighbors.REPLACE_ONE and plan.max_rows == 1
+    whole = plan.n / (2 if any(m.branch for m in plan.mechanisms) else 1)
+    if not known or rows >= _FEWER * whole:
+        return ()
+    share = max(rows / whole, 0.001)
+    return (
+        f"Only about {max(rows, 1):,.0f} of {whole:,.0f} rows contribute; the others miss a value. "
+        "Errors were planned for all, and with so few rows intervals may not hold: "
+        f"plan(privacy, complete={share:.2g}) says what can be expected of them.",
+    )
 
 
 def _groups(design: Design) -> tuple[tuple[str, ...], tuple[int, ...]]:
