@@ -12,7 +12,6 @@ Coverage: of 95 % intervals, over all parameters, of fits that give intervals.
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import time
 import warnings
@@ -23,6 +22,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 import dpstats as dp
+from benchmarks.mixtures import printed
 from dpstats.families.mixtures import RegressionMixture
 
 Array = NDArray[np.float64]
@@ -197,23 +197,5 @@ def coverage(name: str, reps: int) -> str:
     return f"| {name} | {n:,} | {len(inside)} of {reps} | {each.mean():.1%} | {each.min():.1%} |"
 
 
-def main() -> None:
-    """Print a table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--coverage", action="store_true")
-    parser.add_argument("--reps", type=int, default=12)
-    parser.add_argument("--only")
-    given = parser.parse_args()
-    if given.coverage:
-        print("| mixture | n | fits with intervals | coverage | of the least covered |")
-        print("|---|---|---|---|---|")
-    else:
-        print("| setting | median | mean (se) | without privacy | failed | CPU |")
-        print("|---|---|---|---|---|---|")
-    for name in COVERAGE if given.coverage else ACCURACY:
-        if given.only in (None, name):
-            print((coverage if given.coverage else accuracy)(name, given.reps), flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    printed(__doc__, (ACCURACY, accuracy), (COVERAGE, coverage))

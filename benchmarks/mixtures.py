@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import time
 import warnings
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -192,9 +193,13 @@ def coverage(name: str, reps: int) -> str:
     return f"| {name} | {n:,} | {given} of {reps} | {each.mean():.1%} | {each.min():.1%} |"
 
 
-def main() -> None:
-    """Print a table."""
-    parser = argparse.ArgumentParser(description=__doc__)
+def printed(
+    description: str | None,
+    accuracy: tuple[Iterable[str], Callable[[str, int], str]],
+    coverage: tuple[Iterable[str], Callable[[str, int], str]],
+) -> None:
+    """Print one of two tables, each of settings and what makes a row of one."""
+    parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--coverage", action="store_true")
     parser.add_argument("--reps", type=int, default=12)
     parser.add_argument("--only")
@@ -205,10 +210,11 @@ def main() -> None:
     else:
         print("| setting | median | mean (se) | without privacy | failed | CPU |")
         print("|---|---|---|---|---|---|")
-    for name in COVERAGE if given.coverage else ACCURACY:
+    names, row = coverage if given.coverage else accuracy
+    for name in names:
         if given.only in (None, name):
-            print((coverage if given.coverage else accuracy)(name, given.reps), flush=True)
+            print(row(name, given.reps), flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    printed(__doc__, (ACCURACY, accuracy), (COVERAGE, coverage))

@@ -464,3 +464,18 @@ def test_rows_of_a_person_widen_the_intervals() -> None:
     assert np.isnan(found.missing)
     ratio = np.diff(found.conf_int(), axis=1) / np.diff(alone.conf_int(), axis=1)
     assert np.all(ratio > 1.9)  # twice the sampling error, and four times the noise
+
+
+def test_intervals_of_a_description_stand_by_column_and_statistic():
+    rng = np.random.default_rng(3)
+    table = {"y": rng.normal(size=3_000), "a of b": rng.normal(5, 2, size=3_000)}
+    schema = dp.Schema({name: dp.Numeric(-20, 20) for name in table})
+    found = dp.describe(table, schema, dp.Central(4.0, 1e-6), noise=dp.SeededNoise(1))
+    ends = found.intervals()
+    assert ends.columns.tolist() == ["estimate", "lower", "upper"]
+    assert set(ends.index.get_level_values(0)) == set(table)
+    shown = found.frame()
+    for column, values in table.items():
+        assert ends.loc[(column, "50%"), "estimate"] == pytest.approx(shown.loc[column, "50%"])
+        low, high = ends.loc[(column, "mean"), ["lower", "upper"]]
+        assert low < values.mean() < high
