@@ -63,7 +63,7 @@ def fit(
     progress: bool | None,
     scratch: str | os.PathLike[str] | None = None,
 ) -> Results:
-    """Charge the ledger, under a public label, then fit; see `dpstats.model.Model.fit`."""
+    """Charge the ledger, under a public label, then fit; see `dpstats.models.model.Model.fit`."""
     design, source, estimator, plan, public, reading = prepared
     del prepared
     assert source is not None
