@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,8 @@ from dpstats.queries.blocks import BLOCK_BITS, MAX_ROWS, Block, Floats, Incomple
 from dpstats.tables.scratch import Wanted, arrays
 
 if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
     from dpstats.design import Design, Source
     from dpstats.mechanisms.lots import Lots
     from dpstats.queries import Query
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["ResidentRows", "View"]
 
 Array = NDArray[np.float64]
+Work = TypeVar("Work")
 Piece = slice | NDArray[np.intp]  # rows of a block: one after the other, or by their lots
 Key = tuple[int, int, int]  # part, parts and first row of a block; no parts for all rows
 
@@ -58,7 +61,7 @@ class View:
         `Block.recall`.
     """
 
-    x: Any
+    x: Floats | csr_array
     bound: Array
     grid: Array
     columns: tuple[int, ...] | None = None
@@ -187,7 +190,7 @@ class ResidentRows:
         self._starts: NDArray[np.intp] | None = None
         self._order: NDArray[np.intp] | None = None  # places in the source, of rows of units
         units: dict[int, NDArray[np.intp]] = {}
-        sparse: dict[int, Any] = {}
+        sparse: dict[int, csr_array] = {}
 
         def prepare(rows: slice) -> NDArray[np.int64]:
             raw = grid.rows(source.block(rows.start, rows.stop))
@@ -266,12 +269,12 @@ class ResidentRows:
             astray=functools.partial(self._as_read, "astray", rows),
         )
 
-    def _chosen(self, view: View, rows: Piece) -> Any:
+    def _chosen(self, view: View, rows: Piece) -> Floats | csr_array:
         return view.x[rows]
 
-    def _as_read(self, what: str, rows: Piece) -> Any:
+    def _as_read(self, what: str, rows: Piece) -> NDArray[Any]:
         """Rows of a block as they were read; see `Block.observed` and `Block.astray`."""
-        read = getattr(self._source, what)
+        read: Callable[[int, int], NDArray[Any]] = getattr(self._source, what)
         if isinstance(rows, slice) and self._order is None:
             return read(rows.start, rows.stop)
         places = (np.arange(self._y.size) if self._order is None else self._order)[rows]
@@ -314,11 +317,11 @@ class ResidentRows:
         return here, x, y, bits
 
     def _reduce(
-        self, task: Callable[[Any], NDArray[np.int64]], blocks: list[Any]
+        self, task: Callable[[Work], NDArray[np.int64]], blocks: list[Work]
     ) -> NDArray[np.int64]:
         """Sum of integer arrays over blocks: threads over blocks, BLAS on one thread in each."""
 
-        def work(share: list[Any]) -> NDArray[np.int64]:
+        def work(share: list[Work]) -> NDArray[np.int64]:
             with np.errstate(all="ignore"):  # a warning about a value would be a release
                 return _sum(map(task, share))
 
@@ -331,7 +334,7 @@ class ResidentRows:
             return _sum([work(own), *(other.result() for other in others)])
 
 
-def _sum(arrays: Any) -> NDArray[np.int64]:
+def _sum(arrays: Iterable[NDArray[np.int64]]) -> NDArray[np.int64]:
     total: NDArray[np.int64] | None = None
     for array in arrays:
         total = array if total is None else total + array

@@ -30,7 +30,7 @@ from dpstats.models.checks import (
 )
 from dpstats.models.missing import check_missing, completing, taken_share, with_gaps
 from dpstats.privacy import Central, Federated, LabelOnly, Local, Neighbors, Privacy
-from dpstats.protocol import Estimator, Plan
+from dpstats.protocol import Estimator, Options, Plan
 from dpstats.results import Released as Results
 from dpstats.tables.streams import Reading, Stream, stream_of
 from dpstats.text import plain
@@ -93,7 +93,7 @@ class Model:
         recipe: Recipe,
         data: Any = None,
         n: int | None = None,
-        options: Mapping[str, Any] | None = None,
+        options: Options | None = None,
         missing: str = "complete",
     ) -> None:
         self.kind = kind
