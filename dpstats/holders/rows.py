@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
 from threading import Lock
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from dpstats.mechanisms.lots import Lots
     from dpstats.queries import Query
 
-__all__ = ["ResidentRows", "View"]
+__all__ = ["ResidentRows", "View", "rounded"]
 
 Array = NDArray[np.float64]
 Work = TypeVar("Work")
@@ -129,10 +129,13 @@ class ResidentRows:
 
     def answer(self, query: Query, cut: tuple[int, int] | None = None) -> Array:
         """Exact answer before noise; see `RowStore.answer`."""
+        return query.finish(rounded(self.total(query, cut)), self.view(query.columns).grid)
+
+    def total(self, query: Query, cut: tuple[int, int] | None = None) -> NDArray[Any]:
+        """Exact total of a query in whole steps: int64, or of very many rows Python's integers."""
         view = self.view(query.columns)
-        size = view.rows_per_block
-        pieces, longest = self._pieces(cut, size, query.by_lots)
-        return query.finish(self._total(query, view, pieces, longest), view.grid)
+        pieces, longest = self._pieces(cut, view.rows_per_block, query.by_lots)
+        return self._total(query, view, pieces, longest)
 
     def _pieces(
         self, cut: tuple[int, int] | None, size: int, by_lots: bool
@@ -155,8 +158,6 @@ class ResidentRows:
     def _total(
         self, query: Query, view: View, pieces: dict[Key, Piece], longest: int
     ) -> NDArray[Any]:
-        """Of more than `MAX_ROWS` rows the total is exact all the same, rounded once to float64."""
-
         def task(key: Key) -> NDArray[np.int64]:
             blocks = self._blocks(key, pieces[key], view)
             return _sum(query.total(block.weighted(query.geometry)) for block in blocks)
@@ -165,8 +166,8 @@ class ResidentRows:
         if len(keys) <= few:
             return self._reduce(task, keys)
         groups = (keys[first : first + few] for first in range(0, len(keys), few))
-        whole = sum(self._reduce(task, group).astype(object) for group in groups)
-        return np.asarray(whole, dtype=np.float64)
+        totals = [self._reduce(task, group).astype(object) for group in groups]
+        return cast(NDArray[Any], np.sum(totals, axis=0))
 
     def _part(self, part: int, parts: int) -> NDArray[np.intp]:
         """Positions of the rows of a part; units are refused parts, so that these are all."""
@@ -332,6 +333,11 @@ class ResidentRows:
             own, *rest = (blocks[i::workers] for i in range(workers))
             others = [self._pool.submit(work, share) for share in rest]
             return _sum([work(own), *(other.result() for other in others)])
+
+
+def rounded(total: NDArray[Any]) -> NDArray[Any]:
+    """A total as queries take it: that of more than `MAX_ROWS` rows is rounded once to float64."""
+    return total.astype(np.float64) if total.dtype == object else total
 
 
 def _sum(arrays: Iterable[NDArray[np.int64]]) -> NDArray[np.int64]:

@@ -140,6 +140,7 @@ class AdaptiveClippingGD(Counted[CoefficientEstimate]):
 
     name: ClassVar[str] = "adaptive-clipping-gd"
     model: ClassVar[str] = "ols"
+    by_lots: ClassVar[bool] = True  # rows in pairs, as lots deal them
     theory: ClassVar[Mapping[str, Theory]] = {"central": _THEORY}
     options: ClassVar[Mapping[str, str]] = {
         "steps": "number T of disjoint batches, 2 to 500; planned from public facts by default",

@@ -130,6 +130,7 @@ class AdaptiveClippingIHT(SparseDescent):
         "steps": "number T of disjoint batches, 1 to 100; planned from public facts by default",
         "step_size": "step as a multiple > 0 of the paper's; 1 by default",
     }
+    by_lots: ClassVar[bool] = True  # rows in pairs, as lots deal them
     theories: ClassVar[Mapping[str, Theory]] = {"ols": _THEORY}
     most_steps: ClassVar[int] = 100
 
