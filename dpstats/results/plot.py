@@ -382,4 +382,4 @@ def error_vs_epsilon(
     ax.set_xlabel(f"$\\varepsilon$ (at $\\delta$ = {privacy.delta:g}, n = {plans[0].n:,})")
     ax.set_ylabel("planned standard error, in the coefficient's units")
     ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
-    return finished(ax, "What epsilon buys", False)
+    return finished(ax, "Planned standard error by epsilon", False)
