@@ -6,7 +6,7 @@ Central(epsilon=1.0, delta=1e-07, ...)
 """
 
 from dpstats.accounting import Ledger
-from dpstats.api import GLM, OLS, Logit, glm, logit, ols
+from dpstats.api import GLM, OLS, Logit, Poisson, Probit, glm, logit, ols, poisson, probit
 from dpstats.descriptive import (
     corr,
     crosstab,
@@ -47,6 +47,8 @@ __all__ = [
     "Logit",
     "Neighbors",
     "Numeric",
+    "Poisson",
+    "Probit",
     "Randomizer",
     "Results",
     "Schema",
@@ -65,8 +67,10 @@ __all__ = [
     "mixture_ols",
     "ols",
     "plot",
+    "poisson",
     "private_range",
     "private_ranges",
+    "probit",
     "proportion",
     "quantile",
     "sample_size",

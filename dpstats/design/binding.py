@@ -27,7 +27,7 @@ from dpstats.design.facts import Design
 from dpstats.design.filling import layout_of
 from dpstats.design.formulas import read_formula
 from dpstats.design.new_rows import Astray, astray, columns_of, unheld, without_range
-from dpstats.design.recipes import VERSION, design_options
+from dpstats.design.recipes import VERSION, design_options, written_family
 from dpstats.design.responses import KnownTerm, Response, read_offset, response_of_column
 from dpstats.design.rows import Layout, Source, TableSource
 from dpstats.design.sparse_rows import SparseSource
@@ -444,5 +444,5 @@ def _not_default(**options: Any) -> dict[str, Any]:
     if options["family"] == GAUSSIAN:
         del options["family"]
     else:
-        options["family"] = {"spec": options["family"].name, "link": options["family"].link}
+        options["family"] = written_family(options["family"])
     return {name: value for name, value in options.items() if value is not None}

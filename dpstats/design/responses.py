@@ -27,6 +27,8 @@ _PLUS = OPERATORS[ast.Add]
 _DECLARE = {
     "binomial": "Categorical([no, yes]) with two levels, Boolean(), or Numeric(0, 1)",
     "poisson": "Numeric(0, upper): a count or rate is never negative",
+    "negativebinomial": "Numeric(0, upper): a count or rate is never negative",
+    "gamma": "Numeric(lower, upper) with 0 <= lower: it is never negative",
 }
 
 

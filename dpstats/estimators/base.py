@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from dpstats.accounting import Share, calibrate, epsilon_of
 from dpstats.errors import OptionError
+from dpstats.families import CLASSICAL
 from dpstats.privacy import Privacy
 from dpstats.protocol import Estimator, Mechanism, Plan
 
@@ -40,6 +41,7 @@ class Method(ABC):
     name: ClassVar[str]
     options: ClassVar[Mapping[str, str]]
     sparse: ClassVar[bool] = False
+    families: ClassVar[frozenset[tuple[str, str]]] = CLASSICAL  # (name, link)
 
     def plan(self, design: Design, privacy: Privacy, n: int, **options: Any) -> Plan:
         """Mechanisms, cost, expected error and warnings, from public facts only.
@@ -58,12 +60,19 @@ class Method(ABC):
         Raises
         ------
         OptionError
-            If an option is missing, unknown or out of range, delta is 0 where noise is Gaussian, or
-            rows are too few for the rounds or batches asked for.
+            If an option is missing, unknown or out of range, delta is 0 where noise is Gaussian,
+            rows are too few for the rounds or batches asked for, or the method does not fit the
+            family of the response.
         TrustError
             If the method asks devices in rounds, and the guarantee allows none.
         """
         check_options(self.name, self.options, options)
+        law = design.family
+        if (law.name, law.link) not in self.families:
+            raise OptionError(
+                f"family={law.name!r} with link={law.link!r}: not with method={self.name!r} under "
+                f"{privacy.trust!r} trust. Central(...) fits it by method='newton'."
+            )
         return self._plan(design, privacy, n, options)
 
     @abstractmethod

@@ -204,11 +204,12 @@ class ScoreSquares(_AtScore):
 
 @dataclass(frozen=True, eq=False)
 class ScoreCurvature(_AtScore):
-    """Sum of ``h z z'`` over rows with ``||s|| <= clip``; h is the row's Fisher information.
+    """Sum of ``h z z'`` over rows with ``||s|| <= clip``; h is the row's information.
 
     It is the bread of the clipped score, minus its derivative: where a score is shortened to the
-    clip it no longer changes with the linear predictor. Rows ``sqrt(h) z`` longer than `radius` are
-    shortened to it.
+    clip it no longer changes with the linear predictor. Hence h is the observed information,
+    `Family.information`, which for a canonical link is Fisher's. Rows ``sqrt(h) z`` longer than
+    `radius` are shortened to it.
 
     Guarantee: contributions have Frobenius norm at most radius^2 and make no obtuse angle, so that
     replacing one moves the sum by at most sqrt(2) radius^2. The answer is the upper triangle with
@@ -238,7 +239,7 @@ class ScoreCurvature(_AtScore):
     def total(self, block: Block) -> Ints:
         """Sum in squared steps."""
         rows = dense(self._coordinates.rows(block))
-        root = np.sqrt(self.family.curvature(predictor(block, self.beta)))
+        root = np.sqrt(self.family.information(block.y, predictor(block, self.beta)))
         longest = np.maximum(self._norms(block), _SHORTEST)
         inside = block.keep * (self._lengths(block) <= self.clip)
         weight = inside * np.minimum(root, self.radius / longest)

@@ -41,7 +41,9 @@ _CONDITIONAL = (
     "columns, as if these had been named beforehand; they do not say whether a column that was "
     "left out matters."
 )
+_SHOWN = {"negativebinomial": "NegativeBinomial", "cloglog": "CLogLog"}  # as in statsmodels
 _RATIOS = {
+    "cloglog": "Coefficients are logarithms of hazard ratios; exp_conf_int() gives the ratios.",
     "logit": "Coefficients are logarithms of odds ratios; exp_conf_int() gives the ratios.",
     "log": "Coefficients are logarithms of ratios of the mean; exp_conf_int() gives the ratios.",
 }
@@ -100,7 +102,7 @@ class RegressionResults(ParameterResults):
         return float(len(self.table.inner) - self.design.has_intercept)
 
     def exp_conf_int(self, alpha: float = 0.05) -> pd.DataFrame:
-        """Odds ratios of a logit link, ratios of means or rates of a log link, with intervals.
+        """Odds ratios of a logit link, ratios of means of a log link, hazard ratios of a cloglog.
 
         Returns
         -------
@@ -111,7 +113,7 @@ class RegressionResults(ParameterResults):
         Raises
         ------
         OptionError
-            If the link is the identity: an exponential of a difference means nothing.
+            If the link is another: an exponential of a coefficient then means nothing.
         """
         if self.design.family.link not in _RATIOS:
             raise OptionError(
@@ -236,8 +238,9 @@ class RegressionResults(ParameterResults):
     def _particulars(self) -> Particulars:
         family, known = self.design.family, self.design.offset
         law = (
-            ("Model Family:", family.name.capitalize()),
-            ("Link Function:", family.link.capitalize()),
+            ("Model Family:", _SHOWN.get(family.name, family.name.capitalize())),
+            ("Link Function:", _SHOWN.get(family.link, family.link.capitalize())),
+            *([("Alpha:", f"{family.alpha:g}")] if family.alpha else []),
         )
         candidates = len(self.selected) + len(self.table.names) - len(self.table.inner)
         selected = ("Selected:", f"{len(self.selected)} of {candidates:,}")

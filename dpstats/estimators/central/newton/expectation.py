@@ -80,7 +80,7 @@ def _variances(plan: Plan, design: Design, case: Case) -> tuple[float, float]:
 def _rows(design: Design, case: Case) -> tuple[Array, Array, Array]:
     """Linear predictors (k, 1), responses (k, m), and the chance of each given the first."""
     from scipy.special import ndtri
-    from scipy.stats import nbinom, poisson
+    from scipy.stats import gamma, nbinom, poisson
 
     family = design.family
     eta = case.mean + case.spread * ndtri(_CHANCES)[:, None]
@@ -90,6 +90,10 @@ def _rows(design: Design, case: Case) -> tuple[Array, Array, Array]:
     if family.name == "gaussian":
         spread = case.spread if family == GAUSSIAN else float(np.mean(mu))
         y = mu + spread * ndtri(_CHANCES)
+    elif family.name == "gamma":
+        y = gamma.ppf(_CHANCES, 1 / case.dispersion, scale=mu * case.dispersion)
+    elif family.name == "negativebinomial":
+        y = nbinom.ppf(_CHANCES, 1 / family.alpha, 1 / (1 + family.alpha * mu))
     elif case.dispersion <= 1:
         y = poisson.ppf(_CHANCES, mu)
     else:  # a mixture of Poisson laws

@@ -25,6 +25,7 @@ from dpstats.estimators.central.newton.budget import (
     last_noise,
     peels,
     resolved,
+    short_scores,
 )
 from dpstats.estimators.central.newton.conclusion import EFFECT, Conclusion, Solution, conclude
 from dpstats.estimators.central.newton.normal_rows import NormalRows
@@ -62,8 +63,7 @@ _EARLY_KEPT = 0.75  # slope of early scores, as a share of the whole one's
 _BINOMIAL = 1.2  # clip of early binomial scores, in typical lengths of rows
 _WIDEST = 2.0**-20  # shortest length, in units of the longest, that the first clip may have
 _LEAST_SHARE = 0.002  # of rows with the rarer answer
-_CELLS = {"binomial": 28}  # of the histogram of lengths, in number whatever the answers are
-_CELLS_ELSE = 40
+_CELLS, _CELLS_SHORT = 40, 28  # of the histogram of lengths, in number; where scores are short
 _AROUND = (0.25, 256.0)  # its ends, in early clips
 _WHITENED_REACH = 0.95  # rows that the second Gram matrix should count in full
 _REACHED, _FARTHEST_ROW = 0.995, 4.0  # rows that the curvature should count in full
@@ -77,8 +77,9 @@ _MOST_GROWN = 1.5  # change of the curvature on the last step
 _LEAST_CURVATURE, _FLOOR = 0.15, 0.5  # eigenvalues of a late step: of their mean, of noise
 _CURVATURE_DOUBT, _LEAST_DOUBT = 0.45, 0.03  # largest relative error of the model's curvature
 _MEAT_DOUBT = 0.3  # relative error of the bread as the shape of the meat
-LARGEST_SD = {"logit": 6.0, "log": 2.5, "identity": 2.0}  # of linear predictors
-PRIOR_SD = {"logit": 2.0, "log": 1.0}  # of linear predictors
+# Standard deviations of linear predictors, at most and before anything is known.
+LARGEST_SD = {"logit": 6.0, "probit": 3.5, "log": 2.5, "cloglog": 2.5, "identity": 2.0}
+PRIOR_SD = {"logit": 2.0, "probit": 1.2, "log": 1.0, "cloglog": 1.2}
 _FARTHEST = 5.0  # of the mean predictor from its start
 
 
@@ -264,12 +265,12 @@ class _Climb:
         return b, clip, spread
 
     def early_clip(self, k: int, b: Array, before: float) -> float:
-        """Most lengths are within it; of a binomial response, all that a typical row may have."""
+        """Most lengths are within it; where scores are short, all that a typical row may have."""
         family, typical = self.family, math.sqrt(b.size)
         eta = np.array([self.rows.predictor(b)[0]])
-        if family.name == "binomial":
-            share = float(family.mean(eta)[0])
-            return _BINOMIAL * typical * max(share, 1 - share)
+        if short_scores(self.design):
+            either = family.residual(np.array([0.0, 1.0]), np.repeat(eta, 2))
+            return _BINOMIAL * typical * float(np.abs(either).max())
         bound = max(abs(end) for end in self.design.internal_endog_bounds)
         longest = 8 * typical * bound * float(family.factor(eta)[0])
         grid = before * np.geomspace(1 / 16, 2.0, 17)
@@ -331,7 +332,7 @@ class _Climb:
             self.n,
             least,
             self.rarer(b),
-            family.name == "binomial",
+            short_scores(self.design),
         )
         noise = last_noise(self.holder.plan, self.design)
         believed = believed_bias(family)
@@ -357,14 +358,18 @@ class _Climb:
             return max(min(mean, 1 - mean), _LEAST_SHARE)
         if family.name == "poisson":
             return min(0.5, max(1 - math.exp(-mean), _LEAST_SHARE))
+        if family.name == "negativebinomial":
+            none = math.exp(-math.log1p(family.alpha * mean) / family.alpha)
+            return min(0.5, max(1 - none, _LEAST_SHARE))
         return 0.5
 
     def edges(self, b: Array, clip: float) -> Array:
-        """Lengths between the cells of their histogram; a binomial score is bounded by its row."""
-        low, high = _AROUND
-        if self.family.name == "binomial":
-            low, high, clip = low * self.rarer(b), _FARTHEST_ROW, math.sqrt(b.size)
-        cells = _CELLS.get(self.family.name, _CELLS_ELSE)
+        """Lengths between the cells of their histogram; short scores are about as long as rows."""
+        (low, high), cells = _AROUND, _CELLS
+        if short_scores(self.design):
+            eta = np.array([self.rows.predictor(b)[0]])
+            clip = math.sqrt(b.size) * float(self.family.factor(eta)[0])
+            low, high, cells = low * self.rarer(b), _FARTHEST_ROW, _CELLS_SHORT
         edges: Array = clip * np.geomspace(low, high, cells + 1)
         return edges
 

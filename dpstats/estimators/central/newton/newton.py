@@ -17,6 +17,7 @@ from dpstats.estimators.central.newton.robust import glm as robust_glm
 from dpstats.estimators.central.newton.robust import ols as robust_ols
 from dpstats.estimators.central.scales.search import in_found_scales, with_scales, without_scales
 from dpstats.estimators.sources import AVELLA, CAI, DONG, GANESH, SCORE_ATTACK, TANG
+from dpstats.families import SUPPORTED
 from dpstats.privacy import Privacy
 from dpstats.protocol import CoefficientEstimate, Holder, Plan
 from dpstats.queries import Query
@@ -144,6 +145,7 @@ class Newton(Counted[CoefficientEstimate]):
 
     model: str = "ols"
     name: ClassVar[str] = "newton"
+    families: ClassVar[frozenset[tuple[str, str]]] = SUPPORTED
     options: ClassVar[Mapping[str, str]] = {
         "target": "'mle' (default, also called 'projection'): what least squares or maximum "
         "likelihood give on the same rows; 'robust' (also called 'model'): less noise, the same "
@@ -161,6 +163,12 @@ class Newton(Counted[CoefficientEstimate]):
         if asked not in _TARGETS:
             raise OptionError(f"target={asked!r}: allowed are 'mle' and 'robust'.")
         if _TARGETS[asked] == "robust":
+            law = design.family
+            if (law.name, law.link) not in self._robust.families:
+                raise OptionError(
+                    f"target={asked!r}: no robust score of {law} is known here; target='mle' fits "
+                    "it by maximum likelihood."
+                )
             plan = self._robust.plan(design, privacy, n)
             return replace(plan, options={"target": "robust", **plan.options})
         asks = with_scales(requests(design, privacy, n), design, privacy, n)

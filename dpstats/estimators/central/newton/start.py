@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.estimators.central.newton.robust.glm_law import NOTHING, Law
-from dpstats.families import POISSON, Family
+from dpstats.families import BINOMIAL, GAUSSIAN, POISSON, Family
 from dpstats.families.damped import Damped
 from dpstats.protocol import Holder
 from dpstats.queries import Geometry, Gram, Query, ResponseQuantile, Score, Search
@@ -77,8 +77,8 @@ class Start:
         """The constant at which the released mean is expected."""
         # Without an offset the residual is +-1/2.
         clip = 0.5 if self.design.offset is None else 1.0
-        excess, error = self.mean(self.nothing, clip, self.design.family)
-        base = float(offset.average(self.design.family.mean(offset.eta)))
+        excess, error = self.mean(self.nothing, clip, BINOMIAL)
+        base = float(offset.average(BINOMIAL.mean(offset.eta)))
         share = float(np.clip(base + excess, error, 1 - error))
         low, high = _REST, -_REST
         for _ in range(50):
@@ -95,7 +95,7 @@ class Start:
         top = max(abs(low), abs(high))
         grid = top * np.geomspace(2.0**-16, 1.0, 33)
         (found,), _ = self.holder.ask(Search(ResponseQuantile(grid, 0.9)), "level")
-        least = LEAST_COUNT if family.name == "poisson" else 0.0
+        least = LEAST_COUNT if family.name in ("poisson", "negativebinomial") else 0.0
         clip = min(top, max(_MEAN_CLIP * float(found), least))
         plain, unit, beta = self.plain(top)
         mean, error = self.mean(beta, clip * unit, plain)
@@ -107,8 +107,8 @@ class Start:
         if family.link == "identity":
             return Damped(family.name, family.link, 2 * top), 1 / (2 * top), rest
         rest[self.design.standardization.intercept] = _REST
-        if family.canonical:
-            return family, 1.0, rest
+        if family.name != GAUSSIAN.name:
+            return POISSON, 1.0, rest
         unit = math.exp(_REST)
         return Damped(family.name, family.link, unit), unit, rest
 
