@@ -22,6 +22,8 @@ def ols(
     data: Any = None,
     schema: Schema | None = None,
     *,
+    weights: str | None = None,
+    weight_type: str | None = None,
     missing: str = "complete",
     n: int | None = None,
     sites: str | None = None,
@@ -39,6 +41,15 @@ def ols(
         names to tables, or to paths of CSV or Parquet files.
     schema : Schema
         Public declaration of the columns.
+    weights : str, optional
+        Declared column or term, never negative: weighted least squares. `Central` trust.
+    weight_type : {"analytic", "frequency"}, optional
+        What a weight is. ``"analytic"``, the default, as `WLS` and ``var_weights`` of statsmodels'
+        GLM (also ``"var_weights"``, ``"aweights"``): the variance of a row is inverse to it, and
+        only ratios of weights matter. ``"frequency"``, as ``freq_weights`` (also
+        ``"freq_weights"``, ``"fweights"``): a row stands for so many independent ones. Coefficients
+        are the same; standard errors are those of weighted rows, or of all they stand for. The
+        privacy is that of a row, whatever its weight.
     missing : {"complete", "em"}
         What becomes of rows that miss a value. ``"complete"``: they contribute nothing, and how
         many do is a noisy count; ``plan(privacy, complete=0.8)`` says what that costs. ``"em"``: a
@@ -60,7 +71,13 @@ def ols(
     SchemaError
         If a column is not declared.
     """
-    recipe = Formula(formula, required(schema), context=_variables(formula))
+    recipe = Formula(
+        formula,
+        required(schema),
+        context=_variables(formula),
+        weights=weights,
+        weight_type=weight_type,
+    )
     return Model("ols", recipe, Sites.of(data, sites), n, missing=missing)
 
 
@@ -70,6 +87,8 @@ def logit(
     schema: Schema | None = None,
     *,
     offset: str | None = None,
+    weights: str | None = None,
+    weight_type: str | None = None,
     missing: str = "complete",
     n: int | None = None,
     sites: str | None = None,
@@ -80,11 +99,14 @@ def logit(
     ----------
     formula : str
         As in `ols`. The response is declared ``Categorical`` with two levels (the second one is the
-        event; levels 0 and 1 mean themselves), ``Boolean()``, or ``Numeric(0, 1)``.
+        event; levels 0 and 1 mean themselves), ``Boolean()``, or ``Numeric(0, 1)``; or it is two
+        counts, ``"successes + failures ~ x"``, each declared ``Numeric(0, upper)``.
     data, schema, n, sites
         As in `ols`.
     offset : str, optional
         As in `glm`.
+    weights, weight_type : str, optional
+        As in `ols`; of shares, ``Numeric(0, 1)``, the number of trials.
     missing : {"complete"}
         Rows that miss a value contribute nothing; see `ols`.
 
@@ -100,7 +122,15 @@ def logit(
         If ``missing="em"``: rows are completed for linear models alone.
     """
     context = _variables(formula, offset)
-    recipe = Formula(formula, required(schema), BINOMIAL, offset, context=context)
+    recipe = Formula(
+        formula,
+        required(schema),
+        BINOMIAL,
+        offset,
+        context=context,
+        weights=weights,
+        weight_type=weight_type,
+    )
     return Model("logit", recipe, Sites.of(data, sites), n, missing=missing)
 
 
@@ -114,6 +144,8 @@ def glm(
     alpha: float | None = None,
     offset: str | None = None,
     exposure: str | None = None,
+    weights: str | None = None,
+    weight_type: str | None = None,
     missing: str = "complete",
     n: int | None = None,
     sites: str | None = None,
@@ -142,6 +174,8 @@ def glm(
         predictor with coefficient 1.
     exposure : str, optional
         Declared column or term, with a lower bound above 0, whose logarithm is added likewise.
+    weights, weight_type : str, optional
+        As in `ols`; of a binomial share the number of trials.
     missing : {"complete", "em"}
         As in `ols`; ``"em"`` for the gaussian family with the identity link alone.
 
@@ -177,7 +211,16 @@ def glm(
     """
     law = family_of(family, link, alpha)
     context = _variables(formula, offset, exposure)
-    recipe = Formula(formula, required(schema), law, offset, exposure, context)
+    recipe = Formula(
+        formula,
+        required(schema),
+        law,
+        offset,
+        exposure,
+        context,
+        weights=weights,
+        weight_type=weight_type,
+    )
     return Model(KINDS.get(law, "glm"), recipe, Sites.of(data, sites), n, missing=missing)
 
 

@@ -32,6 +32,8 @@ class Formula:
     context: Mapping[str, Any] = field(default_factory=dict)
     label: str = ""  # what the ledger says in place of the formula
     one_sided: bool = False  # without a response
+    weights: str | None = None
+    weight_type: str | None = None
 
     @property
     def text(self) -> str:
@@ -47,12 +49,18 @@ class Formula:
             family=self.family,
             offset=self.offset,
             exposure=self.exposure,
+            weights=self.weights,
+            weight_type=self.weight_type,
         )
 
     def public(self, data: Any) -> PublicDesign:
         """The design where covariates are public."""
         if self.one_sided:
             raise TrustError("All columns are private here: ask for Central(epsilon, delta).")
+        if self.weights is not None:
+            raise TrustError(
+                f"weights={self.weights!r}: weighted rows are fitted under Central(epsilon, delta)."
+            )
         return PublicDesign.of_table(
             self.formula,
             self.schema,

@@ -14,6 +14,7 @@ from dpstats.design.new_rows import Astray
 from dpstats.design.public import typical_table
 from dpstats.design.rows import Layout, Source
 from dpstats.design.units import Endog, Offset, Standardization
+from dpstats.design.weights import Weights
 from dpstats.errors import FormulaError
 from dpstats.families import Family
 from dpstats.schema import Numeric, Schema
@@ -65,6 +66,8 @@ class Design(ABC):
         What was dropped and why.
     bases : frozenset of str
         Columns of the table that splines and polynomials over a declared range read.
+    weights : Weights or None
+        Public facts about weights of the rows; None where rows count alike.
     """
 
     formula: str | None
@@ -81,6 +84,7 @@ class Design(ABC):
     columns: tuple[str, ...]
     notes: tuple[str, ...]
     bases: frozenset[str]
+    weights: Weights | None = field(default=None, kw_only=True)
     _layout: Layout = field(repr=False)
     _recipe: Mapping[str, Any] = field(repr=False)
 
@@ -115,6 +119,11 @@ class Design(ABC):
             raise FormulaError("The design has no response.")
         c, s = self.standardization.y_center, self.standardization.y_scale
         return (self.endog.lower - c) / s, (self.endog.upper - c) / s
+
+    @property
+    def largest_root(self) -> float:
+        """Largest square root of an internal weight, which a row is multiplied by."""
+        return 1.0 if self.weights is None else self.weights.largest_root
 
     @property
     def inputs(self) -> tuple[str, ...]:

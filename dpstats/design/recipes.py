@@ -23,7 +23,8 @@ _PAIR = tuple[float, float]
 
 # Arguments of a `DeclaredDesign`, with the names that were made.
 _DESIGN: dict[str, Any] = {"design_names": tuple[str, ...], "family": dict}
-_OF_FORMULA = {"formula": str, "schema": dict, "response": bool, "offset": str, "exposure": str}
+_OF_FORMULA: dict[str, Any] = {"formula": str, "schema": dict, "response": bool}
+_OF_FORMULA |= dict.fromkeys(("offset", "exposure", "weights", "weight_type"), str)
 _OF_MATRIX = {
     "k": int,
     "bounds": Float,

@@ -41,6 +41,7 @@ class Method(ABC):
     name: ClassVar[str]
     options: ClassVar[Mapping[str, str]]
     sparse: ClassVar[bool] = False
+    weighted: ClassVar[bool] = False  # whether rows may have weights
     families: ClassVar[frozenset[tuple[str, str]]] = CLASSICAL  # (name, link)
 
     def plan(self, design: Design, privacy: Privacy, n: int, **options: Any) -> Plan:
@@ -72,6 +73,11 @@ class Method(ABC):
             raise OptionError(
                 f"family={law.name!r} with link={law.link!r}: not with method={self.name!r} under "
                 f"{privacy.trust!r} trust. Central(...) fits it by method='newton'."
+            )
+        if design.weights is not None and not self.weighted:
+            raise OptionError(
+                f"weights={design.weights.name!r}: method={self.name!r} takes no weighted rows. "
+                "Central(...) fits them by method='newton', with target='mle'."
             )
         return self._plan(design, privacy, n, options)
 

@@ -249,6 +249,7 @@ class RegressionResults(ParameterResults):
             law=law if self.plan.model == "glm" else (),
             sizes=(
                 *([selected] if self.estimate.support is not None else []),
+                *self._weights,
                 ("Df Residuals:", f"{self.df_resid:.0f}"),
                 ("Df Model:", f"{self.df_model:.0f}"),
             ),
@@ -261,6 +262,15 @@ class RegressionResults(ParameterResults):
                 else "",
             ),
         )
+
+    @property
+    def _weights(self) -> list[tuple[str, str]]:
+        """What rows are weighted by."""
+        weights = self.design.weights
+        if weights is None:
+            return []
+        kind = "trials" if weights.trials else weights.kind
+        return [("Weights:", f"{weights.name} ({kind})")]
 
     @property
     def _modelled(self) -> str:

@@ -106,7 +106,7 @@ def _generalised(endog: Numeric, draw: Any, gentle: float, **law: Any) -> ModelC
     )
 
 
-# Families that the default method fits, and no other.
+# Families that the default method fits, and no other; and weights.
 LAWS = {
     "probit": _generalised(Numeric(0, 1), probit, 1.0, family=sm.families.Binomial(PROBIT)),
     "cloglog": _generalised(Numeric(0, 1), cloglog, GENTLE, family=sm.families.Binomial(CLOGLOG)),
@@ -115,6 +115,16 @@ LAWS = {
         Numeric(0, 12), overdispersed, GENTLE, family=sm.families.NegativeBinomial(alpha=0.5)
     ),
 }
+
+# Weighted rows: a covariate is the weight, so that hostile rows have hostile weights.
+LAWS["weighted"] = ModelCase(
+    lambda data, schema: api.ols(RIGHT, data, schema, weights="x2"),
+    Numeric(-Y_BOUND, Y_BOUND, scale=1.3),
+    SLOPES,
+    normal,
+    lambda frame: smf.wls(RIGHT, frame, weights=frame["x2"]),
+)
+OF_LINES = ("weighted",)  # laws of linear regression
 
 MODELS = LAWS | {
     "ols": ModelCase(
@@ -363,8 +373,9 @@ CASES += [
 CASES += [
     Case(estimator, "central", setting, law=law)
     for estimator in ESTIMATORS
-    if (estimator.model, estimator.name) == ("glm", "newton") and "central" in estimator.theory
+    if estimator.name == "newton" and "central" in estimator.theory
     for law in LAWS
+    if estimator.model == ("ols" if law in OF_LINES else "glm")
     for setting in SETTINGS
 ]
 METHODS = [case for case in CASES if case.setting == SETTINGS[0]]

@@ -36,7 +36,7 @@ class FakeSource:
     """Rows behind a design, served in blocks."""
 
     is_sparse = False
-    has_offset = False
+    has_offset = has_weights = False
 
     def __init__(self, x: Any, y: Any, keep: Any = None, unit: Any = None) -> None:
         self.x, self.y, self.unit = x, y, unit

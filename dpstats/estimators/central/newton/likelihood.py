@@ -99,10 +99,11 @@ def maximize(holder: Holder[Query], design: Design) -> CoefficientEstimate:
         constant = np.linalg.solve(metric.w, np.eye(d)[design.standardization.intercept])
     total = metric.curvature @ constant
     weight = float(constant @ total) or 1.0
+    mass = n if design.weights is None else n * max(weight, 0.1)
     centre = total / weight
     cov = floor_eigenvalues(metric.curvature / weight - np.outer(centre, centre), 0.0)
     rows = NormalRows(design.family, centre, cov, offset_mean, offset_sd)
-    return _Climb(holder, design, metric, rows, constant, level, n).fit()
+    return _Climb(holder, design, metric, rows, constant, level, n, mass).fit()
 
 
 def _start(holder: Holder[Query], design: Design, n: float) -> tuple[float, float, float]:
@@ -150,6 +151,7 @@ class _Climb:
     constant: Array
     level: float
     n: float
+    mass: float  # sum of the internal weights: n where there are none
 
     def fit(self) -> CoefficientEstimate:
         """All steps."""
@@ -272,7 +274,7 @@ class _Climb:
             either = family.residual(np.array([0.0, 1.0]), np.repeat(eta, 2))
             return _BINOMIAL * typical * float(np.abs(either).max())
         bound = max(abs(end) for end in self.design.internal_endog_bounds)
-        longest = 8 * typical * bound * float(family.factor(eta)[0])
+        longest = 8 * typical * bound * float(family.factor(eta)[0]) * self.design.largest_root
         grid = before * np.geomspace(1 / 16, 2.0, 17)
         if k == 0:
             grid = longest * np.geomspace(_WIDEST, 1.0, 65)
@@ -296,7 +298,7 @@ class _Climb:
         squared = max(float(score @ score), 1e-300)
         d = b.size if kept == 1.0 else max(b.size - 2, 0)
         shrunk = score * max(0.0, 1 - d * noise**2 / squared)
-        return self.bounded(self.rows.to(b, shrunk / (kept * self.n)))
+        return self.bounded(self.rows.to(b, shrunk / (kept * self.mass)))
 
     def bounded(self, to: Array) -> Array:
         """Coefficients drawn back to where predictors vary by a public number at most."""
@@ -354,6 +356,8 @@ class _Climb:
         """
         family = self.family
         mean = float(family.mean(np.array([self.rows.predictor(b)[0]]))[0])
+        if self.design.weights is not None:  # a row is many answers
+            return 0.5
         if family.name == "binomial":
             return max(min(mean, 1 - mean), _LEAST_SHARE)
         if family.name == "poisson":
@@ -420,9 +424,14 @@ class _Climb:
         return float(clips[np.argmin(error)])
 
     def meat(self, b: Array, clip: float, law: TailLaw, bread: Array) -> Array:
-        """Sum of squares of scores: as released, averaged with the shape of the bread."""
+        """Sum of squares of scores: as released, averaged with the shape of the bread.
+
+        A row that stands for w others adds w times the square of the score of one of them.
+        """
         d, rows = b.size, self.holder.plan.max_rows
-        query = ScoreSquares(self.metric.w.T, self.metric.w @ b, 1.0, rows, self.family)
+        weights = self.design.weights
+        each = weights is not None and weights.kind == "frequency" and rows == 1
+        query = ScoreSquares(self.metric.w.T, self.metric.w @ b, 1.0, rows, self.family, each)
         low = self.meat_clip(clip, law, self.holder.plan.noise(query, "meat").sd)
         query = replace(query, clip=low)
         answer = self.holder.ask(query, "meat")
@@ -433,4 +442,5 @@ class _Climb:
         ratio = trace / float(np.trace(bread))
         doubt = np.full((d, d), (_MEAT_DOUBT * trace / d) ** 2)
         meat, _ = average(meat, noise**2 * symmetric_pattern(d), ratio * bread, doubt)
-        return floor_eigenvalues(meat, 0.1 * trace / d)
+        unit = 1.0 if weights is None or not each else 1 / weights.scale
+        return unit * floor_eigenvalues(meat, 0.1 * trace / d)

@@ -145,6 +145,7 @@ class Newton(Counted[CoefficientEstimate]):
 
     model: str = "ols"
     name: ClassVar[str] = "newton"
+    weighted: ClassVar[bool] = True
     families: ClassVar[frozenset[tuple[str, str]]] = SUPPORTED
     options: ClassVar[Mapping[str, str]] = {
         "target": "'mle' (default, also called 'projection'): what least squares or maximum "

@@ -272,9 +272,12 @@ def _words(plan: Plan, design: Design) -> tuple[str, ...]:
 
 def _response_words(design: Design) -> list[str]:
     assert design.endog is not None
+    words = []
+    if design.weights is not None:
+        words.append(f"Weights are {design.weights.scale:g} each: declare their center=.")
     if design.family == GAUSSIAN:
-        return []
-    words = [f"Linear predictors vary by {_response(design, False)[1]:.2g}."]
+        return words
+    words += [f"Linear predictors vary by {_response(design, False)[1]:.2g}."]
     if design.family.name == "binomial" and design.response_guess is None:
         words.append(
             "The rarer answer is that of half of the rows at the lower end, and of "
