@@ -70,6 +70,7 @@ class DeclaredDesign(Design):
     _unscaled: tuple[int, ...] = field(repr=False)
     _fixed: NDArray[np.bool_] = field(repr=False)  # columns that are never centred
     _whole: bool = field(default=True, repr=False)
+    _terms: tuple[str, ...] = field(default=(), repr=False)
 
     # -- making one ----------------------------------------------------------------------------
 
@@ -229,6 +230,11 @@ class DeclaredDesign(Design):
     def part(self, **facts: Any) -> DeclaredDesign:
         """The design with other facts of some of its columns; see `Design.part`."""
         return replace(self, _whole=False, **facts)
+
+    @property
+    def terms(self) -> tuple[str, ...]:
+        """The term of the formula that each column belongs to."""
+        return self._terms
 
     @property
     def unscaled(self) -> tuple[int, ...]:
@@ -434,6 +440,7 @@ def _assemble(
         _unscaled=tuple(unscaled),
         _fixed=fixed,
         weights=None if weights is None else weights.facts,
+        _terms=tuple(block.term or name for block in blocks for name in block.names),
         bases=frozenset().union(*(block.bases for block in blocks)),
         _recipe=recipe,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -22,6 +23,7 @@ from dpstats.schema import Numeric, Schema
 __all__ = ["Design"]
 
 Float = NDArray[np.float64]
+_LEVEL = re.compile(r"\[[^\[\]]*\](?=:|$)")  # "C(g)[T.b]", "bs(x, df=5)[2]:z"
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,6 +121,11 @@ class Design(ABC):
             raise FormulaError("The design has no response.")
         c, s = self.standardization.y_center, self.standardization.y_scale
         return (self.endog.lower - c) / s, (self.endog.upper - c) / s
+
+    @property
+    def terms(self) -> tuple[str, ...]:
+        """The term of the formula that each column belongs to, as far as its name says."""
+        return tuple(_LEVEL.sub("", name) or name for name in self.names)
 
     @property
     def largest_root(self) -> float:

@@ -153,9 +153,8 @@ def _dummies(name: str, terms: Terms, reduced: bool) -> TermColumns:
     levels: tuple[Any, ...] = terms.schema[name].levels[reduced:]  # type: ignore[union-attr]
     coding = np.eye(len(levels) + reduced)[:, int(reduced) :]
     shown = "{}[T.{}]" if reduced else "{}[{}]"
-    return TermColumns(
-        (coded_factor(name, coding),), tuple(shown.format(name, lv) for lv in levels)
-    )
+    labels = tuple(shown.format(name, level) for level in levels)
+    return TermColumns((coded_factor(name, coding),), labels, term=name)
 
 
 def _general_formula(formula: str, columns: Sequence[str], terms: Terms) -> list[TermColumns]:
@@ -231,12 +230,18 @@ def _structured(
                 _scoped_factor(s.factor.expr, s.reduced, factors, spec) for s in scoped.factors
             )
             width = math.prod(len(part.expression.bounds) for part in parts)
-            block = TermColumns(parts, tuple(itertools.islice(names, width)), float(scoped.scale))
+            labels = tuple(itertools.islice(names, width))
+            block = TermColumns(parts, labels, float(scoped.scale), term=_term_name(encoded.term))
             if len(block.names) != width:
                 raise FormulaError(f"Two columns of {encoded.term} in {formula!r} have one name.")
             if width:
                 blocks.append(block)
     return blocks
+
+
+def _term_name(term: Any) -> str:
+    """A term as statsmodels calls it; without factors it is the intercept."""
+    return str(term) if term.factors and str(term) != "1" else ""
 
 
 def _model_spec(formula: str, right: Any, factors: Mapping[str, str | Factor], terms: Terms) -> Any:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dpstats.errors import ExtrapolationWarning, OptionError
 from dpstats.families import GAUSSIAN
 from dpstats.protocol.estimate import CoefficientEstimate
-from dpstats.results import coefficients
+from dpstats.results import coefficients, inference
 from dpstats.results.parameters import ParameterResults
 from dpstats.results.prediction import Prediction, what_is_astray
 from dpstats.results.summary import Particulars
@@ -123,6 +123,68 @@ class RegressionResults(ParameterResults):
         table = np.exp(self.conf_int(alpha).set_axis(["lower", "upper"], axis=1))
         table.insert(0, "exp(coef)", np.exp(self.table.inner_values))
         return table
+
+    # Terms ----------------------------------------------------------------------------------------
+
+    def wald_test_terms(self, skip_single: bool = False) -> Any:
+        """Test each term of the formula: all coefficients of a factor or spline together.
+
+        Post-processing of released numbers: tests cost no privacy. Each is a Wald test with the
+        covariance of the fit, which counts noise, as `wald_test` makes it, by the chi-squared
+        distribution; given all other terms (type III).
+
+        Parameters
+        ----------
+        skip_single : bool, default False
+            Whether terms of one coefficient are left out: the summary tests them.
+
+        Returns
+        -------
+        statsmodels.stats.contrast.WaldTestResults
+            ``summary_frame()`` has columns ``chi2``, ``P>chi2`` and ``df constraint``; nan where a
+            coefficient of the term is not identified.
+
+        Raises
+        ------
+        OptionError
+            If no test is valid (`has_inference`).
+
+        Examples
+        --------
+        >>> fit.wald_test_terms().summary_frame()  # doctest: +SKIP
+        """
+        found = self._term_tests()
+        kept = [row for row in found if not (skip_single and row[2] == 1)]
+        return inference.terms_as_statsmodels(kept, self._mark)
+
+    def anova(self) -> pd.DataFrame:
+        """Type III table of the terms but the intercept: ``df``, ``chi2`` and ``PR(>chi2)``.
+
+        The tests of `wald_test_terms`, in the shape of statsmodels' ``anova_lm``. There are no sums
+        of squares: they would have to be bought.
+
+        Raises
+        ------
+        OptionError
+            If no test is valid (`has_inference`).
+        """
+        import pandas as pd
+
+        intercept = self.design.standardization.intercept
+        none = None if intercept is None else self.design.terms[intercept]
+        rows = {
+            term: (df, statistic, p)
+            for term, statistic, df, p in self._term_tests()
+            if term != none
+        }
+        columns = ["df", "chi2", "PR(>chi2)"]
+        return pd.DataFrame.from_dict(rows, orient="index", columns=columns)
+
+    def _term_tests(self) -> list[tuple[str, float, int, float]]:
+        if not self.has_inference:
+            raise OptionError(self.no_inference)
+        terms = self.design.terms
+        return inference.wald_terms(self.table, [terms[j] for j in self.table.inner])
 
     # Predictions ----------------------------------------------------------------------------------
 

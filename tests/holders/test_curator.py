@@ -65,6 +65,7 @@ def curator(
         internal_bounds=np.array([[-1.0, 1.0]] * D),
         endog=SimpleNamespace(name="y"),
         internal_endog_bounds=(-1.0, 1.0),
+        largest_root=1.0,
     )
     mechanisms = tuple(Mechanism(s, event, "", parts) for s in slots)
     names, cost = ("x",) * D, (1.0, 1e-6)

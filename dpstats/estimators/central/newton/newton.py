@@ -145,6 +145,7 @@ class Newton(Counted[CoefficientEstimate]):
 
     model: str = "ols"
     name: ClassVar[str] = "newton"
+    sandwich: ClassVar[bool] = True
     weighted: ClassVar[bool] = True
     families: ClassVar[frozenset[tuple[str, str]]] = SUPPORTED
     options: ClassVar[Mapping[str, str]] = {
