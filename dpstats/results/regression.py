@@ -326,6 +326,17 @@ class RegressionResults(ParameterResults):
         )
 
     @property
+    def _law(self) -> str:
+        """Family, link and weights, where the name of the model does not say them."""
+        law, weights = self.design.family, self.design.weights
+        named = f", {law.name} family, {law.link} link" if self.plan.model == "glm" else ""
+        named += f", alpha = {law.alpha:g}" if law.alpha else ""
+        if weights is None:
+            return named
+        kind = "trials" if weights.trials else f"{weights.kind} weights"
+        return f"{named}, {kind} {weights.name}"
+
+    @property
     def _weights(self) -> list[tuple[str, str]]:
         """What rows are weighted by."""
         weights = self.design.weights

@@ -279,6 +279,7 @@ def test_weights_are_part_of_what_is_kept() -> None:
     frame = table(3000, 5)
     fit = SETTINGS["frequency"].model(frame).fit(Central(1.0, DELTA), noise=SeededNoise(1))
     assert "Weights:" in str(fit.summary())
+    assert "(ols, frequency weights copies)" in fit.describe()
     assert fit.design.weights.kind == "frequency"
     again = type(fit.design).from_dict(fit.design.to_dict())
     assert again == fit.design

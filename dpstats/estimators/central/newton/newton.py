@@ -139,8 +139,14 @@ class Newton(Counted[CoefficientEstimate]):
     and residuals clipped as tightly as the noise asks for. Where the model is right it has the same
     coefficients and less noise; where it is not, it answers another question.
 
+    *Weights.* A weighted row is multiplied by the root of its weight, and so is its residual: its
+    score carries the weight, and what is clipped is the length of that. Sensitivities are those of
+    rows without weights. Where a row stands for w others, `ScoreSquares` asks for w times the
+    square of the score of one.
+
     *Limits.* Where a handful of rows carries the answer no clip is both honest and narrow: a remark
-    says so. Linear predictors are kept to a standard deviation of 6 (logit) or 2.5 (log).
+    says so. Linear predictors are kept to a standard deviation of 6 (logit), 3.5 (probit) or 2.5
+    (log, cloglog). The dispersion of a negative binomial law is given, not estimated.
     """
 
     model: str = "ols"
