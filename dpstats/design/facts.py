@@ -70,6 +70,8 @@ class Design(ABC):
         Columns of the table that splines and polynomials over a declared range read.
     weights : Weights or None
         Public facts about weights of the rows; None where rows count alike.
+    found : mapping
+        Centres and scales that a fit found, by position, where it is such a design: see `scaled`.
     """
 
     formula: str | None
@@ -87,6 +89,7 @@ class Design(ABC):
     notes: tuple[str, ...]
     bases: frozenset[str]
     weights: Weights | None = field(default=None, kw_only=True)
+    found: Mapping[int, tuple[float, float]] = field(default_factory=dict, repr=False, kw_only=True)
     _layout: Layout = field(repr=False)
     _recipe: Mapping[str, Any] = field(repr=False)
 

@@ -15,7 +15,7 @@ from dpstats.accounting import Share, calibrate, epsilon_of
 from dpstats.errors import OptionError
 from dpstats.families import CLASSICAL
 from dpstats.privacy import Privacy
-from dpstats.protocol import Estimator, Mechanism, Plan
+from dpstats.protocol import Estimator, Mechanism, Options, Plan
 
 if TYPE_CHECKING:
     from dpstats.design import Design
@@ -86,7 +86,7 @@ class Method(ABC):
         return self._plan(design, privacy, n, options)
 
     @abstractmethod
-    def _plan(self, design: Design, privacy: Privacy, n: int, options: Mapping[str, Any]) -> Plan:
+    def _plan(self, design: Design, privacy: Privacy, n: int, options: Options) -> Plan:
         """The plan with these options, all of which the method has."""
 
 
@@ -123,7 +123,7 @@ def make_plan(
     privacy: Privacy,
     n: int,
     asks: Sequence[Request],
-    options: Mapping[str, Any],
+    options: Options,
 ) -> Plan:
     """The plan of a method that will ask `asks`, with its public options after defaults."""
     mechanisms, cost = schedule(asks, privacy)
@@ -195,7 +195,7 @@ def check_cov_type(asked: object, method: str, design: Design) -> None:
     raise OptionError(f"{said} {why}. 'HC1' ('cluster' with unit=) is what is reported.")
 
 
-def check_options(method: str, allowed: Mapping[str, str], options: Mapping[str, Any]) -> None:
+def check_options(method: str, allowed: Mapping[str, str], options: Options) -> None:
     """Refuse an option that `method` does not take."""
     for name in options:
         if name not in allowed:

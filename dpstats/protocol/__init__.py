@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from dpstats.queries import MomentMessage, Query, Search
     from dpstats.queries.labels import LabelQuery
     from dpstats.theory import Theory
-from dpstats.protocol.plan import Answer, Mechanism, NoiseLaw, Plan, Release
+from dpstats.protocol.plan import Answer, Mechanism, NoiseLaw, Options, Plan, Release
 
 __all__ = [
     "Answer",
@@ -62,6 +62,7 @@ __all__ = [
     "Messages",
     "MixtureEstimate",
     "NoiseLaw",
+    "Options",
     "Plan",
     "ProportionEstimate",
     "QuantileEstimate",

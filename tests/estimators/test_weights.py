@@ -15,6 +15,7 @@ import statsmodels.formula.api as smf
 import dpstats as dp
 from dpstats.errors import DPStatsError, FormulaError, OptionError, SchemaError, TrustError
 from dpstats.mechanisms.noise import SeededNoise
+from dpstats.models.model import Model
 from dpstats.privacy import Central
 from tests.grids import grid
 
@@ -64,7 +65,7 @@ def table(n: int, seed: int) -> pd.DataFrame:
 class Setting:
     """A private model, and what statsmodels answers with robust standard errors."""
 
-    model: Callable[[Any], dp.api.Model]
+    model: Callable[[Any], Model]
     reference: Callable[[pd.DataFrame], Any]
 
 

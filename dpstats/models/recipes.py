@@ -22,7 +22,7 @@ KINDS = {GAUSSIAN: "ols", BINOMIAL: "logit"}  # every other family is "glm"
 
 @dataclass(frozen=True)
 class Formula:
-    """How to make the design of a formula over a table; see `dpstats.model.Recipe`."""
+    """How to make the design of a formula over a table; see `dpstats.models.model.Recipe`."""
 
     formula: str
     schema: Schema

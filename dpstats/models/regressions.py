@@ -5,16 +5,16 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from dpstats.api.recipes import KINDS, Formula, required
 from dpstats.design import captured
 from dpstats.errors import OptionError
 from dpstats.families import BINOMIAL, POISSON, Family
 from dpstats.families import family as family_of
 from dpstats.federated import Sites
-from dpstats.model import Model
+from dpstats.models.model import Model
+from dpstats.models.recipes import KINDS, Formula, required
 from dpstats.schema import Schema
 
-__all__ = ["glm", "logit", "mean", "ols", "poisson", "probit"]
+__all__ = ["Model", "glm", "logit", "mean", "ols", "poisson", "probit"]
 
 
 def ols(

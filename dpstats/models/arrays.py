@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from dpstats.api.recipes import KINDS, Arrays
 from dpstats.errors import DataError, OptionError
 from dpstats.families import BINOMIAL, GAUSSIAN, POISSON, Family
 from dpstats.families import family as family_of
-from dpstats.model import Model
+from dpstats.models.model import Model
+from dpstats.models.recipes import KINDS, Arrays
 from dpstats.tables.coercion import as_matrix
 
 __all__ = ["GLM", "OLS", "Logit", "Poisson", "Probit"]
