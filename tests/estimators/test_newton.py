@@ -354,6 +354,16 @@ def test_what_normal_rows_expect_is_what_drawn_rows_have(family: Any) -> None:
     np.testing.assert_allclose(rows.to(b, score), c, atol=0.05)
 
 
+@pytest.mark.parametrize("family", LAWS, ids=str)
+def test_scores_that_no_coefficients_have_lead_nowhere_far(family: Any) -> None:
+    """Nor to an overflow: means are flat where predictors are far out."""
+    rows = NormalRows(family, np.array([0.8, -0.2, 0.1]), np.eye(3))
+    for far in (0.0, 5.0, 40.0):
+        for size in (1e-9, 1.0, 1e9, 1e100):
+            found = rows.to(np.array([far, -far, far]), np.array([size, -size, size]))
+            assert np.isfinite(found).all()
+
+
 def test_lost_rows_count_as_such() -> None:
     setting = replace(SETTINGS["uniform"])
     x, y = setting.rows(np.random.default_rng(7), 6_000)

@@ -20,6 +20,7 @@ _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(17)
 _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
 _HERMITE = np.array([np.ones_like(_NODES), _NODES, _NODES**2 - 1])
 _LEAST_SD = 1e-9
+_FLAT, _HUGE = 1e-200, 1e100  # numerical: least curvature, and steps whose squares overflow
 _APART = 1e-5  # numerical: of two predictors, over their size, below which they are one
 _ITERATIONS, _HALVINGS, _LONGEST_STEP = 12, 8, 3.0
 _LEAST_CURVATURE = 0.05  # eigenvalues of a curvature, as a share of their mean
@@ -92,7 +93,7 @@ class NormalRows:
         first, slope = self._changed(b, b)
         at, left, halvings = b, score, 0
         for _ in range(_ITERATIONS + _HALVINGS):
-            least = _LEAST_CURVATURE * float(np.trace(slope)) / b.size
+            least = max(_LEAST_CURVATURE * float(np.trace(slope)) / b.size, _FLAT)
             step = _held(np.linalg.solve(floor_eigenvalues(slope, least), left)) / 2**halvings
             tried, slope_there = self._changed(b, at + step)
             left_there = first + score - tried
@@ -146,6 +147,10 @@ class NormalRows:
 
 
 def _held(step: NDArray[Any]) -> Array:
-    """A step that is no longer than it may be."""
+    """A step that is no longer than it may be; none where it is no number."""
+    most = float(np.max(np.abs(step), initial=0.0))
+    if not math.isfinite(most):
+        return np.zeros_like(step)
+    step = step / most if most > _HUGE else step
     held: Array = step * min(1.0, _LONGEST_STEP / max(float(np.linalg.norm(step)), 1e-300))
     return held
