@@ -8,6 +8,7 @@ Central(epsilon=1.0, delta=1e-07, ...)
 from dpstats.accounting import Ledger
 from dpstats.estimators import methods
 from dpstats.mechanisms.noise import SeededNoise
+from dpstats.models.arrays import GLM, OLS, Logit, Poisson, Probit
 from dpstats.models.descriptive import (
     corr,
     crosstab,
@@ -22,7 +23,7 @@ from dpstats.models.descriptive import (
 from dpstats.models.devices import Collector, Randomizer
 from dpstats.models.mixtures import gaussian_mixture, mixture_ols
 from dpstats.models.ranges import private_range, private_ranges
-from dpstats.models.regressions import GLM, OLS, Logit, glm, logit, ols
+from dpstats.models.regressions import glm, logit, ols, poisson, probit
 from dpstats.models.sample_size import sample_size
 from dpstats.privacy import Central, Federated, LabelOnly, Local, Neighbors
 from dpstats.results import Released as Results
@@ -47,6 +48,8 @@ __all__ = [
     "Logit",
     "Neighbors",
     "Numeric",
+    "Poisson",
+    "Probit",
     "Randomizer",
     "Results",
     "Schema",
@@ -65,8 +68,10 @@ __all__ = [
     "mixture_ols",
     "ols",
     "plot",
+    "poisson",
     "private_range",
     "private_ranges",
+    "probit",
     "proportion",
     "quantile",
     "sample_size",
