@@ -30,6 +30,7 @@ FRONT = {
     "model",
     "ranges",
     "sample_size",
+    "sklearn",
     "__init__",
     "__main__",
 }
