@@ -20,6 +20,7 @@ from dpstats.descriptive import (
 )
 from dpstats.devices import Collector, Randomizer
 from dpstats.estimators import methods
+from dpstats.evaluation import evaluate
 from dpstats.mechanisms.noise import SeededNoise
 from dpstats.mixtures import gaussian_mixture, mixture_ols
 from dpstats.privacy import Central, Federated, LabelOnly, Local, Neighbors
@@ -55,6 +56,7 @@ __all__ = [
     "corr",
     "crosstab",
     "describe",
+    "evaluate",
     "gaussian_mixture",
     "glm",
     "histogram",

@@ -24,6 +24,7 @@ FRONT = {
     "descriptive",
     "devices",
     "door",
+    "evaluation",
     "federated",
     "missing",
     "mixtures",

@@ -31,6 +31,7 @@ from dpstats.protocol.estimate import (
     RangeEstimate,
     ScalesEstimate,
 )
+from dpstats.protocol.evaluation import ClassificationEstimate, PredictionErrorEstimate
 from dpstats.protocol.mixtures import MixtureEstimate, RegressionMixtureEstimate
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ from dpstats.protocol.plan import Answer, Mechanism, NoiseLaw, Plan, Release
 
 __all__ = [
     "Answer",
+    "ClassificationEstimate",
     "CoefficientEstimate",
     "CorrelationEstimate",
     "CountsEstimate",
@@ -63,6 +65,7 @@ __all__ = [
     "MixtureEstimate",
     "NoiseLaw",
     "Plan",
+    "PredictionErrorEstimate",
     "ProportionEstimate",
     "QuantileEstimate",
     "Question",

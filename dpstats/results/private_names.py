@@ -20,7 +20,8 @@ _SCALE = (
 )
 _FIT = (
     "is an exact function of all residuals. A joint test of the slopes, `wald_test`, costs nothing "
-    "more. For a linear model a noisy one is bought as private means: that of the squared "
+    "more. For a linear model a noisy R-squared and mean square are bought from other rows, "
+    "`dp.evaluate(fit, data, privacy=...)`, or as private means: that of the squared "
     f"residuals, whose coefficients are public now, {_SQUARES}, and those of y and I(y**2)"
 )
 _GRAM = (
@@ -28,7 +29,7 @@ _GRAM = (
     "`cov_params()`"
 )
 _TABLE = (
-    "counts exact responses against exact predictions. `dp.evaluate(fit, data, schema, privacy)` "
+    "counts exact responses against exact predictions. `dp.evaluate(fit, data, privacy=...)` "
     "buys a noisy one; `predict` classifies rows that you may look at"
 )
 _PATH = (

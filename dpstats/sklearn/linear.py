@@ -47,7 +47,8 @@ class _PrivateScore:
         if not self.public_score:
             raise PrivateQuantityError(
                 "`score` is not available: it is an exact function of the rows that it is given. "
-                "For private rows, buy an evaluation: dpstats.evaluate(estimator.results_, ...). "
+                "For private rows, buy an evaluation: "
+                "dpstats.evaluate(model.results_, data, privacy=...). "
                 "For rows that are public, or a score that is never shown, say so with "
                 "public_score=True."
             )
