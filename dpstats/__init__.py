@@ -28,7 +28,7 @@ from dpstats.ranges import private_range, private_ranges
 from dpstats.results import Released as Results
 from dpstats.results import load, plot
 from dpstats.results.compare import compare
-from dpstats.sample_size import sample_size
+from dpstats.sample_size import power, sample_size
 from dpstats.schema import Boolean, Categorical, Numeric, Schema
 from dpstats.version import VERSION
 
@@ -67,6 +67,7 @@ __all__ = [
     "mixture_ols",
     "ols",
     "plot",
+    "power",
     "private_range",
     "private_ranges",
     "proportion",
