@@ -94,3 +94,12 @@ def test_intervals_of_some_parameters(fits):
     for wrong in (["w"], [3], [1.5]):
         with pytest.raises(OptionError, match="cols="):
             fit.conf_int(cols=wrong)
+
+
+def test_maketables_shows_private_fits(fits):
+    """Its plug-in hooks are all it needs; tried with version 0.2."""
+    maketables = pytest.importorskip("maketables")
+    text = maketables.ETable(fits).make(type="tex")
+    assert f"{fits[1].params['z']:.3f}"[:4] in text
+    assert "NOT private" in text
+    assert r"\toprule" in text
