@@ -161,6 +161,16 @@ def compare(
     ------
     OptionError
         If there is nothing to show, or a pattern matches no coefficient.
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> schema = dp.Schema(x=dp.Numeric(0, 1), y=dp.Numeric(0, 1))
+    >>> model = dp.ols("y ~ x", {"x": [0.1, 0.9] * 99, "y": [0.2, 0.8] * 99}, schema)
+    >>> fits = [model.fit(dp.Central(epsilon, 1e-7)) for epsilon in (1.0, 4.0)]
+    >>> print(dp.compare(fits, names=["epsilon 1", "epsilon 4"]))  # doctest: +ELLIPSIS
+    <BLANKLINE>
+    ...
     """
     from statsmodels.iolib.summary2 import summary_col
 

@@ -12,11 +12,11 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils import column_or_1d
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
-from dpstats import api
-from dpstats.api import level_term, term
 from dpstats.design.arrays import matrix_of
 from dpstats.errors import DataError, OptionError, PrivateQuantityError, SchemaError
-from dpstats.model import Model
+from dpstats.models import regressions
+from dpstats.models.model import Model
+from dpstats.models.regressions import level_term, term
 from dpstats.privacy import Central
 from dpstats.protocol import Plan
 from dpstats.schema import Boolean, Categorical, Schema
@@ -374,10 +374,10 @@ class PrivateLinearRegression(_PrivateScore, RegressorMixin, _PrivateRegression)
     _bounded: ClassVar[Mapping[str, str]] = {"X": "exog", "y": "endog"}
 
     def _make(self) -> Callable[..., Model]:
-        return api.OLS
+        return regressions.OLS
 
     def _by_formula(self) -> Callable[..., Model]:
-        return api.ols
+        return regressions.ols
 
     def predict(self, X: Any) -> Array:
         """Predicted means of rows of X, shape (n_samples,); nan where a value is missing."""
@@ -459,10 +459,10 @@ class PrivateLogisticRegression(_PrivateScore, ClassifierMixin, _PrivateRegressi
         return tags
 
     def _make(self) -> Callable[..., Model]:
-        return api.Logit
+        return regressions.Logit
 
     def _by_formula(self) -> Callable[..., Model]:
-        return api.logit
+        return regressions.logit
 
     def _endog(self, y: Any) -> Array:
         """1 for the second class, 0 for the first, nan for what is neither; row by row."""

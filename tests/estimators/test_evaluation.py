@@ -11,7 +11,7 @@ from sklearn.metrics import brier_score_loss, confusion_matrix, roc_auc_score
 
 import dpstats as dp
 from dpstats.errors import DPStatsError, OptionError
-from dpstats.evaluation import evaluation_model
+from dpstats.models.evaluation import evaluation_model
 from dpstats.queries import ColumnPrefixes
 from dpstats.queries.prefixes import contrast_noise, prefix_noise
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,7 @@ from dpstats.estimators.numerics.huber import (
 )
 from dpstats.estimators.sources import AVELLA, CAI, DONG, TANG
 from dpstats.privacy import Privacy
-from dpstats.protocol import CoefficientEstimate, Holder, Plan
+from dpstats.protocol import CoefficientEstimate, Holder, Options, Plan
 from dpstats.queries import (
     Geometry,
     Gram,
@@ -157,7 +157,7 @@ class RobustOLS(Counted[CoefficientEstimate]):
     *Limits.* With residuals whose skewness varies with the columns the target is a clipped
     regression until n mu^2 / d is large. A level of a factor with fewer than about 4 d^(3/2) / mu
     rows is usually not resolved. Of mostly constant responses the spread is not identified; the
-    share of residuals beyond six spreads is released, and a remark says so.
+    share of residuals beyond six robust standard deviations is released, and a remark says so.
     """
 
     name: ClassVar[str] = "newton"
@@ -165,7 +165,7 @@ class RobustOLS(Counted[CoefficientEstimate]):
     theory: ClassVar[Mapping[str, Theory]] = {"central": THEORY}
     options: ClassVar[Mapping[str, str]] = {}
 
-    def _plan(self, design: Design, privacy: Privacy, n: int, options: Mapping[str, Any]) -> Plan:
+    def _plan(self, design: Design, privacy: Privacy, n: int, options: Options) -> Plan:
         need_delta(self.name, privacy)
         public = _schedule(design, privacy, n)
         asks = _asks(
@@ -249,7 +249,7 @@ def _asks(
         ),
         *(Request(f"score {k + 1}", shares[k], "clipped score of a Newton step") for k in steps),
         *([Request("tails", _TAILS, "what the last clip cuts off, to widen it")] * adaptive),
-        Request("far", counts * _FAR, "number of residuals beyond six spreads"),
+        Request("far", counts * _FAR, "number of residuals beyond six robust standard deviations"),
         Request("bread", _BREAD, "second moments of unclipped rows, for the last step"),
         Request("meat", _MEAT, "outer products of the scores, for standard errors"),
     ]

@@ -12,7 +12,7 @@ import numpy as np
 from dpstats import estimators
 from dpstats.errors import OptionError
 from dpstats.estimators.guesses import round_up
-from dpstats.model import Model
+from dpstats.models.model import Model
 from dpstats.privacy import Central, LabelOnly, Neighbors, Privacy
 from dpstats.protocol import Plan
 from dpstats.results.inference import normal_quantile
@@ -144,6 +144,14 @@ def sample_size(
     Planned errors rest on what is declared, as the plan says. Under `LabelOnly` they rest on the
     public rows, repeated as often as needed; beyond some millions of numbers variances are scaled,
     the sampling part by 1/n and the private part by the rate of the method.
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> schema = dp.Schema(y=dp.Numeric(0, 100, scale=20))
+    >>> model = dp.mean("y", schema=schema)
+    >>> dp.sample_size(model, dp.Central(1.0, 1e-6), {"Intercept": 1.0})
+    450
     """
     if (target_se is None) == (effect is None):
         raise OptionError("Give target_se=..., or effect=... with a power; one of them.")

@@ -10,7 +10,7 @@ from dpstats.design import DeclaredDesign, Design, PublicDesign
 from dpstats.errors import OptionError, TrustError
 from dpstats.families import BINOMIAL, GAUSSIAN
 from dpstats.mechanisms.noise import Noise
-from dpstats.model import Model
+from dpstats.models.model import Model
 from dpstats.privacy import Central
 from dpstats.results.evaluation import ClassificationResults, PredictionErrorResults
 from dpstats.results.regression import RegressionResults
