@@ -21,10 +21,11 @@ from dpstats.models.descriptive import (
     variance,
 )
 from dpstats.models.devices import Collector, Randomizer
+from dpstats.models.evaluation import evaluate
 from dpstats.models.mixtures import gaussian_mixture, mixture_ols
 from dpstats.models.ranges import private_range, private_ranges
 from dpstats.models.regressions import glm, logit, ols, poisson, probit
-from dpstats.models.sample_size import sample_size
+from dpstats.models.sample_size import power, sample_size
 from dpstats.privacy import Central, Federated, LabelOnly, Local, Neighbors
 from dpstats.results import Released as Results
 from dpstats.results import load, plot
@@ -58,6 +59,7 @@ __all__ = [
     "corr",
     "crosstab",
     "describe",
+    "evaluate",
     "gaussian_mixture",
     "glm",
     "histogram",
@@ -69,6 +71,7 @@ __all__ = [
     "ols",
     "plot",
     "poisson",
+    "power",
     "private_range",
     "private_ranges",
     "probit",

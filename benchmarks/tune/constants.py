@@ -32,6 +32,7 @@ FAMILIES = {
     "mixtures": ("central/mixtures",),
     "gaps": ("central/gaps",),
     "descriptive": ("central/descriptive",),
+    "evaluation": ("central/evaluation",),
     "sparse": ("central/sparse",),
     "labels": ("labels",),
     "local": ("local",),

@@ -338,6 +338,21 @@ class Ledger:
             )
         return chain
 
+    # -- copying: a second ledger with the entries of this one could spend the rest of it again
+
+    def __deepcopy__(self, memo: Any = None) -> Ledger:
+        return self
+
+    __copy__ = __deepcopy__
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._path is None:
+            raise LedgerError(
+                "A ledger in memory cannot be sent to another process, which would spend apart "
+                "from it: open one in a file, dpstats.Ledger.open(path, epsilon, delta)."
+            )
+        return _reopened, (str(self._path.resolve()), self.witness)
+
     # -- showing
 
     def __repr__(self) -> str:
@@ -348,6 +363,11 @@ class Ledger:
     def _repr_html_(self) -> str:
         table: str = printable(self.to_frame()).to_html(index=False, escape=True)
         return f"<p>{html_text(repr(self)[1:-1])}</p>{table}"
+
+
+def _reopened(path: str, witness: str) -> Ledger:
+    """The same file, which has to hold what it held."""
+    return Ledger.open(path, witness=witness)
 
 
 # -- money -------------------------------------------------------------------------------------

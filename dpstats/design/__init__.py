@@ -9,6 +9,7 @@ design, and no row can enter the columns of another. Private rows pass through `
 from dpstats.design.binding import DeclaredDesign
 from dpstats.design.captured import captured
 from dpstats.design.facts import Design
+from dpstats.design.new_rows import held_columns
 from dpstats.design.nobody import Nobody
 from dpstats.design.public_columns import Covariates
 from dpstats.design.public_design import PublicDesign
@@ -32,4 +33,5 @@ __all__ = [
     "TableSource",
     "captured",
     "design_from_dict",
+    "held_columns",
 ]

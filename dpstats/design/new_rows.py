@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.design.rows import Layout
-from dpstats.schema import Boolean, Categorical, Declaration, Numeric
+from dpstats.schema import Boolean, Categorical, Declaration, Numeric, Schema
+from dpstats.tables import named_columns
 from dpstats.tables.coercion import to_codes, to_float
 
-__all__ = ["Astray", "astray", "columns_of", "unheld", "without_range"]
+__all__ = ["Astray", "astray", "columns_of", "held_columns", "unheld", "without_range"]
 
 Float = NDArray[np.float64]
 
@@ -97,3 +98,13 @@ def columns_of(matrix: Any, places: tuple[int, ...]) -> dict[Any, Float]:
     stored.sum_duplicates()
     ends = stored.indptr
     return {place: stored.data[ends[place] : ends[place + 1]] for place in places}
+
+
+def held_columns(table: Any, names: Iterable[str], schema: Schema) -> dict[str, Any]:
+    """Columns of new rows by name: numbers within their declared range, nan where missing."""
+    columns = named_columns(table, names)
+    for name, column in columns.items():
+        if isinstance(schema[name], Numeric):
+            values, missing = schema.coerce(name, column)
+            columns[name] = np.where(missing, np.nan, values)
+    return columns

@@ -1,11 +1,11 @@
-"""How many rows or users a target standard error needs, from public facts alone."""
+"""How many rows or users an error or a power needs, and the power of a test, before any row."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,9 +15,13 @@ from dpstats.estimators.guesses import round_up
 from dpstats.models.model import Model
 from dpstats.privacy import Central, LabelOnly, Neighbors, Privacy
 from dpstats.protocol import Plan
+from dpstats.results.inference import normal_quantile
 from dpstats.theory import Rate, Setting
 
-__all__ = ["sample_size"]
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["power", "sample_size"]
 
 _LEAST = 100  # rows with which the search starts, or ten times the columns
 _CELLS = 10**7  # numbers of a design with public covariates that are laid out for a plan
@@ -25,10 +29,86 @@ _MOST = 10**13
 _CLOSE = 1.01  # the answer is rounded up to two digits anyway
 
 
+Effect = float | Mapping[str, float]
+
+
+def power(
+    model: Model,
+    privacy: Privacy,
+    effect: Effect,
+    *,
+    alpha: float = 0.05,
+    n: int | None = None,
+    **options: Any,
+) -> pd.Series:
+    """Power of the two-sided z tests of parameters, from their planned standard errors.
+
+    Parameters
+    ----------
+    model : Model
+        Such as ``dp.ols("y ~ x", schema=schema)``, ``dp.mean("y", schema=schema)``, or
+        ``dp.ttest("y ~ g", schema=schema)``; with or without a table.
+    privacy : Central, Local or LabelOnly
+        The guarantee that the test is to have.
+    effect : float or mapping of str to float
+        What a parameter is, less what the hypothesis says it is, in its own units and not 0: of
+        every coefficient but the intercept (of the difference, for two groups), or of those named.
+    alpha : float, default 0.05
+        Level of the test, between 0 and 1.
+    n : int, optional
+        Public number of rows (users), where it is not that of the model.
+    **options
+        ``method``, ``sparsity`` and options of the method, as for ``model.plan``.
+
+    Returns
+    -------
+    Series
+        Probability of a p-value below alpha, by parameter.
+
+    Raises
+    ------
+    OptionError
+        If an effect or alpha is not allowed, an effect names no parameter, or no standard error of
+        it is planned in units that are known.
+
+    Notes
+    -----
+    Phi(|effect| / se - z) + Phi(-|effect| / se - z), z being the normal quantile at 1 - alpha/2 and
+    se the planned standard error, sampling and privacy noise together. It is as good as the plan,
+    which rests on what is declared (``plan.assumptions``). No row is read, nothing is charged.
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> schema = dp.Schema(y=dp.Numeric(0, 10, scale=2.0), x=dp.Numeric(0, 1, scale=0.3))
+    >>> model = dp.ols("y ~ x", schema=schema, n=2_000)
+    >>> dp.power(model, dp.Central(1.0, 1e-6), effect=0.6).index.tolist()
+    ['x']
+    """
+    import pandas as pd
+    from scipy.special import ndtr
+
+    z = normal_quantile(alpha)
+    plan = (model if n is None else model.expecting(n)).plan(
+        privacy if n is None else _guessing(privacy, n), **options
+    )
+    named = _named(plan, effect, "effect")
+    ratio = 1 / _planned(plan, {name: abs(value) for name, value in named.items()}, "effect")
+    found = ndtr(ratio - z) + ndtr(-ratio - z)
+    return pd.Series(found, index=list(named), name="power")
+
+
 def sample_size(
-    model: Model, privacy: Privacy, target_se: float | Mapping[str, float], **options: Any
+    model: Model,
+    privacy: Privacy,
+    target_se: float | Mapping[str, float] | None = None,
+    *,
+    effect: Effect | None = None,
+    power: float = 0.8,
+    alpha: float = 0.05,
+    **options: Any,
 ) -> int:
-    """Rows (users) at which every planned standard error is at most its target. No row is read.
+    """Rows (users) at which standard errors, or the power of tests, reach a target. No row is read.
 
     Parameters
     ----------
@@ -37,9 +117,13 @@ def sample_size(
         `LabelOnly`, where more rows like those of its public table are meant.
     privacy : Central, Local or LabelOnly
         The guarantee. Under add-remove neighbours its ``rows`` are replaced by each number tried.
-    target_se : float or mapping of str to float
+    target_se : float or mapping of str to float, optional
         Largest standard error allowed, > 0, in the units of the coefficient: of every coefficient
         but the intercept, or of those named.
+    effect : float or mapping of str to float, optional
+        In place of `target_se`: what is to be found, as for `power`.
+    power, alpha : float, default 0.8 and 0.05
+        Probability with which the two-sided z test of level alpha is to find each effect.
     **options
         ``method``, ``sparsity`` and options of the method, as for ``model.plan``.
 
@@ -51,9 +135,9 @@ def sample_size(
     Raises
     ------
     OptionError
-        If a target is no number > 0, names no coefficient, or cannot be reached by any number of
-        rows; if the method plans no standard errors; or if it plans them in units of a standard
-        deviation that is not declared.
+        If not one of `target_se` and `effect` is given; if it is not allowed, names no coefficient,
+        or cannot be reached by any number of rows; if the method plans no standard errors, or plans
+        them in units of a standard deviation that is not declared.
 
     Notes
     -----
@@ -69,29 +153,49 @@ def sample_size(
     >>> dp.sample_size(model, dp.Central(1.0, 1e-6), {"Intercept": 1.0})
     450
     """
+    if (target_se is None) == (effect is None):
+        raise OptionError("Give target_se=..., or effect=... with a power; one of them.")
     columns = len(model._design(privacy).names)
+    asked, share = ("target_se", 1.0)
+    if effect is not None:
+        target_se, asked, share = effect, "effect", 1 / _noncentrality(power, alpha)
     most = max(_CELLS // columns, 1) if isinstance(privacy, LabelOnly) else _MOST
 
     def worst(n: int) -> float:
         plan = model.expecting(min(n, most)).plan(_guessing(privacy, n), **options)
-        squares = np.square(_planned(plan, target_se))
+        named = _named(plan, target_se, asked)
+        if asked == "effect":
+            named = {name: abs(value) * share for name, value in named.items()}
+        squares = np.square(_planned(plan, named, asked))
         if n > most:
-            more, share = n / most, plan.privacy_share
-            squares *= share * more ** (2 * _exponent(plan)) + (1 - share) / more
+            more, part = n / most, plan.privacy_share
+            squares *= part * more ** (2 * _exponent(plan)) + (1 - part) / more
         return float(squares.max())
 
-    return _search(worst, columns, target_se)
+    return _search(worst, columns, f"{asked}={target_se!r}")
 
 
-def _search(worst: Callable[[int], float], columns: int, target: Any) -> int:
+def _noncentrality(power: float, alpha: float) -> float:
+    """The effect over its standard error at which a test has this power."""
+    from scipy.optimize import brentq
+    from scipy.special import ndtr
+
+    z = normal_quantile(alpha)
+    if not (isinstance(power, (int, float)) and alpha < power < 1):
+        raise OptionError(f"power={power!r}: a number above alpha={alpha:g} and below 1 is needed.")
+    found = brentq(lambda r: ndtr(r - z) + ndtr(-r - z) - power, 0.0, z + 40.0)
+    return float(found)
+
+
+def _search(worst: Callable[[int], float], columns: int, target: str) -> int:
     """The smallest n at which the largest squared ratio of error to target is at most 1."""
     low = high = max(_LEAST, 10 * columns)
     while worst(high) > 1:
         low, high = high, 2 * high
         if high > _MOST:
             raise OptionError(
-                f"target_se={target!r}: not even {_MOST:.0e} rows suffice. Ask for a larger "
-                "target, or declare narrower ranges."
+                f"{target}: not even {_MOST:.0e} rows suffice. Ask for a larger target, or declare "
+                "narrower ranges."
             )
     while high > _CLOSE * low:
         middle = math.ceil(math.sqrt(low * high))
@@ -101,19 +205,35 @@ def _search(worst: Callable[[int], float], columns: int, target: Any) -> int:
     return round_up(high)
 
 
-def _planned(plan: Plan, target: float | Mapping[str, float]) -> Any:
-    """Planned standard errors over their targets."""
+def _named(plan: Plan, target: Any, asked: str) -> dict[str, float]:
+    """A target of each parameter that is meant: slopes, the difference of groups, or those named.
+
+    Raises
+    ------
+    OptionError
+        If a name is no parameter, or a number not allowed.
+    """
     slopes = [name for name in plan.parameters if name != "Intercept"] or list(plan.parameters)
-    named = target if isinstance(target, Mapping) else {name: target for name in slopes}
-    planned = dict(zip(plan.parameters, plan.predicted_se, strict=False))
-    units = dict(zip(plan.parameters, plan.predicted_units, strict=False))
+    if plan.model == "ttest":
+        slopes = slopes[:1]
+    named = dict(target) if isinstance(target, Mapping) else dict.fromkeys(slopes, target)
     if unknown := [name for name in named if name not in plan.parameters]:
         raise OptionError(
-            f"target_se names {unknown[0]!r}; the coefficients are {', '.join(plan.parameters)}."
+            f"{asked} names {unknown[0]!r}; the coefficients are {', '.join(plan.parameters)}."
         )
     for name, value in named.items():
-        if not (isinstance(value, (int, float)) and math.isfinite(value) and value > 0):
-            raise OptionError(f"target_se[{name!r}]={value!r}: a finite number > 0 is needed.")
+        number = isinstance(value, (int, float)) and math.isfinite(value)
+        if not (number and (value > 0 or (asked == "effect" and value != 0))):
+            least = "other than 0" if asked == "effect" else "> 0"
+            raise OptionError(f"{asked}[{name!r}]={value!r}: a finite number {least} is needed.")
+    return named
+
+
+def _planned(plan: Plan, named: Mapping[str, float], asked: str) -> Any:
+    """Planned standard errors over their targets."""
+    planned = dict(zip(plan.parameters, plan.predicted_se, strict=False))
+    units = dict(zip(plan.parameters, plan.predicted_units, strict=False))
+    for name in named:
         if math.isnan(planned.get(name, math.nan)):
             raise OptionError(
                 f"method={plan.method!r} plans no standard error of {name!r}: ask for a method "
@@ -121,7 +241,7 @@ def _planned(plan: Plan, target: float | Mapping[str, float]) -> Any:
             )
         if units.get(name):
             raise OptionError(
-                f"target_se[{name!r}]: the error of {name!r} is planned in units of {units[name]}, "
+                f"{asked}[{name!r}]: the error of {name!r} is planned in units of {units[name]}, "
                 "which nobody declared. Declare scale= of these columns, from public knowledge."
             )
     return np.array([planned[name] / value for name, value in named.items()])

@@ -31,6 +31,7 @@ from dpstats.protocol.estimate import (
     RangeEstimate,
     ScalesEstimate,
 )
+from dpstats.protocol.evaluation import ClassificationEstimate, PredictionErrorEstimate
 from dpstats.protocol.mixtures import MixtureEstimate, RegressionMixtureEstimate
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ from dpstats.protocol.plan import Answer, Mechanism, NoiseLaw, Options, Plan, Re
 
 __all__ = [
     "Answer",
+    "ClassificationEstimate",
     "CoefficientEstimate",
     "CorrelationEstimate",
     "CountsEstimate",
@@ -64,6 +66,7 @@ __all__ = [
     "NoiseLaw",
     "Options",
     "Plan",
+    "PredictionErrorEstimate",
     "ProportionEstimate",
     "QuantileEstimate",
     "Question",

@@ -13,6 +13,7 @@ from dpstats.queries.coordinates import CoordinateScores, PeeledScores
 from dpstats.queries.linear import Gradient, Gram, ResidualCount, ResidualMoment, Score, ScoreOuter
 from dpstats.queries.messages import MomentMessage
 from dpstats.queries.mixtures import MixtureMoments, ProjectedCells
+from dpstats.queries.predicted import Predicted
 from dpstats.queries.prefixes import ColumnPrefixes
 from dpstats.queries.quantiles import (
     LengthQuantile,
@@ -69,6 +70,7 @@ __all__ = [
     "ObservedPairs",
     "PairScales",
     "PeeledScores",
+    "Predicted",
     "ProjectedCells",
     "Query",
     "ResidualCells",

@@ -37,6 +37,7 @@ from dpstats.queries.labels import (
 )
 from dpstats.queries.linear import Gradient, Gram, ResidualCount, ResidualMoment, Score, ScoreOuter
 from dpstats.queries.mixtures import MixtureMoments, ProjectedCells
+from dpstats.queries.predicted import Predicted
 from dpstats.queries.prefixes import ColumnPrefixes
 from dpstats.queries.quantiles import (
     LengthQuantile,
@@ -101,6 +102,7 @@ QUERIES: Mapping[str, type[Any]] = {
         ObservedPairs,
         PairScales,
         PeeledScores,
+        Predicted,
         ProjectedCells,
         RandomizedLabels,
         ResidualCells,

@@ -16,7 +16,7 @@ from dpstats.queries.base import EachRow, Kind, Norm
 from dpstats.queries.blocks import Array, Block, Geometry, Ints
 from dpstats.queries.scalar import cell_counts, increasing
 
-__all__ = ["MOST_CELLS", "ColumnPrefixes", "PrefixNoise", "prefix_noise"]
+__all__ = ["MOST_CELLS", "ColumnPrefixes", "PrefixNoise", "contrast_noise", "prefix_noise"]
 
 MOST_CELLS = 2**13  # of one column: sums below are direct, hence exact
 _BITS = 20  # coefficients are whole multiples of 2^-20: with 2^32 rows, sums stay below 2^53
@@ -88,6 +88,19 @@ def prefix_noise(cells: int) -> PrefixNoise:
     before = fftconvolve(m[:-1], m[-2::-1])[: cells - 1] if cells > 1 else np.zeros(0)
     with_values = np.append(before, with_last[-2] if cells > 1 else variance[0])
     return PrefixNoise(variance, with_last, with_values)
+
+
+def contrast_noise(weights: Array) -> tuple[float, float, float]:
+    """Of a weighted sum of prefix sums: its variance, and its covariance with the last of them.
+
+    For noise of variance 1 in each cell, as in `prefix_noise`; third is the variance of the last.
+    """
+    from scipy.signal import fftconvolve
+
+    cells = weights.size
+    m = _summed(np.eye(1, cells)[0])
+    each = fftconvolve(weights[::-1], m)[:cells][::-1]  # how the noise of each cell counts
+    return float(each @ each), float(each @ m[::-1]), float(m @ m)
 
 
 @dataclass(frozen=True, eq=False)

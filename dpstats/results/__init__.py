@@ -11,6 +11,7 @@ from dpstats.results.descriptive import (
     TTestResults,
     VarianceResults,
 )
+from dpstats.results.evaluation import ClassificationResults, PredictionErrorResults
 from dpstats.results.federated import FederatedResults, SummedResults
 from dpstats.results.mixture import MixtureResults
 from dpstats.results.parameters import RangeResults, ScalesResults
@@ -34,6 +35,8 @@ KINDS["group means"] = GroupMeansResults
 KINDS["corr"] = CorrelationResults
 KINDS["variance"] = VarianceResults
 KINDS["ttest"] = TTestResults
+KINDS["classification"] = ClassificationResults
+KINDS["prediction error"] = PredictionErrorResults
 KINDS["federated"] = FederatedResults
 KINDS["mixture"] = MixtureResults
 KINDS["regression mixture"] = RegressionMixtureResults

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from types import SimpleNamespace
@@ -75,7 +77,62 @@ def several(fits: Any, names: Sequence[str] | None, asked: str) -> list[Any]:
     return listed
 
 
-def compare(fits: Sequence[Any], names: Sequence[str] | None = None, *, stars: bool = False) -> Any:
+class _Format(str):
+    """A format of numbers, ``"%.4f"``, that writes small ones as powers of ten: 2.0e-06."""
+
+    def __mod__(self, value: Any) -> str:
+        number = isinstance(value, (int, float)) and math.isfinite(value)
+        small = number and value != 0 and abs(value) < _SMALL
+        return f"{value:.1e}" if small and "f" in self else str.__mod__(self, value)
+
+
+_SMALL = 1e-3  # below it four decimals leave one digit at most
+
+
+def _terms(fits: Sequence[Any], keep: Any, drop: Any) -> list[str] | None:
+    """Coefficients of all fits that are shown, in their order; None for all of them.
+
+    Raises
+    ------
+    OptionError
+        If a pattern is no regular expression or matches nothing, or none is left.
+    """
+    if keep is None and drop is None:
+        return None
+    every = list(dict.fromkeys(str(name) for fit in fits for name in fit.params.index))
+
+    def matched(patterns: Any, asked: str) -> set[str]:
+        found: set[str] = set()
+        for pattern in [patterns] if isinstance(patterns, str) else patterns:
+            try:
+                hits = {n for n in every if n == pattern or re.search(pattern, n)}
+            except (re.error, TypeError):
+                hits = set()
+            if not hits:
+                raise OptionError(
+                    f"compare({asked}={pattern!r}): the name of a coefficient, or a regular "
+                    f"expression that one matches, is needed; there are {', '.join(every)}."
+                )
+            found |= hits
+        return found
+
+    kept = set(every) if keep is None else matched(keep, "keep")
+    kept -= set() if drop is None else matched(drop, "drop")
+    if not kept:
+        raise OptionError("compare(keep=, drop=): no coefficient is left.")
+    return [name for name in every if name in kept]
+
+
+def compare(
+    fits: Sequence[Any],
+    names: Sequence[str] | None = None,
+    *,
+    stars: bool = False,
+    float_format: str = "%.4f",
+    keep: Any = None,
+    drop: Any = None,
+    title: str = "",
+) -> Any:
     """Several results in one table, as statsmodels' ``summary_col`` prints it.
 
     Parameters
@@ -86,11 +143,24 @@ def compare(fits: Sequence[Any], names: Sequence[str] | None = None, *, stars: b
         Column headings; the methods by default.
     stars : bool, default False
         Mark coefficients with p < 0.1, 0.05, 0.01.
+    float_format : str, default "%.4f"
+        Of coefficients and standard errors; below 0.001 powers of ten are written in place of
+        decimals, as in 2.0e-06.
+    keep, drop : str or list of str, optional
+        Coefficients that are shown, or not: names, or regular expressions that they match.
+    title : str, default ""
+        Above the table, and the caption in LaTeX.
 
     Returns
     -------
     statsmodels.iolib.summary2.Summary
-        With ``as_text``, ``as_html``, ``as_latex``, every name escaped.
+        With ``as_text``, ``as_html``, and ``as_latex(label="tab:fits")``: one ``table`` with
+        caption, label, a booktabs tabular and notes. Every name is escaped.
+
+    Raises
+    ------
+    OptionError
+        If there is nothing to show, or a pattern matches no coefficient.
 
     Examples
     --------
@@ -108,7 +178,17 @@ def compare(fits: Sequence[Any], names: Sequence[str] | None = None, *, stars: b
     info = {label: partial(_describe, label) for label in _INFO}
     labels = list(names) if names is not None else [_describe("Method", fit) for fit in fits]
     columns = [_Column(fit) if isinstance(fit, Released) else fit for fit in fits]
-    table = summary_col(columns, model_names=labels, stars=stars, info_dict=info, include_r2=False)
+    shown = _terms(columns, keep, drop)
+    table = summary_col(
+        columns,
+        model_names=labels,
+        stars=stars,
+        info_dict=info,
+        include_r2=False,
+        float_format=_Format(float_format),
+        regressor_order=shown or (),
+        drop_omitted=shown is not None,
+    )
     table.tables[0] = table.tables[0].replace("(nan)", "")
     table.add_text("Those of private fits cover sampling error and privacy noise.")
     kinds = [fit.table.inference if isinstance(fit, Released) else "" for fit in fits]
@@ -119,10 +199,10 @@ def compare(fits: Sequence[Any], names: Sequence[str] | None = None, *, stars: b
         table.add_text(f"{who}: {said}.")
     if any(isinstance(fit, Released) and fit.reproducible for fit in fits):
         table.add_text(f"{NOT_PRIVATE}: the noise came from a seed.")
-    return _escaped(table)
+    return _escaped(table, title)
 
 
-def _escaped(table: Any) -> Any:
+def _escaped(table: Any, title: str) -> Any:
     """A comparison by statsmodels, which escapes names in part or not at all, with all escaped."""
     from statsmodels.iolib.summary2 import Summary
 
@@ -130,19 +210,28 @@ def _escaped(table: Any) -> Any:
     made.settings = table.settings
     made.tables = [printable(frame) for frame in table.tables]
     made.extra_txt = [plain(text) for text in table.extra_txt]
+    if title:
+        made.title = plain(title)
 
     def as_html() -> str:
         frames = "\n".join(html_table(_framed(frame)) for frame in made.tables)
-        return "<br/>\n".join([frames, *map(html_text, made.extra_txt)])
+        head = [html_text(title)] if title else []
+        return "<br/>\n".join([*head, frames, *map(html_text, made.extra_txt)])
 
     def as_latex(label: str = "") -> str:
-        head = [r"\begin{table}", r"\caption{}", rf"\label{{{label}}}"]
+        head = [r"\begin{table}", r"\centering", rf"\caption{{{latex_text(title)}}}"]
+        mark = [rf"\label{{{_label_text(label)}}}"] if label else []
         frames = [latex_table(_framed(frame)) for frame in made.tables]
-        notes = " \\newline \n".join(map(latex_text, made.extra_txt))
-        return "\n".join([*head, *frames, r"\end{table}", r"\bigskip", notes])
+        notes = [rf"\par\smallskip\footnotesize {latex_text(text)}" for text in made.extra_txt]
+        return "\n".join([*head, *mark, *frames, *notes, r"\end{table}"])
 
     made.as_html, made.as_latex = as_html, as_latex
     return made
+
+
+def _label_text(label: str) -> str:
+    """A label of LaTeX: of letters, digits and the marks that labels are made of."""
+    return "".join(c for c in label if c.isalnum() or c in ":-.+/")
 
 
 def _framed(frame: pd.DataFrame) -> TextTable:

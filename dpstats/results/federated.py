@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import astuple, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -12,6 +13,7 @@ from dpstats.errors import OptionError
 from dpstats.protocol.sites import FederatedEstimate, SiteShare, SummedEstimate
 from dpstats.results import archive, coefficients
 from dpstats.results.inference import interval
+from dpstats.results.parameters import places_among
 from dpstats.results.regression import RegressionResults
 from dpstats.results.summary import Particulars
 from dpstats.stored import read, record
@@ -134,13 +136,21 @@ class FederatedResults(RegressionResults):
         known = ", ".join(repr(site.site) for site in self.estimate.answers)
         raise OptionError(f"{name!r} gave no answer; these did: {known}.")
 
-    def conf_int(self, alpha: float = 0.05, assume: str | None = None) -> pd.DataFrame:
+    def conf_int(
+        self,
+        alpha: float = 0.05,
+        cols: Sequence[int | str] | None = None,
+        *,
+        assume: str | None = None,
+    ) -> pd.DataFrame:
         """Intervals of level 1 - alpha: columns 0 (lower) and 1 (upper), shape (k, 2).
 
         Parameters
         ----------
         alpha : float, default 0.05
             One less the level.
+        cols : sequence of int or str, optional
+            Positions of parameters, or their names.
         assume : {"exchangeable", "target"}, optional
             By default intervals hold whatever the sites have in common. ``"exchangeable"``: the
             target is one more site like those it is near; shorter, and wrong under a shift that all
@@ -154,14 +164,15 @@ class FederatedResults(RegressionResults):
         import pandas as pd
 
         if assume is None:
-            return super().conf_int(alpha)
+            return super().conf_int(alpha, cols)
         if assume not in _ASSUMED:
             raise OptionError(f"assume={assume!r}: allowed are {', '.join(map(repr, _ASSUMED))}.")
         own = self._answer(self.estimate.target)
         exchangeable = (self.estimate.params, self.estimate.assumed)
         values, cov = exchangeable if assume == "exchangeable" else (own.params, own.cov)
         bounds = interval(values, np.sqrt(np.diag(cov)), alpha)
-        return pd.DataFrame(bounds, index=list(self.table.names))
+        found = pd.DataFrame(bounds, index=list(self.table.names))
+        return found if cols is None else found.iloc[places_among(cols, self.table.names)]
 
     def _particulars(self) -> Particulars:
         made, estimate = super()._particulars(), self.estimate

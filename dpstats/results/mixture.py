@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from dpstats.errors import OptionError
 from dpstats.families.mixtures import NormalMixture
 from dpstats.protocol.mixtures import MixtureEstimate, component_names
 from dpstats.results.inference import interval
-from dpstats.results.parameters import ParameterResults
+from dpstats.results.parameters import ParameterResults, places_among
 from dpstats.results.summary import Particulars
 
 if TYPE_CHECKING:
@@ -92,7 +93,9 @@ class MixtureResults(ParameterResults):
 
         return pd.Series(self.estimate.released.get("goodness of fit", {}), dtype=float)
 
-    def conf_int(self, alpha: float = 0.05) -> pd.DataFrame:
+    def conf_int(
+        self, alpha: float = 0.05, cols: Sequence[int | str] | None = None
+    ) -> pd.DataFrame:
         """Intervals of level 1 - alpha, by component and parameter: columns 0 and 1."""
         import pandas as pd
 
@@ -101,7 +104,8 @@ class MixtureResults(ParameterResults):
         index = pd.MultiIndex.from_product(
             [self._components, names], names=["component", "parameter"]
         )
-        return pd.DataFrame(bounds, index=index)
+        found = pd.DataFrame(bounds, index=index)
+        return found if cols is None else found.iloc[places_among(cols, self.table.inner_names)]
 
     # New rows -------------------------------------------------------------------------------------
 

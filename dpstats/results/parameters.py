@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -29,7 +30,7 @@ from dpstats.schema import Numeric, Schema
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["ParameterResults", "RangeResults", "ScalesResults"]
+__all__ = ["ParameterResults", "RangeResults", "ScalesResults", "places_among"]
 
 Array = NDArray[np.float64]
 
@@ -97,11 +98,26 @@ class ParameterResults(Released):
         """Two-sided p-values of ``parameter = 0``, nan where that cannot be tested, shape (k,)."""
         return self._frame(self._wald.p)
 
-    def conf_int(self, alpha: float = 0.05) -> pd.DataFrame:
-        """Intervals of level 1 - alpha: columns 0 (lower) and 1 (upper), shape (k, 2)."""
+    def conf_int(
+        self, alpha: float = 0.05, cols: Sequence[int | str] | None = None
+    ) -> pd.DataFrame:
+        """Intervals of level 1 - alpha: columns 0 (lower) and 1 (upper), shape (k, 2).
+
+        Parameters
+        ----------
+        alpha : float, default 0.05
+        cols : sequence of int or str, optional
+            Positions among the k parameters, or their names, in the order that is wanted.
+
+        Raises
+        ------
+        OptionError
+            If alpha is no level, or one of `cols` is no parameter in the model.
+        """
         import pandas as pd
 
-        return pd.DataFrame(bounds_of(self.table, alpha), index=self.table.inner_names)
+        found = pd.DataFrame(bounds_of(self.table, alpha), index=self.table.inner_names)
+        return found if cols is None else found.iloc[places_among(cols, self.table.inner_names)]
 
     def cov_params(self) -> pd.DataFrame:
         """Covariance of the estimates around the population parameter, shape (k, k)."""
@@ -208,10 +224,10 @@ class ParameterResults(Released):
         """What the summary says of this model and of no other."""
         return summary.Particulars(errors=(self.no_inference,))
 
-    def _page(self, alpha: float, full: bool) -> Page:
-        return summary.page(self, self._particulars(), alpha, full)
+    def _page(self, alpha: float, full: bool, title: str | None = None) -> Page:
+        return summary.page(self, self._particulars(), alpha, full, title)
 
-    def summary(self, alpha: float = 0.05, *, full: bool = False) -> Any:
+    def summary(self, alpha: float = 0.05, *, full: bool = False, title: str | None = None) -> Any:
         """One screen: warnings, parameters, privacy in four lines and the error bound in three.
 
         Parameters
@@ -220,13 +236,15 @@ class ParameterResults(Released):
             Intervals are of level 1 - alpha.
         full : bool, default False
             With every mechanism, what else was released, and the theorem with its conditions.
+        title : str, optional
+            In place of the title; that noise was seeded is still said.
 
         Returns
         -------
         statsmodels.iolib.summary.Summary
             With ``as_text``, ``as_html``, ``as_latex``, ``as_csv``.
         """
-        return self._page(alpha, full).summary()
+        return self._page(alpha, full, title).summary()
 
     def to_markdown(self, alpha: float = 0.05, *, full: bool = False) -> str:
         """The summary as GitHub-flavoured Markdown."""
@@ -337,6 +355,22 @@ class ParameterResults(Released):
     def __maketables_default_stat_keys__(self) -> list[str]:
         mark = ["noise"] if self.reproducible else []
         return ["N", "trust", "epsilon", "delta", "method", *mark]
+
+
+def places_among(cols: Sequence[int | str], names: Sequence[str]) -> list[int]:
+    """Positions of parameters that are asked for by name or position."""
+    found = []
+    for col in [cols] if isinstance(cols, str) else cols:
+        named = isinstance(col, str) and col in names
+        if not named and not (
+            isinstance(col, (int, np.integer)) and -len(names) <= col < len(names)
+        ):
+            raise OptionError(
+                f"cols={col!r}: positions below {len(names)}, or names, are needed; the parameters "
+                f"in the model are {', '.join(names)}."
+            )
+        found.append(list(names).index(str(col)) if named else int(col))
+    return found
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -20,7 +20,8 @@ _SCALE = (
 )
 _FIT = (
     "is an exact function of all residuals. A joint test of the slopes, `wald_test`, costs nothing "
-    "more. For a linear model a noisy one is bought as private means: that of the squared "
+    "more. For a linear model a noisy R-squared and mean square are bought from other rows, "
+    "`dp.evaluate(fit, data, privacy=...)`, or as private means: that of the squared "
     f"residuals, whose coefficients are public now, {_SQUARES}, and those of y and I(y**2)"
 )
 _GRAM = (
@@ -28,12 +29,8 @@ _GRAM = (
     "`cov_params()`"
 )
 _TABLE = (
-    "counts exact responses against exact predictions, and no method of this version sells a noisy "
-    "one. `predict` classifies rows that you may look at"
-)
-_MARGINS = (
-    "averages over the private rows. At rows of your choice, compare `get_prediction`s; "
-    "`exp_conf_int` has ratios that hold at all rows"
+    "counts exact responses against exact predictions. `dp.evaluate(fit, data, privacy=...)` "
+    "buys a noisy one; `predict` classifies rows that you may look at"
 )
 _PATH = (
     "would tell how the iterations went on these rows. Their number is fixed before any row is "
@@ -64,7 +61,6 @@ _NAMES = {
         "HC0_se HC1_se HC2_se HC3_se get_robustcov_results"
     ),
     _TABLE: "pred_table",
-    _MARGINS: "get_margeff",
     _PATH: "converged fit_history mle_retvals mle_settings",
     _ROWS: "data remove_data het_scale weights",
     _CHECKS: (

@@ -14,6 +14,7 @@ from dpstats.errors import ExtrapolationWarning, OptionError
 from dpstats.families import GAUSSIAN
 from dpstats.protocol.estimate import CoefficientEstimate
 from dpstats.results import coefficients, inference
+from dpstats.results.effects import MarginalEffects, marginal_effects
 from dpstats.results.parameters import ParameterResults
 from dpstats.results.prediction import Prediction, what_is_astray
 from dpstats.results.summary import Particulars
@@ -294,6 +295,65 @@ class RegressionResults(ParameterResults):
 
         found = self._predicted(exog, which, {"offset": offset, "exposure": exposure}, clip)
         return pd.Series(found.predicted, index=found.row_labels)
+
+    def get_margeff(
+        self,
+        at: str = "overall",
+        method: str = "dydx",
+        *,
+        new: Any = None,
+        dummy: bool = False,
+        count: bool = False,
+        offset: Any = None,
+        exposure: Any = None,
+    ) -> MarginalEffects:
+        """Marginal effects at rows that are given, with delta-method standard errors.
+
+        Parameters
+        ----------
+        at : {"overall", "mean", "all"}
+            The average of the effects at all rows of `new`; the effect at their mean; or that at
+            each.
+        method : {"dydx", "eyex", "dyex", "eydx"}
+            Change of the mean, or of its logarithm (``ey``), with a covariate, or with its
+            logarithm (``ex``).
+        new : table
+            Public rows with the columns of the formula's right-hand side, or of the matrix.
+        dummy, count : bool, default False
+            Whether columns of 0 and 1 and levels, and columns of other whole numbers, take a step
+            (from 0 to 1; from one less to one more, halved) in place of a derivative.
+        offset, exposure : float or array of shape (m,), optional
+            As in `get_prediction`.
+
+        Returns
+        -------
+        MarginalEffects
+            ``margeff``, ``margeff_se``, ``conf_int()``, ``pvalues``, ``summary_frame()``.
+
+        Raises
+        ------
+        PrivateQuantityError
+            Without `new`: averages over the private rows were never released. One over them costs
+            budget; an average over public rows that are like them is free.
+        OptionError
+            If an argument is none of these, or the fit has no valid standard errors.
+        DataError
+            If new rows miss a value.
+
+        Notes
+        -----
+        Of a declared formula the effect is that of a *column of the table* through all terms that
+        it is in: of ``x + I(x**2)`` there is one. Each level is compared with the first. Of a
+        matrix, and of public covariates, each column of the design is taken by itself, as
+        statsmodels does everywhere.
+
+        Guarantee: made of released numbers and the given rows; nothing is spent.
+        """
+        known = {"offset": offset, "exposure": exposure}
+        found = marginal_effects(self, new, at, method, known, dummy=dummy, count=count)
+        for message in what_is_astray(self.design, new, known, True):
+            warnings.warn(plain(message), ExtrapolationWarning, stacklevel=2)
+        return found
 
     # Reports --------------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from dpstats.errors import OptionError
 from dpstats.families.mixtures import RegressionMixture
 from dpstats.protocol.mixtures import RegressionMixtureEstimate
 from dpstats.results.mixture import numbered
-from dpstats.results.parameters import ParameterResults
+from dpstats.results.parameters import ParameterResults, places_among
 from dpstats.results.summary import Particulars
 
 if TYPE_CHECKING:
@@ -77,7 +78,9 @@ class RegressionMixtureResults(ParameterResults):
 
         return pd.Series(self.estimate.released.get("goodness of fit", {}), dtype=float)
 
-    def conf_int(self, alpha: float = 0.05) -> pd.DataFrame:
+    def conf_int(
+        self, alpha: float = 0.05, cols: Sequence[int | str] | None = None
+    ) -> pd.DataFrame:
         """Intervals of level 1 - alpha, by component and parameter: columns 0 and 1.
 
         Sigma is a parameter of the component ``"all"``.
@@ -89,7 +92,8 @@ class RegressionMixtureResults(ParameterResults):
         index = pd.MultiIndex.from_tuples(
             [*pairs, ("all", "sigma")], names=["component", "parameter"]
         )
-        return super().conf_int(alpha).set_axis(index)
+        found = super().conf_int(alpha).set_axis(index)
+        return found if cols is None else found.iloc[places_among(cols, self.table.inner_names)]
 
     # New rows -------------------------------------------------------------------------------------
 

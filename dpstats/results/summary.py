@@ -43,7 +43,9 @@ class Particulars:
     meaning: tuple[str, ...] = ()
 
 
-def page(fit: Released, own: Particulars, alpha: float, full: bool) -> Page:
+def page(
+    fit: Released, own: Particulars, alpha: float, full: bool, title: str | None = None
+) -> Page:
     """Head, warnings, parameters, privacy, error bound; `full`: whatever else is known, too."""
     table = fit.table
     left_out = len(table.names) - len(table.inner)
@@ -59,8 +61,8 @@ def page(fit: Released, own: Particulars, alpha: float, full: bool) -> Page:
         *(_details(fit) if full else ()),
     ]
     mark = f" [{NOT_PRIVATE}]" if fit.reproducible else ""
-    title = f"Differentially Private {_model(fit)[1]} Results{mark}"
-    return Page.of(title, tables, _notes(fit, own, full))
+    head = f"Differentially Private {_model(fit)[1]} Results" if title is None else title
+    return Page.of(f"{head}{mark}", tables, _notes(fit, own, full))
 
 
 _MODELS = {  # as statsmodels calls them in the head and in the title

@@ -1,6 +1,7 @@
 """A ledger never overspends, never forgets, and shows that it was tampered with."""
 
 import contextlib
+import copy
 import json
 import math
 import multiprocessing
@@ -715,3 +716,14 @@ def test_an_edit_that_the_triggers_do_not_see_is_found_by_an_open_ledger(ledger,
         connection.execute(f"INSERT OR REPLACE INTO entry {cheaper}")
     with pytest.raises(LedgerError, match="entry 2 was edited"):
         ledger.charge(gaussian_charge(0.1))
+
+
+def test_a_copy_of_a_ledger_is_the_ledger(tmp_path):
+    """A second one with the same entries could spend what is left once more."""
+    kept = Ledger.open(tmp_path / "a.ledger", 1.0, 1e-6)
+    for ledger in (Ledger.memory(1.0, 1e-6), kept):
+        assert copy.copy(ledger) is ledger
+        assert copy.deepcopy([ledger])[0] is ledger
+    assert pickle.loads(pickle.dumps(kept)).path == kept.path
+    with pytest.raises(LedgerError, match="another process"):
+        pickle.dumps(Ledger.memory(1.0, 1e-6))

@@ -5,6 +5,7 @@ The suite is parametrised over the registry: a method is tested from the moment 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +18,8 @@ import statsmodels.formula.api as smf
 
 from dpstats.errors import OptionError, PlanError, TrustError
 from dpstats.estimators import ESTIMATORS
-from dpstats.models import descriptive, mixtures, ranges, regressions
+from dpstats.mechanisms.noise import SeededNoise
+from dpstats.models import descriptive, evaluation, mixtures, ranges, regressions
 from dpstats.privacy import Central, Neighbors, Privacy
 from dpstats.protocol import Estimator, Plan
 from dpstats.schema import Categorical, Numeric, Schema
@@ -234,6 +236,18 @@ MODELS = LAWS | {
         {},
         normal,
     ),
+    "evaluate logit": ModelCase(
+        lambda data, schema: evaluation.evaluation_model(fitted("logit"), data, schema),
+        Numeric(0, 1),
+        {},
+        bernoulli,
+    ),
+    "evaluate ols": ModelCase(
+        lambda data, schema: evaluation.evaluation_model(fitted("ols"), data, schema),
+        Numeric(-Y_BOUND, Y_BOUND),
+        {},
+        normal,
+    ),
     "scales": ModelCase(
         ranges.ranges_model,
         Numeric(-Y_BOUND, Y_BOUND),
@@ -241,6 +255,16 @@ MODELS = LAWS | {
         normal,
     ),
 }
+
+
+@functools.cache
+def fitted(model: str) -> Any:
+    """A fit that is evaluated on the rows of a case; public here."""
+    case = MODELS[model]
+    schema = Schema({"y": case.endog, **COLUMNS})
+    return case.make(table(2000, 77, model=model), schema).fit(
+        Central(5.0, 1e-6), noise=SeededNoise(7)
+    )
 
 
 def table(

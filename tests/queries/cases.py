@@ -33,6 +33,7 @@ from dpstats.queries import (
     ObservedPairs,
     PairScales,
     PeeledScores,
+    Predicted,
     ProjectedCells,
     Query,
     ResidualCells,
@@ -75,6 +76,9 @@ IN_CELLS = Scored(1, np.array([-1.0, -0.2, 0.5, 1.0]), np.array([-1.7, 0.1, 1.7]
 RANKED = Scored(1, np.array([-1.0, -0.2, 0.5, 1.0]), np.array([-1.7, 0.1, 0.6, 1.7]))
 PROBIT, CLOGLOG = Family("binomial", "probit"), Family("binomial", "cloglog")
 GAMMA, COUNTS = Family("gamma", "log"), Family("negativebinomial", "log", alpha=0.7)
+ALL = np.arange(D)
+OF_MEAN = Axis(np.array([0]), np.ones(1), np.array([-9.0, 0.0, 0.4, 9.0]))
+OF_RESPONSE = Axis(np.array([3]), np.ones(1), np.array([-1.0, 0.1, 1.0]))
 GAUSSIAN_LOG, POISSON_IDENTITY = Family("gaussian", "log"), Family("poisson", "identity")
 
 
@@ -87,6 +91,7 @@ BY_VALUE = (
     Completed,
     GroupSums,
     ObservedPairs,
+    Predicted,
     ScoreProducts,
     TableCounts,
 )
@@ -193,6 +198,10 @@ _CASES = [
     Case(ColumnMoments(np.array([0, D]), np.array([-0.5, -1.0]), np.array([0.2, 0.9])), 2, 0.95),
     Case(TableCounts((Axis(np.array([D]), np.ones(1), GRID), TWO)), 2, 0.99),
     Case(TableCounts((TWO,), missing=False), 2, 0.99),
+    Case(Predicted(TableCounts((OF_MEAN, OF_RESPONSE)), ALL, BETA), 2, 0.99),
+    Case(Predicted(GroupSums(Scored.window(2, 0.0, 1.0), OF_MEAN), ALL, BETA, BINOMIAL), 2, 0.9),
+    Case(Predicted(ColumnMoments(ALL[:2], -np.ones(2), np.ones(2)), ALL, BETA), 2, 0.9),
+    Case(Predicted(ColumnPrefixes((GRID,), ALL[1:2]), ALL[:2], BETA[:2]), 2, 0.9),
     Case(GroupSums(Scored.window(D, -0.4, 0.7), TWO), 2, 0.95),
     Case(ScoreProducts((IN_CELLS, Scored.window(D, -0.5, 0.9)), 1.2), 2, 0.9),
     Case(ScoreProducts((RANKED, Scored.window(D, -0.5, 0.9)), 1.2), 2, 0.9),

@@ -228,7 +228,6 @@ def test_the_plot_names_the_scale_of_the_coefficients():
         "prsquared",
         "llr",
         "llr_pvalue",
-        "get_margeff",
         "score_test",
         "converged",
     ],

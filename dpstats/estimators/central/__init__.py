@@ -9,6 +9,8 @@ from dpstats.estimators.central.descriptive.describe import ColumnDescriptions
 from dpstats.estimators.central.descriptive.groups import GroupMeans, RankTest, WelchTest
 from dpstats.estimators.central.descriptive.quantile import InvertedDistribution
 from dpstats.estimators.central.descriptive.variance import WindowVariance
+from dpstats.estimators.central.evaluation.classes import ClassEvaluation
+from dpstats.estimators.central.evaluation.errors import ErrorEvaluation
 from dpstats.estimators.central.gaps.ols import CompletedOLS
 from dpstats.estimators.central.mean import ClippedMean
 from dpstats.estimators.central.mixtures.gaussian import GaussianMixture
@@ -57,6 +59,8 @@ CENTRAL: tuple[Estimator, ...] = (
     WindowVariance(),
     WelchTest(),
     RankTest(),
+    ClassEvaluation(),
+    ErrorEvaluation(),
     OMP("ols"),
     OMP("logit"),
     PeelIHT("ols"),

@@ -253,12 +253,13 @@ def ask_table(
     axes: tuple[Axis, ...],
     kind: type[Made],
     cells: tuple[str, ...],
+    slot: str = COUNTS,
     **more: Any,
 ) -> Made:
     """Noisy counts of a table, conditioned on the number of rows where that is public."""
     plan, unit = holder.plan, design.schema is not None and design.schema.unit is not None
     query = TableCounts(axes, missing=not unit)
-    counts, noise = holder.ask(query, COUNTS)
+    counts, noise = holder.ask(query, slot)
     known = plan.n if plan.neighbors is Neighbors.REPLACE_ONE and not unit else 0
     if known:
         counts = counts - (counts.sum() - known) / counts.size

@@ -28,13 +28,13 @@ from dpstats.protocol import (
     Options,
     Plan,
 )
-from dpstats.queries import GroupSums, Query, Scored
+from dpstats.queries import Axis, GroupSums, Query, Scored
 from dpstats.theory import Assumption, Citation, Rate, Theory
 
 if TYPE_CHECKING:
     from dpstats.design import Design
 
-__all__ = ["GroupMeans", "RankTest", "WelchTest"]
+__all__ = ["GroupMeans", "RankTest", "WelchTest", "means_by_group"]
 
 Array = NDArray[np.float64]
 
@@ -105,42 +105,12 @@ class _ByGroup:
         self, holder: Holder[Query], design: Design, scored: Scored, window: Window
     ) -> GroupMeansEstimate:
         """Means of scores in all groups, in the units of the window."""
-        plan = holder.plan
-        axis, levels = factor_of(design, plan.options["columns"], plan.options["columns"][1])
-        answer = holder.ask(GroupSums(scored, axis), _SUMS)
-        counts, sums, squares = answer.value
-        count_sd, sum_sd = answer.noise.sd * math.sqrt(2), answer.noise.sd
-        rows = np.maximum(counts, max(count_sd, 1.0))
-        means = np.clip(sums / rows, -1.0, 1.0)
-        spread = np.clip(squares / rows - means**2, _LEAST, 1.0)
-        total = max(float(counts.sum()), count_sd)
-        pooled = float(np.clip((squares.sum() - (means**2 * rows).sum()) / total, _LEAST, 1.0))
-        noise = count_sd / rows  # of a square, beside the pooled one
-        trusted = pooled**2 / (pooled**2 + noise**2)
-        found = GroupMeansEstimate(
-            groups=levels,
-            counts=counts,
-            sums=sums,
-            spreads=trusted * spread + (1 - trusted) * np.maximum(pooled, spread),
-            count_sd=count_sd,
-            sum_sd=sum_sd,
-            centre=(window.lower + window.upper) / 2,
-            half=(window.upper - window.lower) / 2,
-            allowance=window.mean,
-            effect=float(max_rows(design)),
-            nobs=total,
-            released={"window lower": window.lower, "window upper": window.upper},
-        )
-        if not found.hidden:
-            return found
-        names = ", ".join(repr(levels[g]) for g in found.hidden)
-        remark = f"Noise hides the groups {names}: they have too few rows."
-        return replace(found, remarks=(remark,))
+        columns = holder.plan.options["columns"]
+        axis, levels = factor_of(design, columns, columns[1])
+        return means_by_group(holder, design, scored, window, (axis, levels), _SUMS)
 
     def _sums_noise(self, plan: Plan) -> float:
         """Standard deviation of the noise in a sum of scores, in rows."""
-        from dpstats.queries import Axis
-
         query = GroupSums(Scored.window(0, -1.0, 1.0), Axis.of_levels([1], 2))
         return plan.noise(query, _SUMS).sd
 
@@ -338,3 +308,44 @@ class RankTest(_TwoGroups):
             nobs=made.nobs,
             remarks=made.remarks,
         )
+
+
+def means_by_group(
+    holder: Holder[Query],
+    design: Design,
+    scored: Scored,
+    window: Window,
+    groups: tuple[Axis, tuple[str, ...]],
+    slot: str,
+) -> GroupMeansEstimate:
+    """Means of scores in groups of an axis, which have names, in the units of the window."""
+    axis, levels = groups
+    answer = holder.ask(GroupSums(scored, axis), slot)
+    counts, sums, squares = answer.value
+    count_sd, sum_sd = answer.noise.sd * math.sqrt(2), answer.noise.sd
+    rows = np.maximum(counts, max(count_sd, 1.0))
+    means = np.clip(sums / rows, -1.0, 1.0)
+    spread = np.clip(squares / rows - means**2, _LEAST, 1.0)
+    total = max(float(counts.sum()), count_sd)
+    pooled = float(np.clip((squares.sum() - (means**2 * rows).sum()) / total, _LEAST, 1.0))
+    noise = count_sd / rows  # of a square, beside the pooled one
+    trusted = pooled**2 / (pooled**2 + noise**2)
+    found = GroupMeansEstimate(
+        groups=levels,
+        counts=counts,
+        sums=sums,
+        spreads=trusted * spread + (1 - trusted) * np.maximum(pooled, spread),
+        count_sd=count_sd,
+        sum_sd=sum_sd,
+        centre=(window.lower + window.upper) / 2,
+        half=(window.upper - window.lower) / 2,
+        allowance=window.mean,
+        effect=float(max_rows(design)),
+        nobs=total,
+        released={"window lower": window.lower, "window upper": window.upper},
+    )
+    if not found.hidden:
+        return found
+    names = ", ".join(repr(levels[g]) for g in found.hidden)
+    remark = f"Noise hides the groups {names}: they have too few rows."
+    return replace(found, remarks=(remark,))

@@ -1,0 +1,1 @@
+"""How well a fit predicts other rows: bought from them, like a fit."""

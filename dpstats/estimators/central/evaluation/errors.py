@@ -1,0 +1,143 @@
+"""How far predictions of a linear fit are off: mean square, R-squared and bias."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.estimators.base import Request, need_delta
+from dpstats.estimators.central.counted import Counted, counted_plan
+from dpstats.estimators.central.descriptive import passes
+from dpstats.estimators.central.descriptive.describe import OWN as MOMENTS
+from dpstats.estimators.central.descriptive.describe import moments
+from dpstats.estimators.central.descriptive.quantile import OWN as DISTRIBUTIONS
+from dpstats.estimators.central.descriptive.window import Window, window_of
+from dpstats.estimators.central.evaluation.predictions import (
+    OPTIONS,
+    OWN,
+    Predictions,
+    checked_coefficients,
+)
+from dpstats.estimators.sources import DONG, FICHTENBERGER
+from dpstats.privacy import Privacy
+from dpstats.protocol import Holder, Plan, PredictionErrorEstimate
+from dpstats.protocol.evaluation import ERRORS
+from dpstats.queries import ColumnMoments, Query
+from dpstats.queries.predicted import ERROR, RESPONSE
+from dpstats.theory import Assumption, Rate, Theory
+
+if TYPE_CHECKING:
+    from dpstats.design import Design
+
+__all__ = ["ErrorEvaluation"]
+
+Array = NDArray[np.float64]
+
+_FIRST, _SUMS = "distribution", "moments"
+_SHARE = 0.4  # budget: distribution functions of errors and of the response
+_REACH = 3.5  # wording: half the width of a window that the plan presumes, in standard deviations
+
+_THEORY = Theory(
+    estimand=(
+        "mean square, its root, and mean of the errors of the given coefficients, and R-squared "
+        "(1 less the mean square over the variance of the response), of errors and responses held "
+        "to the windows that are shown, in the population of the rows that miss nothing"
+    ),
+    guarantee=(
+        "(epsilon, delta)-DP for every data set: Gaussian noise on roots of summation applied to "
+        "counts of errors and of responses in cells, and on clipped sums of their powers."
+    ),
+    assumptions=(
+        Assumption("Rows are independent (of one unit they may be alike)"),
+        Assumption("Squares of errors and of responses are not negatively correlated"),
+        Assumption("The fit was not made from these rows; else it flatters itself"),
+    ),
+    upper=(
+        Rate("statistical", "1/sqrt(n)", OWN),
+        Rate("privacy", "sqrt(log(1/delta))/(n eps)", OWN, conjectured=True),
+    ),
+    lower=(),
+    citations=(OWN, MOMENTS, DISTRIBUTIONS, FICHTENBERGER, DONG),
+)
+
+
+@dataclass(frozen=True)
+class ErrorEvaluation(Counted[PredictionErrorEstimate]):
+    """Mean square and mean of prediction errors, and R-squared.
+
+    Distribution functions of the errors and of the response say in which windows both are held;
+    sums of z, z^2 and z^4 in these have the sensitivity of the sum of z alone, as in
+    `ColumnDescriptions`. Windows reach as far as noise lets tails be seen, and a little beyond;
+    what is said is said of values held to them, since a mean square of what cannot be seen may
+    be anything. The interval of R-squared is Fieller's; the covariance of both squares is
+    not released and taken to be 0, which is too long where it is positive.
+
+    Notes
+    -----
+    *Guarantee.* Gaussian noise on `ColumnPrefixes` and `ColumnMoments` of two columns, asked
+    through `Predicted` at public coefficients; windows depend on the data only through what was
+    released before.
+    """
+
+    name: ClassVar[str] = "windows"
+    model: ClassVar[str] = "evaluate ols"
+    theory: ClassVar[Mapping[str, Theory]] = {"central": _THEORY}
+    options: ClassVar[Mapping[str, str]] = OPTIONS
+
+    def _plan(self, design: Design, privacy: Privacy, n: int, options: Mapping[str, Any]) -> Plan:
+        need_delta(self.name, privacy)
+        asks = [
+            Request(_FIRST, _SHARE, "distribution functions of errors and of the response"),
+            Request(_SUMS, 1 - _SHARE, "sums of their powers in windows"),
+        ]
+        made = checked_coefficients(design, options)
+        plan = counted_plan(self, design, privacy, n, asks, made)
+        noise, effect = _noise(plan) / n, plan.max_rows / n
+        root = np.sqrt(effect / 2 + (_REACH**2 * noise / 2.8) ** 2)
+        mean = np.sqrt(effect + (_REACH * noise) ** 2)
+        error = "sd(error)"
+        errors = tuple(map(float, (2 * root, root, np.sqrt(8) * root, mean)))
+        return replace(
+            plan,
+            parameters=ERRORS,
+            predicted_se=errors,
+            predicted_range=tuple((e, e) for e in errors),
+            predicted_units=(f"{error}^2", error, "(1 - R-squared)", error),
+            privacy_share=float((_REACH**2 * noise / 2.8 / root) ** 2),
+            assumptions=(*plan.assumptions, "For the prediction errors and responses are normal."),
+        )
+
+    def _fit(self, holder: Holder[Query], design: Design, plan: Plan) -> PredictionErrorEstimate:
+        """Ask for distribution functions, and for moments in the windows that they say."""
+        asked, places = Predictions(holder, design, plan), np.array([ERROR, RESPONSE])
+        found = passes.ask_distributions(asked, asked.design, [_FIRST], places)
+        windows = [_bare(window_of(each, _noise(plan))) for each in found]
+        ends = (np.array([getattr(w, end) for w in windows]) for end in ("lower", "upper"))
+        answer = asked.ask(ColumnMoments(places, *ends), _SUMS)
+        parts = [
+            moments(answer.value[:, k], each, windows[k], answer.noise.sd)
+            for k, each in enumerate(found)
+        ]
+        values, total, noise = (np.array([part[k] for part in parts]) for k in range(3))
+        return PredictionErrorEstimate(
+            moments=values,
+            total=total,
+            noise=noise,
+            windows=np.array([[w.lower, w.upper] for w in windows]),
+            nobs=found[0].rows,
+        )
+
+
+def _bare(window: Window) -> Window:
+    """The window without allowances for what lies outside: held values are what is estimated."""
+    return window._replace(mean=0.0, square=0.0)
+
+
+def _noise(plan: Plan) -> float:
+    """Standard deviation of the noise in a sum of z, in rows."""
+    query = ColumnMoments(np.arange(2), -np.ones(2), np.ones(2))
+    return plan.noise(query, _SUMS).sd

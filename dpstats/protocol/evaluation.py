@@ -1,0 +1,291 @@
+"""Released evaluations of a fit on rows: how well classes, or numbers, are predicted."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.errors import OptionError
+from dpstats.protocol.comparing import GroupMeansEstimate
+from dpstats.protocol.descriptive import CountsEstimate, critical
+from dpstats.protocol.estimate import ParameterTable
+
+if TYPE_CHECKING:
+    from dpstats.design import Design
+
+__all__ = ["ClassificationEstimate", "PredictionErrorEstimate", "classification_names"]
+
+Array = NDArray[np.float64]
+
+# Cells of the confusion table: the predicted class, then the actual one.
+_TN, _FN, _FP, _TP = range(4)
+# Of which rows each share is, and among which others.
+_SHARES: Mapping[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
+    "accuracy": ((_TN, _TP), (_FN, _FP)),
+    "sensitivity": ((_TP,), (_FN,)),
+    "specificity": ((_TN,), (_FP,)),
+    "precision": ((_TP,), (_FP,)),
+    "share of events": ((_FN, _TP), (_TN, _FP)),
+}
+_WHOLE = ("AUC", "Brier score")
+ERRORS = ("MSE", "RMSE", "R-squared", "mean error")
+_SEEN = 3.0  # ratio: rows among which a share is taken to the noise in their number, at least
+
+
+def classification_names(edges: Sequence[float]) -> tuple[str, ...]:
+    """Names of what is said of a classification, with calibration bins between these edges."""
+    bins = (f"events in ({a:g}, {b:g}]" for a, b in pairwise(edges))
+    return (*_SHARES, *_WHOLE, *bins)
+
+
+class _Share:
+    """The share of some cells among these and others, of a table of noisy counts."""
+
+    def __init__(self, table: CountsEstimate, inside: Sequence[int], outside: Sequence[int]):
+        self.table, self.cells = table, (len(inside), len(outside))
+        self.a = float(table.counts[list(inside)].sum())
+        self.rows = self.a + float(table.counts[list(outside)].sum())
+
+    def noise(self, p: float) -> float:
+        """Variance of the noise in ``a - p rows``."""
+        k, l = self.cells  # noqa: E741
+        squares, sums = k * (1 - p) ** 2 + l * p**2, k * (1 - p) - l * p
+        return max(self.table.noise_sd**2 * (squares - self.table.kappa * sums**2), 0.0)
+
+    @property
+    def hidden(self) -> bool:
+        """Whether noise hides how many rows there are to take a share of."""
+        k, l = self.cells  # noqa: E741
+        spread = k + l - self.table.kappa * (k + l) ** 2  # of the number of rows
+        return self.rows <= max(_SEEN * self.table.noise_sd * math.sqrt(max(spread, 0.0)), 1.0)
+
+    @property
+    def value(self) -> float:
+        """The share; 1/2 where it is hidden."""
+        return 0.5 if self.hidden else min(max(self.a / self.rows, 0.0), 1.0)
+
+    @property
+    def variances(self) -> tuple[float, float]:
+        """Of sampling and of noise."""
+        if self.hidden:
+            return 0.0, 0.25
+        p = min(max(self.value, 1 / (self.rows + 1)), self.rows / (self.rows + 1))
+        return self.table.effect * p * (1 - p) / self.rows, self.noise(p) / self.rows**2
+
+    def bounds(self, alpha: float) -> tuple[float, float]:
+        """All p with (a - p N)^2 <= z^2 (f N p (1 - p) + v(p)): Wilson's with the noise in it."""
+        if self.hidden:
+            return 0.0, 1.0
+        z2, n, (k, l) = critical(alpha) ** 2, self.rows, self.cells  # noqa: E741
+        s2, kappa = z2 * self.table.noise_sd**2, self.table.kappa
+        sampling = z2 * self.table.effect * n
+        square = n**2 + sampling - s2 * (k + l - kappa * (k + l) ** 2)
+        linear = -2 * self.a * n - sampling + s2 * (2 * k - 2 * kappa * k * (k + l))
+        constant = self.a**2 - s2 * (k - kappa * k**2)
+        if square <= 0:
+            return 0.0, 1.0
+        root = math.sqrt(max(linear**2 - 4 * square * constant, 0.0))
+        low, high = (-linear - root) / (2 * square), (-linear + root) / (2 * square)
+        return max(min(low, self.value), 0.0), min(max(high, self.value), 1.0)
+
+
+@dataclass(frozen=True, eq=False)
+class ClassificationEstimate:
+    """How well predicted probabilities tell two classes apart, and whether they hold.
+
+    Attributes
+    ----------
+    threshold : float
+        Rows with a higher predicted probability are predicted to be events.
+    edges : ndarray of shape (B + 1,)
+        Of the bins (e_0, e_1], ... of predicted probabilities.
+    confusion : CountsEstimate
+        Of four cells: the predicted class by the actual one.
+    calibration : CountsEstimate
+        Of 2 B cells: the bin by the class.
+    ranks : GroupMeansEstimate
+        Of the ranks of predicted probabilities in both classes.
+    squares : GroupMeansEstimate
+        Of the squared distance between the response and its probability, of all rows.
+    auc_variances : ndarray of shape (3,)
+        Of the area under the curve: of sampling, of the noise in sums of ranks, and of the noise
+        that is in the ranks.
+    nobs, released, remarks
+        As for every `Estimate`.
+    """
+
+    threshold: float
+    edges: Array
+    confusion: CountsEstimate
+    calibration: CountsEstimate
+    ranks: GroupMeansEstimate
+    squares: GroupMeansEstimate
+    auc_variances: Array
+    nobs: float
+    released: Mapping[str, Any] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:  # it may come from a file
+        bins = self.edges.size - 1
+        sizes = (self.confusion.counts.size, self.calibration.counts.size, self.ranks.counts.size)
+        sound = bins >= 1 and sizes == (4, 2 * bins, 2) and self.squares.counts.size == 1
+        if not (sound and self.auc_variances.shape == (3,) and min(self.auc_variances) >= 0):
+            raise OptionError("estimate: two tables of counts and means of scores are needed.")
+
+    @property
+    def shares(self) -> list[_Share]:
+        """Those of the confusion table, and then those of the bins."""
+        of_all = [_Share(self.confusion, *cells) for cells in _SHARES.values()]
+        bins = range(self.edges.size - 1)
+        return of_all + [_Share(self.calibration, (2 * b + 1,), (2 * b,)) for b in bins]
+
+    @property
+    def auc(self) -> float:
+        """Probability that an event has the higher predicted probability; ties count half."""
+        low, high = self.ranks.means
+        return float(np.clip(0.5 + (high - low) / 2, 0.0, 1.0))
+
+    @property
+    def _auc_hidden(self) -> bool:
+        return bool(self.ranks.hidden)
+
+    def _auc_bounds(self, alpha: float) -> tuple[float, float]:
+        """On the scale of log odds, on which the law of the area is nearer to normal."""
+        if self._auc_hidden:
+            return 0.0, 1.0
+        sd, rows = math.sqrt(self.auc_variances.sum()), float(self.ranks.rows.min())
+        least = 1 / (2 * rows)
+        auc = min(max(self.auc, least), 1 - least)
+        reach = critical(alpha) * sd / (auc * (1 - auc))
+        middle = math.log(auc / (1 - auc))
+        low, high = (1 / (1 + math.exp(-(middle + sign * reach))) for sign in (-1, 1))
+        return min(low, self.auc), max(high, self.auc)
+
+    def bounds(self, alpha: float) -> Array:
+        """Intervals of level 1 - alpha of everything, shape (p, 2)."""
+        shares = [share.bounds(alpha) for share in self.shares]
+        brier = np.clip(self.squares.bounds(alpha)[0], 0.0, 1.0)
+        whole = [self._auc_bounds(alpha), tuple(brier)]
+        return np.array([*shares[: len(_SHARES)], *whole, *shares[len(_SHARES) :]])
+
+    def table(self, design: Design) -> ParameterTable:
+        """Shares, area, score and calibration; only their variances are given."""
+        shares = self.shares
+        brier = self.squares.table(design)
+        sampling, sums, ranks = self.auc_variances
+        auc = (0.0, 0.25) if self._auc_hidden else (sampling, sums + ranks)
+        whole = [auc, (float(brier.cov_sampling[0, 0]), float(brier.cov_privacy[0, 0]))]
+        parts = np.array([share.variances for share in shares])
+        parts = np.vstack([parts[: len(_SHARES)], whole, parts[len(_SHARES) :]])
+        first = [share.value for share in shares[: len(_SHARES)]]
+        rest = [share.value for share in shares[len(_SHARES) :]]
+        names = classification_names(self.edges.tolist())
+        k = len(names)
+        hidden = [*(s.hidden for s in shares[: len(_SHARES)]), self._auc_hidden]
+        hidden += [bool(self.squares.hidden), *(s.hidden for s in shares[len(_SHARES) :])]
+        return ParameterTable(
+            names=names,
+            groups=("classification",) * (len(_SHARES) + 2) + ("calibration",) * len(rest),
+            values=np.array([*first, self.auc, float(brier.values[0]), *rest]),
+            inner=np.arange(k),
+            cov=np.diag(parts.sum(axis=1)),
+            cov_privacy=np.diag(parts[:, 1]),
+            cov_sampling=np.diag(parts[:, 0]),
+            testable=np.zeros(k, dtype=np.bool_),
+            not_identified=tuple(map(int, np.flatnonzero(hidden))),
+            bounds=self.bounds,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class PredictionErrorEstimate:
+    """How far predictions of a linear model are off.
+
+    Attributes
+    ----------
+    moments : ndarray of shape (2, 2)
+        Mean and standard deviation of the errors, and of the response.
+    total, noise : ndarray of shape (2, 2)
+        Variances of their errors, and the part of these that is noise of known law.
+    windows : ndarray of shape (2, 2)
+        To which errors and responses were held.
+    nobs, released, remarks
+        As for every `Estimate`.
+    """
+
+    moments: Array
+    total: Array
+    noise: Array
+    windows: Array
+    nobs: float
+    released: Mapping[str, Any] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:  # it may come from a file
+        if {a.shape for a in (self.moments, self.total, self.noise, self.windows)} != {(2, 2)}:
+            raise OptionError("estimate: moments of errors and of responses are needed.")
+
+    def _squares(self, variances: Array) -> tuple[float, float]:
+        """Variances of the mean square of the errors, and of the variance of the response."""
+        (bias, sd), (_, spread) = self.moments
+        of_errors = (2 * bias) ** 2 * variances[0, 0] + (2 * sd) ** 2 * variances[0, 1]
+        return float(of_errors), float((2 * spread) ** 2 * variances[1, 1])
+
+    @property
+    def squares(self) -> tuple[float, float]:
+        """Mean square of the errors, and variance of the response."""
+        (bias, sd), (_, spread) = self.moments
+        return float(bias**2 + sd**2), float(spread**2)
+
+    def bounds(self, alpha: float) -> Array:
+        """Intervals of level 1 - alpha, shape (4, 2).
+
+        That of R-squared is Fieller's: all 1 - r with (a - r b)^2 <= z^2 (V_a + r^2 V_b), a being
+        the mean square and b the variance of the response.
+        """
+        z, (a, b) = critical(alpha), self.squares
+        va, vb = self._squares(self.total)
+        root = math.sqrt(a)
+        reach = z * math.sqrt(va) / (2 * root)
+        low, high = max(root - reach, 0.0), root + reach
+        bias, sd = float(self.moments[0, 0]), math.sqrt(float(self.total[0, 0]))
+        square = b**2 - z**2 * vb
+        ends = (-math.inf, 1.0)
+        if square > 0:
+            gap = math.sqrt(max((a * b) ** 2 - square * (a**2 - z**2 * va), 0.0))
+            ratios = ((a * b - gap) / square, (a * b + gap) / square)
+            ends = (1 - ratios[1], min(1 - ratios[0], 1.0))
+        least = -_LARGEST if math.isinf(ends[0]) else ends[0]
+        return np.array(
+            [[low**2, high**2], [low, high], [least, ends[1]], [bias - z * sd, bias + z * sd]]
+        )
+
+    def table(self, design: Design) -> ParameterTable:
+        """All four."""
+        (a, b), bias = self.squares, float(self.moments[0, 0])
+        found = []
+        for part, first in ((self.total, self.total[0, 0]), (self.noise, self.noise[0, 0])):
+            va, vb = self._squares(part)
+            found.append(np.array([va, va / (4 * a), va / b**2 + (a / b**2) ** 2 * vb, first]))
+        total, noise = found
+        return ParameterTable(
+            names=ERRORS,
+            groups=("prediction",) * 4,
+            values=np.array([a, math.sqrt(a), 1 - a / b, bias]),
+            inner=np.arange(4),
+            cov=np.diag(total),
+            cov_privacy=np.diag(noise),
+            cov_sampling=np.diag(np.maximum(total - noise, 0.0)),
+            testable=np.array([False, False, False, True]),
+            inference="of errors and responses held to windows",
+            bounds=self.bounds,
+        )
+
+
+_LARGEST = 1e6  # numerical: how far below 0 an R-squared is said to reach where nothing bounds it
