@@ -32,6 +32,7 @@ from dpstats.protocol.estimate import (
     ScalesEstimate,
 )
 from dpstats.protocol.mixtures import MixtureEstimate, RegressionMixtureEstimate
+from dpstats.protocol.symmetric import SymmetricLinesEstimate, SymmetricMixtureEstimate
 
 if TYPE_CHECKING:
     from dpstats.channels import Channel
@@ -72,6 +73,8 @@ __all__ = [
     "RowHolder",
     "ScalesEstimate",
     "SearchHolder",
+    "SymmetricLinesEstimate",
+    "SymmetricMixtureEstimate",
     "VarianceEstimate",
 ]
 

@@ -17,6 +17,7 @@ from dpstats.results.parameters import RangeResults, ScalesResults
 from dpstats.results.regression import RegressionResults
 from dpstats.results.regression_mixture import RegressionMixtureResults
 from dpstats.results.released import KINDS, Released, load
+from dpstats.results.symmetric import SymmetricMixtureResults, SymmetricRegressionResults
 
 __all__ = ["Released", "load"]
 
@@ -37,3 +38,5 @@ KINDS["ttest"] = TTestResults
 KINDS["federated"] = FederatedResults
 KINDS["mixture"] = MixtureResults
 KINDS["regression mixture"] = RegressionMixtureResults
+KINDS["symmetric regression mixture"] = SymmetricRegressionResults
+KINDS["symmetric mixture"] = SymmetricMixtureResults  # after the more special one

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from dpstats.families import BINOMIAL, GAUSSIAN, POISSON, Family
+from dpstats.families.signs import Signed
 from dpstats.queries import (
     AstrayCounts,
     Axis,
@@ -18,12 +19,15 @@ from dpstats.queries import (
     ColumnPrefixes,
     Completed,
     CoordinateScores,
+    CoordinateSums,
     Count,
+    ExpectedScores,
     Geometry,
     Gradient,
     Gram,
     GroupSums,
     LengthQuantile,
+    LongEntries,
     MinEigenvalue,
     MixtureMoments,
     MixtureScores,
@@ -32,6 +36,7 @@ from dpstats.queries import (
     NormQuantile,
     ObservedPairs,
     PairScales,
+    PeeledExpectedScores,
     PeeledScores,
     ProjectedCells,
     Query,
@@ -51,6 +56,8 @@ from dpstats.queries import (
     ScoreSquares,
     Search,
     Selected,
+    ShownRows,
+    SignedRows,
     TableCounts,
     TailSums,
     UnitMoments,
@@ -73,6 +80,8 @@ PART = Geometry(1.2, WHITEN[:2])  # two directions of three columns
 TWO = Axis(np.array([0, 2]), np.array([1.0, 2.0]), np.array([-9.0, 0.0, 1.0, 9.0]))
 IN_CELLS = Scored(1, np.array([-1.0, -0.2, 0.5, 1.0]), np.array([-1.7, 0.1, 1.7]))
 RANKED = Scored(1, np.array([-1.0, -0.2, 0.5, 1.0]), np.array([-1.7, 0.1, 0.6, 1.7]))
+SIGNS = Signed("symmetric mixture", "rows", 3.0)
+SIGNED_LINES = Signed("symmetric mixture", "lines", 3.0, 0.5)
 GAUSSIAN_LOG, POISSON_IDENTITY = Family("gaussian", "log"), Family("poisson", "identity")
 
 
@@ -83,9 +92,12 @@ BY_VALUE = (
     ColumnMoments,
     ColumnPrefixes,
     Completed,
+    ExpectedScores,
     GroupSums,
     ObservedPairs,
+    PeeledExpectedScores,
     ScoreProducts,
+    ShownRows,
     TableCounts,
 )
 # Those whose cells follow from what was released before.
@@ -232,6 +244,18 @@ _CASES = [
     Case(CoordinateScores(BETA, 0.3, 1.0, signed=True, family=BINOMIAL), np.inf, 0.99),
     Case(PeeledScores(BETA * [0, 1, 0], 0.3, 1.0, np.ones(D)), np.inf, 0.99),
     Case(PeeledScores(BETA, 0.3, 1.0, family=POISSON), np.inf, 0.99, offset=True),
+    Case(CoordinateSums(BETA, 0.3, 1.0, np.ones(D)), 2, 0.95),
+    # symmetric mixtures, and rows with gaps
+    Case(CoordinateScores(BETA, 0.6, 1.0, family=SIGNS), np.inf, 0.9),
+    Case(PeeledScores(9 * BETA, 1.0, 0.4, family=SIGNS), np.inf, 0.99),
+    Case(CoordinateSums(9 * BETA, 0.3, 0.4, family=SIGNED_LINES), 2, 0.8),
+    Case(Score(SKEWED, 9 * BETA, 0.2, SIGNED_LINES), 2, 0.9),
+    Case(SignedRows(np.array([0.8, -0.5, 1.1]), 0.3, 0.9), 2, 0.9),
+    Case(LongEntries(0.4), np.inf, 1.0),
+    Case(ShownRows(), 1, 1.0),
+    Case(ExpectedScores(3 * BETA, 0.2, 0.5, 0.4), 2, 0.7),
+    Case(ExpectedScores(BETA, 1.5, 1.2, 0.1), 2, 0.4),
+    Case(PeeledExpectedScores(3 * BETA, 0.2, 0.5, 0.4, np.ones(D)), np.inf, 0.9),
 ]
 
 CASES = [replace(c, label=f"{i}-{type(c.query).__name__}") for i, c in enumerate(_CASES)]

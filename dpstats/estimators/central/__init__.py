@@ -17,6 +17,12 @@ from dpstats.estimators.central.newton.newton import Newton
 from dpstats.estimators.central.published.adaptive_clipping_gd import AdaptiveClippingGD
 from dpstats.estimators.central.published.adaptive_clipping_iht import AdaptiveClippingIHT
 from dpstats.estimators.central.published.adassp import AdaSSP
+from dpstats.estimators.central.published.dp_em import DPEM, SparseDPEM
+from dpstats.estimators.central.published.dp_em_models import (
+    MissingCovariates,
+    SymmetricLines,
+    SymmetricRows,
+)
 from dpstats.estimators.central.published.dp_gd import DPGD
 from dpstats.estimators.central.published.dp_ight import DPIGHT
 from dpstats.estimators.central.published.dp_iht import DPIHT
@@ -47,6 +53,7 @@ CENTRAL: tuple[Estimator, ...] = (
     ColumnScales(),
     GaussianMixture(),
     RegressionMixtureEM(),
+    *(DPEM(em) for em in (SymmetricRows(), SymmetricLines(), MissingCovariates())),
     LevelShares(),
     InvertedDistribution(),
     BinShares(),
@@ -67,4 +74,5 @@ CENTRAL: tuple[Estimator, ...] = (
     NoisyHT("logit"),
     *(method(model) for method in (FrankWolfe, DPIGHT, DPIHT) for model in ("ols", "logit")),
     AdaptiveClippingIHT(),
+    *(SparseDPEM(em) for em in (SymmetricRows(), SymmetricLines(), MissingCovariates())),
 )
