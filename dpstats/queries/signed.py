@@ -120,6 +120,8 @@ class SignedRows(EachRow):
 class LongEntries(EachRow):
     """Choice of the columns in which most rows have an entry larger than a threshold in size.
 
+    With `products` an entry is that of the column times the response.
+
     Guarantee: a row adds 0 or 1 to the count of each column, so that replacing, adding or removing
     it moves no count by more than 1; each of the m rows of a unit counts once.
 
@@ -127,9 +129,11 @@ class LongEntries(EachRow):
     ----------
     threshold : float
         In internal units; public.
+    products : bool, default False
     """
 
     threshold: float
+    products: bool = False
     name: ClassVar[str] = "choice of columns with long entries"
     kind: ClassVar[Kind] = "choice"
     norm: ClassVar[Norm] = "linf"
@@ -139,12 +143,15 @@ class LongEntries(EachRow):
         _need_between("threshold", self.threshold)
 
     def parameters(self) -> Mapping[str, Any]:
-        """The threshold."""
-        return {"threshold": self.threshold}
+        """The threshold, and of what."""
+        return {"threshold": self.threshold, "products": self.products}
 
     def total(self, block: Block) -> Ints:
         """Rows with a long entry, by column."""
-        long = np.abs(dense(block.x)) > self.threshold
+        entries = dense(block.x)
+        if self.products:  # one multiplication each: the same bits wherever the row stands
+            entries = wide(entries) * block.y[:, None]
+        long = np.abs(entries) > self.threshold
         long &= (block.keep > 0)[:, None]
         counts: Ints = long.sum(axis=0, dtype=np.int64)
         return counts

@@ -252,6 +252,7 @@ _CASES = [
     Case(Score(SKEWED, 9 * BETA, 0.2, SIGNED_LINES), 2, 0.9),
     Case(SignedRows(np.array([0.8, -0.5, 1.1]), 0.3, 0.9), 2, 0.9),
     Case(LongEntries(0.4), np.inf, 1.0),
+    Case(LongEntries(0.2, products=True), np.inf, 1.0),
     Case(ShownRows(), 1, 1.0),
     Case(ExpectedScores(3 * BETA, 0.2, 0.5, 0.4), 2, 0.7),
     Case(ExpectedScores(BETA, 1.5, 1.2, 0.1), 2, 0.4),
