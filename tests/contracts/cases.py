@@ -375,6 +375,9 @@ SHARP_SPARSE = ("omp", "peel-iht", "dp-iht")  # the three ways in which columns 
 COUNTED = ("ols", "newton")
 
 
+# Steps of "dp-em", by the mechanism of "noisy-ht".
+LIKE_OTHERS = ("dp-em-ht",)
+
 # A second model whose fits take another path than those of the first.
 GENERALISED = {"newton": "logit"}
 
@@ -387,7 +390,7 @@ def _usual(case: Case) -> bool:
     """
     name, model = case.estimator.name, case.estimator.model
     first = next(e.model for e in ESTIMATORS if e.name == name and "central" in e.theory)
-    usual = case.setting == SETTINGS[0] and not case.split
+    usual = case.setting == SETTINGS[0] and not case.split and name not in LIKE_OTHERS
     return (usual and model in (first, GENERALISED.get(name))) or name == "clipped"
 
 
