@@ -44,7 +44,6 @@ from dpstats.queries import (
     Selected,
     SignedRows,
 )
-from dpstats.queries.linear import packed
 from dpstats.theory import Theory
 
 if TYPE_CHECKING:
@@ -77,7 +76,7 @@ _CLIPS = (2.4, 1.5)  # sds: clip of residuals of lines, in both questions
 _SQUARED = 3.0  # sds: the same of those that are squared
 _LEAST = 0.2  # ratio: first |b|^2 and sigma^2 to what is known of their sum, at least
 _WIDEST = 3.0  # ratio: |b| to sigma, from which a first one counts as this far
-_MOST_COLUMNS = 40  # untried: more columns, whose second moments are many numbers
+_MOST_COLUMNS = 30  # untried: more columns, whose second moments are many numbers
 SIGMA = {"sigma": "standard deviation of the noise, where it is public; estimated by default"}
 
 
@@ -189,7 +188,7 @@ def _start_of_rows(holder: Holder[Query], design: Design, count: float) -> tuple
     sigma2 = max(float(values[:-1].mean()) if d > 1 else whole / 2, _LEAST * whole / d)
     size2 = min(max(float(values[-1]) - sigma2, _LEAST * sigma2), _WIDEST**2 * sigma2)
     law = RowsLaw(math.sqrt(size2) * vectors[:, -1], math.sqrt(sigma2), known=False)
-    return law, asked_gram(ball, packed(gram), noise.sd)
+    return law, asked_gram(ball, gram, noise.sd)
 
 
 @dataclass(frozen=True)
@@ -316,4 +315,4 @@ def start_of_lines(
     size2 = min(max((float(values[-1]) - both) / 2, _LEAST * whole), whole)
     sigma2 = max(both - size2, _LEAST * size2)
     law = LinesLaw(math.sqrt(size2) * vectors[:, -1], math.sqrt(sigma2), known=False)
-    return law, asked_lengths(query, packed(squares), noise.sd)
+    return law, asked_lengths(query, squares, noise.sd)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from dpstats.estimators.numerics.released import Asked
 from dpstats.families.signs import mean_sign
 from dpstats.queries import Geometry, ResidualMoment, Score, ScoreSquares
+from dpstats.queries.linear import packed
 
 __all__ = [
     "LinesLaw",
@@ -25,6 +26,7 @@ __all__ = [
 
 Array = NDArray[np.float64]
 
+_WHOLE = 12  # number: columns up to which all second moments are fitted
 _MOST = 0.7  # numerical: change of the logarithm of sigma in one step, at most
 
 
@@ -158,22 +160,24 @@ def asked_count(answer: Array, sd: float) -> Asked:
 
 
 def asked_gram(ball: Geometry, answer: Array, sd: float) -> Asked:
-    """Second moments of rows that are shortened to a ball, packed."""
+    """Second moments (d, d) of rows that are shortened to a ball."""
+    seen = _Seen.of(answer)
 
     def contributions(rows: Array) -> Array:
-        return _outer(rows * _weights(rows, ball)[:, None])
+        return seen.squares(rows * _weights(rows, ball)[:, None])
 
-    return Asked(contributions, answer, sd)
+    return Asked(contributions, seen.matrix(answer), sd)
 
 
 def asked_lengths(query: ScoreSquares, answer: Array, sd: float) -> Asked:
-    """Squares of ``x y``, shortened to a length, packed."""
+    """Squares (d, d) of ``x y``, shortened to a length."""
+    seen = _Seen.of(answer)
 
     def contributions(rows: Array) -> Array:
         scores = rows[:, :-1] * rows[:, -1:]
-        return _outer(scores * _weights(scores, Geometry(query.clip))[:, None])
+        return seen.squares(scores * _weights(scores, Geometry(query.clip))[:, None])
 
-    return Asked(contributions, answer, sd)
+    return Asked(contributions, seen.matrix(answer), sd)
 
 
 def asked_score(query: Score, answer: Array, sd: float) -> Asked:
@@ -210,8 +214,43 @@ def _weights(x: Array, ball: Geometry) -> Array:
     return weights
 
 
-def _outer(x: Array) -> Array:
-    """Packed outer product of each row with itself, shape (m, d (d + 1) / 2)."""
-    i, j = np.triu_indices(x.shape[1])
-    made: Array = x[:, i] * x[:, j] * np.where(i == j, 1.0, math.sqrt(2.0))
-    return made
+@dataclass(frozen=True, eq=False)
+class _Seen:
+    """Which numbers of a noisy symmetric matrix are fitted: all, or those about its top direction.
+
+    Noise that is alike in all packed entries is so in any orthogonal basis: in that of the top
+    eigenvector v (public: it is a function of the answer) the first row of the matrix and the
+    trace of the rest over sqrt(d - 1) have independent noise of the same standard deviation. They
+    hold all that second moments say of b, and the trace what they say of sigma.
+
+    Attributes
+    ----------
+    basis : ndarray of shape (d, d) or None
+        v first; None where all numbers are fitted.
+    """
+
+    basis: Array | None
+
+    @classmethod
+    def of(cls, matrix: Array) -> _Seen:
+        if len(matrix) <= _WHOLE:
+            return cls(None)
+        return cls(np.linalg.eigh(matrix)[1][:, ::-1].astype(np.float64))
+
+    def matrix(self, matrix: Array) -> Array:
+        """Of a matrix, (size,)."""
+        if self.basis is None:
+            return packed(matrix)
+        turned = self.basis.T @ matrix @ self.basis
+        rest = float(np.trace(turned[1:, 1:])) / math.sqrt(len(turned) - 1)
+        return np.r_[turned[0, 0], math.sqrt(2.0) * turned[0, 1:], rest]
+
+    def squares(self, x: Array) -> Array:
+        """Of the product of each row with itself, (m, size)."""
+        if self.basis is None:
+            i, j = np.triu_indices(x.shape[1])
+            made: Array = x[:, i] * x[:, j] * np.where(i == j, 1.0, math.sqrt(2.0))
+            return made
+        z = x @ self.basis
+        rest = (z[:, 1:] ** 2).sum(axis=1) / math.sqrt(z.shape[1] - 1)
+        return np.column_stack([z[:, 0] ** 2, math.sqrt(2.0) * z[:, :1] * z[:, 1:], rest])
