@@ -23,7 +23,7 @@ from scipy import stats
 import dpstats as dp
 from benchmarks.common import Array
 from dpstats.accounting import gdp_mu
-from dpstats.descriptive import describe_model
+from dpstats.models.descriptive import describe_model
 
 __all__ = ["main"]
 

@@ -92,7 +92,7 @@ def rounds_data(n: int, d: int, s: int, rng: np.random.Generator) -> tuple[Array
     return x, np.clip(x @ theta + rng.uniform(-0.05, 0.05, n), -4.5, 4.5), theta
 
 
-def model(x: Array, y: Array, reach: float, bound: float, scale: float) -> dp.api.Model:
+def model(x: Array, y: Array, reach: float, bound: float, scale: float) -> dp.models.model.Model:
     names = [f"x{j + 1}" for j in range(x.shape[1])]
     table = dict(zip(names, x.T, strict=True)) | {"y": y}
     declared = {name: dp.Numeric(-reach, reach, center=0, scale=1) for name in names}
@@ -100,7 +100,9 @@ def model(x: Array, y: Array, reach: float, bound: float, scale: float) -> dp.ap
     return dp.ols(f"y ~ {' + '.join(names)} - 1", table, schema)
 
 
-def fitted(made: dp.api.Model, privacy: dp.Local, seed: int, n: int, **options: Any) -> Array:
+def fitted(
+    made: dp.models.model.Model, privacy: dp.Local, seed: int, n: int, **options: Any
+) -> Array:
     """Coefficients; with very many users from the normal limit of their averages."""
     if n < LIMIT:
         return made.fit(privacy, noise=dp.SeededNoise(seed), **options).params.to_numpy()

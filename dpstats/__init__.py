@@ -6,8 +6,9 @@ Central(epsilon=1.0, delta=1e-07, ...)
 """
 
 from dpstats.accounting import Ledger
-from dpstats.api import GLM, OLS, Logit, glm, logit, ols
-from dpstats.descriptive import (
+from dpstats.estimators import methods
+from dpstats.mechanisms.noise import SeededNoise
+from dpstats.models.descriptive import (
     corr,
     crosstab,
     describe,
@@ -18,16 +19,15 @@ from dpstats.descriptive import (
     ttest,
     variance,
 )
-from dpstats.devices import Collector, Randomizer
-from dpstats.estimators import methods
-from dpstats.mechanisms.noise import SeededNoise
-from dpstats.mixtures import gaussian_mixture, mixture_ols
+from dpstats.models.devices import Collector, Randomizer
+from dpstats.models.mixtures import gaussian_mixture, mixture_ols
+from dpstats.models.ranges import private_range, private_ranges
+from dpstats.models.regressions import GLM, OLS, Logit, glm, logit, ols
+from dpstats.models.sample_size import sample_size
 from dpstats.privacy import Central, Federated, LabelOnly, Local, Neighbors
-from dpstats.ranges import private_range, private_ranges
 from dpstats.results import Released as Results
 from dpstats.results import load, plot
 from dpstats.results.compare import compare
-from dpstats.sample_size import sample_size
 from dpstats.schema import Boolean, Categorical, Numeric, Schema
 from dpstats.version import VERSION
 

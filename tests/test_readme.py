@@ -27,9 +27,9 @@ def test_the_first_table_and_the_tour_run_as_written(tmp_path, monkeypatch, caps
 
 def test_the_other_models_run_as_written(monkeypatch):
     fits = []
-    original = dp.api.Model.fit
+    original = dp.models.model.Model.fit
     monkeypatch.setattr(
-        dp.api.Model, "fit", lambda *args, **kwargs: fits.append(original(*args, **kwargs))
+        dp.models.model.Model, "fit", lambda *args, **kwargs: fits.append(original(*args, **kwargs))
     )
     rng = np.random.default_rng(0)
     n, d = 2000, 60
@@ -65,13 +65,13 @@ def test_the_other_models_run_as_written(monkeypatch):
 
 def test_every_trust_model_runs_as_written(monkeypatch):
     fits = []
-    original = dp.api.Model.fit
+    original = dp.models.model.Model.fit
 
     def kept(*args, **kwargs):
         fits.append(original(*args, **kwargs))
         return fits[-1]
 
-    monkeypatch.setattr(dp.api.Model, "fit", kept)
+    monkeypatch.setattr(dp.models.model.Model, "fit", kept)
     rng = np.random.default_rng(0)
     n = 3000
     df = pd.DataFrame(

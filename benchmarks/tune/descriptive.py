@@ -10,7 +10,7 @@ import numpy as np
 import dpstats as dp
 from benchmarks.common import Array
 from benchmarks.tune.settings import Fit
-from dpstats.descriptive import describe_model
+from dpstats.models.descriptive import describe_model
 
 __all__ = ["SETTINGS", "Description"]
 

@@ -12,7 +12,7 @@ from dpstats.results.delivery import FORMATS, deliver, numbers_file
 
 if TYPE_CHECKING:
     from dpstats.accounting import Ledger
-    from dpstats.model import Model
+    from dpstats.models.model import Model
     from dpstats.privacy import Central, LabelOnly, Local
 
     Privacy: TypeAlias = Central | Local | LabelOnly

@@ -31,7 +31,7 @@ def mean(arguments: argparse.Namespace) -> None:
 
 def describe(arguments: argparse.Namespace) -> None:
     """Numbers of several columns."""
-    from dpstats.descriptive import describe_model
+    from dpstats.models.descriptive import describe_model
 
     answer(arguments, describe_model(arguments.data, _schema(arguments), arguments.columns))
 

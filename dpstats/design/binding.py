@@ -247,6 +247,7 @@ class DeclaredDesign(Design):
             standardization=standardization,
             _layout=replace(layout, bounds=bounds, center=center, scale=scale),
             _unscaled=(),
+            found=dict(found),
         )
 
     def without_rows(self) -> DeclaredDesign:

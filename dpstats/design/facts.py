@@ -65,6 +65,8 @@ class Design(ABC):
         What was dropped and why.
     bases : frozenset of str
         Columns of the table that splines and polynomials over a declared range read.
+    found : mapping
+        Centres and scales that a fit found, by position, where it is such a design: see `scaled`.
     """
 
     formula: str | None
@@ -81,6 +83,7 @@ class Design(ABC):
     columns: tuple[str, ...]
     notes: tuple[str, ...]
     bases: frozenset[str]
+    found: Mapping[int, tuple[float, float]] = field(default_factory=dict, repr=False, kw_only=True)
     _layout: Layout = field(repr=False)
     _recipe: Mapping[str, Any] = field(repr=False)
 

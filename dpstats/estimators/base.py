@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from dpstats.accounting import Share, calibrate, epsilon_of
 from dpstats.errors import OptionError
 from dpstats.privacy import Privacy
-from dpstats.protocol import Estimator, Mechanism, Plan
+from dpstats.protocol import Estimator, Mechanism, Options, Plan
 
 if TYPE_CHECKING:
     from dpstats.design import Design
@@ -67,7 +67,7 @@ class Method(ABC):
         return self._plan(design, privacy, n, options)
 
     @abstractmethod
-    def _plan(self, design: Design, privacy: Privacy, n: int, options: Mapping[str, Any]) -> Plan:
+    def _plan(self, design: Design, privacy: Privacy, n: int, options: Options) -> Plan:
         """The plan with these options, all of which the method has."""
 
 
@@ -104,7 +104,7 @@ def make_plan(
     privacy: Privacy,
     n: int,
     asks: Sequence[Request],
-    options: Mapping[str, Any],
+    options: Options,
 ) -> Plan:
     """The plan of a method that will ask `asks`, with its public options after defaults."""
     mechanisms, cost = schedule(asks, privacy)
@@ -121,7 +121,7 @@ def make_plan(
     )
 
 
-def check_options(method: str, allowed: Mapping[str, str], options: Mapping[str, Any]) -> None:
+def check_options(method: str, allowed: Mapping[str, str], options: Options) -> None:
     """Refuse an option that `method` does not take."""
     for name in options:
         if name not in allowed:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -122,7 +122,7 @@ def max_rows(design: Design) -> int:
     return 1 if design.schema is None else design.schema.max_rows or 1
 
 
-def clipping_radius(asked: Any, facts: Guess, design: Design) -> float:
+def clipping_radius(asked: object, facts: Guess, design: Design) -> float:
     """The radius asked for or guessed; never above the public bound of the norm.
 
     Raises

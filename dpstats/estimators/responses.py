@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from dpstats.channels import CHANNELS, Channel, channel
 from dpstats.errors import OptionError
 from dpstats.estimators.guesses import declared, predicted, round_up
-from dpstats.privacy import LabelOnly
-from dpstats.protocol import Plan
+from dpstats.privacy import LabelOnly, Privacy
+from dpstats.protocol import Options, Plan
 from dpstats.queries.labels import Interval, LabelQuery
 
 if TYPE_CHECKING:
@@ -146,9 +146,9 @@ class Responses:
             return min(1.0, max(least, self.second_moment))
         return min(1.0, max(least, (sent - none) / slope))
 
-    def options(self) -> dict[str, Any]:
+    def options(self) -> dict[str, object]:
         """What plans and results say of it, as JSON."""
-        made: dict[str, Any] = {"interval": (self.interval.low, self.interval.high)}
+        made: dict[str, object] = {"interval": (self.interval.low, self.interval.high)}
         return made if self.channel is None else {**made, "channel": self.channel.name}
 
     @classmethod
@@ -163,7 +163,7 @@ class Responses:
 def responses(
     design: Design,
     privacy: LabelOnly,
-    options: Mapping[str, Any],
+    options: Options,
     tolerable: Callable[[Responses, float], float] | None = None,
     binary: bool = False,
     always: bool = False,
@@ -297,7 +297,7 @@ def _levels(design: Design) -> Array | None:
     return np.array([0.0, 1.0]) if values is None else np.asarray(values, dtype=np.float64)
 
 
-def _best(asked: Any, privacy: LabelOnly, draft: Responses, binary: bool) -> Channel:
+def _best(asked: object, privacy: LabelOnly, draft: Responses, binary: bool) -> Channel:
     if asked is not None:
         return _channel(str(asked), privacy)
     if binary:
@@ -307,7 +307,7 @@ def _best(asked: Any, privacy: LabelOnly, draft: Responses, binary: bool) -> Cha
     return min(found, key=lambda c: _variance(c, draft.second_moment))
 
 
-def _channel(name: str, privacy: Any) -> Channel:
+def _channel(name: str, privacy: Privacy) -> Channel:
     allowed = [n for n in CHANNELS if n in ("piecewise", "binary", "laplace", "gaussian")]
     if name not in allowed:
         raise OptionError(f"channel={name!r}: for responses there are {sorted(allowed)}.")

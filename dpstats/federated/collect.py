@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats import estimators
-from dpstats.checks import checked_sparsity
 from dpstats.combining import PRINTED, RULES, average_for, estimate_for
 from dpstats.design import Design
 from dpstats.errors import DataError, DPStatsError, FeasibilityWarning, OptionError, TrustError
@@ -23,6 +22,7 @@ from dpstats.federated.question import Question, Reply
 from dpstats.federated.rounds import counted, fit_in_rounds, in_process, plan_in_rounds
 from dpstats.federated.shares import Shares
 from dpstats.federated.site import Site, counted_at, plan_at
+from dpstats.models.checks import checked_sparsity
 from dpstats.privacy import Central, Federated
 from dpstats.protocol import Plan
 from dpstats.protocol.sites import SiteRecord

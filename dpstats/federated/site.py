@@ -12,9 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from dpstats import door, estimators
+from dpstats import estimators
 from dpstats.accounting import Ledger
-from dpstats.checks import check_names, check_paid, guessed_rows
 from dpstats.design import Design, Source
 from dpstats.errors import BudgetError, DataError, DPStatsError, OptionError, TrustError
 from dpstats.estimators.federated import IN_ROUNDS
@@ -23,6 +22,8 @@ from dpstats.federated.replies import Replies
 from dpstats.federated.shares import Shares
 from dpstats.federated.steps import OpenFits, Step
 from dpstats.mechanisms.noise import Noise
+from dpstats.models import door
+from dpstats.models.checks import check_names, check_paid, guessed_rows
 from dpstats.protocol import Plan
 from dpstats.results.privacy_report import PrivacyReport
 from dpstats.schema import Schema

@@ -200,7 +200,7 @@ def _whole(value: Any) -> int:
     return int(value) if _is(value, "i8", ()) else -1
 
 
-def _is(value: Any, dtype: str, shape: tuple[int, ...]) -> bool:
+def _is(value: object, dtype: str, shape: tuple[int, ...]) -> bool:
     return isinstance(value, np.ndarray) and value.dtype == dtype and value.shape == shape
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpstats.errors import DataError
 from dpstats.holders.sealed import sealed
@@ -102,7 +103,7 @@ class Device:
         return {name: _cell(record, name) for name in self._design.columns}
 
 
-def _cell(record: Mapping[str, Any], name: str) -> Any:
+def _cell(record: Mapping[str, Any], name: str) -> NDArray[np.object_]:
     """A column of one value, of any type: it is mapped as the cells of any table are."""
     try:
         value = record.get(name)

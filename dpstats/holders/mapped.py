@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dpstats.errors import DataError
 from dpstats.holders.rows import Key, Piece, ResidentRows, View
 from dpstats.mechanisms.lots import BLOCK
-from dpstats.queries.blocks import Block, Incomplete
+from dpstats.queries.blocks import Block, Floats, Incomplete
 from dpstats.tables.scratch import Wanted, arrays
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class MappedRows(ResidentRows):
         chosen = np.array(columns, dtype=np.intp)
         return View(whole.x, whole.bound[chosen], whole.grid[chosen], columns)
 
-    def _chosen(self, view: View, rows: Piece) -> Any:
+    def _chosen(self, view: View, rows: Piece) -> Floats:
         x = view.x[rows]
         return x if view.columns is None else np.take(x, view.columns, axis=1)
 
@@ -86,7 +86,7 @@ class MappedRows(ResidentRows):
         for start in range(0, max(mine.size, 1), size):
             yield self._block(mine[start : start + size], view, {})
 
-    def _as_read(self, what: str, rows: Piece) -> Any:
+    def _as_read(self, what: str, rows: Piece) -> NDArray[Any]:
         return _gathered(getattr(self._source, what), rows)
 
     def _incomplete(self, rows: Piece, view: View) -> Incomplete:
@@ -105,13 +105,14 @@ class MappedRows(ResidentRows):
         return Incomplete(at, x, values[:, d], missing[:, [*chosen, d]])
 
 
-def _gathered(read: Callable[[int, int], Any], rows: Piece) -> Any:
+def _gathered(read: Callable[[int, int], NDArray[Any]], rows: Piece) -> NDArray[Any]:
     """Rows at these positions, as a source reads them in a few blocks."""
     if isinstance(rows, slice):
         return read(rows.start, rows.stop)
     if not rows.size:
         return read(0, 0)
-    blocks, made = rows // BLOCK, None
+    blocks = rows // BLOCK
+    made: NDArray[Any] | None = None
     for block in np.unique(blocks):
         here = np.flatnonzero(blocks == block)
         low, high = int(rows[here].min()), int(rows[here].max()) + 1
@@ -119,4 +120,5 @@ def _gathered(read: Callable[[int, int], Any], rows: Piece) -> Any:
         if made is None:
             made = np.empty((rows.size, *found.shape[1:]), found.dtype)
         made[here] = found
+    assert made is not None  # there are rows
     return made

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,13 +21,16 @@ from dpstats.queries.blocks import BLOCK_BITS, MAX_ROWS, Block, Floats, Incomple
 from dpstats.tables.scratch import Wanted, arrays
 
 if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
     from dpstats.design import Design, Source
     from dpstats.mechanisms.lots import Lots
     from dpstats.queries import Query
 
-__all__ = ["ResidentRows", "View"]
+__all__ = ["ResidentRows", "View", "rounded"]
 
 Array = NDArray[np.float64]
+Work = TypeVar("Work")
 Piece = slice | NDArray[np.intp]  # rows of a block: one after the other, or by their lots
 Key = tuple[int, int, int]  # part, parts and first row of a block; no parts for all rows
 
@@ -58,7 +61,7 @@ class View:
         `Block.recall`.
     """
 
-    x: Any
+    x: Floats | csr_array
     bound: Array
     grid: Array
     columns: tuple[int, ...] | None = None
@@ -126,10 +129,13 @@ class ResidentRows:
 
     def answer(self, query: Query, cut: tuple[int, int] | None = None) -> Array:
         """Exact answer before noise; see `RowStore.answer`."""
+        return query.finish(rounded(self.total(query, cut)), self.view(query.columns).grid)
+
+    def total(self, query: Query, cut: tuple[int, int] | None = None) -> NDArray[Any]:
+        """Exact total of a query in whole steps: int64, or of very many rows Python's integers."""
         view = self.view(query.columns)
-        size = view.rows_per_block
-        pieces, longest = self._pieces(cut, size, query.by_lots)
-        return query.finish(self._total(query, view, pieces, longest), view.grid)
+        pieces, longest = self._pieces(cut, view.rows_per_block, query.by_lots)
+        return self._total(query, view, pieces, longest)
 
     def _pieces(
         self, cut: tuple[int, int] | None, size: int, by_lots: bool
@@ -152,8 +158,6 @@ class ResidentRows:
     def _total(
         self, query: Query, view: View, pieces: dict[Key, Piece], longest: int
     ) -> NDArray[Any]:
-        """Of more than `MAX_ROWS` rows the total is exact all the same, rounded once to float64."""
-
         def task(key: Key) -> NDArray[np.int64]:
             blocks = self._blocks(key, pieces[key], view)
             return _sum(query.total(block.weighted(query.geometry)) for block in blocks)
@@ -162,8 +166,8 @@ class ResidentRows:
         if len(keys) <= few:
             return self._reduce(task, keys)
         groups = (keys[first : first + few] for first in range(0, len(keys), few))
-        whole = sum(self._reduce(task, group).astype(object) for group in groups)
-        return np.asarray(whole, dtype=np.float64)
+        totals = [self._reduce(task, group).astype(object) for group in groups]
+        return cast(NDArray[Any], np.sum(totals, axis=0))
 
     def _part(self, part: int, parts: int) -> NDArray[np.intp]:
         """Positions of the rows of a part; units are refused parts, so that these are all."""
@@ -187,7 +191,7 @@ class ResidentRows:
         self._starts: NDArray[np.intp] | None = None
         self._order: NDArray[np.intp] | None = None  # places in the source, of rows of units
         units: dict[int, NDArray[np.intp]] = {}
-        sparse: dict[int, Any] = {}
+        sparse: dict[int, csr_array] = {}
 
         def prepare(rows: slice) -> NDArray[np.int64]:
             raw = grid.rows(source.block(rows.start, rows.stop))
@@ -266,12 +270,12 @@ class ResidentRows:
             astray=functools.partial(self._as_read, "astray", rows),
         )
 
-    def _chosen(self, view: View, rows: Piece) -> Any:
+    def _chosen(self, view: View, rows: Piece) -> Floats | csr_array:
         return view.x[rows]
 
-    def _as_read(self, what: str, rows: Piece) -> Any:
+    def _as_read(self, what: str, rows: Piece) -> NDArray[Any]:
         """Rows of a block as they were read; see `Block.observed` and `Block.astray`."""
-        read = getattr(self._source, what)
+        read: Callable[[int, int], NDArray[Any]] = getattr(self._source, what)
         if isinstance(rows, slice) and self._order is None:
             return read(rows.start, rows.stop)
         places = (np.arange(self._y.size) if self._order is None else self._order)[rows]
@@ -314,11 +318,11 @@ class ResidentRows:
         return here, x, y, bits
 
     def _reduce(
-        self, task: Callable[[Any], NDArray[np.int64]], blocks: list[Any]
+        self, task: Callable[[Work], NDArray[np.int64]], blocks: list[Work]
     ) -> NDArray[np.int64]:
         """Sum of integer arrays over blocks: threads over blocks, BLAS on one thread in each."""
 
-        def work(share: list[Any]) -> NDArray[np.int64]:
+        def work(share: list[Work]) -> NDArray[np.int64]:
             with np.errstate(all="ignore"):  # a warning about a value would be a release
                 return _sum(map(task, share))
 
@@ -331,7 +335,12 @@ class ResidentRows:
             return _sum([work(own), *(other.result() for other in others)])
 
 
-def _sum(arrays: Any) -> NDArray[np.int64]:
+def rounded(total: NDArray[Any]) -> NDArray[Any]:
+    """A total as queries take it: that of more than `MAX_ROWS` rows is rounded once to float64."""
+    return total.astype(np.float64) if total.dtype == object else total
+
+
+def _sum(arrays: Iterable[NDArray[np.int64]]) -> NDArray[np.int64]:
     total: NDArray[np.int64] | None = None
     for array in arrays:
         total = array if total is None else total + array

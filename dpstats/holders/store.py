@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from dpstats.queries.blocks import X_BITS, Y_BITS, bound_grid
 
 if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
     from dpstats.design import Design, RawBlock, Source
     from dpstats.mechanisms.lots import Lots
     from dpstats.queries import Query
@@ -93,13 +95,13 @@ class Grid:
         """The same, but what an incomplete dense row has stays: what it misses is in bounds."""
         y = np.zeros(len(raw.keep)) if raw.y is None else _rounded(raw.y, self.y_bound, self.y_step)
         if isinstance(raw.x, np.ndarray):
-            x: Any = _rounded(raw.x, self.bound, self.step)
+            x: Array | csr_array = _rounded(raw.x, self.bound, self.step)
         else:
             x = self._sparse(raw.x, raw.keep)
         offset = None if raw.offset is None else np.clip(raw.offset, -_FARTHEST, _FARTHEST)
         return replace(raw, x=x, y=y, offset=offset)
 
-    def _sparse(self, x: Any, keep: NDArray[np.bool_]) -> Any:
+    def _sparse(self, x: csr_array, keep: NDArray[np.bool_]) -> csr_array:
         """Stored values of a CSR array on the grid; incomplete rows become empty."""
         from scipy.sparse import csr_array
 

@@ -8,13 +8,14 @@ moves all rows between the old place and the new one. Every row draws a lot inst
 from __future__ import annotations
 
 import hashlib
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["BLOCK", "Lots", "RandomBits"]
+__all__ = ["BLOCK", "Known", "Lots", "RandomBits", "Window"]
 
 Positions = NDArray[np.intp]
 Words = NDArray[np.uint64]
@@ -30,6 +31,25 @@ class RandomBits(Protocol):
     def bits(self, count: int) -> bytes:
         """`count` uniform random bytes."""
         ...
+
+
+@dataclass
+class Known:
+    """A key that was drawn elsewhere, for the same lots in another process; set before it is used.
+
+    Attributes
+    ----------
+    key : bytes
+        As `Lots.key`. Private.
+    """
+
+    key: bytes = b""
+
+    def bits(self, count: int) -> bytes:
+        """The key."""
+        if len(self.key) != count:
+            raise ValueError(f"A key has {count} bytes.")
+        return self.key
 
 
 class Lots:
@@ -72,7 +92,8 @@ class Lots:
         self._edges: dict[int, tuple[int, np.uint64, np.uint64]] = {}
 
     @cached_property
-    def _key(self) -> bytes:
+    def key(self) -> bytes:
+        """What all lots follow from; drawn when first needed. Private."""
         return self._noise.bits(_KEY_BYTES)
 
     def __len__(self) -> int:
@@ -143,9 +164,49 @@ class Lots:
     def _lots(self, start: int) -> Words:
         """Lots of the block of rows that begins at `start`, shape (m, 2): two words each."""
         block = (start // BLOCK).to_bytes(8, "big")
-        digest = hashlib.shake_256(self._key + block).digest(16 * min(BLOCK, self._count - start))
+        digest = hashlib.shake_256(self.key + block).digest(16 * min(BLOCK, self._count - start))
         return np.frombuffer(digest, dtype="<u8").reshape(-1, 2)
 
     @staticmethod
     def _bins(lots: Words) -> NDArray[np.int64]:
         return (lots[:, 0] >> np.uint64(64 - _BIN_BITS)).astype(np.int64)
+
+
+class Window(Lots):
+    """Lots of consecutive rows of a larger table; positions are those among them.
+
+    Which part a row falls in is decided among all rows: parts of windows that tile a table, put
+    together, are those of the table.
+
+    Parameters
+    ----------
+    whole : Lots
+        Of the whole table.
+    start, count : int
+        The first of the rows, and their number.
+    """
+
+    def __init__(self, whole: Lots, start: int, count: int) -> None:
+        self._whole, self._start, self._count = whole, start, count
+        self._of_part: dict[tuple[int, int], Positions] = {}
+
+    def dealt(self, part: int, parts: int) -> Positions:
+        """Rows of these that are in one of `parts` parts of the table; in order of position."""
+        if (part, parts) not in self._of_part:
+            stop = self._start + self._count
+            firsts = range(self._start - self._start % BLOCK, stop, BLOCK)
+            found = [self._whole.among(first, part, parts) for first in firsts]
+            every = np.concatenate(found) if found else np.zeros(0, dtype=np.intp)
+            here = every[(every >= self._start) & (every < stop)] - self._start
+            self._of_part[part, parts] = here
+        return self._of_part[part, parts]
+
+    def ranked(self, begin: int, end: int) -> Positions:
+        """Not of a part of the rows."""
+        raise ValueError("Ranks are of a whole table.")
+
+    def among(self, start: int, part: int, parts: int) -> Positions:
+        """Rows of a part in one block of `BLOCK` of these rows; ascending."""
+        mine = self.dealt(part, parts)
+        low, high = np.searchsorted(mine, [start, start + BLOCK])
+        return mine[low:high]

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from dpstats.queries import MomentMessage, Query, Search
     from dpstats.queries.labels import LabelQuery
     from dpstats.theory import Theory
-from dpstats.protocol.plan import Answer, Mechanism, NoiseLaw, Plan, Release
+from dpstats.protocol.plan import Answer, Mechanism, NoiseLaw, Options, Plan, Release
 
 __all__ = [
     "Answer",
@@ -63,6 +63,7 @@ __all__ = [
     "Messages",
     "MixtureEstimate",
     "NoiseLaw",
+    "Options",
     "Plan",
     "ProportionEstimate",
     "QuantileEstimate",

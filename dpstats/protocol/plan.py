@@ -19,9 +19,11 @@ if TYPE_CHECKING:
     from dpstats.queries import Query
     from dpstats.queries.labels import LabelQuery
 
-__all__ = ["Answer", "Mechanism", "NoiseLaw", "Plan", "Release"]
+__all__ = ["Answer", "Mechanism", "NoiseLaw", "Options", "Plan", "Release"]
 
 Array = NDArray[np.float64]
+# Options of a method by name, each of its own type: `Estimator.options` says which there are.
+Options = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +166,7 @@ class Plan:
     names: tuple[str, ...]
     mechanisms: tuple[Mechanism, ...]
     cost: tuple[float, float]
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Options = field(default_factory=dict)
     predicted_se: tuple[float, ...] = ()
     privacy_share: float = float("nan")
     assumptions: tuple[str, ...] = ()

@@ -17,6 +17,7 @@ import pandas as pd
 from dpstats.errors import DataError, DPStatsError
 from dpstats.tables import named_columns
 from dpstats.tables.coercion import kind_of
+from dpstats.tables.partitions import Partitions, is_dask
 from dpstats.tables.records import csv_batches, csv_names, csv_rows
 
 if TYPE_CHECKING:
@@ -66,6 +67,8 @@ def opened(data: Any, schema: Schema) -> Batches | None:
         if len(kinds) > 1:
             raise DataError(f"{paths[0].parent}: some files are Parquet and some are CSV.")
         return _Parquet(paths, schema) if kinds == {".parquet"} else _Csv(paths, schema)
+    if is_dask(data):
+        return Partitions(data)
     if data is None or isinstance(data, (pd.DataFrame, Mapping, list, tuple)):
         return None
     if hasattr(data, "get_fragments") and hasattr(data, "count_rows"):

@@ -17,6 +17,7 @@ from dpstats.errors import DataError, DPStatsError, OptionError
 from dpstats.tables import Announced
 from dpstats.tables.coercion import Unread, as_column, level_keys, to_float
 from dpstats.tables.declarations import Numeric
+from dpstats.tables.partitions import Partitions, connected
 from dpstats.tables.scratch import (
     CHARGED,
     Wanted,
@@ -225,8 +226,18 @@ class Reading(Announced):
         folder = scratch_folder(scratch)
         prepared = {"x": ((n, width + 2), np.dtype(np.float32)), "keep": ((n,), np.dtype(np.bool_))}
         check_space(folder, bytes_of(self._wanted(n)) + bytes_of(prepared))
-        self._folder = folder
+        self.keep(folder)
         return folder
+
+    @property
+    def partitions(self) -> Partitions | None:
+        """The table, where its rows are on a cluster and stay there."""
+        found = self._stream.batches
+        return found if isinstance(found, Partitions) and connected() is not None else None
+
+    def keep(self, folder: Path | None) -> None:
+        """Keep rows in scratch files of a folder; None is memory."""
+        self._folder = folder
 
     def held(self, name: str) -> Any:
         """A column as it is kept; the first call reads all that were asked for."""

@@ -27,7 +27,7 @@ SCHEMA = dp.Schema(
 PRIVACY = dp.Central(1.0, 1e-7)
 
 
-def wide(d: int, n: int = 10_000, **options: Any) -> dp.api.Model:
+def wide(d: int, n: int = 10_000, **options: Any) -> dp.models.model.Model:
     """A planned-only model of d columns."""
     schema = dp.Schema({f"x{j}": dp.Numeric(-1, 1) for j in range(d)}, y=dp.Numeric(-1, 1))
     return dp.ols("y ~ . - 1", schema=schema, n=n, **options)

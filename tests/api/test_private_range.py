@@ -14,7 +14,7 @@ import pytest
 import dpstats as dp
 from dpstats.errors import BudgetError, DataError, DPStatsError, OptionError, TrustError
 from dpstats.holders import Curator
-from dpstats.ranges import range_model
+from dpstats.models.ranges import range_model
 
 PRIVACY = dp.Central(1.0, 1e-7)
 

@@ -14,9 +14,9 @@ import pandas as pd
 import pytest
 import statsmodels.formula.api as smf
 
-from dpstats import api, descriptive, mixtures, ranges
 from dpstats.errors import OptionError, PlanError, TrustError
 from dpstats.estimators import ESTIMATORS
+from dpstats.models import descriptive, mixtures, ranges, regressions
 from dpstats.privacy import Central, Neighbors, Privacy
 from dpstats.protocol import Estimator, Plan
 from dpstats.schema import Categorical, Numeric, Schema
@@ -59,7 +59,7 @@ class ModelCase:
         statsmodels' results object for a frame, not fitted; none where it has no such model.
     """
 
-    make: Callable[[Any, Schema], api.Model]
+    make: Callable[[Any, Schema], regressions.Model]
     endog: Numeric
     truth: Mapping[str, float]
     draw: Callable[[Any, np.random.Generator, float], Any]
@@ -80,35 +80,35 @@ def poisson(eta: Any, rng: np.random.Generator, sd: float) -> Any:
 
 MODELS = {
     "ols": ModelCase(
-        lambda data, schema: api.ols(RIGHT, data, schema),
+        lambda data, schema: regressions.ols(RIGHT, data, schema),
         Numeric(-Y_BOUND, Y_BOUND, scale=1.3),
         SLOPES,
         normal,
         lambda frame: smf.ols(RIGHT, frame),
     ),
     "completed ols": ModelCase(  # covariates are not normal: there are no intervals
-        lambda data, schema: api.ols(COMPLETED, data, schema, missing="em"),
+        lambda data, schema: regressions.ols(COMPLETED, data, schema, missing="em"),
         Numeric(-Y_BOUND, Y_BOUND, scale=1.3),
         {},
         normal,
         lambda frame: smf.ols(COMPLETED, frame),
     ),
     "mean": ModelCase(
-        lambda data, schema: api.mean("y", data, schema),
+        lambda data, schema: regressions.mean("y", data, schema),
         Numeric(-Y_BOUND, Y_BOUND, scale=1.3),
         {"Intercept": POPULATION_MEAN},
         normal,
         lambda frame: smf.ols("y ~ 1", frame),
     ),
     "logit": ModelCase(
-        lambda data, schema: api.logit(RIGHT, data, schema),
+        lambda data, schema: regressions.logit(RIGHT, data, schema),
         Numeric(0, 1),
         SLOPES,
         bernoulli,
         lambda frame: smf.logit(RIGHT, frame),
     ),
     "glm": ModelCase(
-        lambda data, schema: api.glm(RIGHT, data, schema, family="poisson"),
+        lambda data, schema: regressions.glm(RIGHT, data, schema, family="poisson"),
         Numeric(0, 12),
         {name: GENTLE * value for name, value in SLOPES.items()},
         poisson,
@@ -147,7 +147,7 @@ MODELS = {
         normal,
     ),
     "gappy ols": ModelCase(
-        lambda data, schema: api.ols(WITHOUT_INTERCEPT, data, schema),
+        lambda data, schema: regressions.ols(WITHOUT_INTERCEPT, data, schema),
         Numeric(-Y_BOUND, Y_BOUND, scale=1.3),
         {},
         normal,
@@ -296,7 +296,7 @@ class Case:
         guess = None if self.setting.public_n else rows
         return TRUSTS[self.trust](epsilon, delta, self.setting.neighbors, guess)
 
-    def model(self, data: Any) -> api.Model:
+    def model(self, data: Any) -> regressions.Model:
         unit = {"unit": "person", "max_rows": MAX_ROWS} if self.setting.person else {}
         return self.kind.make(data, Schema({"y": self.kind.endog, **COLUMNS}, **unit))
 

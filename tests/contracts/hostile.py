@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 from hypothesis import strategies as st
 
-from dpstats import door
+from dpstats.models import door
 from tests.contracts.spies import Recorder, Released, releases
 
 

@@ -15,12 +15,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dpstats import api, door
 from dpstats.channels import Channel
 from dpstats.estimators import ESTIMATORS
 from dpstats.holders import Clients, Labels, labels
 from dpstats.mechanisms import randomize
 from dpstats.mechanisms.noise import Noise, SeededNoise
+from dpstats.models import door, regressions
 from dpstats.privacy import LabelOnly, Local, Privacy
 from dpstats.protocol import Estimator, Plan
 from dpstats.queries import MomentMessage
@@ -97,7 +97,7 @@ class MessageCase:
     def privacy(self, epsilon: float = 1.0, delta: float = DELTA) -> Any:
         return GUARANTEES[self.guarantee](epsilon, delta)
 
-    def model(self, data: Any) -> api.Model:
+    def model(self, data: Any) -> regressions.Model:
         kind = MODELS[self.estimator.model]
         return kind.make(data, Schema({"y": kind.endog, **COLUMNS}))
 

@@ -55,7 +55,7 @@ FITS = 300  # whole fits on each of the two tables
 @pytest.fixture(autouse=True)
 def the_same_lots(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is promised is promised given the lots, so holders that are compared draw the same."""
-    monkeypatch.setattr(Lots, "_key", bytes(32))
+    monkeypatch.setattr(Lots, "key", bytes(32))
 
 
 # The adversary ------------------------------------------------------------------------------------

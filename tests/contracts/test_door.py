@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from dpstats import Ledger, door
-from dpstats.devices import Collector
+from dpstats import Ledger
 from dpstats.estimators import ESTIMATORS
 from dpstats.mechanisms.noise import SeededNoise
+from dpstats.models import door
+from dpstats.models.devices import Collector
 from dpstats.results import Released
 from tests.contracts.cases import METHODS, Case
 from tests.contracts.messages import MESSAGES, MessageCase

@@ -16,13 +16,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dpstats import door
 from dpstats.accounting import Ledger
 from dpstats.design import RawBlock, TableSource
 from dpstats.errors import DPStatsError, PrivateQuantityError
 from dpstats.holders import Clients, Labels
 from dpstats.mechanisms import randomize
 from dpstats.mechanisms.noise import SeededNoise
+from dpstats.models import door
 from dpstats.results.private_names import PRIVATE
 from tests.contracts.messages import (
     MessageCase,

@@ -36,7 +36,7 @@ MEAN_SIZE = {stats.norm: math.sqrt(2 / math.pi), stats.laplace: 1.0}  # E|u| at 
 @pytest.fixture(autouse=True)
 def the_same_lots(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is promised is promised given the lots, so holders that are compared draw the same."""
-    monkeypatch.setattr(Lots, "_key", bytes(32))
+    monkeypatch.setattr(Lots, "key", bytes(32))
 
 
 def verdict(standardised: np.ndarray, law: Any) -> float:

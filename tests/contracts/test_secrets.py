@@ -19,13 +19,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dpstats import door
 from dpstats.accounting import Ledger
 from dpstats.design import RawBlock, TableSource
 from dpstats.errors import DPStatsError, PrivateQuantityError
 from dpstats.holders import Curator
 from dpstats.holders.rows import ResidentRows
 from dpstats.mechanisms.noise import SeededNoise
+from dpstats.models import door
 from dpstats.queries import Block
 from dpstats.results.private_names import PRIVATE
 from tests.contracts.cases import (

@@ -12,10 +12,10 @@ from scipy import stats
 from statsmodels.stats.proportion import proportion_confint
 
 import dpstats as dp
-from dpstats.descriptive import describe_model
 from dpstats.errors import DataError, DPStatsError, FeasibilityWarning, OptionError, SchemaError
 from dpstats.estimators.central.descriptive import passes
 from dpstats.estimators.central.descriptive.window import window_of
+from dpstats.models.descriptive import describe_model
 from dpstats.privacy import Neighbors
 from dpstats.protocol.descriptive import Distribution, ProportionEstimate, on_simplex
 from dpstats.queries import Axis, ColumnMoments, ColumnPrefixes, TableCounts

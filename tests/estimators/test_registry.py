@@ -9,9 +9,9 @@ import pytest
 
 from dpstats import estimators
 from dpstats.accounting import Ledger
-from dpstats.api import OLS
 from dpstats.errors import OptionError, TrustError
 from dpstats.estimators import ESTIMATORS, find, methods
+from dpstats.models.regressions import OLS
 from dpstats.privacy import Central, Federated, LabelOnly, Local
 from dpstats.theory import Setting
 from tests.estimators.ols_cases import rows

@@ -38,7 +38,7 @@ def table(n: int, seed: int = 0) -> pd.DataFrame:
     return pd.DataFrame({"x1": x1, "x2": x2, "g": g, "y": y})
 
 
-def model(n: int = EXPECTED, schema: dp.Schema = SCHEMA) -> dp.api.Model:
+def model(n: int = EXPECTED, schema: dp.Schema = SCHEMA) -> dp.models.model.Model:
     return dp.ols(FORMULA, schema=schema, n=n)
 
 

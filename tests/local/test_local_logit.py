@@ -22,7 +22,7 @@ def table(n: int, seed: int = 0) -> dict[str, np.ndarray]:
     return {"x1": x[:, 0], "x2": x[:, 1], "y": (rng.uniform(size=n) < p).astype(float)}
 
 
-def model(n: int) -> dp.api.Model:
+def model(n: int) -> dp.models.model.Model:
     return dp.logit("y ~ x1 + x2", schema=SCHEMA, n=n)
 
 

@@ -24,12 +24,12 @@ def data(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     return x, x @ TRUTH + 0.2 * rng.uniform(-1, 1, n)
 
 
-def model(n: int, seed: int = 0) -> dp.api.Model:
+def model(n: int, seed: int = 0) -> dp.models.model.Model:
     x, y = data(n, seed)
     return dp.OLS(y, x, {"endog": (-2, 2), "exog": (-1, 1)})
 
 
-def noiseless(made: dp.api.Model, plan, n: int, rounds: int) -> list[Messages]:
+def noiseless(made: dp.models.model.Model, plan, n: int, rounds: int) -> list[Messages]:
     """Answers of devices that send their messages as they are."""
     method = {"nldp": NLDP(), "ldp-iht": LDPIHT()}[plan.method]
     x, y = data(n)

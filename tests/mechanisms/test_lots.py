@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Callable
 from itertools import combinations
 
@@ -11,7 +12,7 @@ import pytest
 from scipy import stats
 
 from dpstats.mechanisms import lots as module
-from dpstats.mechanisms.lots import Lots
+from dpstats.mechanisms.lots import BLOCK, Known, Lots, Window
 from dpstats.mechanisms.noise import SafeNoise, SeededNoise
 
 
@@ -42,7 +43,7 @@ def test_parts_are_disjoint_complete_and_of_public_size(n: int, parts: int) -> N
 
 def test_ranks_are_those_of_sorted_lots() -> None:
     lots = drawn(500)
-    words = by_hand(lots._key, 500)
+    words = by_hand(lots.key, 500)
     order = sorted(range(500), key=words.__getitem__)
     assert lots.ranked(0, 500).tolist() == order
     assert lots.ranked(120, 333).tolist() == order[120:333]
@@ -129,3 +130,26 @@ def test_a_key_is_drawn_when_it_is_needed_and_once() -> None:
 def test_bins_hold_all_lots() -> None:
     bins = Lots._bins(np.array([[0, 0], [2**64 - 1, 0]], dtype=np.uint64))
     assert bins.tolist() == [0, 2**module._BIN_BITS - 1]
+
+
+@pytest.mark.parametrize("cuts", [(0, 400, 1000), (0, 0, 1, 1000), (0, 65_533, 65_545, 70_000)])
+@pytest.mark.parametrize("parts", [2, 7])
+def test_windows_deal_the_parts_of_the_whole_table(cuts: tuple[int, ...], parts: int) -> None:
+    whole = drawn(cuts[-1])
+    for part in range(parts):
+        tiles = [(Window(whole, a, b - a), a) for a, b in itertools.pairwise(cuts)]
+        dealt = np.concatenate([window.dealt(part, parts) + start for window, start in tiles])
+        assert dealt.tolist() == sorted(whole.dealt(part, parts).tolist())
+        for window, _ in tiles:
+            blocks = [window.among(a, part, parts) for a in range(0, len(window), BLOCK)]
+            found = np.concatenate([*blocks, np.zeros(0, dtype=np.intp)])
+            assert found.tolist() == window.dealt(part, parts).tolist()
+
+
+def test_lots_are_the_same_where_the_key_was_sent() -> None:
+    here, sent = drawn(500), Known()
+    there = Lots(sent, 500)
+    with pytest.raises(ValueError, match="32 bytes"):
+        there.dealt(0, 2)
+    sent.key = here.key
+    assert there.dealt(0, 2).tolist() == here.dealt(0, 2).tolist()

@@ -94,14 +94,14 @@ def verdict(mutant: Mutant) -> Verdict:
 
 def baseline(mutants: Sequence[Mutant] = MUTANTS) -> list[Verdict]:
     """The tests of all mutants on an unmutated copy, file by file."""
-    files = {m.tests for m in mutants}
-    selections = {f: {m.select for m in mutants if m.tests == f} for f in sorted(files)}
+    files = sorted({(m.tests, m.grid) for m in mutants})
+    selections = {f: {m.select for m in mutants if (m.tests, m.grid) == f} for f in files}
     with tempfile.TemporaryDirectory() as folder:
         where = copy_of_the_package(Path(folder))
         verdicts = []
-        for file, selected in selections.items():
+        for (file, grid), selected in selections.items():
             either = "" if "" in selected else " or ".join(f"({s})" for s in sorted(selected))
-            arguments = Mutant("", (), file, either).arguments
+            arguments = Mutant("", (), file, either, grid).arguments
             verdicts.append(run_tests(where, arguments, f"unmutated: {file}"))
         return verdicts
 

@@ -60,8 +60,8 @@ def both(case: Any, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]:
     """The fit as it is, and with questions that are sent."""
     data = case.table(N, 1)
     here = fingerprint(case.fit(data, noise=SeededNoise(1)))
-    monkeypatch.setattr("dpstats.door.Curator", by_wire(Curator))
-    monkeypatch.setattr("dpstats.door.Labels", by_wire(Labels))
+    monkeypatch.setattr("dpstats.models.door.Curator", by_wire(Curator))
+    monkeypatch.setattr("dpstats.models.door.Labels", by_wire(Labels))
     return here, fingerprint(case.fit(data, noise=SeededNoise(1)))
 
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import numpy as np
 
 from dpstats.estimators.base import Method, Request, make_plan
 from dpstats.privacy import Neighbors, Privacy
-from dpstats.protocol import Estimate, Estimator, Holder, Plan
+from dpstats.protocol import Estimate, Estimator, Holder, Options, Plan
 from dpstats.queries import AstrayCounts, Query
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def counted_plan(
     privacy: Privacy,
     n: int,
     asks: Sequence[Request],
-    options: Mapping[str, Any],
+    options: Options,
 ) -> Plan:
     """The plan of a method that will ask `asks`, after the question what was moved."""
     if not design.by_value:  # where values by themselves are not read

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from dpstats.estimators.central.location import (
 from dpstats.estimators.guesses import round_up
 from dpstats.estimators.sources import KARWA_VADHAN, LI_FEDERATED, MCSHERRY
 from dpstats.privacy import Privacy
-from dpstats.protocol import CoefficientEstimate, Holder, Plan
+from dpstats.protocol import CoefficientEstimate, Holder, Options, Plan
 from dpstats.queries import Query, ResponseInterval
 from dpstats.theory import Assumption, Citation, Rate, Theory
 
@@ -145,7 +145,7 @@ class ClippedMean(Counted[CoefficientEstimate]):
         "clip": "'private' interval, the 'declared' bounds, or 'auto' from public facts (default)",
     }
 
-    def _plan(self, design: Design, privacy: Privacy, n: int, options: Mapping[str, Any]) -> Plan:
+    def _plan(self, design: Design, privacy: Privacy, n: int, options: Options) -> Plan:
         asked = options.get("clip", "auto")
         if asked not in _CLIPS:
             raise OptionError(f"clip={asked!r}: allowed are {', '.join(map(repr, _CLIPS))}.")

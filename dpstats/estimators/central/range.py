@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from dpstats.estimators.base import Method, Request, make_plan
 from dpstats.estimators.sources import MCSHERRY
 from dpstats.privacy import Privacy
-from dpstats.protocol import Holder, Plan, RangeEstimate
+from dpstats.protocol import Holder, Options, Plan, RangeEstimate
 from dpstats.queries import Query, ResponseInterval
 from dpstats.theory import Assumption, Citation, Rate, Theory
 
@@ -79,7 +79,7 @@ class ExponentialRange(Method):
     theory: ClassVar[Mapping[str, Theory]] = {"central": _THEORY}
     options: ClassVar[Mapping[str, str]] = {}
 
-    def _plan(self, design: Design, privacy: Privacy, n: int, options: Mapping[str, Any]) -> Plan:
+    def _plan(self, design: Design, privacy: Privacy, n: int, options: Options) -> Plan:
         asks = [Request("range", 1.0, "range that few rows are outside", kind="selection")]
         plan = make_plan(self, design, privacy, n, asks, options)
         return replace(plan, parameters=("lower", "upper"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+from typing import TYPE_CHECKING, ClassVar, NoReturn
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from dpstats.errors import OptionError, TrustError
 from dpstats.estimators.base import Method
 from dpstats.estimators.sources import LI_FEDERATED
 from dpstats.privacy import Federated, Privacy
-from dpstats.protocol import Mechanism, Plan
+from dpstats.protocol import Mechanism, Options, Plan
 from dpstats.theory import Assumption, Citation, Rate, Theory
 
 if TYPE_CHECKING:
@@ -95,12 +95,10 @@ class OneShot(Method):
         "combine": f"how sites are combined: {', '.join(RULES)}; the rest are of the sites' method",
     }
 
-    def _plan(
-        self, design: Design, privacy: Privacy, n: int, options: Mapping[str, Any]
-    ) -> NoReturn:
+    def _plan(self, design: Design, privacy: Privacy, n: int, options: Options) -> NoReturn:
         raise sites_needed()
 
-    def fit(self, holder: Any, design: Design, plan: Plan) -> NoReturn:
+    def fit(self, holder: object, design: Design, plan: Plan) -> NoReturn:
         """Sites are asked by `dpstats.federated`; no holder of rows is opened here."""
         raise TrustError("Sites answer whole fits: no rows are held for this method.")
 

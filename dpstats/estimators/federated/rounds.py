@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+from typing import TYPE_CHECKING, ClassVar, NoReturn
 
 from dpstats.accounting import Parallel
 from dpstats.errors import TrustError
@@ -12,7 +12,7 @@ from dpstats.estimators.base import Method
 from dpstats.estimators.federated.one_shot import sites_needed
 from dpstats.estimators.sources import AVELLA, DONG, LI_FEDERATED
 from dpstats.privacy import Federated, Privacy
-from dpstats.protocol import Mechanism, Plan
+from dpstats.protocol import Mechanism, Options, Plan
 from dpstats.theory import Assumption, Rate, Theory
 
 if TYPE_CHECKING:
@@ -63,9 +63,7 @@ _THEORY = Theory(
 class InRounds(Method):
     """A method that asks sites one question after the other; `dpstats.federated` carries them."""
 
-    def _plan(
-        self, design: Design, privacy: Privacy, n: int, options: Mapping[str, Any]
-    ) -> NoReturn:
+    def _plan(self, design: Design, privacy: Privacy, n: int, options: Options) -> NoReturn:
         raise sites_needed()
 
     def over(self, privacy: Federated, whole: Plan, sites: Mapping[str, Plan]) -> Plan:
@@ -117,7 +115,7 @@ class Rounds(InRounds):
         "target": "as for the central method of the model",
     }
 
-    def fit(self, holder: Any, design: Design, plan: Plan) -> NoReturn:
+    def fit(self, holder: object, design: Design, plan: Plan) -> NoReturn:
         """Sites are asked by `dpstats.federated`, for a central method."""
         raise TrustError("Rounds are asked of sites: no rows are held for this method.")
 

@@ -19,7 +19,7 @@ from dpstats.errors import OptionError
 from dpstats.estimators.responses import Responses
 from dpstats.families import GAUSSIAN, Family
 from dpstats.privacy import LabelOnly, Privacy
-from dpstats.protocol import CoefficientEstimate, Estimator, LabelHolder, Mechanism, Plan
+from dpstats.protocol import CoefficientEstimate, Estimator, LabelHolder, Mechanism, Options, Plan
 from dpstats.queries.labels import Interval, RandomizedLabels
 
 if TYPE_CHECKING:
@@ -69,13 +69,13 @@ def label_only(method: str, privacy: Privacy, curator: bool) -> LabelOnly:
     )
 
 
-def public_rows(design: Any) -> Covariates:
+def public_rows(design: Design) -> Covariates:
     """The public rows of a design with public covariates."""
     if not hasattr(design, "covariates"):
         raise OptionError(
             "Label-only methods need a design made from public covariates (PublicDesign)."
         )
-    rows: Covariates = design.rows
+    rows: Covariates = design.rows  # type: ignore[attr-defined]  # of a PublicDesign
     return rows
 
 
@@ -99,7 +99,7 @@ def label_plan(
     privacy: LabelOnly,
     how: Responses,
     mechanisms: tuple[Mechanism, ...],
-    options: Mapping[str, Any],
+    options: Options,
 ) -> Plan:
     """The plan of a method that asks for these, without its expected errors."""
     plan = Plan(

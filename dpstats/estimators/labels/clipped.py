@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,7 +61,7 @@ def _moments(eta: Array, sd: float, half: float) -> _Moments:
     )
 
 
-def clipped_mean(eta: Any, sd: float, half: float) -> tuple[Array, Array, Array]:
+def clipped_mean(eta: Array, sd: float, half: float) -> tuple[Array, Array, Array]:
     """Moments of ``clip(eta + sd e, -half, half)`` for standard normal e.
 
     Returns
@@ -109,7 +109,7 @@ class Clipped:
     """
 
     z: Array
-    known: Any
+    known: Array | float
     half: float
     guess: float
     trust: float
@@ -117,7 +117,7 @@ class Clipped:
     square_error: float
 
     @classmethod
-    def of(cls, z: Array, known: Any, how: Responses, declared: bool) -> Clipped:
+    def of(cls, z: Array, known: Array | float, how: Responses, declared: bool) -> Clipped:
         """From randomised responses and the known term, in internal units."""
         half, middle = how.interval.half, how.interval.middle
         none, all_ = how.noise(0.0), how.noise(1.0)
@@ -131,7 +131,7 @@ class Clipped:
 
     def part(self, rows: NDArray[np.intp]) -> Clipped:
         """Some of the rows."""
-        known = self.known if np.ndim(self.known) == 0 else self.known[rows]
+        known = self.known[rows] if isinstance(self.known, np.ndarray) else self.known
         return replace(self, z=self.z[rows], known=known)
 
     def mean(self, eta: Array, error: float) -> tuple[Array, Array]:
@@ -141,8 +141,8 @@ class Clipped:
 
     def fit(self, x: Array) -> Refit:
         """Coefficients of columns (n, k), and the errors' deviation: Levenberg-Marquardt."""
-        response = self.z - self.known
-        line = np.linalg.lstsq(x.T @ x, x.T @ response, rcond=None)[0]
+        response: Array = self.z - self.known
+        line = np.asarray(np.linalg.lstsq(x.T @ x, x.T @ response, rcond=None)[0], dtype=np.float64)
         state, noise = self._start(x, line), float(np.var(response - x @ line))
         loss, score, hessian = self._expand(x, state, noise)
         damping, floor = 1e-3, math.log(_SMALLEST * self.guess)

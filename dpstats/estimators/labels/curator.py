@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +34,7 @@ from dpstats.estimators.responses import (
 )
 from dpstats.estimators.sources import CAI, CHAUDHURI, LI_MATRIX
 from dpstats.privacy import LabelOnly, Privacy
-from dpstats.protocol import CoefficientEstimate, LabelHolder, Mechanism, Plan
+from dpstats.protocol import CoefficientEstimate, LabelHolder, Mechanism, Options, Plan
 from dpstats.queries.labels import Interval, LabelSums, SquaredResiduals, WeightedResiduals
 from dpstats.theory import Assumption, Rate, Theory
 
@@ -133,7 +133,7 @@ class LabelCurator(Method):
         """Whether the method is made for who holds the responses."""
         return isinstance(privacy, LabelOnly) and privacy.curator
 
-    def _plan(self, design: Design, privacy: Privacy, n: int, options: Mapping[str, Any]) -> Plan:
+    def _plan(self, design: Design, privacy: Privacy, n: int, options: Options) -> Plan:
         """Mechanisms, cost and expected error from public facts only."""
         privacy = label_only(self.name, privacy, curator=True)
         rows = public_rows(design)
@@ -250,7 +250,7 @@ class LabelCurator(Method):
         )
 
 
-def _shares(design: Design, privacy: LabelOnly, options: Mapping[str, Any]) -> dict[str, float]:
+def _shares(design: Design, privacy: LabelOnly, options: Options) -> dict[str, float]:
     """Of all questions; nothing is asked about the scale where a clip is given."""
     return with_scale(_SHARES, design, privacy, options.get("clip") is None)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +29,15 @@ from dpstats.estimators.responses import CHANNEL_OPTIONS, Responses, expected, s
 from dpstats.estimators.sources import DUCHI, GOURIEROUX, LI_MATRIX
 from dpstats.families import BINOMIAL, GAUSSIAN
 from dpstats.privacy import LabelOnly, Privacy
-from dpstats.protocol import Answer, CoefficientEstimate, LabelHolder, Mechanism, NoiseLaw, Plan
+from dpstats.protocol import (
+    Answer,
+    CoefficientEstimate,
+    LabelHolder,
+    Mechanism,
+    NoiseLaw,
+    Options,
+    Plan,
+)
 from dpstats.queries.labels import HeldSums, LabelSums, WeightedResiduals
 from dpstats.theory import Assumption, Rate, Theory
 
@@ -135,7 +143,7 @@ class LabelCuratorGLM(Method):
         """Whether the method is made for who holds the responses."""
         return isinstance(privacy, LabelOnly) and privacy.curator
 
-    def _plan(self, design: Design, privacy: Privacy, n: int, options: Mapping[str, Any]) -> Plan:
+    def _plan(self, design: Design, privacy: Privacy, n: int, options: Options) -> Plan:
         """Mechanisms, cost and expected error from public facts only."""
         privacy = label_only(self.name, privacy, curator=True)
         inverse = inverse_gram(public_rows(design))

@@ -30,7 +30,7 @@ from dpstats.estimators.selection import (
 )
 from dpstats.estimators.sources import CAI, DURFEE, TROPP
 from dpstats.privacy import LabelOnly, Privacy
-from dpstats.protocol import Answer, CoefficientEstimate, LabelHolder, Mechanism, Plan
+from dpstats.protocol import Answer, CoefficientEstimate, LabelHolder, Mechanism, Options, Plan
 from dpstats.theory import Assumption, Rate, Theory
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ class LabelCuratorOMP(Method):
         """Whether the method is made for who holds the responses."""
         return isinstance(privacy, LabelOnly) and privacy.curator
 
-    def _plan(self, design: Design, privacy: Privacy, n: int, options: Mapping[str, Any]) -> Plan:
+    def _plan(self, design: Design, privacy: Privacy, n: int, options: Options) -> Plan:
         """Mechanisms, cost and warnings from public facts only."""
         privacy = label_only(self.name, privacy, curator=True)
         asked, inference = options.get("sparsity"), options.get("inference", "none")
@@ -252,16 +252,16 @@ def _mechanisms(asks: Sequence[Request], privacy: LabelOnly, branch: int) -> tup
 # -- the second half ---------------------------------------------------------------------------
 
 
-def _part(design: Any, columns: Positions, rows: Positions) -> Design:
+def _part(design: Design, columns: Positions, rows: Positions) -> Design:
     """The design of some of the rows, with some of its columns."""
     part = public_rows(design).part(rows)
-    made: Any = restricted(design, [int(j) for j in columns])
+    made = restricted(design, [int(j) for j in columns])
     covariates = replace(part, x=part.columns(columns))
-    return replace(made, covariates=covariates)  # type: ignore[no-any-return]
+    return replace(made, covariates=covariates)  # type: ignore[call-arg]  # a PublicDesign
 
 
 def _second_half(
-    design: Design, privacy: LabelOnly, n: int, options: Mapping[str, Any]
+    design: Design, privacy: LabelOnly, n: int, options: Options
 ) -> tuple[Mechanism, ...]:
     """What `label-curator` asks on the second half; the same whatever is selected or dealt."""
     part = _part(design, _first(design), np.arange(n // 2, n))
@@ -290,7 +290,7 @@ def _first(design: Design) -> Positions:
     return np.array([0 if intercept is None else intercept], dtype=np.intp)
 
 
-def _clip(options: Mapping[str, Any]) -> dict[str, Any]:
+def _clip(options: Options) -> dict[str, Any]:
     return {} if options.get("clip") is None else {"clip": options["clip"]}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,7 @@ from dpstats.estimators.responses import CHANNEL_OPTIONS, Responses, expected, r
 from dpstats.estimators.sources import DUCHI, VAN_DEN_HOUT, WANG_PIECEWISE
 from dpstats.families import BINOMIAL, Family
 from dpstats.privacy import LabelOnly, Privacy
-from dpstats.protocol import CoefficientEstimate, LabelHolder, Plan
+from dpstats.protocol import CoefficientEstimate, LabelHolder, Options, Plan
 from dpstats.theory import Assumption, Rate, Theory
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ class LabelGLM(Method):
         """Whether the method is made for who holds the responses."""
         return isinstance(privacy, LabelOnly) and not privacy.curator
 
-    def _plan(self, design: Design, privacy: Privacy, n: int, options: Mapping[str, Any]) -> Plan:
+    def _plan(self, design: Design, privacy: Privacy, n: int, options: Options) -> Plan:
         """Channel, interval, cost and expected error from public facts only."""
         privacy = label_only(self.name, privacy, curator=False)
         inverse = inverse_gram(public_rows(design))
@@ -249,7 +249,7 @@ def _variance(mu: Array, own: Array, how: Responses) -> Array:
 
 
 def glm_responses(
-    design: Design, privacy: LabelOnly, options: Mapping[str, Any], inverse: Array
+    design: Design, privacy: LabelOnly, options: Options, inverse: Array
 ) -> Responses:
     """Interval and channel for the responses of a generalised linear model, from public facts.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +30,7 @@ from dpstats.estimators.responses import (
 )
 from dpstats.estimators.sources import DUCHI, WANG_PIECEWISE
 from dpstats.privacy import LabelOnly, Privacy
-from dpstats.protocol import CoefficientEstimate, LabelHolder, Plan
+from dpstats.protocol import CoefficientEstimate, LabelHolder, Options, Plan
 from dpstats.theory import Assumption, Rate, Theory
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ class LabelOLS(Method):
         """Whether the method is made for who holds the responses."""
         return isinstance(privacy, LabelOnly) and not privacy.curator
 
-    def _plan(self, design: Design, privacy: Privacy, n: int, options: Mapping[str, Any]) -> Plan:
+    def _plan(self, design: Design, privacy: Privacy, n: int, options: Options) -> Plan:
         """Channel, interval, cost and expected error from public facts only."""
         privacy = label_only(self.name, privacy, curator=False)
         inverse = inverse_gram(public_rows(design))

@@ -11,7 +11,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -193,7 +192,7 @@ class Rounds:
     sd: float
     multipliers: Mapping[str, float]
     pure: bool
-    at: Any
+    at: NDArray[np.intp]
 
     @cached_property
     def link(self) -> Family:

@@ -23,7 +23,7 @@ from dpstats.estimators.responses import CHANNEL_OPTIONS, Responses, linear_shri
 from dpstats.estimators.selection import CONDITIONAL, USUAL, error_with, half_of
 from dpstats.estimators.sources import NEGAHBAN, ROSETT, WANG_PIECEWISE, WANG_XU
 from dpstats.privacy import LabelOnly, Privacy
-from dpstats.protocol import CoefficientEstimate, LabelHolder, Plan
+from dpstats.protocol import CoefficientEstimate, LabelHolder, Options, Plan
 from dpstats.theory import Assumption, Citation, Rate, Theory
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ class _Sparse(Method):
         """Whether the method is made for who holds the responses."""
         return isinstance(privacy, LabelOnly) and not privacy.curator
 
-    def _plan(self, design: Design, privacy: Privacy, n: int, options: Mapping[str, Any]) -> Plan:
+    def _plan(self, design: Design, privacy: Privacy, n: int, options: Options) -> Plan:
         """Channel, interval and cost from public facts only."""
         privacy = label_only(self.name, privacy, curator=False)
         rows, sizes = public_rows(design), sizes_of(options.get("sparsity"))
@@ -353,7 +353,7 @@ def _estimate(
     )
 
 
-def _narrow(design: Design, privacy: LabelOnly, options: Mapping[str, Any]) -> Responses:
+def _narrow(design: Design, privacy: LabelOnly, options: Options) -> Responses:
     """An interval of about a standard deviation on either side: noise grows with its width.
 
     At a larger epsilon a wider one clips less, and noise matters less.

@@ -10,12 +10,13 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.accounting import Share, calibrate
+from dpstats.accounting.events import Gaussian, Laplace
 from dpstats.estimators.base import floor_eigenvalues
 from dpstats.privacy import LabelOnly
 from dpstats.queries.base import Norm
@@ -40,11 +41,14 @@ _QUANTILES = (1.0, 0.999, 0.99, 0.9, 0.75, 0.5)
 _MISFIT = 0.01  # ratio: tau^2, square of what the mean misses over the variance of a response
 
 
-def events(shares: Mapping[str, float], privacy: LabelOnly, epsilon: float) -> dict[str, Any]:
+def events(
+    shares: Mapping[str, float], privacy: LabelOnly, epsilon: float
+) -> dict[str, Laplace | Gaussian]:
     """Mechanisms with these shares of the zero-concentrated cost (of epsilon where delta is 0)."""
     kind: Literal["laplace", "gaussian"] = "laplace" if privacy.delta == 0 else "gaussian"
     split = {slot: Share(kind, weight) for slot, weight in shares.items()}
-    return dict(calibrate(split, epsilon, privacy.delta))
+    found = calibrate(split, epsilon, privacy.delta)
+    return {slot: e for slot, e in found.items() if isinstance(e, Laplace | Gaussian)}
 
 
 def deviation(pure: bool) -> float:

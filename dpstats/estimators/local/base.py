@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,15 @@ from dpstats.estimators.base import Method
 from dpstats.estimators.local.pool import Answered
 from dpstats.estimators.local.requests import asked
 from dpstats.privacy import Local, Privacy
-from dpstats.protocol import CoefficientEstimate, LocalHolder, Mechanism, Messages, Plan, Question
+from dpstats.protocol import (
+    CoefficientEstimate,
+    LocalHolder,
+    Mechanism,
+    Messages,
+    Options,
+    Plan,
+    Question,
+)
 from dpstats.queries import MomentMessage
 
 if TYPE_CHECKING:
@@ -61,7 +69,7 @@ class Rounds(Method):
         """Whether it is made for this guarantee: devices are asked once, or in rounds."""
         return isinstance(privacy, Local) and privacy.interactive == self.interactive
 
-    def _plan(self, design: Design, privacy: Privacy, n: int, options: Mapping[str, Any]) -> Plan:
+    def _plan(self, design: Design, privacy: Privacy, n: int, options: Options) -> Plan:
         if not isinstance(privacy, Local):
             raise TrustError(
                 f"method={self.name!r} is for Local(...), not {privacy.trust!r} trust."
@@ -75,9 +83,7 @@ class Rounds(Method):
         return self._local_plan(design, privacy, n, options)
 
     @abstractmethod
-    def _local_plan(
-        self, design: Design, privacy: Local, n: int, options: Mapping[str, Any]
-    ) -> Plan:
+    def _local_plan(self, design: Design, privacy: Local, n: int, options: Options) -> Plan:
         """The plan under a guarantee that the method is made for."""
 
     def _charged(
@@ -86,7 +92,7 @@ class Rounds(Method):
         privacy: Local,
         n: int,
         event: Event,
-        options: Mapping[str, Any],
+        options: Options,
         shares: Sequence[float] = (1.0,),
     ) -> Plan:
         """The plan of one message from each user, in rounds of these shares of them.
@@ -143,7 +149,7 @@ class Once(Rounds):
     interactive: ClassVar[bool] = False
 
     @abstractmethod
-    def _message(self, design: Design, options: Mapping[str, Any]) -> MomentMessage:
+    def _message(self, design: Design, options: Options) -> MomentMessage:
         """What a device sends, by the public options of the plan."""
 
     def public_moments(self, design: Design, plan: Plan, rows: Array) -> Array:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from dpstats.estimators.local.pool import (
     released,
     remarks_on,
 )
-from dpstats.protocol import CoefficientEstimate, Plan
+from dpstats.protocol import CoefficientEstimate, Options, Plan
 
 if TYPE_CHECKING:
     from dpstats.design import Design
@@ -32,7 +32,7 @@ _CHOSEN = 0.5  # share: of the noise of second moments that counts in columns it
 _LEVEL = 0.1  # share: chance that a fit which chooses its size takes any column in vain
 
 
-def sizes_asked(options: Mapping[str, Any]) -> list[int]:
+def sizes_asked(options: Options) -> list[int]:
     """Numbers of columns asked for, ascending; none where noise decides."""
     asked = options.get("sparsity")
     several = asked if isinstance(asked, (tuple, list)) else () if asked is None else (asked,)

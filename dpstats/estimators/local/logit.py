@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,7 +39,7 @@ from dpstats.estimators.local.theory import IN_ROUNDS, PRIVUNIT, SHRUNK
 from dpstats.estimators.numerics.normal import NODES, WEIGHTS
 from dpstats.estimators.sources import BRILLINGER, CAI, SCORE_ATTACK, ZHU
 from dpstats.privacy import Local
-from dpstats.protocol import CoefficientEstimate, Messages, Plan, Question
+from dpstats.protocol import CoefficientEstimate, Messages, Options, Plan, Question
 from dpstats.queries import MomentMessage
 from dpstats.theory import Assumption, Rate, Theory
 
@@ -119,9 +119,7 @@ class LocalLogit(PooledRounds):
         "radius": OPTIONS["radius"],
     }
 
-    def _local_plan(
-        self, design: Design, privacy: Local, n: int, options: Mapping[str, Any]
-    ) -> Plan:
+    def _local_plan(self, design: Design, privacy: Local, n: int, options: Options) -> Plan:
         if design.offset is not None:
             raise OptionError(f"method={self.name!r} takes no offset: leave it out of the model.")
         rounds = need_integer("rounds", options.get("rounds"), _ROUNDS, 2, _MOST_ROUNDS)

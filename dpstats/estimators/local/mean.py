@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,7 @@ from dpstats.estimators.responses import (
 )
 from dpstats.estimators.sources import DUCHI, WANG_PIECEWISE
 from dpstats.privacy import LabelOnly, Local, Privacy
-from dpstats.protocol import CoefficientEstimate, Messages, Plan, Question
+from dpstats.protocol import CoefficientEstimate, Messages, Options, Plan, Question
 from dpstats.queries import MomentMessage
 from dpstats.theory import Assumption, Theory
 
@@ -83,9 +83,7 @@ class LocalMean(Rounds):
         """Whatever devices may be asked, one question is enough."""
         return isinstance(privacy, Local)
 
-    def _local_plan(
-        self, design: Design, privacy: Local, n: int, options: Mapping[str, Any]
-    ) -> Plan:
+    def _local_plan(self, design: Design, privacy: Local, n: int, options: Options) -> Plan:
 
         def se(how: Responses) -> float:
             return math.sqrt((how.residual_variance + how.noise()) / n)

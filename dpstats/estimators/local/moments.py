@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,7 +47,7 @@ from dpstats.estimators.local.requests import (
 from dpstats.estimators.local.theory import AT_ONCE, PRIVUNIT, SHRUNK
 from dpstats.estimators.sources import CAI, ZHU
 from dpstats.privacy import Local
-from dpstats.protocol import CoefficientEstimate, Messages, Plan, Question
+from dpstats.protocol import CoefficientEstimate, Messages, Options, Plan, Question
 from dpstats.queries import MomentMessage
 from dpstats.theory import Assumption, Rate, Theory
 
@@ -154,9 +154,7 @@ _SPARSE = replace(
 class _Moments(Once):
     """Fit from one round: second moments and score at zero, of all columns."""
 
-    def _local_plan(
-        self, design: Design, privacy: Local, n: int, options: Mapping[str, Any]
-    ) -> Plan:
+    def _local_plan(self, design: Design, privacy: Local, n: int, options: Options) -> Plan:
         name, facts = vector_channel(options, privacy), facts_of(design, options)
         rows = int(options.get("public_rows", 0))
         share = 0.0 if rows else _SHARE * (1 - GATE)
@@ -181,7 +179,7 @@ class _Moments(Once):
         plan = self._charged(design, privacy, n, question.channel.event, public)
         return _expected(plan, design, facts, message, noise_of(question, n))
 
-    def _message(self, design: Design, options: Mapping[str, Any]) -> MomentMessage:
+    def _message(self, design: Design, options: Options) -> MomentMessage:
         facts = facts_of(design, options)
         clip = float(options["clip"]) * facts.spread
         share = float(options["moments"])

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +21,7 @@ from dpstats.estimators.guesses import (
 )
 from dpstats.estimators.local.pool import clip_bias, coordinate_variance
 from dpstats.privacy import Local, Privacy
-from dpstats.protocol import Plan, Question
+from dpstats.protocol import Options, Plan, Question
 from dpstats.queries import MomentMessage
 
 if TYPE_CHECKING:
@@ -68,7 +67,7 @@ _UNDECLARED = (
 )
 
 
-def vector_channel(options: Mapping[str, Any], privacy: Local) -> str:
+def vector_channel(options: Options, privacy: Local) -> str:
     """Name of the channel asked for.
 
     Raises
@@ -135,7 +134,7 @@ class RecordGuess:
         return self.radius * math.sqrt(columns / len(self.guess.gram))
 
 
-def facts_of(design: Design, options: Mapping[str, Any]) -> RecordGuess:
+def facts_of(design: Design, options: Options) -> RecordGuess:
     """Guesses from the schema, and the options that replace them.
 
     Raises

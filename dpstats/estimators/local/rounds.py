@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,7 +45,7 @@ from dpstats.estimators.local.requests import (
 from dpstats.estimators.local.theory import IN_ROUNDS, PRIVUNIT, SHRUNK
 from dpstats.estimators.sources import CAI, ZHU
 from dpstats.privacy import Local
-from dpstats.protocol import CoefficientEstimate, Messages, Plan, Question
+from dpstats.protocol import CoefficientEstimate, Messages, Options, Plan, Question
 from dpstats.queries import MomentMessage
 from dpstats.theory import Assumption, Rate, Theory
 
@@ -124,9 +124,7 @@ class LocalRounds(PooledRounds):
     theory: ClassVar[Mapping[str, Theory]] = {"local": _DENSE}
     options: ClassVar[Mapping[str, str]] = {k: OPTIONS[k] for k in ("channel", "radius", "clip")}
 
-    def _local_plan(
-        self, design: Design, privacy: Local, n: int, options: Mapping[str, Any]
-    ) -> Plan:
+    def _local_plan(self, design: Design, privacy: Local, n: int, options: Options) -> Plan:
         facts = facts_of(design, options)
         public = {
             "channel": vector_channel(options, privacy),
@@ -166,7 +164,7 @@ class LocalRounds(PooledRounds):
         return asked(message, plan), clip_bias(spreads)
 
 
-def _first_message(design: Design, facts: RecordGuess, options: Mapping[str, Any]) -> MomentMessage:
+def _first_message(design: Design, facts: RecordGuess, options: Options) -> MomentMessage:
     share = _MOMENTS[0] * (1 - GATE)
     clip = float(options["clip"]) * facts.spread
     return MomentMessage(len(design.names), facts.radius, clip, share, gate=GATE)

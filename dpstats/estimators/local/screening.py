@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,7 +44,7 @@ from dpstats.estimators.local.rounds import (
 from dpstats.estimators.local.theory import IN_ROUNDS, PRIVUNIT
 from dpstats.estimators.sources import ZHU
 from dpstats.privacy import Local, Privacy
-from dpstats.protocol import CoefficientEstimate, Messages, Plan, Question
+from dpstats.protocol import CoefficientEstimate, Messages, Options, Plan, Question
 from dpstats.queries import MomentMessage
 from dpstats.theory import Assumption, Rate, Theory
 
@@ -123,9 +123,7 @@ class LocalScreening(PooledRounds):
         "radius": OPTIONS["radius"],
     }
 
-    def _local_plan(
-        self, design: Design, privacy: Local, n: int, options: Mapping[str, Any]
-    ) -> Plan:
+    def _local_plan(self, design: Design, privacy: Local, n: int, options: Options) -> Plan:
         facts = facts_of(design, options)
         public = {
             "channel": vector_channel(options, privacy),
@@ -175,7 +173,7 @@ class LocalScreening(PooledRounds):
 
 
 def _screening_message(
-    design: Design, facts: RecordGuess, options: Mapping[str, Any], privacy: Privacy
+    design: Design, facts: RecordGuess, options: Options, privacy: Privacy
 ) -> MomentMessage:
     clip = (facts.clip or _CLIPS[0]) * facts.spread
     message = MomentMessage(len(design.names), facts.radius, clip, 0.0, gate=GATE)
@@ -245,7 +243,7 @@ def _survivors(
     )
 
 
-def _most(options: Mapping[str, Any]) -> int:
+def _most(options: Options) -> int:
     """Largest number of columns looked for."""
     return max(sizes_asked(options), default=_SPARSITY)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from dpstats.estimators.central.descriptive.quantile import OWN as DISTRIBUTIONS
 from dpstats.estimators.guesses import max_rows, round_up
 from dpstats.estimators.sources import BONETT, DONG, FICHTENBERGER
 from dpstats.privacy import Privacy
-from dpstats.protocol import CorrelationEstimate, Distribution, Holder, Plan
+from dpstats.protocol import CorrelationEstimate, Distribution, Holder, Options, Plan
 from dpstats.protocol.comparing import pair_names
 from dpstats.queries import Query, Scored, ScoreProducts
 from dpstats.theory import Assumption, Citation, Rate, Theory
@@ -80,7 +80,7 @@ class RankCorrelation(Counted[CorrelationEstimate]):
     theory: ClassVar[Mapping[str, Theory]] = {"central": _THEORY}
     options: ClassVar[Mapping[str, str]] = {}
 
-    def _plan(self, design: Design, privacy: Privacy, n: int, options: Mapping[str, Any]) -> Plan:
+    def _plan(self, design: Design, privacy: Privacy, n: int, options: Options) -> Plan:
         need_delta(self.name, privacy)
         asks = [
             *(

@@ -24,6 +24,7 @@ from dpstats.protocol import (
     Distribution,
     HistogramEstimate,
     Holder,
+    Options,
     Plan,
     ProportionEstimate,
 )
@@ -101,7 +102,7 @@ class LevelShares(Counted[ProportionEstimate]):
     theory: ClassVar[Mapping[str, Theory]] = {"central": THEORY}
     options: ClassVar[Mapping[str, str]] = {}
 
-    def _plan(self, design: Design, privacy: Privacy, n: int, options: Mapping[str, Any]) -> Plan:
+    def _plan(self, design: Design, privacy: Privacy, n: int, options: Options) -> Plan:
         need_delta(self.name, privacy)
         asks = [Request(COUNTS, 1.0, "rows of each level")]
         plan = counted_plan(self, design, privacy, n, asks, options)
@@ -156,7 +157,7 @@ class BinShares(Counted[HistogramEstimate]):
         "bins": "number of bins over the declared range, their edges, or 'auto' (default)"
     }
 
-    def _plan(self, design: Design, privacy: Privacy, n: int, options: Mapping[str, Any]) -> Plan:
+    def _plan(self, design: Design, privacy: Privacy, n: int, options: Options) -> Plan:
         need_delta(self.name, privacy)
         low, high = map(float, design.bounds[0])
         bins = checked_bins(options.get("bins", "auto"), low, high)
@@ -186,7 +187,7 @@ class BinShares(Counted[HistogramEstimate]):
         return made
 
 
-def checked_bins(bins: Any, low: float, high: float) -> Array | None:
+def checked_bins(bins: object, low: float, high: float) -> Array | None:
     """Edges of bins that cover the declared range; None where they are to be found.
 
     Raises

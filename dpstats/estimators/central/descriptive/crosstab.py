@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from dpstats.estimators.base import Request, need_delta
 from dpstats.estimators.central.counted import Counted, counted_plan
@@ -18,7 +18,7 @@ from dpstats.estimators.central.descriptive.counts import (
 )
 from dpstats.estimators.sources import DONG, KIFER_ROGERS, WILSON
 from dpstats.privacy import Privacy
-from dpstats.protocol import CrosstabEstimate, Holder, Plan
+from dpstats.protocol import CrosstabEstimate, Holder, Options, Plan
 from dpstats.queries import Axis, Query
 from dpstats.theory import Theory
 
@@ -48,7 +48,7 @@ class PairShares(Counted[CrosstabEstimate]):
     }
     options: ClassVar[Mapping[str, str]] = {"columns": "the two columns, as dp.crosstab names them"}
 
-    def _plan(self, design: Design, privacy: Privacy, n: int, options: Mapping[str, Any]) -> Plan:
+    def _plan(self, design: Design, privacy: Privacy, n: int, options: Options) -> Plan:
         need_delta(self.name, privacy)
         asks = [Request(COUNTS, 1.0, "rows of each pair of levels")]
         plan = counted_plan(self, design, privacy, n, asks, options)

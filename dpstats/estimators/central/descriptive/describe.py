@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from dpstats.estimators.central.descriptive.window import Window, window_of
 from dpstats.estimators.guesses import max_rows, round_up
 from dpstats.estimators.sources import DONG, FICHTENBERGER
 from dpstats.privacy import Privacy
-from dpstats.protocol import DescribeEstimate, Distribution, Holder, Plan
+from dpstats.protocol import DescribeEstimate, Distribution, Holder, Options, Plan
 from dpstats.protocol.descriptive import described_names
 from dpstats.queries import ColumnMoments, Query
 from dpstats.theory import Assumption, Citation, Rate, Theory
@@ -90,7 +90,7 @@ class ColumnDescriptions(Counted[DescribeEstimate]):
     theory: ClassVar[Mapping[str, Theory]] = {"central": THEORY}
     options: ClassVar[Mapping[str, str]] = {}
 
-    def _plan(self, design: Design, privacy: Privacy, n: int, options: Mapping[str, Any]) -> Plan:
+    def _plan(self, design: Design, privacy: Privacy, n: int, options: Options) -> Plan:
         need_delta(self.name, privacy)
         purposes = ("distribution functions", "distribution functions", "moments in windows")
         asks = [Request(*ask) for ask in zip(_SLOTS, _SHARES, purposes, strict=True)]

@@ -6,7 +6,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,14 @@ from dpstats.estimators.central.descriptive.window import Window, window_of
 from dpstats.estimators.guesses import max_rows, round_up
 from dpstats.estimators.sources import DONG, FICHTENBERGER, WELCH
 from dpstats.privacy import Privacy
-from dpstats.protocol import DifferenceEstimate, Distribution, GroupMeansEstimate, Holder, Plan
+from dpstats.protocol import (
+    DifferenceEstimate,
+    Distribution,
+    GroupMeansEstimate,
+    Holder,
+    Options,
+    Plan,
+)
 from dpstats.queries import GroupSums, Query, Scored
 from dpstats.theory import Assumption, Citation, Rate, Theory
 
@@ -181,7 +188,7 @@ class GroupMeans(_ByGroup, Counted[GroupMeansEstimate]):
         "central": _theory("mean of each group, of values held to the declared range")
     }
 
-    def _plan(self, design: Design, privacy: Privacy, n: int, options: Mapping[str, Any]) -> Plan:
+    def _plan(self, design: Design, privacy: Privacy, n: int, options: Options) -> Plan:
         need_delta(self.name, privacy)
         plan = counted_plan(self, design, privacy, n, self._asks(), options)
         _, levels = factor_of(design, options["columns"], options["columns"][1])
@@ -211,7 +218,7 @@ class _TwoGroups(_ByGroup, Counted[DifferenceEstimate]):
     model: ClassVar[str] = "ttest"
     theory: ClassVar[Mapping[str, Theory]]
 
-    def _plan(self, design: Design, privacy: Privacy, n: int, options: Mapping[str, Any]) -> Plan:
+    def _plan(self, design: Design, privacy: Privacy, n: int, options: Options) -> Plan:
         need_delta(self.name, privacy)
         _, levels = factor_of(design, options["columns"], options["columns"][1])
         plan = counted_plan(self, design, privacy, n, self._asks(), options)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from dpstats.estimators.central.descriptive import passes
 from dpstats.estimators.guesses import round_up
 from dpstats.estimators.sources import DONG, FICHTENBERGER
 from dpstats.privacy import Privacy
-from dpstats.protocol import Holder, Plan, QuantileEstimate
+from dpstats.protocol import Holder, Options, Plan, QuantileEstimate
 from dpstats.protocol.descriptive import level_names
 from dpstats.queries import Query
 from dpstats.theory import Assumption, Citation, Rate, Theory
@@ -83,7 +83,7 @@ class InvertedDistribution(Counted[QuantileEstimate]):
     theory: ClassVar[Mapping[str, Theory]] = {"central": _THEORY}
     options: ClassVar[Mapping[str, str]] = {"q": "levels between 0 and 1 (default the quartiles)"}
 
-    def _plan(self, design: Design, privacy: Privacy, n: int, options: Mapping[str, Any]) -> Plan:
+    def _plan(self, design: Design, privacy: Privacy, n: int, options: Options) -> Plan:
         need_delta(self.name, privacy)
         levels = checked_levels(options.get("q", QUARTILES))
         asks = [
@@ -105,7 +105,7 @@ class InvertedDistribution(Counted[QuantileEstimate]):
         return QuantileEstimate(levels, found, nobs=found.rows)
 
 
-def checked_levels(q: Any) -> tuple[float, ...]:
+def checked_levels(q: object) -> tuple[float, ...]:
     """Levels of quantiles: numbers between 0 and 1, each once.
 
     Raises

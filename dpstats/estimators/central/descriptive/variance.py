@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from dpstats.estimators.central.descriptive.describe import THEORY, moments
 from dpstats.estimators.central.descriptive.window import window_of
 from dpstats.estimators.guesses import max_rows
 from dpstats.privacy import Privacy
-from dpstats.protocol import Holder, Plan, VarianceEstimate
+from dpstats.protocol import Holder, Options, Plan, VarianceEstimate
 from dpstats.queries import ColumnMoments, Query
 from dpstats.theory import Theory
 
@@ -49,7 +49,7 @@ class WindowVariance(Counted[VarianceEstimate]):
     }
     options: ClassVar[Mapping[str, str]] = {}
 
-    def _plan(self, design: Design, privacy: Privacy, n: int, options: Mapping[str, Any]) -> Plan:
+    def _plan(self, design: Design, privacy: Privacy, n: int, options: Options) -> Plan:
         need_delta(self.name, privacy)
         asks = [
             Request(_FIRST, _SHARE, "distribution function of the column"),

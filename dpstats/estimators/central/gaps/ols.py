@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,7 @@ from dpstats.estimators.central.scales.search import in_found_scales, with_scale
 from dpstats.estimators.guesses import response_bound
 from dpstats.estimators.numerics.released import Asked, even_points, fit_released
 from dpstats.privacy import Privacy
-from dpstats.protocol import CoefficientEstimate, Holder, Plan
+from dpstats.protocol import CoefficientEstimate, Holder, Options, Plan
 from dpstats.queries import (
     Completed,
     Geometry,
@@ -173,7 +173,7 @@ class CompletedOLS(Counted[CoefficientEstimate]):
         """They were completed."""
         return "and were completed from the other columns of their rows"
 
-    def _plan(self, design: Design, privacy: Privacy, n: int, options: Mapping[str, Any]) -> Plan:
+    def _plan(self, design: Design, privacy: Privacy, n: int, options: Options) -> Plan:
         need_delta(self.name, privacy)
         expected.check(design)
         growing = _GROWTH ** np.arange(_STEPS)

@@ -23,7 +23,7 @@ from dpstats.estimators.central.scales.search import found_units, with_scales, w
 from dpstats.estimators.numerics.released import Asked, Finish, fit_released
 from dpstats.families.mixtures import NormalMixture
 from dpstats.privacy import Privacy
-from dpstats.protocol import Answer, Holder, MixtureEstimate, Plan
+from dpstats.protocol import Answer, Holder, MixtureEstimate, Options, Plan
 from dpstats.protocol.mixtures import mixture_names
 from dpstats.queries import Geometry, Gram, NormQuantile, ProjectedCells, Query, Search
 from dpstats.queries.mixtures import CovarianceKind
@@ -127,7 +127,7 @@ class GaussianMixture(Counted[MixtureEstimate]):
         "covariance": f"shape of covariances: {', '.join(map(repr, _SHAPES))}",
     }
 
-    def _plan(self, design: Design, privacy: Privacy, n: int, options: Mapping[str, Any]) -> Plan:
+    def _plan(self, design: Design, privacy: Privacy, n: int, options: Options) -> Plan:
         need_delta(self.name, privacy)
         numbers, shape = (
             _components(options.get("components", 2)),

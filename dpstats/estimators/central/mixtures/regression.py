@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,7 @@ from dpstats.estimators.guesses import response_grid
 from dpstats.estimators.numerics.released import Asked, fit_released
 from dpstats.families.mixtures import RegressionMixture
 from dpstats.privacy import Privacy
-from dpstats.protocol import Holder, Plan, RegressionMixtureEstimate
+from dpstats.protocol import Holder, Options, Plan, RegressionMixtureEstimate
 from dpstats.protocol.mixtures import regression_names
 from dpstats.queries import (
     ColumnCells,
@@ -165,7 +165,7 @@ class RegressionMixtureEM(Counted[RegressionMixtureEstimate]):
     theory: ClassVar[Mapping[str, Theory]] = {"central": REGRESSION_MIXTURE}
     options: ClassVar[Mapping[str, str]] = {"components": "number of components"}
 
-    def _plan(self, design: Design, privacy: Privacy, n: int, options: Mapping[str, Any]) -> Plan:
+    def _plan(self, design: Design, privacy: Privacy, n: int, options: Options) -> Plan:
         need_delta(self.name, privacy)
         k = need_integer("components", options.get("components"), 2, 1, _MOST_COMPONENTS)
         if len(design.names) > _MOST_COLUMNS:

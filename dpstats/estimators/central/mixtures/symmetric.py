@@ -29,7 +29,7 @@ from dpstats.estimators.central.published.dp_em_models import check_lines, check
 from dpstats.estimators.numerics.released import Asked, fit_released
 from dpstats.families.signs import Signed
 from dpstats.privacy import Privacy
-from dpstats.protocol import Holder, Plan, SymmetricLinesEstimate, SymmetricMixtureEstimate
+from dpstats.protocol import Holder, Options, Plan, SymmetricLinesEstimate, SymmetricMixtureEstimate
 from dpstats.queries import (
     Count,
     Geometry,
@@ -80,7 +80,7 @@ _MOST_COLUMNS = 30  # untried: more columns, whose second moments are many numbe
 SIGMA = {"sigma": "standard deviation of the noise, where it is public; estimated by default"}
 
 
-def public_sigma(options: Mapping[str, Any]) -> float | None:
+def public_sigma(options: Options) -> float | None:
     """Sigma in the user's units where it was given."""
     given = options.get("sigma")
     return None if given is None else need_positive("sigma", given, 1.0)
@@ -127,7 +127,7 @@ class SymmetricMixture(Counted[SymmetricMixtureEstimate]):
     theory: ClassVar[Mapping[str, Theory]] = {"central": ROWS}
     options: ClassVar[Mapping[str, str]] = SIGMA
 
-    def _plan(self, design: Design, privacy: Privacy, n: int, options: Mapping[str, Any]) -> Plan:
+    def _plan(self, design: Design, privacy: Privacy, n: int, options: Options) -> Plan:
         need_delta(self.name, privacy)
         check_rows(design)
         d, sigma = len(design.names), public_sigma(options)
@@ -226,7 +226,7 @@ class SymmetricRegressions(Counted[SymmetricLinesEstimate]):
         "is publicly known; default False",
     }
 
-    def _plan(self, design: Design, privacy: Privacy, n: int, options: Mapping[str, Any]) -> Plan:
+    def _plan(self, design: Design, privacy: Privacy, n: int, options: Options) -> Plan:
         need_delta(self.name, privacy)
         check_lines(design)
         d, sigma, normal = len(design.names), public_sigma(options), options.get("normal", False)

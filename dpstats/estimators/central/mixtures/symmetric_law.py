@@ -240,10 +240,12 @@ class _Seen:
     def matrix(self, matrix: Array) -> Array:
         """Of a matrix, (size,)."""
         if self.basis is None:
-            return packed(matrix)
+            whole: Array = packed(matrix)
+            return whole
         turned = self.basis.T @ matrix @ self.basis
         rest = float(np.trace(turned[1:, 1:])) / math.sqrt(len(turned) - 1)
-        return np.r_[turned[0, 0], math.sqrt(2.0) * turned[0, 1:], rest]
+        made: Array = np.r_[turned[0, 0], math.sqrt(2.0) * turned[0, 1:], rest]
+        return made
 
     def squares(self, x: Array) -> Array:
         """Of the product of each row with itself, (m, size)."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,7 @@ from dpstats.estimators.numerics.released import Asked, fit_released
 from dpstats.estimators.selection import INFERENCE
 from dpstats.families.signs import Signed
 from dpstats.privacy import Privacy
-from dpstats.protocol import Holder, Plan, SymmetricMixtureEstimate
+from dpstats.protocol import Holder, Options, Plan, SymmetricMixtureEstimate
 from dpstats.queries import (
     CoordinateScores,
     Geometry,
@@ -123,7 +123,7 @@ class SparseSymmetricMixture(Counted[SymmetricMixtureEstimate]):
     theory: ClassVar[Mapping[str, Theory]] = {"central": SPARSE_ROWS}
     options: ClassVar[Mapping[str, str]] = {"sparsity": SPARSITY, **SIGMA}
 
-    def _plan(self, design: Design, privacy: Privacy, n: int, options: Mapping[str, Any]) -> Plan:
+    def _plan(self, design: Design, privacy: Privacy, n: int, options: Options) -> Plan:
         need_delta(self.name, privacy)
         check_rows(design)
         s, d = need_sparsity(self.name, design, options.get("sparsity")), len(design.names)

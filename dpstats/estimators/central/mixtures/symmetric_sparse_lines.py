@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +35,7 @@ from dpstats.estimators.numerics.released import fit_released
 from dpstats.estimators.selection import INFERENCE
 from dpstats.families.signs import Signed
 from dpstats.privacy import Privacy
-from dpstats.protocol import Holder, Plan, SymmetricLinesEstimate
+from dpstats.protocol import Holder, Options, Plan, SymmetricLinesEstimate
 from dpstats.queries import (
     CoordinateScores,
     Geometry,
@@ -106,7 +106,7 @@ class SparseSymmetricRegressions(Counted[SymmetricLinesEstimate]):
     theory: ClassVar[Mapping[str, Theory]] = {"central": SPARSE_LINES}
     options: ClassVar[Mapping[str, str]] = {"sparsity": SPARSITY, **SIGMA}
 
-    def _plan(self, design: Design, privacy: Privacy, n: int, options: Mapping[str, Any]) -> Plan:
+    def _plan(self, design: Design, privacy: Privacy, n: int, options: Options) -> Plan:
         need_delta(self.name, privacy)
         check_lines(design)
         s, d = need_sparsity(self.name, design, options.get("sparsity")), len(design.names)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from dpstats.errors import OptionError
 from dpstats.estimators.base import need_delta
@@ -18,7 +18,7 @@ from dpstats.estimators.central.newton.robust import ols as robust_ols
 from dpstats.estimators.central.scales.search import in_found_scales, with_scales, without_scales
 from dpstats.estimators.sources import AVELLA, CAI, DONG, GANESH, SCORE_ATTACK, TANG
 from dpstats.privacy import Privacy
-from dpstats.protocol import CoefficientEstimate, Holder, Plan
+from dpstats.protocol import CoefficientEstimate, Holder, Options, Plan
 from dpstats.queries import Query
 from dpstats.theory import Assumption, Rate, Theory
 
@@ -155,7 +155,7 @@ class Newton(Counted[CoefficientEstimate]):
         """What is known, under central trust."""
         return {"central": _LINEAR if self.model == "ols" else _GENERALIZED}
 
-    def _plan(self, design: Design, privacy: Privacy, n: int, options: Mapping[str, Any]) -> Plan:
+    def _plan(self, design: Design, privacy: Privacy, n: int, options: Options) -> Plan:
         need_delta(self.name, privacy)
         asked = options.get("target", "mle")
         if asked not in _TARGETS:

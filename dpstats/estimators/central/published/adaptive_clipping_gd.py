@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,7 +36,7 @@ from dpstats.estimators.private_variance import (
 )
 from dpstats.estimators.sources import CAI, KARWA_VADHAN, LI_FEDERATED
 from dpstats.privacy import Privacy
-from dpstats.protocol import CoefficientEstimate, Holder, Plan
+from dpstats.protocol import CoefficientEstimate, Holder, Options, Plan
 from dpstats.queries import Geometry, Gram, Query, Score
 from dpstats.theory import Assumption, Theory
 
@@ -140,13 +140,14 @@ class AdaptiveClippingGD(Counted[CoefficientEstimate]):
 
     name: ClassVar[str] = "adaptive-clipping-gd"
     model: ClassVar[str] = "ols"
+    by_lots: ClassVar[bool] = True  # rows in pairs, as lots deal them
     theory: ClassVar[Mapping[str, Theory]] = {"central": _THEORY}
     options: ClassVar[Mapping[str, str]] = {
         "steps": "number T of disjoint batches, 2 to 500; planned from public facts by default",
         "step_size": "rate > 0 of descent, in standardised units; from public bounds by default",
     }
 
-    def _plan(self, design: Design, privacy: Privacy, n: int, options: Mapping[str, Any]) -> Plan:
+    def _plan(self, design: Design, privacy: Privacy, n: int, options: Options) -> Plan:
         need_delta(self.name, privacy)
         need_pairs(self.name, design, privacy, instead="dp-gd")
         facts = guess(design)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -32,7 +32,7 @@ from dpstats.estimators.private_variance import (
 )
 from dpstats.estimators.sources import CAI, KARWA_VADHAN, LI_FEDERATED
 from dpstats.privacy import Privacy
-from dpstats.protocol import Plan
+from dpstats.protocol import Options, Plan
 from dpstats.queries import PeeledScores
 from dpstats.theory import Assumption, Theory
 
@@ -130,10 +130,11 @@ class AdaptiveClippingIHT(SparseDescent):
         "steps": "number T of disjoint batches, 1 to 100; planned from public facts by default",
         "step_size": "step as a multiple > 0 of the paper's; 1 by default",
     }
+    by_lots: ClassVar[bool] = True  # rows in pairs, as lots deal them
     theories: ClassVar[Mapping[str, Theory]] = {"ols": _THEORY}
     most_steps: ClassVar[int] = 100
 
-    def _plan(self, design: Design, privacy: Privacy, n: int, options: Mapping[str, Any]) -> Plan:
+    def _plan(self, design: Design, privacy: Privacy, n: int, options: Options) -> Plan:
         need_pairs(self.name, design, privacy, instead="noisy-ht")
         plan = super()._plan(design, privacy, n, options)
         bound = max(abs(end) for end in design.internal_endog_bounds)

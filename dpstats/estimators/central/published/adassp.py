@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +32,7 @@ from dpstats.estimators.numerics.huber import MEAT_CLIP
 from dpstats.estimators.private_variance import FAILURE
 from dpstats.estimators.sources import CAI, WANG_ADASSP
 from dpstats.privacy import Privacy
-from dpstats.protocol import CoefficientEstimate, Holder, Plan
+from dpstats.protocol import CoefficientEstimate, Holder, Options, Plan
 from dpstats.queries import Geometry, Gram, MinEigenvalue, Query, Score
 from dpstats.theory import Assumption, Theory
 
@@ -131,7 +131,7 @@ class AdaSSP(Counted[CoefficientEstimate]):
         "radius": "norm > 0 at which rows are weighted down, in standardised units; public",
     }
 
-    def _plan(self, design: Design, privacy: Privacy, n: int, options: Mapping[str, Any]) -> Plan:
+    def _plan(self, design: Design, privacy: Privacy, n: int, options: Options) -> Plan:
         need_delta(self.name, privacy)
         facts = guess(design)
         radius = clipping_radius(options.get("radius"), facts, design)

@@ -17,7 +17,7 @@ from dpstats.estimators.central.counted import Counted, counted_plan
 from dpstats.estimators.central.sandwich import COUNT
 from dpstats.estimators.guesses import sufficient
 from dpstats.privacy import Neighbors, Privacy
-from dpstats.protocol import Estimate, Holder, Plan
+from dpstats.protocol import Estimate, Holder, Options, Plan
 from dpstats.queries import Count, Query
 from dpstats.theory import Theory
 
@@ -172,7 +172,7 @@ class DPEM(Counted[Estimate]):
         """The theorem on this algorithm and model."""
         return {"central": self.em.sparse_theory if self.sparse else self.em.theory}
 
-    def _plan(self, design: Design, privacy: Privacy, n: int, options: Mapping[str, Any]) -> Plan:
+    def _plan(self, design: Design, privacy: Privacy, n: int, options: Options) -> Plan:
         need_delta(self.name, privacy)
         self.em.check(design)
         _need_folds(self.name, design, privacy)
@@ -192,15 +192,15 @@ class DPEM(Counted[Estimate]):
         plan = counted_plan(self, design, privacy, n, asks, public)
         return self._warned(plan, design)
 
-    def _selection(self, design: Design, options: Mapping[str, Any]) -> dict[str, Any]:
+    def _selection(self, design: Design, options: Options) -> dict[str, Any]:
         """Options about the columns that are selected."""
         return {}
 
-    def _request(self, public: Mapping[str, Any]) -> Request:
+    def _request(self, public: Options) -> Request:
         purpose = "truncated gradient, on rows of its own"
         return Request("step", 1 - COUNT.weight, purpose, parts=public["steps"])
 
-    def _start(self, design: Design, options: Mapping[str, Any]) -> dict[str, float]:
+    def _start(self, design: Design, options: Options) -> dict[str, float]:
         """The start by names of columns, without zeros."""
         given, names = options.get("start"), design.names
         if given is None and not self.em.starts:
@@ -228,7 +228,7 @@ class DPEM(Counted[Estimate]):
             )
         return kept
 
-    def _at(self, design: Design, public: Mapping[str, Any]) -> Iterate:
+    def _at(self, design: Design, public: Options) -> Iterate:
         """The start, in internal units."""
         units, unit = self.em.units(design)
         beta = np.array([public["start"].get(name, 0.0) for name in design.names]) / units
@@ -334,7 +334,7 @@ class SparseDPEM(DPEM):
         **_OPTIONS,
     }
 
-    def _selection(self, design: Design, options: Mapping[str, Any]) -> dict[str, Any]:
+    def _selection(self, design: Design, options: Options) -> dict[str, Any]:
         asked, d = options.get("sparsity"), len(design.names)
         if isinstance(asked, bool) or not isinstance(asked, (int, np.integer)):
             raise OptionError(
@@ -345,7 +345,7 @@ class SparseDPEM(DPEM):
             raise OptionError(f"sparsity={asked!r}: from 1 to {d:,} columns can be selected.")
         return {"sparsity": int(asked)}
 
-    def _request(self, public: Mapping[str, Any]) -> Request:
+    def _request(self, public: Options) -> Request:
         purpose, s = "largest coordinates of a step, on rows of its own", public["sparsity"]
         return Request("step", 1 - COUNT.weight, purpose, "peeling", s, parts=public["steps"])
 
@@ -354,7 +354,7 @@ class SparseDPEM(DPEM):
         return columns.astype(np.intp), sums
 
 
-def _needed(name: str, options: Mapping[str, Any], method: str) -> float:
+def _needed(name: str, options: Options, method: str) -> float:
     if options.get(name) is None:
         raise OptionError(
             f"method={method!r} takes {name} as known: give {name}=, a public number above 0. The "

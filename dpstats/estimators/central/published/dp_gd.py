@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,7 @@ from dpstats.estimators.numerics.huber import clipped_square, unclipped
 from dpstats.estimators.sources import BASSILY, BROWN, CAI, SCORE_ATTACK
 from dpstats.families import BINOMIAL, GAUSSIAN, Family
 from dpstats.privacy import Privacy
-from dpstats.protocol import CoefficientEstimate, Holder, Plan
+from dpstats.protocol import CoefficientEstimate, Holder, Options, Plan
 from dpstats.queries import Geometry, Gram, Query, ResidualCount, ResidualMoment, Score
 from dpstats.theory import Assumption, Theory
 
@@ -265,7 +265,7 @@ class DPGD(Counted[CoefficientEstimate]):
         """What is known under each trust model."""
         return {"central": loss_of(self.model).theory}
 
-    def _plan(self, design: Design, privacy: Privacy, n: int, options: Mapping[str, Any]) -> Plan:
+    def _plan(self, design: Design, privacy: Privacy, n: int, options: Options) -> Plan:
         need_delta(self.name, privacy)
         loss = loss_of(self.model)
         facts = loss.guess(design)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from dpstats.estimators.base import Request, need_positive
 from dpstats.estimators.bounds import SMALL_DELTA, SPARSE_GLM_LOWER, SPARSE_LOWER
 from dpstats.estimators.central.published.sparse import (
     Descent,
+    Settings,
     Stepwise,
     Trial,
     options,
@@ -21,6 +22,7 @@ from dpstats.estimators.central.published.sparse import (
 from dpstats.estimators.central.published.theory import ALL_GAUSSIAN
 from dpstats.estimators.central.published.wide import SparseGuess, hard_threshold
 from dpstats.estimators.sources import CAI, SCORE_ATTACK, WANG_XU
+from dpstats.protocol import Options
 from dpstats.queries import Gradient
 from dpstats.theory import Assumption, Rate, Theory
 
@@ -123,7 +125,7 @@ class DPIHT(Stepwise):
     most_steps: ClassVar[int] = 1000
     planned_steps: ClassVar[int] = 40
 
-    def _settings(self, facts: SparseGuess, options: Mapping[str, Any]) -> dict[str, Any]:
+    def _settings(self, facts: SparseGuess, options: Options) -> Settings:
         lam = need_positive("lam", options.get("lam"), 0.0, zero=True)
         return {"lam": lam, **super()._settings(facts, options)}
 

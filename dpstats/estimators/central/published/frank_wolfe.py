@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from dpstats.estimators.central.published.sparse import (
     SPREADS,
     Descent,
     Path,
+    Settings,
     SparseDescent,
     Trial,
     spread_request,
@@ -24,6 +25,7 @@ from dpstats.estimators.central.published.sparse import (
 from dpstats.estimators.central.published.wide import SparseGuess, hard_threshold
 from dpstats.estimators.central.sandwich import COUNT
 from dpstats.estimators.sources import CAI, SCORE_ATTACK, TALWAR
+from dpstats.protocol import Options
 from dpstats.queries import CoordinateScores, ResponseQuantile, Search
 from dpstats.theory import Assumption, Theory
 
@@ -117,7 +119,7 @@ class FrankWolfe(SparseDescent):
     most_steps: ClassVar[int] = 200
     vertices: ClassVar[int] = 2
 
-    def _settings(self, facts: SparseGuess, options: Mapping[str, Any]) -> dict[str, Any]:
+    def _settings(self, facts: SparseGuess, options: Options) -> Settings:
         asked = options.get("radius")
         return {"radius": None if asked is None else need_positive("radius", asked, 1.0)}
 

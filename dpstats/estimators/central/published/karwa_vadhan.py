@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,7 @@ from dpstats.estimators.guesses import round_up
 from dpstats.estimators.private_variance import FAILURE
 from dpstats.estimators.sources import KARWA_VADHAN, LI_FEDERATED
 from dpstats.privacy import Privacy
-from dpstats.protocol import CoefficientEstimate, Holder, Plan
+from dpstats.protocol import CoefficientEstimate, Holder, Options, Plan
 from dpstats.queries import Query, ResponseHistogram
 from dpstats.theory import Assumption, Theory
 
@@ -114,7 +114,7 @@ class KarwaVadhan(Counted[CoefficientEstimate]):
         "sigma": "public standard deviation > 0 in the user's units (default: the declared scale)",
     }
 
-    def _plan(self, design: Design, privacy: Privacy, n: int, options: Mapping[str, Any]) -> Plan:
+    def _plan(self, design: Design, privacy: Privacy, n: int, options: Options) -> Plan:
         facts = facts_of(design, privacy)
         sigma = _sigma(options.get("sigma"), design, facts)
         facts = replace(facts, sd=sigma)

@@ -26,7 +26,7 @@ from dpstats.estimators.central.sandwich import COUNT, noisy_count
 from dpstats.estimators.guesses import sufficient
 from dpstats.estimators.selection import INFERENCE
 from dpstats.privacy import Privacy
-from dpstats.protocol import CoefficientEstimate, Holder, Plan
+from dpstats.protocol import CoefficientEstimate, Holder, Options, Plan
 from dpstats.queries import (
     Geometry,
     Gram,
@@ -46,6 +46,7 @@ __all__ = [
     "SPREADS",
     "Descent",
     "Path",
+    "Settings",
     "SparseDescent",
     "Stepwise",
     "Trial",
@@ -58,6 +59,7 @@ __all__ = [
 
 Array = NDArray[np.float64]
 Kind = Literal["gaussian", "laplace", "selection", "peeling"]
+Settings = dict[str, float | None]  # options after defaults, by name
 Path = tuple[Array, Sequence[float], dict[str, Any]]  # see `SparseDescent._descend`
 
 _GROWTH = 1.3  # ratio: of budgets from step to step
@@ -91,7 +93,7 @@ class Trial:
     """A guarantee and a number of rows that are tried, and the options asked for."""
 
     facts: SparseGuess
-    options: Mapping[str, Any]
+    options: Options
     privacy: Privacy
     n: int
 
@@ -304,7 +306,7 @@ class SparseDescent(Counted[CoefficientEstimate]):
         """What is known under each trust model."""
         return {"central": self.theories[self.model]}
 
-    def _plan(self, design: Design, privacy: Privacy, n: int, options: Mapping[str, Any]) -> Plan:
+    def _plan(self, design: Design, privacy: Privacy, n: int, options: Options) -> Plan:
         need_delta(self.name, privacy)
         facts = public_facts(design, _need_sparsity(self.name, design, options.get("sparsity")))
         trial = Trial(facts, self._settings(facts, options), privacy, n)
@@ -335,9 +337,11 @@ class SparseDescent(Counted[CoefficientEstimate]):
 
     # What a method may have of its own.
 
-    def _settings(self, facts: SparseGuess, options: Mapping[str, Any]) -> dict[str, Any]:
+    def _settings(self, facts: SparseGuess, options: Options) -> Settings:
         """Options after defaults, beside the sparsity and the number of steps."""
-        settings = {"step_size": need_positive("step_size", options.get("step_size"), 1.0)}
+        settings: Settings = {
+            "step_size": need_positive("step_size", options.get("step_size"), 1.0)
+        }
         if "radius" in self.options:
             radius = need_positive("radius", options.get("radius"), facts.radius)
             settings["radius"] = min(radius, facts.longest)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from dpstats.estimators.central.published.sparse import (
     SPREADS,
     Descent,
     Path,
+    Settings,
     SparseDescent,
     Trial,
     spread_request,
@@ -25,6 +26,7 @@ from dpstats.estimators.central.published.sparse import (
 from dpstats.estimators.central.published.wide import SparseGuess, project
 from dpstats.estimators.central.sandwich import COUNT
 from dpstats.estimators.sources import CAI, DURFEE, KIFER, SCORE_ATTACK
+from dpstats.protocol import Options
 from dpstats.queries import CoordinateScores, Geometry, Gram, Score, Selected
 from dpstats.theory import Assumption, Theory
 
@@ -117,7 +119,7 @@ class TwoStage(SparseDescent):
     }
     theories: ClassVar[Mapping[str, Theory]] = {"ols": _THEORY, "logit": _LOGIT}
 
-    def _settings(self, facts: SparseGuess, options: Mapping[str, Any]) -> dict[str, Any]:
+    def _settings(self, facts: SparseGuess, options: Options) -> Settings:
         asked = options.get("selection_share")
         return {"selection_share": need_positive("selection_share", asked, _CHOICE, most=0.7)}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from dpstats.estimators.central.counted import Counted, counted_plan
 from dpstats.estimators.central.scales import search
 from dpstats.estimators.sources import DONG
 from dpstats.privacy import Privacy
-from dpstats.protocol import Holder, Plan, ScalesEstimate
+from dpstats.protocol import Holder, Options, Plan, ScalesEstimate
 from dpstats.protocol.estimate import scale_names
 from dpstats.queries import Query
 from dpstats.theory import Assumption, Citation, Rate, Theory
@@ -73,7 +73,7 @@ class ColumnScales(Counted[ScalesEstimate]):
     theory: ClassVar[Mapping[str, Theory]] = {"central": _THEORY}
     options: ClassVar[Mapping[str, str]] = {}
 
-    def _plan(self, design: Design, privacy: Privacy, n: int, options: Mapping[str, Any]) -> Plan:
+    def _plan(self, design: Design, privacy: Privacy, n: int, options: Options) -> Plan:
         need_delta(self.name, privacy)
         plan = counted_plan(self, design, privacy, n, search.histograms(), options)
         plan = replace(plan, parameters=scale_names(design.inputs))

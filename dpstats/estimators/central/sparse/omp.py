@@ -24,7 +24,7 @@ from dpstats.estimators.guesses import max_rows, sufficient
 from dpstats.estimators.selection import CONDITIONAL, INFERENCE, error_with, half_of, per_round
 from dpstats.estimators.sources import BREIMAN, CAI, DURFEE, SCORE_ATTACK, TROPP
 from dpstats.privacy import Privacy
-from dpstats.protocol import Answer, CoefficientEstimate, Estimator, Holder, Plan
+from dpstats.protocol import Answer, CoefficientEstimate, Estimator, Holder, Options, Plan
 from dpstats.queries import Geometry, Gram, Query, Score
 from dpstats.theory import Assumption, Rate, Theory
 
@@ -153,7 +153,7 @@ class OMP(Counted[CoefficientEstimate]):
         """What is known under each trust model."""
         return {"central": _LOGIT if self.model == "logit" else _THEORY}
 
-    def _plan(self, design: Design, privacy: Privacy, n: int, options: Mapping[str, Any]) -> Plan:
+    def _plan(self, design: Design, privacy: Privacy, n: int, options: Options) -> Plan:
         need_delta(self.name, privacy)
         asked, inference = options.get("sparsity"), options.get("inference", "none")
         lam = need_positive("lam", options.get("lam"), 0.0, zero=True)

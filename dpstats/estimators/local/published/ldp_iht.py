@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,7 @@ from dpstats.estimators.local.requests import (
 from dpstats.estimators.local.theory import IN_ROUNDS
 from dpstats.estimators.sources import WANG_XU, ZHU
 from dpstats.privacy import Local
-from dpstats.protocol import CoefficientEstimate, Messages, Plan, Question
+from dpstats.protocol import CoefficientEstimate, Messages, Options, Plan, Question
 from dpstats.queries import MomentMessage
 from dpstats.theory import Assumption, Rate, Theory
 
@@ -113,9 +113,7 @@ class LDPIHT(Rounds):
         "channel": f"one of {CHANNELS}; 'hemisphere' as printed by default",
     }
 
-    def _local_plan(
-        self, design: Design, privacy: Local, n: int, options: Mapping[str, Any]
-    ) -> Plan:
+    def _local_plan(self, design: Design, privacy: Local, n: int, options: Options) -> Plan:
         d, facts = len(design.names), facts_of(design, {})
         s = options.get("sparsity")
         if not isinstance(s, int):
@@ -174,7 +172,7 @@ class LDPIHT(Rounds):
         return without_law(theta, float(sum(answer.count for answer in answers)), why, {})
 
 
-def _message(design: Design, options: Mapping[str, Any], theta: Array) -> MomentMessage:
+def _message(design: Design, options: Options, theta: Array) -> MomentMessage:
     return MomentMessage(
         len(design.names), float(options["radius"]), float(options["clip"]), 0.0, theta
     )

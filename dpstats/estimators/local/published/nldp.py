@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +33,7 @@ from dpstats.estimators.local.requests import (
 from dpstats.estimators.local.theory import AT_ONCE
 from dpstats.estimators.sources import ZHU
 from dpstats.privacy import Local
-from dpstats.protocol import CoefficientEstimate, Messages, Plan, Question
+from dpstats.protocol import CoefficientEstimate, Messages, Options, Plan, Question
 from dpstats.queries import MomentMessage
 from dpstats.theory import Assumption, Citation, Rate, Theory
 
@@ -146,9 +146,7 @@ class NLDP(Once):
         "public_rows": "number of rows in public=..., if any; set by the model",
     }
 
-    def _local_plan(
-        self, design: Design, privacy: Local, n: int, options: Mapping[str, Any]
-    ) -> Plan:
+    def _local_plan(self, design: Design, privacy: Local, n: int, options: Options) -> Plan:
         d, facts = len(design.names), facts_of(design, {})
         sparsity = options.get("sparsity")
         if sparsity is not None and not isinstance(sparsity, int):
@@ -182,7 +180,7 @@ class NLDP(Once):
         plan = self._charged(design, privacy, n, question.channel.event, public)
         return replace(plan, warnings=_warnings(plan, facts, noise_of(question, n), d, rows))
 
-    def _message(self, design: Design, options: Mapping[str, Any]) -> MomentMessage:
+    def _message(self, design: Design, options: Options) -> MomentMessage:
         share = 0.0 if options.get("public_rows") else 0.5
         radius, clip = float(options["radius"]), float(options["clip"])
         return MomentMessage(len(design.names), radius, clip, share)
@@ -211,9 +209,7 @@ class NLDP(Once):
         return without_law(params, nobs, why, {"smallest eigenvalue allowed": floor})
 
 
-def _thresholded(
-    solved: Array, errors: Array, options: Mapping[str, Any], always: tuple[int, ...]
-) -> Array:
+def _thresholded(solved: Array, errors: Array, options: Options, always: tuple[int, ...]) -> Array:
     """The largest coefficients as they are, or all after a soft threshold; the intercept stays."""
     free = np.ones(solved.size, dtype=bool)
     free[list(always)] = False

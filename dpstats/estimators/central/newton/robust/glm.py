@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,7 @@ from dpstats.estimators.guesses import enough, max_rows
 from dpstats.estimators.sources import AVELLA, GANESH, SCORE_ATTACK
 from dpstats.families import Family
 from dpstats.privacy import Privacy
-from dpstats.protocol import CoefficientEstimate, Holder, Plan
+from dpstats.protocol import CoefficientEstimate, Holder, Options, Plan
 from dpstats.queries import Geometry, Gram, Query, Score
 from dpstats.theory import Assumption, Rate, Theory
 
@@ -144,7 +144,7 @@ class RobustGLM(Counted[CoefficientEstimate]):
     theory: ClassVar[Mapping[str, Theory]] = {"central": THEORY}
     options: ClassVar[Mapping[str, str]] = {}
 
-    def _plan(self, design: Design, privacy: Privacy, n: int, options: Mapping[str, Any]) -> Plan:
+    def _plan(self, design: Design, privacy: Privacy, n: int, options: Options) -> Plan:
         need_delta(self.name, privacy)
         public = _schedule(design, privacy, n)
         asks = with_scales(_asks(public, design), design, privacy, n)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,7 @@ from dpstats.estimators.numerics.huber import (
 )
 from dpstats.estimators.sources import AVELLA, CAI, DONG, TANG
 from dpstats.privacy import Privacy
-from dpstats.protocol import CoefficientEstimate, Holder, Plan
+from dpstats.protocol import CoefficientEstimate, Holder, Options, Plan
 from dpstats.queries import (
     Geometry,
     Gram,
@@ -165,7 +165,7 @@ class RobustOLS(Counted[CoefficientEstimate]):
     theory: ClassVar[Mapping[str, Theory]] = {"central": THEORY}
     options: ClassVar[Mapping[str, str]] = {}
 
-    def _plan(self, design: Design, privacy: Privacy, n: int, options: Mapping[str, Any]) -> Plan:
+    def _plan(self, design: Design, privacy: Privacy, n: int, options: Options) -> Plan:
         need_delta(self.name, privacy)
         public = _schedule(design, privacy, n)
         asks = _asks(

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dpstats.accounting import Ledger, LedgerState
 from dpstats.design import Design, Source
-from dpstats.errors import FeasibilityWarning
+from dpstats.errors import DataError, FeasibilityWarning, OptionError
 from dpstats.holders import (
     Clients,
     Curator,
@@ -29,7 +29,7 @@ from dpstats.holders import (
 from dpstats.holders.sealed import without_frames
 from dpstats.holders.store import OpenStore
 from dpstats.mechanisms.noise import Noise, SafeNoise
-from dpstats.privacy import LabelOnly, Local, Neighbors
+from dpstats.privacy import Central, LabelOnly, Local, Neighbors
 from dpstats.protocol import Estimator, Plan
 from dpstats.protocol.progress import reporter
 from dpstats.results import Released as Results
@@ -63,12 +63,12 @@ def fit(
     progress: bool | None,
     scratch: str | os.PathLike[str] | None = None,
 ) -> Results:
-    """Charge the ledger, under a public label, then fit; see `dpstats.model.Model.fit`."""
+    """Charge the ledger, under a public label, then fit; see `dpstats.models.model.Model.fit`."""
     design, source, estimator, plan, public, reading = prepared
     del prepared
     assert source is not None
     noise = SafeNoise() if noise is None else noise
-    store = _store(reading, design, plan, scratch)
+    store = _store(reading, design, estimator, plan, scratch)
     if isinstance(plan.privacy, LabelOnly):
         check_responses(len(source))
     for message in plan.warnings:
@@ -97,18 +97,57 @@ def fit(
 def _store(
     reading: Reading | None,
     design: Design,
+    estimator: Estimator,
     plan: Plan,
     scratch: str | os.PathLike[str] | None,
 ) -> OpenStore:
-    """Where the rows of a fit are kept: in memory, or on disk where they are read in batches."""
+    """Where rows are kept: in memory, on disk where they are read in batches, or on a cluster."""
     if scratch is not None:
         scratch_folder(scratch)
     if reading is None:
         return ResidentRows
     of_units = design.schema is not None and design.schema.unit is not None
     reading.counted = plan.neighbors is Neighbors.REPLACE_ONE and not of_units
+    if reading.partitions is not None and isinstance(plan.privacy, Central):
+        return _on_cluster(reading, design, estimator, of_units, scratch)
     folder = reading.place(plan.n, len(design.names), scratch)
     return ResidentRows if folder is None else functools.partial(MappedRows, folder=folder)
+
+
+def _on_cluster(
+    reading: Reading,
+    design: Design,
+    estimator: Estimator,
+    of_units: bool,
+    scratch: str | os.PathLike[str] | None,
+) -> OpenStore:
+    """Rows that stay on the workers of a cluster, which is seen to be able to hold them.
+
+    Raises
+    ------
+    DataError, OptionError
+        If rows of units would have to be brought together, if their number is private, if a method
+        needs rows in the order of their lots, or if workers lack this version of dpstats.
+    """
+    from dpstats.holders.cluster import ClusterRows, Spread
+
+    partitions, schema = reading.partitions, design.schema
+    assert partitions is not None
+    assert schema is not None
+    if of_units or not reading.counted:
+        raise DataError(
+            "On a cluster each row is a unit of its own and their number is public: write one row "
+            'a unit, declare the schema without unit=, and ask for neighbors="replace-one"; or '
+            "compute() the dask DataFrame and pass that."
+        )
+    if getattr(estimator, "by_lots", False):
+        raise OptionError(
+            f"method={estimator.name!r} compares pairs of rows, wherever they are, and has no form "
+            "for a cluster: leave the method out, or compute() the dask DataFrame and pass that."
+        )
+    folder = None if scratch is None else os.fspath(scratch)
+    spread = Spread(partitions, design.columns, schema, len(design.names), folder)
+    return functools.partial(ClusterRows, spread=spread)
 
 
 def opened(

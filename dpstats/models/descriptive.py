@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
-from dpstats import api
 from dpstats.accounting import Ledger
-from dpstats.api import Formula, level_term, of_columns, required
 from dpstats.errors import OptionError
 from dpstats.estimators.central.descriptive.counts import checked_bins
 from dpstats.estimators.central.descriptive.quantile import QUARTILES, checked_levels
 from dpstats.mechanisms.noise import Noise
-from dpstats.model import Model
+from dpstats.models import regressions
+from dpstats.models.model import Model
+from dpstats.models.regressions import Formula, level_term, of_columns, required
 from dpstats.privacy import Central
 from dpstats.results.descriptive import DescribeResults
 from dpstats.schema import Boolean, Categorical, Numeric, Schema
@@ -191,7 +191,7 @@ def mean(
     ('a', 'b', 'c')
     """
     if by is None:
-        return api.mean(formula, data, schema, missing=missing, n=n, sites=sites)
+        return regressions.mean(formula, data, schema, missing=missing, n=n, sites=sites)
     if sites is not None:
         raise OptionError("mean(..., by=...): sites= is for the mean of all rows.")
     column, _, right = (part.strip() for part in str(formula).partition("~"))

@@ -14,7 +14,7 @@ from dpstats.errors import DataError, OptionError, SchemaError, TrustError
 from dpstats.families import BINOMIAL, GAUSSIAN, Family
 from dpstats.families import family as family_of
 from dpstats.federated import Sites
-from dpstats.model import Model
+from dpstats.models.model import Model
 from dpstats.schema import Categorical, Numeric, Schema
 from dpstats.tables import named_columns
 from dpstats.tables.coercion import as_matrix, check_kind
@@ -27,7 +27,7 @@ _KINDS = {GAUSSIAN: "ols", BINOMIAL: "logit"}  # every other family is "glm"
 
 @dataclass(frozen=True)
 class Formula:
-    """How to make the design of a formula over a table; see `dpstats.model.Recipe`."""
+    """How to make the design of a formula over a table; see `dpstats.models.model.Recipe`."""
 
     formula: str
     schema: Schema

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from dpstats.api import Formula, check_numbers, required, term
 from dpstats.errors import FormulaError, OptionError, SchemaError
-from dpstats.model import Model
+from dpstats.models.model import Model
+from dpstats.models.regressions import Formula, check_numbers, required, term
 from dpstats.schema import Numeric, Schema
 
 __all__ = ["gaussian_mixture", "mixture_ols"]

@@ -24,12 +24,12 @@ from numpy.typing import NDArray
 from dpstats import estimators
 from dpstats.channels import Channel, channel
 from dpstats.design import Design, PublicDesign, design_from_dict
-from dpstats.door import concluded
 from dpstats.errors import DataError, OptionError, PlanError
 from dpstats.holders.collector import MessageCollector, Received
 from dpstats.holders.device import Device
 from dpstats.holders.wire import HEADER_BYTES
 from dpstats.mechanisms.noise import Noise, SafeNoise
+from dpstats.models.door import concluded
 from dpstats.protocol import Plan, Question
 from dpstats.queries import MomentMessage
 from dpstats.results import Released as Results

@@ -12,7 +12,7 @@ import numpy as np
 from dpstats import estimators
 from dpstats.errors import OptionError
 from dpstats.estimators.guesses import round_up
-from dpstats.model import Model
+from dpstats.models.model import Model
 from dpstats.privacy import Central, LabelOnly, Neighbors, Privacy
 from dpstats.protocol import Plan
 from dpstats.theory import Rate, Setting

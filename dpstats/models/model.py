@@ -1,6 +1,6 @@
 """A model: a public design and a private table, planned and fitted under a trust model.
 
-``plan`` reads no private row; ``fit`` takes what it prepares to the door (`dpstats.door`).
+``plan`` reads no private row; ``fit`` takes what it prepares to the door (`dpstats.models.door`).
 """
 
 from __future__ import annotations
@@ -12,9 +12,14 @@ from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from dpstats import door, estimators, federated
+from dpstats import estimators, federated
 from dpstats.accounting import Ledger
-from dpstats.checks import (
+from dpstats.design import Design, PublicDesign, Source
+from dpstats.errors import DataError, OptionError, TrustError
+from dpstats.federated import Question, Site, Sites
+from dpstats.mechanisms.noise import Noise
+from dpstats.models import door
+from dpstats.models.checks import (
     check_names,
     check_paid,
     check_privacy,
@@ -23,19 +28,15 @@ from dpstats.checks import (
     public_covariates,
     row_count,
 )
-from dpstats.design import Design, PublicDesign, Source
-from dpstats.errors import DataError, OptionError, TrustError
-from dpstats.federated import Question, Site, Sites
-from dpstats.mechanisms.noise import Noise
-from dpstats.missing import check_missing, completing, taken_share, with_gaps
+from dpstats.models.missing import check_missing, completing, taken_share, with_gaps
 from dpstats.privacy import Central, Federated, LabelOnly, Local, Neighbors, Privacy
-from dpstats.protocol import Estimator, Plan
+from dpstats.protocol import Estimator, Options, Plan
 from dpstats.results import Released as Results
 from dpstats.tables.streams import Reading, Stream, stream_of
 from dpstats.text import plain
 
 if TYPE_CHECKING:
-    from dpstats.devices import Collector, Randomizer
+    from dpstats.models.devices import Collector, Randomizer
     from dpstats.protocol import LocalMethod
 
 __all__ = ["Model", "Recipe", "Sparsity"]
@@ -92,7 +93,7 @@ class Model:
         recipe: Recipe,
         data: Any = None,
         n: int | None = None,
-        options: Mapping[str, Any] | None = None,
+        options: Options | None = None,
         missing: str = "complete",
     ) -> None:
         self.kind = kind
@@ -325,7 +326,7 @@ class Model:
         -------
         Collector
         """
-        from dpstats.devices import Collector
+        from dpstats.models.devices import Collector
 
         if not isinstance(privacy, Local):
             raise TrustError(

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any, cast
 
 from dpstats.accounting import Ledger
-from dpstats.api import Formula, of_columns, quoted, required
 from dpstats.errors import OptionError
 from dpstats.estimators.central.range import ENDS, MAPPED
 from dpstats.mechanisms.noise import Noise
-from dpstats.model import Model
+from dpstats.models.model import Model
+from dpstats.models.regressions import Formula, of_columns, quoted, required
 from dpstats.privacy import Central
 from dpstats.results.parameters import ScalesResults
 from dpstats.schema import Numeric, Schema

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy as np
 from dpstats.design import Design
 from dpstats.errors import OptionError, TrustError
 from dpstats.privacy import Central, Privacy
-from dpstats.protocol import Estimator, Plan
+from dpstats.protocol import Estimator, Options, Plan
 
 __all__ = ["EM", "check_missing", "completing", "taken_share", "with_gaps"]
 
@@ -40,9 +39,7 @@ def check_missing(model: str, missing: Any) -> str:
     return missing
 
 
-def completing(
-    missing: str, privacy: Privacy, method: str | None, options: Mapping[str, Any]
-) -> str | None:
+def completing(missing: str, privacy: Privacy, method: str | None, options: Options) -> str | None:
     """The method asked for, or the one that ``missing="em"`` asks for.
 
     Raises
@@ -101,7 +98,7 @@ def with_gaps(
     plan: Plan,
     estimator: Estimator,
     design: Design,
-    options: Mapping[str, Any],
+    options: Options,
     share: float | None,
 ) -> Plan:
     """The plan, expecting what it does of a table with gaps; mechanisms and cost stay.

@@ -1,0 +1,416 @@
+"""Rows of one table on the workers of a Dask cluster, asked for exact totals of one query a time.
+
+The cluster is one trusted party with the curator: it holds the rows. Workers draw no noise. They
+answer in exact integers, which are added up where the ledger is, so that the bits are those of the
+same rows in memory, however they are divided; and a worker that dies loses nothing that cannot be
+asked again: its partitions are prepared elsewhere, and the same question has the same answer.
+
+Whatever fails on a worker is told by its name alone, for what it says may quote rows.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.design import design_from_dict
+from dpstats.errors import DataError
+from dpstats.holders.mapped import MappedRows
+from dpstats.holders.rows import ResidentRows, rounded
+from dpstats.holders.store import Grid
+from dpstats.mechanisms.lots import Known, Lots, Window
+from dpstats.queries.as_json import query_from_dict, query_to_dict
+from dpstats.queries.blocks import MAX_ROWS
+from dpstats.tables import named_columns
+from dpstats.tables.partitions import Partitions, connected
+from dpstats.tables.scratch import CHARGED, scratch_folder
+from dpstats.tables.streams import Reading, Stream
+from dpstats.version import VERSION
+
+if TYPE_CHECKING:
+    from dpstats.design import Design, Source
+    from dpstats.queries import Query
+    from dpstats.schema import Schema
+
+__all__ = ["ClusterRows", "Spread"]
+
+Array = NDArray[np.float64]
+Cut = tuple[int, int]
+
+PATIENCE = 60.0  # seconds: for a worker, where all that had rows were lost
+_PAUSE = 1.0  # seconds: between looks at whether a worker is still there
+_TRIES = 3  # times that workers may be lost under one question
+_HELD_BYTES = 12  # bytes: a value, as it was read and as queries see it, at the most
+_HELD_SHARE = 0.5  # ratio: of the workers' memory, beyond which rows go to their disks
+_LOST = f"Workers were lost {_TRIES} times under one question.{CHARGED}"
+
+
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """What a worker has to know of one partition: its place in the table, and where to keep it."""
+
+    start: int
+    rows: int
+    whole: int
+    schema: Schema
+    scratch: str | None
+    on_disk: bool
+
+
+class Actor:
+    """The partitions of one worker. Private; no method raises, and none returns a row."""
+
+    def __init__(self, whole: int) -> None:
+        self._key = Known()
+        self._lots = Lots(self._key, whole)
+        self._held: list[tuple[Piece, Source, Path | None]] = []
+        self._stores: list[ResidentRows] = []
+
+    def add(self, piece: Piece, frame: Any, design: Mapping[str, Any]) -> str:
+        """Read a partition, and prepare it for queries; the name of what failed, or nothing."""
+        return _failing(lambda: self._add(piece, frame, design))
+
+    def open(self, design: Mapping[str, Any]) -> str:
+        """Prepare the same rows for another design of the same columns."""
+        return _failing(lambda: self._open(design))
+
+    def total(self, query: Mapping[str, Any], cut: Cut | None, key: bytes) -> NDArray[Any] | str:
+        """Exact total of the rows that are here, in integers; or the name of what failed."""
+        made: list[NDArray[Any]] = []
+        return _failing(lambda: made.append(self._total(query, cut, key))) or made[0]
+
+    def _add(self, piece: Piece, frame: Any, design: Mapping[str, Any]) -> None:
+        bound = _bound(design)
+        reading = Reading(Stream(_Once(frame), piece.schema, piece.rows))
+        source = bound.source(reading)
+        folder = scratch_folder(piece.scratch) if piece.on_disk else None
+        reading.keep(folder)
+        self._held.append((piece, source, folder))
+        self._stores.append(self._store(source, bound, piece, folder))
+
+    def _open(self, design: Mapping[str, Any]) -> None:
+        bound = _bound(design)
+        self._stores.clear()  # before the others are there
+        for k, (piece, source, folder) in enumerate(self._held):
+            again = bound.reread(source)
+            self._held[k] = piece, again, folder
+            self._stores.append(self._store(again, bound, piece, folder))
+
+    def _store(
+        self, source: Source, design: Design, piece: Piece, folder: Path | None
+    ) -> ResidentRows:
+        lots = Window(self._lots, piece.start, piece.rows)
+        if folder is None:
+            return ResidentRows(source, design, 1, lots)
+        return MappedRows(source, design, 1, lots, folder)
+
+    def _total(self, query: Mapping[str, Any], cut: Cut | None, key: bytes) -> NDArray[Any]:
+        asked, self._key.key = query_from_dict(query), key
+        return _sum([store.total(asked, cut) for store in self._stores])
+
+
+def _bound(described: Mapping[str, Any]) -> Design:
+    """A design from what it is made of, and the scales that were found for it."""
+    made, found = design_from_dict(described["design"]), described["found"]
+    return made.scaled(found) if found else made
+
+
+class _Once:
+    """One partition, given away when it is read."""
+
+    def __init__(self, frame: Any) -> None:
+        self._frames, self._rows = [frame], len(frame)
+        self.columns = named_columns(frame.iloc[:0])
+
+    def count(self) -> int | None:
+        """The number of rows that was announced counts, not this one."""
+        return None
+
+    def check(self) -> None:
+        """It is there."""
+
+    def read(self, names: Sequence[str]) -> Iterator[dict[str, Any]]:
+        frame = self._frames.pop()
+        yield named_columns(frame, names)
+
+
+def _failing(task: Callable[[], object]) -> str:
+    """The name of the error that a task ends in; nothing where it ends well."""
+    try:
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a warning about a value would be in a worker's log
+            task()
+    except Exception as error:
+        return type(error).__name__
+    return ""
+
+
+def _sum(totals: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """Exact, in Python's integers: int64 holds sums over up to `MAX_ROWS` rows."""
+    whole: NDArray[Any] = np.sum([total.astype(object) for total in totals], axis=0)
+    return whole
+
+
+def _fed(actor: Any, piece: Piece, frame: Any, design: Mapping[str, Any]) -> str:
+    """A task beside an actor: hands it a partition without a way over the network.
+
+    It does not raise: dask logs the arguments of a task that does.
+    """
+    answers: list[str] = []
+
+    def hand() -> None:
+        from distributed import get_worker
+
+        own = cast(Actor, get_worker().state.actors[actor.key])
+        answers.append(own.add(piece, frame, design))
+
+    return _failing(hand) or answers[0]
+
+
+def _version() -> str:
+    """Of the package that a worker has."""
+    return VERSION
+
+
+# -- where the ledger is -----------------------------------------------------------------------
+
+
+@dataclass(eq=False)
+class _Home:
+    """A worker's actor, and the places of the partitions that it holds."""
+
+    worker: str
+    actor: Any
+    partitions: list[int]
+
+
+class Spread:
+    """The partitions of a table on the workers of a cluster, for one fit.
+
+    Parameters
+    ----------
+    partitions : Partitions
+        The table.
+    names : sequence of str
+        Columns that are read.
+    schema : Schema
+        What is declared of them.
+    width : int
+        Columns of the design.
+    scratch : str, optional
+        Folder of the workers for rows that do not fit into half of a worker's memory.
+
+    Raises
+    ------
+    DataError
+        If there is no worker, or one without this version of dpstats.
+    """
+
+    def __init__(
+        self,
+        partitions: Partitions,
+        names: Sequence[str],
+        schema: Schema,
+        width: int,
+        scratch: str | None = None,
+    ) -> None:
+        self._client = connected()
+        _check_workers(self._client)
+        sizes = partitions.sizes
+        starts, whole = np.cumsum([0, *sizes]), sum(sizes)
+        on_disk = _HELD_BYTES * whole * (width + len(names)) > _HELD_SHARE * _memory(self._client)
+        filled = [k for k, rows in enumerate(sizes) if rows]
+        parts = partitions.parts(names)
+        self._parts = [parts[k] for k in filled]
+        self._pieces = [
+            Piece(int(starts[k]), sizes[k], whole, schema, scratch, on_disk) for k in filled
+        ]
+        self._homes: list[_Home] = []
+        self._design: Mapping[str, Any] = {}
+
+    def open(self, design: Mapping[str, Any]) -> None:
+        """Prepare all rows for a design."""
+        self._design = design
+        if self._homes:
+            self._everywhere("open", design)
+            return
+        workers, every = _workers(self._client), range(len(self._parts))
+        self._settle([(w, list(every[k :: len(workers)])) for k, w in enumerate(workers)])
+
+    def total(self, query: Mapping[str, Any], cut: Cut | None, key: bytes) -> NDArray[Any]:
+        """Exact total over all rows, in Python's integers."""
+        return _sum(self._everywhere("total", query, cut, key))
+
+    def _everywhere(self, method: str, *arguments: Any) -> list[Any]:
+        """What every actor answers; partitions of lost workers are prepared anew, and asked."""
+        answers: list[Any] = []
+        left, tries = list(self._homes), _TRIES
+        while left:
+            asked = [(home, _asked(home, method, arguments)) for home in left]
+            lost = []
+            for home, future in asked:
+                try:
+                    answers.append(_result(future, self._client, home.worker))
+                except _LostError:
+                    lost.append(home)
+            if lost and (tries := tries - 1) == 0:
+                raise DataError(_LOST)
+            before = self._homes = [home for home in self._homes if home not in lost]
+            self._settle(self._elsewhere(lost) if lost else [])
+            left = [home for home in self._homes if home not in before]
+        for failed in (a for a in answers if isinstance(a, str) and a):
+            raise DataError(f"A worker could not do its part ({failed}).{CHARGED}")
+        return answers
+
+    def _elsewhere(self, lost: Sequence[_Home]) -> list[tuple[str, list[int]]]:
+        """The partitions of lost workers, and workers that are there: those without rows first."""
+        gone, busy = {h.worker for h in lost}, {h.worker for h in self._homes}
+        until = time.monotonic() + PATIENCE
+        while not (there := [w for w in _workers(self._client) if w not in gone]):
+            if time.monotonic() > until:
+                raise DataError(f"No worker came back within {PATIENCE:g} seconds.{CHARGED}")
+            time.sleep(_PAUSE)
+        there.sort(key=busy.__contains__)
+        return [(there[k % len(there)], home.partitions) for k, home in enumerate(lost)]
+
+    def _settle(self, dealt: list[tuple[str, list[int]]]) -> None:
+        """Make actors on workers, and hand them partitions; where one is lost, on others."""
+        for _ in range(_TRIES):
+            made = [self._home(worker, mine) for worker, mine in dealt if mine]
+            lost = self._filled(made)
+            self._homes = [*self._homes, *(home for home in made if home not in lost)]
+            if not lost:
+                return
+            dealt = self._elsewhere(lost)
+        raise DataError(_LOST)
+
+    def _home(self, worker: str, partitions: list[int]) -> _Home:
+        whole, where = self._pieces[0].whole, {"workers": [worker], "pure": False}
+        return _Home(worker, self._client.submit(Actor, whole, actor=True, **where), partitions)
+
+    def _filled(self, homes: Sequence[_Home]) -> list[_Home]:
+        """Hand actors their partitions, one each at a time; those whose workers were lost."""
+        lost: list[_Home] = []
+        for turn in range(max((len(home.partitions) for home in homes), default=0)):
+            turns = [h for h in homes if turn < len(h.partitions) and h not in lost]
+            tasks = [self._feeding(home, home.partitions[turn]) for home in turns]
+            for home, task in zip(turns, tasks, strict=True):
+                try:
+                    failed = _result(task, self._client, home.worker)
+                except _LostError:
+                    lost.append(home)
+                    continue
+                if failed:
+                    raise DataError(f"A partition could not be read ({failed}).{CHARGED}")
+        return lost
+
+    def _feeding(self, home: _Home, at: int) -> Any:
+        where = {"workers": [home.worker]}
+        part = self._client.compute(self._parts[at], **where)
+        known = (self._pieces[at], part, self._design)
+        return self._client.submit(_fed, home.actor, *known, pure=False, **where)
+
+
+class ClusterRows:
+    """The store of rows that are spread over a cluster; see `RowStore`. Private.
+
+    Parameters
+    ----------
+    source : Source
+        Not read: the rows are on the workers.
+    design : Design
+        Public design.
+    max_rows : int
+        1: rows of a unit would have to be brought together.
+    lots : Lots
+        Of the rows. Where parts are dealt the key goes to the workers.
+    spread : Spread
+        The rows.
+    """
+
+    def __init__(
+        self, source: Source, design: Design, max_rows: int, lots: Lots, spread: Spread
+    ) -> None:
+        if max_rows != 1 or len(source) != len(lots):
+            raise DataError("On a cluster each row is a unit of its own.")
+        self._step, self._lots, self._spread = Grid.of(design).step, lots, spread
+        spread.open({"design": design.to_dict(), "found": dict(design.found)})
+
+    def answer(self, query: Query, cut: Cut | None = None) -> Array:
+        """Exact answer before noise; see `RowStore.answer`."""
+        key = b"" if cut is None else self._lots.key
+        total = self._spread.total(query_to_dict(query), cut, key)
+        n, (part, parts) = len(self._lots), cut or (0, 1)
+        rows = n * (part + 1) // parts - n * part // parts
+        step = self._step if query.columns is None else self._step[list(query.columns)]
+        return query.finish(rounded(total if rows > MAX_ROWS else total.astype(np.int64)), step)
+
+
+class _LostError(Exception):
+    """A worker is no longer there."""
+
+
+def _asked(home: _Home, method: str, arguments: tuple[Any, ...]) -> Any:
+    """A call of an actor's method, on its way; None where its worker cannot be reached."""
+    try:
+        return getattr(home.actor.result(timeout=_PAUSE), method)(*arguments)
+    except Exception:
+        return None
+
+
+def _result(future: Any, client: Any, worker: str) -> Any:
+    """What a task on a worker returns; the name of its error, where it has one.
+
+    Raises
+    ------
+    _LostError
+        If the worker is no longer there.
+    """
+    while future is not None:
+        try:
+            return future.result(timeout=_PAUSE)
+        except TimeoutError:
+            if worker not in _workers(client):
+                break
+        except Exception as error:
+            unreachable = isinstance(error, OSError) and not hasattr(future, "key")  # of an actor
+            if unreachable or worker not in _workers(client):
+                break
+            return type(error).__name__
+    raise _LostError
+
+
+def _workers(client: Any) -> list[str]:
+    """Addresses of the workers that are there."""
+    return sorted(client.scheduler_info(n_workers=-1)["workers"])
+
+
+def _memory(client: Any) -> float:
+    """Bytes that all workers may use together."""
+    workers = client.scheduler_info(n_workers=-1)["workers"].values()
+    return float(sum(each["memory_limit"] or np.inf for each in workers))
+
+
+def _check_workers(client: Any) -> None:
+    if not _workers(client):
+        raise DataError("The cluster has no workers: start some, and fit again.")
+    try:
+        found = client.run(_version)
+    except Exception as error:
+        failed = type(error).__name__
+    else:
+        others = sorted({made for made in found.values() if made != VERSION})
+        if not others:
+            return
+        failed = f"version {', '.join(others)}"
+    raise DataError(
+        f"Workers of the cluster are without this version of dpstats ({failed}): install dpstats "
+        f"{VERSION} on all of them."
+    )

@@ -1,0 +1,290 @@
+"""Rows on a cluster: the same bits as in memory, whichever worker is lost; errors without rows."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from threadpoolctl import threadpool_limits
+
+import dpstats as dp
+from dpstats.errors import DataError, DPStatsError, OptionError
+from dpstats.holders import cluster as module
+from dpstats.mechanisms.noise import SeededNoise
+from dpstats.tables import partitions
+
+
+class Lazy:
+    """A package that takes seconds to import: only where a test needs it."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, what: str) -> Any:
+        return getattr(pytest.importorskip(self._name), what)
+
+
+dd, distributed = Lazy("dask.dataframe"), Lazy("distributed")
+
+N = 3_000
+CANARY = 77123.25
+SCHEMA = dp.Schema(
+    x=dp.Numeric(-500, 500),
+    z=dp.Numeric(0, 9, center=4, scale=2),
+    g=dp.Categorical(["a", "b"]),
+    b=dp.Boolean(),
+    y=dp.Numeric(-90, 90),
+)
+CENTRAL = dp.Central(2.0, 1e-6)
+
+
+def table(n: int = N) -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    made = pd.DataFrame(
+        {
+            "x": rng.normal(0, 2, n),
+            "z": rng.normal(4, 2, n),
+            "g": rng.choice(["a", "b", "c"], n),
+            "b": rng.random(n) < 0.4,
+        }
+    )
+    made["y"] = 1 + made.x - made.z + 3 * made.b + rng.normal(0, 1, n)
+    made.loc[::11, "z"] = np.nan
+    made.loc[3, "x"] = CANARY
+    return made
+
+
+def spread(data: pd.DataFrame) -> Any:
+    """Partitions of other lengths, one of them without rows."""
+    cuts = [0, 10, 10, 1200, 1201, len(data)]
+    parts = [data.iloc[a:b] for a, b in itertools.pairwise(cuts)]
+    return dd.from_map(lambda k: parts[k], range(len(parts)), meta=data.iloc[:0])
+
+
+MODELS: dict[str, Any] = {
+    "scales are found": (lambda d: dp.ols("y ~ x + z + C(g)", d, SCHEMA), {}),
+    "parts of the rows": (
+        lambda d: dp.ols("y ~ x + z + b", d, SCHEMA),
+        {"method": "dp-iht", "sparsity": 1},
+    ),
+    "halves, columns": (
+        lambda d: dp.ols("y ~ x + z + b + C(g)", d, SCHEMA),
+        {"sparsity": 2, "inference": "split"},
+    ),
+    "incomplete rows": (lambda d: dp.ols("y ~ x + z", d, SCHEMA, missing="em"), {}),
+    "logit": (lambda d: dp.logit("b ~ x + z", d, SCHEMA), {}),
+    "describe": (lambda d: dp.histogram("x", d, SCHEMA), {}),
+    "mixture": (lambda d: dp.gaussian_mixture("~ x + z", d, SCHEMA, components=2), {}),
+}
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Any]:
+    with (
+        threadpool_limits(1),  # workers in this process: estimators round alike beside them
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0"
+        ) as made,
+        distributed.Client(made) as client,
+    ):
+        yield client
+
+
+def released(fit: Any) -> Any:
+    return fit.privacy.to_dict(), fit.to_dict()["estimate"]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", MODELS)
+def test_bits_are_those_of_the_rows_in_memory(client: Any, name: str) -> None:
+    model, options = MODELS[name]
+    data, noise = table(), SeededNoise(5)
+    here = model(data).fit(CENTRAL, noise=noise, **options)
+    there = model(spread(data)).fit(CENTRAL, noise=noise, **options)
+    assert repr(here.to_dict()) == repr(there.to_dict())
+
+
+@pytest.mark.full
+def test_without_a_cluster_partitions_are_read_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dpstats.tables.streams.connected", lambda: None)
+    monkeypatch.setattr(partitions, "connected", lambda: None)
+    model, _ = MODELS["logit"]
+    data, noise = table(400), SeededNoise(5)
+    frame = dd.from_pandas(data, npartitions=3)
+    here, there = (model(d).fit(CENTRAL, noise=noise) for d in (data, frame))
+    assert repr(here.to_dict()) == repr(there.to_dict())
+
+
+# -- before the charge -------------------------------------------------------------------------
+
+
+def asked(data: Any, schema: dp.Schema = SCHEMA, **how: Any) -> None:
+    privacy = how.pop("privacy", CENTRAL)
+    ledger = dp.Ledger.memory(100.0, 1e-3)
+    try:
+        dp.ols("y ~ x + z", data, schema).fit(privacy, ledger, **how)
+    finally:
+        assert not ledger.entries
+
+
+@pytest.mark.full
+def test_what_a_cluster_cannot_hold_is_refused_before_the_charge(client: Any) -> None:
+    frame = spread(table(2_000))
+    units = dp.Schema(dict(SCHEMA), unit="person", max_rows=2)
+    with pytest.raises(DataError, match="each row is a unit of its own"):
+        asked(frame.assign(person=1), units, privacy=dp.Central(1.0, 1e-6, rows=2_000))
+    with pytest.raises(DataError, match="their number is public"):
+        asked(frame, privacy=dp.Central(1.0, 1e-6, neighbors="add-remove", rows=2_000))
+    with pytest.raises(OptionError, match="compares pairs of rows"):
+        asked(frame, method="adaptive-clipping-gd")
+
+
+@pytest.mark.full
+def test_workers_without_this_version_are_refused_before_the_charge(
+    client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frame = spread(table(2_000))
+    monkeypatch.setattr(module, "_version", lambda: "0.0.1")
+    with pytest.raises(DataError, match=r"\(version 0\.0\.1\): install dpstats"):
+        asked(frame)
+    monkeypatch.setattr(module, "_version", lambda: 1 / 0)
+    with pytest.raises(DataError, match=r"\(ZeroDivisionError\): install dpstats"):
+        asked(frame)
+    monkeypatch.setattr(module, "_workers", lambda client: [])
+    with pytest.raises(DataError, match="has no workers"):
+        asked(frame)
+
+
+# -- after it ----------------------------------------------------------------------------------
+
+
+def failing(frame: pd.DataFrame, partition_info: Any = None) -> pd.DataFrame:
+    """A step of the user's own graph that fails on rows, and says so with their values."""
+    if getattr(module, "failing_now", False) and partition_info is not None and len(frame) > 1_500:
+        raise ValueError(f"no place for {frame.x.max()}")
+    return frame
+
+
+@pytest.mark.full
+def test_a_partition_that_fails_is_named_and_the_charge_stands(
+    client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frame = spread(table()).map_partitions(failing, meta=table().iloc[:0])
+    ledger, opened = dp.Ledger.memory(100.0, 1e-3), module.Spread.open
+
+    def later(self: Any, design: Any) -> None:
+        monkeypatch.setattr(module, "failing_now", True, raising=False)
+        opened(self, design)
+
+    monkeypatch.setattr(module.Spread, "open", later)
+    with pytest.raises(DataError, match=r"\(ValueError\).*charge stands") as error:
+        dp.ols("y ~ x + z", frame, SCHEMA).fit(CENTRAL, ledger)
+    assert len(ledger.entries) == 1
+    assert str(CANARY) not in repr(error.getrepr(chain=True, showlocals=True))
+
+
+@pytest.mark.full
+def test_what_fails_on_a_worker_says_its_name_alone(
+    client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(self: Any, query: Any, cut: Any) -> Any:
+        raise RuntimeError(f"rows such as {self._source.block(0, 9).x}, {CANARY}")
+
+    monkeypatch.setattr(module.ResidentRows, "total", broken)
+    with pytest.raises(DataError, match=r"could not do its part \(RuntimeError\)") as error:
+        dp.ols("y ~ x + z", spread(table()), SCHEMA).fit(CENTRAL)
+    assert str(CANARY) not in repr(error.getrepr(chain=True, showlocals=True))
+    assert str(CANARY) not in str(client.get_worker_logs())
+
+
+@pytest.mark.full
+def test_a_partition_that_finds_no_actor_is_not_logged(
+    client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module.Actor, "add", lambda self, *rows: [][0])
+    with pytest.raises(DataError, match=r"could not be read \(IndexError\)"):
+        dp.ols("y ~ x + z", spread(table()), SCHEMA).fit(CENTRAL)
+    assert str(CANARY) not in str(client.get_worker_logs())
+
+
+@pytest.mark.full
+def test_a_source_that_delivers_other_rows_than_it_announced_is_cut_or_filled(client: Any) -> None:
+    data, noise = table(2_000), SeededNoise(2)
+    data["x"] = np.where(data.x == CANARY, 0.0, data.x)
+    model = MODELS["logit"][0]
+    frame = dd.from_pandas(data, npartitions=2)
+    gone = data.astype({"g": object, "b": object})
+    gone.iloc[1_990:] = None
+    announced = partitions.Partitions(frame.partitions[:])
+    announced.sizes  # noqa: B018 - counted before rows come and go
+    announced._data = dd.concat([frame.partitions[0], frame.partitions[1].loc[:1_989]])
+    from dpstats.tables.streams import Stream
+
+    cut = model(Stream(announced, SCHEMA, None)).fit(CENTRAL, noise=noise)
+    whole = model(gone).fit(CENTRAL, noise=noise)
+    assert repr(cut.to_dict()) == repr(whole.to_dict())
+
+
+# -- with real processes -----------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("question", [1, 9])
+def test_a_worker_killed_in_a_fit_changes_no_bit_and_costs_nothing(
+    question: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, noise, ledger = table(), SeededNoise(5), dp.Ledger.memory(100.0, 1e-3)
+    moved, elsewhere = [], module.Spread._elsewhere
+    monkeypatch.setattr(
+        module.Spread, "_elsewhere", lambda self, lost: moved.append(lost) or elsewhere(self, lost)
+    )
+    here = dp.ols("y ~ x + z", data, SCHEMA).fit(CENTRAL, noise=noise)
+    answered, total = [0], module.Spread.total
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as made,
+        distributed.Client(made) as client,
+    ):
+
+        def killing(self: Any, *query: Any) -> Any:
+            answered[0] += 1
+            if answered[0] == question:
+                pids = client.run(os.getpid)
+                os.kill(pids[self._homes[0].worker], signal.SIGKILL)
+            return total(self, *query)
+
+        monkeypatch.setattr(module.Spread, "total", killing)
+        there = dp.ols("y ~ x + z", spread(data), SCHEMA).fit(CENTRAL, ledger, noise=noise)
+        logs = str(client.get_worker_logs()) + str(client.get_scheduler_logs())
+    assert answered[0] > question
+    assert len(moved) == 1
+    assert len(ledger.entries) == 1
+    np.testing.assert_array_equal(here.params, there.params)
+    np.testing.assert_array_equal(here.cov_params(), there.cov_params())
+    assert str(CANARY) not in logs
+
+
+@pytest.mark.slow
+def test_without_a_worker_left_the_fit_ends_and_the_charge_stands(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "PATIENCE", 2.0)
+    ledger, total = dp.Ledger.memory(100.0, 1e-3), module.Spread.total
+    with (
+        distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0") as made,
+        distributed.Client(made),
+    ):
+
+        def gone(self: Any, *query: Any) -> Any:
+            made.scale(0)
+            return total(self, *query)
+
+        monkeypatch.setattr(module.Spread, "total", gone)
+        with pytest.raises(DPStatsError, match=r"No worker came back.*charge stands"):
+            dp.ols("y ~ x + z", spread(table()), SCHEMA).fit(CENTRAL, ledger)
+    assert len(ledger.entries) == 1
