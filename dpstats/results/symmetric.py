@@ -172,14 +172,16 @@ class SymmetricMixtureResults(_Symmetric):
             Of their randomness.
         """
         import pandas as pd
-        from scipy.stats import bernoulli, norm
+        from scipy.special import ndtri
+        from scipy.stats import uniform
 
         if not (isinstance(n, int) and n >= 1):
             raise OptionError(f"sample(n={n!r}): a whole number of rows, at least 1, is needed.")
-        e, random = self.estimate, np.random.RandomState(seed)
-        signs = 2.0 * bernoulli.rvs(0.5, size=n, random_state=random) - 1
-        noise = norm.rvs(size=(n, len(e.columns)), random_state=random)
-        rows = signs[:, None] * e.beta + e.sigma * noise
+        e = self.estimate
+        numbers = uniform.rvs(size=(n, len(e.columns) + 1), random_state=seed)
+        signs = np.where(numbers[:, :1] < 0.5, -1.0, 1.0)
+        noise = ndtri(np.clip(numbers[:, 1:], 1e-16, 1 - 1e-16))
+        rows = signs * e.beta + e.sigma * noise
         return pd.DataFrame(rows, columns=list(e.columns))
 
 
