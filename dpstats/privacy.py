@@ -24,6 +24,12 @@ class Neighbors(StrEnum):
     ``REPLACE_ONE``: one record (or one unit's records) takes other values; the number of records
     (or units) is public. ``ADD_REMOVE``: one record (unit) is present in only one of the two; the
     number of records is private.
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> dp.Central(1.0, 1e-6, neighbors="add-remove", rows=5_000).neighbors
+    <Neighbors.ADD_REMOVE: 'add-remove'>
     """
 
     REPLACE_ONE = "replace-one"
@@ -73,6 +79,12 @@ class Central(_SmallDelta):
     large_delta : bool, default False
         Allow delta >= 1/n. Such a delta permits publishing some person's whole record; some
         papers' settings need it. The summary then says what it means.
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> dp.Central(epsilon=1.0, delta=1e-7).trust
+    'central'
     """
 
     epsilon: float
@@ -121,6 +133,12 @@ class Local(_Exchanged, _SmallDelta):
         messages of earlier ones. Every device is asked once.
     large_delta : bool, default False
         As for `Central`.
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> dp.Local(epsilon=2.0).trust
+    'local'
     """
 
     epsilon: float
@@ -148,6 +166,12 @@ class LabelOnly(_Exchanged, _SmallDelta):
         server too. True: one curator holds the responses and releases noisy sums.
     large_delta : bool, default False
         As for `Central`.
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> dp.LabelOnly(epsilon=1.0, curator=True).trust
+    'label-only'
     """
 
     epsilon: float
@@ -181,6 +205,12 @@ class Federated(_Exchanged):
     rows : mapping of str to int, optional
         A public guess of the number of rows of each site, needed for planning where it is private
         (several rows per unit). Wrong guesses cost accuracy, never privacy.
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> dp.Federated(1.0, 1e-7, target="north").at("south").epsilon
+    1.0
     """
 
     epsilon: float

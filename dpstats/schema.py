@@ -61,6 +61,16 @@ class Schema(Mapping[str, Declaration]):
     ------
     SchemaError
         If a declaration is missing, twice given or no declaration.
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> schema = dp.Schema(
+    ...     age=dp.Numeric(18, 95),
+    ...     plan=dp.Categorical(["free", "25", "95"]),
+    ... )
+    >>> list(schema), schema["age"].lower
+    (['age', 'plan'], 18.0)
     """
 
     def __init__(

@@ -98,6 +98,17 @@ class Ledger:
         What one more fit may ask for: the largest epsilon, at the ceiling's delta, of a fit that
         uses Gaussian noise (Laplace noise where delta is 0). Again because entries
         compose, ``spent + remaining`` is more than the ceiling.
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> ledger = dp.Ledger.memory(epsilon=3.0, delta=1e-6)
+    >>> schema = dp.Schema(x=dp.Numeric(0, 1), y=dp.Numeric(0, 1))
+    >>> fit = dp.ols("y ~ x", {"x": [0.1, 0.9] * 99, "y": [0.2, 0.8] * 99}, schema).fit(
+    ...     dp.Central(1.0, 1e-7), ledger
+    ... )
+    >>> len(ledger.entries), ledger.remaining[0] < 3.0
+    (1, True)
     """
 
     def __init__(

@@ -106,6 +106,12 @@ def methods(model: str | None = None, trust: str | None = None) -> pd.DataFrame:
     DataFrame
         Columns model, method, trust, given (options that the row is about), source (of the private
         term), rate (upper, constants 1), conditions and options.
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> dp.methods("logit", "label-only").method.tolist()[0]
+    'label-glm'
     """
     import pandas as pd
 

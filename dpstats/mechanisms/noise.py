@@ -81,6 +81,15 @@ class SeededNoise:
     ----------
     seed : int
         Seed >= 0. The same seed gives the same noise in every fit.
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> schema = dp.Schema(y=dp.Numeric(0, 1))
+    >>> model = dp.mean("y", {"y": [0.2, 0.8] * 99}, schema)
+    >>> one, two = (model.fit(dp.Central(1.0), noise=dp.SeededNoise(7)) for _ in range(2))
+    >>> bool(one.params.iloc[0] == two.params.iloc[0])
+    True
     """
 
     seed: int

@@ -63,6 +63,15 @@ class Randomizer:
     cost twice.
 
     Made by `Model.randomizer`, `Collector.randomizer` or `from_json`.
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> schema = dp.Schema(x=dp.Numeric(0, 1), y=dp.Numeric(0, 1))
+    >>> model = dp.ols("y ~ x", schema=schema, n=10_000)
+    >>> send = model.randomizer(dp.Local(2.0))
+    >>> len(send({"x": 0.3, "y": 0.9})) == send.message_bytes
+    True
     """
 
     def __init__(
@@ -188,6 +197,14 @@ class Collector:
         Public design.
     plan : Plan
         What was planned for the number of users expected.
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> schema = dp.Schema(x=dp.Numeric(0, 1), y=dp.Numeric(0, 1))
+    >>> server = dp.ols("y ~ x", schema=schema, n=10_000).collector(dp.Local(2.0))
+    >>> server.add(server.randomizer()({"x": 0.3, "y": 0.9})), server.accepted
+    (True, 1)
     """
 
     def __init__(self, design: Design, plan: Plan, public: Array | None = None) -> None:

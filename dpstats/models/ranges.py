@@ -67,6 +67,12 @@ def private_range(
     Guarantee: one exponential mechanism on row counts, whose sensitivity is the number of rows of
     one unit; see `dpstats.estimators.central.range.ExponentialRange`. Rows without a value or a
     unit are left out.
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> dp.private_range("y", {"y": [20.0, 30.0] * 999}, dp.Central(2.0))
+    Numeric(16, 32)
     """
     model = range_model(column, data, unit, max_rows)
     return Numeric(*model.fit(privacy, ledger, noise=noise).params.tolist())
@@ -131,8 +137,14 @@ def private_ranges(
 
     Examples
     --------
-    >>> bought = dp.private_ranges(df, schema, dp.Central(0.2, 1e-7), ledger)
-    >>> fit = dp.ols("y ~ x + z", df, bought.schema).fit(dp.Central(1.0, 1e-7), ledger)
+    >>> import dpstats as dp, numpy as np
+    >>> x = np.random.default_rng(0).normal(50.0, 5.0, 20_000)
+    >>> schema = dp.Schema(x=dp.Numeric(-1e6, 1e6), y=dp.Numeric(-1e6, 1e6))
+    >>> df, ledger = {"x": x, "y": 2 * x}, dp.Ledger.memory(2.0, 1e-6)
+    >>> bought = dp.private_ranges(df, schema, dp.Central(0.5, 1e-7), ledger)
+    >>> bool(1 < bought.schema["x"].scale < 25)
+    True
+    >>> fit = dp.ols("y ~ x", df, bought.schema).fit(dp.Central(1.0, 1e-7), ledger)
     """
     model = ranges_model(data, required(schema))
     return cast("ScalesResults", model.fit(privacy, ledger, noise=noise))

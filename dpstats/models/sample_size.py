@@ -60,6 +60,14 @@ def sample_size(
     Planned errors rest on what is declared, as the plan says. Under `LabelOnly` they rest on the
     public rows, repeated as often as needed; beyond some millions of numbers variances are scaled,
     the sampling part by 1/n and the private part by the rate of the method.
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> schema = dp.Schema(y=dp.Numeric(0, 100, scale=20))
+    >>> model = dp.mean("y", schema=schema)
+    >>> dp.sample_size(model, dp.Central(1.0, 1e-6), {"Intercept": 1.0})
+    450
     """
     columns = len(model._design(privacy).names)
     most = max(_CELLS // columns, 1) if isinstance(privacy, LabelOnly) else _MOST

@@ -91,6 +91,16 @@ def compare(fits: Sequence[Any], names: Sequence[str] | None = None, *, stars: b
     -------
     statsmodels.iolib.summary2.Summary
         With ``as_text``, ``as_html``, ``as_latex``, every name escaped.
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> schema = dp.Schema(x=dp.Numeric(0, 1), y=dp.Numeric(0, 1))
+    >>> model = dp.ols("y ~ x", {"x": [0.1, 0.9] * 99, "y": [0.2, 0.8] * 99}, schema)
+    >>> fits = [model.fit(dp.Central(epsilon, 1e-7)) for epsilon in (1.0, 4.0)]
+    >>> print(dp.compare(fits, names=["epsilon 1", "epsilon 4"]))  # doctest: +ELLIPSIS
+    <BLANKLINE>
+    ...
     """
     from statsmodels.iolib.summary2 import summary_col
 

@@ -108,6 +108,13 @@ def coefficients(
     Returns
     -------
     matplotlib.axes.Axes
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> schema = dp.Schema(x=dp.Numeric(0, 1), y=dp.Numeric(0, 1))
+    >>> model = dp.ols("y ~ x", {"x": [0.1, 0.9] * 99, "y": [0.2, 0.8] * 99}, schema)
+    >>> ax = dp.plot.coefficients(model.fit(dp.Central(1.0, 1e-7)))
     """
     fits = several(fits, names, "plot.coefficients")
     if per not in _PER:
@@ -167,6 +174,13 @@ def histogram(fit: Any, alpha: float = 0.05, *, ax: Axes | None = None) -> Axes:
     Returns
     -------
     matplotlib.axes.Axes
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> schema = dp.Schema(y=dp.Numeric(0, 1))
+    >>> fit = dp.histogram("y", {"y": [0.2, 0.8] * 99}, schema).fit(dp.Central(1.0, 1e-7))
+    >>> ax = dp.plot.histogram(fit)
     """
     if not isinstance(fit, HistogramResults):
         raise OptionError("plot.histogram draws what dp.histogram(...).fit(...) returns.")
@@ -200,6 +214,11 @@ def ledger(ledger: Any, *, ax: Axes | None = None) -> Axes:
     Returns
     -------
     matplotlib.axes.Axes
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> ax = dp.plot.ledger(dp.Ledger.memory(epsilon=3.0, delta=1e-6))
     """
     from matplotlib.ticker import MaxNLocator
 
@@ -247,6 +266,14 @@ def sources(fit: Any, term: str, *, alpha: float = 0.05, ax: Axes | None = None)
     ------
     OptionError
         If the fit is of no sites, or has no such coefficient.
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> schema = dp.Schema(y=dp.Numeric(0, 1))
+    >>> sites = {name: {"y": [0.2, 0.8] * 99} for name in ("north", "south", "east")}
+    >>> fit = dp.mean("y", sites, schema).fit(dp.Federated(1.0, 1e-6, target="north"))
+    >>> ax = dp.plot.sources(fit, "Intercept")
     """
     if not isinstance(fit, FederatedResults):
         raise OptionError("plot.sources: a fit under Federated(...) is needed.")
@@ -306,6 +333,13 @@ def error_vs_epsilon(
     Returns
     -------
     matplotlib.axes.Axes
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> schema = dp.Schema(x=dp.Numeric(0, 1), y=dp.Numeric(0, 1))
+    >>> model = dp.ols("y ~ x", {"x": [0.1, 0.9] * 99, "y": [0.2, 0.8] * 99}, schema)
+    >>> ax = dp.plot.error_vs_epsilon(model, [0.5, 1.0, 2.0], privacy=dp.Central(1.0, 1e-7))
     """
     from matplotlib.ticker import LogLocator
 
@@ -348,4 +382,4 @@ def error_vs_epsilon(
     ax.set_xlabel(f"$\\varepsilon$ (at $\\delta$ = {privacy.delta:g}, n = {plans[0].n:,})")
     ax.set_ylabel("planned standard error, in the coefficient's units")
     ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
-    return finished(ax, "What epsilon buys", False)
+    return finished(ax, "Planned standard error by epsilon", False)

@@ -72,6 +72,14 @@ class Released:
         Trust model, neighbours, every mechanism with its sensitivity and noise, total cost.
     error_bound : ErrorBound
         Bounds on the error of each parameter, rates and conditions of the theorem, sources.
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> schema = dp.Schema(y=dp.Numeric(0, 1))
+    >>> fit = dp.mean("y", {"y": [0.2, 0.8] * 99}, schema).fit(dp.Central(1.0))
+    >>> fit.privacy.epsilon, fit.params.index.tolist()
+    (1.0, ['Intercept'])
     """
 
     design: Design
@@ -370,5 +378,16 @@ def _read(data: Mapping[str, Any]) -> Released:
 
 
 def load(path: str | Path) -> Released:
-    """Read a result that `Released.save` wrote."""
+    """Read a result that `Released.save` wrote.
+
+    Examples
+    --------
+    >>> import dpstats as dp, pathlib, tempfile
+    >>> schema = dp.Schema(y=dp.Numeric(0, 1))
+    >>> fit = dp.mean("y", {"y": [0.2, 0.8] * 99}, schema).fit(dp.Central(1.0))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     fit.save(pathlib.Path(folder, "fit.json"))
+    ...     dp.load(pathlib.Path(folder, "fit.json")).params.equals(fit.params)
+    True
+    """
     return Released.load(path)

@@ -55,6 +55,12 @@ class Numeric:
     center, scale : float, optional
         Public guesses of a typical value and spread, in the units of the column; ``center`` within
         the bounds, ``scale`` > 0. They cost accuracy if wrong, never privacy.
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> dp.Numeric(0, 30_000, center=9_000, scale=6_000)
+    Numeric(0, 30000, center=9000, scale=6000)
     """
 
     lower: float
@@ -137,6 +143,12 @@ class Categorical:
         Public guesses of the share of rows at each level, > 0, one for each level with `other` last
         if it was added; together 1, up to rounding. Planned standard errors use them; a wrong guess
         makes these wrong, and nothing else.
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> dp.Categorical(["free", "25", "50", "95"], other="other").levels
+    ('free', '25', '50', '95', 'other')
     """
 
     levels: tuple[Level, ...]
@@ -249,6 +261,12 @@ class Boolean:
     share : float, optional
         Public guess of the share of rows that are true, between 0 and 1. Planned standard errors
         use it; a wrong guess makes these wrong, and nothing else.
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> dp.Boolean(share=0.02).levels
+    (False, True)
     """
 
     share: float | None = None

@@ -133,7 +133,8 @@ def test_totals_beyond_int64_are_exact_before_they_are_rounded(monkeypatch: Any)
         design.source(table), design, 1, Lots(SeededNoise(1).start(), 9)
     )
     total = held._total(Huge(), held.everything, *held._pieces(None, 1, False))
-    assert total.tolist() == [float(9 * (2**61 + 1))]
+    assert total.tolist() == [9 * (2**61 + 1)]
+    assert rows_module.rounded(total).tolist() == [float(9 * (2**61 + 1))]
 
 
 @pytest.mark.parametrize("event", [Gaussian(1.0), Selection(1.0)], ids=["sum", "choice"])

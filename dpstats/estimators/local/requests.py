@@ -51,7 +51,8 @@ OPTIONS = {
     "channel": "'privunit' (default), 'hemisphere' or 'gaussian' (needs delta > 0): how devices "
     "randomise their messages",
     "radius": "norm of a row in standardised units beyond which it is weighted down",
-    "clip": "half-width > 0 of the interval that residuals are held to, in spreads of the response",
+    "clip": "half-width > 0 of the interval that residuals are held to, in standard deviations of "
+    "the response",
     "public_rows": "number of rows in public=..., if any; set by the model",
 }
 _CLEAR, _BLURRED = 0.3, 1.0  # wording: noise of second moments over their smallest eigenvalue

@@ -423,7 +423,7 @@ def _remarks(near: _Near, last: _Last) -> tuple[str, ...]:
     if last.far <= max(usual, 0.005 + 3 * last.far_noise):
         return ()
     return (
-        f"About {last.far:.1%} of the residuals lie beyond six spreads: the response is mostly "
-        "constant or extremely heavy-tailed. Clipped residuals may not describe its mean; consider "
+        f"About {last.far:.1%} of the residuals lie beyond six robust standard deviations: the "
+        "response is mostly constant or extremely heavy-tailed. Clipped residuals may not describe its mean; consider "
         "a transformation, or method='adassp'.",
     )

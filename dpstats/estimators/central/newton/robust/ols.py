@@ -157,7 +157,7 @@ class RobustOLS(Counted[CoefficientEstimate]):
     *Limits.* With residuals whose skewness varies with the columns the target is a clipped
     regression until n mu^2 / d is large. A level of a factor with fewer than about 4 d^(3/2) / mu
     rows is usually not resolved. Of mostly constant responses the spread is not identified; the
-    share of residuals beyond six spreads is released, and a remark says so.
+    share of residuals beyond six robust standard deviations is released, and a remark says so.
     """
 
     name: ClassVar[str] = "newton"
@@ -249,7 +249,7 @@ def _asks(
         ),
         *(Request(f"score {k + 1}", shares[k], "clipped score of a Newton step") for k in steps),
         *([Request("tails", _TAILS, "what the last clip cuts off, to widen it")] * adaptive),
-        Request("far", counts * _FAR, "number of residuals beyond six spreads"),
+        Request("far", counts * _FAR, "number of residuals beyond six robust standard deviations"),
         Request("bread", _BREAD, "second moments of unclipped rows, for the last step"),
         Request("meat", _MEAT, "outer products of the scores, for standard errors"),
     ]
