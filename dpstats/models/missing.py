@@ -16,6 +16,7 @@ __all__ = ["EM", "check_missing", "completing", "taken_share", "with_gaps"]
 
 EM = "em"  # of `missing=`, and the name of the method
 _WAYS = ("complete", EM)
+_PUBLISHED = ("dp-em", "dp-em-ht")  # methods that take rows with gaps, too, by a likelihood
 
 
 def check_missing(model: str, missing: Any) -> str:
@@ -46,7 +47,7 @@ def completing(missing: str, privacy: Privacy, method: str | None, options: Opti
     OptionError, TrustError
         If another method is asked for, columns are to be selected, or there is no curator.
     """
-    if missing != EM:
+    if missing != EM or method in _PUBLISHED:
         return method
     if method not in (None, EM):
         raise OptionError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from dpstats.errors import FormulaError, SchemaError
+from dpstats.errors import FormulaError, OptionError, SchemaError
 from dpstats.models.model import Model
 from dpstats.models.recipes import Formula, check_numbers, required, term
 from dpstats.schema import Numeric, Schema
@@ -20,6 +20,7 @@ def gaussian_mixture(
     *,
     components: int | Sequence[int] = 2,
     covariance: str = "full",
+    symmetric: bool = False,
     n: int | None = None,
 ) -> Model:
     """Mixture of normal laws: clusters with weights, means and covariances.
@@ -36,17 +37,24 @@ def gaussian_mixture(
         ``range(1, 6)``; the choice costs nothing.
     covariance : {"full", "tied", "diagonal", "spherical"}
         Shape of the covariances; ``"tied"`` is one covariance for all components.
+    symmetric : bool, default False
+        Two components, equally likely, around b and -b, with the covariance sigma^2 I: rows are
+        +b or -b plus noise of one size. With ``sparsity=`` in `fit` only so many entries of b
+        differ from zero. All columns are declared with one range, ``Numeric(-a, a)``.
 
     Returns
     -------
     Model
         Its `fit` returns weights, means and covariances of the components with intervals and a test
-        of the model; ``predict``, ``predict_proba``, ``score_samples`` and ``sample``.
+        of the model (of a symmetric mixture b and sigma); ``predict``, ``predict_proba``,
+        ``score_samples`` and ``sample``.
 
     Raises
     ------
     FormulaError
         If there is a response, a column twice or no column, or no constant.
+    OptionError
+        If a symmetric mixture is to have other components, or another covariance.
     SchemaError
         If a column is not declared, or not numeric.
     DataError
@@ -58,6 +66,8 @@ def gaussian_mixture(
     >>> fit.means, fit.predict(df_new)
     """
     declared = required(schema)
+    if _symmetric(symmetric, components, {"full": covariance, "spherical": covariance}):
+        return _symmetric_mixture(formula, data, declared, n)
     recipe = Formula(_right_side(formula, declared), declared, one_sided=True)
     options = {"components": components, "covariance": covariance}
     model = Model("gaussian_mixture", recipe, data, n, options)
@@ -72,6 +82,7 @@ def mixture_ols(
     schema: Schema | None = None,
     *,
     components: int = 2,
+    symmetric: bool = False,
     n: int | None = None,
 ) -> Model:
     """Mixture of linear regressions: populations that nobody labelled, each with a line of its own.
@@ -84,15 +95,21 @@ def mixture_ols(
         As in `ols`.
     components : int, default 2
         Number of regressions, from 1 to 4. Their errors are normal with one variance.
+    symmetric : bool, default False
+        Two regressions, equally likely, with coefficients b and -b and no intercept (write ``"y ~ 0
+        + x + z"``), on independent covariates of mean 0 and standard deviation as declared,
+        ``Numeric(..., scale=)``.
 
     Returns
     -------
     Model
         Its `fit` returns weights and coefficients of the components with intervals and a test of
-        the model; ``predict`` and ``predict_proba``.
+        the model (of a symmetric one b and sigma); ``predict`` and ``predict_proba``.
 
     Raises
     ------
+    OptionError
+        If symmetric regressions are to be another number than two.
     FormulaError
         If a term may not be used on private rows.
     SchemaError
@@ -104,7 +121,39 @@ def mixture_ols(
     >>> fit.components, fit.predict_proba(df_new)
     """
     recipe = Formula(formula, required(schema))
+    if _symmetric(symmetric, components, {}):
+        return Model("symmetric_mixture_ols", recipe, data, n)
     return Model("mixture_ols", recipe, data, n, {"components": components})
+
+
+def _symmetric(asked: Any, components: Any, covariance: dict[str, str]) -> bool:
+    """Whether b and -b were asked for, and nothing else at once."""
+    if not isinstance(asked, bool):
+        raise OptionError(f"symmetric={asked!r}: True or False is needed.")
+    if asked and components != 2:
+        raise OptionError(
+            f"components={components!r}: a symmetric mixture has the two components b and -b; "
+            "leave components= out, or symmetric=."
+        )
+    if asked and covariance and not any(shape == given for shape, given in covariance.items()):
+        given = next(iter(covariance.values()))
+        raise OptionError(
+            f"covariance={given!r}: a symmetric mixture has the covariance sigma^2 I; leave it out."
+        )
+    return asked
+
+
+def _symmetric_mixture(
+    formula: str | Sequence[str], data: Any, schema: Schema, n: int | None
+) -> Model:
+    right = _right_side(formula, schema)
+    recipe = Formula(f"0 + {right}", schema, one_sided=True)
+    model = Model("symmetric_mixture", recipe, data, n)
+    _numeric(model, schema)
+    if model.design.has_intercept:
+        raise FormulaError("A symmetric mixture lies around zero: leave out 1.")
+    check_numbers(data, model.design.columns, schema)
+    return model
 
 
 def _right_side(formula: str | Sequence[str], schema: Schema) -> str:
@@ -122,6 +171,13 @@ def _right_side(formula: str | Sequence[str], schema: Schema) -> str:
 
 
 def _check(model: Model, schema: Schema) -> None:
+    _numeric(model, schema)
+    design = model.design
+    if not design.has_intercept or len(design.names) < 2:
+        raise FormulaError("A mixture needs at least one column; leave out 0 and -1.")
+
+
+def _numeric(model: Model, schema: Schema) -> None:
     design = model.design
     factors = [c for c in design.columns if c in schema and not isinstance(schema[c], Numeric)]
     if factors:
@@ -129,5 +185,3 @@ def _check(model: Model, schema: Schema) -> None:
             f"{', '.join(map(repr, factors))}: components of a mixture are normal laws, and only "
             "columns that are declared Numeric can follow one."
         )
-    if not design.has_intercept or len(design.names) < 2:
-        raise FormulaError("A mixture needs at least one column; leave out 0 and -1.")

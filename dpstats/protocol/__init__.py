@@ -33,6 +33,7 @@ from dpstats.protocol.estimate import (
 )
 from dpstats.protocol.evaluation import ClassificationEstimate, PredictionErrorEstimate
 from dpstats.protocol.mixtures import MixtureEstimate, RegressionMixtureEstimate
+from dpstats.protocol.symmetric import SymmetricLinesEstimate, SymmetricMixtureEstimate
 
 if TYPE_CHECKING:
     from dpstats.channels import Channel
@@ -76,6 +77,8 @@ __all__ = [
     "RowHolder",
     "ScalesEstimate",
     "SearchHolder",
+    "SymmetricLinesEstimate",
+    "SymmetricMixtureEstimate",
     "VarianceEstimate",
 ]
 

@@ -9,7 +9,8 @@ from dpstats.queries.blocks import Block, Geometry
 from dpstats.queries.candidates import CandidateLosses
 from dpstats.queries.cells import AstrayCounts, ColumnCells
 from dpstats.queries.completed import Completed, ObservedPairs
-from dpstats.queries.coordinates import CoordinateScores, PeeledScores
+from dpstats.queries.coordinates import CoordinateScores, CoordinateSums, PeeledScores
+from dpstats.queries.expected_scores import ExpectedScores, PeeledExpectedScores, ShownRows
 from dpstats.queries.linear import Gradient, Gram, ResidualCount, ResidualMoment, Score, ScoreOuter
 from dpstats.queries.messages import MomentMessage
 from dpstats.queries.mixtures import MixtureMoments, ProjectedCells
@@ -40,6 +41,7 @@ from dpstats.queries.scalar import (
 )
 from dpstats.queries.scores import GroupSums, Scored, ScoreProducts
 from dpstats.queries.selected import Selected
+from dpstats.queries.signed import LongEntries, SignedRows
 from dpstats.queries.tables import Axis, ColumnMoments, TableCounts
 from dpstats.queries.tails import MinEigenvalue, TailSums
 
@@ -54,12 +56,15 @@ __all__ = [
     "Completed",
     "Contribution",
     "CoordinateScores",
+    "CoordinateSums",
     "Count",
+    "ExpectedScores",
     "Geometry",
     "Gradient",
     "Gram",
     "GroupSums",
     "LengthQuantile",
+    "LongEntries",
     "MinEigenvalue",
     "MixtureMoments",
     "MixtureScores",
@@ -69,6 +74,7 @@ __all__ = [
     "NormQuantile",
     "ObservedPairs",
     "PairScales",
+    "PeeledExpectedScores",
     "PeeledScores",
     "Predicted",
     "ProjectedCells",
@@ -89,6 +95,8 @@ __all__ = [
     "Scored",
     "Search",
     "Selected",
+    "ShownRows",
+    "SignedRows",
     "TableCounts",
     "TailSums",
     "UnitMoments",

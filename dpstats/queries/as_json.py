@@ -20,12 +20,14 @@ import numpy as np
 from dpstats.channels import Channel, channel
 from dpstats.errors import PlanError
 from dpstats.families.damped import Damped
+from dpstats.families.signs import Signed
 from dpstats.queries.base import Query
 from dpstats.queries.candidates import CandidateLosses
 from dpstats.queries.cells import AstrayCounts, ColumnCells
 from dpstats.queries.column_scores import ColumnScores
 from dpstats.queries.completed import Completed, ObservedPairs
-from dpstats.queries.coordinates import CoordinateScores, PeeledScores
+from dpstats.queries.coordinates import CoordinateScores, CoordinateSums, PeeledScores
+from dpstats.queries.expected_scores import ExpectedScores, PeeledExpectedScores, ShownRows
 from dpstats.queries.label_cells import LabelAstray, LabelCells
 from dpstats.queries.labels import (
     HeldSums,
@@ -64,6 +66,7 @@ from dpstats.queries.scalar import (
 )
 from dpstats.queries.scores import GroupSums, ScoreProducts
 from dpstats.queries.selected import Selected
+from dpstats.queries.signed import LongEntries, SignedRows
 from dpstats.queries.tables import ColumnMoments, TableCounts
 from dpstats.queries.tails import MinEigenvalue, TailSums
 from dpstats.stored import is_version, read, reading, record, shown
@@ -85,7 +88,9 @@ QUERIES: Mapping[str, type[Any]] = {
         ColumnScores,
         Completed,
         CoordinateScores,
+        CoordinateSums,
         Count,
+        ExpectedScores,
         Gradient,
         Gram,
         GroupSums,
@@ -93,6 +98,7 @@ QUERIES: Mapping[str, type[Any]] = {
         LabelAstray,
         LabelCells,
         LabelSums,
+        LongEntries,
         MinEigenvalue,
         MixtureMoments,
         MixtureScores,
@@ -101,6 +107,7 @@ QUERIES: Mapping[str, type[Any]] = {
         NormQuantile,
         ObservedPairs,
         PairScales,
+        PeeledExpectedScores,
         PeeledScores,
         Predicted,
         ProjectedCells,
@@ -121,6 +128,8 @@ QUERIES: Mapping[str, type[Any]] = {
         ScoreSquares,
         Search,
         Selected,
+        ShownRows,
+        SignedRows,
         SquaredResiduals,
         TableCounts,
         TailSums,
@@ -194,14 +203,16 @@ def _written(value: Any) -> Any:
         return query_to_dict(value)
     if hasattr(value, "decode") and hasattr(value, "event"):
         return {"channel": {"name": value.name, **_fields_of(value)}}
-    if isinstance(value, Damped):
-        return {"damped": _fields_of(value)}
+    if isinstance(value, tuple(_LOSSES.values())):
+        name = next(name for name, kind in _LOSSES.items() if type(value) is kind)
+        return {name: _fields_of(value)}
     if is_dataclass(value):
         return _fields_of(value)
     raise PlanError(f"A {type(value).__name__} is no parameter of a question.")
 
 
-_SPECIAL = ("question", "sparse", "channel", "damped")
+_LOSSES: Mapping[str, type[Any]] = {"damped": Damped, "signed": Signed}
+_SPECIAL = ("question", "sparse", "channel", *_LOSSES)
 
 
 def _specials(given: Mapping[str, Any]) -> list[str]:
@@ -220,8 +231,8 @@ def _special(kind: type[Any], key: str, value: dict[str, Any]) -> Any:
         parts = read(dict, value["channel"], "channel")
         wanted = {"name": str, "dim": int, "epsilon": float, "delta": float}
         made = channel(**{name: read(wanted[name], part, name) for name, part in parts.items()})
-    elif "damped" in value:
-        made = record(Damped, value["damped"], "damped family")
+    elif name := next((name for name in _LOSSES if name in value), ""):
+        made = record(_LOSSES[name], value[name], f"{name} family")
     else:
         made = _matrix(read(dict, value["sparse"], "matrix"))
     if not _fits(made, _hints(kind).get(key)):  # type: ignore[arg-type]

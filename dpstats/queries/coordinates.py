@@ -27,7 +27,7 @@ from dpstats.queries.blocks import (
     truncate,
 )
 
-__all__ = ["CoordinateScores", "PeeledScores"]
+__all__ = ["CoordinateScores", "CoordinateSums", "PeeledScores"]
 
 _FARTHEST = 2.0**31  # a prior beyond that many contributions would round the scores beside it
 
@@ -215,3 +215,25 @@ class PeeledScores(_Coordinates):
     def finish(self, total: Ints, grid: Array) -> Array:
         """The scores."""
         return self._sums(total, grid)
+
+
+@dataclass(frozen=True, eq=False)
+class CoordinateSums(_Coordinates):
+    """All scores ``v_j``, each with noise.
+
+    Guarantee: no sum moves by more than 2 reach clip, so that the d of them move by at most
+    sqrt(d) 2 reach clip in L2 norm, which rows at every bound attain.
+    """
+
+    family: Family = GAUSSIAN
+    name: ClassVar[str] = "scores of all columns"
+    kind: ClassVar[Kind] = "sum"
+    norm: ClassVar[Norm] = "l2"
+
+    def finish(self, total: Ints, grid: Array) -> Array:
+        """The scores."""
+        return self._sums(total, grid)
+
+    def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
+        """L2: sqrt(d) times that of one sum."""
+        return math.sqrt(self.beta.size) * super().sensitivity(neighbors, max_rows)

@@ -18,6 +18,7 @@ from dpstats.results.parameters import RangeResults, ScalesResults
 from dpstats.results.regression import RegressionResults
 from dpstats.results.regression_mixture import RegressionMixtureResults
 from dpstats.results.released import KINDS, Released, load
+from dpstats.results.symmetric import SymmetricMixtureResults, SymmetricRegressionResults
 
 __all__ = ["Released", "load"]
 
@@ -40,3 +41,5 @@ KINDS["prediction error"] = PredictionErrorResults
 KINDS["federated"] = FederatedResults
 KINDS["mixture"] = MixtureResults
 KINDS["regression mixture"] = RegressionMixtureResults
+KINDS["symmetric regression mixture"] = SymmetricRegressionResults
+KINDS["symmetric mixture"] = SymmetricMixtureResults  # after the more special one

@@ -21,9 +21,19 @@ from dpstats.results.summary import Particulars
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["RegressionMixtureResults"]
+    from dpstats.design import Design
+
+__all__ = ["RegressionMixtureResults", "response_of"]
 
 Array = NDArray[np.float64]
+
+
+def response_of(design: Design) -> DeclaredDesign:
+    """The left side of a design's formula as the one column of another."""
+    assert design.formula is not None
+    assert design.schema is not None
+    left = design.formula.partition("~")[0]
+    return DeclaredDesign.from_formula(f"0 + {left}", design.schema, response=False)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -132,11 +142,7 @@ class RegressionMixtureResults(ParameterResults):
 
     @cached_property
     def _response(self) -> DeclaredDesign:
-        """The left side of the formula as the one column of a design."""
-        assert self.design.formula is not None
-        assert self.design.schema is not None
-        left = self.design.formula.partition("~")[0]
-        return DeclaredDesign.from_formula(f"0 + {left}", self.design.schema, response=False)
+        return response_of(self.design)
 
     # Reports --------------------------------------------------------------------------------------
 

@@ -34,6 +34,9 @@ SLOPES = {"Intercept": 1.0, "x1": 1.0, "x2": -0.2, "C(g)[T.b]": 0.5, "C(g)[T.c]"
 POPULATION_MEAN = 1.0 - 0.2 * 5 + 0.5 / 3
 RIGHT = "y ~ x1 + x2 + C(g)"
 COMPLETED = "y ~ x1 + x2"  # rows are completed where no column has levels
+WITHOUT_INTERCEPT = "y ~ 0 + x1 + x2"
+ALIKE = {name: Numeric(-10, 10) for name in ("x1", "x2", "y")}  # columns of one unit
+STARTS = {"start": {"x1": 0.5, "x2": -0.2}, "sigma": 1.0}  # of methods that take them as known
 GENTLE = 0.3  # of the slopes, so that a log-linear mean stays between 0.5 and 2.2
 COLUMNS_TO_SELECT = 4  # of the design, beside its intercept
 SPARSITY = 2  # columns that a sparse method is asked for
@@ -181,6 +184,27 @@ MODELS = LAWS | {
         Numeric(-Y_BOUND, Y_BOUND),
         {},
         normal,
+    ),
+    "symmetric_mixture": ModelCase(
+        lambda data, schema: mixtures.gaussian_mixture(
+            "~ x1 + x2 + y", data, schema.replaced(ALIKE), symmetric=True
+        ),
+        Numeric(-Y_BOUND, Y_BOUND),
+        {},
+        normal,
+    ),
+    "symmetric_mixture_ols": ModelCase(
+        lambda data, schema: mixtures.mixture_ols(WITHOUT_INTERCEPT, data, schema, symmetric=True),
+        Numeric(-Y_BOUND, Y_BOUND),
+        {},
+        normal,
+    ),
+    "gappy ols": ModelCase(
+        lambda data, schema: regressions.ols(WITHOUT_INTERCEPT, data, schema),
+        Numeric(-Y_BOUND, Y_BOUND, scale=1.3),
+        {},
+        normal,
+        lambda frame: smf.ols(WITHOUT_INTERCEPT, frame),
     ),
     "quantile": ModelCase(
         lambda data, schema: descriptive.quantile("y", data, schema),
@@ -335,8 +359,10 @@ class Case:
     @property
     def kind(self) -> ModelCase:
         """How models that the method fits are made."""
-        completes = (self.estimator.model, self.estimator.name) == ("ols", "em")
-        return MODELS["completed ols" if completes else self.law or self.estimator.model]
+        model, name = self.estimator.model, self.estimator.name
+        others = {("ols", "em"): "completed ols"}
+        others |= {("ols", each): "gappy ols" for each in ("dp-em", "dp-em-ht")}
+        return MODELS[others.get((model, name), self.law or model)]
 
     @property
     def truth(self) -> Mapping[str, float]:
@@ -355,7 +381,8 @@ class Case:
         """What the method must be told; all columns are selected where they are tested."""
         if self.split:
             return {"sparsity": COLUMNS_TO_SELECT, "inference": "split"}
-        return {"sparsity": SPARSITY} if self.estimator.sparse else {}
+        known = STARTS if self.estimator.name.startswith("dp-em") else {}
+        return known | ({"sparsity": SPARSITY} if self.estimator.sparse else {})
 
     def table(self, n: int, seed: int = 0, sd: float = 1.0) -> Table:
         rows_per_person = 2 if self.setting.person else 1
@@ -415,7 +442,12 @@ def answered(results: Any) -> bool:
 OF_ONE_COLUMN = ("mean", "range", "quantile", "histogram", "proportion")
 # Models that read levels alone, and no number.
 OF_LEVELS = ("proportion", "crosstab")
-OF_NUMBERS = (*OF_ONE_COLUMN, "gaussian_mixture")  # that read no levels, or them alone
+OF_NUMBERS = (
+    *OF_ONE_COLUMN,
+    "gaussian_mixture",
+    "symmetric_mixture",
+    "symmetric_mixture_ols",
+)  # that read no levels, or them alone
 
 # One of each kind of mechanism; the others have the same mechanisms.
 AUDITED = ("clipped", "newton", "omp")
@@ -426,6 +458,9 @@ SHARP_SPARSE = ("omp", "peel-iht", "dp-iht")  # the three ways in which columns 
 
 COUNTED = ("ols", "newton")
 
+
+# Steps of "dp-em", by the mechanism of "noisy-ht".
+LIKE_OTHERS = ("dp-em-ht",)
 
 # A second model whose fits take another path than those of the first.
 GENERALISED = {"newton": "logit"}
@@ -440,6 +475,7 @@ def _usual(case: Case) -> bool:
     name, model = case.estimator.name, case.estimator.model
     first = next(e.model for e in ESTIMATORS if e.name == name and "central" in e.theory)
     usual = case.setting == SETTINGS[0] and not case.split and not case.law
+    usual = usual and name not in LIKE_OTHERS
     return (usual and model in (first, GENERALISED.get(name))) or name == "clipped"
 
 

@@ -115,7 +115,8 @@ def test_every_fit_is_charged(case: Case) -> None:
         results = case.fit(case.table(N), case.privacy(0.5), ledger=ledger)
         assert len(ledger.entries) == fits
         assert results.privacy.ledger.entries == fits
-    assert 0.5 < ledger.spent[0] < 1.05
+    # Two peelings of one step are almost pure: their bound is a little above the sum.
+    assert 0.5 < ledger.spent[0] < 1.1
 
 
 @each_case

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from dpstats.families import BINOMIAL, GAUSSIAN, POISSON, Family
+from dpstats.families.signs import Signed
 from dpstats.queries import (
     AstrayCounts,
     Axis,
@@ -18,12 +19,15 @@ from dpstats.queries import (
     ColumnPrefixes,
     Completed,
     CoordinateScores,
+    CoordinateSums,
     Count,
+    ExpectedScores,
     Geometry,
     Gradient,
     Gram,
     GroupSums,
     LengthQuantile,
+    LongEntries,
     MinEigenvalue,
     MixtureMoments,
     MixtureScores,
@@ -32,6 +36,7 @@ from dpstats.queries import (
     NormQuantile,
     ObservedPairs,
     PairScales,
+    PeeledExpectedScores,
     PeeledScores,
     Predicted,
     ProjectedCells,
@@ -52,6 +57,8 @@ from dpstats.queries import (
     ScoreSquares,
     Search,
     Selected,
+    ShownRows,
+    SignedRows,
     TableCounts,
     TailSums,
     UnitMoments,
@@ -79,6 +86,8 @@ GAMMA, COUNTS = Family("gamma", "log"), Family("negativebinomial", "log", alpha=
 ALL = np.arange(D)
 OF_MEAN = Axis(np.array([0]), np.ones(1), np.array([-9.0, 0.0, 0.4, 9.0]))
 OF_RESPONSE = Axis(np.array([3]), np.ones(1), np.array([-1.0, 0.1, 1.0]))
+SIGNS = Signed("symmetric mixture", "rows", 3.0)
+SIGNED_LINES = Signed("symmetric mixture", "lines", 3.0, 0.5)
 GAUSSIAN_LOG, POISSON_IDENTITY = Family("gaussian", "log"), Family("poisson", "identity")
 
 
@@ -89,10 +98,13 @@ BY_VALUE = (
     ColumnMoments,
     ColumnPrefixes,
     Completed,
+    ExpectedScores,
     GroupSums,
     ObservedPairs,
     Predicted,
+    PeeledExpectedScores,
     ScoreProducts,
+    ShownRows,
     TableCounts,
 )
 # Those whose cells follow from what was released before.
@@ -268,6 +280,19 @@ _CASES = [
     Case(CoordinateScores(BETA, 0.3, 1.0, signed=True, family=BINOMIAL), np.inf, 0.99),
     Case(PeeledScores(BETA * [0, 1, 0], 0.3, 1.0, np.ones(D)), np.inf, 0.99),
     Case(PeeledScores(BETA, 0.3, 1.0, family=POISSON), np.inf, 0.99, offset=True),
+    Case(CoordinateSums(BETA, 0.3, 1.0, np.ones(D)), 2, 0.95),
+    # symmetric mixtures, and rows with gaps
+    Case(CoordinateScores(BETA, 0.6, 1.0, family=SIGNS), np.inf, 0.9),
+    Case(PeeledScores(9 * BETA, 1.0, 0.4, family=SIGNS), np.inf, 0.99),
+    Case(CoordinateSums(9 * BETA, 0.3, 0.4, family=SIGNED_LINES), 2, 0.8),
+    Case(Score(SKEWED, 9 * BETA, 0.2, SIGNED_LINES), 2, 0.9),
+    Case(SignedRows(np.array([0.8, -0.5, 1.1]), 0.3, 0.9), 2, 0.9),
+    Case(LongEntries(0.4), np.inf, 1.0),
+    Case(LongEntries(0.2, products=True), np.inf, 1.0),
+    Case(ShownRows(), 1, 1.0),
+    Case(ExpectedScores(3 * BETA, 0.2, 0.5, 0.4), 2, 0.7),
+    Case(ExpectedScores(BETA, 1.5, 1.2, 0.1), 2, 0.4),
+    Case(PeeledExpectedScores(3 * BETA, 0.2, 0.5, 0.4, np.ones(D)), np.inf, 0.9),
 ]
 
 CASES = [replace(c, label=f"{i}-{type(c.query).__name__}") for i, c in enumerate(_CASES)]
@@ -283,7 +308,11 @@ def sharpest(case: Case) -> bool:
 
 def _law(query: Query) -> tuple[Any, ...]:
     """Queries of one kind whose sensitivities have one formula."""
-    return type(query), getattr(query, "blocks", None)
+    return _ALIKE.get(type(query), type(query)), getattr(query, "blocks", None)
+
+
+# Of which the L2 sensitivity is sqrt(d) times that of one coordinate.
+_ALIKE: dict[type, type] = {CoordinateSums: PeeledScores, ExpectedScores: PeeledExpectedScores}
 
 
 def block(

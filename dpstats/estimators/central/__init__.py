@@ -15,10 +15,19 @@ from dpstats.estimators.central.gaps.ols import CompletedOLS
 from dpstats.estimators.central.mean import ClippedMean
 from dpstats.estimators.central.mixtures.gaussian import GaussianMixture
 from dpstats.estimators.central.mixtures.regression import RegressionMixtureEM
+from dpstats.estimators.central.mixtures.symmetric import SymmetricMixture, SymmetricRegressions
+from dpstats.estimators.central.mixtures.symmetric_sparse import SparseSymmetricMixture
+from dpstats.estimators.central.mixtures.symmetric_sparse_lines import SparseSymmetricRegressions
 from dpstats.estimators.central.newton.newton import Newton
 from dpstats.estimators.central.published.adaptive_clipping_gd import AdaptiveClippingGD
 from dpstats.estimators.central.published.adaptive_clipping_iht import AdaptiveClippingIHT
 from dpstats.estimators.central.published.adassp import AdaSSP
+from dpstats.estimators.central.published.dp_em import DPEM, SparseDPEM
+from dpstats.estimators.central.published.dp_em_models import (
+    MissingCovariates,
+    SymmetricLines,
+    SymmetricRows,
+)
 from dpstats.estimators.central.published.dp_gd import DPGD
 from dpstats.estimators.central.published.dp_ight import DPIGHT
 from dpstats.estimators.central.published.dp_iht import DPIHT
@@ -49,6 +58,9 @@ CENTRAL: tuple[Estimator, ...] = (
     ColumnScales(),
     GaussianMixture(),
     RegressionMixtureEM(),
+    SymmetricMixture(),
+    SymmetricRegressions(),
+    *(DPEM(em) for em in (SymmetricRows(), SymmetricLines(), MissingCovariates())),
     LevelShares(),
     InvertedDistribution(),
     BinShares(),
@@ -71,4 +83,7 @@ CENTRAL: tuple[Estimator, ...] = (
     NoisyHT("logit"),
     *(method(model) for method in (FrankWolfe, DPIGHT, DPIHT) for model in ("ols", "logit")),
     AdaptiveClippingIHT(),
+    SparseSymmetricMixture(),
+    SparseSymmetricRegressions(),
+    *(SparseDPEM(em) for em in (SymmetricRows(), SymmetricLines(), MissingCovariates())),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import numpy as np
 
@@ -42,7 +42,10 @@ class Counted(Method, Generic[Made]):
     plan. Rows of a sparse matrix are not counted: their values by themselves are not read.
     """
 
-    effect_of_gaps: ClassVar[str] = "and their rows count as nothing"
+    @property
+    def effect_of_gaps(self) -> str:
+        """What becomes of rows that miss a value, in words."""
+        return "and their rows count as nothing"
 
     def fit(self, holder: Holder[Query], design: Design, plan: Plan) -> Made:
         """Ask what was moved, and then what the estimate is made of."""

@@ -167,7 +167,11 @@ class CompletedOLS(Counted[CoefficientEstimate]):
         "complete": "public guess of the share of rows that miss no value; for the plan alone",
         "normal": "whether covariates and errors are normal, as is publicly known; default False",
     }
-    effect_of_gaps: ClassVar[str] = "and were completed from the other columns of their rows"
+
+    @property
+    def effect_of_gaps(self) -> str:
+        """They were completed."""
+        return "and were completed from the other columns of their rows"
 
     def _plan(self, design: Design, privacy: Privacy, n: int, options: Options) -> Plan:
         need_delta(self.name, privacy)

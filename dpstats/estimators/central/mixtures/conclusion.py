@@ -15,7 +15,7 @@ from dpstats.protocol import MixtureEstimate, Plan, RegressionMixtureEstimate
 if TYPE_CHECKING:
     from dpstats.design import Design
 
-__all__ = ["concluded", "concluded_regressions"]
+__all__ = ["HIDDEN", "concluded", "concluded_regressions", "goodness"]
 
 Array = NDArray[np.float64]
 
@@ -24,7 +24,7 @@ Said = tuple[dict[str, dict[str, float]], tuple[str, ...], str]  # released, rem
 _NORMAL = ("components are not normal", "normal laws")
 _LINES = ("errors are not normal, or of another variance in each component", "regressions")
 _UNLIKELY = 0.05  # wording: share of true mixtures that are taken for none
-_HIDDEN = 0.5  # wording: standard error of a mean in standard deviations, or of a weight to it
+HIDDEN = 0.5  # wording: standard error of a mean in standard deviations, or of a weight to it
 _TIED = 1.0  # wording: standard errors between weights, within which their order is chance
 
 
@@ -48,7 +48,7 @@ def concluded(
     slopes = law.jacobian().reshape(-1, law.size)
     parts = np.array([finish.cov, finish.cov_privacy, finish.cov_sampling])
     covs = slopes @ parts @ slopes.T
-    released, remarks, inference = _goodness(finish, _NORMAL)
+    released, remarks, inference = goodness(finish, _NORMAL)
     hidden = _hidden(law, finish.cov, np.sqrt(np.diag(covs[0])).reshape(law.mixture.k, -1)[:, 0])
     if hidden:
         remarks = (*remarks, hidden)
@@ -56,7 +56,7 @@ def concluded(
     return _estimate(law, design, plan, covs, finish.rows, (released, remarks, inference))
 
 
-def _goodness(finish: Finish[Any], words: tuple[str, str]) -> Said:
+def goodness(finish: Finish[Any], words: tuple[str, str]) -> Said:
     """The test of the model, what it says, and whether intervals hold."""
     from scipy.stats import chi2
 
@@ -87,9 +87,7 @@ def _hidden(law: LocalMixture, cov: Array, weight_ses: Array) -> str:
     """What to say of components that noise hides; empty where there are none."""
     k, d = law.mixture.k, law.mixture.d
     variances = np.diag(cov)[k - 1 : k - 1 + k * d].reshape(k, d)
-    unsure = (np.sqrt(variances.max(axis=1)) > _HIDDEN) | (
-        weight_ses > _HIDDEN * law.mixture.weights
-    )
+    unsure = (np.sqrt(variances.max(axis=1)) > HIDDEN) | (weight_ses > HIDDEN * law.mixture.weights)
     if not unsure.any():
         return ""
     return (
@@ -167,7 +165,7 @@ def concluded_regressions(
     slopes = units @ law.jacobian()
     parts = np.array([finish.cov, finish.cov_privacy, finish.cov_sampling])
     cov, cov_privacy, cov_sampling = slopes @ parts @ slopes.T
-    released, remarks, inference = _goodness(finish, _LINES)
+    released, remarks, inference = goodness(finish, _LINES)
     weights, ses = mixture.weights[order], np.sqrt(np.diag(cov))[: -1 : 1 + d]
     hidden = _hidden_lines(law, finish.cov, weights, ses)
     tied = _tied(weights, ses)
@@ -195,8 +193,8 @@ def _hidden_lines(law: RegressionLaw, cov: Array, weights: Array, ses: Array) ->
     """What to say of regressions that noise hides; empty where there are none."""
     k, d = law.mixture.k, law.d
     variances = np.diag(cov)[k - 1 : -1].reshape(k, d)
-    unsure = (np.sqrt(variances.max(axis=1)) > _HIDDEN).any()
-    if not (unsure or (ses > _HIDDEN * weights).any()):
+    unsure = (np.sqrt(variances.max(axis=1)) > HIDDEN).any()
+    if not (unsure or (ses > HIDDEN * weights).any()):
         return ""
     return (
         "Noise hides components: predictions of one or more are known to no better than half a "

@@ -1,0 +1,99 @@
+"""What a fitted symmetric mixture is in the user's units, how sure it is, and what must be said."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.estimators.central.mixtures.conclusion import HIDDEN, goodness
+from dpstats.estimators.numerics.released import Finish
+from dpstats.protocol import SymmetricMixtureEstimate
+
+__all__ = ["concluded_symmetric", "largest_positive"]
+
+Array = NDArray[np.float64]
+Symmetric = TypeVar("Symmetric", bound=SymmetricMixtureEstimate)
+
+_SHORT = 4.0  # wording: standard errors that b is long, below which its sign is a matter of chance
+_WORDS = (
+    "noise is not normal, of another size in some direction, or signs are not equally likely",
+    "two components b and -b",
+)
+_UNASSERTED = (
+    "none: whether covariates are independent standard normal numbers is not seen by the released "
+    "numbers alone; normal=True asserts that it is publicly known"
+)
+
+
+def largest_positive(beta: Array) -> float:
+    """The sign under which the largest entry is positive."""
+    return 1.0 if beta[int(np.argmax(np.abs(beta)))] >= 0 else -1.0
+
+
+def concluded_symmetric(
+    kind: type[Symmetric],
+    finish: Finish[Any],
+    units: Array,
+    unit: float,
+    names: Sequence[str],
+    normal: bool = True,
+) -> Symmetric:
+    """The estimate after the finish, in the user's units.
+
+    Parameters
+    ----------
+    kind : type
+        Of the record.
+    finish : Finish
+    units : ndarray of shape (d,)
+        What an internal unit of each entry of b is in the user's.
+    unit : float
+        The same of sigma.
+    names : sequence of str
+    normal : bool
+        Whether the law of covariates is asserted.
+    """
+    law = finish.law
+    released, remarks, inference = goodness(finish, _WORDS)
+    hidden = _hidden(law.beta / law.sigma, finish.cov[: law.d, : law.d])
+    if hidden:
+        remarks = (*remarks, hidden)
+        inference = inference or "none: noise hides b, and its errors have no normal law"
+    if not normal:
+        inference = inference or _UNASSERTED
+    slopes = law.jacobian() * np.append(units, [unit] * (law.size - law.d))
+    parts = np.array([finish.cov, finish.cov_privacy, finish.cov_sampling])
+    sign = np.append(np.full(law.d, largest_positive(law.beta)), [1.0] * (law.size - law.d))
+    cov, cov_privacy, cov_sampling = np.outer(slopes * sign, slopes * sign) * parts
+    return kind(
+        columns=tuple(names),
+        beta=sign[: law.d] * law.beta * units,
+        sigma=law.sigma * unit,
+        public_sigma=law.known,
+        support=tuple(range(law.d)),
+        cov=cov,
+        cov_privacy=cov_privacy,
+        cov_sampling=cov_sampling,
+        nobs=finish.rows,
+        released=released,
+        remarks=remarks,
+        inference=inference,
+    )
+
+
+def _hidden(center: Array, cov: Array) -> str:
+    """What to say where noise hides b; empty where it does not."""
+    worst = float(np.sqrt(np.linalg.eigvalsh(cov)[-1]))
+    size = float(np.linalg.norm(center))
+    along = math.sqrt(max(float(center @ cov @ center), 0.0)) / max(size, 1e-12)
+    if worst <= HIDDEN and size >= _SHORT * along:
+        return ""
+    return (
+        "Noise hides b: it is known to no better than half a standard deviation in some direction, "
+        "or not to be longer than its own error. More rows, a larger epsilon or fewer columns "
+        "would show it."
+    )

@@ -1,0 +1,232 @@
+"""Private symmetric mixtures: two components around b and -b, and what they say of new rows."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.design import DeclaredDesign
+from dpstats.errors import OptionError
+from dpstats.families.signs import mean_sign
+from dpstats.protocol.symmetric import SymmetricLinesEstimate, SymmetricMixtureEstimate
+from dpstats.results.mixture import numbered
+from dpstats.results.parameters import ParameterResults
+from dpstats.results.regression_mixture import response_of
+from dpstats.results.summary import Particulars
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from dpstats.design import Design
+    from dpstats.protocol import Plan
+
+__all__ = ["SymmetricMixtureResults", "SymmetricRegressionResults"]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class _Symmetric(ParameterResults):
+    """What both have: b, sigma, the columns selected, and a test of the model."""
+
+    estimate: SymmetricMixtureEstimate
+
+    @staticmethod
+    def _sparsity(estimate: Any, design: Design, plan: Plan) -> int:
+        return len(estimate.support)
+
+    def _check(self) -> None:
+        super()._check()
+        if self.estimate.columns != tuple(self.design.names):
+            raise OptionError("The result contradicts itself: estimate and design differ.")
+
+    @property
+    def beta(self) -> pd.Series:
+        """b, of shape (d,); that of the two whose largest entry is positive."""
+        import pandas as pd
+
+        return pd.Series(self.estimate.beta.copy(), list(self.estimate.columns), name="beta")
+
+    @property
+    def sigma(self) -> float:
+        """Standard deviation of the noise, of both components; public where it was given."""
+        return self.estimate.sigma
+
+    @property
+    def weights(self) -> pd.Series:
+        """One half for each component: a part of the model."""
+        import pandas as pd
+
+        return pd.Series([0.5, 0.5], numbered(2), name="weight")
+
+    @property
+    def selected(self) -> list[str]:
+        """Columns in which b may differ from zero: all of them unless the fit is sparse."""
+        return [self.estimate.columns[j] for j in self.estimate.support]
+
+    @property
+    def goodness_of_fit(self) -> pd.Series:
+        """Two tests of the model from what was released, and their common p-value.
+
+        Empty where the released numbers are not fitted together.
+        """
+        import pandas as pd
+
+        return pd.Series(self.estimate.released.get("goodness of fit", {}), dtype=float)
+
+    @property
+    def path(self) -> pd.DataFrame:
+        """Every iterate that was released on the way, one row a step; empty where none was."""
+        import pandas as pd
+
+        made = pd.DataFrame.from_dict(self.estimate.released.get("path", {}), orient="index")
+        made.index = pd.RangeIndex(1, len(made) + 1, name="step")
+        return made.reindex(columns=list(self.estimate.columns)).fillna(0.0)
+
+    def _signed(self) -> pd.DataFrame:
+        """b and -b, one row a component."""
+        import pandas as pd
+
+        rows = np.stack([self.estimate.beta, -self.estimate.beta])
+        return pd.DataFrame(rows, numbered(2), list(self.estimate.columns))
+
+    def _shares(self, table: Any, odds: Array) -> pd.DataFrame:
+        """Probabilities of both components from half of their log odds."""
+        import pandas as pd
+
+        sign = mean_sign(odds)
+        shares = np.column_stack([(1 + sign) / 2, (1 - sign) / 2])
+        return pd.DataFrame(shares, getattr(table, "index", None), numbered(2))
+
+    def _particulars(self) -> Particulars:
+        test = self.goodness_of_fit
+        known = " (given)" if self.estimate.public_sigma else ""
+        return Particulars(
+            law=(("Sigma:", f"{self.sigma:.4g}{known}"),),
+            sizes=(
+                ("Components:", "b and -b"),
+                ("Goodness of fit, p:", f"{test['p']:.3g}" if "p" in test else "none"),
+            ),
+            errors=(self.no_inference,),
+        )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SymmetricMixtureResults(_Symmetric):
+    """Two normal laws around b (component 1) and -b (component 2), equally likely."""
+
+    estimates = SymmetricMixtureEstimate
+
+    @property
+    def means(self) -> pd.DataFrame:
+        """Means, one row a component, of shape (2, d)."""
+        return self._signed()
+
+    def _odds(self, rows: Array) -> Array:
+        """Half of the log odds of component 1."""
+        odds: Array = rows @ self.estimate.beta / self.sigma**2
+        return odds
+
+    def predict_proba(self, table: Any) -> pd.DataFrame:
+        """Probability of each component for new rows, of shape (m, 2); nan where one is missing.
+
+        Parameters
+        ----------
+        table : table
+            New rows: pandas, polars or pyarrow, or a dict of arrays.
+        """
+        return self._shares(table, self._odds(self.design.exog(table, clip=False)))
+
+    def predict(self, table: Any) -> pd.Series:
+        """The likelier component of new rows, 1 or 2; 0 where a value is missing."""
+        import pandas as pd
+
+        odds = self._odds(self.design.exog(table, clip=False))
+        chosen = np.where(np.isnan(odds), 0, np.where(odds >= 0, 1, 2))
+        return pd.Series(chosen, index=getattr(table, "index", None), name="component")
+
+    def score_samples(self, table: Any) -> pd.Series:
+        """Log density of the mixture at new rows, shape (m,)."""
+        import pandas as pd
+
+        rows, e = self.design.exog(table, clip=False), self.estimate
+        odds, d = self._odds(rows), len(e.columns)
+        squares = (np.sum(rows**2, axis=1) + e.beta @ e.beta) / (2 * e.sigma**2)
+        constant = d * math.log(e.sigma) + 0.5 * d * math.log(2 * math.pi) + math.log(2)
+        logs = np.logaddexp(odds, -odds) - squares - constant
+        return pd.Series(logs, index=getattr(table, "index", None), name="log density")
+
+    def sample(self, n: int, seed: int) -> pd.DataFrame:
+        """Rows drawn from the released mixture, which cost nothing and are nobody's.
+
+        Parameters
+        ----------
+        n : int
+            How many.
+        seed : int
+            Of their randomness.
+        """
+        import pandas as pd
+        from scipy.special import ndtri
+        from scipy.stats import uniform
+
+        if not (isinstance(n, int) and n >= 1):
+            raise OptionError(f"sample(n={n!r}): a whole number of rows, at least 1, is needed.")
+        e = self.estimate
+        numbers = uniform.rvs(size=(n, len(e.columns) + 1), random_state=seed)
+        signs = np.where(numbers[:, :1] < 0.5, -1.0, 1.0)
+        noise = ndtri(np.clip(numbers[:, 1:], 1e-16, 1 - 1e-16))
+        rows = signs * e.beta + e.sigma * noise
+        return pd.DataFrame(rows, columns=list(e.columns))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SymmetricRegressionResults(_Symmetric):
+    """Two regressions with coefficients b (component 1) and -b (component 2), equally likely."""
+
+    estimate: SymmetricLinesEstimate
+    estimates = SymmetricLinesEstimate
+
+    @property
+    def components(self) -> pd.DataFrame:
+        """Coefficients, one row a component, of shape (2, d)."""
+        return self._signed()
+
+    def predict_components(self, table: Any) -> pd.DataFrame:
+        """Mean response of new rows in each component, of shape (m, 2); nan where one is missing.
+
+        Parameters
+        ----------
+        table : table
+            New rows: pandas, polars or pyarrow, or a dict of arrays; the response is not needed.
+        """
+        import pandas as pd
+
+        eta = self.design.exog(table, clip=False) @ self.estimate.beta
+        means = np.column_stack([eta, -eta])
+        return pd.DataFrame(means, getattr(table, "index", None), numbered(2))
+
+    def predict(self, table: Any) -> pd.Series:
+        """Mean response of new rows over both components: 0; nan where a value is missing."""
+        return (self.predict_components(table) @ self.weights).rename("mean")
+
+    def predict_proba(self, table: Any) -> pd.DataFrame:
+        """Probability of each component for new rows whose response is known, of shape (m, 2).
+
+        Parameters
+        ----------
+        table : table
+            As for `predict_components`, with the response.
+        """
+        eta = self.design.exog(table, clip=False) @ self.estimate.beta
+        y = self._response.exog(table, clip=False)[:, 0]
+        return self._shares(table, eta * y / self.sigma**2)
+
+    @cached_property
+    def _response(self) -> DeclaredDesign:
+        return response_of(self.design)

@@ -1,0 +1,210 @@
+"""Symmetric mixtures: laws of made-up rows, errors, intervals, the test of the model, refusals."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import dpstats as dp
+from dpstats.errors import OptionError
+from dpstats.estimators.central.mixtures.symmetric_law import LinesLaw, RowsLaw, asked_score
+from dpstats.estimators.numerics.released import even_points
+from dpstats.families.signs import Signed
+from dpstats.queries import Geometry, LongEntries, Score, SignedRows
+from tests.estimators.symmetric_cases import (
+    SIGMA,
+    error,
+    fitted,
+    formula,
+    lines,
+    names,
+    of_lines,
+    of_rows,
+    rows,
+    schema_of_lines,
+    unit,
+)
+from tests.queries.cases import answer, block
+
+BETA = np.array([0.8, -0.5, 0.3])
+
+
+def log_density(law, made):
+    """Of rows, or of responses given their covariates."""
+    x, apart = (made, ()) if isinstance(law, RowsLaw) else (made[:, -1:], (made[:, :-1],))
+    centre = law.beta if isinstance(law, RowsLaw) else (apart[0] @ law.beta)[:, None]
+    logs = [-np.sum((x - s * centre) ** 2, axis=1) / (2 * law.sigma**2) for s in (1, -1)]
+    return np.logaddexp(*logs) - x.shape[1] * math.log(law.sigma)
+
+
+@pytest.mark.parametrize("law", [RowsLaw(BETA, 0.7, False), LinesLaw(BETA, 0.7, False)])
+def test_scores_are_derivatives_of_the_log_density(law) -> None:
+    made, step = law.rows(even_points(law.uniforms, 64)), 1e-5
+    for p, e in enumerate(np.eye(law.size) * step):
+        slope = (log_density(law.moved(e), made) - log_density(law.moved(-e), made)) / (2 * step)
+        np.testing.assert_allclose(law.scores(made)[:, p], slope, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", [RowsLaw, LinesLaw])
+def test_made_up_rows_contribute_what_rows_do(kind) -> None:
+    law = kind(BETA / 3, 0.2, False)
+    made = np.clip(law.rows(even_points(law.uniforms, 128)), -1, 1)
+    if kind is RowsLaw:
+        query = SignedRows(law.beta / 0.3, 0.3, 1.1)
+        expected, x, y = query.rows(made).sum(axis=0), made, np.zeros(len(made))
+    else:
+        signs = Signed("symmetric mixture", "lines", law.sigma**-2)
+        query = Score(Geometry(1.0), law.beta, 0.2, signs)
+        expected = asked_score(query, np.zeros(3), 1.0).contributions(made).sum(axis=0)
+        x, y = made[:, :-1], made[:, -1]
+    np.testing.assert_allclose(answer(query, block(x, y, query)), expected, atol=5e-3)
+
+
+def test_long_entries_are_counted_by_column() -> None:
+    rng = np.random.default_rng(0)
+    x, y = rng.uniform(-1, 1, (60, 3)), rng.uniform(-1, 1, 60)
+    plain, products = LongEntries(0.4), LongEntries(0.4, products=True)
+    np.testing.assert_array_equal(answer(plain, block(x, y, plain)), (np.abs(x) > 0.4).sum(axis=0))
+    wanted = (np.abs(x * y[:, None]) > 0.4).sum(axis=0)
+    np.testing.assert_allclose(answer(products, block(x, y, products)), wanted, atol=1)
+
+
+def test_both_models_are_found_with_intervals() -> None:
+    """Seeds 1 and 2; largest of eight standardised errors, which exceeds 4 once in 2,000 times."""
+    truth = unit(3)
+    of = fitted(of_rows(rows(4_000, truth, 1), 3), 1.0, 1)
+    other = fitted(of_lines(lines(8_000, truth, 2), 3), 1.0, 2, normal=True)
+    for fit in (of, other):
+        assert fit.has_inference
+        assert fit.goodness_of_fit["p"] > 0.05
+        distance = np.append(fit.beta - truth, fit.sigma - SIGMA) / fit.bse
+        assert np.abs(distance).max() < 4
+        assert list(fit.bse.index) == [*names(3), "sigma"]
+    unasserted = fitted(of_lines(lines(4_000, truth, 2), 3), 1.0, 2)
+    assert "normal=True" in unasserted.no_inference
+
+
+def test_a_public_sigma_is_no_parameter() -> None:
+    fit = fitted(of_rows(rows(3_000, unit(2), 3), 2), 1.0, 3, sigma=SIGMA)
+    assert fit.sigma == pytest.approx(SIGMA)
+    assert list(fit.bse.index) == names(2)
+    assert error(fit, unit(2)) < 0.1
+
+
+def test_few_of_many_columns_are_found() -> None:
+    """Seed 4: d = 150, s = 4."""
+    truth = unit(150, 4)
+    fit = fitted(of_rows(rows(4_000, truth, 4), 150), 1.0, 4, sparsity=4)
+    assert fit.selected == names(4)
+    assert error(fit, truth) < 0.1
+    assert fit.sigma == pytest.approx(SIGMA, abs=0.01)
+    assert not fit.has_inference
+
+
+@pytest.mark.full
+def test_few_columns_of_regressions_are_found() -> None:
+    """Seed 5: d = 60, s = 4."""
+    truth = unit(60, 4)
+    fit = fitted(of_lines(lines(20_000, truth, 5), 60), 1.0, 5, sparsity=4)
+    assert fit.selected == names(4)
+    assert error(fit, truth) < 0.1
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("errors", ["uniform", "unequal"])
+def test_rows_that_are_no_such_mixture_get_no_interval(errors: str) -> None:
+    fit = fitted(of_rows(rows(30_000, unit(4), 6, errors), 4), 4.0, 6)
+    assert fit.goodness_of_fit["p"] < 0.05
+    assert not fit.has_inference
+
+
+@pytest.mark.full
+def test_correlated_covariates_are_noticed() -> None:
+    rng, data = np.random.default_rng(7), lines(30_000, unit(3), 7)
+    data["x1"] = 0.8 * data["x0"] + 0.6 * data["x1"]
+    signs = rng.choice([-1.0, 1.0], len(data))
+    data["y"] = signs * (data[names(3)] @ unit(3)) + SIGMA * rng.normal(size=len(data))
+    fit = fitted(of_lines(data, 3), 2.0, 7, normal=True)
+    assert not fit.has_inference
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["rows", "lines"])
+def test_intervals_cover_and_shorter_ones_would_not(kind: str) -> None:
+    """100 fits, 400 intervals of 95 %: a share below .90 has a chance of about 1e-4.
+
+    Intervals of .7 of the length cover 83 %, which is below .90 with a chance of .999.
+    """
+    truth, z = unit(3), []
+    for seed in range(100):
+        if kind == "rows":
+            fit = fitted(of_rows(rows(4_000, truth, 100 + seed), 3), 1.0, seed)
+        else:
+            data = lines(6_000, truth, 100 + seed)
+            fit = fitted(of_lines(data, 3), 1.0, seed, normal=True)
+        if fit.has_inference:
+            z.append(np.append(fit.beta - truth, fit.sigma - SIGMA) / fit.bse)
+    z = np.abs(np.array(z))
+    assert len(z) > 80
+    assert np.mean(z < 1.96) > 0.90
+    assert np.mean(z < 0.7 * 1.96) < 0.90
+
+
+@pytest.mark.slow
+def test_the_papers_settings_are_met_with_sigma_unknown() -> None:
+    """n = 4,000, d = 1,000, s = 10, epsilon .5, delta 1/(2n): mean of ten within .044 + .012."""
+    truth = unit(1000, 10)
+    errors = [
+        error(fitted(of_rows(rows(4_000, truth, s), 1000), 0.5, s, 1 / 8000, sparsity=10), truth)
+        for s in range(10)
+    ]
+    assert np.mean(errors) < 0.056
+
+
+def test_the_plan_refuses_in_words_what_is_out_of_reach() -> None:
+    wide = dp.Schema({name: dp.Numeric(-5, 5) for name in names(1000)})
+    model = dp.gaussian_mixture("~ .", None, wide, symmetric=True, n=4_000)
+    reach = {
+        (s, eps, delta): any("Out of reach" in w for w in plan.warnings)
+        for s, eps, delta in ((10, 0.5, 1 / 8000), (15, 0.5, 1e-6), (10, 0.3, 1e-6))
+        for plan in [model.plan(dp.Central(eps, delta), sparsity=s)]
+    }
+    assert list(reach.values()) == [False, True, True]
+    regressions = dp.mixture_ols(formula(300), None, schema_of_lines(300), symmetric=True, n=5_000)
+    (text,) = regressions.plan(dp.Central(0.6, 1e-4), sparsity=10).warnings
+    assert "Out of reach" in text
+    assert "About n=" in text
+    few = of_lines(lines(300, unit(3), 1), 3).plan(dp.Central(0.1, 1e-5))
+    assert "hide the direction of b" in " ".join(few.warnings)
+
+
+def test_bad_input_gets_a_clear_error() -> None:
+    schema, privacy = dp.Schema(x0=dp.Numeric(-5, 5), x1=dp.Numeric(-5, 5)), dp.Central(1.0, 1e-5)
+    for options, word in (
+        ({"components": 3}, "two components"),
+        ({"covariance": "tied"}, "sigma\\^2 I"),
+        ({"symmetric": "yes"}, "True or False"),
+    ):
+        with pytest.raises(OptionError, match=word):
+            dp.gaussian_mixture("~ .", None, schema, n=10, **{"symmetric": True, **options})
+    with pytest.raises(OptionError, match="two components"):
+        dp.mixture_ols("y ~ 0 + x0", None, schema_of_lines(1), n=9, symmetric=True, components=3)
+    constant = dp.mixture_ols("y ~ x0", None, schema_of_lines(1), n=99, symmetric=True)
+    with pytest.raises(OptionError, match="y ~ 0"):
+        constant.plan(privacy)
+    model = dp.gaussian_mixture("~ .", None, schema, n=1_000, symmetric=True)
+    for options, word in (
+        ({"sigma": -1.0}, "sigma"),
+        ({"sparsity": (1, 2)}, "one whole number"),
+        ({"sparsity": 3}, "sparsity"),
+        ({"covariance": "full"}, "no option"),
+    ):
+        with pytest.raises(OptionError, match=word):
+            model.plan(privacy, **options)
+    with pytest.raises(OptionError, match="one column"):
+        dp.gaussian_mixture("~ x0", None, schema, n=99, symmetric=True).plan(privacy)
+    many = dp.Schema({name: dp.Numeric(-5, 5) for name in names(45)})
+    with pytest.raises(OptionError, match="sparsity="):
+        dp.gaussian_mixture("~ .", None, many, n=99, symmetric=True).plan(privacy, method="em")
