@@ -40,6 +40,15 @@ def OLS(  # noqa: N802 - as in statsmodels
     Returns
     -------
     Model
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> import numpy as np
+    >>> x = np.random.default_rng(0).uniform(-1, 1, (500, 3))
+    >>> model = dp.OLS(x[:, 0], x, bounds={"endog": (-1, 1), "exog": (-1, 1)})
+    >>> model.fit(dp.Central(1.0, 1e-6)).params.shape
+    (3,)
     """
     return _array_model(endog, exog, bounds, names, GAUSSIAN, {})
 
@@ -66,6 +75,15 @@ def Logit(  # noqa: N802 - as in statsmodels
     Returns
     -------
     Model
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> import numpy as np
+    >>> x = np.random.default_rng(0).uniform(-1, 1, (500, 3))
+    >>> model = dp.Logit(x[:, 0] > 0, x, bounds={"exog": (-1, 1)})
+    >>> model.fit(dp.Central(1.0, 1e-6)).params.shape
+    (3,)
     """
     return GLM(endog, exog, bounds, names, family=BINOMIAL, offset=offset)
 
@@ -147,6 +165,16 @@ def GLM(  # noqa: N802 - as in statsmodels
     Returns
     -------
     Model
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> import numpy as np
+    >>> x = np.random.default_rng(0).uniform(-1, 1, (500, 2))
+    >>> bounds = {"endog": (0, 20), "exog": (-1, 1)}
+    >>> model = dp.GLM(np.rint(5 + 4 * x[:, 0]), x, bounds, family="poisson")
+    >>> model.fit(dp.Central(1.0, 1e-6)).params.shape
+    (2,)
     """
     known = {"offset": offset, "exposure": exposure}
     given = {name: values for name, values in known.items() if values is not None}

@@ -62,8 +62,16 @@ def gaussian_mixture(
 
     Examples
     --------
-    >>> fit = dp.gaussian_mixture("~ x + z", df, schema, components=3).fit(dp.Central(1.0, 1e-6))
-    >>> fit.means, fit.predict(df_new)
+    >>> import dpstats as dp
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> one = rng.random(2_000) < 0.3
+    >>> x = rng.normal(np.where(one, 2.0, -1.0), 0.5)
+    >>> schema = dp.Schema(x=dp.Numeric(-9, 9))
+    >>> model = dp.gaussian_mixture("~ x", {"x": x}, schema, components=2)
+    >>> fit = model.fit(dp.Central(1.0, 1e-6))
+    >>> fit.means.shape, fit.predict({"x": [2.0, -1.0]}).tolist()
+    ((2, 1), [1, 0])
     """
     declared = required(schema)
     if _symmetric(symmetric, components, {"full": covariance, "spherical": covariance}):
@@ -117,8 +125,16 @@ def mixture_ols(
 
     Examples
     --------
-    >>> fit = dp.mixture_ols("y ~ x + z", df, schema).fit(dp.Central(1.0, 1e-6))
-    >>> fit.components, fit.predict_proba(df_new)
+    >>> import dpstats as dp
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> one = rng.random(2_000) < 0.3
+    >>> x = rng.normal(0.0, 1.0, 2_000)
+    >>> y = np.where(one, 2.0, -2.0) * x
+    >>> schema = dp.Schema(x=dp.Numeric(-5, 5, scale=1), y=dp.Numeric(-12, 12, scale=2))
+    >>> model = dp.mixture_ols("y ~ x", {"x": x, "y": y}, schema)
+    >>> model.fit(dp.Central(1.0, 1e-6)).components.shape
+    (2, 2)
     """
     recipe = Formula(formula, required(schema))
     if _symmetric(symmetric, components, {}):

@@ -70,6 +70,14 @@ def ols(
         If a term may not be used on private rows.
     SchemaError
         If a column is not declared.
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> schema = dp.Schema(age=dp.Numeric(18, 95, scale=20), income=dp.Numeric(0, 30_000, scale=9_000))
+    >>> model = dp.ols("income ~ age", schema=schema, n=20_000)  # with data= it can be fitted
+    >>> model.plan(dp.Central(epsilon=1.0, delta=1e-7)).names
+    ('Intercept', 'age')
     """
     recipe = Formula(
         formula,
@@ -120,6 +128,14 @@ def logit(
         As `glm`.
     OptionError
         If ``missing="em"``: rows are completed for linear models alone.
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> schema = dp.Schema(age=dp.Numeric(18, 95, scale=20), sick=dp.Boolean(share=0.2))
+    >>> model = dp.logit("sick ~ age", schema=schema, n=20_000)
+    >>> model.plan(dp.Central(epsilon=1.0, delta=1e-7)).method
+    'newton'
     """
     context = _variables(formula, offset)
     recipe = Formula(
@@ -208,6 +224,14 @@ def glm(
     >>> model = dp.glm("days ~ age", schema=schema, family="negativebinomial", alpha=0.5, n=20_000)
     >>> model.plan(dp.Central(epsilon=1, delta=1e-6)).cost[0] <= 1
     True
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> schema = dp.Schema(age=dp.Numeric(18, 95, scale=20), cost=dp.Numeric(0, 900))
+    >>> model = dp.glm("cost ~ age", schema=schema, n=20_000, family="gamma", link="log")
+    >>> model.plan(dp.Central(epsilon=1.0, delta=1e-7)).names
+    ('Intercept', 'age')
     """
     law = family_of(family, link, alpha)
     context = _variables(formula, offset, exposure)

@@ -46,6 +46,15 @@ def mixture(fit: Any, columns: Sequence[str] | None = None, *, ax: Axes | None =
     ------
     OptionError
         If the fit is of no mixture, or has no such columns.
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> rows = {"x": rng.normal(np.where(rng.random(2_000) < 0.3, 2.0, -1.0), 0.5)}
+    >>> model = dp.gaussian_mixture("~ x", rows, dp.Schema(x=dp.Numeric(-9, 9)))
+    >>> ax = dp.plot.mixture(model.fit(dp.Central(1.0, 1e-6)))
     """
     if isinstance(fit, RegressionMixtureResults):
         return _lines(fit, columns, ax)
