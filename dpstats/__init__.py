@@ -8,6 +8,7 @@ Central(epsilon=1.0, delta=1e-07, ...)
 from dpstats.accounting import Ledger
 from dpstats.estimators import methods
 from dpstats.mechanisms.noise import SeededNoise
+from dpstats.models.arrays import GLM, OLS, Logit, Poisson, Probit
 from dpstats.models.descriptive import (
     corr,
     crosstab,
@@ -23,7 +24,7 @@ from dpstats.models.devices import Collector, Randomizer
 from dpstats.models.evaluation import evaluate
 from dpstats.models.mixtures import gaussian_mixture, mixture_ols
 from dpstats.models.ranges import private_range, private_ranges
-from dpstats.models.regressions import GLM, OLS, Logit, glm, logit, ols
+from dpstats.models.regressions import glm, logit, ols, poisson, probit
 from dpstats.models.sample_size import power, sample_size
 from dpstats.privacy import Central, Federated, LabelOnly, Local, Neighbors
 from dpstats.results import Released as Results
@@ -48,6 +49,8 @@ __all__ = [
     "Logit",
     "Neighbors",
     "Numeric",
+    "Poisson",
+    "Probit",
     "Randomizer",
     "Results",
     "Schema",
@@ -67,9 +70,11 @@ __all__ = [
     "mixture_ols",
     "ols",
     "plot",
+    "poisson",
     "power",
     "private_range",
     "private_ranges",
+    "probit",
     "proportion",
     "quantile",
     "sample_size",

@@ -27,7 +27,15 @@ __all__ = [
     "privacy_of",
 ]
 
-_FAMILIES = {"ols": "gaussian", "logit": "binomial", "poisson": "poisson"}
+# Family and link of each model; of `--family` they are as given.
+_MODELS = {
+    "ols": ("gaussian", None),
+    "logit": ("binomial", "logit"),
+    "probit": ("binomial", "probit"),
+    "poisson": ("poisson", "log"),
+}
+_FAMILIES = ("gaussian", "binomial", "poisson", "gamma", "negativebinomial")
+_LINKS = ("identity", "log", "logit", "probit", "cloglog")
 _TRUST = {
     "central": "one curator holds the rows (the default)",
     "label-curator": "covariates are public, a curator holds the responses",
@@ -39,9 +47,18 @@ _TRUST = {
 def add_model(parser: argparse.ArgumentParser) -> None:
     """The formula and what belongs to it."""
     parser.add_argument("formula", help='such as "y ~ x1 + C(g)"')
-    parser.add_argument("--model", choices=_FAMILIES, default="ols", help="default: ols")
+    parser.add_argument("--model", choices=_MODELS, help="default: ols")
+    parser.add_argument("--family", choices=_FAMILIES, help="in place of --model")
+    parser.add_argument("--link", choices=_LINKS, help="of --family; default: its usual one")
+    parser.add_argument("--alpha", type=float, help="dispersion of --family negativebinomial")
     parser.add_argument("--offset", help="column or term added to the linear predictor")
     parser.add_argument("--exposure", help="column whose logarithm is added likewise")
+    parser.add_argument("--weights", help="column that rows are weighted by")
+    parser.add_argument(
+        "--weight-type",
+        choices=["analytic", "frequency"],
+        help="inverse variances (the default), or numbers of rows that a row stands for",
+    )
     parser.add_argument(
         "--sparsity",
         type=_numbers,
@@ -56,13 +73,31 @@ def _numbers(text: str) -> int | tuple[int, ...]:
 
 
 def model_of(arguments: argparse.Namespace, schema: Any, **rows: Any) -> Any:
-    """The model of a formula."""
+    """The model of a formula.
+
+    Raises
+    ------
+    DataError
+        If there are a model and a family, or a link without a family.
+    """
     import dpstats as dp
+
+    family, link = arguments.family, arguments.link
+    if family is None and link is not None:
+        raise DataError(f"--link {link} needs --family, such as --family binomial.")
+    if family is not None and arguments.model is not None:
+        raise DataError("--model and --family: give one of them.")
+    if family is None:
+        family, link = _MODELS[arguments.model or "ols"]
 
     return dp.glm(
         arguments.formula,
         schema=schema,
-        family=_FAMILIES[arguments.model],
+        family=family,
+        link=link,
+        alpha=arguments.alpha,
+        weights=arguments.weights,
+        weight_type=arguments.weight_type,
         offset=arguments.offset,
         exposure=arguments.exposure,
         **rows,

@@ -27,8 +27,14 @@ from dpstats.design.facts import Design
 from dpstats.design.filling import layout_of
 from dpstats.design.formulas import read_formula
 from dpstats.design.new_rows import Astray, astray, columns_of, unheld, without_range
-from dpstats.design.recipes import VERSION, design_options
-from dpstats.design.responses import KnownTerm, Response, read_offset, response_of_column
+from dpstats.design.recipes import VERSION, design_options, written_family
+from dpstats.design.responses import (
+    KnownTerm,
+    Response,
+    read_offset,
+    response_of_column,
+    weights_for,
+)
 from dpstats.design.rows import Layout, Source, TableSource
 from dpstats.design.sparse_rows import SparseSource
 from dpstats.design.terms import Terms
@@ -40,6 +46,7 @@ from dpstats.design.units import (
     rescaled,
     standardize,
 )
+from dpstats.design.weights import KnownWeights
 from dpstats.errors import DataError, FormulaError, SchemaError
 from dpstats.families import GAUSSIAN, Family
 from dpstats.schema import Numeric, Schema
@@ -63,6 +70,7 @@ class DeclaredDesign(Design):
     _unscaled: tuple[int, ...] = field(repr=False)
     _fixed: NDArray[np.bool_] = field(repr=False)  # columns that are never centred
     _whole: bool = field(default=True, repr=False)
+    _terms: tuple[str, ...] = field(default=(), repr=False)
 
     # -- making one ----------------------------------------------------------------------------
 
@@ -75,6 +83,8 @@ class DeclaredDesign(Design):
         family: Family = GAUSSIAN,
         offset: str | None = None,
         exposure: str | None = None,
+        weights: str | None = None,
+        weight_type: str | None = None,
     ) -> DeclaredDesign:
         """Bind a formula to a schema.
 
@@ -94,14 +104,18 @@ class DeclaredDesign(Design):
             coefficient 1.
         exposure : str, optional
             Declared column or term, above 0, whose logarithm is added likewise.
+        weights, weight_type : str, optional
+            Declared column or term, never negative, and what it means; see `read_weights`.
 
         Raises
         ------
         FormulaError
             If the formula cannot be parsed, or a term may not be used; says what to write instead.
         SchemaError
-            If a template was not filled, the response may leave the family's domain, or the
-            exposure may be 0.
+            If a template was not filled, the response may leave the family's domain, the exposure
+            may be 0, or a weight negative.
+        OptionError
+            If the type of weights is not known.
         """
         if not isinstance(schema, Schema):
             raise SchemaError(
@@ -111,9 +125,11 @@ class DeclaredDesign(Design):
         terms = Terms(schema)
         endog, blocks = read_formula(formula, terms, response, family)
         known = read_offset(offset, exposure, terms, family) if response else None
+        weighted = weights_for(weights, weight_type, endog, terms)
         recipe = {"formula": formula, "schema": schema.to_dict(), "response": response}
         recipe |= _not_default(family=family, offset=offset, exposure=exposure)
-        return _assemble(blocks, endog, known, schema, family, recipe)
+        recipe |= _not_default(family=GAUSSIAN, weights=weights, weight_type=weight_type)
+        return _assemble(blocks, endog, known, schema, family, recipe, weighted)
 
     @classmethod
     def from_arrays(
@@ -216,6 +232,11 @@ class DeclaredDesign(Design):
         return replace(self, _whole=False, **facts)
 
     @property
+    def terms(self) -> tuple[str, ...]:
+        """The term of the formula that each column belongs to."""
+        return self._terms
+
+    @property
     def unscaled(self) -> tuple[int, ...]:
         """Columns without a declared scale; see `Design.unscaled`."""
         return self._unscaled
@@ -236,14 +257,15 @@ class DeclaredDesign(Design):
             lower, upper = map(float, bounds[d])
             endog = Endog(endog.name, lower, upper, *found[d])
         reach = internal(bounds[:d], standardization.x_center, standardization.x_scale)
-        center = np.append(standardization.x_center, [standardization.y_center, 0.0])
-        scale = np.append(standardization.x_scale, [standardization.y_scale, 1.0])
+        center, scale = layout.center.copy(), layout.scale.copy()
+        center[: d + 1] = *standardization.x_center, standardization.y_center
+        scale[: d + 1] = *standardization.x_scale, standardization.y_scale
         return replace(
             self,
             endog=endog,
             bounds=bounds[:d],
             internal_bounds=reach,
-            norm_bound=float(np.linalg.norm(np.abs(reach).max(axis=1))),
+            norm_bound=float(np.linalg.norm(np.abs(reach).max(axis=1))) * self.largest_root,
             standardization=standardization,
             _layout=replace(layout, bounds=bounds, center=center, scale=scale),
             _unscaled=(),
@@ -306,7 +328,7 @@ class DeclaredDesign(Design):
 
     def astray(self, table: Any, known: Mapping[str, Any]) -> dict[str, Astray]:
         """What of new rows lies outside of what is declared; see `Design.astray`."""
-        layout = replace(self._layout, endog=None, endog_declarations={})
+        layout = self._layout.asked_anew()
         if self.schema is None:
             rows = {**known, **columns_of(matrix_of(table, self._recipe["k"]), layout.lookups)}
         else:
@@ -371,6 +393,7 @@ def _assemble(
     schema: Schema | None,
     family: Family,
     recipe: Mapping[str, Any],
+    weights: KnownWeights | None = None,
 ) -> DeclaredDesign:
     if known is not None and endog is not None and family == GAUSSIAN:
         endog = endog.minus(known)
@@ -396,7 +419,8 @@ def _assemble(
         unscaled.append(len(names))
     fixed = np.concatenate([np.full(len(block.names), block.dummy) for block in blocks])
     fixed |= standardization.intercept is None or not centred
-    layout = layout_of(blocks, endog, handed, schema or {}, bounds, standardization)
+    layout = layout_of(blocks, endog, handed, schema or {}, bounds, standardization, weights)
+    root = 1.0 if weights is None else weights.facts.largest_root
     unit = () if schema is None or schema.unit is None else (schema.unit,)
     return DeclaredDesign(
         formula=recipe.get("formula"),
@@ -408,7 +432,7 @@ def _assemble(
         bounds=bounds,
         has_intercept=standardization.intercept is not None,
         internal_bounds=internal(bounds, standardization.x_center, standardization.x_scale),
-        norm_bound=norm_bound_of(blocks, bounds, standardization),
+        norm_bound=norm_bound_of(blocks, bounds, standardization) * root,
         standardization=standardization,
         columns=() if schema is None else tuple(dict.fromkeys((*layout.columns, *unit))),
         notes=tuple(notes),
@@ -416,6 +440,8 @@ def _assemble(
         _known=known,
         _unscaled=tuple(unscaled),
         _fixed=fixed,
+        weights=None if weights is None else weights.facts,
+        _terms=tuple(block.term or name for block in blocks for name in block.names),
         bases=frozenset().union(*(block.bases for block in blocks)),
         _recipe=recipe,
     )
@@ -445,5 +471,5 @@ def _not_default(**options: Any) -> dict[str, Any]:
     if options["family"] == GAUSSIAN:
         del options["family"]
     else:
-        options["family"] = {"spec": options["family"].name, "link": options["family"].link}
+        options["family"] = written_family(options["family"])
     return {name: value for name, value in options.items() if value is not None}

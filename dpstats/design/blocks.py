@@ -64,6 +64,7 @@ class TermColumns:
     names: tuple[str, ...]
     multiplier: float = 1.0
     kept: tuple[int, ...] | None = None  # products that remain, where some were dropped
+    term: str = ""  # of the formula; without one each column is its own
 
     @property
     def lookups(self) -> tuple[Any, ...]:

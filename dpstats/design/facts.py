@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -14,6 +15,7 @@ from dpstats.design.new_rows import Astray
 from dpstats.design.public import typical_table
 from dpstats.design.rows import Layout, Source
 from dpstats.design.units import Endog, Offset, Standardization
+from dpstats.design.weights import Weights
 from dpstats.errors import FormulaError
 from dpstats.families import Family
 from dpstats.schema import Numeric, Schema
@@ -21,6 +23,7 @@ from dpstats.schema import Numeric, Schema
 __all__ = ["Design"]
 
 Float = NDArray[np.float64]
+_LEVEL = re.compile(r"\[[^\[\]]*\](?=:|$)")  # "C(g)[T.b]", "bs(x, df=5)[2]:z"
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +68,8 @@ class Design(ABC):
         What was dropped and why.
     bases : frozenset of str
         Columns of the table that splines and polynomials over a declared range read.
+    weights : Weights or None
+        Public facts about weights of the rows; None where rows count alike.
     found : mapping
         Centres and scales that a fit found, by position, where it is such a design: see `scaled`.
     """
@@ -83,6 +88,7 @@ class Design(ABC):
     columns: tuple[str, ...]
     notes: tuple[str, ...]
     bases: frozenset[str]
+    weights: Weights | None = field(default=None, kw_only=True)
     found: Mapping[int, tuple[float, float]] = field(default_factory=dict, repr=False, kw_only=True)
     _layout: Layout = field(repr=False)
     _recipe: Mapping[str, Any] = field(repr=False)
@@ -118,6 +124,16 @@ class Design(ABC):
             raise FormulaError("The design has no response.")
         c, s = self.standardization.y_center, self.standardization.y_scale
         return (self.endog.lower - c) / s, (self.endog.upper - c) / s
+
+    @property
+    def terms(self) -> tuple[str, ...]:
+        """The term of the formula that each column belongs to, as far as its name says."""
+        return tuple(_LEVEL.sub("", name) or name for name in self.names)
+
+    @property
+    def largest_root(self) -> float:
+        """Largest square root of an internal weight, which a row is multiplied by."""
+        return 1.0 if self.weights is None else self.weights.largest_root
 
     @property
     def inputs(self) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from dpstats.design.blocks import TermColumns
 from dpstats.design.responses import KnownTerm, Response
 from dpstats.design.rows import Layout
 from dpstats.design.units import Standardization
+from dpstats.design.weights import KnownWeights
 from dpstats.schema import Declaration
 
 __all__ = ["layout_of"]
@@ -26,6 +27,7 @@ def layout_of(
     schema: Mapping[str, Declaration],
     bounds: Float,
     standardization: Standardization,
+    weights: KnownWeights | None = None,
 ) -> Layout:
     """How table columns fill the design, for `TableSource`."""
     places, lookups = [np.empty(0, dtype=np.intp)], list[Any]()
@@ -45,7 +47,8 @@ def layout_of(
         start += len(block.names)
     response, offset = endog and endog.endog, known and known.offset
     ends = [(e.lower, e.upper) if e is not None else (0.0, 0.0) for e in (response, offset)]
-    middle = [response.center if response else 0.0, sum(ends[1]) / 2]
+    ends.append((0.0, weights.facts.upper if weights else 0.0))
+    middle = [response.center if response else 0.0, sum(ends[1]) / 2, 0.0]
     return Layout(
         width=len(bounds),
         positions=np.concatenate(places),
@@ -58,7 +61,12 @@ def layout_of(
         offset_declarations=known.declarations if known else {},
         bounds=np.vstack([bounds, ends]),
         fill=np.append(fill, middle),
-        center=np.append(standardization.x_center, [standardization.y_center, 0.0]),
-        scale=np.append(standardization.x_scale, [standardization.y_scale, 1.0]),
+        weights=weights and weights.evaluate,
+        weight_declarations=weights.declarations if weights else {},
+        center=np.append(standardization.x_center, [standardization.y_center, 0.0, 0.0]),
+        scale=np.append(
+            standardization.x_scale,
+            [standardization.y_scale, 1.0, weights.facts.scale if weights else 1.0],
+        ),
         intercept=standardization.intercept,
     )

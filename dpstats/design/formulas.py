@@ -14,7 +14,7 @@ import numpy as np
 from dpstats.design.blocks import Factor, TermColumns, coded_factor, intercept, plain_columns
 from dpstats.design.operations import Expression, check_row_local
 from dpstats.design.public import public_frame, public_rows
-from dpstats.design.responses import Response, response_of_term
+from dpstats.design.responses import Response, response_of_counts, response_of_term
 from dpstats.design.syntax import reason, written
 from dpstats.design.terms import Terms
 from dpstats.errors import FormulaError
@@ -67,10 +67,14 @@ def read_response(formula: str, left: str, terms: Terms, family: Family) -> Resp
             terms.expression(text)  # before formulaic sees it; see `written`
     sides, _ = parsed(formula, f"{left} ~ 1", ())
     factors = [factor for term in sides for factor in term.factors]
+    lookups = all(factor.eval_method.value == "lookup" for factor in factors)
+    if len(factors) == 2 and len(sides) == 2 and lookups and family.name == "binomial":
+        return response_of_counts((factors[0].expr, factors[1].expr), terms)
     if len(factors) != 1:
         raise FormulaError(
             f"The left side of {formula!r} has {len(factors)} terms; one numeric response is "
-            "needed. For arithmetic of columns write I(a + b)."
+            "needed, or 'successes + failures' of a binomial family. For arithmetic of columns "
+            "write I(a + b)."
         )
     lookup = factors[0].eval_method.value == "lookup"
     return response_of_term(factors[0].expr, terms, lookup, family)
@@ -149,9 +153,8 @@ def _dummies(name: str, terms: Terms, reduced: bool) -> TermColumns:
     levels: tuple[Any, ...] = terms.schema[name].levels[reduced:]  # type: ignore[union-attr]
     coding = np.eye(len(levels) + reduced)[:, int(reduced) :]
     shown = "{}[T.{}]" if reduced else "{}[{}]"
-    return TermColumns(
-        (coded_factor(name, coding),), tuple(shown.format(name, lv) for lv in levels)
-    )
+    labels = tuple(shown.format(name, level) for level in levels)
+    return TermColumns((coded_factor(name, coding),), labels, term=name)
 
 
 def _general_formula(formula: str, columns: Sequence[str], terms: Terms) -> list[TermColumns]:
@@ -227,12 +230,18 @@ def _structured(
                 _scoped_factor(s.factor.expr, s.reduced, factors, spec) for s in scoped.factors
             )
             width = math.prod(len(part.expression.bounds) for part in parts)
-            block = TermColumns(parts, tuple(itertools.islice(names, width)), float(scoped.scale))
+            labels = tuple(itertools.islice(names, width))
+            block = TermColumns(parts, labels, float(scoped.scale), term=_term_name(encoded.term))
             if len(block.names) != width:
                 raise FormulaError(f"Two columns of {encoded.term} in {formula!r} have one name.")
             if width:
                 blocks.append(block)
     return blocks
+
+
+def _term_name(term: Any) -> str:
+    """A term as statsmodels calls it; without factors it is the intercept."""
+    return str(term) if term.factors and str(term) != "1" else ""
 
 
 def _model_spec(formula: str, right: Any, factors: Mapping[str, str | Factor], terms: Terms) -> Any:

@@ -30,6 +30,7 @@ class Nobody:
 
     def __init__(self, source: Source, design: Design) -> None:
         self.is_sparse, self.has_offset = source.is_sparse, source.has_offset
+        self.has_weights = source.has_weights
         self._design = design
 
     def __len__(self) -> int:
@@ -46,7 +47,8 @@ class Nobody:
             x = csr_array(x)
         y = None if self._design.endog is None else np.zeros(m)
         unit = None if schema is None or schema.unit is None else np.zeros(m, dtype=np.intp)
-        return RawBlock(x, y, np.zeros(m, np.bool_), unit, np.zeros(m) if self.has_offset else None)
+        offset, root = (np.zeros(m) if has else None for has in (self.has_offset, self.has_weights))
+        return RawBlock(x, y, np.zeros(m, np.bool_), unit, offset, root)
 
     def missing(self, start: int, stop: int) -> NDArray[np.bool_]:
         """Every value of the row is missing."""

@@ -13,7 +13,7 @@ from dpstats.families import Family, family
 from dpstats.schema import Schema
 from dpstats.stored import is_version, read, shown, values
 
-__all__ = ["TERMS", "VERSION", "check_facts", "design_options", "public_facts"]
+__all__ = ["TERMS", "VERSION", "check_facts", "design_options", "public_facts", "written_family"]
 
 Float = NDArray[np.float64]
 
@@ -23,7 +23,8 @@ _PAIR = tuple[float, float]
 
 # Arguments of a `DeclaredDesign`, with the names that were made.
 _DESIGN: dict[str, Any] = {"design_names": tuple[str, ...], "family": dict}
-_OF_FORMULA = {"formula": str, "schema": dict, "response": bool, "offset": str, "exposure": str}
+_OF_FORMULA: dict[str, Any] = {"formula": str, "schema": dict, "response": bool}
+_OF_FORMULA |= dict.fromkeys(("offset", "exposure", "weights", "weight_type"), str)
 _OF_MATRIX = {
     "k": int,
     "bounds": Float,
@@ -131,5 +132,11 @@ def _of_version(data: Any) -> dict[str, Any]:
     return recipe
 
 
+def written_family(law: Family) -> dict[str, Any]:
+    """A family as JSON."""
+    return {"spec": law.name, "link": law.link, **({"alpha": law.alpha} if law.alpha else {})}
+
+
 def _family(data: Any) -> Family:
-    return family(**values({"spec": str, "link": str}, data, "design, family"))
+    wanted = {"spec": str, "link": str, "alpha": float}
+    return family(**values(wanted, data, "design, family", needed=("spec", "link")))

@@ -13,11 +13,20 @@ from numpy.typing import NDArray
 from dpstats.design.operations import FUNCTIONS, OPERATORS, Expression
 from dpstats.design.terms import Terms
 from dpstats.design.units import Endog, Offset
+from dpstats.design.weights import KnownWeights, read_weights, weights_of
 from dpstats.errors import FormulaError, OptionError, SchemaError
 from dpstats.families import Family
 from dpstats.schema import Boolean, Categorical, Declaration, Numeric
 
-__all__ = ["KnownTerm", "Response", "read_offset", "response_of_column", "response_of_term"]
+__all__ = [
+    "KnownTerm",
+    "Response",
+    "read_offset",
+    "response_of_column",
+    "response_of_counts",
+    "response_of_term",
+    "weights_for",
+]
 
 Float = NDArray[np.float64]
 Rows = Mapping[str, Any]
@@ -27,15 +36,21 @@ _PLUS = OPERATORS[ast.Add]
 _DECLARE = {
     "binomial": "Categorical([no, yes]) with two levels, Boolean(), or Numeric(0, 1)",
     "poisson": "Numeric(0, upper): a count or rate is never negative",
+    "negativebinomial": "Numeric(0, upper): a count or rate is never negative",
+    "gamma": "Numeric(lower, upper) with 0 <= lower: it is never negative",
 }
 
 
 class Response(NamedTuple):
-    """The response: public facts, its values per row, and the declared columns that it reads."""
+    """The response: public facts, its values per row, and the declared columns that it reads.
+
+    Of a binomial response by counts also its trials, which are weights.
+    """
 
     endog: Endog
     evaluate: Callable[[Rows], Float]
     declarations: Mapping[str, Declaration]
+    trials: KnownWeights | None = None
 
     def within(self, family: Family) -> Response:
         """The response itself, if its bounds are inside the family's domain.
@@ -140,6 +155,57 @@ def _values(name: str, declaration: Categorical | Boolean, family: Family) -> Fl
             "Numeric(lower, upper), Boolean(), or Categorical([0, 1])."
         )
     return numbers
+
+
+def response_of_counts(names: tuple[str, str], terms: Terms) -> Response:
+    """A binomial response ``successes + failures``: its share, and its trials as weights.
+
+    Both counts are held to what is declared of them, so that there are never more successes than
+    trials; a row without trials counts as nothing.
+
+    Raises
+    ------
+    FormulaError
+        If one is not declared, or no number.
+    SchemaError
+        If one may be negative.
+    """
+    successes, failures = (terms.column(name) for name in names)
+    for name, found in zip(names, (successes, failures), strict=True):
+        if found.interval[0] < 0:
+            raise SchemaError(
+                f"The count {name!r} lies between {found.interval[0]:g} and {found.interval[1]:g}; "
+                "successes and failures are declared Numeric(0, upper)."
+            )
+
+    def share(rows: Rows) -> Float:
+        yes, no = successes.evaluate(rows), failures.evaluate(rows)
+        return np.asarray(yes / np.maximum(yes + no, np.finfo(np.float64).tiny))
+
+    both, typical = " + ".join(names), successes.center + failures.center
+    trials = replace(_PLUS(successes, failures), guesses=np.array([[typical, typical]]))
+    weights = weights_of(both, trials, "analytic", terms, trials=True)
+    return Response(Endog(both, 0.0, 1.0, 0.5, 0.5), share, dict(weights.declarations), weights)
+
+
+def weights_for(
+    weights: str | None, kind: str | None, response: Response | None, terms: Terms
+) -> KnownWeights | None:
+    """The weights that were asked for, or the trials of the response; None without either.
+
+    Raises
+    ------
+    OptionError, FormulaError, SchemaError
+        As `read_weights`; if there are both, or no response.
+    """
+    found = read_weights(weights, kind, terms)
+    own = None if response is None else response.trials
+    if found is not None and own is not None:
+        raise OptionError(
+            f"weights={weights!r} beside {own.facts.name!r}: the trials of a binomial response are "
+            "its weights; leave one out."
+        )
+    return own if found is None else found
 
 
 def read_offset(

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstats.design.weights import NO_WEIGHT
 from dpstats.schema import Declaration, Numeric
 from dpstats.tables.coercion import check_kind, is_object, to_float, to_keys
 
@@ -28,6 +29,7 @@ Evaluate = Callable[[Mapping[str, Any]], Float]  # from coerced columns
 _BLOCK = 1 << 17  # numbers worked on at a time: they stay in the cache
 _MIN_ROWS = 256
 _NUMBERS = ("number", "boolean")
+_RESPONSE, _OFFSET, _WEIGHTS = range(3)  # what may stand beside the columns, in this order
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,9 @@ class RawBlock:
         nobody has a code of its own.
     offset : ndarray of shape (m,) or None
         Known term of the linear predictor, inside its bounds, where the family takes one.
+    root : ndarray of shape (m,) or None
+        Square root of the internal weight of each row, where rows are weighted; 0 where it counts
+        as none, and ``keep`` is False there.
     """
 
     x: Any
@@ -56,6 +61,7 @@ class RawBlock:
     keep: Mask
     unit: NDArray[np.intp] | None = None
     offset: Float | None = None
+    root: Float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,8 +71,8 @@ class Layout:
     Attributes
     ----------
     bounds, fill, center, scale : ndarray
-        Of each design column, then of the response and the known term: of shape (d + 2, 2), and
-        (d + 2,) each.
+        Of each design column, then of the response, the known term and the weights: of shape
+        (d + 3, 2), and (d + 3,) each.
     width : int
         Columns of the design, d.
     positions : ndarray of int
@@ -78,11 +84,11 @@ class Layout:
         of those that it reads.
     intercept : int or None
         Design column that is 1.
-    declarations, endog_declarations, offset_declarations : mapping
-        Declared columns that `computed`, `endog` and `offset` read.
-    endog, offset : function or None
-        From coerced columns to the response, and to the known term, shape (m,). There is no known
-        term without a response.
+    declarations, endog_declarations, offset_declarations, weight_declarations : mapping
+        Declared columns that `computed`, `endog`, `offset` and `weights` read.
+    endog, offset, weights : function or None
+        From coerced columns to the response, the known term and the weights, shape (m,). There is
+        no known term, and there are no weights, without a response.
     """
 
     bounds: Float
@@ -99,36 +105,53 @@ class Layout:
     endog_declarations: Mapping[str, Declaration] = field(default_factory=dict)
     offset: Evaluate | None = None
     offset_declarations: Mapping[str, Declaration] = field(default_factory=dict)
+    weights: Evaluate | None = None
+    weight_declarations: Mapping[str, Declaration] = field(default_factory=dict)
 
     @property
     def columns(self) -> tuple[str, ...]:
         """Table columns that are read, the response first."""
         direct = [name for name in self.lookups if isinstance(name, str)]
-        rest = (*self.declarations, *self.offset_declarations)
+        rest = (*self.declarations, *self.offset_declarations, *self.weight_declarations)
         return tuple(dict.fromkeys([*self.endog_declarations, *direct, *rest]))
 
     @property
     def inputs(self) -> tuple[Any, ...]:
         """Names of what is read, the response first; columns of a matrix by their position."""
-        rest = (*self.declarations, *self.offset_declarations)
+        rest = (*self.declarations, *self.offset_declarations, *self.weight_declarations)
         return tuple(dict.fromkeys([*self.endog_declarations, *self.lookups, *rest]))
 
     @property
     def tail(self) -> tuple[Evaluate, ...]:
-        """What is read beside the design: the response, then the known term."""
-        return tuple(f for f in (self.endog, self.offset) if f is not None)
+        """What is read beside the design: the response, the known term, then the weights."""
+        return tuple(f for f in (self.endog, self.offset, self.weights) if f is not None)
+
+    @property
+    def filled(self) -> NDArray[np.intp]:
+        """Places, among the columns and what may stand beside them, of what is read."""
+        beside = (self.endog, self.offset, self.weights)
+        there = [self.width + i for i, f in enumerate(beside) if f is not None]
+        return np.array([*range(self.width), *there], dtype=np.intp)
 
     def check_kinds(self, columns: Mapping[str, Any], schema: Mapping[str, Declaration]) -> None:
         """Covariates of a wrong type are mapped; a response that is no number is refused."""
         for name in self.columns:
             if name in columns:
                 declaration = schema[name]
-                strict = name in self.endog_declarations and isinstance(declaration, Numeric)
+                counted = name in self.endog_declarations or name in self.weight_declarations
+                strict = counted and isinstance(declaration, Numeric)
                 check_kind(columns[name], name, _NUMBERS if strict else declaration.accepts)
 
     def covariates(self) -> Layout:
-        """The same design without its response and known term."""
-        return replace(self, endog=None, endog_declarations={}, offset=None, offset_declarations={})
+        """The same design without its response, known term and weights."""
+        alone = replace(self, endog=None, endog_declarations={}, weights=None)
+        return replace(alone, offset=None, offset_declarations={}, weight_declarations={})
+
+    def asked_anew(self) -> Layout:
+        """What new rows bring: the covariates and the known term."""
+        return replace(
+            self, endog=None, endog_declarations={}, weights=None, weight_declarations={}
+        )
 
     def beside(self) -> Layout:
         """The response and the known term without the design."""
@@ -159,6 +182,11 @@ class Source(Protocol):
     @property
     def has_offset(self) -> bool:
         """Whether blocks carry a known term of the linear predictor."""
+        ...
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether blocks carry roots of weights."""
         ...
 
     def __len__(self) -> int:
@@ -252,12 +280,14 @@ class TableSource:
             **layout.declarations,
             **layout.endog_declarations,
             **layout.offset_declarations,
+            **layout.weight_declarations,
         }
         self._direct = self._native_columns()
         self._take(layout)
 
     def _take(self, layout: Layout) -> None:
         self._layout = layout
+        self._filled_places = layout.filled
         self._moves = bool(layout.center.any())
         self._scales = bool((layout.scale != 1).any())
 
@@ -285,6 +315,11 @@ class TableSource:
         """Whether blocks carry a known term of the linear predictor."""
         return self._layout.offset is not None
 
+    @property
+    def has_weights(self) -> bool:
+        """Whether blocks carry roots of weights."""
+        return self._layout.weights is not None
+
     def block(self, start: int, stop: int) -> RawBlock:
         """Rows ``start`` to ``stop - 1`` in internal coordinates.
 
@@ -303,7 +338,7 @@ class TableSource:
         """Values in the user's units; see `Source.observed`."""
         part, missing = self._observe(start, stop)
         values = np.full(missing.shape, np.nan)
-        ends = self._layout.bounds[: len(part)]
+        ends = self._layout.bounds[self._filled_places]
         with np.errstate(all="ignore"):
             held = np.clip(part, ends[:, :1], ends[:, 1:])[: missing.shape[1]]
         values[:, : len(held)] = held.T
@@ -347,7 +382,8 @@ class TableSource:
         mask = np.zeros((part.shape[1], d + 1), dtype=np.bool_)
         mask[:, :d] = np.isnan(part[:d]).T
         mask[:, d] = np.isnan(part[d:]).any(axis=0)
-        tail = np.array([d]), (*layout.endog_declarations, *layout.offset_declarations)
+        beside = (layout.endog_declarations, layout.offset_declarations, layout.weight_declarations)
+        tail = np.array([d]), tuple(name for names in beside for name in names)
         for positions, names in [*((p, n) for p, _, n in layout.computed), tail]:
             for name in names:
                 mask[:, positions] |= lost[name][:, None]
@@ -377,8 +413,12 @@ class TableSource:
             codes, named = self._unit
             unit = codes[start:stop]
             keep &= named[start:stop]
-        y, offset, *_ = *tail, None, None
-        return RawBlock(x, y, keep, unit, offset)
+        read = dict(zip(layout.filled[layout.width :] - layout.width, tail, strict=True))
+        root = read.get(_WEIGHTS)
+        if root is not None:
+            keep &= root > NO_WEIGHT * layout.bounds[-1, 1] / layout.scale[-1]
+            root = np.sqrt(np.where(keep, root, 0.0))
+        return RawBlock(x, read.get(_RESPONSE), keep, unit, read.get(_OFFSET), root)
 
     def _part(self, start: int, stop: int, internal: bool) -> tuple[Float, Mask]:
         """Columns of the design, and its tail, as rows of an array; and rows to keep."""
@@ -387,16 +427,17 @@ class TableSource:
         keep = np.ones(stop - start, dtype=np.bool_)
         for missing in self._evaluate(part, start, stop).values():
             keep &= ~missing
-        ends = layout.bounds[: len(part)]
+        at = self._filled_places
+        ends = layout.bounds[at]
         np.clip(part, ends[:, :1], ends[:, 1:], out=part)
         if np.isnan(part.min(initial=0.0)):
             lost = np.isnan(part)
             keep &= ~lost.any(axis=0)
-            np.copyto(part, layout.fill[: len(part), None], where=lost)
+            np.copyto(part, layout.fill[at, None], where=lost)
         if internal and self._moves:
-            part -= layout.center[: len(part), None]
+            part -= layout.center[at, None]
         if internal and self._scales:
-            part /= layout.scale[: len(part), None]
+            part /= layout.scale[at, None]
         return part, keep
 
     def _evaluate(self, part: Float, start: int, stop: int) -> dict[str, Mask]:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from dpstats.accounting import Share, calibrate, epsilon_of
 from dpstats.errors import OptionError
+from dpstats.families import CLASSICAL
 from dpstats.privacy import Privacy
 from dpstats.protocol import Estimator, Mechanism, Options, Plan
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Method",
     "Request",
+    "check_cov_type",
     "check_options",
     "floor_eigenvalues",
     "make_plan",
@@ -40,6 +42,9 @@ class Method(ABC):
     name: ClassVar[str]
     options: ClassVar[Mapping[str, str]]
     sparse: ClassVar[bool] = False
+    sandwich: ClassVar[bool] = False  # whether errors are HC1, or clustered by the privacy unit
+    weighted: ClassVar[bool] = False  # whether rows may have weights
+    families: ClassVar[frozenset[tuple[str, str]]] = CLASSICAL  # (name, link)
 
     def plan(self, design: Design, privacy: Privacy, n: int, **options: Any) -> Plan:
         """Mechanisms, cost, expected error and warnings, from public facts only.
@@ -53,17 +58,31 @@ class Method(ABC):
         n : int
             Public number of rows (a device has one), or a public guess of it.
         **options
-            See `options`.
+            See `options`; and `cov_type`, which chooses nothing: see `check_cov_type`.
 
         Raises
         ------
         OptionError
-            If an option is missing, unknown or out of range, delta is 0 where noise is Gaussian, or
-            rows are too few for the rounds or batches asked for.
+            If an option is missing, unknown or out of range, delta is 0 where noise is Gaussian,
+            rows are too few for the rounds or batches asked for, or the method does not fit the
+            family of the response.
         TrustError
             If the method asks devices in rounds, and the guarantee allows none.
         """
+        if (asked := options.pop("cov_type", None)) is not None:
+            check_cov_type(asked, self.name if not self.sandwich else "", design)
         check_options(self.name, self.options, options)
+        law = design.family
+        if (law.name, law.link) not in self.families:
+            raise OptionError(
+                f"family={law.name!r} with link={law.link!r}: not with method={self.name!r} under "
+                f"{privacy.trust!r} trust. Central(...) fits it by method='newton'."
+            )
+        if design.weights is not None and not self.weighted:
+            raise OptionError(
+                f"weights={design.weights.name!r}: method={self.name!r} takes no weighted rows. "
+                "Central(...) fits them by method='newton', with target='mle'."
+            )
         return self._plan(design, privacy, n, options)
 
     @abstractmethod
@@ -119,6 +138,61 @@ def make_plan(
         options=options,
         max_rows=1 if design.schema is None else design.schema.max_rows or 1,
     )
+
+
+_NOT_REPORTED = {
+    "nonrobust": "it assumes equal variances, or the family's, which nobody can check for noise",
+    "HC0": "it differs from HC1 by n/(n - d), which is known: multiply",
+    "HC2": "it needs the leverage of each row, which is that row's own",
+    "HC3": "it needs the leverage of each row, which is that row's own",
+    "HAC": "the order of rows is nothing that a private sum knows",
+}
+
+
+def check_cov_type(asked: object, method: str, design: Design) -> None:
+    """Refuse a covariance that is not the one that is reported, and say why.
+
+    Reported is ``"HC1"`` (``"robust"`` is understood), or where a unit of privacy has several rows
+    ``"cluster"``, by that unit.
+
+    Parameters
+    ----------
+    asked : object
+        What a user passes as `cov_type`.
+    method : str
+        Name of a method that reports neither; empty where it does.
+    design : Design
+        Its schema says what a unit is.
+
+    Raises
+    ------
+    OptionError
+        If another one is asked for.
+    """
+    said = f"cov_type={asked!r}:"
+    if method:
+        raise OptionError(
+            f"{said} method={method!r} has a covariance of its own, which the summary names. Leave "
+            "it out; method='newton' reports 'HC1'."
+        )
+    schema = design.schema
+    clustered = schema is not None and (schema.max_rows or 1) > 1
+    if asked == "robust" or asked == ("cluster" if clustered else "HC1"):
+        return
+    if asked == "cluster":
+        raise OptionError(
+            f"{said} rows are clustered by the unit of privacy. Declare it, Schema(..., "
+            "unit='person', max_rows=5); by another column a cluster may hold any number of rows, "
+            "and one would move the sum of squares by any amount."
+        )
+    if clustered and asked == "HC1":
+        assert schema is not None
+        raise OptionError(
+            f"{said} rows of one {schema.unit!r} need not be independent, and are protected "
+            "together: 'cluster', by that unit, is reported."
+        )
+    why = _NOT_REPORTED.get(asked if isinstance(asked, str) else "", "no such covariance is known")
+    raise OptionError(f"{said} {why}. 'HC1' ('cluster' with unit=) is what is reported.")
 
 
 def check_options(method: str, allowed: Mapping[str, str], options: Options) -> None:

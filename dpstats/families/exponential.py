@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,14 +13,17 @@ from numpy.typing import NDArray
 
 from dpstats.errors import OptionError
 
-__all__ = ["BINOMIAL", "GAUSSIAN", "POISSON", "Family", "family"]
+__all__ = ["BINOMIAL", "CLASSICAL", "GAUSSIAN", "POISSON", "SUPPORTED", "Family", "family"]
 
 Array = NDArray[np.float64]
 Function = Callable[[Array], Array]
+OfResponse = Callable[[Array, Array], Array]  # of the response and the linear predictor
 
 # Linear predictors beyond this are taken to be at it: exp(30) = 1e13, far from overflow.
 _LARGEST = 30.0
 _SMALLEST_MEAN = 2.0**-10  # of a Poisson response under the identity link
+_LARGEST_CLOGLOG = 5.0  # numerical: exp(-exp(5)) = 4e-65; a failure there has the score -148
+_ALPHAS = (1e-6, 1e6)  # numerical: dispersions of a negative binomial law that may be given
 
 
 class _Row(NamedTuple):
@@ -31,6 +35,8 @@ class _Row(NamedTuple):
     domain: tuple[float, float] = (-math.inf, math.inf)
     canonical: bool = True
     largest_curvature: float = math.inf
+    factor: Function | None = None  # slope / variance, where that loses digits
+    information: OfResponse | None = None  # minus the derivative of the residual, where >= 0
 
 
 def _identity(values: Array) -> Array:
@@ -55,6 +61,83 @@ def _bernoulli(mu: Array) -> Array:
     return variance
 
 
+# Probit. l = y log Phi(eta) + (1 - y) log Phi(-eta); both logarithms are concave.
+
+
+def _normal_cdf(eta: Array) -> Array:
+    from scipy.special import ndtr
+
+    return np.asarray(ndtr(eta), dtype=np.float64)
+
+
+def _normal_density(eta: Array) -> Array:
+    density: Array = np.exp(-(eta**2) / 2) / math.sqrt(2 * math.pi)
+    return density
+
+
+def _mills(eta: Array) -> Array:
+    """``phi(eta) / Phi(eta)``, the score of a success."""
+    from scipy.special import log_ndtr
+
+    ratio: Array = np.exp(-(eta**2) / 2 - log_ndtr(eta)) / math.sqrt(2 * math.pi)
+    return ratio
+
+
+def _probit_factor(eta: Array) -> Array:
+    from scipy.special import log_ndtr
+
+    return np.asarray(_mills(eta) / np.exp(log_ndtr(-eta)), dtype=np.float64)
+
+
+def _probit_information(y: Array, eta: Array) -> Array:
+    success, failure = _mills(eta), _mills(-eta)
+    found: Array = y * success * (success + eta) + (1 - y) * failure * (failure - eta)
+    return found
+
+
+# Complementary log-log, e = exp(eta). l = y log(1 - exp(-e)) - (1 - y) e, concave likewise.
+
+
+def _hazard_mean(eta: Array) -> Array:
+    mean: Array = -np.expm1(-np.exp(eta))
+    return mean
+
+
+def _hazard_slope(eta: Array) -> Array:
+    slope: Array = np.exp(eta - np.exp(eta))
+    return slope
+
+
+def _hazard_factor(eta: Array) -> Array:
+    factor: Array = np.exp(eta) / _hazard_mean(eta)
+    return factor
+
+
+def _hazard_information(y: Array, eta: Array) -> Array:
+    e = np.exp(eta)
+    success = e * np.exp(-e) / _hazard_mean(eta)
+    found: Array = y * success * (e - 1 + success) + (1 - y) * e
+    return found
+
+
+# Gamma, log link: r = y / mu - 1.
+
+
+def _square(mu: Array) -> Array:
+    variance: Array = mu**2
+    return variance
+
+
+def _inverse_exp(eta: Array) -> Array:
+    factor: Array = np.exp(-eta)
+    return factor
+
+
+def _gamma_information(y: Array, eta: Array) -> Array:
+    found: Array = y * np.exp(-eta)
+    return found
+
+
 # The first link of a family is its default.
 _ROWS: dict[tuple[str, str], _Row] = {
     ("gaussian", "identity"): _Row(
@@ -74,7 +157,61 @@ _ROWS: dict[tuple[str, str], _Row] = {
         domain=(0.0, math.inf),
         canonical=False,
     ),
+    ("binomial", "probit"): _Row(
+        _normal_cdf,
+        _normal_density,
+        _bernoulli,
+        domain=(0.0, 1.0),
+        canonical=False,
+        factor=_probit_factor,
+        information=_probit_information,
+    ),
+    ("binomial", "cloglog"): _Row(
+        _hazard_mean,
+        _hazard_slope,
+        _bernoulli,
+        highest=_LARGEST_CLOGLOG,
+        domain=(0.0, 1.0),
+        canonical=False,
+        factor=_hazard_factor,
+        information=_hazard_information,
+    ),
+    ("gamma", "log"): _Row(
+        np.exp,
+        np.exp,
+        _square,
+        domain=(0.0, math.inf),
+        canonical=False,
+        factor=_inverse_exp,
+        information=_gamma_information,
+    ),
+    ("negativebinomial", "log"): _Row(
+        np.exp, np.exp, _identity, domain=(0.0, math.inf), canonical=False
+    ),
 }
+
+
+@functools.cache
+def _row_of(name: str, link: str, alpha: float) -> _Row:
+    """The row of a family; of a negative binomial one, with its dispersion in it."""
+    row = _ROWS[name, link]
+    if name != "negativebinomial":
+        return row
+
+    def variance(mu: Array) -> Array:
+        found: Array = mu * (1 + alpha * mu)
+        return found
+
+    def factor(eta: Array) -> Array:
+        found: Array = 1 / (1 + alpha * np.exp(eta))
+        return found
+
+    def information(y: Array, eta: Array) -> Array:
+        mu = np.exp(eta)
+        found: Array = mu * (1 + alpha * y) / (1 + alpha * mu) ** 2
+        return found
+
+    return row._replace(variance=variance, factor=factor, information=information)
 
 
 @dataclass(frozen=True)
@@ -88,27 +225,45 @@ class Family:
 
     Parameters
     ----------
-    name : {"gaussian", "binomial", "poisson"}
+    name : {"gaussian", "binomial", "poisson", "gamma", "negativebinomial"}
         Distribution.
-    link : {"identity", "log", "logit"}
+    link : {"identity", "log", "logit", "probit", "cloglog"}
         Link: eta as a function of the mean.
+    alpha : float, default 0
+        Public dispersion of a negative binomial law, whose variance is ``mu + alpha mu^2``; 0 for
+        every other family.
 
     Raises
     ------
     OptionError
-        If the pair is not supported.
+        If the pair is not supported, or alpha is none that the family takes.
     """
 
     name: str
     link: str
+    alpha: float = field(default=0.0, kw_only=True)
 
     def __post_init__(self) -> None:
         if (self.name, self.link) not in _ROWS:
             raise OptionError(f"family {self}: not supported. {_choices()}")
+        low, high = _ALPHAS
+        if self.name != "negativebinomial":
+            if self.alpha != 0:
+                raise OptionError(
+                    f"alpha={self.alpha!r}: a family {self.name!r} has no such dispersion; it is "
+                    "that of family='negativebinomial'."
+                )
+        elif not low <= self.alpha <= high:
+            raise OptionError(
+                f"alpha={self.alpha!r}: a negative binomial law has a variance of mu + alpha mu^2. "
+                f"Give alpha, a public number from {low:g} to {high:g}; or family='poisson', whose "
+                "intervals hold for overdispersed counts, too."
+            )
 
     def __str__(self) -> str:
-        """Name and link."""
-        return f"{self.name} ({self.link})"
+        """Name and link, and the dispersion where there is one."""
+        given = f", alpha={self.alpha:g}" if self.alpha else ""
+        return f"{self.name} ({self.link}{given})"
 
     @property
     def domain(self) -> tuple[float, float]:
@@ -141,13 +296,28 @@ class Family:
         """``slope / variance``: turns ``y - mean`` into the derivative of the log-likelihood."""
         if self.canonical:
             return np.ones_like(eta, dtype=np.float64)
+        if self._row.factor is not None:
+            return self._row.factor(self._within(eta))
         ratio: Array = self.slope(eta) / self.variance(self.mean(eta))
         return ratio
 
     def curvature(self, eta: Array) -> Array:
         """``slope * factor``: the Fisher information on eta of one row."""
-        information: Array = self.slope(eta) * self.factor(eta)
-        return information
+        expected: Array = self.slope(eta) * self.factor(eta)
+        return expected
+
+    def information(self, y: Array, eta: Array) -> Array:
+        """Minus the derivative of `residual` in eta, where that is never negative.
+
+        It is `curvature` under a canonical link, and its mean is `curvature` under any. The normal
+        law with a log link and the Poisson law with the identity answer `curvature` itself.
+        """
+        row = self._row
+        if row.information is None:
+            return self.curvature(eta)
+        responses = np.ascontiguousarray(y, dtype=np.float64)
+        found: Array = np.maximum(row.information(responses, self._within(eta)), 0.0)
+        return found
 
     def residual(self, y: Array, eta: Array) -> Array:
         """``factor * (y - mean)``: derivative of the log-likelihood in eta, up to dispersion."""
@@ -156,7 +326,7 @@ class Family:
 
     @property
     def _row(self) -> _Row:
-        return _ROWS[self.name, self.link]
+        return _row_of(self.name, self.link, self.alpha)
 
     def _within(self, eta: Array) -> Array:
         # Contiguous: numpy may compute strided arrays by other instructions, with other bits.
@@ -167,34 +337,59 @@ class Family:
 GAUSSIAN = Family("gaussian", "identity")
 BINOMIAL = Family("binomial", "logit")
 POISSON = Family("poisson", "log")
+# (name, link) of every family, and of those that every method for generalised linear models fits.
+SUPPORTED = frozenset(_ROWS)
+CLASSICAL = frozenset(
+    {
+        ("gaussian", "identity"),
+        ("gaussian", "log"),
+        ("binomial", "logit"),
+        ("poisson", "log"),
+        ("poisson", "identity"),
+    }
+)
 
-_ALIASES = {"bernoulli": "binomial", "logistic": "binomial", "normal": "gaussian"}
+_ALIASES = {
+    "bernoulli": "binomial",
+    "logistic": "binomial",
+    "normal": "gaussian",
+    "negative_binomial": "negativebinomial",
+    "nb2": "negativebinomial",
+}
+_CLASS_LINKS = {"gamma": "inversepower"}  # of statsmodels' classes, where it is not ours
 
 
-def family(spec: Any, link: str | None = None) -> Family:
+def family(spec: Any, link: str | None = None, alpha: float | None = None) -> Family:
     """The family that a user names.
 
     Parameters
     ----------
     spec : str, Family or statsmodels family
-        ``"gaussian"``, ``"binomial"`` (also ``"logistic"``, ``"bernoulli"``), ``"poisson"``; or a
-        statsmodels family such as ``sm.families.Poisson()``, with its link.
+        ``"gaussian"``, ``"binomial"`` (also ``"logistic"``, ``"bernoulli"``), ``"poisson"``,
+        ``"gamma"``, ``"negativebinomial"``; or a statsmodels family such as
+        ``sm.families.Poisson()``, with its link.
     link : str, optional
-        ``"identity"``, ``"log"`` or ``"logit"``; the family's canonical link by default.
+        ``"identity"``, ``"log"``, ``"logit"``, ``"probit"`` or ``"cloglog"``; by default the
+        family's canonical link, of ``"gamma"`` and ``"negativebinomial"`` the logarithm.
+    alpha : float, optional
+        Public dispersion of ``"negativebinomial"``; of a statsmodels family its own.
 
     Raises
     ------
     OptionError
-        If the family, or the family with that link, is not supported.
+        If the family, or the family with that link or alpha, is not supported.
     """
     if isinstance(spec, Family):
-        name, own = spec.name, spec.link
+        name, own, alpha = spec.name, spec.link, spec.alpha or alpha
     elif isinstance(spec, str):
         name, own = spec.lower(), None
     elif isinstance(spec, type):  # statsmodels is recognised by names, and never imported
         name, own = spec.__name__.lower(), None
+        link = link or _CLASS_LINKS.get(name)
     else:
         name, own = type(spec).__name__.lower(), type(getattr(spec, "link", None)).__name__.lower()
+        if name == "negativebinomial" and alpha is None:
+            alpha = float(spec.alpha)
     name = _ALIASES.get(name, name)
     links = [row_link for row_name, row_link in _ROWS if row_name == name]
     wanted = (link or own or (links[0] if links else "")).lower()
@@ -203,7 +398,9 @@ def family(spec: Any, link: str | None = None) -> Family:
     if wanted not in links:
         asked = f"family={name!r}" + (f" with link={wanted!r}" if wanted else "")
         raise OptionError(f"{asked}: not supported. {_choices()}")
-    return Family(name, wanted)
+    if alpha is not None and (isinstance(alpha, bool) or not isinstance(alpha, (int, float))):
+        raise OptionError(f"alpha={alpha!r}: a public number is needed.")
+    return Family(name, wanted, alpha=0.0 if alpha is None else float(alpha))
 
 
 def _choices() -> str:

@@ -253,7 +253,7 @@ class Spread:
         answers: list[Any] = []
         left, tries = list(self._homes), _TRIES
         while left:
-            asked = [(home, _asked(home, method, arguments)) for home in left]
+            asked = [(home, _asked(home, self._client, method, arguments)) for home in left]
             lost = []
             for home, future in asked:
                 try:
@@ -357,11 +357,12 @@ class _LostError(Exception):
     """A worker is no longer there."""
 
 
-def _asked(home: _Home, method: str, arguments: tuple[Any, ...]) -> Any:
-    """A call of an actor's method, on its way; None where its worker cannot be reached."""
+def _asked(home: _Home, client: Any, method: str, arguments: tuple[Any, ...]) -> Any:
+    """A call of an actor's method, on its way; None where its worker is no longer there."""
     try:
-        return getattr(home.actor.result(timeout=_PAUSE), method)(*arguments)
-    except Exception:
+        actor = _result(home.actor, client, home.worker)
+        return getattr(actor, method)(*arguments)
+    except Exception:  # of the connection: nothing has been computed yet
         return None
 
 

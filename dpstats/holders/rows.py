@@ -185,8 +185,9 @@ class ResidentRows:
             wanted
             | ({} if source.is_sparse else {"x": ((n, d), single)})
             | ({"offset": ((n,), single)} if source.has_offset else {})
+            | ({"root": ((n,), single)} if source.has_weights else {})
         )
-        x, self._offset = made.get("x"), made.get("offset")
+        x, self._offset, self._root = (made.get(name) for name in ("x", "offset", "root"))
         self._y, self._keep = made["y"], made["keep"]
         self._starts: NDArray[np.intp] | None = None
         self._order: NDArray[np.intp] | None = None  # places in the source, of rows of units
@@ -202,6 +203,8 @@ class ResidentRows:
             self._y[rows] = raw.y
             if self._offset is not None:
                 self._offset[rows] = raw.offset
+            if self._root is not None:
+                self._root[rows] = raw.root
             self._keep[rows] = raw.keep
             if raw.unit is not None:
                 units[rows.start] = raw.unit
@@ -235,6 +238,7 @@ class ResidentRows:
         self.everything.x = self.everything.x[order]
         self._y, self._keep = self._y[order], self._keep[order]
         self._offset = None if self._offset is None else self._offset[order]
+        self._root = None if self._root is None else self._root[order]
 
     def _slices(self, size: int) -> Iterator[slice]:
         """Blocks of about `size` rows as they stand; units are never split."""
@@ -263,6 +267,7 @@ class ResidentRows:
             grid=view.grid,
             starts=starts,
             offset=None if self._offset is None else self._offset[rows].astype(np.float64),
+            root=None if self._root is None else self._root[rows].astype(np.float64),
             memory=memory,
             fast=view.fast,
             incomplete=functools.partial(self._incomplete, rows, view),

@@ -74,7 +74,8 @@ class Grid:
     def of(cls, design: Design) -> Grid:
         """The grid that follows from a design's bounds."""
         ends = (0.0, 0.0) if design.endog is None else design.internal_endog_bounds
-        bound = np.clip(np.abs(design.internal_bounds).max(axis=1), 2.0**-20, _FARTHEST)
+        reach = np.abs(design.internal_bounds).max(axis=1) * design.largest_root
+        bound = np.clip(reach, 2.0**-20, _FARTHEST)
         y_bound = np.clip(np.max(np.abs(ends)), 2.0**-20, _FARTHEST)
         step = np.array([bound_grid(b, X_BITS) for b in bound])
         return cls(bound, step, y_bound, np.array(bound_grid(float(y_bound), Y_BITS)))
@@ -82,7 +83,8 @@ class Grid:
     def rows(self, raw: RawBlock) -> RawBlock:
         """Rows as queries meet them: held, rounded, and 0 where a value was missing.
 
-        x and y are exact as float32; the offset is rounded to it.
+        x and y are exact as float32; the offset and roots of weights are rounded to it. A weighted
+        row is multiplied by the root of its weight.
         """
         rows = self.held(raw)
         if not raw.keep.all():
@@ -94,12 +96,14 @@ class Grid:
     def held(self, raw: RawBlock) -> RawBlock:
         """The same, but what an incomplete dense row has stays: what it misses is in bounds."""
         y = np.zeros(len(raw.keep)) if raw.y is None else _rounded(raw.y, self.y_bound, self.y_step)
+        root = None if raw.root is None else raw.root.astype(np.float32).astype(np.float64)
         if isinstance(raw.x, np.ndarray):
-            x: Array | csr_array = _rounded(raw.x, self.bound, self.step)
+            weighted = raw.x if root is None else raw.x * root[:, None]
+            x: Array | csr_array = _rounded(weighted, self.bound, self.step)
         else:
             x = self._sparse(raw.x, raw.keep)
         offset = None if raw.offset is None else np.clip(raw.offset, -_FARTHEST, _FARTHEST)
-        return replace(raw, x=x, y=y, offset=offset)
+        return replace(raw, x=x, y=y, offset=offset, root=root)
 
     def _sparse(self, x: csr_array, keep: NDArray[np.bool_]) -> csr_array:
         """Stored values of a CSR array on the grid; incomplete rows become empty."""

@@ -12,7 +12,7 @@ from dpstats.estimators.central.descriptive.quantile import QUARTILES, checked_l
 from dpstats.mechanisms.noise import Noise
 from dpstats.models import regressions
 from dpstats.models.model import Model
-from dpstats.models.regressions import Formula, level_term, of_columns, required
+from dpstats.models.recipes import Formula, level_term, of_columns, required
 from dpstats.privacy import Central
 from dpstats.results.descriptive import DescribeResults
 from dpstats.schema import Boolean, Categorical, Numeric, Schema

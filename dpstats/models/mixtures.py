@@ -7,7 +7,7 @@ from typing import Any
 
 from dpstats.errors import FormulaError, SchemaError
 from dpstats.models.model import Model
-from dpstats.models.regressions import Formula, check_numbers, required, term
+from dpstats.models.recipes import Formula, check_numbers, required, term
 from dpstats.schema import Numeric, Schema
 
 __all__ = ["gaussian_mixture", "mixture_ols"]

@@ -240,7 +240,7 @@ class Model:
             environment variable ``DPSTATS_SCRATCH`` names it otherwise. Its file has no name and is
             gone when the fit ends.
         **options
-            Options of the method.
+            Options of the method; `cov_type` may name what is reported: ``"HC1"``, ``"cluster"``.
 
         Returns
         -------

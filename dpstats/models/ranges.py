@@ -9,7 +9,7 @@ from dpstats.errors import OptionError
 from dpstats.estimators.central.range import ENDS, MAPPED
 from dpstats.mechanisms.noise import Noise
 from dpstats.models.model import Model
-from dpstats.models.regressions import Formula, of_columns, quoted, required
+from dpstats.models.recipes import Formula, of_columns, quoted, required
 from dpstats.privacy import Central
 from dpstats.results.parameters import ScalesResults
 from dpstats.schema import Numeric, Schema

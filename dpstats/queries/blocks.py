@@ -172,6 +172,9 @@ class Block:
         First row of each unit where one unit may have several rows; units are never split.
     offset : ndarray of shape (m,) or None
         Part of the linear predictor with known coefficient 1.
+    root : ndarray of shape (m,) or None
+        Square root of the weight of each row, which its x was multiplied by and its residual is
+        (`residual`), so that its score carries the weight; 0 where ``keep`` is.
     memory : dict
         What `recall` keeps of these rows from one query to the next. Private.
     fast : bool
@@ -193,6 +196,7 @@ class Block:
     grid: Array
     starts: NDArray[np.intp] | None = None
     offset: Array | None = None
+    root: Array | None = None
     memory: dict[str, tuple[bytes, NDArray[Any]]] = field(default_factory=dict)
     fast: bool = False
     incomplete: Callable[[], Incomplete] | None = None
@@ -308,6 +312,8 @@ _FEW = 0.2  # share of columns below which gathering them is cheaper than readin
 def predictor(block: Block, beta: Array) -> Array:
     """Linear predictor ``x @ beta + offset`` of each row, the same bits in any blocking."""
     eta = exact_product(block, beta)
+    if block.root is not None:
+        eta = eta / np.where(block.root > 0, block.root, 1.0)
     return eta if block.offset is None else eta + block.offset
 
 
@@ -315,9 +321,11 @@ def residual(block: Block, beta: Array, family: Family = GAUSSIAN) -> Array:
     """``factor (y - mean)`` of each row at ``x @ beta + offset``, the same bits in any blocking.
 
     It is elementwise in numbers that are exact or the row's own, and the derivative of the row's
-    log-likelihood in its linear predictor; for a linear model, ``y - x @ beta - offset``.
+    log-likelihood in its linear predictor; for a linear model, ``y - x @ beta - offset``. Of a
+    weighted row it is multiplied by the root of the weight, as x is.
     """
-    return family.residual(block.y, predictor(block, beta))
+    plain = family.residual(block.y, predictor(block, beta))
+    return plain if block.root is None else plain * block.root
 
 
 @dataclass(frozen=True, eq=False)

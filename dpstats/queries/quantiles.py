@@ -138,7 +138,8 @@ class LengthQuantile(_Quantile):
     """Choice of a candidate near the q-quantile of ``||z|| |r|`` or ``||z|| sqrt(h)``.
 
     z is ``whiten @ x``, r the derivative of a row's log-likelihood in its linear predictor and h
-    its Fisher information there: lengths of its score, and of its part of the curvature.
+    its information there (`Family.information`): lengths of its score, and of its part of the
+    curvature.
     """
 
     whiten: Array
@@ -155,7 +156,8 @@ class LengthQuantile(_Quantile):
         if self.of == "score":
             factor = np.abs(residual(block, self.beta, self.family))
         else:
-            factor = np.sqrt(self.family.curvature(predictor(block, self.beta)))
+            eta = predictor(block, self.beta)
+            factor = np.sqrt(self.family.information(block.y, eta))
         lengths: Array = Geometry(1.0, self.whiten).norms(block) * factor
         return lengths
 

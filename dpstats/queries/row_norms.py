@@ -90,10 +90,13 @@ class _AtScore(EachRow):
         lengths: Array = self._norms(block) * np.abs(self._residual(block))
         return lengths
 
-    def _clipped(self, block: Block, clip: float) -> Array:
-        """The residual as far as ``||s|| <= clip``."""
+    def _clipped(self, block: Block, clip: float, each: bool = False) -> Array:
+        """The residual as far as ``||s|| <= clip``; with `each`, s over the root of its weight."""
         limit = clip / np.maximum(self._norms(block), _SHORTEST)
-        clipped: Array = block.keep * np.clip(self._residual(block), -limit, limit)
+        left = self._residual(block)
+        if each and block.root is not None:
+            left = left / np.where(block.root > 0, block.root, 1.0)
+        clipped: Array = block.keep * np.clip(left, -limit, limit)
         return clipped
 
 
@@ -160,6 +163,9 @@ class ScoreSquares(_AtScore):
     Where a unit has one row this is the heteroskedasticity-robust meat, otherwise the
     cluster-robust one.
 
+    With `each`, t is the score over the root of the row's weight w: a row that stands for w others
+    then adds w times the square of the score of one.
+
     Guarantee: t is at most max_rows clip long, and outer products make no obtuse angle. The answer
     is the upper triangle with off-diagonals times sqrt(2), an isometry of the Frobenius norm.
     """
@@ -167,10 +173,13 @@ class ScoreSquares(_AtScore):
     clip: float
     max_rows: int = 1
     family: Family = GAUSSIAN
+    each: bool = False
     name: ClassVar[str] = "squares of scores"
 
     def __post_init__(self) -> None:
         _need_clip(self.clip)
+        if self.each and self.max_rows > 1:
+            raise PlanError("Rows that stand for others are units of their own.")
         if self.max_rows < 1:
             raise PlanError(f"max_rows={self.max_rows!r}: at least 1 is needed.")
 
@@ -181,7 +190,7 @@ class ScoreSquares(_AtScore):
     def total(self, block: Block) -> Ints:
         """Sum of t t' in squared steps."""
         rows = dense(self._coordinates.rows(block))
-        left = self._clipped(block, self.clip)
+        left = self._clipped(block, self.clip, self.each)
         return exact_sum(outer_steps(rows, left, self._grid(), block.starts))
 
     def finish(self, total: Ints, grid: Array) -> Array:
@@ -204,11 +213,12 @@ class ScoreSquares(_AtScore):
 
 @dataclass(frozen=True, eq=False)
 class ScoreCurvature(_AtScore):
-    """Sum of ``h z z'`` over rows with ``||s|| <= clip``; h is the row's Fisher information.
+    """Sum of ``h z z'`` over rows with ``||s|| <= clip``; h is the row's information.
 
     It is the bread of the clipped score, minus its derivative: where a score is shortened to the
-    clip it no longer changes with the linear predictor. Rows ``sqrt(h) z`` longer than `radius` are
-    shortened to it.
+    clip it no longer changes with the linear predictor. Hence h is the observed information,
+    `Family.information`, which for a canonical link is Fisher's. Rows ``sqrt(h) z`` longer than
+    `radius` are shortened to it.
 
     Guarantee: contributions have Frobenius norm at most radius^2 and make no obtuse angle, so that
     replacing one moves the sum by at most sqrt(2) radius^2. The answer is the upper triangle with
@@ -238,7 +248,7 @@ class ScoreCurvature(_AtScore):
     def total(self, block: Block) -> Ints:
         """Sum in squared steps."""
         rows = dense(self._coordinates.rows(block))
-        root = np.sqrt(self.family.curvature(predictor(block, self.beta)))
+        root = np.sqrt(self.family.information(block.y, predictor(block, self.beta)))
         longest = np.maximum(self._norms(block), _SHORTEST)
         inside = block.keep * (self._lengths(block) <= self.clip)
         weight = inside * np.minimum(root, self.radius / longest)

@@ -27,7 +27,9 @@ __all__ = [
     "interval",
     "normal_quantile",
     "parse_constraints",
+    "terms_as_statsmodels",
     "wald_table",
+    "wald_terms",
     "wald_test",
 ]
 
@@ -228,6 +230,47 @@ def wald_test(params: Array, cov: Array, R: Array, q: Array) -> WaldTest:
             "error, and there is nothing to test."
         )
     return WaldTest(float(gap @ np.linalg.pinv(middle, hermitian=True) @ gap), df)
+
+
+def wald_terms(table: ParameterTable, terms: Sequence[str]) -> list[tuple[str, float, int, float]]:
+    """Each term against 0, all of its parameters together: name, statistic, df and p-value.
+
+    nan where one of its parameters cannot be tested.
+
+    Parameters
+    ----------
+    table : ParameterTable
+        Released parameters and their covariance.
+    terms : sequence of str
+        The term of each of the k parameters in the model.
+    """
+    from scipy.special import chdtrc
+
+    found = []
+    for term in dict.fromkeys(terms):
+        at = np.flatnonzero([other == term for other in terms])
+        if not table.testable[at].all():
+            found.append((term, np.nan, at.size, np.nan))
+            continue
+        R = np.eye(len(terms))[at]
+        test = wald_test(table.inner_values, table.cov, R, np.zeros(at.size))
+        found.append((term, test.statistic, test.df, float(chdtrc(test.df, test.statistic))))
+    return found
+
+
+def terms_as_statsmodels(found: Sequence[tuple[str, float, int, float]], mark: str = "") -> Any:
+    """Tests of terms as statsmodels' ``WaldTestResults``; what it prints carries the `mark`."""
+    import pandas as pd
+    from statsmodels.stats.contrast import WaldTestResults
+
+    class Marked(WaldTestResults):  # type: ignore[misc]
+        def __str__(self) -> str:
+            return f"{super().__str__()}\n{mark}".rstrip()
+
+    index = [term for term, *_ in found]
+    rows = [(statistic, p, df) for _, statistic, df, p in found]
+    table = pd.DataFrame(rows, index=index, columns=["statistic", "pvalue", "df_constraint"])
+    return Marked(None, "chi2", None, table=table)
 
 
 def _marked(kind: Any, mark: str) -> Any:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dpstats.errors import ExtrapolationWarning, OptionError
 from dpstats.families import GAUSSIAN
 from dpstats.protocol.estimate import CoefficientEstimate
-from dpstats.results import coefficients
+from dpstats.results import coefficients, inference
 from dpstats.results.effects import MarginalEffects, marginal_effects
 from dpstats.results.parameters import ParameterResults
 from dpstats.results.prediction import Prediction, what_is_astray
@@ -42,7 +42,9 @@ _CONDITIONAL = (
     "columns, as if these had been named beforehand; they do not say whether a column that was "
     "left out matters."
 )
+_SHOWN = {"negativebinomial": "NegativeBinomial", "cloglog": "CLogLog"}  # as in statsmodels
 _RATIOS = {
+    "cloglog": "Coefficients are logarithms of hazard ratios; exp_conf_int() gives the ratios.",
     "logit": "Coefficients are logarithms of odds ratios; exp_conf_int() gives the ratios.",
     "log": "Coefficients are logarithms of ratios of the mean; exp_conf_int() gives the ratios.",
 }
@@ -101,7 +103,7 @@ class RegressionResults(ParameterResults):
         return float(len(self.table.inner) - self.design.has_intercept)
 
     def exp_conf_int(self, alpha: float = 0.05) -> pd.DataFrame:
-        """Odds ratios of a logit link, ratios of means or rates of a log link, with intervals.
+        """Odds ratios of a logit link, ratios of means of a log link, hazard ratios of a cloglog.
 
         Returns
         -------
@@ -112,7 +114,7 @@ class RegressionResults(ParameterResults):
         Raises
         ------
         OptionError
-            If the link is the identity: an exponential of a difference means nothing.
+            If the link is another: an exponential of a coefficient then means nothing.
         """
         if self.design.family.link not in _RATIOS:
             raise OptionError(
@@ -122,6 +124,68 @@ class RegressionResults(ParameterResults):
         table = np.exp(self.conf_int(alpha).set_axis(["lower", "upper"], axis=1))
         table.insert(0, "exp(coef)", np.exp(self.table.inner_values))
         return table
+
+    # Terms ----------------------------------------------------------------------------------------
+
+    def wald_test_terms(self, skip_single: bool = False) -> Any:
+        """Test each term of the formula: all coefficients of a factor or spline together.
+
+        Post-processing of released numbers: tests cost no privacy. Each is a Wald test with the
+        covariance of the fit, which counts noise, as `wald_test` makes it, by the chi-squared
+        distribution; given all other terms (type III).
+
+        Parameters
+        ----------
+        skip_single : bool, default False
+            Whether terms of one coefficient are left out: the summary tests them.
+
+        Returns
+        -------
+        statsmodels.stats.contrast.WaldTestResults
+            ``summary_frame()`` has columns ``chi2``, ``P>chi2`` and ``df constraint``; nan where a
+            coefficient of the term is not identified.
+
+        Raises
+        ------
+        OptionError
+            If no test is valid (`has_inference`).
+
+        Examples
+        --------
+        >>> fit.wald_test_terms().summary_frame()  # doctest: +SKIP
+        """
+        found = self._term_tests()
+        kept = [row for row in found if not (skip_single and row[2] == 1)]
+        return inference.terms_as_statsmodels(kept, self._mark)
+
+    def anova(self) -> pd.DataFrame:
+        """Type III table of the terms but the intercept: ``df``, ``chi2`` and ``PR(>chi2)``.
+
+        The tests of `wald_test_terms`, in the shape of statsmodels' ``anova_lm``. There are no sums
+        of squares: they would have to be bought.
+
+        Raises
+        ------
+        OptionError
+            If no test is valid (`has_inference`).
+        """
+        import pandas as pd
+
+        intercept = self.design.standardization.intercept
+        none = None if intercept is None else self.design.terms[intercept]
+        rows = {
+            term: (df, statistic, p)
+            for term, statistic, df, p in self._term_tests()
+            if term != none
+        }
+        columns = ["df", "chi2", "PR(>chi2)"]
+        return pd.DataFrame.from_dict(rows, orient="index", columns=columns)
+
+    def _term_tests(self) -> list[tuple[str, float, int, float]]:
+        if not self.has_inference:
+            raise OptionError(self.no_inference)
+        terms = self.design.terms
+        return inference.wald_terms(self.table, [terms[j] for j in self.table.inner])
 
     # Predictions ----------------------------------------------------------------------------------
 
@@ -296,8 +360,9 @@ class RegressionResults(ParameterResults):
     def _particulars(self) -> Particulars:
         family, known = self.design.family, self.design.offset
         law = (
-            ("Model Family:", family.name.capitalize()),
-            ("Link Function:", family.link.capitalize()),
+            ("Model Family:", _SHOWN.get(family.name, family.name.capitalize())),
+            ("Link Function:", _SHOWN.get(family.link, family.link.capitalize())),
+            *([("Alpha:", f"{family.alpha:g}")] if family.alpha else []),
         )
         candidates = len(self.selected) + len(self.table.names) - len(self.table.inner)
         selected = ("Selected:", f"{len(self.selected)} of {candidates:,}")
@@ -306,6 +371,7 @@ class RegressionResults(ParameterResults):
             law=law if self.plan.model == "glm" else (),
             sizes=(
                 *([selected] if self.estimate.support is not None else []),
+                *self._weights,
                 ("Df Residuals:", f"{self.df_resid:.0f}"),
                 ("Df Model:", f"{self.df_model:.0f}"),
             ),
@@ -318,6 +384,26 @@ class RegressionResults(ParameterResults):
                 else "",
             ),
         )
+
+    @property
+    def _law(self) -> str:
+        """Family, link and weights, where the name of the model does not say them."""
+        law, weights = self.design.family, self.design.weights
+        named = f", {law.name} family, {law.link} link" if self.plan.model == "glm" else ""
+        named += f", alpha = {law.alpha:g}" if law.alpha else ""
+        if weights is None:
+            return named
+        kind = "trials" if weights.trials else f"{weights.kind} weights"
+        return f"{named}, {kind} {weights.name}"
+
+    @property
+    def _weights(self) -> list[tuple[str, str]]:
+        """What rows are weighted by."""
+        weights = self.design.weights
+        if weights is None:
+            return []
+        kind = "trials" if weights.trials else weights.kind
+        return [("Weights:", f"{weights.name} ({kind})")]
 
     @property
     def _modelled(self) -> str:

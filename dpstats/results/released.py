@@ -208,6 +208,11 @@ class Released:
         return self.privacy.reproducible
 
     @property
+    def _law(self) -> str:
+        """What `describe` adds to the name of the model."""
+        return ""
+
+    @property
     def _status(self) -> str:
         return NOT_PRIVATE if self.reproducible else "private"
 
@@ -234,10 +239,11 @@ class Released:
         errors = f" Covariance: {self.cov_type}." if self.table.has_inference else ""
         accuracy = f" {bound.sentence()}" if len(bound.nonprivate) else ""
         source = f", after {bound.citations[0].text()}" if bound.citations else "."
+        kind = f"{plan.model}{self._law}"
         return plain(
             f"{mark}Estimates are ({promise.epsilon:g}, {promise.delta:g})-differentially private "
             f"for {promise.unit} ({promise.trust}; {promise.neighbors}).{total} The model "
-            f"{self.model.formula or 'of arrays'} ({plan.model}) was fitted with dpstats "
+            f"{self.model.formula or 'of arrays'} ({kind}) was fitted with dpstats "
             f"{version.VERSION} by its method {plan.method}{source}{errors}{accuracy}"
         )
 

@@ -169,6 +169,29 @@ def test_the_command_line_names_family_sparsity_and_exposure(files: Path, monkey
     assert (asked["exposure"], asked["offset"], asked["formula"]) == ("x", None, FORMULA)
 
 
+def test_the_command_line_names_families_links_and_weights(
+    files: Path, monkeypatch, capsys
+) -> None:
+    asked = {}
+
+    def model(formula, data=None, schema=None, **options):
+        asked.update(options)
+        raise dp.errors.DataError("enough")
+
+    monkeypatch.setattr(dp, "glm", model)
+    plan = [*arguments(files, "plan"), "--n", "100"]
+    assert main([*plan, "--family", "negativebinomial", "--alpha", "0.5", "--weights", "x"]) == 2
+    assert (asked["family"], asked["link"], asked["alpha"]) == ("negativebinomial", None, 0.5)
+    assert (asked["weights"], asked["weight_type"]) == ("x", None)
+    assert main([*plan, "--model", "probit", "--weight-type", "frequency"]) == 2
+    assert (asked["family"], asked["link"]) == ("binomial", "probit")
+    assert asked["weight_type"] == "frequency"
+    capsys.readouterr()
+    for wrong in (["--link", "probit"], ["--model", "ols", "--family", "gamma"]):
+        assert main([*plan, *wrong]) == 2
+        assert "--family" in capsys.readouterr().err
+
+
 def test_the_command_line_checks_a_sparsity(files: Path, capsys) -> None:
     for text in ("4", "1,4"):
         assert main([*arguments(files, "plan"), "--n", "20000", "--sparsity", text]) == 2

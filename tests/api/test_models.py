@@ -66,10 +66,57 @@ def test_logit_is_the_binomial_model() -> None:
     assert (by_arrays.design.endog.lower, by_arrays.design.endog.upper) == (0, 1)
 
 
+def test_named_models_are_those_of_their_families() -> None:
+    counts = dp.poisson("visits ~ x", schema=SCHEMA, n=100, exposure="years")
+    same = dp.glm("visits ~ x", schema=SCHEMA, n=100, family="poisson", exposure="years")
+    assert (counts.kind, counts.design) == ("glm", same.design)
+    probit = dp.probit("yes ~ x", schema=SCHEMA, n=100)
+    same = dp.glm("yes ~ x", schema=SCHEMA, n=100, family="binomial", link="probit")
+    assert (probit.kind, probit.design) == ("glm", same.design)
+    bounds = {"exog": (-1, 1)}
+    probit = dp.Probit(np.zeros(9), np.zeros((9, 2)), bounds)
+    assert probit.design.family == Family("binomial", "probit")
+    counts = dp.Poisson(np.zeros(9), np.zeros((9, 2)), bounds | {"endog": (0, 9)})
+    assert counts.design.family == POISSON
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"family": "binomial", "link": "probit"},
+        {"family": "binomial", "link": "cloglog"},
+        {"family": "negativebinomial", "alpha": 0.5},
+        {"family": "gamma"},
+    ],
+    ids=lambda options: options.get("link", options["family"]),
+)
+def test_families_of_the_default_method_alone_are_refused_elsewhere(options) -> None:
+    rng = np.random.default_rng(0)
+    response = "yes" if options["family"] == "binomial" else "visits"
+    df = pd.DataFrame({"x": rng.uniform(0, 1, 500), "visits": 1.0, "yes": "no"})
+    model = dp.glm(f"{response} ~ x", df, SCHEMA, **options)
+    assert model.plan(dp.Central(1.0, 1e-6)).method == "newton"
+    ledger = dp.Ledger.memory(9.0, 1e-3)
+    with pytest.raises(OptionError, match="target='mle' fits it"):
+        model.fit(dp.Central(1.0, 1e-6), ledger, target="robust")
+    for privacy in (dp.LabelOnly(1.0), dp.LabelOnly(1.0, 1e-6, curator=True)):
+        with pytest.raises(OptionError, match=r"Central\(...\) fits it"):
+            model.fit(privacy, ledger)
+    assert not ledger.entries
+
+
 @pytest.mark.parametrize(
     ("make", "error", "says"),
     [
-        (lambda: dp.glm("y ~ x", schema=SCHEMA, family="gamma"), OptionError, "poisson"),
+        (lambda: dp.glm("y ~ x", schema=SCHEMA, family="tweedie"), OptionError, "poisson"),
+        (lambda: dp.glm("y ~ x", schema=SCHEMA, family="gamma"), SchemaError, "0 <= lower"),
+        (
+            lambda: dp.glm("visits ~ x", schema=SCHEMA, family="negativebinomial"),
+            OptionError,
+            "Give alpha",
+        ),
+        (lambda: dp.poisson("y ~ x", schema=SCHEMA), SchemaError, r"Numeric\(0,"),
+        (lambda: dp.probit("visits ~ x", schema=SCHEMA), SchemaError, "two levels"),
         (lambda: dp.glm("y ~ x", schema=SCHEMA, family=sm.families.Gamma()), OptionError, "gamma"),
         (lambda: dp.glm("y ~ x", schema=SCHEMA, family="poisson"), SchemaError, r"Numeric\(0,"),
         (lambda: dp.logit("visits ~ x", schema=SCHEMA), SchemaError, "two levels"),

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import statsmodels.api as sm
 import statsmodels.formula.api as smf
 
 from dpstats.errors import OptionError, PlanError, TrustError
@@ -36,6 +37,9 @@ COMPLETED = "y ~ x1 + x2"  # rows are completed where no column has levels
 GENTLE = 0.3  # of the slopes, so that a log-linear mean stays between 0.5 and 2.2
 COLUMNS_TO_SELECT = 4  # of the design, beside its intercept
 SPARSITY = 2  # columns that a sparse method is asked for
+
+PROBIT, CLOGLOG = sm.families.links.Probit(), sm.families.links.CLogLog()
+LOG = sm.families.links.Log()
 
 Table = dict[str, Any]
 
@@ -77,7 +81,54 @@ def poisson(eta: Any, rng: np.random.Generator, sd: float) -> Any:
     return rng.poisson(np.exp(GENTLE * eta)).astype(float)
 
 
-MODELS = {
+def probit(eta: Any, rng: np.random.Generator, sd: float) -> Any:
+    return (rng.normal(size=eta.size) < eta).astype(float)
+
+
+def cloglog(eta: Any, rng: np.random.Generator, sd: float) -> Any:
+    return (rng.exponential(size=eta.size) < np.exp(GENTLE * eta)).astype(float)
+
+
+def gamma(eta: Any, rng: np.random.Generator, sd: float) -> Any:
+    return np.exp(GENTLE * eta) * rng.gamma(2.0, 0.5, eta.size)
+
+
+def overdispersed(eta: Any, rng: np.random.Generator, sd: float) -> Any:
+    return rng.poisson(gamma(eta, rng, sd)).astype(float)
+
+
+def _generalised(endog: Numeric, draw: Any, gentle: float, **law: Any) -> ModelCase:
+    """A generalised linear model, and statsmodels' of the same family."""
+    return ModelCase(
+        lambda data, schema: regressions.glm(RIGHT, data, schema, **law),
+        endog,
+        {name: gentle * value for name, value in SLOPES.items()},
+        draw,
+        lambda frame: smf.glm(RIGHT, frame, **law),
+    )
+
+
+# Families that the default method fits, and no other; and weights.
+LAWS = {
+    "probit": _generalised(Numeric(0, 1), probit, 1.0, family=sm.families.Binomial(PROBIT)),
+    "cloglog": _generalised(Numeric(0, 1), cloglog, GENTLE, family=sm.families.Binomial(CLOGLOG)),
+    "gamma": _generalised(Numeric(0, 12), gamma, GENTLE, family=sm.families.Gamma(LOG)),
+    "negative binomial": _generalised(
+        Numeric(0, 12), overdispersed, GENTLE, family=sm.families.NegativeBinomial(alpha=0.5)
+    ),
+}
+
+# Weighted rows: a covariate is the weight, so that hostile rows have hostile weights.
+LAWS["weighted"] = ModelCase(
+    lambda data, schema: regressions.ols(RIGHT, data, schema, weights="x2"),
+    Numeric(-Y_BOUND, Y_BOUND, scale=1.3),
+    SLOPES,
+    normal,
+    lambda frame: smf.wls(RIGHT, frame, weights=frame["x2"]),
+)
+OF_LINES = ("weighted",)  # laws of linear regression
+
+MODELS = LAWS | {
     "ols": ModelCase(
         lambda data, schema: regressions.ols(RIGHT, data, schema),
         Numeric(-Y_BOUND, Y_BOUND, scale=1.3),
@@ -272,10 +323,11 @@ class Case:
     trust: str
     setting: Setting
     split: bool = False  # half of the rows selects columns, the other half tests them
+    law: str = ""  # of `LAWS`, where it is not the model's usual one
 
     def __str__(self) -> str:
-        split = "-split" if self.split else ""
-        return f"{self.estimator.model}-{self.estimator.name}{split}-{self.trust}-{self.setting}"
+        kind = "-split" if self.split else f"-{self.law}" if self.law else ""
+        return f"{self.estimator.model}-{self.estimator.name}{kind}-{self.trust}-{self.setting}"
 
     @property
     def infers(self) -> bool:
@@ -286,7 +338,7 @@ class Case:
     def kind(self) -> ModelCase:
         """How models that the method fits are made."""
         completes = (self.estimator.model, self.estimator.name) == ("ols", "em")
-        return MODELS["completed ols" if completes else self.estimator.model]
+        return MODELS["completed ols" if completes else self.law or self.estimator.model]
 
     @property
     def truth(self) -> Mapping[str, float]:
@@ -309,7 +361,7 @@ class Case:
 
     def table(self, n: int, seed: int = 0, sd: float = 1.0) -> Table:
         rows_per_person = 2 if self.setting.person else 1
-        return table(n, seed, rows_per_person, sd, self.estimator.model)
+        return table(n, seed, rows_per_person, sd, self.law or self.estimator.model)
 
     def plan(self, data: Any, privacy: Any = None, **options: Any) -> Plan:
         """The plan; a method that says it does not serve the setting skips the test."""
@@ -343,6 +395,14 @@ CASES += [
     for estimator in ESTIMATORS
     for trust in TRUSTS.keys() & estimator.theory
     if "inference" in estimator.options
+]
+CASES += [
+    Case(estimator, "central", setting, law=law)
+    for estimator in ESTIMATORS
+    if estimator.name == "newton" and "central" in estimator.theory
+    for law in LAWS
+    if estimator.model == ("ols" if law in OF_LINES else "glm")
+    for setting in SETTINGS
 ]
 METHODS = [case for case in CASES if case.setting == SETTINGS[0]]
 
@@ -381,7 +441,7 @@ def _usual(case: Case) -> bool:
     """
     name, model = case.estimator.name, case.estimator.model
     first = next(e.model for e in ESTIMATORS if e.name == name and "central" in e.theory)
-    usual = case.setting == SETTINGS[0] and not case.split
+    usual = case.setting == SETTINGS[0] and not case.split and not case.law
     return (usual and model in (first, GENERALISED.get(name))) or name == "clipped"
 
 

@@ -12,7 +12,7 @@ import pytest
 from dpstats.accounting import Ledger
 from dpstats.accounting.events import Event, Parallel
 from dpstats.mechanisms.noise import SeededNoise
-from dpstats.models import regressions
+from dpstats.models import arrays
 from tests.contracts.cases import (
     MODELS,
     Case,
@@ -142,7 +142,7 @@ def test_arrays_without_a_schema_are_held_to_the_same_contract(case: Case) -> No
     exog = np.column_stack([np.ones(N), *others])
     bounds = {"endog": (-8, 8), "exog": [(1, 1), (-1, 1), (0, 10), (0, 1), (0, 1)]}
     ledger = Ledger.memory(2.0, 1e-5)
-    results = regressions.OLS(data["y"], exog, bounds).fit(
+    results = arrays.OLS(data["y"], exog, bounds).fit(
         case.privacy(), ledger, method=case.estimator.name, **case.options, noise=SeededNoise(1)
     )
     (entry,) = ledger.entries

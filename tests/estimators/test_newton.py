@@ -18,7 +18,7 @@ from dpstats.errors import OptionError
 from dpstats.estimators.central.newton.newton import Newton
 from dpstats.estimators.central.newton.normal_rows import NormalRows
 from dpstats.estimators.central.newton.tail_law import TailLaw
-from dpstats.families import BINOMIAL, GAUSSIAN, POISSON
+from dpstats.families import BINOMIAL, GAUSSIAN, POISSON, Family
 from dpstats.mechanisms.noise import SeededNoise
 from dpstats.privacy import Central
 from tests.estimators.newton_cases import SETTINGS, Setting, least_squares
@@ -52,8 +52,10 @@ def responses(family: str, frame: pd.DataFrame, rng: np.random.Generator) -> Any
     eta = frame["eta"].to_numpy()
     if family == "gaussian":
         return eta + (0.3 + 0.2 * frame["x"]) * (rng.exponential(size=len(eta)) - 1)
-    if family == "binomial":
+    if family in ("binomial", "probit", "cloglog"):
         return (rng.random(len(eta)) < 1 / (1 + np.exp(-eta))).astype(float)
+    if family == "gamma":
+        return np.minimum(np.exp(eta) * rng.gamma(2.0, 0.5, len(eta)), 60)
     return np.minimum(rng.poisson(np.exp(eta) * rng.gamma(1.0, 1.0, len(eta))), 60).astype(float)
 
 
@@ -61,11 +63,19 @@ ENDOG = {
     "gaussian": dp.Numeric(-20, 20),
     "binomial": dp.Numeric(0, 1),
     "poisson": dp.Numeric(0, 60),
+    "probit": dp.Numeric(0, 1),
+    "cloglog": dp.Numeric(0, 1),
+    "gamma": dp.Numeric(0, 60),
+    "negative binomial": dp.Numeric(0, 60),
 }
 FAMILIES = {
     "gaussian": sm.families.Gaussian(),
     "binomial": sm.families.Binomial(),
     "poisson": sm.families.Poisson(),
+    "probit": sm.families.Binomial(sm.families.links.Probit()),
+    "cloglog": sm.families.Binomial(sm.families.links.CLogLog()),
+    "gamma": sm.families.Gamma(sm.families.links.Log()),
+    "negative binomial": sm.families.NegativeBinomial(alpha=0.3),
 }
 
 
@@ -79,9 +89,14 @@ def misspecified(family: str, n: int, seed: int) -> tuple[dp.Model, Any]:
     if family == "gaussian":
         model = dp.ols("y ~ x + z", data, schema)
     else:
-        model = dp.glm("y ~ x + z", data, schema, family=family)
+        model = dp.glm("y ~ x + z", data, schema, family=FAMILIES[family])
     exog = sm.add_constant(data[["x", "z"]])
     return model, sm.GLM(data["y"], exog, family=FAMILIES[family]).fit(cov_type="HC0")
+
+
+# In standard errors, and of these. Under the complementary log-log link the curvature grows with
+# the predictor, and for these skewed rows a model of normal ones carries it to the last step.
+GAPS = dict.fromkeys(ENDOG, (0.2, 0.1)) | {"cloglog": (0.8, 0.4)}
 
 
 @pytest.mark.parametrize("family", ENDOG)
@@ -89,8 +104,9 @@ def test_without_noise_it_is_what_statsmodels_answers_where_the_mean_is_wrong(fa
     model, reference = misspecified(family, 20_000, 1)
     found = model.fit(Central(WITHOUT_NOISE, DELTA), noise=SeededNoise(1))
     gap = (found.params.to_numpy() - reference.params.to_numpy()) / reference.bse.to_numpy()
-    assert np.abs(gap).max() < 0.2
-    assert found.bse.to_numpy() == pytest.approx(reference.bse.to_numpy(), rel=0.1)
+    limit, allowed = GAPS[family]
+    assert np.abs(gap).max() < limit
+    assert found.bse.to_numpy() == pytest.approx(reference.bse.to_numpy(), rel=allowed)
 
 
 @pytest.mark.parametrize("family", grid(ENDOG, 1))
@@ -117,6 +133,46 @@ def test_a_robust_fit_of_the_same_rows_answers_another_question() -> None:
 
 
 # ---- with noise ---------------------------------------------------------------------------------
+
+
+def drawn(family: str, n: int, rng: np.random.Generator) -> pd.DataFrame:
+    """Rows of the very model, with a factor and the coefficients `OF_LAWS`."""
+    frame = pd.DataFrame({"x": rng.uniform(-1, 1, n), "g": rng.choice(["a", "b", "c"], n)})
+    eta = 0.2 + 0.6 * frame.x + 0.4 * (frame.g == "b") - 0.4 * (frame.g == "c")
+    if family == "probit":
+        y = rng.normal(size=n) < eta
+    elif family == "cloglog":
+        y = rng.exponential(size=n) < np.exp(eta)
+    elif family == "gamma":
+        y = rng.exponential(np.exp(eta))
+    else:
+        y = rng.poisson(rng.gamma(1 / 0.3, 0.3 * np.exp(eta)))
+    return frame.assign(y=np.asarray(y, dtype=float))
+
+
+OF_LAWS = {"Intercept": 0.2, "x": 0.6, "C(g)[T.b]": 0.4, "C(g)[T.c]": -0.4}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", ["probit", "cloglog", "gamma", "negative binomial"])
+@pytest.mark.parametrize(("n", "most"), [(5_000, 3.5), (20_000, 2.0)])
+def test_intervals_cover_under_every_law(family: str, n: int, most: float) -> None:
+    """60 tables, 240 intervals: their coverage has a standard error of 1.4 points."""
+    z, errors, theirs = [], [], []
+    schema = dp.Schema(y=ENDOG[family], x=dp.Numeric(-1, 1), g=dp.Categorical(["a", "b", "c"]))
+    for seed in range(60):
+        frame = drawn(family, n, np.random.default_rng(seed))
+        model = dp.glm("y ~ x + C(g)", frame, schema, family=FAMILIES[family])
+        found = model.fit(Central(1.0, DELTA), noise=SeededNoise(seed))
+        truth = pd.Series(OF_LAWS)[found.params.index]
+        reference = sm.GLM.from_formula("y ~ x + C(g)", frame, family=FAMILIES[family]).fit()
+        z.append((found.params - truth) / found.bse)
+        errors.append(found.params - truth)
+        theirs.append(reference.params[truth.index] - truth)
+    assert 0.92 < np.mean(np.abs(z) < 1.96) < 0.995
+    assert np.mean(np.abs(z) < 1.96 / 2) < 0.9  # power: half of their length
+    ratio = np.sqrt(np.mean(np.square(errors)) / np.mean(np.square(theirs)))
+    assert 1.0 < ratio < most
 
 
 SHARPEST = ("heteroskedastic",)
@@ -273,7 +329,17 @@ def test_a_second_part_of_a_tail_is_seen_by_counts_only() -> None:
     )
 
 
-@pytest.mark.parametrize("family", [BINOMIAL, POISSON], ids=str)
+LAWS = [
+    BINOMIAL,
+    POISSON,
+    Family("binomial", "probit"),
+    Family("binomial", "cloglog"),
+    Family("gamma", "log"),
+    Family("negativebinomial", "log", alpha=0.5),
+]
+
+
+@pytest.mark.parametrize("family", LAWS, ids=str)
 def test_what_normal_rows_expect_is_what_drawn_rows_have(family: Any) -> None:
     rng = np.random.default_rng(6)
     a = rng.normal(size=(3, 3)) / 2
@@ -283,8 +349,19 @@ def test_what_normal_rows_expect_is_what_drawn_rows_have(family: Any) -> None:
     offset = 0.1 + 0.3 * rng.normal(size=len(z))
     drawn = (z * family.curvature(z @ b + offset)[:, None]).T @ z / len(z)
     np.testing.assert_allclose(rows.curvature(b), drawn, atol=0.02 * np.trace(drawn))
-    score = z.T @ (family.mean(z @ c + offset) - family.mean(z @ b + offset)) / len(z)
+    moved = family.mean(z @ c + offset) - family.mean(z @ b + offset)
+    score = z.T @ (family.factor(z @ b + offset) * moved) / len(z)
     np.testing.assert_allclose(rows.to(b, score), c, atol=0.05)
+
+
+@pytest.mark.parametrize("family", LAWS, ids=str)
+def test_scores_that_no_coefficients_have_lead_nowhere_far(family: Any) -> None:
+    """Nor to an overflow: means are flat where predictors are far out."""
+    rows = NormalRows(family, np.array([0.8, -0.2, 0.1]), np.eye(3))
+    for far in (0.0, 5.0, 40.0):
+        for size in (1e-9, 1.0, 1e9, 1e100):
+            found = rows.to(np.array([far, -far, far]), np.array([size, -size, size]))
+            assert np.isfinite(found).all()
 
 
 def test_lost_rows_count_as_such() -> None:

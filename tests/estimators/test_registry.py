@@ -11,7 +11,7 @@ from dpstats import estimators
 from dpstats.accounting import Ledger
 from dpstats.errors import OptionError, TrustError
 from dpstats.estimators import ESTIMATORS, find, methods
-from dpstats.models.regressions import OLS
+from dpstats.models.arrays import OLS
 from dpstats.privacy import Central, Federated, LabelOnly, Local
 from dpstats.theory import Setting
 from tests.estimators.ols_cases import rows

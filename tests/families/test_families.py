@@ -7,29 +7,50 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.special import log_ndtr
 
 from dpstats.errors import OptionError
 from dpstats.families import BINOMIAL, GAUSSIAN, POISSON, Family, family
 
+PROBIT, CLOGLOG = Family("binomial", "probit"), Family("binomial", "cloglog")
+GAMMA, COUNTS = Family("gamma", "log"), Family("negativebinomial", "log", alpha=0.7)
 SUPPORTED = [
     GAUSSIAN,
     Family("gaussian", "log"),
     BINOMIAL,
     POISSON,
     Family("poisson", "identity"),
+    PROBIT,
+    CLOGLOG,
+    GAMMA,
+    COUNTS,
 ]
-METHODS = ["mean", "slope", "factor", "curvature"]
+METHODS = ["mean", "slope", "factor", "curvature", "information"]
+# Linear predictors at which statsmodels has not yet lost the digits of a mean near 0 or 1.
+RANGES = {"identity": (0.2, 9.0), "probit": (-4.0, 4.0), "cloglog": (-9.0, 2.0)}
 
 
 def inside(f: Family, size: int = 101) -> np.ndarray:
-    return np.linspace(0.2, 9.0, size) if f.link == "identity" else np.linspace(-9.0, 9.0, size)
+    return np.linspace(*RANGES.get(f.link, (-9.0, 9.0)), size)
 
 
 def witness(f: Family):
     from statsmodels.genmod import families
 
-    links = {n: getattr(families.links, n.capitalize())() for n in ("identity", "log", "logit")}
-    return getattr(families, f.name.capitalize())(link=links[f.link])
+    names = {n.lower(): n for n in ("Identity", "Log", "Logit", "Probit", "CLogLog")}
+    link = getattr(families.links, names[f.link])()
+    if f == COUNTS:
+        return families.NegativeBinomial(link=link, alpha=f.alpha)
+    return getattr(families, f.name.capitalize())(link=link)
+
+
+def at(f: Family, method: str, eta: np.ndarray) -> np.ndarray:
+    """A method at linear predictors; of the response, where it needs one, at 1."""
+    return (
+        f.information(np.ones_like(eta), eta)
+        if method == "information"
+        else (getattr(f, method)(eta))
+    )
 
 
 @pytest.mark.parametrize("f", SUPPORTED, ids=str)
@@ -59,14 +80,37 @@ def test_slopes_are_derivatives_of_means(f: Family) -> None:
         (BINOMIAL, lambda y, eta: y * eta - np.logaddexp(0, eta)),
         (POISSON, lambda y, eta: y * eta - np.exp(eta)),
         (Family("poisson", "identity"), lambda y, eta: y * np.log(eta) - eta),
+        (PROBIT, lambda y, eta: y * log_ndtr(eta) + (1 - y) * log_ndtr(-eta)),
+        (CLOGLOG, lambda y, eta: y * np.log(-np.expm1(-np.exp(eta))) - (1 - y) * np.exp(eta)),
+        (GAMMA, lambda y, eta: -y * np.exp(-eta) - eta),
+        (COUNTS, lambda y, eta: y * eta - (y + 1 / 0.7) * np.log1p(0.7 * np.exp(eta))),
     ],
-    ids=["gaussian", "gaussian-log", "binomial", "poisson", "poisson-identity"],
+    ids=str,
 )
 def test_residuals_are_derivatives_of_log_likelihoods(f: Family, loglik) -> None:
     eta, h = inside(f), 1e-5
-    for y in (0.0, 1.0, 2.5):
+    for y in (0.0, 1.0, 0.4 if f.name == "binomial" else 2.5):
         numeric = (loglik(y, eta + h) - loglik(y, eta - h)) / (2 * h)
-        assert f.residual(np.full_like(eta, y), eta) == pytest.approx(numeric, rel=1e-5, abs=1e-6)
+        found = f.residual(np.full_like(eta, y), eta)
+        assert found == pytest.approx(numeric, rel=1e-5, abs=1e-6)
+
+
+@pytest.mark.parametrize("f", [BINOMIAL, POISSON, PROBIT, CLOGLOG, GAMMA, COUNTS], ids=str)
+def test_information_is_minus_the_derivative_of_residuals(f: Family) -> None:
+    eta, h = inside(f), 1e-5
+    for y in (0.0, 1.0, 0.4 if f.name == "binomial" else 2.5):
+        full = np.full_like(eta, y)
+        numeric = (f.residual(full, eta - h) - f.residual(full, eta + h)) / (2 * h)
+        assert f.information(full, eta) == pytest.approx(numeric, rel=1e-5, abs=1e-6)
+        assert (f.information(full, eta) >= 0).all()
+
+
+@pytest.mark.parametrize("f", SUPPORTED, ids=str)
+def test_expected_information_is_fishers(f: Family) -> None:
+    """It is linear in the response, so that its mean is its value at the mean."""
+    eta = inside(f)
+    found = f.information(f.mean(eta), eta)
+    assert found == pytest.approx(f.curvature(eta), rel=1e-7)
 
 
 @pytest.mark.parametrize("f", SUPPORTED, ids=str)
@@ -82,7 +126,7 @@ def test_extreme_predictors_give_finite_numbers_and_no_warning(f: Family) -> Non
     eta = np.array([-1e308, -1e9, -745.0, -31.0, 0.0, 31.0, 745.0, 1e9, 1e100])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        values = [getattr(f, method)(eta) for method in METHODS]
+        values = [at(f, method, eta) for method in METHODS]
         residual = f.residual(np.ones_like(eta), eta)
     assert all(np.isfinite(v).all() for v in [*values, residual])
     assert (f.curvature(eta) >= 0).all()
@@ -111,9 +155,9 @@ def test_an_element_has_the_same_bits_wherever_it_stands(f: Family, values, shif
     holder[shift * stride :: stride] = values
     moved = holder[shift * stride :: stride]
     for method in METHODS:
-        alone = [getattr(f, method)(np.array([v]))[0] for v in values]
-        assert np.array_equal(getattr(f, method)(moved), alone)
-        assert np.array_equal(getattr(f, method)(moved[::-1])[::-1], alone)
+        alone = [at(f, method, np.array([v]))[0] for v in values]
+        assert np.array_equal(at(f, method, moved), alone)
+        assert np.array_equal(at(f, method, moved[::-1])[::-1], alone)
 
 
 @pytest.mark.parametrize("f", SUPPORTED, ids=str)
@@ -122,9 +166,9 @@ def test_elements_of_a_long_array_have_the_bits_they_have_in_others(f: Family) -
     eta = rng.normal(size=2**17 + 13) * 8
     some = rng.choice(eta.size, 4000, replace=False)
     for method in METHODS:
-        whole = getattr(f, method)(eta)
-        assert np.array_equal(whole[some], getattr(f, method)(eta[some]))
-        assert np.array_equal(whole[5:], getattr(f, method)(eta[5:]))
+        whole = at(f, method, eta)
+        assert np.array_equal(whole[some], at(f, method, eta[some]))
+        assert np.array_equal(whole[5:], at(f, method, eta[5:]))
 
 
 @pytest.mark.parametrize(
@@ -138,6 +182,9 @@ def test_elements_of_a_long_array_have_the_bits_they_have_in_others(f: Family) -
         ("poisson", "identity", Family("poisson", "identity")),
         (POISSON, None, POISSON),
         (POISSON, "log", POISSON),
+        ("gamma", None, GAMMA),
+        ("binomial", "probit", PROBIT),
+        ("Binomial", "CLogLog", CLOGLOG),
     ],
 )
 def test_a_family_is_found_by_name(spec, link, expected) -> None:
@@ -146,7 +193,14 @@ def test_a_family_is_found_by_name(spec, link, expected) -> None:
 
 @pytest.mark.parametrize(
     ("spec", "link"),
-    [("gamma", None), ("binomial", "log"), ("poisson", "sqrt"), (3, None), (None, None)],
+    [
+        ("gamma", "inverse"),
+        ("tweedie", None),
+        ("binomial", "log"),
+        ("poisson", "sqrt"),
+        (3, None),
+        (None, None),
+    ],
 )
 def test_an_unknown_family_is_refused_with_the_choices(spec, link) -> None:
     with pytest.raises(OptionError, match=r"not supported.*binomial \(logit\)"):
@@ -163,9 +217,18 @@ def test_a_statsmodels_class_means_its_usual_link() -> None:
 def test_other_statsmodels_families_and_links_are_refused() -> None:
     from statsmodels.genmod import families
 
-    for other in (families.Gamma(), families.Gamma, families.Binomial(families.links.Probit())):
+    for other in (families.Gamma(), families.Gamma, families.Binomial(families.links.Cauchy())):
         with pytest.raises(OptionError, match="not supported"):
             family(other)
+
+
+def test_a_negative_binomial_law_needs_a_public_dispersion() -> None:
+    assert family("negativebinomial", alpha=0.7) == COUNTS
+    for none in (None, 0.0, -1.0, float("nan"), float("inf"), True, "0.5"):
+        with pytest.raises(OptionError, match="alpha="):
+            family("negativebinomial", alpha=none)
+    with pytest.raises(OptionError, match=r"alpha=0\.5"):
+        family("poisson", alpha=0.5)
 
 
 def test_a_contradicting_link_is_refused() -> None:

@@ -36,7 +36,7 @@ class FakeSource:
     """Rows behind a design, served in blocks."""
 
     is_sparse = False
-    has_offset = False
+    has_offset = has_weights = False
 
     def __init__(self, x: Any, y: Any, keep: Any = None, unit: Any = None) -> None:
         self.x, self.y, self.unit = x, y, unit
@@ -65,6 +65,7 @@ def curator(
         internal_bounds=np.array([[-1.0, 1.0]] * D),
         endog=SimpleNamespace(name="y"),
         internal_endog_bounds=(-1.0, 1.0),
+        largest_root=1.0,
     )
     mechanisms = tuple(Mechanism(s, event, "", parts) for s in slots)
     names, cost = ("x",) * D, (1.0, 1e-6)

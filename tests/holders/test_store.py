@@ -36,7 +36,7 @@ class Batches:
 
     def __init__(self, data: Table, design: Design) -> None:
         self.data, self.design = data, design
-        self.has_offset = self.of(0).has_offset
+        self.has_offset, self.has_weights = self.of(0).has_offset, self.of(0).has_weights
 
     def __len__(self) -> int:
         return len(self.data["y"])
@@ -112,13 +112,15 @@ class Rereading:
     def read(self, rows: Any, columns: Any, starts: Any) -> Block:
         """Rows at these positions, from one pass over the batches."""
         x = np.empty((rows.size, self.grid.step.size), dtype=np.float32)
-        y, keep, offset = np.empty((3, rows.size))
+        y, keep, offset, root = np.empty((4, rows.size))
         for batch, raw in enumerate(self.batches()):
             here = rows // BATCH == batch
             at = rows[here] % BATCH
             x[here], y[here], keep[here] = raw.x[at], raw.y[at], raw.keep[at]
             if raw.offset is not None:
                 offset[here] = raw.offset[at].astype(np.float32)
+            if raw.root is not None:
+                root[here] = raw.root[at]
         return Block(
             observed=functools.partial(self.as_read, self.source.observed, rows),
             astray=functools.partial(self.as_read, self.source.astray, rows),
@@ -130,6 +132,7 @@ class Rereading:
             grid=self.grid.step[columns],
             starts=starts,
             offset=offset if self.source.has_offset else None,
+            root=root if self.source.has_weights else None,
         )
 
     def as_read(self, read: Any, rows: Any) -> Any:

@@ -246,7 +246,7 @@ MUTANTS = [
             "released = noise.laplace(steps[chosen], scale / grid) * grid",
             "released = steps[chosen] * grid",
             "test_noise.py",
-            "peeling",
+            "peeling and peel",
         )
     ),
     mutant(
@@ -672,13 +672,15 @@ MUTANTS = [
         "test_message_noise.py",
         "neighbours_move and ols",
     ),
-    mutant(
-        "does not hold a response to its own interval",
-        LABEL_QUERIES,
-        "held = np.clip((v + self.interval.middle - self.middle) / self.half, -1.0, 1.0)",
-        "held = (v + self.interval.middle - self.middle) / self.half",
-        "test_message_noise.py",
-        "neighbours_move and glm",
+    in_the_full_grid(
+        mutant(
+            "does not hold a response to its own interval",
+            LABEL_QUERIES,
+            "held = np.clip((v + self.interval.middle - self.middle) / self.half, -1.0, 1.0)",
+            "held = (v + self.interval.middle - self.middle) / self.half",
+            "test_message_noise.py",
+            "neighbours_move and glm",
+        )
     ),
     mutant(
         "does not clip the residuals of responses",
@@ -728,9 +730,9 @@ MUTANTS = [
     mutant(
         "charges after reading responses",
         DOOR,
-        "    ledger.charge(plan, label, unit, reproducible=noise.reproducible)\n",
+        "    ledger = _charged(design, plan, label, ledger, noise)\n    holder",
         "    source.block(0, 1)\n"
-        "    ledger.charge(plan, label, unit, reproducible=noise.reproducible)\n",
+        "    ledger = _charged(design, plan, label, ledger, noise)\n    holder",
         "test_message_plan.py",
         "before_the_first_row",
     ),

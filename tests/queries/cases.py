@@ -74,6 +74,8 @@ PART = Geometry(1.2, WHITEN[:2])  # two directions of three columns
 TWO = Axis(np.array([0, 2]), np.array([1.0, 2.0]), np.array([-9.0, 0.0, 1.0, 9.0]))
 IN_CELLS = Scored(1, np.array([-1.0, -0.2, 0.5, 1.0]), np.array([-1.7, 0.1, 1.7]))
 RANKED = Scored(1, np.array([-1.0, -0.2, 0.5, 1.0]), np.array([-1.7, 0.1, 0.6, 1.7]))
+PROBIT, CLOGLOG = Family("binomial", "probit"), Family("binomial", "cloglog")
+GAMMA, COUNTS = Family("gamma", "log"), Family("negativebinomial", "log", alpha=0.7)
 ALL = np.arange(D)
 OF_MEAN = Axis(np.array([0]), np.ones(1), np.array([-9.0, 0.0, 0.4, 9.0]))
 OF_RESPONSE = Axis(np.array([3]), np.ones(1), np.array([-1.0, 0.1, 1.0]))
@@ -101,13 +103,14 @@ CELLS = (ColumnCells, ColumnPrefixes)
 class Case:
     """A query, the norm of its sensitivity, and how much of it random search should attain.
 
-    With `offset` rows have one, some of it extreme.
+    With `offset` rows have one, some of it extreme; with `weighted` roots of weights likewise.
     """
 
     query: Query
     norm: float
     attained: float
     offset: bool = False
+    weighted: bool = False
     label: str = ""
 
     def __str__(self) -> str:
@@ -116,12 +119,19 @@ class Case:
     def block(self, x: Any, y: Any, keep: Any = None, starts: Any = None, **kind: Any) -> Block:
         """Rows as this query meets them."""
         rows = block(x, y, self.query, keep, starts, **kind)
-        return replace(rows, offset=row_offset(rows)) if self.offset else rows
+        rows = replace(rows, offset=row_offset(rows)) if self.offset else rows
+        return replace(rows, root=row_root(rows)) if self.weighted else rows
 
 
 def row_offset(rows: Block) -> Any:
     """An offset that goes with a row wherever it stands; beyond any family's range where y = 1."""
     return np.where(rows.y == 1.0, -1e6, np.where(rows.y == 0.0, 40.0, rows.y / 3)) * rows.keep
+
+
+def row_root(rows: Block) -> Any:
+    """A root of a weight that goes with a row: 1e5 or 1e-5 at the ends of the response, or none."""
+    root = np.where(rows.y == 1.0, 1e5, np.where(rows.y == -1.0, 1e-5, np.abs(rows.y) * 2))
+    return root.astype(np.float32).astype(np.float64) * rows.keep
 
 
 _CASES = [
@@ -230,6 +240,23 @@ _CASES = [
     Case(TailSums(BETA, np.array([0.2, 0.3, 0.5]), BINOMIAL), 2, 0.95),
     Case(ResidualQuantile(GRID, 0.9, BETA, BINOMIAL), np.inf, 0.99),
     Case(Search(ResidualQuantile(SEARCHED, 0.7, BETA, POISSON)), np.inf, 0.99, offset=True),
+    # families of the default method alone, and weighted rows
+    Case(WhitenedScore(WHITEN, BETA, 0.3, family=PROBIT), 2, 0.95),
+    Case(WhitenedScore(WHITEN, BETA, 0.6, 0.2, CLOGLOG), 2, 0.9, offset=True),
+    Case(ScoreCurvature(WHITEN, BETA, 3.0, 0.5, PROBIT), 2, 0.6),
+    Case(ScoreCurvature(WHITEN, BETA, 9.0, 0.5, CLOGLOG), 2, 0.6),
+    Case(ScoreCurvature(WHITEN, BETA, 3.0, 0.5, GAMMA), 2, 0.6, offset=True),
+    Case(ScoreCurvature(WHITEN, BETA, 3.0, 0.5, COUNTS), 2, 0.6),
+    Case(ScoreSquares(WHITEN, BETA, 0.4, family=GAMMA), 2, 0.9, offset=True),
+    Case(LengthQuantile(GRID, 0.4, WHITEN, BETA, "curvature", COUNTS), np.inf, 0.99),
+    Case(WhitenedScore(WHITEN, BETA, 0.3), 2, 0.95, weighted=True),
+    Case(WhitenedScore(WHITEN, BETA, 0.4, 0.1, BINOMIAL), 2, 0.9, offset=True, weighted=True),
+    Case(ScoreSquares(WHITEN, BETA, 0.4), 2, 0.9, weighted=True),
+    Case(ScoreSquares(WHITEN, BETA, 0.4, each=True), 2, 0.9, weighted=True),
+    Case(ScoreSquares(WHITEN, BETA, 0.4, 1, POISSON, each=True), 2, 0.9, weighted=True),
+    Case(ScoreCurvature(WHITEN, BETA, 3.0, 0.5, BINOMIAL), 2, 0.6, weighted=True),
+    Case(NormHistogram(WHITEN, BETA, GRID, family=PROBIT), 2, 0.99, weighted=True),
+    Case(Score(PLAIN, BETA, 0.3, BINOMIAL), 2, 0.95, weighted=True),
     # chosen columns
     Case(Selected(Score(PAIR, BETA[:2], 0.3), (2, 0)), 2, 0.95),
     Case(Selected(Score(PAIR, BETA[:2], 0.3, BINOMIAL), (1, 2)), 2, 0.95, offset=True),
@@ -249,7 +276,8 @@ CASES = [replace(c, label=f"{i}-{type(c.query).__name__}") for i, c in enumerate
 def sharpest(case: Case) -> bool:
     """Whether it is the last plain case of its query: whitened, clipped, of chosen columns."""
     same = [c for c in CASES if _law(c.query) == _law(case.query)]
-    plain = [c for c in same if getattr(c.query, "family", GAUSSIAN) == GAUSSIAN and not c.offset]
+    usual = [c for c in same if not (c.offset or c.weighted)]
+    plain = [c for c in usual if getattr(c.query, "family", GAUSSIAN) == GAUSSIAN]
     return case is (plain or same)[-1]
 
 

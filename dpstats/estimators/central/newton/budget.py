@@ -31,6 +31,7 @@ __all__ = [
     "peels",
     "requests",
     "resolved",
+    "short_scores",
 ]
 
 # Shares of the budget; the last two scores take what is left.
@@ -78,9 +79,11 @@ def requests(design: Design, privacy: Privacy, n: float) -> list[Request]:
         start = [Request("mean", _MEAN, "mean response, to start from")]
         if family.name != "binomial":
             start.insert(0, Request("level", _LEVEL, "size of the response, to clip it at"))
+        if design.weights is not None:
+            start.append(Request("weights", _EXPOSURE, "sum of the weights, to start from"))
         if family.link == "log" and design.offset is not None:
             start.append(Request("exposure", _EXPOSURE, "mean of exp(offset), to start from"))
-    searched = family.name != "binomial"
+    searched = not short_scores(design)
     aside = [
         Request("count", _COUNT, "number of rows that contribute"),
         *(start if design.has_intercept else []),
@@ -126,6 +129,15 @@ _PURPOSES = {
 
 def _parts(design: Design) -> tuple[str, ...]:
     return ("inner", "outer")
+
+
+def short_scores(design: Design) -> bool:
+    """Whether scores are about as long as rows: those of one yes or no are.
+
+    (Under the complementary log-log link that of a failure grows like exp(eta), which is seldom
+    more than a few.) Those of a share of many trials are shorter by far.
+    """
+    return design.family.name == "binomial" and design.weights is None
 
 
 def peels(design: Design) -> bool:

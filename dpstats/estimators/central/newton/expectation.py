@@ -74,22 +74,30 @@ def _variances(plan: Plan, design: Design, case: Case) -> tuple[float, float]:
     private = drawn * (noise * clips[best]) ** 2 + ALLOWED * excess[best] ** 2
     slope = float(np.mean(family.curvature(eta)))
     square = float(np.sum(chances * r**2)) / _CHANCES.size
-    return float(private) / plan.n / slope**2, square / slope**2
+    copies = design.weights.scale if design.weights and design.weights.kind == "frequency" else 1.0
+    return float(private) / plan.n / slope**2, square / slope**2 / copies
 
 
 def _rows(design: Design, case: Case) -> tuple[Array, Array, Array]:
     """Linear predictors (k, 1), responses (k, m), and the chance of each given the first."""
     from scipy.special import ndtri
-    from scipy.stats import nbinom, poisson
+    from scipy.stats import binom, gamma, nbinom, poisson
 
     family = design.family
     eta = case.mean + case.spread * ndtri(_CHANCES)[:, None]
     mu = family.mean(eta)
-    if family.name == "binomial":
+    if family.name == "binomial" and design.weights is not None:
+        trials = max(round(design.weights.scale), 1)
+        y = binom.ppf(_CHANCES, trials, mu) / trials
+    elif family.name == "binomial":
         return eta, np.array([[0.0, 1.0]]), np.concatenate([1 - mu, mu], axis=1)
-    if family.name == "gaussian":
+    elif family.name == "gaussian":
         spread = case.spread if family == GAUSSIAN else float(np.mean(mu))
         y = mu + spread * ndtri(_CHANCES)
+    elif family.name == "gamma":
+        y = gamma.ppf(_CHANCES, 1 / case.dispersion, scale=mu * case.dispersion)
+    elif family.name == "negativebinomial":
+        y = nbinom.ppf(_CHANCES, 1 / family.alpha, 1 / (1 + family.alpha * mu))
     elif case.dispersion <= 1:
         y = poisson.ppf(_CHANCES, mu)
     else:  # a mixture of Poisson laws

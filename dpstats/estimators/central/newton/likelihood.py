@@ -25,6 +25,7 @@ from dpstats.estimators.central.newton.budget import (
     last_noise,
     peels,
     resolved,
+    short_scores,
 )
 from dpstats.estimators.central.newton.conclusion import EFFECT, Conclusion, Solution, conclude
 from dpstats.estimators.central.newton.normal_rows import NormalRows
@@ -62,8 +63,7 @@ _EARLY_KEPT = 0.75  # slope of early scores, as a share of the whole one's
 _BINOMIAL = 1.2  # clip of early binomial scores, in typical lengths of rows
 _WIDEST = 2.0**-20  # shortest length, in units of the longest, that the first clip may have
 _LEAST_SHARE = 0.002  # of rows with the rarer answer
-_CELLS = {"binomial": 28}  # of the histogram of lengths, in number whatever the answers are
-_CELLS_ELSE = 40
+_CELLS, _CELLS_SHORT = 40, 28  # of the histogram of lengths, in number; where scores are short
 _AROUND = (0.25, 256.0)  # its ends, in early clips
 _WHITENED_REACH = 0.95  # rows that the second Gram matrix should count in full
 _REACHED, _FARTHEST_ROW = 0.995, 4.0  # rows that the curvature should count in full
@@ -77,8 +77,9 @@ _MOST_GROWN = 1.5  # change of the curvature on the last step
 _LEAST_CURVATURE, _FLOOR = 0.15, 0.5  # eigenvalues of a late step: of their mean, of noise
 _CURVATURE_DOUBT, _LEAST_DOUBT = 0.45, 0.03  # largest relative error of the model's curvature
 _MEAT_DOUBT = 0.3  # relative error of the bread as the shape of the meat
-LARGEST_SD = {"logit": 6.0, "log": 2.5, "identity": 2.0}  # of linear predictors
-PRIOR_SD = {"logit": 2.0, "log": 1.0}  # of linear predictors
+# Standard deviations of linear predictors, at most and before anything is known.
+LARGEST_SD = {"logit": 6.0, "probit": 3.5, "log": 2.5, "cloglog": 2.5, "identity": 2.0}
+PRIOR_SD = {"logit": 2.0, "probit": 1.2, "log": 1.0, "cloglog": 1.2}
 _FARTHEST = 5.0  # of the mean predictor from its start
 
 
@@ -98,10 +99,11 @@ def maximize(holder: Holder[Query], design: Design) -> CoefficientEstimate:
         constant = np.linalg.solve(metric.w, np.eye(d)[design.standardization.intercept])
     total = metric.curvature @ constant
     weight = float(constant @ total) or 1.0
+    mass = n if design.weights is None else n * max(weight, 0.1)
     centre = total / weight
     cov = floor_eigenvalues(metric.curvature / weight - np.outer(centre, centre), 0.0)
     rows = NormalRows(design.family, centre, cov, offset_mean, offset_sd)
-    return _Climb(holder, design, metric, rows, constant, level, n).fit()
+    return _Climb(holder, design, metric, rows, constant, level, n, mass).fit()
 
 
 def _start(holder: Holder[Query], design: Design, n: float) -> tuple[float, float, float]:
@@ -149,6 +151,7 @@ class _Climb:
     constant: Array
     level: float
     n: float
+    mass: float  # sum of the internal weights: n where there are none
 
     def fit(self) -> CoefficientEstimate:
         """All steps."""
@@ -264,14 +267,14 @@ class _Climb:
         return b, clip, spread
 
     def early_clip(self, k: int, b: Array, before: float) -> float:
-        """Most lengths are within it; of a binomial response, all that a typical row may have."""
+        """Most lengths are within it; where scores are short, all that a typical row may have."""
         family, typical = self.family, math.sqrt(b.size)
         eta = np.array([self.rows.predictor(b)[0]])
-        if family.name == "binomial":
-            share = float(family.mean(eta)[0])
-            return _BINOMIAL * typical * max(share, 1 - share)
+        if short_scores(self.design):
+            either = family.residual(np.array([0.0, 1.0]), np.repeat(eta, 2))
+            return _BINOMIAL * typical * float(np.abs(either).max())
         bound = max(abs(end) for end in self.design.internal_endog_bounds)
-        longest = 8 * typical * bound * float(family.factor(eta)[0])
+        longest = 8 * typical * bound * float(family.factor(eta)[0]) * self.design.largest_root
         grid = before * np.geomspace(1 / 16, 2.0, 17)
         if k == 0:
             grid = longest * np.geomspace(_WIDEST, 1.0, 65)
@@ -295,7 +298,7 @@ class _Climb:
         squared = max(float(score @ score), 1e-300)
         d = b.size if kept == 1.0 else max(b.size - 2, 0)
         shrunk = score * max(0.0, 1 - d * noise**2 / squared)
-        return self.bounded(self.rows.to(b, shrunk / (kept * self.n)))
+        return self.bounded(self.rows.to(b, shrunk / (kept * self.mass)))
 
     def bounded(self, to: Array) -> Array:
         """Coefficients drawn back to where predictors vary by a public number at most."""
@@ -331,7 +334,7 @@ class _Climb:
             self.n,
             least,
             self.rarer(b),
-            family.name == "binomial",
+            short_scores(self.design),
         )
         noise = last_noise(self.holder.plan, self.design)
         believed = believed_bias(family)
@@ -353,18 +356,24 @@ class _Climb:
         """
         family = self.family
         mean = float(family.mean(np.array([self.rows.predictor(b)[0]]))[0])
+        if self.design.weights is not None:  # a row is many answers
+            return 0.5
         if family.name == "binomial":
             return max(min(mean, 1 - mean), _LEAST_SHARE)
         if family.name == "poisson":
             return min(0.5, max(1 - math.exp(-mean), _LEAST_SHARE))
+        if family.name == "negativebinomial":
+            none = math.exp(-math.log1p(family.alpha * mean) / family.alpha)
+            return min(0.5, max(1 - none, _LEAST_SHARE))
         return 0.5
 
     def edges(self, b: Array, clip: float) -> Array:
-        """Lengths between the cells of their histogram; a binomial score is bounded by its row."""
-        low, high = _AROUND
-        if self.family.name == "binomial":
-            low, high, clip = low * self.rarer(b), _FARTHEST_ROW, math.sqrt(b.size)
-        cells = _CELLS.get(self.family.name, _CELLS_ELSE)
+        """Lengths between the cells of their histogram; short scores are about as long as rows."""
+        (low, high), cells = _AROUND, _CELLS
+        if short_scores(self.design):
+            eta = np.array([self.rows.predictor(b)[0]])
+            clip = math.sqrt(b.size) * float(self.family.factor(eta)[0])
+            low, high, cells = low * self.rarer(b), _FARTHEST_ROW, _CELLS_SHORT
         edges: Array = clip * np.geomspace(low, high, cells + 1)
         return edges
 
@@ -415,9 +424,14 @@ class _Climb:
         return float(clips[np.argmin(error)])
 
     def meat(self, b: Array, clip: float, law: TailLaw, bread: Array) -> Array:
-        """Sum of squares of scores: as released, averaged with the shape of the bread."""
+        """Sum of squares of scores: as released, averaged with the shape of the bread.
+
+        A row that stands for w others adds w times the square of the score of one of them.
+        """
         d, rows = b.size, self.holder.plan.max_rows
-        query = ScoreSquares(self.metric.w.T, self.metric.w @ b, 1.0, rows, self.family)
+        weights = self.design.weights
+        each = weights is not None and weights.kind == "frequency" and rows == 1
+        query = ScoreSquares(self.metric.w.T, self.metric.w @ b, 1.0, rows, self.family, each)
         low = self.meat_clip(clip, law, self.holder.plan.noise(query, "meat").sd)
         query = replace(query, clip=low)
         answer = self.holder.ask(query, "meat")
@@ -428,4 +442,5 @@ class _Climb:
         ratio = trace / float(np.trace(bread))
         doubt = np.full((d, d), (_MEAT_DOUBT * trace / d) ** 2)
         meat, _ = average(meat, noise**2 * symmetric_pattern(d), ratio * bread, doubt)
-        return floor_eigenvalues(meat, 0.1 * trace / d)
+        unit = 1.0 if weights is None or not each else 1 / weights.scale
+        return unit * floor_eigenvalues(meat, 0.1 * trace / d)

@@ -17,6 +17,7 @@ from dpstats.estimators.central.newton.robust import glm as robust_glm
 from dpstats.estimators.central.newton.robust import ols as robust_ols
 from dpstats.estimators.central.scales.search import in_found_scales, with_scales, without_scales
 from dpstats.estimators.sources import AVELLA, CAI, DONG, GANESH, SCORE_ATTACK, TANG
+from dpstats.families import SUPPORTED
 from dpstats.privacy import Privacy
 from dpstats.protocol import CoefficientEstimate, Holder, Options, Plan
 from dpstats.queries import Query
@@ -138,12 +139,21 @@ class Newton(Counted[CoefficientEstimate]):
     and residuals clipped as tightly as the noise asks for. Where the model is right it has the same
     coefficients and less noise; where it is not, it answers another question.
 
+    *Weights.* A weighted row is multiplied by the root of its weight, and so is its residual: its
+    score carries the weight, and what is clipped is the length of that. Sensitivities are those of
+    rows without weights. Where a row stands for w others, `ScoreSquares` asks for w times the
+    square of the score of one.
+
     *Limits.* Where a handful of rows carries the answer no clip is both honest and narrow: a remark
-    says so. Linear predictors are kept to a standard deviation of 6 (logit) or 2.5 (log).
+    says so. Linear predictors are kept to a standard deviation of 6 (logit), 3.5 (probit) or 2.5
+    (log, cloglog). The dispersion of a negative binomial law is given, not estimated.
     """
 
     model: str = "ols"
     name: ClassVar[str] = "newton"
+    sandwich: ClassVar[bool] = True
+    weighted: ClassVar[bool] = True
+    families: ClassVar[frozenset[tuple[str, str]]] = SUPPORTED
     options: ClassVar[Mapping[str, str]] = {
         "target": "'mle' (default, also called 'projection'): what least squares or maximum "
         "likelihood give on the same rows; 'robust' (also called 'model'): less noise, the same "
@@ -161,6 +171,12 @@ class Newton(Counted[CoefficientEstimate]):
         if asked not in _TARGETS:
             raise OptionError(f"target={asked!r}: allowed are 'mle' and 'robust'.")
         if _TARGETS[asked] == "robust":
+            law = design.family
+            if (law.name, law.link) not in self._robust.families:
+                raise OptionError(
+                    f"target={asked!r}: no robust score of {law} is known here; target='mle' fits "
+                    "it by maximum likelihood."
+                )
             plan = self._robust.plan(design, privacy, n)
             return replace(plan, options={"target": "robust", **plan.options})
         asks = with_scales(requests(design, privacy, n), design, privacy, n)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +18,11 @@ Array = NDArray[np.float64]
 
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(17)
 _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
+_HERMITE = np.array([np.ones_like(_NODES), _NODES, _NODES**2 - 1])
 _LEAST_SD = 1e-9
-_ITERATIONS, _LONGEST_STEP = 12, 3.0
+_FLAT, _HUGE = 1e-200, 1e100  # numerical: least curvature, and steps whose squares overflow
+_APART = 1e-5  # numerical: of two predictors, over their size, below which they are one
+_ITERATIONS, _HALVINGS, _LONGEST_STEP = 12, 8, 3.0
 _LEAST_CURVATURE = 0.05  # eigenvalues of a curvature, as a share of their mean
 
 
@@ -71,16 +75,62 @@ class NormalRows:
     def to(self, b: Array, score: Array) -> Array:
         """Coefficients at which rows would have this mean `score` at `b`.
 
-        Newton's method on ``E z mean(z'c) - E z mean(z'b) = score`` for a canonical link; one step
-        of Fisher's scoring otherwise.
+        Newton's method on ``E z f(z'b) (mean(z'c) - mean(z'b)) = score``, where f, the factor of
+        the likelihood, is 1 for a canonical link; one step under the identity link, and for normal
+        responses.
         """
-        if not self.family.canonical or self.family.link == "identity":
+        if self.family.link == "identity" or self.family.name == "gaussian":
             return b + np.linalg.solve(self.curvature(b), score)
+        if not self.family.canonical:
+            return self._beyond_canonical(b, score)
         wanted, at = self._first(b) + score, b
         for _ in range(_ITERATIONS):
-            step = np.linalg.solve(self.curvature(at), wanted - self._first(at))
-            at = at + step * min(1.0, _LONGEST_STEP / max(float(np.linalg.norm(step)), 1e-300))
+            at = at + _held(np.linalg.solve(self.curvature(at), wanted - self._first(at)))
         return at
+
+    def _beyond_canonical(self, b: Array, score: Array) -> Array:
+        """Newton's method with steps halved while they lead further from the wanted score."""
+        first, slope = self._changed(b, b)
+        at, left, halvings = b, score, 0
+        for _ in range(_ITERATIONS + _HALVINGS):
+            least = max(_LEAST_CURVATURE * float(np.trace(slope)) / b.size, _FLAT)
+            step = _held(np.linalg.solve(floor_eigenvalues(slope, least), left)) / 2**halvings
+            tried, slope_there = self._changed(b, at + step)
+            left_there = first + score - tried
+            if np.linalg.norm(left_there) < np.linalg.norm(left):
+                at, slope, left, halvings = at + step, slope_there, left_there, 0
+            else:
+                halvings += 1
+        return at
+
+    def _changed(self, b: Array, c: Array) -> tuple[Array, Array]:
+        """``E z f(z'b) mean(z'c)`` and its derivative in c, by Stein's identity in both.
+
+        ``z'c = m + r g + t h`` with h standard normal and independent of g, and v = Cov(z, h).
+        """
+        g, eta, u = self._along(b)
+        sd = self.predictor(b)[1]
+        shared = float(b @ self.cov @ c) + self.offset_sd**2
+        r = shared / sd if sd > _LEAST_SD else 0.0
+        mean, spread = self.predictor(c)
+        t = math.sqrt(max(spread**2 - r**2, 0.0))
+        apart = t > max(_LEAST_SD, _APART * spread)
+        v = (self.cov @ c - r * u) / t if apart else np.zeros_like(c)
+        other = (mean + r * g[:, None] + t * _NODES).ravel()
+        shape, factor = (g.size, _NODES.size), self.family.factor(eta)[:, None]
+
+        def averages(values: Array) -> Array:
+            """``E values He_i(g) He_j(h)``, shape (3, 3)."""
+            each = (_WEIGHTS[:, None] * factor * values.reshape(shape)) * _WEIGHTS
+            return np.asarray(_HERMITE @ each @ _HERMITE.T, dtype=np.float64)
+
+        m, k, a = averages(self.family.mean(other)), averages(self.family.slope(other)), self.centre
+        first: Array = a * m[0, 0] + u * m[1, 0] + v * m[0, 1]
+        second = (self.cov + np.outer(a, a)) * k[0, 0]
+        for x, y, value in ((a, u, k[1, 0]), (a, v, k[0, 1]), (u, v, k[1, 1])):
+            second = second + value * (np.outer(x, y) + np.outer(y, x))
+        second = second + k[2, 0] * np.outer(u, u) + k[0, 2] * np.outer(v, v)
+        return first, second
 
     def _first(self, b: Array) -> Array:
         """``E z mean(z'b)``."""
@@ -94,3 +144,13 @@ class NormalRows:
         mean, sd = self.predictor(b)
         u = self.cov @ b / sd if sd > _LEAST_SD else np.zeros_like(b)
         return _NODES, mean + sd * _NODES, u
+
+
+def _held(step: NDArray[Any]) -> Array:
+    """A step that is no longer than it may be; none where it is no number."""
+    most = float(np.max(np.abs(step), initial=0.0))
+    if not math.isfinite(most):
+        return np.zeros_like(step)
+    step = step / most if most > _HUGE else step
+    held: Array = step * min(1.0, _LONGEST_STEP / max(float(np.linalg.norm(step)), 1e-300))
+    return held

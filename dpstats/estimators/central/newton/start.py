@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.estimators.central.newton.robust.glm_law import NOTHING, Law
-from dpstats.families import POISSON, Family
+from dpstats.families import BINOMIAL, GAUSSIAN, POISSON, Family
 from dpstats.families.damped import Damped
 from dpstats.protocol import Holder
 from dpstats.queries import Geometry, Gram, Query, ResponseQuantile, Score, Search
@@ -23,19 +23,28 @@ __all__ = ["LEAST_COUNT", "Start"]
 Array = NDArray[np.float64]
 
 _MEAN_CLIP, LEAST_COUNT = 4.0, 3.0
+_HEAVY = 2.0  # root of a weight at which a residual of the start may be clipped
 _REST = -30.0  # linear predictor at which a mean is nothing
 
 
 @dataclass(frozen=True, eq=False)
 class Start:
-    """The linear predictor of a response that no column explains, and the law of offsets."""
+    """The linear predictor of a response that no column explains, and the law of offsets.
+
+    Of weighted rows n is the released sum of weights, each held to 1: averages are by these.
+    """
 
     holder: Holder[Query]
     design: Design
     n: float
+    weighted: bool = False
 
     def __call__(self) -> tuple[float, Law]:
         """Constant to start from, 0 without an intercept, and the law of offsets."""
+        weights = self.design.weights
+        if weights is not None and not self.weighted and self.design.has_intercept:
+            (total,), (_, noise) = self.holder.ask(Gram(self.geometry), "weights")
+            return replace(self, n=max(float(total[0]), noise), weighted=True)()
         offset = self.public_offset()
         if self.design.standardization.intercept is None:
             return 0.0, offset
@@ -50,7 +59,7 @@ class Start:
             largest = math.exp(self.design.offset.upper)
             query = Gram(self.geometry, self.nothing, None, POISSON, largest)
             ((total,),), (_, noise) = self.holder.ask(query, "exposure")
-            exposure = max(float(total), noise) / self.n
+            exposure = max(float(total), noise) / self.n  # of weights held to 1, as the mean is
             offset = Law(math.log(exposure) - offset.sd**2 / 2, offset.sd)
             mean, error = mean / exposure, error / exposure
         return math.log(max(mean, error)), offset
@@ -77,8 +86,9 @@ class Start:
         """The constant at which the released mean is expected."""
         # Without an offset the residual is +-1/2.
         clip = 0.5 if self.design.offset is None else 1.0
-        excess, error = self.mean(self.nothing, clip, self.design.family)
-        base = float(offset.average(self.design.family.mean(offset.eta)))
+        clip *= _HEAVY if self.weighted else 1.0
+        excess, error = self.mean(self.nothing, clip, BINOMIAL)
+        base = float(offset.average(BINOMIAL.mean(offset.eta)))
         share = float(np.clip(base + excess, error, 1 - error))
         low, high = _REST, -_REST
         for _ in range(50):
@@ -95,8 +105,9 @@ class Start:
         top = max(abs(low), abs(high))
         grid = top * np.geomspace(2.0**-16, 1.0, 33)
         (found,), _ = self.holder.ask(Search(ResponseQuantile(grid, 0.9)), "level")
-        least = LEAST_COUNT if family.name == "poisson" else 0.0
+        least = LEAST_COUNT if family.name in ("poisson", "negativebinomial") else 0.0
         clip = min(top, max(_MEAN_CLIP * float(found), least))
+        clip *= _HEAVY if self.weighted else 1.0
         plain, unit, beta = self.plain(top)
         mean, error = self.mean(beta, clip * unit, plain)
         return mean / unit, error / unit
@@ -107,8 +118,8 @@ class Start:
         if family.link == "identity":
             return Damped(family.name, family.link, 2 * top), 1 / (2 * top), rest
         rest[self.design.standardization.intercept] = _REST
-        if family.canonical:
-            return family, 1.0, rest
+        if family.name != GAUSSIAN.name:
+            return POISSON, 1.0, rest
         unit = math.exp(_REST)
         return Damped(family.name, family.link, unit), unit, rest
 

@@ -28,8 +28,11 @@ Array = NDArray[np.float64]
 
 _RARE = 0.01  # share: of a level whose share nobody declared, in the worse case
 _RARE_ANSWER = 0.05  # share: of the rarer answer, likewise
+_RELATIVE = (0.25, 1.0)  # square: of the coefficient of variation of gamma responses, likewise
 _COUNTS = ((10.0, 1.0), (1.0, 3.0))  # mean of counts, and their variance over it, in either case
-_SHARE = 1.15  # ratio: linear predictors, in the middle, to the logit of the share of ones
+# Linear predictors by link: their standard deviation, and the ratio of those in the middle to the
+# link of the share of ones (ratio: what averages over predictors take from it).
+_BINARY = {"logit": (1.0, 1.15), "probit": (0.6, 1.17), "cloglog": (0.7, 1.0)}
 _LOG_SD = 0.5  # standard deviation: of linear predictors of counts
 _BEST = 0.6  # ratio: lower end of a range to what uncorrelated columns have
 _WORST, _WORST_ALONE = 6.0, 2.0  # ratio: upper end, of several columns and of one
@@ -168,13 +171,13 @@ def _response(design: Design, bad: bool) -> tuple[float, float, float]:
     if family == GAUSSIAN:
         return 0.0, guess(design).sd, 1.0
     middle = design.response_guess
-    if family.link == "logit":
+    if family.name == "binomial":
         share = middle or (_RARE_ANSWER if bad else 0.5)
-        share = min(max(share, 1e-3), 1 - 1e-3)
-        return _SHARE * math.log(share / (1 - share)), 1.0, 1.0
-    if family.name == "gaussian":
+        spread, ratio = _BINARY[family.link]
+        return ratio * _linked(family.link, min(max(share, 1e-3), 1 - 1e-3)), spread, 1.0
+    if family.name in ("gaussian", "gamma"):
         top = max(abs(v) for v in design.internal_endog_bounds)
-        return math.log(top / 8), _LOG_SD, 1.0
+        return math.log(top / 8), _LOG_SD, 1.0 if family.name == "gaussian" else _RELATIVE[bad]
     mean, dispersion = _COUNTS[bad]
     mean = middle if middle and middle > 0 else mean
     if not endog.unscaled:
@@ -183,6 +186,15 @@ def _response(design: Design, bad: bool) -> tuple[float, float, float]:
     if family.link == "identity":
         return mean, mean / 4, dispersion
     return math.log(mean) - _LOG_SD**2 / 2, _LOG_SD, dispersion
+
+
+def _linked(link: str, share: float) -> float:
+    """The linear predictor at which the mean of a binomial response is `share`."""
+    from scipy.special import ndtri
+
+    if link == "logit":
+        return math.log(share / (1 - share))
+    return float(ndtri(share)) if link == "probit" else math.log(-math.log1p(-share))
 
 
 def _errors(
@@ -260,14 +272,20 @@ def _words(plan: Plan, design: Design) -> tuple[str, ...]:
 
 def _response_words(design: Design) -> list[str]:
     assert design.endog is not None
+    words = []
+    if design.weights is not None:
+        words.append(f"Weights are {design.weights.scale:g} each: declare their center=.")
     if design.family == GAUSSIAN:
-        return []
-    words = [f"Linear predictors vary by {_response(design, False)[1]:.2g}."]
-    if design.family.link == "logit" and design.response_guess is None:
+        return words
+    words += [f"Linear predictors vary by {_response(design, False)[1]:.2g}."]
+    if design.family.name == "binomial" and design.response_guess is None:
         words.append(
             "The rarer answer is that of half of the rows at the lower end, and of "
             f"{_RARE_ANSWER:.0%} at the upper: declare share= (or center=) of the response."
         )
+    if design.family.name == "gamma":
+        low, high = (math.sqrt(v) for v in _RELATIVE)
+        words.append(f"Responses vary by {low:g} or {high:g} times their mean.")
     if design.family.name == "poisson" and design.endog.unscaled:
         (more, tight), (few, loose) = _COUNTS
         mean = "" if design.response_guess else f"mean {more:g} or {few:g} and "

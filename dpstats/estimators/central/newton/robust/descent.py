@@ -424,6 +424,6 @@ def _remarks(near: _Near, last: _Last) -> tuple[str, ...]:
         return ()
     return (
         f"About {last.far:.1%} of the residuals lie beyond six robust standard deviations: the "
-        "response is mostly constant or extremely heavy-tailed. Clipped residuals may not describe its mean; consider "
-        "a transformation, or method='adassp'.",
+        "response is mostly constant or extremely heavy-tailed. Clipped residuals may not describe "
+        "its mean; consider a transformation, or method='adassp'.",
     )

@@ -1,0 +1,166 @@
+"""What the designs of models are made from, and which columns of a table they may name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from dpstats.design import DeclaredDesign, Design, PublicDesign
+from dpstats.errors import OptionError, SchemaError, TrustError
+from dpstats.families import BINOMIAL, GAUSSIAN, Family
+from dpstats.schema import Categorical, Numeric, Schema
+from dpstats.tables import named_columns
+from dpstats.tables.coercion import check_kind
+from dpstats.tables.streams import stream_of
+
+__all__ = ["KINDS", "Arrays", "Formula", "check_numbers", "level_term", "of_columns", "quoted"]
+__all__ += ["required", "term"]
+
+KINDS = {GAUSSIAN: "ols", BINOMIAL: "logit"}  # every other family is "glm"
+
+
+@dataclass(frozen=True)
+class Formula:
+    """How to make the design of a formula over a table; see `dpstats.models.model.Recipe`."""
+
+    formula: str
+    schema: Schema
+    family: Family = GAUSSIAN
+    offset: str | None = None
+    exposure: str | None = None
+    context: Mapping[str, Any] = field(default_factory=dict)
+    label: str = ""  # what the ledger says in place of the formula
+    one_sided: bool = False  # without a response
+    weights: str | None = None
+    weight_type: str | None = None
+
+    @property
+    def text(self) -> str:
+        """What the ledger says."""
+        return self.label or self.formula
+
+    def private(self) -> Design:
+        """The design where all columns are private."""
+        return DeclaredDesign.from_formula(
+            self.formula,
+            self.schema,
+            response=not self.one_sided,
+            family=self.family,
+            offset=self.offset,
+            exposure=self.exposure,
+            weights=self.weights,
+            weight_type=self.weight_type,
+        )
+
+    def public(self, data: Any) -> PublicDesign:
+        """The design where covariates are public."""
+        if self.one_sided:
+            raise TrustError("All columns are private here: ask for Central(epsilon, delta).")
+        if self.weights is not None:
+            raise TrustError(
+                f"weights={self.weights!r}: weighted rows are fitted under Central(epsilon, delta)."
+            )
+        return PublicDesign.of_table(
+            self.formula,
+            self.schema,
+            data,
+            family=self.family,
+            offset=self.offset,
+            exposure=self.exposure,
+            context=self.context,
+        )
+
+
+@dataclass(frozen=True)
+class Arrays:
+    """Design of a matrix and what is known about its columns."""
+
+    columns: int
+    bounds: Mapping[str, Any]
+    names: Sequence[str] | None
+    family: Family
+    sparse: bool
+
+    @property
+    def text(self) -> str:
+        """What the ledger says."""
+        return f"y on {self.columns} columns"
+
+    def private(self) -> Design:
+        """The design where all columns are private."""
+        return DeclaredDesign.from_arrays(
+            self.columns, self.bounds, self.names, family=self.family, sparse=self.sparse
+        )
+
+    def public(self, data: Any) -> PublicDesign:
+        """The design where covariates are public."""
+        _, exog, known = data
+        return PublicDesign.of_arrays(
+            exog, self.bounds["endog"], self.names, family=self.family, **known
+        )
+
+
+def required(schema: Schema | None) -> Schema:
+    """The schema, or an error that says what one is."""
+    if not isinstance(schema, Schema):
+        raise SchemaError(
+            "schema=... is needed: what may be known about the columns before a row is read. "
+            "Schema.template(df) writes a skeleton from names and types."
+        )
+    return schema
+
+
+def of_columns(
+    columns: Sequence[str], data: Any, schema: Schema | None, *kinds: type[Any]
+) -> Formula:
+    """The design of some columns of a table, all of them private, each declared as one of `kinds`.
+
+    Raises
+    ------
+    OptionError, SchemaError, DataError
+        If one is no column, is named twice, is not declared, is declared otherwise, or is numeric
+        and of another type in the table.
+    """
+    declared = required(schema)
+    for name in columns:
+        if not isinstance(name, str):
+            raise OptionError(f"A column is named by a text, not by a {type(name).__name__}.")
+        if name not in declared:
+            known = ", ".join(map(repr, declared))
+            raise SchemaError(f"Column {name!r} is not declared; the schema has {known}.")
+        if not isinstance(declared[name], kinds):
+            wanted = " or ".join(kind.__name__ for kind in kinds)
+            raise SchemaError(
+                f"Column {name!r} is declared {type(declared[name]).__name__}; {wanted} is needed."
+            )
+    if len(set(columns)) != len(columns):
+        raise OptionError(f"Columns {list(columns)!r}: each is named once.")
+    numbers = [name for name in columns if isinstance(declared[name], Numeric)]
+    check_numbers(data, numbers, declared)
+    formula = " + ".join(["0", *(level_term(name, declared) for name in columns)])
+    return Formula(formula, declared, one_sided=True, label=", ".join(columns))
+
+
+def level_term(name: str, declared: Schema) -> str:
+    """A column as a term: a factor of its levels, or a number."""
+    factor = isinstance(declared[name], Categorical)
+    return f"C({quoted(name)})" if factor else term(name)
+
+
+def check_numbers(data: Any, columns: Sequence[str], schema: Schema) -> None:
+    """Refuse a table that holds something else than numbers in these columns, if there is one."""
+    if data is not None:
+        for name, column in named_columns(stream_of(data, schema), columns).items():
+            check_kind(column, name, ("number", "boolean"))
+
+
+def quoted(column: str) -> str:
+    """A column of any name, such as one that holds a bracket, in a formula."""
+    text = (c if c.isalnum() or not c.isascii() else f"\\x{ord(c):02x}" for c in column)
+    return f"Q('{''.join(text)}')"
+
+
+def term(column: str) -> str:
+    """A column as a term of a right side, where formulaic reads quotes inside of quotes."""
+    return quoted(column) if set("`~") & set(column) else f"`{column}`"
