@@ -16,7 +16,7 @@ from dpstats.design.arrays import matrix_of
 from dpstats.errors import DataError, OptionError, PrivateQuantityError, SchemaError
 from dpstats.models import regressions
 from dpstats.models.model import Model
-from dpstats.models.regressions import level_term, term
+from dpstats.models.recipes import level_term, term
 from dpstats.privacy import Central
 from dpstats.protocol import Plan
 from dpstats.schema import Boolean, Categorical, Schema
