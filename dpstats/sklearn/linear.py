@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, v
 
 from dpstats.design.arrays import matrix_of
 from dpstats.errors import DataError, OptionError, PrivateQuantityError, SchemaError
-from dpstats.models import regressions
+from dpstats.models import arrays, regressions
 from dpstats.models.model import Model
 from dpstats.models.recipes import level_term, term
 from dpstats.privacy import Central
@@ -374,7 +374,7 @@ class PrivateLinearRegression(_PrivateScore, RegressorMixin, _PrivateRegression)
     _bounded: ClassVar[Mapping[str, str]] = {"X": "exog", "y": "endog"}
 
     def _make(self) -> Callable[..., Model]:
-        return regressions.OLS
+        return arrays.OLS
 
     def _by_formula(self) -> Callable[..., Model]:
         return regressions.ols
@@ -459,7 +459,7 @@ class PrivateLogisticRegression(_PrivateScore, ClassifierMixin, _PrivateRegressi
         return tags
 
     def _make(self) -> Callable[..., Model]:
-        return regressions.Logit
+        return arrays.Logit
 
     def _by_formula(self) -> Callable[..., Model]:
         return regressions.logit
