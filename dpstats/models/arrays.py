@@ -106,6 +106,15 @@ def Probit(  # noqa: N802 - as in statsmodels
     Returns
     -------
     Model
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> import numpy as np
+    >>> x = np.random.default_rng(0).uniform(-1, 1, (500, 3))
+    >>> model = dp.Probit(x[:, 0] > 0, x, bounds={"exog": (-1, 1)})
+    >>> model.fit(dp.Central(1.0, 1e-6)).params.shape
+    (3,)
     """
     return GLM(endog, exog, bounds, names, family=Family("binomial", "probit"), offset=offset)
 
@@ -131,6 +140,15 @@ def Poisson(  # noqa: N802 - as in statsmodels
     Returns
     -------
     Model
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> import numpy as np
+    >>> x = np.random.default_rng(0).uniform(-1, 1, (500, 2))
+    >>> model = dp.Poisson(np.rint(5 + 4 * x[:, 0]), x, {"endog": (0, 20), "exog": (-1, 1)})
+    >>> model.fit(dp.Central(1.0, 1e-6)).params.shape
+    (2,)
     """
     return GLM(endog, exog, bounds, names, family=POISSON, offset=offset, exposure=exposure)
 

@@ -71,7 +71,7 @@ def gaussian_mixture(
     >>> model = dp.gaussian_mixture("~ x", {"x": x}, schema, components=2)
     >>> fit = model.fit(dp.Central(1.0, 1e-6))
     >>> fit.means.shape, fit.predict({"x": [2.0, -1.0]}).tolist()
-    ((2, 1), [1, 0])
+    ((2, 1), [2, 1])
     """
     declared = required(schema)
     if _symmetric(symmetric, components, {"full": covariance, "spherical": covariance}):

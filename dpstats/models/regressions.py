@@ -74,8 +74,8 @@ def ols(
     Examples
     --------
     >>> import dpstats as dp
-    >>> schema = dp.Schema(age=dp.Numeric(18, 95, scale=20), income=dp.Numeric(0, 30_000, scale=9_000))
-    >>> model = dp.ols("income ~ age", schema=schema, n=20_000)  # with data= it can be fitted
+    >>> schema = dp.Schema(age=dp.Numeric(18, 95, scale=20), pay=dp.Numeric(0, 30_000, scale=9_000))
+    >>> model = dp.ols("pay ~ age", schema=schema, n=20_000)
     >>> model.plan(dp.Central(epsilon=1.0, delta=1e-7)).names
     ('Intercept', 'age')
     """

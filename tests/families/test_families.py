@@ -85,7 +85,7 @@ def test_slopes_are_derivatives_of_means(f: Family) -> None:
         (GAMMA, lambda y, eta: -y * np.exp(-eta) - eta),
         (COUNTS, lambda y, eta: y * eta - (y + 1 / 0.7) * np.log1p(0.7 * np.exp(eta))),
     ],
-    ids=str,
+    ids=lambda value: str(value) if isinstance(value, Family) else "",
 )
 def test_residuals_are_derivatives_of_log_likelihoods(f: Family, loglik) -> None:
     eta, h = inside(f), 1e-5
