@@ -103,10 +103,8 @@ class Ledger:
     --------
     >>> import dpstats as dp
     >>> ledger = dp.Ledger.memory(epsilon=3.0, delta=1e-6)
-    >>> schema = dp.Schema(x=dp.Numeric(0, 1), y=dp.Numeric(0, 1))
-    >>> fit = dp.ols("y ~ x", {"x": [0.1, 0.9] * 99, "y": [0.2, 0.8] * 99}, schema).fit(
-    ...     dp.Central(1.0, 1e-7), ledger
-    ... )
+    >>> model = dp.mean("y", {"y": [0.2, 0.8] * 99}, dp.Schema(y=dp.Numeric(0, 1)))
+    >>> fit = model.fit(dp.Central(1.0, 1e-7), ledger)
     >>> len(ledger.entries), ledger.remaining[0] < 3.0
     (1, True)
     """

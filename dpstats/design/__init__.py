@@ -9,12 +9,13 @@ design, and no row can enter the columns of another. Private rows pass through `
 from dpstats.design.binding import DeclaredDesign
 from dpstats.design.captured import captured
 from dpstats.design.facts import Design
+from dpstats.design.layout import RawBlock, Source
 from dpstats.design.new_rows import held_columns
 from dpstats.design.nobody import Nobody
 from dpstats.design.public_columns import Covariates
 from dpstats.design.public_design import PublicDesign
 from dpstats.design.reading import design_from_dict
-from dpstats.design.rows import RawBlock, Source, TableSource
+from dpstats.design.rows import TableSource
 from dpstats.design.sparse_rows import SparseSource
 from dpstats.design.units import Endog, Offset, Standardization
 

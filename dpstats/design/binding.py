@@ -21,11 +21,12 @@ from dpstats.design.arrays import (
     pairs_of,
     shortest,
 )
-from dpstats.design.blocks import TermColumns
+from dpstats.design.blocks import TermColumns, check_representable, guessed
 from dpstats.design.collinear import independent
 from dpstats.design.facts import Design
 from dpstats.design.filling import layout_of
 from dpstats.design.formulas import read_formula
+from dpstats.design.layout import Layout, Source
 from dpstats.design.new_rows import Astray, astray, columns_of, unheld, without_range
 from dpstats.design.recipes import VERSION, design_options, written_family
 from dpstats.design.responses import (
@@ -35,7 +36,7 @@ from dpstats.design.responses import (
     response_of_column,
     weights_for,
 )
-from dpstats.design.rows import Layout, Source, TableSource
+from dpstats.design.rows import TableSource
 from dpstats.design.sparse_rows import SparseSource
 from dpstats.design.terms import Terms
 from dpstats.design.units import (
@@ -397,7 +398,7 @@ def _assemble(
 ) -> DeclaredDesign:
     if known is not None and endog is not None and family == GAUSSIAN:
         endog = endog.minus(known)
-    _check_representable(blocks)
+    check_representable(blocks)
     blocks, notes = independent(blocks, schema, recipe.get("formula", ""))
     names = tuple(name for block in blocks for name in block.names)
     twice = [name for name, times in Counter(names).items() if times > 1]
@@ -407,7 +408,7 @@ def _assemble(
         )
     if not names:
         raise FormulaError("No column is left: all were zero or combinations of others.")
-    bounds = near(_guesses(blocks), np.concatenate([block.bounds for block in blocks]))
+    bounds = near(guessed(blocks), np.concatenate([block.bounds for block in blocks]))
     endog = None if endog is None else endog._replace(endog=endog.endog.near())
     response = None if endog is None else endog.endog
     centred, moves = not recipe.get("sparse", False), family == GAUSSIAN
@@ -445,25 +446,6 @@ def _assemble(
         bases=frozenset().union(*(block.bases for block in blocks)),
         _recipe=recipe,
     )
-
-
-def _guesses(blocks: Sequence[TermColumns]) -> Float:
-    """Public centre and scale of each column, of shape (d, 2); NaN where there is none."""
-    parts = (np.full((len(b.names), 2), np.nan) if b.guesses is None else b.guesses for b in blocks)
-    return np.concatenate([*parts])
-
-
-def _check_representable(blocks: Sequence[TermColumns]) -> None:
-    for block in blocks:
-        lower, upper = block.bounds.T
-        half = upper / 2 - lower / 2
-        wrong = np.flatnonzero(~np.isfinite(half) | ((half == 0) & (lower < upper)))
-        if wrong.size:
-            j = int(wrong[0])
-            raise FormulaError(
-                f"Column {block.names[j]!r} has bounds ({lower[j]:g}, {upper[j]:g}), which cannot "
-                "be represented; rescale the columns it is made of."
-            )
 
 
 def _not_default(**options: Any) -> dict[str, Any]:

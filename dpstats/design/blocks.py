@@ -12,8 +12,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.design.operations import Expression
+from dpstats.errors import FormulaError
 
-__all__ = ["Factor", "TermColumns", "coded_factor", "intercept", "plain_columns", "starts"]
+__all__ = [
+    "Factor",
+    "TermColumns",
+    "check_representable",
+    "coded_factor",
+    "guessed",
+    "intercept",
+    "plain_columns",
+    "starts",
+]
 
 Float = NDArray[np.float64]
 Rows = Mapping[str, Any]
@@ -182,3 +192,29 @@ def intercept() -> TermColumns:
 def starts(blocks: Sequence[TermColumns]) -> list[int]:
     """Position of the first column of each block."""
     return [0, *itertools.accumulate(len(block.names) for block in blocks)][:-1]
+
+
+def guessed(blocks: Sequence[TermColumns]) -> NDArray[np.float64]:
+    """Public centre and scale of each column, of shape (d, 2); NaN where there is none."""
+    parts = (np.full((len(b.names), 2), np.nan) if b.guesses is None else b.guesses for b in blocks)
+    return np.concatenate([*parts])
+
+
+def check_representable(blocks: Sequence[TermColumns]) -> None:
+    """Refuse bounds whose width is no finite number.
+
+    Raises
+    ------
+    FormulaError
+        If there are such bounds.
+    """
+    for block in blocks:
+        lower, upper = block.bounds.T
+        half = upper / 2 - lower / 2
+        wrong = np.flatnonzero(~np.isfinite(half) | ((half == 0) & (lower < upper)))
+        if wrong.size:
+            j = int(wrong[0])
+            raise FormulaError(
+                f"Column {block.names[j]!r} has bounds ({lower[j]:g}, {upper[j]:g}), which cannot "
+                "be represented; rescale the columns it is made of."
+            )

@@ -11,9 +11,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstats.design.layout import Layout, Source
 from dpstats.design.new_rows import Astray
 from dpstats.design.public import typical_table
-from dpstats.design.rows import Layout, Source
 from dpstats.design.units import Endog, Offset, Standardization
 from dpstats.design.weights import Weights
 from dpstats.errors import FormulaError

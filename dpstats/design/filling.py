@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.design.blocks import TermColumns
+from dpstats.design.layout import Layout
 from dpstats.design.responses import KnownTerm, Response
-from dpstats.design.rows import Layout
 from dpstats.design.units import Standardization
 from dpstats.design.weights import KnownWeights
 from dpstats.schema import Declaration

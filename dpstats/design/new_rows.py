@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.design.rows import Layout
+from dpstats.design.layout import Layout
 from dpstats.schema import Boolean, Categorical, Declaration, Numeric, Schema
 from dpstats.tables import named_columns
 from dpstats.tables.coercion import to_codes, to_float

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.design.facts import Design
-from dpstats.design.rows import Layout, RawBlock, Source
+from dpstats.design.layout import Layout, RawBlock, Source
 
 __all__ = ["Nobody"]
 

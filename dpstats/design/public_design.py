@@ -13,10 +13,11 @@ from dpstats.design.arrays import column_of, matrix_of
 from dpstats.design.facts import Design
 from dpstats.design.fitted_formula import FittedFormula, variables_of
 from dpstats.design.formulas import parsed, read_response
+from dpstats.design.layout import Layout, Source
 from dpstats.design.public_columns import Covariates, PublicColumns, floats, usable
 from dpstats.design.recipes import TERMS, VERSION, check_facts, public_facts
 from dpstats.design.responses import Response, response_of_column
-from dpstats.design.rows import Kept, Layout, Source, TableSource
+from dpstats.design.rows import Kept, TableSource
 from dpstats.design.terms import Terms
 from dpstats.design.units import Offset, Standardization, internal
 from dpstats.errors import DataError, FormulaError, SchemaError

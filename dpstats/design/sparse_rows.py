@@ -10,7 +10,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.design.rows import Layout, RawBlock, TableSource
+from dpstats.design.layout import Layout, RawBlock
+from dpstats.design.rows import TableSource
 from dpstats.errors import DataError
 
 __all__ = ["SparseSource"]

@@ -42,7 +42,7 @@ class _Column:
 
         self._fit, names = fit, fit.table.inner_names
         self.params = pd.Series(fit.table.inner_values, index=names)
-        self.model = SimpleNamespace(exog_names=names, endog_names=fit.model.endog_names)
+        self.model = SimpleNamespace(exog_names=names, endog_names=fit.response)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._fit, name)

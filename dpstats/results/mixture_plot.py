@@ -132,6 +132,6 @@ def _lines(fit: RegressionMixtureResults, columns: Sequence[str] | None, ax: Axe
         ax.plot(ends, means, color=color, label=label)
         ax.fill_between(ends, means - half, means + half, color=color, alpha=0.15, lw=0)
     ax.set_xlabel(figure_text(chosen[0]))
-    ax.set_ylabel(figure_text(str(fit.model.endog_names)))
+    ax.set_ylabel(figure_text(str(fit.response)))
     ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     return finished(ax, f"Mixture of {fit.mixture.k} regressions", fit.reproducible)

@@ -51,7 +51,7 @@ def _quantity(fits: Sequence[Any], per: str) -> str:
     if not all(fit.table.of_coefficients for fit in ours):
         return "estimate"
     scale = _SCALE.get(ours[0].design.family.link if ours else "", "")
-    response = figure_text(str(fits[0].model.endog_names))
+    response = figure_text(str(fits[0].response))
     return f"coefficient ({scale}{response} per {_PER[per]})"
 
 

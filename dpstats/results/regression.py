@@ -408,7 +408,7 @@ class RegressionResults(ParameterResults):
     @property
     def _modelled(self) -> str:
         """Which level of a binomial response the probability is of, where that is not 1."""
-        schema, name = self.design.schema, self.model.endog_names
+        schema, name = self.design.schema, self.response
         if self.design.family.name != "binomial" or schema is None or name not in schema:
             return ""
         levels = getattr(schema[name], "levels", (0, 1))

@@ -141,7 +141,7 @@ class Released:
         if self.table.of_coefficients and self.plan.names != ("Intercept",):
             return "coefficient of {}"
         alone = len(self.plan.parameters) == 1
-        return f"{self.plan.model} of {self.model.endog_names}" if alone else "estimate of {}"
+        return f"{self.plan.model} of {self.response}" if alone else "estimate of {}"
 
     @staticmethod
     def _written(estimate: Any) -> dict[str, Any]:
@@ -198,9 +198,17 @@ class Released:
 
     @property
     def model(self) -> ModelNames:
-        """Names of the variables, for statsmodels' tools; no data."""
-        d = self.design
-        return ModelNames("y" if d.endog is None else d.endog.name, list(d.names), d.formula)
+        """Names of the variables, for statsmodels' tools; no data.
+
+        That of the response says where noise was seeded: other packages show nothing else of ours.
+        """
+        mark = " (NOT private)" if self.reproducible else ""
+        return ModelNames(f"{self.response}{mark}", list(self.design.names), self.design.formula)
+
+    @property
+    def response(self) -> str:
+        """Name of the response; ``"y"`` where there is none."""
+        return "y" if self.design.endog is None else self.design.endog.name
 
     @property
     def reproducible(self) -> bool:

@@ -81,7 +81,7 @@ def _head(fit: Released, own: Particulars) -> TextTable:
     count = "public" if fit.nobs_public else "noisy"
     noisy = ("Contributing (noisy):", f"{_at_most_all(fit):.0f}")
     left = [
-        *([("Dep. Variable:", fit.model.endog_names)] if fit.design.endog is not None else []),
+        *([("Dep. Variable:", fit.response)] if fit.design.endog is not None else []),
         ("Model:", _model(fit)[0]),
         *own.law,
         ("Method:", plan.method),

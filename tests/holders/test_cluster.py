@@ -78,6 +78,7 @@ MODELS: dict[str, Any] = {
         {"sparsity": 2, "inference": "split"},
     ),
     "incomplete rows": (lambda d: dp.ols("y ~ x + z", d, SCHEMA, missing="em"), {}),
+    "weights": (lambda d: dp.ols("y ~ x", d, SCHEMA, weights="z"), {}),
     "logit": (lambda d: dp.logit("b ~ x + z", d, SCHEMA), {}),
     "describe": (lambda d: dp.histogram("x", d, SCHEMA), {}),
     "mixture": (lambda d: dp.gaussian_mixture("~ x + z", d, SCHEMA, components=2), {}),

@@ -898,8 +898,8 @@ MUTANTS = [
     mutant(
         "adds any number of rows in int64",
         ROWS,
-        "whole = sum(self._reduce(task, group).astype(object) for group in groups)",
-        "whole = sum(self._reduce(task, group) for group in groups)",
+        "totals = [self._reduce(task, group).astype(object) for group in groups]",
+        "totals = [self._reduce(task, group) for group in groups]",
         "test_private_size.py",
         "beyond_int64",
     ),

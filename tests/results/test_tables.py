@@ -102,3 +102,5 @@ def test_maketables_shows_private_fits(fits):
     text = maketables.ETable(fits).make(type="tex")
     assert f"{fits[1].params['z']:.3f}"[:4] in text
     assert r"\toprule" in text
+    assert [fit.reproducible for fit in fits] == [True, True]
+    assert text.count("NOT private") >= 1
