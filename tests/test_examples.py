@@ -33,6 +33,7 @@ def examples(named: Any, name: str) -> doctest.DocTest:
 def test_the_example_of_a_public_object_runs(name: str) -> None:
     found, said = examples(public()[name], name), []
     assert found.examples, f"{name} has no example"
+    assert found.docstring.count("Examples\n") == 1
     failed, _ = doctest.DocTestRunner(optionflags=FLAGS).run(found, out=said.append)
     plt.close("all")
     assert not failed, "".join(said)

@@ -224,14 +224,6 @@ def glm(
     >>> model = dp.glm("days ~ age", schema=schema, family="negativebinomial", alpha=0.5, n=20_000)
     >>> model.plan(dp.Central(epsilon=1, delta=1e-6)).cost[0] <= 1
     True
-
-    Examples
-    --------
-    >>> import dpstats as dp
-    >>> schema = dp.Schema(age=dp.Numeric(18, 95, scale=20), cost=dp.Numeric(0, 900))
-    >>> model = dp.glm("cost ~ age", schema=schema, n=20_000, family="gamma", link="log")
-    >>> model.plan(dp.Central(epsilon=1.0, delta=1e-7)).names
-    ('Intercept', 'age')
     """
     law = family_of(family, link, alpha)
     context = _variables(formula, offset, exposure)

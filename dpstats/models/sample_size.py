@@ -73,9 +73,10 @@ def power(
 
     Notes
     -----
-    Phi(|effect| / se - z) + Phi(-|effect| / se - z), z being the normal quantile at 1 - alpha/2 and
-    se the planned standard error, sampling and privacy noise together. It is as good as the plan,
-    which rests on what is declared (``plan.assumptions``). No row is read, nothing is charged.
+    ``Phi(|effect| / se - z) + Phi(-|effect| / se - z)``, z being the normal quantile at 1 - alpha/2
+    and se the planned standard error, sampling and privacy noise together. It is as good as the
+    plan, which rests on what is declared (``plan.assumptions``). No row is read, nothing is
+    charged.
 
     Examples
     --------

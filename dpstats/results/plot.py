@@ -51,7 +51,8 @@ def _quantity(fits: Sequence[Any], per: str) -> str:
     if not all(fit.table.of_coefficients for fit in ours):
         return "estimate"
     scale = _SCALE.get(ours[0].design.family.link if ours else "", "")
-    response = figure_text(str(fits[0].response))
+    first = fits[0]  # statsmodels has another name for it
+    response = figure_text(str(getattr(first, "response", first.model.endog_names)))
     return f"coefficient ({scale}{response} per {_PER[per]})"
 
 

@@ -5,7 +5,9 @@ import dataclasses
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+import statsmodels.formula.api as smf
 
+import dpstats as dp
 from dpstats.accounting import Ledger
 from dpstats.accounting.composition import epsilon_of
 from dpstats.accounting.events import Gaussian
@@ -125,3 +127,15 @@ def test_unknown_terms_and_no_epsilon_are_refused():
         plot.error_vs_epsilon(PlannedModel(), [1.0], terms=["c"], steps=3)
     with pytest.raises(OptionError, match="at least one epsilon"):
         plot.error_vs_epsilon(PlannedModel(), [])
+
+
+def test_a_fit_of_statsmodels_may_come_first():
+    x = np.linspace(-1, 1, 200)
+    data = {"x": x, "y": (np.sin(9 * x) + x > 0) * 1}
+    theirs = smf.logit("y ~ x", data).fit(disp=0)
+    ours = dp.logit("y ~ x", data, dp.Schema(x=dp.Numeric(-1, 1), y=dp.Boolean())).fit(
+        dp.Central(1.0, 1e-4)
+    )
+    for fits in ([theirs, ours], [ours, theirs]):
+        assert "y per " in dp.plot.coefficients(fits).get_xlabel()
+    plt.close("all")
