@@ -83,6 +83,8 @@ def test_a_sparse_method_with_a_large_budget_finds_what_matters(case: Case) -> N
         pytest.skip("keeps every column")
     data = case.table(N)
     design = case.model(data).design
+    if len(design.names) < 4:
+        pytest.skip("has few columns")
     theirs = reference(case, data).params[list(design.names)]
     x = design.exog(frame(data)) - design.exog(frame(data)).mean(axis=0)
 

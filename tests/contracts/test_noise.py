@@ -117,6 +117,8 @@ def test_choices_have_the_law_of_the_exponential_mechanism(case: Case) -> None:
     if found is None:
         pytest.skip("chooses nothing")
     asked, one = found
+    if np.ptp(one.exact) == 0:
+        pytest.skip("no candidate is better than another here")
     if one.exact.size > MANY:
         pytest.skip("too many candidates to choose among so often; others use the same mechanism")
     with releases() as released:

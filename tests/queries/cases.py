@@ -285,7 +285,7 @@ _CASES = [
     Case(CoordinateScores(BETA, 0.6, 1.0, family=SIGNS), np.inf, 0.9),
     Case(PeeledScores(9 * BETA, 1.0, 0.4, family=SIGNS), np.inf, 0.99),
     Case(CoordinateSums(9 * BETA, 0.3, 0.4, family=SIGNED_LINES), 2, 0.8),
-    Case(Score(SKEWED, 9 * BETA, 0.2, SIGNED_LINES), 2, 0.9),
+    Case(Score(SKEWED, 9 * BETA, 0.2, SIGNED_LINES), 2, 0.7),
     Case(SignedRows(np.array([0.8, -0.5, 1.1]), 0.3, 0.9), 2, 0.9),
     Case(LongEntries(0.4), np.inf, 1.0),
     Case(LongEntries(0.2, products=True), np.inf, 1.0),

@@ -221,7 +221,9 @@ def _area_variances(
     gap = events - others
     weights = (gap + np.append(gap[1:], 0.0)) / 2
     weights[-1] -= (ranks.means[1] - ranks.means[0]) / 2  # the number of rows is noisy as well
-    return np.array([sampling, sums, _rank_noise(found, weights, asked)])
+    variances = np.array([sampling, sums, _rank_noise(found, weights, asked)])
+    # An area lies in [0, 1]: where noise leaves no row to say it, nothing varies by more.
+    return np.where(np.isnan(variances), 1.0, np.maximum(variances, 0.0))
 
 
 def _by_class(found: Distribution, bins: CountsEstimate, edges: Array) -> tuple[Array, Array]:
@@ -236,7 +238,8 @@ def _by_class(found: Distribution, bins: CountsEstimate, edges: Array) -> tuple[
         per = np.divide(counts[:, k], inside, out=np.zeros(inside.size), where=inside > 0)
         shares = per[at] * mass
         whole = shares.sum()
-        made.append(shares / whole if whole > 0 else mass / mass.sum())
+        rest = mass / mass.sum() if mass.sum() > 0 else np.full(mass.size, 1 / mass.size)
+        made.append(shares / whole if whole > 0 else rest)
     return made[0], made[1]
 
 

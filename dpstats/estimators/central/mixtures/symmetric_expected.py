@@ -126,8 +126,10 @@ def _selecting(plan: Plan, d: int, s: int, blur: float, noise: float) -> Plan:
         f"b is {_RATIO:g} sigma long, and its {s} entries are of one size. If they are found, b is "
         f"expected within {se * math.sqrt(s):.2g} sigma.",
     )
+    free = () if "sigma" in plan.options else ("sigma",)
     plan = replace(
         plan,
+        parameters=(*plan.names, *free),
         privacy_share=private**2 / se**2,
         predicted_error=min(math.hypot(error, max(hidden - 1, 0.0)), 1.0),
         assumptions=(*plan.assumptions, *assumed),
