@@ -5,6 +5,7 @@ from dpstats.estimators.federated.ftl_low_dim import FTLLowDim
 from dpstats.estimators.federated.ftl_mean import FTLMean
 from dpstats.estimators.federated.one_shot import OneShot
 from dpstats.estimators.federated.rounds import InRounds, Rounds
+from dpstats.estimators.listed import Listed
 from dpstats.protocol import Estimator
 
 __all__ = [
@@ -18,11 +19,12 @@ __all__ = [
     "Rounds",
 ]
 
-FEDERATED: tuple[Estimator, ...] = (
+_METHODS: tuple[Estimator, ...] = (
     *map(OneShot, ("ols", "logit", "glm", "mean")),
     *map(Rounds, ("ols", "logit", "glm")),
     FTLLowDim(),
     FTLMean(),
     *map(AveragedSparse, ("ols", "logit")),
 )
-IN_ROUNDS = frozenset(e.name for e in FEDERATED if isinstance(e, InRounds))
+FEDERATED = tuple(Listed.of(method) for method in _METHODS)
+IN_ROUNDS = frozenset(method.name for method in _METHODS if isinstance(method, InRounds))
