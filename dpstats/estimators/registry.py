@@ -61,7 +61,7 @@ def find(
     able = [e for e in rows if privacy.trust in e.theory]
     if not able:
         asked = repr(model) if method is None else f"{model!r} by method {method!r}"
-        trust = f"under {privacy.trust!r} trust"
+        trust = f"under {privacy.trust!r} trust in this release"
         raise TrustError(f"No method answers {asked} {trust}. {_existing(model)}")
     return next((e for e in able if _serves(e, privacy)), able[0])
 
