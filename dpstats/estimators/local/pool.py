@@ -15,7 +15,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -408,7 +407,7 @@ def signal(fit: Fit, gram_estimate: GramEstimate) -> tuple[float, float]:
     return fitted, max(fitted - float(np.sum(gram_estimate.safe * fit.cov)), 0.0)
 
 
-def released(rounds: Sequence[Answered], gram_estimate: GramEstimate) -> dict[str, Any]:
+def released(rounds: Sequence[Answered], gram_estimate: GramEstimate) -> dict[str, object]:
     """Numbers worth reporting."""
     return {
         "clips": [made.message.clip for made in rounds],
