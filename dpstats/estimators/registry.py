@@ -71,7 +71,7 @@ def find(
     able = [e for e in rows if e.trust == privacy.trust]
     if not able:
         asked = repr(model) if method is None else f"{model!r} by method {method!r}"
-        trust = f"under {privacy.trust!r} trust"
+        trust = f"under {privacy.trust!r} trust in this release"
         raise TrustError(f"No method answers {asked} {trust}. {_existing(model)}")
     return next((e.method for e in able if _serves(e.method, privacy)), able[0].method)
 
