@@ -280,7 +280,9 @@ def bought(x: Array, size: int, epsilon: float, seed: int) -> Array:
     rows_of = pd.DataFrame(x[:size], columns=columns)
     found = dp.private_ranges(rows_of, schema, privacy, noise=dp.SeededNoise(seed)).schema
     kinds = [found[name] for name in columns]
-    center = np.array([k.center if k.center is not None else (k.lower + k.upper) / 2 for k in kinds])
+    center = np.array(
+        [k.center if k.center is not None else (k.lower + k.upper) / 2 for k in kinds]
+    )
     scale = np.array([k.scale if k.scale is not None else (k.upper - k.lower) / 4 for k in kinds])
     made: Array = (x - center) / scale
     return made
