@@ -10,7 +10,7 @@ import pytest
 from dpstats import estimators
 from dpstats.accounting import Ledger
 from dpstats.errors import OptionError, TrustError
-from dpstats.estimators import ESTIMATORS, find, methods
+from dpstats.estimators import ESTIMATORS, find, methods, registry
 from dpstats.models.arrays import OLS
 from dpstats.privacy import Central, Federated, LabelOnly, Local
 from dpstats.theory import Setting
@@ -53,6 +53,14 @@ def test_rates_fall_with_n_and_cite_known_sources(method) -> None:
             assert rate.source.key in keys
         for assumption in theory.conditions:
             assert assumption.holds(large) in (True, False, None)
+
+
+@pytest.mark.parametrize("row", registry.LISTED, ids=lambda r: f"{r.model}-{r.name}")
+def test_a_line_of_the_registry_says_what_the_method_says(row) -> None:
+    method = row.method
+    assert (method.model, method.name, method.sparse) == (row.model, row.name, row.sparse)
+    assert list(method.theory) == [row.trust]
+    assert row.method is method
 
 
 @each

@@ -7,6 +7,7 @@ from dpstats.estimators.federated.ftl_mean import FTLMean
 from dpstats.estimators.federated.one_shot import OneShot
 from dpstats.estimators.federated.printed import Printed
 from dpstats.estimators.federated.rounds import InRounds, Rounds
+from dpstats.estimators.listed import Listed
 from dpstats.protocol import Estimator
 
 __all__ = [
@@ -22,7 +23,7 @@ __all__ = [
     "Rounds",
 ]
 
-FEDERATED: tuple[Estimator, ...] = (
+_METHODS: tuple[Estimator, ...] = (
     *map(OneShot, ("ols", "logit", "glm", "mean")),
     *map(Rounds, ("ols", "logit", "glm")),
     FTLLowDim(),
@@ -30,4 +31,5 @@ FEDERATED: tuple[Estimator, ...] = (
     *map(AveragedSparse, ("ols", "logit")),
     FTLHighDim(),
 )
-IN_ROUNDS = frozenset(e.name for e in FEDERATED if isinstance(e, InRounds))
+FEDERATED = tuple(Listed.of(method) for method in _METHODS)
+IN_ROUNDS = frozenset(method.name for method in _METHODS if isinstance(method, InRounds))

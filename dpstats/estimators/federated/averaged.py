@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from dpstats.estimators.federated.one_shot import OneShot
 from dpstats.estimators.federated.theory import ALIKE
@@ -76,5 +76,5 @@ class AveragedSparse(OneShot):
     def over(self, privacy: Federated, plans: Mapping[str, Plan], combine: str) -> Plan:
         """The plan of a federation, with the number of columns that its sites select."""
         made, own = super().over(privacy, plans, combine), plans[privacy.target]
-        asked: dict[str, Any] = {"sparsity": own.options["sparsity"]}
+        asked: dict[str, object] = {"sparsity": own.options["sparsity"]}
         return replace(made, options={**made.options, **asked})
