@@ -29,6 +29,7 @@ Array = NDArray[np.float64]
 Send = Callable[[Mapping[str, bytes]], Mapping[str, bytes | None]]  # messages, by site; replies
 Absent = dict[str, tuple[str, str]]  # status and reason of sites that were never there
 
+_ASKED = ("answered", "set aside")
 _APART = 0.05  # probability: of saying of any site that it differs where all are alike
 
 
@@ -213,7 +214,8 @@ class Summed:
         shares = []
         for site in dict.fromkeys([*rows, *absent]):
             budget = privacy.at(site)
-            status, why = absent.get(site, ("answered", ""))
+            aside = site in made.released.get("set aside", ())
+            status, why = absent.get(site, ("set aside" if aside else "answered", ""))
             if site in self.lost:
                 status, why = "lost", self.lost[site]
             distance = apart.get(site, math.nan)
@@ -258,6 +260,6 @@ def _remarks(shares: Sequence[SiteShare]) -> list[str]:
             f"{_APART:.0%}. The estimate is of all of them and of none: leave them out, or ask "
             "for whole fits, combine='blend'."
         )
-    if gone := [f"{s.site} ({s.status})" for s in shares if s.status != "answered"]:
+    if gone := [f"{s.site} ({s.status})" for s in shares if s.status not in _ASKED]:
         lines.append(f"Without {', '.join(gone)}: the sums of the other sites stand for all rows.")
     return lines
