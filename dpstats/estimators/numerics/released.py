@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
-__all__ = ["Asked", "Finish", "Law", "even_points", "fit_released"]
+__all__ = ["AnyLaw", "Asked", "Finish", "Law", "even_points", "fit_released"]
 
 Array = NDArray[np.float64]
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from dpstats.errors import OptionError
 
 __all__ = ["kept_components", "possible_components"]
 
 
-def possible_components(asked: Any, most: int) -> tuple[int, ...]:
+def possible_components(asked: object, most: int) -> tuple[int, ...]:
     """The numbers of components that may be, ascending.
 
     Raises

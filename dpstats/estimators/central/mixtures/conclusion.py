@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.estimators.central.mixtures.local import LocalMixture
 from dpstats.estimators.central.mixtures.regression_law import RegressionLaw
-from dpstats.estimators.numerics.released import Finish
+from dpstats.estimators.numerics.released import AnyLaw, Finish
 from dpstats.protocol import MixtureEstimate, Plan, RegressionMixtureEstimate
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def _rival(best: Finish[LocalMixture], other: Finish[LocalMixture]) -> bool:
     return other.lack < best.lack + _LIKELY and bool((residuals > HIDDEN).any())
 
 
-def goodness(finish: Finish[Any], words: tuple[str, str]) -> Said:
+def goodness(finish: Finish[AnyLaw], words: tuple[str, str]) -> Said:
     """The test of the model, what it says, and whether intervals hold."""
     from scipy.stats import chi2
 
