@@ -59,8 +59,9 @@ def test_the_other_models_run_as_written(monkeypatch):
     names["ledger"] = None
     exec(BLOCKS[3], names)
     first = ["describe", "quantile", "gaussian_mixture", "mixture_ols"]
-    assert [f.plan.model for f in fits] == [*first, "logit", "glm", "ols", "ols", "logit"]
-    assert [f.has_inference for f in fits[4:]] == [True, True, False, True, False]
+    then = ["logit", "glm", "quantreg", "ols", "ols", "logit"]
+    assert [f.plan.model for f in fits] == [*first, *then]
+    assert [f.has_inference for f in fits[4:]] == [True, True, True, False, True, False]
 
 
 def test_every_trust_model_runs_as_written(monkeypatch):

@@ -19,6 +19,7 @@ from dpstats.estimators.central.mixtures.symmetric import SymmetricMixture, Symm
 from dpstats.estimators.central.mixtures.symmetric_sparse import SparseSymmetricMixture
 from dpstats.estimators.central.mixtures.symmetric_sparse_lines import SparseSymmetricRegressions
 from dpstats.estimators.central.newton.newton import Newton
+from dpstats.estimators.central.newton.quantile import QuantileNewton
 from dpstats.estimators.central.published.adaptive_clipping_gd import AdaptiveClippingGD
 from dpstats.estimators.central.published.adaptive_clipping_iht import AdaptiveClippingIHT
 from dpstats.estimators.central.published.adassp import AdaSSP
@@ -52,6 +53,7 @@ CENTRAL: tuple[Estimator, ...] = (
     Newton("logit"),
     Newton("glm"),
     DPGD("logit"),
+    QuantileNewton(),
     ClippedMean(),
     KarwaVadhan(),
     ExponentialRange(),
