@@ -7,7 +7,7 @@ from typing import Any
 
 from dpstats.design import captured
 from dpstats.errors import OptionError
-from dpstats.estimators.central.newton.quantile import checked_level
+from dpstats.estimators.base import need_level
 from dpstats.families import BINOMIAL, POISSON, Family
 from dpstats.families import family as family_of
 from dpstats.federated import Sites
@@ -388,7 +388,7 @@ def quantreg(
     >>> model.plan(dp.Central(epsilon=1, delta=1e-6)).options["q"]
     0.9
     """
-    level = checked_level(q)
+    level = need_level(q)
     recipe = Formula(formula, required(schema), context=_variables(formula))
     return Model("quantreg", recipe, data, n, {"q": level}, missing=missing)
 

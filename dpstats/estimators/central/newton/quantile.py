@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
-from dpstats.errors import OptionError
-from dpstats.estimators.base import need_delta
+from dpstats.estimators.base import need_delta, need_level
 from dpstats.estimators.bounds import SMALL_DELTA
 from dpstats.estimators.central.counted import Counted, counted_plan
 from dpstats.estimators.central.newton.budget import ALLOWED
@@ -116,7 +115,7 @@ class QuantileNewton(Counted[CoefficientEstimate]):
 
     def _plan(self, design: Design, privacy: Privacy, n: int, options: Options) -> Plan:
         need_delta(self.name, privacy)
-        level = checked_level(options.get("q", _MEDIAN))
+        level = need_level(options.get("q", _MEDIAN))
         asks = with_scales(requests(design, level), design, privacy, n)
         plan = counted_plan(self, design, privacy, n, asks, {"q": level})
 
@@ -135,22 +134,6 @@ class QuantileNewton(Counted[CoefficientEstimate]):
         """Whiten, step, and ask for what standard errors need."""
         level = float(plan.options["q"])
         return in_found_scales(lambda h, d: minimize(h, d, level), holder, design)
-
-
-def checked_level(q: object) -> float:
-    """A number between 0 and 1.
-
-    Raises
-    ------
-    OptionError
-        If it is none.
-    """
-    if isinstance(q, (int, float)) and not isinstance(q, bool) and 0 < q < 1:
-        return float(q)
-    raise OptionError(
-        f"q={q!r}: a quantile is a number between 0 and 1, such as q=0.5. Several are several "
-        "fits, each with a cost of its own."
-    )
 
 
 def _too_few(plan: Plan, level: float) -> tuple[str, ...]:
