@@ -34,7 +34,8 @@ def ols(
     Parameters
     ----------
     formula : str
-        ``"y ~ x1 + C(g)"``; every column must be declared in `schema`.
+        ``"y ~ x1 + C(g)"``; every column must be declared in `schema`. ``"y ~ x1 | g"`` has an
+        effect of each level of g, as ``C(g)`` does.
     data : table, optional
         pandas, polars or pyarrow table, or dict of arrays. Needed by `Model.fit`. What is larger
         than memory: paths of CSV or Parquet files, a pattern or a folder, a pyarrow Dataset, a
