@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dpstats.estimators.local.cells import LocalBins, LocalQuantiles, LocalShares
 from dpstats.estimators.local.logit import LocalLogit
 from dpstats.estimators.local.mean import LocalMean
 from dpstats.estimators.local.moments import LocalMoments, LocalSparse
@@ -21,6 +22,9 @@ LOCAL: tuple[LocalMethod, ...] = (
     LocalScreening(),
     LocalLogit(),
     LocalMean(),
+    LocalShares(),
+    LocalBins(),
+    LocalQuantiles(),
     NLDP(),
     LDPIHT(),
 )

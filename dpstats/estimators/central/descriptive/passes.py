@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstats.estimators import columns
 from dpstats.estimators.guesses import max_rows
 from dpstats.privacy import Neighbors
 from dpstats.protocol import Distribution, Holder, Plan
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ask_distributions",
-    "coarse_edges",
     "expected_noise",
     "finer_edges",
     "places_of",
@@ -32,10 +32,6 @@ __all__ = [
 
 Array = NDArray[np.float64]
 
-_CELLS = 2048  # numerical: cells of the first pass, half of equal width and half of equal ratio
-_DEEPEST = (
-    2.0**-24
-)  # numerical: part of the range, below which cells of equal ratio become equal in width
 _FOCUS = 1024  # numerical: cells of a second pass inside of what the first found of its quantiles
 _DOUBTS = (
     0.5,
@@ -52,20 +48,6 @@ def places_of(design: Design, names: Sequence[str]) -> NDArray[np.int64]:
     return np.array([design.names.index(name) for name in names], dtype=np.int64)
 
 
-def coarse_edges(design: Design, place: int) -> Array:
-    """Edges over the declared range of a column: equally apart, and in equal ratios of a centre.
-
-    The centre is the declared one, or the number of the range that is nearest to 0.
-    """
-    low, high = map(float, design.bounds[place])
-    declared = place not in design.unscaled
-    centre = float(design.standardization.x_center[place]) if declared else 0.0
-    centre, unit = min(max(centre, low), high), (high - low) * _DEEPEST
-    first, last = (math.asinh((end - centre) / unit) for end in (low, high))
-    ratios = centre + unit * np.sinh(np.linspace(first, last, _CELLS // 2 + 1))
-    return _between(np.concatenate([np.linspace(low, high, _CELLS // 2 + 1), ratios]), low, high)
-
-
 def finer_edges(first: Distribution, levels: Sequence[float]) -> Array:
     """Edges for a second pass: the closer, the likelier the quantiles of these levels are there.
 
@@ -77,17 +59,11 @@ def finer_edges(first: Distribution, levels: Sequence[float]) -> Array:
     ends = np.array([first.interval(q, doubt) for q in levels for doubt in _DOUBTS])
     edges = [np.linspace(start, stop, each + 1) for start, stop in ends]
     start, stop = float(ends[:, 0].min()), float(ends[:, 1].max())
-    unit = max((stop - start) / 8, (high - low) * _DEEPEST)  # of half the middle, or so
+    unit = max((stop - start) / 8, (high - low) * columns.DEEPEST)  # of half the middle, or so
     for end, side in ((low, start), (high, stop)):
         reach = np.arcsinh((end - side) / unit)
         edges.append(side + unit * np.sinh(np.linspace(0.0, reach, _OUTER + 1)))
-    return _between(np.concatenate(edges), low, high)
-
-
-def _between(edges: Array, low: float, high: float) -> Array:
-    """Distinct edges within a range, ends included."""
-    made: Array = np.unique(np.clip(np.concatenate([edges, [low, high]]), low, high))
-    return made
+    return columns.between(np.concatenate(edges), low, high)
 
 
 def rank_edges(first: Distribution) -> Array:
@@ -97,7 +73,7 @@ def rank_edges(first: Distribution) -> Array:
     """
     levels = np.arange(1, _RANKS) / _RANKS
     found = np.array([first.quantile(q) for q in levels])
-    return _between(found, float(first.edges[0]), float(first.edges[-1]))
+    return columns.between(found, float(first.edges[0]), float(first.edges[-1]))
 
 
 def ask_distributions(
@@ -119,7 +95,7 @@ def ask_distributions(
     plan, unit = holder.plan, design.schema is not None and design.schema.unit is not None
     known = plan.n if plan.neighbors is Neighbors.REPLACE_ONE and not unit else None
     effect = float(max_rows(design))
-    edges = [coarse_edges(design, int(place)) for place in places]
+    edges = [columns.coarse_edges(design, int(place)) for place in places]
     for slot in slots:
         query = ColumnPrefixes(tuple(edges), places, missing=not unit)
         answer = holder.ask(query, slot)
