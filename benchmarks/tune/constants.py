@@ -20,7 +20,7 @@ __all__ = ["FAMILIES", "FIXED", "UNITS", "Constant", "changed", "constants", "un
 
 PACKAGE = Path(__file__).parents[2] / "dpstats" / "estimators"
 
-APART = ("private_variance", "columns")  # files of the folder itself that are in a family
+APART = ("private_variance", "columns", "wide")  # files of the folder itself that are in a family
 # Folders and files of each family.
 FAMILIES = {
     "mean": (
@@ -42,6 +42,7 @@ FAMILIES = {
         "labels/published",
         "local/published",
         "private_variance.py",
+        "wide.py",
     ),
     "shared": (
         "federated",

@@ -28,6 +28,7 @@ __all__ = ["Send", "Summed"]
 Array = NDArray[np.float64]
 Send = Callable[[Mapping[str, bytes]], Mapping[str, bytes | None]]  # messages, by site; replies
 
+_ASKED = ("answered", "set aside")
 _APART = 0.05  # probability: of saying of any site that it differs where all are alike
 
 
@@ -212,7 +213,9 @@ class Summed:
         shares = []
         for site in rows:
             budget, why = privacy.at(site), refused.get(site, self.lost.get(site, ""))
-            status = "refused" if site in refused else "lost" if site in self.lost else "answered"
+            aside = site in made.released.get("set aside", ())
+            status = "lost" if site in self.lost else "set aside" if aside else "answered"
+            status = "refused" if site in refused else status
             distance = apart.get(site, math.nan)
             p = float(chi2.sf(distance, d))
             shares.append(
@@ -255,6 +258,6 @@ def _remarks(shares: Sequence[SiteShare]) -> list[str]:
             f"{_APART:.0%}. The estimate is of all of them and of none: leave them out, or ask "
             "for whole fits, combine='blend'."
         )
-    if gone := [f"{s.site} ({s.status})" for s in shares if s.status != "answered"]:
+    if gone := [f"{s.site} ({s.status})" for s in shares if s.status not in _ASKED]:
         lines.append(f"Without {', '.join(gone)}: the sums of the other sites stand for all rows.")
     return lines
