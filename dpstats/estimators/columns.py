@@ -136,7 +136,7 @@ def window(found: Distribution, count: int) -> Array:
     These take what is outside of the window, which stays inside of the range, so that as many bins
     are asked for as were planned. Where noise hides the tails all of the range is the window.
     """
-    noise = math.sqrt(float(found.variance[[0, -1]].max()))
+    noise = math.sqrt(float(found.variance.max()))
     low, high = float(found.edges[0]), float(found.edges[-1])
     tail = max(_TAIL, _SEEN * noise / found.rows)
     if tail > _LOST:

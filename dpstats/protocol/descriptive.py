@@ -200,6 +200,8 @@ class CountsEstimate:
     noise : ndarray of shape (K, K), optional
         Covariance of the noise in the counts, where it is not that of `noise_sd` in each of them,
         and in `missing`.
+    laplace : bool
+        Whether the noise has tails of Laplace's law.
     """
 
     cells: tuple[str, ...]
@@ -212,6 +214,7 @@ class CountsEstimate:
     released: Mapping[str, Any] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
     noise: Array | None = None
+    laplace: bool = False
 
     def __post_init__(self) -> None:  # it may come from a file
         sound = self.counts.shape == (len(self.cells),) and len(self.cells) > 0
@@ -256,10 +259,12 @@ class CountsEstimate:
         """Wilson's intervals of the shares with the noise in them, shape (K, 2).
 
         All p with (c - p N)^2 <= z^2 (f N p (1 - p) + v(p)), c being the noisy count, N their sum,
-        f the `effect`, and v(p) the variance of the noise in c - p N.
+        f the `effect`, and v(p) the variance of the noise in c - p N. Of Laplace noise v(p) has the
+        square of the critical value of its own law, so that intervals hold where it dominates.
         """
         z2, k, n = critical(alpha) ** 2, self.counts.size, self.rows
-        noise, sampling = z2 * self.covariance, z2 * self.effect * n
+        own = math.log(alpha) ** 2 / 2 if self.laplace else z2  # (log(1/alpha) scale)^2, in sd^2
+        noise, sampling = own * self.covariance, z2 * self.effect * n
         a = n**2 + sampling - noise.sum()
         b = -2 * self.counts * n - sampling + 2 * noise.sum(axis=1)
         c = self.counts**2 - np.diag(noise)

@@ -381,7 +381,8 @@ def test_what_is_wrong_is_refused_when_the_model_is_made(name: str) -> None:
 
 def test_pure_privacy_and_another_trust_model_are_refused_before_the_charge() -> None:
     ledger = dp.Ledger.memory(5.0, 1e-3)
-    for model in (dp.quantile("y", table(1), SCHEMA), dp.proportion("g", table(1), SCHEMA)):
+    models = (dp.variance("y", table(1), SCHEMA), dp.corr(["y", "skewed"], table(1), SCHEMA))
+    for model in models:
         for privacy in (dp.Central(1.0, 0.0), dp.Federated(1.0, 1e-6, target="a")):
             with pytest.raises(DPStatsError):
                 model.fit(privacy, ledger)

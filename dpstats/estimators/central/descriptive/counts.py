@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.estimators import columns
-from dpstats.estimators.base import Request, need_delta
+from dpstats.estimators.base import Request
 from dpstats.estimators.central.counted import Counted, counted_plan
 from dpstats.estimators.central.descriptive import passes
 from dpstats.estimators.central.descriptive.quantile import OWN as DISTRIBUTIONS
@@ -73,6 +73,16 @@ THEORY = Theory(
     lower=(),
     citations=(OWN, WILSON, DONG),
 )
+_LAPLACE = replace(
+    THEORY,
+    guarantee=(
+        "epsilon-DP for every data set: Laplace noise on counts of the cells of a table; a row is "
+        "in one cell (L1 sensitivity 2, 1 under add-remove). Delta is not needed."
+    ),
+    upper=(Rate("statistical", "1/sqrt(n)", OWN), Rate("privacy", "1/(n eps)", OWN)),
+    citations=(OWN, WILSON),
+)
+_VARIANTS: Mapping[tuple[str, ...], Theory] = {("mechanism=laplace",): _LAPLACE}
 
 
 @dataclass(frozen=True)
@@ -86,18 +96,18 @@ class LevelShares(Counted[ProportionEstimate]):
 
     Notes
     -----
-    *Guarantee.* Gaussian noise on `TableCounts`.
+    *Guarantee.* Gaussian noise on `TableCounts`; Laplace noise where it is asked for.
     """
 
     name: ClassVar[str] = "counts"
     model: ClassVar[str] = "proportion"
-    theory: ClassVar[Mapping[str, Theory]] = {"central": THEORY}
-    options: ClassVar[Mapping[str, str]] = {}
+    theory: ClassVar[Mapping[str, Theory]] = {"central": replace(THEORY, variants=_VARIANTS)}
+    options: ClassVar[Mapping[str, str]] = {"mechanism": passes.MECHANISM}
 
     def _plan(self, design: Design, privacy: Privacy, n: int, options: Options) -> Plan:
-        need_delta(self.name, privacy)
-        asks = [Request(COUNTS, 1.0, "rows of each level")]
-        plan = counted_plan(self, design, privacy, n, asks, options)
+        kind = passes.mechanism_of(self.name, options, privacy)
+        asks = [Request(COUNTS, 1.0, "rows of each level", kind)]
+        plan = counted_plan(self, design, privacy, n, asks, {"mechanism": kind})
         _, levels = columns.factor_of(design, design.inputs, design.inputs[0])
         plan = replace(plan, parameters=levels)
         return expected_shares(plan, len(plan.parameters))
@@ -118,40 +128,41 @@ class BinShares(Counted[HistogramEstimate]):
 
     Notes
     -----
-    *Guarantee.* Gaussian noise on `TableCounts`, before that on `ColumnPrefixes`.
+    *Guarantee.* Gaussian noise on `TableCounts`, before that on `ColumnPrefixes`. Where Laplace
+    noise is asked for, on `TableCounts`, twice.
     """
 
     name: ClassVar[str] = "counts"
     model: ClassVar[str] = "histogram"
     theory: ClassVar[Mapping[str, Theory]] = {
-        "central": replace(THEORY, citations=(OWN, DISTRIBUTIONS, WILSON, DONG))
+        "central": replace(THEORY, citations=(OWN, DISTRIBUTIONS, WILSON, DONG), variants=_VARIANTS)
     }
     options: ClassVar[Mapping[str, str]] = {
-        "bins": "number of bins over the declared range, their edges, or 'auto' (default)"
+        "bins": "number of bins over the declared range, their edges, or 'auto' (default)",
+        "mechanism": passes.MECHANISM,
     }
 
     def _plan(self, design: Design, privacy: Privacy, n: int, options: Options) -> Plan:
-        need_delta(self.name, privacy)
         low, high = map(float, design.bounds[0])
         bins = columns.checked_bins(options.get("bins", "auto"), low, high)
-        asks = [Request(COUNTS, 1.0, "rows of each bin")]
+        kind = passes.mechanism_of(self.name, options, privacy)
+        asks = [Request(COUNTS, 1.0, "rows of each bin", kind)]
         if bins is None:
-            first = Request(_FIRST, _WINDOW, "distribution function of the column")
+            first = Request(_FIRST, _WINDOW, "distribution function of the column", kind)
             asks = [first, replace(asks[0], weight=1 - _WINDOW)]
-        plan = counted_plan(self, design, privacy, n, asks, {})
+        plan = counted_plan(self, design, privacy, n, asks, {"mechanism": kind})
         if bins is None:
             count = _automatic(plan)
-            plan = replace(plan, options={"bins": "auto", "count": count})
+            plan = replace(plan, options={**plan.options, "bins": "auto", "count": count})
             return expected_shares(replace(plan, parameters=columns.numbered(count + 2)), count)
         names = columns.intervals(bins)
-        plan = replace(plan, options={"bins": bins.tolist()}, parameters=names)
+        plan = replace(plan, options={**plan.options, "bins": bins.tolist()}, parameters=names)
         return expected_shares(plan, len(names))
 
     def _fit(self, holder: Holder[Query], design: Design, plan: Plan) -> HistogramEstimate:
         """Ask where the values are, if nobody said, and how many are in each bin."""
         if plan.options["bins"] == "auto":
-            place = np.zeros(1, dtype=np.int64)
-            (found,) = passes.ask_distributions(holder, design, [_FIRST], place)
+            found = passes.ask_distribution(holder, design, [_FIRST])
             edges = columns.window(found, int(plan.options["count"]))
         else:
             edges = np.array(plan.options["bins"], dtype=np.float64)
@@ -162,7 +173,7 @@ class BinShares(Counted[HistogramEstimate]):
 
 def _automatic(plan: Plan) -> int:
     """Number of bins: Sturges' rule, or as few as the noise of a count asks for."""
-    unit = plan.noise(TableCounts((Axis.of_levels([0], 2),)), COUNTS).sd
+    unit = count_noise(plan)
     clear = plan.n / (_CLEAR * unit)
     return max(2, min(math.ceil(math.log2(plan.n)) + 1, int(clear)))
 
@@ -178,7 +189,7 @@ def ask_table(
 ) -> Made:
     """Noisy counts of a table, conditioned on the number of rows where that is public."""
     plan, unit = holder.plan, design.schema is not None and design.schema.unit is not None
-    query = TableCounts(axes, missing=not unit)
+    query = TableCounts(axes, missing=not unit, norm=passes.norm_of(plan, slot))
     counts, noise = holder.ask(query, slot)
     known = plan.n if plan.neighbors is Neighbors.REPLACE_ONE and not unit else 0
     if known:
@@ -192,13 +203,20 @@ def ask_table(
         known_rows=known,
         effect=float(max_rows(design)),
         nobs=float(max(inside.sum(), 1.0)),
+        laplace=noise.shape == "laplace",
         **more,
     )
 
 
+def count_noise(plan: Plan) -> float:
+    """Standard deviation of the noise in one count."""
+    norm = passes.norm_of(plan, COUNTS)
+    return plan.noise(TableCounts((Axis.of_levels([0], 2),), norm=norm), COUNTS).sd
+
+
 def expected_shares(plan: Plan, cells: int) -> Plan:
     """The plan with errors of shares that are all alike."""
-    noise = plan.noise(TableCounts((Axis.of_levels([0], 2),)), COUNTS).sd
+    noise = count_noise(plan)
     p, n = 1 / cells, float(plan.n)
     sampling = plan.max_rows * p * (1 - p) / n
     privacy = (noise / n) ** 2 * (1 - p)

@@ -6,10 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
-import numpy as np
-
 from dpstats.estimators import columns
-from dpstats.estimators.base import Request, need_delta
+from dpstats.estimators.base import Request
 from dpstats.estimators.central.counted import Counted, counted_plan
 from dpstats.estimators.central.descriptive import passes
 from dpstats.estimators.sources import DONG, FICHTENBERGER
@@ -53,6 +51,19 @@ _THEORY = Theory(
     lower=(),
     citations=(OWN, FICHTENBERGER, DONG),
 )
+_LAPLACE = replace(
+    _THEORY,
+    guarantee=(
+        "epsilon-DP for every data set: Laplace noise on counts of values in public cells, and in "
+        "cells that follow from earlier counts (L1 sensitivity 2 per row, 1 under add-remove). "
+        "Delta is not needed."
+    ),
+    upper=(
+        Rate("statistical", "1/sqrt(n)", OWN),
+        Rate("privacy", "1/(n eps)", OWN, conjectured=True),
+    ),
+    citations=(OWN,),
+)
 
 
 @dataclass(frozen=True)
@@ -63,6 +74,8 @@ class InvertedDistribution(Counted[QuantileEstimate]):
        equal width and half of equal ratio, since ranges may be far too wide.
     2. The rest: the same in cells that are close where the first pass says the quantiles are.
 
+    By Laplace noise, as with delta = 0, counts of fewer cells are added up instead.
+
     An interval is what a test does not refuse: all x with |F(x) - q N| <= z sqrt(q (1 - q) N +
     s(x)^2), where s(x)^2 is the variance of the noise in F(x) - q N. It holds at ties, too, where a
     quantile is a value that many rows have, since cells are in it as a whole.
@@ -70,22 +83,28 @@ class InvertedDistribution(Counted[QuantileEstimate]):
     Notes
     -----
     *Guarantee.* Gaussian noise on `ColumnPrefixes`, twice, at the sensitivity that it proves; its
-    cells depend on the data only through what was released before.
+    cells depend on the data only through what was released before. Laplace noise, where it is
+    asked for, is on `TableCounts`, twice, in the same way.
     """
 
     name: ClassVar[str] = "inverted"
     model: ClassVar[str] = "quantile"
-    theory: ClassVar[Mapping[str, Theory]] = {"central": _THEORY}
-    options: ClassVar[Mapping[str, str]] = {"q": "levels between 0 and 1 (default the quartiles)"}
+    theory: ClassVar[Mapping[str, Theory]] = {
+        "central": replace(_THEORY, variants={("mechanism=laplace",): _LAPLACE})
+    }
+    options: ClassVar[Mapping[str, str]] = {
+        "q": "levels between 0 and 1 (default the quartiles)",
+        "mechanism": passes.MECHANISM,
+    }
 
     def _plan(self, design: Design, privacy: Privacy, n: int, options: Options) -> Plan:
-        need_delta(self.name, privacy)
         levels = columns.checked_levels(options.get("q", columns.QUARTILES))
+        kind = passes.mechanism_of(self.name, options, privacy)
         asks = [
-            Request(slot, share, "distribution function of the column")
+            Request(slot, share, "distribution function of the column", kind)
             for slot, share in zip(_SLOTS, (_FIRST, 1 - _FIRST), strict=True)
         ]
-        plan = counted_plan(self, design, privacy, n, asks, {"q": list(levels)})
+        plan = counted_plan(self, design, privacy, n, asks, {"q": list(levels), "mechanism": kind})
         plan = replace(plan, parameters=level_names(levels))
         noise = passes.expected_noise(plan, _SLOTS[1], 1)
         plan = columns.expected_quantiles(plan, design, 0, levels, noise)
@@ -93,8 +112,6 @@ class InvertedDistribution(Counted[QuantileEstimate]):
 
     def _fit(self, holder: Holder[Query], design: Design, plan: Plan) -> QuantileEstimate:
         """Ask for the distribution function, and again where the quantiles are."""
-        levels, place = tuple(plan.options["q"]), np.zeros(1, dtype=np.int64)
-        (found,) = passes.ask_distributions(
-            holder, design, _SLOTS, place, lambda first: passes.finer_edges(first, levels)
-        )
+        levels = tuple(plan.options["q"])
+        found = passes.ask_distribution(holder, design, _SLOTS, levels)
         return QuantileEstimate(levels, found, nobs=found.rows)
