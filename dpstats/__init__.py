@@ -5,6 +5,8 @@
 Central(epsilon=1.0, delta=1e-07, ...)
 """
 
+from typing import TYPE_CHECKING
+
 from dpstats.accounting import Ledger
 from dpstats.estimators import methods
 from dpstats.mechanisms.noise import SeededNoise
@@ -81,3 +83,10 @@ __all__ = [
     "ttest",
     "variance",
 ]
+
+if not TYPE_CHECKING:  # what a type checker does not find, it is to say
+
+    def __getattr__(name: str) -> object:
+        from dpstats.models.unbuilt import not_in_this_release
+
+        raise not_in_this_release(name)

@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.tune import constants as reading
 from benchmarks.tune import page
-from benchmarks.tune.__main__ import OFF, compared, flat, main, tried
+from benchmarks.tune.__main__ import OFF, SETTINGS, compared, flat, main, tried
 from benchmarks.tune.constants import FAMILIES, Constant, changed, constants, unexplained
 from benchmarks.tune.settings import Fit, Setting
 from dpstats.estimators.labels import sums
@@ -119,6 +119,24 @@ def test_a_change_of_error_and_of_coverage_is_measured_with_its_monte_carlo_erro
 def test_numbers_at_which_a_constant_does_nothing_are_of_constants_that_are_tried() -> None:
     every = (c for family in FAMILIES for c in constants(family) if c.tuned)
     assert set(OFF) <= {part for c in every for part in c.parts()}
+
+
+def test_every_family_has_settings_that_its_command_tries() -> None:
+    assert set(SETTINGS) == set(FAMILIES)
+    assert all(len({str(s) for s in settings}) == len(settings) for settings in SETTINGS.values())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", ["evaluation", "gaps", "mixtures"])
+def test_settings_without_a_design_have_errors_intervals_and_draws_of_their_own(
+    family: str,
+) -> None:
+    for setting in SETTINGS[family]:
+        first, second = setting.run(2, 3)
+        (again,) = setting.run(1, 3)
+        assert (first.error, first.widths.tolist()) == (again.error, again.widths.tolist())
+        assert first.error != second.error
+        assert np.isfinite([first.error, second.error]).all()
 
 
 def test_a_constant_that_is_not_there_is_refused(

@@ -18,6 +18,7 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Protocol
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -27,15 +28,28 @@ import pandas as pd
 from benchmarks.common import progress
 from benchmarks.tune.constants import Constant, changed, constants
 from benchmarks.tune.descriptive import SETTINGS as DESCRIPTIVE
-from benchmarks.tune.descriptive import Description
 from benchmarks.tune.settings import SETTINGS as REGRESSIONS
-from benchmarks.tune.settings import Fit, Setting
+from benchmarks.tune.settings import Fit
+from benchmarks.tune.tables import EVALUATIONS, GAPS, MIXTURES
 from dpstats.errors import DPStatsError
 
 __all__ = ["COVERAGE", "ERROR", "compared", "flat", "tried"]
 
-AnySetting = Setting | Description
-SETTINGS: dict[str, Sequence[AnySetting]] = {**REGRESSIONS, "descriptive": DESCRIPTIVE}
+
+class AnySetting(Protocol):
+    """What constants are tried in: a law of rows and a fit, with a name."""
+
+    def run(self, repetitions: int, seed: int) -> Iterator[Fit]:
+        """Fits with the constants as they are now; the same draws whenever called."""
+
+
+SETTINGS: dict[str, Sequence[AnySetting]] = {
+    **REGRESSIONS,
+    "descriptive": DESCRIPTIVE,
+    "evaluation": EVALUATIONS,
+    "gaps": GAPS,
+    "mixtures": MIXTURES,
+}
 ERROR, COVERAGE = 0.02, 0.01  # what is worth a constant
 PILOT = 4  # fits that say whether a setting meets a constant
 EARLY = 16  # fits after which a clear effect needs no more

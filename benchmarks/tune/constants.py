@@ -41,11 +41,16 @@ FAMILIES = {
         "labels/published",
         "local/published",
         "private_variance.py",
+        "wide.py",
     ),
     "shared": (
         "federated",
         *(f"numerics/{p.name}" for p in sorted(PACKAGE.glob("numerics/*.py")) if p.stem != "cells"),
-        *(p.name for p in sorted(PACKAGE.glob("*.py")) if p.stem != "private_variance"),
+        *(
+            p.name
+            for p in sorted(PACKAGE.glob("*.py"))
+            if p.stem not in ("private_variance", "wide")
+        ),
     ),
 }
 

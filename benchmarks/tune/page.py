@@ -27,8 +27,9 @@ nothing (off), in settings of its family with the same draws. *Error* is the lar
 root mean squared error in any setting, *coverage* the largest of 95 % intervals, in points; Monte
 Carlo errors in brackets. A number that moves neither by 2 % or 1 point goes, or is shared with
 another; some that do not move the settings stay for what these do not have, such as hostile rows.
-An error of 0 says that no fit changed. The tables were taken a slice at a time, each before the
-removals that it led to. Budgets written in lists of questions, not as constants, are not here.
+An error of 0 says that no fit changed, "?" that it was not measured. The tables were taken a slice
+at a time, each before the removals that it led to. Budgets written in lists of questions, not as
+constants, are not here.
 
 """
 
@@ -49,17 +50,17 @@ def _section(family: str) -> Iterator[str]:
     yield "| Constant | Value | Unit | Meaning | Error, % | Coverage |\n|---|---|---|---|---|---|"
     for constant in found:
         if constant.tuned:
-            yield from _lines(constant, measured)
+            yield from _lines(constant, measured, "?" if measured.empty else "0")
     for unit, meaning in FIXED.items():
         fixed = ", ".join(f"`{c}`" for c in found if c.unit == unit)
         if fixed:
             yield f"\n*{unit.capitalize()}* ({meaning}): {fixed}."
 
 
-def _lines(constant: Constant, measured: pd.DataFrame) -> Iterator[str]:
+def _lines(constant: Constant, measured: pd.DataFrame, without: str) -> Iterator[str]:
     for part, (value, _) in constant.parts().items():
         own = measured[measured["constant"] == part]
-        effects = [_largest(own, what) for what in ("error", "coverage")]
+        effects = [_largest(own, "error") or without, _largest(own, "coverage") or "-"]
         words = (f"`{part}`", f"{value:.3g}", constant.unit, constant.meaning, *effects)
         yield "| " + " | ".join(words) + " |"
 
@@ -67,10 +68,10 @@ def _lines(constant: Constant, measured: pd.DataFrame) -> Iterator[str]:
 def _largest(own: pd.DataFrame, what: str) -> str:
     known = own[own[what].notna()]
     if known.empty:
-        return "0" if what == "error" else "-"
+        return ""
     row = known.loc[known[what].abs().idxmax()]
     if abs(row[what]) > 1e6 or row["reps"] == 0:
-        return f"{row['variant']}: fails" if what == "error" else "-"
+        return f"{row['variant']}: fails" if what == "error" else ""
     return f"{row['variant']}: {100 * row[what]:+.1f} ({100 * row[f'{what}_se']:.1f})"
 
 

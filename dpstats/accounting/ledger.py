@@ -11,15 +11,14 @@ an older copy of itself, or was made into one: see docs/ledger.md and `Ledger.wi
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from dpstats.accounting.chain import (
     Budget,
@@ -32,54 +31,25 @@ from dpstats.accounting.chain import (
     guard,
     make_header,
     name_of,
-    now,
     pair,
     stamped,
     verify,
     write_schema,
 )
-from dpstats.accounting.composition import epsilon_of, within
-from dpstats.accounting.events import Event
+from dpstats.accounting.charge import Chargeable, check_same_promise, entry_of, refusal
 from dpstats.accounting.filter import Composed, costs
-from dpstats.accounting.standing import LedgerState, remaining, room, spent, state_of
-from dpstats.errors import BudgetError, LedgerError, PlanError
+from dpstats.accounting.standing import LedgerState, remaining, spent, state_of
+from dpstats.errors import LedgerError
 from dpstats.privacy import NOT_PRIVATE
 from dpstats.text import html_text, plain, printable
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Chargeable", "Entry", "Ledger"]
+__all__ = ["Entry", "Ledger"]
 
 # How the noise of an entry is called, by its `reproducible`.
 _NOISE = {None: "not recorded", False: "private", True: NOT_PRIVATE}
-
-
-class Chargeable(Protocol):
-    """What a charge reads of a `Plan`: public facts only."""
-
-    @property
-    def model(self) -> str:
-        """Model, such as ``"ols"``."""
-        ...
-
-    @property
-    def method(self) -> str:
-        """Method, such as ``"dp-newton"``."""
-        ...
-
-    @property
-    def privacy(self) -> Any:
-        """The guarantee asked for: epsilon, delta, neighbors."""
-        ...
-
-    @property
-    def events(self) -> Sequence[Event]:
-        """Every use of noise."""
-        ...
-
-
-# -- the ledger --------------------------------------------------------------------------------
 
 
 class Ledger:
@@ -245,8 +215,8 @@ class Ledger:
             If the plan protects something else than the entries do.
         """
         chain = self._chain()
-        entry = _entry(plan, "", unit)
-        _check_same_promise(chain, entry)
+        entry = entry_of(plan, "", unit)
+        check_same_promise(chain, entry)
         return chain.composed.then(entry.events).admitted
 
     # -- charging
@@ -285,11 +255,11 @@ class Ledger:
         LedgerError
             If the file was tampered with, or holds entries for other neighbours or another unit.
         """
-        draft = replace(_entry(plan, label, unit), reproducible=reproducible)
+        draft = replace(entry_of(plan, label, unit), reproducible=reproducible)
         with self._connection() as connection:
             with _writing(connection):
                 chain = self._verified(connection)
-                _check_same_promise(chain, draft)
+                check_same_promise(chain, draft)
                 after = chain.composed.then(draft.events)
                 affordable = after.admitted
                 if affordable:
@@ -297,7 +267,7 @@ class Ledger:
             chain = stamped(connection, self._path, chain)
         self._remember(chain)
         if not affordable:
-            raise _refusal(chain, draft)
+            raise refusal(chain, draft)
         return chain.entries[-1]
 
     # -- the file
@@ -392,68 +362,3 @@ def _writing(connection: sqlite3.Connection) -> Iterator[None]:
     finally:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
-
-
-def _refusal(chain: Chain, entry: Entry) -> BudgetError:
-    """Requested, remaining and difference: remaining is what this very plan could ask for."""
-    requested = (entry.epsilon, entry.delta)
-    ceiling = chain.header.ceiling
-    possible = room(chain, entry.events, entry.delta)
-    left, total = possible[0], (chain.composed.then(entry.events).cost, ceiling[1])
-    advice = (
-        "A ledger with delta=0 pays for fits with delta=0 only."
-        if math.isinf(total[0])
-        else "Ask for at most what remains."
-    )
-    return BudgetError(
-        f"The ledger cannot pay for this {entry.model} fit. requested: epsilon={entry.epsilon:.6g} "
-        f"(delta={entry.delta:g}); remaining: epsilon={left:.6g}; difference: "
-        f"{entry.epsilon - left:.6g}. All {len(chain.entries)} entries and this one would cost "
-        f"{pair(total)}, and the ceiling is {pair(ceiling)}. "
-        f"Nothing was charged and no row was read. {advice}",
-        requested=requested,
-        remaining=possible,
-    )
-
-
-def _entry(plan: Chargeable, label: str, unit: str | None) -> Entry:
-    """The entry that `plan` would be, not yet numbered; refused unless its cost is as stated."""
-    privacy, events = plan.privacy, tuple(plan.events)
-    if not events:
-        raise PlanError("The plan lists no mechanism: there is nothing to charge.")
-    epsilon, delta = float(privacy.epsilon), float(privacy.delta)
-    if not within(events, epsilon, delta):
-        raise PlanError(
-            f"The plan states {pair((epsilon, delta))}, but its mechanisms cost "
-            f"{pair((epsilon_of(events, delta), delta))}. Nothing was charged."
-        )
-    relation = getattr(privacy, "neighbors", None) or privacy.trust
-    return Entry(
-        id=0,
-        time=now(),
-        label=str(label),
-        model=plan.model,
-        method=plan.method,
-        epsilon=epsilon,
-        delta=delta,
-        neighbors=str(getattr(relation, "value", relation)),
-        unit=unit or getattr(plan, "unit", None) or "record",
-        events=events,
-    )
-
-
-def _check_same_promise(chain: Chain, entry: Entry) -> None:
-    """One ledger, one promise: costs under different neighbours or units are not one number."""
-    if not chain.entries:
-        return
-    first = chain.entries[0]
-    for what, kept, asked in [
-        ("neighbours", first.neighbors, entry.neighbors),
-        ("the unit of privacy", first.unit, entry.unit),
-    ]:
-        if kept != asked:
-            raise LedgerError(
-                f"This ledger counts {what} {kept!r}, and the fit asks for {asked!r}. Costs under "
-                "the two do not add up to one guarantee. Nothing was charged. Ask for "
-                f"{kept!r}, or keep a second ledger and report both."
-            )

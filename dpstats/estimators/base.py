@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,7 +46,7 @@ class Method(ABC):
     weighted: ClassVar[bool] = False  # whether rows may have weights
     families: ClassVar[frozenset[tuple[str, str]]] = CLASSICAL  # (name, link)
 
-    def plan(self, design: Design, privacy: Privacy, n: int, **options: Any) -> Plan:
+    def plan(self, design: Design, privacy: Privacy, n: int, **options: object) -> Plan:
         """Mechanisms, cost, expected error and warnings, from public facts only.
 
         Parameters

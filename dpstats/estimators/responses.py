@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -320,7 +320,7 @@ def _variance(made: Channel, square: float) -> float:
     return none + (all_ - none) * square
 
 
-def positive(name: str, value: Any) -> float:
+def positive(name: str, value: object) -> float:
     """A number that an option gave.
 
     Raises
@@ -328,7 +328,8 @@ def positive(name: str, value: Any) -> float:
     OptionError
         Unless it is finite and > 0.
     """
-    number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
-    if not (number and math.isfinite(value) and value > 0):
-        raise OptionError(f"{name}={value!r}: a finite number > 0 is needed.")
-    return float(value)
+    if isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool):
+        number = float(value)
+        if math.isfinite(number) and number > 0:
+            return number
+    raise OptionError(f"{name}={value!r}: a finite number > 0 is needed.")

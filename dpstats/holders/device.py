@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,7 +61,7 @@ class Device:
         self._seeded = noise.reproducible
 
     @sealed
-    def send(self, record: Mapping[str, Any]) -> bytes:
+    def send(self, record: Mapping[str, object]) -> bytes:
         """The message of `record`, a mapping from column names to values.
 
         Raises
@@ -77,7 +77,7 @@ class Device:
         return self.send_all(self._table(record))[0]
 
     @sealed
-    def send_all(self, table: Any) -> list[bytes]:
+    def send_all(self, table: object) -> list[bytes]:
         """Messages of the rows of a table, each as from a device of its own."""
         source = self._design.source(table)
         block = source.block(0, len(source))
@@ -93,7 +93,7 @@ class Device:
             for value in values
         ]
 
-    def _table(self, record: Mapping[str, Any]) -> Any:
+    def _table(self, record: Mapping[str, object]) -> object:
         """The record as a table of one row; what cannot be read is missing."""
         schema = self._design.schema
         if schema is None:
@@ -103,7 +103,7 @@ class Device:
         return {name: _cell(record, name) for name in self._design.columns}
 
 
-def _cell(record: Mapping[str, Any], name: str) -> NDArray[np.object_]:
+def _cell(record: Mapping[str, object], name: str) -> NDArray[np.object_]:
     """A column of one value, of any type: it is mapped as the cells of any table are."""
     try:
         value = record.get(name)

@@ -19,7 +19,6 @@ import struct
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 __all__ = ["HEADER_BYTES", "ID_BYTES", "Envelope", "Opened", "fingerprint", "pack", "unpack"]
 
@@ -52,7 +51,7 @@ class Envelope:
     question: bytes
 
 
-def fingerprint(description: Mapping[str, Any]) -> bytes:
+def fingerprint(description: Mapping[str, object]) -> bytes:
     """Eight bytes that name a JSON object: the head of the SHA-256 of its canonical form."""
     text = json.dumps(description, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).digest()[:8]
@@ -86,7 +85,7 @@ class Opened:
     seeded: bool = False
 
 
-def unpack(message: Any, expected: Envelope, payload_bytes: int) -> Opened:
+def unpack(message: object, expected: Envelope, payload_bytes: int) -> Opened:
     """A message of anyone, read.
 
     Nothing that may arrive raises an error, and nothing is copied of a message that is longer than

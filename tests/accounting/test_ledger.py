@@ -385,7 +385,7 @@ def test_an_older_copy_is_found_while_open_and_by_its_witness(ledger, path, tmp_
 
 def test_equal_charges_of_one_second_have_different_hashes(path, tmp_path, monkeypatch):
     """So an older copy that was charged alike again is not taken for the newer one."""
-    monkeypatch.setattr("dpstats.accounting.ledger.now", lambda: "2026-01-01T00:00:00Z")
+    monkeypatch.setattr("dpstats.accounting.charge.now", lambda: "2026-01-01T00:00:00Z")
     ledger, copy = Ledger.open(path, *CEILING), tmp_path / "copy"
     shutil.copy(path, copy)
     first = ledger.charge(gaussian_charge(0.1))

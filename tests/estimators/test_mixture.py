@@ -207,7 +207,7 @@ def test_noise_makes_no_component():
     for seed in range(4):
         noisy = np.histogram2d(*at.T, bins=[edges, edges])[0]
         noisy = noisy + 12 * np.random.default_rng(seed).normal(size=noisy.shape)
-        mixture, _ = Histogram(noisy, 12.0, edges).fitted(2)
+        (mixture, _), *_ = Histogram(noisy, 12.0, edges).fitted(2)
         found = mixture.means[np.argsort(mixture.means[:, 0])]
         np.testing.assert_allclose(found, [[-1.0, -1.0], [1.2, 1.2]], atol=0.2)
 

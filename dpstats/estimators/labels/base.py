@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -132,7 +132,7 @@ def meaningful(law: Family, eta: Array, interval: Interval) -> bool:
 
 
 def no_solution(
-    params: Array, n: int, what: str, released: Mapping[str, Any]
+    params: Array, n: int, what: str, released: Mapping[str, object]
 ) -> CoefficientEstimate:
     """Coefficients without intervals: equations of noisy responses need not have a solution."""
     nothing = np.full((len(params), len(params)), np.nan)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -290,7 +290,7 @@ def _first(design: Design) -> Positions:
     return np.array([0 if intercept is None else intercept], dtype=np.intp)
 
 
-def _clip(options: Options) -> dict[str, Any]:
+def _clip(options: Options) -> dict[str, object]:
     return {} if options.get("clip") is None else {"clip": options["clip"]}
 
 

@@ -6,7 +6,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -337,7 +337,7 @@ def _estimate(
     found: _Found,
     cov: Array,
     privacy: Array,
-    released: Mapping[str, Any],
+    released: Mapping[str, object],
     inference: str,
 ) -> CoefficientEstimate:
     params = np.zeros(rows.x.shape[1])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,7 +38,7 @@ _NARROW = (
 )
 
 
-def released(rounds: Sequence[Answered], gram_estimate: GramEstimate) -> dict[str, Any]:
+def released(rounds: Sequence[Answered], gram_estimate: GramEstimate) -> dict[str, object]:
     """Numbers worth reporting."""
     return {
         "clips": [made.message.clip for made in rounds],

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 __all__ = ["Moments", "lasso", "sizes_of", "universal"]
 
@@ -24,7 +24,7 @@ def universal(error: float, columns: int, n: int) -> float:
     return error * math.sqrt(2 * math.log(max(columns, 2)) / n)
 
 
-def sizes_of(asked: Any) -> tuple[int, ...] | None:
+def sizes_of(asked: int | Iterable[int] | None) -> tuple[int, ...] | None:
     """Numbers of columns asked for by ``sparsity=``, ascending; None where noise decides."""
     if asked is None:
         return None
@@ -41,7 +41,7 @@ class Moments:
         Public rows.
     """
 
-    x: Any
+    x: Array | csr_array
     _columns: dict[int, Array] = field(default_factory=dict)
 
     def with_(self, values: Array) -> Array:

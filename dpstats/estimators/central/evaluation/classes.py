@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -120,7 +120,9 @@ class ClassEvaluation(Counted[ClassificationEstimate]):
         "bins": "number of bins of predicted probabilities, or their edges (10)",
     }
 
-    def _plan(self, design: Design, privacy: Privacy, n: int, options: Mapping[str, Any]) -> Plan:
+    def _plan(
+        self, design: Design, privacy: Privacy, n: int, options: Mapping[str, object]
+    ) -> Plan:
         need_delta(self.name, privacy)
         made = checked_coefficients(design, options)
         edges = checked_edges(options.get("bins", _USUAL_BINS))
@@ -164,7 +166,7 @@ class ClassEvaluation(Counted[ClassificationEstimate]):
         )
 
 
-def checked_threshold(asked: Any) -> float:
+def checked_threshold(asked: object) -> float:
     """A probability between 0 and 1.
 
     Raises
@@ -177,7 +179,7 @@ def checked_threshold(asked: Any) -> float:
     return float(asked)
 
 
-def checked_edges(asked: Any) -> list[float]:
+def checked_edges(asked: object) -> list[float]:
     """Edges from 0 to 1 of bins.
 
     Raises

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,7 +88,9 @@ class ErrorEvaluation(Counted[PredictionErrorEstimate]):
     theory: ClassVar[Mapping[str, Theory]] = {"central": _THEORY}
     options: ClassVar[Mapping[str, str]] = OPTIONS
 
-    def _plan(self, design: Design, privacy: Privacy, n: int, options: Mapping[str, Any]) -> Plan:
+    def _plan(
+        self, design: Design, privacy: Privacy, n: int, options: Mapping[str, object]
+    ) -> Plan:
         need_delta(self.name, privacy)
         asks = [
             Request(_FIRST, _SHARE, "distribution functions of errors and of the response"),

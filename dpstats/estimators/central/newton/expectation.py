@@ -81,19 +81,22 @@ def _variances(plan: Plan, design: Design, case: Case) -> tuple[float, float]:
 def _rows(design: Design, case: Case) -> tuple[Array, Array, Array]:
     """Linear predictors (k, 1), responses (k, m), and the chance of each given the first."""
     from scipy.special import ndtri
-    from scipy.stats import binom, gamma, nbinom, poisson
 
     family = design.family
     eta = case.mean + case.spread * ndtri(_CHANCES)[:, None]
     mu = family.mean(eta)
-    if family.name == "binomial" and design.weights is not None:
-        trials = max(round(design.weights.scale), 1)
-        y = binom.ppf(_CHANCES, trials, mu) / trials
-    elif family.name == "binomial":
-        return eta, np.array([[0.0, 1.0]]), np.concatenate([1 - mu, mu], axis=1)
-    elif family.name == "gaussian":
+    if family.name == "gaussian":
         spread = case.spread if family == GAUSSIAN else float(np.mean(mu))
         y = mu + spread * ndtri(_CHANCES)
+        return eta, y, np.full(y.shape, 1 / _CHANCES.size)
+    if family.name == "binomial" and design.weights is None:
+        return eta, np.array([[0.0, 1.0]]), np.concatenate([1 - mu, mu], axis=1)
+    from scipy.stats import binom, gamma, nbinom, poisson  # slow to load: only where it is needed
+
+    if family.name == "binomial":
+        assert design.weights is not None
+        trials = max(round(design.weights.scale), 1)
+        y = binom.ppf(_CHANCES, trials, mu) / trials
     elif family.name == "gamma":
         y = gamma.ppf(_CHANCES, 1 / case.dispersion, scale=mu * case.dispersion)
     elif family.name == "negativebinomial":

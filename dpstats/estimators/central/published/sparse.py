@@ -6,7 +6,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,10 +21,10 @@ from dpstats.estimators.base import (
 )
 from dpstats.estimators.central.counted import Counted, counted_plan
 from dpstats.estimators.central.published.rescaling import rescaled, rescaling
-from dpstats.estimators.central.published.wide import QUANTILE, SparseGuess, project, public_facts
 from dpstats.estimators.central.sandwich import COUNT, noisy_count
 from dpstats.estimators.guesses import sufficient
 from dpstats.estimators.selection import INFERENCE
+from dpstats.estimators.wide import QUANTILE, SparseGuess, project, public_facts
 from dpstats.privacy import Privacy
 from dpstats.protocol import CoefficientEstimate, Holder, Options, Plan
 from dpstats.queries import (
@@ -60,7 +60,7 @@ __all__ = [
 Array = NDArray[np.float64]
 Kind = Literal["gaussian", "laplace", "selection", "peeling"]
 Settings = dict[str, float | None]  # options after defaults, by name
-Path = tuple[Array, Sequence[float], dict[str, Any]]  # see `SparseDescent._descend`
+Path = tuple[Array, Sequence[float], dict[str, object]]  # see `SparseDescent._descend`
 
 _GROWTH = 1.3  # ratio: of budgets from step to step
 SPREADS = 0.08  # budget: all clips together
@@ -423,7 +423,7 @@ def _warned(plan: Plan, facts: SparseGuess, ratio: Callable[[Privacy, int], floa
 
 
 def _concluded(
-    final: Array, chosen: Array, n: float, released: dict[str, Any]
+    final: Array, chosen: Array, n: float, released: dict[str, object]
 ) -> CoefficientEstimate:
     """An estimate without intervals: its support was chosen by the rows that it was fitted on.
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -224,7 +224,9 @@ class OMP(Counted[CoefficientEstimate]):
         )
 
 
-def _splits(privacy: Privacy, design: Design, sparsity: Any, inference: Any, lam: float) -> bool:
+def _splits(
+    privacy: Privacy, design: Design, sparsity: object, inference: object, lam: float
+) -> bool:
     """Whether half of the rows is kept for inference.
 
     Raises
@@ -265,7 +267,9 @@ def _with_second_half(plan: Plan, design: Design, privacy: Privacy, n: int, size
     )
 
 
-def _sizes(design: Design, privacy: Privacy, n: int, asked: Any) -> tuple[int, ...]:
+def _sizes(
+    design: Design, privacy: Privacy, n: int, asked: int | Iterable[int] | None
+) -> tuple[int, ...]:
     """Numbers of columns to choose from, ascending."""
     free = len(design.names) - bool(design.has_intercept)
     if free == 0:

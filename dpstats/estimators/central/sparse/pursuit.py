@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,7 +88,7 @@ class Found:
     columns: tuple[int, ...]
     beta: Array
     n: float
-    released: dict[str, Any]
+    released: dict[str, object]
 
 
 def pursue(holder: Holder[Query], route: Route, facts: Layout) -> Found:

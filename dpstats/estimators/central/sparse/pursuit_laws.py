@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -192,7 +192,7 @@ class Residuals(Protocol):
         """Clip of the losses that compare fits, and the size of a residual over it."""
         ...
 
-    def released(self) -> dict[str, Any]:
+    def released(self) -> dict[str, object]:
         """Numbers worth reporting."""
         ...
 
@@ -250,7 +250,7 @@ class _Linear:
         clip = min(_LOSS_CLIP * self._spread, 2 * self._facts.bound)
         return clip, self._spread / clip
 
-    def released(self) -> dict[str, Any]:
+    def released(self) -> dict[str, object]:
         return {"residual sd": self._spread, "spread of the response": self._first}
 
 
@@ -327,7 +327,7 @@ class _Logistic:
         eta = self._mean + self._sd * NODES
         return 1.0, math.sqrt(float(WEIGHTS @ BINOMIAL.slope(eta)))
 
-    def released(self) -> dict[str, Any]:
+    def released(self) -> dict[str, object]:
         return {"spread of linear predictors": self._sd}
 
     def _normal(self, fit: Chosen) -> tuple[float, float, tuple[Array, Array]]:
