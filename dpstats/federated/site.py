@@ -8,6 +8,7 @@ import os
 import warnings
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,10 @@ import numpy as np
 from dpstats import estimators
 from dpstats.accounting import Ledger
 from dpstats.design import Design, Source
+from dpstats.design.syntax import most_terms
 from dpstats.errors import BudgetError, DataError, DPStatsError, OptionError, TrustError
 from dpstats.estimators.federated import IN_ROUNDS
-from dpstats.federated.question import Question, Reply
+from dpstats.federated.question import Question, Reply, is_call
 from dpstats.federated.replies import Replies
 from dpstats.federated.shares import Shares
 from dpstats.federated.steps import OpenFits, Step
@@ -37,6 +39,7 @@ MODELS = ("ols", "logit", "glm", "mean")  # what a federation can ask for
 TOO_SMALL = "too small: its own fit is expected to say nothing; method='rounds' asks for sums"
 _NOTHING = 3.0  # ratio: expected error of a source's fitted values to their sd, from which on
 _COLUMNS = 1_000  # of a design: the cost of a fit grows with their square
+_CHARACTERS = 20_000  # of a formula: the cost of reading it grows with their square
 
 
 class RefusedError(Exception):
@@ -112,6 +115,8 @@ class Site:
         if Step.is_one(question):
             fits: OpenFits = self._fits  # type: ignore[attr-defined]
             return fits.answer(question)
+        if is_call(question):
+            return Reply(self.name, sha256(question).hexdigest(), "present", b"").to_bytes()
         try:
             asked = Question.from_bytes(question)
         except DPStatsError:
@@ -186,6 +191,7 @@ class Site:
         privacy = asked.privacy.at(self.name)
         if privacy.epsilon > self.max_epsilon or privacy.delta > self.max_delta:
             raise RefusedError("epsilon or delta is above what one question may cost here")
+        self._check_size(asked)
         try:
             design = asked.read_design()
         except DPStatsError as error:
@@ -201,6 +207,19 @@ class Site:
         if not len(source):
             raise RefusedError("there are no rows here")
         return design, source
+
+    def _check_size(self, asked: Question) -> None:
+        """Refuse what would take long to read: a formula is written out for that."""
+        texts = [value for value in asked.design.values() if isinstance(value, str)]
+        if any(len(text) > _CHARACTERS for text in texts):
+            raise RefusedError(f"a formula has more than {_CHARACTERS:,} characters")
+        try:
+            columns = len((asked.design.get("schema") or {}).get("columns", ()))
+            terms = most_terms(str(asked.design.get("formula", "")), columns)
+        except Exception as error:  # the schema may be anything
+            raise RefusedError(f"formula or schema: {type(error).__name__}") from None
+        if terms > _COLUMNS:
+            raise RefusedError(f"the formula has more than {_COLUMNS:,} terms")
 
     def _check_design(self, design: Design) -> None:
         """Refuse a schema that says something else of a column than the site's own."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+import time
 import warnings
 from dataclasses import replace
 from typing import Any
@@ -265,3 +266,24 @@ def test_a_question_with_budgets_travels_as_json() -> None:
     again = Question.from_bytes(question(privacy=privacy).to_bytes())
     assert again.privacy == privacy
     assert again.privacy.at("north") == dp.Central(0.5, 1e-7)
+
+
+@pytest.mark.parametrize(
+    ("formula", "words"),
+    [
+        ("y ~ (" + "+".join(f"x{k}" for k in range(12)) + ")**12", "more than 1,000 terms"),
+        ("y ~ (x1 + x2 + .)**9 * (x1 + x2 + .)**9 * I(x1 * x2)", "more than 1,000 terms"),
+        ("y ~ " + "+".join(["x1"] * 9_000), "more than 20,000 characters"),
+        ("y ~ (x1", "formula or schema: FormulaError"),
+    ],
+)
+def test_a_formula_that_takes_long_to_read_is_not_read(formula: str, words: str) -> None:
+    ledger = dp.Ledger.memory(1.0, 1e-6)
+    site = Site("home", sites()["home"], SCHEMA, ledger)
+    asked = question()
+    written = replace(asked, design={**asked.design, "formula": formula})
+    began = time.perf_counter()
+    reply = Reply.from_bytes(site.answer(written.to_bytes()))
+    assert time.perf_counter() - began < 5
+    assert (reply.status, words in reply.reason) == ("refused", True), reply.reason
+    assert not ledger.entries
