@@ -86,6 +86,8 @@ except ImportError as error:
 
 __all__ = ["Address", "Asking", "BarredError", "LostError", "Note", "Serving", "asking", "serving"]
 
+_DIALLING = "dialling"
+_BARRED = (401, 403, 412)  # HTTP; later on they are said of a run that has ended, too
 _KIND = "query"  # a type of message that Flower lets pass
 _TASK = "flwr-serverapp"
 _ACQUIRE = "/flwr.proto.Runtime/AcquireTask"
@@ -137,7 +139,7 @@ def _dialled(what: str) -> Iterator[None]:
         yield
     except httpx.HTTPStatusError as error:
         code = error.response.status_code
-        if code in (401, 403):
+        if what == _DIALLING and code in _BARRED:
             raise BarredError(f"{what}: not let in (HTTP {code})") from None
         raise LostError(f"{what}: HTTP {code}") from None
     except httpx.HTTPError as error:
@@ -283,7 +285,7 @@ def serving(address: Address, key: Any = None) -> Iterator[Serving]:
     versions = RuntimeVersionHttpInterceptor(component_name="SuperNode")
     name = public_key_to_bytes(public)
     with ExitStack() as open_ones:
-        with _dialled("dialling"):
+        with _dialled(_DIALLING):
             client = open_ones.enter_context(address.client(FleetHttpClient, [versions, signs]))
             if key is None:
                 client.RegisterNode(RegisterNodeFleetRequest(public_key=name))
@@ -382,7 +384,7 @@ def asking(address: Address, secret: bytes | None, seconds: float = 20.0) -> Ite
     )
     app, task = _no_code(), SendTaskHeartbeatRequest()
     with ExitStack() as open_ones:
-        with _dialled("dialling"):
+        with _dialled(_DIALLING):
             with address.client(ControlHttpClient, [versions]) as control:
                 named = Fab(hash_str=hashlib.sha256(app).hexdigest(), content=app)
                 control.StartRun(StartRunRequest(fab=named))
