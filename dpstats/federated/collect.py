@@ -27,7 +27,7 @@ from dpstats.federated.rounds import (
     plan_in_rounds,
 )
 from dpstats.federated.shares import Shares
-from dpstats.federated.site import Site, counted_at, plan_at
+from dpstats.federated.site import TOO_SMALL, Site, counted_at, is_too_small, plan_at
 from dpstats.federated.summed import Send
 from dpstats.models.checks import checked_sparsity
 from dpstats.privacy import Central, Federated
@@ -143,8 +143,13 @@ def plan_over(question: Question, sites: Sequence[Site]) -> Plan:
     _check_target(question, [site.name for site in sites])
     if question.method in IN_ROUNDS:
         return plan_in_rounds(counted(question, sites))
-    plans = {site.name: plan_at(site, question) for site in sites}
-    return _estimator(question).over(question.privacy, plans, question.combine)
+    every = {site.name: plan_at(site, question) for site in sites}
+    plans = {name: p for name, p in every.items() if not is_too_small(name, p, question)}
+    made = _estimator(question).over(question.privacy, plans, question.combine)
+    if small := [name for name in every if name not in plans]:
+        said = f"Left out as too small, at no cost: {', '.join(small)}."
+        made = replace(made, assumptions=(*made.assumptions, said))
+    return made
 
 
 def fit(question: Question, sites: Sequence[Site], progress: bool | None) -> Released:
@@ -308,7 +313,8 @@ def _read(question: Question, design: Design, name: str, message: bytes | None) 
     except DPStatsError as error:
         return without("invalid", type(error).__name__)
     if reply.status == "refused":
-        return without("refused", reply.reason)
+        small = reply.reason == TOO_SMALL
+        return without("too small" if small else "refused", reply.reason)
     result = reply.result
     if reply.status != "answered" or reply.site != name or reply.digest != question.digest:
         return without("invalid", "it answers another question, or is of another site")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import warnings
@@ -32,9 +33,11 @@ from dpstats.schema import Schema
 from dpstats.tables import named_columns
 from dpstats.tables.files import read_table
 
-__all__ = ["MODELS", "Site", "Sites", "counted_at", "plan_at"]
+__all__ = ["MODELS", "TOO_SMALL", "Site", "Sites", "counted_at", "is_too_small", "plan_at"]
 
 MODELS = ("ols", "logit", "glm", "mean")  # what a federation can ask for
+TOO_SMALL = "too small: its own fit is expected to say nothing; method='rounds' asks for sums"
+_NOTHING = 3.0  # ratio: expected error of a source's fitted values to their sd, from which on
 _COLUMNS = 1_000  # of a design: the cost of a fit grows with their square
 _CHARACTERS = 20_000  # of a formula: the cost of reading it grows with their square
 
@@ -132,6 +135,8 @@ class Site:
     def _answer(self, asked: Question, question: bytes) -> bytes:
         replies: Replies = self._replies  # type: ignore[attr-defined]
         prepared = self.prepared(asked)
+        if is_too_small(self.name, prepared.plan, asked):
+            raise RefusedError(TOO_SMALL)
         if not replies.take(asked.nonce, asked.digest):
             digest, reply = replies.known(asked.nonce)
             if digest != asked.digest:
@@ -194,10 +199,11 @@ class Site:
         self._check_design(design)
         if asked.method in IN_ROUNDS and self.schema.unit is not None:
             raise RefusedError("schema: in rounds the number of rows is public, and one row a unit")
+        table = self._table()
         try:
-            source = design.source(self._table())
+            source = design.source(table)
         except DPStatsError:
-            raise RefusedError("columns: some are missing here, or of another type") from None
+            raise RefusedError(_lacking(design, table)) from None
         if not len(source):
             raise RefusedError("there are no rows here")
         return design, source
@@ -264,6 +270,24 @@ class Site:
         rows = prepared.plan.n
         reply = Reply(self.name, asked.digest, "opened", question, rows=rows, report=report)
         return reply.to_bytes()
+
+
+def _lacking(design: Design, table: Any) -> str:
+    """Which columns of a question a site has not got; names in the question are public."""
+    with contextlib.suppress(DPStatsError):
+        absent = sorted({*design.columns} - {*named_columns(table)})
+        if absent:
+            return f"columns missing here: {', '.join(map(repr, absent[:12]))}"
+    return "columns: some are of another type here"
+
+
+def is_too_small(name: str, plan: Plan, asked: Question) -> bool:
+    """Whether a source would charge for an answer that weighs nothing; by public facts.
+
+    Its fitted values are expected to be off by `_NOTHING` of their standard deviation or more.
+    """
+    whole = asked.method not in IN_ROUNDS and name != asked.privacy.target
+    return whole and _NOTHING <= plan.predicted_error < math.inf
 
 
 def _is_path(data: Any) -> bool:

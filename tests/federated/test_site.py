@@ -99,7 +99,7 @@ def test_a_nonce_is_of_one_question() -> None:
         ({}, {"method": "no-such"}, "no plan: OptionError"),
         ({}, {"options": {"no_such": 1}}, "no plan: OptionError"),
         ({"schema": dp.Schema(y=dp.Numeric(-10, 10), x1=SCHEMA["x1"])}, {}, "differs in 'x2', 'y'"),
-        ({"data": {"y": [1.0], "x1": [0.0]}}, {}, "columns: some are missing"),
+        ({"data": {"y": [1.0], "x1": [0.0]}}, {}, "columns missing here: 'x2'"),
         ({"data": {"y": [], "x1": [], "x2": []}}, {}, "there are no rows here"),
         ({}, {"options": {"target": (1.0, ())}}, "no plan"),
         (
