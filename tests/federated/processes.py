@@ -107,7 +107,7 @@ class Federation:
             *(sys.executable, "-m", "dpstats", "federated", "fit", self.formula),
             *("--schema", "schema.json", "--target", "home", "--epsilon", "1", "--delta", "1e-6"),
             *("--link", self.link, *self.secured, "--secret", "secret", *known),
-            *("--sites", sites, "--join-timeout", "40", "--timeout", "60"),
+            *("--sites", sites, "--join-timeout", "40", "--timeout", "90"),
             *("--out", "fit.json", *more),
         ]
         (self.folder / "fit.json").unlink(missing_ok=True)
@@ -187,7 +187,10 @@ class Federation:
     def env(self) -> dict[str, str]:
         quiet = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
         home = {"FLWR_HOME": str(self.folder / "flwr"), "PYTHONPATH": str(ROOT)}
-        return {**os.environ, **quiet, **home, "OPENBLAS_NUM_THREADS": "1"}
+        given = {
+            k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"
+        }  # it is slow
+        return {**given, **quiet, **home, "OPENBLAS_NUM_THREADS": "1"}
 
     def _start(self, name: str, command: list[str]) -> None:
         with (self.folder / f"{name}.log").open("wb") as log:
