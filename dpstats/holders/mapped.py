@@ -27,8 +27,8 @@ class MappedRows(ResidentRows):
 
     What queries see is what `ResidentRows` shows them, and so are the sums, bit for bit. Nothing of
     the length of the table is in memory, unless a query reads rows in order of their lots: then
-    their positions are. Nothing is remembered from one query to the next; what is not in the file
-    is read from the source, which keeps its columns in such a file too.
+    their positions are. Of one query the next remembers the norms of whitened rows alone, in such
+    a file; what is in none is read from the source, which keeps its columns in one too.
 
     Parameters
     ----------
@@ -51,6 +51,9 @@ class MappedRows(ResidentRows):
             raise DataError("On disk rows are dense, and each is a unit of its own.")
         self._folder = folder
         super().__init__(source, design, max_rows, lots)
+        self._norms = self._arrays({"norms": ((len(source),), np.dtype(np.float32))})["norms"]
+        self._norms_of: dict[int, bytes] = {}  # geometry of those kept, by first row of a block
+        self._geometry = b""  # the latest
 
     def _arrays(self, wanted: Wanted) -> dict[str, NDArray[Any]]:
         return arrays(self._folder, wanted)
@@ -79,12 +82,28 @@ class MappedRows(ResidentRows):
 
     def _blocks(self, key: Key, piece: Piece, view: View) -> Iterator[Block]:
         part, parts, first = key
+        if parts == 0 and isinstance(piece, slice) and view.columns is None:
+            yield from self._remembering(piece, view)
+            return
         if parts == 0 or not isinstance(piece, slice):
             yield self._block(piece, view, {})
             return
         mine, size = self._lots.among(first, part, parts), view.rows_per_block
         for start in range(0, max(mine.size, 1), size):
             yield self._block(mine[start : start + size], view, {})
+
+    def _remembering(self, rows: slice, view: View) -> Iterator[Block]:
+        """A block that knows its norms where an earlier query asked for the same."""
+        memory: dict[str, tuple[bytes, NDArray[Any]]] = {}
+        known = self._norms_of.get(rows.start)
+        if known is not None:
+            memory["norms"] = known, self._norms[rows]
+        yield self._block(rows, view, memory)
+        if "norms" in memory and memory["norms"][0] != known:
+            geometry, self._norms[rows] = memory["norms"]
+            if geometry != self._geometry:
+                self._geometry = geometry
+            self._norms_of[rows.start] = self._geometry  # one object for all blocks
 
     def _as_read(self, what: str, rows: Piece) -> NDArray[Any]:
         return _gathered(getattr(self._source, what), rows)
