@@ -9,8 +9,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from typeset import latex
+
 from dpstats import estimators
 from dpstats.theory import Rate, Theory
+from dpstats.theory.arithmetic import Formula
 
 __all__ = ["TABLES", "Printed", "Row", "registered", "write"]
 
@@ -76,7 +79,7 @@ def _table(table: Printed) -> list[str]:
     head = ("Setting", "Printed upper", "Printed lower", "Here", "Its upper rate", "Lower bound")
     lines = [f"## {table.title}", "", table.note, "", _line(head), _line(["---"] * len(head))]
     for row in table.rows:
-        printed = [row.setting, _code(row.upper), _code(row.lower)]
+        printed = [row.setting, _printed(row.upper), _printed(row.lower)]
         for here in _here(row):
             lines.append(_line([*printed, *here]))
             printed = [""] * len(printed)
@@ -93,15 +96,20 @@ def _here(row: Row) -> list[list[str]]:
         [f"`{name}`", _rates(theory.upper), _rates(theory.lower)]
         for name, theory in registered(row)
     ]
-    return lines or [["not built yet", "", ""]]
+    return lines or [["not in this release", "", ""]]
 
 
 def _rates(terms: Iterable[Rate]) -> str:
-    return " + ".join(f"`{t.formula}`" + " (conjectured)" * t.conjectured for t in terms)
+    return " + ".join(f"${latex(t.formula)}$" + " (conjectured)" * t.conjectured for t in terms)
 
 
-def _code(rate: str) -> str:
-    return f"`{rate}`" if rate and rate != DAMAGED else rate
+def _printed(rate: str) -> str:
+    """What a paper prints; words as they are."""
+    try:
+        Formula.of(rate)
+    except ValueError:
+        return f"`{rate}`" if rate and rate != DAMAGED else rate
+    return f"${latex(rate)}$"
 
 
 def _line(cells: Iterable[str]) -> str:

@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from pathlib import Path
 
+from typeset import latex
+
 from dpstats import estimators
 from dpstats.protocol import Estimator
 from dpstats.theory import Citation, Rate, Theory
@@ -24,11 +26,12 @@ def _methods(methods: Iterable[Estimator]) -> str:
 
 
 def _table() -> list[str]:
-    lines = ["| Model | Method | Trust | Source | Upper rate |", "|---|---|---|---|---|"]
+    lines = ["| Method | Trust | Upper rate, and whose theorem it is |", "|---|---|---|"]
     for row in estimators.methods().itertuples():
-        name = f"`{row.method}`" + (f" with `{row.given}`" if row.given else "")
-        cells = [f"`{row.model}`", name, row.trust, row.source, f"`{row.rate}`"]
-        lines.append("| " + " | ".join(cells) + " |")
+        name = f"{row.model.replace('_', ' ')} by {row.method}"
+        name += f" with `{row.given}`" if row.given else ""
+        rate = f"${latex(row.rate)}$, {row.source}" if row.rate else row.source
+        lines.append("| " + " | ".join([name, row.trust, rate]) + " |")
     return [*lines, ""]
 
 
@@ -65,7 +68,7 @@ def _theory(theory: Theory, *, rates_only: bool) -> list[str]:
 
 
 def _rates(terms: Iterable[Rate]) -> str:
-    return " + ".join(f"`{t.formula}` ({_credit(t)})" for t in terms)
+    return " + ".join(f"${latex(t.formula)}$ ({_credit(t)})" for t in terms)
 
 
 def _credit(rate: Rate) -> str:

@@ -5,6 +5,8 @@
 Central(epsilon=1.0, delta=1e-07, ...)
 """
 
+from typing import TYPE_CHECKING
+
 from dpstats.accounting import Ledger
 from dpstats.estimators import methods
 from dpstats.mechanisms.noise import SeededNoise
@@ -24,7 +26,7 @@ from dpstats.models.devices import Collector, Randomizer
 from dpstats.models.evaluation import evaluate
 from dpstats.models.mixtures import gaussian_mixture, mixture_ols
 from dpstats.models.ranges import private_range, private_ranges
-from dpstats.models.regressions import glm, logit, ols, poisson, probit
+from dpstats.models.regressions import glm, logit, ols, poisson, probit, quantreg
 from dpstats.models.sample_size import power, sample_size
 from dpstats.privacy import Central, Federated, LabelOnly, Local, Neighbors
 from dpstats.results import Released as Results
@@ -77,7 +79,15 @@ __all__ = [
     "probit",
     "proportion",
     "quantile",
+    "quantreg",
     "sample_size",
     "ttest",
     "variance",
 ]
+
+if not TYPE_CHECKING:  # what a type checker does not find, it is to say
+
+    def __getattr__(name: str) -> object:
+        from dpstats.models.unbuilt import not_in_this_release
+
+        raise not_in_this_release(name)

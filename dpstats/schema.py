@@ -21,6 +21,7 @@ from dpstats.errors import SchemaError
 from dpstats.stored import LARGEST, is_version, json_of, shown
 from dpstats.tables.coercion import is_object, kind_of
 from dpstats.tables.declarations import Blank, Boolean, Categorical, Declaration, Numeric
+from dpstats.tables.review import Review, review
 
 __all__ = ["Boolean", "Categorical", "Declaration", "Numeric", "Schema"]
 
@@ -198,6 +199,24 @@ class Schema(Mapping[str, Declaration]):
         """
         return self[name].coerce(values, name)
 
+    def review(self) -> Review:
+        """What whoever answers for this schema is to agree to, as a page to print and sign.
+
+        Returns
+        -------
+        Review
+            Its text is all that is declared, line by line, with what follows from it, a digest of
+            the schema's JSON, and questions about what looks as if it had been learned from rows.
+
+        Examples
+        --------
+        >>> import dpstats as dp
+        >>> page = dp.Schema(age=dp.Numeric(0, 70), pay=dp.Numeric(0, 8191.37)).review()
+        >>> page.questions
+        ('pay: 8191.37 looks computed. A round number tells less.',)
+        """
+        return review(self.to_dict(), self._columns)
+
     def to_dict(self) -> dict[str, Any]:
         """The schema as a JSON object."""
         return {
@@ -260,14 +279,18 @@ class Schema(Mapping[str, Declaration]):
     ) -> Schema:
         """Make a skeleton from column names and types alone, for a person to fill.
 
-        No value of the table is looked at, nor the categories of a categorical column, which are
+        A schema of pandera or pyarrow that has bounds gives them: those were declared, too. No
+        value of a table is looked at, nor the categories of a categorical column, which are
         values too. Columns of other types (dates, lists) are left out: no declaration fits them.
         Save it, edit the JSON, load it; using it before it is filled raises.
 
         Parameters
         ----------
-        table : table
-            Of which names and types of columns are read.
+        table : table, or schema of pandera or pyarrow
+            Of a table names and types of columns are read. Of a pandera ``DataFrameSchema`` or
+            ``DataFrameModel`` also its bounds (``in_range``, ``ge``, ``le``) and levels (``isin``,
+            categories); of a ``pyarrow.Schema`` what the metadata of a field declare, each a JSON
+            text: ``lower``, ``upper``, ``center``, ``scale``, ``levels``, ``other``.
         categorical, boolean : collection of str
             Columns that are so whatever their type says: codes that are numbers, for example.
 
@@ -277,12 +300,15 @@ class Schema(Mapping[str, Declaration]):
             If the table has no such column.
         """
         from dpstats.tables import named_columns, without_rows
+        from dpstats.tables.foreign import declared_elsewhere
 
-        empty = named_columns(without_rows(table))
-        unknown = sorted({*categorical, *boolean}.difference(empty))
+        columns: dict[str, Any] | None = declared_elsewhere(table)
+        if columns is None:
+            empty = named_columns(without_rows(table))
+            columns = {name: _blank(column) for name, column in empty.items()}
+        unknown = sorted({*categorical, *boolean}.difference(columns))
         if unknown:
             raise SchemaError(f"There is no column {', '.join(map(repr, unknown))} in the table.")
-        columns = {name: _blank(column) for name, column in empty.items()}
         columns |= dict.fromkeys(categorical, Blank("categorical")) | dict.fromkeys(
             boolean, Boolean()
         )

@@ -7,9 +7,11 @@ goes through the one function of its format, so a name is shown and does nothing
 from __future__ import annotations
 
 import html
+import math
 import re
 import textwrap
 from collections.abc import Iterable, Sequence
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +26,7 @@ __all__ = [
     "html_text",
     "latex_text",
     "markdown_text",
+    "outward",
     "plain",
     "pre",
     "printable",
@@ -184,6 +187,18 @@ def _row(row: Sequence[str], widths: Sequence[int], right: set[int], gap: int) -
         .rstrip()
         for line in zip_longest(*texts, fillvalue="")
     ]
+
+
+def outward(lower: float, upper: float, digits: int) -> tuple[float, float]:
+    """Bounds of few digits around two bounds."""
+    ends = ((lower, ROUND_FLOOR), (upper, ROUND_CEILING))
+    down, up = (
+        float(Context(prec=digits, rounding=to).create_decimal_from_float(end))
+        if math.isfinite(end)
+        else end
+        for end, to in ends
+    )
+    return down, up
 
 
 def wrap(paragraphs: Iterable[str], indent: str = "") -> list[str]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dpstats.cli.arguments import add_answer, add_model, add_privacy, model_of
-from dpstats.cli.commands import describe, fit, mean, plan, show_ledger, template
+from dpstats.cli.commands import describe, fit, mean, plan, review, show_ledger, template
 from dpstats.cli.demo import demo
 from dpstats.errors import DPStatsError
 from dpstats.federated.commands import add_commands
@@ -96,7 +96,7 @@ def _parser() -> argparse.ArgumentParser:
 
     add_commands(commands, add_model, model_of)
 
-    schema = commands.add_parser("schema", help="start a schema file")
+    schema = commands.add_parser("schema", help="start a schema file, or review one")
     actions = schema.add_subparsers(required=True, metavar="ACTION")
     made = actions.add_parser(
         "template", help="print a schema with blanks to fill, from names of columns alone"
@@ -105,6 +105,9 @@ def _parser() -> argparse.ArgumentParser:
     made.add_argument("--categorical", type=_names, default=(), metavar="NAME[,NAME...]")
     made.add_argument("--boolean", type=_names, default=(), metavar="NAME[,NAME...]")
     made.set_defaults(command=template)
+    made = actions.add_parser("review", help="print what a reviewer of a schema is to agree to")
+    made.add_argument("schema", type=Path, help="schema file (JSON)")
+    made.set_defaults(command=review)
 
     ledger = commands.add_parser("ledger", help="look at a ledger")
     actions = ledger.add_subparsers(required=True, metavar="ACTION")

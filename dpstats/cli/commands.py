@@ -13,7 +13,7 @@ from dpstats.text import printable
 if TYPE_CHECKING:
     from dpstats.schema import Schema
 
-__all__ = ["describe", "fit", "mean", "plan", "show_ledger", "template"]
+__all__ = ["describe", "fit", "mean", "plan", "review", "show_ledger", "template"]
 
 
 def fit(arguments: argparse.Namespace) -> None:
@@ -54,6 +54,11 @@ def template(arguments: argparse.Namespace) -> None:
 
     made = schema_template(arguments.data, arguments.categorical, arguments.boolean)
     print(json.dumps(made.to_dict(), indent=2))
+
+
+def review(arguments: argparse.Namespace) -> None:
+    """What a reviewer of a schema is to agree to."""
+    print(_schema(arguments).review())
 
 
 def show_ledger(arguments: argparse.Namespace) -> None:

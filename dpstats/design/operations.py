@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from dpstats.errors import FormulaError
 from dpstats.schema import Numeric
+from dpstats.text import outward
 
 __all__ = [
     "COMPARISONS",
@@ -163,6 +164,16 @@ def _monotone(rule: Callable[..., Any]) -> Callable[..., Expression]:
     return lambda *parts: _combine(rule, _ends(rule, *parts), *parts)
 
 
+def _steep(rule: Callable[..., Any]) -> Callable[[Expression], Expression]:
+    """A rule whose values are long numbers that differ between machines: bounds are round."""
+
+    def build(a: Expression) -> Expression:
+        lower, upper = _ends(rule, a)[0]
+        return _combine(rule, np.array([outward(lower, upper, digits=3)]), a)
+
+    return build
+
+
 def _divide(a: Expression, b: Expression) -> Expression:
     unbounded = _contains_zero(b.interval)
     return _combine(np.divide, _hull(np.nan) if unbounded else _ends(np.divide, a, b), a, b)
@@ -218,10 +229,8 @@ COMPARISONS: dict[type[ast.AST], Callable[..., Any]] = {
     ast.Eq: np.equal,
     ast.NotEq: np.not_equal,
 }
+_STEEP = ("exp", "exp2", "expm1", "sinh")
 _INCREASING = (
-    "exp",
-    "exp2",
-    "expm1",
     "log",
     "log1p",
     "log2",
@@ -229,7 +238,6 @@ _INCREASING = (
     "sqrt",
     "cbrt",
     "tanh",
-    "sinh",
     "arctan",
     "arcsinh",
     "floor",
@@ -238,7 +246,9 @@ _INCREASING = (
 )
 _UNARY: dict[str, Callable[..., Expression]] = {
     **{f"np.{name}": _monotone(getattr(np, name)) for name in _INCREASING},
-    **{name: _monotone(getattr(np, name)) for name in ("exp", "exp2", "log", "log2", "log10")},
+    **{f"np.{name}": _steep(getattr(np, name)) for name in _STEEP},
+    **{name: _steep(getattr(np, name)) for name in ("exp", "exp2")},
+    **{name: _monotone(getattr(np, name)) for name in ("log", "log2", "log10")},
     **{f"np.{name}": _even(getattr(np, name)) for name in ("abs", "absolute", "fabs", "square")},
     **{f"np.{name}": _within(-1.0, 1.0, getattr(np, name)) for name in ("sin", "cos")},
     "I": lambda a: a,

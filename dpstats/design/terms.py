@@ -8,6 +8,7 @@ to write instead.
 from __future__ import annotations
 
 import ast
+import difflib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -331,10 +332,14 @@ class Terms:
 
     def _undeclared(self, name: str, text: str) -> NoReturn:
         raise FormulaError(
-            f"Term {text!r} uses {name!r}, which the schema does not declare. If it is a column, "
-            f"add {name!r} to the schema; if it is a Python variable, write its value into the "
-            "formula."
+            f"Term {text!r} uses {name!r}, which the schema does not declare.{self._meant(name)} "
+            f"If it is a column, add {name!r} to the schema; if it is a Python variable, write its "
+            "value into the formula."
         )
+
+    def _meant(self, name: str) -> str:
+        close = difflib.get_close_matches(name, map(str, self.schema), n=1)
+        return f" Did you mean {close[0]!r}?" if close else ""
 
     def _refused_syntax(self, node: ast.expr, text: str) -> NoReturn:
         if isinstance(node, ast.Subscript):

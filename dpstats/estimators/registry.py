@@ -71,7 +71,7 @@ def find(
     able = [e for e in rows if e.trust == privacy.trust]
     if not able:
         asked = repr(model) if method is None else f"{model!r} by method {method!r}"
-        trust = f"under {privacy.trust!r} trust"
+        trust = f"under {privacy.trust!r} trust in this release"
         raise TrustError(f"No method answers {asked} {trust}. {_existing(model)}")
     return next((e.method for e in able if _serves(e.method, privacy)), able[0].method)
 
@@ -85,11 +85,16 @@ def _serves(estimator: Estimator, privacy: Privacy) -> bool:
     return serves is None or bool(serves(privacy))
 
 
+_SYMMETRIC = ("gaussian_mixture", "mixture_ols")  # models that are sparse only where they are so
+
+
 def _no_kind(model: str, method: str | None, sparse: bool) -> str:
     """Why nothing, or not this method, selects columns (or keeps them all)."""
     does = "selects columns (sparsity=)" if sparse else "keeps every column"
     able = ", ".join(repr(e.name) for e in LISTED if e.model == model and e.sparse == sparse)
     asked = f"No method of {model!r}" if method is None else f"Method {method!r} is none that"
+    if sparse and model in _SYMMETRIC:
+        able = f"{model}(..., symmetric=True), two components around b and -b"
     return f"{asked} {does}." + (f" These do: {able}." if able else "")
 
 

@@ -245,7 +245,7 @@ class Family:
 
     def __post_init__(self) -> None:
         if (self.name, self.link) not in _ROWS:
-            raise OptionError(f"family {self}: not supported. {_choices()}")
+            raise OptionError(f"family {self} is not in this release. {_choices()}")
         low, high = _ALPHAS
         if self.name != "negativebinomial":
             if self.alpha != 0:
@@ -397,7 +397,13 @@ def family(spec: Any, link: str | None = None, alpha: float | None = None) -> Fa
         raise OptionError(f"link={link!r} contradicts the family's own link {own!r}; give one.")
     if wanted not in links:
         asked = f"family={name!r}" + (f" with link={wanted!r}" if wanted else "")
-        raise OptionError(f"{asked}: not supported. {_choices()}")
+        raise OptionError(f"{asked} is not in this release. {_choices()}")
+    if name == "negativebinomial" and alpha is None:
+        raise OptionError(
+            f"family={name!r} needs its dispersion, alpha=0.5 say, a public number: estimating it "
+            "is not in this release. Intervals hold whatever it is, and are shortest where it is "
+            "right; family='poisson' needs none, and its intervals hold for such counts, too."
+        )
     if alpha is not None and (isinstance(alpha, bool) or not isinstance(alpha, (int, float))):
         raise OptionError(f"alpha={alpha!r}: a public number is needed.")
     return Family(name, wanted, alpha=0.0 if alpha is None else float(alpha))

@@ -21,11 +21,14 @@ __all__ = ["evaluate", "evaluation_model"]
 
 @dataclass(frozen=True)
 class _Evaluated:
-    """The design of a fit, over other rows; see `dpstats.model.Recipe`."""
+    """The design of a fit, over other rows; see `dpstats.models.recipes.Recipe`."""
 
     design: Design
     schema: Schema | None
     text: str
+
+    def mistaken(self, data: Any) -> bool:
+        return True
 
     def private(self) -> Design:
         return self.design

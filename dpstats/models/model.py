@@ -10,12 +10,12 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from dpstats import estimators, federated
 from dpstats.accounting import Ledger
 from dpstats.design import Design, PublicDesign, Source
-from dpstats.errors import DataError, OptionError, TrustError
+from dpstats.errors import DataError, FormulaError, OptionError, SchemaError, TrustError
 from dpstats.federated import Question, Site, Sites
 from dpstats.mechanisms.noise import Noise
 from dpstats.models import door
@@ -29,6 +29,7 @@ from dpstats.models.checks import (
     row_count,
 )
 from dpstats.models.missing import check_missing, completing, taken_share, with_gaps
+from dpstats.models.recipes import Recipe
 from dpstats.privacy import Central, Federated, LabelOnly, Local, Neighbors, Privacy
 from dpstats.protocol import Estimator, Options, Plan
 from dpstats.results import Released as Results
@@ -39,29 +40,12 @@ if TYPE_CHECKING:
     from dpstats.models.devices import Collector, Randomizer
     from dpstats.protocol import LocalMethod
 
-__all__ = ["Model", "Recipe", "Sparsity"]
+__all__ = ["Model", "Sparsity"]
 
 Sparsity = int | Sequence[int] | None
 
 _FEW, _MANY = 50, 1000  # columns up to which all are fitted, and beyond which some are selected
 _USEFUL = 0.1  # ratio: error to fitted values, at which a fit of all columns is as good as any
-
-
-class Recipe(Protocol):
-    """How to make the design of a model from what may be known."""
-
-    @property
-    def text(self) -> str:
-        """The formula, or what stands for it: public text for the ledger."""
-        ...
-
-    def private(self) -> Design:
-        """The design where all columns are private: from the schema alone."""
-        ...
-
-    def public(self, data: Any) -> PublicDesign:
-        """The design where covariates are public: from the schema and the covariates."""
-        ...
 
 
 class Model:
@@ -103,8 +87,11 @@ class Model:
         self._data = stream_of(data, getattr(recipe, "schema", None), n)
         self._n = row_count(n)
         self._expected: int | None = None  # of a model that is to plan with only
-        if data is None:  # with a table the formula may be meant for public covariates
+        try:
             self.design  # noqa: B018 - a wrong formula is refused here and now
+        except (FormulaError, SchemaError):
+            if data is None or recipe.mistaken(self._data):  # nor meant for public covariates
+                raise
 
     @cached_property
     def design(self) -> Design:
@@ -405,7 +392,8 @@ class Model:
         """The method asked for, or the default that plans the smaller error; and its plan."""
         columns, select = len(design.names), True if "sparsity" in options else None
         usual = estimators.find(self.kind, privacy, method, select)
-        if method is not None or usual.sparse or columns <= _FEW:
+        all_asked = method is not None or getattr(self._recipe, "keeps_all", False)
+        if all_asked or usual.sparse or columns <= _FEW:
             return usual, usual.plan(design, privacy, n, **options)
         try:
             other = estimators.find(self.kind, privacy, sparse=True)

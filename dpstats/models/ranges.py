@@ -15,6 +15,7 @@ from dpstats.results.parameters import ScalesResults
 from dpstats.schema import Numeric, Schema
 from dpstats.tables import column_names
 from dpstats.tables.streams import stream_of
+from dpstats.text import outward
 
 __all__ = ["private_range", "private_ranges"]
 
@@ -33,7 +34,8 @@ def private_range(
 
     The ends are chosen among 0 and +-2^k, k = -20 ... 60: as few rows as possible outside, and no
     doubling of the range that would add fewer than about 6 / epsilon rows (6 m / epsilon where a
-    unit has up to m). The result is public and may go into a `Schema`.
+    unit has up to m). They are rounded outward to two digits, 1048576 to 1100000. The result is
+    public and may go into a `Schema`.
 
     Parameters
     ----------
@@ -75,7 +77,8 @@ def private_range(
     Numeric(16, 32)
     """
     model = range_model(column, data, unit, max_rows)
-    return Numeric(*model.fit(privacy, ledger, noise=noise).params.tolist())
+    lower, upper = model.fit(privacy, ledger, noise=noise).params.tolist()
+    return Numeric(*outward(lower, upper, digits=2))
 
 
 def range_model(column: str, data: Any, unit: str | None, max_rows: int | None) -> Model:

@@ -4,25 +4,48 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from dpstats.design import DeclaredDesign, Design, PublicDesign
-from dpstats.errors import OptionError, SchemaError, TrustError
+from dpstats.design.mistakes import is_mistaken
+from dpstats.errors import DataError, OptionError, SchemaError, TrustError
 from dpstats.families import BINOMIAL, GAUSSIAN, Family
+from dpstats.models.effects import with_effects
 from dpstats.schema import Categorical, Numeric, Schema
-from dpstats.tables import named_columns
+from dpstats.tables import column_names, named_columns
 from dpstats.tables.coercion import check_kind
 from dpstats.tables.streams import stream_of
 
-__all__ = ["KINDS", "Arrays", "Formula", "check_numbers", "level_term", "of_columns", "quoted"]
-__all__ += ["required", "term"]
+__all__ = ["KINDS", "Arrays", "Formula", "Recipe", "check_numbers", "level_term", "of_columns"]
+__all__ += ["quoted", "required", "term"]
 
 KINDS = {GAUSSIAN: "ols", BINOMIAL: "logit"}  # every other family is "glm"
 
 
+class Recipe(Protocol):
+    """How to make the design of a model from what may be known."""
+
+    @property
+    def text(self) -> str:
+        """The formula, or what stands for it: public text for the ledger."""
+        ...
+
+    def mistaken(self, data: Any) -> bool:
+        """Whether what `private` refuses is wrong where covariates are public, too."""
+        ...
+
+    def private(self) -> Design:
+        """The design where all columns are private: from the schema alone."""
+        ...
+
+    def public(self, data: Any) -> PublicDesign:
+        """The design where covariates are public: from the schema and the covariates."""
+        ...
+
+
 @dataclass(frozen=True)
 class Formula:
-    """How to make the design of a formula over a table; see `dpstats.models.model.Recipe`."""
+    """How to make the design of a formula over a table; see `Recipe`."""
 
     formula: str
     schema: Schema
@@ -40,10 +63,30 @@ class Formula:
         """What the ledger says."""
         return self.label or self.formula
 
+    def mistaken(self, data: Any) -> bool:
+        """Whether it is wrong under every trust model; see `is_mistaken`."""
+        if self.one_sided or self.weights is not None:
+            return True
+        try:
+            columns = column_names(data)
+        except (DataError, TypeError):  # of sites, or no table, which is refused later
+            columns = []
+        return is_mistaken(self.formula, self.schema, self.family, columns, self.context)
+
+    @property
+    def _written(self) -> str:
+        """The formula with fixed effects written out."""
+        return self.formula if self.one_sided else with_effects(self.formula, self.schema)
+
+    @property
+    def keeps_all(self) -> bool:
+        """Whether no column may be left out: those of fixed effects are asked for."""
+        return self._written != self.formula
+
     def private(self) -> Design:
         """The design where all columns are private."""
         return DeclaredDesign.from_formula(
-            self.formula,
+            self._written,
             self.schema,
             response=not self.one_sided,
             family=self.family,
@@ -56,13 +99,17 @@ class Formula:
     def public(self, data: Any) -> PublicDesign:
         """The design where covariates are public."""
         if self.one_sided:
-            raise TrustError("All columns are private here: ask for Central(epsilon, delta).")
+            raise TrustError(
+                "All columns are private here, and none is a covariate: where there is no curator "
+                "ask for Local(epsilon), which promises the same of each value, otherwise for "
+                "Central(epsilon, delta)."
+            )
         if self.weights is not None:
             raise TrustError(
                 f"weights={self.weights!r}: weighted rows are fitted under Central(epsilon, delta)."
             )
         return PublicDesign.of_table(
-            self.formula,
+            self._written,
             self.schema,
             data,
             family=self.family,
@@ -81,6 +128,10 @@ class Arrays:
     names: Sequence[str] | None
     family: Family
     sparse: bool
+
+    def mistaken(self, data: Any) -> bool:
+        """Whether it is wrong under every trust model: bounds are needed under some alone."""
+        return False
 
     @property
     def text(self) -> str:

@@ -199,7 +199,8 @@ class Column:
         center = float(at[np.argmin(np.abs(at - (edges[most] + edges[most + 1]) / 2))])
         rows[most] = 0.0
         if rows.sum() <= 0:
-            rows = self._likeliest(np.where(spikes, 0.0, counts), self.n - counts[most], sd)
+            rest = np.where(np.arange(counts.size) == most, 0.0, counts)
+            rows = self._likeliest(rest, self.n - counts[most], sd)
         others = rows.sum()
         if others <= 0:
             farthest = max(self.upper - center, center - self.lower)
@@ -212,7 +213,8 @@ class Column:
         rows = np.zeros(counts.size)
         sums = np.convolve(counts, np.ones(3), "valid")
         k = int(np.argmax(sums))
-        if others >= 4 * sd and sums[k] >= max(0.4 * others, 2 * sd * math.sqrt(3)):
+        noise = math.sqrt(6 * math.log(_FALSE * sums.size)) * sd
+        if others >= 4 * sd and sums[k] >= max(0.4 * others, noise):
             rows[k : k + 3] = np.maximum(counts[k : k + 3], 0.0)
             rows *= others / rows.sum()
         return rows
