@@ -1,106 +1,102 @@
-"""What the README shows runs as written, and its set-up is two commands."""
+"""What the README shows runs in order as printed, and its set-up is two commands."""
 
+import json
 import re
+import shlex
+import warnings
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
-import numpy as np
-import pandas as pd
+import matplotlib.pyplot as plt
+import pytest
 
 import dpstats as dp
+from dpstats.cli import main
 
-README = (Path(__file__).resolve().parents[1] / "README.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-
-
-def test_the_first_table_and_the_tour_run_as_written(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    first, declarations, tour, *_ = BLOCKS
-    names: dict[str, object] = {}
-    exec(first, names)
-    assert "lncoins" in capsys.readouterr().out
-    names["new_rows"] = names["df"].head(3)
-    exec(tour, names)
-    assert Path("fit.json").exists()
-    names["df"] = names["df"].head(0)
-    exec(declarations.replace("dp.Schema(...,", "dp.Schema(schema,"), names)
+ROOT = Path(__file__).resolve().parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"```(python|)\n(.*?)```", README, re.DOTALL)
 
 
-def test_the_other_models_run_as_written(monkeypatch):
-    fits = []
-    original = dp.models.model.Model.fit
-    monkeypatch.setattr(
-        dp.models.model.Model, "fit", lambda *args, **kwargs: fits.append(original(*args, **kwargs))
-    )
-    rng = np.random.default_rng(0)
-    n, d = 2000, 60
-    x = rng.uniform(-1, 1, (n, d))
-    wide = pd.DataFrame(x, columns=[f"g{j}" for j in range(d)]).assign(y=3 * x[:, :10].sum(axis=1))
-    df = pd.DataFrame(
-        {
-            "age": rng.uniform(20, 80, n),
-            "income": rng.normal(10_000, 2_000, n),
-            "ward": rng.choice(["a", "b"], n),
-            "years": rng.uniform(0.5, 2.0, n),
-            "visits": rng.poisson(1.0, n),
-            "sick": rng.integers(0, 2, n),
-        }
-    )
-    schema = dp.Schema(
-        age=dp.Numeric(18, 90),
-        income=dp.Numeric(0, 30_000),
-        ward=dp.Categorical(["a", "b"]),
-        years=dp.Numeric(0.1, 3),
-        visits=dp.Numeric(0, 20),
-        sick=dp.Categorical([0, 1]),
-    )
-    bounds = {f"g{j}": dp.Numeric(-1, 1) for j in range(d)}
-    names = {"dp": dp, "df": df, "schema": schema, "wide": wide, "X": x, "y": df["sick"].to_numpy()}
-    names["wide_schema"] = dp.Schema({**bounds, "y": dp.Numeric(-40, 40)})
-    names["ledger"] = None
-    exec(BLOCKS[3], names)
-    first = ["describe", "quantile", "gaussian_mixture", "mixture_ols"]
-    assert [f.plan.model for f in fits] == [*first, "logit", "glm", "ols", "ols", "logit"]
-    assert [f.has_inference for f in fits[4:]] == [True, True, False, True, False]
-
-
-def test_every_trust_model_runs_as_written(monkeypatch):
-    fits = []
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory):
+    """The folder in which all blocks of Python were run, what they named, and their fits."""
+    folder = tmp_path_factory.mktemp("readme")
+    fits: list[Any] = []
     original = dp.models.model.Model.fit
 
-    def kept(*args, **kwargs):
+    def kept(*args: Any, **kwargs: Any) -> Any:
         fits.append(original(*args, **kwargs))
         return fits[-1]
 
-    monkeypatch.setattr(dp.models.model.Model, "fit", kept)
-    rng = np.random.default_rng(0)
-    n = 3000
-    df = pd.DataFrame(
-        {
-            "visits": rng.poisson(3.0, n),
-            "age": rng.uniform(0, 70, n),
-            "income": rng.uniform(0, 30_000, n),
-            "plan": rng.choice(["free", "25", "50", "95"], n),
-        }
-    )
-    schema = dp.Schema(
-        visits=dp.Numeric(0, 80, center=3, scale=3),
-        age=dp.Numeric(0, 70),
-        income=dp.Numeric(0, 30_000, center=9_000, scale=6_000),
-        plan=dp.Categorical(["free", "25", "50", "95"], other="other"),
-    )
-    x = rng.uniform(-1, 1, (n, 12))
-    wide = pd.DataFrame(x, columns=[f"g{j}" for j in range(12)]).assign(y=x[:, 0])
-    wide_schema = dp.Schema(
-        {**{f"g{j}": dp.Numeric(-1, 1) for j in range(12)}, "y": dp.Numeric(-2, 2)}
-    )
-    names = {"dp": dp, "df": df, "schema": schema, "wide": wide, "wide_schema": wide_schema}
-    trust, wire = (block for block in BLOCKS if "dp.Local(" in block)
-    exec(trust, names)
-    exec(wire, names)
-    asked = ["central", "label-only", "local", "label-only", "local"]
-    assert [f.plan.privacy.trust for f in fits] == asked
-    assert len(fits[-1].selected) == 5
+    names: dict[str, Any] = {}
+    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+        warnings.simplefilter("ignore", dp.errors.FeasibilityWarning)
+        patch.chdir(folder)
+        patch.setattr(dp.models.model.Model, "fit", kept)
+        for language, block in BLOCKS:
+            if language == "python":
+                exec(block, names)
+        plt.close("all")
+    return folder, names, fits
+
+
+def test_every_block_of_python_runs_in_order_as_printed(ran, monkeypatch):
+    folder, names, fits = ran
+    monkeypatch.chdir(folder)
+    asked = Counter(fit.plan.privacy.trust for fit in fits)
+    assert set(asked) == {"central", "label-only", "local", "federated"}
+    assert {"describe", "quantile", "crosstab", "logit", "glm", "mixture_ols"} < {
+        fit.plan.model for fit in fits
+    }
+    chosen = [fit for fit in fits if fit.plan.options.get("sparsity")]
+    assert [fit.has_inference for fit in chosen] == [False, True]
+    true = {f"g{j}" for j in range(10)}
+    assert len(true.intersection(chosen[0].selected)) >= 9
+    assert names["fit"].plan.n == 20_190
     assert names["collector"].accepted == 1
+    assert len(names["ledger"].entries) == 2
+    assert (folder / "fit.json").exists()
+
+
+def test_the_shell_runs_as_printed(ran, monkeypatch, capsys):
+    folder, names, _ = ran
+    monkeypatch.chdir(folder)
+    names["df"].to_parquet("data.parquet")
+    (shell,) = (block for language, block in BLOCKS if not language and "ledger show" in block)
+    for line in shell.splitlines():
+        program, *words = shlex.split(line)
+        assert program == "dpstats"
+        if ">" in words:
+            assert main(words[: words.index(">")]) == 0
+            template = dp.Schema.from_dict(json.loads(capsys.readouterr().out))
+            assert list(template) == list(names["df"])
+            names["schema"].save(words[-1])  # filled by hand
+        else:
+            assert main(words) == 0
+    assert "1 charge" in capsys.readouterr().out
+    assert dp.load("report.json").plan.n == 20_000
+    assert "<svg" in Path("report.html").read_text(encoding="utf-8")
+
+
+def test_what_a_summary_prints_is_shown(ran, monkeypatch):
+    monkeypatch.chdir(ran[0])
+    printed = str(ran[1]["fit"].summary())
+    (shown,) = (block for language, block in BLOCKS if not language and "priv. share" in block)
+    heads = [
+        [line.split() for line in text.splitlines() if "priv. share" in line]
+        for text in (printed, shown)
+    ]
+    assert heads[0] == heads[1]
+    for label in ("Trust model: central", "Neighbours:  replace-one", "Error bound: "):
+        assert label in printed
+        assert label in shown
+
+
+def test_links_of_the_readme_lead_somewhere():
+    for target in re.findall(r"\]\(([^)#]+)\)", README):
+        assert (ROOT / target).exists(), target
 
 
 def test_set_up_is_two_commands():

@@ -141,6 +141,13 @@ class Design(ABC):
         return self._called(self._layout)
 
     @property
+    def predictors(self) -> tuple[str, ...]:
+        """Declared columns that a prediction reads: of covariates, offset and exposure."""
+        layout = self._layout
+        unread = {*layout.endog_declarations, *layout.weight_declarations}
+        return tuple(name for name in layout.columns if name not in unread)
+
+    @property
     def factors(self) -> tuple[str, ...]:
         """Columns of the table that have levels, among those that covariates read."""
         if self.schema is None:

@@ -1,4 +1,4 @@
-"""Plots of released numbers: coefficients, the ledger, the price of privacy.
+"""Plots of released numbers: coefficients, effects, histograms, what was spent and what it gives.
 
 Each function draws on ``ax`` (a new figure by default) and returns it. matplotlib is imported when
 a plot is asked for.
@@ -7,17 +7,18 @@ a plot is asked for.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.errors import OptionError
-from dpstats.privacy import NOT_PRIVATE, Central, Privacy
+from dpstats.privacy import NOT_PRIVATE
+from dpstats.results.budget_plot import error_vs_epsilon, ledger
 from dpstats.results.canvas import COLORS, GREY, MARKERS, axes, finished
 from dpstats.results.compare import several
 from dpstats.results.descriptive import HistogramResults
+from dpstats.results.effect_plot import effect
 from dpstats.results.federated import FederatedResults
 from dpstats.results.inference import normal_quantile
 from dpstats.results.mixture_plot import mixture
@@ -28,7 +29,16 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-__all__ = ["coefficients", "error_vs_epsilon", "histogram", "ledger", "mixture", "sources"]
+__all__ = [
+    "coefficients",
+    "effect",
+    "error_vs_epsilon",
+    "forest",
+    "histogram",
+    "ledger",
+    "mixture",
+    "sources",
+]
 
 
 def _label(fit: Any, name: str | None) -> str:
@@ -67,11 +77,67 @@ def _units(fits: Sequence[Any], per: str, terms: Sequence[str]) -> pd.Series:
     return units
 
 
-def _halves(fit: Any, names: Sequence[str], z: float) -> list[NDArray[np.float64]]:
-    """Half-lengths of the whiskers of `names`: sampling error alone, then all error."""
-    total = fit.bse[names].to_numpy()
+def _drawn(
+    fit: Any, names: Sequence[str], unit: NDArray[np.float64], alpha: float
+) -> tuple[NDArray[np.float64], ...]:
+    """Values, and ends of the whiskers of sampling error alone and of all error.
+
+    Shapes (k,), (2, k) and (2, k).
+    """
+    value, total = unit * fit.params[names].to_numpy(), fit.bse[names].to_numpy()
     share = fit.privacy_share[names].to_numpy() if isinstance(fit, Released) else 0.0
-    return [z * total * np.sqrt(1 - share), z * total]
+    half = normal_quantile(alpha) * unit * total
+    ends = np.stack([value - half, value + half])
+    if isinstance(fit, Released):  # intervals that may not be normal
+        ends = unit * fit.conf_int(alpha).set_axis(fit.table.inner_names).loc[names].to_numpy().T
+    sampling = np.sqrt(1 - share) * half
+    return value, np.stack([value - sampling, value + sampling]), ends
+
+
+def _whiskers(ax: Axes, y: Any, drawn: Sequence[NDArray[np.float64]], k: int, label: str) -> None:
+    """Dots with two nested whiskers, in colour and marker k."""
+    x, sampling, total = drawn
+    color, marker = COLORS[k % len(COLORS)], MARKERS[k % len(MARKERS)]
+    ax.hlines(y, *total, color=color, lw=1.2)
+    ax.hlines(y, *sampling, color=color, lw=4.0, alpha=0.45)
+    ax.plot(x, y, marker, color=color, ms=5, mec="white", mew=0.6, label=label)
+
+
+def _explain_whiskers(ax: Axes, alpha: float) -> None:
+    level = f"{1 - alpha:.0%} interval"
+    ax.plot([], [], color=GREY, lw=4.0, alpha=0.45, label=f"{level}, sampling error")
+    ax.plot([], [], color=GREY, lw=1.2, label=f"{level}, with privacy noise")
+
+
+def _ratio_axis(ax: Axes, fits: Sequence[Any]) -> tuple[str, str]:
+    """A logarithmic axis; what its ratios are, and the title."""
+    links = [fit.design.family.link for fit in fits if isinstance(fit, Released)]
+    wrong = sorted({link for link in links if link not in _RATIO})
+    if wrong:
+        raise OptionError(
+            f"exp=True: the link is {wrong[0]!r}, so coefficients are no logarithms of ratios."
+        )
+    ax.set_xscale("log")
+    return _RATIO[links[0]] if links else ("ratio", "Ratios")
+
+
+# By link: what exponentials of coefficients are, and the title of several.
+_RATIO = {
+    "logit": ("odds ratio", "Odds ratios"),
+    "log": ("ratio of means", "Ratios of means"),
+    "cloglog": ("hazard ratio", "Hazard ratios"),
+}
+
+
+def _tick_ratios(ax: Axes) -> None:
+    """Round numbers on a logarithmic axis, however short it is."""
+    from matplotlib.ticker import LogLocator, MaxNLocator, StrMethodFormatter
+
+    lower, upper = ax.get_xlim()
+    short = upper < 5 * lower
+    ax.xaxis.set_major_locator(MaxNLocator(6) if short else LogLocator(subs=(1.0, 2.0, 5.0)))
+    ax.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    ax.tick_params(axis="x", which="minor", bottom=False, labelbottom=False)
 
 
 _PER = {"unit": "unit of the regressor", "scale": "public scale of the regressor"}
@@ -84,6 +150,7 @@ def coefficients(
     *,
     per: str = "unit",
     intercept: bool = False,
+    exp: bool = False,
     ax: Axes | None = None,
 ) -> Axes:
     """Dots with two nested whiskers: sampling error alone (thick), with privacy noise (thin).
@@ -103,12 +170,20 @@ def coefficients(
         different units comparable.
     intercept : bool, default False
         Whether to draw the intercept, whose scale is often another.
+    exp : bool, default False
+        Whether to draw exponentials on a logarithmic axis: odds ratios of a logistic regression,
+        ratios of means of a log link.
     ax : matplotlib Axes, optional
         Where to draw.
 
     Returns
     -------
     matplotlib.axes.Axes
+
+    Raises
+    ------
+    OptionError
+        If `per` is neither, or `exp` is asked of another link.
 
     Examples
     --------
@@ -124,37 +199,93 @@ def coefficients(
     terms = list(dict.fromkeys(str(name) for fit in fits for name in fit.bse.index))
     if not intercept and len(terms) > 1:
         terms = [t for t in terms if t not in ("Intercept", "const")]
-    units = _units(fits, per, terms)
-    z, row = normal_quantile(alpha), {term: -i for i, term in enumerate(terms)}
+    units, row = _units(fits, per, terms), {term: -i for i, term in enumerate(terms)}
     longest = max(len(term) for term in terms)
     ax = axes(ax, 7.0 + 0.07 * longest, 1.4 + len(terms) * (0.22 + 0.16 * len(fits)))
-    ax.axvline(0, color=GREY, lw=0.8, zorder=0)
+    ratio, title = _ratio_axis(ax, fits) if exp else ("", "")
+    quantity = f"{ratio} per {_PER[per]}" if exp else _quantity(fits, per)
+    ax.axvline(1 if exp else 0, color=GREY, lw=0.8, zorder=0)
     for k, (fit, label) in enumerate(zip(fits, labels, strict=True)):
         shown = [t for t in terms if t in fit.bse.index]
-        unit = units[shown].to_numpy()
-        x, offset = unit * fit.params[shown].to_numpy(), 0.22 * ((len(fits) - 1) / 2 - k)
-        y = np.array([row[t] for t in shown]) + offset
-        color = COLORS[k % len(COLORS)]
-        sampling, total = (unit * half for half in _halves(fit, shown, z))
-        ends = x - total, x + total
-        if isinstance(fit, Released):  # intervals that may not be normal
-            bounds = fit.conf_int(alpha).set_axis(fit.table.inner_names)
-            ends = tuple(unit * bounds.loc[shown].to_numpy().T)
-        ax.hlines(y, *ends, color=color, lw=1.2)
-        ax.hlines(y, x - sampling, x + sampling, color=color, lw=4.0, alpha=0.45)
-        ax.plot(
-            x, y, MARKERS[k % len(MARKERS)], color=color, ms=5, mec="white", mew=0.6, label=label
-        )
+        y = np.array([row[t] for t in shown]) + 0.22 * ((len(fits) - 1) / 2 - k)
+        drawn = _drawn(fit, shown, units[shown].to_numpy(), alpha)
+        _whiskers(ax, y, [np.exp(part) for part in drawn] if exp else drawn, k, label)
     ax.set_yticks(list(row.values()), list(map(figure_text, terms)))
     ax.set_ylim(-len(terms) + 0.4, 0.6)
     if any(fit.bse.notna().any() for fit in fits):
-        level = f"{1 - alpha:.0%} interval"
-        ax.plot([], [], color=GREY, lw=4.0, alpha=0.45, label=f"{level}, sampling error")
-        ax.plot([], [], color=GREY, lw=1.2, label=f"{level}, with privacy noise")
-    ax.set_xlabel(_quantity(fits, per))
+        _explain_whiskers(ax, alpha)
+    if exp:
+        _tick_ratios(ax)
+    ax.set_xlabel(quantity)
     ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
     tainted = any(isinstance(fit, Released) and fit.reproducible for fit in fits)
-    return finished(ax, f"{ax.get_xlabel().partition(' (')[0].capitalize()}s", tainted)
+    return finished(ax, title or f"{quantity.partition(' (')[0].capitalize()}s", tainted)
+
+
+def forest(
+    fits: Any,
+    term: str,
+    names: Sequence[str] | None = None,
+    alpha: float = 0.05,
+    *,
+    exp: bool = False,
+    ax: Axes | None = None,
+) -> Axes:
+    """One coefficient of several models, a row each: a forest plot.
+
+    Parameters
+    ----------
+    fits : sequence of Results and statsmodels results
+        Those without the term are refused.
+    term : str
+        The coefficient.
+    names : sequence of str, optional
+        Names of the rows; method, trust model and epsilon by default.
+    alpha : float, default 0.05
+        Whiskers are intervals of level 1 - alpha, as in `coefficients`.
+    exp : bool, default False
+        Whether to draw ratios on a logarithmic axis, as in `coefficients`.
+    ax : matplotlib Axes, optional
+        Where to draw.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+
+    Raises
+    ------
+    OptionError
+        If a model has no such term.
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> schema = dp.Schema(x=dp.Numeric(0, 1), y=dp.Numeric(0, 1))
+    >>> model = dp.ols("y ~ x", {"x": [0.1, 0.9] * 99, "y": [0.2, 0.8] * 99}, schema)
+    >>> fits = [model.fit(dp.Central(epsilon, 1e-7)) for epsilon in (0.5, 1.0, 2.0)]
+    >>> ax = dp.plot.forest(fits, "x", ["epsilon .5", "epsilon 1", "epsilon 2"])
+    """
+    fits = several(fits, names, "plot.forest")
+    labels = list(map(_label, fits, names if names is not None else [None] * len(fits)))
+    for fit, label in zip(fits, labels, strict=True):
+        if term not in fit.bse.index:
+            raise OptionError(f"plot.forest: {label} has no term {term!r}.")
+    ax = axes(ax, 7.0 + 0.07 * max(map(len, labels)), 1.4 + 0.38 * len(fits))
+    ratio, _ = _ratio_axis(ax, fits) if exp else ("", "")
+    quantity = f"{ratio} per {_PER['unit']}" if exp else _quantity(fits, "unit")
+    ax.axvline(1 if exp else 0, color=GREY, lw=0.8, zorder=0)
+    for k, fit in enumerate(fits):
+        drawn = _drawn(fit, [term], np.ones(1), alpha)
+        _whiskers(ax, [-k], [np.exp(part) for part in drawn] if exp else drawn, 0, "")
+    ax.set_yticks([-k for k in range(len(fits))], labels)
+    ax.set_ylim(-len(fits) + 0.4, 0.6)
+    _explain_whiskers(ax, alpha)
+    if exp:
+        _tick_ratios(ax)
+    ax.set_xlabel(quantity)
+    ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
+    tainted = any(isinstance(fit, Released) and fit.reproducible for fit in fits)
+    return finished(ax, f"{figure_text(term)}, by model", tainted)
 
 
 def histogram(fit: Any, alpha: float = 0.05, *, ax: Axes | None = None) -> Axes:
@@ -200,48 +331,6 @@ def histogram(fit: Any, alpha: float = 0.05, *, ax: Axes | None = None) -> Axes:
     ax.set_xlabel(f"{name}{rest}")
     ax.set_ylabel("density")
     return finished(ax, f"Histogram of {name}, {1 - alpha:.0%} intervals", fit.reproducible)
-
-
-def ledger(ledger: Any, *, ax: Axes | None = None) -> Axes:
-    """Epsilon spent after each entry of a ledger, by tight composition, against its ceiling.
-
-    Parameters
-    ----------
-    ledger : Ledger
-        Its entries are public.
-    ax : matplotlib Axes, optional
-        Where to draw.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
-
-    Examples
-    --------
-    >>> import dpstats as dp
-    >>> ax = dp.plot.ledger(dp.Ledger.memory(epsilon=3.0, delta=1e-6))
-    """
-    from matplotlib.ticker import MaxNLocator
-
-    ceiling, delta = ledger.ceiling
-    after = ledger.to_frame()["spent"].to_numpy(dtype=float)
-    before = np.append(0.0, after)[:-1]
-    at = np.arange(1, len(after) + 1)
-    ax = axes(ax, 7.0, 3.4)
-    ax.bar(at, before, width=0.7, color=COLORS[0], alpha=0.25, label="spent before")
-    ax.bar(at, after - before, width=0.7, bottom=before, color=COLORS[0], label="this entry adds")
-    ax.axhline(ceiling, color=COLORS[1], lw=1.5, ls="--", label=f"ceiling {ceiling:g}")
-    ax.set_ylim(0, 1.08 * ceiling)
-    ax.set_xlim(0.3, max(len(after), 5) + 0.7)
-    if len(after) <= 20:
-        ax.set_xticks(at)
-    else:
-        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
-    ax.set_xlabel("ledger entry")
-    ax.set_ylabel(f"$\\varepsilon$ spent in all (at $\\delta$ = {delta:g})")
-    ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
-    spent = after[-1] if after.size else 0.0
-    return finished(ax, f"Privacy spent: {spent:.3g} of {ceiling:g}", False)
 
 
 def sources(fit: Any, term: str, *, alpha: float = 0.05, ax: Axes | None = None) -> Axes:
@@ -301,86 +390,3 @@ def sources(fit: Any, term: str, *, alpha: float = 0.05, ax: Axes | None = None)
     ax.invert_yaxis()
     ax.set_xlabel(f"{figure_text(term)}, {1 - alpha:.0%} intervals; weights in brackets")
     return finished(ax, "Sites, by cluster, and what is made of them", fit.reproducible)
-
-
-def error_vs_epsilon(
-    model: Any,
-    epsilons: Sequence[float],
-    *,
-    privacy: Privacy | None = None,
-    terms: Sequence[str] | None = None,
-    ax: Axes | None = None,
-    **options: Any,
-) -> Axes:
-    """Planned standard error against epsilon, above its floor of sampling error alone.
-
-    No row is read: every point is a plan.
-
-    Parameters
-    ----------
-    model : Model
-        Planned once for every epsilon.
-    epsilons : sequence of float
-        Each > 0.
-    privacy : Privacy, optional
-        Guarantee whose epsilon is replaced; ``Central(1, 1e-7)`` by default.
-    terms : sequence of str, optional
-        Coefficients to draw; by default all but the intercept, at most seven.
-    ax : matplotlib Axes, optional
-        Where to draw.
-    **options
-        Passed to ``model.plan``.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
-
-    Examples
-    --------
-    >>> import dpstats as dp
-    >>> schema = dp.Schema(x=dp.Numeric(0, 1), y=dp.Numeric(0, 1))
-    >>> model = dp.ols("y ~ x", {"x": [0.1, 0.9] * 99, "y": [0.2, 0.8] * 99}, schema)
-    >>> ax = dp.plot.error_vs_epsilon(model, [0.5, 1.0, 2.0], privacy=dp.Central(1.0, 1e-7))
-    """
-    from matplotlib.ticker import LogLocator
-
-    privacy = Central(1.0, 1e-7) if privacy is None else privacy
-    grid = sorted(float(e) for e in epsilons)
-    if not grid:
-        raise OptionError("error_vs_epsilon(model, []): give at least one epsilon.")
-    plans = [model.plan(replace(privacy, epsilon=e), **options) for e in grid]
-    names = list(plans[0].parameters)
-    unknown = sorted(set(terms or ()) - set(names))
-    if unknown:
-        raise OptionError(f"terms={unknown!r} are not in the model: it has {', '.join(names)}.")
-    slopes = [n for n in names if n != "Intercept"] or names
-    shown = list(terms) if terms is not None else slopes[: len(COLORS)]
-    se = np.array([plan.predicted_se for plan in plans], dtype=float)
-    if np.isnan(se).all():  # or there are none
-        raise OptionError(
-            f"{plans[0].method!r} predicts no standard errors from public facts: nothing to draw."
-        )
-    units = plans[0].predicted_units or ("",) * len(names)
-    floor = se * np.sqrt(1 - np.array([[plan.privacy_share] for plan in plans]))
-    ax = axes(ax, 7.0, 4.2)
-    for k, name in enumerate(shown):
-        j, color = names.index(name), COLORS[k % len(COLORS)]
-        ax.plot(
-            grid,
-            se[:, j],
-            MARKERS[k % len(MARKERS)] + "-",
-            color=color,
-            ms=5,
-            label=figure_text(f"{name}, {units[j]}" if units[j] else name),
-        )
-        ax.plot(grid, floor[:, j], ":", color=color, lw=1.2)
-    ax.plot([], [], ":", color=GREY, label="sampling error alone")
-    ax.set(xscale="log", yscale="log")
-    ax.set_xticks(grid, [f"{e:g}" for e in grid])
-    ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-    ax.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    ax.minorticks_off()
-    ax.set_xlabel(f"$\\varepsilon$ (at $\\delta$ = {privacy.delta:g}, n = {plans[0].n:,})")
-    ax.set_ylabel("planned standard error, in the coefficient's units")
-    ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
-    return finished(ax, "Planned standard error by epsilon", False)

@@ -85,9 +85,16 @@ def test_ledger_bars_stack_to_the_composed_cost():
     tops = [bar.get_y() + bar.get_height() for bar in ax.patches[3:]]
     np.testing.assert_allclose(tops, spent)
     assert ax.lines[0].get_ydata()[0] == 3.0
+    steps, charges, ceiling = plot.ledger(ledger, over="time").lines
+    np.testing.assert_allclose(steps.get_ydata(), [0.0, *spent, spent[-1]])
+    assert list(charges.get_ydata()) == spent
+    assert ceiling.get_ydata()[0] == 3.0
+    with pytest.raises(OptionError, match="'entries' and 'time'"):
+        plot.ledger(ledger, over="hours")
 
 
 def test_an_empty_ledger_is_drawn():
+    assert "0 of 3" in plot.ledger(Ledger.memory(3.0, 1e-6), over="time").get_title(loc="left")
     assert "0 of 3" in plot.ledger(Ledger.memory(3.0, 1e-6)).get_title(loc="left")
 
 
@@ -109,7 +116,19 @@ def test_planned_error_falls_to_its_sampling_floor():
     np.testing.assert_allclose(a.get_ydata(), np.sqrt([5.0, 2.0, 1.0001]))
     np.testing.assert_allclose(floor.get_ydata(), 1.0)
     shown = [text.get_text() for text in ax.get_legend().get_texts()]
-    assert shown == ["a", "b", "sampling error alone"]
+    assert shown == ["a", "b", "without privacy noise:\nsampling error alone"]
+
+
+def test_curves_that_would_lie_on_each_other_are_one():
+    class Alike(PlannedModel):
+        def plan(self, privacy, **options):
+            found = super().plan(privacy, **options)
+            se = found.predicted_se[1]
+            return dataclasses.replace(found, predicted_se=(2 * se, se, 1.01 * se))
+
+    ax = plot.error_vs_epsilon(Alike(), [0.5, 1.0], steps=3)
+    assert [text.get_text() for text in ax.get_legend().get_texts()][:1] == ["a\nb"]
+    assert sum(line.get_xdata().size > 0 for line in ax.lines) == 2  # and its dotted one
 
 
 @pytest.mark.parametrize("se", [(), (np.nan,) * 3])
@@ -139,3 +158,66 @@ def test_a_fit_of_statsmodels_may_come_first():
     for fits in ([theirs, ours], [ours, theirs]):
         assert "y per " in dp.plot.coefficients(fits).get_xlabel()
     plt.close("all")
+
+
+@pytest.fixture(scope="module")
+def logistic():
+    rng = np.random.default_rng(0)
+    age, plan = rng.uniform(0, 70, 5000), rng.choice(["free", "25"], 5000)
+    data = {"age": age, "plan": plan, "sick": rng.random(5000) < 0.2 + age / 200}
+    schema = dp.Schema(
+        age=dp.Numeric(0, 70), plan=dp.Categorical(["free", "25"]), sick=dp.Boolean()
+    )
+    model = dp.logit("sick ~ age + C(plan)", data, schema)
+    return [model.fit(dp.Central(epsilon, 1e-6)) for epsilon in (1.0, 2.0)], data
+
+
+def test_ratios_are_drawn_on_a_logarithmic_axis(logistic):
+    (fit, _), _ = logistic
+    ax = plot.coefficients(fit, exp=True)
+    expected = fit.exp_conf_int().drop("Intercept")
+    np.testing.assert_allclose(ax.lines[1].get_xdata(), expected["exp(coef)"])
+    ends = [s[:, 0] for s in ax.collections[0].get_segments()]
+    np.testing.assert_allclose(ends, expected[["lower", "upper"]])
+    assert ax.get_xscale() == "log"
+    assert ax.lines[0].get_xdata()[0] == 1
+    assert ax.get_title(loc="left") == "Odds ratios"
+    with pytest.raises(OptionError, match=r"'identity'.*no logarithms"):
+        plot.coefficients(make()[0], exp=True)
+
+
+def test_a_forest_has_a_row_for_each_model(logistic):
+    fits, _ = logistic
+    ax = plot.forest(fits, "age", ["one", "two"])
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["one", "two"]
+    ends = [c.get_segments()[0][:, 0] for c in ax.collections[::2]]
+    np.testing.assert_allclose(ends, [fit.conf_int().loc["age"] for fit in fits])
+    ratios = plot.forest(fits, "age", exp=True).lines
+    assert ratios[1].get_xdata()[0] == pytest.approx(np.exp(fits[0].params["age"]))
+    with pytest.raises(OptionError, match="has no term 'agee'"):
+        plot.forest(fits, "agee")
+
+
+def test_an_effect_is_the_prediction_along_a_column(logistic):
+    (fit, _), _ = logistic
+    ax = plot.effect(fit, "age", {"plan": "25"}, alpha=0.1)
+    along = np.linspace(0, 70, 101)
+    found = fit.get_prediction({"age": along, "plan": ["25"] * 101})
+    np.testing.assert_allclose(ax.lines[0].get_ydata(), found.predicted)
+    drawn = ax.collections[0].get_paths()[0].vertices[:, 1]
+    assert drawn.min() == pytest.approx(found.conf_int(0.1).min())
+    assert drawn.max() == pytest.approx(found.conf_int(0.1).max())
+    assert "plan = 25" in ax.get_title(loc="left")
+    levels = plot.effect(fit, "plan", values=["25"])
+    assert levels.get_title(loc="left").endswith("at age = 35")
+    middle = fit.get_prediction({"age": [35.0], "plan": ["25"]})
+    np.testing.assert_allclose(levels.lines[0].get_ydata(), middle.predicted)
+
+
+def test_effects_of_what_is_no_column_or_no_regression_are_refused(logistic):
+    (fit, _), data = logistic
+    with pytest.raises(OptionError, match=r"'sick' is no column of the model.*'age', 'plan'"):
+        plot.effect(fit, "sick")
+    schema = dp.Schema(age=dp.Numeric(0, 70))
+    with pytest.raises(OptionError, match="a regression by formula is needed"):
+        plot.effect(dp.quantile("age", data, schema).fit(dp.Central(1.0, 1e-6)), "age")
