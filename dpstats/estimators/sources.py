@@ -44,6 +44,7 @@ __all__ = [
     "WANG_XU",
     "WELCH",
     "WILSON",
+    "YE",
     "ZHANG_EM",
     "ZHU",
 ]
@@ -457,6 +458,18 @@ WILSON = Citation(
     kind="article",
     volume="22",
     number="158",
+)
+
+YE = Citation(
+    "ye2018optimal",
+    "Ye, M. and Barg, A.",
+    "Optimal schemes for discrete distribution estimation under locally differential privacy",
+    2018,
+    "IEEE Transactions on Information Theory",
+    kind="article",
+    volume="64",
+    number="8",
+    eprint="1702.00610",
 )
 
 ZHANG_EM = Citation(

@@ -99,7 +99,11 @@ class Formula:
     def public(self, data: Any) -> PublicDesign:
         """The design where covariates are public."""
         if self.one_sided:
-            raise TrustError("All columns are private here: ask for Central(epsilon, delta).")
+            raise TrustError(
+                "All columns are private here, and none is a covariate: where there is no curator "
+                "ask for Local(epsilon), which promises the same of each value, otherwise for "
+                "Central(epsilon, delta)."
+            )
         if self.weights is not None:
             raise TrustError(
                 f"weights={self.weights!r}: weighted rows are fitted under Central(epsilon, delta)."

@@ -212,6 +212,7 @@ _CASES = [
     Case(ColumnMoments(np.array([0, D]), np.array([-0.5, -1.0]), np.array([0.2, 0.9])), 2, 0.95),
     Case(TableCounts((Axis(np.array([D]), np.ones(1), GRID), TWO)), 2, 0.99),
     Case(TableCounts((TWO,), missing=False), 2, 0.99),
+    Case(TableCounts((TWO,), norm="l1"), 1, 0.99),
     Case(Predicted(TableCounts((OF_MEAN, OF_RESPONSE)), ALL, BETA), 2, 0.99),
     Case(Predicted(GroupSums(Scored.window(2, 0.0, 1.0), OF_MEAN), ALL, BETA, BINOMIAL), 2, 0.9),
     Case(Predicted(ColumnMoments(ALL[:2], -np.ones(2), np.ones(2)), ALL, BETA), 2, 0.9),
