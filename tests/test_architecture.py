@@ -46,7 +46,7 @@ ARROWS: dict[str, set[str]] = {
     "estimators": {"protocol", "queries", "families", "accounting", "channels"}
     | {"estimators.numerics"},
     "estimators.numerics": {"protocol", "queries", "families", "accounting", "channels"},
-    "estimators.registry": {"protocol"} | CHAMBERS - {"estimators.numerics"},
+    "estimators.registry": {"estimators", "protocol"} | CHAMBERS - {"estimators.numerics"},
     "mechanisms": {"accounting", "channels"},
     "holders": {"accounting", "mechanisms", "protocol", "queries", "design", "schema", "tables"},
     "results": {"protocol", "design", "accounting", "families", "schema", "combining"},

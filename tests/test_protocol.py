@@ -53,7 +53,20 @@ def test_a_plan_without_a_prediction_prints():
     assert max(map(len, str(PLAN).splitlines())) <= 100
 
 
-@pytest.mark.parametrize("where", [{"branch": 3}, {"branch": -1}, {"branch": 1, "parts": 2}])
+@pytest.mark.parametrize("where", [{"branch": 3}, {"branch": -1}, {"branch": 1, "parts": 0}])
 def test_rows_that_the_charge_would_not_cover_cannot_be_planned(where):
     with pytest.raises(PlanError, match="branch"):
         Mechanism("gram", Gaussian(1.0), "", **where)
+
+
+@pytest.mark.parametrize("n", [3, 7, 12, 101])
+def test_parts_of_a_half_are_disjoint_and_of_that_half(n):
+    """By the cuts that lots deal rows at, counted out for every row."""
+    for count in (1, 2, 3, 5):
+        for branch in (1, 2):
+            mechanism = Mechanism("step", Gaussian(1.0), "", parts=count, branch=branch)
+            held = []
+            for part in range(count):
+                place, of = mechanism.cut(part)
+                held += range(n * place // of, n * (place + 1) // of)
+            assert held == list(range(n // 2) if branch == 1 else range(n // 2, n))

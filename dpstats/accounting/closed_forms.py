@@ -17,6 +17,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstats.accounting.roots import root
 from dpstats.errors import PlanError
 
 __all__ = [
@@ -194,13 +195,11 @@ def edge(
     excess: Callable[[float], float], good: float, bad: float, tolerance: float = 1e-14
 ) -> float:
     """Where `excess` changes its sign between `good` and `bad`; always a point where it is <= 0."""
-    from scipy.optimize import brentq
-
     if excess(bad) <= 0:
         return bad
     if excess(good) >= 0:
         return good
-    x = float(brentq(excess, good, bad, xtol=1e-300, rtol=max(tolerance, 1e-15)))
+    x = root(excess, good, bad, max(tolerance, 1e-15))
     step = math.copysign(tolerance * abs(x), good - bad)
     while excess(x) > 0:
         x, step = x + step, 2 * step

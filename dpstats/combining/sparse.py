@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Averaged", "averaged"]
+__all__ = ["Averaged", "alike", "averaged"]
 
 Array = NDArray[np.float64]
 
@@ -40,16 +40,43 @@ class Averaged(NamedTuple):
     distances: Array
 
 
+def alike(slopes: Array, rows: Array, s: int) -> tuple[NDArray[np.bool_], Array]:
+    """Which of several sparse estimates are like the first, and how far each is from it.
+
+    Sparse fits release no covariance, so that what two sites that are alike differ by is taken from
+    the sites: the median over sites of the lower quartile of squared distances to the others, each
+    over the sum of their errors. Where most sites are alike that is the lower quartile of a
+    chi-squared law of s degrees of freedom in the same unit, and a site is not alike beyond the
+    quantile 1 - .05 / K of this law. Of fewer than three sites all are taken to be.
+
+    Parameters
+    ----------
+    slopes : ndarray of shape (K + 1, d)
+        Estimates in units in which all columns are alike; the target's first.
+    rows : ndarray of shape (K + 1,)
+        Of each site. The error of a site is taken to be in inverse proportion to its rows.
+    s : int
+        Entries that are not 0.
+    """
+    from scipy.stats import chi2
+
+    count = len(slopes)
+    if count < 3:
+        return np.ones(count, dtype=np.bool_), np.zeros(count)
+    unit = (1 / rows[:, None] ** 2 + 1 / rows[None, :] ** 2) * np.mean(rows**2) / 2
+    squared = ((slopes[:, None] - slopes[None, :]) ** 2).sum(axis=2) / unit
+    others = squared[~np.eye(count, dtype=np.bool_)].reshape(count, count - 1)
+    quartile = float(np.median(np.quantile(others, _NEAR, axis=1)))
+    distances: Array = squared[0] * chi2.ppf(_NEAR, s) / max(quartile, 1e-300)
+    return distances <= chi2.ppf(1 - _LEVEL / (count - 1), s), distances
+
+
 def averaged(
     theta: Array, rows: Array, error: float, s: int, always: int | None = None
 ) -> Averaged:
     """The target's estimate, drawn to the mean of the sources near it, and cut to s entries.
 
-    Sparse fits release no covariance, so that what two sites that are alike differ by is taken from
-    the sites: the median over sites of the lower quartile of squared distances to the others, each
-    over the sum of their errors. Where most sites are alike that is the lower quartile of a
-    chi-squared law of s degrees of freedom in the same unit, and a site is set aside beyond the
-    quantile 1 - .05 / K of this law. Of fewer than three sites none is set aside.
+    A source that is not `alike` is set aside.
 
     The target moves to the mean m of the sources that are left, weighed by rows, by the share
     ``min(w, e^2 / ||theta_0 - m||^2)``, with e^2 the squared error that is expected of the target's
@@ -72,18 +99,9 @@ def averaged(
     always : int, optional
         A column that is in anyway, and is not counted: the intercept.
     """
-    from scipy.stats import chi2
-
     count, d = theta.shape
     slopes = np.delete(theta, always, axis=1) if always is not None else theta
-    unit = (1 / rows[:, None] ** 2 + 1 / rows[None, :] ** 2) * np.mean(rows**2) / 2
-    squared = ((slopes[:, None] - slopes[None, :]) ** 2).sum(axis=2) / unit
-    kept, distances = np.ones(count, dtype=np.bool_), np.zeros(count)
-    if count > 2:
-        others = squared[~np.eye(count, dtype=np.bool_)].reshape(count, count - 1)
-        quartile = float(np.median(np.quantile(others, _NEAR, axis=1)))
-        distances = squared[0] * chi2.ppf(_NEAR, s) / max(quartile, 1e-300)
-        kept = distances <= chi2.ppf(1 - _LEVEL / (count - 1), s)
+    kept, distances = alike(slopes, rows, s)
     value, share, sources = theta[0], 0.0, rows * kept * (np.arange(count) > 0)
     if sources.any():
         mean = sources @ theta / sources.sum()

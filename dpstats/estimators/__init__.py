@@ -1,5 +1,13 @@
 """Methods: `registry` lists them, and every trust model has a folder."""
 
-from dpstats.estimators.registry import ESTIMATORS, find, methods
+from dpstats.estimators import registry
+from dpstats.estimators.registry import find, methods
+from dpstats.protocol import Estimator
 
 __all__ = ["ESTIMATORS", "find", "methods"]
+
+ESTIMATORS: tuple[Estimator, ...]  # as of the registry
+
+
+def __getattr__(name: str) -> tuple[Estimator, ...]:
+    return registry.__getattr__(name)

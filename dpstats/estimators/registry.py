@@ -8,6 +8,7 @@ from dpstats.errors import OptionError, TrustError
 from dpstats.estimators.central import CENTRAL
 from dpstats.estimators.federated import FEDERATED
 from dpstats.estimators.labels import LABEL_ONLY
+from dpstats.estimators.listed import Listed
 from dpstats.estimators.local import LOCAL
 from dpstats.privacy import Privacy
 from dpstats.protocol import Estimator
@@ -17,10 +18,19 @@ from dpstats.theory.arithmetic import joined
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["ESTIMATORS", "find", "methods"]
+__all__ = ["ESTIMATORS", "LISTED", "find", "methods"]
 
 # The first row for a model and a trust model is the default there.
-ESTIMATORS: tuple[Estimator, ...] = (*CENTRAL, *LABEL_ONLY, *LOCAL, *FEDERATED)
+LISTED: tuple[Listed, ...] = (*CENTRAL, *LABEL_ONLY, *LOCAL, *FEDERATED)
+
+
+ESTIMATORS: tuple[Estimator, ...]  # all of them: their modules are imported when it is read
+
+
+def __getattr__(name: str) -> tuple[Estimator, ...]:
+    if name == "ESTIMATORS":
+        return tuple(row.method for row in LISTED)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def find(
@@ -46,9 +56,9 @@ def find(
     TrustError
         If nothing, or not this method, answers the model under the trust model.
     """
-    rows = [e for e in ESTIMATORS if e.model == model]
+    rows = [e for e in LISTED if e.model == model]
     if not rows:
-        known = ", ".join(dict.fromkeys(repr(e.model) for e in ESTIMATORS))
+        known = ", ".join(dict.fromkeys(repr(e.model) for e in LISTED))
         raise OptionError(f"No model {model!r}: there are {known}.")
     if method is not None:
         rows = [e for e in rows if e.name == method]
@@ -58,12 +68,12 @@ def find(
         rows = [e for e in rows if e.sparse == sparse]
         if not rows:
             raise OptionError(_no_kind(model, method, sparse))
-    able = [e for e in rows if privacy.trust in e.theory]
+    able = [e for e in rows if e.trust == privacy.trust]
     if not able:
         asked = repr(model) if method is None else f"{model!r} by method {method!r}"
         trust = f"under {privacy.trust!r} trust in this release"
         raise TrustError(f"No method answers {asked} {trust}. {_existing(model)}")
-    return next((e for e in able if _serves(e, privacy)), able[0])
+    return next((e.method for e in able if _serves(e.method, privacy)), able[0].method)
 
 
 def _serves(estimator: Estimator, privacy: Privacy) -> bool:
@@ -75,17 +85,22 @@ def _serves(estimator: Estimator, privacy: Privacy) -> bool:
     return serves is None or bool(serves(privacy))
 
 
+_SYMMETRIC = ("gaussian_mixture", "mixture_ols")  # models that are sparse only where they are so
+
+
 def _no_kind(model: str, method: str | None, sparse: bool) -> str:
     """Why nothing, or not this method, selects columns (or keeps them all)."""
     does = "selects columns (sparsity=)" if sparse else "keeps every column"
-    able = ", ".join(repr(e.name) for e in ESTIMATORS if e.model == model and e.sparse == sparse)
+    able = ", ".join(repr(e.name) for e in LISTED if e.model == model and e.sparse == sparse)
     asked = f"No method of {model!r}" if method is None else f"Method {method!r} is none that"
+    if sparse and model in _SYMMETRIC:
+        able = f"{model}(..., symmetric=True), two components around b and -b"
     return f"{asked} {does}." + (f" These do: {able}." if able else "")
 
 
 def _existing(model: str) -> str:
     """What there is for a model, in a sentence."""
-    rows = (f"{e.name!r} ({', '.join(e.theory)})" for e in ESTIMATORS if e.model == model)
+    rows = (f"{e.name!r} ({e.trust})" for e in LISTED if e.model == model)
     return f"Methods of {model!r}: {', '.join(rows)}; dpstats.methods() lists all."
 
 
@@ -126,7 +141,7 @@ def methods(model: str | None = None, trust: str | None = None) -> pd.DataFrame:
             "conditions": "; ".join(a.statement for a in theory.conditions),
             "options": "; ".join(f"{k}: {v}" for k, v in e.options.items()),
         }
-        for e in ESTIMATORS
+        for e in (row.method for row in LISTED)
         for name, known in e.theory.items()
         for given, theory in known.rows()
         if model in (None, e.model) and trust in (None, name)

@@ -204,8 +204,8 @@ class OpenFits:
             query = query_from_dict(step.query)
             if isinstance(query, Search):
                 value, _ = curator.compare(query, step.slot, -1 if step.at is None else step.at)
-            elif query.kind != "sum":
-                raise OptionError("no sum")
+            elif query.kind not in ("sum", "peel"):
+                raise OptionError("no sum, and no sums peeled one by one")
             else:
                 value, _ = curator.ask(query, step.slot, step.part)
         except Exception:  # of which even the type may depend on rows

@@ -101,7 +101,7 @@ class Curator(Transcribed):
     def ask(self, query: Query, slot: str, part: int = 0) -> Answer:
         """Answer `query` once with the noise planned under `slot`; see `Holder.ask`."""
         mechanism = self._plan.mechanism(slot)
-        cut = (mechanism.branch - 1, 2) if mechanism.branch else (part, mechanism.parts)
+        cut = mechanism.cut(part)
         if (slot, part) in self._answered or part not in range(mechanism.parts):
             raise PlanError(
                 f"{slot!r} (part {part}) was already answered or never planned; each planned "

@@ -114,11 +114,14 @@ class _OpenDPStream:
     """Integer mechanisms of OpenDP (Canonne, Kamath & Steinke 2020 samplers)."""
 
     def __init__(self) -> None:
-        import opendp.prelude as odp
+        # Not opendp.prelude: it brings scikit-learn and polars where they are installed.
+        from opendp import domains, measurements, measures, metrics, mod
 
-        odp.enable_features("contrib")
-        self._odp: Any = odp
-        self._domain: Any = odp.vector_domain(odp.atom_domain(T="i64"))
+        mod.enable_features("contrib")
+        self._make: Any = measurements
+        self._metrics: Any = metrics
+        self._measures: Any = measures
+        self._domain: Any = domains.vector_domain(domains.atom_domain(T="i64"))
         self._gaussian = functools.cache(self._make_gaussian)
         self._laplace = functools.cache(self._make_laplace)
         self._top_k = functools.cache(self._make_top_k)
@@ -136,16 +139,16 @@ class _OpenDPStream:
     # longer than a draw.
 
     def _make_gaussian(self, scale: float) -> Any:
-        return self._odp.m.make_gaussian(self._domain, self._odp.l2_distance(T="f64"), scale)
+        return self._make.make_gaussian(self._domain, self._metrics.l2_distance(T="f64"), scale)
 
     def _make_laplace(self, scale: float) -> Any:
-        return self._odp.m.make_laplace(self._domain, self._odp.l1_distance(T="i64"), scale)
+        return self._make.make_laplace(self._domain, self._metrics.l1_distance(T="i64"), scale)
 
     def _make_top_k(self, k: int, scale: float) -> Any:
-        return self._odp.m.make_noisy_top_k(
+        return self._make.make_noisy_top_k(
             self._domain,
-            self._odp.linf_distance(T="i64"),
-            self._odp.zero_concentrated_divergence(),
+            self._metrics.linf_distance(T="i64"),
+            self._measures.zero_concentrated_divergence(),
             k=k,
             scale=scale,
         )

@@ -89,7 +89,7 @@ def mixture_ols(
     data: Any = None,
     schema: Schema | None = None,
     *,
-    components: int = 2,
+    components: int | Sequence[int] = 2,
     symmetric: bool = False,
     n: int | None = None,
 ) -> Model:
@@ -101,8 +101,10 @@ def mixture_ols(
         ``"y ~ x + z"``, as in `ols`.
     data, schema, n
         As in `ols`.
-    components : int, default 2
-        Number of regressions, from 1 to 4. Their errors are normal with one variance.
+    components : int or several ints, default 2
+        Number of regressions, from 1 to 4, or those that one is chosen of by the released
+        histogram, such as ``range(1, 5)``; the choice costs nothing. Their errors are normal with
+        one variance.
     symmetric : bool, default False
         Two regressions, equally likely, with coefficients b and -b and no intercept (write ``"y ~ 0
         + x + z"``), on independent covariates of mean 0 and standard deviation as declared,

@@ -152,6 +152,8 @@ class RegressionMixtureEstimate:
         As for every `Estimate`; `nobs` is the released count of rows that contribute.
     inference : str
         As in `ParameterTable`.
+    asked : int
+        Components that there might have been at most; 0 for k.
     """
 
     columns: tuple[str, ...]
@@ -165,12 +167,14 @@ class RegressionMixtureEstimate:
     released: Mapping[str, Any] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
     inference: str = ""
+    asked: int = 0
 
     def __post_init__(self) -> None:  # it may come from a file
         k, d = len(self.weights), len(self.columns)
         square = (k * (1 + d) + 1,) * 2
         shapes = [c.shape for c in (self.cov, self.cov_privacy, self.cov_sampling)]
         sound = k > 0 and d > 0 and self.weights.shape == (k,) and self.coef.shape == (k, d)
+        sound = sound and (self.asked == 0 or self.asked >= k)
         if not sound or shapes != [square] * 3:
             raise OptionError("estimate: its components and its parts do not fit together.")
         finite = np.isfinite(self.weights).all() and np.isfinite(self.coef).all()
@@ -182,20 +186,22 @@ class RegressionMixtureEstimate:
 
     def table(self, design: Design) -> ParameterTable:
         """Weights and coefficients of the components, and the errors' standard deviation."""
-        k, d = self.coef.shape
-        names = regression_names(k, self.columns)
-        values = np.append(np.column_stack([self.weights, self.coef]), self.sigma)
+        (k, d), most = self.coef.shape, self.asked or len(self.coef)
+        names = regression_names(most, self.columns)
+        inner = np.append(np.arange(k * (1 + d)), len(names) - 1)
+        values = np.zeros(len(names))
+        values[inner] = np.append(np.column_stack([self.weights, self.coef]), self.sigma)
         valid = not self.inference.startswith("none")
-        weight = np.arange(len(names)) % (1 + d) == 0
+        weight = inner % (1 + d) == 0
         weight[-1] = True  # and sigma: above 0, like them
         return ParameterTable(
             names=names,
             groups=(
-                *(f"component {j}" for j in range(1, k + 1) for _ in range(1 + d)),
+                *(f"component {j}" for j in range(1, most + 1) for _ in range(1 + d)),
                 "errors",
             ),
             values=values,
-            inner=np.arange(len(names)),
+            inner=inner,
             cov=self.cov if valid else np.full_like(self.cov, np.nan),
             cov_privacy=self.cov_privacy,
             cov_sampling=self.cov_sampling,

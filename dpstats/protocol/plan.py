@@ -42,8 +42,9 @@ class Mechanism:
         With ``parts > 1`` the slot may be asked once for each of that many disjoint sets of rows;
         by parallel composition all of them together cost one event.
     branch : {0, 1, 2}, default 0
-        0 asks all rows, 1 and 2 ask the first and the second half of them. One row is in one half,
-        so the branches together cost what the costlier of them costs (`Parallel`).
+        0 asks all rows, 1 and 2 ask the first and the second half of them, or disjoint parts of
+        this half. One row is in one half, so the branches together cost what the costlier of them
+        costs (`Parallel`).
     """
 
     slot: str
@@ -53,12 +54,21 @@ class Mechanism:
     branch: int = 0
 
     def __post_init__(self) -> None:
-        # What is charged assumes it: an unknown branch would be free, parts of a half would overlap
-        if self.branch not in (0, 1, 2) or self.parts < 1 or (self.branch and self.parts > 1):
+        if self.branch not in (0, 1, 2) or self.parts < 1:  # an unknown branch would be free
             raise PlanError(
                 f"Mechanism {self.slot!r} with branch={self.branch!r}, parts={self.parts!r}: a "
-                "branch is 0 (all rows), 1 or 2 (a half, asked once); parts are at least 1."
+                "branch is 0 (all rows), 1 or 2 (a half); parts are at least 1."
             )
+
+    def cut(self, part: int) -> tuple[int, int]:
+        """Which of how many disjoint parts of all rows a part of this mechanism is.
+
+        Rows are dealt by rank (`Lots.dealt`): the first P of 2 P parts are the ranks below
+        floor(n P / (2 P)) = floor(n / 2), so that parts of a half are of that half, whatever P is.
+        """
+        if self.branch:
+            return (self.branch - 1) * self.parts + part, 2 * self.parts
+        return part, self.parts
 
 
 @dataclass(frozen=True, slots=True)

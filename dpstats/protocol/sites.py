@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -10,14 +11,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.errors import OptionError
+from dpstats.privacy import Federated
 from dpstats.protocol.estimate import COEFFICIENTS, CoefficientEstimate, ParameterTable
 
 if TYPE_CHECKING:
     from dpstats.design import Design
+    from dpstats.protocol.plan import Plan
 
 __all__ = ["FederatedEstimate", "SiteRecord", "SiteShare", "SummedEstimate"]
 
 Array = NDArray[np.float64]
+
+LEVEL = 0.05  # probability: of telling any source from the target that is like it
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +34,8 @@ class SiteRecord:
     site : str
         Its name.
     status : str
-        ``"answered"``, or why there is no answer: ``"refused"``, ``"late"``, ``"invalid"``.
+        ``"answered"``, or why there is no answer: ``"refused"``, ``"too small"``, ``"late"``,
+        ``"invalid"``.
     reason : str
         Of what it refused; public names only.
     n : float
@@ -124,6 +130,36 @@ class FederatedEstimate:
         return sum(s.n for s in self.answers)
 
     @property
+    def near(self) -> NDArray[np.bool_]:
+        """Of the sites that answered, the target and those that no test at 5 % / K tells from it.
+
+        The test is chi-squared, of `distances`.
+        """
+        from scipy.stats import chi2
+
+        count = max(len(self.answers) - 1, 1)
+        found: NDArray[np.bool_] = self.distances <= chi2.ppf(1 - LEVEL / count, self.params.size)
+        return found
+
+    def several(self, design: Design, plan: Plan) -> dict[str, float]:
+        """What rates over sites are evaluated at: those that are `near`, and how far they are.
+
+        h is the root mean square of the distances of their parameters from the target's, in
+        standardised units, as far as it exceeds what their covariances explain.
+        """
+        kept = [site for site, near in zip(self.answers, self.near, strict=True) if near]
+        own = next(site for site in kept if site.site == self.target)
+        units, excess = design.standardization, []
+        for site in kept:
+            if site is not own:
+                there, spread = units.to_internal(site.params, site.cov)
+                here, own_spread = units.to_internal(own.params, own.cov)
+                off = there - here
+                excess.append(float(off @ off - np.trace(spread) - np.trace(own_spread)))
+        h = math.sqrt(max(float(np.mean(excess)), 0.0)) if excess else 0.0
+        return {"n": sum(site.n for site in kept), "K": len(kept), "n0": own.n, "h": h}
+
+    @property
     def support(self) -> None:
         """Every column is in the model."""
         return
@@ -190,3 +226,14 @@ class SummedEstimate(CoefficientEstimate):
     """Coefficients of several sites together, and what each of them gave."""
 
     sites: tuple[SiteShare, ...] = ()
+
+    def several(self, design: Design, plan: Plan) -> dict[str, float]:
+        """What rates over sites are evaluated at: those that were kept, at the h that is guessed.
+
+        No covariance of a site's own parameters is released from which it could be known.
+        """
+        assert isinstance(plan.privacy, Federated)
+        kept = {site.site: site.n for site in self.sites if site.status == "answered"}
+        h = float(plan.options.get("h") or 0.0)
+        own = float(kept[plan.privacy.target])
+        return {"n": float(sum(kept.values())), "K": len(kept), "n0": own, "h": h}

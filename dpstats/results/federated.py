@@ -17,14 +17,17 @@ from dpstats.results.parameters import places_among
 from dpstats.results.regression import RegressionResults
 from dpstats.results.summary import Particulars
 from dpstats.stored import read, record
+from dpstats.theory import Setting, reevaluated
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from dpstats.design import Design
+    from dpstats.protocol import Plan
 
 __all__ = ["FederatedResults", "SummedResults"]
 
+_HOW = {"averaged-sparse": "averages", "ftl-low-dim": "gradients", "ftl-high-dim": "gradients"}
 _ASSUMED = ("exchangeable", "target")
 
 
@@ -44,6 +47,11 @@ class FederatedResults(RegressionResults):
     @staticmethod
     def _sparsity(estimate: Any, design: Design, plan: Any) -> None:
         return None
+
+    @classmethod
+    def _setting(cls, estimate: Any, design: Design, plan: Plan) -> Setting:
+        made = super()._setting(estimate, design, plan)
+        return replace(made, **estimate.several(design, plan))
 
     @staticmethod
     def _written(estimate: Any) -> dict[str, Any]:  # type: ignore[override]
@@ -127,7 +135,9 @@ class FederatedResults(RegressionResults):
         """
         self._answer(name)
         estimate = estimate_for(name, self.estimate.sites, self.estimate.combine)
-        return replace(self, estimate=estimate)._bounded()  # the plan is what was planned
+        setting = self._setting(estimate, self.design, self.plan)
+        bound = reevaluated(self.error_bound, setting)  # the plan is what was planned
+        return replace(self, estimate=estimate, error_bound=bound)._bounded()
 
     def _answer(self, name: str) -> Any:
         for site in self.estimate.answers:
@@ -200,6 +210,11 @@ class SummedResults(RegressionResults):
 
     estimates = SummedEstimate
 
+    @classmethod
+    def _setting(cls, estimate: Any, design: Design, plan: Plan) -> Setting:
+        made = super()._setting(estimate, design, plan)
+        return replace(made, **estimate.several(design, plan))
+
     @staticmethod
     def _written(estimate: Any, *other: str) -> dict[str, Any]:
         data = coefficients.to_dict(estimate, "sites", *other)
@@ -232,7 +247,7 @@ class SummedResults(RegressionResults):
     def _particulars(self) -> Particulars:
         made, sites = super()._particulars(), self.estimate.sites
         count = f"{sum(site.status == 'answered' for site in sites)} of {len(sites)}"
-        how = "averages" if self.estimate.support is not None else "sums"
+        how = _HOW.get(self.plan.method, "sums")
         whole = (
             f"Estimates are of {count} sites together, by {how}, and of the target as far as the "
             "others are like it; fit.sources says which are not."

@@ -11,6 +11,7 @@ from dpstats.errors import OptionError
 from dpstats.results.canvas import COLORS, MARKERS, axes, finished
 from dpstats.results.mixture import MixtureResults
 from dpstats.results.regression_mixture import RegressionMixtureResults
+from dpstats.results.symmetric import SymmetricMixtureResults, SymmetricRegressionResults
 from dpstats.text import figure_text
 
 if TYPE_CHECKING:
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["mixture"]
 
+_Rows = MixtureResults | SymmetricMixtureResults
+_Lines = RegressionMixtureResults | SymmetricRegressionResults
 _LEVELS = (0.5, 0.95)  # share of a component within its ellipses
 
 
@@ -30,7 +33,7 @@ def mixture(fit: Any, columns: Sequence[str] | None = None, *, ax: Axes | None =
         Of `gaussian_mixture` or `mixture_ols`.
     columns : sequence of one or two str, optional
         The first two by default, or the only one. Of a mixture of regressions one column of its
-        design, the first by default.
+        design, the first by default. Of a sparse fit the first that were selected.
     ax : matplotlib Axes, optional
         Where to draw.
 
@@ -56,12 +59,12 @@ def mixture(fit: Any, columns: Sequence[str] | None = None, *, ax: Axes | None =
     >>> model = dp.gaussian_mixture("~ x", rows, dp.Schema(x=dp.Numeric(-9, 9)))
     >>> ax = dp.plot.mixture(model.fit(dp.Central(1.0, 1e-6)))
     """
-    if isinstance(fit, RegressionMixtureResults):
+    if isinstance(fit, _Lines):
         return _lines(fit, columns, ax)
-    if not isinstance(fit, MixtureResults):
+    if not isinstance(fit, _Rows):
         raise OptionError("plot.mixture: a fit of gaussian_mixture or mixture_ols is needed.")
     every = fit.estimate.columns
-    chosen = list(every[:2] if columns is None else columns)
+    chosen = list(_ahead(fit, every)[:2] if columns is None else columns)
     if not 1 <= len(set(chosen)) == len(chosen) <= 2 or not set(chosen) <= set(every):
         raise OptionError(f"columns={chosen!r}: one or two of {', '.join(every)} are needed.")
     at = [every.index(name) for name in chosen]
@@ -73,12 +76,18 @@ def mixture(fit: Any, columns: Sequence[str] | None = None, *, ax: Axes | None =
     return finished(ax, f"Mixture of {fit.mixture.k} normal laws", fit.reproducible)
 
 
-def _part(fit: MixtureResults | RegressionMixtureResults, j: int) -> tuple[str, str]:
+def _ahead(fit: _Rows | _Lines, every: Sequence[str]) -> list[str]:
+    """Columns, those that a sparse fit selected first."""
+    selected = getattr(fit, "selected", every)
+    return sorted(every, key=lambda name: name not in selected)
+
+
+def _part(fit: _Rows | _Lines, j: int) -> tuple[str, str]:
     """Colour and legend entry of a component."""
     return COLORS[j % len(COLORS)], f"component {j + 1} ({fit.mixture.weights[j]:.0%})"
 
 
-def _ellipses(fit: MixtureResults, at: Sequence[int], ax: Axes) -> None:
+def _ellipses(fit: _Rows, at: Sequence[int], ax: Axes) -> None:
     turn = np.linspace(0, 2 * np.pi, 181)
     circle = np.stack([np.cos(turn), np.sin(turn)])
     for j in range(fit.mixture.k):
@@ -91,7 +100,7 @@ def _ellipses(fit: MixtureResults, at: Sequence[int], ax: Axes) -> None:
             ax.plot(*ring, color=color, lw=1.4)
 
 
-def _densities(fit: MixtureResults, at: Sequence[int], ax: Axes) -> None:
+def _densities(fit: _Rows, at: Sequence[int], ax: Axes) -> None:
     place, mixture = at[0], fit.mixture
     means, sds = mixture.means[:, place], np.sqrt(mixture.covariances[:, place, place])
     grid = np.linspace(float((means - 4 * sds).min()), float((means + 4 * sds).max()), 401)
@@ -107,11 +116,11 @@ def _densities(fit: MixtureResults, at: Sequence[int], ax: Axes) -> None:
 _SPAN = 2.0  # scales on either side of the centre of a column that lines are drawn for
 
 
-def _lines(fit: RegressionMixtureResults, columns: Sequence[str] | None, ax: Axes | None) -> Axes:
+def _lines(fit: _Lines, columns: Sequence[str] | None, ax: Axes | None) -> Axes:
     design, found = fit.design, fit.estimate.released.get("scales", {})
     standard = design.standardization
     every = [name for j, name in enumerate(design.names) if j != standard.intercept]
-    chosen = every[:1] if columns is None else list(columns)
+    chosen = _ahead(fit, every)[:1] if columns is None else list(columns)
     if len(chosen) != 1 or chosen[0] not in every:
         known = ", ".join(every) or "none: the model has no column"
         raise OptionError(f"columns={columns!r}: one column of the design is needed, of {known}.")

@@ -14,6 +14,7 @@ from dpstats.design import DeclaredDesign
 from dpstats.errors import OptionError
 from dpstats.families.mixtures import RegressionMixture
 from dpstats.protocol.mixtures import RegressionMixtureEstimate
+from dpstats.results.inference import interval
 from dpstats.results.mixture import numbered
 from dpstats.results.parameters import ParameterResults, places_among
 from dpstats.results.summary import Particulars
@@ -102,7 +103,8 @@ class RegressionMixtureResults(ParameterResults):
         index = pd.MultiIndex.from_tuples(
             [*pairs, ("all", "sigma")], names=["component", "parameter"]
         )
-        found = super().conf_int(alpha).set_axis(index)
+        bounds = interval(self.table.inner_values, self._wald.se, alpha)
+        found = pd.DataFrame(bounds, index=index)
         return found if cols is None else found.iloc[places_among(cols, self.table.inner_names)]
 
     # New rows -------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from dpstats import version
 from dpstats.design import Design, design_from_dict
 from dpstats.errors import OptionError
-from dpstats.privacy import NOT_PRIVATE, Federated, Neighbors
+from dpstats.privacy import NOT_PRIVATE, Neighbors
 from dpstats.results import archive
 from dpstats.results.margins import bounded
 from dpstats.results.privacy_report import PrivacyReport
@@ -106,22 +106,26 @@ class Released:
         model, `privacy` the report on all mechanisms that ran.
         """
         kind = next(kind for kind in KINDS.values() if isinstance(estimate, kind.estimates))
-        setting = Setting(
-            n=float(estimate.nobs),
-            d=len(design.names),
-            epsilon=plan.privacy.epsilon,
-            delta=plan.privacy.delta,
-            s=kind._sparsity(estimate, design, plan),
-            m=plan.options.get("public_rows"),
-            p=plan.options.get("moment"),
-            K=len(plan.mechanisms) if isinstance(plan.privacy, Federated) else None,
-        )
+        setting = kind._setting(estimate, design, plan)
         warned = " ".join((*plan.warnings, *estimate.remarks)).lower()
         hidden = any(word in warned for word in _HIDDEN)
         bound = error_bound(theory, setting, hidden)
         return kind(design, plan, estimate, privacy, bound)._bounded()
 
     # What a kind of estimate may say of itself ----------------------------------------------------
+
+    @classmethod
+    def _setting(cls, estimate: Any, design: Design, plan: Plan) -> Setting:
+        """The public facts that rates are evaluated at."""
+        return Setting(
+            n=float(estimate.nobs),
+            d=len(design.names),
+            epsilon=plan.privacy.epsilon,
+            delta=plan.privacy.delta,
+            s=cls._sparsity(estimate, design, plan),
+            m=plan.options.get("public_rows"),
+            p=plan.options.get("moment"),
+        )
 
     @staticmethod
     def _sparsity(estimate: Any, design: Design, plan: Plan) -> int | None:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from dpstats.design import DeclaredDesign
 from dpstats.errors import OptionError
+from dpstats.families.mixtures import NormalMixture, RegressionMixture
 from dpstats.families.signs import mean_sign
 from dpstats.protocol.symmetric import SymmetricLinesEstimate, SymmetricMixtureEstimate
 from dpstats.results.mixture import numbered
@@ -122,10 +123,26 @@ class SymmetricMixtureResults(_Symmetric):
 
     estimates = SymmetricMixtureEstimate
 
+    @cached_property
+    def mixture(self) -> NormalMixture:
+        """The mixture as arrays, in the user's units."""
+        b = self.estimate.beta
+        covariances = np.broadcast_to(self.sigma**2 * np.eye(b.size), (2, b.size, b.size))
+        return NormalMixture(np.full(2, 0.5), np.stack([b, -b]), covariances)
+
     @property
     def means(self) -> pd.DataFrame:
         """Means, one row a component, of shape (2, d)."""
         return self._signed()
+
+    @property
+    def covariances(self) -> dict[int, pd.DataFrame]:
+        """Covariance of each component, sigma^2 I, of shape (d, d)."""
+        import pandas as pd
+
+        names = list(self.estimate.columns)
+        pairs = zip(numbered(2), self.mixture.covariances, strict=True)
+        return {j: pd.DataFrame(c.copy(), names, names) for j, c in pairs}
 
     def _odds(self, rows: Array) -> Array:
         """Half of the log odds of component 1."""
@@ -191,6 +208,12 @@ class SymmetricRegressionResults(_Symmetric):
 
     estimate: SymmetricLinesEstimate
     estimates = SymmetricLinesEstimate
+
+    @cached_property
+    def mixture(self) -> RegressionMixture:
+        """The mixture as arrays, in the user's units."""
+        b = self.estimate.beta
+        return RegressionMixture(np.full(2, 0.5), np.stack([b, -b]), self.sigma)
 
     @property
     def components(self) -> pd.DataFrame:

@@ -8,12 +8,12 @@ not state are 1 and every report says so.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from dpstats.theory.arithmetic import Formula, joined
-from dpstats.theory.bound import RATES, BoundTerm, Condition, ErrorBound
+from dpstats.theory.bound import ALONE, RATES, SMALLER, BoundTerm, Condition, ErrorBound
 from dpstats.theory.citations import Citation
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "Theory",
     "error_bound",
     "rate_terms",
+    "reevaluated",
 ]
 
 
@@ -50,7 +51,12 @@ class Setting:
     p : float, optional
         Half the order of the moments that the response has.
     K : int, optional
-        Sites of a federation, the target among them.
+        Sites of a federation that the estimate is made of, the target among them; `n` is then of
+        all their rows.
+    n0 : float, optional
+        Rows of the target.
+    h : float, optional
+        How far from the target's the parameters of these sites may be, in standardised units.
     """
 
     n: float
@@ -61,6 +67,8 @@ class Setting:
     m: int | None = None
     p: float | None = None
     K: int | None = None
+    n0: float | None = None
+    h: float | None = None
 
     @property
     def symbols(self) -> dict[str, float]:
@@ -143,7 +151,8 @@ class Rate:
     def value(self, setting: Setting) -> float:
         """The term at `setting`; nan where it says nothing there (``log(1/delta)`` at 0)."""
         value = _read(self.formula).value(setting.symbols)
-        return value if 0 < value < math.inf else math.nan
+        least = value > 0 or (value == 0 and self.term == "heterogeneity")
+        return value if least and value < math.inf else math.nan
 
     @property
     def credit(self) -> str:
@@ -172,6 +181,9 @@ class Theory:
     variants : mapping of tuple of str to Theory
         What is known instead where options are given: ``("moment",)`` for any value of it,
         ``("channel=gaussian",)`` for this one.
+    alone : mapping of str to tuple of Rate
+        Of several sites, for ``"upper"`` and ``"lower"``: the terms of the target by itself. The
+        bound is then the smaller of their sum and that of all sites, up to a constant.
     """
 
     estimand: str
@@ -182,11 +194,13 @@ class Theory:
     citations: tuple[Citation, ...]
     corrections: tuple[str, ...] = field(default=())
     variants: Mapping[tuple[str, ...], Theory] = field(default_factory=dict)
+    alone: Mapping[str, tuple[Rate, ...]] = field(default_factory=dict)
 
     @property
     def conditions(self) -> tuple[Assumption, ...]:
         """All conditions: of the theory, and of single terms."""
-        single = (a for rate in (*self.upper, *self.lower) for a in rate.given)
+        own = (rate for side in self.alone.values() for rate in side)
+        single = (a for rate in (*self.upper, *self.lower, *own) for a in rate.given)
         return tuple(dict.fromkeys((*self.assumptions, *single)))
 
     def under(self, options: Mapping[str, Any]) -> Theory:
@@ -210,20 +224,39 @@ def _asked(option: str) -> str:
 
 
 def rate_terms(theory: Theory, setting: Setting) -> tuple[BoundTerm, ...]:
-    """The rate tier of `theory` at `setting`: each term, and the totals of both sides."""
+    """The rate tier of `theory` at `setting`: each term, and the totals of both sides.
+
+    Where a bound is the smaller of that of all sites and that of the target alone, the terms and
+    the total of each, and at the end the smaller total.
+    """
     terms = []
     for side, rates in (("upper", theory.upper), ("lower", theory.lower)):
-        name = f"{side} rate"
-        values = [rate.value(setting) for rate in rates]
-        terms += [
-            BoundTerm("rate", side, rate.term, name, value, rate.formula, rate.credit)
-            for rate, value in zip(rates, values, strict=True)
-        ]
-        if rates:
-            formula = joined(rate.formula for rate in rates)
-            credits = " ".join(dict.fromkeys(rate.credit for rate in rates))
-            terms.append(BoundTerm("rate", side, "total", name, sum(values), formula, credits))
-    return tuple(terms)
+        terms += _summed(side, f"{side} rate", rates, setting)
+        terms += _summed(side, f"{side} rate{ALONE}", theory.alone.get(side, ()), setting)
+    return (*terms, *_smaller(terms))
+
+
+def _smaller(terms: Sequence[BoundTerm]) -> Iterator[BoundTerm]:
+    """The smaller of two totals of a side, where there are two."""
+    for side in ("upper", "lower"):
+        both = [t for t in terms if (t.tier, t.side, t.term) == ("rate", side, "total")]
+        if len(both) == 2:
+            least = min(both, key=lambda t: math.inf if math.isnan(t.value) else t.value)
+            yield replace(least, quantity=f"{side} rate{SMALLER}")
+
+
+def _summed(side: str, name: str, rates: Sequence[Rate], setting: Setting) -> list[BoundTerm]:
+    """The terms of one sum, and the sum."""
+    values = [rate.value(setting) for rate in rates]
+    terms = [
+        BoundTerm("rate", side, rate.term, name, value, rate.formula, rate.credit)
+        for rate, value in zip(rates, values, strict=True)
+    ]
+    if not rates:
+        return terms
+    formula = joined(rate.formula for rate in rates)
+    credits = " ".join(dict.fromkeys(rate.credit for rate in rates))
+    return [*terms, BoundTerm("rate", side, "total", name, sum(values), formula, credits)]
 
 
 def error_bound(theory: Theory, setting: Setting, hidden: bool = False) -> ErrorBound:
@@ -239,3 +272,35 @@ def error_bound(theory: Theory, setting: Setting, hidden: bool = False) -> Error
         citations=theory.citations,
         corrections=theory.corrections,
     )
+
+
+def reevaluated(bound: ErrorBound, setting: Setting) -> ErrorBound:
+    """The same theorems at another setting, by their formulas as they are printed in `bound`.
+
+    A bound may come from a file: what cannot be read there is not known.
+    """
+    terms = []
+    for t in bound.terms:
+        if t.tier != "rate":
+            terms.append(t)
+        elif not t.quantity.endswith(SMALLER):
+            formula = _readable(t.formula)
+            value = math.nan if formula is None else formula.value(setting.symbols)
+            terms.append(replace(t, value=value if 0 <= value < math.inf else math.nan))
+    conditions = [_judged(c, setting) for c in bound.assumptions]
+    return replace(bound, terms=(*terms, *_smaller(terms)), assumptions=tuple(conditions))
+
+
+def _judged(condition: Condition, setting: Setting) -> Condition:
+    """A condition at another setting; one without a formula stays as it is."""
+    formula = _readable(condition.statement.rpartition(": ")[2])
+    if condition.holds is None or formula is None:
+        return condition
+    return replace(condition, holds=formula.holds(setting.symbols))
+
+
+def _readable(text: str) -> Formula | None:
+    try:
+        return _read(text)
+    except ValueError:
+        return None

@@ -13,7 +13,9 @@ from dpstats.theory.citations import Citation
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["RATES", "BoundTerm", "Condition", "ErrorBound"]
+__all__ = ["ALONE", "RATES", "SMALLER", "BoundTerm", "Condition", "ErrorBound"]
+
+ALONE, SMALLER = ", target alone", ", the smaller of both"  # which rate, beside its side
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +32,8 @@ class BoundTerm:
     term : str
         ``"statistical"``, ``"privacy"``, ``"heterogeneity"`` or ``"total"``.
     quantity : str
-        Name of the parameter, or ``"upper rate"``, ``"lower rate"``.
+        Name of the parameter, or ``"upper rate"``, ``"lower rate"``; of several sites also those
+        of the ``"target alone"``, and ``"the smaller of both"``.
     value : float
         A bound is in the user's units, a rate a norm in standardised units.
     formula : str
@@ -184,17 +187,17 @@ class ErrorBound:
     def formulas(self) -> list[str]:
         """The rates in words, each with who proves it."""
         lines = []
-        for side in ("upper", "lower"):
-            found = [t for t in self.terms if (t.tier, t.side) == ("rate", side)]
-            single = [t for t in found if t.term != "total"]
-            if len({t.source for t in single}) > 1:
-                lines += [
-                    f"{side.capitalize()} rate, {t.term}: {t.formula}. {t.source}" for t in single
-                ]
-            elif found:
-                terms = " + ".join(t.term for t in single)
-                whole = found[-1]
-                lines.append(f"{side.capitalize()} rate ({terms}): {whole.formula}. {whole.source}")
+        rates = [t for t in self.terms if t.tier == "rate"]
+        for name in dict.fromkeys(t.quantity for t in rates):
+            found = [t for t in rates if t.quantity == name]
+            single, shown = [t for t in found if t.term != "total"], name.capitalize()
+            if name.endswith(SMALLER):
+                lines.append(f"{shown}: {found[-1].value:.2g}, of {found[-1].formula}.")
+            elif len({t.source for t in single}) > 1:
+                lines += [f"{shown}, {t.term}: {t.formula}. {t.source}" for t in single]
+            else:
+                terms, whole = " + ".join(t.term for t in single), found[-1]
+                lines.append(f"{shown} ({terms}): {whole.formula}. {whole.source}")
         return lines
 
     def _repr_html_(self) -> str:

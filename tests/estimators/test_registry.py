@@ -10,7 +10,7 @@ import pytest
 from dpstats import estimators
 from dpstats.accounting import Ledger
 from dpstats.errors import OptionError, TrustError
-from dpstats.estimators import ESTIMATORS, find, methods
+from dpstats.estimators import ESTIMATORS, find, methods, registry
 from dpstats.models.arrays import OLS
 from dpstats.privacy import Central, Federated, LabelOnly, Local
 from dpstats.theory import Setting
@@ -43,14 +43,24 @@ def test_help_on_a_plan_says_what_it_takes_and_raises(method) -> None:
 
 @each
 def test_rates_fall_with_n_and_cite_known_sources(method) -> None:
-    small, large = (Setting(n, 9, 1.0, 1e-6, s=3, p=2, K=4) for n in (1e3, 1e6))
+    small, large = (Setting(n, 9, 1.0, 1e-6, s=3, p=2, K=4, n0=n / 4, h=1) for n in (1e3, 1e6))
     for _, theory in (row for known in method.theory.values() for row in known.rows()):
         keys = {c.key for c in theory.citations}
-        for rate in (*theory.upper, *theory.lower):
-            assert rate.value(large) < rate.value(small)
+        own = (rate for rates in theory.alone.values() for rate in rates)
+        for rate in (*theory.upper, *theory.lower, *own):
+            falls = rate.term != "heterogeneity"  # how far sources are is no matter of rows
+            assert (rate.value(large) < rate.value(small)) == falls
             assert rate.source.key in keys
         for assumption in theory.conditions:
             assert assumption.holds(large) in (True, False, None)
+
+
+@pytest.mark.parametrize("row", registry.LISTED, ids=lambda r: f"{r.model}-{r.name}")
+def test_a_line_of_the_registry_says_what_the_method_says(row) -> None:
+    method = row.method
+    assert (method.model, method.name, method.sparse) == (row.model, row.name, row.sparse)
+    assert list(method.theory) == [row.trust]
+    assert row.method is method
 
 
 @each

@@ -165,10 +165,36 @@ def test_noise_makes_no_line():
     counts = np.histogram2d(r, u, bins=[heights, edges])[0]
     for seed in range(2):
         noisy = counts + 12 * np.random.default_rng(seed).normal(size=counts.shape)
-        lines = Cells(noisy, 12.0, heights, edges, True).lines(2)
+        lines = Cells(noisy, 12.0, heights, edges, True).lines(2)[0]
         order = np.argsort(-lines.weights)
         np.testing.assert_allclose(lines.coef[order], [[-0.2, 0.4], [0.3, -0.6]], atol=0.15)
         np.testing.assert_allclose(lines.sigma, 0.25, atol=0.1)
+
+
+def test_the_number_of_lines_is_chosen_by_the_cells():
+    """Of up to three, in a histogram of 20,000 rows; each number is the right one once."""
+    rng = np.random.default_rng(11)
+    heights, edges = np.linspace(-2, 2, 25), np.linspace(-3, 3, 13)
+    every = np.array([[-0.2, 0.4], [0.3, -0.6], [0.9, 0.2]])
+    for k in (1, 2, 3):
+        u, chosen = rng.uniform(-1.7, 1.7, 20_000), rng.integers(0, k, 20_000)
+        r = every[chosen, 0] + every[chosen, 1] * u + 0.2 * rng.normal(size=20_000)
+        counts = np.histogram2d(r, u, bins=[heights, edges])[0]
+        noisy = counts + 12 * rng.normal(size=counts.shape)
+        assert len(Cells(noisy, 12.0, heights, edges, True).chosen((1, 2, 3)).weights) == k
+
+
+def test_the_number_of_components_is_chosen_from_what_was_released(tmp_path):
+    fit = fitted(rows(8_000, 10), 10, k=range(1, 3))
+    alone = fitted(rows(8_000, 10, LEVELS)[["y"]], 10, k=(1, 2, 3), formula="y ~ 1")
+    assert (len(fit.weights), len(alone.weights)) == (2, 2)
+    assert np.abs(distances(fit, PAIR)).max() < 4
+    assert list(alone.params.index[-3:]) == ["weight [3]", "Intercept [3]", "sigma"]
+    assert (alone.params.iloc[4:6] == 0).all()
+    assert alone.conf_int().loc[("all", "sigma")].notna().all()
+    alone.save(tmp_path / "fit.json")
+    assert dp.load(tmp_path / "fit.json") == alone
+    assert "component 3" not in str(alone.summary())
 
 
 def test_without_noise_to_speak_of_the_finish_is_at_the_maximum_of_the_likelihood():
@@ -296,7 +322,7 @@ def test_planned_errors_are_those_of_a_fit():
     assert np.all(fit.bse < high * units * 1.5)
 
 
-@pytest.mark.parametrize("components", [0, 5, 2.5, True, "3", [2]])
+@pytest.mark.parametrize("components", [0, 5, 2.5, True, "3", [], [2, 2.5], range(1, 6)])
 def test_wrong_options_are_refused_before_the_charge(components):
     ledger = dp.Ledger.memory(5.0, 1e-5)
     model = dp.mixture_ols("y ~ a + b", rows(50, 1), SCHEMA, components=components)

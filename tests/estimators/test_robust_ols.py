@@ -262,7 +262,7 @@ def test_a_rare_level_is_shrunk_and_has_a_wide_interval() -> None:
         y=dp.Numeric(-2, 5), x=dp.Numeric(0, 1), g=dp.Categorical(["a", "b", "rare"])
     )
     truth, rows = np.array([1.0, 0.5, -0.5, 1.0]), 5_000
-    params, bse = [], []
+    params, bse, hidden = [], [], []
     for seed in range(30):
         g = rng.permutation(np.r_[np.full(8, 2), rng.choice(2, rows - 8)])
         x = rng.uniform(0, 1, rows)
@@ -274,6 +274,10 @@ def test_a_rare_level_is_shrunk_and_has_a_wide_interval() -> None:
         assert list(results.params.index) == ["Intercept", "x", "C(g)[T.b]", "C(g)[T.rare]"]
         params.append(results.params.to_numpy())
         bse.append(results.bse.to_numpy())
+        hidden.append(results.estimate.not_identified)
+    assert {j for found in hidden for j in found} == {3}
+    assert sum(map(len, hidden)) > 20
+    assert "Not identified" in results.estimate.remarks[0] or not hidden[-1]
     rare, its_se = np.array(params)[:, 3], np.array(bse)[:, 3]
     assert np.abs(rare).max() < 2.5  # four standard deviations of the response
     assert np.mean(rare) < 0.6  # drawn towards no effect; the truth is 1

@@ -482,3 +482,58 @@ def test_of_many_columns_the_average_is_counted() -> None:
     assert set(fit.released["share outside"]) == {"y", "all other columns"}
     assert fit.released["share outside"]["all other columns"] == pytest.approx(1 / 8, abs=0.03)
     assert "values of all other columns were outside" in " ".join(str(fit.summary()).split())
+
+
+@pytest.mark.parametrize(("family", "seed"), [("logit", 4), ("ols", 0)])
+def test_a_rare_0_1_column_declared_by_its_range_does_as_well_as_a_dummy(family, seed):
+    """One in twenty rows is 1: noise once passed for values next to 0, at slopes of thousands."""
+    rng = np.random.default_rng(seed)
+    x, w = rng.uniform(-1, 1, 5_000), (rng.uniform(size=5_000) < 0.4).astype(float)
+    r = (rng.uniform(size=5_000) < 0.05).astype(float)
+    eta = 0.3 + 0.8 * x + r + 0.5 * w
+    y = eta + rng.normal(size=5_000)
+    if family == "logit":
+        y = (rng.uniform(size=5_000) < 1 / (1 + np.exp(-eta))).astype(float)
+    data = {"y": y, "x": x, "r": r, "w": w}
+    one = dp.Numeric(0, 1)
+    schema = dp.Schema(
+        y=one if family == "logit" else dp.Numeric(-6, 6), x=dp.Numeric(-1, 1), r=one, w=one
+    )
+    model = (dp.logit if family == "logit" else dp.ols)("y ~ x + r + w", data, schema)
+    fit = model.fit(dp.Central(1.0, DELTA), noise=SeededNoise(seed))
+    assert fit.released["scales"]["r"] == {"center": 0.0, "scale": 1.0}
+    assert abs(fit.params["r"] - 1) < 3 * fit.bse["r"] < 4
+    assert fit.bse["x"] < 0.15
+
+
+def test_noise_beside_a_spike_is_no_scale():
+    """5 % of the rows are at the other end: they are found, or nothing is."""
+    scales = []
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        column = Column(0.0, 1.0, 5_000, 0.01, 4)
+        for _ in range(3):
+            counts, _ = np.histogram(np.r_[np.zeros(4_750), np.ones(250)], column.edges)
+            column.look(counts + rng.normal(0, 100, counts.size), 100.0)
+            column.focus(0.01)
+        assert column.found is not None
+        scales.append(column.found.scale)
+    assert min(scales) > 0.05
+
+
+def test_noise_far_from_all_rows_does_not_draw_the_next_cells_out():
+    """Eight cells of it that stand out by a hair, at the other end of the range."""
+    rng = np.random.default_rng(3)
+    column, sd = Column(-1e6, 1e6, 10_000, 0.008, 3), 80.0
+    counts = np.histogram(rng.normal(50, 10, 10_000), column.edges)[0].astype(float)
+    threshold = sd * math.sqrt(2 * math.log(4 * counts.size * 3))
+    counts[-8:] = 1.1 * threshold / math.sqrt(8)
+    column.look(counts, sd)
+    column.focus(0.008)
+    inner = column.edges[(column.edges > 16) & (column.edges < 256)]
+    assert inner.size > 15  # even cells over one cell of the first stage, not over 1e6
+    column.edges = column._start
+    counts[-8:] *= 3  # what is clearly there is looked at
+    column.look(counts, sd)
+    column.focus(0.008)
+    assert np.sum((column.edges > 16) & (column.edges < 256)) < 15

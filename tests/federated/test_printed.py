@@ -9,6 +9,7 @@ import pytest
 
 import dpstats as dp
 from dpstats.errors import FeasibilityWarning, OptionError, TrustError
+from dpstats.estimators.federated import FTLHighDim
 from dpstats.mechanisms.noise import SeededNoise
 from tests.contracts.accountants import upper
 from tests.federated.cases import BETA, FORMULA, SCHEMA, table
@@ -93,6 +94,133 @@ def test_bad_options_are_refused_before_the_charge(changes: Any, words: str) -> 
 def test_a_site_with_too_few_rows_for_the_targets_batches_is_named() -> None:
     with pytest.raises(OptionError, match="Site 'far': steps="):
         fitted({**tables(), "far": table(40, 1)})
+
+
+# Sparse coefficients ------------------------------------------------------------------------------
+
+WIDE = 12
+SPARSE = np.r_[0.0, 0.7, -0.7, np.zeros(WIDE - 2)]
+WIDE_SCHEMA = dp.Schema(
+    {
+        "y": dp.Numeric(-10, 10, center=0, scale=1.4),
+        **{f"x{j}": dp.Numeric(-5, 5, center=0, scale=1) for j in range(1, WIDE + 1)},
+    }
+)
+
+
+def wide(n: int, seed: int, shift: float = 0.0) -> dict[str, Any]:
+    """Two of twelve columns matter."""
+    rng = np.random.default_rng(seed)
+    x = np.clip(rng.standard_normal((n, WIDE)), -5, 5)
+    y = x[:, :2] @ (SPARSE[1:3] + shift) + rng.standard_normal(n)
+    return {"y": y, **{f"x{j + 1}": x[:, j] for j in range(WIDE)}}
+
+
+def sparse_fit(privacy: Any = RICH, n: int = 4000, **options: Any) -> Any:
+    names = {"home": 0.0, "north": 0.0, "south": 0.0, "west": 0.0, "far": 1.5}
+    data = {name: wide(n, k, h) for k, (name, h) in enumerate(names.items())}
+    asked = {"sparsity": 2, "noise": SeededNoise(1), **options}
+    formula = "y ~ " + " + ".join(f"x{j}" for j in range(1, WIDE + 1))
+    return dp.ols(formula, data, WIDE_SCHEMA).fit(privacy, method="ftl-high-dim", **asked)
+
+
+@pytest.fixture(scope="module")
+def sparse() -> Any:
+    return sparse_fit()
+
+
+def test_with_a_large_budget_the_columns_are_found_and_others_set_aside(sparse: Any) -> None:
+    assert sparse.selected == ["x1", "x2"]
+    assert sparse.sources["status"].tolist() == ["answered"] * 4 + ["set aside"]
+    assert sparse.released["together"]
+    # 8,000 rows in T batches, of which the last one or two count: sds of about .03.
+    assert np.allclose(sparse.params, SPARSE, atol=0.15)
+
+
+def test_a_row_is_in_one_batch_of_one_half(sparse: Any) -> None:
+    asked = [m for m in sparse.privacy.mechanisms if m.slot.startswith("north: ")]
+    steps = sparse.plan.options["steps"]
+    assert steps > 1
+    for slot in ("pairs-1", "peel-1", "pairs-2", "step-2"):
+        assert [m.part for m in asked if m.slot == f"north: {slot}"] == list(range(steps))
+    assert {m.slot: m.branch for m in asked} == {
+        "north: pairs-1": 1, "north: peel-1": 1, "north: pairs-2": 2, "north: step-2": 2
+    }  # fmt: skip
+    assert not [m for m in sparse.privacy.mechanisms if m.slot == "far: step-2"]
+
+
+def test_each_half_spends_the_whole_budget_and_no_more() -> None:
+    """By another accountant; both halves on the same rows would cost far more."""
+    design = dp.ols("y ~ x1 + x2 + x3", schema=WIDE_SCHEMA).design
+    plan = FTLHighDim().site_plan(design, dp.Central(1.0, 1e-6), 50_000, sparsity=2)
+    halves = [[m.event for m in plan.mechanisms if m.branch == b] for b in (1, 2)]
+    for events in halves:
+        assert 0.9 < upper(events, 1e-6) <= 1.001
+    assert upper([e for events in halves for e in events], 1e-6) > 1.3
+    assert plan.cost[0] <= 1.001
+
+
+def test_without_sources_near_it_the_target_s_own_estimate_stands() -> None:
+    """Where |A| is printed for |A| + 1 the noise of all columns would be taken."""
+    found = sparse_fit(threshold=1e-9)
+    assert found.released["sources kept"] == 0
+    few = sparse_fit(dp.Federated(2.0, 1e-5, target="home"), n=4000)
+    assert not few.released["together"]
+    assert "home alone has the smaller rate" in " ".join(few.estimate.remarks)
+    slots = {m.slot for m in few.privacy.mechanisms}
+    assert not {slot for slot in slots if "step-2" in slot}
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"sparsity": 0}, "from 1 to 12"),
+        ({"sparsity": 1.5}, "from 1 to 12"),
+        ({"steps": 5000}, "steps"),
+        ({"h": -1.0}, "h=-1.0"),
+        ({"h": "far"}, "h='far'"),
+        ({"privacy": dp.Federated(1.0, 0.0, target="home")}, "delta > 0"),
+    ],
+)
+def test_bad_options_of_the_sparse_method_are_refused_before_the_charge(
+    changes: Any, words: str
+) -> None:
+    ledger = dp.Ledger.memory(300.0, 1e-4)
+    with pytest.raises((OptionError, TrustError), match=words):
+        sparse_fit(changes.pop("privacy", RICH), ledger={"home": ledger}, **changes)
+    assert not ledger.entries
+
+
+# What is proved -----------------------------------------------------------------------------------
+
+
+def test_the_bound_is_the_smaller_of_two_at_the_h_that_is_guessed(sparse: Any) -> None:
+    """Theorem 7 by hand: four sites of 4,000 rows are alike, thirteen columns, two of them in."""
+    n, n0, d, s, k = 16_000, 4_000, 13, 2, 4
+    logs = np.sqrt(np.log(1e4))
+    own = np.sqrt(s * np.log(d / 0.05) * np.log(n0) / n0)
+    own += s * logs * np.log(n0 * d / 0.05) ** 2.5 / (n0 * 300)
+    all_ = np.sqrt(s * np.log(d / 0.05) * np.log(n) / n)
+    all_ += np.sqrt(k * d * s) * logs * np.log(n * d / 0.05) ** 2.5 / (n * 300)
+    bound = sparse.error_bound
+    assert bound.value("rate", "upper", "total", "upper rate") == pytest.approx(all_)
+    alone, smaller = "upper rate, target alone", "upper rate, the smaller of both"
+    assert bound.value("rate", "upper", "total", alone) == pytest.approx(own)
+    assert bound.value("rate", "upper", "total", smaller) == pytest.approx(min(own, all_))
+    far = sparse_fit(h=3.0).error_bound
+    assert far.value("rate", "upper", "total", "upper rate") == pytest.approx(all_ + 3)
+    assert far.value("rate", "upper", "total", smaller) == pytest.approx(own)
+    assert "the smaller of both" in repr(far)
+
+
+def test_conditions_of_a_lower_bound_hold_or_fail_here(fit: Any) -> None:
+    """n0 = 4,000, three sites, epsilon 300, delta 1e-4, three columns."""
+    said = {c.statement: c.holds for c in fit.error_bound.assumptions}
+    assert said["Lower bound (19): eps < 1"] is False
+    assert said["Lower bound (19): n0 >~ d log(1/delta)"] is True
+    assert said["Lower bound (19): delta < 1/n0^2"] is False
+    assert said["Lower bound (21): n0 eps >~ sqrt(d/K)"] is True
+    assert "[FAILS] Lower bound (19): eps < 1" in repr(fit.error_bound)
 
 
 # The mean -----------------------------------------------------------------------------------------

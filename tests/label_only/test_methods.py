@@ -165,7 +165,9 @@ def test_the_clip_widens_with_n_and_epsilon_and_stays_in_the_range():
     assert LabelOLS().plan(made, LOCAL, 500).options["interval"] == made.internal_endog_bounds
 
 
-@pytest.mark.parametrize("method", LABEL_ONLY, ids=lambda m: f"{m.model}-{m.name}")
+@pytest.mark.parametrize(
+    "method", [row.method for row in LABEL_ONLY], ids=lambda m: f"{m.model}-{m.name}"
+)
 def test_a_plan_costs_what_was_asked(method):
     model = "ols" if method.model == "mean" else method.model
     data = table(300, 0, model)

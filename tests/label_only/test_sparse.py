@@ -20,7 +20,7 @@ from dpstats.privacy import LabelOnly
 from dpstats.schema import Numeric, Schema
 from tests.label_only.cases import fit, rademacher, user
 
-SPARSE = [m for m in LABEL_ONLY if m.sparse]
+SPARSE = [row.method for row in LABEL_ONLY if row.sparse]
 
 
 def error(method, privacy, n, p, s, seed, bound=5.0, **options) -> tuple[float, int]:

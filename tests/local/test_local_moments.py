@@ -6,7 +6,9 @@ import pytest
 import dpstats as dp
 from dpstats.errors import FeasibilityWarning, OptionError, TrustError
 from dpstats.estimators.local import choice
+from dpstats.estimators.local.conclusion import reaching
 from dpstats.estimators.local.moments import LocalMoments, LocalSparse
+from dpstats.estimators.local.pool import Answered, Fit, GramEstimate
 from dpstats.mechanisms.noise import SeededNoise
 from dpstats.privacy import Central, Local
 from dpstats.protocol import Messages
@@ -267,3 +269,49 @@ def test_a_fit_of_simulated_devices_is_near_the_truth():
     few = {name: values[:200] for name, values in table.items()}
     with pytest.warns(FeasibilityWarning):
         dp.ols("y ~ x1 + x2", few, schema).fit(dp.Local(0.5), noise=SeededNoise(1))
+
+
+def ranges(times: float) -> dict[str, dp.Numeric]:
+    """Of a column with sd 1 and one with sd 5, this many times wider than three of these."""
+    return {
+        "y": dp.Numeric(-30, 30),
+        "x": dp.Numeric(-3 * times, 3 * times),
+        "z": dp.Numeric(-15 * times, 15 * times),
+    }
+
+
+@pytest.mark.parametrize(("times", "told"), [(1.0, True), (4.0, False)])
+def test_a_range_far_too_wide_is_said_rather_than_an_interval_that_misses(times, told):
+    rng = np.random.default_rng(5)
+    x = rng.normal(size=(40_000, 2)) * [1, 5]
+    y = 4 + 2 * x[:, 0] - x[:, 1] + rng.normal(size=40_000)
+    data = {"y": y, "x": x[:, 0], "z": x[:, 1]}
+    model = dp.ols("y ~ x + z", data, dp.Schema(ranges(times)))
+    fit = model.fit(Local(2.0), noise=dp.SeededNoise(1))
+    if told:
+        assert not fit.estimate.inference
+        assert (np.abs(np.asarray(fit.params) - [4, 2, -1]) < 3 * np.asarray(fit.bse)).all()
+    else:
+        assert fit.estimate.inference.startswith("none")
+        assert "x, z" in fit.estimate.remarks[0]
+        assert np.isnan(np.asarray(fit.bse)).all()
+
+
+def test_standard_errors_reach_what_the_noise_of_second_moments_leaves():
+    """They end where a grid says that Fieller's set does, and stay where there is no such noise."""
+    method, made = LocalMoments(), design(1, 1.0)
+    question = method.question(made, method.plan(made, Local(2.0), 20_000), [], None)
+    rounds = [Answered(question, Messages(10, np.zeros(1), np.eye(1)), 0.0)]
+    t, r, own = 1.3, 0.2, 0.02
+    cov = np.diag([own + t**2 * r**2, 0.5])
+    fit = Fit(np.arange(2), np.array([t, 2.0]), cov, cov, np.zeros(2), np.ones(1))
+    gram = GramEstimate(
+        np.arange(2), *[np.eye(2)] * 3, 0.1, 1.0, 1.0, np.array([r, 0]), np.arange(0)
+    )
+    grid = np.linspace(t - 9, t + 9, 400_001)
+    inside = grid[np.abs(t - grid) <= 1.959964 * np.sqrt(own + grid**2 * r**2)]
+    reach = max(inside[-1] - t, t - inside[0])
+    found = np.sqrt(np.diag(reaching(fit, gram, rounds).cov))
+    assert found[0] == pytest.approx(reach / 1.959964, rel=1e-3)
+    assert found[0] > 1.2 * np.sqrt(cov[0, 0])
+    assert found[1] == pytest.approx(np.sqrt(0.5))

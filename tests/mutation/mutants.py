@@ -278,7 +278,7 @@ MUTANTS = [
         mutant(
             "asks all rows where a half was planned",
             CURATOR,
-            "cut = (mechanism.branch - 1, 2) if mechanism.branch else (part, mechanism.parts)",
+            "cut = mechanism.cut(part)",
             "cut = part, mechanism.parts",
             "test_sensitivity.py",
             "half_only",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
@@ -11,6 +12,7 @@ from scipy.stats import multivariate_normal
 
 import dpstats as dp
 from dpstats.errors import OptionError
+from dpstats.results.report import html_report
 from dpstats.results.symmetric import SymmetricMixtureResults, SymmetricRegressionResults
 from tests.estimators.symmetric_cases import fitted, lines, names, of_lines, of_rows, rows, unit
 
@@ -88,3 +90,47 @@ def test_the_summary_says_what_was_estimated(of_clusters) -> None:
     assert of_clusters.path.empty
     known = fitted(of_rows(rows(3_000, unit(3), 1), 3), 1.0, 1, sigma=0.5)
     assert "(given)" in str(known.summary())
+
+
+def test_components_are_drawn_and_have_covariances(of_clusters, of_regressions) -> None:
+    """Half of a round component is within sigma times the root of 2 log 2."""
+    fit = of_clusters
+    np.testing.assert_allclose(fit.covariances[2], fit.sigma**2 * np.eye(3))
+    ax = dp.plot.mixture(fit, ["x0", "x2"])
+    ring = ax.lines[1].get_xydata() - fit.means.loc[1, ["x0", "x2"]].to_numpy()
+    radius = fit.sigma * np.sqrt(2 * np.log(2))
+    np.testing.assert_allclose(np.linalg.norm(ring, axis=1), radius)
+    x, y = dp.plot.mixture(of_regressions, ["x1"]).lines[1].get_xydata().T
+    assert (y[1] - y[0]) / (x[1] - x[0]) == pytest.approx(of_regressions.components.loc[2, "x1"])
+    plt.close("all")
+
+
+def test_they_are_reported_compared_and_drawn_like_other_results(
+    of_clusters, of_regressions
+) -> None:
+    for fit in (of_clusters, of_regressions):
+        assert "<svg" in html_report(fit)
+        table = dp.compare([fit, fit], ["one", "two"]).tables[0]
+        assert table.loc["x0", "one"] == table.loc["x0", "two"]
+        dp.plot.coefficients([fit, fit], ["one", "two"])
+        assert len(fit.tidy()) == 4
+        assert fit.__maketables_coef_table__.loc["x0", "ci95l"] < fit.params["x0"]
+    plt.close("all")
+
+
+@pytest.mark.parametrize("method", ["screened-em", "dp-em-ht"])
+def test_a_sparse_fit_is_written_reported_and_drawn_in_its_columns(method, tmp_path) -> None:
+    truth, known = np.roll(unit(40, 2), 5), {}
+    if method == "dp-em-ht":
+        known = {"sigma": 0.5, "start": {"x5": 0.6, "x6": 0.6}}
+    fit = fitted(of_rows(rows(4_000, truth, 6), 40), 2.0, 6, sparsity=2, method=method, **known)
+    assert fit.selected == ["x5", "x6"]
+    ax = dp.plot.mixture(fit)
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("x5", "x6")
+    assert "<svg" in html_report(fit)
+    fit.save(tmp_path / "fit.json")
+    again = dp.load(tmp_path / "fit.json")
+    assert again == fit
+    pd.testing.assert_frame_equal(again.path, fit.path)
+    assert fit.path.empty == (method == "screened-em")
+    plt.close("all")

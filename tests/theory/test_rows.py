@@ -1,6 +1,7 @@
 """Rows of the registry against the papers' formulas, each written out once more from the paper."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from math import log, sqrt
 
 import numpy as np
@@ -13,8 +14,8 @@ from dpstats.theory import Rate, Setting, Theory
 pytestmark = pytest.mark.filterwarnings("ignore::dpstats.errors.FeasibilityWarning")
 
 SETTINGS = (
-    Setting(20_000, 30, 0.3, 1e-7, s=4, m=5_000, p=3.0, K=6),
-    Setting(3_000_000, 7, 2.0, 1e-5, s=2, m=60, p=1.5, K=11),
+    Setting(20_000, 30, 0.3, 1e-7, s=4, m=5_000, p=3.0, K=6, n0=3_000, h=0.2),
+    Setting(3_000_000, 7, 2.0, 1e-5, s=2, m=60, p=1.5, K=11, n0=400_000, h=0.0),
 )
 ETA = 0.05  # failure probability at which bounds with an eta are evaluated
 
@@ -93,6 +94,17 @@ PRINTED: dict[Row, Paper] = {
     ("ols", "ftl-low-dim", "lower", "privacy"): lambda a: sqrt(
         a.d**2 / ((a.n / a.K) ** 2 * a.epsilon**2 * a.K * log(1 / (a.K * a.delta)))
     ),
+    # The same, Theorem 7 (ii): M = n, |A| = K - 1, of which Algorithm 5 needs one more.
+    ("ols", "ftl-high-dim", "upper", "heterogeneity"): lambda a: a.h,
+    ("ols", "ftl-high-dim", "upper", "statistical"): lambda a: sqrt(
+        a.s * log(a.d / ETA) * log(a.n) / a.n
+    ),
+    ("ols", "ftl-high-dim", "upper", "privacy"): lambda a: (
+        sqrt(a.K * a.d * a.s)
+        * log(1 / a.delta) ** 0.5
+        * log(a.n * a.d / ETA) ** 2.5
+        / (a.n * a.epsilon)
+    ),
     # Cai, Wang & Zhang (2021), Theorem 4.4.
     ("ols", "noisy-ht", "upper", "privacy"): lambda a: (
         a.s * log(a.d) * sqrt(log(1 / a.delta)) * log(a.n) ** 1.5 / (a.n * a.epsilon)
@@ -115,6 +127,56 @@ VARIANTS: dict[tuple[str, str], Paper] = {
 }
 
 
+# (I) of Theorems 1, 4 and 7: (9), (17) and (25) at the rows of the target; Theorem 5, (20).
+ALONE: dict[Row, Paper] = {
+    ("mean", "ftl-mean", "upper", "statistical"): lambda a: sqrt(log(1 / ETA) / a.n0),
+    ("mean", "ftl-mean", "upper", "privacy"): lambda a: (
+        log(1 / ETA) * sqrt(log(a.n0 / ETA)) / (a.n0 * a.epsilon)
+    ),
+    ("mean", "ftl-mean", "lower", "privacy"): lambda a: 1 / (a.n0 * a.epsilon),
+    ("ols", "ftl-low-dim", "upper", "statistical"): lambda a: (
+        log(log(a.n0) / ETA) * sqrt(a.d * log(a.n0) / a.n0)
+    ),
+    ("ols", "ftl-low-dim", "upper", "privacy"): lambda a: (
+        a.d
+        * log(a.n0 / ETA) ** 2
+        * sqrt(log(1 / a.delta) * log(log(a.n0 / ETA)))
+        / (a.n0 * a.epsilon)
+    ),
+    ("ols", "ftl-low-dim", "lower", "statistical"): lambda a: sqrt(a.d / a.n0),
+    ("ols", "ftl-low-dim", "lower", "privacy"): lambda a: sqrt(a.d**2 / (a.n0 * a.epsilon) ** 2),
+    ("ols", "ftl-high-dim", "upper", "statistical"): lambda a: sqrt(
+        a.s * log(a.d / ETA) * log(a.n0) / a.n0
+    ),
+    ("ols", "ftl-high-dim", "upper", "privacy"): lambda a: (
+        a.s * log(1 / a.delta) ** 0.5 * log(a.n0 * a.d / ETA) ** 2.5 / (a.n0 * a.epsilon)
+    ),
+}
+
+# Conditions of Theorem 1, (12), of Theorem 4, and of Theorem 5, (19) and (21).
+CONDITIONS: dict[tuple[str, str, str], Callable[[Setting], bool]] = {
+    ("mean", "ftl-mean", "(12)"): lambda a: a.n0 >= log(1 / (a.delta * ETA)) / a.epsilon,
+    ("ols", "ftl-low-dim", "own descent"): lambda a: (
+        a.n0
+        >= a.d
+        * log(a.n0)
+        * log(max(a.n0, log(a.n0) / a.delta) / ETA)
+        * sqrt(log(log(a.n0) / ETA) * log(1 / a.delta))
+        / a.epsilon
+    ),
+    ("ols", "ftl-low-dim", "n0^2"): lambda a: a.delta < a.n0**-2.0,
+    ("ols", "ftl-low-dim", "d log(1/delta)"): lambda a: a.d * log(1 / a.delta) <= a.n0,
+    ("ols", "ftl-low-dim", "h <= sqrt(d)"): lambda a: a.h <= sqrt(a.d),
+    ("ols", "ftl-low-dim", "rounds"): lambda a: a.epsilon * a.n0 / log(a.n0) <= 1,
+    ("ols", "ftl-low-dim", "sqrt(d/K)"): lambda a: sqrt(a.d / a.K) <= a.n0 * a.epsilon,
+    ("ols", "ftl-low-dim", "(n0 K)^3"): lambda a: a.delta <= (a.n0 * a.K) ** -3.0,
+    ("ols", "ftl-high-dim", "Rows suffice"): lambda a: (
+        a.n
+        >= sqrt(a.K * a.d * a.s) * log(1 / a.delta) ** 0.5 * log(a.n * a.d / ETA) ** 2.5 / a.epsilon
+    ),
+}
+
+
 def known(model: str, method: str, given: str = "") -> Theory:
     (found,) = (e for e in ESTIMATORS if (e.model, e.name) == (model, method))
     (theory,) = found.theory.values()
@@ -123,6 +185,30 @@ def known(model: str, method: str, given: str = "") -> Theory:
 
 def term(theory: Theory, side: str, name: str) -> Rate:
     return next(r for r in getattr(theory, side) if r.term == name)
+
+
+@pytest.mark.parametrize("setting", SETTINGS, ids=("small epsilon", "large n"))
+@pytest.mark.parametrize("row", ALONE, ids="-".join)
+def test_a_row_of_the_target_alone_is_the_formula_of_its_paper(row: Row, setting: Setting) -> None:
+    model, method, side, name = row
+    rate = next(r for r in known(model, method).alone[side] if r.term == name)
+    assert rate.value(setting) == pytest.approx(ALONE[row](setting))
+
+
+@pytest.mark.parametrize("row", CONDITIONS, ids="-".join)
+def test_a_condition_of_several_sites_is_that_of_its_theorem(row: tuple[str, str, str]) -> None:
+    """At both settings, at large epsilon, and where few rows or a far source break it."""
+    model, method, words = row
+    (condition,) = (a for a in known(model, method).conditions if words in a.statement)
+    changes: tuple[dict[str, float], ...] = ({}, {"epsilon": 3e-6}, {"epsilon": 50.0})
+    changes += ({"n": 40, "n0": 5}, {"h": 9.0}, {"delta": 1e-25})
+    found = {
+        (condition.holds(at), CONDITIONS[row](at))
+        for setting in SETTINGS
+        for change in changes
+        for at in (replace(setting, **change),)  # type: ignore[arg-type]
+    }
+    assert found == {(True, True), (False, False)}
 
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=("small epsilon", "large n"))

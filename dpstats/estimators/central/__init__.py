@@ -2,88 +2,85 @@
 
 from __future__ import annotations
 
-from dpstats.estimators.central.descriptive.corr import RankCorrelation
-from dpstats.estimators.central.descriptive.counts import BinShares, LevelShares
-from dpstats.estimators.central.descriptive.crosstab import PairShares
-from dpstats.estimators.central.descriptive.describe import ColumnDescriptions
-from dpstats.estimators.central.descriptive.groups import GroupMeans, RankTest, WelchTest
-from dpstats.estimators.central.descriptive.quantile import InvertedDistribution
-from dpstats.estimators.central.descriptive.variance import WindowVariance
-from dpstats.estimators.central.evaluation.classes import ClassEvaluation
-from dpstats.estimators.central.evaluation.errors import ErrorEvaluation
-from dpstats.estimators.central.gaps.ols import CompletedOLS
-from dpstats.estimators.central.mean import ClippedMean
-from dpstats.estimators.central.mixtures.gaussian import GaussianMixture
-from dpstats.estimators.central.mixtures.regression import RegressionMixtureEM
-from dpstats.estimators.central.mixtures.symmetric import SymmetricMixture, SymmetricRegressions
-from dpstats.estimators.central.mixtures.symmetric_sparse import SparseSymmetricMixture
-from dpstats.estimators.central.mixtures.symmetric_sparse_lines import SparseSymmetricRegressions
-from dpstats.estimators.central.newton.newton import Newton
-from dpstats.estimators.central.published.adaptive_clipping_gd import AdaptiveClippingGD
-from dpstats.estimators.central.published.adaptive_clipping_iht import AdaptiveClippingIHT
-from dpstats.estimators.central.published.adassp import AdaSSP
-from dpstats.estimators.central.published.dp_em import DPEM, SparseDPEM
-from dpstats.estimators.central.published.dp_em_models import (
-    MissingCovariates,
-    SymmetricLines,
-    SymmetricRows,
-)
-from dpstats.estimators.central.published.dp_gd import DPGD
-from dpstats.estimators.central.published.dp_ight import DPIGHT
-from dpstats.estimators.central.published.dp_iht import DPIHT
-from dpstats.estimators.central.published.frank_wolfe import FrankWolfe
-from dpstats.estimators.central.published.karwa_vadhan import KarwaVadhan
-from dpstats.estimators.central.published.noisy_ht import NoisyHT
-from dpstats.estimators.central.published.peel_iht import PeelIHT
-from dpstats.estimators.central.published.two_stage import TwoStage
-from dpstats.estimators.central.range import ExponentialRange
-from dpstats.estimators.central.scales.ranges import ColumnScales
-from dpstats.estimators.central.sparse.omp import OMP
-from dpstats.protocol import Estimator
+from dpstats.estimators.listed import Listed
 
 __all__ = ["CENTRAL"]
 
-CENTRAL: tuple[Estimator, ...] = (
-    Newton(),
-    DPGD(),
-    AdaSSP(),
-    AdaptiveClippingGD(),
-    CompletedOLS(),
-    Newton("logit"),
-    Newton("glm"),
-    DPGD("logit"),
-    ClippedMean(),
-    KarwaVadhan(),
-    ExponentialRange(),
-    ColumnScales(),
-    GaussianMixture(),
-    RegressionMixtureEM(),
-    SymmetricMixture(),
-    SymmetricRegressions(),
-    *(DPEM(em) for em in (SymmetricRows(), SymmetricLines(), MissingCovariates())),
-    LevelShares(),
-    InvertedDistribution(),
-    BinShares(),
-    ColumnDescriptions(),
-    GroupMeans(),
-    PairShares(),
-    RankCorrelation(),
-    WindowVariance(),
-    WelchTest(),
-    RankTest(),
-    ClassEvaluation(),
-    ErrorEvaluation(),
-    OMP("ols"),
-    OMP("logit"),
-    PeelIHT("ols"),
-    PeelIHT("logit"),
-    NoisyHT("ols"),
-    TwoStage("ols"),
-    TwoStage("logit"),
-    NoisyHT("logit"),
-    *(method(model) for method in (FrankWolfe, DPIGHT, DPIHT) for model in ("ols", "logit")),
-    AdaptiveClippingIHT(),
-    SparseSymmetricMixture(),
-    SparseSymmetricRegressions(),
-    *(SparseDPEM(em) for em in (SymmetricRows(), SymmetricLines(), MissingCovariates())),
+CENTRAL: tuple[Listed, ...] = (
+    Listed("ols", "newton", "central.newton.newton:Newton"),
+    Listed("ols", "dp-gd", "central.published.dp_gd:DPGD"),
+    Listed("ols", "adassp", "central.published.adassp:AdaSSP"),
+    Listed(
+        "ols", "adaptive-clipping-gd", "central.published.adaptive_clipping_gd:AdaptiveClippingGD"
+    ),
+    Listed("ols", "em", "central.gaps.ols:CompletedOLS"),
+    Listed("logit", "newton", "central.newton.newton:Newton"),
+    Listed("glm", "newton", "central.newton.newton:Newton"),
+    Listed("logit", "dp-gd", "central.published.dp_gd:DPGD"),
+    Listed("quantreg", "newton", "central.newton.quantile:QuantileNewton"),
+    Listed("mean", "clipped", "central.mean:ClippedMean"),
+    Listed("mean", "karwa-vadhan", "central.published.karwa_vadhan:KarwaVadhan"),
+    Listed("range", "exponential", "central.range:ExponentialRange"),
+    Listed("scales", "cells", "central.scales.ranges:ColumnScales"),
+    Listed("gaussian_mixture", "em", "central.mixtures.gaussian:GaussianMixture"),
+    Listed("mixture_ols", "em", "central.mixtures.regression:RegressionMixtureEM"),
+    Listed("symmetric_mixture", "em", "central.mixtures.symmetric:SymmetricMixture"),
+    Listed("symmetric_mixture_ols", "em", "central.mixtures.symmetric:SymmetricRegressions"),
+    Listed("symmetric_mixture", "dp-em", "central.published.dp_em_models:ROWS"),
+    Listed("symmetric_mixture_ols", "dp-em", "central.published.dp_em_models:LINES"),
+    Listed("ols", "dp-em", "central.published.dp_em_models:GAPS"),
+    Listed("proportion", "counts", "central.descriptive.counts:LevelShares"),
+    Listed("quantile", "inverted", "central.descriptive.quantile:InvertedDistribution"),
+    Listed("histogram", "counts", "central.descriptive.counts:BinShares"),
+    Listed("describe", "windows", "central.descriptive.describe:ColumnDescriptions"),
+    Listed("group means", "windows", "central.descriptive.groups:GroupMeans"),
+    Listed("crosstab", "counts", "central.descriptive.crosstab:PairShares"),
+    Listed("corr", "spearman", "central.descriptive.corr:RankCorrelation"),
+    Listed("variance", "windows", "central.descriptive.variance:WindowVariance"),
+    Listed("ttest", "welch", "central.descriptive.groups:WelchTest"),
+    Listed("ttest", "rank", "central.descriptive.groups:RankTest"),
+    Listed("evaluate logit", "ranks and tables", "central.evaluation.classes:ClassEvaluation"),
+    Listed("evaluate ols", "windows", "central.evaluation.errors:ErrorEvaluation"),
+    Listed("ols", "omp", "central.sparse.omp:OMP", sparse=True),
+    Listed("logit", "omp", "central.sparse.omp:OMP", sparse=True),
+    Listed("ols", "peel-iht", "central.published.peel_iht:PeelIHT", sparse=True),
+    Listed("logit", "peel-iht", "central.published.peel_iht:PeelIHT", sparse=True),
+    Listed("ols", "noisy-ht", "central.published.noisy_ht:NoisyHT", sparse=True),
+    Listed("ols", "two-stage", "central.published.two_stage:TwoStage", sparse=True),
+    Listed("logit", "two-stage", "central.published.two_stage:TwoStage", sparse=True),
+    Listed("logit", "noisy-ht", "central.published.noisy_ht:NoisyHT", sparse=True),
+    Listed("ols", "frank-wolfe", "central.published.frank_wolfe:FrankWolfe", sparse=True),
+    Listed("logit", "frank-wolfe", "central.published.frank_wolfe:FrankWolfe", sparse=True),
+    Listed("ols", "dp-ight", "central.published.dp_ight:DPIGHT", sparse=True),
+    Listed("logit", "dp-ight", "central.published.dp_ight:DPIGHT", sparse=True),
+    Listed("ols", "dp-iht", "central.published.dp_iht:DPIHT", sparse=True),
+    Listed("logit", "dp-iht", "central.published.dp_iht:DPIHT", sparse=True),
+    Listed(
+        "ols",
+        "adaptive-clipping-iht",
+        "central.published.adaptive_clipping_iht:AdaptiveClippingIHT",
+        sparse=True,
+    ),
+    Listed(
+        "symmetric_mixture",
+        "screened-em",
+        "central.mixtures.symmetric_sparse:SparseSymmetricMixture",
+        sparse=True,
+    ),
+    Listed(
+        "symmetric_mixture_ols",
+        "screened-em",
+        "central.mixtures.symmetric_sparse_lines:SparseSymmetricRegressions",
+        sparse=True,
+    ),
+    Listed(
+        "symmetric_mixture", "dp-em-ht", "central.published.dp_em_models:SPARSE_ROWS", sparse=True
+    ),
+    Listed(
+        "symmetric_mixture_ols",
+        "dp-em-ht",
+        "central.published.dp_em_models:SPARSE_LINES",
+        sparse=True,
+    ),
+    Listed("ols", "dp-em-ht", "central.published.dp_em_models:SPARSE_GAPS", sparse=True),
 )

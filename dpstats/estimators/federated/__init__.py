@@ -1,28 +1,35 @@
 """Methods for sites that keep their rows; the first of a model is its default."""
 
 from dpstats.estimators.federated.averaged import AveragedSparse
+from dpstats.estimators.federated.ftl_high_dim import FTLHighDim
 from dpstats.estimators.federated.ftl_low_dim import FTLLowDim
 from dpstats.estimators.federated.ftl_mean import FTLMean
 from dpstats.estimators.federated.one_shot import OneShot
+from dpstats.estimators.federated.printed import Printed
 from dpstats.estimators.federated.rounds import InRounds, Rounds
+from dpstats.estimators.listed import Listed
 from dpstats.protocol import Estimator
 
 __all__ = [
     "FEDERATED",
     "IN_ROUNDS",
     "AveragedSparse",
+    "FTLHighDim",
     "FTLLowDim",
     "FTLMean",
     "InRounds",
     "OneShot",
+    "Printed",
     "Rounds",
 ]
 
-FEDERATED: tuple[Estimator, ...] = (
+_METHODS: tuple[Estimator, ...] = (
     *map(OneShot, ("ols", "logit", "glm", "mean")),
     *map(Rounds, ("ols", "logit", "glm")),
     FTLLowDim(),
     FTLMean(),
     *map(AveragedSparse, ("ols", "logit")),
+    FTLHighDim(),
 )
-IN_ROUNDS = frozenset(e.name for e in FEDERATED if isinstance(e, InRounds))
+FEDERATED = tuple(Listed.of(method) for method in _METHODS)
+IN_ROUNDS = frozenset(method.name for method in _METHODS if isinstance(method, InRounds))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from dpstats.estimators.federated.one_shot import OneShot
+from dpstats.estimators.federated.theory import ALIKE
 from dpstats.estimators.sources import CAI, LI_FEDERATED
 from dpstats.privacy import Federated
 from dpstats.protocol import Plan
@@ -14,6 +15,7 @@ from dpstats.theory import Assumption, Rate, Theory
 
 __all__ = ["AveragedSparse"]
 
+_OWN, _II = CAI.at("Theorem 4.4"), LI_FEDERATED.at("Theorem 7, (ii)")
 _CAI = CAI.at("Theorem 4.4, at sqrt(K) times the noise")
 
 _THEORY = Theory(
@@ -24,15 +26,23 @@ _THEORY = Theory(
         "of its method; averaging answers reads no row"
     ),
     assumptions=(
+        ALIKE,
         Assumption("Most sites are alike, and at most s columns matter at each"),
         Assumption("Sites are independent: nobody's rows are at two of them"),
         Assumption("A site's rows suffice to find most of these columns by itself"),
     ),
     upper=(
+        Rate("heterogeneity", "h", _II, conjectured=True),
         Rate("statistical", "sqrt(s log(d)/n)", _CAI, conjectured=True),
         Rate("privacy", "s log(d) sqrt(K log(1/delta))/(n eps)", _CAI, conjectured=True),
     ),
     lower=(),
+    alone={
+        "upper": (
+            Rate("statistical", "sqrt(s log(d)/n0)", _OWN, conjectured=True),
+            Rate("privacy", "s log(d) sqrt(log(1/delta))/(n0 eps)", _OWN, conjectured=True),
+        )
+    },
     citations=(_CAI, LI_FEDERATED.at("Section 4")),
 )
 

@@ -5,18 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import TrustError
 from dpstats.estimators.base import Request, make_plan, need_delta, need_positive
-from dpstats.estimators.federated.rounds import InRounds
+from dpstats.estimators.federated.printed import DISTANCE, Printed, Sites, clips, how_far
+from dpstats.estimators.federated.theory import ALIKE, LINEAR_LOWER, TARGET_LINEAR_LOWER
 from dpstats.estimators.guesses import Guess, guess
 from dpstats.estimators.private_variance import (
     FAILURE,
-    adapted_clip,
     batches,
     eigenvalues,
     few_pairs,
@@ -26,8 +25,8 @@ from dpstats.estimators.private_variance import (
 )
 from dpstats.estimators.sources import KARWA_VADHAN, LI_FEDERATED
 from dpstats.privacy import Privacy
-from dpstats.protocol import Answer, CoefficientEstimate, Plan
-from dpstats.queries import Geometry, Query, Score
+from dpstats.protocol import CoefficientEstimate, Plan
+from dpstats.queries import Geometry, Score
 from dpstats.theory import Assumption, Rate, Theory
 
 if TYPE_CHECKING:
@@ -40,7 +39,15 @@ Array = NDArray[np.float64]
 _LEVEL = 0.05  # printed: probability of setting aside a source that is like the target
 _LEAST = 2.64  # printed: the fewest sds of normal numbers that PrivateVariance returns
 _LI = LI_FEDERATED.at("Theorem 4, (II)")
-_LOWER = LI_FEDERATED.at("Theorem 5, (22)")
+_I = LI_FEDERATED.at("Lemma 3, (17); Theorem 4, (I)")
+_TARGET = (
+    Rate("statistical", "sqrt(d log(n0)/n0) log(log(n0)/eta), eta = 0.05", _I),
+    Rate(
+        "privacy",
+        "d log(n0/eta)^2 sqrt(log(1/delta) log(log(n0/eta)))/(n0 eps), eta = 0.05",
+        _I,
+    ),
+)
 
 _THEORY = Theory(
     estimand="coefficients of the Gaussian linear model at the target",
@@ -51,16 +58,19 @@ _THEORY = Theory(
         "gradients one Gaussian mechanism, composed exactly"
     ),
     assumptions=(
+        ALIKE,
         Assumption("Rows are Gaussian with eigenvalues of the covariance in [1/L, L]"),
         Assumption("y = x'beta + noise with Gaussian noise of variance 1, independent of x"),
         Assumption("Sources that are not alike are off by more than the target's own rate"),
         Assumption("No site has fewer rows than the target, and logs of all are alike"),
         Assumption(
             "Rows suffice for the target's own descent",
-            "n >~ K d log(n) log(n/(delta eta)) sqrt(log(log(n)/eta) log(1/delta))/eps, eta = 0.05",
+            "n0 >~ d log(n0) log(max(n0, log(n0)/delta)/eta) sqrt(log(log(n0)/eta) log(1/delta))/"
+            "eps, eta = 0.05",
         ),
     ),
     upper=(
+        Rate("heterogeneity", "h", _LI),
         Rate("statistical", "sqrt(d log(n)/n) log(log(n)/eta), eta = 0.05", _LI),
         Rate(
             "privacy",
@@ -68,10 +78,8 @@ _THEORY = Theory(
             _LI,
         ),
     ),
-    lower=(
-        Rate("statistical", "sqrt(d/n)", _LOWER),
-        Rate("privacy", "d sqrt(K)/(n eps sqrt(log(1/(K delta))))", _LOWER),
-    ),
+    lower=LINEAR_LOWER,
+    alone={"upper": _TARGET, "lower": TARGET_LINEAR_LOWER},
     citations=(
         LI_FEDERATED.at("Algorithms 1, 2 and 6, equation (18), Theorems 4 and 5"),
         KARWA_VADHAN.at("Algorithm 2, Theorem 3.2"),
@@ -92,19 +100,8 @@ _THEORY = Theory(
 )
 
 
-class Sites(Protocol):
-    """Who asks each site its own question, and brings its own answer."""
-
-    @property
-    def plans(self) -> Mapping[str, Plan]:
-        """What each site planned that is still there, the target first."""
-
-    def each(self, queries: Mapping[str, Query], slot: str, part: int = 0) -> dict[str, Answer]:
-        """The answers of the sites that are still there."""
-
-
 @dataclass(frozen=True)
-class FTLLowDim(InRounds):
+class FTLLowDim(Printed):
     """Descent at every site, detection of useful ones, and descent on all their gradients.
 
     1. *Detection* (one half of each site's rows): Algorithm 1 at every site by itself, T steps on
@@ -138,6 +135,7 @@ class FTLLowDim(InRounds):
         "steps": "number T of batches of each half, 2 to 500; from public facts by default",
         "step_size": "rate > 0 of descent, in standardised units; from public bounds by default",
         "threshold": "constant c > 0 of the printed detection; a chi-squared test by default",
+        "h": DISTANCE,
     }
 
     def site_plan(self, design: Design, privacy: Privacy, n: int, **options: Any) -> Plan:
@@ -154,21 +152,16 @@ class FTLLowDim(InRounds):
             "step_size": need_positive("step_size", options.get("step_size"), 2 / (high + low)),
             "radius": min(spread, float(design.norm_bound)),
             "threshold": None if threshold is None else need_positive("threshold", threshold, 1.0),
+            "h": how_far(options),
         }
         plan = make_plan(self, design, privacy, n, _asks(2 * steps), public)
         parts = replace(plan, options={**public, "steps": 2 * steps})
         pairs = pair_scales(np.zeros(len(facts.gram)), facts.bound)
         return replace(plan, warnings=few_pairs(parts, pairs, instead="rounds"))
 
-    def assumed(self, whole: Plan, count: int) -> tuple[str, ...]:
-        """That the printed method says nothing of its errors but their order."""
-        return ("The paper gives the order of the error and no number.",)
-
-    def fit(self, holder: Any, design: Design, plan: Plan) -> CoefficientEstimate:
+    def asked(self, sites: Sites, design: Design, plan: Plan) -> CoefficientEstimate:
         """Detect, then descend."""
-        if not hasattr(holder, "each"):
-            raise TrustError("Sites are asked by dpstats.federated: no rows are held here.")
-        descent = _Descent(holder, guess(design), plan)
+        descent = _Descent(sites, guess(design), plan)
         alone, spreads = descent.alone()
         kept = descent.near(alone, spreads)
         beta = descent.together(kept)
@@ -179,8 +172,12 @@ class FTLLowDim(InRounds):
             params=beta,
             cov=unknown,
             cov_privacy=unknown,
-            nobs=float(sum(holder.plans[site].n for site in kept)),
-            released={"batches": 2 * descent.steps, "sources kept": len(kept) - 1},
+            nobs=float(sum(sites.plans[site].n for site in kept)),
+            released={
+                "batches": 2 * descent.steps,
+                "sources kept": len(kept) - 1,
+                "set aside": aside,
+            },
             remarks=(said,),
             inference="none: the paper states no interval; combine='blend' has one",
         )
@@ -212,20 +209,16 @@ class _Descent:
         self, beta: Mapping[str, Array], part: int
     ) -> tuple[dict[str, Array], dict[str, float], dict[str, float]]:
         """Mean clipped gradient of each site's batch, the sd of its noise, and its clip."""
-        bound, geometry = self.facts.bound, Geometry(float(self.plan.options["radius"]))
-        pairs = {site: pair_scales(b, bound) for site, b in beta.items()}
-        clips: dict[str, float] = {}
-        for site, (counts, law) in self.holder.each(pairs, "pairs", part).items():
-            factor = log_factor(self.holder.plans[site].n)
-            clips[site] = adapted_clip(
-                counts, pairs[site], law.scale, 2 * self.steps, factor, bound
-            )
-        scores = {site: Score(geometry, beta[site], clip) for site, clip in clips.items()}
+        geometry = Geometry(float(self.plan.options["radius"]))
+        found_clips = clips(
+            self.holder, beta, "pairs", part, (2 * self.steps, 1.0, self.facts.bound)
+        )
+        scores = {site: Score(geometry, beta[site], c) for site, c in found_clips.items()}
         found, noises = {}, {}
         for site, (score, law) in self.holder.each(scores, "step", part).items():
             found[site] = score / self.batch(site)
             noises[site] = law.sd / self.batch(site)
-        return found, noises, clips
+        return found, noises, found_clips
 
     def alone(self) -> tuple[dict[str, Array], dict[str, Array]]:
         """Algorithm 1 at every site by itself: estimates, and their covariances as guessed."""
@@ -235,10 +228,10 @@ class _Descent:
         beta = {site: np.zeros(d) for site in self.holder.plans}
         spread = {site: np.zeros((d, d)) for site in beta}
         for t in range(self.steps):
-            found, noises, clips = self.gradients(beta, t)
+            found, noises, clip = self.gradients(beta, t)
             beta = {site: beta[site] + rate * g for site, g in found.items()}
             for site in beta:
-                sd = clips[site] / (log_factor(self.holder.plans[site].n) * _LEAST)
+                sd = clip[site] / (log_factor(self.holder.plans[site].n) * _LEAST)
                 own = noises[site] ** 2 * np.eye(d) + sd**2 * gram / self.batch(site)
                 spread[site] = keep @ spread[site] @ keep + rate**2 * own
         return beta, {site: spread[site] for site in beta}

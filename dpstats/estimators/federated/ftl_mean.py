@@ -7,13 +7,18 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from dpstats.estimators.federated.one_shot import OneShot
+from dpstats.estimators.federated.theory import ALIKE, MEAN_LOWER, TARGET_MEAN_LOWER
 from dpstats.estimators.sources import KARWA_VADHAN, LI_FEDERATED
 from dpstats.theory import Assumption, Rate, Theory
 
 __all__ = ["FTLMean"]
 
 _LI = LI_FEDERATED.at("Theorem 1, (II)")
-_LOWER = LI_FEDERATED.at("Theorem 2")
+_I = LI_FEDERATED.at("equation (9); Theorem 1, (I)")
+_TARGET = (
+    Rate("statistical", "sqrt(log(1/eta)/n0), eta = 0.05", _I),
+    Rate("privacy", "log(1/eta) sqrt(log(n0/eta))/(n0 eps), eta = 0.05", _I),
+)
 
 _THEORY = Theory(
     estimand="population mean of a normal response with known standard deviation, at the target",
@@ -25,17 +30,17 @@ _THEORY = Theory(
         Assumption("Responses are normal, rows are independent, and sigma is at least their sd"),
         Assumption("Sources that are not alike are off by more than the target's own rate"),
         Assumption("No site has fewer rows than the target, and logs of all are alike"),
-        Assumption("The rate is that of sites that are alike; one of sources within h adds h"),
-        Assumption("The range is found at every site", "n eps > 50 K log(100/eta), eta = 0.05"),
+        ALIKE,
+        Assumption("Theorem 1, (12)", "n0 >~ log(1/(delta eta))/eps, eta = 0.05"),
+        Assumption("The range is found at the target", "n0 eps > 50 log(100/eta), eta = 0.05"),
     ),
     upper=(
+        Rate("heterogeneity", "h", _LI),
         Rate("statistical", "sqrt(log(1/eta)/n), eta = 0.05", _LI),
         Rate("privacy", "log(1/eta) sqrt(K log(n/eta))/(n eps), eta = 0.05", _LI),
     ),
-    lower=(
-        Rate("statistical", "sqrt(1/n)", _LOWER),
-        Rate("privacy", "sqrt(K)/(n eps)", _LOWER),
-    ),
+    lower=MEAN_LOWER,
+    alone={"upper": _TARGET, "lower": TARGET_MEAN_LOWER},
     citations=(
         LI_FEDERATED.at("equations (8) to (11), Theorems 1 and 2"),
         KARWA_VADHAN.at("Algorithm 1, Theorem 4.1"),

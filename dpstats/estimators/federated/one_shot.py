@@ -12,6 +12,7 @@ from dpstats.accounting import Parallel
 from dpstats.combining import RULES
 from dpstats.errors import OptionError, TrustError
 from dpstats.estimators.base import Method
+from dpstats.estimators.federated.theory import ALIKE, LINEAR_LOWER, TARGET_LINEAR_LOWER
 from dpstats.estimators.sources import LI_FEDERATED
 from dpstats.privacy import Federated, Privacy
 from dpstats.protocol import Mechanism, Options, Plan
@@ -39,6 +40,7 @@ _OWN = Citation(
     "dpstats",
     "docs/federated.md",
 )
+_POOLED = LI_FEDERATED.at("Theorem 4, (II), without its logarithms")
 
 _THEORY = Theory(
     estimand="what the same fit estimates in the population of the target site",
@@ -48,19 +50,25 @@ _THEORY = Theory(
         "row; of a person at several sites the guarantees add up"
     ),
     assumptions=(
+        ALIKE,
         Assumption(
             "Every site's estimate is normal about its own parameters, with the covariance released"
         ),
         Assumption("Sites are independent: nobody's rows are at two of them"),
     ),
     upper=(
-        Rate("statistical", "sqrt(d/n)", _OWN),
-        Rate("privacy", "d/(n eps)", _OWN),
+        Rate("heterogeneity", "h", _POOLED, conjectured=True),
+        Rate("statistical", "sqrt(d/n)", _POOLED, conjectured=True),
+        Rate("privacy", "d sqrt(K)/(n eps)", _POOLED, conjectured=True),
     ),
-    lower=(
-        Rate("statistical", "sqrt(d/n)", LI_FEDERATED.at("Theorem 5, at no source")),
-        Rate("privacy", "d/(n eps)", LI_FEDERATED.at("Theorem 5, at no source")),
-    ),
+    lower=LINEAR_LOWER,
+    alone={
+        "upper": (
+            Rate("statistical", "sqrt(d/n0)", _OWN),
+            Rate("privacy", "d/(n0 eps)", _OWN),
+        ),
+        "lower": TARGET_LINEAR_LOWER,
+    },
     citations=(_OWN, _GEORGE, LI_FEDERATED.at("Section 2")),
     corrections=(
         "Every site spends its whole budget on one fit of all its rows: detecting useful sources "

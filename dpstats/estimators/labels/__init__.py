@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-from dpstats.estimators.labels.curator import LabelCurator
-from dpstats.estimators.labels.curator_glm import LabelCuratorGLM
-from dpstats.estimators.labels.curator_sparse import LabelCuratorOMP
-from dpstats.estimators.labels.glm import LabelGLM
-from dpstats.estimators.labels.ols import LabelOLS
-from dpstats.estimators.labels.published.label_ldp_iht import LabelLDPIHT
-from dpstats.estimators.labels.sparse import LabelLasso, LabelThreshold
-from dpstats.protocol import Estimator
+from dpstats.estimators.listed import Listed
 
 __all__ = ["LABEL_ONLY"]
 
-LABEL_ONLY: tuple[Estimator, ...] = (
-    LabelOLS(),
-    LabelCurator(),
-    LabelGLM("logit"),
-    LabelCuratorGLM("logit"),
-    LabelGLM("glm"),
-    LabelCuratorGLM("glm"),
-    LabelOLS("mean"),
-    LabelCurator("mean"),
-    LabelLasso(),
-    LabelCuratorOMP(),
-    LabelThreshold(),
-    LabelLDPIHT(),
+LABEL_ONLY: tuple[Listed, ...] = (
+    Listed("ols", "label-ols", "labels.ols:LabelOLS"),
+    Listed("ols", "label-curator", "labels.curator:LabelCurator"),
+    Listed("logit", "label-glm", "labels.glm:LabelGLM"),
+    Listed("logit", "label-curator-glm", "labels.curator_glm:LabelCuratorGLM"),
+    Listed("glm", "label-glm", "labels.glm:LabelGLM"),
+    Listed("glm", "label-curator-glm", "labels.curator_glm:LabelCuratorGLM"),
+    Listed("mean", "label-ols", "labels.ols:LabelOLS"),
+    Listed("mean", "label-curator", "labels.curator:LabelCurator"),
+    Listed("ols", "label-lasso", "labels.sparse:LabelLasso", sparse=True),
+    Listed("ols", "label-curator-omp", "labels.curator_sparse:LabelCuratorOMP", sparse=True),
+    Listed("ols", "thresholded-ols", "labels.sparse:LabelThreshold", sparse=True),
+    Listed("ols", "label-ldp-iht", "labels.published.label_ldp_iht:LabelLDPIHT", sparse=True),
 )

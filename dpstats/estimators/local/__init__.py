@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from dpstats.estimators.local.logit import LocalLogit
-from dpstats.estimators.local.mean import LocalMean
-from dpstats.estimators.local.moments import LocalMoments, LocalSparse
-from dpstats.estimators.local.published.ldp_iht import LDPIHT
-from dpstats.estimators.local.published.nldp import NLDP
-from dpstats.estimators.local.rounds import LocalRounds
-from dpstats.estimators.local.screening import LocalScreening
-from dpstats.protocol import LocalMethod
+from dpstats.estimators.listed import Listed
 
 __all__ = ["LOCAL"]
 
 # The first that is made for the guarantee (asked once, or in rounds) is the default there.
-LOCAL: tuple[LocalMethod, ...] = (
-    LocalMoments(),
-    LocalRounds(),
-    LocalSparse(),
-    LocalScreening(),
-    LocalLogit(),
-    LocalMean(),
-    NLDP(),
-    LDPIHT(),
+LOCAL: tuple[Listed, ...] = (
+    Listed("ols", "local-moments", "local.moments:LocalMoments"),
+    Listed("ols", "local-rounds", "local.rounds:LocalRounds"),
+    Listed("ols", "local-sparse", "local.moments:LocalSparse", sparse=True),
+    Listed("ols", "local-screening", "local.screening:LocalScreening", sparse=True),
+    Listed("logit", "local-logit", "local.logit:LocalLogit"),
+    Listed("mean", "local-mean", "local.mean:LocalMean"),
+    Listed("proportion", "local-cells", "local.cells:LocalShares"),
+    Listed("histogram", "local-cells", "local.cells:LocalBins"),
+    Listed("quantile", "local-cells", "local.cells:LocalQuantiles"),
+    Listed("ols", "nldp", "local.published.nldp:NLDP", sparse=True),
+    Listed("ols", "ldp-iht", "local.published.ldp_iht:LDPIHT", sparse=True),
 )

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstats.estimators.local.conclusion import NARROW, released, remarks_on
 from dpstats.estimators.local.pool import (
     Answered,
     Fit,
     GramEstimate,
     estimate,
     pooled,
-    released,
-    remarks_on,
 )
 from dpstats.protocol import CoefficientEstimate, Options, Plan
 
@@ -69,15 +68,16 @@ def sparse_estimate(
     if len(rounds) == 1:  # later rounds see what the first took by chance
         free = np.setdiff1d(fit.columns, always)
         params[free] *= _towards_zero(fit, free)
+    narrow, unknown = np.isin(fit.columns, frame.narrow).any(), np.full_like(fit.cov, np.nan)
     return CoefficientEstimate(
         params=params,
-        cov=fit.cov,
-        cov_privacy=fit.cov_privacy,
+        cov=unknown if narrow else fit.cov,
+        cov_privacy=unknown if narrow else fit.cov_privacy,
         nobs=float(sum(made.answer.count for made in rounds)),
         released=released(rounds, frame),
-        remarks=remarks_on(rounds, frame),
+        remarks=remarks_on(rounds, frame.restricted(fit.columns), design.names),
         support=tuple(int(j) for j in fit.columns),
-        inference="conditional on the columns selected",
+        inference=NARROW if narrow else "conditional on the columns selected",
     )
 
 

@@ -15,12 +15,12 @@ from dpstats.estimators.base import need_integer
 from dpstats.estimators.bounds import LOCAL_GLM_LOWER, MOMENTS_SEEN, SAMPLING, SMALL_EPS
 from dpstats.estimators.guesses import predicted
 from dpstats.estimators.local.base import PooledRounds
+from dpstats.estimators.local.conclusion import as_estimate
 from dpstats.estimators.local.pool import (
     ENOUGH,
     Answered,
     Fit,
     GramEstimate,
-    as_estimate,
     estimate,
     gram_of,
     signal,
@@ -139,7 +139,7 @@ class LocalLogit(PooledRounds):
         """Pool all rounds and solve."""
         made = self._answered(design, plan, answers)
         rounds, gram_estimate, fit = _fit(made, design, plan)
-        return as_estimate(rounds, gram_estimate, fit)
+        return as_estimate(rounds, gram_estimate, fit, design.names)
 
     def _next(self, design: Design, plan: Plan, made: list[Answered]) -> tuple[Question, float]:
         message = _message(len(design.names), facts_of(design, plan.options), len(made))

@@ -23,10 +23,10 @@ from dpstats.estimators.bounds import (
 )
 from dpstats.estimators.local.base import Once
 from dpstats.estimators.local.choice import sizes_asked, sparse_estimate
+from dpstats.estimators.local.conclusion import as_estimate
 from dpstats.estimators.local.pool import (
     ENOUGH,
     Answered,
-    as_estimate,
     clip_bias,
     estimate,
     gram_of,
@@ -199,7 +199,7 @@ class _Moments(Once):
         if self.sparse:
             return sparse_estimate(made, gram_estimate, design, plan, rows)
         fit = estimate(made, gram_estimate, columns, columns.size, safe=True, rows=rows)
-        return as_estimate(made, gram_estimate, fit)
+        return as_estimate(made, gram_estimate, fit, design.names)
 
 
 @dataclass(frozen=True)

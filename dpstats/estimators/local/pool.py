@@ -21,22 +21,20 @@ from numpy.typing import NDArray
 
 from dpstats.channels import Channel
 from dpstats.estimators.numerics.second_moments import invertible, shrunk
-from dpstats.protocol import CoefficientEstimate, Messages, Question
+from dpstats.protocol import Messages, Question
 from dpstats.queries import MomentMessage
 
 __all__ = [
+    "CLEAR",
     "ENOUGH",
     "Answered",
     "Fit",
     "GramEstimate",
-    "as_estimate",
     "clip_bias",
     "coordinate_variance",
     "estimate",
     "gram_of",
     "pooled",
-    "released",
-    "remarks_on",
     "signal",
 ]
 
@@ -49,18 +47,8 @@ _BIAS = 0.15  # ratio: bias of clipping at c sds, over exp(-c^2 / 2)
 _MISMATCH = 0.1  # ratio: relative difference of second moments under two sets of row weights
 ENOUGH = 50  # number: second moments off the diagonal that show how much noise is left
 _PASSES = 4  # numerical: of weights and covariances
-_RAISED = 0.05  # wording: directions made up, from which on a remark says so
-_BLURRED = 0.1  # wording: part of a direction made up, from which on intervals are too short
-
-_HIDDEN = (
-    "Noise hides some directions of the columns: coefficients are drawn towards zero along them. "
-    "More users help, a larger epsilon, or a declared centre and scale of every column: columns "
-    "that vary little on the declared scale are hidden first."
-)
-_CLIPPED = (
-    "Most responses were beyond their clip: they are far from the declared centre, in declared "
-    "scales. Coefficients rest on few of them. Declare both anew, or pass a larger clip."
-)
+CLEAR = 4.0  # wording: noise sds of a column's second moment, below which it is not known
+_NARROWER = 3.0  # wording: noise sds below the public guess, from where on a range is too wide
 
 
 def clip_bias(clip: float) -> float:
@@ -105,7 +93,7 @@ class Answered:
     @property
     def message(self) -> MomentMessage:
         """What was asked."""
-        return self.question.message
+        return self.question.moments
 
     @property
     def noise(self) -> float:
@@ -192,6 +180,11 @@ class GramEstimate:
         See `invertible`.
     sd, part, counted : float
         Noise sd of an entry off the diagonal; the parts left after shrinking, and counted.
+    blur : ndarray of shape (k,)
+        Noise sd of the own second moment of each column, over that.
+    narrow : ndarray of int
+        Those of the columns whose own second moment noise hides, and that clearly vary less than
+        the public guess says: it says nothing of them, and their coefficients rest on nothing.
     """
 
     columns: Index
@@ -201,13 +194,23 @@ class GramEstimate:
     sd: float
     part: float
     counted: float
+    blur: Array
+    narrow: Index
 
     def restricted(self, columns: Index) -> GramEstimate:
         """The Gram estimate of some of its columns."""
         at = np.searchsorted(self.columns, columns)
         part = np.ix_(at, at)
         gram, safe, hidden = (whole[part] for whole in (self.gram, self.safe, self.hidden))
-        return replace(self, columns=columns, gram=gram, safe=safe, hidden=hidden)
+        return replace(
+            self,
+            columns=columns,
+            gram=gram,
+            safe=safe,
+            hidden=hidden,
+            blur=self.blur[at],
+            narrow=np.intersect1d(self.narrow, columns),
+        )
 
     @property
     def left(self) -> float:
@@ -234,13 +237,13 @@ def gram_of(
     fewest : int, default 2
         See `shrunk`: `ENOUGH` where intervals matter.
     """
-    within = np.ix_(columns, columns)
+    within, none = np.ix_(columns, columns), (np.zeros(columns.size), columns[:0])
     if public is not None:
         gram = public[within]
         size = float(np.trace(gram)) / columns.size
         sd = size / math.sqrt(max(rows, 1))
         safe, hidden = invertible(gram, 0.0, 0.0)
-        return GramEstimate(columns, safe, safe, hidden, sd, 1.0, 1.0)
+        return GramEstimate(columns, safe, safe, hidden, sd, 1.0, 1.0, *none)
     total, precision = np.zeros(within[0].shape[:1] + within[1].shape[1:]), 0.0
     variance = np.zeros_like(total)
     for made in rounds:
@@ -255,7 +258,7 @@ def gram_of(
         precision += weight
     if precision == 0:
         return GramEstimate(
-            columns, target[within], target[within], np.zeros_like(total), 0.0, 0.0, 0.0
+            columns, target[within], target[within], np.zeros_like(total), 0.0, 0.0, 0.0, *none
         )
     gram, variance = total / precision, variance / precision**2
     improved, part, counted = shrunk(gram, variance, target[within], fewest)
@@ -263,7 +266,10 @@ def gram_of(
     sd = math.sqrt(float(np.mean(off)))
     safe, hidden = invertible(improved, sd, part)
     positive = invertible(improved, 0.3 * sd * part, 1.0)[0]
-    return GramEstimate(columns, positive, safe, hidden, sd, part, counted)
+    own, guessed = np.sqrt(np.diag(variance)), np.diag(target)[columns]
+    unclear = (np.diag(improved) < CLEAR * own) & (np.diag(gram) < guessed - _NARROWER * own)
+    blur, narrow = own / np.diag(improved), columns[unclear]
+    return GramEstimate(columns, positive, safe, hidden, sd, part, counted, blur, narrow)
 
 
 @dataclass(frozen=True, eq=False)
@@ -405,45 +411,3 @@ def signal(fit: Fit, gram_estimate: GramEstimate) -> tuple[float, float]:
     """Mean square of the fitted values ``b'A b``, and what its noise ``tr(A V)`` leaves of it."""
     fitted = float(fit.params @ gram_estimate.safe @ fit.params)
     return fitted, max(fitted - float(np.sum(gram_estimate.safe * fit.cov)), 0.0)
-
-
-def released(rounds: Sequence[Answered], gram_estimate: GramEstimate) -> dict[str, object]:
-    """Numbers worth reporting."""
-    return {
-        "clips": [made.message.clip for made in rounds],
-        "inside": [made.inside[0] for made in rounds],
-        "noise of second moments": gram_estimate.sd,
-        "noise left after shrinking": gram_estimate.left,
-    }
-
-
-def as_estimate(
-    rounds: Sequence[Answered], gram_estimate: GramEstimate, fit: Fit
-) -> CoefficientEstimate:
-    """What is handed back of a fit of all columns.
-
-    Without standard errors where a direction of the columns is hidden, or most responses were
-    clipped: both bias coefficients by more than noise does.
-    """
-    why = ""
-    if float(np.linalg.eigvalsh(gram_estimate.hidden)[-1]) > _BLURRED:
-        why = "none: noise hides how the columns vary"
-    elif rounds[-1].clipped_away:
-        why = "none: most responses were clipped"
-    unknown = np.full_like(fit.cov, np.nan)
-    return CoefficientEstimate(
-        params=fit.params,
-        cov=unknown if why else fit.cov,
-        cov_privacy=unknown if why else fit.cov_privacy,
-        nobs=float(sum(made.answer.count for made in rounds)),
-        released=released(rounds, gram_estimate)
-        | ({"weights of rounds": fit.weights.tolist()} if len(rounds) > 1 else {}),
-        remarks=remarks_on(rounds, gram_estimate),
-        inference=why,
-    )
-
-
-def remarks_on(rounds: Sequence[Answered], gram_estimate: GramEstimate) -> tuple[str, ...]:
-    """What the messages say about the declarations."""
-    hidden = float(np.trace(gram_estimate.hidden)) > _RAISED
-    return (_HIDDEN,) * hidden + (_CLIPPED,) * rounds[-1].clipped_away

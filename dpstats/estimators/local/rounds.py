@@ -18,12 +18,12 @@ from dpstats.estimators.bounds import (
     SMALL_EPS,
 )
 from dpstats.estimators.local.base import PooledRounds
+from dpstats.estimators.local.conclusion import as_estimate
 from dpstats.estimators.local.pool import (
     ENOUGH,
     Answered,
     Fit,
     GramEstimate,
-    as_estimate,
     clip_bias,
     estimate,
     gram_of,
@@ -145,7 +145,8 @@ class LocalRounds(PooledRounds):
         """Pool both rounds and solve."""
         made = self._answered(design, plan, answers)
         gram_estimate, fit = _dense_fit(made, design, plan)
-        return as_estimate(made, gram_estimate, replace(fit, cov=fit.cov + _bent(made, fit)))
+        fit = replace(fit, cov=fit.cov + _bent(made, fit))
+        return as_estimate(made, gram_estimate, fit, design.names)
 
     def _next(self, design: Design, plan: Plan, made: list[Answered]) -> tuple[Question, float]:
         facts = facts_of(design, plan.options)

@@ -19,6 +19,7 @@ _FLOOR = 1e-3  # numerical: least eigenvalue, over the mean
 _NOISE_FLOOR = 0.3  # numerical: noise that is left at least, to that before
 _GUESS = 0.3  # ratio: doubt about the public guess, over the guess
 _LEAST_SCALE = 0.2  # numerical: of second moments to the public guess, at least
+_LEAST_NOISES = 2.0  # numerical: the same in noise sds, where that is less
 
 
 def shrunk(
@@ -67,7 +68,8 @@ def shrunk(
     spread = float(np.mean(apart**2))
     clear = spread > noise * (1 + _EVIDENCE * math.sqrt(2 / diagonal.size))
     kept = 1 - noise / spread if clear else 0.0
-    held = np.maximum(np.diag(target) + kept * apart, _LEAST_SCALE * np.diag(target))
+    least = np.minimum(_LEAST_SCALE * np.diag(target), _LEAST_NOISES * math.sqrt(noise))
+    held = np.maximum(np.diag(target) + kept * apart, least)
     made[np.diag_indices_from(made)] = held
     # 3. The others.
     i, j = np.triu_indices_from(gram, k=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,22 +22,28 @@ Array = NDArray[np.float64]
 
 Said = tuple[dict[str, dict[str, float]], tuple[str, ...], str]  # released, remarks, inference
 
-_NORMAL = ("components are not normal", "normal laws")
-_LINES = ("errors are not normal, or of another variance in each component", "regressions")
+_NORMAL = ("components are not normal", "so many normal laws")
+_LINES = ("errors are not normal, or of another variance in each component", "so many regressions")
 _UNLIKELY = 0.05  # wording: share of true mixtures that are taken for none
 HIDDEN = 0.5  # wording: standard error of a mean in standard deviations, or of a weight to it
+_LIKELY = 9.0  # wording: twice the log likelihood between two fits, below which both may hold
+_AMBIGUOUS = (
+    "Two different mixtures explain the released numbers about equally well; the likelier one is "
+    "shown, and no interval is given. More rows, a larger epsilon or fewer components would tell "
+    "which it is."
+)
 _TIED = 1.0  # wording: standard errors between weights, within which their order is chance
 
 
 def concluded(
     local: LocalMixture,
-    finish: Finish[LocalMixture] | None,
+    finishes: Sequence[Finish[LocalMixture]],
     design: Design,
     plan: Plan,
     rows: float,
 ) -> MixtureEstimate:
-    """The estimate after the finish, or after the last step where there is none."""
-    if finish is None:
+    """The estimate after the likeliest finish, or after the last step where there is none."""
+    if not finishes:
         reason = (
             "none: with so many parameters the released numbers are not fitted together, and only "
             "the last step of EM is given; with fewer components or a simpler covariance= they are"
@@ -44,6 +51,7 @@ def concluded(
         size = local.mixture.k * (1 + 2 * local.mixture.d)
         unknown = np.full((3, size, size), np.nan)
         return _estimate(local, design, plan, unknown, rows, ({}, (), reason))
+    finish, *others = finishes
     law = finish.law
     slopes = law.jacobian().reshape(-1, law.size)
     parts = np.array([finish.cov, finish.cov_privacy, finish.cov_sampling])
@@ -53,7 +61,17 @@ def concluded(
     if hidden:
         remarks = (*remarks, hidden)
         inference = inference or "none: noise hides components, and their errors have no normal law"
+    elif any(_rival(finish, other) for other in others):
+        remarks = (*remarks, _AMBIGUOUS)
+        inference = inference or "none: two different mixtures are about as likely"
     return _estimate(law, design, plan, covs, finish.rows, (released, remarks, inference))
+
+
+def _rival(best: Finish[LocalMixture], other: Finish[LocalMixture]) -> bool:
+    """Whether another fit of the same answers is about as likely, and a different mixture."""
+    one, two = best.law.mixture, other.law.mixture
+    residuals = np.linalg.norm(one.residuals(two.means), axis=2).min(axis=1)
+    return other.lack < best.lack + _LIKELY and bool((residuals > HIDDEN).any())
 
 
 def goodness(finish: Finish[AnyLaw], words: tuple[str, str]) -> Said:
@@ -80,7 +98,7 @@ def goodness(finish: Finish[AnyLaw], words: tuple[str, str]) -> Said:
         f"The released numbers contradict this mixture (p = {p:.2g}): {why}, or there are more of "
         "them. What is estimated describes the rows; no interval is given."
     )
-    return released, (remark,), f"none: released numbers contradict a mixture of so many {what}"
+    return released, (remark,), f"none: released numbers contradict a mixture of {what}"
 
 
 def _hidden(law: LocalMixture, cov: Array, weight_ses: Array) -> str:
@@ -150,9 +168,12 @@ def _estimate(
 
 
 def concluded_regressions(
-    finish: Finish[RegressionLaw], design: Design
+    finish: Finish[RegressionLaw], design: Design, asked: int
 ) -> RegressionMixtureEstimate:
-    """The estimate after the finish, in the user's units, the heaviest component first."""
+    """The estimate after the finish, in the user's units, the heaviest component first.
+
+    There might have been `asked` components at most.
+    """
     law, standard = finish.law, design.standardization
     mixture, k, d = law.mixture, law.mixture.k, law.d
     change, offset = standard.transform()
@@ -186,6 +207,7 @@ def concluded_regressions(
         released=released,
         remarks=remarks,
         inference=inference,
+        asked=asked,
     )
 
 

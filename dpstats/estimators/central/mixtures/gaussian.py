@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, get_args
+from typing import TYPE_CHECKING, ClassVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from dpstats.errors import OptionError
 from dpstats.estimators.base import Request, floor_eigenvalues, need_delta
 from dpstats.estimators.central.counted import Counted, counted_plan
 from dpstats.estimators.central.mixtures import expected
+from dpstats.estimators.central.mixtures.components import kept_components, possible_components
 from dpstats.estimators.central.mixtures.conclusion import concluded
 from dpstats.estimators.central.mixtures.local import LocalMixture, shaped
 from dpstats.estimators.central.mixtures.start import Histogram
@@ -50,6 +51,7 @@ _REACH = 3.2  # sds: of all rows, that cells cover on either side
 _MERGED = {1: 4, 2: 4, 3: 2, 4: 2}  # number: cells along each that the finish counts as one
 _MANY, _WIDE = 5, 4  # number: components and columns from which four directions are looked at
 _MOST_ANSWERS = 420  # numerical: of steps, that the finish takes
+_STARTS = 3  # numerical: mixtures that the histogram leaves, at most
 _MOST_COMPONENTS = 20  # untried: more components
 _SHAPES = get_args(CovarianceKind)
 
@@ -130,7 +132,7 @@ class GaussianMixture(Counted[MixtureEstimate]):
     def _plan(self, design: Design, privacy: Privacy, n: int, options: Options) -> Plan:
         need_delta(self.name, privacy)
         numbers, shape = (
-            _components(options.get("components", 2)),
+            possible_components(options.get("components", 2), _MOST_COMPONENTS),
             options.get("covariance", "full"),
         )
         if shape not in _SHAPES:
@@ -149,7 +151,7 @@ class GaussianMixture(Counted[MixtureEstimate]):
             ),
         ]
         asks = with_scales(asks, design, privacy, n)
-        kept = {"components": numbers if len(numbers) > 1 else numbers[0], "covariance": shape}
+        kept = {"components": kept_components(numbers), "covariance": shape}
         plan = counted_plan(self, design, privacy, n, asks, kept)
         plan = replace(plan, parameters=mixture_names(max(numbers), _columns(design)))
         return expected.planned(without_scales(plan, design), shape, max(numbers), _AXIS[q], q)
@@ -159,38 +161,56 @@ class GaussianMixture(Counted[MixtureEstimate]):
         scaled, scales, remarks = found_units(holder, design)
         shape = plan.options["covariance"]
         rows = _Rows(holder, scaled, shape)
-        numbers = _components(plan.options["components"])
+        numbers = possible_components(plan.options["components"], _MOST_COMPONENTS)
         count, mean, total = rows.spread()
-        asked, start = _started(rows, numbers, mean, total)
-        local = rows.local(_shaped(start, shape))
+        asked, starts = _started(rows, numbers, mean, total)
+        local, *rivals = [rows.local(_shaped(start, shape)) for start in starts]
         answers: list[Asked] = []
         for t in range(_STEPS):
+            if rivals and 2 * t == _STEPS:
+                local = _nearest(_finishes([local, *rivals], asked, answers, count, True), local)
             further = _EARLY if 2 * t < _STEPS else _LATE
             query = local.question(math.sqrt(len(mean)) + further)
             value, noise = holder.ask(query, f"step {t + 1}")
             after = stepped(local.mixture, query, value, noise.sd, total)
             local = rows.local(after)
             answers.append(Asked(query.rows, value, noise.sd))
-        finish = _finish(local, asked, answers, count)
-        estimate = concluded(local, finish, scaled, plan, count)
+        finishes = _finishes([local, *rivals], asked, answers, count)
+        estimate = concluded(local, finishes, scaled, plan, count)
         released = {**estimate.released, **({"scales": scales} if scales else {})}
         return replace(estimate, released=released, remarks=(*remarks, *estimate.remarks))
 
 
-def _finish(
-    local: LocalMixture, cells: Asked, steps: Sequence[Asked], rows: float
-) -> Finish[LocalMixture] | None:
-    """The latest answers fitted; None where there are too many to be."""
+def _finishes(
+    laws: Sequence[LocalMixture],
+    cells: Asked,
+    steps: Sequence[Asked],
+    rows: float,
+    rough: bool = False,
+) -> list[Finish[LocalMixture]]:
+    """The latest answers fitted from several laws, the likeliest first; none if there are too many.
+
+    Laws that end at the same mixture are one.
+    """
     size = steps[-1].answer.size
     if size > _MOST_ANSWERS:
-        return None
-    return fit_released(local, [cells, *steps[-max(_MOST_ANSWERS // size, 1) :]], rows)
+        return []
+    answers = [cells, *steps[-max(_MOST_ANSWERS // size, 1) :]]
+    found = [fit_released(law, answers, rows, rough or bool(j)) for j, law in enumerate(laws)]
+    best = min(range(len(found)), key=lambda j: found[j].lack)
+    if best and not rough:
+        found[best] = fit_released(found[best].law, answers, rows)
+    return sorted(found, key=lambda finish: finish.lack)
+
+
+def _nearest(found: Sequence[Finish[LocalMixture]], otherwise: LocalMixture) -> LocalMixture:
+    return found[0].law if found else otherwise
 
 
 def _started(
     rows: _Rows, numbers: Sequence[int], mean: Array, total: Array
-) -> tuple[Asked, NormalMixture]:
-    """Cells in the directions of largest variance, and the mixture fitted to them."""
+) -> tuple[Asked, list[NormalMixture]]:
+    """Cells in the directions of largest variance, and mixtures fitted to them, best first."""
     d = len(mean)
     q = _directions(max(numbers), d)
     values, vectors = np.linalg.eigh(total)
@@ -204,11 +224,14 @@ def _started(
     found = Histogram(answer.value, answer.noise.sd, query.edges).chosen(numbers)
     back = vectors * np.sqrt(values)
     rest = total - back @ back.T
-    covariances = np.array(
-        [floor_eigenvalues(back @ c @ back.T + rest, 1e-12) for c in found.covariances]
-    )
-    mixture = NormalMixture(found.weights, mean + found.means @ back.T, covariances)
-    return _merged(query, answer), mixture
+
+    def whole(part: NormalMixture) -> NormalMixture:
+        covariances = np.array(
+            [floor_eigenvalues(back @ c @ back.T + rest, 1e-12) for c in part.covariances]
+        )
+        return NormalMixture(part.weights, mean + part.means @ back.T, covariances)
+
+    return _merged(query, answer), [whole(part) for part in found[:_STARTS]]
 
 
 def _merged(query: ProjectedCells, answer: Answer) -> Asked:
@@ -243,16 +266,3 @@ def _directions(k: int, d: int) -> int:
 def _columns(design: Design) -> tuple[str, ...]:
     place = design.standardization.intercept
     return tuple(name for j, name in enumerate(design.names) if j != place)
-
-
-def _components(asked: Any) -> tuple[int, ...]:
-    """The numbers of components that may be, ascending."""
-    several = isinstance(asked, Sequence) and not isinstance(asked, str)
-    numbers = tuple(asked) if several else (asked,)
-    whole = all(isinstance(k, int) and not isinstance(k, bool) for k in numbers)
-    if not (numbers and whole and all(1 <= k <= _MOST_COMPONENTS for k in numbers)):
-        raise OptionError(
-            f"components={asked!r}: a whole number from 1 to {_MOST_COMPONENTS} is needed, or "
-            "several of them, such as range(1, 6)."
-        )
-    return tuple(sorted(set(numbers)))

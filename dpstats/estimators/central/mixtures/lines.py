@@ -6,6 +6,7 @@ All of it is post-processing of noisy counts.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from itertools import product
 from typing import NamedTuple
 
@@ -111,8 +112,21 @@ class Cells:
         found *= total / found.sum()
         return found
 
-    def lines(self, k: int) -> Lines:
-        """The k lines that are nearest to all cells, from many starts."""
+    def chosen(self, numbers: Sequence[int]) -> Lines:
+        """The lines of one of the numbers of components, by their penalised distances.
+
+        The penalty for each parameter is that of Schwarz for as many observations as there are
+        cells.
+        """
+        if len(numbers) == 1:
+            return self.lines(numbers[0])[0]
+        each, cells = 1 + self.features.shape[1], math.log(self._counts.size)
+        found = [(self.lines(k), k * each) for k in numbers]
+        best, _ = min(found, key=lambda pair: pair[0][1] + pair[1] * cells)
+        return best[0]
+
+    def lines(self, k: int) -> tuple[Lines, float]:
+        """The k lines that are nearest to all cells, from many starts, and their distance."""
         values = _first(k, self.features.shape[1])
         lack = self.lack(self.expected(values, False)[0])
         for rounds, kept in _ROUNDS:
@@ -126,7 +140,8 @@ class Cells:
                 lack = np.where(better, found, lack)
             chosen = np.argsort(lack, kind="stable")[: math.ceil(kept * len(lack))]
             values, lack = values.of(chosen), lack[chosen]
-        return Lines(values.weights[0], values.coef[0], float(np.exp(values.log_sd[0])))
+        nearest = Lines(values.weights[0], values.coef[0], float(np.exp(values.log_sd[0])))
+        return nearest, float(lack[0])
 
     def expected(self, values: _Values, slopes: bool) -> tuple[Array, Array]:
         """Counts (m, cells) that lines expect, and where wanted their derivatives (m, cells, p)."""

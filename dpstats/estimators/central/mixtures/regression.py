@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.errors import OptionError
-from dpstats.estimators.base import Request, need_delta, need_integer
+from dpstats.estimators.base import Request, need_delta
 from dpstats.estimators.central.counted import Counted, counted_plan
 from dpstats.estimators.central.mixtures import regression_expected as expected
+from dpstats.estimators.central.mixtures.components import kept_components, possible_components
 from dpstats.estimators.central.mixtures.conclusion import concluded_regressions
 from dpstats.estimators.central.mixtures.lines import Cells
 from dpstats.estimators.central.mixtures.regression_law import Covariates, RegressionLaw
@@ -163,30 +164,34 @@ class RegressionMixtureEM(Counted[RegressionMixtureEstimate]):
     name: ClassVar[str] = "em"
     model: ClassVar[str] = "mixture_ols"
     theory: ClassVar[Mapping[str, Theory]] = {"central": REGRESSION_MIXTURE}
-    options: ClassVar[Mapping[str, str]] = {"components": "number of components"}
+    options: ClassVar[Mapping[str, str]] = {
+        "components": "number of components, or several of which one is chosen"
+    }
 
     def _plan(self, design: Design, privacy: Privacy, n: int, options: Options) -> Plan:
         need_delta(self.name, privacy)
-        k = need_integer("components", options.get("components"), 2, 1, _MOST_COMPONENTS)
+        numbers = possible_components(options.get("components", 2), _MOST_COMPONENTS)
+        k = max(numbers)
         if len(design.names) > _MOST_COLUMNS:
             raise OptionError(
                 f"A mixture of regressions on {len(design.names)} columns: at most "
                 f"{_MOST_COLUMNS} are fitted. Name those that matter in the formula."
             )
         asks = with_scales(_requests(design, k), design, privacy, n)
-        plan = counted_plan(self, design, privacy, n, asks, {"components": k})
+        kept = {"components": kept_components(numbers)}
+        plan = counted_plan(self, design, privacy, n, asks, kept)
         plan = replace(plan, parameters=regression_names(k, design.names))
         return expected.planned(without_scales(plan, design), k, _CLIPS, _KEPT)
 
     def _fit(self, holder: Holder[Query], design: Design, plan: Plan) -> RegressionMixtureEstimate:
         """Ask where rows and lines are, then for steps; then fit the answers."""
         scaled, scales, remarks = found_units(holder, design)
-        k = plan.options["components"]
+        numbers = possible_components(plan.options["components"], _MOST_COMPONENTS)
         rows, level = _whitened(holder, scaled)
         low, high = scaled.internal_endog_bounds
         covariates = rows.covariates(scaled)
         b, size = _mean_line(rows, level, high - low)
-        mixture = _started(rows, b, size, k, plan.max_rows)
+        mixture = _started(rows, b, size, numbers, plan.max_rows)
         answers: list[Asked] = []
         for t in range(_STEPS):
             law = RegressionLaw(mixture, covariates)
@@ -196,7 +201,7 @@ class RegressionMixtureEM(Counted[RegressionMixtureEstimate]):
             answers.append(Asked(made_up.rows, value, noise.sd))
             mixture = _stepped(mixture, query, value, rows)
         finish = fit_released(RegressionLaw(mixture, covariates), answers[-_KEPT:], rows.n)
-        estimate = concluded_regressions(finish, scaled)
+        estimate = concluded_regressions(finish, scaled, max(numbers))
         released = {**estimate.released, **({"scales": scales} if scales else {})}
         return replace(estimate, released=released, remarks=(*remarks, *estimate.remarks))
 
@@ -295,11 +300,13 @@ def _mean_line(rows: _Rows, level: float, most: float) -> tuple[Array, float]:
     return b, rows.size("size", b, _TAIL, most)
 
 
-def _started(rows: _Rows, b: Array, size: float, k: int, max_rows: int) -> RegressionMixture:
+def _started(
+    rows: _Rows, b: Array, size: float, numbers: Sequence[int], max_rows: int
+) -> RegressionMixture:
     """The lines that a histogram of residuals shows, in directions in which lines differ."""
     varying, constant = rows.standardised, bool(rows.constant.any())
     p, beta = len(varying), b @ rows.whiten
-    q = min(k - 1, p)
+    q = min(max(numbers) - 1, p)
     chosen = varying[:0]
     if q:
         whole = np.vstack([rows.constant[None], varying]) if constant else varying
@@ -317,7 +324,7 @@ def _started(rows: _Rows, b: Array, size: float, k: int, max_rows: int) -> Regre
         np.linspace(-_SIDE, _SIDE, _ALONG[q] + 1),
     )
     counts, noise = rows.holder.ask(cells, "cells")
-    lines = Cells(counts, noise.sd, cells.heights / size, cells.edges, constant).lines(k)
+    lines = Cells(counts, noise.sd, cells.heights / size, cells.edges, constant).chosen(numbers)
     features = np.vstack([rows.constant[None], chosen]) if constant else chosen
     return RegressionMixture(lines.weights, b + size * lines.coef @ features, size * lines.sigma)
 

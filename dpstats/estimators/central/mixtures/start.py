@@ -16,7 +16,7 @@ from dpstats.estimators.base import floor_eigenvalues
 from dpstats.estimators.central.mixtures.local import LocalMixture, floored
 from dpstats.families.mixtures import NormalMixture
 
-__all__ = ["Histogram"]
+__all__ = ["Histogram", "apart"]
 
 Array = NDArray[np.float64]
 
@@ -26,7 +26,9 @@ _RESTARTS = 64  # numerical: sets of first centres
 _MUCH = 2**16  # numerical: cells times parameters, from which there are half as many
 _ROUGH = 4  # numerical: steps of the EM algorithm from each of them
 # numerical: steps of least squares, and the share of the mixtures that then take more
-_ROUNDS = ((4, 0.3), (6, 0.3), (20, 0.1))
+_ROUNDS = ((4, 0.3), (6, 0.3), (20, 0.3))
+_SAME = 0.5  # numerical: cells, within which means of two mixtures are the same
+_RIVAL = 12.0  # numerical: distance beyond the nearest mixture's, up to which others are kept
 _SETTLED = 0.01  # numerical: gain of a step, below which it is the last
 _LEAST_DAMPING = 1e-6  # numerical: added to the information in a step, at least
 _LONGEST = 0.7  # numerical: largest change of a parameter in a step
@@ -66,21 +68,21 @@ class Histogram:
         self._smooth = smooth.ravel()
         self._clear = _CLEAR * noise * float(np.linalg.norm(_KERNEL)) ** self._q
 
-    def chosen(self, numbers: Sequence[int]) -> NormalMixture:
-        """The mixture of one of the numbers of components, by their penalised distances.
+    def chosen(self, numbers: Sequence[int]) -> list[NormalMixture]:
+        """Mixtures of one of the numbers of components, by their penalised distances, best first.
 
         The penalty for each parameter is that of Schwarz for as many observations as there are
         cells.
         """
-        if len(numbers) == 1:
-            return self.fitted(numbers[0])[0]
         each, cells = 1 + self._q + self._q * (self._q + 1) // 2, math.log(self._counts.size)
         found = [(self.fitted(k), k * each - 1) for k in numbers]
-        best, _ = min(found, key=lambda pair: pair[0][1] + pair[1] * cells)
-        return best[0]
+        best, _ = min(found, key=lambda pair: pair[0][0][1] + pair[1] * cells)
+        return [mixture for mixture, lack in best if lack < best[0][1] + _RIVAL]
 
-    def fitted(self, k: int) -> tuple[NormalMixture, float]:
-        """The mixture of k normal laws that is nearest to the counts, and its distance from them.
+    def fitted(self, k: int) -> list[tuple[NormalMixture, float]]:
+        """The mixtures of k normal laws that are nearest to the counts, and their distances.
+
+        No two are alike, and the nearest comes first.
 
         It is sought from many sets of centres among the cells that stand out of the noise, and
         then by least squares over all cells: noise alone makes no component.
@@ -95,10 +97,19 @@ class Histogram:
         for rounds, kept in _ROUNDS:
             wanted = math.ceil(kept * wanted)
             found = [self._nearest(mixture, rows, rounds) for mixture in near]
-            found = sorted(found, key=lambda pair: pair[1])[:wanted]
+            found = self._unlike(sorted(found, key=lambda pair: pair[1]))[:wanted]
             near = [mixture for mixture, _ in found]
-        nearest, lack = found[0]
-        return self._changed(nearest, -_WITHIN), lack
+        return [(self._changed(mixture, -_WITHIN), lack) for mixture, lack in found]
+
+    def _unlike(
+        self, found: list[tuple[NormalMixture, float]]
+    ) -> list[tuple[NormalMixture, float]]:
+        """Of mixtures that are the same but for the order of components, the first."""
+        kept: list[tuple[NormalMixture, float]] = []
+        for mixture, lack in found:
+            if not any(apart(mixture, other) < _SAME * self._width for other, _ in kept):
+                kept.append((mixture, lack))
+        return kept
 
     def _first(self, k: int) -> Array:
         """Numbers that first centres are chosen by, evenly spread, shape (restarts, k)."""
@@ -161,6 +172,14 @@ class Histogram:
         if clear.sum() < few:
             clear = self._smooth >= np.sort(self._smooth)[-few]
         return self._middles[clear], np.maximum(self._smooth[clear], 0.1)
+
+
+def apart(one: NormalMixture, other: NormalMixture) -> float:
+    """The largest distance of two means, of components that are paired by them."""
+    from scipy.optimize import linear_sum_assignment
+
+    distances = np.linalg.norm(one.means[:, None] - other.means, axis=2)
+    return float(distances[linear_sum_assignment(distances**2)].max())
 
 
 def _lifted(mixture: NormalMixture) -> NormalMixture:

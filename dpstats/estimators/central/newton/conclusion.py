@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.estimators.central.newton.identification import Faint, Known, likely_factor
+from dpstats.estimators.central.newton.identification import CLEAR, Faint, Known, likely_factor
 from dpstats.estimators.numerics.entrywise import operator_norm
 
 __all__ = ["EFFECT", "Conclusion", "Solution", "conclude"]
@@ -19,7 +19,6 @@ _LEFTOVER, _LEAST_LEFTOVER = 2.0, 0.2
 _FAINT = 5.0  # noises below which it counts that a curvature may be less than it seems
 _FITS = 4.0  # largest variance of linear predictors along a direction not seen, in squared spreads
 EFFECT = 3.0  # standard deviation presumed of the effect of a column between 0 and 1, in spreads
-_CLEAR = 4.0  # noises at which a direction would be identified
 
 
 class Solution(NamedTuple):
@@ -67,8 +66,7 @@ def conclude(solution: Solution, w: Array, effect: Array) -> Conclusion:
     inverse = (basis / floored) @ basis.T
     step = inverse @ (bread @ step)  # of a canonical link with its bend
     score, cov_privacy, cov_sampling = _variances(solution, inverse, step)
-    final = inverse @ score @ inverse
-    off = at + step - start
+    final, off = inverse @ score @ inverse, at + step - start
 
     # Fitted values vary as much as the response does at most, in all directions together.
     tau2 = spread**2 / d
@@ -108,7 +106,7 @@ def conclude(solution: Solution, w: Array, effect: Array) -> Conclusion:
         cov_privacy=carried(cov_privacy, faint.along(cov_privacy) * told),
         cov_sampling=carried(cov_sampling, faint.along(cov_sampling) * told),
         presumed=presumed,
-        short=_CLEAR * faint.noisiest(hidden),
+        short=CLEAR * faint.noisiest(hidden),
     )
 
 

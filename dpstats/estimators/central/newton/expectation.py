@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -26,14 +27,19 @@ if TYPE_CHECKING:
 __all__ = ["predicted"]
 
 Array = NDArray[np.float64]
+Variances = Callable[[Plan, "Design", Case], tuple[float, float]]
 
 _CHANCES = (np.arange(33) + 0.5) / 33  # at which laws are represented by their quantiles
 _BLURRED, _HIDDEN, _SHARP = 2.4, 1.2, 0.28  # noise on the Gram matrix that warnings begin at
 _OUTER = 0.3  # of its noise that an outer score leaves after it is drawn towards nothing
 
 
-def predicted(plan: Plan, design: Design) -> Plan:
-    """The plan with its expected standard errors, what they rest on, and its warnings."""
+def predicted(plan: Plan, design: Design, variances: Variances | None = None) -> Plan:
+    """The plan with its expected standard errors, what they rest on, and its warnings.
+
+    `variances` are those of a whitened coefficient times n, of the noise and of sampling; by
+    default those of a fit of largest likelihood.
+    """
     noisy = blur(design, plan.privacy, plan.n)
     blurred = (1 + 0.4 * max(0.0, noisy - 0.7)) ** 2
     reach = 100 if noisy <= 0.6 else 10 if noisy <= 1.7 else 3
@@ -43,11 +49,11 @@ def predicted(plan: Plan, design: Design) -> Plan:
     )
     plan = replace(plan, assumptions=(*plan.assumptions, statement))
 
-    def variances(case: Case) -> tuple[float, float]:
-        private, sampled = _variances(plan, design, case)
+    def widened(case: Case) -> tuple[float, float]:
+        private, sampled = (variances or _variances)(plan, design, case)
         return blurred * private, blurred * sampled
 
-    return expected(plan, design, variances, _warnings(plan, noisy))
+    return expected(plan, design, widened, _warnings(plan, noisy))
 
 
 def _variances(plan: Plan, design: Design, case: Case) -> tuple[float, float]:
@@ -81,19 +87,22 @@ def _variances(plan: Plan, design: Design, case: Case) -> tuple[float, float]:
 def _rows(design: Design, case: Case) -> tuple[Array, Array, Array]:
     """Linear predictors (k, 1), responses (k, m), and the chance of each given the first."""
     from scipy.special import ndtri
-    from scipy.stats import binom, gamma, nbinom, poisson
 
     family = design.family
     eta = case.mean + case.spread * ndtri(_CHANCES)[:, None]
     mu = family.mean(eta)
-    if family.name == "binomial" and design.weights is not None:
-        trials = max(round(design.weights.scale), 1)
-        y = binom.ppf(_CHANCES, trials, mu) / trials
-    elif family.name == "binomial":
-        return eta, np.array([[0.0, 1.0]]), np.concatenate([1 - mu, mu], axis=1)
-    elif family.name == "gaussian":
+    if family.name == "gaussian":
         spread = case.spread if family == GAUSSIAN else float(np.mean(mu))
         y = mu + spread * ndtri(_CHANCES)
+        return eta, y, np.full(y.shape, 1 / _CHANCES.size)
+    if family.name == "binomial" and design.weights is None:
+        return eta, np.array([[0.0, 1.0]]), np.concatenate([1 - mu, mu], axis=1)
+    from scipy.stats import binom, gamma, nbinom, poisson  # slow to load: only where it is needed
+
+    if family.name == "binomial":
+        assert design.weights is not None
+        trials = max(round(design.weights.scale), 1)
+        y = binom.ppf(_CHANCES, trials, mu) / trials
     elif family.name == "gamma":
         y = gamma.ppf(_CHANCES, 1 / case.dispersion, scale=mu * case.dispersion)
     elif family.name == "negativebinomial":

@@ -9,11 +9,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Faint", "Known", "fieller", "likely_factor"]
+__all__ = ["CLEAR", "NOTHING", "Faint", "Known", "fieller", "likely_factor"]
 
 Array = NDArray[np.float64]
 
-_QUANTILE = 1.959964  # of a normal number, two-sided 95 %
+NOTHING = 1.959964  # noises within which a curvature may be none; two-sided 95 %
+CLEAR = 4.0  # noises at which a direction would be identified
 _TOUCHED = 2.0  # of its noise, at which a direction is said to touch a coefficient
 _FACTORS = np.geomspace(0.003, 2.0, 24)  # on the room for effects
 _FEW = 4.0  # directions that the belief in a factor of 1 counts as
@@ -28,11 +29,11 @@ def fieller(score: Array, seen: Array, doubt: Array, noise: Array) -> tuple[Arra
     Anderson & Rubin 1949). It is an interval where ``seen > 1.96 doubt``. Elsewhere the slope may
     be none, nothing is known of t, and the ends are infinite.
     """
-    clear = seen**2 - (_QUANTILE * doubt) ** 2
+    clear = seen**2 - (NOTHING * doubt) ** 2
     told = (seen > 0) & (clear > 0)
     clear = np.where(told, clear, 1.0)
     root = np.maximum(noise * clear + (score * doubt) ** 2, 0.0)
-    middle, half = score * seen / clear, _QUANTILE * np.sqrt(root) / clear
+    middle, half = score * seen / clear, NOTHING * np.sqrt(root) / clear
     return np.where(told, middle - half, -np.inf), np.where(told, middle + half, np.inf)
 
 
@@ -134,5 +135,5 @@ class Faint:
         drawn = np.clip(newton * known.room / (known.room + known.own), -most, most)
         low, high = fieller(known.score, self.seen, self.doubt, known.noise)
         reach = np.maximum(known.at + high - drawn, drawn - known.at - low)
-        hidden = reach >= _QUANTILE * most
-        return drawn, np.minimum(reach / _QUANTILE, most) ** 2, hidden
+        hidden = reach >= NOTHING * most
+        return drawn, np.minimum(reach / NOTHING, most) ** 2, hidden

@@ -19,7 +19,6 @@ from dpstats.estimators.central.published.sparse import (
     SparseDescent,
     Trial,
 )
-from dpstats.estimators.central.published.wide import SparseGuess, project
 from dpstats.estimators.central.sandwich import COUNT
 from dpstats.estimators.private_variance import (
     FAILURE,
@@ -31,6 +30,7 @@ from dpstats.estimators.private_variance import (
     pair_scales,
 )
 from dpstats.estimators.sources import CAI, KARWA_VADHAN, LI_FEDERATED
+from dpstats.estimators.wide import SparseGuess, project
 from dpstats.privacy import Privacy
 from dpstats.protocol import Options, Plan
 from dpstats.queries import PeeledScores

@@ -11,7 +11,15 @@ from numpy.typing import NDArray
 
 from dpstats.errors import OptionError
 from dpstats.estimators.central.published import dp_em_theory
-from dpstats.estimators.central.published.dp_em import INFERENCE, EMModel, Found, Iterate, flipped
+from dpstats.estimators.central.published.dp_em import (
+    DPEM,
+    INFERENCE,
+    EMModel,
+    Found,
+    Iterate,
+    SparseDPEM,
+    flipped,
+)
 from dpstats.families.signs import Signed
 from dpstats.protocol import (
     CoefficientEstimate,
@@ -236,3 +244,7 @@ def _symmetric(kind: type[Symmetric], design: Design, found: Found) -> Symmetric
         released=released,
         inference=INFERENCE,
     )
+
+
+ROWS, LINES, GAPS = (DPEM(em) for em in (SymmetricRows(), SymmetricLines(), MissingCovariates()))
+SPARSE_ROWS, SPARSE_LINES, SPARSE_GAPS = (SparseDPEM(method.em) for method in (ROWS, LINES, GAPS))

@@ -26,8 +26,8 @@ from dpstats.estimators.central.published.sparse import (
     step_asks,
 )
 from dpstats.estimators.central.published.theory import ALL_GAUSSIAN, ESTIMAND, IN_A_BALL
-from dpstats.estimators.central.published.wide import hard_threshold
 from dpstats.estimators.sources import CAI, SCORE_ATTACK, WANG_GU
+from dpstats.estimators.wide import hard_threshold
 from dpstats.queries import Geometry, Score
 from dpstats.theory import Assumption, Rate, Theory
 

@@ -20,8 +20,8 @@ from dpstats.estimators.central.published.sparse import (
     step_asks,
 )
 from dpstats.estimators.central.published.theory import ALL_GAUSSIAN
-from dpstats.estimators.central.published.wide import SparseGuess, hard_threshold
 from dpstats.estimators.sources import CAI, SCORE_ATTACK, WANG_XU
+from dpstats.estimators.wide import SparseGuess, hard_threshold
 from dpstats.protocol import Options
 from dpstats.queries import Gradient
 from dpstats.theory import Assumption, Rate, Theory

@@ -22,9 +22,9 @@ from dpstats.estimators.central.published.sparse import (
     Trial,
     spread_request,
 )
-from dpstats.estimators.central.published.wide import SparseGuess, hard_threshold
 from dpstats.estimators.central.sandwich import COUNT
 from dpstats.estimators.sources import CAI, SCORE_ATTACK, TALWAR
+from dpstats.estimators.wide import SparseGuess, hard_threshold
 from dpstats.protocol import Options
 from dpstats.queries import CoordinateScores, ResponseQuantile, Search
 from dpstats.theory import Assumption, Theory

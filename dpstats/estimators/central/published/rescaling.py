@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.estimators.base import Request
-from dpstats.estimators.central.published.wide import SparseGuess
+from dpstats.estimators.wide import SparseGuess
 from dpstats.families import GAUSSIAN
 from dpstats.protocol import Holder
 from dpstats.queries import Geometry, Gram, Query, Score, Selected

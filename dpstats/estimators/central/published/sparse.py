@@ -21,10 +21,10 @@ from dpstats.estimators.base import (
 )
 from dpstats.estimators.central.counted import Counted, counted_plan
 from dpstats.estimators.central.published.rescaling import rescaled, rescaling
-from dpstats.estimators.central.published.wide import QUANTILE, SparseGuess, project, public_facts
 from dpstats.estimators.central.sandwich import COUNT, noisy_count
 from dpstats.estimators.guesses import sufficient
 from dpstats.estimators.selection import INFERENCE
+from dpstats.estimators.wide import QUANTILE, SparseGuess, project, public_facts
 from dpstats.privacy import Privacy
 from dpstats.protocol import CoefficientEstimate, Holder, Options, Plan
 from dpstats.queries import (

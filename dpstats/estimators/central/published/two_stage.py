@@ -23,9 +23,9 @@ from dpstats.estimators.central.published.sparse import (
     Trial,
     spread_request,
 )
-from dpstats.estimators.central.published.wide import SparseGuess, project
 from dpstats.estimators.central.sandwich import COUNT
 from dpstats.estimators.sources import CAI, DURFEE, KIFER, SCORE_ATTACK
+from dpstats.estimators.wide import SparseGuess, project
 from dpstats.protocol import Options
 from dpstats.queries import CoordinateScores, Geometry, Gram, Score, Selected
 from dpstats.theory import Assumption, Theory

@@ -40,6 +40,7 @@ _WORTH = 15_000.0  # numerical: share of the budget, times (mu n)^2 for each col
 _LEAST, _MOST = 0.015, 0.12  # budget: the least and the most that is spent on scales
 _HOPELESS = 0.10  # ratio: noise of a cell to the rows, from which nothing would be found
 _WIDENED = 1.5  # ratio: scale used to that found, which leaves out the ends of long tails
+_DUMMY = 0.05  # ratio: rms of a column in [0, 1] about an end, from where on it may be a dummy
 _NARROWEST = 1e-12  # numerical: scale of a column as a share of its range, at least
 SLOTS = tuple(f"scales {k + 1}" for k in range(len(_STAGES)))
 
@@ -164,12 +165,14 @@ def found_units(
     columns = columns_found(holder, design, holder.plan.n)
     found = {place: given for place, column in columns.items() if (given := used(column))}
     half = {place: (column.upper - column.lower) / 2 for place, column in columns.items()}
-    narrow = {p: pair for p, pair in found.items() if wide * pair[1] <= half[p]}
+    narrow = {
+        p: pair for p, pair in found.items() if wide * pair[1] <= half[p] or dummy(columns[p])
+    }
     scaled = design.scaled(narrow)
     holder.rescale(scaled, narrow)
     names = [*design.names, "" if design.endog is None else design.endog.name]
     scales = {names[place]: {"center": c, "scale": s} for place, (c, s) in found.items()}
-    unsure = [names[place] for place, column in columns.items() if not column.sure]
+    unsure = [names[p] for p, column in columns.items() if not (column.sure or dummy(column))]
     return scaled, scales, _remarks(unsure)
 
 
@@ -209,10 +212,22 @@ def _ends(design: Design, place: int) -> tuple[float, float]:
     return design.endog.lower, design.endog.upper
 
 
+def dummy(column: Column) -> bool:
+    """Whether a column in [0, 1] has most of its values at an end, and others far from it.
+
+    Like a dummy: its scale is the range. How rare the other value is, is found by the fit.
+    """
+    if column.found is None or (column.lower, column.upper) != (0.0, 1.0):
+        return False
+    return column.found.center in (0.0, 1.0) and column.found.scale >= _DUMMY
+
+
 def used(column: Column) -> tuple[float, float] | None:
     """Centre and scale that a fit uses; None where nothing was found."""
     if column.found is None:
         return None
+    if dummy(column):
+        return 0.0, 1.0
     center, scale, _ = column.found
     width = column.upper - column.lower
     held = min(max(center, column.lower), column.upper)

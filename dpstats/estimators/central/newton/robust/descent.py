@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstats.estimators.central.newton.conclusion import Conclusion
+from dpstats.estimators.central.newton.remarks import not_identified, presumed
 from dpstats.estimators.central.newton.robust.hidden import Hidden, drawn_in
 from dpstats.estimators.central.newton.robust.tails import believed, rungs, wide_enough
 from dpstats.estimators.central.newton.whitening import Metric, whiten
@@ -123,12 +125,13 @@ def descend(holder: Holder[Query], public: Schedule, design: Design) -> Coeffici
     descent = _Descent(holder, public, metric, start, n, response_bound(design))
     near = descent.approach()
     last = descent.last_step(near)
-    params, cov, cov_privacy, cov_sampling = _conclude(descent, near, last, indicators)
+    found = _conclude(descent, near, last, indicators)
+    hidden = presumed(found, design)
     return CoefficientEstimate(
-        params=params,
-        cov=cov,
-        cov_privacy=cov_privacy,
-        cov_sampling=cov_sampling,
+        params=found.params,
+        cov=found.cov,
+        cov_privacy=found.cov_privacy,
+        cov_sampling=found.cov_sampling,
         nobs=n,
         released={
             "clip": last.score.clip,
@@ -136,7 +139,8 @@ def descend(holder: Holder[Query], public: Schedule, design: Design) -> Coeffici
             "share beyond six spreads": last.far,
             "radius": last.radius,
         },
-        remarks=_remarks(near, last),
+        remarks=(*not_identified(hidden, found.short, holder.plan), *_remarks(near, last)),
+        not_identified=hidden,
     )
 
 
@@ -317,10 +321,8 @@ class _Descent:
         return chosen, math.sqrt(square)
 
 
-def _conclude(
-    descent: _Descent, near: _Near, last: _Last, indicators: Array
-) -> tuple[Array, Array, Array, Array]:
-    """Coefficients, their covariance, its parts due to noise and sampling; internal coordinates."""
+def _conclude(descent: _Descent, near: _Near, last: _Last, indicators: Array) -> Conclusion:
+    """Coefficients and their covariance with its parts, in internal coordinates."""
     metric, n, d = descent.metric, descent.n, descent.start.size
     spread = max(near.response_spread, last.sd)
     pattern = symmetric_pattern(d)
@@ -365,12 +367,11 @@ def _conclude(
         np.where(rare, level_prior, _PRIOR * spread**2 * level / hidden.used),
     )
     b, drawn = _shrunk(descent, near, b, final)
-    cov, cov_privacy, cov_sampling = (
-        metric.w @ v @ metric.w.T for v in (drawn, cov_privacy, cov_sampling)
-    )
+    w = metric.w
+    covs = w @ drawn @ w.T, w @ cov_privacy @ w.T, w @ cov_sampling @ w.T
     levels = np.flatnonzero(effects[:, rare].any(axis=1))
-    beta = drawn_in(descent.start + metric.w @ b, cov, levels, _LEVEL * spread)
-    return beta, cov + (effects * added) @ effects.T, cov_privacy, cov_sampling
+    beta = drawn_in(descent.start + metric.w @ b, covs[0], levels, _LEVEL * spread)
+    return hidden.concluded(beta, covs, effects, added, final)
 
 
 def _shrunk(descent: _Descent, near: _Near, b: Array, cov: Array) -> tuple[Array, Array]:

@@ -15,6 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.estimators.base import floor_eigenvalues
+from dpstats.estimators.central.newton.conclusion import Conclusion
+from dpstats.estimators.central.newton.remarks import not_identified, presumed
 from dpstats.estimators.central.newton.robust.glm_law import (
     Law,
     Rows,
@@ -117,12 +119,13 @@ def descend(holder: Holder[Query], public: Schedule, design: Design) -> Coeffici
     descent = _Descent(holder, public, design, metric, constant, n, level, offset)
     near = descent.approach()
     last = descent.last_step(near)
-    params, cov, cov_privacy, cov_sampling = _conclude(descent, near, last, indicators)
+    found = _conclude(descent, near, last, indicators)
+    hidden = presumed(found, design)
     return CoefficientEstimate(
-        params=params,
-        cov=cov,
-        cov_privacy=cov_privacy,
-        cov_sampling=cov_sampling,
+        params=found.params,
+        cov=found.cov,
+        cov_privacy=found.cov_privacy,
+        cov_sampling=found.cov_sampling,
         nobs=n,
         released={
             "clip": last.tuning.clip,
@@ -131,7 +134,11 @@ def descend(holder: Holder[Query], public: Schedule, design: Design) -> Coeffici
             "radius": last.radius,
             **({"dispersion": near.spread.taken} if design.family.name == "poisson" else {}),
         },
-        remarks=_remarks(design.family, near.spread.taken),
+        remarks=(
+            *not_identified(hidden, found.short, holder.plan),
+            *_remarks(design.family, near.spread.taken),
+        ),
+        not_identified=hidden,
     )
 
 
@@ -427,10 +434,8 @@ def _bread(descent: _Descent, near: _Near, last: _Last, d: int) -> _Bread:
     return _Bread(matrix, basis, values, floored, variances, noise, level, size)
 
 
-def _conclude(
-    descent: _Descent, near: _Near, last: _Last, indicators: Array
-) -> tuple[Array, Array, Array, Array]:
-    """Coefficients, their covariance, its parts due to noise and sampling; internal coordinates."""
+def _conclude(descent: _Descent, near: _Near, last: _Last, indicators: Array) -> Conclusion:
+    """Coefficients and their covariance with its parts, in internal coordinates."""
     metric, d = descent.metric, len(indicators)
     bread, basis, values, floored, variances, noise, level, size = _bread(descent, near, last, d)
     to, slope = descent.solve(last.score, near.b, bread, level, last.tuning)
@@ -468,11 +473,10 @@ def _conclude(
         about = b - descent.rows.explained(b).mean * descent.constant
         b = b - about * min(1.0, float(np.trace(final)) / max(float(about @ about), 1e-300))
     drawn = final if descent.public.feasible else final + np.diag(np.full(d, _PRIOR))
-    cov, cov_privacy, cov_sampling = (
-        metric.w @ v @ metric.w.T for v in (drawn, cov_privacy, cov_sampling)
-    )
-    beta = drawn_in(metric.w @ b, cov, np.flatnonzero(effects[:, rare].any(axis=1)), _LEVEL)
-    return beta, cov + (effects * added) @ effects.T, cov_privacy, cov_sampling
+    w = metric.w
+    covs = w @ drawn @ w.T, w @ cov_privacy @ w.T, w @ cov_sampling @ w.T
+    beta = drawn_in(metric.w @ b, covs[0], np.flatnonzero(effects[:, rare].any(axis=1)), _LEVEL)
+    return hidden.concluded(beta, covs, effects, added, final)
 
 
 def _meat(last: _Last, bread: Array, variances: Array) -> Array:

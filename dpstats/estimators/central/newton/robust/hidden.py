@@ -7,6 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstats.estimators.central.newton.conclusion import Conclusion
+from dpstats.estimators.central.newton.identification import CLEAR, NOTHING
+
 __all__ = ["Hidden", "drawn_in"]
 
 Array = NDArray[np.float64]
@@ -83,6 +86,43 @@ class Hidden:
         drawn = np.clip(now * prior / (prior + own), -most, most)
         added = np.maximum(0.0, variance + (mean - drawn) ** 2 - own)
         return b + self.directions @ (drawn - now), added
+
+    def concluded(
+        self,
+        beta: Array,
+        covs: tuple[Array, Array, Array],
+        effects: Array,
+        along: Array,
+        own: Array,
+    ) -> Conclusion:
+        """Coefficients and their covariance, with what is presumed of directions not identified.
+
+        These are the directions whose curvature may be nothing, by 1.96 standard deviations of its
+        noise: there the score bounds no coefficient (Fieller 1954), and all that is known is the
+        prior.
+
+        Parameters
+        ----------
+        beta : ndarray of shape (d,)
+        covs : three ndarrays of shape (d, d)
+            Its covariance without what is added along the directions, and the parts of that which
+            are due to noise and to sampling.
+        effects, along : ndarray of shape (d, r), (r,)
+            What the directions change of coefficients, and the variances added along them.
+        own : ndarray of shape (d, d)
+            The covariance along them before, in their coordinates.
+        """
+        cov, cov_privacy, cov_sampling = covs
+        hidden = self.seen < NOTHING * self.doubt
+        ratio = self.doubt / np.maximum(self.seen, self.doubt)
+        return Conclusion(
+            params=beta,
+            cov=cov + (effects * along) @ effects.T,
+            cov_privacy=cov_privacy,
+            cov_sampling=cov_sampling,
+            presumed=(effects * ((along + self._along(own)) * hidden)) @ effects.T,
+            short=CLEAR * float(np.max(ratio[hidden], initial=0.0)),
+        )
 
     def posterior(self, at: Array, step: Array, noise: Array, prior: Array) -> tuple[Array, Array]:
         """Mean and variance of the coefficients along the directions; every array has shape (r,).
