@@ -2,8 +2,9 @@
 
     uv run python -m benchmarks.federated
 
-*Rules*: K = 10 sources of 2,000 to 20,000 rows and a target like them, estimates drawn with the
-covariance (1/n + 30 d / n^2) I of a private fit; sources differ from the target by so many of its
+*Rules*: K = 10 sources of 2,000 to 20,000 rows and a target of 2,000, or like them, estimates drawn
+with the covariance (1/n + 30 d / n^2) I of a private fit; sources differ from the target by so many
+of its
 standard errors a coordinate. *Fits*: OLS with x ~ N(0, I), |beta| = 1, sigma = 1, a target and ten
 sources of n rows each, epsilon 1, delta 1e-6: five are off by h, five by 1.5, in random directions.
 *Rounds*: OLS as in the fits, sites that are all alike. *Sparse*: 5 of 500 columns matter, sources
@@ -52,7 +53,7 @@ PATTERNS: dict[str, Callable[[np.random.Generator, int], Array]] = {
 }
 
 
-def rules(d: int, pattern: str, reps: int, seed: int) -> dict[str, Any]:
+def rules(d: int, pattern: str, own_rows: float | None, reps: int, seed: int) -> dict[str, Any]:
     """Error of each rule over the target's own, and intervals of the default."""
     squares: dict[str, list[float]] = {name: [] for name in ("own", *RULES)}
     held: dict[str, Array] = {name: np.zeros(d) for name in ("blend", "exchangeable")}
@@ -60,6 +61,7 @@ def rules(d: int, pattern: str, reps: int, seed: int) -> dict[str, Any]:
     for r in range(reps):
         rng = np.random.default_rng([seed, d, list(PATTERNS).index(pattern), r])
         rows = np.exp(rng.uniform(*np.log(SIZES), K + 1))
+        rows[0] = own_rows or rows[0]
         variance = 1 / rows + 30 * d / rows**2
         truth = np.vstack([np.zeros(d), PATTERNS[pattern](rng, d) * np.sqrt(variance[0])])
         theta = truth + np.sqrt(variance)[:, None] * rng.standard_normal(truth.shape)
@@ -77,6 +79,7 @@ def rules(d: int, pattern: str, reps: int, seed: int) -> dict[str, Any]:
     ratios = {name: f"{np.sqrt(np.mean(v) / own):.2f}" for name, v in squares.items()}
     return {
         "d": d,
+        "target": "2,000" if own_rows else "like sources",
         "sources": pattern,
         **ratios,
         "blend holds, %": f"{100 * held['blend'].mean():.1f}",
@@ -243,7 +246,7 @@ def main() -> None:
     """Run the tables."""
     a = arguments(__doc__ or "", reps=200)
     note = f"{a.reps} draws, seed {a.seed}"
-    grid = list(itertools.product((5, 20), PATTERNS))[: 2 if a.quick else None]
+    grid = list(itertools.product((5, 20), PATTERNS, (SIZES[0], None)))[: 2 if a.quick else None]
     shown = progress(grid, len(grid), a.quiet)
     show("Rules: error over the target's own", [rules(*g, a.reps, a.seed) for g in shown], note)
     cells = [(5, 3_000), (5, 10_000), (20, 10_000)][: 1 if a.quick else None]

@@ -44,12 +44,14 @@ _TRUST = {
 }
 
 
-def add_model(parser: argparse.ArgumentParser) -> None:
-    """The formula and what belongs to it."""
+def add_model(parser: argparse.ArgumentParser, link: str = "--link") -> None:
+    """The formula and what belongs to it; `link` is how the link function is asked for."""
     parser.add_argument("formula", help='such as "y ~ x1 + C(g)"')
     parser.add_argument("--model", choices=_MODELS, help="default: ols")
     parser.add_argument("--family", choices=_FAMILIES, help="in place of --model")
-    parser.add_argument("--link", choices=_LINKS, help="of --family; default: its usual one")
+    parser.add_argument(
+        link, dest="link", choices=_LINKS, help="of --family; default: its usual one"
+    )
     parser.add_argument("--alpha", type=float, help="dispersion of --family negativebinomial")
     parser.add_argument("--offset", help="column or term added to the linear predictor")
     parser.add_argument("--exposure", help="column whose logarithm is added likewise")

@@ -28,7 +28,7 @@ from dpstats.design.filling import layout_of
 from dpstats.design.formulas import read_formula
 from dpstats.design.layout import Layout, Source
 from dpstats.design.new_rows import Astray, astray, columns_of, unheld, without_range
-from dpstats.design.recipes import VERSION, design_options, written_family
+from dpstats.design.recipes import VERSION, design_options, not_default
 from dpstats.design.responses import (
     KnownTerm,
     Response,
@@ -128,8 +128,8 @@ class DeclaredDesign(Design):
         known = read_offset(offset, exposure, terms, family) if response else None
         weighted = weights_for(weights, weight_type, endog, terms)
         recipe = {"formula": formula, "schema": schema.to_dict(), "response": response}
-        recipe |= _not_default(family=family, offset=offset, exposure=exposure)
-        recipe |= _not_default(family=GAUSSIAN, weights=weights, weight_type=weight_type)
+        recipe |= not_default(family=family, offset=offset, exposure=exposure)
+        recipe |= not_default(family=GAUSSIAN, weights=weights, weight_type=weight_type)
         return _assemble(blocks, endog, known, schema, family, recipe, weighted)
 
     @classmethod
@@ -187,7 +187,7 @@ class DeclaredDesign(Design):
             "names": None if names is None else [str(name) for name in names],
             "endog_name": endog_name,
         }
-        recipe |= _not_default(
+        recipe |= not_default(
             family=family,
             offset_bounds=listed(bounds.get("offset")),
             exposure_bounds=listed(bounds.get("exposure")),
@@ -446,12 +446,3 @@ def _assemble(
         bases=frozenset().union(*(block.bases for block in blocks)),
         _recipe=recipe,
     )
-
-
-def _not_default(**options: Any) -> dict[str, Any]:
-    """What a recipe must say: options that differ from their defaults, as JSON."""
-    if options["family"] == GAUSSIAN:
-        del options["family"]
-    else:
-        options["family"] = written_family(options["family"])
-    return {name: value for name, value in options.items() if value is not None}

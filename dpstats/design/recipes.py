@@ -9,11 +9,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.errors import OptionError, SchemaError
-from dpstats.families import Family, family
+from dpstats.families import GAUSSIAN, Family, family
 from dpstats.schema import Schema
 from dpstats.stored import is_version, read, shown, values
 
-__all__ = ["TERMS", "VERSION", "check_facts", "design_options", "public_facts", "written_family"]
+__all__ = [
+    "TERMS",
+    "VERSION",
+    "check_facts",
+    "design_options",
+    "not_default",
+    "public_facts",
+    "written_family",
+]
 
 Float = NDArray[np.float64]
 
@@ -140,3 +148,12 @@ def written_family(law: Family) -> dict[str, Any]:
 def _family(data: Any) -> Family:
     wanted = {"spec": str, "link": str, "alpha": float}
     return family(**values(wanted, data, "design, family", needed=("spec", "link")))
+
+
+def not_default(**options: Any) -> dict[str, Any]:
+    """What a recipe must say: options that differ from their defaults, as JSON."""
+    if options["family"] == GAUSSIAN:
+        del options["family"]
+    else:
+        options["family"] = written_family(options["family"])
+    return {name: value for name, value in options.items() if value is not None}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import itertools
+import math
 from collections.abc import Collection, Iterator, Mapping
 from typing import NoReturn
 
@@ -18,6 +19,7 @@ __all__ = [
     "CONTRASTS",
     "check_stored",
     "dotted",
+    "most_terms",
     "parse_term",
     "reason",
     "written",
@@ -98,6 +100,72 @@ def written(formula: str) -> Iterator[tuple[str, bool]]:
     for token in tokens:
         if token.kind is not None and token.kind.name in ("NAME", "PYTHON"):
             yield token.token, token.kind.name == "NAME"
+
+
+_BINDS = {"~": 0, "|": 0, "+": 1, "-": 1, "*": 2, "/": 2, "%in%": 2, ":": 3, "**": 4, "^": 4}
+
+
+def most_terms(formula: str, columns: int = 1) -> int:
+    """A number of terms that a formula does not exceed when it is written out; it is not, here.
+
+    ``.`` stands for so many columns. Of a and b terms there are at most a + b in their sum,
+    (a + 1)(b + 1) - 1 in ``*``, a b in ``:``, and sum_{j <= k} C(a, j) in a power of k.
+
+    Raises
+    ------
+    FormulaError
+        If the formula cannot be cut into tokens, or they make no formula.
+    """
+    from formulaic.parser.algos.sanitize_tokens import sanitize_tokens
+    from formulaic.parser.algos.tokenize import tokenize
+
+    try:
+        tokens = [(t.kind.name, t.token) for t in sanitize_tokens(tokenize(formula)) if t.kind]
+        sizes, waiting, operand = list[tuple[int, int]](), list[str](), True
+        for kind, text in tokens:
+            if kind == "CONTEXT" and text in "([{":
+                waiting.append("(")
+                operand = True
+            elif kind == "CONTEXT":
+                while waiting[-1] != "(":
+                    _written_out(sizes, waiting.pop())
+                waiting.pop()
+            elif text == ".":
+                sizes.append((columns, 0))
+                operand = False
+            elif kind == "OPERATOR":
+                if operand:  # a sign: of nothing before it
+                    sizes.append((0, 0))
+                while waiting and waiting[-1] != "(" and _BINDS[waiting[-1]] >= _BINDS[text]:
+                    _written_out(sizes, waiting.pop())
+                waiting.append(text)
+                operand = True
+            else:
+                sizes.append((1, int(text) if text.isdigit() and len(text) < 6 else 0))
+                operand = False
+        while waiting:
+            _written_out(sizes, waiting.pop())
+        ((size, _),) = sizes
+    except Exception as error:
+        raise FormulaError(f"Formula {formula!r} cannot be parsed: {reason(error)}") from None
+    return size
+
+
+def _written_out(sizes: list[tuple[int, int]], operator: str) -> None:
+    """Put the size of what an operator makes in the place of its operands' sizes and numbers."""
+    (right, power), (left, _) = sizes.pop(), sizes.pop()
+    if operator in ("**", "^"):
+        size = sum(math.comb(left, j) for j in range(1, min(power, left, _DEEP) + 1))
+    elif operator in ("*", "/"):
+        size = (left + 1) * (right + 1) - 1
+    elif operator in (":", "%in%"):
+        size = left * right
+    else:
+        size = left + right
+    sizes.append((min(size, LARGEST), 0))
+
+
+_DEEP = 64  # factors of a term: beyond it there are more terms than anybody reads
 
 
 def reason(error: Exception) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dpstats.theory import Citation
 
 __all__ = [
+    "ANGRIST",
     "ASI",
     "AVELLA",
     "BASSILY",
@@ -26,6 +27,7 @@ __all__ = [
     "KARWA_VADHAN",
     "KIFER",
     "KIFER_ROGERS",
+    "KOENKER",
     "LI_FEDERATED",
     "LI_MATRIX",
     "MCSHERRY",
@@ -46,6 +48,17 @@ __all__ = [
     "ZHANG_EM",
     "ZHU",
 ]
+
+ANGRIST = Citation(
+    "angrist2006quantile",
+    "Angrist, J., Chernozhukov, V. and Fernandez-Val, I.",
+    "Quantile regression under misspecification, with an application to the U.S. wage structure",
+    2006,
+    "Econometrica",
+    kind="article",
+    volume="74",
+    number="2",
+)
 
 ASI = Citation(
     "asi2022optimal",
@@ -271,6 +284,17 @@ KIFER_ROGERS = Citation(
     kind="inproceedings",
     volume="54",
     eprint="1610.07662",
+)
+
+KOENKER = Citation(
+    "koenker1978regression",
+    "Koenker, R. and Bassett, G.",
+    "Regression quantiles",
+    1978,
+    "Econometrica",
+    kind="article",
+    volume="46",
+    number="1",
 )
 
 LI_FEDERATED = Citation(

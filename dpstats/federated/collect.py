@@ -19,9 +19,16 @@ from dpstats.errors import DataError, DPStatsError, FeasibilityWarning, OptionEr
 from dpstats.estimators.base import check_options
 from dpstats.estimators.federated import IN_ROUNDS, OneShot, Rounds
 from dpstats.federated.question import Question, Reply
-from dpstats.federated.rounds import counted, fit_in_rounds, in_process, plan_in_rounds
+from dpstats.federated.rounds import (
+    count_replies,
+    counted,
+    fit_in_rounds,
+    in_process,
+    plan_in_rounds,
+)
 from dpstats.federated.shares import Shares
-from dpstats.federated.site import Site, counted_at, plan_at
+from dpstats.federated.site import TOO_SMALL, Site, counted_at, is_too_small, plan_at
+from dpstats.federated.summed import Send
 from dpstats.models.checks import checked_sparsity
 from dpstats.privacy import Central, Federated
 from dpstats.protocol import Plan
@@ -31,7 +38,15 @@ from dpstats.results.parameters import ParameterResults
 from dpstats.results.privacy_report import PrivacyReport
 from dpstats.text import plain
 
-__all__ = ["combine", "fit", "plan_over", "question_for", "rounds_if_better"]
+__all__ = [
+    "ask",
+    "combine",
+    "fit",
+    "plan_over",
+    "question_for",
+    "rounds_if_better",
+    "rounds_if_better_over",
+]
 
 _USELESS = 0.3  # ratio: expected error of the target's fitted values to their standard deviation
 
@@ -79,21 +94,45 @@ def rounds_if_better(question: Question, sites: Sequence[Site]) -> Question:
     or more, and in rounds by half of what the target's are or less.
     """
     _check_target(question, [site.name for site in sites])
-    errors: dict[str, float] = {}
-    planned: dict[tuple[int, Central], float] = {}  # of sites that are alike one plan is made
+    rows = {}
     for site in sites:
         with suppress(TrustError):  # one that refuses is heard when it is asked
-            public = counted_at(site, question), question.privacy.at(site.name)
-            if public not in planned:
-                planned[public] = plan_at(site, question).predicted_error
-            errors[site.name] = planned[public]
-    own = errors.get(question.privacy.target, 0.0)
-    if not min(own, float(np.median(list(errors.values())))) >= _USELESS:
+            rows[site.name] = counted_at(site, question)
+    return _better(question, rows) if len(rows) == len(sites) else question
+
+
+def rounds_if_better_over(question: Question, names: Sequence[str], send: Send) -> Question:
+    """As `rounds_if_better`, of sites wherever they are: they say, for free, how many rows."""
+    _check_target(question, names)
+    asked = replace(question, method=Rounds.name, combine="")
+    found = count_replies(asked, send, names, {})
+    return _better(question, {name: reply.rows for name, reply in found.items()})
+
+
+def _better(question: Question, rows: Mapping[str, int]) -> Question:
+    """The question for sites of so many rows; as it is where the target has not said."""
+    design, privacy = question.read_design(), question.privacy
+    if design.schema is not None and design.schema.unit is not None:
+        return question  # the number of rows is private
+    planned: dict[tuple[int, Central], float] = {}  # of sites that are alike one plan is made
+    errors: dict[str, float] = {}
+    for site, n in rows.items():
+        public = n, privacy.at(site)
+        if public not in planned:
+            try:
+                found = estimators.find(question.model, public[1], question.method)
+                public[1].check_delta(n)
+                plan = found.plan(design, public[1], n, **question.options)
+            except DPStatsError:
+                continue
+            planned[public] = plan.predicted_error
+        errors[site] = planned[public]
+    own = errors.get(privacy.target, 0.0)
+    if not min(own, float(np.median(list(errors.values() or [0.0])))) >= _USELESS:
         return question
     asked = replace(question, method=Rounds.name, combine="")
     try:
-        over = counted(asked, sites)
-        expected = Shares.of(over, over.read_design()).whole.predicted_error
+        expected = Shares.of(replace(asked, rows=rows), design).whole.predicted_error
     except DPStatsError:
         return question
     return asked if expected <= own / 2 else question
@@ -104,8 +143,13 @@ def plan_over(question: Question, sites: Sequence[Site]) -> Plan:
     _check_target(question, [site.name for site in sites])
     if question.method in IN_ROUNDS:
         return plan_in_rounds(counted(question, sites))
-    plans = {site.name: plan_at(site, question) for site in sites}
-    return _estimator(question).over(question.privacy, plans, question.combine)
+    every = {site.name: plan_at(site, question) for site in sites}
+    plans = {name: p for name, p in every.items() if not is_too_small(name, p, question)}
+    made = _estimator(question).over(question.privacy, plans, question.combine)
+    if small := [name for name in every if name not in plans]:
+        said = f"Left out as too small, at no cost: {', '.join(small)}."
+        made = replace(made, assumptions=(*made.assumptions, said))
+    return made
 
 
 def fit(question: Question, sites: Sequence[Site], progress: bool | None) -> Released:
@@ -125,17 +169,45 @@ def fit(question: Question, sites: Sequence[Site], progress: bool | None) -> Rel
     """
     names = [site.name for site in sites]
     _check_target(question, names)
+    if question.method not in IN_ROUNDS:
+        (target,) = (site for site in sites if site.name == question.privacy.target)
+        for message in plan_at(target, question).warnings:
+            warnings.warn(plain(message), FeasibilityWarning, stacklevel=3)
+    return ask(question, names, in_process(sites, bool(progress)), progress)
+
+
+def ask(
+    question: Question, names: Sequence[str], send: Send, progress: bool | None = None
+) -> Released:
+    """Ask sites wherever they are, the target first, and combine their replies.
+
+    Parameters
+    ----------
+    question : Question
+        What all of them are asked.
+    names : sequence of str
+        Sites, the target among them.
+    send : callable
+        Takes a message to each of some sites, and brings their replies; None of a late one.
+    progress : bool, optional
+        Of rounds: print a line for each sum to standard error.
+
+    Raises
+    ------
+    DataError
+        If the target does not answer; no other site was asked, and none was charged.
+    TrustError
+        If the target refuses.
+    """
+    _check_target(question, names)
     if question.method in IN_ROUNDS:
-        return fit_in_rounds(question, names, in_process(sites), progress)
-    ordered = sorted(sites, key=lambda site: site.name != question.privacy.target)
-    for message in plan_at(ordered[0], question).warnings:
-        warnings.warn(plain(message), FeasibilityWarning, stacklevel=3)
-    asked, design, found = question.to_bytes(), question.read_design(), []
-    for k, site in enumerate(ordered, start=1):
-        found.append(_read(question, design, site.name, site.answer(asked)))
-        _need_target(question, found)
-        if progress:
-            print(f"[{k}/{len(ordered)}] {site.name}", file=sys.stderr, flush=True)
+        return fit_in_rounds(question, names, send, progress)
+    asked, design, target = question.to_bytes(), question.read_design(), question.privacy.target
+    found = [_read(question, design, target, send({target: asked}).get(target))]
+    _need_target(question, found)
+    others = [name for name in names if name != target]
+    replies = send(dict.fromkeys(others, asked)) if others else {}
+    found += [_read(question, design, name, replies.get(name)) for name in others]
     return _combined(question, design, sorted(found, key=lambda f: names.index(f[0].site)))
 
 
@@ -235,13 +307,14 @@ def _read(question: Question, design: Design, name: str, message: bytes | None) 
         return SiteRecord(name, status, reason, 0.0, *budget, *empty), None
 
     if message is None:
-        return without("late", "")
+        return without("late", "no reply in time")
     try:
         reply = Reply.from_bytes(message)
     except DPStatsError as error:
         return without("invalid", type(error).__name__)
     if reply.status == "refused":
-        return without("refused", reply.reason)
+        small = reply.reason == TOO_SMALL
+        return without("too small" if small else "refused", reply.reason)
     result = reply.result
     if reply.status != "answered" or reply.site != name or reply.digest != question.digest:
         return without("invalid", "it answers another question, or is of another site")

@@ -18,10 +18,10 @@ from dpstats.results.archive import encode, privacy_from_dict, privacy_to_dict
 from dpstats.results.privacy_report import PrivacyReport
 from dpstats.stored import is_version, json_of, plain, reading, record
 
-__all__ = ["VERSION", "Question", "Reply", "from_message", "to_message"]
+__all__ = ["VERSION", "Question", "Reply", "call", "from_message", "is_call", "to_message"]
 
 FORMAT, VERSION = "dpstats.question", 1
-_REPLY = "dpstats.answer"
+_REPLY, _CALL = "dpstats.answer", "dpstats.call"
 _LONGEST = 4_000_000  # bytes of a message
 _NONCE = 16  # bytes
 
@@ -127,7 +127,8 @@ class Reply:
     digest : str
         Of the question.
     status : str
-        ``"answered"`` or ``"refused"``; of rounds ``"counted"`` or ``"opened"``.
+        ``"answered"`` or ``"refused"``; of rounds ``"counted"`` or ``"opened"``; ``"present"``
+        where nothing was asked but who is there.
     reason : str
         One of a fixed list, with names of columns or types at most.
     result : Released, optional
@@ -148,6 +149,10 @@ class Reply:
     result: Released | None = None
     rows: int = 0
     report: PrivacyReport | None = None
+
+    def answers(self, question: Question, site: str) -> bool:
+        """Whether it is of this site, to this question."""
+        return self.site == site and self.digest == question.digest
 
     def to_bytes(self) -> bytes:
         """JSON."""
@@ -184,6 +189,20 @@ class Reply:
             report = data.pop("report", None)
             told = None if report is None else PrivacyReport.from_dict(report)
             return record(cls, data, "answer", result=read, question=asked, report=told)
+
+
+def call() -> bytes:
+    """What asks who is there, at no cost."""
+    return to_message(_CALL, {"version": VERSION, "nonce": secrets.token_hex(_NONCE)})
+
+
+def is_call(message: bytes) -> bool:
+    """Whether a message asks who is there."""
+    try:
+        from_message(message, _CALL)
+    except OptionError:
+        return False
+    return True
 
 
 def to_message(form: str, data: Mapping[str, Any]) -> bytes:

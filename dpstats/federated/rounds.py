@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -12,20 +13,31 @@ from dpstats.estimators.federated import InRounds
 from dpstats.federated.question import Question, Reply
 from dpstats.federated.shares import Shares
 from dpstats.federated.site import Site, counted_at
-from dpstats.federated.summed import Send, Summed
+from dpstats.federated.summed import Absent, Send, Summed
 from dpstats.protocol import Plan
 from dpstats.protocol.progress import reporter
 from dpstats.results import Released
 from dpstats.results.privacy_report import PrivacyReport
 from dpstats.text import plain
 
-__all__ = ["counted", "fit_in_rounds", "in_process", "plan_in_rounds"]
+__all__ = ["count_replies", "counted", "fit_in_rounds", "in_process", "plan_in_rounds"]
 
 
-def in_process(sites: Sequence[Site]) -> Send:
-    """What carries messages to sites of this process."""
+def in_process(sites: Sequence[Site], told: bool = False) -> Send:
+    """What carries messages to sites of this process; it prints who replied if it is told to."""
     answers: dict[str, Callable[[bytes], bytes]] = {site.name: site.answer for site in sites}
-    return lambda messages: {name: answers[name](message) for name, message in messages.items()}
+    heard: dict[str, None] = {}
+
+    def send(messages: Mapping[str, bytes]) -> dict[str, bytes | None]:
+        replies: dict[str, bytes | None] = {}
+        for name, message in messages.items():
+            replies[name] = answers[name](message)
+            if told and name not in heard:
+                heard[name] = None
+                print(f"[{len(heard)}/{len(answers)}] {name}", file=sys.stderr, flush=True)
+        return replies
+
+    return send
 
 
 def counted(question: Question, sites: Sequence[Site]) -> Question:
@@ -84,19 +96,19 @@ def fit_in_rounds(
     FeasibilityWarning
         What the plan warns of, before anything is charged.
     """
-    target, design, refused = question.privacy.target, question.read_design(), dict[str, str]()
-    found = _replies(question, send, names, "counted", refused)
-    _need(target, found, refused)
+    target, design, absent = question.privacy.target, question.read_design(), Absent()
+    found = count_replies(question, send, names, absent)
+    _need(target, found, absent)
     question = replace(question, rows={k: found[k].rows for k in names if k in found})
     shares = Shares.of(question, design)
     plan = _over(shares)
     for message in plan.warnings:
         warnings.warn(plain(message), FeasibilityWarning, stacklevel=4)
 
-    opened = _replies(question, send, [target], "opened", refused)
-    _need(target, opened, refused)
+    opened = _replies(question, send, [target], "opened", absent)
+    _need(target, opened, absent)
     others = [name for name in question.rows if name != target]
-    opened |= _replies(question, send, others, "opened", refused)
+    opened |= _replies(question, send, others, "opened", absent)
     holder = Summed(shares, send, list(opened), reporter(shares.whole, progress))
     estimate = shares.estimator.fit(holder, design, holder.plan)
     holder.close()
@@ -105,7 +117,7 @@ def fit_in_rounds(
         name: _told(shares.at(name), holder, name, reply.report) for name, reply in opened.items()
     }
     return Released.from_estimate(
-        holder.estimate(estimate, refused),  # type: ignore[arg-type]
+        holder.estimate(estimate, absent),  # type: ignore[arg-type]
         design=design.without_rows(),
         plan=plan,
         theory=theory,
@@ -121,30 +133,39 @@ def _told(plan: Plan, holder: Summed, name: str, report: PrivacyReport | None) -
     return replace(report, mechanisms=asked.mechanisms)
 
 
+def count_replies(
+    question: Question, send: Send, names: Sequence[str], absent: Absent
+) -> dict[str, Reply]:
+    """How many rows sites have, of a question without rows; who does not say is noted as absent."""
+    return _replies(question, send, names, "counted", absent)
+
+
 def _replies(
-    question: Question, send: Send, names: Sequence[str], wanted: str, refused: dict[str, str]
+    question: Question, send: Send, names: Sequence[str], wanted: str, absent: Absent
 ) -> dict[str, Reply]:
     """The replies of sites that do what is wanted; the others are noted, with their reason."""
     asked, found = question.to_bytes(), dict[str, Reply]()
-    replies: Mapping[str, bytes | None] = send(dict.fromkeys(names, asked))
+    replies: Mapping[str, bytes | None] = send(dict.fromkeys(names, asked)) if names else {}
     for name in names:
         message = replies.get(name)
         if message is None:
-            refused[name] = "no reply in time"
+            absent[name] = "late", "no reply in time"
             continue
         try:
             reply = Reply.from_bytes(message)
         except DPStatsError as error:
-            refused[name] = f"an invalid reply, {type(error).__name__}"
+            absent[name] = "invalid", type(error).__name__
             continue
-        sound = reply.site == name and reply.digest == question.digest and reply.rows >= 1
-        if reply.status == wanted and sound:
+        if reply.status == "refused":
+            absent[name] = "refused", reply.reason
+        elif reply.status == wanted and reply.rows >= 1 and reply.answers(question, name):
             found[name] = reply
         else:
-            refused[name] = reply.reason or "an answer to another question"
+            absent[name] = "invalid", "an answer to another question"
     return found
 
 
-def _need(target: str, found: Mapping[str, Reply], refused: Mapping[str, str]) -> None:
+def _need(target: str, found: Mapping[str, Reply], absent: Absent) -> None:
     if target not in found:
-        raise DataError(f"The target {target!r} did not answer: {refused[target]}.")
+        status, reason = absent[target]
+        raise DataError(f"The target {target!r} did not answer ({status}): {reason}.")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import warnings
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +17,10 @@ import numpy as np
 from dpstats import estimators
 from dpstats.accounting import Ledger
 from dpstats.design import Design, Source
+from dpstats.design.syntax import most_terms
 from dpstats.errors import BudgetError, DataError, DPStatsError, OptionError, TrustError
 from dpstats.estimators.federated import IN_ROUNDS
-from dpstats.federated.question import Question, Reply
+from dpstats.federated.question import Question, Reply, is_call
 from dpstats.federated.replies import Replies
 from dpstats.federated.shares import Shares
 from dpstats.federated.steps import OpenFits, Step
@@ -30,10 +33,13 @@ from dpstats.schema import Schema
 from dpstats.tables import named_columns
 from dpstats.tables.files import read_table
 
-__all__ = ["MODELS", "Site", "Sites", "counted_at", "plan_at"]
+__all__ = ["MODELS", "TOO_SMALL", "Site", "Sites", "counted_at", "is_too_small", "plan_at"]
 
 MODELS = ("ols", "logit", "glm", "mean")  # what a federation can ask for
+TOO_SMALL = "too small: its own fit is expected to say nothing; method='rounds' asks for sums"
+_NOTHING = 3.0  # ratio: expected error of a source's fitted values to their sd, from which on
 _COLUMNS = 1_000  # of a design: the cost of a fit grows with their square
+_CHARACTERS = 20_000  # of a formula: the cost of reading it grows with their square
 
 
 class RefusedError(Exception):
@@ -109,6 +115,8 @@ class Site:
         if Step.is_one(question):
             fits: OpenFits = self._fits  # type: ignore[attr-defined]
             return fits.answer(question)
+        if is_call(question):
+            return Reply(self.name, sha256(question).hexdigest(), "present", b"").to_bytes()
         try:
             asked = Question.from_bytes(question)
         except DPStatsError:
@@ -127,6 +135,8 @@ class Site:
     def _answer(self, asked: Question, question: bytes) -> bytes:
         replies: Replies = self._replies  # type: ignore[attr-defined]
         prepared = self.prepared(asked)
+        if is_too_small(self.name, prepared.plan, asked):
+            raise RefusedError(TOO_SMALL)
         if not replies.take(asked.nonce, asked.digest):
             digest, reply = replies.known(asked.nonce)
             if digest != asked.digest:
@@ -181,6 +191,7 @@ class Site:
         privacy = asked.privacy.at(self.name)
         if privacy.epsilon > self.max_epsilon or privacy.delta > self.max_delta:
             raise RefusedError("epsilon or delta is above what one question may cost here")
+        self._check_size(asked)
         try:
             design = asked.read_design()
         except DPStatsError as error:
@@ -188,13 +199,27 @@ class Site:
         self._check_design(design)
         if asked.method in IN_ROUNDS and self.schema.unit is not None:
             raise RefusedError("schema: in rounds the number of rows is public, and one row a unit")
+        table = self._table()
         try:
-            source = design.source(self._table())
+            source = design.source(table)
         except DPStatsError:
-            raise RefusedError("columns: some are missing here, or of another type") from None
+            raise RefusedError(_lacking(design, table)) from None
         if not len(source):
             raise RefusedError("there are no rows here")
         return design, source
+
+    def _check_size(self, asked: Question) -> None:
+        """Refuse what would take long to read: a formula is written out for that."""
+        texts = [value for value in asked.design.values() if isinstance(value, str)]
+        if any(len(text) > _CHARACTERS for text in texts):
+            raise RefusedError(f"a formula has more than {_CHARACTERS:,} characters")
+        try:
+            columns = len((asked.design.get("schema") or {}).get("columns", ()))
+            terms = most_terms(str(asked.design.get("formula", "")), columns)
+        except Exception as error:  # the schema may be anything
+            raise RefusedError(f"formula or schema: {type(error).__name__}") from None
+        if terms > _COLUMNS:
+            raise RefusedError(f"the formula has more than {_COLUMNS:,} terms")
 
     def _check_design(self, design: Design) -> None:
         """Refuse a schema that says something else of a column than the site's own."""
@@ -245,6 +270,24 @@ class Site:
         rows = prepared.plan.n
         reply = Reply(self.name, asked.digest, "opened", question, rows=rows, report=report)
         return reply.to_bytes()
+
+
+def _lacking(design: Design, table: Any) -> str:
+    """Which columns of a question a site has not got; names in the question are public."""
+    with contextlib.suppress(DPStatsError):
+        absent = sorted({*design.columns} - {*named_columns(table)})
+        if absent:
+            return f"columns missing here: {', '.join(map(repr, absent[:12]))}"
+    return "columns: some are of another type here"
+
+
+def is_too_small(name: str, plan: Plan, asked: Question) -> bool:
+    """Whether a source would charge for an answer that weighs nothing; by public facts.
+
+    Its fitted values are expected to be off by `_NOTHING` of their standard deviation or more.
+    """
+    whole = asked.method not in IN_ROUNDS and name != asked.privacy.target
+    return whole and _NOTHING <= plan.predicted_error < math.inf
 
 
 def _is_path(data: Any) -> bool:

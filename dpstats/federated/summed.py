@@ -23,10 +23,11 @@ if TYPE_CHECKING:
     from dpstats.design import Design
     from dpstats.queries import Query
 
-__all__ = ["Send", "Summed"]
+__all__ = ["Absent", "Send", "Summed"]
 
 Array = NDArray[np.float64]
 Send = Callable[[Mapping[str, bytes]], Mapping[str, bytes | None]]  # messages, by site; replies
+Absent = dict[str, tuple[str, str]]  # status and reason of sites that were never there
 
 _ASKED = ("answered", "set aside")
 _APART = 0.05  # probability: of saying of any site that it differs where all are alike
@@ -204,22 +205,23 @@ class Summed:
 
     # -- are they alike? --------------------------------------------------------------------
 
-    def estimate(self, made: CoefficientEstimate, refused: Mapping[str, str]) -> SummedEstimate:
+    def estimate(self, made: CoefficientEstimate, absent: Absent) -> SummedEstimate:
         """The estimate, with what each site gave and whether it differs from the others."""
         from scipy.stats import chi2
 
         privacy, rows = self.shares.question.privacy, self.shares.rows
         apart, d = self._distances(), made.params.size
         shares = []
-        for site in rows:
-            budget, why = privacy.at(site), refused.get(site, self.lost.get(site, ""))
+        for site in dict.fromkeys([*rows, *absent]):
+            budget = privacy.at(site)
             aside = site in made.released.get("set aside", ())
-            status = "lost" if site in self.lost else "set aside" if aside else "answered"
-            status = "refused" if site in refused else status
+            status, why = absent.get(site, ("set aside" if aside else "answered", ""))
+            if site in self.lost:
+                status, why = "lost", self.lost[site]
             distance = apart.get(site, math.nan)
-            p = float(chi2.sf(distance, d))
+            p, n = float(chi2.sf(distance, d)), rows.get(site, 0)
             shares.append(
-                SiteShare(site, rows[site], budget.epsilon, budget.delta, distance, p, status, why)
+                SiteShare(site, n, budget.epsilon, budget.delta, distance, p, status, why)
             )
         given = {f.name: getattr(made, f.name) for f in fields(CoefficientEstimate)}
         given["remarks"] = (*_remarks(shares), *made.remarks)

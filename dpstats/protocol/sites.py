@@ -34,7 +34,8 @@ class SiteRecord:
     site : str
         Its name.
     status : str
-        ``"answered"``, or why there is no answer: ``"refused"``, ``"late"``, ``"invalid"``.
+        ``"answered"``, or why there is no answer: ``"refused"``, ``"too small"``, ``"late"``,
+        ``"invalid"``.
     reason : str
         Of what it refused; public names only.
     n : float

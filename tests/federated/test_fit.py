@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -147,7 +148,7 @@ def test_a_site_without_a_column_leaves() -> None:
     data = sites()
     del data["south"]["x2"]
     fit = fitted(data)
-    assert fit.sources.loc["south", "reason"].startswith("columns: some are missing")
+    assert fit.sources.loc["south", "reason"].startswith("columns missing here: ")
 
 
 def test_a_target_without_sources_is_its_own_fit() -> None:
@@ -260,3 +261,63 @@ def test_a_forest_of_sites_has_their_intervals_and_the_combined_one(fit: Any) ->
         plot.sources(fit, "z")
     with pytest.raises(OptionError, match="a fit under Federated"):
         plot.sources(dp.mean("y", sites()["home"], SCHEMA).fit(dp.Central(1.0)), "Intercept")
+
+
+def test_a_source_that_would_weigh_nothing_is_left_out_at_no_cost() -> None:
+    """Five rows: the plan expects fitted values to be off by 24 of their standard deviations."""
+    few = {name: column[:5] for name, column in table(100, 7).items()}
+    ledger = dp.Ledger.memory(1.0, 1e-6)
+    data = {**sites(), "few": few}
+    found = fitted(data, ledger={"few": ledger})
+    assert found.sources.loc["few", "status"] == "too small"
+    assert "method='rounds'" in found.sources.loc["few", "reason"]
+    assert not ledger.entries
+    assert "few (too small)" in " ".join(found.estimate.remarks)
+    assert np.array_equal(found.params, fitted().params)  # the others' noise is their own
+    plan = dp.ols(FORMULA, data, SCHEMA).plan(PRIVACY)
+    assert "few" not in {m.slot for m in plan.mechanisms}
+    assert "too small, at no cost: few" in " ".join(str(plan).split())
+
+
+def test_the_target_is_answered_however_small_it_is() -> None:
+    few = {name: column[:5] for name, column in table(100, 7).items()}
+    found = fitted({**sites(), "home": few}, combine="blend")
+    assert found.sources.loc["home", "status"] == "answered"
+
+
+def test_another_target_has_rates_of_its_own(fit: Any) -> None:
+    """Of the north alone: n0 = 6,000; near it are the target and the south, 12,000 rows."""
+    alone, whole = "upper rate, target alone", "upper rate"
+    here, there = fit.error_bound, fit.for_target("north").error_bound
+    for bound, n0 in ((here, 2000), (there, 6000)):
+        d = len(BETA)
+        own = np.sqrt(d / n0) + d / n0
+        assert bound.value("rate", "upper", "total", alone) == pytest.approx(own)
+        assert bound.value("rate", "upper", "statistical", whole) == pytest.approx(
+            np.sqrt(d / 12_000)
+        )
+    far = fit.for_target("far").error_bound
+    assert far.value("rate", "upper", "total", whole) == pytest.approx(
+        far.value("rate", "upper", "total", alone)
+    )
+
+
+def test_h_is_what_sources_that_are_near_are_off_beyond_noise() -> None:
+    """Coefficients .05 and .05 off, in units of 1 and responses of 2: h = .05 sqrt(2) / 2."""
+    data = {name: table(60_000, k, shift) for k, (name, shift) in enumerate(OFF.items())}
+    rich = dp.Federated(500.0, 1e-6, target="home")
+    found = dp.ols(FORMULA, data, SCHEMA).fit(rich, noise=NOISE)
+    kept = replace(found.estimate, distances=np.zeros(3))  # as if no test told them apart
+    h = kept.several(found.design, found.plan)["h"]
+    assert h == pytest.approx(0.05 * np.sqrt(2) / 2, rel=0.2)
+    near = dp.ols(FORMULA, {k: table(60_000, j) for j, k in enumerate(OFF)}, SCHEMA)
+    same = near.fit(rich, noise=NOISE).error_bound
+    assert same.value("rate", "upper", "heterogeneity", "upper rate") < 0.01
+
+
+OFF = {"home": 0.0, "north": 0.05, "south": 0.05}
+
+
+def test_where_every_site_refuses_the_target_says_why() -> None:
+    with pytest.raises((TrustError, DataError), match="no plan"):
+        fitted(privacy=dp.Federated(1.0, 1e-2, target="home"))  # delta above 1 / n

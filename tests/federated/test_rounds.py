@@ -293,7 +293,9 @@ def test_a_site_that_refuses_is_not_waited_for_and_without_the_target_nobody_pay
     ]
     assert not poor.entries
     north = dp.Ledger.memory(1.0, 1e-6)
-    with pytest.raises(DataError, match="'home' did not answer: the ledger cannot pay"):
+    with pytest.raises(
+        DataError, match=r"'home' did not answer \(refused\): the ledger cannot pay"
+    ):
         fitted(data, ledger={"home": poor, "north": north})
     assert not north.entries
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+import time
 import warnings
 from dataclasses import replace
 from typing import Any
@@ -98,7 +99,7 @@ def test_a_nonce_is_of_one_question() -> None:
         ({}, {"method": "no-such"}, "no plan: OptionError"),
         ({}, {"options": {"no_such": 1}}, "no plan: OptionError"),
         ({"schema": dp.Schema(y=dp.Numeric(-10, 10), x1=SCHEMA["x1"])}, {}, "differs in 'x2', 'y'"),
-        ({"data": {"y": [1.0], "x1": [0.0]}}, {}, "columns: some are missing"),
+        ({"data": {"y": [1.0], "x1": [0.0]}}, {}, "columns missing here: 'x2'"),
         ({"data": {"y": [], "x1": [], "x2": []}}, {}, "there are no rows here"),
         ({}, {"options": {"target": (1.0, ())}}, "no plan"),
         (
@@ -265,3 +266,24 @@ def test_a_question_with_budgets_travels_as_json() -> None:
     again = Question.from_bytes(question(privacy=privacy).to_bytes())
     assert again.privacy == privacy
     assert again.privacy.at("north") == dp.Central(0.5, 1e-7)
+
+
+@pytest.mark.parametrize(
+    ("formula", "words"),
+    [
+        ("y ~ (" + "+".join(f"x{k}" for k in range(12)) + ")**12", "more than 1,000 terms"),
+        ("y ~ (x1 + x2 + .)**9 * (x1 + x2 + .)**9 * I(x1 * x2)", "more than 1,000 terms"),
+        ("y ~ " + "+".join(["x1"] * 9_000), "more than 20,000 characters"),
+        ("y ~ (x1", "formula or schema: FormulaError"),
+    ],
+)
+def test_a_formula_that_takes_long_to_read_is_not_read(formula: str, words: str) -> None:
+    ledger = dp.Ledger.memory(1.0, 1e-6)
+    site = Site("home", sites()["home"], SCHEMA, ledger)
+    asked = question()
+    written = replace(asked, design={**asked.design, "formula": formula})
+    began = time.perf_counter()
+    reply = Reply.from_bytes(site.answer(written.to_bytes()))
+    assert time.perf_counter() - began < 5
+    assert (reply.status, words in reply.reason) == ("refused", True), reply.reason
+    assert not ledger.entries

@@ -66,8 +66,7 @@ def conclude(solution: Solution, w: Array, effect: Array) -> Conclusion:
     inverse = (basis / floored) @ basis.T
     step = inverse @ (bread @ step)  # of a canonical link with its bend
     score, cov_privacy, cov_sampling = _variances(solution, inverse, step)
-    final = inverse @ score @ inverse
-    off = at + step - start
+    final, off = inverse @ score @ inverse, at + step - start
 
     # Fitted values vary as much as the response does at most, in all directions together.
     tau2 = spread**2 / d
