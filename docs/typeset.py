@@ -7,7 +7,7 @@ import re
 __all__ = ["latex"]
 
 _TOKEN = re.compile(r"\s*(\d+(?:\.\d+)?|[A-Za-z]\w*|>~|>=|<=|[-+/^(),=<>])")
-_NAMES = {"eps": r"\varepsilon", "delta": r"\delta", "eta": r"\eta", "mu": r"\mu"}
+_NAMES = {"n0": "n_0", "eps": r"\varepsilon", "delta": r"\delta", "eta": r"\eta", "mu": r"\mu"}
 _RELATIONS = {">~": r"\gtrsim", ">=": r"\ge", "<=": r"\le", "<": "<", ">": ">"}
 
 
