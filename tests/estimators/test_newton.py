@@ -15,6 +15,7 @@ import dpstats as dp
 from dpstats.accounting import delta_of
 from dpstats.design import DeclaredDesign
 from dpstats.errors import OptionError
+from dpstats.estimators.central.newton import remarks
 from dpstats.estimators.central.newton.newton import Newton
 from dpstats.estimators.central.newton.normal_rows import NormalRows
 from dpstats.estimators.central.newton.tail_law import TailLaw
@@ -370,3 +371,35 @@ def test_lost_rows_count_as_such() -> None:
     plan = Newton().plan(setting.design, Central(4.0, DELTA), 6_000)
     _, _, (estimate, _) = fit(Newton(), x, y, plan, 0, setting.design)
     assert estimate.nobs == pytest.approx(6_000, rel=0.02)
+
+
+# ---- rows far out -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("d", [2, 6])
+@pytest.mark.parametrize("reached", [0.85, 0.97, 0.995])
+def test_normal_rows_do_not_lie_far_out_at_any_level_that_noise_leaves(d, reached):
+    """Also not where the noise, half of what is beyond, moved the quantile out by 1.6 of it."""
+    rng = np.random.default_rng(1)
+    z = np.column_stack([np.ones(400_000), rng.normal(size=(400_000, d - 1))])
+    missed, level = (1 - reached) / 2, 1 - 0.2 * (1 - reached)
+
+    def found() -> float:
+        lengths = np.linalg.norm(z, axis=1) / np.sqrt(d)
+        return remarks.far_out(float(np.quantile(lengths, level)), reached, missed, d)
+
+    assert found() < 1
+    z[:, 1] = np.exp(rng.normal(size=len(z)))
+    z[:, 1] = (z[:, 1] - z[:, 1].mean()) / z[:, 1].std()
+    # Nor does a log-normal column escape, where noise leaves a quantile to tell by.
+    assert found() > (1 if reached > 0.9 else 0.8)
+
+
+def test_clean_rows_are_not_said_to_lie_far_out():
+    rng = np.random.default_rng(2)
+    x, z = rng.normal(size=(2, 2_000))
+    data = {"y": 1 + 0.5 * x + 0.5 * z + rng.normal(size=2_000), "x": x, "z": z}
+    schema = dp.Schema({name: dp.Numeric(-8, 8) for name in data})
+    for seed in range(4):
+        fit = dp.ols("y ~ x + z", data, schema).fit(Central(1.0, DELTA), noise=SeededNoise(seed))
+        assert not [remark for remark in fit.estimate.remarks if "far out" in remark]

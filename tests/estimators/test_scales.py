@@ -519,3 +519,21 @@ def test_noise_beside_a_spike_is_no_scale():
         assert column.found is not None
         scales.append(column.found.scale)
     assert min(scales) > 0.05
+
+
+def test_noise_far_from_all_rows_does_not_draw_the_next_cells_out():
+    """Eight cells of it that stand out by a hair, at the other end of the range."""
+    rng = np.random.default_rng(3)
+    column, sd = Column(-1e6, 1e6, 10_000, 0.008, 3), 80.0
+    counts = np.histogram(rng.normal(50, 10, 10_000), column.edges)[0].astype(float)
+    threshold = sd * math.sqrt(2 * math.log(4 * counts.size * 3))
+    counts[-8:] = 1.1 * threshold / math.sqrt(8)
+    column.look(counts, sd)
+    column.focus(0.008)
+    inner = column.edges[(column.edges > 16) & (column.edges < 256)]
+    assert inner.size > 15  # even cells over one cell of the first stage, not over 1e6
+    column.edges = column._start
+    counts[-8:] *= 3  # what is clearly there is looked at
+    column.look(counts, sd)
+    column.focus(0.008)
+    assert np.sum((column.edges > 16) & (column.edges < 256)) < 15

@@ -28,6 +28,7 @@ _EDGE, _MOST_EDGE = 4.5, 0.2  # ratio: rows beyond each end of a zoom, to the no
 _LEAST_EDGE = 0.06  # share: of rows beyond each end of a zoom
 _SEEN = 0.25  # share: of rows that must stand out for anything to be known
 _ONE_VALUE = 0.45  # share: of rows at one anchor, from which it is the centre
+_APART = 2  # number: cells between groups of cells that stand out
 _DOUBTFUL = 1.5  # ses: more that a cell far from a zoom needs, where an earlier stage saw nothing
 
 
@@ -158,6 +159,8 @@ class Column:
         rows = _standing_out(counts, threshold)
         if self._zoom is not None:
             self._spread(rows, counts, sd, threshold)
+        else:
+            _without_doubtful(rows, threshold, sd)
         if rows.sum() >= _SEEN * self.n:
             self._conclude(_Seen(rows, self.edges, sd / self.n), counts, sd, threshold)
 
@@ -226,6 +229,20 @@ class Column:
         alone = np.abs(middles[:, None] - at).min(axis=1) <= 1.5 * tiny
         found: Mask = alone & (np.diff(edges) <= 2.5 * tiny)
         return found
+
+
+def _without_doubtful(rows: Array, threshold: float, sd: float) -> None:
+    """Take away groups of cells far from the largest that hardly stand out: likely to be noise.
+
+    They would draw the next cells out over all that lies between.
+    """
+    places = np.flatnonzero(rows)
+    groups = np.split(places, np.flatnonzero(np.diff(places) > _APART) + 1)
+    sums = [float(rows[group].sum()) for group in groups]
+    for group, total in zip(groups, sums, strict=True):
+        wide = group.size and group[-1] - group[0] + 1
+        if total < min(max(sums), (threshold + _DOUBTFUL * sd) * math.sqrt(wide)):
+            rows[group] = 0.0
 
 
 def spread(rows: Array, edges: Array, center: float) -> float:

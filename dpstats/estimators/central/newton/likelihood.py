@@ -31,7 +31,7 @@ from dpstats.estimators.central.newton.conclusion import EFFECT, Conclusion, Sol
 from dpstats.estimators.central.newton.curvature import drawn_to
 from dpstats.estimators.central.newton.normal_rows import NormalRows
 from dpstats.estimators.central.newton.parts import Asked, Whole, pooled, whole
-from dpstats.estimators.central.newton.remarks import not_identified, off_model, presumed
+from dpstats.estimators.central.newton.remarks import far_out, not_identified, off_model, presumed
 from dpstats.estimators.central.newton.start import Start
 from dpstats.estimators.central.newton.tail_law import TailLaw
 from dpstats.estimators.central.newton.whitening import Metric, whiten
@@ -406,8 +406,8 @@ class _Climb:
             self.rows.curvature(b),
             self.metric.variances / self.n**2,
         )
-        # Of lengths with an exponential tail the logarithm of what is beyond is their measure.
-        leverage = float(radius) / float(roots.max()) / -math.log(1 - reached)
+        missed = self.holder.plan.noise(query, "steepest").sd / self.n
+        leverage = far_out(float(radius) / float(roots.max()), reached, missed, d)
         return _Bread(matrix, variances, level, leverage)
 
     def meat_clip(self, clip: float, law: TailLaw, unit: float) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,9 +14,10 @@ from dpstats.protocol import Plan
 if TYPE_CHECKING:
     from dpstats.design import Design
 
-__all__ = ["not_identified", "off_model", "presumed"]
+__all__ = ["far_out", "not_identified", "off_model", "presumed"]
 
-_FAR_OUT, _LEANING = 0.52, 2.0  # leverage and lean of long scores that are remarked on
+_FAR_OUT, _LEANING = 0.52, 2.0  # length per log of what is beyond; lean of long scores, in sds
+_USUAL = 1.15  # length that normal rows may seem to have, over what they have
 
 
 def presumed(found: Conclusion, design: Design) -> tuple[int, ...]:
@@ -38,10 +40,37 @@ def not_identified(columns: tuple[int, ...], short: float, plan: Plan) -> tuple[
     )
 
 
+def far_out(length: float, reached: float, missed: float, d: int) -> float:
+    """A high quantile of the lengths of whitened rows over the longest that is usual.
+
+    Lengths with an exponential tail grow as the logarithm of what is beyond them. Where noise keeps
+    the quantile low, normal rows may seem to have such a tail: their squared length is that of
+    d - 1 normal numbers and a constant, and the quantile may be one further out by 1.64 standard
+    deviations of its noise.
+
+    Parameters
+    ----------
+    length : float
+        The quantile, in units of a typical length.
+    reached : float
+        The share of rows that it was to reach.
+    missed : float
+        Standard deviation of the noise in that share.
+    d : int
+        Number of columns.
+    """
+    from scipy.special import chdtri
+
+    beyond = 1 - reached
+    seen = beyond * max(0.1, 1 - 1.64 * missed / beyond)
+    normal = math.sqrt((1 + float(chdtri(max(d - 1, 1), seen))) / d)
+    return length / max(_FAR_OUT * -math.log(beyond), _USUAL * normal)
+
+
 def off_model(leaning: float, leverage: float) -> tuple[str, ...]:
     """Where a clip may have changed the answer."""
     remarks = []
-    if leverage > _FAR_OUT:
+    if leverage > 1:
         remarks.append(
             "Some rows lie far out in their columns: a few of them may carry the answer, which no "
             "noisy sum can hold. The coefficients may be off by more than their intervals say. "
