@@ -107,7 +107,7 @@ class Federation:
             *(sys.executable, "-m", "dpstats", "federated", "fit", self.formula),
             *("--schema", "schema.json", "--target", "home", "--epsilon", "1", "--delta", "1e-6"),
             *("--link", self.link, *self.secured, "--secret", "secret", *known),
-            *("--sites", sites, "--join-timeout", "40", "--timeout", "90"),
+            *("--sites", sites, "--join-timeout", "60", "--timeout", "90"),
             *("--out", "fit.json", *more),
         ]
         (self.folder / "fit.json").unlink(missing_ok=True)

@@ -9,7 +9,15 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from dpstats.errors import DataError, DPStatsError
-from dpstats.federated.network.wire import Address, Asking, BarredError, LostError, Note, asking
+from dpstats.federated.network.wire import (
+    Address,
+    Asking,
+    BarredError,
+    LostError,
+    Note,
+    Pace,
+    asking,
+)
 from dpstats.federated.question import Reply, call
 from dpstats.federated.signatures import bare, opened, signed
 
@@ -23,7 +31,6 @@ __all__ = ["Link"]
 
 T = TypeVar("T")
 
-_POLL = 0.05  # seconds between two looks for replies
 _LEAST = 30.0  # seconds that a link keeps a message: it may take some to hand it over
 _UNSOUND = b""  # stands for a reply that nobody can read
 
@@ -115,7 +122,7 @@ class Link:
         number = wanted if isinstance(wanted, int) else len(names)
         message, until = call(), time.monotonic() + timeout
         digest, asked = hashlib.sha256(message).hexdigest(), dict[str, int]()
-        called: set[int] = set()
+        called, pace = set[int](), Pace()
         while len(self._nodes) < number and time.monotonic() < until:
             for node in self._guarded(self._party.nodes) - called:
                 called.add(node)
@@ -126,7 +133,7 @@ class Link:
                 if self._nodes.setdefault(name, node) != node:
                     raise DataError(f"Two sites call themselves {name!r}.")
                 self._heard(name)
-            time.sleep(_POLL)
+            pace.wait()
         missing = [name for name in names if name not in self._nodes]
         return (*sorted(self._nodes), *missing)
 
@@ -181,6 +188,7 @@ class Link:
         replies: dict[str, bytes | None] = dict.fromkeys(messages)
         for name in [name for name in messages if name in self._nodes.keys() - self._late]:
             asked[self._put(self._nodes[name], messages[name], self._timeout)] = name
+        pace = Pace()
         while asked and time.monotonic() < until:
             for number, note in self._guarded(lambda: self._party.fetch(list(asked))):
                 name = asked.pop(number, "")
@@ -188,6 +196,6 @@ class Link:
                     replies[name] = self._checked(name, note)
                     self._heard(name)
             if asked:
-                time.sleep(_POLL)
+                pace.wait()
         self._late |= set(asked.values())
         return replies

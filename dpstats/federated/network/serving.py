@@ -7,14 +7,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from dpstats.errors import DataError
-from dpstats.federated.network.wire import Address, BarredError, LostError, Serving, serving
+from dpstats.federated.network.wire import Address, BarredError, LostError, Pace, Serving, serving
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
 __all__ = ["serve"]
 
-_POLL = 0.05  # seconds between two looks for a message
 _AGAIN = 2.0  # seconds before a lost link is dialled again
 
 
@@ -51,8 +50,12 @@ def serve(
         try:
             with serving(address, key) as site:
                 told(f"at {address.link}")
+                pace = Pace()
                 while True:
-                    _next(site, answer, told)
+                    if _next(site, answer, told):
+                        pace = Pace()
+                    else:
+                        pace.wait()
                     heard = time.monotonic()
         except BarredError as refusal:
             raise DataError(
@@ -65,14 +68,13 @@ def serve(
             time.sleep(min(_AGAIN, patience))
 
 
-def _next(site: Serving, answer: Callable[[bytes], bytes], told: Callable[[str], None]) -> None:
-    """One message, if there is one."""
+def _next(site: Serving, answer: Callable[[bytes], bytes], told: Callable[[str], None]) -> bool:
+    """Answer one message; whether there was one."""
     note = site.fetch()
     if note is None:
-        time.sleep(_POLL)
-        return
+        return False
     if note.body is None:
-        return
+        return True
     began = time.monotonic()
     reply = answer(note.body)
     seconds = time.monotonic() - began
@@ -87,5 +89,6 @@ def _next(site: Serving, answer: Callable[[bytes], bytes], told: Callable[[str],
             time.sleep(_AGAIN)
         else:
             told(f"answered in {seconds:.1f} s")
-            return
+            return True
     told("too late: the same question gets this answer again, at no charge")
+    return True
