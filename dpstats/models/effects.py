@@ -21,10 +21,10 @@ def with_effects(formula: str, schema: Schema) -> str:
     SchemaError
         If one of these columns is not declared with its levels.
     """
-    from formulaic.parser.algos.tokenize import tokenize
-
     if not isinstance(formula, str) or "|" not in formula:
         return formula
+    from formulaic.parser.algos.tokenize import tokenize
+
     try:
         tokens = list(tokenize(formula))
     except Exception:  # the parser of formulas says why
