@@ -48,7 +48,7 @@ def _svg(fit: Released) -> str:
         if isinstance(fit, HistogramResults):
             figure.set_size_inches(9, 4)
             plot.histogram(fit, ax=ax)
-        elif isinstance(fit, (MixtureResults, RegressionMixtureResults)):
+        elif isinstance(fit, (MixtureResults, RegressionMixtureResults)) and _drawable(fit):
             figure.set_size_inches(9, 5)
             plot.mixture(fit, ax=ax)
         else:
@@ -58,6 +58,11 @@ def _svg(fit: Released) -> str:
     text = out.getvalue()
     told = html_text(f"{ax.get_title(loc='left')}, {_told(fit)}").replace("\n", " ")
     return text[text.index("<svg") :].replace("<svg", f'<svg role="img" aria-label="{told}"', 1)
+
+
+def _drawable(fit: MixtureResults | RegressionMixtureResults) -> bool:
+    """Whether there is a column to draw components along."""
+    return set(fit.estimate.columns) != {"Intercept"}
 
 
 def _told(fit: Released) -> str:
