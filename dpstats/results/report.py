@@ -48,7 +48,7 @@ def _svg(fit: Released) -> str:
         if isinstance(fit, HistogramResults):
             figure.set_size_inches(9, 4)
             plot.histogram(fit, ax=ax)
-        elif isinstance(fit, (MixtureResults, RegressionMixtureResults)):
+        elif isinstance(fit, (MixtureResults, RegressionMixtureResults)) and _drawable(fit):
             figure.set_size_inches(9, 5)
             plot.mixture(fit, ax=ax)
         else:
@@ -60,15 +60,20 @@ def _svg(fit: Released) -> str:
     return text[text.index("<svg") :].replace("<svg", f'<svg role="img" aria-label="{told}"', 1)
 
 
+def _drawable(fit: MixtureResults | RegressionMixtureResults) -> bool:
+    """Whether there is a column to draw components along."""
+    return set(fit.estimate.columns) != {"Intercept"}
+
+
 def _told(fit: Released) -> str:
     """What the plot shows, in words: for those who cannot see it."""
-    bounds = fit.conf_int()
+    bounds, values = fit.conf_int(), fit.params.to_numpy().ravel()
+    if len(values) > len(bounds):  # columns that were not selected have no interval
+        values = fit.table.inner_values
     told = [
         f"{plain(' '.join(map(str, name)) if isinstance(name, tuple) else str(name))} {value:.3g}"
         + (f" (95 % interval {low:.3g} to {high:.3g})" if low == low else "")
-        for name, value, (low, high) in zip(
-            bounds.index, fit.params.to_numpy().ravel(), bounds.to_numpy(), strict=True
-        )
+        for name, value, (low, high) in zip(bounds.index, values, bounds.to_numpy(), strict=True)
     ]
     rest = len(told) - _TOLD
     return "; ".join(told[:_TOLD]) + (f"; and {rest} more, in the table above" if rest > 0 else "")

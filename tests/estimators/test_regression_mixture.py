@@ -15,6 +15,7 @@ from dpstats.estimators.central.mixtures.regression_law import Covariates, Regre
 from dpstats.estimators.numerics.released import Asked, fit_released
 from dpstats.families.mixtures import RegressionMixture
 from dpstats.queries import Geometry, MixtureScores
+from dpstats.results.report import html_report
 from tests.estimators.regression_mixture_cases import PAIR, SCHEMA, distances, fitted, rows
 from tests.grids import grid
 
@@ -195,6 +196,7 @@ def test_the_number_of_components_is_chosen_from_what_was_released(tmp_path):
     alone.save(tmp_path / "fit.json")
     assert dp.load(tmp_path / "fit.json") == alone
     assert "component 3" not in str(alone.summary())
+    assert "<svg" in html_report(alone)
 
 
 def test_without_noise_to_speak_of_the_finish_is_at_the_maximum_of_the_likelihood():
