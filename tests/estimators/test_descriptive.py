@@ -389,6 +389,18 @@ def test_pure_privacy_and_another_trust_model_are_refused_before_the_charge() ->
     assert not ledger.entries
 
 
+def test_tables_of_too_many_cells_are_refused_or_said_before_the_charge() -> None:
+    def crossed(k: int) -> Any:
+        schema = dp.Schema(a=dp.Categorical(range(k)), b=dp.Categorical(range(k)))
+        return dp.crosstab("a", "b", {"a": [0], "b": [1]}, schema)
+
+    ledger = dp.Ledger.memory(5.0, 1e-3)
+    with pytest.raises(OptionError, match="4,225 cells"):
+        crossed(65).fit(dp.Central(1.0, 1e-6), ledger)
+    assert not ledger.entries
+    assert "fewer cells" in crossed(20).plan(PRIVATE).warnings[-1]
+
+
 def test_few_rows_are_said_before_the_charge_with_the_number_that_suffices() -> None:
     few = dp.quantile("y", schema=SCHEMA, q=[0.01], n=300)
     assert "About n=" in few.plan(PRIVATE).warnings[0]

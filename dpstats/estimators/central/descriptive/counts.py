@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstats.errors import OptionError
 from dpstats.estimators import columns
 from dpstats.estimators.base import Request
 from dpstats.estimators.central.counted import Counted, counted_plan
@@ -48,6 +49,7 @@ Made = TypeVar("Made", bound=CountsEstimate)
 COUNTS = "counts"
 _FIRST = "distribution"
 _WINDOW = 0.3  # budget: of a histogram with bins="auto", where its values are
+_MOST_CELLS = 2**12  # numerical: of a table, whose shares have a covariance of each pair
 _CLEAR = 5.0  # ratio: rows of an average bin to the noise in it, at least, of automatic bins
 
 OWN = Citation(
@@ -215,7 +217,17 @@ def count_noise(plan: Plan) -> float:
 
 
 def expected_shares(plan: Plan, cells: int) -> Plan:
-    """The plan with errors of shares that are all alike."""
+    """The plan with errors of shares that are all alike.
+
+    Raises
+    ------
+    OptionError
+        If there are more cells than a covariance of their shares is kept for.
+    """
+    if cells > _MOST_CELLS:
+        raise OptionError(
+            f"{cells:,} cells: a table has at most {_MOST_CELLS:,}. Declare fewer levels."
+        )
     noise = count_noise(plan)
     p, n = 1 / cells, float(plan.n)
     sampling = plan.max_rows * p * (1 - p) / n
