@@ -30,6 +30,11 @@ def adapted(fit: RegressionResults, rows: Any) -> ModelAbstract:
         Where effects are taken, with the columns of the right side: rows that may be public. What
         marginaleffects averages over them is exact; averages over private rows are no release.
 
+    Notes
+    -----
+    marginaleffects differentiates by differences of differences; with its default step standard
+    errors of slopes were wrong by up to a third, with ``eps=0.1`` they are right to five digits.
+
     Returns
     -------
     marginaleffects.classes.ModelAbstract
@@ -83,17 +88,16 @@ class _Adapted(ModelAbstract):  # type: ignore[misc]
         self.modeldata, self.response_name = self.vault.modeldata, self.model.response
 
     def get_exog(self, newdata: pl.DataFrame) -> np.ndarray[Any, np.dtype[np.float64]]:
-        """Design of some rows, with their known term in a last column."""
+        """Design of some rows; a known term is its last column."""
         design, table = self.model.design, self.model.table
         rows = {name: np.asarray(newdata[name].to_list()) for name in design.predictors}
-        known = design.known_term(rows) if design.offset is not None else 0.0
-        columns = design.exog(rows, table.inner)
-        return np.column_stack([columns, np.broadcast_to(known, len(columns))])
+        columns: np.ndarray[Any, np.dtype[np.float64]] = design.exog(rows, table.inner)
+        return columns if design.offset is None else np.c_[columns, design.known_term(rows)]
 
     def get_predict(self, params: Any, newdata: Any) -> pl.DataFrame:
         """Means of rows of `get_exog` for some coefficients."""
-        x = np.asarray(newdata, dtype=np.float64)
-        mean = self.model.design.family.mean(x[:, :-1] @ np.asarray(params) + x[:, -1])
+        x, k = np.asarray(newdata, dtype=np.float64), len(self.vault.coef)
+        mean = self.model.design.family.mean(x[:, :k] @ np.asarray(params) + x[:, k:].sum(axis=1))
         return pl.DataFrame({"rowid": pl.Series(range(len(x)), dtype=pl.Int32), "estimate": mean})
 
     def get_df(self) -> float:

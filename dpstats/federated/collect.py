@@ -139,7 +139,7 @@ def _better(question: Question, rows: Mapping[str, int]) -> Question:
 
 
 def plan_over(question: Question, sites: Sequence[Site]) -> Plan:
-    """What all sites would do and how well it should do. No row is read, nothing is charged."""
+    """What all sites will do, and how well. No row is read, nothing is charged."""
     _check_target(question, [site.name for site in sites])
     if question.method in IN_ROUNDS:
         return plan_in_rounds(counted(question, sites))

@@ -52,7 +52,7 @@ def counted(question: Question, sites: Sequence[Site]) -> Question:
 
 
 def plan_in_rounds(question: Question) -> Plan:
-    """What all sites would do and how well it should do.
+    """What all sites will do, and how well.
 
     Raises
     ------

@@ -28,7 +28,7 @@ def presumed(found: Conclusion, design: Design) -> tuple[int, ...]:
 
 
 def not_identified(columns: tuple[int, ...], short: float, plan: Plan) -> tuple[str, ...]:
-    """Which columns noise hides, what their intervals are, and what would do."""
+    """Which columns noise hides, what their intervals are, and what suffices."""
     if not columns:
         return ()
     names = ", ".join(plan.names[j] for j in columns)

@@ -84,7 +84,7 @@ def histograms(weight: float = 1.0) -> list[Request]:
 
 
 def without_scales(plan: Plan, design: Design) -> Plan:
-    """The plan warning that scales are not found, with the n that would do."""
+    """The plan warning that scales are not found, with the n that suffices."""
     if not (design.unscaled and design.by_value) or _asks_scales(plan):
         return plan
     statement = (

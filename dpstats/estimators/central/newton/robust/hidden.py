@@ -15,8 +15,8 @@ __all__ = ["Hidden", "drawn_in"]
 Array = NDArray[np.float64]
 
 _POINTS = 128  # of the grid of curvatures
-_NOTHING = 1 / 3  # chance that a hidden direction has no curvature at all
-_RANGE = 7.5  # largest curvature that a hidden direction may have, in standard deviations of noise
+_NOTHING = 1 / 3  # chance that a direction not identified has no curvature at all
+_RANGE = 7.5  # largest curvature of a direction not identified, in standard deviations of noise
 _LEVELS, _PART = 0.95, 0.3  # of a direction's length: what indicators make up, and each of them
 
 
