@@ -71,6 +71,8 @@ def test_the_slope_is_that_within_groups() -> None:
     assert abs(fit.params["x"] - theirs.params["x"]) < 3 * fit.bse["x"]
     assert fit.bse["x"] < 3 * theirs.bse["x"]
     assert abs(smf.ols("y ~ x", table).fit().params["x"] - fit.params["x"]) > 20 * fit.bse["x"]
+    assert "C(g)" not in str(dp.compare([fit], drop="C(g)"))
+    assert "C(g)[T.g1]" in str(dp.compare([fit]))
     tests = fit.wald_test_terms(skip_single=True).summary_frame()
     assert tests.loc["C(g)", "P>chi2"] < 1e-6
 

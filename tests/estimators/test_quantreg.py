@@ -158,3 +158,12 @@ def test_the_plan_says_where_few_rows_lie_beyond_the_quantile() -> None:
     model = dp.quantreg(FORMULA, schema=SCHEMA, n=2000)
     assert any("beyond q=0.99" in w for w in model.plan(dp.Central(1, 1e-6), q=0.99).warnings)
     assert not any("beyond q" in w for w in model.plan(dp.Central(1, 1e-6), q=0.5).warnings)
+
+
+def test_a_quantile_is_not_evaluated_as_a_mean() -> None:
+    table, _ = rows(5000, 1)
+    found = fit(table, GENEROUS, 1)
+    ledger = dp.Ledger.memory(1, 1e-6)
+    with pytest.raises(OptionError, match="not evaluated in this release"):
+        dp.evaluate(found, table, privacy=dp.Central(1, 1e-6), ledger=ledger)
+    assert ledger.spent == (0, 0)
