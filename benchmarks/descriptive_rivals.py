@@ -1,6 +1,7 @@
 """Descriptions of one column by dpstats, diffprivlib and OpenDP: errors and coverage.
 
-uv run python -m benchmarks.descriptive_rivals [--reps 40] [--seed S] [--diffprivlib PYTHON]
+uv run python -m benchmarks.descriptive_rivals [quartiles | mean | std | histogram] [--reps 40]
+    [--seed S] [--diffprivlib PYTHON]
 
 Normal columns of standard deviation 1, in a range of 8 standard deviations and one 1,000 times as
 wide; epsilon 1. dpstats at delta 0 and at 1e-6; diffprivlib and OpenDP have delta 0. Of OpenDP:
@@ -16,6 +17,7 @@ from __future__ import annotations
 import argparse
 import json
 import subprocess
+import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -144,6 +146,7 @@ def cell(rival: Rival, task: str, n: int, wide: float, reps: int, seed: int) -> 
 def main() -> None:
     """One line for each task, number of rows and range."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("tasks", nargs="*", default=["quartiles", "mean", "std", "histogram"])
     parser.add_argument("--reps", type=int, default=40)
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--diffprivlib", help="interpreter that can import diffprivlib")
@@ -151,7 +154,7 @@ def main() -> None:
     seed = np.random.SeedSequence(a.seed).generate_state(1)[0] if a.seed is None else a.seed
     warnings.simplefilter("ignore")
     lines = []
-    for task in ("quartiles", "mean", "std", "histogram"):
+    for task in a.tasks:
         for n in (500, 2_000, 20_000):
             added = dp.Central(1.0, neighbors="add-remove", rows=n)
             rivals: dict[str, Rival] = {
@@ -171,7 +174,7 @@ def main() -> None:
                     if coverage != "-":
                         line[f"{name}: cover"] = coverage
                 lines.append(line)
-                print(line, flush=True)
+                print(line, file=sys.stderr, flush=True)
     print(f"seed {seed}, {a.reps} columns each\n")
     print(pd.DataFrame(lines).fillna("-").to_markdown(index=False))
 
