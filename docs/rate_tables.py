@@ -93,10 +93,17 @@ def _here(row: Row) -> list[list[str]]:
     if row.trust != "federated" and not row.methods:
         return [["none", "", ""]]
     lines = [
-        [f"`{name}`", _rates(theory.upper), _rates(theory.lower)]
+        [f"`{name}`", *(_smaller(theory, side) for side in ("upper", "lower"))]
         for name, theory in registered(row)
     ]
     return lines or [["not in this release", "", ""]]
+
+
+def _smaller(theory: Theory, side: str) -> str:
+    """The rates of a side; of several sites the smaller of theirs and of the target's alone."""
+    every = theory.upper if side == "upper" else theory.lower
+    alone = _rates(theory.alone.get(side, ()))
+    return f"{_rates(every)}; or, if smaller, {alone}" if alone else _rates(every)
 
 
 def _rates(terms: Iterable[Rate]) -> str:

@@ -57,6 +57,7 @@ def _theory(theory: Theory, *, rates_only: bool) -> list[str]:
     }
     lines = [f"Estimand\n: {theory.estimand}\n", f"Guarantee\n: {theory.guarantee}\n"]
     rates = {"Upper rate": theory.upper, "Lower bound": theory.lower}
+    rates |= {f"The target alone, {side}": terms for side, terms in theory.alone.items()}
     found = [f"{name}\n: {_rates(terms)}\n" for name, terms in rates.items() if terms]
     if rates_only:
         lines, lists = [], dict(list(lists.items())[:1])

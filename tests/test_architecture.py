@@ -17,7 +17,7 @@ PACKAGE = ROOT / "dpstats"
 
 # What any room may import: records and errors without behaviour towards rows.
 COMMON = {"errors", "privacy", "stored", "text", "theory", "version"}
-FRONT = {"cli", "federated", "models", "sklearn", "__init__", "__main__"}
+FRONT = {"cli", "federated", "marginaleffects", "models", "sklearn", "__init__", "__main__"}
 PRIVATE_SIDE = {"holders", "mechanisms"}
 # Rooms within a room; what stands beside them in the folder is shared by them.
 CHAMBERS = {

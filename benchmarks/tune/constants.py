@@ -20,6 +20,7 @@ __all__ = ["FAMILIES", "FIXED", "UNITS", "Constant", "changed", "constants", "un
 
 PACKAGE = Path(__file__).parents[2] / "dpstats" / "estimators"
 
+APART = ("private_variance", "columns", "wide")  # files of the folder itself that are in a family
 # Folders and files of each family.
 FAMILIES = {
     "mean": (
@@ -31,7 +32,7 @@ FAMILIES = {
     "scales": ("central/scales", "central/counted.py", "numerics/cells.py"),
     "mixtures": ("central/mixtures",),
     "gaps": ("central/gaps",),
-    "descriptive": ("central/descriptive",),
+    "descriptive": ("central/descriptive", "columns.py"),
     "evaluation": ("central/evaluation",),
     "sparse": ("central/sparse",),
     "labels": ("labels",),
@@ -46,11 +47,7 @@ FAMILIES = {
     "shared": (
         "federated",
         *(f"numerics/{p.name}" for p in sorted(PACKAGE.glob("numerics/*.py")) if p.stem != "cells"),
-        *(
-            p.name
-            for p in sorted(PACKAGE.glob("*.py"))
-            if p.stem not in ("private_variance", "wide")
-        ),
+        *(p.name for p in sorted(PACKAGE.glob("*.py")) if p.stem not in APART),
     ),
 }
 

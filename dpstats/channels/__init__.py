@@ -15,6 +15,7 @@ from dpstats.channels.hemisphere import Hemisphere
 from dpstats.channels.laplace import LaplaceNoise
 from dpstats.channels.piecewise import TYPICAL_SQUARE, Piecewise
 from dpstats.channels.privunit import PrivUnit
+from dpstats.channels.subset import Subset
 from dpstats.errors import OptionError
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "LaplaceNoise",
     "Piecewise",
     "PrivUnit",
+    "Subset",
     "channel",
     "smallest",
 ]
@@ -41,6 +43,7 @@ CHANNELS: dict[str, type[Any]] = {
         PrivUnit,
         Hemisphere,
         GaussianNoise,
+        Subset,
     )
 }
 _NUMBERS = {Binary.name, Piecewise.name, LaplaceNoise.name}

@@ -22,7 +22,7 @@ __all__ = ["WORD", "Array", "Channel", "Domain", "Payloads", "check", "outside_w
 
 Array: TypeAlias = NDArray[np.float64]
 Payloads: TypeAlias = NDArray[np.uint8]
-Domain: TypeAlias = Literal["l2", "linf"]
+Domain: TypeAlias = Literal["l2", "linf", "simplex"]
 
 WORD = 2**64
 SMALLEST_EPSILON, LARGEST_EPSILON = 1e-3, 1e3
@@ -41,8 +41,9 @@ class Channel(Protocol):
     ----------
     name : str
         Key in `CHANNELS`.
-    domain : {"l2", "linf"}
-        Values are the unit ball of this norm: projected for l2, clipped to [-1, 1] for linf.
+    domain : {"l2", "linf", "simplex"}
+        Values are the unit ball of this norm: projected for l2, clipped to [-1, 1] for linf. Or
+        they are shares: negative ones are 0, and they are divided by their sum.
     dim : int
         Coordinates of a value.
     epsilon, delta : float

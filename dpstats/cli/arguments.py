@@ -33,6 +33,7 @@ _MODELS = {
     "logit": ("binomial", "logit"),
     "probit": ("binomial", "probit"),
     "poisson": ("poisson", "log"),
+    "quantreg": ("gaussian", "identity"),
 }
 _FAMILIES = ("gaussian", "binomial", "poisson", "gamma", "negativebinomial")
 _LINKS = ("identity", "log", "logit", "probit", "cloglog")
@@ -53,6 +54,7 @@ def add_model(parser: argparse.ArgumentParser, link: str = "--link") -> None:
         link, dest="link", choices=_LINKS, help="of --family; default: its usual one"
     )
     parser.add_argument("--alpha", type=float, help="dispersion of --family negativebinomial")
+    parser.add_argument("--q", type=float, help="quantile of --model quantreg; default: 0.5")
     parser.add_argument("--offset", help="column or term added to the linear predictor")
     parser.add_argument("--exposure", help="column whose logarithm is added likewise")
     parser.add_argument("--weights", help="column that rows are weighted by")
@@ -80,7 +82,8 @@ def model_of(arguments: argparse.Namespace, schema: Any, **rows: Any) -> Any:
     Raises
     ------
     DataError
-        If there are a model and a family, or a link without a family.
+        If there are a model and a family, a link without a family, or a quantile of no quantile
+        regression.
     """
     import dpstats as dp
 
@@ -89,6 +92,14 @@ def model_of(arguments: argparse.Namespace, schema: Any, **rows: Any) -> Any:
         raise DataError(f"--link {link} needs --family, such as --family binomial.")
     if family is not None and arguments.model is not None:
         raise DataError("--model and --family: give one of them.")
+    if arguments.model == "quantreg":
+        for name in ("alpha", "weights", "offset", "exposure"):
+            if getattr(arguments, name) is not None:
+                raise DataError(f"--{name}: --model quantreg takes none in this release.")
+        q = 0.5 if arguments.q is None else arguments.q
+        return dp.quantreg(arguments.formula, schema=schema, q=q, **rows)
+    if arguments.q is not None:
+        raise DataError(f"--q {arguments.q:g} needs --model quantreg.")
     if family is None:
         family, link = _MODELS[arguments.model or "ols"]
 

@@ -142,9 +142,14 @@ def _values(name: str, declaration: Categorical | Boolean, family: Family) -> Fl
     numbers = declaration.values if isinstance(declaration, Categorical) else np.array([0.0, 1.0])
     if family.name == "binomial":
         if len(declaration.levels) != 2:
+            first, *others = declaration.levels
+            several = (
+                f" For several levels fit one against {first!r} at a time, Categorical([{first!r}, "
+                f"{others[-1]!r}]): rows of other levels then contribute nothing."
+            )
             raise SchemaError(
                 f"The response {name!r} has {len(declaration.levels)} levels; a binomial response "
-                f"needs {_DECLARE['binomial']}."
+                f"needs {_DECLARE['binomial']}.{several if others else ''}"
             )
         # Levels 0 and 1 mean themselves, in either order.
         own = numbers is not None and sorted(numbers.tolist()) == [0.0, 1.0]

@@ -29,6 +29,7 @@ __all__ = [
     "make_plan",
     "need_delta",
     "need_integer",
+    "need_level",
     "need_positive",
     "schedule",
 ]
@@ -225,6 +226,22 @@ def need_integer(name: str, asked: object, default: int, least: int, most: int) 
     if isinstance(asked, bool) or not isinstance(asked, int) or not least <= asked <= most:
         raise OptionError(f"{name}={asked!r}: an integer from {least} to {most} is needed.")
     return asked
+
+
+def need_level(q: object) -> float:
+    """A level of one quantile: a number between 0 and 1.
+
+    Raises
+    ------
+    OptionError
+        If it is none.
+    """
+    if isinstance(q, (int, float)) and not isinstance(q, bool) and 0 < q < 1:
+        return float(q)
+    raise OptionError(
+        f"q={q!r}: a quantile is a number between 0 and 1, such as q=0.5. Several are several "
+        "fits, each with a cost of its own."
+    )
 
 
 def need_positive(

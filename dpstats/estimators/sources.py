@@ -5,6 +5,7 @@ from __future__ import annotations
 from dpstats.theory import Citation
 
 __all__ = [
+    "ANGRIST",
     "ASI",
     "AVELLA",
     "BASSILY",
@@ -26,6 +27,7 @@ __all__ = [
     "KARWA_VADHAN",
     "KIFER",
     "KIFER_ROGERS",
+    "KOENKER",
     "LI_FEDERATED",
     "LI_MATRIX",
     "MCSHERRY",
@@ -42,9 +44,21 @@ __all__ = [
     "WANG_XU",
     "WELCH",
     "WILSON",
+    "YE",
     "ZHANG_EM",
     "ZHU",
 ]
+
+ANGRIST = Citation(
+    "angrist2006quantile",
+    "Angrist, J., Chernozhukov, V. and Fernandez-Val, I.",
+    "Quantile regression under misspecification, with an application to the U.S. wage structure",
+    2006,
+    "Econometrica",
+    kind="article",
+    volume="74",
+    number="2",
+)
 
 ASI = Citation(
     "asi2022optimal",
@@ -272,6 +286,17 @@ KIFER_ROGERS = Citation(
     eprint="1610.07662",
 )
 
+KOENKER = Citation(
+    "koenker1978regression",
+    "Koenker, R. and Bassett, G.",
+    "Regression quantiles",
+    1978,
+    "Econometrica",
+    kind="article",
+    volume="46",
+    number="1",
+)
+
 LI_FEDERATED = Citation(
     "li2024federated",
     "Li, M., Tian, Y., Feng, Y. and Yu, Y.",
@@ -433,6 +458,18 @@ WILSON = Citation(
     kind="article",
     volume="22",
     number="158",
+)
+
+YE = Citation(
+    "ye2018optimal",
+    "Ye, M. and Barg, A.",
+    "Optimal schemes for discrete distribution estimation under locally differential privacy",
+    2018,
+    "IEEE Transactions on Information Theory",
+    kind="article",
+    volume="64",
+    number="8",
+    eprint="1702.00610",
 )
 
 ZHANG_EM = Citation(

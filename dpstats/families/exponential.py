@@ -398,6 +398,12 @@ def family(spec: Any, link: str | None = None, alpha: float | None = None) -> Fa
     if wanted not in links:
         asked = f"family={name!r}" + (f" with link={wanted!r}" if wanted else "")
         raise OptionError(f"{asked} is not in this release. {_choices()}")
+    if name == "negativebinomial" and alpha is None:
+        raise OptionError(
+            f"family={name!r} needs its dispersion, alpha=0.5 say, a public number: estimating it "
+            "is not in this release. Intervals hold whatever it is, and are shortest where it is "
+            "right; family='poisson' needs none, and its intervals hold for such counts, too."
+        )
     if alpha is not None and (isinstance(alpha, bool) or not isinstance(alpha, (int, float))):
         raise OptionError(f"alpha={alpha!r}: a public number is needed.")
     return Family(name, wanted, alpha=0.0 if alpha is None else float(alpha))

@@ -324,7 +324,10 @@ class Sites(Mapping[str, Any]):
         if sites is not None:
             return cls(_split(data, sites))
         if isinstance(data, Mapping) and data and all(map(_is_table, data.values())):
-            return cls({str(name): table for name, table in data.items()})
+            made = {str(name): table for name, table in data.items()}
+            if len(made) < len(data):
+                raise DataError(f"A name stands for two sites: {', '.join(map(repr, data))}.")
+            return cls(made)
         return data
 
     def at(

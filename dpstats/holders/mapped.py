@@ -19,7 +19,13 @@ if TYPE_CHECKING:
     from dpstats.design import Design, Source
     from dpstats.mechanisms.lots import Lots
 
-__all__ = ["MappedRows"]
+__all__ = ["REMEMBERED", "MappedRows"]
+
+# See `Block.recall`.
+REMEMBERED: dict[str, np.dtype[Any]] = {
+    "norms": np.dtype(np.float32),
+    "product": np.dtype(np.float64),
+}
 
 
 class MappedRows(ResidentRows):
@@ -27,8 +33,9 @@ class MappedRows(ResidentRows):
 
     What queries see is what `ResidentRows` shows them, and so are the sums, bit for bit. Nothing of
     the length of the table is in memory, unless a query reads rows in order of their lots: then
-    their positions are. Nothing is remembered from one query to the next; what is not in the file
-    is read from the source, which keeps its columns in such a file too.
+    their positions are. From one query to the next norms of whitened rows and products with
+    coefficients are remembered, in such a file; what is in none is read from the source, which
+    keeps its columns in one too.
 
     Parameters
     ----------
@@ -51,6 +58,10 @@ class MappedRows(ResidentRows):
             raise DataError("On disk rows are dense, and each is a unit of its own.")
         self._folder = folder
         super().__init__(source, design, max_rows, lots)
+        n = len(source)
+        self._kept = self._arrays({what: ((n,), kind) for what, kind in REMEMBERED.items()})
+        self._keys: dict[tuple[str, int], bytes] = {}  # of what is kept of a block, by first row
+        self._latest = dict.fromkeys(REMEMBERED, b"")
 
     def _arrays(self, wanted: Wanted) -> dict[str, NDArray[Any]]:
         return arrays(self._folder, wanted)
@@ -79,12 +90,27 @@ class MappedRows(ResidentRows):
 
     def _blocks(self, key: Key, piece: Piece, view: View) -> Iterator[Block]:
         part, parts, first = key
+        if parts == 0 and isinstance(piece, slice) and view.columns is None:
+            yield from self._remembering(piece, view)
+            return
         if parts == 0 or not isinstance(piece, slice):
             yield self._block(piece, view, {})
             return
         mine, size = self._lots.among(first, part, parts), view.rows_per_block
         for start in range(0, max(mine.size, 1), size):
             yield self._block(mine[start : start + size], view, {})
+
+    def _remembering(self, rows: slice, view: View) -> Iterator[Block]:
+        """A block that knows what an earlier query made of its rows, where it is asked again."""
+        known = {w: key for w in REMEMBERED if (key := self._keys.get((w, rows.start))) is not None}
+        memory = {what: (key, self._kept[what][rows]) for what, key in known.items()}
+        yield self._block(rows, view, memory)
+        for what in REMEMBERED:
+            if what in memory and memory[what][0] != known.get(what):
+                key, self._kept[what][rows] = memory[what]
+                if key != self._latest[what]:
+                    self._latest[what] = key
+                self._keys[what, rows.start] = self._latest[what]  # one object for all blocks
 
     def _as_read(self, what: str, rows: Piece) -> NDArray[Any]:
         return _gathered(getattr(self._source, what), rows)

@@ -24,17 +24,18 @@ from dpstats.channels import (
     LaplaceNoise,
     Piecewise,
     PrivUnit,
+    Subset,
 )
-from dpstats.channels.base import WORD, Array, Payloads
+from dpstats.channels.base import Array, Payloads
 from dpstats.channels.grid import GRID, coarse
 from dpstats.channels.piecewise import CELLS
 from dpstats.channels.sphere import SEED_BYTES, Cap, directions
 from dpstats.errors import OptionError
+from dpstats.mechanisms.draws import below, cells, coins, masks, rounded, subsets
 from dpstats.mechanisms.noise import NoiseStream
 
 __all__ = ["MessageSums", "messages", "randomize", "simulate"]
 
-Words = NDArray[np.uint64]
 
 _BLOCK = 1 << 16  # coordinates simulated at a time: half a MiB stays in the cache
 _MOST_SEEDS = 128  # tried at a time
@@ -48,8 +49,8 @@ def randomize(channel: Channel, value: ArrayLike, noise: NoiseStream) -> bytes:
     channel : Channel
         The law of the message; public.
     value : array_like (dim,)
-        Private. Numbers that are not finite count as 0; the rest is projected (l2) or clipped
-        (linf) into the unit ball of the channel.
+        Private. Numbers that are not finite count as 0; the rest is projected (l2), clipped (linf)
+        or made shares (simplex), into the domain of the channel.
     noise : NoiseStream
         Source of noise.
 
@@ -225,56 +226,36 @@ def inside(channel: Channel, rows: Array) -> Array:
             square = np.einsum("ij,ij->i", rows, rows)
     if channel.domain == "linf":
         return np.clip(rows, -1.0, 1.0)
+    if channel.domain == "simplex":
+        return _shares(rows)
     projected: Array = rows / np.maximum(np.sqrt(square), 1.0)[:, None]
     return projected
 
 
-# -- exact draws from uniform words ------------------------------------------------------------
-
-
-def _words(noise: NoiseStream, count: int) -> Words:
-    """Independent uniform 64-bit words."""
-    return np.frombuffer(noise.bits(8 * count), dtype="<u8")
-
-
-def _coins(noise: NoiseStream, chance: int, count: int) -> NDArray[np.bool_]:
-    """Independent coins, each true with probability ``chance / 2^64``."""
-    return _words(noise, count) < np.uint64(chance)
-
-
-def _below(noise: NoiseStream, bound: int, count: int) -> NDArray[np.int64]:
-    """Independent uniform integers below `bound`; words of an incomplete last round are redrawn."""
-    words = np.array(_words(noise, count))
-    last = np.uint64(WORD - WORD % bound - 1)
-    while (again := words > last).any():
-        words[again] = _words(noise, int(again.sum()))
-    return (words % np.uint64(bound)).astype(np.int64)
-
-
-def _rounded(noise: NoiseStream, values: Array) -> NDArray[np.int64]:
-    """Values rounded to a neighbouring integer with the odds that keep their means.
-
-    The odds are good to 2^-53. This only chooses what goes into a private coin.
-    """
-    uniform = (_words(noise, values.size) >> np.uint64(11)) * 2.0**-53
-    return np.floor(values + uniform.reshape(values.shape)).astype(np.int64)
+def _shares(rows: Array) -> Array:
+    """Rows as shares of cells: of none that is above 0, equal ones."""
+    held = np.clip(rows, 0.0, None)
+    held = held / np.maximum(held.max(axis=1, keepdims=True), 1.0)  # sums are finite
+    total = held.sum(axis=1, keepdims=True)
+    shares: Array = np.where(total > 0, held / np.where(total > 0, total, 1.0), 1 / rows.shape[1])
+    return shares
 
 
 # -- messages ----------------------------------------------------------------------------------
 
 
 def _send_binary(channel: Binary, rows: Array, noise: NoiseStream) -> Payloads:
-    sign = _rounded(noise, 0.5 * (1 + rows)) == 1
-    flip = _coins(noise, channel.flip_words, len(rows))
+    sign = rounded(noise, 0.5 * (1 + rows)) == 1
+    flip = coins(noise, channel.flip_words, len(rows))
     return _bytes((sign ^ flip[:, None]).astype(np.uint8))
 
 
 def _send_piecewise(channel: Piecewise, rows: Array, noise: NoiseStream) -> Payloads:
     width, outside = channel.law.width, channel.law.outside
-    start = np.minimum(_rounded(noise, channel.start(rows[:, 0])), CELLS - width)
-    beyond = _coins(noise, outside, len(rows))
-    near = start + _below(noise, width, len(rows))
-    far = _below(noise, CELLS - width, len(rows))
+    start = np.minimum(rounded(noise, channel.start(rows[:, 0])), CELLS - width)
+    beyond = coins(noise, outside, len(rows))
+    near = start + below(noise, width, len(rows))
+    far = below(noise, CELLS - width, len(rows))
     far += width * (far >= start)
     return _bytes(np.where(beyond, far, near).astype("<u2"))
 
@@ -289,7 +270,7 @@ def _send_gaussian(channel: GaussianNoise, rows: Array, noise: NoiseStream) -> P
 
 
 def _send_coordinates(channel: CoordinateSampling, rows: Array, noise: NoiseStream) -> Payloads:
-    indices = _subsets(noise, channel.dim, channel.sampled, len(rows))
+    indices = subsets(noise, channel.dim, channel.sampled, len(rows))
     numbers = np.take_along_axis(rows, indices, axis=1).reshape(-1, 1)
     inner = _SENDERS[channel.scalar.name](channel.scalar, numbers, noise)
     return np.concatenate(
@@ -297,18 +278,23 @@ def _send_coordinates(channel: CoordinateSampling, rows: Array, noise: NoiseStre
     )
 
 
-def _subsets(noise: NoiseStream, bound: int, size: int, count: int) -> NDArray[np.int64]:
-    """Uniform subsets (count, size) of the integers below `bound`, ascending.
+def _send_subset(channel: Subset, rows: Array, noise: NoiseStream) -> Payloads:
+    """A uniform set of w others, of which one makes place for the cell where it is to be held.
 
-    The next member is uniform among the integers left, and moved past those taken before it.
+    As many words are drawn either way, so that the time a message takes says nothing.
     """
-    taken = np.empty((count, 0), dtype=np.int64)
-    for i in range(size):
-        member = _below(noise, bound - i, count)
-        for other in taken.T:
-            member += member >= other
-        taken = np.sort(np.column_stack([taken, member]), axis=1)
-    return taken
+    count, every = len(rows), np.arange(len(rows))
+    cell = cells(rows, noise)
+    beyond = coins(noise, channel.outside, count)
+    others = masks(noise, channel.dim - 1, channel.size, count)
+    ranked = np.cumsum(others, axis=1) - 1
+    goes = others & (ranked == below(noise, channel.size, count)[:, None])
+    others &= beyond[:, None] | ~goes
+    at = np.arange(channel.dim - 1) + (np.arange(channel.dim - 1) >= cell[:, None])
+    sets = np.zeros(rows.shape, dtype=np.bool_)
+    np.put_along_axis(sets, at, others, axis=1)
+    sets[every, cell] = ~beyond
+    return np.packbits(sets, axis=1, bitorder="little")
 
 
 def _send_seed(channel: PrivUnit | Hemisphere, rows: Array, noise: NoiseStream) -> Payloads:
@@ -318,7 +304,7 @@ def _send_seed(channel: PrivUnit | Hemisphere, rows: Array, noise: NoiseStream) 
     value: who learned the coin beside the message would know the side of the cap.
     """
     cap, pole = channel.cap, _poles(channel, rows, noise)
-    outside = _coins(noise, cap.outside, len(rows))
+    outside = coins(noise, cap.outside, len(rows))
     sent = [_seeds(cap, w, noise)[int(out)] for w, out in zip(pole, outside, strict=True)]
     return np.stack(sent)
 
@@ -340,7 +326,7 @@ def _seeds(cap: Cap, pole: Array, noise: NoiseStream) -> tuple[Payloads, Payload
 
 def _poles(channel: PrivUnit | Hemisphere, rows: Array, noise: NoiseStream) -> Array:
     """The direction that stands for each row."""
-    return channel.poles(rows, _rounded(noise, channel.chance(rows)) == 1)
+    return channel.poles(rows, rounded(noise, channel.chance(rows)) == 1)
 
 
 def _steps(rows: Array) -> NDArray[np.int64]:
@@ -361,6 +347,7 @@ _SENDERS: dict[str, Callable[[Any, Array, NoiseStream], Payloads]] = {
     CoordinateSampling.name: _send_coordinates,
     PrivUnit.name: _send_seed,
     Hemisphere.name: _send_seed,
+    Subset.name: _send_subset,
 }
 
 
@@ -373,6 +360,18 @@ def _simulate_laplace(channel: LaplaceNoise, rows: Array, noise: NoiseStream) ->
 
 def _simulate_gaussian(channel: GaussianNoise, rows: Array, noise: NoiseStream) -> Array:
     return rows + channel.sigma * noise.generator().standard_normal(rows.shape)
+
+
+def _simulate_subset(channel: Subset, rows: Array, noise: NoiseStream) -> Array:
+    """The w smallest of uniform keys, where the key of the cell is the first or the last."""
+    keys = noise.generator().random(rows.shape)
+    cell = cells(rows, noise)
+    beyond = coins(noise, channel.outside, len(rows))
+    keys[np.arange(len(rows)), cell] = np.where(beyond, 2.0, -1.0)
+    sets = np.zeros(rows.shape, dtype=np.bool_)
+    smallest = np.argpartition(keys, channel.size - 1, axis=1)[:, : channel.size]
+    np.put_along_axis(sets, smallest, True, axis=1)
+    return channel.decoded(sets)
 
 
 def _simulate_sphere(channel: PrivUnit | Hemisphere, rows: Array, noise: NoiseStream) -> Array:
@@ -396,7 +395,7 @@ def _first_coordinate(cap: Cap, count: int, noise: NoiseStream) -> Array:
     from scipy.special import betaincinv
 
     uniform = noise.generator().random(count)
-    outside = _coins(noise, cap.outside, count)
+    outside = coins(noise, cap.outside, count)
     above = np.where(outside, cap.share + (1 - cap.share) * uniform, cap.share * uniform)
     a = (cap.coordinates - 1) / 2
     first: Array = 1 - 2 * betaincinv(a, a, above)
@@ -408,4 +407,5 @@ _SIMULATORS: dict[str, Callable[[Any, Array, NoiseStream], Array]] = {
     GaussianNoise.name: _simulate_gaussian,
     PrivUnit.name: _simulate_sphere,
     Hemisphere.name: _simulate_sphere,
+    Subset.name: _simulate_subset,
 }

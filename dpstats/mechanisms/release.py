@@ -4,9 +4,9 @@ Answers are rounded to a grid of 2^-30 of their sensitivity and noise is drawn i
 Rounding two neighbouring answers can push them apart by at most half a step each per coordinate, so
 sqrt(m) 2^-30 of the L2 sensitivity for m <= 2^20 coordinates (m 2^-30 of an L1 sensitivity, for the
 few coordinates of a clipped sum; whole counts are on the grid and not rounded). ``finish`` computes
-in float64 from an exact total. An answer is held to 2^62 steps, about what 2^32 rows can add up to:
-that moves no two numbers apart, and up to there the error of ``finish`` is below 2^-20 of the
-sensitivity. `ROUNDING` covers both.
+in float64 from an exact total. An answer is held to 2^62 steps: that moves no two numbers apart. A
+sensitivity is less than 2^31 steps, so that 2^31 rows are never held; up to there the error of
+``finish`` is below 2^-20 of the sensitivity. `ROUNDING` covers both.
 """
 
 from __future__ import annotations

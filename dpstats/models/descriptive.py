@@ -7,8 +7,7 @@ from typing import Any, cast
 
 from dpstats.accounting import Ledger
 from dpstats.errors import OptionError
-from dpstats.estimators.central.descriptive.counts import checked_bins
-from dpstats.estimators.central.descriptive.quantile import QUARTILES, checked_levels
+from dpstats.estimators.columns import QUARTILES, checked_bins, checked_levels
 from dpstats.mechanisms.noise import Noise
 from dpstats.models import regressions
 from dpstats.models.model import Model
@@ -40,7 +39,10 @@ def quantile(
     *,
     n: int | None = None,
 ) -> Model:
-    """Quantiles of a numeric column, with intervals.
+    """Quantiles of a numeric column, with intervals; for `Central` and `Local`.
+
+    Under ``Local(epsilon, interactive=True)`` most devices are asked about cells that are close to
+    the quantiles; asked at once, about cells over the whole range, which should not be too wide.
 
     Parameters
     ----------
@@ -366,13 +368,16 @@ def histogram(
 ) -> Model:
     """Histogram of a numeric column: shares, counts and densities of bins, with intervals.
 
+    For `Central` and `Local`.
+
     Parameters
     ----------
     column, data, schema, n
         As for `quantile`.
     bins : "auto", int or sequence of float
         A number of bins of equal width over the declared range, or edges within it, to which the
-        ends of the range are added. By default a part of the budget finds where the values are.
+        ends of the range are added. By default a part of the budget, or of the devices, finds where
+        the values are; where devices are asked at once, bins cover the declared range.
 
     Returns
     -------
@@ -407,6 +412,8 @@ def proportion(
     n: int | None = None,
 ) -> Model:
     """Shares of the levels of a categorical or Boolean column, with Wilson's intervals.
+
+    For `Central` and `Local`.
 
     Parameters
     ----------

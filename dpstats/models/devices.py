@@ -31,7 +31,8 @@ from dpstats.holders.wire import HEADER_BYTES
 from dpstats.mechanisms.noise import Noise, SafeNoise
 from dpstats.models.door import concluded
 from dpstats.protocol import Plan, Question
-from dpstats.queries import MomentMessage
+from dpstats.queries import CellMessage, MomentMessage
+from dpstats.queries.cell_messages import message_of
 from dpstats.results import Released as Results
 from dpstats.results.archive import plan_from_dict, plan_to_dict
 from dpstats.stored import is_version, json_of, reading, shown, values
@@ -42,7 +43,7 @@ Array = NDArray[np.float64]
 
 _RANDOMIZER = "dpstats.randomizer"
 _COLLECTOR = "dpstats.collector"
-_VERSIONS = {_RANDOMIZER: 1, _COLLECTOR: 2}  # of the formats
+_VERSIONS = {_RANDOMIZER: 2, _COLLECTOR: 2}  # of the formats
 _MOST_ROUNDS = 2**16  # that the header of a message can count
 _SMALL, _LONG = 2**16, 2**30  # bytes of a short array in a file, and of the longest header
 
@@ -125,13 +126,14 @@ class Randomizer:
 
     def to_json(self) -> str:
         """Everything that a device needs; public."""
+        asked = self._question.message
         return json.dumps(
             {
                 "format": _RANDOMIZER,
                 "version": _VERSIONS[_RANDOMIZER],
                 "design": self.design.to_dict(),
                 "round": self._turn,
-                "message": self._question.message.parameters(),
+                "message": {"name": asked.name, **asked.parameters()},
                 "channel": _channel_to_dict(self._question),
             }
         )
@@ -179,7 +181,7 @@ class Randomizer:
                     f"at most ({epsilon:g}, {delta:g}) is allowed. Answer nothing, or allow more."
                 )
             design = design_from_dict(found["design"])
-            message = MomentMessage.from_parameters(found["message"])
+            message = message_of(found["message"])
             _check_asked(design, message, asked, found["round"])
             return cls(design, Question(message, asked), found["round"], noise)
 
@@ -417,10 +419,14 @@ def _moments(archive: Any, design: Design) -> Array | None:
     return moments
 
 
-def _check_asked(design: Design, message: MomentMessage, asked: Channel, turn: int) -> None:
+def _check_asked(
+    design: Design, message: MomentMessage | CellMessage, asked: Channel, turn: int
+) -> None:
     """What a file asks of a device fits its record."""
     wide = message.width == len(design.names) and message.dim == asked.dim
-    if not (wide and 0 <= turn < _MOST_ROUNDS and design.endog is not None):
+    wide = wide and message.ball == asked.domain
+    answered = design.endog is not None or not message.responds
+    if not (wide and answered and 0 <= turn < _MOST_ROUNDS):
         raise OptionError(
             f"The randomizer asks for {message.dim} numbers about {message.width} columns by a "
             f"channel of {asked.dim}, in round {turn + 1}, and its design has {len(design.names)} "

@@ -115,6 +115,11 @@ def evaluation_model(
     """
     if not isinstance(fit, RegressionResults):
         raise OptionError(f"A {type(fit).__name__} is no fit of coefficients: dp.ols, dp.logit.")
+    if fit.plan.model == "quantreg":
+        raise OptionError(
+            "A fit of a quantile is not evaluated in this release: R-squared and errors are of "
+            "means. dp.ols has them."
+        )
     design = _design(fit, schema)
     kinds = {BINOMIAL: "evaluate logit", GAUSSIAN: "evaluate ols"}
     if design.family not in kinds:

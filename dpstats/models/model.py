@@ -392,7 +392,8 @@ class Model:
         """The method asked for, or the default that plans the smaller error; and its plan."""
         columns, select = len(design.names), True if "sparsity" in options else None
         usual = estimators.find(self.kind, privacy, method, select)
-        if method is not None or usual.sparse or columns <= _FEW:
+        all_asked = method is not None or getattr(self._recipe, "keeps_all", False)
+        if all_asked or usual.sparse or columns <= _FEW:
             return usual, usual.plan(design, privacy, n, **options)
         try:
             other = estimators.find(self.kind, privacy, sparse=True)

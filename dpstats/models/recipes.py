@@ -10,6 +10,7 @@ from dpstats.design import DeclaredDesign, Design, PublicDesign
 from dpstats.design.mistakes import is_mistaken
 from dpstats.errors import DataError, OptionError, SchemaError, TrustError
 from dpstats.families import BINOMIAL, GAUSSIAN, Family
+from dpstats.models.effects import with_effects
 from dpstats.schema import Categorical, Numeric, Schema
 from dpstats.tables import column_names, named_columns
 from dpstats.tables.coercion import check_kind
@@ -72,10 +73,20 @@ class Formula:
             columns = []
         return is_mistaken(self.formula, self.schema, self.family, columns, self.context)
 
+    @property
+    def _written(self) -> str:
+        """The formula with fixed effects written out."""
+        return self.formula if self.one_sided else with_effects(self.formula, self.schema)
+
+    @property
+    def keeps_all(self) -> bool:
+        """Whether no column may be left out: those of fixed effects are asked for."""
+        return self._written != self.formula
+
     def private(self) -> Design:
         """The design where all columns are private."""
         return DeclaredDesign.from_formula(
-            self.formula,
+            self._written,
             self.schema,
             response=not self.one_sided,
             family=self.family,
@@ -88,13 +99,17 @@ class Formula:
     def public(self, data: Any) -> PublicDesign:
         """The design where covariates are public."""
         if self.one_sided:
-            raise TrustError("All columns are private here: ask for Central(epsilon, delta).")
+            raise TrustError(
+                "All columns are private here, and none is a covariate: where there is no curator "
+                "ask for Local(epsilon), which promises the same of each value, otherwise for "
+                "Central(epsilon, delta)."
+            )
         if self.weights is not None:
             raise TrustError(
                 f"weights={self.weights!r}: weighted rows are fitted under Central(epsilon, delta)."
             )
         return PublicDesign.of_table(
-            self.formula,
+            self._written,
             self.schema,
             data,
             family=self.family,

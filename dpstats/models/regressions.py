@@ -7,6 +7,7 @@ from typing import Any
 
 from dpstats.design import captured
 from dpstats.errors import OptionError
+from dpstats.estimators.base import need_level
 from dpstats.families import BINOMIAL, POISSON, Family
 from dpstats.families import family as family_of
 from dpstats.federated import Sites
@@ -14,7 +15,7 @@ from dpstats.models.model import Model
 from dpstats.models.recipes import KINDS, Formula, required
 from dpstats.schema import Schema
 
-__all__ = ["Model", "glm", "logit", "mean", "ols", "poisson", "probit"]
+__all__ = ["Model", "glm", "logit", "mean", "ols", "poisson", "probit", "quantreg"]
 
 
 def ols(
@@ -33,7 +34,8 @@ def ols(
     Parameters
     ----------
     formula : str
-        ``"y ~ x1 + C(g)"``; every column must be declared in `schema`.
+        ``"y ~ x1 + C(g)"``; every column must be declared in `schema`. ``"y ~ x1 | g"`` has an
+        effect of each level of g, as ``C(g)`` does.
     data : table, optional
         pandas, polars or pyarrow table, or dict of arrays. Needed by `Model.fit`. What is larger
         than memory: paths of CSV or Parquet files, a pattern or a folder, a pyarrow Dataset, a
@@ -333,6 +335,63 @@ def probit(
         formula, required(schema), Family("binomial", "probit"), offset, context=context
     )
     return Model("glm", recipe, Sites.of(data, sites), n, missing=missing)
+
+
+def quantreg(
+    formula: str,
+    data: Any = None,
+    schema: Schema | None = None,
+    *,
+    q: float = 0.5,
+    missing: str = "complete",
+    n: int | None = None,
+) -> Model:
+    """Quantile regression by formula: the median of the response, or another quantile, is linear.
+
+    Parameters
+    ----------
+    formula : str
+        As in `ols`. The declared range of the response may be as wide as can be: none of its values
+        is clipped nearer than that, and long tails cost nothing.
+    data, schema, n
+        As in `ols`.
+    q : float, default 0.5
+        The quantile, between 0 and 1; ``fit(..., q=0.9)`` takes another one, as in statsmodels.
+    missing : {"complete"}
+        Rows that miss a value contribute nothing; see `ols`.
+
+    Returns
+    -------
+    Model
+        ``predict`` of its results gives quantiles. It is fitted under `Central` trust.
+
+    Raises
+    ------
+    FormulaError
+        If a term may not be used on private rows.
+    SchemaError
+        If a column is not declared.
+    OptionError
+        If `q` is no number between 0 and 1.
+
+    Notes
+    -----
+    What is estimated are the coefficients of least mean check loss in the population, which
+    statsmodels' ``QuantReg`` estimates; intervals hold where the quantile is not linear, and for
+    variances that differ. Where many responses have one value (0 visits) the quantile has no
+    density, and no interval holds: `glm` with ``family="poisson"`` is for counts.
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> schema = dp.Schema(pay=dp.Numeric(0, 1e6), age=dp.Numeric(18, 90))
+    >>> model = dp.quantreg("pay ~ age", schema=schema, q=0.9, n=20_000)
+    >>> model.plan(dp.Central(epsilon=1, delta=1e-6)).options["q"]
+    0.9
+    """
+    level = need_level(q)
+    recipe = Formula(formula, required(schema), context=_variables(formula))
+    return Model("quantreg", recipe, data, n, {"q": level}, missing=missing)
 
 
 def _variables(*texts: str | None) -> dict[str, Any]:

@@ -4,8 +4,17 @@ from __future__ import annotations
 
 __all__ = ["not_in_this_release"]
 
+_PAIRS = (
+    "of a response with levels a, b, c fit dp.logit once with it declared Categorical(['a', 'b']) "
+    "and once with Categorical(['a', 'c']): rows of other levels contribute nothing, and the "
+    "coefficients are those of the multinomial model (Begg & Gray 1984). Each is a fit with a cost "
+    "of its own"
+)
 _INSTEAD = {
     "anova_lm": "fit.anova() tests each term of a fit, at no cost",
+    "feglm": 'write dp.glm("y ~ x | g", ..., family=...)',
+    "feols": 'write dp.ols("y ~ x | g", ...)',
+    "fepois": 'write dp.poisson("y ~ x | g", ...)',
     "gam": "dp.ols and dp.glm take bs(x, df=4) and cr(x, df=4) as terms",
     "gee": 'dp.Schema(..., unit="person", max_rows=5) protects all rows of a person, and fits '
     "report standard errors clustered by it",
@@ -13,11 +22,11 @@ _INSTEAD = {
     "glsar": 'dp.ols(..., weights="w") is the nearest',
     "mixedlm": 'dp.Schema(..., unit="person", max_rows=5) protects all rows of a person, and fits '
     "report standard errors clustered by it",
-    "mnlogit": "dp.logit is for a response of two levels",
+    "mnlogit": _PAIRS,
     "negativebinomial": 'write dp.glm(..., family="negativebinomial", alpha=0.5)',
     "ordinal": "dp.logit is for a response of two levels",
     "phreg": 'dp.glm(..., family="poisson", exposure="years") is for rates',
-    "quantreg": "dp.quantile is for quantiles of one column",
+    "quantreg": 'write dp.quantreg("y ~ x", df, schema, q=0.5)',
     "rlm": 'write dp.ols(...).fit(privacy, target="robust")',
     "wls": 'write dp.ols(..., weights="w")',
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,7 +38,7 @@ from dpstats.protocol.symmetric import SymmetricLinesEstimate, SymmetricMixtureE
 if TYPE_CHECKING:
     from dpstats.channels import Channel
     from dpstats.design import Design
-    from dpstats.queries import MomentMessage, Query, Search
+    from dpstats.queries import CellMessage, MomentMessage, Query, Search
     from dpstats.queries.labels import LabelQuery
     from dpstats.theory import Theory
 from dpstats.protocol.plan import Answer, Mechanism, NoiseLaw, Options, Plan, Release
@@ -89,8 +89,13 @@ Array = NDArray[np.float64]
 class Question:
     """What the devices of one round are asked: a message, and the channel that randomises it."""
 
-    message: MomentMessage
+    message: MomentMessage | CellMessage
     channel: Channel
+
+    @property
+    def moments(self) -> MomentMessage:
+        """The message, of a method that asks for moments."""
+        return cast("MomentMessage", self.message)
 
 
 @dataclass(frozen=True, eq=False)

@@ -197,6 +197,11 @@ class CountsEstimate:
         Sampling variance of a count over that of independent rows; at most the rows of a unit.
     nobs, released, remarks
         As for every `Estimate`; `nobs` is the released number of rows with all values.
+    noise : ndarray of shape (K, K), optional
+        Covariance of the noise in the counts, where it is not that of `noise_sd` in each of them,
+        and in `missing`.
+    laplace : bool
+        Whether the noise has tails of Laplace's law.
     """
 
     cells: tuple[str, ...]
@@ -208,9 +213,12 @@ class CountsEstimate:
     nobs: float
     released: Mapping[str, Any] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
+    noise: Array | None = None
+    laplace: bool = False
 
     def __post_init__(self) -> None:  # it may come from a file
         sound = self.counts.shape == (len(self.cells),) and len(self.cells) > 0
+        sound = sound and (self.noise is None or self.noise.shape == self.counts.shape * 2)
         if not (sound and np.isfinite(self.counts).all() and self.noise_sd >= 0 < self.effect):
             raise OptionError("estimate: a count of each cell is needed.")
 
@@ -239,17 +247,27 @@ class CountsEstimate:
         """What knowing the number of rows takes off the noise of a sum of counts, in each count."""
         return 1 / (self.counts.size + 1) if self.known_rows else 0.0
 
+    @property
+    def covariance(self) -> Array:
+        """Of the noise in the counts, shape (K, K)."""
+        if self.noise is not None:
+            return self.noise
+        law: Array = self.noise_sd**2 * (np.eye(self.counts.size) - self.kappa)
+        return law
+
     def bounds(self, alpha: float) -> Array:
         """Wilson's intervals of the shares with the noise in them, shape (K, 2).
 
-        All p with (c - p N)^2 <= z^2 (f N p (1 - p) + s^2 v(p)), c being the noisy count, N their
-        sum, f the `effect`, s the noise, and s^2 v(p) the variance of the noise in c - p N.
+        All p with (c - p N)^2 <= z^2 (f N p (1 - p) + v(p)), c being the noisy count, N their sum,
+        f the `effect`, and v(p) the variance of the noise in c - p N. Of Laplace noise v(p) has the
+        square of the critical value of its own law, so that intervals hold where it dominates.
         """
         z2, k, n = critical(alpha) ** 2, self.counts.size, self.rows
-        noise, sampling = z2 * self.noise_sd**2, z2 * self.effect * n
-        a = n**2 + sampling - noise * (k - self.kappa * k**2)
-        b = -2 * self.counts * n - sampling + noise * (2 - 2 * self.kappa * k)
-        c = self.counts**2 - noise * (1 - self.kappa)
+        own = math.log(alpha) ** 2 / 2 if self.laplace else z2  # (log(1/alpha) scale)^2, in sd^2
+        noise, sampling = own * self.covariance, z2 * self.effect * n
+        a = n**2 + sampling - noise.sum()
+        b = -2 * self.counts * n - sampling + 2 * noise.sum(axis=1)
+        c = self.counts**2 - np.diag(noise)
         if a <= 0:  # noise hides how many rows there are
             return np.tile([0.0, 1.0], (k, 1))
         root = np.sqrt(np.maximum(b * b - 4 * a * c, 0.0))
@@ -262,9 +280,7 @@ class CountsEstimate:
         """The shares of all cells."""
         p, n, k = self.shares, self.rows, self.counts.size
         contrast = np.eye(k) - p[:, None]
-        total = contrast.sum(axis=1)
-        noise = contrast @ contrast.T - self.kappa * np.outer(total, total)
-        privacy = self.noise_sd**2 / n**2 * noise
+        privacy = contrast @ self.covariance @ contrast.T / n**2
         spread = np.clip(p, self.noise_sd / n, None)
         sampling = self.effect / n * (np.diag(spread) - np.outer(p, p))
         return ParameterTable(

@@ -7,6 +7,7 @@ Nothing here draws noise or keeps rows: a query is a frozen record of public par
 from dpstats.queries.base import Contribution, Query
 from dpstats.queries.blocks import Block, Geometry
 from dpstats.queries.candidates import CandidateLosses
+from dpstats.queries.cell_messages import CellMessage
 from dpstats.queries.cells import AstrayCounts, ColumnCells
 from dpstats.queries.completed import Completed, ObservedPairs
 from dpstats.queries.coordinates import CoordinateScores, CoordinateSums, PeeledScores
@@ -50,6 +51,7 @@ __all__ = [
     "Axis",
     "Block",
     "CandidateLosses",
+    "CellMessage",
     "ColumnCells",
     "ColumnMoments",
     "ColumnPrefixes",

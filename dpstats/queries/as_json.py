@@ -19,6 +19,7 @@ import numpy as np
 
 from dpstats.channels import Channel, channel
 from dpstats.errors import PlanError
+from dpstats.families.check import Check
 from dpstats.families.damped import Damped
 from dpstats.families.signs import Signed
 from dpstats.queries.base import Query
@@ -211,7 +212,7 @@ def _written(value: Any) -> Any:
     raise PlanError(f"A {type(value).__name__} is no parameter of a question.")
 
 
-_LOSSES: Mapping[str, type[Any]] = {"damped": Damped, "signed": Signed}
+_LOSSES: Mapping[str, type[Any]] = {"check": Check, "damped": Damped, "signed": Signed}
 _SPECIAL = ("question", "sparse", "channel", *_LOSSES)
 
 

@@ -83,6 +83,7 @@ class MomentMessage:
     bound: Array | None = None
     gate: float = 0.0
     name: ClassVar[str] = "moments"
+    responds: ClassVar[bool] = True  # whether a response is read
 
     def __post_init__(self) -> None:
         numbers = (self.radius, self.clip)

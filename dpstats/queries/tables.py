@@ -74,7 +74,7 @@ class TableCounts(EachRow):
     are in none.
 
     Guarantee: a row adds a vector of zeros and at most one 1: replacing it moves the answer by at
-    most sqrt(2), adding or removing it by 1, a unit of up to m rows by m times that.
+    most sqrt(2) (in L1: 2), adding or removing it by 1, a unit of up to m rows by m times that.
 
     Parameters
     ----------
@@ -82,18 +82,22 @@ class TableCounts(EachRow):
         In the order of the table's dimensions; the last one varies fastest.
     missing : bool
         Not where rows may belong to nobody, which are missing.
+    norm : {"l2", "l1"}
+        In which the sensitivity is stated: L1 for Laplace noise.
     """
 
     axes: tuple[Axis, ...]
     missing: bool = True
+    norm: Norm = "l2"
     name: ClassVar[str] = "counts of a table"
     kind: ClassVar[Kind] = "sum"
-    norm: ClassVar[Norm] = "l2"
     geometry: ClassVar[Geometry | None] = None
 
     def __post_init__(self) -> None:
         if not self.axes or self.cells > _MOST_CELLS:
             raise PlanError(f"A table has an axis, and at most {_MOST_CELLS:,} cells.")
+        if self.norm not in ("l1", "l2"):
+            raise PlanError(f"norm={self.norm!r}: 'l1' or 'l2' is needed.")
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -124,8 +128,9 @@ class TableCounts(EachRow):
         return total.astype(np.float64)
 
     def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
-        """sqrt(2) per row under replace-one, 1 under add-remove."""
-        return Contribution.ACUTE.sensitivity(float(max_rows), neighbors)
+        """sqrt(2) per row under replace-one (L1: 2), 1 under add-remove."""
+        differ = Contribution.SIGNED if self.norm == "l1" else Contribution.ACUTE
+        return differ.sensitivity(float(max_rows), neighbors)
 
     def decode(self, answer: Array) -> Array:
         """Noisy counts."""

@@ -105,13 +105,14 @@ def _terms(fits: Sequence[Any], keep: Any, drop: Any) -> list[str] | None:
         found: set[str] = set()
         for pattern in [patterns] if isinstance(patterns, str) else patterns:
             try:
-                hits = {n for n in every if n == pattern or re.search(pattern, n)}
+                whole = {n for n in every if n == pattern or n.startswith(f"{pattern}[")}
+                hits = whole | {n for n in every if re.search(pattern, n)}
             except (re.error, TypeError):
                 hits = set()
             if not hits:
                 raise OptionError(
-                    f"compare({asked}={pattern!r}): the name of a coefficient, or a regular "
-                    f"expression that one matches, is needed; there are {', '.join(every)}."
+                    f"compare({asked}={pattern!r}): the name of a coefficient or factor, or a "
+                    f"regular expression that one matches, is needed; there are {', '.join(every)}."
                 )
             found |= hits
         return found
@@ -147,7 +148,8 @@ def compare(
         Of coefficients and standard errors; below 0.001 powers of ten are written in place of
         decimals, as in 2.0e-06.
     keep, drop : str or list of str, optional
-        Coefficients that are shown, or not: names, or regular expressions that they match.
+        Coefficients that are shown, or not: names, those of factors, ``"C(g)"``, or regular
+        expressions that they match.
     title : str, default ""
         Above the table, and the caption in LaTeX.
 

@@ -103,7 +103,8 @@ class Prediction:
         if self.var_resid is None:
             raise PrivateQuantityError(
                 "No interval for a new observation: this method released no residual scale, and "
-                "the exact one is private. The interval of the mean, `conf_int()`, is available."
+                "the exact one is private. The interval of the mean, `conf_int()`, is available; "
+                "dp.evaluate buys the residual variance, and dp.quantreg(q=) ends of an interval."
             )
         se: Array = np.sqrt(self.var_pred_mean + self.var_resid)
         return se

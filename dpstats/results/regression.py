@@ -367,8 +367,9 @@ class RegressionResults(ParameterResults):
         candidates = len(self.selected) + len(self.table.names) - len(self.table.inner)
         selected = ("Selected:", f"{len(self.selected)} of {candidates:,}")
         conditional = self.has_inference and self.inference
+        laws = {"glm": law, "quantreg": (("Quantile:", f"{self.plan.options.get('q', 0.5):g}"),)}
         return Particulars(
-            law=law if self.plan.model == "glm" else (),
+            law=laws.get(self.plan.model, ()),
             sizes=(
                 *([selected] if self.estimate.support is not None else []),
                 *self._weights,
@@ -390,6 +391,7 @@ class RegressionResults(ParameterResults):
         """Family, link and weights, where the name of the model does not say them."""
         law, weights = self.design.family, self.design.weights
         named = f", {law.name} family, {law.link} link" if self.plan.model == "glm" else ""
+        named += f", quantile {self.plan.options['q']:g}" if self.plan.model == "quantreg" else ""
         named += f", alpha = {law.alpha:g}" if law.alpha else ""
         if weights is None:
             return named

@@ -224,7 +224,7 @@ class Reading(Announced):
                 'neighbors="replace-one", or read the table into memory and pass that.'
             )
         folder = scratch_folder(scratch)
-        prepared = {"x": ((n, width + 2), np.dtype(np.float32)), "keep": ((n,), np.dtype(np.bool_))}
+        prepared = {"x": ((n, width + 5), np.dtype(np.float32)), "keep": ((n,), np.dtype(np.bool_))}
         check_space(folder, bytes_of(self._wanted(n)) + bytes_of(prepared))
         self.keep(folder)
         return folder

@@ -198,7 +198,8 @@ class ErrorBound:
             else:
                 terms, whole = " + ".join(t.term for t in single), found[-1]
                 lines.append(f"{shown} ({terms}): {whole.formula}. {whole.source}")
-        return lines
+        far = {t.value for t in rates if t.term == "heterogeneity" and t.formula == "h"}
+        return lines + [f"Here h = {h:.2g}." for h in sorted(far)]
 
     def _repr_html_(self) -> str:
         return pre(repr(self))

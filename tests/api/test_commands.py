@@ -55,6 +55,21 @@ def test_a_mean_and_means_of_groups(files: Path) -> None:
     np.testing.assert_allclose(found, df.groupby("g").y.mean(), atol=0.5)
 
 
+def test_a_quantile_is_fitted_and_asked_for_by_quantile_regression_alone(
+    files: Path, capsys: Any
+) -> None:
+    df = pd.read_csv(files / "data.csv")
+    assert run(files, "fit", "y ~ x | g", "--model", "quantreg", "--q", "0.75") == 0
+    found = dp.load(files / "out.json")
+    assert (found.plan.model, found.plan.options["q"]) == ("quantreg", 0.75)
+    assert found.params["x"] == pytest.approx(0.3, abs=4 * found.bse["x"])
+    assert ((df.y < found.predict(df)).mean()) == pytest.approx(0.75, abs=0.1)
+    assert run(files, "fit", "y ~ x", "--q", "0.75") == 2
+    assert "--q 0.75 needs --model quantreg" in capsys.readouterr().err
+    assert run(files, "fit", "y ~ x", "--model", "quantreg", "--weights", "x") == 2
+    assert "--weights: --model quantreg takes none" in capsys.readouterr().err
+
+
 def test_columns_are_described(files: Path) -> None:
     assert run(files, "describe") == 0
     assert set(dp.load(files / "out.json").frame().index) == {"x", "y"}

@@ -231,6 +231,34 @@ def test_units_are_kept_together_in_memory_and_refused_on_disk(
     assert not ledger.entries
 
 
+@pytest.mark.slow
+def test_ten_million_rows_of_units_are_refused_and_fitted_as_one_row_each(tmp_path: Path) -> None:
+    """The refusal says what to do, and that works: polars groups what does not fit in memory."""
+    persons, columns = 5_000_000, list("uvw")
+    rng = np.random.default_rng(0)
+    first, second = ({c: rng.random(persons, "f4") for c in "uvwy"} for _ in range(2))
+    for k, rows in enumerate((first, second)):
+        pq.write_table(pa.table({**rows, "person": np.arange(persons)}), tmp_path / f"{k}.parquet")
+    known = {c: dp.Numeric(0, 1) for c in "uvwy"}
+    formula, privacy = "y ~ u + v + w", dp.Central(1.0, 1e-8)
+    ledger = dp.Ledger.memory(1.0, 1e-8)
+    of_units = dp.Schema(known, unit="person", max_rows=2)
+    whole = dp.ols(formula, tmp_path, of_units)
+    with pytest.raises(DataError, match=r"10,000,000 rows of units .* GROUP BY.* without unit="):
+        whole.fit(dp.Central(1.0, 1e-8, rows=2 * persons), ledger)
+    assert not ledger.entries
+
+    grouped = pl.scan_parquet(tmp_path / "*.parquet").group_by("person").agg(pl.all().max())
+    resident = {c: np.maximum(first[c], second[c]) for c in first}
+    fits = [
+        dp.ols(formula, table, dp.Schema(known)).fit(
+            privacy, method="adassp", noise=dp.SeededNoise(1), scratch=tmp_path
+        )
+        for table in (grouped.select([*columns, "y"]), resident)
+    ]
+    assert fits[0].params.tolist() == fits[1].params.tolist()
+
+
 def test_a_private_number_of_rows_is_neither_shown_nor_on_disk(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -27,8 +27,11 @@ def build(case: tuple[str, int, float]) -> Channel:
 
 
 def values(made: Channel, seed: int = 0, count: int = 4) -> np.ndarray:
-    """Rows inside the domain: 0, corners, vectors along axes, random ones inside and outside."""
+    """Rows inside the domain: 0, corners, vectors along axes, random ones."""
     rng = np.random.default_rng(seed)
+    if made.domain == "simplex":
+        even = np.full(made.dim, 1 / made.dim)
+        return np.vstack([even, np.eye(made.dim), rng.dirichlet(np.ones(made.dim), count)])
     corner = np.ones(made.dim) / (1 if made.domain == "linf" else np.sqrt(made.dim))
     axis = np.eye(made.dim)[0]
     some = rng.uniform(-1, 1, (count, made.dim))
@@ -39,6 +42,8 @@ def values(made: Channel, seed: int = 0, count: int = 4) -> np.ndarray:
 
 def typical(made: Channel) -> np.ndarray:
     """One value inside the domain, all coordinates different."""
+    if made.domain == "simplex":
+        return np.arange(1.0, made.dim + 1) / np.arange(1.0, made.dim + 1).sum()
     v = np.linspace(-0.4, 0.8, made.dim) if made.dim > 1 else np.array([0.3])
     return v if made.domain == "linf" else v / max(np.linalg.norm(v) / 0.9, 1.0)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -85,6 +86,33 @@ def test_the_number_of_sampled_coordinates_has_the_smallest_variance() -> None:
         assert made.sampled * made.scalar.epsilon <= epsilon
 
 
+def variance_of_sets(cells: int, size: int, epsilon: float) -> float:
+    """Least variance of an unbiased estimate from sets of one size, by their whole law."""
+    sets = np.array([np.isin(range(cells), s) for s in itertools.combinations(range(cells), size)])
+    law = np.where(sets, math.exp(epsilon), 1.0)
+    law /= law.sum(axis=0)  # of each set, under each cell
+    own = law[:, 0] @ sets  # how often a set holds each cell, under the first
+    decoded = (sets - own[1]) / (own[0] - own[1])
+    return float(law[:, 0] @ ((decoded - np.eye(cells)[0]) ** 2).sum(axis=1))
+
+
+@pytest.mark.parametrize("epsilon", [0.2, 1.0, 3.0, 8.0])
+@pytest.mark.parametrize("cells", [2, 3, 9])
+def test_sets_have_the_size_with_the_smallest_variance(cells, epsilon) -> None:
+    made = channel("subset", cells, epsilon)
+    every = [variance_of_sets(cells, size, epsilon) for size in range(1, cells)]
+    assert made.variance(1.0) == pytest.approx(min(every), rel=1e-9)
+    assert made.variance(1.0) == pytest.approx(every[made.size - 1], rel=1e-9)
+
+
+def test_two_cells_are_randomised_response() -> None:
+    for epsilon in (0.5, 1.0, 4.0):
+        sign = channel("binary", 1, epsilon)
+        cells = channel("subset", 2, epsilon)
+        # z_1 - z_2 is Duchi's bit about a sign, and each of the two moves by half of it.
+        assert cells.variance(1.0) == pytest.approx(sign.variance(1.0) / 2)
+
+
 def brute_force(dim, epsilon, delta, l2, widths) -> str:
     """Smallest E||z - v||^2 at a value of half the largest norm."""
     radius = min(l2, float(np.linalg.norm(widths)))
@@ -92,7 +120,7 @@ def brute_force(dim, epsilon, delta, l2, widths) -> str:
     for name in CHANNELS:
         if (dim == 1) == (name in ("coordinate", "privunit", "hemisphere")) and name != "gaussian":
             continue
-        if name == "gaussian" and delta == 0:
+        if (name == "gaussian" and delta == 0) or name == "subset":  # of cells, not of vectors
             continue
         made = channel(name, dim, epsilon, delta)
         unit = radius**2 if made.domain == "l2" else float((np.minimum(widths, radius) ** 2).mean())
@@ -143,6 +171,8 @@ def test_channels_are_rebuilt_from_their_name_and_parameters() -> None:
         (("privunit", 2**21, 1.0, 0.0), "1 to"),
         (("binary", 2, 1.0, 0.0), 'ask for "privunit"'),
         (("hemisphere", 1, 1.0, 0.0), 'is "binary"'),
+        (("subset", 1, 1.0, 0.0), "1 cells"),
+        (("subset", 2000, 1.0, 0.0), "from 2 to"),
     ],
 )
 def test_what_a_channel_cannot_honour_is_refused(arguments, says) -> None:

@@ -17,7 +17,7 @@ from scipy import stats
 from dpstats.accounting import delta_of
 from dpstats.accounting.events import Gaussian
 from dpstats.accounting.prices import pure_price
-from dpstats.channels import CHANNELS, Channel, CoordinateSampling, channel, sphere
+from dpstats.channels import CHANNELS, Channel, CoordinateSampling, Subset, channel, sphere
 from dpstats.channels.base import WORD, outside_words
 from dpstats.mechanisms import randomize as samplers
 from dpstats.mechanisms.noise import SeededNoise
@@ -47,6 +47,9 @@ def messages(made: Channel) -> np.ndarray:
                 for parts in combined[:400]
             ]
         )
+    if isinstance(made, Subset):
+        every = np.array(list(itertools.product([False, True], repeat=made.dim)))
+        return np.packbits(every[every.sum(axis=1) == made.size], axis=1, bitorder="little")
     return np.random.default_rng(1).integers(0, 256, (2000, 16), dtype=np.uint8)
 
 
@@ -69,6 +72,9 @@ def largest_log_ratio(made: Channel) -> float:
         ("hemisphere", 9),
         ("privunit", 1),
         ("privunit", 9),
+        ("subset", 2),
+        ("subset", 3),
+        ("subset", 10),
     ],
 )
 def test_a_message_is_at_most_exp_epsilon_times_as_likely(name, dim, epsilon) -> None:
@@ -80,10 +86,13 @@ def test_a_message_is_at_most_exp_epsilon_times_as_likely(name, dim, epsilon) ->
 
 @pytest.mark.parametrize(
     ("name", "epsilon"),
-    [*itertools.product(["binary", "piecewise", "laplace"], EPSILONS), ("coordinate", 0.5)],
+    [
+        *itertools.product(["binary", "piecewise", "laplace", "subset"], EPSILONS),
+        ("coordinate", 0.5),
+    ],
 )
 def test_the_law_of_all_messages_adds_up_to_one(name, epsilon) -> None:
-    made = channel(name, 3 if name == "coordinate" else 1, epsilon)
+    made = channel(name, {"coordinate": 3, "subset": 9}.get(name, 1), epsilon)
     for v in values(made):
         assert np.exp(made.log_density(messages(made), v)).sum() == pytest.approx(1, abs=1e-9)
 

@@ -15,10 +15,11 @@ from scipy import stats
 from dpstats.channels import CHANNELS, channel
 from dpstats.channels.base import WORD
 from dpstats.errors import OptionError
+from dpstats.mechanisms import draws
 from dpstats.mechanisms import randomize as samplers
 from dpstats.mechanisms.noise import SafeNoise, SeededNoise
 from dpstats.mechanisms.randomize import MessageSums, inside, randomize, simulate
-from tests.channels.cases import CASES, DELTA, as_payloads, build, typical
+from tests.channels.cases import CASES, DELTA, as_payloads, build, typical, values
 from tests.grids import grid
 
 Z, ALPHA = 5.0, 1e-6
@@ -71,7 +72,7 @@ def test_a_device_is_unbiased_with_the_stated_variance(case, noise) -> None:
 @pytest.mark.parametrize("case", quick_by_default(CASES), ids=str)
 def test_a_simulation_is_unbiased_with_the_stated_variance(case) -> None:
     made = build(case)
-    for i, v in enumerate([typical(made), 0.0 * typical(made)]):
+    for i, v in enumerate([typical(made), values(made)[0]]):
         decoded = simulate(made, np.tile(v, (SIMULATED, 1)), SeededNoise(11 + i).start())
         variance = made.variance(float(v @ v))
         assert np.abs(z_scores(decoded, v, variance)).max() < Z
@@ -99,7 +100,9 @@ def test_devices_and_simulation_have_one_law(case) -> None:
     assert stats.ks_2samp(*products).pvalue > ALPHA
 
 
-@pytest.mark.parametrize("case", [("binary", 1, 1.0), ("coordinate", 3, 0.5)], ids=str)
+@pytest.mark.parametrize(
+    "case", [("binary", 1, 1.0), ("coordinate", 3, 0.5), ("subset", 7, 0.5)], ids=str
+)
 def test_messages_have_the_stated_law_on_their_whole_support(case) -> None:
     made = build(case)
     v = typical(made)
@@ -109,7 +112,8 @@ def test_messages_have_the_stated_law_on_their_whole_support(case) -> None:
     law = np.exp(made.log_density(support, v))
     assert law.sum() == pytest.approx(1)
     assert stats.chisquare(counts, len(rows) * law).pvalue > ALPHA
-    wrong = np.exp(made.log_density(support, -v))
+    other = v[::-1] if made.domain == "simplex" else -v
+    wrong = np.exp(made.log_density(support, other))
     assert stats.chisquare(counts, len(rows) * wrong / wrong.sum()).pvalue < ALPHA
 
 
@@ -159,6 +163,11 @@ def test_any_value_is_taken_into_the_domain(case) -> None:
         taken = inside(made, value[None])[0]
         size = np.abs(taken).max() if made.domain == "linf" else np.linalg.norm(taken)
         assert size <= 1 + 1e-15
+        if made.domain == "simplex":
+            assert taken.sum() == pytest.approx(1.0)
+            assert taken.min() >= 0.0
+            assert taken[0] == pytest.approx(float(number == huge), abs=1e-15)
+            continue
         if abs(number) == huge:
             assert taken[0] == pytest.approx(np.sign(number))
         if not np.isfinite(number):
@@ -206,7 +215,7 @@ class Words:
 
 
 def test_coins_compare_whole_words() -> None:
-    assert samplers._coins(Words(0, 6, 7, WORD - 1), 7, 4).tolist() == [True, True, False, False]
+    assert draws.coins(Words(0, 6, 7, WORD - 1), 7, 4).tolist() == [True, True, False, False]
 
 
 class Counting:
@@ -242,13 +251,34 @@ def test_the_time_of_a_message_says_nothing_about_its_side_of_the_cap(name, dim)
 
 def test_integers_below_a_bound_are_uniform() -> None:
     # 2^64 = 3 * 6148914691236517205 + 1: the last word is redrawn.
-    assert samplers._below(Words(WORD - 1, WORD - 2, 5), 3, 2).tolist() == [2, 2]
-    counts = np.bincount(samplers._below(SeededNoise(1).start(), 7, 70_000), minlength=7)
+    assert draws.below(Words(WORD - 1, WORD - 2, 5), 3, 2).tolist() == [2, 2]
+    counts = np.bincount(draws.below(SeededNoise(1).start(), 7, 70_000), minlength=7)
     assert stats.chisquare(counts).pvalue > ALPHA
 
 
+def test_masks_are_uniform_subsets() -> None:
+    masks = draws.masks(SeededNoise(2).start(), 5, 3, 20_000)
+    assert (masks.sum(axis=1) == 3).all()
+    found, counts = np.unique(masks, axis=0, return_counts=True)
+    assert len(found) == 10
+    assert stats.chisquare(counts).pvalue > ALPHA
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 3.0])
+def test_sets_about_cells_have_the_stated_covariance(epsilon) -> None:
+    made, shares = channel("subset", 6, epsilon), np.array([0.5, 0.3, 0.2, 0.0, 0.0, 0.0])
+    cell = np.repeat(np.eye(6)[:3], [50_000, 30_000, 20_000], axis=0)
+    apart = simulate(made, cell, SeededNoise(5).start()) - cell
+    products = apart[:, :, None] * apart[:, None, :]
+    spread = products.std(axis=0) / math.sqrt(len(apart))
+    assert np.abs((products.mean(axis=0) - made.noise(shares)) / spread).max() < Z
+    assert np.abs((products.mean(axis=0) - 1.1 * made.noise(shares)) / spread).max() > Z
+    assert np.abs(made.noise(shares).sum(axis=1)).max() < 1e-12  # messages add up to 1
+    assert np.trace(made.noise(shares)) == pytest.approx(made.variance(1.0))
+
+
 def test_subsets_are_uniform_and_ascending() -> None:
-    subsets = samplers._subsets(SeededNoise(2).start(), 5, 3, 20_000)
+    subsets = draws.subsets(SeededNoise(2).start(), 5, 3, 20_000)
     assert (np.diff(subsets, axis=1) > 0).all()
     found, counts = np.unique(subsets, axis=0, return_counts=True)
     assert len(found) == 10
@@ -269,6 +299,10 @@ def test_messages_that_no_device_sends_are_not_accepted() -> None:
         made = channel(name, dim, 1.0, DELTA)
         assert accepted(made, *[2**15 - 1] * dim, kind="<i2")
         assert not accepted(made, *[-(2**15)] * dim, kind="<i2")
+    made = channel("subset", 10, 1.0)
+    assert (made.size, made.payload_bytes) == (3, 2)
+    sets = [[0b111, 0], [0b11, 0b10], [0b1111, 0], [0b11, 0], [0b11, 0b100]]
+    assert made.accepts(np.array(sets, np.uint8)).tolist() == [True, True, False, False, False]
     made = channel("coordinate", 300, 8.0)
     assert (made.sampled, made.scalar.name, made.payload_bytes) == (2, "piecewise", 8)
     assert accepted(made, 3, 299, 0, 9, kind="<u2")

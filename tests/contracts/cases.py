@@ -167,6 +167,13 @@ MODELS = LAWS | {
         poisson,
         lambda frame: smf.poisson(RIGHT, frame),
     ),
+    "quantreg": ModelCase(  # errors are normal: medians are means
+        lambda data, schema: regressions.quantreg(RIGHT, data, schema),
+        Numeric(-Y_BOUND, Y_BOUND, scale=1.3),
+        SLOPES,
+        normal,
+        lambda frame: smf.quantreg(RIGHT, frame),
+    ),
     "range": ModelCase(  # the declaration of the response is not used; nobody knows its range
         lambda data, schema: ranges.range_model("y", data, schema.unit, schema.max_rows),
         Numeric(-Y_BOUND, Y_BOUND),

@@ -23,7 +23,7 @@ from dpstats.mechanisms.noise import Noise, SeededNoise
 from dpstats.models import door, regressions
 from dpstats.privacy import LabelOnly, Local, Privacy
 from dpstats.protocol import Estimator, Plan
-from dpstats.queries import MomentMessage
+from dpstats.queries import CellMessage, MomentMessage
 from dpstats.schema import Schema
 from tests.contracts.cases import (
     COLUMNS,
@@ -36,6 +36,7 @@ from tests.contracts.cases import (
 from tests.grids import grid
 
 DELTA = 1e-6
+MESSAGE_KINDS: tuple[type[Any], ...] = (MomentMessage, CellMessage)
 
 # What may be asked for: the trust model, and who answers.
 GUARANTEES: dict[str, Callable[[float, float], Privacy]] = {
@@ -145,7 +146,7 @@ RESPONSES = [case for case in MESSAGES if case.guarantee == "label-only"]
 SUMS = [case for case in MESSAGES if case.curator]
 
 # Tests of many draws or fits run by default where the mechanism is another one.
-DRAWN = ("local-mean", "local-moments", "label-curator", "label-curator-omp")
+DRAWN = ("local-mean", "local-moments", "local-cells", "label-curator", "label-curator-omp")
 
 
 def _whole(case: MessageCase) -> bool:
@@ -155,7 +156,7 @@ def _whole(case: MessageCase) -> bool:
 
 
 def _drawn(case: MessageCase) -> bool:
-    usual = not case.split and case.estimator.model in ("mean", "ols")
+    usual = not case.split and case.estimator.model in ("mean", "ols", "proportion")
     return usual and case.estimator.name in DRAWN
 
 
@@ -259,21 +260,25 @@ def simulated() -> Iterator[list[tuple[Any, Any, Any]]]:
 
 @contextmanager
 def rows_of_rounds() -> Iterator[list[np.ndarray]]:
-    """The responses that each round of devices read, of the message and its own."""
+    """The responses (or first numbers) that each round of devices read, of its message."""
     seen: list[np.ndarray] = []
-    collect, rows = Clients.collect, MomentMessage.rows
+    collect = Clients.collect
 
     def noting(self: Any, question: Any, part: int) -> Any:
         seen.append(np.empty(0))
         return collect(self, question, part)
 
-    def read(self: Any, x: Any, y: Any, keep: Any) -> Any:
-        seen[-1] = np.concatenate([seen[-1], y])
-        return rows(self, x, y, keep)
+    def reading(rows: Any) -> Any:
+        def read(self: Any, x: Any, y: Any, keep: Any) -> Any:
+            seen[-1] = np.concatenate([seen[-1], x[:, 0] if y is None else y])
+            return rows(self, x, y, keep)
+
+        return read
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Clients, "collect", noting)
-        patch.setattr(MomentMessage, "rows", read)
+        for kind in MESSAGE_KINDS:
+            patch.setattr(kind, "rows", reading(kind.rows))
         yield seen
 
 

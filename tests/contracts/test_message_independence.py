@@ -17,9 +17,9 @@ from dpstats.errors import OptionError, PlanError
 from dpstats.holders import Clients, labels
 from dpstats.mechanisms.noise import SeededNoise
 from dpstats.protocol import Question
-from dpstats.queries import MomentMessage
-from tests.contracts.cases import Table
+from tests.contracts.cases import OF_LEVELS, Table
 from tests.contracts.messages import (
+    MESSAGE_KINDS,
     MessageCase,
     each_local,
     each_message_case,
@@ -97,14 +97,17 @@ def test_without_messages_the_wire_says_nothing_of_the_record(case: MessageCase)
 
 def blown_up(patch: pytest.MonkeyPatch) -> None:
     """Messages far outside their ball, as from a query with a wrong bound."""
-    original = MomentMessage.rows
 
-    def rows(self: Any, x: Any, y: Any, keep: Any) -> Any:
-        made = original(self, x, y, keep) * 1e3
-        made[::5], made[1::5, :1], made[2::5] = np.nan, np.inf, 1e308
-        return made
+    def blowing(original: Any) -> Any:
+        def rows(self: Any, x: Any, y: Any, keep: Any) -> Any:
+            made = original(self, x, y, keep) * 1e3
+            made[::5], made[1::5, :1], made[2::5] = np.nan, np.inf, 1e308
+            return made
 
-    patch.setattr(MomentMessage, "rows", rows)
+        return rows
+
+    for kind in MESSAGE_KINDS:
+        patch.setattr(kind, "rows", blowing(kind.rows))
 
 
 @each_of_devices
@@ -163,7 +166,8 @@ def test_every_device_answers_in_one_round_only(case: MessageCase) -> None:
     assert len(rounds) == results.plan.mechanisms[0].parts
     everyone = np.concatenate(rounds)
     assert len(everyone) == N
-    assert len(np.unique(everyone)) == N
+    if case.estimator.model not in OF_LEVELS:  # where numbers tell devices apart
+        assert len(np.unique(everyone)) == N
 
 
 def divided(case: MessageCase, shares: tuple[float, ...]) -> tuple[Clients, Question]:
@@ -187,7 +191,8 @@ def test_rounds_of_any_shares_are_disjoint_and_exhaustive(
     with rows_of_rounds() as rounds:
         counts = [clients.collect(question, part).count for part in range(len(shares))]
     assert sum(counts) == N
-    assert len(np.unique(np.concatenate(rounds))) == N
+    if case.estimator.model not in OF_LEVELS:
+        assert len(np.unique(np.concatenate(rounds))) == N
     sizes = np.array(shares) / sum(shares) * N
     assert np.abs(np.array(counts) - sizes).max() <= 1
 

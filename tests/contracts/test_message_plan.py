@@ -135,7 +135,7 @@ def test_a_method_is_found_under_the_guarantee_it_serves_and_refused_under_other
         privacy = make(1.0, DELTA)
         plan, refusal = planned_or_refused(case, privacy)
         if plan is None:
-            assert name in refusal
+            assert name in refusal or "All columns are private" in refusal
         else:  # a method that asks once may be asked for where rounds are allowed
             assert (guarantee, plan.mechanisms[0].parts) == ("local-rounds", 1)
 

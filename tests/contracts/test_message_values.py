@@ -12,7 +12,7 @@ import pytest
 from dpstats.accounting import Ledger
 from dpstats.errors import DataError
 from dpstats.mechanisms.noise import SeededNoise
-from tests.contracts.cases import Table
+from tests.contracts.cases import OF_LEVELS, Table
 from tests.contracts.messages import MessageCase, each_message_case
 from tests.contracts.test_bad_values import VALUES
 from tests.contracts.test_bad_values import N as ROWS
@@ -55,7 +55,8 @@ def test_wrong_values_raise_nothing_and_warn_nothing(case: MessageCase, names: A
             assert said == usual
             assert numbers(results)
             seen.append(results.to_json())
-    assert len(set(seen)) > 2  # power: the values were seen
+    least = 1 if case.estimator.model in OF_LEVELS else 2
+    assert len(set(seen)) > least  # power: the values were seen
 
 
 @each_message_case
@@ -85,6 +86,8 @@ def test_nothing_but_wrong_values_is_still_an_answer(case: MessageCase) -> None:
 def test_wrong_types_are_refused_by_name_before_anything_is_charged(
     case: MessageCase, odd: Any
 ) -> None:
+    if case.estimator.model in OF_LEVELS:
+        pytest.skip("reads no number")
     ledger = Ledger.memory(2.0, 1e-5)
     with pytest.raises(DataError, match="'y'") as caught:
         case.fit(case.table(ROWS) | {"y": odd}, ledger=ledger)

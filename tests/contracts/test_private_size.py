@@ -15,9 +15,10 @@ import dpstats as dp
 from dpstats.accounting.events import Gaussian, Selection
 from dpstats.errors import DataError
 from dpstats.holders import rows as rows_module
+from dpstats.holders.rows import rounded
 from dpstats.mechanisms.lots import Lots
 from dpstats.mechanisms.noise import SeededNoise
-from dpstats.mechanisms.release import _steps, release
+from dpstats.mechanisms.release import ROUNDING, _steps, release
 from tests.contracts.cases import OF_ONE_COLUMN, SETTINGS, Case, Table, each_case
 from tests.contracts.spies import record, replay
 
@@ -135,6 +136,26 @@ def test_totals_beyond_int64_are_exact_before_they_are_rounded(monkeypatch: Any)
     total = held._total(Huge(), held.everything, *held._pieces(None, 1, False))
     assert total.tolist() == [9 * (2**61 + 1)]
     assert rows_module.rounded(total).tolist() == [float(9 * (2**61 + 1))]
+
+
+@pytest.mark.parametrize("log_rows", [10, 26, 27, 30, 30.99])
+@pytest.mark.parametrize("sensitivity", [1.0, 0.75, 1.999, 2.0**-40 / 3])
+def test_neighbours_stay_as_near_as_is_said_up_to_2_to_the_31_rows(
+    log_rows: float, sensitivity: float
+) -> None:
+    """Totals are exact integers, rounded once to float64, and once more to steps of noise."""
+    rng, rows = np.random.default_rng(2), int(2**log_rows)
+    unit = 2.0 ** (np.floor(np.log2(sensitivity)) - 20)  # of a contribution, a power of two
+    most = int(sensitivity / unit)
+    farthest = 0.0
+    for _ in range(500):
+        others = int(rng.integers(most // 2 * (rows - 1), most * (rows - 1), endpoint=True))
+        ends = [rounded(np.array([others + mine], dtype=object)) * unit for mine in (0, most)]
+        (low, grid), (high, _) = (_steps(end, sensitivity) for end in ends)
+        farthest = max(farthest, float(abs(high - low)[0]) * grid)
+        assert abs(int(high[0])) < 2**62  # not held: half of int64 is left for noise
+    assert farthest <= ROUNDING * sensitivity
+    assert farthest >= (1 - 2**-18) * sensitivity  # the two ends are neighbours at their farthest
 
 
 @pytest.mark.parametrize("event", [Gaussian(1.0), Selection(1.0)], ids=["sum", "choice"])

@@ -13,6 +13,7 @@ from statsmodels.stats.proportion import proportion_confint
 
 import dpstats as dp
 from dpstats.errors import DataError, DPStatsError, FeasibilityWarning, OptionError, SchemaError
+from dpstats.estimators import columns
 from dpstats.estimators.central.descriptive import passes
 from dpstats.estimators.central.descriptive.window import window_of
 from dpstats.models.descriptive import describe_model
@@ -333,7 +334,7 @@ def test_the_projection_is_the_nearest_point_of_the_simplex() -> None:
 
 def test_edges_increase_within_the_range_and_the_second_are_close_where_quantiles_are() -> None:
     design = dp.quantile("y", schema=SCHEMA, n=10).design
-    first = passes.coarse_edges(design, 0)
+    first = columns.coarse_edges(design, 0)
     assert (first[0], first[-1]) == (-1000, 1500)
     assert np.all(np.diff(first) > 0)
     below = 1000 * stats.norm.cdf(first[1:])
@@ -380,11 +381,24 @@ def test_what_is_wrong_is_refused_when_the_model_is_made(name: str) -> None:
 
 def test_pure_privacy_and_another_trust_model_are_refused_before_the_charge() -> None:
     ledger = dp.Ledger.memory(5.0, 1e-3)
-    for model in (dp.quantile("y", table(1), SCHEMA), dp.proportion("g", table(1), SCHEMA)):
+    models = (dp.variance("y", table(1), SCHEMA), dp.corr(["y", "skewed"], table(1), SCHEMA))
+    for model in models:
         for privacy in (dp.Central(1.0, 0.0), dp.Federated(1.0, 1e-6, target="a")):
             with pytest.raises(DPStatsError):
                 model.fit(privacy, ledger)
     assert not ledger.entries
+
+
+def test_tables_of_too_many_cells_are_refused_or_said_before_the_charge() -> None:
+    def crossed(k: int) -> Any:
+        schema = dp.Schema(a=dp.Categorical(range(k)), b=dp.Categorical(range(k)))
+        return dp.crosstab("a", "b", {"a": [0], "b": [1]}, schema)
+
+    ledger = dp.Ledger.memory(5.0, 1e-3)
+    with pytest.raises(OptionError, match="4,225 cells"):
+        crossed(65).fit(dp.Central(1.0, 1e-6), ledger)
+    assert not ledger.entries
+    assert "fewer cells" in crossed(20).plan(PRIVATE).warnings[-1]
 
 
 def test_few_rows_are_said_before_the_charge_with_the_number_that_suffices() -> None:

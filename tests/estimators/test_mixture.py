@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import stats
 
 import dpstats as dp
 from dpstats.errors import FeasibilityWarning, FormulaError, OptionError, SchemaError
+from dpstats.estimators.central.mixtures import gaussian
 from dpstats.estimators.central.mixtures.local import LocalMixture
 from dpstats.estimators.central.mixtures.start import Histogram
 from dpstats.estimators.numerics.released import Asked, fit_released
@@ -210,6 +214,38 @@ def test_noise_makes_no_component():
         (mixture, _), *_ = Histogram(noisy, 12.0, edges).fitted(2)
         found = mixture.means[np.argsort(mixture.means[:, 0])]
         np.testing.assert_allclose(found, [[-1.0, -1.0], [1.2, 1.2]], atol=0.2)
+
+
+def test_mixtures_that_a_histogram_cannot_tell_apart_are_all_kept():
+    """Of one normal law in the plane, halves along any axis are a mixture of two."""
+    rng, edges = np.random.default_rng(5), np.linspace(-3.2, 3.2, 21)
+    noisy = np.histogram2d(*rng.normal(size=(2, 4_000)), bins=[edges, edges])[0]
+    noisy = noisy + 15 * rng.normal(size=noisy.shape)
+    found = Histogram(noisy, 15.0, edges).fitted(2)
+    lacks = [lack for _, lack in found]
+    assert len(found) > 1
+    assert lacks == sorted(lacks)
+    for (one, _), (other, _) in itertools.combinations(found, 2):
+        swapped = other.means[::-1]
+        assert min(np.abs(one.means - m).max() for m in (other.means, swapped)) > 0.1
+    chosen = Histogram(noisy, 15.0, edges).chosen([2])
+    assert len(chosen) == sum(lack < lacks[0] + 12 for lack in lacks)
+
+
+@pytest.mark.parametrize(("behind", "moved", "valid"), [(5, 2, False), (50, 2, True), (5, 0, True)])
+def test_two_mixtures_that_are_as_likely_have_no_interval(monkeypatch, behind, moved, valid):
+    found = gaussian._finishes
+
+    def two(*args):
+        best, *_ = found(*args)
+        shift = np.zeros(best.law.size)
+        shift[best.law.mixture.k - 1] = moved  # sds of a mean
+        return [best, replace(best, law=best.law.moved(shift), lack=best.lack + behind)]
+
+    monkeypatch.setattr(gaussian, "_finishes", two)
+    fit = fitted(rows(APART, 6_000, 4), 4, k=2)
+    assert fit.has_inference == valid
+    assert ("about equally" in " ".join(str(fit.summary()).split())) != valid
 
 
 @pytest.mark.full

@@ -41,7 +41,7 @@ def slow(answer: Answer) -> Answer:
 
     def answered(message: bytes) -> bytes:
         if not is_call(message):
-            time.sleep(float(os.environ.get("SLOW", "100")))
+            time.sleep(float(os.environ.get("SLOW", "130")))
         return answer(message)
 
     return answered

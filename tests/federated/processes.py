@@ -107,13 +107,13 @@ class Federation:
             *(sys.executable, "-m", "dpstats", "federated", "fit", self.formula),
             *("--schema", "schema.json", "--target", "home", "--epsilon", "1", "--delta", "1e-6"),
             *("--link", self.link, *self.secured, "--secret", "secret", *known),
-            *("--sites", sites, "--join-timeout", "40", "--timeout", "60"),
+            *("--sites", sites, "--join-timeout", "40", "--timeout", "90"),
             *("--out", "fit.json", *more),
         ]
         (self.folder / "fit.json").unlink(missing_ok=True)
         pipe = subprocess.PIPE
         return subprocess.Popen(
-            command, cwd=self.folder, env=self._env, stdout=pipe, stderr=pipe, text=True
+            command, cwd=self.folder, env=self.env, stdout=pipe, stderr=pipe, text=True
         )
 
     def fit(self, *more: str, sites: str, key: str = "analyst") -> tuple[int, str, str]:
@@ -155,7 +155,7 @@ class Federation:
             subprocess.run(
                 [*command, "supernode", "register", f"{name}.pub", "ours"],
                 cwd=self.folder,
-                env=self._env,
+                env=self.env,
                 check=True,
                 capture_output=True,
             )
@@ -184,15 +184,18 @@ class Federation:
         return int(line.split()[1]) * 1024
 
     @property
-    def _env(self) -> dict[str, str]:
+    def env(self) -> dict[str, str]:
         quiet = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
         home = {"FLWR_HOME": str(self.folder / "flwr"), "PYTHONPATH": str(ROOT)}
-        return {**os.environ, **quiet, **home, "OPENBLAS_NUM_THREADS": "1"}
+        given = {
+            k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"
+        }  # it is slow
+        return {**given, **quiet, **home, "OPENBLAS_NUM_THREADS": "1"}
 
     def _start(self, name: str, command: list[str]) -> None:
         with (self.folder / f"{name}.log").open("wb") as log:
             self.running[name] = subprocess.Popen(
-                command, cwd=self.folder, env=self._env, stdout=log, stderr=log
+                command, cwd=self.folder, env=self.env, stdout=log, stderr=log
             )
 
     def _wait(self, name: str, words: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -136,3 +138,11 @@ def test_sites_are_a_number_or_names() -> None:
     assert over_link._wanted("home,north") == ("home", "north")
     with pytest.raises(DataError, match="'home' is not at the link; 'north' is"):
         over_link._joined(("north",), question())
+
+
+def test_without_flower_a_link_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "flwr.app", None)
+    for name in [name for name in sys.modules if name.startswith("dpstats.federated.network")]:
+        monkeypatch.delitem(sys.modules, name)
+    with pytest.raises(DataError, match=r"pip install 'dpstats\[flower\]'"):
+        importlib.import_module("dpstats.federated.network")

@@ -321,3 +321,8 @@ OFF = {"home": 0.0, "north": 0.05, "south": 0.05}
 def test_where_every_site_refuses_the_target_says_why() -> None:
     with pytest.raises((TrustError, DataError), match="no plan"):
         fitted(privacy=dp.Federated(1.0, 1e-2, target="home"))  # delta above 1 / n
+
+
+def test_a_name_stands_for_one_site() -> None:
+    with pytest.raises(DataError, match="two sites: 1, '1'"):
+        dp.ols(FORMULA, data={1: table(50, 0), "1": table(50, 1)}, schema=SCHEMA)

@@ -14,7 +14,9 @@ from tests.federated.cases import sites, table
 from tests.federated.processes import Federation, federation
 
 pytest.importorskip("flwr", reason="uv run --group flower pytest -m flower")
-pytestmark = [pytest.mark.flower, pytest.mark.slow, pytest.mark.xdist_group("flower")]
+from dpstats.federated.network import wire
+
+pytestmark = [pytest.mark.flower, pytest.mark.slow]
 
 FAULTS = ("killed_before", "killed_after", "slow", "twice")  # each a process of its own
 CROWD = {
@@ -153,6 +155,11 @@ def test_keys_let_in_who_is_registered_and_let_ask_who_is_known(tmp_path: Path) 
         run.start_site("north")  # its key is not registered
         assert run.await_end("north") == 2
         assert "not let in" in run.said("north")
+        address = wire.Address(
+            run.link, run.folder / "ca.crt"
+        )  # no key, by which it could be known
+        with pytest.raises(wire.BarredError), wire.serving(address):
+            pass
         run.start_site("far", "--insecure", "--patience", "1")  # beside --root-certificates
         assert run.await_end("far") == 2
         assert "Give one of them" in run.said("far")

@@ -211,6 +211,8 @@ def test_the_bound_is_the_smaller_of_two_at_the_h_that_is_guessed(sparse: Any) -
     assert far.value("rate", "upper", "total", "upper rate") == pytest.approx(all_ + 3)
     assert far.value("rate", "upper", "total", smaller) == pytest.approx(own)
     assert "the smaller of both" in repr(far)
+    assert "Here h = 3." in repr(far)
+    assert "Here h = 0." in repr(bound)
 
 
 def test_conditions_of_a_lower_bound_hold_or_fail_here(fit: Any) -> None:

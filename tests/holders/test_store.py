@@ -15,12 +15,14 @@ from typing import Any
 
 import numpy as np
 
+import dpstats as dp
 from dpstats.design import Design, RawBlock
 from dpstats.holders import Curator, MappedRows
-from dpstats.holders.rows import ResidentRows
+from dpstats.holders.rows import ResidentRows, View
 from dpstats.holders.store import Grid
+from dpstats.mechanisms.lots import Lots
 from dpstats.mechanisms.noise import SeededNoise
-from dpstats.queries import Block
+from dpstats.queries import Block, Geometry, LengthQuantile
 from tests.contracts.cases import Case, Table, each_case
 from tests.contracts.spies import releases
 
@@ -166,3 +168,39 @@ def test_stores_that_keep_no_row_in_memory_answer_as_the_resident_one(
         for one, two in zip(answers, again, strict=True):
             np.testing.assert_array_equal(one, two)
         np.testing.assert_array_equal(params, other)
+
+
+def test_what_rows_on_disk_remember_is_in_a_file_and_of_the_question_alone(
+    tmp_path: Path, monkeypatch: Any
+) -> None:
+    n, d = 700, 3
+    rng = np.random.default_rng(4)
+    table = (rng.uniform(-1, 1, n), rng.uniform(-1, 1, (n, d)))
+    design = dp.OLS(*table, {"endog": (-1, 1), "exog": (-1, 1)}).design
+    monkeypatch.setattr(View, "rows_per_block", property(lambda view: 256))
+    lots = Lots(SeededNoise(1).start(), n)
+    source = design.source(table)
+    here, there = (
+        ResidentRows(source, design, 1, lots),
+        MappedRows(source, design, 1, lots, tmp_path),
+    )
+    made: list[int] = []
+    whitened = Geometry._whitened
+    monkeypatch.setattr(
+        Geometry,
+        "_whitened",
+        lambda self, block: (made.append(len(block.y)), whitened(self, block))[1],
+    )
+    kept = {id(array) for array in there._kept.values()}
+    whitenings = [np.diag(rng.uniform(0.5, 2.0, d)) for _ in range(2)]
+    for whiten, beta, again in ((0, 0, n), (0, 1, 0), (0, 0, 0), (1, 0, n), (0, 1, n), (0, 0, 0)):
+        query = LengthQuantile(
+            np.linspace(0, 3, 33), 0.5, whitenings[whiten], np.full(d, 0.3 * beta), "score"
+        )
+        made.clear()
+        answer = there.answer(query)
+        assert sum(made) == again  # whitened rows are made anew for another matrix alone
+        np.testing.assert_array_equal(answer, here.answer(query))
+    assert {id(array) for array in there._kept.values()} == kept
+    assert all(not array.flags.owndata for array in there._kept.values())  # they lie in the file
+    assert list(tmp_path.iterdir()) == []

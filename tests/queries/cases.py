@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from dpstats.families import BINOMIAL, GAUSSIAN, POISSON, Family
+from dpstats.families.check import Check
 from dpstats.families.signs import Signed
 from dpstats.queries import (
     AstrayCounts,
@@ -88,6 +89,7 @@ OF_MEAN = Axis(np.array([0]), np.ones(1), np.array([-9.0, 0.0, 0.4, 9.0]))
 OF_RESPONSE = Axis(np.array([3]), np.ones(1), np.array([-1.0, 0.1, 1.0]))
 SIGNS = Signed("symmetric mixture", "rows", 3.0)
 SIGNED_LINES = Signed("symmetric mixture", "lines", 3.0, 0.5)
+CHECK = Check("quantile", "identity", level=0.9, bandwidth=0.5)
 GAUSSIAN_LOG, POISSON_IDENTITY = Family("gaussian", "log"), Family("poisson", "identity")
 
 
@@ -210,6 +212,7 @@ _CASES = [
     Case(ColumnMoments(np.array([0, D]), np.array([-0.5, -1.0]), np.array([0.2, 0.9])), 2, 0.95),
     Case(TableCounts((Axis(np.array([D]), np.ones(1), GRID), TWO)), 2, 0.99),
     Case(TableCounts((TWO,), missing=False), 2, 0.99),
+    Case(TableCounts((TWO,), norm="l1"), 1, 0.99),
     Case(Predicted(TableCounts((OF_MEAN, OF_RESPONSE)), ALL, BETA), 2, 0.99),
     Case(Predicted(GroupSums(Scored.window(2, 0.0, 1.0), OF_MEAN), ALL, BETA, BINOMIAL), 2, 0.9),
     Case(Predicted(ColumnMoments(ALL[:2], -np.ones(2), np.ones(2)), ALL, BETA), 2, 0.9),
@@ -281,6 +284,10 @@ _CASES = [
     Case(PeeledScores(BETA * [0, 1, 0], 0.3, 1.0, np.ones(D)), np.inf, 0.99),
     Case(PeeledScores(BETA, 0.3, 1.0, family=POISSON), np.inf, 0.99, offset=True),
     Case(CoordinateSums(BETA, 0.3, 1.0, np.ones(D)), 2, 0.95),
+    # quantile regression
+    Case(WhitenedScore(WHITEN, BETA, 0.6, 0.0, CHECK), 2, 0.9),
+    Case(ScoreCurvature(WHITEN, BETA, 1e6, 1.2, CHECK), 2, 0.8),
+    Case(ScoreSquares(WHITEN, BETA, 0.6, 1, CHECK), 2, 0.8),
     # symmetric mixtures, and rows with gaps
     Case(CoordinateScores(BETA, 0.6, 1.0, family=SIGNS), np.inf, 0.9),
     Case(PeeledScores(9 * BETA, 1.0, 0.4, family=SIGNS), np.inf, 0.99),

@@ -17,6 +17,7 @@ CENTRAL: tuple[Listed, ...] = (
     Listed("logit", "newton", "central.newton.newton:Newton"),
     Listed("glm", "newton", "central.newton.newton:Newton"),
     Listed("logit", "dp-gd", "central.published.dp_gd:DPGD"),
+    Listed("quantreg", "newton", "central.newton.quantile:QuantileNewton"),
     Listed("mean", "clipped", "central.mean:ClippedMean"),
     Listed("mean", "karwa-vadhan", "central.published.karwa_vadhan:KarwaVadhan"),
     Listed("range", "exponential", "central.range:ExponentialRange"),

@@ -14,6 +14,9 @@ LOCAL: tuple[Listed, ...] = (
     Listed("ols", "local-screening", "local.screening:LocalScreening", sparse=True),
     Listed("logit", "local-logit", "local.logit:LocalLogit"),
     Listed("mean", "local-mean", "local.mean:LocalMean"),
+    Listed("proportion", "local-cells", "local.cells:LocalShares"),
+    Listed("histogram", "local-cells", "local.cells:LocalBins"),
+    Listed("quantile", "local-cells", "local.cells:LocalQuantiles"),
     Listed("ols", "nldp", "local.published.nldp:NLDP", sparse=True),
     Listed("ols", "ldp-iht", "local.published.ldp_iht:LDPIHT", sparse=True),
 )

@@ -22,6 +22,7 @@ from dpstats.estimators.local.requests import asked
 from dpstats.privacy import Local, Privacy
 from dpstats.protocol import (
     CoefficientEstimate,
+    Estimate,
     LocalHolder,
     Mechanism,
     Messages,
@@ -132,10 +133,10 @@ class Rounds(Method):
     @abstractmethod
     def finish(
         self, design: Design, plan: Plan, answers: Sequence[Messages], public: Array | None
-    ) -> CoefficientEstimate:
+    ) -> Estimate:
         """See `LocalMethod.finish`."""
 
-    def fit(self, holder: LocalHolder, design: Design, plan: Plan) -> CoefficientEstimate:
+    def fit(self, holder: LocalHolder, design: Design, plan: Plan) -> Estimate:
         """Ask every round of devices, then finish."""
         answers: list[Messages] = []
         while (question := self.question(design, plan, answers, holder.public)) is not None:

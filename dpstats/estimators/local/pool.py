@@ -93,7 +93,7 @@ class Answered:
     @property
     def message(self) -> MomentMessage:
         """What was asked."""
-        return self.question.message
+        return self.question.moments
 
     @property
     def noise(self) -> float:

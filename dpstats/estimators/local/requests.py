@@ -199,7 +199,7 @@ def share_inside(spreads: float) -> float:
 
 def noise_of(question: Question, n: float) -> tuple[float, float]:
     """Noise sds of one second moment off the diagonal, and of one score, with n users."""
-    gram, score = question.message.variances(coordinate_variance(question.channel) / n)
+    gram, score = question.moments.variances(coordinate_variance(question.channel) / n)
     off = gram[0, -1] if len(gram) > 1 else gram[0, 0] / 2
     return math.sqrt(float(off)), math.sqrt(float(score.mean()))
 

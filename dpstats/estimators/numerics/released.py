@@ -34,8 +34,9 @@ _FEWEST = 14  # numerical: binary logarithm of their number, at least, but for f
 _FEW = 16  # numerical: of them for each private row, where these are few
 _VALUES = 26  # numerical: the same of what they contribute together, at most
 _ROUGH = 14  # numerical: the same before the last step
-_PER_ROW = 1  # numerical: of them for each private row
-_EVEN = 0.05  # numerical: variance of averages over evenly spread rows, to that over random ones
+_PER_ROW = 2  # numerical: of them for each private row
+_EVEN = 0.15  # numerical: variance of averages over evenly spread rows, to that over random ones
+_INSIDE = 2.0**-31  # numerical: half of the distance of two points, which keeps them off 0
 _SECOND = 2**14  # numerical: of them whose squares are averaged
 _KNOWN = 1e-3  # numerical: information in a direction to the most, below which it is not looked at
 _RIDGE = 1e-7  # numerical: added to correlations of answers
@@ -276,8 +277,12 @@ def _chunks(width: int, m: int) -> Iterator[tuple[int, Array]]:
 
 @lru_cache(maxsize=2)
 def even_points(width: int, m: int) -> Array:
-    """Evenly spread points of the unit cube (Sobol's), which no noise is made of."""
+    """Evenly spread points of the unit cube, which no noise is made of: always the same.
+
+    They are Sobol's, scrambled (Owen 1998) from a seed that is a constant: left as they are, some
+    pairs of more than ten coordinates are spread unevenly.
+    """
     from scipy.stats import qmc
 
-    points: Array = qmc.Sobol(width, scramble=False).random(m) + 0.5 / m
+    points: Array = qmc.Sobol(width, scramble=True, seed=0).random(m) + _INSIDE
     return points

@@ -24,6 +24,7 @@ __all__ = ["Link"]
 T = TypeVar("T")
 
 _POLL = 0.05  # seconds between two looks for replies
+_LEAST = 30.0  # seconds that a link keeps a message: it may take some to hand it over
 _UNSOUND = b""  # stands for a reply that nobody can read
 
 
@@ -118,8 +119,7 @@ class Link:
         while len(self._nodes) < number and time.monotonic() < until:
             for node in self._guarded(self._party.nodes) - called:
                 called.add(node)
-                left = max(1.0, until - time.monotonic())
-                asked[self._put(node, message, left)] = node
+                asked[self._put(node, message, timeout)] = node
             for name, node in self._present(asked, digest):
                 if names and name not in names:
                     continue
@@ -132,7 +132,7 @@ class Link:
 
     def _put(self, node: int, message: bytes, seconds: float) -> str:
         body = signed(message, self._key, "asker")
-        return self._guarded(lambda: self._party.put(node, body, seconds))
+        return self._guarded(lambda: self._party.put(node, body, max(seconds, _LEAST)))
 
     def _present(self, asked: dict[str, int], digest: str) -> list[tuple[str, int]]:
         """Names of those who answered the call, and their numbers."""

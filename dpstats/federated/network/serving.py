@@ -16,7 +16,6 @@ __all__ = ["serve"]
 
 _POLL = 0.05  # seconds between two looks for a message
 _AGAIN = 2.0  # seconds before a lost link is dialled again
-_TRIES = 5  # of handing over one reply
 
 
 def serve(
@@ -77,14 +76,16 @@ def _next(site: Serving, answer: Callable[[bytes], bytes], told: Callable[[str],
     began = time.monotonic()
     reply = answer(note.body)
     seconds = time.monotonic() - began
-    for left in reversed(range(_TRIES)):
+    for left in (2, 1, 0):
+        if not note.waited_for:
+            break
         try:
-            site.reply(note, reply, seconds)
+            site.reply(note, reply)
         except LostError:
             if not left:
-                told("a reply was not taken; the same question gets it again")
                 raise
             time.sleep(_AGAIN)
         else:
             told(f"answered in {seconds:.1f} s")
             return
+    told("too late: the same question gets this answer again, at no charge")

@@ -86,6 +86,8 @@ except ImportError as error:
 
 __all__ = ["Address", "Asking", "BarredError", "LostError", "Note", "Serving", "asking", "serving"]
 
+_DIALLING = "dialling"
+_BARRED = (401, 403, 412)  # HTTP; later on they are said of a run that has ended, too
 _KIND = "query"  # a type of message that Flower lets pass
 _TASK = "flwr-serverapp"
 _ACQUIRE = "/flwr.proto.Runtime/AcquireTask"
@@ -137,7 +139,7 @@ def _dialled(what: str) -> Iterator[None]:
         yield
     except httpx.HTTPStatusError as error:
         code = error.response.status_code
-        if code in (401, 403):
+        if what == _DIALLING and code in _BARRED:
             raise BarredError(f"{what}: not let in (HTTP {code})") from None
         raise LostError(f"{what}: HTTP {code}") from None
     except httpx.HTTPError as error:
@@ -154,6 +156,12 @@ class Note:
 
     body: bytes | None
     message: Any
+
+    @property
+    def waited_for(self) -> bool:
+        """Whether the link still takes a reply to it."""
+        metadata = self.message.metadata
+        return bool(time.time() < metadata.created_at + metadata.ttl)
 
 
 class _Party:
@@ -235,8 +243,8 @@ class Serving(_Party):
                 return None
             return self._fetched(found.messages_list[0], found.message_object_trees[0])
 
-    def reply(self, note: Note, body: bytes, seconds: float) -> None:
-        """Answer a message.
+    def reply(self, note: Note, body: bytes) -> None:
+        """Answer a message; how long it took is nobody's business.
 
         Raises
         ------
@@ -250,7 +258,7 @@ class Serving(_Party):
                         node=self._node,
                         messages_list=[head],
                         message_object_trees=[tree],
-                        clientapp_runtime_list=[seconds],
+                        clientapp_runtime_list=[0.0],
                     )
                 ),
             )
@@ -277,7 +285,7 @@ def serving(address: Address, key: Any = None) -> Iterator[Serving]:
     versions = RuntimeVersionHttpInterceptor(component_name="SuperNode")
     name = public_key_to_bytes(public)
     with ExitStack() as open_ones:
-        with _dialled("dialling"):
+        with _dialled(_DIALLING):
             client = open_ones.enter_context(address.client(FleetHttpClient, [versions, signs]))
             if key is None:
                 client.RegisterNode(RegisterNodeFleetRequest(public_key=name))
@@ -376,7 +384,7 @@ def asking(address: Address, secret: bytes | None, seconds: float = 20.0) -> Ite
     )
     app, task = _no_code(), SendTaskHeartbeatRequest()
     with ExitStack() as open_ones:
-        with _dialled("dialling"):
+        with _dialled(_DIALLING):
             with address.client(ControlHttpClient, [versions]) as control:
                 named = Fab(hash_str=hashlib.sha256(app).hexdigest(), content=app)
                 control.StartRun(StartRunRequest(fab=named))

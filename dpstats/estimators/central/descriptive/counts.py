@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import OptionError, PlanError
-from dpstats.estimators.base import Request, need_delta
+from dpstats.errors import OptionError
+from dpstats.estimators import columns
+from dpstats.estimators.base import Request
 from dpstats.estimators.central.counted import Counted, counted_plan
 from dpstats.estimators.central.descriptive import passes
 from dpstats.estimators.central.descriptive.quantile import OWN as DISTRIBUTIONS
-from dpstats.estimators.guesses import max_rows, round_up
+from dpstats.estimators.guesses import max_rows
 from dpstats.estimators.sources import DONG, WILSON
 from dpstats.privacy import Neighbors, Privacy
 from dpstats.protocol import (
     CountsEstimate,
-    Distribution,
     HistogramEstimate,
     Holder,
     Options,
@@ -41,9 +40,7 @@ __all__ = [
     "BinShares",
     "LevelShares",
     "ask_table",
-    "checked_bins",
     "expected_shares",
-    "factor_of",
 ]
 
 Array = NDArray[np.float64]
@@ -52,11 +49,8 @@ Made = TypeVar("Made", bound=CountsEstimate)
 COUNTS = "counts"
 _FIRST = "distribution"
 _WINDOW = 0.3  # budget: of a histogram with bins="auto", where its values are
-_TAIL = 0.005  # share: of the values beyond each end of the window, at least
-_SEEN = 2.5  # ratio: values beyond an end to the noise in their count, at least
+_MOST_CELLS = 2**12  # numerical: of a table, whose shares have a covariance of each pair
 _CLEAR = 5.0  # ratio: rows of an average bin to the noise in it, at least, of automatic bins
-_MOST_BINS = 1000  # wording: bins of a histogram
-_MANY = 1.0  # wording: noise of a count to the rows of an average cell, above which the plan warns
 
 OWN = Citation(
     "dpstats-table",
@@ -81,6 +75,16 @@ THEORY = Theory(
     lower=(),
     citations=(OWN, WILSON, DONG),
 )
+_LAPLACE = replace(
+    THEORY,
+    guarantee=(
+        "epsilon-DP for every data set: Laplace noise on counts of the cells of a table; a row is "
+        "in one cell (L1 sensitivity 2, 1 under add-remove). Delta is not needed."
+    ),
+    upper=(Rate("statistical", "1/sqrt(n)", OWN), Rate("privacy", "1/(n eps)", OWN)),
+    citations=(OWN, WILSON),
+)
+_VARIANTS: Mapping[tuple[str, ...], Theory] = {("mechanism=laplace",): _LAPLACE}
 
 
 @dataclass(frozen=True)
@@ -94,45 +98,26 @@ class LevelShares(Counted[ProportionEstimate]):
 
     Notes
     -----
-    *Guarantee.* Gaussian noise on `TableCounts`.
+    *Guarantee.* Gaussian noise on `TableCounts`; Laplace noise where it is asked for.
     """
 
     name: ClassVar[str] = "counts"
     model: ClassVar[str] = "proportion"
-    theory: ClassVar[Mapping[str, Theory]] = {"central": THEORY}
-    options: ClassVar[Mapping[str, str]] = {}
+    theory: ClassVar[Mapping[str, Theory]] = {"central": replace(THEORY, variants=_VARIANTS)}
+    options: ClassVar[Mapping[str, str]] = {"mechanism": passes.MECHANISM}
 
     def _plan(self, design: Design, privacy: Privacy, n: int, options: Options) -> Plan:
-        need_delta(self.name, privacy)
-        asks = [Request(COUNTS, 1.0, "rows of each level")]
-        plan = counted_plan(self, design, privacy, n, asks, options)
-        _, levels = factor_of(design, design.inputs, design.inputs[0])
+        kind = passes.mechanism_of(self.name, options, privacy)
+        asks = [Request(COUNTS, 1.0, "rows of each level", kind)]
+        plan = counted_plan(self, design, privacy, n, asks, {"mechanism": kind})
+        _, levels = columns.factor_of(design, design.inputs, design.inputs[0])
         plan = replace(plan, parameters=levels)
         return expected_shares(plan, len(plan.parameters))
 
     def _fit(self, holder: Holder[Query], design: Design, plan: Plan) -> ProportionEstimate:
         """Ask for the counts."""
-        axis, _ = factor_of(design, design.inputs, design.inputs[0])
+        axis, _ = columns.factor_of(design, design.inputs, design.inputs[0])
         return ask_table(holder, design, (axis,), ProportionEstimate, plan.parameters)
-
-
-def factor_of(design: Design, columns: Sequence[str], name: str) -> tuple[Axis, tuple[str, ...]]:
-    """A column of levels among those of a design without intercept: its axis, and their names.
-
-    Columns are those of the table in the order of the design's terms. Of factors the first has a
-    dummy of each level, later ones of all but the first.
-    """
-    assert design.schema is not None
-    at, before = 0, False
-    for column in columns:
-        declared = design.schema[column]
-        levels = getattr(declared, "levels", ())
-        factor = hasattr(declared, "other")  # a Boolean is one number
-        width = len(levels) - before if factor else 1
-        if column == name:
-            return Axis.of_levels(np.arange(at, at + width), len(levels)), tuple(map(str, levels))
-        at, before = at + width, before or factor
-    raise PlanError(f"{name!r} is no column of the design.")
 
 
 @dataclass(frozen=True)
@@ -145,41 +130,42 @@ class BinShares(Counted[HistogramEstimate]):
 
     Notes
     -----
-    *Guarantee.* Gaussian noise on `TableCounts`, before that on `ColumnPrefixes`.
+    *Guarantee.* Gaussian noise on `TableCounts`, before that on `ColumnPrefixes`. Where Laplace
+    noise is asked for, on `TableCounts`, twice.
     """
 
     name: ClassVar[str] = "counts"
     model: ClassVar[str] = "histogram"
     theory: ClassVar[Mapping[str, Theory]] = {
-        "central": replace(THEORY, citations=(OWN, DISTRIBUTIONS, WILSON, DONG))
+        "central": replace(THEORY, citations=(OWN, DISTRIBUTIONS, WILSON, DONG), variants=_VARIANTS)
     }
     options: ClassVar[Mapping[str, str]] = {
-        "bins": "number of bins over the declared range, their edges, or 'auto' (default)"
+        "bins": "number of bins over the declared range, their edges, or 'auto' (default)",
+        "mechanism": passes.MECHANISM,
     }
 
     def _plan(self, design: Design, privacy: Privacy, n: int, options: Options) -> Plan:
-        need_delta(self.name, privacy)
         low, high = map(float, design.bounds[0])
-        bins = checked_bins(options.get("bins", "auto"), low, high)
-        asks = [Request(COUNTS, 1.0, "rows of each bin")]
+        bins = columns.checked_bins(options.get("bins", "auto"), low, high)
+        kind = passes.mechanism_of(self.name, options, privacy)
+        asks = [Request(COUNTS, 1.0, "rows of each bin", kind)]
         if bins is None:
-            first = Request(_FIRST, _WINDOW, "distribution function of the column")
+            first = Request(_FIRST, _WINDOW, "distribution function of the column", kind)
             asks = [first, replace(asks[0], weight=1 - _WINDOW)]
-        plan = counted_plan(self, design, privacy, n, asks, {})
+        plan = counted_plan(self, design, privacy, n, asks, {"mechanism": kind})
         if bins is None:
             count = _automatic(plan)
-            plan = replace(plan, options={"bins": "auto", "count": count})
-            return expected_shares(replace(plan, parameters=_numbered(count + 2)), count)
-        names = _intervals(bins)
-        plan = replace(plan, options={"bins": bins.tolist()}, parameters=names)
+            plan = replace(plan, options={**plan.options, "bins": "auto", "count": count})
+            return expected_shares(replace(plan, parameters=columns.numbered(count + 2)), count)
+        names = columns.intervals(bins)
+        plan = replace(plan, options={**plan.options, "bins": bins.tolist()}, parameters=names)
         return expected_shares(plan, len(names))
 
     def _fit(self, holder: Holder[Query], design: Design, plan: Plan) -> HistogramEstimate:
         """Ask where the values are, if nobody said, and how many are in each bin."""
         if plan.options["bins"] == "auto":
-            place = np.zeros(1, dtype=np.int64)
-            (found,) = passes.ask_distributions(holder, design, [_FIRST], place)
-            edges = _window(found, int(plan.options["count"]))
+            found = passes.ask_distribution(holder, design, [_FIRST])
+            edges = columns.window(found, int(plan.options["count"]))
         else:
             edges = np.array(plan.options["bins"], dtype=np.float64)
         axis = Axis(np.zeros(1, dtype=np.int64), np.ones(1), edges)
@@ -187,64 +173,11 @@ class BinShares(Counted[HistogramEstimate]):
         return made
 
 
-def checked_bins(bins: object, low: float, high: float) -> Array | None:
-    """Edges of bins that cover the declared range; None where they are to be found.
-
-    Raises
-    ------
-    OptionError
-        If `bins` is no number of bins, and no edges that increase, within the range.
-    """
-    if isinstance(bins, str) and bins == "auto":
-        return None
-    if isinstance(bins, int) and not isinstance(bins, bool) and 2 <= bins <= _MOST_BINS:
-        return np.linspace(low, high, bins + 1)
-    if isinstance(bins, Sequence | np.ndarray) and not isinstance(bins, str):
-        given = [float(e) if isinstance(e, (int, float)) else math.nan for e in bins]
-        inside = 2 <= len(given) <= _MOST_BINS and low <= min(given) and max(given) <= high
-        if inside and all(a < b for a, b in pairwise(given)):
-            whole = np.unique(np.array([low, *given, high]))
-            if whole.size > 2:
-                return whole
-    raise OptionError(
-        f"bins={bins!r}: 'auto', a number from 2 to {_MOST_BINS}, or edges that increase from "
-        f"{low:g} to {high:g}, the declared range, are needed."
-    )
-
-
 def _automatic(plan: Plan) -> int:
     """Number of bins: Sturges' rule, or as few as the noise of a count asks for."""
-    unit = plan.noise(TableCounts((Axis.of_levels([0], 2),)), COUNTS).sd
+    unit = count_noise(plan)
     clear = plan.n / (_CLEAR * unit)
     return max(2, min(math.ceil(math.log2(plan.n)) + 1, int(clear)))
-
-
-def _window(found: Distribution, count: int) -> Array:
-    """Edges of `count` + 2 bins of a range: all but the first and the last have one round width.
-
-    These take what is outside of the window, which stays inside of the range, so that as many bins
-    are asked for as were planned.
-    """
-    noise = math.sqrt(float(found.variance[[0, -1]].max()))
-    tail = min(max(_TAIL, _SEEN * noise / found.rows), 0.25)
-    start, stop = found.quantile(tail), found.quantile(1 - tail)
-    low, high = float(found.edges[0]), float(found.edges[-1])
-    width = max(stop - start, (high - low) * 2.0**-40) / count
-    unit = 10.0 ** math.floor(math.log10(width))
-    step = next(m * unit for m in (1.0, 2.0, 2.5, 5.0, 10.0) if m * unit >= width * (1 - 1e-9))
-    most = math.ceil(high / step) - 1 - count
-    first = min(max(math.floor(start / step), math.floor(low / step) + 1), most)
-    edges = np.concatenate([[low], step * (first + np.arange(count + 1)), [high]])
-    return edges if np.all(np.diff(edges) > 0) else np.linspace(low, high, count + 3)
-
-
-def _numbered(count: int) -> tuple[str, ...]:
-    return tuple(f"bin {j + 1}" for j in range(count))
-
-
-def _intervals(edges: Array) -> tuple[str, ...]:
-    """Bins by their ends, as pandas writes them."""
-    return tuple(f"({a:.6g}, {b:.6g}]" for a, b in pairwise(edges))
 
 
 def ask_table(
@@ -258,7 +191,7 @@ def ask_table(
 ) -> Made:
     """Noisy counts of a table, conditioned on the number of rows where that is public."""
     plan, unit = holder.plan, design.schema is not None and design.schema.unit is not None
-    query = TableCounts(axes, missing=not unit)
+    query = TableCounts(axes, missing=not unit, norm=passes.norm_of(plan, slot))
     counts, noise = holder.ask(query, slot)
     known = plan.n if plan.neighbors is Neighbors.REPLACE_ONE and not unit else 0
     if known:
@@ -272,27 +205,37 @@ def ask_table(
         known_rows=known,
         effect=float(max_rows(design)),
         nobs=float(max(inside.sum(), 1.0)),
+        laplace=noise.shape == "laplace",
         **more,
     )
 
 
+def count_noise(plan: Plan) -> float:
+    """Standard deviation of the noise in one count."""
+    norm = passes.norm_of(plan, COUNTS)
+    return plan.noise(TableCounts((Axis.of_levels([0], 2),), norm=norm), COUNTS).sd
+
+
 def expected_shares(plan: Plan, cells: int) -> Plan:
-    """The plan with errors of shares that are all alike."""
-    noise = plan.noise(TableCounts((Axis.of_levels([0], 2),)), COUNTS).sd
+    """The plan with errors of shares that are all alike.
+
+    Raises
+    ------
+    OptionError
+        If there are more cells than a covariance of their shares is kept for.
+    """
+    if cells > _MOST_CELLS:
+        raise OptionError(
+            f"{cells:,} cells: a table has at most {_MOST_CELLS:,}. Declare fewer levels."
+        )
+    noise = count_noise(plan)
     p, n = 1 / cells, float(plan.n)
     sampling = plan.max_rows * p * (1 - p) / n
     privacy = (noise / n) ** 2 * (1 - p)
     assumptions = ["For the prediction all cells are alike."]
     if plan.max_rows > 1:
         assumptions.append("Rows of one unit are taken to be alike.")
-    warnings = plan.warnings
-    if noise > _MANY * p * n:
-        warnings = (
-            *warnings,
-            f"n={plan.n:,} is small for epsilon={plan.privacy.epsilon:g} and {cells:,} cells: the "
-            f"noise in a count, {noise:.3g} rows, is more than an average cell holds. About "
-            f"n={round_up(5 * noise * cells):,} rows, or fewer cells, suffice.",
-        )
+    warnings = (*plan.warnings, *columns.too_many_cells(plan, cells, noise))
     return replace(
         plan,
         predicted_se=(math.sqrt(sampling + privacy),) * len(plan.parameters),

@@ -14,8 +14,8 @@ from dpstats.estimators.central.descriptive.counts import (
     THEORY,
     ask_table,
     expected_shares,
-    factor_of,
 )
+from dpstats.estimators.columns import factor_of
 from dpstats.estimators.sources import DONG, KIFER_ROGERS, WILSON
 from dpstats.privacy import Privacy
 from dpstats.protocol import CrosstabEstimate, Holder, Options, Plan

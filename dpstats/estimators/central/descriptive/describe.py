@@ -14,8 +14,8 @@ from dpstats.estimators.base import Request, need_delta
 from dpstats.estimators.central.counted import Counted, counted_plan
 from dpstats.estimators.central.descriptive import passes
 from dpstats.estimators.central.descriptive.quantile import OWN as DISTRIBUTIONS
-from dpstats.estimators.central.descriptive.quantile import QUARTILES
 from dpstats.estimators.central.descriptive.window import Window, window_of
+from dpstats.estimators.columns import QUARTILES
 from dpstats.estimators.guesses import max_rows, round_up
 from dpstats.estimators.sources import DONG, FICHTENBERGER
 from dpstats.privacy import Privacy

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from dpstats.estimators.base import Request, need_delta
 from dpstats.estimators.central.counted import Counted, counted_plan
 from dpstats.estimators.central.descriptive import passes
-from dpstats.estimators.central.descriptive.counts import factor_of
 from dpstats.estimators.central.descriptive.quantile import OWN as DISTRIBUTIONS
 from dpstats.estimators.central.descriptive.window import Window, window_of
+from dpstats.estimators.columns import factor_of
 from dpstats.estimators.guesses import max_rows, round_up
 from dpstats.estimators.sources import DONG, FICHTENBERGER, WELCH
 from dpstats.privacy import Privacy

@@ -7,35 +7,39 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstats.errors import OptionError
+from dpstats.estimators import columns
+from dpstats.estimators.base import need_delta
 from dpstats.estimators.guesses import max_rows
-from dpstats.privacy import Neighbors
-from dpstats.protocol import Distribution, Holder, Plan
-from dpstats.queries import ColumnPrefixes, Query
+from dpstats.privacy import Neighbors, Privacy
+from dpstats.protocol import Distribution, Holder, Options, Plan
+from dpstats.queries import Axis, ColumnPrefixes, Query, TableCounts
 from dpstats.queries.prefixes import prefix_noise
 
 if TYPE_CHECKING:
     from dpstats.design import Design
 
 __all__ = [
+    "MECHANISM",
+    "ask_distribution",
     "ask_distributions",
-    "coarse_edges",
     "expected_noise",
     "finer_edges",
+    "mechanism_of",
+    "norm_of",
     "places_of",
     "rank_edges",
 ]
 
 Array = NDArray[np.float64]
 
-_CELLS = 2048  # numerical: cells of the first pass, half of equal width and half of equal ratio
-_DEEPEST = (
-    2.0**-24
-)  # numerical: part of the range, below which cells of equal ratio become equal in width
+MECHANISM = "noise on counts: 'gaussian' (default), or 'laplace' (default where delta is 0)"
+
 _FOCUS = 1024  # numerical: cells of a second pass inside of what the first found of its quantiles
 _DOUBTS = (
     0.5,
@@ -45,6 +49,8 @@ _DOUBTS = (
 )  # numerical: odds that a quantile is outside of each nested interval
 _RANKS = 256  # numerical: cells of a second pass that reads ranks
 _OUTER = 64  # numerical: cells of a second pass in each part of the range outside
+_FEW = 128  # number: cells of a first pass of noisy counts, which add up
+_FEW_FOCUS, _FEW_OUTER = 96, 8  # number: the same of a second pass, inside and in each part outside
 
 
 def places_of(design: Design, names: Sequence[str]) -> NDArray[np.int64]:
@@ -52,42 +58,24 @@ def places_of(design: Design, names: Sequence[str]) -> NDArray[np.int64]:
     return np.array([design.names.index(name) for name in names], dtype=np.int64)
 
 
-def coarse_edges(design: Design, place: int) -> Array:
-    """Edges over the declared range of a column: equally apart, and in equal ratios of a centre.
-
-    The centre is the declared one, or the number of the range that is nearest to 0.
-    """
-    low, high = map(float, design.bounds[place])
-    declared = place not in design.unscaled
-    centre = float(design.standardization.x_center[place]) if declared else 0.0
-    centre, unit = min(max(centre, low), high), (high - low) * _DEEPEST
-    first, last = (math.asinh((end - centre) / unit) for end in (low, high))
-    ratios = centre + unit * np.sinh(np.linspace(first, last, _CELLS // 2 + 1))
-    return _between(np.concatenate([np.linspace(low, high, _CELLS // 2 + 1), ratios]), low, high)
-
-
-def finer_edges(first: Distribution, levels: Sequence[float]) -> Array:
+def finer_edges(
+    first: Distribution, levels: Sequence[float], focus: int = _FOCUS, outer: int = _OUTER
+) -> Array:
     """Edges for a second pass: the closer, the likelier the quantiles of these levels are there.
 
     Cells of equal width fill nested intervals of each quantile. Outside of all they are in equal
     ratios of the distance, so that tails are seen as well.
     """
     low, high = float(first.edges[0]), float(first.edges[-1])
-    each = max(_FOCUS // (len(levels) * len(_DOUBTS)), 4)
+    each = max(focus // (len(levels) * len(_DOUBTS)), 4)
     ends = np.array([first.interval(q, doubt) for q in levels for doubt in _DOUBTS])
     edges = [np.linspace(start, stop, each + 1) for start, stop in ends]
     start, stop = float(ends[:, 0].min()), float(ends[:, 1].max())
-    unit = max((stop - start) / 8, (high - low) * _DEEPEST)  # of half the middle, or so
+    unit = max((stop - start) / 8, (high - low) * columns.DEEPEST)  # of half the middle, or so
     for end, side in ((low, start), (high, stop)):
         reach = np.arcsinh((end - side) / unit)
-        edges.append(side + unit * np.sinh(np.linspace(0.0, reach, _OUTER + 1)))
-    return _between(np.concatenate(edges), low, high)
-
-
-def _between(edges: Array, low: float, high: float) -> Array:
-    """Distinct edges within a range, ends included."""
-    made: Array = np.unique(np.clip(np.concatenate([edges, [low, high]]), low, high))
-    return made
+        edges.append(side + unit * np.sinh(np.linspace(0.0, reach, outer + 1)))
+    return columns.between(np.concatenate(edges), low, high)
 
 
 def rank_edges(first: Distribution) -> Array:
@@ -97,7 +85,7 @@ def rank_edges(first: Distribution) -> Array:
     """
     levels = np.arange(1, _RANKS) / _RANKS
     found = np.array([first.quantile(q) for q in levels])
-    return _between(found, float(first.edges[0]), float(first.edges[-1]))
+    return columns.between(found, float(first.edges[0]), float(first.edges[-1]))
 
 
 def ask_distributions(
@@ -119,7 +107,7 @@ def ask_distributions(
     plan, unit = holder.plan, design.schema is not None and design.schema.unit is not None
     known = plan.n if plan.neighbors is Neighbors.REPLACE_ONE and not unit else None
     effect = float(max_rows(design))
-    edges = [coarse_edges(design, int(place)) for place in places]
+    edges = [columns.coarse_edges(design, int(place)) for place in places]
     for slot in slots:
         query = ColumnPrefixes(tuple(edges), places, missing=not unit)
         answer = holder.ask(query, slot)
@@ -129,6 +117,79 @@ def ask_distributions(
         ]
         edges = [finer(each) for each in found]
     return found
+
+
+def mechanism_of(method: str, options: Options, privacy: Privacy) -> Literal["gaussian", "laplace"]:
+    """The noise on counts that is asked for; Laplace noise by default where delta is 0.
+
+    Raises
+    ------
+    OptionError
+        If it is none of the two, or Gaussian noise with delta = 0.
+    """
+    asked = options.get("mechanism", "gaussian" if privacy.delta > 0 else "laplace")
+    if asked not in ("gaussian", "laplace"):
+        raise OptionError(f"mechanism={asked!r}: 'gaussian' or 'laplace' is needed.")
+    if asked == "gaussian":
+        need_delta(method, privacy)
+        return "gaussian"
+    return "laplace"
+
+
+def norm_of(plan: Plan, slot: str) -> Literal["l1", "l2"]:
+    """In which a sensitivity is to be stated for the noise that is planned under a slot."""
+    return "l1" if plan.mechanism(slot).event.kind == "laplace" else "l2"
+
+
+def ask_distribution(
+    holder: Holder[Query],
+    design: Design,
+    slots: Sequence[str],
+    levels: Sequence[float] = columns.QUARTILES,
+) -> Distribution:
+    """The distribution function of the one column of a design, close where its quantiles are.
+
+    By `ask_distributions`. Where noise is Laplace noise, of counts of fewer cells: a root of
+    summation has too large an L1 norm.
+    """
+    plan = holder.plan
+    if norm_of(plan, slots[0]) == "l2":
+        place = np.zeros(1, dtype=np.int64)
+
+        def finer(first: Distribution) -> Array:
+            return finer_edges(first, levels)
+
+        return ask_distributions(holder, design, slots, place, finer)[0]
+    unit = design.schema is not None and design.schema.unit is not None
+    known = plan.n if plan.neighbors is Neighbors.REPLACE_ONE and not unit else None
+    edges = columns.coarse_edges(design, 0, _FEW)
+    for slot in slots:
+        axis = Axis(np.zeros(1, dtype=np.int64), np.ones(1), edges)
+        counts, noise = holder.ask(TableCounts((axis,), missing=not unit, norm="l1"), slot)
+        found = _summed(edges, counts, noise.sd, known, float(max_rows(design)))
+        edges = finer_edges(found, levels, _FEW_FOCUS, _FEW_OUTER)
+    return found
+
+
+def _summed(
+    edges: Array, counts: Array, sd: float, known: int | None, effect: float
+) -> Distribution:
+    """Of noisy counts, the sum of which, where it is known, is the number of rows."""
+    from scipy.optimize import isotonic_regression
+
+    cells, size = edges.size - 1, np.arange(1.0, edges.size)
+    bridge = 0.0 if known is None else 1 / counts.size
+    if known is not None:
+        counts = counts - (counts.sum() - known) * bridge
+    rising = isotonic_regression(np.cumsum(counts[:cells])).x
+    most = math.inf if known is None else float(known)
+    return Distribution(
+        edges=edges,
+        below=np.clip(rising, 0.0, most) if rising[-1] >= 1 else np.linspace(0, 1, cells),
+        variance=sd**2 * (size - bridge * size**2),
+        shared=sd**2 * (size - bridge * size * cells),
+        effect=effect,
+    )
 
 
 def _distribution(
@@ -158,6 +219,10 @@ def _distribution(
 
 def expected_noise(plan: Plan, slot: str, columns: int, cells: int = _FOCUS) -> float:
     """Standard deviation to be expected of the noise in a count near the median, in rows."""
+    if norm_of(plan, slot) == "l1":
+        axis = Axis(np.zeros(1, dtype=np.int64), np.ones(1), np.arange(3.0))
+        each = plan.noise(TableCounts((axis,), norm="l1"), slot).sd
+        return each * math.sqrt((_FEW_FOCUS + 2 * _FEW_OUTER) / 4)
     edges = np.arange(float(cells))
     places = np.arange(columns)
     unit = plan.noise(ColumnPrefixes((edges,) * columns, places), slot).sd

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from dpstats.errors import OptionError
 
 __all__ = ["kept_components", "possible_components"]
 
 
-def possible_components(asked: Any, most: int) -> tuple[int, ...]:
+def possible_components(asked: object, most: int) -> tuple[int, ...]:
     """The numbers of components that may be, ascending.
 
     Raises
@@ -18,10 +17,9 @@ def possible_components(asked: Any, most: int) -> tuple[int, ...]:
     OptionError
         If they are not whole numbers from 1 to `most`.
     """
-    several = isinstance(asked, Sequence) and not isinstance(asked, str)
-    numbers = tuple(asked) if several else (asked,)
-    whole = all(isinstance(k, int) and not isinstance(k, bool) for k in numbers)
-    if not (numbers and whole and all(1 <= k <= most for k in numbers)):
+    every = tuple(asked) if isinstance(asked, Sequence) and not isinstance(asked, str) else (asked,)
+    numbers = [k for k in every if isinstance(k, int) and not isinstance(k, bool)]
+    if not numbers or numbers != list(every) or min(numbers) < 1 or max(numbers) > most:
         raise OptionError(
             f"components={asked!r}: a whole number from 1 to {most} is needed, or several of them, "
             f"such as range(1, {min(most, 5) + 1})."

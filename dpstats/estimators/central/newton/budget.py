@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ALLOWED",
     "CLEAR",
+    "COUNT",
     "COUNTS",
     "EARLY",
     "believed_bias",
@@ -32,6 +33,7 @@ __all__ = [
     "requests",
     "resolved",
     "short_scores",
+    "whitening",
 ]
 
 # Shares of the budget; the last two scores take what is left.
@@ -49,6 +51,8 @@ _BELIEVED = {"gaussian": 0.2}  # share of its worst bias that a clip is chosen b
 _BELIEVED_ELSE = 0.1
 ALLOWED = 0.2  # share of the square of its worst bias that the covariance has in each direction
 _SLACK = 0.1  # by which a spline's basis may exceed [0, 1]
+
+COUNT = Request("count", _COUNT, "number of rows that contribute")
 
 
 def blur(design: Design, privacy: Privacy, n: float) -> float:
@@ -85,12 +89,9 @@ def requests(design: Design, privacy: Privacy, n: float) -> list[Request]:
             start.append(Request("exposure", _EXPOSURE, "mean of exp(offset), to start from"))
     searched = not short_scores(design)
     aside = [
-        Request("count", _COUNT, "number of rows that contribute"),
+        COUNT,
         *(start if design.has_intercept else []),
-        Request("norm", _NORM, "a radius that most rows are within"),
-        Request("gram", moments * _MOMENTS[0], "second moments of the columns"),
-        Request("reach", _REACH, "a radius that most whitened rows are within"),
-        Request("whitened gram", moments * _MOMENTS[1], "second moments in whitened coordinates"),
+        *whitening(moments),
         *(
             request
             for k in range(len(EARLY))
@@ -118,6 +119,16 @@ def requests(design: Design, privacy: Privacy, n: float) -> list[Request]:
         for purpose in (_PURPOSES[part],)
     ]
     return aside + last
+
+
+def whitening(moments: float = 1.0) -> list[Request]:
+    """The questions of `whiten`, with a part of what both Gram matrices take at most."""
+    return [
+        Request("norm", _NORM, "a radius that most rows are within"),
+        Request("gram", moments * _MOMENTS[0], "second moments of the columns"),
+        Request("reach", _REACH, "a radius that most whitened rows are within"),
+        Request("whitened gram", moments * _MOMENTS[1], "second moments in whitened coordinates"),
+    ]
 
 
 _PURPOSES = {

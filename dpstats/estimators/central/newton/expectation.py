@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -26,14 +27,19 @@ if TYPE_CHECKING:
 __all__ = ["predicted"]
 
 Array = NDArray[np.float64]
+Variances = Callable[[Plan, "Design", Case], tuple[float, float]]
 
 _CHANCES = (np.arange(33) + 0.5) / 33  # at which laws are represented by their quantiles
 _BLURRED, _HIDDEN, _SHARP = 2.4, 1.2, 0.28  # noise on the Gram matrix that warnings begin at
 _OUTER = 0.3  # of its noise that an outer score leaves after it is drawn towards nothing
 
 
-def predicted(plan: Plan, design: Design) -> Plan:
-    """The plan with its expected standard errors, what they rest on, and its warnings."""
+def predicted(plan: Plan, design: Design, variances: Variances | None = None) -> Plan:
+    """The plan with its expected standard errors, what they rest on, and its warnings.
+
+    `variances` are those of a whitened coefficient times n, of the noise and of sampling; by
+    default those of a fit of largest likelihood.
+    """
     noisy = blur(design, plan.privacy, plan.n)
     blurred = (1 + 0.4 * max(0.0, noisy - 0.7)) ** 2
     reach = 100 if noisy <= 0.6 else 10 if noisy <= 1.7 else 3
@@ -43,11 +49,11 @@ def predicted(plan: Plan, design: Design) -> Plan:
     )
     plan = replace(plan, assumptions=(*plan.assumptions, statement))
 
-    def variances(case: Case) -> tuple[float, float]:
-        private, sampled = _variances(plan, design, case)
+    def widened(case: Case) -> tuple[float, float]:
+        private, sampled = (variances or _variances)(plan, design, case)
         return blurred * private, blurred * sampled
 
-    return expected(plan, design, variances, _warnings(plan, noisy))
+    return expected(plan, design, widened, _warnings(plan, noisy))
 
 
 def _variances(plan: Plan, design: Design, case: Case) -> tuple[float, float]:

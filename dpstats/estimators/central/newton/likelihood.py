@@ -28,6 +28,7 @@ from dpstats.estimators.central.newton.budget import (
     short_scores,
 )
 from dpstats.estimators.central.newton.conclusion import EFFECT, Conclusion, Solution, conclude
+from dpstats.estimators.central.newton.curvature import drawn_to
 from dpstats.estimators.central.newton.normal_rows import NormalRows
 from dpstats.estimators.central.newton.parts import Asked, Whole, pooled, whole
 from dpstats.estimators.central.newton.remarks import far_out, not_identified, off_model, presumed
@@ -75,7 +76,6 @@ _LEAN_DOUBT = 0.5  # square of its relative error
 _MOST_BEND = 0.5  # change of a step by the bend of means, over its length
 _MOST_GROWN = 1.5  # change of the curvature on the last step
 _LEAST_CURVATURE, _FLOOR = 0.15, 0.5  # eigenvalues of a late step: of their mean, of noise
-_CURVATURE_DOUBT, _LEAST_DOUBT = 0.45, 0.03  # largest relative error of the model's curvature
 _MEAT_DOUBT = 0.3  # relative error of the bread as the shape of the meat
 # Standard deviations of linear predictors, at most and before anything is known.
 LARGEST_SD = {"logit": 6.0, "probit": 3.5, "log": 2.5, "cloglog": 2.5, "identity": 2.0}
@@ -400,18 +400,12 @@ class _Climb:
         question = ScoreCurvature(whitening, beta, clip, float(radius), family)
         answer = self.holder.ask(question, "bread")
 
-        model = self.rows.curvature(b)
-        own = answer.noise.sd**2 * symmetric_pattern(d)
-        level = max(float(np.trace(answer.value)) / d, answer.noise.sd / d**1.5)
-        expected = level * d / float(np.trace(model)) * model
-        largest = _CURVATURE_DOUBT * level / math.sqrt(2 * d)
-        # As large as the discrepancy shows it to be, by one standard deviation of its noise.
-        shown = float(((answer.value - expected) ** 2).sum()) - own.sum()
-        shown = (shown + math.sqrt(2 * float((own**2).sum()))) / (largest * d) ** 2
-        doubt = float(np.clip(shown, _LEAST_DOUBT, 1.0)) * largest**2
-        prior = doubt + answer.noise.sd**2 / d * np.eye(d)
-        prior += level**2 * self.metric.variances / self.n**2  # of the moments behind the model
-        matrix, variances = average(answer.value, own, expected, prior)
+        matrix, variances, level = drawn_to(
+            answer.value,
+            answer.noise.sd,
+            self.rows.curvature(b),
+            self.metric.variances / self.n**2,
+        )
         missed = self.holder.plan.noise(query, "steepest").sd / self.n
         leverage = far_out(float(radius) / float(roots.max()), reached, missed, d)
         return _Bread(matrix, variances, level, leverage)

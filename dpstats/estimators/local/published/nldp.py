@@ -190,7 +190,7 @@ class NLDP(Once):
     ) -> CoefficientEstimate:
         """Solve with eigenvalues above the noise, then threshold."""
         question, (answer,) = self._question(design, plan, ()), answers
-        moments, score = question.message.split(answer.mean)
+        moments, score = question.moments.split(answer.mean)
         floor = 1e-9
         if public is not None:
             moments = public
@@ -199,7 +199,7 @@ class NLDP(Once):
             floor = max(floor, 2 * math.sqrt(len(score)) * off)  # norm of the noise, on average
         inverse = np.linalg.inv(floor_eigenvalues(moments, floor))
         solved = inverse @ score
-        message = question.message
+        message = question.moments
         step = np.zeros_like(solved) if public is not None else solved
         influence = inverse @ message.influence(step)
         errors = np.sqrt(np.diag(influence @ answer.covariance @ influence.T))
