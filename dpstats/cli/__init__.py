@@ -109,12 +109,16 @@ def _parser() -> argparse.ArgumentParser:
     made.add_argument("schema", type=Path, help="schema file (JSON)")
     made.set_defaults(command=review)
 
+    _add_ledger(commands)
+    return parser
+
+
+def _add_ledger(commands: Any) -> None:
     ledger = commands.add_parser("ledger", help="look at a ledger")
     actions = ledger.add_subparsers(required=True, metavar="ACTION")
     made = actions.add_parser("show", help="entries, spent and remaining")
     made.add_argument("path", type=Path)
     made.set_defaults(command=show_ledger)
-    return parser
 
 
 def _add_data(
