@@ -212,7 +212,7 @@ def test_the_four_hospitals_of_the_vignette_over_a_link(tmp_path: Path) -> None:
         status, _, err = run.fit(sites=",".join(tables))
         assert status == 0, err
         over = run.result
-    assert over.sources["n"].tolist() == [len(t) for t in tables.values()]
+    assert over.sources["n"].to_dict() == {name: len(t) for name, t in tables.items()}
     assert over.sources["status"].eq("answered").all()
     for name in tables:  # two draws of the same noise, of the same rows
         one, two = here.site(name), over.site(name)
