@@ -96,6 +96,9 @@ class Federation:
     def await_site(self, name: str) -> None:
         self._wait(name, f"at {self.link}")
 
+    def await_words(self, name: str, words: str) -> None:
+        self._wait(name, words)
+
     def await_crowd(self, process: str, *names: str) -> None:
         for name in names:
             self._wait(process, f"{name}: at {self.link}")

@@ -79,6 +79,7 @@ def test_the_fit_goes_on_with_those_who_answer_and_no_charge_is_lost_or_made_twi
     assert reasons["poor"] == "the ledger cannot pay"
     assert reasons["ceiling"] == "epsilon or delta is above what one question may cost here"
     run.await_charges("slow", 1)  # late is not for free: its own ledger says so
+    run.await_words("slow", "too late")  # and its reply is kept
     wanted = {name: CHARGES.get(name, 1) for name in EXPECTED}
     assert {name: run.charges(name) for name in EXPECTED} == wanted
     assert (run.running["killed_before"].poll(), run.running["killed_after"].poll()) == (9, 9)
@@ -115,6 +116,7 @@ def test_a_link_that_is_killed_is_dialled_again_and_what_was_answered_is_not_cha
     assert fit.returncode == 2
     assert "Ask the same question (--question) again" in " ".join(err.split())
     run.await_charges("slow", 1)
+    run.await_words("slow", "too late")
     run.start_link()
     run.kill("slow")
     started(run, "slow")
@@ -210,7 +212,7 @@ def test_the_four_hospitals_of_the_vignette_over_a_link(tmp_path: Path) -> None:
         status, _, err = run.fit(sites=",".join(tables))
         assert status == 0, err
         over = run.result
-    assert over.sources["n"].tolist() == [len(t) for t in tables.values()]
+    assert over.sources["n"].to_dict() == {name: len(t) for name, t in tables.items()}
     assert over.sources["status"].eq("answered").all()
     for name in tables:  # two draws of the same noise, of the same rows
         one, two = here.site(name), over.site(name)
