@@ -26,6 +26,7 @@ _INSTEAD = {
     "negativebinomial": 'write dp.glm(..., family="negativebinomial", alpha=0.5)',
     "ordinal": "dp.logit is for a response of two levels",
     "phreg": 'dp.glm(..., family="poisson", exposure="years") is for rates',
+    "quantreg": 'write dp.quantreg("y ~ x", data, schema, q=0.5), by formula',
     "rlm": 'write dp.ols(...).fit(privacy, target="robust")',
     "wls": 'write dp.ols(..., weights="w")',
 }

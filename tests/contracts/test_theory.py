@@ -18,7 +18,7 @@ from dpstats.theory import Setting, Theory
 from tests.contracts.cases import METHODS, MODELS, Case
 from tests.contracts.messages import MESSAGES, MessageCase
 
-AT = Setting(n=10_000, d=9, epsilon=1.0, delta=1e-6, s=3, p=2.0, K=4)
+AT = Setting(n=10_000, d=9, epsilon=1.0, delta=1e-6, s=3, p=2.0, K=4, n0=2_000, h=0.1)
 
 STATED = [(e, trust) for e in ESTIMATORS for trust in e.theory]
 each_statement = pytest.mark.parametrize(
@@ -46,15 +46,16 @@ def test_theory_is_complete(theory: Theory) -> None:
 def test_rates_are_positive_and_fall_with_n_and_epsilon(theory: Theory) -> None:
     for rate in (*theory.upper, *theory.lower):
         assert 0 < rate.value(AT) < math.inf
-        assert rate.value(replace(AT, n=40_000)) < rate.value(AT)
+        more = rate.value(replace(AT, n=40_000, n0=8_000))
+        assert more < rate.value(AT) or (rate.term == "heterogeneity" and more == rate.value(AT))
         assert rate.value(replace(AT, epsilon=2.0)) <= rate.value(AT)
 
 
 # A second reading of printed formulas, by Python's own parser: products get their sign back.
 _NAMES = {"sqrt": np.sqrt, "log": np.log, "max": max}
 SETTINGS = (
-    Setting(20_000, 30, 0.3, 1e-7, s=4, m=5_000, p=3.0, K=5),
-    Setting(3_000_000, 7, 2.0, 1e-5, s=2, m=60, p=1.5, K=20),
+    Setting(20_000, 30, 0.3, 1e-7, s=4, m=5_000, p=3.0, K=5, n0=4_000, h=0.2),
+    Setting(3_000_000, 7, 2.0, 1e-5, s=2, m=60, p=1.5, K=20, n0=100_000, h=0.3),
 )
 
 
@@ -86,7 +87,7 @@ def test_what_is_printed_is_what_is_evaluated(theory: Theory, setting: Setting) 
 
 # Where log(1/delta) < log(d) and s is not small, bounds for rows of norm 1 are below those for
 # columns of unit scale.
-WIDE = Setting(1_000, 200_000, 0.9, 9e-4, s=50, m=10_000, p=3.0, K=3)
+WIDE = Setting(1_000, 200_000, 0.9, 9e-4, s=50, m=10_000, p=3.0, K=3, n0=300, h=0.5)
 
 
 @each_row

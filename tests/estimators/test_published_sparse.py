@@ -13,7 +13,8 @@ from dpstats.accounting import Peeling, calibrate, delta_of, epsilon_of
 from dpstats.accounting.calibration import Share
 from dpstats.design import DeclaredDesign
 from dpstats.errors import OptionError
-from dpstats.estimators.central.published import sparse, wide
+from dpstats.estimators import wide
+from dpstats.estimators.central.published import sparse
 from dpstats.estimators.central.published.adaptive_clipping_iht import AdaptiveClippingIHT
 from dpstats.estimators.central.published.dp_ight import DPIGHT
 from dpstats.estimators.central.published.dp_iht import DPIHT
