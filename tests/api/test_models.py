@@ -114,7 +114,7 @@ def test_families_of_the_default_method_alone_are_refused_elsewhere(options) -> 
         (
             lambda: dp.glm("visits ~ x", schema=SCHEMA, family="negativebinomial"),
             OptionError,
-            "Give alpha",
+            "alpha=0.5",
         ),
         (lambda: dp.poisson("y ~ x", schema=SCHEMA), SchemaError, r"Numeric\(0,"),
         (lambda: dp.probit("visits ~ x", schema=SCHEMA), SchemaError, "two levels"),

@@ -63,7 +63,7 @@ def _by_python(text: str, setting: Setting) -> Any:
     body, *definitions = re.split(r", (?=\w+ = )", text)
     known: dict[str, Any] = {
         **_NAMES,
-        **{k: getattr(setting, k) for k in ("n", "d", "s", "m", "p", "K", "delta")},
+        **{k: getattr(setting, k) for k in ("n", "d", "s", "m", "p", "K", "n0", "h", "delta")},
         "eps": setting.epsilon,
     }
     for definition in definitions:
