@@ -16,7 +16,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +29,7 @@ from dpstats.holders.device import Device
 from dpstats.holders.wire import HEADER_BYTES
 from dpstats.mechanisms.noise import Noise, SafeNoise
 from dpstats.models.door import concluded
+from dpstats.models.saved_arrays import archive_in, array_of, moments_of
 from dpstats.protocol import Plan, Question
 from dpstats.queries import CellMessage, MomentMessage
 from dpstats.queries.cell_messages import message_of
@@ -45,7 +45,7 @@ _RANDOMIZER = "dpstats.randomizer"
 _COLLECTOR = "dpstats.collector"
 _VERSIONS = {_RANDOMIZER: 2, _COLLECTOR: 2}  # of the formats
 _MOST_ROUNDS = 2**16  # that the header of a message can count
-_SMALL, _LONG = 2**16, 2**30  # bytes of a short array in a file, and of the longest header
+_LONG = 2**30  # bytes of the longest header in a file
 
 # What a file holds, by type.
 _FORMAT = {"format": str, "version": int}
@@ -366,13 +366,13 @@ class Collector:
 
     @classmethod
     def _loaded(cls, content: io.BytesIO, path: Path) -> Collector:
-        with _archive(content, path) as archive:
-            fields = _opened(str(_array(archive, "header", _LONG)), _COLLECTOR)
+        with archive_in(content, path) as archive:
+            fields = _opened(str(array_of(archive, "header", _LONG)), _COLLECTOR)
             found = values(_HEADER, fields, "collector")
             design, plan = design_from_dict(found["design"]), plan_from_dict(found["plan"])
             if plan.names != design.names:
                 raise DataError("The plan and the design of the collector have other columns.")
-            collector = cls(design, plan, _moments(archive, design))
+            collector = cls(design, plan, moments_of(archive, design))
             if not 1 <= found["rounds"] <= collector.rounds:
                 raise DataError(f"The collector is in round {found['rounds']}, and has fewer.")
             for turn in range(found["rounds"]):
@@ -381,42 +381,8 @@ class Collector:
                 received, mine = collector._collectors[turn], f"{turn}/"
                 most = 8 * received.question.message.dim**2
                 keys = [key for key in archive.files if key.startswith(mine)]
-                received.restore({k.removeprefix(mine): _array(archive, k, most) for k in keys})
+                received.restore({k.removeprefix(mine): array_of(archive, k, most) for k in keys})
         return collector
-
-
-def _archive(content: io.BytesIO, path: Path) -> Any:
-    try:
-        archive = np.load(content, allow_pickle=False)
-    except (ValueError, EOFError, BadZipFile) as error:
-        raise DataError(f"{os.fspath(path)!r} is no saved collector: {error}.") from None
-    if not hasattr(archive, "zip"):
-        raise DataError(f"{os.fspath(path)!r} is no saved collector: it is a single array.")
-    return archive
-
-
-def _array(archive: Any, key: str, most: int) -> Any:
-    """An array of a file that has at most so many bytes, or does not compress.
-
-    A short file cannot claim a long array: zeros are the only ones that compress well, and of those
-    there are as many as the sums have.
-    """
-    member = archive.zip.getinfo(f"{key}.npy")
-    if member.file_size > _SMALL + most + 2 * member.compress_size:
-        raise DataError(f"The array {key!r} is too large for a saved collector.")
-    return archive[key]
-
-
-def _moments(archive: Any, design: Design) -> Array | None:
-    """Second moments of public rows, one for each pair of columns."""
-    if "public" not in archive.files:
-        return None
-    d = len(design.names)
-    public = _array(archive, "public", 8 * d**2)
-    if not (public.dtype == np.float64 and public.shape == (d, d) and np.isfinite(public).all()):
-        raise DataError(f"The public moments of the collector are no ({d}, {d}) numbers.")
-    moments: Array = public
-    return moments
 
 
 def _check_asked(
