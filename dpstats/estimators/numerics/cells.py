@@ -29,6 +29,7 @@ _LEAST_EDGE = 0.06  # share: of rows beyond each end of a zoom
 _SEEN = 0.25  # share: of rows that must stand out for anything to be known
 _ONE_VALUE = 0.45  # share: of rows at one anchor, from which it is the centre
 _APART = 2  # number: cells between groups of cells that stand out
+_FAR = 16.0  # ratio: distance of a group from the largest to the width of that
 _DOUBTFUL = 1.5  # ses: more that a cell far from a zoom needs, where an earlier stage saw nothing
 
 
@@ -160,7 +161,7 @@ class Column:
         if self._zoom is not None:
             self._spread(rows, counts, sd, threshold)
         else:
-            _without_doubtful(rows, threshold, sd)
+            _without_doubtful(rows, self.edges, threshold, sd)
         if rows.sum() >= _SEEN * self.n:
             self._conclude(_Seen(rows, self.edges, sd / self.n), counts, sd, threshold)
 
@@ -231,17 +232,25 @@ class Column:
         return found
 
 
-def _without_doubtful(rows: Array, threshold: float, sd: float) -> None:
+def _without_doubtful(rows: Array, edges: Array, threshold: float, sd: float) -> None:
     """Take away groups of cells far from the largest that hardly stand out: likely to be noise.
 
-    They would draw the next cells out over all that lies between.
+    They would draw the next cells out over all that lies between. Far is by the width of the
+    largest, which has to stand out clearly itself: halves of one column on either side of 0 are
+    groups too, and near.
     """
     places = np.flatnonzero(rows)
     groups = np.split(places, np.flatnonzero(np.diff(places) > _APART) + 1)
-    sums = [float(rows[group].sum()) for group in groups]
-    for group, total in zip(groups, sums, strict=True):
-        wide = group.size and group[-1] - group[0] + 1
-        if total < min(max(sums), (threshold + _DOUBTFUL * sd) * math.sqrt(wide)):
+    if len(groups) == 1:
+        return
+    sums = np.array([rows[group].sum() for group in groups])
+    sure = (threshold + _DOUBTFUL * sd) * np.sqrt([group[-1] - group[0] + 1 for group in groups])
+    largest = groups[int(np.argmax(sums))]
+    low, high = edges[largest[0]], edges[largest[-1] + 1]
+    if sums.max() < sure[int(np.argmax(sums))]:
+        return
+    for group in (g for g, total, need in zip(groups, sums, sure, strict=True) if total < need):
+        if max(edges[group[0]] - high, low - edges[group[-1] + 1]) > _FAR * (high - low):
             rows[group] = 0.0
 
 
