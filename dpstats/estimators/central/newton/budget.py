@@ -25,6 +25,7 @@ __all__ = [
     "COUNT",
     "COUNTS",
     "EARLY",
+    "INNER",
     "believed_bias",
     "between_0_and_1",
     "blur",
@@ -44,11 +45,13 @@ _CLEAR_RARE = 0.05  # the same, where a column may be nearly always 0
 _RARE_BREAD = 2.0  # by which the curvature's share grows with theirs
 _LENGTH, EARLY = (0.02, 0.008), (0.015, 0.03)
 _HISTOGRAM, COUNTS, _MIDDLE = 0.025, (0.013, 0.013, 0.013), 0.05
-_REACH, _BREAD, _MEAT = 0.01, 0.05, 0.03
+_REACH, _BREAD, _MEAT = 0.01, 0.05, 0.015
 _LAST = (0.28, 0.72)  # of the last two scores
+# share: of a last score, for its inner part, where the outer one is drawn towards nothing
+INNER = 0.65
 
-_BELIEVED = {"gaussian": 0.2}  # share of its worst bias that a clip is chosen by
-_BELIEVED_ELSE = 0.1
+_BELIEVED = {"gaussian": 0.1}  # share of its worst bias that a clip is chosen by
+_BELIEVED_ELSE = 0.05
 ALLOWED = 0.2  # share of the square of its worst bias that the covariance has in each direction
 _SLACK = 0.1  # by which a spline's basis may exceed [0, 1]
 
@@ -111,12 +114,11 @@ def requests(design: Design, privacy: Privacy, n: float) -> list[Request]:
         Request("meat", _MEAT, "squares of scores, for standard errors"),
     ]
     left = 1.0 - sum(r.weight for r in aside)
-    parts = _parts(design)
+    inner = INNER if peels(design) else 0.5
     last = [
-        Request(f"{part} score {k + 1}".strip(), left * share / len(parts), purpose)
+        Request(f"{part} score {k + 1}", left * share * of_it, _PURPOSES[part])
         for k, share in enumerate(_LAST)
-        for part in parts
-        for purpose in (_PURPOSES[part],)
+        for part, of_it in zip(_PARTS, (inner, 1 - inner), strict=True)
     ]
     return aside + last
 
@@ -131,15 +133,11 @@ def whitening(moments: float = 1.0) -> list[Request]:
     ]
 
 
+_PARTS = ("inner", "outer")
 _PURPOSES = {
-    "": "score of a Newton step",
     "inner": "score of a Newton step, clipped at half the length",
     "outer": "what half the length leaves out of it",
 }
-
-
-def _parts(design: Design) -> tuple[str, ...]:
-    return ("inner", "outer")
 
 
 def short_scores(design: Design) -> bool:
@@ -163,7 +161,7 @@ def last_noise(plan: Plan, design: Design) -> float:
     """Standard deviation of the noise of both last scores together, at clip 1; public."""
     d = len(design.names)
     unit = WhitenedScore(np.eye(d), np.zeros(d), 1.0)
-    slots = [f"{part} score {k + 1}".strip() for k in range(len(_LAST)) for part in _parts(design)]
+    slots = [f"{part} score {k + 1}" for k in range(len(_LAST)) for part in _PARTS]
     return 1 / math.sqrt(sum(1 / plan.noise(unit, slot).sd ** 2 for slot in slots))
 
 

@@ -30,7 +30,7 @@ from dpstats.estimators.central.newton.budget import (
 from dpstats.estimators.central.newton.conclusion import EFFECT, Conclusion, Solution, conclude
 from dpstats.estimators.central.newton.curvature import drawn_to
 from dpstats.estimators.central.newton.normal_rows import NormalRows
-from dpstats.estimators.central.newton.parts import Asked, Whole, pooled, whole
+from dpstats.estimators.central.newton.parts import Asked, Placed, Whole, joined, pooled, whole
 from dpstats.estimators.central.newton.remarks import far_out, not_identified, off_model, presumed
 from dpstats.estimators.central.newton.start import Start
 from dpstats.estimators.central.newton.tail_law import TailLaw
@@ -156,7 +156,7 @@ class _Climb:
     def fit(self) -> CoefficientEstimate:
         """All steps."""
         b, clip, spread = self.early()
-        law, b = self.tails(b, clip)
+        law, b, middle = self.tails(b, clip)
         clip = law.best(last_noise(self.holder.plan, self.design), believed_bias(self.family))
         between = (law.number(clip / 2) - law.number(clip)) / self.n
         share = min(_MOST_BETWEEN, _BETWEEN * between)
@@ -170,12 +170,13 @@ class _Climb:
         bread = self.carried(bread, first.at, second.at)
         both = pooled(first, second, bread.matrix)
         score = whole(both, bread.matrix, share, peeled)
+        at, score = joined(middle, Placed(both.at, score), bread.matrix)
         meat = self.meat(b, clip, law, bread.matrix) * self.n / max(self.n - b.size, 1.0)
 
         beyond, allowed = _beyond(law, clip, score)
         solution = Solution(
-            at=both.at,
-            step=self.bent(both.at, solved(bread.matrix, score.total + beyond)),
+            at=at,
+            step=self.bent(at, solved(bread.matrix, score.total + beyond)),
             bread=bread.matrix,
             variances=bread.variances,
             meat=meat,
@@ -317,8 +318,8 @@ class _Climb:
 
     # -- the clip ---------------------------------------------------------------------------
 
-    def tails(self, b: Array, clip: float) -> tuple[TailLaw, Array]:
-        """What is known of long scores, and coefficients after a step on the way."""
+    def tails(self, b: Array, clip: float) -> tuple[TailLaw, Array, Placed]:
+        """What is known of long scores, coefficients after a step on the way, and its score."""
         family, whitening = self.family, self.metric.w.T
         edges = self.edges(b, clip)
         query = NormHistogram(whitening, self.metric.w @ b, edges, True, family)
@@ -336,18 +337,21 @@ class _Climb:
             self.rarer(b),
             short_scores(self.design),
         )
-        noise = last_noise(self.holder.plan, self.design)
-        believed = believed_bias(family)
-        for k in range(len(COUNTS)):
-            clip = law.best(noise, believed)
-            count = self.holder.ask(
-                NormCount(whitening, self.metric.w @ b, clip, family), f"beyond {k + 1}"
-            )
-            law = law.counted(clip, float(count.value[0]), count.noise.sd)
-            if k == 0:
-                score, spread = self.score("middle score", b, law.best(noise, believed))
-                b = self.stepped(b, score, spread, 1.0)
-        return law, b
+        clip_by = last_noise(self.holder.plan, self.design), believed_bias(family)
+        law = self.counted(law, 0, b, clip_by)
+        score, spread = self.score("middle score", b, law.best(*clip_by))
+        middle = Placed(b, Whole(score, spread**2, np.zeros_like(b)))
+        b = self.stepped(b, score, spread, 1.0)
+        for k in range(1, len(COUNTS)):
+            law = self.counted(law, k, b, clip_by)
+        return law, b, middle
+
+    def counted(self, law: TailLaw, k: int, b: Array, clip_by: tuple[float, float]) -> TailLaw:
+        """The law given also how many scores are longer than the clip that is best under it."""
+        clip = law.best(*clip_by)
+        query = NormCount(self.metric.w.T, self.metric.w @ b, clip, self.family)
+        count = self.holder.ask(query, f"beyond {k + 1}")
+        return law.counted(clip, float(count.value[0]), count.noise.sd)
 
     def rarer(self, b: Array) -> float:
         """Share of rows with the rarer answer, or with a count above 0, but at most half.
