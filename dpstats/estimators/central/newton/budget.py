@@ -37,25 +37,27 @@ __all__ = [
     "whitening",
 ]
 
-# Shares of the budget; the last two scores take what is left.
-_COUNT, _MEDIAN, _LEVEL, _MEAN, _EXPOSURE = 0.005, 0.01, 0.01, 0.015, 0.02
-_NORM, _MOMENTS = 0.01, (0.07, 0.09)
-CLEAR, _LEAST_PART = 0.3, 0.4  # noise on second moments at which they take all of their share
-_CLEAR_RARE = 0.05  # the same, where a column may be nearly always 0
-_RARE_BREAD = 2.0  # by which the curvature's share grows with theirs
-_LENGTH, EARLY = (0.02, 0.008), (0.015, 0.03)
+# budget: median, size, mean and weights of the response, to start from
+_MEDIAN, _LEVEL, _MEAN, _EXPOSURE = 0.01, 0.01, 0.015, 0.02
+_NORM, _MOMENTS = 0.01, (0.07, 0.09)  # budget: a first radius; both Gram matrices at most
+# ratio: noise on second moments at which they take all of their share; the part they take at least
+CLEAR, _LEAST_PART = 0.3, 0.4
+_CLEAR_RARE = 0.05  # ratio: the same, where a column may be nearly always 0
+_RARE_BREAD = 2.0  # ratio: by which the curvature's share grows with theirs
+_LENGTH, EARLY = (0.02, 0.008), (0.015, 0.03)  # budget: quantiles of lengths; early scores
+# budget: histogram of lengths; counts beyond the clip; the score on the way
 _HISTOGRAM, COUNTS, _MIDDLE = 0.025, (0.013, 0.013, 0.013), 0.05
+# budget: quantiles of lengths of rows; the curvature; squares of scores
 _REACH, _BREAD, _MEAT = 0.01, 0.05, 0.015
-_LAST = (0.28, 0.72)  # of the last two scores
-# share: of a last score, for its inner part, where the outer one is drawn towards nothing
-INNER = 0.65
+_LAST = (0.28, 0.72)  # share: of what is left, for each of the last two scores
+INNER = 0.65  # share: of a last score, for its inner part, where the outer is drawn towards nothing
 
-_BELIEVED = {"gaussian": 0.1}  # share of its worst bias that a clip is chosen by
-_BELIEVED_ELSE = 0.05
-ALLOWED = 0.2  # share of the square of its worst bias that the covariance has in each direction
-_SLACK = 0.1  # by which a spline's basis may exceed [0, 1]
+_BELIEVED = {"gaussian": 0.1}  # share: of the square of its worst bias that a clip is chosen by
+_BELIEVED_ELSE = 0.05  # share: the same under other laws than the normal one
+ALLOWED = 0.2  # share: of the square of its worst bias that the covariance has in each direction
+_SLACK = 0.1  # numerical: by which a spline's basis may exceed [0, 1]
 
-COUNT = Request("count", _COUNT, "number of rows that contribute")
+COUNT = Request("count", 0.005, "number of rows that contribute")
 
 
 def blur(design: Design, privacy: Privacy, n: float) -> float:

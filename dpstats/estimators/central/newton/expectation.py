@@ -30,9 +30,10 @@ __all__ = ["predicted"]
 Array = NDArray[np.float64]
 Variances = Callable[[Plan, "Design", Case], tuple[float, float]]
 
-_CHANCES = (np.arange(33) + 0.5) / 33  # at which laws are represented by their quantiles
-_BLURRED, _HIDDEN, _SHARP = 2.4, 1.2, 0.28  # noise on the Gram matrix that warnings begin at
-_OUTER = 0.6  # of its noise that an outer score leaves after it is drawn towards nothing
+_CHANCES = (np.arange(33) + 0.5) / 33  # numerical: at which laws are represented by their quantiles
+# wording: noise on the Gram matrix that warnings begin at
+_BLURRED, _HIDDEN, _SHARP = 2.4, 1.2, 0.28
+_OUTER = 0.6  # untried: share of its noise that an outer score leaves in a plan
 
 
 def predicted(plan: Plan, design: Design, variances: Variances | None = None) -> Plan:

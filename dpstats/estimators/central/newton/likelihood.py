@@ -59,28 +59,34 @@ __all__ = ["PRIOR_SD", "maximize"]
 
 Array = NDArray[np.float64]
 
-_EARLY_QUANTILE, _NORMAL = 0.85, 1.44  # of lengths, for early clips; of a normal number's size
-_EARLY_KEPT = 0.75  # slope of early scores, as a share of the whole one's
-_BINOMIAL = 1.2  # clip of early binomial scores, in typical lengths of rows
-_WIDEST = 2.0**-20  # shortest length, in units of the longest, that the first clip may have
-_LEAST_SHARE = 0.002  # of rows with the rarer answer
-_CELLS, _CELLS_SHORT = 40, 28  # of the histogram of lengths, in number; where scores are short
-_AROUND = (0.25, 256.0)  # its ends, in early clips
-_WHITENED_REACH = 0.95  # rows that the second Gram matrix should count in full
-_REACHED, _FARTHEST_ROW = 0.995, 4.0  # rows that the curvature should count in full
-_STEEPEST = 2.5  # standard deviations of the linear predictor
-_LEAST_MEAT_CLIP, _MEAT_MISPLACED = 0.1, 0.5  # of squares beyond their clip, the share misplaced
-_BETWEEN, _MOST_BETWEEN = 1.5, 0.3  # curvature between both clips, over the share of rows there
-_FARTHEST_LEAN = 3.0  # what is beyond the clip over what is seen of it, at most
-_LEAN_DOUBT = 0.5  # square of its relative error
-_MOST_BEND = 0.5  # change of a step by the bend of means, over its length
-_MOST_GROWN = 1.5  # change of the curvature on the last step
-_LEAST_CURVATURE, _FLOOR = 0.15, 0.5  # eigenvalues of a late step: of their mean, of noise
-_MEAT_DOUBT = 0.3  # relative error of the bread as the shape of the meat
-# Standard deviations of linear predictors, at most and before anything is known.
+# share: of lengths within an early clip; ratio: that of a normal number to its sd
+_EARLY_QUANTILE, _NORMAL = 0.85, 1.44
+_EARLY_KEPT = 0.75  # ratio: slope of early scores to that of the whole one
+_BINOMIAL = 1.2  # ratio: clip of early binomial scores to typical lengths of rows
+_WIDEST = 2.0**-20  # numerical: shortest length, over the longest, that the first clip may have
+_LEAST_SHARE = 0.002  # share: of rows with the rarer answer, at least
+_CELLS, _CELLS_SHORT = 40, 28  # number: cells of the histogram of lengths; where scores are short
+_AROUND = (0.25, 256.0)  # ratio: ends of the histogram of lengths to early clips
+_WHITENED_REACH = 0.95  # share: of rows that the second Gram matrix should count in full
+# share: of rows that the curvature should count in full; ratio: its farthest radius
+_REACHED, _FARTHEST_ROW = 0.995, 4.0
+_STEEPEST = 2.5  # sds: of linear predictors, within which the curvature is looked at for its grid
+# ratio: least clip of squares to that of scores; share: misplaced beyond it
+_LEAST_MEAT_CLIP, _MEAT_MISPLACED = 0.1, 0.5
+# ratio: curvature between both clips to the share of rows there, and at most
+_BETWEEN, _MOST_BETWEEN = 1.5, 0.3
+_FARTHEST_LEAN = 3.0  # ratio: what is beyond the clip to what is seen of it, at most
+_LEAN_DOUBT = 0.5  # ratio: square of its relative error
+_MOST_BEND = 0.5  # ratio: change of a step by the bend of means to its length, at most
+_MOST_GROWN = 1.5  # ratio: change of the curvature on the last step, at most
+# ratio: eigenvalues of a late step to their mean, and to noise, at least
+_LEAST_CURVATURE, _FLOOR = 0.15, 0.5
+_MEAT_DOUBT = 0.3  # ratio: relative error of the bread as the shape of the meat
+# sds: of linear predictors, at most
 LARGEST_SD = {"logit": 6.0, "probit": 3.5, "log": 2.5, "cloglog": 2.5, "identity": 2.0}
+# sds: of linear predictors, before anything is known
 PRIOR_SD = {"logit": 2.0, "probit": 1.2, "log": 1.0, "cloglog": 1.2}
-_FARTHEST = 5.0  # of the mean predictor from its start
+_FARTHEST = 5.0  # number: units of the mean predictor from its start, at most
 
 
 def maximize(holder: Holder[Query], design: Design) -> CoefficientEstimate:

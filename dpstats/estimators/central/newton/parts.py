@@ -12,7 +12,7 @@ __all__ = ["Asked", "Placed", "Whole", "joined", "pooled", "whole"]
 
 Array = NDArray[np.float64]
 
-_OMITTED = 0.6  # uncertainty left in a tail that is taken for nothing, in noises
+_OMITTED = 0.6  # ratio: uncertainty left in a tail that is taken for nothing, to noise
 
 
 class Asked(NamedTuple):
