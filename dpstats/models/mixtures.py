@@ -10,6 +10,7 @@ from dpstats.errors import FormulaError, OptionError, SchemaError
 from dpstats.models.model import Model
 from dpstats.models.recipes import Formula, check_numbers, required, term
 from dpstats.schema import Numeric, Schema
+from dpstats.tables.engines import Dask, placed
 
 __all__ = ["gaussian_mixture", "mixture_ols"]
 
@@ -25,6 +26,7 @@ def gaussian_mixture(
     covariance: str = "full",
     symmetric: bool = False,
     n: int | None = None,
+    engine: Dask | None = None,
 ) -> Model:
     """Mixture of normal laws: clusters with weights, means and covariances.
 
@@ -33,7 +35,7 @@ def gaussian_mixture(
     formula : str or sequence of str
         ``"~ x1 + x2"``, ``"~ ."`` for all numeric columns of the schema, or names of columns. Every
         column must be declared ``Numeric``.
-    data, schema, n
+    data, schema, n, engine
         As in `ols`.
     components : int or several ints, default 2
         Number of components, or those that one is chosen of by the released histogram, such as
@@ -77,7 +79,7 @@ def gaussian_mixture(
     >>> fit.means.shape, fit.predict({"x": [2.0, -1.0]}).tolist()
     ((2, 1), [2, 1])
     """
-    declared = required(schema)
+    declared, data = required(schema), placed(data, engine)
     if _symmetric(symmetric, components, covariance):
         return _symmetric_mixture(formula, data, declared, n)
     recipe = Formula(_right_side(formula, declared), declared, one_sided=True)
@@ -98,6 +100,7 @@ def mixture_ols(
     components: int | Sequence[int] = 2,
     symmetric: bool = False,
     n: int | None = None,
+    engine: Dask | None = None,
 ) -> Model:
     """Mixture of linear regressions: populations that nobody labelled, each with a line of its own.
 
@@ -105,7 +108,7 @@ def mixture_ols(
     ----------
     formula : str
         ``"y ~ x + z"``, as in `ols`.
-    data, schema, n
+    data, schema, n, engine
         As in `ols`.
     components : int or several ints, default 2
         Number of regressions, from 1 to 4, or those that one is chosen of by the released
@@ -144,7 +147,7 @@ def mixture_ols(
     >>> model.fit(dp.Central(1.0, 1e-6)).components.shape
     (2, 2)
     """
-    recipe = Formula(formula, required(schema))
+    recipe, data = Formula(formula, required(schema)), placed(data, engine)
     lines = partial(Model, "symmetric_mixture_ols", recipe, data, n)
     if _symmetric(symmetric, components):
         return lines()
