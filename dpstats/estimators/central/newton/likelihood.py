@@ -31,6 +31,7 @@ from dpstats.estimators.central.newton.conclusion import EFFECT, Conclusion, Sol
 from dpstats.estimators.central.newton.curvature import drawn_to
 from dpstats.estimators.central.newton.normal_rows import NormalRows
 from dpstats.estimators.central.newton.parts import Asked, Whole, pooled, whole
+from dpstats.estimators.central.newton.questions import OfPredictor, Questions
 from dpstats.estimators.central.newton.remarks import far_out, not_identified, off_model, presumed
 from dpstats.estimators.central.newton.start import Start
 from dpstats.estimators.central.newton.tail_law import TailLaw
@@ -42,20 +43,15 @@ from dpstats.families import GAUSSIAN, Family
 from dpstats.protocol import CoefficientEstimate, Holder
 from dpstats.queries import (
     LengthQuantile,
-    NormCount,
-    NormHistogram,
     Query,
     ResponseQuantile,
-    ScoreCurvature,
-    ScoreSquares,
     Search,
-    WhitenedScore,
 )
 
 if TYPE_CHECKING:
     from dpstats.design import Design
 
-__all__ = ["PRIOR_SD", "maximize"]
+__all__ = ["PRIOR_SD", "Bread", "Climb", "Whitened", "maximize", "solved", "whitened"]
 
 Array = NDArray[np.float64]
 
@@ -87,6 +83,25 @@ def maximize(holder: Holder[Query], design: Design) -> CoefficientEstimate:
     """Whiten, step, choose the clip, step twice, and conclude."""
     n = noisy_count(holder, len(design.names))
     level, offset_mean, offset_sd = _start(holder, design, n)
+    found = whitened(holder, design, n)
+    rows = NormalRows(design.family, found.centre, found.cov, offset_mean, offset_sd)
+    asks = OfPredictor(found.metric.w, design.family)
+    climb = Climb(holder, design, found, asks, rows, level, n)
+    return climb.reported(*climb.fit())
+
+
+class Whitened(NamedTuple):
+    """Whitened rows: coefficients b of a constant predictor 1, moments, and the sum of weights."""
+
+    metric: Metric
+    constant: Array
+    centre: Array
+    cov: Array
+    mass: float
+
+
+def whitened(holder: Holder[Query], design: Design, n: float) -> Whitened:
+    """Rows in whitened coordinates, and what is known of them there."""
     low, high = np.asarray(design.internal_bounds, dtype=np.float64).T
     indicators = ((low == 0) & (high == 1)).astype(np.float64)
     plan = holder.plan
@@ -102,8 +117,7 @@ def maximize(holder: Holder[Query], design: Design) -> CoefficientEstimate:
     mass = n if design.weights is None else n * max(weight, 0.1)
     centre = total / weight
     cov = floor_eigenvalues(metric.curvature / weight - np.outer(centre, centre), 0.0)
-    rows = NormalRows(design.family, centre, cov, offset_mean, offset_sd)
-    return _Climb(holder, design, metric, rows, constant, level, n, mass).fit()
+    return Whitened(metric, constant, centre, cov, mass)
 
 
 def _start(holder: Holder[Query], design: Design, n: float) -> tuple[float, float, float]:
@@ -131,7 +145,7 @@ def _beyond(law: TailLaw, clip: float, score: Whole) -> tuple[Array, Array]:
     return beyond, allowed + _LEAN_DOUBT * np.outer(beyond, beyond)
 
 
-class _Bread(NamedTuple):
+class Bread(NamedTuple):
     """A curvature, its entry variances, its mean eigenvalue, and how far out rows lie."""
 
     matrix: Array
@@ -141,20 +155,24 @@ class _Bread(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class _Climb:
-    """Newton steps for coefficients ``w b``; `constant` is the b of a constant predictor 1."""
+class Climb:
+    """Newton steps for coefficients ``w b`` from a constant linear predictor, `level`."""
 
     holder: Holder[Query]
     design: Design
-    metric: Metric
+    found: Whitened
+    asks: Questions
     rows: NormalRows
-    constant: Array
     level: float
     n: float
-    mass: float  # sum of the internal weights: n where there are none
 
-    def fit(self) -> CoefficientEstimate:
-        """All steps."""
+    @property
+    def start(self) -> Array:
+        """Coefficients to start from."""
+        return self.level * self.found.constant
+
+    def fit(self) -> tuple[Conclusion, dict[str, float]]:
+        """All steps; and what was released beside their end."""
         b, clip, spread = self.early()
         law, b = self.tails(b, clip)
         clip = law.best(last_noise(self.holder.plan, self.design), believed_bias(self.family))
@@ -183,16 +201,16 @@ class _Climb:
             allowed=allowed,
             level=bread.level,
             spread=spread,
-            start=self.level * self.constant,
+            start=self.start,
         )
-        found = conclude(solution, self.metric.w, self.effect(spread))
+        found = conclude(solution, self.asks.w, self.effect(spread))
         said = {
             "clip": clip,
             "scores beyond the clip": min(law.number(clip), self.n),
             "lean of long scores": float(np.linalg.norm(beyond)) / math.sqrt(score.variance),
             "leverage": bread.leverage,
         }
-        return self.reported(found, said)
+        return found, said
 
     def reported(self, found: Conclusion, said: dict[str, float]) -> CoefficientEstimate:
         """The estimate, with what was released beside it and what that says of the fit."""
@@ -218,14 +236,14 @@ class _Climb:
         effect: Array = np.where(between_0_and_1(self.design), EFFECT * spread * unit, np.inf)
         return effect
 
-    def late_step(self, b: Array, score: Whole, bread: _Bread) -> Array:
+    def late_step(self, b: Array, score: Whole, bread: Bread) -> Array:
         """A step by the released curvature, shrunk by the size of its noise as early ones are."""
         squared = max(float(score.total @ score.total), 1e-300)
         kept = max(0.0, 1 - b.size * score.variance / squared)
         least = max(_LEAST_CURVATURE * bread.level, _FLOOR * operator_norm(bread.variances))
         return self.bent(b, solved(floor_eigenvalues(bread.matrix, least), kept * score.total))
 
-    def carried(self, bread: _Bread, before: Array, after: Array) -> _Bread:
+    def carried(self, bread: Bread, before: Array, after: Array) -> Bread:
         """The curvature at another place, changed as the model's is."""
         there, here = self.rows.curvature(before), self.rows.curvature(after)
         grown = float(np.trace(here) / np.trace(there))
@@ -255,8 +273,8 @@ class _Climb:
 
     def early(self) -> tuple[Array, float, float]:
         """Two steps at a clip of most lengths; the last one, and the spread of the response."""
-        d = self.constant.size
-        b, clip = self.level * self.constant, 0.0
+        d = self.start.size
+        b, clip = self.start, 0.0
         spread = PRIOR_SD.get(self.family.link, 1.0)
         for k in range(len(EARLY)):
             clip = self.early_clip(k, b, clip)
@@ -279,15 +297,14 @@ class _Climb:
         if k == 0:
             grid = longest * np.geomspace(_WIDEST, 1.0, 65)
         query = LengthQuantile(
-            grid, _EARLY_QUANTILE, self.metric.w.T, self.metric.w @ b, "score", family
+            grid, _EARLY_QUANTILE, self.asks.w.T, self.asks.w @ b, "score", family
         )
         (clip,), _ = self.holder.ask(Search(query), f"length {k + 1}")
         return float(clip)
 
     def score(self, slot: str, b: Array, clip: float, inner: float = 0.0) -> tuple[Array, float]:
         """A noisy score at `b`, and the standard deviation of its noise."""
-        query = WhitenedScore(self.metric.w.T, self.metric.w @ b, clip, inner, self.family)
-        answer = self.holder.ask(query, slot)
+        answer = self.holder.ask(self.asks.score(b, clip, inner), slot)
         return answer.value, answer.noise.sd
 
     def stepped(self, b: Array, score: Array, noise: float, kept: float) -> Array:
@@ -298,34 +315,28 @@ class _Climb:
         squared = max(float(score @ score), 1e-300)
         d = b.size if kept == 1.0 else max(b.size - 2, 0)
         shrunk = score * max(0.0, 1 - d * noise**2 / squared)
-        return self.bounded(self.rows.to(b, shrunk / (kept * self.mass)))
+        return self.bounded(self.rows.to(b, shrunk / (kept * self.found.mass)))
 
     def bounded(self, to: Array) -> Array:
         """Coefficients drawn back to where predictors vary by a public number at most."""
         limit = LARGEST_SD.get(self.family.link)
         if limit is None:
             return to
-        mean = float(self.rows.centre @ to)
-        varying = (to - mean * self.constant) * min(1.0, limit / max(self.rows.spread(to), 1e-300))
-        held = np.clip(mean, self.level - _FARTHEST, self.level + _FARTHEST)
-        drawn: Array = held * self.constant + varying
-        return (
-            drawn
-            if self.constant.any()
-            else to * min(1.0, limit / max(self.rows.spread(to), 1e-300))
-        )
+        constant = self.found.constant
+        mean, level = float(self.found.centre @ to), self.level
+        varying = (to - mean * constant) * min(1.0, limit / max(self.rows.spread(to), 1e-300))
+        held = np.clip(mean, level - _FARTHEST, level + _FARTHEST)
+        drawn: Array = held * constant + varying
+        return drawn if constant.any() else to * min(1.0, limit / max(self.rows.spread(to), 1e-300))
 
     # -- the clip ---------------------------------------------------------------------------
 
     def tails(self, b: Array, clip: float) -> tuple[TailLaw, Array]:
         """What is known of long scores, and coefficients after a step on the way."""
-        family, whitening = self.family, self.metric.w.T
         edges = self.edges(b, clip)
-        query = NormHistogram(whitening, self.metric.w @ b, edges, True, family)
-        answer = self.holder.ask(query, "lengths")
-        least = self.holder.plan.noise(
-            NormCount(whitening, self.metric.w @ b, 1.0, family), "beyond 1"
-        ).sd * math.sqrt(COUNTS[0])
+        answer = self.holder.ask(self.asks.histogram(b, edges), "lengths")
+        one = self.holder.plan.noise(self.asks.count(b, 1.0), "beyond 1").sd
+        least = one * math.sqrt(COUNTS[0])
         least = max(least, 1.0)  # a row is a row
         law = TailLaw.of_histogram(
             answer.value,
@@ -337,12 +348,10 @@ class _Climb:
             short_scores(self.design),
         )
         noise = last_noise(self.holder.plan, self.design)
-        believed = believed_bias(family)
+        believed = believed_bias(self.family)
         for k in range(len(COUNTS)):
             clip = law.best(noise, believed)
-            count = self.holder.ask(
-                NormCount(whitening, self.metric.w @ b, clip, family), f"beyond {k + 1}"
-            )
+            count = self.holder.ask(self.asks.count(b, clip), f"beyond {k + 1}")
             law = law.counted(clip, float(count.value[0]), count.noise.sd)
             if k == 0:
                 score, spread = self.score("middle score", b, law.best(noise, believed))
@@ -385,35 +394,34 @@ class _Climb:
         outer, outer_noise = self.score(f"outer score {k + 1}", b, clip, clip / 2)
         return Asked(b, inner, noise, outer, outer_noise)
 
-    def bread(self, b: Array, clip: float) -> _Bread:
+    def bread(self, b: Array, clip: float) -> Bread:
         """Minus the derivative of the score: as released, averaged with what the model expects."""
-        family, d, whitening = self.family, b.size, self.metric.w.T
+        family, d, whitening = self.family, b.size, self.asks.w.T
         mean, sd = self.rows.predictor(b)
         steep = np.array([mean, mean + _STEEPEST * sd, mean - _STEEPEST * sd])
         roots = np.sqrt(family.curvature(steep) * d)
         grid = np.geomspace(0.7 * roots[0], _FARTHEST_ROW * roots.max(), 17)
-        beta = self.metric.w @ b
+        beta = self.asks.w @ b
         query = Search(LengthQuantile(grid, 0.5, whitening, beta, "curvature", family))
         reached = resolved(_REACHED, self.holder.plan, query, "steepest")
         query = replace(query, quantile=replace(query.quantile, q=reached))
         (radius,), _ = self.holder.ask(query, "steepest")
-        question = ScoreCurvature(whitening, beta, clip, float(radius), family)
-        answer = self.holder.ask(question, "bread")
+        answer = self.holder.ask(self.asks.curvature(b, clip, float(radius)), "bread")
 
         matrix, variances, level = drawn_to(
             answer.value,
             answer.noise.sd,
             self.rows.curvature(b),
-            self.metric.variances / self.n**2,
+            self.found.metric.variances / self.n**2,
         )
         missed = self.holder.plan.noise(query, "steepest").sd / self.n
         leverage = far_out(float(radius) / float(roots.max()), reached, missed, d)
-        return _Bread(matrix, variances, level, leverage)
+        return Bread(matrix, variances, level, leverage)
 
     def meat_clip(self, clip: float, law: TailLaw, unit: float) -> float:
         """Clip of squares: the least noise, `unit` at clip 1, and misplaced squares beyond it."""
         clips = clip * np.geomspace(_LEAST_MEAT_CLIP, 1.0, 25)
-        left = np.array([law.squares(float(c), clip) for c in clips]) / self.constant.size
+        left = np.array([law.squares(float(c), clip) for c in clips]) / self.start.size
         error = (unit * clips**2) ** 2 + (_MEAT_MISPLACED * left) ** 2
         return float(clips[np.argmin(error)])
 
@@ -425,10 +433,9 @@ class _Climb:
         d, rows = b.size, self.holder.plan.max_rows
         weights = self.design.weights
         each = weights is not None and weights.kind == "frequency" and rows == 1
-        query = ScoreSquares(self.metric.w.T, self.metric.w @ b, 1.0, rows, self.family, each)
-        low = self.meat_clip(clip, law, self.holder.plan.noise(query, "meat").sd)
-        query = replace(query, clip=low)
-        answer = self.holder.ask(query, "meat")
+        unit = self.holder.plan.noise(self.asks.squares(b, 1.0, rows, each), "meat").sd
+        low = self.meat_clip(clip, law, unit)
+        answer = self.holder.ask(self.asks.squares(b, low, rows, each), "meat")
         meat, noise = answer.value, answer.noise.sd
         trace = max(float(np.trace(meat)), noise)
         meat = meat * (1 + max(0.0, law.squares(low, clip)) / trace)
