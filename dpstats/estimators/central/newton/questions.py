@@ -18,9 +18,19 @@ from dpstats.queries import (
     WhitenedScore,
 )
 
-__all__ = ["OfPredictor", "Questions"]
+__all__ = ["OfPredictor", "Questions", "Rows"]
 
 Array = NDArray[np.float64]
+
+
+class Rows(Protocol):
+    """What a model expects of rows, at whitened coefficients."""
+
+    def curvature(self, b: Array) -> Array:
+        """Fisher information of one row at `b`, positive definite."""
+
+    def to(self, b: Array, score: Array) -> Array:
+        """Coefficients at which rows would have this mean `score` at `b`."""
 
 
 class Questions(Protocol):
