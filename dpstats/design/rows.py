@@ -144,7 +144,7 @@ class TableSource:
     def observed(self, start: int, stop: int) -> Float:
         """Values in the user's units; see `Source.observed`."""
         part, missing = self._observe(start, stop)
-        values = np.full(missing.shape, np.nan, order="F")  # column by column, as they are asked for
+        values = np.full(missing.shape, np.nan, order="F")  # as it is asked for
         ends = self._layout.bounds[self._filled_places][: missing.shape[1]]
         with np.errstate(all="ignore"):
             np.clip(part[: len(ends)], ends[:, :1], ends[:, 1:], out=values.T[: len(ends)])
