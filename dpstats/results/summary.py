@@ -68,6 +68,7 @@ def page(
 _MODELS = {  # as statsmodels calls them in the head and in the title
     "logit": ("Logit", "Logit Regression"),
     "glm": ("GLM", "Generalized Linear Model Regression"),
+    "mnlogit": ("MNLogit", "Multinomial Logit Regression"),
     "quantreg": ("QuantReg", "Quantile Regression"),
 }
 
