@@ -12,8 +12,9 @@ import numpy as np
 from dpstats.errors import PlanError
 from dpstats.privacy import Neighbors
 from dpstats.queries.base import AsRead, Contribution, Kind, Norm
+from dpstats.queries.binned import cell_counts
 from dpstats.queries.blocks import Array, Block, Geometry, Ints
-from dpstats.queries.scalar import cell_counts, increasing
+from dpstats.queries.scalar import increasing
 
 __all__ = ["AstrayCounts", "ColumnCells"]
 
