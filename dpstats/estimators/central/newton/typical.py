@@ -182,7 +182,8 @@ def _response(design: Design, bad: bool) -> tuple[float, float, float]:
     if family == GAUSSIAN:
         return 0.0, guess(design).sd, 1.0
     middle = design.response_guess
-    if family.name == "binomial":
+    if family.name in ("binomial", "multinomial"):
+        # Of several levels: log odds of the rarest, where nobody declared shares.
         share = middle or (_RARE_ANSWER if bad else 0.5)
         spread, ratio = _BINARY[family.link]
         return ratio * _linked(family.link, min(max(share, 1e-3), 1 - 1e-3)), spread, 1.0
@@ -289,6 +290,11 @@ def _response_words(design: Design) -> list[str]:
     if design.family == GAUSSIAN:
         return words
     words += [f"Linear predictors vary by {_response(design, False)[1]:.2g}."]
+    if design.family.name == "multinomial" and design.response_guess is None:
+        words.append(
+            "Levels are equally frequent at the lower end; at the upper the first has "
+            f"{_RARE_ANSWER:.0%} of the rows: declare shares= of the response."
+        )
     if design.family.name == "binomial" and design.response_guess is None:
         words.append(
             "The rarer answer is that of half of the rows at the lower end, and of "
