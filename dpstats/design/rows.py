@@ -144,7 +144,9 @@ class TableSource:
     def observed(self, start: int, stop: int) -> Float:
         """Values in the user's units; see `Source.observed`."""
         part, missing = self._observe(start, stop)
-        values = np.full(missing.shape, np.nan, order="F")  # column by column, as they are asked for
+        values = np.full(
+            missing.shape, np.nan, order="F"
+        )  # column by column, as they are asked for
         ends = self._layout.bounds[self._filled_places][: missing.shape[1]]
         with np.errstate(all="ignore"):
             np.clip(part[: len(ends)], ends[:, :1], ends[:, 1:], out=values.T[: len(ends)])
@@ -157,7 +159,8 @@ class TableSource:
         start, stop = max(start, 0), min(stop, self._rows)
         inputs, places = self._layout.inputs, self._layout.positions.tolist()
         bounds = dict(zip(self._layout.lookups, self._layout.bounds[places], strict=True))
-        found = np.zeros((max(stop - start, 0), 2, len(inputs)), dtype=np.bool_)
+        whole = np.zeros((2, len(inputs), max(stop - start, 0)), dtype=np.bool_)
+        found = whole.transpose(2, 0, 1)  # kept column by column, as it is filled
         for at, name in enumerate(inputs):
             declared = self._declarations.get(name)
             named = isinstance(name, str)

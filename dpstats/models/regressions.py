@@ -8,7 +8,7 @@ from typing import Any
 from dpstats.design import captured
 from dpstats.errors import OptionError
 from dpstats.estimators.base import need_level
-from dpstats.families import BINOMIAL, POISSON, Family
+from dpstats.families import BINOMIAL, MULTINOMIAL, POISSON, Family
 from dpstats.families import family as family_of
 from dpstats.federated import Sites
 from dpstats.models.model import Model
@@ -16,7 +16,7 @@ from dpstats.models.recipes import KINDS, Formula, required
 from dpstats.schema import Schema
 from dpstats.tables.engines import Dask, placed
 
-__all__ = ["Model", "glm", "logit", "mean", "ols", "poisson", "probit", "quantreg"]
+__all__ = ["Model", "glm", "logit", "mean", "mnlogit", "ols", "poisson", "probit", "quantreg"]
 
 
 def ols(
@@ -344,6 +344,59 @@ def probit(
         formula, required(schema), Family("binomial", "probit"), offset, context=context
     )
     return Model("glm", recipe, _table(data, sites, engine), n, missing=missing)
+
+
+def mnlogit(
+    formula: str,
+    data: Any = None,
+    schema: Schema | None = None,
+    *,
+    missing: str = "complete",
+    n: int | None = None,
+) -> Model:
+    """Multinomial logistic regression by formula: a response of several levels.
+
+    Parameters
+    ----------
+    formula : str
+        As in `ols`. The response is a column declared ``Categorical`` with its levels, the first of
+        which is the base: coefficients are log odds of each other level against it.
+    data, schema, n
+        As in `ols`.
+    missing : {"complete"}
+        Rows that miss a value contribute nothing; see `ols`.
+
+    Returns
+    -------
+    Model
+        Its results name coefficients by column and level, ``"age [car]"``; ``coefficients`` has one
+        column a level, and ``predict`` one probability a level. It is fitted under `Central` trust.
+
+    Raises
+    ------
+    FormulaError
+        If a term may not be used on private rows.
+    SchemaError
+        If a column is not declared, or the response is not declared by its levels.
+
+    Notes
+    -----
+    What is estimated is what statsmodels' ``MNLogit`` answers on the same rows: the coefficients of
+    largest likelihood. The scores of all levels are released as one vector, whose sensitivity does
+    not grow with the number of levels; a logit for each pair of levels has the same coefficients
+    (Begg & Gray 1984), and a cost each.
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> mode = dp.Categorical(["bus", "car", "train"])
+    >>> schema = dp.Schema(mode=mode, age=dp.Numeric(18, 90, scale=20))
+    >>> model = dp.mnlogit("mode ~ age", schema=schema, n=20_000)
+    >>> model.plan(dp.Central(epsilon=1, delta=1e-6)).parameters
+    ('Intercept [car]', 'age [car]', 'Intercept [train]', 'age [train]')
+    """
+    recipe = Formula(formula, required(schema), MULTINOMIAL, context=_variables(formula))
+    return Model("mnlogit", recipe, data, n, missing=missing)
 
 
 def quantreg(

@@ -39,7 +39,7 @@ from dpstats.queries.blocks import (
 from dpstats.queries.linear import packed, unpacked
 from dpstats.queries.scalar import cell_counts, increasing
 
-__all__ = ["LevelCurvature", "LevelLengths", "LevelScore", "LevelSquares"]
+__all__ = ["LevelCount", "LevelCurvature", "LevelLengths", "LevelScore", "LevelSquares"]
 
 _SHORTEST = 1 / 8  # whitened rows count as at least this long: their residuals stay on a grid
 _LARGEST = 30.0  # numerical: linear predictors beyond it are taken to be at it
@@ -85,7 +85,7 @@ class _AtLevels(EachRow):
 
     @property
     def _q(self) -> int:
-        return self.beta.shape[1]
+        return int(self.beta.shape[1])
 
     @cached_property
     def _coordinates(self) -> Geometry:
@@ -382,3 +382,35 @@ class LevelLengths(_AtLevels):
     def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
         """sqrt(2) per row under replace-one, 1 under add-remove."""
         return Contribution.ACUTE.sensitivity(float(max_rows), neighbors)
+
+
+@dataclass(frozen=True, eq=False)
+class LevelCount(_AtLevels):
+    """Number of rows whose score is longer than `bound`.
+
+    Guarantee: a row counts once or not at all.
+    """
+
+    bound: float
+    name: ClassVar[str] = "count of long scores of levels"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _need_clip(self.bound, "bound")
+
+    def parameters(self) -> Mapping[str, Any]:
+        """Those of the score, and the bound."""
+        return {**super().parameters(), "bound": self.bound}
+
+    def total(self, block: Block) -> Ints:
+        """One count."""
+        beyond = block.keep * (self._lengths(block, self._residuals(block)) > self.bound)
+        return exact_sum(np.array([beyond.sum()]))
+
+    def finish(self, total: Ints, grid: Array) -> Array:
+        """The count."""
+        return total.astype(np.float64)
+
+    def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
+        """One per row."""
+        return Contribution.INTERVAL.sensitivity(float(max_rows), neighbors)

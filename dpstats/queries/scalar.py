@@ -314,7 +314,7 @@ def _looked_up(values: Array, edges: Array) -> Ints:
 
 
 class _Bins(NamedTuple):
-    """Bins of equal width from one below the first edge on, in which edges are, and which those are.
+    """Bins of equal width, from one below the first edge on, and which of them edges are in.
 
     The first and the last take what lies beyond, and the last what is no number.
     """

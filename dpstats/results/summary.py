@@ -69,6 +69,7 @@ _MODELS = {  # as statsmodels calls them in the head and in the title; of others
     "ols": ("OLS", "OLS"),
     "logit": ("Logit", "Logit Regression"),
     "glm": ("GLM", "Generalized Linear Model Regression"),
+    "mnlogit": ("MNLogit", "Multinomial Logit Regression"),
     "quantreg": ("QuantReg", "Quantile Regression"),
     "mixture_ols": ("Mixture of OLS", "Mixture of Regressions"),
     "symmetric_mixture_ols": ("Symmetric mixture of OLS", "Symmetric Mixture of Regressions"),

@@ -144,6 +144,20 @@ def test_a_site_that_cannot_pay_leaves_and_the_others_go_on() -> None:
     assert "3 of 4" in str(fit.summary())
 
 
+@pytest.mark.parametrize("method", [None, "rounds"])
+def test_a_plan_goes_on_without_a_site_that_refuses_and_names_it(method: Any) -> None:
+    data = sites()
+    del data["south"]["x2"]
+    plan = dp.ols(FORMULA, data, SCHEMA).plan(PRIVACY, method=method)
+    assert [m.slot for m in plan.mechanisms] == ["home", "north", "far"]
+    said = "Left out, at no cost: Site 'south' refuses: columns missing here: 'x2'."
+    assert plan.assumptions[-1] == said
+    assert plan.n == sum(len(data[name]["y"]) for name in ("home", "north", "far"))
+    del data["home"]["x1"]
+    with pytest.raises(TrustError, match="'home' refuses: columns missing here: 'x1'"):
+        dp.ols(FORMULA, data, SCHEMA).plan(PRIVACY, method=method)
+
+
 def test_a_site_without_a_column_leaves() -> None:
     data = sites()
     del data["south"]["x2"]

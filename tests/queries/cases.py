@@ -28,6 +28,7 @@ from dpstats.queries import (
     Gram,
     GroupSums,
     LengthQuantile,
+    LevelCount,
     LevelCurvature,
     LevelLengths,
     LevelScore,
@@ -302,6 +303,7 @@ _CASES = [
     Case(LevelCurvature(WHITEN, THREE, ROOT, 9.0, 0.8), 2, 0.8),
     Case(LevelCurvature(WHITEN, 9 * THREE, ROOT, 2.0, 0.4), 2, 0.6),
     Case(LevelLengths(WHITEN, THREE, ROOT, GRID), 2, 0.99),
+    Case(LevelCount(WHITEN, THREE, ROOT, 0.5), 2, 1.0),
     # symmetric mixtures, and rows with gaps
     Case(CoordinateScores(BETA, 0.6, 1.0, family=SIGNS), np.inf, 0.9),
     Case(PeeledScores(9 * BETA, 1.0, 0.4, family=SIGNS), np.inf, 0.99),
