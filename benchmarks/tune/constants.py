@@ -24,6 +24,7 @@ APART = ("private_variance", "columns", "wide")  # files of the folder itself th
 # Files of the default regressions; those of their robust target and of quantiles are not tried.
 DEFAULT_FIT = (
     "budget",
+    "climb",
     "conclusion",
     "curvature",
     "expectation",
