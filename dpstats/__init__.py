@@ -33,6 +33,7 @@ from dpstats.results import Released as Results
 from dpstats.results import load, plot
 from dpstats.results.compare import compare
 from dpstats.schema import Boolean, Categorical, Numeric, Schema
+from dpstats.tables.engines import Dask
 from dpstats.version import VERSION
 
 __version__ = VERSION
@@ -44,6 +45,7 @@ __all__ = [
     "Categorical",
     "Central",
     "Collector",
+    "Dask",
     "Federated",
     "LabelOnly",
     "Ledger",

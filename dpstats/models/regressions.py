@@ -14,6 +14,7 @@ from dpstats.federated import Sites
 from dpstats.models.model import Model
 from dpstats.models.recipes import KINDS, Formula, required
 from dpstats.schema import Schema
+from dpstats.tables.engines import Dask, placed
 
 __all__ = ["Model", "glm", "logit", "mean", "mnlogit", "ols", "poisson", "probit", "quantreg"]
 
@@ -28,6 +29,7 @@ def ols(
     missing: str = "complete",
     n: int | None = None,
     sites: str | None = None,
+    engine: Dask | None = None,
 ) -> Model:
     """Linear regression by formula.
 
@@ -61,6 +63,9 @@ def ols(
         Public number of rows, for planning without a table, or of a stream that does not say it.
     sites : str, optional
         Column of `data` that names the site of each row, for `Federated`; names are public.
+    engine : Dask, optional
+        The cluster that reads `data`, paths of Parquet files or a dask DataFrame, and holds its
+        rows, for `Central`; the same numbers. A dask DataFrame alone is on the current client's.
 
     Returns
     -------
@@ -88,7 +93,7 @@ def ols(
         weights=weights,
         weight_type=weight_type,
     )
-    return Model("ols", recipe, Sites.of(data, sites), n, missing=missing)
+    return Model("ols", recipe, _table(data, sites, engine), n, missing=missing)
 
 
 def logit(
@@ -102,6 +107,7 @@ def logit(
     missing: str = "complete",
     n: int | None = None,
     sites: str | None = None,
+    engine: Dask | None = None,
 ) -> Model:
     """Logistic regression by formula.
 
@@ -111,7 +117,7 @@ def logit(
         As in `ols`. The response is declared ``Categorical`` with two levels (the second one is the
         event; levels 0 and 1 mean themselves), ``Boolean()``, or ``Numeric(0, 1)``; or it is two
         counts, ``"successes + failures ~ x"``, each declared ``Numeric(0, upper)``.
-    data, schema, n, sites
+    data, schema, n, sites, engine
         As in `ols`.
     offset : str, optional
         As in `glm`.
@@ -149,7 +155,7 @@ def logit(
         weights=weights,
         weight_type=weight_type,
     )
-    return Model("logit", recipe, Sites.of(data, sites), n, missing=missing)
+    return Model("logit", recipe, _table(data, sites, engine), n, missing=missing)
 
 
 def glm(
@@ -167,12 +173,13 @@ def glm(
     missing: str = "complete",
     n: int | None = None,
     sites: str | None = None,
+    engine: Dask | None = None,
 ) -> Model:
     """Generalised linear model by formula.
 
     Parameters
     ----------
-    formula, data, schema, n, sites
+    formula, data, schema, n, sites, engine
         As in `ols`. A response of the Poisson, negative binomial or gamma family is declared
         ``Numeric(0, upper)``, a binomial one as in `logit`; values outside the declaration are
         moved into it.
@@ -241,7 +248,7 @@ def glm(
         weights=weights,
         weight_type=weight_type,
     )
-    return Model(KINDS.get(law, "glm"), recipe, Sites.of(data, sites), n, missing=missing)
+    return Model(KINDS.get(law, "glm"), recipe, _table(data, sites, engine), n, missing=missing)
 
 
 def poisson(
@@ -254,6 +261,7 @@ def poisson(
     missing: str = "complete",
     n: int | None = None,
     sites: str | None = None,
+    engine: Dask | None = None,
 ) -> Model:
     """Poisson regression by formula: ``glm(..., family="poisson")`` with its log link.
 
@@ -261,7 +269,7 @@ def poisson(
     ----------
     formula : str
         As in `ols`. The response is declared ``Numeric(0, upper)``: counts, or rates.
-    data, schema, n, sites
+    data, schema, n, sites, engine
         As in `ols`.
     offset, exposure : str, optional
         As in `glm`.
@@ -290,7 +298,7 @@ def poisson(
     """
     context = _variables(formula, offset, exposure)
     recipe = Formula(formula, required(schema), POISSON, offset, exposure, context)
-    return Model("glm", recipe, Sites.of(data, sites), n, missing=missing)
+    return Model("glm", recipe, _table(data, sites, engine), n, missing=missing)
 
 
 def probit(
@@ -302,6 +310,7 @@ def probit(
     missing: str = "complete",
     n: int | None = None,
     sites: str | None = None,
+    engine: Dask | None = None,
 ) -> Model:
     """Probit regression by formula: ``glm(..., family="binomial", link="probit")``.
 
@@ -309,7 +318,7 @@ def probit(
     ----------
     formula : str
         As in `ols`; the response is declared as in `logit`.
-    data, schema, n, sites
+    data, schema, n, sites, engine
         As in `ols`.
     offset : str, optional
         As in `glm`.
@@ -336,7 +345,7 @@ def probit(
     recipe = Formula(
         formula, required(schema), Family("binomial", "probit"), offset, context=context
     )
-    return Model("glm", recipe, Sites.of(data, sites), n, missing=missing)
+    return Model("glm", recipe, _table(data, sites, engine), n, missing=missing)
 
 
 def mnlogit(
@@ -400,6 +409,7 @@ def quantreg(
     q: float = 0.5,
     missing: str = "complete",
     n: int | None = None,
+    engine: Dask | None = None,
 ) -> Model:
     """Quantile regression by formula: the median of the response, or another quantile, is linear.
 
@@ -408,7 +418,7 @@ def quantreg(
     formula : str
         As in `ols`. The declared range of the response may be as wide as can be: none of its values
         is clipped nearer than that, and long tails cost nothing.
-    data, schema, n
+    data, schema, n, engine
         As in `ols`.
     q : float, default 0.5
         The quantile, between 0 and 1; ``fit(..., q=0.9)`` takes another one, as in statsmodels.
@@ -446,7 +456,16 @@ def quantreg(
     """
     level = need_level(q)
     recipe = Formula(formula, required(schema), context=_variables(formula))
-    return Model("quantreg", recipe, data, n, {"q": level}, missing=missing)
+    return Model("quantreg", recipe, _table(data, None, engine), n, {"q": level}, missing=missing)
+
+
+def _table(data: Any, sites: str | None, engine: Dask | None) -> Any:
+    """Rows as the front door was given them: of one table, of several sites, or on a cluster."""
+    if engine is not None and sites is not None:
+        raise OptionError(
+            "sites= and engine=: a site reads a table of its own, where it is; leave one out."
+        )
+    return Sites.of(placed(data, engine), sites)
 
 
 def _variables(*texts: str | None) -> dict[str, Any]:
@@ -466,6 +485,7 @@ def mean(
     missing: str = "complete",
     n: int | None = None,
     sites: str | None = None,
+    engine: Dask | None = None,
 ) -> Model:
     """Mean of one column, ``mean("y")`` or ``mean("y ~ 1")``.
 
@@ -473,7 +493,7 @@ def mean(
     """
     text = formula if "~" in formula else f"{formula} ~ 1"
     recipe = Formula(text, required(schema))
-    model = Model("mean", recipe, Sites.of(data, sites), n, missing=missing)
+    model = Model("mean", recipe, _table(data, sites, engine), n, missing=missing)
     if not (model.design.has_intercept and len(model.design.names) == 1):
         raise OptionError(
             f'mean({formula!r}): write mean("y") or mean("y ~ 1"); ols takes covariates.'

@@ -91,11 +91,13 @@ def expected(
     variances : callable
         Those of a whitened coefficient times n, of the noise and of sampling.
     """
-    best, worst = (_case(design, bad) for bad in (False, True))
+    best = _case(design, False)
+    worst, alike = _worse(best, design)
     most = _WORST if _slopes(design) > 1 else _WORST_ALONE
-    first = _errors(plan, design, best, variances(best))
+    varying = variances(best)
+    first = _errors(plan, design, best, varying)
     low = first[0] * _BEST
-    high = _errors(plan, design, worst, variances(worst))[0] * most
+    high = _errors(plan, design, worst, varying if alike else variances(worst))[0] * most
     high = np.maximum(low, np.minimum(high, _presumed(design)))
     units = _units(design)
     plan = replace(
@@ -105,7 +107,7 @@ def expected(
         predicted_units=units,
         privacy_share=first[1],
     )
-    ratio = math.sqrt(sum(variances(best)) * len(units) / plan.n) / _signal(design, best)
+    ratio = math.sqrt(sum(varying) * len(units) / plan.n) / _signal(design, best)
     warnings = (*_too_few(plan), *warnings)
     return replace(
         plan,
@@ -162,6 +164,15 @@ def _case(design: Design, bad: bool) -> Case:
         *_response(design, bad),
         _FAINT[bad],
     )
+
+
+def _worse(best: Case, design: Design) -> tuple[Case, bool]:
+    """The worse table, and whether its scores have the law of those of the best."""
+    if design.open_levels:  # others have no rare levels
+        return _case(design, True), False
+    mean, spread, dispersion = response = _response(design, True)
+    worse = best._replace(mean=mean, spread=spread, dispersion=dispersion, faint=_FAINT[True])
+    return worse, response == (best.mean, best.spread, best.dispersion)
 
 
 def _response(design: Design, bad: bool) -> tuple[float, float, float]:
