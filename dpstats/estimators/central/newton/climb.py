@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -121,6 +121,7 @@ class Climb(ABC):
     asks: Questions
     n: float
     rows: Rows
+    early_kept: ClassVar[float] = _EARLY_KEPT
 
     @property
     @abstractmethod
@@ -239,7 +240,7 @@ class Climb(ABC):
             clip = self.early_clip(k, b, clip)
             spread = spread or self.prior_spread(clip)
             score, noise = self.score(f"early score {k + 1}", b, clip)
-            b = self.stepped(b, score, noise, _EARLY_KEPT)
+            b = self.stepped(b, score, noise, self.early_kept)
         return b, clip, spread
 
     def score(self, slot: str, b: Array, clip: float, inner: float = 0.0) -> tuple[Array, float]:
