@@ -26,7 +26,7 @@ from dpstats.stored import plain, read, reading, record
 from dpstats.stored import values as read_values
 from dpstats.tables import named_columns, row_count
 
-__all__ = ["FittedFormula", "variables_of"]
+__all__ = ["FittedFormula", "may_read", "variables_of"]
 
 Float = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -34,11 +34,23 @@ Mask = NDArray[np.bool_]
 _LARGEST = 1_000  # entries of a captured variable that is kept
 _PROBE = 1_000  # rows on which terms are evaluated again, to see whether they mix rows
 _SAME = 1e-8
+_DOT = re.compile(r"(?<![\w.)])\.(?![\w(])")  # the term that stands for all other columns
+_QUOTED = re.compile(r"[\\'\"`{}]|\s")
 _MIXES = (
     "one of its terms depends on all rows at once (such as x.mean() or rank), so that it means "
     "something else on new rows. center(x), scale(x), poly, bs and C remember what they learned; "
     "or compute the column before the fit"
 )
+
+
+def may_read(texts: Iterable[str | None], names: Iterable[str]) -> list[str]:
+    """Columns that terms may read: those whose names are in them, or all where one is ``.``.
+
+    A name that a formula has to quote in another form than its own is taken to be there.
+    """
+    text = " ".join(filter(None, texts))
+    every = _DOT.search(text) is not None
+    return [name for name in names if every or name in text or _QUOTED.search(name)]
 
 
 @dataclass(frozen=True)
@@ -109,7 +121,7 @@ class FittedFormula:
         terms = _terms(text, allowed)
         used = variables_of(terms)
         reads = tuple(name for name in allowed if name in used)
-        listed = tuple(allowed) if re.search(r"(?<![\w.)])\.(?![\w(])", text) else ()
+        listed = tuple(allowed) if _DOT.search(text) else ()
         frame = _frame(table, reads)
         known = {
             name: value

@@ -108,9 +108,13 @@ class Actor:
         self, source: Source, design: Design, piece: Piece, folder: Path | None
     ) -> ResidentRows:
         lots = Window(self._lots, piece.start, piece.rows)
-        if folder is None:
-            return ResidentRows(source, design, 1, lots)
-        return MappedRows(source, design, 1, lots, folder)
+        store = (
+            ResidentRows(source, design, 1, lots)
+            if folder is None
+            else MappedRows(source, design, 1, lots, folder)
+        )
+        store.everything.whole = piece.whole  # compiled products pay as if it were one table
+        return store
 
     def _total(self, query: Mapping[str, Any], cut: Cut | None, key: bytes) -> NDArray[Any]:
         asked, self._key.key = query_from_dict(query), key

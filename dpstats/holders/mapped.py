@@ -72,7 +72,7 @@ class MappedRows(ResidentRows):
         if columns is None:
             return whole
         chosen = np.array(columns, dtype=np.intp)
-        return View(whole.x, whole.bound[chosen], whole.grid[chosen], columns)
+        return View(whole.x, whole.bound[chosen], whole.grid[chosen], columns, whole=whole.whole)
 
     def _chosen(self, view: View, rows: Piece) -> Floats:
         x = view.x[rows]

@@ -62,6 +62,8 @@ class View:
     memory : dict
         For each block, given by its part, the number of parts and its first row: see
         `Block.recall`.
+    whole : int
+        Rows of the table, where these are a part of it that is asked beside others.
     """
 
     x: Floats | csr_array
@@ -69,13 +71,14 @@ class View:
     grid: Array
     columns: tuple[int, ...] | None = None
     memory: dict[Key, dict[str, Any]] = field(default_factory=dict)
+    whole: int = 0
 
     @property
     def fast(self) -> bool:
         """Whether compiled products pay: starting them takes as long as reading this much."""
         return (
             isinstance(self.x, np.ndarray)
-            and self.x.size >= _MANY_VALUES
+            and max(self.whole, len(self.x)) * self.x.shape[1] >= _MANY_VALUES
             and self.x.flags.c_contiguous
             and kernels() is not None
         )
@@ -134,7 +137,9 @@ class ResidentRows:
             while len(self._views) >= _VIEWS:
                 self._views.pop(next(iter(self._views)))
             whole = self.everything
-            self._views[columns] = View(dense, whole.bound[chosen], whole.grid[chosen], columns)
+            self._views[columns] = View(
+                dense, whole.bound[chosen], whole.grid[chosen], columns, whole=whole.whole
+            )
         return self._views[columns]
 
     def answer(self, query: Query, cut: tuple[int, int] | None = None) -> Array:

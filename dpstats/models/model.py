@@ -118,7 +118,10 @@ class Model:
     @cached_property
     def _table(self) -> Any:
         """The table in memory: of public covariates, whose values are known before."""
-        return self._data.collected() if isinstance(self._data, Stream) else self._data
+        if not isinstance(self._data, Stream):
+            return self._data
+        names = list(self._data)
+        return self._data.collected(getattr(self._recipe, "may_read", list)(names))
 
     def expecting(self, n: int) -> Model:
         """The model with n rows (users) in place of those it has: to plan with, not to fit.

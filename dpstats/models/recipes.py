@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from dpstats.design import DeclaredDesign, Design, PublicDesign
+from dpstats.design.fitted_formula import may_read
 from dpstats.design.mistakes import is_mistaken
 from dpstats.errors import DataError, OptionError, SchemaError, TrustError
 from dpstats.families import BINOMIAL, GAUSSIAN, MULTINOMIAL, Family
@@ -82,6 +83,10 @@ class Formula:
     def keeps_all(self) -> bool:
         """Whether no column may be left out: those of fixed effects are asked for."""
         return self._written != self.formula
+
+    def may_read(self, names: Sequence[str]) -> list[str]:
+        """Columns of a table that the design may be made of."""
+        return may_read((self._written, self.offset, self.exposure), names)
 
     def private(self) -> Design:
         """The design where all columns are private."""

@@ -355,6 +355,7 @@ def mnlogit(
     *,
     missing: str = "complete",
     n: int | None = None,
+    engine: Dask | None = None,
 ) -> Model:
     """Multinomial logistic regression by formula: a response of several levels.
 
@@ -363,7 +364,7 @@ def mnlogit(
     formula : str
         As in `ols`. The response is a column declared ``Categorical`` with its levels, the first of
         which is the base: coefficients are log odds of each other level against it.
-    data, schema, n
+    data, schema, n, engine
         As in `ols`.
     missing : {"complete"}
         Rows that miss a value contribute nothing; see `ols`.
@@ -398,7 +399,7 @@ def mnlogit(
     ('Intercept [car]', 'age [car]', 'Intercept [train]', 'age [train]')
     """
     recipe = Formula(formula, required(schema), MULTINOMIAL, context=_variables(formula))
-    return Model("mnlogit", recipe, data, n, missing=missing)
+    return Model("mnlogit", recipe, _table(data, None, engine), n, missing=missing)
 
 
 def quantreg(

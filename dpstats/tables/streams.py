@@ -117,11 +117,10 @@ class Stream(Mapping[str, Any]):
             del batch
         raise DataError(f"Rows could not be read to the end ({failed}).{failing}")
 
-    def collected(self) -> dict[str, Any]:
-        """All columns in memory as they are, for a model with public covariates."""
-        names = list(self)
+    def collected(self, names: Sequence[str]) -> dict[str, Any]:
+        """These columns in memory as they are, for a model with public covariates."""
         parts = list(self.read(names))
-        return {name: _joined([part[name] for part in parts], self[name]) for name in names}
+        return {name: _joined([part.pop(name) for part in parts], self[name]) for name in names}
 
 
 def stream_of(data: Any, schema: Schema | None, n: int | None = None) -> Any:

@@ -515,3 +515,30 @@ def test_the_command_line_fits_several_files(
     assert "2,500" in capsys.readouterr().out
     assert main(["fit", FORMULA, str(folder / "none*.parquet"), *rest]) == 2
     assert "no files match" in capsys.readouterr().err
+
+
+READ: dict[str, tuple[str, list[str]]] = {
+    "named": ("y ~ x + C(g)", ["g", "y", "x"]),
+    "transformed": ("y ~ np.log(x + 10):b", ["g", "y", "x", "b"]),
+    "all": ("y ~ .", ["g", "z", "y", "x", "k", "b"]),
+}
+
+
+@pytest.mark.parametrize("written", READ)
+def test_public_covariates_are_read_where_the_formula_may_read_them(
+    written: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A name inside another word is read in vain, and none that is needed is left out."""
+    formula, names = READ[written]
+    seen: list[list[str]] = []
+    read = streams.Stream.read
+
+    def reading(self: Any, names: Any, *failing: str) -> Any:
+        seen.append(list(names))
+        return read(self, names, *failing)
+
+    monkeypatch.setattr(streams.Stream, "read", reading)
+    privacy = dp.LabelOnly(2.0)
+    one, other = (dp.ols(formula, data, SCHEMA) for data in (folder, frame()))
+    assert fitted(one, privacy) == fitted(other, privacy)
+    assert [set(columns) for columns in seen] == [set(names)]

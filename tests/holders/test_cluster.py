@@ -219,6 +219,8 @@ def test_what_is_no_cluster_is_refused(tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text("x,y\n1,2\n")
     with pytest.raises(DataError, match=r"rows\.csv is no Parquet file"):
         dp.mixture_ols("y ~ x", tmp_path, SCHEMA, engine=engine)
+    with pytest.raises(DataError, match="a dict is in this process"):
+        dp.mnlogit("g ~ x", {"x": [1.0], "g": ["a"]}, SCHEMA, engine=engine)
     with pytest.raises(DataError, match="no such file"):
         dp.mean("y", tmp_path / "rows.parquet", SCHEMA, engine=engine)
 
