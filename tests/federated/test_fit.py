@@ -270,6 +270,7 @@ def test_a_forest_of_sites_has_their_intervals_and_the_combined_one(fit: Any) ->
     assert np.allclose(bars[-1].get_xdata(), fit.conf_int().loc["x1"])
     assert bars[1].get_color() == bars[2].get_color() != bars[3].get_color()
     assert "NOT private" in ax.get_title(loc="left")
+    assert plot.sources(fit).get_xlabel() == ax.get_xlabel()
     plt.close("all")
     with pytest.raises(OptionError, match="is none of Intercept, x1, x2"):
         plot.sources(fit, "z")
