@@ -21,6 +21,22 @@ __all__ = ["FAMILIES", "FIXED", "UNITS", "Constant", "changed", "constants", "un
 PACKAGE = Path(__file__).parents[2] / "dpstats" / "estimators"
 
 APART = ("private_variance", "columns", "wide")  # files of the folder itself that are in a family
+# Files of the default regressions; those of their robust target and of quantiles are not tried.
+DEFAULT_FIT = (
+    "budget",
+    "climb",
+    "conclusion",
+    "curvature",
+    "expectation",
+    "identification",
+    "likelihood",
+    "normal_rows",
+    "parts",
+    "remarks",
+    "start",
+    "tail_law",
+    "whitening",
+)
 # Folders and files of each family.
 FAMILIES = {
     "mean": (
@@ -30,6 +46,7 @@ FAMILIES = {
         "central/sandwich.py",
     ),
     "scales": ("central/scales", "central/counted.py", "numerics/cells.py"),
+    "newton": tuple(f"central/newton/{name}.py" for name in DEFAULT_FIT),
     "mixtures": ("central/mixtures",),
     "gaps": ("central/gaps",),
     "descriptive": ("central/descriptive", "columns.py"),

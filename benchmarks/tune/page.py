@@ -21,7 +21,8 @@ _TOP = """# Constants
 
 <!-- Written by `python -m benchmarks.tune.page`; do not edit. -->
 
-Numbers in `dpstats/estimators` that no theorem gives; those of the noisy Newton are not among them.
+Numbers in `dpstats/estimators` that no theorem gives; those of `target="robust"` and of quantile
+regressions are not among them.
 What each is worth: the number is halved and doubled (of a share the odds), or set to what does
 nothing (off), in settings of its family with the same draws. *Error* is the largest change of the
 root mean squared error in any setting, *coverage* the largest of 95 % intervals, in points; Monte

@@ -302,6 +302,14 @@ def _careless() -> Iterator[Setting]:
         yield Setting("ols", "newton", "central", n, d, epsilon, "careless", scaled=False)
 
 
+def _newton() -> Iterator[Setting]:
+    for model in ("ols", "logit", "poisson"):
+        yield Setting(model, "newton", "central", 4_000, 4, 1.0)
+        yield Setting(model, "newton", "central", 20_000, 4, 0.5, "hard")
+    yield Setting("ols", "newton", "central", 10_000, 19, 1.0)
+    yield Setting("ols", "newton", "central", 20_000, 3, 1.0, "curved")
+
+
 def _shared() -> Iterator[Setting]:
     yield from list(_labels())[:6]
     yield from list(_local())[:9]
@@ -310,6 +318,7 @@ def _shared() -> Iterator[Setting]:
 
 SETTINGS: dict[str, tuple[Setting, ...]] = {
     "mean": tuple(_mean_of()),
+    "newton": tuple(_newton()),
     "scales": tuple(_careless()),
     "sparse": tuple(_sparse()),
     "labels": tuple(_labels()),

@@ -33,6 +33,7 @@ _MODELS = {
     "logit": ("binomial", "logit"),
     "probit": ("binomial", "probit"),
     "poisson": ("poisson", "log"),
+    "mnlogit": ("multinomial", "logit"),
     "quantreg": ("gaussian", "identity"),
 }
 _FAMILIES = ("gaussian", "binomial", "poisson", "gamma", "negativebinomial")
@@ -92,14 +93,17 @@ def model_of(arguments: argparse.Namespace, schema: Any, **rows: Any) -> Any:
         raise DataError(f"--link {link} needs --family, such as --family binomial.")
     if family is not None and arguments.model is not None:
         raise DataError("--model and --family: give one of them.")
-    if arguments.model == "quantreg":
+    if arguments.model in ("mnlogit", "quantreg"):
         for name in ("alpha", "weights", "offset", "exposure"):
             if getattr(arguments, name) is not None:
-                raise DataError(f"--{name}: --model quantreg takes none in this release.")
+                raise DataError(f"--{name}: --model {arguments.model} takes none in this release.")
+    if arguments.model == "quantreg":
         q = 0.5 if arguments.q is None else arguments.q
         return dp.quantreg(arguments.formula, schema=schema, q=q, **rows)
     if arguments.q is not None:
         raise DataError(f"--q {arguments.q:g} needs --model quantreg.")
+    if arguments.model == "mnlogit":
+        return dp.mnlogit(arguments.formula, schema=schema, **rows)
     if family is None:
         family, link = _MODELS[arguments.model or "ols"]
 

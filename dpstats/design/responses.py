@@ -152,8 +152,6 @@ def _need_levels(name: str, family: Family, what: str) -> None:
 def _values(name: str, declaration: Categorical | Boolean, family: Family) -> Float:
     """Number that each level of the response stands for."""
     if family.name == "multinomial":
-        if len(declaration.levels) < 2:
-            _need_levels(name, family, "has one level")
         return np.arange(len(declaration.levels), dtype=np.float64)
     numbers = declaration.values if isinstance(declaration, Categorical) else np.array([0.0, 1.0])
     if family.name == "binomial":

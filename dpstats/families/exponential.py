@@ -406,8 +406,6 @@ def family(spec: Any, link: str | None = None, alpha: float | None = None) -> Fa
         if name == "negativebinomial" and alpha is None:
             alpha = float(spec.alpha)
     name = _ALIASES.get(name, name)
-    if name == _OF_LEVELS:
-        raise OptionError("family='multinomial': dp.mnlogit(formula, data, schema) fits it.")
     links = [row_link for row_name, row_link in _ROWS if row_name == name]
     wanted = (link or own or (links[0] if links else "")).lower()
     if own is not None and wanted != own:

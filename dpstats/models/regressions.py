@@ -235,6 +235,8 @@ def glm(
     True
     """
     law = family_of(family, link, alpha)
+    if law == MULTINOMIAL:
+        raise OptionError("family='multinomial': dp.mnlogit(formula, data, schema) fits it.")
     context = _variables(formula, offset, exposure)
     recipe = Formula(
         formula,

@@ -4,12 +4,6 @@ from __future__ import annotations
 
 __all__ = ["not_in_this_release"]
 
-_PAIRS = (
-    "of a response with levels a, b, c fit dp.logit once with it declared Categorical(['a', 'b']) "
-    "and once with Categorical(['a', 'c']): rows of other levels contribute nothing, and the "
-    "coefficients are those of the multinomial model (Begg & Gray 1984). Each is a fit with a cost "
-    "of its own"
-)
 _INSTEAD = {
     "anova_lm": "fit.anova() tests each term of a fit, at no cost",
     "feglm": 'write dp.glm("y ~ x | g", ..., family=...)',
@@ -22,9 +16,9 @@ _INSTEAD = {
     "glsar": 'dp.ols(..., weights="w") is the nearest',
     "mixedlm": 'dp.Schema(..., unit="person", max_rows=5) protects all rows of a person, and fits '
     "report standard errors clustered by it",
-    "mnlogit": _PAIRS,
+    "mnlogit": 'write dp.mnlogit("y ~ x", data, schema), by formula',
     "negativebinomial": 'write dp.glm(..., family="negativebinomial", alpha=0.5)',
-    "ordinal": "dp.logit is for a response of two levels",
+    "ordinal": "dp.logit is for a response of two levels, dp.mnlogit for several without an order",
     "phreg": 'dp.glm(..., family="poisson", exposure="years") is for rates',
     "quantreg": 'write dp.quantreg("y ~ x", data, schema, q=0.5), by formula',
     "rlm": 'write dp.ols(...).fit(privacy, target="robust")',

@@ -31,8 +31,7 @@ def test_logits_of_pairs_of_levels_are_a_multinomial_one() -> None:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("mnlogit", "Categorical"),
-        ("MNLogit", "Begg & Gray"),
+        ("MNLogit", "dp.mnlogit"),
         ("QuantReg", "quantreg"),
         ("feols", "x | g"),
         ("ordinal", "two levels"),

@@ -22,13 +22,17 @@ from dpstats.mechanisms.noise import SeededNoise
 from dpstats.models import descriptive, evaluation, mixtures, ranges, regressions
 from dpstats.privacy import Central, Neighbors, Privacy
 from dpstats.protocol import Estimator, Plan
-from dpstats.schema import Categorical, Numeric, Schema
+from dpstats.schema import Categorical, Declaration, Numeric, Schema
 from tests.grids import grid
 
 MAX_ROWS = 3  # rows that one person may contribute in the "person" settings
 Y_BOUND = 8.0
 LEVELS = ("a", "b", "c")
-COLUMNS = {"x1": Numeric(-1, 1), "x2": Numeric(0, 10), "g": Categorical(LEVELS)}
+COLUMNS: dict[str, Declaration] = {
+    "x1": Numeric(-1, 1),
+    "x2": Numeric(0, 10),
+    "g": Categorical(LEVELS),
+}
 SIGNS = {"x1": Categorical([-1, 1], other=1)}
 SLOPES = {"Intercept": 1.0, "x1": 1.0, "x2": -0.2, "C(g)[T.b]": 0.5, "C(g)[T.c]": 0.0}
 POPULATION_MEAN = 1.0 - 0.2 * 5 + 0.5 / 3
@@ -66,7 +70,7 @@ class ModelCase:
     """
 
     make: Callable[[Any, Schema], regressions.Model]
-    endog: Numeric
+    endog: Numeric | Categorical
     truth: Mapping[str, float]
     draw: Callable[[Any, np.random.Generator, float], Any]
     reference: Callable[[pd.DataFrame], Any] | None = None
@@ -82,6 +86,15 @@ def bernoulli(eta: Any, rng: np.random.Generator, sd: float) -> Any:
 
 def poisson(eta: Any, rng: np.random.Generator, sd: float) -> Any:
     return rng.poisson(np.exp(GENTLE * eta)).astype(float)
+
+
+OF_LEVEL = {"1": 0.5, "2": -0.5}  # log odds of levels against 0, in linear predictors
+
+
+def of_levels(eta: Any, rng: np.random.Generator, sd: float) -> Any:
+    odds = np.exp(np.outer([0.0, *OF_LEVEL.values()], eta))
+    chances = np.cumsum(odds / odds.sum(axis=0), axis=0)
+    return (rng.uniform(size=eta.size) > chances).sum(axis=0).clip(0, 2).astype(float)
 
 
 def probit(eta: Any, rng: np.random.Generator, sd: float) -> Any:
@@ -173,6 +186,16 @@ MODELS = LAWS | {
         SLOPES,
         normal,
         lambda frame: smf.quantreg(RIGHT, frame),
+    ),
+    "mnlogit": ModelCase(
+        lambda data, schema: regressions.mnlogit(RIGHT, data, schema),
+        Categorical([0, 1, 2]),
+        {
+            f"{name} [{level}]": by * value
+            for level, by in OF_LEVEL.items()
+            for name, value in SLOPES.items()
+        },
+        of_levels,
     ),
     "range": ModelCase(  # the declaration of the response is not used; nobody knows its range
         lambda data, schema: ranges.range_model("y", data, schema.unit, schema.max_rows),

@@ -30,6 +30,7 @@ _SEEN = 0.25  # share: of rows that must stand out for anything to be known
 _ONE_VALUE = 0.45  # share: of rows at one anchor, from which it is the centre
 _APART = 2  # number: cells between groups of cells that stand out
 _FAR = 16.0  # ratio: distance of a group from the largest to the width of that
+_NARROW = 0.0625  # ratio: zoom to the range, from which on it is a claim that is checked
 _DOUBTFUL = 1.5  # ses: more that a cell far from a zoom needs, where an earlier stage saw nothing
 
 
@@ -159,11 +160,27 @@ class Column:
         threshold = math.sqrt(2 * math.log(_FALSE * counts.size * self.columns)) * sd
         rows = _standing_out(counts, threshold)
         if self._zoom is not None:
+            if self._refuted(counts, sd):
+                self._seen = self.found = None
+                return
             self._spread(rows, counts, sd, threshold)
         else:
             _without_doubtful(rows, self.edges, threshold, sd)
         if rows.sum() >= _SEEN * self.n:
             self._conclude(_Seen(rows, self.edges, sd / self.n), counts, sd, threshold)
+
+    def _refuted(self, counts: Array, sd: float) -> bool:
+        """Whether a zoom into a small part of the range holds rather none of the rows than all.
+
+        What it was chosen by may have been noise, and these counts are new. It is asked where two
+        standard deviations of the rows inside exceed the share that had to stand out.
+        """
+        assert self._zoom is not None
+        inside = (self.edges[1:] > self._zoom[0]) & (self.edges[:-1] < self._zoom[1])
+        noise = sd * math.sqrt(int(np.count_nonzero(inside)))
+        narrow = self._zoom[1] - self._zoom[0] < _NARROW * (self.upper - self.lower)
+        told: bool = bool(counts[inside].sum() < self.n / 2)
+        return narrow and 2 * noise > _SEEN * self.n and told
 
     def _spread(self, rows: Array, counts: Array, sd: float, threshold: float) -> None:
         """Rows that stand out nowhere are spread over the zoom; far from it nothing was seen."""

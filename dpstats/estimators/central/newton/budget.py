@@ -25,6 +25,7 @@ __all__ = [
     "COUNT",
     "COUNTS",
     "EARLY",
+    "INNER",
     "believed_bias",
     "between_0_and_1",
     "blur",
@@ -36,23 +37,27 @@ __all__ = [
     "whitening",
 ]
 
-# Shares of the budget; the last two scores take what is left.
-_COUNT, _MEDIAN, _LEVEL, _MEAN, _EXPOSURE = 0.005, 0.01, 0.01, 0.015, 0.02
-_NORM, _MOMENTS = 0.01, (0.07, 0.09)
-CLEAR, _LEAST_PART = 0.3, 0.4  # noise on second moments at which they take all of their share
-_CLEAR_RARE = 0.05  # the same, where a column may be nearly always 0
-_RARE_BREAD = 2.0  # by which the curvature's share grows with theirs
-_LENGTH, EARLY = (0.02, 0.008), (0.015, 0.03)
+# budget: median, size, mean and weights of the response, to start from
+_MEDIAN, _LEVEL, _MEAN, _EXPOSURE = 0.01, 0.01, 0.015, 0.02
+_NORM, _MOMENTS = 0.01, (0.07, 0.09)  # budget: a first radius; both Gram matrices at most
+# ratio: noise on second moments at which they take all of their share; the part they take at least
+CLEAR, _LEAST_PART = 0.3, 0.4
+_CLEAR_RARE = 0.05  # ratio: the same, where a column may be nearly always 0
+_RARE_BREAD = 2.0  # ratio: by which the curvature's share grows with theirs
+_LENGTH, EARLY = (0.02, 0.008), (0.015, 0.03)  # budget: quantiles of lengths; early scores
+# budget: histogram of lengths; counts beyond the clip; the score on the way
 _HISTOGRAM, COUNTS, _MIDDLE = 0.025, (0.013, 0.013, 0.013), 0.05
-_REACH, _BREAD, _MEAT = 0.01, 0.05, 0.03
-_LAST = (0.28, 0.72)  # of the last two scores
+# budget: quantiles of lengths of rows; the curvature; squares of scores
+_REACH, _BREAD, _MEAT = 0.01, 0.05, 0.015
+_LAST = (0.28, 0.72)  # share: of what is left, for each of the last two scores
+INNER = 0.65  # share: of a last score, for its inner part, where the outer is drawn towards nothing
 
-_BELIEVED = {"gaussian": 0.2}  # share of its worst bias that a clip is chosen by
-_BELIEVED_ELSE = 0.1
-ALLOWED = 0.2  # share of the square of its worst bias that the covariance has in each direction
-_SLACK = 0.1  # by which a spline's basis may exceed [0, 1]
+_BELIEVED = {"gaussian": 0.1}  # share: of the square of its worst bias that a clip is chosen by
+_BELIEVED_ELSE = 0.05  # share: the same under other laws than the normal one
+ALLOWED = 0.2  # share: of the square of its worst bias that the covariance has in each direction
+_SLACK = 0.1  # numerical: by which a spline's basis may exceed [0, 1]
 
-COUNT = Request("count", _COUNT, "number of rows that contribute")
+COUNT = Request("count", 0.005, "number of rows that contribute")
 
 
 def blur(design: Design, privacy: Privacy, n: float) -> float:
@@ -113,12 +118,11 @@ def requests(design: Design, privacy: Privacy, n: float) -> list[Request]:
         Request("meat", _MEAT, "squares of scores, for standard errors"),
     ]
     left = 1.0 - sum(r.weight for r in aside)
-    parts = _parts(design)
+    inner = INNER if peels(design) else 0.5
     last = [
-        Request(f"{part} score {k + 1}".strip(), left * share / len(parts), purpose)
+        Request(f"{part} score {k + 1}", left * share * of_it, _PURPOSES[part])
         for k, share in enumerate(_LAST)
-        for part in parts
-        for purpose in (_PURPOSES[part],)
+        for part, of_it in zip(_PARTS, (inner, 1 - inner), strict=True)
     ]
     return aside + last
 
@@ -133,15 +137,11 @@ def whitening(moments: float = 1.0) -> list[Request]:
     ]
 
 
+_PARTS = ("inner", "outer")
 _PURPOSES = {
-    "": "score of a Newton step",
     "inner": "score of a Newton step, clipped at half the length",
     "outer": "what half the length leaves out of it",
 }
-
-
-def _parts(design: Design) -> tuple[str, ...]:
-    return ("inner", "outer")
 
 
 def short_scores(design: Design) -> bool:
@@ -165,7 +165,7 @@ def last_noise(plan: Plan, design: Design) -> float:
     """Standard deviation of the noise of both last scores together, at clip 1; public."""
     d = len(design.names)
     unit = WhitenedScore(np.eye(d), np.zeros(d), 1.0)
-    slots = [f"{part} score {k + 1}".strip() for k in range(len(_LAST)) for part in _parts(design)]
+    slots = [f"{part} score {k + 1}" for k in range(len(_LAST)) for part in _PARTS]
     return 1 / math.sqrt(sum(1 / plan.noise(unit, slot).sd ** 2 for slot in slots))
 
 

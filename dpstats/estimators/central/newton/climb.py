@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,7 @@ from dpstats.estimators.central.newton.budget import (
     short_scores,
 )
 from dpstats.estimators.central.newton.conclusion import Conclusion, Solution, conclude
-from dpstats.estimators.central.newton.parts import Asked, Whole, pooled, whole
+from dpstats.estimators.central.newton.parts import Asked, Placed, Whole, joined, pooled, whole
 from dpstats.estimators.central.newton.questions import Questions, Rows
 from dpstats.estimators.central.newton.tail_law import TailLaw
 from dpstats.estimators.central.newton.whitening import Metric, whiten
@@ -43,16 +43,19 @@ __all__ = ["Bread", "Climb", "Whitened", "solved", "whitened"]
 
 Array = NDArray[np.float64]
 
-_EARLY_KEPT = 0.75  # slope of early scores, as a share of the whole one's
-_LEAST_MEAT_CLIP, _MEAT_MISPLACED = 0.1, 0.5  # of squares beyond their clip, the share misplaced
-_BETWEEN, _MOST_BETWEEN = 1.5, 0.3  # curvature between both clips, over the share of rows there
-_FARTHEST_LEAN = 3.0  # what is beyond the clip over what is seen of it, at most
-_LEAN_DOUBT = 0.5  # square of its relative error
-_MOST_BEND = 0.5  # change of a step by the bend of means, over its length
-_MOST_GROWN = 1.5  # change of the curvature on the last step
-_LEAST_CURVATURE, _FLOOR = 0.15, 0.5  # eigenvalues of a late step: of their mean, of noise
-_MEAT_DOUBT = 0.3  # relative error of the bread as the shape of the meat
-_WHITENED_REACH = 0.95  # rows that the second Gram matrix should count in full
+_EARLY_KEPT = 0.75  # ratio: slope of early scores to that of the whole one
+# ratio: least clip of squares to that of scores; share: misplaced beyond it
+_LEAST_MEAT_CLIP, _MEAT_MISPLACED = 0.1, 0.5
+# ratio: curvature between both clips to the share of rows there, and at most
+_BETWEEN, _MOST_BETWEEN = 1.5, 0.3
+_FARTHEST_LEAN = 3.0  # ratio: what is beyond the clip to what is seen of it, at most
+_LEAN_DOUBT = 0.5  # ratio: square of its relative error
+_MOST_BEND = 0.5  # ratio: change of a step by the bend of means to its length, at most
+_MOST_GROWN = 1.5  # ratio: change of the curvature on the last step, at most
+# ratio: eigenvalues of a late step to their mean, and to noise, at least
+_LEAST_CURVATURE, _FLOOR = 0.15, 0.5
+_MEAT_DOUBT = 0.3  # ratio: relative error of the bread as the shape of the meat
+_WHITENED_REACH = 0.95  # share: of rows that the second Gram matrix should count in full
 
 
 class Whitened(NamedTuple):
@@ -118,6 +121,7 @@ class Climb(ABC):
     asks: Questions
     n: float
     rows: Rows
+    early_kept: ClassVar[float] = _EARLY_KEPT
 
     @property
     @abstractmethod
@@ -155,7 +159,7 @@ class Climb(ABC):
     def fit(self) -> tuple[Conclusion, dict[str, float]]:
         """All steps; and what was released beside their end."""
         b, clip, spread = self.early()
-        law, b = self.tails(b, clip)
+        law, b, middle = self.tails(b, clip)
         clip = law.best(last_noise(self.holder.plan, self.design), believed_bias(self.family))
         between = (law.number(clip / 2) - law.number(clip)) / self.n
         share = min(_MOST_BETWEEN, _BETWEEN * between)
@@ -169,12 +173,13 @@ class Climb(ABC):
         bread = self.carried(bread, first.at, second.at)
         both = pooled(first, second, bread.matrix)
         score = whole(both, bread.matrix, share, peeled)
+        at, score = joined(middle, Placed(both.at, score), bread.matrix)
         meat = self.meat(b, clip, law, bread.matrix) * self.n / max(self.n - b.size, 1.0)
 
         beyond, allowed = _beyond(law, clip, score)
         solution = Solution(
-            at=both.at,
-            step=self.bent(both.at, solved(bread.matrix, score.total + beyond)),
+            at=at,
+            step=self.bent(at, solved(bread.matrix, score.total + beyond)),
             bread=bread.matrix,
             variances=bread.variances,
             meat=meat,
@@ -235,7 +240,7 @@ class Climb(ABC):
             clip = self.early_clip(k, b, clip)
             spread = spread or self.prior_spread(clip)
             score, noise = self.score(f"early score {k + 1}", b, clip)
-            b = self.stepped(b, score, noise, _EARLY_KEPT)
+            b = self.stepped(b, score, noise, self.early_kept)
         return b, clip, spread
 
     def score(self, slot: str, b: Array, clip: float, inner: float = 0.0) -> tuple[Array, float]:
@@ -255,8 +260,8 @@ class Climb(ABC):
 
     # -- the clip ---------------------------------------------------------------------------
 
-    def tails(self, b: Array, clip: float) -> tuple[TailLaw, Array]:
-        """What is known of long scores, and coefficients after a step on the way."""
+    def tails(self, b: Array, clip: float) -> tuple[TailLaw, Array, Placed]:
+        """What is known of long scores, coefficients after a step on the way, and its score."""
         edges = self.edges(b, clip)
         answer = self.holder.ask(self.asks.histogram(b, edges), "lengths")
         one = self.holder.plan.noise(self.asks.count(b, 1.0), "beyond 1").sd
@@ -271,16 +276,20 @@ class Climb(ABC):
             self.rarer(b),
             short_scores(self.design),
         )
-        noise = last_noise(self.holder.plan, self.design)
-        believed = believed_bias(self.family)
-        for k in range(len(COUNTS)):
-            clip = law.best(noise, believed)
-            count = self.holder.ask(self.asks.count(b, clip), f"beyond {k + 1}")
-            law = law.counted(clip, float(count.value[0]), count.noise.sd)
-            if k == 0:
-                score, spread = self.score("middle score", b, law.best(noise, believed))
-                b = self.stepped(b, score, spread, 1.0)
-        return law, b
+        clip_by = last_noise(self.holder.plan, self.design), believed_bias(self.family)
+        law = self.counted(law, 0, b, clip_by)
+        score, spread = self.score("middle score", b, law.best(*clip_by))
+        middle = Placed(b, Whole(score, spread**2, np.zeros_like(b)))
+        b = self.stepped(b, score, spread, 1.0)
+        for k in range(1, len(COUNTS)):
+            law = self.counted(law, k, b, clip_by)
+        return law, b, middle
+
+    def counted(self, law: TailLaw, k: int, b: Array, clip_by: tuple[float, float]) -> TailLaw:
+        """The law given also how many scores are longer than the clip that is best under it."""
+        clip = law.best(*clip_by)
+        count = self.holder.ask(self.asks.count(b, clip), f"beyond {k + 1}")
+        return law.counted(clip, float(count.value[0]), count.noise.sd)
 
     # -- the last two steps -----------------------------------------------------------------
 

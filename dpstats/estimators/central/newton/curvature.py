@@ -13,7 +13,8 @@ __all__ = ["drawn_to"]
 
 Array = NDArray[np.float64]
 
-_DOUBT, _LEAST_DOUBT = 0.45, 0.03  # ratio: relative errors of the shape that a model expects
+# ratio: error of the shape that a model expects, at most and at least
+_DOUBT, _LEAST_DOUBT = 0.45, 0.03
 
 
 def drawn_to(

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from dpstats.estimators.central.newton.budget import (
     ALLOWED,
+    INNER,
     believed_bias,
     blur,
     last_noise,
@@ -29,9 +30,10 @@ __all__ = ["predicted"]
 Array = NDArray[np.float64]
 Variances = Callable[[Plan, "Design", Case], tuple[float, float]]
 
-_CHANCES = (np.arange(33) + 0.5) / 33  # at which laws are represented by their quantiles
-_BLURRED, _HIDDEN, _SHARP = 2.4, 1.2, 0.28  # noise on the Gram matrix that warnings begin at
-_OUTER = 0.3  # of its noise that an outer score leaves after it is drawn towards nothing
+_CHANCES = (np.arange(33) + 0.5) / 33  # numerical: at which laws are represented by their quantiles
+# wording: noise on the Gram matrix that warnings begin at
+_BLURRED, _HIDDEN, _SHARP = 2.4, 1.2, 0.28
+_OUTER = 0.6  # untried: share of its noise that an outer score leaves in a plan
 
 
 def predicted(plan: Plan, design: Design, variances: Variances | None = None) -> Plan:
@@ -75,7 +77,7 @@ def _variances(plan: Plan, design: Design, case: Case) -> tuple[float, float]:
     excess = plan.n * (beyond - clips * weights)
     noise = last_noise(plan, design)
     best = int(np.argmin((noise * clips) ** 2 + believed_bias(family) * excess**2))
-    drawn = 0.5 + _OUTER if peels(design) else 1.0
+    drawn = (1 / INNER + _OUTER / (1 - INNER)) / 4 if peels(design) else 1.0
     private = drawn * (noise * clips[best]) ** 2 + ALLOWED * excess[best] ** 2
     slope = float(np.mean(family.curvature(eta)))
     square = float(np.sum(chances * r**2)) / _CHANCES.size

@@ -43,18 +43,21 @@ __all__ = ["LARGEST_SD", "PRIOR_SD", "maximize"]
 
 Array = NDArray[np.float64]
 
-_EARLY_QUANTILE, _NORMAL = 0.85, 1.44  # of lengths, for early clips; of a normal number's size
-_BINOMIAL = 1.2  # clip of early binomial scores, in typical lengths of rows
-_WIDEST = 2.0**-20  # shortest length, in units of the longest, that the first clip may have
-_LEAST_SHARE = 0.002  # of rows with the rarer answer
-_CELLS, _CELLS_SHORT = 40, 28  # of the histogram of lengths, in number; where scores are short
-_AROUND = (0.25, 256.0)  # its ends, in early clips
-_REACHED, _FARTHEST_ROW = 0.995, 4.0  # rows that the curvature should count in full
-_STEEPEST = 2.5  # standard deviations of the linear predictor
-# Standard deviations of linear predictors, at most and before anything is known.
+# share: of lengths within an early clip; ratio: that of a normal number to its sd
+_EARLY_QUANTILE, _NORMAL = 0.85, 1.44
+_BINOMIAL = 1.2  # ratio: clip of early binomial scores to typical lengths of rows
+_WIDEST = 2.0**-20  # numerical: shortest length, over the longest, that the first clip may have
+_LEAST_SHARE = 0.002  # share: of rows with the rarer answer, at least
+_CELLS, _CELLS_SHORT = 40, 28  # number: cells of the histogram of lengths; where scores are short
+_AROUND = (0.25, 256.0)  # ratio: ends of the histogram of lengths to early clips
+# share: of rows that the curvature should count in full; ratio: its farthest radius
+_REACHED, _FARTHEST_ROW = 0.995, 4.0
+_STEEPEST = 2.5  # sds: of linear predictors, within which the curvature is looked at for its grid
+# sds: of linear predictors, at most
 LARGEST_SD = {"logit": 6.0, "probit": 3.5, "log": 2.5, "cloglog": 2.5, "identity": 2.0}
+# sds: of linear predictors, before anything is known
 PRIOR_SD = {"logit": 2.0, "probit": 1.2, "log": 1.0, "cloglog": 1.2}
-_FARTHEST = 5.0  # of the mean predictor from its start
+_FARTHEST = 5.0  # number: units of the mean predictor from its start, at most
 
 
 def maximize(holder: Holder[Query], design: Design) -> CoefficientEstimate:

@@ -101,8 +101,9 @@ class Newton(Counted[CoefficientEstimate]):
        between C/2 and C is asked for by itself: with residuals that are symmetric it adds up to
        nothing, and is drawn towards it as far as its noise explains it (`_Climb.whole`).
     6. Release the bread D, minus the derivative of the clipped score, and the meat M, the squares
-       of scores. The last step uses D, averaged with n H, and both last scores: each is linear in
-       where it was asked, so that their mean belongs to the mean of the two places.
+       of scores. The last step uses D, averaged with n H, both last scores, and the one on the way
+       to them: each is linear in where it was asked, so that their mean, by precision, belongs to
+       the mean of the places.
 
     Notes
     -----

@@ -16,14 +16,17 @@ __all__ = ["NormalRows"]
 
 Array = NDArray[np.float64]
 
+# numerical: nodes and weights for integrals over a normal law
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(17)
-_WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
+_WEIGHTS = _WEIGHTS / _WEIGHTS.sum()  # numerical: weights that add up to 1
+# numerical: polynomials at the nodes
 _HERMITE = np.array([np.ones_like(_NODES), _NODES, _NODES**2 - 1])
-_LEAST_SD = 1e-9
+_LEAST_SD = 1e-9  # numerical: of a predictor that varies
 _FLAT, _HUGE = 1e-200, 1e100  # numerical: least curvature, and steps whose squares overflow
 _APART = 1e-5  # numerical: of two predictors, over their size, below which they are one
+# numerical: steps, halvings, and the longest step of Newton's method
 _ITERATIONS, _HALVINGS, _LONGEST_STEP = 12, 8, 3.0
-_LEAST_CURVATURE = 0.05  # eigenvalues of a curvature, as a share of their mean
+_LEAST_CURVATURE = 0.05  # ratio: eigenvalues of a curvature to their mean, at least
 
 
 @dataclass(frozen=True, eq=False)

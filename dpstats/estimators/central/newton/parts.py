@@ -8,11 +8,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Asked", "Whole", "pooled", "whole"]
+__all__ = ["Asked", "Placed", "Whole", "joined", "pooled", "whole"]
 
 Array = NDArray[np.float64]
 
-_OMITTED = 0.6  # uncertainty left in a tail that is taken for nothing, in noises
+_OMITTED = 0.6  # ratio: uncertainty left in a tail that is taken for nothing, to noise
 
 
 class Asked(NamedTuple):
@@ -31,6 +31,13 @@ class Whole(NamedTuple):
     total: Array
     variance: float
     lean: Array
+
+
+class Placed(NamedTuple):
+    """A whole score, and where it was asked."""
+
+    at: Array
+    score: Whole
 
 
 def whole(asked: Asked, bread: Array, share: float, peeled: bool) -> Whole:
@@ -61,9 +68,7 @@ def pooled(first: Asked, second: Asked, bread: Array) -> Asked:
     by beyond noise.
     """
     gap = first.inner - second.inner - bread @ (second.at - first.at)
-    own, other = first.noise**2, second.noise**2
-    own = max(own, float(gap @ gap) / gap.size - other)
-    w = own / (own + other)
+    w = _weight(gap, first.noise**2, second.noise**2)
 
     def mean(a: Array, c: Array) -> Array:
         return (1 - w) * a + w * c
@@ -78,3 +83,30 @@ def pooled(first: Asked, second: Asked, bread: Array) -> Asked:
         mean(first.outer, second.outer),
         spread(first.outer_noise, second.outer_noise),
     )
+
+
+def joined(earlier: Placed, later: Placed, bread: Array) -> Placed:
+    """Both as one, as in `pooled`, with the lean of the later one.
+
+    The earlier score may have another clip: what it leaves out by that is in the disagreement.
+    """
+    w = _weight(
+        earlier.score.total - later.score.total - bread @ (later.at - earlier.at),
+        earlier.score.variance,
+        later.score.variance,
+    )
+    own, other = earlier.score.variance, later.score.variance
+    return Placed(
+        (1 - w) * earlier.at + w * later.at,
+        Whole(
+            (1 - w) * earlier.score.total + w * later.score.total,
+            (1 - w) ** 2 * own + w**2 * other,
+            later.score.lean,
+        ),
+    )
+
+
+def _weight(gap: Array, own: float, other: float) -> float:
+    """Of the later of two scores that disagree by `gap`, given the variances of their noise."""
+    own = max(own, float(gap @ gap) / gap.size - other)
+    return own / (own + other)

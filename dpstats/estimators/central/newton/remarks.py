@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 
 __all__ = ["far_out", "not_identified", "off_model", "presumed"]
 
-_FAR_OUT, _LEANING = 0.52, 2.0  # length per log of what is beyond; lean of long scores, in sds
-_USUAL = 1.15  # length that normal rows may seem to have, over what they have
+# wording: length per log of what is beyond; lean of long scores, in sds
+_FAR_OUT, _LEANING = 0.52, 2.0
+_USUAL = 1.15  # wording: length that normal rows may seem to have, over what they have
 
 
 def presumed(found: Conclusion, design: Design) -> tuple[int, ...]:

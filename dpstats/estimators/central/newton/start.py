@@ -22,9 +22,10 @@ __all__ = ["LEAST_COUNT", "Start"]
 
 Array = NDArray[np.float64]
 
+# ratio: clip of the mean response to its 90 % quantile; number: of a count, at least
 _MEAN_CLIP, LEAST_COUNT = 4.0, 3.0
-_HEAVY = 2.0  # root of a weight at which a residual of the start may be clipped
-_REST = -30.0  # linear predictor at which a mean is nothing
+_HEAVY = 2.0  # ratio: root of a weight at which a residual of the start may be clipped
+_REST = -30.0  # numerical: linear predictor at which a mean is nothing
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,16 +12,20 @@ __all__ = ["TailLaw"]
 
 Array = NDArray[np.float64]
 
-_RATES = np.geomspace(0.02, 6.0, 50)  # lambda of the bulk
-_SHAPES = np.geomspace(0.25, 4.0, 30)  # theta of the bulk: 1/2 for a normal tail, 1 exponential
-_SHAPE, _SHAPE_SD = 0.8, 0.7  # a lognormal prior on theta
-_LIKELIEST = 25  # laws of the bulk that are kept
-_ENDS = ((0.0, 0.6), (0.7, 0.2), (3.0, 0.2))  # how much sooner the bulk may end, with chances
-_FIRST, _SOON = 8.0, 60.0  # noises of a count: rows where the second part starts, where ends show
-_NO_TAIL = 0.85  # chance that there is no second part
-_POWERS = (1.5, 2.5, 4.0)  # alpha of the second part
-_BOUNDED_POWERS, _NO_BOUNDED_TAIL = (3.0, 5.0), 0.9  # the same where responses are bounded
-_MISFIT = 0.1  # relative error of a law at its best
+_RATES = np.geomspace(0.02, 6.0, 50)  # numerical: grid of lambda of the bulk
+# numerical: grid of theta of the bulk: 1/2 for a normal tail, 1 exponential
+_SHAPES = np.geomspace(0.25, 4.0, 30)
+# ratio: middle of a lognormal prior on theta; log: its standard deviation
+_SHAPE, _SHAPE_SD = 0.8, 0.7
+_LIKELIEST = 25  # number: laws of the bulk that are kept
+# ratio: how much sooner the bulk may end; share: their chances
+_ENDS, _END_CHANCES = (0.0, 0.7, 3.0), (0.6, 0.2, 0.2)
+_FIRST, _SOON = 8.0, 60.0  # ses: of a count, rows where the second part starts, and where ends show
+_NO_TAIL = 0.85  # share: chance that there is no second part
+_POWERS = (1.5, 2.5, 4.0)  # number: alpha of the second part
+# number: the same where responses are bounded; share: its chance of none
+_BOUNDED_POWERS, _NO_BOUNDED_TAIL = (3.0, 5.0), 0.9
+_MISFIT = 0.1  # ratio: error of a law at its best
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,8 +106,8 @@ class TailLaw:
         start = int(np.argmin(np.abs(typical - _FIRST * least)))
         soon = min(start, int(np.argmin(np.abs(typical - _SOON * least))))
         beyond = np.maximum((clips / clips[soon]) ** 3 - 1, 0.0)
-        bulk = np.concatenate([bulk * np.exp(-rate * beyond) for rate, _ in _ENDS])
-        chances = np.concatenate([chances * chance for _, chance in _ENDS])
+        bulk = np.concatenate([bulk * np.exp(-rate * beyond) for rate in _ENDS])
+        chances = np.concatenate([chances * chance for chance in _END_CHANCES])
 
         most = min(400.0 * least, 0.4 * upper * n)
         sizes = np.geomspace(0.5 * least, max(most, 0.6 * least), 12)

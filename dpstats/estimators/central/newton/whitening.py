@@ -22,17 +22,17 @@ __all__ = ["Metric", "whiten"]
 
 Array = NDArray[np.float64]
 
-_NORM_SHARE = 0.6  # rows shorter than the first clipping radius
-_MOST_REACH = 2.5  # largest radius of the second Gram matrix over sqrt(d)
-_MOST_NORM = 4.0  # longest first radius over sqrt(d), where declared or found scales are too small
-_NORM_CELLS = 32  # cells of its search, over eight octaves below the largest norm expected
-_FLOOR = 0.7  # eigenvalues are kept above this share of the noise's operator norm
-_STRETCH = 0.3  # the second whitening stretches a direction by at most 1 / sqrt(0.3)
-_INDICATOR_RIDGE = 0.3  # ridge on 0/1 columns, per row and in units of 1 / d: rows of a rare level
-# would otherwise be far out in whitened coordinates, and be weighted down
-_DISCREPANCY = 0.15  # relative error allowed for in each entry of the first Gram matrix
-_LEAST_TRUST = 0.03  # the first Gram matrix is at least this far from exact
-_IGNORE = 1e4  # factor on variances of directions that the first Gram matrix does not resolve
+_NORM_SHARE = 0.6  # share: of rows shorter than the first clipping radius
+_MOST_REACH = 2.5  # ratio: largest radius of the second Gram matrix to sqrt(d)
+_MOST_NORM = 4.0  # ratio: longest first radius to sqrt(d), where scales are too small
+_NORM_CELLS = 32  # numerical: cells of its search, over eight octaves below the largest norm
+_FLOOR = 0.7  # ratio: least eigenvalues to the operator norm of the noise
+_STRETCH = 0.3  # share: 1 / its root is the most that the second whitening stretches a direction
+# ratio: ridge on 0/1 columns to 1 / d, for rows of rare levels would be far out else
+_INDICATOR_RIDGE = 0.3
+_DISCREPANCY = 0.15  # ratio: error allowed for in each entry of the first Gram matrix
+_LEAST_TRUST = 0.03  # ratio: the least that the first Gram matrix is taken to be off, to that
+_IGNORE = 1e4  # numerical: factor on variances of directions that the first matrix does not resolve
 
 
 @dataclass(frozen=True, eq=False)
