@@ -31,6 +31,9 @@ class Averaged(NamedTuple):
     distances : ndarray of shape (K + 1,)
         Squared distance of each from the target, about chi-squared with s degrees of freedom where
         it is like it.
+    voted : tuple of int
+        Columns of the largest s entries of the average of all that are kept, the target like any
+        other; ascending.
     """
 
     value: Array
@@ -38,6 +41,7 @@ class Averaged(NamedTuple):
     kept: NDArray[np.bool_]
     share: float
     distances: Array
+    voted: tuple[int, ...]
 
 
 def alike(slopes: Array, rows: Array, s: int) -> tuple[NDArray[np.bool_], Array]:
@@ -112,11 +116,16 @@ def averaged(
         apart = max(float(np.linalg.norm(own - others)), 1e-300)
         share = min(pooled, (error * length / apart) ** 2)
         value = value + share * (mean - value)
+    support, together = _largest(value, s, always), (rows * kept) @ theta
+    cut = np.zeros(d)
+    cut[list(support)] = value[list(support)]
+    return Averaged(cut, support, kept, share, distances, _largest(together, s, always))
+
+
+def _largest(value: Array, s: int, always: int | None) -> tuple[int, ...]:
+    """Places of the largest s entries that are not 0, and the one that is in anyway."""
     sizes = np.abs(value)
     if always is not None:
         sizes[always] = 0.0
-    chosen = np.argsort(-sizes, kind="stable")[:s]
-    support = {int(j) for j in chosen if sizes[j] > 0} | ({always} if always is not None else set())
-    cut = np.zeros(d)
-    cut[sorted(support)] = value[sorted(support)]
-    return Averaged(cut, tuple(sorted(support)), kept, share, distances)
+    chosen = {int(j) for j in np.argsort(-sizes, kind="stable")[:s] if sizes[j] > 0}
+    return tuple(sorted(chosen | ({always} if always is not None else set())))

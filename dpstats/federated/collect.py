@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -17,7 +18,7 @@ from dpstats.combining import PRINTED, RULES, average_for, estimate_for
 from dpstats.design import Design
 from dpstats.errors import DataError, DPStatsError, FeasibilityWarning, OptionError, TrustError
 from dpstats.estimators.base import check_options
-from dpstats.estimators.federated import IN_ROUNDS, OneShot, Rounds
+from dpstats.estimators.federated import IN_ROUNDS, OneShot, Rounds, TwoRounds
 from dpstats.federated.question import Question, Reply
 from dpstats.federated.rounds import (
     count_replies,
@@ -28,6 +29,14 @@ from dpstats.federated.rounds import (
 from dpstats.federated.shares import Shares
 from dpstats.federated.site import TOO_SMALL, Site, counted_at, is_too_small, plan_at
 from dpstats.federated.summed import Send
+from dpstats.federated.two_rounds import (
+    check_two_rounds,
+    first_of,
+    fit_in_two_rounds,
+    guess_of,
+    joined,
+    planned,
+)
 from dpstats.models.checks import checked_sparsity
 from dpstats.privacy import Central, Federated
 from dpstats.protocol import Plan
@@ -72,6 +81,13 @@ def question_for(
         check_options(estimator.name, estimator.options, options)
         return Question(model, design.to_dict(), privacy, method, options)
     sparse = "sparsity" in options
+    if method == TwoRounds.name:
+        estimator = estimators.find(model, privacy, method)
+        check_options(estimator.name, estimator.options, options)
+        size = _one_size(checked_sparsity(options.get("sparsity"), design))
+        made = Question(model, design.to_dict(), privacy, method, {**options, "sparsity": size})
+        check_two_rounds(made)
+        return made
     if method in PRINTED or sparse:
         named = method if method in PRINTED else None
         estimator = estimators.find(model, privacy, named, sparse=sparse)
@@ -84,6 +100,8 @@ def question_for(
     estimator = estimators.find(model, privacy)
     assert isinstance(estimator, OneShot)
     rule = estimator.rule(options.pop("combine", None))
+    own = estimators.find(model, privacy.at(privacy.target), method)
+    check_options(own.name, own.options, options)
     return Question(model, design.to_dict(), privacy, method, options, rule)
 
 
@@ -151,6 +169,10 @@ def plan_over(question: Question, sites: Sequence[Site]) -> Plan:
     names, refused = [site.name for site in sites], dict[str, str]()
     _check_target(question, names)
     asked = sorted(sites, key=lambda site: site.name != question.privacy.target)
+    if question.method == TwoRounds.name:
+        found = _or_refused(asked, guess_of(question), counted_at, refused)
+        made = joined(question, plan_over(first_of(question), sites), planned(question, found))
+        return _without(made, [], refused)
     if question.method in IN_ROUNDS:
         found = _or_refused(asked, question, counted_at, refused)
         rows = {name: found[name] for name in names if name in found}
@@ -204,7 +226,7 @@ def fit(question: Question, sites: Sequence[Site], progress: bool | None) -> Rel
     """
     names = [site.name for site in sites]
     _check_target(question, names)
-    if question.method not in IN_ROUNDS:
+    if question.method not in {*IN_ROUNDS, TwoRounds.name}:
         (target,) = (site for site in sites if site.name == question.privacy.target)
         for message in plan_at(target, question).warnings:
             warnings.warn(plain(message), FeasibilityWarning, stacklevel=3)
@@ -237,6 +259,8 @@ def ask(
     _check_target(question, names)
     if question.method in IN_ROUNDS:
         return fit_in_rounds(question, names, send, progress)
+    if question.method == TwoRounds.name:
+        return fit_in_two_rounds(question, names, send, partial(ask, progress=progress))
     asked, design, target = question.to_bytes(), question.read_design(), question.privacy.target
     found = [_read(question, design, target, send({target: asked}).get(target))]
     _need_target(question, found)

@@ -157,10 +157,10 @@ def _question(arguments: argparse.Namespace, model: Callable[..., Any]) -> Quest
 
 
 def _ask(arguments: argparse.Namespace, model: Callable[..., Any]) -> None:
-    from dpstats.estimators.federated import IN_ROUNDS
+    from dpstats.estimators.federated import IN_ROUNDS, TwoRounds
     from dpstats.federated.signatures import private_key, signed
 
-    if arguments.method in IN_ROUNDS:
+    if arguments.method in {*IN_ROUNDS, TwoRounds.name}:
         raise DataError(
             f"--method {arguments.method}: it asks one question after the other, and files carry "
             "one. Ask for whole fits, or over a network: `dpstats federated fit`."

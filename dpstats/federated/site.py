@@ -170,7 +170,7 @@ class Site:
         except RefusedError:
             raise
         except Exception as error:  # options may be anything; no row was read
-            raise RefusedError(f"no plan: {type(error).__name__}") from None
+            raise RefusedError(f"no plan: {type(error).__name__}") from error
         return door.Prepared(design, source, estimator, plan, None)
 
     def counted(self, asked: Question) -> int:
@@ -382,7 +382,9 @@ def plan_at(site: Site, asked: Question) -> Plan:
     try:
         return site.prepared(asked).plan
     except RefusedError as refusal:
-        raise TrustError(f"Site {site.name!r} refuses: {refusal}.") from None
+        cause = refusal.__cause__  # of planning, which reads no row; a reply names its type alone
+        why = f" {cause}" if isinstance(cause, DPStatsError) else ""
+        raise TrustError(f"Site {site.name!r} refuses: {refusal}.{why}") from None
 
 
 def counted_at(site: Site, asked: Question) -> int:

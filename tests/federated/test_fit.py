@@ -333,6 +333,13 @@ def test_h_is_what_sources_that_are_near_are_off_beyond_noise() -> None:
 OFF = {"home": 0.0, "north": 0.05, "south": 0.05}
 
 
+def test_methods_and_options_of_sites_are_checked_before_anybody_is_asked() -> None:
+    with pytest.raises(OptionError, match="No method 'best' for 'ols'"):
+        fitted(method="best")
+    with pytest.raises(OptionError, match="no option 'clips'"):
+        fitted(clips=3.0)
+
+
 def test_where_every_site_refuses_the_target_says_why() -> None:
     with pytest.raises((TrustError, DataError), match="no plan"):
         fitted(privacy=dp.Federated(1.0, 1e-2, target="home"))  # delta above 1 / n

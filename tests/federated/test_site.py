@@ -111,7 +111,7 @@ def test_a_nonce_is_of_one_question() -> None:
 )
 def test_a_site_refuses(given: Any, changes: Any, words: str) -> None:
     ledger = dp.Ledger.memory(9.0, 1e-1)
-    assert words in reason(one(**given, ledger=ledger), question(**changes))
+    assert words in reason(one(**given, ledger=ledger), replace(question(), **changes))
     assert not ledger.entries
 
 

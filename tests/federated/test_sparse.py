@@ -147,3 +147,13 @@ def test_a_target_without_sources_is_its_own_fit() -> None:
     found = fitted({"home": tables()["home"]})
     assert "No other site answered" in " ".join(str(found.summary()).split())
     assert len(found.selected) == S
+
+
+def test_votes_count_the_target_as_one_site() -> None:
+    """The target, off by more than its plan expects, is not drawn far; the vote is of all alike."""
+    theta = np.zeros((5, 6))
+    theta[:, 0], theta[1:, 1], theta[0, 5] = 1.0, 0.4, 0.5
+    theta[1:, 2:] += np.random.default_rng(0).normal(0, 0.2, (4, 4))
+    made = averaged(theta, np.full(5, 1000.0), error=0.05, s=2)
+    assert made.support == (0, 5)
+    assert made.voted == (0, 1)

@@ -7,6 +7,7 @@ from dpstats.estimators.federated.ftl_mean import FTLMean
 from dpstats.estimators.federated.one_shot import OneShot
 from dpstats.estimators.federated.printed import Printed
 from dpstats.estimators.federated.rounds import InRounds, Rounds
+from dpstats.estimators.federated.two_rounds import TwoRounds
 from dpstats.estimators.listed import Listed
 from dpstats.protocol import Estimator
 
@@ -21,6 +22,7 @@ __all__ = [
     "OneShot",
     "Printed",
     "Rounds",
+    "TwoRounds",
 ]
 
 _METHODS: tuple[Estimator, ...] = (
@@ -29,6 +31,7 @@ _METHODS: tuple[Estimator, ...] = (
     FTLLowDim(),
     FTLMean(),
     *map(AveragedSparse, ("ols", "logit")),
+    *map(TwoRounds, ("ols", "logit")),
     FTLHighDim(),
 )
 FEDERATED = tuple(Listed.of(method) for method in _METHODS)

@@ -1,0 +1,127 @@
+"""Sites vote for columns, and are asked for the sums of a fit of these."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dpstats as dp
+from dpstats.errors import DataError, OptionError
+from dpstats.federated import Site, ask, question_for
+from dpstats.federated.rounds import in_process
+from dpstats.federated.two_rounds import first_of, second_of
+from dpstats.mechanisms.noise import SeededNoise
+from tests.federated.test_sparse import BETA, FORMULA, PRIVACY, SCHEMA, D, S, tables
+
+MIXED = dp.Federated(1.0, 1e-6, target="home", budgets={"north": (0.5, 1e-7)})
+
+
+def fitted(data: Any, privacy: Any = PRIVACY, **options: Any) -> Any:
+    model = dp.ols(FORMULA, data, SCHEMA)
+    given = {"noise": SeededNoise(3), "sparsity": S, "method": "two-rounds", "target": "robust"}
+    return model.fit(privacy, **{**given, **options})
+
+
+@pytest.fixture(scope="module")
+def ledgers() -> dict[str, Any]:
+    return {name: dp.Ledger.memory(1.0, 1e-6) for name in ("home", "north", "far")}
+
+
+@pytest.fixture(scope="module")
+def fit(ledgers: Any) -> Any:
+    return fitted(tables(), MIXED, ledger=ledgers)
+
+
+def test_the_second_question_is_of_the_columns_that_the_first_chose(fit: Any) -> None:
+    assert list(fit.params.index) == ["Intercept", "x3", "x11", "x20"]
+    assert "Chosen by 4 sites: x3, x11, x20." in " ".join(str(fit.summary()).split())
+    off = fit.params.to_numpy()[1:] - BETA[[3, 11, 20]]
+    # 10,000 rows of four sites: .01 each without privacy, of which standard errors know.
+    assert (np.abs(off) < 4 * fit.bse.to_numpy()[1:]).all()
+    assert (fit.bse < 0.1).all()
+
+
+def test_a_source_unlike_the_target_is_asked_once_and_pays_for_that(fit: Any, ledgers: Any) -> None:
+    paid = {k: [(e.epsilon, e.delta) for e in v.entries] for k, v in ledgers.items()}
+    assert np.allclose(paid["home"], [(0.4, 4e-7), (0.6, 6e-7)])
+    assert np.allclose(paid["north"], [(0.2, 4e-8), (0.3, 6e-8)])
+    assert np.allclose(paid["far"], [(0.4, 4e-7)])
+    assert fit.sources["status"].tolist() == ["answered"] * 4 + ["set aside"]
+    assert fit.sources["epsilon"].tolist() == [1.0, 0.5, 1.0, 1.0, 0.4]
+    assert (fit.sources["p"] >= 0.05 / 4).tolist() == [True] * 4 + [False]
+
+
+def test_both_questions_are_in_the_account(fit: Any) -> None:
+    assert fit.privacy.cost[0] <= 1.0 + 1e-9
+    assert fit.privacy.cost[1] <= 1e-6 + 1e-15
+    slots = {m.slot for m in fit.privacy.mechanisms}
+    assert any(slot.startswith("home: ") for slot in slots)
+    assert {m.slot.partition(",")[0] for m in fit.plan.mechanisms} == {*tables()}
+    assert "; then " in fit.privacy.sites["home"]
+    assert "; then " not in fit.privacy.sites["far"]
+
+
+def test_results_travel_as_json(fit: Any, tmp_path: Any) -> None:
+    fit.save(tmp_path / "fit.json")
+    assert dp.load(tmp_path / "fit.json").to_json() == fit.to_json()
+
+
+def test_asked_again_it_is_the_same_answer_at_no_charge() -> None:
+    data, ledger = tables(), dp.Ledger.memory(1.0, 1e-6)
+    options = {"sparsity": S, "target": "robust"}
+    asked = question_for(
+        "ols", dp.ols(FORMULA, schema=SCHEMA).design, PRIVACY, "two-rounds", options
+    )
+    sites = [
+        Site(name, data[name], SCHEMA, ledger if name == "home" else None)
+        for name in ("home", "west")
+    ]
+    send = in_process(sites)
+    once = ask(asked, ["home", "west"], send)
+    again = ask(asked, ["home", "west"], send)
+    assert np.array_equal(once.estimate.params, again.estimate.params)  # type: ignore[attr-defined]
+    assert len(ledger.entries) == 2
+    assert first_of(asked).nonce != second_of(asked, ["x3"]).nonce != asked.nonce
+
+
+def test_a_plan_shows_both_questions_and_reads_no_row() -> None:
+    plan = dp.ols(FORMULA, tables(), SCHEMA).plan(PRIVACY, sparsity=S, method="two-rounds")
+    assert plan.cost[0] <= 1.0 + 1e-9
+    assert [m.slot for m in plan.mechanisms[:1]] == ["home, columns"]
+    assert plan.options["share"] == 0.4
+    assert not plan.predicted_se  # of which columns is not known
+
+
+@pytest.mark.parametrize(
+    ("formula", "options", "words"),
+    [
+        (FORMULA, {"share": 1.0}, "above 0 and below 1"),
+        (FORMULA, {"share": True}, "above 0 and below 1"),
+        (FORMULA, {"combine": "pool"}, "no option 'combine'"),
+        (FORMULA, {"target": "nobody"}, "target='nobody'"),
+        (FORMULA, {"sparsity": None}, "sparsity"),
+        (FORMULA, {"sparsity": D + 1}, "sparsity"),
+        ("y ~ bs(x1, df=4) + x2", {"sparsity": 1}, "makes several"),
+    ],
+)
+def test_bad_requests_are_refused_before_any_charge(formula: str, options: Any, words: str) -> None:
+    ledger = dp.Ledger.memory(1.0, 1e-6)
+    given = {"sparsity": S, "method": "two-rounds", **options}
+    with pytest.raises(OptionError, match=words):
+        dp.ols(formula, tables(200), SCHEMA).fit(PRIVACY, ledger={"home": ledger}, **given)
+    assert not ledger.entries
+
+
+def test_where_the_second_question_would_be_refused_the_first_is_not_asked() -> None:
+    """Rounds need one row a person, which a site says before anything is charged."""
+    schema = dp.Schema(dict(SCHEMA), unit="person", max_rows=2)
+    data = {k: {**v, "person": np.arange(len(v["y"]))} for k, v in tables(300).items()}
+    rows = dict.fromkeys(data, 300)
+    ledger, privacy = dp.Ledger.memory(1.0, 1e-6), dp.Federated(1.0, 1e-6, target="home", rows=rows)
+    with pytest.raises(DataError, match="one row a unit"):
+        dp.ols(FORMULA, data, schema).fit(
+            privacy, ledger={"home": ledger}, sparsity=S, method="two-rounds"
+        )
+    assert not ledger.entries
