@@ -26,13 +26,14 @@ from dpstats.models.devices import Collector, Randomizer
 from dpstats.models.evaluation import evaluate
 from dpstats.models.mixtures import gaussian_mixture, mixture_ols
 from dpstats.models.ranges import private_range, private_ranges
-from dpstats.models.regressions import glm, logit, ols, poisson, probit, quantreg
+from dpstats.models.regressions import glm, logit, mnlogit, ols, poisson, probit, quantreg
 from dpstats.models.sample_size import power, sample_size
 from dpstats.privacy import Central, Federated, LabelOnly, Local, Neighbors
 from dpstats.results import Released as Results
 from dpstats.results import load, plot
 from dpstats.results.compare import compare
 from dpstats.schema import Boolean, Categorical, Numeric, Schema
+from dpstats.tables.engines import Dask
 from dpstats.version import VERSION
 
 __version__ = VERSION
@@ -44,6 +45,7 @@ __all__ = [
     "Categorical",
     "Central",
     "Collector",
+    "Dask",
     "Federated",
     "LabelOnly",
     "Ledger",
@@ -70,6 +72,7 @@ __all__ = [
     "mean",
     "methods",
     "mixture_ols",
+    "mnlogit",
     "ols",
     "plot",
     "poisson",

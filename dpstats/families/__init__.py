@@ -4,10 +4,20 @@ from dpstats.families.exponential import (
     BINOMIAL,
     CLASSICAL,
     GAUSSIAN,
+    MULTINOMIAL,
     POISSON,
     SUPPORTED,
     Family,
     family,
 )
 
-__all__ = ["BINOMIAL", "CLASSICAL", "GAUSSIAN", "POISSON", "SUPPORTED", "Family", "family"]
+__all__ = [
+    "BINOMIAL",
+    "CLASSICAL",
+    "GAUSSIAN",
+    "MULTINOMIAL",
+    "POISSON",
+    "SUPPORTED",
+    "Family",
+    "family",
+]

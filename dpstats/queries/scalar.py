@@ -11,6 +11,7 @@ import numpy as np
 from dpstats.errors import PlanError
 from dpstats.privacy import Neighbors
 from dpstats.queries.base import Contribution, EachRow, Kind, Norm
+from dpstats.queries.binned import cell_counts
 from dpstats.queries.blocks import (
     Array,
     Block,
@@ -32,8 +33,6 @@ __all__ = [
 ]
 
 _BITS = 22
-_BINS, _MANY = 1024, 1024  # bins, and values from which dealing beats sorting
-_NARROWEST = 2.0**-1000  # bins whose width has an inverse
 
 
 @dataclass(frozen=True)
@@ -269,49 +268,6 @@ def increasing(values: Array, what: str) -> None:
     """
     if not (values.size and np.all(np.diff(values) > 0) and not np.isnan(values).any()):
         raise PlanError(f"The {what} must be numbers that increase.")
-
-
-def cell_counts(values: Array, edges: Array, keep: Array) -> Ints:
-    """Rows in each cell (-inf, e_0], (e_0, e_1], ..., (e_last, inf).
-
-    What is no number is in the last one.
-    """
-    kept = keep > 0
-    held = values if kept.all() else values[kept]
-    below = np.zeros(edges.size + 2, dtype=np.int64)
-    below[1:-1] = _at_or_below(held, edges)
-    below[-1] = held.size
-    return below[1:] - below[:-1]
-
-
-def _at_or_below(values: Array, edges: Array) -> Ints:
-    """How many values are at or below each edge, which increase.
-
-    Values are dealt into bins of equal width by a function that never decreases, in floating point
-    too: those in bins below an edge's are below it, and those in its own are sorted and looked up.
-    So are all where they are few.
-    """
-    width = edges[-1] / _BINS - edges[0] / _BINS if edges.size else 0.0
-    if values.size < _MANY or width < _NARROWEST:
-        ordered: Ints = np.searchsorted(np.sort(values), edges, side="right")
-        return ordered
-
-    def bins(of: Array) -> Ints:
-        place = of - edges[0]
-        place *= 1 / width
-        np.fmin(place, _BINS + 1, out=place)  # what is no number goes last
-        np.fmax(place, -1, out=place)
-        places: Ints = (place + 1).astype(np.intp)
-        return places
-
-    mine, at = bins(values), bins(edges)
-    counts = np.bincount(mine, minlength=_BINS + 3)
-    shared = np.zeros(counts.size, dtype=np.bool_)
-    shared[at] = True
-    sharing = np.sort(values[shared[mine]])
-    alone = np.cumsum(np.where(shared, 0, counts))
-    below: Ints = alone[at] + np.searchsorted(sharing, edges, side="right")
-    return below
 
 
 @dataclass(frozen=True, eq=False)
