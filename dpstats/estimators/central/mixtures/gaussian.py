@@ -190,17 +190,22 @@ def _finishes(
 ) -> list[Finish[LocalMixture]]:
     """The latest answers fitted from several laws, the likeliest first; none if there are too many.
 
-    Laws that end at the same mixture are one.
+    In the end one is followed, too, from the likeliest mixture with one covariance for all: it has
+    fewer parameters, and where a wide component stands for two the other explanation is near it.
     """
     size = steps[-1].answer.size
     if size > _MOST_ANSWERS:
         return []
     answers = [cells, *steps[-max(_MOST_ANSWERS // size, 1) :]]
-    found = [fit_released(law, answers, rows, rough or bool(j)) for j, law in enumerate(laws)]
-    best = min(range(len(found)), key=lambda j: found[j].lack)
-    if best and not rough:
-        found[best] = fit_released(found[best].law, answers, rows)
-    return sorted(found, key=lambda finish: finish.lack)
+    first = laws[0]
+    if not rough and first.mixture.k > 1 and first.shape != "tied":
+        tied = fit_released(first.of_shape("tied"), answers, rows, True).law
+        laws = [*laws, tied.of_shape(first.shape)]
+    found = [fit_released(law, answers, rows, True) for law in laws]
+    best, *others = sorted(found, key=lambda finish: finish.lack)
+    if not rough:  # its likelihood stays that of as few made-up rows as the others have
+        best = replace(fit_released(best.law, answers, rows), lack=best.lack)
+    return [best, *others]
 
 
 def _nearest(found: Sequence[Finish[LocalMixture]], otherwise: LocalMixture) -> LocalMixture:

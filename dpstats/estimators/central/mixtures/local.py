@@ -77,6 +77,11 @@ class LocalMixture:
         basis[np.arange(i.size), i, j] = basis[np.arange(i.size), j, i] = 1.0
         return basis
 
+    def of_shape(self, shape: CovarianceKind) -> Self:
+        """The nearest mixture of another shape."""
+        covariances = shaped(self.mixture.covariances, shape, self.mixture.weights)
+        return replace(self, mixture=replace(self.mixture, covariances=covariances), shape=shape)
+
     def rows(self, uniforms: Array) -> Array:
         """Rows with the constant, shape (m, d + 1)."""
         made = self.mixture.rows_of(uniforms) / self.units
