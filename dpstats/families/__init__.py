@@ -5,9 +5,11 @@ from dpstats.families.exponential import (
     CLASSICAL,
     GAUSSIAN,
     POISSON,
+    RELEASED,
     SUPPORTED,
     Family,
     family,
 )
 
-__all__ = ["BINOMIAL", "CLASSICAL", "GAUSSIAN", "POISSON", "SUPPORTED", "Family", "family"]
+__all__ = ["BINOMIAL", "CLASSICAL", "GAUSSIAN", "POISSON", "RELEASED", "SUPPORTED"]
+__all__ += ["Family", "family"]

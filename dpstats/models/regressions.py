@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import Any, Literal
 
 from dpstats.design import captured
 from dpstats.errors import OptionError
 from dpstats.estimators.base import need_level
-from dpstats.families import BINOMIAL, POISSON, Family
+from dpstats.families import BINOMIAL, Family
 from dpstats.families import family as family_of
 from dpstats.federated import Sites
 from dpstats.models.model import Model
 from dpstats.models.recipes import KINDS, Formula, required
 from dpstats.schema import Schema
 
-__all__ = ["Model", "glm", "logit", "mean", "ols", "poisson", "probit", "quantreg"]
+__all__ = ["Model", "glm", "logit", "mean", "ols", "probit", "quantreg", "variables"]
 
 
 def ols(
@@ -84,7 +84,7 @@ def ols(
     recipe = Formula(
         formula,
         required(schema),
-        context=_variables(formula),
+        context=variables(formula),
         weights=weights,
         weight_type=weight_type,
     )
@@ -139,7 +139,7 @@ def logit(
     >>> model.plan(dp.Central(epsilon=1.0, delta=1e-7)).method
     'newton'
     """
-    context = _variables(formula, offset)
+    context = variables(formula, offset)
     recipe = Formula(
         formula,
         required(schema),
@@ -159,7 +159,7 @@ def glm(
     *,
     family: Any = "gaussian",
     link: str | None = None,
-    alpha: float | None = None,
+    alpha: float | Literal["released"] | None = None,
     offset: str | None = None,
     exposure: str | None = None,
     weights: str | None = None,
@@ -183,10 +183,10 @@ def glm(
         ``"identity"`` or ``"log"`` of a gaussian or Poisson response; ``"logit"``, ``"probit"`` or
         ``"cloglog"`` of a binomial one; ``"log"`` of the others. By default the canonical one; of
         ``"gamma"`` and ``"negativebinomial"`` the logarithm, as R's ``glm.nb`` has it.
-    alpha : float, optional
-        Public dispersion of a negative binomial law, whose variance is ``mu + alpha mu^2``. It is
-        taken as given, not estimated: intervals hold whatever it is, and are shortest where it is
-        right.
+    alpha : float or "released", optional
+        Public dispersion of a negative binomial law, whose variance is ``mu + alpha mu^2``, or
+        that the fit is to release it, as in `negativebinomial`. Intervals hold whatever it is, and
+        are shortest where it is right.
     offset : str, optional
         Declared column, or a term such as ``"np.log(years)"``, that is added to the linear
         predictor with coefficient 1.
@@ -228,7 +228,7 @@ def glm(
     True
     """
     law = family_of(family, link, alpha)
-    context = _variables(formula, offset, exposure)
+    context = variables(formula, offset, exposure)
     recipe = Formula(
         formula,
         required(schema),
@@ -240,55 +240,6 @@ def glm(
         weight_type=weight_type,
     )
     return Model(KINDS.get(law, "glm"), recipe, Sites.of(data, sites), n, missing=missing)
-
-
-def poisson(
-    formula: str,
-    data: Any = None,
-    schema: Schema | None = None,
-    *,
-    offset: str | None = None,
-    exposure: str | None = None,
-    missing: str = "complete",
-    n: int | None = None,
-    sites: str | None = None,
-) -> Model:
-    """Poisson regression by formula: ``glm(..., family="poisson")`` with its log link.
-
-    Parameters
-    ----------
-    formula : str
-        As in `ols`. The response is declared ``Numeric(0, upper)``: counts, or rates.
-    data, schema, n, sites
-        As in `ols`.
-    offset, exposure : str, optional
-        As in `glm`.
-    missing : {"complete"}
-        Rows that miss a value contribute nothing; see `ols`.
-
-    Returns
-    -------
-    Model
-
-    Raises
-    ------
-    FormulaError, SchemaError
-        As `glm`.
-
-    Notes
-    -----
-    Standard errors make no assumption on variances: they hold for overdispersed counts.
-
-    Examples
-    --------
-    >>> import dpstats as dp
-    >>> schema = dp.Schema(visits=dp.Numeric(0, 40), age=dp.Numeric(18, 90))
-    >>> dp.poisson("visits ~ age", schema=schema, n=20_000)
-    <dpstats glm model: visits ~ age>
-    """
-    context = _variables(formula, offset, exposure)
-    recipe = Formula(formula, required(schema), POISSON, offset, exposure, context)
-    return Model("glm", recipe, Sites.of(data, sites), n, missing=missing)
 
 
 def probit(
@@ -330,7 +281,7 @@ def probit(
     >>> dp.probit("works ~ age", schema=schema, n=20_000)
     <dpstats glm model: works ~ age>
     """
-    context = _variables(formula, offset)
+    context = variables(formula, offset)
     recipe = Formula(
         formula, required(schema), Family("binomial", "probit"), offset, context=context
     )
@@ -390,11 +341,11 @@ def quantreg(
     0.9
     """
     level = need_level(q)
-    recipe = Formula(formula, required(schema), context=_variables(formula))
+    recipe = Formula(formula, required(schema), context=variables(formula))
     return Model("quantreg", recipe, data, n, {"q": level}, missing=missing)
 
 
-def _variables(*texts: str | None) -> dict[str, Any]:
+def variables(*texts: str | None) -> dict[str, Any]:
     """Variables and functions of whoever called the front door that a formula may name.
 
     Only a formula over public covariates can use them.

@@ -24,6 +24,7 @@ __all__ = [
     "CLEAR",
     "COUNT",
     "COUNTS",
+    "DISPERSION",
     "EARLY",
     "believed_bias",
     "between_0_and_1",
@@ -45,6 +46,7 @@ _RARE_BREAD = 2.0  # by which the curvature's share grows with theirs
 _LENGTH, EARLY = (0.02, 0.008), (0.015, 0.03)
 _HISTOGRAM, COUNTS, _MIDDLE = 0.025, (0.013, 0.013, 0.013), 0.05
 _REACH, _BREAD, _MEAT = 0.01, 0.05, 0.03
+_DISPERSION = (0.02, 0.05)  # of the scores of a dispersion: the first, for the steps; the last
 _LAST = (0.28, 0.72)  # of the last two scores
 
 _BELIEVED = {"gaussian": 0.2}  # share of its worst bias that a clip is chosen by
@@ -52,6 +54,7 @@ _BELIEVED_ELSE = 0.1
 ALLOWED = 0.2  # share of the square of its worst bias that the covariance has in each direction
 _SLACK = 0.1  # by which a spline's basis may exceed [0, 1]
 
+DISPERSION = ("first dispersion", "dispersion")  # slots
 COUNT = Request("count", _COUNT, "number of rows that contribute")
 
 
@@ -109,6 +112,11 @@ def requests(design: Design, privacy: Privacy, n: float) -> list[Request]:
         Request("steepest", _REACH, "a radius that nearly all rows are within"),
         Request("bread", (1 + more) * _BREAD, "curvature, for the last step"),
         Request("meat", _MEAT, "squares of scores, for standard errors"),
+        *(
+            Request(slot, share, "score of the dispersion alpha")
+            for slot, share in zip(DISPERSION, _DISPERSION, strict=True)
+            if family.released
+        ),
     ]
     left = 1.0 - sum(r.weight for r in aside)
     parts = _parts(design)

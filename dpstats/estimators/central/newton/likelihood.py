@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.estimators.base import floor_eigenvalues
+from dpstats.estimators.central.newton import dispersion
 from dpstats.estimators.central.newton.budget import (
     ALLOWED,
     CLEAR,
@@ -154,8 +155,15 @@ class _Climb:
     mass: float  # sum of the internal weights: n where there are none
 
     def fit(self) -> CoefficientEstimate:
-        """All steps."""
+        """All steps; a dispersion is first released after the early ones."""
         b, clip, spread = self.early()
+        if not self.family.released:
+            return self.later(b, clip, spread)
+        law = dispersion.first(self.holder, self.design, self.rows, self.metric.w, b, self.n)
+        return replace(self, rows=replace(self.rows, family=law)).later(b, clip, spread)
+
+    def later(self, b: Array, clip: float, spread: float) -> CoefficientEstimate:
+        """All steps that are taken once the clip of the early ones is known."""
         law, b = self.tails(b, clip)
         clip = law.best(last_noise(self.holder.plan, self.design), believed_bias(self.family))
         between = (law.number(clip / 2) - law.number(clip)) / self.n
@@ -192,6 +200,10 @@ class _Climb:
             "lean of long scores": float(np.linalg.norm(beyond)) / math.sqrt(score.variance),
             "leverage": bread.leverage,
         }
+        if self.design.family.released:
+            said |= dispersion.last(
+                self.holder, self.design, self.rows, self.metric.w, found, self.n
+            )
         return self.reported(found, said)
 
     def reported(self, found: Conclusion, said: dict[str, float]) -> CoefficientEstimate:
@@ -239,8 +251,8 @@ class _Climb:
 
     @property
     def family(self) -> Family:
-        """Law of the response."""
-        return self.design.family
+        """Law of the response; its dispersion is the one released first, once it was."""
+        return self.rows.family
 
     def bent(self, at: Array, step: Array) -> Array:
         """A step as far as the means of normal rows bend on its way, unless that is far off it."""
