@@ -252,7 +252,12 @@ def test_the_second_lock_finds_a_function_that_mixes_rows():
 
 @pytest.mark.parametrize(
     ("term", "meant"),
-    [("np.exq(x)", "np.exp"), ("np.lgo(x)", "np.log"), ("ploy(x, 2)", "poly"), ("exq(x)", "np.exp")],
+    [
+        ("np.exq(x)", "np.exp"),
+        ("np.lgo(x)", "np.log"),
+        ("ploy(x, 2)", "poly"),
+        ("exq(x)", "np.exp"),
+    ],
 )
 def test_a_misspelt_function_is_named_with_the_one_near_it(term, meant):
     schema = Schema(x=Numeric(1, 2), y=Numeric(0, 1))
