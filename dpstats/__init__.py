@@ -27,13 +27,14 @@ from dpstats.models.devices import Collector, Randomizer
 from dpstats.models.evaluation import evaluate
 from dpstats.models.mixtures import gaussian_mixture, mixture_ols
 from dpstats.models.ranges import private_range, private_ranges
-from dpstats.models.regressions import glm, logit, ols, probit, quantreg
+from dpstats.models.regressions import glm, logit, mnlogit, ols, probit, quantreg
 from dpstats.models.sample_size import power, sample_size
 from dpstats.privacy import Central, Federated, LabelOnly, Local, Neighbors
 from dpstats.results import Released as Results
 from dpstats.results import load, plot
 from dpstats.results.compare import compare
 from dpstats.schema import Boolean, Categorical, Numeric, Schema
+from dpstats.tables.engines import Dask
 from dpstats.version import VERSION
 
 __version__ = VERSION
@@ -45,6 +46,7 @@ __all__ = [
     "Categorical",
     "Central",
     "Collector",
+    "Dask",
     "Federated",
     "LabelOnly",
     "Ledger",
@@ -72,6 +74,7 @@ __all__ = [
     "mean",
     "methods",
     "mixture_ols",
+    "mnlogit",
     "negativebinomial",
     "ols",
     "plot",

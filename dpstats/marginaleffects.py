@@ -8,13 +8,20 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import polars as pl
-from marginaleffects.classes import ModelAbstract, ModelVault
 
 from dpstats.errors import OptionError
 from dpstats.results.regression import RegressionResults
 from dpstats.schema import Boolean, Categorical, Numeric
 from dpstats.tables import named_columns
+
+try:
+    import polars as pl
+    from marginaleffects.classes import ModelAbstract, ModelVault
+except ImportError as missing:
+    raise ImportError(
+        "dpstats.marginaleffects needs the package marginaleffects: install it. Without it, "
+        "fit.get_margeff and fit.get_prediction have effects and predictions with standard errors."
+    ) from missing
 
 __all__ = ["adapted"]
 

@@ -129,6 +129,9 @@ def _add_data(
         "data", nargs="+", help="CSV or Parquet files of private rows, a pattern or a folder"
     )
     parser.add_argument("--scratch", type=Path, help="folder for rows that do not fit into memory")
+    parser.add_argument(
+        "--dask", metavar="HOST:PORT", help="scheduler of a Dask cluster that reads the files"
+    )
     add_privacy(parser)
     add_answer(parser)
     parser.set_defaults(command=command)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dpstats.cli.arguments import answer, model_of, options_of, privacy_of
 from dpstats.errors import DataError
@@ -18,7 +18,7 @@ __all__ = ["describe", "fit", "mean", "plan", "review", "show_ledger", "template
 
 def fit(arguments: argparse.Namespace) -> None:
     """Fit a formula."""
-    answer(arguments, model_of(arguments, _schema(arguments), data=arguments.data))
+    answer(arguments, model_of(arguments, _schema(arguments), data=_table(arguments)))
 
 
 def mean(arguments: argparse.Namespace) -> None:
@@ -26,14 +26,22 @@ def mean(arguments: argparse.Namespace) -> None:
     import dpstats as dp
 
     grouped = {} if arguments.by is None else {"by": arguments.by}
-    answer(arguments, dp.mean(arguments.column, arguments.data, _schema(arguments), **grouped))
+    answer(arguments, dp.mean(arguments.column, _table(arguments), _schema(arguments), **grouped))
 
 
 def describe(arguments: argparse.Namespace) -> None:
     """Numbers of several columns."""
     from dpstats.models.descriptive import describe_model
 
-    answer(arguments, describe_model(arguments.data, _schema(arguments), arguments.columns))
+    answer(arguments, describe_model(_table(arguments), _schema(arguments), arguments.columns))
+
+
+def _table(arguments: argparse.Namespace) -> Any:
+    """The files, or a cluster that is to read them."""
+    import dpstats as dp
+
+    files, scheduler = arguments.data, arguments.dask
+    return files if scheduler is None else dp.Dask(scheduler).read(files)
 
 
 def _schema(arguments: argparse.Namespace) -> Schema:

@@ -47,7 +47,8 @@ def alike(slopes: Array, rows: Array, s: int) -> tuple[NDArray[np.bool_], Array]
     the sites: the median over sites of the lower quartile of squared distances to the others, each
     over the sum of their errors. Where most sites are alike that is the lower quartile of a
     chi-squared law of s degrees of freedom in the same unit, and a site is not alike beyond the
-    quantile 1 - .05 / K of this law. Of fewer than three sites all are taken to be.
+    quantile 1 - .05 / K of this law. Of fewer than three sites all are taken to be, and no distance
+    is known.
 
     Parameters
     ----------
@@ -62,7 +63,7 @@ def alike(slopes: Array, rows: Array, s: int) -> tuple[NDArray[np.bool_], Array]
 
     count = len(slopes)
     if count < 3:
-        return np.ones(count, dtype=np.bool_), np.zeros(count)
+        return np.ones(count, dtype=np.bool_), np.full(count, np.nan)
     unit = (1 / rows[:, None] ** 2 + 1 / rows[None, :] ** 2) * np.mean(rows**2) / 2
     squared = ((slopes[:, None] - slopes[None, :]) ** 2).sum(axis=2) / unit
     others = squared[~np.eye(count, dtype=np.bool_)].reshape(count, count - 1)

@@ -51,6 +51,8 @@ def average_for(
     `found` pairs what is known of a site with its result, if there is one; column `always` is in
     and is not counted.
     """
+    from scipy.stats import chi2
+
     answers = [(site, result) for site, result in found if result is not None]
     answers.sort(key=lambda pair: pair[0].site != target)  # the target first
     theta = np.array([result.estimate.params for _, result in answers])
@@ -68,7 +70,7 @@ def average_for(
             site.epsilon,
             site.delta,
             told.get(site.site, nothing)[0],
-            np.nan,
+            float(chi2.sf(told.get(site.site, nothing)[0], s)),
             told.get(site.site, nothing)[1] or site.status,
             site.reason,
         )

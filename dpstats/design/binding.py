@@ -57,6 +57,7 @@ __all__ = ["DeclaredDesign"]
 
 Float = NDArray[np.float64]
 
+_OF_CHOICES = ("binomial", "multinomial")  # families whose response has no scale to be found
 _CELLS = 2**20  # that `Design.exog` makes at a time
 
 
@@ -416,7 +417,7 @@ def _assemble(
     handed = None if family == GAUSSIAN else known
     unscaled = np.flatnonzero(np.concatenate([block.unscaled for block in blocks])).tolist()
     unscaled *= centred  # values by themselves are not read of sparse rows
-    if response is not None and family.name != "binomial" and response.unscaled:
+    if response is not None and family.name not in _OF_CHOICES and response.unscaled:
         unscaled.append(len(names))
     fixed = np.concatenate([np.full(len(block.names), block.dummy) for block in blocks])
     fixed |= standardization.intercept is None or not centred

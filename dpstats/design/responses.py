@@ -38,6 +38,7 @@ _DECLARE = {
     "poisson": "Numeric(0, upper): a count or rate is never negative",
     "negativebinomial": "Numeric(0, upper): a count or rate is never negative",
     "gamma": "Numeric(lower, upper) with 0 <= lower: it is never negative",
+    "multinomial": "Categorical([base, other, ...]) with two levels or more, or Boolean()",
 }
 
 
@@ -109,6 +110,7 @@ def response_of_term(text: str, terms: Terms, lookup: bool, family: Family) -> R
     """
     if lookup and text in terms.schema:
         return response_of_column(text, terms.schema[text], family)
+    _need_levels(text, family, "is a term")
     found = terms.column(text) if lookup else terms.expression(text)
     if found.wide:
         raise FormulaError(
@@ -122,6 +124,7 @@ def response_of_term(text: str, terms: Terms, lookup: bool, family: Family) -> R
 def response_of_column(name: str, declaration: Declaration, family: Family) -> Response:
     """A declared column as the response; raises as `response_of_term`."""
     if isinstance(declaration, Numeric):
+        _need_levels(name, family, "is declared Numeric")
         endog = Endog(
             name,
             declaration.lower,
@@ -137,15 +140,29 @@ def response_of_column(name: str, declaration: Declaration, family: Family) -> R
     return found.within(family)
 
 
+def _need_levels(name: str, family: Family, what: str) -> None:
+    """Refuse a response that is no column of levels where one is needed."""
+    if family.name == "multinomial":
+        raise SchemaError(
+            f"The response {name!r} {what}; a multinomial logit needs a column declared "
+            f"{_DECLARE[family.name]}. Its first level is the base."
+        )
+
+
 def _values(name: str, declaration: Categorical | Boolean, family: Family) -> Float:
     """Number that each level of the response stands for."""
+    if family.name == "multinomial":
+        if len(declaration.levels) < 2:
+            _need_levels(name, family, "has one level")
+        return np.arange(len(declaration.levels), dtype=np.float64)
     numbers = declaration.values if isinstance(declaration, Categorical) else np.array([0.0, 1.0])
     if family.name == "binomial":
         if len(declaration.levels) != 2:
             first, *others = declaration.levels
             several = (
-                f" For several levels fit one against {first!r} at a time, Categorical([{first!r}, "
-                f"{others[-1]!r}]): rows of other levels then contribute nothing."
+                " For several levels dp.mnlogit fits them all at once; dp.logit one against "
+                f"{first!r}, Categorical([{first!r}, {others[-1]!r}]): rows of other levels then "
+                "contribute nothing."
             )
             raise SchemaError(
                 f"The response {name!r} has {len(declaration.levels)} levels; a binomial response "

@@ -144,12 +144,14 @@ class TableSource:
     def observed(self, start: int, stop: int) -> Float:
         """Values in the user's units; see `Source.observed`."""
         part, missing = self._observe(start, stop)
-        values = np.full(missing.shape, np.nan)
-        ends = self._layout.bounds[self._filled_places]
+        values = np.full(
+            missing.shape, np.nan, order="F"
+        )  # column by column, as they are asked for
+        ends = self._layout.bounds[self._filled_places][: missing.shape[1]]
         with np.errstate(all="ignore"):
-            held = np.clip(part, ends[:, :1], ends[:, 1:])[: missing.shape[1]]
-        values[:, : len(held)] = held.T
-        values[missing] = np.nan
+            np.clip(part[: len(ends)], ends[:, :1], ends[:, 1:], out=values.T[: len(ends)])
+        if missing.any():
+            values[missing] = np.nan
         return values
 
     def astray(self, start: int, stop: int) -> Mask:
@@ -157,7 +159,8 @@ class TableSource:
         start, stop = max(start, 0), min(stop, self._rows)
         inputs, places = self._layout.inputs, self._layout.positions.tolist()
         bounds = dict(zip(self._layout.lookups, self._layout.bounds[places], strict=True))
-        found = np.zeros((max(stop - start, 0), 2, len(inputs)), dtype=np.bool_)
+        whole = np.zeros((2, len(inputs), max(stop - start, 0)), dtype=np.bool_)
+        found = whole.transpose(2, 0, 1)  # kept column by column, as it is filled
         for at, name in enumerate(inputs):
             declared = self._declarations.get(name)
             named = isinstance(name, str)
@@ -186,8 +189,8 @@ class TableSource:
         part = np.empty((d + len(layout.tail), max(stop - start, 0)))
         with np.errstate(all="ignore"):  # a warning about a value would be a release
             lost = self._evaluate(part, start, stop)
-        mask = np.zeros((part.shape[1], d + 1), dtype=np.bool_)
-        mask[:, :d] = np.isnan(part[:d]).T
+        mask = np.zeros((part.shape[1], d + 1), dtype=np.bool_, order="F")
+        np.isnan(part[:d], out=mask.T[:d])
         mask[:, d] = np.isnan(part[d:]).any(axis=0)
         beside = (layout.endog_declarations, layout.offset_declarations, layout.weight_declarations)
         tail = np.array([d]), tuple(name for names in beside for name in names)

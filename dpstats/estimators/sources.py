@@ -286,6 +286,17 @@ KIFER_ROGERS = Citation(
     eprint="1610.07662",
 )
 
+BEGG = Citation(
+    "begg1984calculation",
+    "Begg, C. B. and Gray, R.",
+    "Calculation of polychotomous logistic regression parameters using individualized regressions",
+    1984,
+    "Biometrika",
+    kind="article",
+    volume="71",
+    number="1",
+)
+
 KOENKER = Citation(
     "koenker1978regression",
     "Koenker, R. and Bassett, G.",

@@ -4,6 +4,7 @@ from dpstats.families.exponential import (
     BINOMIAL,
     CLASSICAL,
     GAUSSIAN,
+    MULTINOMIAL,
     POISSON,
     RELEASED,
     SUPPORTED,
@@ -11,5 +12,14 @@ from dpstats.families.exponential import (
     family,
 )
 
-__all__ = ["BINOMIAL", "CLASSICAL", "GAUSSIAN", "POISSON", "RELEASED", "SUPPORTED"]
-__all__ += ["Family", "family"]
+__all__ = [
+    "BINOMIAL",
+    "CLASSICAL",
+    "GAUSSIAN",
+    "MULTINOMIAL",
+    "POISSON",
+    "RELEASED",
+    "SUPPORTED",
+    "Family",
+    "family",
+]

@@ -13,8 +13,17 @@ from numpy.typing import NDArray
 
 from dpstats.errors import OptionError
 
-__all__ = ["BINOMIAL", "CLASSICAL", "GAUSSIAN", "POISSON", "RELEASED", "SUPPORTED"]
-__all__ += ["Family", "family"]
+__all__ = [
+    "BINOMIAL",
+    "CLASSICAL",
+    "GAUSSIAN",
+    "MULTINOMIAL",
+    "POISSON",
+    "RELEASED",
+    "SUPPORTED",
+    "Family",
+    "family",
+]
 
 Array = NDArray[np.float64]
 Function = Callable[[Array], Array]
@@ -190,7 +199,12 @@ _ROWS: dict[tuple[str, str], _Row] = {
     ("negativebinomial", "log"): _Row(
         np.exp, np.exp, _identity, domain=(0.0, math.inf), canonical=False
     ),
+    # Of the number of a level; mean and slope are of one level against the others.
+    ("multinomial", "logit"): _Row(
+        _logistic, _logistic_slope, _bernoulli, domain=(0.0, math.inf), largest_curvature=0.25
+    ),
 }
+_OF_LEVELS = "multinomial"  # has several linear predictors: a model of its own
 
 
 @functools.cache
@@ -227,7 +241,7 @@ class Family:
 
     Parameters
     ----------
-    name : {"gaussian", "binomial", "poisson", "gamma", "negativebinomial"}
+    name : {"gaussian", "binomial", "poisson", "gamma", "negativebinomial", "multinomial"}
         Distribution.
     link : {"identity", "log", "logit", "probit", "cloglog"}
         Link: eta as a function of the mean.
@@ -344,7 +358,8 @@ GAUSSIAN = Family("gaussian", "identity")
 BINOMIAL = Family("binomial", "logit")
 POISSON = Family("poisson", "log")
 # (name, link) of every family, and of those that every method for generalised linear models fits.
-SUPPORTED = frozenset(_ROWS)
+MULTINOMIAL = Family(_OF_LEVELS, "logit")
+SUPPORTED = frozenset(_ROWS) - {(MULTINOMIAL.name, MULTINOMIAL.link)}
 CLASSICAL = frozenset(
     {
         ("gaussian", "identity"),
@@ -399,6 +414,8 @@ def family(spec: Any, link: str | None = None, alpha: float | str | None = None)
         if name == "negativebinomial" and alpha is None:
             alpha = float(spec.alpha)
     name = _ALIASES.get(name, name)
+    if name == _OF_LEVELS:
+        raise OptionError("family='multinomial': dp.mnlogit(formula, data, schema) fits it.")
     links = [row_link for row_name, row_link in _ROWS if row_name == name]
     wanted = (link or own or (links[0] if links else "")).lower()
     if own is not None and wanted != own:
@@ -421,5 +438,5 @@ def family(spec: Any, link: str | None = None, alpha: float | str | None = None)
 
 
 def _choices() -> str:
-    pairs = ", ".join(f"{name} ({link})" for name, link in _ROWS)
+    pairs = ", ".join(f"{name} ({link})" for name, link in _ROWS if name != _OF_LEVELS)
     return f"There are: {pairs}."

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,6 @@ from dpstats.estimators.federated import IN_ROUNDS, OneShot, Rounds
 from dpstats.federated.question import Question, Reply
 from dpstats.federated.rounds import (
     count_replies,
-    counted,
     fit_in_rounds,
     in_process,
     plan_in_rounds,
@@ -51,6 +50,7 @@ __all__ = [
 _USELESS = 0.3  # ratio: expected error of the target's fitted values to their standard deviation
 
 Array = NDArray[np.float64]
+T = TypeVar("T")
 Found = tuple[SiteRecord, ParameterResults | None]  # of one site
 
 
@@ -144,17 +144,52 @@ def _better(question: Question, rows: Mapping[str, int]) -> Question:
 
 
 def plan_over(question: Question, sites: Sequence[Site]) -> Plan:
-    """What all sites will do, and how well. No row is read, nothing is charged."""
-    _check_target(question, [site.name for site in sites])
+    """What all sites will do, and how well. No row is read, nothing is charged.
+
+    Sources that would refuse, or are too small, are left out and named, as in a fit.
+
+    Raises
+    ------
+    TrustError
+        If the target refuses; it says why.
+    """
+    names, refused = [site.name for site in sites], dict[str, str]()
+    _check_target(question, names)
+    asked = sorted(sites, key=lambda site: site.name != question.privacy.target)
     if question.method in IN_ROUNDS:
-        return plan_in_rounds(counted(question, sites))
-    every = {site.name: plan_at(site, question) for site in sites}
-    plans = {name: p for name, p in every.items() if not is_too_small(name, p, question)}
+        found = _or_refused(asked, question, counted_at, refused)
+        rows = {name: found[name] for name in names if name in found}
+        return _without(plan_in_rounds(replace(question, rows=rows)), [], refused)
+    every = _or_refused(asked, question, plan_at, refused)
+    small = [name for name, p in every.items() if is_too_small(name, p, question)]
+    plans = {name: every[name] for name in names if name in every and name not in small}
     made = _estimator(question).over(question.privacy, plans, question.combine)
-    if small := [name for name in every if name not in plans]:
-        said = f"Left out as too small, at no cost: {', '.join(small)}."
-        made = replace(made, assumptions=(*made.assumptions, said))
-    return made
+    return _without(made, small, refused)
+
+
+def _or_refused(
+    sites: Sequence[Site],
+    question: Question,
+    ask_one: Callable[[Site, Question], T],
+    refused: dict[str, str],
+) -> dict[str, T]:
+    """What each site says, the target first; why a source refuses is noted."""
+    found = {}
+    for site in sites:
+        try:
+            found[site.name] = ask_one(site, question)
+        except TrustError as error:
+            if site.name == question.privacy.target:
+                raise
+            refused[site.name] = str(error)
+    return found
+
+
+def _without(plan: Plan, small: Sequence[str], refused: Mapping[str, str]) -> Plan:
+    """The plan, with the sources that are not in it, and why."""
+    said = [f"Left out as too small, at no cost: {', '.join(small)}."] if small else []
+    said += [f"Left out, at no cost: {reason}" for reason in refused.values()]
+    return replace(plan, assumptions=(*plan.assumptions, *said))
 
 
 def fit(question: Question, sites: Sequence[Site], progress: bool | None) -> Released:

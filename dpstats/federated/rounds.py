@@ -12,7 +12,7 @@ from dpstats.errors import DataError, DPStatsError, FeasibilityWarning
 from dpstats.estimators.federated import InRounds
 from dpstats.federated.question import Question, Reply
 from dpstats.federated.shares import Shares
-from dpstats.federated.site import Site, counted_at
+from dpstats.federated.site import Site
 from dpstats.federated.summed import Absent, Send, Summed
 from dpstats.protocol import Plan
 from dpstats.protocol.progress import reporter
@@ -20,7 +20,7 @@ from dpstats.results import Released
 from dpstats.results.privacy_report import PrivacyReport
 from dpstats.text import plain
 
-__all__ = ["count_replies", "counted", "fit_in_rounds", "in_process", "plan_in_rounds"]
+__all__ = ["count_replies", "fit_in_rounds", "in_process", "plan_in_rounds"]
 
 
 def in_process(sites: Sequence[Site], told: bool = False) -> Send:
@@ -38,17 +38,6 @@ def in_process(sites: Sequence[Site], told: bool = False) -> Send:
         return replies
 
     return send
-
-
-def counted(question: Question, sites: Sequence[Site]) -> Question:
-    """The question with the rows of every site, which are public; at no cost.
-
-    Raises
-    ------
-    TrustError
-        If a site refuses; it says why.
-    """
-    return replace(question, rows={site.name: counted_at(site, question) for site in sites})
 
 
 def plan_in_rounds(question: Question) -> Plan:

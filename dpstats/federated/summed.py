@@ -210,7 +210,9 @@ class Summed:
         from scipy.stats import chi2
 
         privacy, rows = self.shares.question.privacy, self.shares.rows
-        apart, d = self._distances(), made.params.size
+        d = made.params.size
+        apart = {k: (v, float(chi2.sf(v, d))) for k, v in self._distances().items()}
+        apart |= made.released.get("distances", {})
         shares = []
         for site in dict.fromkeys([*rows, *absent]):
             budget = privacy.at(site)
@@ -218,13 +220,12 @@ class Summed:
             status, why = absent.get(site, ("set aside" if aside else "answered", ""))
             if site in self.lost:
                 status, why = "lost", self.lost[site]
-            distance = apart.get(site, math.nan)
-            p, n = float(chi2.sf(distance, d)), rows.get(site, 0)
+            (distance, p), n = apart.get(site, (math.nan, math.nan)), rows.get(site, 0)
             shares.append(
                 SiteShare(site, n, budget.epsilon, budget.delta, distance, p, status, why)
             )
         given = {f.name: getattr(made, f.name) for f in fields(CoefficientEstimate)}
-        given["remarks"] = (*_remarks(shares), *made.remarks)
+        given["remarks"] = (*_remarks(shares, self._score is not None), *made.remarks)
         return SummedEstimate(**given, sites=tuple(shares))
 
     def _distances(self) -> dict[str, float]:
@@ -249,10 +250,11 @@ class Summed:
         return distances
 
 
-def _remarks(shares: Sequence[SiteShare]) -> list[str]:
+def _remarks(shares: Sequence[SiteShare], summed: bool) -> list[str]:
     """That sites differ, and who is missing."""
     found = [s for s in shares if s.status == "answered"]
-    apart = [s.site for s in found if s.p < _APART / len(found)] if len(found) > 1 else []
+    tested = summed and len(found) > 1
+    apart = [s.site for s in found if tested and s.p < _APART / len(found)]
     lines = []
     if apart:
         lines.append(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dpstats.errors import DataError, PlanError
 from dpstats.holders.sealed import sealed
 from dpstats.holders.transcript import Transcribed
-from dpstats.mechanisms.lots import Lots
+from dpstats.mechanisms.lots import BLOCK, Lots
 from dpstats.mechanisms.noise import Noise
 from dpstats.mechanisms.randomize import MessageSums
 from dpstats.privacy import Local
@@ -81,18 +81,33 @@ class Clients(Transcribed):
         self.public = public
         self._source = source
         super().__init__(plan, noise, on_answer)
+        self._lots = Lots(self._noise, len(source))
         self._rounds = self._divided(len(source), plan.options["shares"])
+        if len(self._rounds) > 1:
+            self._lots.key  # noqa: B018 - drawn before any message
 
-    def _divided(self, n: int, shares: tuple[float, ...]) -> list[NDArray[np.intp]]:
-        """Positions of the devices of each round, by their lots, in ascending order."""
-        if len(shares) == 1:
-            return [np.arange(n)]
+    def _divided(self, n: int, shares: tuple[float, ...]) -> list[tuple[int, int]]:
+        """Ranks of the lots of each round's devices."""
         ends = np.rint(np.cumsum(shares) / sum(shares) * n).astype(int)[:-1].tolist()
-        lots = Lots(self._noise, n)
-        rounds = [np.sort(lots.ranked(*pair)) for pair in itertools.pairwise([0, *ends, n])]
-        if not all(part.size for part in rounds):
+        rounds = list(itertools.pairwise([0, *ends, n]))
+        if not all(begin < end for begin, end in rounds):
             raise DataError(f"{n} rows for {len(shares)} rounds: each needs at least one row.")
         return rounds
+
+    def _places(self, begin: int, end: int, step: int) -> Iterator[NDArray[np.intp]]:
+        """Positions of the devices of a round in ascending order, `step` at a time."""
+        n, waiting = len(self._lots), np.zeros(0, dtype=np.intp)
+        for start in range(0, n, BLOCK):
+            if (begin, end) == (0, n):
+                here = np.arange(start, min(start + BLOCK, n))
+            else:
+                here = self._lots.between(start, begin, end)
+            waiting = np.concatenate([waiting, here])
+            while waiting.size >= step:
+                yield waiting[:step]
+                waiting = waiting[step:]
+        if waiting.size:
+            yield waiting
 
     @sealed
     def collect(self, question: Question, part: int) -> Messages:
@@ -100,11 +115,10 @@ class Clients(Transcribed):
         check_question(question, self._plan)
         if part != len(self._transcript) or part >= len(self._rounds):
             raise PlanError(f"Round {part} was already asked, or is not the next one.")
-        mine, message = self._rounds[part], question.message
+        (begin, end), message = self._rounds[part], question.message
         sums = MessageSums(question.channel, self._noise)
         step, few = (max(1, cells // message.dim) for cells in (_CELLS, _CACHED))
-        for start in range(0, mine.size, step):
-            places = mine[start : start + step]
+        for places in self._places(begin, end, step):
             block = self._source.block(int(places[0]), int(places[-1]) + 1)
             here = places - places[0]
             for first in range(0, here.size, few):
@@ -112,8 +126,8 @@ class Clients(Transcribed):
                 y = None if block.y is None else block.y[some]
                 sums.add(message.rows(block.x[some], y, block.keep[some]))
         mean, second = sums.averages()
-        self._note(release_of(question, self._plan, part, int(mine.size)))
-        return Messages(int(mine.size), mean, second)
+        self._note(release_of(question, self._plan, part, end - begin))
+        return Messages(end - begin, mean, second)
 
 
 def check_question(question: Question, plan: Plan) -> None:

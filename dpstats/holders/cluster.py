@@ -10,6 +10,7 @@ Whatever fails on a worker is told by its name alone, for what it says may quote
 
 from __future__ import annotations
 
+import copy
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,8 +29,8 @@ from dpstats.holders.store import Grid
 from dpstats.mechanisms.lots import Known, Lots, Window
 from dpstats.queries.as_json import query_from_dict, query_to_dict
 from dpstats.queries.blocks import MAX_ROWS
-from dpstats.tables import named_columns
-from dpstats.tables.partitions import Partitions, connected
+from dpstats.tables import named_columns, without_rows
+from dpstats.tables.partitions import Partitions
 from dpstats.tables.scratch import CHARGED, scratch_folder
 from dpstats.tables.streams import Reading, Stream
 from dpstats.version import VERSION
@@ -127,7 +128,7 @@ class _Once:
 
     def __init__(self, frame: Any) -> None:
         self._frames, self._rows = [frame], len(frame)
-        self.columns = named_columns(frame.iloc[:0])
+        self.columns = named_columns(without_rows(frame))
 
     def count(self) -> int | None:
         """The number of rows that was announced counts, not this one."""
@@ -163,6 +164,8 @@ def _fed(actor: Any, piece: Piece, frame: Any, design: Mapping[str, Any]) -> str
 
     It does not raise: dask logs the arguments of a task that does.
     """
+    if isinstance(frame, str):  # it could not be read, and that is the name of the error
+        return frame
     answers: list[str] = []
 
     def hand() -> None:
@@ -210,7 +213,7 @@ class Spread:
     Raises
     ------
     DataError
-        If there is no worker, or one without this version of dpstats.
+        If there is no worker, or one without this version of dpstats, or without the files.
     """
 
     def __init__(
@@ -221,8 +224,9 @@ class Spread:
         width: int,
         scratch: str | None = None,
     ) -> None:
-        self._client = connected()
+        self._client = partitions.client
         _check_workers(self._client)
+        partitions.check_workers()
         sizes = partitions.sizes
         starts, whole = np.cumsum([0, *sizes]), sum(sizes)
         on_disk = _HELD_BYTES * whole * (width + len(names)) > _HELD_SHARE * _memory(self._client)
@@ -361,7 +365,8 @@ def _asked(home: _Home, client: Any, method: str, arguments: tuple[Any, ...]) ->
     """A call of an actor's method, on its way; None where its worker is no longer there."""
     try:
         actor = _result(home.actor, client, home.worker)
-        return getattr(actor, method)(*arguments)
+        with client.as_current():  # a copy of an actor is bound to the current client
+            return getattr(copy.copy(actor), method)(*arguments)
     except Exception:  # of the connection: nothing has been computed yet
         return None
 

@@ -131,9 +131,13 @@ class Lots:
 
         Takes a pass over all lots once for each part, and memory for a block.
         """
-        here = self._lots(start)
         low, high = (self._count * p // parts for p in (part, part + 1))
-        mine = self._from(here, start, low) & ~self._from(here, start, high)
+        return self.between(start, low, high)
+
+    def between(self, start: int, begin: int, end: int) -> Positions:
+        """Rows that `ranked` ranks, in one block of `BLOCK` rows; ascending."""
+        here = self._lots(start)
+        mine = self._from(here, start, begin) & ~self._from(here, start, end)
         positions: Positions = start + np.flatnonzero(mine)
         return positions
 
@@ -142,8 +146,8 @@ class Lots:
 
         Of two equal lots the earlier row goes first, as in `ranked`.
         """
-        if rank >= self._count:
-            return np.zeros(len(lots), dtype=np.bool_)
+        if rank <= 0 or rank >= self._count:
+            return np.full(len(lots), rank <= 0)
         if rank not in self._edges:
             at = int(self.ranked(rank, rank + 1)[0])
             self._edges[rank] = (at, *self._lots(at - at % BLOCK)[at % BLOCK])

@@ -6,11 +6,11 @@ from typing import Any, Literal
 
 from dpstats.families import POISSON, RELEASED
 from dpstats.families import family as family_of
-from dpstats.federated import Sites
 from dpstats.models.model import Model
 from dpstats.models.recipes import Formula, required
-from dpstats.models.regressions import variables
+from dpstats.models.regressions import table_of, variables
 from dpstats.schema import Schema
+from dpstats.tables.engines import Dask
 
 __all__ = ["negativebinomial", "poisson"]
 
@@ -25,6 +25,7 @@ def poisson(
     missing: str = "complete",
     n: int | None = None,
     sites: str | None = None,
+    engine: Dask | None = None,
 ) -> Model:
     """Poisson regression by formula: ``glm(..., family="poisson")`` with its log link.
 
@@ -32,7 +33,7 @@ def poisson(
     ----------
     formula : str
         As in `ols`. The response is declared ``Numeric(0, upper)``: counts, or rates.
-    data, schema, n, sites
+    data, schema, n, sites, engine
         As in `ols`.
     offset, exposure : str, optional
         As in `glm`.
@@ -61,7 +62,7 @@ def poisson(
     """
     context = variables(formula, offset, exposure)
     recipe = Formula(formula, required(schema), POISSON, offset, exposure, context)
-    return Model("glm", recipe, Sites.of(data, sites), n, missing=missing)
+    return Model("glm", recipe, table_of(data, sites, engine), n, missing=missing)
 
 
 def negativebinomial(
@@ -75,6 +76,7 @@ def negativebinomial(
     missing: str = "complete",
     n: int | None = None,
     sites: str | None = None,
+    engine: Dask | None = None,
 ) -> Model:
     """Negative binomial regression by formula: counts of variance ``mu + alpha mu^2``.
 
@@ -82,7 +84,7 @@ def negativebinomial(
     ----------
     formula : str
         As in `poisson`.
-    data, schema, n, sites
+    data, schema, n, sites, engine
         As in `ols`.
     alpha : float or "released", optional
         A public dispersion; or, by default, as in statsmodels, one that is estimated: the fit
@@ -120,4 +122,4 @@ def negativebinomial(
     context = variables(formula, offset, exposure)
     law = family_of("negativebinomial", alpha=RELEASED if alpha is None else alpha)
     recipe = Formula(formula, required(schema), law, offset, exposure, context)
-    return Model("glm", recipe, Sites.of(data, sites), n, missing=missing)
+    return Model("glm", recipe, table_of(data, sites, engine), n, missing=missing)

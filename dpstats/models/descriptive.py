@@ -16,6 +16,7 @@ from dpstats.privacy import Central
 from dpstats.results.descriptive import DescribeResults
 from dpstats.schema import Boolean, Categorical, Numeric, Schema
 from dpstats.tables import column_names
+from dpstats.tables.engines import Dask, placed
 from dpstats.tables.streams import stream_of
 
 __all__ = [
@@ -164,12 +165,13 @@ def mean(
     missing: str = "complete",
     n: int | None = None,
     sites: str | None = None,
+    engine: Dask | None = None,
 ) -> Model:
     """Mean of one column, ``mean("y")`` or ``mean("y ~ 1")``; in each group of another with `by`.
 
     Parameters
     ----------
-    formula, data, schema, missing, n, sites
+    formula, data, schema, missing, n, sites, engine
         As in `ols`; only ``missing="complete"``.
     by : str, optional
         A ``Categorical`` or ``Boolean`` column: means of its groups, for `Central`. The fit is then
@@ -193,9 +195,12 @@ def mean(
     ('a', 'b', 'c')
     """
     if by is None:
-        return regressions.mean(formula, data, schema, missing=missing, n=n, sites=sites)
+        return regressions.mean(
+            formula, data, schema, missing=missing, n=n, sites=sites, engine=engine
+        )
     if sites is not None:
         raise OptionError("mean(..., by=...): sites= is for the mean of all rows.")
+    data = placed(data, engine)
     column, _, right = (part.strip() for part in str(formula).partition("~"))
     if right not in ("", "1"):
         raise OptionError(f'mean({formula!r}): write mean("y") or mean("y ~ 1").')

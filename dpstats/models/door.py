@@ -133,6 +133,7 @@ def _on_cluster(
 
     partitions, schema = reading.partitions, design.schema
     assert partitions is not None
+    partitions.check()
     assert schema is not None
     if of_units or not reading.counted:
         raise DataError(

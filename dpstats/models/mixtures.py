@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from dpstats.errors import FormulaError, OptionError, SchemaError
 from dpstats.models.model import Model
 from dpstats.models.recipes import Formula, check_numbers, required, term
 from dpstats.schema import Numeric, Schema
+from dpstats.tables.engines import Dask, placed
 
 __all__ = ["gaussian_mixture", "mixture_ols"]
+
+_SYMMETRIC_SHAPES = ("full", "spherical")  # what may be said of the covariance sigma^2 I
 
 
 def gaussian_mixture(
@@ -22,6 +26,7 @@ def gaussian_mixture(
     covariance: str = "full",
     symmetric: bool = False,
     n: int | None = None,
+    engine: Dask | None = None,
 ) -> Model:
     """Mixture of normal laws: clusters with weights, means and covariances.
 
@@ -30,7 +35,7 @@ def gaussian_mixture(
     formula : str or sequence of str
         ``"~ x1 + x2"``, ``"~ ."`` for all numeric columns of the schema, or names of columns. Every
         column must be declared ``Numeric``.
-    data, schema, n
+    data, schema, n, engine
         As in `ols`.
     components : int or several ints, default 2
         Number of components, or those that one is chosen of by the released histogram, such as
@@ -39,8 +44,9 @@ def gaussian_mixture(
         Shape of the covariances; ``"tied"`` is one covariance for all components.
     symmetric : bool, default False
         Two components, equally likely, around b and -b, with the covariance sigma^2 I: rows are
-        +b or -b plus noise of one size. With ``sparsity=`` in `fit` only so many entries of b
-        differ from zero. All columns are declared with one range, ``Numeric(-a, a)``.
+        +b or -b plus noise of one size. All columns are declared with one range, ``Numeric(-a,
+        a)``. With ``sparsity=`` in `fit` only so many entries of b differ from zero; that is asked
+        of symmetric mixtures alone, so a mixture of two components is taken for one there.
 
     Returns
     -------
@@ -73,12 +79,14 @@ def gaussian_mixture(
     >>> fit.means.shape, fit.predict({"x": [2.0, -1.0]}).tolist()
     ((2, 1), [2, 1])
     """
-    declared = required(schema)
-    if _symmetric(symmetric, components, {"full": covariance, "spherical": covariance}):
+    declared, data = required(schema), placed(data, engine)
+    if _symmetric(symmetric, components, covariance):
         return _symmetric_mixture(formula, data, declared, n)
     recipe = Formula(_right_side(formula, declared), declared, one_sided=True)
     options = {"components": components, "covariance": covariance}
-    model = Model("gaussian_mixture", recipe, data, n, options)
+    alike = components == 2 and covariance in _SYMMETRIC_SHAPES
+    selecting = partial(_symmetric_mixture, formula, data, declared, n) if alike else None
+    model = Model("gaussian_mixture", recipe, data, n, options, selecting=selecting)
     _check(model, declared)
     check_numbers(data, model.design.columns, declared)
     return model
@@ -92,6 +100,7 @@ def mixture_ols(
     components: int | Sequence[int] = 2,
     symmetric: bool = False,
     n: int | None = None,
+    engine: Dask | None = None,
 ) -> Model:
     """Mixture of linear regressions: populations that nobody labelled, each with a line of its own.
 
@@ -99,7 +108,7 @@ def mixture_ols(
     ----------
     formula : str
         ``"y ~ x + z"``, as in `ols`.
-    data, schema, n
+    data, schema, n, engine
         As in `ols`.
     components : int or several ints, default 2
         Number of regressions, from 1 to 4, or those that one is chosen of by the released
@@ -108,7 +117,7 @@ def mixture_ols(
     symmetric : bool, default False
         Two regressions, equally likely, with coefficients b and -b and no intercept (write ``"y ~ 0
         + x + z"``), on independent covariates of mean 0 and standard deviation as declared,
-        ``Numeric(..., scale=)``.
+        ``Numeric(..., scale=)``. With ``sparsity=`` in `fit` two regressions are taken for such.
 
     Returns
     -------
@@ -138,13 +147,15 @@ def mixture_ols(
     >>> model.fit(dp.Central(1.0, 1e-6)).components.shape
     (2, 2)
     """
-    recipe = Formula(formula, required(schema))
-    if _symmetric(symmetric, components, {}):
-        return Model("symmetric_mixture_ols", recipe, data, n)
-    return Model("mixture_ols", recipe, data, n, {"components": components})
+    recipe, data = Formula(formula, required(schema)), placed(data, engine)
+    lines = partial(Model, "symmetric_mixture_ols", recipe, data, n)
+    if _symmetric(symmetric, components):
+        return lines()
+    selecting = lines if components == 2 else None
+    return Model("mixture_ols", recipe, data, n, {"components": components}, selecting=selecting)
 
 
-def _symmetric(asked: Any, components: Any, covariance: dict[str, str]) -> bool:
+def _symmetric(asked: Any, components: Any, covariance: str = "full") -> bool:
     """Whether b and -b were asked for, and nothing else at once."""
     if not isinstance(asked, bool):
         raise OptionError(f"symmetric={asked!r}: True or False is needed.")
@@ -153,10 +164,10 @@ def _symmetric(asked: Any, components: Any, covariance: dict[str, str]) -> bool:
             f"components={components!r}: a symmetric mixture has the two components b and -b; "
             "leave components= out, or symmetric=."
         )
-    if asked and covariance and not any(shape == given for shape, given in covariance.items()):
-        given = next(iter(covariance.values()))
+    if asked and covariance not in _SYMMETRIC_SHAPES:
         raise OptionError(
-            f"covariance={given!r}: a symmetric mixture has the covariance sigma^2 I; leave it out."
+            f"covariance={covariance!r}: a symmetric mixture has the covariance sigma^2 I; "
+            "leave it out."
         )
     return asked
 

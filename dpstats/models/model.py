@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
@@ -69,6 +69,8 @@ class Model:
         What the model itself says of options of its methods, such as a number of components.
     missing : {"complete", "em"}
         What becomes of rows that miss a value.
+    selecting : callable, optional
+        Makes the model that is fitted in place of this one where columns are to be selected.
     """
 
     def __init__(
@@ -79,8 +81,10 @@ class Model:
         n: int | None = None,
         options: Options | None = None,
         missing: str = "complete",
+        selecting: Callable[[], Model] | None = None,
     ) -> None:
         self.kind = kind
+        self._selecting = selecting
         self._missing = check_missing(kind, missing)
         self._options = dict(options or {})
         self._recipe = recipe
@@ -362,6 +366,10 @@ class Model:
         options: dict[str, Any],
     ) -> door.Prepared:
         """Everything that is known before the ledger is charged; each of it is made once."""
+        if sparsity is not None and self._selecting is not None:
+            other = self._selecting()
+            other._expected = self._expected
+            return other._prepared(privacy, method, sparsity, public, options)
         if isinstance(self._data, Sites):
             raise TrustError(
                 f"The rows are at sites, and {privacy.trust!r} trust is of one table: ask for "

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from dpstats.design import DeclaredDesign, Design, PublicDesign
 from dpstats.design.mistakes import is_mistaken
 from dpstats.errors import DataError, OptionError, SchemaError, TrustError
-from dpstats.families import BINOMIAL, GAUSSIAN, Family
+from dpstats.families import BINOMIAL, GAUSSIAN, MULTINOMIAL, Family
 from dpstats.models.effects import with_effects
 from dpstats.schema import Categorical, Numeric, Schema
 from dpstats.tables import column_names, named_columns
@@ -19,7 +19,7 @@ from dpstats.tables.streams import stream_of
 __all__ = ["KINDS", "Arrays", "Formula", "Recipe", "check_numbers", "level_term", "of_columns"]
 __all__ += ["quoted", "required", "term"]
 
-KINDS = {GAUSSIAN: "ols", BINOMIAL: "logit"}  # every other family is "glm"
+KINDS = {GAUSSIAN: "ols", BINOMIAL: "logit", MULTINOMIAL: "mnlogit"}  # every other family is "glm"
 
 
 class Recipe(Protocol):

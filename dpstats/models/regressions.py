@@ -8,14 +8,16 @@ from typing import Any, Literal
 from dpstats.design import captured
 from dpstats.errors import OptionError
 from dpstats.estimators.base import need_level
-from dpstats.families import BINOMIAL, Family
+from dpstats.families import BINOMIAL, MULTINOMIAL, Family
 from dpstats.families import family as family_of
 from dpstats.federated import Sites
 from dpstats.models.model import Model
 from dpstats.models.recipes import KINDS, Formula, required
 from dpstats.schema import Schema
+from dpstats.tables.engines import Dask, placed
 
-__all__ = ["Model", "glm", "logit", "mean", "ols", "probit", "quantreg", "variables"]
+__all__ = ["Model", "glm", "logit", "mean", "mnlogit", "ols", "probit", "quantreg"]
+__all__ += ["table_of", "variables"]
 
 
 def ols(
@@ -28,6 +30,7 @@ def ols(
     missing: str = "complete",
     n: int | None = None,
     sites: str | None = None,
+    engine: Dask | None = None,
 ) -> Model:
     """Linear regression by formula.
 
@@ -61,6 +64,9 @@ def ols(
         Public number of rows, for planning without a table, or of a stream that does not say it.
     sites : str, optional
         Column of `data` that names the site of each row, for `Federated`; names are public.
+    engine : Dask, optional
+        The cluster that reads `data`, paths of Parquet files or a dask DataFrame, and holds its
+        rows, for `Central`; the same numbers. A dask DataFrame alone is on the current client's.
 
     Returns
     -------
@@ -88,7 +94,7 @@ def ols(
         weights=weights,
         weight_type=weight_type,
     )
-    return Model("ols", recipe, Sites.of(data, sites), n, missing=missing)
+    return Model("ols", recipe, table_of(data, sites, engine), n, missing=missing)
 
 
 def logit(
@@ -102,6 +108,7 @@ def logit(
     missing: str = "complete",
     n: int | None = None,
     sites: str | None = None,
+    engine: Dask | None = None,
 ) -> Model:
     """Logistic regression by formula.
 
@@ -111,7 +118,7 @@ def logit(
         As in `ols`. The response is declared ``Categorical`` with two levels (the second one is the
         event; levels 0 and 1 mean themselves), ``Boolean()``, or ``Numeric(0, 1)``; or it is two
         counts, ``"successes + failures ~ x"``, each declared ``Numeric(0, upper)``.
-    data, schema, n, sites
+    data, schema, n, sites, engine
         As in `ols`.
     offset : str, optional
         As in `glm`.
@@ -149,7 +156,7 @@ def logit(
         weights=weights,
         weight_type=weight_type,
     )
-    return Model("logit", recipe, Sites.of(data, sites), n, missing=missing)
+    return Model("logit", recipe, table_of(data, sites, engine), n, missing=missing)
 
 
 def glm(
@@ -167,12 +174,13 @@ def glm(
     missing: str = "complete",
     n: int | None = None,
     sites: str | None = None,
+    engine: Dask | None = None,
 ) -> Model:
     """Generalised linear model by formula.
 
     Parameters
     ----------
-    formula, data, schema, n, sites
+    formula, data, schema, n, sites, engine
         As in `ols`. A response of the Poisson, negative binomial or gamma family is declared
         ``Numeric(0, upper)``, a binomial one as in `logit`; values outside the declaration are
         moved into it.
@@ -239,7 +247,7 @@ def glm(
         weights=weights,
         weight_type=weight_type,
     )
-    return Model(KINDS.get(law, "glm"), recipe, Sites.of(data, sites), n, missing=missing)
+    return Model(KINDS.get(law, "glm"), recipe, table_of(data, sites, engine), n, missing=missing)
 
 
 def probit(
@@ -251,6 +259,7 @@ def probit(
     missing: str = "complete",
     n: int | None = None,
     sites: str | None = None,
+    engine: Dask | None = None,
 ) -> Model:
     """Probit regression by formula: ``glm(..., family="binomial", link="probit")``.
 
@@ -258,7 +267,7 @@ def probit(
     ----------
     formula : str
         As in `ols`; the response is declared as in `logit`.
-    data, schema, n, sites
+    data, schema, n, sites, engine
         As in `ols`.
     offset : str, optional
         As in `glm`.
@@ -285,7 +294,60 @@ def probit(
     recipe = Formula(
         formula, required(schema), Family("binomial", "probit"), offset, context=context
     )
-    return Model("glm", recipe, Sites.of(data, sites), n, missing=missing)
+    return Model("glm", recipe, table_of(data, sites, engine), n, missing=missing)
+
+
+def mnlogit(
+    formula: str,
+    data: Any = None,
+    schema: Schema | None = None,
+    *,
+    missing: str = "complete",
+    n: int | None = None,
+) -> Model:
+    """Multinomial logistic regression by formula: a response of several levels.
+
+    Parameters
+    ----------
+    formula : str
+        As in `ols`. The response is a column declared ``Categorical`` with its levels, the first of
+        which is the base: coefficients are log odds of each other level against it.
+    data, schema, n
+        As in `ols`.
+    missing : {"complete"}
+        Rows that miss a value contribute nothing; see `ols`.
+
+    Returns
+    -------
+    Model
+        Its results name coefficients by column and level, ``"age [car]"``; ``coefficients`` has one
+        column a level, and ``predict`` one probability a level. It is fitted under `Central` trust.
+
+    Raises
+    ------
+    FormulaError
+        If a term may not be used on private rows.
+    SchemaError
+        If a column is not declared, or the response is not declared by its levels.
+
+    Notes
+    -----
+    What is estimated is what statsmodels' ``MNLogit`` answers on the same rows: the coefficients of
+    largest likelihood. The scores of all levels are released as one vector, whose sensitivity does
+    not grow with the number of levels; a logit for each pair of levels has the same coefficients
+    (Begg & Gray 1984), and a cost each.
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> mode = dp.Categorical(["bus", "car", "train"])
+    >>> schema = dp.Schema(mode=mode, age=dp.Numeric(18, 90, scale=20))
+    >>> model = dp.mnlogit("mode ~ age", schema=schema, n=20_000)
+    >>> model.plan(dp.Central(epsilon=1, delta=1e-6)).parameters
+    ('Intercept [car]', 'age [car]', 'Intercept [train]', 'age [train]')
+    """
+    recipe = Formula(formula, required(schema), MULTINOMIAL, context=variables(formula))
+    return Model("mnlogit", recipe, data, n, missing=missing)
 
 
 def quantreg(
@@ -296,6 +358,7 @@ def quantreg(
     q: float = 0.5,
     missing: str = "complete",
     n: int | None = None,
+    engine: Dask | None = None,
 ) -> Model:
     """Quantile regression by formula: the median of the response, or another quantile, is linear.
 
@@ -304,7 +367,7 @@ def quantreg(
     formula : str
         As in `ols`. The declared range of the response may be as wide as can be: none of its values
         is clipped nearer than that, and long tails cost nothing.
-    data, schema, n
+    data, schema, n, engine
         As in `ols`.
     q : float, default 0.5
         The quantile, between 0 and 1; ``fit(..., q=0.9)`` takes another one, as in statsmodels.
@@ -342,7 +405,16 @@ def quantreg(
     """
     level = need_level(q)
     recipe = Formula(formula, required(schema), context=variables(formula))
-    return Model("quantreg", recipe, data, n, {"q": level}, missing=missing)
+    return Model("quantreg", recipe, table_of(data, None, engine), n, {"q": level}, missing=missing)
+
+
+def table_of(data: Any, sites: str | None, engine: Dask | None) -> Any:
+    """Rows as the front door was given them: of one table, of several sites, or on a cluster."""
+    if engine is not None and sites is not None:
+        raise OptionError(
+            "sites= and engine=: a site reads a table of its own, where it is; leave one out."
+        )
+    return Sites.of(placed(data, engine), sites)
 
 
 def variables(*texts: str | None) -> dict[str, Any]:
@@ -362,6 +434,7 @@ def mean(
     missing: str = "complete",
     n: int | None = None,
     sites: str | None = None,
+    engine: Dask | None = None,
 ) -> Model:
     """Mean of one column, ``mean("y")`` or ``mean("y ~ 1")``.
 
@@ -369,7 +442,7 @@ def mean(
     """
     text = formula if "~" in formula else f"{formula} ~ 1"
     recipe = Formula(text, required(schema))
-    model = Model("mean", recipe, Sites.of(data, sites), n, missing=missing)
+    model = Model("mean", recipe, table_of(data, sites, engine), n, missing=missing)
     if not (model.design.has_intercept and len(model.design.names) == 1):
         raise OptionError(
             f'mean({formula!r}): write mean("y") or mean("y ~ 1"); ols takes covariates.'

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,7 @@ __all__ = [
     "COEFFICIENTS",
     "CoefficientEstimate",
     "Estimate",
+    "InUnits",
     "ParameterTable",
     "RangeEstimate",
     "ScalesEstimate",
@@ -128,6 +129,13 @@ class Estimate(Protocol):
         """Its parameters in the user's units."""
 
 
+class InUnits(Estimate, Protocol):
+    """An estimate in the internal units of a design."""
+
+    def converted(self, old: Standardization, new: Standardization) -> Self:
+        """The same estimate in other internal units of all columns."""
+
+
 @dataclass(frozen=True)
 class CoefficientEstimate:
     """Coefficients of the design's columns, in its internal (standardised) coordinates.
@@ -174,7 +182,7 @@ class CoefficientEstimate:
     of_these_rows: bool = False
     not_identified: tuple[int, ...] = ()
 
-    def converted(self, old: Standardization, new: Standardization) -> CoefficientEstimate:
+    def converted(self, old: Standardization, new: Standardization) -> Self:
         """The same estimate in other internal units of all columns."""
         none, d = np.zeros_like(self.params), self.params.size
         nothing = np.zeros((d, d))

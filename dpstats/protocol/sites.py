@@ -200,8 +200,9 @@ class SiteShare:
         What it was asked to spend.
     distance : float
         In rounds how far its last score is from its share of all sites', about chi-squared with d
-        degrees of freedom where sites are alike; of a sparse fit how far its estimate is from the
-        target's, about chi-squared with s of them; nan where it gave none.
+        degrees of freedom where sites are alike; of the methods of Li et al. (2024) and of sparse
+        fits how far its own estimate is from the target's, about chi-squared with d of them, or s
+        where fits are sparse; nan where it gave none.
     p : float
         Chance of such a distance or a larger one; nan where it has no law.
     status : str

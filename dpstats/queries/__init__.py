@@ -12,6 +12,13 @@ from dpstats.queries.cells import AstrayCounts, ColumnCells
 from dpstats.queries.completed import Completed, ObservedPairs
 from dpstats.queries.coordinates import CoordinateScores, CoordinateSums, PeeledScores
 from dpstats.queries.expected_scores import ExpectedScores, PeeledExpectedScores, ShownRows
+from dpstats.queries.levels import (
+    LevelCount,
+    LevelCurvature,
+    LevelLengths,
+    LevelScore,
+    LevelSquares,
+)
 from dpstats.queries.linear import Gradient, Gram, ResidualCount, ResidualMoment, Score, ScoreOuter
 from dpstats.queries.messages import MomentMessage
 from dpstats.queries.mixtures import MixtureMoments, ProjectedCells
@@ -66,6 +73,11 @@ __all__ = [
     "Gram",
     "GroupSums",
     "LengthQuantile",
+    "LevelCount",
+    "LevelCurvature",
+    "LevelLengths",
+    "LevelScore",
+    "LevelSquares",
     "LongEntries",
     "MinEigenvalue",
     "MixtureMoments",

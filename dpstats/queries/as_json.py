@@ -39,6 +39,13 @@ from dpstats.queries.labels import (
     SquaredResiduals,
     WeightedResiduals,
 )
+from dpstats.queries.levels import (
+    LevelCount,
+    LevelCurvature,
+    LevelLengths,
+    LevelScore,
+    LevelSquares,
+)
 from dpstats.queries.linear import Gradient, Gram, ResidualCount, ResidualMoment, Score, ScoreOuter
 from dpstats.queries.mixtures import MixtureMoments, ProjectedCells
 from dpstats.queries.predicted import Predicted
@@ -100,6 +107,11 @@ QUERIES: Mapping[str, type[Any]] = {
         LabelAstray,
         LabelCells,
         LabelSums,
+        LevelCount,
+        LevelCurvature,
+        LevelLengths,
+        LevelScore,
+        LevelSquares,
         LongEntries,
         MinEigenvalue,
         MixtureMoments,

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal, Protocol
 from dpstats.privacy import Neighbors
 from dpstats.queries.blocks import Array, Block, Geometry, Ints
 
-__all__ = ["Contribution", "EachRow", "Kind", "Norm", "Query"]
+__all__ = ["Contribution", "EachRow", "Kind", "Norm", "OfOtherRows", "Query"]
 
 # How noise is applied: to every coordinate of a sum, to the utilities of a choice, to the
 # comparisons of a search along an increasing balance, or to the largest of many sums, one by one.
@@ -106,3 +106,39 @@ class Query(Protocol):
     def decode(self, answer: Array) -> Array:
         """The noisy answer in the shape an estimator reads (post-processing)."""
         ...
+
+
+class OfOtherRows:
+    """A query asked of what a deterministic function makes of each row, or of some columns.
+
+    All but the rows that `total` reads is the query's own.
+    """
+
+    query: Query
+
+    @property
+    def name(self) -> str:
+        """Name of the query."""
+        return self.query.name
+
+    @property
+    def kind(self) -> Kind:
+        """How noise is applied to the answer."""
+        return self.query.kind
+
+    @property
+    def norm(self) -> Norm:
+        """Norm of the query's sensitivity."""
+        return self.query.norm
+
+    def finish(self, total: Ints, grid: Array) -> Array:
+        """The query's answer."""
+        return self.query.finish(total, grid)
+
+    def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
+        """That of the query: it bounds any two rows, so also those that this makes of two."""
+        return self.query.sensitivity(neighbors, max_rows)
+
+    def decode(self, answer: Array) -> Array:
+        """As the query reads it."""
+        return self.query.decode(answer)

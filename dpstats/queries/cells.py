@@ -125,10 +125,10 @@ class ColumnCells(EachRow):
         """Values in each cell, one column after the other."""
         assert block.observed is not None
         values = block.observed()
-        columns = (values[:, place] for place in self.places)
+        seen = ~np.isnan(values)
         counts = [
-            cell_counts(column, edges[1:-1], ~np.isnan(column))
-            for column, edges in zip(columns, self.edges, strict=True)
+            cell_counts(values[:, place], edges[1:-1], seen[:, place])
+            for place, edges in zip(self.places, self.edges, strict=True)
         ]
         return np.concatenate(counts)
 

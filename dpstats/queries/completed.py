@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dpstats.errors import PlanError
 from dpstats.privacy import Neighbors
-from dpstats.queries.base import Contribution, EachRow, Kind, Norm
+from dpstats.queries.base import Contribution, EachRow, Kind, Norm, OfOtherRows
 from dpstats.queries.blocks import (
     Array,
     Block,
@@ -66,7 +66,7 @@ def _live(rows: Incomplete) -> NDArray[np.bool_]:
 
 
 @dataclass(frozen=True, eq=False)
-class Completed:
+class Completed(OfOtherRows, EachRow):
     """A query of a linear model asked of completed rows.
 
     A row whose response was observed, and some but not all covariates, has the best linear
@@ -88,8 +88,6 @@ class Completed:
 
     query: Gram | ResidualMoment | Score | Search
     precision: Array
-    columns: ClassVar[tuple[int, ...] | None] = None
-    by_lots: ClassVar[bool] = False
     geometry: ClassVar[Geometry | None] = None
 
     def __post_init__(self) -> None:
@@ -109,16 +107,6 @@ class Completed:
     def name(self) -> str:
         """Name of the query, and of what."""
         return f"{self.query.name} of completed rows"
-
-    @property
-    def kind(self) -> Kind:
-        """How noise is applied to the answer."""
-        return self.query.kind
-
-    @property
-    def norm(self) -> Norm:
-        """Norm of the query's sensitivity."""
-        return self.query.norm
 
     @property
     def comparisons(self) -> int:
@@ -153,18 +141,6 @@ class Completed:
         x[at] = block.recall("completed", self.precision.tobytes(), fill)
         y[at], keep[at] = rows.y[live], 1.0
         return replace(block, x=x, y=y, keep=keep, weight=keep, memory={}, incomplete=None)
-
-    def finish(self, total: Ints, grid: Array) -> Array:
-        """The query's answer."""
-        return self.query.finish(total, grid)
-
-    def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
-        """That of the query."""
-        return self.query.sensitivity(neighbors, max_rows)
-
-    def decode(self, answer: Array) -> Array:
-        """As the query reads it."""
-        return self.query.decode(answer)
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,7 @@ import numpy as np
 
 from dpstats.errors import PlanError
 from dpstats.families import GAUSSIAN, Family
-from dpstats.privacy import Neighbors
-from dpstats.queries.base import EachRow, Kind, Norm
+from dpstats.queries.base import EachRow, OfOtherRows
 from dpstats.queries.blocks import Array, Block, Geometry, Ints
 from dpstats.queries.prefixes import ColumnPrefixes
 from dpstats.queries.scores import GroupSums
@@ -23,7 +22,7 @@ MEAN, ERROR, SQUARE, RESPONSE = range(4)  # columns that the query is asked of
 
 
 @dataclass(frozen=True, eq=False)
-class Predicted(EachRow):
+class Predicted(OfOtherRows, EachRow):
     """A query about values, asked of the predictions of public coefficients and their errors.
 
     A row of the design is turned into four numbers: the predicted mean, the response less it, the
@@ -63,16 +62,6 @@ class Predicted(EachRow):
         """Name of the query, and of what."""
         return f"{self.query.name}, of predictions"
 
-    @property
-    def kind(self) -> Kind:
-        """How noise is applied to the answer."""
-        return self.query.kind
-
-    @property
-    def norm(self) -> Norm:
-        """Norm of the query's sensitivity."""
-        return self.query.norm
-
     def parameters(self) -> Mapping[str, Any]:
         """Those of the query, and how many columns predict."""
         return {**self.query.parameters(), "predictors": int(self.places.size)}
@@ -94,15 +83,3 @@ class Predicted(EachRow):
         made = np.stack([mean, error, error**2, response], axis=1)
         made[np.isnan(made).any(axis=1)] = np.nan
         return made
-
-    def finish(self, total: Ints, grid: Array) -> Array:
-        """The query's answer."""
-        return self.query.finish(total, grid)
-
-    def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
-        """That of the query."""
-        return self.query.sensitivity(neighbors, max_rows)
-
-    def decode(self, answer: Array) -> Array:
-        """As the query reads it."""
-        return self.query.decode(answer)

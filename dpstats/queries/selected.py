@@ -7,15 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpstats.errors import PlanError
-from dpstats.privacy import Neighbors
-from dpstats.queries.base import Kind, Norm, Query
-from dpstats.queries.blocks import Array, Block, Geometry, Ints
+from dpstats.queries.base import OfOtherRows, Query
+from dpstats.queries.blocks import Block, Geometry, Ints
 
 __all__ = ["Selected"]
 
 
 @dataclass(frozen=True, eq=False)
-class Selected:
+class Selected(OfOtherRows):
     """A query of a model with only the chosen columns of the design.
 
     Its coefficients, whitening matrix and answer have one entry for each chosen column, in the
@@ -41,21 +40,6 @@ class Selected:
             )
 
     @property
-    def name(self) -> str:
-        """Name of the query."""
-        return self.query.name
-
-    @property
-    def kind(self) -> Kind:
-        """How noise is applied to the answer."""
-        return self.query.kind
-
-    @property
-    def norm(self) -> Norm:
-        """Norm of the query's sensitivity."""
-        return self.query.norm
-
-    @property
     def geometry(self) -> Geometry | None:
         """Geometry of the query, on the chosen columns."""
         return self.query.geometry
@@ -72,15 +56,3 @@ class Selected:
     def total(self, block: Block) -> Ints:
         """The query's total over rows of the chosen columns."""
         return self.query.total(block)
-
-    def finish(self, total: Ints, grid: Array) -> Array:
-        """The query's answer."""
-        return self.query.finish(total, grid)
-
-    def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
-        """That of the query."""
-        return self.query.sensitivity(neighbors, max_rows)
-
-    def decode(self, answer: Array) -> Array:
-        """As the query reads it."""
-        return self.query.decode(answer)

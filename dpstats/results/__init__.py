@@ -13,6 +13,7 @@ from dpstats.results.descriptive import (
 )
 from dpstats.results.evaluation import ClassificationResults, PredictionErrorResults
 from dpstats.results.federated import FederatedResults, SummedResults
+from dpstats.results.levels import LevelsResults
 from dpstats.results.mixture import MixtureResults
 from dpstats.results.parameters import RangeResults, ScalesResults
 from dpstats.results.regression import RegressionResults
@@ -25,6 +26,7 @@ __all__ = ["Released", "load"]
 # The classes of results: one line each, by the name that files of it bear.
 KINDS["rounds"] = SummedResults
 KINDS["regression"] = RegressionResults
+KINDS["levels"] = LevelsResults
 KINDS["range"] = RangeResults
 KINDS["scales"] = ScalesResults
 KINDS["quantile"] = QuantileResults

@@ -142,7 +142,7 @@ def error_vs_epsilon(
     >>> model = dp.ols("y ~ x", {"x": [0.1, 0.9] * 99, "y": [0.2, 0.8] * 99}, schema)
     >>> ax = dp.plot.error_vs_epsilon(model, [0.5, 1.0, 2.0], privacy=dp.Central(1.0, 1e-7))
     """
-    from matplotlib.ticker import LogLocator
+    from matplotlib.ticker import LogLocator, StrMethodFormatter
 
     privacy = Central(1.0, 1e-7) if privacy is None else privacy
     grid = sorted(float(e) for e in epsilons)
@@ -174,6 +174,7 @@ def error_vs_epsilon(
     ax.set(xscale="log", yscale="log")
     ax.set_xticks(grid, [f"{e:g}" for e in grid])
     ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    ax.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
     ax.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
     ax.minorticks_off()
     ax.set_xlabel(f"$\\varepsilon$ (at $\\delta$ = {privacy.delta:g}, n = {plans[0].n:,})")

@@ -40,6 +40,8 @@ __all__ = [
     "sources",
 ]
 
+_INTERCEPTS = ("Intercept", "const")
+
 
 def _label(fit: Any, name: str | None) -> str:
     """Legend entry; whoever names a result cannot hide that its noise was seeded."""
@@ -198,7 +200,7 @@ def coefficients(
     labels = list(map(_label, fits, names if names is not None else [None] * len(fits)))
     terms = list(dict.fromkeys(str(name) for fit in fits for name in fit.bse.index))
     if not intercept and len(terms) > 1:
-        terms = [t for t in terms if t not in ("Intercept", "const")]
+        terms = [t for t in terms if t not in _INTERCEPTS]
     units, row = _units(fits, per, terms), {term: -i for i, term in enumerate(terms)}
     longest = max(len(term) for term in terms)
     ax = axes(ax, 7.0 + 0.07 * longest, 1.4 + len(terms) * (0.22 + 0.16 * len(fits)))
@@ -333,15 +335,17 @@ def histogram(fit: Any, alpha: float = 0.05, *, ax: Axes | None = None) -> Axes:
     return finished(ax, f"Histogram of {name}, {1 - alpha:.0%} intervals", fit.reproducible)
 
 
-def sources(fit: Any, term: str, *, alpha: float = 0.05, ax: Axes | None = None) -> Axes:
+def sources(
+    fit: Any, term: str | None = None, *, alpha: float = 0.05, ax: Axes | None = None
+) -> Axes:
     """What every site of a federation says of one coefficient, and what is made of it.
 
     Parameters
     ----------
     fit : Results
         Of a fit under `Federated`.
-    term : str
-        A coefficient.
+    term : str, optional
+        A coefficient; the first beside the intercept by default.
     alpha : float, default 0.05
         Intervals are of level 1 - alpha.
     ax : Axes, optional
@@ -363,10 +367,13 @@ def sources(fit: Any, term: str, *, alpha: float = 0.05, ax: Axes | None = None)
     >>> schema = dp.Schema(y=dp.Numeric(0, 1))
     >>> sites = {name: {"y": [0.2, 0.8] * 99} for name in ("north", "south", "east")}
     >>> fit = dp.mean("y", sites, schema).fit(dp.Federated(1.0, 1e-6, target="north"))
-    >>> ax = dp.plot.sources(fit, "Intercept")
+    >>> ax = dp.plot.sources(fit)
     """
     if not isinstance(fit, FederatedResults):
         raise OptionError("plot.sources: a fit under Federated(...) is needed.")
+    if term is None:
+        known = fit.table.names
+        term = next((name for name in known if name not in _INTERCEPTS), known[0])
     if term not in fit.table.names:
         raise OptionError(f"plot.sources: {term!r} is none of {', '.join(fit.table.names)}.")
     found = fit.sources[fit.sources["status"] == "answered"]

@@ -65,16 +65,24 @@ def page(
     return Page.of(f"{head}{mark}", tables, _notes(fit, own, full))
 
 
-_MODELS = {  # as statsmodels calls them in the head and in the title
+_MODELS = {  # as statsmodels calls them in the head and in the title; of others, their name
+    "ols": ("OLS", "OLS"),
     "logit": ("Logit", "Logit Regression"),
     "glm": ("GLM", "Generalized Linear Model Regression"),
+    "mnlogit": ("MNLogit", "Multinomial Logit Regression"),
     "quantreg": ("QuantReg", "Quantile Regression"),
+    "mixture_ols": ("Mixture of OLS", "Mixture of Regressions"),
+    "symmetric_mixture_ols": ("Symmetric mixture of OLS", "Symmetric Mixture of Regressions"),
+    "corr": ("Correlation", "Correlation"),
+    "crosstab": ("Crosstab", "Contingency Table"),
+    "ttest": ("t-test", "Two-Sample Test"),
 }
 
 
 def _model(fit: Released) -> tuple[str, str]:
     name = fit.plan.model
-    return _MODELS.get(name, (name.upper(), name.upper()))
+    words = name.replace("_", " ")
+    return _MODELS.get(name, (words.capitalize(), words.title()))
 
 
 def _head(fit: Released, own: Particulars) -> TextTable:

@@ -1,16 +1,20 @@
-"""Tables of Dask: partitions that are made where they are needed, by the tasks of a graph."""
+"""Tables on a Dask cluster: partitions that are made where they are needed, by tasks of a graph."""
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 
 from dpstats.errors import DataError
 from dpstats.tables import named_columns
 
-__all__ = ["Partitions", "connected", "is_dask"]
+__all__ = ["FilePartitions", "Partitions", "connected", "is_dask"]
+
+_PIECE = 1 << 20  # rows: of a partition of a file, in groups of rows as they were written
 
 
 def is_dask(data: Any) -> bool:
@@ -39,18 +43,28 @@ class Partitions:
     ----------
     data : dask.dataframe.DataFrame
         A row is one of each partition, in their order.
+    client : distributed.Client, optional
+        Of the cluster; by default the current one, if there is any.
     """
 
-    def __init__(self, data: Any) -> None:
-        self._data = data
+    columns: Mapping[str, Any]
+
+    def __init__(self, data: Any, client: Any = None) -> None:
+        self._data, self._client = data, client
         self.columns = named_columns(data._meta)
+
+    @property
+    def client(self) -> Any:
+        """The client of the cluster; None where there is none."""
+        return connected() if self._client is None else self._client
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
         """Number of rows of each partition."""
         found = self._data.map_partitions(len, meta=("rows", "i8"))
-        client = connected()
-        counted = found.compute(scheduler="synchronous") if client is None else found.compute()
+        client = self.client
+        here = client is None
+        counted = found.compute(scheduler="synchronous") if here else client.compute(found).result()
         return tuple(int(rows) for rows in counted)
 
     def count(self) -> int:
@@ -59,6 +73,9 @@ class Partitions:
 
     def check(self) -> None:
         """Partitions can be made again."""
+
+    def check_workers(self) -> None:
+        """Refuse a cluster whose workers do not find the rows."""
 
     def parts(self, names: Sequence[str]) -> list[Any]:
         """These columns of each partition, as tasks that are still to be run."""
@@ -71,3 +88,108 @@ class Partitions:
         """These columns of all rows, a partition at a time, made in this process."""
         for part in self.parts(names):
             yield named_columns(part.compute(scheduler="synchronous"), names)
+
+
+class _Files(Protocol):
+    """Parquet files as they are read in this process; see `dpstats.tables.sources`."""
+
+    paths: Sequence[Path]
+
+    @property
+    def columns(self) -> Mapping[str, Any]: ...
+
+    def check(self) -> None: ...
+
+    def read(self, names: Sequence[str]) -> Iterator[dict[str, Any]]: ...
+
+
+class FilePartitions(Partitions):
+    """Parquet files that workers read themselves: some groups of rows of one file a partition.
+
+    Parameters
+    ----------
+    files : _Files
+        As this process sees them: names and types of columns, and numbers of rows, are theirs.
+    client : distributed.Client
+        Of the cluster; its workers find the files under the same paths.
+    """
+
+    def __init__(self, files: _Files, client: Any) -> None:
+        self._files, self._client = files, client
+        self.columns = files.columns
+        self._pieces = [(path, *piece) for path in files.paths for piece in _pieces(path)]
+
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        """Number of rows of each partition, of the footers of the files."""
+        return tuple(rows for _, _, rows in self._pieces)
+
+    def check(self) -> None:
+        """Refuse files that are no longer there."""
+        self._files.check()
+
+    def check_workers(self) -> None:
+        """Refuse a cluster whose workers do not find the files.
+
+        Raises
+        ------
+        DataError
+            Naming one of the files.
+        """
+        paths = [os.path.abspath(path) for path in self._files.paths]
+        try:
+            lacking = [path for path in self._client.run(_first_lacking, paths).values() if path]
+        except Exception as error:
+            raise DataError(f"Workers could not be asked ({type(error).__name__}).") from None
+        if lacking:
+            raise DataError(
+                f"{lacking[0]}: the file is here, and a worker of the cluster does not find it or "
+                "may not read it. Put the files where all of them see them, under one path."
+            )
+
+    def parts(self, names: Sequence[str]) -> list[Any]:
+        """These columns of each partition, as tasks that are still to be run."""
+        from dask.delayed import delayed
+
+        read = delayed(_piece, pure=False)
+        return [
+            read(os.path.abspath(path), groups, list(names)) for path, groups, _ in self._pieces
+        ]
+
+    def read(self, names: Sequence[str]) -> Iterator[dict[str, Any]]:
+        """These columns of all rows, read in this process."""
+        return self._files.read(names)
+
+
+def _pieces(path: Path) -> Iterator[tuple[tuple[int, ...], int]]:
+    """Groups of rows of a file, together about `_PIECE` rows; and how many these are."""
+    import pyarrow.parquet
+
+    groups: list[int] = []
+    rows = 0
+    with pyarrow.parquet.ParquetFile(path) as file:
+        for k in range(file.num_row_groups):
+            more = file.metadata.row_group(k).num_rows
+            if groups and rows + more > _PIECE:
+                yield tuple(groups), rows
+                groups, rows = [], 0
+            groups.append(k)
+            rows += more
+    if rows:
+        yield tuple(groups), rows
+
+
+def _piece(path: str, groups: Sequence[int], names: Sequence[str]) -> Any:
+    """Rows of a file, on a worker; or the name of what failed, for dask would log what it says."""
+    try:
+        import pyarrow.parquet
+
+        with pyarrow.parquet.ParquetFile(path) as file:
+            return file.read_row_groups(list(groups), columns=list(names))
+    except Exception as error:
+        return type(error).__name__
+
+
+def _first_lacking(paths: Sequence[str]) -> str:
+    """The first of these files that this worker cannot read, if there is one."""
+    return next((path for path in paths if not os.access(path, os.R_OK)), "")

@@ -17,7 +17,8 @@ import pandas as pd
 from dpstats.errors import DataError, DPStatsError
 from dpstats.tables import named_columns
 from dpstats.tables.coercion import kind_of
-from dpstats.tables.partitions import Partitions, is_dask
+from dpstats.tables.engines import Dask, Placed
+from dpstats.tables.partitions import FilePartitions, Partitions, is_dask
 from dpstats.tables.records import csv_batches, csv_names, csv_rows
 
 if TYPE_CHECKING:
@@ -60,8 +61,11 @@ def opened(data: Any, schema: Schema) -> Batches | None:
     Raises
     ------
     DataError
-        If there is no such file, a file cannot be read, or files differ.
+        If there is no such file, a file cannot be read, or files differ; if a cluster is asked for
+        and cannot be reached, or cannot read such a table.
     """
+    if isinstance(data, Placed):
+        return _on_cluster(data.data, data.engine, schema)
     if (paths := paths_of(data)) is not None:
         kinds = {".parquet" if path.suffix == ".parquet" else ".csv" for path in paths}
         if len(kinds) > 1:
@@ -80,6 +84,27 @@ def opened(data: Any, schema: Schema) -> Batches | None:
     if isinstance(frame, nw.LazyFrame) and hasattr(data, "collect_batches"):
         return _Lazy(data)
     return _Stream(data) if hasattr(data, "__arrow_c_stream__") else None
+
+
+def _on_cluster(data: Any, engine: Dask, schema: Schema) -> Partitions:
+    """Files or a dask DataFrame, to be read by the workers of a cluster."""
+    if isinstance(data, str) and "://" in data:
+        import dask.dataframe as dd
+
+        data = withheld(f"{data} could not be read by dask", lambda: dd.read_parquet(data))
+    if is_dask(data):
+        return Partitions(data, engine.client)
+    if (paths := paths_of(data)) is None:
+        raise DataError(
+            f"engine={engine!r}: a cluster reads paths of Parquet files, or a dask DataFrame, and "
+            f"a {type(data).__name__} is in this process. Leave engine= out to fit it here."
+        )
+    if others := [path.name for path in paths if path.suffix != ".parquet"]:
+        raise DataError(
+            f"engine={engine!r}: {others[0]} is no Parquet file. Write it as Parquet, or pass "
+            "dask.dataframe.read_csv(...), whose types you choose."
+        )
+    return FilePartitions(_Parquet(paths, schema), engine.client)
 
 
 def paths_of(data: Any) -> list[Path] | None:
@@ -173,7 +198,7 @@ class _Parquet:
     """Parquet files, one after the other, in the order of their names."""
 
     def __init__(self, paths: Sequence[Path], schema: Schema) -> None:
-        self._paths = paths
+        self.paths = paths
         found = [_parquet_facts(path) for path in paths]
         self._rows = sum(rows for _, rows in found)
         tables = [table for table, _ in found]
@@ -189,13 +214,13 @@ class _Parquet:
         return self._rows
 
     def check(self) -> None:
-        for path in self._paths:
+        for path in self.paths:
             if not path.is_file():
                 raise DataError(f"{path}: the file is no longer there.")
 
     def read(self, names: Sequence[str]) -> Iterator[Columns]:
         arrow = _pyarrow()
-        for path in self._paths:
+        for path in self.paths:
             with arrow.parquet.ParquetFile(path) as file:
                 for batch in file.iter_batches(_BATCH, columns=list(names)):
                     yield _columns_of(batch, names)

@@ -17,7 +17,7 @@ from dpstats.errors import DataError, DPStatsError, OptionError
 from dpstats.tables import Announced
 from dpstats.tables.coercion import Unread, as_column, level_keys, to_float
 from dpstats.tables.declarations import Numeric
-from dpstats.tables.partitions import Partitions, connected
+from dpstats.tables.partitions import Partitions
 from dpstats.tables.scratch import (
     CHARGED,
     Wanted,
@@ -233,7 +233,7 @@ class Reading(Announced):
     def partitions(self) -> Partitions | None:
         """The table, where its rows are on a cluster and stay there."""
         found = self._stream.batches
-        return found if isinstance(found, Partitions) and connected() is not None else None
+        return found if isinstance(found, Partitions) and found.client is not None else None
 
     def keep(self, folder: Path | None) -> None:
         """Keep rows in scratch files of a folder; None is memory."""

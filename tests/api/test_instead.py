@@ -31,7 +31,6 @@ def test_logits_of_pairs_of_levels_are_a_multinomial_one() -> None:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("mnlogit", "Categorical"),
         ("MNLogit", "Begg & Gray"),
         ("QuantReg", "quantreg"),
         ("feols", "x | g"),

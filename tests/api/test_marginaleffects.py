@@ -1,5 +1,8 @@
 """The package marginaleffects takes our fits, and finds what `get_margeff` finds."""
 
+import importlib
+import sys
+
 import numpy as np
 import pytest
 
@@ -68,3 +71,10 @@ def test_what_has_no_columns_or_no_standard_errors_is_refused(fits):
     other = dp.quantile("age", data, dp.Schema(age=dp.Numeric(0, 70))).fit(dp.Central(1.0, 1e-6))
     with pytest.raises(OptionError, match="a regression by formula"):
         adapted(other, ROWS)
+
+
+def test_without_the_package_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "marginaleffects.classes", None)
+    monkeypatch.delitem(sys.modules, "dpstats.marginaleffects", raising=False)
+    with pytest.raises(ImportError, match="needs the package marginaleffects: install it"):
+        importlib.import_module("dpstats.marginaleffects")

@@ -180,6 +180,27 @@ def test_the_plan_refuses_in_words_what_is_out_of_reach() -> None:
     assert "hide the direction of b" in " ".join(few.warnings)
 
 
+def test_columns_are_selected_of_a_symmetric_mixture_without_a_word_of_it() -> None:
+    privacy = dp.Central(0.5, 1e-4)
+    schema = dp.Schema({name: dp.Numeric(-5, 5) for name in names(50)})
+    for covariance in ("full", "spherical"):
+        plans = [
+            dp.gaussian_mixture("~ .", None, schema, n=4_000, **options).plan(privacy, sparsity=5)
+            for options in ({"covariance": covariance}, {"symmetric": True})
+        ]
+        assert plans[0] == plans[1]
+    for options in ({"components": 3}, {"covariance": "tied"}):
+        with pytest.raises(OptionError, match="symmetric=True"):
+            dp.gaussian_mixture("~ .", None, schema, n=4_000, **options).plan(privacy, sparsity=5)
+    truth = np.zeros(50)
+    truth[:3] = 1.0
+    free = dp.gaussian_mixture("~ .", rows(4_000, truth, 1), schema)
+    found = free.fit(dp.Central(1.0, 1e-4), sparsity=3, noise=dp.SeededNoise(0))
+    assert set(found.means.columns[found.means.loc[1] != 0]) == {"x0", "x1", "x2"}
+    with pytest.raises(OptionError, match="y ~ 0"):
+        dp.mixture_ols("y ~ x0", None, schema_of_lines(1), n=99).plan(privacy, sparsity=1)
+
+
 def test_bad_input_gets_a_clear_error() -> None:
     schema, privacy = dp.Schema(x0=dp.Numeric(-5, 5), x1=dp.Numeric(-5, 5)), dp.Central(1.0, 1e-5)
     for options, word in (

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 import dpstats as dp
 from dpstats import federated
+from dpstats.federated.site import counted_at
 
 SCHEMA = dp.Schema(
     y=dp.Numeric(-10, 10, center=0, scale=2),
@@ -36,3 +39,8 @@ def question(**changes: Any) -> federated.Question:
     model = dp.ols(FORMULA, schema=SCHEMA)
     asked = {"privacy": PRIVACY, "method": None, "options": {}, **changes}
     return federated.question_for("ols", model.design, **asked)
+
+
+def counted(asked: federated.Question, sites: Sequence[federated.Site]) -> federated.Question:
+    """The question with the rows of every site."""
+    return replace(asked, rows={site.name: counted_at(site, asked) for site in sites})

@@ -144,6 +144,20 @@ def test_a_site_that_cannot_pay_leaves_and_the_others_go_on() -> None:
     assert "3 of 4" in str(fit.summary())
 
 
+@pytest.mark.parametrize("method", [None, "rounds"])
+def test_a_plan_goes_on_without_a_site_that_refuses_and_names_it(method: Any) -> None:
+    data = sites()
+    del data["south"]["x2"]
+    plan = dp.ols(FORMULA, data, SCHEMA).plan(PRIVACY, method=method)
+    assert [m.slot for m in plan.mechanisms] == ["home", "north", "far"]
+    said = "Left out, at no cost: Site 'south' refuses: columns missing here: 'x2'."
+    assert plan.assumptions[-1] == said
+    assert plan.n == sum(len(data[name]["y"]) for name in ("home", "north", "far"))
+    del data["home"]["x1"]
+    with pytest.raises(TrustError, match="'home' refuses: columns missing here: 'x1'"):
+        dp.ols(FORMULA, data, SCHEMA).plan(PRIVACY, method=method)
+
+
 def test_a_site_without_a_column_leaves() -> None:
     data = sites()
     del data["south"]["x2"]
@@ -256,6 +270,7 @@ def test_a_forest_of_sites_has_their_intervals_and_the_combined_one(fit: Any) ->
     assert np.allclose(bars[-1].get_xdata(), fit.conf_int().loc["x1"])
     assert bars[1].get_color() == bars[2].get_color() != bars[3].get_color()
     assert "NOT private" in ax.get_title(loc="left")
+    assert plot.sources(fit).get_xlabel() == ax.get_xlabel()
     plt.close("all")
     with pytest.raises(OptionError, match="is none of Intercept, x1, x2"):
         plot.sources(fit, "z")

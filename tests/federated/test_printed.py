@@ -37,6 +37,9 @@ def fit() -> Any:
 def test_with_a_large_budget_descent_finds_the_coefficients_and_sets_others_aside(fit: Any) -> None:
     assert fit.estimate.remarks[0] == "Set aside: far."
     assert fit.released["sources kept"] == 2
+    near, level = fit.sources["p"] >= 0.05 / 3, fit.sources["distance"]
+    assert near.tolist() == [True, True, True, False]
+    assert level["home"] == 0 < level["far"]
     # 12,000 rows in two halves and T batches: standard errors of about sqrt(2 / 12,000) = .013.
     assert np.allclose(fit.params, BETA, atol=0.06)
 
@@ -132,6 +135,7 @@ def sparse() -> Any:
 def test_with_a_large_budget_the_columns_are_found_and_others_set_aside(sparse: Any) -> None:
     assert sparse.selected == ["x1", "x2"]
     assert sparse.sources["status"].tolist() == ["answered"] * 4 + ["set aside"]
+    assert (sparse.sources["p"] >= 0.05 / 4).tolist() == [True] * 4 + [False]
     assert sparse.released["together"]
     # 8,000 rows in T batches, of which the last one or two count: sds of about .03.
     assert np.allclose(sparse.params, SPARSE, atol=0.15)

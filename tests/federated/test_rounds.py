@@ -16,7 +16,7 @@ from dpstats.errors import DataError, FeasibilityWarning, OptionError, TrustErro
 from dpstats.estimators.registry import ESTIMATORS
 from dpstats.federated import Question, Site
 from dpstats.federated.question import Reply
-from dpstats.federated.rounds import counted, fit_in_rounds, in_process
+from dpstats.federated.rounds import fit_in_rounds, in_process
 from dpstats.federated.shares import Shares
 from dpstats.federated.steps import Step, Sum
 from dpstats.federated.summed import Summed
@@ -25,7 +25,7 @@ from dpstats.queries import Count, MinEigenvalue, NormQuantile, Search
 from dpstats.queries.as_json import query_to_dict
 from dpstats.queries.blocks import Geometry
 from tests.contracts.accountants import upper
-from tests.federated.cases import FORMULA, PRIVACY, SCHEMA, question, table
+from tests.federated.cases import FORMULA, PRIVACY, SCHEMA, counted, question, table
 
 NAMES = ("home", "north", "south")
 SIZES = {"home": 900, "north": 1500, "south": 600}

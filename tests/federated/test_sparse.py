@@ -53,6 +53,7 @@ def test_sites_find_together_what_the_target_alone_finds_less_well(fit: Any) -> 
     ours, alone = (np.linalg.norm(f.params.drop("Intercept").to_numpy() - BETA) for f in (fit, own))
     assert ours < alone
     assert fit.sources["status"].tolist() == ["answered"] * 4 + ["set aside"]
+    assert (fit.sources["p"] >= 0.05 / 4).tolist() == [True] * 4 + [False]
     assert "Set aside, as far from home: far." in " ".join(str(fit.summary()).split())
 
 

@@ -6,6 +6,7 @@ import itertools
 import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from dpstats.errors import DataError, DPStatsError, OptionError
 from dpstats.holders import cluster as module
 from dpstats.mechanisms.noise import SeededNoise
 from dpstats.tables import partitions
+from dpstats.tables.partitions import FilePartitions
 
 
 class Lazy:
@@ -113,13 +115,94 @@ def test_bits_are_those_of_the_rows_in_memory(client: Any, name: str) -> None:
 
 @pytest.mark.full
 def test_without_a_cluster_partitions_are_read_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dpstats.tables.streams.connected", lambda: None)
     monkeypatch.setattr(partitions, "connected", lambda: None)
     model, _ = MODELS["logit"]
     data, noise = table(400), SeededNoise(5)
     frame = dd.from_pandas(data, npartitions=3)
     here, there = (model(d).fit(CENTRAL, noise=noise) for d in (data, frame))
     assert repr(here.to_dict()) == repr(there.to_dict())
+
+
+def written(folder: Path, data: pd.DataFrame) -> Path:
+    """Three files, of several groups of rows each."""
+    pytest.importorskip("pyarrow")
+    for k, part in enumerate(np.array_split(np.arange(len(data)), 3)):
+        data.iloc[part].to_parquet(folder / f"{k}.parquet", row_group_size=300)
+    return folder
+
+
+@pytest.mark.full
+def test_workers_read_the_files_themselves(
+    client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(partitions, "_PIECE", 650)
+    monkeypatch.setattr(FilePartitions, "read", lambda *_: 1 / 0)  # as the client would
+    data, noise = table(), SeededNoise(5)
+    folder = written(tmp_path, data)
+    here = dp.ols("y ~ x + z + C(g)", data, SCHEMA).fit(CENTRAL, noise=noise)
+    for engine in (dp.Dask(client), dp.Dask(client.cluster), dp.Dask(client.scheduler.address)):
+        model = dp.ols("y ~ x + z + C(g)", f"{folder}/*.parquet", SCHEMA, engine=engine)
+        assert model._data.batches.sizes == (600, 400) * 3
+        there = model.fit(CENTRAL, noise=noise)
+        assert repr(here.to_dict()) == repr(there.to_dict())
+        if engine.client is not client:
+            engine.client.close()
+            with pytest.raises(DataError, match="not reached any longer"):
+                dp.mean("y", folder, SCHEMA, engine=engine)
+    described = dp.describe(dp.Dask(client).read(folder), SCHEMA, CENTRAL, noise=noise)
+    assert repr(described.to_dict()) == repr(
+        dp.describe(data, SCHEMA, CENTRAL, noise=noise).to_dict()
+    )
+
+
+@pytest.mark.full
+def test_files_that_workers_do_not_find_are_refused_before_the_charge(
+    client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, engine = written(tmp_path, table()), dp.Dask(client)
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr(partitions, "_first_lacking", lambda paths: paths[1])
+        with pytest.raises(DataError, match=r"1\.parquet: the file is here, and a worker"):
+            asked(engine.read(folder))
+    placed = engine.read(folder)
+    model = dp.ols("y ~ x + z", placed, SCHEMA)
+    (folder / "2.parquet").unlink()
+    ledger = dp.Ledger.memory(100.0, 1e-3)
+    with pytest.raises(DataError, match="no longer there"):
+        model.fit(CENTRAL, ledger)
+    assert not ledger.entries
+
+
+@pytest.mark.full
+def test_a_file_that_changes_meanwhile_is_told_by_the_name_of_the_error(
+    client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, ledger = written(tmp_path, table()), dp.Ledger.memory(100.0, 1e-3)
+    model = dp.ols("y ~ x + z", folder, SCHEMA, engine=dp.Dask(client))
+    (folder / "2.parquet").write_text(str(CANARY))
+    with pytest.raises(DataError, match=r"\(ArrowInvalid\).*charge stands"):
+        model.fit(CENTRAL, ledger)
+    assert len(ledger.entries) == 1
+    assert str(CANARY) not in str(client.get_worker_logs())
+
+
+def test_what_is_no_cluster_is_refused(tmp_path: Path) -> None:
+    data = table(9)
+    with pytest.raises(OptionError, match=r"Dask\(int\): the address of a scheduler"):
+        dp.Dask(8786)
+    with pytest.raises(OptionError, match=r"engine is a str; give a cluster"):
+        dp.logit("b ~ x", data, SCHEMA, engine="scheduler:8786")  # type: ignore[arg-type]
+    engine = dp.Dask("scheduler:8786")
+    assert "77123" not in repr(engine.read(data))
+    with pytest.raises(OptionError, match="sites= and engine="):
+        dp.ols("y ~ x", "rows.parquet", SCHEMA, sites="g", engine=engine)
+    with pytest.raises(DataError, match="a DataFrame is in this process"):
+        dp.ols("y ~ x", data, SCHEMA, engine=engine)
+    (tmp_path / "rows.csv").write_text("x,y\n1,2\n")
+    with pytest.raises(DataError, match=r"rows\.csv is no Parquet file"):
+        dp.mixture_ols("y ~ x", tmp_path, SCHEMA, engine=engine)
+    with pytest.raises(DataError, match="no such file"):
+        dp.mean("y", tmp_path / "rows.parquet", SCHEMA, engine=engine)
 
 
 # -- before the charge -------------------------------------------------------------------------
@@ -238,7 +321,7 @@ def test_a_source_that_delivers_other_rows_than_it_announced_is_cut_or_filled(cl
 @pytest.mark.slow
 @pytest.mark.parametrize("question", [1, 9])
 def test_a_worker_killed_in_a_fit_changes_no_bit_and_costs_nothing(
-    question: int, monkeypatch: pytest.MonkeyPatch
+    question: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     data, noise, ledger = table(), SeededNoise(5), dp.Ledger.memory(100.0, 1e-3)
     moved, elsewhere = [], module.Spread._elsewhere
@@ -260,7 +343,10 @@ def test_a_worker_killed_in_a_fit_changes_no_bit_and_costs_nothing(
             return total(self, *query)
 
         monkeypatch.setattr(module.Spread, "total", killing)
-        there = dp.ols("y ~ x + z", spread(data), SCHEMA).fit(CENTRAL, ledger, noise=noise)
+        engine = dp.Dask(made.scheduler_address) if question > 1 else None
+        rows = spread(data) if engine is None else written(tmp_path, data)
+        model = dp.ols("y ~ x + z", rows, SCHEMA, engine=engine)
+        there = model.fit(CENTRAL, ledger, noise=noise)
         logs = str(client.get_worker_logs()) + str(client.get_scheduler_logs())
     assert answered[0] > question
     assert len(moved) == 1

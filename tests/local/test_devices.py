@@ -357,3 +357,24 @@ def test_messages_of_the_wire_have_the_law_of_the_simulation():
 def test_the_header_says_what_was_asked(messages):
     magic, version, flags, turn, epsilon, delta = struct.unpack_from(">3sBBHdd", messages[0])
     assert (magic, version, flags, turn, epsilon, delta) == (b"DPM", 1, 1, 0, 2.0, 0.0)
+
+
+def test_devices_of_every_round_are_asked_once_in_order_and_none_is_listed():
+    """Positions come some at a time: nothing of the length of the table is kept."""
+    chosen = dp.Local(epsilon=2.0, interactive=True)
+    n = 150_000
+    rows = {"x": np.zeros(n), "y": np.zeros(n)}
+    schema = dp.Schema({name: dp.Numeric(-1, 1, center=0, scale=1) for name in rows})
+    made = dp.ols("y ~ x", rows, schema)
+    clients = Clients(made.design.source(rows), made.design, made.plan(chosen), SeededNoise(8))
+    seen = []
+    for begin, end in clients._rounds:
+        parts = list(clients._places(begin, end, 777))
+        assert [part.size for part in parts[:-1]] == [777] * (len(parts) - 1)
+        here = np.concatenate(parts)
+        assert here.tolist() == sorted(clients._lots.ranked(begin, end))
+        seen.append(here)
+    assert len(seen) > 1
+    assert sorted(np.concatenate(seen)) == list(range(n))
+    held = [v.nbytes for v in vars(clients).values() if isinstance(v, np.ndarray)]
+    assert sum(held) < n

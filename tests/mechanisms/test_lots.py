@@ -63,6 +63,13 @@ def test_rows_of_a_part_are_found_where_they_stand(n: int) -> None:
         np.testing.assert_array_equal(np.concatenate(found), np.sort(lots.dealt(part, 3)))
 
 
+@pytest.mark.parametrize("cuts", [(0, 1), (0, 5), (3, 70_000), (69_999, 70_000), (9, 9)])
+def test_rows_between_two_ranks_are_found_where_they_stand(cuts: tuple[int, int]) -> None:
+    lots = drawn(70_000)
+    found = [lots.between(start, *cuts) for start in range(0, 70_000, module.BLOCK)]
+    assert np.concatenate(found).tolist() == sorted(lots.ranked(*cuts))
+
+
 def test_equal_lots_are_found_in_the_parts_they_are_dealt_to(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -29,6 +29,11 @@ from dpstats.queries import (
     Gram,
     GroupSums,
     LengthQuantile,
+    LevelCount,
+    LevelCurvature,
+    LevelLengths,
+    LevelScore,
+    LevelSquares,
     LongEntries,
     MinEigenvalue,
     MixtureMoments,
@@ -91,6 +96,9 @@ OF_MEAN = Axis(np.array([0]), np.ones(1), np.array([-9.0, 0.0, 0.4, 9.0]))
 OF_RESPONSE = Axis(np.array([3]), np.ones(1), np.array([-1.0, 0.1, 1.0]))
 SIGNS = Signed("symmetric mixture", "rows", 3.0)
 SIGNED_LINES = Signed("symmetric mixture", "lines", 3.0, 0.5)
+# Coefficients of two levels, and what their residuals are multiplied by.
+THREE = np.stack([BETA, -0.5 * BETA[::-1]], axis=1)
+ROOT = np.array([[2.0, 0.5], [0.5, 3.0]])
 CHECK = Check("quantile", "identity", level=0.9, bandwidth=0.5)
 GAUSSIAN_LOG, POISSON_IDENTITY = Family("gaussian", "log"), Family("poisson", "identity")
 
@@ -294,6 +302,14 @@ _CASES = [
     Case(WhitenedScore(WHITEN, BETA, 0.6, 0.0, CHECK), 2, 0.9),
     Case(ScoreCurvature(WHITEN, BETA, 1e6, 1.2, CHECK), 2, 0.8),
     Case(ScoreSquares(WHITEN, BETA, 0.6, 1, CHECK), 2, 0.8),
+    # a response of three levels
+    Case(LevelScore(WHITEN, THREE, ROOT, 0.6), 2, 0.9),
+    Case(LevelScore(WHITEN, 9 * THREE, ROOT, 0.6, 0.2), 2, 0.9),
+    Case(LevelSquares(WHITEN, THREE, ROOT, 0.6), 2, 0.9),
+    Case(LevelCurvature(WHITEN, THREE, ROOT, 9.0, 0.8), 2, 0.8),
+    Case(LevelCurvature(WHITEN, 9 * THREE, ROOT, 2.0, 0.4), 2, 0.6),
+    Case(LevelLengths(WHITEN, THREE, ROOT, GRID), 2, 0.99),
+    Case(LevelCount(WHITEN, THREE, ROOT, 0.5), 2, 1.0),
     # symmetric mixtures, and rows with gaps
     Case(CoordinateScores(BETA, 0.6, 1.0, family=SIGNS), np.inf, 0.9),
     Case(PeeledScores(9 * BETA, 1.0, 0.4, family=SIGNS), np.inf, 0.99),

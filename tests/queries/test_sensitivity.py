@@ -13,6 +13,7 @@ from dpstats.privacy import Neighbors
 from dpstats.queries import (
     Geometry,
     Gram,
+    LevelSquares,
     PairScales,
     ResponseMoments,
     Score,
@@ -20,7 +21,18 @@ from dpstats.queries import (
     ScoreSquares,
 )
 from tests.grids import grid
-from tests.queries.cases import BETA, CASES, WHITEN, Case, answer, block, extreme_rows, sharpest
+from tests.queries.cases import (
+    BETA,
+    CASES,
+    ROOT,
+    THREE,
+    WHITEN,
+    Case,
+    answer,
+    block,
+    extreme_rows,
+    sharpest,
+)
 
 REPLACE, ADD = Neighbors.REPLACE_ONE, Neighbors.ADD_REMOVE
 TRIES = 160
@@ -72,7 +84,11 @@ def test_adding_a_row_moves_the_answer_by_at_most_its_sensitivity(case: Case) ->
 @pytest.mark.parametrize(
     "case",
     grid(
-        [c for c in CASES if not isinstance(c.query, PairScales | ScoreOuter | ScoreSquares)],
+        [
+            c
+            for c in CASES
+            if not isinstance(c.query, PairScales | ScoreOuter | ScoreSquares | LevelSquares)
+        ],
         sharpest,
     ),
     ids=str,
@@ -95,11 +111,14 @@ def test_a_unit_of_several_rows_stays_within_its_sensitivity(
         assert distance(case, one, other) <= claimed * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("kind", [ScoreOuter, ScoreSquares])
+@pytest.mark.parametrize("kind", [ScoreOuter, ScoreSquares, LevelSquares])
 def test_cluster_outer_products_stay_within_their_sensitivity(kind: Any) -> None:
     rng, m = np.random.default_rng(14), 3
     first = Geometry(1.3, WHITEN) if kind is ScoreOuter else WHITEN
-    query = kind(first, BETA, 0.4, max_rows=m)
+    if kind is LevelSquares:
+        query = LevelSquares(WHITEN, THREE, ROOT, 0.4, max_rows=m)
+    else:
+        query = kind(first, BETA, 0.4, max_rows=m)
     claimed = query.sensitivity(REPLACE, m)
     worst = 0.0
     for _ in range(TRIES):

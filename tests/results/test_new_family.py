@@ -163,7 +163,7 @@ def test_its_plan_is_of_parameters():
 def test_its_summary_has_a_line_for_each_group_and_tests_what_can_be_tested(fit):
     page = str(fit.summary())
     lines = {line.split()[0]: line.split() for line in page.split("\n") if line.strip()}
-    assert f"SPREAD Results [{NOT_PRIVATE}]" in page
+    assert f"Spread Results [{NOT_PRIVATE}]" in page
     assert lines["location:"] == ["location:"]
     assert lines["dispersion:"] == ["dispersion:"]
     assert len(lines["mean"]) == 9

@@ -18,6 +18,7 @@ CENTRAL: tuple[Listed, ...] = (
     Listed("glm", "newton", "central.newton.newton:Newton"),
     Listed("logit", "dp-gd", "central.published.dp_gd:DPGD"),
     Listed("quantreg", "newton", "central.newton.quantile:QuantileNewton"),
+    Listed("mnlogit", "newton", "central.newton.multinomial:MultinomialNewton"),
     Listed("mean", "clipped", "central.mean:ClippedMean"),
     Listed("mean", "karwa-vadhan", "central.published.karwa_vadhan:KarwaVadhan"),
     Listed("range", "exponential", "central.range:ExponentialRange"),

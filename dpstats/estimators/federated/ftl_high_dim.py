@@ -189,7 +189,7 @@ class FTLHighDim(Printed):
         facts = public_facts(design, int(plan.options["sparsity"]))
         descent = _Descent(sites, facts, plan)
         alone = descent.alone()
-        kept = descent.near(alone)
+        kept, apart = descent.near(alone)
         target = next(iter(sites.plans))
         together = descent.worthwhile(kept)
         beta = descent.together(kept) if together else alone[target]
@@ -207,6 +207,7 @@ class FTLHighDim(Printed):
                 "sources kept": len(kept) - 1,
                 "set aside": [site for site in alone if site not in kept],
                 "together": together,
+                "distances": apart,
             },
             remarks=tuple(filter(None, [descent.said(alone, kept), said])),
             support=support,
@@ -265,19 +266,22 @@ class _Descent:
             beta = moved
         return beta
 
-    def near(self, beta: Mapping[str, Array]) -> list[str]:
-        """The target, and the sources that are like it."""
-        names = list(beta)
+    def near(self, beta: Mapping[str, Array]) -> tuple[list[str], dict[str, tuple[float, float]]]:
+        """The target and the sources that are like it; of each its distance, with p."""
+        from scipy.stats import chi2
+
+        names, s = list(beta), self.facts.sparsity
         units = np.sqrt(self.facts.moments)
         slopes = np.delete(np.array([b * units for b in beta.values()]), self.facts.always, axis=1)
         constant = self.plan.options["threshold"]
-        if constant is None:
-            rows = np.array([float(self.sites.plans[site].n) for site in names])
-            kept, _ = alike(slopes, rows, self.facts.sparsity)
-        else:
+        rows = np.array([float(self.sites.plans[site].n) for site in names])
+        kept, distances = alike(slopes, rows, s)
+        if constant is not None:
             limit = self.facts.sd * constant * self._printed_rate(names[0])
             kept = np.linalg.norm(slopes - slopes[0], axis=1) <= limit
-        return [site for site, near in zip(names, kept, strict=True) if near]
+        told = zip(distances.tolist(), chi2.sf(distances, s).tolist(), strict=True)
+        apart = dict(zip(names, told, strict=True))
+        return [site for site, near in zip(names, kept, strict=True) if near], apart
 
     def worthwhile(self, kept: list[str]) -> bool:
         """Algorithm 5, line 2, with |A| + 1: whether to ask for gradients of all columns."""

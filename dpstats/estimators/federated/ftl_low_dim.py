@@ -163,7 +163,7 @@ class FTLLowDim(Printed):
         """Detect, then descend."""
         descent = _Descent(sites, guess(design), plan)
         alone, spreads = descent.alone()
-        kept = descent.near(alone, spreads)
+        kept, apart = descent.near(alone, spreads)
         beta = descent.together(kept)
         d, aside = beta.size, [site for site in alone if site not in kept]
         said = f"Set aside: {', '.join(aside)}." if aside else "No source was set aside."
@@ -177,6 +177,7 @@ class FTLLowDim(Printed):
                 "batches": 2 * descent.steps,
                 "sources kept": len(kept) - 1,
                 "set aside": aside,
+                "distances": apart,
             },
             remarks=(said,),
             inference="none: the paper states no interval; combine='blend' has one",
@@ -236,22 +237,27 @@ class _Descent:
                 spread[site] = keep @ spread[site] @ keep + rate**2 * own
         return beta, {site: spread[site] for site in beta}
 
-    def near(self, beta: Mapping[str, Array], spread: Mapping[str, Array]) -> list[str]:
-        """The target, and the sources that are not told from it."""
+    def near(
+        self, beta: Mapping[str, Array], spread: Mapping[str, Array]
+    ) -> tuple[list[str], dict[str, tuple[float, float]]]:
+        """The target and the sources that are not told from it; of each its distance, with p."""
         from scipy.stats import chi2
 
         target = next(iter(self.holder.plans))
         sources = [site for site in beta if site != target]
         constant = self.plan.options["threshold"]
-        limit = chi2.ppf(1 - _LEVEL / max(len(sources), 1), beta[target].size)
-
-        def close(site: str) -> bool:
+        level, d = _LEVEL / max(len(sources), 1), beta[target].size
+        kept, apart = [target], {target: (0.0, 1.0)}
+        for site in sources:
             off = beta[site] - beta[target]
+            distance = float(off @ np.linalg.solve(spread[site] + spread[target], off))
+            apart[site] = distance, float(chi2.sf(distance, d))
+            close = apart[site][1] >= level
             if constant is not None:
-                return bool(np.linalg.norm(off) <= constant * self.printed_rate(target))
-            return bool(off @ np.linalg.solve(spread[site] + spread[target], off) <= limit)
-
-        return [target, *(site for site in sources if close(site))]
+                close = float(np.linalg.norm(off)) <= constant * self.printed_rate(target)
+            if close:
+                kept.append(site)
+        return kept, apart
 
     def printed_rate(self, site: str) -> float:
         """r of equation (17), at the rows of a site's half, in sds of its residuals as guessed."""

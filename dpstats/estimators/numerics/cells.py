@@ -22,7 +22,7 @@ _DEPTH = 16  # numerical: such cells on either side; the next is the anchor by i
 _SPIKE = 4.0**-20  # numerical: its width, as a share of the range
 _LINEAR, _MOST = 32, 64  # number: even cells over the whole range, and over a part of it
 _RESOLVED = 0.4  # ratio: even cells times the noise of one as a share of the rows
-_WIDTHS = (1, 2, 4, 8)  # numerical: neighbours that may stand out together
+_WIDTHS = (2, 4, 8)  # numerical: neighbours that may stand out together
 _FALSE = 4.0  # ratio: cells of all columns to false alarms, is 4 times their number
 _EDGE, _MOST_EDGE = 4.5, 0.2  # ratio: rows beyond each end of a zoom, to the noise of a cell
 _LEAST_EDGE = 0.06  # share: of rows beyond each end of a zoom
@@ -266,7 +266,7 @@ def _standing_out(counts: Array, threshold: float) -> Array:
 
     Narrow windows go first: what stands out by itself does not lift its neighbours.
     """
-    kept = np.zeros(counts.size, dtype=np.bool_)
+    kept = counts > threshold  # alone: no cell changes what another one is compared to
     for width in _WIDTHS:
         while width <= counts.size:
             ones = np.ones(width)

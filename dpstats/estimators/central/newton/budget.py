@@ -84,16 +84,18 @@ def requests(design: Design, privacy: Privacy, n: float) -> list[Request]:
     start = [Request("median", _MEDIAN, "median of the response, to start from")]
     if family != GAUSSIAN:
         start = [Request("mean", _MEAN, "mean response, to start from")]
-        if family.name != "binomial":
+        if family.name not in ("binomial", "multinomial"):
             start.insert(0, Request("level", _LEVEL, "size of the response, to clip it at"))
         if design.weights is not None:
             start.append(Request("weights", _EXPOSURE, "sum of the weights, to start from"))
         if family.link == "log" and design.offset is not None:
             start.append(Request("exposure", _EXPOSURE, "mean of exp(offset), to start from"))
+    if family.name == "multinomial":
+        start = [Request("levels", _MEAN, "rows of each level, to start from")]
     searched = not short_scores(design)
     aside = [
         COUNT,
-        *(start if design.has_intercept else []),
+        *(start if design.has_intercept or family.name == "multinomial" else []),
         *whitening(moments),
         *(
             request
@@ -156,7 +158,7 @@ def short_scores(design: Design) -> bool:
     (Under the complementary log-log link that of a failure grows like exp(eta), which is seldom
     more than a few.) Those of a share of many trials are shorter by far.
     """
-    return design.family.name == "binomial" and design.weights is None
+    return design.family.name in ("binomial", "multinomial") and design.weights is None
 
 
 def peels(design: Design) -> bool:

@@ -17,7 +17,7 @@ _DOUBT, _LEAST_DOUBT = 0.45, 0.03  # ratio: relative errors of the shape that a 
 
 
 def drawn_to(
-    value: Array, noise: float, model: Array, moments: Array
+    value: Array, noise: float, model: Array, moments: Array, pattern: Array | None = None
 ) -> tuple[Array, Array, float]:
     """A released curvature averaged with the shape of the model's.
 
@@ -29,6 +29,8 @@ def drawn_to(
         What a model expects, up to a factor.
     moments : ndarray of shape (d, d)
         Entry variances, per squared row, of the moments behind the model.
+    pattern : ndarray of shape (d, d), optional
+        Entry variances of noise of scale 1; by default those of a symmetric matrix.
 
     Returns
     -------
@@ -38,7 +40,7 @@ def drawn_to(
         Its mean eigenvalue, as released.
     """
     d = len(value)
-    own = noise**2 * symmetric_pattern(d)
+    own = noise**2 * (symmetric_pattern(d) if pattern is None else pattern)
     level = max(float(np.trace(value)) / d, noise / d**1.5)
     expected = level * d / float(np.trace(model)) * model
     largest = _DOUBT * level / math.sqrt(2 * d)

@@ -67,10 +67,9 @@ def _variances(plan: Plan, design: Design, case: Case) -> tuple[float, float]:
     lengths = (np.abs(r)[..., None] * z).ravel()
     shares = np.repeat(chances.ravel(), z.size) / _CHANCES.size / z.size
     clips = np.quantile(lengths, np.linspace(0.3, 1.0, 71))
-    order = np.argsort(lengths)
-    at = np.searchsorted(lengths[order], clips)
+    cells = np.searchsorted(clips, lengths, side="right")
     beyond, weights = (
-        np.append(np.cumsum(values[order][::-1])[::-1], 0.0)[at]
+        np.cumsum(np.bincount(cells, values, clips.size + 1)[::-1])[::-1][1:]
         for values in (shares * lengths, shares)
     )
     excess = plan.n * (beyond - clips * weights)

@@ -19,9 +19,9 @@ from dpstats.estimators.central.newton.budget import (
     blur,
     whitening,
 )
+from dpstats.estimators.central.newton.climb import solved
 from dpstats.estimators.central.newton.conclusion import EFFECT, Conclusion, Solution, conclude
 from dpstats.estimators.central.newton.curvature import drawn_to
-from dpstats.estimators.central.newton.likelihood import solved
 from dpstats.estimators.central.newton.remarks import not_identified, presumed
 from dpstats.estimators.central.newton.tail_law import TailLaw
 from dpstats.estimators.central.newton.whitening import Metric, whiten

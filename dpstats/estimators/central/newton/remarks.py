@@ -31,7 +31,7 @@ def not_identified(columns: tuple[int, ...], short: float, plan: Plan) -> tuple[
     """Which columns noise hides, what their intervals are, and what suffices."""
     if not columns:
         return ()
-    names = ", ".join(plan.names[j] for j in columns)
+    names = ", ".join(plan.parameters[j] for j in columns)
     return (
         f"Not identified at n={plan.n:,} and epsilon={plan.privacy.epsilon:g}: {names}. Noise "
         "hides how much these columns vary apart from the others. Their intervals are what was "

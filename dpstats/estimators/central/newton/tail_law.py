@@ -133,9 +133,13 @@ class TailLaw:
         """Expected number of rows longer than `clip`."""
         return float(np.interp(clip, self.clips, self._expected))
 
+    @cached_property
+    def _excess(self) -> Array:
+        return np.sqrt(self.chances @ self._squared_excess)
+
     def excess(self) -> Array:
         """Root mean square, over the laws, of the sum of ``(length - c)_+``; shape (m,)."""
-        return np.sqrt(self.chances @ self._squared_excess)
+        return self._excess
 
     def squares(self, low: float, high: float) -> float:
         """Expected sum of ``min(length, high)^2 - min(length, low)^2`` over rows."""

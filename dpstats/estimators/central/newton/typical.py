@@ -91,11 +91,13 @@ def expected(
     variances : callable
         Those of a whitened coefficient times n, of the noise and of sampling.
     """
-    best, worst = (_case(design, bad) for bad in (False, True))
+    best = _case(design, False)
+    worst, alike = _worse(best, design)
     most = _WORST if _slopes(design) > 1 else _WORST_ALONE
-    first = _errors(plan, design, best, variances(best))
+    varying = variances(best)
+    first = _errors(plan, design, best, varying)
     low = first[0] * _BEST
-    high = _errors(plan, design, worst, variances(worst))[0] * most
+    high = _errors(plan, design, worst, varying if alike else variances(worst))[0] * most
     high = np.maximum(low, np.minimum(high, _presumed(design)))
     units = _units(design)
     plan = replace(
@@ -105,7 +107,7 @@ def expected(
         predicted_units=units,
         privacy_share=first[1],
     )
-    ratio = math.sqrt(sum(variances(best)) * len(units) / plan.n) / _signal(design, best)
+    ratio = math.sqrt(sum(varying) * len(units) / plan.n) / _signal(design, best)
     warnings = (*_too_few(plan), *warnings)
     return replace(
         plan,
@@ -164,6 +166,15 @@ def _case(design: Design, bad: bool) -> Case:
     )
 
 
+def _worse(best: Case, design: Design) -> tuple[Case, bool]:
+    """The worse table, and whether its scores have the law of those of the best."""
+    if design.open_levels:  # others have no rare levels
+        return _case(design, True), False
+    mean, spread, dispersion = response = _response(design, True)
+    worse = best._replace(mean=mean, spread=spread, dispersion=dispersion, faint=_FAINT[True])
+    return worse, response == (best.mean, best.spread, best.dispersion)
+
+
 def _response(design: Design, bad: bool) -> tuple[float, float, float]:
     """Mean and deviation of linear predictors, and the dispersion of counts."""
     family, endog = design.family, design.endog
@@ -171,7 +182,8 @@ def _response(design: Design, bad: bool) -> tuple[float, float, float]:
     if family == GAUSSIAN:
         return 0.0, guess(design).sd, 1.0
     middle = design.response_guess
-    if family.name == "binomial":
+    if family.name in ("binomial", "multinomial"):
+        # Of several levels: log odds of the rarest, where nobody declared shares.
         share = middle or (_RARE_ANSWER if bad else 0.5)
         spread, ratio = _BINARY[family.link]
         return ratio * _linked(family.link, min(max(share, 1e-3), 1 - 1e-3)), spread, 1.0
@@ -278,6 +290,11 @@ def _response_words(design: Design) -> list[str]:
     if design.family == GAUSSIAN:
         return words
     words += [f"Linear predictors vary by {_response(design, False)[1]:.2g}."]
+    if design.family.name == "multinomial" and design.response_guess is None:
+        words.append(
+            "Levels are equally frequent at the lower end; at the upper the first has "
+            f"{_RARE_ANSWER:.0%} of the rows: declare shares= of the response."
+        )
     if design.family.name == "binomial" and design.response_guess is None:
         words.append(
             "The rarer answer is that of half of the rows at the lower end, and of "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,8 @@ from dpstats.estimators.base import Request
 from dpstats.estimators.guesses import max_rows, round_up
 from dpstats.estimators.numerics.cells import Column
 from dpstats.privacy import Privacy
-from dpstats.protocol import CoefficientEstimate, Holder, Plan, RowHolder
+from dpstats.protocol import Holder, Plan, RowHolder
+from dpstats.protocol.estimate import InUnits
 from dpstats.queries import ColumnCells, Query
 
 if TYPE_CHECKING:
@@ -106,12 +107,15 @@ def _asks_scales(plan: Plan) -> bool:
     return any(m.slot == SLOTS[0] for m in plan.mechanisms)
 
 
-Fit = Callable[[Holder[Query], "Design"], CoefficientEstimate]
+Made = TypeVar("Made", bound=InUnits)
 
 
 def in_found_scales(
-    fit: Fit, holder: Holder[Query], design: Design, wide: float = 1.0
-) -> CoefficientEstimate:
+    fit: Callable[[Holder[Query], Design], Made],
+    holder: Holder[Query],
+    design: Design,
+    wide: float = 1.0,
+) -> Made:
     """What `fit` finds in units of the scales that were planned for; in the design's own units.
 
     Parameters

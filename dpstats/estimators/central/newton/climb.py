@@ -1,0 +1,322 @@
+"""Newton steps on scores whose length is clipped, of one linear predictor or of several.
+
+The constants are public and enter after the noise: they cost accuracy where they are wrong, never
+privacy.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.estimators.base import floor_eigenvalues
+from dpstats.estimators.central.newton.budget import (
+    ALLOWED,
+    CLEAR,
+    COUNTS,
+    EARLY,
+    believed_bias,
+    blur,
+    last_noise,
+    peels,
+    short_scores,
+)
+from dpstats.estimators.central.newton.conclusion import Conclusion, Solution, conclude
+from dpstats.estimators.central.newton.parts import Asked, Whole, pooled, whole
+from dpstats.estimators.central.newton.questions import Questions, Rows
+from dpstats.estimators.central.newton.tail_law import TailLaw
+from dpstats.estimators.central.newton.whitening import Metric, whiten
+from dpstats.estimators.numerics.entrywise import average, operator_norm, symmetric_pattern
+from dpstats.families import GAUSSIAN, Family
+from dpstats.protocol import Holder
+from dpstats.queries import Query
+
+if TYPE_CHECKING:
+    from dpstats.design import Design
+
+__all__ = ["Bread", "Climb", "Whitened", "solved", "whitened"]
+
+Array = NDArray[np.float64]
+
+_EARLY_KEPT = 0.75  # slope of early scores, as a share of the whole one's
+_LEAST_MEAT_CLIP, _MEAT_MISPLACED = 0.1, 0.5  # of squares beyond their clip, the share misplaced
+_BETWEEN, _MOST_BETWEEN = 1.5, 0.3  # curvature between both clips, over the share of rows there
+_FARTHEST_LEAN = 3.0  # what is beyond the clip over what is seen of it, at most
+_LEAN_DOUBT = 0.5  # square of its relative error
+_MOST_BEND = 0.5  # change of a step by the bend of means, over its length
+_MOST_GROWN = 1.5  # change of the curvature on the last step
+_LEAST_CURVATURE, _FLOOR = 0.15, 0.5  # eigenvalues of a late step: of their mean, of noise
+_MEAT_DOUBT = 0.3  # relative error of the bread as the shape of the meat
+_WHITENED_REACH = 0.95  # rows that the second Gram matrix should count in full
+
+
+class Whitened(NamedTuple):
+    """Whitened rows: coefficients b of a constant predictor 1, moments, and the sum of weights."""
+
+    metric: Metric
+    constant: Array
+    centre: Array
+    cov: Array
+    mass: float
+
+
+def whitened(holder: Holder[Query], design: Design, n: float) -> Whitened:
+    """Rows in whitened coordinates, and what is known of them there."""
+    low, high = np.asarray(design.internal_bounds, dtype=np.float64).T
+    indicators = ((low == 0) & (high == 1)).astype(np.float64)
+    plan = holder.plan
+    # As far as noise on the matrix stays small: it grows with the square of the radius.
+    farthest = math.sqrt(max(1.0, CLEAR / blur(design, plan.privacy, plan.n)))
+    metric = whiten(holder, n, indicators, design.norm_bound, (_WHITENED_REACH, farthest))
+    d = len(design.names)
+    constant = np.zeros(d)
+    if design.standardization.intercept is not None:
+        constant = np.linalg.solve(metric.w, np.eye(d)[design.standardization.intercept])
+    total = metric.curvature @ constant
+    weight = float(constant @ total) or 1.0
+    mass = n if design.weights is None else n * max(weight, 0.1)
+    centre = total / weight
+    cov = floor_eigenvalues(metric.curvature / weight - np.outer(centre, centre), 0.0)
+    return Whitened(metric, constant, centre, cov, mass)
+
+
+def solved(matrix: Array, vector: Array) -> Array:
+    """The solution of a linear system."""
+    solution: Array = np.asarray(np.linalg.solve(matrix, vector), dtype=np.float64)
+    return solution
+
+
+def _beyond(law: TailLaw, clip: float, score: Whole) -> tuple[Array, Array]:
+    """What the clip leaves out of a score, extrapolated, and the variance allowed for it."""
+    excess, nearer = (float(np.interp(c, law.clips, law.excess())) for c in (clip, clip / 2))
+    beyond = min(_FARTHEST_LEAN, excess / max(nearer - excess, 1e-300)) * score.lean
+    allowed = ALLOWED * excess**2 * np.eye(beyond.size)
+    return beyond, allowed + _LEAN_DOUBT * np.outer(beyond, beyond)
+
+
+class Bread(NamedTuple):
+    """A curvature, its entry variances, its mean eigenvalue, and how far out rows lie."""
+
+    matrix: Array
+    variances: Array
+    level: float
+    leverage: float
+
+
+@dataclass(frozen=True, eq=False)
+class Climb(ABC):
+    """Newton steps for coefficients ``w b`` from `start`."""
+
+    holder: Holder[Query]
+    design: Design
+    found: Whitened
+    asks: Questions
+    n: float
+    rows: Rows
+
+    @property
+    @abstractmethod
+    def start(self) -> Array:
+        """Coefficients to start from."""
+
+    @abstractmethod
+    def prior_spread(self, clip: float) -> float:
+        """Standard deviation of linear predictors before anything is known, from the first clip."""
+
+    @abstractmethod
+    def effect(self, spread: float) -> Array:
+        """Standard deviation presumed of coefficients of columns between 0 and 1; inf of others."""
+
+    @abstractmethod
+    def early_clip(self, k: int, b: Array, before: float) -> float:
+        """Length that most scores of an early step are within."""
+
+    @abstractmethod
+    def bounded(self, to: Array) -> Array:
+        """Coefficients drawn back to where predictors vary by a public number at most."""
+
+    @abstractmethod
+    def rarer(self, b: Array) -> float:
+        """Share of rows with the rarest answer, but at most half: their scores are long."""
+
+    @abstractmethod
+    def edges(self, b: Array, clip: float) -> Array:
+        """Lengths between the cells of their histogram."""
+
+    @abstractmethod
+    def bread(self, b: Array, clip: float) -> Bread:
+        """Minus the derivative of the score: as released, averaged with what the model expects."""
+
+    def fit(self) -> tuple[Conclusion, dict[str, float]]:
+        """All steps; and what was released beside their end."""
+        return self.later(*self.early())
+
+    def later(self, b: Array, clip: float, spread: float) -> tuple[Conclusion, dict[str, float]]:
+        """The steps that are taken once the clip of the early ones is known."""
+        law, b = self.tails(b, clip)
+        clip = law.best(last_noise(self.holder.plan, self.design), believed_bias(self.family))
+        between = (law.number(clip / 2) - law.number(clip)) / self.n
+        share = min(_MOST_BETWEEN, _BETWEEN * between)
+
+        peeled = peels(self.design)
+        bread = self.bread(b, clip)
+        first = self.last(0, b, clip)
+        score = whole(first, bread.matrix, share, peeled)
+        b = self.bounded(b + self.late_step(b, score, bread))
+        second = self.last(1, b, clip)
+        bread = self.carried(bread, first.at, second.at)
+        both = pooled(first, second, bread.matrix)
+        score = whole(both, bread.matrix, share, peeled)
+        meat = self.meat(b, clip, law, bread.matrix) * self.n / max(self.n - b.size, 1.0)
+
+        beyond, allowed = _beyond(law, clip, score)
+        solution = Solution(
+            at=both.at,
+            step=self.bent(both.at, solved(bread.matrix, score.total + beyond)),
+            bread=bread.matrix,
+            variances=bread.variances,
+            meat=meat,
+            noise=score.variance,
+            allowed=allowed,
+            level=bread.level,
+            spread=spread,
+            start=self.start,
+        )
+        found = conclude(solution, self.asks.w, self.effect(spread))
+        said = {
+            "clip": clip,
+            "scores beyond the clip": min(law.number(clip), self.n),
+            "lean of long scores": float(np.linalg.norm(beyond)) / math.sqrt(score.variance),
+            "leverage": bread.leverage,
+        }
+        return found, said
+
+    def late_step(self, b: Array, score: Whole, bread: Bread) -> Array:
+        """A step by the released curvature, shrunk by the size of its noise as early ones are."""
+        squared = max(float(score.total @ score.total), 1e-300)
+        kept = max(0.0, 1 - b.size * score.variance / squared)
+        least = max(_LEAST_CURVATURE * bread.level, _FLOOR * operator_norm(bread.variances))
+        return self.bent(b, solved(floor_eigenvalues(bread.matrix, least), kept * score.total))
+
+    def carried(self, bread: Bread, before: Array, after: Array) -> Bread:
+        """The curvature at another place, changed as the model's is."""
+        there, here = self.rows.curvature(before), self.rows.curvature(after)
+        grown = float(np.trace(here) / np.trace(there))
+        if not 1 / _MOST_GROWN <= grown <= _MOST_GROWN:  # the model knows little of so long a step
+            factor = float(np.clip(grown, 1 / _MOST_GROWN, _MOST_GROWN))
+            return bread._replace(matrix=factor * bread.matrix, level=factor * bread.level)
+        unit = bread.level * before.size / float(np.trace(there))
+        return bread._replace(
+            matrix=bread.matrix + unit * (here - there), level=grown * bread.level
+        )
+
+    @property
+    def family(self) -> Family:
+        """Law of the response."""
+        return self.design.family
+
+    def bent(self, at: Array, step: Array) -> Array:
+        """A step as far as the means of normal rows bend on its way, unless that is far off it."""
+        if self.family == GAUSSIAN:
+            return step
+        straight = self.rows.curvature(at) @ step
+        found: Array = self.rows.to(at, straight) - at
+        far = np.linalg.norm(found - step) > _MOST_BEND * np.linalg.norm(step)
+        return step if far else found
+
+    # -- before the clip is known -----------------------------------------------------------
+
+    def early(self) -> tuple[Array, float, float]:
+        """Two steps at a clip of most lengths; the last one, and the spread of the response."""
+        b, clip, spread = self.start, 0.0, 0.0
+        for k in range(len(EARLY)):
+            clip = self.early_clip(k, b, clip)
+            spread = spread or self.prior_spread(clip)
+            score, noise = self.score(f"early score {k + 1}", b, clip)
+            b = self.stepped(b, score, noise, _EARLY_KEPT)
+        return b, clip, spread
+
+    def score(self, slot: str, b: Array, clip: float, inner: float = 0.0) -> tuple[Array, float]:
+        """A noisy score at `b`, and the standard deviation of its noise."""
+        answer = self.holder.ask(self.asks.score(b, clip, inner), slot)
+        return answer.value, answer.noise.sd
+
+    def stepped(self, b: Array, score: Array, noise: float, kept: float) -> Array:
+        """Coefficients after a step, shrunk by the size of its noise (positive-part James-Stein).
+
+        `kept` is the slope of the clipped score as a share of that of the whole.
+        """
+        squared = max(float(score @ score), 1e-300)
+        d = b.size if kept == 1.0 else max(b.size - 2, 0)
+        shrunk = score * max(0.0, 1 - d * noise**2 / squared)
+        return self.bounded(self.rows.to(b, shrunk / (kept * self.found.mass)))
+
+    # -- the clip ---------------------------------------------------------------------------
+
+    def tails(self, b: Array, clip: float) -> tuple[TailLaw, Array]:
+        """What is known of long scores, and coefficients after a step on the way."""
+        edges = self.edges(b, clip)
+        answer = self.holder.ask(self.asks.histogram(b, edges), "lengths")
+        one = self.holder.plan.noise(self.asks.count(b, 1.0), "beyond 1").sd
+        least = one * math.sqrt(COUNTS[0])
+        least = max(least, 1.0)  # a row is a row
+        law = TailLaw.of_histogram(
+            answer.value,
+            answer.noise.sd,
+            edges,
+            self.n,
+            least,
+            self.rarer(b),
+            short_scores(self.design),
+        )
+        noise = last_noise(self.holder.plan, self.design)
+        believed = believed_bias(self.family)
+        for k in range(len(COUNTS)):
+            clip = law.best(noise, believed)
+            count = self.holder.ask(self.asks.count(b, clip), f"beyond {k + 1}")
+            law = law.counted(clip, float(count.value[0]), count.noise.sd)
+            if k == 0:
+                score, spread = self.score("middle score", b, law.best(noise, believed))
+                b = self.stepped(b, score, spread, 1.0)
+        return law, b
+
+    # -- the last two steps -----------------------------------------------------------------
+
+    def last(self, k: int, b: Array, clip: float) -> Asked:
+        """One of the last two scores."""
+        inner, noise = self.score(f"inner score {k + 1}", b, clip / 2)
+        outer, outer_noise = self.score(f"outer score {k + 1}", b, clip, clip / 2)
+        return Asked(b, inner, noise, outer, outer_noise)
+
+    def meat_clip(self, clip: float, law: TailLaw, unit: float) -> float:
+        """Clip of squares: the least noise, `unit` at clip 1, and misplaced squares beyond it."""
+        clips = clip * np.geomspace(_LEAST_MEAT_CLIP, 1.0, 25)
+        left = np.array([law.squares(float(c), clip) for c in clips]) / self.start.size
+        error = (unit * clips**2) ** 2 + (_MEAT_MISPLACED * left) ** 2
+        return float(clips[np.argmin(error)])
+
+    def meat(self, b: Array, clip: float, law: TailLaw, bread: Array) -> Array:
+        """Sum of squares of scores: as released, averaged with the shape of the bread.
+
+        A row that stands for w others adds w times the square of the score of one of them.
+        """
+        d, rows = b.size, self.holder.plan.max_rows
+        weights = self.design.weights
+        each = weights is not None and weights.kind == "frequency" and rows == 1
+        unit = self.holder.plan.noise(self.asks.squares(b, 1.0, rows, each), "meat").sd
+        low = self.meat_clip(clip, law, unit)
+        answer = self.holder.ask(self.asks.squares(b, low, rows, each), "meat")
+        meat, noise = answer.value, answer.noise.sd
+        trace = max(float(np.trace(meat)), noise)
+        meat = meat * (1 + max(0.0, law.squares(low, clip)) / trace)
+        trace = max(float(np.trace(meat)), noise)
+        ratio = trace / float(np.trace(bread))
+        doubt = np.full((d, d), (_MEAT_DOUBT * trace / d) ** 2)
+        meat, _ = average(meat, noise**2 * symmetric_pattern(d), ratio * bread, doubt)
+        unit = 1.0 if weights is None or not each else 1 / weights.scale
+        return unit * floor_eigenvalues(meat, 0.1 * trace / d)
