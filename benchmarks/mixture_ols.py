@@ -52,6 +52,12 @@ COVERAGE: dict[str, tuple[RegressionMixture, str, str, int]] = {
         "normal",
         20_000,
     ),
+    "equal weights": (
+        RegressionMixture(np.array([0.5, 0.5]), PAIR.coef, 0.5),
+        "uniform",
+        "normal",
+        20_000,
+    ),
     "parallel lines": (
         RegressionMixture(PAIR.weights, _PARALLEL, 0.5),
         "uniform",

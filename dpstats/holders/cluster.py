@@ -279,7 +279,10 @@ class Spread:
         until = time.monotonic() + PATIENCE
         while not (there := [w for w in _workers(self._client) if w not in gone]):
             if time.monotonic() > until:
-                raise DataError(f"No worker came back within {PATIENCE:g} seconds.{CHARGED}")
+                raise DataError(
+                    f"No worker came back within {PATIENCE:g} seconds, or the scheduler is gone."
+                    + CHARGED
+                )
             time.sleep(_PAUSE)
         there.sort(key=busy.__contains__)
         return [(there[k % len(there)], home.partitions) for k, home in enumerate(lost)]
@@ -394,8 +397,11 @@ def _result(future: Any, client: Any, worker: str) -> Any:
 
 
 def _workers(client: Any) -> list[str]:
-    """Addresses of the workers that are there."""
-    return sorted(client.scheduler_info(n_workers=-1)["workers"])
+    """Addresses of the workers that are there: none, where no scheduler answers."""
+    try:
+        return sorted(client.scheduler_info(n_workers=-1)["workers"])
+    except Exception:  # of whatever the client is in the middle of
+        return []
 
 
 def _memory(client: Any) -> float:

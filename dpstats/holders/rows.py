@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from dpstats.errors import DataError
 from dpstats.holders.store import Grid
+from dpstats.queries.base import AsRead
 from dpstats.queries.blocks import BLOCK_BITS, MAX_ROWS, Block, Floats, Incomplete, kernels
 from dpstats.tables.scratch import Wanted, arrays
 
@@ -39,6 +40,8 @@ _BLOCK_VALUES = 2**19  # 4 MB of float64 a block: in a shared cache, and few Pyt
 _THREADED_VALUES = 2**20
 _NARROW = 64  # columns, up to which products are over before threads of BLAS have met
 _MANY_VALUES = 24_000_000  # from here on compiled products are worth starting
+# Rows, and values of them, that are read at a time where nothing else is asked of them.
+_TABLE_ROWS, _TABLE_VALUES = 2**15, 2**20
 _VIEWS = 4  # column selections kept at a time
 # Above, whitened rows are made again for every query: as fast as reading them, in half the memory.
 _REMEMBERED_VALUES = 2**25
@@ -109,9 +112,16 @@ class ResidentRows:
         self._lots = lots
         self._parts: dict[tuple[int, int], NDArray[np.intp]] = {}
         self._source, self._grid = source, Grid.of(design)
-        self._load(source, self._grid)
+        values = len(source) * self._grid.step.size
+        self._threads = (os.cpu_count() or 1) if values >= _THREADED_VALUES else 1
+        self._of_units = design.schema is not None and design.schema.unit is not None
         self._views: dict[tuple[int, ...], View] = {}
         self._whole: dict[str, NDArray[Any]] = {}  # the source as it is read, where units are kept
+
+    @cached_property
+    def everything(self) -> View:
+        """All columns: rows are prepared when a question first asks for more than was read."""
+        return self._load(self._source, self._grid)
 
     def view(self, columns: tuple[int, ...] | None) -> View:
         """All columns, or some of them, dense; the latest few selections are kept."""
@@ -129,13 +139,32 @@ class ResidentRows:
 
     def answer(self, query: Query, cut: tuple[int, int] | None = None) -> Array:
         """Exact answer before noise; see `RowStore.answer`."""
-        return query.finish(rounded(self.total(query, cut)), self.view(query.columns).grid)
+        columns = slice(None) if query.columns is None else list(query.columns)
+        return query.finish(rounded(self.total(query, cut)), self._grid.step[columns])
 
     def total(self, query: Query, cut: tuple[int, int] | None = None) -> NDArray[Any]:
         """Exact total of a query in whole steps: int64, or of very many rows Python's integers."""
+        if isinstance(query, AsRead) and cut is None and not self._of_units:
+            return self._of_table(query)
         view = self.view(query.columns)
         pieces, longest = self._pieces(cut, view.rows_per_block, query.by_lots)
         return self._total(query, view, pieces, longest)
+
+    def _of_table(self, query: Query) -> NDArray[np.int64]:
+        """Total of a query about values as they were read."""
+        n, source = len(self._source), self._source
+        size = max(min(_TABLE_ROWS, _TABLE_VALUES // (self._grid.step.size + 1)), 1)
+
+        def task(start: int) -> NDArray[np.int64]:
+            rows = start, min(start + size, n)
+            return query.total(
+                Block.of_table(
+                    functools.partial(source.observed, *rows),
+                    functools.partial(source.astray, *rows),
+                )
+            )
+
+        return self._reduce(task, list(range(0, n, size)))
 
     def _pieces(
         self, cut: tuple[int, int] | None, size: int, by_lots: bool
@@ -175,10 +204,9 @@ class ResidentRows:
             self._parts[part, parts] = self._lots.dealt(part, parts)
         return self._parts[part, parts]
 
-    def _load(self, source: Source, grid: Grid) -> None:
+    def _load(self, source: Source, grid: Grid) -> View:
         """Prepare every row once: clamp, put on the grid, blank the incomplete ones."""
         n, d = len(source), grid.step.size
-        self._threads = (os.cpu_count() or 1) if n * d >= _THREADED_VALUES else 1
         single = np.dtype(np.float32)
         wanted = {"y": ((n,), single), "keep": ((n,), np.dtype(np.bool_))}
         made = self._arrays(
@@ -210,19 +238,20 @@ class ResidentRows:
                 units[rows.start] = raw.unit
             return np.zeros(0, dtype=np.int64)
 
-        self.everything = View(x, grid.bound, grid.step)
-        self._reduce(prepare, list(self._slices(self.everything.rows_per_block)))
+        view = View(x, grid.bound, grid.step)
+        self._reduce(prepare, list(self._slices(view.rows_per_block)))
         if x is None:
             from scipy.sparse import vstack
 
-            self.everything.x = vstack([sparse[a] for a in sorted(sparse)], format="csr")
+            view.x = vstack([sparse[a] for a in sorted(sparse)], format="csr")
         if units:
-            self._group(np.concatenate([units[start] for start in sorted(units)]))
+            self._group(np.concatenate([units[start] for start in sorted(units)]), view)
+        return view
 
     def _arrays(self, wanted: Wanted) -> dict[str, NDArray[Any]]:
         return arrays(None, wanted)
 
-    def _group(self, codes: NDArray[np.intp]) -> None:
+    def _group(self, codes: NDArray[np.intp], view: View) -> None:
         """Bring each unit's rows together by their lots, and drop those beyond `max_rows`."""
         drawn = self._lots.ranked(0, codes.size)
         order = drawn[np.argsort(codes[drawn], kind="stable")]
@@ -232,10 +261,10 @@ class ResidentRows:
         inside = rank < self._max_rows
         self._starts = np.flatnonzero(rank[inside] == 0)
         self._order = order[inside]
-        self._reorder(self._order)
+        self._reorder(self._order, view)
 
-    def _reorder(self, order: NDArray[np.intp]) -> None:
-        self.everything.x = self.everything.x[order]
+    def _reorder(self, order: NDArray[np.intp], view: View) -> None:
+        view.x = view.x[order]
         self._y, self._keep = self._y[order], self._keep[order]
         self._offset = None if self._offset is None else self._offset[order]
         self._root = None if self._root is None else self._root[order]
@@ -332,7 +361,7 @@ class ResidentRows:
                 return _sum(map(task, share))
 
         workers = min(len(blocks), self._threads)
-        if workers <= 1 and self.everything.grid.size > _NARROW:
+        if workers <= 1 and self._grid.step.size > _NARROW:
             return work(blocks)
         with _one_blas_thread:
             own, *rest = (blocks[i::workers] for i in range(workers))

@@ -111,8 +111,8 @@ def mixture_ols(
     data, schema, n, engine
         As in `ols`.
     components : int or several ints, default 2
-        Number of regressions, from 1 to 4, or those that one is chosen of by the released
-        histogram, such as ``range(1, 5)``; the choice costs nothing. Their errors are normal with
+        Number of regressions, from 1 to 5, or those that one is chosen of by the released
+        histogram, such as ``range(1, 6)``; the choice costs nothing. Their errors are normal with
         one variance.
     symmetric : bool, default False
         Two regressions, equally likely, with coefficients b and -b and no intercept (write ``"y ~ 0

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal, Protocol
 from dpstats.privacy import Neighbors
 from dpstats.queries.blocks import Array, Block, Geometry, Ints
 
-__all__ = ["Contribution", "EachRow", "Kind", "Norm", "OfOtherRows", "Query"]
+__all__ = ["AsRead", "Contribution", "EachRow", "Kind", "Norm", "OfOtherRows", "Query"]
 
 # How noise is applied: to every coordinate of a sum, to the utilities of a choice, to the
 # comparisons of a search along an increasing balance, or to the largest of many sums, one by one.
@@ -41,6 +41,13 @@ class EachRow:
 
     columns: ClassVar[tuple[int, ...] | None] = None
     by_lots: ClassVar[bool] = False
+
+
+class AsRead(EachRow):
+    """A query that asks blocks for values as they were read (`Block.observed`), and nothing else.
+
+    A store need not prepare its rows for it.
+    """
 
 
 class Query(Protocol):

@@ -203,6 +203,14 @@ class Block:
     observed: Callable[[], Array] | None = None
     astray: Callable[[], NDArray[np.bool_]] | None = None
 
+    @classmethod
+    def of_table(
+        cls, observed: Callable[[], Array], astray: Callable[[], NDArray[np.bool_]]
+    ) -> Block:
+        """Rows of which only what was read is asked: see `AsRead`."""
+        none = np.zeros(0)
+        return cls(none[None], none, none, none, none, none, observed=observed, astray=astray)
+
     def sums(self, v: Array) -> Array:
         """``v @ x`` without rounding error, for v (m,) in at most 2^19 steps of a grid."""
         if self.fast:

@@ -11,15 +11,16 @@ import numpy as np
 
 from dpstats.errors import PlanError
 from dpstats.privacy import Neighbors
-from dpstats.queries.base import Contribution, EachRow, Kind, Norm
+from dpstats.queries.base import AsRead, Contribution, Kind, Norm
+from dpstats.queries.binned import cell_counts
 from dpstats.queries.blocks import Array, Block, Geometry, Ints
-from dpstats.queries.scalar import cell_counts, increasing
+from dpstats.queries.scalar import increasing
 
 __all__ = ["AstrayCounts", "ColumnCells"]
 
 
 @dataclass(frozen=True)
-class AstrayCounts(EachRow):
+class AstrayCounts(AsRead):
     """How many values of the inputs lay outside of what is declared, and how many were missing.
 
     Inputs are counted in groups that follow each other: the average over each group's inputs.
@@ -80,7 +81,7 @@ class AstrayCounts(EachRow):
 
 
 @dataclass(frozen=True, eq=False)
-class ColumnCells(EachRow):
+class ColumnCells(AsRead):
     """Histograms of k columns, each in cells of its own, in the user's units.
 
     A value is in one cell of its column: (e_0, e_1], ..., the first of which takes what lies below

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from dpstats.errors import PlanError
 from dpstats.queries.base import Kind, Norm
+from dpstats.queries.binned import cell_counts
 from dpstats.queries.labels import Exchanged, Interval
-from dpstats.queries.scalar import cell_counts, increasing
+from dpstats.queries.scalar import increasing
 
 __all__ = ["LabelAstray", "LabelCells"]
 

@@ -20,6 +20,7 @@ import numpy as np
 from dpstats.errors import PlanError
 from dpstats.privacy import Neighbors
 from dpstats.queries.base import Contribution, EachRow, Kind, Norm
+from dpstats.queries.binned import cell_counts
 from dpstats.queries.blocks import (
     SAFETY,
     V_BITS,
@@ -37,7 +38,7 @@ from dpstats.queries.blocks import (
     truncate,
 )
 from dpstats.queries.linear import packed, unpacked
-from dpstats.queries.scalar import cell_counts, increasing
+from dpstats.queries.scalar import increasing
 
 __all__ = ["LevelCount", "LevelCurvature", "LevelLengths", "LevelScore", "LevelSquares"]
 

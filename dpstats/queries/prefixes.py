@@ -13,8 +13,9 @@ import numpy as np
 from dpstats.errors import PlanError
 from dpstats.privacy import Neighbors
 from dpstats.queries.base import EachRow, Kind, Norm
+from dpstats.queries.binned import cell_counts
 from dpstats.queries.blocks import Array, Block, Geometry, Ints
-from dpstats.queries.scalar import cell_counts, increasing
+from dpstats.queries.scalar import increasing
 
 __all__ = ["MOST_CELLS", "ColumnPrefixes", "PrefixNoise", "contrast_noise", "prefix_noise"]
 

@@ -13,6 +13,7 @@ from dpstats.errors import PlanError
 from dpstats.families import GAUSSIAN, Family
 from dpstats.privacy import Neighbors
 from dpstats.queries.base import Contribution, EachRow, Kind, Norm
+from dpstats.queries.binned import cell_counts
 from dpstats.queries.blocks import (
     Array,
     Block,
@@ -21,7 +22,7 @@ from dpstats.queries.blocks import (
     predictor,
     residual,
 )
-from dpstats.queries.scalar import cell_counts, increasing
+from dpstats.queries.scalar import increasing
 
 __all__ = [
     "LengthQuantile",

@@ -19,6 +19,7 @@ from dpstats.errors import PlanError
 from dpstats.families import GAUSSIAN, Family
 from dpstats.privacy import Neighbors
 from dpstats.queries.base import Contribution, EachRow, Kind, Norm
+from dpstats.queries.binned import cell_counts
 from dpstats.queries.blocks import (
     SAFETY,
     V_BITS,
@@ -36,7 +37,7 @@ from dpstats.queries.blocks import (
     truncate,
 )
 from dpstats.queries.linear import law_of, packed, unpacked
-from dpstats.queries.scalar import cell_counts, increasing
+from dpstats.queries.scalar import increasing
 
 __all__ = ["NormCount", "NormHistogram", "ScoreCurvature", "ScoreSquares", "WhitenedScore"]
 

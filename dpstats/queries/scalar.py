@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpstats.errors import PlanError
 from dpstats.privacy import Neighbors
 from dpstats.queries.base import Contribution, EachRow, Kind, Norm
+from dpstats.queries.binned import cell_counts
 from dpstats.queries.blocks import (
     Array,
     Block,
@@ -34,8 +33,6 @@ __all__ = [
 ]
 
 _BITS = 22
-_BINS, _MANY = 1024, 1024  # bins, and values from which dealing beats sorting
-_NARROWEST = 2.0**-1000  # bins whose width has an inverse
 
 
 @dataclass(frozen=True)
@@ -271,78 +268,6 @@ def increasing(values: Array, what: str) -> None:
     """
     if not (values.size and np.all(np.diff(values) > 0) and not np.isnan(values).any()):
         raise PlanError(f"The {what} must be numbers that increase.")
-
-
-def cell_counts(values: Array, edges: Array, keep: Array | NDArray[np.bool_]) -> Ints:
-    """Rows in each cell (-inf, e_0], (e_0, e_1], ..., (e_last, inf).
-
-    What is no number is in the last one.
-    """
-    kept = keep > 0
-    held = values if kept.all() else values[kept]
-    below = np.zeros(edges.size + 2, dtype=np.int64)
-    below[1:-1] = _at_or_below(held, edges)
-    below[-1] = held.size
-    return below[1:] - below[:-1]
-
-
-def _at_or_below(values: Array, edges: Array) -> Ints:
-    """How many values are at or below each edge, which increase.
-
-    Values are dealt into bins of equal width by a function that never decreases, in floating point
-    too: those in bins below an edge's are below it, and those in its own are looked up. So are all
-    where they are few.
-    """
-    width = edges[-1] / _BINS - edges[0] / _BINS if edges.size else 0.0
-    if values.size < _MANY or width < _NARROWEST:
-        return _looked_up(values, edges)
-    bins = _bins_of(np.asarray(edges, dtype=np.float64).tobytes())
-    mine = bins.places(values)
-    alone = np.where(bins.shared, 0, np.bincount(mine, minlength=_BINS + 3))
-    below: Ints = np.cumsum(alone)[bins.at] + _looked_up(values[bins.shared[mine]], edges)
-    return below
-
-
-def _looked_up(values: Array, edges: Array) -> Ints:
-    """How many of these are at or below each edge; many that share bins lie in few cells."""
-    if values.size < _MANY:
-        few: Ints = np.searchsorted(np.sort(values), edges, side="right")
-        return few
-    cells = np.searchsorted(edges, values)
-    many: Ints = np.cumsum(np.bincount(cells, minlength=edges.size + 1)[:-1])
-    return many
-
-
-class _Bins(NamedTuple):
-    """Bins of equal width, from one below the first edge on, and which of them edges are in.
-
-    The first and the last take what lies beyond, and the last what is no number.
-    """
-
-    low: float
-    inverse: float
-    at: NDArray[np.intp]
-    shared: NDArray[np.bool_]
-
-    def places(self, values: Array) -> NDArray[np.intp]:
-        """The bin of each value."""
-        place = values - self.low
-        place *= self.inverse
-        np.fmin(place, _BINS + 2, out=place)
-        np.fmax(place, 0, out=place)
-        return place.astype(np.intp)
-
-
-@functools.lru_cache(maxsize=256)
-def _bins_of(edges: bytes) -> _Bins:
-    """Of public edges, once for all blocks of the rows."""
-    ends = np.frombuffer(edges)
-    width = ends[-1] / _BINS - ends[0] / _BINS
-    shared = np.zeros(_BINS + 3, dtype=np.bool_)
-    made = _Bins(float(ends[0] - width), float(1 / width), np.zeros(0, dtype=np.intp), shared)
-    made = made._replace(at=made.places(ends))
-    shared[made.at] = True
-    return made
 
 
 @dataclass(frozen=True, eq=False)

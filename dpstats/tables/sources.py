@@ -66,6 +66,8 @@ def opened(data: Any, schema: Schema) -> Batches | None:
     """
     if isinstance(data, Placed):
         return _on_cluster(data.data, data.engine, schema)
+    if isinstance(data, (list, tuple)) and not data:
+        raise DataError("data is an empty list: no files to read.")
     if (paths := paths_of(data)) is not None:
         kinds = {".parquet" if path.suffix == ".parquet" else ".csv" for path in paths}
         if len(kinds) > 1:

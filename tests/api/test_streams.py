@@ -390,6 +390,7 @@ def files(folder: Path, **tables: dict[str, Any]) -> Path:
 ROW = {"y": [1.0], "x": [1.0], "g": ["a"]}
 WRONG: dict[str, tuple[Callable[[Path], Any], str]] = {
     "no file": (lambda folder: folder / "none.parquet", r"none\.parquet: no such file"),
+    "no files": (lambda folder: [], "empty list: no files to read"),
     "no match": (lambda folder: folder / "*.parquet", "no files match"),
     "empty folder": (lambda folder: folder, "no files in it end in"),
     "other kind": (lambda folder: folder / "rows.xlsx", r"allowed are files ending in \.csv"),

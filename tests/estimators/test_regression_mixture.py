@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -11,6 +12,7 @@ import pytest
 import dpstats as dp
 from dpstats.errors import FeasibilityWarning, OptionError
 from dpstats.estimators.central.mixtures.lines import Cells
+from dpstats.estimators.central.mixtures.regression import _shares, _two_values
 from dpstats.estimators.central.mixtures.regression_law import Covariates, RegressionLaw
 from dpstats.estimators.numerics.released import Asked, fit_released
 from dpstats.families.mixtures import RegressionMixture
@@ -29,9 +31,9 @@ def law(shares=None, columns=(1, 2)):
     plain = np.exp(-((edges[1:] + edges[:-1]) ** 2) / 8)
     shares = [plain / plain.sum()] * len(columns) if shares is None else shares
     root = WHITEN @ np.diag([0.0, 1.0, 1.0])
-    covariates = Covariates(
-        WHITEN, WHITEN[:, 0], root, np.array(columns, dtype=np.intp), edges, np.array(shares)
-    )
+    columns = np.array(columns, dtype=np.intp)
+    values = np.full((columns.size, 2), np.nan)
+    covariates = Covariates(WHITEN, WHITEN[:, 0], root, columns, edges, np.array(shares), values)
     coef = PAIR.coef @ np.linalg.inv(WHITEN)
     return RegressionLaw(RegressionMixture(PAIR.weights, coef, PAIR.sigma), covariates)
 
@@ -88,6 +90,40 @@ def test_made_up_rows_have_the_released_moments_and_the_cells_of_each_column():
         0.0,
     )
     np.testing.assert_allclose(np.cov(plain.of(normal).T), plain.root @ plain.root.T, atol=0.05)
+
+
+def test_made_up_columns_of_two_values_have_these_and_the_released_share():
+    normal = np.random.default_rng(1).normal(size=(40_000, 3))
+    at = law().covariates
+    low, mean = -0.5, 0.0  # a mean of 0 is a share of .2 between -.5 and 2
+    values = np.array([[low, 2.0], [np.nan, np.nan]])
+    x = replace(at, values=values).of(normal) @ np.linalg.inv(WHITEN).T
+    assert set(np.round(x[:, 1], 9)) == {low, 2.0}
+    assert x[:, 1].mean() == pytest.approx(mean, abs=0.02)
+    np.testing.assert_allclose(x[:, 2], (at.of(normal) @ np.linalg.inv(WHITEN).T)[:, 2])
+
+
+def test_a_column_has_two_values_where_no_other_law_has_its_variance():
+    """Of 0 and 1 with mean .3 the variance is .21; a uniform column on the same range has 1/12."""
+    bounds = np.array([[0.0, 1.0]] * 4 + [[-1.0, 3.0]])
+    means, variances = np.array([0.3, 0.5, 0.3, -0.01, 0.2]), np.array([0.21, 1 / 12, 0.19, 0, 3.3])
+    found = _two_values(bounds, means, np.sqrt(variances))
+    assert np.isfinite(found).all(axis=1).tolist() == [True, False, False, False, True]
+    np.testing.assert_array_equal(found[[0, 4]], bounds[[0, 4]])
+
+
+def test_noise_in_empty_cells_makes_no_rows():
+    """Shares are the nearest to the counts on the simplex; without noise they are the counts'."""
+    counts = np.array([0.0, 700.0, 0.0, 300.0, 0.0])
+    np.testing.assert_allclose(_shares(counts), counts / 1000, atol=1e-8)
+    noise = np.random.default_rng(2).normal(size=(200, 24)) * 20
+    noisy = np.insert(np.zeros((200, 22)), [5, 15], [700.0, 300.0], axis=1) + noise
+    shares = np.array([_shares(c) for c in noisy])
+    misplaced = 1 - shares[:, [5, 16]].sum(axis=1)
+    clipped = np.maximum(noisy, 0)
+    before = 1 - (clipped[:, [5, 16]].sum(axis=1) / clipped.sum(axis=1))
+    assert misplaced.mean() < before.mean() / 2.5 < 0.08
+    np.testing.assert_allclose(shares.sum(axis=1), 1.0)
 
 
 @pytest.mark.parametrize("whiten", [None, WHITEN])
@@ -324,7 +360,7 @@ def test_planned_errors_are_those_of_a_fit():
     assert np.all(fit.bse < high * units * 1.5)
 
 
-@pytest.mark.parametrize("components", [0, 5, 2.5, True, "3", [], [2, 2.5], range(1, 6)])
+@pytest.mark.parametrize("components", [0, 6, 2.5, True, "3", [], [2, 2.5], range(1, 7)])
 def test_wrong_options_are_refused_before_the_charge(components):
     ledger = dp.Ledger.memory(5.0, 1e-5)
     model = dp.mixture_ols("y ~ a + b", rows(50, 1), SCHEMA, components=components)

@@ -155,6 +155,24 @@ def test_workers_read_the_files_themselves(
     )
 
 
+class Lost:
+    """A client whose scheduler was killed: it does not know what it knew."""
+
+    def scheduler_info(self, n_workers: int) -> dict[str, Any]:
+        raise KeyError("workers")
+
+
+def test_a_lost_scheduler_is_waited_for_and_told_with_the_charge(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "PATIENCE", 0.0)
+    monkeypatch.setattr(module, "_PAUSE", 0.001)
+    spread = module.Spread.__new__(module.Spread)
+    spread._client, spread._homes = Lost(), []
+    with pytest.raises(DataError, match=r"the scheduler is gone\..*charge stands"):
+        spread._elsewhere([module._Home("a", None, [0])])
+
+
 @pytest.mark.full
 def test_files_that_workers_do_not_find_are_refused_before_the_charge(
     client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

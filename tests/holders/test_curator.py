@@ -245,7 +245,7 @@ def test_an_exception_carries_no_row(monkeypatch) -> None:
             raise ValueError(f"cannot read {private[5]}")
 
     with pytest.raises(DataError, match="withheld") as caught:
-        curator(Broken(x, y), ("a",))
+        curator(Broken(x, y), ("a",)).ask(Count(), "a")
     error = caught.value
     assert error.__cause__ is None
     assert error.__context__ is None

@@ -9,6 +9,7 @@ import pytest
 from scipy import sparse
 from threadpoolctl import threadpool_info
 
+import dpstats as dp
 from dpstats.accounting.events import Gaussian, Peeling
 from dpstats.design import DeclaredDesign
 from dpstats.errors import PlanError
@@ -171,3 +172,17 @@ def test_fits_side_by_side_leave_the_threads_of_blas_as_they_were() -> None:
     assert set(threads()) <= {1}
     inside.__exit__()
     assert threads() == before
+
+
+def test_rows_are_prepared_once_in_units_of_the_scales_that_were_found(monkeypatch) -> None:
+    rng = np.random.default_rng(4)
+    frame = {name: rng.normal(size=20_000) for name in "xy"}
+    schema = Schema(x=Numeric(-100, 100), y=Numeric(-100, 100))
+    prepared, load = [], rows.ResidentRows._load
+    monkeypatch.setattr(
+        rows.ResidentRows, "_load", lambda *a: (prepared.append(a[2].bound), load(*a))[1]
+    )
+    fit = dp.ols("y ~ x", frame, schema).fit(Central(1.0, 1e-6), noise=SeededNoise(1))
+    assert fit.estimate.released["scales"]["x"]["scale"] < 5
+    assert len(prepared) == 1
+    assert prepared[0][1] > 20  # in found units, in which the range is wide

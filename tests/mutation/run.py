@@ -74,12 +74,13 @@ def run_tests(where: Path, arguments: Sequence[str], name: str) -> Verdict:
         command, cwd=where, env=environment, capture_output=True, text=True, timeout=TIMEOUT
     )
     first = re.search(r"^FAILED (\S+)", done.stdout, flags=re.MULTILINE)
-    crash = re.search(r"\b(Syntax|Name|Import|Attribute|Type)Error\b", done.stdout)
+    # Where a test stopped, as --tb=line has it; messages of ours may name such errors, too.
+    crash = re.search(r":\d+: (Syntax|Name|Import|Attribute|Type)Error\b", done.stdout)
     return Verdict(
         name,
         done.returncode,
         "" if first is None else first[1].rpartition("::")[2],
-        "" if crash is None else crash[0],
+        "" if crash is None else f"{crash[1]}Error",
     )
 
 

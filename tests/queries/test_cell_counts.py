@@ -3,13 +3,15 @@
 import numpy as np
 import pytest
 
-from dpstats.queries import scalar
+from dpstats.queries import binned
 
 RNG = np.random.default_rng(11)
-MANY = 4 * scalar._MANY
+MANY = 4 * binned._MANY
 EDGES = {
     "even": np.linspace(-1, 1, 33),
     "geometric": np.r_[-np.geomspace(1, 1e-9, 40), 0.0, np.geomspace(1e-9, 1, 40)],
+    "octaves": np.geomspace(1e-7, 1.1, 30),
+    "many": np.linspace(-1, 1, 2049),
     "one": np.array([0.25]),
     "two": np.array([-1.0, 1.0]),
     "next to each other": np.array([0.1, np.nextafter(0.1, 1), np.nextafter(0.1, 1) + 1e-16]),
@@ -38,8 +40,8 @@ def test_cells_are_counted_one_by_one(values, edges):
         mine = v[kept > 0]
         below = [np.count_nonzero(mine <= edge) for edge in e]
         counts = np.diff([0, *below, mine.size])
-        assert scalar.cell_counts(v, e, kept).tolist() == counts.tolist()
+        assert binned.cell_counts(v, e, kept).tolist() == counts.tolist()
 
 
 def test_no_edge_leaves_one_cell():
-    assert scalar.cell_counts(VALUES["uniform"], np.zeros(0), np.ones(MANY)).tolist() == [MANY]
+    assert binned.cell_counts(VALUES["uniform"], np.zeros(0), np.ones(MANY)).tolist() == [MANY]

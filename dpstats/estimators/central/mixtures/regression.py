@@ -69,11 +69,11 @@ _TOP, _SIDE = 2.0, 3.0  # ratio: of the outer edges to the size of residuals, an
 _LEAST_SPREAD = 1e-3  # ratio: variance of a whitened column, at least
 _NARROWEST = 1e-12  # numerical: deviation of a column to its mean, for edges that increase
 _EACH = 24  # number: cells of each column
-_NORMAL_DOUBT = 1.0  # ratio: of what a normal law expects in its cells, to the rows of the mean one
+_AT_BOUNDS = 0.95  # share: of the largest variance, from which a column has two values
 _LEAST_WEIGHT = 0.02  # numerical: share of a component in a step
 _LONGEST = 2.0  # numerical: sds that predictions move in a step, at most
 _TURNED = (0.3, 3.0)  # numerical: ratio of the variance of errors to that before the step
-_MOST_COMPONENTS = 4  # untried: more components
+_MOST_COMPONENTS = 5  # untried: more components
 _MOST_COLUMNS = 60  # untried: more columns
 
 
@@ -123,16 +123,17 @@ class _Rows:
         values, vectors = self.spread
         root = (vectors * np.sqrt(values)) @ vectors.T
         columns, edges = _counted(design), np.linspace(-_SIDE, _SIDE, _EACH + 1)
-        shares = np.empty((0, _EACH))
+        shares, ends = np.empty((0, _EACH)), np.empty((0, 2))
         if columns.size:
             standard, back = design.standardization, np.linalg.inv(self.whiten)
             means, sds = back @ self.mean, np.sqrt(((back @ root) ** 2).sum(axis=1))
+            ends = _two_values(design.internal_bounds[columns], means[columns], sds[columns])
             middles = standard.x_center + standard.x_scale * means
             widths = np.maximum(standard.x_scale * sds, _NARROWEST * np.abs(middles))
             query = ColumnCells(tuple(middles[j] + widths[j] * edges for j in columns), columns)
-            counts, noise = self.holder.ask(query, "columns")
-            shares = np.array([_shares(c, noise.sd, edges) for c in query.split(counts)])
-        return Covariates(self.whiten, self.mean, root, columns, edges, shares)
+            counts, _ = self.holder.ask(query, "columns")
+            shares = np.array([_shares(c) for c in query.split(counts)])
+        return Covariates(self.whiten, self.mean, root, columns, edges, shares, ends)
 
     def size(self, slot: str, b: Array, share: float, most: float) -> float:
         """A quantile of the absolute residuals."""
@@ -252,7 +253,7 @@ def _requests(design: Design, k: int) -> list[Request]:
 
 def _directions(design: Design, k: int) -> int:
     """Directions in which lines are looked for."""
-    return min(k - 1, len(design.names) - design.has_intercept)
+    return min(k - 1, len(design.names) - design.has_intercept, max(_ALONG))
 
 
 def _counted(design: Design) -> NDArray[np.intp]:
@@ -262,12 +263,28 @@ def _counted(design: Design) -> NDArray[np.intp]:
     return np.array([j for j in every if j != place], dtype=np.intp)
 
 
-def _shares(counts: Array, noise: float, edges: Array) -> Array:
-    """Shares of rows in cells: as counted, averaged with those of a normal law."""
-    expected = np.exp(-((edges[1:] + edges[:-1]) ** 2) / 8)
-    expected *= max(float(counts.sum()), 1.0) / expected.sum()
-    own, doubt = noise**2, (_NORMAL_DOUBT * float(expected.mean())) ** 2
-    found: Array = np.maximum((doubt * counts + own * expected) / (doubt + own), 1e-3 * expected)
+def _two_values(bounds: Array, means: Array, sds: Array) -> Array:
+    """Bounds (p, 2) of the columns that lie at them, such as dummies; missing for others.
+
+    Of all laws between two bounds, those at the bounds alone have the variance
+    ``(mean - low) (high - mean)``, and no other has as much (Bhatia and Davis 2000).
+    """
+    low, high = bounds.T
+    most = (means - low) * (high - means)
+    apart = (most > 0) & (sds**2 > _AT_BOUNDS * most)
+    return np.where(apart[:, None], bounds, np.nan)
+
+
+def _shares(counts: Array) -> Array:
+    """Shares of rows in cells: the nearest to the counts that are not negative, and sum to 1.
+
+    Noise in an empty cell may not count as rows: the same is taken off all cells that are left.
+    """
+    total = max(float(counts.sum()), 1.0)
+    largest = np.sort(counts)[::-1]
+    over = (np.cumsum(largest) - total) / np.arange(1, counts.size + 1)
+    less = over[largest > over][-1]
+    found: Array = np.maximum(counts - less, 1e-9 * total)
     found /= found.sum()
     return found
 
@@ -306,7 +323,7 @@ def _started(
     """The lines that a histogram of residuals shows, in directions in which lines differ."""
     varying, constant = rows.standardised, bool(rows.constant.any())
     p, beta = len(varying), b @ rows.whiten
-    q = min(max(numbers) - 1, p)
+    q = min(max(numbers) - 1, p, max(_ALONG))
     chosen = varying[:0]
     if q:
         whole = np.vstack([rows.constant[None], varying]) if constant else varying

@@ -22,8 +22,8 @@ _MOST_CHANGE = 0.5  # numerical: of the logarithm of sigma in one step
 class Covariates:
     """Rows of the design that are made up: of a normal law, but for each column's own.
 
-    They have the released means and covariance, up to what the change of their columns' laws
-    does to correlations.
+    Rows have the released means and covariance, up to what the change of their columns' laws does
+    to correlations. A column of two values has these, and no cells.
 
     Attributes
     ----------
@@ -37,6 +37,8 @@ class Covariates:
         Of the cells, in standard deviations from the mean.
     shares : ndarray of shape (p, c)
         Of the rows in each.
+    values : ndarray of shape (p, 2)
+        The two that a column has; missing for others.
     """
 
     whiten: Array
@@ -45,6 +47,7 @@ class Covariates:
     columns: NDArray[np.intp]
     edges: Array
     shares: Array
+    values: Array
 
     def of(self, normal: Array) -> Array:
         """Whitened rows made of standard normal numbers (m, d)."""
@@ -57,11 +60,15 @@ class Covariates:
         x = z @ back.T
         middles, sds = back @ self.mean, np.sqrt(((back @ self.root) ** 2).sum(axis=1))
         middle, width = (self.edges[1:] + self.edges[:-1]) / 2, self.edges[1] - self.edges[0]
-        for column, share in zip(self.columns, self.shares, strict=True):
+        for column, share, (low, high) in zip(self.columns, self.shares, self.values, strict=True):
+            below = ndtr((x[:, column] - middles[column]) / sds[column])
+            if np.isfinite(low):
+                chance = (middles[column] - low) / (high - low)
+                x[:, column] = np.where(below < 1 - chance, low, high)
+                continue
             mean = float(share @ middle)
             sd = np.sqrt(share @ (middle - mean) ** 2 + width**2 / 12)
-            plain = (x[:, column] - middles[column]) / sds[column]
-            at = np.interp(ndtr(plain), np.append(0.0, np.cumsum(share)), self.edges)
+            at = np.interp(below, np.append(0.0, np.cumsum(share)), self.edges)
             x[:, column] = middles[column] + sds[column] * (at - mean) / sd
         made: Array = x @ self.whiten.T
         return made
