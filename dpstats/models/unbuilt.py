@@ -4,12 +4,6 @@ from __future__ import annotations
 
 __all__ = ["not_in_this_release"]
 
-_PAIRS = (
-    "of a response with levels a, b, c fit dp.logit once with it declared Categorical(['a', 'b']) "
-    "and once with Categorical(['a', 'c']): rows of other levels contribute nothing, and the "
-    "coefficients are those of the multinomial model (Begg & Gray 1984). Each is a fit with a cost "
-    "of its own"
-)
 _INSTEAD = {
     "anova_lm": "fit.anova() tests each term of a fit, at no cost",
     "feglm": 'write dp.glm("y ~ x | g", ..., family=...)',
@@ -22,7 +16,7 @@ _INSTEAD = {
     "glsar": 'dp.ols(..., weights="w") is the nearest',
     "mixedlm": 'dp.Schema(..., unit="person", max_rows=5) protects all rows of a person, and fits '
     "report standard errors clustered by it",
-    "mnlogit": _PAIRS,
+    "mnlogit": 'write dp.mnlogit("y ~ x", data, schema), by formula',
     "negativebinomialp": "dp.negativebinomial has the variance mu + alpha mu^2, as p=2",
     "zeroinflatednegativebinomialp": "dp.negativebinomial is the nearest",
     "zeroinflatedpoisson": "dp.poisson and dp.negativebinomial are the nearest",

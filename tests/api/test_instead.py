@@ -31,7 +31,7 @@ def test_logits_of_pairs_of_levels_are_a_multinomial_one() -> None:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("MNLogit", "Begg & Gray"),
+        ("MNLogit", r"dp\.mnlogit"),
         ("QuantReg", "quantreg"),
         ("feols", "x | g"),
         ("ordinal", "two levels"),
