@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from dpstats.accounting import Ledger
 from dpstats.estimators import methods
 from dpstats.mechanisms.noise import SeededNoise
-from dpstats.models.arrays import GLM, OLS, Logit, Poisson, Probit
+from dpstats.models.arrays import GLM, OLS, Logit, NegativeBinomial, Poisson, Probit
+from dpstats.models.counts import negativebinomial, poisson
 from dpstats.models.descriptive import (
     corr,
     crosstab,
@@ -26,7 +27,7 @@ from dpstats.models.devices import Collector, Randomizer
 from dpstats.models.evaluation import evaluate
 from dpstats.models.mixtures import gaussian_mixture, mixture_ols
 from dpstats.models.ranges import private_range, private_ranges
-from dpstats.models.regressions import glm, logit, mnlogit, ols, poisson, probit, quantreg
+from dpstats.models.regressions import glm, logit, mnlogit, ols, probit, quantreg
 from dpstats.models.sample_size import power, sample_size
 from dpstats.privacy import Central, Federated, LabelOnly, Local, Neighbors
 from dpstats.results import Released as Results
@@ -51,6 +52,7 @@ __all__ = [
     "Ledger",
     "Local",
     "Logit",
+    "NegativeBinomial",
     "Neighbors",
     "Numeric",
     "Poisson",
@@ -73,6 +75,7 @@ __all__ = [
     "methods",
     "mixture_ols",
     "mnlogit",
+    "negativebinomial",
     "ols",
     "plot",
     "poisson",

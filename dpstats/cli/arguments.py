@@ -34,6 +34,7 @@ _MODELS = {
     "probit": ("binomial", "probit"),
     "poisson": ("poisson", "log"),
     "mnlogit": ("multinomial", "logit"),
+    "negativebinomial": ("negativebinomial", "log"),
     "quantreg": ("gaussian", "identity"),
 }
 _FAMILIES = ("gaussian", "binomial", "poisson", "gamma", "negativebinomial")
@@ -54,7 +55,11 @@ def add_model(parser: argparse.ArgumentParser, link: str = "--link") -> None:
     parser.add_argument(
         link, dest="link", choices=_LINKS, help="of --family; default: its usual one"
     )
-    parser.add_argument("--alpha", type=float, help="dispersion of --family negativebinomial")
+    parser.add_argument(
+        "--alpha",
+        type=_dispersion,
+        help="dispersion of negativebinomial: a number, or 'released' (the default of --model)",
+    )
     parser.add_argument("--q", type=float, help="quantile of --model quantreg; default: 0.5")
     parser.add_argument("--offset", help="column or term added to the linear predictor")
     parser.add_argument("--exposure", help="column whose logarithm is added likewise")
@@ -75,6 +80,10 @@ def add_model(parser: argparse.ArgumentParser, link: str = "--link") -> None:
 def _numbers(text: str) -> int | tuple[int, ...]:
     numbers = tuple(int(part) for part in text.split(","))
     return numbers[0] if len(numbers) == 1 else numbers
+
+
+def _dispersion(text: str) -> float | str:
+    return text if text == "released" else float(text)
 
 
 def model_of(arguments: argparse.Namespace, schema: Any, **rows: Any) -> Any:
@@ -106,13 +115,15 @@ def model_of(arguments: argparse.Namespace, schema: Any, **rows: Any) -> Any:
         return dp.mnlogit(arguments.formula, schema=schema, **rows)
     if family is None:
         family, link = _MODELS[arguments.model or "ols"]
-
+    alpha = arguments.alpha
+    if alpha is None and arguments.model == "negativebinomial":
+        alpha = "released"
     return dp.glm(
         arguments.formula,
         schema=schema,
         family=family,
         link=link,
-        alpha=arguments.alpha,
+        alpha=alpha,
         weights=arguments.weights,
         weight_type=arguments.weight_type,
         offset=arguments.offset,

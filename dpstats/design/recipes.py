@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.errors import OptionError, SchemaError
-from dpstats.families import GAUSSIAN, Family, family
+from dpstats.families import GAUSSIAN, RELEASED, Family, family
 from dpstats.schema import Schema
 from dpstats.stored import is_version, read, shown, values
 
@@ -142,11 +142,14 @@ def _of_version(data: Any) -> dict[str, Any]:
 
 def written_family(law: Family) -> dict[str, Any]:
     """A family as JSON."""
-    return {"spec": law.name, "link": law.link, **({"alpha": law.alpha} if law.alpha else {})}
+    written: dict[str, Any] = {"spec": law.name, "link": law.link}
+    if law.alpha:
+        written["alpha"] = RELEASED if law.released else law.alpha
+    return written
 
 
 def _family(data: Any) -> Family:
-    wanted = {"spec": str, "link": str, "alpha": float}
+    wanted = {"spec": str, "link": str, "alpha": float | str}
     return family(**values(wanted, data, "design, family", needed=("spec", "link")))
 
 

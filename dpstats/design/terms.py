@@ -42,6 +42,9 @@ _FROM_ROWS = {
     "max": "the declared upper bound as a number",
     "min": "the declared lower bound as a number",
 }
+_OTHER_ROWS = ("lag", "lead", "rank", "ntile", "shift")  # of other packages
+_NAMES, _ALIKE = sorted(ALLOWED), 0.75
+_FARTHEST = 1e100  # numerical: of bounds, whose squares overflow nowhere
 _OWN_COLUMN = "a column computed before the fit and declared in the schema"
 
 
@@ -131,6 +134,13 @@ class Terms:
             raise FormulaError(f"Term {text!r} is constant; write 1 for the intercept, or drop it.")
         if not np.isfinite(found.bounds).all():
             raise FormulaError(self._unbounded(text))
+        reached = float(np.abs(found.bounds).max())
+        if reached > _FARTHEST and text not in self.schema:
+            raise FormulaError(
+                f"Term {text!r} may reach {reached:.1e} over the declared ranges, which no noisy "
+                "sum can hold: declare narrower ones, or the term's own bounds, "
+                f"Schema({{..., {text!r}: Numeric(lower, upper)}})."
+            )
         return found
 
     def categorical(self, text: str) -> str | None:
@@ -361,6 +371,15 @@ class Terms:
                 f"{shown!r} has the wrong number or kind of arguments",
                 f"{name}() with plain positional arguments",
             )
+        real = hasattr(np, method) or method in _OTHER_ROWS
+        if name and root in ("", "np", "numpy") and not real:  # a slip of the pen
+            written = (name, f"np.{method}")
+            if close := [
+                c for w in written for c in difflib.get_close_matches(w, _NAMES, 1, _ALIKE)
+            ]:
+                self._refuse(
+                    text, f"there is no function {name}() for terms", f"{close[0]}(...), if meant"
+                )
         method = method or (node.func.attr if isinstance(node.func, ast.Attribute) else name)
         argument = (
             root if root not in ("", "np") else ast.unparse(node.args[0]) if node.args else "x"

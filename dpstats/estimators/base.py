@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from dpstats.accounting import Share, calibrate, epsilon_of
 from dpstats.errors import OptionError
-from dpstats.families import CLASSICAL
+from dpstats.families import CLASSICAL, RELEASED
 from dpstats.privacy import Privacy
 from dpstats.protocol import Estimator, Mechanism, Options, Plan
 
@@ -45,6 +45,7 @@ class Method(ABC):
     sparse: ClassVar[bool] = False
     sandwich: ClassVar[bool] = False  # whether errors are HC1, or clustered by the privacy unit
     weighted: ClassVar[bool] = False  # whether rows may have weights
+    disperses: ClassVar[bool] = False  # whether the dispersion of counts is released
     families: ClassVar[frozenset[tuple[str, str]]] = CLASSICAL  # (name, link)
 
     def plan(self, design: Design, privacy: Privacy, n: int, **options: object) -> Plan:
@@ -78,6 +79,11 @@ class Method(ABC):
             raise OptionError(
                 f"family={law.name!r} with link={law.link!r}: not with method={self.name!r} under "
                 f"{privacy.trust!r} trust. Central(...) fits it by method='newton'."
+            )
+        if law.released and not self.disperses:
+            raise OptionError(
+                f"alpha={RELEASED!r}: method={self.name!r} releases no dispersion; Central(...) "
+                "does, by method='newton'. Give alpha, a public number, or family='poisson'."
             )
         if design.weights is not None and not self.weighted:
             raise OptionError(

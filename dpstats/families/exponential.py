@@ -19,6 +19,7 @@ __all__ = [
     "GAUSSIAN",
     "MULTINOMIAL",
     "POISSON",
+    "RELEASED",
     "SUPPORTED",
     "Family",
     "family",
@@ -32,6 +33,7 @@ OfResponse = Callable[[Array, Array], Array]  # of the response and the linear p
 _LARGEST = 30.0
 _SMALLEST_MEAN = 2.0**-10  # of a Poisson response under the identity link
 _LARGEST_CLOGLOG = 5.0  # numerical: exp(-exp(5)) = 4e-65; a failure there has the score -148
+RELEASED, _START = "released", 1.0  # of a dispersion: that it is released; where that starts
 _ALPHAS = (1e-6, 1e6)  # numerical: dispersions of a negative binomial law that may be given
 
 
@@ -246,6 +248,8 @@ class Family:
     alpha : float, default 0
         Public dispersion of a negative binomial law, whose variance is ``mu + alpha mu^2``; 0 for
         every other family.
+    released : bool, default False
+        Whether a fit is to release the dispersion: `alpha` is then where it starts.
 
     Raises
     ------
@@ -256,13 +260,14 @@ class Family:
     name: str
     link: str
     alpha: float = field(default=0.0, kw_only=True)
+    released: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
         if (self.name, self.link) not in _ROWS:
             raise OptionError(f"family {self} is not in this release. {_choices()}")
         low, high = _ALPHAS
         if self.name != "negativebinomial":
-            if self.alpha != 0:
+            if self.alpha != 0 or self.released:
                 raise OptionError(
                     f"alpha={self.alpha!r}: a family {self.name!r} has no such dispersion; it is "
                     "that of family='negativebinomial'."
@@ -277,6 +282,7 @@ class Family:
     def __str__(self) -> str:
         """Name and link, and the dispersion where there is one."""
         given = f", alpha={self.alpha:g}" if self.alpha else ""
+        given = ", alpha released" if self.released else given
         return f"{self.name} ({self.link}{given})"
 
     @property
@@ -374,7 +380,7 @@ _ALIASES = {
 _CLASS_LINKS = {"gamma": "inversepower"}  # of statsmodels' classes, where it is not ours
 
 
-def family(spec: Any, link: str | None = None, alpha: float | None = None) -> Family:
+def family(spec: Any, link: str | None = None, alpha: float | str | None = None) -> Family:
     """The family that a user names.
 
     Parameters
@@ -386,8 +392,9 @@ def family(spec: Any, link: str | None = None, alpha: float | None = None) -> Fa
     link : str, optional
         ``"identity"``, ``"log"``, ``"logit"``, ``"probit"`` or ``"cloglog"``; by default the
         family's canonical link, of ``"gamma"`` and ``"negativebinomial"`` the logarithm.
-    alpha : float, optional
-        Public dispersion of ``"negativebinomial"``; of a statsmodels family its own.
+    alpha : float or "released", optional
+        Public dispersion of ``"negativebinomial"``, or that the fit releases it; of a statsmodels
+        family its own.
 
     Raises
     ------
@@ -395,7 +402,8 @@ def family(spec: Any, link: str | None = None, alpha: float | None = None) -> Fa
         If the family, or the family with that link or alpha, is not supported.
     """
     if isinstance(spec, Family):
-        name, own, alpha = spec.name, spec.link, spec.alpha or alpha
+        name, own = spec.name, spec.link
+        alpha = RELEASED if spec.released else spec.alpha or alpha
     elif isinstance(spec, str):
         name, own = spec.lower(), None
     elif isinstance(spec, type):  # statsmodels is recognised by names, and never imported
@@ -415,12 +423,15 @@ def family(spec: Any, link: str | None = None, alpha: float | None = None) -> Fa
         raise OptionError(f"{asked} is not in this release. {_choices()}")
     if name == "negativebinomial" and alpha is None:
         raise OptionError(
-            f"family={name!r} needs its dispersion, alpha=0.5 say, a public number: estimating it "
-            "is not in this release. Intervals hold whatever it is, and are shortest where it is "
-            "right; family='poisson' needs none, and its intervals hold for such counts, too."
+            f"family={name!r} needs its dispersion: alpha='released' has the fit release it, as "
+            "dp.negativebinomial does; alpha=0.5 says a public number. Intervals hold whatever it "
+            "is, and are shortest where it is right; family='poisson' needs none, and its "
+            "intervals hold for such counts, too."
         )
+    if alpha == RELEASED:
+        return Family(name, wanted, alpha=_START, released=True)
     if alpha is not None and (isinstance(alpha, bool) or not isinstance(alpha, (int, float))):
-        raise OptionError(f"alpha={alpha!r}: a public number is needed.")
+        raise OptionError(f"alpha={alpha!r}: a public number, or {RELEASED!r}, is needed.")
     return Family(name, wanted, alpha=0.0 if alpha is None else float(alpha))
 
 

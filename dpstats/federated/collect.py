@@ -75,6 +75,11 @@ def question_for(
     """
     if design.schema is None:
         raise OptionError("Sites are asked by formula: use the lower-case names, dp.ols(...).")
+    if design.family.released:
+        raise OptionError(
+            "alpha='released': dispersions of sites are not combined in this release; Central(...) "
+            "releases one. Give alpha, a public number, or family='poisson'."
+        )
     options = dict(options)
     if method in IN_ROUNDS:
         estimator = estimators.find(model, privacy, method)

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from dpstats.errors import DataError, OptionError
-from dpstats.families import BINOMIAL, GAUSSIAN, POISSON, Family
+from dpstats.families import BINOMIAL, GAUSSIAN, POISSON, RELEASED, Family
 from dpstats.families import family as family_of
 from dpstats.models.model import Model
 from dpstats.models.recipes import KINDS, Arrays
 from dpstats.tables.coercion import as_matrix
 
-__all__ = ["GLM", "OLS", "Logit", "Poisson", "Probit"]
+__all__ = ["GLM", "OLS", "Logit", "NegativeBinomial", "Poisson", "Probit"]
 
 
 def OLS(  # noqa: N802 - as in statsmodels
@@ -153,6 +153,45 @@ def Poisson(  # noqa: N802 - as in statsmodels
     return GLM(endog, exog, bounds, names, family=POISSON, offset=offset, exposure=exposure)
 
 
+def NegativeBinomial(  # noqa: N802 - as in statsmodels
+    endog: Any,
+    exog: Any,
+    bounds: Mapping[str, Any],
+    names: Sequence[str] | None = None,
+    *,
+    alpha: float | Literal["released"] | None = None,
+    offset: Any = None,
+    exposure: Any = None,
+) -> Model:
+    """Negative binomial regression on arrays, as in statsmodels: no intercept is added.
+
+    Parameters
+    ----------
+    endog : array of shape (n,)
+        Counts; ``bounds["endog"]`` is (0, upper).
+    exog, bounds, names, offset, exposure
+        As in `GLM`.
+    alpha : float or "released", optional
+        As in `negativebinomial`: a public dispersion, or by default one that the fit releases.
+
+    Returns
+    -------
+    Model
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> import numpy as np
+    >>> x = np.random.default_rng(0).uniform(-1, 1, (500, 2))
+    >>> bounds = {"endog": (0, 20), "exog": (-1, 1)}
+    >>> model = dp.NegativeBinomial(np.rint(5 + 4 * x[:, 0]), x, bounds)
+    >>> model.fit(dp.Central(1.0, 1e-6)).alpha >= 0
+    True
+    """
+    law = family_of("negativebinomial", alpha=RELEASED if alpha is None else alpha)
+    return GLM(endog, exog, bounds, names, family=law, offset=offset, exposure=exposure)
+
+
 def GLM(  # noqa: N802 - as in statsmodels
     endog: Any,
     exog: Any,
@@ -161,7 +200,7 @@ def GLM(  # noqa: N802 - as in statsmodels
     *,
     family: Any = "gaussian",
     link: str | None = None,
-    alpha: float | None = None,
+    alpha: float | Literal["released"] | None = None,
     offset: Any = None,
     exposure: Any = None,
 ) -> Model:

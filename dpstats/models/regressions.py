@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import Any, Literal
 
 from dpstats.design import captured
 from dpstats.errors import OptionError
 from dpstats.estimators.base import need_level
-from dpstats.families import BINOMIAL, MULTINOMIAL, POISSON, Family
+from dpstats.families import BINOMIAL, MULTINOMIAL, Family
 from dpstats.families import family as family_of
 from dpstats.federated import Sites
 from dpstats.models.model import Model
@@ -16,7 +16,8 @@ from dpstats.models.recipes import KINDS, Formula, required
 from dpstats.schema import Schema
 from dpstats.tables.engines import Dask, placed
 
-__all__ = ["Model", "glm", "logit", "mean", "mnlogit", "ols", "poisson", "probit", "quantreg"]
+__all__ = ["Model", "glm", "logit", "mean", "mnlogit", "ols", "probit", "quantreg"]
+__all__ += ["table_of", "variables"]
 
 
 def ols(
@@ -89,11 +90,11 @@ def ols(
     recipe = Formula(
         formula,
         required(schema),
-        context=_variables(formula),
+        context=variables(formula),
         weights=weights,
         weight_type=weight_type,
     )
-    return Model("ols", recipe, _table(data, sites, engine), n, missing=missing)
+    return Model("ols", recipe, table_of(data, sites, engine), n, missing=missing)
 
 
 def logit(
@@ -145,7 +146,7 @@ def logit(
     >>> model.plan(dp.Central(epsilon=1.0, delta=1e-7)).method
     'newton'
     """
-    context = _variables(formula, offset)
+    context = variables(formula, offset)
     recipe = Formula(
         formula,
         required(schema),
@@ -155,7 +156,7 @@ def logit(
         weights=weights,
         weight_type=weight_type,
     )
-    return Model("logit", recipe, _table(data, sites, engine), n, missing=missing)
+    return Model("logit", recipe, table_of(data, sites, engine), n, missing=missing)
 
 
 def glm(
@@ -165,7 +166,7 @@ def glm(
     *,
     family: Any = "gaussian",
     link: str | None = None,
-    alpha: float | None = None,
+    alpha: float | Literal["released"] | None = None,
     offset: str | None = None,
     exposure: str | None = None,
     weights: str | None = None,
@@ -190,10 +191,10 @@ def glm(
         ``"identity"`` or ``"log"`` of a gaussian or Poisson response; ``"logit"``, ``"probit"`` or
         ``"cloglog"`` of a binomial one; ``"log"`` of the others. By default the canonical one; of
         ``"gamma"`` and ``"negativebinomial"`` the logarithm, as R's ``glm.nb`` has it.
-    alpha : float, optional
-        Public dispersion of a negative binomial law, whose variance is ``mu + alpha mu^2``. It is
-        taken as given, not estimated: intervals hold whatever it is, and are shortest where it is
-        right.
+    alpha : float or "released", optional
+        Public dispersion of a negative binomial law, whose variance is ``mu + alpha mu^2``, or
+        that the fit is to release it, as in `negativebinomial`. Intervals hold whatever it is, and
+        are shortest where it is right.
     offset : str, optional
         Declared column, or a term such as ``"np.log(years)"``, that is added to the linear
         predictor with coefficient 1.
@@ -237,7 +238,7 @@ def glm(
     law = family_of(family, link, alpha)
     if law == MULTINOMIAL:
         raise OptionError("family='multinomial': dp.mnlogit(formula, data, schema) fits it.")
-    context = _variables(formula, offset, exposure)
+    context = variables(formula, offset, exposure)
     recipe = Formula(
         formula,
         required(schema),
@@ -248,57 +249,7 @@ def glm(
         weights=weights,
         weight_type=weight_type,
     )
-    return Model(KINDS.get(law, "glm"), recipe, _table(data, sites, engine), n, missing=missing)
-
-
-def poisson(
-    formula: str,
-    data: Any = None,
-    schema: Schema | None = None,
-    *,
-    offset: str | None = None,
-    exposure: str | None = None,
-    missing: str = "complete",
-    n: int | None = None,
-    sites: str | None = None,
-    engine: Dask | None = None,
-) -> Model:
-    """Poisson regression by formula: ``glm(..., family="poisson")`` with its log link.
-
-    Parameters
-    ----------
-    formula : str
-        As in `ols`. The response is declared ``Numeric(0, upper)``: counts, or rates.
-    data, schema, n, sites, engine
-        As in `ols`.
-    offset, exposure : str, optional
-        As in `glm`.
-    missing : {"complete"}
-        Rows that miss a value contribute nothing; see `ols`.
-
-    Returns
-    -------
-    Model
-
-    Raises
-    ------
-    FormulaError, SchemaError
-        As `glm`.
-
-    Notes
-    -----
-    Standard errors make no assumption on variances: they hold for overdispersed counts.
-
-    Examples
-    --------
-    >>> import dpstats as dp
-    >>> schema = dp.Schema(visits=dp.Numeric(0, 40), age=dp.Numeric(18, 90))
-    >>> dp.poisson("visits ~ age", schema=schema, n=20_000)
-    <dpstats glm model: visits ~ age>
-    """
-    context = _variables(formula, offset, exposure)
-    recipe = Formula(formula, required(schema), POISSON, offset, exposure, context)
-    return Model("glm", recipe, _table(data, sites, engine), n, missing=missing)
+    return Model(KINDS.get(law, "glm"), recipe, table_of(data, sites, engine), n, missing=missing)
 
 
 def probit(
@@ -341,11 +292,11 @@ def probit(
     >>> dp.probit("works ~ age", schema=schema, n=20_000)
     <dpstats glm model: works ~ age>
     """
-    context = _variables(formula, offset)
+    context = variables(formula, offset)
     recipe = Formula(
         formula, required(schema), Family("binomial", "probit"), offset, context=context
     )
-    return Model("glm", recipe, _table(data, sites, engine), n, missing=missing)
+    return Model("glm", recipe, table_of(data, sites, engine), n, missing=missing)
 
 
 def mnlogit(
@@ -398,8 +349,8 @@ def mnlogit(
     >>> model.plan(dp.Central(epsilon=1, delta=1e-6)).parameters
     ('Intercept [car]', 'age [car]', 'Intercept [train]', 'age [train]')
     """
-    recipe = Formula(formula, required(schema), MULTINOMIAL, context=_variables(formula))
-    return Model("mnlogit", recipe, _table(data, None, engine), n, missing=missing)
+    recipe = Formula(formula, required(schema), MULTINOMIAL, context=variables(formula))
+    return Model("mnlogit", recipe, table_of(data, None, engine), n, missing=missing)
 
 
 def quantreg(
@@ -456,11 +407,11 @@ def quantreg(
     0.9
     """
     level = need_level(q)
-    recipe = Formula(formula, required(schema), context=_variables(formula))
-    return Model("quantreg", recipe, _table(data, None, engine), n, {"q": level}, missing=missing)
+    recipe = Formula(formula, required(schema), context=variables(formula))
+    return Model("quantreg", recipe, table_of(data, None, engine), n, {"q": level}, missing=missing)
 
 
-def _table(data: Any, sites: str | None, engine: Dask | None) -> Any:
+def table_of(data: Any, sites: str | None, engine: Dask | None) -> Any:
     """Rows as the front door was given them: of one table, of several sites, or on a cluster."""
     if engine is not None and sites is not None:
         raise OptionError(
@@ -469,7 +420,7 @@ def _table(data: Any, sites: str | None, engine: Dask | None) -> Any:
     return Sites.of(placed(data, engine), sites)
 
 
-def _variables(*texts: str | None) -> dict[str, Any]:
+def variables(*texts: str | None) -> dict[str, Any]:
     """Variables and functions of whoever called the front door that a formula may name.
 
     Only a formula over public covariates can use them.
@@ -494,7 +445,7 @@ def mean(
     """
     text = formula if "~" in formula else f"{formula} ~ 1"
     recipe = Formula(text, required(schema))
-    model = Model("mean", recipe, _table(data, sites, engine), n, missing=missing)
+    model = Model("mean", recipe, table_of(data, sites, engine), n, missing=missing)
     if not (model.design.has_intercept and len(model.design.names) == 1):
         raise OptionError(
             f'mean({formula!r}): write mean("y") or mean("y ~ 1"); ols takes covariates.'

@@ -17,7 +17,9 @@ _INSTEAD = {
     "mixedlm": 'dp.Schema(..., unit="person", max_rows=5) protects all rows of a person, and fits '
     "report standard errors clustered by it",
     "mnlogit": 'write dp.mnlogit("y ~ x", data, schema), by formula',
-    "negativebinomial": 'write dp.glm(..., family="negativebinomial", alpha=0.5)',
+    "negativebinomialp": "dp.negativebinomial has the variance mu + alpha mu^2, as p=2",
+    "zeroinflatednegativebinomialp": "dp.negativebinomial is the nearest",
+    "zeroinflatedpoisson": "dp.poisson and dp.negativebinomial are the nearest",
     "ordinal": "dp.logit is for a response of two levels, dp.mnlogit for several without an order",
     "phreg": 'dp.glm(..., family="poisson", exposure="years") is for rates',
     "quantreg": 'write dp.quantreg("y ~ x", data, schema, q=0.5), by formula',

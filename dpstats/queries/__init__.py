@@ -51,7 +51,7 @@ from dpstats.queries.scores import GroupSums, Scored, ScoreProducts
 from dpstats.queries.selected import Selected
 from dpstats.queries.signed import LongEntries, SignedRows
 from dpstats.queries.tables import Axis, ColumnMoments, TableCounts
-from dpstats.queries.tails import MinEigenvalue, TailSums
+from dpstats.queries.tails import MinEigenvalue, ResidualSums, TailSums
 
 __all__ = [
     "AstrayCounts",
@@ -97,6 +97,7 @@ __all__ = [
     "ResidualCount",
     "ResidualMoment",
     "ResidualQuantile",
+    "ResidualSums",
     "ResponseHistogram",
     "ResponseInterval",
     "ResponseMoments",

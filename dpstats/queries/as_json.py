@@ -21,6 +21,7 @@ from dpstats.channels import Channel, channel
 from dpstats.errors import PlanError
 from dpstats.families.check import Check
 from dpstats.families.damped import Damped
+from dpstats.families.dispersion import Dispersion
 from dpstats.families.signs import Signed
 from dpstats.queries.base import Query
 from dpstats.queries.candidates import CandidateLosses
@@ -76,7 +77,7 @@ from dpstats.queries.scores import GroupSums, ScoreProducts
 from dpstats.queries.selected import Selected
 from dpstats.queries.signed import LongEntries, SignedRows
 from dpstats.queries.tables import ColumnMoments, TableCounts
-from dpstats.queries.tails import MinEigenvalue, TailSums
+from dpstats.queries.tails import MinEigenvalue, ResidualSums, TailSums
 from dpstats.stored import is_version, read, reading, record, shown
 
 __all__ = ["QUERIES", "query_from_dict", "query_to_dict"]
@@ -129,6 +130,7 @@ QUERIES: Mapping[str, type[Any]] = {
         ResidualCount,
         ResidualMoment,
         ResidualQuantile,
+        ResidualSums,
         ResponseHistogram,
         ResponseInterval,
         ResponseMoments,
@@ -224,7 +226,12 @@ def _written(value: Any) -> Any:
     raise PlanError(f"A {type(value).__name__} is no parameter of a question.")
 
 
-_LOSSES: Mapping[str, type[Any]] = {"check": Check, "damped": Damped, "signed": Signed}
+_LOSSES: Mapping[str, type[Any]] = {
+    "check": Check,
+    "damped": Damped,
+    "dispersion": Dispersion,
+    "signed": Signed,
+}
 _SPECIAL = ("question", "sparse", "channel", *_LOSSES)
 
 

@@ -28,10 +28,13 @@ from dpstats.queries.linear import Gram, law_of
 
 __all__ = [
     "MinEigenvalue",
+    "ResidualSums",
     "TailSums",
 ]
 
 _UNIT_GRID = 2.0**-30
+_BITS = 22
+_SQUARES = 1 + 2.0**-22  # two squares, each truncated to its grid, differ by a step more at most
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,6 +87,77 @@ class TailSums(EachRow):
     def decode(self, answer: Array) -> Array:
         """Read as it is."""
         return answer
+
+
+@dataclass(frozen=True, eq=False)
+class ResidualSums(EachRow):
+    """Sums of clipped residuals and of their squares.
+
+    With c = clip(r, -C, C) a row adds (c, c^2 / (2C)), and one with a missing value nothing.
+
+    Guarantee: L2 sensitivity 2C under replace-one, no more than that of the sum alone, so the
+    squares are free. Proof: with t = |c + c'| / C, |c - c'| <= (2 - t) C, and the change has the
+    square (c - c')^2 (1 + t^2 / 4) <= C^2 (2 - t)^2 (1 + t/2)^2 = C^2 (4 - t^2)^2 / 4 <= (2C)^2.
+    Nothing, a row more or less, differs from a row by at most C sqrt(1 + 1/4): the sensitivity
+    under add-remove. A unit of up to m rows counts m times.
+
+    Parameters
+    ----------
+    beta : ndarray of shape (d,)
+        Public coefficients, in internal coordinates.
+    clip : float
+        C > 0.
+    family : Family, default gaussian
+        Gives the residual.
+    """
+
+    beta: Array
+    clip: float
+    family: Family = GAUSSIAN
+    name: ClassVar[str] = "clipped sum and squares"
+    kind: ClassVar[Kind] = "sum"
+    norm: ClassVar[Norm] = "l2"
+    geometry: ClassVar[Geometry | None] = None
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.clip) and self.clip > 0):
+            raise PlanError(f"clip={self.clip!r}: a finite bound > 0 is needed.")
+
+    def parameters(self) -> Mapping[str, Any]:
+        """The coefficients, the clip and the family; all public."""
+        beta = [float(b) for b in self.beta]
+        return {"beta": beta, "clip": self.clip, **law_of(self.family)}
+
+    def total(self, block: Block) -> Ints:
+        """Steps of c and of c^2."""
+        r = block.keep * residual(block, self.beta, self.family)
+        steps = truncate(np.clip(r, -self.clip, self.clip), self._grid)
+        squares = truncate((steps * self._grid) ** 2, self._square_grid)
+        return exact_sum(np.array([steps.sum(), squares.sum()]))
+
+    def finish(self, total: Ints, grid: Array) -> Array:
+        """``(sum of c, sum of c^2 / (2C))``."""
+        units = np.array([self._grid, self._square_grid / (2 * self.clip)])
+        sums: Array = total * units
+        return sums
+
+    def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
+        """L2: 2C per row under replace-one, 1.12 C under add-remove."""
+        each = 2.0 if neighbors is Neighbors.REPLACE_ONE else math.sqrt(1.25)
+        return max_rows * each * self.clip * _SQUARES
+
+    def decode(self, answer: Array) -> Array:
+        """``(sum of c, sum of c^2)``."""
+        sums: Array = answer * np.array([1.0, 2 * self.clip])
+        return sums
+
+    @property
+    def _grid(self) -> float:
+        return bound_grid(self.clip, _BITS)
+
+    @property
+    def _square_grid(self) -> float:
+        return bound_grid(self.clip**2, _BITS)
 
 
 @dataclass(frozen=True, eq=False)

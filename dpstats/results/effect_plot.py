@@ -63,7 +63,8 @@ def effect(
     Raises
     ------
     OptionError
-        If the fit is no regression by formula with intervals, or has no such column.
+        If the fit is no regression by formula with intervals, it has no such column, or `at` is no
+        mapping.
 
     Examples
     --------
@@ -72,6 +73,11 @@ def effect(
     >>> model = dp.ols("y ~ x", {"x": [0.1, 0.9] * 99, "y": [0.2, 0.8] * 99}, schema)
     >>> ax = dp.plot.effect(model.fit(dp.Central(1.0, 1e-7)), "x")
     """
+    if at is not None and not isinstance(at, Mapping):
+        raise OptionError(
+            f"plot.effect: at= is a {type(at).__name__}; a mapping of columns to one value each is "
+            "needed, such as at={'age': 40}."
+        )
     rows, declared = _rows(fit, column, dict(at or {}), values)
     along = rows[column]
     found = fit.get_prediction(rows, which=which)

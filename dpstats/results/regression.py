@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dpstats.errors import ExtrapolationWarning, OptionError
 from dpstats.families import GAUSSIAN
 from dpstats.protocol.estimate import CoefficientEstimate
-from dpstats.results import coefficients, inference
+from dpstats.results import coefficients, dispersion, inference
 from dpstats.results.effects import MarginalEffects, marginal_effects
 from dpstats.results.parameters import ParameterResults
 from dpstats.results.prediction import Prediction, what_is_astray
@@ -74,6 +74,7 @@ class RegressionResults(ParameterResults):
         for name in _RESIDUAL_SD:
             if name in self.estimate.released:
                 read(float, self.estimate.released[name], f"estimate, released, {name}")
+        dispersion.check(self.design.family, self.estimate.released)
 
     @property
     def selected(self) -> list[str]:
@@ -124,6 +125,29 @@ class RegressionResults(ParameterResults):
         table = np.exp(self.conf_int(alpha).set_axis(["lower", "upper"], axis=1))
         table.insert(0, "exp(coef)", np.exp(self.table.inner_values))
         return table
+
+    @property
+    def alpha(self) -> float:
+        """Dispersion of a negative binomial law: as released, or as given.
+
+        Raises
+        ------
+        OptionError
+            If the family is another.
+        """
+        return dispersion.alpha(self.design.family, self.estimate.released)
+
+    def alpha_conf_int(self, alpha: float = 0.05) -> tuple[float, float]:
+        """Interval of level 1 - alpha of a released dispersion; its lower end is 0 at the least.
+
+        It holds for negative binomial counts, about the dispersion of the population.
+
+        Raises
+        ------
+        OptionError
+            If no dispersion was released, or a unit may have several rows.
+        """
+        return dispersion.interval(self.design.family, self.estimate.released, alpha)
 
     # Terms ----------------------------------------------------------------------------------------
 
@@ -362,7 +386,11 @@ class RegressionResults(ParameterResults):
         law = (
             ("Model Family:", _SHOWN.get(family.name, family.name.capitalize())),
             ("Link Function:", _SHOWN.get(family.link, family.link.capitalize())),
-            *([("Alpha:", f"{family.alpha:g}")] if family.alpha else []),
+            *(
+                [("Alpha:", dispersion.shown(family, self.estimate.released))]
+                if family.alpha
+                else []
+            ),
         )
         candidates = len(self.selected) + len(self.table.names) - len(self.table.inner)
         selected = ("Selected:", f"{len(self.selected)} of {candidates:,}")
@@ -392,7 +420,7 @@ class RegressionResults(ParameterResults):
         law, weights = self.design.family, self.design.weights
         named = f", {law.name} family, {law.link} link" if self.plan.model == "glm" else ""
         named += f", quantile {self.plan.options['q']:g}" if self.plan.model == "quantreg" else ""
-        named += f", alpha = {law.alpha:g}" if law.alpha else ""
+        named += f", alpha = {dispersion.shown(law, self.estimate.released)}" if law.alpha else ""
         if weights is None:
             return named
         kind = "trials" if weights.trials else f"{weights.kind} weights"

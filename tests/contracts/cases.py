@@ -19,7 +19,7 @@ import statsmodels.formula.api as smf
 from dpstats.errors import OptionError, PlanError, TrustError
 from dpstats.estimators import ESTIMATORS
 from dpstats.mechanisms.noise import SeededNoise
-from dpstats.models import descriptive, evaluation, mixtures, ranges, regressions
+from dpstats.models import counts, descriptive, evaluation, mixtures, ranges, regressions
 from dpstats.privacy import Central, Neighbors, Privacy
 from dpstats.protocol import Estimator, Plan
 from dpstats.schema import Categorical, Declaration, Numeric, Schema
@@ -134,6 +134,13 @@ LAWS = {
     ),
 }
 
+LAWS["released alpha"] = ModelCase(
+    lambda data, schema: counts.negativebinomial(RIGHT, data, schema),
+    Numeric(0, 12),
+    {name: GENTLE * value for name, value in SLOPES.items()},
+    overdispersed,
+    lambda frame: smf.glm(RIGHT, frame, family=sm.families.NegativeBinomial(alpha=0.5)),
+)
 # Weighted rows: a covariate is the weight, so that hostile rows have hostile weights.
 LAWS["weighted"] = ModelCase(
     lambda data, schema: regressions.ols(RIGHT, data, schema, weights="x2"),

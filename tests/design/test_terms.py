@@ -248,3 +248,33 @@ def test_the_second_lock_finds_a_function_that_mixes_rows():
         with pytest.raises(FormulaError, match="mixes rows"):
             check_row_local(Expression(frozenset("x"), bounds, rule), rows, "term")
     check_row_local(Expression(frozenset("x"), bounds, lambda r: r["x"] * 2), rows, "term")
+
+
+@pytest.mark.parametrize(
+    ("term", "meant"),
+    [
+        ("np.exq(x)", "np.exp"),
+        ("np.lgo(x)", "np.log"),
+        ("ploy(x, 2)", "poly"),
+        ("exq(x)", "np.exp"),
+    ],
+)
+def test_a_misspelt_function_is_named_with_the_one_near_it(term, meant):
+    schema = Schema(x=Numeric(1, 2), y=Numeric(0, 1))
+    with pytest.raises(FormulaError, match=rf"no function .*Write {meant}\("):
+        DeclaredDesign.from_formula(f"y ~ {term}", schema)
+
+
+@pytest.mark.parametrize("term", ["np.sort(x)", "np.cumsum(x)"])
+def test_a_function_of_other_rows_is_no_slip_of_the_pen(term):
+    schema = Schema(x=Numeric(1, 2), y=Numeric(0, 1))
+    with pytest.raises(FormulaError, match="other rows"):
+        DeclaredDesign.from_formula(f"y ~ {term}", schema)
+
+
+def test_a_term_that_no_sum_can_hold_is_refused_unless_its_bounds_are_declared():
+    wide = Schema(x=Numeric(-600, 600), y=Numeric(0, 1))
+    with pytest.raises(FormulaError, match=r"3\.8e\+260"):
+        DeclaredDesign.from_formula("y ~ np.exp(x)", wide)
+    held = Schema({"np.exp(x)": Numeric(0, 9)}, x=Numeric(-600, 600), y=Numeric(0, 1))
+    assert DeclaredDesign.from_formula("y ~ np.exp(x)", held).bounds[1].tolist() == [0, 9]

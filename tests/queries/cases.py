@@ -10,6 +10,7 @@ import numpy as np
 
 from dpstats.families import BINOMIAL, GAUSSIAN, POISSON, Family
 from dpstats.families.check import Check
+from dpstats.families.dispersion import Dispersion
 from dpstats.families.signs import Signed
 from dpstats.queries import (
     AstrayCounts,
@@ -51,6 +52,7 @@ from dpstats.queries import (
     ResidualCount,
     ResidualMoment,
     ResidualQuantile,
+    ResidualSums,
     ResponseHistogram,
     ResponseInterval,
     ResponseMoments,
@@ -168,6 +170,7 @@ _CASES = [
     Case(ScoreOuter(SKEWED, BETA, 0.4), 2, 0.9),
     Case(ResidualCount(PLAIN, BETA, 0.2), 2, 1.0),
     Case(ResidualMoment(PLAIN, BETA, 0.4), 2, 0.95),
+    Case(ResidualSums(BETA, 0.4), 2, 0.95),
     Case(MinEigenvalue(PLAIN), 2, 0.4),
     Case(ResponseMoments(-0.4, 0.9), 1, 0.95),
     Case(UnitMoments(-0.4, 0.9, rows=3), 1, 0.25),
@@ -261,6 +264,9 @@ _CASES = [
     Case(ResidualCount(PLAIN, BETA, 0.6, BINOMIAL), 2, 1.0),
     Case(ResidualMoment(PLAIN, BETA, 0.4, POISSON), 2, 0.95),
     Case(TailSums(BETA, np.array([0.2, 0.3, 0.5]), BINOMIAL), 2, 0.95),
+    Case(ResidualSums(BETA, 0.2, BINOMIAL), 2, 0.95),
+    Case(ResidualSums(BETA, 0.05, Dispersion.at(0.5)), 2, 0.9),
+    Case(ResidualSums(BETA, 0.05, Dispersion.at(0.5)), 2, 0.9, offset=True),
     Case(ResidualQuantile(GRID, 0.9, BETA, BINOMIAL), np.inf, 0.99),
     Case(Search(ResidualQuantile(SEARCHED, 0.7, BETA, POISSON)), np.inf, 0.99, offset=True),
     # families of the default method alone, and weighted rows

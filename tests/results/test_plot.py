@@ -216,6 +216,8 @@ def test_an_effect_is_the_prediction_along_a_column(logistic):
 
 def test_effects_of_what_is_no_column_or_no_regression_are_refused(logistic):
     (fit, _), data = logistic
+    with pytest.raises(OptionError, match=r"at= is a list; a mapping"):
+        plot.effect(fit, "age", at=["plan"])
     with pytest.raises(OptionError, match=r"'sick' is no column of the model.*'age', 'plan'"):
         plot.effect(fit, "sick")
     schema = dp.Schema(age=dp.Numeric(0, 70))

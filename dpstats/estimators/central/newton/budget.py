@@ -24,6 +24,7 @@ __all__ = [
     "CLEAR",
     "COUNT",
     "COUNTS",
+    "DISPERSION",
     "EARLY",
     "INNER",
     "believed_bias",
@@ -49,6 +50,7 @@ _LENGTH, EARLY = (0.02, 0.008), (0.015, 0.03)  # budget: quantiles of lengths; e
 _HISTOGRAM, COUNTS, _MIDDLE = 0.025, (0.013, 0.013, 0.013), 0.05
 # budget: quantiles of lengths of rows; the curvature; squares of scores
 _REACH, _BREAD, _MEAT = 0.01, 0.05, 0.015
+_DISPERSION = (0.02, 0.05)  # budget: scores of a dispersion: the first, for the steps; the last
 _LAST = (0.28, 0.72)  # share: of what is left, for each of the last two scores
 INNER = 0.65  # share: of a last score, for its inner part, where the outer is drawn towards nothing
 
@@ -57,6 +59,7 @@ _BELIEVED_ELSE = 0.05  # share: the same under other laws than the normal one
 ALLOWED = 0.2  # share: of the square of its worst bias that the covariance has in each direction
 _SLACK = 0.1  # numerical: by which a spline's basis may exceed [0, 1]
 
+DISPERSION = ("first dispersion", "dispersion")  # slots
 COUNT = Request("count", 0.005, "number of rows that contribute")
 
 
@@ -116,6 +119,11 @@ def requests(design: Design, privacy: Privacy, n: float) -> list[Request]:
         Request("steepest", _REACH, "a radius that nearly all rows are within"),
         Request("bread", (1 + more) * _BREAD, "curvature, for the last step"),
         Request("meat", _MEAT, "squares of scores, for standard errors"),
+        *(
+            Request(slot, share, "score of the dispersion alpha")
+            for slot, share in zip(DISPERSION, _DISPERSION, strict=True)
+            if family.released
+        ),
     ]
     left = 1.0 - sum(r.weight for r in aside)
     inner = INNER if peels(design) else 0.5

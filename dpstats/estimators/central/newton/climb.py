@@ -158,7 +158,10 @@ class Climb(ABC):
 
     def fit(self) -> tuple[Conclusion, dict[str, float]]:
         """All steps; and what was released beside their end."""
-        b, clip, spread = self.early()
+        return self.later(*self.early())
+
+    def later(self, b: Array, clip: float, spread: float) -> tuple[Conclusion, dict[str, float]]:
+        """The steps that are taken once the clip of the early ones is known."""
         law, b, middle = self.tails(b, clip)
         clip = law.best(last_noise(self.holder.plan, self.design), believed_bias(self.family))
         between = (law.number(clip / 2) - law.number(clip)) / self.n

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstats.estimators.central.newton import dispersion
 from dpstats.estimators.central.newton.budget import (
     between_0_and_1,
     resolved,
@@ -27,7 +28,7 @@ from dpstats.estimators.central.newton.remarks import far_out, not_identified, o
 from dpstats.estimators.central.newton.start import Start
 from dpstats.estimators.central.sandwich import noisy_count
 from dpstats.estimators.guesses import response_grid
-from dpstats.families import GAUSSIAN
+from dpstats.families import GAUSSIAN, Family
 from dpstats.protocol import CoefficientEstimate, Holder
 from dpstats.queries import (
     LengthQuantile,
@@ -93,6 +94,23 @@ class _OfPredictor(Climb):
     def start(self) -> Array:
         """Coefficients to start from."""
         return self.level * self.found.constant
+
+    @property
+    def family(self) -> Family:
+        """Law of the response; its dispersion is the one released first, once it was."""
+        return self.rows.family
+
+    def fit(self) -> tuple[Conclusion, dict[str, float]]:
+        """All steps; a dispersion is released after the early ones, and again at the end."""
+        b, clip, spread = self.early()
+        if not self.family.released:
+            return self.later(b, clip, spread)
+        w = self.asks.w
+        law = dispersion.first(self.holder, self.design, self.rows, w, b, self.n)
+        rows = replace(self.rows, family=law)
+        there = replace(self, rows=rows, asks=OfPredictor(w, law))
+        found, said = there.later(b, clip, spread)
+        return found, said | dispersion.last(self.holder, self.design, rows, w, found, self.n)
 
     def prior_spread(self, clip: float) -> float:
         """Of a normal response as residuals are, of others by the link."""

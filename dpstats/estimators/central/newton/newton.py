@@ -17,7 +17,7 @@ from dpstats.estimators.central.newton.robust import glm as robust_glm
 from dpstats.estimators.central.newton.robust import ols as robust_ols
 from dpstats.estimators.central.scales.search import in_found_scales, with_scales, without_scales
 from dpstats.estimators.sources import AVELLA, CAI, DONG, GANESH, SCORE_ATTACK, TANG
-from dpstats.families import SUPPORTED
+from dpstats.families import RELEASED, SUPPORTED
 from dpstats.privacy import Privacy
 from dpstats.protocol import CoefficientEstimate, Holder, Options, Plan
 from dpstats.queries import Query
@@ -145,15 +145,25 @@ class Newton(Counted[CoefficientEstimate]):
     rows without weights. Where a row stands for w others, `ScoreSquares` asks for w times the
     square of the score of one.
 
+    *Dispersion.* That of negative binomial counts is given, or released: after the early steps, for
+    the weights of later ones, and about the final means, each from one clipped sum of the score s
+    of alpha (`Dispersion`, `ResidualSums`; sensitivity 2 C). Its clip is the one at which a model
+    of normal rows expects least error, and what the model says that it leaves out is taken off:
+    alpha solves ``E clip(s) = S / n``, so it is consistent where the law is right. Errors of the
+    means enter by their squares, and those due to noise are taken off. Its variance is ``(sum s^2 +
+    noise^2) / (n dE clip(s) / d alpha)^2``, with the squares as released beside the sum, at no
+    cost. Coefficients and alpha are uncorrelated under the law.
+
     *Limits.* Where a handful of rows carries the answer no clip is both honest and narrow: a remark
     says so. Linear predictors are kept to a standard deviation of 6 (logit), 3.5 (probit) or 2.5
-    (log, cloglog). The dispersion of a negative binomial law is given, not estimated.
+    (log, cloglog).
     """
 
     model: str = "ols"
     name: ClassVar[str] = "newton"
     sandwich: ClassVar[bool] = True
     weighted: ClassVar[bool] = True
+    disperses: ClassVar[bool] = True
     families: ClassVar[frozenset[tuple[str, str]]] = SUPPORTED
     options: ClassVar[Mapping[str, str]] = {
         "target": "'mle' (default, also called 'projection'): what least squares or maximum "
@@ -180,6 +190,11 @@ class Newton(Counted[CoefficientEstimate]):
                 )
             plan = self._robust.plan(design, privacy, n)
             return replace(plan, options={"target": "robust", **plan.options})
+        if design.family.released and design.weights is not None:
+            raise OptionError(
+                f"alpha={RELEASED!r} with weights={design.weights.name!r}: the dispersion of "
+                "weighted rows is not in this release; give alpha, a public number."
+            )
         asks = with_scales(requests(design, privacy, n), design, privacy, n)
         plan = counted_plan(self, design, privacy, n, asks, {"target": "mle"})
         return without_scales(predicted(plan, design), design)
