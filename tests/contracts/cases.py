@@ -479,8 +479,8 @@ def answered(results: Any) -> bool:
 
 # Models that read the response and no other column.
 OF_ONE_COLUMN = ("mean", "range", "quantile", "histogram", "proportion")
-# Models that read levels alone, and no number.
-OF_LEVELS = ("proportion", "crosstab")
+# Models whose response is a level, or that read levels alone: no text is of a wrong type there.
+OF_LEVELS = ("proportion", "crosstab", "mnlogit")
 OF_NUMBERS = (
     *OF_ONE_COLUMN,
     "gaussian_mixture",
