@@ -34,7 +34,9 @@ def test_power_is_that_of_the_normal_test_at_the_planned_error():
 def test_the_sample_size_has_the_power_it_was_asked_for(power):
     model = dp.ols("y ~ x", schema=SCHEMA)
     n = dp.sample_size(model, PRIVATE, effect={"x": -0.2}, power=power)
-    assert dp.power(model, PRIVATE, {"x": 0.2}, n=n)["x"] == pytest.approx(power, abs=0.02)
+    assert dp.power(model, PRIVATE, {"x": 0.2}, n=n)["x"] >= power
+    fewer = int(0.9 * n)  # n has two digits
+    assert dp.power(model, PRIVATE, {"x": 0.2}, n=fewer)["x"] < power
 
 
 def test_two_groups_and_a_mean():

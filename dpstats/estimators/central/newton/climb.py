@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -121,7 +121,11 @@ class Climb(ABC):
     asks: Questions
     n: float
     rows: Rows
-    early_kept: ClassVar[float] = _EARLY_KEPT
+
+    @property
+    def early_kept(self) -> float:
+        """Slope of an early score to that of the whole one."""
+        return _EARLY_KEPT
 
     @property
     @abstractmethod

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -160,7 +160,11 @@ class _OfLevels(Climb):
 
     rows: LevelRows
     shares: Array
-    early_kept: ClassVar[float] = 1.0  # few scores are beyond the length for the rarest level
+
+    @property
+    def early_kept(self) -> float:
+        """1: few scores are beyond the length for the rarest level."""
+        return 1.0
 
     @property
     def root(self) -> Array:
