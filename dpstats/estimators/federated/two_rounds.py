@@ -25,8 +25,9 @@ _THEORY = replace(
     estimand="what a fit of the chosen columns estimates in the population of all sites together",
     guarantee=(
         "each site answers two questions whose budgets add up to its (epsilon, delta) by basic "
-        "composition: a central sparse fit, and the sums of one fit in rounds; each is private in "
-        "the rows of that site by the proof of its method, whatever the other was"
+        "composition: a central sparse fit, and the sums of one fit in rounds; each is "
+        "differentially private in the rows of that site by the sensitivities of its method, "
+        "whatever the other was"
     ),
     assumptions=(
         Assumption("At most s columns matter, and the first answers find them"),
@@ -50,8 +51,8 @@ class TwoRounds(Method):
     choice. It assumes what rounds do: sites are alike.
 
     *Guarantee.* Each question is charged by the site before it reads a row, by the plan of its
-    method; their costs add up to (epsilon, delta). The second names columns that the first has
-    released.
+    method, whose queries enforce their sensitivities; their costs add up to (epsilon, delta). The
+    second names columns that the first has released.
     """
 
     model: str

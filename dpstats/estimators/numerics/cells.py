@@ -170,16 +170,21 @@ class Column:
             self._conclude(_Seen(rows, self.edges, sd / self.n), counts, sd, threshold)
 
     def _refuted(self, counts: Array, sd: float) -> bool:
-        """Whether a zoom into a small part of the range holds rather none of the rows than all.
+        """Whether a zoom into a small part of the range holds rather none of the rows than half.
 
         What it was chosen by may have been noise, and these counts are new. It is asked where two
-        standard deviations of the rows inside exceed the share that had to stand out.
+        standard deviations of the rows inside exceed the share that had to stand out. A number s
+        of rows inside, with noise of variance v, is exp(m (m - 2 s) / 2v) times as likely where
+        there are none as where there are m = n/2, about the fewest of a zoom that is right; this is
+        held against the odds that it was noise.
         """
         assert self._zoom is not None
         inside = (self.edges[1:] > self._zoom[0]) & (self.edges[:-1] < self._zoom[1])
         noise = sd * math.sqrt(int(np.count_nonzero(inside)))
         narrow = self._zoom[1] - self._zoom[0] < _NARROW * (self.upper - self.lower)
-        told: bool = bool(counts[inside].sum() < self.n / 2)
+        half = self.n / 2
+        likelier = half * (half - 2 * counts[inside].sum()) / (2 * noise**2)
+        told: bool = bool(likelier > math.log(_FALSE))
         return narrow and 2 * noise > _SEEN * self.n and told
 
     def _spread(self, rows: Array, counts: Array, sd: float, threshold: float) -> None:
