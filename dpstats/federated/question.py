@@ -71,9 +71,9 @@ class Question:
                 "design": encode(self.design),
                 "privacy": privacy_to_dict(self.privacy),
                 "method": self.method,
-                "options": encode(self.options),
+                "options": encode(dict(sorted(self.options.items()))),
                 "combine": self.combine,
-                "rows": dict(self.rows),
+                "rows": dict(sorted(self.rows.items())),
                 "nonce": self.nonce,
             },
         )
@@ -211,7 +211,8 @@ def to_message(form: str, data: Mapping[str, Any]) -> bytes:
 
 
 def _written(data: Any) -> bytes:
-    return json.dumps(data, sort_keys=True, allow_nan=False, separators=(",", ":")).encode()
+    # Keys stay in their order: that of a schema's columns is the order of the terms of "y ~ .".
+    return json.dumps(data, allow_nan=False, separators=(",", ":")).encode()
 
 
 def from_message(message: bytes, wanted: str) -> dict[str, Any]:

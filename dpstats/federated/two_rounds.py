@@ -26,6 +26,9 @@ __all__ = ["check_two_rounds", "first_of", "fit_in_two_rounds", "guess_of", "joi
 
 _VOTE = 0.4  # share: of each site's budget for choosing columns
 _ASKED_AGAIN = ("answered", "too small")
+_AS_GIVEN = (
+    "Standard errors take them as given: that of a column which chance or noise chose is too small."
+)
 
 Ask = Callable[[Question, Sequence[str], Send], Released]
 
@@ -201,7 +204,7 @@ def _together(
         shares[share.site] = share
     aside = [s.site for s in one.sites if s.status == "set aside"]
     chosen = ", ".join(_places(second.design)) or "no column"
-    said = [f"Chosen by {len(voted)} sites: {chosen}."]
+    said = [f"Chosen by {len(voted)} sites: {chosen}. {_AS_GIVEN}"]
     said += [f"Set aside, as far from {question.privacy.target}: {', '.join(aside)}."] * bool(aside)
     plan = joined(question, first.plan, second.plan)
     theory = estimators.find(question.model, question.privacy, TwoRounds.name).theory["federated"]

@@ -9,7 +9,7 @@ import pytest
 
 import dpstats as dp
 from dpstats.errors import DataError, OptionError
-from dpstats.federated import Site, ask, question_for
+from dpstats.federated import Question, Site, ask, question_for
 from dpstats.federated.rounds import in_process
 from dpstats.federated.two_rounds import first_of, second_of
 from dpstats.mechanisms.noise import SeededNoise
@@ -125,3 +125,11 @@ def test_where_the_second_question_would_be_refused_the_first_is_not_asked() -> 
             privacy, ledger={"home": ledger}, sparsity=S, method="two-rounds"
         )
     assert not ledger.entries
+
+
+def test_a_dot_means_the_columns_of_the_schema_in_their_order_at_every_site() -> None:
+    schema = dp.Schema({**{f"x{j}": dp.Numeric(-1, 1) for j in range(12)}, "y": dp.Numeric(-9, 9)})
+    design = dp.ols("y ~ .", None, schema, n=9).design
+    sent = Question.from_bytes(question_for("ols", design, PRIVACY, None, {}).to_bytes())
+    assert sent.read_design().names == design.names
+    assert Question.from_bytes(sent.to_bytes()).digest == sent.digest
