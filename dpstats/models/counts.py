@@ -7,8 +7,7 @@ from typing import Any, Literal
 from dpstats.families import POISSON, RELEASED
 from dpstats.families import family as family_of
 from dpstats.models.model import Model
-from dpstats.models.recipes import Formula, required
-from dpstats.models.regressions import table_of, variables
+from dpstats.models.recipes import Formula, required, table_of, variables
 from dpstats.schema import Schema
 from dpstats.tables.engines import Dask
 

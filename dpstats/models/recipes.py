@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from dpstats.design import DeclaredDesign, Design, PublicDesign
+from dpstats.design import DeclaredDesign, Design, PublicDesign, captured
 from dpstats.design.fitted_formula import may_read
 from dpstats.design.mistakes import is_mistaken
 from dpstats.errors import DataError, OptionError, SchemaError, TrustError
 from dpstats.families import BINOMIAL, GAUSSIAN, MULTINOMIAL, Family
+from dpstats.federated import Sites
 from dpstats.models.effects import with_effects
 from dpstats.schema import Categorical, Numeric, Schema
 from dpstats.tables import column_names, named_columns
 from dpstats.tables.coercion import check_kind
+from dpstats.tables.engines import Dask, placed
 from dpstats.tables.streams import stream_of
 
 __all__ = ["KINDS", "Arrays", "Formula", "Recipe", "check_numbers", "level_term", "of_columns"]
-__all__ += ["quoted", "required", "term"]
+__all__ += ["quoted", "required", "table_of", "term", "variables"]
 
 KINDS = {GAUSSIAN: "ols", BINOMIAL: "logit", MULTINOMIAL: "mnlogit"}  # every other family is "glm"
 
@@ -220,3 +223,21 @@ def quoted(column: str) -> str:
 def term(column: str) -> str:
     """A column as a term of a right side, where formulaic reads quotes inside of quotes."""
     return quoted(column) if set("`~") & set(column) else f"`{column}`"
+
+
+def table_of(data: Any, sites: str | None, engine: Dask | None) -> Any:
+    """Rows as the front door was given them: of one table, of several sites, or on a cluster."""
+    if engine is not None and sites is not None:
+        raise OptionError(
+            "sites= and engine=: a site reads a table of its own, where it is; leave one out."
+        )
+    return Sites.of(placed(data, engine), sites)
+
+
+def variables(*texts: str | None) -> dict[str, Any]:
+    """Variables and functions of whoever called the front door that a formula may name.
+
+    Only a formula over public covariates can use them.
+    """
+    frame = sys._getframe(2)
+    return captured(" ".join(filter(None, texts)), {**frame.f_globals, **frame.f_locals})

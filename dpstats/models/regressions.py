@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any, Literal
 
-from dpstats.design import captured
 from dpstats.errors import OptionError
 from dpstats.estimators.base import need_level
 from dpstats.families import BINOMIAL, MULTINOMIAL, Family
 from dpstats.families import family as family_of
-from dpstats.federated import Sites
 from dpstats.models.model import Model
-from dpstats.models.recipes import KINDS, Formula, required
+from dpstats.models.recipes import KINDS, Formula, required, table_of, variables
 from dpstats.schema import Schema
-from dpstats.tables.engines import Dask, placed
+from dpstats.tables.engines import Dask
 
 __all__ = ["Model", "glm", "logit", "mean", "mnlogit", "ols", "probit", "quantreg"]
-__all__ += ["table_of", "variables"]
 
 
 def ols(
@@ -409,24 +405,6 @@ def quantreg(
     level = need_level(q)
     recipe = Formula(formula, required(schema), context=variables(formula))
     return Model("quantreg", recipe, table_of(data, None, engine), n, {"q": level}, missing=missing)
-
-
-def table_of(data: Any, sites: str | None, engine: Dask | None) -> Any:
-    """Rows as the front door was given them: of one table, of several sites, or on a cluster."""
-    if engine is not None and sites is not None:
-        raise OptionError(
-            "sites= and engine=: a site reads a table of its own, where it is; leave one out."
-        )
-    return Sites.of(placed(data, engine), sites)
-
-
-def variables(*texts: str | None) -> dict[str, Any]:
-    """Variables and functions of whoever called the front door that a formula may name.
-
-    Only a formula over public covariates can use them.
-    """
-    frame = sys._getframe(2)
-    return captured(" ".join(filter(None, texts)), {**frame.f_globals, **frame.f_locals})
 
 
 def mean(
