@@ -51,6 +51,7 @@ numpydoc_class_members_toctree = False
 
 html_theme = "pydata_sphinx_theme"
 html_title = f"dpstats {release}"
+html_context = {"default_mode": "auto"}  # light or dark, as the reader's system has it
 html_theme_options = {
     "navigation_depth": 2,
     "show_toc_level": 2,
