@@ -85,22 +85,10 @@ def requests(design: Design, privacy: Privacy, n: float) -> list[Request]:
     clear = _CLEAR_RARE if between_0_and_1(design).any() else CLEAR
     moments = min(1.0, max(_LEAST_PART, blur(design, privacy, n) / clear))
     more = _RARE_BREAD * (moments - _LEAST_PART) / (1 - _LEAST_PART) if clear < CLEAR else 0.0
-    family = design.family
-    start = [Request("median", _MEDIAN, "median of the response, to start from")]
-    if family != GAUSSIAN:
-        start = [Request("mean", _MEAN, "mean response, to start from")]
-        if family.name not in ("binomial", "multinomial"):
-            start.insert(0, Request("level", _LEVEL, "size of the response, to clip it at"))
-        if design.weights is not None:
-            start.append(Request("weights", _EXPOSURE, "sum of the weights, to start from"))
-        if family.link == "log" and design.offset is not None:
-            start.append(Request("exposure", _EXPOSURE, "mean of exp(offset), to start from"))
-    if family.name == "multinomial":
-        start = [Request("levels", _MEAN, "rows of each level, to start from")]
     searched = not short_scores(design)
     aside = [
         COUNT,
-        *(start if design.has_intercept or family.name == "multinomial" else []),
+        *_start(design),
         *whitening(moments),
         *(
             request
@@ -122,7 +110,7 @@ def requests(design: Design, privacy: Privacy, n: float) -> list[Request]:
         *(
             Request(slot, share, "score of the dispersion alpha")
             for slot, share in zip(DISPERSION, _DISPERSION, strict=True)
-            if family.released
+            if design.family.released
         ),
     ]
     left = 1.0 - sum(r.weight for r in aside)
@@ -133,6 +121,25 @@ def requests(design: Design, privacy: Privacy, n: float) -> list[Request]:
         for part, of_it in zip(_PARTS, (inner, 1 - inner), strict=True)
     ]
     return aside + last
+
+
+def _start(design: Design) -> list[Request]:
+    """What steps start from: of a regression with an intercept, or of levels."""
+    family = design.family
+    if family.name == "multinomial":
+        return [Request("levels", _MEAN, "rows of each level, to start from")]
+    if not design.has_intercept:
+        return []
+    if family == GAUSSIAN:
+        return [Request("median", _MEDIAN, "median of the response, to start from")]
+    asked = [Request("mean", _MEAN, "mean response, to start from")]
+    if family.name != "binomial":
+        asked.insert(0, Request("level", _LEVEL, "size of the response, to clip it at"))
+    if design.weights is not None:
+        asked.append(Request("weights", _EXPOSURE, "sum of the weights, to start from"))
+    if family.link == "log" and design.offset is not None:
+        asked.append(Request("exposure", _EXPOSURE, "mean of exp(offset), to start from"))
+    return asked
 
 
 def whitening(moments: float = 1.0) -> list[Request]:
