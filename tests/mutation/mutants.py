@@ -70,6 +70,9 @@ BLOCKS = "dpstats/queries/blocks.py"
 CELLS = "dpstats/queries/cells.py"
 COORDINATES = "dpstats/queries/coordinates.py"
 DOOR = "dpstats/models/door.py"
+LEVELS = "dpstats/queries/levels.py"
+TAILS = "dpstats/queries/tails.py"
+QUERIES = "../queries/test_sensitivity.py"
 MODEL = "dpstats/models/model.py"
 RANDOMIZE = "dpstats/mechanisms/randomize.py"
 CLIENTS = "dpstats/holders/clients.py"
@@ -910,5 +913,53 @@ MUTANTS = [
         "np.rint(answer / grid)",
         "test_private_size.py",
         "of_any_size",
+    ),
+    mutant(
+        "halves the sensitivity of scores of levels",
+        LEVELS,
+        "SIGNED.sensitivity(max_rows * (self.clip - self.inner), neighbors)",
+        "SIGNED.sensitivity(max_rows * (self.clip - self.inner) / 2, neighbors)",
+        QUERIES,
+        "LevelScore",
+    ),
+    mutant(
+        "halves the sensitivity of squares of scores of levels",
+        LEVELS,
+        "ACUTE.sensitivity((max_rows * self.clip) ** 2, neighbors)",
+        "ACUTE.sensitivity((max_rows * self.clip) ** 2 / 2, neighbors)",
+        QUERIES,
+        "LevelSquares",
+    ),
+    mutant(
+        "halves the sensitivity of the curvature of levels",
+        LEVELS,
+        "ACUTE.sensitivity(max_rows * (self.radius**2 + more), neighbors)",
+        "ACUTE.sensitivity(max_rows * (self.radius**2 + more) / 2, neighbors)",
+        QUERIES,
+        "LevelCurvature",
+    ),
+    mutant(
+        "clips no score of levels",
+        LEVELS,
+        "np.minimum(1.0, clip / np.maximum(longest, _LEAST))",
+        "np.minimum(1.0, np.inf * clip)",
+        QUERIES,
+        "LevelScore",
+    ),
+    mutant(
+        "halves the sensitivity of residuals and their squares",
+        TAILS,
+        "return max_rows * each * self.clip * _SQUARES",
+        "return max_rows * each * self.clip * _SQUARES / 2",
+        QUERIES,
+        "ResidualSums",
+    ),
+    mutant(
+        "clips no residual of a dispersion",
+        TAILS,
+        "truncate(np.clip(r, -self.clip, self.clip), self._grid)",
+        "truncate(r, self._grid)",
+        QUERIES,
+        "ResidualSums",
     ),
 ]
