@@ -26,11 +26,16 @@ from dpstats.estimators.central.newton.budget import (
     peels,
     short_scores,
 )
-from dpstats.estimators.central.newton.conclusion import Conclusion, Solution, conclude
+from dpstats.estimators.central.newton.conclusion import (
+    Conclusion,
+    Solution,
+    conclude,
+    presumed_effect,
+)
 from dpstats.estimators.central.newton.parts import Asked, Placed, Whole, joined, pooled, whole
 from dpstats.estimators.central.newton.questions import Questions, Rows
 from dpstats.estimators.central.newton.tail_law import TailLaw
-from dpstats.estimators.central.newton.whitening import Metric, whiten
+from dpstats.estimators.central.newton.whitening import Metric, coordinates
 from dpstats.estimators.numerics.entrywise import average, operator_norm, symmetric_pattern
 from dpstats.families import GAUSSIAN, Family
 from dpstats.protocol import Holder
@@ -69,21 +74,12 @@ class Whitened(NamedTuple):
 
 def whitened(holder: Holder[Query], design: Design, n: float) -> Whitened:
     """Rows in whitened coordinates, and what is known of them there."""
-    low, high = np.asarray(design.internal_bounds, dtype=np.float64).T
-    indicators = ((low == 0) & (high == 1)).astype(np.float64)
     plan = holder.plan
     # As far as noise on the matrix stays small: it grows with the square of the radius.
     farthest = math.sqrt(max(1.0, CLEAR / blur(design, plan.privacy, plan.n)))
-    metric = whiten(holder, n, indicators, design.norm_bound, (_WHITENED_REACH, farthest))
-    d = len(design.names)
-    constant = np.zeros(d)
-    if design.standardization.intercept is not None:
-        constant = np.linalg.solve(metric.w, np.eye(d)[design.standardization.intercept])
-    total = metric.curvature @ constant
-    weight = float(constant @ total) or 1.0
+    metric, constant = coordinates(holder, design, n, (_WHITENED_REACH, farthest))
+    centre, cov, weight = metric.moments(constant)
     mass = n if design.weights is None else n * max(weight, 0.1)
-    centre = total / weight
-    cov = floor_eigenvalues(metric.curvature / weight - np.outer(centre, centre), 0.0)
     return Whitened(metric, constant, centre, cov, mass)
 
 
@@ -138,9 +134,9 @@ class Climb(ABC):
     def prior_spread(self, clip: float) -> float:
         """Standard deviation of linear predictors before anything is known, from the first clip."""
 
-    @abstractmethod
     def effect(self, spread: float) -> Array:
         """Standard deviation presumed of coefficients of columns between 0 and 1; inf of others."""
+        return presumed_effect(self.design, spread)
 
     @abstractmethod
     def early_clip(self, k: int, b: Array, before: float) -> float:
