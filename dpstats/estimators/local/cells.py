@@ -32,7 +32,7 @@ from dpstats.protocol import (
     QuantileEstimate,
     Question,
 )
-from dpstats.protocol.descriptive import level_names, on_simplex
+from dpstats.protocol.descriptive import bin_names, level_names, on_simplex
 from dpstats.queries import CellMessage
 from dpstats.theory import Assumption, Citation, Rate, Theory
 
@@ -243,10 +243,10 @@ class LocalBins(_Cells):
             plan = self._cells_plan(design, privacy, n, {"bins": "auto", "count": count}, shares)
             return _expected(replace(plan, parameters=columns.numbered(count + 2)), count)
         if edges is None:
-            edges = np.linspace(low, high, _automatic(n, privacy.epsilon) + 1)
+            edges = columns.round_edges(low, high, _automatic(n, privacy.epsilon))
         _check_cells(edges.size - 1, "bins")
         plan = self._cells_plan(design, privacy, n, {"bins": tuple(edges.tolist())})
-        names = columns.intervals(edges)
+        names = bin_names(edges)
         return _expected(replace(plan, parameters=names), len(names))
 
     def _edges(self, design: Design, plan: Plan, answers: Sequence[Messages]) -> Array:
