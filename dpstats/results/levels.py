@@ -198,7 +198,7 @@ class LevelsResults(TermResults):
             errors=(self.no_inference,),
             meaning=(
                 f"A coefficient is what one unit of its column adds to the log odds of its level "
-                f"against {base!r}.",
+                f"against {base!r}. Tests name it by both, {self.table.names[0]!r}.",
                 *((f"Noisy shares of levels: {text}.",) if text else ()),
             ),
         )
