@@ -163,8 +163,13 @@ class Released:
         ------
         OptionError
         """
-        if self.table.names != self.plan.parameters:
+        if self._planned != self.plan.parameters:
             raise OptionError("The result contradicts itself: plan and estimate differ.")
+
+    @property
+    def _planned(self) -> tuple[str, ...]:
+        """Names of the parameters as they were before anything was released."""
+        return self.table.names
 
     # Facts ----------------------------------------------------------------------------------------
 
