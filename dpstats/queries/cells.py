@@ -128,7 +128,7 @@ class ColumnCells(AsRead):
         values = block.observed()
         seen = ~np.isnan(values)
         counts = [
-            cell_counts(values[:, place], edges[1:-1], seen[:, place])
+            cell_counts(values[:, place], edges[1:-1], seen[:, place], block.fast)
             for place, edges in zip(self.places, self.edges, strict=True)
         ]
         return np.concatenate(counts)

@@ -301,7 +301,7 @@ class NormHistogram(_AtScore):
     def total(self, block: Block) -> Ints:
         """The counts."""
         lengths = self._lengths(block) if self.scored else self._norms(block)
-        return cell_counts(lengths, self.edges, block.keep)
+        return cell_counts(lengths, self.edges, block.keep, block.fast)
 
     def finish(self, total: Ints, grid: Array) -> Array:
         """The counts."""

@@ -239,7 +239,7 @@ class ResponseInterval(EachRow):
 
     def total(self, block: Block) -> Ints:
         """Rows per cell; values beyond the ends are in the first and the last."""
-        return cell_counts(block.y, self.edges[1:-1], block.keep)
+        return cell_counts(block.y, self.edges[1:-1], block.keep, block.fast)
 
     def finish(self, total: Ints, grid: Array) -> Array:
         """Utilities of the candidates."""
@@ -297,7 +297,7 @@ class ResponseHistogram(EachRow):
 
     def total(self, block: Block) -> Ints:
         """The counts."""
-        return cell_counts(block.y, self.edges, block.keep)
+        return cell_counts(block.y, self.edges, block.keep, block.fast)
 
     def finish(self, total: Ints, grid: Array) -> Array:
         """The counts."""

@@ -1,9 +1,11 @@
-"""Sites and who asks them at a Flower link, as the commands ``site run`` and ``federated fit``."""
+"""The commands ``site run`` and ``federated fit``, at a Flower link or in a folder."""
 
 from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,48 +13,46 @@ from typing import TYPE_CHECKING
 from dpstats.errors import DataError
 from dpstats.estimators.federated import IN_ROUNDS
 from dpstats.federated.collect import ask, rounds_if_better_over
+from dpstats.federated.folder import Folder, serve_in
 from dpstats.federated.question import Question
 from dpstats.federated.signatures import answering, keys_in, private_key, public_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from dpstats.federated.network import Link
     from dpstats.federated.site import Site
 
-__all__ = ["fit_over_link", "run_site"]
+__all__ = ["fit_over", "run_site"]
 
 
 def run_site(site: Site, arguments: argparse.Namespace) -> None:
-    """Answer at a link until it is stopped."""
-    from dpstats.federated.network import Address, serve
-
+    """Answer at a link or in a folder until it is stopped."""
     key = None if arguments.key is None else private_key(arguments.key)
     askers = None if arguments.askers is None else [public_key(p) for p in arguments.askers]
-    address = Address(arguments.address, arguments.root_certificates)
-    told = _teller(f"dpstats: {site.name}: ")
+    answer, told = answering(site, key, askers), _teller(f"dpstats: {site.name}: ")
     try:
-        serve(answering(site, key, askers), address, key, patience=arguments.patience, told=told)
+        if arguments.folder is not None:
+            serve_in(arguments.folder, site.name, answer, told)
+            return
+        from dpstats.federated.network import Address, serve
+
+        address = Address(arguments.address, arguments.root_certificates)
+        serve(answer, address, key, patience=arguments.patience, told=told)
     except KeyboardInterrupt:
         told("stopped")
 
 
-def fit_over_link(question: Question, arguments: argparse.Namespace) -> None:
-    """Ask the sites at a link, combine what they answer, write and print it."""
-    from dpstats.federated.network import Address, Link
+def fit_over(question: Question, arguments: argparse.Namespace) -> None:
+    """Ask the sites at a link or in a folder, combine what they answer, write and print it."""
     from dpstats.results.delivery import deliver, numbers_file
 
     asked, fresh = _kept(question, arguments.question)
-    link = Link(
-        Address(arguments.address, arguments.root_certificates),
-        secret=None if arguments.secret is None else _bytes_of(arguments.secret),
-        key=None if arguments.key is None else private_key(arguments.key),
-        site_keys=None if arguments.site_keys is None else keys_in(arguments.site_keys),
-        heard=_teller("dpstats: heard of ") if not arguments.quiet else lambda _: None,
-    )
     with numbers_file(arguments.out) as numbers:
-        with link:
-            names = _joined(link.gather(_wanted(arguments.sites), arguments.join_timeout), asked)
-            send = link.within(arguments.timeout).send
+        with _carrier(arguments) as carrier:
+            wanted = _wanted(arguments.sites)
+            names = _joined(carrier.gather(wanted, arguments.join_timeout), asked)
+            send = carrier.within(arguments.timeout).send
             chosen = arguments.method or arguments.combine or arguments.sparsity
             if fresh and chosen is None:
                 asked = rounds_if_better_over(asked, names, send)
@@ -60,6 +60,23 @@ def fit_over_link(question: Question, arguments: argparse.Namespace) -> None:
                 arguments.question.write_bytes(asked.to_bytes() + b"\n")
             found = ask(asked, names, send, False if arguments.quiet else None)
         deliver(found, numbers, arguments.out, summary=not arguments.quiet)
+
+
+@contextmanager
+def _carrier(arguments: argparse.Namespace) -> Iterator[Link | Folder]:
+    """What takes messages to sites."""
+    key = None if arguments.key is None else private_key(arguments.key)
+    keys = None if arguments.site_keys is None else keys_in(arguments.site_keys)
+    heard = _teller("dpstats: heard of ") if not arguments.quiet else lambda _: None
+    if arguments.folder is not None:
+        yield Folder(arguments.folder, key=key, site_keys=keys, heard=heard)
+        return
+    from dpstats.federated.network import Address, Link
+
+    address = Address(arguments.address, arguments.root_certificates)
+    secret = None if arguments.secret is None else _bytes_of(arguments.secret)
+    with Link(address, secret=secret, key=key, site_keys=keys, heard=heard) as link:
+        yield link
 
 
 def _wanted(sites: str) -> int | Sequence[str]:
@@ -71,7 +88,7 @@ def _joined(names: tuple[str, ...], question: Question) -> tuple[str, ...]:
     if question.privacy.target not in names:
         there = ", ".join(map(repr, names)) or "nobody"
         raise DataError(
-            f"The target {question.privacy.target!r} is not at the link; {there} is. Nobody was "
+            f"The target {question.privacy.target!r} is not there; {there} is. Nobody was "
             "asked. Wait longer for it with --join-timeout."
         )
     return names
