@@ -28,7 +28,7 @@ def add_commands(commands: Any, add_model: Callable[..., None], model: Callable[
     _add_question(ask)
     ask.set_defaults(command=lambda arguments: _ask(arguments, model))
 
-    fit = actions.add_parser("fit", help="ask sites at a Flower link, and combine their answers")
+    fit = actions.add_parser("fit", help="ask sites at a link or in a folder, and combine")
     add_model(fit, link="--link-function")  # of this command --link is where the sites are
     _add_question(fit)
     _add_link(fit)
@@ -49,7 +49,7 @@ def add_commands(commands: Any, add_model: Callable[..., None], model: Callable[
     _add_site(answer)
     answer.set_defaults(command=_answer)
 
-    run = actions.add_parser("run", help="answer questions at a Flower link until it is stopped")
+    run = actions.add_parser("run", help="answer at a Flower link or in a folder until stopped")
     _add_link(run)
     _add_site(run)
     run.add_argument(
@@ -102,15 +102,19 @@ def _add_site(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_link(parser: argparse.ArgumentParser) -> None:
-    """Where a link is, and how it is known."""
-    parser.add_argument(
-        "--link", dest="address", required=True, metavar="HOST:PORT", help="of flower-superlink"
+    """Where a link or a folder is, and how it is known."""
+    carrier = parser.add_mutually_exclusive_group(required=True)
+    carrier.add_argument(
+        "--link", dest="address", metavar="HOST:PORT", help="of flower-superlink, or:"
     )
+    carrier.add_argument("--folder", type=Path, help="that all parties see, in place of a link")
     parser.add_argument(
         "--root-certificates", type=Path, help="the certificate that signed the link's own"
     )
     parser.add_argument(
-        "--insecure", action="store_true", help="no TLS, no keys: on one machine only"
+        "--insecure",
+        action="store_true",
+        help="no TLS, no keys: on one machine, or in a folder of friends",
     )
 
 
@@ -162,8 +166,9 @@ def _ask(arguments: argparse.Namespace, model: Callable[..., Any]) -> None:
 
     if arguments.method in {*IN_ROUNDS, TwoRounds.name}:
         raise DataError(
-            f"--method {arguments.method}: it asks one question after the other, and files carry "
-            "one. Ask for whole fits, or over a network: `dpstats federated fit`."
+            f"--method {arguments.method}: it asks one question after the other, and this command "
+            "writes one. `dpstats federated fit --folder FOLDER` writes them as answers come in, "
+            "and `dpstats site run --folder FOLDER` answers them."
         )
     key = None if arguments.key is None else private_key(arguments.key)
     message = signed(_question(arguments, model).to_bytes(), key, "asker")
@@ -171,25 +176,29 @@ def _ask(arguments: argparse.Namespace, model: Callable[..., Any]) -> None:
 
 
 def _fit(arguments: argparse.Namespace, model: Callable[..., Any]) -> None:
-    from dpstats.federated.over_link import fit_over_link
+    from dpstats.federated.carriers import fit_over
 
     _check_link(arguments)
-    fit_over_link(_question(arguments, model), arguments)
+    fit_over(_question(arguments, model), arguments)
 
 
 def _run(arguments: argparse.Namespace) -> None:
-    from dpstats.federated.over_link import run_site
+    from dpstats.federated.carriers import run_site
 
     _check_link(arguments)
     if not arguments.insecure and (arguments.key is None or arguments.askers is None):
         raise DataError(
             "--key and --askers are needed: the site's own key, and the public keys of those who "
-            "may ask. On one machine: --insecure."
+            "may ask. On one machine, or where only friends write to the folder: --insecure."
         )
     run_site(_site(arguments), arguments)
 
 
 def _check_link(arguments: argparse.Namespace) -> None:
+    if arguments.folder is not None:
+        if arguments.root_certificates is not None:
+            raise DataError("--root-certificates: a folder has none. Leave it out.")
+        return
     if arguments.insecure == (arguments.root_certificates is not None):
         raise DataError(
             "--root-certificates says how the link is known; on one machine --insecure does "

@@ -1,11 +1,11 @@
-"""Marginal effects at given rows: how the mean of the response changes with each covariate.
+"""Marginal effects at given rows: how means of the response change with each covariate.
 
 Arithmetic on released coefficients, their covariance, and rows that the caller gives.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from dpstats.design import held_columns
 from dpstats.errors import DataError, OptionError, PrivateQuantityError
+from dpstats.families import Family
 from dpstats.privacy import NOT_PRIVATE
 from dpstats.results.inference import interval, wald_table
 from dpstats.schema import Numeric, Schema
@@ -22,7 +23,7 @@ from dpstats.text import grid
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["MarginalEffects", "marginal_effects"]
+__all__ = ["Chances", "MarginalEffects", "OneMean", "in_coefficients", "marginal_effects"]
 
 Array = NDArray[np.float64]
 
@@ -38,7 +39,8 @@ class MarginalEffects:
     Attributes
     ----------
     names : tuple of str
-        The k covariates; of one with levels, each level against the first.
+        The k covariates; of one with levels, each level against the first. Of a multinomial logit
+        a covariate has an effect on the probability of each level of the response, ``age [car]``.
     margeff : ndarray of shape (k,), or (m, k) with ``at="all"``
         The effects.
     margeff_cov : ndarray of shape (k, k) or (m, k, k)
@@ -120,6 +122,46 @@ class MarginalEffects:
         )
 
 
+@dataclass(frozen=True)
+class OneMean:
+    """The mean of a response, of one linear predictor; `known` is an offset of new rows."""
+
+    family: Family
+    known: Callable[[Any, int], Array | float]
+    outcomes: tuple[str, ...] = ()
+
+    def derivatives(self, eta: Array) -> tuple[Array, Array, Array]:
+        """Mean (m, 1) of predictors (m, 1), its slope (m, 1, 1) and its bend (m, 1, 1, 1)."""
+        h = _STEP * np.maximum(1.0, np.abs(eta))
+        bend = (self.family.slope(eta + h) - self.family.slope(eta - h)) / (2 * h)
+        return self.family.mean(eta), self.family.slope(eta)[..., None], bend[..., None, None]
+
+
+@dataclass(frozen=True)
+class Chances:
+    """The probability of each of K levels, of the q = K - 1 log odds against the first."""
+
+    outcomes: tuple[str, ...]
+
+    def known(self, table: Any, m: int) -> float:
+        """There is no offset."""
+        return 0.0
+
+    def derivatives(self, eta: Array) -> tuple[Array, Array, Array]:
+        """Probabilities (m, K), derivatives in the predictors (m, K, q), second ones (m, K, q, q).
+
+        d p_j / d eta_l = p_j (1[j = l] - p_l), whose derivative in eta_h is
+        p_j (1[j = h] - p_h) (1[j = l] - p_l) - p_j p_l (1[l = h] - p_h).
+        """
+        whole = np.column_stack([np.zeros(len(eta)), eta])
+        odds = np.exp(whole - whole.max(axis=1, keepdims=True))
+        p = odds / odds.sum(axis=1, keepdims=True)
+        off = np.eye(p.shape[1])[None] - p[:, None, :]  # 1[j = l] - p_l
+        slope = p[:, :, None] * off
+        bend = slope[:, :, :, None] * off[:, :, None, :] - p[:, :, None, None] * slope[:, None]
+        return p, slope[:, :, 1:], bend[:, :, 1:, 1:]
+
+
 class _Direction(NamedTuple):
     """How rows move with a covariate: a derivative, or from one place to another."""
 
@@ -133,15 +175,15 @@ class _Direction(NamedTuple):
 
 def marginal_effects(
     fit: Any,
+    law: OneMean | Chances,
     new: Any,
     at: str,
     method: str,
-    known: Mapping[str, Any],
     *,
     dummy: bool,
     count: bool,
 ) -> MarginalEffects:
-    """See `dpstats.results.regression.RegressionResults.get_margeff`."""
+    """See `dpstats.results.regression.RegressionResults.get_margeff`; `law`: of which means."""
     if at not in _AT or method not in _METHODS:
         raise OptionError(
             f"at={at!r}, method={method!r}: at is one of {', '.join(map(repr, _AT))}; method of "
@@ -155,22 +197,23 @@ def marginal_effects(
             "an exact function of them. Give rows that are public, new=...: a census, a published "
             "table, or made-up rows of interest."
         )
-    rows = _Rows(fit, new, at, known)
+    rows = _Rows(fit, law, new, at)
     moves = list(rows.directions(dummy, count))
     if not moves:
         raise OptionError("get_margeff: no covariate is in the model.")
-    values, slopes = [], []
-    for move in moves:
-        effect, gradient = _effect(rows, move, method)
-        values.append(effect)
-        slopes.append(gradient)
-    margeff, J = np.stack(values, axis=-1), np.stack(slopes, axis=-2)
+    found = [_effect(rows, move, method) for move in moves]
+    margeff = np.concatenate([np.atleast_2d(effect) for effect, _ in found], axis=1)
+    J = np.concatenate([gradient for _, gradient in found], axis=1)
     if at == "overall":
         margeff, J = margeff.mean(axis=0), J.mean(axis=0)
     elif at != "all":
         margeff, J = margeff[0], J[0]
     return MarginalEffects(
-        names=tuple(move.name for move in moves),
+        names=tuple(
+            f"{move.name} [{level}]" if level else move.name
+            for move in moves
+            for level in rows.law.outcomes or ("",)
+        ),
         margeff=margeff,
         margeff_cov=J @ fit.table.cov @ np.swapaxes(J, -1, -2),
         at=at,
@@ -180,55 +223,56 @@ def marginal_effects(
 
 
 def _effect(rows: _Rows, move: _Direction, method: str) -> tuple[Array, Array]:
-    """Effects (m,) and their gradients in the coefficients (m, k)."""
-    family = rows.fit.design.family
+    """Effects (m, K) on K means, and their gradients in the q k coefficients, (m, K, q k)."""
+    law = rows.law
     if move.discrete:
         if method[2:] == "ex":
             raise OptionError(
                 f"method={method!r}: {move.name!r} moves from one place to another and has no "
                 "logarithm; method='dydx' or 'eydx' takes it."
             )
-        ends = (rows.eta(X) for X in (move.before, move.after))
-        mean, slope = zip(*((family.mean(eta), family.slope(eta)) for eta in ends), strict=True)
-        if method[0] == "e":
-            slope = tuple(each / value for each, value in zip(slope, mean, strict=True))
-            mean = tuple(map(np.log, mean))
-        effect = (mean[1] - mean[0]) / move.width
-        risen = slope[1][:, None] * move.after - slope[0][:, None] * move.before
-        return effect, risen / move.width[:, None]
+        ends = []
+        for X in (move.before, move.after):
+            mean, slope, _ = law.derivatives(rows.eta(X))
+            if method[0] == "e":
+                mean, slope = np.log(mean), slope / mean[:, :, None]
+            ends.append((mean, in_coefficients(slope, X)))
+        effect, gradient = (after - before for before, after in zip(*ends, strict=True))
+        return effect / move.width[:, None], gradient / move.width[:, None, None]
     direction = (move.after - move.before) / move.width[:, None]
-    eta, along = rows.eta(rows.X), direction @ rows.beta
-    mean, slope = family.mean(eta), family.slope(eta)
-    effect = slope * along
-    gradient = (_bend(family, eta) * along)[:, None] * rows.X + slope[:, None] * direction
+    along = direction @ rows.beta
+    mean, slope, bend = law.derivatives(rows.eta(rows.X))
+    effect = np.einsum("mkl,ml->mk", slope, along)
+    gradient = in_coefficients(np.einsum("mklh,ml->mkh", bend, along), rows.X)
+    gradient += in_coefficients(slope, direction)
     if method[0] == "e":
-        gradient = gradient / mean[:, None] - (effect * slope / mean**2)[:, None] * rows.X
-        effect = effect / mean
+        turned = in_coefficients(slope * (effect / mean**2)[:, :, None], rows.X)
+        effect, gradient = effect / mean, gradient / mean[:, :, None] - turned
     if method[2:] == "ex":
-        effect, gradient = effect * move.values, gradient * move.values[:, None]
+        effect, gradient = effect * move.values[:, None], gradient * move.values[:, None, None]
     return effect, gradient
 
 
-def _bend(family: Any, eta: Array) -> Array:
-    """Second derivative of the mean in the linear predictor."""
-    h = _STEP * np.maximum(1.0, np.abs(eta))
-    bend: Array = (family.slope(eta + h) - family.slope(eta - h)) / (2 * h)
-    return bend
+def in_coefficients(slope: Array, X: Array) -> Array:
+    """A gradient in linear predictors (m, K, q), in their coefficients (m, K, q k)."""
+    return (slope[..., None] * X[:, None, None, :]).reshape(*slope.shape[:2], -1)
 
 
 class _Rows:
     """Rows of the design at which effects are taken, and how they move with each covariate."""
 
-    def __init__(self, fit: Any, new: Any, at: str, known: Mapping[str, Any]) -> None:
-        self.fit, self.at = fit, at
-        self.beta, self.inner = fit.table.inner_values, fit.table.inner
+    def __init__(self, fit: Any, law: OneMean | Chances, new: Any, at: str) -> None:
+        self.fit, self.law, self.at = fit, law, at
+        q = max(len(law.outcomes) - 1, 1)
+        self.beta: Array = fit.table.inner_values.reshape(q, -1).T
+        self.inner = fit.table.inner[: len(self.beta)]
         schema, covariates = fit.design.schema, fit.design.inputs[1:]
         self.table: dict[str, Any] | None = None
         if schema is not None and set(covariates) <= set(schema):
             self.table = self._columns(held_columns(new, covariates, schema), schema)
         source = new if self.table is None else self.table
         X = fit.design.exog(source, self.inner, self.table is None)
-        eta = fit._known_term(source, len(X), known, True) + np.zeros(len(X))
+        eta = law.known(source, len(X)) + np.zeros(len(X))
         if not (np.isfinite(X).all() and np.isfinite(eta).all()):
             raise DataError(
                 "get_margeff: new rows miss a value, or have one of no declared level; leave these "
@@ -250,8 +294,8 @@ class _Rows:
         return np.asarray(values.mean(axis=0, keepdims=True) if self._mean else values)
 
     def eta(self, X: Array) -> Array:
-        """Linear predictors of rows of the design."""
-        eta: Array = X @ self.beta + self.known
+        """Linear predictors of rows of the design, shape (m, q)."""
+        eta: Array = X @ self.beta + self.known[:, None]
         return eta
 
     def directions(self, dummy: bool, count: bool) -> Iterator[_Direction]:

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from dpstats.errors import ExtrapolationWarning, OptionError
 from dpstats.families import GAUSSIAN
 from dpstats.protocol.estimate import CoefficientEstimate
-from dpstats.results import coefficients, dispersion, inference
-from dpstats.results.effects import MarginalEffects, marginal_effects
-from dpstats.results.parameters import ParameterResults
+from dpstats.results import coefficients, dispersion
+from dpstats.results.effects import MarginalEffects, OneMean, marginal_effects
 from dpstats.results.prediction import Prediction, what_is_astray
 from dpstats.results.summary import Particulars
+from dpstats.results.terms import TermResults
 from dpstats.stored import read
 from dpstats.text import plain
 
@@ -51,7 +51,7 @@ _RATIOS = {
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class RegressionResults(ParameterResults):
+class RegressionResults(TermResults):
     """A private regression table: estimates, their uncertainty, their privacy, their theory.
 
     A sparse fit keeps all d columns in `params`, zero where not `selected`; whatever has to do with
@@ -90,13 +90,14 @@ class RegressionResults(ParameterResults):
 
     @property
     def cov_type(self) -> str:
-        """What the covariance holds, and whether it assumes equal, or a model's, variances."""
+        """What the covariance holds: HC1, by the unit of privacy, or nonrobust; and the noise."""
         if not self.has_inference:
             return "none"
         if self.design.names == ("Intercept",):
             return super().cov_type
-        kind = "heteroskedasticity-robust" if self.estimate.robust else "nonrobust"
-        return f"{super().cov_type}, {kind}"
+        kind = "HC1" if self.plan.method == "newton" else "robust"  # others have no n / (n - d)
+        kind = kind if self.plan.max_rows == 1 else "cluster"
+        return f"{kind if self.estimate.robust else 'nonrobust'} + privacy"
 
     @property
     def df_model(self) -> float:
@@ -148,68 +149,6 @@ class RegressionResults(ParameterResults):
             If no dispersion was released, or a unit may have several rows.
         """
         return dispersion.interval(self.design.family, self.estimate.released, alpha)
-
-    # Terms ----------------------------------------------------------------------------------------
-
-    def wald_test_terms(self, skip_single: bool = False) -> Any:
-        """Test each term of the formula: all coefficients of a factor or spline together.
-
-        Post-processing of released numbers: tests cost no privacy. Each is a Wald test with the
-        covariance of the fit, which counts noise, as `wald_test` makes it, by the chi-squared
-        distribution; given all other terms (type III).
-
-        Parameters
-        ----------
-        skip_single : bool, default False
-            Whether terms of one coefficient are left out: the summary tests them.
-
-        Returns
-        -------
-        statsmodels.stats.contrast.WaldTestResults
-            ``summary_frame()`` has columns ``chi2``, ``P>chi2`` and ``df constraint``; nan where a
-            coefficient of the term is not identified.
-
-        Raises
-        ------
-        OptionError
-            If no test is valid (`has_inference`).
-
-        Examples
-        --------
-        >>> fit.wald_test_terms().summary_frame()  # doctest: +SKIP
-        """
-        found = self._term_tests()
-        kept = [row for row in found if not (skip_single and row[2] == 1)]
-        return inference.terms_as_statsmodels(kept, self._mark)
-
-    def anova(self) -> pd.DataFrame:
-        """Type III table of the terms but the intercept: ``df``, ``chi2`` and ``PR(>chi2)``.
-
-        The tests of `wald_test_terms`, in the shape of statsmodels' ``anova_lm``. There are no sums
-        of squares: they would have to be bought.
-
-        Raises
-        ------
-        OptionError
-            If no test is valid (`has_inference`).
-        """
-        import pandas as pd
-
-        intercept = self.design.standardization.intercept
-        none = None if intercept is None else self.design.terms[intercept]
-        rows = {
-            term: (df, statistic, p)
-            for term, statistic, df, p in self._term_tests()
-            if term != none
-        }
-        columns = ["df", "chi2", "PR(>chi2)"]
-        return pd.DataFrame.from_dict(rows, orient="index", columns=columns)
-
-    def _term_tests(self) -> list[tuple[str, float, int, float]]:
-        if not self.has_inference:
-            raise OptionError(self.no_inference)
-        terms = self.design.terms
-        return inference.wald_terms(self.table, [terms[j] for j in self.table.inner])
 
     # Predictions ----------------------------------------------------------------------------------
 
@@ -374,7 +313,8 @@ class RegressionResults(ParameterResults):
         Guarantee: made of released numbers and the given rows; nothing is spent.
         """
         known = {"offset": offset, "exposure": exposure}
-        found = marginal_effects(self, new, at, method, known, dummy=dummy, count=count)
+        law = OneMean(self.design.family, lambda rows, m: self._known_term(rows, m, known, True))
+        found = marginal_effects(self, law, new, at, method, dummy=dummy, count=count)
         for message in what_is_astray(self.design, new, known, True):
             warnings.warn(plain(message), ExtrapolationWarning, stacklevel=2)
         return found

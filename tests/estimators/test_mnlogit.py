@@ -11,7 +11,14 @@ import statsmodels.api as sm
 
 import dpstats as dp
 from dpstats.datasets import randhie
-from dpstats.errors import DPStatsError, OptionError, SchemaError, TrustError
+from dpstats.errors import (
+    DPStatsError,
+    ExtrapolationWarning,
+    OptionError,
+    PrivateQuantityError,
+    SchemaError,
+    TrustError,
+)
 from dpstats.estimators.central.newton.levels import root_of
 from dpstats.estimators.central.newton.levels_rows import LevelRows
 from dpstats.queries import LevelCurvature, LevelScore, LevelSquares
@@ -75,10 +82,69 @@ def test_what_results_offer(fitted: Any, tmp_path: Any) -> None:
     assert fit.tidy().shape == (6, 6)
     fit.save(tmp_path / "fit.json")
     assert dp.load(tmp_path / "fit.json") == fit
-    with pytest.raises(OptionError, match=r"predict\(\) on rows"):
+    with pytest.raises(PrivateQuantityError, match="public"):
         fit.get_margeff()
+    ratios = fit.exp_conf_int()
+    assert np.allclose(np.log(ratios["lower"]), fit.conf_int()[0])
+    terms = fit.anova()
+    assert list(terms.index) == ["x", "z"]
+    joint = fit.wald_test("x [car] = 0, x [train] = 0")
+    assert terms.loc["x", "df"] == 2
+    assert terms.loc["x", "chi2"] == pytest.approx(float(joint.statistic))
     with pytest.raises(OptionError, match="no fit of coefficients"):
         dp.evaluate(fit, None, privacy=PRIVACY)
+
+
+@pytest.mark.parametrize("at", ["overall", "mean", "all"])
+@pytest.mark.parametrize("method", ["dydx", "eyex"])
+def test_effects_and_predictions_are_those_of_statsmodels(
+    fitted: Any, at: str, method: str
+) -> None:
+    """Witness: its derivatives at our coefficients, differenced in these for standard errors."""
+    fit, theirs, frame = fitted
+    new = frame[:40]
+    exog = np.column_stack([np.ones(40), new[["x", "z"]]])
+    exog = exog.mean(axis=0, keepdims=True) if at == "mean" else exog
+
+    def effects(params: Any) -> Any:
+        of_rows = theirs.model._derivative_exog(params, exog).reshape(-1, 3, 3)
+        of_rows = of_rows.transpose(0, 2, 1)[:, 1:]  # it puts levels before covariates
+        if method == "eyex":  # which statsmodels does not have of several levels
+            of_rows = of_rows * exog[:, 1:, None] / theirs.model.predict(params, exog)[:, None]
+        flat = of_rows.reshape(len(exog), -1)  # by covariate, then by level
+        return flat if at == "all" else flat.mean(axis=0)
+
+    found = fit.get_margeff(at, method, new=new)
+    assert found.names[:4] == ("x [bus]", "x [car]", "x [train]", "z [bus]")
+    params = fit.coefficients.to_numpy()
+    np.testing.assert_allclose(found.margeff, effects(params), rtol=1e-6, atol=1e-9)
+    steps = (1e-6 * np.eye(6)[j].reshape(2, 3).T for j in range(6))
+    J = np.stack([(effects(params + e) - effects(params - e)) / 2e-6 for e in steps], axis=-1)
+    cov = J @ fit.cov_params().to_numpy() @ np.swapaxes(J, -1, -2)
+    np.testing.assert_allclose(found.margeff_cov, cov, rtol=1e-4, atol=1e-9)
+
+
+def test_predictions_have_intervals(fitted: Any) -> None:
+    fit, theirs, frame = fitted
+    new = frame[:5]
+    exog = np.column_stack([np.ones(5), new[["x", "z"]]])
+    table = fit.get_prediction(new).summary_frame()
+    params = fit.coefficients.to_numpy()
+    steps = [1e-6 * np.eye(6)[j].reshape(2, 3).T for j in range(6)]
+
+    def log_odds(b: Any) -> Any:
+        chances = theirs.model.predict(b, exog=exog).ravel()
+        return np.log(chances / (1 - chances))
+
+    J = np.stack([(log_odds(params + e) - log_odds(params - e)) / 2e-6 for e in steps], axis=-1)
+    se = np.sqrt(np.einsum("mp,pr,mr->m", J, fit.cov_params().to_numpy(), J))
+    for column, sign in (("mean_ci_lower", -1), ("mean_ci_upper", 1)):
+        wanted = 1 / (1 + np.exp(-(log_odds(params) + sign * 1.959964 * se)))
+        np.testing.assert_allclose(table[column], wanted, rtol=1e-5)
+    assert table.loc[(2, "car"), "mean"] == fit.predict(new).loc[2, "car"]
+    with pytest.warns(ExtrapolationWarning):
+        moved = fit.predict({"x": [99.0], "z": [0.0]})
+    assert (moved == fit.predict({"x": [SCHEMA["x"].upper], "z": [0.0]})).all(axis=None)
 
 
 @pytest.mark.parametrize(

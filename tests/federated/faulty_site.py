@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 from dpstats.cli import main
-from dpstats.federated import over_link
+from dpstats.federated import carriers
 from dpstats.federated.network.wire import Serving
 from dpstats.federated.replies import Replies
 
@@ -103,14 +103,14 @@ FAULTS = {
 if __name__ == "__main__":
     names, *template = sys.argv[1:]
     faults = dict(pair.split("=") for pair in names.split(","))
-    whole = over_link.answering
+    whole = carriers.answering
 
     def answering(site: Any, *given: Any) -> Answer:
         if site.name == "ceiling":
             site = replace(site, max_epsilon=0.5)
         return FAULTS[faults[site.name]](whole(site, *given))
 
-    over_link.answering = answering
+    carriers.answering = answering
     crowd = [
         threading.Thread(target=main, args=([part.replace("{name}", name) for part in template],))
         for name in faults

@@ -109,7 +109,7 @@ def test_a_sparse_fit_goes_through_files(capsys: Any, folder: Path) -> None:
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        (("--method", "rounds"), "one question after the other"),
+        (("--method", "rounds"), "one question after the other, and this command writes one"),
         (("--sparsity", "1,2"), "one number of columns"),
         (("--sparsity", "9"), "from 1 to 2, the columns"),
         (("--rows", "home=0"), "a public guess for each site"),

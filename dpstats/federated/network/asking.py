@@ -15,9 +15,9 @@ from dpstats.federated.network.wire import (
     BarredError,
     LostError,
     Note,
-    Pace,
     asking,
 )
+from dpstats.federated.pace import Pace
 from dpstats.federated.question import Reply, call
 from dpstats.federated.signatures import bare, opened, signed
 

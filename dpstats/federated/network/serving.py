@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from dpstats.errors import DataError
-from dpstats.federated.network.wire import Address, BarredError, LostError, Pace, Serving, serving
+from dpstats.federated.network.wire import Address, BarredError, LostError, Serving, serving
+from dpstats.federated.pace import Pace
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey

@@ -90,7 +90,6 @@ __all__ = [
     "BarredError",
     "LostError",
     "Note",
-    "Pace",
     "Serving",
     "asking",
     "serving",
@@ -172,21 +171,6 @@ class Note:
         """Whether the link still takes a reply to it."""
         metadata = self.message.metadata
         return bool(time.time() < metadata.created_at + metadata.ttl)
-
-
-class Pace:
-    """How long to wait before looking again: longer and longer, so that a link has nothing to do.
-
-    From 0.05 seconds, half as long again each time, up to one.
-    """
-
-    def __init__(self) -> None:
-        self._seconds = 0.05
-
-    def wait(self) -> None:
-        """Until it is time to look again."""
-        time.sleep(self._seconds)
-        self._seconds = min(1.5 * self._seconds, 1.0)
 
 
 class _Party:
