@@ -22,13 +22,14 @@ from __future__ import annotations
 import json
 import math
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from benchmarks.common import (
     DELTA,
+    FITS,
     SIGMA,
     Array,
     arguments,
@@ -46,7 +47,6 @@ from dpstats.accounting.calibration import gdp_mu
 
 # Data sets per cell, in units of --reps: more where they cost little.
 REPS = {1_000: 3, 10_000: 2, 100_000: 1}
-METHODS = ("default", "adassp", "dp-gd")
 Peer = Callable[[Array, Array, float, int], Array]
 
 # d, n, epsilon: best mean relative error known before, at condition number 1.
@@ -97,10 +97,15 @@ CONDITIONED = {
 
 
 def cell(
-    d: int, n: int, epsilon: float, kappa: float, reps: int, seed: int, peer: Peer | None
+    place: tuple[int, int, float, float],
+    fits: Sequence[str],
+    reps: int,
+    seed: int,
+    peer: Peer | None,
 ) -> dict[str, list[float]]:
-    """Errors of every method on the same data sets."""
-    names = ("OLS", *METHODS, "dp-newton", *(["diffprivlib"] if peer else []))
+    """Errors of these fits and others on the same data sets; `place` is d, n, epsilon, kappa."""
+    d, n, epsilon, kappa = place
+    names = ("OLS", *fits, "dp-newton", *(["diffprivlib"] if peer else []))
     errors: dict[str, list[float]] = {k: [] for k in names}
     scales = kappa ** (-0.5 * np.arange(d) / max(d - 1, 1))
     metric = np.diag(scales**2) / 3 if kappa > 1 else None
@@ -109,9 +114,8 @@ def cell(
         x, beta = uniform_design(n, d, kappa, rng), coefficients(d, rng)
         y = x @ beta + rng.normal(0, SIGMA, n)
         errors["OLS"].append(relative(ols(x, y), beta, metric))
-        for name in METHODS:
-            method = None if name == "default" else name
-            found = fit(x, y, epsilon, seed + r, method=method).params.to_numpy()
+        for name in fits:
+            found = fit(x, y, epsilon, seed + r, **FITS[name]).params.to_numpy()
             errors[name].append(relative(found, beta, metric))
         longest = math.sqrt((scales**2).sum() / 3) + 0.4
         found = dp_newton(x, y, epsilon, longest, seed + r)
@@ -166,7 +170,7 @@ def row(errors: dict[str, list[float]], n: int, known: float | None) -> dict[str
     """One line of a table."""
     digits = 4 if n >= 10_000 else 3
     ratio, error = ratio_of_means(errors["default"], errors["OLS"])
-    ours, adassp = (np.mean(errors[k]) for k in ("default", "adassp"))
+    ours = np.mean(errors["default"])
     others = min(float(np.mean(v)) for k, v in errors.items() if k not in ("OLS", "default"))
     return {
         **{k: summarise(v, digits) if np.mean(v) <= 99 else ">99" for k, v in errors.items()},
@@ -174,15 +178,18 @@ def row(errors: dict[str, list[float]], n: int, known: float | None) -> dict[str
         "best known": f"{known:g}" if known else "",
         "default/known": f"{ours / known:.2f}" if known else "",
         "default/best other": f"{ours / others:.2f}",
-        "default/adassp": f"{ours / adassp:.2f}",
     }
 
 
 def main() -> None:
     """Run both tables."""
     a = arguments(
-        __doc__ or "", reps=100, diffprivlib="interpreter that can import diffprivlib; see above"
+        __doc__ or "",
+        reps=100,
+        diffprivlib="interpreter that can import diffprivlib; see above",
+        fits=f"some of {','.join(FITS)}, the default among them",
     )
+    fits = a.fits.split(",") if a.fits else list(FITS)
     peer = diffprivlib(a.diffprivlib, "linear") if a.diffprivlib else None
     isotropic = [(1, d, n, e, known) for (d, n, e), known in CELLS.items()]
     conditioned = [(k, d, n, 1.0, known) for (k, d, n), known in CONDITIONED.items()]
@@ -194,7 +201,7 @@ def main() -> None:
         rows = []
         for kappa, d, n, epsilon, known in progress(small, len(small), a.quiet):
             reps = REPS[n] * a.reps
-            errors = cell(d, n, epsilon, float(kappa), reps, a.seed, peer)
+            errors = cell((d, n, epsilon, float(kappa)), fits, reps, a.seed, peer)
             place = {"kappa": kappa, "d": d, "n": n, "eps": epsilon, "sets": reps}
             rows.append(place | row(errors, n, known))
         show(title, rows, f"Seeds from {a.seed}; mean (standard error).")

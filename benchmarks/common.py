@@ -21,6 +21,12 @@ Array = NDArray[np.float64]
 
 SIGMA = 0.5
 DELTA = 1e-6
+FITS: dict[str, dict[str, str]] = {
+    "default": {},
+    "robust": {"target": "robust"},
+    "adassp": {"method": "adassp"},
+    "dp-gd": {"method": "dp-gd"},
+}
 
 
 def arguments(description: str, *, reps: int, **more: str) -> argparse.Namespace:
@@ -79,15 +85,15 @@ def fit(
     epsilon: float,
     seed: int,
     *,
-    method: str | None = None,
     delta: float = DELTA,
     bounds: dict[str, Any] | None = None,
+    **options: Any,
 ) -> dp.Results:
-    """A private fit with reproducible noise."""
+    """A private fit with reproducible noise, by a method or for a target among `options`."""
     bounds = {"endog": (-3.5, 3.5), "exog": (-1.0, 1.0)} if bounds is None else bounds
     model = dp.OLS(y, x, bounds=bounds)
     privacy = dp.Central(epsilon, delta, large_delta=True)
-    return model.fit(privacy, method=method, noise=dp.SeededNoise(seed))
+    return model.fit(privacy, noise=dp.SeededNoise(seed), **options)
 
 
 def ols(x: Array, y: Array) -> Array:

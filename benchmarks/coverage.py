@@ -34,9 +34,10 @@ def errors(kind: str, x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 
 def cell(
-    n: int, d: int, epsilon: float, kappa: float, kind: str, reps: int, seed: int
+    place: tuple[int, int, float, float, str], target: str, reps: int, seed: int
 ) -> dict[str, Any]:
-    """Coverage and length over `reps` data sets."""
+    """Coverage and length over `reps` data sets; `place` is n, d, epsilon, kappa and the errors."""
+    n, d, epsilon, kappa, kind = place
     hits, ratio, warned = [], [], False
     privacy = dp.Central(epsilon, DELTA)
     for r in range(reps):
@@ -44,7 +45,7 @@ def cell(
         x, beta = uniform_design(n, d, kappa, rng), coefficients(d, rng)
         y = x @ beta + errors(kind, x, rng)
         model = dp.OLS(y, x, bounds={"endog": (-7.0, 7.0), "exog": (-1.0, 1.0)})
-        result = model.fit(privacy, noise=dp.SeededNoise(seed + r))
+        result = model.fit(privacy, target=target, noise=dp.SeededNoise(seed + r))
         warned = bool(result.plan.warnings)
         interval = result.conf_int().to_numpy()
         hits.append(((interval[:, 0] <= beta) & (beta <= interval[:, 1])).mean())
@@ -60,7 +61,7 @@ def cell(
 
 def main() -> None:
     """Run the grid."""
-    a = arguments(__doc__ or "", reps=100)
+    a = arguments(__doc__ or "", reps=100, target="mle (default) or robust")
     sizes = SIZES[:3] if a.quick else SIZES
     grid = [
         (n, d, e, k, kind)
@@ -71,8 +72,9 @@ def main() -> None:
         for e in EPSILONS
     ]
     rows = []
-    for n, d, epsilon, kappa, kind in progress(grid, len(grid), a.quiet):
-        found = cell(n, d, epsilon, kappa, kind, a.reps, a.seed)
+    for place in progress(grid, len(grid), a.quiet):
+        found = cell(place, a.target or "mle", a.reps, a.seed)
+        n, d, epsilon, kappa, kind = place
         inside = 0.93 - 2 * found["se"] <= found["coverage"] <= 0.97 + 2 * found["se"]
         verdict = "ok" if inside else "warned" if found["warned"] else "MISS"
         rows.append(

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.common import arguments, coefficients, fit, ols, progress, show
+from benchmarks.common import FITS, arguments, coefficients, fit, ols, progress, show
 
 # n, d, epsilon, condition number of Sigma, ||beta||, known OLS, known AdaSSP, known best.
 ROWS = [
@@ -29,11 +29,12 @@ ROWS = [
 
 def main() -> None:
     """Run the table."""
-    a = arguments(__doc__ or "", reps=20)
+    a = arguments(__doc__ or "", reps=20, fits="default,robust,adassp or some of these")
+    fits = (a.fits or "default,robust,adassp").split(",")
     rows: list[dict[str, Any]] = []
     for n, d, epsilon, kappa, size, *known in progress(ROWS, len(ROWS), a.quiet):
         scales = kappa ** (0.5 * np.arange(d) / (d - 1))
-        errors: dict[str, list[float]] = {"OLS": [], "default": [], "adassp": []}
+        errors: dict[str, list[float]] = {name: [] for name in ("OLS", *fits)}
         for r in range(a.reps):
             rng = np.random.default_rng([a.seed, n, d, int(kappa), int(size), r])
             x = rng.normal(size=(n, d)) * scales
@@ -42,9 +43,8 @@ def main() -> None:
             reach = 4 * float(np.sqrt(np.sum((scales * beta) ** 2) + 1))
             bounds = {"endog": (-reach, reach), "exog": [(-4 * s, 4 * s) for s in scales]}
             errors["OLS"].append(float(np.linalg.norm(ols(x, y) - beta)))
-            for name in ("default", "adassp"):
-                method = None if name == "default" else name
-                found = fit(x, y, epsilon, r, method=method, delta=1e-5, bounds=bounds)
+            for name in fits:
+                found = fit(x, y, epsilon, r, delta=1e-5, bounds=bounds, **FITS[name])
                 errors[name].append(float(np.linalg.norm(found.params.to_numpy() - beta)))
         rows.append(
             {"n": n, "d": d, "eps": epsilon, "kappa": kappa, "|beta|": size}

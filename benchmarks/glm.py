@@ -30,6 +30,7 @@ import dpstats as dp
 from benchmarks.accuracy import Peer, diffprivlib
 from benchmarks.common import (
     DELTA,
+    FITS,
     Array,
     coefficients,
     progress,
@@ -110,7 +111,7 @@ def accuracy(
     d: int, n: int, epsilon: float, reps: int, seed: int, peer: Peer | None
 ) -> dict[str, list[float]]:
     """Relative errors of every method on the same data sets."""
-    names = ("MLE", "default", "dp-gd", "obj. pert.", *(["diffprivlib"] if peer else []))
+    names = ("MLE", "default", "robust", "dp-gd", "obj. pert.", *(["diffprivlib"] if peer else []))
     errors: dict[str, list[float]] = {k: [] for k in names}
     for r in range(reps):
         rng = np.random.default_rng([seed, d, n, int(1000 * epsilon), r])
@@ -118,11 +119,9 @@ def accuracy(
         y = (rng.random(n) < logistic(x @ beta)).astype(float)
         model = dp.Logit(y, x, bounds={"endog": (0, 1), "exog": (-1.0, 1.0)})
         errors["MLE"].append(relative(maximum_likelihood(x, y, "binomial")[0], beta))
-        for name in ("default", "dp-gd"):
-            method = None if name == "default" else name
-            fit = model.fit(
-                dp.Central(epsilon, DELTA), method=method, noise=dp.SeededNoise(seed + r)
-            )
+        for name in ("default", "robust", "dp-gd"):
+            noise = dp.SeededNoise(seed + r)
+            fit = model.fit(dp.Central(epsilon, DELTA), noise=noise, **FITS[name])
             errors[name].append(relative(fit.params.to_numpy(), beta))
         found = objective_perturbation(x, y, epsilon, rng)
         errors["obj. pert."].append(relative(found, beta))
@@ -131,8 +130,11 @@ def accuracy(
     return errors
 
 
-def coverage(family: str, d: int, n: int, epsilon: float, reps: int, seed: int) -> dict[str, Any]:
+def coverage(
+    place: tuple[str, int, int, float], target: str, reps: int, seed: int
+) -> dict[str, Any]:
     """Coverage of all coefficients pooled, and the length of intervals."""
+    family, d, n, epsilon = place
     hits, length, warned = [], [], False
     top = 1.0 if family == "binomial" else 40.0
     bounds = {"endog": (0.0, top), "exog": [(1.0, 1.0)] + [(-1.0, 1.0)] * (d - 1)}
@@ -146,7 +148,8 @@ def coverage(family: str, d: int, n: int, epsilon: float, reps: int, seed: int) 
             beta = np.r_[0.7, coefficients(d - 1, rng, 0.8)]
             y = np.minimum(rng.poisson(np.exp(x @ beta)), top).astype(float)
         model = dp.GLM(y, x, bounds=bounds, family=family)
-        fit = model.fit(dp.Central(epsilon, DELTA), noise=dp.SeededNoise(seed + r))
+        noise = dp.SeededNoise(seed + r)
+        fit = model.fit(dp.Central(epsilon, DELTA), target=target, noise=noise)
         warned = bool(fit.plan.warnings)
         interval = fit.conf_int().to_numpy()
         hits.append(((interval[:, 0] <= beta) & (beta <= interval[:, 1])).mean())
@@ -166,6 +169,7 @@ def arguments() -> argparse.Namespace:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--table", choices=("accuracy", "coverage", "both"), default="both")
+    parser.add_argument("--target", default="mle", help="whose coverage: mle or robust")
     parser.add_argument("--reps", type=int, default=60)
     parser.add_argument("--seed", type=int, default=20_000)
     parser.add_argument("--quick", action="store_true", help="n up to 10,000 only")
@@ -183,7 +187,7 @@ def show_accuracy(a: argparse.Namespace) -> None:
     for (d, n, epsilon), known in progress(cells, len(cells), a.quiet):
         reps = a.reps if n <= 10_000 else max(a.reps // 3, 4)
         errors = accuracy(d, n, epsilon, reps, a.seed, peer)
-        peers = {k: v for k, v in errors.items() if k not in ("MLE", "default")}
+        peers = {k: v for k, v in errors.items() if k not in ("MLE", "default", "robust")}
         best = min(peers.values(), key=np.mean)
         ratio, error = ratio_of_means(errors["default"], best)
         rows.append(
@@ -209,7 +213,7 @@ def show_coverage(a: argparse.Namespace) -> None:
     rows = []
     for family, d, n, epsilon in progress(grid, len(grid), a.quiet):
         reps = a.reps if n <= 10_000 else max(a.reps // 3, 4)
-        found = coverage(family, d, n, epsilon, reps, a.seed)
+        found = coverage((family, d, n, epsilon), a.target, reps, a.seed)
         rows.append({"family": family, "d": d, "n": n, "eps": epsilon} | found | {"sets": reps})
     note = (
         f"All coefficients pooled, seeds from {a.seed}. ok: within 93-97 % up to two standard "

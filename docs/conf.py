@@ -58,4 +58,6 @@ html_theme_options = {
     "secondary_sidebar_items": ["page-toc"],
 }
 html_sidebars = {"index": [], "changelog": []}
+html_static_path = ["_static"]
+html_css_files = ["narrow.css"]
 html_show_sourcelink = False

@@ -93,6 +93,9 @@ __all__ = [
 
 if not TYPE_CHECKING:  # what a type checker does not find, it is to say
 
+    def __dir__() -> list[str]:
+        return [*__all__, "__version__", "errors"]
+
     def __getattr__(name: str) -> object:
         from dpstats.models.unbuilt import not_in_this_release
 

@@ -27,6 +27,7 @@ import pandas as pd
 
 from benchmarks.common import progress
 from benchmarks.tune.constants import Constant, changed, constants
+from benchmarks.tune.descriptive import LOCAL
 from benchmarks.tune.descriptive import SETTINGS as DESCRIPTIVE
 from benchmarks.tune.settings import SETTINGS as REGRESSIONS
 from benchmarks.tune.settings import Fit
@@ -45,6 +46,7 @@ class AnySetting(Protocol):
 
 SETTINGS: dict[str, Sequence[AnySetting]] = {
     **REGRESSIONS,
+    "local": (*REGRESSIONS["local"], *LOCAL),
     "descriptive": DESCRIPTIVE,
     "evaluation": EVALUATIONS,
     "gaps": GAPS,

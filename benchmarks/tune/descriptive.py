@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from benchmarks.common import Array
 from benchmarks.tune.settings import Fit
 from dpstats.models.descriptive import describe_model
 
-__all__ = ["SETTINGS", "Description"]
+__all__ = ["LOCAL", "SETTINGS", "Description"]
 
 _LEVELS = (0.25, 0.5, 0.75)
 _WIDE = 1000  # times the width of the data that ranges are declared with
@@ -29,6 +30,8 @@ class Description:
         Rows and columns.
     epsilon : float
     law : {"normal", "log-normal"}
+    trust : {"central", "local", "rounds"}
+        Whether a curator is asked, or devices, once or in rounds.
     """
 
     model: str
@@ -36,9 +39,11 @@ class Description:
     d: int = 1
     epsilon: float = 1.0
     law: str = "normal"
+    trust: str = "central"
 
     def __str__(self) -> str:
-        return f"{self.model}, {self.law}, n={self.n}, d={self.d}, eps={self.epsilon:g}"
+        asked = "" if self.trust == "central" else f" {self.trust}"
+        return f"{self.model}{asked}, {self.law}, n={self.n}, d={self.d}, eps={self.epsilon:g}"
 
     def run(self, repetitions: int, seed: int) -> Iterator[Fit]:
         """Fits with the constants as they are now; the same draws whenever called."""
@@ -46,10 +51,13 @@ class Description:
         for r in range(repetitions):
             rows = self._draw(np.random.default_rng([seed, r]))
             names = [f"y{j}" for j in range(self.d)]
-            low = 0.0 if self.law == "log-normal" else -4.0 * _WIDE
-            schema = dp.Schema({name: dp.Numeric(low, 6.0 * _WIDE) for name in names})
+            wide = 1 if self.trust == "local" else _WIDE  # which devices asked once cannot bear
+            low = 0.0 if self.law == "log-normal" else -4.0 * wide
+            schema = dp.Schema({name: dp.Numeric(low, 6.0 * wide) for name in names})
             table = dict(zip(names, rows.T, strict=True))
-            privacy = dp.Central(self.epsilon, 1e-6, large_delta=True)
+            privacy: Any = dp.Central(self.epsilon, 1e-6, large_delta=True)
+            if self.trust != "central":
+                privacy = dp.Local(self.epsilon, interactive=self.trust == "rounds")
             if self.model == "describe":
                 made = describe_model(table, schema)
             else:
@@ -92,6 +100,16 @@ SETTINGS = tuple(
         ("quantile", 5000, 1),
         ("histogram", 2000, 1),
         ("describe", 4000, 3),
+    )
+    for law in ("normal", "log-normal")
+)
+LOCAL = tuple(
+    Description(model, 20_000, epsilon=2.0, law=law, trust=trust)
+    for model, trust in (
+        ("quantile", "local"),
+        ("quantile", "rounds"),
+        ("histogram", "local"),
+        ("histogram", "rounds"),
     )
     for law in ("normal", "log-normal")
 )

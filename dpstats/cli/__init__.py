@@ -36,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             command(arguments)
         sys.stdout.flush()
     except DPStatsError as error:
-        _tell(f"{type(error).__name__}: {error}{_hint(str(error), arguments)}")
+        _tell(f"{type(error).__name__}: {_in_options(str(error), arguments)}")
         return 2
     except BrokenPipeError:  # the reader of a pipe has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -54,12 +54,25 @@ def _warned(message: Warning | str, category: type[Warning], *_: Any, **__: Any)
     _tell(f"{category.__name__}: {message}")
 
 
-def _hint(error: str, arguments: argparse.Namespace) -> str:
-    """How the arguments that an error names are written here."""
-    named = dict.fromkeys(re.findall(r"\b([a-z_]+)=", error))
-    options = [name for name in named if hasattr(arguments, name)]
-    written = ", ".join(f"--{name.replace('_', '-')}" for name in options)
-    return f"\nOn the command line: {written}." if written else ""
+def _in_options(error: str, arguments: argparse.Namespace) -> str:
+    """An error in the words of the command line: `--delta 1e-7` for ``Central(delta=1e-7)``."""
+
+    def option(found: re.Match[str]) -> str:
+        name, value = found[1], found[2].strip("'")
+        return f"--{name.replace('_', '-')} {value}" if hasattr(arguments, name) else found[0]
+
+    def privacy(found: re.Match[str]) -> str:
+        rounds = "interactive=True" in found[2]
+        trust = {"Central": "central", "LabelOnly": "label-only", "Local": "local"}[found[1]]
+        trust += "-rounds" * rounds
+        own = "" if trust == getattr(arguments, "trust", trust) else f"--trust {trust} "
+        return own + _SET.sub(option, found[2].replace(", interactive=True", "")).replace(",", "")
+
+    return _SET.sub(option, _PRIVACY.sub(privacy, error))
+
+
+_SET = re.compile(r"(?<![\w(.])([a-z_]+)=('[^']*'|[\w+-]+(?:\.[\w+-]+)*)")
+_PRIVACY = re.compile(r"\b(Central|LabelOnly|Local)\(([^()]*=[^()]*)\)")
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -44,6 +44,7 @@ _TRUST = {
     "label-curator": "covariates are public, a curator holds the responses",
     "label-only": "covariates are public, nobody holds the responses",
     "local": "nobody holds the rows",
+    "local-rounds": "the same, and devices are asked in rounds",
 }
 
 
@@ -170,8 +171,8 @@ def privacy_of(arguments: argparse.Namespace) -> Privacy:
         raise DataError(
             f"--trust {trust}: the number of rows is public there; leave out --neighbors, --rows."
         )
-    if trust == "local":
-        return dp.Local(epsilon, delta)
+    if trust in ("local", "local-rounds"):
+        return dp.Local(epsilon, delta, interactive=trust == "local-rounds")
     return dp.LabelOnly(epsilon, delta, curator=trust == "label-curator")
 
 

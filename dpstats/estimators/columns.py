@@ -33,7 +33,6 @@ __all__ = [
     "coarse_edges",
     "expected_quantiles",
     "factor_of",
-    "intervals",
     "numbered",
     "too_few",
     "too_many_cells",
@@ -125,9 +124,18 @@ def numbered(count: int) -> tuple[str, ...]:
     return tuple(f"bin {j + 1}" for j in range(count))
 
 
-def intervals(edges: Array) -> tuple[str, ...]:
-    """Bins by their ends, as pandas writes them."""
-    return tuple(f"({a:.6g}, {b:.6g}]" for a, b in pairwise(edges))
+def _round_step(width: float) -> float:
+    """The next round number that is not below a width."""
+    unit = 10.0 ** math.floor(math.log10(width))
+    return next(m * unit for m in (1.0, 2.0, 2.5, 5.0, 10.0) if m * unit >= width * (1 - 1e-9))
+
+
+def round_edges(low: float, high: float, count: int) -> Array:
+    """Edges of about `count` bins of one round width, the first and last cut off by the range."""
+    step = _round_step((high - low) / count)
+    inner = step * np.arange(math.floor(low / step) + 1, math.ceil(high / step))
+    edges = np.concatenate([[low], inner, [high]])
+    return edges if np.all(np.diff(edges) > 0) else np.linspace(low, high, count + 1)
 
 
 def window(found: Distribution, count: int) -> Array:
@@ -143,8 +151,7 @@ def window(found: Distribution, count: int) -> Array:
         return np.linspace(low, high, count + 3)
     start, stop = found.quantile(tail), found.quantile(1 - tail)
     width = max(stop - start, (high - low) * 2.0**-40) / count
-    unit = 10.0 ** math.floor(math.log10(width))
-    step = next(m * unit for m in (1.0, 2.0, 2.5, 5.0, 10.0) if m * unit >= width * (1 - 1e-9))
+    step = _round_step(width)
     most = math.ceil(high / step) - 1 - count
     first = min(max(math.floor(start / step), math.floor(low / step) + 1), most)
     edges = np.concatenate([[low], step * (first + np.arange(count + 1)), [high]])

@@ -39,12 +39,17 @@ _BLOCK_VALUES = 2**19  # 4 MB of float64 a block: in a shared cache, and few Pyt
 # Below, threads wait for the interpreter and hold copies of blocks in vain.
 _THREADED_VALUES = 2**20
 _NARROW = 64  # columns, up to which products are over before threads of BLAS have met
-_MANY_VALUES = 24_000_000  # from here on compiled products are worth starting
+_MANY_VALUES = 16_000_000  # from here on compiled code is worth starting: it takes 0.4 s
 # Rows, and values of them, that are read at a time where nothing else is asked of them.
 _TABLE_ROWS, _TABLE_VALUES = 2**15, 2**20
 _VIEWS = 4  # column selections kept at a time
 # Above, whitened rows are made again for every query: as fast as reading them, in half the memory.
 _REMEMBERED_VALUES = 2**25
+
+
+def _compiled(values: int) -> bool:
+    """Whether compiled code is there, and so many values are worth starting it."""
+    return values >= _MANY_VALUES and kernels() is not None
 
 
 @dataclass(eq=False)
@@ -75,12 +80,11 @@ class View:
 
     @property
     def fast(self) -> bool:
-        """Whether compiled products pay: starting them takes as long as reading this much."""
+        """Whether compiled code pays: starting it takes as long as reading this much."""
         return (
             isinstance(self.x, np.ndarray)
-            and max(self.whole, len(self.x)) * self.x.shape[1] >= _MANY_VALUES
             and self.x.flags.c_contiguous
-            and kernels() is not None
+            and _compiled(max(self.whole, len(self.x)) * self.x.shape[1])
         )
 
     @property
@@ -159,6 +163,7 @@ class ResidentRows:
         """Total of a query about values as they were read."""
         n, source = len(self._source), self._source
         size = max(min(_TABLE_ROWS, _TABLE_VALUES // (self._grid.step.size + 1)), 1)
+        fast = _compiled(n * self._grid.step.size)
 
         def task(start: int) -> NDArray[np.int64]:
             rows = start, min(start + size, n)
@@ -166,6 +171,7 @@ class ResidentRows:
                 Block.of_table(
                     functools.partial(source.observed, *rows),
                     functools.partial(source.astray, *rows),
+                    fast,
                 )
             )
 

@@ -228,7 +228,8 @@ class Model:
             Reproducible noise for simulation; the results are then marked NOT private.
         progress : bool, optional
             Show on standard error how many rows were read and which statistics released: bars on a
-            terminal or in a notebook, by default of large tables only; elsewhere a line each.
+            terminal or in a notebook, by default of fits that take more than 2 seconds; elsewhere a
+            line each.
         scratch : path, optional
             Folder for the rows of a table that is read in batches and does not fit into memory; the
             environment variable ``DPSTATS_SCRATCH`` names it otherwise. Its file has no name and is
@@ -356,8 +357,8 @@ class Model:
         schema = self.design.schema
         assert schema is not None
         sites = self._data.at(schema, ledger, noise)
-        if method is None and not {"combine", "sparsity"} & options.keys():
-            question = federated.rounds_if_better(question, sites)
+        if method is None and "combine" not in options:
+            question = federated.by_public_facts(question, sites)
         return question, sites
 
     def _prepared(

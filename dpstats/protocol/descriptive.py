@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +25,7 @@ __all__ = [
     "HistogramEstimate",
     "ProportionEstimate",
     "QuantileEstimate",
+    "bin_names",
     "critical",
     "described_names",
     "level_names",
@@ -317,6 +319,15 @@ class HistogramEstimate(CountsEstimate):
         if self.edges.shape != (len(self.cells) + 1,) or np.any(np.diff(self.edges) <= 0):
             raise OptionError("estimate: edges that increase are needed, one more than bins.")
 
+    def table(self, design: Design) -> ParameterTable:
+        """The shares of all bins, which are named by their ends."""
+        return replace(super().table(design), names=bin_names(self.edges))
+
+
+def bin_names(edges: Array) -> tuple[str, ...]:
+    """Bins by their ends, as pandas writes them."""
+    return tuple(f"({a:.6g}, {b:.6g}]" for a, b in pairwise(edges))
+
 
 def on_simplex(values: Array, total: float) -> Array:
     """The nearest vector that is not negative and adds up to `total` > 0."""
@@ -403,7 +414,7 @@ class DescribeEstimate:
             cov=np.diag(total),
             cov_privacy=np.diag(noise),
             cov_sampling=np.diag(np.maximum(total - noise, 0.0)),
-            testable=np.tile([True, False, False, False, False], len(self.columns)),
+            testable=np.zeros(values.size, dtype=np.bool_),
             bounds=self._bounds,
         )
 

@@ -10,7 +10,7 @@ from dpstats.protocol.plan import Plan
 
 __all__ = ["Progress", "reporter"]
 
-_LARGE = 20_000_000  # values: rows times parameters, from which on a fit takes seconds
+_DELAY = 2.0  # seconds that pass before a bar is shown that nobody asked for
 
 
 class Progress:
@@ -22,10 +22,12 @@ class Progress:
     ----------
     total : int
         How many statistics are planned.
+    delay : float
+        Seconds that pass before a bar is shown.
     """
 
-    def __init__(self, total: int) -> None:
-        self._total, self._done = total, 0
+    def __init__(self, total: int, delay: float = 0.0) -> None:
+        self._total, self._done, self._delay = total, 0, delay
         self._live = _is_watched()
         self._bar: Any = None
 
@@ -36,7 +38,7 @@ class Progress:
             print(f"[{self._done}/{self._total}] released {slot}", file=sys.stderr, flush=True)
             return
         if self._bar is None:
-            self._bar = _bar(self._total, "released", " statistics")
+            self._bar = _bar(self._total, "released", " statistics", self._delay)
         self._bar.set_postfix_str(slot, refresh=False)
         self._bar.update()
         if self._done == self._total:
@@ -46,7 +48,7 @@ class Progress:
         """What is to be called with a number of rows after each batch of so many."""
         if not self._live:
             return None
-        bar = _bar(rows, "read", " rows")
+        bar = _bar(rows, "read", " rows", self._delay)
 
         def read(more: int) -> None:
             bar.update(more)
@@ -56,10 +58,10 @@ class Progress:
         return read
 
 
-def _bar(total: int, what: str, unit: str) -> Any:
+def _bar(total: int, what: str, unit: str, delay: float) -> Any:
     from tqdm.auto import tqdm
 
-    return tqdm(total=total, desc=what, unit=unit, unit_scale=total > 10_000)
+    return tqdm(total=total, desc=what, unit=unit, unit_scale=total > 10_000, delay=delay)
 
 
 def _is_watched() -> bool:
@@ -68,7 +70,8 @@ def _is_watched() -> bool:
 
 
 def reporter(plan: Plan, progress: bool | None) -> Progress | None:
-    """Progress on standard error; it depends on public facts only."""
-    if progress is None:
-        progress = _is_watched() and plan.n * len(plan.names) > _LARGE
-    return Progress(sum(m.parts for m in plan.mechanisms)) if progress else None
+    """Progress on standard error; nothing in it but public facts, and how long a fit takes."""
+    if progress is None and not _is_watched():
+        return None
+    delay = _DELAY if progress is None else 0.0
+    return None if progress is False else Progress(sum(m.parts for m in plan.mechanisms), delay)

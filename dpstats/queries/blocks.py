@@ -178,7 +178,8 @@ class Block:
     memory : dict
         What `recall` keeps of these rows from one query to the next. Private.
     fast : bool
-        Whether products with `x`, dense and in row order, run compiled: `kernels` are there.
+        Whether products with `x`, dense and in row order, and counts of cells run compiled:
+        `kernels` are there.
     incomplete : callable
         The rows whose ``keep`` is 0 as they were read: a store looks them up when it is called.
     observed : callable
@@ -205,11 +206,16 @@ class Block:
 
     @classmethod
     def of_table(
-        cls, observed: Callable[[], Array], astray: Callable[[], NDArray[np.bool_]]
+        cls,
+        observed: Callable[[], Array],
+        astray: Callable[[], NDArray[np.bool_]],
+        fast: bool = False,
     ) -> Block:
         """Rows of which only what was read is asked: see `AsRead`."""
         none = np.zeros(0)
-        return cls(none[None], none, none, none, none, none, observed=observed, astray=astray)
+        return cls(
+            none[None], none, none, none, none, none, observed=observed, astray=astray, fast=fast
+        )
 
     def sums(self, v: Array) -> Array:
         """``v @ x`` without rounding error, for v (m,) in at most 2^19 steps of a grid."""

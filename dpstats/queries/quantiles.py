@@ -67,7 +67,7 @@ class _Quantile(EachRow, ABC):
 
     def total(self, block: Block) -> Ints:
         """Rows per cell of the grid."""
-        return cell_counts(self.values(block), self.candidates, block.keep)
+        return cell_counts(self.values(block), self.candidates, block.keep, block.fast)
 
     def balance(self, total: Ints) -> Array:
         """``(1 - q) #{v <= g} - q #{v > g}`` of each candidate g; increases with g."""

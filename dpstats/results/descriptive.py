@@ -25,6 +25,7 @@ from dpstats.protocol.descriptive import (
 from dpstats.results import archive, summary
 from dpstats.results.independence import Independence, independence
 from dpstats.results.parameters import ParameterResults
+from dpstats.text import WIDTH, printable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -46,6 +47,26 @@ __all__ = [
 @dataclass(frozen=True, eq=False, repr=False)
 class DescriptiveResults(ParameterResults):
     """What is said of columns; `frame` is it as a table."""
+
+    def frame(self) -> pd.DataFrame:
+        """Columns estimate, std err, lower and upper of 95 % intervals; one row a number."""
+        table = self._frame_of(0.05)
+        table.insert(0, "estimate", self.params)
+        table.insert(1, "std err", self.bse)
+        return table
+
+    def _shown(self) -> pd.DataFrame:
+        """What is printed below its name."""
+        return self.frame()
+
+    @property
+    def _fitted(self) -> str:
+        return f"description of {', '.join(self.design.inputs)}"
+
+    def __repr__(self) -> str:
+        shown = printable(self._shown())
+        text = shown.to_string(float_format="{:.5g}".format, line_width=WIDTH)
+        return f"{super().__repr__()}\n{text}"
 
     @staticmethod
     def _written(estimate: Any) -> dict[str, Any]:
@@ -150,12 +171,9 @@ class HistogramResults(CountsResults):
         bins = pd.IntervalIndex.from_breaks(self.edges, name=self.design.inputs[0])
         return super().frame(alpha).set_axis(bins, axis=0)
 
-    def _particulars(self) -> summary.Particulars:
-        own = super()._particulars()
-        if self.plan.options.get("bins") != "auto":
-            return own
-        ends = ", ".join(f"{edge:.6g}" for edge in self.edges)
-        return summary.Particulars(meaning=(*own.meaning, f"Edges of the bins: {ends}."))
+    @property
+    def _planned(self) -> tuple[str, ...]:
+        return self.estimate.cells
 
     def _check(self) -> None:
         super()._check()
@@ -191,9 +209,6 @@ class DescribeResults(DescriptiveResults):
         table.insert(0, "estimate", self.params)
         pairs = [name.partition(" of ")[::2][::-1] for name in self.table.names]
         return table.set_axis(pd.MultiIndex.from_tuples(pairs), axis=0)
-
-    def __repr__(self) -> str:
-        return f"{super().__repr__()}\n{self.frame()}"
 
     def _check(self) -> None:
         super()._check()
@@ -238,6 +253,9 @@ class CrosstabResults(CountsResults):
             table.loc["All"] = table.sum(axis=0)
         a, b = self.plan.options["columns"]
         return table.rename_axis(index=a, columns=b)
+
+    def _shown(self) -> pd.DataFrame:
+        return self.counts(margins=True)
 
     def chi2_contingency(self) -> Independence:
         """Test of independence with the noise in it: statistic, pvalue, dof, expected_freq.

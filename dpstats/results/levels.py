@@ -177,10 +177,6 @@ class LevelsResults(TermResults):
             Without `new`: averages over the private rows were never released.
         OptionError, DataError
             If an argument is none of those allowed, or new rows miss a value.
-
-        Examples
-        --------
-        >>> fit.get_margeff(new=census).summary_frame()  # doctest: +SKIP
         """
         law = Chances(self.levels)
         found = marginal_effects(self, law, new, at, method, dummy=dummy, count=count)
@@ -198,7 +194,7 @@ class LevelsResults(TermResults):
             errors=(self.no_inference,),
             meaning=(
                 f"A coefficient is what one unit of its column adds to the log odds of its level "
-                f"against {base!r}.",
+                f"against {base!r}. Tests name it by both, {self.table.names[0]!r}.",
                 *((f"Noisy shares of levels: {text}.",) if text else ()),
             ),
         )

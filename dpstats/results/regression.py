@@ -90,13 +90,14 @@ class RegressionResults(TermResults):
 
     @property
     def cov_type(self) -> str:
-        """What the covariance holds, and whether it assumes equal, or a model's, variances."""
+        """What the covariance holds: HC1, by the unit of privacy, or nonrobust; and the noise."""
         if not self.has_inference:
             return "none"
         if self.design.names == ("Intercept",):
             return super().cov_type
-        kind = "heteroskedasticity-robust" if self.estimate.robust else "nonrobust"
-        return f"{super().cov_type}, {kind}"
+        kind = "HC1" if self.plan.method == "newton" else "robust"  # others have no n / (n - d)
+        kind = kind if self.plan.max_rows == 1 else "cluster"
+        return f"{kind if self.estimate.robust else 'nonrobust'} + privacy"
 
     @property
     def df_model(self) -> float:

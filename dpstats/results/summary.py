@@ -7,10 +7,11 @@ gives the lines that only its model has.
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import groupby, zip_longest
 from typing import Any
 
 from dpstats.privacy import NOT_PRIVATE
@@ -155,15 +156,31 @@ def _parameters(fit: Released, alpha: float) -> TextTable:
 
 
 def _grouped(table: ParameterTable, lines: list[tuple[str, ...]]) -> tuple[tuple[str, ...], ...]:
-    """The lines with their labels, those of a group below its name where there are several."""
-    several, last, rows = len(set(table.groups)) > 1, "", []
-    for at, line in zip(table.inner, lines, strict=True):
-        group, name = table.groups[at], table.names[at]
-        if several and group != last:
-            rows.append((f"{group}:", *[""] * len(line)))
-        last = group
-        rows.append((f"  {name}" if several else name, *line))
+    """The lines with their labels, those of a group below its name where there are several.
+
+    What all names of a group end with, ``of age`` or ``[car]``, is said by its name.
+    """
+    groups = [table.groups[at] for at in table.inner]
+    if len(set(groups)) <= 1:
+        names = [table.names[at] for at in table.inner]
+        return tuple((name, *line) for name, line in zip(names, lines, strict=True))
+    rows: list[tuple[str, ...]] = []
+    entries = zip(groups, table.inner, lines, strict=True)
+    for group, members in groupby(entries, key=lambda entry: entry[0]):
+        kept = list(members)
+        names = _shortened([table.names[at] for _, at, _ in kept])
+        rows.append((f"{group}:", *[""] * len(kept[0][2])))
+        rows += [(f"  {name}", *line) for name, (*_, line) in zip(names, kept, strict=True)]
     return tuple(rows)
+
+
+def _shortened(names: list[str]) -> list[str]:
+    """Names without the last ``of age`` or ``[car]``, where all of them have the same."""
+    parts = [re.fullmatch(r"(.+?)( of .+| \[[^\[\]]*\])", name) for name in names]
+    tails = {part and part[2] for part in parts}
+    if len(tails) != 1 or None in tails:
+        return names
+    return [part[1] for part in parts if part]
 
 
 def _facts(lines: Iterable[tuple[str, str]]) -> TextTable:
@@ -174,8 +191,10 @@ def _facts(lines: Iterable[tuple[str, str]]) -> TextTable:
 def _error_bound(fit: Released, full: bool) -> Pairs:
     """How far the estimates may be off, and where to read what is proved."""
     bound = fit.error_bound
-    failing, where = len(bound.failing()), "below" if full else "fit.error_bound"
-    judged = f" ({failing} of {len(bound.assumptions)} FAIL{'S' * (failing == 1)})"
+    where = "below" if full else "fit.error_bound"
+    needed = [c for c in bound.assumptions if not c.statement.startswith("Lower bound")]
+    failing = sum(c.holds is False for c in needed)  # conditions of a lower bound promise nothing
+    judged = f" ({failing} of {len(needed)} FAIL{'S' * (failing == 1)})"
     theorem = f"Theorem, conditions{judged * (failing > 0)}: {where}."
     if not len(bound.population):
         return (("Error bound", f"none in numbers. {theorem}"),)

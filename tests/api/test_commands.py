@@ -103,8 +103,14 @@ def test_a_private_number_of_rows(files: Path, capsys: Any) -> None:
 
 def test_errors_and_warnings_speak_of_options(files: Path, capsys: Any) -> None:
     assert run(files, "fit", "y ~ x", budget=["--epsilon", "1"]) == 2
-    assert "On the command line" in (said := capsys.readouterr().err)
-    assert "--delta" in said
+    said = capsys.readouterr().err
+    assert "for example --epsilon 1 --delta 1e-7" in said
+    assert "Central(" not in said
+    assert run(files, "fit", "y ~ x", "--method", "local-rounds", "--trust", "local") == 2
+    assert "--trust local-rounds --epsilon 1" in capsys.readouterr().err
+    assert run(files, "fit", "y ~ x", "--trust", "local-rounds", budget=["--epsilon", "2"]) == 0
+    assert dp.load(files / "out.json").plan.privacy.interactive
+    capsys.readouterr()
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         assert run(files, "fit", "y ~ x", budget=["--epsilon", ".02", "--delta", "1e-6"]) == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -492,9 +493,24 @@ def test_bars_show_rows_that_were_read_and_statistics_that_were_released(
     said = capsys.readouterr().err
     assert "read: 100%" in said
     assert "released: 100%" in said
-    sums(folder)  # small
+    sums(folder)  # of less than two seconds
+    monkeypatch.setattr(progress, "_DELAY", 0.0)
     sums(folder, progress=False)
     assert capsys.readouterr().err == ""
+    sums(folder)
+    assert "released: 100%" in capsys.readouterr().err
+
+
+def test_a_bar_comes_once_a_fit_has_taken_its_time(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(progress, "_is_watched", lambda: True)
+    report = progress.Progress(3, delay=0.2)
+    report("one")
+    assert capsys.readouterr().err == ""
+    time.sleep(0.3)
+    report("two")
+    assert "two" in capsys.readouterr().err
 
 
 def test_without_a_terminal_progress_is_a_line_a_statistic(

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from dpstats.queries import binned
+from dpstats.queries.blocks import kernels
 
 RNG = np.random.default_rng(11)
 MANY = 4 * binned._MANY
@@ -24,7 +25,7 @@ VALUES = {
     "atoms": RNG.choice([0.0, -0.0, 0.25, 0.1, 1.0, -1.0], MANY),
     "edges themselves": RNG.choice(np.concatenate(list(EDGES.values())), MANY),
     "all alike": np.full(MANY, 0.1),
-    "no numbers": RNG.choice([np.nan, np.inf, -np.inf, 0.3, 1e308, -1e308], MANY),
+    "no numbers": RNG.choice([np.nan, -np.nan, np.inf, -np.inf, 0.3, 1e308, -1e308], MANY),
     "few": RNG.uniform(-1, 1, 9),
     "none": np.zeros(0),
 }
@@ -41,6 +42,8 @@ def test_cells_are_counted_one_by_one(values, edges):
         below = [np.count_nonzero(mine <= edge) for edge in e]
         counts = np.diff([0, *below, mine.size])
         assert binned.cell_counts(v, e, kept).tolist() == counts.tolist()
+        if kernels():
+            assert binned.cell_counts(v, e, kept, fast=True).tolist() == counts.tolist()
 
 
 def test_no_edge_leaves_one_cell():

@@ -146,7 +146,7 @@ WORDS = {
 }
 ALWAYS = [
     "Method: newton",
-    "sampling + privacy",
+    "HC1 + privacy",
     "priv. share",
     "P>|z|",
     "30.0%",

@@ -95,7 +95,7 @@ def test_a_term_without_effect_is_found_at_its_level() -> None:
 def test_the_covariance_that_is_reported_may_be_asked_for(name: str) -> None:
     _, fit = fitted(cov_type=name)
     _, plain = fitted()
-    assert "heteroskedasticity-robust" in fit.cov_type
+    assert fit.cov_type == "HC1 + privacy"
     assert (fit.bse == plain.bse).all()
 
 

@@ -32,7 +32,7 @@ from dpstats.protocol import (
     QuantileEstimate,
     Question,
 )
-from dpstats.protocol.descriptive import level_names, on_simplex
+from dpstats.protocol.descriptive import bin_names, level_names, on_simplex
 from dpstats.queries import CellMessage
 from dpstats.theory import Assumption, Citation, Rate, Theory
 
@@ -44,15 +44,15 @@ __all__ = ["LocalBins", "LocalQuantiles", "LocalShares"]
 Array = NDArray[np.float64]
 Made = TypeVar("Made", bound=CountsEstimate)
 
-_LOOK = 0.3  # untried: share of the devices that say where the values are, before bins are made
-_LOOKS = (0.15, 0.25)  # untried: share of devices that say where quantiles are, then closer
-_CLEAR = 5.0  # untried: devices of an average bin to the noise in their count, at least
+_LOOK = 0.3  # share: of the devices that say where the values are, before bins are made
+_LOOKS = (0.15, 0.25)  # share: of devices that say where quantiles are, then closer
+_CLEAR = 5.0  # ratio: devices of an average bin to the noise in their count, at least
 _FEWEST_BINS = 4  # numerical: of a histogram whose bins are not given
 _FEWEST, _MOST = 8, 64  # numerical: cells over a range, by a first round or the only one
 _DEEPEST = 2.0**-12  # numerical: part of the range, below which cells have one width
 _THINNEST = 2.0**-40  # numerical: part of the range that a cell is wide, at least
-_CLOSE = 4  # untried: cells of later rounds inside of what is known of a quantile
-_DOUBT = 0.02  # untried: odds that a quantile is outside of what is taken as known of it
+_CLOSE = 4  # number: cells of later rounds inside of what is known of a quantile
+_DOUBT = 0.02  # share: chance that a quantile is outside of what is taken as known of it
 
 OWN = Citation(
     "dpstats-cells",
@@ -243,10 +243,10 @@ class LocalBins(_Cells):
             plan = self._cells_plan(design, privacy, n, {"bins": "auto", "count": count}, shares)
             return _expected(replace(plan, parameters=columns.numbered(count + 2)), count)
         if edges is None:
-            edges = np.linspace(low, high, _automatic(n, privacy.epsilon) + 1)
+            edges = columns.round_edges(low, high, _automatic(n, privacy.epsilon))
         _check_cells(edges.size - 1, "bins")
         plan = self._cells_plan(design, privacy, n, {"bins": tuple(edges.tolist())})
-        names = columns.intervals(edges)
+        names = bin_names(edges)
         return _expected(replace(plan, parameters=names), len(names))
 
     def _edges(self, design: Design, plan: Plan, answers: Sequence[Messages]) -> Array:

@@ -27,6 +27,7 @@ from dpstats.protocol import (
     Plan,
     ProportionEstimate,
 )
+from dpstats.protocol.descriptive import bin_names
 from dpstats.queries import Axis, Query, TableCounts
 from dpstats.theory import Assumption, Citation, Rate, Theory
 
@@ -157,7 +158,7 @@ class BinShares(Counted[HistogramEstimate]):
             count = _automatic(plan)
             plan = replace(plan, options={**plan.options, "bins": "auto", "count": count})
             return expected_shares(replace(plan, parameters=columns.numbered(count + 2)), count)
-        names = columns.intervals(bins)
+        names = bin_names(bins)
         plan = replace(plan, options={**plan.options, "bins": bins.tolist()}, parameters=names)
         return expected_shares(plan, len(names))
 
