@@ -75,7 +75,7 @@ def test_where_the_target_is_late_nobody_else_is_asked() -> None:
 
 
 def test_rounds_are_chosen_over_a_carrier_as_they_are_in_one_process() -> None:
-    small = {f"s{k}": table(300, k) for k in range(30)}
+    small = {f"s{k}": table(200, k) for k in range(30)}
     at = [Site(name, rows, SCHEMA) for name, rows in small.items()]
     asked = question(privacy=dp.Federated(0.5, 1e-6, target="s0"))
     chosen = by_public_facts_over(asked, list(small), in_process(at))

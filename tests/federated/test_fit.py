@@ -85,6 +85,7 @@ def test_intervals_say_what_they_assume(fit: Any) -> None:
     assert np.allclose(fit.conf_int().mean(axis=1), fit.params)
     shorter = fit.conf_int(assume="exchangeable").diff(axis=1)[1]
     assert (shorter < fit.conf_int().diff(axis=1)[1]).all()
+    assert "conf_int(assume='target') holds each" in " ".join(str(fit.summary()).split())
     with pytest.raises(OptionError, match="allowed are 'exchangeable', 'target'"):
         fit.conf_int(assume="magic")
 
