@@ -34,8 +34,8 @@ _COUNTS = ((10.0, 1.0), (1.0, 3.0))  # mean of counts, and their variance over i
 # link of the share of ones (ratio: what averages over predictors take from it).
 _BINARY = {"logit": (1.0, 1.15), "probit": (0.6, 1.17), "cloglog": (0.7, 1.0)}
 _LOG_SD = 0.5  # standard deviation: of linear predictors of counts
-_BEST = 0.6  # ratio: lower end of a range to what uncorrelated columns have
-_WORST, _WORST_ALONE = 6.0, 2.0  # ratio: upper end, of several columns and of one
+_BEST = 0.65  # ratio: lower end of a range to what uncorrelated columns have
+_WORST, _WORST_ALONE = 7.5, 2.0  # ratio: upper end, of several columns and of one
 _LEAST_ROWS = 350.0  # noises: of a sum of 0 and 1 with all the budget, in n, at least
 # ratio: growth of an error by the square of the relative noise on its column, in either case
 _FAINT = (0.3, 1.5)
