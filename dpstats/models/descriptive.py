@@ -132,8 +132,14 @@ def describe(
 
     Examples
     --------
-    >>> found = dp.describe(df, schema, dp.Central(1.0, 1e-6), ledger)  # doctest: +SKIP
-    >>> found.frame()  # doctest: +SKIP
+    >>> import dpstats as dp
+    >>> from dpstats.datasets import randhie
+    >>> df, schema = randhie.load()
+    >>> found = dp.describe(df, schema, dp.Central(1.0, 1e-6), columns=["mdvis", "disea"])
+    >>> found.frame().columns.tolist()
+    ['count', 'missing', 'mean', 'std', '25%', '50%', '75%']
+    >>> bool(abs(found.frame().loc["disea", "mean"] - df["disea"].mean()) < 0.5)
+    True
     """
     model = describe_model(data, schema, columns)
     return cast("DescribeResults", model.fit(privacy, ledger, noise=noise))

@@ -93,8 +93,15 @@ def evaluate(
 
     Examples
     --------
-    >>> found = dp.evaluate(fit, test, privacy=dp.Central(1, 1e-6))  # doctest: +SKIP
-    >>> found.frame(), found.confusion_matrix()  # doctest: +SKIP
+    >>> import dpstats as dp
+    >>> from dpstats.datasets import randhie
+    >>> df, schema = randhie.load()
+    >>> fit = dp.logit("idp ~ lncoins + hlthg", df[:10_000], schema).fit(dp.Central(1.0, 1e-6))
+    >>> found = dp.evaluate(fit, df[10_000:], privacy=dp.Central(1.0, 1e-6))
+    >>> bool(0 < found.frame().loc["accuracy", "lower"] < 1)
+    True
+    >>> found.confusion_matrix().shape
+    (2, 2)
     """
     if privacy is None:
         raise OptionError("privacy=...: what to spend, such as dp.Central(1.0, 1e-6), is needed.")

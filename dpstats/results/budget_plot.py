@@ -94,7 +94,7 @@ def _over_time(ax: Axes, times: Any, after: NDArray[np.float64]) -> None:
     ax.step(x, y, where="post", color=COLORS[0], label="spent")
     ax.fill_between(x, y, step="post", color=COLORS[0], alpha=0.25, linewidth=0)
     ax.plot(at, after, MARKERS[0], color=COLORS[0], ms=4, label="a charge")
-    locator = AutoDateLocator()  # type: ignore[no-untyped-call]
+    locator = AutoDateLocator(minticks=2, maxticks=5)  # type: ignore[no-untyped-call]
     ax.xaxis.set_major_locator(locator)
     short = ConciseDateFormatter(locator)  # type: ignore[no-untyped-call]
     ax.xaxis.set_major_formatter(short)

@@ -59,6 +59,10 @@ class DescriptiveResults(ParameterResults):
         """What is printed below its name."""
         return self.frame()
 
+    @property
+    def _fitted(self) -> str:
+        return f"description of {', '.join(self.design.inputs)}"
+
     def __repr__(self) -> str:
         shown = printable(self._shown())
         text = shown.to_string(float_format="{:.5g}".format, line_width=WIDTH)

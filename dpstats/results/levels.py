@@ -177,10 +177,6 @@ class LevelsResults(TermResults):
             Without `new`: averages over the private rows were never released.
         OptionError, DataError
             If an argument is none of those allowed, or new rows miss a value.
-
-        Examples
-        --------
-        >>> fit.get_margeff(new=census).summary_frame()  # doctest: +SKIP
         """
         law = Chances(self.levels)
         found = marginal_effects(self, law, new, at, method, dummy=dummy, count=count)

@@ -274,10 +274,6 @@ class ParameterResults(Released):
         DataFrame
             Indexed by ``term``: ``estimate``, ``std.error``, ``statistic``, ``p.value``,
             ``conf.low``, ``conf.high``; what a parameter has not is nan.
-
-        Examples
-        --------
-        >>> fit.tidy().loc["x", ["estimate", "conf.low", "conf.high"]]  # doctest: +SKIP
         """
         import pandas as pd
 

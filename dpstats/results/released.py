@@ -42,6 +42,8 @@ _PARTS = ("design", "plan", "estimate", "privacy", "error_bound")
 # What a file may be, one line each in `dpstats.results`; nothing else is read.
 KINDS: dict[str, type[Released]] = {}
 
+_FEW = 12  # bounds that a paragraph names one by one
+_TABLED = " 95 % bounds on the distances to the estimates without privacy are in the table."
 _HIDDEN = ("noise hides", "noise may hide", "noise blurs", "may hide directions", "noise on x'x")
 
 SOFTWARE = Citation(
@@ -254,15 +256,21 @@ class Released:
         if promise.ledger is not None and promise.ledger.persistent:
             total = f" All analyses charged to one ledger with them: {promise.ledger.line()}."
         errors = f" Covariance: {self.cov_type}." if self.table.has_inference else ""
-        accuracy = f" {bound.sentence()}" if len(bound.nonprivate) else ""
+        few = 0 < len(bound.nonprivate) <= _FEW
+        accuracy = f" {bound.sentence()}" if few else _TABLED * (len(bound.nonprivate) > _FEW)
         source = f", after {bound.citations[0].text()}" if bound.citations else "."
         kind = f"{plan.model}{self._law}"
         return plain(
             f"{mark}Estimates are ({promise.epsilon:g}, {promise.delta:g})-differentially private "
-            f"for {promise.unit} ({promise.trust}; {promise.neighbors}).{total} The model "
-            f"{self.model.formula or 'of arrays'} ({kind}) was fitted with dpstats "
-            f"{version.VERSION} by its method {plan.method}{source}{errors}{accuracy}"
+            f"for {promise.unit} ({promise.trust}; {promise.neighbors}).{total} "
+            f"The {self._fitted} ({kind}) was fitted with dpstats {version.VERSION} by its "
+            f"method {plan.method}{source}{errors}{accuracy}"
         )
+
+    @property
+    def _fitted(self) -> str:
+        """What was fitted."""
+        return f"model {self.model.formula or 'of arrays'}"
 
     def __repr__(self) -> str:
         mark = f", {NOT_PRIVATE}" if self.reproducible else ""

@@ -92,7 +92,7 @@ def html_report(fit: Released) -> str:
     str
         One HTML document without external references.
     """
-    title = f"{fit.model.formula or fit.plan.model}: {fit.plan.method}, {fit.privacy.trust}"
+    title = f"{fit._fitted[0].upper()}{fit._fitted[1:]}: {fit.plan.method}, {fit.privacy.trust}"
     banner = (
         f'<p class="warning"><strong>{NOT_PRIVATE}.</strong> The noise came from a seed: this page '
         "is for simulation and tests only.</p>"

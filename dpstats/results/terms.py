@@ -41,10 +41,6 @@ class TermResults(ParameterResults):
         ------
         OptionError
             If no test is valid (`has_inference`).
-
-        Examples
-        --------
-        >>> fit.wald_test_terms().summary_frame()  # doctest: +SKIP
         """
         found = self._term_tests()
         kept = [row for row in found if not (skip_single and row[2] == 1)]

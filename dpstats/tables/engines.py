@@ -32,7 +32,6 @@ class Dask:
     >>> import dpstats as dp
     >>> dp.Dask("scheduler:8786")  # nobody is asked yet
     Dask('scheduler:8786')
-    >>> model = dp.ols("y ~ x", "folder/*.parquet", schema, engine=_)  # doctest: +SKIP
     """
 
     def __init__(self, cluster: Any) -> None:

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from dpstats.estimators.base import floor_eigenvalues
 from dpstats.estimators.central.newton.budget import (
-    ALLOWED,
     CLEAR,
     COUNTS,
     EARLY,
+    allowed,
     believed_bias,
     blur,
     last_noise,
@@ -49,7 +49,6 @@ _LEAST_MEAT_CLIP, _MEAT_MISPLACED = 0.1, 0.5
 # ratio: curvature between both clips to the share of rows there, and at most
 _BETWEEN, _MOST_BETWEEN = 1.5, 0.3
 _FARTHEST_LEAN = 3.0  # ratio: what is beyond the clip to what is seen of it, at most
-_LEAN_DOUBT = 0.5  # ratio: square of its relative error
 _MOST_BEND = 0.5  # ratio: change of a step by the bend of means to its length, at most
 _MOST_GROWN = 1.5  # ratio: change of the curvature on the last step, at most
 # ratio: eigenvalues of a late step to their mean, and to noise, at least
@@ -95,11 +94,14 @@ def solved(matrix: Array, vector: Array) -> Array:
 
 
 def _beyond(law: TailLaw, clip: float, score: Whole) -> tuple[Array, Array]:
-    """What the clip leaves out of a score, extrapolated, and the variance allowed for it."""
+    """What the clip leaves out of a score, extrapolated, and the variance allowed for it.
+
+    Along its lean the error of that is as large as it is itself; all of it may point elsewhere.
+    """
     excess, nearer = (float(np.interp(c, law.clips, law.excess())) for c in (clip, clip / 2))
     beyond = min(_FARTHEST_LEAN, excess / max(nearer - excess, 1e-300)) * score.lean
-    allowed = ALLOWED * excess**2 * np.eye(beyond.size)
-    return beyond, allowed + _LEAN_DOUBT * np.outer(beyond, beyond)
+    anywhere = allowed(excess, beyond.size) * np.eye(beyond.size)
+    return beyond, anywhere + np.outer(beyond, beyond)
 
 
 class Bread(NamedTuple):
@@ -183,7 +185,7 @@ class Climb(ABC):
         at, score = joined(middle, Placed(both.at, score), bread.matrix)
         meat = self.meat(b, clip, law, bread.matrix) * self.n / max(self.n - b.size, 1.0)
 
-        beyond, allowed = _beyond(law, clip, score)
+        beyond, anywhere = _beyond(law, clip, score)
         solution = Solution(
             at=at,
             step=self.bent(at, solved(bread.matrix, score.total + beyond)),
@@ -191,7 +193,7 @@ class Climb(ABC):
             variances=bread.variances,
             meat=meat,
             noise=score.variance,
-            allowed=allowed,
+            allowed=anywhere,
             level=bread.level,
             spread=spread,
             start=self.start,

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.estimators.central.newton.budget import (
-    ALLOWED,
     INNER,
+    allowed,
     believed_bias,
     blur,
     last_noise,
@@ -78,7 +78,7 @@ def _variances(plan: Plan, design: Design, case: Case) -> tuple[float, float]:
     noise = last_noise(plan, design)
     best = int(np.argmin((noise * clips) ** 2 + believed_bias(family) * excess**2))
     drawn = (1 / INNER + _OUTER / (1 - INNER)) / 4 if peels(design) else 1.0
-    private = drawn * (noise * clips[best]) ** 2 + ALLOWED * excess[best] ** 2
+    private = drawn * (noise * clips[best]) ** 2 + allowed(excess[best], len(design.names))
     slope = float(np.mean(family.curvature(eta)))
     square = float(np.sum(chances * r**2)) / _CHANCES.size
     copies = design.weights.scale if design.weights and design.weights.kind == "frequency" else 1.0

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from dpstats.estimators.base import Request, floor_eigenvalues
 from dpstats.estimators.central.newton.budget import (
-    ALLOWED,
     CLEAR,
     COUNT,
+    allowed,
     believed_bias,
     between_0_and_1,
     blur,
@@ -181,7 +181,7 @@ class _Descent:
             variances=variances,
             meat=self.meat(at, clip) * self.n / max(self.n - b.size, 1.0),
             noise=((1 - weight) * noise) ** 2 + (weight * other) ** 2,
-            allowed=(ALLOWED * excess**2 + bent) * np.eye(b.size),
+            allowed=(allowed(excess, b.size) + bent) * np.eye(b.size),
             level=level,
             spread=spread,
             start=start,
