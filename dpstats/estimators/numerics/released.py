@@ -14,12 +14,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from typing import Generic, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
+
+if TYPE_CHECKING:
+    from scipy.stats.qmc import Sobol
 
 __all__ = ["AnyLaw", "Asked", "Finish", "Law", "even_points", "fit_released"]
 
@@ -29,7 +31,7 @@ _STEPS = 8  # numerical: steps of the fit at most
 _LITTLE = 0.02  # numerical: change of all parameters, after which one step more is the last
 _LONGEST = 0.7  # numerical: largest change of a parameter in one step
 _DAMPING = 1.0  # numerical: information that is added for each parameter in a step
-_CHUNK = 2**12  # numerical: made-up rows at a time
+_CHUNK = 2**10  # numerical: made-up rows at a time
 _FEWEST = 14  # numerical: binary logarithm of their number, at least, but for few private rows
 _FEW = 16  # numerical: of them for each private row, where these are few
 _VALUES = 26  # numerical: the same of what they contribute together, at most
@@ -168,6 +170,8 @@ def fit_released(
         if last:
             break
         near = longest < _LITTLE
+        if near and rough:
+            break
     return replace(found, law=law, rows=n)
 
 
@@ -271,18 +275,22 @@ def _centred(scores: Array) -> Array:
 
 
 def _chunks(width: int, m: int) -> Iterator[tuple[int, Array]]:
+    points = _points(width)
     for first in range(0, m, _CHUNK):
-        yield first, even_points(width, m)[first : first + _CHUNK]
+        yield first, points.random(min(_CHUNK, m - first)) + _INSIDE
 
 
-@lru_cache(maxsize=2)
 def even_points(width: int, m: int) -> Array:
     """Evenly spread points of the unit cube, which no noise is made of: always the same.
 
     They are Sobol's, scrambled (Owen 1998) from a seed that is a constant: left as they are, some
     pairs of more than ten coordinates are spread unevenly.
     """
-    from scipy.stats import qmc
-
-    points: Array = qmc.Sobol(width, scramble=True, seed=0).random(m) + _INSIDE
+    points: Array = _points(width).random(m) + _INSIDE
     return points
+
+
+def _points(width: int) -> Sobol:
+    from scipy.stats.qmc import Sobol
+
+    return Sobol(width, scramble=True, seed=0)
