@@ -215,7 +215,7 @@ class Federated(_Exchanged):
 
     epsilon: float
     delta: float
-    target: str
+    target: str = ""
     budgets: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     rows: Mapping[str, int] = field(default_factory=dict)
     trust: ClassVar[str] = "federated"
@@ -223,7 +223,10 @@ class Federated(_Exchanged):
     def __post_init__(self) -> None:
         _check_budget(self.epsilon, self.delta)
         if not isinstance(self.target, str) or not self.target:
-            raise OptionError("target: the name of the site that is asked about is needed.")
+            raise OptionError(
+                "target: the name of the site that is asked about is needed, as in "
+                "Federated(1.0, 1e-6, target='north')."
+            )
         if not isinstance(self.budgets, Mapping):
             raise OptionError(
                 "budgets: a mapping, as in budgets={'north': (0.5, 1e-6)}, is needed."

@@ -28,7 +28,6 @@ Array = NDArray[np.float64]
 _EQUAL = 0.5  # probability: that the target has its home's own coefficients
 _TAIL = 1.3  # exponent: of the prior density of the heterogeneity, > 1: it gives up pulling
 _NEAR = 0.1  # ratio: heterogeneity below which that density is flat
-_REST = 0.2  # ratio: weight of a pool of sources that do not agree, to one that does
 _LEVEL = 0.05  # probability: of rejecting sources that agree
 _HARMONIC = 3  # parameters: from which shrinkage can be better everywhere (Stein 1956)
 
@@ -114,25 +113,23 @@ def _moved(cov: Array, after: Array) -> float:
 
 
 def blend(theta: Array, cov: Array) -> Combined:
-    """The posterior mean under a heavy-tailed prior about clusters of sources, and other pools.
+    """The posterior mean under a heavy-tailed prior about every pool of sources.
+
+    Pools whose sources agree are taken to have equal coefficients; the covariance of the others
+    holds what their members differ by.
 
     Its intervals are made of the posterior mean square of the distance to it under a second prior,
     Stein's harmonic one about every home, of `minimax`: no source is just like the target there and
     all heterogeneities are as likely, so that intervals cover where sources agree with each other
     and not with the target, too.
 
-    Of one or two parameters the distance to a home says little, and sources that agree by a test
-    may yet be far from the target together: all pools count alike there, each with what its members
-    differ by. No shrinkage is better everywhere then: the interval is the target's own, as much
-    wider as the estimate is off.
+    Of one or two parameters the distance to a home says little, and no shrinkage is better
+    everywhere: the interval is the target's own, as much wider as the estimate is off.
     """
     homes, found = _clusters(theta, cov)
-    if theta.shape[1] < _HARMONIC:
-        tree, weights = homes, _sizes(homes)
-    else:
-        agreed = {home.members for home in found}
-        others = [home for home in homes if home.members not in agreed]
-        tree, weights = [*found, *others], np.r_[_sizes(found), _REST * _sizes(others)]
+    agreed = {home.members for home in found}
+    tree = [*found, *(home for home in homes if home.members not in agreed)]
+    weights = _sizes(tree)
     made = posterior(theta[0], cov[0], tree, weights, _heavy(_EQUAL, _TAIL))
     if theta.shape[1] < _HARMONIC:
         centre, around = theta[0], cov[0]

@@ -34,6 +34,10 @@ class Averaged(NamedTuple):
     voted : tuple of int
         Columns of the largest s entries of the average of all that are kept, the target like any
         other; ascending.
+    apart : float
+        How far the sites that are kept are apart: the median of their squared distances over what
+        the expected errors of both make of these, of all pairs or of the target with the others,
+        whichever is more. Above 1 they differ by more than their errors; 0 of one site.
     """
 
     value: Array
@@ -42,6 +46,7 @@ class Averaged(NamedTuple):
     share: float
     distances: Array
     voted: tuple[int, ...]
+    apart: float
 
 
 def alike(slopes: Array, rows: Array, s: int) -> tuple[NDArray[np.bool_], Array]:
@@ -119,7 +124,20 @@ def averaged(
     support, together = _largest(value, s, always), (rows * kept) @ theta
     cut = np.zeros(d)
     cut[list(support)] = value[list(support)]
-    return Averaged(cut, support, kept, share, distances, _largest(together, s, always))
+    apart = _apart(slopes[kept], rows[kept], error * rows[0])
+    return Averaged(cut, support, kept, share, distances, _largest(together, s, always), apart)
+
+
+def _apart(slopes: Array, rows: Array, error: float) -> float:
+    """See `Averaged`; `error` is that of one row, over the length of the slopes."""
+    if len(slopes) < 2:
+        return 0.0
+    length = float(np.linalg.norm(rows @ slopes / rows.sum()))
+    expected = (error * length) ** 2 * (1 / rows[:, None] ** 2 + 1 / rows[None, :] ** 2)
+    squared = ((slopes[:, None] - slopes[None, :]) ** 2).sum(axis=2)
+    ratio = squared / np.maximum(expected, 1e-300)
+    pairs = ratio[np.triu_indices(len(slopes), 1)]
+    return float(max(np.median(pairs), np.median(ratio[0, 1:])))
 
 
 def _largest(value: Array, s: int, always: int | None) -> tuple[int, ...]:

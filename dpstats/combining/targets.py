@@ -83,7 +83,11 @@ def average_for(
         cov=unknown,
         cov_privacy=unknown,
         nobs=float(rows[made.kept].sum()),
-        released={"share of the sources": made.share, "voted": list(made.voted)},
+        released={
+            "share of the sources": made.share,
+            "voted": list(made.voted),
+            "apart": made.apart,
+        },
         remarks=(*lines, *_remarks(target, [site for site, _ in found])),
         support=made.support,
         inference="none: sites' sparse fits have no standard errors",

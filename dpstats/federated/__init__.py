@@ -2,12 +2,12 @@
 
 from dpstats.federated.collect import (
     ask,
+    by_public_facts,
+    by_public_facts_over,
     combine,
     fit,
     plan_over,
     question_for,
-    rounds_if_better,
-    rounds_if_better_over,
 )
 from dpstats.federated.question import Question
 from dpstats.federated.site import Site, Sites
@@ -17,10 +17,10 @@ __all__ = [
     "Site",
     "Sites",
     "ask",
+    "by_public_facts",
+    "by_public_facts_over",
     "combine",
     "fit",
     "plan_over",
     "question_for",
-    "rounds_if_better",
-    "rounds_if_better_over",
 ]

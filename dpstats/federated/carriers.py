@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dpstats.errors import DataError
-from dpstats.estimators.federated import IN_ROUNDS
-from dpstats.federated.collect import ask, rounds_if_better_over
+from dpstats.estimators.federated import Rounds, TwoRounds
+from dpstats.federated.collect import ask, by_public_facts_over
 from dpstats.federated.folder import Folder, serve_in
 from dpstats.federated.question import Question
 from dpstats.federated.signatures import answering, keys_in, private_key, public_key
@@ -47,15 +47,15 @@ def fit_over(question: Question, arguments: argparse.Namespace) -> None:
     """Ask the sites at a link or in a folder, combine what they answer, write and print it."""
     from dpstats.results.delivery import deliver, numbers_file
 
-    asked, fresh = _kept(question, arguments.question)
+    free = arguments.method is None and arguments.combine is None
+    asked, fresh = _kept(question, arguments.question, free)
     with numbers_file(arguments.out) as numbers:
         with _carrier(arguments) as carrier:
             wanted = _wanted(arguments.sites)
             names = _joined(carrier.gather(wanted, arguments.join_timeout), asked)
             send = carrier.within(arguments.timeout).send
-            chosen = arguments.method or arguments.combine or arguments.sparsity
-            if fresh and chosen is None:
-                asked = rounds_if_better_over(asked, names, send)
+            if fresh and free:
+                asked = by_public_facts_over(asked, names, send)
             if arguments.question is not None and fresh:
                 arguments.question.write_bytes(asked.to_bytes() + b"\n")
             found = ask(asked, names, send, False if arguments.quiet else None)
@@ -94,8 +94,10 @@ def _joined(names: tuple[str, ...], question: Question) -> tuple[str, ...]:
     return names
 
 
-def _kept(question: Question, path: Path | None) -> tuple[Question, bool]:
+def _kept(question: Question, path: Path | None, free: bool) -> tuple[Question, bool]:
     """The question that a file keeps, if it asks the same; whether it is a new one.
+
+    Where public facts were `free` to choose the way to ask, it is the one that was chosen then.
 
     Raises
     ------
@@ -106,7 +108,7 @@ def _kept(question: Question, path: Path | None) -> tuple[Question, bool]:
         return question, True
     kept = Question.from_bytes(path.read_bytes().rstrip(b"\n"))
     same = replace(question, nonce=kept.nonce)
-    if question.method is None and kept.method in IN_ROUNDS:  # as it was chosen then
+    if free and kept.method in {Rounds.name, TwoRounds.name}:
         same = replace(same, method=kept.method, combine=kept.combine)
     if same.to_bytes() != kept.to_bytes():
         raise DataError(f"{path} keeps another question. Give the new one a file of its own.")

@@ -18,9 +18,16 @@ from dpstats.combining import PRINTED, RULES, average_for, estimate_for
 from dpstats.design import Design
 from dpstats.errors import DataError, DPStatsError, FeasibilityWarning, OptionError, TrustError
 from dpstats.estimators.base import check_options
-from dpstats.estimators.federated import IN_ROUNDS, OneShot, Rounds, TwoRounds
+from dpstats.estimators.federated import (
+    IN_ROUNDS,
+    AveragedSparse,
+    OneShot,
+    Rounds,
+    TwoRounds,
+)
 from dpstats.federated.question import Question, Reply
 from dpstats.federated.rounds import (
+    USELESS,
     count_replies,
     fit_in_rounds,
     in_process,
@@ -48,15 +55,13 @@ from dpstats.text import plain
 
 __all__ = [
     "ask",
+    "by_public_facts",
+    "by_public_facts_over",
     "combine",
     "fit",
     "plan_over",
     "question_for",
-    "rounds_if_better",
-    "rounds_if_better_over",
 ]
-
-_USELESS = 0.3  # ratio: expected error of the target's fitted values to their standard deviation
 
 Array = NDArray[np.float64]
 T = TypeVar("T")
@@ -94,6 +99,7 @@ def question_for(
         check_two_rounds(made)
         return made
     if method in PRINTED or sparse:
+        method = None if method == AveragedSparse.name else method
         named = method if method in PRINTED else None
         estimator = estimators.find(model, privacy, named, sparse=sparse)
         assert isinstance(estimator, OneShot)
@@ -110,11 +116,13 @@ def question_for(
     return Question(model, design.to_dict(), privacy, method, options, rule)
 
 
-def rounds_if_better(question: Question, sites: Sequence[Site]) -> Question:
-    """The question in rounds, where whole fits of the target and of most sites would be useless.
+def by_public_facts(question: Question, sites: Sequence[Site]) -> Question:
+    """The question in the way that public facts speak for, where nobody said how to ask.
 
-    By public facts: fitted values are expected to be off by `_USELESS` of their standard deviation
-    or more, and in rounds by half of what the target's are or less.
+    In rounds, where whole fits of the target and of most sites would be useless: fitted values are
+    expected to be off by `USELESS` of their standard deviation or more, and in rounds by half of
+    what the target's are or less. A sparse one in two rounds, where these can be asked and expect a
+    smaller error than the target's own fit.
     """
     _check_target(question, [site.name for site in sites])
     rows = {}
@@ -124,8 +132,8 @@ def rounds_if_better(question: Question, sites: Sequence[Site]) -> Question:
     return _better(question, rows) if len(rows) == len(sites) else question
 
 
-def rounds_if_better_over(question: Question, names: Sequence[str], send: Send) -> Question:
-    """As `rounds_if_better`, of sites wherever they are: they say, for free, how many rows."""
+def by_public_facts_over(question: Question, names: Sequence[str], send: Send) -> Question:
+    """As `by_public_facts`, of sites wherever they are: they say, for free, how many rows."""
     _check_target(question, names)
     asked = replace(question, method=Rounds.name, combine="")
     found = count_replies(asked, send, names, {})
@@ -137,6 +145,8 @@ def _better(question: Question, rows: Mapping[str, int]) -> Question:
     design, privacy = question.read_design(), question.privacy
     if design.schema is not None and design.schema.unit is not None:
         return question  # the number of rows is private
+    if question.combine == AveragedSparse.name:
+        return _better_sparse(question, rows) if len(rows) > 1 else question
     planned: dict[tuple[int, Central], float] = {}  # of sites that are alike one plan is made
     errors: dict[str, float] = {}
     for site, n in rows.items():
@@ -151,7 +161,7 @@ def _better(question: Question, rows: Mapping[str, int]) -> Question:
             planned[public] = plan.predicted_error
         errors[site] = planned[public]
     own = errors.get(privacy.target, 0.0)
-    if not min(own, float(np.median(list(errors.values() or [0.0])))) >= _USELESS:
+    if not min(own, float(np.median(list(errors.values() or [0.0])))) >= USELESS:
         return question
     asked = replace(question, method=Rounds.name, combine="")
     try:
@@ -159,6 +169,23 @@ def _better(question: Question, rows: Mapping[str, int]) -> Question:
     except DPStatsError:
         return question
     return asked if expected <= own / 2 else question
+
+
+def _better_sparse(question: Question, rows: Mapping[str, int]) -> Question:
+    """As `_better`, of a question for sparse fits."""
+    design, target = question.read_design(), question.privacy.target
+    asked, public = (
+        replace(question, method=TwoRounds.name, combine=""),
+        question.privacy.at(target),
+    )
+    try:
+        check_two_rounds(asked)
+        own = estimators.find(question.model, public, question.method)
+        alone = own.plan(design, public, rows[target], **question.options).predicted_error
+        expected = planned(asked, rows).predicted_error
+    except (DPStatsError, KeyError):  # they cannot be asked, or the target has not said its rows
+        return question
+    return asked if expected < alone else question
 
 
 def plan_over(question: Question, sites: Sequence[Site]) -> Plan:

@@ -20,7 +20,9 @@ from dpstats.results import Released
 from dpstats.results.privacy_report import PrivacyReport
 from dpstats.text import plain
 
-__all__ = ["count_replies", "fit_in_rounds", "in_process", "plan_in_rounds"]
+__all__ = ["USELESS", "count_replies", "fit_in_rounds", "in_process", "plan_in_rounds"]
+
+USELESS = 0.3  # ratio: expected error of the target's fitted values to their standard deviation
 
 
 def in_process(sites: Sequence[Site], told: bool = False) -> Send:

@@ -8,16 +8,19 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from dpstats import estimators
+from dpstats.combining import RULES
 from dpstats.design import Design
 from dpstats.errors import DataError, FeasibilityWarning, OptionError
 from dpstats.estimators.federated import AveragedSparse, Rounds, TwoRounds
 from dpstats.federated.question import Question
-from dpstats.federated.rounds import count_replies, plan_in_rounds
+from dpstats.federated.rounds import USELESS, count_replies, plan_in_rounds
 from dpstats.federated.summed import Absent, Send
 from dpstats.privacy import Federated
 from dpstats.protocol import Plan
-from dpstats.protocol.sites import SummedEstimate
+from dpstats.protocol.sites import FederatedEstimate, SiteRecord, SiteShare, SummedEstimate
 from dpstats.results import Released
 from dpstats.results.privacy_report import PrivacyReport
 from dpstats.text import plain
@@ -29,7 +32,12 @@ _ASKED_AGAIN = ("answered", "too small")
 _AS_GIVEN = (
     "Standard errors take them as given: that of a column which chance or noise chose is too small."
 )
+_APART = (
+    "Sites differ by more than their errors: each was asked for a whole fit of these columns, "
+    f"combined by {next(iter(RULES))!r}."
+)
 
+Estimate = SummedEstimate | FederatedEstimate
 Ask = Callable[[Question, Sequence[str], Send], Released]
 
 
@@ -92,6 +100,20 @@ def second_of(question: Question, chosen: Sequence[str]) -> Question:
     )
     made.read_design()  # it says so if the formula makes other columns
     return made
+
+
+def _whole(question: Question) -> Question:
+    """The second question as one whole fit a site, where sites are not alike."""
+    return replace(question, method=None, combine=next(iter(RULES)))
+
+
+def _are_alike(first: Released) -> bool:
+    """Whether sums of all sites may stand for the target, by what the first question released.
+
+    Sites whose own fits say nothing are taken to be: what they differ by cannot be seen.
+    """
+    apart = float(first.estimate.released["apart"])
+    return first.plan.predicted_error >= USELESS or apart <= 1
 
 
 def guess_of(question: Question) -> Question:
@@ -171,7 +193,8 @@ def fit_in_two_rounds(question: Question, names: Sequence[str], send: Send, ask:
     near = [share.site for share in first.estimate.sites if share.status in _ASKED_AGAIN]
     chosen = [first.design.names[int(j)] for j in first.estimate.released["voted"]]
     chosen = [name for name in _places(first.design) if name in set(chosen)]
-    second = _asked_quietly(ask, second_of(question, chosen), near, send)
+    what = second_of(question, chosen)
+    second = _asked_quietly(ask, what if _are_alike(first) else _whole(what), near, send)
     return _together(question, names, first, second)
 
 
@@ -188,36 +211,51 @@ def _together(
     """The second answer, with what both of them cost."""
     one, two = first.estimate, second.estimate
     assert isinstance(one, SummedEstimate)
-    assert isinstance(two, SummedEstimate)
     voted = [s.site for s in one.sites if s.status == "answered"]
-    shares = {s.site: s for s in one.sites}
-    for share in two.sites:
-        vote, whole = shares[share.site], question.privacy.at(share.site)
-        if share.site in voted:
-            share = replace(
-                share,
-                epsilon=whole.epsilon,
-                delta=whole.delta,
-                distance=vote.distance,
-                p=vote.p,
-            )
-        shares[share.site] = share
     aside = [s.site for s in one.sites if s.status == "set aside"]
     chosen = ", ".join(_places(second.design)) or "no column"
     said = [f"Chosen by {len(voted)} sites: {chosen}. {_AS_GIVEN}"]
     said += [f"Set aside, as far from {question.privacy.target}: {', '.join(aside)}."] * bool(aside)
+    if isinstance(two, FederatedEstimate):
+        said.append(_APART)
     plan = joined(question, first.plan, second.plan)
     theory = estimators.find(question.model, question.privacy, TwoRounds.name).theory["federated"]
     return Released.from_estimate(
-        replace(
-            two,
-            sites=tuple(shares[name] for name in names if name in shares),
-            remarks=(*said, *two.remarks),
-        ),
+        _with_all(question, names, one, two, said),  # type: ignore[arg-type]
         design=second.design,
         plan=replace(plan, warnings=tuple(dict.fromkeys(plan.warnings))),
         theory=theory,
         privacy=_report(plan, first.privacy, second.privacy, theory.guarantee),
+    )
+
+
+def _with_all(
+    question: Question, names: Sequence[str], one: SummedEstimate, two: Estimate, said: list[str]
+) -> Estimate:
+    """The second estimate, with what sites gave to both questions."""
+    votes = {vote.site: vote for vote in one.sites}
+    there, remarks = [name for name in names if name in votes], (*said, *two.remarks)
+    both = {n: question.privacy.at(n) for n in there if votes[n].status == "answered"}
+    if isinstance(two, FederatedEstimate):
+        records = {**{n: _unheard(votes[n]) for n in there}, **{s.site: s for s in two.sites}}
+        for name in both.keys() & {s.site for s in two.sites}:
+            spent = both[name].epsilon, both[name].delta
+            records[name] = replace(records[name], epsilon=spent[0], delta=spent[1])
+        return replace(two, sites=tuple(records[name] for name in there), remarks=remarks)
+    shares = {**votes, **{s.site: s for s in two.sites}}
+    for name in both.keys() & {s.site for s in two.sites}:
+        vote, spent = votes[name], (both[name].epsilon, both[name].delta)
+        share = replace(shares[name], epsilon=spent[0], delta=spent[1])
+        shares[name] = replace(share, distance=vote.distance, p=vote.p)  # a sum says less of it
+    return replace(two, sites=tuple(shares[name] for name in there), remarks=remarks)
+
+
+def _unheard(vote: SiteShare) -> SiteRecord:
+    """A site that was asked for its vote alone."""
+    nothing = np.zeros(0)
+    budget = vote.epsilon, vote.delta
+    return SiteRecord(
+        vote.site, vote.status, vote.reason, vote.n, *budget, nothing, nothing, nothing
     )
 
 

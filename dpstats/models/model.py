@@ -357,8 +357,8 @@ class Model:
         schema = self.design.schema
         assert schema is not None
         sites = self._data.at(schema, ledger, noise)
-        if method is None and not {"combine", "sparsity"} & options.keys():
-            question = federated.rounds_if_better(question, sites)
+        if method is None and "combine" not in options:
+            question = federated.by_public_facts(question, sites)
         return question, sites
 
     def _prepared(

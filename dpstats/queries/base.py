@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any, ClassVar, Literal, Protocol
 
+import numpy as np
+
 from dpstats.privacy import Neighbors
 from dpstats.queries.blocks import Array, Block, Geometry, Ints
 
@@ -37,10 +39,23 @@ class Contribution(Enum):
 
 
 class EachRow:
-    """A query that reads all columns of each row by itself."""
+    """A query that reads all columns of each row by itself: what most queries share.
 
+    Unless it says otherwise its total is of counts, which are released as a sum and read as they
+    are.
+    """
+
+    kind: ClassVar[Kind] = "sum"
     columns: ClassVar[tuple[int, ...] | None] = None
     by_lots: ClassVar[bool] = False
+
+    def finish(self, total: Ints, grid: Array) -> Array:
+        """The counts."""
+        return total.astype(np.float64)
+
+    def decode(self, answer: Array) -> Array:
+        """Read as it is."""
+        return answer
 
 
 class AsRead(EachRow):

@@ -78,10 +78,6 @@ class CandidateLosses(EachRow):
         """L-infinity sensitivity of the utilities: one per row."""
         return Contribution.INTERVAL.sensitivity(float(max_rows), neighbors)
 
-    def decode(self, answer: Array) -> Array:
-        """Read as it is: the position of the chosen candidate."""
-        return answer
-
     def _loss(self, block: Block, beta: Array) -> Array:
         r = residual(block, beta, self.family) / self.clip
         return truncate(block.keep * np.minimum(np.square(r), 1.0), _UNIT_GRID)

@@ -11,7 +11,7 @@ import numpy as np
 
 from dpstats.errors import PlanError
 from dpstats.privacy import Neighbors
-from dpstats.queries.base import AsRead, Contribution, Kind, Norm
+from dpstats.queries.base import AsRead, Contribution, Norm
 from dpstats.queries.binned import cell_counts
 from dpstats.queries.blocks import Array, Block, Geometry, Ints
 from dpstats.queries.scalar import increasing
@@ -40,7 +40,6 @@ class AstrayCounts(AsRead):
     sizes: tuple[int, ...]
     norm: Norm = "l2"
     name: ClassVar[str] = "values outside of what is declared"
-    kind: ClassVar[Kind] = "sum"
     geometry: ClassVar[Geometry | None] = None
 
     def __post_init__(self) -> None:
@@ -101,7 +100,6 @@ class ColumnCells(AsRead):
     edges: tuple[Array, ...]
     places: Ints
     name: ClassVar[str] = "cells of columns"
-    kind: ClassVar[Kind] = "sum"
     norm: ClassVar[Norm] = "l2"
     geometry: ClassVar[Geometry | None] = None
 
@@ -133,18 +131,10 @@ class ColumnCells(AsRead):
         ]
         return np.concatenate(counts)
 
-    def finish(self, total: Ints, grid: Array) -> Array:
-        """The counts."""
-        return total.astype(np.float64)
-
     def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
         """sqrt(2 k) per row under replace-one, sqrt(k) under add-remove."""
         norm = max_rows * math.sqrt(len(self.edges))
         return Contribution.ACUTE.sensitivity(norm, neighbors)
-
-    def decode(self, answer: Array) -> Array:
-        """Noisy counts, one column after the other."""
-        return answer
 
     def split(self, answer: Array) -> list[Array]:
         """Noisy counts of each column."""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dpstats.errors import PlanError
 from dpstats.privacy import Neighbors
-from dpstats.queries.base import Contribution, EachRow, Kind, Norm, OfOtherRows
+from dpstats.queries.base import Contribution, EachRow, Norm, OfOtherRows
 from dpstats.queries.blocks import (
     Array,
     Block,
@@ -66,7 +66,7 @@ def _live(rows: Incomplete) -> NDArray[np.bool_]:
 
 
 @dataclass(frozen=True, eq=False)
-class Completed(OfOtherRows, EachRow):
+class Completed(OfOtherRows):
     """A query of a linear model asked of completed rows.
 
     A row whose response was observed, and some but not all covariates, has the best linear
@@ -89,6 +89,8 @@ class Completed(OfOtherRows, EachRow):
     query: Gram | ResidualMoment | Score | Search
     precision: Array
     geometry: ClassVar[Geometry | None] = None
+    columns: ClassVar[tuple[int, ...] | None] = None
+    by_lots: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         shape = self.precision.shape
@@ -160,7 +162,6 @@ class ObservedPairs(EachRow):
 
     size: int
     name: ClassVar[str] = "observed pairs"
-    kind: ClassVar[Kind] = "sum"
     norm: ClassVar[Norm] = "l2"
     geometry: ClassVar[Geometry | None] = None
 

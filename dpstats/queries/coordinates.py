@@ -102,10 +102,6 @@ class _Coordinates(EachRow):
         bound = max_rows * self.reach * self.clip
         return Contribution.SIGNED.sensitivity(bound, neighbors)
 
-    def decode(self, answer: Array) -> Array:
-        """Read as it is."""
-        return answer
-
     @property
     def _reaches(self) -> Any:
         """Bound on each column, or one for all."""
@@ -227,7 +223,6 @@ class CoordinateSums(_Coordinates):
 
     family: Family = GAUSSIAN
     name: ClassVar[str] = "scores of all columns"
-    kind: ClassVar[Kind] = "sum"
     norm: ClassVar[Norm] = "l2"
 
     def finish(self, total: Ints, grid: Array) -> Array:

@@ -149,10 +149,6 @@ class _Expected(EachRow):
         across = self.sigma / 2 * max(1.0, self.reach**2)
         return max_rows * max(2 * seen, seen + self._unseen, across)
 
-    def decode(self, answer: Array) -> Array:
-        """Read as it is."""
-        return answer
-
 
 def _live(block: Block) -> tuple[NDArray[np.bool_], Incomplete] | None:
     """Which incomplete rows show a response and some covariate, and these rows; None without."""
@@ -167,7 +163,6 @@ class ShownRows(EachRow):
     """Number of rows that show their response and some covariate; a row counts 0 or 1."""
 
     name: ClassVar[str] = "rows that show something"
-    kind: ClassVar[Kind] = "sum"
     norm: ClassVar[Norm] = "l1"
     geometry: ClassVar[Geometry | None] = None
 
@@ -181,17 +176,9 @@ class ShownRows(EachRow):
         more = 0 if found is None else int(found[0].sum())
         return exact_sum(np.array([block.keep.sum() + more]))
 
-    def finish(self, total: Ints, grid: Array) -> Array:
-        """The count."""
-        return total.astype(np.float64)
-
     def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
         """One per row."""
         return Contribution.INTERVAL.sensitivity(float(max_rows), neighbors)
-
-    def decode(self, answer: Array) -> Array:
-        """A length-1 array."""
-        return answer
 
 
 def _filled(block: Block) -> tuple[Block, NDArray[np.intp], NDArray[np.bool_]]:
@@ -213,7 +200,6 @@ class ExpectedScores(_Expected):
     """All expected scores, each with noise: sqrt(d) times the sensitivity of one in L2 norm."""
 
     name: ClassVar[str] = "expected scores of rows with gaps"
-    kind: ClassVar[Kind] = "sum"
     norm: ClassVar[Norm] = "l2"
 
     def finish(self, total: Ints, grid: Array) -> Array:

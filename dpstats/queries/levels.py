@@ -19,7 +19,7 @@ import numpy as np
 
 from dpstats.errors import PlanError
 from dpstats.privacy import Neighbors
-from dpstats.queries.base import Contribution, EachRow, Kind, Norm
+from dpstats.queries.base import Contribution, EachRow, Norm
 from dpstats.queries.binned import cell_counts
 from dpstats.queries.blocks import (
     SAFETY,
@@ -65,7 +65,6 @@ class _AtLevels(EachRow):
     beta: Array
     root: Array
     norm: ClassVar[Norm] = "l2"
-    kind: ClassVar[Kind] = "sum"
     geometry: ClassVar[Geometry | None] = None
 
     def __post_init__(self) -> None:
@@ -79,10 +78,6 @@ class _AtLevels(EachRow):
     def parameters(self) -> Mapping[str, Any]:
         """Whether rows are whitened, and the coefficients of each level but the first; public."""
         return {"whitened": True, "beta": [[float(b) for b in row] for row in self.beta.T]}
-
-    def decode(self, answer: Array) -> Array:
-        """Read as it is."""
-        return answer
 
     @property
     def _q(self) -> int:
@@ -376,10 +371,6 @@ class LevelLengths(_AtLevels):
         """The counts."""
         return cell_counts(self._lengths(block, self._residuals(block)), self.edges, block.keep)
 
-    def finish(self, total: Ints, grid: Array) -> Array:
-        """The counts."""
-        return total.astype(np.float64)
-
     def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
         """sqrt(2) per row under replace-one, 1 under add-remove."""
         return Contribution.ACUTE.sensitivity(float(max_rows), neighbors)
@@ -407,10 +398,6 @@ class LevelCount(_AtLevels):
         """One count."""
         beyond = block.keep * (self._lengths(block, self._residuals(block)) > self.bound)
         return exact_sum(np.array([beyond.sum()]))
-
-    def finish(self, total: Ints, grid: Array) -> Array:
-        """The count."""
-        return total.astype(np.float64)
 
     def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
         """One per row."""

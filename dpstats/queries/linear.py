@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dpstats.errors import PlanError
 from dpstats.families import GAUSSIAN, Family
 from dpstats.privacy import Neighbors
-from dpstats.queries.base import Contribution, EachRow, Kind, Norm
+from dpstats.queries.base import Contribution, EachRow, Norm
 from dpstats.queries.blocks import (
     V_BITS,
     Z_BITS,
@@ -105,10 +105,6 @@ class _AtResidual(EachRow):
         clipped: Array = block.weight * np.clip(self.residual(block), -self.clip, self.clip)
         return clipped
 
-    def decode(self, answer: Array) -> Array:
-        """Answers are read as they are."""
-        return answer
-
 
 @dataclass(frozen=True, eq=False)
 class Score(_AtResidual):
@@ -121,7 +117,6 @@ class Score(_AtResidual):
 
     family: Family = GAUSSIAN
     name: ClassVar[str] = "score"
-    kind: ClassVar[Kind] = "sum"
     norm: ClassVar[Norm] = "l2"
 
     def total(self, block: Block) -> Ints:
@@ -154,7 +149,6 @@ class Gradient(EachRow):
     clip: float
     family: Family = GAUSSIAN
     name: ClassVar[str] = "gradient"
-    kind: ClassVar[Kind] = "sum"
     norm: ClassVar[Norm] = "l2"
     geometry: ClassVar[Geometry | None] = None
 
@@ -178,10 +172,6 @@ class Gradient(EachRow):
     def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
         """2 clip per row under replace-one, clip under add-remove."""
         return Contribution.SIGNED.sensitivity(max_rows * self.clip, neighbors)
-
-    def decode(self, answer: Array) -> Array:
-        """Read as it is."""
-        return answer
 
     def _grid(self) -> float:
         return bound_grid(self.clip * _SMALLEST_NORM_INVERSE, V_BITS)
@@ -218,7 +208,6 @@ class Gram(EachRow):
     family: Family = GAUSSIAN
     cap: float = 1.0
     name: ClassVar[str] = "gram"
-    kind: ClassVar[Kind] = "sum"
     norm: ClassVar[Norm] = "l2"
 
     def __post_init__(self) -> None:
@@ -286,7 +275,6 @@ class ScoreOuter(_AtResidual):
     max_rows: int = 1
     family: Family = GAUSSIAN
     name: ClassVar[str] = "score outer product"
-    kind: ClassVar[Kind] = "sum"
     norm: ClassVar[Norm] = "l2"
 
     def total(self, block: Block) -> Ints:
@@ -322,17 +310,12 @@ class ResidualCount(_AtResidual):
 
     family: Family = GAUSSIAN
     name: ClassVar[str] = "residual count"
-    kind: ClassVar[Kind] = "sum"
     norm: ClassVar[Norm] = "l1"
 
     def total(self, block: Block) -> Ints:
         """One count."""
         inside = block.keep * (np.abs(self.residual(block)) <= self.clip)
         return exact_sum(np.array([inside.sum()]))
-
-    def finish(self, total: Ints, grid: Array) -> Array:
-        """The count."""
-        return total.astype(np.float64)
 
     def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
         """One per row."""
@@ -345,7 +328,6 @@ class ResidualMoment(_AtResidual):
 
     family: Family = GAUSSIAN
     name: ClassVar[str] = "residual second moment"
-    kind: ClassVar[Kind] = "sum"
     norm: ClassVar[Norm] = "l1"
 
     def total(self, block: Block) -> Ints:

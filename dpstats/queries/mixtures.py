@@ -12,7 +12,7 @@ import numpy as np
 
 from dpstats.errors import PlanError
 from dpstats.privacy import Neighbors
-from dpstats.queries.base import Contribution, EachRow, Kind, Norm
+from dpstats.queries.base import Contribution, EachRow, Norm
 from dpstats.queries.blocks import (
     SAFETY,
     V_BITS,
@@ -85,7 +85,6 @@ class ProjectedCells(EachRow):
     directions: Array
     edges: Array
     name: ClassVar[str] = "cells in few directions"
-    kind: ClassVar[Kind] = "sum"
     norm: ClassVar[Norm] = "l2"
     geometry: ClassVar[Geometry | None] = None
 
@@ -118,10 +117,6 @@ class ProjectedCells(EachRow):
         each = np.searchsorted(self.edges[1:-1], at.T, side="left")
         made: Ints = np.ravel_multi_index(tuple(each), (self.cells,) * len(each)).astype(np.int64)
         return made
-
-    def finish(self, total: Ints, grid: Array) -> Array:
-        """The counts."""
-        return total.astype(np.float64)
 
     def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
         """sqrt(2) per row under replace-one, 1 under add-remove."""
@@ -180,7 +175,6 @@ class MixtureMoments(EachRow):
     radius: float
     shape: CovarianceKind = "full"
     name: ClassVar[str] = "moments around components"
-    kind: ClassVar[Kind] = "sum"
     norm: ClassVar[Norm] = "l2"
     geometry: ClassVar[Geometry | None] = None
 
@@ -324,10 +318,6 @@ class MixtureMoments(EachRow):
         else:
             norm = math.sqrt(2.0) * self.constant
         return Contribution.ACUTE.sensitivity(max_rows * norm, neighbors)
-
-    def decode(self, answer: Array) -> Array:
-        """Read by `moments`."""
-        return answer
 
     def moments(self, answer: Array) -> tuple[Array, Array, Array]:
         """Noisy counts (k,), sums of u_j (k, d), and of second moments.

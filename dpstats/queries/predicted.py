@@ -10,7 +10,7 @@ import numpy as np
 
 from dpstats.errors import PlanError
 from dpstats.families import GAUSSIAN, Family
-from dpstats.queries.base import EachRow, OfOtherRows
+from dpstats.queries.base import OfOtherRows
 from dpstats.queries.blocks import Array, Block, Geometry, Ints
 from dpstats.queries.prefixes import ColumnPrefixes
 from dpstats.queries.scores import GroupSums
@@ -22,7 +22,7 @@ MEAN, ERROR, SQUARE, RESPONSE = range(4)  # columns that the query is asked of
 
 
 @dataclass(frozen=True, eq=False)
-class Predicted(OfOtherRows, EachRow):
+class Predicted(OfOtherRows):
     """A query about values, asked of the predictions of public coefficients and their errors.
 
     A row of the design is turned into four numbers: the predicted mean, the response less it, the
@@ -50,6 +50,8 @@ class Predicted(OfOtherRows, EachRow):
     coefficients: Array
     family: Family = GAUSSIAN
     geometry: ClassVar[Geometry | None] = None
+    columns: ClassVar[tuple[int, ...] | None] = None
+    by_lots: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         places = self.places.tolist()

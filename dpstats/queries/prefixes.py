@@ -12,7 +12,7 @@ import numpy as np
 
 from dpstats.errors import PlanError
 from dpstats.privacy import Neighbors
-from dpstats.queries.base import EachRow, Kind, Norm
+from dpstats.queries.base import EachRow, Norm
 from dpstats.queries.binned import cell_counts
 from dpstats.queries.blocks import Array, Block, Geometry, Ints
 from dpstats.queries.scalar import increasing
@@ -139,7 +139,6 @@ class ColumnPrefixes(EachRow):
     places: Ints
     missing: bool = True
     name: ClassVar[str] = "prefix sums of columns"
-    kind: ClassVar[Kind] = "sum"
     norm: ClassVar[Norm] = "l2"
     geometry: ClassVar[Geometry | None] = None
 

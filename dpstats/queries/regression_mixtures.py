@@ -11,7 +11,7 @@ import numpy as np
 
 from dpstats.errors import PlanError
 from dpstats.privacy import Neighbors
-from dpstats.queries.base import Contribution, EachRow, Kind, Norm
+from dpstats.queries.base import Contribution, EachRow, Norm
 from dpstats.queries.blocks import (
     V_BITS,
     Array,
@@ -59,7 +59,6 @@ class ResidualCells(EachRow):
     directions: Array
     edges: Array
     name: ClassVar[str] = "cells of residuals"
-    kind: ClassVar[Kind] = "sum"
     norm: ClassVar[Norm] = "l2"
     geometry: ClassVar[Geometry | None] = None
 
@@ -93,10 +92,6 @@ class ResidualCells(EachRow):
         along = np.searchsorted(self.edges[1:-1], sides.T, side="left")
         cells = np.ravel_multi_index((heights, *along), self.shape)[block.keep > 0]
         return np.bincount(cells, minlength=math.prod(self.shape)).astype(np.int64)
-
-    def finish(self, total: Ints, grid: Array) -> Array:
-        """The counts."""
-        return total.astype(np.float64)
 
     def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
         """sqrt(2) per row under replace-one, 1 under add-remove."""
@@ -157,7 +152,6 @@ class MixtureScores(EachRow):
     scale: float
     clip: float
     name: ClassVar[str] = "scores around regressions"
-    kind: ClassVar[Kind] = "sum"
     norm: ClassVar[Norm] = "l2"
 
     def __post_init__(self) -> None:
@@ -237,10 +231,6 @@ class MixtureScores(EachRow):
         # Two rows of one component may make an obtuse angle: sqrt(2) is what the docstring proves.
         longest = max_rows * math.sqrt(_SQUARED_NORM) * self.constant
         return Contribution.ACUTE.sensitivity(longest, neighbors)
-
-    def decode(self, answer: Array) -> Array:
-        """Read by `moments`."""
-        return answer
 
     def moments(self, answer: Array) -> tuple[Array, Array, Array]:
         """Noisy counts (k,), sums of ``z psi_j`` (k, c) and of ``psi_j^2`` (k,)."""

@@ -18,7 +18,7 @@ import numpy as np
 from dpstats.errors import PlanError
 from dpstats.families import GAUSSIAN, Family
 from dpstats.privacy import Neighbors
-from dpstats.queries.base import Contribution, EachRow, Kind, Norm
+from dpstats.queries.base import Contribution, EachRow, Norm
 from dpstats.queries.binned import cell_counts
 from dpstats.queries.blocks import (
     SAFETY,
@@ -60,7 +60,6 @@ class _AtScore(EachRow):
     beta: Array
     family = GAUSSIAN  # a field of each query, its last one
     norm: ClassVar[Norm] = "l2"
-    kind: ClassVar[Kind] = "sum"
     geometry: ClassVar[Geometry | None] = None
 
     def parameters(self) -> Mapping[str, Any]:
@@ -70,10 +69,6 @@ class _AtScore(EachRow):
             "beta": [float(b) for b in self.beta],
             **law_of(self.family),
         }
-
-    def decode(self, answer: Array) -> Array:
-        """Read as it is."""
-        return answer
 
     @cached_property
     def _coordinates(self) -> Geometry:
@@ -303,10 +298,6 @@ class NormHistogram(_AtScore):
         lengths = self._lengths(block) if self.scored else self._norms(block)
         return cell_counts(lengths, self.edges, block.keep, block.fast)
 
-    def finish(self, total: Ints, grid: Array) -> Array:
-        """The counts."""
-        return total.astype(np.float64)
-
     def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
         """sqrt(2) per row under replace-one, 1 under add-remove."""
         return Contribution.ACUTE.sensitivity(float(max_rows), neighbors)
@@ -334,10 +325,6 @@ class NormCount(_AtScore):
         """One count."""
         beyond = block.keep * (self._lengths(block) > self.bound)
         return exact_sum(np.array([beyond.sum()]))
-
-    def finish(self, total: Ints, grid: Array) -> Array:
-        """The count."""
-        return total.astype(np.float64)
 
     def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
         """One per row."""

@@ -40,7 +40,6 @@ class Count(EachRow):
     """Number of rows that contribute (no value of theirs was missing)."""
 
     name: ClassVar[str] = "count"
-    kind: ClassVar[Kind] = "sum"
     norm: ClassVar[Norm] = "l1"
     geometry: ClassVar[Geometry | None] = None
 
@@ -52,17 +51,9 @@ class Count(EachRow):
         """The count."""
         return exact_sum(np.array([block.keep.sum()]))
 
-    def finish(self, total: Ints, grid: Array) -> Array:
-        """The count."""
-        return total.astype(np.float64)
-
     def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
         """One per row: a replaced row may turn from complete to missing."""
         return Contribution.INTERVAL.sensitivity(float(max_rows), neighbors)
-
-    def decode(self, answer: Array) -> Array:
-        """A length-1 array."""
-        return answer
 
 
 @dataclass(frozen=True)
@@ -117,7 +108,6 @@ class ResponseMoments(_Interval):
     """
 
     name: ClassVar[str] = "clipped sum, squares and count"
-    kind: ClassVar[Kind] = "sum"
     norm: ClassVar[Norm] = "l1"
     geometry: ClassVar[Geometry | None] = None
 
@@ -164,7 +154,6 @@ class UnitMoments(_Interval):
 
     rows: int = 1
     name: ClassVar[str] = "clipped sum, squares and counts by unit"
-    kind: ClassVar[Kind] = "sum"
     norm: ClassVar[Norm] = "l1"
     geometry: ClassVar[Geometry | None] = None
 
@@ -281,7 +270,6 @@ class ResponseHistogram(EachRow):
     edges: Array
     norm: Norm = "l1"
     name: ClassVar[str] = "response histogram"
-    kind: ClassVar[Kind] = "sum"
     geometry: ClassVar[Geometry | None] = None
 
     def __post_init__(self) -> None:
@@ -299,18 +287,10 @@ class ResponseHistogram(EachRow):
         """The counts."""
         return cell_counts(block.y, self.edges, block.keep, block.fast)
 
-    def finish(self, total: Ints, grid: Array) -> Array:
-        """The counts."""
-        return total.astype(np.float64)
-
     def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
         """2 (L1) or sqrt(2) (L2) per row under replace-one, 1 under add-remove."""
         kind = Contribution.SIGNED if self.norm == "l1" else Contribution.ACUTE
         return kind.sensitivity(float(max_rows), neighbors)
-
-    def decode(self, answer: Array) -> Array:
-        """One noisy count per cell."""
-        return answer
 
 
 @dataclass(frozen=True, eq=False)
@@ -331,7 +311,6 @@ class PairScales(EachRow):
     high: int
     by_lots: ClassVar[bool] = True
     name: ClassVar[str] = "pair scale histogram"
-    kind: ClassVar[Kind] = "sum"
     norm: ClassVar[Norm] = "l1"
     geometry: ClassVar[Geometry | None] = None
 
@@ -347,10 +326,6 @@ class PairScales(EachRow):
         both = block.keep[0:m:2] * block.keep[1:m:2]
         return cell_counts(np.abs(r[1:m:2] - r[0:m:2]), edges, both)
 
-    def finish(self, total: Ints, grid: Array) -> Array:
-        """Counts of the cells with upper ends 2^low, ..., 2^high."""
-        return total.astype(np.float64)
-
     def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
         """L1 sensitivity 2."""
         if neighbors is not Neighbors.REPLACE_ONE or max_rows != 1:
@@ -359,7 +334,3 @@ class PairScales(EachRow):
                 "choose another method."
             )
         return 2.0
-
-    def decode(self, answer: Array) -> Array:
-        """One noisy count per cell."""
-        return answer

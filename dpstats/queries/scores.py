@@ -11,7 +11,7 @@ import numpy as np
 
 from dpstats.errors import PlanError
 from dpstats.privacy import Neighbors
-from dpstats.queries.base import EachRow, Kind, Norm
+from dpstats.queries.base import EachRow, Norm
 from dpstats.queries.blocks import Array, Block, Geometry, Ints, truncate
 from dpstats.queries.scalar import increasing
 from dpstats.queries.tables import Axis
@@ -90,7 +90,6 @@ class GroupSums(EachRow):
     column: Scored
     groups: Axis
     name: ClassVar[str] = "sums of scores by group"
-    kind: ClassVar[Kind] = "sum"
     norm: ClassVar[Norm] = "l2"
     geometry: ClassVar[Geometry | None] = None
 
@@ -166,7 +165,6 @@ class ScoreProducts(EachRow):
     scored: tuple[Scored, ...]
     radius: float
     name: ClassVar[str] = "products of scores"
-    kind: ClassVar[Kind] = "sum"
     norm: ClassVar[Norm] = "l2"
     geometry: ClassVar[Geometry | None] = None
 

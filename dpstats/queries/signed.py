@@ -65,7 +65,6 @@ class SignedRows(EachRow):
     unit: float
     radius: float
     name: ClassVar[str] = "residuals of rows with their sign"
-    kind: ClassVar[Kind] = "sum"
     norm: ClassVar[Norm] = "l2"
     geometry: ClassVar[Geometry | None] = None
 
@@ -111,10 +110,6 @@ class SignedRows(EachRow):
         """2 R per row under replace-one, R under add-remove."""
         return Contribution.SIGNED.sensitivity(max_rows * self.radius, neighbors)
 
-    def decode(self, answer: Array) -> Array:
-        """Read as it is."""
-        return answer
-
 
 @dataclass(frozen=True)
 class LongEntries(EachRow):
@@ -156,14 +151,6 @@ class LongEntries(EachRow):
         counts: Ints = long.sum(axis=0, dtype=np.int64)
         return counts
 
-    def finish(self, total: Ints, grid: Array) -> Array:
-        """The counts."""
-        return total.astype(np.float64)
-
     def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
         """1 per row under both relations."""
         return Contribution.INTERVAL.sensitivity(float(max_rows), neighbors)
-
-    def decode(self, answer: Array) -> Array:
-        """Positions of the chosen columns."""
-        return answer

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dpstats.errors import PlanError
 from dpstats.privacy import Neighbors
-from dpstats.queries.base import Contribution, EachRow, Kind, Norm
+from dpstats.queries.base import Contribution, EachRow, Norm
 from dpstats.queries.blocks import Array, Block, Geometry, Ints, truncate
 from dpstats.queries.scalar import increasing
 
@@ -90,7 +90,6 @@ class TableCounts(EachRow):
     missing: bool = True
     norm: Norm = "l2"
     name: ClassVar[str] = "counts of a table"
-    kind: ClassVar[Kind] = "sum"
     geometry: ClassVar[Geometry | None] = None
 
     def __post_init__(self) -> None:
@@ -123,18 +122,10 @@ class TableCounts(EachRow):
         counts = np.bincount(cell[there], minlength=self.cells)
         return np.append(counts, (~there).sum()) if self.missing else counts
 
-    def finish(self, total: Ints, grid: Array) -> Array:
-        """The counts."""
-        return total.astype(np.float64)
-
     def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
         """sqrt(2) per row under replace-one (L1: 2), 1 under add-remove."""
         differ = Contribution.SIGNED if self.norm == "l1" else Contribution.ACUTE
         return differ.sensitivity(float(max_rows), neighbors)
-
-    def decode(self, answer: Array) -> Array:
-        """Noisy counts."""
-        return answer
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,7 +156,6 @@ class ColumnMoments(EachRow):
     lower: Array
     upper: Array
     name: ClassVar[str] = "moments of columns in windows"
-    kind: ClassVar[Kind] = "sum"
     norm: ClassVar[Norm] = "l2"
     geometry: ClassVar[Geometry | None] = None
 

@@ -12,7 +12,7 @@ import numpy as np
 from dpstats.errors import PlanError
 from dpstats.families import GAUSSIAN, Family
 from dpstats.privacy import Neighbors
-from dpstats.queries.base import Contribution, EachRow, Kind, Norm
+from dpstats.queries.base import Contribution, EachRow, Norm
 from dpstats.queries.blocks import (
     Z_BITS,
     Array,
@@ -52,7 +52,6 @@ class TailSums(EachRow):
     ladder: Array
     family: Family = GAUSSIAN
     name: ClassVar[str] = "clipped tails"
-    kind: ClassVar[Kind] = "sum"
     norm: ClassVar[Norm] = "l2"
     geometry: ClassVar[Geometry | None] = None
 
@@ -84,10 +83,6 @@ class TailSums(EachRow):
         bound = max_rows * math.sqrt(self.ladder.size - 1)
         return Contribution.SIGNED.sensitivity(bound, neighbors)
 
-    def decode(self, answer: Array) -> Array:
-        """Read as it is."""
-        return answer
-
 
 @dataclass(frozen=True, eq=False)
 class ResidualSums(EachRow):
@@ -115,7 +110,6 @@ class ResidualSums(EachRow):
     clip: float
     family: Family = GAUSSIAN
     name: ClassVar[str] = "clipped sum and squares"
-    kind: ClassVar[Kind] = "sum"
     norm: ClassVar[Norm] = "l2"
     geometry: ClassVar[Geometry | None] = None
 
@@ -171,7 +165,6 @@ class MinEigenvalue(EachRow):
 
     geometry: Geometry
     name: ClassVar[str] = "smallest eigenvalue"
-    kind: ClassVar[Kind] = "sum"
     norm: ClassVar[Norm] = "l1"
 
     def parameters(self) -> Mapping[str, Any]:
@@ -191,7 +184,3 @@ class MinEigenvalue(EachRow):
     def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
         """radius^2 per row."""
         return Contribution.INTERVAL.sensitivity(max_rows * self.geometry.radius**2, neighbors)
-
-    def decode(self, answer: Array) -> Array:
-        """A length-1 array."""
-        return answer

@@ -196,7 +196,12 @@ class FederatedResults(RegressionResults):
             "Estimates are of the target's population; fit.sources says what each site gave, "
             "fit.site(name) its own table, fit.for_target(name) the same for another."
         )
-        return replace(made, sizes=(*made.sizes, *sizes), meaning=(whole, *made.meaning))
+        average = (
+            "Intervals hold on average over coefficients. One in which the target alone differs "
+            "from all others may be missed: conf_int(assume='target') holds each."
+        )
+        told = (whole, average) if estimate.combine in RULES else (whole,)
+        return replace(made, sizes=(*made.sizes, *sizes), meaning=(*told, *made.meaning))
 
 
 @dataclass(frozen=True, eq=False, repr=False)

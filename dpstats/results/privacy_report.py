@@ -96,6 +96,9 @@ def _pair(value: Sequence[float]) -> tuple[float, float]:
     return float(epsilon), float(delta)
 
 
+_NAMED = 12  # number: of sites in a line of a summary
+
+
 def pair(value: tuple[float, float]) -> str:
     """(epsilon, delta) to four digits."""
     return f"({value[0]:.4g}, {value[1]:.4g})"
@@ -311,6 +314,19 @@ class PrivacyReport:
             return f"of each of {len(self.sites)} sites its own; see fit.privacy"
         return _NO_LEDGER[self.trust == "local"]
 
+    @property
+    def _budgets(self) -> str:
+        """What each site pays, those of the same budget together."""
+        paid: dict[str, list[str]] = {}
+        for site, text in self.sites.items():
+            asked = text.split("; then ")  # of two questions
+            paid.setdefault(" + ".join(a.partition(";")[0] for a in asked), []).append(site)
+        return "; ".join(
+            f"{budget}: {', '.join(names[:_NAMED])}"
+            + f" and {len(names) - _NAMED} more" * (len(names) > _NAMED)
+            for budget, names in paid.items()
+        )
+
     def lines(self) -> list[tuple[str, str]]:
         """Label and value of the lines of a summary: the guarantee, and where to read more."""
         asked = f"({self.epsilon:.6g}, {self.delta:.6g})-differential privacy"
@@ -321,6 +337,7 @@ class PrivacyReport:
             ("Trust model", facts["Trust model"]),
             ("Neighbours", self.neighbors),
             ("Ledger", self.ledger.line() if self.ledger else facts["Ledger"]),
+            *([("Sites", self._budgets)] if self.sites else []),
             *((label, facts[label]) for label in others if label in facts),
         ]
 

@@ -129,7 +129,6 @@ def test_a_bound_on_the_distance_to_the_non_private_answer_holds(case):
     assert len(held) >= case.fits / 2  # the others warned
     least = 0.95 - 3.5 * math.sqrt(0.95 * 0.05 / len(held))
     assert held.mean(axis=0).min() >= least
-    # Most of the bound of a mean, and much of that of counts, is what a clip may leave out, and
-    # here leaves in.
-    shrunk = {"mean": 4, "poisson": 3}.get(case.model, 2)
+    # Most of the bound of a mean is what a clip may leave out, and here leaves in.
+    shrunk = 4 if case.model == "mean" else 2
     assert (shrunk * np.array(ratios) <= 1).mean() < 0.95 or case.options

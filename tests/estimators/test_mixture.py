@@ -202,6 +202,55 @@ def test_the_finish_of_a_normal_law_has_the_errors_of_the_textbook():
     np.testing.assert_allclose(np.diag(found.cov_sampling), expected, rtol=0.1)
 
 
+def begun(monkeypatch, data, **options):
+    """Rows as a fit starts from them, and the noisy covariance of all, in the user's units."""
+    seen = []
+    started = gaussian._started
+
+    def kept(rows, numbers, mean, total):
+        scale = np.delete(rows.design.standardization.x_scale, rows.intercept) / rows.units
+        seen.append((rows, total * np.outer(scale, scale)))
+        return started(rows, numbers, mean, total)
+
+    monkeypatch.setattr(gaussian, "_started", kept)
+    fitted(data, 1, **options)
+    return seen[0]
+
+
+def test_narrow_directions_of_all_rows_are_seen(monkeypatch):
+    """Rows a tenth as wide in one direction as in another: the covariance to 40 % in each.
+
+    One matrix alone would be wrong by a factor of four there.
+    """
+    rng = np.random.default_rng(4)
+    a = 3 * rng.normal(size=8_000)
+    _, total = begun(monkeypatch, {"a": a, "b": a + 0.6 * rng.normal(size=8_000)}, k=1)
+    true = np.array([[9.0, 9.0], [9.0, 9.36]])
+    assert np.linalg.eigvalsh(true)[0] < np.linalg.eigvalsh(true)[1] / 100
+    ratios = np.linalg.eigvals(np.linalg.solve(true, total))
+    assert np.all(np.abs(ratios - 1) < 0.4)
+
+
+@pytest.mark.parametrize(
+    ("wide", "high", "shape", "alike"),
+    [
+        (4.0, 10, "full", True),  # one range
+        (4.0, 12, "full", False),
+        (4.0, 12, "spherical", True),
+        (9.0, 10, "full", False),  # one range, but far too wide for one of the columns
+    ],
+)
+def test_columns_of_one_range_are_compared_in_the_units_of_the_table(
+    monkeypatch, wide, high, shape, alike
+):
+    rng = np.random.default_rng(5)
+    narrow = 1.0 if wide < 5 else 0.3
+    data = {"a": wide * rng.uniform(-1, 1, 6_000), "b": narrow * rng.normal(size=6_000)}
+    schema = dp.Schema(a=dp.Numeric(-10, 10), b=dp.Numeric(-high, high))
+    rows, _ = begun(monkeypatch, data, k=1, schema=schema, covariance=shape)
+    assert rows.alike == alike
+
+
 def test_noise_makes_no_component():
     """Two components in a histogram whose cells are mostly noise."""
     rng = np.random.default_rng(4)
@@ -249,7 +298,6 @@ def test_two_mixtures_that_are_as_likely_have_no_interval(monkeypatch, behind, m
     assert ("about equally" in " ".join(str(fit.summary()).split())) != valid
 
 
-@pytest.mark.full
 @pytest.mark.full
 def test_a_wide_component_that_may_be_two_has_no_interval():
     """The likelier solution is wrong here by 16 standard errors; the other is as likely."""

@@ -14,7 +14,7 @@ import pytest
 import dpstats as dp
 from dpstats.cli import main
 from dpstats.errors import DataError
-from dpstats.federated import Site, ask, carriers, fit, rounds_if_better_over
+from dpstats.federated import Site, ask, by_public_facts_over, carriers, fit
 from dpstats.federated.question import Reply, call
 from dpstats.federated.rounds import in_process
 from dpstats.mechanisms.noise import SeededNoise
@@ -75,15 +75,15 @@ def test_where_the_target_is_late_nobody_else_is_asked() -> None:
 
 
 def test_rounds_are_chosen_over_a_carrier_as_they_are_in_one_process() -> None:
-    small = {f"s{k}": table(300, k) for k in range(30)}
+    small = {f"s{k}": table(200, k) for k in range(30)}
     at = [Site(name, rows, SCHEMA) for name, rows in small.items()]
     asked = question(privacy=dp.Federated(0.5, 1e-6, target="s0"))
-    chosen = rounds_if_better_over(asked, list(small), in_process(at))
+    chosen = by_public_facts_over(asked, list(small), in_process(at))
     assert (chosen.method, chosen.combine) == ("rounds", "")
     model = dp.ols(FORMULA, small, SCHEMA)
     assert model.plan(asked.privacy).method == "rounds"
     large = question()
-    assert rounds_if_better_over(large, list(sites()), in_process(at_sites())) is large
+    assert by_public_facts_over(large, list(sites()), in_process(at_sites())) is large
 
 
 def test_who_is_there_is_asked_for_free() -> None:
@@ -97,9 +97,9 @@ def test_who_is_there_is_asked_for_free() -> None:
 
 def test_a_question_that_is_kept_is_asked_again_and_another_is_not(tmp_path: Path) -> None:
     path, first = tmp_path / "q.json", question()
-    assert carriers._kept(first, path) == (first, True)
+    assert carriers._kept(first, path, True) == (first, True)
     path.write_bytes(first.to_bytes() + b"\n")
-    again, fresh = carriers._kept(question(), path)
+    again, fresh = carriers._kept(question(), path, True)
     assert (again.nonce, fresh) == (first.nonce, False)
     for other in (
         question(options={"combine": "pool"}),
@@ -107,9 +107,11 @@ def test_a_question_that_is_kept_is_asked_again_and_another_is_not(tmp_path: Pat
         question(method="rounds"),
     ):
         with pytest.raises(DataError, match="another question"):
-            carriers._kept(other, path)
+            carriers._kept(other, path, False)
     path.write_bytes(replace(first, method="rounds", combine="").to_bytes())  # chosen then
-    assert carriers._kept(question(), path)[0].method == "rounds"
+    assert carriers._kept(question(), path, True)[0].method == "rounds"
+    with pytest.raises(DataError, match="another question"):
+        carriers._kept(question(), path, False)
 
 
 @pytest.mark.parametrize(

@@ -85,6 +85,7 @@ def test_intervals_say_what_they_assume(fit: Any) -> None:
     assert np.allclose(fit.conf_int().mean(axis=1), fit.params)
     shorter = fit.conf_int(assume="exchangeable").diff(axis=1)[1]
     assert (shorter < fit.conf_int().diff(axis=1)[1]).all()
+    assert "conf_int(assume='target') holds each" in " ".join(str(fit.summary()).split())
     with pytest.raises(OptionError, match="allowed are 'exchangeable', 'target'"):
         fit.conf_int(assume="magic")
 
@@ -127,6 +128,8 @@ def test_each_site_charges_its_own_ledger(tmp_path: Any) -> None:
     assert [e.epsilon for e in home.entries] == [1.0]
     assert fit.sources.loc["north", ["epsilon", "delta"]].tolist() == [0.5, 1e-7]
     assert "north.ledger" in repr(fit.privacy)
+    said = " ".join(str(fit.summary()).split())
+    assert "Sites: (1, 1e-06): home, south, far; (0.5, 1e-07): north " in said
     with pytest.raises(DataError, match=r"target 'home' did not answer \(refused\): the ledger"):
         dp.ols(FORMULA, sites(), SCHEMA).fit(privacy, ledger={"home": home, "north": north})
     assert len(north.entries) == 1  # the target is asked first, and no other after it
@@ -245,6 +248,8 @@ def test_bad_promises_are_refused_before_any_charge(privacy: Any, error: Any, wo
 def test_bad_requests_are_refused_before_any_charge() -> None:
     model = dp.ols(FORMULA, sites(), SCHEMA)
     ledger = dp.Ledger.memory(5.0, 1e-5)
+    with pytest.raises(OptionError, match=r"is needed, as in Federated\(1.0, 1e-6, target='nor"):
+        dp.Federated(1.0, 1e-6)
     with pytest.raises(OptionError, match=r"ledger of \['moon'\]: there are sites"):
         model.fit(PRIVACY, ledger={"moon": ledger})
     with pytest.raises(OptionError, match="every site has its own"):

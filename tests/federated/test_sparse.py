@@ -37,7 +37,8 @@ def tables(n: int = 2500) -> dict[str, Any]:
 
 
 def fitted(data: Any, privacy: Any = PRIVACY, **options: Any) -> Any:
-    return dp.ols(FORMULA, data, SCHEMA).fit(privacy, sparsity=S, noise=SeededNoise(2), **options)
+    given = {"sparsity": S, "noise": SeededNoise(2), "method": "averaged-sparse"}
+    return dp.ols(FORMULA, data, SCHEMA).fit(privacy, **{**given, **options})
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +82,7 @@ def test_results_and_questions_travel(fit: Any, tmp_path: Any) -> None:
 
 
 def test_a_plan_says_what_sites_select() -> None:
-    plan = dp.ols(FORMULA, tables(), SCHEMA).plan(PRIVACY, sparsity=S)
+    plan = dp.ols(FORMULA, tables(), SCHEMA).plan(PRIVACY, sparsity=S, method="averaged-sparse")
     assert (plan.method, plan.options["sparsity"]) == ("averaged-sparse", S)
     assert len(plan.mechanisms) == 5
 

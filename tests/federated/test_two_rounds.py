@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,11 +10,11 @@ import pytest
 
 import dpstats as dp
 from dpstats.errors import DataError, OptionError
-from dpstats.federated import Question, Site, ask, question_for
+from dpstats.federated import Question, Site, ask, by_public_facts_over, question_for
 from dpstats.federated.rounds import in_process
 from dpstats.federated.two_rounds import first_of, second_of
 from dpstats.mechanisms.noise import SeededNoise
-from tests.federated.test_sparse import BETA, FORMULA, PRIVACY, SCHEMA, D, S, tables
+from tests.federated.test_sparse import BETA, FORMULA, PRIVACY, SCHEMA, D, S, table, tables
 
 MIXED = dp.Federated(1.0, 1e-6, target="home", budgets={"north": (0.5, 1e-7)})
 
@@ -61,6 +62,8 @@ def test_both_questions_are_in_the_account(fit: Any) -> None:
     assert {m.slot.partition(",")[0] for m in fit.plan.mechanisms} == {*tables()}
     assert "; then " in fit.privacy.sites["home"]
     assert "; then " not in fit.privacy.sites["far"]
+    said = " ".join(str(fit.summary()).split())
+    assert "(0.4, 4e-07) + (0.6, 6e-07): home, south, west" in said
 
 
 def test_results_travel_as_json(fit: Any, tmp_path: Any) -> None:
@@ -92,6 +95,45 @@ def test_a_plan_shows_both_questions_and_reads_no_row() -> None:
     assert [m.slot for m in plan.mechanisms[:1]] == ["home, columns"]
     assert plan.options["share"] == 0.4
     assert not plan.predicted_se  # of which columns is not known
+
+
+def test_two_rounds_are_chosen_by_public_facts_where_they_can_be_asked() -> None:
+    model = dp.ols(FORMULA, tables(1000), SCHEMA)
+    assert model.plan(PRIVACY, sparsity=S).method == "two-rounds"
+    assert model.plan(PRIVACY, sparsity=S, method="averaged-sparse").method == "averaged-sparse"
+    asked = question_for("ols", model.design, PRIVACY, None, {"sparsity": S})
+    at = [Site(name, rows, SCHEMA) for name, rows in tables(1000).items()]
+    over = by_public_facts_over(asked, list(tables(1000)), in_process(at))
+    assert (over.method, over.nonce) == ("two-rounds", asked.nonce)
+    splines = dp.ols("y ~ bs(x1, df=4) + x3 + x11", tables(1000), SCHEMA)
+    assert splines.plan(PRIVACY, sparsity=2).method == "averaged-sparse"
+    alone = dp.ols(FORMULA, {"home": tables(1000)["home"]}, SCHEMA)
+    assert alone.plan(PRIVACY, sparsity=S).method == "averaged-sparse"
+
+
+def test_sites_that_differ_by_more_than_their_errors_are_asked_for_whole_fits(
+    tmp_path: Path,
+) -> None:
+    shift, data = np.zeros(D), {"home": table(4000, 0)}
+    for k, name in enumerate(("north", "south", "west", "east")):
+        shift[[3, 11, 20]] = np.roll([0.3, -0.3, 0.3], k) * (-1) ** k
+        data[name] = table(4000, k + 1, BETA + shift)
+    data["far"] = table(4000, 9, -BETA)
+    ledgers = {name: dp.Ledger.memory(1.0, 1e-6) for name in data}
+    found = fitted(data, target="mle", ledger=ledgers)
+    assert list(found.params.index) == ["Intercept", "x3", "x11", "x20"]
+    assert found.sources["status"].tolist() == ["answered"] * 5 + ["set aside"]
+    assert found.sources["weight"].notna().tolist() == [True] * 5 + [False]
+    assert "asked for a whole fit of these columns" in " ".join(str(found.summary()).split())
+    off = found.params.to_numpy() - [0.0, *BETA[[3, 11, 20]]]
+    assert (np.abs(off) < 4 * found.bse.to_numpy()).all()
+    assert np.linalg.norm(off) < 0.15  # their mean is off by as much
+    paid = {name: [e.epsilon for e in led.entries] for name, led in ledgers.items()}
+    assert np.allclose([paid[name] for name in data if name != "far"], [[0.4, 0.6]] * 5)
+    assert np.allclose(paid["far"], [0.4])
+    assert found.privacy.cost[0] <= 1.0 + 1e-9
+    found.save(tmp_path / "fit.json")
+    assert dp.load(tmp_path / "fit.json").to_json() == found.to_json()
 
 
 @pytest.mark.parametrize(

@@ -22,11 +22,14 @@ __all__ = ["TwoRounds"]
 _SUMS = Rounds.theory["federated"]
 _THEORY = replace(
     _SUMS,
-    estimand="what a fit of the chosen columns estimates in the population of all sites together",
+    estimand=(
+        "what a fit of the chosen columns estimates in the population of all sites together, where "
+        "they are alike; in that of the target, where they differ by more than their errors"
+    ),
     guarantee=(
         "each site answers two questions whose budgets add up to its (epsilon, delta) by basic "
-        "composition: a central sparse fit, and the sums of one fit in rounds; each is "
-        "differentially private in the rows of that site by the sensitivities of its method, "
+        "composition: a central sparse fit, and the sums of one fit in rounds or a whole fit; each "
+        "is differentially private in the rows of that site by the sensitivities of its method, "
         "whatever the other was"
     ),
     assumptions=(
@@ -44,11 +47,16 @@ class TwoRounds(Method):
     1. *Which* (the share `share` of each site's budget): one sparse fit at each site, as for
        ``"averaged-sparse"``. A source that is unlike the target is set aside and asked no more; the
        largest s entries of the average of the others, weighed by rows, are chosen.
-    2. *What* (the rest): `Rounds` over the sites that are left, of the chosen columns alone.
+    2. *What* (the rest): `Rounds` over the sites that are left, of the chosen columns alone; or,
+       where the first answers differ by more than the errors that their plans expect, one whole fit
+       at each of them, combined for the target by the default rule of `OneShot`.
 
     The noise of s + 1 sums in place of d, added over sites, is why the second question is worth its
     part of the budget, and why its coefficients have standard errors, which do not count the
-    choice. It assumes what rounds do: sites are alike.
+    choice. Sites whose first answers are expected to say little are taken to be alike.
+
+    *When.* By default where terms are one column each, a person has one row, and all sites' sums of
+    s columns are expected to err less than the target's own sparse fit, which is public.
 
     *Guarantee.* Each question is charged by the site before it reads a row, by the plan of its
     method, whose queries enforce their sensitivities; their costs add up to (epsilon, delta). The

@@ -192,7 +192,7 @@ class Leverages:
     def best(self, at: Positions | slice) -> Balanced:
         """Rows cut where the variances of the coefficients `at` are expected to be smallest."""
         cuts = (max(float(np.quantile(self._sizes, q)), 1e-300) for q in _QUANTILES)
-        made = [self.cut(cut) for cut in cuts]
+        made = map(self.cut, cuts)  # each is as long as the table: two at a time
         return min(made, key=lambda m: float((np.diag(m.total) + m.doubt)[at].sum()))
 
 

@@ -11,12 +11,13 @@ from numpy.typing import NDArray
 from dpstats.estimators.central.mixtures.local import LocalMixture
 from dpstats.estimators.central.mixtures.regression_law import RegressionLaw
 from dpstats.estimators.numerics.released import AnyLaw, Finish
+from dpstats.families.mixtures import NormalMixture
 from dpstats.protocol import MixtureEstimate, Plan, RegressionMixtureEstimate
 
 if TYPE_CHECKING:
     from dpstats.design import Design
 
-__all__ = ["HIDDEN", "concluded", "concluded_regressions", "goodness"]
+__all__ = ["HIDDEN", "concluded", "concluded_regressions", "differs", "goodness"]
 
 Array = NDArray[np.float64]
 
@@ -69,9 +70,12 @@ def concluded(
 
 def _rival(best: Finish[LocalMixture], other: Finish[LocalMixture]) -> bool:
     """Whether another fit of the same answers is about as likely, and a different mixture."""
-    one, two = best.law.mixture, other.law.mixture
-    residuals = np.linalg.norm(one.residuals(two.means), axis=2).min(axis=1)
-    return other.lack < best.lack + _LIKELY and bool((residuals > HIDDEN).any())
+    return other.lack < best.lack + _LIKELY and differs(best.law.mixture, other.law.mixture)
+
+
+def differs(one: NormalMixture, other: NormalMixture) -> bool:
+    """Whether a mean of the other is half a standard deviation from all of one mixture."""
+    return bool((np.linalg.norm(one.residuals(other.means), axis=2).min(axis=1) > HIDDEN).any())
 
 
 def goodness(finish: Finish[AnyLaw], words: tuple[str, str]) -> Said:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, get_args
 
 import numpy as np
@@ -15,7 +16,7 @@ from dpstats.estimators.base import Request, floor_eigenvalues, need_delta
 from dpstats.estimators.central.counted import Counted, counted_plan
 from dpstats.estimators.central.mixtures import expected
 from dpstats.estimators.central.mixtures.components import kept_components, possible_components
-from dpstats.estimators.central.mixtures.conclusion import concluded
+from dpstats.estimators.central.mixtures.conclusion import concluded, differs
 from dpstats.estimators.central.mixtures.local import LocalMixture, shaped
 from dpstats.estimators.central.mixtures.start import Histogram
 from dpstats.estimators.central.mixtures.steps import stepped
@@ -37,7 +38,7 @@ __all__ = ["GaussianMixture"]
 
 Array = NDArray[np.float64]
 
-_NORM, _GRAM = 0.02, 0.08  # budget: a length that few rows exceed, and the total covariance
+_NORM, _GRAMS = 0.02, (0.03, 0.05)  # budget: a length that few rows exceed, total covariances
 _CELLS, _MORE_CELLS = 0.15, 0.2  # budget: the histogram, and one in four directions
 _STEPS = 4  # number: steps of the EM algorithm
 _GROWTH = 1.3  # ratio: of the budget of a step to that of the one before
@@ -45,6 +46,9 @@ _EARLY, _LATE = 1.5, 0.5  # sds: radius beyond sqrt(d) in the first half of the 
 _REACHED = 0.95  # share: of rows within the length
 _BEYOND = 1.05  # ratio: of the radius to the length
 _CONSTANT = 1.5  # ratio: of the length to the constant beside it
+_ROUND = 1.0  # sds: radius beyond sqrt(d) where rows are about round
+_FLOOR = 0.7  # ratio: least variance to the operator norm of the noise
+_ONE_UNIT = 8.0  # ratio: of the widest to the narrowest of columns that may have one unit
 _LENGTHS = np.geomspace(2.0**-16, 1.0, 65)  # numerical: among which it is sought
 _AXIS = {1: 64, 2: 20, 3: 10, 4: 6}  # number: cells along each of so many directions
 _REACH = 3.2  # sds: of all rows, that cells cover on either side
@@ -70,11 +74,23 @@ class _Rows:
         assert place is not None
         return place
 
+    @cached_property
+    def alike(self) -> bool:
+        """Whether columns are compared in the units of the table.
+
+        So it is if components are said to be spherical, and where all columns were declared with
+        one range and none is many times as wide as another.
+        """
+        scale = np.delete(self.design.standardization.x_scale, self.intercept)
+        bounds = np.delete(self.design.bounds, self.intercept, axis=0)
+        one = bool((bounds == bounds[0]).all()) and scale.max() <= _ONE_UNIT * scale.min()
+        return one or self.shape == "spherical"
+
     @property
     def units(self) -> Array:
-        """Of a spherical component all columns have the user's units, others may have their own."""
+        """What one of each column is in the coordinates of the mixture."""
         scale = np.delete(self.design.standardization.x_scale, self.intercept)
-        if self.shape != "spherical":
+        if not self.alike:
             return np.ones_like(scale)
         common: Array = scale / np.exp(np.log(scale).mean())
         return common
@@ -84,40 +100,50 @@ class _Rows:
         return LocalMixture(mixture, self.shape, self.intercept, self.units)
 
     def spread(self) -> tuple[float, Array, Array]:
-        """Count, mean (d,) and covariance (d, d) of all rows, noisy."""
+        """Count, mean (d,) and covariance (d, d) of all rows, noisy.
+
+        Noise is alike in all coordinates, so that it hides the narrow directions of rows that are
+        not round; where the first covariance makes them round, a second one sees all of them.
+        """
         whole = np.diag(np.insert(self.units, self.intercept, 1.0))
         others = np.delete(whole, self.intercept, axis=0)
         longest = float(np.linalg.norm(others @ np.abs(self.design.internal_bounds).max(axis=1)))
         lengths = NormQuantile(longest * _LENGTHS, _REACHED, others)
         (length,), _ = self.holder.ask(Search(lengths), "length")
-        radius = _BEYOND * float(length)
+        _, mean, spread = self._moments("gram", others, _BEYOND * float(length))
+        root = np.linalg.cholesky(spread)
+        others[:, self.intercept] -= mean
+        radius = math.sqrt(len(mean)) + _ROUND
+        rows, left, inner = self._moments("whitened gram", np.linalg.solve(root, others), radius)
+        return rows, mean + root @ left, root @ inner @ root.T
+
+    def _moments(self, slot: str, matrix: Array, radius: float) -> tuple[float, Array, Array]:
+        """The same of a public matrix times the rows, which are shortened to a radius."""
         constant = radius / _CONSTANT
-        whole[self.intercept, self.intercept] = constant
-        geometry = Geometry(math.hypot(constant, radius), whole)
-        gram, noise = self.holder.ask(Gram(geometry), "gram")
-        order = [self.intercept, *(j for j in range(len(whole)) if j != self.intercept)]
-        gram = gram[np.ix_(order, order)]
+        ahead = constant * np.eye(matrix.shape[1])[self.intercept]
+        geometry = Geometry(math.hypot(constant, radius), np.vstack([ahead, matrix]))
+        gram, noise = self.holder.ask(Gram(geometry), slot)
         rows = max(float(gram[0, 0]), noise.sd) / constant**2
         mean = gram[0, 1:] / (constant * rows)
-        sd = noise.sd / rows
-        spread = floor_eigenvalues(gram[1:, 1:] / rows - np.outer(mean, mean), max(sd, 1e-8))
-        return rows, mean, spread
+        least = max(_FLOOR * noise.sd * math.sqrt(2 * len(mean)) / rows, 1e-8)
+        return rows, mean, floor_eigenvalues(gram[1:, 1:] / rows - np.outer(mean, mean), least)
 
 
 @dataclass(frozen=True)
 class GaussianMixture(Counted[MixtureEstimate]):
     """A mixture of k normal laws whose weights, means and covariances are unknown.
 
-    1. The 0.95 quantile of the rows' length, and their mean and covariance.
-    2. A histogram in the ``min(k - 1, d, 3)`` directions of largest variance. Where the components
-       are in it is post-processing.
+    1. The 0.95 quantile of the rows' length, and their mean and covariance: once in the units of
+       columns, and again where rows are about round.
+    2. A histogram in the ``min(k - 1, d, 3)`` directions of largest variance, in the units of the
+       table where all columns have one range. Where the components are in it is post-processing.
     3. Steps of the EM algorithm, one question each, whose noise does not depend on k.
     4. All answers of 2 and 3 fitted by generalised least squares, which costs nothing
        (`dpstats.estimators.numerics.released`).
 
     Notes
     -----
-    *Guarantee.* Gaussian noise on noisy comparisons (`Search`), on a Gram matrix, on a histogram
+    *Guarantee.* Gaussian noise on noisy comparisons (`Search`), on Gram matrices, on a histogram
     (`ProjectedCells`) and on moments around components (`MixtureMoments`), at the cost in the plan.
     """
 
@@ -140,10 +166,11 @@ class GaussianMixture(Counted[MixtureEstimate]):
         q = _directions(max(numbers), len(_columns(design)))
         cells = _MORE_CELLS if q == _WIDE else _CELLS
         growing = _GROWTH ** np.arange(_STEPS)
-        weights = (1 - _NORM - _GRAM - cells) * growing / growing.sum()
+        weights = (1 - _NORM - sum(_GRAMS) - cells) * growing / growing.sum()
         asks = [
             Request("length", _NORM, "a length that few rows exceed"),
-            Request("gram", _GRAM, "mean and covariance of all rows"),
+            Request("gram", _GRAMS[0], "mean and covariance of all rows"),
+            Request("whitened gram", _GRAMS[1], "the same in coordinates in which rows are round"),
             Request("cells", cells, f"rows in cells along {q} direction{'s' * (q > 1)}"),
             *(
                 Request(f"step {t + 1}", float(weight), "moments of rows around components")
@@ -192,20 +219,26 @@ def _finishes(
 
     In the end one is followed, too, from the likeliest mixture with one covariance for all: it has
     fewer parameters, and where a wide component stands for two the other explanation is near it.
+    Where its means are those that were found already, it leads there.
     """
     size = steps[-1].answer.size
     if size > _MOST_ANSWERS:
         return []
     answers = [cells, *steps[-max(_MOST_ANSWERS // size, 1) :]]
-    first = laws[0]
+    found = [fit_released(law, answers, rows, True) for law in laws]
+    best, first = min(found, key=_lack), laws[0]
     if not rough and first.mixture.k > 1 and first.shape != "tied":
         tied = fit_released(first.of_shape("tied"), answers, rows, True).law
-        laws = [*laws, tied.of_shape(first.shape)]
-    found = [fit_released(law, answers, rows, True) for law in laws]
-    best, *others = sorted(found, key=lambda finish: finish.lack)
+        if differs(best.law.mixture, tied.mixture):
+            found.append(fit_released(tied.of_shape(first.shape), answers, rows, True))
+    best, *others = sorted(found, key=_lack)
     if not rough:  # its likelihood stays that of as few made-up rows as the others have
         best = replace(fit_released(best.law, answers, rows), lack=best.lack)
     return [best, *others]
+
+
+def _lack(finish: Finish[LocalMixture]) -> float:
+    return finish.lack
 
 
 def _nearest(found: Sequence[Finish[LocalMixture]], otherwise: LocalMixture) -> LocalMixture:
@@ -218,16 +251,17 @@ def _started(
     """Cells in the directions of largest variance, and mixtures fitted to them, best first."""
     d = len(mean)
     q = _directions(max(numbers), d)
-    values, vectors = np.linalg.eigh(total)
+    unit = np.ones(d) if rows.alike else np.sqrt(np.diag(total))
+    values, vectors = np.linalg.eigh(total / np.outer(unit, unit))
     values, vectors = values[::-1][:q], vectors[:, ::-1][:, :q]
-    directions = (vectors / np.sqrt(values)).T
+    directions = (vectors / np.sqrt(values)).T / unit
     query = ProjectedCells(
         np.insert(directions * rows.units, rows.intercept, -directions @ mean, axis=1),
         np.linspace(-_REACH, _REACH, _AXIS[q] + 1),
     )
     answer = rows.holder.ask(query, "cells")
     found = Histogram(answer.value, answer.noise.sd, query.edges).chosen(numbers)
-    back = vectors * np.sqrt(values)
+    back = unit[:, None] * vectors * np.sqrt(values)
     rest = total - back @ back.T
 
     def whole(part: NormalMixture) -> NormalMixture:

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from dpstats.design import Design
 
 __all__ = [
-    "ALLOWED",
     "CLEAR",
     "COUNT",
     "COUNTS",
     "DISPERSION",
     "EARLY",
     "INNER",
+    "allowed",
     "believed_bias",
     "between_0_and_1",
     "blur",
@@ -56,7 +56,7 @@ INNER = 0.65  # share: of a last score, for its inner part, where the outer is d
 
 _BELIEVED = {"gaussian": 0.1}  # share: of the square of its worst bias that a clip is chosen by
 _BELIEVED_ELSE = 0.05  # share: the same under other laws than the normal one
-ALLOWED = 0.2  # share: of the square of its worst bias that the covariance has in each direction
+_ALIGNED = 0.5  # ratio: length of the mean direction of the scores beyond a clip
 _SLACK = 0.1  # numerical: by which a spline's basis may exceed [0, 1]
 
 DISPERSION = ("first dispersion", "dispersion")  # slots
@@ -187,6 +187,15 @@ def last_noise(plan: Plan, design: Design) -> float:
 def resolved(share: float, plan: Plan, query: Search, slot: str) -> float:
     """The share of rows asked for, or the next to it that the noise can tell from all of them."""
     return min(share, max(0.5, 1 - 2 * plan.noise(query, slot).sd / plan.n))
+
+
+def allowed(excess: float, d: int) -> float:
+    """Variance, in each of d directions, of what a clip leaves out of a sum of scores.
+
+    `excess` is the sum of what it takes off their lengths. Their mean direction is as long as
+    `_ALIGNED`, and may point anywhere.
+    """
+    return (_ALIGNED * excess) ** 2 / d
 
 
 def believed_bias(family: Family) -> float:

@@ -16,21 +16,26 @@ from numpy.typing import NDArray
 
 from dpstats.estimators.base import floor_eigenvalues
 from dpstats.estimators.central.newton.budget import (
-    ALLOWED,
     CLEAR,
     COUNTS,
     EARLY,
+    allowed,
     believed_bias,
     blur,
     last_noise,
     peels,
     short_scores,
 )
-from dpstats.estimators.central.newton.conclusion import Conclusion, Solution, conclude
+from dpstats.estimators.central.newton.conclusion import (
+    Conclusion,
+    Solution,
+    conclude,
+    presumed_effect,
+)
 from dpstats.estimators.central.newton.parts import Asked, Placed, Whole, joined, pooled, whole
 from dpstats.estimators.central.newton.questions import Questions, Rows
 from dpstats.estimators.central.newton.tail_law import TailLaw
-from dpstats.estimators.central.newton.whitening import Metric, whiten
+from dpstats.estimators.central.newton.whitening import Metric, coordinates
 from dpstats.estimators.numerics.entrywise import average, operator_norm, symmetric_pattern
 from dpstats.families import GAUSSIAN, Family
 from dpstats.protocol import Holder
@@ -49,7 +54,6 @@ _LEAST_MEAT_CLIP, _MEAT_MISPLACED = 0.1, 0.5
 # ratio: curvature between both clips to the share of rows there, and at most
 _BETWEEN, _MOST_BETWEEN = 1.5, 0.3
 _FARTHEST_LEAN = 3.0  # ratio: what is beyond the clip to what is seen of it, at most
-_LEAN_DOUBT = 0.5  # ratio: square of its relative error
 _MOST_BEND = 0.5  # ratio: change of a step by the bend of means to its length, at most
 _MOST_GROWN = 1.5  # ratio: change of the curvature on the last step, at most
 # ratio: eigenvalues of a late step to their mean, and to noise, at least
@@ -70,21 +74,12 @@ class Whitened(NamedTuple):
 
 def whitened(holder: Holder[Query], design: Design, n: float) -> Whitened:
     """Rows in whitened coordinates, and what is known of them there."""
-    low, high = np.asarray(design.internal_bounds, dtype=np.float64).T
-    indicators = ((low == 0) & (high == 1)).astype(np.float64)
     plan = holder.plan
     # As far as noise on the matrix stays small: it grows with the square of the radius.
     farthest = math.sqrt(max(1.0, CLEAR / blur(design, plan.privacy, plan.n)))
-    metric = whiten(holder, n, indicators, design.norm_bound, (_WHITENED_REACH, farthest))
-    d = len(design.names)
-    constant = np.zeros(d)
-    if design.standardization.intercept is not None:
-        constant = np.linalg.solve(metric.w, np.eye(d)[design.standardization.intercept])
-    total = metric.curvature @ constant
-    weight = float(constant @ total) or 1.0
+    metric, constant = coordinates(holder, design, n, (_WHITENED_REACH, farthest))
+    centre, cov, weight = metric.moments(constant)
     mass = n if design.weights is None else n * max(weight, 0.1)
-    centre = total / weight
-    cov = floor_eigenvalues(metric.curvature / weight - np.outer(centre, centre), 0.0)
     return Whitened(metric, constant, centre, cov, mass)
 
 
@@ -95,11 +90,14 @@ def solved(matrix: Array, vector: Array) -> Array:
 
 
 def _beyond(law: TailLaw, clip: float, score: Whole) -> tuple[Array, Array]:
-    """What the clip leaves out of a score, extrapolated, and the variance allowed for it."""
+    """What the clip leaves out of a score, extrapolated, and the variance allowed for it.
+
+    Along its lean the error of that is as large as it is itself; all of it may point elsewhere.
+    """
     excess, nearer = (float(np.interp(c, law.clips, law.excess())) for c in (clip, clip / 2))
     beyond = min(_FARTHEST_LEAN, excess / max(nearer - excess, 1e-300)) * score.lean
-    allowed = ALLOWED * excess**2 * np.eye(beyond.size)
-    return beyond, allowed + _LEAN_DOUBT * np.outer(beyond, beyond)
+    anywhere = allowed(excess, beyond.size) * np.eye(beyond.size)
+    return beyond, anywhere + np.outer(beyond, beyond)
 
 
 class Bread(NamedTuple):
@@ -136,9 +134,9 @@ class Climb(ABC):
     def prior_spread(self, clip: float) -> float:
         """Standard deviation of linear predictors before anything is known, from the first clip."""
 
-    @abstractmethod
     def effect(self, spread: float) -> Array:
         """Standard deviation presumed of coefficients of columns between 0 and 1; inf of others."""
+        return presumed_effect(self.design, spread)
 
     @abstractmethod
     def early_clip(self, k: int, b: Array, before: float) -> float:
@@ -183,7 +181,7 @@ class Climb(ABC):
         at, score = joined(middle, Placed(both.at, score), bread.matrix)
         meat = self.meat(b, clip, law, bread.matrix) * self.n / max(self.n - b.size, 1.0)
 
-        beyond, allowed = _beyond(law, clip, score)
+        beyond, anywhere = _beyond(law, clip, score)
         solution = Solution(
             at=at,
             step=self.bent(at, solved(bread.matrix, score.total + beyond)),
@@ -191,7 +189,7 @@ class Climb(ABC):
             variances=bread.variances,
             meat=meat,
             noise=score.variance,
-            allowed=allowed,
+            allowed=anywhere,
             level=bread.level,
             spread=spread,
             start=self.start,

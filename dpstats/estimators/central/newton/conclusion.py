@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstats.estimators.central.newton.budget import between_0_and_1
 from dpstats.estimators.central.newton.identification import CLEAR, Faint, Known, likely_factor
 from dpstats.estimators.numerics.entrywise import operator_norm
 
-__all__ = ["EFFECT", "Conclusion", "Solution", "conclude"]
+if TYPE_CHECKING:
+    from dpstats.design import Design
+
+__all__ = ["EFFECT", "Conclusion", "Solution", "conclude", "presumed_effect"]
 
 Array = NDArray[np.float64]
 
@@ -50,6 +54,13 @@ class Conclusion(NamedTuple):
     cov_sampling: Array
     presumed: Array
     short: float
+
+
+def presumed_effect(design: Design, spread: float) -> Array:
+    """Standard deviation presumed of coefficients of columns between 0 and 1; inf of others."""
+    unit = EFFECT * spread * design.standardization.x_scale
+    effect: Array = np.where(between_0_and_1(design), unit, np.inf)
+    return effect
 
 
 def conclude(solution: Solution, w: Array, effect: Array) -> Conclusion:

@@ -10,15 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.estimators.central.newton.budget import (
-    ALLOWED,
     INNER,
+    allowed,
     believed_bias,
     blur,
     last_noise,
     peels,
 )
+from dpstats.estimators.central.newton.remarks import blurred, covering
 from dpstats.estimators.central.newton.typical import Case, expected
-from dpstats.estimators.guesses import enough
 from dpstats.families import GAUSSIAN
 from dpstats.protocol import Plan
 
@@ -43,19 +43,16 @@ def predicted(plan: Plan, design: Design, variances: Variances | None = None) ->
     default those of a fit of largest likelihood.
     """
     noisy = blur(design, plan.privacy, plan.n)
-    blurred = (1 + 0.4 * max(0.0, noisy - 0.7)) ** 2
-    reach = 100 if noisy <= 0.6 else 10 if noisy <= 1.7 else 3
-    statement = (
-        f"Intervals cover up to condition number {reach} of X'X in standardised units; directions "
-        "that the noise hides are reported with wide intervals."
-    )
-    plan = replace(plan, assumptions=(*plan.assumptions, statement))
+    unit = (1 + 0.4 * max(0.0, noisy - 0.7)) ** 2
+    plan = replace(plan, assumptions=(*plan.assumptions, covering(noisy)))
 
     def widened(case: Case) -> tuple[float, float]:
         private, sampled = (variances or _variances)(plan, design, case)
-        return blurred * private, blurred * sampled
+        return unit * private, unit * sampled
 
-    return expected(plan, design, widened, _warnings(plan, noisy))
+    return expected(
+        plan, design, widened, blurred(plan, noisy / _BLURRED, noisy / _HIDDEN, noisy / _SHARP)
+    )
 
 
 def _variances(plan: Plan, design: Design, case: Case) -> tuple[float, float]:
@@ -78,7 +75,7 @@ def _variances(plan: Plan, design: Design, case: Case) -> tuple[float, float]:
     noise = last_noise(plan, design)
     best = int(np.argmin((noise * clips) ** 2 + believed_bias(family) * excess**2))
     drawn = (1 / INNER + _OUTER / (1 - INNER)) / 4 if peels(design) else 1.0
-    private = drawn * (noise * clips[best]) ** 2 + ALLOWED * excess[best] ** 2
+    private = drawn * (noise * clips[best]) ** 2 + allowed(excess[best], len(design.names))
     slope = float(np.mean(family.curvature(eta)))
     square = float(np.sum(chances * r**2)) / _CHANCES.size
     copies = design.weights.scale if design.weights and design.weights.kind == "frequency" else 1.0
@@ -114,26 +111,3 @@ def _rows(design: Design, case: Case) -> tuple[Array, Array, Array]:
         rate = 1 / case.dispersion
         y = nbinom.ppf(_CHANCES, mu * rate / (1 - rate), rate)
     return eta, y, np.full(y.shape, 1 / _CHANCES.size)
-
-
-def _warnings(plan: Plan, noisy: float) -> tuple[str, ...]:
-    """What the noise on the second moments will do to the answer."""
-    at = f"n={plan.n:,} and epsilon={plan.privacy.epsilon:g} with {len(plan.names)} columns"
-    if noisy > _BLURRED:
-        return (
-            f"Too few rows at {at}: noise hides the second moments, and coefficients are shrunk "
-            f"towards zero. {enough(plan, noisy / _BLURRED)}",
-        )
-    if noisy > _HIDDEN:
-        return (
-            f"Intervals will be wide and cover more than they claim at {at}: noise blurs the "
-            f"second moments. {enough(plan, noisy / _HIDDEN)}",
-        )
-    if noisy > _SHARP:
-        return (
-            f"At {at}, noise on the second moments may hide directions in which the columns vary "
-            "little, such as a difference of nearly collinear columns or the levels of a factor: "
-            "there, standard errors are several times those expected below, and intervals cover "
-            f"more than they claim. {enough(plan, noisy / _SHARP)}",
-        )
-    return ()

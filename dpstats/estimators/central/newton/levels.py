@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.estimators.central.newton.budget import between_0_and_1, resolved
+from dpstats.estimators.central.newton.budget import resolved
 from dpstats.estimators.central.newton.climb import Bread, Climb, whitened
-from dpstats.estimators.central.newton.conclusion import EFFECT, Conclusion
+from dpstats.estimators.central.newton.conclusion import Conclusion, presumed_effect
 from dpstats.estimators.central.newton.curvature import drawn_to
 from dpstats.estimators.central.newton.levels_rows import LevelRows
 from dpstats.estimators.central.newton.likelihood import LARGEST_SD, PRIOR_SD
@@ -188,8 +188,7 @@ class _OfLevels(Climb):
 
     def effect(self, spread: float) -> Array:
         """Standard deviation presumed of coefficients of columns between 0 and 1; inf of others."""
-        unit = EFFECT * PRIOR_SD["logit"] * self.design.standardization.x_scale
-        each = np.where(between_0_and_1(self.design), unit, np.inf)
+        each = presumed_effect(self.design, PRIOR_SD["logit"])
         return np.tile(each, len(self.root))
 
     @property

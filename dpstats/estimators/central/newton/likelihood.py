@@ -15,16 +15,15 @@ from numpy.typing import NDArray
 
 from dpstats.estimators.central.newton import dispersion
 from dpstats.estimators.central.newton.budget import (
-    between_0_and_1,
     resolved,
     short_scores,
 )
 from dpstats.estimators.central.newton.climb import Bread, Climb, whitened
-from dpstats.estimators.central.newton.conclusion import EFFECT, Conclusion
+from dpstats.estimators.central.newton.conclusion import Conclusion
 from dpstats.estimators.central.newton.curvature import drawn_to
 from dpstats.estimators.central.newton.normal_rows import NormalRows
 from dpstats.estimators.central.newton.questions import OfPredictor
-from dpstats.estimators.central.newton.remarks import far_out, not_identified, off_model, presumed
+from dpstats.estimators.central.newton.remarks import far_out, off_model, reported
 from dpstats.estimators.central.newton.start import Start
 from dpstats.estimators.central.sandwich import noisy_count
 from dpstats.estimators.guesses import response_grid
@@ -120,27 +119,9 @@ class _OfPredictor(Climb):
 
     def reported(self, found: Conclusion, said: dict[str, float]) -> CoefficientEstimate:
         """The estimate, with what was released beside it and what that says of the fit."""
-        hidden = presumed(found, self.design)
-        return CoefficientEstimate(
-            params=found.params,
-            cov=found.cov,
-            cov_privacy=found.cov_privacy,
-            cov_sampling=found.cov_sampling,
-            of_these_rows=True,
-            nobs=self.n,
-            released=said,
-            remarks=(
-                *not_identified(hidden, found.short, self.holder.plan),
-                *off_model(said["lean of long scores"], said["leverage"]),
-            ),
-            not_identified=hidden,
-        )
-
-    def effect(self, spread: float) -> Array:
-        """Standard deviation presumed of coefficients of columns between 0 and 1; inf of others."""
-        unit = self.design.standardization.x_scale
-        effect: Array = np.where(between_0_and_1(self.design), EFFECT * spread * unit, np.inf)
-        return effect
+        remarks = off_model(said["lean of long scores"], said["leverage"])
+        estimate = reported(found, self.design, self.holder.plan, self.n, said, remarks)
+        return replace(estimate, of_these_rows=True)
 
     def early_clip(self, k: int, b: Array, before: float) -> float:
         """Most lengths are within it; where scores are short, all that a typical row may have."""

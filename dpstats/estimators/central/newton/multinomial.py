@@ -14,7 +14,7 @@ from dpstats.errors import OptionError
 from dpstats.estimators.base import need_delta
 from dpstats.estimators.bounds import SMALL_DELTA
 from dpstats.estimators.central.counted import Counted, counted_plan
-from dpstats.estimators.central.newton.budget import ALLOWED, believed_bias, last_noise, requests
+from dpstats.estimators.central.newton.budget import allowed, believed_bias, last_noise, requests
 from dpstats.estimators.central.newton.expectation import predicted
 from dpstats.estimators.central.newton.levels import Levels, maximize_levels
 from dpstats.estimators.central.newton.typical import Case
@@ -171,7 +171,8 @@ def _variances(plan: Plan, design: Design, case: Case) -> tuple[float, float]:
     best = int(np.argmin((noise * clips) ** 2 + believed * excess**2))
     slopes = BINOMIAL.slope(case.spread * _NODES) @ _CHANCES / _CHANCES.sum()
     slope = float(slopes / BINOMIAL.slope(np.zeros(1))[0])
-    private = float((noise * clips[best]) ** 2 + ALLOWED * excess[best] ** 2)
+    d = (shares.size - 1) * len(design.names)
+    private = float((noise * clips[best]) ** 2 + allowed(excess[best], d))
     unit = float(np.mean(_factors(shares)))
     return unit * private / plan.n / slope**2, unit / slope
 

@@ -119,11 +119,12 @@ class Newton(Counted[CoefficientEstimate]):
 
         V = D^-1 [M n/(n-d) + (s^2 + a E(C)^2) I + L] D^-1.
 
-    The middle term allows for B as if it pointed anywhere: a is the share of E(C)^2 that falls
-    into one direction. L allows for the error of D times the last step, entry variances times
-    squared steps. Both are calibrated by simulation, not proved. The meat makes no assumption on
-    variances. Effects are drawn to none as far as a normal prior would whose size they tell, which
-    matters where noise is as large as they are, and by how far is added to the variance.
+    The middle term allows for B as if it pointed anywhere: it is rho E(C) long, with rho = 1/2 the
+    length of the mean direction of long scores, so that a = rho^2/d; the square of what was
+    extrapolated of it is added. L allows for the error of D times the last step, entry variances
+    times squared steps. Both are calibrated by simulation, not proved. The meat makes no assumption
+    on variances. Effects are drawn to none as far as a normal prior would whose size they tell,
+    which matters where noise is as large as they are, and by how far is added to the variance.
 
     *Identification.* Along an eigenvector of D whose value is within five noises of zero, the
     interval reaches all that score and curvature do not contradict (Fieller 1954). That is all

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 from dpstats.estimators.base import need_delta, need_level
 from dpstats.estimators.bounds import SMALL_DELTA
 from dpstats.estimators.central.counted import Counted, counted_plan
-from dpstats.estimators.central.newton.budget import ALLOWED
+from dpstats.estimators.central.newton.budget import allowed
 from dpstats.estimators.central.newton.expectation import predicted
 from dpstats.estimators.central.newton.quantile_descent import (
     best_clip,
@@ -123,7 +123,7 @@ class QuantileNewton(Counted[CoefficientEstimate]):
             largest, density = max(level, 1 - level), norm_density(level) / case.spread
             noise = last_noise(plan, largest)
             clip, excess = best_clip(case.lengths, plan.n, noise, largest)
-            private = (noise * clip) ** 2 + ALLOWED * excess**2
+            private = (noise * clip) ** 2 + allowed(excess, len(design.names))
             return private / plan.n / density**2, level * (1 - level) / density**2
 
         plan = predicted(plan, design, variances)

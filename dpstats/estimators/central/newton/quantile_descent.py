@@ -11,20 +11,17 @@ from numpy.typing import NDArray
 
 from dpstats.estimators.base import Request, floor_eigenvalues
 from dpstats.estimators.central.newton.budget import (
-    ALLOWED,
-    CLEAR,
     COUNT,
+    allowed,
     believed_bias,
-    between_0_and_1,
-    blur,
     whitening,
 )
-from dpstats.estimators.central.newton.climb import solved
-from dpstats.estimators.central.newton.conclusion import EFFECT, Conclusion, Solution, conclude
+from dpstats.estimators.central.newton.climb import solved, whitened
+from dpstats.estimators.central.newton.conclusion import Solution, conclude, presumed_effect
 from dpstats.estimators.central.newton.curvature import drawn_to
-from dpstats.estimators.central.newton.remarks import not_identified, presumed
+from dpstats.estimators.central.newton.remarks import reported
 from dpstats.estimators.central.newton.tail_law import TailLaw
-from dpstats.estimators.central.newton.whitening import Metric, whiten
+from dpstats.estimators.central.newton.whitening import Metric
 from dpstats.estimators.central.sandwich import noisy_count
 from dpstats.estimators.guesses import response_bound, response_grid
 from dpstats.estimators.numerics.entrywise import average, operator_norm, symmetric_pattern
@@ -64,7 +61,6 @@ _SEEN = 0.05  # ratio: noise of an entry of the curvature that narrows them, to 
 _FEW = 0.005  # share: of rows that the curvature may shorten
 _ROWS = 2000.0  # number: of rows within, at least
 _UNEQUAL = 0.25  # ratio: density of long rows to that of all, as far as it is off 1
-_REACHED = 0.95  # share: of rows that the second Gram matrix should count in full
 _CELLS, _ENDS = 28, (0.25, 8.0)  # number: of the histogram of lengths; ratio: its ends to sqrt(d)
 _OCTAVES, _GRID = 24, 64  # numerical: octaves below the largest residual, cells of a search
 _LATER = 16  # numerical: cells of a later search of a width
@@ -133,11 +129,8 @@ def best_clip(lengths: Array, n: float, noise: float, largest: float) -> tuple[f
 def minimize(holder: Holder[Query], design: Design, level: float) -> CoefficientEstimate:
     """Whiten, choose the clip, step five times, and conclude."""
     n = noisy_count(holder, len(design.names))
-    low, high = np.asarray(design.internal_bounds, dtype=np.float64).T
-    indicators = ((low == 0) & (high == 1)).astype(np.float64)
-    farthest = math.sqrt(max(1.0, CLEAR / blur(design, holder.plan.privacy, holder.plan.n)))
-    metric = whiten(holder, n, indicators, design.norm_bound, (_REACHED, farthest))
-    return _Descent(holder, design, metric, level, n).fit()
+    found = whitened(holder, design, n)
+    return _Descent(holder, design, found.metric, found.constant, level, n).fit()
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,6 +140,7 @@ class _Descent:
     holder: Holder[Query]
     design: Design
     metric: Metric
+    constant: Array
     tau: float
     n: float
 
@@ -181,37 +175,15 @@ class _Descent:
             variances=variances,
             meat=self.meat(at, clip) * self.n / max(self.n - b.size, 1.0),
             noise=((1 - weight) * noise) ** 2 + (weight * other) ** 2,
-            allowed=(ALLOWED * excess**2 + bent) * np.eye(b.size),
+            allowed=(allowed(excess, b.size) + bent) * np.eye(b.size),
             level=level,
             spread=spread,
             start=start,
         )
-        found = conclude(solution, self.metric.w, self.effect(spread))
+        found = conclude(solution, self.metric.w, presumed_effect(self.design, spread))
         said = {"row cut": cut, "rows beyond it": law.number(cut), "last score": bent / known}
-        return self.reported(found, said)
-
-    def reported(self, found: Conclusion, said: dict[str, float]) -> CoefficientEstimate:
-        """The estimate, with what was released beside it."""
-        hidden = presumed(found, self.design)
-        return CoefficientEstimate(
-            params=found.params,
-            cov=found.cov,
-            cov_privacy=found.cov_privacy,
-            cov_sampling=found.cov_sampling,
-            nobs=self.n,
-            released=said,
-            remarks=(
-                *not_identified(hidden, found.short, self.holder.plan),
-                *((_UNSETTLED,) if said["last score"] > _SETTLED else ()),
-            ),
-            not_identified=hidden,
-        )
-
-    def effect(self, spread: float) -> Array:
-        """Standard deviation presumed of coefficients of columns between 0 and 1; inf of others."""
-        unit = self.design.standardization.x_scale
-        effect: Array = np.where(between_0_and_1(self.design), EFFECT * spread * unit, np.inf)
-        return effect
+        remarks = (_UNSETTLED,) if said["last score"] > _SETTLED else ()
+        return reported(found, self.design, self.holder.plan, self.n, said, remarks)
 
     @property
     def largest(self) -> float:
@@ -251,13 +223,10 @@ class _Descent:
         That is the standard deviation of a normal response, and a width of residuals.
         """
         intercept, d = self.design.standardization.intercept, len(self.metric.w)
-        constant = np.zeros(d)
-        if intercept is not None:
-            constant = np.linalg.solve(self.metric.w, np.eye(d)[intercept])
         b, start, width, spread = np.zeros(d), np.zeros(d), 0.0, 0.0
         for k in range(1, len(_EARLY) + 1):
             if intercept is not None:
-                b = b + self.level(f"level {k}", b, width) * constant
+                b = b + self.level(f"level {k}", b, width) * self.constant
             width, density = self.width(f"width {k}", b, width)
             if k == 1:
                 start, spread = b, norm_density(self.tau) / density

@@ -3,29 +3,52 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dpstats.estimators.central.newton.conclusion import Conclusion
 from dpstats.estimators.guesses import enough
-from dpstats.protocol import Plan
+from dpstats.protocol import CoefficientEstimate, Plan
 
 if TYPE_CHECKING:
     from dpstats.design import Design
 
-__all__ = ["far_out", "not_identified", "off_model", "presumed"]
+__all__ = ["blurred", "covering", "far_out", "not_identified", "off_model", "reported"]
 
 # wording: length per log of what is beyond; lean of long scores, in sds
 _FAR_OUT, _LEANING = 0.52, 2.0
 _USUAL = 1.15  # wording: length that normal rows may seem to have, over what they have
 
 
-def presumed(found: Conclusion, design: Design) -> tuple[int, ...]:
+def _presumed(found: Conclusion, design: Design) -> tuple[int, ...]:
     """Columns whose variance was mostly presumed, in the user's units."""
     zero, units = np.zeros(len(design.names)), design.standardization
     whole, part = (np.diag(units.to_user(zero, v)[1]) for v in (found.cov, found.presumed))
     return tuple(int(j) for j in np.flatnonzero(2 * part > whole))
+
+
+def reported(
+    found: Conclusion,
+    design: Design,
+    plan: Plan,
+    n: float,
+    released: Mapping[str, Any],
+    remarks: Iterable[str],
+) -> CoefficientEstimate:
+    """The estimate, with what was released beside it and what that says of the fit."""
+    hidden = _presumed(found, design)
+    return CoefficientEstimate(
+        params=found.params,
+        cov=found.cov,
+        cov_privacy=found.cov_privacy,
+        cov_sampling=found.cov_sampling,
+        nobs=n,
+        released=released,
+        remarks=(*not_identified(hidden, found.short, plan), *remarks),
+        not_identified=hidden,
+    )
 
 
 def not_identified(columns: tuple[int, ...], short: float, plan: Plan) -> tuple[str, ...]:
@@ -39,6 +62,44 @@ def not_identified(columns: tuple[int, ...], short: float, plan: Plan) -> tuple[
         f"presumed of them before, not findings. {enough(plan, short)} If they hardly vary, more "
         "is needed.",
     )
+
+
+def covering(noisy: float) -> str:
+    """For which designs intervals cover, by the noise on the second moments."""
+    reach = 100 if noisy <= 0.6 else 10 if noisy <= 1.7 else 3
+    return (
+        f"Intervals cover up to condition number {reach} of X'X in standardised units; directions "
+        "that the noise hides are reported with wide intervals."
+    )
+
+
+def blurred(
+    plan: Plan, few: float, wide: float, sharp: float = 0.0, what: str = "the second moments"
+) -> tuple[str, ...]:
+    """What noise on the second moments will do to the answer, where one of three ratios exceeds 1.
+
+    They are by how much n or epsilon is too small to see anything, for intervals as short as they
+    could be, and for directions in which columns vary little.
+    """
+    at = f"n={plan.n:,} and epsilon={plan.privacy.epsilon:g} with {len(plan.names)} columns"
+    if few > 1:
+        return (
+            f"Too few rows at {at}: noise hides {what}, and coefficients are shrunk towards zero. "
+            f"{enough(plan, few)}",
+        )
+    if wide > 1:
+        return (
+            f"Intervals will be wide and cover more than they claim at {at}: noise blurs the "
+            f"second moments. {enough(plan, wide)}",
+        )
+    if sharp > 1:
+        return (
+            f"At {at}, noise on the second moments may hide directions in which the columns vary "
+            "little, such as a difference of nearly collinear columns or the levels of a factor: "
+            "there, standard errors are several times those expected below, and intervals cover "
+            f"more than they claim. {enough(plan, sharp)}",
+        )
+    return ()
 
 
 def far_out(length: float, reached: float, missed: float, d: int) -> float:

@@ -10,15 +10,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstats.estimators.base import floor_eigenvalues
 from dpstats.estimators.numerics.entrywise import average, carried, operator_norm, symmetric_pattern
 from dpstats.protocol import Holder
 from dpstats.queries import Geometry, Gram, NormQuantile, Query, Search
 
-__all__ = ["Metric", "whiten"]
+if TYPE_CHECKING:
+    from dpstats.design import Design
+
+__all__ = ["Metric", "coordinates", "indicators", "whiten"]
 
 Array = NDArray[np.float64]
 
@@ -65,6 +70,38 @@ class Metric:
     def geometry(self, radius: float) -> Geometry:
         """Rows clipped to norm `radius` in these coordinates."""
         return Geometry(radius, self.w.T)
+
+    def moments(self, constant: Array) -> tuple[Array, Array, float]:
+        """Mean and covariance of rows, and their weight, where ``constant @ z`` is 1."""
+        total = self.curvature @ constant
+        weight = float(constant @ total) or 1.0
+        centre = total / weight
+        return (
+            centre,
+            floor_eigenvalues(self.curvature / weight - np.outer(centre, centre), 0),
+            weight,
+        )
+
+
+def indicators(design: Design) -> Array:
+    """1 for columns that take 0 and 1 only and are no intercept; public."""
+    low, high = np.asarray(design.internal_bounds, dtype=np.float64).T
+    marks: Array = ((low == 0) & (high == 1)).astype(np.float64)
+    return marks
+
+
+def coordinates(
+    holder: Holder[Query], design: Design, n: float, reach: tuple[float, float] | None = None
+) -> tuple[Metric, Array]:
+    """`whiten` for a design, and the whitened coefficients of a constant predictor 1.
+
+    These are 0 without an intercept.
+    """
+    metric = whiten(holder, n, indicators(design), design.norm_bound, reach)
+    d, place = len(design.names), design.standardization.intercept
+    if place is None:
+        return metric, np.zeros(d)
+    return metric, np.asarray(np.linalg.solve(metric.w, np.eye(d)[place]), dtype=np.float64)
 
 
 def whiten(

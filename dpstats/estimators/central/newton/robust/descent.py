@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.estimators.central.newton.conclusion import Conclusion
-from dpstats.estimators.central.newton.remarks import not_identified, presumed
+from dpstats.estimators.central.newton.remarks import reported
 from dpstats.estimators.central.newton.robust.hidden import Hidden, drawn_in
 from dpstats.estimators.central.newton.robust.tails import believed, rungs, wide_enough
-from dpstats.estimators.central.newton.whitening import Metric, whiten
+from dpstats.estimators.central.newton.whitening import Metric, indicators, whiten
 from dpstats.estimators.central.sandwich import noisy_count
 from dpstats.estimators.guesses import response_bound, response_grid
 from dpstats.estimators.numerics.entrywise import average, operator_norm, symmetric_pattern
@@ -101,9 +101,14 @@ class Schedule:
     reached: float
 
     @property
+    def shortage(self) -> float:
+        """By how much n or epsilon is too small to see anything."""
+        return max(self.blur / 3, self.jitter / _MOST_JITTER)
+
+    @property
     def feasible(self) -> bool:
         """Whether the noise leaves anything to see."""
-        return self.blur <= 3 and self.jitter <= _MOST_JITTER
+        return self.shortage <= 1
 
 
 def descend(holder: Holder[Query], public: Schedule, design: Design) -> CoefficientEstimate:
@@ -118,37 +123,21 @@ def descend(holder: Holder[Query], public: Schedule, design: Design) -> Coeffici
     design : Design
         Public design.
     """
-    indicators = _indicators(design)
     n = noisy_count(holder, len(design.names))
     start = _start(holder, design)
-    metric = whiten(holder, n, indicators, design.norm_bound)
+    metric = whiten(holder, n, indicators(design), design.norm_bound)
     descent = _Descent(holder, public, metric, start, n, response_bound(design))
     near = descent.approach()
     last = descent.last_step(near)
-    found = _conclude(descent, near, last, indicators)
-    hidden = presumed(found, design)
-    return CoefficientEstimate(
-        params=found.params,
-        cov=found.cov,
-        cov_privacy=found.cov_privacy,
-        cov_sampling=found.cov_sampling,
-        nobs=n,
-        released={
-            "clip": last.score.clip,
-            "residual sd": last.sd,
-            "share beyond six spreads": last.far,
-            "radius": last.radius,
-        },
-        remarks=(*not_identified(hidden, found.short, holder.plan), *_remarks(near, last)),
-        not_identified=hidden,
-    )
-
-
-def _indicators(design: Design) -> Array:
-    """1 for columns that take 0 and 1 only and are no intercept; public."""
-    low, high = np.asarray(design.internal_bounds, dtype=np.float64).T
-    marks: Array = ((low == 0) & (high == 1)).astype(np.float64)
-    return marks
+    found = _conclude(descent, near, last, indicators(design))
+    released = {
+        "clip": last.score.clip,
+        "residual sd": last.sd,
+        "share beyond six spreads": last.far,
+        "radius": last.radius,
+    }
+    remarks = _remarks(near, last)
+    return reported(found, design, holder.plan, n, released, remarks)
 
 
 def _start(holder: Holder[Query], design: Design) -> Array:
@@ -321,7 +310,7 @@ class _Descent:
         return chosen, math.sqrt(square)
 
 
-def _conclude(descent: _Descent, near: _Near, last: _Last, indicators: Array) -> Conclusion:
+def _conclude(descent: _Descent, near: _Near, last: _Last, marked: Array) -> Conclusion:
     """Coefficients and their covariance with its parts, in internal coordinates."""
     metric, n, d = descent.metric, descent.n, descent.start.size
     spread = max(near.response_spread, last.sd)
@@ -358,7 +347,7 @@ def _conclude(descent: _Descent, near: _Near, last: _Last, indicators: Array) ->
     b = descent.within(score.at + step, spread, error)
     at = values < _RESOLVED * noise / math.sqrt(d)
     hidden = Hidden(basis[:, at], values[at], floored[at], noise / math.sqrt(d))
-    effects, rare = hidden.effects(metric.w, indicators)
+    effects, rare = hidden.effects(metric.w, marked)
     level_prior = (_LEVEL * spread / np.linalg.norm(effects, axis=0)) ** 2
     b, added = hidden.settle(
         b,

@@ -14,11 +14,12 @@ from dpstats.accounting import gdp_mu
 from dpstats.estimators.base import Request, need_delta
 from dpstats.estimators.bounds import GLM_LOWER, SMALL_DELTA
 from dpstats.estimators.central.counted import Counted, counted_plan
+from dpstats.estimators.central.newton.remarks import blurred
 from dpstats.estimators.central.newton.robust.glm_descent import Schedule, descend
 from dpstats.estimators.central.newton.robust.glm_law import Law, tune
 from dpstats.estimators.central.newton.typical import Case, expected
 from dpstats.estimators.central.scales.search import in_found_scales, with_scales, without_scales
-from dpstats.estimators.guesses import enough, max_rows
+from dpstats.estimators.guesses import max_rows
 from dpstats.estimators.sources import AVELLA, GANESH, SCORE_ATTACK
 from dpstats.families import Family
 from dpstats.privacy import Privacy
@@ -261,20 +262,5 @@ def _predict(plan: Plan, public: Schedule, design: Design) -> Plan:
         private, sampled = _parts(design.family, law, noise, spread, plan.n)
         return unit * case.dispersion * private, unit * case.dispersion * sampled
 
-    return expected(plan, design, variances, _warnings(plan, public))
-
-
-def _warnings(plan: Plan, public: Schedule) -> tuple[str, ...]:
-    """What the noise on the second moments will do to the answer."""
-    at = f"n={plan.n:,} and epsilon={plan.privacy.epsilon:g} with {len(plan.names)} columns"
-    if not public.feasible:
-        return (
-            f"Too few rows at {at}: noise hides the second moments, and coefficients are shrunk "
-            f"towards zero. {enough(plan, public.blur / _NOISE_LIMIT)}",
-        )
-    if public.blur > _CONSERVATIVE:
-        return (
-            f"Intervals will be wide and may cover more than they claim at {at}: noise blurs the "
-            f"second moments. {enough(plan, public.blur / _CONSERVATIVE)}",
-        )
-    return ()
+    warned = blurred(plan, public.blur / _NOISE_LIMIT, public.blur / _CONSERVATIVE)
+    return expected(plan, design, variances, warned)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dpstats.estimators.base import floor_eigenvalues
 from dpstats.estimators.central.newton.conclusion import Conclusion
-from dpstats.estimators.central.newton.remarks import not_identified, presumed
+from dpstats.estimators.central.newton.remarks import reported
 from dpstats.estimators.central.newton.robust.glm_law import (
     Law,
     Rows,
@@ -28,7 +28,7 @@ from dpstats.estimators.central.newton.robust.glm_law import (
 from dpstats.estimators.central.newton.robust.hidden import Hidden, drawn_in
 from dpstats.estimators.central.newton.robust.tails import believed, rungs, wide_enough
 from dpstats.estimators.central.newton.start import LEAST_COUNT, Start
-from dpstats.estimators.central.newton.whitening import Metric, whiten
+from dpstats.estimators.central.newton.whitening import Metric, coordinates, indicators
 from dpstats.estimators.central.sandwich import noisy_count
 from dpstats.estimators.numerics.entrywise import average, operator_norm, symmetric_pattern
 from dpstats.families import Family
@@ -108,38 +108,20 @@ def descend(holder: Holder[Query], public: Schedule, design: Design) -> Coeffici
     """Whiten, step, and conclude; see `dpstats.estimators.central.newton.robust.glm.GLMNewton`."""
     n = noisy_count(holder, len(design.names))
     level, offset = Start(holder, design, n)()
-    low, high = np.asarray(design.internal_bounds, dtype=np.float64).T
-    indicators = ((low == 0) & (high == 1)).astype(np.float64)
-    metric = whiten(holder, n, indicators, design.norm_bound)
-    d = len(design.names)
-    constant = np.zeros(d)
-    if design.standardization.intercept is not None:
-        axis = np.eye(d)[design.standardization.intercept]
-        constant = np.linalg.solve(metric.w, axis)
+    metric, constant = coordinates(holder, design, n)
     descent = _Descent(holder, public, design, metric, constant, n, level, offset)
     near = descent.approach()
     last = descent.last_step(near)
-    found = _conclude(descent, near, last, indicators)
-    hidden = presumed(found, design)
-    return CoefficientEstimate(
-        params=found.params,
-        cov=found.cov,
-        cov_privacy=found.cov_privacy,
-        cov_sampling=found.cov_sampling,
-        nobs=n,
-        released={
-            "clip": last.tuning.clip,
-            "damping level": last.tuning.family.level,
-            "spread of linear predictors": near.law.sd,
-            "radius": last.radius,
-            **({"dispersion": near.spread.taken} if design.family.name == "poisson" else {}),
-        },
-        remarks=(
-            *not_identified(hidden, found.short, holder.plan),
-            *_remarks(design.family, near.spread.taken),
-        ),
-        not_identified=hidden,
-    )
+    found = _conclude(descent, near, last, indicators(design))
+    released = {
+        "clip": last.tuning.clip,
+        "damping level": last.tuning.family.level,
+        "spread of linear predictors": near.law.sd,
+        "radius": last.radius,
+        **({"dispersion": near.spread.taken} if design.family.name == "poisson" else {}),
+    }
+    remarks = _remarks(design.family, near.spread.taken)
+    return reported(found, design, holder.plan, n, released, remarks)
 
 
 def _remarks(family: Family, spread: float) -> tuple[str, ...]:
@@ -222,11 +204,7 @@ class _Descent:
     @cached_property
     def rows(self) -> Rows:
         """Normal rows with the released moments; their mean is known with an intercept."""
-        moments = self.metric.curvature
-        total = moments @ self.constant
-        weight = float(self.constant @ total) or 1.0
-        centre = total / weight
-        cov = floor_eigenvalues(moments / weight - np.outer(centre, centre), 0.0)
+        centre, cov, weight = self.metric.moments(self.constant)
         return Rows(centre, cov, weight, self.offset)
 
     def beta(self, b: Array) -> Array:
@@ -434,9 +412,9 @@ def _bread(descent: _Descent, near: _Near, last: _Last, d: int) -> _Bread:
     return _Bread(matrix, basis, values, floored, variances, noise, level, size)
 
 
-def _conclude(descent: _Descent, near: _Near, last: _Last, indicators: Array) -> Conclusion:
+def _conclude(descent: _Descent, near: _Near, last: _Last, marked: Array) -> Conclusion:
     """Coefficients and their covariance with its parts, in internal coordinates."""
-    metric, d = descent.metric, len(indicators)
+    metric, d = descent.metric, len(marked)
     bread, basis, values, floored, variances, noise, level, size = _bread(descent, near, last, d)
     to, slope = descent.solve(last.score, near.b, bread, level, last.tuning)
     inverse = np.linalg.inv(slope)
@@ -461,7 +439,7 @@ def _conclude(descent: _Descent, near: _Near, last: _Last, indicators: Array) ->
 
     at = values < _RESOLVED * noise / math.sqrt(d)
     hidden = Hidden(basis[:, at], values[at], floored[at], noise / math.sqrt(d))
-    effects, rare = hidden.effects(metric.w, indicators)
+    effects, rare = hidden.effects(metric.w, marked)
     level_prior = (_LEVEL / np.linalg.norm(effects, axis=0)) ** 2
     b, added = hidden.settle(
         b,

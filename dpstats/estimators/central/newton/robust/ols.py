@@ -14,10 +14,11 @@ from dpstats.accounting import gdp_mu
 from dpstats.estimators.base import Request, need_delta
 from dpstats.estimators.bounds import LINEAR, LINEAR_LOWER, SMALL_DELTA
 from dpstats.estimators.central.counted import Counted, counted_plan
+from dpstats.estimators.central.newton.remarks import blurred, covering
 from dpstats.estimators.central.newton.robust.descent import Schedule, descend
 from dpstats.estimators.central.newton.typical import Case, expected
 from dpstats.estimators.central.scales.search import in_found_scales, with_scales, without_scales
-from dpstats.estimators.guesses import enough, max_rows
+from dpstats.estimators.guesses import max_rows
 from dpstats.estimators.numerics.huber import (
     clipped_square,
     efficient_clip,
@@ -259,43 +260,17 @@ def _predict(plan: Plan, public: Schedule, design: Design) -> Plan:
     """The plan with its expected standard errors and its warnings."""
     c = public.clips[-1]
     radius2 = public.radius**2 / len(plan.names)
-    blurred = 1 + 0.4 * max(0.0, public.blur - 0.7) + 2 * public.jitter
+    wider = 1 + 0.4 * max(0.0, public.blur - 0.7) + 2 * public.jitter
     noisy = public.noise * radius2 * c**2 / float(unclipped(c)) ** 2
     sampled = float(score_variance(c, public.noise * radius2)) - noisy
-    reach = 100 if public.blur <= 0.6 else 10 if public.blur <= 1.7 else 3
-    statement = (
-        f"Intervals cover up to condition number {reach} of X'X in standardised units; directions "
-        "that the noise hides are reported with wide intervals."
-    )
-    assumptions = (*plan.assumptions, statement, _ASSUMED)
+    assumptions = (*plan.assumptions, covering(public.blur), _ASSUMED)
     plan = replace(plan, assumptions=assumptions)
 
     def variances(case: Case) -> tuple[float, float]:
-        unit = (blurred * case.spread) ** 2
+        unit = (wider * case.spread) ** 2
         return unit * noisy, unit * sampled
 
-    return expected(plan, design, variances, _warnings(plan, public))
-
-
-def _warnings(plan: Plan, public: Schedule) -> tuple[str, ...]:
-    """What the noise on the second moments and on the spread will do to the answer."""
-    at = f"n={plan.n:,} and epsilon={plan.privacy.epsilon:g} with {len(plan.names)} columns"
-    if not public.feasible:
-        factor = max(public.blur / 3, public.jitter / 0.4)
-        return (
-            f"Too few rows at {at}: noise hides the second moments or the spread of residuals, and "
-            f"coefficients are shrunk towards zero. {enough(plan, factor)}",
-        )
-    if public.blur > _CONSERVATIVE:
-        return (
-            f"Intervals will be wide and cover more than they claim at {at}: noise blurs the "
-            f"second moments. {enough(plan, public.blur / _CONSERVATIVE)}",
-        )
-    if public.blur > _SHARP:
-        return (
-            f"At {at}, noise on the second moments may hide directions in which the columns vary "
-            "little, such as a difference of nearly collinear columns or the levels of a factor: "
-            "there, standard errors are several times those expected below, and intervals cover "
-            f"more than they claim. {enough(plan, public.blur / _SHARP)}",
-        )
-    return ()
+    both = "the second moments or the spread of residuals"
+    wide, sharp = public.blur / _CONSERVATIVE, public.blur / _SHARP
+    warned = blurred(plan, public.shortage, wide, sharp, both)
+    return expected(plan, design, variances, warned)
