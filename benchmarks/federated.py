@@ -206,9 +206,9 @@ def sparse(n: int, sites: int, h: float, reps: int, seed: int) -> dict[str, Any]
         data |= {f"s{k}": site(rng, n, beta + off[k]) for k in range(sites)}
         privacy, noise = dp.Federated(1.0, DELTA, target="target"), dp.SeededNoise(seed + r)
         model = dp.ols(formula, data, schema(d))
-        fit = model.fit(privacy, sparsity=s, noise=noise)
+        fit = model.fit(privacy, method="averaged-sparse", sparsity=s, noise=noise)
         for name, asked in (("two rounds", {}), ("two rounds, robust", {"target": "robust"})):
-            two = model.fit(privacy, method="two-rounds", sparsity=s, noise=noise, **asked)  # type: ignore[arg-type]
+            two = model.fit(privacy, sparsity=s, noise=noise, **asked)  # type: ignore[arg-type]
             found, place = np.zeros(d), [int(x[1:]) - 1 for x in two.params.index[1:]]
             found[place] = two.params.to_numpy()[1:]
             errors[name].append(float(np.linalg.norm(found - beta)))
