@@ -1,9 +1,8 @@
 """Fits over sites that keep their rows: a question, the site that answers it, what is collected."""
 
+from dpstats.federated.choice import by_public_facts, by_public_facts_over
 from dpstats.federated.collect import (
     ask,
-    by_public_facts,
-    by_public_facts_over,
     combine,
     fit,
     plan_over,

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from dpstats.errors import DataError
 from dpstats.estimators.federated import Rounds, TwoRounds
-from dpstats.federated.collect import ask, by_public_facts_over
+from dpstats.federated.choice import by_public_facts_over
+from dpstats.federated.collect import ask
 from dpstats.federated.folder import Folder, serve_in
 from dpstats.federated.question import Question
 from dpstats.federated.signatures import answering, keys_in, private_key, public_key

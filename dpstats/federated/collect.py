@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
@@ -22,18 +21,14 @@ from dpstats.estimators.federated import (
     IN_ROUNDS,
     AveragedSparse,
     OneShot,
-    Rounds,
     TwoRounds,
 )
 from dpstats.federated.question import Question, Reply
 from dpstats.federated.rounds import (
-    USELESS,
-    count_replies,
     fit_in_rounds,
     in_process,
     plan_in_rounds,
 )
-from dpstats.federated.shares import Shares
 from dpstats.federated.site import TOO_SMALL, Site, counted_at, is_too_small, plan_at
 from dpstats.federated.summed import Send
 from dpstats.federated.two_rounds import (
@@ -45,7 +40,7 @@ from dpstats.federated.two_rounds import (
     planned,
 )
 from dpstats.models.checks import checked_sparsity
-from dpstats.privacy import Central, Federated
+from dpstats.privacy import Federated
 from dpstats.protocol import Plan
 from dpstats.protocol.sites import SiteRecord
 from dpstats.results import Released
@@ -55,8 +50,6 @@ from dpstats.text import plain
 
 __all__ = [
     "ask",
-    "by_public_facts",
-    "by_public_facts_over",
     "combine",
     "fit",
     "plan_over",
@@ -65,6 +58,7 @@ __all__ = [
 
 Array = NDArray[np.float64]
 T = TypeVar("T")
+_SINGULAR = 1e-12  # ratio: the least eigenvalue of correlations that have an inverse
 Found = tuple[SiteRecord, ParameterResults | None]  # of one site
 
 
@@ -116,78 +110,6 @@ def question_for(
     return Question(model, design.to_dict(), privacy, method, options, rule)
 
 
-def by_public_facts(question: Question, sites: Sequence[Site]) -> Question:
-    """The question in the way that public facts speak for, where nobody said how to ask.
-
-    In rounds, where whole fits of the target and of most sites would be useless: fitted values are
-    expected to be off by `USELESS` of their standard deviation or more, and in rounds by half of
-    what the target's are or less. A sparse one in two rounds, where these can be asked and expect a
-    smaller error than the target's own fit.
-    """
-    _check_target(question, [site.name for site in sites])
-    rows = {}
-    for site in sites:
-        with suppress(TrustError):  # one that refuses is heard when it is asked
-            rows[site.name] = counted_at(site, question)
-    return _better(question, rows) if len(rows) == len(sites) else question
-
-
-def by_public_facts_over(question: Question, names: Sequence[str], send: Send) -> Question:
-    """As `by_public_facts`, of sites wherever they are: they say, for free, how many rows."""
-    _check_target(question, names)
-    asked = replace(question, method=Rounds.name, combine="")
-    found = count_replies(asked, send, names, {})
-    return _better(question, {name: reply.rows for name, reply in found.items()})
-
-
-def _better(question: Question, rows: Mapping[str, int]) -> Question:
-    """The question for sites of so many rows; as it is where the target has not said."""
-    design, privacy = question.read_design(), question.privacy
-    if design.schema is not None and design.schema.unit is not None:
-        return question  # the number of rows is private
-    if question.combine == AveragedSparse.name:
-        return _better_sparse(question, rows) if len(rows) > 1 else question
-    planned: dict[tuple[int, Central], float] = {}  # of sites that are alike one plan is made
-    errors: dict[str, float] = {}
-    for site, n in rows.items():
-        public = n, privacy.at(site)
-        if public not in planned:
-            try:
-                found = estimators.find(question.model, public[1], question.method)
-                public[1].check_delta(n)
-                plan = found.plan(design, public[1], n, **question.options)
-            except DPStatsError:
-                continue
-            planned[public] = plan.predicted_error
-        errors[site] = planned[public]
-    own = errors.get(privacy.target, 0.0)
-    if not min(own, float(np.median(list(errors.values() or [0.0])))) >= USELESS:
-        return question
-    asked = replace(question, method=Rounds.name, combine="")
-    try:
-        expected = Shares.of(replace(asked, rows=rows), design).whole.predicted_error
-    except DPStatsError:
-        return question
-    return asked if expected <= own / 2 else question
-
-
-def _better_sparse(question: Question, rows: Mapping[str, int]) -> Question:
-    """As `_better`, of a question for sparse fits."""
-    design, target = question.read_design(), question.privacy.target
-    asked, public = (
-        replace(question, method=TwoRounds.name, combine=""),
-        question.privacy.at(target),
-    )
-    try:
-        check_two_rounds(asked)
-        own = estimators.find(question.model, public, question.method)
-        alone = own.plan(design, public, rows[target], **question.options).predicted_error
-        expected = planned(asked, rows).predicted_error
-    except (DPStatsError, KeyError):  # they cannot be asked, or the target has not said its rows
-        return question
-    return asked if expected < alone else question
-
-
 def plan_over(question: Question, sites: Sequence[Site]) -> Plan:
     """What all sites will do, and how well. No row is read, nothing is charged.
 
@@ -199,7 +121,7 @@ def plan_over(question: Question, sites: Sequence[Site]) -> Plan:
         If the target refuses; it says why.
     """
     names, refused = [site.name for site in sites], dict[str, str]()
-    _check_target(question, names)
+    question.check_sites(names)
     asked = sorted(sites, key=lambda site: site.name != question.privacy.target)
     if question.method == TwoRounds.name:
         found = _or_refused(asked, guess_of(question), counted_at, refused)
@@ -257,7 +179,7 @@ def fit(question: Question, sites: Sequence[Site], progress: bool | None) -> Rel
         What the target's own plan warns of, before it is charged.
     """
     names = [site.name for site in sites]
-    _check_target(question, names)
+    question.check_sites(names)
     if question.method not in {*IN_ROUNDS, TwoRounds.name}:
         (target,) = (site for site in sites if site.name == question.privacy.target)
         for message in plan_at(target, question).warnings:
@@ -288,7 +210,7 @@ def ask(
     TrustError
         If the target refuses.
     """
-    _check_target(question, names)
+    question.check_sites(names)
     if question.method in IN_ROUNDS:
         return fit_in_rounds(question, names, send, progress)
     if question.method == TwoRounds.name:
@@ -356,25 +278,6 @@ def _one_size(sparsity: int | tuple[int, ...]) -> int:
     if not isinstance(sparsity, int):
         raise OptionError(f"sparsity={sparsity!r}: sites select one number of columns.")
     return sparsity
-
-
-def _check_target(question: Question, names: Sequence[str]) -> None:
-    target = question.privacy.target
-    if len(set(names)) < len(names):
-        raise OptionError(f"A name stands for two sites: {', '.join(sorted(names))}.")
-    if target not in names:
-        raise OptionError(f"target={target!r}: there are sites {', '.join(map(repr, names))}.")
-    for what, given in (("budgets", question.privacy.budgets), ("rows", question.privacy.rows)):
-        if unknown := sorted(set(given) - set(names)):
-            there = ", ".join(map(repr, names))
-            raise OptionError(f"{what} of {unknown}: there are sites {there}.")
-    schema = question.read_design().schema
-    several = schema is not None and schema.unit is not None
-    if several and (lacking := sorted(set(names) - set(question.privacy.rows))):
-        raise OptionError(
-            f"With several rows a unit the number of rows is private: Federated(..., rows=...) "
-            f"needs a public guess for {', '.join(map(repr, lacking))}."
-        )
 
 
 def _need_target(question: Question, found: Sequence[Found]) -> None:
@@ -451,8 +354,3 @@ def _sound(result: ParameterResults, question: Question, design: Design, name: s
     spread = np.sqrt(np.abs(np.diag(table.cov)))
     scaled = table.cov / np.maximum(np.outer(spread, spread), sys.float_info.min)
     return bool(np.linalg.eigvalsh(scaled).min() > _SINGULAR)
-
-
-_SINGULAR = (
-    1e-12  # ratio: of a correlation matrix's least eigenvalue, below which it has no inverse
-)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -109,6 +109,25 @@ class Question:
             If the formula or the schema is not allowed.
         """
         return design_from_dict(dict(self.design))
+
+    def check_sites(self, names: Sequence[str]) -> None:
+        """Refuse sites of one name, and budgets or rows of others; the target is one of them."""
+        target = self.privacy.target
+        if len(set(names)) < len(names):
+            raise OptionError(f"A name stands for two sites: {', '.join(sorted(names))}.")
+        if target not in names:
+            raise OptionError(f"target={target!r}: there are sites {', '.join(map(repr, names))}.")
+        for what, given in (("budgets", self.privacy.budgets), ("rows", self.privacy.rows)):
+            if unknown := sorted(set(given) - set(names)):
+                there = ", ".join(map(repr, names))
+                raise OptionError(f"{what} of {unknown}: there are sites {there}.")
+        schema = self.read_design().schema
+        several = schema is not None and schema.unit is not None
+        if several and (lacking := sorted(set(names) - set(self.privacy.rows))):
+            raise OptionError(
+                f"With several rows a unit the number of rows is private: Federated(..., rows=...) "
+                f"needs a public guess for {', '.join(map(repr, lacking))}."
+            )
 
     @property
     def digest(self) -> str:

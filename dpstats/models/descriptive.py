@@ -134,12 +134,9 @@ def describe(
     --------
     >>> import dpstats as dp
     >>> from dpstats.datasets import randhie
-    >>> df, schema = randhie.load()
-    >>> found = dp.describe(df, schema, dp.Central(1.0, 1e-6), columns=["mdvis", "disea"])
+    >>> found = dp.describe(*randhie.load(), dp.Central(1.0, 1e-6), columns=["mdvis", "disea"])
     >>> found.frame().columns.tolist()
     ['count', 'missing', 'mean', 'std', '25%', '50%', '75%']
-    >>> bool(abs(found.frame().loc["disea", "mean"] - df["disea"].mean()) < 0.5)
-    True
     """
     model = describe_model(data, schema, columns)
     return cast("DescribeResults", model.fit(privacy, ledger, noise=noise))

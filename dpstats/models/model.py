@@ -228,8 +228,7 @@ class Model:
             Reproducible noise for simulation; the results are then marked NOT private.
         progress : bool, optional
             Show on standard error how many rows were read and which statistics released: bars on a
-            terminal or in a notebook, by default of fits that take more than 2 seconds; elsewhere a
-            line each.
+            terminal or in a notebook, by default of fits of more than 2 seconds; elsewhere lines.
         scratch : path, optional
             Folder for the rows of a table that is read in batches and does not fit into memory; the
             environment variable ``DPSTATS_SCRATCH`` names it otherwise. Its file has no name and is

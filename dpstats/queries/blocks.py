@@ -206,10 +206,7 @@ class Block:
 
     @classmethod
     def of_table(
-        cls,
-        observed: Callable[[], Array],
-        astray: Callable[[], NDArray[np.bool_]],
-        fast: bool = False,
+        cls, observed: Callable[[], Array], astray: Callable[[], NDArray[np.bool_]], fast: bool
     ) -> Block:
         """Rows of which only what was read is asked: see `AsRead`."""
         none = np.zeros(0)

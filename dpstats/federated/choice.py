@@ -1,0 +1,94 @@
+"""How sites are asked where nobody said: by public facts, at no cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+import numpy as np
+
+from dpstats import estimators
+from dpstats.errors import DPStatsError, TrustError
+from dpstats.estimators.federated import AveragedSparse, Rounds, TwoRounds
+from dpstats.federated.question import Question
+from dpstats.federated.rounds import USELESS, count_replies
+from dpstats.federated.shares import Shares
+from dpstats.federated.site import Site, counted_at
+from dpstats.federated.summed import Send
+from dpstats.federated.two_rounds import check_two_rounds, planned
+from dpstats.privacy import Central
+
+__all__ = ["by_public_facts", "by_public_facts_over"]
+
+
+def by_public_facts(question: Question, sites: Sequence[Site]) -> Question:
+    """The question in the way that public facts speak for, where nobody said how to ask.
+
+    In rounds, where whole fits of the target and of most sites would be useless: fitted values are
+    expected to be off by `USELESS` of their standard deviation or more, and in rounds by half of
+    what the target's are or less. A sparse one in two rounds, where these can be asked and expect a
+    smaller error than the target's own fit.
+    """
+    question.check_sites([site.name for site in sites])
+    rows = {}
+    for site in sites:
+        with suppress(TrustError):  # one that refuses is heard when it is asked
+            rows[site.name] = counted_at(site, question)
+    return _better(question, rows) if len(rows) == len(sites) else question
+
+
+def by_public_facts_over(question: Question, names: Sequence[str], send: Send) -> Question:
+    """As `by_public_facts`, of sites wherever they are: they say, for free, how many rows."""
+    question.check_sites(names)
+    asked = replace(question, method=Rounds.name, combine="")
+    found = count_replies(asked, send, names, {})
+    return _better(question, {name: reply.rows for name, reply in found.items()})
+
+
+def _better(question: Question, rows: Mapping[str, int]) -> Question:
+    """The question for sites of so many rows; as it is where the target has not said."""
+    design, privacy = question.read_design(), question.privacy
+    if design.schema is not None and design.schema.unit is not None:
+        return question  # the number of rows is private
+    if question.combine == AveragedSparse.name:
+        return _better_sparse(question, rows) if len(rows) > 1 else question
+    each: dict[tuple[int, Central], float] = {}  # of sites that are alike one plan is made
+    errors: dict[str, float] = {}
+    for site, n in rows.items():
+        public = n, privacy.at(site)
+        if public not in each:
+            try:
+                found = estimators.find(question.model, public[1], question.method)
+                public[1].check_delta(n)
+                plan = found.plan(design, public[1], n, **question.options)
+            except DPStatsError:
+                continue
+            each[public] = plan.predicted_error
+        errors[site] = each[public]
+    own = errors.get(privacy.target, 0.0)
+    if not min(own, float(np.median(list(errors.values() or [0.0])))) >= USELESS:
+        return question
+    asked = replace(question, method=Rounds.name, combine="")
+    try:
+        expected = Shares.of(replace(asked, rows=rows), design).whole.predicted_error
+    except DPStatsError:
+        return question
+    return asked if expected <= own / 2 else question
+
+
+def _better_sparse(question: Question, rows: Mapping[str, int]) -> Question:
+    """As `_better`, of a question for sparse fits."""
+    design, target = question.read_design(), question.privacy.target
+    asked, public = (
+        replace(question, method=TwoRounds.name, combine=""),
+        question.privacy.at(target),
+    )
+    try:
+        check_two_rounds(asked)
+        own = estimators.find(question.model, public, question.method)
+        alone = own.plan(design, public, rows[target], **question.options).predicted_error
+        expected = planned(asked, rows).predicted_error
+    except (DPStatsError, KeyError):  # they cannot be asked, or the target has not said its rows
+        return question
+    return asked if expected < alone else question
