@@ -205,6 +205,21 @@ def far_out(seed: int) -> dp.Model:
     return dp.ols("y ~ x", {"y": y, "x": x}, schema)
 
 
+def test_squares_are_cut_where_the_law_of_lengths_knows_what_is_beyond() -> None:
+    """Many columns make scores alike; cut shorter, errors were .75 of those without privacy."""
+    d, n = 20, 3_000
+    for seed in (4, 7, 12):
+        rng = np.random.default_rng(seed)
+        x = np.column_stack([np.ones(n), rng.uniform(-1, 1, (n, d - 1))])
+        eta = x @ (0.4 * rng.normal(size=d))
+        y = (rng.random(n) < 1 / (1 + np.exp(-eta))).astype(float)
+        bounds = {"endog": (0.0, 1.0), "exog": [(1.0, 1.0)] + [(-1.0, 1.0)] * (d - 1)}
+        model = dp.GLM(y, x, bounds=bounds, family="binomial")
+        found = model.fit(Central(5.0, 1e-6), noise=SeededNoise(seed))
+        ratio = np.median(found.bse.to_numpy() / sm.Logit(y, x).fit(disp=0).bse)
+        assert 1.0 < ratio < 1.4, seed
+
+
 def test_rows_that_carry_the_answer_are_warned_of() -> None:
     warned = []
     for seed in range(10):

@@ -305,8 +305,12 @@ class Climb(ABC):
         return Asked(b, inner, noise, outer, outer_noise)
 
     def meat_clip(self, clip: float, law: TailLaw, unit: float) -> float:
-        """Clip of squares: the least noise, `unit` at clip 1, and misplaced squares beyond it."""
-        clips = clip * np.geomspace(_LEAST_MEAT_CLIP, 1.0, 25)
+        """Clip of squares: the least noise, `unit` at clip 1, and misplaced squares beyond it.
+
+        The law says nothing of what is beyond lengths that are shorter than its first one.
+        """
+        least = max(_LEAST_MEAT_CLIP * clip, min(clip, float(law.clips[0])))
+        clips = np.geomspace(least, clip, 25)
         left = np.array([law.squares(float(c), clip) for c in clips]) / self.start.size
         error = (unit * clips**2) ** 2 + (_MEAT_MISPLACED * left) ** 2
         return float(clips[np.argmin(error)])

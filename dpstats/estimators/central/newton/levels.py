@@ -17,7 +17,6 @@ from dpstats.estimators.central.newton.curvature import drawn_to
 from dpstats.estimators.central.newton.levels_rows import LevelRows
 from dpstats.estimators.central.newton.likelihood import LARGEST_SD, PRIOR_SD
 from dpstats.estimators.central.newton.remarks import far_out, not_identified, off_model
-from dpstats.estimators.central.newton.tail_law import TailLaw
 from dpstats.estimators.central.sandwich import noisy_count
 from dpstats.estimators.numerics.entrywise import symmetric_pattern
 from dpstats.protocol import Holder
@@ -246,10 +245,6 @@ class _OfLevels(Climb):
         missed = plan.noise(search, "steepest").sd / self.n
         leverage = far_out(float(length) / math.sqrt(d), reached, missed, d)
         return Bread(matrix, variances, level, leverage)
-
-    def meat_clip(self, clip: float, law: TailLaw, unit: float) -> float:
-        """Clip of squares, from where on it is known how much is beyond."""
-        return max(super().meat_clip(clip, law, unit), min(clip, float(law.clips[0])))
 
     def reported(
         self, found: Conclusion, said: dict[str, float], levels: Levels, few: Sequence[str]
