@@ -112,9 +112,9 @@ class _Rows:
         (length,), _ = self.holder.ask(Search(lengths), "length")
         _, mean, spread = self._moments("gram", others, _BEYOND * float(length))
         root = np.linalg.cholesky(spread)
-        others[:, self.intercept] -= mean
+        centred = others - np.outer(mean, np.arange(len(whole)) == self.intercept)
         radius = math.sqrt(len(mean)) + _ROUND
-        rows, left, inner = self._moments("whitened gram", np.linalg.solve(root, others), radius)
+        rows, left, inner = self._moments("whitened gram", np.linalg.solve(root, centred), radius)
         return rows, mean + root @ left, root @ inner @ root.T
 
     def _moments(self, slot: str, matrix: Array, radius: float) -> tuple[float, Array, Array]:
