@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
@@ -54,7 +55,7 @@ class PrivateScore:
         return super().score  # type: ignore[misc,no-any-return]
 
 
-class PrivateRegression(BaseEstimator):  # type: ignore[misc]
+class PrivateRegression(ABC, BaseEstimator):  # type: ignore[misc]
     """What both estimators share: parameters, the model that they stand for, and its fit."""
 
     def __init__(
@@ -210,8 +211,9 @@ class PrivateRegression(BaseEstimator):  # type: ignore[misc]
 
     _bounded: ClassVar[Mapping[str, str]]
 
+    @abstractmethod
     def _make(self) -> Callable[..., Model]:
-        raise NotImplementedError
+        """The front door to a model of arrays."""
 
     def _endog(self, y: Any) -> Any:
         """The response as a column of numbers."""
@@ -251,8 +253,9 @@ class PrivateRegression(BaseEstimator):  # type: ignore[misc]
             f"of such columns there are {', '.join(map(repr, left)) or 'none'}."
         )
 
+    @abstractmethod
     def _by_formula(self) -> Callable[..., Model]:
-        raise NotImplementedError
+        """The front door to a model of a table and its schema."""
 
     # -- predicting ----------------------------------------------------------------------------
 

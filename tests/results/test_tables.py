@@ -77,6 +77,7 @@ def test_latex_compiles(fits, tmp_path):
     (tmp_path / "a.tex").write_text(page + r"\end{document}")
     command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "a.tex"]
     subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+    assert (tmp_path / "a.pdf").stat().st_size > 0
 
 
 def test_a_title_takes_the_place_of_the_usual_one_and_hides_nothing(fits):
