@@ -16,6 +16,7 @@ from dpstats.accounting import delta_of
 from dpstats.design import DeclaredDesign
 from dpstats.errors import OptionError
 from dpstats.estimators.central.newton import remarks
+from dpstats.estimators.central.newton.budget import allowed
 from dpstats.estimators.central.newton.newton import Newton
 from dpstats.estimators.central.newton.normal_rows import NormalRows
 from dpstats.estimators.central.newton.tail_law import TailLaw
@@ -203,6 +204,20 @@ def far_out(seed: int) -> dp.Model:
     y = np.where(x > 50, -3.0, 0.5 * x) + rng.normal(size=x.size)
     schema = dp.Schema(y=dp.Numeric(-8, 8), x=dp.Numeric(-100, 100, center=0, scale=1))
     return dp.ols("y ~ x", {"y": y, "x": x}, schema)
+
+
+@pytest.mark.parametrize("d", [2, 7])
+def test_what_a_clip_leaves_out_is_half_aligned_and_may_point_anywhere(d: int) -> None:
+    """Directions whose mean is half as long as each, turned at random: a variance in each."""
+    rng, excess = np.random.default_rng(d), np.array([3.0, 1.0, 0.5, 2.5])
+    left = []
+    for _ in range(4_000):
+        along, across = np.linalg.qr(rng.normal(size=(d, 2)))[0].T
+        signs = np.array([1.0, 1.0, -1.0, -1.0])  # either side weighs 3.5: they cancel
+        weighed = excess / np.where(signs > 0, 4.0, 3.0) * 3.5
+        sideways = np.outer(signs * np.sqrt(0.75), across)
+        left.append(weighed @ (0.5 * along + sideways))
+    assert np.mean(np.square(left), axis=0) == pytest.approx(allowed(7.0, d), rel=0.12)
 
 
 def test_squares_are_cut_where_the_law_of_lengths_knows_what_is_beyond() -> None:
