@@ -74,14 +74,14 @@ class Measured:
 
 @contextmanager
 def timed(client: Any, delay: float) -> Iterator[Measured]:
-    """What a fit takes over a network that adds `delay` seconds to each query."""
+    """What a fit takes over a network that adds `delay` seconds to each pass."""
     found = Measured()
-    total, opened = cluster.Spread.total, cluster.Spread.open
+    totals, opened = cluster.Spread.totals, cluster.Spread.open
 
     def slower(self: Any, *query: Any) -> Any:
         start = time.perf_counter()
         time.sleep(delay)
-        answer = total(self, *query)
+        answer = totals(self, *query)
         found.passes.append(time.perf_counter() - start)
         return answer
 
@@ -91,12 +91,12 @@ def timed(client: Any, delay: float) -> Iterator[Measured]:
         found.preparing += time.perf_counter() - start
         found.before = client.run(time.process_time)
 
-    cluster.Spread.total, cluster.Spread.open = slower, opening  # type: ignore[method-assign]
+    cluster.Spread.totals, cluster.Spread.open = slower, opening  # type: ignore[method-assign]
     try:
         yield found
         found.after = client.run(time.process_time)
     finally:
-        cluster.Spread.total, cluster.Spread.open = total, opened  # type: ignore[method-assign]
+        cluster.Spread.totals, cluster.Spread.open = totals, opened  # type: ignore[method-assign]
 
 
 def measured(n: int, workers: int, delay: float = 0.0) -> Measured:

@@ -26,6 +26,7 @@ import dpstats as dp
 from benchmarks.common import DELTA, arguments, progress, show
 from dpstats import federated
 from dpstats.combining import RULES, combined
+from dpstats.protocol.assisted import bounds
 
 Array = NDArray[np.float64]
 
@@ -50,6 +51,8 @@ PATTERNS: dict[str, Callable[[np.random.Generator, int], Array]] = {
     "all at 1": lambda g, d: directions(g, d, K),
     "all at 2": lambda g, d: 2.0 * directions(g, d, K),
     "one shift of 2": lambda _, d: np.full((K, d), 2.0),
+    "one coefficient, 2": lambda _, d: np.tile(2.0 * np.eye(d)[0], (K, 1)),
+    "one coefficient, 4": lambda _, d: np.tile(4.0 * np.eye(d)[0], (K, 1)),
 }
 
 
@@ -71,10 +74,12 @@ def rules(d: int, pattern: str, own_rows: float | None, reps: int, seed: int) ->
             made = combined(name, theta, cov)
             squares[name].append(float((made.value**2).sum() / variance[0]))
             if name == "blend":
-                errors = np.sqrt(np.diag(made.cov)), np.sqrt(np.diag(made.assumed))
-                held["blend"] += (np.abs(made.value) < 1.96 * errors[0]) / reps
-                held["exchangeable"] += (np.abs(made.value) < 1.96 * errors[1]) / reps
-                width += float(errors[0].mean() / np.sqrt(variance[0])) / reps
+                assert made.prior is not None
+                own_errors, short = np.sqrt(np.diag(cov[0])), np.sqrt(np.diag(made.assumed))
+                low, high = bounds(theta[0], own_errors, *made.prior, 0.05).T
+                held["blend"] += ((low < 0) & (high > 0)) / reps
+                held["exchangeable"] += (np.abs(made.value) < 1.96 * short) / reps
+                width += float(np.mean((high - low) / (2 * 1.96 * own_errors))) / reps
     own = np.mean(squares.pop("own"))
     ratios = {name: f"{np.sqrt(np.mean(v) / own):.2f}" for name, v in squares.items()}
     return {
@@ -83,6 +88,7 @@ def rules(d: int, pattern: str, own_rows: float | None, reps: int, seed: int) ->
         "sources": pattern,
         **ratios,
         "blend holds, %": f"{100 * held['blend'].mean():.1f}",
+        "first, %": f"{100 * held['blend'][0]:.1f}",
         "least, %": f"{100 * held['blend'].min():.1f}",
         "exchangeable, %": f"{100 * held['exchangeable'].mean():.1f}",
         "width": f"{width:.2f}",
@@ -123,8 +129,8 @@ def fits(d: int, n: int, h: float, reps: int, seed: int) -> dict[str, Any]:
         for name in RULES:
             made = combined(name, theta, cov)
             errors[name].append(float(np.linalg.norm(made.value - truth)))
-            if name == "blend":
-                held.append(np.abs(made.value - truth) < 1.96 * np.sqrt(np.diag(made.cov)))
+        ends = found.conf_int().to_numpy()
+        held.append((ends[:, 0] < truth) & (truth < ends[:, 1]))
     shown = {name: mean(values) for name, values in errors.items()}
     return {"d": d, "n": f"{n:,}", "h": h} | shown | {"holds, %": f"{100 * np.mean(held):.1f}"}
 
@@ -208,7 +214,7 @@ def sparse(n: int, sites: int, h: float, reps: int, seed: int) -> dict[str, Any]
         model = dp.ols(formula, data, schema(d))
         fit = model.fit(privacy, method="averaged-sparse", sparsity=s, noise=noise)
         for name, asked in (("two rounds", {}), ("two rounds, robust", {"target": "robust"})):
-            two = model.fit(privacy, sparsity=s, noise=noise, **asked)  # type: ignore[arg-type]
+            two = model.fit(privacy, method="two-rounds", sparsity=s, noise=noise, **asked)  # type: ignore[arg-type]
             found, place = np.zeros(d), [int(x[1:]) - 1 for x in two.params.index[1:]]
             found[place] = two.params.to_numpy()[1:]
             errors[name].append(float(np.linalg.norm(found - beta)))

@@ -1,6 +1,7 @@
 """Regression on rows that miss covariates: completed, beside complete rows alone; and coverage.
 
-``uv run python -m benchmarks.missing [--reps 12] [--only 5] [--law skewed]`` prints rows.
+``uv run python -m benchmarks.missing [--reps 12] [--first 5000] [--only 5] [--law skewed]``
+prints rows.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def fitted(x, gaps, y, seed, missing):
     return model.fit(PRIVACY, noise=dp.SeededNoise(seed), **asserted)
 
 
-def row(p, n, reps, missing, law, first=5_000):
+def row(p, n, reps, missing, law, first):
     """One line: error of predictions, fits with intervals, and their coverage."""
     errors, covered, shown, start = [], [], 0, time.time()
     for seed in range(first, first + reps):
@@ -79,6 +80,7 @@ def row(p, n, reps, missing, law, first=5_000):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--reps", type=int, default=12)
+    parser.add_argument("--first", type=int, default=5_000, help="number of the first table")
     parser.add_argument("--only", type=int, nargs="*")
     parser.add_argument("--rows", type=int, nargs="*")
     parser.add_argument("--law", choices=LAWS, default="normal")
@@ -89,7 +91,7 @@ def main():
         if (args.only and p not in args.only) or (args.rows and n not in args.rows):
             continue
         for missing in args.missing:
-            print(row(p, n, args.reps, missing, args.law), flush=True)
+            print(row(p, n, args.reps, missing, args.law, args.first), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Error and coverage of private mixtures of regressions.
 
-    uv run python -m benchmarks.mixture_ols [--coverage] [--reps 12] [--only NAME]
+    uv run python -m benchmarks.mixture_ols [--coverage] [--reps 12] [--first 0] [--only NAME]
 
 epsilon = 1, delta = 1e-6; columns are declared with a centre and a scale, the response as
 Numeric(-8, 8) without. Two regressions with weights .65 and .35, an intercept and errors of .5:
@@ -168,11 +168,11 @@ def distances(fit: Any, truth: RegressionMixture) -> Array:
     return np.append(by_component, (e.sigma - truth.sigma) / ses[-1])
 
 
-def accuracy(name: str, reps: int) -> str:
+def accuracy(name: str, reps: int, first: int) -> str:
     """A line of the table."""
     p, n = ACCURACY[name]
     found, without, seconds = [], [], []
-    for seed in range(reps):
+    for seed in range(first, first + reps):
         rng = np.random.default_rng([p, n, 70_000 + seed])
         truth = drawn(p, rng)
         table = rows(truth, n, rng)
@@ -188,11 +188,11 @@ def accuracy(name: str, reps: int) -> str:
     )
 
 
-def coverage(name: str, reps: int) -> str:
+def coverage(name: str, reps: int, first: int) -> str:
     """A line of the table."""
     truth, columns, errors, n = COVERAGE[name]
     inside = []
-    for seed in range(reps):
+    for seed in range(first, first + reps):
         table = rows(truth, n, np.random.default_rng([n, 80_000 + seed]), columns, errors)
         fit = fitted(table, truth.k, seed, columns)
         if fit.has_inference:

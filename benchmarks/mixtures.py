@@ -1,8 +1,9 @@
 """Error and coverage of private normal mixtures.
 
-    uv run python -m benchmarks.mixtures [--coverage] [--reps 12] [--only NAME]
+    uv run python -m benchmarks.mixtures [--coverage] [--reps 12] [--first 0] [--only NAME]
 
-epsilon = 1, delta = 1e-6, every column declared Numeric(-10, 10) without a scale. Error: root mean
+epsilon = 1, delta = 1e-6, every column declared Numeric(-10, 10) without a scale, or five times as
+wide where the name of a setting says so, on the same tables. Error: root mean
 square over components and columns of the means, in units of which covariances have eigenvalues
 between 0.25 and 2.2, components paired by their means; a fit fails if it is above 0.5. Means are
 drawn so that the smallest distance of two is as stated. "non-private" is EM on the rows from the
@@ -26,6 +27,7 @@ from dpstats.families.mixtures import NormalMixture
 
 Array = NDArray[np.float64]
 
+WIDE = ", range of 50"
 # name: columns, components, least distance of means, shape, rows
 ACCURACY: dict[str, tuple[int, int, float, str, int]] = {
     "d2 k3 5k": (2, 3, 4.0, "full", 5_000),
@@ -113,10 +115,10 @@ def rows(mixture: NormalMixture, n: int, rng: np.random.Generator, errors: str =
     return mixture.means[chosen] + np.einsum("nij,nj->ni", mixture.roots[chosen], e)
 
 
-def fitted(x: Array, k: int, shape: str, seed: int) -> Any:
+def fitted(x: Array, k: int, shape: str, seed: int, end: float = 10.0) -> Any:
     """The private fit."""
     table = pd.DataFrame(x, columns=[f"x{j}" for j in range(x.shape[1])])
-    schema = dp.Schema({name: dp.Numeric(-10, 10) for name in table})
+    schema = dp.Schema({name: dp.Numeric(-end, end) for name in table})
     model = dp.gaussian_mixture("~ .", table, schema, components=k, covariance=shape)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -151,16 +153,17 @@ def error(means: Array, truth: NormalMixture) -> float:
     return float(np.sqrt(np.mean((means[paired(means, truth)] - truth.means) ** 2)))
 
 
-def accuracy(name: str, reps: int) -> str:
+def accuracy(name: str, reps: int, first: int) -> str:
     """A line of the table."""
-    d, k, apart, shape, n = ACCURACY[name]
+    d, k, apart, shape, n = ACCURACY[name.removesuffix(WIDE)]
+    end = 50.0 if name.endswith(WIDE) else 10.0
     found, without, seconds = [], [], []
-    for seed in range(reps):
+    for seed in range(first, first + reps):
         rng = np.random.default_rng([d, k, n, 70_000 + seed])
         truth = drawn(d, k, apart, shape, rng)
         x = rows(truth, n, rng)
         start = time.process_time()
-        found.append(error(fitted(x, k, shape, seed).estimate.means, truth))
+        found.append(error(fitted(x, k, shape, seed, end).estimate.means, truth))
         seconds.append(time.process_time() - start)
         without.append(error(likeliest(x, truth, shape).means, truth))
     se = np.std(found) / np.sqrt(reps)
@@ -171,11 +174,11 @@ def accuracy(name: str, reps: int) -> str:
     )
 
 
-def coverage(name: str, reps: int) -> str:
+def coverage(name: str, reps: int, first: int) -> str:
     """A line of the table."""
     truth, shape, errors, n = COVERAGE[name]
     inside, given = [], 0
-    for seed in range(reps):
+    for seed in range(first, first + reps):
         x = rows(truth, n, np.random.default_rng([n, 80_000 + seed]), errors)
         e = (fit := fitted(x, truth.k, shape, seed)).estimate
         if not fit.has_inference:
@@ -195,13 +198,14 @@ def coverage(name: str, reps: int) -> str:
 
 def printed(
     description: str | None,
-    accuracy: tuple[Iterable[str], Callable[[str, int], str]],
-    coverage: tuple[Iterable[str], Callable[[str, int], str]],
+    accuracy: tuple[Iterable[str], Callable[[str, int, int], str]],
+    coverage: tuple[Iterable[str], Callable[[str, int, int], str]],
 ) -> None:
     """Print one of two tables, each of settings and what makes a row of one."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--coverage", action="store_true")
     parser.add_argument("--reps", type=int, default=12)
+    parser.add_argument("--first", type=int, default=0, help="number of the first table")
     parser.add_argument("--only")
     given = parser.parse_args()
     if given.coverage:
@@ -213,8 +217,8 @@ def printed(
     names, row = coverage if given.coverage else accuracy
     for name in names:
         if given.only in (None, name):
-            print(row(name, given.reps), flush=True)
+            print(row(name, given.reps, given.first), flush=True)
 
 
 if __name__ == "__main__":
-    printed(__doc__, (ACCURACY, accuracy), (COVERAGE, coverage))
+    printed(__doc__, ((*ACCURACY, f"d2 k3 5k{WIDE}"), accuracy), (COVERAGE, coverage))

@@ -72,10 +72,15 @@ def _lines(rows: Iterable[Iterable[str]]) -> str:
 
 
 def _number(value: float) -> str:
-    """Three digits, or a power of ten."""
+    """Three digits; one of what is above 9,999, as a power of ten from 10^8 on."""
     if math.isnan(value):
         return "-"
-    return f"{value:.2f}" if value < 9.995 else f"{value:.0f}" if value < 9_999 else f"{value:.0e}"
+    if value < 9.995:
+        return f"{value:.2f}"
+    if value < 9_999:
+        return f"{value:.0f}"
+    rounded = f"{value:.0e}"  # one digit
+    return f"{float(rounded):,.0f}" if value < 1e8 else rounded.replace("e+0", "e")
 
 
 def _four(rows: pd.DataFrame, what: str) -> str:

@@ -13,7 +13,7 @@ from typeset import latex
 
 from dpstats import estimators
 from dpstats.theory import Rate, Theory
-from dpstats.theory.arithmetic import Formula
+from dpstats.theory.arithmetic import PrintedFormula
 
 __all__ = ["TABLES", "Printed", "Row", "registered", "write"]
 
@@ -113,7 +113,7 @@ def _rates(terms: Iterable[Rate]) -> str:
 def _printed(rate: str) -> str:
     """What a paper prints; words as they are."""
     try:
-        Formula.of(rate)
+        PrintedFormula.of(rate)
     except ValueError:
         return f"`{rate}`" if rate and rate != DAMAGED else rate
     return f"${latex(rate)}$"

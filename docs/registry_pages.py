@@ -30,9 +30,20 @@ def _table() -> list[str]:
     for row in estimators.methods().itertuples():
         name = f"{row.model.replace('_', ' ')} by {row.method}"
         name += f" with `{row.given}`" if row.given else ""
-        rate = f"${latex(row.rate)}$, {row.source}" if row.rate else row.source
+        rate = f"{_breakable(row.rate)}, {row.source}" if row.rate else row.source
         lines.append("| " + " | ".join([name, row.trust, rate]) + " |")
     return [*lines, ""]
+
+
+def _breakable(rate: str) -> str:
+    """A rate in one formula for each term, so that lines may end between them."""
+    terms, depth = [""], 0
+    for part in rate.split(" + "):
+        terms[-1] += part
+        depth += part.count("(") - part.count(")")
+        terms += [] if depth else [""]
+        terms[-1] += " + " if depth else ""
+    return " + ".join(f"${latex(term)}$" for term in terms if term)
 
 
 def _section(method: Estimator) -> str:

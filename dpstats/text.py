@@ -30,6 +30,7 @@ __all__ = [
     "plain",
     "pre",
     "printable",
+    "rounded",
     "wrap",
 ]
 
@@ -187,6 +188,12 @@ def _row(row: Sequence[str], widths: Sequence[int], right: set[int], gap: int) -
         .rstrip()
         for line in zip_longest(*texts, fillvalue="")
     ]
+
+
+def rounded(value: float, digits: int) -> str:
+    """A number of so many digits; below 10^8 without a power of ten that hides its size."""
+    text = f"{value:.{digits}g}"
+    return f"{float(text):.0f}" if "e+" in text and abs(value) < 1e8 else text
 
 
 def outward(lower: float, upper: float, digits: int) -> tuple[float, float]:

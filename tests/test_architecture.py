@@ -15,8 +15,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "dpstats"
 
-# What any room may import: records and errors without behaviour towards rows.
-COMMON = {"errors", "privacy", "stored", "text", "theory", "version"}
+# What any room may import: records, errors and arithmetic without behaviour towards private rows.
+COMMON = {"errors", "privacy", "stored", "tall", "text", "theory", "version"}
 FRONT = {"cli", "federated", "marginaleffects", "models", "sklearn", "__init__", "__main__"}
 PRIVATE_SIDE = {"holders", "mechanisms"}
 # Rooms within a room; what stands beside them in the folder is shared by them.
@@ -30,6 +30,7 @@ ARROWS: dict[str, set[str]] = {
     "errors": set(),
     "version": set(),
     "stored": set(),
+    "tall": set(),
     "text": set(),
     "privacy": set(),
     "theory": set(),
@@ -439,3 +440,56 @@ def test_no_file_names_a_registry_host_or_a_machine_path():
         if any(host in text for host in HOSTS) or MACHINE_PATH.search(text):
             wrong[path.name] = MACHINE_PATH.findall(text)
     assert not wrong
+
+
+# Length and names --------------------------------------------------------------------------------
+
+LINES, BODY, PARAMETERS = 450, 50, 7
+LONG = {"estimators.central.newton.robust.glm_descent"}
+# Signatures that follow statsmodels' and scikit-learn's, where every argument has a name.
+FRONT_ARGUMENTS = ("models.", "sklearn.")
+
+
+def _functions(tree: ast.Module) -> list[ast.FunctionDef]:
+    return [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+
+
+def _body(node: ast.FunctionDef) -> int:
+    """Lines of a function after its docstring."""
+    body = node.body[1:] if ast.get_docstring(node) is not None else node.body
+    return (body[-1].end_lineno or 0) - body[0].lineno + 1 if body else 0
+
+
+def _parameters(node: ast.FunctionDef) -> int:
+    given = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+    return sum(a.arg not in ("self", "cls") for a in given)
+
+
+def test_modules_and_functions_are_short():
+    long, wide = set(), set()
+    for name, path in modules().items():
+        text = path.read_text(encoding="utf-8")
+        made = _functions(ast.parse(text))
+        long |= {name} if len(text.splitlines()) > LINES else set()
+        long |= {f"{name}.{node.name}" for node in made if _body(node) > BODY}
+        if not name.startswith(FRONT_ARGUMENTS):
+            wide |= {f"{name}.{node.name}" for node in made if _parameters(node) > PARAMETERS}
+    assert long <= LONG
+    assert not wide
+
+
+def test_no_two_public_classes_have_one_name():
+    found: dict[str, set[str]] = {}
+    for name, path in modules().items():
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                found.setdefault(node.name, set()).add(name)
+    twice = {name for name, rooms in found.items() if len(rooms) > 1}
+    assert not twice, {name: found[name] for name in twice}
+
+
+def test_the_measures_of_length_see():
+    (node,) = _functions(
+        ast.parse('def f(self, a, *, b):\n    """Doc."""\n    x = 1\n    return x')
+    )
+    assert (_body(node), _parameters(node)) == (2, 2)

@@ -47,6 +47,13 @@ def test_a_printed_plan_says(words):
     assert words in str(PLAN)
 
 
+def test_the_share_of_noise_is_said_to_be_that_of_the_lower_end_of_a_range():
+    between = dataclasses.replace(PLAN, predicted_range=((0.1, 0.2), (0.1, 0.2)))
+    text = " ".join(str(between).split())
+    assert "At the lower end of their variance 30.0% is privacy noise; long tails" in text
+    assert "Of their variance" not in text
+
+
 def test_a_plan_without_a_prediction_prints():
     bare = dataclasses.replace(PLAN, predicted_se=(), privacy_share=float("nan"), warnings=())
     assert "expected std err" not in str(bare)

@@ -3,10 +3,11 @@
     uv run python -m benchmarks.tune labels --output benchmarks/tune/results/labels.csv
     uv run python -m benchmarks.tune labels --constant labels/sums._MISFIT --reps 400
 
-Every number among the constants is halved and doubled (of shares the odds), one at a time, with
-the same draws. Where the first fits are the same, bit for bit, the others are taken to be, and the
-setting has no line. A number is *flat* if in no setting the error moves by 2 % or more, or coverage
-of 95 % intervals by 1 point or more, Monte Carlo errors included.
+Every number among the constants is halved and doubled (of shares the odds), one at a time, with the
+same draws. Where the first fits are the same, bit for bit, the others are taken to be, and the
+setting has no line; a number that changes no setting has one line that says so. A number is *flat*
+if in no setting the error moves by 2 % or more, or coverage of 95 % intervals by 1 point or more,
+Monte Carlo errors included.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from benchmarks.tune.descriptive import LOCAL
 from benchmarks.tune.descriptive import SETTINGS as DESCRIPTIVE
 from benchmarks.tune.settings import SETTINGS as REGRESSIONS
 from benchmarks.tune.settings import Fit
-from benchmarks.tune.tables import EVALUATIONS, GAPS, MIXTURES
+from benchmarks.tune.tables import EVALUATIONS, GAPS, MIXTURES, SURVEY
 from dpstats.errors import DPStatsError
 
 __all__ = ["COVERAGE", "ERROR", "compared", "flat", "tried"]
@@ -47,12 +48,14 @@ class AnySetting(Protocol):
 SETTINGS: dict[str, Sequence[AnySetting]] = {
     **REGRESSIONS,
     "local": (*REGRESSIONS["local"], *LOCAL),
+    "newton": (*REGRESSIONS["newton"], *SURVEY),
     "descriptive": DESCRIPTIVE,
     "evaluation": EVALUATIONS,
     "gaps": GAPS,
     "mixtures": MIXTURES,
 }
 ERROR, COVERAGE = 0.02, 0.01  # what is worth a constant
+SAME = "none"  # variant of a number that was tried and changed no fit
 PILOT = 4  # fits that say whether a setting meets a constant
 EARLY = 16  # fits after which a clear effect needs no more
 OFF = {  # values at which a number does nothing
@@ -123,6 +126,7 @@ def tried(
     cells = [(c, s) for s in settings for c in chosen]
     bases: dict[AnySetting, tuple[list[Fit], set[str]]] = {}
     lines: list[dict[str, object]] = []
+    unchanged = {part: value for c in chosen for part, (value, _) in c.parts().items()}
     for constant, setting in progress(cells, len(cells), quiet):
         if setting not in bases:
             bases[setting] = list(setting.run(reps, seed)), _files_run(setting, seed)
@@ -138,6 +142,10 @@ def tried(
             fails = {"error": math.inf, "error_se": 0.0, "coverage": -1.0, "coverage_se": 0.0}
             line |= {"setting": str(setting), "reps": len(found)}
             lines.append(line | (compared(base[: len(found)], found) if found else fails))
+            unchanged.pop(part, None)
+    for part, value in unchanged.items():
+        line = {"constant": part, "variant": SAME, "value": value, "setting": "all", "reps": PILOT}
+        lines.append(line | {"error": 0.0, "error_se": 0.0})
     columns = ["constant", "variant", "value", "tried", "setting", "reps"]
     columns += ["error", "error_se", "coverage", "coverage_se"]
     return pd.DataFrame(lines, columns=columns)
@@ -214,6 +222,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.tune", description=__doc__)
     parser.add_argument("family", choices=list(SETTINGS))
     parser.add_argument("--constant", help="one of them: file.NAME")
+    parser.add_argument("--settings", help="some of them: their numbers from 0, commas between")
     parser.add_argument("--reps", type=int, default=100, help="fits in a setting, at most")
     parser.add_argument("--seed", type=int, default=20_000)
     parser.add_argument("--output", type=Path, help="CSV of all lines")
@@ -225,7 +234,10 @@ def main() -> None:
     ]
     if not chosen:
         parser.error(f"no tuned constant of {options.family} is called {options.constant}")
-    rows = tried(chosen, SETTINGS[options.family], options.reps, options.seed, options.quiet)
+    settings = SETTINGS[options.family]
+    if options.settings:
+        settings = [settings[int(k)] for k in options.settings.split(",")]
+    rows = tried(chosen, settings, options.reps, options.seed, options.quiet)
     if options.output:
         rows.to_csv(options.output, index=False, float_format="%.4g")
     print(summary(rows, chosen).to_string(index=False))

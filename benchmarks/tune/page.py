@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from benchmarks.tune.__main__ import SAME
 from benchmarks.tune.constants import FAMILIES, FIXED, UNITS, Constant, constants
 
 __all__ = ["PAGE", "RESULTS", "text"]
@@ -28,7 +29,8 @@ nothing (off), in settings of its family with the same draws. *Error* is the lar
 root mean squared error in any setting, *coverage* the largest of 95 % intervals, in points; Monte
 Carlo errors in brackets. A number that moves neither by 2 % or 1 point goes, or is shared with
 another; some that do not move the settings stay for what these do not have, such as hostile rows.
-An error of 0 says that no fit changed, "?" that it was not measured. The tables were taken a slice
+An error of 0 says that no fit changed, "?" that none is on record: that it was not measured, or
+before such a number had a line. The tables were taken a slice
 at a time, each before the removals that it led to. Budgets written in lists of questions, not as
 constants, are not here.
 
@@ -51,17 +53,17 @@ def _section(family: str) -> Iterator[str]:
     yield "| Constant | Value | Unit | Meaning | Error, % | Coverage |\n|---|---|---|---|---|---|"
     for constant in found:
         if constant.tuned:
-            yield from _lines(constant, measured, "?" if measured.empty else "0")
+            yield from _lines(constant, measured)
     for unit, meaning in FIXED.items():
         fixed = ", ".join(f"`{c}`" for c in found if c.unit == unit)
         if fixed:
             yield f"\n*{unit.capitalize()}* ({meaning}): {fixed}."
 
 
-def _lines(constant: Constant, measured: pd.DataFrame, without: str) -> Iterator[str]:
+def _lines(constant: Constant, measured: pd.DataFrame) -> Iterator[str]:
     for part, (value, _) in constant.parts().items():
         own = measured[measured["constant"] == part]
-        effects = [_largest(own, "error") or without, _largest(own, "coverage") or "-"]
+        effects = [_largest(own, "error") or "?", _largest(own, "coverage") or "-"]
         words = (f"`{part}`", f"{value:.3g}", constant.unit, constant.meaning, *effects)
         yield "| " + " | ".join(words) + " |"
 
@@ -71,6 +73,8 @@ def _largest(own: pd.DataFrame, what: str) -> str:
     if known.empty:
         return ""
     row = known.loc[known[what].abs().idxmax()]
+    if row["variant"] == SAME:
+        return "0"
     if abs(row[what]) > 1e6 or row["reps"] == 0:
         return f"{row['variant']}: fails" if what == "error" else ""
     return f"{row['variant']}: {100 * row[what]:+.1f} ({100 * row[f'{what}_se']:.1f})"

@@ -13,6 +13,7 @@ import numpy as np
 import dpstats as dp
 from benchmarks.common import DELTA, Array
 from dpstats import estimators
+from dpstats.families import BINOMIAL, GAUSSIAN, POISSON
 from dpstats.holders import Curator, Labels
 from tests.local.fast import FastDevices
 
@@ -44,10 +45,11 @@ class Setting:
     n, d : int
         Rows, and columns beside the intercept.
     epsilon : float
-    law : {"normal", "hard", "curved", "sharp", "careless"}
+    law : {"normal", "hard", "curved", "bent", "sharp", "careless"}
         Independent normal columns and normal errors; columns correlated by 1/2, errors of t_3
         (counts: negative binomial); or normal columns, some far out, and a mean that is no line (a
-        mean alone: log-normal errors); or columns of signs and errors of a thirtieth; or columns
+        mean alone: log-normal errors); or columns of t_3, linear predictors that are no lines, and
+        skewed errors whose size varies; or columns of signs and errors of a thirtieth; or columns
         off their centre, log-normal, and mostly 0, in ranges that are thousands of times too wide.
     matter : int
         Columns whose coefficients are not 0.
@@ -148,6 +150,8 @@ def _covariates(setting: Setting, seed: int, which: int) -> tuple[Array, Array, 
         x = np.sign(x)
     if setting.law == "curved":
         x *= rng.choice([0.7, 1.7], setting.n, p=[0.8, 0.2])[:, None]
+    if setting.law == "bent":
+        x = rng.standard_t(3, x.shape) / math.sqrt(3)
     x = np.clip(x, -REACH, REACH)
     if setting.law == "careless":
         mostly_0 = np.exp(x) * (rng.uniform(size=x.shape) < 0.15)
@@ -160,14 +164,26 @@ def _covariates(setting: Setting, seed: int, which: int) -> tuple[Array, Array, 
     level = {"ols": 1.0, "mean": 1.0, "logit": 0.3, "glm": 0.5}[setting.model]
     if setting.model == "glm":
         slopes *= 0.9 if setting.law == "hard" else 0.5
+    if setting.law == "bent":
+        slopes *= 0.7
     drawn = np.append(level, slopes)
     if setting.model == "mean":
         mean = np.array([level])
-    elif setting.law == "curved":
-        mean = np.linalg.lstsq(_with_one(x), _mean(setting, x, drawn), rcond=None)[0]
+    elif setting.law in ("curved", "bent"):
+        mean = _nearest(setting, _with_one(x), _mean(setting, x, drawn))
     else:
         mean = drawn
     return x, drawn, mean
+
+
+def _nearest(setting: Setting, x: Array, eta: Array) -> Array:
+    """Coefficients of the model that is nearest to these linear predictors, by Newton's method."""
+    family = {"ols": GAUSSIAN, "logit": BINOMIAL, "glm": POISSON}[setting.model]
+    b = np.zeros(x.shape[1])
+    for _ in range(20):
+        score = x.T @ (family.mean(eta) - family.mean(x @ b))
+        b = b + np.linalg.solve((x.T * family.curvature(x @ b)) @ x, score)
+    return b
 
 
 def _with_one(x: Array) -> Array:
@@ -177,11 +193,12 @@ def _with_one(x: Array) -> Array:
 def _mean(setting: Setting, x: Array, drawn: Array) -> Array:
     """Linear predictor."""
     eta: Array = _with_one(x) @ drawn
-    return eta + 0.1 * (x[:, 0] ** 2 - 1) if setting.law == "curved" else eta
+    bend = {"curved": 0.1, "bent": 0.05 if setting.model == "glm" else 0.15}.get(setting.law, 0.0)
+    return eta + bend * (x[:, 0] ** 2 - 1)
 
 
 def _responses(setting: Setting, x: Array, drawn: Array, rng: np.random.Generator) -> Array:
-    eta, hard = _mean(setting, x, drawn), setting.law == "hard"
+    eta, hard = _mean(setting, x, drawn), setting.law in ("hard", "bent")
     if setting.model == "logit":
         return (rng.uniform(size=eta.size) < 1 / (1 + np.exp(-eta))).astype(float)
     if setting.model == "glm":
@@ -189,6 +206,8 @@ def _responses(setting: Setting, x: Array, drawn: Array, rng: np.random.Generato
         return np.minimum(rng.poisson(rate), 30).astype(float)
     error = rng.standard_t(3, eta.size) / math.sqrt(3) if hard else rng.standard_normal(eta.size)
     error /= 30 if setting.law == "sharp" else 1
+    if setting.law == "bent":
+        error = (0.4 + 0.3 * np.abs(x[:, 0])) * (rng.exponential(size=eta.size) - 1)
     if setting.model == "mean":
         skewed = (np.exp(error) - math.exp(0.5)) / 2 if setting.law == "curved" else error
         return np.clip(drawn[0] + skewed, -12, 12)
@@ -303,11 +322,11 @@ def _careless() -> Iterator[Setting]:
 
 
 def _newton() -> Iterator[Setting]:
-    for model in ("ols", "logit", "poisson"):
-        yield Setting(model, "newton", "central", 4_000, 4, 1.0)
-        yield Setting(model, "newton", "central", 20_000, 4, 0.5, "hard")
-    yield Setting("ols", "newton", "central", 10_000, 19, 1.0)
-    yield Setting("ols", "newton", "central", 20_000, 3, 1.0, "curved")
+    for model, few, many in (("ols", 0.5, 1.0), ("logit", 1.0, 0.5), ("glm", 1.0, 0.5)):
+        yield Setting(model, "newton", "central", 4_000, 4, few)
+        yield Setting(model, "newton", "central", 20_000, 4, many, "bent")
+        yield Setting(model, "newton", "central", 10_000, 19, 1.0, "hard")
+    yield Setting("ols", "newton", "central", 1_000, 4, 1.0, "hard")
 
 
 def _shared() -> Iterator[Setting]:

@@ -1,7 +1,11 @@
-"""Settings for the constants of mixtures, of rows with gaps, and of evaluations of a fit."""
+"""Settings for constants that take other tables than those of `settings`.
+
+Mixtures, rows with gaps, evaluations of a fit, and regressions of a survey.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -11,9 +15,11 @@ import numpy as np
 import dpstats as dp
 from benchmarks import missing, mixture_ols, mixtures, symmetric
 from benchmarks.common import Array
+from benchmarks.trust_settings import Setting as Table
+from benchmarks.trust_settings import settings as tables
 from benchmarks.tune.settings import Fit
 
-__all__ = ["EVALUATIONS", "GAPS", "MIXTURES", "Drawn"]
+__all__ = ["EVALUATIONS", "GAPS", "MIXTURES", "SURVEY", "Drawn"]
 
 Ends = tuple[Array, Array, Array]  # errors, whether intervals hold, half-widths
 
@@ -163,6 +169,26 @@ def _evaluated(model: str, n: int) -> Callable[[int], Ends]:
     return fit
 
 
+def _survey(name: str, epsilon: float) -> Callable[[int], Ends]:
+    """Of one table, in standard errors of statsmodels' fit to it, which is the truth."""
+    made: dict[str, Any] = {}
+
+    def prepared() -> tuple[Any, Any]:
+        if not made:
+            table: Table = next(t for t in tables(None) if t.name == name)
+            made["model"], made["told"] = table.model(), table.nonprivate()
+        return made["model"], made["told"]
+
+    def fit(seed: int) -> Ends:
+        model, told = prepared()
+        found = model.fit(dp.Central(epsilon, 1e-6, large_delta=True), noise=dp.SeededNoise(seed))
+        unit = told.bse.to_numpy() * math.sqrt(len(told.params))
+        off = (found.params.to_numpy() - told.params.to_numpy()) / unit
+        return off, *_held(off, found.bse.to_numpy() / unit)
+
+    return fit
+
+
 MIXTURES = (
     Drawn("gaussian_mixture, d=2, k=3, n=5000, eps=1", _of_rows(2, 3, 4.0, "full", 5000)),
     Drawn("gaussian_mixture, d=5, k=2, n=5000, eps=1", _of_rows(5, 2, 3.0, "spherical", 5000)),
@@ -170,6 +196,10 @@ MIXTURES = (
     Drawn("symmetric rows, d=5, n=5000, eps=.6", _symmetric(5, 5000, False)),
     Drawn("symmetric regressions, d=5, n=8000, eps=.6", _symmetric(5, 8000, True)),
     Drawn("sparse symmetric rows, d=300, s=5, n=6000, eps=.6", _symmetric(300, 6000, False, 5)),
+)
+SURVEY = (
+    Drawn("RAND, ols, eps=.5", _survey("RAND", 0.5)),
+    Drawn("RAND counts, poisson, eps=1", _survey("RAND counts", 1.0)),
 )
 GAPS = (
     Drawn("ols with gaps, p=5, n=10000, eps=1", _gaps(5, 10_000)),

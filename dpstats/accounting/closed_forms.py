@@ -24,6 +24,7 @@ __all__ = [
     "GAUSSIAN_GRID",
     "LAPLACE_GRID",
     "ROUNDING",
+    "best_order",
     "check",
     "discrete_slack",
     "edge",
@@ -114,12 +115,12 @@ def zcdp_delta(rho: float, epsilon: float) -> float:
     """
     if rho == 0:
         return 0.0
-    alpha = _best_order(rho, epsilon)
+    alpha = best_order(rho, epsilon)
     exponent = (alpha - 1) * (alpha * rho - epsilon + math.log1p(-1 / alpha)) - math.log(alpha)
     return min(1.0, max(math.exp(min(exponent, 0.0)) * (1 + ROUNDING), _TINY))
 
 
-def _best_order(rho: float, epsilon: float) -> float:
+def best_order(rho: float, epsilon: float) -> float:
     """Root in alpha > 1 of the derivative (2 alpha - 1) rho - epsilon + log(1 - 1/alpha).
 
     It increases from -inf to inf, so halving log(alpha - 1) cannot fail.

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from dpstats.mechanisms.noise import Noise
     from dpstats.results.released import Released
+    from dpstats.schema import Schema
 
 __all__ = ["demo"]
 
@@ -55,7 +56,7 @@ def demo(arguments: argparse.Namespace) -> None:
         _title("The ledger after the fit")
         print(fill(str(ledger).strip("<>"), 80))
         shown = ["id", "model", "method", "epsilon", "delta", "neighbors", "mechanisms", "spent"]
-        print(ledger.to_frame()[shown].to_string(index=False))
+        print(ledger.to_frame()[shown].to_string(index=False, float_format="{:.4g}".format))
     _title("The same model where covariates are public and only visits are private")
     curator = model.fit(dp.LabelOnly(1.0, 1e-7, curator=True), noise=noise)
     devices = model.fit(dp.LabelOnly(1.0), noise=noise)
@@ -63,6 +64,8 @@ def demo(arguments: argparse.Namespace) -> None:
     print(dp.compare([fit, curator, devices], names=names))
     _title("Nobody holds the rows: every device sends one private message, in two rounds")
     print(_without_a_curator(df, noise))
+    _title("Three sites keep their rows: each answers with one private fit")
+    print(_over_sites(df, schema, noise))
     _title("What to do next")
     print(f"Look at the report of the first fit: {_report(fit)}")
     print(_NEXT)
@@ -108,6 +111,21 @@ def _without_a_curator(df: pd.DataFrame, noise: Noise | None) -> object:
     fit = model.fit(dp.Local(4.0, interactive=True), noise=noise, clip=4.0)
     names = ["OLS (not private)", "devices, epsilon 4"]
     return dp.compare([smf.ols(formula, people).fit(), fit], names=names)
+
+
+def _over_sites(df: pd.DataFrame, schema: Schema, noise: Noise | None) -> str:
+    """A smaller model over thirds of the rows, and what each third gave."""
+    import dpstats as dp
+    from dpstats.results.federated import FederatedResults
+
+    rows = {"north": df[:7000], "east": df[7000:14000], "south": df[14000:]}
+    model = dp.ols("mdvis ~ lncoins + disea", rows, schema)
+    fit = model.fit(dp.Federated(1.0, 1e-7, target="north"), noise=noise)
+    assert isinstance(fit, FederatedResults)
+    given = fit.sources[["n", "epsilon", "weight", "status"]].to_string(
+        float_format="{:.3g}".format
+    )
+    return f"{dp.compare([fit], names=['north, by all'])}\n\n{given}"
 
 
 def _title(text: str) -> None:

@@ -7,12 +7,21 @@ covariances C_k. Site 0 is the target.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Home", "agreeing", "heterogeneity", "homes_of", "pooled", "posterior"]
+__all__ = [
+    "Home",
+    "agreeing",
+    "heterogeneity",
+    "homes_of",
+    "one_by_one",
+    "pooled",
+    "posterior",
+]
 
 Array = NDArray[np.float64]
 
@@ -144,11 +153,8 @@ def posterior(own: Array, cov: Array, homes: list[Home], weights: Array, prior: 
     log, steps, inner = [], [], []
     with np.errstate(divide="ignore"):
         beliefs = np.log(prior)
-    for home, weight in zip(homes, weights, strict=True):
-        shared = np.linalg.solve(root, np.linalg.solve(root, home.cov).T)
-        values, basis = np.linalg.eigh((shared + shared.T) / 2)
-        z = basis.T @ np.linalg.solve(root, own - home.mean)
-        spread = np.maximum(values, 0.0) + LEVELS[:, None]
+    for weight, (basis, values, z) in zip(weights, _rotated(own, cov, homes), strict=True):
+        spread = values + LEVELS[:, None]
         log.append(beliefs + math.log(weight) - 0.5 * _misfit(z, 1 + spread))
         steps.append(-(z / (1 + spread)) @ basis.T)
         inner.append((basis, spread / (1 + spread)))
@@ -167,3 +173,50 @@ def _misfit(z: Array, variances: Array) -> Array:
     """-2 log density of z ~ N(0, variances), but for a constant; shape (L,)."""
     fit: Array = (np.log(variances) + z**2 / variances).sum(axis=1)
     return fit
+
+
+def _rotated(own: Array, cov: Array, homes: list[Home]) -> Iterator[tuple[Array, Array, Array]]:
+    """Of each home the axes in which its covariance is diagonal, that diagonal, and z.
+
+    In units in which the target's covariance, `cov`, is the identity.
+    """
+    root = np.linalg.cholesky(cov)
+    for home in homes:
+        shared = np.linalg.solve(root, np.linalg.solve(root, home.cov).T)
+        values, basis = np.linalg.eigh((shared + shared.T) / 2)
+        yield basis, np.maximum(values, 0.0), basis.T @ np.linalg.solve(root, own - home.mean)
+
+
+def one_by_one(
+    own: Array, cov: Array, homes: list[Home], weights: Array, prior: Array
+) -> tuple[Array, Array]:
+    """What is expected of each coefficient without its own estimate: mean and variance, (d,) each.
+
+    Arguments are those of `posterior`.
+
+    Notes
+    -----
+    Of normal X = own with covariance C the part X - c X_j, c = C_j / C_jj, is independent of X_j.
+    Given that part, X lies on a line of direction c: where X ~ N(m, S), S = V + (1 + lambda) C, its
+    place is normal too, t = -c'S^-1 (X - m) / q from where it is, with precision q = c'S^-1 c, and
+    theta_j has what is left of 1/q after C_jj. The density of the part itself, by which homes and
+    lambda are weighed, is that of X over that of the place. The sources do not look at X, so that
+    nothing here depends on X_j.
+    """
+    scale = np.diag(cov)
+    lines = np.linalg.solve(np.linalg.cholesky(cov), cov / scale)
+    log, places, spreads = [], [], []
+    with np.errstate(divide="ignore"):
+        beliefs = np.log(prior)
+    for weight, (basis, values, z) in zip(weights, _rotated(own, cov, homes), strict=True):
+        wide, along = 1 + values + LEVELS[:, None], basis.T @ lines
+        q = (1 / wide) @ along**2
+        t = -((z / wide) @ along) / q
+        chance = beliefs + math.log(weight) - 0.5 * _misfit(z, wide)
+        log.append(chance[:, None] + 0.5 * (q * t**2 - np.log(q)))
+        places.append(own + t)
+        spreads.append(np.maximum(1 / q - scale, _UNSURE * scale))
+    chances = np.exp(np.array(log) - np.max(log, axis=(0, 1)))
+    chances /= chances.sum(axis=(0, 1))
+    mean = (chances * places).sum(axis=(0, 1))
+    return mean, (chances * (np.array(spreads) + (places - mean) ** 2)).sum(axis=(0, 1))

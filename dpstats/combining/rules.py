@@ -17,6 +17,7 @@ from dpstats.combining.homes import (
     Home,
     agreeing,
     homes_of,
+    one_by_one,
     pooled,
     posterior,
 )
@@ -39,13 +40,16 @@ class Combined:
     Attributes
     ----------
     value, cov : ndarray of shape (d,), (d, d)
-        Estimate, and the covariance that its intervals are made of.
+        Estimate, and its mean square about the truth.
     assumed : ndarray of shape (d, d)
         The covariance where the target is one more site like those it is near.
     weights : ndarray of shape (K + 1,)
         How much of the estimate is each site's, in [0, 1].
     clusters : ndarray of int, shape (K + 1,)
         Sources of a number agree with each other; 0 for the target.
+    prior : pair of ndarray of shape (d,), optional
+        Mean and variance of each coefficient by all but its own estimate, of which intervals are
+        made; normal ones of `cov` without.
     """
 
     value: Array
@@ -53,6 +57,7 @@ class Combined:
     assumed: Array
     weights: Array
     clusters: NDArray[np.intp]
+    prior: tuple[Array, Array] | None = None
 
 
 def distances(theta: Array, cov: Array) -> Array:
@@ -118,13 +123,11 @@ def blend(theta: Array, cov: Array) -> Combined:
     Pools whose sources agree are taken to have equal coefficients; the covariance of the others
     holds what their members differ by.
 
-    Its intervals are made of the posterior mean square of the distance to it under a second prior,
-    Stein's harmonic one about every home, of `minimax`: no source is just like the target there and
-    all heterogeneities are as likely, so that intervals cover where sources agree with each other
-    and not with the target, too.
-
-    Of one or two parameters the distance to a home says little, and no shrinkage is better
-    everywhere: the interval is the target's own, as much wider as the estimate is off.
+    Its mean square is that of the distance to it under a second prior, Stein's harmonic one about
+    every home, of `minimax`: no source is just like the target there and all heterogeneities are as
+    likely, so that it is not too small where sources agree with each other and not with the target.
+    Of one or two parameters the distance to a home says little: it is the target's own covariance
+    there, and how far the estimate is off. Intervals, of each coefficient, are of `prior`.
     """
     homes, found = _clusters(theta, cov)
     agreed = {home.members for home in found}
@@ -143,7 +146,12 @@ def blend(theta: Array, cov: Array) -> Combined:
         assumed=made.cov,
         weights=_shares(theta, cov, tree, made.homes, moved),
         clusters=_numbered(len(theta), found),
+        prior=_one_by_one(theta, cov, tree),
     )
+
+
+def _one_by_one(theta: Array, cov: Array, homes: list[Home]) -> tuple[Array, Array]:
+    return one_by_one(theta[0], cov[0], homes, _sizes(homes), _heavy(_EQUAL, _TAIL))
 
 
 def minimax(theta: Array, cov: Array) -> Combined:
@@ -160,7 +168,8 @@ def minimax(theta: Array, cov: Array) -> Combined:
         )
     mean, around, chances = posterior(theta[0], cov[0], homes, _sizes(homes), _flat())
     shares = _shares(theta, cov, homes, chances, _moved(cov[0], around))
-    return Combined(mean, around, around, shares, _numbered(len(theta), found))
+    clusters, prior = _numbered(len(theta), found), _one_by_one(theta, cov, homes)
+    return Combined(mean, around, around, shares, clusters, prior)
 
 
 def select(theta: Array, cov: Array) -> Combined:

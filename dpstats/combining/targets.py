@@ -25,7 +25,8 @@ def estimate_for(target: str, sites: Sequence[SiteRecord], combine: str) -> Fede
     square = np.outer(unit, unit)
     rows = np.array([answers[k].n for k in order])
     made = combined(combine, theta / unit, cov / square, rows)
-    back = np.argsort(order)
+    back, prior = np.argsort(order), made.prior or (np.empty(0), np.empty(0))
+    known = unit if made.prior else np.empty(0)
     return FederatedEstimate(
         sites=tuple(sites),
         target=target,
@@ -37,6 +38,8 @@ def estimate_for(target: str, sites: Sequence[SiteRecord], combine: str) -> Fede
         clusters=made.clusters[back].astype(np.float64),
         distances=distances(theta / unit, cov / square)[back],
         remarks=tuple(_remarks(target, sites)),
+        prior_mean=prior[0] * known,
+        prior_var=prior[1] * known**2,
     )
 
 

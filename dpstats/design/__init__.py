@@ -12,7 +12,7 @@ from dpstats.design.facts import Design
 from dpstats.design.layout import RawBlock, Source
 from dpstats.design.new_rows import held_columns
 from dpstats.design.nobody import Nobody
-from dpstats.design.public_columns import Covariates
+from dpstats.design.public_columns import PublicRows
 from dpstats.design.public_design import PublicDesign
 from dpstats.design.reading import design_from_dict
 from dpstats.design.rows import TableSource
@@ -20,13 +20,13 @@ from dpstats.design.sparse_rows import SparseSource
 from dpstats.design.units import Endog, Offset, Standardization
 
 __all__ = [
-    "Covariates",
     "DeclaredDesign",
     "Design",
     "Endog",
     "Nobody",
     "Offset",
     "PublicDesign",
+    "PublicRows",
     "RawBlock",
     "Source",
     "SparseSource",

@@ -85,8 +85,7 @@ class DeclaredDesign(Design):
         family: Family = GAUSSIAN,
         offset: str | None = None,
         exposure: str | None = None,
-        weights: str | None = None,
-        weight_type: str | None = None,
+        weights: tuple[str | None, str | None] = (None, None),
     ) -> DeclaredDesign:
         """Bind a formula to a schema.
 
@@ -106,7 +105,7 @@ class DeclaredDesign(Design):
             coefficient 1.
         exposure : str, optional
             Declared column or term, above 0, whose logarithm is added likewise.
-        weights, weight_type : str, optional
+        weights : pair of str or None
             Declared column or term, never negative, and what it means; see `read_weights`.
 
         Raises
@@ -127,10 +126,10 @@ class DeclaredDesign(Design):
         terms = Terms(schema)
         endog, blocks = read_formula(formula, terms, response, family)
         known = read_offset(offset, exposure, terms, family) if response else None
-        weighted = weights_for(weights, weight_type, endog, terms)
+        weighted = weights_for(*weights, endog, terms)
         recipe = {"formula": formula, "schema": schema.to_dict(), "response": response}
         recipe |= not_default(family=family, offset=offset, exposure=exposure)
-        recipe |= not_default(family=GAUSSIAN, weights=weights, weight_type=weight_type)
+        recipe |= not_default(family=GAUSSIAN, weights=weights[0], weight_type=weights[1])
         return _assemble(blocks, endog, known, schema, family, recipe, weighted)
 
     @classmethod

@@ -7,9 +7,7 @@ they stand, Python functions and variables included. What a stateful term learne
 
 from __future__ import annotations
 
-import ast
 import re
-import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,19 +17,28 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from dpstats.design.captured import check_captured
-from dpstats.design.formulas import parsed
-from dpstats.design.syntax import check_stored, reason
+from dpstats.design.evaluating import (
+    applied,
+    decoded,
+    encoded,
+    frame_of,
+    is_formulaics,
+    kept_variables,
+    materialized,
+    spec_of,
+    terms_of,
+    variables_of,
+)
+from dpstats.design.syntax import check_stored
 from dpstats.errors import FormulaError
 from dpstats.stored import plain, read, reading, record
 from dpstats.stored import values as read_values
-from dpstats.tables import named_columns, row_count
 
-__all__ = ["FittedFormula", "may_read", "variables_of"]
+__all__ = ["FittedFormula", "may_read", "stands_for_all"]
 
 Float = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
-_LARGEST = 1_000  # entries of a captured variable that is kept
 _PROBE = 1_000  # rows on which terms are evaluated again, to see whether they mix rows
 _SAME = 1e-8
 _DOT = re.compile(r"(?<![\w.)])\.(?![\w(])")  # the term that stands for all other columns
@@ -43,13 +50,18 @@ _MIXES = (
 )
 
 
+def stands_for_all(text: str) -> bool:
+    """Whether a term of a formula is ``.``: all columns but those that the response reads."""
+    return _DOT.search(text) is not None
+
+
 def may_read(texts: Iterable[str | None], names: Iterable[str]) -> list[str]:
     """Columns that terms may read: those whose names are in them, or all where one is ``.``.
 
     A name that a formula has to quote in another form than its own is taken to be there.
     """
     text = " ".join(filter(None, texts))
-    every = _DOT.search(text) is not None
+    every = stands_for_all(text)
     return [name for name in names if every or name in text or _QUOTED.search(name)]
 
 
@@ -118,20 +130,20 @@ class FittedFormula:
             variable holds a table, or as many values as there are rows.
         """
         allowed = list(dot)
-        terms = _terms(text, allowed)
+        terms = terms_of(text, allowed)
         used = variables_of(terms)
         reads = tuple(name for name in allowed if name in used)
-        listed = tuple(allowed) if _DOT.search(text) else ()
-        frame = _frame(table, reads)
+        listed = tuple(allowed) if stands_for_all(text) else ()
+        frame = frame_of(table, reads)
         known = {
             name: value
             for name, value in (context or {}).items()
-            if name in used and name not in reads and not _is_formulaics(name, value)
+            if name in used and name not in reads and not is_formulaics(name, value)
         }
         check_captured(known, text, len(frame))
         matrix, spec = _evaluate(text, terms, frame, known)
         names = tuple(str(name) for name in spec.column_names)
-        variables, obstacle = _kept(known)
+        variables, obstacle = kept_variables(known)
         try:
             state = _state(spec)
         except TypeError:
@@ -156,10 +168,10 @@ class FittedFormula:
             raise FormulaError(f"Formula {self.text!r} cannot predict new rows: {self.obstacle}.")
         if self.stored:
             check_stored(self.text, {*self.reads, *self.dot}, self.variables)
-        frame = _frame(table, self.reads)
+        frame = frame_of(table, self.reads)
         with reading(f"What formula {self.text!r} learned", FormulaError):
-            spec = _spec(_terms(self.text, list(self.dot or self.reads)), self.state)
-            return _applied(self.text, spec, frame, dict(self.variables), len(self.names))
+            spec = spec_of(terms_of(self.text, list(self.dot or self.reads)), self.state)
+            return applied(self.text, spec, frame, dict(self.variables), len(self.names))
 
     def to_dict(self) -> dict[str, Any]:
         """JSON object."""
@@ -188,58 +200,11 @@ class FittedFormula:
         if state is not None:
             state = read_values({"transforms": dict, "encoders": dict}, state, "formula, state")
             for part in state.values():
-                _decoded(part)
+                decoded(part)
         variables = read(dict, given["variables"], "formula, variables")
         for name, value in variables.items():
             plain(value, f"formula, variable {name}")
         return record(cls, fields, "formula", state=state, variables=variables, stored=True)
-
-
-def variables_of(terms: Any) -> set[str]:
-    """Names that terms may read: columns, variables and functions."""
-    found = {str(v) for v in getattr(terms, "required_variables", ())}
-    for factor in (f for term in terms for f in term.factors):
-        if factor.eval_method.value == "lookup":
-            found.add(factor.expr)
-        elif factor.eval_method.value == "python":
-            plain = re.sub(r"`([^`]*)`", lambda quoted: f"Q({quoted[1]!r})", factor.expr)
-            try:
-                nodes = list(ast.walk(ast.parse(plain.strip(), mode="eval")))
-            except (SyntaxError, ValueError):
-                continue
-            found |= {n.id for n in nodes if isinstance(n, ast.Name)}
-            found |= {
-                n.value for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, str)
-            }
-    return found
-
-
-def _terms(text: str, columns: list[str]) -> Any:
-    left, right = parsed(text, text, columns)
-    if left is not None:
-        raise FormulaError(f"The right side {text!r} has a '~' of its own.")
-    return right
-
-
-def _frame(table: Any, names: tuple[str, ...]) -> pd.DataFrame:
-    if not names:
-        return pd.DataFrame(index=pd.RangeIndex(row_count(table)))
-    return pd.DataFrame({name: _column(c) for name, c in named_columns(table, names).items()})
-
-
-def _column(values: Any) -> Any:
-    """A public column as formulaic knows it; categories as they are.
-
-    Extension numbers become floats, on which every transform works, and extension texts objects.
-    Lists come without a type; as these covariates are public, it is learned from the values.
-    """
-    if isinstance(values.dtype, np.dtype):
-        return pd.Series(list(values)) if values.dtype.kind == "O" else values
-    if pd.api.types.is_numeric_dtype(values):
-        return values.to_numpy(dtype=np.float64, na_value=np.nan)
-    if isinstance(values.dtype, pd.StringDtype):
-        return values.to_numpy(dtype=object, na_value=np.nan)
-    return values
 
 
 def _evaluate(
@@ -253,7 +218,7 @@ def _evaluate(
     complete = ~frame.isna().to_numpy().any(axis=1)
     parts = [np.arange(len(frame)), np.flatnonzero(complete)]
     for rows in parts[: 1 if complete.all() else 2]:
-        made, kept = _materialized(text, terms, frame.iloc[rows].reset_index(drop=True), known)
+        made, kept = materialized(text, terms, frame.iloc[rows].reset_index(drop=True), known)
         if len(kept) or rows is parts[-1]:
             break
     matrix = np.full((len(frame), made.shape[1]), np.nan)
@@ -261,101 +226,16 @@ def _evaluate(
     return matrix, made.model_spec
 
 
-def _materialized(
-    text: str, spec: Any, frame: pd.DataFrame, known: Mapping[str, Any]
-) -> tuple[Any, NDArray[np.intp]]:
-    """Formulaic's matrix, and which rows it kept."""
-    from formulaic.materializers import PandasMaterializer
-
-    dropped: set[int] = set()
-    try:
-        with warnings.catch_warnings(), np.errstate(all="ignore"):
-            warnings.simplefilter("ignore")
-            made = PandasMaterializer(frame, context=known).get_model_matrix(
-                spec, drop_rows=dropped, output="numpy", na_action="drop"
-            )
-    except Exception as error:
-        raise FormulaError(f"Formula {text!r} cannot be evaluated: {reason(error)}") from None
-    return made, np.setdiff1d(np.arange(len(frame)), list(dropped)).astype(np.intp)
-
-
-def _spec(terms: Any, state: Mapping[str, Any]) -> Any:
-    """A specification with learned state; formulaic makes the same columns from it."""
-    from formulaic import ModelSpec
-    from formulaic.parser.types import Factor
-
-    encoders = {
-        text: (Factor.Kind(kind), {} if levels is None else {"categories": levels})
-        for text, (kind, levels) in _decoded(state["encoders"]).items()
-    }
-    return ModelSpec.from_spec(
-        terms,
-        transform_state=_decoded(state["transforms"]),
-        encoder_state=encoders,
-        na_action="ignore",
-        output="numpy",
-    )
-
-
-def _applied(
-    text: str, spec: Any, frame: pd.DataFrame, known: Mapping[str, Any], width: int
-) -> Float:
-    from formulaic.materializers import PandasMaterializer
-
-    maker = PandasMaterializer(frame, context=known)
-    try:
-        with warnings.catch_warnings(), np.errstate(all="ignore"):
-            warnings.simplefilter("ignore")  # an unseen level is found below
-            made = np.array(maker.get_model_matrix(spec), dtype=np.float64)
-    except Exception as error:
-        raise FormulaError(f"Formula {text!r} cannot be evaluated here: {reason(error)}") from None
-    if made.shape != (len(frame), width):
-        raise FormulaError(f"Formula {text!r} makes other columns of these rows than of the fit's.")
-    for expression, (_, learned) in spec.encoder_state.items():
-        if "categories" in learned and expression in maker.factor_cache:
-            found = maker.factor_cache[expression].values
-            found = pd.Series(getattr(found, "__wrapped__", found))
-            made[~found.isin(learned["categories"]).to_numpy()] = np.nan
-    return made
-
-
 def _mixes(spec: Any, frame: pd.DataFrame, known: Mapping[str, Any], matrix: Float) -> bool:
     """Whether some rows alone, with the state of all rows, get other values than among all."""
     rows = max(1, min(len(frame) // 2, _PROBE))
     probe = frame.iloc[:rows].reset_index(drop=True)
     try:
-        alone = _applied("", _spec(spec.formula, _state(spec)), probe, known, matrix.shape[1])
+        alone = applied("", spec_of(spec.formula, _state(spec)), probe, known, matrix.shape[1])
     except FormulaError:
         return True
     both = np.isfinite(alone) & np.isfinite(matrix[:rows])
     return not np.allclose(alone[both], matrix[:rows][both], rtol=_SAME, atol=_SAME)
-
-
-def _is_formulaics(name: str, value: Any) -> bool:
-    """Whether formulaic has this function itself, or would call it: a number C is not C(x)."""
-    from formulaic.transforms import TRANSFORMS
-
-    return name in TRANSFORMS and (TRANSFORMS[name] is value or not callable(value))
-
-
-def _kept(known: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
-    """Captured variables that a result may hold, and what of them it may not."""
-    kept: dict[str, Any] = {}
-    for name, value in known.items():
-        plain = value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
-        if not _is_plain(plain):
-            return {}, (
-                f"it uses the Python object {name!r}, which a result does not hold. Compute the "
-                "column before the fit"
-            )
-        kept[name] = plain
-    return kept, ""
-
-
-def _is_plain(value: Any) -> bool:
-    if isinstance(value, (list, tuple)):
-        return len(value) <= _LARGEST and all(_is_plain(v) for v in value)
-    return value is None or isinstance(value, (bool, int, float, str))
 
 
 def _state(spec: Any) -> dict[str, Any]:
@@ -364,32 +244,4 @@ def _state(spec: Any) -> dict[str, Any]:
         text: (kind.value, learned.get("categories"))
         for text, (kind, learned) in spec.encoder_state.items()
     }
-    return {"transforms": _encoded(spec.transform_state), "encoders": _encoded(encoders)}
-
-
-def _encoded(value: Any) -> Any:
-    """JSON of nested mappings, lists, arrays and scalars; keys may be numbers."""
-    if isinstance(value, Mapping):
-        return {"mapping": [[_encoded(k), _encoded(v)] for k, v in value.items()]}
-    if isinstance(value, np.ndarray):
-        return {"array": _encoded(value.tolist())}
-    if isinstance(value, (list, tuple)):
-        return [_encoded(item) for item in value]
-    if isinstance(value, np.generic):
-        value = value.item()
-    if value is None or isinstance(value, (bool, int, str)):
-        return value
-    if isinstance(value, float):
-        return value if np.isfinite(value) else {"number": repr(value)}
-    raise TypeError(f"A {type(value).__name__} cannot be written down.")
-
-
-def _decoded(value: Any) -> Any:
-    """Inverse of `_encoded`, with tuples as lists."""
-    if isinstance(value, list):
-        return [_decoded(item) for item in value]
-    if not isinstance(value, dict):
-        return value
-    if "mapping" in value:
-        return {_decoded(k): _decoded(v) for k, v in value["mapping"]}
-    return np.array(_decoded(value["array"])) if "array" in value else float(value["number"])
+    return {"transforms": encoded(spec.transform_state), "encoders": encoded(encoders)}

@@ -5,6 +5,7 @@ The generators have fixed seeds: the same schema gives the same rows, and so the
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import re
@@ -24,6 +25,7 @@ Float = NDArray[np.float64]
 
 CASES = 20_000  # combinations of levels of one term that are enumerated
 _FRAME_ROWS = 64
+_REMEMBERED = 2**18  # values of a typical table that is kept: 2 MB
 
 
 def public_rows(columns: Iterable[str], schema: Schema, m: int, seed: int = 0) -> dict[str, Any]:
@@ -109,8 +111,17 @@ def typical_table(
     without a scale they are uniform. Levels have the declared shares; without them they are equally
     frequent, or all but the first have the share `rare`.
     """
+    declared = tuple((name, schema[name]) for name in columns)
+    large = m * len(declared) > _REMEMBERED
+    return dict((_drawn.__wrapped__ if large else _drawn)(declared, m, rare))
+
+
+@functools.lru_cache(maxsize=1)  # a plan is made once more when it is fitted
+def _drawn(
+    declared: tuple[tuple[str, Declaration], ...], m: int, rare: float | None
+) -> dict[str, Any]:
     rng = np.random.default_rng(0)
-    return {name: _values(schema[name], m, rare, rng) for name in columns}
+    return {name: _values(each, m, rare, rng) for name, each in declared}
 
 
 def _values(declared: Declaration, m: int, rare: float | None, rng: np.random.Generator) -> Any:

@@ -10,11 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.design.arrays import column_of, matrix_of
+from dpstats.design.evaluating import variables_of
 from dpstats.design.facts import Design
-from dpstats.design.fitted_formula import FittedFormula, variables_of
+from dpstats.design.fitted_formula import FittedFormula
 from dpstats.design.formulas import parsed, read_response
 from dpstats.design.layout import Layout, Source
-from dpstats.design.public_columns import Covariates, PublicColumns, floats, usable
+from dpstats.design.public_columns import PublicColumns, PublicRows, floats, usable
+from dpstats.design.public_values import PublicValues, total_of
 from dpstats.design.recipes import TERMS, VERSION, check_facts, public_facts
 from dpstats.design.responses import Response, response_of_column
 from dpstats.design.rows import Kept, TableSource
@@ -45,7 +47,7 @@ class PublicDesign(Design):
         The public rows; None in results (`without_rows`), and after loading.
     """
 
-    covariates: Covariates | None = None
+    covariates: PublicRows | None = None
     _fitted: FittedFormula | None = field(default=None, repr=False)
     _offset: FittedFormula | None = field(default=None, repr=False)
     _exposure: FittedFormula | None = field(default=None, repr=False)
@@ -75,7 +77,8 @@ class PublicDesign(Design):
         schema : Schema
             Declaration of the response; covariates need none.
         data : table
-            Public covariates, and the response, which is not read.
+            Public covariates, and the response, which is not read; or only kept, where both are
+            read in batches (see `PublicValues`).
         family : Family, default GAUSSIAN
             Law and link of the response.
         offset, exposure : str, optional
@@ -100,22 +103,22 @@ class PublicDesign(Design):
         texts = {"formula": right, "offset": offset, "exposure": exposure}
         for text in filter(None, texts.values()):
             _check_public(formula, text, public, private)
-        fitted, matrix = FittedFormula.fit(right, data, public, context)
-        known: dict[str, tuple[FittedFormula, Float]] = {
-            name: _single(name, str(text), data, public, context)
+        given = {"formula": right} | {
+            name: _alone(name, text)
             for name, text in texts.items()
             if name != "formula" and text is not None
         }
-        values = {name: column for name, (_, column) in known.items()}
+        found = PublicValues.of(given, data, public, private, context)
+        terms = {("exog" if name == "formula" else name): f for name, f in found.fitted.items()}
         recipe = {
             "formula": formula,
             "schema": _of_response(schema, private).to_dict(),
-            "exog": fitted.to_dict(),
-            **{name: f.to_dict() for name, (f, _) in known.items()},
+            **{name: term.to_dict() for name, term in terms.items()},
         }
-        terms = {"exog": fitted} | {name: f for name, (f, _) in known.items()}
-        used = usable(matrix, list(fitted.names), _total(values) if values else None)
-        return _assemble(used, endog, family, schema, recipe, terms)
+        used = usable(found.matrix, list(terms["exog"].names), found.offset, found.own)
+        made = _assemble(used, endog, family, schema, recipe, terms)
+        rows = replace(made.rows, folder=found.folder, table=found.table)
+        return replace(made, covariates=rows)
 
     @classmethod
     def of_arrays(
@@ -170,7 +173,7 @@ class PublicDesign(Design):
             "known": sorted(known),
         }
         labels = None if names is None else [str(name) for name in names]
-        used = usable(matrix, labels, _total(known) if known else None)
+        used = usable(matrix, labels, total_of(known) if known else None)
         return _assemble(used, endog, family, None, recipe, {})
 
     def to_dict(self) -> dict[str, Any]:
@@ -220,7 +223,7 @@ class PublicDesign(Design):
     # -- reading rows --------------------------------------------------------------------------
 
     @property
-    def rows(self) -> Covariates:
+    def rows(self) -> PublicRows:
         """The public rows.
 
         Raises
@@ -244,7 +247,7 @@ class PublicDesign(Design):
         DataError
             On names, types and shapes, never on values.
         """
-        kept = self.rows.kept
+        kept, table = self.rows.kept, table if self.rows.table is None else self.rows.table
         if self.schema is None:
             endog, exog, *_ = table
             name = self._recipe["endog_name"]
@@ -252,10 +255,10 @@ class PublicDesign(Design):
         else:
             columns, n = named_columns(table, self._layout.columns), row_count(table)
             self._layout.check_kinds(columns, self.schema)
-        if kept.size and kept[-1] >= n:
+        if len(kept) and kept[-1] >= n:
             raise DataError("The table has fewer rows than the model was made with; make it again.")
         used = {name: Kept(column, kept) for name, column in columns.items()}
-        return TableSource(self._layout, used, kept.size)
+        return TableSource(self._layout, used, len(kept))
 
     def exog(self, table: Any, columns: Any = None, clip: bool = True) -> Float:
         """Rows of the design in the user's units, of shape (m, d); NaN where a value is missing.
@@ -287,7 +290,7 @@ class PublicDesign(Design):
                 known[name] = fitted.apply(table)[:, 0]
             elif self.schema is None and name in self._recipe["known"]:
                 known[name] = to_float(named_columns(table, [name])[name])
-        return _total(known)
+        return total_of(known)
 
 
 def _check_schema(schema: Any) -> None:
@@ -329,31 +332,16 @@ def _of_response(schema: Schema, private: set[str]) -> Schema:
     return Schema({name: schema[name] for name in schema if name in private or "(" in name})
 
 
-def _single(
-    name: str, text: str, data: Any, public: Sequence[str], context: Mapping[str, Any] | None
-) -> tuple[FittedFormula, Float]:
-    """A known term, one number per row."""
+def _alone(name: str, text: Any) -> str:
+    """A known term as the right side of a formula."""
     if not isinstance(text, str):
         raise FormulaError(f"{name} is a {type(text).__name__}; name a column or a term.")
-    fitted, values = FittedFormula.fit(f"0 + {{{text}}}", data, public, context)
-    if values.shape[1] != 1:
-        raise FormulaError(
-            f"The {name} {text!r} has several columns; one number per row is needed."
-        )
-    return fitted, values[:, 0]
+    return f"0 + {{{text}}}"
 
 
 def _width(exog: Any) -> int:
     shape = np.shape(exog) if not hasattr(exog, "shape") else exog.shape
     return int(shape[1]) if len(shape) == 2 else 1
-
-
-def _total(known: Mapping[str, Float]) -> Float:
-    """offset + log(exposure)."""
-    with np.errstate(all="ignore"):
-        parts = [np.log(v) if name == "exposure" else v for name, v in known.items()]
-    total: Float = np.sum(parts, axis=0)
-    return total
 
 
 def _assemble(
@@ -384,7 +372,7 @@ def _assemble(
         "notes": used.notes,
         "offset_bounds": None if offset is None else [float(offset.min()), float(offset.max())],
     }
-    rows = Covariates(used.x, None if offset is None else offset / y_scale, used.kept)
+    rows = PublicRows(used.x, None if offset is None else offset / y_scale, used.kept)
     return _made(recipe, endog, law, schema, terms, rows)
 
 
@@ -394,7 +382,7 @@ def _made(
     law: Family,
     schema: Schema | None,
     fitted: Mapping[str, FittedFormula],
-    rows: Covariates | None,
+    rows: PublicRows | None,
 ) -> PublicDesign:
     """The design of a recipe and its fitted terms, and of its rows if they are there."""
     center, scale = np.array(recipe["center"]), np.array(recipe["scale"])

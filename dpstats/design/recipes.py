@@ -79,7 +79,8 @@ def design_options(data: Any) -> dict[str, Any]:
     if "family" in options:
         options["family"] = _family(options["family"])
     if of_formula:
-        return options | {"schema": Schema.from_dict(options["schema"])}
+        weights = (options.pop("weights", None), options.pop("weight_type", None))
+        return options | {"schema": Schema.from_dict(options["schema"]), "weights": weights}
     names, k = options["design_names"], options["k"]
     if not 1 <= k <= max(len(names), len(options["bounds"]), len(options.get("names") or ())):
         raise SchemaError(f"design: {shown(k)} columns, and {len(names)} names.")

@@ -53,7 +53,7 @@ class Response(NamedTuple):
     declarations: Mapping[str, Declaration]
     trials: KnownWeights | None = None
 
-    def within(self, family: Family) -> Response:
+    def checked(self, family: Family) -> Response:
         """The response itself, if its bounds are inside the family's domain.
 
         Raises
@@ -118,7 +118,7 @@ def response_of_term(text: str, terms: Terms, lookup: bool, family: Family) -> R
         )
     lower, upper = found.interval
     endog = Endog(text, lower, upper, found.center, found.scale)
-    return Response(endog, found.evaluate, _read(found, terms)).within(family)
+    return Response(endog, found.evaluate, _read(found, terms)).checked(family)
 
 
 def response_of_column(name: str, declaration: Declaration, family: Family) -> Response:
@@ -132,12 +132,12 @@ def response_of_column(name: str, declaration: Declaration, family: Family) -> R
             declaration.center_guess,
             declaration.scale_guess,
         )
-        return Response(endog, lambda rows: rows[name], {name: declaration}).within(family)
+        return Response(endog, lambda rows: rows[name], {name: declaration}).checked(family)
     values = _values(name, declaration, family)
     lower, upper = float(values.min()), float(values.max())
     endog = Endog(name, lower, upper, (lower + upper) / 2, (upper - lower) / 2)
     found = Response(endog, lambda rows: values[rows[name]], {name: declaration})
-    return found.within(family)
+    return found.checked(family)
 
 
 def _need_levels(name: str, family: Family, what: str) -> None:

@@ -36,10 +36,11 @@ class Kept:
     """Entries of a private column at public positions; none is looked at before it is read."""
 
     column: Any
-    rows: NDArray[np.intp]
+    rows: range | NDArray[np.intp]
 
     def __getitem__(self, part: slice) -> Any:
-        return self.column[self.rows[part]]
+        rows = self.rows[part]
+        return self.column[slice(rows.start, rows.stop) if isinstance(rows, range) else rows]
 
 
 class TableSource:

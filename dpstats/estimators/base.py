@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
@@ -90,7 +90,10 @@ class Method(ABC):
                 f"weights={design.weights.name!r}: method={self.name!r} takes no weighted rows. "
                 "Central(...) fits them by method='newton', with target='mle'."
             )
-        return self._plan(design, privacy, n, options)
+        plan = self._plan(design, privacy, n, options)
+        if plan.model == "mean" and design.endog is not None:  # of the column, and no intercept
+            return replace(plan, parameters=(design.endog.name,))
+        return plan
 
     @abstractmethod
     def _plan(self, design: Design, privacy: Privacy, n: int, options: Options) -> Plan:

@@ -63,8 +63,7 @@ def find(
     if method is not None:
         rows = [e for e in rows if e.name == method]
         if not rows:
-            why = _LEFT_OUT.get((model, method), "")
-            raise OptionError(f"No method {method!r} for {model!r}. {why}{_existing(model)}")
+            raise OptionError(f"No method {method!r} for {model!r}. {_existing(model)}")
     if sparse is not None:
         rows = [e for e in rows if e.sparse == sparse]
         if not rows:
@@ -75,12 +74,6 @@ def find(
         trust = f"under {privacy.trust!r} trust in this release"
         raise TrustError(f"No method answers {asked} {trust}. {_existing(model)}")
     return next((e.method for e in able if _serves(e.method, privacy)), able[0].method)
-
-
-_LEFT_OUT = {  # what a statistician asks for by its usual name, and why it is not there
-    ("corr", "pearson"): "Pearson's correlation needs values held to a range, which biases it by "
-    "more than its standard error; Spearman's does not. ",
-}
 
 
 def _serves(estimator: Estimator, privacy: Privacy) -> bool:

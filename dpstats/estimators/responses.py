@@ -15,24 +15,11 @@ from dpstats.errors import OptionError
 from dpstats.estimators.guesses import declared, predicted, round_up
 from dpstats.privacy import LabelOnly, Privacy
 from dpstats.protocol import Options, Plan
-from dpstats.queries.labels import Interval, LabelQuery
+from dpstats.queries.labels import Interval
+from dpstats.tall import Tall, mean
 
 if TYPE_CHECKING:
-    from typing import Protocol
-
     from dpstats.design import Design
-
-    class LabelHolder(Protocol):
-        """Who holds the responses; see `dpstats.holders.Labels`."""
-
-        def ask(self, query: LabelQuery, slot: str, part: int = 0) -> NDArray[np.float64]:
-            """The noisy answer."""
-            ...
-
-        def half(self, branch: int) -> NDArray[np.intp]:
-            """Positions, ascending, of the rows of a half (1, 2) or of all (0)."""
-            ...
-
 
 __all__ = [
     "CHANNEL_OPTIONS",
@@ -128,11 +115,14 @@ class Responses:
         made = [channel(name, 1, epsilon, delta) for name in names]
         return replace(self, channel=min(made, key=lambda c: _variance(c, self.second_moment)))
 
-    def mean_square(self, z: Array, fitted: Array) -> float:
+    def mean_square(self, z: Tall, fitted: Tall) -> float:
         """Estimate of E v^2 from messages z, at least what the fit says."""
         i = self.interval
-        sent, least = (float(np.mean(np.square((v - i.middle) / i.half))) for v in (z, fitted))
-        return self.square(sent, least)
+
+        def square(v: Tall) -> float:
+            return mean(len(v), lambda part: np.square((v[part] - i.middle) / i.half))
+
+        return self.square(square(z), square(fitted))
 
     def square(self, sent: float, least: float) -> float:
         """Estimate of E v^2, at least `least`, from the mean square of decoded messages about v.

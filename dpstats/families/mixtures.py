@@ -15,6 +15,20 @@ __all__ = ["NormalMixture", "RegressionMixture"]
 Array = NDArray[np.float64]
 
 
+def _log_sums(logs: Array) -> Array:
+    """Log of the sum of exponentials of each row."""
+    most: Array = logs.max(axis=1)
+    sums: Array = most + np.log(np.exp(logs - most[:, None]).sum(axis=1))
+    return sums
+
+
+def _shares(logs: Array) -> Array:
+    """Exponentials of each row (m, k) over their sum."""
+    shares: Array = np.exp(logs - logs.max(axis=1, keepdims=True))
+    shares /= shares.sum(axis=1, keepdims=True)
+    return shares
+
+
 class _Mixture(ABC):
     """What the densities of components say of rows (m, d)."""
 
@@ -24,14 +38,11 @@ class _Mixture(ABC):
 
     def log_density(self, rows: Array) -> Array:
         """Log density of the mixture at rows, shape (m,)."""
-        logs: Array = np.logaddexp.reduce(self.log_densities(rows), axis=1)
-        return logs
+        return _log_sums(self.log_densities(rows))
 
     def responsibilities(self, rows: Array) -> Array:
         """Probability of each component given rows, shape (m, k)."""
-        logs = self.log_densities(rows)
-        shares: Array = np.exp(logs - np.logaddexp.reduce(logs, axis=1)[:, None])
-        return shares
+        return _shares(self.log_densities(rows))
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,10 +98,17 @@ class NormalMixture(_Mixture):
 
     def log_densities(self, rows: Array) -> Array:
         """Log of weight times density of each component at rows (m, d), shape (m, k)."""
-        z = self.residuals(rows)
-        squares = np.einsum("mkd,mkd->mk", z, z)
+        return self._log_densities(self.residuals(rows))
+
+    def _log_densities(self, residuals: Array) -> Array:
+        squares = np.einsum("mkd,mkd->mk", residuals, residuals)
         logs: Array = self.log_scales - 0.5 * (squares + self.d * math.log(2 * math.pi))
         return logs
+
+    def shares_and_residuals(self, rows: Array) -> tuple[Array, Array]:
+        """`responsibilities` and `residuals`, which are computed once."""
+        z = self.residuals(rows)
+        return _shares(self._log_densities(z)), z
 
     def rows_of(self, uniforms: Array) -> Array:
         """Rows of the mixture from numbers in (0, 1) of shape (m, d + 1), shape (m, d)."""

@@ -80,11 +80,13 @@ def question_for(
             "releases one. Give alpha, a public number, or family='poisson'."
         )
     options = dict(options)
+    sparse = "sparsity" in options
+    if sparse and method is None and options.keys() - AveragedSparse.options.keys():
+        method = TwoRounds.name  # only these have more options than the number of columns
     if method in IN_ROUNDS:
         estimator = estimators.find(model, privacy, method)
         check_options(estimator.name, estimator.options, options)
         return Question(model, design.to_dict(), privacy, method, options)
-    sparse = "sparsity" in options
     if method == TwoRounds.name:
         estimator = estimators.find(model, privacy, method)
         check_options(estimator.name, estimator.options, options)

@@ -83,6 +83,8 @@ def _add_site(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", type=Path, required=True, help="CSV or Parquet file of rows")
     parser.add_argument("--schema", type=Path, required=True, help="the site's own schema file")
     parser.add_argument("--ledger", type=Path, required=True, help="the site's own ledger file")
+    parser.add_argument("--ledger-epsilon", type=float, help="ceiling of a new ledger")
+    parser.add_argument("--ledger-delta", type=float, help="ceiling of a new ledger")
     parser.add_argument("--max-epsilon", type=float, required=True, help="of one question")
     parser.add_argument("--max-delta", type=float, required=True, help="of one question")
     parser.add_argument(
@@ -214,9 +216,11 @@ def _site(arguments: argparse.Namespace) -> Site:
     name = arguments.name or (arguments.key.stem if arguments.key else None)
     if name is None:
         raise DataError("--name: under which name do the others know this site?")
-    if not arguments.ledger.exists():
+    ceiling = (arguments.ledger_epsilon, arguments.ledger_delta)
+    if not arguments.ledger.exists() and None in ceiling:
         raise DataError(
-            f"{arguments.ledger}: no such ledger; dp.Ledger.open(path, epsilon, delta) makes one."
+            f"{arguments.ledger}: no such ledger. To make one, give its ceiling: "
+            "--ledger-epsilon 3 --ledger-delta 1e-6."
         )
     if not arguments.data.is_file():
         raise DataError(f"{arguments.data}: no such file.")
@@ -224,7 +228,7 @@ def _site(arguments: argparse.Namespace) -> Site:
         name,
         arguments.data,
         read_schema(arguments.schema),
-        dp.Ledger.open(arguments.ledger),
+        dp.Ledger.open(arguments.ledger, *ceiling),
         max_epsilon=arguments.max_epsilon,
         max_delta=arguments.max_delta,
         allow=tuple(arguments.allow.split(",")),

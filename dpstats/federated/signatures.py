@@ -21,10 +21,24 @@ if TYPE_CHECKING:
 
     from dpstats.federated.site import Site
 
-__all__ = ["Role", "answering", "bare", "keys_in", "opened", "private_key", "public_key", "signed"]
+__all__ = [
+    "UNKNOWN",
+    "Role",
+    "answering",
+    "bare",
+    "keys_in",
+    "opened",
+    "private_key",
+    "public_key",
+    "signed",
+]
 
 Role: TypeAlias = Literal["asker", "site"]
 
+UNKNOWN = (
+    "it is signed by nobody who may ask here; --key signs a question, and --askers of a site names "
+    "the .pub files of those who may ask"
+)
 _HEAD = b"dpstats.signed 1 "  # then the signature in hexadecimal digits, a new line, the message
 _LONGEST = 1_024  # bytes of the first line
 
@@ -175,9 +189,7 @@ def answering(
     def answer(message: bytes) -> bytes:
         inner = bare(message) if known is None else opened(message, known, "asker")
         if inner is None:
-            refusal = Reply(
-                site.name, "", "refused", b"", "it is signed by nobody who may ask here"
-            )
+            refusal = Reply(site.name, "", "refused", b"", UNKNOWN)
             return signed(refusal.to_bytes(), key, "site")
         return signed(site.answer(inner), key, "site")
 

@@ -37,7 +37,7 @@ __all__ = ["MODELS", "TOO_SMALL", "Site", "Sites", "counted_at", "is_too_small",
 
 MODELS = ("ols", "logit", "glm", "mean")  # what a federation can ask for
 TOO_SMALL = "too small: its own fit is expected to say nothing; method='rounds' asks for sums"
-_NOTHING = 3.0  # ratio: expected error of a source's fitted values to their sd, from which on
+_NOTHING = 1.0  # ratio: expected error of a source's fitted values to their sd, from which on
 _COLUMNS = 1_000  # of a design: the cost of a fit grows with their square
 _CHARACTERS = 20_000  # of a formula: the cost of reading it grows with their square
 
@@ -282,7 +282,7 @@ def _lacking(design: Design, table: Any) -> str:
 
 
 def is_too_small(name: str, plan: Plan, asked: Question) -> bool:
-    """Whether a source would charge for an answer that weighs nothing; by public facts.
+    """Whether a source would charge for an answer that explains nothing; by public facts.
 
     Its fitted values are expected to be off by `_NOTHING` of their standard deviation or more.
     """

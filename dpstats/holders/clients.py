@@ -16,7 +16,7 @@ from dpstats.mechanisms.lots import BLOCK, Lots
 from dpstats.mechanisms.noise import Noise
 from dpstats.mechanisms.randomize import MessageSums
 from dpstats.privacy import Local
-from dpstats.protocol import Messages, Plan, Question, Release
+from dpstats.protocol import DeviceQuestion, Messages, Plan, Release
 
 if TYPE_CHECKING:
     from dpstats.design import Design, Source
@@ -110,7 +110,7 @@ class Clients(Transcribed):
             yield waiting
 
     @sealed
-    def collect(self, question: Question, part: int) -> Messages:
+    def collect(self, question: DeviceQuestion, part: int) -> Messages:
         """Ask the devices of round `part`; see `LocalHolder.collect`."""
         check_question(question, self._plan)
         if part != len(self._transcript) or part >= len(self._rounds):
@@ -130,7 +130,7 @@ class Clients(Transcribed):
         return Messages(end - begin, mean, second)
 
 
-def check_question(question: Question, plan: Plan) -> None:
+def check_question(question: DeviceQuestion, plan: Plan) -> None:
     """Refuse a channel that costs something else than the plan charged, or another ball.
 
     Raises
@@ -148,7 +148,7 @@ def check_question(question: Question, plan: Plan) -> None:
         )
 
 
-def release_of(question: Question, plan: Plan, part: int, count: int) -> Release:
+def release_of(question: DeviceQuestion, plan: Plan, part: int, count: int) -> Release:
     """The record of a round in which `count` devices answered."""
     channel, message = question.channel, question.message
     sd = float(np.sqrt(channel.variance() / channel.dim))

@@ -1,4 +1,4 @@
-"""Rows of one table on the workers of a Dask cluster, asked for exact totals of one query a time.
+"""Rows of one table on the workers of a Dask cluster, asked for exact totals of queries.
 
 The cluster is one trusted party with the curator: it holds the rows. Workers draw no noise. They
 answer in exact integers, which are added up where the ledger is, so that the bits are those of the
@@ -25,8 +25,8 @@ from dpstats.design import design_from_dict
 from dpstats.errors import DataError
 from dpstats.holders.mapped import MappedRows
 from dpstats.holders.rows import ResidentRows, rounded
-from dpstats.holders.store import Grid
-from dpstats.mechanisms.lots import Known, Lots, Window
+from dpstats.holders.store import Foreseen, Grid
+from dpstats.mechanisms.lots import GivenKey, Lots, LotsWindow
 from dpstats.queries.as_json import query_from_dict, query_to_dict
 from dpstats.queries.blocks import MAX_ROWS
 from dpstats.tables import named_columns, without_rows
@@ -69,7 +69,7 @@ class Actor:
     """The partitions of one worker. Private; no method raises, and none returns a row."""
 
     def __init__(self, whole: int) -> None:
-        self._key = Known()
+        self._key = GivenKey()
         self._lots = Lots(self._key, whole)
         self._held: list[tuple[Piece, Source, Path | None]] = []
         self._stores: list[ResidentRows] = []
@@ -82,10 +82,12 @@ class Actor:
         """Prepare the same rows for another design of the same columns."""
         return _failing(lambda: self._open(design))
 
-    def total(self, query: Mapping[str, Any], cut: Cut | None, key: bytes) -> NDArray[Any] | str:
-        """Exact total of the rows that are here, in integers; or the name of what failed."""
+    def totals(
+        self, queries: Sequence[Mapping[str, Any]], cut: Cut | None, key: bytes
+    ) -> list[NDArray[Any]] | str:
+        """Exact totals of the rows that are here, in integers; or the name of what failed."""
         made: list[NDArray[Any]] = []
-        return _failing(lambda: made.append(self._total(query, cut, key))) or made[0]
+        return _failing(lambda: made.extend(self._totals(queries, cut, key))) or made
 
     def _add(self, piece: Piece, frame: Any, design: Mapping[str, Any]) -> None:
         bound = _bound(design)
@@ -107,7 +109,7 @@ class Actor:
     def _store(
         self, source: Source, design: Design, piece: Piece, folder: Path | None
     ) -> ResidentRows:
-        lots = Window(self._lots, piece.start, piece.rows)
+        lots = LotsWindow(self._lots, piece.start, piece.rows)
         store = (
             ResidentRows(source, design, 1, lots)
             if folder is None
@@ -116,9 +118,13 @@ class Actor:
         store.everything.whole = piece.whole  # compiled products pay as if it were one table
         return store
 
-    def _total(self, query: Mapping[str, Any], cut: Cut | None, key: bytes) -> NDArray[Any]:
-        asked, self._key.key = query_from_dict(query), key
-        return _sum([store.total(asked, cut) for store in self._stores])
+    def _totals(
+        self, queries: Sequence[Mapping[str, Any]], cut: Cut | None, key: bytes
+    ) -> list[NDArray[Any]]:
+        asked, self._key.key = [query_from_dict(query) for query in queries], key
+        if len(asked) > 1:
+            return _sums([store.totals(asked) for store in self._stores])
+        return _sums([[store.total(asked[0], cut)] for store in self._stores])
 
 
 def _bound(described: Mapping[str, Any]) -> Design:
@@ -157,10 +163,10 @@ def _failing(task: Callable[[], object]) -> str:
     return ""
 
 
-def _sum(totals: Sequence[NDArray[Any]]) -> NDArray[Any]:
-    """Exact, in Python's integers: int64 holds sums over up to `MAX_ROWS` rows."""
-    whole: NDArray[Any] = np.sum([total.astype(object) for total in totals], axis=0)
-    return whole
+def _sums(answers: Sequence[Sequence[NDArray[Any]]]) -> list[NDArray[Any]]:
+    """Of each query, in Python's integers: int64 holds sums over up to `MAX_ROWS` rows."""
+    each = zip(*answers, strict=True)
+    return [np.sum([total.astype(object) for total in totals], axis=0) for totals in each]
 
 
 def _fed(actor: Any, piece: Piece, frame: Any, design: Mapping[str, Any]) -> str:
@@ -252,9 +258,11 @@ class Spread:
         workers, every = _workers(self._client), range(len(self._parts))
         self._settle([(w, list(every[k :: len(workers)])) for k, w in enumerate(workers)])
 
-    def total(self, query: Mapping[str, Any], cut: Cut | None, key: bytes) -> NDArray[Any]:
-        """Exact total over all rows, in Python's integers."""
-        return _sum(self._everywhere("total", query, cut, key))
+    def totals(
+        self, queries: Sequence[Mapping[str, Any]], cut: Cut | None, key: bytes
+    ) -> list[NDArray[Any]]:
+        """Exact totals over all rows, in Python's integers."""
+        return _sums(self._everywhere("totals", queries, cut, key))
 
     def _everywhere(self, method: str, *arguments: Any) -> list[Any]:
         """What every actor answers; partitions of lost workers are prepared anew, and asked."""
@@ -352,12 +360,21 @@ class ClusterRows:
         if max_rows != 1 or len(source) != len(lots):
             raise DataError("On a cluster each row is a unit of its own.")
         self._step, self._lots, self._spread = Grid.of(design).step, lots, spread
+        self._foreseen = Foreseen()
         spread.open({"design": design.to_dict(), "found": dict(design.found)})
+
+    def foresee(self, queries: Sequence[Query]) -> None:
+        """Workers are asked once for these; see `RowStore.foresee`."""
+        self._foreseen.expect(queries)
 
     def answer(self, query: Query, cut: Cut | None = None) -> Array:
         """Exact answer before noise; see `RowStore.answer`."""
         key = b"" if cut is None else self._lots.key
-        total = self._spread.total(query_to_dict(query), cut, key)
+
+        def asked(queries: Sequence[Query]) -> list[NDArray[Any]]:
+            return self._spread.totals([query_to_dict(q) for q in queries], cut, key)
+
+        total = asked([query])[0] if cut else self._foreseen.total(query, asked)
         n, (part, parts) = len(self._lots), cut or (0, 1)
         rows = n * (part + 1) // parts - n * part // parts
         step = self._step if query.columns is None else self._step[list(query.columns)]

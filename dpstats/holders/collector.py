@@ -17,7 +17,7 @@ from dpstats.protocol import Messages
 
 if TYPE_CHECKING:
     from dpstats.design import Design
-    from dpstats.protocol import Plan, Question, Release
+    from dpstats.protocol import DeviceQuestion, Plan, Release
 
 __all__ = ["REASONS", "MessageCollector", "Received"]
 
@@ -48,7 +48,7 @@ class MessageCollector:
     ----------
     design : Design
         Public design.
-    question : Question
+    question : DeviceQuestion
         What the devices of the round were asked.
     turn : int
         The round.
@@ -63,7 +63,7 @@ class MessageCollector:
         Messages accepted whose senders marked them as drawn from a seed, and so NOT private.
     """
 
-    def __init__(self, design: Design, question: Question, turn: int) -> None:
+    def __init__(self, design: Design, question: DeviceQuestion, turn: int) -> None:
         self.question = question
         self.turn = turn
         self.rejected: Counter[str] = Counter()
@@ -190,7 +190,7 @@ class Received:
         """What every round was asked. Public."""
         return tuple(release_of(r.question, self.plan, r.turn, len(r)) for r in self._rounds)
 
-    def collect(self, question: Question, part: int) -> Messages:
+    def collect(self, question: DeviceQuestion, part: int) -> Messages:
         """The messages of round `part`, which was asked this question."""
         return self._rounds[part].messages()
 

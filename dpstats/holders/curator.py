@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -96,6 +96,10 @@ class Curator(Transcribed):
         source = design.reread(self._source)
         del self._rows  # before the others are there
         self._rows = self._open(source, design, self._max_rows, self._lots)
+
+    def foresee(self, queries: Sequence[Query]) -> None:
+        """These are asked next, of all rows: they may be read once for all of them."""
+        self._rows.foresee(queries)
 
     @sealed
     def ask(self, query: Query, slot: str, part: int = 0) -> Answer:

@@ -16,12 +16,12 @@ from dpstats.mechanisms.randomize import randomize
 
 if TYPE_CHECKING:
     from dpstats.design import Design
-    from dpstats.protocol import Question
+    from dpstats.protocol import DeviceQuestion
 
 __all__ = ["Device", "envelope_of"]
 
 
-def envelope_of(design: Design, question: Question, turn: int) -> Envelope:
+def envelope_of(design: Design, question: DeviceQuestion, turn: int) -> Envelope:
     """What the devices of round `turn` write on their messages."""
     channel, message = question.channel, question.message
     asked = {
@@ -45,7 +45,7 @@ class Device:
     ----------
     design : Design
         Public design.
-    question : Question
+    question : DeviceQuestion
         What is asked.
     turn : int
         The round it is asked in.
@@ -53,7 +53,7 @@ class Device:
         Source of randomness.
     """
 
-    def __init__(self, design: Design, question: Question, turn: int, noise: Noise) -> None:
+    def __init__(self, design: Design, question: DeviceQuestion, turn: int, noise: Noise) -> None:
         self._design = design
         self._question = question
         self._envelope = envelope_of(design, question, turn)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,8 @@ from dpstats.privacy import LabelOnly
 from dpstats.protocol import Answer, NoiseLaw, Plan, Release
 from dpstats.queries.label_cells import LabelAstray
 from dpstats.queries.labels import Interval, LabelSum, RandomizedLabels
+from dpstats.tables.scratch import Wanted, arrays
+from dpstats.tall import Made, blocks
 
 if TYPE_CHECKING:
     from dpstats.design import Design, Source
@@ -30,11 +33,15 @@ __all__ = ["Labels", "check_responses"]
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-MAX_ROWS = 2**24
+# Sums are exact, and rounded twice to float64. A row moves one by its sensitivity S at most, in the
+# norm of S, so that a sum over n rows is at most n S, and what rounding moves two neighbours apart
+# 4 n S / 2^53: 2^-21 S here, of the 2^-16 S that the noise allows for. It fits in the steps of the
+# noise like any sum over up to 2^31 rows (`dpstats.mechanisms.release`).
+MAX_ROWS = 2**30
 
 
 def check_responses(count: int) -> None:
-    """Refuse more responses than sums are exact for; their number is public.
+    """Refuse more responses than noise on their sums is proved for; their number is public.
 
     Raises
     ------
@@ -43,8 +50,8 @@ def check_responses(count: int) -> None:
     """
     if count > MAX_ROWS:
         raise DataError(
-            f"Sums of responses are exact for at most {MAX_ROWS:,} rows, and the table has "
-            f"{count:,}. Fit a part of the table, chosen without a look at responses."
+            f"Noise on sums of responses is proved for at most {MAX_ROWS:,} rows, and the table "
+            f"has {count:,}. Fit a part of the table, chosen without a look at responses."
         )
 
 
@@ -52,7 +59,8 @@ class Labels(Transcribed):
     """Holder of the private responses of one fit; their covariates are public.
 
     Under ``LabelOnly(...)`` each response is mapped into the interval of the question and
-    randomised once, as its own device would do. Under ``LabelOnly(..., curator=True)`` noisy sums
+    randomised once, as its own device would do. Where covariates are in a scratch file, so are
+    responses and messages. Under ``LabelOnly(..., curator=True)`` noisy sums
     are released instead; they are exact before their noise, whatever the order of rows, and their
     sensitivities are those of the very rows that are added.
 
@@ -83,16 +91,22 @@ class Labels(Transcribed):
             raise PlanError(
                 f"Holders of responses answer LabelOnly plans, not {plan.privacy.trust!r} ones."
             )
-        check_responses(len(source))
-        block = source.block(0, len(source))
-        if block.y is None:
-            raise PlanError("The design has no response.")
-        self._labels: Array = np.where(block.keep, block.y, np.nan)
-        moved = np.any(source.astray(0, len(source)), axis=2)
-        self._marks: Array = np.where(moved[:, 1], 2.0, moved[:, 0])  # see `LabelAstray`
+        n = len(source)
+        check_responses(n)
+        rows = getattr(design, "covariates", None)
+        self._folder: Path | None = None if rows is None else rows.folder
+        made = arrays(self._folder, kept_of(n))
+        self._labels, self._marks = made["labels"], made["marks"]
+        for part in blocks(n):
+            block = source.block(part.start, part.stop)
+            if block.y is None:
+                raise PlanError("The design has no response.")
+            self._labels[part] = np.where(block.keep, block.y, np.nan)
+            moved = np.any(source.astray(part.start, part.stop), axis=2)
+            self._marks[part] = np.where(moved[:, 1], 2, moved[:, 0])  # see `LabelAstray`
         super().__init__(plan, noise, on_answer)
         self._curator = plan.privacy.curator
-        self._lots = Lots(self._noise, len(source))
+        self._lots = Lots(self._noise, n)
         self._answered: set[str] = set()
 
     def half(self, branch: int) -> NDArray[np.intp]:
@@ -124,9 +138,7 @@ class Labels(Transcribed):
             raise PlanError(f"{query.name!r} was asked under {slot!r}, but {who}.")
         self._answered.add(slot)
         sensitivity = query.sensitivity(self._plan.neighbors, self._plan.max_rows)
-        rows = self.half(mechanism.branch)
-        v = held(self._labels[rows], query.interval)
-        v = self._marks[rows] if isinstance(query, LabelAstray) else v
+        v = self._values(query, mechanism.branch)
         if isinstance(query, RandomizedLabels):
             answer, scale = self._randomized(query, v, event)
             law = NoiseLaw(event.kind, scale)
@@ -138,14 +150,37 @@ class Labels(Transcribed):
         self._note(Release(slot, query.name, query.parameters(), sensitivity, scale, event))
         return Answer(query.decode(answer), law)
 
-    def _randomized(self, query: RandomizedLabels, v: Array, event: Event) -> tuple[Array, float]:
+    def _values(self, query: LabelSum | RandomizedLabels, branch: int) -> Made:
+        """What a question is about, of the rows of a half or of all."""
+        rows = None if branch == 0 else self.half(branch)
+        marked = isinstance(query, LabelAstray)
+
+        def made(part: slice) -> Array:
+            at = part if rows is None else rows[part]
+            return self._marks[at] if marked else held(self._labels[at], query.interval)
+
+        return Made((len(self._lots) if rows is None else len(rows),), made)
+
+    def _randomized(self, query: RandomizedLabels, v: Made, event: Event) -> tuple[Array, float]:
         """Messages about responses, decoded, and the standard deviation of their noise at 0."""
-        if query.channel.event != event:
-            raise PlanError(f"Channel {query.channel.name!r} costs another event than planned.")
-        half = query.interval.half
-        sent = query.channel.decode(messages(query.channel, (v / half)[:, None], self._noise))
-        noise = half * math.sqrt(query.channel.variance(0.0))
-        return query.interval.middle + half * sent[:, 0], noise
+        channel = query.channel
+        if channel.event != event:
+            raise PlanError(f"Channel {channel.name!r} costs another event than planned.")
+        half, middle = query.interval.half, query.interval.middle
+        sent: Array = arrays(self._folder, {"sent": _numbers(len(v))})["sent"]
+        for part in blocks(len(v)):
+            payloads = messages(channel, (v[part] / half)[:, None], self._noise)
+            sent[part] = middle + half * channel.decode(payloads)[:, 0]
+        return sent, half * math.sqrt(channel.variance(0.0))
+
+
+def _numbers(n: int) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    return (n,), np.dtype(np.float64)
+
+
+def kept_of(n: int) -> Wanted:
+    """Shape and type of what a holder of n responses keeps."""
+    return {"labels": _numbers(n), "marks": ((n,), np.dtype(np.int8))}
 
 
 def held(labels: Array, interval: Interval) -> Array:

@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
-from threading import Lock
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.errors import DataError
-from dpstats.holders.store import Grid
+from dpstats.holders.store import Foreseen, Grid
+from dpstats.holders.threads import one_blas_thread
 from dpstats.queries.base import AsRead
-from dpstats.queries.blocks import BLOCK_BITS, MAX_ROWS, Block, Floats, Incomplete, kernels
+from dpstats.queries.blocks import (
+    BLOCK_BITS,
+    MAX_ROWS,
+    Block,
+    Floats,
+    Geometry,
+    Incomplete,
+    kernels,
+)
 from dpstats.tables.scratch import Wanted, arrays
 
 if TYPE_CHECKING:
@@ -124,6 +131,7 @@ class ResidentRows:
         self._of_units = design.schema is not None and design.schema.unit is not None
         self._views: dict[tuple[int, ...], View] = {}
         self._whole: dict[str, NDArray[Any]] = {}  # the source as it is read, where units are kept
+        self._foreseen = Foreseen()
 
     @cached_property
     def everything(self) -> View:
@@ -151,13 +159,21 @@ class ResidentRows:
         columns = slice(None) if query.columns is None else list(query.columns)
         return query.finish(rounded(self.total(query, cut)), self._grid.step[columns])
 
+    def foresee(self, queries: Sequence[Query]) -> None:
+        """Read the rows once for these; see `RowStore.foresee`."""
+        self._foreseen.expect(queries)
+
     def total(self, query: Query, cut: tuple[int, int] | None = None) -> NDArray[Any]:
         """Exact total of a query in whole steps: int64, or of very many rows Python's integers."""
         if isinstance(query, AsRead) and cut is None and not self._of_units:
             return self._of_table(query)
-        view = self.view(query.columns)
-        pieces, longest = self._pieces(cut, view.rows_per_block, query.by_lots)
-        return self._total(query, view, pieces, longest)
+        if cut is None:
+            return self._foreseen.total(query, self.totals)
+        return self._totals([query], self.view(query.columns), cut)[0]
+
+    def totals(self, queries: Sequence[Query]) -> list[NDArray[Any]]:
+        """Exact totals over all rows, of queries that read the same columns."""
+        return self._totals(queries, self.view(queries[0].columns), None)
 
     def _of_table(self, query: Query) -> NDArray[np.int64]:
         """Total of a query about values as they were read."""
@@ -195,19 +211,27 @@ class ResidentRows:
         if isinstance(view.x, np.ndarray) and view.x.size > _REMEMBERED_VALUES:
             memory.pop("rows", None)
 
-    def _total(
-        self, query: Query, view: View, pieces: dict[Key, Piece], longest: int
-    ) -> NDArray[Any]:
-        def task(key: Key) -> NDArray[np.int64]:
-            blocks = self._blocks(key, pieces[key], view)
-            return _sum(query.total(block.weighted(query.geometry)) for block in blocks)
+    def _totals(
+        self, queries: Sequence[Query], view: View, cut: tuple[int, int] | None
+    ) -> list[NDArray[Any]]:
+        pieces, longest = self._pieces(cut, view.rows_per_block, queries[0].by_lots)
+
+        def each(block: Block) -> NDArray[Any]:  # an array of arrays, which add one by one
+            found = np.empty(len(queries), dtype=object)
+            for k, query in enumerate(queries):
+                found[k] = query.total(block.weighted(query.geometry))
+            return found
+
+        def task(key: Key) -> NDArray[Any]:
+            return _sum(map(each, self._blocks(key, pieces[key], view)))
 
         keys, few = list(pieces), MAX_ROWS // longest
-        if len(keys) <= few:
-            return self._reduce(task, keys)
         groups = (keys[first : first + few] for first in range(0, len(keys), few))
-        totals = [self._reduce(task, group).astype(object) for group in groups]
-        return cast(NDArray[Any], np.sum(totals, axis=0))
+        totals = [self._reduce(task, group) for group in groups]
+        if len(totals) == 1:
+            return list(totals[0])
+        by_query = zip(*totals, strict=True)
+        return [np.sum([total.astype(object) for total in every], axis=0) for every in by_query]
 
     def _part(self, part: int, parts: int) -> NDArray[np.intp]:
         """Positions of the rows of a part; units are refused parts, so that these are all."""
@@ -247,6 +271,9 @@ class ResidentRows:
             self._keep[rows] = raw.keep
             if raw.unit is not None:
                 units[rows.start] = raw.unit
+            elif x is not None:  # what is asked first, while the rows are at hand
+                for block in self._blocks((0, 0, rows.start), rows, view):
+                    Geometry(1.0).norms(block)
             return np.zeros(0, dtype=np.int64)
 
         view = View(x, grid.bound, grid.step)
@@ -374,7 +401,7 @@ class ResidentRows:
         workers = min(len(blocks), self._threads)
         if workers <= 1 and self._grid.step.size > _NARROW:
             return work(blocks)
-        with _one_blas_thread:
+        with one_blas_thread:
             own, *rest = (blocks[i::workers] for i in range(workers))
             others = [self._pool.submit(work, share) for share in rest]
             return _sum([work(own), *(other.result() for other in others)])
@@ -392,32 +419,3 @@ def _sum(arrays: Iterable[NDArray[np.int64]]) -> NDArray[np.int64]:
     if total is None:
         raise DataError("The table has no rows.")
     return total
-
-
-@functools.lru_cache(maxsize=1)
-def _controller() -> Any:
-    from threadpoolctl import ThreadpoolController
-
-    return ThreadpoolController()
-
-
-class _OneBlasThread:
-    """BLAS on one thread while any fit is inside; the first sets the limit, the last lifts it."""
-
-    def __init__(self) -> None:
-        self._lock, self._inside, self._limit = Lock(), 0, ExitStack()
-
-    def __enter__(self) -> None:
-        with self._lock:
-            if self._inside == 0:
-                self._limit.enter_context(_controller().limit(limits=1, user_api="blas"))
-            self._inside += 1
-
-    def __exit__(self, *_: object) -> None:
-        with self._lock:
-            self._inside -= 1
-            if self._inside == 0:
-                self._limit.close()
-
-
-_one_blas_thread = _OneBlasThread()

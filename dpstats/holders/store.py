@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstats.queries.as_json import query_to_dict
 from dpstats.queries.blocks import X_BITS, Y_BITS, bound_grid
 
 if TYPE_CHECKING:
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
     from dpstats.mechanisms.lots import Lots
     from dpstats.queries import Query
 
-__all__ = ["Grid", "OpenStore", "RowStore"]
+__all__ = ["Foreseen", "Grid", "OpenStore", "RowStore"]
 
 Array = NDArray[np.float64]
 
@@ -43,6 +45,36 @@ class RowStore(Protocol):
         order of their lots; (0, 1) is all rows in that order.
         """
         ...
+
+    def foresee(self, queries: Sequence[Query]) -> None:
+        """These are asked next, of all rows: a store may answer all from one pass."""
+
+
+class Foreseen:
+    """Queries that were announced together, and their totals from the first to the last."""
+
+    def __init__(self) -> None:
+        self._waiting: list[tuple[dict[str, Any], Query]] = []
+        self._totals: list[NDArray[Any]] = []
+
+    def expect(self, queries: Sequence[Query]) -> None:
+        """Wait for these, where one pass does for all."""
+        alike = len({query.columns for query in queries}) == 1
+        self._waiting = [(query_to_dict(query), query) for query in queries if alike]
+        self._totals = []
+
+    def total(
+        self, query: Query, make: Callable[[Sequence[Query]], list[NDArray[Any]]]
+    ) -> NDArray[Any]:
+        """The total of a query over all rows; `make` is asked for those of all that wait."""
+        asked = [described for described, _ in self._waiting]
+        this = query_to_dict(query) if asked else {}
+        if this not in asked:
+            return make([query])[0]
+        self._totals = self._totals or make([waiting for _, waiting in self._waiting])
+        at = asked.index(this)
+        del self._waiting[at]
+        return self._totals.pop(at)
 
 
 class OpenStore(Protocol):

@@ -15,7 +15,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["BLOCK", "Known", "Lots", "RandomBits", "Window"]
+__all__ = ["BLOCK", "GivenKey", "Lots", "LotsWindow", "RandomBits"]
 
 Positions = NDArray[np.intp]
 Words = NDArray[np.uint64]
@@ -34,7 +34,7 @@ class RandomBits(Protocol):
 
 
 @dataclass
-class Known:
+class GivenKey:
     """A key that was drawn elsewhere, for the same lots in another process; set before it is used.
 
     Attributes
@@ -176,7 +176,7 @@ class Lots:
         return (lots[:, 0] >> np.uint64(64 - _BIN_BITS)).astype(np.int64)
 
 
-class Window(Lots):
+class LotsWindow(Lots):
     """Lots of consecutive rows of a larger table; positions are those among them.
 
     Which part a row falls in is decided among all rows: parts of windows that tile a table, put

@@ -119,7 +119,8 @@ class _OpenDPStream:
 
         mod.enable_features("contrib")
         self._make: Any = measurements
-        self._metrics: Any = metrics
+        self._l1, self._l2 = metrics.l1_distance(T="i64"), metrics.l2_distance(T="f64")
+        self._linf: Any = metrics.linf_distance(T="i64")
         self._measures: Any = measures
         self._domain: Any = domains.vector_domain(domains.atom_domain(T="i64"))
         self._gaussian = functools.cache(self._make_gaussian)
@@ -139,15 +140,15 @@ class _OpenDPStream:
     # longer than a draw.
 
     def _make_gaussian(self, scale: float) -> Any:
-        return self._make.make_gaussian(self._domain, self._metrics.l2_distance(T="f64"), scale)
+        return self._make.make_gaussian(self._domain, self._l2, scale)
 
     def _make_laplace(self, scale: float) -> Any:
-        return self._make.make_laplace(self._domain, self._metrics.l1_distance(T="i64"), scale)
+        return self._make.make_laplace(self._domain, self._l1, scale)
 
     def _make_top_k(self, k: int, scale: float) -> Any:
         return self._make.make_noisy_top_k(
             self._domain,
-            self._metrics.linf_distance(T="i64"),
+            self._linf,
             self._measures.zero_concentrated_divergence(),
             k=k,
             scale=scale,

@@ -217,7 +217,7 @@ def corr(
     *,
     n: int | None = None,
 ) -> Model:
-    """Spearman's correlations of numeric columns.
+    """Spearman's correlations of numeric columns, or Pearson's: ``fit(..., method="pearson")``.
 
     Parameters
     ----------
@@ -229,7 +229,8 @@ def corr(
     Returns
     -------
     Model
-        Its fit is a `CorrelationResults`: ``frame()`` is the matrix.
+        Its fit is a `CorrelationResults`: ``frame()`` is the matrix. Pearson's are of values held
+        to windows that its summary names.
 
     Raises
     ------
@@ -289,11 +290,7 @@ def crosstab(
 
 
 def variance(
-    column: str,
-    data: Any = None,
-    schema: Schema | None = None,
-    *,
-    n: int | None = None,
+    column: str, data: Any = None, schema: Schema | None = None, *, n: int | None = None
 ) -> Model:
     """Mean, variance and standard deviation of a numeric column.
 
@@ -310,11 +307,7 @@ def variance(
 
 
 def ttest(
-    formula: str,
-    data: Any = None,
-    schema: Schema | None = None,
-    *,
-    n: int | None = None,
+    formula: str, data: Any = None, schema: Schema | None = None, *, n: int | None = None
 ) -> Model:
     """Comparison of two groups: Welch's test, or with ``method="rank"`` a rank test.
 

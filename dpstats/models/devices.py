@@ -30,7 +30,7 @@ from dpstats.holders.wire import HEADER_BYTES
 from dpstats.mechanisms.noise import Noise, SafeNoise
 from dpstats.models.door import concluded
 from dpstats.models.saved_arrays import archive_in, array_of, moments_of
-from dpstats.protocol import Plan, Question
+from dpstats.protocol import DeviceQuestion, Plan
 from dpstats.queries import CellMessage, MomentMessage
 from dpstats.queries.cell_messages import message_of
 from dpstats.results import Released as Results
@@ -76,7 +76,7 @@ class Randomizer:
     """
 
     def __init__(
-        self, design: Design, question: Question, turn: int = 0, noise: Noise | None = None
+        self, design: Design, question: DeviceQuestion, turn: int = 0, noise: Noise | None = None
     ) -> None:
         noise = SafeNoise() if noise is None else noise
         self.design = design
@@ -183,7 +183,7 @@ class Randomizer:
             design = design_from_dict(found["design"])
             message = message_of(found["message"])
             _check_asked(design, message, asked, found["round"])
-            return cls(design, Question(message, asked), found["round"], noise)
+            return cls(design, DeviceQuestion(message, asked), found["round"], noise)
 
 
 class Collector:
@@ -218,9 +218,9 @@ class Collector:
             raise PlanError(f"method={plan.method!r} asks no device anything.")
         self._collectors = [MessageCollector(design, first, 0)]
 
-    def _asked(self, collectors: list[MessageCollector]) -> Question | None:
+    def _asked(self, collectors: list[MessageCollector]) -> DeviceQuestion | None:
         answers = [collector.messages() for collector in collectors]
-        found: Question | None = self._method.question(
+        found: DeviceQuestion | None = self._method.question(
             self.design, self.plan, answers, self._public
         )
         return found
@@ -402,7 +402,7 @@ def _check_asked(
         raise OptionError("The randomizer has public covariates: a device has its own record only.")
 
 
-def _channel_to_dict(question: Question) -> dict[str, Any]:
+def _channel_to_dict(question: DeviceQuestion) -> dict[str, Any]:
     c = question.channel
     return {"name": c.name, "dim": c.dim, "epsilon": c.epsilon, "delta": c.delta}
 

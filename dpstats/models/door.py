@@ -38,7 +38,7 @@ from dpstats.tables.scratch import scratch_folder
 from dpstats.tables.streams import Reading
 from dpstats.text import plain
 
-__all__ = ["Prepared", "concluded", "fit", "opened"]
+__all__ = ["Prepared", "check_responses", "concluded", "fit", "opened"]
 
 
 class Prepared(NamedTuple):

@@ -29,11 +29,12 @@ from dpstats.models.checks import (
     row_count,
 )
 from dpstats.models.missing import check_missing, completing, taken_share, with_gaps
+from dpstats.models.public_side import PublicSide
 from dpstats.models.recipes import Recipe
 from dpstats.privacy import Central, Federated, LabelOnly, Local, Neighbors, Privacy
 from dpstats.protocol import Estimator, Options, Plan
 from dpstats.results import Released as Results
-from dpstats.tables.streams import Reading, Stream, stream_of
+from dpstats.tables.streams import Reading, Scratch, Stream, stream_of
 from dpstats.text import plain
 
 if TYPE_CHECKING:
@@ -91,6 +92,7 @@ class Model:
         self._data = stream_of(data, getattr(recipe, "schema", None), n)
         self._n = row_count(n)
         self._expected: int | None = None  # of a model that is to plan with only
+        self._public_side = PublicSide(recipe, self._data)
         try:
             self.design  # noqa: B018 - a wrong formula is refused here and now
         except (FormulaError, SchemaError):
@@ -108,21 +110,6 @@ class Model:
         """
         return self._recipe.private()
 
-    @cached_property
-    def _public_design(self) -> PublicDesign:
-        """The design where covariates are public: any formula may be used on them."""
-        if self._data is None:
-            raise DataError("No table: public covariates make the design; give data=...")
-        return self._recipe.public(self._table)
-
-    @cached_property
-    def _table(self) -> Any:
-        """The table in memory: of public covariates, whose values are known before."""
-        if not isinstance(self._data, Stream):
-            return self._data
-        names = list(self._data)
-        return self._data.collected(getattr(self._recipe, "may_read", list)(names))
-
     def expecting(self, n: int) -> Model:
         """The model with n rows (users) in place of those it has: to plan with, not to fit.
 
@@ -137,14 +124,15 @@ class Model:
     def _repeated_design(self) -> PublicDesign:
         """The design with public covariates, of as many rows as are expected."""
         assert self._expected is not None
-        return self._public_design.repeated(self._expected)
+        return self._public_side.design().repeated(self._expected)
 
-    def _design(self, privacy: Privacy) -> Design:
+    def _design(self, privacy: Privacy, scratch: Scratch = None) -> Design:
         check_privacy(privacy)
         if not isinstance(privacy, LabelOnly):
             design: Design = self.design
         else:
-            design = self._public_design if self._expected is None else self._repeated_design
+            expects = self._expected is not None
+            design = self._repeated_design if expects else self._public_side.design(scratch)
         check_names([*design.names, *([design.endog.name] if design.endog is not None else [])])
         return design
 
@@ -259,15 +247,19 @@ class Model:
             )
         check_paid(ledger, noise)
         assert ledger is None or isinstance(ledger, Ledger)
+        self._public_side.progress = progress
         # Not by a name: the frame of a local variable is part of a traceback.
-        return door.fit(
-            self._prepared(privacy, method, sparsity, public, options),
-            self._recipe.text,
-            ledger,
-            noise,
-            progress,
-            scratch,
-        )
+        try:
+            return door.fit(
+                self._prepared(privacy, method, sparsity, public, options, scratch),
+                self._recipe.text,
+                ledger,
+                noise,
+                progress,
+                scratch,
+            )
+        finally:
+            self._public_side.let_go()
 
     def randomizer(
         self,
@@ -367,24 +359,25 @@ class Model:
         sparsity: Sparsity,
         public: Any,
         options: dict[str, Any],
+        scratch: Scratch = None,
     ) -> door.Prepared:
         """Everything that is known before the ledger is charged; each of it is made once."""
         if sparsity is not None and self._selecting is not None:
             other = self._selecting()
             other._expected = self._expected
-            return other._prepared(privacy, method, sparsity, public, options)
+            return other._prepared(privacy, method, sparsity, public, options, scratch)
         if isinstance(self._data, Sites):
             raise TrustError(
                 f"The rows are at sites, and {privacy.trust!r} trust is of one table: ask for "
                 f"Federated(..., target={next(iter(self._data), '')!r})."
             )
-        design, options = self._design(privacy), {**self._options, **options}
+        design, options = self._design(privacy, scratch), {**self._options, **options}
         if sparsity is not None:
             options = {**options, "sparsity": checked_sparsity(sparsity, design)}
         reads = self._data is not None and self._expected is None
-        table = self._table if isinstance(privacy, LabelOnly) else self._data
-        reading = Reading(table) if isinstance(table, Stream) else None
-        source = design.source(table if reading is None else reading) if reads else None
+        streams = isinstance(self._data, Stream) and not isinstance(privacy, LabelOnly)
+        reading = Reading(self._data) if streams else None
+        source = design.source(self._data if reading is None else reading) if reads else None
         n = self._rows(privacy, design, source)
         rows = None if public is None else public_covariates(design, privacy, public)
         if rows is not None:
@@ -442,7 +435,8 @@ class Model:
             if self._n is None:
                 raise OptionError("No table and no row count: give data=... or n=...")
             return self._n
-        if self._n not in (None, len(source)):
+        announced = isinstance(self._data, Stream)  # which says itself where n= is another number
+        if self._n not in (None, len(source)) and not announced:
             raise OptionError(
                 f"n={self._n:,} and a table of {len(source):,} rows: n= is for planning without a "
                 "table; leave it out."

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from dpstats.design import DeclaredDesign, Design, PublicDesign, captured
-from dpstats.design.fitted_formula import may_read
 from dpstats.design.mistakes import is_mistaken
 from dpstats.errors import DataError, OptionError, SchemaError, TrustError
 from dpstats.families import BINOMIAL, GAUSSIAN, MULTINOMIAL, Family
@@ -87,10 +86,6 @@ class Formula:
         """Whether no column may be left out: those of fixed effects are asked for."""
         return self._written != self.formula
 
-    def may_read(self, names: Sequence[str]) -> list[str]:
-        """Columns of a table that the design may be made of."""
-        return may_read((self._written, self.offset, self.exposure), names)
-
     def private(self) -> Design:
         """The design where all columns are private."""
         return DeclaredDesign.from_formula(
@@ -100,8 +95,7 @@ class Formula:
             family=self.family,
             offset=self.offset,
             exposure=self.exposure,
-            weights=self.weights,
-            weight_type=self.weight_type,
+            weights=(self.weights, self.weight_type),
         )
 
     def public(self, data: Any) -> PublicDesign:

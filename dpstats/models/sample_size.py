@@ -151,7 +151,7 @@ def sample_size(
     >>> import dpstats as dp
     >>> schema = dp.Schema(y=dp.Numeric(0, 100, scale=20))
     >>> model = dp.mean("y", schema=schema)
-    >>> dp.sample_size(model, dp.Central(1.0, 1e-6), {"Intercept": 1.0})
+    >>> dp.sample_size(model, dp.Central(1.0, 1e-6), {"y": 1.0})
     450
     """
     if (target_se is None) == (effect is None):

@@ -51,6 +51,7 @@ __all__ = [
     "CountsEstimate",
     "CrosstabEstimate",
     "DescribeEstimate",
+    "DeviceQuestion",
     "DifferenceEstimate",
     "Distribution",
     "Estimate",
@@ -70,7 +71,6 @@ __all__ = [
     "PredictionErrorEstimate",
     "ProportionEstimate",
     "QuantileEstimate",
-    "Question",
     "RangeEstimate",
     "RegressionMixtureEstimate",
     "Release",
@@ -80,13 +80,14 @@ __all__ = [
     "SymmetricLinesEstimate",
     "SymmetricMixtureEstimate",
     "VarianceEstimate",
+    "foresee",
 ]
 
 Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class Question:
+class DeviceQuestion:
     """What the devices of one round are asked: a message, and the channel that randomises it."""
 
     message: MomentMessage | CellMessage
@@ -132,7 +133,7 @@ class LocalHolder(Protocol):
         """Second moments of public rows, if the fit was given any; see `LocalMethod`."""
         ...
 
-    def collect(self, question: Question, part: int) -> Messages:
+    def collect(self, question: DeviceQuestion, part: int) -> Messages:
         """Ask the devices of round `part`."""
         ...
 
@@ -157,6 +158,16 @@ class Holder(Protocol[Asked]):
             If the plan has no such slot, or it (or its part) was already answered.
         """
         ...
+
+
+def foresee(holder: Holder[Query], queries: Sequence[Query]) -> None:
+    """Say that these are asked next, of all rows and in this order.
+
+    None depends on the answer to another, so that who holds the rows may read them once for all.
+    """
+    reads_ahead = getattr(holder, "foresee", None)
+    if reads_ahead is not None:
+        reads_ahead(queries)
 
 
 @runtime_checkable
@@ -237,7 +248,7 @@ class LocalMethod(Estimator, Protocol):
 
     def question(
         self, design: Design, plan: Plan, answers: Sequence[Messages], public: Array | None
-    ) -> Question | None:
+    ) -> DeviceQuestion | None:
         """What the next round is asked; None when there are no more rounds."""
         ...
 

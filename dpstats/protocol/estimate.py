@@ -65,6 +65,9 @@ class ParameterTable:
         Positions of parameters that noise hides; their intervals are what is presumed of them.
     bounds : callable, optional
         Intervals of level 1 - alpha, of shape (k, 2), as a function of alpha; normal ones without.
+    deviates : ndarray of shape (k,), optional
+        z of ``parameter = 0``, of the test that `bounds` invert; `values` over standard errors
+        without.
     """
 
     names: tuple[str, ...]
@@ -79,6 +82,7 @@ class ParameterTable:
     of_these_rows: bool = False
     not_identified: tuple[int, ...] = ()
     bounds: Callable[[float], Array] | None = None
+    deviates: Array | None = None
 
     @property
     def has_inference(self) -> bool:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dpstats.accounting.events import Event, Parallel, Selection, event_to_dict
 from dpstats.errors import PlanError
 from dpstats.privacy import Federated, Neighbors, Privacy
-from dpstats.text import grid, plain, wrap
+from dpstats.text import grid, plain, rounded, wrap
 
 if TYPE_CHECKING:
     from dpstats.queries import Query
@@ -151,7 +151,8 @@ class Plan:
         Expected standard error of each parameter, from public facts only; nan where public facts
         do not determine one. In the user's units, or those of `predicted_units`.
     privacy_share : float
-        Expected share of the error variance that is due to privacy noise, in [0, 1].
+        Expected share of the error variance that is due to privacy noise, in [0, 1]; of the lower
+        end where a range is expected.
     assumptions : tuple of str
         What the prediction rests on, one sentence each.
     warnings : tuple of str
@@ -204,7 +205,10 @@ class Plan:
             rows = list(zip(self.parameters, self._expected(), strict=True))
             lines += ["", *grid((what, "expected std err"), rows, numbers=(1,))]
         if not math.isnan(self.privacy_share):
-            lines.append(f"Of their variance {self.privacy_share:.1%} is privacy noise.")
+            where = "At the lower end of" if self.predicted_range else "Of"
+            more = "; long tails make it more" if self.predicted_range else ""
+            noise = f"{self.privacy_share:.1%} is privacy noise"
+            lines += wrap([f"{where} their variance {noise}{more}."])
         lines += wrap([f"Assumed: {text}" for text in self.assumptions])
         used = [(m.slot, _law(m.event), _share(m, self), m.purpose) for m in self.mechanisms]
         lines += ["", *grid(("mechanism", "noise", "share", "purpose"), used)]
@@ -216,7 +220,7 @@ class Plan:
             return ["unknown" if math.isnan(se) else f"{se:.4g}" for se in self.predicted_se]
         units = self.predicted_units or ("",) * len(self.predicted_range)
         return [
-            f"{low:.2g} to {high:.2g} {unit}".rstrip()
+            f"{_range(low, high)} {unit}".rstrip()
             for (low, high), unit in zip(self.predicted_range, units, strict=True)
         ]
 
@@ -283,6 +287,12 @@ _LAWS = {
     "peeling": "peeling, scale {noise_multiplier:.4g} x sens., k {k}",
     "parallel": "a whole fit",
 }
+
+
+def _range(low: float, high: float) -> str:
+    """Two numbers of two digits, or one where they are alike."""
+    ends = [rounded(low, 2), rounded(high, 2)]
+    return " to ".join(dict.fromkeys(ends))
 
 
 def _law(event: Event) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from dpstats.protocol.plan import Plan
 
-__all__ = ["Progress", "reporter"]
+__all__ = ["Progress", "reading", "reporter"]
 
 _DELAY = 2.0  # seconds that pass before a bar is shown that nobody asked for
 
@@ -67,6 +67,13 @@ def _bar(total: int, what: str, unit: str, delay: float) -> Any:
 def _is_watched() -> bool:
     """Whether somebody looks on: standard error is a terminal, or a notebook shows it."""
     return sys.stderr.isatty() or "ipykernel" in sys.modules
+
+
+def reading(rows: int, progress: bool | None) -> Callable[[int], None] | None:
+    """What is to be called with a number of rows after each batch that is read before a plan."""
+    if progress is False:
+        return None
+    return Progress(0, _DELAY if progress is None else 0.0).reading(rows)
 
 
 def reporter(plan: Plan, progress: bool | None) -> Progress | None:

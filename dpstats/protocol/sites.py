@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from dpstats.errors import OptionError
 from dpstats.privacy import Federated
+from dpstats.protocol import assisted
 from dpstats.protocol.estimate import COEFFICIENTS, CoefficientEstimate, ParameterTable
 
 if TYPE_CHECKING:
@@ -88,6 +89,9 @@ class FederatedEstimate:
         Sites of a number agree with each other; 0 for the target.
     distances : ndarray of shape (m,)
         Chi-squared distance of each from the target, with d degrees of freedom.
+    prior_mean, prior_var : ndarray of shape (d,)
+        Of each coefficient, by all but the target's own estimate of it; empty where intervals are
+        normal ones of `cov`.
     """
 
     sites: tuple[SiteRecord, ...]
@@ -101,9 +105,12 @@ class FederatedEstimate:
     distances: Array
     released: Mapping[str, Any] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
+    prior_mean: Array = field(default_factory=lambda: np.empty(0))
+    prior_var: Array = field(default_factory=lambda: np.empty(0))
 
     def __post_init__(self) -> None:  # it may come from a file
         d, m = self.params.size, len(self.answers)
+        prior = self.prior_mean.shape, self.prior_var.shape
         square = [
             self.cov,
             self.assumed,
@@ -115,6 +122,8 @@ class FederatedEstimate:
             and all(c.shape == (d, d) for c in square)
             and all(s.params.shape == (d,) for s in self.answers)
             and all(x.shape == (m,) for x in (self.weights, self.clusters, self.distances))
+            and prior in (((0,), (0,)), ((d,), (d,)))
+            and (self.prior_var > 0).all()
         )
         if not sound:
             raise OptionError("estimate: its sites and its parts do not fit together.")
@@ -123,6 +132,11 @@ class FederatedEstimate:
     def answers(self) -> tuple[SiteRecord, ...]:
         """Of the sites that answered, in order."""
         return tuple(s for s in self.sites if s.answered)
+
+    @property
+    def own(self) -> SiteRecord:
+        """The target's answer."""
+        return next(site for site in self.answers if site.site == self.target)
 
     @property
     def nobs(self) -> float:
@@ -148,8 +162,7 @@ class FederatedEstimate:
         standardised units, as far as it exceeds what their covariances explain.
         """
         kept = [site for site, near in zip(self.answers, self.near, strict=True) if near]
-        own = next(site for site in kept if site.site == self.target)
-        units, excess = design.standardization, []
+        own, units, excess = self.own, design.standardization, []
         for site in kept:
             if site is not own:
                 there, spread = units.to_internal(site.params, site.cov)
@@ -169,11 +182,21 @@ class FederatedEstimate:
         """The sites' covariances hold whatever the variances of responses are."""
         return True
 
+    @property
+    def _believed(self) -> tuple[Array, Array, Array, Array]:
+        """What `assisted` takes: the target's estimates and standard errors, and the prior."""
+        return self.own.params, np.sqrt(np.diag(self.own.cov)), self.prior_mean, self.prior_var
+
+    def bounds(self, alpha: float) -> Array:
+        """Intervals of each coefficient that hold whatever the sites have in common."""
+        return assisted.bounds(*self._believed, alpha)
+
     def table(self, design: Design) -> ParameterTable:
         """Of the target. Of each variance the part due to sampling is that of its sites' own."""
         own = np.array([np.diag(s.cov_sampling) / np.diag(s.cov) for s in self.answers])
         root = np.sqrt(np.clip(self.weights @ own, 0.0, 1.0))
         sampling = self.cov * np.outer(root, root)
+        tested = self.prior_mean.size > 0
         return ParameterTable(
             names=design.names,
             groups=(COEFFICIENTS,) * len(design.names),
@@ -183,6 +206,8 @@ class FederatedEstimate:
             cov_privacy=self.cov - sampling,
             cov_sampling=sampling,
             testable=np.ones(len(design.names), dtype=np.bool_),
+            bounds=self.bounds if tested else None,
+            deviates=assisted.deviates(*self._believed) if tested else None,
         )
 
 

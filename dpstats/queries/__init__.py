@@ -36,6 +36,7 @@ from dpstats.queries.row_norms import (
     NormCount,
     NormHistogram,
     ScoreCurvature,
+    ScoreSlope,
     ScoreSquares,
     WhitenedScore,
 )
@@ -106,6 +107,7 @@ __all__ = [
     "ScoreCurvature",
     "ScoreOuter",
     "ScoreProducts",
+    "ScoreSlope",
     "ScoreSquares",
     "Scored",
     "Search",

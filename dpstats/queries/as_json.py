@@ -13,6 +13,7 @@ import typing
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache
+from importlib import import_module
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -24,61 +25,10 @@ from dpstats.families.damped import Damped
 from dpstats.families.dispersion import Dispersion
 from dpstats.families.signs import Signed
 from dpstats.queries.base import Query
-from dpstats.queries.candidates import CandidateLosses
-from dpstats.queries.cells import AstrayCounts, ColumnCells
-from dpstats.queries.column_scores import ColumnScores
-from dpstats.queries.completed import Completed, ObservedPairs
-from dpstats.queries.coordinates import CoordinateScores, CoordinateSums, PeeledScores
-from dpstats.queries.expected_scores import ExpectedScores, PeeledExpectedScores, ShownRows
-from dpstats.queries.label_cells import LabelAstray, LabelCells
-from dpstats.queries.labels import (
-    HeldSums,
-    LabelQuery,
-    LabelSums,
-    RandomizedLabels,
-    SquaredResiduals,
-    WeightedResiduals,
-)
-from dpstats.queries.levels import (
-    LevelCount,
-    LevelCurvature,
-    LevelLengths,
-    LevelScore,
-    LevelSquares,
-)
-from dpstats.queries.linear import Gradient, Gram, ResidualCount, ResidualMoment, Score, ScoreOuter
-from dpstats.queries.mixtures import MixtureMoments, ProjectedCells
-from dpstats.queries.predicted import Predicted
-from dpstats.queries.prefixes import ColumnPrefixes
-from dpstats.queries.quantiles import (
-    LengthQuantile,
-    NormQuantile,
-    ResidualQuantile,
-    ResponseQuantile,
-    Search,
-)
-from dpstats.queries.regression_mixtures import MixtureScores, ResidualCells
-from dpstats.queries.row_norms import (
-    NormCount,
-    NormHistogram,
-    ScoreCurvature,
-    ScoreSquares,
-    WhitenedScore,
-)
-from dpstats.queries.scalar import (
-    Count,
-    PairScales,
-    ResponseHistogram,
-    ResponseInterval,
-    ResponseMoments,
-    UnitMoments,
-)
-from dpstats.queries.scores import GroupSums, ScoreProducts
+from dpstats.queries.labels import LabelQuery
 from dpstats.queries.selected import Selected
-from dpstats.queries.signed import LongEntries, SignedRows
-from dpstats.queries.tables import ColumnMoments, TableCounts
-from dpstats.queries.tails import MinEigenvalue, ResidualSums, TailSums
 from dpstats.stored import is_version, read, reading, record, shown
+from dpstats.tall import Made, blocks
 
 __all__ = ["QUERIES", "query_from_dict", "query_to_dict"]
 
@@ -86,72 +36,38 @@ VERSION = 1
 _LONGEST = 2**24  # rows that a holder of responses takes, and columns
 AnyQuery: TypeAlias = Query | LabelQuery
 
+# What may be asked: every record that these modules export and that has a sensitivity.
+_MODULES = [
+    "candidates",
+    "cells",
+    "column_scores",
+    "completed",
+    "coordinates",
+    "expected_scores",
+    "label_cells",
+    "labels",
+    "levels",
+    "linear",
+    "mixtures",
+    "predicted",
+    "prefixes",
+    "quantiles",
+    "regression_mixtures",
+    "row_norms",
+    "scalar",
+    "scores",
+    "selected",
+    "signed",
+    "tables",
+    "tails",
+]
 QUERIES: Mapping[str, type[Any]] = {
-    kind.__name__: kind
-    for kind in (
-        AstrayCounts,
-        CandidateLosses,
-        ColumnCells,
-        ColumnMoments,
-        ColumnPrefixes,
-        ColumnScores,
-        Completed,
-        CoordinateScores,
-        CoordinateSums,
-        Count,
-        ExpectedScores,
-        Gradient,
-        Gram,
-        GroupSums,
-        HeldSums,
-        LabelAstray,
-        LabelCells,
-        LabelSums,
-        LevelCount,
-        LevelCurvature,
-        LevelLengths,
-        LevelScore,
-        LevelSquares,
-        LongEntries,
-        MinEigenvalue,
-        MixtureMoments,
-        MixtureScores,
-        NormCount,
-        NormHistogram,
-        NormQuantile,
-        ObservedPairs,
-        PairScales,
-        PeeledExpectedScores,
-        PeeledScores,
-        Predicted,
-        ProjectedCells,
-        RandomizedLabels,
-        ResidualCells,
-        ResidualCount,
-        ResidualMoment,
-        ResidualQuantile,
-        ResidualSums,
-        ResponseHistogram,
-        ResponseInterval,
-        ResponseMoments,
-        ResponseQuantile,
-        Score,
-        ScoreCurvature,
-        LengthQuantile,
-        ScoreOuter,
-        ScoreProducts,
-        ScoreSquares,
-        Search,
-        Selected,
-        ShownRows,
-        SignedRows,
-        SquaredResiduals,
-        TableCounts,
-        TailSums,
-        UnitMoments,
-        WeightedResiduals,
-        WhitenedScore,
-    )
+    name: kind
+    for module in map(import_module, (f"dpstats.queries.{name}" for name in _MODULES))
+    for name in module.__all__
+    if isinstance(kind := getattr(module, name), type)
+    and is_dataclass(kind)
+    and hasattr(kind, "sensitivity")
 }
 
 
@@ -208,8 +124,11 @@ def _written(value: Any) -> Any:
         return number if math.isfinite(number) else {"nonfinite": repr(number)}
     if isinstance(value, (list, tuple)):
         return [_written(item) for item in value]
+    if isinstance(value, Made):
+        value = np.concatenate([value[part] for part in blocks(len(value))])
     if isinstance(value, np.ndarray):
-        return _written(value.tolist())
+        ready = value.dtype.kind in "biu" or (value.dtype.kind == "f" and np.isfinite(value).all())
+        return value.tolist() if ready else _written(value.tolist())
     if hasattr(value, "tocoo"):
         stored = value.tocoo()
         places = {"rows": stored.row, "columns": stored.col, "values": stored.data}

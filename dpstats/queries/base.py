@@ -9,16 +9,42 @@ from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 
+from dpstats.errors import PlanError
 from dpstats.privacy import Neighbors
 from dpstats.queries.blocks import Array, Block, Geometry, Ints
 
-__all__ = ["AsRead", "Contribution", "EachRow", "Kind", "Norm", "OfOtherRows", "Query"]
+__all__ = [
+    "AsRead",
+    "AtMostOne",
+    "Contribution",
+    "EachRow",
+    "InOneCell",
+    "Kind",
+    "Norm",
+    "OfOtherRows",
+    "Query",
+    "WeighedRow",
+    "need_bounds",
+]
 
 # How noise is applied: to every coordinate of a sum, to the utilities of a choice, to the
 # comparisons of a search along an increasing balance, or to the largest of many sums, one by one.
 Kind = Literal["sum", "choice", "search", "peel"]
 # Norm of the change that a sensitivity bounds; a bound in one holds in those after it.
 Norm = Literal["l1", "l2", "linf"]
+
+
+def need_bounds(**bounds: float) -> None:
+    """Refuse bounds that are no finite numbers above 0: what one row moves would be anything.
+
+    Raises
+    ------
+    PlanError
+        If one is there.
+    """
+    for name, value in bounds.items():
+        if not (math.isfinite(value) and value > 0):
+            raise PlanError(f"{name}={value!r}: a finite bound > 0 is needed.")
 
 
 class Contribution(Enum):
@@ -38,8 +64,8 @@ class Contribution(Enum):
         return bound * (self.value if neighbors is Neighbors.REPLACE_ONE else 1.0)
 
 
-class EachRow:
-    """A query that reads all columns of each row by itself: what most queries share.
+class WeighedRow:
+    """A query that reads all columns of each row by itself, with a weight from its geometry.
 
     Unless it says otherwise its total is of counts, which are released as a sum and read as they
     are.
@@ -56,6 +82,28 @@ class EachRow:
     def decode(self, answer: Array) -> Array:
         """Read as it is."""
         return answer
+
+
+class EachRow(WeighedRow):
+    """A query in which rows have no weight: what most queries share."""
+
+    geometry: ClassVar[Geometry | None] = None
+
+
+class AtMostOne:
+    """What queries share in which a row moves each number by at most one, a unit by its rows."""
+
+    def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
+        """One per row: of a count, or the L-infinity sensitivity of utilities."""
+        return Contribution.INTERVAL.sensitivity(float(max_rows), neighbors)
+
+
+class InOneCell:
+    """What counts share in which a row is in one cell: replacing it moves two counts by one."""
+
+    def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
+        """L2: sqrt(2) per row under replace-one, 1 under add-remove."""
+        return Contribution.ACUTE.sensitivity(float(max_rows), neighbors)
 
 
 class AsRead(EachRow):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -11,9 +10,8 @@ import numpy as np
 
 from dpstats.errors import PlanError
 from dpstats.families import GAUSSIAN, Family
-from dpstats.privacy import Neighbors
-from dpstats.queries.base import Contribution, EachRow, Kind, Norm
-from dpstats.queries.blocks import Array, Block, Geometry, Ints, exact_sum, residual, truncate
+from dpstats.queries.base import AtMostOne, EachRow, Kind, Norm, need_bounds
+from dpstats.queries.blocks import Array, Block, Ints, exact_sum, residual, truncate
 
 __all__ = ["CandidateLosses"]
 
@@ -21,7 +19,7 @@ _UNIT_GRID = 2.0**-30
 
 
 @dataclass(frozen=True, eq=False)
-class CandidateLosses(EachRow):
+class CandidateLosses(AtMostOne, EachRow):
     """Utilities for choosing one of several coefficient vectors by its clipped squared residuals.
 
     The utility of candidate k is ``-sum_i min(r_ik^2 / clip^2, 1) - penalty_k``, in rows.
@@ -46,11 +44,9 @@ class CandidateLosses(EachRow):
     name: ClassVar[str] = "choice of a fit by clipped losses"
     kind: ClassVar[Kind] = "choice"
     norm: ClassVar[Norm] = "linf"
-    geometry: ClassVar[Geometry | None] = None
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.clip) and self.clip > 0):
-            raise PlanError(f"clip={self.clip!r}: a finite bound > 0 is needed.")
+        need_bounds(clip=self.clip)
         if self.penalty.shape != self.betas.shape[:1] or not np.isfinite(self.penalty).all():
             raise PlanError("Each candidate needs one finite penalty.")
 
@@ -73,10 +69,6 @@ class CandidateLosses(EachRow):
         """The utilities."""
         losses: Array = total * np.float64(_UNIT_GRID)
         return -losses - self.penalty
-
-    def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
-        """L-infinity sensitivity of the utilities: one per row."""
-        return Contribution.INTERVAL.sensitivity(float(max_rows), neighbors)
 
     def _loss(self, block: Block, beta: Array) -> Array:
         r = residual(block, beta, self.family) / self.clip

@@ -13,7 +13,7 @@ from dpstats.errors import PlanError
 from dpstats.privacy import Neighbors
 from dpstats.queries.base import AsRead, Contribution, Norm
 from dpstats.queries.binned import cell_counts
-from dpstats.queries.blocks import Array, Block, Geometry, Ints
+from dpstats.queries.blocks import Array, Block, Ints
 from dpstats.queries.scalar import increasing
 
 __all__ = ["AstrayCounts", "ColumnCells"]
@@ -40,7 +40,6 @@ class AstrayCounts(AsRead):
     sizes: tuple[int, ...]
     norm: Norm = "l2"
     name: ClassVar[str] = "values outside of what is declared"
-    geometry: ClassVar[Geometry | None] = None
 
     def __post_init__(self) -> None:
         if not self.sizes or min(self.sizes) < 1:
@@ -101,7 +100,6 @@ class ColumnCells(AsRead):
     places: Ints
     name: ClassVar[str] = "cells of columns"
     norm: ClassVar[Norm] = "l2"
-    geometry: ClassVar[Geometry | None] = None
 
     def __post_init__(self) -> None:
         for edges in self.edges:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, cast, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.errors import PlanError
 from dpstats.queries.base import Kind, Norm
-from dpstats.queries.labels import LABEL_STEPS, SAFETY, Exchanged, Interval, bounded, product
+from dpstats.queries.labels import LABEL_STEPS, Exchanged, Interval
+from dpstats.queries.whole_sums import SAFETY, bounded, whole_sum
+from dpstats.tall import Tall, blocks, ends, read
 
 __all__ = ["ColumnScores"]
 
@@ -67,8 +69,8 @@ class ColumnScores(Exchanged):
     """
 
     interval: Interval
-    rows: Array | Stored
-    fitted: Array
+    rows: Tall | Stored
+    fitted: Tall
     clip: float
     center: Array
     scale: Array
@@ -78,7 +80,9 @@ class ColumnScores(Exchanged):
     norm: ClassVar[Norm] = "linf"
 
     def __post_init__(self) -> None:
-        bounded(fitted=self.fitted, clip=self.clip, center=self.center)
+        bounded(clip=self.clip, center=self.center)
+        for part in blocks(len(self.fitted)):
+            bounded(fitted=self.fitted[part])
         if not np.all(self.scale > 0):
             raise PlanError("scale: numbers above 0 are needed; inf leaves a column out.")
         at, d = self.columns, self.rows.shape[1]
@@ -103,11 +107,15 @@ class ColumnScores(Exchanged):
     def _largest(self) -> float:
         """Steps of the largest entry: rounding is increasing, so it is at an end of its column."""
         at = self.columns
-        ends = [np.zeros(at.size)] * hasattr(self.rows, "tocsc")  # what is not stored
-        if self.rows.shape[0]:
-            rows: Any = self.rows
-            ends += [_dense(rows.min(axis=0))[at], _dense(rows.max(axis=0))[at]]
-        steps = [self._entries(end, self.center[at], self.scale[at]) for end in ends]
+        found: list[Array] = []
+        if hasattr(self.rows, "tocsc"):
+            found += [np.zeros(at.size)]  # what is not stored
+            stored: Any = self.rows
+            each = [stored.min(axis=0), stored.max(axis=0)] if self.rows.shape[0] else []
+            found += [_dense(end)[at] for end in each]
+        elif self.rows.shape[0]:
+            found += [end[at] for end in ends(self.rows)]
+        steps = [self._entries(end, self.center[at], self.scale[at]) for end in found]
         largest = float(np.abs(steps).max(initial=0.0))
         if math.isnan(largest):
             raise PlanError("rows: an entry is no number; every one is needed.")
@@ -119,24 +127,31 @@ class ColumnScores(Exchanged):
         whole: Array = np.rint(np.clip((values - center) / scale, -1.0, 1.0) * _ENTRY_STEPS)
         return whole
 
-    def total(self, v: Array) -> Array:
+    def total(self, v: Tall) -> Array:
         """Sizes of the sums.
 
         A residual is at most 2^19 whole steps, an entry of a column at most 2^18. What a sparse
         matrix does not store is an entry like any other: it is added for all rows at once, and
         taken off those that are stored. Dense columns are rounded a few at a time.
         """
-        residual = np.clip((v + self.interval.middle - self.fitted) / self.clip, -1.0, 1.0)
-        steps = np.rint(residual * LABEL_STEPS)
-        made = self._stored if hasattr(self.rows, "tocsc") else self._full
-        scores: Array = np.abs(made(steps)) * np.float64(self._unit)
+        if hasattr(self.rows, "tocsc"):
+            sums = self._stored(np.concatenate([self._steps(v, p) for p in blocks(len(v))]))
+        else:
+            sums = self._full(v)
+        scores: Array = np.abs(sums) * np.float64(self._unit)
         return scores
 
-    def _stored(self, steps: Array) -> Ints:
+    def _steps(self, v: Tall, part: slice) -> Array:
+        """Clipped residuals in whole steps."""
+        rest = v[part] + self.interval.middle - self.fitted[part]
+        whole: Array = np.rint(np.clip(rest / self.clip, -1.0, 1.0) * LABEL_STEPS)
+        return whole
+
+    def _stored(self, steps: Array) -> Array:
         """The sums over a sparse matrix."""
         center, scale = self.center[self.columns], self.scale[self.columns]
-        part: Any = self.rows[:, self.columns]
-        part = part.tocsc()
+        every: Any = self.rows
+        part = every[:, self.columns].tocsc()
         part.sum_duplicates()  # before clipping: two stored halves of an entry may each pass it
         nothing = self._entries(np.zeros(center.size), center, scale)
         column = np.repeat(np.arange(center.size), np.diff(part.indptr))
@@ -145,16 +160,24 @@ class ColumnScores(Exchanged):
         np.add.at(
             total, column, ((stored - nothing[column]) * steps[part.indices]).astype(np.int64)
         )
-        return total
+        return total.astype(np.float64)
 
-    def _full(self, steps: Array) -> Ints:
+    def _full(self, v: Tall) -> Array:
         """The sums over a dense matrix."""
-        total: Ints = np.zeros(len(self.columns), dtype=np.int64)
-        for start in range(0, len(self.columns), _COLUMNS):
-            at = self.columns[start : start + _COLUMNS]
-            entries = self._entries(self.rows[:, at], self.center[at], self.scale[at])
-            total[start : start + _COLUMNS] = product(entries, steps[:, None])[:, 0]
-        return total
+
+        def products() -> Iterator[Array]:
+            dense = cast("Tall", self.rows)
+            for part, rows in read(dense):
+                made, steps = np.zeros(self.columns.size), self._steps(v, part)
+                for start in range(0, self.columns.size, _COLUMNS):
+                    at = self.columns[start : start + _COLUMNS]
+                    entries = self._entries(
+                        np.take(rows, at, axis=1), self.center[at], self.scale[at]
+                    )
+                    made[start : start + _COLUMNS] = entries.T @ steps
+                yield made
+
+        return whole_sum(products())
 
     def decode(self, answer: Array) -> Array:
         """Positions of the chosen columns."""

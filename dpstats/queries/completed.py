@@ -163,7 +163,6 @@ class ObservedPairs(EachRow):
     size: int
     name: ClassVar[str] = "observed pairs"
     norm: ClassVar[Norm] = "l2"
-    geometry: ClassVar[Geometry | None] = None
 
     def __post_init__(self) -> None:
         if self.size < 1:

@@ -13,12 +13,11 @@ from numpy.typing import NDArray
 from dpstats.errors import PlanError
 from dpstats.families import GAUSSIAN, Family
 from dpstats.privacy import Neighbors
-from dpstats.queries.base import Contribution, EachRow, Kind, Norm
+from dpstats.queries.base import Contribution, EachRow, Kind, Norm, need_bounds
 from dpstats.queries.blocks import (
     V_BITS,
     Array,
     Block,
-    Geometry,
     Ints,
     bound_grid,
     exact_sum,
@@ -63,13 +62,9 @@ class _Coordinates(EachRow):
     reach: float
     prior: Array | None = None
     family = GAUSSIAN  # a field of each query, its last one
-    geometry: ClassVar[Geometry | None] = None
 
     def __post_init__(self) -> None:
-        for name in ("clip", "reach"):
-            value = getattr(self, name)
-            if not (math.isfinite(value) and value > 0):
-                raise PlanError(f"{name}={value!r}: a finite bound > 0 is needed.")
+        need_bounds(clip=self.clip, reach=self.reach)
         if self.prior is not None and not (
             self.prior.shape == self.beta.shape and np.isfinite(self.prior).all()
         ):

@@ -12,13 +12,12 @@ from numpy.typing import NDArray
 
 from dpstats.errors import PlanError
 from dpstats.privacy import Neighbors
-from dpstats.queries.base import Contribution, EachRow, Kind, Norm
+from dpstats.queries.base import AtMostOne, EachRow, Kind, Norm
 from dpstats.queries.blocks import (
     V_BITS,
     X_BITS,
     Array,
     Block,
-    Geometry,
     Incomplete,
     Ints,
     bound_grid,
@@ -36,7 +35,7 @@ _FARTHEST = 2.0**31  # a prior beyond that many contributions would round the sc
 
 
 @dataclass(frozen=True, eq=False)
-class _Expected(EachRow):
+class _ExpectedScore(EachRow):
     """Sums ``v_j = prior_j + sum_i E[x_j (y - x'b) | what row i shows]``, truncated.
 
     Covariates are independent standard normal numbers, some of them missing at random, and ``y =
@@ -82,7 +81,6 @@ class _Expected(EachRow):
     reach: float
     clip: float
     prior: Array | None = None
-    geometry: ClassVar[Geometry | None] = None
 
     def __post_init__(self) -> None:
         for name in ("sigma", "reach", "clip"):
@@ -159,12 +157,11 @@ def _live(block: Block) -> tuple[NDArray[np.bool_], Incomplete] | None:
 
 
 @dataclass(frozen=True)
-class ShownRows(EachRow):
+class ShownRows(AtMostOne, EachRow):
     """Number of rows that show their response and some covariate; a row counts 0 or 1."""
 
     name: ClassVar[str] = "rows that show something"
     norm: ClassVar[Norm] = "l1"
-    geometry: ClassVar[Geometry | None] = None
 
     def parameters(self) -> Mapping[str, Any]:
         """None."""
@@ -175,10 +172,6 @@ class ShownRows(EachRow):
         found = _live(block)
         more = 0 if found is None else int(found[0].sum())
         return exact_sum(np.array([block.keep.sum() + more]))
-
-    def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
-        """One per row."""
-        return Contribution.INTERVAL.sensitivity(float(max_rows), neighbors)
 
 
 def _filled(block: Block) -> tuple[Block, NDArray[np.intp], NDArray[np.bool_]]:
@@ -196,7 +189,7 @@ def _filled(block: Block) -> tuple[Block, NDArray[np.intp], NDArray[np.bool_]]:
 
 
 @dataclass(frozen=True, eq=False)
-class ExpectedScores(_Expected):
+class ExpectedScores(_ExpectedScore):
     """All expected scores, each with noise: sqrt(d) times the sensitivity of one in L2 norm."""
 
     name: ClassVar[str] = "expected scores of rows with gaps"
@@ -212,7 +205,7 @@ class ExpectedScores(_Expected):
 
 
 @dataclass(frozen=True, eq=False)
-class PeeledExpectedScores(_Expected):
+class PeeledExpectedScores(_ExpectedScore):
     """Expected scores from which the largest in size are peeled one by one, each with its value.
 
     The answer has two rows: the positions of the chosen columns and their noisy scores.

@@ -15,6 +15,8 @@ from dpstats.queries.base import Kind, Norm
 from dpstats.queries.binned import cell_counts
 from dpstats.queries.labels import Exchanged, Interval
 from dpstats.queries.scalar import increasing
+from dpstats.queries.whole_sums import whole_sum
+from dpstats.tall import Tall, blocks
 
 __all__ = ["LabelAstray", "LabelCells"]
 
@@ -47,10 +49,11 @@ class LabelCells(Exchanged):
         ends = {"lowest": float(self.edges[0]), "highest": float(self.edges[-1])}
         return {**self.interval.parameters(), "cells": int(self.edges.size - 1), **ends}
 
-    def total(self, v: Array) -> Array:
+    def total(self, v: Tall) -> Array:
         """The counts."""
         inner = self.edges[1:-1] - self.interval.middle
-        return cell_counts(v, inner, np.ones(v.size)).astype(np.float64)
+        here = (v[part] for part in blocks(len(v)))
+        return whole_sum(cell_counts(each, inner, np.ones(each.size)) for each in here)
 
     @property
     def _change(self) -> float:
@@ -74,9 +77,12 @@ class LabelAstray(Exchanged):
         """The interval, which is that of the declaration."""
         return self.interval.parameters()
 
-    def total(self, v: Array) -> Array:
+    def total(self, v: Tall) -> Array:
         """Counts, of responses (n,) that the holder marks: 1 outside, 2 missing, 0 neither."""
-        return np.array([np.count_nonzero(v == 1), np.count_nonzero(v == 2)], dtype=np.float64)
+        here = (v[part] for part in blocks(len(v)))
+        return whole_sum(
+            np.array([np.count_nonzero(m == 1), np.count_nonzero(m == 2)]) for m in here
+        )
 
     @property
     def _change(self) -> float:

@@ -5,15 +5,17 @@ response: nothing but the responses is hidden. Responses are in the design's int
 held to a public interval.
 
 Sums are exact before their noise: responses become at most 2^19 whole steps from the middle, public
-rows at most 2^19 steps, so that every product and every sum is a whole number that is represented
-exactly. Sensitivities are those of the whole numbers that are added.
+rows at most 2^19 steps, so that every product and every sum of a block is a whole number that is
+represented exactly; blocks are added as integers. Sensitivities are those of the whole numbers that
+are added. Rows may be made when they are read (`dpstats.tall`): a sum holds them to the length of
+which the sensitivity was computed.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Protocol
@@ -25,6 +27,8 @@ from dpstats.channels import Channel
 from dpstats.errors import PlanError
 from dpstats.privacy import Neighbors
 from dpstats.queries.base import Kind, Norm
+from dpstats.queries.whole_sums import SAFETY, Scanned, bounded, shortened, whole_sum
+from dpstats.tall import Made, Tall, blocks, read
 
 __all__ = [
     "Exchanged",
@@ -42,13 +46,11 @@ Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Positions = NDArray[np.intp]
 
-_BLOCK = 2**14  # rows of exact products that are added in float64: 38 + 14 bits < 53
 LABEL_STEPS = 2.0**19  # a response is at most so many steps from the middle
 _ROW_BITS = 19  # an entry of a public row is at most 2^19 steps
 _SQUARE_STEPS = 2.0**30  # a squared residual is at most so many steps
 _WEIGHT_STEPS = 2.0**12  # likewise where it multiplies an outer product
 _OUTER_BITS = 13  # of rows in an outer product: 12 + 26 + 14 bits < 53
-SAFETY = 1.0 + 2.0**-30  # norms of whole numbers are rounded once
 _ROOT2 = math.sqrt(2.0)
 
 
@@ -116,29 +118,13 @@ class LabelQuery(Protocol):
 class LabelSum(LabelQuery, Protocol):
     """A question that a curator of responses answers with a noisy sum, or a choice by sums."""
 
-    def total(self, v: Array) -> Array:
+    def total(self, v: Tall) -> Array:
         """Exact answer to responses (n,), held to the interval, less its middle."""
         ...
 
     def decode(self, answer: Array) -> Array:
         """The answer in the shape that an estimator reads."""
         ...
-
-
-def bounded(**parameters: float | Array) -> None:
-    """Refuse clips that are no finite numbers above 0, and other numbers that are not finite.
-
-    A bound on what one response moves holds for none of them.
-
-    Raises
-    ------
-    PlanError
-        If one is there.
-    """
-    for name, value in parameters.items():
-        if not np.isfinite(value).all() or (name == "clip" and not np.all(np.greater(value, 0))):
-            above = " above 0" if name == "clip" else ""
-            raise PlanError(f"{name}: finite numbers{above} are needed.")
 
 
 class Exchanged(ABC):
@@ -191,39 +177,56 @@ class LabelSums(Exchanged):
     """
 
     interval: Interval
-    rows: Array
+    rows: Tall
     norm: Norm = "l2"
     name: ClassVar[str] = "sums of responses"
     kind: ClassVar[Kind] = "sum"
 
-    def parameters(self) -> Mapping[str, Any]:
-        """Interval and the largest norm of a row."""
-        return {**self.interval.parameters(), "row norm": _longest(self.rows)}
-
     def __post_init__(self) -> None:
-        bounded(rows=self.rows)
+        bounded(rows=self._scanned.largest)
 
     @cached_property
-    def _steps(self) -> tuple[Array, float]:
-        """Rows in whole steps, and the step."""
-        return _whole_steps(self.rows, _ROW_BITS)
+    def _scanned(self) -> Scanned:
+        return Scanned.of(self.rows)
+
+    def parameters(self) -> Mapping[str, Any]:
+        """Interval and the largest norm of a row."""
+        return {**self.interval.parameters(), "row norm": self._scanned.longest}
+
+    @cached_property
+    def _step(self) -> float:
+        """Of the rows."""
+        return self._scanned.step(_ROW_BITS)
 
     @property
     def _unit(self) -> float:
         """Of the sums."""
-        return self._steps[1] * self.interval.half / LABEL_STEPS
+        return self._step * self.interval.half / LABEL_STEPS
 
-    def total(self, v: Array) -> Array:
+    def total(self, v: Tall) -> Array:
         """The sums."""
-        label = np.rint(v / self.interval.half * LABEL_STEPS)
-        summed: Array = product(self._steps[0], label[:, None])[:, 0] * np.float64(self._unit)
+        summed: Array = whole_sum(self._products(v)) * np.float64(self._unit)
         return summed
 
-    @cached_property
-    def _change(self) -> float:
+    def _products(self, v: Tall) -> Iterator[Array]:
+        for part, rows in read(self.rows):
+            steps = np.rint(rows / self._step)
+            steps = shortened(steps, self._lengths(steps), self._longest)
+            yield steps.T @ np.rint(v[part] / self.interval.half * LABEL_STEPS)
+
+    def _lengths(self, steps: Array) -> Array:
         order = 1 if self.norm == "l1" else 2
-        longest = float(np.linalg.norm(self._steps[0], order, axis=1).max(initial=0.0))
-        return 2 * LABEL_STEPS * longest * SAFETY * self._unit
+        return np.asarray(np.linalg.norm(steps, order, axis=1), dtype=np.float64)
+
+    @cached_property
+    def _longest(self) -> float:
+        """Length of the longest row in whole steps."""
+        every = (self._lengths(np.rint(rows / self._step)) for _, rows in read(self.rows))
+        return max(float(lengths.max(initial=0.0)) for lengths in every)
+
+    @property
+    def _change(self) -> float:
+        return 2 * LABEL_STEPS * self._longest * SAFETY * self._unit
 
 
 @dataclass(frozen=True, eq=False)
@@ -238,42 +241,55 @@ class HeldSums(Exchanged):
     """
 
     interval: Interval
-    rows: Array
-    low: Array
-    high: Array
+    rows: Tall
+    low: Tall
+    high: Tall
     norm: Norm = "l2"
     name: ClassVar[str] = "sums of held responses"
     kind: ClassVar[Kind] = "sum"
 
     def __post_init__(self) -> None:
-        if not bool(np.all((self.low < self.high) & np.isfinite(self.high - self.low))):
-            raise PlanError("HeldSums: low < high are needed, for every response.")
-        bounded(rows=self.rows)
+        for part in blocks(len(self.rows)):
+            low, high = self.low[part], self.high[part]
+            if not bool(np.all((low < high) & np.isfinite(high - low))):
+                raise PlanError("HeldSums: low < high are needed, for every response.")
+        bounded(rows=self._sums._scanned.largest)
 
     @property
-    def middle(self) -> Array:
+    def middle(self) -> Made:
         """Centres, (n,)."""
-        return self.low / 2 + self.high / 2
+        low, high = self.low, self.high  # not `self`, which would then hold itself
+        return Made((len(self.rows),), lambda part: low[part] / 2 + high[part] / 2)
 
     @property
-    def half(self) -> Array:
+    def half(self) -> Made:
         """Halves of the widths, (n,)."""
-        return self.high / 2 - self.low / 2
+        low, high = self.low, self.high
+        return Made((len(self.rows),), lambda part: high[part] / 2 - low[part] / 2)
 
     def parameters(self) -> Mapping[str, Any]:
         """Interval, and the largest norm of a row times the width of its interval."""
-        longest = _longest(self.rows * (2 * self.half)[:, None])
-        return {**self.interval.parameters(), "width times row norm": longest}
+        return {
+            **self.interval.parameters(),
+            "width times row norm": 2 * self._sums._scanned.longest,
+        }
 
     @cached_property
     def _sums(self) -> LabelSums:
         """Sums of responses in units of the half-widths, which lie in [-1, 1]."""
-        return LabelSums(Interval(-1.0, 1.0), self.rows * self.half[:, None], self.norm)
+        rows, half = self.rows, self.half
+        held = Made(rows.shape, lambda part: rows[part] * half[part][:, None])
+        return LabelSums(Interval(-1.0, 1.0), held, self.norm)
 
-    def total(self, v: Array) -> Array:
+    def total(self, v: Tall) -> Array:
         """The sums."""
-        held = np.clip((v + self.interval.middle - self.middle) / self.half, -1.0, 1.0)
-        return self._sums.total(held)
+        middle, half = self.middle, self.half
+
+        def held(part: slice) -> Array:
+            inside = v[part] + self.interval.middle - middle[part]
+            return np.asarray(np.clip(inside / half[part], -1.0, 1.0), dtype=np.float64)
+
+        return self._sums.total(Made((len(self.rows),), held))
 
     @property
     def _change(self) -> float:
@@ -288,23 +304,25 @@ class SquaredResiduals(Exchanged):
     """
 
     interval: Interval
-    fitted: Array
+    fitted: Tall
     clip: float
     name: ClassVar[str] = "squared residuals"
     kind: ClassVar[Kind] = "sum"
     norm: ClassVar[Norm] = "l1"
 
     def __post_init__(self) -> None:
-        bounded(fitted=self.fitted, clip=self.clip)
+        bounded(clip=self.clip)
+        _bounded_each(fitted=self.fitted)
 
     def parameters(self) -> Mapping[str, Any]:
         """Interval and clip."""
         return {**self.interval.parameters(), "clip": self.clip}
 
-    def total(self, v: Array) -> Array:
+    def total(self, v: Tall) -> Array:
         """The sum."""
-        share = _clipped_share(self, v)
-        total = np.floor(share * _SQUARE_STEPS).astype(np.int64).sum(keepdims=True)
+        parts = blocks(len(self.fitted))
+        steps = (np.floor(_clipped_share(self, v, part) * _SQUARE_STEPS) for part in parts)
+        total = whole_sum(here.sum(keepdims=True) for here in steps)
         squares: Array = total * (self.clip**2 / _SQUARE_STEPS)
         return squares
 
@@ -324,48 +342,82 @@ class WeightedResiduals(Exchanged):
     """
 
     interval: Interval
-    rows: Array
-    fitted: Array
-    clip: float | Array
+    rows: Tall
+    fitted: Tall
+    clip: float | Tall
     norm: Norm = "l2"
     name: str = "outer products of scores"
     kind: ClassVar[Kind] = "sum"
 
     def __post_init__(self) -> None:
-        bounded(rows=self.rows, fitted=self.fitted, clip=self.clip)
+        _bounded_each(fitted=self.fitted, clip=self.clip)
+        bounded(rows=self._scanned.largest)
+        bounded(rows=self._clipped.largest)
+
+    @cached_property
+    def _scanned(self) -> Scanned:
+        return Scanned.of(self.rows)
+
+    @cached_property
+    def _clipped(self) -> Scanned:
+        """Of rows times their clips."""
+        return Scanned.of(Made(self.rows.shape, self._of_clips))
+
+    def _of_clips(self, part: slice) -> Array:
+        clips = _at(self.clip, part)
+        made: Array = self.rows[part] * (clips[:, None] if isinstance(clips, np.ndarray) else clips)
+        return made
 
     def parameters(self) -> Mapping[str, Any]:
         """Interval, largest clip and the largest norm of a row."""
-        clip = float(np.max(self.clip))
-        return {**self.interval.parameters(), "clip": clip, "row norm": _longest(self.rows)}
+        clip = max(float(np.max(_at(self.clip, part))) for part in blocks(len(self.rows)))
+        return {**self.interval.parameters(), "clip": clip, "row norm": self._scanned.longest}
 
     @cached_property
-    def _steps(self) -> tuple[Array, float]:
-        """Rows times their clips in whole steps, and the step."""
-        clips = np.broadcast_to(self.clip, len(self.rows))
-        return _whole_steps(self.rows * clips[:, None], _OUTER_BITS)
+    def _step(self) -> float:
+        """Of rows times their clips."""
+        return self._clipped.step(_OUTER_BITS)
+
+    def _stepped(self) -> Iterator[tuple[slice, Array]]:
+        return (
+            (part, np.rint(rows / self._step))
+            for part, rows in read(Made(self.rows.shape, self._of_clips))
+        )
 
     @property
     def _unit(self) -> float:
         """Of the sums."""
-        return self._steps[1] ** 2 / _WEIGHT_STEPS
+        return self._step**2 / _WEIGHT_STEPS
 
-    def total(self, v: Array) -> Array:
+    def total(self, v: Tall) -> Array:
         """The isometric upper triangle: off-diagonal entries times sqrt(2)."""
-        steps = self._steps[0]
-        total = product(steps, np.floor(_clipped_share(self, v) * _WEIGHT_STEPS)[:, None] * steps)
+        total = whole_sum(self._products(v))
         rows, columns = np.triu_indices(len(total))
         isometric = np.where(rows == columns, 1.0, _ROOT2)
         outer: Array = total[rows, columns] * (isometric * self._unit)
         return outer
 
-    @cached_property
-    def _change(self) -> float:
-        steps = self._steps[0]
+    def _products(self, v: Tall) -> Iterator[Array]:
+        for part, steps in self._stepped():
+            steps = shortened(steps, self._lengths(steps), self._longest)
+            share = np.floor(_clipped_share(self, v, part) * _WEIGHT_STEPS)
+            yield steps.T @ (share[:, None] * steps)
+
+    def _lengths(self, steps: Array) -> Array:
+        """Roots of the norms of outer products, in whole steps."""
         square = np.einsum("ij,ij->i", steps, steps)
         if self.norm == "l1":  # of the isometric upper triangle
             square = square + (np.abs(steps).sum(axis=1) ** 2 - square) * _ROOT2 / 2
-        return _WEIGHT_STEPS * float(square.max(initial=0.0)) * SAFETY * self._unit
+        return np.asarray(np.sqrt(square), dtype=np.float64)
+
+    @cached_property
+    def _longest(self) -> float:
+        every = (self._lengths(steps) for _, steps in self._stepped())
+        return max(float(lengths.max(initial=0.0)) for lengths in every)
+
+    @property
+    def _change(self) -> float:
+        return _WEIGHT_STEPS * self._longest**2 * SAFETY * self._unit
 
     def decode(self, answer: Array) -> Array:
         """The matrix, of shape (k, k)."""
@@ -375,28 +427,21 @@ class WeightedResiduals(Exchanged):
         return matrix + np.triu(matrix, 1).T
 
 
-def _clipped_share(query: SquaredResiduals | WeightedResiduals, v: Array) -> Array:
+def _at(values: float | Tall, part: slice) -> Any:
+    """The one number of all rows, or those of some."""
+    return values[part] if isinstance(values, np.ndarray | Made) else values
+
+
+def _bounded_each(**parameters: float | Tall) -> None:
+    """`bounded`, of one number or of one for each row."""
+    for name, values in parameters.items():
+        n = len(values) if isinstance(values, np.ndarray | Made) else 0
+        for part in blocks(n):
+            bounded(**{name: _at(values, part)})
+
+
+def _clipped_share(query: SquaredResiduals | WeightedResiduals, v: Tall, part: slice) -> Array:
     """Squared residuals, clipped, over the squares of their clips."""
-    size = np.abs(v + query.interval.middle - query.fitted) / query.clip
-    share: Array = np.minimum(size, 1.0) ** 2
+    rest = np.abs(v[part] + query.interval.middle - query.fitted[part])
+    share: Array = np.minimum(rest / _at(query.clip, part), 1.0) ** 2
     return share
-
-
-def _whole_steps(rows: Array, bits: int) -> tuple[Array, float]:
-    """Public rows in whole steps of a power of two, and the step."""
-    largest = max(float(np.abs(rows).max(initial=0.0)), 1e-200)
-    grid = math.ldexp(1.0, math.ceil(math.log2(largest)) - bits)
-    return np.rint(rows / grid), grid
-
-
-def product(a: Array, b: Array) -> Ints:
-    """``a' b`` of whole numbers, exactly."""
-    total = np.zeros((a.shape[1], b.shape[1]), dtype=np.int64)
-    for start in range(0, len(a), _BLOCK):
-        here = slice(start, start + _BLOCK)
-        total += (a[here].T @ b[here]).astype(np.int64)
-    return total
-
-
-def _longest(rows: Array) -> float:
-    return float(np.sqrt(np.einsum("ij,ij->i", rows, rows).max(initial=0.0)))

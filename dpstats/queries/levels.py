@@ -10,62 +10,56 @@ of u. Its length is ``||A u|| ||z||``, one number, which is what is clipped.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from dpstats.errors import PlanError
 from dpstats.privacy import Neighbors
-from dpstats.queries.base import Contribution, EachRow, Norm
+from dpstats.queries.base import Contribution
 from dpstats.queries.binned import cell_counts
 from dpstats.queries.blocks import (
     SAFETY,
-    V_BITS,
-    Z_BITS,
     Array,
     Block,
     Floats,
-    Geometry,
     Ints,
-    bound_grid,
     dense,
     exact_sum,
     outer_steps,
     predictor,
     truncate,
 )
-from dpstats.queries.linear import packed, unpacked
-from dpstats.queries.scalar import increasing
+from dpstats.queries.linear import unpacked
+from dpstats.queries.row_norms import (
+    SHORTEST,
+    AtScores,
+    Curvature,
+    Lengths,
+    LongScores,
+    Shortened,
+    Squares,
+)
 
 __all__ = ["LevelCount", "LevelCurvature", "LevelLengths", "LevelScore", "LevelSquares"]
 
-_SHORTEST = 1 / 8  # whitened rows count as at least this long: their residuals stay on a grid
 _LARGEST = 30.0  # numerical: linear predictors beyond it are taken to be at it
 _LEAST = 1e-300  # numerical: lengths that are divided by
 
 
 @dataclass(frozen=True, eq=False)
-class _AtLevels(EachRow):
-    """What these queries share: public coordinates, coefficients and the matrix A.
+class _AtLevels(AtScores):
+    """Scores at the coefficients of each level but the first, under the matrix A.
 
     Parameters
     ----------
-    whiten : ndarray of shape (k, d)
-        Public matrix; z is ``whiten @ x``.
-    beta : ndarray of shape (d, q)
-        Public coefficients of each level but the first, in internal coordinates.
     root : ndarray of shape (q, q)
         Public matrix A.
     """
 
-    whiten: Array
-    beta: Array
     root: Array
-    norm: ClassVar[Norm] = "l2"
-    geometry: ClassVar[Geometry | None] = None
 
     def __post_init__(self) -> None:
         q = self.beta.shape[-1] if self.beta.ndim == 2 else 0
@@ -75,21 +69,9 @@ class _AtLevels(EachRow):
         if not all(np.isfinite(part).all() for part in (self.beta, self.root)):
             raise PlanError("Coefficients and the matrix of levels are finite.")
 
-    def parameters(self) -> Mapping[str, Any]:
-        """Whether rows are whitened, and the coefficients of each level but the first; public."""
-        return {"whitened": True, "beta": [[float(b) for b in row] for row in self.beta.T]}
-
     @property
     def _q(self) -> int:
         return int(self.beta.shape[1])
-
-    @cached_property
-    def _coordinates(self) -> Geometry:
-        return Geometry(1.0, self.whiten)
-
-    def _norms(self, block: Block) -> Array:
-        """Upper bounds of ``||z||``, off by a few roundings to float32."""
-        return self._coordinates.norms(block) / SAFETY
 
     def _probabilities(self, block: Block) -> Array:
         """Of all levels, the base first, of shape (q + 1, m).
@@ -137,7 +119,7 @@ class _AtLevels(EachRow):
     def _clipped(self, block: Block, clip: float) -> Array:
         """``A u`` of each row, shortened as far as ``||A u|| ||z|| <= clip``; shape (q, m)."""
         residuals = self._residuals(block)
-        longest = np.maximum(self._norms(block), _SHORTEST) * _sizes(residuals)
+        longest = np.maximum(self._norms(block), SHORTEST) * _sizes(residuals)
         kept: Array = residuals * (block.keep * np.minimum(1.0, clip / np.maximum(longest, _LEAST)))
         return kept
 
@@ -158,20 +140,14 @@ def _products(columns: Array, rows: Floats) -> Floats:
     return made
 
 
-def _need_clip(clip: float, what: str = "clip") -> None:
-    if not (math.isfinite(clip) and clip > 0):
-        raise PlanError(f"{what}={clip!r}: a finite bound > 0 is needed.")
-
-
 @dataclass(frozen=True, eq=False)
-class LevelScore(_AtLevels):
+class LevelScore(Shortened, _AtLevels):
     """Sum of scores, each shortened to the length `clip`, less those shortened to `inner`.
 
-    Guarantee: a contribution points along the score s and is ``min(||s||, clip) - min(||s||,
-    inner)`` long, at most clip - inner, however many levels there are: two differ by at most twice
-    that, which opposite rows z of one level attain. Rows shorter than 1/8 count as that long, which
-    only shortens what they contribute; truncation towards zero cannot lengthen it. The sum is taken
-    as whiten @ (sum of x times a number), of each of the q numbers.
+    Guarantee: as `Shortened`, however many levels there are; opposite rows z of one level attain
+    it. Rows shorter than 1/8 count as that long, which only shortens what they contribute;
+    truncation towards zero cannot lengthen it. The sum is taken as whiten @ (sum of x times a
+    number), of each of the q numbers.
 
     Parameters
     ----------
@@ -184,16 +160,6 @@ class LevelScore(_AtLevels):
     clip: float
     inner: float = 0.0
     name: ClassVar[str] = "whitened score of levels"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _need_clip(self.clip)
-        if not 0 <= self.inner <= self.clip / 2:
-            raise PlanError(f"inner={self.inner!r}: a bound from 0 to clip / 2 is needed.")
-
-    def parameters(self) -> Mapping[str, Any]:
-        """Those of the score, and both bounds."""
-        return {**super().parameters(), "clip": self.clip, "inner": self.inner}
 
     def total(self, block: Block) -> Ints:
         """Sums of x times each number that is left, in steps of both grids."""
@@ -208,35 +174,17 @@ class LevelScore(_AtLevels):
         parts = total.reshape(self._q, -1)
         return np.concatenate([self._coordinates.image(p, grid) * self._grid() for p in parts])
 
-    def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
-        """2 (clip - inner) per row under replace-one, clip - inner under add-remove."""
-        return Contribution.SIGNED.sensitivity(max_rows * (self.clip - self.inner), neighbors)
-
-    def _grid(self) -> float:
-        return bound_grid((self.clip - self.inner) / _SHORTEST, V_BITS)
-
 
 @dataclass(frozen=True, eq=False)
-class LevelSquares(_AtLevels):
+class LevelSquares(Squares, _AtLevels):
     """Sum over units of ``t t'``, t the sum of a unit's scores shortened to `clip`: the meat.
 
-    Guarantee: t is at most max_rows clip long, and outer products make no obtuse angle. The answer
-    is the upper triangle with off-diagonals times sqrt(2), an isometry of the Frobenius norm.
+    Guarantee: as `Squares`.
     """
 
     clip: float
     max_rows: int = 1
     name: ClassVar[str] = "squares of scores of levels"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _need_clip(self.clip)
-        if self.max_rows < 1:
-            raise PlanError(f"max_rows={self.max_rows!r}: at least 1 is needed.")
-
-    def parameters(self) -> Mapping[str, Any]:
-        """Those of the score, and the bound."""
-        return {**super().parameters(), "clip": self.clip}
 
     def total(self, block: Block) -> Ints:
         """Sum of t t' in squared steps."""
@@ -244,31 +192,13 @@ class LevelSquares(_AtLevels):
         rows = _products(left, dense(self._coordinates.rows(block)))
         return exact_sum(outer_steps(rows, np.ones(len(rows)), self._grid(), block.starts))
 
-    def finish(self, total: Ints, grid: Array) -> Array:
-        """Packed upper triangle, off-diagonals times sqrt(2)."""
-        return packed(total) * self._grid() ** 2
-
-    def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
-        """sqrt(2) (max_rows clip)^2 under replace-one, (max_rows clip)^2 under add-remove."""
-        if max_rows != self.max_rows:
-            raise PlanError(f"max_rows={self.max_rows} was planned for a unit of {max_rows} rows.")
-        return Contribution.ACUTE.sensitivity((max_rows * self.clip) ** 2, neighbors)
-
-    def decode(self, answer: Array) -> Array:
-        """The symmetric (q k, q k) matrix."""
-        return unpacked(answer)
-
-    def _grid(self) -> float:
-        return bound_grid(self.max_rows * self.clip, Z_BITS)
-
 
 @dataclass(frozen=True, eq=False)
-class LevelCurvature(_AtLevels):
+class LevelCurvature(Curvature, _AtLevels):
     """Sum of ``(A S A') x (z z')``, x the Kronecker product, over rows with ``||s|| <= clip``.
 
-    S is the covariance of u at the row's probabilities, ``diag(pi) - pi pi'`` without the base:
-    this is the bread of the clipped score, minus its derivative. Rows with ``||A S A'||_F ||z||^2``
-    above radius^2 are scaled down to it.
+    S is the covariance of u at the row's probabilities, ``diag(pi) - pi pi'`` without the base.
+    Rows with ``||A S A'||_F ||z||^2`` above radius^2 are scaled down to it.
 
     Guarantee: contributions are positive semidefinite, so no two make an obtuse angle, and have
     Frobenius norm at most radius^2: replacing one moves the sum by at most sqrt(2) radius^2. Proof
@@ -290,15 +220,6 @@ class LevelCurvature(_AtLevels):
     clip: float
     radius: float
     name: ClassVar[str] = "curvature of the score of levels"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _need_clip(self.clip)
-        _need_clip(self.radius, "radius")
-
-    def parameters(self) -> Mapping[str, Any]:
-        """Those of the score, the bound on it, and the radius."""
-        return {**super().parameters(), "clip": self.clip, "radius": self.radius}
 
     def total(self, block: Block) -> Ints:
         """Sum in squared steps."""
@@ -322,10 +243,6 @@ class LevelCurvature(_AtLevels):
                     entries[i][j] = entries[i][j] + chance * a[i] * a[j]
         return _sizes(np.stack([entry for row in entries for entry in row]))
 
-    def finish(self, total: Ints, grid: Array) -> Array:
-        """Packed upper triangle, off-diagonals times sqrt(2)."""
-        return packed(total) * self._grid() ** 2
-
     def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
         """sqrt(2) radius^2 per row under replace-one, radius^2 under add-remove; and truncation."""
         size = self._q * len(self.whiten)
@@ -339,12 +256,9 @@ class LevelCurvature(_AtLevels):
         both: Array = ((parts + parts.transpose(2, 1, 0, 3)) / 2).reshape(full.shape)
         return both
 
-    def _grid(self) -> float:
-        return bound_grid(self.radius, Z_BITS)
-
 
 @dataclass(frozen=True, eq=False)
-class LevelLengths(_AtLevels):
+class LevelLengths(Lengths, _AtLevels):
     """Rows by the length of their score in the cells between public `edges`.
 
     Guarantee: a row is in one cell. Replacing it moves two counts by one: L2 sensitivity sqrt(2).
@@ -358,26 +272,13 @@ class LevelLengths(_AtLevels):
     edges: Array
     name: ClassVar[str] = "histogram of lengths of scores of levels"
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        increasing(self.edges, "edges of the cells")
-
-    def parameters(self) -> Mapping[str, Any]:
-        """Those of the score, and the range of the edges."""
-        ends = {"first edge": float(self.edges[0]), "last edge": float(self.edges[-1])}
-        return {**super().parameters(), **ends}
-
     def total(self, block: Block) -> Ints:
         """The counts."""
         return cell_counts(self._lengths(block, self._residuals(block)), self.edges, block.keep)
 
-    def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
-        """sqrt(2) per row under replace-one, 1 under add-remove."""
-        return Contribution.ACUTE.sensitivity(float(max_rows), neighbors)
-
 
 @dataclass(frozen=True, eq=False)
-class LevelCount(_AtLevels):
+class LevelCount(LongScores, _AtLevels):
     """Number of rows whose score is longer than `bound`.
 
     Guarantee: a row counts once or not at all.
@@ -386,19 +287,7 @@ class LevelCount(_AtLevels):
     bound: float
     name: ClassVar[str] = "count of long scores of levels"
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _need_clip(self.bound, "bound")
-
-    def parameters(self) -> Mapping[str, Any]:
-        """Those of the score, and the bound."""
-        return {**super().parameters(), "bound": self.bound}
-
     def total(self, block: Block) -> Ints:
         """One count."""
         beyond = block.keep * (self._lengths(block, self._residuals(block)) > self.bound)
         return exact_sum(np.array([beyond.sum()]))
-
-    def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
-        """One per row."""
-        return Contribution.INTERVAL.sensitivity(float(max_rows), neighbors)

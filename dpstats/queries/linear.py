@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from dpstats.errors import PlanError
 from dpstats.families import GAUSSIAN, Family
 from dpstats.privacy import Neighbors
-from dpstats.queries.base import Contribution, EachRow, Norm
+from dpstats.queries.base import AtMostOne, Contribution, EachRow, Norm, WeighedRow, need_bounds
 from dpstats.queries.blocks import (
     V_BITS,
     Z_BITS,
@@ -57,12 +58,32 @@ def unpacked(upper: Array) -> Array:
     return symmetric
 
 
+class OuterProducts(ABC):
+    """What sums of outer products share, which are taken in squared steps of `_grid`.
+
+    The answer is the upper triangle with off-diagonals times sqrt(2), an isometry of the Frobenius
+    norm, so that noise of one scale on it is noise in Frobenius geometry.
+    """
+
+    @abstractmethod
+    def _grid(self) -> float:
+        """Step of the vectors whose products are added."""
+
+    def finish(self, total: Ints, grid: Array) -> Array:
+        """Packed upper triangle, off-diagonals times sqrt(2)."""
+        return packed(total) * self._grid() ** 2
+
+    def decode(self, answer: Array) -> Array:
+        """The symmetric matrix."""
+        return unpacked(answer)
+
+
 def law_of(family: Family) -> dict[str, Any]:
     return {} if family == GAUSSIAN else {"family": str(family)}
 
 
 @dataclass(frozen=True, eq=False)
-class _AtResidual(EachRow):
+class _AtResidual(WeighedRow):
     """What queries at a coefficient vector share: the residual, its clip and the row weight.
 
     With the residual r = y - x @ beta and the row weight w, ``psi = w clip(r, -clip, clip)``: a
@@ -87,8 +108,7 @@ class _AtResidual(EachRow):
     family = GAUSSIAN  # a field of each query, its last one
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.clip) and self.clip > 0):
-            raise PlanError(f"clip={self.clip!r}: a finite bound > 0 is needed.")
+        need_bounds(clip=self.clip)
 
     def parameters(self) -> Mapping[str, Any]:
         """The geometry, the coefficients, the clip and the family; all public."""
@@ -150,7 +170,6 @@ class Gradient(EachRow):
     family: Family = GAUSSIAN
     name: ClassVar[str] = "gradient"
     norm: ClassVar[Norm] = "l2"
-    geometry: ClassVar[Geometry | None] = None
 
     def parameters(self) -> Mapping[str, Any]:
         """The coefficients, the clip and the family; all public."""
@@ -187,7 +206,7 @@ _SMALLEST_NORM_INVERSE = 8.0  # rows shorter than 1/8 have their residual clippe
 
 
 @dataclass(frozen=True, eq=False)
-class Gram(EachRow):
+class Gram(OuterProducts, WeighedRow):
     """Sum of ``h (w whiten @ x)(w whiten @ x)'``, optionally over rows with |r| < clip only.
 
     With `beta` and `clip` it is the bread of the clipped score, minus its derivative: rows whose
@@ -211,8 +230,7 @@ class Gram(EachRow):
     norm: ClassVar[Norm] = "l2"
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.cap) and self.cap > 0):
-            raise PlanError(f"cap={self.cap!r}: a finite bound > 0 on the curvature is needed.")
+        need_bounds(cap=self.cap)
         if self.beta is None and self.family != GAUSSIAN:
             raise PlanError(f"The curvature of {self.family} rows needs coefficients, beta.")
 
@@ -229,18 +247,10 @@ class Gram(EachRow):
         rows = dense(self.geometry.rows(block))
         return exact_sum(outer_steps(rows, self._weight(block), self._grid()))
 
-    def finish(self, total: Ints, grid: Array) -> Array:
-        """Packed upper triangle, off-diagonals times sqrt(2)."""
-        return packed(total) * self._grid() ** 2
-
     def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
         """sqrt(2) radius^2 cap per row under replace-one, radius^2 cap under add-remove."""
         bound = max_rows * self.geometry.radius**2 * self._cap
         return Contribution.ACUTE.sensitivity(bound, neighbors)
-
-    def decode(self, answer: Array) -> Array:
-        """The symmetric (d, d) matrix."""
-        return unpacked(answer)
 
     @property
     def _cap(self) -> float:
@@ -263,7 +273,7 @@ class Gram(EachRow):
 
 
 @dataclass(frozen=True, eq=False)
-class ScoreOuter(_AtResidual):
+class ScoreOuter(OuterProducts, _AtResidual):
     """Sum over units of ``s s'`` with s the unit's sum of ``w (whiten @ x) psi``: the meat.
 
     Where a unit has one row this is the heteroskedasticity-robust meat, otherwise the
@@ -283,19 +293,11 @@ class ScoreOuter(_AtResidual):
         factor = block.weight * self.psi(block)
         return exact_sum(outer_steps(rows, factor, self._grid(), block.starts))
 
-    def finish(self, total: Ints, grid: Array) -> Array:
-        """Packed upper triangle, off-diagonals times sqrt(2)."""
-        return packed(total) * self._grid() ** 2
-
     def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
         """sqrt(2) (max_rows radius clip)^2 under replace-one."""
         if max_rows != self.max_rows:
             raise PlanError(f"max_rows={self.max_rows} was planned for a unit of {max_rows} rows.")
         return Contribution.ACUTE.sensitivity(self._bound() ** 2, neighbors)
-
-    def decode(self, answer: Array) -> Array:
-        """The symmetric (d, d) matrix."""
-        return unpacked(answer)
 
     def _bound(self) -> float:
         return self.max_rows * self.geometry.radius * self.clip
@@ -305,7 +307,7 @@ class ScoreOuter(_AtResidual):
 
 
 @dataclass(frozen=True, eq=False)
-class ResidualCount(_AtResidual):
+class ResidualCount(AtMostOne, _AtResidual):
     """Number of contributing rows whose residual is at most `clip` in size."""
 
     family: Family = GAUSSIAN
@@ -316,10 +318,6 @@ class ResidualCount(_AtResidual):
         """One count."""
         inside = block.keep * (np.abs(self.residual(block)) <= self.clip)
         return exact_sum(np.array([inside.sum()]))
-
-    def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
-        """One per row."""
-        return Contribution.INTERVAL.sensitivity(float(max_rows), neighbors)
 
 
 @dataclass(frozen=True, eq=False)

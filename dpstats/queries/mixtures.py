@@ -12,14 +12,13 @@ import numpy as np
 
 from dpstats.errors import PlanError
 from dpstats.privacy import Neighbors
-from dpstats.queries.base import Contribution, EachRow, Norm
+from dpstats.queries.base import Contribution, EachRow, InOneCell, Norm
 from dpstats.queries.blocks import (
     SAFETY,
     V_BITS,
     Z_BITS,
     Array,
     Block,
-    Geometry,
     Ints,
     bound_grid,
     dense,
@@ -68,7 +67,7 @@ def products(block: Block, matrix: Array) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class ProjectedCells(EachRow):
+class ProjectedCells(InOneCell, EachRow):
     """Histogram of the rows in q public directions, in the product of the cells of each.
 
     Guarantee: a row is in one cell. Replacing it moves two counts by one: L2 sensitivity sqrt(2)
@@ -86,7 +85,6 @@ class ProjectedCells(EachRow):
     edges: Array
     name: ClassVar[str] = "cells in few directions"
     norm: ClassVar[Norm] = "l2"
-    geometry: ClassVar[Geometry | None] = None
 
     def __post_init__(self) -> None:
         increasing(self.edges, "edges of the cells")
@@ -118,10 +116,6 @@ class ProjectedCells(EachRow):
         made: Ints = np.ravel_multi_index(tuple(each), (self.cells,) * len(each)).astype(np.int64)
         return made
 
-    def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
-        """sqrt(2) per row under replace-one, 1 under add-remove."""
-        return Contribution.ACUTE.sensitivity(float(max_rows), neighbors)
-
     def decode(self, answer: Array) -> Array:
         """Noisy counts, one axis for each direction."""
         return answer.reshape((self.cells,) * len(self.directions))
@@ -134,10 +128,11 @@ class MixtureMoments(EachRow):
     A row has a residual ``z_j = whiten_j @ x`` to each component, responsibilities ``r_j``
     proportional to ``exp(offsets_j - |z_j|^2 / 2)``, and ``u_j``, which is z_j shortened to R.
 
-    ``"full"`` answers the blocks ``r_j (a, u_j)(a, u_j)'`` with a = R / 2; ``"tied"`` the same, but
-    for one block of second moments, ``sum_j r_j u_j u_j'``; ``"diagonal"`` and ``"spherical"``
-    answer ``r_j (B, u_j, b v_j)``. There v_j is ``u_j^2 - 1`` (of a spherical component the number
-    ``(|u_j|^2 - d) / sqrt(d)``) shortened to Q, b = 0.7 R / Q and B^2 = R^2 + (b Q)^2.
+    ``"full"`` answers the blocks ``r_j (a, u_j)(a, u_j)'`` with a = R / sqrt(2); ``"tied"`` the
+    same, but for one block of second moments, ``sum_j r_j u_j u_j'``; ``"diagonal"`` and
+    ``"spherical"`` answer ``r_j (B, u_j, b v_j)``. There v_j is ``u_j^2 - 1`` (of a spherical
+    component the number ``(|u_j|^2 - d) / sqrt(d)``) shortened to Q, b = 0.7 R / Q and
+    B^2 = R^2 + (b Q)^2.
 
     Guarantee: the sensitivity is the same for any k. Responsibilities are truncated to multiples of
     2^-17, so that their sum, which may exceed 1 by rounding errors only and is such a multiple, is
@@ -176,7 +171,6 @@ class MixtureMoments(EachRow):
     shape: CovarianceKind = "full"
     name: ClassVar[str] = "moments around components"
     norm: ClassVar[Norm] = "l2"
-    geometry: ClassVar[Geometry | None] = None
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.radius) and 2.0**-20 <= self.radius <= 2.0**20):
@@ -209,7 +203,7 @@ class MixtureMoments(EachRow):
     def constant(self) -> float:
         """What stands before the residual: a, or B."""
         if self.blocks:
-            return self.radius / 2
+            return self.radius * _AHEAD
         bound = self.radius * math.hypot(1.0, _PART)
         grid = bound_grid(bound, V_BITS)
         return math.ceil(bound / grid) * grid
@@ -344,4 +338,7 @@ class MixtureMoments(EachRow):
         return parts[:, 0] / a**2, parts[:, 1 : 1 + d] / (math.sqrt(2.0) * a), seconds
 
 
+# ratio: of a to R. Noise on a sum of u_j is in proportion to (a^2 + R^2) / a, which is least at R,
+# and that on products to a^2 + R^2.
+_AHEAD = math.sqrt(0.5)
 _PART = 0.7  # ratio: of b Q to R, what squares may move an answer to what residuals may

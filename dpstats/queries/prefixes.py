@@ -14,7 +14,7 @@ from dpstats.errors import PlanError
 from dpstats.privacy import Neighbors
 from dpstats.queries.base import EachRow, Norm
 from dpstats.queries.binned import cell_counts
-from dpstats.queries.blocks import Array, Block, Geometry, Ints
+from dpstats.queries.blocks import Array, Block, Ints
 from dpstats.queries.scalar import increasing
 
 __all__ = ["MOST_CELLS", "ColumnPrefixes", "PrefixNoise", "contrast_noise", "prefix_noise"]
@@ -140,7 +140,6 @@ class ColumnPrefixes(EachRow):
     missing: bool = True
     name: ClassVar[str] = "prefix sums of columns"
     norm: ClassVar[Norm] = "l2"
-    geometry: ClassVar[Geometry | None] = None
 
     def __post_init__(self) -> None:
         for edges in self.edges:

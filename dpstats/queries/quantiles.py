@@ -12,7 +12,7 @@ import numpy as np
 from dpstats.errors import PlanError
 from dpstats.families import GAUSSIAN, Family
 from dpstats.privacy import Neighbors
-from dpstats.queries.base import Contribution, EachRow, Kind, Norm
+from dpstats.queries.base import AtMostOne, EachRow, Kind, Norm, WeighedRow
 from dpstats.queries.binned import cell_counts
 from dpstats.queries.blocks import (
     Array,
@@ -34,7 +34,7 @@ __all__ = [
 
 
 @dataclass(frozen=True, eq=False)
-class _Quantile(EachRow, ABC):
+class _Quantile(AtMostOne, EachRow, ABC):
     """Utilities for choosing the q-quantile of one number per row from a public `candidates` grid.
 
     The utility of g is -|(1 - q) #{v <= g} - q #{v > g}|, largest where a share q of the rows is at
@@ -80,10 +80,6 @@ class _Quantile(EachRow, ABC):
         """Utilities of the candidates."""
         return -np.abs(self.balance(total))
 
-    def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
-        """L-infinity sensitivity of the utilities: one per row."""
-        return Contribution.INTERVAL.sensitivity(float(max_rows), neighbors)
-
     def decode(self, answer: Array) -> Array:
         """The chosen candidate, from its index."""
         return self.candidates[answer.astype(np.intp)]
@@ -96,7 +92,6 @@ class ResponseQuantile(_Quantile):
     name: ClassVar[str] = "response quantile"
     kind: ClassVar[Kind] = "choice"
     norm: ClassVar[Norm] = "linf"
-    geometry: ClassVar[Geometry | None] = None
 
     def values(self, block: Block) -> Array:
         """The response."""
@@ -111,7 +106,6 @@ class NormQuantile(_Quantile):
     name: ClassVar[str] = "norm quantile"
     kind: ClassVar[Kind] = "choice"
     norm: ClassVar[Norm] = "linf"
-    geometry: ClassVar[Geometry | None] = None
 
     def values(self, block: Block) -> Array:
         """Norms of the rows."""
@@ -127,7 +121,6 @@ class ResidualQuantile(_Quantile):
     name: ClassVar[str] = "residual quantile"
     kind: ClassVar[Kind] = "choice"
     norm: ClassVar[Norm] = "linf"
-    geometry: ClassVar[Geometry | None] = None
 
     def values(self, block: Block) -> Array:
         """Absolute residuals."""
@@ -150,7 +143,6 @@ class LengthQuantile(_Quantile):
     name: ClassVar[str] = "length quantile"
     kind: ClassVar[Kind] = "choice"
     norm: ClassVar[Norm] = "linf"
-    geometry: ClassVar[Geometry | None] = None
 
     def values(self, block: Block) -> Array:
         """The length of each row."""
@@ -164,7 +156,7 @@ class LengthQuantile(_Quantile):
 
 
 @dataclass(frozen=True, eq=False)
-class Search(EachRow):
+class Search(WeighedRow):
     """A quantile found by bisection with noisy comparisons, instead of a noisy choice.
 
     The candidates g_0 < ... < g_N, N a power of two, are halved log2(N) times by the sign of the

@@ -11,7 +11,7 @@ import numpy as np
 
 from dpstats.errors import PlanError
 from dpstats.privacy import Neighbors
-from dpstats.queries.base import Contribution, EachRow, Norm
+from dpstats.queries.base import Contribution, EachRow, InOneCell, Norm, WeighedRow
 from dpstats.queries.blocks import (
     V_BITS,
     Array,
@@ -36,7 +36,7 @@ _FAR, _SMALL = 2.0**40, 2.0**-40  # scales and weights between which squares ove
 
 
 @dataclass(frozen=True, eq=False)
-class ResidualCells(EachRow):
+class ResidualCells(InOneCell, EachRow):
     """Histogram of residuals ``y - x @ beta`` and of the rows in q public directions.
 
     Guarantee: a row is in one cell. Replacing it moves two counts by one: L2 sensitivity sqrt(2)
@@ -60,7 +60,6 @@ class ResidualCells(EachRow):
     edges: Array
     name: ClassVar[str] = "cells of residuals"
     norm: ClassVar[Norm] = "l2"
-    geometry: ClassVar[Geometry | None] = None
 
     def __post_init__(self) -> None:
         increasing(self.heights, "edges of the residuals")
@@ -93,17 +92,13 @@ class ResidualCells(EachRow):
         cells = np.ravel_multi_index((heights, *along), self.shape)[block.keep > 0]
         return np.bincount(cells, minlength=math.prod(self.shape)).astype(np.int64)
 
-    def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
-        """sqrt(2) per row under replace-one, 1 under add-remove."""
-        return Contribution.ACUTE.sensitivity(float(max_rows), neighbors)
-
     def decode(self, answer: Array) -> Array:
         """Noisy counts, one axis for residuals and one for each direction."""
         return answer.reshape(self.shape)
 
 
 @dataclass(frozen=True, eq=False)
-class MixtureScores(EachRow):
+class MixtureScores(WeighedRow):
     """What a step of the EM algorithm for a mixture of regressions needs of all k components.
 
     A row has residuals ``u_j = (y - x @ coef_j) / scale``, responsibilities ``r_j`` proportional to

@@ -7,7 +7,6 @@ the length of s, so that a row whose score is no longer than the clip counts in 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,7 +17,14 @@ import numpy as np
 from dpstats.errors import PlanError
 from dpstats.families import GAUSSIAN, Family
 from dpstats.privacy import Neighbors
-from dpstats.queries.base import Contribution, EachRow, Norm
+from dpstats.queries.base import (
+    AtMostOne,
+    Contribution,
+    EachRow,
+    InOneCell,
+    Norm,
+    need_bounds,
+)
 from dpstats.queries.binned import cell_counts
 from dpstats.queries.blocks import (
     SAFETY,
@@ -36,39 +42,43 @@ from dpstats.queries.blocks import (
     residual,
     truncate,
 )
-from dpstats.queries.linear import law_of, packed, unpacked
+from dpstats.queries.linear import OuterProducts, law_of
 from dpstats.queries.scalar import increasing
 
-__all__ = ["NormCount", "NormHistogram", "ScoreCurvature", "ScoreSquares", "WhitenedScore"]
+__all__ = [
+    "NormCount",
+    "NormHistogram",
+    "ScoreCurvature",
+    "ScoreSlope",
+    "ScoreSquares",
+    "WhitenedScore",
+]
 
-_SHORTEST = 1 / 8  # whitened rows count as at least this long: their residuals stay on a grid
+SHORTEST = 1 / 8  # whitened rows count as at least this long: their residuals stay on a grid
 
 
 @dataclass(frozen=True, eq=False)
-class _AtScore(EachRow):
-    """What these queries share: public coordinates and coefficients, norms and residuals.
+class AtScores(EachRow):
+    """What queries of scores share: public coordinates and coefficients, and lengths of rows.
 
     Parameters
     ----------
     whiten : ndarray of shape (k, d)
         Public matrix; z is ``whiten @ x``.
-    beta : ndarray of shape (d,)
+    beta : ndarray of shape (d,), or of shape (d, q) for q levels
         Public coefficients, in internal coordinates.
     """
 
     whiten: Array
     beta: Array
-    family = GAUSSIAN  # a field of each query, its last one
     norm: ClassVar[Norm] = "l2"
-    geometry: ClassVar[Geometry | None] = None
+
+    def __post_init__(self) -> None:
+        """Refuse parameters for which the guarantee does not hold."""
 
     def parameters(self) -> Mapping[str, Any]:
-        """Whether rows are whitened, the coefficients and the family; all public."""
-        return {
-            "whitened": True,
-            "beta": [float(b) for b in self.beta],
-            **law_of(self.family),
-        }
+        """Whether rows are whitened, and the coefficients (of each level); all public."""
+        return {"whitened": True, "beta": self.beta.T.tolist()}
 
     @cached_property
     def _coordinates(self) -> Geometry:
@@ -77,6 +87,125 @@ class _AtScore(EachRow):
     def _norms(self, block: Block) -> Array:
         """Upper bounds of ``||z||``, off by a few roundings to float32."""
         return self._coordinates.norms(block) / SAFETY
+
+
+class Shortened(AtScores):
+    """A sum of scores, each shortened to the length `clip`, less those shortened to `inner`.
+
+    Guarantee: a contribution points along the score s and is ``min(||s||, clip) - min(||s||,
+    inner)`` long, at most clip - inner: two differ by at most twice that.
+    """
+
+    clip: float
+    inner: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        need_bounds(clip=self.clip)
+        if not 0 <= self.inner <= self.clip / 2:
+            raise PlanError(f"inner={self.inner!r}: a bound from 0 to clip / 2 is needed.")
+
+    def parameters(self) -> Mapping[str, Any]:
+        """Those of the score, and both bounds."""
+        return {**super().parameters(), "clip": self.clip, "inner": self.inner}
+
+    def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
+        """2 (clip - inner) per row under replace-one, clip - inner under add-remove."""
+        return Contribution.SIGNED.sensitivity(max_rows * (self.clip - self.inner), neighbors)
+
+    def _grid(self) -> float:
+        return bound_grid((self.clip - self.inner) / SHORTEST, V_BITS)
+
+
+class Squares(OuterProducts, AtScores):
+    """A sum over units of ``t t'``, t the sum of a unit's scores shortened to `clip`: the meat.
+
+    Guarantee: t is at most max_rows clip long, and outer products make no obtuse angle.
+    """
+
+    clip: float
+    max_rows: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        need_bounds(clip=self.clip)
+        if self.max_rows < 1:
+            raise PlanError(f"max_rows={self.max_rows!r}: at least 1 is needed.")
+
+    def parameters(self) -> Mapping[str, Any]:
+        """Those of the score, and the bound."""
+        return {**super().parameters(), "clip": self.clip}
+
+    def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
+        """sqrt(2) (max_rows clip)^2 under replace-one, (max_rows clip)^2 under add-remove."""
+        if max_rows != self.max_rows:
+            raise PlanError(f"max_rows={self.max_rows} was planned for a unit of {max_rows} rows.")
+        return Contribution.ACUTE.sensitivity((max_rows * self.clip) ** 2, neighbors)
+
+    def _grid(self) -> float:
+        return bound_grid(self.max_rows * self.clip, Z_BITS)
+
+
+class Curvature(OuterProducts, AtScores):
+    """A sum of information over rows with ``||s|| <= clip``, each of root at most `radius`.
+
+    It is the bread of the clipped score, minus its derivative: where a score is shortened to the
+    clip it no longer changes with the linear predictor.
+    """
+
+    clip: float
+    radius: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        need_bounds(clip=self.clip, radius=self.radius)
+
+    def parameters(self) -> Mapping[str, Any]:
+        """Those of the score, the bound on it, and the radius."""
+        return {**super().parameters(), "clip": self.clip, "radius": self.radius}
+
+    def _grid(self) -> float:
+        return bound_grid(self.radius, Z_BITS)
+
+
+class Lengths(InOneCell, AtScores):
+    """Rows by a length, in the cells between public `edges`."""
+
+    edges: Array
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        increasing(self.edges, "edges of the cells")
+
+    def parameters(self) -> Mapping[str, Any]:
+        """Those of the score, and the range of the edges."""
+        ends = {"first edge": float(self.edges[0]), "last edge": float(self.edges[-1])}
+        return {**super().parameters(), **ends}
+
+
+class LongScores(AtMostOne, AtScores):
+    """The number of rows whose score is longer than `bound`: a row counts once or not at all."""
+
+    bound: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        need_bounds(bound=self.bound)
+
+    def parameters(self) -> Mapping[str, Any]:
+        """Those of the score, and the bound."""
+        return {**super().parameters(), "bound": self.bound}
+
+
+@dataclass(frozen=True, eq=False)
+class _AtScore(AtScores):
+    """A score ``s = z r`` at one coefficient vector; r is the residual under a family."""
+
+    family = GAUSSIAN  # a field of each query, its last one
+
+    def parameters(self) -> Mapping[str, Any]:
+        """Those of the score, and the family."""
+        return {**super().parameters(), **law_of(self.family)}
 
     def _residual(self, block: Block) -> Array:
         return residual(block, self.beta, self.family)
@@ -88,7 +217,7 @@ class _AtScore(EachRow):
 
     def _clipped(self, block: Block, clip: float, each: bool = False) -> Array:
         """The residual as far as ``||s|| <= clip``; with `each`, s over the root of its weight."""
-        limit = clip / np.maximum(self._norms(block), _SHORTEST)
+        limit = clip / np.maximum(self._norms(block), SHORTEST)
         left = self._residual(block)
         if each and block.root is not None:
             left = left / np.where(block.root > 0, block.root, 1.0)
@@ -96,19 +225,13 @@ class _AtScore(EachRow):
         return clipped
 
 
-def _need_clip(clip: float, what: str = "clip") -> None:
-    if not (math.isfinite(clip) and clip > 0):
-        raise PlanError(f"{what}={clip!r}: a finite bound > 0 is needed.")
-
-
 @dataclass(frozen=True, eq=False)
-class WhitenedScore(_AtScore):
+class WhitenedScore(Shortened, _AtScore):
     """Sum of scores, each shortened to the length `clip`, less those shortened to `inner`.
 
-    Guarantee: a contribution points along s and is ``min(||s||, clip) - min(||s||, inner)`` long,
-    at most clip - inner: two differ by at most twice that, which opposite long scores attain. Rows
-    shorter than 1/8 count as that long, which only shortens what they contribute; truncation
-    towards zero cannot lengthen it. The sum is taken as whiten @ (sum of x times a number).
+    Guarantee: as `Shortened`, which opposite long scores attain. Rows shorter than 1/8 count as
+    that long, which only shortens what they contribute; truncation towards zero cannot lengthen it.
+    The sum is taken as whiten @ (sum of x times a number).
 
     Parameters
     ----------
@@ -123,15 +246,6 @@ class WhitenedScore(_AtScore):
     family: Family = GAUSSIAN
     name: ClassVar[str] = "whitened score"
 
-    def __post_init__(self) -> None:
-        _need_clip(self.clip)
-        if not 0 <= self.inner <= self.clip / 2:
-            raise PlanError(f"inner={self.inner!r}: a bound from 0 to clip / 2 is needed.")
-
-    def parameters(self) -> Mapping[str, Any]:
-        """Those of the score, and both bounds."""
-        return {**super().parameters(), "clip": self.clip, "inner": self.inner}
-
     def total(self, block: Block) -> Ints:
         """Sum of x times the residual that is left, in steps of both grids."""
         left = self._clipped(block, self.clip)
@@ -144,16 +258,9 @@ class WhitenedScore(_AtScore):
         summed: Array = self._coordinates.image(total, grid) * self._grid()
         return summed
 
-    def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
-        """2 (clip - inner) per row under replace-one, clip - inner under add-remove."""
-        return Contribution.SIGNED.sensitivity(max_rows * (self.clip - self.inner), neighbors)
-
-    def _grid(self) -> float:
-        return bound_grid((self.clip - self.inner) / _SHORTEST, V_BITS)
-
 
 @dataclass(frozen=True, eq=False)
-class ScoreSquares(_AtScore):
+class ScoreSquares(Squares, _AtScore):
     """Sum over units of ``t t'``, t the sum of a unit's scores shortened to `clip`: the meat.
 
     Where a unit has one row this is the heteroskedasticity-robust meat, otherwise the
@@ -162,8 +269,7 @@ class ScoreSquares(_AtScore):
     With `each`, t is the score over the root of the row's weight w: a row that stands for w others
     then adds w times the square of the score of one.
 
-    Guarantee: t is at most max_rows clip long, and outer products make no obtuse angle. The answer
-    is the upper triangle with off-diagonals times sqrt(2), an isometry of the Frobenius norm.
+    Guarantee: as `Squares`.
     """
 
     clip: float
@@ -173,15 +279,9 @@ class ScoreSquares(_AtScore):
     name: ClassVar[str] = "squares of scores"
 
     def __post_init__(self) -> None:
-        _need_clip(self.clip)
+        super().__post_init__()
         if self.each and self.max_rows > 1:
             raise PlanError("Rows that stand for others are units of their own.")
-        if self.max_rows < 1:
-            raise PlanError(f"max_rows={self.max_rows!r}: at least 1 is needed.")
-
-    def parameters(self) -> Mapping[str, Any]:
-        """Those of the score, and the bound."""
-        return {**super().parameters(), "clip": self.clip}
 
     def total(self, block: Block) -> Ints:
         """Sum of t t' in squared steps."""
@@ -189,36 +289,16 @@ class ScoreSquares(_AtScore):
         left = self._clipped(block, self.clip, self.each)
         return exact_sum(outer_steps(rows, left, self._grid(), block.starts))
 
-    def finish(self, total: Ints, grid: Array) -> Array:
-        """Packed upper triangle, off-diagonals times sqrt(2)."""
-        return packed(total) * self._grid() ** 2
-
-    def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
-        """sqrt(2) (max_rows clip)^2 under replace-one, (max_rows clip)^2 under add-remove."""
-        if max_rows != self.max_rows:
-            raise PlanError(f"max_rows={self.max_rows} was planned for a unit of {max_rows} rows.")
-        return Contribution.ACUTE.sensitivity((max_rows * self.clip) ** 2, neighbors)
-
-    def decode(self, answer: Array) -> Array:
-        """The symmetric (k, k) matrix."""
-        return unpacked(answer)
-
-    def _grid(self) -> float:
-        return bound_grid(self.max_rows * self.clip, Z_BITS)
-
 
 @dataclass(frozen=True, eq=False)
-class ScoreCurvature(_AtScore):
+class ScoreCurvature(Curvature, _AtScore):
     """Sum of ``h z z'`` over rows with ``||s|| <= clip``; h is the row's information.
 
-    It is the bread of the clipped score, minus its derivative: where a score is shortened to the
-    clip it no longer changes with the linear predictor. Hence h is the observed information,
-    `Family.information`, which for a canonical link is Fisher's. Rows ``sqrt(h) z`` longer than
-    `radius` are shortened to it.
+    h is the observed information, `Family.information`, which for a canonical link is Fisher's: the
+    derivative of the clipped score. Rows ``sqrt(h) z`` longer than `radius` are shortened to it.
 
     Guarantee: contributions have Frobenius norm at most radius^2 and make no obtuse angle, so that
-    replacing one moves the sum by at most sqrt(2) radius^2. The answer is the upper triangle with
-    off-diagonals times sqrt(2), an isometry of that norm.
+    replacing one moves the sum by at most sqrt(2) radius^2.
 
     Parameters
     ----------
@@ -233,41 +313,57 @@ class ScoreCurvature(_AtScore):
     family: Family = GAUSSIAN
     name: ClassVar[str] = "curvature of the score"
 
-    def __post_init__(self) -> None:
-        _need_clip(self.clip)
-        _need_clip(self.radius, "radius")
-
-    def parameters(self) -> Mapping[str, Any]:
-        """Those of the score, the bound on it, and the radius."""
-        return {**super().parameters(), "clip": self.clip, "radius": self.radius}
-
     def total(self, block: Block) -> Ints:
         """Sum in squared steps."""
         rows = dense(self._coordinates.rows(block))
-        root = np.sqrt(self.family.information(block.y, predictor(block, self.beta)))
-        longest = np.maximum(self._norms(block), _SHORTEST)
-        inside = block.keep * (self._lengths(block) <= self.clip)
-        weight = inside * np.minimum(root, self.radius / longest)
-        return exact_sum(outer_steps(rows, weight, self._grid()))
-
-    def finish(self, total: Ints, grid: Array) -> Array:
-        """Packed upper triangle, off-diagonals times sqrt(2)."""
-        return packed(total) * self._grid() ** 2
+        return exact_sum(outer_steps(rows, self._weight(block), self._grid()))
 
     def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
         """sqrt(2) radius^2 per row under replace-one, radius^2 under add-remove."""
         return Contribution.ACUTE.sensitivity(max_rows * self.radius**2, neighbors)
 
-    def decode(self, answer: Array) -> Array:
-        """The symmetric (k, k) matrix."""
-        return unpacked(answer)
-
-    def _grid(self) -> float:
-        return bound_grid(self.radius, Z_BITS)
+    def _weight(self, block: Block) -> Array:
+        """What a row z is multiplied by: the root of its information, as far as it may be long."""
+        root = np.sqrt(self.family.information(block.y, predictor(block, self.beta)))
+        longest = np.maximum(self._norms(block), SHORTEST)
+        inside = block.keep * (self._lengths(block) <= self.clip)
+        weight: Array = inside * np.minimum(root, self.radius / longest)
+        return weight
 
 
 @dataclass(frozen=True, eq=False)
-class NormHistogram(_AtScore):
+class ScoreSlope(ScoreCurvature):
+    """The trace of `ScoreCurvature`: sum of ``h ||z||^2`` over rows with ``||s|| <= clip``.
+
+    Where noise hides the curvature in each direction, its mean over them takes far less to see.
+
+    Guarantee: a contribution is a number between 0 and radius^2.
+    """
+
+    name: ClassVar[str] = "slope of the score"
+
+    def total(self, block: Block) -> Ints:
+        """The sum in squared steps."""
+        lengths = np.minimum(self._weight(block) * self._norms(block), self.radius)
+        steps = truncate(lengths, bound_grid(self.radius, V_BITS))
+        return exact_sum(np.array([steps @ steps]))
+
+    def finish(self, total: Ints, grid: Array) -> Array:
+        """One number."""
+        summed: Array = total * np.float64(bound_grid(self.radius, V_BITS) ** 2)
+        return summed
+
+    def decode(self, answer: Array) -> Array:
+        """Read as it is."""
+        return answer
+
+    def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
+        """radius^2 per row."""
+        return Contribution.INTERVAL.sensitivity(max_rows * self.radius**2, neighbors)
+
+
+@dataclass(frozen=True, eq=False)
+class NormHistogram(Lengths, _AtScore):
     """Rows by the length of z, or of their score, in the cells between public `edges`.
 
     Guarantee: a row is in one cell. Replacing it moves two counts by one: L2 sensitivity sqrt(2).
@@ -285,26 +381,18 @@ class NormHistogram(_AtScore):
     family: Family = GAUSSIAN
     name: ClassVar[str] = "histogram of lengths"
 
-    def __post_init__(self) -> None:
-        increasing(self.edges, "edges of the cells")
-
     def parameters(self) -> Mapping[str, Any]:
-        """Those of the score, and the range of the edges."""
-        ends = {"first edge": float(self.edges[0]), "last edge": float(self.edges[-1])}
-        return {**super().parameters(), "of scores": self.scored, **ends}
+        """Those of the cells, and whether lengths are of scores."""
+        return {**super().parameters(), "of scores": self.scored}
 
     def total(self, block: Block) -> Ints:
         """The counts."""
         lengths = self._lengths(block) if self.scored else self._norms(block)
         return cell_counts(lengths, self.edges, block.keep, block.fast)
 
-    def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
-        """sqrt(2) per row under replace-one, 1 under add-remove."""
-        return Contribution.ACUTE.sensitivity(float(max_rows), neighbors)
-
 
 @dataclass(frozen=True, eq=False)
-class NormCount(_AtScore):
+class NormCount(LongScores, _AtScore):
     """Number of rows whose score is longer than `bound`.
 
     Guarantee: a row counts once or not at all.
@@ -314,18 +402,7 @@ class NormCount(_AtScore):
     family: Family = GAUSSIAN
     name: ClassVar[str] = "count of long scores"
 
-    def __post_init__(self) -> None:
-        _need_clip(self.bound, "bound")
-
-    def parameters(self) -> Mapping[str, Any]:
-        """Those of the score, and the bound."""
-        return {**super().parameters(), "bound": self.bound}
-
     def total(self, block: Block) -> Ints:
         """One count."""
         beyond = block.keep * (self._lengths(block) > self.bound)
         return exact_sum(np.array([beyond.sum()]))
-
-    def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
-        """One per row."""
-        return Contribution.INTERVAL.sensitivity(float(max_rows), neighbors)

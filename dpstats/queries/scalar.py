@@ -10,12 +10,11 @@ import numpy as np
 
 from dpstats.errors import PlanError
 from dpstats.privacy import Neighbors
-from dpstats.queries.base import Contribution, EachRow, Kind, Norm
+from dpstats.queries.base import AtMostOne, Contribution, EachRow, Kind, Norm
 from dpstats.queries.binned import cell_counts
 from dpstats.queries.blocks import (
     Array,
     Block,
-    Geometry,
     Ints,
     bound_grid,
     exact_sum,
@@ -36,12 +35,11 @@ _BITS = 22
 
 
 @dataclass(frozen=True)
-class Count(EachRow):
+class Count(AtMostOne, EachRow):
     """Number of rows that contribute (no value of theirs was missing)."""
 
     name: ClassVar[str] = "count"
     norm: ClassVar[Norm] = "l1"
-    geometry: ClassVar[Geometry | None] = None
 
     def parameters(self) -> Mapping[str, Any]:
         """None."""
@@ -50,10 +48,6 @@ class Count(EachRow):
     def total(self, block: Block) -> Ints:
         """The count."""
         return exact_sum(np.array([block.keep.sum()]))
-
-    def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
-        """One per row: a replaced row may turn from complete to missing."""
-        return Contribution.INTERVAL.sensitivity(float(max_rows), neighbors)
 
 
 @dataclass(frozen=True)
@@ -109,7 +103,6 @@ class ResponseMoments(_Interval):
 
     name: ClassVar[str] = "clipped sum, squares and count"
     norm: ClassVar[Norm] = "l1"
-    geometry: ClassVar[Geometry | None] = None
 
     def total(self, block: Block) -> Ints:
         """Steps of c and of c^2, and the count."""
@@ -155,7 +148,6 @@ class UnitMoments(_Interval):
     rows: int = 1
     name: ClassVar[str] = "clipped sum, squares and counts by unit"
     norm: ClassVar[Norm] = "l1"
-    geometry: ClassVar[Geometry | None] = None
 
     def total(self, block: Block) -> Ints:
         """Steps of T and of T^2; N and N^2; summed over units."""
@@ -190,7 +182,7 @@ class UnitMoments(_Interval):
 
 
 @dataclass(frozen=True, eq=False)
-class ResponseInterval(EachRow):
+class ResponseInterval(AtMostOne, EachRow):
     """Utilities for choosing an interval that holds most of the response and is not wide.
 
     Candidate i covers the cells ``first[i]`` to ``last[i] - 1`` between public, increasing `edges`.
@@ -207,7 +199,6 @@ class ResponseInterval(EachRow):
     name: ClassVar[str] = "response interval"
     kind: ClassVar[Kind] = "choice"
     norm: ClassVar[Norm] = "linf"
-    geometry: ClassVar[Geometry | None] = None
 
     def __post_init__(self) -> None:
         increasing(self.edges, "edges of the cells")
@@ -236,10 +227,6 @@ class ResponseInterval(EachRow):
         outside = below[-1] - (below[self.last] - below[self.first])
         utilities: Array = -outside - self.penalty
         return utilities
-
-    def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
-        """L-infinity sensitivity of the utilities: one per row."""
-        return Contribution.INTERVAL.sensitivity(float(max_rows), neighbors)
 
     def decode(self, answer: Array) -> Array:
         """``(lower, upper)`` of the chosen candidate, from its index."""
@@ -270,7 +257,6 @@ class ResponseHistogram(EachRow):
     edges: Array
     norm: Norm = "l1"
     name: ClassVar[str] = "response histogram"
-    geometry: ClassVar[Geometry | None] = None
 
     def __post_init__(self) -> None:
         increasing(self.edges, "edges of the cells")
@@ -312,7 +298,6 @@ class PairScales(EachRow):
     by_lots: ClassVar[bool] = True
     name: ClassVar[str] = "pair scale histogram"
     norm: ClassVar[Norm] = "l1"
-    geometry: ClassVar[Geometry | None] = None
 
     def parameters(self) -> Mapping[str, Any]:
         """The coefficients and the range of scales."""

@@ -12,7 +12,7 @@ import numpy as np
 from dpstats.errors import PlanError
 from dpstats.privacy import Neighbors
 from dpstats.queries.base import EachRow, Norm
-from dpstats.queries.blocks import Array, Block, Geometry, Ints, truncate
+from dpstats.queries.blocks import Array, Block, Ints, truncate
 from dpstats.queries.scalar import increasing
 from dpstats.queries.tables import Axis
 
@@ -22,7 +22,6 @@ _GRID = 2.0**-22  # numerical: steps in which scores and their products are adde
 _ROUNDED = 1 + 2.0**-18  # numerical: truncated contributions differ by a few more steps
 _SQUARE = math.sqrt(0.5)  # weight of counts and of squares beside sums
 _PRODUCT = math.sqrt(2.0)  # weight of products beside sums
-_COMPLETE = 1.8  # weight of the count of complete rows beside them
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,7 +90,6 @@ class GroupSums(EachRow):
     groups: Axis
     name: ClassVar[str] = "sums of scores by group"
     norm: ClassVar[Norm] = "l2"
-    geometry: ClassVar[Geometry | None] = None
 
     def __post_init__(self) -> None:
         if np.abs(self.column.scores).max() > 1:
@@ -164,9 +162,9 @@ class ScoreProducts(EachRow):
 
     scored: tuple[Scored, ...]
     radius: float
+    of_count: ClassVar[float] = 1.8  # weight of the count of complete rows beside sums
     name: ClassVar[str] = "products of scores"
     norm: ClassVar[Norm] = "l2"
-    geometry: ClassVar[Geometry | None] = None
 
     def __post_init__(self) -> None:
         places = [column.place for column in self.scored]
@@ -201,7 +199,7 @@ class ScoreProducts(EachRow):
         k = len(self.scored)
         rows, columns = np.triu_indices(k)
         products = np.where(rows == columns, _PRODUCT, _PRODUCT * math.sqrt(2))
-        return np.concatenate([[_COMPLETE], np.ones(k), products])
+        return np.concatenate([[self.of_count], np.ones(k), products])
 
     def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
         """L2: 2.5 r per row."""

@@ -12,13 +12,12 @@ import numpy as np
 from dpstats.errors import PlanError
 from dpstats.families.signs import mean_sign
 from dpstats.privacy import Neighbors
-from dpstats.queries.base import Contribution, EachRow, Kind, Norm
+from dpstats.queries.base import AtMostOne, Contribution, EachRow, Kind, Norm
 from dpstats.queries.blocks import (
     SAFETY,
     V_BITS,
     Array,
     Block,
-    Geometry,
     Ints,
     bound_grid,
     dense,
@@ -66,7 +65,6 @@ class SignedRows(EachRow):
     radius: float
     name: ClassVar[str] = "residuals of rows with their sign"
     norm: ClassVar[Norm] = "l2"
-    geometry: ClassVar[Geometry | None] = None
 
     def __post_init__(self) -> None:
         _need_between("unit", self.unit)
@@ -112,7 +110,7 @@ class SignedRows(EachRow):
 
 
 @dataclass(frozen=True)
-class LongEntries(EachRow):
+class LongEntries(AtMostOne, EachRow):
     """Choice of the columns in which most rows have an entry larger than a threshold in size.
 
     With `products` an entry is that of the column times the response.
@@ -132,7 +130,6 @@ class LongEntries(EachRow):
     name: ClassVar[str] = "choice of columns with long entries"
     kind: ClassVar[Kind] = "choice"
     norm: ClassVar[Norm] = "linf"
-    geometry: ClassVar[Geometry | None] = None
 
     def __post_init__(self) -> None:
         _need_between("threshold", self.threshold)
@@ -150,7 +147,3 @@ class LongEntries(EachRow):
         long &= (block.keep > 0)[:, None]
         counts: Ints = long.sum(axis=0, dtype=np.int64)
         return counts
-
-    def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
-        """1 per row under both relations."""
-        return Contribution.INTERVAL.sensitivity(float(max_rows), neighbors)

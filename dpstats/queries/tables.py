@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dpstats.errors import PlanError
 from dpstats.privacy import Neighbors
 from dpstats.queries.base import Contribution, EachRow, Norm
-from dpstats.queries.blocks import Array, Block, Geometry, Ints, truncate
+from dpstats.queries.blocks import Array, Block, Ints, truncate
 from dpstats.queries.scalar import increasing
 
 __all__ = ["Axis", "ColumnMoments", "TableCounts"]
@@ -90,7 +90,6 @@ class TableCounts(EachRow):
     missing: bool = True
     norm: Norm = "l2"
     name: ClassVar[str] = "counts of a table"
-    geometry: ClassVar[Geometry | None] = None
 
     def __post_init__(self) -> None:
         if not self.axes or self.cells > _MOST_CELLS:
@@ -157,7 +156,6 @@ class ColumnMoments(EachRow):
     upper: Array
     name: ClassVar[str] = "moments of columns in windows"
     norm: ClassVar[Norm] = "l2"
-    geometry: ClassVar[Geometry | None] = None
 
     def __post_init__(self) -> None:
         places = self.places.tolist()

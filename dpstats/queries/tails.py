@@ -12,7 +12,7 @@ import numpy as np
 from dpstats.errors import PlanError
 from dpstats.families import GAUSSIAN, Family
 from dpstats.privacy import Neighbors
-from dpstats.queries.base import Contribution, EachRow, Norm
+from dpstats.queries.base import Contribution, EachRow, Norm, WeighedRow, need_bounds
 from dpstats.queries.blocks import (
     Z_BITS,
     Array,
@@ -53,7 +53,6 @@ class TailSums(EachRow):
     family: Family = GAUSSIAN
     name: ClassVar[str] = "clipped tails"
     norm: ClassVar[Norm] = "l2"
-    geometry: ClassVar[Geometry | None] = None
 
     def __post_init__(self) -> None:
         finite = np.isfinite(self.ladder).all()
@@ -111,11 +110,9 @@ class ResidualSums(EachRow):
     family: Family = GAUSSIAN
     name: ClassVar[str] = "clipped sum and squares"
     norm: ClassVar[Norm] = "l2"
-    geometry: ClassVar[Geometry | None] = None
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.clip) and self.clip > 0):
-            raise PlanError(f"clip={self.clip!r}: a finite bound > 0 is needed.")
+        need_bounds(clip=self.clip)
 
     def parameters(self) -> Mapping[str, Any]:
         """The coefficients, the clip and the family; all public."""
@@ -155,7 +152,7 @@ class ResidualSums(EachRow):
 
 
 @dataclass(frozen=True, eq=False)
-class MinEigenvalue(EachRow):
+class MinEigenvalue(WeighedRow):
     """Smallest eigenvalue of `Gram`.
 
     Guarantee: by Weyl's inequality it moves by at most the operator norm of the change of the Gram

@@ -96,9 +96,9 @@ def _over_time(ax: Axes, times: Any, after: NDArray[np.float64]) -> None:
     ax.plot(at, after, MARKERS[0], color=COLORS[0], ms=4, label="a charge")
     locator = AutoDateLocator(minticks=2, maxticks=5)  # type: ignore[no-untyped-call]
     ax.xaxis.set_major_locator(locator)
-    short = ConciseDateFormatter(locator)  # type: ignore[no-untyped-call]
+    short = ConciseDateFormatter(locator, show_offset=False)  # type: ignore[no-untyped-call]
     ax.xaxis.set_major_formatter(short)
-    ax.set_xlabel("time (UTC)")
+    ax.set_xlabel(f"time (UTC), from {str(at[0])[:10]}")
 
 
 def error_vs_epsilon(
@@ -112,8 +112,9 @@ def error_vs_epsilon(
 ) -> Axes:
     """Planned standard error against epsilon, and the part of it that is sampling error.
 
-    No row is read: every point is a plan. The dotted line is what the standard error would be
-    without privacy noise, as the same plan expects it: where the two meet, more budget buys
+    No row is read: every point is a plan. Where public facts leave it open, the area is the range
+    that is expected and the line its middle. The dotted line is what the standard error would be
+    without privacy noise, at the lower end: where the area comes down to it, more budget buys
     nothing. Coefficients whose curves would lie on each other share one.
 
     Parameters
@@ -145,9 +146,12 @@ def error_vs_epsilon(
     from matplotlib.ticker import LogLocator, StrMethodFormatter
 
     privacy = Central(1.0, 1e-7) if privacy is None else privacy
+    if not (np.iterable(epsilons) and len(epsilons)):
+        raise OptionError(
+            "error_vs_epsilon: give at least one epsilon, such as error_vs_epsilon(model, "
+            "[0.5, 1, 2]); the rest of the guarantee is privacy=."
+        )
     grid = sorted(float(e) for e in epsilons)
-    if not grid:
-        raise OptionError("error_vs_epsilon(model, []): give at least one epsilon.")
     plans = [model.plan(replace(privacy, epsilon=e), **options) for e in grid]
     names = list(plans[0].parameters)
     unknown = sorted(set(terms or ()) - set(names))
@@ -161,7 +165,8 @@ def error_vs_epsilon(
             f"{plans[0].method!r} predicts no standard errors from public facts: nothing to draw."
         )
     units = plans[0].predicted_units or ("",) * len(names)
-    floor = se * np.sqrt(1 - np.array([[plan.privacy_share] for plan in plans]))
+    ends = np.array([p.predicted_range or [(s, s) for s in p.predicted_se] for p in plans])
+    floor = ends[:, :, 0] * np.sqrt(1 - np.array([[plan.privacy_share] for plan in plans]))
     ax = axes(ax, 7.0, 4.2)
     labels = {n: figure_text(f"{n}, {u}" if u else n) for n, u in zip(names, units, strict=True)}
     groups = _alike(se[:, [names.index(name) for name in shown]])
@@ -169,8 +174,11 @@ def error_vs_epsilon(
         j, color = names.index(shown[group[0]]), COLORS[k % len(COLORS)]
         style, label = MARKERS[k % len(MARKERS)] + "-", "\n".join(labels[shown[g]] for g in group)
         ax.plot(grid, se[:, j], style, color=color, ms=5, label=label)
+        ax.fill_between(grid, ends[:, j, 0], ends[:, j, 1], color=color, alpha=0.12, lw=0)
         ax.plot(grid, floor[:, j], ":", color=color, lw=1.2)
     ax.plot([], [], ":", color=GREY, label="without privacy noise:\nsampling error alone")
+    if (ends[..., 1] > ends[..., 0]).any():
+        ax.fill_between([], [], color=GREY, alpha=0.25, lw=0, label="least to most expected")
     ax.set(xscale="log", yscale="log")
     ax.set_xticks(grid, [f"{e:g}" for e in grid])
     ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))

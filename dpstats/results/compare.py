@@ -27,7 +27,7 @@ _INFO: dict[str, tuple[Callable[[Any], str], Callable[[Any], str]]] = {
     "Delta": (lambda fit: f"{fit.plan.privacy.delta:g}", lambda fit: "none"),
     "Method": (lambda fit: fit.plan.method, lambda fit: type(fit.model).__name__),
     "Privacy": (
-        lambda fit: NOT_PRIVATE if fit.reproducible else "private",
+        lambda fit: "NOT private" if fit.reproducible else "private",
         lambda fit: "NOT private",
     ),
     "No. Observations": (lambda fit: f"{fit.nobs:.0f}", lambda fit: f"{fit.nobs:.0f}"),

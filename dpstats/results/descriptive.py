@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,7 @@ from dpstats.protocol.descriptive import (
 from dpstats.results import archive, summary
 from dpstats.results.independence import Independence, independence
 from dpstats.results.parameters import ParameterResults
-from dpstats.text import WIDTH, printable
+from dpstats.text import WIDTH, printable, rounded, wrap
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,6 +43,17 @@ __all__ = [
     "TTestResults",
     "VarianceResults",
 ]
+
+
+def _is_window(ends: Any) -> bool:
+    """Whether they are two numbers; a file may hold anything there."""
+    return isinstance(ends, (list, tuple)) and [type(end) for end in ends] == [float, float]
+
+
+def _ends(windows: Iterable[tuple[str, Iterable[float]]]) -> str:
+    """Columns and their windows, in a sentence."""
+    shown = ((name, *(rounded(end, 4) for end in ends)) for name, ends in windows)
+    return ", ".join(f"{name} [{low}, {high}]" for name, low, high in shown)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -66,7 +78,7 @@ class DescriptiveResults(ParameterResults):
     def __repr__(self) -> str:
         shown = printable(self._shown())
         text = shown.to_string(float_format="{:.5g}".format, line_width=WIDTH)
-        return f"{super().__repr__()}\n{text}"
+        return "\n".join([*wrap([super().__repr__()], " "), text])
 
     @staticmethod
     def _written(estimate: Any) -> dict[str, Any]:
@@ -216,10 +228,7 @@ class DescribeResults(DescriptiveResults):
             raise OptionError("The result contradicts itself: estimate and design differ.")
 
     def _particulars(self) -> summary.Particulars:
-        windows = ", ".join(
-            f"{name} [{low:.4g}, {high:.4g}]"
-            for name, (low, high) in zip(self.estimate.columns, self.estimate.windows, strict=True)
-        )
+        windows = _ends(zip(self.estimate.columns, self.estimate.windows, strict=True))
         return summary.Particulars(
             meaning=(
                 f"Means and standard deviations are of values held to windows: {windows}. Their "
@@ -295,8 +304,9 @@ class GroupMeansResults(DescriptiveResults):
         low, high = (self.estimate.centre + sign * self.estimate.half for sign in (-1, 1))
         return summary.Particulars(
             meaning=(
-                f"Means are of values held to [{low:.4g}, {high:.4g}]; std err allows for tails as "
-                "heavy as log-normal ones. Intervals are Fieller's with the noise in them.",
+                f"Means are of values held to [{rounded(low, 4)}, {rounded(high, 4)}]; std err "
+                "allows for tails as heavy as log-normal ones. Intervals are Fieller's with the "
+                "noise in them.",
             )
         )
 
@@ -349,6 +359,19 @@ class CorrelationResults(DescriptiveResults):
         if self.estimate.columns != self.design.names:
             raise OptionError("The result contradicts itself: estimate and design differ.")
 
+    def _particulars(self) -> summary.Particulars:
+        said = self.released.get("windows")
+        pairs = said.items() if isinstance(said, Mapping) else ()
+        windows = [(name, ends) for name, ends in pairs if _is_window(ends)]
+        if not windows:
+            return super()._particulars()
+        return summary.Particulars(
+            meaning=(
+                f"Correlations are of values held to windows: {_ends(windows)}. std err is "
+                "that of columns that depend on each other linearly.",
+            )
+        )
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class VarianceResults(DescriptiveResults):
@@ -361,7 +384,7 @@ class VarianceResults(DescriptiveResults):
         low, high = (self.released[f"window {end}"] for end in ("lower", "upper"))
         return summary.Particulars(
             meaning=(
-                f"Moments are of values held to [{low:.4g}, {high:.4g}]; std err allows for tails "
-                "as heavy as log-normal ones.",
+                f"Moments are of values held to [{rounded(low, 4)}, {rounded(high, 4)}]; std err "
+                "allows for tails as heavy as log-normal ones.",
             )
         )

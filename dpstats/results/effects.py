@@ -197,7 +197,7 @@ def marginal_effects(
             "an exact function of them. Give rows that are public, new=...: a census, a published "
             "table, or made-up rows of interest."
         )
-    rows = _Rows(fit, law, new, at)
+    rows = _EffectRows(fit, law, new, at)
     moves = list(rows.directions(dummy, count))
     if not moves:
         raise OptionError("get_margeff: no covariate is in the model.")
@@ -222,7 +222,7 @@ def marginal_effects(
     )
 
 
-def _effect(rows: _Rows, move: _Direction, method: str) -> tuple[Array, Array]:
+def _effect(rows: _EffectRows, move: _Direction, method: str) -> tuple[Array, Array]:
     """Effects (m, K) on K means, and their gradients in the q k coefficients, (m, K, q k)."""
     law = rows.law
     if move.discrete:
@@ -258,7 +258,7 @@ def in_coefficients(slope: Array, X: Array) -> Array:
     return (slope[..., None] * X[:, None, None, :]).reshape(*slope.shape[:2], -1)
 
 
-class _Rows:
+class _EffectRows:
     """Rows of the design at which effects are taken, and how they move with each covariate."""
 
     def __init__(self, fit: Any, law: OneMean | Chances, new: Any, at: str) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 from dpstats.protocol.evaluation import ClassificationEstimate, PredictionErrorEstimate
 from dpstats.results import summary
 from dpstats.results.descriptive import DescriptiveResults
+from dpstats.text import rounded
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -112,9 +113,9 @@ class PredictionErrorResults(DescriptiveResults):
         (low, high), (first, last) = self.estimate.windows
         return summary.Particulars(
             meaning=(
-                f"Errors are held to [{low:.4g}, {high:.4g}], responses to [{first:.4g}, "
-                f"{last:.4g}], and what is said is said of these: noise hides how far beyond "
-                "others are.",
+                f"Errors are held to [{rounded(low, 4)}, {rounded(high, 4)}], responses to "
+                f"[{rounded(first, 4)}, {rounded(last, 4)}], and what is said is said of these: "
+                "noise hides how far beyond others are.",
                 _NEW,
             )
         )

@@ -35,7 +35,11 @@ _ASSUMED = ("exchangeable", "target")
 class FederatedResults(RegressionResults):
     """Estimates for the target site, of its own answer and those of other sites.
 
-    `params`, `bse`, tests and intervals are of the target's parameters, whatever the others are.
+    All are of the target's parameters. By `blend` and `minimax` intervals, `tvalues` and `pvalues`
+    are of a test of each coefficient that holds its level whatever the sites have in common: other
+    sites and coefficients say what its estimate is expected to be, and it alone may err. `bse` are
+    roots of expected squared errors, of which `t_test` and `wald_test` are.
+
     `sources` says what each site contributed; `site` gives its own table, and `for_target` the same
     for another site. All of it is computed of what was released, at no cost.
     """
@@ -162,9 +166,10 @@ class FederatedResults(RegressionResults):
         cols : sequence of int or str, optional
             Positions of parameters, or their names.
         assume : {"exchangeable", "target"}, optional
-            By default intervals hold whatever the sites have in common. ``"exchangeable"``: the
-            target is one more site like those it is near; shorter, and wrong under a shift that all
-            sources share. ``"target"``: those of the target's own answer.
+            By default, of `blend` and `minimax`, the interval of each coefficient holds at its
+            level whatever the sites have in common, and is shorter than the target's own where they
+            agree. ``"exchangeable"``: the target is one more site like those it is near; shorter,
+            and wrong under a shift that all sources share. ``"target"``: those of its own answer.
 
         Raises
         ------
@@ -177,7 +182,7 @@ class FederatedResults(RegressionResults):
             return super().conf_int(alpha, cols)
         if assume not in _ASSUMED:
             raise OptionError(f"assume={assume!r}: allowed are {', '.join(map(repr, _ASSUMED))}.")
-        own = self._answer(self.estimate.target)
+        own = self.estimate.own
         exchangeable = (self.estimate.params, self.estimate.assumed)
         values, cov = exchangeable if assume == "exchangeable" else (own.params, own.cov)
         bounds = interval(values, np.sqrt(np.diag(cov)), alpha)
@@ -196,11 +201,11 @@ class FederatedResults(RegressionResults):
             "Estimates are of the target's population; fit.sources says what each site gave, "
             "fit.site(name) its own table, fit.for_target(name) the same for another."
         )
-        average = (
-            "Intervals hold on average over coefficients. One in which the target alone differs "
-            "from all others may be missed: conf_int(assume='target') holds each."
+        each = (
+            "Intervals and P>|z| hold for each coefficient, whatever the sites have in common; "
+            "std err is the root of an expected squared error."
         )
-        told = (whole, average) if estimate.combine in RULES else (whole,)
+        told = (whole, each) if estimate.prior_mean.size else (whole,)
         return replace(made, sizes=(*made.sizes, *sizes), meaning=(*told, *made.meaning))
 
 

@@ -28,6 +28,7 @@ __all__ = [
     "normal_quantile",
     "parse_constraints",
     "terms_as_statsmodels",
+    "tests_of",
     "wald_table",
     "wald_terms",
     "wald_test",
@@ -93,6 +94,16 @@ def wald_table(params: Array, cov: Array, testable: NDArray[np.bool_] | bool = T
     se = _sd(np.diag(cov))
     z, p = (np.where(testable, value, np.nan) for value in _ratio(params, se))
     return WaldTable(se, z, p)
+
+
+def tests_of(table: ParameterTable) -> WaldTable:
+    """Tests of ``parameter = 0`` that agree with `bounds_of`, and standard errors."""
+    from scipy.special import ndtr
+
+    found = wald_table(table.inner_values, table.cov, table.testable)
+    if table.deviates is None:
+        return found
+    return WaldTable(found.se, table.deviates, 2 * ndtr(-np.abs(table.deviates)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,27 +274,27 @@ def terms_as_statsmodels(found: Sequence[tuple[str, float, int, float]], mark: s
     import pandas as pd
     from statsmodels.stats.contrast import WaldTestResults
 
-    class Marked(WaldTestResults):  # type: ignore[misc]
+    class MarkedTerms(WaldTestResults):  # type: ignore[misc]
         def __str__(self) -> str:
             return f"{super().__str__()}\n{mark}".rstrip()
 
     index = [term for term, *_ in found]
     rows = [(statistic, p, df) for _, statistic, df, p in found]
     table = pd.DataFrame(rows, index=index, columns=["statistic", "pvalue", "df_constraint"])
-    return Marked(None, "chi2", None, table=table)
+    return MarkedTerms(None, "chi2", None, table=table)
 
 
 def _marked(kind: Any, mark: str) -> Any:
     """Results of tests of this kind, with a mark on what they print."""
 
-    class Marked(kind):  # type: ignore[misc]
+    class MarkedTest(kind):  # type: ignore[misc]
         def summary(self, xname: Any = None, alpha: float = 0.05, title: Any = None) -> Any:
             if self.effect is None:
                 return f"{super().summary(xname, alpha)} {mark}"
             title = "Test for Constraints" if title is None else title
             return super().summary(xname, alpha, f"{title} {mark}".strip())
 
-    return Marked
+    return MarkedTest
 
 
 def as_statsmodels(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.results.inference import normal_quantile
+from dpstats.results.inference import bounds_of, normal_quantile
 from dpstats.theory import BoundTerm, ErrorBound
 
 if TYPE_CHECKING:
@@ -39,9 +39,13 @@ def bounded(
     population value is: an interval for that holds the non-private answer more often.
     """
     factor, normal = _quantile(plan), normal_quantile(1 - LEVEL)
+    total, formula = normal * np.sqrt(np.diag(table.cov)), f"{normal:.3g} sqrt(V)"
+    if table.deviates is not None:
+        ends = bounds_of(table, 1 - LEVEL)
+        total, formula = np.abs(ends.T - table.inner_values).max(axis=0), "farther end of interval"
     sides = (
         ("privacy", factor * np.sqrt(_distance(table)), f"{factor:.3g} sqrt({_VARIANCE})", _NOISE),
-        ("total", normal * np.sqrt(np.diag(table.cov)), f"{normal:.3g} sqrt(V)", _MODEL),
+        ("total", total, formula, _MODEL),
     )
     found = tuple(
         BoundTerm("bound", "upper", term, name, float(value), formula, source)

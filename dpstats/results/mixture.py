@@ -12,7 +12,12 @@ from numpy.typing import NDArray
 
 from dpstats.errors import OptionError
 from dpstats.families.mixtures import NormalMixture
-from dpstats.protocol.mixtures import MixtureEstimate, component_names
+from dpstats.protocol.mixtures import (
+    MixtureEstimate,
+    RegressionMixtureEstimate,
+    component_names,
+)
+from dpstats.protocol.symmetric import SymmetricMixtureEstimate
 from dpstats.results.inference import interval
 from dpstats.results.parameters import ParameterResults, places_among
 from dpstats.results.summary import Particulars
@@ -20,7 +25,7 @@ from dpstats.results.summary import Particulars
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["MixtureResults", "numbered"]
+__all__ = ["MixtureResults", "OfComponents", "numbered"]
 
 Array = NDArray[np.float64]
 
@@ -32,8 +37,42 @@ def numbered(k: int) -> pd.RangeIndex:
     return pd.RangeIndex(1, k + 1, name="component")
 
 
+class OfComponents(ParameterResults):
+    """What results of mixtures share: a test of the model, and its columns."""
+
+    estimate: MixtureEstimate | RegressionMixtureEstimate | SymmetricMixtureEstimate
+
+    @property
+    def _columns(self) -> tuple[str, ...]:
+        """Columns of the design that the mixture is of."""
+        return tuple(self.design.names)
+
+    def _check(self) -> None:
+        super()._check()
+        if self.estimate.columns != self._columns:
+            raise OptionError("The result contradicts itself: estimate and design differ.")
+
+    @property
+    def goodness_of_fit(self) -> pd.Series:
+        """Two tests of the model from what was released, and their common p-value.
+
+        Chi-squared statistics with their degrees of freedom: of all numbers beyond those that the
+        parameters need, and of the tails (of regressions also the variances) of components. Empty
+        where the released numbers are not fitted together.
+        """
+        import pandas as pd
+
+        return pd.Series(self.estimate.released.get("goodness of fit", {}), dtype=float)
+
+    def _sizes(self, components: str) -> tuple[tuple[str, str], ...]:
+        """Lines of the summary: the components, and how well they fit."""
+        test = self.goodness_of_fit
+        p = f"{test['p']:.3g}" if "p" in test else "none"
+        return (("Components:", components), ("Goodness of fit, p:", p))
+
+
 @dataclass(frozen=True, eq=False, repr=False)
-class MixtureResults(ParameterResults):
+class MixtureResults(OfComponents):
     """A private mixture of k normal laws in d columns, the heaviest component first.
 
     `params`, `bse` and the rest are of all weights, means and standard deviations in one row. A
@@ -43,11 +82,10 @@ class MixtureResults(ParameterResults):
     estimate: MixtureEstimate
     estimates = MixtureEstimate
 
-    def _check(self) -> None:
-        super()._check()
+    @property
+    def _columns(self) -> tuple[str, ...]:
         place = self.design.standardization.intercept
-        if self.estimate.columns != tuple(n for j, n in enumerate(self.design.names) if j != place):
-            raise OptionError("The result contradicts itself: estimate and design differ.")
+        return tuple(name for j, name in enumerate(self.design.names) if j != place)
 
     @cached_property
     def mixture(self) -> NormalMixture:
@@ -81,17 +119,6 @@ class MixtureResults(ParameterResults):
         names = list(self.estimate.columns)
         pairs = zip(self._components, self.estimate.covariances, strict=True)
         return {j: pd.DataFrame(c.copy(), names, names) for j, c in pairs}
-
-    @property
-    def goodness_of_fit(self) -> pd.Series:
-        """Two tests of the model from what was released, and their common p-value.
-
-        Chi-squared statistics with their degrees of freedom: of all numbers beyond those that the
-        parameters need, and of the tails of components. Empty where the numbers are not fitted.
-        """
-        import pandas as pd
-
-        return pd.Series(self.estimate.released.get("goodness of fit", {}), dtype=float)
 
     def conf_int(
         self, alpha: float = 0.05, cols: Sequence[int | str] | None = None
@@ -175,13 +202,8 @@ class MixtureResults(ParameterResults):
     # Reports --------------------------------------------------------------------------------------
 
     def _particulars(self) -> Particulars:
-        test = self.goodness_of_fit
-        p = f"{test['p']:.3g}" if "p" in test else "none"
         return Particulars(
             law=(("Covariances:", str(self.plan.options.get("covariance"))),),
-            sizes=(
-                ("Components:", str(len(self.estimate.weights))),
-                ("Goodness of fit, p:", p),
-            ),
+            sizes=self._sizes(str(len(self.estimate.weights))),
             errors=(self.no_inference,),
         )

@@ -20,7 +20,7 @@ from dpstats.results.inference import (
     bounds_of,
     contrast,
     parse_constraints,
-    wald_table,
+    tests_of,
     wald_test,
 )
 from dpstats.results.page import Page
@@ -49,7 +49,7 @@ class ParameterResults(Released):
 
     @cached_property
     def _wald(self) -> WaldTable:
-        return wald_table(self.table.inner_values, self.table.cov, self.table.testable)
+        return tests_of(self.table)
 
     def _frame(self, values: Array) -> Any:
         """A Series or a square DataFrame of the k parameters in the model."""
@@ -90,7 +90,7 @@ class ParameterResults(Released):
 
     @property
     def tvalues(self) -> pd.Series:
-        """``params / bse``; referred to the normal distribution, shape (k,)."""
+        """Normal deviates of ``parameter = 0``, shape (k,): ``params / bse``, of most models."""
         return self._frame(self._wald.z)
 
     @property

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from dpstats.design import Design
+    from dpstats.protocol.estimate import ParameterTable
 
 __all__ = ["RegressionResults"]
 
@@ -69,12 +71,18 @@ class RegressionResults(TermResults):
         return coefficients.from_dict(data, len(design.names))
 
     def _check(self) -> None:
-        if self.plan.parameters != self.design.names:
+        of_column = self.plan.model == "mean" and self.plan.parameters == (self.response,)
+        if self.plan.parameters != self.design.names and not of_column:
             raise OptionError("The result contradicts itself: plan and design have other columns.")
         for name in _RESIDUAL_SD:
             if name in self.estimate.released:
                 read(float, self.estimate.released[name], f"estimate, released, {name}")
         dispersion.check(self.design.family, self.estimate.released)
+
+    @cached_property
+    def table(self) -> ParameterTable:
+        """The coefficients in the user's units; a mean has the name of its column."""
+        return replace(super().table, names=self.plan.parameters)
 
     @property
     def selected(self) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,12 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.design import DeclaredDesign
-from dpstats.errors import OptionError
 from dpstats.families.mixtures import RegressionMixture
 from dpstats.protocol.mixtures import RegressionMixtureEstimate
 from dpstats.results.inference import interval
-from dpstats.results.mixture import numbered
-from dpstats.results.parameters import ParameterResults, places_among
+from dpstats.results.mixture import OfComponents, numbered
+from dpstats.results.parameters import places_among
 from dpstats.results.summary import Particulars
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from dpstats.design import Design
 
-__all__ = ["RegressionMixtureResults", "response_of"]
+__all__ = ["OfRegressions", "RegressionMixtureResults", "response_of"]
 
 Array = NDArray[np.float64]
 
@@ -37,8 +37,54 @@ def response_of(design: Design) -> DeclaredDesign:
     return DeclaredDesign.from_formula(f"0 + {left}", design.schema, response=False)
 
 
+class OfRegressions(OfComponents, ABC):
+    """What results of mixtures of regressions share: what they say of new rows."""
+
+    @property
+    @abstractmethod
+    def mixture(self) -> RegressionMixture:
+        """The mixture as arrays, in the user's units."""
+
+    def predict_components(self, table: Any) -> pd.DataFrame:
+        """Mean response of new rows in each component, of shape (m, k); nan where one is missing.
+
+        Parameters
+        ----------
+        table : table
+            New rows: pandas, polars or pyarrow, or a dict of arrays; the response is not needed.
+        """
+        import pandas as pd
+
+        means = self.design.exog(table, clip=False) @ self.mixture.coef.T
+        return pd.DataFrame(means, getattr(table, "index", None), numbered(self.mixture.k))
+
+    def predict(self, table: Any) -> pd.Series:
+        """Mean response of new rows over all components; nan where a value is missing."""
+        return (self.predict_components(table) @ self.mixture.weights).rename("mean")
+
+    def predict_proba(self, table: Any) -> pd.DataFrame:
+        """Probability of each component for new rows whose response is known, of shape (m, k).
+
+        Parameters
+        ----------
+        table : table
+            As for `predict_components`, with the response. Where a value is missing probabilities
+            are nan.
+        """
+        import pandas as pd
+
+        rows = np.column_stack([d.exog(table, clip=False) for d in (self.design, self._response)])
+        with np.errstate(invalid="ignore"):  # of values that are missing
+            shares = self.mixture.responsibilities(rows)
+        return pd.DataFrame(shares, getattr(table, "index", None), numbered(self.mixture.k))
+
+    @cached_property
+    def _response(self) -> DeclaredDesign:
+        return response_of(self.design)
+
+
 @dataclass(frozen=True, eq=False, repr=False)
-class RegressionMixtureResults(ParameterResults):
+class RegressionMixtureResults(OfRegressions):
     """A private mixture of k regressions on d columns, the heaviest component first.
 
     `params`, `bse` and the rest are of all weights and coefficients in one row, and of ``sigma``.
@@ -47,11 +93,6 @@ class RegressionMixtureResults(ParameterResults):
 
     estimate: RegressionMixtureEstimate
     estimates = RegressionMixtureEstimate
-
-    def _check(self) -> None:
-        super()._check()
-        if self.estimate.columns != tuple(self.design.names):
-            raise OptionError("The result contradicts itself: estimate and design differ.")
 
     @cached_property
     def mixture(self) -> RegressionMixture:
@@ -78,17 +119,6 @@ class RegressionMixtureResults(ParameterResults):
         """Standard deviation of the errors of every component."""
         return self.estimate.sigma
 
-    @property
-    def goodness_of_fit(self) -> pd.Series:
-        """Two tests of the model from what was released, and their common p-value.
-
-        Chi-squared statistics with their degrees of freedom: of all numbers beyond those that the
-        parameters need, and of the variances and tails of components.
-        """
-        import pandas as pd
-
-        return pd.Series(self.estimate.released.get("goodness of fit", {}), dtype=float)
-
     def conf_int(
         self, alpha: float = 0.05, cols: Sequence[int | str] | None = None
     ) -> pd.DataFrame:
@@ -107,53 +137,7 @@ class RegressionMixtureResults(ParameterResults):
         found = pd.DataFrame(bounds, index=index)
         return found if cols is None else found.iloc[places_among(cols, self.table.inner_names)]
 
-    # New rows -------------------------------------------------------------------------------------
-
-    def predict_components(self, table: Any) -> pd.DataFrame:
-        """Mean response of new rows in each component, of shape (m, k); nan where one is missing.
-
-        Parameters
-        ----------
-        table : table
-            New rows: pandas, polars or pyarrow, or a dict of arrays; the response is not needed.
-        """
-        import pandas as pd
-
-        means = self.design.exog(table, clip=False) @ self.estimate.coef.T
-        return pd.DataFrame(means, getattr(table, "index", None), numbered(self.mixture.k))
-
-    def predict(self, table: Any) -> pd.Series:
-        """Mean response of new rows over all components; nan where a value is missing."""
-        return (self.predict_components(table) @ self.weights).rename("mean")
-
-    def predict_proba(self, table: Any) -> pd.DataFrame:
-        """Probability of each component for new rows whose response is known, of shape (m, k).
-
-        Parameters
-        ----------
-        table : table
-            As for `predict_components`, with the response. Where a value is missing probabilities
-            are nan.
-        """
-        import pandas as pd
-
-        rows = np.column_stack([d.exog(table, clip=False) for d in (self.design, self._response)])
-        with np.errstate(invalid="ignore"):  # of values that are missing
-            shares = self.mixture.responsibilities(rows)
-        return pd.DataFrame(shares, getattr(table, "index", None), numbered(self.mixture.k))
-
-    @cached_property
-    def _response(self) -> DeclaredDesign:
-        return response_of(self.design)
-
     # Reports --------------------------------------------------------------------------------------
 
     def _particulars(self) -> Particulars:
-        test = self.goodness_of_fit
-        return Particulars(
-            sizes=(
-                ("Components:", str(self.mixture.k)),
-                ("Goodness of fit, p:", f"{test['p']:.3g}" if "p" in test else "none"),
-            ),
-            errors=(self.no_inference,),
-        )
+        return Particulars(sizes=self._sizes(str(self.mixture.k)), errors=(self.no_inference,))

@@ -81,7 +81,7 @@ class Released:
     >>> schema = dp.Schema(y=dp.Numeric(0, 1))
     >>> fit = dp.mean("y", {"y": [0.2, 0.8] * 99}, schema).fit(dp.Central(1.0))
     >>> fit.privacy.epsilon, fit.params.index.tolist()
-    (1.0, ['Intercept'])
+    (1.0, ['y'])
     """
 
     design: Design
@@ -209,12 +209,13 @@ class Released:
 
     @property
     def model(self) -> ModelNames:
-        """Names of the variables, for statsmodels' tools; no data.
+        """Names of the parameters and the response, for statsmodels' tools; no data.
 
         That of the response says where noise was seeded: other packages show nothing else of ours.
         """
         mark = " (NOT private)" if self.reproducible else ""
-        return ModelNames(f"{self.response}{mark}", list(self.design.names), self.design.formula)
+        names = self.plan.parameters if self.plan.model == "mean" else self.design.names
+        return ModelNames(f"{self.response}{mark}", list(names), self.design.formula)
 
     @property
     def response(self) -> str:
@@ -277,7 +278,8 @@ class Released:
         p, table = self.plan, self.table
         part, whole = len(table.inner), len(table.names)
         count = str(whole) if part == whole else f"{part} of {whole}"
-        what = "coefficients" if table.of_coefficients else "parameters"
+        what = "coefficient" if table.of_coefficients else "parameter"
+        what += "s" * (whole != 1)
         return plain(
             f"<Results: {p.model} by {p.method}, {self.privacy.trust}, epsilon="
             f"{p.privacy.epsilon:g}, delta={p.privacy.delta:g}, n={self.nobs:.0f}, "

@@ -16,9 +16,10 @@ from typing import Any
 
 from dpstats.privacy import NOT_PRIVATE
 from dpstats.protocol.estimate import ParameterTable
-from dpstats.results.inference import bounds_of, wald_table
+from dpstats.results.inference import bounds_of, tests_of
 from dpstats.results.page import Page, TextTable
 from dpstats.results.released import Released
+from dpstats.text import rounded
 from dpstats.theory import RATES
 
 __all__ = ["Particulars", "page"]
@@ -74,9 +75,12 @@ _MODELS = {  # as statsmodels calls them in the head and in the title; of others
     "quantreg": ("QuantReg", "Quantile Regression"),
     "mixture_ols": ("Mixture of OLS", "Mixture of Regressions"),
     "symmetric_mixture_ols": ("Symmetric mixture of OLS", "Symmetric Mixture of Regressions"),
+    "describe": ("Description", "Descriptive Statistics"),
     "corr": ("Correlation", "Correlation"),
     "crosstab": ("Crosstab", "Contingency Table"),
     "ttest": ("t-test", "Two-Sample Test"),
+    "evaluate logit": ("Evaluation of Logit", "Evaluation"),
+    "evaluate ols": ("Evaluation of OLS", "Evaluation"),
 }
 
 
@@ -118,8 +122,10 @@ def _at_most_all(fit: Released) -> float:
 
 def _number(value: float, digits: int) -> str:
     """Fixed digits in statsmodels' manner; powers of ten where they would hide the number."""
-    small = value != 0 and abs(value) < 10.0 ** (1 - digits)
-    return f"{value:.{digits}g}" if small or abs(value) >= 1e4 else f"{value:.{digits}f}"
+    size = abs(value)
+    if (size < 10.0 ** (1 - digits) and value != 0) or size >= 1e8:
+        return f"{value:.{digits}g}"
+    return f"{value:.{digits if size < 1e4 else 1 if size < 1e5 else 0}f}"
 
 
 def _parameters(fit: Released, alpha: float) -> TextTable:
@@ -131,7 +137,7 @@ def _parameters(fit: Released, alpha: float) -> TextTable:
         width = max(map(len, values), default=4)  # nothing may be selected
         rows = _grouped(table, [(value.rjust(width),) for value in values])
         return TextTable(("", what.rjust(width)), rows, frozenset({0, 1}))
-    wald = wald_table(table.inner_values, table.cov, table.testable)
+    wald = tests_of(table)
     bounds = bounds_of(table, alpha)
     lost = [("not", "ident.") if at in table.not_identified else ("", "") for at in table.inner]
     tests = [
@@ -199,7 +205,8 @@ def _error_bound(fit: Released, full: bool) -> Pairs:
     if not len(bound.population):
         return (("Error bound", f"none in numbers. {theorem}"),)
     if not len(bound.nonprivate):
-        text = f"To the population value, with probability 95 %: half the 95 % interval. {theorem}"
+        far = "half" if fit.table.deviates is None else "the farther end of"
+        text = f"To the population value, with probability 95 %: {far} the 95 % interval. {theorem}"
         return (("Error bound", text),)
     text = (
         f'"priv. +/-": 95 % bound on the distance to the fit without privacy on {bound.rows}; to '
@@ -223,7 +230,8 @@ def _by_column(released: Mapping[str, Any]) -> Iterable[str]:
     """What was released of each column, in the user's units; a file may hold anything there."""
     scales = {n: v for n, v in _mapping(released, "scales").items() if isinstance(v, Mapping)}
     pairs = [(name, _numbers(v, "center", "scale")) for name, v in scales.items()]
-    found = ", ".join(f"{name} {p[0]:.3g} ({p[1]:.3g})" for name, p in pairs if len(p) == 2)
+    each = [(name, *(rounded(v, 3) for v in pair)) for name, pair in pairs if len(pair) == 2]
+    found = ", ".join(f"{name} {centre} ({scale})" for name, centre, scale in each)
     if found:
         yield f"Centres (and scales) that were found: {found}."
     for key, what in (
@@ -231,9 +239,9 @@ def _by_column(released: Mapping[str, Any]) -> Iterable[str]:
         ("share missing", "missing"),
     ):
         shares = _mapping(released, key)
-        each = [f"{n} {share:.1%}" for n in shares for share in _numbers(shares, n)]
-        if each:
-            yield f"Noisy shares of values {what}: {', '.join(each)}."
+        parts = [f"{n} {share:.1%}" for n in shares for share in _numbers(shares, n)]
+        if parts:
+            yield f"Noisy shares of values {what}: {', '.join(parts)}."
 
 
 def _mapping(released: Mapping[str, Any], key: str) -> Mapping[str, Any]:
@@ -250,7 +258,7 @@ def _short(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         ends = [*value[:4], "...", value[-1]] if len(value) > 6 else value
         return f"({', '.join(map(_short, ends))})"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    return rounded(value, 4) if isinstance(value, float) else str(value)
 
 
 def _notes(fit: Released, own: Particulars, full: bool) -> Iterable[str]:

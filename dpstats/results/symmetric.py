@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.design import DeclaredDesign
 from dpstats.errors import OptionError
 from dpstats.families.mixtures import NormalMixture, RegressionMixture
 from dpstats.families.signs import mean_sign
 from dpstats.protocol.symmetric import SymmetricLinesEstimate, SymmetricMixtureEstimate
-from dpstats.results.mixture import numbered
-from dpstats.results.parameters import ParameterResults
-from dpstats.results.regression_mixture import response_of
+from dpstats.results.mixture import OfComponents, numbered
+from dpstats.results.regression_mixture import OfRegressions
 from dpstats.results.summary import Particulars
 
 if TYPE_CHECKING:
@@ -32,19 +30,14 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class _Symmetric(ParameterResults):
-    """What both have: b, sigma, the columns selected, and a test of the model."""
+class _SymmetricResults(OfComponents):
+    """What both have: b, sigma, and the columns selected."""
 
     estimate: SymmetricMixtureEstimate
 
     @staticmethod
     def _sparsity(estimate: Any, design: Design, plan: Plan) -> int:
         return len(estimate.support)
-
-    def _check(self) -> None:
-        super()._check()
-        if self.estimate.columns != tuple(self.design.names):
-            raise OptionError("The result contradicts itself: estimate and design differ.")
 
     @property
     def beta(self) -> pd.Series:
@@ -71,16 +64,6 @@ class _Symmetric(ParameterResults):
         return [self.estimate.columns[j] for j in self.estimate.support]
 
     @property
-    def goodness_of_fit(self) -> pd.Series:
-        """Two tests of the model from what was released, and their common p-value.
-
-        Empty where the released numbers are not fitted together.
-        """
-        import pandas as pd
-
-        return pd.Series(self.estimate.released.get("goodness of fit", {}), dtype=float)
-
-    @property
     def path(self) -> pd.DataFrame:
         """Every iterate that was released on the way, one row a step; empty where none was."""
         import pandas as pd
@@ -96,29 +79,17 @@ class _Symmetric(ParameterResults):
         rows = np.stack([self.estimate.beta, -self.estimate.beta])
         return pd.DataFrame(rows, numbered(2), list(self.estimate.columns))
 
-    def _shares(self, table: Any, odds: Array) -> pd.DataFrame:
-        """Probabilities of both components from half of their log odds."""
-        import pandas as pd
-
-        sign = mean_sign(odds)
-        shares = np.column_stack([(1 + sign) / 2, (1 - sign) / 2])
-        return pd.DataFrame(shares, getattr(table, "index", None), numbered(2))
-
     def _particulars(self) -> Particulars:
-        test = self.goodness_of_fit
         known = " (given)" if self.estimate.public_sigma else ""
         return Particulars(
             law=(("Sigma:", f"{self.sigma:.4g}{known}"),),
-            sizes=(
-                ("Components:", "b and -b"),
-                ("Goodness of fit, p:", f"{test['p']:.3g}" if "p" in test else "none"),
-            ),
+            sizes=self._sizes("b and -b"),
             errors=(self.no_inference,),
         )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class SymmetricMixtureResults(_Symmetric):
+class SymmetricMixtureResults(_SymmetricResults):
     """Two normal laws around b (component 1) and -b (component 2), equally likely."""
 
     estimates = SymmetricMixtureEstimate
@@ -157,7 +128,11 @@ class SymmetricMixtureResults(_Symmetric):
         table : table
             New rows: pandas, polars or pyarrow, or a dict of arrays.
         """
-        return self._shares(table, self._odds(self.design.exog(table, clip=False)))
+        import pandas as pd
+
+        sign = mean_sign(self._odds(self.design.exog(table, clip=False)))
+        shares = np.column_stack([(1 + sign) / 2, (1 - sign) / 2])
+        return pd.DataFrame(shares, getattr(table, "index", None), numbered(2))
 
     def predict(self, table: Any) -> pd.Series:
         """The likelier component of new rows, 1 or 2; 0 where a value is missing."""
@@ -203,7 +178,7 @@ class SymmetricMixtureResults(_Symmetric):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class SymmetricRegressionResults(_Symmetric):
+class SymmetricRegressionResults(_SymmetricResults, OfRegressions):
     """Two regressions with coefficients b (component 1) and -b (component 2), equally likely."""
 
     estimate: SymmetricLinesEstimate
@@ -219,37 +194,3 @@ class SymmetricRegressionResults(_Symmetric):
     def components(self) -> pd.DataFrame:
         """Coefficients, one row a component, of shape (2, d)."""
         return self._signed()
-
-    def predict_components(self, table: Any) -> pd.DataFrame:
-        """Mean response of new rows in each component, of shape (m, 2); nan where one is missing.
-
-        Parameters
-        ----------
-        table : table
-            New rows: pandas, polars or pyarrow, or a dict of arrays; the response is not needed.
-        """
-        import pandas as pd
-
-        eta = self.design.exog(table, clip=False) @ self.estimate.beta
-        means = np.column_stack([eta, -eta])
-        return pd.DataFrame(means, getattr(table, "index", None), numbered(2))
-
-    def predict(self, table: Any) -> pd.Series:
-        """Mean response of new rows over both components: 0; nan where a value is missing."""
-        return (self.predict_components(table) @ self.weights).rename("mean")
-
-    def predict_proba(self, table: Any) -> pd.DataFrame:
-        """Probability of each component for new rows whose response is known, of shape (m, 2).
-
-        Parameters
-        ----------
-        table : table
-            As for `predict_components`, with the response.
-        """
-        eta = self.design.exog(table, clip=False) @ self.estimate.beta
-        y = self._response.exog(table, clip=False)[:, 0]
-        return self._shares(table, eta * y / self.sigma**2)
-
-    @cached_property
-    def _response(self) -> DeclaredDesign:
-        return response_of(self.design)

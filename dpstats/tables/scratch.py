@@ -25,13 +25,13 @@ CHARGED = " The fit was charged before, and a charge stands."  # what ends a lat
 _ALIGNED = 4096  # bytes: each array begins on a page of its own
 
 
-def arrays(folder: Path | None, wanted: Wanted) -> dict[str, NDArray[Any]]:
+def arrays(folder: Path | None, wanted: Wanted, failing: str = CHARGED) -> dict[str, NDArray[Any]]:
     """Arrays of zeros by name: in memory, or in one scratch file in a folder.
 
     The file is opened without a name where the system can (``O_TMPFILE``), else its name is removed
     before anything is written; nobody but its owner may open it (mode 0600). All its space is
     reserved at once, so that a full disk is an error here and no crash later. It is gone with
-    the last of its arrays, or with the process, however that ends.
+    the last of its arrays, or with the process, however that ends. An error ends with `failing`.
 
     Raises
     ------
@@ -53,7 +53,7 @@ def arrays(folder: Path | None, wanted: Wanted) -> dict[str, NDArray[Any]]:
     else:
         return _laid_out(pages, wanted)
     raise DataError(
-        f"Scratch folder {folder}: no file for the rows could be made there ({failed}).{CHARGED}"
+        f"Scratch folder {folder}: no file for the rows could be made there ({failed}).{failing}"
     )
 
 
@@ -115,4 +115,5 @@ def check_space(folder: Path, size: int) -> None:
 
 
 def _gib(size: int) -> str:
-    return f"{size / 2**30:,.2f} GiB"
+    gib = size / 2**30
+    return f"{gib:,.2f} GiB" if gib >= 1 else f"{gib:.3g} GiB"

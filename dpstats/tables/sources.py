@@ -333,7 +333,7 @@ class _Stream:
 
     def __init__(self, data: Any) -> None:
         self._data = data
-        self._sized = hasattr(data, "__len__")
+        self._sized = self.again = hasattr(data, "__len__")
         self._once = hasattr(data, "read_next_batch")
         self._reader: Any = None
         reader = self._opened()

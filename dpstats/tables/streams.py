@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -31,10 +31,12 @@ from dpstats.tables.sources import Batches, opened, withheld
 if TYPE_CHECKING:
     from dpstats.schema import Schema
 
-__all__ = ["Deferred", "Reading", "Stream", "stream_of"]
+__all__ = ["Deferred", "Reading", "Scratch", "Stream", "stream_of"]
 
 # values: rows times columns, from which on rows go to disk; about 400 MiB of them in memory
 RESIDENT_VALUES = 2**25
+Scratch: TypeAlias = str | os.PathLike[str] | None
+Beside = Callable[[int, Mapping[str, Any]], None]  # of the first row of a batch, and its columns
 _EXACT = ("f2", "f4", "i1", "i2", "u1", "u2", "b1")  # numbers that float32 holds
 
 
@@ -51,7 +53,17 @@ class Stream(Mapping[str, Any]):
         What is declared of columns; others are not read for a fit.
     n : int, optional
         Number of rows, where the source does not say it.
+
+    Attributes
+    ----------
+    scratch : path or None
+        Folder for what is kept of its rows by whoever makes a model of public covariates.
+    on_rows : callable or None
+        Called by them with a number of rows after each batch; for progress.
     """
+
+    scratch: Scratch = None
+    on_rows: Callable[[int], None] | None = None
 
     def __init__(self, batches: Batches, schema: Schema, n: int | None) -> None:
         self.batches, self.schema = batches, schema
@@ -81,6 +93,11 @@ class Stream(Mapping[str, Any]):
                 "say how many rows it has, or for planning without a table; leave it out."
             )
         return counted
+
+    @property
+    def again(self) -> bool:
+        """Whether the source can be read more than once."""
+        return getattr(self.batches, "again", True)
 
     def __getitem__(self, name: str) -> Any:
         return self.batches.columns[name]
@@ -185,7 +202,7 @@ class Reading(Announced):
     def __len__(self) -> int:
         return len(self._stream)
 
-    def place(self, n: int, width: int, scratch: str | os.PathLike[str] | None) -> Path | None:
+    def place(self, n: int, width: int, scratch: Scratch) -> Path | None:
         """Decide where rows are kept, by public numbers, before they are paid for; None is memory.
 
         The size of a file is seen by others, and whether it fits: a private number of rows does not
@@ -245,6 +262,14 @@ class Reading(Announced):
                 self._read()
         return self._held[name]
 
+    def read_beside(self, names: Sequence[str], each: Beside) -> None:
+        """Read all rows now, before a charge: `each` gets other columns, of each batch.
+
+        Both are of the same rows: a query need not deliver its rows in the same order twice.
+        """
+        with self._lock:
+            self._read(names, each, "")
+
     def levels(self, name: str) -> list[str] | None:
         """Names of the levels of a column; None for numbers, and for units."""
         declared = self._stream.schema.get(name)
@@ -266,17 +291,21 @@ class Reading(Announced):
                 found[name] = ((n,), kept)
         return found
 
-    def _read(self) -> None:
+    def _read(
+        self, beside: Sequence[str] = (), each: Beside | None = None, failing: str = CHARGED
+    ) -> None:
         n, unit, report = self.rows, self._stream.schema.unit, self.on_rows or (lambda rows: None)
-        made = arrays(self._folder, self._wanted(n))
+        made = arrays(self._folder, self._wanted(n), failing)
         units, at = [], 0
         with np.errstate(all="ignore"):  # a warning about a value would be a release
-            for batch in self._stream.read(list(self._asked), CHARGED):
+            for batch in self._stream.read([*dict.fromkeys([*self._asked, *beside])], failing):
                 m = min(len(next(iter(batch.values()))), n - at)
                 for name, kept in made.items():
                     kept[at : at + m] = self._values(name, batch[name][:m])
                 if unit in batch:
                     units.append(batch[unit][:m])
+                if each is not None:
+                    each(at, {name: batch[name][:m] for name in beside})
                 at += m
                 report(m)
                 if at == n:

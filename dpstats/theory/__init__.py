@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from dpstats.theory.arithmetic import Formula, joined
+from dpstats.theory.arithmetic import PrintedFormula, joined
 from dpstats.theory.bound import ALONE, RATES, SMALLER, BoundTerm, Condition, ErrorBound
 from dpstats.theory.citations import Citation
 
@@ -81,7 +81,7 @@ class Setting:
 _SYMBOLS = frozenset(Setting(1, 1, 1.0, 0.5).symbols)
 
 
-def _read(text: str) -> Formula:
+def _read(text: str) -> PrintedFormula:
     """The formula of a text that uses no other names than a setting's.
 
     Raises
@@ -89,7 +89,7 @@ def _read(text: str) -> Formula:
     ValueError
         If it uses another that it does not define: constants are defined, ``C s/n, C = 1``.
     """
-    formula = Formula.of(text)
+    formula = PrintedFormula.of(text)
     if unknown := sorted(formula.free - _SYMBOLS):
         raise ValueError(f"{text!r} does not say what {', '.join(unknown)} is.")
     return formula
@@ -299,7 +299,7 @@ def _judged(condition: Condition, setting: Setting) -> Condition:
     return replace(condition, holds=formula.holds(setting.symbols))
 
 
-def _readable(text: str) -> Formula | None:
+def _readable(text: str) -> PrintedFormula | None:
     try:
         return _read(text)
     except ValueError:

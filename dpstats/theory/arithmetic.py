@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 
-__all__ = ["Formula", "joined"]
+__all__ = ["PrintedFormula", "joined"]
 
 Symbols = Mapping[str, float]
 Value = Callable[[Symbols], float]
@@ -43,7 +43,7 @@ _RELATIONS: dict[str, Callable[[float, float], bool]] = {
 
 
 @dataclass(frozen=True, eq=False)
-class Formula:
+class PrintedFormula:
     """A formula that was read.
 
     Attributes
@@ -65,7 +65,7 @@ class Formula:
 
     @staticmethod
     @cache
-    def of(text: str) -> Formula:
+    def of(text: str) -> PrintedFormula:
         """Read a formula.
 
         Raises
@@ -97,7 +97,7 @@ class Formula:
 
 def joined(texts: Iterable[str]) -> str:
     """The sum of formulas as one formula, each name defined once."""
-    found = [Formula.of(text) for text in texts]
+    found = [PrintedFormula.of(text) for text in texts]
     defined = {f"{k} = {v}": None for f in found for k, v in f.definitions.items()}
     return ", ".join([" + ".join(f.body for f in found), *defined])
 
@@ -134,7 +134,7 @@ class _Reader:
     def end(self) -> int:
         return self.tokens[self.at - 1][1]
 
-    def formula(self) -> Formula:
+    def formula(self) -> PrintedFormula:
         sides, relation = [self.sum()], None
         if self.next in _RELATIONS:
             relation = _RELATIONS[self.take()]
@@ -149,7 +149,7 @@ class _Reader:
             defined[name] = self.sum()
             written[name] = self.text[start : self.end()].strip()
         free = frozenset(self.free - set(defined))
-        return Formula(body, written, free, tuple(sides), relation, defined)
+        return PrintedFormula(body, written, free, tuple(sides), relation, defined)
 
     def sum(self) -> Value:
         terms = [(1.0, self.product())]

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.special import logsumexp
 from scipy.stats import laplace, logistic, norm
 
 from dpstats.accounting import (
@@ -21,8 +22,17 @@ from dpstats.accounting import (
     epsilon_of,
     gdp_mu,
 )
+from dpstats.accounting.closed_forms import zcdp_rho
 from dpstats.accounting.composition import gaussian_delta, largest
-from dpstats.accounting.filter import Composed, admits, cost_of_fits, costs
+from dpstats.accounting.filter import (
+    _BEST_FOR,
+    _ORDER_SHARE,
+    Composed,
+    _orders,
+    admits,
+    cost_of_fits,
+    costs,
+)
 from dpstats.accounting.prices import gaussian_price, pure_price
 
 SINGLE = st.one_of(
@@ -124,16 +134,57 @@ def test_composing_one_more_is_composing_all_anew(fits, epsilon, delta):
 
 @given(FITS, st.floats(0.3, 5))
 def test_the_running_totals_are_those_of_all_events_and_never_less(fits, epsilon):
-    """The witness prices every later event by itself and adds in one go."""
-    delta, whole = 1e-6, gdp_mu(epsilon, 1e-6) ** 2
-    composed = reduce(Composed.then, fits, Composed(epsilon, delta))
-    later = [(gaussian_price(e) ** 2, pure_price(e)) for fit in fits[1:] for e in fit]
-    mu2 = math.fsum(m for m, e in later if e / epsilon >= m / whole)
-    pure = math.fsum(e for m, e in later if e / epsilon < m / whole)
-    plain = math.fsum(pure_price(e) for fit in fits for e in fit)
-    found = [float(composed.mu2), float(composed.pure), float(composed.plain)]
-    assert found == pytest.approx([mu2, pure, plain], rel=1e-15)
+    """The witness prices every event by itself and adds in one go."""
+    composed = reduce(Composed.then, fits, Composed(epsilon, 1e-6))
+    events = [event for fit in fits for event in fit]
+    mu2 = math.fsum(gaussian_price(e) ** 2 for fit in fits[1:] for e in fit)
+    renyi = [
+        math.fsum(min(pure_price(e), order.alpha * e.rho) for e in events)
+        for order in _orders(epsilon, 1e-6)
+    ]
+    found = [float(x) for x in (composed.mu2, composed.plain, *composed.renyi)]
+    assert found == pytest.approx([mu2, math.fsum(map(pure_price, events)), *renyi], rel=1e-15)
     assert (composed.first, composed.count) == (fits[0], len(fits))
+
+
+def renyi_divergence(event, alpha):
+    """By quadrature of the worst pair's density, or its two atoms."""
+    match event:
+        case Gaussian(noise_multiplier=z):
+            p, q = norm(0, z), norm(1, z)
+        case Laplace(noise_multiplier=z):
+            p, q = laplace(0, z), laplace(1, z)
+        case Pure(epsilon=e):
+            top, bottom = 1 / (1 + math.exp(-e)), 1 / (1 + math.exp(e))
+            pair = np.array([top, bottom])
+            return math.log(np.sum(pair**alpha * pair[::-1] ** (1 - alpha))) / (alpha - 1)
+    # Where p^alpha q^(1 - alpha) has its mass: around 1 - alpha for Gaussian noise.
+    x = np.linspace(-alpha - 60 * z, 1 + 60 * z, 400_001)
+    density = alpha * p.logpdf(x) - (alpha - 1) * q.logpdf(x)
+    return (logsumexp(density) + math.log(x[1] - x[0])) / (alpha - 1)
+
+
+@pytest.mark.parametrize("alpha", [1.5, 4.8, 26.4, 156.0])
+@pytest.mark.parametrize("size", [0.05, 0.3, 2.0])
+@pytest.mark.parametrize("make", [Gaussian, Laplace, Pure])
+def test_what_an_order_counts_is_no_less_than_the_divergence(make, size, alpha):
+    event = make(size) if make is Pure else make(1 / size)
+    counted = min(pure_price(event), alpha * event.rho)
+    assert renyi_divergence(event, alpha) <= counted * (1 + 1e-6)
+    if make is Gaussian:
+        assert renyi_divergence(event, alpha) == pytest.approx(counted, rel=1e-5)
+
+
+@given(st.floats(0.01, 20), st.floats(0.02, 20))
+def test_a_divergence_is_turned_into_delta_by_the_largest_ratio(reach, ceiling):
+    """The conversion holds since (1 - exp(-x))_+ is at most c exp((alpha - 1) x) for all x."""
+    x = np.geomspace(1e-6, 1, 1001) * reach
+    for order, of in zip(_orders(ceiling, 1e-6), _BEST_FOR, strict=True):
+        log_c = order.conversion * (order.alpha - 1) + math.log(1e-6 * _ORDER_SHARE)
+        assert np.all(np.log(-np.expm1(-x)) <= log_c + (order.alpha - 1) * x + 1e-9)
+        # The order is the best one for Gaussian noise of that share of the ceiling.
+        rho = zcdp_rho(of * ceiling, 1e-6 * _ORDER_SHARE)
+        assert order.alpha * rho + order.conversion == pytest.approx(of * ceiling, rel=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -173,12 +224,27 @@ def test_gaussian_fits_compose_almost_exactly():
     assert exact <= cost_of_fits(fits, 3.0, 1e-6) <= 1.01 * exact
 
 
-def test_a_large_laplace_release_is_priced_by_its_epsilon():
-    fits = [(Gaussian(10.0),), (Laplace(2.0),)]
-    cost = cost_of_fits(fits, 3.0, 1e-6)
-    alone = cost_of_fits(fits[:1], 3.0, 1e-6)
-    assert gaussian_price(Laplace(2.0)) > 0.8 * gdp_mu(3.0, 1e-6)
-    assert cost < alone + 1.0
+@pytest.mark.parametrize("ceiling", [1.5, 3.0, 10.0])
+@pytest.mark.parametrize("before", [1, 4])
+@pytest.mark.parametrize(
+    ("pure", "most"),
+    [((Laplace(1.0),), 1.3), ((Laplace(101.0), Selection(0.1488), Laplace(1.1886)), 1.2)],
+)
+def test_a_pure_fit_after_gaussian_ones_adds_little_more_than_its_epsilon(
+    ceiling, before, pure, most
+):
+    """What cannot be helped is a share of delta; the basic composition of fixed fits has none."""
+    fits = [(Gaussian(math.sqrt(before) / gdp_mu(1.0, 1e-6)),)] * before
+    alone = cost_of_fits(fits, ceiling, 1e-6)
+    added = cost_of_fits([*fits, pure], ceiling, 1e-6) - alone
+    fixed = epsilon_of([e for fit in [*fits, pure] for e in fit], 1e-6) - alone
+    assert fixed <= sum(map(pure_price, pure)) + 1e-9
+    assert fixed <= added <= most
+
+
+def test_pure_fits_alone_never_cost_more_than_their_epsilons():
+    fits = [(Laplace(5.0),)] * 4 + [(Selection(0.3, 2),)]
+    assert cost_of_fits(fits, 3.0, 1e-6) <= 4 / 5 + 0.6 + 1e-12
 
 
 # -- an asker who chooses ----------------------------------------------------------------------
@@ -215,5 +281,12 @@ def test_an_asker_who_picks_the_worse_continuation_stays_within_the_ceiling(firs
     def as_if_fixed(fits):
         return delta_of([event for f in fits for event in f], epsilon) <= delta
 
+    def with_all_of_delta(fits):
+        """One Gaussian, or the first fit's epsilon plus epsilons, each with the whole of delta."""
+        later = sum(pure_price(e) for f in fits[1:] for e in f)
+        as_gaussian = all(isinstance(e, Gaussian) for f in fits for e in f) and as_if_fixed(fits)
+        return as_gaussian or epsilon_of(fits[0], delta) + later <= epsilon
+
     assert limits(lambda fits: admits(fits, epsilon, delta)) <= delta
     assert limits(as_if_fixed) > 1.05 * delta
+    assert limits(with_all_of_delta) > 1.05 * delta

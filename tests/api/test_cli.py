@@ -128,8 +128,9 @@ def demo() -> str:
 def test_the_demo_runs(demo: str) -> None:
     assert "NOT private" in demo
     assert "1 charge so far" in demo
-    for method in ("newton", "label-curator", "label-ols", "local-rounds"):
+    for method in ("newton", "label-curator", "label-ols", "local-rounds", "one-shot"):
         assert method in demo
+    assert max(map(len, demo.splitlines())) <= 80
 
 
 def test_the_demo_shows_least_squares_beside_the_private_table_and_marks_it(demo: str) -> None:

@@ -169,9 +169,9 @@ MODELS = LAWS | {
     "mean": ModelCase(
         lambda data, schema: regressions.mean("y", data, schema),
         Numeric(-Y_BOUND, Y_BOUND, scale=1.3),
-        {"Intercept": POPULATION_MEAN},
+        {"y": POPULATION_MEAN},
         normal,
-        lambda frame: smf.ols("y ~ 1", frame),
+        lambda frame: sm.OLS(frame["y"], frame[["y"]] ** 0),  # on ones, under its own name
     ),
     "logit": ModelCase(
         lambda data, schema: regressions.logit(RIGHT, data, schema),
@@ -317,6 +317,10 @@ MODELS = LAWS | {
     ),
 }
 
+# What another target of the default method is fitted to: the same, where noise dominates.
+ROBUST = {f"robust {model}": model for model in ("ols", "logit", "glm")}
+MODELS |= {name: MODELS[model] for name, model in ROBUST.items()}
+
 
 @functools.cache
 def fitted(model: str) -> Any:
@@ -384,7 +388,7 @@ class Case:
     trust: str
     setting: Setting
     split: bool = False  # half of the rows selects columns, the other half tests them
-    law: str = ""  # of `LAWS`, where it is not the model's usual one
+    law: str = ""  # of `LAWS` or `ROBUST`, where it is not the model's usual one
 
     def __str__(self) -> str:
         kind = "-split" if self.split else f"-{self.law}" if self.law else ""
@@ -420,6 +424,8 @@ class Case:
         """What the method must be told; all columns are selected where they are tested."""
         if self.split:
             return {"sparsity": COLUMNS_TO_SELECT, "inference": "split"}
+        if self.law in ROBUST:
+            return {"target": "robust"}
         known = STARTS if self.estimator.name.startswith("dp-em") else {}
         return known | ({"sparsity": SPARSITY} if self.estimator.sparse else {})
 
@@ -464,8 +470,8 @@ CASES += [
     Case(estimator, "central", setting, law=law)
     for estimator in ESTIMATORS
     if estimator.name == "newton" and "central" in estimator.theory
-    for law in LAWS
-    if estimator.model == ("ols" if law in OF_LINES else "glm")
+    for law in (*LAWS, *ROBUST)
+    if estimator.model == ROBUST.get(law, "ols" if law in OF_LINES else "glm")
     for setting in SETTINGS
 ]
 METHODS = [case for case in CASES if case.setting == SETTINGS[0]]
@@ -513,7 +519,7 @@ def _usual(case: Case) -> bool:
     """
     name, model = case.estimator.name, case.estimator.model
     first = next(e.model for e in ESTIMATORS if e.name == name and "central" in e.theory)
-    usual = case.setting == SETTINGS[0] and not case.split and not case.law
+    usual = case.setting == SETTINGS[0] and not case.split and case.law in ("", "robust ols")
     usual = usual and name not in LIKE_OTHERS
     return (usual and model in (first, GENERALISED.get(name))) or name == "clipped"
 

@@ -100,7 +100,7 @@ def both(case: Case, df: pd.DataFrame, schema: dp.Schema, formula: str) -> tuple
     """The private model, and the parameters that statsmodels finds on the same rows."""
     match case.model:
         case "mean":
-            return dp.mean("y", df, schema), pd.Series({"Intercept": df["y"].mean()})
+            return dp.mean("y", df, schema), pd.Series({"y": df["y"].mean()})
         case "ols":
             return dp.ols(formula, df, schema), smf.ols(formula, df).fit().params
         case "logit":

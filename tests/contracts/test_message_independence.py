@@ -16,7 +16,7 @@ from dpstats.channels import CHANNELS
 from dpstats.errors import OptionError, PlanError
 from dpstats.holders import Clients, labels
 from dpstats.mechanisms.noise import SeededNoise
-from dpstats.protocol import Question
+from dpstats.protocol import DeviceQuestion
 from tests.contracts.cases import OF_LEVELS, Table
 from tests.contracts.messages import (
     MESSAGE_KINDS,
@@ -170,7 +170,7 @@ def test_every_device_answers_in_one_round_only(case: MessageCase) -> None:
         assert len(np.unique(everyone)) == N
 
 
-def divided(case: MessageCase, shares: tuple[float, ...]) -> tuple[Clients, Question]:
+def divided(case: MessageCase, shares: tuple[float, ...]) -> tuple[Clients, DeviceQuestion]:
     """Devices of a plan with rounds of these shares, and a question for them."""
     data = case.table(N)
     data["y"] = np.linspace(0.1, 0.9, N)
@@ -216,7 +216,7 @@ def test_no_round_is_asked_twice_or_out_of_turn(case: MessageCase) -> None:
 def test_another_channel_than_the_one_charged_is_refused(case: MessageCase) -> None:
     clients, question = divided(case, (1.0,))
     channel: Any = question.channel
-    dearer = Question(question.message, replace(channel, epsilon=2 * channel.epsilon))
+    dearer = DeviceQuestion(question.message, replace(channel, epsilon=2 * channel.epsilon))
     with pytest.raises(PlanError, match="costs"):
         clients.collect(dearer, 0)
     assert clients.transcript == ()

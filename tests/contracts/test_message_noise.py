@@ -79,7 +79,9 @@ def farthest_rows(holder: Labels, plan: Plan, asked: list[Question]) -> set[int]
         if rows is not None:
             positions = holder.half(plan.mechanism(one.slot).branch)
             room = getattr(one.query, "half", getattr(one.query, "clip", 1.0))
-            found.add(int(positions[(np.linalg.norm(rows, axis=1) * room).argmax()]))
+            every = slice(0, len(rows))  # of rows that are made as they are read
+            room = room[every] if hasattr(room, "__getitem__") else room
+            found.add(int(positions[(np.linalg.norm(rows[every], axis=1) * room).argmax()]))
     return found
 
 

@@ -121,7 +121,7 @@ def test_totals_beyond_int64_are_exact_before_they_are_rounded(monkeypatch: Any)
     class Huge:
         """A query whose rows contribute 2^61 each, and one."""
 
-        geometry = None
+        geometry, by_lots = None, False
 
         def total(self, block: Any) -> Any:
             return np.array([2**61 + 1], dtype=np.int64) * len(block.y)
@@ -133,7 +133,7 @@ def test_totals_beyond_int64_are_exact_before_they_are_rounded(monkeypatch: Any)
     held = rows_module.ResidentRows(
         design.source(table), design, 1, Lots(SeededNoise(1).start(), 9)
     )
-    total = held._total(Huge(), held.everything, *held._pieces(None, 1, False))
+    (total,) = held._totals([Huge()], held.everything, None)
     assert total.tolist() == [9 * (2**61 + 1)]
     assert rows_module.rounded(total).tolist() == [float(9 * (2**61 + 1))]
 

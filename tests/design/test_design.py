@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpstats.design import DeclaredDesign, design_from_dict
+from dpstats.design.public import typical_table
 from dpstats.errors import FormulaError, SchemaError
 from dpstats.schema import Boolean, Categorical, Numeric, Schema
 from tests.design.cases import FORMULAS, ROW_WISE, SCHEMA, STATEFUL, as_declared, inside, wild
@@ -340,3 +341,13 @@ def test_an_array_design_is_the_same_after_json():
 
 def test_stateful_terms_are_listed():
     assert len(STATEFUL) + len(ROW_WISE) == len(FORMULAS)
+
+
+def test_a_typical_table_is_the_same_when_it_is_asked_for_again() -> None:
+    schema = Schema(x=Numeric(0, 1, center=0.3, scale=0.1), g=Categorical(["a", "b"]))
+    first, again = (typical_table(["x", "g"], schema, 500) for _ in range(2))
+    assert first is not again  # whoever takes one out changes no other
+    assert again["x"] is first["x"]
+    other = typical_table(["x", "g"], schema, 2**18)  # too large to be kept
+    assert typical_table(["x", "g"], schema, 2**18)["x"] is not other["x"]
+    np.testing.assert_array_equal(typical_table(["x", "g"], schema, 500)["g"], first["g"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -285,6 +286,62 @@ def test_a_window_is_wider_on_the_side_of_a_long_tail_and_narrower_where_noise_i
     assert clipped == pytest.approx(0, abs=1e-3)
     beyond = np.trapezoid(stats.lognorm(1).sf(t := np.linspace(quiet.upper, 400, 400_001)), t)
     assert quiet.mean >= beyond - 1e-3
+
+
+def test_windows_of_five_columns_in_wide_ranges_are_not_those_of_noise() -> None:
+    """60 columns of 2,000 rows: errors .043 in simulation, .02 without privacy, windows below 8 sd.
+
+    With the second pass alone, in cells as long as an interval that noise had made endless, one
+    column in a hundred had a window of 50 to 200, and the errors were .11 together.
+    """
+    names, off, reach = [f"y{j}" for j in range(5)], [], []
+    schema = dp.Schema(dict.fromkeys(names, dp.Numeric(-4_000, 4_000)))
+    for seed in range(12):
+        rng = np.random.default_rng([31, seed])
+        model = describe_model({name: rng.normal(size=2_000) for name in names}, schema)
+        with pytest.warns(FeasibilityWarning):
+            fit = model.fit(dp.Central(1.0, 1e-6), noise=dp.SeededNoise(seed))
+        off.append(fit.params.to_numpy().reshape(5, -1)[:, 0])
+        reach.append(np.ptp(fit.estimate.windows, axis=1))
+    assert np.sqrt(np.mean(np.square(off))) < 0.06
+    assert np.max(reach) < 15
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda n: dp.variance("y", schema=SCHEMA, n=n),
+        lambda n: dp.mean("y", schema=SCHEMA, n=n, by="g"),
+    ],
+    ids=["variance", "by group"],
+)
+def test_the_plan_says_where_noise_may_make_the_window(made: Any) -> None:
+    """At 500 rows one fit in twenty is off by hundreds of standard deviations, at 1,000 none."""
+    privacy = dp.Central(0.5, 1e-6)
+    (said,) = [w for w in made(500).plan(privacy).warnings if "noise blurs" in w]
+    assert not made(1_000).plan(privacy).warnings
+    enough = int(re.search(r"About n=([\d,]+) rows suffice", said).group(1).replace(",", ""))
+    assert not made(enough).plan(privacy).warnings
+    assert made(enough - 200).plan(privacy).warnings
+
+
+def test_two_answers_are_averaged_where_both_speak() -> None:
+    """Far from all values noise falls to that of both; within coarse cells the finer one counts."""
+    rng, n = np.random.default_rng(6), 1_000.0
+    coarse, fine = np.linspace(0, 40, 5), np.linspace(0, 40, 81)
+    true = n * np.clip(fine[1:] / 8, 0, 1)  # all below 8, in the first of the coarse cells
+    off = []
+    for _ in range(2_000):
+        first, second = n + 30 * rng.normal(), true + 20 * rng.normal()
+        found = passes._agreed(
+            Distribution(fine, second, np.full(80, 400.0), np.zeros(80)),
+            Distribution(coarse, np.full(4, first), np.full(4, 900.0), np.zeros(4)),
+        )
+        assert np.all(np.diff(found.below) >= 0)
+        assert found.below[4] == pytest.approx(second[4], abs=1e-9)
+        off.append(found.below[-1] - n)
+    expected = (1 / 400 + 1 / 900) ** -0.5
+    assert np.std(off) == pytest.approx(expected, rel=0.08)  # its standard error is .016
 
 
 def test_a_column_of_mostly_zeros_is_described_and_printed_as_one() -> None:

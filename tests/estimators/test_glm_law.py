@@ -9,9 +9,9 @@ import pytest
 from scipy import stats
 
 from dpstats.estimators.central.newton.robust.glm_law import (
-    Law,
-    Rows,
+    NormalPredictor,
     Tuning,
+    WeightedNormalRows,
     dispersion,
     quantile,
     tune,
@@ -69,7 +69,7 @@ def test_expectations_over_normal_rows_are_those_of_simulated_ones(tuning: Tunin
     centre = np.array([0.5, 0.0, -0.3])
     z = centre + rng.normal(size=(1_000_000, 3)) @ root.T
     b, truth = np.array([0.4, -0.3, 0.5]), np.array([0.5, 0.2, 0.1])
-    rows = Rows(centre, root @ root.T, 1.0)
+    rows = WeightedNormalRows(centre, root @ root.T, 1.0)
     vector, matrix = rows.expected(b, truth, tuning)
     at, then = z @ b, z @ truth
     family, m = tuning.family, tuning.moments(at)
@@ -85,16 +85,16 @@ def test_expectations_over_normal_rows_are_those_of_simulated_ones(tuning: Tunin
 
 
 def test_noise_asks_for_damping_and_tighter_clips() -> None:
-    law = Law(1.0, 0.5)
+    law = NormalPredictor(1.0, 0.5)
     quiet, loud = (tune(POISSON, law, k, 0.0, 1e4) for k in (1e-3, 10.0))
     assert loud.clip < quiet.clip
     assert loud.family.level <= quiet.family.level
-    quiet, loud = (tune(BINOMIAL, Law(0.0, 1.0), k, 0.0, 1e4) for k in (1e-4, 10.0))
+    quiet, loud = (tune(BINOMIAL, NormalPredictor(0.0, 1.0), k, 0.0, 1e4) for k in (1e-4, 10.0))
     assert (quiet.family.level, loud.family.level) == (1.0, 0.5)
 
 
 def test_damping_nearly_halves_the_noise_of_a_private_logistic_regression() -> None:
-    law, noise = Law(0.0, 1.0), 100.0
+    law, noise = NormalPredictor(0.0, 1.0), 100.0
 
     def variance(level: float) -> float:
         tuning = Tuning(Damped("binomial", "logit", level), 1.0)
@@ -109,18 +109,18 @@ def test_quantiles_are_those_of_the_model() -> None:
     rng = np.random.default_rng(1)
     eta = 0.5 + 0.4 * rng.normal(size=400_000)
     counts = np.abs(rng.poisson(np.exp(eta)) - np.exp(eta))
-    found = quantile(POISSON, Law(0.5, 0.4), 0.9, 0.0)
+    found = quantile(POISSON, NormalPredictor(0.5, 0.4), 0.9, 0.0)
     assert np.mean(counts <= found) == pytest.approx(0.9, abs=0.01)
     normal = Family("gaussian", "log")
     residual = np.abs(np.exp(eta) * 0.7 * rng.normal(size=eta.size))
-    assert np.mean(residual <= quantile(normal, Law(0.5, 0.4), 0.7, 0.7)) == pytest.approx(
-        0.7, abs=0.01
-    )
+    assert np.mean(
+        residual <= quantile(normal, NormalPredictor(0.5, 0.4), 0.7, 0.7)
+    ) == pytest.approx(0.7, abs=0.01)
 
 
 @pytest.mark.parametrize("alpha", [0.05, 0.5, 3.0])
 def test_dispersion_is_that_of_negative_binomial_counts(alpha: float) -> None:
-    rng, law, clip = np.random.default_rng(2), Law(0.5, 0.4), 5.0
+    rng, law, clip = np.random.default_rng(2), NormalPredictor(0.5, 0.4), 5.0
     mu = np.exp(law.mean + law.sd * rng.normal(size=400_000))
     counts = rng.poisson(mu * rng.gamma(1 / alpha, alpha, mu.size))
     square = np.mean(np.clip(counts - mu, -clip, clip) ** 2)

@@ -6,6 +6,7 @@ import warnings
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.typing import NDArray
 
@@ -14,6 +15,7 @@ from dpstats import SeededNoise
 from dpstats.errors import OptionError
 from dpstats.estimators.central.newton.conclusion import Solution, conclude
 from dpstats.estimators.central.newton.identification import Faint, fieller, likely_factor
+from tests.grids import grid
 
 DELTA = 1e-6
 Array = NDArray[np.float64]
@@ -138,7 +140,8 @@ def test_a_column_that_is_nearly_empty_ruins_no_other() -> None:
         name = next(v for v in fit.params.index if v.startswith("sex"))
         bse.append(fit.bse[name])
         error.append(fit.params[name] - 0.4)
-        assert "Not identified" in str(fit.summary())
+        # One that is just seen is known to less than what would be presumed of it, and says so.
+        assert "Not identified" in str(fit.summary()) or fit.bse.max() > 5
         assert np.isfinite(fit.pvalues[name])
     # The error without privacy is 0.007; standard errors once were 0.05 to 2.6.
     assert np.median(bse) < 0.04
@@ -184,3 +187,81 @@ def test_what_is_not_identified_is_marked_and_not_tested() -> None:
     with pytest.raises(OptionError, match="No hypothesis about"):
         fit.t_test(np.eye(len(fit.params))[at])
     assert type(fit).from_dict(fit.to_dict()).table.not_identified == fit.table.not_identified
+
+
+@pytest.mark.parametrize("kind", grid(["ols", "logit"], 1))
+def test_many_levels_have_numbers(kind: str) -> None:
+    schema = dp.Schema(g=dp.Categorical(list(range(40))), y=dp.Numeric(-5, 5), z=dp.Boolean())
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        data = {
+            "g": rng.choice(40, 4_000),
+            "y": rng.normal(size=4_000),
+            "z": rng.random(4_000) < 0.5,
+        }
+        model = (
+            dp.ols("y ~ C(g)", data, schema)
+            if kind == "ols"
+            else dp.logit("z ~ C(g)", data, schema)
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", RuntimeWarning)
+            fit = model.fit(dp.Central(1.0, DELTA), noise=SeededNoise(seed))
+        assert np.isfinite(fit.params).all()
+        assert np.isfinite(fit.bse).all()
+
+
+@pytest.mark.full
+def test_a_column_that_hardly_varies_is_not_thought_to_be_known() -> None:
+    # Its step is nothing, and so is its curvature: one over the other says nothing of it.
+    wide = dp.Numeric(0, 100, scale=49)  # declared, so that none is found
+    schema = dp.Schema(y=dp.Numeric(-8, 8, scale=7.9), x=wide, z=wide)
+    hits, share = [], []
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        x, z = rng.normal(5, 0.2, 5_000), rng.normal(50, 10, 5_000)
+        y = 2.5 * (x - 5) + 0.05 * (z - 50) + rng.normal(size=5_000)
+        model = dp.ols("y ~ x + z", {"y": y, "x": x, "z": z}, schema)
+        fit = model.fit(dp.Central(1.0, DELTA), noise=SeededNoise(seed))
+        low, high = fit.conf_int().loc["x"]
+        hits.append(low < 2.5 < high)
+        share.append(fit.privacy_share["x"])
+    assert np.mean(hits) > 0.9
+    assert np.median(share) > 0.9
+
+
+def factor(seed: int, n: int) -> dict[str, Any]:
+    rng = np.random.default_rng(seed)
+    x, g = rng.uniform(-1, 1, n), rng.choice(list("abc"), n)
+    y = 1 + 0.5 * x + 0.8 * (g == "b") - 0.4 * (g == "c") + 0.5 * rng.normal(size=n)
+    return {"y": y, "x": x, "g": g}
+
+
+FACTOR = dp.Schema(y=dp.Numeric(-4, 4), x=dp.Numeric(-1, 1), g=dp.Categorical(["a", "b", "c"]))
+
+
+@pytest.mark.full
+def test_standard_errors_of_a_factor_are_not_those_of_nothing_known() -> None:
+    # Two thirds of these fits have a hidden direction; the median standard error once was 13 times
+    # the error, and said to be of sampling.
+    truth = pd.Series({"Intercept": 1.0, "g[T.b]": 0.8, "g[T.c]": -0.4, "x": 0.5})
+    errors, bse, share = [], [], []
+    for seed in range(60):
+        model = dp.ols("y ~ x + g", factor(seed, 1_000), FACTOR)
+        fit = model.fit(dp.Central(0.5, DELTA), noise=SeededNoise(seed))
+        errors.append(fit.params - truth[fit.params.index])
+        bse.append(fit.bse)
+        share.append(fit.privacy_share)
+        rest = np.diag(fit.cov_params()) - np.diag(fit.cov_privacy()) - np.diag(fit.cov_sampling())
+        assert np.all(rest > -1e-12)
+    error, se = pd.DataFrame(errors), pd.DataFrame(bse)
+    levels = ["g[T.b]", "g[T.c]"]
+    assert (np.abs(error) < 1.96 * se).to_numpy().mean() > 0.93
+    assert np.all(se[levels].median() < 5 * (error[levels] ** 2).mean() ** 0.5)
+    wide = (se[levels] > 0.5).to_numpy()
+    assert wide.mean() > 0.1
+    said = pd.DataFrame(share)[levels].to_numpy()[wide]
+    assert said.min() > 0.8
+    assert np.median(said) > 0.95
+    assert any("noise" in w and "factor" in w for w in model.plan(dp.Central(0.5, DELTA)).warnings)
+    assert not model.plan(dp.Central(2.0, DELTA)).warnings

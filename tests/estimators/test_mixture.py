@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -12,7 +13,7 @@ from scipy import stats
 
 import dpstats as dp
 from dpstats.errors import FeasibilityWarning, FormulaError, OptionError, SchemaError
-from dpstats.estimators.central.mixtures import gaussian
+from dpstats.estimators.central.mixtures import expected, gaussian
 from dpstats.estimators.central.mixtures.local import LocalMixture
 from dpstats.estimators.central.mixtures.start import Histogram
 from dpstats.estimators.numerics.released import Asked, fit_released
@@ -282,6 +283,20 @@ def test_mixtures_that_a_histogram_cannot_tell_apart_are_all_kept():
     assert len(chosen) == sum(lack < lacks[0] + 12 for lack in lacks)
 
 
+def test_where_noise_hides_components_no_other_explanation_is_followed(monkeypatch):
+    """No interval is to be guarded; following them took most of the time of such a fit."""
+    rough = []
+
+    def counted(*args):
+        rough.append(args[3:])
+        return fit_released(*args)
+
+    monkeypatch.setattr(gaussian, "fit_released", counted)
+    fit = fitted(rows(PLANE, 1_500, 1), 1, k=5)
+    assert "Noise hides" in " ".join(str(fit.summary()).split())
+    assert all(args == (True,) for args in rough)
+
+
 @pytest.mark.parametrize(("behind", "moved", "valid"), [(5, 2, False), (50, 2, True), (5, 0, True)])
 def test_two_mixtures_that_are_as_likely_have_no_interval(monkeypatch, behind, moved, valid):
     found = gaussian._finishes
@@ -306,13 +321,13 @@ def test_a_wide_component_that_may_be_two_has_no_interval():
         3.0 * np.array([[0, 0], [1, 0], [0, 1]]),
         np.stack([np.eye(2)] * 3),
     )
-    rng = np.random.default_rng([20_000, 80_063])
+    rng = np.random.default_rng([20_000, 80_095])
     chosen = rng.choice(3, 20_000, p=truth.weights)
     x = truth.means[chosen] + rng.normal(size=(20_000, 2))
     table = pd.DataFrame(x, columns=["x0", "x1"])
     schema = dp.Schema({name: dp.Numeric(-10, 10) for name in table})
     model = dp.gaussian_mixture("~ .", table, schema, components=3)
-    fit = model.fit(dp.Central(1.0, 1e-6), noise=dp.SeededNoise(63))
+    fit = model.fit(dp.Central(1.0, 1e-6), noise=dp.SeededNoise(95))
     assert fit.estimate.inference == "none: two different mixtures are about as likely"
 
 
@@ -328,6 +343,48 @@ def test_the_plan_warns_with_what_suffices():
             PRIVACY, noise=dp.SeededNoise(1)
         )
     assert not fit.has_inference
+
+
+@pytest.mark.parametrize("k", [2, range(2, 4)])
+def test_more_components_than_noise_lets_see_are_refused_before_the_charge(k):
+    ledger = dp.Ledger.memory(5.0, 1e-5)
+    few = dp.gaussian_mixture("~ a + b", rows(APART, 90, 1), SCHEMA, components=k)
+    for call in (few.plan, lambda privacy: few.fit(privacy, ledger)):
+        with pytest.raises(OptionError, match="hides a component whatever the rows are") as told:
+            call(PRIVACY)
+    assert ledger.spent == (0.0, 0.0)
+    n = int(str(told.value).split("About n=")[1].split(" ")[0].replace(",", ""))
+    more = dp.gaussian_mixture("~ a + b", schema=SCHEMA, components=k, n=int(1.2 * n))
+    assert not [w for w in more.plan(PRIVACY).warnings if "noise may hide" in w]
+    one = dp.gaussian_mixture("~ a + b", schema=SCHEMA, components=range(1, 4), n=90)
+    assert one.plan(PRIVACY).warnings
+
+
+@pytest.mark.full
+def test_where_components_are_refused_none_is_found_even_in_the_best_of_tables(monkeypatch):
+    """Two alike, eight deviations apart: errors beyond one at a refused n, below .5 at four times.
+
+    Of 10 fits each the middle one.
+    """
+    best = NormalMixture(np.full(2, 0.5), np.array([[-4.0], [4.0]]), np.ones((2, 1, 1)))
+
+    def error(n):
+        found = []
+        for seed in range(10):
+            rng = np.random.default_rng([n, seed])
+            x = best.means[rng.integers(2, size=n), 0] + rng.normal(size=n)
+            model = dp.gaussian_mixture("~ a", {"a": x}, dp.Schema(a=dp.Numeric(-10, 10)))
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", FeasibilityWarning)
+                fit = model.fit(PRIVACY, noise=dp.SeededNoise(seed))
+            found.append(np.abs(np.sort(fit.means.to_numpy().ravel()) - [-4, 4]).max())
+        return np.median(found)
+
+    with pytest.raises(OptionError):
+        dp.gaussian_mixture("~ a", schema=dp.Schema(a=dp.Numeric(-10, 10)), n=100).plan(PRIVACY)
+    assert error(400) < 0.5
+    monkeypatch.setattr(expected, "refuse_unseen", lambda *told: None)
+    assert error(100) > 1
 
 
 @pytest.mark.full

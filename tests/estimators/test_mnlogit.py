@@ -275,4 +275,4 @@ def test_on_real_rows_they_hold_what_statsmodels_finds(wider: int) -> None:
         halved.append(4 * distance <= fit.error_bound.nonprivate)
     assert np.mean(held) > 0.9
     assert np.mean(halved) < 0.9
-    assert np.sqrt(np.mean(np.square(off))) < 1.2
+    assert np.sqrt(np.mean(np.square(off))) < 1.0

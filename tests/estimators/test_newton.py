@@ -16,10 +16,9 @@ from dpstats.accounting import delta_of
 from dpstats.design import DeclaredDesign
 from dpstats.errors import OptionError
 from dpstats.estimators.central.newton import remarks
-from dpstats.estimators.central.newton.budget import allowed
 from dpstats.estimators.central.newton.newton import Newton
 from dpstats.estimators.central.newton.normal_rows import NormalRows
-from dpstats.estimators.central.newton.tail_law import TailLaw
+from dpstats.estimators.central.newton.tail_law import TailLaw, allowed
 from dpstats.families import BINOMIAL, GAUSSIAN, POISSON, Family
 from dpstats.mechanisms.noise import SeededNoise
 from dpstats.privacy import Central
@@ -220,6 +219,19 @@ def test_what_a_clip_leaves_out_is_half_aligned_and_may_point_anywhere(d: int) -
     assert np.mean(np.square(left), axis=0) == pytest.approx(allowed(7.0, d), rel=0.12)
 
 
+@pytest.mark.parametrize("d", [2, 20])
+@pytest.mark.parametrize("noise", [3.0, 30.0])
+def test_the_clip_has_the_least_noise_and_allowance_together(d: int, noise: float) -> None:
+    """Lengths of an exponential law, N(c) = n exp(-c): E(C) = n exp(-C), and the root is exact."""
+    n, clips = 1e4, np.geomspace(0.01, 40.0, 4_000)
+    law = TailLaw(clips, n * np.exp(-clips)[None], np.ones(1))
+    found = law.best(noise, d)
+    # d/dC (noise C)^2 + allowed(E(C), d) = 0
+    slope = 2 * noise**2 * found - 2 * allowed(n * np.exp(-found), d)
+    curvature = 2 * noise**2 + 4 * allowed(n * np.exp(-found), d)
+    assert abs(slope / curvature) < 0.01 * found
+
+
 def test_squares_are_cut_where_the_law_of_lengths_knows_what_is_beyond() -> None:
     """Many columns make scores alike; cut shorter, errors were .75 of those without privacy."""
     d, n = 20, 3_000
@@ -360,6 +372,25 @@ def test_a_second_part_of_a_tail_is_seen_by_counts_only() -> None:
     )
 
 
+def test_bounded_responses_have_no_endless_tails() -> None:
+    """A hundred rows beyond the bulk: how much a clip is believed to leave out of their sum."""
+    rng, n, ratios = np.random.default_rng(5), 20_000, []
+    for _ in range(10):
+        true = np.r_[np.abs(rng.normal(size=n - 100)), rng.uniform(4, 8, 100)]
+        edges = np.geomspace(0.1, 100.0, 41)
+        counts = np.histogram(true, np.r_[0, edges, np.inf])[0] + 30.0 * rng.normal(size=42)
+        count, excess = np.sum(true > 4.0), np.sum(np.maximum(true - 4.0, 0))
+        laws = [
+            TailLaw.of_histogram(counts, 30.0, edges, n, 5.0, bounded=bounded).counted(
+                4.0, count, 10.0
+            )
+            for bounded in (True, False)
+        ]
+        ratios.append([np.interp(4.0, law.clips, law.excess()) / excess for law in laws])
+    bounded, endless = np.median(ratios, axis=0)
+    assert 0.4 < bounded < 1.5 < 2 * bounded < endless
+
+
 LAWS = [
     BINOMIAL,
     POISSON,
@@ -433,3 +464,18 @@ def test_clean_rows_are_not_said_to_lie_far_out():
     for seed in range(4):
         fit = dp.ols("y ~ x + z", data, schema).fit(Central(1.0, DELTA), noise=SeededNoise(seed))
         assert not [remark for remark in fit.estimate.remarks if "far out" in remark]
+
+
+def test_answers_that_columns_nearly_tell_are_told_apart() -> None:
+    """Two clouds of 100 rows each, in ranges a hundred times as wide: steps are long and bend."""
+    rng = np.random.default_rng(5)
+    y = np.repeat([0.0, 1.0], 100)
+    x, z = rng.normal(scale=0.6, size=y.size), rng.normal(scale=0.5, size=y.size) - 1.8 * (y - 0.5)
+    schema = dp.Schema(y=dp.Numeric(0, 1), x=dp.Numeric(-200, 200), z=dp.Numeric(-200, 200))
+    model = dp.logit("y ~ x + z", {"x": x, "y": y, "z": z}, schema)
+    right = []
+    for seed in range(8):
+        fit = model.fit(Central(100.0, 1e-6), noise=SeededNoise(seed))
+        eta = fit.params["Intercept"] + fit.params["x"] * x + fit.params["z"] * z
+        right.append(np.mean((eta > 0) == (y == 1)))
+    assert min(right) > 0.93  # a cut at z = 0 has 96 %

@@ -348,7 +348,7 @@ def test_the_plan_warns_with_what_suffices():
     few = dp.mixture_ols("y ~ a + b", schema=SCHEMA, n=600)
     (warning,) = [w for w in few.plan(PRIVACY).warnings if "noise may hide" in w]
     n = int(warning.split("About n=")[1].split(" ")[0].replace(",", ""))
-    more = dp.mixture_ols("y ~ a + b", schema=SCHEMA, n=n).plan(PRIVACY)
+    more = dp.mixture_ols("y ~ a + b", schema=SCHEMA, n=int(1.2 * n)).plan(PRIVACY)
     assert not [w for w in more.warnings if "noise may hide" in w]
     with pytest.warns(FeasibilityWarning, match="noise may hide"):
         fit = dp.mixture_ols("y ~ a + b", rows(600, 1), SCHEMA).fit(
@@ -377,6 +377,17 @@ def test_wrong_options_are_refused_before_the_charge(components):
     assert ledger.spent == (0.0, 0.0)
     with pytest.raises(OptionError, match="delta"):
         dp.mixture_ols("y ~ a", schema=SCHEMA, n=100).plan(dp.Central(1.0, 0.0))
+
+
+def test_more_components_than_noise_lets_see_are_refused_before_the_charge():
+    ledger = dp.Ledger.memory(5.0, 1e-5)
+    few = dp.mixture_ols("y ~ a + b", rows(100, 1), SCHEMA)
+    with pytest.raises(OptionError, match=r"whatever the rows are.*its coefficients") as told:
+        few.fit(PRIVACY, ledger)
+    assert ledger.spent == (0.0, 0.0)
+    n = int(str(told.value).split("About n=")[1].split(" ")[0].replace(",", ""))
+    more = dp.mixture_ols("y ~ a + b", schema=SCHEMA, n=int(1.2 * n)).plan(PRIVACY)
+    assert not [w for w in more.warnings if "noise may hide" in w]
 
 
 def test_more_columns_than_are_fitted_are_refused_before_the_charge():

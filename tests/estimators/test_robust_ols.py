@@ -40,7 +40,7 @@ def test_a_large_epsilon_gives_least_squares(setting: Setting) -> None:
     plan = setting.plan(8000, WITHOUT_NOISE)
     params, cov, _ = fit(RobustOLS(), x, y, plan, 0, setting.design)
     ols, se = least_squares(x, y)
-    assert np.abs((params - ols) / se).max() < 0.05
+    assert np.abs((params - ols) / se).max() < 0.06
     assert np.sqrt(np.diag(cov)) == pytest.approx(se, rel=0.02)
 
 
@@ -196,10 +196,45 @@ def test_intervals_hold_a_strong_effect_in_a_fit_that_is_shrunk() -> None:
     assert np.mean(hits) > 0.78  # about 0.9; it was 0.45. Standard error 0.04.
 
 
+def test_where_noise_dominates_scores_tell_the_direction_of_rows() -> None:
+    # As 40 sites of 300 rows at epsilon 1 together: .052; with weights w^2, a bread and a meat,
+    # .065. Standard error .002 at 60 fits.
+    d, n, errors, held, sampled, clips = 5, 12_000, [], [], [], []
+    names = [f"x{j}" for j in range(d)]
+    declared = dict.fromkeys(names, dp.Numeric(-5, 5, center=0, scale=1))
+    schema = dp.Schema({"y": dp.Numeric(-10, 10, center=0, scale=1.4), **declared})
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        x, beta = rng.normal(size=(n, d)), np.r_[0.0, rng.normal(size=d)]
+        beta /= np.linalg.norm(beta)
+        data = {"y": x @ beta[1:] + rng.normal(size=n), **dict(zip(names, x.T, strict=True))}
+        model = dp.ols("y ~ " + " + ".join(names), data, schema)
+        fit = model.fit(Central(0.139, DELTA), target="robust", noise=SeededNoise(seed))
+        errors.append(np.linalg.norm(fit.params - beta))
+        held.append(np.abs(fit.params - beta) < 1.96 * fit.bse)
+        sampled.append(np.diag(fit.estimate.cov_sampling)[1:].mean())
+        clips.append(fit.released["clip"])
+    slots = {m.slot for m in fit.plan.mechanisms}
+    assert "slope" in slots
+    assert not slots & {"bread", "meat", "tails", "reach"}
+    assert np.mean(errors) < 0.0585
+    assert 0.91 < np.mean(held) < 0.985
+    # Squares of scores are not asked for: those of many rows of the law, by brute force.
+    z, r = (
+        np.column_stack([np.ones(200_000), rng.normal(size=(200_000, d))]),
+        rng.normal(size=200_000),
+    )
+    lengths, longest = np.linalg.norm(z, axis=1), np.mean(clips) * np.sqrt(d + 1)
+    scores = np.abs(r / 1.4) * lengths
+    slope = np.mean(lengths**2 * (scores < longest)) / (d + 1)
+    expected = np.mean(np.minimum(scores, longest) ** 2) / (d + 1) / n / slope**2
+    assert np.mean(sampled) == pytest.approx(expected, rel=0.15)  # the level is noisy
+
+
 def test_two_scores_of_one_clip_count_together_and_of_two_do_not() -> None:
     rng, d = np.random.default_rng(22), 4
     truth, points = rng.normal(size=d), rng.normal(size=(2, d))
-    bread, none = np.diag([500.0, 600.0, 700.0, 800.0]), np.zeros((d, d))
+    bread, none, slope = np.diag([500.0, 600.0, 700.0, 800.0]), np.zeros((d, d)), 0.4
 
     def scored(k: int, noise: float, clip: float) -> Any:
         total = bread @ (truth - points[k]) + noise * rng.normal(size=d)
@@ -208,7 +243,7 @@ def test_two_scores_of_one_clip_count_together_and_of_two_do_not() -> None:
     def error(early: float, clip: float) -> tuple[float, float]:
         late = scored(1, 1.0, clip)
         near = _Near(points[1], 1e-3, 1.0, scored(0, early, 1.0))
-        pooled = _pooled(near, late, bread, none, 1.0)
+        pooled = _pooled(near, late, bread, none, (slope, slope))
         found = pooled.at + np.linalg.solve(bread, pooled.total)
         return float(np.sum((bread @ (found - truth)) ** 2)) / d, pooled.noise**2
 
@@ -250,7 +285,7 @@ def test_a_clip_is_widened_where_a_tail_is_cut_off_and_only_there() -> None:
         plan = setting.plan(20_000, 2.0)
         fits = [released(setting, plan, seed).released for seed in range(8)]
         clips[name] = np.median([f["clip"] / f["residual sd"] for f in fits])
-    assert clips["normal"] < 3
+    assert clips["normal"] < 3.2
     assert clips["negative binomial"] > 1.3 * clips["normal"]
 
 
@@ -356,7 +391,7 @@ def test_sensitivities_are_those_of_the_theory() -> None:
         clip *= UNIFORM.design.standardization.y_scale  # asked in units of the scale found
         clip /= np.hypot(*estimate.released["scales"]["y"].values())  # without an intercept
         assert found["count"] == found["far"] == found["spread 1"] == 1
-        assert found["whitened gram"] == pytest.approx(acute * 4)
+        assert found["whitened gram"] == pytest.approx(acute * radius**2)
         assert found["bread"] == pytest.approx(acute * radius**2)
         last = f"score {plan.options['steps']}"
         assert found[last] == pytest.approx(signed * radius * clip)

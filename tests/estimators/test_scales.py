@@ -502,7 +502,7 @@ def test_a_rare_0_1_column_declared_by_its_range_does_as_well_as_a_dummy(family,
     model = (dp.logit if family == "logit" else dp.ols)("y ~ x + r + w", data, schema)
     fit = model.fit(dp.Central(1.0, DELTA), noise=SeededNoise(seed))
     assert fit.released["scales"]["r"] == {"center": 0.0, "scale": 1.0}
-    assert abs(fit.params["r"] - 1) < 3 * fit.bse["r"] < 4.5
+    assert abs(fit.params["r"] - 1) < 3 * fit.bse["r"] < 6
     assert fit.bse["x"] < 0.15
 
 

@@ -9,6 +9,7 @@ import pytest
 
 import dpstats as dp
 from dpstats.errors import OptionError
+from dpstats.estimators.central.mixtures import symmetric_expected
 from dpstats.estimators.central.mixtures.symmetric_law import LinesLaw, RowsLaw, asked_score
 from dpstats.estimators.numerics.released import even_points
 from dpstats.families.signs import Signed
@@ -163,21 +164,62 @@ def test_the_papers_settings_are_met_with_sigma_unknown() -> None:
     assert np.mean(errors) < 0.056
 
 
-def test_the_plan_refuses_in_words_what_is_out_of_reach() -> None:
+def test_what_is_out_of_reach_is_refused_with_the_n_that_would_do_and_before_the_charge() -> None:
     wide = dp.Schema({name: dp.Numeric(-5, 5) for name in names(1000)})
     model = dp.gaussian_mixture("~ .", None, wide, symmetric=True, n=4_000)
-    reach = {
-        (s, eps, delta): any("Out of reach" in w for w in plan.warnings)
-        for s, eps, delta in ((10, 0.5, 1 / 8000), (15, 0.5, 1e-6), (10, 0.3, 1e-6))
-        for plan in [model.plan(dp.Central(eps, delta), sparsity=s)]
-    }
-    assert list(reach.values()) == [False, True, True]
+    assert not model.plan(dp.Central(0.5, 1 / 8000), sparsity=10).warnings
+    for s, eps in ((15, 0.5), (10, 0.3)):
+        with pytest.raises(OptionError, match="Out of reach") as told:
+            model.plan(dp.Central(eps, 1e-6), sparsity=s)
+        n = int(str(told.value).split("About n=")[1].split(" ")[0].replace(",", ""))
+        more = dp.gaussian_mixture("~ .", None, wide, symmetric=True, n=n)
+        assert not more.plan(dp.Central(eps, 1e-6), sparsity=s).warnings
     regressions = dp.mixture_ols(formula(300), None, schema_of_lines(300), symmetric=True, n=5_000)
-    (text,) = regressions.plan(dp.Central(0.6, 1e-4), sparsity=10).warnings
-    assert "Out of reach" in text
-    assert "About n=" in text
+    with pytest.raises(OptionError, match=r"Out of reach.*About n="):
+        regressions.plan(dp.Central(0.6, 1e-4), sparsity=10)
+    ledger, truth = dp.Ledger.memory(5.0, 1e-2), unit(30, 8)
+    with pytest.raises(OptionError, match="signal="):
+        of_rows(rows(300, truth, 1), 30).fit(dp.Central(0.5, 1e-4), ledger, sparsity=8)
+    assert ledger.spent == (0.0, 0.0)
     few = of_lines(lines(300, unit(3), 1), 3).plan(dp.Central(0.1, 1e-5))
     assert "hide the direction of b" in " ".join(few.warnings)
+
+
+def test_a_longer_b_is_thought_of_where_it_is_publicly_known_to_be() -> None:
+    """It moves what the plan says, and nothing that is asked."""
+    wide = dp.Schema({name: dp.Numeric(-5, 5) for name in names(1000)})
+    model = dp.gaussian_mixture("~ .", None, wide, symmetric=True, n=4_000)
+    longer = model.plan(dp.Central(0.3, 1e-6), sparsity=10, signal=3.0)
+    assert not longer.warnings
+    assert "3 sigma long" in " ".join(longer.assumptions)
+    usual, much = (model.plan(dp.Central(0.5, 1e-4), sparsity=10, **o) for o in ({}, {"signal": 3}))
+    assert usual.mechanisms == much.mechanisms
+    assert usual.predicted_error > much.predicted_error
+    for wrong in (0.0, -1.0, "much"):
+        with pytest.raises(OptionError, match="signal"):
+            model.plan(dp.Central(0.5, 1e-4), sparsity=10, signal=wrong)
+
+
+def test_the_signal_that_is_refused_is_the_one_at_which_half_of_a_choice_is_noise() -> None:
+    d, s, rng = 1000, 10, np.random.default_rng(8)
+    for chosen in (7, 10):
+        values = rng.gumbel(size=(4_000, d))
+        values[:, :s] += symmetric_expected._clear(d, s, chosen)
+        found = np.argsort(-values, axis=1)[:, :chosen] < s
+        assert found.mean() == pytest.approx(0.5, abs=0.03)
+    assert symmetric_expected._clear(10, 8, 8) == 0.0
+
+
+@pytest.mark.parametrize(("make", "draw"), [(of_rows, rows), (of_lines, lines)])
+def test_b_that_noise_hides_wherever_it_is_is_refused_before_the_charge(make, draw) -> None:
+    ledger, privacy = dp.Ledger.memory(5.0, 1e-2), dp.Central(0.6, 1e-6)
+    few = make(draw(40, unit(5), 1), 5)
+    with pytest.raises(OptionError, match="noise hides b whatever the rows are") as told:
+        few.fit(privacy, ledger)
+    assert ledger.spent == (0.0, 0.0)
+    n = int(str(told.value).split("About n=")[1].split(" ")[0].replace(",", ""))
+    more = make(draw(int(1.2 * n), unit(5), 1), 5).plan(privacy)
+    assert not [w for w in more.warnings if "noise may hide" in w]
 
 
 def test_columns_are_selected_of_a_symmetric_mixture_without_a_word_of_it() -> None:

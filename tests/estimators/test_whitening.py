@@ -9,7 +9,8 @@ import pytest
 
 from dpstats.design import DeclaredDesign
 from dpstats.estimators.central.newton.robust.ols import RobustOLS
-from dpstats.estimators.central.newton.whitening import Metric, whiten
+from dpstats.estimators.central.newton.whitening import Metric, _kept, whiten
+from dpstats.estimators.numerics.entrywise import symmetric_pattern
 from dpstats.holders import Curator
 from dpstats.mechanisms.noise import SeededNoise
 from dpstats.privacy import Central
@@ -110,3 +111,23 @@ def test_nothing_to_see_is_still_a_coordinate_system() -> None:
         found = whiten(holder, 5.0, np.zeros(3), 3**0.5)
         assert np.isfinite(found.w).all()
         assert np.linalg.eigvalsh(found.curvature).min() > 0
+
+
+def test_units_that_are_off_are_kept_where_noise_hides_correlations() -> None:
+    """Shares kept are those of least squared error; one share for all errs twice as much."""
+    rng, d, scale = np.random.default_rng(5), 20, 0.08
+    truth = np.diag(np.exp(rng.normal(0, 0.35, d)))
+    variances = scale**2 * symmetric_pattern(d)
+    errors = []
+    for _ in range(50):
+        noise = np.triu(rng.normal(size=(d, d))) * np.sqrt(variances)
+        seen = truth + noise + np.triu(noise, 1).T
+        excess = seen - np.trace(seen) / d * np.eye(d)
+        keep = _kept(excess, variances)
+        assert keep[0, 0] > 0.9
+        assert keep[0, 1] < 0.3
+        alike = 1 - variances.sum() / (excess**2).sum()
+        errors.append([np.sum((seen - (1 - k) * excess - truth) ** 2) for k in (keep, alike)])
+    mine, other = np.mean(errors, axis=0)
+    assert mine < 0.4 * other
+    assert np.all(_kept(np.zeros((1, 1)), variances[:1, :1]) == 1.0)

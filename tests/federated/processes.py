@@ -21,6 +21,8 @@ from tests.federated.cases import FORMULA, SCHEMA
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 300.0  # that a process may take to be there
+USUAL, MOST = 15.0, 6.0  # seconds that a process takes to be there; how much longer all may take
+JOIN, REPLY, SLOW = 60, 90, 130  # seconds for sites to join and to reply; of one that is late
 
 
 @dataclass
@@ -36,6 +38,8 @@ class Federation:
     formula: str = FORMULA
     schema: dp.Schema = SCHEMA
     port: int = 0
+    pace: float = 1.0
+    began: dict[str, float] = field(default_factory=dict)
     running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -66,7 +70,7 @@ class Federation:
             "--disable-runtime-dependency-installation",
         ]
         self._start("link", command)
-        self._wait("link", "Application startup complete")
+        self._await_start("link", "Application startup complete")
 
     def add_site(self, name: str, rows: Any, epsilon: float = 2.0) -> None:
         """Its rows and its ledger."""
@@ -94,23 +98,26 @@ class Federation:
         ]
 
     def await_site(self, name: str) -> None:
-        self._wait(name, f"at {self.link}")
+        self._await_start(name, f"at {self.link}")
 
     def await_words(self, name: str, words: str) -> None:
         self._wait(name, words)
 
     def await_crowd(self, process: str, *names: str) -> None:
         for name in names:
-            self._wait(process, f"{name}: at {self.link}")
+            self._await_start(process, f"{name}: at {self.link}")
 
-    def begin_fit(self, *more: str, sites: str, key: str = "analyst") -> subprocess.Popen[str]:
+    def begin_fit(
+        self, *more: str, sites: str, key: str = "analyst", join: float = JOIN
+    ) -> subprocess.Popen[str]:
         """``dpstats federated fit``, as it runs."""
         known = ["--key", key, "--site-keys", "known"] if self.keys else []
         command = [
             *(sys.executable, "-m", "dpstats", "federated", "fit", self.formula),
             *("--schema", "schema.json", "--target", "home", "--epsilon", "1", "--delta", "1e-6"),
             *("--link", self.link, *self.secured, "--secret", "secret", *known),
-            *("--sites", sites, "--join-timeout", "60", "--timeout", "90"),
+            *("--sites", sites, "--join-timeout", str(join * self.pace)),
+            *("--timeout", str(REPLY * self.pace)),
             *("--out", "fit.json", *more),
         ]
         (self.folder / "fit.json").unlink(missing_ok=True)
@@ -119,10 +126,12 @@ class Federation:
             command, cwd=self.folder, env=self.env, stdout=pipe, stderr=pipe, text=True
         )
 
-    def fit(self, *more: str, sites: str, key: str = "analyst") -> tuple[int, str, str]:
+    def fit(
+        self, *more: str, sites: str, key: str = "analyst", join: float = JOIN
+    ) -> tuple[int, str, str]:
         """Its status, standard output and standard error."""
-        running = self.begin_fit(*more, sites=sites, key=key)
-        out, err = running.communicate(timeout=2 * SECONDS)
+        running = self.begin_fit(*more, sites=sites, key=key, join=join)
+        out, err = running.communicate(timeout=4 * SECONDS * self.pace)
         return running.returncode, out, " ".join(err.split())
 
     def make_keys(self, *sites: str) -> None:
@@ -193,26 +202,34 @@ class Federation:
         given = {
             k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"
         }  # it is slow
-        return {**given, **quiet, **home, "OPENBLAS_NUM_THREADS": "1"}
+        slow = {"SLOW": str(SLOW * self.pace)}
+        return {**slow, **given, **quiet, **home, "OPENBLAS_NUM_THREADS": "1"}
 
     def _start(self, name: str, command: list[str]) -> None:
+        self.began[name] = time.monotonic()
         with (self.folder / f"{name}.log").open("wb") as log:
             self.running[name] = subprocess.Popen(
                 command, cwd=self.folder, env=self.env, stdout=log, stderr=log
             )
 
+    def _await_start(self, name: str, words: str) -> None:
+        """On a machine that is busy with other things everybody has longer from then on."""
+        self._wait(name, words)
+        taken = time.monotonic() - self.began[name]
+        self.pace = min(MOST, max(self.pace, taken / USUAL))
+
     def _wait(self, name: str, words: str) -> None:
-        until = time.monotonic() + SECONDS
+        until = time.monotonic() + SECONDS * self.pace
         while words not in self.said(name):
             if self.running[name].poll() is not None or time.monotonic() > until:
                 raise AssertionError(f"{name} did not start: {self.said(name)[-2000:]}")
             time.sleep(0.1)
 
     def await_end(self, name: str) -> int:
-        return self.running.pop(name).wait(SECONDS)
+        return self.running.pop(name).wait(SECONDS * self.pace)
 
     def await_charges(self, name: str, number: int) -> None:
-        until = time.monotonic() + SECONDS
+        until = time.monotonic() + SECONDS * self.pace
         while self.charges(name) < number:
             assert time.monotonic() < until, f"{name} charged {self.charges(name)}"
             time.sleep(0.1)

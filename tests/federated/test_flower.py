@@ -112,7 +112,7 @@ def test_a_link_that_is_killed_is_dialled_again_and_what_was_answered_is_not_cha
     fit = run.begin_fit(*kept, sites="home,north,slow")
     run.await_charges("north", 1)
     run.kill("link")
-    _, err = fit.communicate(timeout=200)
+    _, err = fit.communicate(timeout=200 * run.pace)
     assert fit.returncode == 2
     assert "Ask the same question (--question) again" in " ".join(err.split())
     run.await_charges("slow", 1)
@@ -140,7 +140,7 @@ def test_rounds_go_over_a_link(run: Federation) -> None:
     assert np.abs(fit.params - [0.5, 1.0, -1.0]).max() < 0.3
     assert {run.charges(name) for name in ["home", *names[1:]]} == {1}
     run.kill("s3")
-    status, _, err = run.fit("--method", "rounds", "--join-timeout", "15", sites="home,s1,s2,s3")
+    status, _, err = run.fit("--method", "rounds", join=15, sites="home,s1,s2,s3")
     assert status == 0, err
     assert run.result.sources["status"].tolist() == ["answered"] * 3 + ["late"]
     assert run.result.nobs == 7_500
@@ -182,7 +182,7 @@ def test_keys_let_in_who_is_registered_and_let_ask_who_is_known(tmp_path: Path) 
         status, _, err = run.fit("--secret", "guess", sites="home")
         assert (status, "not let in" in err) == (2, True), err
         assert run.charges("home") == 0
-        status, _, err = run.fit("--join-timeout", "15", sites="home,north")
+        status, _, err = run.fit(join=15, sites="home,north")
         assert status == 0, err
         assert run.result.sources["status"].to_dict() == {"home": "answered", "north": "late"}
         assert run.charges("north") == 0

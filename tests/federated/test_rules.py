@@ -16,6 +16,7 @@ from dpstats.combining.homes import (
     pooled,
     posterior,
 )
+from dpstats.protocol.assisted import bounds
 from tests.grids import grid
 
 K = 10
@@ -62,9 +63,11 @@ def errors(rule: str, pattern: str, d: int, draws: int) -> tuple[float, float, f
         found = RULES[rule](theta, cov)
         own += (theta[0] ** 2).sum() / cov[0, 0, 0]
         made += (found.value**2).sum() / cov[0, 0, 0]
-        z = np.abs(found.value) / np.sqrt(np.diag(found.cov))
-        held += (z < 1.96).mean() / draws
-        shrunk += (z < 1.31).mean() / draws
+        assert found.prior is not None
+        low, high = bounds(theta[0], np.sqrt(np.diag(cov[0])), *found.prior, 0.05).T
+        off = np.abs(low + high) / (high - low)  # from the middle, over half of the length
+        held += (off < 1).mean() / draws
+        shrunk += (off < 2 / 3).mean() / draws
     return float(np.sqrt(made / own)), held, shrunk
 
 
@@ -75,14 +78,14 @@ def errors(rule: str, pattern: str, d: int, draws: int) -> tuple[float, float, f
 def test_error_is_at_most_what_was_measured(rule: str, pattern: str) -> None:
     error, held, _ = errors(rule, pattern, 5, 60)
     assert error < MOST[rule][list(PATTERNS).index(pattern)]
-    assert held > 0.90
+    assert abs(held - 0.95) < 4 * np.sqrt(0.05 * 0.95 / 300)  # of 60 draws of five coefficients
 
 
 def test_intervals_of_the_blend_cover_a_shift_that_all_sources_share_and_shorter_ones_do_not() -> (
     None
 ):
     _, held, shrunk = errors("blend", "one shift of 2", 5, 60)
-    assert held > 0.90
+    assert abs(held - 0.95) < 4 * np.sqrt(0.05 * 0.95 / 300)
     assert shrunk < 0.88
 
 
@@ -164,6 +167,20 @@ def test_no_rule_depends_on_the_units_of_columns(rule: str) -> None:
     assert np.allclose(other.value, change @ one.value, rtol=1e-5, atol=1e-8)
     assert np.allclose(other.cov, change @ one.cov @ change.T, rtol=1e-5)
     assert np.allclose(other.weights, one.weights, atol=1e-6)
+    assert (one.prior is None) == (rule in ("select", "pool"))
+
+
+@pytest.mark.parametrize("rule", ["blend", "minimax"])
+def test_a_prior_has_the_units_of_its_column(rule: str) -> None:
+    rng, d = np.random.default_rng(6), 4
+    theta, cov = drawn(rng, d, 2 * directions(rng, d, K))
+    unit = np.array([1.0, 1e-3, 50.0, 2.0])
+    one = RULES[rule](theta, cov).prior
+    other = RULES[rule](theta * unit, cov * np.outer(unit, unit)).prior
+    assert one is not None
+    assert other is not None
+    assert np.allclose(other[0], one[0] * unit, rtol=1e-5)
+    assert np.allclose(other[1], one[1] * unit**2, rtol=1e-5)
 
 
 @pytest.mark.parametrize("rule", RULES)

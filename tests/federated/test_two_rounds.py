@@ -105,6 +105,11 @@ def test_two_rounds_are_chosen_by_public_facts_where_they_can_be_asked() -> None
     at = [Site(name, rows, SCHEMA) for name, rows in tables(1000).items()]
     over = by_public_facts_over(asked, list(tables(1000)), in_process(at))
     assert (over.method, over.nonce) == ("two-rounds", asked.nonce)
+    # Only they have these options.
+    for options in ({"target": "robust"}, {"share": 0.3}):
+        assert model.plan(PRIVACY, sparsity=S, **options).method == "two-rounds"
+    with pytest.raises(OptionError, match="no option 'traget'"):
+        model.plan(PRIVACY, sparsity=S, traget="robust")
     splines = dp.ols("y ~ bs(x1, df=4) + x3 + x11", tables(1000), SCHEMA)
     assert splines.plan(PRIVACY, sparsity=2).method == "averaged-sparse"
     alone = dp.ols(FORMULA, {"home": tables(1000)["home"]}, SCHEMA)

@@ -349,7 +349,7 @@ def test_a_worker_killed_in_a_fit_changes_no_bit_and_costs_nothing(
         module.Spread, "_elsewhere", lambda self, lost: moved.append(lost) or elsewhere(self, lost)
     )
     here = dp.ols("y ~ x + z", data, SCHEMA).fit(CENTRAL, noise=noise)
-    answered, total = [0], module.Spread.total
+    answered, totals = [0], module.Spread.totals
     with (
         distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as made,
         distributed.Client(made) as client,
@@ -360,9 +360,9 @@ def test_a_worker_killed_in_a_fit_changes_no_bit_and_costs_nothing(
             if answered[0] == question:
                 pids = client.run(os.getpid)
                 os.kill(pids[self._homes[0].worker], signal.SIGKILL)
-            return total(self, *query)
+            return totals(self, *query)
 
-        monkeypatch.setattr(module.Spread, "total", killing)
+        monkeypatch.setattr(module.Spread, "totals", killing)
         engine = dp.Dask(made.scheduler_address) if question > 1 else None
         rows = spread(data) if engine is None else written(tmp_path, data)
         model = dp.ols("y ~ x + z", rows, SCHEMA, engine=engine)
@@ -381,7 +381,7 @@ def test_without_a_worker_left_the_fit_ends_and_the_charge_stands(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(module, "PATIENCE", 2.0)
-    ledger, total = dp.Ledger.memory(100.0, 1e-3), module.Spread.total
+    ledger, totals = dp.Ledger.memory(100.0, 1e-3), module.Spread.totals
     with (
         distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0") as made,
         distributed.Client(made),
@@ -389,9 +389,9 @@ def test_without_a_worker_left_the_fit_ends_and_the_charge_stands(
 
         def gone(self: Any, *query: Any) -> Any:
             made.scale(0)
-            return total(self, *query)
+            return totals(self, *query)
 
-        monkeypatch.setattr(module.Spread, "total", gone)
+        monkeypatch.setattr(module.Spread, "totals", gone)
         with pytest.raises(DPStatsError, match=r"No worker came back.*charge stands"):
             dp.ols("y ~ x + z", spread(table()), SCHEMA).fit(CENTRAL, ledger)
     assert len(ledger.entries) == 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -13,7 +13,8 @@ import dpstats as dp
 from dpstats.accounting.events import Gaussian, Peeling
 from dpstats.design import DeclaredDesign
 from dpstats.errors import PlanError
-from dpstats.holders import Curator, rows
+from dpstats.holders import Curator, ResidentRows, rows
+from dpstats.holders.threads import one_blas_thread
 from dpstats.mechanisms.noise import SeededNoise
 from dpstats.privacy import Central
 from dpstats.protocol import Mechanism, Plan
@@ -165,7 +166,7 @@ def test_fits_side_by_side_leave_the_threads_of_blas_as_they_were() -> None:
     def threads() -> list[int]:
         return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
 
-    before, inside = threads(), rows._one_blas_thread
+    before, inside = threads(), one_blas_thread
     inside.__enter__()
     inside.__enter__()  # of another fit, which begins later and ends later
     inside.__exit__()
@@ -186,3 +187,51 @@ def test_rows_are_prepared_once_in_units_of_the_scales_that_were_found(monkeypat
     assert fit.estimate.released["scales"]["x"]["scale"] < 5
     assert len(prepared) == 1
     assert prepared[0][1] > 20  # in found units, in which the range is wide
+
+
+class Watched(np.ndarray):
+    """Rows of a block that know whether anything of them was read."""
+
+    read: ClassVar[bool] = False
+
+    def __getitem__(self, at: Any) -> Any:
+        Watched.read = True
+        return np.asarray(self)[at]
+
+    def astype(self, *args: Any, **kwargs: Any) -> Any:
+        Watched.read = True
+        return np.asarray(self).astype(*args, **kwargs)
+
+
+@pytest.mark.parametrize(("kind", "most"), [("ols", 12), ("logit", 13)])
+def test_a_default_fit_reads_the_covariates_twelve_times(
+    kind: str, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(5)
+    data = {"x": rng.uniform(-1, 1, 3000), "z": rng.uniform(-1, 1, 3000)}
+    data["y"] = (data["x"] + rng.normal(size=3000) > 0).astype(float)
+    known = {name: dp.Numeric(-1, 1, center=0, scale=0.6) for name in "xz"}
+    y = dp.Numeric(0, 1, center=0.5, scale=0.5) if kind == "ols" else dp.Boolean()
+    model = getattr(dp, kind)("y ~ x + z", data=data, schema=dp.Schema(known | {"y": y}))
+    plain, totals, passes = ResidentRows._chosen, ResidentRows._totals, []
+
+    def counted(self: Any, queries: Any, *others: Any) -> Any:
+        self.everything  # noqa: B018 - rows are prepared, which is no pass over them
+        Watched.read = False
+        answers = totals(self, queries, *others)
+        passes.append((Watched.read, len(queries)))
+        return answers
+
+    monkeypatch.setattr(ResidentRows, "_chosen", lambda *a: plain(*a).view(Watched))
+    monkeypatch.setattr(ResidentRows, "_totals", counted)
+    fit = model.fit(dp.Central(1.0, 1e-6), noise=dp.SeededNoise(1))
+    together = fit.params.to_numpy()
+    assert sum(read for read, _ in passes) <= most
+    assert max(asked for _, asked in passes) == 3
+
+    # One after the other the answers are the same, in more passes: four times two were one.
+    monkeypatch.setattr(Curator, "foresee", lambda *_: None)
+    alone = len(passes)
+    again = model.fit(dp.Central(1.0, 1e-6), noise=dp.SeededNoise(1)).params.to_numpy()
+    np.testing.assert_array_equal(again, together)
+    assert len(passes) - alone == alone + 4

@@ -19,7 +19,7 @@ import dpstats as dp
 from dpstats.design import Design, RawBlock
 from dpstats.holders import Curator, MappedRows
 from dpstats.holders.rows import ResidentRows, View
-from dpstats.holders.store import Grid
+from dpstats.holders.store import Grid, RowStore
 from dpstats.mechanisms.lots import Lots
 from dpstats.mechanisms.noise import SeededNoise
 from dpstats.queries import Block, Geometry, LengthQuantile
@@ -69,7 +69,7 @@ class Batches:
         return replace(raw, unit=None if raw.unit is None else self.data["person"][start:stop])
 
 
-class Rereading:
+class Rereading(RowStore):
     """A store of everything but rows."""
 
     def __init__(self, source: Any, design: Any, max_rows: int, lots: Any) -> None:

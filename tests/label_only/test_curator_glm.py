@@ -15,7 +15,7 @@ from dpstats.errors import OptionError
 from dpstats.estimators import find
 from dpstats.estimators.labels.curator_glm import LabelCuratorGLM
 from dpstats.estimators.labels.glm import LabelGLM
-from dpstats.estimators.labels.rounds import Equations, Spread
+from dpstats.estimators.labels.rounds import Equations, ResponseVariance
 from dpstats.families import BINOMIAL, GAUSSIAN, POISSON
 from dpstats.privacy import LabelOnly
 from dpstats.queries.labels import Interval
@@ -202,7 +202,7 @@ def test_hopeless_fits_of_wild_responses_are_numbers(model, delta):
 def test_what_an_interval_takes_of_a_gamma_law(size):
     mu = np.array([0.4, 2.0, 9.0])
     low, high, within = 0.6 * mu, 1.8 * mu, Interval(0.0, 100.0)
-    spread = Spread(POISSON, size)
+    spread = ResponseVariance(POISSON, size)
     lost = spread.lost(mu, low, high, within)
     for i, m in enumerate(mu):
         scale = spread.variance(mu)[i] / m
@@ -217,7 +217,7 @@ def test_what_an_interval_takes_of_a_logistic_law():
     law = stats.logistic(1.0, 2.0 * math.sqrt(3) / math.pi)
     held = law.expect(lambda y: min(max(y, 0.0), 5.0))
     one = np.ones(1)
-    lost = Spread(GAUSSIAN, 4.0).lost(one, 0 * one, 5 * one, Interval(-50.0, 50.0))
+    lost = ResponseVariance(GAUSSIAN, 4.0).lost(one, 0 * one, 5 * one, Interval(-50.0, 50.0))
     assert lost[0] == pytest.approx(1.0 - held, abs=1e-5)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from dpstats.estimators.local.pool import coordinate_variance
-from dpstats.protocol import LocalMethod, Messages, Plan, Question
+from dpstats.protocol import DeviceQuestion, LocalMethod, Messages, Plan
 from dpstats.queries import MomentMessage
 
 BLOCK = 20_000
@@ -27,9 +27,9 @@ class FastDevices:
     plan: Plan
     rng: np.random.Generator
     public: Any = None
-    questions: list[Question] = field(default_factory=list)
+    questions: list[DeviceQuestion] = field(default_factory=list)
 
-    def collect(self, question: Question, part: int) -> Messages:
+    def collect(self, question: DeviceQuestion, part: int) -> Messages:
         self.questions.append(question)
         shares = self.plan.options["shares"]
         ends = np.rint(np.cumsum((0.0, *shares)) / sum(shares) * len(self.y)).astype(int)

@@ -12,7 +12,7 @@ import pytest
 from scipy import stats
 
 from dpstats.mechanisms import lots as module
-from dpstats.mechanisms.lots import BLOCK, Known, Lots, Window
+from dpstats.mechanisms.lots import BLOCK, GivenKey, Lots, LotsWindow
 from dpstats.mechanisms.noise import SafeNoise, SeededNoise
 
 
@@ -144,7 +144,7 @@ def test_bins_hold_all_lots() -> None:
 def test_windows_deal_the_parts_of_the_whole_table(cuts: tuple[int, ...], parts: int) -> None:
     whole = drawn(cuts[-1])
     for part in range(parts):
-        tiles = [(Window(whole, a, b - a), a) for a, b in itertools.pairwise(cuts)]
+        tiles = [(LotsWindow(whole, a, b - a), a) for a, b in itertools.pairwise(cuts)]
         dealt = np.concatenate([window.dealt(part, parts) + start for window, start in tiles])
         assert dealt.tolist() == sorted(whole.dealt(part, parts).tolist())
         for window, _ in tiles:
@@ -154,7 +154,7 @@ def test_windows_deal_the_parts_of_the_whole_table(cuts: tuple[int, ...], parts:
 
 
 def test_lots_are_the_same_where_the_key_was_sent() -> None:
-    here, sent = drawn(500), Known()
+    here, sent = drawn(500), GivenKey()
     there = Lots(sent, 500)
     with pytest.raises(ValueError, match="32 bytes"):
         there.dealt(0, 2)

@@ -71,6 +71,7 @@ CELLS = "dpstats/queries/cells.py"
 COORDINATES = "dpstats/queries/coordinates.py"
 DOOR = "dpstats/models/door.py"
 LEVELS = "dpstats/queries/levels.py"
+NORMS = "dpstats/queries/row_norms.py"
 TAILS = "dpstats/queries/tails.py"
 QUERIES = "../queries/test_sensitivity.py"
 MODEL = "dpstats/models/model.py"
@@ -78,6 +79,7 @@ RANDOMIZE = "dpstats/mechanisms/randomize.py"
 CLIENTS = "dpstats/holders/clients.py"
 LABELS = "dpstats/holders/labels.py"
 LABEL_CELLS = "dpstats/queries/label_cells.py"
+WHOLE_SUMS = "dpstats/queries/whole_sums.py"
 LABEL_QUERIES = "dpstats/queries/labels.py"
 COLUMN_SCORES = "dpstats/queries/column_scores.py"
 INBOX = "dpstats/holders/collector.py"
@@ -114,8 +116,8 @@ MUTANTS = [
     mutant(
         "takes responses for half as far apart as they are: seen from inside",
         LABEL_QUERIES,
-        "return 2 * LABEL_STEPS * longest * SAFETY * self._unit",
-        "return LABEL_STEPS * longest * SAFETY * self._unit",
+        "return 2 * LABEL_STEPS * self._longest * SAFETY * self._unit",
+        "return LABEL_STEPS * self._longest * SAFETY * self._unit",
         "test_white_box.py",
         "every_release and mean-label-curator",
     ),
@@ -580,8 +582,8 @@ MUTANTS = [
     mutant(
         "takes any channel of a response for the one that was charged",
         LABELS,
-        "if query.channel.event != event:",
-        "if query.channel.dim == 0:",
+        "if channel.event != event:",
+        "if channel.dim == 0:",
         "test_message_independence.py",
         "another_channel",
     ),
@@ -629,17 +631,16 @@ MUTANTS = [
     mutant(
         "returns responses without noise",
         LABELS,
-        "sent = query.channel.decode(messages(query.channel, (v / half)[:, None], self._noise))",
-        "sent = (v / half)[:, None] + 0 * query.channel.decode("
-        "messages(query.channel, (v / half)[:, None], self._noise))",
+        "sent[part] = middle + half * channel.decode(payloads)[:, 0]",
+        "sent[part] = middle + v[part] + 0 * channel.decode(payloads)[:, 0]",
         "test_message_independence.py",
         "knows_nothing and label-ols",
     ),
     mutant(
         "adds half of the noise to responses",
         LABELS,
-        "return query.interval.middle + half * sent[:, 0], noise",
-        "return query.interval.middle + 0.5 * half * (sent[:, 0] + v / half), noise",
+        "sent[part] = middle + half * channel.decode(payloads)[:, 0]",
+        "sent[part] = middle + 0.5 * (half * channel.decode(payloads)[:, 0] + v[part])",
         "test_message_noise.py",
         "responses_have_the_declared and label-ols",
     ),
@@ -654,18 +655,26 @@ MUTANTS = [
     mutant(
         "takes half of the width of an interval",
         LABEL_QUERIES,
-        "return 2 * LABEL_STEPS * longest * SAFETY * self._unit",
-        "return LABEL_STEPS * longest * SAFETY * self._unit",
+        "return 2 * LABEL_STEPS * self._longest * SAFETY * self._unit",
+        "return LABEL_STEPS * self._longest * SAFETY * self._unit",
         "test_message_noise.py",
         "neighbours_move",
     ),
     mutant(
-        "takes an average row for the longest",
+        "takes rows for shorter than they are",
         LABEL_QUERIES,
-        "np.linalg.norm(self._steps[0], order, axis=1).max(initial=0.0)",
-        "np.linalg.norm(self._steps[0], order, axis=1).mean()",
+        "np.linalg.norm(steps, order, axis=1)",
+        "0.9 * np.linalg.norm(steps, order, axis=1)",
         "test_message_noise.py",
         "neighbours_move",
+    ),
+    mutant(
+        "does not hold rows to the length of which the sensitivity was computed",
+        WHOLE_SUMS,
+        "    if over.size:",
+        "    if not over.size:",
+        "../queries/test_whole_sums.py",
+        "grow_after",
     ),
     mutant(
         "takes L2 norms for Laplace noise",
@@ -679,8 +688,8 @@ MUTANTS = [
         mutant(
             "does not hold a response to its own interval",
             LABEL_QUERIES,
-            "held = np.clip((v + self.interval.middle - self.middle) / self.half, -1.0, 1.0)",
-            "held = (v + self.interval.middle - self.middle) / self.half",
+            "np.asarray(np.clip(inside / half[part], -1.0, 1.0), dtype=np.float64)",
+            "np.asarray(inside / half[part], dtype=np.float64)",
             "test_message_noise.py",
             "neighbours_move and glm",
         )
@@ -688,8 +697,8 @@ MUTANTS = [
     mutant(
         "does not clip the residuals of responses",
         LABEL_QUERIES,
-        "share: Array = np.minimum(size, 1.0) ** 2",
-        "share: Array = size**2",
+        "share: Array = np.minimum(rest / _at(query.clip, part), 1.0) ** 2",
+        "share: Array = (rest / _at(query.clip, part)) ** 2",
         "test_message_noise.py",
         "neighbours_move",
     ),
@@ -901,8 +910,8 @@ MUTANTS = [
     mutant(
         "adds any number of rows in int64",
         ROWS,
-        "totals = [self._reduce(task, group).astype(object) for group in groups]",
-        "totals = [self._reduce(task, group) for group in groups]",
+        "[np.sum([total.astype(object) for total in every], axis=0) for every in by_query]",
+        "[np.sum(list(every), axis=0) for every in by_query]",
         "test_private_size.py",
         "beyond_int64",
     ),
@@ -916,7 +925,7 @@ MUTANTS = [
     ),
     mutant(
         "halves the sensitivity of scores of levels",
-        LEVELS,
+        NORMS,
         "SIGNED.sensitivity(max_rows * (self.clip - self.inner), neighbors)",
         "SIGNED.sensitivity(max_rows * (self.clip - self.inner) / 2, neighbors)",
         QUERIES,
@@ -924,7 +933,7 @@ MUTANTS = [
     ),
     mutant(
         "halves the sensitivity of squares of scores of levels",
-        LEVELS,
+        NORMS,
         "ACUTE.sensitivity((max_rows * self.clip) ** 2, neighbors)",
         "ACUTE.sensitivity((max_rows * self.clip) ** 2 / 2, neighbors)",
         QUERIES,

@@ -8,8 +8,17 @@ import numpy as np
 import pytest
 
 from dpstats.errors import PlanError
-from dpstats.families import BINOMIAL, POISSON
-from dpstats.queries import Block, Geometry, Gram, PairScales, Score, ScoreOuter
+from dpstats.families import BINOMIAL, GAUSSIAN, POISSON
+from dpstats.queries import (
+    Block,
+    Geometry,
+    Gram,
+    PairScales,
+    Score,
+    ScoreCurvature,
+    ScoreOuter,
+    ScoreSlope,
+)
 from dpstats.queries.blocks import SAFETY, X_BITS, bound_grid, exact_product
 from tests.queries.cases import (
     BETA,
@@ -70,6 +79,18 @@ def test_gram_equals_the_formula(geometry) -> None:
     expected = (z * w[:, None]).T @ (z * w[:, None])
     found = query.decode(answer(query, block(x, y, query, keep)))
     assert found == pytest.approx(expected, abs=N * 2e-5)
+
+
+@pytest.mark.parametrize("family", [GAUSSIAN, POISSON], ids=str)
+def test_the_slope_of_a_score_is_the_trace_of_its_curvature(family) -> None:
+    x, y, keep = data()
+    y, whiten = np.abs(y), np.eye(D)[::-1].copy()
+    curvature = ScoreCurvature(whiten, BETA, 0.7, 0.9, family)
+    slope = ScoreSlope(whiten, BETA, 0.7, 0.9, family)
+    matrix = curvature.decode(answer(curvature, block(x, y, curvature, keep)))
+    (found,) = answer(slope, block(x, y, slope, keep))
+    assert found == pytest.approx(np.trace(matrix), abs=N * 1e-4)
+    assert np.trace(matrix) < 0.9 * np.sum(x[keep] ** 2)  # some are shortened, or beyond the clip
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")

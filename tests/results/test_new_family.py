@@ -228,8 +228,8 @@ def test_it_is_compared_with_others(fit):
     frame = table.tables[0]
     assert frame.loc["variance", "both"] == f"{fit.params['variance']:.4f}"
     assert frame.loc["variance", "mean"] == ""
-    assert frame.loc["Intercept", "mean"] == f"{private.params['Intercept']:.4f}"
-    assert list(frame.loc["Privacy"]) == [NOT_PRIVATE, NOT_PRIVATE, "NOT private"]
+    assert frame.loc["y", "mean"] == f"{private.params['y']:.4f}"
+    assert list(frame.loc["Privacy"]) == ["NOT private"] * 3
 
 
 def test_it_is_drawn(fit):

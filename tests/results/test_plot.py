@@ -119,6 +119,19 @@ def test_planned_error_falls_to_its_sampling_floor():
     assert shown == ["a", "b", "without privacy noise:\nsampling error alone"]
 
 
+def test_the_sampling_error_of_a_planned_range_is_the_same_at_every_epsilon():
+    schema = dp.Schema(y=dp.Numeric(-9, 9), x=dp.Numeric(-5, 5), g=dp.Categorical(["a", "b"]))
+    model = dp.ols("y ~ x + g", schema=schema, n=4000)
+    ax = plot.error_vs_epsilon(model, [0.25, 1.0, 4.0])
+    middle, floor = ax.lines[0].get_ydata(), ax.lines[1].get_ydata()
+    assert np.all(floor < middle)
+    np.testing.assert_allclose(floor, floor[0], rtol=0.03)
+    low, high = model.plan(dp.Central(0.25, 1e-7)).predicted_range[1]
+    heights = ax.collections[0].get_paths()[0].vertices[:, 1]
+    assert {low, high} <= set(heights)
+    plt.close("all")
+
+
 def test_curves_that_would_lie_on_each_other_are_one():
     class Alike(PlannedModel):
         def plan(self, privacy, **options):
@@ -146,6 +159,8 @@ def test_unknown_terms_and_no_epsilon_are_refused():
         plot.error_vs_epsilon(PlannedModel(), [1.0], terms=["c"], steps=3)
     with pytest.raises(OptionError, match="at least one epsilon"):
         plot.error_vs_epsilon(PlannedModel(), [])
+    with pytest.raises(OptionError, match="the rest of the guarantee is privacy="):
+        plot.error_vs_epsilon(PlannedModel(), dp.Central(1.0))
 
 
 def test_a_fit_of_statsmodels_may_come_first():

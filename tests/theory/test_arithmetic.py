@@ -5,7 +5,7 @@ import math
 import pytest
 
 from dpstats.theory import Assumption, Rate
-from dpstats.theory.arithmetic import Formula, joined
+from dpstats.theory.arithmetic import PrintedFormula, joined
 from tests.theory.test_error_bound import SOURCE
 
 X = {"a": 3.0, "b": 5.0, "c": 7.0, "nothing": 0.0, "unknown": math.nan}
@@ -29,12 +29,12 @@ X = {"a": 3.0, "b": 5.0, "c": 7.0, "nothing": 0.0, "unknown": math.nan}
     ],
 )
 def test_values(text: str, value: float) -> None:
-    assert Formula.of(text).value(X) == pytest.approx(value)
+    assert PrintedFormula.of(text).value(X) == pytest.approx(value)
 
 
 @pytest.mark.parametrize("text", ["log(nothing)", "sqrt(a - b)", "unknown a", "(a - b)^(1/2)"])
 def test_what_has_no_value_is_nan(text: str) -> None:
-    assert math.isnan(Formula.of(text).value(X))
+    assert math.isnan(PrintedFormula.of(text).value(X))
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_what_has_no_value_is_nan(text: str) -> None:
     [("a < b", True), ("a >~ b", False), ("a b >= 15", True), ("a > unknown", None)],
 )
 def test_relations(text: str, holds: bool | None) -> None:
-    assert Formula.of(text).holds(X) is holds
+    assert PrintedFormula.of(text).holds(X) is holds
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_relations(text: str, holds: bool | None) -> None:
 )
 def test_what_could_be_misread_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"expected|cannot be read|parentheses"):
-        Formula.of(text)
+        PrintedFormula.of(text)
 
 
 @pytest.mark.parametrize(
@@ -68,5 +68,5 @@ def test_a_sum_of_formulas_defines_each_name_once() -> None:
     terms = ["a/(b eta), eta = 0.05", "T eta, T = log(c), eta = 0.05"]
     text = joined(terms)
     assert text == "a/(b eta) + T eta, eta = 0.05, T = log(c)"
-    each = sum(Formula.of(term).value(X) for term in terms)
-    assert Formula.of(text).value(X) == pytest.approx(each)
+    each = sum(PrintedFormula.of(term).value(X) for term in terms)
+    assert PrintedFormula.of(text).value(X) == pytest.approx(each)

@@ -37,6 +37,7 @@ CENTRAL: tuple[Listed, ...] = (
     Listed("group means", "windows", "central.descriptive.groups:GroupMeans"),
     Listed("crosstab", "counts", "central.descriptive.crosstab:PairShares"),
     Listed("corr", "spearman", "central.descriptive.corr:RankCorrelation"),
+    Listed("corr", "pearson", "central.descriptive.corr:WindowCorrelation"),
     Listed("variance", "windows", "central.descriptive.variance:WindowVariance"),
     Listed("ttest", "welch", "central.descriptive.groups:WelchTest"),
     Listed("ttest", "rank", "central.descriptive.groups:RankTest"),

@@ -21,7 +21,7 @@ from dpstats.estimators.base import (
     need_positive,
     schedule,
 )
-from dpstats.estimators.federated.printed import DISTANCE, Printed, Sites, clips, how_far
+from dpstats.estimators.federated.printed import DISTANCE, Printed, SiteAnswers, clips, how_far
 from dpstats.estimators.federated.theory import ALIKE
 from dpstats.estimators.private_variance import (
     FAILURE,
@@ -184,7 +184,7 @@ class FTLHighDim(Printed):
         parts = replace(plan, options={"steps": 2 * steps}, mechanisms=asked.mechanisms)
         return replace(plan, warnings=few_pairs(parts, pairs, instead="averaged-sparse"))
 
-    def asked(self, sites: Sites, design: Design, plan: Plan) -> CoefficientEstimate:
+    def asked(self, sites: SiteAnswers, design: Design, plan: Plan) -> CoefficientEstimate:
         """Detect, choose, and descend."""
         facts = public_facts(design, int(plan.options["sparsity"]))
         descent = _Descent(sites, facts, plan)
@@ -219,7 +219,7 @@ class FTLHighDim(Printed):
 class _Descent:
     """Steps on batches of the sites' halves, in standardised units."""
 
-    sites: Sites
+    sites: SiteAnswers
     facts: SparseGuess
     plan: Plan
 

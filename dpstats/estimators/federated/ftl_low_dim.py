@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.estimators.base import Request, make_plan, need_delta, need_positive
-from dpstats.estimators.federated.printed import DISTANCE, Printed, Sites, clips, how_far
+from dpstats.estimators.federated.printed import DISTANCE, Printed, SiteAnswers, clips, how_far
 from dpstats.estimators.federated.theory import ALIKE, LINEAR_LOWER, TARGET_LINEAR_LOWER
 from dpstats.estimators.guesses import Guess, guess
 from dpstats.estimators.private_variance import (
@@ -159,7 +159,7 @@ class FTLLowDim(Printed):
         pairs = pair_scales(np.zeros(len(facts.gram)), facts.bound)
         return replace(plan, warnings=few_pairs(parts, pairs, instead="rounds"))
 
-    def asked(self, sites: Sites, design: Design, plan: Plan) -> CoefficientEstimate:
+    def asked(self, sites: SiteAnswers, design: Design, plan: Plan) -> CoefficientEstimate:
         """Detect, then descend."""
         descent = _Descent(sites, guess(design), plan)
         alone, spreads = descent.alone()
@@ -188,7 +188,7 @@ class FTLLowDim(Printed):
 class _Descent:
     """Steps on parts of the sites' rows."""
 
-    holder: Sites
+    holder: SiteAnswers
     facts: Guess
     plan: Plan
 

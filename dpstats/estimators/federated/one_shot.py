@@ -4,24 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, NoReturn
+from typing import ClassVar
 
 import numpy as np
 
 from dpstats.accounting import Parallel
 from dpstats.combining import RULES
-from dpstats.errors import OptionError, TrustError
-from dpstats.estimators.base import Method
+from dpstats.errors import OptionError
+from dpstats.estimators.federated.base import OfSites
 from dpstats.estimators.federated.theory import ALIKE, LINEAR_LOWER, TARGET_LINEAR_LOWER
 from dpstats.estimators.sources import LI_FEDERATED
-from dpstats.privacy import Federated, Privacy
-from dpstats.protocol import Mechanism, Options, Plan
+from dpstats.privacy import Federated
+from dpstats.protocol import Mechanism, Plan
 from dpstats.theory import Assumption, Citation, Rate, Theory
 
-if TYPE_CHECKING:
-    from dpstats.design import Design
-
-__all__ = ["OneShot", "sites_needed"]
+__all__ = ["OneShot"]
 
 _GEORGE = Citation(
     "george1986minimax",
@@ -31,6 +28,16 @@ _GEORGE = Citation(
     "The Annals of Statistics",
     kind="article",
     volume="14",
+)
+_YU_HOFF = Citation(
+    "yu2018adaptive",
+    "Yu, C. and Hoff, P. D.",
+    "Adaptive multigroup confidence intervals with constant coverage",
+    2018,
+    "Biometrika",
+    kind="article",
+    volume="105",
+    number="2",
 )
 _OWN = Citation(
     "dpstats-sites",
@@ -69,7 +76,7 @@ _THEORY = Theory(
         ),
         "lower": TARGET_LINEAR_LOWER,
     },
-    citations=(_OWN, _GEORGE, LI_FEDERATED.at("Section 2")),
+    citations=(_OWN, _GEORGE, _YU_HOFF, LI_FEDERATED.at("Section 2")),
     corrections=(
         "Every site spends its whole budget on one fit of all its rows: detecting useful sources "
         "costs nothing, and needs no half of the rows (Algorithm 2 of Li et al.).",
@@ -80,7 +87,7 @@ _THEORY = Theory(
 
 
 @dataclass(frozen=True)
-class OneShot(Method):
+class OneShot(OfSites):
     """One private fit at each site, combined for the target by ``combine``.
 
     ``"blend"`` (the default) shrinks the target's estimate towards clusters of sources that agree
@@ -102,13 +109,6 @@ class OneShot(Method):
     options: ClassVar[Mapping[str, str]] = {
         "combine": f"how sites are combined: {', '.join(RULES)}; the rest are of the sites' method",
     }
-
-    def _plan(self, design: Design, privacy: Privacy, n: int, options: Options) -> NoReturn:
-        raise sites_needed()
-
-    def fit(self, holder: object, design: Design, plan: Plan) -> NoReturn:
-        """Sites are asked by `dpstats.federated`; no holder of rows is opened here."""
-        raise TrustError("Sites answer whole fits: no rows are held for this method.")
 
     def rule(self, asked: object) -> str:
         """The name of a rule, by default the first.
@@ -152,14 +152,6 @@ class OneShot(Method):
             ),
             warnings=own.warnings,
         )
-
-
-def sites_needed() -> TrustError:
-    """What to say where a federation is to be planned without its sites."""
-    return TrustError(
-        "A federation is planned over its sites: data={'north': ..., 'south': ...}, or "
-        "data=... with sites='the column that names them'."
-    )
 
 
 def _together(target: str, plans: Mapping[str, Plan]) -> tuple[str, ...]:

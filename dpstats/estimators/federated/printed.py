@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import TrustError
 from dpstats.estimators.base import need_positive
 from dpstats.estimators.federated.rounds import InRounds
 from dpstats.estimators.private_variance import adapted_clip, log_factor, pair_scales
@@ -21,7 +20,7 @@ from dpstats.queries import Query
 if TYPE_CHECKING:
     from dpstats.design import Design
 
-__all__ = ["DISTANCE", "Printed", "Sites", "clips", "how_far"]
+__all__ = ["DISTANCE", "Printed", "SiteAnswers", "clips", "how_far"]
 
 Array = NDArray[np.float64]
 
@@ -31,7 +30,7 @@ DISTANCE = (
 )
 
 
-class Sites(Protocol):
+class SiteAnswers(Protocol):
     """Who asks each site its own question, and brings its own answer."""
 
     @property
@@ -51,17 +50,17 @@ class Printed(InRounds):
         """What one site charges."""
 
     @abstractmethod
-    def asked(self, sites: Sites, design: Design, plan: Plan) -> CoefficientEstimate:
+    def asked(self, sites: SiteAnswers, design: Design, plan: Plan) -> CoefficientEstimate:
         """The estimate, of what sites answer."""
 
     def assumed(self, whole: Plan, count: int) -> tuple[str, ...]:
         """That the printed method says nothing of its errors but their order."""
         return ("The paper gives the order of the error and no number.",)
 
-    def fit(self, holder: Any, design: Design, plan: Plan) -> CoefficientEstimate:
+    def fit(self, holder: Any, design: Design, plan: Plan) -> Any:
         """Ask the sites what was planned."""
         if not hasattr(holder, "each"):
-            raise TrustError("Sites are asked by dpstats.federated: no rows are held here.")
+            return super().fit(holder, design, plan)
         return self.asked(holder, design, plan)
 
 
@@ -77,7 +76,11 @@ def how_far(options: Options) -> float:
 
 
 def clips(
-    sites: Sites, beta: Mapping[str, Array], slot: str, part: int, of: tuple[int, float, float]
+    sites: SiteAnswers,
+    beta: Mapping[str, Array],
+    slot: str,
+    part: int,
+    of: tuple[int, float, float],
 ) -> dict[str, float]:
     """R_t of each site at its own coefficients, by PrivateVariance on one of its batches.
 

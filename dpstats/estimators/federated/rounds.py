@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, NoReturn
+from typing import ClassVar
 
 from dpstats.accounting import Parallel
-from dpstats.errors import TrustError
-from dpstats.estimators.base import Method
-from dpstats.estimators.federated.one_shot import sites_needed
+from dpstats.estimators.federated.base import OfSites
 from dpstats.estimators.sources import AVELLA, DONG, LI_FEDERATED
-from dpstats.privacy import Federated, Privacy
-from dpstats.protocol import Mechanism, Options, Plan
+from dpstats.privacy import Federated
+from dpstats.protocol import Mechanism, Plan
 from dpstats.theory import Assumption, Rate, Theory
-
-if TYPE_CHECKING:
-    from dpstats.design import Design
 
 __all__ = ["InRounds", "Rounds"]
 
@@ -60,11 +55,8 @@ _THEORY = Theory(
 
 
 @dataclass(frozen=True)
-class InRounds(Method):
+class InRounds(OfSites):
     """A method that asks sites one question after the other; `dpstats.federated` carries them."""
-
-    def _plan(self, design: Design, privacy: Privacy, n: int, options: Options) -> NoReturn:
-        raise sites_needed()
 
     def over(self, privacy: Federated, whole: Plan, sites: Mapping[str, Plan]) -> Plan:
         """The plan of a federation, from that of all rows and those of its sites."""
@@ -114,10 +106,6 @@ class Rounds(InRounds):
     options: ClassVar[Mapping[str, str]] = {
         "target": "as for the central method of the model",
     }
-
-    def fit(self, holder: object, design: Design, plan: Plan) -> NoReturn:
-        """Sites are asked by `dpstats.federated`, for a central method."""
-        raise TrustError("Rounds are asked of sites: no rows are held for this method.")
 
     def assumed(self, whole: Plan, count: int) -> tuple[str, ...]:
         """That sites are alike, and what they are together."""

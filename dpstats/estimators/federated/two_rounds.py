@@ -4,18 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, NoReturn
+from typing import ClassVar
 
-from dpstats.errors import TrustError
-from dpstats.estimators.base import Method
-from dpstats.estimators.federated.one_shot import sites_needed
+from dpstats.estimators.federated.base import OfSites
 from dpstats.estimators.federated.rounds import Rounds
-from dpstats.privacy import Privacy
-from dpstats.protocol import Options, Plan
+from dpstats.protocol import Plan
 from dpstats.theory import Assumption, Theory
-
-if TYPE_CHECKING:
-    from dpstats.design import Design
 
 __all__ = ["TwoRounds"]
 
@@ -41,7 +35,7 @@ _THEORY = replace(
 
 
 @dataclass(frozen=True)
-class TwoRounds(Method):
+class TwoRounds(OfSites):
     """Two questions: which columns matter, and what the coefficients of these are.
 
     1. *Which* (the share `share` of each site's budget): one sparse fit at each site, as for
@@ -72,13 +66,6 @@ class TwoRounds(Method):
         "share": "of each site's budget for the choice, above 0 and below 1; .4 by default",
         "target": "of the second question, as for the central method of the model",
     }
-
-    def _plan(self, design: Design, privacy: Privacy, n: int, options: Options) -> NoReturn:
-        raise sites_needed()
-
-    def fit(self, holder: object, design: Design, plan: Plan) -> NoReturn:
-        """Sites are asked by `dpstats.federated`; no holder of rows is opened here."""
-        raise TrustError("Sites are asked twice: no rows are held for this method.")
 
     def over(self, asked: Plan, first: Plan, second: Plan) -> Plan:
         """Both questions as one plan; `asked` has the budget and the options."""

@@ -7,29 +7,34 @@ it. Responses are held to an interval and randomised once by the channel with th
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.accounting import epsilon_of
-from dpstats.errors import OptionError
+from dpstats.errors import OptionError, TrustError
+from dpstats.estimators.base import Method
 from dpstats.estimators.responses import Responses
 from dpstats.families import GAUSSIAN, Family
 from dpstats.privacy import LabelOnly, Privacy
 from dpstats.protocol import CoefficientEstimate, Estimator, LabelHolder, Mechanism, Options, Plan
 from dpstats.queries.labels import Interval, RandomizedLabels
+from dpstats.tall import Tall, blocks, constant, vector
 
 if TYPE_CHECKING:
-    from dpstats.design import Covariates, Design
+    from dpstats.design import Design, PublicRows
 
 
 __all__ = [
+    "RANDOMIZED_ONCE",
     "SLOT",
+    "LabelMethod",
     "inverse_gram",
-    "label_only",
+    "known_term",
     "label_plan",
     "meaningful",
     "messages",
@@ -41,41 +46,61 @@ __all__ = [
 Array = NDArray[np.float64]
 
 SLOT = "responses"
+RANDOMIZED_ONCE = (
+    "Each response is epsilon-DP against everybody, the server included, whatever the others do: "
+    "it is held to a public interval and randomised once on its device, by a mechanism whose "
+    "sensitivity is the width of that interval (a bound on the ratio of densities for randomised "
+    "response and the piecewise mechanism; Laplace or Gaussian noise if asked for). Covariates are "
+    "public; everything after is post-processing."
+)
 
 _FAR = 12.0  # numerical: linear predictors of a logit beyond this mean that coefficients run away
 
 
-def label_only(method: str, privacy: Privacy, curator: bool) -> LabelOnly:
-    """The guarantee, if it is one that the method gives.
+class LabelMethod(Method):
+    """A method for private responses beside public covariates.
 
-    Raises
-    ------
-    OptionError
-        If a curator's method is asked of devices, or the other way round.
+    One curator holds the responses (`curator`), or each is randomised on its own device.
     """
-    assert isinstance(privacy, LabelOnly)
-    if privacy.curator == curator:
-        return privacy
-    if curator:
+
+    curator: ClassVar[bool] = False
+
+    @classmethod
+    def serves(cls, privacy: Privacy) -> bool:
+        """Whether the method is made for who holds the responses."""
+        return isinstance(privacy, LabelOnly) and privacy.curator == cls.curator
+
+    def _plan(self, design: Design, privacy: Privacy, n: int, options: Options) -> Plan:
+        if not isinstance(privacy, LabelOnly):
+            raise TrustError(
+                f"method={self.name!r} is for LabelOnly(...), not {privacy.trust!r} trust."
+            )
+        if self.serves(privacy):
+            return self._label_plan(design, privacy, n, options)
+        if self.curator:
+            raise OptionError(
+                f"method={self.name!r} needs a curator that holds the responses: ask for "
+                f"LabelOnly(epsilon={privacy.epsilon:g}, curator=True), or leave the method out."
+            )
         raise OptionError(
-            f"method={method!r} needs a curator that holds the responses: ask for "
-            f"LabelOnly(epsilon={privacy.epsilon:g}, curator=True), or leave the method out."
+            f"method={self.name!r} randomises responses on their devices and needs no curator: ask "
+            f"for LabelOnly(epsilon={privacy.epsilon:g}). With a curator there are "
+            "'label-curator', for ols and mean, 'label-curator-omp', for sparse ols, and "
+            "'label-curator-glm', for logit and glm."
         )
-    raise OptionError(
-        f"method={method!r} randomises responses on their devices and needs no curator: ask for "
-        f"LabelOnly(epsilon={privacy.epsilon:g}). With a curator there are 'label-curator', for "
-        "ols and mean, 'label-curator-omp', for sparse ols, and 'label-curator-glm', for logit and "
-        "glm."
-    )
+
+    @abstractmethod
+    def _label_plan(self, design: Design, privacy: LabelOnly, n: int, options: Options) -> Plan:
+        """The plan under a guarantee that the method is made for."""
 
 
-def public_rows(design: Design) -> Covariates:
+def public_rows(design: Design) -> PublicRows:
     """The public rows of a design with public covariates."""
     if not hasattr(design, "covariates"):
         raise OptionError(
             "Label-only methods need a design made from public covariates (PublicDesign)."
         )
-    rows: Covariates = design.rows  # type: ignore[attr-defined]  # of a PublicDesign
+    rows: PublicRows = design.rows  # type: ignore[attr-defined]  # of a PublicDesign
     return rows
 
 
@@ -90,7 +115,9 @@ def messages(
     assert how.channel is not None
     z, _ = holder.ask(RandomizedLabels(how.interval, how.channel), SLOT)
     known = public_rows(design).offset if offset and design.family == GAUSSIAN else None
-    return (z if known is None else z - known), how
+    if known is not None:
+        z = vector(len(z), lambda part: z[part] - known[part])
+    return z, how
 
 
 def label_plan(
@@ -123,12 +150,13 @@ def randomized(how: Responses) -> tuple[Mechanism]:
     return (Mechanism(SLOT, how.channel.event, purpose),)
 
 
-def meaningful(law: Family, eta: Array, interval: Interval) -> bool:
+def meaningful(law: Family, eta: Tall, interval: Interval) -> bool:
     """Whether linear predictors are where a logit or a log mean something."""
     if law.link == "identity":
         return True
     most = math.log(2 * max(interval.high, 1e-9)) if law.link == "log" else _FAR
-    return bool(eta.max(initial=-1.0) < most and eta.min(initial=0.0) > -_FAR)
+    here = (eta[part] for part in blocks(len(eta)))
+    return all(e.max(initial=-1.0) < most and e.min(initial=0.0) > -_FAR for e in here)
 
 
 def no_solution(
@@ -151,7 +179,13 @@ def no_solution(
     )
 
 
-def inverse_gram(rows: Covariates) -> Array:
+def known_term(rows: PublicRows) -> Tall:
+    """The known term of every row, 0 where there is none."""
+    none: Tall = constant(len(rows), 0.0)
+    return none if rows.offset is None else rows.offset
+
+
+def inverse_gram(rows: PublicRows) -> Array:
     """(X'X)^-1 of the public rows.
 
     Raises

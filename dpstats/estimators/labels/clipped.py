@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.estimators.responses import Responses
+from dpstats.tall import Made, Tall, blocks, cross, gram, mean, read, times
 
 __all__ = ["Clipped", "Refit", "clipped_mean"]
 
@@ -27,7 +28,7 @@ _TRUST = {True: 0.25, False: 0.6}  # log: sd of the guess's logarithm: a declare
 _ROOT_2PI = math.sqrt(2 * math.pi)  # numerical: of the normal density
 
 
-class _Moments(NamedTuple):
+class _ClippedMoments(NamedTuple):
     """Mean and mean square of a clipped normal response, and their derivatives; (n,) each."""
 
     mean: Array
@@ -38,7 +39,7 @@ class _Moments(NamedTuple):
     square_by_error: Array
 
 
-def _moments(eta: Array, sd: float, half: float) -> _Moments:
+def _moments(eta: Array, sd: float, half: float) -> _ClippedMoments:
     """Moments of ``clip(eta + sd e, -half, half)`` for standard normal e.
 
     Derivatives by sd follow from Stein's lemma, E e g(Y) = sd E g'(Y).
@@ -49,7 +50,7 @@ def _moments(eta: Array, sd: float, half: float) -> _Moments:
     below, above = ndtr(low), ndtr(-high)
     inside = 1.0 - below - above
     at_low, at_high = (np.exp(-0.5 * v**2) / _ROOT_2PI for v in (low, high))
-    return _Moments(
+    return _ClippedMoments(
         mean=eta * inside + sd * (at_low - at_high) + half * (above - below),
         slope=inside,
         mean_by_error=at_low - at_high,
@@ -95,9 +96,9 @@ class Clipped:
 
     Attributes
     ----------
-    z : ndarray of shape (n,)
+    z : Tall, of shape (n,)
         Randomised responses less the middle of the interval.
-    known : ndarray of shape (n,) or float
+    known : Tall, of shape (n,)
         Known part of the linear predictor, less the middle of the interval.
     half : float
         Half-width of the interval.
@@ -108,8 +109,8 @@ class Clipped:
         they say nothing.
     """
 
-    z: Array
-    known: Array | float
+    z: Tall
+    known: Tall
     half: float
     guess: float
     trust: float
@@ -117,33 +118,38 @@ class Clipped:
     square_error: float
 
     @classmethod
-    def of(cls, z: Array, known: Array | float, how: Responses, declared: bool) -> Clipped:
+    def of(cls, z: Tall, known: Tall, how: Responses, declared: bool) -> Clipped:
         """From randomised responses and the known term, in internal units."""
-        half, middle = how.interval.half, how.interval.middle
+        half, middle, n = how.interval.half, how.interval.middle, len(z)
         none, all_ = how.noise(0.0), how.noise(1.0)
         per_square = 1 + (all_ - none) / half**2  # d E z^2 / d E v^2; one bit says nothing
-        squares, n = (z - middle) ** 2, len(z)
         own, error = 0.0, math.inf
         if per_square > 1e-6:
-            own = (float(squares.mean()) - none) / per_square
-            error = max(float(squares.std()) / per_square / math.sqrt(n), 1e-12)
-        return cls(z - middle, known - middle, half, how.sd, _TRUST[declared], own, error)
+            square = mean(n, lambda part: (z[part] - middle) ** 2)
+            spread = mean(n, lambda part: ((z[part] - middle) ** 2 - square) ** 2)
+            own = (square - none) / per_square
+            error = max(math.sqrt(spread) / per_square / math.sqrt(n), 1e-12)
+        away, rest = (_less(v, middle) for v in (z, known))
+        return cls(away, rest, half, how.sd, _TRUST[declared], own, error)
 
     def part(self, rows: NDArray[np.intp]) -> Clipped:
         """Some of the rows."""
-        known = self.known[rows] if isinstance(self.known, np.ndarray) else self.known
-        return replace(self, z=self.z[rows], known=known)
+        z, known = (_picked(values, rows) for values in (self.z, self.known))
+        return replace(self, z=z, known=known)
 
     def mean(self, eta: Array, error: float) -> tuple[Array, Array]:
-        """Mean of z, and its slope, at linear predictors (n,)."""
+        """Mean of z, and its slope, at linear predictors (m,)."""
         mean, slope, _ = clipped_mean(eta, error, self.half)
         return mean, slope
 
-    def fit(self, x: Array) -> Refit:
+    def fit(self, x: Tall) -> Refit:
         """Coefficients of columns (n, k), and the errors' deviation: Levenberg-Marquardt."""
-        response: Array = self.z - self.known
-        line = np.asarray(np.linalg.lstsq(x.T @ x, x.T @ response, rcond=None)[0], dtype=np.float64)
-        state, noise = self._start(x, line), float(np.var(response - x @ line))
+        n = len(self.z)
+        response = Made((n,), lambda part: self.z[part] - self.known[part])
+        solved = np.linalg.lstsq(gram(x), cross(x, response), rcond=None)[0]
+        line: Array = np.asarray(solved, dtype=np.float64)
+        rest = Made((n,), lambda part: response[part] - x[part] @ line)
+        state, noise = self._start(x, line), _variance(rest)
         loss, score, hessian = self._expand(x, state, noise)
         damping, floor = 1e-3, math.log(_SMALLEST * self.guess)
         for _ in range(_STEPS):
@@ -169,38 +175,48 @@ class Clipped:
                     break
         return Refit(state[:-1], math.exp(state[-1]))
 
-    def _start(self, x: Array, line: Array) -> Array:
+    def _start(self, x: Tall, line: Array) -> Array:
         """The linear fit without the shrinkage by clipping, and the error that the guess leaves."""
         zero = np.zeros(1)
         inside = float(clipped_mean(zero, self.guess, self.half)[1][0])
         params = line / inside
-        own, most = float(np.var(x @ params)), 0.8 * self.guess**2
+        own, most = _variance(times(x, params)), 0.8 * self.guess**2
         params *= min(1.0, math.sqrt(most / max(own, 1e-300)))
         error = math.sqrt(max(self.guess**2 - min(own, most), 0.2 * self.guess**2))
         return np.append(params, math.log(error))
 
-    def _expand(self, x: Array, state: Array, noise: float) -> tuple[float, Array, Array]:
+    def _expand(self, x: Tall, state: Array, noise: float) -> tuple[float, Array, Array]:
         """Loss, minus half of its gradient, and half of its Hessian (Gauss-Newton)."""
-        error, fitted = math.exp(state[-1]), x @ state[:-1]
-        eta = fitted + self.known
-        moments = _moments(eta, error, self.half)
-        # 1. Quasi-likelihood of the messages.
-        rest = (self.z - moments.mean) / noise
-        jacobian = np.column_stack([x * moments.slope[:, None], error * moments.mean_by_error])
-        score, hessian = jacobian.T @ rest, jacobian.T @ jacobian / noise
-        loss = float(rest @ rest) * noise
+        error, n = math.exp(state[-1]), len(self.z)
+        middle = mean(n, times(x, state[:-1]).make)
+        score, hessian = np.zeros(state.size), np.zeros((state.size,) * 2)
+        loss = square = by_error = varies = 0.0
+        by_square, by_spread = np.zeros(x.shape[1]), np.zeros(x.shape[1])
+        for part, rows in read(x):
+            fitted = rows @ state[:-1]
+            moments = _moments(fitted + self.known[part], error, self.half)
+            # 1. Quasi-likelihood of the messages.
+            rest = (self.z[part] - moments.mean) / noise
+            slopes = rows * moments.slope[:, None]
+            jacobian = np.column_stack([slopes, error * moments.mean_by_error])
+            score += jacobian.T @ rest
+            hessian += jacobian.T @ jacobian / noise
+            loss += float(rest @ rest) * noise
+            square += float(moments.square.sum())
+            by_error += float(moments.square_by_error.sum())
+            by_square += rows.T @ moments.square_by_eta
+            varies += float(np.square(fitted - middle).sum())
+            by_spread += rows.T @ (fitted - middle)
         # 2. The mean square, and 3. the spread, one number each.
-        n = len(eta)
-        by_eta, spread2 = moments.square_by_eta / n, error**2 + float(np.var(fitted))
-        centred = fitted - fitted.mean()
+        spread2 = error**2 + varies / n
         parts = [
             (
-                (float(moments.square.mean()) - self.square) / self.square_error,
-                np.append(x.T @ by_eta, error * moments.square_by_error.mean()) / self.square_error,
+                (square / n - self.square) / self.square_error,
+                np.append(by_square, error * by_error) / n / self.square_error,
             ),
             (
                 math.log(math.sqrt(spread2) / self.guess) / self.trust,
-                np.append(x.T @ centred / n, error**2) / spread2 / self.trust,
+                np.append(by_spread / n, error**2) / spread2 / self.trust,
             ),
         ]
         for value, gradient in parts:
@@ -208,3 +224,25 @@ class Clipped:
             score -= value * gradient
             hessian += np.outer(gradient, gradient)
         return loss, score, hessian
+
+
+def _less(values: Tall, middle: float) -> Made:
+    return Made((len(values),), lambda part: values[part] - middle)
+
+
+def _picked(values: Tall, rows: NDArray[np.intp]) -> Array:
+    """Those of some rows, in ascending order."""
+    found = [values[part][_within(rows, part)] for part in blocks(len(values))]
+    return np.concatenate(found)
+
+
+def _within(rows: NDArray[np.intp], part: slice) -> NDArray[np.intp]:
+    first, last = np.searchsorted(rows, [part.start, part.stop])
+    within: NDArray[np.intp] = rows[first:last] - part.start
+    return within
+
+
+def _variance(values: Tall) -> float:
+    n = len(values)
+    middle = mean(n, lambda part: values[part])
+    return mean(n, lambda part: np.square(values[part] - middle))

@@ -10,9 +10,14 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.estimators.base import Method
 from dpstats.estimators.bounds import LINEAR, LINEAR_LOWER, SMALL_DELTA
-from dpstats.estimators.labels.base import inverse_gram, label_only, label_plan, public_rows
+from dpstats.estimators.labels.base import (
+    LabelMethod,
+    inverse_gram,
+    known_term,
+    label_plan,
+    public_rows,
+)
 from dpstats.estimators.labels.scale import (
     ASTRAY,
     PURPOSES,
@@ -33,9 +38,10 @@ from dpstats.estimators.responses import (
     slopes,
 )
 from dpstats.estimators.sources import CAI, CHAUDHURI, LI_MATRIX
-from dpstats.privacy import LabelOnly, Privacy
+from dpstats.privacy import LabelOnly
 from dpstats.protocol import CoefficientEstimate, LabelHolder, Mechanism, Options, Plan
 from dpstats.queries.labels import Interval, LabelSums, SquaredResiduals, WeightedResiduals
+from dpstats.tall import Made, Tall, constant, cross, gram
 from dpstats.theory import Assumption, Rate, Theory
 
 if TYPE_CHECKING:
@@ -88,7 +94,7 @@ _THEORY = Theory(
 
 
 @dataclass(frozen=True)
-class LabelCurator(Method):
+class LabelCurator(LabelMethod):
     """One noisy release of whitened sums of responses.
 
     With public rows X, weights w that bound leverages (`Leverages`), and
@@ -124,18 +130,12 @@ class LabelCurator(Method):
 
     model: str = "ols"
     name: ClassVar[str] = "label-curator"
-    sparse: ClassVar[bool] = False
+    curator: ClassVar[bool] = True
     theory: ClassVar[Mapping[str, Theory]] = {"label-only": _THEORY}
     options: ClassVar[Mapping[str, str]] = {"clip": CHANNEL_OPTIONS["clip"]}
 
-    @staticmethod
-    def serves(privacy: Privacy) -> bool:
-        """Whether the method is made for who holds the responses."""
-        return isinstance(privacy, LabelOnly) and privacy.curator
-
-    def _plan(self, design: Design, privacy: Privacy, n: int, options: Options) -> Plan:
+    def _label_plan(self, design: Design, privacy: LabelOnly, n: int, options: Options) -> Plan:
         """Mechanisms, cost and expected error from public facts only."""
-        privacy = label_only(self.name, privacy, curator=True)
         rows = public_rows(design)
         inverse_gram(rows)  # refuses as many columns as rows
         shares = _shares(design, privacy, options)
@@ -222,14 +222,15 @@ class LabelCurator(Method):
         n, d = x.shape
         pure = plan.privacy.delta == 0
         made = _leverages(x, float, pure).cut(float(plan.options["leverage cut"]))
-        known = np.zeros(n) if rows.offset is None else rows.offset
+        known = known_term(rows)
         u, on_sums = holder.ask(LabelSums(interval, made.rows, norm_of(pure)), "sums")
-        params = made.back @ (u + made.rows.T @ (interval.middle - known))
-        fitted = x @ params + known
+        away = Made((n,), lambda part: interval.middle - known[part])
+        params = made.back @ (u + cross(made.rows, away))
+        fitted = Made((n,), lambda part: x[part] @ params + known[part])
 
         (squares,), on_squares = holder.ask(SquaredResiduals(interval, fitted, clip), "scale")
         variance = max(float(squares), on_squares.sd) / max(n - d, 1)
-        even = variance * (made.rows.T @ made.rows)
+        even = variance * gram(made.rows)
         query = WeightedResiduals(interval, made.rows, fitted, clip, norm_of(pure))
         meat, on_meat = holder.ask(query, "meat")
         meat = mixed(meat, even, on_meat.sd, n)
@@ -245,7 +246,7 @@ class LabelCurator(Method):
             released={
                 **how.options(),
                 "residual sd": math.sqrt(variance),
-                "largest leverage": float(np.square(made.rows).sum(axis=1).max()),
+                "largest leverage": made.largest_leverage,
             },
         )
 
@@ -260,7 +261,7 @@ def _multiplier(shares: Mapping[str, float], privacy: LabelOnly, epsilon: float)
     return float(events(shares, privacy, epsilon)["sums"].noise_multiplier)
 
 
-def _leverages(x: Array, noise: Callable[[float], float], pure: bool) -> Leverages:
+def _leverages(x: Tall, noise: Callable[[float], float], pure: bool) -> Leverages:
     """Of least squares, where residuals have the standard deviation 1."""
-    one = np.ones(len(x))
+    one = constant(len(x), 1.0)
     return Leverages(x, one, one, one, noise, pure)

@@ -11,24 +11,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.errors import OptionError
-from dpstats.estimators.base import Method
 from dpstats.estimators.bounds import LABEL_GLM_LOWER, SMALL_DELTA
 from dpstats.estimators.labels.base import (
+    LabelMethod,
     inverse_gram,
-    label_only,
+    known_term,
     label_plan,
     meaningful,
     no_solution,
     public_rows,
 )
 from dpstats.estimators.labels.glm import glm_responses, typical_mean
-from dpstats.estimators.labels.rounds import Equations, Expected, Rounds, Spread
+from dpstats.estimators.labels.rounds import Equations, Expected, ResponseVariance, RoundFacts
 from dpstats.estimators.labels.sums import Balanced, Leverages, events, mixed, norm_of
 from dpstats.estimators.numerics.huber import MEAT_CLIP
 from dpstats.estimators.responses import CHANNEL_OPTIONS, Responses, expected, slopes
 from dpstats.estimators.sources import DUCHI, GOURIEROUX, LI_MATRIX
 from dpstats.families import BINOMIAL, GAUSSIAN
-from dpstats.privacy import LabelOnly, Privacy
+from dpstats.privacy import LabelOnly
 from dpstats.protocol import (
     Answer,
     CoefficientEstimate,
@@ -39,6 +39,7 @@ from dpstats.protocol import (
     Plan,
 )
 from dpstats.queries.labels import HeldSums, LabelSums, WeightedResiduals
+from dpstats.tall import Made, Tall, constant, cross, gram, mean
 from dpstats.theory import Assumption, Rate, Theory
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ _THEORY = Theory(
 
 
 @dataclass(frozen=True)
-class LabelCuratorGLM(Method):
+class LabelCuratorGLM(LabelMethod):
     """One noisy release of whitened sums of responses, and equations solved with it.
 
     For a mean ``mu(x'params)`` whose link is that of an exponential family, rows being public, the
@@ -134,18 +135,12 @@ class LabelCuratorGLM(Method):
 
     model: str
     name: ClassVar[str] = "label-curator-glm"
-    sparse: ClassVar[bool] = False
+    curator: ClassVar[bool] = True
     theory: ClassVar[Mapping[str, Theory]] = {"label-only": _THEORY}
     options: ClassVar[Mapping[str, str]] = {"clip": CHANNEL_OPTIONS["clip"]}
 
-    @staticmethod
-    def serves(privacy: Privacy) -> bool:
-        """Whether the method is made for who holds the responses."""
-        return isinstance(privacy, LabelOnly) and privacy.curator
-
-    def _plan(self, design: Design, privacy: Privacy, n: int, options: Options) -> Plan:
+    def _label_plan(self, design: Design, privacy: LabelOnly, n: int, options: Options) -> Plan:
         """Mechanisms, cost and expected error from public facts only."""
-        privacy = label_only(self.name, privacy, curator=True)
         inverse = inverse_gram(public_rows(design))
         if design.family == BINOMIAL and options.get("clip") is not None:
             raise OptionError(
@@ -183,10 +178,9 @@ class LabelCuratorGLM(Method):
             rounds.x, rounds.known, rounds.link, made.weights, inverse @ asked.sums, how.interval
         )
         params, found = equations.solve(asked.start)
-        eta = rounds.x @ params + rounds.known
-        mu = rounds.link.mean(eta)
+        mu, n = rounds.means(params), len(rounds.x)
         if spread is None:
-            meat = (made.rows * rounds.law.variance(mu)[:, None]).T @ made.rows
+            meat = gram(made.rows, Made((n,), lambda part: rounds.law.variance(mu[part])))
         else:
             meat = _meat(holder, rounds, made, mu, spread)
         back = np.linalg.pinv(equations.bread(params), hermitian=True) @ inverse
@@ -195,15 +189,16 @@ class LabelCuratorGLM(Method):
         released = {
             **how.options(),
             **({} if spread is None else {"dispersion": spread.size}),
-            "largest leverage": float(np.square(made.rows).sum(axis=1).max()),
+            "largest leverage": made.largest_leverage,
         }
-        if not (found and np.isfinite(cov).all() and meaningful(rounds.link, eta, how.interval)):
-            return no_solution(params, len(mu), "noisy sums", released)
+        sound = found and bool(np.isfinite(cov).all())
+        if not (sound and meaningful(rounds.link, equations.eta(params), how.interval)):
+            return no_solution(params, n, "noisy sums", released)
         return CoefficientEstimate(
             params,
             cov,
             noise,
-            float(len(mu)),
+            float(n),
             released,
             robust=not binary,
             of_these_rows=binary,
@@ -217,15 +212,15 @@ class _Asked(NamedTuple):
     made: Balanced
     sums: Array
     noise: NoiseLaw
-    spread: Spread | None = None
+    spread: ResponseVariance | None = None
 
 
-def _rounds(plan: Plan, design: Design, how: Responses) -> Rounds:
+def _rounds(plan: Plan, design: Design, how: Responses) -> RoundFacts:
     rows = public_rows(design)
     identity = design.family == GAUSSIAN
-    return Rounds(
+    return RoundFacts(
         x=rows.columns(np.arange(len(plan.names))),
-        known=np.zeros(len(rows)) if rows.offset is None else rows.offset,
+        known=known_term(rows),
         law=design.family,
         interval=how.interval,
         sd=math.sqrt(how.residual_variance) if identity else how.sd,
@@ -235,36 +230,41 @@ def _rounds(plan: Plan, design: Design, how: Responses) -> Rounds:
     )
 
 
-def _yes_or_no(rounds: Rounds) -> Balanced:
+def _yes_or_no(rounds: RoundFacts) -> Balanced:
     """Rows for a yes or no, whose logits are guessed to vary with standard deviation 1."""
     nodes, weights = np.polynomial.hermite_e.hermegauss(9)
-    slope = sum(
-        w * rounds.link.slope(rounds.known + z)
-        for z, w in zip(nodes, weights / weights.sum(), strict=True)
-    )
-    width = np.full(len(rounds.x), 2 * rounds.interval.half)
+    shares, n = weights / weights.sum(), (len(rounds.x),)
+
+    def slope(part: slice) -> Array:
+        known = rounds.known[part]
+        return np.asarray(
+            sum(w * rounds.link.slope(known + z) for z, w in zip(nodes, shares, strict=True))
+        )
+
+    slopes = Made(n, slope)
+    width = constant(n[0], 2 * rounds.interval.half)
     return Leverages(
-        rounds.x, slope, slope, width, lambda s: rounds.noise("sums", s), rounds.pure
+        rounds.x, slopes, slopes, width, lambda s: rounds.noise("sums", s), rounds.pure
     ).best(rounds.at)
 
 
-def _asked_once(holder: LabelHolder, rounds: Rounds) -> _Asked:
+def _asked_once(holder: LabelHolder, rounds: RoundFacts) -> _Asked:
     made = _yes_or_no(rounds)
     query = LabelSums(rounds.interval, made.rows, norm_of(rounds.pure))
     u, noise = holder.ask(query, "sums")
-    u = u + made.rows.sum(axis=0) * rounds.interval.middle
+    u = u + cross(made.rows, constant(len(made.rows), rounds.interval.middle))
     return _Asked(np.zeros(rounds.x.shape[1]), made, u, noise)
 
 
-def _level(rounds: Rounds) -> tuple[Array, float]:
+def _level(rounds: RoundFacts) -> tuple[Tall, float]:
     """The row whose sum is the mean of responses times its norm, and the error of that mean."""
     n = len(rounds.x)
-    row = np.full((n, 1), 1 / math.sqrt(n))
-    error = rounds.noise("level", 2 * rounds.interval.half * row[0, 0]) / math.sqrt(n)
-    return row, error
+    each = 1 / math.sqrt(n)
+    row = Made((n, 1), lambda part: np.full((part.stop - part.start, 1), each))
+    return row, rounds.noise("level", 2 * rounds.interval.half * each) / math.sqrt(n)
 
 
-def _asked_in_rounds(holder: LabelHolder, rounds: Rounds) -> _Asked:
+def _asked_in_rounds(holder: LabelHolder, rounds: RoundFacts) -> _Asked:
     interval, (row, error) = rounds.interval, _level(rounds)
     (total,), _ = holder.ask(LabelSums(interval, row, norm_of(rounds.pure)), "level")
     level = float(total) / math.sqrt(len(row))
@@ -278,56 +278,74 @@ def _asked_in_rounds(holder: LabelHolder, rounds: Rounds) -> _Asked:
     spread = _spread(holder, rounds, where)
     low, high, made = rounds.second(where, spread)
     sums, noise = _held(holder, rounds, "sums", low, high, made)
-    sums = sums + made.rows.T @ spread.lost(where.mean, low, high, interval)
+    lost = Made((len(where.mean),), lambda p: spread.lost(where.mean[p], low[p], high[p], interval))
+    sums = sums + cross(made.rows, lost)
     return _Asked(params, made, sums, noise, spread)
 
 
 def _held(
-    holder: LabelHolder, rounds: Rounds, slot: str, low: Array, high: Array, made: Balanced
+    holder: LabelHolder, rounds: RoundFacts, slot: str, low: Tall, high: Tall, made: Balanced
 ) -> Answer:
     """Noisy sums of responses that are held to intervals of their own."""
     query = HeldSums(rounds.interval, made.rows, low, high, norm_of(rounds.pure))
     answer = holder.ask(query, slot)
-    return Answer(answer.value + made.rows.T @ query.middle, answer.noise)
+    return Answer(answer.value + cross(made.rows, query.middle), answer.noise)
 
 
-def _spread(holder: LabelHolder, rounds: Rounds, where: Expected) -> Spread:
+def _spread(holder: LabelHolder, rounds: RoundFacts, where: Expected) -> ResponseVariance:
     """How responses spread about a rough fit."""
-    variance = rounds.guess.variance(where.most)
+    n, guess = (len(where.most),), rounds.guess
     unit = rounds.noise("scale", 1.0)
-    clip = min(max(math.sqrt(_ROUGH * len(variance) / unit), _CLIPS[0]), _CLIPS[1])
-    clips = rounds.clip_bounds(where.mean, clip * np.sqrt(variance))
-    rows = 1 / np.sqrt(variance)
+    clip = min(max(math.sqrt(_ROUGH * n[0] / unit), _CLIPS[0]), _CLIPS[1])
+
+    def variance(part: slice) -> Array:
+        return guess.variance(where.most[part])
+
+    clips = Made(
+        n, lambda part: rounds.clip_bounds(where.mean[part], clip * np.sqrt(variance(part)))
+    )
+    rows = Made((*n, 1), lambda part: (1 / np.sqrt(variance(part)))[:, None])
     name = "weighted squared residuals"
     norm = norm_of(rounds.pure)
-    query = WeightedResiduals(rounds.interval, rows[:, None], where.mean, clips, norm, name)
+    query = WeightedResiduals(rounds.interval, rows, where.mean, clips, norm, name)
     ((squares,),), noise = holder.ask(query, "scale")
     squares = max(float(squares), noise.sd / 2)
-    error = (where.most - where.least) / 2
-    return rounds.guess.measured(
-        squares, 1 / variance, where.mean, float(np.sum(error**2 / variance))
-    )
+
+    def missed(part: slice) -> Array:
+        return ((where.most[part] - where.least[part]) / 2) ** 2 / variance(part)
+
+    known = n[0] * mean(n[0], missed)
+    return guess.measured(squares, Made(n, lambda part: 1 / variance(part)), where.mean, known)
 
 
-def _meat(holder: LabelHolder, rounds: Rounds, made: Balanced, mu: Array, spread: Spread) -> Array:
+def _meat(
+    holder: LabelHolder, rounds: RoundFacts, made: Balanced, mu: Tall, spread: ResponseVariance
+) -> Array:
     """Outer product of the scores: measured, beside what the spread says."""
-    variance = spread.variance(mu)
-    fitted = np.clip(mu, rounds.interval.low, rounds.interval.high)
-    clips = rounds.clip_bounds(fitted, MEAT_CLIP * np.sqrt(variance))
+    n, i = (len(mu),), rounds.interval
+
+    def variance(part: slice) -> Array:
+        return spread.variance(mu[part])
+
+    def fitted(part: slice) -> Array:
+        return np.clip(mu[part], i.low, i.high)
+
+    def clips(part: slice) -> Array:
+        return rounds.clip_bounds(fitted(part), MEAT_CLIP * np.sqrt(variance(part)))
+
     norm = norm_of(rounds.pure)
-    query = WeightedResiduals(rounds.interval, made.rows, fitted, clips, norm)
+    query = WeightedResiduals(i, made.rows, Made(n, fitted), Made(n, clips), norm)
     meat, noise = holder.ask(query, "meat")
-    even = (made.rows * variance[:, None]).T @ made.rows
-    return mixed(meat, even, noise.sd, len(mu))
+    return mixed(meat, gram(made.rows, Made(n, variance)), noise.sd, n[0])
 
 
-def _anticipated(rounds: Rounds, how: Responses) -> Balanced:
+def _anticipated(rounds: RoundFacts, how: Responses) -> Balanced:
     """Rows of the last round, as far as public facts tell."""
     level, (_, error) = typical_mean(rounds.law, how), _level(rounds)
     _, _, made = rounds.first(level, error)
-    sums = made.rows.T @ rounds.link.mean(rounds.x @ rounds.start(level) + rounds.known)
+    sums = cross(made.rows, rounds.means(rounds.start(level)))
     where = rounds.expected(*rounds.posterior(made, sums, level))
     spread = rounds.guess
     if not spread.counts:
-        spread = Spread(rounds.law, how.residual_variance)
+        spread = ResponseVariance(rounds.law, how.residual_variance)
     return rounds.second(where, spread)[2]

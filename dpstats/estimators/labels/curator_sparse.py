@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from dpstats.accounting import Selection, Share, calibrate, gdp_mu
 from dpstats.errors import OptionError
-from dpstats.estimators.base import Method, Request
+from dpstats.estimators.base import Request
 from dpstats.estimators.bounds import LINEAR, SMALL_DELTA, SPARSE_LOWER
 from dpstats.estimators.guesses import round_up
-from dpstats.estimators.labels.base import label_only, label_plan, public_rows
+from dpstats.estimators.labels.base import LabelMethod, label_plan, public_rows
 from dpstats.estimators.labels.curator import LabelCurator
 from dpstats.estimators.labels.pursuit import SCORE_CLIP, Pursuit
 from dpstats.estimators.numerics.lasso import sizes_of, universal
@@ -29,7 +29,7 @@ from dpstats.estimators.selection import (
     restricted,
 )
 from dpstats.estimators.sources import CAI, DURFEE, TROPP
-from dpstats.privacy import LabelOnly, Privacy
+from dpstats.privacy import LabelOnly
 from dpstats.protocol import Answer, CoefficientEstimate, LabelHolder, Mechanism, Options, Plan
 from dpstats.theory import Assumption, Rate, Theory
 
@@ -92,7 +92,7 @@ _THEORY = Theory(
 
 
 @dataclass(frozen=True)
-class LabelCuratorOMP(Method):
+class LabelCuratorOMP(LabelMethod):
     """Matching pursuit by a curator of responses: columns and rows are public, residuals are not.
 
     1. Release a start for the intercept and the size of the residuals.
@@ -131,6 +131,7 @@ class LabelCuratorOMP(Method):
 
     model: str = "ols"
     name: ClassVar[str] = "label-curator-omp"
+    curator: ClassVar[bool] = True
     sparse: ClassVar[bool] = True
     theory: ClassVar[Mapping[str, Theory]] = {"label-only": _THEORY}
     options: ClassVar[Mapping[str, str]] = {
@@ -141,14 +142,8 @@ class LabelCuratorOMP(Method):
         "clip": CHANNEL_OPTIONS["clip"],
     }
 
-    @staticmethod
-    def serves(privacy: Privacy) -> bool:
-        """Whether the method is made for who holds the responses."""
-        return isinstance(privacy, LabelOnly) and privacy.curator
-
-    def _plan(self, design: Design, privacy: Privacy, n: int, options: Options) -> Plan:
+    def _label_plan(self, design: Design, privacy: LabelOnly, n: int, options: Options) -> Plan:
         """Mechanisms, cost and warnings from public facts only."""
-        privacy = label_only(self.name, privacy, curator=True)
         asked, inference = options.get("sparsity"), options.get("inference", "none")
         if inference not in ("none", "split"):
             raise OptionError(f"inference={inference!r}: allowed are 'none' and 'split'.")
@@ -277,7 +272,7 @@ def _on_second_half(
     columns = _first(design) if none else columns
     part = _part(design, columns, holder.half(2))
     own = LabelCurator().plan(part, plan.privacy, len(public_rows(part)), **_clip(plan.options))
-    found = LabelCurator().fit(_SecondHalf(holder, own), part, own)
+    found = LabelCurator().fit(_LaterSlots(holder, own), part, own)
     params = np.zeros(len(plan.names))
     params[columns] = found.params
     support = tuple(int(j) for j in columns)
@@ -295,7 +290,7 @@ def _clip(options: Options) -> dict[str, object]:
 
 
 @dataclass(frozen=True)
-class _SecondHalf:
+class _LaterSlots:
     """The holder, asked in the slots of the second half."""
 
     holder: LabelHolder

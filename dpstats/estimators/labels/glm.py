@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.estimators.base import Method
 from dpstats.estimators.bounds import LABEL_GLM_LOWER, SMALL_EPS
 from dpstats.estimators.labels.base import (
+    RANDOMIZED_ONCE,
+    LabelMethod,
     inverse_gram,
-    label_only,
+    known_term,
     label_plan,
     meaningful,
     messages,
@@ -25,8 +26,9 @@ from dpstats.estimators.labels.base import (
 from dpstats.estimators.responses import CHANNEL_OPTIONS, Responses, expected, responses, slopes
 from dpstats.estimators.sources import DUCHI, VAN_DEN_HOUT, WANG_PIECEWISE
 from dpstats.families import BINOMIAL, Family
-from dpstats.privacy import LabelOnly, Privacy
+from dpstats.privacy import LabelOnly
 from dpstats.protocol import CoefficientEstimate, LabelHolder, Options, Plan
+from dpstats.tall import Made, Tall, cross, farthest, gram, mean, outer
 from dpstats.theory import Assumption, Rate, Theory
 
 if TYPE_CHECKING:
@@ -56,12 +58,7 @@ _THEORY = Theory(
         "coefficients of the generalised linear model for the mean of the response, held to the "
         "interval of the plan, on the public rows"
     ),
-    guarantee=(
-        "Each response is epsilon-DP against everybody, the server included: it is held to a "
-        "public interval and randomised once on its device, by a mechanism whose sensitivity is "
-        "the width of that interval (randomised response on two levels; Laplace or Gaussian noise "
-        "if asked for). Covariates are public; everything after is post-processing."
-    ),
+    guarantee=RANDOMIZED_ONCE,
     assumptions=(
         Assumption("The mean of the response is the inverse link of a linear predictor"),
         Assumption("Responses lie in the declared range, or have the declared centre and scale"),
@@ -81,7 +78,7 @@ _THEORY = Theory(
 
 
 @dataclass(frozen=True)
-class LabelGLM(Method):
+class LabelGLM(LabelMethod):
     """Randomise every response once, then fit the mean of what was sent.
 
     Decoded responses z are unbiased for the responses, so E z = mu(x'params) as without privacy.
@@ -112,18 +109,11 @@ class LabelGLM(Method):
 
     model: str
     name: ClassVar[str] = "label-glm"
-    sparse: ClassVar[bool] = False
     theory: ClassVar[Mapping[str, Theory]] = {"label-only": _THEORY}
     options: ClassVar[Mapping[str, str]] = CHANNEL_OPTIONS
 
-    @staticmethod
-    def serves(privacy: Privacy) -> bool:
-        """Whether the method is made for who holds the responses."""
-        return isinstance(privacy, LabelOnly) and not privacy.curator
-
-    def _plan(self, design: Design, privacy: Privacy, n: int, options: Options) -> Plan:
+    def _label_plan(self, design: Design, privacy: LabelOnly, n: int, options: Options) -> Plan:
         """Channel, interval, cost and expected error from public facts only."""
-        privacy = label_only(self.name, privacy, curator=False)
         inverse = inverse_gram(public_rows(design))
         at, law = slopes(design), design.family
         how = glm_responses(design, privacy, options, inverse)
@@ -143,8 +133,7 @@ class LabelGLM(Method):
         z, how = messages(holder, design, plan)
         rows = public_rows(design)
         x = rows.columns(np.arange(len(plan.names)))
-        known = np.zeros(len(z)) if rows.offset is None else rows.offset
-        model = _Model(x, z, known, design.family, how)
+        model = _Model(x, z, known_term(rows), design.family, how)
         start, _ = model.solve(model.start(), plain=True)
         params, found = model.solve(start, plain=False)
         if not found:
@@ -161,75 +150,103 @@ class LabelGLM(Method):
 class _Model:
     """Estimating equations of randomised responses z on public rows x."""
 
-    x: Array
-    z: Array
-    known: Array
+    x: Tall
+    z: Tall
+    known: Tall
     family: Family
     how: Responses
 
     def start(self) -> Array:
         """Coefficients whose linear predictors are near the middle of the response."""
-        i = self.how.interval
-        middle = min(max(float(np.mean(self.z)), i.low + 0.1 * i.half), i.high - 0.1 * i.half)
+        i, n = self.how.interval, len(self.z)
+        average = mean(n, lambda part: self.z[part])
+        middle = min(max(average, i.low + 0.1 * i.half), i.high - 0.1 * i.half)
         link = {
             "identity": middle,
             "log": math.log(max(middle, 1e-3)),
             "logit": math.log(max(middle, 1e-3) / max(1 - middle, 1e-3)),
         }[self.family.link]
-        found = np.asarray(np.linalg.lstsq(self.x, link - self.known, rcond=None)[0], np.float64)
+        target = Made((n,), lambda part: link - self.known[part])
+        found: Array = np.linalg.pinv(gram(self.x), hermitian=True) @ cross(self.x, target)
         return found
+
+    def eta(self, params: Array) -> Made:
+        """Linear predictors."""
+        return Made((len(self.z),), lambda part: self.x[part] @ params + self.known[part])
 
     def inside(self, params: Array) -> bool:
         """Whether linear predictors are where a logit or a log mean something."""
-        return meaningful(self.family, self.x @ params + self.known, self.how.interval)
+        return meaningful(self.family, self.eta(params), self.how.interval)
 
     def solve(self, params: Array, plain: bool) -> tuple[Array, bool]:
         """Fisher scoring, with steps halved until the score test of the step gets smaller."""
-        score, weights = self._score(params, plain)
+        score = self._score(params, plain)
         for _ in range(_STEPS):
-            information = (self.x * weights[:, None]).T @ self.x
-            inverse = np.linalg.pinv(information, hermitian=True)
+            inverse = np.linalg.pinv(self._information(params, plain), hermitian=True)
             step = inverse @ score
             size = float(score @ step)
             for _ in range(_HALVINGS):
                 tried = params + step
-                new, weights_new = self._score(tried, plain)
+                new = self._score(tried, plain)
                 if self.inside(tried) and float(new @ inverse @ new) < size:
                     break
                 step = step / 2
             else:
                 return params, size < 1e-6
-            params, score, weights = tried, new, weights_new
-            if float(np.abs(self.x @ step).max(initial=0.0)) < _CLOSE:
+            params, score = tried, new
+            if farthest(self.x, step) < _CLOSE:
                 return params, True
         return params, False
 
     def covariances(self, params: Array) -> tuple[Array, Array]:
         """Sandwich, and the part of it that the variance of the channel explains."""
-        eta = self.x @ params + self.known
-        mu, slope = self.family.mean(eta), self.family.slope(eta)
-        total = self._variance(mu)
-        weights = slope**2 / total
-        inverse = np.linalg.pinv((self.x * weights[:, None]).T @ self.x, hermitian=True)
-        leverage = weights * np.einsum("ij,ij->i", self.x @ inverse, self.x)
-        factor = slope / total
-        scaled = self.x * (factor * (self.z - mu) / np.maximum(1 - leverage, 1e-3))[:, None]
-        cov = np.asarray(inverse @ (scaled.T @ scaled) @ inverse, dtype=np.float64)
-        noise = np.maximum(total - np.minimum(self._own(mu), total), 0.0)
-        part = self.x * (factor * np.sqrt(noise))[:, None]
-        privacy = inverse @ (part.T @ part) @ inverse
+        inverse = np.asarray(
+            np.linalg.pinv(self._information(params, plain=False), hermitian=True), np.float64
+        )
+
+        def enlarged(part: slice, rows: Array) -> Array:
+            mu, slope, total = self._at(params, part, plain=False)
+            leverage = slope**2 / total * np.einsum("ij,ij->i", rows @ inverse, rows)
+            rest: Array = slope / total * (self.z[part] - mu) / np.maximum(1 - leverage, 1e-3)
+            return rest
+
+        def by_channel(part: slice, _: Array) -> Array:
+            mu, slope, total = self._at(params, part, plain=False)
+            noise = np.maximum(total - np.minimum(self._own(mu), total), 0.0)
+            return np.asarray(slope / total * np.sqrt(noise))
+
+        cov = np.asarray(inverse @ outer(self.x, enlarged) @ inverse, dtype=np.float64)
+        privacy = inverse @ outer(self.x, by_channel) @ inverse
         room = float(np.min(np.diag(cov) / np.maximum(np.diag(privacy), 1e-300)))
         return cov, np.asarray(min(1.0, room) * privacy, dtype=np.float64)
 
-    def _score(self, params: Array, plain: bool) -> tuple[Array, Array]:
-        """Estimating equations, and the weights of their derivative."""
-        eta = self.x @ params + self.known
+    def _at(self, params: Array, part: slice, plain: bool) -> tuple[Array, Array, Array]:
+        """Means of some responses, their slopes, and the variances that weigh them."""
+        eta = self.x[part] @ params + self.known[part]
         with np.errstate(all="ignore"):
             mu, slope = self.family.mean(eta), self.family.slope(eta)
             variance = self._own(mu) if plain else self._variance(mu)
-            variance = np.maximum(variance, 1e-12)
-            score: Array = self.x.T @ (slope / variance * (self.z - mu))
-            return score, slope**2 / variance
+            return mu, slope, np.maximum(variance, 1e-12)
+
+    def _score(self, params: Array, plain: bool) -> Array:
+        """Estimating equations."""
+
+        def weighted(part: slice) -> Array:
+            mu, slope, variance = self._at(params, part, plain)
+            return np.asarray(slope / variance * (self.z[part] - mu))
+
+        with np.errstate(all="ignore"):
+            return cross(self.x, Made((len(self.z),), weighted))
+
+    def _information(self, params: Array, plain: bool) -> Array:
+        """Minus their expected derivative."""
+
+        def weights(part: slice) -> Array:
+            _, slope, variance = self._at(params, part, plain)
+            return np.asarray(slope**2 / variance)
+
+        with np.errstate(all="ignore"):
+            return gram(self.x, Made((len(self.z),), weights))
 
     def _own(self, mu: Array) -> Array:
         """Variance of a response, from its family."""

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.estimators.base import Method
 from dpstats.estimators.bounds import LABEL_LOWER, LINEAR, SMALL_EPS
 from dpstats.estimators.labels.base import (
+    RANDOMIZED_ONCE,
+    LabelMethod,
     inverse_gram,
-    label_only,
     label_plan,
     messages,
     public_rows,
@@ -29,8 +29,9 @@ from dpstats.estimators.responses import (
     slopes,
 )
 from dpstats.estimators.sources import DUCHI, WANG_PIECEWISE
-from dpstats.privacy import LabelOnly, Privacy
+from dpstats.privacy import LabelOnly
 from dpstats.protocol import CoefficientEstimate, LabelHolder, Options, Plan
+from dpstats.tall import Tall, cross, gram, mean, outer, times
 from dpstats.theory import Assumption, Rate, Theory
 
 if TYPE_CHECKING:
@@ -48,13 +49,7 @@ _THEORY = Theory(
         "public rows: the regression coefficients where the linear model holds and the interval "
         "contains the responses"
     ),
-    guarantee=(
-        "Each response is epsilon-DP against everybody, the server included, whatever the others "
-        "do: it is held to a public interval and randomised once on its device by a mechanism "
-        "whose sensitivity is the width of that interval (a bound on the ratio of densities for "
-        "randomised response and the piecewise mechanism; Laplace or Gaussian noise if asked for). "
-        "Covariates are public; everything after is post-processing."
-    ),
+    guarantee=RANDOMIZED_ONCE,
     assumptions=(
         LINEAR,
         Assumption("Responses lie in the declared range, or have the declared centre and scale"),
@@ -70,7 +65,7 @@ _THEORY = Theory(
 
 
 @dataclass(frozen=True)
-class LabelOLS(Method):
+class LabelOLS(LabelMethod):
     """Randomise every response once, then ordinary least squares with HC3 standard errors.
 
     Decoded responses z are unbiased for the responses: z = y + e with independent e of mean 0. So
@@ -96,18 +91,11 @@ class LabelOLS(Method):
 
     model: str = "ols"
     name: ClassVar[str] = "label-ols"
-    sparse: ClassVar[bool] = False
     theory: ClassVar[Mapping[str, Theory]] = {"label-only": _THEORY}
     options: ClassVar[Mapping[str, str]] = CHANNEL_OPTIONS
 
-    @staticmethod
-    def serves(privacy: Privacy) -> bool:
-        """Whether the method is made for who holds the responses."""
-        return isinstance(privacy, LabelOnly) and not privacy.curator
-
-    def _plan(self, design: Design, privacy: Privacy, n: int, options: Options) -> Plan:
+    def _label_plan(self, design: Design, privacy: LabelOnly, n: int, options: Options) -> Plan:
         """Channel, interval, cost and expected error from public facts only."""
-        privacy = label_only(self.name, privacy, curator=False)
         inverse = inverse_gram(public_rows(design))
         most = float(np.diag(inverse)[slopes(design)].min())
 
@@ -139,7 +127,7 @@ class LabelOLS(Method):
         )
 
 
-def least_squares(x: Array, z: Array, how: Responses) -> tuple[Array, Array, Array, float]:
+def least_squares(x: Tall, z: Tall, how: Responses) -> tuple[Array, Array, Array, float]:
     """Least squares of randomised responses.
 
     Returns
@@ -151,14 +139,18 @@ def least_squares(x: Array, z: Array, how: Responses) -> tuple[Array, Array, Arr
         Residual variance without the channel's; may be negative, by chance.
     """
     n, d = x.shape
-    inverse = np.linalg.pinv(x.T @ x, hermitian=True)
-    params = inverse @ (x.T @ z)
-    residual = z - x @ params
-    leverage = np.einsum("ij,ij->i", x @ inverse, x)
-    scaled = x * (residual / np.maximum(1 - leverage, 1e-3))[:, None]
-    cov = inverse @ (scaled.T @ scaled) @ inverse
-    noise = how.noise(how.mean_square(z, x @ params))
+    inverse = np.asarray(np.linalg.pinv(gram(x), hermitian=True), dtype=np.float64)
+    params: Array = inverse @ cross(x, z)
+
+    def scaled(part: slice, rows: Array) -> Array:
+        leverage = np.einsum("ij,ij->i", rows @ inverse, rows)
+        return np.asarray((z[part] - rows @ params) / np.maximum(1 - leverage, 1e-3))
+
+    cov = inverse @ outer(x, scaled) @ inverse
+    fitted = times(x, params)
+    noise = how.noise(how.mean_square(z, fitted))
     privacy = noise * inverse
     room = float(np.min(np.diag(cov) / np.maximum(np.diag(privacy), 1e-300)))
-    variance = float(residual @ residual) / max(n - d, 1) - noise
+    squares = n * mean(n, lambda part: np.square(z[part] - fitted[part]))
+    variance = squares / max(n - d, 1) - noise
     return params, cov, np.asarray(min(1.0, room) * privacy, dtype=np.float64), variance

@@ -13,16 +13,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstats.estimators.labels.base import known_term
 from dpstats.estimators.labels.sums import deviation, inverse_root, norm_of, reach
 from dpstats.estimators.numerics.huber import clipped_square, efficient_clip, unclipped
-from dpstats.estimators.numerics.lasso import Moments
+from dpstats.estimators.numerics.lasso import PublicMoments
 from dpstats.estimators.selection import BALL
 from dpstats.protocol import LabelHolder
 from dpstats.queries.column_scores import ColumnScores
 from dpstats.queries.labels import HeldSums, SquaredResiduals
+from dpstats.tall import Made, gram, mean, times, vector
 
 if TYPE_CHECKING:
-    from dpstats.design import Covariates
+    from dpstats.design import PublicRows
     from dpstats.estimators.responses import Responses
     from dpstats.protocol import Plan
 
@@ -88,7 +90,7 @@ class Pursuit:
 
     holder: LabelHolder
     plan: Plan
-    rows: Covariates
+    rows: PublicRows
     how: Responses
     intercept: int | None
     spread: float = field(init=False)  # of the response
@@ -96,11 +98,9 @@ class Pursuit:
     fit: Pursued = field(init=False)
 
     def __post_init__(self) -> None:
-        x, n = self.rows.x, max(len(self.rows), 1)
-        sparse = hasattr(x, "multiply")
-        squares = x.multiply(x).sum(axis=0) if sparse else np.einsum("ij,ij->j", x, x)
-        self._squares, self._moments = np.asarray(squares).ravel() / n, Moments(x)
-        self._half, self._n = self.how.interval.half, n
+        self._moments = PublicMoments(self.rows.x)
+        self._squares, self._known = self._moments.squares(), known_term(self.rows)
+        self._half, self._n = self.how.interval.half, max(len(self.rows), 1)
         self.spread = self.sd = self.how.sd
         always = [] if self.intercept is None else [self.intercept]
         start = self.how.center if always else 0.0
@@ -154,14 +154,16 @@ class Pursuit:
         """One step towards the least sum of Huber losses of the columns so far."""
         columns, params = self.fit.columns, self.fit.params
         x = self.rows.columns(columns)
-        root = inverse_root(x.T @ x)
-        rows = x @ root
+        root = inverse_root(self.fit.gram)
+        rows = Made(x.shape, lambda part: x[part] @ root)
         pure = self.plan.privacy.delta == 0
         multiplier = self.plan.noise_multiplier(slot) * deviation(pure)
         unit = 2 * reach(rows, pure) * multiplier
         bound = (efficient_clip(unit**2) if clip is None else clip) * self.sd
         bound = min(bound, self._half)
-        low, high = self._fitted - bound, self._fitted + bound
+        fitted, n = self._fitted, (len(self.rows),)
+        low = Made(n, lambda part: fitted[part] - bound)
+        high = Made(n, lambda part: fitted[part] + bound)
         query = HeldSums(self.how.interval, rows, low, high, norm_of(pure))
         clips = bound / self.sd
         slope = float(unclipped(clips))
@@ -187,17 +189,19 @@ class Pursuit:
         self.fit = Pursued(
             columns,
             params,
-            x.T @ x,
+            gram(x),
             none if sampling is None else sampling,
             none if noise is None else noise,
         )
-        self._fitted = x @ params + (0.0 if self.rows.offset is None else self.rows.offset)
+        self._fitted = vector(len(x), lambda part: x[part] @ params + self._known[part])
 
     def _draw_back(self) -> None:
         """Fitted values do not vary more than responses do."""
         free = self.fit.columns != self.intercept
-        varying = self.rows.columns(self.fit.columns[free]) @ self.fit.params[free]
-        size, most = float(np.std(varying)), BALL * self.spread
+        varying = times(self.rows.columns(self.fit.columns[free]), self.fit.params[free])
+        middle = mean(len(varying), lambda part: varying[part])
+        square = mean(len(varying), lambda part: np.square(varying[part] - middle))
+        size, most = math.sqrt(square), BALL * self.spread
         if size > most:
             params = np.where(free, most / size, 1.0) * self.fit.params
             self._set(self.fit.columns, params, self.fit.sampling, self.fit.noise)

@@ -8,7 +8,7 @@ there. Everything here is computed from public rows and noisy answers.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -19,10 +19,12 @@ from dpstats.estimators.labels.base import meaningful
 from dpstats.estimators.labels.sums import Balanced, Leverages, deviation
 from dpstats.families import BINOMIAL, GAUSSIAN, POISSON, Family
 from dpstats.queries.labels import Interval
+from dpstats.tall import Made, Tall, constant, cross, farthest, gram, mean, read, vector
 
-__all__ = ["Equations", "Expected", "Rounds", "Spread"]
+__all__ = ["Equations", "Expected", "ResponseVariance", "RoundFacts"]
 
 Array = NDArray[np.float64]
+_Part = Callable[[slice], Array]  # of one number for each row, those of some rows
 
 _LINKS = {"identity": GAUSSIAN, "log": POISSON, "logit": BINOMIAL}
 _STEPS = 60  # numerical: steps of Fisher scoring
@@ -39,7 +41,7 @@ _RARE = 1e-6  # numerical: a mean that is never 0
 
 
 @dataclass(frozen=True)
-class Spread:
+class ResponseVariance:
     """Variance of a response about its mean, and what it loses when it is held to an interval.
 
     Attributes
@@ -85,7 +87,7 @@ class Spread:
         loss: Array = np.where(above, over, 0.0) - np.where(below, under, 0.0)
         return loss
 
-    def measured(self, squares: float, weights: Array, mu: Array, known: float) -> Spread:
+    def measured(self, squares: float, weights: Tall, mu: Tall, known: float) -> ResponseVariance:
         """The spread for which weighted squares are what was measured.
 
         Parameters
@@ -95,12 +97,14 @@ class Spread:
         known : float
             What errors of mu contribute, and other variance that is no spread.
         """
+        n = len(mu)
         if self.counts:
-            extra = squares - known - float(weights @ mu)
-            size = min(max(extra / float(weights @ mu**2), 0.0), _LARGEST_SIZE)
+            extra = squares - known - n * mean(n, lambda p: weights[p] * mu[p])
+            curved = n * mean(n, lambda p: weights[p] * mu[p] ** 2)
+            size = min(max(extra / curved, 0.0), _LARGEST_SIZE)
         else:
-            size = max(squares - known, 0.1 * squares) / float(weights.sum())
-        return Spread(self.law, size)
+            size = max(squares - known, 0.1 * squares) / (n * mean(n, lambda p: weights[p]))
+        return ResponseVariance(self.law, size)
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,18 +116,24 @@ class Equations:
     only private part is `total`.
     """
 
-    x: Array
-    known: Array
+    x: Tall
+    known: Tall
     link: Family
-    weights: Array
+    weights: Tall
     total: Array
     interval: Interval
 
+    def eta(self, params: Array) -> Made:
+        """Linear predictors."""
+        return Made((len(self.x),), lambda part: self.x[part] @ params + self.known[part])
+
     def bread(self, params: Array) -> Array:
         """Derivative of the left side, (d, d)."""
-        slope = self.link.slope(self.x @ params + self.known)
-        derivative: Array = (self.x * (self.weights * slope)[:, None]).T @ self.x
-        return derivative
+        eta = self.eta(params)
+        return gram(
+            self.x,
+            Made((len(self.x),), lambda part: self.weights[part] * self.link.slope(eta[part])),
+        )
 
     def solve(self, params: Array) -> tuple[Array, bool]:
         """Newton's method; a step is halved until the slope along it is half undone at most.
@@ -137,7 +147,7 @@ class Equations:
             size = float(gap @ step)
             for _ in range(_HALVINGS):
                 tried = params + step
-                if meaningful(self.link, self.x @ tried + self.known, self.interval):
+                if meaningful(self.link, self.eta(tried), self.interval):
                     new = self._gap(tried)
                     if float(new @ step) >= -0.5 * size:
                         break
@@ -145,13 +155,14 @@ class Equations:
             else:
                 return params, False
             params, gap = tried, new
-            if float(np.abs(self.x @ step).max(initial=0.0)) < _CLOSE:
+            if farthest(self.x, step) < _CLOSE:
                 return params, True
         return params, False
 
     def _gap(self, params: Array) -> Array:
-        mean = self.link.mean(self.x @ params + self.known)
-        left: Array = self.total - self.x.T @ (self.weights * mean)
+        eta = self.eta(params)
+        mean = Made((len(self.x),), lambda part: self.weights[part] * self.link.mean(eta[part]))
+        left: Array = self.total - cross(self.x, mean)
         return left
 
 
@@ -163,15 +174,22 @@ class Expected:
     least: Array
     most: Array
 
+    def ends(self, spread: ResponseVariance, k: float) -> tuple[_Part, _Part]:
+        """So many standard deviations below the least and above the most."""
+        return (
+            lambda part: self.least[part] - k * np.sqrt(spread.variance(self.least[part])),
+            lambda part: self.most[part] + k * np.sqrt(spread.variance(self.most[part])),
+        )
+
 
 @dataclass(frozen=True, eq=False)
-class Rounds:
+class RoundFacts:
     """Public facts that rounds of questions about numeric responses are made from.
 
     Attributes
     ----------
-    x : ndarray of shape (n, d)
-    known : ndarray of shape (n,)
+    x : Tall, of shape (n, d)
+    known : Tall, of shape (n,)
     law : Family
     interval : Interval
         Of all responses.
@@ -185,8 +203,8 @@ class Rounds:
         Coefficients whose variances count.
     """
 
-    x: Array
-    known: Array
+    x: Tall
+    known: Tall
     law: Family
     interval: Interval
     sd: float
@@ -200,32 +218,53 @@ class Rounds:
         return _LINKS[self.law.link]
 
     @cached_property
-    def guess(self) -> Spread:
+    def guess(self) -> ResponseVariance:
         """Of responses, before anything was asked."""
-        return Spread(self.law, 0.0 if self.law.name == "poisson" else self.sd**2)
+        return ResponseVariance(self.law, 0.0 if self.law.name == "poisson" else self.sd**2)
 
     def noise(self, slot: str, sensitivity: float) -> float:
         """Standard deviation of the noise."""
         return sensitivity * self.multipliers[slot] * deviation(self.pure)
 
+    @cached_property
+    def _n(self) -> tuple[int]:
+        return (len(self.x),)
+
+    @cached_property
+    def _flat(self) -> Array:
+        """Coefficients for which linear predictors are about 1, whatever the columns."""
+        ones = cross(self.x, constant(len(self.x), 1.0))
+        return np.asarray(np.linalg.pinv(gram(self.x), hermitian=True) @ ones, dtype=np.float64)
+
     def start(self, level: float) -> Array:
         """Coefficients for which responses are about `level`, whatever their columns."""
-        target = {
-            "log": math.log(level / float(np.mean(np.exp(self.known)))) if level > 0 else 0.0,
-            "identity": level - float(np.mean(self.known)),
-        }[self.law.link]
-        found = np.linalg.lstsq(self.x, np.full(len(self.x), target), rcond=None)[0]
-        return np.asarray(found, dtype=np.float64)
+        n = len(self.x)
+        if self.law.link == "identity":
+            return (level - mean(n, lambda part: self.known[part])) * self._flat
+        if level <= 0:
+            return np.zeros_like(self._flat)
+        return math.log(level / mean(n, lambda part: np.exp(self.known[part]))) * self._flat
 
-    def first(self, level: float, error: float) -> tuple[Array, Array, Balanced]:
+    def means(self, params: Array) -> Made:
+        """Means of responses by coefficients."""
+        x, known = self.x, self.known
+        return Made(self._n, lambda part: self.link.mean(x[part] @ params + known[part]))
+
+    def first(self, level: float, error: float) -> tuple[Tall, Tall, Balanced]:
         """Intervals and rows of the first round, where the mean is `level` up to `error`."""
-        mu = self.link.mean(self.x @ self.start(level) + self.known)
-        if self.guess.counts:
-            most = mu * (1 + error / level) if self.law.link == "log" else mu + error
-            high = most + _FIRST * np.sqrt(self.guess.variance(most))
-            low = np.full_like(high, self.interval.low)
-        else:
-            low, high = mu - error - 2 * self.sd, mu + error + 2 * self.sd
+        mu = self.means(self.start(level))
+
+        def high(part: slice) -> Array:
+            if not self.guess.counts:
+                return mu[part] + error + 2 * self.sd
+            grown = mu[part] * (1 + error / level) if self.law.link == "log" else mu[part] + error
+            return np.asarray(grown + _FIRST * np.sqrt(self.guess.variance(grown)))
+
+        def low(part: slice) -> Array:
+            if self.guess.counts:
+                return np.full(part.stop - part.start, self.interval.low)
+            return mu[part] - error - 2 * self.sd
+
         return self._made("pilot", mu, self.guess, low, high)
 
     def posterior(self, made: Balanced, sums: Array, level: float) -> tuple[Array, Array]:
@@ -239,14 +278,20 @@ class Rounds:
         weight = 1 / (1 + made.scale**2)
 
         def loss(b: Array) -> tuple[float, Array]:
-            gap = sums - made.rows.T @ self.link.mean(self.x @ b + self.known)
+            gap = sums - cross(made.rows, self.means(b))
             away = b - start
             return float(weight * gap @ gap + away @ precision @ away), gap
 
+        def slopes(b: Array) -> Made:
+            x, known = self.x, self.known
+            return Made(
+                self._n,
+                lambda part: made.weights[part] * self.link.slope(x[part] @ b + known[part]),
+            )
+
         value, gap = loss(params)
         for _ in range(_STEPS):
-            slope = self.link.slope(self.x @ params + self.known)
-            derivative = made.rows.T @ (self.x * slope[:, None])
+            derivative = made.root @ gram(self.x, slopes(params))
             inverse = np.asarray(
                 np.linalg.inv(weight * derivative.T @ derivative + precision), np.float64
             )
@@ -259,32 +304,36 @@ class Rounds:
             else:
                 break
             params, value, gap = params + step, new, tried
-            if float(np.abs(self.x @ step).max(initial=0.0)) < 1e-6:
+            if farthest(self.x, step) < 1e-6:
                 break
         return params, inverse
 
     def expected(self, params: Array, cov: Array) -> Expected:
         """Where means are, and may be, by a fit."""
-        eta = self.x @ params + self.known
-        room = _DOUBT * np.sqrt(np.einsum("ij,ij->i", self.x @ cov, self.x))
-        means = (self.link.mean(e) for e in (eta, eta - room, eta + room))
-        low, high = self.interval.low, self.interval.high
-        return Expected(*(np.clip(mean, low, high) for mean in means))
+        low, high, n = self.interval.low, self.interval.high, len(self.x)
 
-    def second(self, found: Expected, spread: Spread) -> tuple[Array, Array, Balanced]:
+        def moved(doubts: float) -> Array:
+            def at(part: slice) -> Array:
+                rows = self.x[part]
+                room = _DOUBT * np.sqrt(np.einsum("ij,ij->i", rows @ cov, rows))
+                eta = rows @ params + self.known[part] + doubts * room
+                return np.clip(self.link.mean(eta), low, high)
+
+            return vector(n, at)
+
+        return Expected(moved(0.0), moved(-1.0), moved(1.0))
+
+    def second(self, found: Expected, spread: ResponseVariance) -> tuple[Tall, Tall, Balanced]:
         """Intervals and rows of the round that the coefficients are taken from.
 
         Widths, in standard deviations, have the smallest expected squared error: wide intervals
         need noise, and narrow ones lose tails, which a law makes good only as far as it holds.
         """
-        below, above = (np.sqrt(spread.variance(mu)) for mu in (found.least, found.most))
-        slope, best, least, size = self._slope(found.mean), None, math.inf, None
+        best, least, size = None, math.inf, None
         for k in _DEVIATIONS:
-            ends = found.least - k * below, found.most + k * above
-            low, high, made = self._made("sums", found.mean, spread, *ends)
-            loss = made.weights * spread.lost(found.mean, low, high, self.interval)
-            bread = (self.x * (made.weights * slope)[:, None]).T @ self.x
-            bias = np.linalg.pinv(bread, hermitian=True) @ (self.x.T @ loss)
+            low, high, made = self._made("sums", found.mean, spread, *found.ends(spread, k))
+            lost, weighed = self._cost(found, spread, low, high, made)
+            bias = np.linalg.pinv(gram(self.x, weighed), hermitian=True) @ cross(self.x, lost)
             size = np.diag(made.sampling) if size is None else size
             risk = float(np.sum((np.diag(made.total) + _DISTRUST * bias**2) / size))
             if risk >= least:
@@ -292,6 +341,20 @@ class Rounds:
             best, least = (low, high, made), risk
         assert best is not None
         return best
+
+    def _cost(
+        self, found: Expected, spread: ResponseVariance, low: Tall, high: Tall, made: Balanced
+    ) -> tuple[Made, Made]:
+        """What intervals take of means in weighted equations, and the weights of slopes."""
+        return (
+            Made(
+                self._n,
+                lambda p: (
+                    made.weights[p] * spread.lost(found.mean[p], low[p], high[p], self.interval)
+                ),
+            ),
+            Made(self._n, lambda p: made.weights[p] * self._slope(found.mean[p])),
+        )
 
     def clip_bounds(self, fitted: Array, clips: Array) -> Array:
         """Clips of residuals, none beyond the largest residual that a response can leave."""
@@ -301,31 +364,39 @@ class Rounds:
         return inside
 
     def _made(
-        self, slot: str, mu: Array, spread: Spread, low: Array, high: Array
-    ) -> tuple[Array, Array, Balanced]:
+        self, slot: str, mu: Tall, spread: ResponseVariance, low: _Part, high: _Part
+    ) -> tuple[Tall, Tall, Balanced]:
         """Intervals inside that of all responses, and the rows for them."""
         least = 2 * self.interval.half * _NARROWEST
-        low = np.clip(low, self.interval.low, self.interval.high - least)
-        high = np.clip(high, low + least, self.interval.high)
+
+        def lower(part: slice) -> Array:
+            return np.clip(low(part), self.interval.low, self.interval.high - least)
+
+        def upper(part: slice) -> Array:
+            return np.clip(high(part), lower(part) + least, self.interval.high)
+
         made = Leverages(
             self.x,
-            self._slope(mu),
-            spread.variance(mu),
-            high - low,
+            Made(self._n, lambda part: self._slope(mu[part])),
+            Made(self._n, lambda part: spread.variance(mu[part])),
+            Made(self._n, lambda part: upper(part) - lower(part)),
             lambda sensitivity: self.noise(slot, sensitivity),
             self.pure,
         )
-        return low, high, made.best(self.at)
+        return Made(self._n, lower), Made(self._n, upper), made.best(self.at)
 
     def _slope(self, mu: Array) -> Array:
         return np.maximum(mu, _RARE) if self.law.link == "log" else np.ones_like(mu)
 
     def _sizes(self) -> Array:
         """Guessed standard deviations of coefficients, about those of `start`."""
-        varies, middle = self.x.std(axis=0), np.abs(self.x.mean(axis=0))
-        constant = varies <= 1e-9 * np.maximum(middle, 1e-300)
+        n = len(self.x)
+        middle = cross(self.x, constant(n, 1.0)) / n
+        squares = [np.square(rows - middle).sum(axis=0) for _, rows in read(self.x)]
+        varies, middle = np.sqrt(np.sum(squares, axis=0) / n), np.abs(middle)
+        constants = varies <= 1e-9 * np.maximum(middle, 1e-300)
         size = _SIZE if self.law.link == "log" else self.sd
-        sizes: Array = size / np.where(constant, np.maximum(middle, 1e-300), varies)
+        sizes: Array = size / np.where(constants, np.maximum(middle, 1e-300), varies)
         return sizes
 
 

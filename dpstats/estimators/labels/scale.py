@@ -18,6 +18,7 @@ from dpstats.privacy import LabelOnly
 from dpstats.protocol import LabelHolder
 from dpstats.queries.label_cells import LabelAstray, LabelCells
 from dpstats.queries.labels import Interval, SquaredResiduals
+from dpstats.tall import constant
 
 if TYPE_CHECKING:
     from dpstats.design import Design
@@ -185,7 +186,7 @@ def _column(holder: LabelHolder, design: Design) -> Column:
 def _spread(holder: LabelHolder, design: Design, center: float, scale: float) -> float:
     """Root mean square around the centre, no less than what noise leaves open."""
     units, n = design.standardization, holder.plan.n
-    middle = np.full(n, (center - units.y_center) / units.y_scale)
+    middle = constant(n, (center - units.y_center) / units.y_scale)
     interval = Interval(*design.internal_endog_bounds)
     query = SquaredResiduals(interval, middle, _CLIP * scale / units.y_scale)
     (squares,), noise = holder.ask(query, "spread")

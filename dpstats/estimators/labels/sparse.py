@@ -12,22 +12,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.errors import OptionError
-from dpstats.estimators.base import Method
 from dpstats.estimators.bounds import LABEL_SPARSE_LOWER, LINEAR, SMALL_EPS
 from dpstats.estimators.guesses import declared, round_up
-from dpstats.estimators.labels.base import label_only, label_plan, messages, public_rows, randomized
+from dpstats.estimators.labels.base import (
+    RANDOMIZED_ONCE,
+    LabelMethod,
+    known_term,
+    label_plan,
+    messages,
+    public_rows,
+    randomized,
+)
 from dpstats.estimators.labels.clipped import Clipped, clipped_mean
 from dpstats.estimators.labels.ols import least_squares
-from dpstats.estimators.numerics.lasso import Moments, lasso, sizes_of, universal
+from dpstats.estimators.numerics.lasso import PublicMoments, lasso, sizes_of, universal
 from dpstats.estimators.responses import CHANNEL_OPTIONS, Responses, linear_shrinkage, responses
 from dpstats.estimators.selection import CONDITIONAL, USUAL, error_with, half_of
 from dpstats.estimators.sources import NEGAHBAN, ROSETT, WANG_PIECEWISE, WANG_XU
-from dpstats.privacy import LabelOnly, Privacy
+from dpstats.privacy import LabelOnly
 from dpstats.protocol import CoefficientEstimate, LabelHolder, Options, Plan
+from dpstats.tall import mean, vector
 from dpstats.theory import Assumption, Citation, Rate, Theory
 
 if TYPE_CHECKING:
-    from dpstats.design import Covariates, Design
+    from dpstats.design import Design, PublicRows
 
 __all__ = ["INFERENCE", "LabelLasso", "LabelThreshold"]
 
@@ -42,13 +50,6 @@ _NARROW = 0.8  # sds: half-width of the interval at epsilon <= 1
 _UNDECLARED = 1.5  # ratio: of clips without and with a declared scale
 _PREDICTABLE = 0.5  # wording: threshold over a typical coefficient that finds most
 
-_GUARANTEE = (
-    "Each response is epsilon-DP against everybody, the server included: it is held to a public "
-    "interval and randomised once on its device, by a mechanism whose sensitivity is the width of "
-    "that interval (the piecewise mechanism, randomised response; Laplace or Gaussian noise if "
-    "asked for). Covariates are public; selection and refit are post-processing."
-)
-
 
 def _theory(estimator: str, own: Citation, source: Citation, *, conjectured: bool) -> Theory:
     return Theory(
@@ -56,7 +57,7 @@ def _theory(estimator: str, own: Citation, source: Citation, *, conjectured: boo
             f"coefficients of the linear model, zero off the columns that {estimator}; clipping is "
             "undone for normal errors"
         ),
-        guarantee=_GUARANTEE,
+        guarantee=RANDOMIZED_ONCE,
         assumptions=(
             LINEAR,
             Assumption("At most s coefficients are not zero, and columns are weakly correlated"),
@@ -101,9 +102,9 @@ class _Found:
 class _Problem:
     """Randomised responses on public rows, less the middle of their interval."""
 
-    rows: Covariates
+    rows: PublicRows
     model: Clipped
-    moments: Moments
+    moments: PublicMoments
     intercept: int | None
 
     @property
@@ -128,10 +129,15 @@ class _Problem:
         fitted = self.model.fit(self.rows.columns(chosen))
         return _Found(chosen, fitted.params, fitted.error)
 
-    def mean(self, found: _Found) -> tuple[Array, Array]:
-        """Mean of the randomised responses, and its slope."""
-        eta = self.rows.columns(found.columns) @ found.params + self.model.known
-        return self.model.mean(eta, found.error)
+    def residual(self, found: _Found) -> tuple[Array, float]:
+        """Randomised responses less their means, and the mean slope of these."""
+        x, model, n = self.rows.columns(found.columns), self.model, self.n
+
+        def expected(part: slice) -> tuple[Array, Array]:
+            return model.mean(x[part] @ found.params + model.known[part], found.error)
+
+        rest = vector(n, lambda part: model.z[part] - expected(part)[0])
+        return rest, mean(n, lambda part: expected(part)[1])
 
     def largest(self, found: _Found, number: int) -> Positions:
         """The `number` selected columns with the largest coefficients, without the intercept."""
@@ -140,7 +146,7 @@ class _Problem:
         return np.sort(columns[np.argsort(-params, kind="stable")[:number]])
 
 
-class _Sparse(Method):
+class _Sparse(LabelMethod):
     """Plan and fit that sparse methods share; they differ in `_select`."""
 
     name: ClassVar[str]
@@ -153,14 +159,8 @@ class _Sparse(Method):
     def _select(self, problem: _Problem, sparsity: tuple[int, ...] | None) -> _Found:
         """Columns and their coefficients."""
 
-    @staticmethod
-    def serves(privacy: Privacy) -> bool:
-        """Whether the method is made for who holds the responses."""
-        return isinstance(privacy, LabelOnly) and not privacy.curator
-
-    def _plan(self, design: Design, privacy: Privacy, n: int, options: Options) -> Plan:
+    def _label_plan(self, design: Design, privacy: LabelOnly, n: int, options: Options) -> Plan:
         """Channel, interval and cost from public facts only."""
-        privacy = label_only(self.name, privacy, curator=False)
         rows, sizes = public_rows(design), sizes_of(options.get("sparsity"))
         inference = options.get("inference", "none")
         if inference not in ("none", "split"):
@@ -182,11 +182,12 @@ class _Sparse(Method):
         """Ask for the randomised responses, select, and refit."""
         z, how = messages(holder, design, plan, offset=False)
         rows, sizes = public_rows(design), sizes_of(plan.options["sparsity"])
-        known = 0.0 if rows.offset is None else rows.offset
+        known = known_term(rows)
         model = Clipped.of(z, known, how, declared(design))
-        problem = _Problem(rows, model, Moments(rows.x), design.standardization.intercept)
+        problem = _Problem(rows, model, PublicMoments(rows.x), design.standardization.intercept)
         if plan.options["inference"] == "split":
-            return self._split(problem, (holder.half(1), holder.half(2)), z - known, how, sizes)
+            plain = vector(len(z), lambda part: z[part] - known[part])
+            return self._split(problem, (holder.half(1), holder.half(2)), plain, how, sizes)
         found = self._select(problem, sizes)
         released = {**how.options(), "residual sd": found.error}
         nothing = np.full(2 * (found.columns.size,), np.nan)
@@ -203,7 +204,9 @@ class _Sparse(Method):
         """Select on the first half, least squares of what was selected on the second one."""
         rows, (one, two) = problem.rows, halves
         first, rest = rows.part(one), rows.part(two)
-        half = replace(problem, rows=first, model=problem.model.part(one), moments=Moments(first.x))
+        half = replace(
+            problem, rows=first, model=problem.model.part(one), moments=PublicMoments(first.x)
+        )
         columns = self._select(half, sizes).columns
         params, cov, privacy, variance = least_squares(rest.columns(columns), z[two], how)
         released = how.options()
@@ -254,9 +257,8 @@ class LabelLasso(_Sparse):
             before = found.columns
             params[:] = 0.0
             params[before] = found.params
-            mean, slope = problem.mean(found)
-            residual = problem.model.z - mean
-            curvature = max(float(slope.mean()), 1e-3)
+            residual, slope = problem.residual(found)
+            curvature = max(slope, 1e-3)
             score = problem.moments.with_(residual) + curvature * problem.moments.times(params)
             penalty = universal(float(residual.std()), len(params), problem.n)
             columns = self._columns(problem, score, curvature, penalty, params, sparsity)
@@ -315,7 +317,7 @@ class LabelThreshold(_Sparse):
 
     def _select(self, problem: _Problem, sparsity: tuple[int, ...] | None) -> _Found:
         found = problem.refit(np.empty(0, dtype=np.intp))
-        residual = problem.model.z - problem.mean(found)[0]
+        residual, _ = problem.residual(found)
         score = np.abs(problem.moments.with_(residual))
         score[problem.always] = 0.0
         order = np.argsort(-score, kind="stable")
@@ -333,7 +335,7 @@ def _enough(sparsity: tuple[int, ...], columns: Positions, problem: _Problem) ->
 
 
 def _estimate(
-    rows: Covariates,
+    rows: PublicRows,
     found: _Found,
     cov: Array,
     privacy: Array,

@@ -21,6 +21,7 @@ from dpstats.estimators.base import floor_eigenvalues
 from dpstats.privacy import LabelOnly
 from dpstats.queries.base import Norm
 from dpstats.queries.labels import Interval, LabelSums
+from dpstats.tall import Made, Tall, gram, read, vector
 
 __all__ = [
     "Balanced",
@@ -61,7 +62,7 @@ def norm_of(pure: bool) -> Norm:
     return "l1" if pure else "l2"
 
 
-def reach(rows: Array, pure: bool) -> float:
+def reach(rows: Tall, pure: bool) -> float:
     """How far one response, anywhere in an interval of half-width 1/2, moves the sums of rows."""
     return LabelSums(Interval(-0.5, 0.5), rows, norm_of(pure)).sensitivity()
 
@@ -93,11 +94,11 @@ class Balanced:
     ----------
     cut : float
         Largest product of a row's norm and the width of its interval, before weights.
-    weights : ndarray of shape (n,)
+    weights : Tall, of shape (n,)
         In (0, 1]; of rows in the estimating equations.
     root : ndarray of shape (d, d)
         Symmetric; rows that are added are ``weights * x @ root``.
-    rows : ndarray of shape (n, d)
+    rows : Tall, of shape (n, d)
     back : ndarray of shape (d, d)
         From an error of the sums to one of the coefficients.
     scale : float
@@ -109,9 +110,9 @@ class Balanced:
     """
 
     cut: float
-    weights: Array
+    weights: Tall
     root: Array
-    rows: Array
+    rows: Tall
     back: Array
     scale: float
     sampling: Array
@@ -122,6 +123,11 @@ class Balanced:
         """Expected covariance of the coefficients by noise."""
         covariance: Array = self.scale**2 * (self.back @ self.back.T)
         return covariance
+
+    @property
+    def largest_leverage(self) -> float:
+        """Largest squared norm of a row."""
+        return max(float(np.square(rows).sum(axis=1).max()) for _, rows in read(self.rows))
 
     @property
     def total(self) -> Array:
@@ -147,9 +153,9 @@ class Leverages:
 
     Parameters
     ----------
-    x : ndarray of shape (n, d)
+    x : Tall, of shape (n, d)
         Public rows.
-    slope, variance, width : ndarray of shape (n,)
+    slope, variance, width : Tall, of shape (n,)
         Expected derivative of the mean, variance of the response, and width of its interval.
     noise : callable
         From the sensitivity to the standard deviation of the noise.
@@ -157,43 +163,55 @@ class Leverages:
         Whether the norm is L1.
     """
 
-    x: Array
-    slope: Array
-    variance: Array
-    width: Array
+    x: Tall
+    slope: Tall
+    variance: Tall
+    width: Tall
     noise: Callable[[float], float]
     pure: bool
 
     @cached_property
     def _sizes(self) -> Array:
-        first = self.x @ inverse_root((self.x * self.variance[:, None]).T @ self.x)
-        sizes: Array = np.linalg.norm(first, 1 if self.pure else 2, axis=1) * self.width
-        return sizes
+        x, order = self.x, 1 if self.pure else 2
+        root = inverse_root(gram(x, self.variance))
+        return vector(
+            len(x), lambda part: np.linalg.norm(x[part] @ root, order, axis=1) * self.width[part]
+        )
 
     @cached_property
     def _uncut(self) -> Array:
         """What takes sums to coefficients where no row is weighted down."""
-        gram = (self.x * self.slope[:, None]).T @ self.x
-        return np.asarray(np.linalg.pinv(gram, hermitian=True), dtype=np.float64)
+        return np.asarray(np.linalg.pinv(gram(self.x, self.slope), hermitian=True), np.float64)
 
     def cut(self, at: float) -> Balanced:
         """Rows cut there."""
-        x, weights = self.x, np.minimum(1.0, at / np.maximum(self._sizes, 1e-300))
-        meat = (x * (weights**2 * self.variance)[:, None]).T @ x
+        x, (n, d) = self.x, self.x.shape
+        sizes, variance, slope = self._sizes, self.variance, self.slope
+
+        def weight(part: slice) -> Array:
+            return np.minimum(1.0, at / np.maximum(sizes[part], 1e-300))
+
+        meat = gram(x, Made((n,), lambda part: weight(part) ** 2 * variance[part]))
         root = inverse_root(meat)
-        rows = (x * weights[:, None]) @ root
-        scale = self.noise(reach(rows * self.width[:, None], self.pure))
-        bread = np.linalg.pinv((x * (weights * self.slope)[:, None]).T @ x, hermitian=True)
+        rows = Made((n, d), lambda part: (x[part] * weight(part)[:, None]) @ root)
+        moving = Made((n, d), lambda part: rows[part] * self.width[part][:, None])
+        scale = self.noise(reach(moving, self.pure))
+        bread = np.linalg.pinv(
+            gram(x, Made((n,), lambda part: weight(part) * slope[part])), hermitian=True
+        )
         back = bread @ np.linalg.pinv(root, hermitian=True)
-        moved = (x * weights[:, None]) @ bread - x @ self._uncut
-        doubt = _MISFIT * len(x) * np.square(moved).T @ self.variance
+        doubt = np.zeros(d)
+        for part, block in read(x):
+            moved = (block * weight(part)[:, None]) @ bread - block @ self._uncut
+            doubt += np.square(moved).T @ variance[part]
+        doubt *= _MISFIT * n
+        weights = Made((n,), weight)
         return Balanced(at, weights, root, rows, back, scale, bread @ meat @ bread, doubt)
 
     def best(self, at: Positions | slice) -> Balanced:
         """Rows cut where the variances of the coefficients `at` are expected to be smallest."""
-        cuts = (max(float(np.quantile(self._sizes, q)), 1e-300) for q in _QUANTILES)
-        made = map(self.cut, cuts)  # each is as long as the table: two at a time
-        return min(made, key=lambda m: float((np.diag(m.total) + m.doubt)[at].sum()))
+        cuts = [max(float(cut), 1e-300) for cut in np.quantile(self._sizes, _QUANTILES)]
+        return min(map(self.cut, cuts), key=lambda m: float((np.diag(m.total) + m.doubt)[at].sum()))
 
 
 def inverse_root(matrix: Array) -> Array:

@@ -22,20 +22,20 @@ from dpstats.estimators.local.requests import asked
 from dpstats.privacy import Local, Privacy
 from dpstats.protocol import (
     CoefficientEstimate,
+    DeviceQuestion,
     Estimate,
     LocalHolder,
     Mechanism,
     Messages,
     Options,
     Plan,
-    Question,
 )
 from dpstats.queries import MomentMessage
 
 if TYPE_CHECKING:
     from dpstats.design import Design
 
-__all__ = ["Once", "PooledRounds", "Rounds", "round_sizes", "without_law"]
+__all__ = ["DeviceRounds", "Once", "PooledRounds", "round_sizes", "without_law"]
 
 Array = NDArray[np.float64]
 
@@ -60,7 +60,7 @@ def round_sizes(n: int, shares: Sequence[float]) -> list[int]:
     return sizes
 
 
-class Rounds(Method):
+class DeviceRounds(Method):
     """A method for devices: plans what a message costs, asks, collects, asks again, finishes."""
 
     model: ClassVar[str] = "ols"
@@ -98,7 +98,7 @@ class Rounds(Method):
     ) -> Plan:
         """The plan of one message from each user, in rounds of these shares of them.
 
-        `event` is the cost of one message: that of the channel in every `Question` of the method.
+        `event` is the cost of one message: that of the channel in every question of the method.
         The shares are in ``plan.options["shares"]``.
         """
         round_sizes(n, shares)
@@ -120,14 +120,14 @@ class Rounds(Method):
 
     def question(
         self, design: Design, plan: Plan, answers: Sequence[Messages], public: Array | None
-    ) -> Question | None:
+    ) -> DeviceQuestion | None:
         """What the next round is asked; None after the last."""
         if len(answers) == len(plan.options["shares"]):
             return None
         return self._question(design, plan, answers)
 
     @abstractmethod
-    def _question(self, design: Design, plan: Plan, answers: Sequence[Messages]) -> Question:
+    def _question(self, design: Design, plan: Plan, answers: Sequence[Messages]) -> DeviceQuestion:
         """What the round after these is asked."""
 
     @abstractmethod
@@ -144,7 +144,7 @@ class Rounds(Method):
         return self.finish(design, plan, answers, holder.public)
 
 
-class Once(Rounds):
+class Once(DeviceRounds):
     """Devices are asked once, for products of the columns and of the response."""
 
     interactive: ClassVar[bool] = False
@@ -159,14 +159,14 @@ class Once(Rounds):
         moments: Array = weighted.T @ weighted / len(rows)
         return moments
 
-    def _question(self, design: Design, plan: Plan, answers: Sequence[Messages]) -> Question:
+    def _question(self, design: Design, plan: Plan, answers: Sequence[Messages]) -> DeviceQuestion:
         return asked(self._message(design, plan.options), plan)
 
 
-class PooledRounds(Rounds):
+class PooledRounds(DeviceRounds):
     """Questions that follow from the messages received so far, all of which are pooled."""
 
-    def _question(self, design: Design, plan: Plan, answers: Sequence[Messages]) -> Question:
+    def _question(self, design: Design, plan: Plan, answers: Sequence[Messages]) -> DeviceQuestion:
         return self._next(design, plan, self._answered(design, plan, answers))[0]
 
     def _answered(self, design: Design, plan: Plan, answers: Sequence[Messages]) -> list[Answered]:
@@ -178,7 +178,9 @@ class PooledRounds(Rounds):
         return made
 
     @abstractmethod
-    def _next(self, design: Design, plan: Plan, made: list[Answered]) -> tuple[Question, float]:
+    def _next(
+        self, design: Design, plan: Plan, made: list[Answered]
+    ) -> tuple[DeviceQuestion, float]:
         """The question after these rounds, and the relative bias that its score may have."""
 
 

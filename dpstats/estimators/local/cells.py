@@ -18,11 +18,12 @@ from numpy.typing import NDArray
 from dpstats.channels.subset import MOST_CELLS, Subset
 from dpstats.errors import OptionError
 from dpstats.estimators import columns
-from dpstats.estimators.local.base import Rounds
+from dpstats.estimators.local.base import DeviceRounds
 from dpstats.estimators.sources import WILSON, YE
 from dpstats.privacy import Local, Privacy
 from dpstats.protocol import (
     CountsEstimate,
+    DeviceQuestion,
     Distribution,
     HistogramEstimate,
     Messages,
@@ -30,7 +31,6 @@ from dpstats.protocol import (
     Plan,
     ProportionEstimate,
     QuantileEstimate,
-    Question,
 )
 from dpstats.protocol.descriptive import bin_names, level_names, on_simplex
 from dpstats.queries import CellMessage
@@ -96,7 +96,7 @@ _QUANTILES = Theory(
 )
 
 
-class _Cells(Rounds):
+class _Cells(DeviceRounds):
     """Devices that say in which cell they are, in one round or in several."""
 
     interactive: ClassVar[bool] = False
@@ -143,8 +143,8 @@ def _numeric(design: Design, edges: Array) -> CellMessage:
     return CellMessage(len(design.names), (0,), np.ones(1), internal)
 
 
-def _asked(message: CellMessage, plan: Plan) -> Question:
-    return Question(message, Subset(message.dim, plan.privacy.epsilon))
+def _asked(message: CellMessage, plan: Plan) -> DeviceQuestion:
+    return DeviceQuestion(message, Subset(message.dim, plan.privacy.epsilon))
 
 
 def _released(sent: Messages, plan: Plan) -> tuple[Array, Array]:
@@ -198,7 +198,7 @@ class LocalShares(_Cells):
         plan = self._cells_plan(design, privacy, n, {})
         return _expected(replace(plan, parameters=levels), len(levels))
 
-    def _question(self, design: Design, plan: Plan, answers: Sequence[Messages]) -> Question:
+    def _question(self, design: Design, plan: Plan, answers: Sequence[Messages]) -> DeviceQuestion:
         axis, _ = columns.factor_of(design, design.inputs, design.inputs[0])
         units, at = design.standardization, axis.places
         codes = axis.codes * units.x_scale[at]
@@ -257,7 +257,7 @@ class LocalBins(_Cells):
         found = _distribution(coarse, answers[0], plan)
         return columns.window(found, int(plan.options["count"]))
 
-    def _question(self, design: Design, plan: Plan, answers: Sequence[Messages]) -> Question:
+    def _question(self, design: Design, plan: Plan, answers: Sequence[Messages]) -> DeviceQuestion:
         first = not answers and plan.options["bins"] == "auto"
         edges = _coarse(design, plan, 0) if first else self._edges(design, plan, answers)
         return _asked(_numeric(design, edges), plan)
@@ -317,7 +317,7 @@ class LocalQuantiles(_Cells):
             edges = _closer(found, plan.options["q"])
         return edges
 
-    def _question(self, design: Design, plan: Plan, answers: Sequence[Messages]) -> Question:
+    def _question(self, design: Design, plan: Plan, answers: Sequence[Messages]) -> DeviceQuestion:
         return _asked(_numeric(design, self._edges(design, plan, answers)), plan)
 
     def finish(

@@ -39,7 +39,7 @@ from dpstats.estimators.local.theory import IN_ROUNDS, PRIVUNIT, SHRUNK
 from dpstats.estimators.numerics.normal import NODES, WEIGHTS
 from dpstats.estimators.sources import BRILLINGER, CAI, SCORE_ATTACK, ZHU
 from dpstats.privacy import Local
-from dpstats.protocol import CoefficientEstimate, Messages, Options, Plan, Question
+from dpstats.protocol import CoefficientEstimate, DeviceQuestion, Messages, Options, Plan
 from dpstats.queries import MomentMessage
 from dpstats.theory import Assumption, Rate, Theory
 
@@ -141,7 +141,9 @@ class LocalLogit(PooledRounds):
         rounds, gram_estimate, fit = _fit(made, design, plan)
         return as_estimate(rounds, gram_estimate, fit, design.names)
 
-    def _next(self, design: Design, plan: Plan, made: list[Answered]) -> tuple[Question, float]:
+    def _next(
+        self, design: Design, plan: Plan, made: list[Answered]
+    ) -> tuple[DeviceQuestion, float]:
         message = _message(len(design.names), facts_of(design, plan.options), len(made))
         if not made:
             return asked(message, plan), _DOUBT

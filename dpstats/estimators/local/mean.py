@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.estimators.bounds import SMALL_EPS, rates
-from dpstats.estimators.local.base import Rounds
+from dpstats.estimators.local.base import DeviceRounds
 from dpstats.estimators.local.theory import AT_ONCE
 from dpstats.estimators.responses import (
     CHANNEL_OPTIONS,
@@ -22,7 +22,7 @@ from dpstats.estimators.responses import (
 )
 from dpstats.estimators.sources import DUCHI, WANG_PIECEWISE
 from dpstats.privacy import LabelOnly, Local, Privacy
-from dpstats.protocol import CoefficientEstimate, Messages, Options, Plan, Question
+from dpstats.protocol import CoefficientEstimate, DeviceQuestion, Messages, Options, Plan
 from dpstats.queries import MomentMessage
 from dpstats.theory import Assumption, Theory
 
@@ -50,7 +50,7 @@ _THEORY = Theory(
 
 
 @dataclass(frozen=True)
-class LocalMean(Rounds):
+class LocalMean(DeviceRounds):
     """The average of one randomised number of each device.
 
     A device holds its response y to an interval with middle m and half-width B, and sends
@@ -101,13 +101,13 @@ class LocalMean(Rounds):
         unit = np.ones((1, 1)) / n
         return expected(plan, design, how.noise() * unit, how.sd**2 * unit, how, errors)
 
-    def _question(self, design: Design, plan: Plan, answers: Sequence[Messages]) -> Question:
+    def _question(self, design: Design, plan: Plan, answers: Sequence[Messages]) -> DeviceQuestion:
         how = Responses.of(plan, design)
         i = how.interval
         assert how.channel is not None
         bound = _ONE if how.channel.domain == "linf" else None  # one ball in one dimension
         message = MomentMessage(1, 1.0, i.half, share=0.0, theta=i.middle * _ONE, bound=bound)
-        return Question(message, how.channel)
+        return DeviceQuestion(message, how.channel)
 
     def finish(
         self, design: Design, plan: Plan, answers: Sequence[Messages], public: Array | None

@@ -47,7 +47,7 @@ from dpstats.estimators.local.requests import (
 from dpstats.estimators.local.theory import AT_ONCE, PRIVUNIT, SHRUNK
 from dpstats.estimators.sources import CAI, ZHU
 from dpstats.privacy import Local
-from dpstats.protocol import CoefficientEstimate, Messages, Options, Plan, Question
+from dpstats.protocol import CoefficientEstimate, DeviceQuestion, Messages, Options, Plan
 from dpstats.queries import MomentMessage
 from dpstats.theory import Assumption, Rate, Theory
 
@@ -151,7 +151,7 @@ _SPARSE = replace(
 )
 
 
-class _Moments(Once):
+class _MomentFit(Once):
     """Fit from one round: second moments and score at zero, of all columns."""
 
     def _local_plan(self, design: Design, privacy: Local, n: int, options: Options) -> Plan:
@@ -161,7 +161,7 @@ class _Moments(Once):
         d = len(design.names)
         size = max(sizes_asked(options), default=None)
         trial = MomentMessage(d, facts.radius, facts.spread, share, gate=GATE)
-        unit = noise_of(Question(trial, channel_for(trial, name, privacy)), n)[1]
+        unit = noise_of(DeviceQuestion(trial, channel_for(trial, name, privacy)), n)[1]
         inverse = np.linalg.inv(facts.guess.gram)
         trace = float(np.sum(inverse**2)) * (size or d) / d
         unit *= math.sqrt(trace / facts.guess.coefficient2)
@@ -175,7 +175,7 @@ class _Moments(Once):
             **{k: v for k, v in options.items() if k == "sparsity"},
         }
         message = self._message(design, public)
-        question = Question(message, channel_for(message, name, privacy))
+        question = DeviceQuestion(message, channel_for(message, name, privacy))
         plan = self._charged(design, privacy, n, question.channel.event, public)
         return _expected(plan, design, facts, message, noise_of(question, n))
 
@@ -203,7 +203,7 @@ class _Moments(Once):
 
 
 @dataclass(frozen=True)
-class LocalMoments(_Moments):
+class LocalMoments(_MomentFit):
     """Least squares from one message of each device; the default where devices are asked once.
 
     A device sends, in one randomised vector, its products ``w^2 x x'`` and ``w^2 x clip(y)`` with
@@ -238,7 +238,7 @@ class LocalMoments(_Moments):
 
 
 @dataclass(frozen=True)
-class LocalSparse(_Moments):
+class LocalSparse(_MomentFit):
     """Sparse least squares from one message of each device.
 
     The message of `LocalMoments`. Columns are chosen by stepwise regression with exchanges on the

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from dpstats.channels import Channel
 from dpstats.estimators.numerics.second_moments import invertible, shrunk
-from dpstats.protocol import Messages, Question
+from dpstats.protocol import DeviceQuestion, Messages
 from dpstats.queries import MomentMessage
 
 __all__ = [
@@ -72,7 +72,7 @@ class Answered:
 
     Attributes
     ----------
-    question : Question
+    question : DeviceQuestion
         What was asked.
     answer : Messages
         What came.
@@ -84,7 +84,7 @@ class Answered:
         Whether its second moments are those of the Gram estimate.
     """
 
-    question: Question
+    question: DeviceQuestion
     answer: Messages
     doubt: float
     scale: float = 1.0

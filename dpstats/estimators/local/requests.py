@@ -21,7 +21,7 @@ from dpstats.estimators.guesses import (
 )
 from dpstats.estimators.local.pool import clip_bias, coordinate_variance
 from dpstats.privacy import Local, Privacy
-from dpstats.protocol import Options, Plan, Question
+from dpstats.protocol import DeviceQuestion, Options, Plan
 from dpstats.queries import MomentMessage
 
 if TYPE_CHECKING:
@@ -95,9 +95,9 @@ def channel_for(message: MomentMessage, name: str, privacy: Privacy) -> Channel:
     return channel(name, message.dim, privacy.epsilon, privacy.delta)
 
 
-def asked(message: MomentMessage, plan: Plan) -> Question:
+def asked(message: MomentMessage, plan: Plan) -> DeviceQuestion:
     """The question for a message, through the channel of the plan."""
-    return Question(message, channel_for(message, str(plan.options["channel"]), plan.privacy))
+    return DeviceQuestion(message, channel_for(message, str(plan.options["channel"]), plan.privacy))
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,7 +197,7 @@ def share_inside(spreads: float) -> float:
     return 2 * float(ndtr(spreads)) - 1
 
 
-def noise_of(question: Question, n: float) -> tuple[float, float]:
+def noise_of(question: DeviceQuestion, n: float) -> tuple[float, float]:
     """Noise sds of one second moment off the diagonal, and of one score, with n users."""
     gram, score = question.moments.variances(coordinate_variance(question.channel) / n)
     off = gram[0, -1] if len(gram) > 1 else gram[0, 0] / 2

@@ -45,7 +45,7 @@ from dpstats.estimators.local.requests import (
 from dpstats.estimators.local.theory import IN_ROUNDS, PRIVUNIT, SHRUNK
 from dpstats.estimators.sources import CAI, ZHU
 from dpstats.privacy import Local
-from dpstats.protocol import CoefficientEstimate, Messages, Options, Plan, Question
+from dpstats.protocol import CoefficientEstimate, DeviceQuestion, Messages, Options, Plan
 from dpstats.queries import MomentMessage
 from dpstats.theory import Assumption, Rate, Theory
 
@@ -148,7 +148,9 @@ class LocalRounds(PooledRounds):
         fit = replace(fit, cov=fit.cov + _bent(made, fit))
         return as_estimate(made, gram_estimate, fit, design.names)
 
-    def _next(self, design: Design, plan: Plan, made: list[Answered]) -> tuple[Question, float]:
+    def _next(
+        self, design: Design, plan: Plan, made: list[Answered]
+    ) -> tuple[DeviceQuestion, float]:
         facts = facts_of(design, plan.options)
         message, spreads = _first_message(design, facts, plan.options), float(plan.options["clip"])
         if made:

@@ -44,7 +44,7 @@ from dpstats.estimators.local.rounds import (
 from dpstats.estimators.local.theory import IN_ROUNDS, PRIVUNIT
 from dpstats.estimators.sources import ZHU
 from dpstats.privacy import Local, Privacy
-from dpstats.protocol import CoefficientEstimate, Messages, Options, Plan, Question
+from dpstats.protocol import CoefficientEstimate, DeviceQuestion, Messages, Options, Plan
 from dpstats.queries import MomentMessage
 from dpstats.theory import Assumption, Rate, Theory
 
@@ -150,7 +150,9 @@ class LocalScreening(PooledRounds):
         made, gram_estimate = _framed(made, design, plan)
         return sparse_estimate(made, gram_estimate.restricted(made[-1].message.asked), design, plan)
 
-    def _next(self, design: Design, plan: Plan, made: list[Answered]) -> tuple[Question, float]:
+    def _next(
+        self, design: Design, plan: Plan, made: list[Answered]
+    ) -> tuple[DeviceQuestion, float]:
         facts, name = facts_of(design, plan.options), str(plan.options["channel"])
         turn, width = len(made), len(design.names)
         spreads = (facts.clip if turn == 0 else None) or _CLIPS[turn]

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Column", "Found", "first_edges", "spread"]
+__all__ = ["CenterScale", "Column", "first_edges", "spread"]
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -34,7 +34,7 @@ _NARROW = 0.0625  # ratio: zoom to the range, from which on it is a claim that i
 _DOUBTFUL = 1.5  # ses: more that a cell far from a zoom needs, where an earlier stage saw nothing
 
 
-class Found(NamedTuple):
+class CenterScale(NamedTuple):
     """Centre and scale in the units of the column, and whether the cells resolve them."""
 
     center: float
@@ -125,7 +125,7 @@ class Column:
     tau: float
     columns: int
     edges: Array = field(init=False)
-    found: Found | None = None
+    found: CenterScale | None = None
     _first: tuple[Array, float] | None = None
     _seen: _Seen | None = None
     _zoom: tuple[float, float] | None = None
@@ -215,9 +215,11 @@ class Column:
         i, k = seen.cells(0.1, 0.9)
         narrow = k - i <= 2 + spikes[i : k + 1].sum() and total > 0.8 * self.n
         least = (right - left) / math.sqrt(12)
-        self.found = Found(float(center), float(max(scale, least)), not narrow)
+        self.found = CenterScale(float(center), float(max(scale, least)), not narrow)
 
-    def _around_one_value(self, seen: _Seen, counts: Array, sd: float, threshold: float) -> Found:
+    def _around_one_value(
+        self, seen: _Seen, counts: Array, sd: float, threshold: float
+    ) -> CenterScale:
         """Most rows have one value: the scale is that of the others, if they can be seen."""
         rows, edges, at = seen.rows.copy(), seen.edges, anchors(self.lower, self.upper)
         spikes = self._spikes(edges)
@@ -230,9 +232,11 @@ class Column:
         others = rows.sum()
         if others <= 0:
             farthest = max(self.upper - center, center - self.lower)
-            return Found(center, math.sqrt(min(float(threshold / self.n), 1.0)) * farthest, False)
+            return CenterScale(
+                center, math.sqrt(min(float(threshold / self.n), 1.0)) * farthest, False
+            )
         rows[most] = max(self.n - others, 0.0)
-        return Found(center, spread(rows, edges, center), True)
+        return CenterScale(center, spread(rows, edges, center), True)
 
     def _likeliest(self, counts: Array, others: float, sd: float) -> Array:
         """All other rows in the three cells that have most, if these have what is missing."""

@@ -10,7 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-__all__ = ["Moments", "lasso", "sizes_of", "universal"]
+from dpstats.tall import Made, Tall, blocks, cross, read
+
+__all__ = ["PublicMoments", "lasso", "sizes_of", "universal"]
 
 Array = NDArray[np.float64]
 Positions = NDArray[np.intp]
@@ -32,29 +34,46 @@ def sizes_of(asked: int | Iterable[int] | None) -> tuple[int, ...] | None:
 
 
 @dataclass
-class Moments:
+class PublicMoments:
     """Means ``X'v / n`` of public columns, and columns of ``X'X / n`` as they are needed.
 
     Attributes
     ----------
-    x : ndarray or CSR array of shape (n, d)
+    x : Tall, or CSR array, of shape (n, d)
         Public rows.
     """
 
-    x: Array | csr_array
+    x: Tall | csr_array
     _columns: dict[int, Array] = field(default_factory=dict)
 
-    def with_(self, values: Array) -> Array:
+    def with_(self, values: Tall) -> Array:
         """``X'v / n``, shape (d,)."""
-        product: Array = np.asarray(self.x.T @ values).ravel() / self.x.shape[0]
+        n = self.x.shape[0]
+        if not isinstance(self.x, csr_array):
+            return cross(self.x, values) / n
+        every = np.concatenate([values[part] for part in blocks(n)])
+        product: Array = np.asarray(self.x.T @ every).ravel() / n
         return product
+
+    def squares(self) -> Array:
+        """Mean square of each column."""
+        if isinstance(self.x, csr_array):
+            return np.asarray(self.x.multiply(self.x).sum(axis=0)).ravel() / max(len(self), 1)
+        total = [np.einsum("ij,ij->j", rows, rows) for _, rows in read(self.x)]
+        return np.asarray(np.sum(total, axis=0) / max(len(self), 1), dtype=np.float64)
+
+    def __len__(self) -> int:
+        return int(self.x.shape[0])
 
     def column(self, j: int) -> Array:
         """Column j of ``X'X / n``."""
         if j not in self._columns:
-            own = self.x[:, [j]]
-            dense = own.toarray() if hasattr(own, "toarray") else own
-            self._columns[j] = self.with_(np.asarray(dense, dtype=np.float64).ravel())
+            x = self.x
+            if isinstance(x, csr_array):
+                own: Tall = np.asarray(x[:, [j]].toarray(), dtype=np.float64).ravel()
+            else:
+                own = Made((len(self),), lambda part: x[part][:, j])
+            self._columns[j] = self.with_(own)
         return self._columns[j]
 
     def times(self, params: Array) -> Array:
@@ -66,7 +85,12 @@ class Moments:
 
 
 def lasso(
-    score: Array, curvature: float, moments: Moments, penalty: float, start: Array, free: int | None
+    score: Array,
+    curvature: float,
+    moments: PublicMoments,
+    penalty: float,
+    start: Array,
+    free: int | None,
 ) -> Array:
     """Minimiser of ``curvature b'Gb / 2 - score'b + penalty |b|_1``, by coordinate descent.
 
@@ -105,4 +129,4 @@ def lasso(
     return params
 
 
-Selector = Callable[[Array, float, Moments, float, Array, int | None], Array]
+Selector = Callable[[Array, float, PublicMoments, float, Array, int | None], Array]

@@ -27,7 +27,7 @@ __all__ = ["AnyLaw", "Asked", "Finish", "Law", "even_points", "fit_released"]
 
 Array = NDArray[np.float64]
 
-_STEPS = 8  # numerical: steps of the fit at most
+_STEPS, _ROUGH_STEPS = 8, 5  # numerical: steps of the fit at most, and of a rough one
 _LITTLE = 0.02  # numerical: change of all parameters, after which one step more is the last
 _LONGEST = 0.7  # numerical: largest change of a parameter in one step
 _DAMPING = 1.0  # numerical: information that is added for each parameter in a step
@@ -110,6 +110,8 @@ class Finish(Generic[AnyLaw]):
     lack : float
         Minus twice the log likelihood of the answers, up to a constant: the statistic, and the log
         determinant of their covariance.
+    near : bool
+        Whether the fit came to rest.
     """
 
     law: AnyLaw
@@ -122,6 +124,7 @@ class Finish(Generic[AnyLaw]):
     directed: float
     directed_df: int
     lack: float
+    near: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,7 +143,7 @@ class _Expected:
 
 
 def fit_released(
-    law: AnyLaw, asked: Sequence[Asked], n: float, rough: bool = False
+    law: AnyLaw, asked: Sequence[Asked], n: float, rough: bool = False, near: bool = False
 ) -> Finish[AnyLaw]:
     """Generalised least squares on noisy answers, from a law near by.
 
@@ -154,25 +157,25 @@ def fit_released(
         About the number of rows that contribute.
     rough : bool
         With few made-up rows in every step: for where the law is, and not for its errors.
+    near : bool
+        The law is where a rough fit of the same answers came to rest: one step is left.
     """
     answers = np.concatenate([a.answer for a in asked])
     noise = np.concatenate([np.full(a.answer.size, a.sd**2) for a in asked])
     power = _enough(n, answers.size)
     power = min(power, _ROUGH) if rough else power
-    near = False
-    for step_number in range(_STEPS):
-        last = near or step_number == _STEPS - 1
+    steps = _ROUGH_STEPS if rough else _STEPS
+    for step_number in range(steps):
+        last = near or step_number == steps - 1
         expected = _expected(law, asked, 2 ** (power if last else min(power, _ROUGH)))
         found, step = _step(law, expected, answers, noise, n)
         longest = float(np.abs(step).max(initial=0.0))
         step *= min(1.0, _LONGEST / longest) if longest > 0 else 1.0
         law, n = law.moved(step[:-1]), n * float(np.exp(step[-1]))
-        if last:
-            break
         near = longest < _LITTLE
-        if near and rough:
+        if last or (near and rough):
             break
-    return replace(found, law=law, rows=n)
+    return replace(found, law=law, rows=n, near=near)
 
 
 def _enough(n: float, size: int) -> int:

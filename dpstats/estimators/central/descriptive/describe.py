@@ -16,7 +16,7 @@ from dpstats.estimators.central.descriptive import passes
 from dpstats.estimators.central.descriptive.quantile import OWN as DISTRIBUTIONS
 from dpstats.estimators.central.descriptive.window import Window, window_of
 from dpstats.estimators.columns import QUARTILES
-from dpstats.estimators.guesses import max_rows, round_up
+from dpstats.estimators.guesses import max_rows
 from dpstats.estimators.sources import DONG, FICHTENBERGER
 from dpstats.privacy import Privacy
 from dpstats.protocol import DescribeEstimate, Distribution, Holder, Options, Plan
@@ -33,7 +33,6 @@ Array = NDArray[np.float64]
 
 _SLOTS = ("distribution 1", "distribution 2", "moments")
 _SHARES = (0.15, 0.35, 0.5)  # budget: two passes over the distribution, and the moments
-_BLURRED = 0.05  # wording: share of the rows, noise of a count above which the plan warns
 _LEAST = 0.25  # numerical: least variance to the noise in it
 
 OWN = Citation(
@@ -104,7 +103,7 @@ class ColumnDescriptions(Counted[DescribeEstimate]):
         found = passes.ask_distributions(
             holder, design, _SLOTS[:2], places, lambda first: passes.finer_edges(first, QUARTILES)
         )
-        windows = [window_of(each, _moment_noise(plan, design)) for each in found]
+        windows = [window_of(each, _moment_noise(plan, design), agreed=True) for each in found]
         query = ColumnMoments(
             places, np.array([w.lower for w in windows]), np.array([w.upper for w in windows])
         )
@@ -191,20 +190,12 @@ def _expected(plan: Plan, design: Design) -> Plan:
         for place, unit in enumerate(units)
     ]
     se = tuple(float(scale * error) for scale in scales for error in errors)
-    warnings = plan.warnings
-    if rank > _BLURRED * n:
-        warnings = (
-            *warnings,
-            f"n={plan.n:,} is small for epsilon={plan.privacy.epsilon:g} and {k} "
-            f"column{'s' * (k > 1)}: noise blurs their distributions by {rank / n:.0%} of the "
-            f"rows. About n={round_up(rank / _BLURRED):,} rows, or fewer columns, suffice.",
-        )
-    return replace(
+    plan = replace(
         plan,
         predicted_se=se,
         predicted_range=tuple((each, each) for each in se),
         predicted_units=tuple(unit for unit in units for _ in errors),
         privacy_share=float((reach * sums) ** 2 / n / variances[0]),
         assumptions=(*plan.assumptions, "For the prediction columns are normal."),
-        warnings=warnings,
     )
+    return passes.blurred(plan, _SLOTS[:2], k)

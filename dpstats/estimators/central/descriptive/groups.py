@@ -172,7 +172,7 @@ class GroupMeans(_ByGroup, Counted[GroupMeansEstimate]):
             privacy_share=share,
             assumptions=(*plan.assumptions, "For the prediction all groups are alike."),
         )
-        return self._warned(plan, len(levels))
+        return passes.blurred(self._warned(plan, len(levels)), [_FIRST], 1)
 
     def _fit(self, holder: Holder[Query], design: Design, plan: Plan) -> GroupMeansEstimate:
         """Ask for the distribution function, and for sums in the window that it says."""
@@ -229,12 +229,13 @@ class WelchTest(_TwoGroups):
 
     def _predicted(self, plan: Plan, error: float, unit: str) -> Plan:
         errors = (math.sqrt(2) * error, error, error)
-        return replace(
+        plan = replace(
             plan,
             predicted_se=errors,
             predicted_range=tuple((e, e) for e in errors),
             predicted_units=(unit,) * 3,
         )
+        return passes.blurred(plan, [_FIRST], 1)
 
     def _fit(self, holder: Holder[Query], design: Design, plan: Plan) -> DifferenceEstimate:
         """As for means of groups; the difference is of the second level less the first."""

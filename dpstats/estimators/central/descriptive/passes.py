@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from dpstats.errors import OptionError
 from dpstats.estimators import columns
 from dpstats.estimators.base import need_delta
-from dpstats.estimators.guesses import max_rows
+from dpstats.estimators.guesses import max_rows, round_up
 from dpstats.privacy import Neighbors, Privacy
 from dpstats.protocol import Distribution, Holder, Options, Plan
 from dpstats.queries import Axis, ColumnPrefixes, Query, TableCounts
@@ -28,6 +29,7 @@ __all__ = [
     "MECHANISM",
     "ask_distribution",
     "ask_distributions",
+    "blurred",
     "expected_noise",
     "finer_edges",
     "mechanism_of",
@@ -49,6 +51,9 @@ _DOUBTS = (
 )  # numerical: odds that a quantile is outside of each nested interval
 _RANKS = 256  # numerical: cells of a second pass that reads ranks
 _OUTER = 64  # numerical: cells of a second pass in each part of the range outside
+# wording: share of the rows, noise of a count above which windows may be those of noise, after two
+# passes and after one
+_BLURRED = {2: 0.025, 1: 0.06}
 _FEW = 128  # number: cells of a first pass of noisy counts, which add up
 _FEW_FOCUS, _FEW_OUTER = 96, 8  # number: the same of a second pass, inside and in each part outside
 
@@ -63,19 +68,37 @@ def finer_edges(
 ) -> Array:
     """Edges for a second pass: the closer, the likelier the quantiles of these levels are there.
 
-    Cells of equal width fill nested intervals of each quantile. Outside of all they are in equal
-    ratios of the distance, so that tails are seen as well.
+    Each quantile has an interval of cells of equal width within wider and wider ones, the last of
+    which is the range. What each adds is in cells that grow with the distance, so that an interval
+    which noise makes as long as the range costs no more than cells.
     """
     low, high = float(first.edges[0]), float(first.edges[-1])
     each = max(focus // (len(levels) * len(_DOUBTS)), 4)
-    ends = np.array([first.interval(q, doubt) for q in levels for doubt in _DOUBTS])
-    edges = [np.linspace(start, stop, each + 1) for start, stop in ends]
-    start, stop = float(ends[:, 0].min()), float(ends[:, 1].max())
-    unit = max((stop - start) / 8, (high - low) * columns.DEEPEST)  # of half the middle, or so
-    for end, side in ((low, start), (high, stop)):
-        reach = np.arcsinh((end - side) / unit)
-        edges.append(side + unit * np.sinh(np.linspace(0.0, reach, outer + 1)))
+    least = (high - low) * columns.DEEPEST
+    nested = np.array([[first.interval(q, doubt) for doubt in _DOUBTS] for q in levels])
+    edges = []
+    for intervals in nested:
+        start, stop = intervals[0]
+        edges.append(np.linspace(start, stop, each + 1))
+        for lower, upper in intervals[1:]:
+            unit = max(stop - start, least)
+            edges += [
+                _outward(start, lower, unit, each // 2),
+                _outward(stop, upper, unit, each // 2),
+            ]
+            start, stop = lower, upper
+    start, stop = float(nested[..., 0].min()), float(nested[..., 1].max())
+    unit = max(float(np.ptp(nested[:, 0])) / 8, least)  # of half the middle, or so
+    edges += [_outward(start, low, unit, outer), _outward(stop, high, unit, outer)]
     return columns.between(np.concatenate(edges), low, high)
+
+
+def _outward(start: float, end: float, unit: float, cells: int) -> Array:
+    """Edges of cells that are of equal width up to `unit` from the start, then in equal ratios."""
+    made: Array = start + unit * np.sinh(
+        np.linspace(0.0, np.arcsinh((end - start) / unit), cells + 1)
+    )
+    return made
 
 
 def rank_edges(first: Distribution) -> Array:
@@ -101,22 +124,40 @@ def ask_distributions(
 
     Notes
     -----
-    Noise of the prefix sums is conditioned on the public number of rows, where there is one, and
-    they are made to rise by least squares. Both are functions of what was released.
+    Noise of the prefix sums is conditioned on the public number of rows, where there is one, they
+    are made to rise by least squares, and a second answer is averaged with the first. All are
+    functions of what was released.
     """
     plan, unit = holder.plan, design.schema is not None and design.schema.unit is not None
     known = plan.n if plan.neighbors is Neighbors.REPLACE_ONE and not unit else None
     effect = float(max_rows(design))
     edges = [columns.coarse_edges(design, int(place)) for place in places]
+    found: list[Distribution] = []
     for slot in slots:
+        edges = [finer(each) for each in found] or edges
         query = ColumnPrefixes(tuple(edges), places, missing=not unit)
         answer = holder.ask(query, slot)
-        found = [
+        answers = [
             _distribution(column, prefix, answer.noise.sd, known, effect)
             for column, prefix in zip(edges, query.split(answer.value), strict=True)
         ]
-        edges = [finer(each) for each in found]
+        found = [*map(_agreed, answers, found)] if found else answers
     return found
+
+
+def _agreed(found: Distribution, first: Distribution) -> Distribution:
+    """A distribution function in finer cells, averaged with what an earlier one says of it.
+
+    That bounds each count by its own at the edges on either side. Where the count is not between
+    them, its distance is shared by precision: far from all values, where both see nothing but
+    their noise, it falls. The variance that is stated stays that of the finer one.
+    """
+    known = np.append(0.0, first.below)
+    above = np.minimum(np.searchsorted(first.edges, found.edges[1:]), known.size - 1)
+    same = first.edges[above] == found.edges[1:]
+    held = np.clip(found.below, known[np.where(same, above, above - 1)], known[above])
+    noises = float(first.variance.max()), float(found.variance.max())
+    return replace(found, below=(noises[0] * found.below + noises[1] * held) / sum(noises))
 
 
 def mechanism_of(method: str, options: Options, privacy: Privacy) -> Literal["gaussian", "laplace"]:
@@ -215,6 +256,20 @@ def _distribution(
         shared=shared[:cells],
         effect=effect,
     )
+
+
+def blurred(plan: Plan, slots: Sequence[str], columns: int) -> Plan:
+    """The plan, with a warning where noise blurs distributions too much to read windows of them."""
+    noise, most = expected_noise(plan, slots[-1], columns, 512), _BLURRED[len(slots)]
+    if noise <= most * plan.n:
+        return plan
+    several, fewer = (f" and {columns} columns", ", or fewer columns,") if columns > 1 else ("", "")
+    statement = (
+        f"n={plan.n:,} is small for epsilon={plan.privacy.epsilon:g}{several}: noise blurs "
+        f"distributions of columns by {noise / plan.n:.0%} of the rows. About "
+        f"n={round_up(noise / most):,} rows{fewer} suffice."
+    )
+    return replace(plan, warnings=(*plan.warnings, statement))
 
 
 def expected_noise(plan: Plan, slot: str, columns: int, cells: int = _FOCUS) -> float:

@@ -63,7 +63,7 @@ class WindowVariance(Counted[VarianceEstimate]):
         root = scale * np.sqrt(effect / 2 + (_REACH**2 * noise / 2.8) ** 2)
         errors = tuple(map(float, (mean, 2 * scale * root, root)))
         unit = "" if known else f"sd({design.names[0]})"
-        return replace(
+        plan = replace(
             plan,
             parameters=("mean", "variance", "std"),
             predicted_se=errors,
@@ -72,6 +72,7 @@ class WindowVariance(Counted[VarianceEstimate]):
             privacy_share=float((scale * _REACH * noise / mean) ** 2),
             assumptions=(*plan.assumptions, "For the prediction the column is normal."),
         )
+        return passes.blurred(plan, [_FIRST], 1)
 
     def _fit(self, holder: Holder[Query], design: Design, plan: Plan) -> VarianceEstimate:
         """Ask for the distribution function, and for moments in a window."""

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstats.estimators import columns
 from dpstats.protocol import Distribution
 
 __all__ = ["Window", "window_of"]
@@ -15,6 +16,8 @@ __all__ = ["Window", "window_of"]
 Array = NDArray[np.float64]
 
 _SEEN = 3.0  # ratio: values in a tail to the noise in their count, from which it is believed
+# ratio: distance of a tail that is doubted to that of a larger one; ratio: their rows
+_FAR, _SURER = 8.0, 4 / 3
 _MOST = 0.125  # share: of the values in the tail that is read of the distribution, at most
 _RATIO = 1.25  # ratio: of distances between quantiles whose tails are half as large; normal below 1
 _OCTAVES = 10  # numerical: times that a tail may be halved beyond what is seen
@@ -41,7 +44,7 @@ class Window(NamedTuple):
     square: float
 
 
-def window_of(found: Distribution, noise: float) -> Window:
+def window_of(found: Distribution, noise: float, agreed: bool = False) -> Window:
     """The window whose allowance and noise together are least.
 
     Beyond the tail that can be seen in the released distribution function, distances between
@@ -55,8 +58,10 @@ def window_of(found: Distribution, noise: float) -> Window:
         Released.
     noise : float
         Standard deviation of the noise in a sum of z in [-1, 1], in rows.
+    agreed : bool, default False
+        Whether two answers agree on it: what they show far beyond all others is no noise.
     """
-    sides = [_tail(found, upper) for upper in (False, True)]
+    sides = [_tail(found, upper, agreed) for upper in (False, True)]
     best: tuple[float, Window] | None = None
     for lower, below, below2 in zip(*sides[0], strict=True):
         for upper, above, above2 in zip(*sides[1], strict=True):
@@ -86,7 +91,7 @@ def _outer(found: Distribution, share: float, upper: bool) -> float:
     return float(found.edges[at + 1] if upper else found.edges[at])
 
 
-def _tail(found: Distribution, upper: bool) -> tuple[Array, Array, Array]:
+def _tail(found: Distribution, upper: bool, agreed: bool) -> tuple[Array, Array, Array]:
     """Candidates for an end, and first and second moments of what lies beyond each, about it."""
     noise = math.sqrt(float(found.variance.max()))
     share = min(max(_SEEN * noise / found.rows, 1.0 / found.rows), _MOST)
@@ -96,11 +101,17 @@ def _tail(found: Distribution, upper: bool) -> tuple[Array, Array, Array]:
         return found.quantile(1 - p if upper else p)
 
     last, median = _outer(found, share, upper), found.quantile(0.5)
+    apart = abs(found.quantile(0.75) - found.quantile(0.25))
+    # What one answer shows far beyond all others may be noise, and is believed of more rows only.
+    sure = at(_SURER * share)
+    spread = apart > columns.DEEPEST * (found.edges[-1] - found.edges[0])
+    if spread and not agreed and abs(last - median) > _FAR * abs(sure - median):
+        last, share = sure, _SURER * share
     step = abs(last - at(4 * share)) / (1 + 1 / _RATIO)
     steps = step * _RATIO ** np.arange(1, _OCTAVES + 1)
     ends = last + sign * np.append(0.0, np.cumsum(steps))
     # Where most rows have one value, its quartiles say nothing of how far others are.
-    middle = max(abs(found.quantile(0.75) - found.quantile(0.25)), abs(last - median) / 2)
+    middle = max(apart, abs(last - median) / 2)
     widest = median + sign * _WIDEST * middle
     furthest = min(widest, end) if upper else max(widest, end)
     held = np.clip(ends, min(median, furthest), max(median, furthest))

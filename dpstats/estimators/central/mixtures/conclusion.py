@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstats.estimators.central.mixtures.components import HIDDEN
 from dpstats.estimators.central.mixtures.local import LocalMixture
 from dpstats.estimators.central.mixtures.regression_law import RegressionLaw
 from dpstats.estimators.numerics.released import AnyLaw, Finish
@@ -17,7 +18,7 @@ from dpstats.protocol import MixtureEstimate, Plan, RegressionMixtureEstimate
 if TYPE_CHECKING:
     from dpstats.design import Design
 
-__all__ = ["HIDDEN", "concluded", "concluded_regressions", "differs", "goodness"]
+__all__ = ["concluded", "concluded_regressions", "differs", "goodness", "hidden"]
 
 Array = NDArray[np.float64]
 
@@ -26,7 +27,6 @@ Said = tuple[dict[str, dict[str, float]], tuple[str, ...], str]  # released, rem
 _NORMAL = ("components are not normal", "so many normal laws")
 _LINES = ("errors are not normal, or of another variance in each component", "so many regressions")
 _UNLIKELY = 0.05  # wording: share of true mixtures that are taken for none
-HIDDEN = 0.5  # wording: standard error of a mean in standard deviations, or of a weight to it
 _LIKELY = 9.0  # wording: twice the log likelihood between two fits, below which both may hold
 _AMBIGUOUS = (
     "Two different mixtures explain the released numbers about equally well; the likelier one is "
@@ -53,14 +53,13 @@ def concluded(
         unknown = np.full((3, size, size), np.nan)
         return _estimate(local, design, plan, unknown, rows, ({}, (), reason))
     finish, *others = finishes
-    law = finish.law
+    law, unseen = finish.law, hidden(finish)
     slopes = law.jacobian().reshape(-1, law.size)
     parts = np.array([finish.cov, finish.cov_privacy, finish.cov_sampling])
     covs = slopes @ parts @ slopes.T
     released, remarks, inference = goodness(finish, _NORMAL)
-    hidden = _hidden(law, finish.cov, np.sqrt(np.diag(covs[0])).reshape(law.mixture.k, -1)[:, 0])
-    if hidden:
-        remarks = (*remarks, hidden)
+    if unseen:
+        remarks = (*remarks, unseen)
         inference = inference or "none: noise hides components, and their errors have no normal law"
     elif any(_rival(finish, other) for other in others):
         remarks = (*remarks, _AMBIGUOUS)
@@ -105,10 +104,13 @@ def goodness(finish: Finish[AnyLaw], words: tuple[str, str]) -> Said:
     return released, (remark,), f"none: released numbers contradict a mixture of {what}"
 
 
-def _hidden(law: LocalMixture, cov: Array, weight_ses: Array) -> str:
+def hidden(finish: Finish[LocalMixture]) -> str:
     """What to say of components that noise hides; empty where there are none."""
+    law = finish.law
     k, d = law.mixture.k, law.mixture.d
-    variances = np.diag(cov)[k - 1 : k - 1 + k * d].reshape(k, d)
+    weights = law.jacobian()[:, 0]
+    weight_ses = np.sqrt(np.einsum("kp,pq,kq->k", weights, finish.cov, weights))
+    variances = np.diag(finish.cov)[k - 1 : k - 1 + k * d].reshape(k, d)
     unsure = (np.sqrt(variances.max(axis=1)) > HIDDEN) | (weight_ses > HIDDEN * law.mixture.weights)
     if not unsure.any():
         return ""

@@ -7,6 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from dpstats.estimators.central.mixtures.components import refuse_unseen
+from dpstats.estimators.central.mixtures.steps import left_by_clip
 from dpstats.estimators.guesses import enough
 from dpstats.protocol import Plan
 from dpstats.queries import ProjectedCells
@@ -27,17 +29,26 @@ _ASSUMED = (
 )
 
 
-def planned(plan: Plan, shape: CovarianceKind, k: int, cells: int, q: int) -> Plan:
-    """The plan with its expected errors, and with warnings where they are large."""
-    names = plan.parameters
+def planned(
+    plan: Plan, shape: CovarianceKind, numbers: tuple[int, ...], cells: int, q: int
+) -> Plan:
+    """The plan with its expected errors, and with warnings where they are large.
+
+    Raises
+    ------
+    OptionError
+        If noise hides a component whatever the rows are.
+    """
+    k, names = max(numbers), plan.parameters
     d = (len(names) // k - 1) // 2
-    query = MixtureMoments(np.zeros(k), np.tile(np.eye(d), (k, 1)), math.sqrt(d) + 0.5, shape)
+    query = MixtureMoments(np.zeros(k), np.tile(np.eye(d), (k, 1)), math.sqrt(d), shape)
     steps = [m.slot for m in plan.mechanisms if m.slot.startswith("step ")]
     # Noise of all steps together, if they were asked at one place.
     noise = 1 / math.sqrt(sum(plan.noise(query, slot).sd ** -2 for slot in steps))
     count = query.constant**2 if query.blocks else query.constant
-    mean = math.sqrt(2.0) * query.constant if query.blocks else 1.0
-    second = 1.0 if query.blocks else query.square_factor * math.sqrt(2.0)
+    squared, linear = left_by_clip(d, query.radius)
+    mean = linear * (math.sqrt(2.0) * query.constant if query.blocks else 1.0)
+    second = squared if query.blocks else query.square_factor * math.sqrt(2.0)
 
     def errors(weight: float, factor: float) -> tuple[list[float], float]:
         rows = weight * plan.n
@@ -61,12 +72,35 @@ def planned(plan: Plan, shape: CovarianceKind, k: int, cells: int, q: int) -> Pl
         privacy_share=float(share),
         assumptions=(*plan.assumptions, *_ASSUMED),
     )
+    return _visible(plan, numbers, (cells, q), mean / noise, high[1])
+
+
+def _visible(
+    plan: Plan, numbers: tuple[int, ...], grid: tuple[int, int], unit: float, high: float
+) -> Plan:
+    """The plan with a warning where noise may hide a component; refused where it does.
+
+    Parameters
+    ----------
+    numbers : tuple of int
+        Numbers of components.
+    grid : tuple of int
+        Cells in each direction, and directions.
+    unit : float
+        What a standard deviation of a mean adds for each row, over the noise of the steps.
+    high : float
+        Error of a mean at the upper end, in standard deviations.
+    """
+    (cells, q), k, fewest = grid, max(numbers), min(numbers)
     # Of a component with that spread in each of q directions.
     covered = max((_PART * _SPAN * cells / 6.4) ** q, 1.0)
     edges = np.linspace(-1.0, 1.0, cells + 1)
     blur = plan.noise(ProjectedCells(np.eye(q), edges), "cells").sd
     hidden = _SEEN * blur * math.sqrt(covered) / (_SMALL * plan.n / k)
-    coarse = high[1] / _COARSE
+    coarse, rows = high / _COARSE, plan.n / fewest
+    # A mean that moves by a standard deviation moves the share of two cells by that density.
+    known = math.hypot(unit * rows, math.sqrt(1 / math.pi) * rows / blur)
+    refuse_unseen(plan, fewest, (1 / known, "its mean"), (blur, cells**q), max(hidden, coarse))
     if max(hidden, coarse) <= 1:
         return plan
     what = "where components are" if hidden > coarse else "means to a third of a standard deviation"

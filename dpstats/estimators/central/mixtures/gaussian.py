@@ -16,7 +16,7 @@ from dpstats.estimators.base import Request, floor_eigenvalues, need_delta
 from dpstats.estimators.central.counted import Counted, counted_plan
 from dpstats.estimators.central.mixtures import expected
 from dpstats.estimators.central.mixtures.components import kept_components, possible_components
-from dpstats.estimators.central.mixtures.conclusion import concluded, differs
+from dpstats.estimators.central.mixtures.conclusion import concluded, differs, hidden
 from dpstats.estimators.central.mixtures.local import LocalMixture, shaped
 from dpstats.estimators.central.mixtures.start import Histogram
 from dpstats.estimators.central.mixtures.steps import stepped
@@ -39,10 +39,10 @@ __all__ = ["GaussianMixture"]
 Array = NDArray[np.float64]
 
 _NORM, _GRAMS = 0.02, (0.03, 0.05)  # budget: a length that few rows exceed, total covariances
-_CELLS, _MORE_CELLS = 0.15, 0.2  # budget: the histogram, and one in four directions
+_CELLS, _MORE_CELLS = 0.1, 0.2  # budget: the histogram, and one in four directions
 _STEPS = 4  # number: steps of the EM algorithm
 _GROWTH = 1.3  # ratio: of the budget of a step to that of the one before
-_EARLY, _LATE = 1.5, 0.5  # sds: radius beyond sqrt(d) in the first half of the steps, and then
+_EARLY, _LATE = 0.5, 0.0  # sds: radius beyond sqrt(d) in the first half of the steps, and then
 _REACHED = 0.95  # share: of rows within the length
 _BEYOND = 1.05  # ratio: of the radius to the length
 _CONSTANT = 1.5  # ratio: of the length to the constant beside it
@@ -181,7 +181,7 @@ class GaussianMixture(Counted[MixtureEstimate]):
         kept = {"components": kept_components(numbers), "covariance": shape}
         plan = counted_plan(self, design, privacy, n, asks, kept)
         plan = replace(plan, parameters=mixture_names(max(numbers), _columns(design)))
-        return expected.planned(without_scales(plan, design), shape, max(numbers), _AXIS[q], q)
+        return expected.planned(without_scales(plan, design), shape, numbers, _AXIS[q], q)
 
     def _fit(self, holder: Holder[Query], design: Design, plan: Plan) -> MixtureEstimate:
         """Ask where rows are, then for steps; then fit all of it."""
@@ -219,22 +219,25 @@ def _finishes(
 
     In the end one is followed, too, from the likeliest mixture with one covariance for all: it has
     fewer parameters, and where a wide component stands for two the other explanation is near it.
-    Where its means are those that were found already, it leads there.
+    Where its means are those that were found already, it leads there. Where noise hides components
+    there is no interval to guard, and errors need not be exact.
     """
     size = steps[-1].answer.size
     if size > _MOST_ANSWERS:
         return []
     answers = [cells, *steps[-max(_MOST_ANSWERS // size, 1) :]]
-    found = [fit_released(law, answers, rows, True) for law in laws]
-    best, first = min(found, key=_lack), laws[0]
-    if not rough and first.mixture.k > 1 and first.shape != "tied":
+    found = sorted((fit_released(law, answers, rows, True) for law in laws), key=_lack)
+    best, first = found[0], laws[0]
+    if rough or hidden(best):
+        return found
+    if first.mixture.k > 1 and first.shape != "tied":
         tied = fit_released(first.of_shape("tied"), answers, rows, True).law
         if differs(best.law.mixture, tied.mixture):
             found.append(fit_released(tied.of_shape(first.shape), answers, rows, True))
     best, *others = sorted(found, key=_lack)
-    if not rough:  # its likelihood stays that of as few made-up rows as the others have
-        best = replace(fit_released(best.law, answers, rows), lack=best.lack)
-    return [best, *others]
+    # Its likelihood stays that of as few made-up rows as the others have.
+    exact = fit_released(best.law, answers, rows, near=best.near)
+    return [replace(exact, lack=best.lack), *others]
 
 
 def _lack(finish: Finish[LocalMixture]) -> float:

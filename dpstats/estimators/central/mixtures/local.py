@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -64,7 +65,7 @@ class LocalMixture:
         """One number for the component, and one for each dimension."""
         return self.mixture.d + 1
 
-    @property
+    @cached_property
     def directions(self) -> Array:
         """A basis E of the changes of one covariance, shape (b, d, d)."""
         d = self.mixture.d
@@ -90,7 +91,7 @@ class LocalMixture:
     def scores(self, rows: Array) -> Array:
         """Derivatives of the log density of rows in every coordinate, shape (m, p)."""
         mixture, values = self.mixture, np.delete(rows, self.intercept, axis=1) * self.units
-        shares, z = mixture.responsibilities(values), mixture.residuals(values)
+        shares, z = mixture.shares_and_residuals(values)
         if self.shape == "spherical":
             second = ((z**2).sum(axis=2, keepdims=True) - mixture.d) / 2
         elif self.shape == "diagonal":
@@ -113,7 +114,7 @@ class LocalMixture:
         Such as those of a normal law whose covariance is itself random, to second order.
         """
         values, d = np.delete(rows, self.intercept, axis=1) * self.units, self.mixture.d
-        shares, z = self.mixture.responsibilities(values), self.mixture.residuals(values)
+        shares, z = self.mixture.shares_and_residuals(values)
         squares = np.einsum("mkd,mkd->mk", z, z)
         bent: Array = shares * (squares**2 - 2 * (d + 2) * squares + d * (d + 2)) / 8
         return bent

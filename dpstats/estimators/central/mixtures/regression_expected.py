@@ -8,6 +8,7 @@ from statistics import NormalDist
 
 import numpy as np
 
+from dpstats.estimators.central.mixtures.components import refuse_unseen
 from dpstats.estimators.guesses import enough
 from dpstats.protocol import Plan
 from dpstats.queries import Geometry, MixtureScores, ResidualCells, ScoreSquares
@@ -30,20 +31,30 @@ _ASSUMED = (
 )
 
 
-def planned(plan: Plan, k: int, clips: tuple[float, ...], kept: int) -> Plan:
+def planned(
+    plan: Plan, numbers: tuple[int, ...], clips: tuple[float, ...], kept: int, cells: int
+) -> Plan:
     """The plan with its expected errors, and with warnings where they are large.
 
     Parameters
     ----------
     plan : Plan
-    k : int
-        Components.
+    numbers : tuple of int
+        Of components, one of which is chosen.
     clips : tuple of float
         Of the steps.
     kept : int
         Steps whose answers are fitted.
+    cells : int
+        Of the histogram.
+
+    Raises
+    ------
+    OptionError
+        If noise hides a component whatever the rows are.
     """
     d, n = len(plan.names), plan.n
+    k, fewest = max(numbers), min(numbers)
     geometry = Geometry(_LONG * math.sqrt(d))
     normal = NormalDist()
     precision = np.zeros(3)  # of a count, of a sum of scores and of one of squares
@@ -78,7 +89,11 @@ def planned(plan: Plan, k: int, clips: tuple[float, ...], kept: int) -> Plan:
         assumptions=(*plan.assumptions, *_ASSUMED),
     )
     coarse = high[1] / _COARSE
-    hidden = _hidden(plan, k)
+    hidden, blur = _hidden(plan, k)
+    # The score of shortened rows has a derivative of at most min(1, R^2 / d) in some direction, and
+    # its noise grows with R: at best, R is sqrt(d).
+    least = noise[1] / _LONG / (n / fewest)
+    refuse_unseen(plan, fewest, (least, "its coefficients"), (blur, cells), max(hidden, coarse))
     if max(hidden, coarse) <= 1:
         return plan
     what = "where lines are" if hidden > coarse else "coefficients to a third of sigma"
@@ -89,8 +104,8 @@ def planned(plan: Plan, k: int, clips: tuple[float, ...], kept: int) -> Plan:
     return replace(plan, warnings=(*plan.warnings, statement))
 
 
-def _hidden(plan: Plan, k: int) -> float:
-    """Noise on where lines are, to what would hide them."""
+def _hidden(plan: Plan, k: int) -> tuple[float, float]:
+    """Noise on where lines are, to what would hide them; and that of a cell."""
     d = len(plan.names)
     turned = any(m.slot == "squares" for m in plan.mechanisms)
     q = min(k - 1, d) if turned else 0
@@ -100,8 +115,8 @@ def _hidden(plan: Plan, k: int) -> float:
     blur = plan.noise(cells, "cells").sd
     hidden = _SEEN * blur * math.sqrt(covered) / (_SMALL * plan.n / k)
     if not turned:
-        return hidden
+        return hidden, blur
     # Scores of length about sqrt(d) have squares of about 1 in each direction.
     query = ScoreSquares(np.eye(d), np.zeros(d), 1.0, plan.max_rows)
     turning = plan.noise(query, "squares").sd * d * math.sqrt(d) / plan.n
-    return max(hidden, _TURNED * turning * (k - 1))
+    return max(hidden, _TURNED * turning * (k - 1)), blur

@@ -12,7 +12,7 @@ from dpstats.estimators.central.mixtures.local import shaped
 from dpstats.families.mixtures import NormalMixture
 from dpstats.queries.mixtures import MixtureMoments
 
-__all__ = ["stepped"]
+__all__ = ["left_by_clip", "stepped"]
 
 Array = NDArray[np.float64]
 
@@ -45,7 +45,7 @@ def stepped(
     sizes = np.maximum(counts, max(_LEAST_WEIGHT * rows, _CLEAR * sd))
     if query.shape == "tied":  # the average over components, around their own means
         seconds = seconds * query.k * (sizes / rows)[:, None, None]
-    second, first = _kept(query.d, query.radius)
+    second, first = left_by_clip(query.d, query.radius)
     means, covariances = mixture.means.copy(), mixture.covariances.copy()
     mean_variance = float(np.trace(total)) / query.d
     for j, root in enumerate(mixture.roots):
@@ -66,7 +66,7 @@ def stepped(
 
 
 @lru_cache(maxsize=64)
-def _kept(d: int, radius: float) -> tuple[float, float]:
+def left_by_clip(d: int, radius: float) -> tuple[float, float]:
     """Of standard normal u shortened to c: g and b with ``E c c' = g I`` and ``E u c' = b I``."""
     from scipy.stats import chi, chi2
 

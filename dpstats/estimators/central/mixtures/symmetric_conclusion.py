@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.estimators.central.mixtures.conclusion import HIDDEN, goodness
+from dpstats.estimators.central.mixtures.components import HIDDEN
+from dpstats.estimators.central.mixtures.conclusion import goodness
 from dpstats.estimators.numerics.released import Finish
 from dpstats.protocol import SymmetricMixtureEstimate
 

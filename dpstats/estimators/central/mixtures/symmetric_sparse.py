@@ -16,6 +16,7 @@ from dpstats.estimators.central.counted import Counted, counted_plan
 from dpstats.estimators.central.mixtures import symmetric_expected
 from dpstats.estimators.central.mixtures.symmetric import SIGMA, counted_rows, public_sigma
 from dpstats.estimators.central.mixtures.symmetric_conclusion import largest_positive
+from dpstats.estimators.central.mixtures.symmetric_expected import SIGNAL
 from dpstats.estimators.central.mixtures.symmetric_law import RowsLaw
 from dpstats.estimators.central.mixtures.symmetric_theory import SPARSE_ROWS
 from dpstats.estimators.central.published.dp_em_models import check_rows
@@ -121,7 +122,7 @@ class SparseSymmetricMixture(Counted[SymmetricMixtureEstimate]):
     model: ClassVar[str] = "symmetric_mixture"
     sparse: ClassVar[bool] = True
     theory: ClassVar[Mapping[str, Theory]] = {"central": SPARSE_ROWS}
-    options: ClassVar[Mapping[str, str]] = {"sparsity": SPARSITY, **SIGMA}
+    options: ClassVar[Mapping[str, str]] = {"sparsity": SPARSITY, **SIGMA, **SIGNAL}
 
     def _plan(self, design: Design, privacy: Privacy, n: int, options: Options) -> Plan:
         need_delta(self.name, privacy)
@@ -143,6 +144,7 @@ class SparseSymmetricMixture(Counted[SymmetricMixtureEstimate]):
         if sigma is not None:
             del asks[1]
         public = {"sparsity": s, **({} if sigma is None else {"sigma": sigma})}
+        public |= symmetric_expected.public_signal(options)
         plan = counted_plan(self, design, privacy, n, asks, public)
         return symmetric_expected.sparse_rows(plan, d, s, k, (_LONG, _SHORT))
 

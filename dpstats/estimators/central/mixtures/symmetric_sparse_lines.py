@@ -22,6 +22,7 @@ from dpstats.estimators.central.mixtures.symmetric import (
     start_of_lines,
 )
 from dpstats.estimators.central.mixtures.symmetric_conclusion import largest_positive
+from dpstats.estimators.central.mixtures.symmetric_expected import SIGNAL
 from dpstats.estimators.central.mixtures.symmetric_law import LinesLaw, asked_score, asked_squares
 from dpstats.estimators.central.mixtures.symmetric_sparse import (
     asked_columns,
@@ -104,7 +105,7 @@ class SparseSymmetricRegressions(Counted[SymmetricLinesEstimate]):
     model: ClassVar[str] = "symmetric_mixture_ols"
     sparse: ClassVar[bool] = True
     theory: ClassVar[Mapping[str, Theory]] = {"central": SPARSE_LINES}
-    options: ClassVar[Mapping[str, str]] = {"sparsity": SPARSITY, **SIGMA}
+    options: ClassVar[Mapping[str, str]] = {"sparsity": SPARSITY, **SIGMA, **SIGNAL}
 
     def _plan(self, design: Design, privacy: Privacy, n: int, options: Options) -> Plan:
         need_delta(self.name, privacy)
@@ -126,8 +127,9 @@ class SparseSymmetricRegressions(Counted[SymmetricLinesEstimate]):
             Request("step 2", rest, purpose),
         ]
         public = {"sparsity": s, **({} if sigma is None else {"sigma": sigma})}
+        public |= symmetric_expected.public_signal(options)
         plan = counted_plan(self, design, privacy, n, asks, public)
-        return symmetric_expected.sparse_lines(plan, d, s, _CLIP, _REACH)
+        return symmetric_expected.sparse_lines(plan, d, s, screened(s, d), (_CLIP, _REACH))
 
     def _fit(self, holder: Holder[Query], design: Design, plan: Plan) -> SymmetricLinesEstimate:
         """Screen, start, choose, value."""

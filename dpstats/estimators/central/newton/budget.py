@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from dpstats.accounting import gdp_mu
 from dpstats.estimators.base import Request
+from dpstats.estimators.central.newton.parts import omitted
 from dpstats.estimators.guesses import max_rows
-from dpstats.families import GAUSSIAN, Family
+from dpstats.families import GAUSSIAN
 from dpstats.privacy import Privacy
 from dpstats.protocol import Plan
 from dpstats.queries import Geometry, Gram, Search, WhitenedScore
@@ -25,9 +26,6 @@ __all__ = [
     "COUNTS",
     "DISPERSION",
     "EARLY",
-    "INNER",
-    "allowed",
-    "believed_bias",
     "between_0_and_1",
     "blur",
     "last_noise",
@@ -52,11 +50,7 @@ _HISTOGRAM, COUNTS, _MIDDLE = 0.025, (0.013, 0.013, 0.013), 0.05
 _REACH, _BREAD, _MEAT = 0.01, 0.05, 0.015
 _DISPERSION = (0.02, 0.05)  # budget: scores of a dispersion: the first, for the steps; the last
 _LAST = (0.28, 0.72)  # share: of what is left, for each of the last two scores
-INNER = 0.65  # share: of a last score, for its inner part, where the outer is drawn towards nothing
 
-_BELIEVED = {"gaussian": 0.1}  # share: of the square of its worst bias that a clip is chosen by
-_BELIEVED_ELSE = 0.05  # share: the same under other laws than the normal one
-_ALIGNED = 0.5  # ratio: length of the mean direction of the scores beyond a clip
 _SLACK = 0.1  # numerical: by which a spline's basis may exceed [0, 1]
 
 DISPERSION = ("first dispersion", "dispersion")  # slots
@@ -114,7 +108,7 @@ def requests(design: Design, privacy: Privacy, n: float) -> list[Request]:
         ),
     ]
     left = 1.0 - sum(r.weight for r in aside)
-    inner = INNER if peels(design) else 0.5
+    inner = 1 / (1 + math.sqrt(_left(design)))  # the least noise on both together
     last = [
         Request(f"{part} score {k + 1}", left * share * of_it, _PURPOSES[part])
         for k, share in enumerate(_LAST)
@@ -176,28 +170,28 @@ def peels(design: Design) -> bool:
     return bool(design.family == GAUSSIAN)
 
 
+def _left(design: Design) -> float:
+    """Share of the variance of its noise that an outer part is expected to keep."""
+    return omitted(len(design.names)) if peels(design) else 1.0
+
+
 def last_noise(plan: Plan, design: Design) -> float:
-    """Standard deviation of the noise of both last scores together, at clip 1; public."""
+    """Standard deviation of the noise of both last scores together, at clip 1; public.
+
+    Of outer parts that may be replaced by nothing, what that leaves of their variance.
+    """
     d = len(design.names)
-    unit = WhitenedScore(np.eye(d), np.zeros(d), 1.0)
-    slots = [f"{part} score {k + 1}" for k in range(len(_LAST)) for part in _PARTS]
-    return 1 / math.sqrt(sum(1 / plan.noise(unit, slot).sd ** 2 for slot in slots))
+    half = WhitenedScore(np.eye(d), np.zeros(d), 0.5)
+    variances = [
+        sum(
+            left * plan.noise(half, f"{part} score {k + 1}").sd ** 2
+            for part, left in zip(_PARTS, (1.0, _left(design)), strict=True)
+        )
+        for k in range(len(_LAST))
+    ]
+    return 1 / math.sqrt(sum(1 / v for v in variances))
 
 
 def resolved(share: float, plan: Plan, query: Search, slot: str) -> float:
     """The share of rows asked for, or the next to it that the noise can tell from all of them."""
     return min(share, max(0.5, 1 - 2 * plan.noise(query, slot).sd / plan.n))
-
-
-def allowed(excess: float, d: int) -> float:
-    """Variance, in each of d directions, of what a clip leaves out of a sum of scores.
-
-    `excess` is the sum of what it takes off their lengths. Their mean direction is as long as
-    `_ALIGNED`, and may point anywhere.
-    """
-    return (_ALIGNED * excess) ** 2 / d
-
-
-def believed_bias(family: Family) -> float:
-    """Share phi of the square of the largest bias that a clip is chosen by."""
-    return _BELIEVED.get(family.name, _BELIEVED_ELSE)

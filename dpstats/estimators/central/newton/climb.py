@@ -19,8 +19,6 @@ from dpstats.estimators.central.newton.budget import (
     CLEAR,
     COUNTS,
     EARLY,
-    allowed,
-    believed_bias,
     blur,
     last_noise,
     peels,
@@ -32,13 +30,20 @@ from dpstats.estimators.central.newton.conclusion import (
     conclude,
     presumed_effect,
 )
-from dpstats.estimators.central.newton.parts import Asked, Placed, Whole, joined, pooled, whole
-from dpstats.estimators.central.newton.questions import Questions, Rows
-from dpstats.estimators.central.newton.tail_law import TailLaw
+from dpstats.estimators.central.newton.parts import (
+    ScoreAt,
+    SplitScore,
+    Whole,
+    joined,
+    pooled,
+    whole,
+)
+from dpstats.estimators.central.newton.questions import ExpectedRows, Questions
+from dpstats.estimators.central.newton.tail_law import TailLaw, allowed
 from dpstats.estimators.central.newton.whitening import Metric, coordinates
 from dpstats.estimators.numerics.entrywise import average, operator_norm, symmetric_pattern
 from dpstats.families import GAUSSIAN, Family
-from dpstats.protocol import Holder
+from dpstats.protocol import Holder, foresee
 from dpstats.queries import Query
 
 if TYPE_CHECKING:
@@ -49,10 +54,6 @@ __all__ = ["Bread", "Climb", "Whitened", "solved", "whitened"]
 Array = NDArray[np.float64]
 
 _EARLY_KEPT = 0.75  # ratio: slope of early scores to that of the whole one
-# ratio: least clip of squares to that of scores; share: misplaced beyond it
-_LEAST_MEAT_CLIP, _MEAT_MISPLACED = 0.1, 0.5
-# ratio: curvature between both clips to the share of rows there, and at most
-_BETWEEN, _MOST_BETWEEN = 1.5, 0.3
 _FARTHEST_LEAN = 3.0  # ratio: what is beyond the clip to what is seen of it, at most
 _MOST_BEND = 0.5  # ratio: change of a step by the bend of means to its length, at most
 _MOST_GROWN = 1.5  # ratio: change of the curvature on the last step, at most
@@ -118,7 +119,7 @@ class Climb(ABC):
     found: Whitened
     asks: Questions
     n: float
-    rows: Rows
+    rows: ExpectedRows
 
     @property
     def early_kept(self) -> float:
@@ -165,21 +166,19 @@ class Climb(ABC):
     def later(self, b: Array, clip: float, spread: float) -> tuple[Conclusion, dict[str, float]]:
         """The steps that are taken once the clip of the early ones is known."""
         law, b, middle = self.tails(b, clip)
-        clip = law.best(last_noise(self.holder.plan, self.design), believed_bias(self.family))
-        between = (law.number(clip / 2) - law.number(clip)) / self.n
-        share = min(_MOST_BETWEEN, _BETWEEN * between)
-
+        clip = law.best(last_noise(self.holder.plan, self.design), b.size)
         peeled = peels(self.design)
         bread = self.bread(b, clip)
         first = self.last(0, b, clip)
-        score = whole(first, bread.matrix, share, peeled)
+        score = whole(first, peeled)
         b = self.bounded(b + self.late_step(b, score, bread))
+        foresee(self.holder, [*self.halves(b, clip), self.squares(b, clip)])
         second = self.last(1, b, clip)
         bread = self.carried(bread, first.at, second.at)
         both = pooled(first, second, bread.matrix)
-        score = whole(both, bread.matrix, share, peeled)
-        at, score = joined(middle, Placed(both.at, score), bread.matrix)
-        meat = self.meat(b, clip, law, bread.matrix) * self.n / max(self.n - b.size, 1.0)
+        score = whole(both, peeled)
+        at, score = joined(middle, ScoreAt(both.at, score), bread.matrix)
+        meat = self.meat(b, clip, bread.matrix) * self.n / max(self.n - b.size, 1.0)
 
         beyond, anywhere = _beyond(law, clip, score)
         solution = Solution(
@@ -265,7 +264,7 @@ class Climb(ABC):
 
     # -- the clip ---------------------------------------------------------------------------
 
-    def tails(self, b: Array, clip: float) -> tuple[TailLaw, Array, Placed]:
+    def tails(self, b: Array, clip: float) -> tuple[TailLaw, Array, ScoreAt]:
         """What is known of long scores, coefficients after a step on the way, and its score."""
         edges = self.edges(b, clip)
         answer = self.holder.ask(self.asks.histogram(b, edges), "lengths")
@@ -281,57 +280,56 @@ class Climb(ABC):
             self.rarer(b),
             short_scores(self.design),
         )
-        clip_by = last_noise(self.holder.plan, self.design), believed_bias(self.family)
-        law = self.counted(law, 0, b, clip_by)
-        score, spread = self.score("middle score", b, law.best(*clip_by))
-        middle = Placed(b, Whole(score, spread**2, np.zeros_like(b)))
+        noise = last_noise(self.holder.plan, self.design)
+        law = self.counted(law, 0, b, noise)
+        score, spread = self.score("middle score", b, law.best(noise, b.size))
+        middle = ScoreAt(b, Whole(score, spread**2, np.zeros_like(b)))
         b = self.stepped(b, score, spread, 1.0)
         for k in range(1, len(COUNTS)):
-            law = self.counted(law, k, b, clip_by)
+            law = self.counted(law, k, b, noise)
         return law, b, middle
 
-    def counted(self, law: TailLaw, k: int, b: Array, clip_by: tuple[float, float]) -> TailLaw:
+    def counted(self, law: TailLaw, k: int, b: Array, noise: float) -> TailLaw:
         """The law given also how many scores are longer than the clip that is best under it."""
-        clip = law.best(*clip_by)
+        clip = law.best(noise, b.size)
         count = self.holder.ask(self.asks.count(b, clip), f"beyond {k + 1}")
         return law.counted(clip, float(count.value[0]), count.noise.sd)
 
     # -- the last two steps -----------------------------------------------------------------
 
-    def last(self, k: int, b: Array, clip: float) -> Asked:
+    def last(self, k: int, b: Array, clip: float) -> SplitScore:
         """One of the last two scores."""
         inner, noise = self.score(f"inner score {k + 1}", b, clip / 2)
         outer, outer_noise = self.score(f"outer score {k + 1}", b, clip, clip / 2)
-        return Asked(b, inner, noise, outer, outer_noise)
+        return SplitScore(b, inner, noise, outer, outer_noise)
 
-    def meat_clip(self, clip: float, law: TailLaw, unit: float) -> float:
-        """Clip of squares: the least noise, `unit` at clip 1, and misplaced squares beyond it.
+    def halves(self, b: Array, clip: float) -> tuple[Query, Query]:
+        """What one of the last two scores is asked by."""
+        return self.asks.score(b, clip / 2, 0.0), self.asks.score(b, clip, clip / 2)
 
-        The law says nothing of what is beyond lengths that are shorter than its first one.
-        """
-        least = max(_LEAST_MEAT_CLIP * clip, min(clip, float(law.clips[0])))
-        clips = np.geomspace(least, clip, 25)
-        left = np.array([law.squares(float(c), clip) for c in clips]) / self.start.size
-        error = (unit * clips**2) ** 2 + (_MEAT_MISPLACED * left) ** 2
-        return float(clips[np.argmin(error)])
+    @property
+    def each(self) -> bool:
+        """Whether a row stands for several, each of which has a square of its own."""
+        weights = self.design.weights
+        return (
+            weights is not None and weights.kind == "frequency" and self.holder.plan.max_rows == 1
+        )
 
-    def meat(self, b: Array, clip: float, law: TailLaw, bread: Array) -> Array:
+    def squares(self, b: Array, clip: float) -> Query:
+        """The question for squares of scores."""
+        return self.asks.squares(b, clip, self.holder.plan.max_rows, self.each)
+
+    def meat(self, b: Array, clip: float, bread: Array) -> Array:
         """Sum of squares of scores: as released, averaged with the shape of the bread.
 
         A row that stands for w others adds w times the square of the score of one of them.
         """
-        d, rows = b.size, self.holder.plan.max_rows
-        weights = self.design.weights
-        each = weights is not None and weights.kind == "frequency" and rows == 1
-        unit = self.holder.plan.noise(self.asks.squares(b, 1.0, rows, each), "meat").sd
-        low = self.meat_clip(clip, law, unit)
-        answer = self.holder.ask(self.asks.squares(b, low, rows, each), "meat")
+        d, weights = b.size, self.design.weights
+        answer = self.holder.ask(self.squares(b, clip), "meat")
         meat, noise = answer.value, answer.noise.sd
-        trace = max(float(np.trace(meat)), noise)
-        meat = meat * (1 + max(0.0, law.squares(low, clip)) / trace)
         trace = max(float(np.trace(meat)), noise)
         ratio = trace / float(np.trace(bread))
         doubt = np.full((d, d), (_MEAT_DOUBT * trace / d) ** 2)
         meat, _ = average(meat, noise**2 * symmetric_pattern(d), ratio * bread, doubt)
-        unit = 1.0 if weights is None or not each else 1 / weights.scale
+        unit = 1 / weights.scale if weights is not None and self.each else 1.0
         return unit * floor_eigenvalues(meat, 0.1 * trace / d)

@@ -37,6 +37,7 @@ _CLIPS = np.geomspace(1.0, 40.0, 28)  # clips tried, in standard deviations of t
 _HEAVIER = 3.0  # ratio: of the dispersion that long counts may have, to that of all
 _SQUARE_DOUBT = 0.5  # relative error of the model's mean square of scores
 _HALVINGS, _STEP = 30, 1e-3  # numerical: of the search for a root, and of its derivative
+_LEAST_SLOPE = 1e-300  # of a mean in the dispersion, where rounding hides its rise
 
 
 class Found(NamedTuple):
@@ -105,11 +106,14 @@ class Counts:
         return float(_WEIGHTS @ scaled[:, 0] ** 2) / 2
 
     def slope(self, values: Array, alpha: float) -> float:
-        """Derivative in the dispersion of the mean of a function."""
+        """Derivative in the dispersion of the mean of a function, which rises with it.
+
+        Where rounding hides the rise it is tiny, so that errors of roots are huge and not infinite.
+        """
         step = _STEP * (1 + alpha)
         low = max(alpha - step, 0.0)
         rise = self.average(values, alpha + step) - self.average(values, low)
-        return max(rise / (alpha + step - low), 1e-300)
+        return max(rise / (alpha + step - low), _LEAST_SLOPE)
 
     def root(self, values: Array, mean: float) -> float:
         """Dispersion at which a function has this mean, which increases with it."""
@@ -135,7 +139,7 @@ class Counts:
             held = np.clip(scores, -clip, clip)
             left = self.left_out(scores, clip, alpha)
             square = n * self.average(held**2, alpha) + (noise * clip) ** 2 + (n * left) ** 2
-            errors.append(square / self.slope(held, alpha) ** 2)
+            errors.append(math.sqrt(square) / self.slope(held, alpha))
         return float(sd * _CLIPS[int(np.argmin(errors))])
 
 

@@ -10,14 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.estimators.central.newton.budget import (
-    INNER,
-    allowed,
-    believed_bias,
     blur,
     last_noise,
-    peels,
 )
 from dpstats.estimators.central.newton.remarks import blurred, covering
+from dpstats.estimators.central.newton.tail_law import allowed, best_clip
 from dpstats.estimators.central.newton.typical import Case, expected
 from dpstats.families import GAUSSIAN
 from dpstats.protocol import Plan
@@ -25,7 +22,7 @@ from dpstats.protocol import Plan
 if TYPE_CHECKING:
     from dpstats.design import Design
 
-__all__ = ["predicted"]
+__all__ = ["least_variance", "predicted"]
 
 Array = NDArray[np.float64]
 Variances = Callable[[Plan, "Design", Case], tuple[float, float]]
@@ -33,7 +30,6 @@ Variances = Callable[[Plan, "Design", Case], tuple[float, float]]
 _CHANCES = (np.arange(33) + 0.5) / 33  # numerical: at which laws are represented by their quantiles
 # wording: noise on the Gram matrix that warnings begin at
 _BLURRED, _HIDDEN, _SHARP = 2.4, 1.2, 0.28
-_OUTER = 0.6  # untried: share of its noise that an outer score leaves in a plan
 
 
 def predicted(plan: Plan, design: Design, variances: Variances | None = None) -> Plan:
@@ -65,21 +61,25 @@ def _variances(plan: Plan, design: Design, case: Case) -> tuple[float, float]:
     r = family.residual(y + 0 * eta, eta + 0 * y)
     lengths = (np.abs(r)[..., None] * z).ravel()
     shares = np.repeat(chances.ravel(), z.size) / _CHANCES.size / z.size
-    clips = np.quantile(lengths, np.linspace(0.3, 1.0, 71))
-    cells = np.searchsorted(clips, lengths, side="right")
-    beyond, weights = (
-        np.cumsum(np.bincount(cells, values, clips.size + 1)[::-1])[::-1][1:]
-        for values in (shares * lengths, shares)
-    )
-    excess = plan.n * (beyond - clips * weights)
-    noise = last_noise(plan, design)
-    best = int(np.argmin((noise * clips) ** 2 + believed_bias(family) * excess**2))
-    drawn = (1 / INNER + _OUTER / (1 - INNER)) / 4 if peels(design) else 1.0
-    private = drawn * (noise * clips[best]) ** 2 + allowed(excess[best], len(design.names))
+    noise, d = last_noise(plan, design), len(design.names)
+    private = least_variance(lengths, shares * plan.n, noise, d)
     slope = float(np.mean(family.curvature(eta)))
     square = float(np.sum(chances * r**2)) / _CHANCES.size
     copies = design.weights.scale if design.weights and design.weights.kind == "frequency" else 1.0
     return float(private) / plan.n / slope**2, square / slope**2 / copies
+
+
+def least_variance(lengths: Array, numbers: Array, noise: float, d: int) -> float:
+    """Of a clipped score, in each direction, where so many rows have scores of these lengths."""
+    clips = np.quantile(lengths, np.linspace(0.3, 1.0, 71))
+    cells = np.searchsorted(clips, lengths, side="right")
+    beyond, rows = (
+        np.cumsum(np.bincount(cells, values, clips.size + 1)[::-1])[::-1][1:]
+        for values in (numbers * lengths, numbers)
+    )
+    excess = beyond - clips * rows
+    best = best_clip(clips, excess, noise, d)
+    return float((noise * clips[best]) ** 2 + allowed(excess[best], d))
 
 
 def _rows(design: Design, case: Case) -> tuple[Array, Array, Array]:

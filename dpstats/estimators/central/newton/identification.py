@@ -15,7 +15,7 @@ Array = NDArray[np.float64]
 
 NOTHING = 1.959964  # printed: noises within which a curvature may be none; two-sided 95 %
 CLEAR = 4.0  # wording: noises at which a direction would be identified
-_TOUCHED = 2.0  # ses: of its noise, at which a direction is said to touch a coefficient
+_TOUCHED = 3.0  # ses: of its noise, at which a direction is said to touch a coefficient
 _FACTORS = np.geomspace(0.003, 2.0, 24)  # numerical: grid of factors on the room for effects
 _FEW = 4.0  # number: directions that the belief in a factor of 1 counts as
 

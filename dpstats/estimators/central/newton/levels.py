@@ -19,7 +19,7 @@ from dpstats.estimators.central.newton.likelihood import LARGEST_SD, PRIOR_SD
 from dpstats.estimators.central.newton.remarks import far_out, not_identified, off_model
 from dpstats.estimators.central.sandwich import noisy_count
 from dpstats.estimators.numerics.entrywise import symmetric_pattern
-from dpstats.protocol import Holder
+from dpstats.protocol import Holder, foresee
 from dpstats.protocol.levels import LevelsEstimate
 from dpstats.queries import (
     LevelCount,
@@ -233,7 +233,9 @@ class _OfLevels(Climb):
         sizes = np.sqrt(np.linalg.norm(self.rows.variances(b), axis=(1, 2))) * self.rows.lengths
         longer = float(length) / float(np.quantile(self.rows.lengths, reached))
         radius = float(np.quantile(sizes, reached)) * max(1.0, longer)
-        answer = self.holder.ask(self.asks.curvature(b, clip, radius), "bread")
+        curvature = self.asks.curvature(b, clip, radius)
+        foresee(self.holder, [curvature, *self.halves(b, clip)])
+        answer = self.holder.ask(curvature, "bread")
 
         matrix, variances, level = drawn_to(
             answer.value,

@@ -28,7 +28,7 @@ from dpstats.estimators.central.newton.start import Start
 from dpstats.estimators.central.sandwich import noisy_count
 from dpstats.estimators.guesses import response_grid
 from dpstats.families import GAUSSIAN, Family
-from dpstats.protocol import CoefficientEstimate, Holder
+from dpstats.protocol import CoefficientEstimate, Holder, foresee
 from dpstats.queries import (
     LengthQuantile,
     Query,
@@ -193,7 +193,9 @@ class _OfPredictor(Climb):
         reached = resolved(_REACHED, self.holder.plan, query, "steepest")
         query = replace(query, quantile=replace(query.quantile, q=reached))
         (radius,), _ = self.holder.ask(query, "steepest")
-        answer = self.holder.ask(self.asks.curvature(b, clip, float(radius)), "bread")
+        curvature = self.asks.curvature(b, clip, float(radius))
+        foresee(self.holder, [curvature, *self.halves(b, clip)])
+        answer = self.holder.ask(curvature, "bread")
 
         matrix, variances, level = drawn_to(
             answer.value,

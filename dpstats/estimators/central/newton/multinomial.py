@@ -14,8 +14,8 @@ from dpstats.errors import OptionError
 from dpstats.estimators.base import need_delta
 from dpstats.estimators.bounds import SMALL_DELTA
 from dpstats.estimators.central.counted import Counted, counted_plan
-from dpstats.estimators.central.newton.budget import allowed, believed_bias, last_noise, requests
-from dpstats.estimators.central.newton.expectation import predicted
+from dpstats.estimators.central.newton.budget import last_noise, requests
+from dpstats.estimators.central.newton.expectation import least_variance, predicted
 from dpstats.estimators.central.newton.levels import Levels, maximize_levels
 from dpstats.estimators.central.newton.typical import Case
 from dpstats.estimators.central.scales.search import in_found_scales, with_scales, without_scales
@@ -164,15 +164,10 @@ def _variances(plan: Plan, design: Design, case: Case) -> tuple[float, float]:
     shares = _of_case(design, case)
     lengths = np.sqrt(1 / shares - 1)[:, None] * case.lengths
     chances = np.repeat(shares / case.lengths.size, case.lengths.size)
-    clips = np.quantile(lengths, np.linspace(0.3, 1.0, 71))
-    excess = plan.n * (np.maximum(lengths.ravel() - clips[:, None], 0.0) @ chances)
-    noise = last_noise(plan, design)
-    believed = believed_bias(design.family)
-    best = int(np.argmin((noise * clips) ** 2 + believed * excess**2))
+    noise, d = last_noise(plan, design), (shares.size - 1) * len(design.names)
+    private = least_variance(lengths.ravel(), plan.n * chances, noise, d)
     slopes = BINOMIAL.slope(case.spread * _NODES) @ _CHANCES / _CHANCES.sum()
     slope = float(slopes / BINOMIAL.slope(np.zeros(1))[0])
-    d = (shares.size - 1) * len(design.names)
-    private = float((noise * clips[best]) ** 2 + allowed(excess[best], d))
     unit = float(np.mean(_factors(shares)))
     return unit * private / plan.n / slope**2, unit / slope
 

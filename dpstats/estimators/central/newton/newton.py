@@ -96,10 +96,10 @@ class Newton(Counted[CoefficientEstimate]):
     4. Release a histogram of lengths and, in turn, three counts of scores longer than the clip C
        that is best so far. They give a posterior of the number N(c) of scores longer than c
        (`TailLaw`), and of ``E(C) = sum (||s|| - C)_+``, the most that a clip can move a sum. C is
-       the minimum of ``(noise C)^2 + phi E(C)^2``.
+       the minimum of ``(noise C)^2 + rho^2 E(C)^2 / d``, the variance of both below.
     5. Two last scores with what is left of the budget, clipped at C. Under least squares what lies
        between C/2 and C is asked for by itself: with residuals that are symmetric it adds up to
-       nothing, and is drawn towards it as far as its noise explains it (`_Climb.whole`).
+       nothing, and is drawn towards it as far as its noise explains it (`parts.whole`).
     6. Release the bread D, minus the derivative of the clipped score, and the meat M, the squares
        of scores. The last step uses D, averaged with n H, both last scores, and the one on the way
        to them: each is linear in where it was asked, so that their mean, by precision, belongs to
@@ -108,7 +108,7 @@ class Newton(Counted[CoefficientEstimate]):
     Notes
     -----
     *Guarantee.* Every question is a Gaussian mechanism whose sensitivity its query computes and
-    enforces: `Count`, `Search` (of `ResponseQuantile`, `NormQuantile`, `ScoreNormQuantile`),
+    enforces: `Count`, `Search` (of `ResponseQuantile`, `NormQuantile`, `LengthQuantile`),
     `Gram`, `WhitenedScore`, `NormHistogram`, `NormCount`, `ScoreCurvature`, `ScoreSquares`; for
     other than normal responses also `Score`, for the mean to start from. Later questions depend on
     the data only through earlier answers, so the whole fit has the cost of one Gaussian mechanism
@@ -117,14 +117,14 @@ class Newton(Counted[CoefficientEstimate]):
     *Covariance.* With b* the coefficients without privacy, D (b_K - b*) = N + B, where N is noise
     of known scale s and B, of length at most E(C), what clips leave out. About the population's
 
-        V = D^-1 [M n/(n-d) + (s^2 + a E(C)^2) I + L] D^-1.
+        V = D^-1 [M n/(n-d) + (s^2 + rho^2 E(C)^2 / d) I + L] D^-1.
 
     The middle term allows for B as if it pointed anywhere: it is rho E(C) long, with rho = 1/2 the
-    length of the mean direction of long scores, so that a = rho^2/d; the square of what was
-    extrapolated of it is added. L allows for the error of D times the last step, entry variances
-    times squared steps. Both are calibrated by simulation, not proved. The meat makes no assumption
-    on variances. Effects are drawn to none as far as a normal prior would whose size they tell,
-    which matters where noise is as large as they are, and by how far is added to the variance.
+    length of the mean direction of long scores; the square of what was extrapolated of it is added.
+    L allows for the error of D times the last step, entry variances times squared steps. Both are
+    calibrated by simulation, not proved. The meat makes no assumption on variances. Effects are
+    drawn to none as far as a normal prior would whose size they tell, which matters where noise is
+    as large as they are, and by how far is added to the variance.
 
     *Identification.* Along an eigenvector of D whose value is within five noises of zero, the
     interval reaches all that score and curvature do not contradict (Fieller 1954). That is all

@@ -8,14 +8,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Asked", "Placed", "Whole", "joined", "pooled", "whole"]
+__all__ = ["ScoreAt", "SplitScore", "Whole", "joined", "omitted", "pooled", "whole"]
 
 Array = NDArray[np.float64]
 
-_OMITTED = 0.6  # ratio: uncertainty left in a tail that is taken for nothing, to noise
 
-
-class Asked(NamedTuple):
+class SplitScore(NamedTuple):
     """A score that was asked at `at`: the inner part, the outer, and their noise."""
 
     at: Array
@@ -33,35 +31,43 @@ class Whole(NamedTuple):
     lean: Array
 
 
-class Placed(NamedTuple):
+class ScoreAt(NamedTuple):
     """A whole score, and where it was asked."""
 
     at: Array
     score: Whole
 
 
-def whole(asked: Asked, bread: Array, share: float, peeled: bool) -> Whole:
+def omitted(d: int) -> float:
+    """Variance of a tail that is taken for nothing in d directions, each over that of its noise.
+
+    Noise of variance v, and that of the tail, tau^2, show as their mean square in d directions,
+    which has a standard deviation of v sqrt(2/d). So tau^2 is known to no better than that, and it
+    is not negative: a normal law of that deviation, cut at 0, has the mean v sqrt(2/d) sqrt(2/pi).
+    """
+    return 2 / math.sqrt(math.pi * d)
+
+
+def whole(asked: SplitScore, peeled: bool) -> Whole:
     """Both parts of a score together, and where the outer one leans.
 
     At the root of the inner part the outer one is what the inner clip leaves out: N(0, tau^2)
     in each direction, plus noise of known variance v. With tau estimated from its size, its
-    posterior mean is kappa = tau^2 / (tau^2 + v) of it. That mean is the lean; a part that may
-    add up to nothing is replaced by it.
+    posterior mean is kappa = tau^2 / (tau^2 + v) of it, and the variance about that kappa v. The
+    mean is the lean; a part that may add up to nothing is replaced by it, and what `omitted` says
+    may be there of the rest is allowed for.
     """
     d, v = asked.at.size, asked.outer_noise**2
-    part = share * bread
-    moved = part @ np.linalg.solve(bread - part, asked.inner)
-    left = asked.outer - moved
-    size = float(left @ left)
+    size = float(asked.outer @ asked.outer)
     kappa = max(0.0, 1 - d * v / max(size, 1e-300))
+    lean = kappa * asked.outer
     if not peeled:
-        return Whole(asked.inner + asked.outer, asked.noise**2 + v, kappa * left)
-    doubt = (1 - kappa) ** 2 * max(size / d - v, 0.0) + (1 - kappa) * _OMITTED * v
-    total = asked.inner + moved + kappa * left
-    return Whole(total, asked.noise**2 + kappa * v + doubt, kappa * left)
+        return Whole(asked.inner + asked.outer, asked.noise**2 + v, lean)
+    unsure = (kappa + (1 - kappa) * omitted(d)) * v
+    return Whole(asked.inner + lean, asked.noise**2 + unsure, lean)
 
 
-def pooled(first: Asked, second: Asked, bread: Array) -> Asked:
+def pooled(first: SplitScore, second: SplitScore, bread: Array) -> SplitScore:
     """Both as one: each is linear in where it was asked, so a mean belongs to the mean place.
 
     Weights are inverse to variances of noise; that of the first counts what the two disagree
@@ -76,7 +82,7 @@ def pooled(first: Asked, second: Asked, bread: Array) -> Asked:
     def spread(a: float, c: float) -> float:
         return math.hypot((1 - w) * a, w * c)
 
-    return Asked(
+    return SplitScore(
         mean(first.at, second.at),
         mean(first.inner, second.inner),
         spread(first.noise, second.noise),
@@ -85,7 +91,7 @@ def pooled(first: Asked, second: Asked, bread: Array) -> Asked:
     )
 
 
-def joined(earlier: Placed, later: Placed, bread: Array) -> Placed:
+def joined(earlier: ScoreAt, later: ScoreAt, bread: Array) -> ScoreAt:
     """Both as one, as in `pooled`, with the lean of the later one.
 
     The earlier score may have another clip: what it leaves out by that is in the disagreement.
@@ -96,7 +102,7 @@ def joined(earlier: Placed, later: Placed, bread: Array) -> Placed:
         later.score.variance,
     )
     own, other = earlier.score.variance, later.score.variance
-    return Placed(
+    return ScoreAt(
         (1 - w) * earlier.at + w * later.at,
         Whole(
             (1 - w) * earlier.score.total + w * later.score.total,

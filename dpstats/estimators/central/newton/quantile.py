@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
+import numpy as np
+
 from dpstats.estimators.base import need_delta, need_level
 from dpstats.estimators.bounds import SMALL_DELTA
 from dpstats.estimators.central.counted import Counted, counted_plan
-from dpstats.estimators.central.newton.budget import allowed
-from dpstats.estimators.central.newton.expectation import predicted
+from dpstats.estimators.central.newton.expectation import least_variance, predicted
 from dpstats.estimators.central.newton.quantile_descent import (
-    best_clip,
     last_noise,
     minimize,
     norm_density,
@@ -121,9 +121,9 @@ class QuantileNewton(Counted[CoefficientEstimate]):
 
         def variances(plan: Plan, design: Design, case: Case) -> tuple[float, float]:
             largest, density = max(level, 1 - level), norm_density(level) / case.spread
-            noise = last_noise(plan, largest)
-            clip, excess = best_clip(case.lengths, plan.n, noise, largest)
-            private = (noise * clip) ** 2 + allowed(excess, len(design.names))
+            lengths = largest * case.lengths
+            numbers = np.full(lengths.size, plan.n / lengths.size)
+            private = least_variance(lengths, numbers, last_noise(plan), len(design.names))
             return private / plan.n / density**2, level * (1 - level) / density**2
 
         plan = predicted(plan, design, variances)

@@ -12,20 +12,17 @@ from numpy.typing import NDArray
 from dpstats.estimators.base import Request, floor_eigenvalues
 from dpstats.estimators.central.newton.budget import (
     COUNT,
-    allowed,
-    believed_bias,
     whitening,
 )
 from dpstats.estimators.central.newton.climb import solved, whitened
 from dpstats.estimators.central.newton.conclusion import Solution, conclude, presumed_effect
 from dpstats.estimators.central.newton.curvature import drawn_to
 from dpstats.estimators.central.newton.remarks import reported
-from dpstats.estimators.central.newton.tail_law import TailLaw
+from dpstats.estimators.central.newton.tail_law import TailLaw, allowed
 from dpstats.estimators.central.newton.whitening import Metric
 from dpstats.estimators.central.sandwich import noisy_count
 from dpstats.estimators.guesses import response_bound, response_grid
 from dpstats.estimators.numerics.entrywise import average, operator_norm, symmetric_pattern
-from dpstats.families import GAUSSIAN
 from dpstats.families.check import Check
 from dpstats.protocol import CoefficientEstimate, Holder, Plan
 from dpstats.queries import (
@@ -44,7 +41,7 @@ from dpstats.queries import (
 if TYPE_CHECKING:
     from dpstats.design import Design
 
-__all__ = ["best_clip", "last_noise", "minimize", "requests"]
+__all__ = ["last_noise", "minimize", "requests"]
 
 Array = NDArray[np.float64]
 
@@ -112,18 +109,10 @@ def requests(design: Design, tau: float) -> list[Request]:
     return aside + last
 
 
-def last_noise(plan: Plan, largest: float) -> float:
-    """Standard deviation of the noise of both last scores together, of rows cut at length 1."""
-    unit = WhitenedScore(np.eye(1), np.zeros(1), largest)
+def last_noise(plan: Plan) -> float:
+    """Standard deviation of the noise of both last scores together, at clip 1."""
+    unit = WhitenedScore(np.eye(1), np.zeros(1), 1.0)
     return 1 / math.sqrt(sum(1 / plan.noise(unit, f"score {k}").sd ** 2 for k in (1, 2)))
-
-
-def best_clip(lengths: Array, n: float, noise: float, largest: float) -> tuple[float, float]:
-    """The best length to cut rows at, from quantiles of their lengths, and what it leaves out."""
-    clips = np.quantile(lengths, np.linspace(0.3, 1.0, 71))
-    excess = n * largest * np.maximum(lengths[:, None] - clips, 0.0).mean(axis=0)
-    best = int(np.argmin((noise * clips) ** 2 + believed_bias(GAUSSIAN) * excess**2))
-    return float(clips[best]), float(excess[best])
 
 
 def minimize(holder: Holder[Query], design: Design, level: float) -> CoefficientEstimate:
@@ -204,11 +193,11 @@ class _Descent:
         one = self.holder.plan.noise(self.histogram(edges), "beyond").sd
         least = max(1.0, one * math.sqrt(_BEYOND))
         law = TailLaw.of_histogram(counts.value, counts.noise.sd, edges, self.n, least)
-        noise, believed = last_noise(self.holder.plan, self.tau), believed_bias(GAUSSIAN)
-        cut = law.best(noise, believed)
+        noise = last_noise(self.holder.plan)
+        cut = law.best(noise, d)
         beyond = self.holder.ask(self.histogram(np.array([cut])), "beyond")
         law = law.counted(cut, float(beyond.value[1]), beyond.noise.sd)
-        return law, law.best(noise, believed)
+        return law, law.best(noise, d)
 
     def histogram(self, edges: Array) -> NormHistogram:
         """Rows by their length in whitened coordinates."""

@@ -18,12 +18,12 @@ from dpstats.queries import (
     WhitenedScore,
 )
 
-__all__ = ["OfPredictor", "Questions", "Rows"]
+__all__ = ["ExpectedRows", "OfPredictor", "Questions"]
 
 Array = NDArray[np.float64]
 
 
-class Rows(Protocol):
+class ExpectedRows(Protocol):
     """What a model expects of rows, at whitened coefficients."""
 
     def curvature(self, b: Array) -> Array:

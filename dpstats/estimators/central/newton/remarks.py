@@ -85,12 +85,12 @@ def blurred(
     if few > 1:
         return (
             f"Too few rows at {at}: noise hides {what}, and coefficients are shrunk towards zero. "
-            f"{enough(plan, few)}",
+            f"{enough(plan, max(few, wide, sharp))}",
         )
     if wide > 1:
         return (
             f"Intervals will be wide and cover more than they claim at {at}: noise blurs the "
-            f"second moments. {enough(plan, wide)}",
+            f"second moments. {enough(plan, max(wide, sharp))}",
         )
     if sharp > 1:
         return (

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.estimators.central.newton.robust.glm_law import NOTHING, Law
+from dpstats.estimators.central.newton.robust.glm_law import NOTHING, NormalPredictor
 from dpstats.families import BINOMIAL, GAUSSIAN, POISSON, Family
 from dpstats.families.damped import Damped
 from dpstats.protocol import Holder
@@ -40,7 +40,7 @@ class Start:
     n: float
     weighted: bool = False
 
-    def __call__(self) -> tuple[float, Law]:
+    def __call__(self) -> tuple[float, NormalPredictor]:
         """Constant to start from, 0 without an intercept, and the law of offsets."""
         weights = self.design.weights
         if weights is not None and not self.weighted and self.design.has_intercept:
@@ -61,7 +61,7 @@ class Start:
             query = Gram(self.geometry, self.nothing, None, POISSON, largest)
             ((total,),), (_, noise) = self.holder.ask(query, "exposure")
             exposure = max(float(total), noise) / self.n  # of weights held to 1, as the mean is
-            offset = Law(math.log(exposure) - offset.sd**2 / 2, offset.sd)
+            offset = NormalPredictor(math.log(exposure) - offset.sd**2 / 2, offset.sd)
             mean, error = mean / exposure, error / exposure
         return math.log(max(mean, error)), offset
 
@@ -76,14 +76,16 @@ class Start:
         constant = np.arange(self.nothing.size) == self.design.standardization.intercept
         return Geometry(1.0, constant[None, :].astype(np.float64))
 
-    def public_offset(self) -> Law:
+    def public_offset(self) -> NormalPredictor:
         """Offsets as spread as a uniform law on their declared range."""
         known = self.design.offset
         if known is None:
             return NOTHING
-        return Law((known.lower + known.upper) / 2, (known.upper - known.lower) / math.sqrt(12))
+        return NormalPredictor(
+            (known.lower + known.upper) / 2, (known.upper - known.lower) / math.sqrt(12)
+        )
 
-    def log_odds(self, offset: Law) -> float:
+    def log_odds(self, offset: NormalPredictor) -> float:
         """The constant at which the released mean is expected."""
         # Without an offset the residual is +-1/2.
         clip = 0.5 if self.design.offset is None else 1.0

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["TailLaw"]
+__all__ = ["TailLaw", "allowed", "best_clip"]
 
 Array = NDArray[np.float64]
 
@@ -26,6 +26,7 @@ _POWERS = (1.5, 2.5, 4.0)  # number: alpha of the second part
 # number: the same where responses are bounded; share: its chance of none
 _BOUNDED_POWERS, _NO_BOUNDED_TAIL = (3.0, 5.0), 0.9
 _MISFIT = 0.1  # ratio: error of a law at its best
+_ALIGNED = 0.5  # ratio: length of the mean direction of the scores beyond a clip
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +56,8 @@ class TailLaw:
     @cached_property
     def _squared_excess(self) -> Array:
         """Square of the sum of ``(length - c)_+`` under each law."""
-        return _from_above(self.numbers, self.clips) ** 2
+        sums = _from_above(self.numbers, self.clips)
+        return np.square(sums, out=sums)
 
     @cached_property
     def _expected(self) -> Array:
@@ -111,11 +113,8 @@ class TailLaw:
 
         most = min(400.0 * least, 0.4 * upper * n)
         sizes = np.geomspace(0.5 * least, max(most, 0.6 * least), 12)
-        powers, no_tail = (
-            (np.array(_POWERS), _NO_TAIL)
-            if not bounded
-            else (np.array(_BOUNDED_POWERS), _NO_BOUNDED_TAIL)
-        )
+        powers = np.array(_BOUNDED_POWERS if bounded else _POWERS)
+        no_tail = _NO_BOUNDED_TAIL if bounded else _NO_TAIL
         tail = sizes[:, None, None] * (clips / clips[start]) ** -powers[:, None]
         tail = np.concatenate([np.zeros((1, clips.size)), tail.reshape(-1, clips.size)])
         each = np.repeat((1 / sizes) / np.sum(1 / sizes) / powers.size, powers.size)
@@ -145,16 +144,24 @@ class TailLaw:
         """Root mean square, over the laws, of the sum of ``(length - c)_+``; shape (m,)."""
         return self._excess
 
-    def squares(self, low: float, high: float) -> float:
-        """Expected sum of ``min(length, high)^2 - min(length, low)^2`` over rows."""
-        total = _from_above(2 * self.clips * self._expected, self.clips)
-        part = np.interp([low, high], self.clips, total)
-        return float(part[0] - part[1])
+    def best(self, noise: float, d: int) -> float:
+        """The clip of least variance of a score of d coordinates, as `best_clip`."""
+        return float(self.clips[best_clip(self.clips, self.excess(), noise, d)])
 
-    def best(self, noise: float, believed: float) -> float:
-        """The clip C with the least ``(noise C)^2 + believed excess(C)^2``."""
-        error = (noise * self.clips) ** 2 + believed * self.excess() ** 2
-        return float(self.clips[np.argmin(error)])
+
+def allowed(excess: float, d: int) -> float:
+    """Variance, in each of d directions, of what a clip leaves out of a sum of scores.
+
+    `excess` is the sum of what it takes off their lengths. Their mean direction is as long as
+    `_ALIGNED`, and may point anywhere.
+    """
+    return (_ALIGNED * excess) ** 2 / d
+
+
+def best_clip(clips: Array, excess: Array, noise: float, d: int) -> int:
+    """Which of the clips C has the least ``(noise C)^2 + allowed(excess(C), d)``."""
+    variances = (noise * clips) ** 2 + (_ALIGNED * excess) ** 2 / d
+    return int(np.argmin(variances))
 
 
 def _bulk(counts: Array, noise: float, edges: Array, above: float) -> tuple[Array, Array, Array]:
@@ -174,7 +181,9 @@ def _bulk(counts: Array, noise: float, edges: Array, above: float) -> tuple[Arra
 
 def _from_above(values: Array, at: Array) -> Array:
     """Integral of `values` over the last axis, from each point to the last one."""
-    pieces = np.diff(at) * (values[..., 1:] + values[..., :-1]) / 2
-    summed = np.cumsum(pieces[..., ::-1], axis=-1)[..., ::-1]
-    integral: Array = np.concatenate([summed, np.zeros((*summed.shape[:-1], 1))], axis=-1)
+    pieces = values[..., 1:] + values[..., :-1]
+    pieces *= np.diff(at)
+    pieces /= 2
+    integral = np.zeros_like(values)
+    np.cumsum(pieces[..., ::-1], axis=-1, out=integral[..., -2::-1])
     return integral

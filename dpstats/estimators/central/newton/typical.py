@@ -17,6 +17,7 @@ from dpstats.estimators.central.newton.likelihood import PRIOR_SD
 from dpstats.estimators.guesses import enough, guess, too_small
 from dpstats.families import GAUSSIAN
 from dpstats.queries import Geometry, Gram
+from dpstats.text import rounded
 
 if TYPE_CHECKING:
     from dpstats.design import Design
@@ -319,11 +320,13 @@ def _unit_words(plan: Plan, design: Design) -> str:
     top = widths[-1] / 10 if _free_response(design) else 1.0
     free = set(_free(design))
     ends = [
-        (name, *(end * top * (10 / widths[j] if j in free else 1.0) for end in both))
+        (name, [end * top * (10 / widths[j] if j in free else 1.0) for end in both])
         for j, (name, both) in enumerate(zip(design.names, plan.predicted_range, strict=True))
         if plan.predicted_units[j]
     ]
-    shown = [f"{name} {low:.2g} to {high:.2g}" for name, low, high in ends[:_EXAMPLES]]
+    shown = [
+        f"{name} {' to '.join(rounded(end, 2) for end in both)}" for name, both in ends[:_EXAMPLES]
+    ]
     more = f" and {len(ends) - _EXAMPLES} more" if len(ends) > _EXAMPLES else ""
     of = " (of the response: of its residuals)" if _free_response(design) else ""
     at = " The intercept is that at the means of these columns." if free else ""

@@ -157,13 +157,13 @@ def _first(holder: Holder[Query], n: float, indicators: Array, longest: float) -
     (radius,), _ = holder.ask(Search(NormQuantile(grid, _NORM_SHARE)), "norm")
     gram, (_, scale) = holder.ask(Gram(Geometry(float(radius))), "gram")
 
-    variances = scale**2 * symmetric_pattern(d)
     mean = max(float(np.trace(gram)) / d, scale / math.sqrt(d))
     excess = gram - mean * np.eye(d)
-    # Linear shrinkage to a multiple of I with a known noise level (Ledoit & Wolf 2004).
-    keep = 1.0 if d == 1 else 1 - min(1.0, variances.sum() / max(float((excess**2).sum()), 1e-300))
+    variances = scale**2 * symmetric_pattern(d)
+    keep = _kept(excess, variances)
     values, basis = np.linalg.eigh(mean * np.eye(d) + keep * excess)
-    noise = keep * operator_norm(variances)
+    variances = carried(keep * variances, basis)
+    noise = operator_norm(variances)
     floored = np.maximum(values, max(_FLOOR * noise, 1e-9 * mean))
 
     ridge = n * _INDICATOR_RIDGE / d * indicators
@@ -172,9 +172,23 @@ def _first(holder: Holder[Query], n: float, indicators: Array, longest: float) -
         w=basis @ change,
         change=change,
         expected=(change.T * floored) @ change / n,
-        variances=keep * variances,
+        variances=variances,
         unresolved=values < noise,
     )
+
+
+def _kept(excess: Array, variances: Array) -> Array:
+    """Share of each entry that is kept, of its distance from a multiple of the identity.
+
+    Linear shrinkage with a known noise level (Ledoit & Wolf 2004), of the diagonal by itself: units
+    that are off by a factor are seen long before correlations are.
+    """
+    d = len(excess)
+    keep, diagonal = np.empty_like(excess), np.eye(d, dtype=bool)
+    for part, free in ((diagonal, 1 - 1 / d), (~diagonal, 1.0)):  # the mean is of the diagonal
+        squared = max(float((excess[part] ** 2).sum()), 1e-300)
+        keep[part] = 1 - min(1.0, free * float(variances[part].sum()) / squared)
+    return keep
 
 
 def _second(

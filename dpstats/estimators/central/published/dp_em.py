@@ -24,7 +24,7 @@ from dpstats.theory import Theory
 if TYPE_CHECKING:
     from dpstats.design import Design
 
-__all__ = ["DPEM", "INFERENCE", "EMModel", "Found", "Iterate", "SparseDPEM", "flipped"]
+__all__ = ["DPEM", "INFERENCE", "EMFit", "EMModel", "Iterate", "SparseDPEM", "flipped"]
 
 Array = NDArray[np.float64]
 
@@ -61,7 +61,7 @@ class Iterate:
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class EMFit:
     """What the steps found, in the user's units.
 
     Attributes
@@ -113,7 +113,7 @@ class EMModel(ABC):
         """What is taken for granted of units, in words."""
 
     @abstractmethod
-    def estimate(self, design: Design, found: Found) -> Estimate:
+    def estimate(self, design: Design, found: EMFit) -> Estimate:
         """The record of what was found."""
 
 
@@ -288,7 +288,7 @@ class DPEM(Counted[Estimate]):
             at = replace(at, beta=beta)
             path[str(t + 1)] = {design.names[j]: float(beta[j] * units[j]) for j in support}
         chosen = tuple(sorted(int(j) for j in support))
-        found = Found(at.beta * units, at.sigma * unit, chosen, rows, {"path": path})
+        found = EMFit(at.beta * units, at.sigma * unit, chosen, rows, {"path": path})
         return self.em.estimate(design, found)
 
     def _read(self, value: Array) -> tuple[NDArray[np.intp], Array]:
@@ -381,7 +381,7 @@ def _need_folds(method: str, design: Design, privacy: Privacy) -> None:
     )
 
 
-def flipped(found: Found) -> Sequence[Any]:
+def flipped(found: EMFit) -> Sequence[Any]:
     """Beta and the path for the sign in which the largest entry of beta is positive."""
     sign = 1.0 if found.beta[np.argmax(np.abs(found.beta))] >= 0 else -1.0
     path = {

@@ -14,8 +14,8 @@ from dpstats.estimators.central.published import dp_em_theory
 from dpstats.estimators.central.published.dp_em import (
     DPEM,
     INFERENCE,
+    EMFit,
     EMModel,
-    Found,
     Iterate,
     SparseDPEM,
     flipped,
@@ -131,7 +131,7 @@ class SymmetricRows(EMModel):
         """Nothing beyond the model."""
         return ()
 
-    def estimate(self, design: Design, found: Found) -> SymmetricMixtureEstimate:
+    def estimate(self, design: Design, found: EMFit) -> SymmetricMixtureEstimate:
         """Without intervals."""
         return _symmetric(SymmetricMixtureEstimate, design, found)
 
@@ -170,7 +170,7 @@ class SymmetricLines(EMModel):
         """Scales."""
         return _unscaled(design)
 
-    def estimate(self, design: Design, found: Found) -> SymmetricLinesEstimate:
+    def estimate(self, design: Design, found: EMFit) -> SymmetricLinesEstimate:
         """Without intervals."""
         return _symmetric(SymmetricLinesEstimate, design, found)
 
@@ -210,7 +210,7 @@ class MissingCovariates(EMModel):
         """Scales."""
         return _unscaled(design)
 
-    def estimate(self, design: Design, found: Found) -> CoefficientEstimate:
+    def estimate(self, design: Design, found: EMFit) -> CoefficientEstimate:
         """Without intervals."""
         beta, _ = design.standardization.to_internal(found.beta, np.zeros((found.beta.size,) * 2))
         nothing = _nothing(found.support)
@@ -229,7 +229,7 @@ def _nothing(support: Sequence[int]) -> Array:
     return np.full((len(support),) * 2, np.nan)
 
 
-def _symmetric(kind: type[Symmetric], design: Design, found: Found) -> Symmetric:
+def _symmetric(kind: type[Symmetric], design: Design, found: EMFit) -> Symmetric:
     beta, released = flipped(found)
     return kind(
         columns=tuple(design.names),

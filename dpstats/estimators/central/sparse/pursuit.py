@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from dpstats.estimators.base import floor_eigenvalues
 from dpstats.estimators.central.sandwich import noisy_count, shrink
-from dpstats.estimators.central.sparse.pursuit_laws import LAWS, Aim, Chosen, Layout, Residuals
+from dpstats.estimators.central.sparse.pursuit_laws import LAWS, Aim, Chosen, Residuals, WideFacts
 from dpstats.families import GAUSSIAN, Family
 from dpstats.protocol import Holder
 from dpstats.queries import (
@@ -30,7 +30,7 @@ from dpstats.queries import (
     Selected,
 )
 
-__all__ = ["Found", "Route", "expected", "pursue"]
+__all__ = ["Route", "SparseFit", "expected", "pursue"]
 
 Array = NDArray[np.float64]
 
@@ -70,7 +70,7 @@ class Route:
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class SparseFit:
     """What a pursuit ends with.
 
     Attributes
@@ -91,7 +91,7 @@ class Found:
     released: dict[str, object]
 
 
-def pursue(holder: Holder[Query], route: Route, facts: Layout) -> Found:
+def pursue(holder: Holder[Query], route: Route, facts: WideFacts) -> SparseFit:
     """Choose and fit; see `dpstats.estimators.central.sparse.omp.OMP`."""
     n = noisy_count(holder, 0)
     law: Residuals = LAWS[facts.family](holder, facts, n)
@@ -107,7 +107,7 @@ def pursue(holder: Holder[Query], route: Route, facts: Layout) -> Found:
     sizes = [_kept(fit, size, route.threshold, len(facts.intercept)) for size in route.sizes]
     best = _choose(holder, law, facts, sizes)
     order = np.argsort(best.columns)
-    return Found(
+    return SparseFit(
         columns=tuple(best.columns[i] for i in order),
         beta=best.beta[order],
         n=n,
@@ -118,14 +118,14 @@ def pursue(holder: Holder[Query], route: Route, facts: Layout) -> Found:
 # -- state -------------------------------------------------------------------------------------
 
 
-def _start(law: Residuals, facts: Layout) -> Chosen:
+def _start(law: Residuals, facts: WideFacts) -> Chosen:
     m = len(facts.intercept)
     beta = np.full(m, law.intercept() if m else 0.0)
     eye = np.eye(m)
     return Chosen(facts.intercept, beta, beta, eye, eye, eye, eye)
 
 
-def expected(holder: Holder[Query], route: Route, facts: Layout) -> tuple[float, float]:
+def expected(holder: Holder[Query], route: Route, facts: WideFacts) -> tuple[float, float]:
     """What a plan foresees, from public facts: nothing is asked.
 
     Returns
@@ -148,7 +148,7 @@ def expected(holder: Holder[Query], route: Route, facts: Layout) -> tuple[float,
 
 
 def _missed(
-    holder: Holder[Query], law: Residuals, route: Route, facts: Layout, n: float, s: int
+    holder: Holder[Query], law: Residuals, route: Route, facts: WideFacts, n: float, s: int
 ) -> float:
     """Largest noise of the last choice over the score of a column that matters."""
     gumbel = _gumbel(holder, len(route.picks) - 1)
@@ -163,7 +163,7 @@ def _missed(
 
 
 def _choice(
-    holder: Holder[Query], law: Residuals, facts: Layout, n: float, k: int, fit: Chosen
+    holder: Holder[Query], law: Residuals, facts: WideFacts, n: float, k: int, fit: Chosen
 ) -> tuple[int, ...]:
     """The next columns, chosen by their scores at the present fit."""
     u, aim = _reach_and_aim(law, facts, n, _gumbel(holder, k))
@@ -179,7 +179,7 @@ def _choice(
     return tuple(int(j) for j in holder.ask(query, f"choice {k + 1}").value)
 
 
-def _others(facts: Layout, fit: Chosen) -> tuple[int, ...]:
+def _others(facts: WideFacts, fit: Chosen) -> tuple[int, ...]:
     """All columns that are not in yet."""
     return tuple(j for j in range(facts.columns) if j not in fit.columns)
 
@@ -197,7 +197,7 @@ def _gumbel(holder: Holder[Query], k: int) -> float:
     return holder.plan.noise(CoordinateScores(np.zeros(1), 1.0, 1.0), f"choice {k + 1}").scale
 
 
-def _reach_and_aim(law: Residuals, facts: Layout, n: float, gumbel: float) -> tuple[float, Aim]:
+def _reach_and_aim(law: Residuals, facts: WideFacts, n: float, gumbel: float) -> tuple[float, Aim]:
     """Where to clip columns and residuals before they are multiplied, for the clearest choice.
 
     For x uniform on [-1, 1] and clipped at u, the score of a column that matters has a mean of
@@ -223,7 +223,7 @@ def _reach_and_aim(law: Residuals, facts: Layout, n: float, gumbel: float) -> tu
     return u, aim
 
 
-def _measure(holder: Holder[Query], facts: Layout, n: float, k: int, fit: Chosen) -> Chosen:
+def _measure(holder: Holder[Query], facts: WideFacts, n: float, k: int, fit: Chosen) -> Chosen:
     """Release second moments of the chosen columns; whiten with them."""
     columns = fit.columns
     longest = float(np.linalg.norm(facts.widest[list(columns)]))
@@ -262,7 +262,13 @@ def _repaired(gram: Array, noise: float, n: float) -> Array:
 
 
 def _step(
-    holder: Holder[Query], law: Residuals, facts: Layout, n: float, k: int, fit: Chosen, lam: float
+    holder: Holder[Query],
+    law: Residuals,
+    facts: WideFacts,
+    n: float,
+    k: int,
+    fit: Chosen,
+    lam: float,
 ) -> Chosen:
     """One Newton step from a clipped score, drawn back as far as noise explains its length.
 
@@ -354,7 +360,7 @@ def _sure(squared: float, noise: float) -> float:
     return float(np.clip(squared / max(noise, 1e-300) - 1, 0.0, 1.0))
 
 
-def _choose(holder: Holder[Query], law: Residuals, facts: Layout, fits: list[Chosen]) -> Chosen:
+def _choose(holder: Holder[Query], law: Residuals, facts: WideFacts, fits: list[Chosen]) -> Chosen:
     """The fit with the smallest clipped loss, penalised by what columns gain that do not matter.
 
     The largest of d squared standard normal effects is about 2 log d, so much of the squared size

@@ -38,7 +38,7 @@ from dpstats.queries import (
 if TYPE_CHECKING:
     from dpstats.design import Design
 
-__all__ = ["LAWS", "Aim", "Chosen", "Layout", "Residuals", "layout"]
+__all__ = ["LAWS", "Aim", "Chosen", "Residuals", "WideFacts", "layout"]
 
 Array = NDArray[np.float64]
 
@@ -54,7 +54,7 @@ _LEVELS = np.linspace(0.5, 1.0, 11)  # numerical: damping that is tried
 
 
 @dataclass(frozen=True, eq=False)
-class Layout:
+class WideFacts:
     """Public facts about a wide design, in internal coordinates.
 
     Attributes
@@ -92,7 +92,7 @@ class Layout:
     widest: Array
 
 
-def layout(design: Design) -> Layout:
+def layout(design: Design) -> WideFacts:
     """Facts and guesses from declared bounds, centres and scales."""
     low, high = np.asarray(design.internal_bounds, dtype=np.float64).T
     intercept = design.standardization.intercept
@@ -102,7 +102,7 @@ def layout(design: Design) -> Layout:
     ends = np.asarray(design.bounds, dtype=np.float64)
     symmetric = np.abs(ends.sum(axis=1)) <= 1e-9 * np.abs(ends).max(axis=1)
     bound = response_bound(design) if design.family == GAUSSIAN else 1.0
-    return Layout(
+    return WideFacts(
         columns=low.size,
         intercept=() if intercept is None else (int(intercept),),
         half=np.where(spread > 0, math.sqrt(3) * spread, widest),
@@ -200,7 +200,7 @@ class Residuals(Protocol):
 class _Linear:
     """Residuals of unknown spread, clipped at a multiple of it."""
 
-    def __init__(self, holder: Holder[Query], facts: Layout, n: float) -> None:
+    def __init__(self, holder: Holder[Query], facts: WideFacts, n: float) -> None:
         self._holder, self._facts, self._n = holder, facts, n
         self._first = self._spread = 0.0
 
@@ -263,7 +263,7 @@ class _Logistic:
     damping.
     """
 
-    def __init__(self, holder: Holder[Query], facts: Layout, n: float) -> None:
+    def __init__(self, holder: Holder[Query], facts: WideFacts, n: float) -> None:
         self._holder, self._facts, self._n = holder, facts, n
         self._start = self._mean = 0.0
         self._sd = _FIRST_SD

@@ -11,11 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.errors import OptionError
-from dpstats.estimators.base import Method
 from dpstats.estimators.bounds import AT_MOST_S, LABEL_SPARSE_LOWER, LINEAR
-from dpstats.estimators.labels.base import label_only, label_plan, messages, public_rows, randomized
+from dpstats.estimators.labels.base import (
+    LabelMethod,
+    label_plan,
+    messages,
+    public_rows,
+    randomized,
+)
 from dpstats.estimators.labels.sparse import INFERENCE
-from dpstats.estimators.numerics.lasso import Moments
+from dpstats.estimators.numerics.lasso import PublicMoments
 from dpstats.estimators.responses import (
     CHANNEL_OPTIONS,
     linear_shrinkage,
@@ -24,8 +29,9 @@ from dpstats.estimators.responses import (
     warned,
 )
 from dpstats.estimators.sources import WANG_XU
-from dpstats.privacy import LabelOnly, Privacy
+from dpstats.privacy import LabelOnly
 from dpstats.protocol import CoefficientEstimate, LabelHolder, Options, Plan
+from dpstats.tall import vector
 from dpstats.theory import Assumption, Rate, Theory
 
 if TYPE_CHECKING:
@@ -76,7 +82,7 @@ _THEORY = Theory(
 
 
 @dataclass(frozen=True)
-class LabelLDPIHT(Method):
+class LabelLDPIHT(LabelMethod):
     """Algorithm 2 of Wang & Xu (2019), corrected: Gaussian responses, then hard thresholding.
 
     From 0, ``theta <- P(H_k(theta + eta X'(z - X theta)/n))`` with H_k keeping the k largest
@@ -105,14 +111,8 @@ class LabelLDPIHT(Method):
         "clip": CHANNEL_OPTIONS["clip"],
     }
 
-    @staticmethod
-    def serves(privacy: Privacy) -> bool:
-        """Whether the method is made for who holds the responses."""
-        return isinstance(privacy, LabelOnly) and not privacy.curator
-
-    def _plan(self, design: Design, privacy: Privacy, n: int, options: Options) -> Plan:
+    def _label_plan(self, design: Design, privacy: LabelOnly, n: int, options: Options) -> Plan:
         """Interval, noise and cost from public facts only."""
-        privacy = label_only(self.name, privacy, curator=False)
         if privacy.delta == 0:
             raise OptionError(
                 f"method={self.name!r} adds Gaussian noise, which needs delta > 0: for example "
@@ -153,11 +153,12 @@ class LabelLDPIHT(Method):
         rows, intercept = public_rows(design), design.standardization.intercept
         keep, radius = int(plan.options["sparsity"]), float(plan.options["radius"])
         always = [] if intercept is None else [int(intercept)]
-        moments = Moments(rows.x)
+        moments = PublicMoments(rows.x)
         theta = np.zeros(len(plan.names))
         for _ in range(int(plan.options["steps"])):
             on = np.flatnonzero(theta)
-            residual = z - rows.columns(on) @ theta[on]
+            x, b = rows.columns(on), theta[on]
+            residual = vector(len(z), lambda part: z[part] - x[part] @ b)  # noqa: B023
             theta = theta + float(plan.options["step"]) * moments.with_(residual)
             held = theta[always].copy()
             theta[always] = 0.0

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dpstats.errors import OptionError
 from dpstats.estimators.base import need_integer, need_positive
 from dpstats.estimators.bounds import INTERACTIVE_LOWER, LINEAR, SPARSE_SAMPLING
-from dpstats.estimators.local.base import Rounds, without_law
+from dpstats.estimators.local.base import DeviceRounds, without_law
 from dpstats.estimators.local.choice import fixed, largest
 from dpstats.estimators.local.requests import (
     CHANNELS,
@@ -27,7 +27,7 @@ from dpstats.estimators.local.requests import (
 from dpstats.estimators.local.theory import IN_ROUNDS
 from dpstats.estimators.sources import WANG_XU, ZHU
 from dpstats.privacy import Local
-from dpstats.protocol import CoefficientEstimate, Messages, Options, Plan, Question
+from dpstats.protocol import CoefficientEstimate, DeviceQuestion, Messages, Options, Plan
 from dpstats.queries import MomentMessage
 from dpstats.theory import Assumption, Rate, Theory
 
@@ -78,7 +78,7 @@ _THEORY = Theory(
 
 
 @dataclass(frozen=True)
-class LDPIHT(Rounds):
+class LDPIHT(DeviceRounds):
     """LDP iterative hard thresholding (Wang & Xu 2019, Algorithm 1; Zhu et al., 2 and 4).
 
     Users are divided into T rounds. In round t each sends its randomised gradient
@@ -136,7 +136,7 @@ class LDPIHT(Rounds):
             "channel": channel,
         }
         message = _message(design, public, np.zeros(d))
-        question = Question(message, channel_for(message, channel, privacy))
+        question = DeviceQuestion(message, channel_for(message, channel, privacy))
         shares = (1.0 / rounds,) * rounds
         plan = self._charged(design, privacy, n, question.channel.event, public, shares)
         noise = noise_of(question, n / rounds)[1] / float(facts.squares / d)
@@ -147,7 +147,7 @@ class LDPIHT(Rounds):
         )
         return replace(plan, warnings=(need(plan, 2 * ratio, text),) if ratio > 0.5 else ())
 
-    def _question(self, design: Design, plan: Plan, answers: Sequence[Messages]) -> Question:
+    def _question(self, design: Design, plan: Plan, answers: Sequence[Messages]) -> DeviceQuestion:
         """The gradient at what earlier rounds led to."""
         return asked(_message(design, plan.options, self._after(design, plan, answers)), plan)
 

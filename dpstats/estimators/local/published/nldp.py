@@ -33,7 +33,7 @@ from dpstats.estimators.local.requests import (
 from dpstats.estimators.local.theory import AT_ONCE
 from dpstats.estimators.sources import ZHU
 from dpstats.privacy import Local
-from dpstats.protocol import CoefficientEstimate, Messages, Options, Plan, Question
+from dpstats.protocol import CoefficientEstimate, DeviceQuestion, Messages, Options, Plan
 from dpstats.queries import MomentMessage
 from dpstats.theory import Assumption, Citation, Rate, Theory
 
@@ -176,7 +176,7 @@ class NLDP(Once):
             **({"public_rows": rows} if rows else {}),
         }
         message = self._message(design, public)
-        question = Question(message, channel_for(message, channel, privacy))
+        question = DeviceQuestion(message, channel_for(message, channel, privacy))
         plan = self._charged(design, privacy, n, question.channel.event, public)
         return replace(plan, warnings=_warnings(plan, facts, noise_of(question, n), d, rows))
 

@@ -1,4 +1,4 @@
-"""Newton steps on clipped scores: what the default OLS asks a holder and makes of the answers.
+"""Newton steps on clipped scores: what robust OLS asks a holder and makes of the answers.
 
 The constants are public and enter after the noise: they cost accuracy where they are wrong, never
 privacy. They were chosen by simulation on uniform, normal, log-normal and 0/1 columns with normal,
@@ -14,27 +14,33 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.estimators.central.newton.conclusion import Conclusion
+from dpstats.estimators.central.newton.conclusion import (
+    Conclusion,
+    Solution,
+    conclude,
+    presumed_effect,
+)
 from dpstats.estimators.central.newton.remarks import reported
-from dpstats.estimators.central.newton.robust.hidden import Hidden, drawn_in
 from dpstats.estimators.central.newton.robust.tails import believed, rungs, wide_enough
 from dpstats.estimators.central.newton.whitening import Metric, indicators, whiten
 from dpstats.estimators.central.sandwich import noisy_count
 from dpstats.estimators.guesses import response_bound, response_grid
-from dpstats.estimators.numerics.entrywise import average, operator_norm, symmetric_pattern
-from dpstats.estimators.numerics.huber import NORMAL_QUANTILE, unclipped
+from dpstats.estimators.numerics.entrywise import average, symmetric_pattern
+from dpstats.estimators.numerics.huber import NORMAL_QUANTILE, slope_by_length, unclipped
 from dpstats.protocol import CoefficientEstimate, Holder
 from dpstats.queries import (
     Gram,
-    NormQuantile,
     Query,
     ResidualCount,
     ResidualQuantile,
     ResponseQuantile,
     Score,
     ScoreOuter,
+    ScoreSlope,
+    ScoreSquares,
     Search,
     TailSums,
+    WhitenedScore,
 )
 
 if TYPE_CHECKING:
@@ -48,17 +54,12 @@ _SPREAD = 0.7  # quantile of |residual| whose log is least disturbed by noisy co
 _LEAST_CLIP = 2.0**-7  # least clip, in halves of the response's range, or
 _WIDE = 8.0  # scales of the response, where the half is wider
 _BALL = 1.2  # fitted values are kept within this many spreads of the response
-_FLOOR = 0.7
 _CURVATURE_DOUBT = 0.05  # relative error of the curvature as a stand-in for the bread
-_LEFTOVER, _LEAST_LEFTOVER = 2.0, 0.2
-_RESOLVED = 3.5
-_PRIOR = 2.0  # variance of a hidden effect on fitted values, in squared spreads
-_LEVEL = 3.0  # prior standard deviation of the effect of a hidden level, in spreads
-_BLURRED = 0.3  # noise on the Gram matrix above which the whole fit is shrunk
 _MOST_JITTER = 0.4  # noise of a comparison above which a search finds little
 _SAME_CLIP = 1.2  # factor between clips of the last two scores up to which they are pooled
-_REACH_CELLS = 16  # cells of the search for the last radius
+_REACHED = 0.95  # share of rows that are counted in full
 _FAR_AWAY = 6.0  # spreads beyond which residuals are counted
+_FULL = 1.5  # ratio: longest rows that the bread counts in full to sqrt(d), where noise dominates
 
 
 @dataclass(frozen=True)
@@ -71,10 +72,10 @@ class Schedule:
         Budget of each score.
     clips : tuple of float
         Clip of each step, in spreads of the residuals.
-    radius : float
-        Largest clipping radius of the last step, in whitened coordinates.
+    farthest : float
+        Largest radius of the rows that count in full, over sqrt(d).
     noise : float
-        Variance of the noise of both last scores together, at clip 1 and radius sqrt(d), per row.
+        Variance of the noise of both last scores together, at clip 1, per row.
     moments : float
         Share of their usual budget that both Gram matrices take.
     counts : float
@@ -84,21 +85,19 @@ class Schedule:
     jitter : float
         Standard deviation of one noisy comparison, per row.
     adaptive : bool
-        Whether the last clip and radius are chosen from releases of their own.
-    reached : float
-        Share of rows that the last radius should not touch.
+        Whether the last clip is chosen from a release of its own. Else noise dominates: scores are
+        clipped by their length, since the direction of a row is nearly all that a score can tell.
     """
 
     shares: tuple[float, ...]
     clips: tuple[float, ...]
-    radius: float
+    farthest: float
     noise: float
     moments: float
     counts: float
     blur: float
     jitter: float
     adaptive: bool
-    reached: float
 
     @property
     def shortage(self) -> float:
@@ -112,7 +111,7 @@ class Schedule:
 
 
 def descend(holder: Holder[Query], public: Schedule, design: Design) -> CoefficientEstimate:
-    """Whiten, step, and conclude; see `dpstats.estimators.central.newton.robust.ols.Newton`.
+    """Whiten, step, and conclude; see `dpstats.estimators.central.newton.robust.ols.RobustOLS`.
 
     Parameters
     ----------
@@ -125,16 +124,18 @@ def descend(holder: Holder[Query], public: Schedule, design: Design) -> Coeffici
     """
     n = noisy_count(holder, len(design.names))
     start = _start(holder, design)
-    metric = whiten(holder, n, indicators(design), design.norm_bound)
-    descent = _Descent(holder, public, metric, start, n, response_bound(design))
+    reach = (_REACHED, public.farthest) if public.adaptive else None
+    metric = whiten(holder, n, indicators(design), design.norm_bound, reach)
+    descent = _Descent(holder, design, public, metric, start, n, response_bound(design))
     near = descent.approach()
     last = descent.last_step(near)
-    found = _conclude(descent, near, last, indicators(design))
+    found = _conclude(descent, near, last)
+    found = found._replace(params=start + descent.shrunk(found))
     released = {
         "clip": last.score.clip,
         "residual sd": last.sd,
         "share beyond six spreads": last.far,
-        "radius": last.radius,
+        "radius": metric.radius,
     }
     remarks = _remarks(near, last)
     return reported(found, design, holder.plan, n, released, remarks)
@@ -172,10 +173,9 @@ class _Near:
 
 @dataclass(frozen=True, eq=False)
 class _Last:
-    """What the last step released; see `Newton`."""
+    """What the last step released; see `RobustOLS`."""
 
     score: _Scored
-    radius: float
     sd: float
     far: float
     far_noise: float
@@ -190,6 +190,7 @@ class _Descent:
     """Newton steps for coefficients ``start + w b``."""
 
     holder: Holder[Query]
+    design: Design
     public: Schedule
     metric: Metric
     start: Array
@@ -204,7 +205,6 @@ class _Descent:
     def approach(self) -> _Near:
         """All steps but the last."""
         d = self.start.size
-        geometry = self.metric.geometry(math.sqrt(d))
         inverse, hidden = self.metric.inverse, self.metric.unresolved
         b, spread = np.zeros(d), 0.0
         widest = self.bound
@@ -213,11 +213,10 @@ class _Descent:
             if k == 0:
                 widest = min(self.bound, spread)
             clip = self.clipped_at(c, spread)
-            score, (_, noise) = self.holder.ask(
-                Score(geometry, self.beta(b), clip), f"score {k + 1}"
-            )
+            query = self.clipped_score(self.beta(b), clip, math.sqrt(d))
+            score, (_, noise) = self.holder.ask(query, f"score {k + 1}")
             scored = _Scored(b, score, noise, clip)
-            scale = self.n * float(unclipped(max(c, clip / spread)))
+            scale = self.n * self.slope(max(c, clip / spread))
             step = inverse @ score / scale
             # Positive-part James-Stein: the noise in the step has a known size.
             squared = float((inverse**2).sum()) * (noise / scale) ** 2
@@ -238,6 +237,17 @@ class _Descent:
         (found,), _ = self.holder.ask(query, f"spread {k + 1}")
         return float(found) / NORMAL_QUANTILE[_SPREAD]
 
+    def slope(self, c: float) -> float:
+        """Slope of a score of normal residuals clipped at `c` spreads, over the curvature."""
+        d = self.start.size
+        return float(unclipped(c)) if self.public.adaptive else slope_by_length(c, d)
+
+    def clipped_score(self, beta: Array, clip: float, radius: float) -> Query:
+        """Rows at most `radius` long times residuals clipped, or scores of at most that length."""
+        if self.public.adaptive:
+            return Score(self.metric.geometry(radius), beta, clip)
+        return WhitenedScore(self.metric.w.T, beta, clip * math.sqrt(beta.size))
+
     def clipped_at(self, c: float, spread: float) -> float:
         """A clip of `c` spreads, within the public range and not negligible in it."""
         return min(2 * self.bound, max(c * spread, _LEAST_CLIP * min(self.bound, _WIDE)))
@@ -254,21 +264,18 @@ class _Descent:
     def last_step(self, near: _Near) -> _Last:
         """Ask for the last score, its bread and its meat."""
         d, beta, last = self.start.size, self.beta(near.b), len(self.public.clips)
-        radius = self.reach()
-        geometry = self.metric.geometry(radius)
+        geometry = self.metric.geometry(self.metric.radius)
         unit = Score(geometry, beta, 1.0)
         unit_noise = self.holder.plan.noise(unit, f"score {last}").scale
         clip, sd = self.widened(near, beta, unit_noise)
-        score, (_, noise) = self.holder.ask(Score(geometry, beta, clip), f"score {last}")
+        query = self.clipped_score(beta, clip, self.metric.radius)
+        score, (_, noise) = self.holder.ask(query, f"score {last}")
         far_away = min(_FAR_AWAY * near.spread, 2 * self.bound)
         inside, (_, far_noise) = self.holder.ask(ResidualCount(geometry, beta, far_away), "far")
-        bread, (_, bread_noise) = self.holder.ask(Gram(geometry, beta, clip), "bread")
-        meat, _ = self.holder.ask(
-            ScoreOuter(geometry, beta, clip, self.holder.plan.max_rows), "meat"
-        )
+        bread, bread_noise = self.bread(beta, clip)
+        meat = self.meat(beta, clip, bread)
         return _Last(
             score=_Scored(near.b, score, noise, clip),
-            radius=radius,
             sd=sd,
             far=min(max(1 - float(inside[0]) / self.n, 0.0), 1.0),
             far_noise=far_noise / self.n,
@@ -278,15 +285,48 @@ class _Descent:
             meat=meat * self.n / max(self.n - d, 1.0),
         )
 
-    def reach(self) -> float:
-        """Clipping radius of the last step: nearly all rows, as far as noise permits."""
-        typical = math.sqrt(self.start.size)
-        if not self.public.adaptive:
-            return typical
-        grid = np.geomspace(typical, max(self.public.radius, 1.05 * typical), _REACH_CELLS + 1)
-        query = Search(NormQuantile(grid, self.public.reached, self.metric.w.T))
-        (radius,), _ = self.holder.ask(query, "reach")
-        return float(radius)
+    def bread(self, beta: Array, clip: float) -> tuple[Array, float]:
+        """Minus the derivative of the last score, and its noise.
+
+        Where noise dominates, the curvature at the level that is released.
+        """
+        radius, d = self.metric.radius, beta.size
+        if self.public.adaptive:
+            query: Query = Gram(self.metric.geometry(radius), beta, clip)
+            answer = self.holder.ask(query, "bread")
+            return answer.value, answer.noise.scale
+        typical = math.sqrt(d)
+        query = ScoreSlope(self.metric.w.T, beta, clip * typical, _FULL * typical)
+        (trace,), (_, noise) = self.holder.ask(query, "slope")
+        level = max(float(trace), noise) / float(np.trace(self.metric.curvature))
+        bread: Array = level * self.metric.curvature
+        return bread, noise / math.sqrt(d)
+
+    def meat(self, beta: Array, clip: float, bread: Array) -> Array:
+        """Squares of the last score; where noise dominates, what its short clip makes of them.
+
+        Of scores with a share p within a clip C that is short against their spread, squares add up
+        to n C^2 (1 - 2 p / 3), as lengths within it are about uniform.
+        """
+        rows, curvature = self.holder.plan.max_rows, self.metric.curvature
+        if self.public.adaptive:
+            geometry = self.metric.geometry(self.metric.radius)
+            return self.holder.ask(ScoreOuter(geometry, beta, clip, rows), "meat").value
+        length, whole = clip * math.sqrt(beta.size), float(np.trace(curvature))
+        if rows > 1:  # those of a person may err together
+            return self.holder.ask(ScoreSquares(self.metric.w.T, beta, length, rows), "meat").value
+        within = min(max(float(np.trace(bread)) / (self.n * whole), 0.0), 1.0)
+        squares: Array = self.n * length**2 * (1 - 2 * within / 3) / whole * curvature
+        return squares
+
+    def shrunk(self, found: Conclusion) -> Array:
+        """Steps drawn to none (positive-part James-Stein) where no spread is there to rely on."""
+        if self.public.jitter <= _MOST_JITTER:
+            return found.params
+        inverse = np.linalg.inv(self.metric.w)
+        b, noise = inverse @ found.params, float(np.trace(inverse @ found.cov @ inverse.T))
+        drawn: Array = found.params * max(0.0, 1 - noise / max(float(b @ b), 1e-300))
+        return drawn
 
     def widened(self, near: _Near, beta: Array, unit_noise: float) -> tuple[float, float]:
         """The last clip and the standard deviation of residuals clipped there.
@@ -310,7 +350,7 @@ class _Descent:
         return chosen, math.sqrt(square)
 
 
-def _conclude(descent: _Descent, near: _Near, last: _Last, marked: Array) -> Conclusion:
+def _conclude(descent: _Descent, near: _Near, last: _Last) -> Conclusion:
     """Coefficients and their covariance with its parts, in internal coordinates."""
     metric, n, d = descent.metric, descent.n, descent.start.size
     spread = max(near.response_spread, last.sd)
@@ -322,77 +362,49 @@ def _conclude(descent: _Descent, near: _Near, last: _Last, marked: Array) -> Con
         last.bread_noise / math.sqrt(d),
         0.02 * n * last.kept,
     )
-    doubt = (_CURVATURE_DOUBT * last.radius**2 / d) ** 2 * pattern
+    doubt = (_CURVATURE_DOUBT * metric.radius**2 / d) ** 2 * pattern
     prior = level**2 * (metric.variances / n**2 + doubt) + last.bread_noise**2 / d * np.eye(d)
-    bread, variances = average(
-        last.bread, last.bread_noise**2 * pattern, level * metric.curvature, prior
-    )
-    values, basis = np.linalg.eigh(bread)
-    noise = operator_norm(variances)
-    floored = np.maximum(values, min(_FLOOR * noise, level / 2))
-    inverse = (basis / floored) @ basis.T
-    score = _pooled(near, last.score, bread, variances, level / n)
-    step = inverse @ score.total
-
+    bread, variances, slope = last.bread, prior, descent.slope(last.score.clip / near.spread)
+    if descent.public.adaptive:
+        own = last.bread_noise**2 * pattern
+        bread, variances = average(last.bread, own, level * metric.curvature, prior)
+        slope = level / n
+    slopes = descent.slope(near.score.clip / near.spread), slope
+    score = _pooled(near, last.score, bread, variances, slopes)
     eigenvalues, vectors = np.linalg.eigh(last.meat)
-    meat = (vectors * np.maximum(eigenvalues, 0.0)) @ vectors.T
-    cov_privacy = score.noise**2 * inverse @ inverse
-    cov_sampling = inverse @ meat @ inverse
-    cov = cov_sampling + cov_privacy
-    sure = 1 - float(np.trace(cov)) / max(float(step @ step), 1e-300)
-    left = _LEFTOVER * max(_LEAST_LEFTOVER, sure) * np.diag(variances @ step**2)
-    final = cov + inverse @ left @ inverse
-
-    error = math.sqrt(float(np.trace(metric.curvature @ final)))
-    b = descent.within(score.at + step, spread, error)
-    at = values < _RESOLVED * noise / math.sqrt(d)
-    hidden = Hidden(basis[:, at], values[at], floored[at], noise / math.sqrt(d))
-    effects, rare = hidden.effects(metric.w, marked)
-    level_prior = (_LEVEL * spread / np.linalg.norm(effects, axis=0)) ** 2
-    b, added = hidden.settle(
-        b,
-        final,
-        (score.at, step, meat + score.noise**2 * np.eye(d) + left),
-        np.where(rare, level_prior, _PRIOR * spread**2 * level / hidden.used),
+    return conclude(
+        Solution(
+            at=score.at,
+            step=np.asarray(np.linalg.solve(bread, score.total), dtype=np.float64),
+            bread=bread,
+            variances=variances,
+            meat=(vectors * np.maximum(eigenvalues, 0.0)) @ vectors.T,
+            noise=score.noise**2,
+            allowed=np.zeros((d, d)),
+            level=level,
+            spread=spread,
+            start=np.zeros(d),
+        ),
+        metric.w,
+        presumed_effect(descent.design, spread),
     )
-    b, drawn = _shrunk(descent, near, b, final)
-    w = metric.w
-    covs = w @ drawn @ w.T, w @ cov_privacy @ w.T, w @ cov_sampling @ w.T
-    levels = np.flatnonzero(effects[:, rare].any(axis=1))
-    beta = drawn_in(descent.start + metric.w @ b, covs[0], levels, _LEVEL * spread)
-    return hidden.concluded(beta, covs, effects, added, final)
 
 
-def _shrunk(descent: _Descent, near: _Near, b: Array, cov: Array) -> tuple[Array, Array]:
-    """Coefficients and covariance of a fit that noise dominates, drawn towards no effect."""
-    public, d = descent.public, b.size
-    drawn: Array = cov
-    if public.blur > _BLURRED:
-        # The posterior mean under a prior of fitted values that vary as much as the response. By
-        # how far it lies off the estimate counts as one standard deviation more.
-        to = np.linalg.solve(np.eye(d) + d / near.response_spread**2 * cov, b)
-        moved: Array = b - to
-        b, drawn = b - moved, cov + np.outer(moved, moved)
-    if public.jitter > _MOST_JITTER:  # no spread to rely on: James-Stein
-        b = b * max(0.0, 1 - float(np.trace(cov)) / max(float(b @ b), 1e-300))
-    if not public.feasible:
-        drawn = drawn + _PRIOR * (descent.bound / 4) ** 2 * np.eye(d)
-    return b, drawn
-
-
-def _pooled(near: _Near, late: _Scored, bread: Array, variances: Array, level: float) -> _Scored:
+def _pooled(
+    near: _Near, late: _Scored, bread: Array, variances: Array, slopes: tuple[float, float]
+) -> _Scored:
     """The last two scores as one.
 
     S_k = D (b* - b_k) + N_k, so that a weighted mean of the scores belongs to the same mean of the
-    points they were asked at. The earlier score is brought to the `level` of D over n A, as its
-    rows were clipped to another radius. Weights are inverse to variances of noise; that of the
-    earlier score counts what it disagrees by beyond noise. With a much narrower clip it has another
-    target and no weight.
+    points they were asked at. The earlier score is brought to the slope of the later one, both of
+    them over n A: rows may have been clipped to another radius. Weights are inverse to variances of
+    noise; that of the earlier score counts what it disagrees by beyond noise. With a much narrower
+    clip it has another target and no weight.
     """
     early = near.score
     if late.clip > _SAME_CLIP * early.clip:
         return late
-    rescale = level / float(unclipped(early.clip / near.spread))
+    rescale = slopes[1] / slopes[0]
     total, noise = rescale * early.total, rescale * early.noise
     moved = early.at - late.at
     gap = late.total - total - bread @ moved

@@ -15,8 +15,8 @@ from dpstats.estimators.base import Request, need_delta
 from dpstats.estimators.bounds import GLM_LOWER, SMALL_DELTA
 from dpstats.estimators.central.counted import Counted, counted_plan
 from dpstats.estimators.central.newton.remarks import blurred
-from dpstats.estimators.central.newton.robust.glm_descent import Schedule, descend
-from dpstats.estimators.central.newton.robust.glm_law import Law, tune
+from dpstats.estimators.central.newton.robust.glm_descent import GLMSchedule, descend
+from dpstats.estimators.central.newton.robust.glm_law import NormalPredictor, tune
 from dpstats.estimators.central.newton.typical import Case, expected
 from dpstats.estimators.central.scales.search import in_found_scales, with_scales, without_scales
 from dpstats.estimators.guesses import max_rows
@@ -127,8 +127,8 @@ class RobustGLM(Counted[CoefficientEstimate]):
 
     s is the known scale of N: the middle term is exact given the earlier releases. L allows for the
     error of D times the last step. It is calibrated by simulation, not proved. The meat makes
-    no assumption on variances. A direction that the noise on D hides is drawn towards no effect;
-    its variance is the posterior one, given how uncertain the curvature along it is.
+    no assumption on variances. Directions that the noise on D hides are concluded
+    as those of the default are (`dpstats.estimators.central.newton.conclusion`).
 
     *Rate.* The last noise has scale 2 sqrt(d) C / mu per direction, over n times the curvature: an
     error of d sqrt(log(1/delta)) / (n eps), which is that of the lower bound (Cai, Wang & Zhang
@@ -158,15 +158,15 @@ class RobustGLM(Counted[CoefficientEstimate]):
         return in_found_scales(lambda h, scaled: descend(h, public, scaled), holder, design)
 
 
-def _expected(design: Design) -> tuple[Law, float]:
+def _expected(design: Design) -> tuple[NormalPredictor, float]:
     """Public guesses that shares are chosen by: linear predictors, spread of a normal response."""
     family = design.family
     top = max(abs(v) for v in design.internal_endog_bounds)
     if family.link == "logit":
-        return Law(0.0, 1.0), 1.0
+        return NormalPredictor(0.0, 1.0), 1.0
     if family.link == "log":
-        return Law(math.log(top / 8), 0.5), top / 8
-    return Law(top / 8, top / 32), top / 8
+        return NormalPredictor(math.log(top / 8), 0.5), top / 8
+    return NormalPredictor(top / 8, top / 32), top / 8
 
 
 def _unit(design: Design, privacy: Privacy, n: int) -> float:
@@ -176,7 +176,7 @@ def _unit(design: Design, privacy: Privacy, n: int) -> float:
     return one**2 * d / (n * gdp_mu(privacy.epsilon, privacy.delta) ** 2)
 
 
-def _schedule(design: Design, privacy: Privacy, n: int) -> Schedule:
+def _schedule(design: Design, privacy: Privacy, n: int) -> GLMSchedule:
     d = len(design.names)
     unit = _unit(design, privacy, n)
     law, spread = _expected(design)
@@ -191,7 +191,7 @@ def _schedule(design: Design, privacy: Privacy, n: int) -> Schedule:
     slack = _RADIUS_SLACK / (1 + ratio) ** 2 * (1 + ratio) / ratio
     acute = Gram(Geometry(1.0)).sensitivity(privacy.neighbors, max_rows(design))
     mu = gdp_mu(privacy.epsilon, privacy.delta)
-    return Schedule(
+    return GLMSchedule(
         shares=tuple(left * g / sum(growing) for g in growing),
         stretch=min(_MOST_RADIUS, math.sqrt(1 + slack)) if adaptive else 1.0,
         blur=acute * math.sqrt(2) * d**1.5 / (mu * math.sqrt(_WHITENED) * n),
@@ -199,7 +199,9 @@ def _schedule(design: Design, privacy: Privacy, n: int) -> Schedule:
     )
 
 
-def _parts(family: Family, law: Law, noise: float, spread: float, n: int) -> tuple[float, float]:
+def _parts(
+    family: Family, law: NormalPredictor, noise: float, spread: float, n: int
+) -> tuple[float, float]:
     """Variances of a whitened coefficient times n: of the noise, and of sampling."""
     tuning = tune(family, law, noise, spread if family.name == "gaussian" else 0.0, n)
     m = tuning.moments(law.eta)
@@ -221,7 +223,7 @@ def _exposed(design: Design) -> bool:
     return design.family.link == "log" and design.offset is not None
 
 
-def _asks(public: Schedule, design: Design) -> list[Request]:
+def _asks(public: GLMSchedule, design: Design) -> list[Request]:
     steps, binomial = range(len(public.shares)), design.family.name == "binomial"
     spreads = [_FIRST_SPREAD] + [_LATER_SPREAD] * (len(public.shares) - 1)
     start = [Request("level", _START, "size of the response, for the next clip")] * (not binomial)
@@ -249,7 +251,7 @@ def _asks(public: Schedule, design: Design) -> list[Request]:
     ]
 
 
-def _predict(plan: Plan, public: Schedule, design: Design) -> Plan:
+def _predict(plan: Plan, public: GLMSchedule, design: Design) -> Plan:
     """The plan with its expected standard errors and its warnings."""
     # Both last scores of a logit count.
     share = sum(public.shares[-2:]) if design.family.name == "binomial" else public.shares[-1]
@@ -257,7 +259,7 @@ def _predict(plan: Plan, public: Schedule, design: Design) -> Plan:
     unit = (1 + 0.4 * max(0.0, public.blur - 0.7)) ** 2
 
     def variances(case: Case) -> tuple[float, float]:
-        law = Law(case.mean, case.spread)
+        law = NormalPredictor(case.mean, case.spread)
         spread = float(np.mean(design.family.mean(law.eta)))  # of a normal response
         private, sampled = _parts(design.family, law, noise, spread, plan.n)
         return unit * case.dispersion * private, unit * case.dispersion * sampled

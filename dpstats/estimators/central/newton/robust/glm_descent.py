@@ -1,4 +1,4 @@
-"""Newton steps on damped, clipped scores: what the default GLM asks and makes of the answers.
+"""Newton steps on damped, clipped scores: what robust GLMs ask and makes of the answers.
 
 The constants are public and enter after the noise: they cost accuracy where they are wrong, never
 privacy.
@@ -15,20 +15,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.estimators.base import floor_eigenvalues
-from dpstats.estimators.central.newton.conclusion import Conclusion
+from dpstats.estimators.central.newton.conclusion import (
+    Conclusion,
+    Solution,
+    conclude,
+    presumed_effect,
+)
+from dpstats.estimators.central.newton.likelihood import LARGEST_SD, PRIOR_SD
 from dpstats.estimators.central.newton.remarks import reported
 from dpstats.estimators.central.newton.robust.glm_law import (
-    Law,
-    Rows,
+    NormalPredictor,
     Tuning,
+    WeightedNormalRows,
     dispersion,
     quantile,
     tune,
 )
-from dpstats.estimators.central.newton.robust.hidden import Hidden, drawn_in
 from dpstats.estimators.central.newton.robust.tails import believed, rungs, wide_enough
 from dpstats.estimators.central.newton.start import LEAST_COUNT, Start
-from dpstats.estimators.central.newton.whitening import Metric, coordinates, indicators
+from dpstats.estimators.central.newton.whitening import Metric, coordinates
 from dpstats.estimators.central.sandwich import noisy_count
 from dpstats.estimators.numerics.entrywise import average, operator_norm, symmetric_pattern
 from dpstats.families import Family
@@ -48,11 +53,10 @@ from dpstats.queries import (
 if TYPE_CHECKING:
     from dpstats.design import Design
 
-__all__ = ["LARGEST_SD", "Schedule", "descend"]
+__all__ = ["GLMSchedule", "descend"]
 
 Array = NDArray[np.float64]
 
-LARGEST_SD = {"logit": 6.0, "log": 2.5}  # of linear predictors; iterates are drawn back to it
 _FARTHEST = 5.0  # of the mean predictor from its start
 _FIRST_SD = 0.7  # presumed before anything is known
 _QUANTILE = {"poisson": 0.9, "gaussian": 0.7}  # of |residual|, for its scale
@@ -70,15 +74,10 @@ _LEVEL_DOUBT, _LEVELS = 0.15, (0.2, 2.0)  # relative error of its level, and the
 _SHAPE_DOUBT = 0.3  # relative error of how it differs from the second moments
 _BELIEVED = 0.5  # of the largest error of that bias
 _MEAT_DOUBT = 0.1  # relative error of the bread as the shape of the meat
-_LEFTOVER, _LEAST_LEFTOVER = 1.5, 0.2
-_RESOLVED = 3.5
-_PRIOR = 2.0  # variance of a hidden effect on linear predictors
-_LEVEL = 2.5  # prior standard deviation of the effect of a hidden level
-_BLURRED = 1.0
 
 
 @dataclass(frozen=True)
-class Schedule:
+class GLMSchedule:
     """Public numbers of a fit: what a plan decides and a fit follows.
 
     Attributes
@@ -104,15 +103,15 @@ class Schedule:
         return self.blur <= 3
 
 
-def descend(holder: Holder[Query], public: Schedule, design: Design) -> CoefficientEstimate:
-    """Whiten, step, and conclude; see `dpstats.estimators.central.newton.robust.glm.GLMNewton`."""
+def descend(holder: Holder[Query], public: GLMSchedule, design: Design) -> CoefficientEstimate:
+    """Whiten, step, and conclude; see `dpstats.estimators.central.newton.robust.glm.RobustGLM`."""
     n = noisy_count(holder, len(design.names))
     level, offset = Start(holder, design, n)()
     metric, constant = coordinates(holder, design, n)
     descent = _Descent(holder, public, design, metric, constant, n, level, offset)
     near = descent.approach()
     last = descent.last_step(near)
-    found = _conclude(descent, near, last, indicators(design))
+    found = _conclude(descent, near, last)
     released = {
         "clip": last.tuning.clip,
         "damping level": last.tuning.family.level,
@@ -159,13 +158,13 @@ class _Near(NamedTuple):
     """
 
     b: Array
-    law: Law
+    law: NormalPredictor
     spread: _Spread
     solved: _Solved
 
 
 class _Last(NamedTuple):
-    """What the last step released; see `GLMNewton`."""
+    """What the last step released; see `RobustGLM`."""
 
     tuning: Tuning
     radius: float
@@ -182,13 +181,13 @@ class _Descent:
     """Newton steps for coefficients ``w b``; `constant` is the b of a constant predictor 1."""
 
     holder: Holder[Query]
-    public: Schedule
+    public: GLMSchedule
     design: Design
     metric: Metric
     constant: Array
     n: float
     level: float
-    offset: Law
+    offset: NormalPredictor
 
     @property
     def family(self) -> Family:
@@ -202,10 +201,10 @@ class _Descent:
         return max(abs(low), abs(high))
 
     @cached_property
-    def rows(self) -> Rows:
+    def rows(self) -> WeightedNormalRows:
         """Normal rows with the released moments; their mean is known with an intercept."""
         centre, cov, weight = self.metric.moments(self.constant)
-        return Rows(centre, cov, weight, self.offset)
+        return WeightedNormalRows(centre, cov, weight, self.offset)
 
     def beta(self, b: Array) -> Array:
         """Coefficients in the design's internal coordinates."""
@@ -216,7 +215,7 @@ class _Descent:
         """All steps but the last."""
         geometry = self.metric.geometry(math.sqrt(self.constant.size))
         b = self.level * self.constant
-        law = Law(self.level + self.offset.mean, math.hypot(_FIRST_SD, self.offset.sd))
+        law = NormalPredictor(self.level + self.offset.mean, math.hypot(_FIRST_SD, self.offset.sd))
         spread, solved = 0.0, _Solved(b, np.zeros((b.size, b.size)))
         for k in range(len(self.public.shares) - 1):
             spread = self.scale(k, b, law, spread).taken
@@ -232,7 +231,7 @@ class _Descent:
         scale = self.scale(len(self.public.shares) - 1, b, law, spread)
         return _Near(b, law, scale, solved)
 
-    def scale(self, k: int, b: Array, law: Law, before: float) -> _Spread:
+    def scale(self, k: int, b: Array, law: NormalPredictor, before: float) -> _Spread:
         """Spread of a normal response, dispersion of counts; see `Tuning`."""
         if self.family.name == "poisson":
             return self.dispersion(k, b, law, before) if k else self.first_dispersion(b, law)
@@ -249,7 +248,7 @@ class _Descent:
         (found,), _ = self.holder.ask(Search(query), f"spread {k + 1}")
         return float(found)
 
-    def first_dispersion(self, b: Array, law: Law) -> _Spread:
+    def first_dispersion(self, b: Array, law: NormalPredictor) -> _Spread:
         """Dispersion of counts whose size is not known yet, from a quantile of residuals."""
         expected = quantile(self.family, law, _QUANTILE["poisson"], 0.0)
         grid = expected * np.geomspace(0.8, max(2 * self.top / expected, 2.0), 33)
@@ -259,7 +258,7 @@ class _Descent:
         alpha = excess * float(law.average(mean) / law.average(mean**2))
         return _Spread(alpha, alpha)
 
-    def dispersion(self, k: int, b: Array, law: Law, before: float) -> _Spread:
+    def dispersion(self, k: int, b: Array, law: NormalPredictor, before: float) -> _Spread:
         """Dispersion of counts, from the mean square of clipped residuals."""
         factor, mean = self.family.factor(law.eta), self.family.mean(law.eta)
         square = float(law.average(factor**2 * mean * (1 + before * mean)))
@@ -274,7 +273,7 @@ class _Descent:
         )
         return _Spread(found, less) if surely > 0 else _Spread(0.0, found)
 
-    def tuned(self, geometry: Geometry, slot: str, law: Law, spread: float) -> Tuning:
+    def tuned(self, geometry: Geometry, slot: str, law: NormalPredictor, spread: float) -> Tuning:
         """Weight and clip of a step, for the noise that it will get."""
         noise = self.unit_noise(geometry, slot)
         return tune(self.family, law, noise**2 / self.n, spread, self.n)
@@ -320,8 +319,8 @@ class _Descent:
 
     def within(self, b: Array) -> Array:
         """Coefficients drawn back to where predictors vary by a public number at most."""
-        limit = LARGEST_SD.get(self.family.link)
-        if limit is None:
+        limit = LARGEST_SD[self.family.link]
+        if self.family.link == "identity":  # predictors are in the units of the response
             return b
         law = self.rows.explained(b)
         varying = (b - law.mean * self.constant) * min(1.0, limit / max(law.sd, 1e-300))
@@ -377,22 +376,10 @@ class _Descent:
 # -- what it comes to --------------------------------------------------------------------------
 
 
-class _Bread(NamedTuple):
-    """A curvature, its eigenvalues before and after they were raised, and how uncertain it is."""
-
-    matrix: Array
-    basis: Array
-    values: Array
-    floored: Array
-    variances: Array
-    noise: float
-    level: float
-    size: float
-
-
-def _bread(descent: _Descent, near: _Near, last: _Last, d: int) -> _Bread:
-    """What was released, averaged with what the model expects at its level."""
-    metric, n, pattern = descent.metric, descent.n, symmetric_pattern(d)
+def _bread(descent: _Descent, near: _Near, last: _Last) -> tuple[Array, Array, float, float]:
+    """What was released, averaged with what the model expects; its variances, level and size."""
+    metric, n, d = descent.metric, descent.n, len(last.bread)
+    pattern = symmetric_pattern(d)
     model = descent.curvature(near.b, last.tuning)
     total = n * float(np.trace(model))
     trust = 1 / (1 + (last.bread_noise * math.sqrt(d) / (_LEVEL_DOUBT * total)) ** 2)
@@ -405,56 +392,43 @@ def _bread(descent: _Descent, near: _Near, last: _Last, d: int) -> _Bread:
     prior = level**2 * (size**2 * metric.variances / n**2 + doubt)
     prior += last.bread_noise**2 / d * np.eye(d)
     bread, variances = average(last.bread, last.bread_noise**2 * pattern, level * model, prior)
-    values, basis = np.linalg.eigh(bread)
-    noise = operator_norm(variances)
-    floored = np.maximum(values, min(_FLOOR * noise, level * size / 2))
-    matrix = (basis * floored) @ basis.T
-    return _Bread(matrix, basis, values, floored, variances, noise, level, size)
+    return bread, variances, level, size
 
 
-def _conclude(descent: _Descent, near: _Near, last: _Last, marked: Array) -> Conclusion:
+def _conclude(descent: _Descent, near: _Near, last: _Last) -> Conclusion:
     """Coefficients and their covariance with its parts, in internal coordinates."""
-    metric, d = descent.metric, len(marked)
-    bread, basis, values, floored, variances, noise, level, size = _bread(descent, near, last, d)
-    to, slope = descent.solve(last.score, near.b, bread, level, last.tuning)
+    bread, variances, level, size = _bread(descent, near, last)
+    noise = operator_norm(variances)
+    floored = floor_eigenvalues(bread, min(_FLOOR * noise, level * size / 2))
+    to, slope = descent.solve(last.score, near.b, floored, level, last.tuning)
     inverse = np.linalg.inv(slope)
-    step = to - near.b
+    solved = _Solved(to, last.noise**2 * inverse @ inverse)
+    if descent.family.name == "binomial":  # others clip, and the two scores differ in their target
+        blurred = inverse @ np.diag(variances @ (to - near.b) ** 2) @ inverse
+        solved = _pooled(near.solved, solved, float(np.trace(blurred)))
 
-    meat = _meat(last, bread, variances)
-    cov_sampling = inverse @ meat @ inverse
     # What the model says of the clip's bias was taken off, and is not quite believed.
     bias, _ = descent.rows.expected(near.b, near.b, last.tuning)
     other = replace(last.tuning, spread=near.spread.other)
     changed = descent.rows.expected(near.b, near.b, other)[0] - bias
-    for doubt in (_BELIEVED * last.tuning.distrust * bias, changed):
-        meat += level**2 * np.outer(doubt, doubt)
-    blurred = inverse @ np.diag(variances @ step**2) @ inverse
-    solved = _Solved(to, last.noise**2 * inverse @ inverse)
-    if descent.family.name == "binomial":  # others clip, and the two scores differ in their target
-        solved = _pooled(near.solved, solved, float(np.trace(blurred)))
-    b, cov_privacy = solved
-    cov = inverse @ meat @ inverse + cov_privacy
-    sure = 1 - float(np.trace(cov)) / max(float(step @ step), 1e-300)
-    final = cov + _LEFTOVER * max(_LEAST_LEFTOVER, sure) * blurred
-
-    at = values < _RESOLVED * noise / math.sqrt(d)
-    hidden = Hidden(basis[:, at], values[at], floored[at], noise / math.sqrt(d))
-    effects, rare = hidden.effects(metric.w, marked)
-    level_prior = (_LEVEL / np.linalg.norm(effects, axis=0)) ** 2
-    b, added = hidden.settle(
-        b,
-        final,
-        (near.b, b - near.b, meat + last.noise**2 * np.eye(d) + np.diag(variances @ step**2)),
-        np.where(rare, level_prior, _PRIOR * level * size / hidden.used),
+    doubts = np.array([_BELIEVED * last.tuning.distrust * bias, changed])
+    spread = PRIOR_SD.get(descent.family.link, 1.0)
+    return conclude(
+        Solution(
+            at=near.b,
+            step=solved.b - near.b,
+            bread=bread + slope - floored,
+            variances=variances,
+            meat=_meat(last, slope, variances),
+            noise=float(np.trace(solved.cov) / np.trace(inverse @ inverse)),
+            allowed=level**2 * doubts.T @ doubts,
+            level=level * size,
+            spread=spread,
+            start=descent.level * descent.constant,
+        ),
+        descent.metric.w,
+        presumed_effect(descent.design, spread),
     )
-    if descent.public.blur > _BLURRED:
-        about = b - descent.rows.explained(b).mean * descent.constant
-        b = b - about * min(1.0, float(np.trace(final)) / max(float(about @ about), 1e-300))
-    drawn = final if descent.public.feasible else final + np.diag(np.full(d, _PRIOR))
-    w = metric.w
-    covs = w @ drawn @ w.T, w @ cov_privacy @ w.T, w @ cov_sampling @ w.T
-    beta = drawn_in(metric.w @ b, covs[0], np.flatnonzero(effects[:, rare].any(axis=1)), _LEVEL)
-    return hidden.concluded(beta, covs, effects, added, final)
 
 
 def _meat(last: _Last, bread: Array, variances: Array) -> Array:

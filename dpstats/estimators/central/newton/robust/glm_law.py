@@ -20,7 +20,16 @@ from dpstats.estimators.numerics.huber import clipped_square, unclipped
 from dpstats.families import Family
 from dpstats.families.damped import Damped
 
-__all__ = ["NOTHING", "Law", "Moments", "Rows", "Tuning", "dispersion", "quantile", "tune"]
+__all__ = [
+    "NOTHING",
+    "Moments",
+    "NormalPredictor",
+    "Tuning",
+    "WeightedNormalRows",
+    "dispersion",
+    "quantile",
+    "tune",
+]
 
 Array = NDArray[np.float64]
 
@@ -147,7 +156,7 @@ _LAWS: dict[str, Callable[[Array, Array, float], Moments]] = {
 
 
 @dataclass(frozen=True)
-class Law:
+class NormalPredictor:
     """A normal linear predictor."""
 
     mean: float
@@ -165,11 +174,11 @@ class Law:
         return averaged
 
 
-NOTHING = Law(0.0, 0.0)
+NOTHING = NormalPredictor(0.0, 0.0)
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class WeightedNormalRows:
     """Normal rows z with the mean of their weights, and independent normal offsets.
 
     Attributes
@@ -187,16 +196,16 @@ class Rows:
     centre: Array
     cov: Array
     weight: float
-    offset: Law = NOTHING
+    offset: NormalPredictor = NOTHING
 
-    def explained(self, b: Array) -> Law:
+    def explained(self, b: Array) -> NormalPredictor:
         """Law of ``z'b``."""
-        return Law(float(self.centre @ b), math.sqrt(max(float(b @ self.cov @ b), 0.0)))
+        return NormalPredictor(float(self.centre @ b), math.sqrt(max(float(b @ self.cov @ b), 0.0)))
 
-    def law(self, b: Array) -> Law:
+    def law(self, b: Array) -> NormalPredictor:
         """Law of the linear predictor, ``z'b`` plus the offset."""
         own = self.explained(b)
-        return Law(own.mean + self.offset.mean, math.hypot(own.sd, self.offset.sd))
+        return NormalPredictor(own.mean + self.offset.mean, math.hypot(own.sd, self.offset.sd))
 
     def expected(self, b: Array, truth: Array, tuning: Tuning) -> tuple[Array, Array]:
         """``E z psi`` for the score psi at `b` where responses follow `truth`, and its Jacobian.
@@ -274,7 +283,7 @@ def _expectation(f: Array, i: int, j: int) -> float:
 # -- choosing weights and clips ----------------------------------------------------------------
 
 
-def tune(family: Family, law: Law, noise: float, spread: float, n: float) -> Tuning:
+def tune(family: Family, law: NormalPredictor, noise: float, spread: float, n: float) -> Tuning:
     """The weight and the clip with the least error of a coefficient, noise in the account.
 
     In whitened coordinates and units of 1/n a score leaves ``(E psi^2 + noise clip^2 + n (doubt E
@@ -314,7 +323,7 @@ def _mildness(family: Damped) -> float:
     return -family.level if family.link == "identity" else family.level
 
 
-def _candidates(family: Family, law: Law, spread: float) -> list[tuple[Damped, Array]]:
+def _candidates(family: Family, law: NormalPredictor, spread: float) -> list[tuple[Damped, Array]]:
     """Weights, each with clips of a score whose residuals are as large as the model's."""
     if family.name == "binomial":
         levels = np.linspace(0.5, 1.0, 11)
@@ -330,7 +339,7 @@ def _candidates(family: Family, law: Law, spread: float) -> list[tuple[Damped, A
     return [(f, float(np.max(f.factor(typical) * sd)) * _CLIPS) for f in damped]
 
 
-def quantile(family: Family, law: Law, share: float, spread: float) -> float:
+def quantile(family: Family, law: NormalPredictor, share: float, spread: float) -> float:
     """The `share` quantile of ``|factor (y - mean)|`` that the model expects."""
     mu, factor = family.mean(law.eta), family.factor(law.eta)
     low, high = 0.0, 4.0 * float(np.max(factor * (spread + mu + 1.0)))
@@ -341,7 +350,7 @@ def quantile(family: Family, law: Law, share: float, spread: float) -> float:
     return high
 
 
-def dispersion(family: Family, law: Law, clip: float, square: float) -> float:
+def dispersion(family: Family, law: NormalPredictor, clip: float, square: float) -> float:
     """Dispersion at which residuals clipped at `clip` have this mean square; 0 at the least."""
 
     def expected(alpha: float) -> float:

@@ -20,7 +20,6 @@ from dpstats.estimators.central.newton.typical import Case, expected
 from dpstats.estimators.central.scales.search import in_found_scales, with_scales, without_scales
 from dpstats.estimators.guesses import max_rows
 from dpstats.estimators.numerics.huber import (
-    clipped_square,
     efficient_clip,
     score_variance,
     unclipped,
@@ -49,16 +48,14 @@ _COUNT, _MEDIAN, _NORM, _FAR = 0.01, 0.02, 0.015, 0.005
 _GRAM, _WHITENED, _BREAD, _MEAT = 0.08, 0.08, 0.06, 0.04
 _FIRST_SPREAD, _LATER_SPREAD = 0.02, 0.008
 _REACH, _TAILS = 0.01, 0.08  # where noise does not dominate anyway
+_SLOPE = 0.04  # where it does: in the place of the bread
 _LEAST_PART, _CLEAR_BLUR, _CLEAR_JITTER = 0.25, 0.3, 0.03
 _GROWTH = 3.0
 _STEPS, _STEPS_IF_NOISY, _NOISY = 5, 3, 0.5
 _DOMINATED = 1.0  # noise over sampling variance, of one score with all the budget
 
-_REACHED = 0.98  # share of rows that the last clipping radius should not touch
 _FIRST_CLIP = 1.345  # least clip of the first step, whose residuals are far from normal
-_RADIUS_SLACK = 0.3  # share of the variance that a wider clipping radius may cost
-_MOST_RADIUS = 3.0
-_TYPICAL_RADIUS = 1.3  # used to choose the clips
+_TYPICAL_RADIUS = 1.2  # of the rows that are counted in full, over sqrt(d)
 _CONSERVATIVE, _SHARP = 1.5, 0.35  # noise on the Gram matrix at which intervals lose precision
 
 
@@ -72,9 +69,9 @@ THEORY = Theory(
     guarantee=(
         "(epsilon, delta)-DP for every data set: every answer is a Gaussian mechanism on a sum "
         "whose sensitivity its query enforces by clipping (counts 1; Gram matrices sqrt(2) R^2 "
-        "under replace-one, R^2 under add-remove; scores 2 R C, R C; their outer products sqrt(2) "
-        "(R C)^2, (R C)^2; J cut-off tails 2 sqrt(J), sqrt(J)), composed exactly as one Gaussian "
-        "mechanism."
+        "under replace-one, R^2 under add-remove; their traces R^2; scores 2 R C, R C; their outer "
+        "products sqrt(2) (R C)^2, (R C)^2; J cut-off tails 2 sqrt(J), sqrt(J)), composed exactly "
+        "as one Gaussian mechanism."
     ),
     assumptions=(
         LINEAR,
@@ -112,7 +109,7 @@ class RobustOLS(Counted[CoefficientEstimate]):
        everything below starts.
     2. Release a noisy Gram matrix, whiten the rows with it, release a second one there (`whiten`):
        in the new coordinates z every design has rows of norm about sqrt(d) and noise costs the same
-       in every direction.
+       in every direction. Where noise permits, R is the length that 95 % of the rows are within.
     3. K times: release a spread of the residuals r = y - z'b (from the 70 % quantile of |r|), and
        the clipped score S = sum w^2 z clip(r, C) + N, with w = min(1, R / ||z||); then
 
@@ -126,13 +123,20 @@ class RobustOLS(Counted[CoefficientEstimate]):
        and both last scores: each is linear in the point that it was asked at, so that their mean,
        weighted by precision, belongs to the mean of the two points.
 
+    Where the noise of one score with all of the budget exceeds sampling (public), clips are short,
+    and of a row little counts but its direction. Then s = z r is shortened to the length C sqrt(d):
+    rows have as much to say as a bound on their length allows, and for the same noise the slope is
+    1.1 (d = 20) to 1.2 (d = 5) times that of w^2 z clip(r, C). D, which noise would hide, is A at
+    the level of its released trace, and M follows from the share of scores within the clip.
+
     Notes
     -----
     *Guarantee.* Every question is a Gaussian mechanism whose sensitivity its query computes and
     enforces: `Count`, `Search` (of `ResponseQuantile`, `NormQuantile`, `ResidualQuantile`), `Gram`,
-    `Score`, `ScoreOuter`, `TailSums`, `ResidualCount`. Later questions depend on the data only
-    through earlier answers, so the whole fit has the cost of one Gaussian mechanism (Dong, Roth &
-    Su 2022, Corollary 3.3), which the plan states; the rest is post-processing.
+    `Score`, `ScoreOuter`, `TailSums`, `ResidualCount`; `WhitenedScore`, `ScoreSlope`,
+    `ScoreSquares` in the place of the last ones where noise dominates. Later questions depend on
+    the data only through earlier answers, so the whole fit has the cost of one Gaussian mechanism
+    (Dong, Roth & Su 2022, Corollary 3.3), which the plan states; the rest is post-processing.
 
     *Covariance.* With b* the target, b_K - b* = D^-1 (S(b*) + N) + (I - D^-1 D*)(b_(K-1) - b*), so
 
@@ -141,11 +145,9 @@ class RobustOLS(Counted[CoefficientEstimate]):
     S, N and b_(K-1) being means over both last scores. s is the known scale of N: the middle term
     is exact for one score given the earlier releases, and to first order for both. L allows for the
     error of D times the last step, entry variances times squared steps. It is calibrated by
-    simulation, not proved. A direction u that the noise on D hides is shrunk towards no effect. Its
-    variance is the posterior mean square of u'b given u'S and a curvature u'Du that is normal about
-    the released one, under a prior on fitted values. Where the noise blurs the whole Gram matrix
-    the fit is drawn to its posterior mean under a prior of fitted values that vary as much as the
-    response; the square of how far it moves is added to V.
+    simulation, not proved. Directions that the noise on D hides, and fits that noise dominates, are
+    concluded as those of the default are (`dpstats.estimators.central.newton.conclusion`): the
+    former have Fieller's intervals, the latter are drawn to no effect as far as a prior would.
 
     *Rate.* Rows of norm sqrt(d) in whitened coordinates make the last noise 2 sqrt(d) C / mu per
     direction, over n f: an error of d sqrt(log(1/delta)) / (n eps) in prediction norm, whatever the
@@ -169,9 +171,7 @@ class RobustOLS(Counted[CoefficientEstimate]):
     def _plan(self, design: Design, privacy: Privacy, n: int, options: Options) -> Plan:
         need_delta(self.name, privacy)
         public = _schedule(design, privacy, n)
-        asks = _asks(
-            public.shares, public.moments, public.counts, design.has_intercept, public.adaptive
-        )
+        asks = _asks(public.shares, public.moments, public.counts, public.adaptive, design)
         asks = with_scales(asks, design, privacy, n)
         plan = counted_plan(self, design, privacy, n, asks, {"steps": len(public.clips)})
         return without_scales(_predict(plan, public, design), design)
@@ -196,46 +196,40 @@ def _schedule(design: Design, privacy: Privacy, n: int) -> Schedule:
     moments = min(1.0, max(_LEAST_PART, blur / _CLEAR_BLUR))
     counts = min(1.0, max(_LEAST_PART, jitter / _CLEAR_JITTER))
     growing = [_GROWTH**k for k in range(steps)]
-    aside = _asks([0.0] * steps, moments, counts, design.has_intercept, adaptive)
+    aside = _asks([0.0] * steps, moments, counts, adaptive, design)
     left = 1.0 - sum(a.weight for a in aside)
     shares = tuple(left * g / sum(growing) for g in growing)
     noise = unit * d / (shares[-2] + shares[-1])  # the last two scores count together
-    stretch = _stretch(noise) if adaptive else 1.0
+    blur /= math.sqrt(moments)
+    farthest = max(1.0, math.sqrt(_CLEAR_BLUR / blur))
+    typical = min(farthest, _TYPICAL_RADIUS)
     clips = [efficient_clip(unit * d / share) for share in shares]
     clips[0] = max(clips[0], _FIRST_CLIP)
-    clips[-2:] = [efficient_clip(noise * min(stretch, _TYPICAL_RADIUS) ** 2)] * 2
+    clips[-2:] = [efficient_clip(noise * typical**2)] * 2
     return Schedule(
         shares=shares,
         clips=tuple(clips),
-        radius=math.sqrt(d) * stretch,
-        noise=noise,
+        farthest=farthest,
+        noise=noise * typical**2,
         moments=moments,
         counts=counts,
-        blur=blur / math.sqrt(moments),
+        blur=blur,
         jitter=jitter / math.sqrt(counts),
         adaptive=adaptive,
-        reached=_REACHED,
     )
 
 
-def _stretch(noise: float) -> float:
-    """Largest radius of the last step over sqrt(d): wide where its noise is cheap."""
-    c = efficient_clip(noise)
-    private = noise * c**2
-    slack = _RADIUS_SLACK / (1 + noise) ** 2 * (float(clipped_square(c)) + private) / private
-    return min(_MOST_RADIUS, math.sqrt(1 + slack))
-
-
 def _asks(
-    shares: Sequence[float], moments: float, counts: float, intercept: bool, adaptive: bool
+    shares: Sequence[float], moments: float, counts: float, adaptive: bool, design: Design
 ) -> list[Request]:
     steps = range(len(shares))
+    squares = adaptive or max_rows(design) > 1
     spreads = [_FIRST_SPREAD] + [_LATER_SPREAD] * (len(shares) - 1)
     return [
         Request("count", counts * _COUNT, "number of rows that contribute"),
         *(
             [Request("median", counts * _MEDIAN, "median of the response, to start from")]
-            * intercept
+            * design.has_intercept
         ),
         Request("norm", counts * _NORM, "a radius that most rows are within"),
         Request("gram", moments * _GRAM, "second moments of the columns"),
@@ -251,18 +245,21 @@ def _asks(
         *(Request(f"score {k + 1}", shares[k], "clipped score of a Newton step") for k in steps),
         *([Request("tails", _TAILS, "what the last clip cuts off, to widen it")] * adaptive),
         Request("far", counts * _FAR, "number of residuals beyond six robust standard deviations"),
-        Request("bread", _BREAD, "second moments of unclipped rows, for the last step"),
-        Request("meat", _MEAT, "outer products of the scores, for standard errors"),
+        (
+            Request("bread", _BREAD, "second moments of unclipped rows, for the last step")
+            if adaptive
+            else Request("slope", counts * _SLOPE, "mean slope of the last score")
+        ),
+        *([Request("meat", _MEAT, "outer products of the scores, for standard errors")] * squares),
     ]
 
 
 def _predict(plan: Plan, public: Schedule, design: Design) -> Plan:
     """The plan with its expected standard errors and its warnings."""
     c = public.clips[-1]
-    radius2 = public.radius**2 / len(plan.names)
     wider = 1 + 0.4 * max(0.0, public.blur - 0.7) + 2 * public.jitter
-    noisy = public.noise * radius2 * c**2 / float(unclipped(c)) ** 2
-    sampled = float(score_variance(c, public.noise * radius2)) - noisy
+    noisy = public.noise * c**2 / float(unclipped(c)) ** 2
+    sampled = float(score_variance(c, public.noise)) - noisy
     assumptions = (*plan.assumptions, covering(public.blur), _ASSUMED)
     plan = replace(plan, assumptions=assumptions)
 
