@@ -152,3 +152,13 @@ def test_its_interval_covers_and_coefficients_lose_little(
     assert np.exp(np.median(wider)) < 1.12
     if alpha:  # power: half of its length misses
         assert np.mean(halved) < 0.85
+
+
+@pytest.mark.parametrize(("mean", "sd"), [(-40.0, 0.1), (-40.0, 30.0), (60.0, 0.1), (60.0, 40.0)])
+@pytest.mark.parametrize("alpha", [0.01, 0.5, 20.0])
+def test_noise_may_leave_predictors_at_which_no_dispersion_shows(
+    mean: float, sd: float, alpha: float
+) -> None:
+    """Rounding may hide that the score rises with the dispersion: a clip is chosen all the same."""
+    clip = Counts(mean, sd, upper=50.0).clip(Dispersion.at(alpha), noise=100.0, n=60.0)
+    assert 0 < clip < np.inf

@@ -37,7 +37,7 @@ _CLIPS = np.geomspace(1.0, 40.0, 28)  # clips tried, in standard deviations of t
 _HEAVIER = 3.0  # ratio: of the dispersion that long counts may have, to that of all
 _SQUARE_DOUBT = 0.5  # relative error of the model's mean square of scores
 _HALVINGS, _STEP = 30, 1e-3  # numerical: of the search for a root, and of its derivative
-_LEAST_SLOPE = 1e-300  # of a mean in the dispersion, where rounding hides its rise
+_LEAST_SLOPE = 1e-200  # of a mean in the dispersion, where rounding hides its rise
 
 
 class Found(NamedTuple):
