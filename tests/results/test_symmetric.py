@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -68,7 +69,10 @@ def test_regressions_say_which_line_a_row_is_of(of_regressions) -> None:
     assert np.isnan(fit.pvalues["sigma"])
 
 
-def test_a_file_holds_what_was_released(of_clusters, of_regressions, tmp_path) -> None:
+def test_a_file_holds_what_was_released(
+    of_clusters, of_regressions, tmp_path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(time, "localtime", lambda *_: time.gmtime(0))  # the page has the hour
     for fit in (of_clusters, of_regressions):
         fit.save(tmp_path / "fit.json")
         again = dp.load(tmp_path / "fit.json")
