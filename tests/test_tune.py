@@ -79,6 +79,7 @@ def test_a_constant_is_changed_where_it_was_imported_to_and_then_restored() -> N
     assert huber.MEAT_CLIP == curator.MEAT_CLIP == constant.value != 7.0
 
 
+@pytest.mark.full
 def test_a_planted_constant_that_matters_is_found_and_one_that_does_not_is_flat(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

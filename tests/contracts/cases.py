@@ -526,7 +526,7 @@ def _usual(case: Case) -> bool:
 
 def one_of_each_kind(case: Case) -> bool:
     """Whether tests of many draws or fits run by default: one method for each mechanism."""
-    usual = case.setting == SETTINGS[0] and not case.split
+    usual = case.setting == SETTINGS[0] and not (case.split or case.law)
     return usual and case.estimator.model in ("mean", "ols") and case.estimator.name in AUDITED
 
 

@@ -19,7 +19,7 @@ from dpstats.holders.rows import rounded
 from dpstats.mechanisms.lots import Lots
 from dpstats.mechanisms.noise import SeededNoise
 from dpstats.mechanisms.release import ROUNDING, _steps, release
-from tests.contracts.cases import OF_ONE_COLUMN, SETTINGS, Case, Table, each_case
+from tests.contracts.cases import OF_ONE_COLUMN, SETTINGS, Case, Table, each_case, each_case_drawn
 from tests.contracts.spies import record, replay
 
 N = 48
@@ -101,7 +101,7 @@ def test_a_range_of_nobody_is_sold(unit: dict[str, Any]) -> None:
 # -- the largest size ------------------------------------------------------------------------------
 
 
-@each_case
+@each_case_drawn
 def test_a_table_beyond_what_is_added_at_once_has_the_same_answers(
     case: Case, monkeypatch: Any
 ) -> None:

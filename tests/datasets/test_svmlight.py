@@ -132,6 +132,7 @@ def test_two_wrong_lines_do_not_make_up_for_each_other(tmp_path):
         load_svmlight(path)
 
 
+@pytest.mark.full
 def test_a_long_file_is_read_quickly(tmp_path):
     rng = np.random.default_rng(1)
     n, each = 2_000, 200

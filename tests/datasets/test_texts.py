@@ -38,6 +38,7 @@ def written(path, x: sp.csr_array, y: np.ndarray) -> None:
             print(float(y[i]), *(f"{j + 1}:{v!r}" for j, v in entries), file=file)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("model", ["linear", "logistic"])
 def test_a_file_of_words_is_fitted_like_its_matrix_and_finds_the_words_that_matter(tmp_path, model):
     rng = np.random.default_rng(5)

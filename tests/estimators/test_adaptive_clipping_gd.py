@@ -93,11 +93,13 @@ def test_batches_are_disjoint_and_all_of_them_cost_one_mechanism() -> None:
     assert np.all(np.diag(estimate.cov_privacy) <= np.diag(estimate.cov))
 
 
+@pytest.mark.full
 def test_more_accurate_than_the_printed_algorithm() -> None:
     # The benchmark's run of the printed algorithm: .25 at d = 5, n = 1e5, epsilon = 1.
     assert np.median(simulate(METHOD, 5, 100_000, 1.0, 4, seed=6).errors) < 0.1
 
 
+@pytest.mark.full
 def test_predicted_se_is_what_is_measured() -> None:
     cell = simulate(METHOD, 3, 40_000, 2.0, 20, seed=7, sd=0.875, norm=0.875 * math.sqrt(3))
     assert 1 / 1.5 < cell.prediction < 1.5

@@ -239,6 +239,7 @@ def test_intervals_of_correlations_cover_and_half_of_them_do_not() -> None:
     assert np.sqrt(np.mean(off**2)) < 0.06
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("method", ["welch", "rank"])
 def test_alike_groups_are_seldom_told_apart_and_others_are(method: str) -> None:
     """Of 20 tests at 5 % more than 4 refuse with probability 3e-3; a shift of 6 standard errors."""

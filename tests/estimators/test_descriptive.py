@@ -288,6 +288,7 @@ def test_a_window_is_wider_on_the_side_of_a_long_tail_and_narrower_where_noise_i
     assert quiet.mean >= beyond - 1e-3
 
 
+@pytest.mark.full
 def test_windows_of_five_columns_in_wide_ranges_are_not_those_of_noise() -> None:
     """60 columns of 2,000 rows: errors .043 in simulation, .02 without privacy, windows below 8 sd.
 

@@ -55,6 +55,7 @@ def test_laplace_noise_may_be_asked_for_and_halves_the_noise_of_one_table() -> N
         model(1).plan(PURE, mechanism="staircase")
 
 
+@pytest.mark.full
 def test_intervals_of_shares_cover_where_laplace_noise_dominates() -> None:
     """120 fits, each fails once in 10^4; at half of the noise too few cover."""
     made = [model(s).fit(PURE, noise=SeededNoise(s)) for s in range(120)]

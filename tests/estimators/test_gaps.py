@@ -88,6 +88,7 @@ def test_scores_are_the_derivatives_of_expectations():
             assert (np.abs(change) > 8 * se).any()  # power
 
 
+@pytest.mark.full
 def test_with_a_large_budget_the_answer_is_right_where_filling_a_mean_is_not():
     x, y, gaps = rows(30_000, 2)
     found = fitted(table(x, y, gaps), dp.Central(50.0, 1e-6))
@@ -99,6 +100,7 @@ def test_with_a_large_budget_the_answer_is_right_where_filling_a_mean_is_not():
     assert np.abs((filled.params - SLOPES) / filled.bse).max() > 10  # power
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("how", ["skewed", "together"])
 def test_without_its_model_there_is_no_interval_and_the_answer_is_right(how):
     x, y, gaps = rows(20_000, 4, shape=how)
@@ -110,6 +112,7 @@ def test_without_its_model_there_is_no_interval_and_the_answer_is_right(how):
     assert np.abs(found.params.to_numpy() - SLOPES).max() < 0.1
 
 
+@pytest.mark.full
 def test_under_its_model_the_test_of_it_is_silent():
     found = fitted(table(*rows(5_000, 51)))
     assert found.released["goodness of fit"]["p"] > 0.005  # its false alarm
@@ -128,6 +131,7 @@ def test_who_does_not_assert_normal_rows_has_no_interval():
         fitted(data, normal="yes")
 
 
+@pytest.mark.full
 def test_on_real_rows_there_is_no_interval():
     df, schema = randhie.load()
     gone = np.random.default_rng(1).uniform(size=(len(df), 2)) < 0.15
@@ -248,6 +252,7 @@ def test_sites_do_not_complete_rows():
         model.plan(dp.Federated(1.0, 1e-6, target="north"))
 
 
+@pytest.mark.full
 def test_whatever_the_noise_is_a_fit_ends_and_says_that_it_knows_nothing():
     x, y, gaps = rows(10, 10)
     wide = SCHEMA.replaced({f"x{j}": dp.Numeric(-1e6, 1e6, scale=1) for j in range(P)})

@@ -137,7 +137,8 @@ def test_each_interval_covers():
     assert np.all((np.abs(z) < 1.96).sum(axis=0) >= 180)
 
 
-@pytest.mark.parametrize("errors", grid(["t", "uniform"], lambda e: e == "t"))
+@pytest.mark.full
+@pytest.mark.parametrize("errors", ["t", "uniform"])
 def test_errors_that_are_not_normal_are_found_and_have_no_interval(errors):
     fit = fitted(rows(PLANE, 30_000, 2, errors), 2)
     assert fit.goodness_of_fit["p"] < 1e-3
@@ -232,6 +233,7 @@ def test_narrow_directions_of_all_rows_are_seen(monkeypatch):
     assert np.all(np.abs(ratios - 1) < 0.4)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("wide", "high", "shape", "alike"),
     [
@@ -283,6 +285,7 @@ def test_mixtures_that_a_histogram_cannot_tell_apart_are_all_kept():
     assert len(chosen) == sum(lack < lacks[0] + 12 for lack in lacks)
 
 
+@pytest.mark.full
 def test_where_noise_hides_components_no_other_explanation_is_followed(monkeypatch):
     """No interval is to be guarded; following them took most of the time of such a fit."""
     rough = []
@@ -331,6 +334,7 @@ def test_a_wide_component_that_may_be_two_has_no_interval():
     assert fit.estimate.inference == "none: two different mixtures are about as likely"
 
 
+@pytest.mark.full
 def test_the_plan_warns_with_what_suffices():
     few = dp.gaussian_mixture("~ a + b", schema=SCHEMA, components=5, n=600)
     plan = few.plan(PRIVACY)

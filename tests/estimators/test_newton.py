@@ -176,10 +176,8 @@ def test_intervals_cover_under_every_law(family: str, n: int, most: float) -> No
     assert 1.0 < ratio < most
 
 
-SHARPEST = ("heteroskedastic",)
-
-
-@pytest.mark.parametrize("name", grid(SETTINGS, lambda name: name in SHARPEST))
+@pytest.mark.full
+@pytest.mark.parametrize("name", SETTINGS)
 def test_intervals_cover_the_population_where_the_model_is_right(name: str) -> None:
     setting = SETTINGS[name]
     hits, z = [], []
@@ -304,7 +302,8 @@ def test_earlier_names_of_targets_are_understood(name: str) -> None:
     assert plans[0].options["target"] == today
 
 
-@pytest.mark.parametrize("kind", grid(["ols", "logit", "glm"], 1))
+@pytest.mark.full
+@pytest.mark.parametrize("kind", ["ols", "logit", "glm"])
 def test_expected_standard_errors_are_about_right_where_the_guesses_are(kind: str) -> None:
     rng, n = np.random.default_rng(5), 20_000
     x = rng.uniform(-1, 1, (n, 2))
@@ -341,6 +340,7 @@ def lengths(law: str, n: int, rng: np.random.Generator) -> Any:
     return z * np.abs({"normal": rng.normal(size=n), "t3": rng.standard_t(3, n)}[law])
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("law", ["normal", "t3"])
 def test_counts_and_excesses_of_a_tail_are_found(law: str) -> None:
     rng, n, noise = np.random.default_rng(3), 20_000, 30.0
@@ -466,6 +466,7 @@ def test_clean_rows_are_not_said_to_lie_far_out():
         assert not [remark for remark in fit.estimate.remarks if "far out" in remark]
 
 
+@pytest.mark.full
 def test_answers_that_columns_nearly_tell_are_told_apart() -> None:
     """Two clouds of 100 rows each, in ranges a hundred times as wide: steps are long and bend."""
     rng = np.random.default_rng(5)

@@ -56,7 +56,7 @@ def test_a_large_epsilon_gives_maximum_likelihood_on_the_support() -> None:
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(("model", "limit"), grid([("ols", 0.06), ("logit", 0.3)], 1))
+@pytest.mark.parametrize(("model", "limit"), [("ols", 0.06), ("logit", 0.3)])
 def test_what_matters_is_found_among_many_columns(model: str, limit: float) -> None:
     # Means over six data sets; the limits are twice what was measured (0.028, 0.15).
     errors = []
@@ -183,8 +183,9 @@ def test_no_data_make_it_run_away(rows_of: Any, epsilon: float, model: str) -> N
         assert np.median(np.abs(fitted)) < 4 * 8.0  # four times the largest response
 
 
+@pytest.mark.full
 @each_model
-@pytest.mark.parametrize(("n", "epsilon"), grid([(300, 1.0), (500, 0.3), (2000, 0.1)], 1))
+@pytest.mark.parametrize(("n", "epsilon"), [(300, 1.0), (500, 0.3), (2000, 0.1)])
 def test_where_nothing_can_be_learned_zero_is_about_what_comes_out(
     n: int, epsilon: float, model: str
 ) -> None:
@@ -390,6 +391,7 @@ def test_where_noise_is_small_every_column_is_fitted_and_none_chosen(model: str)
         assert np.count_nonzero(found.params) <= 8
 
 
+@pytest.mark.full
 @each_model
 def test_fitting_every_column_finds_what_choosing_among_neighbours_misses(
     model: str, monkeypatch: Any

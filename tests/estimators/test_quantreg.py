@@ -77,6 +77,7 @@ def z_scores(n: int, epsilon: float, q: float, reps: int) -> tuple[np.ndarray, n
     return np.array(whole), np.array(without)
 
 
+@pytest.mark.full
 def test_errors_are_as_large_as_standard_errors_say() -> None:
     """Of 36 z scores the mean square is 1 with standard error .24; at half the noise it shows."""
     z, halved = z_scores(20_000, 0.12, 0.5, 12)

@@ -208,6 +208,7 @@ def test_noise_makes_no_line():
         np.testing.assert_allclose(lines.sigma, 0.25, atol=0.1)
 
 
+@pytest.mark.full
 def test_the_number_of_lines_is_chosen_by_the_cells():
     """Of up to three, in a histogram of 20,000 rows; each number is the right one once."""
     rng = np.random.default_rng(11)

@@ -320,6 +320,7 @@ def test_gradient_descent_takes_a_number_of_steps(steps: Any) -> None:
         DPGD("logit").plan(SETTINGS["logit"].design, Central(1.0, DELTA), 1000, steps=steps)
 
 
+@pytest.mark.full
 def test_the_plan_says_what_rarer_answers_would_cost() -> None:
     setting = SETTINGS["logit"]
     plan = RobustGLM("logit").plan(setting.design, Central(1.0, DELTA), 10_000)

@@ -164,6 +164,7 @@ def test_the_papers_settings_are_met_with_sigma_unknown() -> None:
     assert np.mean(errors) < 0.056
 
 
+@pytest.mark.full
 def test_what_is_out_of_reach_is_refused_with_the_n_that_would_do_and_before_the_charge() -> None:
     wide = dp.Schema({name: dp.Numeric(-5, 5) for name in names(1000)})
     model = dp.gaussian_mixture("~ .", None, wide, symmetric=True, n=4_000)

@@ -17,7 +17,6 @@ from dpstats.errors import DPStatsError, FormulaError, OptionError, SchemaError,
 from dpstats.mechanisms.noise import SeededNoise
 from dpstats.models.model import Model
 from dpstats.privacy import Central
-from tests.grids import grid
 
 DELTA = 1e-6
 WITHOUT_NOISE = 1e5
@@ -160,7 +159,8 @@ def test_multiplied_analytic_weights_are_the_same_weights() -> None:
     assert np.allclose(fits[0].bse, fits[1].bse, rtol=1e-4)
 
 
-@pytest.mark.parametrize("name", grid(SETTINGS, lambda name: name == "counts"))
+@pytest.mark.full
+@pytest.mark.parametrize("name", SETTINGS)
 def test_intervals_hold_what_statsmodels_answers(name: str) -> None:
     setting, frame = SETTINGS[name], table(6000, 2)
     reference, z = setting.reference(frame), []

@@ -41,6 +41,7 @@ def test_a_site_answers_with_a_whole_central_fit(fit: Any) -> None:
     assert np.allclose(found["std err"], own.bse)
 
 
+@pytest.mark.full
 def test_the_estimate_is_nearer_than_the_targets_own() -> None:
     off = []
     for seed in range(6):

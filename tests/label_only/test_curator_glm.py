@@ -20,7 +20,6 @@ from dpstats.families import BINOMIAL, GAUSSIAN, POISSON
 from dpstats.privacy import LabelOnly
 from dpstats.queries.labels import Interval
 from dpstats.schema import Categorical, Numeric, Schema
-from tests.grids import grid
 from tests.label_only.cases import TRUTH, design, errors, fit, table, user
 
 WIDE = Schema(y=Numeric(0, 60))
@@ -56,8 +55,9 @@ def deviations(made: str, n: int, privacy: LabelOnly, reps: int) -> np.ndarray:
     return np.array(found)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
-    ("model", "privacy"), grid([("logit", curator(1.0)), ("logit", curator(1.0, 0.0))], 1), ids=str
+    ("model", "privacy"), [("logit", curator(1.0)), ("logit", curator(1.0, 0.0))], ids=str
 )
 def test_logits_are_covered_and_would_not_be_if_intervals_were_shorter(model, privacy):
     z, error, se, plan = errors(LabelCuratorGLM(model), model, 1500, privacy, 60)

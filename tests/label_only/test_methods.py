@@ -202,6 +202,7 @@ def test_no_finite_solution_is_said_and_has_no_intervals():
     raise AssertionError("none of thirty hopeless fits was found to be one")
 
 
+@pytest.mark.full
 def test_the_likelihood_beats_the_unbiased_score():
     """Two estimating equations for randomised response; the second one is efficient."""
     from dpstats.estimators.labels import glm as label_glm
@@ -265,6 +266,7 @@ def holds_least_squares(seeds: range) -> float:
     return float(np.mean([np.abs(f.params - all_rows) < 1.96 * f.bse for f in fits]))
 
 
+@pytest.mark.full
 def test_where_the_mean_is_wrong_intervals_hold_the_fit_of_all_rows(monkeypatch):
     assert holds_least_squares(range(25)) > 0.8  # though it misses far more than allowed for
     monkeypatch.setattr("dpstats.estimators.labels.sums._MISFIT", 0.0)

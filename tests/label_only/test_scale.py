@@ -12,7 +12,6 @@ from dpstats.estimators.labels.curator import LabelCurator
 from dpstats.estimators.labels.scale import PURPOSES
 from dpstats.queries.label_cells import LabelAstray
 from dpstats.queries.labels import Interval
-from tests.grids import grid
 
 N = 10_000
 PURE, GAUSS = (dp.LabelOnly(1.0, delta, curator=True) for delta in (0.0, 1e-6))
@@ -34,8 +33,9 @@ def slots(plan: Any) -> set[str]:
     return {m.slot for m in plan.mechanisms}
 
 
-@pytest.mark.parametrize("privacy", grid([GAUSS, PURE], 1), ids=str)
-@pytest.mark.parametrize("upper", grid([1e6, 1e4], 1))
+@pytest.mark.full
+@pytest.mark.parametrize("privacy", [GAUSS, PURE], ids=str)
+@pytest.mark.parametrize("upper", [1e6, 1e4])
 def test_a_range_far_too_wide_costs_little_and_intervals_cover(upper: float, privacy: Any) -> None:
     squares: dict[str, list[float]] = {"good": [], "careless": []}
     held = []
@@ -99,6 +99,7 @@ def skewed_hold(declared: dp.Numeric) -> float:
     return float(np.mean(held))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "declared", [dp.Numeric(0, 200), dp.Numeric(0, 200, center=4, scale=2)], ids=["range", "scale"]
 )

@@ -19,7 +19,6 @@ import dpstats as dp
 from dpstats.errors import FeasibilityWarning, OptionError, TrustError
 from dpstats.mechanisms.noise import SeededNoise
 from dpstats.protocol.descriptive import ProportionEstimate
-from tests.grids import grid
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpstats.errors.FeasibilityWarning")
 
@@ -97,9 +96,8 @@ def test_intervals_of_shares_cover_also_where_some_are_missing() -> None:
     assert (covers(understated, SHARES) < 0.86).all()
 
 
-@pytest.mark.parametrize(
-    ("schema", "privacy"), grid([(SCHEMA, ONCE), (SCHEMA, ROUNDS), (WIDE, ROUNDS)], last)
-)
+@pytest.mark.full
+@pytest.mark.parametrize(("schema", "privacy"), [(SCHEMA, ONCE), (SCHEMA, ROUNDS), (WIDE, ROUNDS)])
 def test_intervals_of_quantiles_cover(schema: dp.Schema, privacy: dp.Local) -> None:
     truth = stats.norm.ppf([0.25, 0.5, 0.75])
     made = fits(30, lambda s: dp.quantile("y", normal(20_000, s), schema), privacy)
