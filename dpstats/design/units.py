@@ -111,24 +111,33 @@ class Standardization:
         scale = self.y_scale / self.x_scale
         user, user_cov = scale * params, np.outer(scale, scale) * cov
         if self.intercept is not None:
-            at, center = self.intercept, self.x_center
-            user[at] += self.y_center - center @ user
-            row = user_cov[at] - center @ user_cov
-            user_cov[at] = user_cov[:, at] = row
-            user_cov[at, at] = row[at] - row @ center
+            user[self.intercept] += self.y_center - self.x_center @ user
+            _move(user_cov, self.intercept, -self.x_center)
         return user, user_cov
 
     def to_internal(self, params: Float, cov: Float) -> tuple[Float, Float]:
         """Inverse of `to_user`."""
         user, user_cov = params.copy(), cov.copy()
         if self.intercept is not None:
-            at, center = self.intercept, self.x_center
-            user[at] += center @ params - self.y_center
-            row = user_cov[at] + center @ user_cov
-            user_cov[at] = user_cov[:, at] = row
-            user_cov[at, at] = row[at] + row @ center
+            user[self.intercept] += self.x_center @ params - self.y_center
+            _move(user_cov, self.intercept, self.x_center)
         scale = self.x_scale / self.y_scale
         return scale * user, np.outer(scale, scale) * user_cov
+
+
+def _move(cov: Float, at: int, by: Float) -> None:
+    """Covariance, in place, after ``by @ coefficients`` is added to the one at `at`.
+
+    Where the terms of its variance cancel, what is left is no less than their rounding.
+    """
+    terms = (
+        np.abs(cov[at, at])
+        + 2 * np.abs(by) @ np.abs(cov[at])
+        + np.abs(by) @ np.abs(cov) @ np.abs(by)
+    )
+    row = cov[at] + by @ cov
+    cov[at] = cov[:, at] = row
+    cov[at, at] = max(row[at] + row @ by, np.finfo(float).eps * terms)
 
 
 def near(known: Float, bounds: Float) -> Float:

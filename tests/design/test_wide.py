@@ -180,3 +180,15 @@ def test_to_user_is_the_matrix_of_its_transform(intercept):
     np.testing.assert_allclose(user, jacobian @ params + offset, rtol=1e-12)
     np.testing.assert_allclose(cov, jacobian @ root @ root.T @ jacobian.T, rtol=1e-10)
     np.testing.assert_array_equal(cov, cov.T)
+
+
+def test_a_variance_whose_terms_cancel_is_no_less_than_their_rounding():
+    """A column whose values are all but alike: rounding makes a variance of less than nothing."""
+    rng = np.random.default_rng(0)
+    least = []
+    for _ in range(50):
+        change = Standardization(np.array([0.0, 5.0]), np.array([1.0, 5.0]), 0.0, 1.0, 0)
+        root = 1e7 * np.outer([1.0, 1.0], rng.normal(size=2)) + 0.1 * rng.normal(size=(2, 2))
+        least.append(change.to_user(np.zeros(2), root @ root.T)[1][0, 0])
+        least.append(change.to_internal(np.zeros(2), root @ root.T)[1][0, 0])
+    assert min(least) > 0

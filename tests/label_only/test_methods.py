@@ -14,12 +14,14 @@ from dpstats.accounting import epsilon_of
 from dpstats.channels import channel
 from dpstats.errors import OptionError
 from dpstats.estimators.labels import LABEL_ONLY
+from dpstats.estimators.labels.clipped import Clipped
 from dpstats.estimators.labels.curator import LabelCurator
 from dpstats.estimators.labels.glm import LabelGLM
-from dpstats.estimators.labels.ols import LabelOLS
+from dpstats.estimators.labels.ols import LabelOLS, least_squares
 from dpstats.estimators.responses import Responses
 from dpstats.mechanisms.noise import SeededNoise
 from dpstats.privacy import LabelOnly
+from dpstats.queries.labels import Interval
 from dpstats.schema import Numeric, Schema
 from tests.grids import grid
 from tests.label_only.cases import SCALED, TRUTH, design, errors, fit, table, user
@@ -271,3 +273,28 @@ def test_where_the_mean_is_wrong_intervals_hold_the_fit_of_all_rows(monkeypatch)
     assert holds_least_squares(range(25)) > 0.8  # though it misses far more than allowed for
     monkeypatch.setattr("dpstats.estimators.labels.sums._MISFIT", 0.0)
     assert holds_least_squares(range(25)) < 0.2, "cuts that trust the mean ask another question"
+
+
+def test_a_row_that_alone_tells_a_coefficient_has_the_noise_of_the_others():
+    rng, n = np.random.default_rng(0), 300
+    rows = pd.DataFrame({"x": rng.normal(size=n), "g": ["a"] * 150 + ["b"] * 149 + ["c"]})
+    mean = 0.5 * rows.x + 0.3 * (rows.g == "b") + 0.5 * (rows.g == "c")
+    held = []
+    for seed in range(60):
+        data = rows.assign(y=mean + np.random.default_rng(seed).normal(size=n))
+        model = dp.ols("y ~ x + g", data, schema=dp.Schema(y=dp.Numeric(-4, 4)))
+        low, high = model.fit(LOCAL, noise=SeededNoise(seed)).conf_int().loc["g[T.c]"]
+        held.append(low < 0.5 < high)
+    assert np.mean(held) > 0.85  # .1 where its residual, which is zero, is believed
+
+
+def test_messages_that_are_all_alike_are_no_sharp_answer():
+    """One bit of twelve rows may come out the same for each of them."""
+    how = Responses(Interval(-1.0, 1.0), channel("binary", 1, 0.3), sd=0.5, center=0.0)
+    size = 1 / math.tanh(0.15)  # of a bit that is decoded
+    x, z = np.ones((12, 1)), np.full(12, size)
+    _, cov, privacy, _ = least_squares(x, z, how)
+    assert cov[0, 0] == pytest.approx((size**2 - 1) / 12)  # at the ends noise is least
+    assert 0 < privacy[0, 0] <= cov[0, 0]
+    found = Clipped(z - 0.0, np.zeros(12), 1.0, 0.5, 0.25, 0.0, math.inf).fit(x)
+    assert np.isfinite(found.params).all()

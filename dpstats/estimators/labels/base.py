@@ -33,7 +33,9 @@ __all__ = [
     "RANDOMIZED_ONCE",
     "SLOT",
     "LabelMethod",
+    "at_least",
     "inverse_gram",
+    "jackknifed",
     "known_term",
     "label_plan",
     "meaningful",
@@ -54,6 +56,8 @@ RANDOMIZED_ONCE = (
     "public; everything after is post-processing."
 )
 
+_ALONE = 1e-6  # numerical: one less a leverage, below which a row alone tells a coefficient
+_SINGULAR = 1e-12  # numerical: eigenvalues over the largest that are rounding
 _FAR = 12.0  # numerical: linear predictors of a logit beyond this mean that coefficients run away
 
 
@@ -177,6 +181,34 @@ def no_solution(
         ),
         inference=f"none: {why}",
     )
+
+
+def jackknifed(rest: Array, leverage: Array, usual: Array | float) -> Array:
+    """Residuals of rows without which the fit were made (HC3), or scores made of them; shape (m,).
+
+    A row that alone tells a coefficient is fitted whatever its response is: its residual is zero
+    and says nothing, and the `usual` size stands in its place.
+    """
+    left = 1 - leverage
+    alone = left < _ALONE
+    return np.asarray(np.where(alone, usual, rest / np.where(alone, 1.0, left)))
+
+
+def at_least(cov: Array, known: Array) -> Array:
+    """An estimated covariance (d, d), raised where a known part of it is larger.
+
+    The true one exceeds the known part in every direction, and the estimate need not: messages of a
+    few rows may all be alike.
+    """
+    values, vectors = np.linalg.eigh(known)
+    seen = values > _SINGULAR * max(float(values[-1]), 0.0)
+    if not seen.any():
+        return cov
+    root = vectors[:, seen] * np.sqrt(values[seen])
+    back = vectors[:, seen] / np.sqrt(values[seen])
+    ratios, directions = np.linalg.eigh(back.T @ cov @ back)
+    root = root @ directions
+    return np.asarray((root * np.maximum(ratios, 1.0)) @ root.T)
 
 
 def known_term(rows: PublicRows) -> Tall:

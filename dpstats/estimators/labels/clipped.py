@@ -24,6 +24,7 @@ Array = NDArray[np.float64]
 _STEPS = 60  # numerical: steps of the descent
 _CLOSE = 1e-3  # numerical: gain in the log-likelihood below which a step is the last
 _SMALLEST = 0.02  # numerical: least error over the guessed spread of a response
+_ALIKE = 1e-6  # numerical: least variance of messages, over the squared half-width
 _TRUST = {True: 0.25, False: 0.6}  # log: sd of the guess's logarithm: a declared scale, or none
 _ROOT_2PI = math.sqrt(2 * math.pi)  # numerical: of the normal density
 
@@ -149,7 +150,8 @@ class Clipped:
         solved = np.linalg.lstsq(gram(x), cross(x, response), rcond=None)[0]
         line: Array = np.asarray(solved, dtype=np.float64)
         rest = Made((n,), lambda part: response[part] - x[part] @ line)
-        state, noise = self._start(x, line), _variance(rest)
+        # Messages of one bit may all be alike, though no response is known that well.
+        state, noise = self._start(x, line), max(_variance(rest), _ALIKE * self.half**2)
         loss, score, hessian = self._expand(x, state, noise)
         damping, floor = 1e-3, math.log(_SMALLEST * self.guess)
         for _ in range(_STEPS):

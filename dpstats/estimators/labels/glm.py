@@ -14,7 +14,9 @@ from dpstats.estimators.bounds import LABEL_GLM_LOWER, SMALL_EPS
 from dpstats.estimators.labels.base import (
     RANDOMIZED_ONCE,
     LabelMethod,
+    at_least,
     inverse_gram,
+    jackknifed,
     known_term,
     label_plan,
     meaningful,
@@ -207,18 +209,16 @@ class _Model:
         def enlarged(part: slice, rows: Array) -> Array:
             mu, slope, total = self._at(params, part, plain=False)
             leverage = slope**2 / total * np.einsum("ij,ij->i", rows @ inverse, rows)
-            rest: Array = slope / total * (self.z[part] - mu) / np.maximum(1 - leverage, 1e-3)
-            return rest
+            scores = slope / total * (self.z[part] - mu)
+            return jackknifed(scores, leverage, slope / np.sqrt(total))
 
         def by_channel(part: slice, _: Array) -> Array:
             mu, slope, total = self._at(params, part, plain=False)
             noise = np.maximum(total - np.minimum(self._own(mu), total), 0.0)
             return np.asarray(slope / total * np.sqrt(noise))
 
-        cov = np.asarray(inverse @ outer(self.x, enlarged) @ inverse, dtype=np.float64)
-        privacy = inverse @ outer(self.x, by_channel) @ inverse
-        room = float(np.min(np.diag(cov) / np.maximum(np.diag(privacy), 1e-300)))
-        return cov, np.asarray(min(1.0, room) * privacy, dtype=np.float64)
+        privacy = np.asarray(inverse @ outer(self.x, by_channel) @ inverse, dtype=np.float64)
+        return at_least(inverse @ outer(self.x, enlarged) @ inverse, privacy), privacy
 
     def _at(self, params: Array, part: slice, plain: bool) -> tuple[Array, Array, Array]:
         """Means of some responses, their slopes, and the variances that weigh them."""

@@ -14,7 +14,9 @@ from dpstats.estimators.bounds import LABEL_LOWER, LINEAR, SMALL_EPS
 from dpstats.estimators.labels.base import (
     RANDOMIZED_ONCE,
     LabelMethod,
+    at_least,
     inverse_gram,
+    jackknifed,
     label_plan,
     messages,
     public_rows,
@@ -134,23 +136,27 @@ def least_squares(x: Tall, z: Tall, how: Responses) -> tuple[Array, Array, Array
     -------
     params : ndarray of shape (d,)
     cov, cov_privacy : ndarray of shape (d, d)
-        HC3 covariance, and the part that the channel's variance explains.
+        HC3 covariance, and the part that the channel's variance explains. The residual of a row
+        that alone tells a coefficient is zero whatever its response is: it counts as the others do.
     variance : float
         Residual variance without the channel's; may be negative, by chance.
     """
     n, d = x.shape
     inverse = np.asarray(np.linalg.pinv(gram(x), hermitian=True), dtype=np.float64)
     params: Array = inverse @ cross(x, z)
+    fitted = times(x, params)
+    noise = how.noise(how.mean_square(z, fitted))
+    squares = n * mean(n, lambda part: np.square(z[part] - fitted[part]))
+    usual = math.sqrt(max(squares / max(n - d, 1), noise))
 
     def scaled(part: slice, rows: Array) -> Array:
         leverage = np.einsum("ij,ij->i", rows @ inverse, rows)
-        return np.asarray((z[part] - rows @ params) / np.maximum(1 - leverage, 1e-3))
+        return jackknifed(z[part] - rows @ params, leverage, usual)
 
-    cov = inverse @ outer(x, scaled) @ inverse
-    fitted = times(x, params)
-    noise = how.noise(how.mean_square(z, fitted))
+    # Whatever the responses are, the channel adds as much as where it adds least.
+    known = min(how.noise(0.0), how.noise(1.0)) * inverse
+    cov = at_least(inverse @ outer(x, scaled) @ inverse, known)
     privacy = noise * inverse
     room = float(np.min(np.diag(cov) / np.maximum(np.diag(privacy), 1e-300)))
-    squares = n * mean(n, lambda part: np.square(z[part] - fitted[part]))
     variance = squares / max(n - d, 1) - noise
     return params, cov, np.asarray(min(1.0, room) * privacy, dtype=np.float64), variance
