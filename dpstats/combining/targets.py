@@ -75,7 +75,7 @@ def average_for(
             told.get(site.site, nothing)[0],
             float(chi2.sf(told.get(site.site, nothing)[0], s)),
             told.get(site.site, nothing)[1] or site.status,
-            site.reason,
+            site.reason or " ".join(site.warnings),
         )
         for site, _ in found
     ]
@@ -99,10 +99,13 @@ def average_for(
 
 
 def _remarks(target: str, sites: Sequence[SiteRecord]) -> list[str]:
-    """Who did not answer, that nobody helps, and what the target's own fit warned of."""
+    """Who did not answer, that nobody helps, whose fits warn, and of what the target's own does."""
     lost = [f"{site.site} ({site.status})" for site in sites if not site.answered]
     lines = [f"Without an answer: {', '.join(lost)}."] if lost else []
     if sum(site.answered for site in sites) == 1:
         lines.append(f"No other site answered: this is the fit of {target} alone.")
+    warned = [site.site for site in sites if site.warnings and site.site != target]
+    if warned:
+        lines.append(f"Own fits of other sites warn: {', '.join(warned)}; fit.sources says why.")
     own = next(site for site in sites if site.site == target)
     return lines + [f"{target}: {text}" for text in own.warnings]

@@ -316,9 +316,10 @@ def _read(question: Question, design: Design, name: str, message: bytes | None) 
         return without("invalid", "it answers another question, or is of another site")
     if not isinstance(result, ParameterResults) or not _sound(result, question, design, name):
         return without("invalid", "its result is not what was asked for")
-    table = result.table
+    table, warned = result.table, (*result.plan.warnings, *result.estimate.remarks)
     if _estimator(question).sparse:  # there is no covariance
-        return replace(without("answered", "")[0], n=float(result.nobs)), result
+        made = replace(without("answered", "")[0], n=float(result.nobs), warnings=warned)
+        return made, result
     return (
         SiteRecord(
             name,
@@ -330,7 +331,7 @@ def _read(question: Question, design: Design, name: str, message: bytes | None) 
             table.values,
             table.cov,
             table.cov_sampling,
-            (*result.plan.warnings, *result.estimate.remarks),
+            warned,
         ),
         result,
     )

@@ -27,11 +27,12 @@ from dpstats.federated.steps import OpenFits, Step
 from dpstats.mechanisms.noise import Noise
 from dpstats.models import door
 from dpstats.models.checks import check_names, check_paid, guessed_rows
+from dpstats.privacy import Central
 from dpstats.protocol import Plan
 from dpstats.results.privacy_report import PrivacyReport
 from dpstats.schema import Schema
 from dpstats.tables import named_columns
-from dpstats.tables.files import read_table
+from dpstats.tables.files import check_file, read_table
 
 __all__ = ["MODELS", "TOO_SMALL", "Site", "Sites", "counted_at", "is_too_small", "plan_at"]
 
@@ -76,8 +77,9 @@ class Site:
     -----
     *Guarantee.* A question is answered by a fit of `dpstats` under ``Central(epsilon, delta)``,
     whose proof is that of its method; released numbers are all that a reply holds. The ledger is
-    charged before a row is read. A refusal depends on the question, the schema, the ledger and the
-    number and names of columns, never on a row. Equal questions get equal bytes.
+    charged before a row is read. A refusal depends on the question, the schema, the ledger, the
+    number and names of columns and whether a file is a table, never on a row. Equal questions get
+    equal bytes.
     """
 
     name: str
@@ -158,14 +160,14 @@ class Site:
         design, source = self._read(asked)
         privacy = asked.privacy.at(self.name)
         try:
+            n = len(source) if self.schema.unit is None else guessed_rows(privacy)
+            _check_delta(privacy, n)
             if asked.method in IN_ROUNDS:
                 if asked.rows.get(self.name) != len(source):
                     raise RefusedError("the question counts other rows here")
                 shares = Shares.of(asked, design)
                 return door.Prepared(design, source, shares.estimator, shares.at(self.name), None)
             estimator = estimators.find(asked.model, privacy, asked.method)
-            n = len(source) if self.schema.unit is None else guessed_rows(privacy)
-            privacy.check_delta(n)
             plan = estimator.plan(design, privacy, n, **asked.options)
         except RefusedError:
             raise
@@ -180,7 +182,10 @@ class Site:
         ------
         RefusedError
         """
-        return len(self._read(asked)[1])
+        rows = len(self._read(asked)[1])
+        if self.schema.unit is None:  # their number is private otherwise
+            _check_delta(asked.privacy.at(self.name), rows)
+        return rows
 
     def _read(self, asked: Question) -> tuple[Design, Source]:
         """The design that is asked for, and the rows behind it; none of them is read."""
@@ -237,7 +242,12 @@ class Site:
             raise RefusedError(f"schema differs in {', '.join(map(repr, differing[:12]))}")
 
     def _table(self) -> Any:
-        return read_table(Path(self.data), self.schema) if _is_path(self.data) else self.data
+        if not _is_path(self.data):
+            return self.data
+        try:
+            return read_table(Path(self.data), self.schema)
+        except DPStatsError as error:  # the others need not know which files there are
+            raise RefusedError("its table cannot be read") from error
 
     def _fitted(
         self, asked: Question, question: bytes, prepared: door.Prepared, replies: Replies
@@ -270,6 +280,12 @@ class Site:
         rows = prepared.plan.n
         reply = Reply(self.name, asked.digest, "opened", question, rows=rows, report=report)
         return reply.to_bytes()
+
+
+def _check_delta(privacy: Central, n: int) -> None:
+    """Refuse a delta with which a whole row might be published; n is public."""
+    if privacy.delta * n >= 1:
+        raise RefusedError(f"delta is not below 1/n here, {1 / n:.3g}: choose a smaller one")
 
 
 def _lacking(design: Design, table: Any) -> str:
@@ -319,11 +335,19 @@ class Sites(Mapping[str, Any]):
         Raises
         ------
         DataError
-            If there is no such column, or a name stands for two sites.
+            If there is no such column or file, or a name stands for two sites.
         """
+        several = isinstance(data, Mapping) and data and all(map(_is_table, data.values()))
+        if sites is not None and several:
+            raise DataError(
+                f"sites={sites!r} names the column of one table that says at which site a row is, "
+                f"and data= has tables of {', '.join(map(repr, data))} already: leave sites= out."
+            )
         if sites is not None:
             return cls(_split(data, sites))
-        if isinstance(data, Mapping) and data and all(map(_is_table, data.values())):
+        if several:
+            for path in filter(_is_path, data.values()):
+                check_file(Path(path))
             made = {str(name): table for name, table in data.items()}
             if len(made) < len(data):
                 raise DataError(f"A name stands for two sites: {', '.join(map(repr, data))}.")
@@ -382,9 +406,7 @@ def plan_at(site: Site, asked: Question) -> Plan:
     try:
         return site.prepared(asked).plan
     except RefusedError as refusal:
-        cause = refusal.__cause__  # of planning, which reads no row; a reply names its type alone
-        why = f" {cause}" if isinstance(cause, DPStatsError) else ""
-        raise TrustError(f"Site {site.name!r} refuses: {refusal}.{why}") from None
+        raise _told(site, refusal) from None
 
 
 def counted_at(site: Site, asked: Question) -> int:
@@ -398,4 +420,11 @@ def counted_at(site: Site, asked: Question) -> int:
     try:
         return site.counted(asked)
     except RefusedError as refusal:
-        raise TrustError(f"Site {site.name!r} refuses: {refusal}.") from None
+        raise _told(site, refusal) from None
+
+
+def _told(site: Site, refusal: RefusedError) -> TrustError:
+    """Why a site of this process refuses, in more words than a reply has."""
+    cause = refusal.__cause__  # of planning, or of a file; neither reads a row
+    why = f" {cause}" if isinstance(cause, DPStatsError) else ""
+    return TrustError(f"Site {site.name!r} refuses: {refusal}.{why}")

@@ -251,11 +251,13 @@ class Summed:
 
 
 def _remarks(shares: Sequence[SiteShare], summed: bool) -> list[str]:
-    """That sites differ, and who is missing."""
+    """That nobody helps, that sites differ, and who is missing."""
     found = [s for s in shares if s.status == "answered"]
     tested = summed and len(found) > 1
     apart = [s.site for s in found if tested and s.p < _APART / len(found)]
     lines = []
+    if sum(s.status in _ASKED for s in shares) == 1:
+        lines.append(f"No other site answered: this is the fit of {found[0].site} alone.")
     if apart:
         lines.append(
             f"Sites differ: {', '.join(apart)} from all sites together, by a test at "

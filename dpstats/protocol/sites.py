@@ -234,7 +234,7 @@ class SiteShare:
         ``"answered"``, ``"set aside"`` as unlike the target, ``"lost"`` on the way, or why there is
         no answer.
     reason : str
-        Of what it did not answer.
+        Why it did not answer, or what its own fit warned of.
     """
 
     site: str

@@ -82,9 +82,10 @@ class FederatedResults(RegressionResults):
         Returns
         -------
         DataFrame
-            ``n`` rows, ``epsilon`` and ``delta`` that it spent, chi-squared ``distance`` from the
-            target and its p-value ``p``, ``cluster`` of sites that agree (0: the target), its
-            ``weight`` in the estimate, ``status`` and, of one that did not answer, the ``reason``.
+            ``n`` rows of one that answered, ``epsilon`` and ``delta`` that it was asked to spend,
+            chi-squared ``distance`` from the target and its p-value ``p``, ``cluster`` of sites
+            that agree (0: the target), its ``weight`` in the estimate, ``status`` and the
+            ``reason`` why it did not answer, or what its own fit warns of.
         """
         import pandas as pd
         from scipy.stats import chi2
@@ -100,12 +101,12 @@ class FederatedResults(RegressionResults):
             rows.append(
                 [
                     site.site,
-                    round(site.n),
+                    round(site.n) if site.answered else pd.NA,
                     site.epsilon,
                     site.delta,
                     *told,
                     site.status,
-                    site.reason,
+                    site.reason or " ".join(site.warnings),
                 ]
             )
         columns = ["site", "n", "epsilon", "delta", "distance", "p", "cluster", "weight"]
@@ -244,15 +245,23 @@ class SummedResults(RegressionResults):
         Returns
         -------
         DataFrame
-            ``n`` rows, ``epsilon`` and ``delta`` that it spent, ``distance`` from the others and
-            its p-value ``p`` (see `SiteShare`), ``status`` and, of one that did not answer, the
-            ``reason``.
+            ``n`` rows, ``epsilon`` and ``delta`` that it was asked to spend, ``distance`` from the
+            others and its p-value ``p`` (see `SiteShare`), ``status`` and the ``reason`` why it
+            did not answer, or what its own fit warns of.
         """
         import pandas as pd
 
         names = [f.name for f in fields(SiteShare)]
         rows = [astuple(site) for site in self.estimate.sites]
         return pd.DataFrame(rows, columns=names).set_index("site")
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("site", "for_target"):
+            raise AttributeError(
+                f"`{name}`: these estimates are of all sites together, and no site has a table of "
+                "its own. Whole fits have: fit(..., combine='blend')."
+            )
+        return super().__getattr__(name)
 
     def _particulars(self) -> Particulars:
         made, sites = super()._particulars(), self.estimate.sites

@@ -14,7 +14,7 @@ from dpstats.tables.records import csv_header, read_csv
 if TYPE_CHECKING:
     from dpstats.schema import Schema
 
-__all__ = ["read_schema", "read_table", "schema_template"]
+__all__ = ["check_file", "read_schema", "read_table", "schema_template"]
 
 _ALLOWED = (".csv", ".gz", ".parquet")
 
@@ -55,7 +55,7 @@ def schema_template(
     """
     from dpstats.schema import Schema
 
-    _check_file(path)
+    check_file(path)
     parquet = path.suffix == ".parquet"
     empty = _empty_parquet(path) if parquet else dict.fromkeys(csv_header(path), np.empty(0))
     return Schema.template(empty, categorical=categorical, boolean=boolean)
@@ -69,11 +69,12 @@ def read_table(path: Path, schema: Schema) -> Any:
     DataError
         If there is no such file, or it is none of these; its content is not quoted.
     """
-    _check_file(path)
+    check_file(path)
     return _read_parquet(path) if path.suffix == ".parquet" else read_csv(path, schema)
 
 
-def _check_file(path: Path) -> None:
+def check_file(path: Path) -> None:
+    """Refuse what cannot be a table by its name, and a file that is not there."""
     if path.suffix not in _ALLOWED:
         raise DataError(f"{path.name}: allowed are files ending in {', '.join(_ALLOWED)}.")
     if not path.exists():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -360,9 +361,42 @@ def test_methods_and_options_of_sites_are_checked_before_anybody_is_asked() -> N
         fitted(clips=3.0)
 
 
-def test_where_every_site_refuses_the_target_says_why() -> None:
-    with pytest.raises((TrustError, DataError), match="no plan"):
-        fitted(privacy=dp.Federated(1.0, 1e-2, target="home"))  # delta above 1 / n
+@pytest.mark.parametrize("method", [None, "rounds"])
+def test_where_every_site_refuses_the_target_says_why(method: str | None) -> None:
+    with pytest.raises((TrustError, DataError), match="delta is not below 1/n here"):
+        fitted(privacy=dp.Federated(1.0, 1e-2, target="home"), method=method)
+
+
+def test_what_the_own_fit_of_a_source_warns_of_is_said(fit: Any) -> None:
+    """A column that is in other units at one site: all its values are moved into the range."""
+    data = sites()
+    found = fitted({**data, "north": {**data["north"], "x2": 100 + data["north"]["x2"]}})
+    assert "'x2' were outside the declared range" in found.sources.loc["north", "reason"]
+    assert found.sources.loc["south", "reason"] == ""
+    (line,) = (text for text in found.estimate.remarks if "Own fits" in text)
+    assert line.startswith("Own fits of other sites warn: north;")
+    assert not any("Own fits" in text for text in found.for_target("north").estimate.remarks)
+    assert not any("Own fits" in text for text in fit.estimate.remarks)
+
+
+@pytest.mark.parametrize("asked", [{}, {"combine": "blend"}, {"method": "rounds"}])
+def test_a_table_that_cannot_be_read_leaves(tmp_path: Path, asked: dict[str, Any]) -> None:
+    """A path that is not there is a slip, and said before anybody is asked."""
+    (bad := tmp_path / "bad.parquet").write_bytes(b"junk" * 100)
+    ledger = dp.Ledger.memory(1.0, 1e-6)
+    found = fitted({**sites(), "far": bad}, ledger={"far": ledger}, **asked)
+    told = found.sources.loc["far"]
+    assert (told["status"], told["reason"]) == ("refused", "its table cannot be read")
+    assert not ledger.entries
+    with pytest.raises(DataError, match=r"none\.csv: no such file"):
+        dp.ols(FORMULA, {**sites(), "far": tmp_path / "none.csv"}, SCHEMA)
+    with pytest.raises((TrustError, DataError), match="its table cannot be read"):
+        fitted({**sites(), "home": bad}, **asked)
+
+
+def test_tables_of_several_sites_are_not_split_again() -> None:
+    with pytest.raises(DataError, match="has tables of 'home', 'north', 'south', 'far' already"):
+        dp.ols(FORMULA, sites(), SCHEMA, sites="hospital")
 
 
 def test_a_name_stands_for_one_site() -> None:

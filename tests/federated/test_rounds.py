@@ -242,6 +242,15 @@ def test_sites_that_are_alike_are_not_told_apart_and_one_that_is_not_is_named() 
     assert fit.sources.loc["south", "p"] < 1e-3
 
 
+def test_sums_have_no_table_of_a_site_and_those_of_one_alone_are_said_to_be() -> None:
+    fit = fitted(tables(home=900))
+    assert fit.estimate.remarks[0] == "No other site answered: this is the fit of home alone."
+    for name in ("site", "for_target"):
+        with pytest.raises(AttributeError, match="no site has a table of its own"):
+            getattr(fit, name)
+    assert not any("alone" in text for text in fitted(tables()).estimate.remarks)
+
+
 def test_results_travel_as_json_and_say_what_every_site_did(tmp_path: Any) -> None:
     fit = fitted(tables(), MIXED)
     fit.save(tmp_path / "fit.json")

@@ -105,8 +105,9 @@ def test_a_nonce_is_of_one_question() -> None:
         (
             {"data": table(2000, 1), "schema": SCHEMA},
             {"privacy": dp.Federated(1.0, 1e-2, "home")},
-            "no plan",
+            "delta is not below 1/n here, 0.0005",
         ),
+        ({"data": "none.parquet"}, {}, "its table cannot be read"),
     ],
 )
 def test_a_site_refuses(given: Any, changes: Any, words: str) -> None:

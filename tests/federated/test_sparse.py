@@ -58,6 +58,18 @@ def test_sites_find_together_what_the_target_alone_finds_less_well(fit: Any) -> 
     assert "Set aside, as far from home: far." in " ".join(str(fit.summary()).split())
 
 
+def test_what_the_own_fits_of_sites_warn_of_is_said(fit: Any) -> None:
+    """A response that is in other units at one site: its values are moved into the range."""
+    data = tables()
+    data["north"] = {**data["north"], "y": 100 + data["north"]["y"]}
+    found = fitted(data)
+    assert "'y' were outside the declared range" in found.sources.loc["north", "reason"]
+    assert "Own fits of other sites warn: north;" in " ".join(found.estimate.remarks)
+    data["home"] = {**data["home"], "y": 100 + data["home"]["y"]}
+    assert "home: About 100% of the values of 'y'" in " ".join(fitted(data).estimate.remarks)
+    assert not any("Own fits" in text for text in fit.estimate.remarks)
+
+
 def test_it_has_no_standard_errors_and_says_so(fit: Any) -> None:
     assert np.isnan(fit.conf_int().to_numpy()).all()
     assert "no standard errors" in " ".join(str(fit.summary(full=True)).split())
