@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
+from typing import Any
 
 from dpstats.privacy import NOT_PRIVATE
 from dpstats.results import plot
 from dpstats.results.descriptive import HistogramResults
+from dpstats.results.federated import FederatedResults, SummedResults
 from dpstats.results.mixture import MixtureResults
+from dpstats.results.page import TextTable, html_table
 from dpstats.results.regression_mixture import RegressionMixtureResults
 from dpstats.results.released import Released
 from dpstats.text import html_text, plain, pre
@@ -79,8 +82,23 @@ def _told(fit: Released) -> str:
     return "; ".join(told[:_TOLD]) + (f"; and {rest} more, in the table above" if rest > 0 else "")
 
 
+def _sources(fit: FederatedResults | SummedResults) -> str:
+    """What each site gave, as a table."""
+    frame = fit.sources.reset_index()
+    rows = (tuple(map(_cell, row)) for row in frame.itertuples(index=False))
+    return html_table(TextTable(tuple(frame.columns), tuple(rows)))
+
+
+def _cell(value: Any) -> str:
+    import pandas as pd
+
+    if isinstance(value, str):
+        return value
+    return "" if pd.isna(value) else f"{value:.3g}" if isinstance(value, float) else f"{value:,}"
+
+
 def html_report(fit: Released) -> str:
-    """The page: plan, summary with its privacy and error-bound blocks, plot, citation.
+    """The page: plan, summary with its privacy and error-bound blocks, plot, sites, citation.
 
     Parameters
     ----------
@@ -102,6 +120,11 @@ def html_report(fit: Released) -> str:
     sections = [
         ("What was released", fit.to_html(full=True)),
         ("Coefficients" if fit.table.of_coefficients else "Estimates", _svg(fit)),
+        *(
+            [("What each site gave", _sources(fit))]
+            if isinstance(fit, (FederatedResults, SummedResults))
+            else []
+        ),
         ("What was planned, before any row was read", pre(str(fit.plan))),
         ("Error bound", pre(repr(fit.error_bound))),
         ("Proof of privacy", f"<p>{html_text(fit.privacy.guarantee)}</p>"),

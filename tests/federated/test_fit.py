@@ -19,6 +19,7 @@ from dpstats import federated
 from dpstats.errors import DataError, OptionError, TrustError
 from dpstats.mechanisms.noise import SeededNoise
 from dpstats.results import plot
+from dpstats.results.report import html_report
 from tests.federated.cases import BETA, FORMULA, PRIVACY, SCHEMA, sites, table
 
 NOISE = SeededNoise(3)
@@ -377,6 +378,22 @@ def test_what_the_own_fit_of_a_source_warns_of_is_said(fit: Any) -> None:
     assert line.startswith("Own fits of other sites warn: north;")
     assert not any("Own fits" in text for text in found.for_target("north").estimate.remarks)
     assert not any("Own fits" in text for text in fit.estimate.remarks)
+
+
+@pytest.mark.parametrize("method", [None, "rounds"])
+def test_a_report_has_what_each_site_gave(method: str | None) -> None:
+    few = {name: column[:0] for name, column in table(100, 7).items()}
+    found = fitted({**sites(), "<few>": few}, method=method)
+    page = html_report(found)
+    section = page.partition("What each site gave")[2].partition("</section>")[0]
+    head, *rows = [re.findall(r"<t[hd]>(.*?)</t[hd]>", r) for r in section.split("<tr>")[1:]]
+    assert head == ["site", *found.sources.columns]
+    told = {row[0]: dict(zip(head, row, strict=True)) for row in rows}
+    assert list(told) == [*sites(), "&lt;few&gt;"]
+    assert told["north"]["n"] == "6,000"
+    assert told["far"]["distance"] == f"{found.sources.loc['far', 'distance']:.3g}"
+    assert (told["&lt;few&gt;"]["distance"], told["&lt;few&gt;"]["status"]) == ("", "refused")
+    assert told["&lt;few&gt;"]["reason"] == "there are no rows here"
 
 
 @pytest.mark.parametrize("asked", [{}, {"combine": "blend"}, {"method": "rounds"}])
