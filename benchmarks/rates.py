@@ -123,6 +123,7 @@ def trust(problem: str, total: int, reps: int, seed: int) -> dict[str, Any]:
         beta[: s or d] = 1 / math.sqrt(s or max(d, 1))
         rows = site(rng, total, beta) if d else {"y": rng.normal(0.3, 1, total)}
         truth = np.r_[0.0, beta] if d else np.array([0.3])
+        names = ["Intercept", *(f"x{j + 1}" for j in range(d))]
         x = np.column_stack([np.ones(total), *(rows[f"x{j + 1}"] for j in range(s or d))])
         own = np.zeros(truth.size)
         own[: x.shape[1]] = ols(x, rows["y"])
@@ -134,7 +135,8 @@ def trust(problem: str, total: int, reps: int, seed: int) -> dict[str, Any]:
             model = dp.ols(formula, data, schema(d)) if d else dp.mean("y", data, LOOSE)
             asked = {"sparsity": s} if s else {}
             fit: Any = model.fit(privacy, noise=dp.SeededNoise(seed + r), **asked)
-            errors[name].append(float(np.linalg.norm(fit.params.to_numpy() - truth)))
+            found = fit.params.reindex(names, fill_value=0.0) if d else fit.params  # some choose
+            errors[name].append(float(np.linalg.norm(found.to_numpy() - truth)))
     shown = {name: summarise(values) for name, values in errors.items()}
     return {"problem": problem, "rows in all": f"{total:,}", **shown}
 

@@ -58,6 +58,7 @@ __all__ = [
 
 Array = NDArray[np.float64]
 T = TypeVar("T")
+_MOST_ROWS = 2.0**53  # number: of a site's rows, above which counts are no whole numbers
 _SINGULAR = 1e-12  # ratio: the least eigenvalue of correlations that have an inverse
 Found = tuple[SiteRecord, ParameterResults | None]  # of one site
 
@@ -341,7 +342,8 @@ def _sound(result: ParameterResults, question: Question, design: Design, name: s
     """Whether a result is of the fit that was asked for, with numbers that can be combined."""
     table, plan = result.table, result.plan
     if not (
-        plan.model == question.model
+        1 <= result.nobs < _MOST_ROWS
+        and plan.model == question.model
         and plan.privacy == question.privacy.at(name)
         and plan.names == design.names
         and result.design.to_dict() == design.to_dict()
@@ -352,7 +354,7 @@ def _sound(result: ParameterResults, question: Question, design: Design, name: s
     if not (table.has_inference and len(table.inner) == len(table.names)):
         return False
     numbers = np.concatenate([table.values, table.cov.ravel(), table.cov_sampling.ravel()])
-    if not np.isfinite(numbers).all():
+    if not np.isfinite(numbers).all() or np.diag(table.cov_sampling).min() < 0:
         return False
     spread = np.sqrt(np.abs(np.diag(table.cov)))
     scaled = table.cov / np.maximum(np.outer(spread, spread), sys.float_info.min)

@@ -91,6 +91,9 @@ def _add_site(parser: argparse.ArgumentParser) -> None:
         "--allow", default="ols,logit,glm,mean", help="models that may be asked for"
     )
     parser.add_argument(
+        "--methods", help="methods that may be asked for by name, such as newton,omp; default: any"
+    )
+    parser.add_argument(
         "--replies", type=Path, help="file of past replies; default: LEDGER.replies"
     )
     parser.add_argument("--key", type=Path, help="the site's private key, which signs its replies")
@@ -232,6 +235,7 @@ def _site(arguments: argparse.Namespace) -> Site:
         max_epsilon=arguments.max_epsilon,
         max_delta=arguments.max_delta,
         allow=tuple(arguments.allow.split(",")),
+        methods=None if arguments.methods is None else tuple(arguments.methods.split(",")),
         replies=arguments.replies or arguments.ledger.with_name(f"{arguments.ledger.name}.replies"),
     )
 

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from dpstats.cli import main
@@ -41,7 +42,7 @@ def slow(answer: Answer) -> Answer:
 
     def answered(message: bytes) -> bytes:
         if not is_call(message):
-            time.sleep(float(os.environ.get("SLOW", "130")))
+            time.sleep(float(Path("slow").read_text()))
         return answer(message)
 
     return answered

@@ -81,6 +81,11 @@ def test_a_refusal_is_an_answer_too(capsys: Any, folder: Path) -> None:
     ask(capsys, folder)
     refused = answer(capsys, folder, "north", "--allow", "logit")
     assert json.loads(refused.read_text())["reason"] == "model 'ols' is not allowed here"
+    ask(capsys, folder, "--method", "adassp")
+    by_name = answer(capsys, folder, "north", "--methods", "newton,dp-gd")
+    assert json.loads(by_name.read_text())["reason"] == "method 'adassp' is not allowed here"
+    ask(capsys, folder)
+    refused = answer(capsys, folder, "north", "--allow", "logit")
     combined = run(capsys, "federated", "combine", answer(capsys, folder, "home"), refused)
     assert combined[0] == 0
     assert "Without an answer: north (refused)" in " ".join(combined[1].split())
