@@ -73,6 +73,11 @@ def _add_question(parser: argparse.ArgumentParser) -> None:
         metavar="SITE=N",
         help="public guess of a site's rows, for each site where a person may have several",
     )
+    parser.add_argument(
+        "--robust",
+        action="store_true",
+        help="target='robust': less noise, if the model is right",
+    )
     parser.add_argument("--combine", help="blend (the default), minimax, select or pool")
     parser.add_argument("--key", type=Path, help="private key that signs what is asked")
 
@@ -162,6 +167,7 @@ def _question(arguments: argparse.Namespace, model: Callable[..., Any]) -> Quest
     privacy = dp.Federated(arguments.epsilon, arguments.delta, target=target, rows=rows)
     given = {"combine": arguments.combine, "sparsity": arguments.sparsity}
     options = {name: value for name, value in given.items() if value is not None}
+    options |= {"target": "robust"} if arguments.robust else {}
     return question_for(made.kind, made.design, privacy, arguments.method, options)
 
 

@@ -91,6 +91,15 @@ def test_a_refusal_is_an_answer_too(capsys: Any, folder: Path) -> None:
     assert "Without an answer: north (refused)" in " ".join(combined[1].split())
 
 
+def test_a_robust_fit_goes_through_files(capsys: Any, folder: Path) -> None:
+    ask(capsys, folder, "--robust")
+    answers = [answer(capsys, folder, name) for name in SITES]
+    run(capsys, "federated", "combine", *answers, "--out", folder / "fit.json", "--quiet")
+    plans = [json.loads(path.read_text())["result"]["plan"] for path in answers]
+    assert [plan["options"]["target"] for plan in plans] == ["robust"] * 3
+    assert dp.load(folder / "fit.json").sources["status"].eq("answered").all()
+
+
 def test_what_cannot_be_combined_is_said(capsys: Any, folder: Path) -> None:
     ask(capsys, folder)
     home, north = (answer(capsys, folder, name) for name in ("home", "north"))
