@@ -29,6 +29,10 @@ __all__ = ["FederatedResults", "SummedResults"]
 
 _HOW = {"averaged-sparse": "averages", "ftl-low-dim": "gradients", "ftl-high-dim": "gradients"}
 _ASSUMED = ("exchangeable", "target")
+_TOGETHER = (
+    "these estimates are of all sites together, and no site has a table of its own. Whole fits "
+    "have: fit(..., combine='blend')."
+)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -257,11 +261,35 @@ class SummedResults(RegressionResults):
 
     def __getattr__(self, name: str) -> Any:
         if name in ("site", "for_target"):
-            raise AttributeError(
-                f"`{name}`: these estimates are of all sites together, and no site has a table of "
-                "its own. Whole fits have: fit(..., combine='blend')."
-            )
+            raise AttributeError(f"`{name}`: {_TOGETHER}")
         return super().__getattr__(name)
+
+    def conf_int(
+        self,
+        alpha: float = 0.05,
+        cols: Sequence[int | str] | None = None,
+        *,
+        assume: str | None = None,
+    ) -> pd.DataFrame:
+        """Intervals of level 1 - alpha, as of a fit at one curator.
+
+        Parameters
+        ----------
+        alpha : float, default 0.05
+            One less the level.
+        cols : sequence of int or str, optional
+            Positions of parameters, or their names.
+        assume : None
+            For whole fits of sites alone.
+
+        Raises
+        ------
+        OptionError
+            If `assume` is given.
+        """
+        if assume is not None:
+            raise OptionError(f"assume={assume!r}: {_TOGETHER}")
+        return super().conf_int(alpha, cols)
 
     def _particulars(self) -> Particulars:
         made, sites = super()._particulars(), self.estimate.sites

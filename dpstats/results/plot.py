@@ -370,7 +370,10 @@ def sources(
     >>> ax = dp.plot.sources(fit)
     """
     if not isinstance(fit, FederatedResults):
-        raise OptionError("plot.sources: a fit under Federated(...) is needed.")
+        raise OptionError(
+            "plot.sources: a fit under Federated(...) is needed, of whole fits as combine='blend' "
+            "asks for; sums have no table of a site."
+        )
     if term is None:
         known = fit.table.names
         term = next((name for name in known if name not in _INTERCEPTS), known[0])

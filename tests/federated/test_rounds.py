@@ -248,6 +248,11 @@ def test_sums_have_no_table_of_a_site_and_those_of_one_alone_are_said_to_be() ->
     for name in ("site", "for_target"):
         with pytest.raises(AttributeError, match="no site has a table of its own"):
             getattr(fit, name)
+    with pytest.raises(OptionError, match="assume='target': these estimates are of all sites"):
+        fit.conf_int(assume="target")
+    with pytest.raises(OptionError, match="sums have no table of a site"):
+        dp.plot.sources(fit)
+    assert fit.conf_int(0.1, ["x1"]).equals(fit.conf_int(0.1).loc[["x1"]])
     assert not any("alone" in text for text in fitted(tables()).estimate.remarks)
 
 
