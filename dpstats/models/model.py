@@ -333,6 +333,7 @@ class Model:
     ) -> tuple[Question, list[Site]]:
         """What is asked of sites, and these, in this process."""
         method = completing(self._missing, privacy, method, options)
+        estimators.find(self.kind, privacy)  # it says so if sites are not asked for this
         if not isinstance(self._data, Sites):
             raise TrustError(
                 "Federated(...) is of several sites: give data={'north': ..., 'south': ...}, or "

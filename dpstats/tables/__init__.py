@@ -75,6 +75,11 @@ def _open(table: Any) -> tuple[list[Any], Any]:
     if isinstance(table, pd.DataFrame):
         return list(table.columns), table.__getitem__
     if isinstance(table, Mapping):
+        if table and all(isinstance(v, Mapping) or hasattr(v, "columns") for v in table.values()):
+            raise DataError(
+                f"One table is needed here; {_some(list(table))} are several. Tables of sites are "
+                "for ols, logit, glm and mean under Federated(..., target=...)."
+            )
         return list(table), table.__getitem__
     try:
         frame = nw.from_native(table)

@@ -411,6 +411,26 @@ def test_a_table_that_cannot_be_read_leaves(tmp_path: Path, asked: dict[str, Any
         fitted({**sites(), "home": bad}, **asked)
 
 
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda data: dp.quantile("y", data, SCHEMA).fit(PRIVACY),
+        lambda data: dp.histogram("y", data, SCHEMA).fit(PRIVACY),
+        lambda data: dp.mean("y", data, GROUPED, by="g").fit(PRIVACY),
+        lambda data: dp.describe(data, SCHEMA, PRIVACY),
+        lambda data: dp.gaussian_mixture("~ x1", data, SCHEMA).fit(PRIVACY),
+    ],
+)
+def test_what_sites_are_not_asked_for_is_said(make: Any) -> None:
+    with pytest.raises(DataError, match="One table is needed here; 'home', 'north', 'south'"):
+        make(sites())
+    with pytest.raises(TrustError, match=r"No method answers '[\w ]+' under 'federated'"):
+        make({**sites()["home"], "g": ["a", "b"] * 1000})
+
+
+GROUPED = dp.Schema(SCHEMA, g=dp.Categorical(["a", "b"]))
+
+
 def test_tables_of_several_sites_are_not_split_again() -> None:
     with pytest.raises(DataError, match="has tables of 'home', 'north', 'south', 'far' already"):
         dp.ols(FORMULA, sites(), SCHEMA, sites="hospital")
