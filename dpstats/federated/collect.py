@@ -354,7 +354,7 @@ def _sound(result: ParameterResults, question: Question, design: Design, name: s
     if not (table.has_inference and len(table.inner) == len(table.names)):
         return False
     numbers = np.concatenate([table.values, table.cov.ravel(), table.cov_sampling.ravel()])
-    if not np.isfinite(numbers).all() or np.diag(table.cov_sampling).min() < 0:
+    if not np.isfinite(numbers).all():
         return False
     spread = np.sqrt(np.abs(np.diag(table.cov)))
     scaled = table.cov / np.maximum(np.outer(spread, spread), sys.float_info.min)

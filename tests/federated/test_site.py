@@ -205,7 +205,6 @@ def spoiled(message: bytes, change: Any) -> bytes:
     [
         lambda r: r["estimate"]["params"].__setitem__(0, {"nonfinite": "nan"}),
         lambda r: r["estimate"]["cov"][0].__setitem__(0, -1.0),
-        lambda r: r["estimate"]["cov_sampling"][0].__setitem__(0, -1.0),
         lambda r: r["plan"].__setitem__("n", 0),
         lambda r: r["plan"].__setitem__("n", 2**60),
         lambda r: r["plan"]["privacy"].__setitem__("epsilon", 0.9),
