@@ -326,6 +326,26 @@ def test_the_plan_says_where_noise_may_make_the_window(made: Any) -> None:
     assert made(enough - 200).plan(privacy).warnings
 
 
+@pytest.mark.parametrize("half", [4.0, 4_000.0])
+@pytest.mark.parametrize("described", [False, True])
+def test_the_plan_expects_the_errors_that_a_window_is_allowed(half: float, described: bool) -> None:
+    """The error of a standard deviation was expected to be a fifth to a ninth of what is stated."""
+    schema, stated = dp.Schema(y=dp.Numeric(-half, half)), []
+    for seed in range(8):
+        table = {"y": np.random.default_rng([41, seed]).normal(size=2_000)}
+        model = describe_model(table, schema) if described else dp.variance("y", table, schema)
+        fit = model.fit(dp.Central(1.0, 1e-6), noise=dp.SeededNoise(seed))
+        stated.append(fit.bse.to_numpy())
+    ranges = np.array(model.plan(dp.Central(1.0, 1e-6)).predicted_range)
+    at = [0, 1] if described else [0, 1, 2]  # mean and standard deviation; and variance
+    found = np.median(stated, axis=0)[at]
+    assert np.all(0.8 * ranges[at, 0] < found)
+    assert np.all(found < 1.25 * ranges[at, 1])
+    assert found[-1] > 2 * ranges[at[-1], 0]
+    if half > 100:  # the upper end is that of wide ranges
+        assert found[-1] == pytest.approx(ranges[at[-1], 1], rel=0.25)
+
+
 def test_two_answers_are_averaged_where_both_speak() -> None:
     """Far from all values noise falls to that of both; within coarse cells the finer one counts."""
     rng, n = np.random.default_rng(6), 1_000.0

@@ -14,7 +14,7 @@ from dpstats.estimators.base import Request, need_delta
 from dpstats.estimators.central.counted import Counted, counted_plan
 from dpstats.estimators.central.descriptive import passes
 from dpstats.estimators.central.descriptive.quantile import OWN as DISTRIBUTIONS
-from dpstats.estimators.central.descriptive.window import Window, window_of
+from dpstats.estimators.central.descriptive.window import Window, expected_allowances, window_of
 from dpstats.estimators.columns import QUARTILES
 from dpstats.estimators.guesses import max_rows
 from dpstats.estimators.sources import DONG, FICHTENBERGER
@@ -181,6 +181,7 @@ def _expected(plan: Plan, design: Design) -> Plan:
     variances = [effect + (reach * sums) ** 2 / n, effect / 2 + (reach**2 * sums / 2.8) ** 2 / n]
     variances += list((effect * q * (1 - q) + rank**2 / n) / norm.pdf(ndtri(q)) ** 2)
     errors = np.sqrt(np.array(variances) / n)
+    most = np.hypot(errors, [*expected_allowances(n, rank, sums), 0.0, 0.0, 0.0])
     units = [
         "" if place not in design.unscaled else f"sd({name})"
         for place, name in enumerate(design.names)
@@ -189,13 +190,15 @@ def _expected(plan: Plan, design: Design) -> Plan:
         1.0 if unit else float(design.standardization.x_scale[place])
         for place, unit in enumerate(units)
     ]
-    se = tuple(float(scale * error) for scale in scales for error in errors)
+    se, more = (
+        tuple(float(scale * error) for scale in scales for error in each) for each in (errors, most)
+    )
     plan = replace(
         plan,
         predicted_se=se,
-        predicted_range=tuple((each, each) for each in se),
+        predicted_range=tuple(zip(se, more, strict=True)),
         predicted_units=tuple(unit for unit in units for _ in errors),
         privacy_share=float((reach * sums) ** 2 / n / variances[0]),
-        assumptions=(*plan.assumptions, "For the prediction columns are normal."),
+        assumptions=(*plan.assumptions, *passes.NORMAL),
     )
     return passes.blurred(plan, _SLOTS[:2], k)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MECHANISM",
+    "NORMAL",
     "ask_distribution",
     "ask_distributions",
     "blurred",
@@ -41,6 +42,10 @@ __all__ = [
 Array = NDArray[np.float64]
 
 MECHANISM = "noise on counts: 'gaussian' (default), or 'laplace' (default where delta is 0)"
+NORMAL = (  # what the plan of a mean and a standard deviation presumes
+    "For the prediction columns are normal; at the upper end the range is far too wide for them, "
+    "and what may lie outside of a window is allowed for.",
+)
 
 _FOCUS = 1024  # numerical: cells of a second pass inside of what the first found of its quantiles
 _DOUBTS = (

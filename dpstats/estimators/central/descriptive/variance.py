@@ -12,7 +12,7 @@ from dpstats.estimators.base import Request, need_delta
 from dpstats.estimators.central.counted import Counted, counted_plan
 from dpstats.estimators.central.descriptive import passes
 from dpstats.estimators.central.descriptive.describe import THEORY, moments
-from dpstats.estimators.central.descriptive.window import window_of
+from dpstats.estimators.central.descriptive.window import expected_allowances, window_of
 from dpstats.estimators.guesses import max_rows
 from dpstats.privacy import Privacy
 from dpstats.protocol import Holder, Options, Plan, VarianceEstimate
@@ -57,20 +57,24 @@ class WindowVariance(Counted[VarianceEstimate]):
         ]
         plan = counted_plan(self, design, privacy, n, asks, options)
         noise, effect = _noise(plan) / n, max_rows(design) / n
+        rank = passes.expected_noise(plan, _FIRST, 1, 512)
         known = 0 not in design.unscaled
         scale = float(design.standardization.x_scale[0]) if known else 1.0
         mean = scale * np.sqrt(effect + (_REACH * noise) ** 2)
         root = scale * np.sqrt(effect / 2 + (_REACH**2 * noise / 2.8) ** 2)
         errors = tuple(map(float, (mean, 2 * scale * root, root)))
+        allowed = scale * np.array(expected_allowances(n, rank, _noise(plan)))
+        more = np.hypot((mean, root), allowed)
+        most = tuple(map(float, (more[0], 2 * scale * more[1], more[1])))
         unit = "" if known else f"sd({design.names[0]})"
         plan = replace(
             plan,
             parameters=("mean", "variance", "std"),
             predicted_se=errors,
-            predicted_range=tuple((e, e) for e in errors),
+            predicted_range=tuple(zip(errors, most, strict=True)),
             predicted_units=(unit, f"{unit}^2" if unit else "", unit),
             privacy_share=float((scale * _REACH * noise / mean) ** 2),
-            assumptions=(*plan.assumptions, "For the prediction the column is normal."),
+            assumptions=(*plan.assumptions, *passes.NORMAL),
         )
         return passes.blurred(plan, [_FIRST], 1)
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from dpstats.estimators import columns
 from dpstats.protocol import Distribution
 
-__all__ = ["Window", "window_of"]
+__all__ = ["Window", "expected_allowances", "seen_tail", "window_of"]
 
 Array = NDArray[np.float64]
 
@@ -22,6 +22,8 @@ _MOST = 0.125  # share: of the values in the tail that is read of the distributi
 _RATIO = 1.25  # ratio: of distances between quantiles whose tails are half as large; normal below 1
 _OCTAVES = 10  # numerical: times that a tail may be halved beyond what is seen
 _WIDEST = 25.0  # ratio: of a window's reach from the median to the interquartile range
+_FURTHEST = 40.0  # numerical: standard deviations of a normal column that no window reaches
+_FINE = 8000  # numerical: cells of its distribution function
 _EVEN = 0.2  # share: of the allowances for two tails that does not cancel
 
 
@@ -78,6 +80,37 @@ def window_of(found: Distribution, noise: float, agreed: bool = False) -> Window
     return best[1]
 
 
+def seen_tail(found: Distribution) -> float:
+    """Share of the rows in the least tail that the noise lets be seen."""
+    noise = math.sqrt(float(found.variance.max()))
+    return min(max(_SEEN * noise / found.rows, 1.0 / found.rows), _MOST)
+
+
+def expected_allowances(n: float, rank: float, noise: float) -> tuple[float, float]:
+    """What a normal column is to be allowed in a range that is far too wide, in its sd.
+
+    Parameters
+    ----------
+    n : float
+        Rows.
+    rank, noise : float
+        Standard deviations of the noise in a count of the distribution function, and in a sum of z
+        in [-1, 1], in rows.
+
+    Returns
+    -------
+    mean, std : float
+        As standard deviations.
+    """
+    from scipy.special import ndtr
+
+    edges = np.linspace(-_FURTHEST, _FURTHEST, _FINE + 1)
+    variance = np.full(_FINE, rank**2)
+    found = Distribution(edges, n * ndtr(edges[1:]), variance, np.zeros(_FINE))
+    window = window_of(found, noise, agreed=True)
+    return window.mean, window.square / 2
+
+
 def _outer(found: Distribution, share: float, upper: bool) -> float:
     """The value that a share of the rows is beyond; of a cell with as many rows its outer end.
 
@@ -93,8 +126,7 @@ def _outer(found: Distribution, share: float, upper: bool) -> float:
 
 def _tail(found: Distribution, upper: bool, agreed: bool) -> tuple[Array, Array, Array]:
     """Candidates for an end, and first and second moments of what lies beyond each, about it."""
-    noise = math.sqrt(float(found.variance.max()))
-    share = min(max(_SEEN * noise / found.rows, 1.0 / found.rows), _MOST)
+    share = seen_tail(found)
     sign, end = (1.0, float(found.edges[-1])) if upper else (-1.0, float(found.edges[0]))
 
     def at(p: float) -> float:
