@@ -164,13 +164,22 @@ def coarse_edges(design: Design, place: int, cells: int = CELLS, deepest: float 
     The centre is the declared one, or the number of the range that is nearest to 0; nearer to it
     than `deepest`, as a part of the range, ratios become widths.
     """
-    low, high = map(float, design.bounds[place])
-    declared = place not in design.unscaled
-    centre = float(design.standardization.x_center[place]) if declared else 0.0
+    (low, high), centre = _range_of(design, place), 0.0
+    if place not in design.unscaled:
+        known = design.standardization
+        centre = float(np.append(known.x_center, known.y_center)[place])
     centre, unit = min(max(centre, low), high), (high - low) * deepest
     first, last = (math.asinh((end - centre) / unit) for end in (low, high))
     ratios = centre + unit * np.sinh(np.linspace(first, last, cells // 2 + 1))
     return between(np.concatenate([np.linspace(low, high, cells // 2 + 1), ratios]), low, high)
+
+
+def _range_of(design: Design, place: int) -> tuple[float, float]:
+    """Declared range of a column; the width of the design means the response."""
+    if place < len(design.bounds):
+        return float(design.bounds[place, 0]), float(design.bounds[place, 1])
+    assert design.endog is not None
+    return design.endog.lower, design.endog.upper
 
 
 def between(edges: Array, low: float, high: float) -> Array:

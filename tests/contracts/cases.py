@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -320,6 +320,8 @@ MODELS = LAWS | {
 # What another target of the default method is fitted to: the same, where noise dominates.
 ROBUST = {f"robust {model}": model for model in ("ols", "logit", "glm")}
 MODELS |= {name: MODELS[model] for name, model in ROBUST.items()}
+UNSCALED = "mean without a scale"  # in a window, which few rows would not choose
+MODELS[UNSCALED] = replace(MODELS["mean"], endog=Numeric(-Y_BOUND, Y_BOUND))
 
 
 @functools.cache
@@ -388,7 +390,7 @@ class Case:
     trust: str
     setting: Setting
     split: bool = False  # half of the rows selects columns, the other half tests them
-    law: str = ""  # of `LAWS` or `ROBUST`, where it is not the model's usual one
+    law: str = ""  # of `LAWS` or `ROBUST`, or `UNSCALED`, where it is not the model's usual one
 
     def __str__(self) -> str:
         kind = "-split" if self.split else f"-{self.law}" if self.law else ""
@@ -424,6 +426,8 @@ class Case:
         """What the method must be told; all columns are selected where they are tested."""
         if self.split:
             return {"sparsity": COLUMNS_TO_SELECT, "inference": "split"}
+        if self.law == UNSCALED:
+            return {"clip": "window"}
         if self.law in ROBUST:
             return {"target": "robust"}
         known = STARTS if self.estimator.name.startswith("dp-em") else {}
@@ -474,6 +478,12 @@ CASES += [
     if estimator.model == ROBUST.get(law, "ols" if law in OF_LINES else "glm")
     for setting in SETTINGS
 ]
+CASES += [
+    Case(estimator, "central", setting, law=UNSCALED)
+    for estimator in ESTIMATORS
+    if estimator.name == "clipped"
+    for setting in SETTINGS
+]
 METHODS = [case for case in CASES if case.setting == SETTINGS[0]]
 
 
@@ -519,9 +529,12 @@ def _usual(case: Case) -> bool:
     """
     name, model = case.estimator.name, case.estimator.model
     first = next(e.model for e in ESTIMATORS if e.name == name and "central" in e.theory)
-    usual = case.setting == SETTINGS[0] and not case.split and case.law in ("", "robust ols")
+    usual = (
+        case.setting == SETTINGS[0] and not case.split and case.law in ("", "robust ols", UNSCALED)
+    )
     usual = usual and name not in LIKE_OTHERS
-    return (usual and model in (first, GENERALISED.get(name))) or name == "clipped"
+    usual = usual and model in (first, GENERALISED.get(name))
+    return usual or (name == "clipped" and not case.law)
 
 
 def one_of_each_kind(case: Case) -> bool:

@@ -10,9 +10,13 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from dpstats.errors import OptionError
-from dpstats.estimators.base import Request
+from dpstats.estimators import columns
+from dpstats.estimators.base import Request, need_delta
 from dpstats.estimators.bounds import MEAN_LOWER
 from dpstats.estimators.central.counted import Counted, counted_plan
+from dpstats.estimators.central.descriptive import passes
+from dpstats.estimators.central.descriptive.quantile import OWN as DISTRIBUTIONS
+from dpstats.estimators.central.descriptive.window import seen_tail, window_of
 from dpstats.estimators.central.location import (
     MOST_CELLS,
     Clip,
@@ -25,7 +29,7 @@ from dpstats.estimators.central.location import (
     two_stage,
 )
 from dpstats.estimators.guesses import round_up
-from dpstats.estimators.sources import KARWA_VADHAN, LI_FEDERATED, MCSHERRY
+from dpstats.estimators.sources import FICHTENBERGER, KARWA_VADHAN, LI_FEDERATED, MCSHERRY
 from dpstats.privacy import Privacy
 from dpstats.protocol import CoefficientEstimate, Holder, Options, Plan
 from dpstats.queries import Query, ResponseInterval
@@ -47,8 +51,14 @@ _WIDEN = 1.1  # ratio: least widening of the chosen interval
 _SPENDABLE = 0.25  # ses: noise that widening may cost
 _TAIL = 0.15  # ratio: clipping bias allowed for, per resolution and width of the interval
 _UNEVEN = 1.02  # numerical: the resolution is rounded, and falls with n in small steps
+_SLOT = "distribution"
 _COARSE = 0.035  # wording: share of the rows that one doubling is worth, above which the plan warns
-_CLIPS = ("auto", "private", "declared")
+_DISTRIBUTION = 0.1  # budget: the distribution function that a window is read of
+_BLURRED = 0.06  # share: of the rows, noise of a count above which no window is looked for
+_CLEAR = 2.0  # ratio: rows beyond the commonest value to those that are seen, for tails to be read
+_HIDDEN = 3.0  # wording: ratio of the rows of a group to that noise, below which it may be hidden
+_REACH = 4.0  # wording: half the width of a window that the plan presumes, in standard deviations
+_CLIPS = ("auto", "window", "private", "declared")
 
 _OWN = Citation(
     "dpstats-clipped-mean",
@@ -97,6 +107,28 @@ _THEORY = Theory(
     ),
 )
 
+_WINDOW = replace(
+    _THEORY,
+    guarantee=(
+        "(epsilon, delta)-DP for every data set: Gaussian noise on a root of summation applied to "
+        "counts of values in cells, and Laplace noise on the clipped sum with its squares and "
+        "count (L1 sensitivity the width of the window, under both relations)."
+    ),
+    assumptions=(
+        Assumption("Rows (units) are independent"),
+        Assumption("Tails are not much heavier than log-normal with a shape of 1"),
+        Assumption(
+            "No group of rows that noise hides in the distribution function lies far from the rest"
+        ),
+    ),
+    upper=(
+        Rate("statistical", "1/sqrt(n)", _OWN),
+        Rate("privacy", "sqrt(log(1/delta))/(n eps)", _OWN, conjectured=True),
+    ),
+    citations=(_OWN, DISTRIBUTIONS, FICHTENBERGER, LI_FEDERATED.at("Theorem 2")),
+    corrections=(),
+)
+
 
 @dataclass(frozen=True)
 class ClippedMean(Counted[CoefficientEstimate]):
@@ -114,15 +146,23 @@ class ClippedMean(Counted[CoefficientEstimate]):
 
     The first step is left out, and all of epsilon spent on the last, where bounds are tight as
     far as public facts tell: within 7 declared scales; 0 and 1 with no declared scale; or n epsilon
-    too small to find an interval. ``clip="private"`` or ``clip="declared"`` decides otherwise.
+    too small to find an interval.
+
+    Where delta is above 0 and no scale is declared, the range may be far too wide: the first two
+    steps are then one distribution function, whose noise hardly depends on the range, and the
+    window that it says (`descriptive.window.window_of`), unless noise would blur it by more than
+    6 % of the rows. Where too few rows have another value than the others for a tail to be seen,
+    the window is the declared range. ``clip="window"``, ``"private"`` or ``"declared"`` decides
+    otherwise.
 
     Notes
     -----
     *Guarantee.* Step 1 is an exponential mechanism with utilities of sensitivity 1 per row
     (`ResponseInterval`), step 3 a Laplace mechanism (`ResponseMoments`, `UnitMoments`) whose
-    interval depends on the data only through step 1; adaptive composition gives the cost in the
-    plan. Everything else is post-processing. No delta is needed: for one number Laplace noise has
-    sqrt(2)/epsilon per unit of sensitivity, Gaussian noise 4.2 at epsilon 1, delta 1e-6.
+    interval depends on the data only through step 1, or through Gaussian noise on
+    `ColumnPrefixes`; adaptive composition gives the cost in the plan. Everything else is
+    post-processing. The sum needs no delta: for one number Laplace noise has sqrt(2)/epsilon per
+    unit of sensitivity, Gaussian noise 4.2 at epsilon 1, delta 1e-6.
 
     *Rate.* Let the response be sub-Gaussian with standard deviation s, K candidates, and J an
     interval of width O(s sqrt(log n)) with all rows (up to alignment with the candidates). The
@@ -140,9 +180,12 @@ class ClippedMean(Counted[CoefficientEstimate]):
 
     name: ClassVar[str] = "clipped"
     model: ClassVar[str] = "mean"
-    theory: ClassVar[Mapping[str, Theory]] = {"central": _THEORY}
+    theory: ClassVar[Mapping[str, Theory]] = {
+        "central": replace(_THEORY, variants={("clip=window",): _WINDOW})
+    }
     options: ClassVar[Mapping[str, str]] = {
-        "clip": "'private' interval, the 'declared' bounds, or 'auto' from public facts (default)",
+        "clip": "'window' of a distribution function, 'private' interval, the 'declared' bounds, "
+        "or 'auto' from public facts (default)",
     }
 
     def _plan(self, design: Design, privacy: Privacy, n: int, options: Options) -> Plan:
@@ -150,6 +193,12 @@ class ClippedMean(Counted[CoefficientEstimate]):
         if asked not in _CLIPS:
             raise OptionError(f"clip={asked!r}: allowed are {', '.join(map(repr, _CLIPS))}.")
         facts = facts_of(design, privacy)
+        wide = privacy.delta > 0 and not (facts.declared or facts.natural)
+        if asked == "window" or (asked == "auto" and wide):
+            need_delta(f"{self.name}, clip='window'", privacy)
+            plan = self._by_window(design, privacy, n, facts)
+            if asked == "window" or _blur(plan) <= _BLURRED:
+                return plan
         share = _share(n, privacy.epsilon / facts.rows)
         depth = _depth(facts, n, _resolution(share * privacy.epsilon, facts.rows), asked)
         interval = Request("interval", 0.0, "interval that holds most rows", kind="selection")
@@ -167,14 +216,59 @@ class ClippedMean(Counted[CoefficientEstimate]):
         plan = predict(plan, design, facts, _expected(plan, facts))
         return _with_resolution(plan, facts)
 
+    def _by_window(self, design: Design, privacy: Privacy, n: int, facts: ResponseGuess) -> Plan:
+        """The plan of a mean in a window, in standard deviations where none is declared."""
+        purpose = "distribution function of the response"
+        asks = (Request(_SLOT, _DISTRIBUTION, purpose), moments_request(1 - _DISTRIBUTION))
+        plan = counted_plan(self, design, privacy, n, asks, {"clip": "window"})
+        noise, sampling = _REACH * relative_noise(plan, facts.rows) / n, facts.rows / n
+        assert design.endog is not None
+        unit = "" if facts.declared else f"sd({design.endog.name})"
+        error = math.sqrt(noise**2 + sampling) * (1 if unit else design.standardization.y_scale)
+        hidden = round_up(_HIDDEN * _blur(plan) * n)
+        statements = (
+            "For the prediction the response is normal.",
+            f"Fewer than about {hidden:,} rows that lie far from all others may be clipped away, "
+            "clip='declared' keeps them.",
+        )
+        plan = replace(
+            plan,
+            predicted_se=(error,),
+            predicted_range=((error, error),),
+            predicted_units=(unit,),
+            privacy_share=noise**2 / (noise**2 + sampling),
+            assumptions=(*plan.assumptions, *statements),
+        )
+        return _coarse(plan, _blur(plan), 1.0) if _blur(plan) > _COARSE else plan
+
     def _fit(self, holder: Holder[Query], design: Design, plan: Plan) -> CoefficientEstimate:
-        """Ask for the interval where one was planned, widen it, ask for the moments."""
+        """Ask for the interval or the window that was planned, and for the moments in it."""
         facts = facts_of(design, plan.privacy)
         clip = Clip(facts.lower, facts.upper)
+        if plan.options["clip"] == "window":
+            clip = _window(holder, design, plan, facts)
         if plan.options["clip"] == "private":
             (lower, upper), _ = holder.ask(_candidates(plan, facts), "interval")
             clip = _widened(plan, facts, float(lower), float(upper))
         return release_mean(holder, design, plan, clip)
+
+
+def _blur(plan: Plan) -> float:
+    """Noise that is expected in the distribution function, to the rows."""
+    return passes.expected_noise(plan, _SLOT, 1, 512) / plan.n
+
+
+def _window(holder: Holder[Query], design: Design, plan: Plan, facts: ResponseGuess) -> Clip:
+    """Where noise and the effect of holding values to it are least; see `window_of`."""
+    response = np.array([len(design.names)])
+    (found,) = passes.ask_distributions(holder, design, [_SLOT], response)
+    low, high, tail = float(found.edges[0]), float(found.edges[-1]), _CLEAR * seen_tail(found)
+    if found.quantile(1 - tail) - found.quantile(tail) <= columns.DEEPEST * (high - low):
+        return Clip(facts.lower, facts.upper)
+    window = window_of(found, relative_noise(plan, facts.rows))
+    centre, scale = design.standardization.y_center, design.standardization.y_scale
+    lower, upper = ((end - centre) / scale for end in (window.lower, window.upper))
+    return Clip(lower, upper, bias=window.mean / scale)
 
 
 def _share(n: int, epsilon: float) -> float:
@@ -271,7 +365,12 @@ def _with_resolution(plan: Plan, facts: ResponseGuess) -> Plan:
     if facts.declared or resolution <= _COARSE * plan.n:
         return plan
     # The share of epsilon falls as n^(-1/3), so the resolution grows as n^(1/3).
-    enough = round_up(_UNEVEN * plan.n * (resolution / plan.n / _COARSE) ** 1.5)
+    return _coarse(plan, resolution / plan.n, 1.5)
+
+
+def _coarse(plan: Plan, resolution: float, power: float) -> Plan:
+    """The plan with a warning that the interval is coarse, and how many rows suffice."""
+    enough = round_up(_UNEVEN * plan.n * (resolution / _COARSE) ** power)
     warning = (
         f"n={plan.n:,} is small for epsilon={plan.privacy.epsilon:g} and a range without a "
         "declared scale: the clipping interval is coarse, and the interval may not cover for "
