@@ -132,12 +132,13 @@ _RATIO = {
 
 
 def _tick_ratios(ax: Axes) -> None:
-    """Round numbers on a logarithmic axis, however short it is."""
+    """Round numbers on a logarithmic axis, however short or long it is."""
     from matplotlib.ticker import LogLocator, MaxNLocator, StrMethodFormatter
 
     lower, upper = ax.get_xlim()
-    short = upper < 5 * lower
-    ax.xaxis.set_major_locator(MaxNLocator(6) if short else LogLocator(subs=(1.0, 2.0, 5.0)))
+    subs = (1.0, 2.0, 5.0) if upper < 1000 * lower else (1.0,)
+    short, ticks = MaxNLocator(6), LogLocator(subs=subs, numticks=8)
+    ax.xaxis.set_major_locator(short if upper < 5 * lower else ticks)
     ax.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
     ax.tick_params(axis="x", which="minor", bottom=False, labelbottom=False)
 

@@ -187,6 +187,20 @@ def logistic():
     return [model.fit(dp.Central(epsilon, 1e-6)) for epsilon in (1.0, 2.0)], data
 
 
+@pytest.mark.parametrize("decades", [0.3, 0.9, 2.0, 2.9, 5.0, 11.0, 60.0])
+def test_an_axis_of_ratios_has_numbers_whatever_its_length(decades):
+    """Ratios that noise hides had an axis without any from four decades on."""
+    from matplotlib.figure import Figure
+
+    ax = Figure().subplots()
+    ax.set_xscale("log")
+    ax.set_xlim(0.7, 0.7 * 10**decades)
+    plot._tick_ratios(ax)
+    ax.figure.canvas.draw()
+    shown = [t for t in ax.get_xticks() if ax.get_xlim()[0] <= t <= ax.get_xlim()[1]]
+    assert 2 <= len(shown) <= 12
+
+
 def test_ratios_are_drawn_on_a_logarithmic_axis(logistic):
     (fit, _), _ = logistic
     ax = plot.coefficients(fit, exp=True)
