@@ -57,6 +57,9 @@ _STEEPEST = 2.5  # sds: of linear predictors, within which the curvature is look
 LARGEST_SD = {"logit": 6.0, "probit": 3.5, "log": 2.5, "cloglog": 2.5, "identity": 2.0}
 # sds: of linear predictors, before anything is known
 PRIOR_SD = {"logit": 2.0, "probit": 1.2, "log": 1.0, "cloglog": 1.2}
+# sds: of the linear predictor of a logit that a step changes, at most: where all answers are alike,
+# and more for each unit of the share of the rarer one
+_LEAP, _MORE = 1.0, 2.0
 _FARTHEST = 5.0  # number: units of the mean predictor from its start, at most
 
 
@@ -152,6 +155,21 @@ class _OfPredictor(Climb):
         held = np.clip(mean, level - _FARTHEST, level + _FARTHEST)
         drawn: Array = held * constant + varying
         return drawn if constant.any() else to * min(1.0, limit / max(self.rows.spread(to), 1e-300))
+
+    def stepped(self, b: Array, score: Array, noise: float, kept: float) -> Array:
+        """A step as of every law; of a logit no longer than rows that are not normal can bear.
+
+        Where events are rare means grow as exponentials do. A factor then has other means than
+        normal rows of its variance, by a multiple on the way of one long step, from where the next
+        steps do not come back.
+        """
+        to = super().stepped(b, score, noise, kept)
+        if self.family.link != "logit":
+            return to
+        mean = float(self.family.mean(np.array([self.rows.predictor(b)[0]]))[0])
+        most = _LEAP + _MORE * min(mean, 1 - mean)
+        shorter: Array = b + (to - b) * min(1.0, most / max(self.rows.spread(to - b), 1e-300))
+        return shorter
 
     def rarer(self, b: Array) -> float:
         """Share of rows with the rarer answer, or with a count above 0, but at most half.
