@@ -57,9 +57,10 @@ _STEEPEST = 2.5  # sds: of linear predictors, within which the curvature is look
 LARGEST_SD = {"logit": 6.0, "probit": 3.5, "log": 2.5, "cloglog": 2.5, "identity": 2.0}
 # sds: of linear predictors, before anything is known
 PRIOR_SD = {"logit": 2.0, "probit": 1.2, "log": 1.0, "cloglog": 1.2}
-# sds: of the linear predictor of a logit that a step changes, at most: where all answers are alike,
-# and more for each unit of the share of the rarer one
-_LEAP, _MORE = 1.0, 2.0
+# sds: of linear predictors that a step changes, at most
+_LEAP = {"logit": 1.0, "probit": 0.6, "log": 0.6, "cloglog": 0.8}
+# ratio: how much more, for each unit of the share of the rarer answer, where means bend both ways
+_MORE = {"logit": 2.0, "probit": 2.0}
 _FARTHEST = 5.0  # number: units of the mean predictor from its start, at most
 
 
@@ -157,17 +158,19 @@ class _OfPredictor(Climb):
         return drawn if constant.any() else to * min(1.0, limit / max(self.rows.spread(to), 1e-300))
 
     def stepped(self, b: Array, score: Array, noise: float, kept: float) -> Array:
-        """A step as of every law; of a logit no longer than rows that are not normal can bear.
+        """A step as of every law, no longer than rows that are not normal can bear.
 
-        Where events are rare means grow as exponentials do. A factor then has other means than
-        normal rows of its variance, by a multiple on the way of one long step, from where the next
-        steps do not come back.
+        Counts, and events where they are rare, have means that grow as exponentials do. A factor
+        then has other means than normal rows of its variance, by a multiple on the way of one long
+        step, from where the next steps do not come back.
         """
-        to = super().stepped(b, score, noise, kept)
-        if self.family.link != "logit":
+        to, family = super().stepped(b, score, noise, kept), self.family
+        if family == GAUSSIAN or family.link not in _LEAP:
             return to
-        mean = float(self.family.mean(np.array([self.rows.predictor(b)[0]]))[0])
-        most = _LEAP + _MORE * min(mean, 1 - mean)
+        most = _LEAP[family.link]
+        if family.link in _MORE:
+            mean = float(family.mean(np.array([self.rows.predictor(b)[0]]))[0])
+            most *= 1 + _MORE[family.link] * min(mean, 1 - mean)
         shorter: Array = b + (to - b) * min(1.0, most / max(self.rows.spread(to - b), 1e-300))
         return shorter
 
