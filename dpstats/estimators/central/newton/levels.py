@@ -15,7 +15,7 @@ from dpstats.estimators.central.newton.climb import Bread, Climb, whitened
 from dpstats.estimators.central.newton.conclusion import Conclusion, presumed_effect
 from dpstats.estimators.central.newton.curvature import drawn_to
 from dpstats.estimators.central.newton.levels_rows import LevelRows
-from dpstats.estimators.central.newton.likelihood import LARGEST_SD, PRIOR_SD
+from dpstats.estimators.central.newton.likelihood import LARGEST_SD, LEAP, MORE, PRIOR_SD
 from dpstats.estimators.central.newton.remarks import far_out, not_identified, off_model
 from dpstats.estimators.central.sandwich import noisy_count
 from dpstats.estimators.numerics.entrywise import symmetric_pattern
@@ -208,6 +208,14 @@ class _OfLevels(Climb):
         mean, usual = eta.mean(axis=0), np.log(self.shares[1:] / self.shares[0])
         held = np.clip(mean, usual - _FAR, usual + _FAR)
         return self.constant(held) + (to - self.constant(mean)) * factor
+
+    def stepped(self, b: Array, score: Array, noise: float, kept: float) -> Array:
+        """A step no longer than rows that are not normal can bear, as of a logit."""
+        to = super().stepped(b, score, noise, kept)
+        changed = (self.rows.predictors(to) - self.rows.predictors(b)).std(axis=0).max()
+        most = LEAP["logit"] * (1 + MORE["logit"] * self.rarer(b))
+        shorter: Array = b + (to - b) * min(1.0, most / max(float(changed), 1e-300))
+        return shorter
 
     def rarer(self, b: Array) -> float:
         """Share of rows with the rarest level, but at most half."""

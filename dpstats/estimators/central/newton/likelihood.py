@@ -39,7 +39,7 @@ from dpstats.queries import (
 if TYPE_CHECKING:
     from dpstats.design import Design
 
-__all__ = ["LARGEST_SD", "PRIOR_SD", "maximize"]
+__all__ = ["LARGEST_SD", "LEAP", "MORE", "PRIOR_SD", "maximize"]
 
 Array = NDArray[np.float64]
 
@@ -58,9 +58,9 @@ LARGEST_SD = {"logit": 6.0, "probit": 3.5, "log": 2.5, "cloglog": 2.5, "identity
 # sds: of linear predictors, before anything is known
 PRIOR_SD = {"logit": 2.0, "probit": 1.2, "log": 1.0, "cloglog": 1.2}
 # sds: of linear predictors that a step changes, at most
-_LEAP = {"logit": 1.0, "probit": 0.6, "log": 0.6, "cloglog": 0.8}
+LEAP = {"logit": 1.0, "probit": 0.6, "log": 0.6, "cloglog": 0.8}
 # ratio: how much more, for each unit of the share of the rarer answer, where means bend both ways
-_MORE = {"logit": 2.0, "probit": 2.0}
+MORE = {"logit": 2.0, "probit": 2.0}
 _FARTHEST = 5.0  # number: units of the mean predictor from its start, at most
 
 
@@ -165,12 +165,12 @@ class _OfPredictor(Climb):
         step, from where the next steps do not come back.
         """
         to, family = super().stepped(b, score, noise, kept), self.family
-        if family == GAUSSIAN or family.link not in _LEAP:
+        if family == GAUSSIAN or family.link not in LEAP:
             return to
-        most = _LEAP[family.link]
-        if family.link in _MORE:
+        most = LEAP[family.link]
+        if family.link in MORE:
             mean = float(family.mean(np.array([self.rows.predictor(b)[0]]))[0])
-            most *= 1 + _MORE[family.link] * min(mean, 1 - mean)
+            most *= 1 + MORE[family.link] * min(mean, 1 - mean)
         shorter: Array = b + (to - b) * min(1.0, most / max(self.rows.spread(to - b), 1e-300))
         return shorter
 
