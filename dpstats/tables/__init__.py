@@ -70,12 +70,18 @@ def _some(names: Sequence[Any]) -> str:
     return shown if len(names) <= _SHOWN else f"{shown} ... ({len(names):,} in all)"
 
 
+def _several(table: dict[str, Any]) -> bool:
+    """Whether what is given as columns are whole tables."""
+    tables = (isinstance(v, Mapping) or hasattr(v, "columns") for v in table.values())
+    return bool(table) and all(tables)
+
+
 def _open(table: Any) -> tuple[list[Any], Any]:
     """Column names, and a function from a name to its column."""
     if isinstance(table, pd.DataFrame):
         return list(table.columns), table.__getitem__
     if isinstance(table, Mapping):
-        if table and all(isinstance(v, Mapping) or hasattr(v, "columns") for v in table.values()):
+        if type(table) is dict and _several(table):  # others may read a column when it is looked at
             raise DataError(
                 f"One table is needed here; {_some(list(table))} are several. Tables of sites are "
                 "for ols, logit, glm and mean under Federated(..., target=...)."
