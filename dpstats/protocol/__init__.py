@@ -26,6 +26,7 @@ from dpstats.protocol.descriptive import (
     QuantileEstimate,
 )
 from dpstats.protocol.estimate import (
+    WEIGHTED_DOWN,
     CoefficientEstimate,
     Estimate,
     RangeEstimate,
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 from dpstats.protocol.plan import Answer, Mechanism, NoiseLaw, Options, Plan, Release
 
 __all__ = [
+    "WEIGHTED_DOWN",
     "Answer",
     "ClassificationEstimate",
     "CoefficientEstimate",

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "COEFFICIENTS",
+    "WEIGHTED_DOWN",
     "CoefficientEstimate",
     "Estimate",
     "InUnits",
@@ -33,6 +34,7 @@ __all__ = [
 Array = NDArray[np.float64]
 
 _OF_RESPONSE = frozenset({"clip", "residual sd"})  # released in units of the response
+WEIGHTED_DOWN = "leverage weighted down"  # released share, where rows far out count less
 COEFFICIENTS = "coefficients"  # the group of those that multiply columns
 
 

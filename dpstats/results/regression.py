@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from dpstats.errors import ExtrapolationWarning, OptionError
 from dpstats.families import GAUSSIAN
-from dpstats.protocol.estimate import CoefficientEstimate
+from dpstats.protocol.estimate import WEIGHTED_DOWN, CoefficientEstimate
 from dpstats.results import coefficients, dispersion
 from dpstats.results.effects import MarginalEffects, OneMean, marginal_effects
 from dpstats.results.prediction import Prediction, what_is_astray
@@ -44,6 +44,7 @@ _CONDITIONAL = (
     "columns, as if these had been named beforehand; they do not say whether a column that was "
     "left out matters."
 )
+_LITTLE = 0.005  # wording: share of the leverage that weights take, below which nothing is said
 _SHOWN = {"negativebinomial": "NegativeBinomial", "cloglog": "CLogLog"}  # as in statsmodels
 _RATIOS = {
     "cloglog": "Coefficients are logarithms of hazard ratios; exp_conf_int() gives the ratios.",
@@ -355,6 +356,7 @@ class RegressionResults(TermResults):
             errors=(_CONDITIONAL.format(self.inference) if conditional else self.no_inference,),
             meaning=(
                 self._modelled,
+                self._weighted_down,
                 _RATIOS.get(family.link, ""),
                 f"Known term of the linear predictor, with coefficient 1: {known.name}."
                 if known
@@ -382,6 +384,17 @@ class RegressionResults(TermResults):
             return []
         kind = "trials" if weights.trials else weights.kind
         return [("Weights:", f"{weights.name} ({kind})")]
+
+    @property
+    def _weighted_down(self) -> str:
+        """That rows far out count less, which asks another question where the mean is wrong."""
+        lost = self.released.get(WEIGHTED_DOWN, 0.0)
+        if lost < _LITTLE:
+            return ""
+        return (
+            f"Rows that lie far out count less: weights take {lost:.0%} of the leverage. Where the "
+            "mean is not as the model says, statsmodels' fit of all rows alike is another."
+        )
 
     @property
     def _modelled(self) -> str:

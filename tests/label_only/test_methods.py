@@ -298,3 +298,19 @@ def test_messages_that_are_all_alike_are_no_sharp_answer():
     assert 0 < privacy[0, 0] <= cov[0, 0]
     found = Clipped(z - 0.0, np.zeros(12), 1.0, 0.5, 0.25, 0.0, math.inf).fit(x)
     assert np.isfinite(found.params).all()
+
+
+@pytest.mark.parametrize("model", ["ols", "poisson"])
+def test_rows_that_are_weighted_down_are_told_and_doubted(model):
+    """Where a few public rows carry a bent mean, weights answer another question."""
+    rng, n = np.random.default_rng(4), 2000
+    x = rng.lognormal(0, 0.8, n)
+    y = rng.poisson(np.exp(np.minimum(0.2 * x, 3)))
+    data = pd.DataFrame({"x": x, "y": y})
+    made = getattr(dp, model)("y ~ x", data, schema=dp.Schema(y=dp.Numeric(0, 100)))
+    fit = made.fit(CURATOR, noise=SeededNoise(1))
+    lost = fit.released["leverage weighted down"]
+    assert 0.01 < lost < 1
+    assert f"weights take {lost:.0%} of the leverage" in " ".join(str(fit.summary()).split())
+    parts = fit.cov_params() - fit.cov_privacy() - fit.cov_sampling()
+    assert np.all(np.diag(parts) > -1e-12)

@@ -39,7 +39,14 @@ from dpstats.estimators.responses import (
 )
 from dpstats.estimators.sources import CAI, CHAUDHURI, LI_MATRIX
 from dpstats.privacy import LabelOnly
-from dpstats.protocol import CoefficientEstimate, LabelHolder, Mechanism, Options, Plan
+from dpstats.protocol import (
+    WEIGHTED_DOWN,
+    CoefficientEstimate,
+    LabelHolder,
+    Mechanism,
+    Options,
+    Plan,
+)
 from dpstats.queries.labels import Interval, LabelSums, SquaredResiduals, WeightedResiduals
 from dpstats.tall import Made, Tall, constant, cross, gram
 from dpstats.theory import Assumption, Rate, Theory
@@ -247,6 +254,7 @@ class LabelCurator(LabelMethod):
                 **how.options(),
                 "residual sd": math.sqrt(variance),
                 "largest leverage": made.largest_leverage,
+                WEIGHTED_DOWN: made.lost,
             },
         )
 

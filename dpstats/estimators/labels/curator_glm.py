@@ -30,6 +30,7 @@ from dpstats.estimators.sources import DUCHI, GOURIEROUX, LI_MATRIX
 from dpstats.families import BINOMIAL, GAUSSIAN
 from dpstats.privacy import LabelOnly
 from dpstats.protocol import (
+    WEIGHTED_DOWN,
     Answer,
     CoefficientEstimate,
     LabelHolder,
@@ -185,11 +186,12 @@ class LabelCuratorGLM(LabelMethod):
             meat = _meat(holder, rounds, made, mu, spread)
         back = np.linalg.pinv(equations.bread(params), hermitian=True) @ inverse
         noise = asked.noise.sd**2 * (back @ back.T)
-        cov = back @ meat @ back.T + noise
+        cov = back @ meat @ back.T + noise + np.diag(made.doubt)
         released = {
             **how.options(),
             **({} if spread is None else {"dispersion": spread.size}),
             "largest leverage": made.largest_leverage,
+            WEIGHTED_DOWN: made.lost,
         }
         sound = found and bool(np.isfinite(cov).all())
         if not (sound and meaningful(rounds.link, equations.eta(params), how.interval)):

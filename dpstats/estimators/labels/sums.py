@@ -107,6 +107,8 @@ class Balanced:
         Expected covariance of the coefficients by sampling.
     doubt : ndarray of shape (d,)
         Squares by which weights may move what is estimated; see `Leverages`.
+    lost : float
+        Share of the leverage of all rows that weights take.
     """
 
     cut: float
@@ -117,6 +119,7 @@ class Balanced:
     scale: float
     sampling: Array
     doubt: Array
+    lost: float
 
     @property
     def noise(self) -> Array:
@@ -200,13 +203,16 @@ class Leverages:
             gram(x, Made((n,), lambda part: weight(part) * slope[part])), hermitian=True
         )
         back = bread @ np.linalg.pinv(root, hermitian=True)
-        doubt = np.zeros(d)
+        doubt, lost = np.zeros(d), 0.0
         for part, block in read(x):
-            moved = (block * weight(part)[:, None]) @ bread - block @ self._uncut
+            weights, uncut = weight(part), block @ self._uncut
+            moved = (block * weights[:, None]) @ bread - uncut
             doubt += np.square(moved).T @ variance[part]
+            leverage = slope[part] * np.einsum("ij,ij->i", uncut, block)
+            lost += float((1 - weights) @ leverage) / d
         doubt *= _MISFIT * n
-        weights = Made((n,), weight)
-        return Balanced(at, weights, root, rows, back, scale, bread @ meat @ bread, doubt)
+        sampling = bread @ meat @ bread
+        return Balanced(at, Made((n,), weight), root, rows, back, scale, sampling, doubt, lost)
 
     def best(self, at: Positions | slice) -> Balanced:
         """Rows cut where the variances of the coefficients `at` are expected to be smallest."""
