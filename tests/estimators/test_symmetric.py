@@ -121,6 +121,18 @@ def test_rows_that_are_no_such_mixture_get_no_interval(errors: str) -> None:
     assert not fit.has_inference
 
 
+@pytest.mark.parametrize("kind", ["rows", "lines"])
+def test_one_population_is_not_taken_for_two(kind: str) -> None:
+    """What errors make of b = 0 is about 2 sqrt(2 d) = 6 standard errors long, and no b."""
+    for seed in range(6):
+        if kind == "rows":
+            fit = fitted(of_rows(rows(5_000, np.zeros(5), 200 + seed), 5), 1.0, seed)
+        else:
+            fit = fitted(of_lines(lines(5_000, np.zeros(5), 200 + seed), 5), 1.0, seed, normal=True)
+        assert "Noise hides b" in " ".join(fit.estimate.remarks)
+        assert not fit.has_inference
+
+
 @pytest.mark.full
 def test_correlated_covariates_are_noticed() -> None:
     rng, data = np.random.default_rng(7), lines(30_000, unit(3), 7)

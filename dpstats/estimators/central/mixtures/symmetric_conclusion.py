@@ -19,7 +19,7 @@ __all__ = ["concluded_symmetric", "largest_positive"]
 Array = NDArray[np.float64]
 Symmetric = TypeVar("Symmetric", bound=SymmetricMixtureEstimate)
 
-_SHORT = 4.0  # wording: standard errors that b is long, below which its sign is a matter of chance
+_CLEAR = 3.0  # wording: standard errors that b is longer than what noise makes of b = 0
 _WORDS = (
     "noise is not normal, of another size in some direction, or signs are not equally likely",
     "two components b and -b",
@@ -87,14 +87,20 @@ def concluded_symmetric(
 
 
 def _hidden(center: Array, cov: Array) -> str:
-    """What to say where noise hides b; empty where it does not."""
+    """What to say where noise hides b; empty where it does not.
+
+    Second moments are ``bb'`` and ``t W``, W a symmetric matrix of errors with variance 1, 2 on the
+    diagonal. Of b = 0 the largest eigenvalue, about ``2 t sqrt(d)``, is taken for ``|b|^2``, whose
+    standard error ``sqrt(2) t`` makes one of ``t / (sqrt(2) |b|)`` for ``|b|``: one population
+    looks like two that are ``2 sqrt(2 d)`` standard errors from the middle, whatever t is.
+    """
     worst = float(np.sqrt(np.linalg.eigvalsh(cov)[-1]))
     size = float(np.linalg.norm(center))
     along = math.sqrt(max(float(center @ cov @ center), 0.0)) / max(size, 1e-12)
-    if worst <= HIDDEN and size >= _SHORT * along:
+    if worst <= HIDDEN and size >= (2 * math.sqrt(2 * center.size) + _CLEAR) * along:
         return ""
     return (
         "Noise hides b: it is known to no better than half a standard deviation in some direction, "
-        "or not to be longer than its own error. More rows, a larger epsilon or fewer columns "
-        "would show it."
+        "or not to be longer than what errors alone make of b = 0. More rows, a larger epsilon or "
+        "fewer columns would show it."
     )
