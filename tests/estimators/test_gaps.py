@@ -148,6 +148,27 @@ def test_a_column_that_nobody_answered_is_said_and_has_no_interval():
     assert not np.isfinite(found.conf_int().to_numpy()).any()
 
 
+def test_covariates_that_no_row_has_both_of_are_named_and_have_no_interval():
+    """Second moments of two halves of a questionnaire are unknown: slopes are .4 and more off."""
+    x, y, gaps = rows(4_000, 5)
+    gaps[:, 0], gaps[:, 1] = np.arange(4_000) % 2 == 0, np.arange(4_000) % 2 == 1
+    found = fitted(table(x, y, gaps))
+    said = " ".join(found.estimate.remarks)
+    assert "Hardly any row has both 'x0' and 'x1'" in said
+    assert "which needs neither" not in said
+    assert not np.isfinite(found.conf_int().to_numpy()).any()
+    gaps[:800, :2] = False  # a fifth of the rows has both
+    assert "Hardly any row" not in " ".join(fitted(table(x, y, gaps)).estimate.remarks)
+
+
+def test_rows_without_a_response_are_not_said_to_be_completed():
+    x, y, gaps = rows(4_000, 5)
+    y[:2_000] = np.nan
+    said = " ".join(fitted(table(x, y, gaps)).estimate.remarks)
+    assert "'y' were missing or of no declared level, and their rows count as nothing" in said
+    assert "'x2' were missing or of no declared level, and were completed" in said
+
+
 @pytest.mark.parametrize(
     ("formula", "what"),
     [

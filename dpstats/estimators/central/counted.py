@@ -28,6 +28,7 @@ _APART = 30  # wording: inputs that are counted one by one
 _MANY, _CLEAR = 0.05, 3.0  # wording: share of values astray that is said; noises that it exceeds
 _FEWER = 0.5  # wording: share of the rows that contribute, below which it is said
 _OTHERS = "all other columns"
+_NOTHING = "and their rows count as nothing"
 _PURPOSE = "values that are outside of what is declared, or missing"
 
 
@@ -44,8 +45,8 @@ class Counted(Method, Generic[Made]):
 
     @property
     def effect_of_gaps(self) -> str:
-        """What becomes of rows that miss a value, in words."""
-        return "and their rows count as nothing"
+        """What becomes of rows that miss a covariate, in words; without a response none counts."""
+        return _NOTHING
 
     def fit(self, holder: Holder[Query], design: Design, plan: Plan) -> Made:
         """Ask what was moved, and then what the estimate is made of."""
@@ -93,14 +94,14 @@ def _asked(
     answer, n = holder.ask(query, ASTRAY), holder.plan.n / halves
     shares = np.clip(answer.value / n, 0.0, 1.0)
     clear = max(_MANY, _CLEAR * answer.noise.sd / n)
-    words = (
-        ("outside the declared range", "and were moved to its ends: declare a wider one"),
-        ("missing or of no declared level", effect_of_gaps),
-    )
+    covariates = {*design.predictors, _OTHERS}
+    gaps = [effect_of_gaps if name in covariates else _NOTHING for name in names]
+    moved = ["and were moved to its ends: declare a wider one"] * len(names)
+    words = (("outside the declared range", moved), ("missing or of no declared level", gaps))
     remarks = [
         f"About {share:.0%} of the values of {_worded(name)} were {what}, {effect}."
-        for row, (what, effect) in zip(shares, words, strict=True)
-        for name, share in zip(names, row, strict=True)
+        for row, (what, effects) in zip(shares, words, strict=True)
+        for name, share, effect in zip(names, row, effects, strict=True)
         if share > clear
     ]
     keys = ("share outside", "share missing")

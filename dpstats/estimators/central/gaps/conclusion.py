@@ -20,7 +20,11 @@ _TOO_NOISY = "none: noise hides the second moments by which rows are completed"
 
 
 def concluded(
-    start: GappyRows, finish: Finish[GappyRows], rows: float, plan: Plan
+    start: GappyRows,
+    finish: Finish[GappyRows],
+    rows: float,
+    plan: Plan,
+    unseen: tuple[str, ...] = (),
 ) -> CoefficientEstimate:
     """The estimate of the finish; of the last step where the model does not hold.
 
@@ -34,51 +38,64 @@ def concluded(
         Noisy count of those that contribute.
     plan : Plan
         Which says whether rows are normal, as far as is publicly known.
+    unseen : tuple of str
+        Two covariates that hardly any row has both of, where there are such: fitted second moments
+        have small errors all the same, since the model takes gaps to be independent.
     """
     law, d = finish.law, start.coef.size
     jacobian = law.sigma * law.root
     cov = jacobian @ finish.cov[:d, :d] @ jacobian.T
     cov_privacy = jacobian @ finish.cov_privacy[:d, :d] @ jacobian.T
     p, test = _goodness(finish)
-    params, sigma, inference = law.coef, law.sigma, ""
-    remarks: tuple[str, ...] = ()
-    seconds = np.diag(finish.cov)[d + 1 + law.p : -law.p]
-    if np.sqrt(seconds.max(initial=0.0)) > _HIDDEN:
-        inference = _TOO_NOISY
-        remarks = (
-            "Noise hides the second moments of the columns, by which rows are completed: no "
-            "interval is given. A larger epsilon or more rows help, or missing='complete'.",
-        )
-    elif p < _UNLIKELY:
-        params, sigma, inference = start.coef, start.sigma, _CONTRADICTED
-        remarks = (
-            f"The released numbers contradict normal covariates and errors with independent gaps "
-            f"(p = {p:.2g}): coefficients are those of the last step, which needs neither, and no "
-            "interval is given.",
-        )
-    if plan.max_rows > 1 and not inference:
-        inference = _ALIKE
-        remarks = (
-            "Rows of a person may be alike, which no interval here allows for: none is given.",
-        )
-    if not (inference or plan.options["normal"]):
-        inference = _UNKNOWN
-        remarks = (
-            "Long rows and large errors were clipped: where rows are not normal the coefficients "
-            "are those of the bulk of them, which may be far from least squares, and released "
-            "numbers cannot tell. No interval is given. missing='complete' answers for all "
-            "complete rows; normal=True asserts normal covariates and errors.",
-        )
+    inference, remark = _said(finish, p, plan, unseen)
+    held = start if inference == _CONTRADICTED else law
     return CoefficientEstimate(
-        params=params,
+        params=held.coef,
         cov=cov,
         cov_privacy=cov_privacy,
         nobs=rows,
-        released={"residual sd": sigma, "goodness of fit": test},
-        remarks=remarks,
+        released={"residual sd": held.sigma, "goodness of fit": test},
+        remarks=(remark,) if remark else (),
         inference=inference,
         robust=False,
     )
+
+
+def _said(
+    finish: Finish[GappyRows], p: float, plan: Plan, unseen: tuple[str, ...]
+) -> tuple[str, str]:
+    """Why there is no interval, in short and as a remark; both empty where there is one."""
+    law = finish.law
+    seconds = np.diag(finish.cov)[law.coef.size + 1 + law.p : -law.p]
+    if unseen:
+        return _TOO_NOISY, (
+            f"Hardly any row has both {' and '.join(map(repr, unseen))}, as far as noise lets see: "
+            "how they vary together, by which rows are completed, is not known. Coefficients may "
+            "be far off, and no interval is given. Leave one of the two out."
+        )
+    if np.sqrt(seconds.max(initial=0.0)) > _HIDDEN:
+        return _TOO_NOISY, (
+            "Noise hides the second moments of the columns, by which rows are completed: no "
+            "interval is given. A larger epsilon or more rows help, or missing='complete'."
+        )
+    if p < _UNLIKELY:
+        return _CONTRADICTED, (
+            f"The released numbers contradict normal covariates and errors with independent gaps "
+            f"(p = {p:.2g}): coefficients are those of the last step, which needs neither, and no "
+            "interval is given."
+        )
+    if plan.max_rows > 1:
+        return _ALIKE, (
+            "Rows of a person may be alike, which no interval here allows for: none is given."
+        )
+    if not plan.options["normal"]:
+        return _UNKNOWN, (
+            "Long rows and large errors were clipped: where rows are not normal the coefficients "
+            "are those of the bulk of them, which may be far from least squares, and released "
+            "numbers cannot tell. No interval is given. missing='complete' answers for all "
+            "complete rows; normal=True asserts normal covariates and errors."
+        )
+    return "", ""
 
 
 def _goodness(finish: Finish[GappyRows]) -> tuple[float, dict[str, float]]:

@@ -58,6 +58,7 @@ _FIRST_CLIP, _CLIP = 3.0, 2.0  # sds: clip on residuals, in the first step and i
 _SQUARED = 3.0  # sds: the same of those that are squared
 _KEPT = 0.93  # ratio: curvature of clipped scores to that without clips
 _LEAST_SEEN = 0.02  # share: of rows in which two covariates were observed, at least
+_DOUBT = 2.0  # wording: noises above which two covariates are taken to be observed together
 _LEAST, _BLURRED = 0.02, 0.7  # numerical: least of second moments; and their noise, times this
 _MOST = 1e5  # numerical: largest second moment, in squared scales
 _LEAST_SPREAD = 0.2  # ratio: variance of errors to that of residuals of completed rows, at least
@@ -78,12 +79,15 @@ class _Moments:
         Second moments of a row.
     asked : tuple of Asked
         What was answered.
+    unseen : tuple of int, or None
+        Two covariates that hardly any row has both of, where there are such.
     """
 
     rows: float
     shares: Array
     second: Array
     asked: tuple[Asked, ...]
+    unseen: tuple[int, int] | None
 
     @classmethod
     def of(cls, holder: Holder[Query], design: Design) -> _Moments:
@@ -98,7 +102,9 @@ class _Moments:
         pairs, jitter = holder.ask(ObservedPairs(d), "observed")
         rows = max(float(np.trace(pairs)) / d, jitter.sd)
         signs = pairs / rows
-        both = np.clip((1 + signs[0] + signs[0][:, None] + signs) / 4, _LEAST_SEEN, 1.0)
+        seen = (1 + signs[0] + signs[0][:, None] + signs) / 4
+        unseen = _rarest_pair(seen, jitter.sd / rows)
+        both = np.clip(seen, _LEAST_SEEN, 1.0)
         shares = np.clip((1 + signs[0, 1:]) / 2, _LEAST_SEEN, 1.0)
         np.fill_diagonal(both, np.r_[1.0, shares])
         moments = gram / (rows * both)
@@ -115,7 +121,7 @@ class _Moments:
             return _outer(np.insert(2 * Parts.of(made).observed - 1, 0, 1.0, axis=1))
 
         asked = (Asked(zeros, packed(gram), blur.sd), Asked(gaps, packed(pairs), jitter.sd))
-        return cls(rows, shares, second, asked)
+        return cls(rows, shares, second, asked, unseen)
 
     def law(self, precision: Array) -> GappyRows:
         """Rows with these moments, whose response is as yet unknown."""
@@ -214,7 +220,8 @@ def _estimate(holder: Holder[Query], design: Design) -> CoefficientEstimate:
     variance = max(spread**2 - max(explained, 0.0), _LEAST_SPREAD * spread**2)
     start = replace(law, coef=beta, sigma=math.sqrt(variance))
     finish = fit_released(start, [*moments.asked, *scores], moments.rows)
-    return concluded(start, finish, moments.rows, holder.plan)
+    unseen = () if moments.unseen is None else tuple(design.names[j] for j in moments.unseen)
+    return concluded(start, finish, moments.rows, holder.plan, unseen)
 
 
 def _steps(
@@ -276,6 +283,17 @@ def _norms(x: Array) -> Array:
 def _weights(x: Array, ball: Geometry) -> Array:
     weights: Array = np.minimum(1.0, ball.radius / _norms(x))
     return weights
+
+
+def _rarest_pair(seen: Array, sd: float) -> tuple[int, int] | None:
+    """Two covariates, each observed, that no more rows have both of than noise may make.
+
+    A share of rows is a quarter of 1 and three signs, each with the noise `sd`.
+    """
+    least = max(_LEAST_SEEN, _DOUBT * math.sqrt(3) / 4 * sd)
+    observed = np.flatnonzero(seen[0] > least)[1:]  # without the constant
+    pairs = [(i, j) for i in observed for j in observed if i < j and seen[i, j] <= least]
+    return min(pairs, key=lambda pair: float(seen[pair]), default=None)
 
 
 def _held(moments: Array, least: float) -> Array:
