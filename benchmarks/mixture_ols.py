@@ -38,6 +38,7 @@ ACCURACY: dict[str, tuple[int, int]] = {  # name: columns, rows
 PAIR = RegressionMixture(
     np.array([0.65, 0.35]), np.array([[0.45, -0.2, -0.6, -0.85], [0.6, -0.05, 0.7, 0.65]]), 0.5
 )
+_FIVE = np.array([[0.45, -0.2, -0.6, -0.85, 0.3, 0.0], [0.6, -0.05, 0.7, 0.65, -0.1, 0.2]])
 _PARALLEL = np.array([[0.4, 0.5, -0.5, 0.3], [2.4, 0.5, -0.5, 0.3]])
 _THREE = np.array([[0.0, 2.0, 0.0, 0.0], [0.0, -1.3, 2.0, 0.0], [1.3, -1.3, -2.0, 0.65]])
 _FOUR = np.array([[0.0, 2, 0, 0], [0, -2, 0, 0], [1, 0, 2, 0], [-1, 0, -2, 0.5]])
@@ -46,6 +47,14 @@ COVERAGE: dict[str, tuple[RegressionMixture, str, str, int]] = {
     "uniform columns": (PAIR, "uniform", "normal", 10_000),
     "normal columns": (PAIR, "normal", "normal", 10_000),
     "exponential columns": (PAIR, "exponential", "normal", 10_000),
+    "uniform columns, fewer rows": (PAIR, "uniform", "normal", 5_000),
+    "normal columns, more rows": (PAIR, "normal", "normal", 20_000),
+    "five uniform columns": (
+        RegressionMixture(PAIR.weights, _FIVE, 0.5),
+        "uniform",
+        "normal",
+        10_000,
+    ),
     "columns that are 0 or 1": (
         RegressionMixture(PAIR.weights, PAIR.coef * [1, 2, 2, 2], 0.5),
         "binary",

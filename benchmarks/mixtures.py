@@ -59,6 +59,16 @@ COVERAGE: dict[str, tuple[NormalMixture, str, str, int]] = {
         "normal",
         20_000,
     ),
+    "weights .4 .35 .25, distance 3": (
+        NormalMixture(
+            np.array([0.4, 0.35, 0.25]),
+            np.array([[0, 0], [3, 0], [0, 3]]) * 1.0,
+            np.stack([np.eye(2)] * 3),
+        ),
+        "full",
+        "normal",
+        20_000,
+    ),
     "d5 spherical, distance 3": (
         NormalMixture(np.array([0.6, 0.4]), 3.0 * np.eye(5)[[1, 0]], np.stack([np.eye(5)] * 2)),
         "spherical",

@@ -58,7 +58,7 @@ def gaussian_mixture(
     Raises
     ------
     FormulaError
-        If there is a response, a column twice or no column, or no constant.
+        If there is a response or no column, or ``0`` or ``-1`` is among the terms.
     OptionError
         If a symmetric mixture is to have other components, or another covariance.
     SchemaError
@@ -196,7 +196,7 @@ def _right_side(formula: str | Sequence[str], schema: Schema) -> str:
     if right.strip() == ".":
         names = [name for name, kind in schema.items() if isinstance(kind, Numeric)]
         return " + ".join(map(term, names))
-    return right
+    return right.strip()
 
 
 def _check(model: Model, schema: Schema) -> None:

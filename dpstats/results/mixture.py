@@ -64,6 +64,12 @@ class OfComponents(ParameterResults):
 
         return pd.Series(self.estimate.released.get("goodness of fit", {}), dtype=float)
 
+    @property
+    def _fitted(self) -> str:
+        """What was fitted; a formula without a response as it is written in the model."""
+        formula = self.model.formula or ""
+        return f"model {formula}" if "~" in formula else f"model ~ {formula.strip()}"
+
     def _sizes(self, components: str) -> tuple[tuple[str, str], ...]:
         """Lines of the summary: the components, and how well they fit."""
         test = self.goodness_of_fit

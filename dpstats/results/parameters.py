@@ -277,7 +277,7 @@ class ParameterResults(Released):
         """
         import pandas as pd
 
-        bounds = self.conf_int(alpha)
+        bounds = self.conf_int(alpha).set_axis(self.table.inner_names)
         within = {
             "std.error": self.bse,
             "statistic": self.tvalues,

@@ -74,6 +74,10 @@ def test_intervals_are_by_component_and_parameter_and_nothing_is_tested(fit):
     assert fit.pvalues.isna().all()
     with pytest.raises(OptionError, match="conf_int"):
         fit.t_test("weight [1] = 0")
+    tidy = fit.tidy(0.1)
+    np.testing.assert_array_equal(tidy[["conf.low", "conf.high"]], table)
+    np.testing.assert_array_equal(tidy["estimate"], fit.params)
+    assert "The model ~ " in fit.describe()
 
 
 def test_the_summary_has_a_group_for_each_component(fit):
