@@ -345,6 +345,31 @@ def test_other_designs_are_fitted_in_the_units_of_the_table(case):
     assert np.abs(distances(fit, truth)).max() < 4
 
 
+@pytest.mark.parametrize(
+    ("column", "named"),
+    [("double", "'a', 'b'"), ("constant", "'Intercept', 'b'"), ("rare", "'b'")],
+)
+def test_columns_that_do_not_vary_apart_are_named_and_have_no_interval(column, named):
+    """Whitened by noise alone, a direction would seem as long as any, and its slope known."""
+    wide = SCHEMA.replaced({"b": dp.Numeric(-1.75, 1.75)})
+    for seed in range(3):
+        data, rng = rows(5_000, 20 + seed), np.random.default_rng(seed)
+        rare = (rng.uniform(size=5_000) < 4e-3).astype(float)
+        other = {"double": data["a"], "constant": 1.0, "rare": rare}
+        fit = fitted(data.assign(b=other[column]), seed, schema=wide)
+        assert f"how {named} vary" in " ".join(fit.estimate.remarks)
+        assert not fit.has_inference
+
+
+def test_the_plan_of_lines_through_the_origin_says_that_it_is_not_tested():
+    through, free = (
+        " ".join(dp.mixture_ols(f, schema=SCHEMA, n=9_000).plan(PRIVACY).assumptions)
+        for f in ("y ~ 0 + a + b", "y ~ a + b")
+    )
+    assert "through the origin" in through
+    assert "through the origin" not in free
+
+
 def test_the_plan_warns_with_what_suffices():
     few = dp.mixture_ols("y ~ a + b", schema=SCHEMA, n=600)
     (warning,) = [w for w in few.plan(PRIVACY).warnings if "noise may hide" in w]

@@ -33,6 +33,11 @@ _AMBIGUOUS = (
     "shown, and no interval is given. More rows, a larger epsilon or fewer components would tell "
     "which it is."
 )
+_BLIND = (
+    "Noise hides how {} vary apart from the other columns: coefficients may be far off one by one, "
+    "and no interval is given. More rows or a larger epsilon would show it; a column that others "
+    "determine, or that hardly varies, is better left out."
+)
 _TIED = 1.0  # wording: standard errors between weights, within which their order is chance
 
 
@@ -174,11 +179,11 @@ def _estimate(
 
 
 def concluded_regressions(
-    finish: Finish[RegressionLaw], design: Design, asked: int
+    finish: Finish[RegressionLaw], design: Design, asked: int, blind: Sequence[str] = ()
 ) -> RegressionMixtureEstimate:
     """The estimate after the finish, in the user's units, the heaviest component first.
 
-    There might have been `asked` components at most.
+    There might have been `asked` components at most; noise hides how `blind` columns vary.
     """
     law, standard = finish.law, design.standardization
     mixture, k, d = law.mixture, law.mixture.k, law.d
@@ -199,7 +204,10 @@ def concluded_regressions(
     if hidden:
         remarks = (*remarks, hidden)
         inference = inference or "none: noise hides components, and their errors have no normal law"
-    elif tied and not inference:
+    if blind:
+        remarks = (*remarks, _BLIND.format(", ".join(map(repr, blind))))
+        inference = inference or "none: noise hides how some columns vary apart from the others"
+    if tied and not inference:
         remarks = (*remarks, tied)
     return RegressionMixtureEstimate(
         columns=tuple(design.names),

@@ -67,6 +67,8 @@ _SIZES = 2.0 ** np.linspace(-12.0, 0.0, 65)  # numerical: of residuals, to the l
 _HEIGHTS, _ALONG = 24, {0: 1, 1: 12, 2: 10, 3: 6}  # number: cells of residuals, and of directions
 _TOP, _SIDE = 2.0, 3.0  # ratio: of the outer edges to the size of residuals, and sds of rows
 _LEAST_SPREAD = 1e-3  # ratio: variance of a whitened column, at least
+_BLIND = 8.0  # wording: noises that the second moment of a direction of rows exceeds
+_INVOLVED = 0.3  # wording: part of a column in such a direction, to the largest, that is named
 _NARROWEST = 1e-12  # numerical: deviation of a column to its mean, for edges that increase
 _EACH = 24  # number: cells of each column
 _AT_BOUNDS = 0.95  # share: of the largest variance, from which a column has two values
@@ -117,6 +119,17 @@ class _Rows:
         plain = (vectors / np.sqrt(values)).T
         made: Array = plain - np.outer(plain @ self.mean, self.constant)
         return made
+
+    def blind(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Columns whose variation apart from the others noise hides: see `_BLIND`."""
+        values, vectors = np.linalg.eigh(self.metric.curvature)
+        squares = vectors.T**2
+        noise = np.sqrt(np.einsum("ki,ij,kj->k", squares, self.metric.variances, squares)) / self.n
+        back = np.linalg.inv(self.whiten)
+        sizes = np.sqrt(np.einsum("ij,jk,ik->i", back, self.metric.curvature, back))
+        parts = np.abs(self.metric.w @ vectors[:, values < _BLIND * noise]) * sizes[:, None]
+        involved = parts > _INVOLVED * parts.max(axis=0)
+        return tuple(name for name, any_ in zip(names, involved.any(axis=1), strict=True) if any_)
 
     def covariates(self, design: Design) -> Covariates:
         """What made-up rows are like: the released moments, and cells of each column."""
@@ -203,7 +216,8 @@ class RegressionMixtureEM(Counted[RegressionMixtureEstimate]):
             answers.append(Asked(made_up.rows, value, noise.sd))
             mixture = _stepped(mixture, query, value, rows)
         finish = fit_released(RegressionLaw(mixture, covariates), answers[-_KEPT:], rows.n)
-        estimate = concluded_regressions(finish, scaled, max(numbers))
+        blind = rows.blind(scaled.names)
+        estimate = concluded_regressions(finish, scaled, max(numbers), blind)
         released = {**estimate.released, **({"scales": scales} if scales else {})}
         return replace(estimate, released=released, remarks=(*remarks, *estimate.remarks))
 

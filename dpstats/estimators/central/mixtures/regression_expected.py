@@ -30,6 +30,10 @@ _ASSUMED = (
     "comes with the fit.",
 )
 
+_ORIGIN = (
+    "The formula has no intercept: lines go through the origin, which the test hardly sees.",
+)
+
 
 def planned(
     plan: Plan, numbers: tuple[int, ...], clips: tuple[float, ...], kept: int, cells: int
@@ -86,7 +90,7 @@ def planned(
         predicted_range=tuple(zip(map(float, low), map(float, high), strict=True)),
         predicted_units=(*units * k, "sigma"),
         privacy_share=share,
-        assumptions=(*plan.assumptions, *_ASSUMED),
+        assumptions=(*plan.assumptions, *_ASSUMED, *(() if "Intercept" in plan.names else _ORIGIN)),
     )
     coarse = high[1] / _COARSE
     hidden, blur = _hidden(plan, k)
