@@ -214,7 +214,7 @@ def break_private_side(
     def failing(self: Any, *args: Any) -> Any:
         calls[0] += 1
         if calls[0] == min(2, answers):
-            raise error(f"cannot use {CANARY['y']} of {LEVEL}: {self._y[AT]!r}")
+            raise error(f"cannot use {CANARY['y']} of {LEVEL}")
         return original(self, *args)
 
     monkeypatch.setattr(ResidentRows, "answer", failing)
