@@ -14,6 +14,7 @@ from dpstats.accounting import epsilon_of
 from dpstats.channels import channel
 from dpstats.errors import OptionError
 from dpstats.estimators.labels import LABEL_ONLY
+from dpstats.estimators.labels.base import at_least
 from dpstats.estimators.labels.clipped import Clipped
 from dpstats.estimators.labels.curator import LabelCurator
 from dpstats.estimators.labels.glm import LabelGLM
@@ -314,3 +315,19 @@ def test_rows_that_are_weighted_down_are_told_and_doubted(model):
     assert f"weights take {lost:.0%} of the leverage" in " ".join(str(fit.summary()).split())
     parts = fit.cov_params() - fit.cov_privacy() - fit.cov_sampling()
     assert np.all(np.diag(parts) > -1e-12)
+
+
+def test_a_covariance_is_raised_to_what_is_known_and_nothing_else_is_changed():
+    rng = np.random.default_rng(0)
+    root, known_root = rng.normal(size=(2, 4, 4))
+    cov, known = root @ root.T, known_root @ known_root.T
+    raised = at_least(cov, known)
+    assert np.linalg.eigvalsh(raised - known).min() > -1e-9
+    assert np.linalg.eigvalsh(raised - cov).min() > -1e-9
+    np.testing.assert_allclose(at_least(known + cov, known), known + cov)
+    wide = np.diag([1.0, 1e14])  # a column that is known well beside one that is hardly known
+    np.testing.assert_allclose(np.diag(at_least(2 * wide, wide)), [2.0, 2e14])
+    none = np.full((2, 2), np.nan)
+    for given in ((none, wide), (wide, none), (np.diag([np.inf, 1.0]), wide)):
+        np.testing.assert_array_equal(at_least(*given), given[0])
+    np.testing.assert_array_equal(at_least(wide, np.zeros((2, 2))), wide)

@@ -198,17 +198,17 @@ def at_least(cov: Array, known: Array) -> Array:
     """An estimated covariance (d, d), raised where a known part of it is larger.
 
     The true one exceeds the known part in every direction, and the estimate need not: messages of a
-    few rows may all be alike.
+    few rows may all be alike. Nothing is taken off it, and what is not finite stays as it is.
     """
+    if not (np.isfinite(cov).all() and np.isfinite(known).all()):
+        return cov
     values, vectors = np.linalg.eigh(known)
     seen = values > _SINGULAR * max(float(values[-1]), 0.0)
-    if not seen.any():
-        return cov
     root = vectors[:, seen] * np.sqrt(values[seen])
     back = vectors[:, seen] / np.sqrt(values[seen])
     ratios, directions = np.linalg.eigh(back.T @ cov @ back)
     root = root @ directions
-    return np.asarray((root * np.maximum(ratios, 1.0)) @ root.T)
+    return np.asarray(cov + (root * np.maximum(1.0 - ratios, 0.0)) @ root.T)
 
 
 def known_term(rows: PublicRows) -> Tall:
