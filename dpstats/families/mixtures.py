@@ -96,6 +96,11 @@ class NormalMixture(_Mixture):
         made: Array = (rows @ matrix.T).reshape(len(rows), *middle.shape) - middle
         return made
 
+    def apart(self, i: int, j: int) -> float:
+        """Distance of two means, in standard deviations along it of both components together."""
+        step, both = self.means[i] - self.means[j], self.covariances[i] + self.covariances[j]
+        return math.sqrt(2 * float(step @ np.linalg.solve(both, step)))
+
     def log_densities(self, rows: Array) -> Array:
         """Log of weight times density of each component at rows (m, d), shape (m, k)."""
         return self._log_densities(self.residuals(rows))

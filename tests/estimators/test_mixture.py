@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import warnings
 from dataclasses import replace
 
@@ -163,6 +164,20 @@ def test_the_number_of_components_is_chosen_from_what_was_released():
     assert len(fit.params) == 20
     assert (fit.params[15:] == 0).all()
     assert np.abs(distances(fit, PLANE)).max() < 4
+
+
+def test_components_that_are_close_are_said_to_be():
+    near = NormalMixture(
+        np.array([0.6, 0.4]), np.array([[0.0, 0.0], [2.0, 0.0]]), np.stack([np.eye(2)] * 2)
+    )
+    assert near.apart(0, 1) == near.apart(1, 0) == 2.0
+    wide = NormalMixture(near.weights, near.means, np.stack([np.eye(2), 7 * np.eye(2)]))
+    assert wide.apart(0, 1) == 1.0
+    fit = fitted(rows(near, 20_000, 0), 0, k=2)
+    assert fit.has_inference
+    assert re.search(r"Means of components 1 and 2 are 1\.\d+|2\.\d+ standard", str(fit.summary()))
+    clear = fitted(rows(APART, 5_000, 0), 0, k=2)
+    assert clear.has_inference and "deviations apart" not in str(clear.summary())
 
 
 @pytest.mark.parametrize("shape", grid(SHAPES[1:], lambda s: s == "spherical"))

@@ -39,6 +39,7 @@ _BLIND = (
     "determine, or that hardly varies, is better left out."
 )
 _TIED = 1.0  # wording: standard errors between weights, within which their order is chance
+_CLOSE = 3.0  # wording: sds between two components, below which intervals are not quite right
 
 
 def concluded(
@@ -137,6 +138,20 @@ def _tied(weights: Array, ses: Array) -> str:
     )
 
 
+def _close(mixture: NormalMixture) -> str:
+    """What to say of the two components that are nearest; empty where these are far apart."""
+    apart = {(i, j): mixture.apart(i, j) for j in range(mixture.k) for i in range(j)}
+    if not apart or min(apart.values()) >= _CLOSE:
+        return ""
+    pair = min(apart, key=lambda ij: apart[ij])
+    i, j = (np.argsort(np.argsort(-mixture.weights, kind="stable"))[k] + 1 for k in pair)
+    return (
+        f"Means of components {min(i, j)} and {max(i, j)} are {apart[pair]:.2g} standard "
+        f"deviations apart: below {_CLOSE:g} errors go together and are not quite normal (95 % "
+        "intervals held 86 to 96 % in simulations)."
+    )
+
+
 def _estimate(
     law: LocalMixture,
     design: Design,
@@ -158,8 +173,8 @@ def _estimate(
     tied = _tied(mixture.weights[order], ses)
     cov, cov_privacy, cov_sampling = np.outer(units, units) * covs[:, moved][:, :, moved]
     weights = mixture.weights[order]
-    if tied and not inference:
-        remarks = (*remarks, tied)
+    if not inference:
+        remarks = (*remarks, *filter(None, (tied, _close(mixture))))
     most = plan.options["components"]
     names = tuple(name for j, name in enumerate(design.names) if j != place)
     return MixtureEstimate(
