@@ -10,6 +10,7 @@ import dpstats as dp
 from dpstats.datasets import randhie
 from dpstats.errors import DPStatsError, FormulaError, OptionError, TrustError
 from dpstats.estimators.central.gaps.law import GappyRows, Parts
+from dpstats.estimators.numerics import released
 from dpstats.estimators.numerics.released import even_points
 from dpstats.queries.completed import completed_rows
 
@@ -117,6 +118,17 @@ def test_under_its_model_the_test_of_it_is_silent():
     found = fitted(table(*rows(5_000, 51)))
     assert found.released["goodness of fit"]["p"] > 0.005  # its false alarm
     assert np.isfinite(found.conf_int().to_numpy()).all()
+
+
+def test_a_fit_that_does_not_come_to_rest_is_the_last_step_without_intervals(monkeypatch):
+    data = table(*rows(5_000, 51))
+    whole = fitted(data)
+    assert whole.has_inference
+    monkeypatch.setattr(released, "_STEPS", 1)
+    found = fitted(data)
+    assert "did not come to rest" in " ".join(found.estimate.remarks)
+    assert not found.has_inference
+    assert np.abs(found.params.to_numpy() - SLOPES).max() < 0.2
 
 
 def test_who_does_not_assert_normal_rows_has_no_interval():

@@ -11,9 +11,11 @@ import pytest
 
 import dpstats as dp
 from dpstats.errors import FeasibilityWarning, OptionError
+from dpstats.estimators.central.mixtures.conclusion import goodness
 from dpstats.estimators.central.mixtures.lines import Cells
 from dpstats.estimators.central.mixtures.regression import _shares, _two_values
 from dpstats.estimators.central.mixtures.regression_law import Covariates, RegressionLaw
+from dpstats.estimators.numerics import released
 from dpstats.estimators.numerics.released import Asked, fit_released
 from dpstats.families.mixtures import RegressionMixture
 from dpstats.queries import Geometry, MixtureScores
@@ -234,6 +236,79 @@ def test_the_number_of_components_is_chosen_from_what_was_released(tmp_path):
     assert dp.load(tmp_path / "fit.json") == alone
     assert "component 3" not in str(alone.summary())
     assert "<svg" in html_report(alone)
+
+
+def test_components_change_places_at_one_value_of_a_dummy():
+    """Predictions stay at its first value, change hands at the second, and turn nowhere else."""
+    at = law()
+    values = np.array([[-0.5, 2.0], [np.nan, np.nan]])
+    at = replace(at, covariates=replace(at.covariates, values=values))
+    constant = np.linalg.solve(WHITEN.T, [1.0, 0.0, 0.0])
+    assert at.exchanged(constant, 0.0) == []  # the other column tells them apart
+    (other,) = at.exchanged(constant, np.inf)
+    old, new = (one.mixture.coef @ WHITEN for one in (at, other))
+    first, second = np.array([[1.0, -0.5, 0.0], [1.0, 2.0, 0.0]])
+    np.testing.assert_allclose(new @ first, old @ first, atol=1e-12)
+    np.testing.assert_allclose(new @ second, (old @ second)[::-1], atol=1e-12)
+    np.testing.assert_allclose(new[:, 2], old[:, 2], atol=1e-12)
+
+
+def test_where_weights_alone_pair_the_components_of_a_dummy_there_is_no_interval():
+    """Weights of .5 and .5 pair nothing: the wrong pairs explain the answers as well."""
+    rng = np.random.default_rng(5)
+    x, which = rng.integers(0, 2, 6_000), rng.integers(0, 2, 6_000)
+    y = np.where(which == 0, 2 * x - 1, 1 - 1.5 * x) + 0.3 * rng.normal(size=6_000)
+    schema = dp.Schema(x=dp.Numeric(0, 1), y=dp.Numeric(-5, 5))
+    model = dp.mixture_ols("y ~ x", pd.DataFrame({"x": x, "y": y}), schema)
+    fit = model.fit(PRIVACY, noise=dp.SeededNoise(1))
+    assert "two different mixtures" in fit.estimate.inference
+    assert "Two different mixtures explain" in " ".join(str(fit.summary()).split())
+    z = rng.uniform(0, 1, 6_000)  # another column tells which belong together
+    apart = np.where(which == 0, 4 * z, -4 * z)
+    told = pd.DataFrame({"x": x, "z": z, "y": y + apart})
+    schema = dp.Schema(x=dp.Numeric(0, 1), z=dp.Numeric(0, 1), y=dp.Numeric(-9, 9))
+    fit = dp.mixture_ols("y ~ x + z", told, schema).fit(PRIVACY, noise=dp.SeededNoise(1))
+    assert fit.has_inference
+    slopes = fit.components.sort_values("z")["x"].to_numpy()
+    np.testing.assert_allclose(slopes, [-1.5, 2.0], atol=0.15)
+
+
+def test_a_fit_that_does_not_come_to_rest_has_no_interval(monkeypatch):
+    at = law()
+    query = at.of_whitened(at.question(3.0, 2.0))
+    total = query.rows(at.rows(np.random.default_rng(7).uniform(size=(4_000, 5)))).sum(axis=0)
+    answers, far = [Asked(query.rows, total, 5.0)], at.moved(np.full(at.size, 0.3))
+    found = fit_released(far, answers, 4_000.0)
+    assert found.at_rest
+    assert goodness(found, ("", ""))[2] == ""
+    monkeypatch.setattr(released, "_STEPS", 2)
+    early = fit_released(far, answers, 4_000.0)
+    assert not early.at_rest
+    _, remarks, inference = goodness(early, ("", ""))
+    assert "did not come to rest" in inference
+    assert "did not come to rest" in remarks[0]
+
+
+def test_a_step_that_explains_less_is_halved(monkeypatch):
+    """Steps that are three times too long come to rest all the same, at the same place."""
+    at = law()
+    query = at.of_whitened(at.question(3.0, 2.0))
+    total = query.rows(at.rows(np.random.default_rng(7).uniform(size=(4_000, 5)))).sum(axis=0)
+    answers, far = [Asked(query.rows, total, 5.0)], at.moved(np.full(at.size, 0.2))
+    right, plain = fit_released(far, answers, 4_000.0), released._step
+
+    def longer(*args):
+        found, step, here = plain(*args)
+        return found, 3 * step, here
+
+    monkeypatch.setattr(released, "_step", longer)
+    monkeypatch.setattr(released, "_STEPS", 40)
+    found = fit_released(far, answers, 4_000.0)
+    gap = found.law.mixture.coef - right.law.mixture.coef
+    assert np.abs(gap).max() < 0.1 * at.mixture.sigma
+    monkeypatch.setattr(released, "_WORSE", np.inf)
+    lost = fit_released(far, answers, 4_000.0)
+    assert np.abs(lost.law.mixture.coef - right.law.mixture.coef).max() > 0.1 * at.mixture.sigma
 
 
 def test_without_noise_to_speak_of_the_finish_is_at_the_maximum_of_the_likelihood():

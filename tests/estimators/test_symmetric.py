@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import pytest
 import dpstats as dp
 from dpstats.errors import OptionError
 from dpstats.estimators.central.mixtures import symmetric_expected
+from dpstats.estimators.central.mixtures.symmetric import questioned
 from dpstats.estimators.central.mixtures.symmetric_law import LinesLaw, RowsLaw, asked_score
 from dpstats.estimators.numerics.released import even_points
 from dpstats.families.signs import Signed
@@ -85,6 +87,29 @@ def test_both_models_are_found_with_intervals() -> None:
         assert list(fit.bse.index) == [*names(3), "sigma"]
     unasserted = fitted(of_lines(lines(4_000, truth, 2), 3), 1.0, 2)
     assert "normal=True" in unasserted.no_inference
+
+
+@pytest.mark.parametrize("seed", [7, 8])
+def test_a_sigma_that_noise_hides_does_not_make_questions_of_no_use(seed) -> None:
+    """Where second moments make sigma look like 0, clips at multiples of it kept nothing.
+
+    Errors of these tables were 235 and 53 standard errors.
+    """
+    beta = 0.95 * unit(8)
+    fit = fitted(of_lines(lines(2_000, beta, seed), 8), 1.0, seed, normal=True)
+    assert fit.has_inference
+    gaps = np.abs(fit.beta.to_numpy()) - beta
+    assert np.abs(gaps / fit.bse.to_numpy()[:-1]).max() < 3.5
+    assert 0.4 < fit.sigma < 0.6
+
+
+def test_the_law_of_questions_has_a_sigma_where_it_is_not_known() -> None:
+    law = LinesLaw(np.array([3.0, 4.0]), 0.01, known=False)
+    unsure = SimpleNamespace(law=law, cov=np.diag([0.1, 0.1, 4.0]))
+    assert questioned(unsure).sigma == pytest.approx(5 * math.sqrt(0.2))
+    assert questioned(SimpleNamespace(law=law, cov=np.diag([0.1, 0.1, 0.01]))) is law
+    known = LinesLaw(law.beta, 0.01, known=True)
+    assert questioned(SimpleNamespace(law=known, cov=np.eye(2))) is known
 
 
 def test_a_public_sigma_is_no_parameter() -> None:

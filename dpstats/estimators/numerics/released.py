@@ -27,9 +27,11 @@ __all__ = ["AnyLaw", "Asked", "Finish", "Law", "even_points", "fit_released"]
 
 Array = NDArray[np.float64]
 
-_STEPS, _ROUGH_STEPS = 8, 5  # numerical: steps of the fit at most, and of a rough one
+_STEPS, _ROUGH_STEPS = 10, 5  # numerical: steps of the fit at most, and of a rough one
 _LITTLE = 0.02  # numerical: change of all parameters, after which one step more is the last
 _LONGEST = 0.7  # numerical: largest change of a parameter in one step
+_WORSE = 1.0  # numerical: rise of twice the log likelihood's lack, from which a step is halved
+_REST = 0.5  # numerical: squared standard errors of the step before the last, at rest at most
 _DAMPING = 1.0  # numerical: information that is added for each parameter in a step
 _CHUNK = 2**10  # numerical: made-up rows at a time
 _FEWEST = 14  # numerical: binary logarithm of their number, at least, but for few private rows
@@ -111,7 +113,10 @@ class Finish(Generic[AnyLaw]):
         Minus twice the log likelihood of the answers, up to a constant: the statistic, and the log
         determinant of their covariance.
     near : bool
-        Whether the fit came to rest.
+        Whether the last step was short.
+    at_rest : bool
+        Whether the one before it was, too, or within the errors: if not, the covariance is that of
+        no solution.
     """
 
     law: AnyLaw
@@ -125,6 +130,7 @@ class Finish(Generic[AnyLaw]):
     directed_df: int
     lack: float
     near: bool = False
+    at_rest: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,17 +171,30 @@ def fit_released(
     power = _enough(n, answers.size)
     power = min(power, _ROUGH) if rough else power
     steps = _ROUGH_STEPS if rough else _STEPS
+    resting = near
+    before = None
     for step_number in range(steps):
         last = near or step_number == steps - 1
         expected = _expected(law, asked, 2 ** (power if last else min(power, _ROUGH)))
-        found, step = _step(law, expected, answers, noise, n)
-        longest = float(np.abs(step).max(initial=0.0))
-        step *= min(1.0, _LONGEST / longest) if longest > 0 else 1.0
-        law, n = law.moved(step[:-1]), n * float(np.exp(step[-1]))
-        near = longest < _LITTLE
+        found, step, here = _step(law, expected, answers, noise, n)
+        if before is not None and not last and here > before[2] + _WORSE:
+            found, step, here = before[0], before[1] / 2, before[2]
+        else:
+            longest = float(np.abs(step).max(initial=0.0))
+            step *= min(1.0, _LONGEST / longest) if longest > 0 else 1.0
+            near = longest < _LITTLE
+        before = found, step, here
+        law, n = found.law.moved(step[:-1]), found.rows * float(np.exp(step[-1]))
         if last or (near and rough):
             break
-    return replace(found, law=law, rows=n, near=near)
+        resting = near or _length(found, step) < _REST
+    return replace(found, law=law, rows=n, near=near, at_rest=resting or near)
+
+
+def _length(found: Finish[AnyLaw], step: Array) -> float:
+    """Squared length of a step of the parameters, in standard errors."""
+    moved = step[:-1]
+    return float(moved @ np.linalg.solve(found.cov, moved)) if moved.size else 0.0
 
 
 def _enough(n: float, size: int) -> int:
@@ -187,8 +206,11 @@ def _enough(n: float, size: int) -> int:
 
 def _step(
     law: AnyLaw, expected: _Expected, answers: Array, noise: Array, n: float
-) -> tuple[Finish[AnyLaw], Array]:
-    """What one step finds, and the step: of the parameters and of the log number of rows."""
+) -> tuple[Finish[AnyLaw], Array, float]:
+    """What one step finds, the step, and minus twice the log likelihood where it starts.
+
+    It is a step of the parameters and of the log number of rows.
+    """
     # Rows come one by one (Poisson sampling), so that their number is a parameter like the others.
     slopes = n * np.column_stack([expected.slope, expected.mean])
     sampling = n * expected.square
@@ -210,7 +232,8 @@ def _step(
     damped = information + _DAMPING * np.eye(len(information))
     inverse = _inverse(information)
     effect = inverse @ weights.T  # of the answers on the estimate
-    left = float(gap @ solved(gap) - towards @ inverse @ towards)
+    whole, gained = float(gap @ solved(gap)), float(towards @ inverse @ towards)
+    left, size = whole - gained, 2 * float(np.log(np.diag(factor[0]) * scale).sum())
     bend = n * expected.bend
     across = solved(bend)
     aside = across.T @ (gap - slopes @ (inverse @ towards))
@@ -229,9 +252,10 @@ def _step(
             df=max(answers.size - p - 1, 0),
             directed=directed,
             directed_df=directed_df,
-            lack=left + 2 * float(np.log(np.diag(factor[0]) * scale).sum()),
+            lack=left + size,
         ),
         np.linalg.solve(damped, towards).astype(np.float64),
+        whole + size,
     )
 
 

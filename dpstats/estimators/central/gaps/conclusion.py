@@ -16,6 +16,7 @@ _HIDDEN = 0.5  # wording: standard error of a second moment, in variances, that 
 _CONTRADICTED = "none: released numbers contradict normal rows with independent gaps"
 _ALIKE = "none: rows of a person are not independent of each other"
 _UNKNOWN = "none: they hold for normal rows alone, which normal=True would assert"
+_RESTLESS = "none: the fit of the released numbers did not come to rest"
 _TOO_NOISY = "none: noise hides the second moments by which rows are completed"
 
 
@@ -48,7 +49,7 @@ def concluded(
     cov_privacy = jacobian @ finish.cov_privacy[:d, :d] @ jacobian.T
     p, test = _goodness(finish)
     inference, remark = _said(finish, p, plan, unseen)
-    held = start if inference == _CONTRADICTED else law
+    held = start if inference in (_CONTRADICTED, _RESTLESS) else law
     return CoefficientEstimate(
         params=held.coef,
         cov=cov,
@@ -83,6 +84,11 @@ def _said(
             f"The released numbers contradict normal covariates and errors with independent gaps "
             f"(p = {p:.2g}): coefficients are those of the last step, which needs neither, and no "
             "interval is given."
+        )
+    if not finish.at_rest:
+        return _RESTLESS, (
+            "The fit of the released numbers did not come to rest: coefficients are those of the "
+            "last step, and no interval is given. A larger epsilon or more rows would help."
         )
     if plan.max_rows > 1:
         return _ALIKE, (

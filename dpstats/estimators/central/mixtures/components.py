@@ -9,9 +9,10 @@ from dpstats.errors import OptionError
 from dpstats.estimators.guesses import enough
 from dpstats.protocol import Plan
 
-__all__ = ["HIDDEN", "kept_components", "possible_components", "refuse_unseen"]
+__all__ = ["HIDDEN", "UNSURE", "kept_components", "possible_components", "refuse_unseen"]
 
-HIDDEN = 0.5  # wording: standard error of a mean in standard deviations, or of a weight to it
+HIDDEN = 0.5  # wording: standard error of a mean in standard deviations that hides a component
+UNSURE = 0.25  # wording: the same, or of a weight to it, above which errors have no normal law
 
 
 def possible_components(asked: object, most: int) -> tuple[int, ...]:
@@ -46,7 +47,7 @@ def refuse_unseen(
 
     - Noise leaves an error of its mean. From answers whose mean moves by A with a parameter, and
       whose noise has the variance v, no unbiased estimate has a variance below ``v / |A|^2``. Where
-      that is more than `HIDDEN` standard deviations a fit gives no interval.
+      that is more than `HIDDEN` standard deviations nothing is known of it.
     - It has a cell of the histogram to itself at most. Noise alone makes the highest of C empty
       cells ``blur sqrt(2 log C)`` high; what is lower looks like one of them.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.estimators.central.mixtures.components import HIDDEN
+from dpstats.estimators.central.mixtures.components import HIDDEN, UNSURE
 from dpstats.estimators.central.mixtures.local import LocalMixture
 from dpstats.estimators.central.mixtures.regression_law import RegressionLaw
 from dpstats.estimators.numerics.released import AnyLaw, Finish
@@ -32,6 +32,10 @@ _AMBIGUOUS = (
     "Two different mixtures explain the released numbers about equally well; the likelier one is "
     "shown, and no interval is given. More rows, a larger epsilon or fewer components would tell "
     "which it is."
+)
+_RESTLESS = (
+    "The fit of the released numbers did not come to rest: noise hides parts of the model, and no "
+    "interval is given. More rows, a larger epsilon or a simpler model would show them."
 )
 _BLIND = (
     "Noise hides how {} vary apart from the other columns: coefficients may be far off one by one, "
@@ -78,6 +82,12 @@ def _rival(best: Finish[LocalMixture], other: Finish[LocalMixture]) -> bool:
     return other.lack < best.lack + _LIKELY and differs(best.law.mixture, other.law.mixture)
 
 
+def _rival_lines(best: Finish[RegressionLaw], other: Finish[RegressionLaw]) -> bool:
+    """The same of regressions: a line is half a standard deviation of the errors from all."""
+    nearest = best.law.apart(best.law.mixture.coef, other.law.mixture.coef).min(axis=0)
+    return other.lack < best.lack + _LIKELY and bool((nearest > HIDDEN).any())
+
+
 def differs(one: NormalMixture, other: NormalMixture) -> bool:
     """Whether a mean of the other is half a standard deviation from all of one mixture."""
     return bool((np.linalg.norm(one.residuals(other.means), axis=2).min(axis=1) > HIDDEN).any())
@@ -87,6 +97,8 @@ def goodness(finish: Finish[AnyLaw], words: tuple[str, str]) -> Said:
     """The test of the model, what it says, and whether intervals hold."""
     from scipy.stats import chi2
 
+    if not finish.at_rest:
+        return {}, (_RESTLESS,), "none: the fit of the released numbers did not come to rest"
     if finish.df == 0:
         return {}, (), ""
     whole = float(chi2.sf(finish.statistic, finish.df))
@@ -117,12 +129,12 @@ def hidden(finish: Finish[LocalMixture]) -> str:
     weights = law.jacobian()[:, 0]
     weight_ses = np.sqrt(np.einsum("kp,pq,kq->k", weights, finish.cov, weights))
     variances = np.diag(finish.cov)[k - 1 : k - 1 + k * d].reshape(k, d)
-    unsure = (np.sqrt(variances.max(axis=1)) > HIDDEN) | (weight_ses > HIDDEN * law.mixture.weights)
+    unsure = (np.sqrt(variances.max(axis=1)) > UNSURE) | (weight_ses > UNSURE * law.mixture.weights)
     if not unsure.any():
         return ""
     return (
         f"Noise hides {int(unsure.sum())} of {k} components: their means or weights are known to "
-        "no better than half a standard deviation, or half of themselves. More rows, a larger "
+        "no better than a quarter of a standard deviation, or of themselves. More rows, a larger "
         "epsilon, fewer components or a simpler covariance= would show them."
     )
 
@@ -194,12 +206,16 @@ def _estimate(
 
 
 def concluded_regressions(
-    finish: Finish[RegressionLaw], design: Design, asked: int, blind: Sequence[str] = ()
+    finishes: Sequence[Finish[RegressionLaw]],
+    design: Design,
+    asked: int,
+    blind: Sequence[str] = (),
 ) -> RegressionMixtureEstimate:
-    """The estimate after the finish, in the user's units, the heaviest component first.
+    """The estimate after the likeliest finish, in the user's units, the heaviest component first.
 
     There might have been `asked` components at most; noise hides how `blind` columns vary.
     """
+    finish, *others = finishes
     law, standard = finish.law, design.standardization
     mixture, k, d = law.mixture, law.mixture.k, law.d
     change, offset = standard.transform()
@@ -222,6 +238,9 @@ def concluded_regressions(
     if blind:
         remarks = (*remarks, _BLIND.format(", ".join(map(repr, blind))))
         inference = inference or "none: noise hides how some columns vary apart from the others"
+    if any(_rival_lines(finish, other) for other in others):
+        remarks = (*remarks, _AMBIGUOUS)
+        inference = inference or "none: two different mixtures are about as likely"
     if tied and not inference:
         remarks = (*remarks, tied)
     return RegressionMixtureEstimate(
@@ -244,11 +263,11 @@ def _hidden_lines(law: RegressionLaw, cov: Array, weights: Array, ses: Array) ->
     """What to say of regressions that noise hides; empty where there are none."""
     k, d = law.mixture.k, law.d
     variances = np.diag(cov)[k - 1 : -1].reshape(k, d)
-    unsure = (np.sqrt(variances.max(axis=1)) > HIDDEN).any()
-    if not (unsure or (ses > HIDDEN * weights).any()):
+    unsure = (np.sqrt(variances.max(axis=1)) > UNSURE).any()
+    if not (unsure or (ses > UNSURE * weights).any()):
         return ""
     return (
-        "Noise hides components: predictions of one or more are known to no better than half a "
-        "standard deviation of the errors, or weights to half of themselves. More rows, a larger "
+        "Noise hides components: predictions of one or more are known to no better than a quarter "
+        "of a standard deviation of the errors, or weights of themselves. More rows, a larger "
         "epsilon, or fewer components or columns would show them."
     )

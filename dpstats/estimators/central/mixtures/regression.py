@@ -23,7 +23,7 @@ from dpstats.estimators.central.newton.whitening import Metric, whiten
 from dpstats.estimators.central.sandwich import noisy_count
 from dpstats.estimators.central.scales.search import found_units, with_scales, without_scales
 from dpstats.estimators.guesses import response_grid
-from dpstats.estimators.numerics.released import Asked, fit_released
+from dpstats.estimators.numerics.released import Asked, Finish, fit_released
 from dpstats.families.mixtures import RegressionMixture
 from dpstats.privacy import Privacy
 from dpstats.protocol import Holder, Options, Plan, RegressionMixtureEstimate
@@ -72,6 +72,8 @@ _INVOLVED = 0.3  # wording: part of a column in such a direction, to the largest
 _NARROWEST = 1e-12  # numerical: deviation of a column to its mean, for edges that increase
 _EACH = 24  # number: cells of each column
 _AT_BOUNDS = 0.95  # share: of the largest variance, from which a column has two values
+_TOLD = 2.0  # wording: sds between lines given a column, from which no fit pairs them wrongly
+_MOST_EXCHANGED = 16  # numerical: other pairs that are followed
 _LEAST_WEIGHT = 0.02  # numerical: share of a component in a step
 _LONGEST = 2.0  # numerical: sds that predictions move in a step, at most
 _TURNED = (0.3, 3.0)  # numerical: ratio of the variance of errors to that before the step
@@ -215,9 +217,9 @@ class RegressionMixtureEM(Counted[RegressionMixtureEstimate]):
             made_up = law.of_whitened(query)
             answers.append(Asked(made_up.rows, value, noise.sd))
             mixture = _stepped(mixture, query, value, rows)
-        finish = fit_released(RegressionLaw(mixture, covariates), answers[-_KEPT:], rows.n)
+        finishes = _finishes(RegressionLaw(mixture, covariates), answers[-_KEPT:], rows)
         blind = rows.blind(scaled.names)
-        estimate = concluded_regressions(finish, scaled, max(numbers), blind)
+        estimate = concluded_regressions(finishes, scaled, max(numbers), blind)
         released = {**estimate.released, **({"scales": scales} if scales else {})}
         return replace(estimate, released=released, remarks=(*remarks, *estimate.remarks))
 
@@ -359,6 +361,22 @@ def _started(
     lines = Cells(counts, noise.sd, cells.heights / size, cells.edges, constant).chosen(numbers)
     features = np.vstack([rows.constant[None], chosen]) if constant else chosen
     return RegressionMixture(lines.weights, b + size * lines.coef @ features, size * lines.sigma)
+
+
+def _finishes(
+    law: RegressionLaw, answers: Sequence[Asked], rows: _Rows
+) -> list[Finish[RegressionLaw]]:
+    """The answers fitted from a law, and where its components change places; the likeliest first.
+
+    Dummies are where a fit may pair the components of one value wrongly with those of the other.
+    """
+    first = fit_released(law, answers, rows.n, True)
+    others = first.law.exchanged(rows.constant, _TOLD)[:_MOST_EXCHANGED]
+    found = [first, *(fit_released(other, answers, rows.n, True) for other in others)]
+    best, *rivals = sorted(found, key=lambda finish: finish.lack)
+    # Its likelihood stays that of as few made-up rows as the others have.
+    exact = fit_released(best.law, answers, rows.n, near=best.near)
+    return [replace(exact, lack=best.lack), *rivals]
 
 
 def _stepped(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import Self
 
 import numpy as np
@@ -148,6 +149,53 @@ class RegressionLaw:
         change = float(np.clip(step[-1], -_MOST_CHANGE, _MOST_CHANGE))
         there = RegressionMixture(weights / weights.sum(), coef, mixture.sigma * np.exp(change))
         return replace(self, mixture=there)
+
+    def apart(self, one: Array, other: Array) -> Array:
+        """Root mean squares, over rows, of differences of predictions, in units of sigma.
+
+        Of coefficients (k, d) and (l, d) on z, shape (k, l).
+        """
+        steps = (one[:, None] - other) / self.mixture.sigma
+        covariates = self.covariates
+        along, around = steps @ covariates.mean, steps @ covariates.root
+        made: Array = np.sqrt(along**2 + (around**2).sum(axis=2))
+        return made
+
+    def exchanged(self, constant: Array, told: float) -> list[Self]:
+        """Laws in which two components change places where a column has the second of its values.
+
+        Rows with one value of a dummy are a mixture, and so are those with the other; which of
+        their components belong together other columns tell, or weights alone.
+
+        Parameters
+        ----------
+        constant : ndarray of shape (d,)
+            The coefficients c on z with ``c'z = 1``; zeros without an intercept.
+        told : float
+            Components whose predictions differ by so many sigma given the column, root mean square,
+            are told apart by others. The rest is in the order of that.
+        """
+        covariates, coef = self.covariates, self.mixture.coef
+        back = np.linalg.inv(self.whiten)
+        middles = back @ covariates.mean
+        found: list[tuple[float, Self]] = []
+        for column, (low, high) in zip(covariates.columns, covariates.values, strict=True):
+            if not np.isfinite(low):
+                continue
+            there = covariates.mean + self.whiten[:, column] * (high - middles[column])
+            turn = (back[column] - low * constant) / (high - low)  # 0 at the first value, then 1
+            along = back[column] @ covariates.root
+            along = along / np.linalg.norm(along)
+            for i, j in combinations(range(len(coef)), 2):
+                moved, gap = coef.copy(), coef[j] - coef[i]
+                moved[i] += float(gap @ there) * turn
+                moved[j] -= float(gap @ there) * turn
+                around = gap @ covariates.root
+                others = np.linalg.norm(around - (around @ along) * along) / self.mixture.sigma
+                law = replace(self, mixture=replace(self.mixture, coef=moved))
+                found.append((float(others), law))
+        alike = sorted((one for one in found if one[0] < told), key=lambda one: one[0])
+        return [law for _, law in alike]
 
     def jacobian(self) -> Array:
         """Derivatives of weights and coefficients (k (1 + d)) and of sigma in the coordinates.

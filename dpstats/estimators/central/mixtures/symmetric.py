@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,7 @@ from dpstats.estimators.central.mixtures.symmetric_law import (
 )
 from dpstats.estimators.central.mixtures.symmetric_theory import LINES, ROWS
 from dpstats.estimators.central.published.dp_em_models import check_lines, check_rows
-from dpstats.estimators.numerics.released import Asked, fit_released
+from dpstats.estimators.numerics.released import Asked, Finish, fit_released
 from dpstats.families.signs import Signed
 from dpstats.privacy import Privacy
 from dpstats.protocol import Holder, Options, Plan, SymmetricLinesEstimate, SymmetricMixtureEstimate
@@ -56,11 +56,13 @@ __all__ = [
     "counted_rows",
     "given_sigma",
     "public_sigma",
+    "questioned",
     "several",
     "start_of_lines",
 ]
 
 Array = NDArray[np.float64]
+_AnyLaw = TypeVar("_AnyLaw", RowsLaw, LinesLaw)
 
 _COUNT, _LENGTH = 0.01, 0.02  # budget: how many rows contribute, and a length that few exceed
 _GRAM = 0.27  # budget: second moments of rows
@@ -75,6 +77,7 @@ _ROW = 0.5  # sds: radius of covariates beyond sqrt(d)
 _CLIPS = (2.4, 1.5)  # sds: clip of residuals of lines, in both questions
 _SQUARED = 3.0  # sds: the same of those that are squared
 _LEAST = 0.2  # ratio: first |b|^2 and sigma^2 to what is known of their sum, at least
+_UNKNOWN = 0.3  # log: standard error of sigma, from which that of second moments is not believed
 _WIDEST = 3.0  # ratio: |b| to sigma, from which a first one counts as this far
 _MOST_COLUMNS = 30  # untried: more columns, whose second moments are many numbers
 SIGMA = {"sigma": "standard deviation of the noise, where it is public; estimated by default"}
@@ -162,7 +165,7 @@ class SymmetricMixture(Counted[SymmetricMixtureEstimate]):
             else given_sigma(start, plan.options["sigma"] / unit)
         )
         for t, beyond in enumerate(_BEYOND):
-            law = fit_released(law, asked, count).law
+            law = questioned(fit_released(law, asked, count))
             query = SignedRows(law.beta / law.sigma, law.sigma, math.sqrt(law.d) + beyond)
             value, noise = holder.ask(query, f"step {t + 1}")
             asked.append(Asked(query.rows, value, noise.sd))
@@ -174,6 +177,18 @@ class SymmetricMixture(Counted[SymmetricMixtureEstimate]):
 def given_sigma(law: Any, sigma: float) -> Any:
     """A law whose sigma is public."""
     return replace(law, sigma=sigma, known=True)
+
+
+def questioned(finish: Finish[_AnyLaw]) -> _AnyLaw:
+    """The law that the next question is asked at: its sigma is that of the start if noise hides it.
+
+    Where second moments make sigma look like 0, a question clipped at multiples of it says nothing.
+    """
+    law = finish.law
+    if law.known or math.sqrt(finish.cov[-1, -1]) < _UNKNOWN:
+        return law
+    least = math.sqrt(_LEAST) * float(np.linalg.norm(law.beta))
+    return replace(law, sigma=max(law.sigma, least))
 
 
 def _start_of_rows(holder: Holder[Query], design: Design, count: float) -> tuple[RowsLaw, Asked]:
@@ -260,7 +275,7 @@ class SymmetricRegressions(Counted[SymmetricLinesEstimate]):
         asked = [counted, squares]
         ball = Geometry(math.sqrt(law.d) + _ROW)
         for t, clip in enumerate(_CLIPS):
-            law = fit_released(law, asked, count).law
+            law = questioned(fit_released(law, asked, count))
             signs = Signed("symmetric mixture", "lines", law.sigma**-2)
             if t:
                 moment = ResidualMoment(ball, law.beta, _SQUARED * law.sigma, signs)

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.estimators.central.mixtures.components import HIDDEN
+from dpstats.estimators.central.mixtures.components import UNSURE
 from dpstats.estimators.central.mixtures.conclusion import goodness
 from dpstats.estimators.numerics.released import Finish
 from dpstats.protocol import SymmetricMixtureEstimate
@@ -60,7 +60,7 @@ def concluded_symmetric(
     """
     law = finish.law
     released, remarks, inference = goodness(finish, _WORDS)
-    hidden = _hidden(law.beta / law.sigma, finish.cov[: law.d, : law.d])
+    hidden = _hidden(law.beta / law.sigma, finish.cov)
     if hidden:
         remarks = (*remarks, hidden)
         inference = inference or "none: noise hides b, and its errors have no normal law"
@@ -86,21 +86,23 @@ def concluded_symmetric(
     )
 
 
-def _hidden(center: Array, cov: Array) -> str:
-    """What to say where noise hides b; empty where it does not.
+def _hidden(center: Array, whole: Array) -> str:
+    """What to say where noise hides b, in units of sigma, or sigma; empty where it does not.
 
     Second moments are ``bb'`` and ``t W``, W a symmetric matrix of errors with variance 1, 2 on the
     diagonal. Of b = 0 the largest eigenvalue, about ``2 t sqrt(d)``, is taken for ``|b|^2``, whose
     standard error ``sqrt(2) t`` makes one of ``t / (sqrt(2) |b|)`` for ``|b|``: one population
     looks like two that are ``2 sqrt(2 d)`` standard errors from the middle, whatever t is.
     """
-    worst = float(np.sqrt(np.linalg.eigvalsh(cov)[-1]))
+    d, ses = center.size, np.sqrt(np.diag(whole))
+    cov = whole[:d, :d]
+    worst = max(float(np.sqrt(np.linalg.eigvalsh(cov)[-1])), *ses[d:], 0.0)
     size = float(np.linalg.norm(center))
     along = math.sqrt(max(float(center @ cov @ center), 0.0)) / max(size, 1e-12)
-    if worst <= HIDDEN and size >= (2 * math.sqrt(2 * center.size) + _CLEAR) * along:
+    if worst <= UNSURE and size >= (2 * math.sqrt(2 * center.size) + _CLEAR) * along:
         return ""
     return (
-        "Noise hides b: it is known to no better than half a standard deviation in some direction, "
-        "or not to be longer than what errors alone make of b = 0. More rows, a larger epsilon or "
-        "fewer columns would show it."
+        "Noise hides b: it is known to no better than a quarter of a standard deviation in some "
+        "direction, or sigma of itself, or b not to be longer than what errors alone make of b = "
+        "0. More rows, a larger epsilon or fewer columns would show it."
     )

@@ -18,6 +18,7 @@ from dpstats.estimators.central.mixtures.symmetric import (
     counted_rows,
     given_sigma,
     public_sigma,
+    questioned,
     several,
     start_of_lines,
 )
@@ -138,7 +139,7 @@ class SparseSymmetricRegressions(Counted[SymmetricLinesEstimate]):
         d, s = len(design.names), int(plan.options["sparsity"])
         first = _screened(holder, design)
         law, squares = start_of_lines(holder, design, count, first)
-        law = fit_released(law, [counted, squares], count).law
+        law = questioned(fit_released(law, [counted, squares], count))
         start = np.zeros(d)
         start[list(first)] = law.beta
         signs = Signed("symmetric mixture", "lines", law.sigma**-2)
