@@ -75,7 +75,7 @@ OFF = {  # values at which a number does nothing
     "central/mean._TAIL": 0.0,
     "central/location._SYMMETRIC": 1.0,
     "central/location._MISSING": 0.0,
-    "local/logit._DOUBT": 0.0,
+    "local/logit._BENT": 0.0,
     "local/rounds._BENT": 0.0,
     "local/pool._MISMATCH": 0.0,
     "local/pool._BIAS": 0.0,

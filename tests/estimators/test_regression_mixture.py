@@ -13,10 +13,11 @@ import dpstats as dp
 from dpstats.errors import FeasibilityWarning, OptionError
 from dpstats.estimators.central.mixtures.conclusion import goodness
 from dpstats.estimators.central.mixtures.lines import Cells
-from dpstats.estimators.central.mixtures.regression import _shares, _two_values
+from dpstats.estimators.central.mixtures.regression import _shares
 from dpstats.estimators.central.mixtures.regression_law import Covariates, RegressionLaw
 from dpstats.estimators.numerics import released
 from dpstats.estimators.numerics.released import Asked, fit_released
+from dpstats.estimators.numerics.second_moments import two_values
 from dpstats.families.mixtures import RegressionMixture
 from dpstats.queries import Geometry, MixtureScores
 from dpstats.results.report import html_report
@@ -109,7 +110,7 @@ def test_a_column_has_two_values_where_no_other_law_has_its_variance():
     """Of 0 and 1 with mean .3 the variance is .21; a uniform column on the same range has 1/12."""
     bounds = np.array([[0.0, 1.0]] * 4 + [[-1.0, 3.0]])
     means, variances = np.array([0.3, 0.5, 0.3, -0.01, 0.2]), np.array([0.21, 1 / 12, 0.19, 0, 3.3])
-    found = _two_values(bounds, means, np.sqrt(variances))
+    found = two_values(bounds, means, np.sqrt(variances))
     assert np.isfinite(found).all(axis=1).tolist() == [True, False, False, False, True]
     np.testing.assert_array_equal(found[[0, 4]], bounds[[0, 4]])
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from dpstats.estimators.local.pool import _blurred
 from dpstats.estimators.numerics.second_moments import invertible, posterior, shrunk
 
 D = 30
@@ -129,3 +130,15 @@ def test_raised_eigenvalues_are_counted_as_hidden():
     assert np.allclose(np.diag(repaired), [2.0, 1.0, floor])
     assert np.allclose(np.diag(hidden), [0.0, 0.0, 1.0])
     assert not invertible(np.diag([2.0, 1.0]), 0.1, 1.0)[1].any()
+
+
+def test_the_noise_of_a_second_moment_given_the_others_is_that_of_the_inverse():
+    """Of columns that are nearly collinear their own second moments say little of it."""
+    truth = np.array([[0.8, -0.63, 0.1], [-0.63, 0.53, 0.0], [0.1, 0.0, 0.4]])
+    rng, sd = np.random.default_rng(2), 2e-4
+    variances = noisy(truth, sd, rng)[1]
+    given = [1 / np.diag(np.linalg.inv(noisy(truth, sd, rng)[0])) for _ in range(4_000)]
+    relative = np.std(given, axis=0) / np.mean(given, axis=0)
+    found = _blurred(truth, variances)
+    np.testing.assert_allclose(found, relative, rtol=0.1)
+    assert found[1] > 10 * sd * np.sqrt(2) / truth[1, 1]  # its own

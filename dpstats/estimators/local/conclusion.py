@@ -78,7 +78,10 @@ def as_estimate(
     why, fit = "", reaching(fit, gram_estimate, rounds)
     if gram_estimate.narrow.size:
         why = NARROW
-    elif float(np.linalg.eigvalsh(gram_estimate.hidden)[-1]) > _BLURRED:
+    elif (
+        float(np.linalg.eigvalsh(gram_estimate.hidden)[-1]) > _BLURRED
+        or gram_estimate.blur.max() > 1 / CLEAR
+    ):
         why = "none: noise hides how the columns vary"
     elif rounds[-1].clipped_away:
         why = "none: most responses were clipped"

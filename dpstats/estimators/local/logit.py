@@ -37,6 +37,8 @@ from dpstats.estimators.local.requests import (
 )
 from dpstats.estimators.local.theory import IN_ROUNDS, PRIVUNIT, SHRUNK
 from dpstats.estimators.numerics.normal import NODES, WEIGHTS
+from dpstats.estimators.numerics.released import even_points
+from dpstats.estimators.numerics.second_moments import two_values
 from dpstats.estimators.sources import BRILLINGER, CAI, SCORE_ATTACK, ZHU
 from dpstats.privacy import Local
 from dpstats.protocol import CoefficientEstimate, DeviceQuestion, Messages, Options, Plan
@@ -56,10 +58,12 @@ _MOMENTS = 0.5  # share: of the square norm of their messages, for second moment
 _ROUNDS = 3  # number: rounds, where none is asked for
 _MOST_ROUNDS = 10  # numerical: rounds that may be asked for
 _HALF = 0.5  # printed: largest residual
-_STEP = 1e-3  # numerical: of derivatives
-_DOUBT = 0.2  # ratio: bias of the long step from zero, over the step
-_MOST_SPREAD = 3.0  # numerical: largest spread of linear predictors
-_LEAST_SPREAD = 0.05  # numerical: spread of linear predictors
+_STEP = 1e-6  # numerical: differences of linear predictors, below which they are equal
+_DOUBT = 0.25  # ratio: error of a slope, as rounds are pooled
+_BENT = 0.5  # ratio: the same over the step, as standard errors count it: of skewed columns
+_MOST_SPREAD = 4.0  # numerical: root mean square of linear predictors, at most
+_ROWS = 2**12  # numerical: made-up rows
+_PASSES = 12  # numerical: of secant slopes
 
 _ELSEWHERE = ZHU.at("Theorem 6, the lower bound for linear models, at s = d")
 
@@ -93,15 +97,16 @@ _THEORY = Theory(
 class LocalLogit(PooledRounds):
     """Logistic regression from a few rounds of devices.
 
-    1. 40 percent of the users send second moments and ``w^2 x (y - 1/2)``. For normal rows its
-       mean is a known multiple of ``A params`` (Brillinger 1982).
+    1. 40 percent of the users send second moments A and the score at zero, ``w^2 x (y - 1/2)``.
     2. In each later round others send the score ``w^2 x (y - p)/(2 max(p, 1 - p))`` at the
        coefficients so far, and a Newton step follows. The division halves the noise: residuals
-       stay in [-1/2, 1/2], and the score still has mean 0 at the truth. Its slope follows from
-       the second moments as for normal rows; where rows are not, the step is a little too short
-       or too long, and the next one makes up for it.
+       stay in [-1/2, 1/2], and the score still has mean 0 at the truth.
 
-    All rounds are pooled by their precision, as in `LocalRounds`.
+    The slope of a score between where it was asked and the estimate is an average over rows that
+    are made up with the released second moments: normal ones, but for columns that lie at their
+    bounds. Where columns are skewed it is off by up to 40 %; the step is too short or too long,
+    the next one makes up for it, and standard errors count what is left. All rounds are pooled by
+    their precision, as in `LocalRounds`.
 
     Notes
     -----
@@ -139,6 +144,7 @@ class LocalLogit(PooledRounds):
         """Pool all rounds and solve."""
         made = self._answered(design, plan, answers)
         rounds, gram_estimate, fit = _fit(made, design, plan)
+        fit = replace(fit, cov=fit.cov + _away(rounds, fit))
         return as_estimate(rounds, gram_estimate, fit, design.names)
 
     def _next(
@@ -148,84 +154,83 @@ class LocalLogit(PooledRounds):
         if not made:
             return asked(message, plan), _DOUBT
         _, gram_estimate, fit = _fit(made, design, plan)
-        return asked(replace(message, theta=_reined(fit, gram_estimate)), plan), 0.0
-
-
-@dataclass(frozen=True, eq=False)
-class _AtZero(Answered):
-    """The first round, whose score is multiplied by a function f of the spread of predictors.
-
-    The spread v solves ``(slope(v) v)^2 = s'A^-1 s``, which moves with the score s and with A; by
-    ``along * A theta (theta'ds - slope theta'dA theta / 2)`` in the vector ``f(v) s``, with
-    ``along = f'(v) slope / (v d(slope v)/dv)``.
-    """
-
-    slope: float = 0.25
-    along: float = 0.0
-    coefficients: Array = field(default_factory=lambda: np.zeros(0))
-    image: Array = field(default_factory=lambda: np.zeros(0))
-
-    def influence(self, columns: Index, weight: float, step: Array) -> Array:
-        """As for any round, and what the spread adds."""
-        made = super().influence(columns, weight, step)
-        moved = self.coefficients @ self.message.influence(self.slope / 2 * self.coefficients)
-        made += weight * self.along * np.outer(self.image[columns], moved)
-        return made
+        return asked(replace(message, theta=_reined(fit, gram_estimate)), plan), _DOUBT
 
 
 @dataclass(frozen=True, eq=False)
 class _Turned(Answered):
-    """A later round, whose score is multiplied by a matrix: into ``A (theta - theta_t)``."""
+    """A round whose score at theta_t is multiplied into ``A (theta - theta_t)``.
 
-    matrix: Array = field(default_factory=lambda: np.eye(0))
+    On average the score is ``S (theta - theta_t)`` with the secant slope S between both, and an
+    error of it moves theta by the inverse of the tangent slope at theta.
+
+    Attributes
+    ----------
+    secant, tangent : ndarray of shape (k, k)
+        A over the secant slope, and over the tangent slope.
+    """
+
+    secant: Array = field(default_factory=lambda: np.eye(0))
+    tangent: Array = field(default_factory=lambda: np.eye(0))
 
     def score(self, columns: Index) -> Array:
-        """Of all columns, in the units of the first round."""
-        return np.asarray(self.matrix @ super().score(columns))
+        """Of all columns, as ``A (theta - theta_t)``."""
+        return np.asarray(self.secant @ super().score(columns))
 
     def score_variance(self, columns: Index) -> Array:
         """Noise variance of `score`, (k,)."""
-        return np.asarray(self.matrix**2 @ super().score_variance(columns))
+        return np.asarray(self.tangent**2 @ super().score_variance(columns))
 
     def influence(self, columns: Index, weight: float, step: Array) -> Array:
-        """Of the score; it has no second moments."""
-        return np.asarray(self.matrix @ super().influence(columns, weight, step))
+        """As for any round, its score multiplied."""
+        made = super().influence(columns, weight, step)
+        scores = slice(self.message.moments, self.message.moments + columns.size)
+        made[:, scores] = self.tangent @ made[:, scores]
+        return made
 
 
-def _turned(made: Answered, gram_estimate: GramEstimate) -> _Turned:
-    """The score at theta_t, times four, over its slope."""
-    theta = made.theta(gram_estimate.columns.size)
-    turned = gram_estimate.safe @ theta
-    size2 = max(float(theta @ turned), _LEAST_SPREAD**2)
-    level, along = _weights(math.sqrt(size2))
-    slope = level * gram_estimate.safe + (along - level) / size2 * np.outer(turned, turned)
-    matrix = np.asarray(4 * gram_estimate.safe @ np.linalg.inv(slope))
-    return _Turned(made.question, made.answer, made.doubt, matrix=matrix)
+def _turned(made: Answered, rows: Array, weight: float, gram: Array, theta: Array) -> _Turned:
+    """A round in the units of the first, where the coefficients are about `theta`.
 
+    Slopes are averages over made-up rows (m, k) of this weight.
+    """
+    from scipy.special import expit
 
-def _at_zero(made: Answered, gram_estimate: GramEstimate) -> _AtZero:
-    """The first round with its score over the slope at the spread that it shows."""
-    spread = _predictor_spread(made, gram_estimate)
-    ends = [spread - _STEP, spread + _STEP]
-    slope, (below, above) = _slope(spread), (_slope(v) for v in ends)
-    steeper = (1 / above - 1 / below) / (2 * _STEP)
-    reached = (above * ends[1] - below * ends[0]) / (2 * _STEP)
-    along = steeper * slope / (spread * reached)
-    image = made.score(gram_estimate.columns) / slope
-    coefficients = np.asarray(np.linalg.solve(gram_estimate.safe, image), dtype=np.float64)
-    jitter = float(
-        np.mean(made.score_variance(gram_estimate.columns)) * (coefficients @ coefficients)
+    eta, before = rows @ theta, rows @ made.theta(theta.size)
+    p, asked_at = expit(eta), expit(before)
+    largest = 2 * np.maximum(asked_at, 1 - asked_at)
+    far = np.abs(eta - before) > _STEP
+    tangent = p * (1 - p)
+    secant = np.where(far, (p - asked_at) / np.where(far, eta - before, 1.0), tangent)
+    secants, tangents = (
+        gram @ np.linalg.inv(weight * (rows.T * (slope / largest)) @ rows / len(rows))
+        for slope in (secant, tangent)
     )
-    return _AtZero(
-        made.question,
-        made.answer,
-        doubt=math.hypot(made.doubt, along * math.sqrt(jitter)),
-        scale=1 / slope,
-        slope=slope,
-        along=along,
-        coefficients=coefficients,
-        image=image,
-    )
+    return _Turned(made.question, made.answer, made.doubt, secant=secants, tangent=tangents)
+
+
+def _made_up(gram: Array, design: Design) -> tuple[Array, float]:
+    """Rows (m, k) with these second moments, and the weight that each has.
+
+    They are normal, but for columns that lie at their bounds. Without an intercept nothing is known
+    of their mean, which is taken to be 0, or of weights.
+    """
+    from scipy.special import ndtri
+
+    place = design.standardization.intercept
+    uniforms = even_points(len(gram), _ROWS)
+    if place is None:
+        return ndtri(uniforms) @ np.linalg.cholesky(gram).T, 1.0
+    others = np.arange(len(gram)) != place
+    weight = float(gram[place, place])
+    means = gram[place, others] / weight
+    cov = gram[np.ix_(others, others)] / weight - np.outer(means, means)
+    sds, normal = np.sqrt(np.diag(cov)), ndtri(uniforms[:, others]) @ np.linalg.cholesky(cov).T
+    low, high = two_values(np.asarray(design.internal_bounds)[others], means, sds).T
+    with np.errstate(invalid="ignore"):  # columns that have no two values
+        there = ndtri((high - means) / (high - low)) < normal / sds
+    values = np.where(np.isfinite(low), np.where(there, high, low), means + normal)
+    return np.insert(values, place, 1.0, axis=1), weight
 
 
 def _message(width: int, facts: RecordGuess, turn: int) -> MomentMessage:
@@ -234,29 +239,33 @@ def _message(width: int, facts: RecordGuess, turn: int) -> MomentMessage:
 
 def _fit(
     made: Sequence[Answered], design: Design, plan: Plan
-) -> tuple[list[Answered], GramEstimate, Fit]:
+) -> tuple[list[_Turned], GramEstimate, Fit]:
     """All rounds in the units of the first, its second moments, and the coefficients."""
     columns = np.arange(len(design.names))
     target = facts_of(design, plan.options).guess.gram
     gram_estimate = gram_of(made[:1], columns, target, fewest=ENOUGH)
-    rounds = [_at_zero(made[0], gram_estimate), *(_turned(m, gram_estimate) for m in made[1:])]
-    return rounds, gram_estimate, estimate(rounds, gram_estimate, columns, columns.size, safe=True)
+    gram = gram_estimate.safe
+    rows, weight = _made_up(gram, design)
+    theta = np.zeros(columns.size)
+    for _ in range(_PASSES):
+        rounds = [_turned(round_, rows, weight, gram, theta) for round_ in made]
+        fit = estimate(rounds, gram_estimate, columns, columns.size, safe=True)
+        theta = _held(fit.params, gram / weight)
+    return rounds, gram_estimate, fit
 
 
-def _predictor_spread(made: Answered, gram_estimate: GramEstimate) -> float:
-    """Standard deviation of linear predictors, from the score at zero.
+def _held(theta: Array, moments: Array) -> Array:
+    """Coefficients whose linear predictors are not wild."""
+    size = math.sqrt(float(theta @ moments @ theta))
+    return theta * min(1.0, _MOST_SPREAD / max(size, _MOST_SPREAD))
 
-    For normal rows ``s' A^-1 s`` is ``(slope(v) v)^2`` at spread v, beside what noise adds.
-    """
-    columns = gram_estimate.columns
-    score = made.score(columns)
-    inverse = np.linalg.inv(gram_estimate.safe)
-    found = float(score @ inverse @ score)
-    found -= float(np.trace(inverse)) * float(made.score_variance(columns).mean())
-    spreads = np.linspace(_LEAST_SPREAD, _MOST_SPREAD, 200)
-    reached = np.array([_slope(v) * v for v in spreads])
-    at = int(np.searchsorted(reached, math.sqrt(max(found, 0.0))))
-    return float(spreads[min(at, spreads.size - 1)])
+
+def _away(rounds: Sequence[Answered], fit: Fit) -> Array:
+    """Variance of what the law of made-up rows gets wrong of the slopes, (k, k)."""
+    away = fit.params.copy()
+    for weight, made in zip(fit.weights, rounds, strict=True):
+        away -= weight * made.theta(away.size)
+    return _BENT**2 * np.outer(away, away)
 
 
 def _slope(spread: float) -> float:

@@ -181,7 +181,7 @@ class GramEstimate:
     sd, part, counted : float
         Noise sd of an entry off the diagonal; the parts left after shrinking, and counted.
     blur : ndarray of shape (k,)
-        Noise sd of the own second moment of each column, over that.
+        Noise sd of the second moment of each column given the others, over that.
     narrow : ndarray of int
         Those of the columns whose own second moment noise hides, and that clearly vary less than
         the public guess says: it says nothing of them, and their coefficients rest on nothing.
@@ -268,8 +268,22 @@ def gram_of(
     positive = invertible(improved, 0.3 * sd * part, 1.0)[0]
     own, guessed = np.sqrt(np.diag(variance)), np.diag(target)[columns]
     unclear = (np.diag(improved) < CLEAR * own) & (np.diag(gram) < guessed - _NARROWER * own)
-    blur, narrow = own / np.diag(improved), columns[unclear]
+    blur, narrow = _blurred(safe, variance) * max(part, counted), columns[unclear]
     return GramEstimate(columns, positive, safe, hidden, sd, part, counted, blur, narrow)
+
+
+def _blurred(gram: Array, variance: Array) -> Array:
+    """Noise of each column's second moment given the others, over that, (k,).
+
+    It is ``1/(A^-1)_jj = c'A c`` with c the j-th column of the inverse over ``(A^-1)_jj``, and
+    noise E of A, whose entries are independent but for the symmetry, moves it by ``c'E c``.
+    """
+    inverse = np.linalg.inv(gram)
+    moments = 1 / np.diag(inverse)
+    squares = (inverse * moments) ** 2
+    twice = 2 * variance - np.diag(np.diag(variance))
+    noise: Array = np.sqrt(np.einsum("ij,ik,kj->j", squares, twice, squares)) / moments
+    return noise
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["invertible", "posterior", "shrunk"]
+__all__ = ["invertible", "posterior", "shrunk", "two_values"]
 
 Array = NDArray[np.float64]
 
@@ -19,6 +19,7 @@ _FLOOR = 1e-3  # numerical: least eigenvalue, over the mean
 _NOISE_FLOOR = 0.3  # numerical: noise that is left at least, to that before
 _GUESS = 0.3  # ratio: doubt about the public guess, over the guess
 _LEAST_SCALE = 0.2  # numerical: of second moments to the public guess, at least
+_AT_BOUNDS = 0.95  # share: of the largest variance, from which a column has two values
 _LEAST_NOISES = 2.0  # numerical: the same in noise sds, where that is less
 
 
@@ -132,3 +133,15 @@ def invertible(gram: Array, sd: float, part: float) -> tuple[Array, Array]:
     raised = np.maximum(values, floor)
     made_up = 1 - np.maximum(values, 0.0) / raised
     return (vectors * raised) @ vectors.T, (vectors * made_up**2) @ vectors.T
+
+
+def two_values(bounds: Array, means: Array, sds: Array) -> Array:
+    """Bounds (p, 2) of the columns that lie at them, such as dummies; missing for others.
+
+    Of all laws between two bounds, those at the bounds alone have the variance
+    ``(mean - low) (high - mean)``, and no other has as much (Bhatia and Davis 2000).
+    """
+    low, high = bounds.T
+    most = (means - low) * (high - means)
+    apart = (most > 0) & (sds**2 > _AT_BOUNDS * most)
+    return np.where(apart[:, None], bounds, np.nan)

@@ -24,6 +24,7 @@ from dpstats.estimators.central.sandwich import noisy_count
 from dpstats.estimators.central.scales.search import found_units, with_scales, without_scales
 from dpstats.estimators.guesses import response_grid
 from dpstats.estimators.numerics.released import Asked, Finish, fit_released
+from dpstats.estimators.numerics.second_moments import two_values
 from dpstats.families.mixtures import RegressionMixture
 from dpstats.privacy import Privacy
 from dpstats.protocol import Holder, Options, Plan, RegressionMixtureEstimate
@@ -71,7 +72,6 @@ _BLIND = 8.0  # wording: noises that the second moment of a direction of rows ex
 _INVOLVED = 0.3  # wording: part of a column in such a direction, to the largest, that is named
 _NARROWEST = 1e-12  # numerical: deviation of a column to its mean, for edges that increase
 _EACH = 24  # number: cells of each column
-_AT_BOUNDS = 0.95  # share: of the largest variance, from which a column has two values
 _TOLD = 2.0  # wording: sds between lines given a column, from which no fit pairs them wrongly
 _MOST_EXCHANGED = 16  # numerical: other pairs that are followed
 _LEAST_WEIGHT = 0.02  # numerical: share of a component in a step
@@ -142,7 +142,7 @@ class _Rows:
         if columns.size:
             standard, back = design.standardization, np.linalg.inv(self.whiten)
             means, sds = back @ self.mean, np.sqrt(((back @ root) ** 2).sum(axis=1))
-            ends = _two_values(design.internal_bounds[columns], means[columns], sds[columns])
+            ends = two_values(design.internal_bounds[columns], means[columns], sds[columns])
             middles = standard.x_center + standard.x_scale * means
             widths = np.maximum(standard.x_scale * sds, _NARROWEST * np.abs(middles))
             query = ColumnCells(tuple(middles[j] + widths[j] * edges for j in columns), columns)
@@ -278,18 +278,6 @@ def _counted(design: Design) -> NDArray[np.intp]:
     place = design.standardization.intercept
     every = range(len(design.names)) if design.by_value else ()
     return np.array([j for j in every if j != place], dtype=np.intp)
-
-
-def _two_values(bounds: Array, means: Array, sds: Array) -> Array:
-    """Bounds (p, 2) of the columns that lie at them, such as dummies; missing for others.
-
-    Of all laws between two bounds, those at the bounds alone have the variance
-    ``(mean - low) (high - mean)``, and no other has as much (Bhatia and Davis 2000).
-    """
-    low, high = bounds.T
-    most = (means - low) * (high - means)
-    apart = (most > 0) & (sds**2 > _AT_BOUNDS * most)
-    return np.where(apart[:, None], bounds, np.nan)
 
 
 def _shares(counts: Array) -> Array:
