@@ -208,9 +208,10 @@ def _error_bound(fit: Released, full: bool) -> Pairs:
         far = "half" if fit.table.deviates is None else "the farther end of"
         text = f"To the population value, with probability 95 %: {far} the 95 % interval. {theorem}"
         return (("Error bound", text),)
+    given = "" if fit.table.of_these_rows else "where the model holds, "
     text = (
-        f'"priv. +/-": 95 % bound on the distance to the fit without privacy on {bound.rows}; to '
-        f"the population value, half the 95 % interval. {theorem}"
+        f'"priv. +/-": {given}95 % bound on the distance to the fit without privacy on '
+        f"{bound.rows}; to the population value, half the 95 % interval. {theorem}"
     )
     return (("Error bound", text),)
 
@@ -276,10 +277,13 @@ def _notes(fit: Released, own: Particulars, full: bool) -> Iterable[str]:
     yield from own.errors
     yield from own.meaning
     yield from (f"Design: {text}" for text in fit.design.notes)
+    bound = fit.error_bound
+    estimand = f"Estimand: {bound.estimand}." if bound.estimand else ""
     if not full:
+        if len(bound.nonprivate) and not fit.table.of_these_rows:
+            yield estimand
         yield "Mechanisms: fit.privacy; whatever else is known: summary(full=True)."
         return
-    bound = fit.error_bound
     single = {k: v for k, v in fit.released.items() if not isinstance(v, Mapping)}
     extra = ", ".join(f"{name} {_short(value)}" for name, value in single.items())
     if fit.table.has_inference:
@@ -287,7 +291,7 @@ def _notes(fit: Released, own: Particulars, full: bool) -> Iterable[str]:
             "Standard errors, tests and intervals cover sampling error and privacy noise; 'priv. "
             "share' is the part of each variance that privacy adds. The reference is normal."
         )
-    yield f"Estimand: {bound.estimand}." if bound.estimand else ""
+    yield estimand
     yield "The privacy guarantee holds for every data set; the error bound needs its conditions."
     yield f"Also released, in standardised units: {extra}." if extra else ""
     yield from _by_column(fit.released)
