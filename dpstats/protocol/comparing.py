@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.errors import OptionError
-from dpstats.protocol.descriptive import critical
+from dpstats.protocol.criticals import allowing, critical, stated_error
 from dpstats.protocol.estimate import ParameterTable
 
 if TYPE_CHECKING:
@@ -241,6 +241,9 @@ class VarianceEstimate:
     values : ndarray of shape (3,)
     total, noise : ndarray of shape (3,)
         Variances of their errors, and the part that is noise of known law.
+    beyond : float
+        What values outside of the window may add to the standard deviation; of files that have
+        none it is within `total`.
     nobs, released, remarks
         As for every `Estimate`.
     """
@@ -251,29 +254,35 @@ class VarianceEstimate:
     nobs: float
     released: Mapping[str, Any] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
+    beyond: float = 0.0
 
     def __post_init__(self) -> None:  # it may come from a file
-        if {a.shape for a in (self.values, self.total, self.noise)} != {(3,)}:
+        if {a.shape for a in (self.values, self.total, self.noise)} != {(3,)} or self.beyond < 0:
             raise OptionError("estimate: a mean, a variance and a standard deviation are needed.")
 
+    @property
+    def _allowed(self) -> Array:
+        more = (float(self.values[2]) + self.beyond) ** 2 - float(self.values[2]) ** 2
+        return np.array([0.0, more, self.beyond])
+
     def bounds(self, alpha: float) -> Array:
-        """Normal intervals, those of the variance being squares of those of its root."""
-        reach = critical(alpha) * np.sqrt(self.total)
-        ends = np.stack([self.values - reach, self.values + reach], axis=1)
+        """Those of the variance are squares of those of the standard deviation."""
+        ends = allowing(self.values, np.sqrt(self.total), self._allowed, alpha)
         ends[2] = np.maximum(ends[2], 0.0)
         ends[1] = ends[2] ** 2
         return ends
 
     def table(self, design: Design) -> ParameterTable:
         """All three."""
+        total = stated_error(np.sqrt(self.total), self._allowed) ** 2
         return ParameterTable(
             names=("mean", "variance", "std"),
             groups=("moments",) * 3,
             values=self.values,
             inner=np.arange(3),
-            cov=np.diag(self.total),
+            cov=np.diag(total),
             cov_privacy=np.diag(self.noise),
-            cov_sampling=np.diag(np.maximum(self.total - self.noise, 0.0)),
+            cov_sampling=np.diag(np.maximum(total - self.noise, 0.0)),
             testable=np.array([True, False, False]),
             bounds=self.bounds,
         )

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.errors import OptionError
+from dpstats.protocol.criticals import allowing, critical, stated_error
 from dpstats.protocol.estimate import ParameterTable
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ __all__ = [
     "ProportionEstimate",
     "QuantileEstimate",
     "bin_names",
-    "critical",
     "described_names",
     "level_names",
 ]
@@ -35,13 +35,6 @@ Array = NDArray[np.float64]
 _USUAL = 0.05  # that a standard error is read of, where intervals are not normal
 _NORMAL = 1.959963984540054
 _FINEST = 30  # binary digits of a range that are printed of a value in it
-
-
-def critical(alpha: float) -> float:
-    """Two-sided critical value of the normal law."""
-    from scipy.special import ndtri
-
-    return float(-ndtri(alpha / 2))
 
 
 @dataclass(frozen=True, eq=False)
@@ -360,6 +353,9 @@ class DescribeEstimate:
         Mean and standard deviation, in the user's units.
     variances, of_noise : ndarray of shape (k, 2)
         Of their errors, and the part of these that is noise of known law.
+    beyond : ndarray of shape (k,)
+        What values outside of the windows may add to standard deviations; those of files that
+        have none are within `variances`.
     windows : ndarray of shape (k, 2)
         To which values were held for the moments.
     missing : ndarray of shape (k,)
@@ -378,12 +374,20 @@ class DescribeEstimate:
     nobs: float
     released: Mapping[str, Any] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
+    beyond: Array | None = None
 
     def __post_init__(self) -> None:  # it may come from a file
         k = len(self.columns)
-        shapes = {a.shape for a in (self.moments, self.variances, self.of_noise, self.windows)}
-        if shapes != {(k, 2)} or self.missing.shape != (k,) or len(self.distributions) != k:
+        pairs = {a.shape for a in (self.moments, self.variances, self.of_noise, self.windows)}
+        single = {a.shape for a in (self.missing, self._allowed[:, 1])}
+        if pairs != {(k, 2)} or single != {(k,)} or len(self.distributions) != k:
             raise OptionError("estimate: two moments and a distribution of each column are needed.")
+
+    @property
+    def _allowed(self) -> Array:
+        """What is allowed for above of means, which is nothing, and of standard deviations."""
+        beyond = np.zeros(len(self.columns)) if self.beyond is None else self.beyond
+        return np.stack([np.zeros(beyond.shape), beyond], axis=-1)
 
     @property
     def quantiles(self) -> tuple[QuantileEstimate, ...]:
@@ -391,8 +395,7 @@ class DescribeEstimate:
         return tuple(QuantileEstimate(_QUARTILES, d, d.rows) for d in self.distributions)
 
     def _bounds(self, alpha: float) -> Array:
-        reach = critical(alpha) * np.sqrt(self.variances)
-        normal = np.stack([self.moments - reach, self.moments + reach], axis=2)
+        normal = allowing(self.moments, np.sqrt(self.variances), self._allowed, alpha)
         normal[:, 1] = np.maximum(normal[:, 1], 0.0)
         inverted = [quartiles.bounds(alpha) for quartiles in self.quantiles]
         return np.concatenate([normal, inverted], axis=1).reshape(-1, 2)
@@ -402,7 +405,10 @@ class DescribeEstimate:
         tables = [quartiles.table(design) for quartiles in self.quantiles]
         parts = [
             (self.moments, [t.values for t in tables]),
-            (self.variances, [np.diag(t.cov) for t in tables]),
+            (
+                stated_error(np.sqrt(self.variances), self._allowed) ** 2,
+                [np.diag(t.cov) for t in tables],
+            ),
             (self.of_noise, [np.diag(t.cov_privacy) for t in tables]),
         ]
         values, total, noise = (np.concatenate(both, axis=1).ravel() for both in parts)

@@ -16,6 +16,7 @@ from dpstats.estimators.central.descriptive.window import expected_allowances, w
 from dpstats.estimators.guesses import max_rows
 from dpstats.privacy import Privacy
 from dpstats.protocol import Holder, Options, Plan, VarianceEstimate
+from dpstats.protocol.criticals import stated_error
 from dpstats.queries import ColumnMoments, Query
 from dpstats.theory import Theory
 
@@ -63,8 +64,9 @@ class WindowVariance(Counted[VarianceEstimate]):
         mean = scale * np.sqrt(effect + (_REACH * noise) ** 2)
         root = scale * np.sqrt(effect / 2 + (_REACH**2 * noise / 2.8) ** 2)
         errors = tuple(map(float, (mean, 2 * scale * root, root)))
-        allowed = scale * np.array(expected_allowances(n, rank, _noise(plan)))
-        more = np.hypot((mean, root), allowed)
+        of_mean, of_variance = expected_allowances(n, rank, _noise(plan))
+        beyond = scale * (np.sqrt(1 + of_variance) - 1)
+        more = np.hypot(mean, scale * of_mean), stated_error(root, beyond)
         most = tuple(map(float, (more[0], 2 * scale * more[1], more[1])))
         unit = "" if known else f"sd({design.names[0]})"
         plan = replace(
@@ -85,7 +87,7 @@ class WindowVariance(Counted[VarianceEstimate]):
         window = window_of(found, _noise(plan))
         ends = np.array([window.lower]), np.array([window.upper])
         answer = holder.ask(ColumnMoments(place, *ends), _MOMENTS)
-        values, total, noise = moments(answer.value[:, 0], found, window, answer.noise.sd)
+        values, total, noise, beyond = moments(answer.value[:, 0], found, window, answer.noise.sd)
         slope = (2 * values[1]) ** 2
         return VarianceEstimate(
             values=np.array([values[0], values[1] ** 2, values[1]]),
@@ -93,6 +95,7 @@ class WindowVariance(Counted[VarianceEstimate]):
             noise=np.array([noise[0], slope * noise[1], noise[1]]),
             nobs=found.rows,
             released={"window lower": window.lower, "window upper": window.upper},
+            beyond=beyond,
         )
 
 
