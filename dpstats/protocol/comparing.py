@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.errors import OptionError
-from dpstats.protocol.criticals import allowing, critical, stated_error
+from dpstats.protocol.criticals import USUAL, critical, of_variance, stated_error
 from dpstats.protocol.estimate import ParameterTable
 
 if TYPE_CHECKING:
@@ -260,21 +260,16 @@ class VarianceEstimate:
         if {a.shape for a in (self.values, self.total, self.noise)} != {(3,)} or self.beyond < 0:
             raise OptionError("estimate: a mean, a variance and a standard deviation are needed.")
 
-    @property
-    def _allowed(self) -> Array:
-        more = (float(self.values[2]) + self.beyond) ** 2 - float(self.values[2]) ** 2
-        return np.array([0.0, more, self.beyond])
-
     def bounds(self, alpha: float) -> Array:
-        """Those of the variance are squares of those of the standard deviation."""
-        ends = allowing(self.values, np.sqrt(self.total), self._allowed, alpha)
-        ends[2] = np.maximum(ends[2], 0.0)
-        ends[1] = ends[2] ** 2
-        return ends
+        """Those of the standard deviation are roots of those of the variance."""
+        reach = critical(alpha) * np.sqrt(self.total[0])
+        squares = of_variance(self.values[2], np.sqrt(self.total[2]), self.beyond, alpha)
+        mean = np.array([self.values[0] - reach, self.values[0] + reach])
+        return np.stack([mean, squares, np.sqrt(squares)])
 
     def table(self, design: Design) -> ParameterTable:
-        """All three."""
-        total = stated_error(np.sqrt(self.total), self._allowed) ** 2
+        """All three; a standard error is the longer side of a 95 % interval over 1.96."""
+        total = stated_error(self.values, self.bounds(USUAL)) ** 2
         return ParameterTable(
             names=("mean", "variance", "std"),
             groups=("moments",) * 3,

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["allowing", "critical", "stated_error"]
+__all__ = ["USUAL", "allowing", "critical", "of_variance", "stated_error"]
 
 Array = NDArray[np.float64]
 
-_USUAL = 0.05  # wording: level of the interval that a standard error is read of
+USUAL = 0.05  # wording: level of the interval that a standard error is read of
 _HALVINGS = 50  # numerical: of where the critical value is sought
 
 
@@ -39,7 +39,17 @@ def allowing(values: ArrayLike, se: ArrayLike, beyond: ArrayLike, alpha: float) 
     return np.stack([values - high * se, values + beyond + high * se], axis=-1)
 
 
-def stated_error(se: ArrayLike, beyond: ArrayLike) -> Array:
-    """Standard errors that are stated: the longer side of a 95 % interval over 1.96."""
-    longer: Array = allowing(0.0 * np.asarray(se), se, beyond, _USUAL)[..., 1]
-    return longer / critical(_USUAL)
+def of_variance(root: ArrayLike, se: ArrayLike, beyond: ArrayLike, alpha: float) -> Array:
+    """Intervals of variances whose roots are estimated, with their errors and allowances.
+
+    They are made of the variances, of which noise is normal, and do not reach below 0.
+    """
+    root, se, beyond = (np.asarray(a, dtype=np.float64) for a in (root, se, beyond))
+    found = allowing(root**2, 2 * root * se, beyond * (2 * root + beyond), alpha)
+    return np.maximum(found, 0.0)
+
+
+def stated_error(value: ArrayLike, ends: Array) -> Array:
+    """Standard errors that are stated of 95 % intervals: their longer side over 1.96."""
+    longer: Array = np.abs(ends - np.asarray(value)[..., None]).max(axis=-1)
+    return longer / critical(USUAL)

@@ -19,7 +19,7 @@ from dpstats.estimators.central.descriptive import passes
 from dpstats.estimators.central.descriptive.window import Tail, _excess, missed, window_of
 from dpstats.models.descriptive import describe_model
 from dpstats.privacy import Neighbors
-from dpstats.protocol.criticals import allowing, stated_error
+from dpstats.protocol.criticals import allowing, of_variance, stated_error
 from dpstats.protocol.descriptive import Distribution, ProportionEstimate, on_simplex
 from dpstats.queries import Axis, ColumnMoments, ColumnPrefixes, TableCounts
 from dpstats.queries.prefixes import prefix_noise
@@ -268,9 +268,9 @@ def test_intervals_of_descriptions_cover(name: str, mean: float, sd: float) -> N
 def test_intervals_of_standard_deviations_cover_are_no_longer_and_would_not_cover_halved(
     name: str,
 ) -> None:
-    """100 fits, fewer than 88 under 95 % have probability 1e-3; halved ones cover .72 and .45.
+    """100 fits, fewer than 88 under 95 % have probability 1e-3; halved ones cover .79, .72.
 
-    Their half length was 8 times the error in normal columns: it is that of 1.96 to 2.6 errors.
+    Half the length of those of normal columns was 16 times the error, and is 2.8 times.
     """
     truth = 1.0 if name == "y" else np.sqrt((np.e - 1) * np.e)
     found = fitted(lambda data: dp.variance(name, data, SCHEMA), 100)
@@ -293,7 +293,15 @@ def test_an_allowance_is_covered_alike_from_end_to_end(apart: float) -> None:
         inside = stats.norm.cdf(truth - ends[0]) - stats.norm.cdf(truth - ends[1])
         assert inside == pytest.approx(0.95, abs=1e-9)
     assert stats.norm.ppf(0.95) - 1e-9 < -ends[0] <= stats.norm.ppf(0.975) + 1e-9
-    assert stated_error([2.0], [0.0]) == pytest.approx(2.0)
+
+
+def test_intervals_of_a_standard_deviation_are_roots_of_those_of_the_variance() -> None:
+    normal = of_variance(3.0, 0.1, 0.0, 0.05)
+    np.testing.assert_allclose(normal, 9 + 1.959964 * 0.6 * np.array([-1, 1]), rtol=1e-6)
+    allowed = of_variance(3.0, 0.1, 1.0, 0.05)
+    np.testing.assert_allclose(allowed, [9 - 1.644854 * 0.6, 16 + 1.644854 * 0.6], rtol=1e-6)
+    assert of_variance(1.0, 5.0, 0.0, 0.05)[0] == 0.0
+    assert stated_error(3.0, np.array([2.0, 3.5])) == pytest.approx(1 / 1.959964)
 
 
 @pytest.mark.parametrize("shape", [-0.4, 0.0, 0.3])

@@ -25,7 +25,7 @@ from dpstats.estimators.guesses import max_rows
 from dpstats.estimators.sources import DONG, FICHTENBERGER
 from dpstats.privacy import Privacy
 from dpstats.protocol import DescribeEstimate, Distribution, Holder, Options, Plan
-from dpstats.protocol.criticals import stated_error
+from dpstats.protocol.criticals import USUAL, of_variance, stated_error
 from dpstats.protocol.descriptive import described_names
 from dpstats.queries import ColumnMoments, Query
 from dpstats.theory import Assumption, Citation, Rate, Theory
@@ -33,7 +33,7 @@ from dpstats.theory import Assumption, Citation, Rate, Theory
 if TYPE_CHECKING:
     from dpstats.design import Design
 
-__all__ = ["THEORY", "ColumnDescriptions", "Moments", "moments"]
+__all__ = ["THEORY", "ColumnDescriptions", "Moments", "moments", "root_error"]
 
 Array = NDArray[np.float64]
 
@@ -212,6 +212,12 @@ def _square_variance(
     return min(read, most)
 
 
+def root_error(se: float, added: float) -> float:
+    """Standard error that is stated of a standard deviation of 1, with an allowance."""
+    ends = np.sqrt(of_variance(1.0, se, math.sqrt(1 + added) - 1, USUAL))
+    return float(stated_error(1.0, ends))
+
+
 def _moment_noise(plan: Plan, design: Design) -> float:
     """Standard deviation of the noise in a sum of z, in rows."""
     k = len(design.names)
@@ -232,9 +238,9 @@ def _expected(plan: Plan, design: Design) -> Plan:
     variances = [effect + (reach * sums) ** 2 / n, effect / 2 + (reach**2 * sums / 2.8) ** 2 / n]
     variances += list((effect * q * (1 - q) + rank**2 / n) / norm.pdf(ndtri(q)) ** 2)
     errors = np.sqrt(np.array(variances) / n)
-    of_mean, of_variance = expected_allowances(n, rank, sums)
+    of_mean, added = expected_allowances(n, rank, sums)
     most = np.hypot(errors, [of_mean, 0.0, 0.0, 0.0, 0.0])
-    most[1] = stated_error(errors[1], math.sqrt(1 + of_variance) - 1)
+    most[1] = root_error(float(errors[1]), added)
     units = [
         "" if place not in design.unscaled else f"sd({name})"
         for place, name in enumerate(design.names)

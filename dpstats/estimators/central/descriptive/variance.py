@@ -11,12 +11,11 @@ import numpy as np
 from dpstats.estimators.base import Request, need_delta
 from dpstats.estimators.central.counted import Counted, counted_plan
 from dpstats.estimators.central.descriptive import passes
-from dpstats.estimators.central.descriptive.describe import THEORY, moments
+from dpstats.estimators.central.descriptive.describe import THEORY, moments, root_error
 from dpstats.estimators.central.descriptive.window import expected_allowances, window_of
 from dpstats.estimators.guesses import max_rows
 from dpstats.privacy import Privacy
 from dpstats.protocol import Holder, Options, Plan, VarianceEstimate
-from dpstats.protocol.criticals import stated_error
 from dpstats.queries import ColumnMoments, Query
 from dpstats.theory import Theory
 
@@ -64,9 +63,8 @@ class WindowVariance(Counted[VarianceEstimate]):
         mean = scale * np.sqrt(effect + (_REACH * noise) ** 2)
         root = scale * np.sqrt(effect / 2 + (_REACH**2 * noise / 2.8) ** 2)
         errors = tuple(map(float, (mean, 2 * scale * root, root)))
-        of_mean, of_variance = expected_allowances(n, rank, _noise(plan))
-        beyond = scale * (np.sqrt(1 + of_variance) - 1)
-        more = np.hypot(mean, scale * of_mean), stated_error(root, beyond)
+        of_mean, added = expected_allowances(n, rank, _noise(plan))
+        more = np.hypot(mean, scale * of_mean), scale * root_error(root / scale, added)
         most = tuple(map(float, (more[0], 2 * scale * more[1], more[1])))
         unit = "" if known else f"sd({design.names[0]})"
         plan = replace(

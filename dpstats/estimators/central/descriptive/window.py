@@ -28,7 +28,8 @@ _EVEN = 0.2  # share: of the allowances for two tails that does not cancel
 # Shapes of generalised Pareto tails: exponential ones have 0, those of t with k degrees of freedom
 # 1/k; the least here is that of a column with ends.
 _LIGHTEST, _HEAVIEST = -0.5, 0.36  # ratio
-_DOUBT = 0.617  # share: level of a test that refuses from half a standard deviation on
+_DOUBT = 0.45  # share: level of a test that refuses from three quarters of a standard error on
+_LEAST = 2.0  # number: of octaves that the scale of a tail is read of, at least
 _EXPONENTIAL = 1e-6  # numerical: for a shape of 0
 _NORMAL_IQR = 1.349  # ratio: interquartile range of a normal column to its standard deviation
 
@@ -111,9 +112,9 @@ def missed(found: Distribution, window: Window, mean: float, variance: float) ->
     """What values outside of a window may add to the variance, as far as is known of tails.
 
     These are generalised Pareto beyond what is seen of them. Their shape is log(variance / s^2),
-    with s the standard deviation of a normal column with as small an interquartile range as half
-    a standard error leaves: 0 for a normal column, .4 for t(3) and 1 for a log-normal one, at most
-    `_HEAVIEST`. (Distances between quantiles in a tail say less of its shape, through the noise.)
+    with s the standard deviation of a normal column whose interquartile range is as small as
+    noise may have hidden: about 0 for a normal column, .4 for t(3) and 1 for a log-normal one, but
+    at most `_HEAVIEST`. (Through the noise, quantiles in a tail say less of its shape.)
 
     Parameters
     ----------
@@ -208,7 +209,7 @@ def _seen(found: Distribution, upper: bool, agreed: bool) -> Tail:
     spread = apart > columns.DEEPEST * (found.edges[-1] - found.edges[0])
     if spread and not agreed and abs(start - median) > _FAR * abs(sure - median):
         start, share = sure, _SURER * share
-    octaves = math.log2(0.5 / share) / 2  # half of the way to the median
+    octaves = max(math.log2(0.5 / share) / 2, _LEAST)  # half of the way to the median
     gap, end = abs(start - at(share * 2**octaves)), found.edges[-1 if upper else 0]
     return Tail(float(start), share, float(gap), octaves, float(end))
 
