@@ -517,6 +517,14 @@ BAD: dict[str, tuple[Any, type[DPStatsError]]] = {
     "nothing to describe": (lambda: describe_model(table(1), SCHEMA, []), OptionError),
     "described twice": (lambda: describe_model(table(1), SCHEMA, ["y", "y"]), OptionError),
     "a column that is no name": (lambda: dp.quantile(3, table(1), SCHEMA), OptionError),
+    "squares that overflow": (
+        lambda: describe_model(None, dp.Schema(y=dp.Numeric(-1e200, 1e200)), ["y"], n=9),
+        SchemaError,
+    ),
+    "squares that are 0": (
+        lambda: dp.mean("y", schema=dp.Schema(y=dp.Numeric(0, 1e-200)), n=9),
+        SchemaError,
+    ),
     "text for numbers": (
         lambda: dp.quantile("y", {"y": np.array(["1", "2"])}, SCHEMA),
         DataError,

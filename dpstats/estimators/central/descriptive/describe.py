@@ -33,7 +33,7 @@ from dpstats.theory import Assumption, Citation, Rate, Theory
 if TYPE_CHECKING:
     from dpstats.design import Design
 
-__all__ = ["THEORY", "ColumnDescriptions", "Moments", "moments", "root_error"]
+__all__ = ["THEORY", "ColumnDescriptions", "HeldMoments", "moments", "root_error"]
 
 Array = NDArray[np.float64]
 
@@ -62,6 +62,7 @@ THEORY = Theory(
     assumptions=(
         Assumption("Rows are independent (of one unit they may be alike)"),
         Assumption("Tails of columns are not much heavier than log-normal with a shape of 1"),
+        Assumption("For standard deviations: nor than generalised Pareto with a shape of .36"),
     ),
     upper=(
         Rate("statistical", "1/sqrt(n)", OWN),
@@ -81,8 +82,11 @@ class ColumnDescriptions(Counted[DescribeEstimate]):
     3. Sums of z, z^2 and z^4 of each column held to a window, which earlier answers put where noise
        and the effect of holding values to it together are least (`window.window_of`).
 
-    The effect of the window enters the standard errors of mean and standard deviation; values
-    beyond what is seen are taken to have tails like a log-normal law.
+    The effect of the window enters the standard errors of means, as if values beyond what is seen
+    had tails like a log-normal law. Holding values to it makes standard deviations smaller, never
+    larger, and their intervals reach further up by what tails as heavy as the column's seem to be
+    would add (`window.missed`): all standard deviations from that in the window to the largest
+    allowed for are covered alike, as by Imbens and Manski (2004).
 
     Notes
     -----
@@ -137,7 +141,7 @@ def _missing(found: Distribution, plan: Plan) -> float:
     return plan.n - found.rows if plan.neighbors.value == "replace-one" else math.nan
 
 
-class Moments(NamedTuple):
+class HeldMoments(NamedTuple):
     """Mean and standard deviation of a column, in the user's units.
 
     Attributes
@@ -156,7 +160,7 @@ class Moments(NamedTuple):
     beyond: float
 
 
-def moments(sums: Array, found: Distribution, window: Window, sd: float) -> Moments:
+def moments(sums: Array, found: Distribution, window: Window, sd: float) -> HeldMoments:
     """Mean and standard deviation of a column, of values held to a window.
 
     Parameters
@@ -185,7 +189,7 @@ def moments(sums: Array, found: Distribution, window: Window, sd: float) -> Mome
     noise = np.array([half**2 * mean_noise, slope**2 * square_noise])
     sampling = np.array([half**2 * mean_sampling, slope**2 * square_sampling])
     added = missed(found, window, values[0], values[1] ** 2)
-    return Moments(
+    return HeldMoments(
         values=values,
         total=noise + sampling + np.array([window.mean**2, 0.0]),
         noise=noise,

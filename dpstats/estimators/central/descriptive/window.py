@@ -66,13 +66,13 @@ class Window(NamedTuple):
     mean : float
         Allowance for the mean, as a standard deviation.
     tails : tuple of Tail
-        The lower and the upper one, of which it was chosen.
+        The lower and the upper one that it was chosen by; none where nothing is outside.
     """
 
     lower: float
     upper: float
-    mean: float
-    tails: tuple[Tail, Tail]
+    mean: float = 0.0
+    tails: tuple[Tail, ...] = ()
 
 
 def window_of(found: Distribution, noise: float, agreed: bool = False) -> Window:
@@ -104,7 +104,7 @@ def window_of(found: Distribution, noise: float, agreed: bool = False) -> Window
             if best is None or cost < best[0]:
                 best = cost, Window(float(lower), float(upper), float(bias), tails)
     if best is None:
-        return Window(float(found.edges[0]), float(found.edges[-1]), 0.0, tails)
+        return Window(float(found.edges[0]), float(found.edges[-1]))
     return best[1]
 
 
@@ -131,7 +131,7 @@ def missed(found: Distribution, window: Window, mean: float, variance: float) ->
         ratio = math.sqrt(variance) * _NORMAL_IQR / inner
         shape = min(max(2 * math.log(ratio), _LIGHTEST), _HEAVIEST)
     added = 0.0
-    for tail, end in zip(window.tails, (window.lower, window.upper), strict=True):
+    for tail, end in zip(window.tails, (window.lower, window.upper), strict=False):
         first, second = _excess(tail, end, shape)
         further, far = _excess(tail, tail.end, shape)  # held to the end of the range
         first, second = first - further, second - far - 2 * abs(tail.end - end) * further
