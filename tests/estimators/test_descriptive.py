@@ -466,6 +466,35 @@ def test_moments_of_a_column_of_mostly_zeros_are_covered_whatever_its_tail() -> 
     assert np.mean(held, axis=0).min() > 0.6
 
 
+@pytest.mark.parametrize("what", ["mean", "variance", "describe"])
+def test_what_noise_hides_beside_one_value_is_said_where_no_interval_allows_for_it(
+    what: str,
+) -> None:
+    """5 % of the rows on either side of a value that is no edge of a cell: the mean was missed in
+    silence. Nothing is said of the normal column, nor of zeros whose window is the whole range.
+    """
+    made = {
+        "mean": lambda data, schema: dp.mean("y", data, schema),
+        "variance": lambda data, schema: dp.variance("y", data, schema),
+        "describe": lambda data, schema: describe_model(data, schema, ["y"]),
+    }[what]
+    said = np.zeros(3)
+    for seed in range(10):
+        rng = np.random.default_rng([51, seed])
+        some = np.where(rng.uniform(size=N) < 0.1, rng.uniform(0, 10, N), 5.0)
+        rare = np.where(rng.uniform(size=N) < 0.01, 1.0, 0.0)
+        for k, (values, high) in enumerate(((some, 10), (rng.normal(5, 1, N), 10), (rare, 1))):
+            model = made({"y": values}, dp.Schema(y=dp.Numeric(0, high)))
+            fit = model.fit(PRIVATE, noise=dp.SeededNoise(seed))
+            (*found,) = [r for r in fit.estimate.remarks if "noise hides where" in r]
+            said[k] += len(found)
+            assert not found or "y: all but at most about" in str(fit.summary()).replace("\n", " ")
+    assert said[0] >= 4  # else one side is seen
+    assert said[1] == 0
+    if what == "mean":
+        assert said[2] == 0
+
+
 def test_the_projection_is_the_nearest_point_of_the_simplex() -> None:
     """Brute force over all supports."""
     rng = np.random.default_rng(5)

@@ -18,6 +18,7 @@ from dpstats.estimators.central.descriptive.window import (
     Window,
     expected_allowances,
     missed,
+    unseen,
     window_of,
 )
 from dpstats.estimators.columns import QUARTILES
@@ -132,6 +133,11 @@ class ColumnDescriptions(Counted[DescribeEstimate]):
             missing=np.array([_missing(each, plan) for each in found]),
             nobs=float(plan.n),
             released={},
+            remarks=tuple(
+                remark
+                for name, each, w in zip(design.names, found, windows, strict=True)
+                for remark in unseen(name, each, w.lower, w.upper)
+            ),
             beyond=np.array([each.beyond for each in made]),
         )
 

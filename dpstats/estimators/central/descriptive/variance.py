@@ -12,7 +12,7 @@ from dpstats.estimators.base import Request, need_delta
 from dpstats.estimators.central.counted import Counted, counted_plan
 from dpstats.estimators.central.descriptive import passes
 from dpstats.estimators.central.descriptive.describe import THEORY, moments, root_error
-from dpstats.estimators.central.descriptive.window import expected_allowances, window_of
+from dpstats.estimators.central.descriptive.window import expected_allowances, unseen, window_of
 from dpstats.estimators.guesses import max_rows
 from dpstats.privacy import Privacy
 from dpstats.protocol import Holder, Options, Plan, VarianceEstimate
@@ -93,6 +93,7 @@ class WindowVariance(Counted[VarianceEstimate]):
             noise=np.array([noise[0], slope * noise[1], noise[1]]),
             nobs=found.rows,
             released={"window lower": window.lower, "window upper": window.upper},
+            remarks=unseen(design.names[0], found, window.lower, window.upper),
             beyond=beyond,
         )
 

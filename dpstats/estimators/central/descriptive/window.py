@@ -9,9 +9,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.estimators import columns
+from dpstats.estimators.guesses import round_up
 from dpstats.protocol import Distribution
+from dpstats.text import rounded
 
-__all__ = ["Tail", "Window", "expected_allowances", "missed", "seen_tail", "window_of"]
+__all__ = [
+    "Tail",
+    "Window",
+    "expected_allowances",
+    "missed",
+    "seen_tail",
+    "unseen",
+    "window_of",
+]
 
 Array = NDArray[np.float64]
 
@@ -25,9 +35,9 @@ _WIDEST = 25.0  # ratio: of a window's reach from the median to the interquartil
 _FURTHEST = 40.0  # numerical: standard deviations of a normal column that no window reaches
 _FINE = 8000  # numerical: cells of its distribution function
 _EVEN = 0.2  # share: of the allowances for two tails that does not cancel
-# Shapes of generalised Pareto tails: exponential ones have 0, those of t with k degrees of freedom
-# 1/k; the least here is that of a column with ends.
-_LIGHTEST, _HEAVIEST = -0.5, 0.36  # ratio
+_ALONE = 2.0  # wording: ratio of the rows outside of one cell to those of a tail that is seen
+_LIGHTEST = -0.5  # ratio: shape of a generalised Pareto tail that ends, at least
+_HEAVIEST = 0.36  # ratio: shape of such a tail, at most; that of t with k degrees of freedom is 1/k
 _DOUBT = 0.45  # share: level of a test that refuses from three quarters of a standard error on
 _LEAST = 2.0  # number: of octaves that the scale of a tail is read of, at least
 _EXPONENTIAL = 1e-6  # numerical: for a shape of 0
@@ -154,6 +164,24 @@ def seen_tail(found: Distribution) -> float:
     """Share of the rows in the least tail that the noise lets be seen."""
     noise = math.sqrt(float(found.variance.max()))
     return min(max(_SEEN * noise / found.rows, 1.0 / found.rows), _MOST)
+
+
+def unseen(name: str, found: Distribution, lower: float, upper: float) -> tuple[str, ...]:
+    """A remark where all rows whose place is seen are in one cell, and a window cuts off others.
+
+    Nothing is known of how far these are, and no interval allows for them.
+    """
+    tail, ends = _ALONE * seen_tail(found), (float(found.edges[0]), float(found.edges[-1]))
+    first, last = (int(np.searchsorted(found.below, q * found.rows)) for q in (tail, 1 - tail))
+    if first != last or (lower <= ends[0] and upper >= ends[1]):
+        return ()
+    rows, cell = round_up(2 * tail * found.rows), (found.edges[first], found.edges[first + 1])
+    return (
+        f"{name}: all but at most about {rows:,} rows lie in [{rounded(cell[0], 4)}, "
+        f"{rounded(cell[1], 4)}]; noise hides where these are, and values outside of the window "
+        f"[{rounded(lower, 4)}, {rounded(upper, 4)}] are moved to its ends, which no interval "
+        "allows for. More rows or a narrower declared range show more.",
+    )
 
 
 def expected_allowances(n: float, rank: float, noise: float) -> tuple[float, float]:
