@@ -11,7 +11,7 @@ from dpstats.estimators.columns import QUARTILES, checked_bins, checked_levels
 from dpstats.mechanisms.noise import Noise
 from dpstats.models import regressions
 from dpstats.models.model import Model
-from dpstats.models.recipes import Formula, level_term, of_columns, required
+from dpstats.models.recipes import Formula, level_term, of_columns, of_numbers, required
 from dpstats.privacy import Central
 from dpstats.results.descriptive import DescribeResults
 from dpstats.schema import Boolean, Categorical, Numeric, Schema
@@ -79,7 +79,7 @@ def quantile(
     ('10%', '50%', '90%')
     """
     levels = checked_levels(q)
-    recipe = of_columns([column], data, schema, Numeric)
+    recipe = of_numbers([column], data, schema)
     return Model("quantile", recipe, data, n, {"q": list(levels)})
 
 
@@ -156,7 +156,7 @@ def describe_model(
         ]
     if isinstance(columns, str) or not columns:
         raise OptionError("No column to describe: name some that the schema declares Numeric.")
-    return Model("describe", of_columns(columns, data, schema, Numeric), data, n)
+    return Model("describe", of_numbers(columns, data, schema), data, n)
 
 
 def mean(
@@ -246,7 +246,7 @@ def corr(
     """
     if isinstance(columns, str) or len(columns) < 2:
         raise OptionError(f"columns={columns!r}: two columns or more are correlated.")
-    return Model("corr", of_columns(columns, data, schema, Numeric), data, n)
+    return Model("corr", of_numbers(columns, data, schema), data, n)
 
 
 def crosstab(
@@ -303,7 +303,7 @@ def variance(
     >>> dp.variance("y", schema=schema, n=2_000).plan(dp.Central(1.0, 1e-6)).parameters
     ('mean', 'variance', 'std')
     """
-    return Model("variance", of_columns([column], data, schema, Numeric), data, n)
+    return Model("variance", of_numbers([column], data, schema), data, n)
 
 
 def ttest(
@@ -352,7 +352,7 @@ def _grouped(
     column: str, by: str, data: Any, schema: Schema | None, n: int | None
 ) -> tuple[Formula, Any, int | None, dict[str, list[str]]]:
     """A column and the groups of another: what models of both are made of."""
-    numbers = of_columns([column], data, schema, Numeric)
+    numbers = of_numbers([column], data, schema)
     of_columns([by], None, schema, Categorical, Boolean)
     formula = f"{numbers.formula} + {level_term(by, numbers.schema)}"
     recipe = Formula(formula, numbers.schema, one_sided=True, label=f"{column} by {by}")
@@ -399,7 +399,7 @@ def histogram(
     >>> model.plan(dp.Central(1.0, 1e-6)).parameters
     ('(0, 18]', '(18, 40]', '(40, 65]', '(65, 100]')
     """
-    recipe = of_columns([column], data, schema, Numeric)
+    recipe = of_numbers([column], data, schema)
     model = Model("histogram", recipe, data, n, {"bins": bins})
     checked_bins(bins, *map(float, model.design.bounds[0]))
     return model

@@ -19,7 +19,21 @@ from dpstats.tables.coercion import check_kind
 from dpstats.tables.engines import Dask, placed
 from dpstats.tables.streams import stream_of
 
-__all__ = ["KINDS", "Arrays", "Formula", "Recipe", "check_numbers", "level_term", "of_columns"]
+__all__ = [
+    "KINDS",
+    "Arrays",
+    "Formula",
+    "Recipe",
+    "check_numbers",
+    "check_widths",
+    "level_term",
+    "of_columns",
+    "of_numbers",
+]
+
+_NARROWEST = (
+    1e-70  # numerical: range of a column whose fourth powers, and those of 1/it, are numbers
+)
 __all__ += ["quoted", "required", "table_of", "term", "variables"]
 
 KINDS = {GAUSSIAN: "ols", BINOMIAL: "logit", MULTINOMIAL: "mnlogit"}  # every other family is "glm"
@@ -193,6 +207,32 @@ def of_columns(
     check_numbers(data, numbers, declared)
     formula = " + ".join(["0", *(level_term(name, declared) for name in columns)])
     return Formula(formula, declared, one_sided=True, label=", ".join(columns))
+
+
+def of_numbers(columns: Sequence[str], data: Any, schema: Schema | None) -> Formula:
+    """As `of_columns`, of numeric columns whose powers are numbers, too.
+
+    Raises
+    ------
+    SchemaError
+        If fourth powers of a declared range overflow, or are 0 in floating point.
+    """
+    made = of_columns(columns, data, schema, Numeric)
+    check_widths(columns, required(schema))
+    return made
+
+
+def check_widths(columns: Sequence[str], schema: Schema) -> None:
+    """Refuse declared ranges so wide or narrow that their fourth powers are no numbers."""
+    for name in columns:
+        declared = schema.get(name)
+        if isinstance(declared, Numeric):
+            width = declared.upper - declared.lower
+            if not _NARROWEST <= width <= 1 / _NARROWEST:
+                raise SchemaError(
+                    f"Column {name!r} is declared with a range {width:g} wide; its moments need "
+                    f"one from {_NARROWEST:g} to {1 / _NARROWEST:g}: declare it in another unit."
+                )
 
 
 def level_term(name: str, declared: Schema) -> str:

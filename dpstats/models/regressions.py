@@ -9,7 +9,14 @@ from dpstats.estimators.base import need_level
 from dpstats.families import BINOMIAL, MULTINOMIAL, Family
 from dpstats.families import family as family_of
 from dpstats.models.model import Model
-from dpstats.models.recipes import KINDS, Formula, required, table_of, variables
+from dpstats.models.recipes import (
+    KINDS,
+    Formula,
+    check_widths,
+    required,
+    table_of,
+    variables,
+)
 from dpstats.schema import Schema
 from dpstats.tables.engines import Dask
 
@@ -423,6 +430,7 @@ def mean(
     """
     text = formula if "~" in formula else f"{formula} ~ 1"
     recipe = Formula(text, required(schema))
+    check_widths([text.partition("~")[0].strip()], recipe.schema)
     model = Model("mean", recipe, table_of(data, sites, engine), n, missing=missing)
     if not (model.design.has_intercept and len(model.design.names) == 1):
         raise OptionError(

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.errors import OptionError
-from dpstats.protocol.descriptive import critical
+from dpstats.protocol.criticals import USUAL, critical, of_variance, stated_error
 from dpstats.protocol.estimate import ParameterTable
 
 if TYPE_CHECKING:
@@ -241,6 +241,9 @@ class VarianceEstimate:
     values : ndarray of shape (3,)
     total, noise : ndarray of shape (3,)
         Variances of their errors, and the part that is noise of known law.
+    beyond : float
+        What values outside of the window may add to the standard deviation; of files that have
+        none it is within `total`.
     nobs, released, remarks
         As for every `Estimate`.
     """
@@ -251,29 +254,30 @@ class VarianceEstimate:
     nobs: float
     released: Mapping[str, Any] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
+    beyond: float = 0.0
 
     def __post_init__(self) -> None:  # it may come from a file
-        if {a.shape for a in (self.values, self.total, self.noise)} != {(3,)}:
+        if {a.shape for a in (self.values, self.total, self.noise)} != {(3,)} or self.beyond < 0:
             raise OptionError("estimate: a mean, a variance and a standard deviation are needed.")
 
     def bounds(self, alpha: float) -> Array:
-        """Normal intervals, those of the variance being squares of those of its root."""
-        reach = critical(alpha) * np.sqrt(self.total)
-        ends = np.stack([self.values - reach, self.values + reach], axis=1)
-        ends[2] = np.maximum(ends[2], 0.0)
-        ends[1] = ends[2] ** 2
-        return ends
+        """Those of the standard deviation are roots of those of the variance."""
+        reach = critical(alpha) * np.sqrt(self.total[0])
+        squares = of_variance(self.values[2], np.sqrt(self.total[2]), self.beyond, alpha)
+        mean = np.array([self.values[0] - reach, self.values[0] + reach])
+        return np.stack([mean, squares, np.sqrt(squares)])
 
     def table(self, design: Design) -> ParameterTable:
-        """All three."""
+        """All three; a standard error is the longer side of a 95 % interval over 1.96."""
+        total = stated_error(self.values, self.bounds(USUAL)) ** 2
         return ParameterTable(
             names=("mean", "variance", "std"),
             groups=("moments",) * 3,
             values=self.values,
             inner=np.arange(3),
-            cov=np.diag(self.total),
+            cov=np.diag(total),
             cov_privacy=np.diag(self.noise),
-            cov_sampling=np.diag(np.maximum(self.total - self.noise, 0.0)),
+            cov_sampling=np.diag(np.maximum(total - self.noise, 0.0)),
             testable=np.array([True, False, False]),
             bounds=self.bounds,
         )

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.errors import OptionError
+from dpstats.protocol.criticals import USUAL, critical, of_variance, stated_error
 from dpstats.protocol.estimate import ParameterTable
 
 if TYPE_CHECKING:
@@ -26,22 +27,13 @@ __all__ = [
     "ProportionEstimate",
     "QuantileEstimate",
     "bin_names",
-    "critical",
     "described_names",
     "level_names",
 ]
 
 Array = NDArray[np.float64]
-_USUAL = 0.05  # that a standard error is read of, where intervals are not normal
 _NORMAL = 1.959963984540054
 _FINEST = 30  # binary digits of a range that are printed of a value in it
-
-
-def critical(alpha: float) -> float:
-    """Two-sided critical value of the normal law."""
-    from scipy.special import ndtri
-
-    return float(-ndtri(alpha / 2))
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,7 +149,7 @@ class QuantileEstimate:
         values = self.distribution.printed(
             np.array([self.distribution.quantile(q) for q in self.levels])
         )
-        sides = np.abs(self.bounds(_USUAL) - values[:, None]).max(axis=1)
+        sides = np.abs(self.bounds(USUAL) - values[:, None]).max(axis=1)
         shares = []
         for q in self.levels:
             noise, sampling = self.distribution.spread(q)
@@ -360,6 +352,9 @@ class DescribeEstimate:
         Mean and standard deviation, in the user's units.
     variances, of_noise : ndarray of shape (k, 2)
         Of their errors, and the part of these that is noise of known law.
+    beyond : ndarray of shape (k,)
+        What values outside of the windows may add to standard deviations; those of files that
+        have none are within `variances`.
     windows : ndarray of shape (k, 2)
         To which values were held for the moments.
     missing : ndarray of shape (k,)
@@ -378,11 +373,13 @@ class DescribeEstimate:
     nobs: float
     released: Mapping[str, Any] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
+    beyond: Array | None = None
 
     def __post_init__(self) -> None:  # it may come from a file
         k = len(self.columns)
-        shapes = {a.shape for a in (self.moments, self.variances, self.of_noise, self.windows)}
-        if shapes != {(k, 2)} or self.missing.shape != (k,) or len(self.distributions) != k:
+        pairs = {a.shape for a in (self.moments, self.variances, self.of_noise, self.windows)}
+        single = {self.missing.shape} | ({self.beyond.shape} if self.beyond is not None else set())
+        if pairs != {(k, 2)} or single != {(k,)} or len(self.distributions) != k:
             raise OptionError("estimate: two moments and a distribution of each column are needed.")
 
     @property
@@ -390,19 +387,25 @@ class DescribeEstimate:
         """The quartiles of each column."""
         return tuple(QuantileEstimate(_QUARTILES, d, d.rows) for d in self.distributions)
 
+    def _of_moments(self, alpha: float) -> Array:
+        """Intervals of means and standard deviations, shape (k, 2, 2)."""
+        (mean, root), (error, se) = self.moments.T, np.sqrt(self.variances).T
+        beyond = np.zeros(root.size) if self.beyond is None else self.beyond
+        reach = critical(alpha) * error
+        means = np.stack([mean - reach, mean + reach], axis=-1)
+        return np.stack([means, np.sqrt(of_variance(root, se, beyond, alpha))], axis=1)
+
     def _bounds(self, alpha: float) -> Array:
-        reach = critical(alpha) * np.sqrt(self.variances)
-        normal = np.stack([self.moments - reach, self.moments + reach], axis=2)
-        normal[:, 1] = np.maximum(normal[:, 1], 0.0)
         inverted = [quartiles.bounds(alpha) for quartiles in self.quantiles]
-        return np.concatenate([normal, inverted], axis=1).reshape(-1, 2)
+        return np.concatenate([self._of_moments(alpha), inverted], axis=1).reshape(-1, 2)
 
     def table(self, design: Design) -> ParameterTable:
         """All of it, one column after the other."""
         tables = [quartiles.table(design) for quartiles in self.quantiles]
+        errors = stated_error(self.moments, self._of_moments(USUAL))
         parts = [
             (self.moments, [t.values for t in tables]),
-            (self.variances, [np.diag(t.cov) for t in tables]),
+            (errors**2, [np.diag(t.cov) for t in tables]),
             (self.of_noise, [np.diag(t.cov_privacy) for t in tables]),
         ]
         values, total, noise = (np.concatenate(both, axis=1).ravel() for both in parts)

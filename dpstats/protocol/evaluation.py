@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from dpstats.errors import OptionError
 from dpstats.protocol.comparing import GroupMeansEstimate
-from dpstats.protocol.descriptive import CountsEstimate, critical
+from dpstats.protocol.criticals import critical
+from dpstats.protocol.descriptive import CountsEstimate
 from dpstats.protocol.estimate import ParameterTable
 
 if TYPE_CHECKING:

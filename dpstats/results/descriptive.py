@@ -232,7 +232,8 @@ class DescribeResults(DescriptiveResults):
         return summary.Particulars(
             meaning=(
                 f"Means and standard deviations are of values held to windows: {windows}. Their "
-                "std err allows for what lies outside, for tails as heavy as log-normal ones.",
+                "intervals allow for what lies outside, that of a standard deviation above it "
+                "only; its std err is the longer side over 1.96.",
             )
         )
 
@@ -384,7 +385,8 @@ class VarianceResults(DescriptiveResults):
         low, high = (self.released[f"window {end}"] for end in ("lower", "upper"))
         return summary.Particulars(
             meaning=(
-                f"Moments are of values held to [{rounded(low, 4)}, {rounded(high, 4)}]; std err "
-                "allows for tails as heavy as log-normal ones.",
+                f"Moments are of values held to [{rounded(low, 4)}, {rounded(high, 4)}]. Intervals "
+                "allow for what lies outside, that of a standard deviation above it only; its std "
+                "err is the longer side over 1.96.",
             )
         )

@@ -156,6 +156,17 @@ def test_intervals_of_pearsons_correlations_cover_in_windows_off_the_middle(law:
     assert hits >= 68
 
 
+@pytest.mark.parametrize("width", [1.0, 1e-69, 1e69])
+def test_pearsons_correlations_of_a_row_apart_are_released_in_any_unit(width: float) -> None:
+    """The square of a variance of 1e-160 is 0."""
+    columns = {"x": np.r_[width, np.zeros(59)], "y": np.r_[1.0, np.zeros(59)]}
+    schema = dp.Schema(x=dp.Numeric(0, width), y=dp.Numeric(0, 1))
+    for seed in range(12):
+        model = dp.corr(["x", "y"], columns, schema)
+        found = seeded(model, dp.Central(1e4, 1e-6), seed, method="pearson")
+        assert np.isfinite(found.conf_int()).all(axis=None)
+
+
 def test_without_noise_to_speak_of_the_variance_is_that_of_the_rows() -> None:
     data = table(6)
     found = seeded(dp.variance("y", data, SCHEMA))

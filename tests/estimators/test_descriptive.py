@@ -16,9 +16,10 @@ import dpstats as dp
 from dpstats.errors import DataError, DPStatsError, FeasibilityWarning, OptionError, SchemaError
 from dpstats.estimators import columns
 from dpstats.estimators.central.descriptive import passes
-from dpstats.estimators.central.descriptive.window import window_of
+from dpstats.estimators.central.descriptive.window import Tail, _excess, missed, window_of
 from dpstats.models.descriptive import describe_model
 from dpstats.privacy import Neighbors
+from dpstats.protocol.criticals import allowing, of_variance, stated_error
 from dpstats.protocol.descriptive import Distribution, ProportionEstimate, on_simplex
 from dpstats.queries import Axis, ColumnMoments, ColumnPrefixes, TableCounts
 from dpstats.queries.prefixes import prefix_noise
@@ -263,6 +264,79 @@ def test_intervals_of_descriptions_cover(name: str, mean: float, sd: float) -> N
     assert coverage(found, truth, 0.3)[0] < 0.87
 
 
+@pytest.mark.parametrize("name", ["y", "skewed"])
+def test_intervals_of_standard_deviations_cover_are_no_longer_and_would_not_cover_halved(
+    name: str,
+) -> None:
+    """100 fits, fewer than 88 under 95 % have probability 1e-3; halved ones cover .79, .72.
+
+    Half the length of those of normal columns was 16 times the error, and is 2.8 times.
+    """
+    truth = 1.0 if name == "y" else np.sqrt((np.e - 1) * np.e)
+    found = fitted(lambda data: dp.variance(name, data, SCHEMA), 100)
+    values = np.array([fit.params["std"] for fit in found])
+    ends = np.array([fit.conf_int().loc["std"] for fit in found])
+    squares = np.array([fit.conf_int().loc["variance"] for fit in found])
+    np.testing.assert_allclose(squares, ends**2)
+    halved = (ends + values[:, None]) / 2
+    covered = [np.mean((e[:, 0] <= truth) & (truth <= e[:, 1])) for e in (ends, halved)]
+    assert covered[0] >= 0.88 > covered[1]
+    if name == "y":
+        assert np.median(np.ptp(ends, axis=1)) / 2 < 3.3 * np.sqrt(np.mean((values - 1) ** 2))
+
+
+@pytest.mark.parametrize("apart", [0.0, 0.3, 2.0, 50.0])
+def test_an_allowance_is_covered_alike_from_end_to_end(apart: float) -> None:
+    """Of an estimate with a normal error; with nothing to allow for, intervals are the usual."""
+    ends = allowing([0.0], [2.0], [2.0 * apart], 0.05)[0] / 2
+    for truth in (0.0, apart):  # the estimate has mean 0
+        inside = stats.norm.cdf(truth - ends[0]) - stats.norm.cdf(truth - ends[1])
+        assert inside == pytest.approx(0.95, abs=1e-9)
+    assert stats.norm.ppf(0.95) - 1e-9 < -ends[0] <= stats.norm.ppf(0.975) + 1e-9
+
+
+def test_intervals_of_a_standard_deviation_are_roots_of_those_of_the_variance() -> None:
+    normal = of_variance(3.0, 0.1, 0.0, 0.05)
+    np.testing.assert_allclose(normal, 9 + 1.959964 * 0.6 * np.array([-1, 1]), rtol=1e-6)
+    allowed = of_variance(3.0, 0.1, 1.0, 0.05)
+    np.testing.assert_allclose(allowed, [9 - 1.644854 * 0.6, 16 + 1.644854 * 0.6], rtol=1e-6)
+    assert of_variance(1.0, 5.0, 0.0, 0.05)[0] == 0.0
+    assert stated_error(3.0, np.array([2.0, 3.5])) == pytest.approx(1 / 1.959964)
+
+
+@pytest.mark.parametrize("shape", [-0.4, 0.0, 0.3])
+def test_what_a_tail_has_beyond_an_end_is_that_of_its_law(shape: float) -> None:
+    """Numerically, of a tenth of the rows; two octaves further in the tail is 40 %."""
+    share, scale, octaves, start, end = 0.1, 1.5, 2.0, 7.0, 8.0
+    inner = stats.genpareto(shape, scale=scale * 2.0 ** (-shape * octaves))
+    tail = Tail(start, share, float(inner.isf(2.0**-octaves)), octaves, 100.0)
+    law = stats.genpareto(shape, loc=start, scale=scale)
+    x = np.linspace(end, min(law.support()[1], 5_000.0), 2_000_001)
+    exact = [share * np.trapezoid(w * law.sf(x), x) for w in (1.0, 2 * (x - end))]
+    np.testing.assert_allclose(_excess(tail, end, shape), exact, rtol=2e-3)
+
+
+def test_what_is_missed_is_more_in_longer_tails_and_nothing_at_the_ends_of_the_range() -> None:
+    edges = np.linspace(-300, 300, 60_001)
+    found, share = {}, {}
+    for name, law in (("normal", stats.norm()), ("t", stats.t(3)), ("flat", stats.uniform(-2, 4))):
+        each = Distribution(
+            edges, 5e3 * law.cdf(edges[1:]), np.full(60_000, 900.0), np.zeros(60_000)
+        )
+        window = window_of(each, 30.0)
+        held = np.clip(edges[1:], window.lower, window.upper)
+        variance = float(np.diff(law.cdf(edges)) @ held**2)
+        found[name] = missed(each, window, 0.0, variance)
+        share[name] = found[name] / (np.diff(law.cdf(edges)) @ edges[1:] ** 2 - variance)
+    assert 1 < share["normal"] < 4  # of what is missed indeed
+    assert 1 < share["t"] < 2
+    assert found["flat"] < 0.01 * 4 / 3
+    sane = Distribution(edges[29_901:30_102], np.linspace(5, 1e3, 200), np.ones(200), np.zeros(200))
+    window = window_of(sane, 0.1)
+    assert (window.lower, window.upper) == (sane.edges[0], sane.edges[-1])
+    assert missed(sane, window, 0.0, 0.5) == 0.0
+
+
 def test_an_interval_holds_a_value_that_many_rows_have() -> None:
     """An atom anywhere in a cell: every part of the cell is kept."""
     edges, below = np.array([0.0, 1.0, 2.0, 3.0]), np.array([10.0, 80.0, 100.0])
@@ -341,9 +415,9 @@ def test_the_plan_expects_the_errors_that_a_window_is_allowed(half: float, descr
     found = np.median(stated, axis=0)[at]
     assert np.all(0.8 * ranges[at, 0] < found)
     assert np.all(found < 1.25 * ranges[at, 1])
-    assert found[-1] > 2 * ranges[at[-1], 0]
+    assert found[-1] > 1.3 * ranges[at[-1], 0]
     if half > 100:  # the upper end is that of wide ranges
-        assert found[-1] == pytest.approx(ranges[at[-1], 1], rel=0.25)
+        assert found[-1] == pytest.approx(ranges[at[-1], 1], rel=0.35)
 
 
 def test_two_answers_are_averaged_where_both_speak() -> None:
@@ -390,6 +464,35 @@ def test_moments_of_a_column_of_mostly_zeros_are_covered_whatever_its_tail() -> 
         ends = found[[0, 1, 5, 6]]
         held.append((ends[:, 0] <= exact) & (exact <= ends[:, 1]))
     assert np.mean(held, axis=0).min() > 0.6
+
+
+@pytest.mark.parametrize("what", ["mean", "variance", "describe"])
+def test_what_noise_hides_beside_one_value_is_said_where_no_interval_allows_for_it(
+    what: str,
+) -> None:
+    """5 % of the rows on either side of a value that is no edge of a cell: the mean was missed in
+    silence. Nothing is said of the normal column, nor of zeros whose window is the whole range.
+    """
+    made = {
+        "mean": lambda data, schema: dp.mean("y", data, schema),
+        "variance": lambda data, schema: dp.variance("y", data, schema),
+        "describe": lambda data, schema: describe_model(data, schema, ["y"]),
+    }[what]
+    said = np.zeros(3)
+    for seed in range(10):
+        rng = np.random.default_rng([51, seed])
+        some = np.where(rng.uniform(size=N) < 0.1, rng.uniform(0, 10, N), 5.0)
+        rare = np.where(rng.uniform(size=N) < 0.01, 1.0, 0.0)
+        for k, (values, high) in enumerate(((some, 10), (rng.normal(5, 1, N), 10), (rare, 1))):
+            model = made({"y": values}, dp.Schema(y=dp.Numeric(0, high)))
+            fit = model.fit(PRIVATE, noise=dp.SeededNoise(seed))
+            (*found,) = [r for r in fit.estimate.remarks if "noise hides where" in r]
+            said[k] += len(found)
+            assert not found or "y: all but at most about" in str(fit.summary()).replace("\n", " ")
+    assert said[0] >= 4  # else one side is seen
+    assert said[1] == 0
+    if what == "mean":
+        assert said[2] == 0
 
 
 def test_the_projection_is_the_nearest_point_of_the_simplex() -> None:
@@ -443,6 +546,14 @@ BAD: dict[str, tuple[Any, type[DPStatsError]]] = {
     "nothing to describe": (lambda: describe_model(table(1), SCHEMA, []), OptionError),
     "described twice": (lambda: describe_model(table(1), SCHEMA, ["y", "y"]), OptionError),
     "a column that is no name": (lambda: dp.quantile(3, table(1), SCHEMA), OptionError),
+    "squares that overflow": (
+        lambda: describe_model(None, dp.Schema(y=dp.Numeric(-1e200, 1e200)), ["y"], n=9),
+        SchemaError,
+    ),
+    "squares that are 0": (
+        lambda: dp.mean("y", schema=dp.Schema(y=dp.Numeric(0, 1e-200)), n=9),
+        SchemaError,
+    ),
     "text for numbers": (
         lambda: dp.quantile("y", {"y": np.array(["1", "2"])}, SCHEMA),
         DataError,

@@ -16,7 +16,7 @@ from dpstats.estimators.bounds import MEAN_LOWER
 from dpstats.estimators.central.counted import Counted, counted_plan
 from dpstats.estimators.central.descriptive import passes
 from dpstats.estimators.central.descriptive.quantile import OWN as DISTRIBUTIONS
-from dpstats.estimators.central.descriptive.window import seen_tail, window_of
+from dpstats.estimators.central.descriptive.window import seen_tail, unseen, window_of
 from dpstats.estimators.central.location import (
     MOST_CELLS,
     Clip,
@@ -245,12 +245,13 @@ class ClippedMean(Counted[CoefficientEstimate]):
         """Ask for the interval or the window that was planned, and for the moments in it."""
         facts = facts_of(design, plan.privacy)
         clip = Clip(facts.lower, facts.upper)
+        remarks: tuple[str, ...] = ()
         if plan.options["clip"] == "window":
-            clip = _window(holder, design, plan, facts)
+            clip, remarks = _window(holder, design, plan, facts)
         if plan.options["clip"] == "private":
             (lower, upper), _ = holder.ask(_candidates(plan, facts), "interval")
             clip = _widened(plan, facts, float(lower), float(upper))
-        return release_mean(holder, design, plan, clip)
+        return replace(release_mean(holder, design, plan, clip), remarks=remarks)
 
 
 def _blur(plan: Plan) -> float:
@@ -258,17 +259,21 @@ def _blur(plan: Plan) -> float:
     return passes.expected_noise(plan, _SLOT, 1, 512) / plan.n
 
 
-def _window(holder: Holder[Query], design: Design, plan: Plan, facts: ResponseGuess) -> Clip:
-    """Where noise and the effect of holding values to it are least; see `window_of`."""
+def _window(
+    holder: Holder[Query], design: Design, plan: Plan, facts: ResponseGuess
+) -> tuple[Clip, tuple[str, ...]]:
+    """Where noise and the effect of holding values to it are least, and what it may leave out."""
     response = np.array([len(design.names)])
     (found,) = passes.ask_distributions(holder, design, [_SLOT], response)
     low, high, tail = float(found.edges[0]), float(found.edges[-1]), _CLEAR * seen_tail(found)
     if found.quantile(1 - tail) - found.quantile(tail) <= columns.DEEPEST * (high - low):
-        return Clip(facts.lower, facts.upper)
+        return Clip(facts.lower, facts.upper), ()
     window = window_of(found, relative_noise(plan, facts.rows))
     centre, scale = design.standardization.y_center, design.standardization.y_scale
     lower, upper = ((end - centre) / scale for end in (window.lower, window.upper))
-    return Clip(lower, upper, bias=window.mean / scale)
+    assert design.endog is not None
+    remarks = unseen(design.endog.name, found, window.lower, window.upper)
+    return Clip(lower, upper, bias=window.mean / scale), remarks
 
 
 def _share(n: int, epsilon: float) -> float:

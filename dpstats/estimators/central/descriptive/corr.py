@@ -236,8 +236,8 @@ def _excess(scored: Scored, found: Distribution) -> float:
     middle = np.clip((found.edges[1:] + found.edges[:-1]) / 2, *scored.knots)
     chances = np.diff(found.below, prepend=0.0) / found.rows
     apart = middle - chances @ middle
-    variance = float(chances @ apart**2)
-    return max(0.0, float(chances @ apart**4) / variance**2 - 3) if variance > 0 else 0.0
+    root = math.sqrt(float(chances @ apart**2))
+    return max(0.0, float(chances @ (apart / root) ** 4) - 3) if root > 0 else 0.0
 
 
 def _products(d: int, radius: float) -> ScoreProducts:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,12 +14,19 @@ from dpstats.estimators.base import Request, need_delta
 from dpstats.estimators.central.counted import Counted, counted_plan
 from dpstats.estimators.central.descriptive import passes
 from dpstats.estimators.central.descriptive.quantile import OWN as DISTRIBUTIONS
-from dpstats.estimators.central.descriptive.window import Window, expected_allowances, window_of
+from dpstats.estimators.central.descriptive.window import (
+    Window,
+    expected_allowances,
+    missed,
+    unseen,
+    window_of,
+)
 from dpstats.estimators.columns import QUARTILES
 from dpstats.estimators.guesses import max_rows
 from dpstats.estimators.sources import DONG, FICHTENBERGER
 from dpstats.privacy import Privacy
 from dpstats.protocol import DescribeEstimate, Distribution, Holder, Options, Plan
+from dpstats.protocol.criticals import USUAL, of_variance, stated_error
 from dpstats.protocol.descriptive import described_names
 from dpstats.queries import ColumnMoments, Query
 from dpstats.theory import Assumption, Citation, Rate, Theory
@@ -27,7 +34,7 @@ from dpstats.theory import Assumption, Citation, Rate, Theory
 if TYPE_CHECKING:
     from dpstats.design import Design
 
-__all__ = ["THEORY", "ColumnDescriptions", "moments"]
+__all__ = ["THEORY", "ColumnDescriptions", "HeldMoments", "moments", "root_error"]
 
 Array = NDArray[np.float64]
 
@@ -56,6 +63,7 @@ THEORY = Theory(
     assumptions=(
         Assumption("Rows are independent (of one unit they may be alike)"),
         Assumption("Tails of columns are not much heavier than log-normal with a shape of 1"),
+        Assumption("For standard deviations: nor than generalised Pareto with a shape of .36"),
     ),
     upper=(
         Rate("statistical", "1/sqrt(n)", OWN),
@@ -75,8 +83,11 @@ class ColumnDescriptions(Counted[DescribeEstimate]):
     3. Sums of z, z^2 and z^4 of each column held to a window, which earlier answers put where noise
        and the effect of holding values to it together are least (`window.window_of`).
 
-    The effect of the window enters the standard errors of mean and standard deviation; values
-    beyond what is seen are taken to have tails like a log-normal law.
+    The effect of the window enters the standard errors of means, as if values beyond what is seen
+    had tails like a log-normal law. Holding values to it makes standard deviations smaller, never
+    larger, and their intervals reach further up by what tails as heavy as the column's seem to be
+    would add (`window.missed`): all standard deviations from that in the window to the largest
+    allowed for are covered alike, as by Imbens and Manski (2004).
 
     Notes
     -----
@@ -115,13 +126,19 @@ class ColumnDescriptions(Counted[DescribeEstimate]):
         return DescribeEstimate(
             columns=design.names,
             distributions=tuple(found),
-            moments=np.array([values for values, _, _ in made]),
-            variances=np.array([total for _, total, _ in made]),
-            of_noise=np.array([noise for _, _, noise in made]),
+            moments=np.array([each.values for each in made]),
+            variances=np.array([each.total for each in made]),
+            of_noise=np.array([each.noise for each in made]),
             windows=np.array([(w.lower, w.upper) for w in windows]),
             missing=np.array([_missing(each, plan) for each in found]),
             nobs=float(plan.n),
             released={},
+            remarks=tuple(
+                remark
+                for name, each, w in zip(design.names, found, windows, strict=True)
+                for remark in unseen(name, each, w.lower, w.upper)
+            ),
+            beyond=np.array([each.beyond for each in made]),
         )
 
 
@@ -130,16 +147,37 @@ def _missing(found: Distribution, plan: Plan) -> float:
     return plan.n - found.rows if plan.neighbors.value == "replace-one" else math.nan
 
 
-def moments(
-    sums: Array, found: Distribution, window: Window, sd: float
-) -> tuple[Array, Array, Array]:
-    """Mean and standard deviation; their variances; the part of these that is noise.
+class HeldMoments(NamedTuple):
+    """Mean and standard deviation of a column, in the user's units.
+
+    Attributes
+    ----------
+    values : ndarray of shape (2,)
+    total, noise : ndarray of shape (2,)
+        Variances of their errors, and the part that is noise of known law. That of the mean holds
+        what is allowed for values outside of the window.
+    beyond : float
+        What values outside of the window may add to the standard deviation.
+    """
+
+    values: Array
+    total: Array
+    noise: Array
+    beyond: float
+
+
+def moments(sums: Array, found: Distribution, window: Window, sd: float) -> HeldMoments:
+    """Mean and standard deviation of a column, of values held to a window.
 
     Parameters
     ----------
     sums : ndarray of shape (3,)
         Noisy sums of z, z^2, z^4; `sd` is the noise of the first, 1.4 and 0.8 times that of the
         others.
+    found : Distribution
+        Released, of the column.
+    window : Window
+        That it led to.
     """
     n, count_noise = found.rows, float(found.variance[-1])
     centre, half = (window.lower + window.upper) / 2, (window.upper - window.lower) / 2
@@ -149,16 +187,45 @@ def moments(
     fourth = max(float(sums[2]) / n, (spread + m1**2) ** 2)
     mean_noise = s1**2 + count_noise * (m1 / n) ** 2
     mean_sampling = found.effect * spread / n
-    # of z^2 - 2 m z, whose covariance is not known
-    wobble = (math.sqrt(max(fourth - (spread + m1**2) ** 2, 0.0)) + 2 * abs(m1 * spread**0.5)) ** 2
     square_noise = s2**2 + 4 * m1**2 * s1**2 + count_noise * (spread / n) ** 2
+    wobble = _square_variance(found, window, (m1, spread, fourth))
     square_sampling = found.effect * max(wobble, spread**2) / n
     slope = half / (2 * math.sqrt(spread))
     values = np.array([centre + half * m1, half * math.sqrt(spread)])
     noise = np.array([half**2 * mean_noise, slope**2 * square_noise])
-    allowed = np.array([window.mean, window.square / (2 * half * math.sqrt(spread))]) ** 2
     sampling = np.array([half**2 * mean_sampling, slope**2 * square_sampling])
-    return values, noise + sampling + allowed, noise
+    added = missed(found, window, values[0], values[1] ** 2)
+    return HeldMoments(
+        values=values,
+        total=noise + sampling + np.array([window.mean**2, 0.0]),
+        noise=noise,
+        beyond=math.hypot(values[1], math.sqrt(added)) - float(values[1]),
+    )
+
+
+def _square_variance(
+    found: Distribution, window: Window, powers: tuple[float, float, float]
+) -> float:
+    """Variance of (z - m)^2, of the mean m, the variance and the fourth power of z in a window.
+
+    It is E z^4 - v^2 - 6 m^2 v - m^4 - 4 m E(z - m)^3. The last is read of the distribution
+    function, as large as its noise and its cells leave open. At most, z^2 and z are correlated.
+    """
+    m, v, fourth = powers
+    most = (math.sqrt(max(fourth - (v + m**2) ** 2, 0.0)) + 2 * abs(m) * math.sqrt(v)) ** 2
+    centre, half = (window.lower + window.upper) / 2, (window.upper - window.lower) / 2
+    cubes = ((np.clip(found.edges, window.lower, window.upper) - centre) / half - m) ** 3
+    shares = np.diff(found.below, prepend=0.0) / found.rows
+    third = float(shares @ (cubes[1:] + cubes[:-1])) / 2
+    doubt = float(shares @ np.diff(cubes)) / 2 + math.sqrt(float(found.variance.max())) / found.rows
+    read = fourth - v**2 - 6 * m**2 * v - m**4 - 4 * m * third + 4 * abs(m) * doubt
+    return min(read, most)
+
+
+def root_error(se: float, added: float) -> float:
+    """Standard error that is stated of a standard deviation of 1, with an allowance."""
+    ends = np.sqrt(of_variance(1.0, se, math.sqrt(1 + added) - 1, USUAL))
+    return float(stated_error(1.0, ends))
 
 
 def _moment_noise(plan: Plan, design: Design) -> float:
@@ -181,7 +248,9 @@ def _expected(plan: Plan, design: Design) -> Plan:
     variances = [effect + (reach * sums) ** 2 / n, effect / 2 + (reach**2 * sums / 2.8) ** 2 / n]
     variances += list((effect * q * (1 - q) + rank**2 / n) / norm.pdf(ndtri(q)) ** 2)
     errors = np.sqrt(np.array(variances) / n)
-    most = np.hypot(errors, [*expected_allowances(n, rank, sums), 0.0, 0.0, 0.0])
+    of_mean, added = expected_allowances(n, rank, sums)
+    most = np.hypot(errors, [of_mean, 0.0, 0.0, 0.0, 0.0])
+    most[1] = root_error(float(errors[1]), added)
     units = [
         "" if place not in design.unscaled else f"sd({name})"
         for place, name in enumerate(design.names)

@@ -296,7 +296,7 @@ class RankTest(_TwoGroups):
         """Ask for the distribution function, and for sums of the ranks that it gives."""
         found = self._asked(holder, design)
         scored = Scored(0, found.edges, np.clip(found.ranks(), -1.0, 1.0))
-        made = self._means(holder, design, scored, Window(-1.0, 1.0, 0.0, 0.0))
+        made = self._means(holder, design, scored, Window(-1.0, 1.0))
         sampling, noise = made.variances
         lost = 1.0 if made.hidden else 0.0
         return DifferenceEstimate(

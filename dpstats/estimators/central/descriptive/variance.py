@@ -11,8 +11,8 @@ import numpy as np
 from dpstats.estimators.base import Request, need_delta
 from dpstats.estimators.central.counted import Counted, counted_plan
 from dpstats.estimators.central.descriptive import passes
-from dpstats.estimators.central.descriptive.describe import THEORY, moments
-from dpstats.estimators.central.descriptive.window import expected_allowances, window_of
+from dpstats.estimators.central.descriptive.describe import THEORY, moments, root_error
+from dpstats.estimators.central.descriptive.window import expected_allowances, unseen, window_of
 from dpstats.estimators.guesses import max_rows
 from dpstats.privacy import Privacy
 from dpstats.protocol import Holder, Options, Plan, VarianceEstimate
@@ -63,8 +63,8 @@ class WindowVariance(Counted[VarianceEstimate]):
         mean = scale * np.sqrt(effect + (_REACH * noise) ** 2)
         root = scale * np.sqrt(effect / 2 + (_REACH**2 * noise / 2.8) ** 2)
         errors = tuple(map(float, (mean, 2 * scale * root, root)))
-        allowed = scale * np.array(expected_allowances(n, rank, _noise(plan)))
-        more = np.hypot((mean, root), allowed)
+        of_mean, added = expected_allowances(n, rank, _noise(plan))
+        more = np.hypot(mean, scale * of_mean), scale * root_error(root / scale, added)
         most = tuple(map(float, (more[0], 2 * scale * more[1], more[1])))
         unit = "" if known else f"sd({design.names[0]})"
         plan = replace(
@@ -85,7 +85,7 @@ class WindowVariance(Counted[VarianceEstimate]):
         window = window_of(found, _noise(plan))
         ends = np.array([window.lower]), np.array([window.upper])
         answer = holder.ask(ColumnMoments(place, *ends), _MOMENTS)
-        values, total, noise = moments(answer.value[:, 0], found, window, answer.noise.sd)
+        values, total, noise, beyond = moments(answer.value[:, 0], found, window, answer.noise.sd)
         slope = (2 * values[1]) ** 2
         return VarianceEstimate(
             values=np.array([values[0], values[1] ** 2, values[1]]),
@@ -93,6 +93,8 @@ class WindowVariance(Counted[VarianceEstimate]):
             noise=np.array([noise[0], slope * noise[1], noise[1]]),
             nobs=found.rows,
             released={"window lower": window.lower, "window upper": window.upper},
+            remarks=unseen(design.names[0], found, window.lower, window.upper),
+            beyond=beyond,
         )
 
 

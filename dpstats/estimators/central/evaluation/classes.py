@@ -141,7 +141,7 @@ class ClassEvaluation(Counted[ClassificationEstimate]):
         place = np.array([MEAN])
         (found,) = passes.ask_distributions(asked, columns, [_FIRST, _SECOND], place)
         scored = Scored(MEAN, found.edges, np.clip(found.ranks(), -1.0, 1.0))
-        whole = Window(-1.0, 1.0, 0.0, 0.0)
+        whole = Window(-1.0, 1.0)
         classes = ("others", "events")
         ranks = means_by_group(asked, columns, scored, whole, (_CLASS, classes), _SUMS)
         halves = Axis(np.array([MEAN]), np.ones(1), np.array([-1.0, threshold, 2.0]))
@@ -151,7 +151,7 @@ class ClassEvaluation(Counted[ClassificationEstimate]):
         names = tuple(f"({a:g}, {b:g}], actual {c}" for a, b in pairwise(edges) for c in (0, 1))
         bins = ask_table(asked, columns, (binned, _CLASS), CountsEstimate, names, _BINS)
         distance = Scored.window(SQUARE, 0.0, 1.0)
-        unit = Window(0.0, 1.0, 0.0, 0.0)
+        unit = Window(0.0, 1.0)
         squares = means_by_group(asked, columns, distance, unit, (_EVERYONE, ("all",)), _SQUARES)
         return ClassificationEstimate(
             threshold=threshold,

@@ -135,8 +135,8 @@ class ErrorEvaluation(Counted[PredictionErrorEstimate]):
 
 
 def _bare(window: Window) -> Window:
-    """The window without allowances for what lies outside: held values are what is estimated."""
-    return window._replace(mean=0.0, square=0.0)
+    """The window without an allowance for what lies outside: held values are what is estimated."""
+    return window._replace(mean=0.0)
 
 
 def _noise(plan: Plan) -> float:
