@@ -62,7 +62,7 @@ _STEP = 1e-6  # numerical: differences of linear predictors, below which they ar
 _DOUBT = 0.25  # ratio: error of a slope, as rounds are pooled
 _BENT = 0.5  # ratio: the same over the step, as standard errors count it: of skewed columns
 _MOST_SPREAD = 4.0  # numerical: root mean square of linear predictors, at most
-_FLATTEST = 1e-3  # numerical: slope of a mean in its linear predictor, at least
+_FLATTEST = 0.01  # numerical: slope of scores in second moments, at least
 _ROWS = 2**12  # numerical: made-up rows
 _PASSES = 12  # numerical: of secant slopes
 
@@ -201,13 +201,18 @@ def _turned(made: Answered, rows: Array, weight: float, gram: Array, theta: Arra
     p, asked_at = expit(eta), expit(before)
     largest = 2 * np.maximum(asked_at, 1 - asked_at)
     far = np.abs(eta - before) > _STEP
-    tangent = np.maximum(p * (1 - p), _FLATTEST)
+    tangent = p * (1 - p)
     secant = np.where(far, (p - asked_at) / np.where(far, eta - before, 1.0), tangent)
-    secant = np.maximum(secant, _FLATTEST)
-    secants, tangents = (
-        gram @ np.linalg.inv(weight * (rows.T * (slope / largest)) @ rows / len(rows))
-        for slope in (secant, tangent)
-    )
+    root = np.linalg.cholesky(gram)
+    round_rows = np.linalg.solve(root, rows.T)  # of the second moments 1
+
+    def over(slopes: Array) -> Array:
+        inner = weight * (round_rows * (slopes / largest)) @ round_rows.T / len(rows)
+        values, vectors = np.linalg.eigh(inner)
+        turned = root @ (vectors / np.maximum(values, _FLATTEST)) @ vectors.T
+        return np.asarray(np.linalg.solve(root.T, turned.T).T)
+
+    secants, tangents = over(secant), over(tangent)
     return _Turned(made.question, made.answer, made.doubt, secant=secants, tangent=tangents)
 
 
