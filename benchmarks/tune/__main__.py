@@ -182,7 +182,7 @@ def _fits(setting: AnySetting, base: Sequence[Fit], reps: int, seed: int) -> lis
                 return None
             if len(found) == EARLY and _clear(compared(base[:EARLY], found)):
                 break
-    except (DPStatsError, ValueError, ArithmeticError, AssertionError, np.linalg.LinAlgError):
+    except (DPStatsError, ValueError, ArithmeticError, AssertionError, LookupError):
         return []
     return found
 
