@@ -220,8 +220,9 @@ def panels(args: argparse.Namespace) -> list[tuple[str, list[tuple[str, Any]]]]:
 def paths(args: argparse.Namespace) -> None:
     """Figures 1, 2 and 4: error by step."""
     from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
 
-    figure = Figure(figsize=(14, 6.4), layout="constrained")
+    figure = Figure(figsize=(14, 6.8), layout="constrained")
     for ax, (title, curves) in zip(figure.subplots(2, 4).flat, panels(args), strict=True):
         for j, (label, asked) in enumerate(curves):
             published, ours, theirs = path(*asked, args)
@@ -233,6 +234,9 @@ def paths(args: argparse.Namespace) -> None:
             ax.axhline(theirs, color=color, linestyle=":", linewidth=1)
         ax.set(title=title, xlabel="step", ylabel="error", yscale="log")
         ax.legend(fontsize=8)
+    styles = {"published steps": "-", "default, from scratch": "--", "without privacy": ":"}
+    handles = [Line2D([], [], color="0.3", linestyle=style) for style in styles.values()]
+    figure.legend(handles, list(styles), loc="outside lower center", ncols=3)
     if args.figure:
         figure.savefig(args.figure, dpi=110)
 
