@@ -71,8 +71,13 @@ def find(
     able = [e for e in rows if e.trust == privacy.trust]
     if not able:
         asked = repr(model) if method is None else f"{model!r} by method {method!r}"
-        trust = f"under {privacy.trust!r} trust in this release"
-        raise TrustError(f"No method answers {asked} {trust}. {_existing(model)}")
+        trust = f"under {privacy.trust!r} trust"
+        others = [e.name for e in LISTED if e.model == model and e.trust == privacy.trust]
+        if method is None and sparse is not None and others:
+            does, instead = ("selects columns", "Leave sparsity= out") if sparse else _KEEPING
+            names = ", ".join(map(repr, others))
+            raise TrustError(f"No method of {model!r} {does} {trust}. {instead}: {names}.")
+        raise TrustError(f"No method answers {asked} {trust} in this release. {_existing(model)}")
     return next((e.method for e in able if _serves(e.method, privacy)), able[0].method)
 
 
@@ -86,6 +91,9 @@ def _serves(estimator: Estimator, privacy: Privacy) -> bool:
 
 
 _SYMMETRIC = ("gaussian_mixture", "mixture_ols")  # models that are sparse only where they are so
+
+
+_KEEPING = ("keeps every column", "Give sparsity=, a number of columns")
 
 
 def _no_kind(model: str, method: str | None, sparse: bool) -> str:

@@ -78,6 +78,11 @@ def test_the_first_row_is_the_default() -> None:
     assert find("ols", CENTRAL) is next(e for e in ESTIMATORS if e.model == "ols")
 
 
+def test_where_only_the_other_kind_answers_under_a_trust_model_the_error_says_so() -> None:
+    with pytest.raises(TrustError, match=r"'logit' selects columns .* Leave sparsity= out: 'label"):
+        find("logit", LabelOnly(1.0), sparse=True)
+
+
 def test_an_unknown_model_or_method_lists_what_exists() -> None:
     with pytest.raises(OptionError, match="'ols'"):
         find("olss", CENTRAL)
