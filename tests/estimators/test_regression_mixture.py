@@ -274,6 +274,28 @@ def test_where_weights_alone_pair_the_components_of_a_dummy_there_is_no_interval
     np.testing.assert_allclose(slopes, [-1.5, 2.0], atol=0.15)
 
 
+def test_regressions_that_predict_alike_are_said_to():
+    def said(gap, n=20_000):
+        coef = np.array([[0.5, 0.5, -0.5], [0.5 + gap, 0.5, -0.5]])
+        near = RegressionMixture(np.array([0.6, 0.4]), coef, 1.0)
+        rng = np.random.default_rng(3)
+        x, which = rng.normal(size=(n, 2)), rng.random(n) < near.weights[1]
+        y = np.where(which, coef[1, 0], coef[0, 0]) + x @ [0.5, -0.5] + rng.normal(size=n)
+        table = pd.DataFrame(x, columns=["a", "b"]).assign(y=y)
+        schema = dp.Schema(a=dp.Numeric(-5, 5), b=dp.Numeric(-5, 5), y=dp.Numeric(-9, 9))
+        fit = dp.mixture_ols("y ~ a + b", table, schema).fit(
+            dp.Central(8.0, 1e-6), noise=dp.SeededNoise(1)
+        )
+        return fit, " ".join(str(fit.summary()).split())
+
+    fit, text = said(3.0)
+    assert fit.has_inference
+    assert "root mean square" not in text
+    fit, text = said(1.3, 200_000)
+    assert fit.has_inference
+    assert "Predictions of regressions 1 and 2 are 1." in text
+
+
 def test_a_fit_that_does_not_come_to_rest_has_no_interval(monkeypatch):
     at = law()
     query = at.of_whitened(at.question(3.0, 2.0))

@@ -44,6 +44,7 @@ _BLIND = (
 )
 _TIED = 1.0  # wording: standard errors between weights, within which their order is chance
 _CLOSE = 3.0  # wording: sds between two components, below which intervals are not quite right
+_CLOSE_LINES = 1.5  # wording: the same of predictions, root mean square
 
 
 def concluded(
@@ -150,17 +151,42 @@ def _tied(weights: Array, ses: Array) -> str:
     )
 
 
+def _nearest(weights: Array, apart: Array) -> tuple[int, int, float]:
+    """The two components that are nearest, as they are numbered, and how far apart they are.
+
+    Distances (k, k) are infinite on the diagonal.
+    """
+    i, j = np.unravel_index(int(np.argmin(apart)), apart.shape)
+    numbers = np.argsort(np.argsort(-weights, kind="stable")) + 1
+    first, second = sorted((int(numbers[i]), int(numbers[j])))
+    return first, second, float(apart[i, j])
+
+
 def _close(mixture: NormalMixture) -> str:
     """What to say of the two components that are nearest; empty where these are far apart."""
-    apart = {(i, j): mixture.apart(i, j) for j in range(mixture.k) for i in range(j)}
-    if not apart or min(apart.values()) >= _CLOSE:
+    every = range(mixture.k)
+    apart = np.array([[mixture.apart(i, j) if i != j else np.inf for j in every] for i in every])
+    first, second, distance = _nearest(mixture.weights, apart)
+    if distance >= _CLOSE:
         return ""
-    pair = min(apart, key=lambda ij: apart[ij])
-    i, j = (np.argsort(np.argsort(-mixture.weights, kind="stable"))[k] + 1 for k in pair)
     return (
-        f"Means of components {min(i, j)} and {max(i, j)} are {apart[pair]:.2g} standard "
-        f"deviations apart: below {_CLOSE:g} errors go together and are not quite normal (95 % "
-        "intervals held 86 to 96 % in simulations)."
+        f"Means of components {first} and {second} are {distance:.2g} standard deviations apart: "
+        f"below {_CLOSE:g} errors go together and are not quite normal (95 % intervals held 86 to "
+        "96 % in simulations)."
+    )
+
+
+def _close_lines(law: RegressionLaw) -> str:
+    """The same of regressions, whose predictions are alike."""
+    coef = law.mixture.coef
+    apart = law.apart(coef, coef) + np.where(np.eye(law.mixture.k), np.inf, 0.0)
+    first, second, distance = _nearest(law.mixture.weights, apart)
+    if distance >= _CLOSE_LINES:
+        return ""
+    return (
+        f"Predictions of regressions {first} and {second} are {distance:.2g} standard deviations "
+        f"of the errors apart, root mean square: below {_CLOSE_LINES:g} errors go together and are "
+        "not quite normal (95 % intervals held 90 to 95 % in simulations)."
     )
 
 
@@ -241,8 +267,8 @@ def concluded_regressions(
     if any(_rival_lines(finish, other) for other in others):
         remarks = (*remarks, _AMBIGUOUS)
         inference = inference or "none: two different mixtures are about as likely"
-    if tied and not inference:
-        remarks = (*remarks, tied)
+    if not inference:
+        remarks = (*remarks, *filter(None, (tied, _close_lines(law))))
     return RegressionMixtureEstimate(
         columns=tuple(design.names),
         weights=weights,
