@@ -256,7 +256,8 @@ class Reading(Announced):
                 'neighbors="replace-one", or read the table into memory and pass that.'
             )
         folder = scratch_folder(scratch)
-        prepared = {"x": ((n, width + 5), np.dtype(np.float32)), "keep": ((n,), np.dtype(np.bool_))}
+        # Beside the columns: response, offset, weight, length and product (twice as long) of a row.
+        prepared = {"x": ((n, width + 6), np.dtype(np.float32)), "keep": ((n,), np.dtype(np.bool_))}
         check_space(folder, bytes_of(self._wanted(n)) + bytes_of(prepared))
         self.keep(folder)
         return folder

@@ -20,6 +20,7 @@ import dpstats as dp
 from dpstats.cli import main
 from dpstats.errors import DataError, DPStatsError, OptionError
 from dpstats.holders import Curator, labels
+from dpstats.holders import mapped as mapped_rows
 from dpstats.protocol import progress
 from dpstats.tables import streams
 from dpstats.tables.sources import paths_of
@@ -570,6 +571,33 @@ def test_a_disk_too_small_and_a_wrong_folder_are_refused_before_the_charge(
     with pytest.raises(DataError, match=r"need \S+ GiB there, and 9\.31e-09 GiB are free"):
         ols(folder).fit(PRIVACY, ledger, scratch=tmp_path)
     assert not ledger.entries
+
+
+def test_room_is_made_sure_of_for_all_that_is_kept_of_a_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Weights and an offset among it; no scale is to be found, so that nothing is made twice."""
+    on_disk(monkeypatch)
+    seen: list[int] = []
+    made: list[int] = []
+    monkeypatch.setattr(streams, "check_space", lambda _, size: seen.append(size))
+    for module in (streams, mapped_rows):
+        plain = module.arrays
+        monkeypatch.setattr(
+            module,
+            "arrays",
+            lambda at, wanted, *rest, plain=plain: (
+                made.append(streams.bytes_of(wanted)) or plain(at, wanted, *rest)
+            ),
+        )
+    rows = pd.concat([frame()] * 16)
+    rows.to_parquet(tmp_path / "rows.parquet")
+    known = dict(family="poisson", weights="b", offset="z")
+    dp.glm("k ~ x", tmp_path, SCHEMA, **known).fit(PRIVACY, scratch=tmp_path)
+    assert len(seen) == 1
+    assert len(made) == 3
+    pages = 12 * 4096  # each array begins on one
+    assert abs(seen[0] - sum(made)) <= pages < 4 * len(rows)
 
 
 @pytest.mark.parametrize("privacy", [PRIVACY, dp.LabelOnly(1.0)], ids=lambda p: p.trust)
