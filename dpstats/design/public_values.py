@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -136,7 +136,7 @@ def _by_blocks(
         raise AllRowsAtOnceError("the formula reads no column")
     report = stream.on_rows or (lambda rows: None)
     left = n
-    for _, batch in _cut(stream.read(reads), n):
+    for batch in stream.read_announced(reads):
         for formula in formulas.values():
             formula.learn(batch)
         m = len(next(iter(batch.values())))
@@ -171,17 +171,6 @@ def _by_blocks(
     reading.on_rows = stream.on_rows
     reading.read_beside(reads, evaluate)
     return PublicValues(fitted, made["matrix"], made.get("offset"), True, folder, reading)
-
-
-def _cut(batches: Iterable[Mapping[str, Any]], n: int) -> Iterable[tuple[int, dict[str, Any]]]:
-    """Batches and where they start, up to n rows."""
-    at = 0
-    for batch in batches:
-        m = min(len(next(iter(batch.values()))), n - at)
-        yield at, {name: values[:m] for name, values in batch.items()}
-        at += m
-        if at == n:
-            return
 
 
 def _single(name: str, texts: Mapping[str, str], values: Float) -> Float:

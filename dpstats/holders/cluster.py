@@ -32,6 +32,7 @@ from dpstats.queries.blocks import MAX_ROWS
 from dpstats.tables import named_columns, without_rows
 from dpstats.tables.partitions import Partitions
 from dpstats.tables.scratch import CHARGED, scratch_folder
+from dpstats.tables.sources import withheld
 from dpstats.tables.streams import Reading, Stream
 from dpstats.version import VERSION
 
@@ -237,15 +238,15 @@ class Spread:
         self._client = partitions.client
         _check_workers(self._client)
         partitions.check_workers()
-        sizes = partitions.sizes
-        starts, whole = np.cumsum([0, *sizes]), sum(sizes)
-        on_disk = _HELD_BYTES * whole * (width + len(names)) > _HELD_SHARE * _memory(self._client)
-        filled = [k for k, rows in enumerate(sizes) if rows]
-        parts = partitions.parts(names)
-        self._parts = [parts[k] for k in filled]
-        self._pieces = [
-            Piece(int(starts[k]), sizes[k], whole, schema, scratch, on_disk) for k in filled
-        ]
+        n = partitions.count()
+        on_disk = _HELD_BYTES * n * (width + len(names)) > _HELD_SHARE * _memory(self._client)
+        parts, sizes = withheld("Partitions could not be counted", lambda: partitions.parts(names))
+        ends = np.minimum(np.cumsum(sizes), n).tolist()
+        ends[-1] = n  # rows that were announced, whatever is counted now: see `Reading`
+        dealt = zip(parts, [0, *ends[:-1]], ends, strict=True)
+        filled = [(part, a, b - a) for part, a, b in dealt if a < b]
+        self._parts = [part for part, *_ in filled]
+        self._pieces = [Piece(a, m, n, schema, scratch, on_disk) for _, a, m in filled]
         self._homes: list[_Home] = []
         self._design: Mapping[str, Any] = {}
 

@@ -12,7 +12,15 @@ import pandas as pd
 from dpstats.errors import DataError
 from dpstats.tables.coercion import as_column
 
-__all__ = ["Announced", "column_names", "named_columns", "row_count", "without_rows"]
+__all__ = [
+    "Announced",
+    "check_arrow",
+    "check_unique",
+    "column_names",
+    "named_columns",
+    "row_count",
+    "without_rows",
+]
 
 _SHOWN = 30  # names in an error
 
@@ -50,9 +58,7 @@ def named_columns(table: Any, names: Iterable[str] | None = None) -> dict[str, A
         If the object is no table, a name is missing or twice there, or lengths differ.
     """
     available, column = _open(table)
-    twice = [name for name, times in Counter(available).items() if times > 1]
-    if twice:
-        raise DataError(f"Column names appear twice: {twice}. Rename them so that each is unique.")
+    check_unique(available)
     wanted = list(available) if names is None else list(names)
     known = set(available)
     absent = [name for name in wanted if name not in known]
@@ -62,6 +68,32 @@ def named_columns(table: Any, names: Iterable[str] | None = None) -> dict[str, A
     if len({len(values) for values in columns.values()}) > 1:
         raise DataError("The columns have different lengths; one value per row is needed in each.")
     return columns
+
+
+def check_unique(names: Iterable[Any], where: str = "") -> None:
+    """Refuse names that are there twice, after the name of the file that they are of.
+
+    Raises
+    ------
+    DataError
+        With these names.
+    """
+    twice = [name for name, times in Counter(names).items() if times > 1]
+    if twice:
+        said = "column names appear twice" if where else "Column names appear twice"
+        raise DataError(f"{where}{said}: {twice}. Rename them so that each is unique.")
+
+
+def check_arrow(table: Any) -> None:
+    """Refuse a table of pyarrow that has two columns of one name, which narwhals cannot open.
+
+    Raises
+    ------
+    DataError
+        With the name.
+    """
+    if isinstance(names := getattr(table, "column_names", None), list):
+        check_unique(names)
 
 
 def _some(names: Sequence[Any]) -> str:
@@ -87,6 +119,7 @@ def _open(table: Any) -> tuple[list[Any], Any]:
                 "for ols, logit, glm and mean under Federated(..., target=...)."
             )
         return list(table), table.__getitem__
+    check_arrow(table)
     try:
         frame = nw.from_native(table)
     except TypeError:

@@ -59,17 +59,18 @@ class Partitions:
         return connected() if self._client is None else self._client
 
     @cached_property
-    def sizes(self) -> tuple[int, ...]:
-        """Number of rows of each partition."""
-        found = self._data.map_partitions(len, meta=("rows", "i8"))
-        client = self.client
-        here = client is None
-        counted = found.compute(scheduler="synchronous") if here else client.compute(found).result()
-        return tuple(int(rows) for rows in counted)
+    def _rows(self) -> int:
+        return int(self._made(self._data.index.size))
+
+    def _made(self, task: Any) -> Any:
+        """What a task makes, on the cluster or in this process."""
+        if (client := self.client) is None:
+            return task.compute(scheduler="synchronous")
+        return client.compute(task).result()
 
     def count(self) -> int:
         """Number of rows."""
-        return sum(self.sizes)
+        return self._rows
 
     def check(self) -> None:
         """Partitions can be made again."""
@@ -77,17 +78,25 @@ class Partitions:
     def check_workers(self) -> None:
         """Refuse a cluster whose workers do not find the rows."""
 
-    def parts(self, names: Sequence[str]) -> list[Any]:
+    def _tasks(self, names: Sequence[str]) -> list[Any]:
         """These columns of each partition, as tasks that are still to be run."""
-        made = self._data[list(names)].to_delayed()
-        if len(made) != len(self.sizes):
-            raise DataError("The partitions of a dask DataFrame have to stay the same ones.")
-        return list(made)
+        return list(self._data[list(names)].to_delayed())
+
+    def parts(self, names: Sequence[str]) -> tuple[list[Any], list[int]]:
+        """These columns of each partition, as tasks that are still to be run; and their rows.
+
+        Which partitions there are depends on the columns: dask reads several as one where few
+        columns are asked for. So the rows of these tasks are counted, and of no others.
+        """
+        from dask.delayed import delayed
+
+        tasks = self._tasks(names)
+        return tasks, self._made(delayed([delayed(len)(task) for task in tasks]))
 
     def read(self, names: Sequence[str]) -> Iterator[dict[str, Any]]:
         """These columns of all rows, a partition at a time, made in this process."""
-        for part in self.parts(names):
-            yield named_columns(part.compute(scheduler="synchronous"), names)
+        for task in self._tasks(names):
+            yield named_columns(task.compute(scheduler="synchronous"), names)
 
 
 class _Files(Protocol):
@@ -119,10 +128,9 @@ class FilePartitions(Partitions):
         self.columns = files.columns
         self._pieces = [(path, *piece) for path in files.paths for piece in _pieces(path)]
 
-    @cached_property
-    def sizes(self) -> tuple[int, ...]:
-        """Number of rows of each partition, of the footers of the files."""
-        return tuple(rows for _, _, rows in self._pieces)
+    def count(self) -> int:
+        """Number of rows, of the footers of the files."""
+        return sum(rows for *_, rows in self._pieces)
 
     def check(self) -> None:
         """Refuse files that are no longer there."""
@@ -147,14 +155,15 @@ class FilePartitions(Partitions):
                 "may not read it. Put the files where all of them see them, under one path."
             )
 
-    def parts(self, names: Sequence[str]) -> list[Any]:
-        """These columns of each partition, as tasks that are still to be run."""
+    def parts(self, names: Sequence[str]) -> tuple[list[Any], list[int]]:
+        """These columns of each partition, as tasks that are still to be run; and their rows."""
         from dask.delayed import delayed
 
         read = delayed(_piece, pure=False)
-        return [
+        tasks = [
             read(os.path.abspath(path), groups, list(names)) for path, groups, _ in self._pieces
         ]
+        return tasks, [rows for *_, rows in self._pieces]
 
     def read(self, names: Sequence[str]) -> Iterator[dict[str, Any]]:
         """These columns of all rows, read in this process."""

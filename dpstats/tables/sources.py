@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import glob
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from weakref import WeakSet
@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from dpstats.errors import DataError, DPStatsError
-from dpstats.tables import named_columns
+from dpstats.tables import check_arrow, check_unique, named_columns
 from dpstats.tables.coercion import kind_of
 from dpstats.tables.engines import Dask, Placed
 from dpstats.tables.partitions import FilePartitions, Partitions, is_dask
@@ -78,7 +78,8 @@ def opened(data: Any, schema: Schema) -> Batches | None:
     if data is None or isinstance(data, (pd.DataFrame, Mapping, list, tuple)):
         return None
     if hasattr(data, "get_fragments") and hasattr(data, "count_rows"):
-        return _Dataset(data)
+        return _Dataset(data, schema)
+    check_arrow(data)
     frame = nw.from_native(data, eager_only=True, pass_through=True)
     if isinstance(frame, nw.DataFrame):
         return None
@@ -204,11 +205,15 @@ class _Parquet:
         found = [_parquet_facts(path) for path in paths]
         self._rows = sum(rows for _, rows in found)
         tables = [table for table, _ in found]
-        names = {name for name in tables[0].column_names if name in schema or name == schema.unit}
+        declared = [
+            [name for name in table.column_names if name in schema or name == schema.unit]
+            for table in tables
+        ]
+        names = set(declared[0])
         self.columns = dict.fromkeys(tables[0].column_names)
-        for path, table in zip(paths, tables, strict=True):
-            declared = {n for n in table.column_names if n in schema or n == schema.unit}
-            _check_names(path, declared, paths[0], names)
+        for path, here in zip(paths, declared, strict=True):
+            check_unique(here, f"{path.name}: ")
+            _check_names(path, set(here), paths[0], names)
         for name in names:
             self.columns[name] = _one_type(name, paths, [table.schema for table in tables])
 
@@ -280,9 +285,11 @@ def _columns_of(batch: Any, names: Sequence[str]) -> Columns:
 class _Dataset:
     """A pyarrow Dataset, with its filters and partitions."""
 
-    def __init__(self, data: Any) -> None:
+    def __init__(self, data: Any, schema: Schema) -> None:
         self._data = data
         self.columns = named_columns(data.schema.empty_table())
+        read = {name for name in data.schema.names if name in schema or name == schema.unit}
+        withheld("The files of a Dataset could not be read", lambda: _check_casts(data, read))
 
     @functools.cached_property
     def _rows(self) -> int:
@@ -298,6 +305,42 @@ class _Dataset:
         ahead = {"batch_readahead": 2, "fragment_readahead": 1}  # rows in memory
         for batch in self._data.to_batches(columns=list(names), batch_size=_BATCH, **ahead):
             yield _columns_of(batch, names)
+
+
+def _check_casts(data: Any, read: Collection[str], whole: Any = None) -> None:
+    """Refuse files with columns of other types than the Dataset, which casts them.
+
+    Whether a cast succeeds may depend on a value: then an error would tell something of a row.
+    What types CSV and JSON have depends on values itself, and is not looked at.
+    """
+    whole = data.schema if whole is None else whole
+    for child in getattr(data, "children", ()):
+        _check_casts(child, read, whole)
+    files = getattr(data, "files", ())
+    if not files or data.format.default_extname in ("csv", "json"):
+        return
+    for path in files:
+        for field in data.format.inspect(path, data.filesystem):
+            if field.name in read and not _never_fails(field.type, whole.field(field.name).type):
+                raise DataError(
+                    f"Column {field.name!r} has type {field.type} in {Path(path).name} and "
+                    f"{whole.field(field.name).type} in the Dataset, and a value might not fit. "
+                    "Write it with one type in all files, or pass their paths: then each file is "
+                    "read with its own types."
+                )
+
+
+def _never_fails(one: Any, other: Any) -> bool:
+    """Whether values of a type can be cast to another one, whatever they are."""
+    types = _pyarrow().types
+    if one == other or types.is_null(one):
+        return True
+    if types.is_floating(one) and types.is_floating(other):
+        return bool(one.bit_width <= other.bit_width)
+    if types.is_integer(one) and types.is_integer(other):
+        return bool(np.can_cast(one.to_pandas_dtype(), other.to_pandas_dtype()))
+    plain = one.value_type if types.is_dictionary(one) else one
+    return all(types.is_string(t) or types.is_large_string(t) for t in (plain, other))
 
 
 class _Lazy:

@@ -134,10 +134,26 @@ class Stream(Mapping[str, Any]):
             del batch
         raise DataError(f"Rows could not be read to the end ({failed}).{failing}")
 
+    def read_announced(self, names: Sequence[str]) -> Iterator[dict[str, Any]]:
+        """The same, of no more rows than were announced."""
+        left = self.rows
+        for batch in self.read(names):
+            m = min(len(next(iter(batch.values()))), left)
+            yield {name: values[:m] for name, values in batch.items()}
+            left -= m
+            if left == 0:
+                return
+
     def collected(self, names: Sequence[str]) -> dict[str, Any]:
-        """These columns in memory as they are, for a model with public covariates."""
-        parts = list(self.read(names))
-        return {name: _joined([part.pop(name) for part in parts], self[name]) for name in names}
+        """These columns in memory as they are, for a model with public covariates.
+
+        Rows that were announced and do not come are rows of missing values.
+        """
+        parts, n = list(self.read_announced(names)), self.rows
+        return {
+            name: _filled(_joined([part.pop(name) for part in parts], self[name]), n)
+            for name in names
+        }
 
 
 def stream_of(data: Any, schema: Schema | None, n: int | None = None) -> Any:
@@ -240,7 +256,8 @@ class Reading(Announced):
                 'neighbors="replace-one", or read the table into memory and pass that.'
             )
         folder = scratch_folder(scratch)
-        prepared = {"x": ((n, width + 5), np.dtype(np.float32)), "keep": ((n,), np.dtype(np.bool_))}
+        # Beside the columns: response, offset, weight, length and product (twice as long) of a row.
+        prepared = {"x": ((n, width + 6), np.dtype(np.float32)), "keep": ((n,), np.dtype(np.bool_))}
         check_space(folder, bytes_of(self._wanted(n)) + bytes_of(prepared))
         self.keep(folder)
         return folder
@@ -357,9 +374,25 @@ class Deferred(Unread):
 
 def _joined(parts: list[Any], empty: Any) -> Any:
     """Parts of a column one after the other."""
-    filled = [pd.Series(part) for part in parts if len(part)]
+    filled = [part for part in parts if len(part)]
     if not filled:
         return empty
+    if _is_nested(filled[0]):
+        return np.concatenate(filled)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a warning about a value would be a release
-        return as_column(pd.concat(filled, ignore_index=True), "")
+        return as_column(pd.concat(map(pd.Series, filled), ignore_index=True), "")
+
+
+def _filled(column: Any, n: int) -> Any:
+    """A column of at most n rows, and missing values after them."""
+    if column is None:  # no row, and files that do not agree on its type
+        column = np.empty(0)
+    if len(column) == n or _is_nested(column):
+        return column
+    return as_column(pd.Series(column).reindex(range(n)), "")
+
+
+def _is_nested(column: Any) -> bool:
+    """Whether values are lists or records: whoever needs one value a row refuses them."""
+    return bool(column.dtype.kind == "V")

@@ -20,6 +20,7 @@ import dpstats as dp
 from dpstats.cli import main
 from dpstats.errors import DataError, DPStatsError, OptionError
 from dpstats.holders import Curator, labels
+from dpstats.holders import mapped as mapped_rows
 from dpstats.protocol import progress
 from dpstats.tables import streams
 from dpstats.tables.sources import paths_of
@@ -337,6 +338,16 @@ def test_a_stream_that_delivers_other_rows_than_announced_is_cut_or_filled(
     assert sums(Producer(table), announced) == sums(df)
 
 
+@pytest.mark.parametrize("announced", [N - 700, N + 300])
+def test_and_where_covariates_are_public(announced: int) -> None:
+    df, private = frame().reindex(range(announced)), dp.LabelOnly(2.0)
+    streamed = ols(Producer(pa.Table.from_pandas(frame())), announced).fit(
+        private, noise=dp.SeededNoise(1)
+    )
+    resident = ols(df).fit(private, noise=dp.SeededNoise(1))
+    assert repr(streamed.to_dict()) == repr(resident.to_dict())
+
+
 def test_a_stream_of_unknown_length_needs_n() -> None:
     model = ols(Producer(pa.Table.from_pandas(frame())))
     with pytest.raises(OptionError, match="give n="):
@@ -400,6 +411,13 @@ def files(folder: Path, **tables: dict[str, Any]) -> Path:
     return folder
 
 
+def twice(folder: Path) -> Path:
+    """A file with two columns of one name."""
+    columns = [pa.array(values) for values in (ROW["x"], *ROW.values())]
+    pq.write_table(pa.Table.from_arrays(columns, ["x", *ROW]), folder / "a.parquet")
+    return folder / "a.parquet"
+
+
 ROW = {"y": [1.0], "x": [1.0], "g": ["a"]}
 WRONG: dict[str, tuple[Callable[[Path], Any], str]] = {
     "no file": (lambda folder: folder / "none.parquet", r"none\.parquet: no such file"),
@@ -425,6 +443,19 @@ WRONG: dict[str, tuple[Callable[[Path], Any], str]] = {
         lambda folder: files(folder, a=ROW, b=ROW | {"x": ["SECRET"]}),
         r"Column 'x' has type double in a\.parquet and (large_)?string in b\.parquet",
     ),
+    "column twice": (twice, r"a\.parquet: column names appear twice: \['x'\]"),
+    "column twice in a Dataset": (
+        lambda folder: ds.dataset(pq.ParquetFile(twice(folder)).read()),
+        "names appear twice",
+    ),
+    "column twice in a stream": (
+        lambda folder: Relation(pq.ParquetFile(twice(folder)).read()),
+        "names appear twice",
+    ),
+    "column twice in memory": (
+        lambda folder: pq.ParquetFile(twice(folder)).read(),
+        "names appear twice",
+    ),
     "response of text": (lambda folder: files(folder, a=ROW | {"y": ["SECRET"]}), "'y' has type"),
 }
 
@@ -446,6 +477,68 @@ def test_a_file_that_is_no_parquet_and_a_folder_of_both_kinds_are_refused(tmp_pa
     (tmp_path / "rows.csv").write_text("y,x,g\n1,1,a\n")
     with pytest.raises(DataError, match="some files are Parquet and some are CSV"):
         ols(tmp_path)
+
+
+def pair(folder: Path, one: Any, other: Any) -> Path:
+    """Two files whose column x has its own type in each."""
+    for name, x in (("a", one), ("b", other)):
+        rows = len(x)
+        others = {"y": np.ones(rows), "g": ["a"] * rows, "free": pa.array([{"a": 1}] * rows)}
+        pq.write_table(pa.table({"x": x, **others}), folder / f"{name}.parquet")
+    return folder
+
+
+CASTS: dict[str, tuple[Any, Any]] = {
+    "a number too large": (pa.array([1.0]), pa.array([2**60 + 1])),
+    "a fraction": (pa.array([1]), pa.array([2.5])),
+    "too wide": (pa.array([1], pa.int8()), pa.array([300])),
+    "not a number": (pa.array([1.0]), pa.array(["SECRET"])),
+    "a number of no type": (pa.nulls(1), pa.array([1.0])),
+}
+
+
+@pytest.mark.parametrize("how", ["files", "filtered", "union"])
+@pytest.mark.parametrize("cast", CASTS)
+def test_a_dataset_whose_casts_might_fail_on_a_value_is_refused(
+    cast: str, how: str, tmp_path: Path
+) -> None:
+    """Files of one kind of type are read one by one, as they are, whatever the values."""
+    folder, ledger = pair(tmp_path, *CASTS[cast]), dp.Ledger.memory(1.0, 1e-6)
+    data = ds.dataset(folder)
+    with pytest.raises(pa.ArrowException):
+        data.to_table()
+    if how == "filtered":
+        data = data.filter(ds.field("y") > 0)
+    elif how == "union":
+        data = ds.dataset([data, data])
+    with pytest.raises(
+        DataError, match=r"'x' has type \S+ in b\.parquet and \S+ in the Data"
+    ) as no:
+        ols(data).fit(PRIVACY, ledger)
+    assert "SECRET" not in str(no.value)
+    assert not ledger.entries
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (pa.array([1.0, 2.0]), pa.array([3.0], pa.float32())),
+        (pa.array([1, 2]), pa.array([3], pa.uint8())),
+        (pa.array([1.0, 2.0]), pa.nulls(1)),
+    ],
+    ids=["narrower", "unsigned", "all missing"],
+)
+def test_casts_of_a_dataset_that_cannot_fail_are_left_to_it(
+    one: Any, other: Any, tmp_path: Path
+) -> None:
+    data = ds.dataset(pair(tmp_path, one, other))
+    assert sums(data) == sums(data.to_table().drop_columns("free").to_pandas())
+
+
+def test_a_column_of_lists_is_refused_where_covariates_are_public() -> None:
+    lists = Producer(pa.table(ROW | {"x": [[1.0]]}))
+    with pytest.raises(DPStatsError, match="cannot be evaluated"):
+        ols(lists, 1).fit(dp.LabelOnly(1.0))
 
 
 def test_too_many_responses_are_refused_before_the_charge(
@@ -478,6 +571,33 @@ def test_a_disk_too_small_and_a_wrong_folder_are_refused_before_the_charge(
     with pytest.raises(DataError, match=r"need \S+ GiB there, and 9\.31e-09 GiB are free"):
         ols(folder).fit(PRIVACY, ledger, scratch=tmp_path)
     assert not ledger.entries
+
+
+def test_room_is_made_sure_of_for_all_that_is_kept_of_a_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Weights and an offset among it; no scale is to be found, so that nothing is made twice."""
+    on_disk(monkeypatch)
+    seen: list[int] = []
+    made: list[int] = []
+    monkeypatch.setattr(streams, "check_space", lambda _, size: seen.append(size))
+    for module in (streams, mapped_rows):
+        plain = module.arrays
+        monkeypatch.setattr(
+            module,
+            "arrays",
+            lambda at, wanted, *rest, plain=plain: (
+                made.append(streams.bytes_of(wanted)) or plain(at, wanted, *rest)
+            ),
+        )
+    rows = pd.concat([frame()] * 16)
+    rows.to_parquet(tmp_path / "rows.parquet")
+    known = dict(family="poisson", weights="b", offset="z")
+    dp.glm("k ~ x", tmp_path, SCHEMA, **known).fit(PRIVACY, scratch=tmp_path)
+    assert len(seen) == 1
+    assert len(made) == 3
+    pages = 12 * 4096  # each array begins on one
+    assert abs(seen[0] - sum(made)) <= pages < 4 * len(rows)
 
 
 @pytest.mark.parametrize("privacy", [PRIVACY, dp.LabelOnly(1.0)], ids=lambda p: p.trust)

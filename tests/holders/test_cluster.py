@@ -142,7 +142,7 @@ def test_workers_read_the_files_themselves(
     here = dp.ols("y ~ x + z + C(g)", data, SCHEMA).fit(CENTRAL, noise=noise)
     for engine in (dp.Dask(client), dp.Dask(client.cluster), dp.Dask(client.scheduler.address)):
         model = dp.ols("y ~ x + z + C(g)", f"{folder}/*.parquet", SCHEMA, engine=engine)
-        assert model._data.batches.sizes == (600, 400) * 3
+        assert model._data.batches.parts(["x"])[1] == [600, 400] * 3
         there = model.fit(CENTRAL, noise=noise)
         assert repr(here.to_dict()) == repr(there.to_dict())
         if engine.client is not client:
@@ -153,6 +153,27 @@ def test_workers_read_the_files_themselves(
     assert repr(described.to_dict()) == repr(
         dp.describe(data, SCHEMA, CENTRAL, noise=noise).to_dict()
     )
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("where", ["cluster", "here"])
+@pytest.mark.parametrize("columns", ["x", "x + z + b"])
+def test_dask_may_read_several_files_as_one_partition(
+    where: str, columns: str, client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It does where few columns are asked for, and not where all are, as when rows are counted."""
+    data, noise = table().assign(note="nobody asks for this column"), SeededNoise(5)
+    for k, part in enumerate(np.array_split(np.arange(N), [1_000, 1_001, 2_000])):
+        data.iloc[part].to_parquet(tmp_path / f"{k}.parquet")
+    frame = dd.read_parquet(str(tmp_path))
+    assert len(frame[["y", "x", "z", "b"]].to_delayed()) < frame.npartitions == 4
+    if where == "here":
+        monkeypatch.setattr(partitions, "connected", lambda: None)
+    here, there = (
+        dp.ols(f"y ~ {columns}", d, SCHEMA).fit(CENTRAL, method="adassp", noise=noise)
+        for d in (data, frame)
+    )
+    assert repr(here.to_dict()) == repr(there.to_dict())
 
 
 class Lost:
@@ -326,13 +347,17 @@ def test_a_source_that_delivers_other_rows_than_it_announced_is_cut_or_filled(cl
     gone = data.astype({"g": object, "b": object})
     gone.iloc[1_990:] = None
     announced = partitions.Partitions(frame.partitions[:])
-    announced.sizes  # noqa: B018 - counted before rows come and go
+    announced.count()  # before rows come and go
     announced._data = dd.concat([frame.partitions[0], frame.partitions[1].loc[:1_989]])
     from dpstats.tables.streams import Stream
 
     cut = model(Stream(announced, SCHEMA, None)).fit(CENTRAL, noise=noise)
     whole = model(gone).fit(CENTRAL, noise=noise)
     assert repr(cut.to_dict()) == repr(whole.to_dict())
+    announced._data = dd.concat([frame, frame.partitions[1]])  # rows beyond are not read
+    assert repr(model(Stream(announced, SCHEMA, None)).fit(CENTRAL, noise=noise).to_dict()) == repr(
+        model(data).fit(CENTRAL, noise=noise).to_dict()
+    )
 
 
 # -- with real processes -----------------------------------------------------------------------

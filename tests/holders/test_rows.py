@@ -203,15 +203,18 @@ class Watched(np.ndarray):
         return np.asarray(self).astype(*args, **kwargs)
 
 
-@pytest.mark.parametrize(("kind", "most"), [("ols", 12), ("logit", 13)])
+@pytest.mark.parametrize(
+    ("kind", "most", "joined", "saved"),
+    [("ols", 12, 3, 4), ("logit", 13, 3, 4), ("quantreg", 14, 4, 8)],
+)
 def test_a_default_fit_reads_the_covariates_twelve_times(
-    kind: str, most: int, monkeypatch: pytest.MonkeyPatch
+    kind: str, most: int, joined: int, saved: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rng = np.random.default_rng(5)
     data = {"x": rng.uniform(-1, 1, 3000), "z": rng.uniform(-1, 1, 3000)}
     data["y"] = (data["x"] + rng.normal(size=3000) > 0).astype(float)
     known = {name: dp.Numeric(-1, 1, center=0, scale=0.6) for name in "xz"}
-    y = dp.Numeric(0, 1, center=0.5, scale=0.5) if kind == "ols" else dp.Boolean()
+    y = dp.Boolean() if kind == "logit" else dp.Numeric(0, 1, center=0.5, scale=0.5)
     model = getattr(dp, kind)("y ~ x + z", data=data, schema=dp.Schema(known | {"y": y}))
     plain, totals, passes = ResidentRows._chosen, ResidentRows._totals, []
 
@@ -227,11 +230,11 @@ def test_a_default_fit_reads_the_covariates_twelve_times(
     fit = model.fit(dp.Central(1.0, 1e-6), noise=dp.SeededNoise(1))
     together = fit.params.to_numpy()
     assert sum(read for read, _ in passes) <= most
-    assert max(asked for _, asked in passes) == 3
+    assert max(asked for _, asked in passes) == joined
 
-    # One after the other the answers are the same, in more passes: four times two were one.
+    # One after the other the answers are the same, in more passes.
     monkeypatch.setattr(Curator, "foresee", lambda *_: None)
     alone = len(passes)
     again = model.fit(dp.Central(1.0, 1e-6), noise=dp.SeededNoise(1)).params.to_numpy()
     np.testing.assert_array_equal(again, together)
-    assert len(passes) - alone == alone + 4
+    assert len(passes) - alone == alone + saved

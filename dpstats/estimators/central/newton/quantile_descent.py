@@ -24,7 +24,7 @@ from dpstats.estimators.central.sandwich import noisy_count
 from dpstats.estimators.guesses import response_bound, response_grid
 from dpstats.estimators.numerics.entrywise import average, operator_norm, symmetric_pattern
 from dpstats.families.check import Check
-from dpstats.protocol import CoefficientEstimate, Holder, Plan
+from dpstats.protocol import CoefficientEstimate, Holder, Plan, foresee
 from dpstats.queries import (
     Geometry,
     NormHistogram,
@@ -66,6 +66,7 @@ _NARROWER = (1 / 16, 2.0)  # ratio: ends of a later search of a width, to the wi
 _AROUND = 8.0  # ratio: how far from the level before it is looked for, in widths
 _MEAT_DOUBT = 0.3  # ratio: relative error of the second moments as the shape of the meat
 _LEAST = 0.15  # share: of their mean that eigenvalues of a late step are, at least
+_KERNELS = (1, 2)  # ratio: widths of the kernels whose bias cancels, to the narrower
 _UNCUT = 2.0**20  # numerical: clip of curvatures, none of which is cut, over that of scores
 _SETTLED = 3.0  # wording: square of the last score over that of a settled one, less 1
 _UNSETTLED = (
@@ -142,11 +143,14 @@ class _Descent:
         few = law.numbers.T @ law.chances < _FEW * self.n
         reach = min(cut, float(law.clips[np.argmax(few)]))
         half = self.half(reach, width, dense)
+        near = [self.near(b, wide * half) for wide in _KERNELS]
+        foresee(self.holder, [*near, self.curvature(b, reach, half), self.scored(b, clip)])
         density, doubt = self.density(b, half)
         bread, variances, level = self.bread(b, reach, half, density, doubt)
         first, noise = self.score("score 1", b, clip)
         least = max(_LEAST * level, operator_norm(variances) / 2)
         at = b + solved(floor_eigenvalues(bread, least), self.kept(first, noise))
+        foresee(self.holder, [self.scored(at, clip), self.squares(at, clip)])
         second, other = self.score("score 2", at, clip)
         # Each is linear in where it was asked: a mean of both belongs to the mean place.
         gap = first - second - bread @ (at - b)
@@ -216,6 +220,7 @@ class _Descent:
         for k in range(1, len(_EARLY) + 1):
             if intercept is not None:
                 b = b + self.level(f"level {k}", b, width) * self.constant
+            foresee(self.holder, [self.search(f"width {k}", b, width)[0], self.scored(b, clip)])
             width, density = self.width(f"width {k}", b, width)
             if k == 1:
                 start, spread = b, norm_density(self.tau) / density
@@ -239,22 +244,29 @@ class _Descent:
         (found,), _ = self.holder.ask(Search(ResidualQuantile(grid, self.tau, beta)), slot)
         return float(found) - added
 
-    def width(self, slot: str, b: Array, before: float) -> tuple[float, float]:
-        """A width that a share of residuals is within, and their density there."""
+    def search(self, slot: str, b: Array, before: float) -> tuple[Search, float]:
+        """A search for the width that a share of residuals is within, and that share."""
         grid = 2 * response_bound(self.design) * np.geomspace(2.0**-_OCTAVES, 1.0, _GRID + 1)
         if before > 0:
             grid = before * np.geomspace(*_NARROWER, _LATER + 1)
         query = Search(ResidualQuantile(grid, 0.5, self.metric.w @ b))
         told = _TOLD * self.holder.plan.noise(query, slot).sd / self.n
         share = min(0.5, max(_HELD * self.tau * (1 - self.tau), told))
-        query = Search(ResidualQuantile(grid, share, self.metric.w @ b))
+        return Search(ResidualQuantile(grid, share, self.metric.w @ b)), share
+
+    def width(self, slot: str, b: Array, before: float) -> tuple[float, float]:
+        """A width that a share of residuals is within, and their density there."""
+        query, share = self.search(slot, b, before)
         (width,), _ = self.holder.ask(query, slot)
         return float(width), share / (2 * float(width))
 
+    def scored(self, b: Array, clip: float) -> WhitenedScore:
+        """What is asked for a score at `b`."""
+        return WhitenedScore(self.metric.w.T, self.metric.w @ b, clip, 0.0, self.check(1.0))
+
     def score(self, slot: str, b: Array, clip: float) -> tuple[Array, float]:
         """A noisy score at `b`, and the standard deviation of its noise."""
-        query = WhitenedScore(self.metric.w.T, self.metric.w @ b, clip, 0.0, self.check(1.0))
-        answer = self.holder.ask(query, slot)
+        answer = self.holder.ask(self.scored(b, clip), slot)
         return answer.value, answer.noise.sd
 
     @staticmethod
@@ -273,20 +285,31 @@ class _Descent:
         wanted = max(noise / _SEEN, _ROWS / (2 * self.n * density))
         return float(np.clip(wanted, *(width * np.array(_NEAR))))
 
+    def near(self, b: Array, width: float) -> ResidualCount:
+        """What is asked for the number of residuals within a width."""
+        return ResidualCount(Geometry(1.0), self.metric.w @ b, width)
+
     def density(self, b: Array, half: float) -> tuple[tuple[float, float], float]:
         """Density of residuals at 0, that within the wide kernel, and the former's relative error.
 
         Shares within h and 2 h, whose bias of second order cancels in ``(4 f(h) - f(2 h)) / 3``.
         """
-        beta, found = self.metric.w @ b, []
-        for slot, wide in (("near", 1), ("within", 2)):
-            answer = self.holder.ask(ResidualCount(Geometry(1.0), beta, wide * half), slot)
+        found = []
+        for slot, wide in zip(("near", "within"), _KERNELS, strict=True):
+            answer = self.holder.ask(self.near(b, wide * half), slot)
             unit = 2 * wide * half * self.n
             count = max(float(answer.value[0]), answer.noise.sd)
             found.append((count / unit, math.hypot(answer.noise.sd, math.sqrt(count)) / unit))
         (near, error), (far, other) = found
         density = max((4 * near - far) / 3, _LEAST * far)
         return (density, far), math.hypot(4 * error, other) / 3 / density
+
+    def curvature(self, b: Array, reach: float, half: float) -> ScoreCurvature:
+        """What is asked for the squares of rows near the quantile."""
+        family = self.check(2 * half)
+        radius = reach * math.sqrt(family.largest_curvature)
+        beta = self.metric.w @ b
+        return ScoreCurvature(self.metric.w.T, beta, _UNCUT * reach, radius, family)
 
     def bread(
         self, b: Array, reach: float, half: float, densities: tuple[float, float], doubt: float
@@ -297,11 +320,8 @@ class _Descent:
         much of them long rows have is drawn to none.
         """
         density, wide = densities
-        family, d = self.check(2 * half), b.size
-        radius = reach * math.sqrt(family.largest_curvature)
-        whitening, beta = self.metric.w.T, self.metric.w @ b
-        query = ScoreCurvature(whitening, beta, _UNCUT * reach, radius, family)
-        answer = self.holder.ask(query, "bread")
+        d = b.size
+        answer = self.holder.ask(self.curvature(b, reach, half), "bread")
         model = self.metric.curvature
         equal = self.n * wide * float(np.trace(model))
         own = answer.noise.sd * math.sqrt(d) / equal
@@ -314,11 +334,15 @@ class _Descent:
         squared = doubt**2 + trust * own**2
         return matrix, variances + squared * level**2 * np.eye(d), level
 
+    def squares(self, b: Array, clip: float) -> ScoreSquares:
+        """What is asked for the squares of scores at `b`."""
+        rows = self.holder.plan.max_rows
+        return ScoreSquares(self.metric.w.T, self.metric.w @ b, clip, rows, self.check(1.0))
+
     def meat(self, b: Array, clip: float) -> Array:
         """Sum of squares of scores, averaged with tau (1 - tau) times those of rows."""
         d, rows = b.size, self.holder.plan.max_rows
-        query = ScoreSquares(self.metric.w.T, self.metric.w @ b, clip, rows, self.check(1.0))
-        answer = self.holder.ask(query, "meat")
+        answer = self.holder.ask(self.squares(b, clip), "meat")
         expected = self.tau * (1 - self.tau) * self.n * self.metric.curvature
         level = float(np.trace(expected)) / d
         if rows > 1:  # rows of one unit need not be independent
