@@ -54,7 +54,8 @@ def bounded(
         if math.isfinite(value)
     )
     rates = tuple(term for term in bound.terms if term.tier == "rate")
-    return replace(bound, terms=(*found, *rates), subject=subject, rows=rows)
+    given = "" if table.of_these_rows else "where the model holds"
+    return replace(bound, terms=(*found, *rates), subject=subject, rows=rows, given=given)
 
 
 _VARIANCE = f"min(V, V_priv + {_FIXED:g} (V - V_samp - V_priv))"

@@ -208,7 +208,7 @@ def _error_bound(fit: Released, full: bool) -> Pairs:
         far = "half" if fit.table.deviates is None else "the farther end of"
         text = f"To the population value, with probability 95 %: {far} the 95 % interval. {theorem}"
         return (("Error bound", text),)
-    given = "" if fit.table.of_these_rows else "where the model holds, "
+    given = f"{bound.given}, " if bound.given else ""
     text = (
         f'"priv. +/-": {given}95 % bound on the distance to the fit without privacy on '
         f"{bound.rows}; to the population value, half the 95 % interval. {theorem}"
@@ -280,7 +280,7 @@ def _notes(fit: Released, own: Particulars, full: bool) -> Iterable[str]:
     bound = fit.error_bound
     estimand = f"Estimand: {bound.estimand}." if bound.estimand else ""
     if not full:
-        if len(bound.nonprivate) and not fit.table.of_these_rows:
+        if len(bound.nonprivate) and bound.given:
             yield estimand
         yield "Mechanisms: fit.privacy; whatever else is known: summary(full=True)."
         return

@@ -91,6 +91,9 @@ class ErrorBound:
         What is estimated, ``{}`` standing for the name of a parameter.
     rows : str
         Those that the non-private answer is of.
+    given : str
+        What the bound on the distance to it needs, where it does not hold for all rows: estimates
+        that weigh rows, or clip responses, are near the non-private ones where the model holds.
     """
 
     terms: tuple[BoundTerm, ...]
@@ -101,6 +104,7 @@ class ErrorBound:
     corrections: tuple[str, ...] = ()
     subject: str = ""
     rows: str = ""
+    given: str = ""
 
     @property
     def nonprivate(self) -> pd.Series:
@@ -145,9 +149,10 @@ class ErrorBound:
         (first, value), *others = bounds.items()
         each = " each" if others else ""
         subject = self.subject.replace("{}", str(first))
+        start = f"{self.given[:1].upper()}{self.given[1:]}, with" if self.given else "With"
         text = (
-            f"With probability 95 %{each} the private {subject} is within {value:.3g} of the one "
-            f"computed without privacy on {self.rows}"
+            f"{start} probability 95 %{each} the private {subject} is within {value:.3g} of the "
+            f"one computed without privacy on {self.rows}"
         )
         more = (f", that of {other} within {value:.3g}" for other, value in others)
         return text + "".join(more) + "."

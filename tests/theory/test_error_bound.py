@@ -122,7 +122,11 @@ def test_laplace_noise_has_its_own_quantile():
 
 
 def test_the_sentence_says_the_bound_of_one_or_of_all():
-    bound = make()[0].error_bound
+    fit, _ = make()
+    weighted = fit.error_bound.sentence("age")  # rows are, as far as the estimate says
+    assert weighted.startswith("Where the model holds, with probability 95 % the private")
+    same = replace(fit.estimate, of_these_rows=True)
+    bound = replace(fit, estimate=same)._bounded().error_bound
     one = bound.sentence("age")
     assert one == (
         f"With probability 95 % the private coefficient of age is within "
