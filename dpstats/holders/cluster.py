@@ -30,7 +30,7 @@ from dpstats.mechanisms.lots import GivenKey, Lots, LotsWindow
 from dpstats.queries.as_json import query_from_dict, query_to_dict
 from dpstats.queries.blocks import MAX_ROWS
 from dpstats.tables import named_columns, without_rows
-from dpstats.tables.partitions import Partitions
+from dpstats.tables.partitions import Partitions, anew
 from dpstats.tables.scratch import CHARGED, scratch_folder
 from dpstats.tables.sources import withheld
 from dpstats.tables.streams import Reading, Stream
@@ -333,7 +333,7 @@ class Spread:
 
     def _feeding(self, home: _Home, at: int) -> Any:
         where = {"workers": [home.worker]}
-        part = self._client.compute(self._parts[at], **where)
+        part = self._client.compute(anew(self._parts[at]), **where)
         known = (self._pieces[at], part, self._design)
         return self._client.submit(_fed, home.actor, *known, pure=False, **where)
 
