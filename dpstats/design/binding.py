@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from reprlib import Repr
 from types import MappingProxyType
 from typing import Any
 
@@ -57,6 +58,8 @@ __all__ = ["DeclaredDesign"]
 
 Float = NDArray[np.float64]
 
+_BRIEF = Repr()  # of names in an error, which a file may have made as long as it likes
+_BRIEF.maxlist, _BRIEF.maxstring = 12, 60
 _OF_CHOICES = ("binomial", "multinomial")  # families whose response has no scale to be found
 _CELLS = 2**20  # that `Design.exog` makes at a time
 
@@ -219,7 +222,7 @@ class DeclaredDesign(Design):
         if made.names != names:
             raise SchemaError(
                 "The design was made with other versions of dpstats or formulaic: its columns were "
-                f"{list(names)} and are now {list(made.names)}."
+                f"{_BRIEF.repr(list(names))} and are now {_BRIEF.repr(list(made.names))}."
             )
         return made
 

@@ -10,7 +10,7 @@ import pytest
 
 from dpstats.accounting import Ledger
 from dpstats.design import DeclaredDesign, design_from_dict
-from dpstats.errors import OptionError
+from dpstats.errors import OptionError, SchemaError
 from dpstats.privacy import Central, Federated, LabelOnly, Local
 from dpstats.results import Released as Results
 from dpstats.results import released
@@ -109,6 +109,14 @@ def test_an_unknown_trust_model_or_event_is_refused(fit):
     data["plan"]["privacy"]["trust"] = "blind"
     with pytest.raises(OptionError, match="'blind'"):
         Results.from_dict(data)
+
+
+def test_an_error_about_columns_is_no_copy_of_them(fit):
+    data = fit.to_dict()
+    data["design"] = {**data["design"], "design_names": ["x" * 5_000, *["y"] * 5_000]}
+    with pytest.raises(SchemaError, match=r"its columns were \['x{10}") as error:
+        Results.from_dict(data)
+    assert len(str(error.value)) < 800
 
 
 def test_what_is_no_number_is_not_written():
