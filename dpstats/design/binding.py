@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from reprlib import Repr
 from types import MappingProxyType
 from typing import Any
 
@@ -29,7 +28,7 @@ from dpstats.design.filling import layout_of
 from dpstats.design.formulas import read_formula
 from dpstats.design.layout import Layout, Source
 from dpstats.design.new_rows import Astray, astray, columns_of, unheld, without_range
-from dpstats.design.recipes import VERSION, design_options, not_default
+from dpstats.design.recipes import VERSION, check_names, design_options, not_default
 from dpstats.design.responses import (
     KnownTerm,
     Response,
@@ -58,8 +57,6 @@ __all__ = ["DeclaredDesign"]
 
 Float = NDArray[np.float64]
 
-_BRIEF = Repr()  # of names in an error, which a file may have made as long as it likes
-_BRIEF.maxlist, _BRIEF.maxstring = 12, 60
 _OF_CHOICES = ("binomial", "multinomial")  # families whose response has no scale to be found
 _CELLS = 2**20  # that `Design.exog` makes at a time
 
@@ -219,11 +216,7 @@ class DeclaredDesign(Design):
         names = options.pop("design_names")
         make = cls.from_formula if "formula" in options else cls.from_arrays
         made = make(**options)
-        if made.names != names:
-            raise SchemaError(
-                "The design was made with other versions of dpstats or formulaic: its columns were "
-                f"{_BRIEF.repr(list(names))} and are now {_BRIEF.repr(list(made.names))}."
-            )
+        check_names(names, made.names)
         return made
 
     @property

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from reprlib import Repr
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ __all__ = [
     "TERMS",
     "VERSION",
     "check_facts",
+    "check_names",
     "design_options",
     "not_default",
     "public_facts",
@@ -86,6 +88,23 @@ def design_options(data: Any) -> dict[str, Any]:
         raise SchemaError(f"design: {shown(k)} columns, and {len(names)} names.")
     ends = {name: options.pop(f"{name}_bounds", None) for name in ("endog", "offset", "exposure")}
     return options | {"bounds": {"exog": options["bounds"], **ends}}
+
+
+def check_names(before: Sequence[str], now: Sequence[str]) -> None:
+    """Refuse a design whose columns are no longer those that they were when it was stored.
+
+    Raises
+    ------
+    SchemaError
+        With some of both.
+    """
+    if now != before:
+        brief = Repr()  # a file may have made names as long, and as many, as it likes
+        brief.maxlist, brief.maxstring = 12, 60
+        raise SchemaError(
+            "The design was made with other versions of dpstats or formulaic: its columns were "
+            f"{brief.repr(list(before))} and are now {brief.repr(list(now))}."
+        )
 
 
 def public_facts(data: Any) -> dict[str, Any]:
