@@ -332,8 +332,8 @@ class Spread:
         return lost
 
     def _feeding(self, home: _Home, at: int) -> Any:
-        where = {"workers": [home.worker]}
-        part = self._client.compute(self._parts[at], **where)
+        where = {"workers": [home.worker]}  # dask may know a partition as that of one that is gone
+        part = self._client.compute(self._parts[at], allow_other_workers=True, **where)
         known = (self._pieces[at], part, self._design)
         return self._client.submit(_fed, home.actor, *known, pure=False, **where)
 

@@ -373,6 +373,9 @@ def test_a_worker_killed_in_a_fit_changes_no_bit_and_costs_nothing(
     monkeypatch.setattr(
         module.Spread, "_elsewhere", lambda self, lost: moved.append(lost) or elsewhere(self, lost)
     )
+    # What was handed over is let go at some time, later where a machine is busy: here, never.
+    fed, feeding = [], module.Spread._feeding
+    monkeypatch.setattr(module.Spread, "_feeding", lambda *a: fed.append(feeding(*a)) or fed[-1])
     here = dp.ols("y ~ x + z", data, SCHEMA).fit(CENTRAL, noise=noise)
     answered, totals = [0], module.Spread.totals
     with (
