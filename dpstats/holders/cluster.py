@@ -30,7 +30,7 @@ from dpstats.mechanisms.lots import GivenKey, Lots, LotsWindow
 from dpstats.queries.as_json import query_from_dict, query_to_dict
 from dpstats.queries.blocks import MAX_ROWS
 from dpstats.tables import named_columns, without_rows
-from dpstats.tables.partitions import Partitions, anew
+from dpstats.tables.partitions import Partitions
 from dpstats.tables.scratch import CHARGED, scratch_folder
 from dpstats.tables.sources import withheld
 from dpstats.tables.streams import Reading, Stream
@@ -332,8 +332,8 @@ class Spread:
         return lost
 
     def _feeding(self, home: _Home, at: int) -> Any:
-        where = {"workers": [home.worker]}
-        part = self._client.compute(anew(self._parts[at]), **where)
+        where = {"workers": [home.worker]}  # dask may know a partition as that of one that is gone
+        part = self._client.compute(self._parts[at], allow_other_workers=True, **where)
         known = (self._pieces[at], part, self._design)
         return self._client.submit(_fed, home.actor, *known, pure=False, **where)
 

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from dpstats.errors import DataError
 from dpstats.tables import named_columns
 
-__all__ = ["FilePartitions", "Partitions", "anew", "connected", "is_dask"]
+__all__ = ["FilePartitions", "Partitions", "connected", "is_dask"]
 
 _PIECE = 1 << 20  # rows: of a partition of a file, in groups of rows as they were written
 
@@ -31,17 +31,6 @@ def connected() -> Any:
         return distributed.default_client()
     except ValueError:
         return None
-
-
-def anew(task: Any) -> Any:
-    """The same task under a name of its own.
-
-    As long as anybody holds a result that needs it, dask knows a task by its name, and waits for
-    the worker that it was first given to: for ever, where that one is lost.
-    """
-    from dask.graph_manipulation import clone
-
-    return clone(task)
 
 
 class Partitions:
