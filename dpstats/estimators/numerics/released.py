@@ -171,8 +171,7 @@ def fit_released(
     power = _enough(n, answers.size)
     power = min(power, _ROUGH) if rough else power
     steps = _ROUGH_STEPS if rough else _STEPS
-    resting = near
-    before = None
+    resting, before = near, None
     for step_number in range(steps):
         last = near or step_number == steps - 1
         expected = _expected(law, asked, 2 ** (power if last else min(power, _ROUGH)))
@@ -183,12 +182,13 @@ def fit_released(
             longest = float(np.abs(step).max(initial=0.0))
             step *= min(1.0, _LONGEST / longest) if longest > 0 else 1.0
             near = longest < _LITTLE
+            if not last:  # of whole steps: a halved one is short wherever it starts
+                resting = near or _length(found, step) < _REST
         before = found, step, here
         law, n = found.law.moved(step[:-1]), found.rows * float(np.exp(step[-1]))
         if last or (near and rough):
             break
-        resting = near or _length(found, step) < _REST
-    return replace(found, law=law, rows=n, near=near, at_rest=resting or near)
+    return replace(found, law=law, rows=n, near=near, at_rest=resting)
 
 
 def _length(found: Finish[AnyLaw], step: Array) -> float:
