@@ -1,8 +1,10 @@
 """Rounds: each asks what the last one left open, and together they are better than one."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
+import dpstats as dp
 from dpstats.errors import OptionError, TrustError
 from dpstats.estimators.local import rounds as local_rounds
 from dpstats.estimators.local.moments import LocalMoments
@@ -151,3 +153,38 @@ def test_a_plan_warns_where_columns_cannot_be_told_from_noise():
     assert any("users" in text for text in few.warnings)
     assert not many.warnings
     assert few.predicted_se[1] > 10 * many.predicted_se[1]
+
+
+@pytest.mark.parametrize("interactive", [False, True])
+def test_a_column_far_off_the_middle_of_its_range_has_no_interval_where_noise_hides_it(interactive):
+    """There it is collinear with the intercept, and its own second moment says nothing of it."""
+    y, n = dp.Numeric(-8, 8, center=1, scale=1.5), 20_000
+    far, near = dp.Numeric(-6, 60), dp.Numeric(-6, 6, center=0, scale=1)
+    given = {far: 0, near: 0}
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        x = rng.normal(size=n)
+        rows = pd.DataFrame({"x": x, "y": 1 + x + rng.normal(size=n)})
+        for declared in given:
+            model = dp.ols("y ~ x", rows, dp.Schema(x=declared, y=y))
+            privacy = dp.Local(1.0, interactive=interactive)
+            given[declared] += model.fit(privacy, noise=dp.SeededNoise(seed)).has_inference
+    assert given == {far: 0, near: 8}
+
+
+@pytest.mark.parametrize(
+    ("trust", "said"),
+    [(Local(4.0), True), (dp.Central(1.0, 1e-6), False)],
+    ids=["local", "central"],
+)
+def test_the_summary_says_what_is_estimated_where_rows_are_weighted(trust, said):
+    rng, n = np.random.default_rng(0), 20_000
+    x = rng.normal(size=n)
+    rows = pd.DataFrame({"x": x, "y": 1 + x + rng.normal(size=n)})
+    ranges = dp.Numeric(-6, 6, center=0, scale=1), dp.Numeric(-8, 8, center=1, scale=1.5)
+    schema = dp.Schema(x=ranges[0], y=ranges[1])
+    fit = dp.ols("y ~ x", rows, schema).fit(trust, noise=dp.SeededNoise(0))
+    text = " ".join(str(fit.summary()).split())
+    assert ("where the model holds, 95 % bound" in text) is said
+    assert ("Estimand: least-squares coefficients of rows weighted" in text) is said
+    assert fit.error_bound.sentence("x").startswith("Where the model holds" if said else "With")

@@ -105,9 +105,9 @@ class LocalLogit(PooledRounds):
 
     The slope of a score between where it was asked and the estimate is an average over rows that
     are made up with the released second moments: normal ones, but for columns that lie at their
-    bounds. Where columns are skewed it is off by up to 40 %; the step is too short or too long,
-    the next one makes up for it, and standard errors count what is left. All rounds are pooled by
-    their precision, as in `LocalRounds`.
+    bounds. It is right for these (Brillinger 1982, of normal rows); where columns are skewed it is
+    off by up to 40 %, the step is too short or too long, the next one makes up for it, and standard
+    errors count what is left. All rounds are pooled by their precision, as in `LocalRounds`.
 
     Notes
     -----

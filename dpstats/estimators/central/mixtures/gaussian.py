@@ -22,7 +22,7 @@ from dpstats.estimators.central.mixtures.start import Histogram
 from dpstats.estimators.central.mixtures.steps import stepped
 from dpstats.estimators.central.mixtures.theory import GAUSSIAN_MIXTURE
 from dpstats.estimators.central.scales.search import found_units, with_scales, without_scales
-from dpstats.estimators.numerics.released import Asked, Finish, fit_released
+from dpstats.estimators.numerics.released import Asked, Finish, fit_released, likeliest
 from dpstats.families.mixtures import NormalMixture
 from dpstats.privacy import Privacy
 from dpstats.protocol import Answer, Holder, MixtureEstimate, Options, Plan
@@ -234,10 +234,7 @@ def _finishes(
         tied = fit_released(first.of_shape("tied"), answers, rows, True).law
         if differs(best.law.mixture, tied.mixture):
             found.append(fit_released(tied.of_shape(first.shape), answers, rows, True))
-    best, *others = sorted(found, key=_lack)
-    # Its likelihood stays that of as few made-up rows as the others have.
-    exact = fit_released(best.law, answers, rows, near=best.near)
-    return [replace(exact, lack=best.lack), *others]
+    return likeliest(found, answers, rows)
 
 
 def _lack(finish: Finish[LocalMixture]) -> float:

@@ -23,7 +23,7 @@ from dpstats.estimators.central.newton.whitening import Metric, whiten
 from dpstats.estimators.central.sandwich import noisy_count
 from dpstats.estimators.central.scales.search import found_units, with_scales, without_scales
 from dpstats.estimators.guesses import response_grid
-from dpstats.estimators.numerics.released import Asked, Finish, fit_released
+from dpstats.estimators.numerics.released import Asked, Finish, fit_released, likeliest
 from dpstats.estimators.numerics.second_moments import two_values
 from dpstats.families.mixtures import RegressionMixture
 from dpstats.privacy import Privacy
@@ -72,7 +72,7 @@ _BLIND = 8.0  # wording: noises that the second moment of a direction of rows ex
 _INVOLVED = 0.3  # wording: part of a column in such a direction, to the largest, that is named
 _NARROWEST = 1e-12  # numerical: deviation of a column to its mean, for edges that increase
 _EACH = 24  # number: cells of each column
-_TOLD = 2.0  # wording: sds between lines given a column, from which no fit pairs them wrongly
+_TOLD = 2.0  # sds: between lines given a column, from which no fit pairs them wrongly
 _MOST_EXCHANGED = 16  # numerical: other pairs that are followed
 _LEAST_WEIGHT = 0.02  # numerical: share of a component in a step
 _LONGEST = 2.0  # numerical: sds that predictions move in a step, at most
@@ -361,10 +361,7 @@ def _finishes(
     first = fit_released(law, answers, rows.n, True)
     others = first.law.exchanged(rows.constant, _TOLD)[:_MOST_EXCHANGED]
     found = [first, *(fit_released(other, answers, rows.n, True) for other in others)]
-    best, *rivals = sorted(found, key=lambda finish: finish.lack)
-    # Its likelihood stays that of as few made-up rows as the others have.
-    exact = fit_released(best.law, answers, rows.n, near=best.near)
-    return [replace(exact, lack=best.lack), *rivals]
+    return likeliest(found, answers, rows.n)
 
 
 def _stepped(
