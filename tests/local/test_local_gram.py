@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dpstats.estimators.local.pool import _blurred
+from dpstats.estimators.local.pool import _given_others
 from dpstats.estimators.numerics.second_moments import invertible, posterior, shrunk
 
 D = 30
@@ -139,6 +139,7 @@ def test_the_noise_of_a_second_moment_given_the_others_is_that_of_the_inverse():
     variances = noisy(truth, sd, rng)[1]
     given = [1 / np.diag(np.linalg.inv(noisy(truth, sd, rng)[0])) for _ in range(4_000)]
     relative = np.std(given, axis=0) / np.mean(given, axis=0)
-    found = _blurred(truth, variances)
+    found, moments = _given_others(truth, variances)
+    np.testing.assert_allclose(moments, 1 / np.diag(np.linalg.inv(truth)))
     np.testing.assert_allclose(found, relative, rtol=0.1)
     assert found[1] > 10 * sd * np.sqrt(2) / truth[1, 1]  # its own

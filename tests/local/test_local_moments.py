@@ -306,7 +306,7 @@ def test_standard_errors_reach_what_the_noise_of_second_moments_leaves():
     cov = np.diag([own + t**2 * r**2, 0.5])
     fit = Fit(np.arange(2), np.array([t, 2.0]), cov, cov, np.zeros(2), np.ones(1))
     gram = GramEstimate(
-        np.arange(2), *[np.eye(2)] * 3, 0.1, 1.0, 1.0, np.array([r, 0]), np.arange(0)
+        np.arange(2), *[np.eye(2)] * 3, 0.1, 1.0, 1.0, np.array([r, 0]), *[np.arange(0)] * 2
     )
     grid = np.linspace(t - 9, t + 9, 400_001)
     inside = grid[np.abs(t - grid) <= 1.959964 * np.sqrt(own + grid**2 * r**2)]

@@ -31,10 +31,17 @@ _CLIPPED = (
 
 
 NARROW = "none: noise hides how much some columns vary"
+DEPENDENT = "none: noise hides how much some columns vary apart from the others"
 _NARROW = (
     "Noise hides how much some columns vary, which is far less than their declared ranges or "
     "scales say: {names}. Coefficients are biased towards zero, the intercept with them. Declare "
     "these columns anew; more users or a larger epsilon help too."
+)
+
+_DEPENDENT = (
+    "Noise hides how much {names} vary apart from the other columns, the intercept among them: "
+    "coefficients may be far off, and no interval is given. A column far from the middle of its "
+    "declared range is nearly a constant there: declare its centre and scale."
 )
 
 
@@ -78,10 +85,9 @@ def as_estimate(
     why, fit = "", reaching(fit, gram_estimate, rounds)
     if gram_estimate.narrow.size:
         why = NARROW
-    elif (
-        float(np.linalg.eigvalsh(gram_estimate.hidden)[-1]) > _BLURRED
-        or gram_estimate.blur.max() > 1 / CLEAR
-    ):
+    elif gram_estimate.dependent.size:
+        why = DEPENDENT
+    elif float(np.linalg.eigvalsh(gram_estimate.hidden)[-1]) > _BLURRED:
         why = "none: noise hides how the columns vary"
     elif rounds[-1].clipped_away:
         why = "none: most responses were clipped"
@@ -104,5 +110,7 @@ def remarks_on(
     """What the messages say about the declarations."""
     found = ", ".join(names[j] for j in gram_estimate.narrow)
     narrow = (_NARROW.format(names=found),) if found else ()
+    names_of = ", ".join(names[j] for j in gram_estimate.dependent)
+    narrow += (_DEPENDENT.format(names=names_of),) if names_of else ()
     hidden = float(np.trace(gram_estimate.hidden)) > _RAISED
     return narrow + (_HIDDEN,) * hidden + (_CLIPPED,) * rounds[-1].clipped_away

@@ -48,6 +48,7 @@ _MISMATCH = 0.1  # ratio: relative difference of second moments under two sets o
 ENOUGH = 50  # number: second moments off the diagonal that show how much noise is left
 _PASSES = 4  # numerical: of weights and covariances
 CLEAR = 4.0  # wording: noise sds of a column's second moment, below which it is not known
+_DETERMINED = 0.5  # wording: part of a column's second moment that others leave, at most
 _NARROWER = 3.0  # wording: noise sds below the public guess, from where on a range is too wide
 
 
@@ -181,10 +182,13 @@ class GramEstimate:
     sd, part, counted : float
         Noise sd of an entry off the diagonal; the parts left after shrinking, and counted.
     blur : ndarray of shape (k,)
-        Noise sd of the second moment of each column given the others, over that.
+        Noise sd of the own second moment of each column, over that; of columns that others mostly
+        determine that of the moment given these.
     narrow : ndarray of int
         Those of the columns whose own second moment noise hides, and that clearly vary less than
         the public guess says: it says nothing of them, and their coefficients rest on nothing.
+    dependent : ndarray of int
+        Those that others mostly determine, and of which noise hides what is left.
     """
 
     columns: Index
@@ -196,6 +200,7 @@ class GramEstimate:
     counted: float
     blur: Array
     narrow: Index
+    dependent: Index
 
     def restricted(self, columns: Index) -> GramEstimate:
         """The Gram estimate of some of its columns."""
@@ -210,6 +215,7 @@ class GramEstimate:
             hidden=hidden,
             blur=self.blur[at],
             narrow=np.intersect1d(self.narrow, columns),
+            dependent=np.intersect1d(self.dependent, columns),
         )
 
     @property
@@ -237,7 +243,8 @@ def gram_of(
     fewest : int, default 2
         See `shrunk`: `ENOUGH` where intervals matter.
     """
-    within, none = np.ix_(columns, columns), (np.zeros(columns.size), columns[:0])
+    within = np.ix_(columns, columns)
+    none = (np.zeros(columns.size), columns[:0], columns[:0])
     if public is not None:
         gram = public[within]
         size = float(np.trace(gram)) / columns.size
@@ -268,12 +275,16 @@ def gram_of(
     positive = invertible(improved, 0.3 * sd * part, 1.0)[0]
     own, guessed = np.sqrt(np.diag(variance)), np.diag(target)[columns]
     unclear = (np.diag(improved) < CLEAR * own) & (np.diag(gram) < guessed - _NARROWER * own)
-    blur, narrow = _blurred(safe, variance) * max(part, counted), columns[unclear]
-    return GramEstimate(columns, positive, safe, hidden, sd, part, counted, blur, narrow)
+    left, moments = _given_others(safe, variance)
+    seen = (np.abs(gram) > CLEAR * np.sqrt(variance)) & ~np.eye(columns.size, dtype=bool)
+    determined = (moments < _DETERMINED * np.diag(safe)) & seen.any(axis=1)
+    blur = np.where(determined, left * max(part, counted), own / np.diag(improved))
+    facts = blur, columns[unclear], columns[determined & (blur > 1 / CLEAR)]
+    return GramEstimate(columns, positive, safe, hidden, sd, part, counted, *facts)
 
 
-def _blurred(gram: Array, variance: Array) -> Array:
-    """Noise of each column's second moment given the others, over that, (k,).
+def _given_others(gram: Array, variance: Array) -> tuple[Array, Array]:
+    """Noise of each column's second moment given the others, over that, and that, (k,) each.
 
     It is ``1/(A^-1)_jj = c'A c`` with c the j-th column of the inverse over ``(A^-1)_jj``, and
     noise E of A, whose entries are independent but for the symmetry, moves it by ``c'E c``.
@@ -282,8 +293,8 @@ def _blurred(gram: Array, variance: Array) -> Array:
     moments = 1 / np.diag(inverse)
     squares = (inverse * moments) ** 2
     twice = 2 * variance - np.diag(np.diag(variance))
-    noise: Array = np.sqrt(np.einsum("ij,ik,kj->j", squares, twice, squares)) / moments
-    return noise
+    noise = np.sqrt(np.einsum("ij,ik,kj->j", squares, twice, squares))
+    return noise / moments, moments
 
 
 @dataclass(frozen=True, eq=False)
