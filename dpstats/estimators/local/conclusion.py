@@ -108,9 +108,15 @@ def remarks_on(
     rounds: Sequence[Answered], gram_estimate: GramEstimate, names: Sequence[str]
 ) -> tuple[str, ...]:
     """What the messages say about the declarations."""
-    found = ", ".join(names[j] for j in gram_estimate.narrow)
-    narrow = (_NARROW.format(names=found),) if found else ()
-    names_of = ", ".join(names[j] for j in gram_estimate.dependent)
-    narrow += (_DEPENDENT.format(names=names_of),) if names_of else ()
-    hidden = float(np.trace(gram_estimate.hidden)) > _RAISED
-    return narrow + (_HIDDEN,) * hidden + (_CLIPPED,) * rounds[-1].clipped_away
+    said: list[str] = []
+    for columns, remark in (
+        (gram_estimate.narrow, _NARROW),
+        (gram_estimate.dependent, _DEPENDENT),
+    ):
+        if columns:
+            said.append(remark.format(names=", ".join(names[j] for j in columns)))
+    if float(np.trace(gram_estimate.hidden)) > _RAISED:
+        said.append(_HIDDEN)
+    if rounds[-1].clipped_away:
+        said.append(_CLIPPED)
+    return tuple(said)
