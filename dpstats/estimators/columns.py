@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import OptionError, PlanError
+from dpstats.errors import OptionError, PlanError, given, is_number
 from dpstats.estimators.guesses import round_up
 from dpstats.protocol import Distribution, Plan
 from dpstats.protocol.descriptive import level_names
@@ -80,16 +80,13 @@ def checked_levels(q: object) -> tuple[float, ...]:
     OptionError
         If they are not.
     """
-    given = list(q) if isinstance(q, Sequence | np.ndarray) and not isinstance(q, str) else [q]
-    numbers = [
-        float(x) if isinstance(x, (int, float)) and not isinstance(x, bool) else math.nan
-        for x in given
-    ]
+    levels = list(q) if isinstance(q, Sequence | np.ndarray) and not isinstance(q, str) else [q]
+    numbers = [float(x) if is_number(x) else math.nan for x in levels]
     sound = 0 < len(numbers) <= _MOST_LEVELS and len(set(numbers)) == len(numbers)
     if not (sound and all(0 < x < 1 for x in numbers)):
         raise OptionError(
-            f"q={q!r}: from 1 to {_MOST_LEVELS} different numbers between 0 and 1 are needed, such "
-            "as q=[0.25, 0.5, 0.75]."
+            f"q={given(q)}: from 1 to {_MOST_LEVELS} different numbers between 0 and 1 are needed, "
+            "such as q=[0.25, 0.5, 0.75]."
         )
     return tuple(numbers)
 
@@ -107,14 +104,14 @@ def checked_bins(bins: object, low: float, high: float) -> Array | None:
     if isinstance(bins, int) and not isinstance(bins, bool) and 2 <= bins <= _MOST_BINS:
         return np.linspace(low, high, bins + 1)
     if isinstance(bins, Sequence | np.ndarray) and not isinstance(bins, str):
-        given = [float(e) if isinstance(e, (int, float)) else math.nan for e in bins]
-        inside = 2 <= len(given) <= _MOST_BINS and low <= min(given) and max(given) <= high
-        if inside and all(a < b for a, b in pairwise(given)):
-            whole = np.unique(np.array([low, *given, high]))
+        edges = [float(e) if is_number(e) else math.nan for e in bins]
+        inside = 2 <= len(edges) <= _MOST_BINS and low <= min(edges) and max(edges) <= high
+        if inside and all(a < b for a, b in pairwise(edges)):
+            whole = np.unique(np.array([low, *edges, high]))
             if whole.size > 2:
                 return whole
     raise OptionError(
-        f"bins={bins!r}: 'auto', a number from 2 to {_MOST_BINS}, or edges that increase from "
+        f"bins={given(bins)}: 'auto', a number from 2 to {_MOST_BINS}, or edges that increase from "
         f"{low:g} to {high:g}, the declared range, are needed."
     )
 
