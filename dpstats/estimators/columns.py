@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import OptionError, PlanError, given, is_number
+from dpstats.errors import OptionError, PlanError, given, is_number, need_names
 from dpstats.estimators.guesses import round_up
 from dpstats.protocol import Distribution, Plan
 from dpstats.protocol.descriptive import level_names
@@ -70,6 +70,20 @@ def factor_of(design: Design, columns: Sequence[str], name: str) -> tuple[Axis, 
             return Axis.of_levels(np.arange(at, at + width), len(levels)), tuple(map(str, levels))
         at, before = at + width, before or factor
     raise PlanError(f"{name!r} is no column of the design.")
+
+
+def checked_pair(design: Design, asked: object) -> list[str]:
+    """Two columns of the design, as a model of both names them.
+
+    Raises
+    ------
+    OptionError
+        If they are not.
+    """
+    names = need_names(columns=asked)
+    if len(names) != 2 or set(names) != set(design.inputs):
+        raise OptionError(f"columns={given(asked)}: these are {', '.join(design.inputs)}.")
+    return names
 
 
 def checked_levels(q: object) -> tuple[float, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,8 @@ from dpstats.text import figure_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+    from dpstats.protocol import Plan
 
 __all__ = ["error_vs_epsilon", "ledger"]
 
@@ -148,17 +150,7 @@ def error_vs_epsilon(
     from matplotlib.ticker import LogLocator, StrMethodFormatter
 
     privacy = Central(1.0, 1e-7) if privacy is None else privacy
-    if not isinstance(privacy, Privacy):
-        raise OptionError(f"privacy={given(privacy)}: Central(...), Local(...) or LabelOnly(...).")
-    need_model(model, "error_vs_epsilon")
-    listed = isinstance(epsilons, (Sequence, np.ndarray)) and not isinstance(epsilons, (str, bytes))
-    if not (listed and len(epsilons) and all(map(is_number, epsilons))):
-        raise OptionError(
-            "error_vs_epsilon: give at least one epsilon, such as error_vs_epsilon(model, "
-            "[0.5, 1, 2]); the rest of the guarantee is privacy=."
-        )
-    grid = sorted(float(e) for e in epsilons)
-    plans = [model.plan(replace(privacy, epsilon=e), **options) for e in grid]
+    grid, plans = _planned(model, epsilons, privacy, options)
     names = list(plans[0].parameters)
     unknown = sorted(set([] if terms is None else need_names(terms=terms)) - set(names))
     if unknown:
@@ -191,7 +183,6 @@ def error_vs_epsilon(
     ax.set_xticks(grid, [f"{e:g}" for e in grid])
     ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     ax.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-    ax.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
     ax.minorticks_off()
     ax.set_xlabel(f"$\\varepsilon$ (at $\\delta$ = {privacy.delta:g}, n = {plans[0].n:,})")
     ax.set_ylabel("planned standard error, in the coefficient's units")
@@ -210,3 +201,20 @@ def _alike(curves: NDArray[np.float64]) -> list[list[int]]:
         else:
             groups.append([j])
     return groups
+
+
+def _planned(
+    model: Any, epsilons: Any, privacy: Any, options: Mapping[str, Any]
+) -> tuple[list[float], list[Plan]]:
+    """Epsilons in ascending order, and the plan at each."""
+    if not isinstance(privacy, Privacy):
+        raise OptionError(f"privacy={given(privacy)}: Central(...), Local(...) or LabelOnly(...).")
+    need_model(model, "error_vs_epsilon")
+    listed = isinstance(epsilons, (Sequence, np.ndarray)) and not isinstance(epsilons, (str, bytes))
+    if not (listed and len(epsilons) and all(map(is_number, epsilons))):
+        raise OptionError(
+            "error_vs_epsilon: give at least one epsilon, such as error_vs_epsilon(model, "
+            "[0.5, 1, 2]); the rest of the guarantee is privacy=."
+        )
+    grid = sorted(float(e) for e in epsilons)
+    return grid, [model.plan(replace(privacy, epsilon=e), **options) for e in grid]

@@ -14,6 +14,7 @@ import pytest
 import dpstats as dp
 from dpstats.errors import DPStatsError
 from dpstats.federated import Site
+from tests.contracts.cases import METHODS
 
 NUMBER, TEXT = 987654.125, "canaryx"
 TABLE = pd.DataFrame({"x": [NUMBER] * 30, "y": [NUMBER] * 30, "g": [TEXT] * 30})
@@ -199,6 +200,30 @@ def said(error: BaseException) -> str:
     parts = [str(error), *getattr(error, "__notes__", [])]
     shown = None if error.__suppress_context__ else error.__context__
     return " ".join([*parts, *(said(e) for e in {error.__cause__, shown} - {None} if e)])
+
+
+OPTIONS = [case for case in METHODS if not case.law and case.estimator.options]
+
+
+@pytest.mark.parametrize("case", OPTIONS, ids=str)
+def test_an_option_of_a_method_is_planned_or_refused_without_rows(case: Any) -> None:
+    """Each option of each method, given rows and others that belong elsewhere."""
+    data = case.table(200)
+    model, privacy = case.model(data), case.privacy(rows=200)
+    wrong: list[str] = []
+    for option in case.estimator.options:
+        for value in [*ROWS, *OTHERS]:
+            try:
+                asked = {**case.options, option: value}
+                model.plan(privacy, method=case.estimator.name, **asked)
+            except DPStatsError as error:
+                text = said(error)
+                if str(NUMBER) in text or TEXT in text or len(text) > 4_000:
+                    wrong.append(f"{option}={type(value).__name__} is quoted: {text[:90]}")
+            except Exception as error:
+                kind = type(error).__name__
+                wrong.append(f"{option}={value!r:.30} is a {kind}: {str(error)[:80]}")
+    assert not wrong, "\n".join(wrong)
 
 
 @pytest.mark.parametrize("name", NAMES)

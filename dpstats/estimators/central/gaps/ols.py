@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import OptionError
+from dpstats.errors import OptionError, given
 from dpstats.estimators.base import Request, floor_eigenvalues, need_delta, need_positive
 from dpstats.estimators.central.counted import Counted, counted_plan
 from dpstats.estimators.central.gaps import expected
@@ -196,7 +196,7 @@ class CompletedOLS(Counted[CoefficientEstimate]):
         asks = with_scales(asks, design, privacy, n)
         normal = options.get("normal", False)
         if not isinstance(normal, bool):
-            raise OptionError(f"normal={normal!r}: True or False is needed.")
+            raise OptionError(f"normal={given(normal)}: True or False is needed.")
         plan = counted_plan(self, design, privacy, n, asks, {"normal": normal})
         share = need_positive("complete", options.get("complete"), 1.0, most=1.0)
         return without_scales(expected.planned(plan, design, share, _RADIUS, _CLIP), design)
