@@ -34,11 +34,13 @@ from dpstats.estimators.central.newton.parts import (
     ScoreAt,
     SplitScore,
     Whole,
+    as_asked,
     joined,
     pooled,
     whole,
 )
 from dpstats.estimators.central.newton.questions import ExpectedRows, Questions
+from dpstats.estimators.central.newton.secant import Told, along
 from dpstats.estimators.central.newton.tail_law import TailLaw, allowed
 from dpstats.estimators.central.newton.whitening import Metric, coordinates
 from dpstats.estimators.numerics.entrywise import average, operator_norm, symmetric_pattern
@@ -170,11 +172,12 @@ class Climb(ABC):
         peeled = peels(self.design)
         bread = self.bread(b, clip)
         first = self.last(0, b, clip)
+        bread, _ = self.told(bread, b, middle, as_asked(first))
         score = whole(first, peeled)
         b = self.bounded(b + self.late_step(b, score, bread))
         foresee(self.holder, [*self.halves(b, clip), self.squares(b, clip)])
         second = self.last(1, b, clip)
-        bread = self.carried(bread, first.at, second.at)
+        bread, told = self.told(bread, first.at, as_asked(first), as_asked(second))
         both = pooled(first, second, bread.matrix)
         score = whole(both, peeled)
         at, score = joined(middle, ScoreAt(both.at, score), bread.matrix)
@@ -185,7 +188,7 @@ class Climb(ABC):
             at=at,
             step=self.bent(at, solved(bread.matrix, score.total + beyond)),
             bread=bread.matrix,
-            variances=bread.variances,
+            variances=told.variances,
             meat=meat,
             noise=score.variance,
             allowed=anywhere,
@@ -193,7 +196,9 @@ class Climb(ABC):
             spread=spread,
             start=self.start,
         )
-        found = conclude(solution, self.asks.w, self.effect(spread))
+        found = conclude(
+            solution.turned(told.basis), self.asks.w @ told.basis, self.effect(spread)
+        )
         said = {
             "clip": clip,
             "scores beyond the clip": min(law.number(clip), self.n),
@@ -208,6 +213,21 @@ class Climb(ABC):
         kept = max(0.0, 1 - b.size * score.variance / squared)
         least = max(_LEAST_CURVATURE * bread.level, _FLOOR * operator_norm(bread.variances))
         return self.bent(b, solved(floor_eigenvalues(bread.matrix, least), kept * score.total))
+
+    def told(
+        self, bread: Bread, at: Array, earlier: ScoreAt, later: ScoreAt
+    ) -> tuple[Bread, Told]:
+        """The curvature, asked at `at`, where the later of two scores was, given both."""
+        halfway = (earlier.at + later.at) / 2
+        there = self.carried(bread, at, halfway)
+        told = along(
+            there.matrix,
+            there.variances,
+            later.at - earlier.at,
+            earlier.score.total - later.score.total,
+            earlier.score.variance + later.score.variance,
+        )
+        return self.carried(there._replace(matrix=told.plain), halfway, later.at), told
 
     def carried(self, bread: Bread, before: Array, after: Array) -> Bread:
         """The curvature at another place, changed as the model's is."""

@@ -40,6 +40,17 @@ class Solution(NamedTuple):
     spread: float
     start: Array
 
+    def turned(self, basis: Array) -> Solution:
+        """In the coordinates of an orthonormal basis, which those of `variances` are already."""
+        return self._replace(
+            at=basis.T @ self.at,
+            step=basis.T @ self.step,
+            bread=basis.T @ self.bread @ basis,
+            meat=basis.T @ self.meat @ basis,
+            allowed=basis.T @ self.allowed @ basis,
+            start=basis.T @ self.start,
+        )
+
 
 class Conclusion(NamedTuple):
     """Coefficients and their covariance, with its parts, in internal coordinates.

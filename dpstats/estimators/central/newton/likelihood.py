@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -84,6 +85,17 @@ def _start(holder: Holder[Query], design: Design, n: float) -> tuple[float, floa
         return 0.0, 0.0, 0.0
     (median,), _ = holder.ask(Search(ResponseQuantile(response_grid(design), 0.5)), "median")
     return float(median), 0.0, 0.0
+
+
+def _some(family: Family, eta: Array) -> Array:
+    """Chance of a response above 0; of a size, which always is, one half."""
+    if family.name == "binomial":
+        return family.mean(eta)
+    if family.name == "poisson":
+        return -np.expm1(-family.mean(eta))
+    if family.name == "negativebinomial":
+        return -np.expm1(-np.log1p(family.alpha * family.mean(eta)) / family.alpha)
+    return np.full_like(eta, 0.5)
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,18 +191,11 @@ class _OfPredictor(Climb):
 
         Where it is small, their scores are long and all others short.
         """
-        family = self.family
-        mean = float(family.mean(np.array([self.rows.predictor(b)[0]]))[0])
         if self.design.weights is not None:  # a row is many answers
             return 0.5
-        if family.name == "binomial":
-            return max(min(mean, 1 - mean), _LEAST_SHARE)
-        if family.name == "poisson":
-            return min(0.5, max(1 - math.exp(-mean), _LEAST_SHARE))
-        if family.name == "negativebinomial":
-            none = math.exp(-math.log1p(family.alpha * mean) / family.alpha)
-            return min(0.5, max(1 - none, _LEAST_SHARE))
-        return 0.5
+        share = self.rows.average(b, partial(_some, self.family))
+        rarer = min(share, 1 - share) if self.family.name == "binomial" else min(share, 0.5)
+        return max(rarer, _LEAST_SHARE)
 
     def edges(self, b: Array, clip: float) -> Array:
         """Lengths between the cells of their histogram; short scores are about as long as rows."""

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["ScoreAt", "SplitScore", "Whole", "joined", "omitted", "pooled", "whole"]
+__all__ = ["ScoreAt", "SplitScore", "Whole", "as_asked", "joined", "omitted", "pooled", "whole"]
 
 Array = NDArray[np.float64]
 
@@ -46,6 +46,12 @@ def omitted(d: int) -> float:
     is not negative: a normal law of that deviation, cut at 0, has the mean v sqrt(2/d) sqrt(2/pi).
     """
     return 2 / math.sqrt(math.pi * d)
+
+
+def as_asked(asked: SplitScore) -> ScoreAt:
+    """Both parts of a score, as they are."""
+    variance = asked.noise**2 + asked.outer_noise**2
+    return ScoreAt(asked.at, Whole(asked.inner + asked.outer, variance, np.zeros_like(asked.at)))
 
 
 def whole(asked: SplitScore, peeled: bool) -> Whole:
