@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -14,7 +15,7 @@ from dpstats.estimators.numerics.entrywise import operator_norm
 if TYPE_CHECKING:
     from dpstats.design import Design
 
-__all__ = ["EFFECT", "Conclusion", "Solution", "conclude", "presumed_effect"]
+__all__ = ["EFFECT", "Conclusion", "Solution", "clear_of_noise", "conclude", "presumed_effect"]
 
 Array = NDArray[np.float64]
 
@@ -23,6 +24,7 @@ _FLOOR = 0.7  # share: of its noise that eigenvalues of the bread are kept above
 _LEFTOVER, _LEAST_LEFTOVER = 2.0, 0.2
 _FAINT = 5.0  # ses: of a curvature, below which it counts that it may be less than it seems
 _FITS = 4.0  # ratio: largest variance of predictors along a direction not seen, to squared spreads
+_CLEAR_STEP = 4.0  # ratio: squared length of a step to that of its noise, where it is clear of it
 EFFECT = 3.0  # sds: of the response, presumed of the effect of a column between 0 and 1
 
 
@@ -65,6 +67,16 @@ class Conclusion(NamedTuple):
     cov_sampling: Array
     presumed: Array
     short: float
+
+
+def clear_of_noise(solution: Solution) -> float:
+    """By how much a step changes predictors (root mean square), less what its noise explains.
+
+    0 where that may be all of it.
+    """
+    squared = float(solution.step @ solution.step)
+    noise = solution.noise * float(np.square(np.linalg.pinv(solution.bread)).sum())
+    return math.sqrt(squared - noise) if squared > _CLEAR_STEP * noise else 0.0
 
 
 def presumed_effect(design: Design, spread: float) -> Array:

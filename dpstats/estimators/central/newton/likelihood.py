@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,7 +23,7 @@ from dpstats.estimators.central.newton.conclusion import Conclusion
 from dpstats.estimators.central.newton.curvature import drawn_to
 from dpstats.estimators.central.newton.normal_rows import NormalRows
 from dpstats.estimators.central.newton.questions import OfPredictor
-from dpstats.estimators.central.newton.remarks import far_out, off_model, reported
+from dpstats.estimators.central.newton.remarks import far_out, not_at_rest, off_model, reported
 from dpstats.estimators.central.newton.start import Start
 from dpstats.estimators.central.sandwich import noisy_count
 from dpstats.estimators.guesses import response_grid
@@ -87,17 +86,6 @@ def _start(holder: Holder[Query], design: Design, n: float) -> tuple[float, floa
     return float(median), 0.0, 0.0
 
 
-def _some(family: Family, eta: Array) -> Array:
-    """Chance of a response above 0; of a size, which always is, one half."""
-    if family.name == "binomial":
-        return family.mean(eta)
-    if family.name == "poisson":
-        return -np.expm1(-family.mean(eta))
-    if family.name == "negativebinomial":
-        return -np.expm1(-np.log1p(family.alpha * family.mean(eta)) / family.alpha)
-    return np.full_like(eta, 0.5)
-
-
 @dataclass(frozen=True, eq=False)
 class _OfPredictor(Climb):
     """Newton steps for one linear predictor from a constant one, `level`."""
@@ -136,6 +124,8 @@ class _OfPredictor(Climb):
     def reported(self, found: Conclusion, said: dict[str, float]) -> CoefficientEstimate:
         """The estimate, with what was released beside it and what that says of the fit."""
         remarks = off_model(said["lean of long scores"], said["leverage"])
+        if self.family != GAUSSIAN:  # a linear score is solved by the last step
+            remarks += not_at_rest(said["last step"])
         estimate = reported(found, self.design, self.holder.plan, self.n, said, remarks)
         return replace(estimate, of_these_rows=True)
 
@@ -191,11 +181,18 @@ class _OfPredictor(Climb):
 
         Where it is small, their scores are long and all others short.
         """
+        family = self.family
+        mean = float(family.mean(np.array([self.rows.predictor(b)[0]]))[0])
         if self.design.weights is not None:  # a row is many answers
             return 0.5
-        share = self.rows.average(b, partial(_some, self.family))
-        rarer = min(share, 1 - share) if self.family.name == "binomial" else min(share, 0.5)
-        return max(rarer, _LEAST_SHARE)
+        if family.name == "binomial":
+            return max(min(mean, 1 - mean), _LEAST_SHARE)
+        if family.name == "poisson":
+            return min(0.5, max(1 - math.exp(-mean), _LEAST_SHARE))
+        if family.name == "negativebinomial":
+            none = math.exp(-math.log1p(family.alpha * mean) / family.alpha)
+            return min(0.5, max(1 - none, _LEAST_SHARE))
+        return 0.5
 
     def edges(self, b: Array, clip: float) -> Array:
         """Lengths between the cells of their histogram; short scores are about as long as rows."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,10 +64,6 @@ class NormalRows:
     def spread(self, b: Array) -> float:
         """Standard deviation of ``z'b``."""
         return math.sqrt(max(float(b @ self.cov @ b), 0.0))
-
-    def average(self, b: Array, of: Callable[[Array], Array]) -> float:
-        """Expected value of a function of the linear predictor at `b`."""
-        return float(_WEIGHTS @ of(self._along(b)[1]))
 
     def curvature(self, b: Array) -> Array:
         """Fisher information of one row at `b`, positive definite; shape (d, d)."""

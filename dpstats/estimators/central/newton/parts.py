@@ -8,7 +8,17 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["ScoreAt", "SplitScore", "Whole", "as_asked", "joined", "omitted", "pooled", "whole"]
+__all__ = [
+    "ScoreAt",
+    "SplitScore",
+    "Whole",
+    "as_asked",
+    "joined",
+    "omitted",
+    "pooled",
+    "told_apart",
+    "whole",
+]
 
 Array = NDArray[np.float64]
 
@@ -29,6 +39,12 @@ class Whole(NamedTuple):
     total: Array
     variance: float
     lean: Array
+
+
+def told_apart(score: Whole) -> float:
+    """Share of a score that is expected to be none of its noise (positive-part James-Stein)."""
+    squared = max(float(score.total @ score.total), 1e-300)
+    return max(0.0, 1 - score.total.size * score.variance / squared)
 
 
 class ScoreAt(NamedTuple):

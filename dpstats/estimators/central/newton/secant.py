@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -12,6 +13,8 @@ from dpstats.estimators.numerics.entrywise import average, carried
 __all__ = ["Told", "along"]
 
 Array = NDArray[np.float64]
+
+_SHORTENED = 4.0  # ses: of their difference, by which a fall is steeper than the curvature says
 
 
 class Told(NamedTuple):
@@ -32,9 +35,11 @@ def along(matrix: Array, variances: Array, moved: Array, change: Array, noise: f
 
     A score is linear in where it is asked, with slope -D, so that it falls by D s on a step s. In
     orthonormal coordinates whose first axis is s that is the first column of D, |s| times, with
-    independent noise. It is averaged with the released column by precision. That one may be wrong
-    by more than its noise, since rows far out are shortened in it, and is doubted by as much as the
-    two disagree beyond noise.
+    independent noise. Rows far out are shortened in the released curvature, so that it may be less
+    than D by far more than its noise, and a step by it too long. Where the fall is steeper than
+    noise explains, the released column is doubted by as much as the two disagree beyond noise, and
+    they are averaged by precision. Where it is not, the curvature is left as it is: what a fall
+    tells is then less than what was released.
 
     Parameters
     ----------
@@ -49,10 +54,13 @@ def along(matrix: Array, variances: Array, moved: Array, change: Array, noise: f
     if not length > 0:
         return Told(np.eye(d), matrix, variances)
     basis = np.linalg.qr(np.column_stack([moved / length, np.eye(d)]))[0]
-    matrix, variances = basis.T @ matrix @ basis, carried(variances, basis)
-    seen, own = basis.T @ change / (length * np.sign(basis[:, 0] @ moved)), noise / length**2
-    gap = seen - matrix[0]
-    beyond = max(0.0, float(gap @ gap) / d - float(variances[0].mean()) - own)
-    column, doubt = average(matrix[0], variances[0] + beyond, seen, np.full(d, own))
-    matrix[0], matrix[:, 0], variances[0], variances[:, 0] = column, column, doubt, doubt
-    return Told(basis, matrix, variances)
+    turned, doubts = basis.T @ matrix @ basis, carried(variances, basis)
+    seen, own = basis.T @ change / float(basis[:, 0] @ moved), noise / length**2
+    gap = seen - turned[0]
+    if gap[0] < _SHORTENED * math.sqrt(doubts[0, 0] + own):
+        return Told(np.eye(d), matrix, variances)
+    beyond = max(0.0, float(gap @ gap) / d - float(doubts[0].mean()) - own)
+    column, doubt = average(turned[0], doubts[0] + beyond, seen, np.full(d, own))
+    added = column - turned[0]
+    doubts[0] = doubts[:, 0] = doubt
+    return Told(basis, turned + np.outer(added, added) / added[0], doubts)

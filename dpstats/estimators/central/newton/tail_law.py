@@ -25,7 +25,7 @@ _NO_TAIL = 0.85  # share: chance that there is no second part
 _POWERS = (1.5, 2.5, 4.0)  # number: alpha of the second part
 # number: the same where responses are bounded; share: its chance of none
 _BOUNDED_POWERS, _NO_BOUNDED_TAIL = (3.0, 5.0), 0.9
-_TOLD = 2.0  # sds: of a sum of all counts, by which the bulk is more than none
+_TOLD = 2.0  # ses: of the sum of all counts, that the bulk has rows at least
 _RULED_OUT = 1e-300  # numerical: least chance of a law
 _MISFIT = 0.1  # ratio: error of a law at its best
 _ALIGNED = 0.5  # ratio: length of the mean direction of the scores beyond a clip
@@ -98,7 +98,7 @@ class TailLaw:
             Whether responses are bounded, so that only rows that are far out have long scores.
         """
         below = np.cumsum(counts)
-        # Fewer rows than noise of the sums can tell make no bulk.
+        # A bulk of fewer rows than noise of the sum can tell might start anywhere.
         upper = min(0.5, max(upper, _TOLD * noise * np.sqrt(counts.size) / n))
         first = int(np.searchsorted(np.maximum.accumulate(below), (1 - upper) * n))
         first = int(np.clip(first, 1, edges.size - 3))
