@@ -9,7 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.estimators.central.newton.budget import between_0_and_1
-from dpstats.estimators.central.newton.identification import CLEAR, Faint, Known, likely_factor
+from dpstats.estimators.central.newton.identification import (
+    CLEAR,
+    NOTHING,
+    Faint,
+    Known,
+    likely_factor,
+)
 from dpstats.estimators.numerics.entrywise import operator_norm
 
 if TYPE_CHECKING:
@@ -24,7 +30,6 @@ _FLOOR = 0.7  # share: of its noise that eigenvalues of the bread are kept above
 _LEFTOVER, _LEAST_LEFTOVER = 2.0, 0.2
 _FAINT = 5.0  # ses: of a curvature, below which it counts that it may be less than it seems
 _FITS = 4.0  # ratio: largest variance of predictors along a direction not seen, to squared spreads
-_CLEAR_STEP = 4.0  # ratio: squared length of a step to that of its noise, where it is clear of it
 EFFECT = 3.0  # sds: of the response, presumed of the effect of a column between 0 and 1
 
 
@@ -76,7 +81,7 @@ def clear_of_noise(solution: Solution) -> float:
     """
     squared = float(solution.step @ solution.step)
     noise = solution.noise * float(np.square(np.linalg.pinv(solution.bread)).sum())
-    return math.sqrt(squared - noise) if squared > _CLEAR_STEP * noise else 0.0
+    return math.sqrt(squared - noise) if squared > NOTHING**2 * noise else 0.0
 
 
 def presumed_effect(design: Design, spread: float) -> Array:

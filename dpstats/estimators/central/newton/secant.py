@@ -8,13 +8,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstats.estimators.central.newton.identification import CLEAR
 from dpstats.estimators.numerics.entrywise import average, carried
 
 __all__ = ["Told", "along"]
 
 Array = NDArray[np.float64]
-
-_SHORTENED = 4.0  # ses: of their difference, by which a fall is steeper than the curvature says
 
 
 class Told(NamedTuple):
@@ -57,7 +56,7 @@ def along(matrix: Array, variances: Array, moved: Array, change: Array, noise: f
     turned, doubts = basis.T @ matrix @ basis, carried(variances, basis)
     seen, own = basis.T @ change / float(basis[:, 0] @ moved), noise / length**2
     gap = seen - turned[0]
-    if gap[0] < _SHORTENED * math.sqrt(doubts[0, 0] + own):
+    if gap[0] < CLEAR * math.sqrt(doubts[0, 0] + own):
         return Told(np.eye(d), matrix, variances)
     beyond = max(0.0, float(gap @ gap) / d - float(doubts[0].mean()) - own)
     column, doubt = average(turned[0], doubts[0] + beyond, seen, np.full(d, own))
