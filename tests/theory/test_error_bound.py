@@ -114,8 +114,6 @@ def test_what_was_presumed_of_a_parameter_is_no_bound_and_is_not_quoted():
     assert "age" not in told.error_bound.population
     assert "coefficient of age" not in told.error_bound.sentence()
     assert "that of income within" in told.error_bound.sentence()
-    assert "Noise hides age at this epsilon" in told.describe()
-    assert "Noise hides" not in fit.describe()
     row = next(line for line in str(told.summary()).splitlines() if line.startswith("age"))
     assert row.split()[-1].endswith("%")  # no number below "priv. +/-"
 
