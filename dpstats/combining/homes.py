@@ -33,11 +33,15 @@ LEVELS = np.r_[0.0, np.geomspace(_LEAST, _MOST, _STEPS)]
 
 
 class Home(NamedTuple):
-    """A pool of sources that the target's coefficients may be near: N(mean, cov + lambda C_0)."""
+    """A pool of sources that the target's coefficients may be near: N(mean, cov + lambda C_0).
+
+    `weight` is in proportion to the probability that it is the target's, before that is looked at.
+    """
 
     mean: Array
     cov: Array
     members: frozenset[int]
+    weight: float = 1.0
 
 
 def pooled(theta: Array, cov: Array) -> tuple[Array, Array]:
@@ -79,14 +83,18 @@ def heterogeneity(theta: Array, cov: Array, metric: Array) -> float:
     return root
 
 
-def homes_of(theta: Array, cov: Array, metric: Array) -> list[Home]:
+def homes_of(theta: Array, cov: Array, metric: Array, prior: Array) -> list[Home]:
     """Sources alone, and the pools that they make, the closest two first: 2 K - 1 homes.
 
     Closeness is the chi-squared distance of means under their covariances. The covariance of a
     pool holds what its members differ by. The target is not looked at.
+
+    A pool of k sources is k times as likely a home, where it is one: it is a part of the next
+    larger pool instead if its mean and that of the other part differ by no heterogeneity, of which
+    the `prior` is that of the target's own distance to a home (`posterior`).
     """
     found = [Home(theta[k], cov[k], frozenset([k])) for k in range(len(theta))]
-    live, distance = list(range(len(theta))), {}
+    live, distance, parts = list(range(len(theta))), {}, []
 
     def apart(i: int, j: int) -> float:
         if (i, j) not in distance:
@@ -101,8 +109,23 @@ def homes_of(theta: Array, cov: Array, metric: Array) -> list[Home]:
         these = sorted(members)
         tau2 = heterogeneity(theta[these], cov[these], metric)
         found.append(Home(*pooled(theta[these], cov[these] + tau2 * metric), members))
+        parts.append((i, j))
         live = [k for k in live if k not in (i, j)] + [len(found) - 1]
-    return found
+    alone = np.ones(len(found))
+    for whole, (i, j) in reversed(list(enumerate(parts, start=len(theta)))):
+        alone[[i, j]] = alone[whole] * (1 - _one(found[i], found[j], metric, prior))
+    weights = [float(p) * len(home.members) for p, home in zip(alone, found, strict=True)]
+    return [home._replace(weight=w) for home, w in zip(found, weights, strict=True)]
+
+
+def _one(left: Home, right: Home, metric: Array, prior: Array) -> float:
+    """The probability that means of two pools differ by no heterogeneity, the first of `LEVELS`."""
+    between = Home(right.mean, left.cov + right.cov, right.members)
+    ((_, values, z),) = _rotated(left.mean, metric, [between])
+    with np.errstate(divide="ignore"):
+        log = np.log(prior) - 0.5 * _misfit(z, np.maximum(values, _UNSURE) + LEVELS[:, None])
+    chances = np.exp(log - log.max())
+    return float(chances[0] / chances.sum())
 
 
 def agreeing(homes: list[Home], theta: Array, cov: Array, level: float) -> list[Home]:
@@ -116,7 +139,7 @@ def agreeing(homes: list[Home], theta: Array, cov: Array, level: float) -> list[
         these = sorted(home.members)
         bound = chi2.ppf(1 - level, max(1, (len(these) - 1) * theta.shape[1]))
         if len(these) == 1 or _spread(theta[these], cov[these]) <= bound:
-            kept.append(Home(*pooled(theta[these], cov[these]), home.members))
+            kept.append(Home(*pooled(theta[these], cov[these]), home.members, home.weight))
     return kept
 
 
@@ -128,7 +151,7 @@ class Posterior(NamedTuple):
     homes: Array
 
 
-def posterior(own: Array, cov: Array, homes: list[Home], weights: Array, prior: Array) -> Posterior:
+def posterior(own: Array, cov: Array, homes: list[Home], prior: Array) -> Posterior:
     """Of theta_0 given ``own ~ N(theta_0, C_0)`` and its home.
 
     Parameters
@@ -137,8 +160,6 @@ def posterior(own: Array, cov: Array, homes: list[Home], weights: Array, prior: 
         The target's own estimate and covariance C_0.
     homes : list of Home
         theta_0 is N(mean_m, cov_m + lambda C_0) of home m.
-    weights : ndarray of shape (m,)
-        Prior weights of homes, in proportion.
     prior : ndarray of shape (L,)
         Prior weights of the heterogeneities lambda in `LEVELS`, in proportion.
 
@@ -153,9 +174,9 @@ def posterior(own: Array, cov: Array, homes: list[Home], weights: Array, prior: 
     log, steps, inner = [], [], []
     with np.errstate(divide="ignore"):
         beliefs = np.log(prior)
-    for weight, (basis, values, z) in zip(weights, _rotated(own, cov, homes), strict=True):
+    for home, (basis, values, z) in zip(homes, _rotated(own, cov, homes), strict=True):
         spread = values + LEVELS[:, None]
-        log.append(beliefs + math.log(weight) - 0.5 * _misfit(z, 1 + spread))
+        log.append(beliefs + _log(home.weight) - 0.5 * _misfit(z, 1 + spread))
         steps.append(-(z / (1 + spread)) @ basis.T)
         inner.append((basis, spread / (1 + spread)))
     chance = np.exp(np.array(log) - np.max(log))
@@ -167,6 +188,11 @@ def posterior(own: Array, cov: Array, homes: list[Home], weights: Array, prior: 
         if each.sum() > _UNSURE:
             total += (basis * (each @ variances)) @ basis.T
     return Posterior(own + root @ step, root @ total @ root.T, chance.sum(axis=1))
+
+
+def _log(weight: float) -> float:
+    """Its logarithm: a weight may be 0 in floating point."""
+    return math.log(max(weight, 1e-300))
 
 
 def _misfit(z: Array, variances: Array) -> Array:
@@ -187,9 +213,7 @@ def _rotated(own: Array, cov: Array, homes: list[Home]) -> Iterator[tuple[Array,
         yield basis, np.maximum(values, 0.0), basis.T @ np.linalg.solve(root, own - home.mean)
 
 
-def one_by_one(
-    own: Array, cov: Array, homes: list[Home], weights: Array, prior: Array
-) -> tuple[Array, Array]:
+def one_by_one(own: Array, cov: Array, homes: list[Home], prior: Array) -> tuple[Array, Array]:
     """What is expected of each coefficient without its own estimate: mean and variance, (d,) each.
 
     Arguments are those of `posterior`.
@@ -208,11 +232,11 @@ def one_by_one(
     log, places, spreads = [], [], []
     with np.errstate(divide="ignore"):
         beliefs = np.log(prior)
-    for weight, (basis, values, z) in zip(weights, _rotated(own, cov, homes), strict=True):
+    for home, (basis, values, z) in zip(homes, _rotated(own, cov, homes), strict=True):
         wide, along = 1 + values + LEVELS[:, None], basis.T @ lines
         q = (1 / wide) @ along**2
         t = -((z / wide) @ along) / q
-        chance = beliefs + math.log(weight) - 0.5 * _misfit(z, wide)
+        chance = beliefs + _log(home.weight) - 0.5 * _misfit(z, wide)
         log.append(chance[:, None] + 0.5 * (q * t**2 - np.log(q)))
         places.append(own + t)
         spreads.append(np.maximum(1 / q - scale, _UNSURE * scale))

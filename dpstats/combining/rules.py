@@ -83,11 +83,6 @@ def _flat() -> Array:
     return density
 
 
-def _sizes(homes: list[Home]) -> Array:
-    """A pool of m sources is m times as likely a home."""
-    return np.array([float(len(home.members)) for home in homes])
-
-
 def _shares(theta: Array, cov: Array, homes: list[Home], chances: Array, moved: float) -> Array:
     """The target's share, and those of sources by the precision they have in their homes."""
     precision = np.trace(np.linalg.solve(cov, np.broadcast_to(cov[0], cov.shape)), axis1=1, axis2=2)
@@ -107,7 +102,7 @@ def _numbered(count: int, found: list[Home]) -> NDArray[np.intp]:
 
 def _clusters(theta: Array, cov: Array) -> tuple[list[Home], list[Home]]:
     """All homes, and those of sources that agree."""
-    homes = homes_of(theta[1:], cov[1:], cov[0])
+    homes = homes_of(theta[1:], cov[1:], cov[0], _heavy(_EQUAL, _TAIL))
     return homes, agreeing(homes, theta[1:], cov[1:], _LEVEL)
 
 
@@ -132,12 +127,11 @@ def blend(theta: Array, cov: Array) -> Combined:
     homes, found = _clusters(theta, cov)
     agreed = {home.members for home in found}
     tree = [*found, *(home for home in homes if home.members not in agreed)]
-    weights = _sizes(tree)
-    made = posterior(theta[0], cov[0], tree, weights, _heavy(_EQUAL, _TAIL))
+    made = posterior(theta[0], cov[0], tree, _heavy(_EQUAL, _TAIL))
     if theta.shape[1] < _HARMONIC:
         centre, around = theta[0], cov[0]
     else:
-        centre, around, _ = posterior(theta[0], cov[0], tree, weights, _flat())
+        centre, around, _ = posterior(theta[0], cov[0], tree, _flat())
     off = made.mean - centre
     moved = _moved(cov[0], made.cov)
     return Combined(
@@ -151,7 +145,7 @@ def blend(theta: Array, cov: Array) -> Combined:
 
 
 def _one_by_one(theta: Array, cov: Array, homes: list[Home]) -> tuple[Array, Array]:
-    return one_by_one(theta[0], cov[0], homes, _sizes(homes), _heavy(_EQUAL, _TAIL))
+    return one_by_one(theta[0], cov[0], homes, _heavy(_EQUAL, _TAIL))
 
 
 def minimax(theta: Array, cov: Array) -> Combined:
@@ -166,7 +160,7 @@ def minimax(theta: Array, cov: Array) -> Combined:
         return Combined(
             theta[0], cov[0], cov[0], np.eye(len(theta))[0], _numbered(len(theta), found)
         )
-    mean, around, chances = posterior(theta[0], cov[0], homes, _sizes(homes), _flat())
+    mean, around, chances = posterior(theta[0], cov[0], homes, _flat())
     shares = _shares(theta, cov, homes, chances, _moved(cov[0], around))
     clusters, prior = _numbered(len(theta), found), _one_by_one(theta, cov, homes)
     return Combined(mean, around, around, shares, clusters, prior)

@@ -154,7 +154,9 @@ def window(found: Distribution, count: int) -> Array:
     step = _round_step(width)
     most = math.ceil(high / step) - 1 - count
     first = min(max(math.floor(start / step), math.floor(low / step) + 1), most)
-    edges = np.concatenate([[low], step * (first + np.arange(count + 1)), [high]])
+    # Products to the digits of the step, so that 3 times 0.1 is printed as 0.3.
+    inner = [float(f"{step * (first + j):.12g}") for j in range(count + 1)]
+    edges = np.concatenate([[low], inner, [high]])
     return edges if np.all(np.diff(edges) > 0) else np.linspace(low, high, count + 3)
 
 

@@ -15,7 +15,7 @@ from dpstats.federated.shares import Shares
 from dpstats.federated.site import Site
 from dpstats.federated.summed import Absent, Send, Summed
 from dpstats.protocol import Plan
-from dpstats.protocol.progress import reporter
+from dpstats.protocol.progress import reporter, shown
 from dpstats.results import Released
 from dpstats.results.privacy_report import PrivacyReport
 from dpstats.text import plain
@@ -100,8 +100,10 @@ def fit_in_rounds(
     _need(target, opened, absent)
     others = [name for name in question.rows if name != target]
     opened |= _replies(question, send, others, "opened", absent)
-    holder = Summed(shares, send, list(opened), reporter(shares.whole, progress))
-    estimate = shares.estimator.fit(holder, design, holder.plan)
+    report = reporter(shares.whole, progress)
+    holder = Summed(shares, send, list(opened), report)
+    with shown(report):
+        estimate = shares.estimator.fit(holder, design, holder.plan)
     holder.close()
     theory = estimators.find(question.model, question.privacy, question.method).theory["federated"]
     reports = {

@@ -10,7 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.errors import OptionError
-from dpstats.protocol.criticals import USUAL, critical, of_variance, stated_error
+from dpstats.protocol.criticals import (
+    USUAL,
+    critical,
+    of_variance,
+    presumed_of_tails,
+    stated_error,
+)
 from dpstats.protocol.estimate import ParameterTable
 
 if TYPE_CHECKING:
@@ -279,5 +285,6 @@ class VarianceEstimate:
             cov_privacy=np.diag(self.noise),
             cov_sampling=np.diag(np.maximum(total - self.noise, 0.0)),
             testable=np.array([True, False, False]),
+            inference=presumed_of_tails(self.released),
             bounds=self.bounds,
         )

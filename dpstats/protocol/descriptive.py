@@ -12,7 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.errors import OptionError
-from dpstats.protocol.criticals import USUAL, critical, of_variance, stated_error
+from dpstats.protocol.criticals import (
+    USUAL,
+    critical,
+    of_variance,
+    presumed_of_tails,
+    stated_error,
+)
 from dpstats.protocol.estimate import ParameterTable
 
 if TYPE_CHECKING:
@@ -418,6 +424,7 @@ class DescribeEstimate:
             cov_privacy=np.diag(noise),
             cov_sampling=np.diag(np.maximum(total - noise, 0.0)),
             testable=np.zeros(values.size, dtype=np.bool_),
+            inference=presumed_of_tails(self.released),
             bounds=self._bounds,
         )
 

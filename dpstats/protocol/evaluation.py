@@ -13,7 +13,14 @@ from numpy.typing import NDArray
 
 from dpstats.errors import OptionError
 from dpstats.protocol.comparing import GroupMeansEstimate
-from dpstats.protocol.criticals import critical
+from dpstats.protocol.criticals import (
+    USUAL,
+    critical,
+    critical_beyond,
+    of_variance,
+    presumed_of_tails,
+    stated_error,
+)
 from dpstats.protocol.descriptive import CountsEstimate
 from dpstats.protocol.estimate import ParameterTable
 
@@ -216,6 +223,9 @@ class PredictionErrorEstimate:
         Variances of their errors, and the part of these that is noise of known law.
     windows : ndarray of shape (2, 2)
         To which errors and responses were held.
+    beyond : ndarray of shape (2,)
+        What values outside of the windows may add to both standard deviations; nothing in files
+        that do not say.
     nobs, released, remarks
         As for every `Estimate`.
     """
@@ -227,16 +237,18 @@ class PredictionErrorEstimate:
     nobs: float
     released: Mapping[str, Any] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
+    beyond: Array = field(default_factory=lambda: np.zeros(2))
 
     def __post_init__(self) -> None:  # it may come from a file
-        if {a.shape for a in (self.moments, self.total, self.noise, self.windows)} != {(2, 2)}:
+        pairs = {a.shape for a in (self.moments, self.total, self.noise, self.windows)}
+        if pairs != {(2, 2)} or self.beyond.shape != (2,) or not min(self.beyond) >= 0:
             raise OptionError("estimate: moments of errors and of responses are needed.")
 
-    def _squares(self, variances: Array) -> tuple[float, float]:
+    def _variances(self, part: Array) -> tuple[float, float]:
         """Variances of the mean square of the errors, and of the variance of the response."""
         (bias, sd), (_, spread) = self.moments
-        of_errors = (2 * bias) ** 2 * variances[0, 0] + (2 * sd) ** 2 * variances[0, 1]
-        return float(of_errors), float((2 * spread) ** 2 * variances[1, 1])
+        of_errors = (2 * bias) ** 2 * part[0, 0] + (2 * sd) ** 2 * part[0, 1]
+        return float(of_errors), float((2 * spread) ** 2 * part[1, 1])
 
     @property
     def squares(self) -> tuple[float, float]:
@@ -244,49 +256,68 @@ class PredictionErrorEstimate:
         (bias, sd), (_, spread) = self.moments
         return float(bias**2 + sd**2), float(spread**2)
 
-    def bounds(self, alpha: float) -> Array:
-        """Intervals of level 1 - alpha, shape (4, 2).
+    @property
+    def _added(self) -> tuple[float, float]:
+        """What values outside of the windows may add to both squares."""
+        roots = self.moments[:, 1]
+        of_errors, of_responses = self.beyond * (2 * roots + self.beyond)
+        return float(of_errors), float(of_responses)
 
-        That of R-squared is Fieller's: all 1 - r with (a - r b)^2 <= z^2 (V_a + r^2 V_b), a being
-        the mean square and b the variance of the response.
-        """
-        z, (a, b) = critical(alpha), self.squares
-        va, vb = self._squares(self.total)
-        root = math.sqrt(a)
-        reach = z * math.sqrt(va) / (2 * root)
-        low, high = max(root - reach, 0.0), root + reach
+    def bounds(self, alpha: float) -> Array:
+        """Intervals of level 1 - alpha, shape (4, 2)."""
+        a, root = self.squares[0], math.sqrt(self.squares[0])
+        se = math.sqrt(self._variances(self.total)[0]) / (2 * root)
+        square = of_variance(root, se, math.sqrt(a + self._added[0]) - root, alpha)
         bias, sd = float(self.moments[0, 0]), math.sqrt(float(self.total[0, 0]))
-        square = b**2 - z**2 * vb
-        ends = (-math.inf, 1.0)
-        if square > 0:
-            gap = math.sqrt(max((a * b) ** 2 - square * (a**2 - z**2 * va), 0.0))
-            ratios = ((a * b - gap) / square, (a * b + gap) / square)
-            ends = (1 - ratios[1], min(1 - ratios[0], 1.0))
-        least = -_LARGEST if math.isinf(ends[0]) else ends[0]
-        return np.array(
-            [[low**2, high**2], [low, high], [least, ends[1]], [bias - z * sd, bias + z * sd]]
-        )
+        mean = np.array([bias - critical(alpha) * sd, bias + critical(alpha) * sd])
+        return np.stack([square, np.sqrt(square), self._explained(alpha), mean])
+
+    def _explained(self, alpha: float) -> Array:
+        """The interval of R-squared, 1 - a / b: Fieller's, where neither square may be larger.
+
+        Else a may be larger and b not, or b and not a: 1 less the ratios from the lowest of one
+        to the highest of the other, with the critical value of `critical_beyond`.
+        """
+        (a, b), (va, vb), (more_a, more_b) = self.squares, self._variances(self.total), self._added
+        se = math.sqrt(va / b**2 + (a / b**2) ** 2 * vb)
+        z = float(critical_beyond(se, (a + more_a) / b - a / (b + more_b), alpha))
+        lowest, highest = _ratios(a, va, b + more_b, vb, z)[0], _ratios(a + more_a, va, b, vb, z)[1]
+        return np.array([max(1 - highest, -_LARGEST), min(1 - lowest, 1.0)])
 
     def table(self, design: Design) -> ParameterTable:
-        """All four."""
+        """All four; a standard error is the longer side of a 95 % interval over 1.96.
+
+        That of R-squared is of its first derivatives where noise leaves it without a lower bound.
+        """
         (a, b), bias = self.squares, float(self.moments[0, 0])
-        found = []
+        values, parts = np.array([a, math.sqrt(a), 1 - a / b, bias]), []
         for part, first in ((self.total, self.total[0, 0]), (self.noise, self.noise[0, 0])):
-            va, vb = self._squares(part)
-            found.append(np.array([va, va / (4 * a), va / b**2 + (a / b**2) ** 2 * vb, first]))
-        total, noise = found
+            va, vb = self._variances(part)
+            parts.append(np.array([va, va / (4 * a), va / b**2 + (a / b**2) ** 2 * vb, first]))
+        ends = self.bounds(USUAL)
+        bounded, noise = ends[:, 0] > -_LARGEST, parts[1]
+        total = np.where(bounded, stated_error(values, ends) ** 2, parts[0])
         return ParameterTable(
             names=ERRORS,
             groups=("prediction",) * 4,
-            values=np.array([a, math.sqrt(a), 1 - a / b, bias]),
+            values=values,
             inner=np.arange(4),
             cov=np.diag(total),
-            cov_privacy=np.diag(noise),
+            cov_privacy=np.diag(np.minimum(noise, total)),
             cov_sampling=np.diag(np.maximum(total - noise, 0.0)),
             testable=np.array([False, False, False, True]),
-            inference="of errors and responses held to windows",
+            inference=presumed_of_tails(self.released),
             bounds=self.bounds,
         )
+
+
+def _ratios(a: float, va: float, b: float, vb: float, z: float) -> tuple[float, float]:
+    """All r with (a - r b)^2 <= z^2 (V_a + r^2 V_b), from 0: Fieller's interval of a / b."""
+    square = b**2 - z**2 * vb
+    if square <= 0:
+        return 0.0, math.inf
+    gap = math.sqrt(max((a * b) ** 2 - square * (a**2 - z**2 * va), 0.0))
+    return max((a * b - gap) / square, 0.0), (a * b + gap) / square
 
 
 _LARGEST = 1e6  # numerical: how far below 0 an R-squared is said to reach where nothing bounds it

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from dpstats.protocol.plan import Plan
 
-__all__ = ["Progress", "reading", "reporter"]
+__all__ = ["Progress", "computed", "reading", "reporter", "shown"]
 
 _DELAY = 2.0  # seconds that pass before a bar is shown that nobody asked for
+_AGAIN = 0.1  # seconds between two looks of a bar
+_COMPUTING = "fitting what was released"
+_CURRENT: ContextVar[Progress | None] = ContextVar("progress", default=None)
 
 
 class Progress:
     """A bar of the statistics that a fit releases, and one of the rows that it reads before.
 
-    On a terminal or in a notebook; elsewhere one line a statistic.
+    On a terminal or in a notebook; elsewhere one line a statistic. The bar stands until the fit is
+    done (`shown`), and says so where the numbers that were released take long to be fitted.
 
     Parameters
     ----------
@@ -30,6 +37,7 @@ class Progress:
         self._total, self._done, self._delay = total, 0, delay
         self._live = _is_watched()
         self._bar: Any = None
+        self._next = 0.0  # when a step of a computation is shown again
 
     def __call__(self, slot: str) -> None:
         """One statistic was released."""
@@ -39,9 +47,20 @@ class Progress:
             return
         if self._bar is None:
             self._bar = _bar(self._total, "released", " statistics", self._delay)
+            self._next = time.monotonic() + self._delay
         self._bar.set_postfix_str(slot, refresh=False)
         self._bar.update()
-        if self._done == self._total:
+
+    def computed(self) -> None:
+        """A step of a computation on released numbers was made."""
+        now = time.monotonic()
+        if self._bar is not None and now >= self._next:
+            self._bar.set_postfix_str(_COMPUTING)
+            self._next = now + _AGAIN
+
+    def close(self) -> None:
+        """The fit is done, or failed."""
+        if self._bar is not None:
             self._bar.close()
 
     def reading(self, rows: int) -> Callable[[int], None] | None:
@@ -82,3 +101,22 @@ def reporter(plan: Plan, progress: bool | None) -> Progress | None:
         return None
     delay = _DELAY if progress is None else 0.0
     return None if progress is False else Progress(sum(m.parts for m in plan.mechanisms), delay)
+
+
+@contextmanager
+def shown(progress: Progress | None) -> Iterator[None]:
+    """While a fit runs: `computed` reaches its bar, which is closed in the end."""
+    token = _CURRENT.set(progress)
+    try:
+        yield
+    finally:
+        _CURRENT.reset(token)
+        if progress is not None:
+            progress.close()
+
+
+def computed() -> None:
+    """Say that a step of a computation on released numbers was made, if a bar is there."""
+    progress = _CURRENT.get()
+    if progress is not None:
+        progress.computed()

@@ -15,6 +15,7 @@ from dpstats.protocol.comparing import (
     GroupMeansEstimate,
     VarianceEstimate,
 )
+from dpstats.protocol.criticals import rows_hidden
 from dpstats.protocol.descriptive import (
     CountsEstimate,
     CrosstabEstimate,
@@ -42,6 +43,7 @@ __all__ = [
     "QuantileResults",
     "TTestResults",
     "VarianceResults",
+    "allowed",
 ]
 
 
@@ -54,6 +56,16 @@ def _ends(windows: Iterable[tuple[str, Iterable[float]]]) -> str:
     """Columns and their windows, in a sentence."""
     shown = ((name, *(rounded(end, 4) for end in ends)) for name, ends in windows)
     return ", ".join(f"{name} [{low}, {high}]" for name, low, high in shown)
+
+
+def allowed(fit: ParameterResults) -> str:
+    """What intervals of moments allow for outside of windows, and what they presume of it."""
+    most = rows_hidden(fit.released)
+    presumed = (
+        f" as if tails went on as they look inside (noise hides how far out {most:,} rows at "
+        "either end are)"
+    )
+    return f"Intervals allow for what lies outside{presumed * (most > 0)}"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -231,9 +243,9 @@ class DescribeResults(DescriptiveResults):
         windows = _ends(zip(self.estimate.columns, self.estimate.windows, strict=True))
         return summary.Particulars(
             meaning=(
-                f"Means and standard deviations are of values held to windows: {windows}. Their "
-                "intervals allow for what lies outside, that of a standard deviation above it "
-                "only; its std err is the longer side over 1.96.",
+                f"Means and standard deviations are of values held to windows: {windows}. "
+                f"{allowed(self)}, that of a standard deviation above it only; its std err is the "
+                "longer side over 1.96.",
             )
         )
 
@@ -385,8 +397,8 @@ class VarianceResults(DescriptiveResults):
         low, high = (self.released[f"window {end}"] for end in ("lower", "upper"))
         return summary.Particulars(
             meaning=(
-                f"Moments are of values held to [{rounded(low, 4)}, {rounded(high, 4)}]. Intervals "
-                "allow for what lies outside, that of a standard deviation above it only; its std "
-                "err is the longer side over 1.96.",
+                f"Moments are of values held to [{rounded(low, 4)}, {rounded(high, 4)}]. "
+                f"{allowed(self)}, that of a standard deviation above it only; its std err is the "
+                "longer side over 1.96.",
             )
         )

@@ -9,7 +9,7 @@ import numpy as np
 
 from dpstats.protocol.evaluation import ClassificationEstimate, PredictionErrorEstimate
 from dpstats.results import summary
-from dpstats.results.descriptive import DescriptiveResults
+from dpstats.results.descriptive import DescriptiveResults, allowed
 from dpstats.text import rounded
 
 if TYPE_CHECKING:
@@ -113,9 +113,9 @@ class PredictionErrorResults(DescriptiveResults):
         (low, high), (first, last) = self.estimate.windows
         return summary.Particulars(
             meaning=(
-                f"Errors are held to [{rounded(low, 4)}, {rounded(high, 4)}], responses to "
-                f"[{rounded(first, 4)}, {rounded(last, 4)}], and what is said is said of these: "
-                "noise hides how far beyond others are.",
+                f"Moments are of errors held to [{rounded(low, 4)}, {rounded(high, 4)}] and of "
+                f"responses held to [{rounded(first, 4)}, {rounded(last, 4)}]. {allowed(self)}; a "
+                "std err is their longer side over 1.96.",
                 _NEW,
             )
         )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstats.protocol.estimate import COEFFICIENTS
 from dpstats.results.inference import bounds_of, normal_quantile
 from dpstats.theory import BoundTerm, ErrorBound
 
@@ -55,7 +56,8 @@ def bounded(
         if math.isfinite(value) and at not in table.not_identified
     )
     rates = tuple(term for term in bound.terms if term.tier == "rate")
-    given = "" if table.of_these_rows else "where the model holds"
+    modelled = COEFFICIENTS in table.groups and not table.of_these_rows
+    given = "where the model holds" if modelled else ""
     return replace(bound, terms=(*found, *rates), subject=subject, rows=rows, given=given)
 
 

@@ -646,6 +646,38 @@ def test_a_bar_comes_once_a_fit_has_taken_its_time(
     assert "two" in capsys.readouterr().err
 
 
+def test_a_bar_stays_while_released_numbers_are_fitted(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also where the last statistic was released before a bar was due."""
+    monkeypatch.setattr(progress, "_is_watched", lambda: True)
+    report = progress.Progress(1, delay=0.2)
+    progress.computed()  # nothing runs
+    with progress.shown(report):
+        report("one")
+        progress.computed()
+        assert capsys.readouterr().err == ""
+        time.sleep(0.3)
+        progress.computed()
+        assert "fitting what was released" in capsys.readouterr().err
+    capsys.readouterr()
+    progress.computed()
+    assert capsys.readouterr().err == ""
+
+
+def test_a_mixture_shows_that_its_released_numbers_are_fitted(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(progress, "_is_watched", lambda: True)
+    rows = np.random.default_rng(1).normal(size=(3_000, 2))
+    table, declared = (
+        pd.DataFrame(rows, columns=["a", "b"]),
+        dp.Schema(a=dp.Numeric(-5, 5), b=dp.Numeric(-5, 5)),
+    )
+    dp.gaussian_mixture("~ a + b", table, declared, components=1).fit(PRIVACY, progress=True)
+    assert "fitting what was released" in capsys.readouterr().err
+
+
 def test_without_a_terminal_progress_is_a_line_a_statistic(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

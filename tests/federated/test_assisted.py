@@ -55,38 +55,38 @@ def test_the_tests_of_zero_are_those_that_intervals_invert(mean: float, var: flo
         assert np.sign(z[k]) == np.sign(low + high)
 
 
-def two_homes(d: int) -> tuple[list[Home], np.ndarray, np.ndarray, np.ndarray]:
+def two_homes(d: int) -> tuple[list[Home], np.ndarray, np.ndarray]:
     rng = np.random.default_rng(2)
     roots = rng.standard_normal((3, d, 2 * d))
     covs = roots @ roots.swapaxes(1, 2) / (2 * d)
     homes = [
         Home(rng.standard_normal(d), 0.3 * covs[1], frozenset([0])),
-        Home(rng.standard_normal(d), 0.1 * covs[2], frozenset([1, 2])),
+        Home(rng.standard_normal(d), 0.1 * covs[2], frozenset([1, 2]), 2.0),
     ]
     prior = np.zeros(LEVELS.size)
     prior[[0, 8, 12]] = 0.5, 0.3, 0.2
-    return homes, covs[0], np.array([1.0, 2.0]), prior
+    return homes, covs[0], prior
 
 
 def test_what_is_expected_of_a_coefficient_is_blind_to_its_own_estimate_alone() -> None:
-    homes, cov, weights, prior = two_homes(4)
+    homes, cov, prior = two_homes(4)
     own, j = np.array([0.3, -0.2, 0.5, 1.0]), 2
-    before = one_by_one(own, cov, homes, weights, prior)
-    after = one_by_one(own + 3 * cov[:, j] / cov[j, j], cov, homes, weights, prior)
+    before = one_by_one(own, cov, homes, prior)
+    after = one_by_one(own + 3 * cov[:, j] / cov[j, j], cov, homes, prior)
     for one, other in zip(before, after, strict=True):
         assert one[j] == pytest.approx(other[j], rel=1e-8)
         assert (np.abs(np.delete(one - other, j)) > 1e-3).all()  # the others' see it
 
 
 def test_it_is_the_law_of_the_estimate_on_its_line_by_brute_force() -> None:
-    homes, cov, weights, prior = two_homes(3)
+    homes, cov, prior = two_homes(3)
     own, steps = np.array([0.3, -0.2, 0.5]), np.linspace(-40, 40, 8_001)
-    mean, var = one_by_one(own, cov, homes, weights, prior)
+    mean, var = one_by_one(own, cov, homes, prior)
     for j in range(3):
         line = own + steps[:, None] * cov[:, j] / cov[j, j]
         chance = sum(
-            w * g * multivariate_normal.pdf(line, home.mean, home.cov + (1 + level) * cov)
-            for home, w in zip(homes, weights, strict=True)
+            home.weight * g * multivariate_normal.pdf(line, home.mean, home.cov + (1 + level) * cov)
+            for home in homes
             for level, g in zip(LEVELS, prior, strict=True)
             if g > 0
         )

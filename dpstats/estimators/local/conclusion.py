@@ -113,7 +113,7 @@ def remarks_on(
         (gram_estimate.narrow, _NARROW),
         (gram_estimate.dependent, _DEPENDENT),
     ):
-        if columns.size:
+        if len(columns):
             said.append(remark.format(names=", ".join(names[j] for j in columns)))
     if float(np.trace(gram_estimate.hidden)) > _RAISED:
         said.append(_HIDDEN)

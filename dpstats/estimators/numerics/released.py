@@ -20,6 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
+from dpstats.protocol.progress import computed
+
 if TYPE_CHECKING:
     from scipy.stats.qmc import Sobol
 
@@ -303,6 +305,7 @@ def _expected(law: Law, asked: Sequence[Asked], m: int) -> _Expected:
             bends = made.T @ _centred(law.departures(rows))
             bend = bends if first == 0 else bend + bends
         total += made.sum(axis=0)
+        computed()
     square, slope, fisher, bend = (part / seconds for part in (square, slope, fisher, bend))
     return _Expected(total / m, square, slope, fisher, bend, m)
 

@@ -17,6 +17,7 @@ from dpstats.estimators.central.descriptive.quantile import OWN as DISTRIBUTIONS
 from dpstats.estimators.central.descriptive.window import (
     Window,
     expected_allowances,
+    hidden_rows,
     missed,
     unseen,
     window_of,
@@ -40,6 +41,7 @@ Array = NDArray[np.float64]
 
 _SLOTS = ("distribution 1", "distribution 2", "moments")
 _SHARES = (0.15, 0.35, 0.5)  # budget: two passes over the distribution, and the moments
+_DIGITS = 6  # numerical: decimal places of a number of rows
 _LEAST = 0.25  # numerical: least variance to the noise in it
 
 OWN = Citation(
@@ -132,7 +134,12 @@ class ColumnDescriptions(Counted[DescribeEstimate]):
             windows=np.array([(w.lower, w.upper) for w in windows]),
             missing=np.array([_missing(each, plan) for each in found]),
             nobs=float(plan.n),
-            released={},
+            released={
+                "rows hidden at an end": {
+                    name: hidden_rows(each, w.lower, w.upper)
+                    for name, each, w in zip(design.names, found, windows, strict=True)
+                }
+            },
             remarks=tuple(
                 remark
                 for name, each, w in zip(design.names, found, windows, strict=True)
@@ -144,7 +151,8 @@ class ColumnDescriptions(Counted[DescribeEstimate]):
 
 def _missing(found: Distribution, plan: Plan) -> float:
     """Released number of missing values; nan where the number of rows is private."""
-    return plan.n - found.rows if plan.neighbors.value == "replace-one" else math.nan
+    known = plan.neighbors.value == "replace-one"
+    return round(plan.n - found.rows, _DIGITS) if known else math.nan
 
 
 class HeldMoments(NamedTuple):

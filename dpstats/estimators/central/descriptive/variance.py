@@ -12,7 +12,12 @@ from dpstats.estimators.base import Request, need_delta
 from dpstats.estimators.central.counted import Counted, counted_plan
 from dpstats.estimators.central.descriptive import passes
 from dpstats.estimators.central.descriptive.describe import THEORY, moments, root_error
-from dpstats.estimators.central.descriptive.window import expected_allowances, unseen, window_of
+from dpstats.estimators.central.descriptive.window import (
+    expected_allowances,
+    hidden_rows,
+    unseen,
+    window_of,
+)
 from dpstats.estimators.guesses import max_rows
 from dpstats.privacy import Privacy
 from dpstats.protocol import Holder, Options, Plan, VarianceEstimate
@@ -92,7 +97,11 @@ class WindowVariance(Counted[VarianceEstimate]):
             total=np.array([total[0], slope * total[1], total[1]]),
             noise=np.array([noise[0], slope * noise[1], noise[1]]),
             nobs=found.rows,
-            released={"window lower": window.lower, "window upper": window.upper},
+            released={
+                "window lower": window.lower,
+                "window upper": window.upper,
+                "rows hidden at an end": hidden_rows(found, window.lower, window.upper),
+            },
             remarks=unseen(design.names[0], found, window.lower, window.upper),
             beyond=beyond,
         )

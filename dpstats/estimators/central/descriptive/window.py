@@ -17,6 +17,7 @@ __all__ = [
     "Tail",
     "Window",
     "expected_allowances",
+    "hidden_rows",
     "missed",
     "seen_tail",
     "unseen",
@@ -164,6 +165,13 @@ def seen_tail(found: Distribution) -> float:
     """Share of the rows in the least tail that the noise lets be seen."""
     noise = math.sqrt(float(found.variance.max()))
     return min(max(_SEEN * noise / found.rows, 1.0 / found.rows), _MOST)
+
+
+def hidden_rows(found: Distribution, lower: float, upper: float) -> int:
+    """Rows at either end of which noise hides how far out they are; 0 if a window holds all."""
+    if lower <= float(found.edges[0]) and upper >= float(found.edges[-1]):
+        return 0
+    return round_up(seen_tail(found) * found.rows)
 
 
 def unseen(name: str, found: Distribution, lower: float, upper: float) -> tuple[str, ...]:
