@@ -261,11 +261,12 @@ class Released:
         accuracy = f" {bound.sentence()}" if few else _TABLED * (len(bound.nonprivate) > _FEW)
         source = f", after {bound.citations[0].text()}" if bound.citations else "."
         kind = f"{plan.model}{self._law}"
+        remarks = "".join(f" Warning: {text}" for text in self.estimate.remarks)
         return plain(
             f"{mark}Estimates are ({promise.epsilon:g}, {promise.delta:g})-differentially private "
             f"for {promise.unit} ({promise.trust}; {promise.neighbors}).{total} "
             f"The {self._fitted} ({kind}) was fitted with dpstats {version.VERSION} by its "
-            f"method {plan.method}{source}{errors}{accuracy}"
+            f"method {plan.method}{source}{errors}{accuracy}{remarks}"
         )
 
     @property
