@@ -119,6 +119,7 @@ class Cost:
 _ANY = "any"
 # Zero-concentrated cost of a bounded event of epsilon 1.
 _RHO = {Laplace.kind: 1 / 2, Selection.kind: 1 / 8, _ANY: 1 / 2}
+_NEGLIGIBLE = 1e-22  # numerical: mass of a tail of losses that is moved upwards
 _MOST_WAYS = 16  # in which the changed row can fall into branches, composed one by one
 
 
@@ -424,11 +425,11 @@ def _convolve(a: _Loss, b: _Loss) -> _Loss:
     return _trim(_Loss(a.step, a.first + b.first, mass, infinite))
 
 
-def _trim(loss: _Loss, negligible: float = 1e-22) -> _Loss:
+def _trim(loss: _Loss) -> _Loss:
     """Shorten the tails upwards: the top goes to infinity, the bottom to the lowest kept point."""
-    low = int(np.searchsorted(np.cumsum(loss.mass), negligible))
+    low = int(np.searchsorted(np.cumsum(loss.mass), _NEGLIGIBLE))
     top = np.cumsum(loss.mass[::-1])
-    high = loss.mass.size - int(np.searchsorted(top, negligible))
+    high = loss.mass.size - int(np.searchsorted(top, _NEGLIGIBLE))
     low = min(low, high - 1)
     mass = loss.mass[low:high].copy()
     mass[0] += loss.mass[:low].sum()

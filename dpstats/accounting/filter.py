@@ -29,7 +29,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import lru_cache, reduce
+from functools import lru_cache
 
 import numpy as np
 
@@ -38,7 +38,7 @@ from dpstats.accounting.composition import epsilon_of, within
 from dpstats.accounting.events import Event, Gaussian
 from dpstats.accounting.prices import gaussian_price, pure_price
 
-__all__ = ["Composed", "admits", "cost_of_fits", "costs"]
+__all__ = ["Composed", "costs"]
 
 Fits = Sequence[tuple[Event, ...]]
 
@@ -202,26 +202,6 @@ class Composed:
         cost = min(self._by_terms, self.gaussian_bound)
         # The search for epsilon may end a few ulp above a ceiling that was kept.
         return min(cost, self.epsilon) if self.admitted else cost
-
-
-def _composed(fits: Fits, epsilon: float, delta: float) -> Composed:
-    return reduce(Composed.then, fits, Composed(epsilon, delta))
-
-
-def admits(fits: Fits, epsilon: float, delta: float) -> bool:
-    """Whether a ledger with this ceiling may hold all `fits`, the last of which is the new one.
-
-    Raises
-    ------
-    PlanError
-        If an event is not known.
-    """
-    return _composed(fits, epsilon, delta).admitted
-
-
-def cost_of_fits(fits: Fits, epsilon: float, delta: float) -> float:
-    """`Composed.cost` of all `fits`."""
-    return _composed(fits, epsilon, delta).cost
 
 
 def costs(states: Sequence[Composed]) -> list[float]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -127,6 +127,3 @@ def lasso(
             break
         active = np.union1d(np.flatnonzero(params), wrong)
     return params
-
-
-Selector = Callable[[Array, float, PublicMoments, float, Array, int | None], Array]

@@ -35,7 +35,6 @@ __all__ = [
     "finer_edges",
     "mechanism_of",
     "norm_of",
-    "places_of",
     "rank_edges",
 ]
 
@@ -61,11 +60,6 @@ _OUTER = 64  # numerical: cells of a second pass in each part of the range outsi
 _BLURRED = {2: 0.025, 1: 0.06}
 _FEW = 128  # number: cells of a first pass of noisy counts, which add up
 _FEW_FOCUS, _FEW_OUTER = 96, 8  # number: the same of a second pass, inside and in each part outside
-
-
-def places_of(design: Design, names: Sequence[str]) -> NDArray[np.int64]:
-    """Positions of columns in the design."""
-    return np.array([design.names.index(name) for name in names], dtype=np.int64)
 
 
 def finer_edges(

@@ -104,11 +104,6 @@ class Schedule:
         """By how much n or epsilon is too small to see anything."""
         return max(self.blur / 3, self.jitter / _MOST_JITTER)
 
-    @property
-    def feasible(self) -> bool:
-        """Whether the noise leaves anything to see."""
-        return self.shortage <= 1
-
 
 def descend(holder: Holder[Query], public: Schedule, design: Design) -> CoefficientEstimate:
     """Whiten, step, and conclude; see `dpstats.estimators.central.newton.robust.ols.RobustOLS`.

@@ -97,11 +97,6 @@ class GLMSchedule:
     blur: float
     adaptive: bool
 
-    @property
-    def feasible(self) -> bool:
-        """Whether the noise leaves anything to see."""
-        return self.blur <= 3
-
 
 def descend(holder: Holder[Query], public: GLMSchedule, design: Design) -> CoefficientEstimate:
     """Whiten, step, and conclude; see `dpstats.estimators.central.newton.robust.glm.RobustGLM`."""
