@@ -16,7 +16,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,7 @@ from dpstats.design import design_from_dict
 from dpstats.errors import DataError
 from dpstats.holders.mapped import MappedRows
 from dpstats.holders.rows import ResidentRows, rounded
-from dpstats.holders.store import Foreseen, Grid
+from dpstats.holders.store import Foreseen, Grid, Total
 from dpstats.mechanisms.lots import GivenKey, Lots, LotsWindow
 from dpstats.queries.as_json import query_from_dict, query_to_dict
 from dpstats.queries.blocks import MAX_ROWS
@@ -75,23 +75,23 @@ class Actor:
         self._held: list[tuple[Piece, Source, Path | None]] = []
         self._stores: list[ResidentRows] = []
 
-    def add(self, piece: Piece, frame: Any, design: Mapping[str, Any]) -> str:
+    def add(self, piece: Piece, frame: Any, design: DescribedDesign) -> str:
         """Read a partition, and prepare it for queries; the name of what failed, or nothing."""
         return _failing(lambda: self._add(piece, frame, design))
 
-    def open(self, design: Mapping[str, Any]) -> str:
+    def open(self, design: DescribedDesign) -> str:
         """Prepare the same rows for another design of the same columns."""
         return _failing(lambda: self._open(design))
 
     def totals(
-        self, queries: Sequence[Mapping[str, Any]], cut: Cut | None, key: bytes
-    ) -> list[NDArray[Any]] | str:
+        self, queries: Sequence[Mapping[str, object]], cut: Cut | None, key: bytes
+    ) -> list[Total] | str:
         """Exact totals of the rows that are here, in integers; or the name of what failed."""
-        made: list[NDArray[Any]] = []
+        made: list[Total] = []
         return _failing(lambda: made.extend(self._totals(queries, cut, key))) or made
 
-    def _add(self, piece: Piece, frame: Any, design: Mapping[str, Any]) -> None:
-        bound = _bound(design)
+    def _add(self, piece: Piece, frame: Any, design: DescribedDesign) -> None:
+        bound = design.bound()
         reading = Reading(Stream(_Once(frame), piece.schema, piece.rows))
         source = bound.source(reading)
         folder = scratch_folder(piece.scratch) if piece.on_disk else None
@@ -99,8 +99,8 @@ class Actor:
         self._held.append((piece, source, folder))
         self._stores.append(self._store(source, bound, piece, folder))
 
-    def _open(self, design: Mapping[str, Any]) -> None:
-        bound = _bound(design)
+    def _open(self, design: DescribedDesign) -> None:
+        bound = design.bound()
         self._stores.clear()  # before the others are there
         for k, (piece, source, folder) in enumerate(self._held):
             again = bound.reread(source)
@@ -120,18 +120,24 @@ class Actor:
         return store
 
     def _totals(
-        self, queries: Sequence[Mapping[str, Any]], cut: Cut | None, key: bytes
-    ) -> list[NDArray[Any]]:
+        self, queries: Sequence[Mapping[str, object]], cut: Cut | None, key: bytes
+    ) -> list[Total]:
         asked, self._key.key = [query_from_dict(query) for query in queries], key
         if len(asked) > 1:
             return _sums([store.totals(asked) for store in self._stores])
         return _sums([[store.total(asked[0], cut)] for store in self._stores])
 
 
-def _bound(described: Mapping[str, Any]) -> Design:
-    """A design from what it is made of, and the scales that were found for it."""
-    made, found = design_from_dict(described["design"]), described["found"]
-    return made.scaled(found) if found else made
+class DescribedDesign(NamedTuple):
+    """What a worker makes a design of: its record, and the scales that were found for it."""
+
+    record: Mapping[str, object]
+    found: Mapping[int, tuple[float, float]]
+
+    def bound(self) -> Design:
+        """The design."""
+        made = design_from_dict(self.record)
+        return made.scaled(self.found) if self.found else made
 
 
 class _Once:
@@ -148,7 +154,7 @@ class _Once:
     def check(self) -> None:
         """It is there."""
 
-    def read(self, names: Sequence[str]) -> Iterator[dict[str, Any]]:
+    def read(self, names: Sequence[str]) -> Iterator[dict[str, object]]:
         frame = self._frames.pop()
         yield named_columns(frame, names)
 
@@ -164,13 +170,13 @@ def _failing(task: Callable[[], object]) -> str:
     return ""
 
 
-def _sums(answers: Sequence[Sequence[NDArray[Any]]]) -> list[NDArray[Any]]:
+def _sums(answers: Sequence[Sequence[Total]]) -> list[Total]:
     """Of each query, in Python's integers: int64 holds sums over up to `MAX_ROWS` rows."""
     each = zip(*answers, strict=True)
     return [np.sum([total.astype(object) for total in totals], axis=0) for totals in each]
 
 
-def _fed(actor: Any, piece: Piece, frame: Any, design: Mapping[str, Any]) -> str:
+def _fed(actor: Any, piece: Piece, frame: Any, design: DescribedDesign) -> str:
     """A task beside an actor: hands it a partition without a way over the network.
 
     It does not raise: dask logs the arguments of a task that does.
@@ -248,9 +254,9 @@ class Spread:
         self._parts = [part for part, *_ in filled]
         self._pieces = [Piece(a, m, n, schema, scratch, on_disk) for _, a, m in filled]
         self._homes: list[_Home] = []
-        self._design: Mapping[str, Any] = {}
+        self._design: DescribedDesign | None = None
 
-    def open(self, design: Mapping[str, Any]) -> None:
+    def open(self, design: DescribedDesign) -> None:
         """Prepare all rows for a design."""
         self._design = design
         if self._homes:
@@ -260,8 +266,8 @@ class Spread:
         self._settle([(w, list(every[k :: len(workers)])) for k, w in enumerate(workers)])
 
     def totals(
-        self, queries: Sequence[Mapping[str, Any]], cut: Cut | None, key: bytes
-    ) -> list[NDArray[Any]]:
+        self, queries: Sequence[Mapping[str, object]], cut: Cut | None, key: bytes
+    ) -> list[Total]:
         """Exact totals over all rows, in Python's integers."""
         return _sums(self._everywhere("totals", queries, cut, key))
 
@@ -362,7 +368,7 @@ class ClusterRows:
             raise DataError("On a cluster each row is a unit of its own.")
         self._step, self._lots, self._spread = Grid.of(design).step, lots, spread
         self._foreseen = Foreseen()
-        spread.open({"design": design.to_dict(), "found": dict(design.found)})
+        spread.open(DescribedDesign(design.to_dict(), dict(design.found)))
 
     def foresee(self, queries: Sequence[Query]) -> None:
         """Workers are asked once for these; see `RowStore.foresee`."""
@@ -372,7 +378,7 @@ class ClusterRows:
         """Exact answer before noise; see `RowStore.answer`."""
         key = b"" if cut is None else self._lots.key
 
-        def asked(queries: Sequence[Query]) -> list[NDArray[Any]]:
+        def asked(queries: Sequence[Query]) -> list[Total]:
             return self._spread.totals([query_to_dict(q) for q in queries], cut, key)
 
         total = asked([query])[0] if cut else self._foreseen.total(query, asked)

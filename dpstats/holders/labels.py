@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -174,7 +174,7 @@ class Labels(Transcribed):
         return sent, half * math.sqrt(channel.variance(0.0))
 
 
-def _numbers(n: int) -> tuple[tuple[int, ...], np.dtype[Any]]:
+def _numbers(n: int) -> tuple[tuple[int, ...], np.dtype[np.float64]]:
     return (n,), np.dtype(np.float64)
 
 
