@@ -10,13 +10,12 @@ Whatever fails on a worker is told by its name alone, for what it says may quote
 
 from __future__ import annotations
 
-import copy
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +25,15 @@ from dpstats.errors import DataError
 from dpstats.holders.mapped import MappedRows
 from dpstats.holders.rows import ResidentRows, rounded
 from dpstats.holders.store import Foreseen, Grid, Total
+from dpstats.holders.workers import (
+    PAUSE,
+    LostWorkerError,
+    call,
+    check_workers,
+    memory_of,
+    result_of,
+    workers_of,
+)
 from dpstats.mechanisms.lots import GivenKey, Lots, LotsWindow
 from dpstats.queries.as_json import query_from_dict, query_to_dict
 from dpstats.queries.blocks import MAX_ROWS
@@ -34,7 +42,6 @@ from dpstats.tables.partitions import Partitions
 from dpstats.tables.scratch import CHARGED, scratch_folder
 from dpstats.tables.sources import withheld
 from dpstats.tables.streams import Reading, Stream
-from dpstats.version import VERSION
 
 if TYPE_CHECKING:
     from dpstats.design import Design, Source
@@ -47,7 +54,6 @@ Array = NDArray[np.float64]
 Cut = tuple[int, int]
 
 PATIENCE = 60.0  # seconds: for a worker, where all that had rows were lost
-_PAUSE = 1.0  # seconds: between looks at whether a worker is still there
 _TRIES = 3  # times that workers may be lost under one question
 _HELD_BYTES = 12  # bytes: a value, as it was read and as queries see it, at the most
 _HELD_SHARE = 0.5  # ratio: of the workers' memory, beyond which rows go to their disks
@@ -128,7 +134,8 @@ class Actor:
         return _sums([[store.total(asked[0], cut)] for store in self._stores])
 
 
-class DescribedDesign(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class DescribedDesign:
     """What a worker makes a design of: its record, and the scales that were found for it."""
 
     record: Mapping[str, object]
@@ -194,11 +201,6 @@ def _fed(actor: Any, piece: Piece, frame: Any, design: DescribedDesign) -> str:
     return _failing(hand) or answers[0]
 
 
-def _version() -> str:
-    """Of the package that a worker has."""
-    return VERSION
-
-
 # -- where the ledger is -----------------------------------------------------------------------
 
 
@@ -242,10 +244,10 @@ class Spread:
         scratch: str | None = None,
     ) -> None:
         self._client = partitions.client
-        _check_workers(self._client)
+        check_workers(self._client)
         partitions.check_workers()
         n = partitions.count()
-        on_disk = _HELD_BYTES * n * (width + len(names)) > _HELD_SHARE * _memory(self._client)
+        on_disk = _HELD_BYTES * n * (width + len(names)) > _HELD_SHARE * memory_of(self._client)
         parts, sizes = withheld("Partitions could not be counted", lambda: partitions.parts(names))
         ends = np.minimum(np.cumsum(sizes), n).tolist()
         ends[-1] = n  # rows that were announced, whatever is counted now: see `Reading`
@@ -262,7 +264,7 @@ class Spread:
         if self._homes:
             self._everywhere("open", design)
             return
-        workers, every = _workers(self._client), range(len(self._parts))
+        workers, every = workers_of(self._client), range(len(self._parts))
         self._settle([(w, list(every[k :: len(workers)])) for k, w in enumerate(workers)])
 
     def totals(
@@ -276,12 +278,15 @@ class Spread:
         answers: list[Any] = []
         left, tries = list(self._homes), _TRIES
         while left:
-            asked = [(home, _asked(home, self._client, method, arguments)) for home in left]
+            asked = [
+                (home, call(home.actor, home.worker, self._client, method, arguments))
+                for home in left
+            ]
             lost = []
             for home, future in asked:
                 try:
-                    answers.append(_result(future, self._client, home.worker))
-                except _LostError:
+                    answers.append(result_of(future, self._client, home.worker))
+                except LostWorkerError:
                     lost.append(home)
             if lost and (tries := tries - 1) == 0:
                 raise DataError(_LOST)
@@ -296,13 +301,13 @@ class Spread:
         """The partitions of lost workers, and workers that are there: those without rows first."""
         gone, busy = {h.worker for h in lost}, {h.worker for h in self._homes}
         until = time.monotonic() + PATIENCE
-        while not (there := [w for w in _workers(self._client) if w not in gone]):
+        while not (there := [w for w in workers_of(self._client) if w not in gone]):
             if time.monotonic() > until:
                 raise DataError(
                     f"No worker came back within {PATIENCE:g} seconds, or the scheduler is gone."
                     + CHARGED
                 )
-            time.sleep(_PAUSE)
+            time.sleep(PAUSE)
         there.sort(key=busy.__contains__)
         return [(there[k % len(there)], home.partitions) for k, home in enumerate(lost)]
 
@@ -329,8 +334,8 @@ class Spread:
             tasks = [self._feeding(home, home.partitions[turn]) for home in turns]
             for home, task in zip(turns, tasks, strict=True):
                 try:
-                    failed = _result(task, self._client, home.worker)
-                except _LostError:
+                    failed = result_of(task, self._client, home.worker)
+                except LostWorkerError:
                     lost.append(home)
                     continue
                 if failed:
@@ -386,71 +391,3 @@ class ClusterRows:
         rows = n * (part + 1) // parts - n * part // parts
         step = self._step if query.columns is None else self._step[list(query.columns)]
         return query.finish(rounded(total if rows > MAX_ROWS else total.astype(np.int64)), step)
-
-
-class _LostError(Exception):
-    """A worker is no longer there."""
-
-
-def _asked(home: _Home, client: Any, method: str, arguments: tuple[Any, ...]) -> Any:
-    """A call of an actor's method, on its way; None where its worker is no longer there."""
-    try:
-        actor = _result(home.actor, client, home.worker)
-        with client.as_current():  # a copy of an actor is bound to the current client
-            return getattr(copy.copy(actor), method)(*arguments)
-    except Exception:  # of the connection: nothing has been computed yet
-        return None
-
-
-def _result(future: Any, client: Any, worker: str) -> Any:
-    """What a task on a worker returns; the name of its error, where it has one.
-
-    Raises
-    ------
-    _LostError
-        If the worker is no longer there.
-    """
-    while future is not None:
-        try:
-            return future.result(timeout=_PAUSE)
-        except TimeoutError:
-            if worker not in _workers(client):
-                break
-        except Exception as error:
-            unreachable = isinstance(error, OSError) and not hasattr(future, "key")  # of an actor
-            if unreachable or worker not in _workers(client):
-                break
-            return type(error).__name__
-    raise _LostError
-
-
-def _workers(client: Any) -> list[str]:
-    """Addresses of the workers that are there: none, where no scheduler answers."""
-    try:
-        return sorted(client.scheduler_info(n_workers=-1)["workers"])
-    except Exception:  # of whatever the client is in the middle of
-        return []
-
-
-def _memory(client: Any) -> float:
-    """Bytes that all workers may use together."""
-    workers = client.scheduler_info(n_workers=-1)["workers"].values()
-    return float(sum(each["memory_limit"] or np.inf for each in workers))
-
-
-def _check_workers(client: Any) -> None:
-    if not _workers(client):
-        raise DataError("The cluster has no workers: start some, and fit again.")
-    try:
-        found = client.run(_version)
-    except Exception as error:
-        failed = type(error).__name__
-    else:
-        others = sorted({made for made in found.values() if made != VERSION})
-        if not others:
-            return
-        failed = f"version {', '.join(others)}"
-    raise DataError(
-        f"Workers of the cluster are without this version of dpstats ({failed}): install dpstats "
-        f"{VERSION} on all of them."
-    )

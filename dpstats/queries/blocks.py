@@ -441,8 +441,7 @@ class Geometry:
 
     def weights(self, block: Block) -> Array:
         """``min(1, radius / norm)``, shrunk by 2^-20 so that rounding cannot break the bound."""
-        norms = self.norms(block)
-        radius = SAFETY * self.radius
+        norms, radius = self.norms(block), SAFETY * self.radius
         w: Array = block.keep * (radius / np.maximum(norms, radius))
         return w
 

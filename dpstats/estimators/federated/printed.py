@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,7 @@ DISTANCE = (
 )
 
 
+@runtime_checkable
 class SiteAnswers(Protocol):
     """Who asks each site its own question, and brings its own answer."""
 
@@ -57,9 +58,9 @@ class Printed(InRounds):
         """That the printed method says nothing of its errors but their order."""
         return ("The paper gives the order of the error and no number.",)
 
-    def fit(self, holder: Any, design: Design, plan: Plan) -> Any:
+    def fit(self, holder: object, design: Design, plan: Plan) -> CoefficientEstimate:
         """Ask the sites what was planned."""
-        if not hasattr(holder, "each"):
+        if not isinstance(holder, SiteAnswers):
             return super().fit(holder, design, plan)
         return self.asked(holder, design, plan)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,7 +83,7 @@ def with_scale(
 
 def found_scale(
     holder: LabelHolder, design: Design
-) -> tuple[Design, dict[str, Any], tuple[str, ...]]:
+) -> tuple[Design, dict[str, dict[str, dict[str, float]]], tuple[str, ...]]:
     """The design with the centre and scale that were found; what to release, and to remark.
 
     Three stages of histograms of the response: cells outward from public anchors by powers of 4,

@@ -8,9 +8,10 @@ covariance of their noise is known as a function of the shares.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -154,9 +155,7 @@ def _released(sent: Messages, plan: Plan) -> tuple[Array, Array]:
     return sent.count * sent.mean, sent.count * law.noise(shares)
 
 
-def _counted(
-    sent: Messages, plan: Plan, kind: type[Made], names: Sequence[str], **more: Any
-) -> Made:
+def _counted(sent: Messages, plan: Plan, kind: Callable[..., Made], names: Sequence[str]) -> Made:
     """The table of a round."""
     counts, noise = _released(sent, plan)
     own = noise[:-1, :-1]
@@ -169,7 +168,6 @@ def _counted(
         effect=1.0,
         nobs=float(np.clip(counts[:-1].sum(), 1.0, sent.count)),
         noise=own,
-        **more,
     )
 
 
@@ -267,7 +265,8 @@ class LocalBins(_Cells):
     ) -> HistogramEstimate:
         """Shares of the bins among the devices that have a value."""
         edges = self._edges(design, plan, answers)
-        return _counted(answers[-1], plan, HistogramEstimate, plan.parameters, edges=edges)
+        kind = partial(HistogramEstimate, edges=edges)
+        return _counted(answers[-1], plan, kind, plan.parameters)
 
 
 @dataclass(frozen=True)

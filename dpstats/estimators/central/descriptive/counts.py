@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -170,8 +171,8 @@ class BinShares(Counted[HistogramEstimate]):
         else:
             edges = np.array(plan.options["bins"], dtype=np.float64)
         axis = Axis(np.zeros(1, dtype=np.int64), np.ones(1), edges)
-        made = ask_table(holder, design, (axis,), HistogramEstimate, plan.parameters, edges=edges)
-        return made
+        kind = partial(HistogramEstimate, edges=edges)
+        return ask_table(holder, design, (axis,), kind, plan.parameters)
 
 
 def _automatic(plan: Plan) -> int:
@@ -185,10 +186,9 @@ def ask_table(
     holder: Holder[Query],
     design: Design,
     axes: tuple[Axis, ...],
-    kind: type[Made],
+    kind: Callable[..., Made],
     cells: tuple[str, ...],
     slot: str = COUNTS,
-    **more: Any,
 ) -> Made:
     """Noisy counts of a table, conditioned on the number of rows where that is public."""
     plan, unit = holder.plan, design.schema is not None and design.schema.unit is not None
@@ -207,7 +207,6 @@ def ask_table(
         effect=float(max_rows(design)),
         nobs=float(max(inside.sum(), 1.0)),
         laplace=noise.shape == "laplace",
-        **more,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from dpstats.estimators.central.mixtures.symmetric_conclusion import concluded_s
 from dpstats.estimators.central.mixtures.symmetric_law import (
     LinesLaw,
     RowsLaw,
+    SymmetricLaw,
     asked_count,
     asked_gram,
     asked_lengths,
@@ -62,7 +63,6 @@ __all__ = [
 ]
 
 Array = NDArray[np.float64]
-_AnyLaw = TypeVar("_AnyLaw", RowsLaw, LinesLaw)
 
 _COUNT, _LENGTH = 0.01, 0.02  # budget: how many rows contribute, and a length that few exceed
 _GRAM = 0.27  # budget: second moments of rows
@@ -174,12 +174,12 @@ class SymmetricMixture(Counted[SymmetricMixtureEstimate]):
         return concluded_symmetric(SymmetricMixtureEstimate, finish, units, unit, design.names)
 
 
-def given_sigma(law: Any, sigma: float) -> Any:
+def given_sigma(law: SymmetricLaw, sigma: float) -> SymmetricLaw:
     """A law whose sigma is public."""
     return replace(law, sigma=sigma, known=True)
 
 
-def questioned(finish: Finish[_AnyLaw]) -> _AnyLaw:
+def questioned(finish: Finish[SymmetricLaw]) -> SymmetricLaw:
     """The law that the next question is asked at: its sigma is that of the start if noise hides it.
 
     Where second moments make sigma look like 0, a question clipped at multiples of it says nothing.

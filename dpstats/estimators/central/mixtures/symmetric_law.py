@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from dpstats.queries.linear import packed
 __all__ = [
     "LinesLaw",
     "RowsLaw",
+    "SymmetricLaw",
     "asked_count",
     "asked_gram",
     "asked_lengths",
@@ -149,6 +150,9 @@ class LinesLaw(_Symmetric):
         tails = [(q**2 - 6 * q + 3) / 8 for q in ((y - eta) ** 2, (y + eta) ** 2)]
         made: Array = share * tails[0] + (1 - share) * tails[1]
         return made[:, None]
+
+
+SymmetricLaw = TypeVar("SymmetricLaw", bound=RowsLaw | LinesLaw)
 
 
 # Questions as what made-up rows contribute -------------------------------------------------------

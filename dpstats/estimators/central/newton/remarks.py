@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -34,7 +34,7 @@ def reported(
     design: Design,
     plan: Plan,
     n: float,
-    released: Mapping[str, Any],
+    released: Mapping[str, object],
     remarks: Iterable[str],
 ) -> CoefficientEstimate:
     """The estimate, with what was released beside it and what that says of the fit."""

@@ -219,7 +219,7 @@ class MissingCovariates(EMModel):
             cov=nothing,
             cov_privacy=nothing.copy(),
             nobs=found.nobs,
-            released=found.released,
+            released={"path": found.path},
             support=found.support if len(found.support) < beta.size else None,
             inference=INFERENCE,
         )
@@ -230,10 +230,10 @@ def _nothing(support: Sequence[int]) -> Array:
 
 
 def _symmetric(kind: type[Symmetric], design: Design, found: EMFit) -> Symmetric:
-    beta, released = flipped(found)
+    found = flipped(found)
     return kind(
         columns=tuple(design.names),
-        beta=beta,
+        beta=found.beta,
         sigma=found.sigma,
         public_sigma=True,
         support=found.support,
@@ -241,7 +241,7 @@ def _symmetric(kind: type[Symmetric], design: Design, found: EMFit) -> Symmetric
         cov_privacy=_nothing(found.support),
         cov_sampling=_nothing(found.support),
         nobs=found.nobs,
-        released=released,
+        released={"path": found.path},
         inference=INFERENCE,
     )
 
