@@ -38,7 +38,7 @@ from dpstats.accounting.composition import epsilon_of, within
 from dpstats.accounting.events import Event, Gaussian
 from dpstats.accounting.prices import gaussian_price, pure_price
 
-__all__ = ["Composed", "costs"]
+__all__ = ["Composition", "costs"]
 
 Fits = Sequence[tuple[Event, ...]]
 
@@ -109,7 +109,7 @@ def _add(total: _Total, number: float) -> _Total:
 
 
 @dataclass(frozen=True, slots=True)
-class Composed:
+class Composition:
     """Fits that were charged to a ledger, as far as its rules read them.
 
     One more fit changes it by its own events alone, however many came before. Totals are exact, so
@@ -139,7 +139,7 @@ class Composed:
     renyi: tuple[_Total, ...] = (Fraction(0),) * len(_BEST_FOR)
     plain: _Total = Fraction(0)
 
-    def then(self, events: tuple[Event, ...]) -> Composed:
+    def then(self, events: tuple[Event, ...]) -> Composition:
         """With one more fit.
 
         Raises
@@ -204,7 +204,7 @@ class Composed:
         return min(cost, self.epsilon) if self.admitted else cost
 
 
-def costs(states: Sequence[Composed]) -> list[float]:
+def costs(states: Sequence[Composition]) -> list[float]:
     """Cost after each charge of one ledger, for a table.
 
     Of more than 32 states the rule of one Gaussian is evaluated for about 32, and interpolated in

@@ -8,7 +8,7 @@ from dpstats.errors import OptionError, TrustError
 from dpstats.estimators.central import CENTRAL
 from dpstats.estimators.federated import FEDERATED
 from dpstats.estimators.labels import LABEL_ONLY
-from dpstats.estimators.listed import Listed
+from dpstats.estimators.listed import MethodEntry
 from dpstats.estimators.local import LOCAL
 from dpstats.privacy import Privacy
 from dpstats.protocol import Estimator
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["ESTIMATORS", "LISTED", "find", "methods"]
 
 # The first row for a model and a trust model is the default there.
-LISTED: tuple[Listed, ...] = (*CENTRAL, *LABEL_ONLY, *LOCAL, *FEDERATED)
+LISTED: tuple[MethodEntry, ...] = (*CENTRAL, *LABEL_ONLY, *LOCAL, *FEDERATED)
 
 
 ESTIMATORS: tuple[Estimator, ...]  # all of them: their modules are imported when it is read

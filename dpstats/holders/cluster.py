@@ -24,7 +24,7 @@ from dpstats.design import design_from_dict
 from dpstats.errors import DataError
 from dpstats.holders.mapped import MappedRows
 from dpstats.holders.rows import ResidentRows, rounded
-from dpstats.holders.store import Foreseen, Grid, Total
+from dpstats.holders.store import AnnouncedQueries, Grid, Total
 from dpstats.holders.workers import (
     PAUSE,
     LostWorkerError,
@@ -372,7 +372,7 @@ class ClusterRows:
         if max_rows != 1 or len(source) != len(lots):
             raise DataError("On a cluster each row is a unit of its own.")
         self._step, self._lots, self._spread = Grid.of(design).step, lots, spread
-        self._foreseen = Foreseen()
+        self._foreseen = AnnouncedQueries()
         spread.open(DescribedDesign(design.to_dict(), dict(design.found)))
 
     def foresee(self, queries: Sequence[Query]) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from dpstats.design import Design
     from dpstats.protocol import DeviceQuestion, Plan, Release
 
-__all__ = ["REASONS", "MessageCollector", "Received"]
+__all__ = ["REASONS", "MessageCollector", "ReceivedMessages"]
 
 Array = NDArray[np.float64]
 
@@ -162,7 +162,7 @@ class MessageCollector:
         self.rejected = Counter(dict(zip(reasons.tolist(), times.tolist(), strict=True)))
 
 
-class Received:
+class ReceivedMessages:
     """The messages of all rounds as the `LocalHolder` that an estimator asks.
 
     Parameters

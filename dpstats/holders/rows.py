@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.errors import DataError
-from dpstats.holders.store import Foreseen, Grid, Total
+from dpstats.holders.store import AnnouncedQueries, Grid, Total
 from dpstats.holders.threads import one_blas_thread
 from dpstats.queries.base import AsRead
 from dpstats.queries.blocks import (
@@ -136,7 +136,7 @@ class ResidentRows:
         self._whole: dict[
             str, NDArray[np.generic]
         ] = {}  # the source as it is read, where units are kept
-        self._foreseen = Foreseen()
+        self._foreseen = AnnouncedQueries()
 
     @cached_property
     def everything(self) -> View:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from dpstats.mechanisms.lots import Lots
     from dpstats.queries import Query
 
-__all__ = ["Foreseen", "Grid", "OpenStore", "RowStore"]
+__all__ = ["AnnouncedQueries", "Grid", "OpenStore", "RowStore"]
 
 Array = NDArray[np.float64]
 Total = NDArray[np.int64 | np.object_]  # whole steps; of very many rows in Python\'s integers
@@ -51,7 +51,7 @@ class RowStore(Protocol):
         """These are asked next, of all rows: a store may answer all from one pass."""
 
 
-class Foreseen:
+class AnnouncedQueries:
     """Queries that were announced together, and their totals from the first to the last."""
 
     def __init__(self) -> None:

@@ -361,7 +361,7 @@ class Model:
         public: Any,
         options: dict[str, Any],
         scratch: Scratch = None,
-    ) -> door.Prepared:
+    ) -> door.PreparedFit:
         """Everything that is known before the ledger is charged; each of it is made once."""
         if sparsity is not None and self._selecting is not None:
             other = self._selecting()
@@ -389,7 +389,7 @@ class Model:
         plan = with_gaps(plan, estimator, design, options, share)
         asks_devices = cast("LocalMethod", estimator)
         moments = None if rows is None else asks_devices.public_moments(design, plan, rows)
-        return door.Prepared(design, source, estimator, plan, moments, reading)
+        return door.PreparedFit(design, source, estimator, plan, moments, reading)
 
     def _chosen(
         self, design: Design, privacy: Privacy, n: int, method: str | None, options: dict[str, Any]

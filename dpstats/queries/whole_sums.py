@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dpstats.errors import PlanError
 from dpstats.tall import Tall, read
 
-__all__ = ["SAFETY", "Scanned", "bounded", "shortened", "whole_sum"]
+__all__ = ["SAFETY", "RowScan", "bounded", "shortened", "whole_sum"]
 
 Array = NDArray[np.float64]
 
@@ -36,14 +36,14 @@ def bounded(**parameters: float | Array) -> None:
             raise PlanError(f"{name}: finite numbers{above} are needed.")
 
 
-class Scanned(NamedTuple):
+class RowScan(NamedTuple):
     """What one pass over public rows tells of them."""
 
     largest: float  # entry
     longest: float  # norm
 
     @classmethod
-    def of(cls, rows: Tall) -> Scanned:
+    def of(cls, rows: Tall) -> RowScan:
         """Of all rows."""
         largest, square = 0.0, 0.0
         for _, block in read(rows):

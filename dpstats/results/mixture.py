@@ -25,7 +25,7 @@ from dpstats.results.summary import Particulars
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["MixtureResults", "OfComponents", "numbered"]
+__all__ = ["ComponentsResults", "MixtureResults", "numbered"]
 
 Array = NDArray[np.float64]
 
@@ -37,7 +37,7 @@ def numbered(k: int) -> pd.RangeIndex:
     return pd.RangeIndex(1, k + 1, name="component")
 
 
-class OfComponents(ParameterResults):
+class ComponentsResults(ParameterResults):
     """What results of mixtures share: a test of the model, and its columns."""
 
     estimate: MixtureEstimate | RegressionMixtureEstimate | SymmetricMixtureEstimate
@@ -78,7 +78,7 @@ class OfComponents(ParameterResults):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class MixtureResults(OfComponents):
+class MixtureResults(ComponentsResults):
     """A private mixture of k normal laws in d columns, the heaviest component first.
 
     `params`, `bse` and the rest are of all weights, means and standard deviations in one row. A

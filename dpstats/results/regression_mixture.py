@@ -15,7 +15,7 @@ from dpstats.design import DeclaredDesign
 from dpstats.families.mixtures import RegressionMixture
 from dpstats.protocol.mixtures import RegressionMixtureEstimate
 from dpstats.results.inference import interval
-from dpstats.results.mixture import OfComponents, numbered
+from dpstats.results.mixture import ComponentsResults, numbered
 from dpstats.results.parameters import places_among
 from dpstats.results.summary import Particulars
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from dpstats.design import Design
 
-__all__ = ["OfRegressions", "RegressionMixtureResults", "response_of"]
+__all__ = ["RegressionComponentsResults", "RegressionMixtureResults", "response_of"]
 
 Array = NDArray[np.float64]
 
@@ -37,7 +37,7 @@ def response_of(design: Design) -> DeclaredDesign:
     return DeclaredDesign.from_formula(f"0 + {left}", design.schema, response=False)
 
 
-class OfRegressions(OfComponents, ABC):
+class RegressionComponentsResults(ComponentsResults, ABC):
     """What results of mixtures of regressions share: what they say of new rows."""
 
     @property
@@ -84,7 +84,7 @@ class OfRegressions(OfComponents, ABC):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class RegressionMixtureResults(OfRegressions):
+class RegressionMixtureResults(RegressionComponentsResults):
     """A private mixture of k regressions on d columns, the heaviest component first.
 
     `params`, `bse` and the rest are of all weights and coefficients in one row, and of ``sigma``.

@@ -14,8 +14,8 @@ from dpstats.errors import OptionError
 from dpstats.families.mixtures import NormalMixture, RegressionMixture
 from dpstats.families.signs import mean_sign
 from dpstats.protocol.symmetric import SymmetricLinesEstimate, SymmetricMixtureEstimate
-from dpstats.results.mixture import OfComponents, numbered
-from dpstats.results.regression_mixture import OfRegressions
+from dpstats.results.mixture import ComponentsResults, numbered
+from dpstats.results.regression_mixture import RegressionComponentsResults
 from dpstats.results.summary import Particulars
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class _SymmetricResults(OfComponents):
+class _SymmetricResults(ComponentsResults):
     """What both have: b, sigma, and the columns selected."""
 
     estimate: SymmetricMixtureEstimate
@@ -178,7 +178,7 @@ class SymmetricMixtureResults(_SymmetricResults):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class SymmetricRegressionResults(_SymmetricResults, OfRegressions):
+class SymmetricRegressionResults(_SymmetricResults, RegressionComponentsResults):
     """Two regressions with coefficients b (component 1) and -b (component 2), equally likely."""
 
     estimate: SymmetricLinesEstimate

@@ -27,7 +27,7 @@ from dpstats.accounting.composition import gaussian_delta, largest
 from dpstats.accounting.filter import (
     _BEST_FOR,
     _ORDER_SHARE,
-    Composed,
+    Composition,
     _orders,
     costs,
 )
@@ -47,7 +47,7 @@ FITS = st.lists(st.lists(EVENTS, min_size=1, max_size=3).map(tuple), min_size=1,
 
 def composed(fits, epsilon, delta):
     """All fits, one after another, under a ceiling."""
-    return reduce(Composed.then, fits, Composed(epsilon, delta))
+    return reduce(Composition.then, fits, Composition(epsilon, delta))
 
 
 # -- prices ------------------------------------------------------------------------------------
@@ -127,7 +127,7 @@ def test_more_fits_are_never_admitted_where_fewer_are_not(fits, event, epsilon):
 @given(FITS, st.floats(0.3, 5), st.sampled_from([0.0, 1e-9, 1e-3]))
 def test_composing_one_more_is_composing_all_anew(fits, epsilon, delta):
     """Whoever has the first ones composed already, and in whatever order the later ones came."""
-    running = Composed(epsilon, delta)
+    running = Composition(epsilon, delta)
     for known, fit in enumerate(fits):
         running = running.then(fit)
         anew = [fits[0], *reversed(fits[1 : known + 1])]
@@ -197,7 +197,9 @@ def test_a_divergence_is_turned_into_delta_by_the_largest_ratio(reach, ceiling):
     "later", [(Gaussian(60.0),), (Laplace(2000.0),), (Pure(1e-4), Gaussian(90.0))]
 )
 def test_the_cost_after_each_of_many_charges_is_that_of_the_charges_up_to_it(first, later):
-    states = list(accumulate([first, *[later] * 150], Composed.then, initial=Composed(3.0, 1e-6)))
+    states = list(
+        accumulate([first, *[later] * 150], Composition.then, initial=Composition(3.0, 1e-6))
+    )
     table = costs(states[1:])
     assert table == sorted(table)
     assert table[-1] == states[-1].cost
@@ -208,7 +210,7 @@ def test_the_cost_after_each_of_many_charges_is_that_of_the_charges_up_to_it(fir
 
 def test_the_cost_of_charges_without_delta_is_the_sum_of_their_epsilons():
     fits = [(Laplace(50.0),)] * 100
-    states = list(accumulate(fits, Composed.then, initial=Composed(5.0, 0.0)))
+    states = list(accumulate(fits, Composition.then, initial=Composition(5.0, 0.0)))
     assert costs(states[1:]) == pytest.approx(np.arange(1, 101) / 50)
     assert costs([]) == []
 

@@ -13,7 +13,7 @@ from dpstats.errors import OptionError
 from dpstats.estimators import columns
 from dpstats.estimators.base import Request, need_delta
 from dpstats.estimators.bounds import MEAN_LOWER
-from dpstats.estimators.central.counted import Counted, counted_plan
+from dpstats.estimators.central.counted import CountingMethod, counted_plan
 from dpstats.estimators.central.descriptive import passes
 from dpstats.estimators.central.descriptive.quantile import OWN as DISTRIBUTIONS
 from dpstats.estimators.central.descriptive.window import seen_tail, unseen, window_of
@@ -131,7 +131,7 @@ _WINDOW = replace(
 
 
 @dataclass(frozen=True)
-class ClippedMean(Counted[CoefficientEstimate]):
+class ClippedMean(CountingMethod[CoefficientEstimate]):
     """Mean of the response clipped to an interval that is itself chosen privately.
 
     1. *Interval* (about a fifth of epsilon). Candidates are intervals of width w, 2w, 4w, ... up to

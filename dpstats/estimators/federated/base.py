@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from dpstats.privacy import Privacy
     from dpstats.protocol import CoefficientEstimate, Options, Plan
 
-__all__ = ["OfSites"]
+__all__ = ["SiteMethod"]
 
 
 @dataclass(frozen=True)
-class OfSites(Method):
+class SiteMethod(Method):
     """A method whose questions `dpstats.federated` carries to sites; it opens no holder of rows."""
 
     def _plan(self, design: Design, privacy: Privacy, n: int, options: Options) -> NoReturn:

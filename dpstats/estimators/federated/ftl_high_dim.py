@@ -21,7 +21,13 @@ from dpstats.estimators.base import (
     need_positive,
     schedule,
 )
-from dpstats.estimators.federated.printed import DISTANCE, Printed, SiteAnswers, clips, how_far
+from dpstats.estimators.federated.printed import (
+    DISTANCE,
+    PrintedMethod,
+    SiteAnswers,
+    clips,
+    how_far,
+)
 from dpstats.estimators.federated.theory import ALIKE
 from dpstats.estimators.private_variance import (
     FAILURE,
@@ -106,7 +112,7 @@ _THEORY = Theory(
 
 
 @dataclass(frozen=True)
-class FTLHighDim(Printed):
+class FTLHighDim(PrintedMethod):
     """Peeling at every site, detection of useful ones, and hard thresholding on all gradients.
 
     1. *Detection* (one half of each site's rows): Algorithm 3 at every site by itself. In step t

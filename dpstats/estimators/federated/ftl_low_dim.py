@@ -11,7 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.estimators.base import Request, make_plan, need_delta, need_positive
-from dpstats.estimators.federated.printed import DISTANCE, Printed, SiteAnswers, clips, how_far
+from dpstats.estimators.federated.printed import (
+    DISTANCE,
+    PrintedMethod,
+    SiteAnswers,
+    clips,
+    how_far,
+)
 from dpstats.estimators.federated.theory import ALIKE, LINEAR_LOWER, TARGET_LINEAR_LOWER
 from dpstats.estimators.guesses import Guess, guess
 from dpstats.estimators.private_variance import (
@@ -101,7 +107,7 @@ _THEORY = Theory(
 
 
 @dataclass(frozen=True)
-class FTLLowDim(Printed):
+class FTLLowDim(PrintedMethod):
     """Descent at every site, detection of useful ones, and descent on all their gradients.
 
     1. *Detection* (one half of each site's rows): Algorithm 1 at every site by itself, T steps on

@@ -11,7 +11,7 @@ import numpy as np
 from dpstats.accounting import Parallel
 from dpstats.combining import RULES
 from dpstats.errors import OptionError
-from dpstats.estimators.federated.base import OfSites
+from dpstats.estimators.federated.base import SiteMethod
 from dpstats.estimators.federated.theory import ALIKE, LINEAR_LOWER, TARGET_LINEAR_LOWER
 from dpstats.estimators.sources import LI_FEDERATED
 from dpstats.privacy import Federated
@@ -87,7 +87,7 @@ _THEORY = Theory(
 
 
 @dataclass(frozen=True)
-class OneShot(OfSites):
+class OneShot(SiteMethod):
     """One private fit at each site, combined for the target by ``combine``.
 
     ``"blend"`` (the default) shrinks the target's estimate towards clusters of sources that agree

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.estimators.base import need_positive
-from dpstats.estimators.federated.rounds import InRounds
+from dpstats.estimators.federated.rounds import RoundsMethod
 from dpstats.estimators.private_variance import adapted_clip, log_factor, pair_scales
 from dpstats.privacy import Privacy
 from dpstats.protocol import Answer, CoefficientEstimate, Options, Plan
@@ -20,7 +20,7 @@ from dpstats.queries import Query
 if TYPE_CHECKING:
     from dpstats.design import Design
 
-__all__ = ["DISTANCE", "Printed", "SiteAnswers", "clips", "how_far"]
+__all__ = ["DISTANCE", "PrintedMethod", "SiteAnswers", "clips", "how_far"]
 
 Array = NDArray[np.float64]
 
@@ -43,7 +43,7 @@ class SiteAnswers(Protocol):
 
 
 @dataclass(frozen=True)
-class Printed(InRounds):
+class PrintedMethod(RoundsMethod):
     """A method of which each site carries out its own plan, on disjoint parts of its rows."""
 
     @abstractmethod

@@ -48,7 +48,7 @@ from dpstats.protocol import (
     Plan,
 )
 from dpstats.queries.labels import Interval, LabelSums, SquaredResiduals, WeightedResiduals
-from dpstats.tall import Made, Tall, constant, cross, gram
+from dpstats.tall import LazyRows, Tall, constant, cross, gram
 from dpstats.theory import Assumption, Rate, Theory
 
 if TYPE_CHECKING:
@@ -231,9 +231,9 @@ class LabelCurator(LabelMethod):
         made = _leverages(x, float, pure).cut(float(plan.options["leverage cut"]))
         known = known_term(rows)
         u, on_sums = holder.ask(LabelSums(interval, made.rows, norm_of(pure)), "sums")
-        away = Made((n,), lambda part: interval.middle - known[part])
+        away = LazyRows((n,), lambda part: interval.middle - known[part])
         params = made.back @ (u + cross(made.rows, away))
-        fitted = Made((n,), lambda part: x[part] @ params + known[part])
+        fitted = LazyRows((n,), lambda part: x[part] @ params + known[part])
 
         (squares,), on_squares = holder.ask(SquaredResiduals(interval, fitted, clip), "scale")
         variance = max(float(squares), on_squares.sd) / max(n - d, 1)

@@ -22,8 +22,13 @@ from dpstats.estimators.labels.base import (
     public_rows,
 )
 from dpstats.estimators.labels.glm import glm_responses, typical_mean
-from dpstats.estimators.labels.rounds import Equations, Expected, ResponseVariance, RoundFacts
-from dpstats.estimators.labels.sums import Balanced, Leverages, events, mixed, norm_of
+from dpstats.estimators.labels.rounds import (
+    Equations,
+    ExpectedResponses,
+    ResponseVariance,
+    RoundFacts,
+)
+from dpstats.estimators.labels.sums import BalancedRows, Leverages, events, mixed, norm_of
 from dpstats.estimators.numerics.huber import MEAT_CLIP
 from dpstats.estimators.responses import CHANNEL_OPTIONS, Responses, expected, slopes
 from dpstats.estimators.sources import DUCHI, GOURIEROUX, LI_MATRIX
@@ -40,7 +45,7 @@ from dpstats.protocol import (
     Plan,
 )
 from dpstats.queries.labels import HeldSums, LabelSums, WeightedResiduals
-from dpstats.tall import Made, Tall, constant, cross, gram, mean
+from dpstats.tall import LazyRows, Tall, constant, cross, gram, mean
 from dpstats.theory import Assumption, Rate, Theory
 
 if TYPE_CHECKING:
@@ -181,7 +186,7 @@ class LabelCuratorGLM(LabelMethod):
         params, found = equations.solve(asked.start)
         mu, n = rounds.means(params), len(rounds.x)
         if spread is None:
-            meat = gram(made.rows, Made((n,), lambda part: rounds.law.variance(mu[part])))
+            meat = gram(made.rows, LazyRows((n,), lambda part: rounds.law.variance(mu[part])))
         else:
             meat = _meat(holder, rounds, made, mu, spread)
         back = np.linalg.pinv(equations.bread(params), hermitian=True) @ inverse
@@ -207,11 +212,11 @@ class LabelCuratorGLM(LabelMethod):
         )
 
 
-class _Asked(NamedTuple):
+class _NoisySums(NamedTuple):
     """Noisy sums of weighted responses in the coordinates of `made`, and where to begin."""
 
     start: Array
-    made: Balanced
+    made: BalancedRows
     sums: Array
     noise: NoiseLaw
     spread: ResponseVariance | None = None
@@ -232,7 +237,7 @@ def _rounds(plan: Plan, design: Design, how: Responses) -> RoundFacts:
     )
 
 
-def _yes_or_no(rounds: RoundFacts) -> Balanced:
+def _yes_or_no(rounds: RoundFacts) -> BalancedRows:
     """Rows for a yes or no, whose logits are guessed to vary with standard deviation 1."""
     nodes, weights = np.polynomial.hermite_e.hermegauss(9)
     shares, n = weights / weights.sum(), (len(rounds.x),)
@@ -243,30 +248,30 @@ def _yes_or_no(rounds: RoundFacts) -> Balanced:
             sum(w * rounds.link.slope(known + z) for z, w in zip(nodes, shares, strict=True))
         )
 
-    slopes = Made(n, slope)
+    slopes = LazyRows(n, slope)
     width = constant(n[0], 2 * rounds.interval.half)
     return Leverages(
         rounds.x, slopes, slopes, width, lambda s: rounds.noise("sums", s), rounds.pure
     ).best(rounds.at)
 
 
-def _asked_once(holder: LabelHolder, rounds: RoundFacts) -> _Asked:
+def _asked_once(holder: LabelHolder, rounds: RoundFacts) -> _NoisySums:
     made = _yes_or_no(rounds)
     query = LabelSums(rounds.interval, made.rows, norm_of(rounds.pure))
     u, noise = holder.ask(query, "sums")
     u = u + cross(made.rows, constant(len(made.rows), rounds.interval.middle))
-    return _Asked(np.zeros(rounds.x.shape[1]), made, u, noise)
+    return _NoisySums(np.zeros(rounds.x.shape[1]), made, u, noise)
 
 
 def _level(rounds: RoundFacts) -> tuple[Tall, float]:
     """The row whose sum is the mean of responses times its norm, and the error of that mean."""
     n = len(rounds.x)
     each = 1 / math.sqrt(n)
-    row = Made((n, 1), lambda part: np.full((part.stop - part.start, 1), each))
+    row = LazyRows((n, 1), lambda part: np.full((part.stop - part.start, 1), each))
     return row, rounds.noise("level", 2 * rounds.interval.half * each) / math.sqrt(n)
 
 
-def _asked_in_rounds(holder: LabelHolder, rounds: RoundFacts) -> _Asked:
+def _asked_in_rounds(holder: LabelHolder, rounds: RoundFacts) -> _NoisySums:
     interval, (row, error) = rounds.interval, _level(rounds)
     (total,), _ = holder.ask(LabelSums(interval, row, norm_of(rounds.pure)), "level")
     level = float(total) / math.sqrt(len(row))
@@ -280,13 +285,15 @@ def _asked_in_rounds(holder: LabelHolder, rounds: RoundFacts) -> _Asked:
     spread = _spread(holder, rounds, where)
     low, high, made = rounds.second(where, spread)
     sums, noise = _held(holder, rounds, "sums", low, high, made)
-    lost = Made((len(where.mean),), lambda p: spread.lost(where.mean[p], low[p], high[p], interval))
+    lost = LazyRows(
+        (len(where.mean),), lambda p: spread.lost(where.mean[p], low[p], high[p], interval)
+    )
     sums = sums + cross(made.rows, lost)
-    return _Asked(params, made, sums, noise, spread)
+    return _NoisySums(params, made, sums, noise, spread)
 
 
 def _held(
-    holder: LabelHolder, rounds: RoundFacts, slot: str, low: Tall, high: Tall, made: Balanced
+    holder: LabelHolder, rounds: RoundFacts, slot: str, low: Tall, high: Tall, made: BalancedRows
 ) -> Answer:
     """Noisy sums of responses that are held to intervals of their own."""
     query = HeldSums(rounds.interval, made.rows, low, high, norm_of(rounds.pure))
@@ -294,7 +301,7 @@ def _held(
     return Answer(answer.value + cross(made.rows, query.middle), answer.noise)
 
 
-def _spread(holder: LabelHolder, rounds: RoundFacts, where: Expected) -> ResponseVariance:
+def _spread(holder: LabelHolder, rounds: RoundFacts, where: ExpectedResponses) -> ResponseVariance:
     """How responses spread about a rough fit."""
     n, guess = (len(where.most),), rounds.guess
     unit = rounds.noise("scale", 1.0)
@@ -303,10 +310,10 @@ def _spread(holder: LabelHolder, rounds: RoundFacts, where: Expected) -> Respons
     def variance(part: slice) -> Array:
         return guess.variance(where.most[part])
 
-    clips = Made(
+    clips = LazyRows(
         n, lambda part: rounds.clip_bounds(where.mean[part], clip * np.sqrt(variance(part)))
     )
-    rows = Made((*n, 1), lambda part: (1 / np.sqrt(variance(part)))[:, None])
+    rows = LazyRows((*n, 1), lambda part: (1 / np.sqrt(variance(part)))[:, None])
     name = "weighted squared residuals"
     norm = norm_of(rounds.pure)
     query = WeightedResiduals(rounds.interval, rows, where.mean, clips, norm, name)
@@ -317,11 +324,11 @@ def _spread(holder: LabelHolder, rounds: RoundFacts, where: Expected) -> Respons
         return ((where.most[part] - where.least[part]) / 2) ** 2 / variance(part)
 
     known = n[0] * mean(n[0], missed)
-    return guess.measured(squares, Made(n, lambda part: 1 / variance(part)), where.mean, known)
+    return guess.measured(squares, LazyRows(n, lambda part: 1 / variance(part)), where.mean, known)
 
 
 def _meat(
-    holder: LabelHolder, rounds: RoundFacts, made: Balanced, mu: Tall, spread: ResponseVariance
+    holder: LabelHolder, rounds: RoundFacts, made: BalancedRows, mu: Tall, spread: ResponseVariance
 ) -> Array:
     """Outer product of the scores: measured, beside what the spread says."""
     n, i = (len(mu),), rounds.interval
@@ -336,12 +343,12 @@ def _meat(
         return rounds.clip_bounds(fitted(part), MEAT_CLIP * np.sqrt(variance(part)))
 
     norm = norm_of(rounds.pure)
-    query = WeightedResiduals(i, made.rows, Made(n, fitted), Made(n, clips), norm)
+    query = WeightedResiduals(i, made.rows, LazyRows(n, fitted), LazyRows(n, clips), norm)
     meat, noise = holder.ask(query, "meat")
-    return mixed(meat, gram(made.rows, Made(n, variance)), noise.sd, n[0])
+    return mixed(meat, gram(made.rows, LazyRows(n, variance)), noise.sd, n[0])
 
 
-def _anticipated(rounds: RoundFacts, how: Responses) -> Balanced:
+def _anticipated(rounds: RoundFacts, how: Responses) -> BalancedRows:
     """Rows of the last round, as far as public facts tell."""
     level, (_, error) = typical_mean(rounds.law, how), _level(rounds)
     _, _, made = rounds.first(level, error)

@@ -30,7 +30,7 @@ from dpstats.estimators.sources import DUCHI, VAN_DEN_HOUT, WANG_PIECEWISE
 from dpstats.families import BINOMIAL, Family
 from dpstats.privacy import LabelOnly
 from dpstats.protocol import CoefficientEstimate, LabelHolder, Options, Plan
-from dpstats.tall import Made, Tall, cross, farthest, gram, mean, outer
+from dpstats.tall import LazyRows, Tall, cross, farthest, gram, mean, outer
 from dpstats.theory import Assumption, Rate, Theory
 
 if TYPE_CHECKING:
@@ -168,13 +168,13 @@ class _Model:
             "log": math.log(max(middle, 1e-3)),
             "logit": math.log(max(middle, 1e-3) / max(1 - middle, 1e-3)),
         }[self.family.link]
-        target = Made((n,), lambda part: link - self.known[part])
+        target = LazyRows((n,), lambda part: link - self.known[part])
         found: Array = np.linalg.pinv(gram(self.x), hermitian=True) @ cross(self.x, target)
         return found
 
-    def eta(self, params: Array) -> Made:
+    def eta(self, params: Array) -> LazyRows:
         """Linear predictors."""
-        return Made((len(self.z),), lambda part: self.x[part] @ params + self.known[part])
+        return LazyRows((len(self.z),), lambda part: self.x[part] @ params + self.known[part])
 
     def inside(self, params: Array) -> bool:
         """Whether linear predictors are where a logit or a log mean something."""
@@ -236,7 +236,7 @@ class _Model:
             return np.asarray(slope / variance * (self.z[part] - mu))
 
         with np.errstate(all="ignore"):
-            return cross(self.x, Made((len(self.z),), weighted))
+            return cross(self.x, LazyRows((len(self.z),), weighted))
 
     def _information(self, params: Array, plain: bool) -> Array:
         """Minus their expected derivative."""
@@ -246,7 +246,7 @@ class _Model:
             return np.asarray(slope**2 / variance)
 
         with np.errstate(all="ignore"):
-            return gram(self.x, Made((len(self.z),), weights))
+            return gram(self.x, LazyRows((len(self.z),), weights))
 
     def _own(self, mu: Array) -> Array:
         """Variance of a response, from its family."""

@@ -23,7 +23,7 @@ from dpstats.estimators.labels.base import (
     public_rows,
     randomized,
 )
-from dpstats.estimators.labels.clipped import Clipped, clipped_mean
+from dpstats.estimators.labels.clipped import ClippedRegression, clipped_mean
 from dpstats.estimators.labels.ols import least_squares
 from dpstats.estimators.numerics.lasso import PublicMoments, lasso, sizes_of, universal
 from dpstats.estimators.responses import CHANNEL_OPTIONS, Responses, linear_shrinkage, responses
@@ -90,7 +90,7 @@ _OPTIONS = {
 
 
 @dataclass(frozen=True)
-class _Found:
+class _SelectedColumns:
     """Columns that were selected, with the intercept, and their coefficients."""
 
     columns: Positions
@@ -103,7 +103,7 @@ class _Problem:
     """Randomised responses on public rows, less the middle of their interval."""
 
     rows: PublicRows
-    model: Clipped
+    model: ClippedRegression
     moments: PublicMoments
     intercept: int | None
 
@@ -123,13 +123,13 @@ class _Problem:
         free = int(self.rows.x.shape[1]) - len(self.always)
         return max(1, min(free, self.n // 4))
 
-    def refit(self, columns: Positions) -> _Found:
+    def refit(self, columns: Positions) -> _SelectedColumns:
         """Coefficients of columns, the intercept among them."""
         chosen = np.union1d(columns, self.always).astype(np.intp)
         fitted = self.model.fit(self.rows.columns(chosen))
-        return _Found(chosen, fitted.params, fitted.error)
+        return _SelectedColumns(chosen, fitted.params, fitted.error)
 
-    def residual(self, found: _Found) -> tuple[Array, float]:
+    def residual(self, found: _SelectedColumns) -> tuple[Array, float]:
         """Randomised responses less their means, and the mean slope of these."""
         x, model, n = self.rows.columns(found.columns), self.model, self.n
 
@@ -139,7 +139,7 @@ class _Problem:
         rest = vector(n, lambda part: model.z[part] - expected(part)[0])
         return rest, mean(n, lambda part: expected(part)[1])
 
-    def largest(self, found: _Found, number: int) -> Positions:
+    def largest(self, found: _SelectedColumns, number: int) -> Positions:
         """The `number` selected columns with the largest coefficients, without the intercept."""
         free = ~np.isin(found.columns, self.always)
         columns, params = found.columns[free], np.abs(found.params[free])
@@ -156,7 +156,7 @@ class _Sparse(LabelMethod):
     options: ClassVar[Mapping[str, str]] = _OPTIONS
 
     @abstractmethod
-    def _select(self, problem: _Problem, sparsity: tuple[int, ...] | None) -> _Found:
+    def _select(self, problem: _Problem, sparsity: tuple[int, ...] | None) -> _SelectedColumns:
         """Columns and their coefficients."""
 
     def _label_plan(self, design: Design, privacy: LabelOnly, n: int, options: Options) -> Plan:
@@ -183,7 +183,7 @@ class _Sparse(LabelMethod):
         z, how = messages(holder, design, plan, offset=False)
         rows, sizes = public_rows(design), sizes_of(plan.options["sparsity"])
         known = known_term(rows)
-        model = Clipped.of(z, known, how, declared(design))
+        model = ClippedRegression.of(z, known, how, declared(design))
         problem = _Problem(rows, model, PublicMoments(rows.x), design.standardization.intercept)
         if plan.options["inference"] == "split":
             plain = vector(len(z), lambda part: z[part] - known[part])
@@ -212,7 +212,7 @@ class _Sparse(LabelMethod):
         released = how.options()
         if variance > 0:
             released["residual sd"] = math.sqrt(variance)
-        found = _Found(columns, params, math.nan)
+        found = _SelectedColumns(columns, params, math.nan)
         return _estimate(rows, found, cov, privacy, released, CONDITIONAL)
 
 
@@ -250,7 +250,7 @@ class LabelLasso(_Sparse):
         )
     }
 
-    def _select(self, problem: _Problem, sparsity: tuple[int, ...] | None) -> _Found:
+    def _select(self, problem: _Problem, sparsity: tuple[int, ...] | None) -> _SelectedColumns:
         found = problem.refit(np.empty(0, dtype=np.intp))
         params = np.zeros(problem.rows.x.shape[1])
         for _ in range(_ROUNDS):
@@ -315,7 +315,7 @@ class LabelThreshold(_Sparse):
         )
     }
 
-    def _select(self, problem: _Problem, sparsity: tuple[int, ...] | None) -> _Found:
+    def _select(self, problem: _Problem, sparsity: tuple[int, ...] | None) -> _SelectedColumns:
         found = problem.refit(np.empty(0, dtype=np.intp))
         residual, _ = problem.residual(found)
         score = np.abs(problem.moments.with_(residual))
@@ -336,7 +336,7 @@ def _enough(sparsity: tuple[int, ...], columns: Positions, problem: _Problem) ->
 
 def _estimate(
     rows: PublicRows,
-    found: _Found,
+    found: _SelectedColumns,
     cov: Array,
     privacy: Array,
     released: Mapping[str, object],

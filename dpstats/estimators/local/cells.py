@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 __all__ = ["LocalBins", "LocalQuantiles", "LocalShares"]
 
 Array = NDArray[np.float64]
-Made = TypeVar("Made", bound=CountsEstimate)
+AnyCounts = TypeVar("AnyCounts", bound=CountsEstimate)
 
 _LOOK = 0.3  # share: of the devices that say where the values are, before bins are made
 _LOOKS = (0.15, 0.25)  # share: of devices that say where quantiles are, then closer
@@ -155,7 +155,9 @@ def _released(sent: Messages, plan: Plan) -> tuple[Array, Array]:
     return sent.count * sent.mean, sent.count * law.noise(shares)
 
 
-def _counted(sent: Messages, plan: Plan, kind: Callable[..., Made], names: Sequence[str]) -> Made:
+def _counted(
+    sent: Messages, plan: Plan, kind: Callable[..., AnyCounts], names: Sequence[str]
+) -> AnyCounts:
     """The table of a round."""
     counts, noise = _released(sent, plan)
     own = noise[:-1, :-1]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dpstats.estimators.local.conclusion import NARROW, released, remarks_on
 from dpstats.estimators.local.pool import (
-    Answered,
+    AnsweredQuestion,
     Fit,
     GramEstimate,
     estimate,
@@ -45,7 +45,11 @@ def fixed(design: Design) -> tuple[int, ...]:
 
 
 def sparse_estimate(
-    rounds: Sequence[Answered], frame: GramEstimate, design: Design, plan: Plan, rows: int = 0
+    rounds: Sequence[AnsweredQuestion],
+    frame: GramEstimate,
+    design: Design,
+    plan: Plan,
+    rows: int = 0,
 ) -> CoefficientEstimate:
     """Choose columns of the frame, and fit those."""
     width, always = len(design.names), fixed(design)
@@ -90,7 +94,7 @@ def _towards_zero(fit: Fit, free: NDArray[np.intp]) -> float:
 
 
 def _standing_out(
-    rounds: Sequence[Answered],
+    rounds: Sequence[AnsweredQuestion],
     frame: GramEstimate,
     vector: Array,
     always: Sequence[int],

@@ -18,7 +18,7 @@ from dpstats.estimators.local.base import PooledRounds
 from dpstats.estimators.local.conclusion import as_estimate
 from dpstats.estimators.local.pool import (
     ENOUGH,
-    Answered,
+    AnsweredQuestion,
     Fit,
     GramEstimate,
     estimate,
@@ -149,7 +149,7 @@ class LocalLogit(PooledRounds):
         return as_estimate(rounds, gram_estimate, fit, design.names)
 
     def _next(
-        self, design: Design, plan: Plan, made: list[Answered]
+        self, design: Design, plan: Plan, made: list[AnsweredQuestion]
     ) -> tuple[DeviceQuestion, float]:
         message = _message(len(design.names), facts_of(design, plan.options), len(made))
         if not made:
@@ -159,7 +159,7 @@ class LocalLogit(PooledRounds):
 
 
 @dataclass(frozen=True, eq=False)
-class _Turned(Answered):
+class _TurnedRound(AnsweredQuestion):
     """A round whose score at theta_t is multiplied into ``A (theta - theta_t)``.
 
     On average the score is ``S (theta - theta_t)`` with the secant slope S between both, and an
@@ -190,7 +190,9 @@ class _Turned(Answered):
         return made
 
 
-def _turned(made: Answered, rows: Array, weight: float, gram: Array, theta: Array) -> _Turned:
+def _turned(
+    made: AnsweredQuestion, rows: Array, weight: float, gram: Array, theta: Array
+) -> _TurnedRound:
     """A round in the units of the first, where the coefficients are about `theta`.
 
     Slopes are averages over made-up rows (m, k) of this weight.
@@ -213,7 +215,7 @@ def _turned(made: Answered, rows: Array, weight: float, gram: Array, theta: Arra
         return np.asarray(np.linalg.solve(root.T, turned.T).T)
 
     secants, tangents = over(secant), over(tangent)
-    return _Turned(made.question, made.answer, made.doubt, secant=secants, tangent=tangents)
+    return _TurnedRound(made.question, made.answer, made.doubt, secant=secants, tangent=tangents)
 
 
 def _made_up(gram: Array, design: Design) -> tuple[Array, float]:
@@ -245,8 +247,8 @@ def _message(width: int, facts: RecordGuess, turn: int) -> MomentMessage:
 
 
 def _fit(
-    made: Sequence[Answered], design: Design, plan: Plan
-) -> tuple[list[_Turned], GramEstimate, Fit]:
+    made: Sequence[AnsweredQuestion], design: Design, plan: Plan
+) -> tuple[list[_TurnedRound], GramEstimate, Fit]:
     """All rounds in the units of the first, its second moments, and the coefficients."""
     columns = np.arange(len(design.names))
     target = facts_of(design, plan.options).guess.gram
@@ -267,7 +269,7 @@ def _held(theta: Array, moments: Array) -> Array:
     return theta * min(1.0, _MOST_SPREAD / max(size, _MOST_SPREAD))
 
 
-def _away(rounds: Sequence[Answered], fit: Fit) -> Array:
+def _away(rounds: Sequence[AnsweredQuestion], fit: Fit) -> Array:
     """Variance of what the law of made-up rows gets wrong of the slopes, (k, k)."""
     away = fit.params.copy()
     for weight, made in zip(fit.weights, rounds, strict=True):

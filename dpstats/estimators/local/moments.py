@@ -26,7 +26,7 @@ from dpstats.estimators.local.choice import sizes_asked, sparse_estimate
 from dpstats.estimators.local.conclusion import as_estimate
 from dpstats.estimators.local.pool import (
     ENOUGH,
-    Answered,
+    AnsweredQuestion,
     clip_bias,
     estimate,
     gram_of,
@@ -191,7 +191,7 @@ class _MomentFit(Once):
         """Shrink the second moments, choose columns if asked to, solve."""
         columns = np.arange(len(design.names))
         question = self._question(design, plan, ())
-        made = [Answered(question, answers[0], clip_bias(float(plan.options["clip"])))]
+        made = [AnsweredQuestion(question, answers[0], clip_bias(float(plan.options["clip"])))]
         rows = int(plan.options.get("public_rows", 0))
         target = facts_of(design, plan.options).guess.gram
         fewest = 2 if self.sparse else ENOUGH

@@ -27,7 +27,7 @@ from dpstats.queries import MomentMessage
 __all__ = [
     "CLEAR",
     "ENOUGH",
-    "Answered",
+    "AnsweredQuestion",
     "Fit",
     "GramEstimate",
     "clip_bias",
@@ -68,7 +68,7 @@ def coordinate_variance(channel: Channel) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class Answered:
+class AnsweredQuestion:
     """A question and the messages that answered it.
 
     Attributes
@@ -225,7 +225,7 @@ class GramEstimate:
 
 
 def gram_of(
-    rounds: Sequence[Answered],
+    rounds: Sequence[AnsweredQuestion],
     columns: Index,
     target: Array,
     public: Array | None = None,
@@ -321,7 +321,7 @@ class Fit:
 
 
 def pooled(
-    rounds: Sequence[Answered], gram_estimate: GramEstimate, columns: Index, now: Array
+    rounds: Sequence[AnsweredQuestion], gram_estimate: GramEstimate, columns: Index, now: Array
 ) -> tuple[Array, Array]:
     """``A theta`` of `columns` from all rounds that asked for them, and the rounds' weights.
 
@@ -346,7 +346,7 @@ def pooled(
 
 
 def estimate(
-    rounds: Sequence[Answered],
+    rounds: Sequence[AnsweredQuestion],
     gram_estimate: GramEstimate,
     columns: Index,
     width: int,
@@ -382,7 +382,7 @@ def estimate(
 
 
 def _covariance(
-    rounds: Sequence[Answered],
+    rounds: Sequence[AnsweredQuestion],
     gram_estimate: GramEstimate,
     columns: Index,
     now: Array,
@@ -418,7 +418,7 @@ def _covariance(
     return cov, privacy * min(1.0, ratio)
 
 
-def _gram_shares(rounds: Sequence[Answered], columns: Index) -> Array:
+def _gram_shares(rounds: Sequence[AnsweredQuestion], columns: Index) -> Array:
     """Weights with which rounds entered the second moments of `columns`."""
     precision = np.array(
         [

@@ -21,7 +21,7 @@ from dpstats.estimators.local.base import PooledRounds
 from dpstats.estimators.local.conclusion import as_estimate
 from dpstats.estimators.local.pool import (
     ENOUGH,
-    Answered,
+    AnsweredQuestion,
     Fit,
     GramEstimate,
     clip_bias,
@@ -149,7 +149,7 @@ class LocalRounds(PooledRounds):
         return as_estimate(made, gram_estimate, fit, design.names)
 
     def _next(
-        self, design: Design, plan: Plan, made: list[Answered]
+        self, design: Design, plan: Plan, made: list[AnsweredQuestion]
     ) -> tuple[DeviceQuestion, float]:
         facts = facts_of(design, plan.options)
         message, spreads = _first_message(design, facts, plan.options), float(plan.options["clip"])
@@ -173,7 +173,7 @@ def _first_message(design: Design, facts: RecordGuess, options: Options) -> Mome
     return MomentMessage(len(design.names), facts.radius, clip, share, gate=GATE)
 
 
-def spread_of(made: Answered, facts: RecordGuess) -> float:
+def spread_of(made: AnsweredQuestion, facts: RecordGuess) -> float:
     """Spread of the response, from the share of responses inside the first clip."""
     from scipy.special import ndtri
 
@@ -182,7 +182,7 @@ def spread_of(made: Answered, facts: RecordGuess) -> float:
     return float(np.clip(found, facts.spread / 4, facts.spread * 4))
 
 
-def learned_radius(made: Sequence[Answered], columns: Index, facts: RecordGuess) -> float:
+def learned_radius(made: Sequence[AnsweredQuestion], columns: Index, facts: RecordGuess) -> float:
     """Typical norm of rows: the released trace where there is one, else the guess."""
     guessed = facts.radius_of(columns.size)
     for round_ in reversed(made):
@@ -195,14 +195,16 @@ def learned_radius(made: Sequence[Answered], columns: Index, facts: RecordGuess)
     return guessed
 
 
-def _dense_fit(made: Sequence[Answered], design: Design, plan: Plan) -> tuple[GramEstimate, Fit]:
+def _dense_fit(
+    made: Sequence[AnsweredQuestion], design: Design, plan: Plan
+) -> tuple[GramEstimate, Fit]:
     columns = np.arange(len(design.names))
     target = facts_of(design, plan.options).guess.gram
     gram_estimate = gram_of(made, columns, target, fewest=ENOUGH)
     return gram_estimate, estimate(made, gram_estimate, columns, columns.size, safe=True)
 
 
-def _bent(made: Sequence[Answered], fit: Fit) -> Array:
+def _bent(made: Sequence[AnsweredQuestion], fit: Fit) -> Array:
     """Variance of the errors that other weights and clips in the last round leave, (k, k)."""
     step = fit.params - made[-1].theta(fit.columns.size)
     return np.diag((_BENT * fit.weights[-1] * step) ** 2)

@@ -15,7 +15,7 @@ from dpstats.estimators.bounds import INTERACTIVE_LOWER, LINEAR, SPARSE_SAMPLING
 from dpstats.estimators.local.base import PooledRounds
 from dpstats.estimators.local.choice import fixed, sizes_asked, sparse_estimate, stepwise
 from dpstats.estimators.local.pool import (
-    Answered,
+    AnsweredQuestion,
     GramEstimate,
     clip_bias,
     coordinate_variance,
@@ -151,7 +151,7 @@ class LocalScreening(PooledRounds):
         return sparse_estimate(made, gram_estimate.restricted(made[-1].message.asked), design, plan)
 
     def _next(
-        self, design: Design, plan: Plan, made: list[Answered]
+        self, design: Design, plan: Plan, made: list[AnsweredQuestion]
     ) -> tuple[DeviceQuestion, float]:
         facts, name = facts_of(design, plan.options), str(plan.options["channel"])
         turn, width = len(made), len(design.names)
@@ -195,8 +195,8 @@ def _boxed(message: MomentMessage, design: Design, name: str, privacy: Privacy) 
 
 
 def _framed(
-    made: Sequence[Answered], design: Design, plan: Plan
-) -> tuple[list[Answered], GramEstimate]:
+    made: Sequence[AnsweredQuestion], design: Design, plan: Plan
+) -> tuple[list[AnsweredQuestion], GramEstimate]:
     """Rounds in one scale, and second moments of the columns asked for in the second round."""
     facts = facts_of(design, plan.options)
     moments = [m for m in made if m.message.share]
@@ -220,7 +220,7 @@ def _target(design: Design, facts: RecordGuess) -> Array:
 
 
 def _survivors(
-    rounds: Sequence[Answered], gram_estimate: GramEstimate, design: Design, plan: Plan
+    rounds: Sequence[AnsweredQuestion], gram_estimate: GramEstimate, design: Design, plan: Plan
 ) -> tuple[Index, Array | None]:
     """Columns for the next round, and the coefficients to take residuals at."""
     always, size, width = fixed(design), _most(plan.options), len(design.names)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from dpstats.errors import OptionError
 from dpstats.estimators import columns
 from dpstats.estimators.base import Request
-from dpstats.estimators.central.counted import Counted, counted_plan
+from dpstats.estimators.central.counted import CountingMethod, counted_plan
 from dpstats.estimators.central.descriptive import passes
 from dpstats.estimators.central.descriptive.quantile import OWN as DISTRIBUTIONS
 from dpstats.estimators.guesses import max_rows
@@ -46,7 +46,7 @@ __all__ = [
 ]
 
 Array = NDArray[np.float64]
-Made = TypeVar("Made", bound=CountsEstimate)
+AnyCounts = TypeVar("AnyCounts", bound=CountsEstimate)
 
 COUNTS = "counts"
 _FIRST = "distribution"
@@ -90,7 +90,7 @@ _VARIANTS: Mapping[tuple[str, ...], Theory] = {("mechanism=laplace",): _LAPLACE}
 
 
 @dataclass(frozen=True)
-class LevelShares(Counted[ProportionEstimate]):
+class LevelShares(CountingMethod[ProportionEstimate]):
     """Share of each level of a categorical column: one noisy count of each, and of missing values.
 
     All counts add up to the number of rows; where that is public, they are conditioned on it. Of a
@@ -123,7 +123,7 @@ class LevelShares(Counted[ProportionEstimate]):
 
 
 @dataclass(frozen=True)
-class BinShares(Counted[HistogramEstimate]):
+class BinShares(CountingMethod[HistogramEstimate]):
     """A histogram: one noisy count of each bin, and of missing values.
 
     With ``bins="auto"`` three tenths of the budget find the window of all but a hundredth of the
@@ -186,10 +186,10 @@ def ask_table(
     holder: Holder[Query],
     design: Design,
     axes: tuple[Axis, ...],
-    kind: Callable[..., Made],
+    kind: Callable[..., AnyCounts],
     cells: tuple[str, ...],
     slot: str = COUNTS,
-) -> Made:
+) -> AnyCounts:
     """Noisy counts of a table, conditioned on the number of rows where that is public."""
     plan, unit = holder.plan, design.schema is not None and design.schema.unit is not None
     query = TableCounts(axes, missing=not unit, norm=passes.norm_of(plan, slot))

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from dpstats.estimators.base import Request, need_delta
-from dpstats.estimators.central.counted import Counted, counted_plan
+from dpstats.estimators.central.counted import CountingMethod, counted_plan
 from dpstats.estimators.central.descriptive.counts import (
     COUNTS,
     OWN,
@@ -30,7 +30,7 @@ __all__ = ["PairShares"]
 
 
 @dataclass(frozen=True)
-class PairShares(Counted[CrosstabEstimate]):
+class PairShares(CountingMethod[CrosstabEstimate]):
     """A contingency table: one noisy count of each pair of levels, and of rows that miss one.
 
     Counts are conditioned on the public number of rows, and made consistent: not negative, and

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from dpstats.estimators import columns
 from dpstats.estimators.base import Request
-from dpstats.estimators.central.counted import Counted, counted_plan
+from dpstats.estimators.central.counted import CountingMethod, counted_plan
 from dpstats.estimators.central.descriptive import passes
 from dpstats.estimators.sources import DONG, FICHTENBERGER
 from dpstats.privacy import Privacy
@@ -67,7 +67,7 @@ _LAPLACE = replace(
 
 
 @dataclass(frozen=True)
-class InvertedDistribution(Counted[QuantileEstimate]):
+class InvertedDistribution(CountingMethod[QuantileEstimate]):
     """Quantiles where the released distribution function passes their levels.
 
     1. A quarter of the budget: the distribution function over the declared range, in cells half of

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from dpstats.estimators.base import Request, need_delta
-from dpstats.estimators.central.counted import Counted, counted_plan
+from dpstats.estimators.central.counted import CountingMethod, counted_plan
 from dpstats.estimators.central.descriptive import passes
 from dpstats.estimators.central.descriptive.describe import THEORY, moments, root_error
 from dpstats.estimators.central.descriptive.window import (
@@ -35,7 +35,7 @@ _REACH = 3.0  # wording: half the width of a window that the plan presumes, in s
 
 
 @dataclass(frozen=True)
-class WindowVariance(Counted[VarianceEstimate]):
+class WindowVariance(CountingMethod[VarianceEstimate]):
     """Mean, variance and standard deviation of a column held to a window.
 
     One distribution function, and sums of z, z^2 and z^4 in the window that it says; as in

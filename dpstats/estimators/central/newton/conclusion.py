@@ -8,7 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.estimators.central.newton.budget import between_0_and_1
-from dpstats.estimators.central.newton.identification import CLEAR, Faint, Known, likely_factor
+from dpstats.estimators.central.newton.identification import (
+    CLEAR,
+    Faint,
+    KnownDirections,
+    likely_factor,
+)
 from dpstats.estimators.numerics.entrywise import operator_norm
 
 if TYPE_CHECKING:
@@ -88,7 +93,7 @@ def conclude(solution: Solution, w: Array, effect: Array) -> Conclusion:
     used = np.maximum(faint.seen, floor)
     relative = w @ faint.directions / effect[:, None]
     presumed = 1 / ((relative**2).sum(axis=0) + used / (_FITS * spread**2 * level))
-    known = Known(
+    known = KnownDirections(
         at=(at - start) @ faint.directions,
         step=step @ faint.directions,
         score=used * (step @ faint.directions),

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dpstats.errors import OptionError
 from dpstats.estimators.base import need_delta
 from dpstats.estimators.bounds import SMALL_DELTA
-from dpstats.estimators.central.counted import Counted, counted_plan
+from dpstats.estimators.central.counted import CountingMethod, counted_plan
 from dpstats.estimators.central.newton.budget import last_noise, requests
 from dpstats.estimators.central.newton.expectation import least_variance, predicted
 from dpstats.estimators.central.newton.levels import Levels, maximize_levels
@@ -71,7 +71,7 @@ _NODES, _CHANCES = np.polynomial.hermite_e.hermegauss(17)  # numerical: normal l
 
 
 @dataclass(frozen=True)
-class MultinomialNewton(Counted[LevelsEstimate]):
+class MultinomialNewton(CountingMethod[LevelsEstimate]):
     """Multinomial logit by noisy Newton steps in whitened coordinates, all levels at once.
 
     With K levels and u = e_y - pi without the base, the score of a row is the matrix ``u z'``. Its

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 from dpstats.errors import OptionError
 from dpstats.estimators.base import need_delta
 from dpstats.estimators.bounds import GLM_LOWER, LINEAR_LOWER, SMALL_DELTA
-from dpstats.estimators.central.counted import Counted, counted_plan
+from dpstats.estimators.central.counted import CountingMethod, counted_plan
 from dpstats.estimators.central.newton.budget import requests
 from dpstats.estimators.central.newton.expectation import predicted
 from dpstats.estimators.central.newton.likelihood import maximize
@@ -78,7 +78,7 @@ _GENERALIZED = Theory(
 
 
 @dataclass(frozen=True)
-class Newton(Counted[CoefficientEstimate]):
+class Newton(CountingMethod[CoefficientEstimate]):
     """Least squares and maximum likelihood by noisy Newton steps in whitened coordinates.
 
     The answer is to the question that the same model answers without privacy, also where the mean

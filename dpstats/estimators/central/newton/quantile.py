@@ -10,7 +10,7 @@ import numpy as np
 
 from dpstats.estimators.base import need_delta, need_level
 from dpstats.estimators.bounds import SMALL_DELTA
-from dpstats.estimators.central.counted import Counted, counted_plan
+from dpstats.estimators.central.counted import CountingMethod, counted_plan
 from dpstats.estimators.central.newton.expectation import least_variance, predicted
 from dpstats.estimators.central.newton.quantile_descent import (
     last_noise,
@@ -66,7 +66,7 @@ _FEW = 5.0  # noises: rows beyond the quantile, at least
 
 
 @dataclass(frozen=True)
-class QuantileNewton(Counted[CoefficientEstimate]):
+class QuantileNewton(CountingMethod[CoefficientEstimate]):
     """Quantile regression by noisy Newton steps in whitened coordinates.
 
     The score of a row, ``z (q - 1{y < z'b})``, is no longer than the row: nothing of the response

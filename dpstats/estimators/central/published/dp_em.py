@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from dpstats.errors import OptionError
 from dpstats.estimators.base import Request, need_delta, need_integer, need_positive
-from dpstats.estimators.central.counted import Counted, counted_plan
+from dpstats.estimators.central.counted import CountingMethod, counted_plan
 from dpstats.estimators.central.sandwich import COUNT
 from dpstats.estimators.guesses import sufficient
 from dpstats.privacy import Neighbors, Privacy
@@ -118,7 +118,7 @@ class EMModel(ABC):
 
 
 @dataclass(frozen=True)
-class DPEM(Counted[Estimate]):
+class DPEM(CountingMethod[Estimate]):
     """Private gradient EM with Gaussian noise, each step on rows of its own (Algorithm 4).
 
     N0 times, from a public start, with b = n / N0 rows that no other step sees:

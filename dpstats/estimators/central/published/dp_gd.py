@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dpstats.accounting import gdp_mu
 from dpstats.estimators.base import Request, need_delta, need_integer
 from dpstats.estimators.bounds import GLM_LOWER, LINEAR_LOWER, LOGISTIC, rates
-from dpstats.estimators.central.counted import Counted, counted_plan
+from dpstats.estimators.central.counted import CountingMethod, counted_plan
 from dpstats.estimators.central.published.recursion import after_steps, along, not_gone, project
 from dpstats.estimators.central.sandwich import (
     COUNT,
@@ -210,7 +210,7 @@ class _Bounds:
 
 
 @dataclass(frozen=True)
-class DPGD(Counted[CoefficientEstimate]):
+class DPGD(CountingMethod[CoefficientEstimate]):
     """Full-batch noisy gradient descent, last iterate (Brown et al. 2024; Bassily et al. 2014).
 
     From beta = 0, T planned steps

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dpstats.errors import OptionError
 from dpstats.estimators.base import Request, need_positive
 from dpstats.estimators.bounds import MEAN_LOWER, rates
-from dpstats.estimators.central.counted import Counted, counted_plan
+from dpstats.estimators.central.counted import CountingMethod, counted_plan
 from dpstats.estimators.central.location import (
     MOST_CELLS,
     Clip,
@@ -79,7 +79,7 @@ _THEORY = Theory(
 
 
 @dataclass(frozen=True)
-class KarwaVadhan(Counted[CoefficientEstimate]):
+class KarwaVadhan(CountingMethod[CoefficientEstimate]):
     """Noisy truncated mean with a private range (Karwa & Vadhan 2018, Algorithm 1; known sigma).
 
     1. *Range* (a fifth of epsilon): Laplace noise on the counts of public cells of width sigma

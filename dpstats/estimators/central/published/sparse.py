@@ -19,7 +19,7 @@ from dpstats.estimators.base import (
     need_integer,
     need_positive,
 )
-from dpstats.estimators.central.counted import Counted, counted_plan
+from dpstats.estimators.central.counted import CountingMethod, counted_plan
 from dpstats.estimators.central.published.rescaling import rescaled, rescaling
 from dpstats.estimators.central.sandwich import COUNT, noisy_count
 from dpstats.estimators.guesses import sufficient
@@ -268,7 +268,7 @@ class Descent:
 # -- the template ------------------------------------------------------------------------------
 
 
-class SparseDescent(Counted[CoefficientEstimate]):
+class SparseDescent(CountingMethod[CoefficientEstimate]):
     """Steps from zero that keep a given number of columns; a method adds how it descends.
 
     T times, from 0: the upper quartile of ``|y - x'beta|`` is released, which is the next clip c

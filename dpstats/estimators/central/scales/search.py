@@ -17,7 +17,7 @@ from dpstats.estimators.guesses import max_rows, round_up
 from dpstats.estimators.numerics.cells import Column
 from dpstats.privacy import Privacy
 from dpstats.protocol import Holder, Plan, RowHolder
-from dpstats.protocol.estimate import InUnits
+from dpstats.protocol.estimate import InternalEstimate
 from dpstats.queries import ColumnCells, Query
 
 if TYPE_CHECKING:
@@ -107,15 +107,15 @@ def _asks_scales(plan: Plan) -> bool:
     return any(m.slot == SLOTS[0] for m in plan.mechanisms)
 
 
-Made = TypeVar("Made", bound=InUnits)
+AnyEstimate = TypeVar("AnyEstimate", bound=InternalEstimate)
 
 
 def in_found_scales(
-    fit: Callable[[Holder[Query], Design], Made],
+    fit: Callable[[Holder[Query], Design], AnyEstimate],
     holder: Holder[Query],
     design: Design,
     wide: float = 1.0,
-) -> Made:
+) -> AnyEstimate:
     """What `fit` finds in units of the scales that were planned for; in the design's own units.
 
     Parameters

@@ -13,7 +13,7 @@ from dpstats.accounting import epsilon_of, gdp_mu
 from dpstats.errors import OptionError, PlanError
 from dpstats.estimators.base import Request, need_delta, need_positive
 from dpstats.estimators.bounds import SMALL_DELTA, SPARSE_GLM_LOWER, SPARSE_LOWER
-from dpstats.estimators.central.counted import Counted, counted_plan
+from dpstats.estimators.central.counted import CountingMethod, counted_plan
 from dpstats.estimators.central.newton.newton import Newton
 from dpstats.estimators.central.sandwich import COUNT
 from dpstats.estimators.central.scales.search import in_found_scales, with_scales, without_scales
@@ -95,7 +95,7 @@ _AS_WIDE = (
 
 
 @dataclass(frozen=True)
-class OMP(Counted[CoefficientEstimate]):
+class OMP(CountingMethod[CoefficientEstimate]):
     """Sparse regression by private orthogonal matching pursuit; the default for wide designs.
 
     1. Release the number of rows and, with an intercept, a start for it (the median of the

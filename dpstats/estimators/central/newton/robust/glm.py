@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dpstats.accounting import gdp_mu
 from dpstats.estimators.base import Request, need_delta
 from dpstats.estimators.bounds import GLM_LOWER, SMALL_DELTA
-from dpstats.estimators.central.counted import Counted, counted_plan
+from dpstats.estimators.central.counted import CountingMethod, counted_plan
 from dpstats.estimators.central.newton.remarks import blurred
 from dpstats.estimators.central.newton.robust.glm_descent import GLMSchedule, descend
 from dpstats.estimators.central.newton.robust.glm_law import NormalPredictor, tune
@@ -83,7 +83,7 @@ THEORY = Theory(
 
 
 @dataclass(frozen=True)
-class RobustGLM(Counted[CoefficientEstimate]):
+class RobustGLM(CountingMethod[CoefficientEstimate]):
     """Generalised linear models by noisy Newton steps on damped scores; robust.
 
     1. Release the number of rows and, with an intercept, the mean response, from which everything
@@ -96,8 +96,8 @@ class RobustGLM(Counted[CoefficientEstimate]):
 
        with eta = z'b, w = min(1, R / ||z||), f the factor of the likelihood (1 for canonical links)
        and H the curvature that the model expects for normal rows with the released moments. The
-       weight a (`Damped`) and the clip C are those with the least variance, noise in the account:
-       with much noise, a logistic row counts 1 / max(p, 1 - p) times what it counts in the
+       weight a (`DampedFamily`) and the clip C are those with the least variance, noise in the
+       account: with much noise, a logistic row counts 1 / max(p, 1 - p) times what it counts in the
        likelihood, which nearly halves the noise. Budgets grow sixfold from score to score. The
        first step is made exact for normal rows: it goes to where mean and slope of the mean match.
     4. With the last score, release the bread D = sum w^2 a f mean' z z' over unclipped rows and the

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dpstats.accounting import gdp_mu
 from dpstats.estimators.base import Request, need_delta
 from dpstats.estimators.bounds import LINEAR, LINEAR_LOWER, SMALL_DELTA
-from dpstats.estimators.central.counted import Counted, counted_plan
+from dpstats.estimators.central.counted import CountingMethod, counted_plan
 from dpstats.estimators.central.newton.remarks import blurred, covering
 from dpstats.estimators.central.newton.robust.descent import Schedule, descend
 from dpstats.estimators.central.newton.typical import Case, expected
@@ -102,7 +102,7 @@ _ASSUMED = (
 
 
 @dataclass(frozen=True)
-class RobustOLS(Counted[CoefficientEstimate]):
+class RobustOLS(CountingMethod[CoefficientEstimate]):
     """Linear regression by noisy Newton steps in whitened coordinates; robust.
 
     1. Release the number of rows and, with an intercept, the median of the response, from which
