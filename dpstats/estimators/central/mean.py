@@ -12,7 +12,7 @@ import numpy as np
 from dpstats.errors import OptionError
 from dpstats.estimators import columns
 from dpstats.estimators.base import Request, need_delta
-from dpstats.estimators.bounds import MEAN_LOWER
+from dpstats.estimators.bounds import MEAN_LOWER, rates
 from dpstats.estimators.central.counted import CountingMethod, counted_plan
 from dpstats.estimators.central.descriptive import passes
 from dpstats.estimators.central.descriptive.quantile import OWN as DISTRIBUTIONS
@@ -87,10 +87,7 @@ _THEORY = Theory(
             "interval, a few times 1/eps rows, may be clipped away"
         ),
     ),
-    upper=(
-        Rate("statistical", "1/sqrt(n)", _OWN),
-        Rate("privacy", "log(n)^(3/2)/(n eps)", _OWN),
-    ),
+    upper=rates("1/sqrt(n)", "log(n)^(3/2)/(n eps)", _OWN),
     lower=MEAN_LOWER,
     citations=(
         _OWN,

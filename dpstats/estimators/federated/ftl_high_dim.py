@@ -21,6 +21,7 @@ from dpstats.estimators.base import (
     need_positive,
     schedule,
 )
+from dpstats.estimators.bounds import rates
 from dpstats.estimators.federated.printed import (
     DISTANCE,
     PrintedMethod,
@@ -58,9 +59,10 @@ _LIFT = 2.0**30  # numerical: of the intercept, which is always peeled first
 _FEWEST = 8  # numerical: rows that a batch has at least
 
 _II, _I = LI_FEDERATED.at("Theorem 7, (ii)"), LI_FEDERATED.at("Lemma 6; Theorem 7, (i)")
-_TARGET = (
-    Rate("statistical", "sqrt(s log(d/eta) log(n0)/n0), eta = 0.05", _I),
-    Rate("privacy", "s sqrt(log(1/delta)) log(n0 d/eta)^(5/2)/(n0 eps), eta = 0.05", _I),
+_TARGET = rates(
+    "sqrt(s log(d/eta) log(n0)/n0), eta = 0.05",
+    "s sqrt(log(1/delta)) log(n0 d/eta)^(5/2)/(n0 eps), eta = 0.05",
+    _I,
 )
 _NOISE = "sqrt(K d s) sqrt(log(1/delta)) log(n d/eta)^(5/2)"
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from dpstats.accounting import Parallel
+from dpstats.estimators.bounds import rates
 from dpstats.estimators.federated.base import SiteMethod
 from dpstats.estimators.sources import AVELLA, DONG, LI_FEDERATED
 from dpstats.privacy import Federated
@@ -33,10 +34,7 @@ _THEORY = Theory(
             resolution=True,
         ),
     ),
-    upper=(
-        Rate("statistical", "sqrt(d/n)", _AVELLA, conjectured=True),
-        Rate("privacy", "d sqrt(K log(1/delta))/(n eps)", _AVELLA, conjectured=True),
-    ),
+    upper=rates("sqrt(d/n)", "d sqrt(K log(1/delta))/(n eps)", _AVELLA, conjectured=True),
     lower=(
         Rate("statistical", "sqrt(d/n)", LI_FEDERATED.at("Theorem 5, at sites that are alike")),
         Rate(

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dpstats.accounting import Selection, Share, calibrate, gdp_mu
 from dpstats.errors import OptionError
 from dpstats.estimators.base import Request
-from dpstats.estimators.bounds import LINEAR, SMALL_DELTA, SPARSE_LOWER
+from dpstats.estimators.bounds import LINEAR, SMALL_DELTA, SPARSE_LOWER, rates
 from dpstats.estimators.guesses import round_up
 from dpstats.estimators.labels.base import LabelMethod, label_plan, public_rows
 from dpstats.estimators.labels.curator import LabelCurator
@@ -31,7 +31,7 @@ from dpstats.estimators.selection import (
 from dpstats.estimators.sources import CAI, DURFEE, TROPP
 from dpstats.privacy import LabelOnly
 from dpstats.protocol import Answer, CoefficientEstimate, LabelHolder, Mechanism, Options, Plan
-from dpstats.theory import Assumption, Rate, Theory
+from dpstats.theory import Assumption, Theory
 
 if TYPE_CHECKING:
     from dpstats.design import Design
@@ -78,9 +78,8 @@ _THEORY = Theory(
         Assumption("Noise lets columns be found", "n eps > s log(d) sqrt(log(1/delta))"),
         SMALL_DELTA,
     ),
-    upper=(
-        Rate("statistical", "sqrt(s log(d)/n)", _ELSEWHERE, conjectured=True),
-        Rate("privacy", "s log(d) sqrt(log(1/delta))/(n eps)", _ELSEWHERE, conjectured=True),
+    upper=rates(
+        "sqrt(s log(d)/n)", "s log(d) sqrt(log(1/delta))/(n eps)", _ELSEWHERE, conjectured=True
     ),
     lower=SPARSE_LOWER[:1],
     citations=(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.estimators.bounds import LABEL_GLM_LOWER, SMALL_EPS
+from dpstats.estimators.bounds import LABEL_GLM_LOWER, SMALL_EPS, rates
 from dpstats.estimators.labels.base import (
     RANDOMIZED_ONCE,
     LabelMethod,
@@ -31,7 +31,7 @@ from dpstats.families import BINOMIAL, Family
 from dpstats.privacy import LabelOnly
 from dpstats.protocol import CoefficientEstimate, LabelHolder, Options, Plan
 from dpstats.tall import LazyRows, Tall, cross, farthest, gram, mean, outer
-from dpstats.theory import Assumption, Rate, Theory
+from dpstats.theory import Assumption, Theory
 
 if TYPE_CHECKING:
     from dpstats.design import Design
@@ -66,9 +66,8 @@ _THEORY = Theory(
         Assumption("Responses lie in the declared range, or have the declared centre and scale"),
         Assumption(formula="n > d"),
     ),
-    upper=(
-        Rate("statistical", "sqrt(d/n)", _FIXED, conjectured=True),
-        Rate("privacy", "B sqrt(d/n)/eps, B = 1", _FIXED, conjectured=True, given=(SMALL_EPS,)),
+    upper=rates(
+        "sqrt(d/n)", "B sqrt(d/n)/eps, B = 1", _FIXED, conjectured=True, given=(SMALL_EPS,)
     ),
     lower=LABEL_GLM_LOWER,
     citations=(

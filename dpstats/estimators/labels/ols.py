@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.estimators.bounds import LABEL_LOWER, LINEAR, SMALL_EPS
+from dpstats.estimators.bounds import LABEL_LOWER, LINEAR, SMALL_EPS, rates
 from dpstats.estimators.labels.base import (
     RANDOMIZED_ONCE,
     LabelMethod,
@@ -34,7 +34,7 @@ from dpstats.estimators.sources import DUCHI, WANG_PIECEWISE
 from dpstats.privacy import LabelOnly
 from dpstats.protocol import CoefficientEstimate, LabelHolder, Options, Plan
 from dpstats.tall import Tall, cross, gram, mean, outer, times
-from dpstats.theory import Assumption, Rate, Theory
+from dpstats.theory import Assumption, Theory
 
 if TYPE_CHECKING:
     from dpstats.design import Design
@@ -57,10 +57,7 @@ _THEORY = Theory(
         Assumption("Responses lie in the declared range, or have the declared centre and scale"),
         Assumption(formula="n > d"),
     ),
-    upper=(
-        Rate("statistical", "sqrt(d/n)", _FIXED),
-        Rate("privacy", "B sqrt(d/n)/eps, B = 1", _FIXED, given=(SMALL_EPS,)),
-    ),
+    upper=rates("sqrt(d/n)", "B sqrt(d/n)/eps, B = 1", _FIXED, given=(SMALL_EPS,)),
     lower=LABEL_LOWER,
     citations=(WANG_PIECEWISE.at("Algorithm 2 (piecewise mechanism)"), _FIXED),
 )

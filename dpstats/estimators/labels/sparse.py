@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.errors import OptionError
-from dpstats.estimators.bounds import LABEL_SPARSE_LOWER, LINEAR, SMALL_EPS
+from dpstats.estimators.bounds import LABEL_SPARSE_LOWER, LINEAR, SMALL_EPS, rates
 from dpstats.estimators.guesses import declared, round_up
 from dpstats.estimators.labels.base import (
     RANDOMIZED_ONCE,
@@ -32,7 +32,7 @@ from dpstats.estimators.sources import NEGAHBAN, ROSETT, WANG_PIECEWISE, WANG_XU
 from dpstats.privacy import LabelOnly
 from dpstats.protocol import CoefficientEstimate, LabelHolder, Options, Plan
 from dpstats.tall import mean, vector
-from dpstats.theory import Assumption, Citation, Rate, Theory
+from dpstats.theory import Assumption, Citation, Theory
 
 if TYPE_CHECKING:
     from dpstats.design import Design, PublicRows
@@ -64,11 +64,12 @@ def _theory(estimator: str, own: Citation, source: Citation, *, conjectured: boo
             Assumption("Errors are normal, or the interval contains the responses"),
             Assumption(formula="n >~ s log(d)/eps^2"),
         ),
-        upper=(
-            Rate("statistical", "sqrt(s log(d)/n)", source, conjectured),
-            Rate(
-                "privacy", "B sqrt(s log(d)/n)/eps, B = 1", source, conjectured, given=(SMALL_EPS,)
-            ),
+        upper=rates(
+            "sqrt(s log(d)/n)",
+            "B sqrt(s log(d)/n)/eps, B = 1",
+            source,
+            conjectured=conjectured,
+            given=(SMALL_EPS,),
         ),
         lower=LABEL_SPARSE_LOWER,
         citations=(

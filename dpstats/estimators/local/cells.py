@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from dpstats.channels.subset import MOST_CELLS, Subset
 from dpstats.errors import OptionError
 from dpstats.estimators import columns
+from dpstats.estimators.bounds import rates
 from dpstats.estimators.local.base import DeviceRounds
 from dpstats.estimators.sources import WILSON, YE
 from dpstats.privacy import Local, Privacy
@@ -74,9 +75,8 @@ _SHARES = Theory(
     estimand="share of each cell among the records that miss nothing",
     guarantee=_GUARANTEE,
     assumptions=(_INDEPENDENT,),
-    upper=(
-        Rate("statistical", "1/sqrt(n)", OWN),
-        Rate("privacy", "1/(eps sqrt(n))", OWN, given=(Assumption("Privacy term", "eps <= 1"),)),
+    upper=rates(
+        "1/sqrt(n)", "1/(eps sqrt(n))", OWN, given=(Assumption("Privacy term", "eps <= 1"),)
     ),
     lower=(),
     citations=(OWN, YE, WILSON),

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from dpstats.errors import OptionError
 from dpstats.estimators import columns
 from dpstats.estimators.base import Request
+from dpstats.estimators.bounds import rates
 from dpstats.estimators.central.counted import CountingMethod, counted_plan
 from dpstats.estimators.central.descriptive import passes
 from dpstats.estimators.central.descriptive.quantile import OWN as DISTRIBUTIONS
@@ -30,7 +31,7 @@ from dpstats.protocol import (
 )
 from dpstats.protocol.descriptive import bin_names
 from dpstats.queries import Axis, Query, TableCounts
-from dpstats.theory import Assumption, Citation, Rate, Theory
+from dpstats.theory import Assumption, Citation, Theory
 
 if TYPE_CHECKING:
     from dpstats.design import Design
@@ -70,10 +71,7 @@ THEORY = Theory(
         "a row is in one cell (sensitivity sqrt(2), 1 under add-remove)."
     ),
     assumptions=(Assumption("Rows are independent (of one unit they may be alike)"),),
-    upper=(
-        Rate("statistical", "1/sqrt(n)", OWN),
-        Rate("privacy", "sqrt(log(1/delta))/(n eps)", OWN),
-    ),
+    upper=rates("1/sqrt(n)", "sqrt(log(1/delta))/(n eps)", OWN),
     lower=(),
     citations=(OWN, WILSON, DONG),
 )
@@ -83,7 +81,7 @@ _LAPLACE = replace(
         "epsilon-DP for every data set: Laplace noise on counts of the cells of a table; a row is "
         "in one cell (L1 sensitivity 2, 1 under add-remove). Delta is not needed."
     ),
-    upper=(Rate("statistical", "1/sqrt(n)", OWN), Rate("privacy", "1/(n eps)", OWN)),
+    upper=rates("1/sqrt(n)", "1/(n eps)", OWN),
     citations=(OWN, WILSON),
 )
 _VARIANTS: Mapping[tuple[str, ...], Theory] = {("mechanism=laplace",): _LAPLACE}

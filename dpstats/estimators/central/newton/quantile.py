@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from dpstats.estimators.base import need_delta, need_level
-from dpstats.estimators.bounds import SMALL_DELTA
+from dpstats.estimators.bounds import GRAM_SEEN, NEWTON, NEWTON_UPPER, SMALL_DELTA
 from dpstats.estimators.central.counted import CountingMethod, counted_plan
 from dpstats.estimators.central.newton.expectation import least_variance, predicted
 from dpstats.estimators.central.newton.quantile_descent import (
@@ -21,18 +21,17 @@ from dpstats.estimators.central.newton.quantile_descent import (
 from dpstats.estimators.central.newton.typical import Case
 from dpstats.estimators.central.scales.search import in_found_scales, with_scales, without_scales
 from dpstats.estimators.guesses import enough
-from dpstats.estimators.sources import ANGRIST, AVELLA, DONG, KOENKER
+from dpstats.estimators.sources import ANGRIST, DONG, KOENKER
 from dpstats.privacy import Privacy
 from dpstats.protocol import CoefficientEstimate, Holder, Options, Plan
 from dpstats.queries import Query
-from dpstats.theory import Assumption, Rate, Theory
+from dpstats.theory import Assumption, Theory
 
 if TYPE_CHECKING:
     from dpstats.design import Design
 
 __all__ = ["QuantileNewton"]
 
-_AVELLA = AVELLA.at("noisy Newton's method")
 _THEORY = Theory(
     estimand=(
         "the coefficients of the linear q-quantile of the response: those of least mean check "
@@ -47,19 +46,12 @@ _THEORY = Theory(
     ),
     assumptions=(
         Assumption("The response has a smooth density about its quantile: few rows have one value"),
-        Assumption(
-            "The noise resolves the whitened Gram matrix",
-            "n eps > 2 d^(3/2) sqrt(log(1/delta))",
-            resolution=True,
-        ),
+        GRAM_SEEN,
         SMALL_DELTA,
     ),
-    upper=(
-        Rate("statistical", "sqrt(d/n)", _AVELLA, conjectured=True),
-        Rate("privacy", "d sqrt(log(1/delta))/(n eps)", _AVELLA, conjectured=True),
-    ),
+    upper=NEWTON_UPPER,
     lower=(),
-    citations=(_AVELLA, KOENKER, ANGRIST, DONG.at("Corollary 3.3")),
+    citations=(NEWTON, KOENKER, ANGRIST, DONG.at("Corollary 3.3")),
 )
 _MEDIAN = 0.5  # wording: the quantile of a regression that names none
 _FEW = 5.0  # noises: rows beyond the quantile, at least

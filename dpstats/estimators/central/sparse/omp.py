@@ -12,7 +12,7 @@ import numpy as np
 from dpstats.accounting import epsilon_of, gdp_mu
 from dpstats.errors import OptionError, PlanError
 from dpstats.estimators.base import Request, need_delta, need_positive
-from dpstats.estimators.bounds import SMALL_DELTA, SPARSE_GLM_LOWER, SPARSE_LOWER
+from dpstats.estimators.bounds import SMALL_DELTA, SPARSE_GLM_LOWER, SPARSE_LOWER, rates
 from dpstats.estimators.central.counted import CountingMethod, counted_plan
 from dpstats.estimators.central.newton.newton import Newton
 from dpstats.estimators.central.sandwich import COUNT
@@ -26,7 +26,7 @@ from dpstats.estimators.sources import BREIMAN, CAI, DURFEE, SCORE_ATTACK, TROPP
 from dpstats.privacy import Privacy
 from dpstats.protocol import Answer, CoefficientEstimate, Estimator, Holder, Options, Plan
 from dpstats.queries import Geometry, Gram, Query, Score
-from dpstats.theory import Assumption, Rate, Theory
+from dpstats.theory import Assumption, Theory
 
 if TYPE_CHECKING:
     from dpstats.design import Design
@@ -73,9 +73,8 @@ _THEORY = Theory(
         Assumption("Noise lets them be found", "n eps > 2 s log(d) sqrt(log(1/delta))"),
         SMALL_DELTA,
     ),
-    upper=(
-        Rate("statistical", "sqrt(s log(d)/n)", _ELSEWHERE, conjectured=True),
-        Rate("privacy", "s log(d) sqrt(log(1/delta))/(n eps)", _ELSEWHERE, conjectured=True),
+    upper=rates(
+        "sqrt(s log(d)/n)", "s log(d) sqrt(log(1/delta))/(n eps)", _ELSEWHERE, conjectured=True
     ),
     lower=SPARSE_LOWER,
     citations=(

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dpstats.accounting import gdp_mu
 from dpstats.estimators.base import Request, need_delta
-from dpstats.estimators.bounds import GLM_LOWER, SMALL_DELTA
+from dpstats.estimators.bounds import GLM_LOWER, GRAM_SEEN, NEWTON, NEWTON_UPPER, SMALL_DELTA
 from dpstats.estimators.central.counted import CountingMethod, counted_plan
 from dpstats.estimators.central.newton.remarks import blurred
 from dpstats.estimators.central.newton.robust.glm_descent import GLMSchedule, descend
@@ -20,12 +20,12 @@ from dpstats.estimators.central.newton.robust.glm_law import NormalPredictor, tu
 from dpstats.estimators.central.newton.typical import Case, expected
 from dpstats.estimators.central.scales.search import in_found_scales, with_scales, without_scales
 from dpstats.estimators.guesses import max_rows
-from dpstats.estimators.sources import AVELLA, GANESH, SCORE_ATTACK
+from dpstats.estimators.sources import GANESH, SCORE_ATTACK
 from dpstats.families import Family
 from dpstats.privacy import Privacy
 from dpstats.protocol import CoefficientEstimate, Holder, Options, Plan
 from dpstats.queries import Geometry, Gram, Query, Score
-from dpstats.theory import Assumption, Rate, Theory
+from dpstats.theory import Assumption, Theory
 
 if TYPE_CHECKING:
     from dpstats.design import Design
@@ -49,7 +49,6 @@ _CONSERVATIVE = 0.38  # noise on the Gram matrix at which intervals lose precisi
 
 _NOISE_LIMIT = 3.0
 
-_AVELLA = AVELLA.at("noisy Newton's method")
 
 THEORY = Theory(
     estimand=(
@@ -66,19 +65,12 @@ THEORY = Theory(
     assumptions=(
         Assumption("The mean of the response is the inverse link of a linear function"),
         Assumption("Linear predictors vary by no more than a few units"),
-        Assumption(
-            "The noise resolves the whitened Gram matrix",
-            "n eps > 2 d^(3/2) sqrt(log(1/delta))",
-            resolution=True,
-        ),
+        GRAM_SEEN,
         SMALL_DELTA,
     ),
-    upper=(
-        Rate("statistical", "sqrt(d/n)", _AVELLA, conjectured=True),
-        Rate("privacy", "d sqrt(log(1/delta))/(n eps)", _AVELLA, conjectured=True),
-    ),
+    upper=NEWTON_UPPER,
     lower=GLM_LOWER,
-    citations=(_AVELLA, GANESH.at("noisy Newton steps for logistic regression"), SCORE_ATTACK),
+    citations=(NEWTON, GANESH.at("noisy Newton steps for logistic regression"), SCORE_ATTACK),
 )
 
 
