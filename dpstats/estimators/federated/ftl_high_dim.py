@@ -33,6 +33,7 @@ from dpstats.estimators.federated.theory import ALIKE
 from dpstats.estimators.private_variance import (
     FAILURE,
     TYPICAL,
+    covariate_clip,
     few_pairs,
     log_factor,
     need_pairs,
@@ -258,7 +259,7 @@ class _Descent:
         for t in range(self.steps):
             queries, lifts = {}, {}
             for site, clip in self.clips(beta, 1, t).items():
-                reach = _reach(facts, self.sites.plans[site].n)
+                reach = covariate_clip(facts, self.sites.plans[site].n)
                 prior = self.batch(site) * facts.moments / self.rate * beta[site]
                 lifts[site] = _LIFT * reach * clip  # larger than any sum
                 prior[always] += lifts[site]
@@ -352,19 +353,13 @@ def _noise(facts: SparseGuess, multiplier: float, n: int) -> float:
     """Of a peeled coefficient in standardised units, were all of a half one batch."""
     clip = min(facts.bound, 2 * log_factor(n) * TYPICAL * facts.sd)
     rate = 9 / (10 * facts.top) * (1 - 0.296 / facts.top**4)
-    noise = math.sqrt(2) * multiplier * 2 * _reach(facts, n) * clip * rate / (n / 2)
+    noise = math.sqrt(2) * multiplier * 2 * covariate_clip(facts, n) * clip * rate / (n / 2)
     return noise / math.sqrt(float(np.median(facts.moments)))
 
 
 def _logs(rows: float, d: int, privacy: Privacy) -> float:
     """The logarithms that both sides of Algorithm 5, line 2, have."""
     return float(math.sqrt(math.log(1 / privacy.delta)) * math.log(rows * d / FAILURE) ** 2.5)
-
-
-def _reach(facts: SparseGuess, n: int) -> float:
-    """Algorithm 3's clip of a covariate, and the public bound if that is smaller."""
-    sds = 2 * math.sqrt(facts.top * math.log(n * facts.moments.size / FAILURE))
-    return min(facts.reach, sds * math.sqrt(float(np.max(facts.moments))))
 
 
 def _radius(facts: SparseGuess, n: int) -> float:
