@@ -1,5 +1,6 @@
 """Methods for sites that keep their rows; the first of a model is its default."""
 
+from dpstats.estimators.entries import MethodEntry
 from dpstats.estimators.federated.averaged import AveragedSparse
 from dpstats.estimators.federated.ftl_high_dim import FTLHighDim
 from dpstats.estimators.federated.ftl_low_dim import FTLLowDim
@@ -8,7 +9,6 @@ from dpstats.estimators.federated.one_shot import OneShot
 from dpstats.estimators.federated.printed import PrintedMethod
 from dpstats.estimators.federated.rounds import Rounds, RoundsMethod
 from dpstats.estimators.federated.two_rounds import TwoRounds
-from dpstats.estimators.listed import MethodEntry
 from dpstats.protocol import Estimator
 
 __all__ = [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dpstats.estimators.listed import MethodEntry
+from dpstats.estimators.entries import MethodEntry
 
 __all__ = ["LOCAL"]
 
