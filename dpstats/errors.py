@@ -4,6 +4,17 @@ A message says what was asked, what was got, what is allowed and what to do next
 values (column names, declared bounds, epsilon) and never a value that came from a private row.
 """
 
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence, Set
+from enum import Enum
+from numbers import Integral, Real
+from typing import TypeGuard
+
+_LONGEST = 200  # wording: characters of an argument that an error quotes
+_MOST = 8  # wording: entries of a list that it quotes
+
 
 class DPStatsError(Exception):
     """Base class of every error raised by dpstats."""
@@ -71,3 +82,110 @@ class FeasibilityWarning(DPStatsWarning):
 
 class ExtrapolationWarning(DPStatsWarning):
     """New rows, which are the user's own, lie outside of what was declared for the fit."""
+
+
+# -- arguments -------------------------------------------------------------------------------------
+
+
+def given(value: object) -> str:
+    """An argument as an error quotes it: text, a number, or a short list of these.
+
+    Of anything else, which may hold rows that were given by mistake, only the type.
+    """
+    if value is None or isinstance(value, (str, bool, int, float, complex, Enum, range)):
+        return _short(value)
+    plain = (str, bool, int, float)
+    short = isinstance(value, (list, tuple)) and len(value) <= _MOST
+    if short and all(isinstance(each, plain) for each in value):  # type: ignore[attr-defined]
+        return _short(value)
+    return f"<{type(value).__name__}>"
+
+
+def _short(value: object) -> str:
+    try:
+        text = repr(value)
+    except ValueError:  # Python does not write integers of thousands of digits
+        return f"<{type(value).__name__}>"
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+
+
+def is_number(value: object) -> TypeGuard[float]:
+    """Whether it is a finite number, and no truth value."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
+
+
+def among(value: object, allowed: Collection[str]) -> TypeGuard[str]:
+    """Whether it is one of some texts; of a table `in` asks every value."""
+    return isinstance(value, str) and value in allowed
+
+
+def need_text(**arguments: object) -> None:
+    """Refuse arguments that are no text.
+
+    Raises
+    ------
+    OptionError
+    """
+    for name, value in arguments.items():
+        if not isinstance(value, str):
+            raise OptionError(f"{name}={given(value)}: a text is needed.")
+
+
+def need_flag(**arguments: object) -> None:
+    """Refuse arguments that are neither True nor False.
+
+    Raises
+    ------
+    OptionError
+    """
+    for name, value in arguments.items():
+        if not isinstance(value, bool):
+            raise OptionError(f"{name}={given(value)}: True or False is needed.")
+
+
+def need_whole(least: int, most: int, **arguments: object) -> None:
+    """Refuse arguments that are no whole numbers within bounds.
+
+    Raises
+    ------
+    OptionError
+    """
+    for name, value in arguments.items():
+        whole = isinstance(value, Integral) and not isinstance(value, bool)
+        if not (whole and least <= value <= most):  # type: ignore[operator]
+            raise OptionError(
+                f"{name}={given(value)}: a whole number from {least:,} to {most:,} is needed."
+            )
+
+
+def need_model(model: object, asked: str) -> None:
+    """Refuse what has no plan, in the place of a model.
+
+    Raises
+    ------
+    OptionError
+    """
+    if not callable(getattr(model, "plan", None)):
+        raise OptionError(f"{asked}: {given(model)} is no model. Give what dp.ols(...) returned.")
+
+
+def need_names(**arguments: object) -> list[str]:
+    """The one argument as a list of names: a list, a tuple, a set or an index of texts.
+
+    Raises
+    ------
+    OptionError
+    """
+    ((name, value),) = arguments.items()
+    listed = isinstance(value, (Sequence, Set)) or type(value).__name__ == "Index"
+    if isinstance(value, (str, bytes)) or not listed:
+        raise OptionError(f"{name}={given(value)}: a list of names is needed.")
+    found: list[str] = list(value)  # type: ignore[call-overload]
+    if not all(isinstance(each, str) for each in found):
+        raise OptionError(f"{name}={given(value)}: a list of names is needed.")
+    return found

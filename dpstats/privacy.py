@@ -5,13 +5,12 @@ A trust model is a frozen record; it holds no data and draws no noise.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import ClassVar
 
-from dpstats.errors import OptionError
+from dpstats.errors import OptionError, given, is_number
 
 __all__ = ["NOT_PRIVATE", "Central", "Federated", "LabelOnly", "Local", "Neighbors", "Privacy"]
 
@@ -37,11 +36,11 @@ class Neighbors(StrEnum):
 
 
 def _check_budget(epsilon: float, delta: float) -> None:
-    if not (isinstance(epsilon, (int, float)) and math.isfinite(epsilon) and epsilon > 0):
-        raise OptionError(f"epsilon={epsilon!r}: a finite number > 0 is needed, such as 1.0.")
-    if not (isinstance(delta, (int, float)) and 0 <= delta < 1):
+    if not (isinstance(epsilon, (int, float)) and is_number(epsilon) and epsilon > 0):
+        raise OptionError(f"epsilon={given(epsilon)}: a finite number > 0 is needed, such as 1.0.")
+    if not (isinstance(delta, (int, float)) and is_number(delta) and 0 <= delta < 1):
         raise OptionError(
-            f"delta={delta!r}: a number in [0, 1) is needed; well below 1/n, such as 1e-7."
+            f"delta={given(delta)}: a number in [0, 1) is needed; well below 1/n, such as 1e-7."
         )
 
 
@@ -100,7 +99,9 @@ class Central(_SmallDelta):
             object.__setattr__(self, "neighbors", Neighbors(self.neighbors))
         except ValueError:
             allowed = ", ".join(repr(m.value) for m in Neighbors)
-            raise OptionError(f"neighbors={self.neighbors!r}: allowed are {allowed}.") from None
+            raise OptionError(
+                f"neighbors={given(self.neighbors)}: allowed are {allowed}."
+            ) from None
         if self.rows is not None and self.rows < 1:
             raise OptionError(f"rows={self.rows!r}: a public guess of the row count, at least 1.")
 

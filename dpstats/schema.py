@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import SchemaError
+from dpstats.errors import SchemaError, given, need_names
 from dpstats.stored import LARGEST, is_version, json_of, shown
 from dpstats.tables.coercion import is_object, kind_of
 from dpstats.tables.declarations import Blank, Boolean, Categorical, Declaration, Numeric
@@ -302,6 +302,8 @@ class Schema(Mapping[str, Declaration]):
         from dpstats.tables import named_columns, without_rows
         from dpstats.tables.foreign import declared_elsewhere
 
+        categorical = need_names(categorical=categorical)
+        boolean = need_names(boolean=boolean)
         columns: dict[str, Any] | None = declared_elsewhere(table)
         if columns is None:
             empty = named_columns(without_rows(table))
@@ -328,12 +330,12 @@ def _blank(column: Any) -> Any:
 
 def _check_declaration(name: Any, declaration: Any, declared: Mapping[str, Any]) -> None:
     if not isinstance(name, str) or not name:
-        raise SchemaError(f"Column name {name!r}: names are non-empty text.")
+        raise SchemaError(f"Column name {given(name)}: names are non-empty text.")
     if name in declared:
         raise SchemaError(f"Column {name!r} is declared twice; keep one declaration.")
     if not isinstance(declaration, (Numeric, Categorical, Boolean, Blank)):
         raise SchemaError(
-            f"Column {name!r} is declared as {declaration!r}; write Numeric(lower, upper), "
+            f"Column {name!r} is declared as {given(declaration)}; write Numeric(lower, upper), "
             "Categorical([...]) or Boolean()."
         )
 

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from dpstats.errors import DPStatsError, OptionError
+from dpstats.errors import DPStatsError, OptionError, given
 
 __all__ = [
     "LARGEST",
@@ -309,5 +309,5 @@ def shown(value: Any) -> str:
     elif isinstance(value, int) and not isinstance(value, bool) and abs(value) > LARGEST:
         text = f"a whole number beyond {LARGEST}"
     else:
-        text = repr(value)
+        text = given(value)
     return text if len(text) <= 5 * _SHOWN else text[:_SHOWN] + "..."

@@ -154,7 +154,7 @@ class Chain:
     origin : str
         Hash of the header.
     entries : tuple of Entry
-    composed : Composed
+    composed : Composition
         All entries, as the rule of the ledger reads them.
     stamp : Stamp
         What the file looked like when it was verified.

@@ -39,7 +39,7 @@ from dpstats.accounting.chain import (
 from dpstats.accounting.charge import Chargeable, check_same_promise, entry_of, refusal
 from dpstats.accounting.filter import Composition, costs
 from dpstats.accounting.standing import LedgerState, remaining, spent, state_of
-from dpstats.errors import LedgerError
+from dpstats.errors import LedgerError, OptionError, given, is_number
 from dpstats.privacy import NOT_PRIVATE
 from dpstats.text import html_text, plain, printable
 
@@ -123,6 +123,9 @@ class Ledger:
             create(where, epsilon, delta)
         with guard(where), contextlib.closing(connect(where)) as connection, _reading(connection):
             chain = verify(connection, where, thorough=True)
+        for name, value in (("epsilon", epsilon), ("delta", delta)):
+            if value is not None and not is_number(value):
+                raise OptionError(f"{name}={given(value)}: a number is needed, the ceiling.")
         asked = (epsilon, delta)
         if any(a is not None and a != c for a, c in zip(asked, chain.header.ceiling, strict=True)):
             raise LedgerError(

@@ -32,8 +32,8 @@ class PublicRows:
 
     Attributes
     ----------
-    x : ndarray, CSR array or Made, of shape (n, d)
-    offset : ndarray of shape (n,), Made or None
+    x : ndarray, CSR array or LazyRows, of shape (n, d)
+    offset : ndarray of shape (n,), LazyRows or None
         Known term of the linear predictor, in internal units of the response where it has any.
     kept : range, or ndarray of int, of shape (n,)
         Which rows of the table they are.

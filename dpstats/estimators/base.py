@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.accounting import Share, calibrate, epsilon_of
-from dpstats.errors import OptionError
+from dpstats.errors import OptionError, given, is_number
 from dpstats.families import CLASSICAL, RELEASED
 from dpstats.privacy import Privacy
 from dpstats.protocol import Estimator, Mechanism, Options, Plan
@@ -179,6 +179,8 @@ def check_cov_type(asked: object, method: str, design: Design) -> None:
     OptionError
         If another one is asked for.
     """
+    if not isinstance(asked, str):
+        raise OptionError(f"cov_type={given(asked)}: a text is needed, such as 'HC1'.")
     said = f"cov_type={asked!r}:"
     if method:
         raise OptionError(
@@ -233,7 +235,7 @@ def need_integer(name: str, asked: object, default: int, least: int, most: int) 
     if asked is None:
         return default
     if isinstance(asked, bool) or not isinstance(asked, int) or not least <= asked <= most:
-        raise OptionError(f"{name}={asked!r}: an integer from {least} to {most} is needed.")
+        raise OptionError(f"{name}={given(asked)}: an integer from {least} to {most} is needed.")
     return asked
 
 
@@ -245,10 +247,10 @@ def need_level(q: object) -> float:
     OptionError
         If it is none.
     """
-    if isinstance(q, (int, float)) and not isinstance(q, bool) and 0 < q < 1:
+    if isinstance(q, (int, float)) and is_number(q) and 0 < q < 1:
         return float(q)
     raise OptionError(
-        f"q={q!r}: a quantile is a number between 0 and 1, such as q=0.5. Several are several "
+        f"q={given(q)}: a quantile is a number between 0 and 1, such as q=0.5. Several are several "
         "fits, each with a cost of its own."
     )
 
@@ -265,11 +267,11 @@ def need_positive(
     """
     if asked is None:
         return default
-    value = asked if isinstance(asked, (int, float)) and not isinstance(asked, bool) else math.nan
+    value = float(asked) if isinstance(asked, (int, float)) and is_number(asked) else math.nan
     if (0 < value <= most and value < math.inf) or (zero and value == 0):
         return float(value)
     ends = f"{'>= 0' if zero else '> 0'}" + ("" if math.isinf(most) else f", at most {most:g}")
-    raise OptionError(f"{name}={asked!r}: a finite number {ends} is needed.")
+    raise OptionError(f"{name}={given(asked)}: a finite number {ends} is needed.")
 
 
 def floor_eigenvalues(matrix: Array, floor: float) -> Array:

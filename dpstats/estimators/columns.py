@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import OptionError, PlanError
+from dpstats.errors import OptionError, PlanError, given, is_number, need_names
 from dpstats.estimators.guesses import round_up
 from dpstats.protocol import Distribution, Plan
 from dpstats.protocol.descriptive import level_names
@@ -72,6 +72,20 @@ def factor_of(design: Design, columns: Sequence[str], name: str) -> tuple[Axis, 
     raise PlanError(f"{name!r} is no column of the design.")
 
 
+def checked_pair(design: Design, asked: object) -> list[str]:
+    """Two columns of the design, as a model of both names them.
+
+    Raises
+    ------
+    OptionError
+        If they are not.
+    """
+    names = need_names(columns=asked)
+    if len(names) != 2 or set(names) != set(design.inputs):
+        raise OptionError(f"columns={given(asked)}: these are {', '.join(design.inputs)}.")
+    return names
+
+
 def checked_levels(q: object) -> tuple[float, ...]:
     """Levels of quantiles: numbers between 0 and 1, each once.
 
@@ -80,16 +94,13 @@ def checked_levels(q: object) -> tuple[float, ...]:
     OptionError
         If they are not.
     """
-    given = list(q) if isinstance(q, Sequence | np.ndarray) and not isinstance(q, str) else [q]
-    numbers = [
-        float(x) if isinstance(x, (int, float)) and not isinstance(x, bool) else math.nan
-        for x in given
-    ]
+    levels = list(q) if isinstance(q, Sequence | np.ndarray) and not isinstance(q, str) else [q]
+    numbers = [float(x) if is_number(x) else math.nan for x in levels]
     sound = 0 < len(numbers) <= _MOST_LEVELS and len(set(numbers)) == len(numbers)
     if not (sound and all(0 < x < 1 for x in numbers)):
         raise OptionError(
-            f"q={q!r}: from 1 to {_MOST_LEVELS} different numbers between 0 and 1 are needed, such "
-            "as q=[0.25, 0.5, 0.75]."
+            f"q={given(q)}: from 1 to {_MOST_LEVELS} different numbers between 0 and 1 are needed, "
+            "such as q=[0.25, 0.5, 0.75]."
         )
     return tuple(numbers)
 
@@ -107,14 +118,14 @@ def checked_bins(bins: object, low: float, high: float) -> Array | None:
     if isinstance(bins, int) and not isinstance(bins, bool) and 2 <= bins <= _MOST_BINS:
         return np.linspace(low, high, bins + 1)
     if isinstance(bins, Sequence | np.ndarray) and not isinstance(bins, str):
-        given = [float(e) if isinstance(e, (int, float)) else math.nan for e in bins]
-        inside = 2 <= len(given) <= _MOST_BINS and low <= min(given) and max(given) <= high
-        if inside and all(a < b for a, b in pairwise(given)):
-            whole = np.unique(np.array([low, *given, high]))
+        edges = [float(e) if is_number(e) else math.nan for e in bins]
+        inside = 2 <= len(edges) <= _MOST_BINS and low <= min(edges) and max(edges) <= high
+        if inside and all(a < b for a, b in pairwise(edges)):
+            whole = np.unique(np.array([low, *edges, high]))
             if whole.size > 2:
                 return whole
     raise OptionError(
-        f"bins={bins!r}: 'auto', a number from 2 to {_MOST_BINS}, or edges that increase from "
+        f"bins={given(bins)}: 'auto', a number from 2 to {_MOST_BINS}, or edges that increase from "
         f"{low:g} to {high:g}, the declared range, are needed."
     )
 
@@ -154,7 +165,9 @@ def window(found: Distribution, count: int) -> Array:
     step = _round_step(width)
     most = math.ceil(high / step) - 1 - count
     first = min(max(math.floor(start / step), math.floor(low / step) + 1), most)
-    edges = np.concatenate([[low], step * (first + np.arange(count + 1)), [high]])
+    # Products to the digits of the step, so that 3 times 0.1 is printed as 0.3.
+    inner = [float(f"{step * (first + j):.12g}") for j in range(count + 1)]
+    edges = np.concatenate([[low], inner, [high]])
     return edges if np.all(np.diff(edges) > 0) else np.linspace(low, high, count + 3)
 
 

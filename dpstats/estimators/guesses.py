@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import OptionError
+from dpstats.errors import OptionError, given, is_number
 from dpstats.privacy import Privacy
 from dpstats.protocol import Plan
 
@@ -132,10 +132,11 @@ def clipping_radius(asked: object, facts: Guess, design: Design) -> float:
     """
     if asked is None:
         return facts.radius
-    if not (isinstance(asked, (int, float)) and math.isfinite(asked) and asked > 0):
+    if not (is_number(asked) and asked > 0):
         raise OptionError(
-            f"radius={asked!r}: a finite number > 0 is needed, in standardised units; rows with a "
-            f"larger norm are weighted down. The guess from the schema is {facts.radius:.3g}."
+            f"radius={given(asked)}: a finite number > 0 is needed, in standardised units; rows "
+            "with a larger norm are weighted down. The guess from the schema is "
+            f"{facts.radius:.3g}."
         )
     return min(float(asked), float(design.norm_bound))
 

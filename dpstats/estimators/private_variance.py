@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import OptionError
+from dpstats.errors import OptionError, given
 from dpstats.estimators.guesses import Guess, round_up
 from dpstats.privacy import Neighbors, Privacy
 from dpstats.protocol import Plan
@@ -90,8 +90,8 @@ def batches(asked: object, contraction: float, n: int) -> int:
     if asked is not None:
         if not (isinstance(asked, int) and low <= asked <= high and 4 * asked <= n):
             raise OptionError(
-                f"steps={asked!r}: an integer from {low} to {high} is needed, with batches of at "
-                f"least 4 rows (n={n:,})."
+                f"steps={given(asked)}: an integer from {low} to {high} is needed, with batches of "
+                f"at least 4 rows (n={n:,})."
             )
         return asked
     wanted = math.ceil(0.5 * math.log(max(n, 3)) / -math.log(contraction))

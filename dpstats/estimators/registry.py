@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dpstats.errors import OptionError, TrustError
+from dpstats.errors import OptionError, TrustError, need_text
 from dpstats.estimators.central import CENTRAL
 from dpstats.estimators.entries import MethodEntry
 from dpstats.estimators.federated import FEDERATED
@@ -61,6 +61,7 @@ def find(
         known = ", ".join(dict.fromkeys(repr(e.model) for e in ENTRIES))
         raise OptionError(f"No model {model!r}: there are {known}.")
     if method is not None:
+        need_text(method=method)
         rows = [e for e in rows if e.name == method]
         if not rows:
             raise OptionError(f"No method {method!r} for {model!r}. {_existing(model)}")
@@ -137,6 +138,8 @@ def methods(model: str | None = None, trust: str | None = None) -> pd.DataFrame:
     'label-glm'
     """
     import pandas as pd
+
+    need_text(**{k: v for k, v in {"model": model, "trust": trust}.items() if v is not None})
 
     rows = [
         {

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.channels import CHANNELS, Channel, channel
-from dpstats.errors import OptionError
+from dpstats.errors import OptionError, given, is_number
 from dpstats.estimators.guesses import declared, predicted, round_up
 from dpstats.privacy import LabelOnly, Privacy
 from dpstats.protocol import Options, Plan
@@ -318,8 +318,6 @@ def positive(name: str, value: object) -> float:
     OptionError
         Unless it is finite and > 0.
     """
-    if isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool):
-        number = float(value)
-        if math.isfinite(number) and number > 0:
-            return number
-    raise OptionError(f"{name}={value!r}: a finite number > 0 is needed.")
+    if is_number(value) and value > 0:
+        return float(value)
+    raise OptionError(f"{name}={given(value)}: a finite number > 0 is needed.")

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import OptionError
+from dpstats.errors import OptionError, given, is_number, need_text
 
 __all__ = [
     "BINOMIAL",
@@ -414,6 +414,8 @@ def family(spec: Any, link: str | None = None, alpha: float | str | None = None)
         if name == "negativebinomial" and alpha is None:
             alpha = float(spec.alpha)
     name = _ALIASES.get(name, name)
+    if link is not None:
+        need_text(link=link)
     links = [row_link for row_name, row_link in _ROWS if row_name == name]
     wanted = (link or own or (links[0] if links else "")).lower()
     if own is not None and wanted != own:
@@ -428,10 +430,10 @@ def family(spec: Any, link: str | None = None, alpha: float | str | None = None)
             "is, and are shortest where it is right; family='poisson' needs none, and its "
             "intervals hold for such counts, too."
         )
-    if alpha == RELEASED:
+    if isinstance(alpha, str) and alpha == RELEASED:
         return Family(name, wanted, alpha=_START, released=True)
-    if alpha is not None and (isinstance(alpha, bool) or not isinstance(alpha, (int, float))):
-        raise OptionError(f"alpha={alpha!r}: a public number, or {RELEASED!r}, is needed.")
+    if alpha is not None and not is_number(alpha):
+        raise OptionError(f"alpha={given(alpha)}: a public number, or {RELEASED!r}, is needed.")
     return Family(name, wanted, alpha=0.0 if alpha is None else float(alpha))
 
 

@@ -15,7 +15,7 @@ from dpstats.federated.shares import Shares
 from dpstats.federated.site import Site
 from dpstats.federated.summed import Absent, Send, SummingHolder
 from dpstats.protocol import Plan
-from dpstats.protocol.progress import reporter, shown
+from dpstats.protocol.progress import reporter, watched
 from dpstats.results import Released
 from dpstats.results.privacy_report import PrivacyReport
 from dpstats.text import plain
@@ -102,7 +102,7 @@ def fit_in_rounds(
     opened |= _replies(question, send, others, "opened", absent)
     report = reporter(shares.whole, progress)
     holder = SummingHolder(shares, send, list(opened), report)
-    with shown(report):
+    with watched(report):
         estimate = shares.estimator.fit(holder, design, holder.plan)
     holder.close()
     theory = estimators.find(question.model, question.privacy, question.method).theory["federated"]

@@ -18,7 +18,7 @@ from dpstats import estimators
 from dpstats.accounting import Ledger
 from dpstats.design import Design, Source
 from dpstats.design.syntax import most_terms
-from dpstats.errors import BudgetError, DataError, DPStatsError, OptionError, TrustError
+from dpstats.errors import BudgetError, DataError, DPStatsError, OptionError, TrustError, need_text
 from dpstats.estimators.federated import IN_ROUNDS
 from dpstats.federated.question import Question, Reply, is_call
 from dpstats.federated.replies import Replies
@@ -94,6 +94,7 @@ class Site:
     noise: Noise | None = None
 
     def __post_init__(self) -> None:
+        need_text(name=self.name)
         check_names([self.name])
         check_paid(self.ledger, self.noise)
         if not isinstance(self.schema, Schema):
@@ -366,7 +367,7 @@ class Sites(Mapping[str, Any]):
         OptionError
             If a ledger is of no site.
         """
-        ledgers = ledgers or {}
+        ledgers = {} if ledgers is None else ledgers
         if not isinstance(ledgers, Mapping):
             raise OptionError(
                 "ledger: every site has its own; a mapping, as in {'north': ledger}, is needed."

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import OptionError
+from dpstats.errors import OptionError, given
 
 __all__ = ["Noise", "NoiseStream", "SafeNoise", "SeededNoise"]
 
@@ -97,9 +97,9 @@ class SeededNoise:
 
     def __post_init__(self) -> None:
         if isinstance(self.seed, bool) or not isinstance(self.seed, (int, np.integer)):
-            raise OptionError(f"SeededNoise(seed={self.seed!r}): an integer >= 0 is needed.")
+            raise OptionError(f"SeededNoise(seed={given(self.seed)}): an integer >= 0 is needed.")
         if self.seed < 0:
-            raise OptionError(f"SeededNoise(seed={self.seed!r}): an integer >= 0 is needed.")
+            raise OptionError(f"SeededNoise(seed={given(self.seed)}): an integer >= 0 is needed.")
 
     def start(self) -> NoiseStream:
         """Noise for one fit; the same stream each time."""

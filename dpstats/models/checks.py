@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dpstats.accounting import Ledger
 from dpstats.design import Design
-from dpstats.errors import DataError, OptionError
+from dpstats.errors import DataError, OptionError, given
 from dpstats.privacy import Central, Federated, LabelOnly, Local, Privacy
 
 __all__ = [
@@ -42,8 +42,8 @@ def row_count(n: Any) -> int | None:
 
 def _given(value: Any) -> str:
     """An option as it was given, or its type alone where it may be a table."""
-    public = isinstance(value, (int, float, str, tuple, list, range))
-    return f"={value!r}" if public else f" is a {type(value).__name__}"
+    text = given(value)
+    return f" is a {type(value).__name__}" if text.startswith("<") else f"={text}"
 
 
 def check_privacy(privacy: Any) -> None:

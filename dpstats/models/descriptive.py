@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from dpstats.accounting import Ledger
-from dpstats.errors import OptionError
+from dpstats.errors import OptionError, given, need_names, need_text
 from dpstats.estimators.columns import QUARTILES, checked_bins, checked_levels
 from dpstats.mechanisms.noise import Noise
 from dpstats.models import regressions
@@ -154,7 +154,7 @@ def describe_model(
             for name, declared in declarations.items()
             if isinstance(declared, Numeric) and (there is None or name in there)
         ]
-    if isinstance(columns, str) or not columns:
+    if not need_names(columns=columns):
         raise OptionError("No column to describe: name some that the schema declares Numeric.")
     return Model("describe", of_numbers(columns, data, schema), data, n)
 
@@ -204,7 +204,8 @@ def mean(
     if sites is not None:
         raise OptionError("mean(..., by=...): sites= is for the mean of all rows.")
     data = placed(data, engine)
-    column, _, right = (part.strip() for part in str(formula).partition("~"))
+    need_text(formula=formula)
+    column, _, right = (part.strip() for part in formula.partition("~"))
     if right not in ("", "1"):
         raise OptionError(f'mean({formula!r}): write mean("y") or mean("y ~ 1").')
     return Model("group means", *_grouped(column, by, data, schema, n), missing=missing)
@@ -244,8 +245,8 @@ def corr(
     >>> dp.corr(["x", "y"], schema=schema, n=2_000).plan(dp.Central(1.0, 1e-6)).parameters
     ('x, y',)
     """
-    if isinstance(columns, str) or len(columns) < 2:
-        raise OptionError(f"columns={columns!r}: two columns or more are correlated.")
+    if len(need_names(columns=columns)) < 2:
+        raise OptionError(f"columns={given(columns)}: two columns or more are correlated.")
     return Model("corr", of_numbers(columns, data, schema), data, n)
 
 
@@ -335,7 +336,8 @@ def ttest(
     >>> dp.ttest("y ~ g", schema=schema, n=2_000).plan(dp.Central(1.0, 1e-6)).parameters
     ('b - a', 'mean of a', 'mean of b')
     """
-    left, tilde, right = (part.strip() for part in str(formula).partition("~"))
+    need_text(formula=formula)
+    left, tilde, right = (part.strip() for part in formula.partition("~"))
     if not (tilde and left and right) or "~" in right:
         raise OptionError(f'ttest({formula!r}): write ttest("y ~ g"), a column and its two groups.')
     parts = _grouped(left, right, data, schema, n)

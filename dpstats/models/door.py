@@ -31,7 +31,7 @@ from dpstats.holders.store import OpenStore
 from dpstats.mechanisms.noise import Noise, SafeNoise
 from dpstats.privacy import Central, LabelOnly, Local, Neighbors
 from dpstats.protocol import Estimator, Plan
-from dpstats.protocol.progress import reporter, shown
+from dpstats.protocol.progress import reporter, watched
 from dpstats.results import Released as Results
 from dpstats.results.privacy_report import PrivacyReport
 from dpstats.tables.scratch import scratch_folder
@@ -86,7 +86,7 @@ def fit(
                 holder = Labels(source, design, plan, noise, report)
             case _:
                 holder = Curator(source, design, plan, noise, report, store)
-        with shown(report):
+        with watched(report):
             return concluded(estimator, holder, design, plan, ledger.state())
     except BaseException as error:
         raise without_frames(error) from None

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dpstats.design import Design
-from dpstats.errors import OptionError, TrustError
+from dpstats.errors import OptionError, TrustError, given, is_number
 from dpstats.privacy import Central, Privacy
 from dpstats.protocol import Estimator, Options, Plan
 
@@ -28,8 +28,7 @@ def check_missing(model: str, missing: Any) -> str:
         If there is no such way, or not for this model.
     """
     if not isinstance(missing, str) or missing not in _WAYS:
-        given = f"={missing!r}" if isinstance(missing, str) else f" is a {type(missing).__name__}"
-        raise OptionError(f"missing{given}: allowed are 'complete' and 'em'.")
+        raise OptionError(f"missing={given(missing)}: allowed are 'complete' and 'em'.")
     if missing == EM and model != "ols":
         raise OptionError(
             f"missing='em' is for ols, and not for {model!r}: rows are completed by averages, at "
@@ -79,12 +78,10 @@ def taken_share(options: dict[str, Any], privacy: Privacy) -> float | None:
     if "complete" not in options:
         return None
     share = options.pop("complete")
-    number = isinstance(share, (int, float, np.number)) and not isinstance(share, (bool, np.bool_))
-    if not number or not 0 < float(share) <= 1:
-        given = f"={share!r}" if number else f" is a {type(share).__name__}"
+    if not (is_number(share) and 0 < share <= 1):
         raise OptionError(
-            f"complete{given}: a public guess of the share of rows that miss no value is needed, "
-            "above 0 and at most 1, such as complete=0.8."
+            f"complete={given(share)}: a public guess of the share of rows that miss no value is "
+            "needed, above 0 and at most 1, such as complete=0.8."
         )
     if not isinstance(privacy, Central):
         raise OptionError(

@@ -6,7 +6,15 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from dpstats.errors import FormulaError, OptionError, SchemaError
+from dpstats.errors import (
+    FormulaError,
+    OptionError,
+    SchemaError,
+    among,
+    given,
+    need_names,
+    need_text,
+)
 from dpstats.models.model import Model
 from dpstats.models.recipes import Formula, check_numbers, required, term
 from dpstats.schema import Numeric, Schema
@@ -84,7 +92,7 @@ def gaussian_mixture(
         return _symmetric_mixture(formula, data, declared, n)
     recipe = Formula(_right_side(formula, declared), declared, one_sided=True)
     options = {"components": components, "covariance": covariance}
-    alike = components == 2 and covariance in _SYMMETRIC_SHAPES
+    alike = _is_two(components) and among(covariance, _SYMMETRIC_SHAPES)
     selecting = partial(_symmetric_mixture, formula, data, declared, n) if alike else None
     model = Model("gaussian_mixture", recipe, data, n, options, selecting=selecting)
     _check(model, declared)
@@ -147,26 +155,31 @@ def mixture_ols(
     >>> model.fit(dp.Central(1.0, 1e-6)).components.shape
     (2, 2)
     """
+    need_text(formula=formula)
     recipe, data = Formula(formula, required(schema)), placed(data, engine)
     lines = partial(Model, "symmetric_mixture_ols", recipe, data, n)
     if _symmetric(symmetric, components):
         return lines()
-    selecting = lines if components == 2 else None
+    selecting = lines if _is_two(components) else None
     return Model("mixture_ols", recipe, data, n, {"components": components}, selecting=selecting)
+
+
+def _is_two(components: Any) -> bool:
+    return isinstance(components, int) and components == 2
 
 
 def _symmetric(asked: Any, components: Any, covariance: str = "full") -> bool:
     """Whether b and -b were asked for, and nothing else at once."""
     if not isinstance(asked, bool):
-        raise OptionError(f"symmetric={asked!r}: True or False is needed.")
-    if asked and components != 2:
+        raise OptionError(f"symmetric={given(asked)}: True or False is needed.")
+    if asked and not _is_two(components):
         raise OptionError(
-            f"components={components!r}: a symmetric mixture has the two components b and -b; "
+            f"components={given(components)}: a symmetric mixture has the two components b and -b; "
             "leave components= out, or symmetric=."
         )
-    if asked and covariance not in _SYMMETRIC_SHAPES:
+    if asked and not among(covariance, _SYMMETRIC_SHAPES):
         raise OptionError(
-            f"covariance={covariance!r}: a symmetric mixture has the covariance sigma^2 I; "
+            f"covariance={given(covariance)}: a symmetric mixture has the covariance sigma^2 I; "
             "leave it out."
         )
     return asked
@@ -187,7 +200,7 @@ def _symmetric_mixture(
 
 def _right_side(formula: str | Sequence[str], schema: Schema) -> str:
     if not isinstance(formula, str):
-        return " + ".join(map(term, formula))
+        return " + ".join(map(term, need_names(formula=formula)))
     left, tilde, right = formula.rpartition("~")
     if left.strip() or (tilde and not right.strip()):
         raise FormulaError(

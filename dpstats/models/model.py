@@ -314,6 +314,7 @@ class Model:
         """
         from dpstats.models.devices import Collector
 
+        check_privacy(privacy)
         if not isinstance(privacy, Local):
             raise TrustError(
                 f"Devices send messages under Local(...), not under {privacy.trust!r} trust."
@@ -367,6 +368,7 @@ class Model:
             other = self._selecting()
             other._expected = self._expected
             return other._prepared(privacy, method, sparsity, public, options, scratch)
+        check_privacy(privacy)
         if isinstance(self._data, Sites):
             raise TrustError(
                 f"The rows are at sites, and {privacy.trust!r} trust is of one table: ask for "

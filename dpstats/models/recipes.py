@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from dpstats.design import DeclaredDesign, Design, PublicDesign, captured
 from dpstats.design.mistakes import is_mistaken
-from dpstats.errors import DataError, OptionError, SchemaError, TrustError
+from dpstats.errors import DataError, FormulaError, OptionError, SchemaError, TrustError, given
 from dpstats.families import BINOMIAL, GAUSSIAN, MULTINOMIAL, Family
 from dpstats.federated import Sites
 from dpstats.models.effects import with_effects
@@ -273,5 +273,11 @@ def variables(*texts: str | None) -> dict[str, Any]:
 
     Only a formula over public covariates can use them.
     """
+    for text in texts:
+        if not isinstance(text, str | None):
+            raise FormulaError(
+                f"{given(text)}: a formula is a text, such as 'y ~ x', and offset= and exposure= "
+                "are names of declared columns."
+            )
     frame = sys._getframe(2)
     return captured(" ".join(filter(None, texts)), {**frame.f_globals, **frame.f_locals})

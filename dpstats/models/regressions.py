@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from dpstats.errors import OptionError
+from dpstats.errors import OptionError, need_text
 from dpstats.estimators.base import need_level
 from dpstats.families import BINOMIAL, MULTINOMIAL, Family
 from dpstats.families import family as family_of
@@ -428,6 +428,7 @@ def mean(
 
     Parameters and errors are those of `ols`.
     """
+    need_text(formula=formula)
     text = formula if "~" in formula else f"{formula} ~ 1"
     recipe = Formula(text, required(schema))
     check_widths([text.partition("~")[0].strip()], recipe.schema)

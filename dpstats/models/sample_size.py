@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpstats import estimators
-from dpstats.errors import OptionError
+from dpstats.errors import OptionError, given, is_number, need_model
 from dpstats.estimators.guesses import round_up
 from dpstats.models.model import Model
 from dpstats.privacy import Central, LabelOnly, Neighbors, Privacy
@@ -89,6 +89,7 @@ def power(
     import pandas as pd
     from scipy.special import ndtr
 
+    need_model(model, "power")
     z = normal_quantile(alpha)
     plan = (model if n is None else model.expecting(n)).plan(
         privacy if n is None else _guessing(privacy, n), **options
@@ -154,6 +155,7 @@ def sample_size(
     >>> dp.sample_size(model, dp.Central(1.0, 1e-6), {"y": 1.0})
     450
     """
+    need_model(model, "sample_size")
     if (target_se is None) == (effect is None):
         raise OptionError("Give target_se=..., or effect=... with a power; one of them.")
     columns = len(model._design(privacy).names)
@@ -173,7 +175,7 @@ def sample_size(
             squares *= part * more ** (2 * _exponent(plan)) + (1 - part) / more
         return float(squares.max())
 
-    return _search(worst, columns, f"{asked}={target_se!r}")
+    return _search(worst, columns, f"{asked}={given(target_se)}")
 
 
 def _noncentrality(power: float, alpha: float) -> float:
@@ -182,8 +184,10 @@ def _noncentrality(power: float, alpha: float) -> float:
     from scipy.special import ndtr
 
     z = normal_quantile(alpha)
-    if not (isinstance(power, (int, float)) and alpha < power < 1):
-        raise OptionError(f"power={power!r}: a number above alpha={alpha:g} and below 1 is needed.")
+    if not (is_number(power) and alpha < power < 1):
+        raise OptionError(
+            f"power={given(power)}: a number above alpha={alpha:g} and below 1 is needed."
+        )
     found = brentq(lambda r: ndtr(r - z) + ndtr(-r - z) - power, 0.0, z + 40.0)
     return float(found)
 
@@ -218,15 +222,19 @@ def _named(plan: Plan, target: Any, asked: str) -> dict[str, float]:
     if plan.model == "ttest":
         slopes = slopes[:1]
     named = dict(target) if isinstance(target, Mapping) else dict.fromkeys(slopes, target)
+    if not named:
+        raise OptionError(f"{asked}={given(target)}: a number, or one of each coefficient named.")
     if unknown := [name for name in named if name not in plan.parameters]:
         raise OptionError(
-            f"{asked} names {unknown[0]!r}; the coefficients are {', '.join(plan.parameters)}."
+            f"{asked} names {given(unknown[0])}; the coefficients are {', '.join(plan.parameters)}."
         )
     for name, value in named.items():
-        number = isinstance(value, (int, float)) and math.isfinite(value)
+        number = is_number(value)
         if not (number and (value > 0 or (asked == "effect" and value != 0))):
             least = "other than 0" if asked == "effect" else "> 0"
-            raise OptionError(f"{asked}[{name!r}]={value!r}: a finite number {least} is needed.")
+            raise OptionError(
+                f"{asked}[{name!r}]={given(value)}: a finite number {least} is needed."
+            )
     return named
 
 

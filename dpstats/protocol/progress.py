@@ -11,7 +11,7 @@ from typing import Any
 
 from dpstats.protocol.plan import Plan
 
-__all__ = ["Progress", "computed", "reading", "reporter", "shown"]
+__all__ = ["Progress", "computed", "reading", "reporter", "watched"]
 
 _DELAY = 2.0  # seconds that pass before a bar is shown that nobody asked for
 _AGAIN = 0.1  # seconds between two looks of a bar
@@ -23,7 +23,7 @@ class Progress:
     """A bar of the statistics that a fit releases, and one of the rows that it reads before.
 
     On a terminal or in a notebook; elsewhere one line a statistic. The bar stands until the fit is
-    done (`shown`), and says so where the numbers that were released take long to be fitted.
+    done (`watched`), and says so where the numbers that were released take long to be fitted.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ def reporter(plan: Plan, progress: bool | None) -> Progress | None:
 
 
 @contextmanager
-def shown(progress: Progress | None) -> Iterator[None]:
+def watched(progress: Progress | None) -> Iterator[None]:
     """While a fit runs: `computed` reaches its bar, which is closed in the end."""
     token = _CURRENT.set(progress)
     try:

@@ -81,7 +81,7 @@ class GroupSums(EachRow):
 
     Parameters
     ----------
-    column : Scored
+    column : ScoredColumn
         With scores in [-1, 1].
     groups : Axis
     """
@@ -155,7 +155,7 @@ class ScoreProducts(EachRow):
 
     Parameters
     ----------
-    scored : tuple of Scored
+    scored : tuple of ScoredColumn
     radius : float
         r, above 0.
     """

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import OptionError
+from dpstats.errors import OptionError, among, given, is_number, need_model, need_names
 from dpstats.privacy import Central, Privacy
 from dpstats.results.canvas import COLORS, GREY, MARKERS, axes, finished
 from dpstats.text import figure_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+    from dpstats.protocol import Plan
 
 __all__ = ["error_vs_epsilon", "ledger"]
 
@@ -48,8 +50,10 @@ def ledger(ledger: Any, *, over: str = "entries", ax: Axes | None = None) -> Axe
     >>> import dpstats as dp
     >>> ax = dp.plot.ledger(dp.Ledger.memory(epsilon=3.0, delta=1e-6))
     """
-    if over not in ("entries", "time"):
-        raise OptionError(f"plot.ledger: over={over!r}: allowed are 'entries' and 'time'.")
+    if not hasattr(ledger, "ceiling"):
+        raise OptionError(f"plot.ledger: {given(ledger)} is no Ledger.")
+    if not among(over, ("entries", "time")):
+        raise OptionError(f"plot.ledger: over={given(over)}: allowed are 'entries' and 'time'.")
     ceiling, delta = ledger.ceiling
     frame = ledger.to_frame()
     after = frame["spent"].to_numpy(dtype=float)
@@ -146,17 +150,13 @@ def error_vs_epsilon(
     from matplotlib.ticker import LogLocator, StrMethodFormatter
 
     privacy = Central(1.0, 1e-7) if privacy is None else privacy
-    if not (np.iterable(epsilons) and len(epsilons)):
-        raise OptionError(
-            "error_vs_epsilon: give at least one epsilon, such as error_vs_epsilon(model, "
-            "[0.5, 1, 2]); the rest of the guarantee is privacy=."
-        )
-    grid = sorted(float(e) for e in epsilons)
-    plans = [model.plan(replace(privacy, epsilon=e), **options) for e in grid]
+    grid, plans = _planned(model, epsilons, privacy, options)
     names = list(plans[0].parameters)
-    unknown = sorted(set(terms or ()) - set(names))
+    unknown = sorted(set([] if terms is None else need_names(terms=terms)) - set(names))
     if unknown:
-        raise OptionError(f"terms={unknown!r} are not in the model: it has {', '.join(names)}.")
+        raise OptionError(
+            f"terms={given(unknown)} are not in the model: it has {', '.join(names)}."
+        )
     slopes = [n for n in names if n != "Intercept"] or names
     shown = list(terms) if terms is not None else slopes[: len(COLORS)]
     se = np.array([plan.predicted_se for plan in plans], dtype=float)
@@ -183,7 +183,6 @@ def error_vs_epsilon(
     ax.set_xticks(grid, [f"{e:g}" for e in grid])
     ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     ax.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-    ax.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
     ax.minorticks_off()
     ax.set_xlabel(f"$\\varepsilon$ (at $\\delta$ = {privacy.delta:g}, n = {plans[0].n:,})")
     ax.set_ylabel("planned standard error, in the coefficient's units")
@@ -202,3 +201,20 @@ def _alike(curves: NDArray[np.float64]) -> list[list[int]]:
         else:
             groups.append([j])
     return groups
+
+
+def _planned(
+    model: Any, epsilons: Any, privacy: Any, options: Mapping[str, Any]
+) -> tuple[list[float], list[Plan]]:
+    """Epsilons in ascending order, and the plan at each."""
+    if not isinstance(privacy, Privacy):
+        raise OptionError(f"privacy={given(privacy)}: Central(...), Local(...) or LabelOnly(...).")
+    need_model(model, "error_vs_epsilon")
+    listed = isinstance(epsilons, (Sequence, np.ndarray)) and not isinstance(epsilons, (str, bytes))
+    if not (listed and len(epsilons) and all(map(is_number, epsilons))):
+        raise OptionError(
+            "error_vs_epsilon: give at least one epsilon, such as error_vs_epsilon(model, "
+            "[0.5, 1, 2]); the rest of the guarantee is privacy=."
+        )
+    grid = sorted(float(e) for e in epsilons)
+    return grid, [model.plan(replace(privacy, epsilon=e), **options) for e in grid]

@@ -9,7 +9,7 @@ from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from dpstats.errors import OptionError
+from dpstats.errors import OptionError, given, need_flag, need_names, need_text
 from dpstats.privacy import NOT_PRIVATE
 from dpstats.results.page import TextTable, html_table, latex_table
 from dpstats.results.released import Released
@@ -70,7 +70,7 @@ def several(fits: Any, names: Sequence[str] | None, asked: str) -> list[Any]:
                 f"{asked}: {type(fit).__name__} is no result. Give what model.fit(...) returned, "
                 "here or in statsmodels."
             )
-    if names is not None and len(names) != len(listed):
+    if names is not None and len(need_names(names=names)) != len(listed):
         raise OptionError(
             f"{len(names)} names for {len(listed)} results: give one name per result."
         )
@@ -84,6 +84,14 @@ class _Format(str):
         number = isinstance(value, (int, float)) and math.isfinite(value)
         small = number and value != 0 and abs(value) < _SMALL
         return f"{value:.1e}" if small and "f" in self else str.__mod__(self, value)
+
+
+def _is_format(text: Any) -> bool:
+    """Whether it writes one number."""
+    try:
+        return isinstance(text, str) and bool(text % 1.0)
+    except (TypeError, ValueError, OverflowError):
+        return False
 
 
 _SMALL = 1e-3  # below it four decimals leave one digit at most
@@ -103,7 +111,8 @@ def _terms(fits: Sequence[Any], keep: Any, drop: Any) -> list[str] | None:
 
     def matched(patterns: Any, asked: str) -> set[str]:
         found: set[str] = set()
-        for pattern in [patterns] if isinstance(patterns, str) else patterns:
+        listed = [patterns] if isinstance(patterns, str) else need_names(**{asked: patterns})
+        for pattern in listed:
             try:
                 whole = {n for n in every if n == pattern or n.startswith(f"{pattern}[")}
                 hits = whole | {n for n in every if re.search(pattern, n)}
@@ -111,7 +120,7 @@ def _terms(fits: Sequence[Any], keep: Any, drop: Any) -> list[str] | None:
                 hits = set()
             if not hits:
                 raise OptionError(
-                    f"compare({asked}={pattern!r}): the name of a coefficient or factor, or a "
+                    f"compare({asked}={given(pattern)}): the name of a coefficient or factor, or a "
                     f"regular expression that one matches, is needed; there are {', '.join(every)}."
                 )
             found |= hits
@@ -177,6 +186,10 @@ def compare(
     from statsmodels.iolib.summary2 import summary_col
 
     fits = several(fits, names, "compare")
+    need_flag(stars=stars)
+    need_text(title=title)
+    if not _is_format(float_format):
+        raise OptionError(f"float_format={given(float_format)}: such as '%.4f' is needed.")
     info = {label: partial(_describe, label) for label in _INFO}
     labels = list(names) if names is not None else [_describe("Method", fit) for fit in fits]
     columns = [_Column(fit) if isinstance(fit, Released) else fit for fit in fits]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import OptionError
+from dpstats.errors import OptionError, among, given
 from dpstats.results.canvas import COLORS, axes, finished
 from dpstats.results.regression import RegressionResults
 from dpstats.schema import Numeric
@@ -115,13 +115,16 @@ def _rows(
             "plot.effect: a regression by formula is needed, of declared columns and with "
             "intervals; fit.get_prediction(rows) predicts at public rows of yours."
         )
-    unknown = [name for name in (column, *at) if name not in columns]
+    unknown = [name for name in (column, *at) if not among(name, columns)]
     if unknown:
         raise OptionError(
-            f"plot.effect: {unknown[0]!r} is no column of the model; there are "
+            f"plot.effect: {given(unknown[0])} is no column of the model; there are "
             f"{', '.join(map(repr, columns))}."
         )
     along = _values(schema[column]) if values is None else np.asarray(values)
+    scalars = all(isinstance(value, (str, bool, int, float)) for value in along.ravel().tolist())
+    if along.ndim != 1 or not len(along) or not scalars:
+        raise OptionError(f"plot.effect: values={given(values)}: a list of values of {column!r}.")
     fixed = {n: at[n] if n in at else _usual(schema[n]) for n in columns if n != column}
     rows = {n: np.full(len(along), v, dtype=np.asarray(v).dtype) for n, v in fixed.items()}
     return {**rows, column: along}, schema[column]

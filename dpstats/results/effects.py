@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.design import held_columns
-from dpstats.errors import DataError, OptionError, PrivateQuantityError
+from dpstats.errors import DataError, OptionError, PrivateQuantityError, among, given, need_flag
 from dpstats.families import Family
 from dpstats.privacy import NOT_PRIVATE
 from dpstats.results.inference import interval, wald_table
@@ -184,11 +184,12 @@ def marginal_effects(
     count: bool,
 ) -> MarginalEffects:
     """See `dpstats.results.regression.RegressionResults.get_margeff`; `law`: of which means."""
-    if at not in _AT or method not in _METHODS:
+    if not (among(at, _AT) and among(method, _METHODS)):
         raise OptionError(
-            f"at={at!r}, method={method!r}: at is one of {', '.join(map(repr, _AT))}; method of "
-            f"{', '.join(map(repr, _METHODS))}."
+            f"at={given(at)}, method={given(method)}: at is one of {', '.join(map(repr, _AT))}; "
+            f"method of {', '.join(map(repr, _METHODS))}."
         )
+    need_flag(dummy=dummy, count=count)
     if not fit.has_inference:
         raise OptionError(fit.no_inference)
     if new is None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from dpstats.combining import PRINTED, RULES, estimate_for
-from dpstats.errors import OptionError
+from dpstats.errors import OptionError, among, given
 from dpstats.protocol.sites import FederatedEstimate, SiteShare, SummedEstimate
 from dpstats.results import archive, coefficients
 from dpstats.results.inference import interval
@@ -185,8 +185,10 @@ class FederatedResults(RegressionResults):
 
         if assume is None:
             return super().conf_int(alpha, cols)
-        if assume not in _ASSUMED:
-            raise OptionError(f"assume={assume!r}: allowed are {', '.join(map(repr, _ASSUMED))}.")
+        if not among(assume, _ASSUMED):
+            raise OptionError(
+                f"assume={given(assume)}: allowed are {', '.join(map(repr, _ASSUMED))}."
+            )
         own = self.estimate.own
         exchangeable = (self.estimate.params, self.estimate.assumed)
         values, cov = exchangeable if assume == "exchangeable" else (own.params, own.cov)
@@ -288,7 +290,7 @@ class SummedResults(RegressionResults):
             If `assume` is given.
         """
         if assume is not None:
-            raise OptionError(f"assume={assume!r}: {_TOGETHER}")
+            raise OptionError(f"assume={given(assume)}: {_TOGETHER}")
         return super().conf_int(alpha, cols)
 
     def _particulars(self) -> Particulars:

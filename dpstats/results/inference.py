@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpstats.errors import OptionError
+from dpstats.errors import OptionError, given, is_number
 from dpstats.protocol.estimate import ParameterTable
 
 __all__ = [
@@ -47,8 +47,8 @@ def normal_quantile(alpha: float) -> float:
     """
     from scipy.special import ndtri
 
-    if not 0 < alpha < 1:
-        raise OptionError(f"alpha={alpha!r}: a level in (0, 1) is needed, such as 0.05.")
+    if not (is_number(alpha) and 0 < alpha < 1):
+        raise OptionError(f"alpha={given(alpha)}: a level in (0, 1) is needed, such as 0.05.")
     return float(-ndtri(alpha / 2))
 
 
@@ -147,9 +147,15 @@ def parse_constraints(
         return _parse_text(spec, names, left_out)
     if isinstance(spec, (list, tuple)) and spec and all(isinstance(item, str) for item in spec):
         return _parse_text(", ".join(spec), names, left_out)
-    R, q = spec if isinstance(spec, tuple) else (spec, None)
-    R = np.atleast_2d(np.asarray(R, dtype=float))
-    q = np.zeros(len(R)) if q is None else np.atleast_1d(np.asarray(q, dtype=float).squeeze())
+    R, q = spec if isinstance(spec, tuple) and len(spec) == 2 else (spec, None)
+    try:
+        R = np.atleast_2d(np.asarray(R, dtype=float))
+        q = np.zeros(len(R)) if q is None else np.atleast_1d(np.asarray(q, dtype=float).squeeze())
+    except (TypeError, ValueError, OverflowError):
+        raise OptionError(
+            f"{given(spec)}: hypotheses are a text such as 'a = 0, b = 2 * c', a list of such, or "
+            "arrays of numbers R, or R and q."
+        ) from None
     if R.ndim != 2 or R.shape[1] != len(names) or q.shape != (len(R),):
         raise OptionError(
             f"Hypotheses R b = q with R of shape {R.shape} and q of shape {q.shape}: R needs "

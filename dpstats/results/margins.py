@@ -37,7 +37,8 @@ def bounded(
 
     The distance to the non-private answer on the same rows is noise of variance ``V_priv`` and the
     error that ``V - V_samp - V_priv`` allows for. It is bounded by no more than the distance to the
-    population value is: an interval for that holds the non-private answer more often.
+    population value is: an interval for that holds the non-private answer more often. What was
+    presumed of a parameter that noise hides is no bound.
     """
     factor, normal = _quantile(plan), normal_quantile(1 - LEVEL)
     total, formula = normal * np.sqrt(np.diag(table.cov)), f"{normal:.3g} sqrt(V)"
@@ -51,8 +52,8 @@ def bounded(
     found = tuple(
         BoundTerm("bound", "upper", term, name, float(value), formula, source)
         for term, values, formula, source in sides
-        for name, value in zip(table.inner_names, values, strict=True)
-        if math.isfinite(value)
+        for name, at, value in zip(table.inner_names, table.inner, values, strict=True)
+        if math.isfinite(value) and at not in table.not_identified
     )
     rates = tuple(term for term in bound.terms if term.tier == "rate")
     modelled = COEFFICIENTS in table.groups and not table.of_these_rows

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import OptionError
+from dpstats.errors import OptionError, need_whole
 from dpstats.families.mixtures import NormalMixture
 from dpstats.protocol.mixtures import (
     MixtureEstimate,
@@ -199,8 +199,8 @@ class MixtureResults(ComponentsResults):
         import pandas as pd
         from scipy.stats import uniform
 
-        if not (isinstance(n, int) and n >= 1):
-            raise OptionError(f"sample(n={n!r}): a whole number of rows, at least 1, is needed.")
+        need_whole(1, 2**31, n=n)
+        need_whole(0, 2**32 - 1, seed=seed)
         numbers = uniform.rvs(size=(n, self.mixture.d + 1), random_state=seed)
         rows = self.mixture.rows_of(np.clip(numbers, 1e-16, 1 - 1e-16))
         return pd.DataFrame(rows, columns=list(self.estimate.columns))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpstats.errors import OptionError
+from dpstats.errors import OptionError, given, need_names
 from dpstats.results.canvas import COLORS, MARKERS, axes, finished
 from dpstats.results.mixture import MixtureResults
 from dpstats.results.regression_mixture import RegressionMixtureResults
@@ -64,9 +64,9 @@ def mixture(fit: Any, columns: Sequence[str] | None = None, *, ax: Axes | None =
     if not isinstance(fit, _Rows):
         raise OptionError("plot.mixture: a fit of gaussian_mixture or mixture_ols is needed.")
     every = fit.estimate.columns
-    chosen = list(_ahead(fit, every)[:2] if columns is None else columns)
+    chosen = list(_ahead(fit, every)[:2] if columns is None else need_names(columns=columns))
     if not 1 <= len(set(chosen)) == len(chosen) <= 2 or not set(chosen) <= set(every):
-        raise OptionError(f"columns={chosen!r}: one or two of {', '.join(every)} are needed.")
+        raise OptionError(f"columns={given(chosen)}: one or two of {', '.join(every)} are needed.")
     at = [every.index(name) for name in chosen]
     ax = axes(ax, 6.0, 4.6 if len(at) == 2 else 3.6)
     (_ellipses if len(at) == 2 else _densities)(fit, at, ax)
@@ -120,10 +120,12 @@ def _lines(fit: _Lines, columns: Sequence[str] | None, ax: Axes | None) -> Axes:
     design, found = fit.design, fit.estimate.released.get("scales", {})
     standard = design.standardization
     every = [name for j, name in enumerate(design.names) if j != standard.intercept]
-    chosen = _ahead(fit, every)[:1] if columns is None else list(columns)
+    chosen = _ahead(fit, every)[:1] if columns is None else need_names(columns=columns)
     if len(chosen) != 1 or chosen[0] not in every:
         known = ", ".join(every) or "none: the model has no column"
-        raise OptionError(f"columns={columns!r}: one column of the design is needed, of {known}.")
+        raise OptionError(
+            f"columns={given(columns)}: one column of the design is needed, of {known}."
+        )
     at = design.names.index(chosen[0])
     declared = zip(design.names, standard.x_center, standard.x_scale, strict=True)
     places = {name: found.get(name, {"center": c, "scale": s}) for name, c, s in declared}

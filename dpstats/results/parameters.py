@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import OptionError
+from dpstats.errors import OptionError, given, need_flag
 from dpstats.privacy import NOT_PRIVATE
 from dpstats.protocol.estimate import RangeEstimate, ScalesEstimate
 from dpstats.results import summary
@@ -211,6 +211,7 @@ class ParameterResults(Released):
         -------
         statsmodels.stats.contrast.ContrastResults
         """
+        need_flag(use_f=use_f)
         test = wald_test(*self._hypotheses(r_matrix))
         return as_statsmodels(test, self.df_resid, use_f, self._mark)
 
@@ -244,14 +245,17 @@ class ParameterResults(Released):
         statsmodels.iolib.summary.Summary
             With ``as_text``, ``as_html``, ``as_latex``, ``as_csv``.
         """
+        need_flag(full=full)
         return self._page(alpha, full, title).summary()
 
     def to_markdown(self, alpha: float = 0.05, *, full: bool = False) -> str:
         """The summary as GitHub-flavoured Markdown."""
+        need_flag(full=full)
         return self._page(alpha, full).markdown()
 
     def to_latex(self, alpha: float = 0.05, *, full: bool = False) -> str:
         """The summary as LaTeX tabulars."""
+        need_flag(full=full)
         return self._page(alpha, full).latex()
 
     def to_html(self, alpha: float = 0.05, *, full: bool = False) -> str:
@@ -356,14 +360,16 @@ class ParameterResults(Released):
 def places_among(cols: Sequence[int | str], names: Sequence[str]) -> list[int]:
     """Positions of parameters that are asked for by name or position."""
     found = []
+    if isinstance(cols, bytes) or not isinstance(cols, Sequence):
+        raise OptionError(f"cols={given(cols)}: a list of names or positions is needed.")
     for col in [cols] if isinstance(cols, str) else cols:
         named = isinstance(col, str) and col in names
         if not named and not (
             isinstance(col, (int, np.integer)) and -len(names) <= col < len(names)
         ):
             raise OptionError(
-                f"cols={col!r}: positions below {len(names)}, or names, are needed; the parameters "
-                f"in the model are {', '.join(names)}."
+                f"cols={given(cols)}: positions below {len(names)}, or names, are needed; the "
+                f"parameters in the model are {', '.join(names)}."
             )
         found.append(list(names).index(str(col)) if named else int(col))
     return found

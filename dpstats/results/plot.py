@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import OptionError
+from dpstats.errors import OptionError, among, given, need_flag
 from dpstats.privacy import NOT_PRIVATE
 from dpstats.results.budget_plot import error_vs_epsilon, ledger
 from dpstats.results.canvas import COLORS, GREY, MARKERS, axes, finished
@@ -196,8 +196,9 @@ def coefficients(
     >>> ax = dp.plot.coefficients(model.fit(dp.Central(1.0, 1e-7)))
     """
     fits = several(fits, names, "plot.coefficients")
-    if per not in _PER:
-        raise OptionError(f"per={per!r}: allowed are {', '.join(map(repr, _PER))}.")
+    need_flag(intercept=intercept, exp=exp)
+    if not among(per, _PER):
+        raise OptionError(f"per={given(per)}: allowed are {', '.join(map(repr, _PER))}.")
     labels = list(map(_label, fits, names if names is not None else [None] * len(fits)))
     terms = list(dict.fromkeys(str(name) for fit in fits for name in fit.bse.index))
     if not intercept and len(terms) > 1:
@@ -269,10 +270,11 @@ def forest(
     >>> ax = dp.plot.forest(fits, "x", ["epsilon .5", "epsilon 1", "epsilon 2"])
     """
     fits = several(fits, names, "plot.forest")
+    need_flag(exp=exp)
     labels = list(map(_label, fits, names if names is not None else [None] * len(fits)))
     for fit, label in zip(fits, labels, strict=True):
-        if term not in fit.bse.index:
-            raise OptionError(f"plot.forest: {label} has no term {term!r}.")
+        if not among(term, fit.bse.index):
+            raise OptionError(f"plot.forest: {label} has no term {given(term)}.")
     ax = axes(ax, 7.0 + 0.07 * max(map(len, labels)), 1.4 + 0.38 * len(fits))
     ratio, _ = _ratio_axis(ax, fits) if exp else ("", "")
     quantity = f"{ratio} per {_PER['unit']}" if exp else _quantity(fits, "unit")
@@ -378,8 +380,8 @@ def sources(
     if term is None:
         known = fit.table.names
         term = next((name for name in known if name not in _INTERCEPTS), known[0])
-    if term not in fit.table.names:
-        raise OptionError(f"plot.sources: {term!r} is none of {', '.join(fit.table.names)}.")
+    if not among(term, fit.table.names):
+        raise OptionError(f"plot.sources: {given(term)} is none of {', '.join(fit.table.names)}.")
     found = fit.sources[fit.sources["status"] == "answered"]
     ax = axes(ax, 7, 1.2 + 0.35 * len(found))
     lines = [fit.site(name, alpha).loc[term].tolist() for name in found.index]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import OptionError, PrivateQuantityError
+from dpstats.errors import OptionError, PrivateQuantityError, among, given
 from dpstats.families import GAUSSIAN, Family
 from dpstats.results import inference
 
@@ -63,8 +63,8 @@ class Prediction:
     row_labels: Any = None
 
     def __post_init__(self) -> None:
-        if self.which not in _COLUMNS:
-            raise OptionError(f"which={self.which!r}: allowed are 'mean' and 'linear'.")
+        if not among(self.which, _COLUMNS):
+            raise OptionError(f"which={given(self.which)}: allowed are 'mean' and 'linear'.")
 
     def _scaled(self, linpred: Array) -> Array:
         return linpred if self.which == "linear" else self.family.mean(linpred)

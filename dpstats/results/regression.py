@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import ExtrapolationWarning, OptionError
+from dpstats.errors import ExtrapolationWarning, OptionError, among, given, need_flag
 from dpstats.families import GAUSSIAN
 from dpstats.protocol.estimate import WEIGHTED_DOWN, CoefficientEstimate
 from dpstats.results import coefficients, dispersion
@@ -210,6 +210,9 @@ class RegressionResults(TermResults):
 
     def _predicted(self, exog: Any, which: str, known: Mapping[str, Any], clip: bool) -> Prediction:
         design, table = self.design, self.table
+        if not among(which, ("mean", "linear")):
+            raise OptionError(f"which={given(which)}: allowed are 'mean' and 'linear'.")
+        need_flag(clip=clip)
         X = design.exog(exog, table.inner, clip)
         linpred = X @ table.inner_values + self._known_term(exog, len(X), known, clip)
         for message in what_is_astray(design, exog, known, clip):

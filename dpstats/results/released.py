@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from dpstats import version
 from dpstats.design import Design, design_from_dict
-from dpstats.errors import OptionError
+from dpstats.errors import OptionError, among, given
 from dpstats.privacy import NOT_PRIVATE, Neighbors
 from dpstats.results import archive
 from dpstats.results.margins import bounded
@@ -244,8 +244,8 @@ class Released:
         style : {"text", "bibtex"}
         """
         styles = {"text": lambda c: c.text(), "bibtex": lambda c: c.bibtex()}
-        if style not in styles:
-            raise OptionError(f"style={style!r}: allowed are {', '.join(map(repr, styles))}.")
+        if not among(style, styles):
+            raise OptionError(f"style={given(style)}: allowed are {', '.join(map(repr, styles))}.")
         separator = "\n" if style == "text" else "\n\n"
         return separator.join(styles[style](c) for c in (*self.error_bound.citations, SOFTWARE))
 
@@ -261,11 +261,12 @@ class Released:
         accuracy = f" {bound.sentence()}" if few else _TABLED * (len(bound.nonprivate) > _FEW)
         source = f", after {bound.citations[0].text()}" if bound.citations else "."
         kind = f"{plan.model}{self._law}"
+        remarks = "".join(f" Warning: {text}" for text in self.estimate.remarks)
         return plain(
             f"{mark}Estimates are ({promise.epsilon:g}, {promise.delta:g})-differentially private "
             f"for {promise.unit} ({promise.trust}; {promise.neighbors}).{total} "
             f"The {self._fitted} ({kind}) was fitted with dpstats {version.VERSION} by its "
-            f"method {plan.method}{source}{errors}{accuracy}"
+            f"method {plan.method}{source}{errors}{accuracy}{remarks}"
         )
 
     @property

@@ -156,7 +156,8 @@ def _parameters(fit: Released, alpha: float) -> TextTable:
     header = ["", what, "std err", *(["z", "P>|z|"] if tested else []), *ends, "priv. share"]
     bound = fit.error_bound.nonprivate
     if len(bound):
-        columns.append([_number(value, 3) for value in bound.reindex(table.inner_names)])
+        each = bound.reindex(table.inner_names)
+        columns.append(["" if math.isnan(value) else _number(value, 3) for value in each])
         header.append("priv. +/-")
     return TextTable(tuple(header), _grouped(table, list(zip(*columns, strict=True))))
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import OptionError
+from dpstats.errors import need_whole
 from dpstats.families.mixtures import NormalMixture, RegressionMixture
 from dpstats.families.signs import mean_sign
 from dpstats.protocol.symmetric import SymmetricLinesEstimate, SymmetricMixtureEstimate
@@ -167,8 +167,8 @@ class SymmetricMixtureResults(_SymmetricResults):
         from scipy.special import ndtri
         from scipy.stats import uniform
 
-        if not (isinstance(n, int) and n >= 1):
-            raise OptionError(f"sample(n={n!r}): a whole number of rows, at least 1, is needed.")
+        need_whole(1, 2**31, n=n)
+        need_whole(0, 2**32 - 1, seed=seed)
         e = self.estimate
         numbers = uniform.rvs(size=(n, len(e.columns) + 1), random_state=seed)
         signs = np.where(numbers[:, :1] < 0.5, -1.0, 1.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dpstats.errors import OptionError
+from dpstats.errors import OptionError, need_flag
 from dpstats.results import inference
 from dpstats.results.parameters import ParameterResults
 
@@ -42,6 +42,7 @@ class TermResults(ParameterResults):
         OptionError
             If no test is valid (`has_inference`).
         """
+        need_flag(skip_single=skip_single)
         found = self._term_tests()
         kept = [row for row in found if not (skip_single and row[2] == 1)]
         return inference.terms_as_statsmodels(kept, self._mark)

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import SchemaError
+from dpstats.errors import SchemaError, is_number
 from dpstats.stored import shown
 from dpstats.tables.coercion import (
     as_column,
@@ -164,7 +164,7 @@ class Categorical:
         shares: Sequence[float] | None = None,
     ) -> None:
         if isinstance(levels, str) or not hasattr(levels, "__iter__"):
-            raise SchemaError(f"Categorical({levels!r}): a list of levels is needed.")
+            raise SchemaError(f"Categorical({shown(levels)}): a list of levels is needed.")
         listed = [_level(value) for value in levels]
         if not listed:
             raise SchemaError(
@@ -174,7 +174,7 @@ class Categorical:
         for code, value in enumerate(listed):
             if level_keys(value)[0] in codes:
                 raise SchemaError(
-                    f"Categorical({listed!r}): the level {value!r} is listed twice "
+                    f"Categorical({shown(levels)}): the level in place {code + 1} is listed twice "
                     "(numbers and text match by value: 1, 1.0, True and '1' are one level)."
                 )
             codes[level_keys(value)[0]] = code
@@ -182,7 +182,7 @@ class Categorical:
             codes[level_keys(other)[0]] = len(listed)
             listed.append(_level(other))
         if len(listed) < 2:
-            raise SchemaError(f"Categorical({listed!r}): a column with one level cannot vary.")
+            raise SchemaError(f"Categorical({shown(levels)}): a column with one level cannot vary.")
         for code, value in enumerate(listed):
             for alias in level_keys(value):
                 codes.setdefault(alias, code)
@@ -238,14 +238,19 @@ def _shares(shares: Any, levels: Sequence[Level]) -> tuple[float, ...]:
     """Guessed shares of levels, each above 0."""
     if isinstance(shares, (str, Mapping)) or not hasattr(shares, "__iter__"):
         raise SchemaError(f"Categorical shares={shown(shares)}: a list of numbers is needed.")
-    found = tuple(_finite("Categorical share", share) for share in shares)
+    listed = list(shares)
+    if not all(map(is_number, listed)):
+        raise SchemaError(f"Categorical shares={shown(listed)}: a list of numbers is needed.")
+    found = tuple(map(float, listed))
     if len(found) != len(levels):
         raise SchemaError(
-            f"Categorical shares={list(found)!r}: one for each of the {len(levels)} levels "
-            f"{list(levels)!r} is needed."
+            f"Categorical shares={shown(list(found))}: one for each of the {len(levels)} levels "
+            "is needed."
         )
     if min(found) <= 0 or abs(sum(found) - 1) > _ROUNDED:
-        raise SchemaError(f"Categorical shares={list(found)!r}: each is > 0, together they are 1.")
+        raise SchemaError(
+            f"Categorical shares={shown(list(found))}: each is > 0, together they are 1."
+        )
     return found
 
 

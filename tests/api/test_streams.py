@@ -653,7 +653,7 @@ def test_a_bar_stays_while_released_numbers_are_fitted(
     monkeypatch.setattr(progress, "_is_watched", lambda: True)
     report = progress.Progress(1, delay=0.2)
     progress.computed()  # nothing runs
-    with progress.shown(report):
+    with progress.watched(report):
         report("one")
         progress.computed()
         assert capsys.readouterr().err == ""

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import statsmodels.formula.api as smf
 from numpy.typing import NDArray
 
 import dpstats as dp
@@ -94,6 +95,36 @@ def solution(bread: Array, step: Array, variance: float = 1e-4, spread: float = 
         spread=spread,
         start=np.zeros(d),
     )
+
+
+def test_faint_directions_that_noise_mixes_touch_what_they_span() -> None:
+    """Two as faint as each other: only their plane is known, and it touches both columns."""
+    values, turn = (
+        np.array([0.1, 0.12, 100.0]),
+        np.array([[0.8, -0.6, 0], [0.6, 0.8, 0], [0, 0, 1]]),
+    )
+    effects = Faint.within(5.0, values, turn, np.full((3, 3), 0.01)).effects(np.eye(3))
+    assert np.abs(effects[:2]).min() > 0.5
+    assert not effects[2].any()
+
+
+def test_a_surface_of_second_order_is_not_thought_to_be_known() -> None:
+    """Uncentred squares and products are collinear: z was up to 175, with errors a tenth of
+    the non-private ones.
+    """
+    rng, n = np.random.default_rng(1), 10_000
+    a = rng.uniform(32, 42, n)
+    b = rng.uniform(-124, -114, n) - (a - 37) * 0.8
+    y = 12 + 0.05 * (a - 37) ** 2 - 0.03 * (b + 119) * (a - 37) + 0.3 * rng.normal(size=n)
+    frame = pd.DataFrame({"a": a, "b": b, "y": y})
+    schema = dp.Schema(a=dp.Numeric(32, 42), b=dp.Numeric(-128, -110), y=dp.Numeric(5, 20))
+    formula = "y ~ a * b + I(a**2) + I(b**2)"
+    theirs = smf.ols(formula, frame).fit(cov_type="HC1")
+    for seed in range(4):
+        fit = dp.ols(formula, frame, schema).fit(dp.Central(1.0, 1e-7), noise=SeededNoise(seed))
+        off = (fit.params - theirs.params) / fit.bse
+        assert off.abs().max() < 3
+        assert "Not identified" in " ".join(fit.estimate.remarks)
 
 
 def test_what_is_seen_clearly_is_a_newton_step_with_its_sandwich() -> None:

@@ -541,3 +541,24 @@ def test_counts_and_other_links_come_to_rest_where_a_factor_matters(model, level
         held.append(away <= 1.96 * fit.bse.to_numpy())
     assert np.median(off) < 1.5
     assert np.mean(held) >= 0.85
+
+
+def test_a_bulk_of_few_rows_starts_where_noise_can_tell_it() -> None:
+    """One row in 200 is long; noise of all counts together is as much (where it began at .1)."""
+    rng, n, starts = np.random.default_rng(6), 20_000, []
+    for _ in range(50):
+        true = np.r_[np.exp(rng.uniform(-4, 0, n - 1_000)), rng.uniform(1, 3, 1_000)]
+        edges = np.geomspace(0.02, 7.0, 29)
+        counts = np.histogram(true, np.r_[0, edges, np.inf])[0] + 12.0 * rng.normal(size=30)
+        starts.append(TailLaw.of_histogram(counts, 12.0, edges, n, 1.3, 0.005, True).clips[0])
+    assert min(starts) > 0.8
+
+
+def test_a_count_that_every_law_contradicts_leaves_chances() -> None:
+    """Where one law alone comes near the count, and was all but ruled out before."""
+    clips = np.geomspace(1.0, 100.0, 50)
+    numbers = np.stack([1e4 * clips**-1.0, 1e4 * clips**-6.0])
+    law = TailLaw(clips, numbers, np.array([0.0, 1.0]))
+    found = law.counted(10.0, 1e3, 1.0)
+    assert np.isfinite(found.chances).all()
+    assert found.chances[0] == pytest.approx(1.0)

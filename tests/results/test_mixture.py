@@ -61,7 +61,7 @@ def test_rows_that_are_drawn_follow_the_mixture(fit):
     shares = fit.predict(made).value_counts(normalize=True).sort_index()
     np.testing.assert_allclose(shares, fit.weights, atol=0.03)
     for n in (0, 2.5):
-        with pytest.raises(OptionError, match="sample"):
+        with pytest.raises(OptionError, match="whole number"):
             fit.sample(n, seed=1)
 
 

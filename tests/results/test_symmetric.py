@@ -52,7 +52,7 @@ def test_samples_follow_the_mixture(of_clusters) -> None:
     wanted = 1 + fit.sigma**2 / (fit.beta @ fit.beta)
     assert abs(along.mean() - wanted) < 4 * along.std() / np.sqrt(20_000)
     assert abs(made.mean().max()) < 0.05
-    with pytest.raises(OptionError, match="sample"):
+    with pytest.raises(OptionError, match="whole number"):
         fit.sample(0, seed=1)
 
 

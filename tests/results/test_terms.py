@@ -108,7 +108,7 @@ def test_the_covariance_that_is_reported_may_be_asked_for(name: str) -> None:
         ("HAC", "order of rows"),
         ("cluster", "Declare it"),
         ("newey", "no such covariance"),
-        (3, "no such covariance"),
+        (3, "a text is needed"),
     ],
 )
 def test_another_covariance_is_refused_with_the_reason(name, says: str) -> None:

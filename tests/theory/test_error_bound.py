@@ -106,6 +106,24 @@ def test_an_answer_to_another_question_or_parts_beyond_the_whole_have_the_interv
         np.testing.assert_allclose(bound.nonprivate, bound.population)
 
 
+def test_what_was_presumed_of_a_parameter_is_no_bound_and_is_not_quoted():
+    fit, _ = make()
+    hidden = replace(fit.estimate, not_identified=(fit.design.names.index("age"),))
+    told = replace(fit, estimate=hidden)._bounded()
+    assert "age" not in told.error_bound.nonprivate
+    assert "age" not in told.error_bound.population
+    assert "coefficient of age" not in told.error_bound.sentence()
+    assert "that of income within" in told.error_bound.sentence()
+    row = next(line for line in str(told.summary()).splitlines() if line.startswith("age"))
+    assert row.split()[-1].endswith("%")  # no number below "priv. +/-"
+
+
+def test_a_paragraph_of_methods_has_the_warnings_of_the_fit():
+    fit, _ = make()
+    warned = replace(fit, estimate=replace(fit.estimate, remarks=("Some rows lie far out.",)))
+    assert warned.describe().endswith(" Warning: Some rows lie far out.")
+
+
 def test_laplace_noise_has_its_own_quantile():
     """Draws of Laplace noise of variance 1 stay within the factor, and 1.96 is too short."""
     laplace = dp.mean("y", pd.DataFrame({"y": np.arange(400) / 400}), dp.Schema(y=dp.Numeric(0, 1)))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from dpstats.errors import OptionError
+from dpstats.errors import OptionError, among, given
 from dpstats.estimators import columns
 from dpstats.estimators.base import Request, need_delta
 from dpstats.estimators.bounds import MEAN_LOWER, rates
@@ -187,8 +187,8 @@ class ClippedMean(CountingMethod[CoefficientEstimate]):
 
     def _plan(self, design: Design, privacy: Privacy, n: int, options: Options) -> Plan:
         asked = options.get("clip", "auto")
-        if asked not in _CLIPS:
-            raise OptionError(f"clip={asked!r}: allowed are {', '.join(map(repr, _CLIPS))}.")
+        if not among(asked, _CLIPS):
+            raise OptionError(f"clip={given(asked)}: allowed are {', '.join(map(repr, _CLIPS))}.")
         facts = facts_of(design, privacy)
         wide = privacy.delta > 0 and not (facts.declared or facts.natural)
         if asked == "window" or (asked == "auto" and wide):

@@ -10,7 +10,7 @@ import numpy as np
 
 from dpstats.accounting import Parallel
 from dpstats.combining import RULES
-from dpstats.errors import OptionError
+from dpstats.errors import OptionError, among, given
 from dpstats.estimators.bounds import rates
 from dpstats.estimators.federated.base import SiteMethod
 from dpstats.estimators.federated.theory import ALIKE, LINEAR_LOWER, TARGET_LINEAR_LOWER
@@ -118,8 +118,8 @@ class OneShot(SiteMethod):
         """
         if asked is None:
             return next(iter(RULES))
-        if not isinstance(asked, str) or asked not in RULES:
-            raise OptionError(f"combine={asked!r}: allowed are {', '.join(map(repr, RULES))}.")
+        if not among(asked, RULES):
+            raise OptionError(f"combine={given(asked)}: allowed are {', '.join(map(repr, RULES))}.")
         return asked
 
     def over(self, privacy: Federated, plans: Mapping[str, Plan], combine: str) -> Plan:

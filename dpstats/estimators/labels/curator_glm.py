@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import OptionError
+from dpstats.errors import OptionError, given
 from dpstats.estimators.bounds import LABEL_GLM_LOWER, SMALL_DELTA
 from dpstats.estimators.labels.base import (
     LabelMethod,
@@ -150,8 +150,8 @@ class LabelCuratorGLM(LabelMethod):
         inverse = inverse_gram(public_rows(design))
         if design.family == BINOMIAL and options.get("clip") is not None:
             raise OptionError(
-                f"clip={options['clip']!r}: a yes or no is not clipped, for the mean of a clipped "
-                "one is no probability. Leave the clip out."
+                f"clip={given(options['clip'])}: a yes or no is not clipped, for the mean of a "
+                "clipped one is no probability. Leave the clip out."
             )
         how = glm_responses(design, privacy, options, inverse)
         shares = _BINARY if design.family == BINOMIAL else _SHARES

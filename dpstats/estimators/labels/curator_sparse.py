@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.accounting import Selection, Share, calibrate, gdp_mu
-from dpstats.errors import OptionError
+from dpstats.errors import OptionError, among, given
 from dpstats.estimators.base import Request
 from dpstats.estimators.bounds import LINEAR, SMALL_DELTA, SPARSE_LOWER, rates
 from dpstats.estimators.guesses import round_up
@@ -144,8 +144,8 @@ class LabelCuratorOMP(LabelMethod):
     def _label_plan(self, design: Design, privacy: LabelOnly, n: int, options: Options) -> Plan:
         """Mechanisms, cost and warnings from public facts only."""
         asked, inference = options.get("sparsity"), options.get("inference", "none")
-        if inference not in ("none", "split"):
-            raise OptionError(f"inference={inference!r}: allowed are 'none' and 'split'.")
+        if not among(inference, ("none", "split")):
+            raise OptionError(f"inference={given(inference)}: allowed are 'none' and 'split'.")
         split, n = inference == "split", len(public_rows(design))
         how = responses(design, privacy, options)
         picks = _picks(design, privacy, n // 2 if split else n, sizes_of(asked))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import OptionError
+from dpstats.errors import OptionError, among, given
 from dpstats.estimators.bounds import LABEL_SPARSE_LOWER, LINEAR, SMALL_EPS, rates
 from dpstats.estimators.guesses import declared, round_up
 from dpstats.estimators.labels.base import (
@@ -164,8 +164,8 @@ class _Sparse(LabelMethod):
         """Channel, interval and cost from public facts only."""
         rows, sizes = public_rows(design), sizes_of(options.get("sparsity"))
         inference = options.get("inference", "none")
-        if inference not in ("none", "split"):
-            raise OptionError(f"inference={inference!r}: allowed are 'none' and 'split'.")
+        if not among(inference, ("none", "split")):
+            raise OptionError(f"inference={given(inference)}: allowed are 'none' and 'split'.")
         if inference == "split":
             half = half_of(len(rows))
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.channels import Channel, CoordinateSampling, channel
-from dpstats.errors import OptionError
+from dpstats.errors import OptionError, given, is_number
 from dpstats.estimators.guesses import (
     Guess,
     clipping_radius,
@@ -145,10 +145,8 @@ def facts_of(design: Design, options: Options) -> RecordGuess:
     """
     facts = guess(design)
     clip = options.get("clip")
-    if clip is not None and not (
-        isinstance(clip, (int, float)) and math.isfinite(clip) and clip > 0
-    ):
-        raise OptionError(f"clip={clip!r}: a finite number > 0 is needed; about 1 to 3.")
+    if clip is not None and not (is_number(clip) and clip > 0):
+        raise OptionError(f"clip={given(clip)}: a finite number > 0 is needed; about 1 to 3.")
     # Half of the rows are weighted down: weights cost little signal, and noise grows with R^2.
     typical = replace(facts, radius=min(math.sqrt(np.trace(facts.gram)), facts.radius))
     radius = clipping_radius(options.get("radius"), typical, design)

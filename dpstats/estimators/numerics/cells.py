@@ -115,7 +115,7 @@ class Column:
     ----------
     edges : ndarray
         Of the cells to count.
-    found : Found or None
+    found : CenterScale or None
         None as long as nothing stands out of the noise.
     """
 

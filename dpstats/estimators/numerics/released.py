@@ -159,7 +159,7 @@ def fit_released(
     ----------
     law : Law
         Where to start.
-    asked : sequence of Asked
+    asked : sequence of AnsweredQuery
         With at least as many numbers together as the law has parameters.
     n : float
         About the number of rows that contribute.

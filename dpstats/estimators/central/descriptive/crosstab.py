@@ -16,7 +16,7 @@ from dpstats.estimators.central.descriptive.counts import (
     ask_table,
     expected_shares,
 )
-from dpstats.estimators.columns import factor_of
+from dpstats.estimators.columns import checked_pair, factor_of
 from dpstats.estimators.sources import DONG, KIFER_ROGERS, WILSON
 from dpstats.privacy import Privacy
 from dpstats.protocol import CrosstabEstimate, Holder, Options, Plan
@@ -53,7 +53,7 @@ class PairShares(CountingMethod[CrosstabEstimate]):
         need_delta(self.name, privacy)
         asks = [Request(COUNTS, 1.0, "rows of each pair of levels")]
         plan = counted_plan(self, design, privacy, n, asks, options)
-        (_, rows), (_, columns) = _factors(design, options["columns"])
+        (_, rows), (_, columns) = _factors(design, checked_pair(design, options["columns"]))
         plan = replace(plan, parameters=tuple(f"{a}, {b}" for a in rows for b in columns))
         return expected_shares(plan, len(plan.parameters))
 

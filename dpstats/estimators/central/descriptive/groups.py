@@ -16,7 +16,7 @@ from dpstats.estimators.central.counted import CountingMethod, counted_plan
 from dpstats.estimators.central.descriptive import passes
 from dpstats.estimators.central.descriptive.quantile import OWN as DISTRIBUTIONS
 from dpstats.estimators.central.descriptive.window import Window, window_of
-from dpstats.estimators.columns import factor_of
+from dpstats.estimators.columns import checked_pair, factor_of
 from dpstats.estimators.guesses import max_rows, round_up
 from dpstats.estimators.sources import DONG, FICHTENBERGER, WELCH
 from dpstats.privacy import Privacy
@@ -161,7 +161,8 @@ class GroupMeans(_ByGroup, CountingMethod[GroupMeansEstimate]):
     def _plan(self, design: Design, privacy: Privacy, n: int, options: Options) -> Plan:
         need_delta(self.name, privacy)
         plan = counted_plan(self, design, privacy, n, self._asks(), options)
-        _, levels = factor_of(design, options["columns"], options["columns"][1])
+        names = checked_pair(design, options["columns"])
+        _, levels = factor_of(design, names, names[1])
         error, share, unit = self._errors(plan, design, len(levels))
         plan = replace(
             plan,
@@ -190,7 +191,8 @@ class _TwoGroups(_ByGroup, CountingMethod[DifferenceEstimate]):
 
     def _plan(self, design: Design, privacy: Privacy, n: int, options: Options) -> Plan:
         need_delta(self.name, privacy)
-        _, levels = factor_of(design, options["columns"], options["columns"][1])
+        names = checked_pair(design, options["columns"])
+        _, levels = factor_of(design, names, names[1])
         plan = counted_plan(self, design, privacy, n, self._asks(), options)
         error, share, unit = self._errors(plan, design, 2)
         plan = replace(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import OptionError
+from dpstats.errors import OptionError, among, given
 from dpstats.estimators import columns
 from dpstats.estimators.base import need_delta
 from dpstats.estimators.guesses import max_rows, round_up
@@ -168,8 +168,8 @@ def mechanism_of(method: str, options: Options, privacy: Privacy) -> Literal["ga
         If it is none of the two, or Gaussian noise with delta = 0.
     """
     asked = options.get("mechanism", "gaussian" if privacy.delta > 0 else "laplace")
-    if asked not in ("gaussian", "laplace"):
-        raise OptionError(f"mechanism={asked!r}: 'gaussian' or 'laplace' is needed.")
+    if not among(asked, ("gaussian", "laplace")):
+        raise OptionError(f"mechanism={given(asked)}: 'gaussian' or 'laplace' is needed.")
     if asked == "gaussian":
         need_delta(method, privacy)
         return "gaussian"

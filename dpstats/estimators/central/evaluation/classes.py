@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import OptionError
+from dpstats.errors import OptionError, given, is_number
 from dpstats.estimators.base import Request, need_delta
 from dpstats.estimators.central.counted import CountingMethod, counted_plan
 from dpstats.estimators.central.descriptive import passes
@@ -174,8 +174,8 @@ def checked_threshold(asked: object) -> float:
     OptionError
         If it is none.
     """
-    if isinstance(asked, bool) or not isinstance(asked, (int, float)) or not 0 < asked < 1:
-        raise OptionError(f"threshold={asked!r}: a probability between 0 and 1 is needed.")
+    if not (isinstance(asked, (int, float)) and is_number(asked) and 0 < asked < 1):
+        raise OptionError(f"threshold={given(asked)}: a probability between 0 and 1 is needed.")
     return float(asked)
 
 
@@ -195,8 +195,8 @@ def checked_edges(asked: object) -> list[float]:
         if rising and (edges[0], edges[-1]) == (0.0, 1.0):
             return edges
     raise OptionError(
-        f"bins={asked!r}: a number from 1 to {_MOST_BINS}, or edges that increase from 0 to 1, are "
-        "needed."
+        f"bins={given(asked)}: a number from 1 to {_MOST_BINS}, or edges that increase from 0 to "
+        "1, are needed."
     )
 
 

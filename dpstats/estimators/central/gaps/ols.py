@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import OptionError
+from dpstats.errors import OptionError, given
 from dpstats.estimators.base import Request, floor_eigenvalues, need_delta, need_positive
 from dpstats.estimators.central.counted import CountingMethod, counted_plan
 from dpstats.estimators.central.gaps import expected
@@ -77,7 +77,7 @@ class _Moments:
         Of them in which each covariate was observed.
     second : ndarray of shape (d, d)
         Second moments of a row.
-    asked : tuple of Asked
+    asked : tuple of AnsweredQuery
         What was answered.
     unseen : tuple of int, or None
         Two covariates that hardly any row has both of, where there are such.
@@ -199,7 +199,7 @@ class CompletedOLS(CountingMethod[CoefficientEstimate]):
         asks = with_scales(asks, design, privacy, n)
         normal = options.get("normal", False)
         if not isinstance(normal, bool):
-            raise OptionError(f"normal={normal!r}: True or False is needed.")
+            raise OptionError(f"normal={given(normal)}: True or False is needed.")
         plan = counted_plan(self, design, privacy, n, asks, {"normal": normal})
         share = need_positive("complete", options.get("complete"), 1.0, most=1.0)
         return without_scales(expected.planned(plan, design, share, _RADIUS, _CLIP), design)

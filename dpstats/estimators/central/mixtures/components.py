@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from dpstats.errors import OptionError
+from dpstats.errors import OptionError, given
 from dpstats.estimators.guesses import enough
 from dpstats.protocol import Plan
 
@@ -27,8 +27,8 @@ def possible_components(asked: object, most: int) -> tuple[int, ...]:
     numbers = [k for k in every if isinstance(k, int) and not isinstance(k, bool)]
     if not numbers or numbers != list(every) or min(numbers) < 1 or max(numbers) > most:
         raise OptionError(
-            f"components={asked!r}: a whole number from 1 to {most} is needed, or several of them, "
-            f"such as range(1, {min(most, 5) + 1})."
+            f"components={given(asked)}: a whole number from 1 to {most} is needed, or several of "
+            f"them, such as range(1, {min(most, 5) + 1})."
         )
     return tuple(sorted(set(numbers)))
 

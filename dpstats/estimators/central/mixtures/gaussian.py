@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import OptionError
+from dpstats.errors import OptionError, given
 from dpstats.estimators.base import Request, floor_eigenvalues, need_delta
 from dpstats.estimators.central.counted import CountingMethod, counted_plan
 from dpstats.estimators.central.mixtures import expected
@@ -57,7 +57,7 @@ _MANY, _WIDE = 5, 4  # number: components and columns from which four directions
 _MOST_ANSWERS = 420  # numerical: of steps, that the finish takes
 _STARTS = 3  # numerical: mixtures that the histogram leaves, at most
 _MOST_COMPONENTS = 20  # untried: more components
-_SHAPES = get_args(CovarianceKind)
+_SHAPES: tuple[CovarianceKind, ...] = get_args(CovarianceKind)
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,10 +159,8 @@ class GaussianMixture(CountingMethod[MixtureEstimate]):
         need_delta(self.name, privacy)
         numbers, shape = (
             possible_components(options.get("components", 2), _MOST_COMPONENTS),
-            options.get("covariance", "full"),
+            _shape(options.get("covariance", "full")),
         )
-        if shape not in _SHAPES:
-            raise OptionError(f"covariance={shape!r}: allowed are {', '.join(map(repr, _SHAPES))}.")
         q = _directions(max(numbers), len(_columns(design)))
         cells = _MORE_CELLS if q == _WIDE else _CELLS
         growing = _GROWTH ** np.arange(_STEPS)
@@ -206,6 +204,14 @@ class GaussianMixture(CountingMethod[MixtureEstimate]):
         estimate = concluded(local, finishes, scaled, plan, count)
         released = {**estimate.released, **({"scales": scales} if scales else {})}
         return replace(estimate, released=released, remarks=(*remarks, *estimate.remarks))
+
+
+def _shape(asked: object) -> CovarianceKind:
+    for shape in _SHAPES:
+        if isinstance(asked, str) and asked == shape:
+            return shape
+    allowed = ", ".join(map(repr, _SHAPES))
+    raise OptionError(f"covariance={given(asked)}: allowed are {allowed}.")
 
 
 def _finishes(

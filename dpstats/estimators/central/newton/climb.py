@@ -27,6 +27,7 @@ from dpstats.estimators.central.newton.budget import (
 from dpstats.estimators.central.newton.conclusion import (
     Conclusion,
     Solution,
+    clear_of_noise,
     conclude,
     presumed_effect,
 )
@@ -34,11 +35,14 @@ from dpstats.estimators.central.newton.parts import (
     ScoreAt,
     SplitScore,
     Whole,
+    as_asked,
     joined,
     pooled,
+    told_apart,
     whole,
 )
 from dpstats.estimators.central.newton.questions import ExpectedRows, Questions
+from dpstats.estimators.central.newton.secant import Told, along
 from dpstats.estimators.central.newton.tail_law import TailLaw, allowed
 from dpstats.estimators.central.newton.whitening import Metric, coordinates
 from dpstats.estimators.numerics.entrywise import average, operator_norm, symmetric_pattern
@@ -174,7 +178,7 @@ class Climb(ABC):
         b = self.bounded(b + self.late_step(b, score, bread))
         foresee(self.holder, [*self.halves(b, clip), self.squares(b, clip)])
         second = self.last(1, b, clip)
-        bread = self.carried(bread, first.at, second.at)
+        bread, told = self.told(bread, as_asked(first), as_asked(second))
         both = pooled(first, second, bread.matrix)
         score = whole(both, peeled)
         at, score = joined(middle, ScoreAt(both.at, score), bread.matrix)
@@ -185,7 +189,7 @@ class Climb(ABC):
             at=at,
             step=self.bent(at, solved(bread.matrix, score.total + beyond)),
             bread=bread.matrix,
-            variances=bread.variances,
+            variances=told.variances,
             meat=meat,
             noise=score.variance,
             allowed=anywhere,
@@ -193,21 +197,40 @@ class Climb(ABC):
             spread=spread,
             start=self.start,
         )
-        found = conclude(solution, self.asks.w, self.effect(spread))
+        found = conclude(solution.turned(told.basis), self.asks.w @ told.basis, self.effect(spread))
         said = {
             "clip": clip,
             "scores beyond the clip": min(law.number(clip), self.n),
             "lean of long scores": float(np.linalg.norm(beyond)) / math.sqrt(score.variance),
             "leverage": bread.leverage,
+            "last step": clear_of_noise(solution),
         }
         return found, said
 
     def late_step(self, b: Array, score: Whole, bread: Bread) -> Array:
         """A step by the released curvature, shrunk by the size of its noise as early ones are."""
-        squared = max(float(score.total @ score.total), 1e-300)
-        kept = max(0.0, 1 - b.size * score.variance / squared)
+        kept = told_apart(score)
         least = max(_LEAST_CURVATURE * bread.level, _FLOOR * operator_norm(bread.variances))
         return self.bent(b, solved(floor_eigenvalues(bread.matrix, least), kept * score.total))
+
+    def told(self, bread: Bread, earlier: ScoreAt, later: ScoreAt) -> tuple[Bread, Told]:
+        """The curvature, asked where the earlier score was, where the later one was; given both.
+
+        Under other than normal responses it changes on the way, and the fall says less of it.
+        """
+        bread = self.carried(bread, earlier.at, later.at)
+        if self.family != GAUSSIAN:
+            return bread, Told(np.eye(later.at.size), bread.matrix, bread.variances)
+        # The step was by the earlier score, with its noise: less what of it is expected to be that.
+        kept = told_apart(earlier.score)
+        told = along(
+            bread.matrix,
+            bread.variances,
+            later.at - earlier.at,
+            kept * earlier.score.total - later.score.total,
+            kept * earlier.score.variance + later.score.variance,
+        )
+        return bread._replace(matrix=told.plain), told
 
     def carried(self, bread: Bread, before: Array, after: Array) -> Bread:
         """The curvature at another place, changed as the model's is."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from dpstats.estimators.central.newton.budget import between_0_and_1
 from dpstats.estimators.central.newton.identification import (
     CLEAR,
+    NOTHING,
     Faint,
     KnownDirections,
     likely_factor,
@@ -19,7 +21,7 @@ from dpstats.estimators.numerics.entrywise import operator_norm
 if TYPE_CHECKING:
     from dpstats.design import Design
 
-__all__ = ["EFFECT", "Conclusion", "Solution", "conclude", "presumed_effect"]
+__all__ = ["EFFECT", "Conclusion", "Solution", "clear_of_noise", "conclude", "presumed_effect"]
 
 Array = NDArray[np.float64]
 
@@ -45,6 +47,17 @@ class Solution(NamedTuple):
     spread: float
     start: Array
 
+    def turned(self, basis: Array) -> Solution:
+        """In the coordinates of an orthonormal basis, which those of `variances` are already."""
+        return self._replace(
+            at=basis.T @ self.at,
+            step=basis.T @ self.step,
+            bread=basis.T @ self.bread @ basis,
+            meat=basis.T @ self.meat @ basis,
+            allowed=basis.T @ self.allowed @ basis,
+            start=basis.T @ self.start,
+        )
+
 
 class Conclusion(NamedTuple):
     """Coefficients and their covariance, with its parts, in internal coordinates.
@@ -59,6 +72,16 @@ class Conclusion(NamedTuple):
     cov_sampling: Array
     presumed: Array
     short: float
+
+
+def clear_of_noise(solution: Solution) -> float:
+    """By how much a step changes predictors (root mean square), less what its noise explains.
+
+    0 where that may be all of it.
+    """
+    squared = float(solution.step @ solution.step)
+    noise = solution.noise * float(np.square(np.linalg.pinv(solution.bread)).sum())
+    return math.sqrt(squared - noise) if squared > NOTHING**2 * noise else 0.0
 
 
 def presumed_effect(design: Design, spread: float) -> Array:

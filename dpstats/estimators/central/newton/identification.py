@@ -75,7 +75,7 @@ class Faint:
     seen, doubt : ndarray of shape (r,)
         Curvature along them as released, and the standard deviation of its noise.
     mixed : ndarray of shape (d, r)
-        Size of what noise adds to each direction of each other eigenvector, in whitened
+        Size of what noise adds to each direction of the clear eigenvectors, in whitened
         coordinates.
     """
 
@@ -91,10 +91,10 @@ class Faint:
         twice = 2 * variances - np.diag(np.diag(variances))
         doubt = np.sqrt(np.einsum("ir,ij,jr->r", squares, twice, squares))
         at = values < limit * doubt
-        # First order of perturbation: E_kj / (value_k - value_j) of the others, k != j.
+        # First order of perturbation: E_kj / (value_k - value_j) of the clear ones. To turn faint
+        # ones into each other changes nothing: what is open is all that they span.
         gap = np.maximum(np.abs(values[:, None] - values[at]), doubt[at])
-        turned = np.where(np.arange(values.size)[:, None] == np.flatnonzero(at), 0.0, 1.0)
-        turned *= doubt[at] / math.sqrt(2) / gap
+        turned = np.where(at[:, None], 0.0, doubt[at] / math.sqrt(2) / gap)
         return cls(basis[:, at], values[at], doubt[at], np.sqrt(squares @ turned**2))
 
     def noisiest(self, hidden: NDArray[np.bool_]) -> float:

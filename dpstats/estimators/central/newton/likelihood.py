@@ -23,7 +23,7 @@ from dpstats.estimators.central.newton.conclusion import Conclusion
 from dpstats.estimators.central.newton.curvature import drawn_to
 from dpstats.estimators.central.newton.normal_rows import NormalRows
 from dpstats.estimators.central.newton.questions import PredictorQuestions
-from dpstats.estimators.central.newton.remarks import far_out, off_model, reported
+from dpstats.estimators.central.newton.remarks import far_out, not_at_rest, off_model, reported
 from dpstats.estimators.central.newton.start import Start
 from dpstats.estimators.central.sandwich import noisy_count
 from dpstats.estimators.guesses import response_grid
@@ -124,6 +124,8 @@ class _PredictorClimb(Climb):
     def reported(self, found: Conclusion, said: dict[str, float]) -> CoefficientEstimate:
         """The estimate, with what was released beside it and what that says of the fit."""
         remarks = off_model(said["lean of long scores"], said["leverage"])
+        if self.family != GAUSSIAN:  # a linear score is solved by the last step
+            remarks += not_at_rest(said["last step"])
         estimate = reported(found, self.design, self.holder.plan, self.n, said, remarks)
         return replace(estimate, of_these_rows=True)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
-from dpstats.errors import OptionError
+from dpstats.errors import OptionError, among, given
 from dpstats.estimators.base import need_delta
 from dpstats.estimators.bounds import (
     GLM_LOWER,
@@ -177,8 +177,8 @@ class Newton(CountingMethod[CoefficientEstimate]):
     def _plan(self, design: Design, privacy: Privacy, n: int, options: Options) -> Plan:
         need_delta(self.name, privacy)
         asked = options.get("target", "mle")
-        if asked not in _TARGETS:
-            raise OptionError(f"target={asked!r}: allowed are 'mle' and 'robust'.")
+        if not among(asked, _TARGETS):
+            raise OptionError(f"target={given(asked)}: allowed are 'mle' and 'robust'.")
         if _TARGETS[asked] == "robust":
             law = design.family
             if (law.name, law.link) not in self._robust.families:

@@ -8,7 +8,17 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["ScoreAt", "SplitScore", "Whole", "joined", "omitted", "pooled", "whole"]
+__all__ = [
+    "ScoreAt",
+    "SplitScore",
+    "Whole",
+    "as_asked",
+    "joined",
+    "omitted",
+    "pooled",
+    "told_apart",
+    "whole",
+]
 
 Array = NDArray[np.float64]
 
@@ -31,6 +41,12 @@ class Whole(NamedTuple):
     lean: Array
 
 
+def told_apart(score: Whole) -> float:
+    """Share of a score that is expected to be none of its noise (positive-part James-Stein)."""
+    squared = max(float(score.total @ score.total), 1e-300)
+    return max(0.0, 1 - score.total.size * score.variance / squared)
+
+
 class ScoreAt(NamedTuple):
     """A whole score, and where it was asked."""
 
@@ -46,6 +62,12 @@ def omitted(d: int) -> float:
     is not negative: a normal law of that deviation, cut at 0, has the mean v sqrt(2/d) sqrt(2/pi).
     """
     return 2 / math.sqrt(math.pi * d)
+
+
+def as_asked(asked: SplitScore) -> ScoreAt:
+    """Both parts of a score, as they are."""
+    variance = asked.noise**2 + asked.outer_noise**2
+    return ScoreAt(asked.at, Whole(asked.inner + asked.outer, variance, np.zeros_like(asked.at)))
 
 
 def whole(asked: SplitScore, peeled: bool) -> Whole:

@@ -15,10 +15,19 @@ from dpstats.protocol import CoefficientEstimate, Plan
 if TYPE_CHECKING:
     from dpstats.design import Design
 
-__all__ = ["blurred", "covering", "far_out", "not_identified", "off_model", "reported"]
+__all__ = [
+    "blurred",
+    "covering",
+    "far_out",
+    "not_at_rest",
+    "not_identified",
+    "off_model",
+    "reported",
+]
 
 # wording: length per log of what is beyond; lean of long scores, in sds
 _FAR_OUT, _LEANING = 0.52, 2.0
+_AT_REST = 0.5  # wording: change of linear predictors on the last step, below which it was the last
 _USUAL = 1.15  # wording: length that normal rows may seem to have, over what they have
 
 
@@ -127,6 +136,17 @@ def far_out(length: float, reached: float, missed: float, d: int) -> float:
     seen = beyond * max(0.1, 1 - 1.64 * missed / beyond)
     normal = math.sqrt((1 + float(chdtri(max(d - 1, 1), seen))) / d)
     return length / max(_FAR_OUT * -math.log(beyond), _USUAL * normal)
+
+
+def not_at_rest(step: float) -> tuple[str, ...]:
+    """Where the last step was so long that the next one would not be small."""
+    if step <= _AT_REST:
+        return ()
+    return (
+        f"The steps did not come to rest: the last one changed linear predictors by {step:.1g} on "
+        "average, as where they nearly separate the responses. Coefficients may be too small by "
+        "more than their intervals say.",
+    )
 
 
 def off_model(leaning: float, leverage: float) -> tuple[str, ...]:

@@ -8,6 +8,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstats.estimators.central.newton.identification import NOTHING
+
 __all__ = ["TailLaw", "allowed", "best_clip"]
 
 Array = NDArray[np.float64]
@@ -25,6 +27,7 @@ _NO_TAIL = 0.85  # share: chance that there is no second part
 _POWERS = (1.5, 2.5, 4.0)  # number: alpha of the second part
 # number: the same where responses are bounded; share: its chance of none
 _BOUNDED_POWERS, _NO_BOUNDED_TAIL = (3.0, 5.0), 0.9
+_RULED_OUT = 1e-300  # numerical: least chance of a law
 _MISFIT = 0.1  # ratio: error of a law at its best
 _ALIGNED = 0.5  # ratio: length of the mean direction of the scores beyond a clip
 
@@ -96,7 +99,10 @@ class TailLaw:
             Whether responses are bounded, so that only rows that are far out have long scores.
         """
         below = np.cumsum(counts)
-        first = int(np.clip(np.argmax(below >= (1 - upper) * n), 1, edges.size - 3))
+        # A bulk of fewer rows than noise of the sum can tell might start anywhere.
+        upper = min(0.5, max(upper, NOTHING * noise * np.sqrt(counts.size) / n))
+        first = int(np.searchsorted(np.maximum.accumulate(below), (1 - upper) * n))
+        first = int(np.clip(first, 1, edges.size - 3))
         u, above = (
             edges[first],
             float(np.clip((n - below[first]) / upper / n, 0.2, 1.4)) * upper * n,
@@ -126,8 +132,10 @@ class TailLaw:
         """The posterior given also a noisy count of the rows longer than `clip`."""
         expected = self.numbers[:, int(np.argmin(np.abs(self.clips - clip)))]
         variance = noise**2 + expected + (_MISFIT * expected) ** 2
-        log = -((count - expected) ** 2 / variance + np.log(variance)) / 2
-        chances = self.chances * np.exp(log - log.max())
+        # In logarithms: the likeliest law by the count may be one that was all but ruled out.
+        log = np.log(np.maximum(self.chances, _RULED_OUT))
+        log -= ((count - expected) ** 2 / variance + np.log(variance)) / 2
+        chances = np.exp(log - log.max())
         made = replace(self, chances=chances / chances.sum())
         made.__dict__["_squared_excess"] = self._squared_excess  # of the same laws
         return made

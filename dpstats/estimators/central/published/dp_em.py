@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import OptionError
+from dpstats.errors import OptionError, given
 from dpstats.estimators.base import Request, need_delta, need_integer, need_positive
 from dpstats.estimators.central.counted import CountingMethod, counted_plan
 from dpstats.estimators.central.sandwich import COUNT
@@ -202,13 +202,13 @@ class DPEM(CountingMethod[Estimate]):
 
     def _start(self, design: Design, options: Options) -> dict[str, float]:
         """The start by names of columns, without zeros."""
-        given, names = options.get("start"), design.names
-        if given is None and not self.em.starts:
+        asked, names = options.get("start"), design.names
+        if asked is None and not self.em.starts:
             return {}
-        if isinstance(given, Mapping):
-            pairs = dict(given)
-        elif given is not None and len(given) == len(names):
-            pairs = dict(zip(names, given, strict=True))
+        if isinstance(asked, Mapping):
+            pairs = dict(asked)
+        elif isinstance(asked, (list, tuple, np.ndarray)) and len(asked) == len(names):
+            pairs = dict(zip(names, asked, strict=True))
         else:
             raise OptionError(
                 f"method={self.name!r} climbs from a public start: give start=, a number for each "
@@ -217,9 +217,10 @@ class DPEM(CountingMethod[Estimate]):
             )
         unknown = [name for name in pairs if name not in names]
         if unknown or not all(_finite(value) for value in pairs.values()):
+            said = given(unknown) if unknown else "no number"
             raise OptionError(
-                f"start={unknown or 'no number'}: finite numbers for columns of the design are "
-                f"needed: {', '.join(map(repr, names[:9]))}{', ...' * (len(names) > 9)}."
+                f"start={said}: finite numbers for columns of the design are needed: "
+                f"{', '.join(map(repr, names[:9]))}{', ...' * (len(names) > 9)}."
             )
         kept = {str(name): float(value) for name, value in pairs.items() if value != 0}
         if self.em.starts and not kept:

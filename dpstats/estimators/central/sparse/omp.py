@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from dpstats.accounting import epsilon_of, gdp_mu
-from dpstats.errors import OptionError, PlanError
+from dpstats.errors import OptionError, PlanError, among, given
 from dpstats.estimators.base import Request, need_delta, need_positive
 from dpstats.estimators.bounds import SMALL_DELTA, SPARSE_GLM_LOWER, SPARSE_LOWER, rates
 from dpstats.estimators.central.counted import CountingMethod, counted_plan
@@ -233,8 +233,8 @@ def _splits(
     OptionError
         If that is neither asked for nor declined, or not possible.
     """
-    if inference not in ("none", "split"):
-        raise OptionError(f"inference={inference!r}: allowed are 'none' and 'split'.")
+    if not among(inference, ("none", "split")):
+        raise OptionError(f"inference={given(inference)}: allowed are 'none' and 'split'.")
     if inference == "none":
         return False
     need_halves(privacy, design)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import OptionError
+from dpstats.errors import OptionError, given
 from dpstats.estimators.bounds import AT_MOST_S, LABEL_SPARSE_LOWER, LINEAR
 from dpstats.estimators.labels.base import (
     LabelMethod,
@@ -122,7 +122,7 @@ class LabelLDPIHT(LabelMethod):
         if not isinstance(s, int) or s < 1:
             raise OptionError(f"method={self.name!r} needs one number of columns: sparsity=10.")
         if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
-            raise OptionError(f"steps={steps!r}: a whole number of iterations is needed.")
+            raise OptionError(f"steps={given(steps)}: a whole number of iterations is needed.")
         rows = len(public_rows(design))
 
         def se(how: Responses) -> float:
@@ -131,12 +131,12 @@ class LabelLDPIHT(LabelMethod):
         asked = {"channel": "gaussian", "clip": options.get("clip")}
         how = responses(design, privacy, asked, linear_shrinkage(se))
         scale = design.standardization.y_scale
-        given = options.get("radius")
+        radius = options.get("radius")
         kept = {
             "sparsity": s,
             "steps": steps,
             "step": positive("step", options.get("step", _STEP)),
-            "radius": 2 * how.sd if given is None else positive("radius", given) / scale,
+            "radius": 2 * how.sd if radius is None else positive("radius", radius) / scale,
         }
         plan = label_plan(self, design, privacy, how, randomized(how), kept)
         width = s * math.log(max(len(plan.names), 2)) / rows

@@ -110,7 +110,7 @@ def descend(holder: Holder[Query], public: Schedule, design: Design) -> Coeffici
 
     Parameters
     ----------
-    asked : Asked
+    holder : Holder
         The holder and its plan.
     public : Schedule
         What the plan decided.

@@ -68,7 +68,7 @@ class Tuning:
 
     Attributes
     ----------
-    family : Damped
+    family : DampedFamily
         Gives the score.
     clip : float
         Bound on the score.
