@@ -40,7 +40,7 @@ from numpy.typing import NDArray
 from dpstats.accounting.closed_forms import (
     LAPLACE_GRID,
     ROUNDING,
-    check,
+    check_guarantee,
     discrete_slack,
     edge,
     gaussian_delta,
@@ -205,7 +205,7 @@ def delta_of(events: Iterable[Event], epsilon: float) -> float:
     PlanError
         If an event is not known.
     """
-    check(epsilon, 0.0)
+    check_guarantee(epsilon, 0.0)
     return max(cost_delta(cost, float(epsilon)) for cost in _costs(events))
 
 
@@ -219,7 +219,7 @@ def epsilon_of(events: Iterable[Event], delta: float) -> float:
     PlanError
         If an event is not known, or `delta` is not in [0, 1).
     """
-    check(0.0, delta)
+    check_guarantee(0.0, delta)
     return max(cost_epsilon(cost, float(delta)) for cost in _costs(events))
 
 
@@ -231,7 +231,7 @@ def within(events: Iterable[Event], epsilon: float, delta: float) -> bool:
     PlanError
         If an event is not known.
     """
-    check(epsilon, delta)
+    check_guarantee(epsilon, delta)
     return all(cost_within(cost, epsilon, delta) for cost in _costs(events))
 
 

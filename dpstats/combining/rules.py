@@ -18,7 +18,7 @@ from dpstats.combining.homes import (
     agreeing,
     homes_of,
     one_by_one,
-    pooled,
+    pool_estimates,
     posterior,
 )
 
@@ -202,7 +202,7 @@ def pool(theta: Array, cov: Array) -> CombinedEstimate:
 
 
 def _pool(theta: Array, cov: Array, keep: NDArray[np.bool_]) -> CombinedEstimate:
-    mean, total = pooled(theta[keep], cov[keep])
+    mean, total = pool_estimates(theta[keep], cov[keep])
     precision = np.trace(total @ np.linalg.inv(cov), axis1=1, axis2=2) * keep
     clusters = _numbered(len(theta), _clusters(theta, cov)[1])
     return CombinedEstimate(mean, total, total, precision / precision.sum(), clusters)

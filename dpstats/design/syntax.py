@@ -22,7 +22,7 @@ __all__ = [
     "most_terms",
     "parse_term",
     "reason",
-    "written",
+    "written_factors",
 ]
 
 CENTERED = ("center", "scale", "standardize")
@@ -79,7 +79,7 @@ def dotted(node: ast.expr) -> str:
     return ""
 
 
-def written(formula: str) -> Iterator[tuple[str, bool]]:
+def written_factors(formula: str) -> Iterator[tuple[str, bool]]:
     """Every factor of a formula as formulaic will see it, and whether it is a name.
 
     The text is cut into tokens and nothing else: formulaic's parser looks up what a term calls by
@@ -197,7 +197,7 @@ def check_stored(text: str, columns: Collection[str], variables: Mapping[str, ob
     FormulaError
         Naming the term.
     """
-    for term, name in written(text):
+    for term, name in written_factors(text):
         stored = _StoredTerm(term, columns, variables)
         if not name:
             stored.check()

@@ -13,7 +13,7 @@ from dpstats.estimators.local import LOCAL
 from dpstats.privacy import Privacy
 from dpstats.protocol import Estimator
 from dpstats.theory import Theory
-from dpstats.theory.arithmetic import joined
+from dpstats.theory.arithmetic import sum_of_formulas
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -148,7 +148,7 @@ def methods(model: str | None = None, trust: str | None = None) -> pd.DataFrame:
             "trust": name,
             "given": given,
             "source": _source(theory),
-            "rate": joined(r.formula for r in theory.upper),
+            "rate": sum_of_formulas(r.formula for r in theory.upper),
             "conditions": "; ".join(a.statement for a in theory.conditions),
             "options": "; ".join(f"{k}: {v}" for k, v in e.options.items()),
         }

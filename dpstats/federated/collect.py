@@ -36,8 +36,8 @@ from dpstats.federated.two_rounds import (
     first_of,
     fit_in_two_rounds,
     guess_of,
-    joined,
-    planned,
+    second_plan,
+    whole_plan,
 )
 from dpstats.models.checks import checked_sparsity
 from dpstats.privacy import Federated
@@ -128,7 +128,9 @@ def plan_over(question: Question, sites: Sequence[Site]) -> Plan:
     asked = sorted(sites, key=lambda site: site.name != question.privacy.target)
     if question.method == TwoRounds.name:
         found = _or_refused(asked, guess_of(question), counted_at, refused)
-        made = joined(question, plan_over(first_of(question), sites), planned(question, found))
+        made = whole_plan(
+            question, plan_over(first_of(question), sites), second_plan(question, found)
+        )
         return _without(made, [], refused)
     if question.method in IN_ROUNDS:
         found = _or_refused(asked, question, counted_at, refused)

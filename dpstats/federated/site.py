@@ -274,7 +274,7 @@ class Site:
         self, asked: Question, question: bytes, prepared: door.PreparedFit, label: str
     ) -> bytes:
         """That the rows wait to be asked, after the charge of all that may be asked."""
-        curator, ledger = door.opened(prepared, label, self.ledger, self.noise)
+        curator, ledger = door.open_to_questions(prepared, label, self.ledger, self.noise)
         fits: OpenFits = self._fits  # type: ignore[attr-defined]
         fits.open(asked.nonce, curator, prepared.design)
         report = PrivacyReport.of(

@@ -23,12 +23,12 @@ from numpy.typing import NDArray
 from dpstats.design import design_from_dict
 from dpstats.errors import DataError
 from dpstats.holders.mapped import MappedRows
-from dpstats.holders.rows import ResidentRows, rounded
+from dpstats.holders.rows import ResidentRows, rounded_total
 from dpstats.holders.store import AnnouncedQueries, Grid, Total
 from dpstats.holders.workers import (
     PAUSE,
     LostWorkerError,
-    call,
+    call_actor,
     check_workers,
     memory_of,
     result_of,
@@ -279,7 +279,7 @@ class Spread:
         left, tries = list(self._homes), _TRIES
         while left:
             asked = [
-                (home, call(home.actor, home.worker, self._client, method, arguments))
+                (home, call_actor(home.actor, home.worker, self._client, method, arguments))
                 for home in left
             ]
             lost = []
@@ -390,4 +390,6 @@ class ClusterRows:
         n, (part, parts) = len(self._lots), cut or (0, 1)
         rows = n * (part + 1) // parts - n * part // parts
         step = self._step if query.columns is None else self._step[list(query.columns)]
-        return query.finish(rounded(total if rows > MAX_ROWS else total.astype(np.int64)), step)
+        return query.finish(
+            rounded_total(total if rows > MAX_ROWS else total.astype(np.int64)), step
+        )

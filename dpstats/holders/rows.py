@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from dpstats.mechanisms.lots import Lots
     from dpstats.queries import Query
 
-__all__ = ["ResidentRows", "View", "rounded"]
+__all__ = ["ResidentRows", "View", "rounded_total"]
 
 Array = NDArray[np.float64]
 Work = TypeVar("Work")
@@ -162,7 +162,7 @@ class ResidentRows:
     def answer(self, query: Query, cut: tuple[int, int] | None = None) -> Array:
         """Exact answer before noise; see `RowStore.answer`."""
         columns = slice(None) if query.columns is None else list(query.columns)
-        return query.finish(rounded(self.total(query, cut)), self._grid.step[columns])
+        return query.finish(rounded_total(self.total(query, cut)), self._grid.step[columns])
 
     def foresee(self, queries: Sequence[Query]) -> None:
         """Read the rows once for these; see `RowStore.foresee`."""
@@ -411,7 +411,7 @@ class ResidentRows:
             return _sum(chain([mine], (other.result() for other in others)))
 
 
-def rounded(total: Total) -> NDArray[Any]:
+def rounded_total(total: Total) -> NDArray[Any]:
     """A total as queries take it: that of more than `MAX_ROWS` rows is rounded once to float64."""
     return total.astype(np.float64) if total.dtype == object else total
 

@@ -17,7 +17,7 @@ from dpstats.version import VERSION
 __all__ = [
     "PAUSE",
     "LostWorkerError",
-    "call",
+    "call_actor",
     "check_workers",
     "memory_of",
     "result_of",
@@ -31,7 +31,9 @@ class LostWorkerError(Exception):
     """A worker is no longer there."""
 
 
-def call(actor: Any, worker: str, client: Any, method: str, arguments: tuple[Any, ...]) -> Any:
+def call_actor(
+    actor: Any, worker: str, client: Any, method: str, arguments: tuple[Any, ...]
+) -> Any:
     """A call of an actor's method, on its way; None where its worker is no longer there."""
     try:
         made = result_of(actor, client, worker)

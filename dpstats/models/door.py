@@ -38,7 +38,7 @@ from dpstats.tables.scratch import scratch_folder
 from dpstats.tables.streams import Reading
 from dpstats.text import plain
 
-__all__ = ["PreparedFit", "check_responses", "concluded", "fit", "opened"]
+__all__ = ["PreparedFit", "check_responses", "concluded", "fit", "open_to_questions"]
 
 
 class PreparedFit(NamedTuple):
@@ -152,7 +152,7 @@ def _on_cluster(
     return functools.partial(ClusterRows, spread=spread)
 
 
-def opened(
+def open_to_questions(
     prepared: PreparedFit, label: str, ledger: Ledger | None, noise: Noise | None
 ) -> tuple[Curator, LedgerState]:
     """Charge the ledger, then open the rows to questions that come from elsewhere, one by one.

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from dpstats.errors import PlanError
 from dpstats.queries.base import Kind, Norm
 from dpstats.queries.labels import LABEL_STEPS, Interval, LabelContribution
-from dpstats.queries.whole_sums import SAFETY, bounded, whole_sum
+from dpstats.queries.whole_sums import SAFETY, need_finite, whole_sum
 from dpstats.tall import Tall, blocks, ends, read
 
 __all__ = ["ColumnScores"]
@@ -80,9 +80,9 @@ class ColumnScores(LabelContribution):
     norm: ClassVar[Norm] = "linf"
 
     def __post_init__(self) -> None:
-        bounded(clip=self.clip, center=self.center)
+        need_finite(clip=self.clip, center=self.center)
         for part in blocks(len(self.fitted)):
-            bounded(fitted=self.fitted[part])
+            need_finite(fitted=self.fitted[part])
         if not np.all(self.scale > 0):
             raise PlanError("scale: numbers above 0 are needed; inf leaves a column out.")
         at, d = self.columns, self.rows.shape[1]

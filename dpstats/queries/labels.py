@@ -27,7 +27,7 @@ from dpstats.channels import Channel
 from dpstats.errors import PlanError
 from dpstats.privacy import Neighbors
 from dpstats.queries.base import Kind, Norm
-from dpstats.queries.whole_sums import SAFETY, RowScan, bounded, shortened, whole_sum
+from dpstats.queries.whole_sums import SAFETY, RowScan, need_finite, shortened, whole_sum
 from dpstats.tall import LazyRows, Tall, blocks, read
 
 __all__ = [
@@ -183,7 +183,7 @@ class LabelSums(LabelContribution):
     kind: ClassVar[Kind] = "sum"
 
     def __post_init__(self) -> None:
-        bounded(rows=self._scanned.largest)
+        need_finite(rows=self._scanned.largest)
 
     @cached_property
     def _scanned(self) -> RowScan:
@@ -253,7 +253,7 @@ class HeldSums(LabelContribution):
             low, high = self.low[part], self.high[part]
             if not bool(np.all((low < high) & np.isfinite(high - low))):
                 raise PlanError("HeldSums: low < high are needed, for every response.")
-        bounded(rows=self._sums._scanned.largest)
+        need_finite(rows=self._sums._scanned.largest)
 
     @property
     def middle(self) -> LazyRows:
@@ -311,7 +311,7 @@ class SquaredResiduals(LabelContribution):
     norm: ClassVar[Norm] = "l1"
 
     def __post_init__(self) -> None:
-        bounded(clip=self.clip)
+        need_finite(clip=self.clip)
         _bounded_each(fitted=self.fitted)
 
     def parameters(self) -> Mapping[str, Any]:
@@ -351,8 +351,8 @@ class WeightedResiduals(LabelContribution):
 
     def __post_init__(self) -> None:
         _bounded_each(fitted=self.fitted, clip=self.clip)
-        bounded(rows=self._scanned.largest)
-        bounded(rows=self._clipped.largest)
+        need_finite(rows=self._scanned.largest)
+        need_finite(rows=self._clipped.largest)
 
     @cached_property
     def _scanned(self) -> RowScan:
@@ -433,11 +433,11 @@ def _at(values: float | Tall, part: slice) -> Any:
 
 
 def _bounded_each(**parameters: float | Tall) -> None:
-    """`bounded`, of one number or of one for each row."""
+    """`need_finite`, of one number or of one for each row."""
     for name, values in parameters.items():
         n = len(values) if isinstance(values, np.ndarray | LazyRows) else 0
         for part in blocks(n):
-            bounded(**{name: _at(values, part)})
+            need_finite(**{name: _at(values, part)})
 
 
 def _clipped_share(query: SquaredResiduals | WeightedResiduals, v: Tall, part: slice) -> Array:

@@ -25,12 +25,12 @@ from dpstats.results.summary import Particulars
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["ComponentsResults", "MixtureResults", "numbered"]
+__all__ = ["ComponentsResults", "MixtureResults", "component_numbers"]
 
 Array = NDArray[np.float64]
 
 
-def numbered(k: int) -> pd.RangeIndex:
+def component_numbers(k: int) -> pd.RangeIndex:
     """Components 1 to k."""
     import pandas as pd
 
@@ -101,7 +101,7 @@ class MixtureResults(ComponentsResults):
 
     @property
     def _components(self) -> pd.RangeIndex:
-        return numbered(self.mixture.k)
+        return component_numbers(self.mixture.k)
 
     @property
     def weights(self) -> pd.Series:

@@ -24,7 +24,7 @@ from dpstats.tables.records import csv_batches, csv_names, csv_rows
 if TYPE_CHECKING:
     from dpstats.schema import Schema
 
-__all__ = ["Batches", "opened", "paths_of", "withheld"]
+__all__ = ["Batches", "batches_of", "paths_of", "withheld"]
 
 Columns = dict[str, Any]  # 1-d arrays by name, all of one length
 
@@ -55,7 +55,7 @@ class Batches(Protocol):
         ...
 
 
-def opened(data: Any, schema: Schema) -> Batches | None:
+def batches_of(data: Any, schema: Schema) -> Batches | None:
     """What is read in batches; None for a table in memory, or for no table.
 
     Raises

@@ -26,7 +26,7 @@ from dpstats.tables.scratch import (
     check_space,
     scratch_folder,
 )
-from dpstats.tables.sources import Batches, opened, withheld
+from dpstats.tables.sources import Batches, batches_of, withheld
 
 if TYPE_CHECKING:
     from dpstats.schema import Schema
@@ -164,11 +164,11 @@ def stream_of(data: Any, schema: Schema | None, n: int | None = None) -> Any:
     Raises
     ------
     DataError
-        As `dpstats.tables.sources.opened`.
+        As `dpstats.tables.sources.batches_of`.
     """
     if schema is None or isinstance(data, Stream):
         return data
-    batches = opened(data, schema)
+    batches = batches_of(data, schema)
     return data if batches is None else Stream(batches, schema, n)
 
 

@@ -13,7 +13,7 @@ from dpstats.estimators.central.newton.robust.glm_law import (
     Tuning,
     WeightedNormalRows,
     dispersion,
-    quantile,
+    residual_quantile,
     tune,
 )
 from dpstats.families import BINOMIAL, POISSON, Family
@@ -114,12 +114,12 @@ def test_quantiles_are_those_of_the_model() -> None:
     rng = np.random.default_rng(1)
     eta = 0.5 + 0.4 * rng.normal(size=400_000)
     counts = np.abs(rng.poisson(np.exp(eta)) - np.exp(eta))
-    found = quantile(POISSON, NormalPredictor(0.5, 0.4), 0.9, 0.0)
+    found = residual_quantile(POISSON, NormalPredictor(0.5, 0.4), 0.9, 0.0)
     assert np.mean(counts <= found) == pytest.approx(0.9, abs=0.01)
     normal = Family("gaussian", "log")
     residual = np.abs(np.exp(eta) * 0.7 * rng.normal(size=eta.size))
     assert np.mean(
-        residual <= quantile(normal, NormalPredictor(0.5, 0.4), 0.7, 0.7)
+        residual <= residual_quantile(normal, NormalPredictor(0.5, 0.4), 0.7, 0.7)
     ) == pytest.approx(0.7, abs=0.01)
 
 

@@ -21,11 +21,11 @@ from dpstats.estimators.central.location import (
     MOST_CELLS,
     Clip,
     ResponseGuess,
-    facts_of,
     moments_request,
     predict,
     relative_noise,
     release_mean,
+    response_guess,
     two_stage,
 )
 from dpstats.estimators.guesses import round_up
@@ -189,7 +189,7 @@ class ClippedMean(CountingMethod[CoefficientEstimate]):
         asked = options.get("clip", "auto")
         if not among(asked, _CLIPS):
             raise OptionError(f"clip={given(asked)}: allowed are {', '.join(map(repr, _CLIPS))}.")
-        facts = facts_of(design, privacy)
+        facts = response_guess(design, privacy)
         wide = privacy.delta > 0 and not (facts.declared or facts.natural)
         if asked == "window" or (asked == "auto" and wide):
             need_delta(f"{self.name}, clip='window'", privacy)
@@ -240,7 +240,7 @@ class ClippedMean(CountingMethod[CoefficientEstimate]):
 
     def _fit(self, holder: Holder[Query], design: Design, plan: Plan) -> CoefficientEstimate:
         """Ask for the interval or the window that was planned, and for the moments in it."""
-        facts = facts_of(design, plan.privacy)
+        facts = response_guess(design, plan.privacy)
         clip = Clip(facts.lower, facts.upper)
         remarks: tuple[str, ...] = ()
         if plan.options["clip"] == "window":

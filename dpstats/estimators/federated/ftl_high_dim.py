@@ -41,7 +41,7 @@ from dpstats.estimators.private_variance import (
 )
 from dpstats.estimators.selection import INFERENCE
 from dpstats.estimators.sources import KARWA_VADHAN, LI_FEDERATED
-from dpstats.estimators.wide import SparseGuess, hard_threshold, project, public_facts
+from dpstats.estimators.wide import SparseGuess, hard_threshold, project, sparse_guess
 from dpstats.privacy import Privacy
 from dpstats.protocol import CoefficientEstimate, Plan
 from dpstats.queries import Geometry, PeeledScores, Score
@@ -166,7 +166,7 @@ class FTLHighDim(PrintedMethod):
         """What one site charges: T peelings on one half of its rows, T gradients on the other."""
         need_delta(self.name, privacy)
         need_pairs(self.name, design, privacy, instead="averaged-sparse")
-        facts = public_facts(design, _sparsity(design, options.get("sparsity")))
+        facts = sparse_guess(design, _sparsity(design, options.get("sparsity")))
         first, _ = schedule(_asks("peel", facts.picks), privacy)
         asked = make_plan(self, design, privacy, n, _asks("step"), {})
         halves = [(m, b) for b, half in ((1, first), (2, asked.mechanisms)) for m in half]
@@ -195,7 +195,7 @@ class FTLHighDim(PrintedMethod):
 
     def asked(self, sites: SiteAnswers, design: Design, plan: Plan) -> CoefficientEstimate:
         """Detect, choose, and descend."""
-        facts = public_facts(design, int(plan.options["sparsity"]))
+        facts = sparse_guess(design, int(plan.options["sparsity"]))
         descent = _Descent(sites, facts, plan)
         alone = descent.alone()
         kept, apart = descent.near(alone)

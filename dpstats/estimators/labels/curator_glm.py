@@ -14,12 +14,12 @@ from dpstats.errors import OptionError, given
 from dpstats.estimators.bounds import LABEL_GLM_LOWER, SMALL_DELTA
 from dpstats.estimators.labels.base import (
     LabelMethod,
+    covariates_of,
     inverse_gram,
     known_term,
     label_plan,
     meaningful,
     no_solution,
-    public_rows,
 )
 from dpstats.estimators.labels.glm import glm_responses, typical_mean
 from dpstats.estimators.labels.rounds import (
@@ -28,9 +28,9 @@ from dpstats.estimators.labels.rounds import (
     ResponseVariance,
     RoundFacts,
 )
-from dpstats.estimators.labels.sums import BalancedRows, Leverages, events, mixed, norm_of
+from dpstats.estimators.labels.sums import BalancedRows, Leverages, events, label_norm, mixed
 from dpstats.estimators.numerics.huber import MEAT_CLIP
-from dpstats.estimators.responses import CHANNEL_OPTIONS, Responses, expected, slopes
+from dpstats.estimators.responses import CHANNEL_OPTIONS, Responses, expect_labels, slopes
 from dpstats.estimators.sources import DUCHI, GOURIEROUX, LI_MATRIX
 from dpstats.families import BINOMIAL, GAUSSIAN
 from dpstats.privacy import LabelOnly
@@ -147,7 +147,7 @@ class LabelCuratorGLM(LabelMethod):
 
     def _label_plan(self, design: Design, privacy: LabelOnly, n: int, options: Options) -> Plan:
         """Mechanisms, cost and expected error from public facts only."""
-        inverse = inverse_gram(public_rows(design))
+        inverse = inverse_gram(covariates_of(design))
         if design.family == BINOMIAL and options.get("clip") is not None:
             raise OptionError(
                 f"clip={given(options['clip'])}: a yes or no is not clipped, for the mean of a "
@@ -170,7 +170,7 @@ class LabelCuratorGLM(LabelMethod):
 
         linear = design.family.link == "identity"
         typical = how if linear else replace(how, sd=math.sqrt(2.0))
-        return expected(plan, design, found.noise, found.sampling, typical, errors)
+        return expect_labels(plan, design, found.noise, found.sampling, typical, errors)
 
     def fit(self, holder: LabelHolder, design: Design, plan: Plan) -> CoefficientEstimate:
         """Ask for the sums, solve, and ask for what standard errors need."""
@@ -223,7 +223,7 @@ class _NoisySums(NamedTuple):
 
 
 def _rounds(plan: Plan, design: Design, how: Responses) -> RoundFacts:
-    rows = public_rows(design)
+    rows = covariates_of(design)
     identity = design.family == GAUSSIAN
     return RoundFacts(
         x=rows.columns(np.arange(len(plan.names))),
@@ -257,7 +257,7 @@ def _yes_or_no(rounds: RoundFacts) -> BalancedRows:
 
 def _asked_once(holder: LabelHolder, rounds: RoundFacts) -> _NoisySums:
     made = _yes_or_no(rounds)
-    query = LabelSums(rounds.interval, made.rows, norm_of(rounds.pure))
+    query = LabelSums(rounds.interval, made.rows, label_norm(rounds.pure))
     u, noise = holder.ask(query, "sums")
     u = u + cross(made.rows, constant(len(made.rows), rounds.interval.middle))
     return _NoisySums(np.zeros(rounds.x.shape[1]), made, u, noise)
@@ -273,7 +273,7 @@ def _level(rounds: RoundFacts) -> tuple[Tall, float]:
 
 def _asked_in_rounds(holder: LabelHolder, rounds: RoundFacts) -> _NoisySums:
     interval, (row, error) = rounds.interval, _level(rounds)
-    (total,), _ = holder.ask(LabelSums(interval, row, norm_of(rounds.pure)), "level")
+    (total,), _ = holder.ask(LabelSums(interval, row, label_norm(rounds.pure)), "level")
     level = float(total) / math.sqrt(len(row))
     level = min(max(level + interval.middle, interval.low), interval.high)
     if rounds.guess.counts or rounds.law.link == "log":
@@ -296,7 +296,7 @@ def _held(
     holder: LabelHolder, rounds: RoundFacts, slot: str, low: Tall, high: Tall, made: BalancedRows
 ) -> Answer:
     """Noisy sums of responses that are held to intervals of their own."""
-    query = HeldSums(rounds.interval, made.rows, low, high, norm_of(rounds.pure))
+    query = HeldSums(rounds.interval, made.rows, low, high, label_norm(rounds.pure))
     answer = holder.ask(query, slot)
     return Answer(answer.value + cross(made.rows, query.middle), answer.noise)
 
@@ -315,7 +315,7 @@ def _spread(holder: LabelHolder, rounds: RoundFacts, where: ExpectedResponses) -
     )
     rows = LazyRows((*n, 1), lambda part: (1 / np.sqrt(variance(part)))[:, None])
     name = "weighted squared residuals"
-    norm = norm_of(rounds.pure)
+    norm = label_norm(rounds.pure)
     query = WeightedResiduals(rounds.interval, rows, where.mean, clips, norm, name)
     ((squares,),), noise = holder.ask(query, "scale")
     squares = max(float(squares), noise.sd / 2)
@@ -342,7 +342,7 @@ def _meat(
     def clips(part: slice) -> Array:
         return rounds.clip_bounds(fitted(part), MEAT_CLIP * np.sqrt(variance(part)))
 
-    norm = norm_of(rounds.pure)
+    norm = label_norm(rounds.pure)
     query = WeightedResiduals(i, made.rows, LazyRows(n, fitted), LazyRows(n, clips), norm)
     meat, noise = holder.ask(query, "meat")
     return mixed(meat, gram(made.rows, LazyRows(n, variance)), noise.sd, n[0])

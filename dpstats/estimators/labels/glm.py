@@ -15,17 +15,23 @@ from dpstats.estimators.labels.base import (
     RANDOMIZED_ONCE,
     LabelMethod,
     at_least,
+    covariates_of,
     inverse_gram,
     jackknifed,
     known_term,
     label_plan,
     meaningful,
-    messages,
     no_solution,
-    public_rows,
     randomized,
+    send_responses,
 )
-from dpstats.estimators.responses import CHANNEL_OPTIONS, Responses, expected, responses, slopes
+from dpstats.estimators.responses import (
+    CHANNEL_OPTIONS,
+    Responses,
+    expect_labels,
+    responses,
+    slopes,
+)
 from dpstats.estimators.sources import DUCHI, VAN_DEN_HOUT, WANG_PIECEWISE
 from dpstats.families import BINOMIAL, Family
 from dpstats.privacy import LabelOnly
@@ -115,7 +121,7 @@ class LabelGLM(LabelMethod):
 
     def _label_plan(self, design: Design, privacy: LabelOnly, n: int, options: Options) -> Plan:
         """Channel, interval, cost and expected error from public facts only."""
-        inverse = inverse_gram(public_rows(design))
+        inverse = inverse_gram(covariates_of(design))
         at, law = slopes(design), design.family
         how = glm_responses(design, privacy, options, inverse)
         plan = label_plan(self, design, privacy, how, randomized(how), {})
@@ -127,12 +133,12 @@ class LabelGLM(LabelMethod):
             return math.sqrt(width / _information(law, how.at(epsilon)))
 
         typical = replace(how, sd=math.sqrt(2.0))
-        return expected(plan, design, private, rest, typical, errors)
+        return expect_labels(plan, design, private, rest, typical, errors)
 
     def fit(self, holder: LabelHolder, design: Design, plan: Plan) -> CoefficientEstimate:
         """Ask for the randomised responses, and solve."""
-        z, how = messages(holder, design, plan)
-        rows = public_rows(design)
+        z, how = send_responses(holder, design, plan)
+        rows = covariates_of(design)
         x = rows.columns(np.arange(len(plan.names)))
         model = _Model(x, z, known_term(rows), design.family, how)
         start, _ = model.solve(model.start(), plain=True)

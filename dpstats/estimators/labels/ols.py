@@ -15,17 +15,17 @@ from dpstats.estimators.labels.base import (
     RANDOMIZED_ONCE,
     LabelMethod,
     at_least,
+    covariates_of,
     inverse_gram,
     jackknifed,
     label_plan,
-    messages,
-    public_rows,
     randomized,
+    send_responses,
 )
 from dpstats.estimators.responses import (
     CHANNEL_OPTIONS,
     Responses,
-    expected,
+    expect_labels,
     linear_shrinkage,
     responses,
     slopes,
@@ -95,7 +95,7 @@ class LabelOLS(LabelMethod):
 
     def _label_plan(self, design: Design, privacy: LabelOnly, n: int, options: Options) -> Plan:
         """Channel, interval, cost and expected error from public facts only."""
-        inverse = inverse_gram(public_rows(design))
+        inverse = inverse_gram(covariates_of(design))
         most = float(np.diag(inverse)[slopes(design)].min())
 
         def se(how: Responses) -> float:
@@ -108,15 +108,15 @@ class LabelOLS(LabelMethod):
         def errors(epsilon: float) -> float:
             return math.sqrt(width * (how.residual_variance + how.at(epsilon).noise()))
 
-        return expected(
+        return expect_labels(
             plan, design, how.noise() * inverse, how.residual_variance * inverse, how, errors
         )
 
     def fit(self, holder: LabelHolder, design: Design, plan: Plan) -> CoefficientEstimate:
         """Ask for the randomised responses, and solve."""
-        z, how = messages(holder, design, plan)
+        z, how = send_responses(holder, design, plan)
         params, cov, privacy, variance = least_squares(
-            public_rows(design).columns(np.arange(len(plan.names))), z, how
+            covariates_of(design).columns(np.arange(len(plan.names))), z, how
         )
         released = how.options()
         if variance > 0:

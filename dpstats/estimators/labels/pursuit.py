@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.estimators.labels.base import known_term
-from dpstats.estimators.labels.sums import deviation, inverse_root, norm_of, reach
+from dpstats.estimators.labels.sums import deviation, inverse_root, label_norm, reach
 from dpstats.estimators.numerics.huber import clipped_square, efficient_clip, unclipped
 from dpstats.estimators.numerics.lasso import PublicMoments
 from dpstats.estimators.selection import BALL
@@ -164,7 +164,7 @@ class Pursuit:
         fitted, n = self._fitted, (len(self.rows),)
         low = LazyRows(n, lambda part: fitted[part] - bound)
         high = LazyRows(n, lambda part: fitted[part] + bound)
-        query = HeldSums(self.how.interval, rows, low, high, norm_of(pure))
+        query = HeldSums(self.how.interval, rows, low, high, label_norm(pure))
         clips = bound / self.sd
         slope = float(unclipped(clips))
         sums, noise = self.holder.ask(query, slot)

@@ -17,11 +17,11 @@ from dpstats.estimators.guesses import declared, round_up
 from dpstats.estimators.labels.base import (
     RANDOMIZED_ONCE,
     LabelMethod,
+    covariates_of,
     known_term,
     label_plan,
-    messages,
-    public_rows,
     randomized,
+    send_responses,
 )
 from dpstats.estimators.labels.clipped import ClippedRegression, clipped_mean
 from dpstats.estimators.labels.ols import least_squares
@@ -162,7 +162,7 @@ class _Sparse(LabelMethod):
 
     def _label_plan(self, design: Design, privacy: LabelOnly, n: int, options: Options) -> Plan:
         """Channel, interval and cost from public facts only."""
-        rows, sizes = public_rows(design), sizes_of(options.get("sparsity"))
+        rows, sizes = covariates_of(design), sizes_of(options.get("sparsity"))
         inference = options.get("inference", "none")
         if not among(inference, ("none", "split")):
             raise OptionError(f"inference={given(inference)}: allowed are 'none' and 'split'.")
@@ -181,8 +181,8 @@ class _Sparse(LabelMethod):
 
     def fit(self, holder: LabelHolder, design: Design, plan: Plan) -> CoefficientEstimate:
         """Ask for the randomised responses, select, and refit."""
-        z, how = messages(holder, design, plan, offset=False)
-        rows, sizes = public_rows(design), sizes_of(plan.options["sparsity"])
+        z, how = send_responses(holder, design, plan, offset=False)
+        rows, sizes = covariates_of(design), sizes_of(plan.options["sparsity"])
         known = known_term(rows)
         model = ClippedRegression.of(z, known, how, declared(design))
         problem = _Problem(rows, model, PublicMoments(rows.x), design.standardization.intercept)

@@ -29,8 +29,8 @@ __all__ = [
     "deviation",
     "events",
     "inverse_root",
+    "label_norm",
     "mixed",
-    "norm_of",
     "reach",
 ]
 
@@ -57,14 +57,14 @@ def deviation(pure: bool) -> float:
     return math.sqrt(2.0) if pure else 1.0
 
 
-def norm_of(pure: bool) -> Norm:
+def label_norm(pure: bool) -> Norm:
     """The norm of sensitivities: L1 where noise is Laplace."""
     return "l1" if pure else "l2"
 
 
 def reach(rows: Tall, pure: bool) -> float:
     """How far one response, anywhere in an interval of half-width 1/2, moves the sums of rows."""
-    return LabelSums(Interval(-0.5, 0.5), rows, norm_of(pure)).sensitivity()
+    return LabelSums(Interval(-0.5, 0.5), rows, label_norm(pure)).sensitivity()
 
 
 def mixed(meat: Array, even: Array, spread: float, n: int) -> Array:

@@ -18,7 +18,7 @@ from dpstats.accounting import Event, epsilon_of
 from dpstats.errors import OptionError, TrustError
 from dpstats.estimators.base import Method
 from dpstats.estimators.local.pool import AnsweredQuestion
-from dpstats.estimators.local.requests import asked
+from dpstats.estimators.local.requests import device_question
 from dpstats.privacy import Local, Privacy
 from dpstats.protocol import (
     CoefficientEstimate,
@@ -160,7 +160,7 @@ class Once(DeviceRounds):
         return moments
 
     def _question(self, design: Design, plan: Plan, answers: Sequence[Messages]) -> DeviceQuestion:
-        return asked(self._message(design, plan.options), plan)
+        return device_question(self._message(design, plan.options), plan)
 
 
 class PooledRounds(DeviceRounds):

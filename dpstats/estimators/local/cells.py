@@ -34,7 +34,7 @@ from dpstats.protocol import (
     ProportionEstimate,
     QuantileEstimate,
 )
-from dpstats.protocol.descriptive import bin_names, level_names, on_simplex
+from dpstats.protocol.descriptive import bin_names, on_simplex, quantile_names
 from dpstats.queries import CellMessage
 from dpstats.theory import Assumption, Citation, Rate, Theory
 
@@ -241,7 +241,7 @@ class LocalBins(_Cells):
             shares = (_LOOK, 1 - _LOOK)
             count = _automatic((1 - _LOOK) * n, privacy.epsilon)
             plan = self._cells_plan(design, privacy, n, {"bins": "auto", "count": count}, shares)
-            return _expected(replace(plan, parameters=columns.numbered(count + 2)), count)
+            return _expected(replace(plan, parameters=columns.bin_numbers(count + 2)), count)
         if edges is None:
             edges = columns.round_edges(low, high, _automatic(n, privacy.epsilon))
         _check_cells(edges.size - 1, "bins")
@@ -301,7 +301,7 @@ class LocalQuantiles(_Cells):
         cells = (_CLOSE + 1) * len(levels) + 1
         _check_cells(cells, "cells near the quantiles")
         plan = self._cells_plan(design, privacy, n, {"q": levels}, shares)
-        plan = replace(plan, parameters=level_names(levels))
+        plan = replace(plan, parameters=quantile_names(levels))
         if not privacy.interactive:
             cells = _resolved(n, privacy.epsilon)
         even = np.append(np.full(cells, 1 / cells), 0.0)

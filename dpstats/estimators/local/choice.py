@@ -15,7 +15,7 @@ from dpstats.estimators.local.pool import (
     Fit,
     GramEstimate,
     estimate,
-    pooled,
+    pool_rounds,
 )
 from dpstats.protocol import CoefficientEstimate, Options, Plan
 
@@ -56,7 +56,7 @@ def sparse_estimate(
     sizes = sizes_asked(plan.options)
     now = np.zeros(width)
     for _ in range(2 if len(rounds) > 1 else 1):  # precision of rounds depends on coefficients
-        vector = pooled(rounds, frame, frame.columns, now)[0]
+        vector = pool_rounds(rounds, frame, frame.columns, now)[0]
         if len(sizes) == 1:
             chosen = stepwise(frame, frame.columns, vector, sizes[0], always)
         else:

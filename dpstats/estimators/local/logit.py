@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dpstats.errors import OptionError
 from dpstats.estimators.base import need_integer
 from dpstats.estimators.bounds import LOCAL_GLM_LOWER, MOMENTS_SEEN, SAMPLING, SMALL_EPS
-from dpstats.estimators.guesses import predicted
+from dpstats.estimators.guesses import with_errors
 from dpstats.estimators.local.base import PooledRounds
 from dpstats.estimators.local.conclusion import as_estimate
 from dpstats.estimators.local.pool import (
@@ -28,11 +28,11 @@ from dpstats.estimators.local.pool import (
 from dpstats.estimators.local.requests import (
     OPTIONS,
     RecordGuess,
-    asked,
     channel_for,
-    facts_of,
+    device_question,
     need,
     noise_of,
+    record_guess,
     vector_channel,
 )
 from dpstats.estimators.local.theory import IN_ROUNDS, PRIVUNIT, SHRUNK
@@ -129,14 +129,14 @@ class LocalLogit(PooledRounds):
         if design.offset is not None:
             raise OptionError(f"method={self.name!r} takes no offset: leave it out of the model.")
         rounds = need_integer("rounds", options.get("rounds"), _ROUNDS, 2, _MOST_ROUNDS)
-        facts, name = facts_of(design, options), vector_channel(options, privacy)
+        facts, name = record_guess(design, options), vector_channel(options, privacy)
         shares = (_FIRST, *((1 - _FIRST) / (rounds - 1) for _ in range(rounds - 1)))
         first, later = (_message(len(design.names), facts, turn) for turn in (0, 1))
         event = channel_for(first, name, privacy).event
         public = {"channel": name, "radius": facts.radius}
         plan = self._charged(design, privacy, n, event, public, shares)
-        moment = noise_of(asked(first, plan), n * _FIRST)[0]
-        score = noise_of(asked(later, plan), n * (1 - _FIRST))[1]
+        moment = noise_of(device_question(first, plan), n * _FIRST)[0]
+        score = noise_of(device_question(later, plan), n * (1 - _FIRST))[1]
         return _expected(plan, design, facts, moment, score)
 
     def finish(
@@ -151,11 +151,11 @@ class LocalLogit(PooledRounds):
     def _next(
         self, design: Design, plan: Plan, made: list[AnsweredQuestion]
     ) -> tuple[DeviceQuestion, float]:
-        message = _message(len(design.names), facts_of(design, plan.options), len(made))
+        message = _message(len(design.names), record_guess(design, plan.options), len(made))
         if not made:
-            return asked(message, plan), _DOUBT
+            return device_question(message, plan), _DOUBT
         _, gram_estimate, fit = _fit(made, design, plan)
-        return asked(replace(message, theta=_reined(fit, gram_estimate)), plan), _DOUBT
+        return device_question(replace(message, theta=_reined(fit, gram_estimate)), plan), _DOUBT
 
 
 @dataclass(frozen=True, eq=False)
@@ -251,7 +251,7 @@ def _fit(
 ) -> tuple[list[_TurnedRound], GramEstimate, Fit]:
     """All rounds in the units of the first, its second moments, and the coefficients."""
     columns = np.arange(len(design.names))
-    target = facts_of(design, plan.options).guess.gram
+    target = record_guess(design, plan.options).guess.gram
     gram_estimate = gram_of(made[:1], columns, target, fewest=ENOUGH)
     gram = gram_estimate.safe
     rows, weight = _made_up(gram, design)
@@ -321,7 +321,7 @@ def _expected(plan: Plan, design: Design, facts: RecordGuess, moment: float, sco
         )
         warnings = (need(plan, 2 * blur, text),)
     return replace(
-        predicted(plan, design, privacy, sampling),
+        with_errors(plan, design, privacy, sampling),
         assumptions=(facts.guess.assumptions[0], "Linear predictors have a spread of about 1."),
         warnings=warnings,
     )

@@ -34,7 +34,7 @@ __all__ = [
     "coordinate_variance",
     "estimate",
     "gram_of",
-    "pooled",
+    "pool_rounds",
     "signal",
 ]
 
@@ -320,7 +320,7 @@ class Fit:
     weights: Array
 
 
-def pooled(
+def pool_rounds(
     rounds: Sequence[AnsweredQuestion], gram_estimate: GramEstimate, columns: Index, now: Array
 ) -> tuple[Array, Array]:
     """``A theta`` of `columns` from all rounds that asked for them, and the rounds' weights.
@@ -371,7 +371,7 @@ def estimate(
     gram = gram_estimate.gram[np.ix_(at, at)]
     now = np.zeros(width)
     for _ in range(_PASSES):
-        vector, weights = pooled(rounds, gram_estimate, columns, now)
+        vector, weights = pool_rounds(rounds, gram_estimate, columns, now)
         now = np.zeros(width)
         now[columns] = np.linalg.solve(gram, vector)
     cov, privacy = _covariance(rounds, gram_estimate, columns, now, weights, rows, least)

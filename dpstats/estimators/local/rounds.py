@@ -33,12 +33,12 @@ from dpstats.estimators.local.requests import (
     GATE,
     OPTIONS,
     RecordGuess,
-    asked,
     channel_for,
     clear,
-    expected,
-    facts_of,
+    device_question,
+    expect_local,
     noise_of,
+    record_guess,
     share_inside,
     vector_channel,
 )
@@ -125,7 +125,7 @@ class LocalRounds(PooledRounds):
     options: ClassVar[Mapping[str, str]] = {k: OPTIONS[k] for k in ("channel", "radius", "clip")}
 
     def _local_plan(self, design: Design, privacy: Local, n: int, options: Options) -> Plan:
-        facts = facts_of(design, options)
+        facts = record_guess(design, options)
         public = {
             "channel": vector_channel(options, privacy),
             "radius": facts.radius,
@@ -134,9 +134,9 @@ class LocalRounds(PooledRounds):
         first = _first_message(design, facts, public)
         event = channel_for(first, str(public["channel"]), privacy).event
         plan = self._charged(design, privacy, n, event, public, _USERS)
-        moment, _ = noise_of(asked(first, plan), n * _USERS[0])
+        moment, _ = noise_of(device_question(first, plan), n * _USERS[0])
         last = replace(first, share=_MOMENTS[1] * (1 - GATE), clip=_CLIPS[1] * facts.spread)
-        score = noise_of(asked(last, plan), n * _USERS[1])[1] / share_inside(_CLIPS[1])
+        score = noise_of(device_question(last, plan), n * _USERS[1])[1] / share_inside(_CLIPS[1])
         return expected_in_rounds(plan, design, facts, moment, score, len(plan.names))
 
     def finish(
@@ -151,7 +151,7 @@ class LocalRounds(PooledRounds):
     def _next(
         self, design: Design, plan: Plan, made: list[AnsweredQuestion]
     ) -> tuple[DeviceQuestion, float]:
-        facts = facts_of(design, plan.options)
+        facts = record_guess(design, plan.options)
         message, spreads = _first_message(design, facts, plan.options), float(plan.options["clip"])
         if made:
             gram_estimate, fit = _dense_fit(made, design, plan)
@@ -164,7 +164,7 @@ class LocalRounds(PooledRounds):
                 share=_MOMENTS[1] * (1 - GATE),
                 theta=kept * fit.params,
             )
-        return asked(message, plan), clip_bias(spreads)
+        return device_question(message, plan), clip_bias(spreads)
 
 
 def _first_message(design: Design, facts: RecordGuess, options: Options) -> MomentMessage:
@@ -199,7 +199,7 @@ def _dense_fit(
     made: Sequence[AnsweredQuestion], design: Design, plan: Plan
 ) -> tuple[GramEstimate, Fit]:
     columns = np.arange(len(design.names))
-    target = facts_of(design, plan.options).guess.gram
+    target = record_guess(design, plan.options).guess.gram
     gram_estimate = gram_of(made, columns, target, fewest=ENOUGH)
     return gram_estimate, estimate(made, gram_estimate, columns, columns.size, safe=True)
 
@@ -231,7 +231,7 @@ def expected_in_rounds(
     blur = facts.blur(moment)
     away = facts.guess.coefficient2 * min(1.0, blur) ** 2
     noise, users = score**2 + moment**2 * away, plan.n * plan.options["shares"][-1]
-    plan, error = expected(plan, design, facts, noise, users, kept)
+    plan, error = expect_local(plan, design, facts, noise, users, kept)
     return replace(
         plan,
         assumptions=(*facts.guess.assumptions, _NO_FIT),

@@ -156,7 +156,7 @@ class BinShares(CountingMethod[HistogramEstimate]):
         if bins is None:
             count = _automatic(plan)
             plan = replace(plan, options={**plan.options, "bins": "auto", "count": count})
-            return expected_shares(replace(plan, parameters=columns.numbered(count + 2)), count)
+            return expected_shares(replace(plan, parameters=columns.bin_numbers(count + 2)), count)
         names = bin_names(bins)
         plan = replace(plan, options={**plan.options, "bins": bins.tolist()}, parameters=names)
         return expected_shares(plan, len(names))

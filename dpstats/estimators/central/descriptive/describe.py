@@ -278,4 +278,4 @@ def _expected(plan: Plan, design: Design) -> Plan:
         privacy_share=float((reach * sums) ** 2 / n / variances[0]),
         assumptions=(*plan.assumptions, *passes.NORMAL),
     )
-    return passes.blurred(plan, _SLOTS[:2], k)
+    return passes.warn_of_blur(plan, _SLOTS[:2], k)

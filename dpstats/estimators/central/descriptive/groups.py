@@ -173,7 +173,7 @@ class GroupMeans(_ByGroup, CountingMethod[GroupMeansEstimate]):
             privacy_share=share,
             assumptions=(*plan.assumptions, "For the prediction all groups are alike."),
         )
-        return passes.blurred(self._warned(plan, len(levels)), [_FIRST], 1)
+        return passes.warn_of_blur(self._warned(plan, len(levels)), [_FIRST], 1)
 
     def _fit(self, holder: Holder[Query], design: Design, plan: Plan) -> GroupMeansEstimate:
         """Ask for the distribution function, and for sums in the window that it says."""
@@ -237,7 +237,7 @@ class WelchTest(_TwoGroups):
             predicted_range=tuple((e, e) for e in errors),
             predicted_units=(unit,) * 3,
         )
-        return passes.blurred(plan, [_FIRST], 1)
+        return passes.warn_of_blur(plan, [_FIRST], 1)
 
     def _fit(self, holder: Holder[Query], design: Design, plan: Plan) -> DifferenceEstimate:
         """As for means of groups; the difference is of the second level less the first."""

@@ -30,12 +30,12 @@ __all__ = [
     "NORMAL",
     "ask_distribution",
     "ask_distributions",
-    "blurred",
     "expected_noise",
     "finer_edges",
     "mechanism_of",
     "norm_of",
     "rank_edges",
+    "warn_of_blur",
 ]
 
 Array = NDArray[np.float64]
@@ -257,7 +257,7 @@ def _distribution(
     )
 
 
-def blurred(plan: Plan, slots: Sequence[str], columns: int) -> Plan:
+def warn_of_blur(plan: Plan, slots: Sequence[str], columns: int) -> Plan:
     """The plan, with a warning where noise blurs distributions too much to read windows of them."""
     noise, most = expected_noise(plan, slots[-1], columns, 512), _BLURRED[len(slots)]
     if noise <= most * plan.n:

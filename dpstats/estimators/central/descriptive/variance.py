@@ -81,7 +81,7 @@ class WindowVariance(CountingMethod[VarianceEstimate]):
             privacy_share=float((scale * _REACH * noise / mean) ** 2),
             assumptions=(*plan.assumptions, *passes.NORMAL),
         )
-        return passes.blurred(plan, [_FIRST], 1)
+        return passes.warn_of_blur(plan, [_FIRST], 1)
 
     def _fit(self, holder: Holder[Query], design: Design, plan: Plan) -> VarianceEstimate:
         """Ask for the distribution function, and for moments in a window."""

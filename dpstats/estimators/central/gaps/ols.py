@@ -14,7 +14,7 @@ from dpstats.errors import OptionError, given
 from dpstats.estimators.base import Request, floor_eigenvalues, need_delta, need_positive
 from dpstats.estimators.central.counted import CountingMethod, counted_plan
 from dpstats.estimators.central.gaps import expected
-from dpstats.estimators.central.gaps.conclusion import concluded
+from dpstats.estimators.central.gaps.conclusion import completed_estimate
 from dpstats.estimators.central.gaps.law import GappyRows, Parts
 from dpstats.estimators.central.gaps.theory import GAPS
 from dpstats.estimators.central.scales.search import in_found_scales, with_scales, without_scales
@@ -184,7 +184,7 @@ class CompletedOLS(CountingMethod[CoefficientEstimate]):
 
     def _plan(self, design: Design, privacy: Privacy, n: int, options: Options) -> Plan:
         need_delta(self.name, privacy)
-        expected.check(design)
+        expected.check_completable(design)
         growing = _GROWTH ** np.arange(_STEPS)
         left = 1 - _LENGTH - _GRAM - _PAIRS - _STEPS * _SPREAD - _SQUARES
         asks = [
@@ -202,7 +202,9 @@ class CompletedOLS(CountingMethod[CoefficientEstimate]):
             raise OptionError(f"normal={given(normal)}: True or False is needed.")
         plan = counted_plan(self, design, privacy, n, asks, {"normal": normal})
         share = need_positive("complete", options.get("complete"), 1.0, most=1.0)
-        return without_scales(expected.planned(plan, design, share, _RADIUS, _CLIP), design)
+        return without_scales(
+            expected.expect_completed(plan, design, share, _RADIUS, _CLIP), design
+        )
 
     def _fit(self, holder: Holder[Query], design: Design, plan: Plan) -> CoefficientEstimate:
         """Ask for moments, step, and fit all of it."""
@@ -224,7 +226,7 @@ def _estimate(holder: Holder[Query], design: Design) -> CoefficientEstimate:
     start = replace(law, coef=beta, sigma=math.sqrt(variance))
     finish = fit_released(start, [*moments.asked, *scores], moments.rows)
     unseen = () if moments.unseen is None else tuple(design.names[j] for j in moments.unseen)
-    return concluded(start, finish, moments.rows, holder.plan, unseen)
+    return completed_estimate(start, finish, moments.rows, holder.plan, unseen)
 
 
 def _steps(

@@ -16,7 +16,7 @@ from dpstats.estimators.base import Request, floor_eigenvalues, need_delta
 from dpstats.estimators.central.counted import CountingMethod, counted_plan
 from dpstats.estimators.central.mixtures import expected
 from dpstats.estimators.central.mixtures.components import kept_components, possible_components
-from dpstats.estimators.central.mixtures.conclusion import concluded, differs, hidden
+from dpstats.estimators.central.mixtures.conclusion import differs, hidden, mixture_estimate
 from dpstats.estimators.central.mixtures.local import LocalMixture, shaped
 from dpstats.estimators.central.mixtures.start import Histogram
 from dpstats.estimators.central.mixtures.steps import stepped
@@ -179,7 +179,7 @@ class GaussianMixture(CountingMethod[MixtureEstimate]):
         kept = {"components": kept_components(numbers), "covariance": shape}
         plan = counted_plan(self, design, privacy, n, asks, kept)
         plan = replace(plan, parameters=mixture_names(max(numbers), _columns(design)))
-        return expected.planned(without_scales(plan, design), shape, numbers, _AXIS[q], q)
+        return expected.expect_mixture(without_scales(plan, design), shape, numbers, _AXIS[q], q)
 
     def _fit(self, holder: Holder[Query], design: Design, plan: Plan) -> MixtureEstimate:
         """Ask where rows are, then for steps; then fit all of it."""
@@ -201,7 +201,7 @@ class GaussianMixture(CountingMethod[MixtureEstimate]):
             local = rows.local(after)
             answers.append(AnsweredQuery(query.rows, value, noise.sd))
         finishes = _finishes([local, *rivals], asked, answers, count)
-        estimate = concluded(local, finishes, scaled, plan, count)
+        estimate = mixture_estimate(local, finishes, scaled, plan, count)
         released = {**estimate.released, **({"scales": scales} if scales else {})}
         return replace(estimate, released=released, remarks=(*remarks, *estimate.remarks))
 

@@ -198,7 +198,9 @@ class RegressionMixtureEM(CountingMethod[RegressionMixtureEstimate]):
         plan = counted_plan(self, design, privacy, n, asks, kept)
         plan = replace(plan, parameters=regression_names(k, design.names))
         cells = _HEIGHTS * _ALONG[(q := _directions(design, k))] ** q
-        return expected.planned(without_scales(plan, design), numbers, _CLIPS, _KEPT, cells)
+        return expected.expect_regressions(
+            without_scales(plan, design), numbers, _CLIPS, _KEPT, cells
+        )
 
     def _fit(self, holder: Holder[Query], design: Design, plan: Plan) -> RegressionMixtureEstimate:
         """Ask where rows and lines are, then for steps; then fit the answers."""

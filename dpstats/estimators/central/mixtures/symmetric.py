@@ -58,7 +58,7 @@ __all__ = [
     "given_sigma",
     "public_sigma",
     "questioned",
-    "several",
+    "refuse_units",
     "start_of_lines",
 ]
 
@@ -250,7 +250,7 @@ class SymmetricRegressions(CountingMethod[SymmetricLinesEstimate]):
         _few_columns(d)
         if not isinstance(normal, bool):
             raise OptionError(f"normal={given(normal)}: True or False is needed.")
-        several(design)
+        refuse_units(design)
         rest = 1 - _COUNT - _LENGTH - _LINES_GRAM - _FIRST - _SQUARES
         purpose = "score of the mean sign"
         asks = [
@@ -293,7 +293,7 @@ class SymmetricRegressions(CountingMethod[SymmetricLinesEstimate]):
         )
 
 
-def several(design: Design) -> None:
+def refuse_units(design: Design) -> None:
     """Refuse units of several rows: squares are of sums over a unit, made-up rows are single.
 
     Raises

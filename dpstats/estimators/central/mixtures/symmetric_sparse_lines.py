@@ -19,7 +19,7 @@ from dpstats.estimators.central.mixtures.symmetric import (
     given_sigma,
     public_sigma,
     questioned,
-    several,
+    refuse_units,
     start_of_lines,
 )
 from dpstats.estimators.central.mixtures.symmetric_conclusion import largest_positive
@@ -113,7 +113,7 @@ class SparseSymmetricRegressions(CountingMethod[SymmetricLinesEstimate]):
         check_lines(design)
         s, d = need_sparsity(self.name, design, options.get("sparsity")), len(design.names)
         sigma = public_sigma(options)
-        several(design)
+        refuse_units(design)
         rest = 1 - _COUNT - _SIZE - _SCREEN - _LENGTH - _GRAM - _CHOICE - _FIRST - _SQUARES
         purpose = "score of the mean sign, in the chosen columns"
         asks = [

@@ -36,8 +36,8 @@ from dpstats.estimators.central.newton.parts import (
     SplitScore,
     Whole,
     as_asked,
-    joined,
-    pooled,
+    join_scores,
+    pool_scores,
     told_apart,
     whole,
 )
@@ -179,9 +179,9 @@ class Climb(ABC):
         foresee(self.holder, [*self.halves(b, clip), self.squares(b, clip)])
         second = self.last(1, b, clip)
         bread, told = self.told(bread, as_asked(first), as_asked(second))
-        both = pooled(first, second, bread.matrix)
+        both = pool_scores(first, second, bread.matrix)
         score = whole(both, peeled)
-        at, score = joined(middle, ScoreAt(both.at, score), bread.matrix)
+        at, score = join_scores(middle, ScoreAt(both.at, score), bread.matrix)
         meat = self.meat(b, clip, bread.matrix) * self.n / max(self.n - b.size, 1.0)
 
         beyond, anywhere = _beyond(law, clip, score)

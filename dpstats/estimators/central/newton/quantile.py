@@ -13,10 +13,10 @@ from dpstats.estimators.bounds import GRAM_SEEN, NEWTON, NEWTON_UPPER, SMALL_DEL
 from dpstats.estimators.central.counted import CountingMethod, counted_plan
 from dpstats.estimators.central.newton.expectation import least_variance, predicted
 from dpstats.estimators.central.newton.quantile_descent import (
-    last_noise,
+    last_quantile_noise,
     minimize,
     norm_density,
-    requests,
+    quantile_requests,
 )
 from dpstats.estimators.central.newton.typical import Case
 from dpstats.estimators.central.scales.search import in_found_scales, with_scales, without_scales
@@ -108,14 +108,14 @@ class QuantileNewton(CountingMethod[CoefficientEstimate]):
     def _plan(self, design: Design, privacy: Privacy, n: int, options: Options) -> Plan:
         need_delta(self.name, privacy)
         level = need_level(options.get("q", _MEDIAN))
-        asks = with_scales(requests(design, level), design, privacy, n)
+        asks = with_scales(quantile_requests(design, level), design, privacy, n)
         plan = counted_plan(self, design, privacy, n, asks, {"q": level})
 
         def variances(plan: Plan, design: Design, case: Case) -> tuple[float, float]:
             largest, density = max(level, 1 - level), norm_density(level) / case.spread
             lengths = largest * case.lengths
             numbers = np.full(lengths.size, plan.n / lengths.size)
-            private = least_variance(lengths, numbers, last_noise(plan), len(design.names))
+            private = least_variance(lengths, numbers, last_quantile_noise(plan), len(design.names))
             return private / plan.n / density**2, level * (1 - level) / density**2
 
         plan = predicted(plan, design, variances)

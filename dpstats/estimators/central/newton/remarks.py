@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dpstats.design import Design
 
 __all__ = [
-    "blurred",
+    "blur_warnings",
     "covering",
     "far_out",
     "not_at_rest",
@@ -82,7 +82,7 @@ def covering(noisy: float) -> str:
     )
 
 
-def blurred(
+def blur_warnings(
     plan: Plan, few: float, wide: float, sharp: float = 0.0, what: str = "the second moments"
 ) -> tuple[str, ...]:
     """What noise on the second moments will do to the answer, where one of three ratios exceeds 1.

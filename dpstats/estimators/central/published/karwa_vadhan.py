@@ -18,9 +18,9 @@ from dpstats.estimators.central.location import (
     MOST_CELLS,
     Clip,
     ResponseGuess,
-    facts_of,
     predict,
     release_mean,
+    response_guess,
     two_stage,
 )
 from dpstats.estimators.guesses import round_up
@@ -115,7 +115,7 @@ class KarwaVadhan(CountingMethod[CoefficientEstimate]):
     }
 
     def _plan(self, design: Design, privacy: Privacy, n: int, options: Options) -> Plan:
-        facts = facts_of(design, privacy)
+        facts = response_guess(design, privacy)
         sigma = _sigma(options.get("sigma"), design, facts)
         facts = replace(facts, sd=sigma)
         ask = Request("histogram", 0.0, "cells of the response, for its range", kind="laplace")
@@ -129,7 +129,7 @@ class KarwaVadhan(CountingMethod[CoefficientEstimate]):
     def _fit(self, holder: Holder[Query], design: Design, plan: Plan) -> CoefficientEstimate:
         """Ask for the histogram, find the range, ask for the moments of the truncated response."""
         sigma = float(plan.options["sigma"]) / design.standardization.y_scale
-        facts = replace(facts_of(design, plan.privacy), sd=sigma)
+        facts = replace(response_guess(design, plan.privacy), sd=sigma)
         edges = _edges(facts)
         counts, _ = holder.ask(ResponseHistogram(edges[1:-1]), "histogram")
         return release_mean(holder, design, plan, _range(facts, plan, _centre(edges, counts)))

@@ -77,7 +77,7 @@ class ColumnScales(CountingMethod[ScalesEstimate]):
         need_delta(self.name, privacy)
         plan = counted_plan(self, design, privacy, n, search.histograms(), options)
         plan = replace(plan, parameters=scale_names(design.inputs))
-        rows = search.enough(plan, design, 1.0)
+        rows = search.enough_for_scales(plan, design, 1.0)
         if n >= rows:
             return plan
         statement = (

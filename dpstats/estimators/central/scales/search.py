@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "columns_found",
-    "enough",
+    "enough_for_scales",
     "found_units",
     "histograms",
     "in_found_scales",
@@ -90,13 +90,14 @@ def without_scales(plan: Plan, design: Design) -> Plan:
         return plan
     statement = (
         "Ranges are taken to be about as wide as their columns: noise would hide the scales of "
-        f"columns that are far narrower. From about n={enough(plan, design, _MOST):,} rows they "
-        "are found; until then declare center= and scale= where a range is wide."
+        f"columns that are far narrower. From about "
+        f"n={enough_for_scales(plan, design, _MOST):,} rows they are found; "
+        "until then declare center= and scale= where a range is wide."
     )
     return replace(plan, warnings=(*plan.warnings, statement))
 
 
-def enough(plan: Plan, design: Design, share: float) -> int:
+def enough_for_scales(plan: Plan, design: Design, share: float) -> int:
     """Rows from which a share of the budget finds scales."""
     mu = gdp_mu(plan.privacy.epsilon, plan.privacy.delta)
     norm = _norm(len(design.unscaled), design, plan.privacy)

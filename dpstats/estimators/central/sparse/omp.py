@@ -18,7 +18,7 @@ from dpstats.estimators.central.newton.newton import Newton
 from dpstats.estimators.central.sandwich import COUNT
 from dpstats.estimators.central.scales.search import in_found_scales, with_scales, without_scales
 from dpstats.estimators.central.sparse.halves import need_halves, on_second_half, second_half
-from dpstats.estimators.central.sparse.pursuit import Route, expected, pursue
+from dpstats.estimators.central.sparse.pursuit import Route, expected_errors, pursue
 from dpstats.estimators.central.sparse.pursuit_laws import layout
 from dpstats.estimators.guesses import max_rows, sufficient
 from dpstats.estimators.selection import CONDITIONAL, INFERENCE, error_with, half_of, per_round
@@ -342,8 +342,8 @@ def _predict(plan: Plan, design: Design, route: Route) -> Plan:
 
 
 def _expected(plan: Plan, route: Route, design: Design) -> tuple[float, float]:
-    """What will be missed, and the error if nothing is; see `expected`."""
-    return expected(_Nobody(plan), route, layout(design))
+    """What will be missed, and the error if nothing is; see `expected_errors`."""
+    return expected_errors(_Nobody(plan), route, layout(design))
 
 
 def _warnings(

@@ -36,7 +36,7 @@ from dpstats.queries import (
     Selected,
 )
 
-__all__ = ["Route", "SparseFit", "expected", "pursue"]
+__all__ = ["Route", "SparseFit", "expected_errors", "pursue"]
 
 Array = NDArray[np.float64]
 
@@ -131,7 +131,7 @@ def _start(law: Residuals, facts: WideFacts) -> ChosenColumns:
     return ChosenColumns(facts.intercept, beta, beta, eye, eye, eye, eye)
 
 
-def expected(holder: Holder[Query], route: Route, facts: WideFacts) -> tuple[float, float]:
+def expected_errors(holder: Holder[Query], route: Route, facts: WideFacts) -> tuple[float, float]:
     """What a plan foresees, from public facts: nothing is asked.
 
     Returns

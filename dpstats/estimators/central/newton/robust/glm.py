@@ -14,10 +14,10 @@ from dpstats.accounting import gdp_mu
 from dpstats.estimators.base import Request, need_delta
 from dpstats.estimators.bounds import GLM_LOWER, GRAM_SEEN, NEWTON, NEWTON_UPPER, SMALL_DELTA
 from dpstats.estimators.central.counted import CountingMethod, counted_plan
-from dpstats.estimators.central.newton.remarks import blurred
+from dpstats.estimators.central.newton.remarks import blur_warnings
 from dpstats.estimators.central.newton.robust.glm_descent import GLMSchedule, descend
 from dpstats.estimators.central.newton.robust.glm_law import NormalPredictor, tune
-from dpstats.estimators.central.newton.typical import Case, expected
+from dpstats.estimators.central.newton.typical import Case, expect_typical
 from dpstats.estimators.central.scales.search import in_found_scales, with_scales, without_scales
 from dpstats.estimators.guesses import max_rows
 from dpstats.estimators.sources import GANESH, SCORE_ATTACK
@@ -256,5 +256,5 @@ def _predict(plan: Plan, public: GLMSchedule, design: Design) -> Plan:
         private, sampled = _parts(design.family, law, noise, spread, plan.n)
         return unit * case.dispersion * private, unit * case.dispersion * sampled
 
-    warned = blurred(plan, public.blur / _NOISE_LIMIT, public.blur / _CONSERVATIVE)
-    return expected(plan, design, variances, warned)
+    warned = blur_warnings(plan, public.blur / _NOISE_LIMIT, public.blur / _CONSERVATIVE)
+    return expect_typical(plan, design, variances, warned)

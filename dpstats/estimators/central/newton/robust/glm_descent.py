@@ -28,7 +28,7 @@ from dpstats.estimators.central.newton.robust.glm_law import (
     Tuning,
     WeightedNormalRows,
     dispersion,
-    quantile,
+    residual_quantile,
     tune,
 )
 from dpstats.estimators.central.newton.robust.tails import believed, rungs, wide_enough
@@ -231,7 +231,7 @@ class _Descent:
         if self.family.name == "poisson":
             return self.dispersion(k, b, law, before) if k else self.first_dispersion(b, law)
         if self.family.name == "gaussian":
-            expected = quantile(self.family, law, _QUANTILE["gaussian"], 1.0)
+            expected = residual_quantile(self.family, law, _QUANTILE["gaussian"], 1.0)
             least, most = (before / 8, 2 * before) if k else (self.top * 2.0**-12, 2 * self.top)
             grid = expected * np.geomspace(least, most, 17 if k else 33)
             before = self.residual_quantile(k, b, grid) / expected
@@ -245,7 +245,7 @@ class _Descent:
 
     def first_dispersion(self, b: Array, law: NormalPredictor) -> _Spread:
         """Dispersion of counts whose size is not known yet, from a quantile of residuals."""
-        expected = quantile(self.family, law, _QUANTILE["poisson"], 0.0)
+        expected = residual_quantile(self.family, law, _QUANTILE["poisson"], 0.0)
         grid = expected * np.geomspace(0.8, max(2 * self.top / expected, 2.0), 33)
         ratio = self.residual_quantile(0, b, grid) / expected
         mean = self.family.mean(law.eta)

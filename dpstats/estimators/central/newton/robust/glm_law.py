@@ -27,7 +27,7 @@ __all__ = [
     "Tuning",
     "WeightedNormalRows",
     "dispersion",
-    "quantile",
+    "residual_quantile",
     "tune",
 ]
 
@@ -342,7 +342,7 @@ def _candidates(
     return [(f, float(np.max(f.factor(typical) * sd)) * _CLIPS) for f in damped]
 
 
-def quantile(family: Family, law: NormalPredictor, share: float, spread: float) -> float:
+def residual_quantile(family: Family, law: NormalPredictor, share: float, spread: float) -> float:
     """The `share` quantile of ``|factor (y - mean)|`` that the model expects."""
     mu, factor = family.mean(law.eta), family.factor(law.eta)
     low, high = 0.0, 4.0 * float(np.max(factor * (spread + mu + 1.0)))

@@ -21,9 +21,9 @@ from dpstats.estimators.bounds import (
     SMALL_DELTA,
 )
 from dpstats.estimators.central.counted import CountingMethod, counted_plan
-from dpstats.estimators.central.newton.remarks import blurred, covering
+from dpstats.estimators.central.newton.remarks import blur_warnings, covering
 from dpstats.estimators.central.newton.robust.descent import Schedule, descend
-from dpstats.estimators.central.newton.typical import Case, expected
+from dpstats.estimators.central.newton.typical import Case, expect_typical
 from dpstats.estimators.central.scales.search import in_found_scales, with_scales, without_scales
 from dpstats.estimators.guesses import max_rows
 from dpstats.estimators.numerics.huber import (
@@ -267,5 +267,5 @@ def _predict(plan: Plan, public: Schedule, design: Design) -> Plan:
 
     both = "the second moments or the spread of residuals"
     wide, sharp = public.blur / _CONSERVATIVE, public.blur / _SHARP
-    warned = blurred(plan, public.shortage, wide, sharp, both)
-    return expected(plan, design, variances, warned)
+    warned = blur_warnings(plan, public.shortage, wide, sharp, both)
+    return expect_typical(plan, design, variances, warned)
