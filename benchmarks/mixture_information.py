@@ -20,7 +20,7 @@ import dpstats as dp
 from benchmarks.mixtures import ACCURACY, drawn
 from dpstats.estimators.central.mixtures import gaussian
 from dpstats.estimators.central.mixtures.local import LocalMixture
-from dpstats.estimators.numerics.released import Asked, fit_released
+from dpstats.estimators.numerics.released import AnsweredQuery, fit_released
 from dpstats.families.mixtures import NormalMixture
 from dpstats.protocol import Answer, Plan
 from dpstats.queries import ProjectedCells
@@ -38,7 +38,7 @@ class Former(MixtureMoments):
         return self.radius / 2 if self.blocks else super().constant
 
 
-def cells(truth: NormalMixture, plan: Plan, factor: float) -> Asked:
+def cells(truth: NormalMixture, plan: Plan, factor: float) -> AnsweredQuery:
     """The histogram in the directions of largest variance of all rows."""
     mean = truth.weights @ truth.means
     apart = truth.means - mean
@@ -51,7 +51,7 @@ def cells(truth: NormalMixture, plan: Plan, factor: float) -> Asked:
     query = ProjectedCells(np.insert(directions, 0, -directions @ mean, axis=1), edges)
     noise = plan.noise(query, "cells")
     asked = gaussian._merged(query, Answer(np.zeros((query.cells,) * q), noise))
-    return Asked(asked.contributions, asked.answer, factor * asked.sd)
+    return AnsweredQuery(asked.contributions, asked.answer, factor * asked.sd)
 
 
 def bound(truth: NormalMixture, shape: str, n: int, former: bool) -> float:
@@ -68,7 +68,7 @@ def bound(truth: NormalMixture, shape: str, n: int, former: bool) -> float:
             query = Former(query.offsets, query.whiten, query.radius, query.shape)
         sd = plan.noise(query, f"step {t + 1}").sd * (math.sqrt(0.8 / 0.75) if former else 1.0)
         size = query.rows(np.insert(truth.means, 0, 1.0, axis=1)).shape[1]
-        asked.append(Asked(query.rows, np.zeros(size), sd))
+        asked.append(AnsweredQuery(query.rows, np.zeros(size), sd))
     last = max(gaussian._MOST_ANSWERS // size, 1)
     histogram = cells(truth, plan, math.sqrt(0.1 / 0.15) if former else 1.0)
     cov = fit_released(law, [histogram, *asked[-last:]], float(n), near=True).cov

@@ -59,10 +59,10 @@ def adapted(fit: RegressionResults, rows: Any) -> ModelAbstract:
             "marginaleffects: a regression by formula is needed, of declared columns and with "
             "standard errors."
         )
-    return _Adapted(fit, rows)
+    return _ReleasedModel(fit, rows)
 
 
-class _Adapted(ModelAbstract):  # type: ignore[misc]
+class _ReleasedModel(ModelAbstract):  # type: ignore[misc]
     """What marginaleffects asks of a model, answered by released numbers."""
 
     def __init__(self, fit: RegressionResults, rows: Any) -> None:

@@ -106,7 +106,7 @@ class Central(_SmallDelta):
             raise OptionError(f"rows={self.rows!r}: a public guess of the row count, at least 1.")
 
 
-class _Exchanged:
+class _ReplaceOne:
     """A guarantee about exchanging one record (or response) for another."""
 
     @property
@@ -116,7 +116,7 @@ class _Exchanged:
 
 
 @dataclass(frozen=True)
-class Local(_Exchanged, _SmallDelta):
+class Local(_ReplaceOne, _SmallDelta):
     """Nobody holds the rows: each person's device randomises its own record.
 
     The guarantee holds against everybody, the server that collects the messages included: any
@@ -153,7 +153,7 @@ class Local(_Exchanged, _SmallDelta):
 
 
 @dataclass(frozen=True)
-class LabelOnly(_Exchanged, _SmallDelta):
+class LabelOnly(_ReplaceOne, _SmallDelta):
     """Covariates are public; only the response is private.
 
     Parameters
@@ -186,7 +186,7 @@ class LabelOnly(_Exchanged, _SmallDelta):
 
 
 @dataclass(frozen=True)
-class Federated(_Exchanged):
+class Federated(_ReplaceOne):
     """Several sites keep their rows; each answers once, with noise of its own.
 
     What a site releases is (epsilon, delta)-differentially private in its rows, against everybody

@@ -376,6 +376,9 @@ def _declaration_from_dict(name: str, entry: Any) -> Any:
 _KINDS: dict[str, Any] = {"numeric": Numeric, "categorical": Categorical, "boolean": Boolean}
 
 
-def _listing(names: Mapping[str, Any], limit: int = 12) -> str:
-    shown = [repr(name) for name in list(names)[:limit]]
-    return ", ".join(shown) + (f" and {len(names) - limit} more" if len(names) > limit else "")
+_LISTED = 12  # names of columns that a message lists
+
+
+def _listing(names: Mapping[str, Any]) -> str:
+    shown = [repr(name) for name in list(names)[:_LISTED]]
+    return ", ".join(shown) + (f" and {len(names) - _LISTED} more" if len(names) > _LISTED else "")

@@ -27,7 +27,7 @@ __all__ = [
     "LARGEST",
     "is_version",
     "json_of",
-    "plain",
+    "plain_json",
     "read",
     "reading",
     "record",
@@ -181,7 +181,7 @@ def read(kind: Any, value: Any, where: str) -> Any:
     if origin in (typing.Union, types.UnionType):
         return _either(parts, value, where)
     if kind is Any:
-        return plain(value, where)
+        return plain_json(value, where)
     if origin is np.ndarray:
         return _array(value, where, _whole if _is_whole(parts) else _number)
     if origin is typing.Literal:
@@ -211,14 +211,14 @@ def read(kind: Any, value: Any, where: str) -> Any:
     return dict(value) if kind is dict else value
 
 
-def plain(value: Any, where: str = "value") -> Any:
+def plain_json(value: Any, where: str = "value") -> Any:
     """Any JSON: lists as tuples, ``{"nonfinite": ...}`` as the number that JSON lacks."""
     if isinstance(value, dict):
         if value.keys() == {"nonfinite"}:
             return _number(value, where)
-        return {key: plain(item, where) for key, item in value.items()}
+        return {key: plain_json(item, where) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return tuple(plain(item, where) for item in value)
+        return tuple(plain_json(item, where) for item in value)
     if value is None or isinstance(value, (bool, str)):
         return value
     return _number(value, where)

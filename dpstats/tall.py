@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 __all__ = [
     "ROWS",
-    "Made",
+    "LazyRows",
     "Tall",
     "blocks",
     "constant",
@@ -37,7 +37,7 @@ ROWS = 2**14  # rows of a block
 
 
 @dataclass(frozen=True, eq=False)
-class Made:
+class LazyRows:
     """Rows that are made of others whenever a block of them is read, and never kept.
 
     Attributes
@@ -58,12 +58,14 @@ class Made:
         return self.shape[0]
 
 
-Tall: TypeAlias = Array | Made  # of shape (n, k) or (n,): in memory, or mapped from a file, or made
+Tall: TypeAlias = (
+    Array | LazyRows
+)  # of shape (n, k) or (n,): in memory, or mapped from a file, or made
 
 
-def constant(n: int, value: float) -> Made:
+def constant(n: int, value: float) -> LazyRows:
     """The same number for each of n rows."""
-    return Made((n,), lambda part: np.full(part.stop - part.start, value))
+    return LazyRows((n,), lambda part: np.full(part.stop - part.start, value))
 
 
 def blocks(n: int) -> Iterator[slice]:
@@ -90,9 +92,9 @@ def vector(n: int, make: Callable[[slice], Array]) -> Array:
     return made
 
 
-def times(x: Tall, v: Array) -> Made:
+def times(x: Tall, v: Array) -> LazyRows:
     """``x v``, one number for each row."""
-    return Made(x.shape[:1], lambda part: np.asarray(_block(x, part) @ v, dtype=np.float64))
+    return LazyRows(x.shape[:1], lambda part: np.asarray(_block(x, part) @ v, dtype=np.float64))
 
 
 def cross(x: Tall, v: Tall) -> Array:

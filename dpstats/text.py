@@ -30,7 +30,7 @@ __all__ = [
     "plain",
     "pre",
     "printable",
-    "rounded",
+    "with_digits",
     "wrap",
 ]
 
@@ -190,7 +190,7 @@ def _row(row: Sequence[str], widths: Sequence[int], right: set[int], gap: int) -
     ]
 
 
-def rounded(value: float, digits: int) -> str:
+def with_digits(value: float, digits: int) -> str:
     """A number of so many digits; below 10^8 without a power of ten that hides its size."""
     text = f"{value:.{digits}g}"
     return f"{float(text):.0f}" if "e+" in text and abs(value) < 1e8 else text

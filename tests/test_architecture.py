@@ -442,6 +442,19 @@ def test_no_file_names_a_registry_host_or_a_machine_path():
     assert not wrong
 
 
+def test_contributing_names_every_room_and_no_file_that_is_gone():
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    _, tree, *_ = text.split("```\ndpstats/")
+    rooms = {p.parent.name for p in modules().values()} - {PACKAGE.name}
+    alone = {p.stem for p in PACKAGE.glob("[!_]*.py")}
+    drawn = tree.partition("```")[0]
+    assert not {name for name in rooms if f"{name}/" not in drawn}
+    assert not {name for name in alone if name not in drawn}
+    named = {name for name in re.findall(r"`([\w./]+\.(?:py|md|json))`", text)}
+    bases = (ROOT, PACKAGE, PACKAGE / "estimators")
+    assert not {name for name in named if not any((base / name).exists() for base in bases)}
+
+
 # Length and names --------------------------------------------------------------------------------
 
 LINES, BODY, PARAMETERS = 450, 50, 7

@@ -88,7 +88,7 @@ def test_a_planted_constant_that_matters_is_found_and_one_that_does_not_is_flat(
     monkeypatch.setattr(sums, "_IDLE", 1.0, raising=False)
     inside = sums.Leverages.cut
 
-    def cut(self: sums.Leverages, at: float) -> sums.Balanced:
+    def cut(self: sums.Leverages, at: float) -> sums.BalancedRows:
         made = inside(self, at * sums._PLANTED + 1e-12 * sums._IDLE)  # type: ignore[attr-defined]
         return made
 

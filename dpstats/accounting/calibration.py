@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from dpstats.accounting.closed_forms import check, largest, over, zcdp_rho
+from dpstats.accounting.closed_forms import check_guarantee, largest, over, zcdp_rho
 from dpstats.accounting.composition import (
     Cost,
     cost_delta,
@@ -29,7 +29,7 @@ def gdp_mu(epsilon: float, delta: float) -> float:
     A fit of T Gaussian releases with sensitivity-relative scales z_t keeps the guarantee if and
     only if ``sum 1/z_t**2 <= gdp_mu(epsilon, delta)**2``.
     """
-    check(epsilon, delta)
+    check_guarantee(epsilon, delta)
     if delta == 0:
         return 0.0
     return largest(lambda mu: over(cost_delta(Cost(mu=mu), epsilon), delta), start=0.05)
@@ -99,7 +99,7 @@ def calibrate(shares: Mapping[str, Share], epsilon: float, delta: float) -> dict
         If nothing is asked, if Gaussian noise is asked with ``delta=0``, or if the guarantee is
         so small that no finite noise gives it.
     """
-    check(epsilon, delta)
+    check_guarantee(epsilon, delta)
     if not shares or epsilon == 0:
         raise PlanError(
             f"{len(shares)} mechanisms at epsilon={epsilon:g}: at least one mechanism and "

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from dpstats.accounting.events import Event, event_from_dict, event_to_dict
-from dpstats.accounting.filter import Composed
+from dpstats.accounting.filter import Composition
 from dpstats.errors import DPStatsError, LedgerError, OptionError, PlanError
 from dpstats.stored import json_of, read, record
 
@@ -154,7 +154,7 @@ class Chain:
     origin : str
         Hash of the header.
     entries : tuple of Entry
-    composed : Composed
+    composed : Composition
         All entries, as the rule of the ledger reads them.
     stamp : Stamp
         What the file looked like when it was verified.
@@ -163,7 +163,7 @@ class Chain:
     header: Header
     origin: str
     entries: tuple[Entry, ...]
-    composed: Composed
+    composed: Composition
     stamp: Stamp
 
     @property
@@ -227,7 +227,7 @@ def verify(
         raise _broken(path, str(error)) from None
     _demand(header.version == _VERSION, path, f"it has version {header.version} of the format")
     origin = link("", payload)
-    nothing = Chain(header, origin, (), Composed(*header.ceiling), _stamp(connection, path))
+    nothing = Chain(header, origin, (), Composition(*header.ceiling), _stamp(connection, path))
     return _followed(connection, path, nothing)
 
 
@@ -417,7 +417,7 @@ def write_schema(connection: sqlite3.Connection, header: Header) -> None:
     connection.execute("COMMIT")
 
 
-def append(connection: sqlite3.Connection, chain: Chain, draft: Entry, after: Composed) -> Chain:
+def append(connection: sqlite3.Connection, chain: Chain, draft: Entry, after: Composition) -> Chain:
     """Write `draft` as the next entry, inside the caller's transaction; `after` composes it."""
     number = len(chain.entries) + 1
     payload = replace(draft, id=number, nonce=secrets.token_hex(16)).payload()

@@ -25,7 +25,7 @@ __all__ = [
     "LAPLACE_GRID",
     "ROUNDING",
     "best_order",
-    "check",
+    "check_guarantee",
     "discrete_slack",
     "edge",
     "gaussian_delta",
@@ -148,7 +148,7 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
 @lru_cache(maxsize=1024)
 def zcdp_rho(epsilon: float, delta: float) -> float:
     """Largest rho for which every rho-zCDP mechanism is (epsilon, delta)-DP; 0 for delta 0."""
-    check(epsilon, delta)
+    check_guarantee(epsilon, delta)
     if delta == 0:
         return 0.0
     return largest(lambda rho: over(zcdp_delta(rho, epsilon), delta), start=1e-3)
@@ -209,7 +209,7 @@ def edge(
     return x
 
 
-def check(epsilon: float, delta: float) -> None:
+def check_guarantee(epsilon: float, delta: float) -> None:
     """Refuse what is no guarantee."""
     if not (math.isfinite(epsilon) and epsilon >= 0):
         raise PlanError(f"epsilon={epsilon!r}: a finite number >= 0 is needed.")

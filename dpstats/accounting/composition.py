@@ -40,7 +40,7 @@ from numpy.typing import NDArray
 from dpstats.accounting.closed_forms import (
     LAPLACE_GRID,
     ROUNDING,
-    check,
+    check_guarantee,
     discrete_slack,
     edge,
     gaussian_delta,
@@ -119,6 +119,7 @@ class Cost:
 _ANY = "any"
 # Zero-concentrated cost of a bounded event of epsilon 1.
 _RHO = {Laplace.kind: 1 / 2, Selection.kind: 1 / 8, _ANY: 1 / 2}
+_NEGLIGIBLE = 1e-22  # numerical: mass of a tail of losses that is moved upwards
 _MOST_WAYS = 16  # in which the changed row can fall into branches, composed one by one
 
 
@@ -204,7 +205,7 @@ def delta_of(events: Iterable[Event], epsilon: float) -> float:
     PlanError
         If an event is not known.
     """
-    check(epsilon, 0.0)
+    check_guarantee(epsilon, 0.0)
     return max(cost_delta(cost, float(epsilon)) for cost in _costs(events))
 
 
@@ -218,7 +219,7 @@ def epsilon_of(events: Iterable[Event], delta: float) -> float:
     PlanError
         If an event is not known, or `delta` is not in [0, 1).
     """
-    check(0.0, delta)
+    check_guarantee(0.0, delta)
     return max(cost_epsilon(cost, float(delta)) for cost in _costs(events))
 
 
@@ -230,7 +231,7 @@ def within(events: Iterable[Event], epsilon: float, delta: float) -> bool:
     PlanError
         If an event is not known.
     """
-    check(epsilon, delta)
+    check_guarantee(epsilon, delta)
     return all(cost_within(cost, epsilon, delta) for cost in _costs(events))
 
 
@@ -424,11 +425,11 @@ def _convolve(a: _Loss, b: _Loss) -> _Loss:
     return _trim(_Loss(a.step, a.first + b.first, mass, infinite))
 
 
-def _trim(loss: _Loss, negligible: float = 1e-22) -> _Loss:
+def _trim(loss: _Loss) -> _Loss:
     """Shorten the tails upwards: the top goes to infinity, the bottom to the lowest kept point."""
-    low = int(np.searchsorted(np.cumsum(loss.mass), negligible))
+    low = int(np.searchsorted(np.cumsum(loss.mass), _NEGLIGIBLE))
     top = np.cumsum(loss.mass[::-1])
-    high = loss.mass.size - int(np.searchsorted(top, negligible))
+    high = loss.mass.size - int(np.searchsorted(top, _NEGLIGIBLE))
     low = min(low, high - 1)
     mass = loss.mass[low:high].copy()
     mass[0] += loss.mass[:low].sum()

@@ -29,7 +29,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import lru_cache, reduce
+from functools import lru_cache
 
 import numpy as np
 
@@ -38,7 +38,7 @@ from dpstats.accounting.composition import epsilon_of, within
 from dpstats.accounting.events import Event, Gaussian
 from dpstats.accounting.prices import gaussian_price, pure_price
 
-__all__ = ["Composed", "admits", "cost_of_fits", "costs"]
+__all__ = ["Composition", "costs"]
 
 Fits = Sequence[tuple[Event, ...]]
 
@@ -109,7 +109,7 @@ def _add(total: _Total, number: float) -> _Total:
 
 
 @dataclass(frozen=True, slots=True)
-class Composed:
+class Composition:
     """Fits that were charged to a ledger, as far as its rules read them.
 
     One more fit changes it by its own events alone, however many came before. Totals are exact, so
@@ -139,7 +139,7 @@ class Composed:
     renyi: tuple[_Total, ...] = (Fraction(0),) * len(_BEST_FOR)
     plain: _Total = Fraction(0)
 
-    def then(self, events: tuple[Event, ...]) -> Composed:
+    def then(self, events: tuple[Event, ...]) -> Composition:
         """With one more fit.
 
         Raises
@@ -204,27 +204,7 @@ class Composed:
         return min(cost, self.epsilon) if self.admitted else cost
 
 
-def _composed(fits: Fits, epsilon: float, delta: float) -> Composed:
-    return reduce(Composed.then, fits, Composed(epsilon, delta))
-
-
-def admits(fits: Fits, epsilon: float, delta: float) -> bool:
-    """Whether a ledger with this ceiling may hold all `fits`, the last of which is the new one.
-
-    Raises
-    ------
-    PlanError
-        If an event is not known.
-    """
-    return _composed(fits, epsilon, delta).admitted
-
-
-def cost_of_fits(fits: Fits, epsilon: float, delta: float) -> float:
-    """`Composed.cost` of all `fits`."""
-    return _composed(fits, epsilon, delta).cost
-
-
-def costs(states: Sequence[Composed]) -> list[float]:
+def costs(states: Sequence[Composition]) -> list[float]:
     """Cost after each charge of one ledger, for a table.
 
     Of more than 32 states the rule of one Gaussian is evaluated for about 32, and interpolated in

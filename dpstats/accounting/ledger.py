@@ -37,7 +37,7 @@ from dpstats.accounting.chain import (
     write_schema,
 )
 from dpstats.accounting.charge import Chargeable, check_same_promise, entry_of, refusal
-from dpstats.accounting.filter import Composed, costs
+from dpstats.accounting.filter import Composition, costs
 from dpstats.accounting.standing import LedgerState, remaining, spent, state_of
 from dpstats.errors import LedgerError, OptionError, given, is_number
 from dpstats.privacy import NOT_PRIVATE
@@ -196,7 +196,9 @@ class Ledger:
         chain = self._chain()
         names = ["id", "time", "label", "model", "method", "epsilon", "delta", "neighbors", "unit"]
         fits = (entry.events for entry in chain.entries)
-        states = list(accumulate(fits, Composed.then, initial=Composed(*chain.header.ceiling)))[1:]
+        states = list(
+            accumulate(fits, Composition.then, initial=Composition(*chain.header.ceiling))
+        )[1:]
         columns = {name: [getattr(entry, name) for entry in chain.entries] for name in names}
         return pd.DataFrame(
             {

@@ -10,7 +10,7 @@ from pathlib import Path
 from dpstats.accounting.chain import Budget, Chain
 from dpstats.accounting.composition import epsilon_of, largest, scaled
 from dpstats.accounting.events import Event, Gaussian, Laplace
-from dpstats.accounting.filter import Composed
+from dpstats.accounting.filter import Composition
 from dpstats.errors import PlanError
 from dpstats.privacy import NOT_PRIVATE
 
@@ -145,7 +145,7 @@ def room(chain: Chain, shape: tuple[Event, ...], delta: float) -> Budget:
 
 
 @lru_cache(maxsize=256)
-def _largest_fit(spent: Composed, shape: tuple[Event, ...], delta: float) -> float:
+def _largest_fit(spent: Composition, shape: tuple[Event, ...], delta: float) -> float:
     """Epsilon at `delta` of the least noisy multiple of `shape` that still is admitted."""
 
     def excess(strength: float) -> float:

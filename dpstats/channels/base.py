@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from dpstats.accounting.events import Event
 from dpstats.errors import OptionError
 
-__all__ = ["WORD", "Array", "Channel", "Domain", "Payloads", "check", "outside_words"]
+__all__ = ["WORD", "Array", "Channel", "Domain", "Payloads", "check_channel", "outside_words"]
 
 Array: TypeAlias = NDArray[np.float64]
 Payloads: TypeAlias = NDArray[np.uint8]
@@ -95,7 +95,7 @@ class Channel(Protocol):
         ...
 
 
-def check(name: str, dim: int, epsilon: float, *, scalar: bool = False) -> None:
+def check_channel(name: str, dim: int, epsilon: float, *, scalar: bool = False) -> None:
     """Refuse what no channel of this kind can honour.
 
     Raises

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.accounting.events import Pure
-from dpstats.channels.base import WORD, Array, Domain, Payloads, check, outside_words
+from dpstats.channels.base import WORD, Array, Domain, Payloads, check_channel, outside_words
 
 __all__ = ["Binary"]
 
@@ -38,7 +38,7 @@ class Binary:
     payload_bytes: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
-        check(self.name, self.dim, self.epsilon, scalar=True)
+        check_channel(self.name, self.dim, self.epsilon, scalar=True)
 
     @property
     def flip_words(self) -> int:

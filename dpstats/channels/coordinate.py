@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.accounting.events import Pure
-from dpstats.channels.base import SMALLEST_EPSILON, Array, Domain, Payloads, check
+from dpstats.channels.base import SMALLEST_EPSILON, Array, Domain, Payloads, check_channel
 from dpstats.channels.binary import Binary
 from dpstats.channels.piecewise import CELLS, TYPICAL_SQUARE, Piecewise
 
@@ -47,7 +47,7 @@ class CoordinateSampling:
     delta: ClassVar[float] = 0.0
 
     def __post_init__(self) -> None:
-        check(self.name, self.dim, self.epsilon)
+        check_channel(self.name, self.dim, self.epsilon)
 
     @property
     def sampled(self) -> int:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dpstats.accounting.calibration import Share, calibrate
 from dpstats.accounting.events import Gaussian
-from dpstats.channels.base import Array, Domain, Payloads, check
+from dpstats.channels.base import Array, Domain, Payloads, check_channel
 from dpstats.channels.grid import fits, integers, step_for
 from dpstats.errors import OptionError
 
@@ -50,7 +50,7 @@ class GaussianNoise:
     domain: ClassVar[Domain] = "l2"
 
     def __post_init__(self) -> None:
-        check(self.name, self.dim, self.epsilon)
+        check_channel(self.name, self.dim, self.epsilon)
         if not 0 < self.delta < 1:
             raise OptionError(
                 f"Channel 'gaussian' with delta={self.delta!r}: Gaussian noise needs delta in "

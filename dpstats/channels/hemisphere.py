@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.accounting.events import Pure
-from dpstats.channels.base import Array, Domain, Payloads, check
+from dpstats.channels.base import Array, Domain, Payloads, check_channel
 from dpstats.channels.sphere import SEED_BYTES, Cap, cap_at, directions
 from dpstats.errors import OptionError
 
@@ -47,7 +47,7 @@ class Hemisphere:
     payload_bytes: ClassVar[int] = SEED_BYTES
 
     def __post_init__(self) -> None:
-        check(self.name, self.dim, self.epsilon)
+        check_channel(self.name, self.dim, self.epsilon)
         if self.dim == 1:
             raise OptionError("Channel 'hemisphere' of one number is \"binary\": ask for that.")
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.accounting.events import Laplace
-from dpstats.channels.base import Array, Domain, Payloads, check
+from dpstats.channels.base import Array, Domain, Payloads, check_channel
 from dpstats.channels.grid import GRID, LARGEST, fits, integers, step_for
 
 __all__ = ["LaplaceNoise"]
@@ -38,7 +38,7 @@ class LaplaceNoise:
     payload_bytes: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
-        check(self.name, self.dim, self.epsilon, scalar=True)
+        check_channel(self.name, self.dim, self.epsilon, scalar=True)
 
     @property
     def event(self) -> Laplace:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.accounting.events import Pure
-from dpstats.channels.base import WORD, Array, Domain, Payloads, check, outside_words
+from dpstats.channels.base import WORD, Array, Domain, Payloads, check_channel, outside_words
 from dpstats.errors import OptionError
 
 __all__ = ["MOST_CELLS", "Subset"]
@@ -53,7 +53,7 @@ class Subset:
     delta: ClassVar[float] = 0.0
 
     def __post_init__(self) -> None:
-        check(self.name, self.dim, self.epsilon)
+        check_channel(self.name, self.dim, self.epsilon)
         if not 2 <= self.dim <= MOST_CELLS:
             raise OptionError(
                 f"Channel {self.name!r} for {self.dim} cells: from 2 to {MOST_CELLS:,} are allowed."

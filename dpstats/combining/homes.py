@@ -19,7 +19,7 @@ __all__ = [
     "heterogeneity",
     "homes_of",
     "one_by_one",
-    "pooled",
+    "pool_estimates",
     "posterior",
 ]
 
@@ -44,7 +44,7 @@ class Home(NamedTuple):
     weight: float = 1.0
 
 
-def pooled(theta: Array, cov: Array) -> tuple[Array, Array]:
+def pool_estimates(theta: Array, cov: Array) -> tuple[Array, Array]:
     """Generalised least squares: the mean weighted by precisions, and its covariance.
 
     `theta` is (m, d), `cov` (m, d, d).
@@ -56,7 +56,7 @@ def pooled(theta: Array, cov: Array) -> tuple[Array, Array]:
 
 def _spread(theta: Array, cov: Array) -> float:
     """Cochran's Q: squared distances from the pooled mean, each in its own covariance."""
-    off = theta - pooled(theta, cov)[0]
+    off = theta - pool_estimates(theta, cov)[0]
     return float(np.einsum("ki,ki->", off, np.linalg.solve(cov, off[..., None])[..., 0]))
 
 
@@ -108,7 +108,7 @@ def homes_of(theta: Array, cov: Array, metric: Array, prior: Array) -> list[Home
         members = found[i].members | found[j].members
         these = sorted(members)
         tau2 = heterogeneity(theta[these], cov[these], metric)
-        found.append(Home(*pooled(theta[these], cov[these] + tau2 * metric), members))
+        found.append(Home(*pool_estimates(theta[these], cov[these] + tau2 * metric), members))
         parts.append((i, j))
         live = [k for k in live if k not in (i, j)] + [len(found) - 1]
     alone = np.ones(len(found))
@@ -139,7 +139,7 @@ def agreeing(homes: list[Home], theta: Array, cov: Array, level: float) -> list[
         these = sorted(home.members)
         bound = chi2.ppf(1 - level, max(1, (len(these) - 1) * theta.shape[1]))
         if len(these) == 1 or _spread(theta[these], cov[these]) <= bound:
-            kept.append(Home(*pooled(theta[these], cov[these]), home.members, home.weight))
+            kept.append(Home(*pool_estimates(theta[these], cov[these]), home.members, home.weight))
     return kept
 
 

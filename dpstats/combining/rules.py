@@ -18,11 +18,11 @@ from dpstats.combining.homes import (
     agreeing,
     homes_of,
     one_by_one,
-    pooled,
+    pool_estimates,
     posterior,
 )
 
-__all__ = ["PRINTED", "RULES", "Combined", "combined", "distances"]
+__all__ = ["PRINTED", "RULES", "CombinedEstimate", "combined", "distances"]
 
 Array = NDArray[np.float64]
 
@@ -34,7 +34,7 @@ _HARMONIC = 3  # parameters: from which shrinkage can be better everywhere (Stei
 
 
 @dataclass(frozen=True, eq=False)
-class Combined:
+class CombinedEstimate:
     """What a rule makes of K + 1 estimates for the target, which is the first.
 
     Attributes
@@ -112,7 +112,7 @@ def _moved(cov: Array, after: Array) -> float:
     return float(np.clip(1 - np.trace(np.linalg.solve(cov, after)) / d, 0.0, 1.0))
 
 
-def blend(theta: Array, cov: Array) -> Combined:
+def blend(theta: Array, cov: Array) -> CombinedEstimate:
     """The posterior mean under a heavy-tailed prior about every pool of sources.
 
     Pools whose sources agree are taken to have equal coefficients; the covariance of the others
@@ -134,7 +134,7 @@ def blend(theta: Array, cov: Array) -> Combined:
         centre, around, _ = posterior(theta[0], cov[0], tree, _flat())
     off = made.mean - centre
     moved = _moved(cov[0], made.cov)
-    return Combined(
+    return CombinedEstimate(
         value=made.mean,
         cov=around + np.outer(off, off),
         assumed=made.cov,
@@ -148,7 +148,7 @@ def _one_by_one(theta: Array, cov: Array, homes: list[Home]) -> tuple[Array, Arr
     return one_by_one(theta[0], cov[0], homes, _heavy(_EQUAL, _TAIL))
 
 
-def minimax(theta: Array, cov: Array) -> Combined:
+def minimax(theta: Array, cov: Array) -> CombinedEstimate:
     """The posterior mean under harmonic priors about all pools of sources.
 
     In three parameters or more its mean squared error, in the metric of the target's covariance, is
@@ -157,16 +157,16 @@ def minimax(theta: Array, cov: Array) -> Combined:
     """
     homes, found = _clusters(theta, cov)
     if theta.shape[1] < _HARMONIC:
-        return Combined(
+        return CombinedEstimate(
             theta[0], cov[0], cov[0], np.eye(len(theta))[0], _numbered(len(theta), found)
         )
     mean, around, chances = posterior(theta[0], cov[0], homes, _flat())
     shares = _shares(theta, cov, homes, chances, _moved(cov[0], around))
     clusters, prior = _numbered(len(theta), found), _one_by_one(theta, cov, homes)
-    return Combined(mean, around, around, shares, clusters, prior)
+    return CombinedEstimate(mean, around, around, shares, clusters, prior)
 
 
-def select(theta: Array, cov: Array) -> Combined:
+def select(theta: Array, cov: Array) -> CombinedEstimate:
     """Pool the sources that do not differ from the target by a chi-squared test at 5 % / K.
 
     The test costs nothing and its level is exact, in place of the threshold of Li et al. (2024),
@@ -175,7 +175,7 @@ def select(theta: Array, cov: Array) -> Combined:
     return _pool(theta, cov, _near(theta, cov))
 
 
-def by_rows(theta: Array, cov: Array, rows: Array) -> Combined:
+def by_rows(theta: Array, cov: Array, rows: Array) -> CombinedEstimate:
     """The mean of the sources that `select` keeps, each weighed by its rows (Li et al. 2024).
 
     Equation (10); weights are best only where sampling is most of the error at every site.
@@ -184,7 +184,7 @@ def by_rows(theta: Array, cov: Array, rows: Array) -> Combined:
     shares = keep * rows / (keep * rows).sum()
     total = np.einsum("k,kij->ij", shares**2, cov)
     clusters = _numbered(len(theta), _clusters(theta, cov)[1])
-    return Combined(shares @ theta, total, total, shares, clusters)
+    return CombinedEstimate(shares @ theta, total, total, shares, clusters)
 
 
 def _near(theta: Array, cov: Array) -> NDArray[np.bool_]:
@@ -196,37 +196,37 @@ def _near(theta: Array, cov: Array) -> NDArray[np.bool_]:
     return near
 
 
-def pool(theta: Array, cov: Array) -> Combined:
+def pool(theta: Array, cov: Array) -> CombinedEstimate:
     """All sites as if they had the same parameters."""
     return _pool(theta, cov, np.ones(len(theta), dtype=np.bool_))
 
 
-def _pool(theta: Array, cov: Array, keep: NDArray[np.bool_]) -> Combined:
-    mean, total = pooled(theta[keep], cov[keep])
+def _pool(theta: Array, cov: Array, keep: NDArray[np.bool_]) -> CombinedEstimate:
+    mean, total = pool_estimates(theta[keep], cov[keep])
     precision = np.trace(total @ np.linalg.inv(cov), axis1=1, axis2=2) * keep
     clusters = _numbered(len(theta), _clusters(theta, cov)[1])
-    return Combined(mean, total, total, precision / precision.sum(), clusters)
+    return CombinedEstimate(mean, total, total, precision / precision.sum(), clusters)
 
 
 # The first is the default.
-RULES: Mapping[str, Callable[[Array, Array], Combined]] = MappingProxyType(
+RULES: Mapping[str, Callable[[Array, Array], CombinedEstimate]] = MappingProxyType(
     {"blend": blend, "minimax": minimax, "select": select, "pool": pool}
 )
 
 
 # Of printed methods, which weigh sites by their rows.
-PRINTED: Mapping[str, Callable[[Array, Array, Array], Combined]] = MappingProxyType(
+PRINTED: Mapping[str, Callable[[Array, Array, Array], CombinedEstimate]] = MappingProxyType(
     {"ftl-mean": by_rows}
 )
 
 
-def combined(rule: str, theta: Array, cov: Array, rows: Array | None = None) -> Combined:
+def combined(rule: str, theta: Array, cov: Array, rows: Array | None = None) -> CombinedEstimate:
     """What a rule makes of estimates (K + 1, d) for the first of them; alone it stays as it is.
 
     A printed rule also needs the rows (K + 1,) of the sites.
     """
     if len(theta) == 1:
-        return Combined(theta[0], cov[0], cov[0], np.ones(1), np.zeros(1, dtype=np.intp))
+        return CombinedEstimate(theta[0], cov[0], cov[0], np.ones(1), np.zeros(1, dtype=np.intp))
     if rule in PRINTED:
         assert rows is not None
         return PRINTED[rule](theta, cov, rows)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Averaged", "alike", "averaged"]
+__all__ = ["SparseAverage", "alike", "averaged"]
 
 Array = NDArray[np.float64]
 
@@ -15,7 +15,7 @@ _LEVEL = 0.05  # probability: of setting aside any site that is alike
 _NEAR = 0.25  # share: of sites that are alike, at least, that a site's scale is taken from
 
 
-class Averaged(NamedTuple):
+class SparseAverage(NamedTuple):
     """What sparse estimates (K + 1, d) say of the first of them.
 
     Attributes
@@ -83,7 +83,7 @@ def alike(slopes: Array, rows: Array, s: int) -> tuple[NDArray[np.bool_], Array]
 
 def averaged(
     theta: Array, rows: Array, error: float, s: int, always: int | None = None
-) -> Averaged:
+) -> SparseAverage:
     """The target's estimate, drawn to the mean of the sources near it, and cut to s entries.
 
     A source that is not `alike` is set aside.
@@ -125,11 +125,11 @@ def averaged(
     cut = np.zeros(d)
     cut[list(support)] = value[list(support)]
     apart = _apart(slopes[kept], rows[kept], error * rows[0])
-    return Averaged(cut, support, kept, share, distances, _largest(together, s, always), apart)
+    return SparseAverage(cut, support, kept, share, distances, _largest(together, s, always), apart)
 
 
 def _apart(slopes: Array, rows: Array, error: float) -> float:
-    """See `Averaged`; `error` is that of one row, over the length of the slopes."""
+    """See `SparseAverage`; `error` is that of one row, over the length of the slopes."""
     if len(slopes) < 2:
         return 0.0
     length = float(np.linalg.norm(rows @ slopes / rows.sum()))

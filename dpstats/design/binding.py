@@ -28,7 +28,7 @@ from dpstats.design.filling import layout_of
 from dpstats.design.formulas import read_formula
 from dpstats.design.layout import Layout, Source
 from dpstats.design.new_rows import Astray, astray, columns_of, unheld, without_range
-from dpstats.design.recipes import VERSION, check_names, design_options, not_default
+from dpstats.design.recipes import VERSION, check_same_names, design_options, not_default
 from dpstats.design.responses import (
     KnownTerm,
     Response,
@@ -216,7 +216,7 @@ class DeclaredDesign(Design):
         names = options.pop("design_names")
         make = cls.from_formula if "formula" in options else cls.from_arrays
         made = make(**options)
-        check_names(names, made.names)
+        check_same_names(names, made.names)
         return made
 
     @property

@@ -31,7 +31,7 @@ from dpstats.design.evaluating import (
 )
 from dpstats.design.syntax import check_stored
 from dpstats.errors import FormulaError
-from dpstats.stored import plain, read, reading, record
+from dpstats.stored import plain_json, read, reading, record
 from dpstats.stored import values as read_values
 
 __all__ = ["FittedFormula", "may_read", "stands_for_all"]
@@ -203,7 +203,7 @@ class FittedFormula:
                 decoded(part)
         variables = read(dict, given["variables"], "formula, variables")
         for name, value in variables.items():
-            plain(value, f"formula, variable {name}")
+            plain_json(value, f"formula, variable {name}")
         return record(cls, fields, "formula", state=state, variables=variables, stored=True)
 
 

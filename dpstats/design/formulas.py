@@ -15,7 +15,7 @@ from dpstats.design.blocks import Factor, TermColumns, coded_factor, intercept, 
 from dpstats.design.operations import Expression, check_row_local
 from dpstats.design.public import public_frame, public_rows
 from dpstats.design.responses import Response, response_of_counts, response_of_term
-from dpstats.design.syntax import reason, written
+from dpstats.design.syntax import reason, written_factors
 from dpstats.design.terms import Terms
 from dpstats.errors import FormulaError
 from dpstats.families import GAUSSIAN, Family
@@ -62,7 +62,7 @@ def read_response(formula: str, left: str, terms: Terms, family: Family) -> Resp
     """The left side; formulaic parses it where it is more than a name."""
     if left.isidentifier() and left in terms.known:
         return response_of_term(left, terms, lookup=True, family=family)
-    for text, lookup in written(left):
+    for text, lookup in written_factors(left):
         if not lookup:
             terms.expression(text)  # before formulaic sees it; see `written`
     sides, _ = parsed(formula, f"{left} ~ 1", ())
@@ -161,7 +161,9 @@ def _general_formula(formula: str, columns: Sequence[str], terms: Terms) -> list
     """Let formulaic parse the right side, and decide structure and names on public rows."""
     # All that is written, also what a minus takes out again, before formulaic sees it.
     rest = formula.partition("~")[2] if "~" in formula else formula
-    factors = {text: _checked_factor(text, terms, name) for text, name in written(rest.strip())}
+    factors = {
+        text: _checked_factor(text, terms, name) for text, name in written_factors(rest.strip())
+    }
     _, right = parsed(formula, formula, columns)
     lookups = {
         f.expr: f.eval_method.value == "lookup"
@@ -179,7 +181,7 @@ def _general_formula(formula: str, columns: Sequence[str], terms: Terms) -> list
 def parsed(formula: str, text: str, columns: Sequence[str]) -> tuple[Any, Any]:
     """Terms of the left side, None if there is none, and of the right side of `text`.
 
-    Formulaic evaluates what the left side calls: it must have been checked (`written`).
+    Formulaic evaluates what the left side calls: it must have been checked (`written_factors`).
     """
     from formulaic import Formula
 

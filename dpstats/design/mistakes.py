@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from dpstats.design.formulas import parsed, read_response
-from dpstats.design.syntax import parse_term, written
+from dpstats.design.syntax import parse_term, written_factors
 from dpstats.design.terms import Terms
 from dpstats.errors import FormulaError, SchemaError
 from dpstats.families import Family
@@ -47,7 +47,7 @@ def is_mistaken(
         return True
     try:
         read_response(formula, left.strip(), Terms(schema), family)
-        factors = list(written(right.strip()))
+        factors = list(written_factors(right.strip()))
         names = {*columns, *schema}
         for text, is_name in factors:
             if is_name and text not in names | known.keys() | {"."}:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from dpstats.design.collinear import dependent
 from dpstats.errors import DataError, FormulaError, SchemaError
-from dpstats.tall import Made, Tall, blocks, ends, gram, read, triangle
+from dpstats.tall import LazyRows, Tall, blocks, ends, gram, read, triangle
 
 __all__ = ["PublicColumns", "PublicRows", "floats", "usable"]
 
@@ -32,8 +32,8 @@ class PublicRows:
 
     Attributes
     ----------
-    x : ndarray, CSR array or Made, of shape (n, d)
-    offset : ndarray of shape (n,), Made or None
+    x : ndarray, CSR array or LazyRows, of shape (n, d)
+    offset : ndarray of shape (n,), LazyRows or None
         Known term of the linear predictor, in internal units of the response where it has any.
     kept : range, or ndarray of int, of shape (n,)
         Which rows of the table they are.
@@ -75,7 +75,7 @@ class PublicRows:
     ) -> PublicRows:
         """Rows at positions, in memory if these are."""
         every = slice(0, shape[0])
-        if self.folder is None and not isinstance(self.x, Made):
+        if self.folder is None and not isinstance(self.x, LazyRows):
             rows = where(every)
             offset = None if self.offset is None else self.offset[rows]
             return PublicRows(self.x[rows], offset, kept)
@@ -90,20 +90,20 @@ class PublicRows:
         if not sparse and np.array_equal(at, np.arange(x.shape[1])):
             whole: Tall = x
             return whole
-        if self.folder is not None or isinstance(x, Made):
-            return Made((len(x), at.size), lambda part: np.take(x[part], at, axis=1))
+        if self.folder is not None or isinstance(x, LazyRows):
+            return LazyRows((len(x), at.size), lambda part: np.take(x[part], at, axis=1))
         made: Float = x[:, at].toarray() if sparse else np.take(x, at, axis=1)
         return made
 
 
-def _picked(values: Any, shape: tuple[int, ...], where: Callable[[slice], Rows]) -> Made:
+def _picked(values: Any, shape: tuple[int, ...], where: Callable[[slice], Rows]) -> LazyRows:
     """Rows at positions, whenever they are read."""
-    return Made(shape, lambda part: _rows_at(values, where(part)))
+    return LazyRows(shape, lambda part: _rows_at(values, where(part)))
 
 
 def _rows_at(values: Any, rows: Rows) -> Float:
     """Rows at positions, of an array or of rows that are made in blocks."""
-    if not isinstance(values, Made):
+    if not isinstance(values, LazyRows):
         found: Float = values[rows]
         return found
     made = np.empty((len(rows), *values.shape[1:]))
@@ -277,7 +277,7 @@ def _independent(
     return np.array([j for i, j in enumerate(left) if i not in found], dtype=np.intp), why
 
 
-def _unit_columns(matrix: Any, chosen: Rows, ones: int | None) -> Made:
+def _unit_columns(matrix: Any, chosen: Rows, ones: int | None) -> LazyRows:
     """Columns of length 1, about their means where there is an intercept."""
     n, every = matrix.shape[0], chosen.size == matrix.shape[1]
 
@@ -286,12 +286,12 @@ def _unit_columns(matrix: Any, chosen: Rows, ones: int | None) -> Made:
         rows = rows.toarray() if hasattr(rows, "toarray") else rows
         return np.asarray(rows if every else np.take(rows, chosen, axis=1), dtype=np.float64)
 
-    columns, center = Made((n, chosen.size), raw), np.zeros(chosen.size)
+    columns, center = LazyRows((n, chosen.size), raw), np.zeros(chosen.size)
     if ones is not None:
         center = np.where(chosen == ones, 0.0, _total(columns, lambda rows: rows) / n)
     length = np.sqrt(_total(columns, lambda rows: np.square(rows - center)))
     length = np.where(length > 0, length, 1.0)
-    return Made((n, chosen.size), lambda part: (raw(part) - center) / length)
+    return LazyRows((n, chosen.size), lambda part: (raw(part) - center) / length)
 
 
 def _total(columns: Tall, make: Callable[[Float], Float]) -> Float:
@@ -300,7 +300,7 @@ def _total(columns: Tall, make: Callable[[Float], Float]) -> Float:
     return total
 
 
-def _far_from_dependent(columns: Made) -> bool:
+def _far_from_dependent(columns: LazyRows) -> bool:
     """Whether columns of length 1 are clearly independent, by a Cholesky factor, at half the cost.
 
     It squares the condition, so what it calls close is looked at again.

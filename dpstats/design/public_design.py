@@ -19,7 +19,7 @@ from dpstats.design.public_columns import PublicColumns, PublicRows, floats, usa
 from dpstats.design.public_values import PublicValues, total_of
 from dpstats.design.recipes import TERMS, VERSION, check_facts, public_facts
 from dpstats.design.responses import Response, response_of_column
-from dpstats.design.rows import Kept, TableSource
+from dpstats.design.rows import KeptEntries, TableSource
 from dpstats.design.terms import Terms
 from dpstats.design.units import Offset, Standardization, internal
 from dpstats.errors import DataError, FormulaError, SchemaError
@@ -257,7 +257,7 @@ class PublicDesign(Design):
             self._layout.check_kinds(columns, self.schema)
         if len(kept) and kept[-1] >= n:
             raise DataError("The table has fewer rows than the model was made with; make it again.")
-        used = {name: Kept(column, kept) for name, column in columns.items()}
+        used = {name: KeptEntries(column, kept) for name, column in columns.items()}
         return TableSource(self._layout, used, len(kept))
 
     def exog(self, table: Any, columns: Any = None, clip: bool = True) -> Float:

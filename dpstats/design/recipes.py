@@ -18,7 +18,7 @@ __all__ = [
     "TERMS",
     "VERSION",
     "check_facts",
-    "check_names",
+    "check_same_names",
     "design_options",
     "not_default",
     "public_facts",
@@ -90,7 +90,7 @@ def design_options(data: Any) -> dict[str, Any]:
     return options | {"bounds": {"exog": options["bounds"], **ends}}
 
 
-def check_names(before: Sequence[str], now: Sequence[str]) -> None:
+def check_same_names(before: Sequence[str], now: Sequence[str]) -> None:
     """Refuse a design whose columns are no longer those that they were when it was stored.
 
     Raises

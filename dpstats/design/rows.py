@@ -21,7 +21,7 @@ from dpstats.design.weights import NO_WEIGHT
 from dpstats.schema import Numeric
 from dpstats.tables.coercion import is_object, to_float, to_keys
 
-__all__ = ["Kept", "TableSource"]
+__all__ = ["KeptEntries", "TableSource"]
 
 Float = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -32,7 +32,7 @@ _RESPONSE, _OFFSET, _WEIGHTS = range(3)  # what may stand beside the columns, in
 
 
 @dataclass(frozen=True)
-class Kept:
+class KeptEntries:
     """Entries of a private column at public positions; none is looked at before it is read."""
 
     column: Any

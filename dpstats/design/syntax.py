@@ -22,7 +22,7 @@ __all__ = [
     "most_terms",
     "parse_term",
     "reason",
-    "written",
+    "written_factors",
 ]
 
 CENTERED = ("center", "scale", "standardize")
@@ -55,10 +55,10 @@ def parse_term(text: str) -> ast.expr:
     except (ValueError, IndexError, RecursionError, MemoryError):  # a null byte, ``, a deep nest
         raise SyntaxError from None
     named = {alias: name for alias, name in quoted.items() if alias != name}
-    return _Named(named).visit(tree) if named else tree
+    return _QuotedNames(named).visit(tree) if named else tree
 
 
-class _Named(ast.NodeTransformer):
+class _QuotedNames(ast.NodeTransformer):
     """Puts Q('name') in the place of the aliases that stand for names in backticks."""
 
     def __init__(self, quoted: Mapping[str, str]) -> None:
@@ -79,7 +79,7 @@ def dotted(node: ast.expr) -> str:
     return ""
 
 
-def written(formula: str) -> Iterator[tuple[str, bool]]:
+def written_factors(formula: str) -> Iterator[tuple[str, bool]]:
     """Every factor of a formula as formulaic will see it, and whether it is a name.
 
     The text is cut into tokens and nothing else: formulaic's parser looks up what a term calls by
@@ -197,15 +197,15 @@ def check_stored(text: str, columns: Collection[str], variables: Mapping[str, ob
     FormulaError
         Naming the term.
     """
-    for term, name in written(text):
-        stored = _Stored(term, columns, variables)
+    for term, name in written_factors(text):
+        stored = _StoredTerm(term, columns, variables)
         if not name:
             stored.check()
         elif term not in {*columns, *variables}:
             stored.refuse(repr(term))
 
 
-class _Stored:
+class _StoredTerm:
     """One term of a file."""
 
     def __init__(

@@ -6,12 +6,13 @@ theorems about rows of norm K are stated at K = sqrt(d).
 
 from __future__ import annotations
 
-from dpstats.estimators.sources import CAI, DUCHI, LI_FEDERATED, SCORE_ATTACK, WANG_XU, ZHU
+from dpstats.estimators.sources import AVELLA, CAI, DUCHI, LI_FEDERATED, SCORE_ATTACK, WANG_XU, ZHU
 from dpstats.theory import Assumption, Citation, Rate
 
 __all__ = [
     "AT_MOST_S",
     "GLM_LOWER",
+    "GRAM_SEEN",
     "INTERACTIVE_LOWER",
     "LABEL_GLM_LOWER",
     "LABEL_LOWER",
@@ -24,6 +25,8 @@ __all__ = [
     "MANY_DEVICES",
     "MEAN_LOWER",
     "MOMENTS_SEEN",
+    "NEWTON",
+    "NEWTON_UPPER",
     "NONINTERACTIVE_LOWER",
     "PUBLIC_ROWS",
     "SAMPLING",
@@ -69,6 +72,11 @@ MOMENTS_SEEN = Assumption(
     "n > d^3/eps^2",
     resolution=True,
 )
+GRAM_SEEN = Assumption(
+    "The noise resolves the whitened Gram matrix",
+    "n eps > 2 d^(3/2) sqrt(log(1/delta))",
+    resolution=True,
+)
 MANY_DEVICES = Assumption(formula="n >~ d^4/eps^2")
 PUBLIC_ROWS = Assumption("There are public rows enough", "m >~ d^2")
 
@@ -97,6 +105,10 @@ SPARSE_LOWER, SPARSE_GLM_LOWER = (
     rates("sqrt(s log(d)/n)", "s log(d)/(n eps)", source, given=_FEW)
     for source in (_SPARSE, _SPARSE_GLM)
 )
+
+# Noisy Newton steps.
+NEWTON = AVELLA.at("noisy Newton's method")
+NEWTON_UPPER = rates("sqrt(d/n)", "d sqrt(log(1/delta))/(n eps)", NEWTON, conjectured=True)
 
 # What hard thresholding with noisy choices attains, proved for the linear model.
 _THRESHOLDED = "s log(d) sqrt(log(1/delta)) log(n)^(3/2)/(n eps)"

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from dpstats.errors import OptionError, PlanError, given, is_number, need_names
 from dpstats.estimators.guesses import round_up
 from dpstats.protocol import Distribution, Plan
-from dpstats.protocol.descriptive import level_names
+from dpstats.protocol.descriptive import quantile_names
 from dpstats.queries import Axis
 
 if TYPE_CHECKING:
@@ -28,12 +28,12 @@ __all__ = [
     "DEEPEST",
     "QUARTILES",
     "between",
+    "bin_numbers",
     "checked_bins",
     "checked_levels",
     "coarse_edges",
     "expected_quantiles",
     "factor_of",
-    "numbered",
     "too_few",
     "too_many_cells",
     "window",
@@ -130,7 +130,7 @@ def checked_bins(bins: object, low: float, high: float) -> Array | None:
     )
 
 
-def numbered(count: int) -> tuple[str, ...]:
+def bin_numbers(count: int) -> tuple[str, ...]:
     """Names of bins whose edges are not known yet."""
     return tuple(f"bin {j + 1}" for j in range(count))
 
@@ -244,7 +244,7 @@ def too_few(plan: Plan, levels: Sequence[float], noise: float) -> tuple[str, ...
     enough = float(plan.n)
     while any(reaches(enough, q) for q in lost):
         enough *= 1.1
-    names = ", ".join(level_names(tuple(lost)))
+    names = ", ".join(quantile_names(tuple(lost)))
     return (
         f"n={plan.n:,} is small for epsilon={plan.privacy.epsilon:g}: the interval of {names} "
         f"reaches an end of the range. About n={round_up(enough):,} rows suffice.",

@@ -25,11 +25,11 @@ __all__ = [
     "expect",
     "guess",
     "max_rows",
-    "predicted",
     "response_grid",
     "round_up",
     "sufficient",
     "too_small",
+    "with_errors",
     "with_resolution",
 ]
 
@@ -162,7 +162,7 @@ def with_resolution(plan: Plan, condition: float) -> Plan:
     return replace(plan, warnings=(*plan.warnings, warning))
 
 
-def predicted(plan: Plan, design: Design, privacy: Array, rest: Array) -> Plan:
+def with_errors(plan: Plan, design: Design, privacy: Array, rest: Array) -> Plan:
     """The plan with its expected standard errors, from guessed covariances of shape (d, d)."""
     zero = np.zeros(len(plan.names))
     noise, total = (
@@ -185,7 +185,7 @@ def expect(
     """
     ratio = math.sqrt(float(np.trace(privacy + rest)) / facts.coefficient2)
     return replace(
-        predicted(plan, design, privacy, rest),
+        with_errors(plan, design, privacy, rest),
         predicted_error=ratio,
         assumptions=(*facts.assumptions, *plan.assumptions),
         warnings=(*too_small(plan, ratio), *warnings, *plan.warnings),

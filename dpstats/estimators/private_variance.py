@@ -21,12 +21,14 @@ from dpstats.queries import PairScales
 
 if TYPE_CHECKING:
     from dpstats.design import Design
+    from dpstats.estimators.wide import SparseGuess
 
 __all__ = [
     "FAILURE",
     "TYPICAL",
     "adapted_clip",
     "batches",
+    "covariate_clip",
     "eigenvalues",
     "few_pairs",
     "log_factor",
@@ -43,6 +45,12 @@ _MODE = 0.35  # printed: share of Gaussian pairs lies in the fullest cell
 _MARGIN = 2.0  # ratio: eigenvalues of the second moments may be off their guess by this factor
 _BATCHES = (2, 500)  # numerical: fewest and most batches
 _OCTAVES = 20  # numerical: scales of the histogram, from the largest possible difference downwards
+
+
+def covariate_clip(facts: SparseGuess, n: int) -> float:
+    """The papers' truncation of covariates, and the public bound if that is smaller."""
+    sds = 2 * math.sqrt(facts.top * math.log(n * facts.moments.size / FAILURE))
+    return min(facts.reach, sds * math.sqrt(float(np.max(facts.moments))))
 
 
 def need_pairs(method: str, design: Design, privacy: Privacy, instead: str) -> None:

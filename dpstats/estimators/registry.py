@@ -6,22 +6,22 @@ from typing import TYPE_CHECKING
 
 from dpstats.errors import OptionError, TrustError, need_text
 from dpstats.estimators.central import CENTRAL
+from dpstats.estimators.entries import MethodEntry
 from dpstats.estimators.federated import FEDERATED
 from dpstats.estimators.labels import LABEL_ONLY
-from dpstats.estimators.listed import Listed
 from dpstats.estimators.local import LOCAL
 from dpstats.privacy import Privacy
 from dpstats.protocol import Estimator
 from dpstats.theory import Theory
-from dpstats.theory.arithmetic import joined
+from dpstats.theory.arithmetic import sum_of_formulas
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["ESTIMATORS", "LISTED", "find", "methods"]
+__all__ = ["ENTRIES", "ESTIMATORS", "find", "methods"]
 
 # The first row for a model and a trust model is the default there.
-LISTED: tuple[Listed, ...] = (*CENTRAL, *LABEL_ONLY, *LOCAL, *FEDERATED)
+ENTRIES: tuple[MethodEntry, ...] = (*CENTRAL, *LABEL_ONLY, *LOCAL, *FEDERATED)
 
 
 ESTIMATORS: tuple[Estimator, ...]  # all of them: their modules are imported when it is read
@@ -29,7 +29,7 @@ ESTIMATORS: tuple[Estimator, ...]  # all of them: their modules are imported whe
 
 def __getattr__(name: str) -> tuple[Estimator, ...]:
     if name == "ESTIMATORS":
-        return tuple(row.method for row in LISTED)
+        return tuple(row.method for row in ENTRIES)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
@@ -56,9 +56,9 @@ def find(
     TrustError
         If nothing, or not this method, answers the model under the trust model.
     """
-    rows = [e for e in LISTED if e.model == model]
+    rows = [e for e in ENTRIES if e.model == model]
     if not rows:
-        known = ", ".join(dict.fromkeys(repr(e.model) for e in LISTED))
+        known = ", ".join(dict.fromkeys(repr(e.model) for e in ENTRIES))
         raise OptionError(f"No model {model!r}: there are {known}.")
     if method is not None:
         need_text(method=method)
@@ -73,7 +73,7 @@ def find(
     if not able:
         asked = repr(model) if method is None else f"{model!r} by method {method!r}"
         trust = f"under {privacy.trust!r} trust"
-        others = [e.name for e in LISTED if e.model == model and e.trust == privacy.trust]
+        others = [e.name for e in ENTRIES if e.model == model and e.trust == privacy.trust]
         if method is None and sparse is not None and others:
             does, instead = ("selects columns", "Leave sparsity= out") if sparse else _KEEPING
             names = ", ".join(map(repr, others))
@@ -100,7 +100,7 @@ _KEEPING = ("keeps every column", "Give sparsity=, a number of columns")
 def _no_kind(model: str, method: str | None, sparse: bool) -> str:
     """Why nothing, or not this method, selects columns (or keeps them all)."""
     does = "selects columns (sparsity=)" if sparse else "keeps every column"
-    able = ", ".join(repr(e.name) for e in LISTED if e.model == model and e.sparse == sparse)
+    able = ", ".join(repr(e.name) for e in ENTRIES if e.model == model and e.sparse == sparse)
     asked = f"No method of {model!r}" if method is None else f"Method {method!r} is none that"
     if sparse and model in _SYMMETRIC:
         able = f"{model}(..., symmetric=True), two components around b and -b"
@@ -109,7 +109,7 @@ def _no_kind(model: str, method: str | None, sparse: bool) -> str:
 
 def _existing(model: str) -> str:
     """What there is for a model, in a sentence."""
-    rows = (f"{e.name!r} ({e.trust})" for e in LISTED if e.model == model)
+    rows = (f"{e.name!r} ({e.trust})" for e in ENTRIES if e.model == model)
     return f"Methods of {model!r}: {', '.join(rows)}; dpstats.methods() lists all."
 
 
@@ -148,11 +148,11 @@ def methods(model: str | None = None, trust: str | None = None) -> pd.DataFrame:
             "trust": name,
             "given": given,
             "source": _source(theory),
-            "rate": joined(r.formula for r in theory.upper),
+            "rate": sum_of_formulas(r.formula for r in theory.upper),
             "conditions": "; ".join(a.statement for a in theory.conditions),
             "options": "; ".join(f"{k}: {v}" for k, v in e.options.items()),
         }
-        for e in (row.method for row in LISTED)
+        for e in (row.method for row in ENTRIES)
         for name, known in e.theory.items()
         for given, theory in known.rows()
         if model in (None, e.model) and trust in (None, name)

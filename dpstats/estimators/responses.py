@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dpstats.channels import CHANNELS, Channel, channel
 from dpstats.errors import OptionError, given, is_number
-from dpstats.estimators.guesses import declared, predicted, round_up
+from dpstats.estimators.guesses import declared, round_up, with_errors
 from dpstats.privacy import LabelOnly, Privacy
 from dpstats.protocol import Options, Plan
 from dpstats.queries.labels import Interval
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CHANNEL_OPTIONS",
     "Responses",
-    "expected",
+    "expect_labels",
     "linear_shrinkage",
     "positive",
     "responses",
@@ -216,7 +216,7 @@ def linear_shrinkage(se: Callable[[Responses], float]) -> Callable[[Responses, f
     return tolerable
 
 
-def expected(
+def expect_labels(
     plan: Plan,
     design: Design,
     noise: Array,
@@ -233,7 +233,7 @@ def expected(
     errors : callable
         From epsilon to the root of the summed variances of the slopes.
     """
-    return warned(predicted(plan, design, noise, rest), errors, how.coefficients)
+    return warned(with_errors(plan, design, noise, rest), errors, how.coefficients)
 
 
 def warned(plan: Plan, errors: Callable[[float], float], size: float) -> Plan:

@@ -19,7 +19,7 @@ from dpstats.families import GAUSSIAN, Family
 if TYPE_CHECKING:
     from dpstats.design import Design
 
-__all__ = ["QUANTILE", "SparseGuess", "hard_threshold", "project", "public_facts"]
+__all__ = ["QUANTILE", "SparseGuess", "hard_threshold", "project", "sparse_guess"]
 
 Array = NDArray[np.float64]
 
@@ -123,7 +123,7 @@ class SparseGuess:
         return change
 
 
-def public_facts(design: Design, sparsity: int) -> SparseGuess:
+def sparse_guess(design: Design, sparsity: int) -> SparseGuess:
     """Guesses from declared bounds, centres and scales, as `guesses.guess` makes them."""
     low, high = np.asarray(design.internal_bounds, dtype=np.float64).T
     variance = np.minimum((high - low) ** 2 / 12, 1.0)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dpstats.errors import OptionError
 from dpstats.families.exponential import Family
 
-__all__ = ["Damped"]
+__all__ = ["DampedFamily"]
 
 Array = NDArray[np.float64]
 Weight = Callable[[Array, float], Array]  # of the mean and the level
@@ -48,7 +48,7 @@ _WEIGHTS: dict[tuple[str, str], Weight] = {
 
 
 @dataclass(frozen=True)
-class Damped(Family):
+class DampedFamily(Family):
     """A family whose score is weighted by a function of the mean, so that no row counts too much.
 
     The likelihood score ``factor (y - mu)`` has mean zero given the columns, and so has its product

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dpstats.errors import OptionError
 from dpstats.families.exponential import Family
 
-__all__ = ["Signed", "mean_sign"]
+__all__ = ["SignedFamily", "mean_sign"]
 
 Array = NDArray[np.float64]
 Kind = Literal["rows", "lines"]
@@ -33,7 +33,7 @@ def mean_sign(odds: Array) -> Array:
 
 
 @dataclass(frozen=True)
-class Signed(Family):
+class SignedFamily(Family):
     """The numbers that gradients of the EM algorithm for symmetric mixtures are made of.
 
     In the place of a residual at the linear predictor eta stand

@@ -16,7 +16,7 @@ from dpstats.federated.rounds import USELESS, count_replies
 from dpstats.federated.shares import Shares
 from dpstats.federated.site import Site, counted_at
 from dpstats.federated.summed import Send
-from dpstats.federated.two_rounds import check_two_rounds, planned
+from dpstats.federated.two_rounds import check_two_rounds, second_plan
 from dpstats.privacy import Central
 
 __all__ = ["by_public_facts", "by_public_facts_over"]
@@ -88,7 +88,7 @@ def _better_sparse(question: Question, rows: Mapping[str, int]) -> Question:
         check_two_rounds(asked)
         own = estimators.find(question.model, public, question.method)
         alone = own.plan(design, public, rows[target], **question.options).predicted_error
-        expected = planned(asked, rows).predicted_error
+        expected = second_plan(asked, rows).predicted_error
     except (DPStatsError, KeyError):  # they cannot be asked, or the target has not said its rows
         return question
     return asked if expected < alone else question

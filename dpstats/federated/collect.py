@@ -36,8 +36,8 @@ from dpstats.federated.two_rounds import (
     first_of,
     fit_in_two_rounds,
     guess_of,
-    joined,
-    planned,
+    second_plan,
+    whole_plan,
 )
 from dpstats.models.checks import checked_sparsity
 from dpstats.privacy import Federated
@@ -60,7 +60,7 @@ Array = NDArray[np.float64]
 T = TypeVar("T")
 _MOST_ROWS = 2.0**53  # number: of a site's rows, above which counts are no whole numbers
 _SINGULAR = 1e-12  # ratio: the least eigenvalue of correlations that have an inverse
-Found = tuple[SiteRecord, ParameterResults | None]  # of one site
+SiteAnswer = tuple[SiteRecord, ParameterResults | None]  # of one site
 
 
 def question_for(
@@ -128,7 +128,9 @@ def plan_over(question: Question, sites: Sequence[Site]) -> Plan:
     asked = sorted(sites, key=lambda site: site.name != question.privacy.target)
     if question.method == TwoRounds.name:
         found = _or_refused(asked, guess_of(question), counted_at, refused)
-        made = joined(question, plan_over(first_of(question), sites), planned(question, found))
+        made = whole_plan(
+            question, plan_over(first_of(question), sites), second_plan(question, found)
+        )
         return _without(made, [], refused)
     if question.method in IN_ROUNDS:
         found = _or_refused(asked, question, counted_at, refused)
@@ -248,7 +250,7 @@ def combine(question: Question, replies: Mapping[str, bytes | None]) -> Released
     return _combined(question, design, found)
 
 
-def _combined(question: Question, design: Design, found: Sequence[Found]) -> Released:
+def _combined(question: Question, design: Design, found: Sequence[SiteAnswer]) -> Released:
     """The results of what was read of the sites' replies."""
     results = {site.site: result for site, result in found if result is not None}
     estimator, privacy = _estimator(question), question.privacy
@@ -283,7 +285,7 @@ def _one_size(sparsity: int | tuple[int, ...]) -> int:
     return sparsity
 
 
-def _need_target(question: Question, found: Sequence[Found]) -> None:
+def _need_target(question: Question, found: Sequence[SiteAnswer]) -> None:
     """Refuse to go on without the target's answer."""
     target = question.privacy.target
     own = next((site for site, _ in found if site.site == target), None)
@@ -293,12 +295,12 @@ def _need_target(question: Question, found: Sequence[Found]) -> None:
         raise DataError(f"The target {target!r} did not answer ({own.status}): {own.reason}.")
 
 
-def _read(question: Question, design: Design, name: str, message: bytes | None) -> Found:
+def _read(question: Question, design: Design, name: str, message: bytes | None) -> SiteAnswer:
     """What a message says, after every check that the numbers allow."""
     nothing: Array = np.zeros(0)
     promise = question.privacy.at(name)
 
-    def without(status: str, reason: str) -> Found:
+    def without(status: str, reason: str) -> SiteAnswer:
         empty = (nothing, nothing, nothing)
         budget = (promise.epsilon, promise.delta)
         return SiteRecord(name, status, reason, 0.0, *budget, *empty), None

@@ -276,14 +276,14 @@ def _combine(arguments: argparse.Namespace) -> None:
 def _checked(path: Path, folder: Path | None) -> bytes:
     """A reply, of the site that it names if the keys of sites are known."""
     from dpstats.federated.question import Reply
-    from dpstats.federated.signatures import bare, keys_in, opened
+    from dpstats.federated.signatures import bare, keys_in, verified
 
     message = _read(path)
     reply = bare(message)
     if folder is not None:
         site = Reply.from_bytes(reply).site
         key = keys_in(folder).get(site)
-        if key is None or opened(message, [key], "site") is None:
+        if key is None or verified(message, [key], "site") is None:
             raise DataError(f"{path}: it is not signed by {site!r}, as {folder} knows it.")
     return reply
 

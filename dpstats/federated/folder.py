@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Self
 
 from dpstats.errors import DataError
 from dpstats.federated.pace import Pace
-from dpstats.federated.signatures import bare, opened, signed
+from dpstats.federated.signatures import bare, signed, verified
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import (
@@ -152,7 +152,7 @@ class Folder:
         if self._site_keys is None:
             return bare(reply)
         known = self._site_keys.get(site)
-        return opened(reply, [] if known is None else [known], "site") or _UNSOUND
+        return verified(reply, [] if known is None else [known], "site") or _UNSOUND
 
 
 def serve_in(

@@ -16,7 +16,7 @@ from dpstats.privacy import Federated
 from dpstats.results import Released
 from dpstats.results.archive import encode, privacy_from_dict, privacy_to_dict
 from dpstats.results.privacy_report import PrivacyReport
-from dpstats.stored import is_version, json_of, plain, reading, record
+from dpstats.stored import is_version, json_of, plain_json, reading, record
 
 __all__ = ["VERSION", "Question", "Reply", "call", "from_message", "is_call", "to_message"]
 
@@ -94,7 +94,7 @@ class Question:
             )
         with reading("The question"):
             privacy = privacy_from_dict(data.pop("privacy", {}))
-            data["options"] = {k: plain(v) for k, v in (data.get("options") or {}).items()}
+            data["options"] = {k: plain_json(v) for k, v in (data.get("options") or {}).items()}
             made = record(cls, data, "question", privacy=privacy)
         if not isinstance(privacy, Federated):
             raise OptionError("The question is none for sites: its privacy is not Federated(...).")

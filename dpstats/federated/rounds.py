@@ -9,11 +9,11 @@ from dataclasses import replace
 
 from dpstats import estimators
 from dpstats.errors import DataError, DPStatsError, FeasibilityWarning
-from dpstats.estimators.federated import InRounds
+from dpstats.estimators.federated import RoundsMethod
 from dpstats.federated.question import Question, Reply
 from dpstats.federated.shares import Shares
 from dpstats.federated.site import Site
-from dpstats.federated.summed import Absent, Send, Summed
+from dpstats.federated.summed import Absent, Send, SummingHolder
 from dpstats.protocol import Plan
 from dpstats.protocol.progress import reporter, watched
 from dpstats.results import Released
@@ -56,7 +56,7 @@ def plan_in_rounds(question: Question) -> Plan:
 def _over(shares: Shares) -> Plan:
     question = shares.question
     estimator = estimators.find(question.model, question.privacy, question.method)
-    assert isinstance(estimator, InRounds)
+    assert isinstance(estimator, RoundsMethod)
     sites = {site: shares.at(site) for site in shares.rows}
     return estimator.over(question.privacy, shares.whole, sites)
 
@@ -101,7 +101,7 @@ def fit_in_rounds(
     others = [name for name in question.rows if name != target]
     opened |= _replies(question, send, others, "opened", absent)
     report = reporter(shares.whole, progress)
-    holder = Summed(shares, send, list(opened), report)
+    holder = SummingHolder(shares, send, list(opened), report)
     with watched(report):
         estimate = shares.estimator.fit(holder, design, holder.plan)
     holder.close()
@@ -118,7 +118,9 @@ def fit_in_rounds(
     )
 
 
-def _told(plan: Plan, holder: Summed, name: str, report: PrivacyReport | None) -> PrivacyReport:
+def _told(
+    plan: Plan, holder: SummingHolder, name: str, report: PrivacyReport | None
+) -> PrivacyReport:
     """What a site charged, and every sum that it was asked for."""
     asked = PrivacyReport.of(plan, holder.transcript[name], guarantee="")
     if report is None:

@@ -11,7 +11,7 @@ from dpstats import estimators
 from dpstats.accounting import Gaussian, epsilon_of, gdp_mu
 from dpstats.accounting.closed_forms import gaussian_epsilon
 from dpstats.errors import OptionError
-from dpstats.estimators.federated import Printed
+from dpstats.estimators.federated import PrintedMethod
 from dpstats.privacy import Central
 from dpstats.protocol import Estimator, Plan
 
@@ -68,7 +68,7 @@ class Shares:
         if privacy.target not in rows or len(rows) > _MOST_SITES or min(rows.values()) < 1:
             raise OptionError("rounds: the rows of every site are needed, the target's too.")
         own = estimators.find(question.model, privacy, question.method)
-        if isinstance(own, Printed):
+        if isinstance(own, PrintedMethod):
             whole = own.site_plan(design, privacy.at(target), rows[target], **question.options)
             return cls(question, design, own, replace(whole, n=sum(rows.values())), rows)
         mu = sum(_mu(privacy.at(site)) ** -2 for site in rows) ** -0.5
@@ -83,7 +83,7 @@ class Shares:
         """What one site charges, and answers with noise of its own."""
         privacy, n = self.question.privacy.at(site), self.rows[site]
         privacy.check_delta(n)
-        if isinstance(self.estimator, Printed):
+        if isinstance(self.estimator, PrintedMethod):
             return self._printed(site, privacy, n)
         made = _with_noise(self.whole, _mu(privacy) / (1 + _SAFE))
         cost = epsilon_of([m.event for m in made.mechanisms], privacy.delta), privacy.delta
@@ -91,7 +91,7 @@ class Shares:
 
     def _printed(self, site: str, privacy: Central, n: int) -> Plan:
         """Of the printed method: its own budget, and as many batches as the target has."""
-        assert isinstance(self.estimator, Printed)
+        assert isinstance(self.estimator, PrintedMethod)
         asked = {**self.question.options, "steps": self.whole.options["steps"]}
         try:
             return self.estimator.site_plan(self.design, privacy, n, **asked)

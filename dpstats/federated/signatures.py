@@ -27,10 +27,10 @@ __all__ = [
     "answering",
     "bare",
     "keys_in",
-    "opened",
     "private_key",
     "public_key",
     "signed",
+    "verified",
 ]
 
 Role: TypeAlias = Literal["asker", "site"]
@@ -126,7 +126,7 @@ def bare(message: bytes) -> bytes:
     return inner if head.startswith(_HEAD) else message
 
 
-def opened(message: bytes, keys: Iterable[EllipticCurvePublicKey], role: Role) -> bytes | None:
+def verified(message: bytes, keys: Iterable[EllipticCurvePublicKey], role: Role) -> bytes | None:
     """The message that one of these keys signed; None where none of them did.
 
     Parameters
@@ -187,7 +187,7 @@ def answering(
     known = None if askers is None else tuple(askers)
 
     def answer(message: bytes) -> bytes:
-        inner = bare(message) if known is None else opened(message, known, "asker")
+        inner = bare(message) if known is None else verified(message, known, "asker")
         if inner is None:
             refusal = Reply(site.name, "", "refused", b"", UNKNOWN)
             return signed(refusal.to_bytes(), key, "site")

@@ -151,7 +151,7 @@ class Site:
         replies.keep(asked.nonce, reply)
         return reply
 
-    def prepared(self, asked: Question) -> door.Prepared:
+    def prepared(self, asked: Question) -> door.PreparedFit:
         """The fit up to its charge.
 
         Raises
@@ -167,14 +167,16 @@ class Site:
                 if asked.rows.get(self.name) != len(source):
                     raise RefusedError("the question counts other rows here")
                 shares = Shares.of(asked, design)
-                return door.Prepared(design, source, shares.estimator, shares.at(self.name), None)
+                return door.PreparedFit(
+                    design, source, shares.estimator, shares.at(self.name), None
+                )
             estimator = estimators.find(asked.model, privacy, asked.method)
             plan = estimator.plan(design, privacy, n, **asked.options)
         except RefusedError:
             raise
         except Exception as error:  # options may be anything; no row was read
             raise RefusedError(f"no plan: {type(error).__name__}") from error
-        return door.Prepared(design, source, estimator, plan, None)
+        return door.PreparedFit(design, source, estimator, plan, None)
 
     def counted(self, asked: Question) -> int:
         """How many rows the question would be asked of; public.
@@ -251,7 +253,7 @@ class Site:
             raise RefusedError("its table cannot be read") from error
 
     def _fitted(
-        self, asked: Question, question: bytes, prepared: door.Prepared, replies: Replies
+        self, asked: Question, question: bytes, prepared: door.PreparedFit, replies: Replies
     ) -> bytes:
         """The reply of a fit; whatever goes wrong after the charge is a reply, too."""
         label = f"{asked.design.get('formula', '')} [asked by {asked.nonce[:8]}]"
@@ -269,10 +271,10 @@ class Site:
         return Reply(self.name, asked.digest, "answered", question, "", result).to_bytes()
 
     def _opened(
-        self, asked: Question, question: bytes, prepared: door.Prepared, label: str
+        self, asked: Question, question: bytes, prepared: door.PreparedFit, label: str
     ) -> bytes:
         """That the rows wait to be asked, after the charge of all that may be asked."""
-        curator, ledger = door.opened(prepared, label, self.ledger, self.noise)
+        curator, ledger = door.open_to_questions(prepared, label, self.ledger, self.noise)
         fits: OpenFits = self._fits  # type: ignore[attr-defined]
         fits.open(asked.nonce, curator, prepared.design)
         report = PrivacyReport.of(

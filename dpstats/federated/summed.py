@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dpstats.design import Design
     from dpstats.queries import Query
 
-__all__ = ["Absent", "Send", "Summed"]
+__all__ = ["Absent", "Send", "SummingHolder"]
 
 Array = NDArray[np.float64]
 Send = Callable[[Mapping[str, bytes]], Mapping[str, bytes | None]]  # messages, by site; replies
@@ -34,7 +34,7 @@ _APART = 0.05  # probability: of saying of any site that it differs where all ar
 
 
 @dataclass(eq=False)
-class Summed:
+class SummingHolder:
     """A holder of all sites' rows: what it is asked, it asks of every site, and adds the answers.
 
     Parameters

@@ -25,7 +25,14 @@ from dpstats.results import Released
 from dpstats.results.privacy_report import PrivacyReport
 from dpstats.text import plain
 
-__all__ = ["check_two_rounds", "first_of", "fit_in_two_rounds", "guess_of", "joined", "planned"]
+__all__ = [
+    "check_two_rounds",
+    "first_of",
+    "fit_in_two_rounds",
+    "guess_of",
+    "second_plan",
+    "whole_plan",
+]
 
 _VOTE = 0.4  # share: of each site's budget for choosing columns
 _ASKED_AGAIN = ("answered", "too small")
@@ -142,7 +149,7 @@ def _part(privacy: Federated, share: float) -> Federated:
     )
 
 
-def joined(question: Question, first: Plan, second: Plan) -> Plan:
+def whole_plan(question: Question, first: Plan, second: Plan) -> Plan:
     """Both plans as one."""
     method = estimators.find(question.model, question.privacy, TwoRounds.name)
     assert isinstance(method, TwoRounds)
@@ -150,7 +157,7 @@ def joined(question: Question, first: Plan, second: Plan) -> Plan:
     return method.over(replace(second, privacy=question.privacy, options=options), first, second)
 
 
-def planned(question: Question, rows: Mapping[str, int]) -> Plan:
+def second_plan(question: Question, rows: Mapping[str, int]) -> Plan:
     """The second plan, at columns of which nobody knows yet which they are."""
     made = plan_in_rounds(replace(guess_of(question), rows=rows))
     return replace(made, predicted_se=(), predicted_range=(), predicted_units=())
@@ -186,7 +193,7 @@ def fit_in_two_rounds(question: Question, names: Sequence[str], send: Send, ask:
     if target not in counted:
         status, reason = absent[target]
         raise DataError(f"The target {target!r} did not answer ({status}): {reason}.")
-    for message in planned(question, {k: v.rows for k, v in counted.items()}).warnings:
+    for message in second_plan(question, {k: v.rows for k, v in counted.items()}).warnings:
         warnings.warn(plain(message), FeasibilityWarning, stacklevel=4)
     first = ask(first_of(question), names, send)
     assert isinstance(first.estimate, SummedEstimate)
@@ -218,7 +225,7 @@ def _together(
     said += [f"Set aside, as far from {question.privacy.target}: {', '.join(aside)}."] * bool(aside)
     if isinstance(two, FederatedEstimate):
         said.append(_APART)
-    plan = joined(question, first.plan, second.plan)
+    plan = whole_plan(question, first.plan, second.plan)
     theory = estimators.find(question.model, question.privacy, TwoRounds.name).theory["federated"]
     return Released.from_estimate(
         _with_all(question, names, one, two, said),  # type: ignore[arg-type]

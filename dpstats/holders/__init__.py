@@ -1,7 +1,7 @@
 """Who holds the rows. The only part of the package that keeps row arrays."""
 
 from dpstats.holders.clients import Clients
-from dpstats.holders.collector import Received
+from dpstats.holders.collector import ReceivedMessages
 from dpstats.holders.curator import Curator
 from dpstats.holders.labels import Labels, check_responses
 from dpstats.holders.mapped import MappedRows
@@ -12,7 +12,7 @@ __all__ = [
     "Curator",
     "Labels",
     "MappedRows",
-    "Received",
+    "ReceivedMessages",
     "ResidentRows",
     "check_responses",
 ]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dpstats.errors import DataError, PlanError
 from dpstats.holders.sealed import sealed
-from dpstats.holders.transcript import Transcribed
+from dpstats.holders.transcript import RecordingHolder
 from dpstats.mechanisms.lots import BLOCK, Lots
 from dpstats.mechanisms.noise import Noise
 from dpstats.mechanisms.randomize import MessageSums
@@ -34,7 +34,7 @@ _CELLS = 1 << 21  # coordinates of rows and of their messages read at a time: 16
 _CACHED = 1 << 18  # made, randomised and added at a time: 2 MiB stay near the processor
 
 
-class Clients(Transcribed):
+class Clients(RecordingHolder):
     """Every row of a table as a device of its own.
 
     The messages follow the law of the devices' messages exactly; only their order is lost. Noise is

@@ -10,7 +10,6 @@ Whatever fails on a worker is told by its name alone, for what it says may quote
 
 from __future__ import annotations
 
-import copy
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,8 +23,17 @@ from numpy.typing import NDArray
 from dpstats.design import design_from_dict
 from dpstats.errors import DataError
 from dpstats.holders.mapped import MappedRows
-from dpstats.holders.rows import ResidentRows, rounded
-from dpstats.holders.store import Foreseen, Grid
+from dpstats.holders.rows import ResidentRows, rounded_total
+from dpstats.holders.store import AnnouncedQueries, Grid, Total
+from dpstats.holders.workers import (
+    PAUSE,
+    LostWorkerError,
+    call_actor,
+    check_workers,
+    memory_of,
+    result_of,
+    workers_of,
+)
 from dpstats.mechanisms.lots import GivenKey, Lots, LotsWindow
 from dpstats.queries.as_json import query_from_dict, query_to_dict
 from dpstats.queries.blocks import MAX_ROWS
@@ -34,7 +42,6 @@ from dpstats.tables.partitions import Partitions
 from dpstats.tables.scratch import CHARGED, scratch_folder
 from dpstats.tables.sources import withheld
 from dpstats.tables.streams import Reading, Stream
-from dpstats.version import VERSION
 
 if TYPE_CHECKING:
     from dpstats.design import Design, Source
@@ -47,7 +54,6 @@ Array = NDArray[np.float64]
 Cut = tuple[int, int]
 
 PATIENCE = 60.0  # seconds: for a worker, where all that had rows were lost
-_PAUSE = 1.0  # seconds: between looks at whether a worker is still there
 _TRIES = 3  # times that workers may be lost under one question
 _HELD_BYTES = 12  # bytes: a value, as it was read and as queries see it, at the most
 _HELD_SHARE = 0.5  # ratio: of the workers' memory, beyond which rows go to their disks
@@ -75,23 +81,23 @@ class Actor:
         self._held: list[tuple[Piece, Source, Path | None]] = []
         self._stores: list[ResidentRows] = []
 
-    def add(self, piece: Piece, frame: Any, design: Mapping[str, Any]) -> str:
+    def add(self, piece: Piece, frame: Any, design: DescribedDesign) -> str:
         """Read a partition, and prepare it for queries; the name of what failed, or nothing."""
         return _failing(lambda: self._add(piece, frame, design))
 
-    def open(self, design: Mapping[str, Any]) -> str:
+    def open(self, design: DescribedDesign) -> str:
         """Prepare the same rows for another design of the same columns."""
         return _failing(lambda: self._open(design))
 
     def totals(
-        self, queries: Sequence[Mapping[str, Any]], cut: Cut | None, key: bytes
-    ) -> list[NDArray[Any]] | str:
+        self, queries: Sequence[Mapping[str, object]], cut: Cut | None, key: bytes
+    ) -> list[Total] | str:
         """Exact totals of the rows that are here, in integers; or the name of what failed."""
-        made: list[NDArray[Any]] = []
+        made: list[Total] = []
         return _failing(lambda: made.extend(self._totals(queries, cut, key))) or made
 
-    def _add(self, piece: Piece, frame: Any, design: Mapping[str, Any]) -> None:
-        bound = _bound(design)
+    def _add(self, piece: Piece, frame: Any, design: DescribedDesign) -> None:
+        bound = design.bound()
         reading = Reading(Stream(_Once(frame), piece.schema, piece.rows))
         source = bound.source(reading)
         folder = scratch_folder(piece.scratch) if piece.on_disk else None
@@ -99,8 +105,8 @@ class Actor:
         self._held.append((piece, source, folder))
         self._stores.append(self._store(source, bound, piece, folder))
 
-    def _open(self, design: Mapping[str, Any]) -> None:
-        bound = _bound(design)
+    def _open(self, design: DescribedDesign) -> None:
+        bound = design.bound()
         self._stores.clear()  # before the others are there
         for k, (piece, source, folder) in enumerate(self._held):
             again = bound.reread(source)
@@ -120,18 +126,25 @@ class Actor:
         return store
 
     def _totals(
-        self, queries: Sequence[Mapping[str, Any]], cut: Cut | None, key: bytes
-    ) -> list[NDArray[Any]]:
+        self, queries: Sequence[Mapping[str, object]], cut: Cut | None, key: bytes
+    ) -> list[Total]:
         asked, self._key.key = [query_from_dict(query) for query in queries], key
         if len(asked) > 1:
             return _sums([store.totals(asked) for store in self._stores])
         return _sums([[store.total(asked[0], cut)] for store in self._stores])
 
 
-def _bound(described: Mapping[str, Any]) -> Design:
-    """A design from what it is made of, and the scales that were found for it."""
-    made, found = design_from_dict(described["design"]), described["found"]
-    return made.scaled(found) if found else made
+@dataclass(frozen=True, eq=False)
+class DescribedDesign:
+    """What a worker makes a design of: its record, and the scales that were found for it."""
+
+    record: Mapping[str, object]
+    found: Mapping[int, tuple[float, float]]
+
+    def bound(self) -> Design:
+        """The design."""
+        made = design_from_dict(self.record)
+        return made.scaled(self.found) if self.found else made
 
 
 class _Once:
@@ -148,7 +161,7 @@ class _Once:
     def check(self) -> None:
         """It is there."""
 
-    def read(self, names: Sequence[str]) -> Iterator[dict[str, Any]]:
+    def read(self, names: Sequence[str]) -> Iterator[dict[str, object]]:
         frame = self._frames.pop()
         yield named_columns(frame, names)
 
@@ -164,13 +177,13 @@ def _failing(task: Callable[[], object]) -> str:
     return ""
 
 
-def _sums(answers: Sequence[Sequence[NDArray[Any]]]) -> list[NDArray[Any]]:
+def _sums(answers: Sequence[Sequence[Total]]) -> list[Total]:
     """Of each query, in Python's integers: int64 holds sums over up to `MAX_ROWS` rows."""
     each = zip(*answers, strict=True)
     return [np.sum([total.astype(object) for total in totals], axis=0) for totals in each]
 
 
-def _fed(actor: Any, piece: Piece, frame: Any, design: Mapping[str, Any]) -> str:
+def _fed(actor: Any, piece: Piece, frame: Any, design: DescribedDesign) -> str:
     """A task beside an actor: hands it a partition without a way over the network.
 
     It does not raise: dask logs the arguments of a task that does.
@@ -186,11 +199,6 @@ def _fed(actor: Any, piece: Piece, frame: Any, design: Mapping[str, Any]) -> str
         answers.append(own.add(piece, frame, design))
 
     return _failing(hand) or answers[0]
-
-
-def _version() -> str:
-    """Of the package that a worker has."""
-    return VERSION
 
 
 # -- where the ledger is -----------------------------------------------------------------------
@@ -236,10 +244,10 @@ class Spread:
         scratch: str | None = None,
     ) -> None:
         self._client = partitions.client
-        _check_workers(self._client)
+        check_workers(self._client)
         partitions.check_workers()
         n = partitions.count()
-        on_disk = _HELD_BYTES * n * (width + len(names)) > _HELD_SHARE * _memory(self._client)
+        on_disk = _HELD_BYTES * n * (width + len(names)) > _HELD_SHARE * memory_of(self._client)
         parts, sizes = withheld("Partitions could not be counted", lambda: partitions.parts(names))
         ends = np.minimum(np.cumsum(sizes), n).tolist()
         ends[-1] = n  # rows that were announced, whatever is counted now: see `Reading`
@@ -248,20 +256,20 @@ class Spread:
         self._parts = [part for part, *_ in filled]
         self._pieces = [Piece(a, m, n, schema, scratch, on_disk) for _, a, m in filled]
         self._homes: list[_Home] = []
-        self._design: Mapping[str, Any] = {}
+        self._design: DescribedDesign | None = None
 
-    def open(self, design: Mapping[str, Any]) -> None:
+    def open(self, design: DescribedDesign) -> None:
         """Prepare all rows for a design."""
         self._design = design
         if self._homes:
             self._everywhere("open", design)
             return
-        workers, every = _workers(self._client), range(len(self._parts))
+        workers, every = workers_of(self._client), range(len(self._parts))
         self._settle([(w, list(every[k :: len(workers)])) for k, w in enumerate(workers)])
 
     def totals(
-        self, queries: Sequence[Mapping[str, Any]], cut: Cut | None, key: bytes
-    ) -> list[NDArray[Any]]:
+        self, queries: Sequence[Mapping[str, object]], cut: Cut | None, key: bytes
+    ) -> list[Total]:
         """Exact totals over all rows, in Python's integers."""
         return _sums(self._everywhere("totals", queries, cut, key))
 
@@ -270,12 +278,15 @@ class Spread:
         answers: list[Any] = []
         left, tries = list(self._homes), _TRIES
         while left:
-            asked = [(home, _asked(home, self._client, method, arguments)) for home in left]
+            asked = [
+                (home, call_actor(home.actor, home.worker, self._client, method, arguments))
+                for home in left
+            ]
             lost = []
             for home, future in asked:
                 try:
-                    answers.append(_result(future, self._client, home.worker))
-                except _LostError:
+                    answers.append(result_of(future, self._client, home.worker))
+                except LostWorkerError:
                     lost.append(home)
             if lost and (tries := tries - 1) == 0:
                 raise DataError(_LOST)
@@ -290,13 +301,13 @@ class Spread:
         """The partitions of lost workers, and workers that are there: those without rows first."""
         gone, busy = {h.worker for h in lost}, {h.worker for h in self._homes}
         until = time.monotonic() + PATIENCE
-        while not (there := [w for w in _workers(self._client) if w not in gone]):
+        while not (there := [w for w in workers_of(self._client) if w not in gone]):
             if time.monotonic() > until:
                 raise DataError(
                     f"No worker came back within {PATIENCE:g} seconds, or the scheduler is gone."
                     + CHARGED
                 )
-            time.sleep(_PAUSE)
+            time.sleep(PAUSE)
         there.sort(key=busy.__contains__)
         return [(there[k % len(there)], home.partitions) for k, home in enumerate(lost)]
 
@@ -323,8 +334,8 @@ class Spread:
             tasks = [self._feeding(home, home.partitions[turn]) for home in turns]
             for home, task in zip(turns, tasks, strict=True):
                 try:
-                    failed = _result(task, self._client, home.worker)
-                except _LostError:
+                    failed = result_of(task, self._client, home.worker)
+                except LostWorkerError:
                     lost.append(home)
                     continue
                 if failed:
@@ -361,8 +372,8 @@ class ClusterRows:
         if max_rows != 1 or len(source) != len(lots):
             raise DataError("On a cluster each row is a unit of its own.")
         self._step, self._lots, self._spread = Grid.of(design).step, lots, spread
-        self._foreseen = Foreseen()
-        spread.open({"design": design.to_dict(), "found": dict(design.found)})
+        self._foreseen = AnnouncedQueries()
+        spread.open(DescribedDesign(design.to_dict(), dict(design.found)))
 
     def foresee(self, queries: Sequence[Query]) -> None:
         """Workers are asked once for these; see `RowStore.foresee`."""
@@ -372,79 +383,13 @@ class ClusterRows:
         """Exact answer before noise; see `RowStore.answer`."""
         key = b"" if cut is None else self._lots.key
 
-        def asked(queries: Sequence[Query]) -> list[NDArray[Any]]:
+        def asked(queries: Sequence[Query]) -> list[Total]:
             return self._spread.totals([query_to_dict(q) for q in queries], cut, key)
 
         total = asked([query])[0] if cut else self._foreseen.total(query, asked)
         n, (part, parts) = len(self._lots), cut or (0, 1)
         rows = n * (part + 1) // parts - n * part // parts
         step = self._step if query.columns is None else self._step[list(query.columns)]
-        return query.finish(rounded(total if rows > MAX_ROWS else total.astype(np.int64)), step)
-
-
-class _LostError(Exception):
-    """A worker is no longer there."""
-
-
-def _asked(home: _Home, client: Any, method: str, arguments: tuple[Any, ...]) -> Any:
-    """A call of an actor's method, on its way; None where its worker is no longer there."""
-    try:
-        actor = _result(home.actor, client, home.worker)
-        with client.as_current():  # a copy of an actor is bound to the current client
-            return getattr(copy.copy(actor), method)(*arguments)
-    except Exception:  # of the connection: nothing has been computed yet
-        return None
-
-
-def _result(future: Any, client: Any, worker: str) -> Any:
-    """What a task on a worker returns; the name of its error, where it has one.
-
-    Raises
-    ------
-    _LostError
-        If the worker is no longer there.
-    """
-    while future is not None:
-        try:
-            return future.result(timeout=_PAUSE)
-        except TimeoutError:
-            if worker not in _workers(client):
-                break
-        except Exception as error:
-            unreachable = isinstance(error, OSError) and not hasattr(future, "key")  # of an actor
-            if unreachable or worker not in _workers(client):
-                break
-            return type(error).__name__
-    raise _LostError
-
-
-def _workers(client: Any) -> list[str]:
-    """Addresses of the workers that are there: none, where no scheduler answers."""
-    try:
-        return sorted(client.scheduler_info(n_workers=-1)["workers"])
-    except Exception:  # of whatever the client is in the middle of
-        return []
-
-
-def _memory(client: Any) -> float:
-    """Bytes that all workers may use together."""
-    workers = client.scheduler_info(n_workers=-1)["workers"].values()
-    return float(sum(each["memory_limit"] or np.inf for each in workers))
-
-
-def _check_workers(client: Any) -> None:
-    if not _workers(client):
-        raise DataError("The cluster has no workers: start some, and fit again.")
-    try:
-        found = client.run(_version)
-    except Exception as error:
-        failed = type(error).__name__
-    else:
-        others = sorted({made for made in found.values() if made != VERSION})
-        if not others:
-            return
-        failed = f"version {', '.join(others)}"
-    raise DataError(
-        f"Workers of the cluster are without this version of dpstats ({failed}): install dpstats "
-        f"{VERSION} on all of them."
-    )
+        return query.finish(
+            rounded_total(total if rows > MAX_ROWS else total.astype(np.int64)), step
+        )

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from dpstats.design import Design
     from dpstats.protocol import DeviceQuestion, Plan, Release
 
-__all__ = ["REASONS", "MessageCollector", "Received"]
+__all__ = ["REASONS", "MessageCollector", "ReceivedMessages"]
 
 Array = NDArray[np.float64]
 
@@ -78,7 +78,7 @@ class MessageCollector:
         """Messages accepted."""
         return self._count + len(self._waiting)
 
-    def add(self, message: Any) -> bool:
+    def add(self, message: object) -> bool:
         """Take one message; False, and one more in `rejected`, if it is not one of this round."""
         opened = unpack(message, self._envelope, self.question.channel.payload_bytes)
         reason = opened.reason or self._refused(opened.identity, opened.payload)
@@ -113,7 +113,7 @@ class MessageCollector:
         count = max(self._count, 1)
         return Messages(self._count, self._sum / count, self._outer / count)
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, NDArray[np.generic]]:
         """Everything to go on from, as numbers, texts and arrays."""
         self._decode()
         identities = np.frombuffer(b"".join(sorted(self._seen)), dtype=np.uint8)
@@ -127,7 +127,7 @@ class MessageCollector:
             "rejected": np.array(list(self.rejected.values()), dtype=np.int64),
         }
 
-    def restore(self, state: Mapping[str, Any]) -> None:
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         """Go on from what `state` returned for the same round.
 
         Raises
@@ -162,7 +162,7 @@ class MessageCollector:
         self.rejected = Counter(dict(zip(reasons.tolist(), times.tolist(), strict=True)))
 
 
-class Received:
+class ReceivedMessages:
     """The messages of all rounds as the `LocalHolder` that an estimator asks.
 
     Parameters
@@ -195,7 +195,7 @@ class Received:
         return self._rounds[part].messages()
 
 
-def _whole(value: Any) -> int:
+def _whole(value: NDArray[np.generic]) -> int:
     """A whole number >= 0; -1 for anything else."""
     return int(value) if _is(value, "i8", ()) else -1
 

@@ -14,7 +14,7 @@ from dpstats.design import Nobody
 from dpstats.errors import PlanError
 from dpstats.holders.rows import ResidentRows
 from dpstats.holders.sealed import sealed
-from dpstats.holders.transcript import Transcribed
+from dpstats.holders.transcript import RecordingHolder
 from dpstats.mechanisms.lots import Lots
 from dpstats.mechanisms.noise import Noise
 from dpstats.mechanisms.release import release
@@ -31,7 +31,7 @@ __all__ = ["Curator"]
 Array = NDArray[np.float64]
 
 
-class Curator(Transcribed):
+class Curator(RecordingHolder):
     """Holder of one table for one fit.
 
     Rows are mapped into the declared domain and put on a public grid by a store, which keeps them

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dpstats.accounting.events import Event
 from dpstats.errors import DataError, PlanError
 from dpstats.holders.sealed import sealed
-from dpstats.holders.transcript import Transcribed
+from dpstats.holders.transcript import RecordingHolder
 from dpstats.mechanisms.lots import Lots
 from dpstats.mechanisms.noise import Noise
 from dpstats.mechanisms.randomize import messages
@@ -23,7 +23,7 @@ from dpstats.protocol import Answer, NoiseLaw, Plan, Release
 from dpstats.queries.label_cells import LabelAstray
 from dpstats.queries.labels import Interval, LabelSum, RandomizedLabels
 from dpstats.tables.scratch import Wanted, arrays
-from dpstats.tall import Made, blocks
+from dpstats.tall import LazyRows, blocks
 
 if TYPE_CHECKING:
     from dpstats.design import Design, Source
@@ -55,7 +55,7 @@ def check_responses(count: int) -> None:
         )
 
 
-class Labels(Transcribed):
+class Labels(RecordingHolder):
     """Holder of the private responses of one fit; their covariates are public.
 
     Under ``LabelOnly(...)`` each response is mapped into the interval of the question and
@@ -150,7 +150,7 @@ class Labels(Transcribed):
         self._note(Release(slot, query.name, query.parameters(), sensitivity, scale, event))
         return Answer(query.decode(answer), law)
 
-    def _values(self, query: LabelSum | RandomizedLabels, branch: int) -> Made:
+    def _values(self, query: LabelSum | RandomizedLabels, branch: int) -> LazyRows:
         """What a question is about, of the rows of a half or of all."""
         rows = None if branch == 0 else self.half(branch)
         marked = isinstance(query, LabelAstray)
@@ -159,9 +159,11 @@ class Labels(Transcribed):
             at = part if rows is None else rows[part]
             return self._marks[at] if marked else held(self._labels[at], query.interval)
 
-        return Made((len(self._lots) if rows is None else len(rows),), made)
+        return LazyRows((len(self._lots) if rows is None else len(rows),), made)
 
-    def _randomized(self, query: RandomizedLabels, v: Made, event: Event) -> tuple[Array, float]:
+    def _randomized(
+        self, query: RandomizedLabels, v: LazyRows, event: Event
+    ) -> tuple[Array, float]:
         """Messages about responses, decoded, and the standard deviation of their noise at 0."""
         channel = query.channel
         if channel.event != event:
@@ -174,7 +176,7 @@ class Labels(Transcribed):
         return sent, half * math.sqrt(channel.variance(0.0))
 
 
-def _numbers(n: int) -> tuple[tuple[int, ...], np.dtype[Any]]:
+def _numbers(n: int) -> tuple[tuple[int, ...], np.dtype[np.float64]]:
     return (n,), np.dtype(np.float64)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +21,10 @@ if TYPE_CHECKING:
 
 __all__ = ["REMEMBERED", "MappedRows"]
 
+Kind = TypeVar("Kind", bound=np.generic)
+
 # See `Block.recall`.
-REMEMBERED: dict[str, np.dtype[Any]] = {
+REMEMBERED: dict[str, np.dtype[np.float32 | np.float64]] = {
     "norms": np.dtype(np.float32),
     "product": np.dtype(np.float64),
 }
@@ -131,14 +133,14 @@ class MappedRows(ResidentRows):
         return Incomplete(at, x, values[:, d], missing[:, [*chosen, d]])
 
 
-def _gathered(read: Callable[[int, int], NDArray[Any]], rows: Piece) -> NDArray[Any]:
+def _gathered(read: Callable[[int, int], NDArray[Kind]], rows: Piece) -> NDArray[Kind]:
     """Rows at these positions, as a source reads them in a few blocks."""
     if isinstance(rows, slice):
         return read(rows.start, rows.stop)
     if not rows.size:
         return read(0, 0)
     blocks = rows // BLOCK
-    made: NDArray[Any] | None = None
+    made: NDArray[Kind] | None = None
     for block in np.unique(blocks):
         here = np.flatnonzero(blocks == block)
         low, high = int(rows[here].min()), int(rows[here].max()) + 1

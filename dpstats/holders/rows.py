@@ -5,16 +5,17 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.errors import DataError
-from dpstats.holders.store import Foreseen, Grid
+from dpstats.holders.store import AnnouncedQueries, Grid, Total
 from dpstats.holders.threads import one_blas_thread
 from dpstats.queries.base import AsRead
 from dpstats.queries.blocks import (
@@ -24,6 +25,7 @@ from dpstats.queries.blocks import (
     Floats,
     Geometry,
     Incomplete,
+    Memory,
     kernels,
 )
 from dpstats.tables.scratch import Wanted, arrays
@@ -35,10 +37,11 @@ if TYPE_CHECKING:
     from dpstats.mechanisms.lots import Lots
     from dpstats.queries import Query
 
-__all__ = ["ResidentRows", "View", "rounded"]
+__all__ = ["ResidentRows", "View", "rounded_total"]
 
 Array = NDArray[np.float64]
 Work = TypeVar("Work")
+Added = TypeVar("Added", np.int64, np.object_)
 Piece = slice | NDArray[np.intp]  # rows of a block: one after the other, or by their lots
 Key = tuple[int, int, int]  # part, parts and first row of a block; no parts for all rows
 
@@ -82,7 +85,7 @@ class View:
     bound: Array
     grid: Array
     columns: tuple[int, ...] | None = None
-    memory: dict[Key, dict[str, Any]] = field(default_factory=dict)
+    memory: dict[Key, Memory] = field(default_factory=dict)
     whole: int = 0
 
     @property
@@ -130,8 +133,10 @@ class ResidentRows:
         self._threads = (os.cpu_count() or 1) if values >= _THREADED_VALUES else 1
         self._of_units = design.schema is not None and design.schema.unit is not None
         self._views: dict[tuple[int, ...], View] = {}
-        self._whole: dict[str, NDArray[Any]] = {}  # the source as it is read, where units are kept
-        self._foreseen = Foreseen()
+        self._whole: dict[
+            str, NDArray[np.generic]
+        ] = {}  # the source as it is read, where units are kept
+        self._foreseen = AnnouncedQueries()
 
     @cached_property
     def everything(self) -> View:
@@ -157,13 +162,13 @@ class ResidentRows:
     def answer(self, query: Query, cut: tuple[int, int] | None = None) -> Array:
         """Exact answer before noise; see `RowStore.answer`."""
         columns = slice(None) if query.columns is None else list(query.columns)
-        return query.finish(rounded(self.total(query, cut)), self._grid.step[columns])
+        return query.finish(rounded_total(self.total(query, cut)), self._grid.step[columns])
 
     def foresee(self, queries: Sequence[Query]) -> None:
         """Read the rows once for these; see `RowStore.foresee`."""
         self._foreseen.expect(queries)
 
-    def total(self, query: Query, cut: tuple[int, int] | None = None) -> NDArray[Any]:
+    def total(self, query: Query, cut: tuple[int, int] | None = None) -> Total:
         """Exact total of a query in whole steps: int64, or of very many rows Python's integers."""
         if isinstance(query, AsRead) and cut is None and not self._of_units:
             return self._of_table(query)
@@ -171,7 +176,7 @@ class ResidentRows:
             return self._foreseen.total(query, self.totals)
         return self._totals([query], self.view(query.columns), cut)[0]
 
-    def totals(self, queries: Sequence[Query]) -> list[NDArray[Any]]:
+    def totals(self, queries: Sequence[Query]) -> list[Total]:
         """Exact totals over all rows, of queries that read the same columns."""
         return self._totals(queries, self.view(queries[0].columns), None)
 
@@ -213,16 +218,16 @@ class ResidentRows:
 
     def _totals(
         self, queries: Sequence[Query], view: View, cut: tuple[int, int] | None
-    ) -> list[NDArray[Any]]:
+    ) -> list[Total]:
         pieces, longest = self._pieces(cut, view.rows_per_block, queries[0].by_lots)
 
-        def each(block: Block) -> NDArray[Any]:  # an array of arrays, which add one by one
+        def each(block: Block) -> NDArray[np.object_]:  # an array of arrays, which add one by one
             found = np.empty(len(queries), dtype=object)
             for k, query in enumerate(queries):
                 found[k] = query.total(block.weighted(query.geometry))
             return found
 
-        def task(key: Key) -> NDArray[Any]:
+        def task(key: Key) -> NDArray[np.object_]:
             return _sum(map(each, self._blocks(key, pieces[key], view)))
 
         keys, few = list(pieces), MAX_ROWS // longest
@@ -319,7 +324,7 @@ class ResidentRows:
         for start, stop in zip(cuts, [*cuts[1:], n], strict=True):
             yield slice(int(start), int(stop))
 
-    def _block(self, rows: Piece, view: View, memory: dict[str, Any]) -> Block:
+    def _block(self, rows: Piece, view: View, memory: Memory) -> Block:
         keep = self._keep[rows].astype(np.float64)
         starts = None
         if self._starts is not None and isinstance(rows, slice):
@@ -389,12 +394,10 @@ class ResidentRows:
                 bits[mine] = np.packbits(missing, axis=1)
         return here, x, y, bits
 
-    def _reduce(
-        self, task: Callable[[Work], NDArray[np.int64]], blocks: list[Work]
-    ) -> NDArray[np.int64]:
+    def _reduce(self, task: Callable[[Work], NDArray[Added]], blocks: list[Work]) -> NDArray[Added]:
         """Sum of integer arrays over blocks: threads over blocks, BLAS on one thread in each."""
 
-        def work(share: list[Work]) -> NDArray[np.int64]:
+        def work(share: list[Work]) -> NDArray[Added]:
             with np.errstate(all="ignore"):  # a warning about a value would be a release
                 return _sum(map(task, share))
 
@@ -403,17 +406,18 @@ class ResidentRows:
             return work(blocks)
         with one_blas_thread:
             own, *rest = (blocks[i::workers] for i in range(workers))
-            others = [self._pool.submit(work, share) for share in rest]
-            return _sum([work(own), *(other.result() for other in others)])
+            others: list[Future[NDArray[Added]]] = [self._pool.submit(work, s) for s in rest]
+            mine = work(own)
+            return _sum(chain([mine], (other.result() for other in others)))
 
 
-def rounded(total: NDArray[Any]) -> NDArray[Any]:
+def rounded_total(total: Total) -> NDArray[Any]:
     """A total as queries take it: that of more than `MAX_ROWS` rows is rounded once to float64."""
     return total.astype(np.float64) if total.dtype == object else total
 
 
-def _sum(arrays: Iterable[NDArray[np.int64]]) -> NDArray[np.int64]:
-    total: NDArray[np.int64] | None = None
+def _sum(arrays: Iterable[NDArray[Added]]) -> NDArray[Added]:
+    total: NDArray[Added] | None = None
     for array in arrays:
         total = array if total is None else total + array
     if total is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,9 +19,10 @@ if TYPE_CHECKING:
     from dpstats.mechanisms.lots import Lots
     from dpstats.queries import Query
 
-__all__ = ["Foreseen", "Grid", "OpenStore", "RowStore"]
+__all__ = ["AnnouncedQueries", "Grid", "OpenStore", "RowStore"]
 
 Array = NDArray[np.float64]
+Total = NDArray[np.int64 | np.object_]  # whole steps; of very many rows in Python\'s integers
 
 _NEAREST = 1.5 * 2.0**52
 _FARTHEST = 2.0**60  # wider declared bounds are clipped here: float32 must not overflow to inf
@@ -50,12 +51,12 @@ class RowStore(Protocol):
         """These are asked next, of all rows: a store may answer all from one pass."""
 
 
-class Foreseen:
+class AnnouncedQueries:
     """Queries that were announced together, and their totals from the first to the last."""
 
     def __init__(self) -> None:
-        self._waiting: list[tuple[dict[str, Any], Query]] = []
-        self._totals: list[NDArray[Any]] = []
+        self._waiting: list[tuple[dict[str, object], Query]] = []
+        self._totals: list[Total] = []
 
     def expect(self, queries: Sequence[Query]) -> None:
         """Wait for these, where one pass does for all."""
@@ -63,9 +64,7 @@ class Foreseen:
         self._waiting = [(query_to_dict(query), query) for query in queries if alike]
         self._totals = []
 
-    def total(
-        self, query: Query, make: Callable[[Sequence[Query]], list[NDArray[Any]]]
-    ) -> NDArray[Any]:
+    def total(self, query: Query, make: Callable[[Sequence[Query]], list[Total]]) -> Total:
         """The total of a query over all rows; `make` is asked for those of all that wait."""
         asked = [described for described, _ in self._waiting]
         this = query_to_dict(query) if asked else {}

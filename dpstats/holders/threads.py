@@ -5,13 +5,16 @@ from __future__ import annotations
 import functools
 from contextlib import ExitStack
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from threadpoolctl import ThreadpoolController
 
 __all__ = ["one_blas_thread"]
 
 
 @functools.lru_cache(maxsize=1)
-def _controller() -> Any:
+def _controller() -> ThreadpoolController:
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()

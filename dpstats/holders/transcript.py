@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dpstats.mechanisms.noise import Noise
 from dpstats.protocol import Plan, Release
 
-__all__ = ["Transcribed"]
+__all__ = ["RecordingHolder"]
 
 
-class Transcribed:
+class RecordingHolder:
     """A holder with a plan, a source of noise and a transcript.
 
     Parameters

@@ -20,7 +20,7 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-__all__ = ["HEADER_BYTES", "ID_BYTES", "Envelope", "Opened", "fingerprint", "pack", "unpack"]
+__all__ = ["HEADER_BYTES", "ID_BYTES", "Envelope", "OpenedMessage", "fingerprint", "pack", "unpack"]
 
 VERSION = 1
 ID_BYTES = 16
@@ -76,7 +76,7 @@ def pack(envelope: Envelope, identity: bytes, payload: bytes, seeded: bool) -> b
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenedMessage:
     """A message as it was read: why it is rejected, or what it holds."""
 
     reason: str
@@ -85,7 +85,7 @@ class Opened:
     seeded: bool = False
 
 
-def unpack(message: object, expected: Envelope, payload_bytes: int) -> Opened:
+def unpack(message: object, expected: Envelope, payload_bytes: int) -> OpenedMessage:
     """A message of anyone, read.
 
     Nothing that may arrive raises an error, and nothing is copied of a message that is longer than
@@ -93,27 +93,27 @@ def unpack(message: object, expected: Envelope, payload_bytes: int) -> Opened:
     ``"schema"``, ``"epsilon"``, ``"round"``, ``"question"``, ``"payload"``.
     """
     if not isinstance(message, (bytes, bytearray, memoryview)):
-        return Opened("not a message")
+        return OpenedMessage("not a message")
     try:
         view = memoryview(message).cast("B")
     except (TypeError, ValueError):  # a view with holes, or of nothing any more
-        return Opened("not a message")
+        return OpenedMessage("not a message")
     length = len(view)
     start = bytes(view[:HEADER_BYTES])
     if length < 4 or start[:3] != _MAGIC:
-        return Opened("not a message")
+        return OpenedMessage("not a message")
     if start[3] != VERSION:
-        return Opened("version")
+        return OpenedMessage("version")
     if length < HEADER_BYTES:
-        return Opened("corrupt")
+        return OpenedMessage("corrupt")
     _, _, flags, turn, epsilon, delta, schema, question, identity, size = _HEADER.unpack_from(start)
     if size != length - HEADER_BYTES:
-        return Opened("corrupt")
+        return OpenedMessage("corrupt")
     fits = size == payload_bytes
     payload = bytes(view[HEADER_BYTES:]) if fits else b""
     (checksum,) = _CHECKSUM.unpack_from(start, _HEADER.size)
     if fits and zlib.crc32(start[: _HEADER.size] + payload) != checksum:
-        return Opened("corrupt")
+        return OpenedMessage("corrupt")
     e = expected
     for reason, same in (
         ("schema", schema == e.schema),
@@ -123,5 +123,5 @@ def unpack(message: object, expected: Envelope, payload_bytes: int) -> Opened:
         ("payload", fits),
     ):
         if not same:
-            return Opened(reason)
-    return Opened("", identity, payload, bool(flags & 1))
+            return OpenedMessage(reason)
+    return OpenedMessage("", identity, payload, bool(flags & 1))

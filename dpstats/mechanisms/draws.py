@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from dpstats.channels.base import WORD, Array
 from dpstats.mechanisms.noise import NoiseStream
 
-__all__ = ["below", "cells", "coins", "masks", "rounded", "subsets", "words"]
+__all__ = ["below", "cells", "coins", "masks", "randomly_rounded", "subsets", "words"]
 
 Words = NDArray[np.uint64]
 
@@ -35,7 +35,7 @@ def below(noise: NoiseStream, bound: int, count: int) -> NDArray[np.int64]:
     return (drawn % np.uint64(bound)).astype(np.int64)
 
 
-def rounded(noise: NoiseStream, values: Array) -> NDArray[np.int64]:
+def randomly_rounded(noise: NoiseStream, values: Array) -> NDArray[np.int64]:
     """Values rounded to a neighbouring integer with the odds that keep their means.
 
     The odds are good to 2^-53. This only chooses what goes into a private coin.

@@ -31,7 +31,7 @@ from dpstats.channels.grid import GRID, coarse
 from dpstats.channels.piecewise import CELLS
 from dpstats.channels.sphere import SEED_BYTES, Cap, directions
 from dpstats.errors import OptionError
-from dpstats.mechanisms.draws import below, cells, coins, masks, rounded, subsets
+from dpstats.mechanisms.draws import below, cells, coins, masks, randomly_rounded, subsets
 from dpstats.mechanisms.noise import NoiseStream
 
 __all__ = ["MessageSums", "messages", "randomize", "simulate"]
@@ -245,14 +245,14 @@ def _shares(rows: Array) -> Array:
 
 
 def _send_binary(channel: Binary, rows: Array, noise: NoiseStream) -> Payloads:
-    sign = rounded(noise, 0.5 * (1 + rows)) == 1
+    sign = randomly_rounded(noise, 0.5 * (1 + rows)) == 1
     flip = coins(noise, channel.flip_words, len(rows))
     return _bytes((sign ^ flip[:, None]).astype(np.uint8))
 
 
 def _send_piecewise(channel: Piecewise, rows: Array, noise: NoiseStream) -> Payloads:
     width, outside = channel.law.width, channel.law.outside
-    start = np.minimum(rounded(noise, channel.start(rows[:, 0])), CELLS - width)
+    start = np.minimum(randomly_rounded(noise, channel.start(rows[:, 0])), CELLS - width)
     beyond = coins(noise, outside, len(rows))
     near = start + below(noise, width, len(rows))
     far = below(noise, CELLS - width, len(rows))
@@ -326,7 +326,7 @@ def _seeds(cap: Cap, pole: Array, noise: NoiseStream) -> tuple[Payloads, Payload
 
 def _poles(channel: PrivUnit | Hemisphere, rows: Array, noise: NoiseStream) -> Array:
     """The direction that stands for each row."""
-    return channel.poles(rows, rounded(noise, channel.chance(rows)) == 1)
+    return channel.poles(rows, randomly_rounded(noise, channel.chance(rows)) == 1)
 
 
 def _steps(rows: Array) -> NDArray[np.int64]:

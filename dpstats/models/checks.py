@@ -18,16 +18,16 @@ __all__ = [
     "check_names",
     "check_paid",
     "check_privacy",
+    "checked_count",
     "checked_sparsity",
     "guessed_rows",
     "public_covariates",
-    "row_count",
 ]
 
 Array = NDArray[np.float64]
 
 
-def row_count(n: Any) -> int | None:
+def checked_count(n: Any) -> int | None:
     """A public number of rows, or None.
 
     Raises

@@ -24,7 +24,7 @@ from dpstats import estimators
 from dpstats.channels import Channel, channel
 from dpstats.design import Design, PublicDesign, design_from_dict
 from dpstats.errors import DataError, OptionError, PlanError
-from dpstats.holders.collector import MessageCollector, Received
+from dpstats.holders.collector import MessageCollector, ReceivedMessages
 from dpstats.holders.device import Device
 from dpstats.holders.wire import HEADER_BYTES
 from dpstats.mechanisms.noise import Noise, SafeNoise
@@ -319,7 +319,7 @@ class Collector:
                 f"Round {self.round} of {self.rounds}: call next_round() and collect the messages "
                 "of other users, until the last one."
             )
-        received = Received(self.plan, self._collectors, self._public)
+        received = ReceivedMessages(self.plan, self._collectors, self._public)
         plan = replace(self.plan, n=self.accepted)
         return concluded(self._method, received, self.design, plan)
 

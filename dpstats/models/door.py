@@ -22,7 +22,7 @@ from dpstats.holders import (
     Curator,
     Labels,
     MappedRows,
-    Received,
+    ReceivedMessages,
     ResidentRows,
     check_responses,
 )
@@ -38,10 +38,10 @@ from dpstats.tables.scratch import scratch_folder
 from dpstats.tables.streams import Reading
 from dpstats.text import plain
 
-__all__ = ["Prepared", "check_responses", "concluded", "fit", "opened"]
+__all__ = ["PreparedFit", "check_responses", "concluded", "fit", "open_to_questions"]
 
 
-class Prepared(NamedTuple):
+class PreparedFit(NamedTuple):
     """A fit up to its charge; without a table there is no source.
 
     Where rows are still to be read, in batches, `reading` is the table behind the source.
@@ -56,7 +56,7 @@ class Prepared(NamedTuple):
 
 
 def fit(
-    prepared: Prepared,
+    prepared: PreparedFit,
     label: str,
     ledger: Ledger | None,
     noise: Noise | None,
@@ -152,8 +152,8 @@ def _on_cluster(
     return functools.partial(ClusterRows, spread=spread)
 
 
-def opened(
-    prepared: Prepared, label: str, ledger: Ledger | None, noise: Noise | None
+def open_to_questions(
+    prepared: PreparedFit, label: str, ledger: Ledger | None, noise: Noise | None
 ) -> tuple[Curator, LedgerState]:
     """Charge the ledger, then open the rows to questions that come from elsewhere, one by one.
 
@@ -183,7 +183,7 @@ def _charged(design: Design, plan: Plan, label: str, ledger: Ledger | None, nois
 
 def concluded(
     estimator: Estimator,
-    holder: Clients | Labels | Curator | Received,
+    holder: Clients | Labels | Curator | ReceivedMessages,
     design: Design,
     plan: Plan,
     ledger: LedgerState | None = None,

@@ -20,7 +20,7 @@ __all__ = ["evaluate", "evaluation_model"]
 
 
 @dataclass(frozen=True)
-class _Evaluated:
+class _EvaluationRecipe:
     """The design of a fit, over other rows; see `dpstats.models.recipes.Recipe`."""
 
     design: Design
@@ -142,7 +142,7 @@ def evaluation_model(
         "places": [int(j) for j in table.inner],
         "coefficients": [float(v) for v in table.inner_values],
     }
-    recipe = _Evaluated(design, design.schema, f"evaluate {fit.model.formula or 'arrays'}")
+    recipe = _EvaluationRecipe(design, design.schema, f"evaluate {fit.model.formula or 'arrays'}")
     if design.schema is None and isinstance(data, tuple) and len(data) == 2:
         data = (*data, {})
     return Model(kinds[design.family], recipe, data, n, options)

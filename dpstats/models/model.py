@@ -23,10 +23,10 @@ from dpstats.models.checks import (
     check_names,
     check_paid,
     check_privacy,
+    checked_count,
     checked_sparsity,
     guessed_rows,
     public_covariates,
-    row_count,
 )
 from dpstats.models.missing import check_missing, completing, taken_share, with_gaps
 from dpstats.models.public_side import PublicSide
@@ -90,7 +90,7 @@ class Model:
         self._options = dict(options or {})
         self._recipe = recipe
         self._data = stream_of(data, getattr(recipe, "schema", None), n)
-        self._n = row_count(n)
+        self._n = checked_count(n)
         self._expected: int | None = None  # of a model that is to plan with only
         self._public_side = PublicSide(recipe, self._data)
         try:
@@ -362,7 +362,7 @@ class Model:
         public: Any,
         options: dict[str, Any],
         scratch: Scratch = None,
-    ) -> door.Prepared:
+    ) -> door.PreparedFit:
         """Everything that is known before the ledger is charged; each of it is made once."""
         if sparsity is not None and self._selecting is not None:
             other = self._selecting()
@@ -391,7 +391,7 @@ class Model:
         plan = with_gaps(plan, estimator, design, options, share)
         asks_devices = cast("LocalMethod", estimator)
         moments = None if rows is None else asks_devices.public_moments(design, plan, rows)
-        return door.Prepared(design, source, estimator, plan, moments, reading)
+        return door.PreparedFit(design, source, estimator, plan, moments, reading)
 
     def _chosen(
         self, design: Design, privacy: Privacy, n: int, method: str | None, options: dict[str, Any]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from dpstats.design import PublicDesign
 from dpstats.errors import DataError
 from dpstats.models import door
-from dpstats.protocol.progress import reading
+from dpstats.protocol.progress import reading_reporter
 from dpstats.tables.streams import Scratch, Stream
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class PublicSide:
             if isinstance(self._data, Stream):
                 door.check_responses(self._data.rows)  # before more are read than can be fitted
                 self._data.scratch = scratch
-                self._data.on_rows = reading(2 * self._data.rows, self.progress)
+                self._data.on_rows = reading_reporter(2 * self._data.rows, self.progress)
             self._made = None  # one scratch file at a time
             self._made = scratch, self._recipe.public(self._data)
         return self._made[1]

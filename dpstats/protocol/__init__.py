@@ -140,10 +140,10 @@ class LocalHolder(Protocol):
         ...
 
 
-Asked = TypeVar("Asked", bound="Query | LabelQuery", contravariant=True)
+AnyQuery = TypeVar("AnyQuery", bound="Query | LabelQuery", contravariant=True)
 
 
-class Holder(Protocol[Asked]):
+class Holder(Protocol[AnyQuery]):
     """Who holds the rows (or the responses) and answers queries with noise."""
 
     @property
@@ -151,7 +151,7 @@ class Holder(Protocol[Asked]):
         """What may be asked, and with which noise; public."""
         ...
 
-    def ask(self, query: Asked, slot: str, part: int = 0) -> Answer:
+    def ask(self, query: AnyQuery, slot: str, part: int = 0) -> Answer:
         """Answer `query` once with the noise planned under `slot`.
 
         Raises

@@ -34,7 +34,7 @@ __all__ = [
     "QuantileEstimate",
     "bin_names",
     "described_names",
-    "level_names",
+    "quantile_names",
 ]
 
 Array = NDArray[np.float64]
@@ -116,7 +116,7 @@ class Distribution:
         return float(self.edges[kept[0]]), float(self.edges[kept[-1] + 1])
 
 
-def level_names(levels: tuple[float, ...]) -> tuple[str, ...]:
+def quantile_names(levels: tuple[float, ...]) -> tuple[str, ...]:
     """Quantiles by name, as pandas' ``describe`` writes them: ``25%``."""
     return tuple(f"{100 * q:.6g}%" for q in levels)
 
@@ -165,7 +165,7 @@ class QuantileEstimate:
         cov = np.diag((sides / _NORMAL) ** 2)
         sampling = cov * np.array(shares)
         return ParameterTable(
-            names=level_names(self.levels),
+            names=quantile_names(self.levels),
             groups=("quantiles",) * values.size,
             values=values,
             inner=np.arange(values.size),
@@ -337,7 +337,7 @@ def on_simplex(values: Array, total: float) -> Array:
 
 
 _QUARTILES = (0.25, 0.5, 0.75)
-_STATISTICS = ("mean", "std", *level_names(_QUARTILES))
+_STATISTICS = ("mean", "std", *quantile_names(_QUARTILES))
 
 
 def described_names(columns: Sequence[str]) -> tuple[str, ...]:

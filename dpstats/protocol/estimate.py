@@ -24,7 +24,7 @@ __all__ = [
     "WEIGHTED_DOWN",
     "CoefficientEstimate",
     "Estimate",
-    "InUnits",
+    "InternalEstimate",
     "ParameterTable",
     "RangeEstimate",
     "ScalesEstimate",
@@ -135,7 +135,7 @@ class Estimate(Protocol):
         """Its parameters in the user's units."""
 
 
-class InUnits(Estimate, Protocol):
+class InternalEstimate(Estimate, Protocol):
     """An estimate in the internal units of a design."""
 
     def converted(self, old: Standardization, new: Standardization) -> Self:

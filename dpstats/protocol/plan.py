@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dpstats.accounting.events import Event, Parallel, Selection, event_to_dict
 from dpstats.errors import PlanError
 from dpstats.privacy import Federated, Neighbors, Privacy
-from dpstats.text import grid, plain, rounded, wrap
+from dpstats.text import grid, plain, with_digits, wrap
 
 if TYPE_CHECKING:
     from dpstats.queries import Query
@@ -291,7 +291,7 @@ _LAWS = {
 
 def _range(low: float, high: float) -> str:
     """Two numbers of two digits, or one where they are alike."""
-    ends = [rounded(low, 2), rounded(high, 2)]
+    ends = [with_digits(low, 2), with_digits(high, 2)]
     return " to ".join(dict.fromkeys(ends))
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from dpstats.protocol.plan import Plan
 
-__all__ = ["Progress", "computed", "reading", "reporter", "watched"]
+__all__ = ["Progress", "computed", "reading_reporter", "reporter", "watched"]
 
 _DELAY = 2.0  # seconds that pass before a bar is shown that nobody asked for
 _AGAIN = 0.1  # seconds between two looks of a bar
@@ -88,7 +88,7 @@ def _is_watched() -> bool:
     return sys.stderr.isatty() or "ipykernel" in sys.modules
 
 
-def reading(rows: int, progress: bool | None) -> Callable[[int], None] | None:
+def reading_reporter(rows: int, progress: bool | None) -> Callable[[int], None] | None:
     """What is to be called with a number of rows after each batch that is read before a plan."""
     if progress is False:
         return None

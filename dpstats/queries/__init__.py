@@ -48,7 +48,7 @@ from dpstats.queries.scalar import (
     ResponseMoments,
     UnitMoments,
 )
-from dpstats.queries.scores import GroupSums, Scored, ScoreProducts
+from dpstats.queries.scores import GroupSums, ScoredColumn, ScoreProducts
 from dpstats.queries.selected import Selected
 from dpstats.queries.signed import LongEntries, SignedRows
 from dpstats.queries.tables import Axis, ColumnMoments, TableCounts
@@ -109,7 +109,7 @@ __all__ = [
     "ScoreProducts",
     "ScoreSlope",
     "ScoreSquares",
-    "Scored",
+    "ScoredColumn",
     "Search",
     "Selected",
     "ShownRows",

@@ -21,14 +21,14 @@ import numpy as np
 from dpstats.channels import Channel, channel
 from dpstats.errors import PlanError
 from dpstats.families.check import Check
-from dpstats.families.damped import Damped
+from dpstats.families.damped import DampedFamily
 from dpstats.families.dispersion import Dispersion
-from dpstats.families.signs import Signed
+from dpstats.families.signs import SignedFamily
 from dpstats.queries.base import Query
 from dpstats.queries.labels import LabelQuery
 from dpstats.queries.selected import Selected
 from dpstats.stored import is_version, read, reading, record, shown
-from dpstats.tall import Made, blocks
+from dpstats.tall import LazyRows, blocks
 
 __all__ = ["QUERIES", "query_from_dict", "query_to_dict"]
 
@@ -124,7 +124,7 @@ def _written(value: Any) -> Any:
         return number if math.isfinite(number) else {"nonfinite": repr(number)}
     if isinstance(value, (list, tuple)):
         return [_written(item) for item in value]
-    if isinstance(value, Made):
+    if isinstance(value, LazyRows):
         value = np.concatenate([value[part] for part in blocks(len(value))])
     if isinstance(value, np.ndarray):
         ready = value.dtype.kind in "biu" or (value.dtype.kind == "f" and np.isfinite(value).all())
@@ -147,9 +147,9 @@ def _written(value: Any) -> Any:
 
 _LOSSES: Mapping[str, type[Any]] = {
     "check": Check,
-    "damped": Damped,
+    "damped": DampedFamily,
     "dispersion": Dispersion,
-    "signed": Signed,
+    "signed": SignedFamily,
 }
 _SPECIAL = ("question", "sparse", "channel", *_LOSSES)
 

@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,6 +49,8 @@ __all__ = [
 Array = NDArray[np.float64]
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
+Kind = TypeVar("Kind", bound=np.generic)
+Memory = dict[str, tuple[bytes, NDArray[np.generic]]]  # what a block recalls, and of what
 X_BITS = 17  # a design value is at most 2^17 grid steps: exact in float32
 Y_BITS = 22  # a response value is at most 2^22 grid steps: exact in float32
 V_BITS = 19  # a row weight (clipped residual) is at most 2^19 steps
@@ -198,7 +200,7 @@ class Block:
     starts: NDArray[np.intp] | None = None
     offset: Array | None = None
     root: Array | None = None
-    memory: dict[str, tuple[bytes, NDArray[Any]]] = field(default_factory=dict)
+    memory: Memory = field(default_factory=dict)
     fast: bool = False
     incomplete: Callable[[], Incomplete] | None = None
     observed: Callable[[], Array] | None = None
@@ -227,14 +229,14 @@ class Block:
             plain += v[piece] @ wide(self.x[piece])
         return plain
 
-    def recall(self, what: str, key: bytes, make: Callable[[], NDArray[Any]]) -> NDArray[Any]:
+    def recall(self, what: str, key: bytes, make: Callable[[], NDArray[Kind]]) -> NDArray[Kind]:
         """``make()``, or what it returned when last called for `what` of these rows and `key`."""
         if self.memory.get(what, (None,))[0] != key:
             self.memory.pop(what, None)  # the old array goes before the new one comes
             made = make()
             made.setflags(write=False)
             self.memory[what] = key, made
-        return self.memory[what][1]
+        return cast("NDArray[Kind]", self.memory[what][1])
 
     def weighted(self, geometry: Geometry | None) -> Block:
         """The same rows with the weights of a geometry; without one they are not shortened."""
@@ -439,8 +441,7 @@ class Geometry:
 
     def weights(self, block: Block) -> Array:
         """``min(1, radius / norm)``, shrunk by 2^-20 so that rounding cannot break the bound."""
-        norms = self.norms(block)
-        radius = SAFETY * self.radius
+        norms, radius = self.norms(block), SAFETY * self.radius
         w: Array = block.keep * (radius / np.maximum(norms, radius))
         return w
 

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from dpstats.errors import PlanError
 from dpstats.queries.base import Kind, Norm
-from dpstats.queries.labels import LABEL_STEPS, Exchanged, Interval
-from dpstats.queries.whole_sums import SAFETY, bounded, whole_sum
+from dpstats.queries.labels import LABEL_STEPS, Interval, LabelContribution
+from dpstats.queries.whole_sums import SAFETY, need_finite, whole_sum
 from dpstats.tall import Tall, blocks, ends, read
 
 __all__ = ["ColumnScores"]
@@ -28,7 +28,7 @@ _COLUMNS = 128  # that are rounded at a time
 
 
 @runtime_checkable
-class Stored(Protocol):
+class SparseMatrix(Protocol):
     """A sparse matrix of scipy."""
 
     shape: tuple[int, int]
@@ -45,7 +45,7 @@ class Stored(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class ColumnScores(Exchanged):
+class ColumnScores(LabelContribution):
     """The columns with the largest ``|sum_i a_ij clip(y_i - fitted_i, -clip, clip)|``.
 
     Entries of column j are ``a_ij = clip((x_ij - center_j) / scale_j, -1, 1)``, so that rows are
@@ -69,7 +69,7 @@ class ColumnScores(Exchanged):
     """
 
     interval: Interval
-    rows: Tall | Stored
+    rows: Tall | SparseMatrix
     fitted: Tall
     clip: float
     center: Array
@@ -80,9 +80,9 @@ class ColumnScores(Exchanged):
     norm: ClassVar[Norm] = "linf"
 
     def __post_init__(self) -> None:
-        bounded(clip=self.clip, center=self.center)
+        need_finite(clip=self.clip, center=self.center)
         for part in blocks(len(self.fitted)):
-            bounded(fitted=self.fitted[part])
+            need_finite(fitted=self.fitted[part])
         if not np.all(self.scale > 0):
             raise PlanError("scale: numbers above 0 are needed; inf leaves a column out.")
         at, d = self.columns, self.rows.shape[1]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dpstats.errors import PlanError
 from dpstats.queries.base import Kind, Norm
 from dpstats.queries.binned import cell_counts
-from dpstats.queries.labels import Exchanged, Interval
+from dpstats.queries.labels import Interval, LabelContribution
 from dpstats.queries.scalar import increasing
 from dpstats.queries.whole_sums import whole_sum
 from dpstats.tall import Tall, blocks
@@ -24,7 +24,7 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class LabelCells(Exchanged):
+class LabelCells(LabelContribution):
     """Counts of responses in the cells (e_0, e_1], ... between public edges; the answer is (k,).
 
     The first cell takes what lies below it, and the last what lies above.
@@ -61,7 +61,7 @@ class LabelCells(Exchanged):
 
 
 @dataclass(frozen=True)
-class LabelAstray(Exchanged):
+class LabelAstray(LabelContribution):
     """How many responses lay outside of what is declared, and how many were missing; (2,).
 
     Guarantee: a response is one or the other, or neither. Replacing it moves two counts by one: L1

@@ -27,13 +27,13 @@ from dpstats.channels import Channel
 from dpstats.errors import PlanError
 from dpstats.privacy import Neighbors
 from dpstats.queries.base import Kind, Norm
-from dpstats.queries.whole_sums import SAFETY, Scanned, bounded, shortened, whole_sum
-from dpstats.tall import Made, Tall, blocks, read
+from dpstats.queries.whole_sums import SAFETY, RowScan, need_finite, shortened, whole_sum
+from dpstats.tall import LazyRows, Tall, blocks, read
 
 __all__ = [
-    "Exchanged",
     "HeldSums",
     "Interval",
+    "LabelContribution",
     "LabelQuery",
     "LabelSum",
     "LabelSums",
@@ -127,7 +127,7 @@ class LabelSum(LabelQuery, Protocol):
         ...
 
 
-class Exchanged(ABC):
+class LabelContribution(ABC):
     """What questions to a holder of responses share: one response is replaced by another."""
 
     def sensitivity(self, neighbors: Neighbors = Neighbors.REPLACE_ONE, max_rows: int = 1) -> float:
@@ -147,7 +147,7 @@ class Exchanged(ABC):
 
 
 @dataclass(frozen=True)
-class RandomizedLabels(Exchanged):
+class RandomizedLabels(LabelContribution):
     """Every response, randomised once on its own device; the answer is (n,), unbiased.
 
     Guarantee: that of the channel, for each response; different responses meet independent noise.
@@ -169,7 +169,7 @@ class RandomizedLabels(Exchanged):
 
 
 @dataclass(frozen=True, eq=False)
-class LabelSums(Exchanged):
+class LabelSums(LabelContribution):
     """``rows' y`` for public rows (n, k) and centred responses; the answer is (k,).
 
     Guarantee: replacing one response by another moves the answer by at most the width of the
@@ -183,11 +183,11 @@ class LabelSums(Exchanged):
     kind: ClassVar[Kind] = "sum"
 
     def __post_init__(self) -> None:
-        bounded(rows=self._scanned.largest)
+        need_finite(rows=self._scanned.largest)
 
     @cached_property
-    def _scanned(self) -> Scanned:
-        return Scanned.of(self.rows)
+    def _scanned(self) -> RowScan:
+        return RowScan.of(self.rows)
 
     def parameters(self) -> Mapping[str, Any]:
         """Interval and the largest norm of a row."""
@@ -230,7 +230,7 @@ class LabelSums(Exchanged):
 
 
 @dataclass(frozen=True, eq=False)
-class HeldSums(Exchanged):
+class HeldSums(LabelContribution):
     """``sum row (held(y) - middle)``, each response held to a public interval of its own.
 
     The interval of a response is where public facts and earlier answers expect it; the answer is
@@ -253,19 +253,19 @@ class HeldSums(Exchanged):
             low, high = self.low[part], self.high[part]
             if not bool(np.all((low < high) & np.isfinite(high - low))):
                 raise PlanError("HeldSums: low < high are needed, for every response.")
-        bounded(rows=self._sums._scanned.largest)
+        need_finite(rows=self._sums._scanned.largest)
 
     @property
-    def middle(self) -> Made:
+    def middle(self) -> LazyRows:
         """Centres, (n,)."""
         low, high = self.low, self.high  # not `self`, which would then hold itself
-        return Made((len(self.rows),), lambda part: low[part] / 2 + high[part] / 2)
+        return LazyRows((len(self.rows),), lambda part: low[part] / 2 + high[part] / 2)
 
     @property
-    def half(self) -> Made:
+    def half(self) -> LazyRows:
         """Halves of the widths, (n,)."""
         low, high = self.low, self.high
-        return Made((len(self.rows),), lambda part: high[part] / 2 - low[part] / 2)
+        return LazyRows((len(self.rows),), lambda part: high[part] / 2 - low[part] / 2)
 
     def parameters(self) -> Mapping[str, Any]:
         """Interval, and the largest norm of a row times the width of its interval."""
@@ -278,7 +278,7 @@ class HeldSums(Exchanged):
     def _sums(self) -> LabelSums:
         """Sums of responses in units of the half-widths, which lie in [-1, 1]."""
         rows, half = self.rows, self.half
-        held = Made(rows.shape, lambda part: rows[part] * half[part][:, None])
+        held = LazyRows(rows.shape, lambda part: rows[part] * half[part][:, None])
         return LabelSums(Interval(-1.0, 1.0), held, self.norm)
 
     def total(self, v: Tall) -> Array:
@@ -289,7 +289,7 @@ class HeldSums(Exchanged):
             inside = v[part] + self.interval.middle - middle[part]
             return np.asarray(np.clip(inside / half[part], -1.0, 1.0), dtype=np.float64)
 
-        return self._sums.total(Made((len(self.rows),), held))
+        return self._sums.total(LazyRows((len(self.rows),), held))
 
     @property
     def _change(self) -> float:
@@ -297,7 +297,7 @@ class HeldSums(Exchanged):
 
 
 @dataclass(frozen=True, eq=False)
-class SquaredResiduals(Exchanged):
+class SquaredResiduals(LabelContribution):
     """Sum of ``min(|y - fitted|, clip)^2`` for public fitted values (n,); the answer is (1,).
 
     Guarantee: every term is in [0, clip^2], so that one response moves the sum by at most clip^2.
@@ -311,7 +311,7 @@ class SquaredResiduals(Exchanged):
     norm: ClassVar[Norm] = "l1"
 
     def __post_init__(self) -> None:
-        bounded(clip=self.clip)
+        need_finite(clip=self.clip)
         _bounded_each(fitted=self.fitted)
 
     def parameters(self) -> Mapping[str, Any]:
@@ -332,7 +332,7 @@ class SquaredResiduals(Exchanged):
 
 
 @dataclass(frozen=True, eq=False)
-class WeightedResiduals(Exchanged):
+class WeightedResiduals(LabelContribution):
     """Sum of ``min(|y - fitted|, clip)^2 row row'`` for public rows (n, k); the answer is (k, k).
 
     The clip is one for all rows, or one for each, (n,).
@@ -351,17 +351,17 @@ class WeightedResiduals(Exchanged):
 
     def __post_init__(self) -> None:
         _bounded_each(fitted=self.fitted, clip=self.clip)
-        bounded(rows=self._scanned.largest)
-        bounded(rows=self._clipped.largest)
+        need_finite(rows=self._scanned.largest)
+        need_finite(rows=self._clipped.largest)
 
     @cached_property
-    def _scanned(self) -> Scanned:
-        return Scanned.of(self.rows)
+    def _scanned(self) -> RowScan:
+        return RowScan.of(self.rows)
 
     @cached_property
-    def _clipped(self) -> Scanned:
+    def _clipped(self) -> RowScan:
         """Of rows times their clips."""
-        return Scanned.of(Made(self.rows.shape, self._of_clips))
+        return RowScan.of(LazyRows(self.rows.shape, self._of_clips))
 
     def _of_clips(self, part: slice) -> Array:
         clips = _at(self.clip, part)
@@ -381,7 +381,7 @@ class WeightedResiduals(Exchanged):
     def _stepped(self) -> Iterator[tuple[slice, Array]]:
         return (
             (part, np.rint(rows / self._step))
-            for part, rows in read(Made(self.rows.shape, self._of_clips))
+            for part, rows in read(LazyRows(self.rows.shape, self._of_clips))
         )
 
     @property
@@ -429,15 +429,15 @@ class WeightedResiduals(Exchanged):
 
 def _at(values: float | Tall, part: slice) -> Any:
     """The one number of all rows, or those of some."""
-    return values[part] if isinstance(values, np.ndarray | Made) else values
+    return values[part] if isinstance(values, np.ndarray | LazyRows) else values
 
 
 def _bounded_each(**parameters: float | Tall) -> None:
-    """`bounded`, of one number or of one for each row."""
+    """`need_finite`, of one number or of one for each row."""
     for name, values in parameters.items():
-        n = len(values) if isinstance(values, np.ndarray | Made) else 0
+        n = len(values) if isinstance(values, np.ndarray | LazyRows) else 0
         for part in blocks(n):
-            bounded(**{name: _at(values, part)})
+            need_finite(**{name: _at(values, part)})
 
 
 def _clipped_share(query: SquaredResiduals | WeightedResiduals, v: Tall, part: slice) -> Array:

@@ -39,7 +39,7 @@ from dpstats.queries.row_norms import (
     Curvature,
     Lengths,
     LongScores,
-    Shortened,
+    ShortenedSum,
     Squares,
 )
 
@@ -141,10 +141,10 @@ def _products(columns: Array, rows: Floats) -> Floats:
 
 
 @dataclass(frozen=True, eq=False)
-class LevelScore(Shortened, _AtLevels):
+class LevelScore(ShortenedSum, _AtLevels):
     """Sum of scores, each shortened to the length `clip`, less those shortened to `inner`.
 
-    Guarantee: as `Shortened`, however many levels there are; opposite rows z of one level attain
+    Guarantee: as `ShortenedSum`, however many levels there are; opposite rows z of one level attain
     it. Rows shorter than 1/8 count as that long, which only shortens what they contribute;
     truncation towards zero cannot lengthen it. The sum is taken as whiten @ (sum of x times a
     number), of each of the q numbers.

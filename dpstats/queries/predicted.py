@@ -18,6 +18,7 @@ from dpstats.queries.tables import ColumnMoments, TableCounts
 
 __all__ = ["ERROR", "MEAN", "RESPONSE", "SQUARE", "Predicted"]
 
+AboutColumns = ColumnMoments | ColumnPrefixes | GroupSums | TableCounts
 MEAN, ERROR, SQUARE, RESPONSE = range(4)  # columns that the query is asked of
 
 
@@ -45,7 +46,7 @@ class Predicted(OfOtherRows):
         Its link makes the mean.
     """
 
-    query: ColumnMoments | ColumnPrefixes | GroupSums | TableCounts
+    query: AboutColumns
     places: Ints
     coefficients: Array
     family: Family = GAUSSIAN

@@ -89,7 +89,7 @@ class AtScores(EachRow):
         return self._coordinates.norms(block) / SAFETY
 
 
-class Shortened(AtScores):
+class ShortenedSum(AtScores):
     """A sum of scores, each shortened to the length `clip`, less those shortened to `inner`.
 
     Guarantee: a contribution points along the score s and is ``min(||s||, clip) - min(||s||,
@@ -226,10 +226,10 @@ class _AtScore(AtScores):
 
 
 @dataclass(frozen=True, eq=False)
-class WhitenedScore(Shortened, _AtScore):
+class WhitenedScore(ShortenedSum, _AtScore):
     """Sum of scores, each shortened to the length `clip`, less those shortened to `inner`.
 
-    Guarantee: as `Shortened`, which opposite long scores attain. Rows shorter than 1/8 count as
+    Guarantee: as `ShortenedSum`, which opposite long scores attain. Rows shorter than 1/8 count as
     that long, which only shortens what they contribute; truncation towards zero cannot lengthen it.
     The sum is taken as whiten @ (sum of x times a number).
 

@@ -16,7 +16,7 @@ from dpstats.queries.blocks import Array, Block, Ints, truncate
 from dpstats.queries.scalar import increasing
 from dpstats.queries.tables import Axis
 
-__all__ = ["GroupSums", "ScoreProducts", "Scored"]
+__all__ = ["GroupSums", "ScoreProducts", "ScoredColumn"]
 
 _GRID = 2.0**-22  # numerical: steps in which scores and their products are added
 _ROUNDED = 1 + 2.0**-18  # numerical: truncated contributions differ by a few more steps
@@ -25,7 +25,7 @@ _PRODUCT = math.sqrt(2.0)  # weight of products beside sums
 
 
 @dataclass(frozen=True, eq=False)
-class Scored:
+class ScoredColumn:
     """A column, and a public score of its values.
 
     Parameters
@@ -52,7 +52,7 @@ class Scored:
             raise PlanError("A column has a place, and scores of two knots or more, or of cells.")
 
     @classmethod
-    def window(cls, place: int, lower: float, upper: float) -> Scored:
+    def window(cls, place: int, lower: float, upper: float) -> ScoredColumn:
         """Values held to a window, which is mapped to (-1, 1)."""
         return cls(place, np.array([lower, upper]), np.array([-1.0, 1.0]))
 
@@ -81,12 +81,12 @@ class GroupSums(EachRow):
 
     Parameters
     ----------
-    column : Scored
+    column : ScoredColumn
         With scores in [-1, 1].
     groups : Axis
     """
 
-    column: Scored
+    column: ScoredColumn
     groups: Axis
     name: ClassVar[str] = "sums of scores by group"
     norm: ClassVar[Norm] = "l2"
@@ -155,12 +155,12 @@ class ScoreProducts(EachRow):
 
     Parameters
     ----------
-    scored : tuple of Scored
+    scored : tuple of ScoredColumn
     radius : float
         r, above 0.
     """
 
-    scored: tuple[Scored, ...]
+    scored: tuple[ScoredColumn, ...]
     radius: float
     of_count: ClassVar[float] = 1.8  # weight of the count of complete rows beside sums
     name: ClassVar[str] = "products of scores"

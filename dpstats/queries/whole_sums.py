@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dpstats.errors import PlanError
 from dpstats.tall import Tall, read
 
-__all__ = ["SAFETY", "Scanned", "bounded", "shortened", "whole_sum"]
+__all__ = ["SAFETY", "RowScan", "need_finite", "shortened", "whole_sum"]
 
 Array = NDArray[np.float64]
 
@@ -20,7 +20,7 @@ SAFETY = 1.0 + 2.0**-30  # norms of whole numbers are rounded once
 _ADDED = 2**10  # blocks that are added in int64: 38 + 14 + 10 bits < 63
 
 
-def bounded(**parameters: float | Array) -> None:
+def need_finite(**parameters: float | Array) -> None:
     """Refuse clips that are no finite numbers above 0, and other numbers that are not finite.
 
     A bound on what one response moves holds for none of them.
@@ -36,14 +36,14 @@ def bounded(**parameters: float | Array) -> None:
             raise PlanError(f"{name}: finite numbers{above} are needed.")
 
 
-class Scanned(NamedTuple):
+class RowScan(NamedTuple):
     """What one pass over public rows tells of them."""
 
     largest: float  # entry
     longest: float  # norm
 
     @classmethod
-    def of(cls, rows: Tall) -> Scanned:
+    def of(cls, rows: Tall) -> RowScan:
         """Of all rows."""
         largest, square = 0.0, 0.0
         for _, block in read(rows):

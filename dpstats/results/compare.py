@@ -18,7 +18,7 @@ from dpstats.text import html_text, latex_text, plain, printable
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["compare", "several"]
+__all__ = ["compare", "results_list"]
 
 _INFO: dict[str, tuple[Callable[[Any], str], Callable[[Any], str]]] = {
     # label: (for a private result, for a statsmodels result)
@@ -53,7 +53,7 @@ def _describe(label: str, fit: Any) -> str:
     return private(fit) if isinstance(fit, (Released, _Column)) else public(fit)
 
 
-def several(fits: Any, names: Sequence[str] | None, asked: str) -> list[Any]:
+def results_list(fits: Any, names: Sequence[str] | None, asked: str) -> list[Any]:
     """Results as a list: one or more, of ours or of statsmodels, with a name for each or none.
 
     Raises
@@ -185,7 +185,7 @@ def compare(
     """
     from statsmodels.iolib.summary2 import summary_col
 
-    fits = several(fits, names, "compare")
+    fits = results_list(fits, names, "compare")
     need_flag(stars=stars)
     need_text(title=title)
     if not _is_format(float_format):

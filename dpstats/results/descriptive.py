@@ -27,7 +27,7 @@ from dpstats.protocol.descriptive import (
 from dpstats.results import archive, summary
 from dpstats.results.independence import Independence, independence
 from dpstats.results.parameters import ParameterResults
-from dpstats.text import WIDTH, printable, rounded, wrap
+from dpstats.text import WIDTH, printable, with_digits, wrap
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -43,7 +43,7 @@ __all__ = [
     "QuantileResults",
     "TTestResults",
     "VarianceResults",
-    "allowed",
+    "allowance_text",
 ]
 
 
@@ -54,11 +54,11 @@ def _is_window(ends: Any) -> bool:
 
 def _ends(windows: Iterable[tuple[str, Iterable[float]]]) -> str:
     """Columns and their windows, in a sentence."""
-    shown = ((name, *(rounded(end, 4) for end in ends)) for name, ends in windows)
+    shown = ((name, *(with_digits(end, 4) for end in ends)) for name, ends in windows)
     return ", ".join(f"{name} [{low}, {high}]" for name, low, high in shown)
 
 
-def allowed(fit: ParameterResults) -> str:
+def allowance_text(fit: ParameterResults) -> str:
     """What intervals of moments allow for outside of windows, and what they presume of it."""
     most = rows_hidden(fit.released)
     presumed = (
@@ -244,8 +244,8 @@ class DescribeResults(DescriptiveResults):
         return summary.Particulars(
             meaning=(
                 f"Means and standard deviations are of values held to windows: {windows}. "
-                f"{allowed(self)}, that of a standard deviation above it only; its std err is the "
-                "longer side over 1.96.",
+                f"{allowance_text(self)}, that of a standard deviation above it only; its std err "
+                "is the longer side over 1.96.",
             )
         )
 
@@ -317,9 +317,9 @@ class GroupMeansResults(DescriptiveResults):
         low, high = (self.estimate.centre + sign * self.estimate.half for sign in (-1, 1))
         return summary.Particulars(
             meaning=(
-                f"Means are of values held to [{rounded(low, 4)}, {rounded(high, 4)}]; std err "
-                "allows for tails as heavy as log-normal ones. Intervals are Fieller's with the "
-                "noise in them.",
+                f"Means are of values held to [{with_digits(low, 4)}, {with_digits(high, 4)}]; std "
+                "err allows for tails as heavy as log-normal ones. Intervals are Fieller's with "
+                "the noise in them.",
             )
         )
 
@@ -397,8 +397,8 @@ class VarianceResults(DescriptiveResults):
         low, high = (self.released[f"window {end}"] for end in ("lower", "upper"))
         return summary.Particulars(
             meaning=(
-                f"Moments are of values held to [{rounded(low, 4)}, {rounded(high, 4)}]. "
-                f"{allowed(self)}, that of a standard deviation above it only; its std err is the "
-                "longer side over 1.96.",
+                f"Moments are of values held to [{with_digits(low, 4)}, {with_digits(high, 4)}]. "
+                f"{allowance_text(self)}, that of a standard deviation above it only; its std err "
+                "is the longer side over 1.96.",
             )
         )

@@ -10,7 +10,7 @@ from dpstats.families import Family
 from dpstats.results.inference import normal_quantile
 from dpstats.stored import read
 
-__all__ = ["alpha", "check", "interval", "shown"]
+__all__ = ["alpha", "check_dispersion", "interval_of", "text_of"]
 
 _ALPHA, _SE = "alpha", "alpha se"  # under which it and its standard error are released
 
@@ -25,7 +25,7 @@ def alpha(family: Family, released: Mapping[str, Any]) -> float:
     return float(released[_ALPHA]) if family.released else family.alpha
 
 
-def interval(family: Family, released: Mapping[str, Any], level: float) -> tuple[float, float]:
+def interval_of(family: Family, released: Mapping[str, Any], level: float) -> tuple[float, float]:
     """Interval of level 1 - `level`, of no negative number; refused where there is none."""
     if not family.released:
         raise OptionError("alpha_conf_int: the fit released no dispersion.")
@@ -38,16 +38,16 @@ def interval(family: Family, released: Mapping[str, Any], level: float) -> tuple
     return max(0.0, middle - reach), middle + reach
 
 
-def shown(family: Family, released: Mapping[str, Any]) -> str:
+def text_of(family: Family, released: Mapping[str, Any]) -> str:
     """The dispersion, with its 95 % interval where there is one."""
     text = f"{alpha(family, released):.4g}"
     if not family.released or _SE not in released:
         return text
-    low, high = interval(family, released, 0.05)
+    low, high = interval_of(family, released, 0.05)
     return f"{text} ({low:.3g}, {high:.3g})"
 
 
-def check(family: Family, released: Mapping[str, Any]) -> None:
+def check_dispersion(family: Family, released: Mapping[str, Any]) -> None:
     """What a file says of a dispersion is a number of its range."""
     if not family.released:
         return

@@ -9,8 +9,8 @@ import numpy as np
 
 from dpstats.protocol.evaluation import ClassificationEstimate, PredictionErrorEstimate
 from dpstats.results import summary
-from dpstats.results.descriptive import DescriptiveResults, allowed
-from dpstats.text import rounded
+from dpstats.results.descriptive import DescriptiveResults, allowance_text
+from dpstats.text import with_digits
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -113,9 +113,9 @@ class PredictionErrorResults(DescriptiveResults):
         (low, high), (first, last) = self.estimate.windows
         return summary.Particulars(
             meaning=(
-                f"Moments are of errors held to [{rounded(low, 4)}, {rounded(high, 4)}] and of "
-                f"responses held to [{rounded(first, 4)}, {rounded(last, 4)}]. {allowed(self)}; a "
-                "std err is their longer side over 1.96.",
+                f"Moments are of errors held to [{with_digits(low, 4)}, {with_digits(high, 4)}] "
+                f"and of responses held to [{with_digits(first, 4)}, {with_digits(last, 4)}]. "
+                f"{allowance_text(self)}; a std err is their longer side over 1.96.",
                 _NEW,
             )
         )

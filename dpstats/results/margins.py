@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from dpstats.protocol import Plan
     from dpstats.protocol.estimate import ParameterTable
 
-__all__ = ["bounded"]
+__all__ = ["with_error_bounds"]
 
 Array = NDArray[np.float64]
 
@@ -30,7 +30,7 @@ _NOISE = "known law of the noise, given the earlier releases, and twice what is 
 _MODEL = "released estimate of the covariance; needs the assumptions"
 
 
-def bounded(
+def with_error_bounds(
     bound: ErrorBound, table: ParameterTable, plan: Plan, subject: str, rows: str
 ) -> ErrorBound:
     """`bound` with those on the errors of the parameters of `table`, in place of any it had.

@@ -25,19 +25,19 @@ from dpstats.results.summary import Particulars
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["MixtureResults", "OfComponents", "numbered"]
+__all__ = ["ComponentsResults", "MixtureResults", "component_numbers"]
 
 Array = NDArray[np.float64]
 
 
-def numbered(k: int) -> pd.RangeIndex:
+def component_numbers(k: int) -> pd.RangeIndex:
     """Components 1 to k."""
     import pandas as pd
 
     return pd.RangeIndex(1, k + 1, name="component")
 
 
-class OfComponents(ParameterResults):
+class ComponentsResults(ParameterResults):
     """What results of mixtures share: a test of the model, and its columns."""
 
     estimate: MixtureEstimate | RegressionMixtureEstimate | SymmetricMixtureEstimate
@@ -78,7 +78,7 @@ class OfComponents(ParameterResults):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class MixtureResults(OfComponents):
+class MixtureResults(ComponentsResults):
     """A private mixture of k normal laws in d columns, the heaviest component first.
 
     `params`, `bse` and the rest are of all weights, means and standard deviations in one row. A
@@ -101,7 +101,7 @@ class MixtureResults(OfComponents):
 
     @property
     def _components(self) -> pd.RangeIndex:
-        return numbered(self.mixture.k)
+        return component_numbers(self.mixture.k)
 
     @property
     def weights(self) -> pd.Series:

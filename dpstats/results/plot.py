@@ -16,7 +16,7 @@ from dpstats.errors import OptionError, among, given, need_flag
 from dpstats.privacy import NOT_PRIVATE
 from dpstats.results.budget_plot import error_vs_epsilon, ledger
 from dpstats.results.canvas import COLORS, GREY, MARKERS, axes, finished
-from dpstats.results.compare import several
+from dpstats.results.compare import results_list
 from dpstats.results.descriptive import HistogramResults
 from dpstats.results.effect_plot import effect
 from dpstats.results.federated import FederatedResults
@@ -195,7 +195,7 @@ def coefficients(
     >>> model = dp.ols("y ~ x", {"x": [0.1, 0.9] * 99, "y": [0.2, 0.8] * 99}, schema)
     >>> ax = dp.plot.coefficients(model.fit(dp.Central(1.0, 1e-7)))
     """
-    fits = several(fits, names, "plot.coefficients")
+    fits = results_list(fits, names, "plot.coefficients")
     need_flag(intercept=intercept, exp=exp)
     if not among(per, _PER):
         raise OptionError(f"per={given(per)}: allowed are {', '.join(map(repr, _PER))}.")
@@ -269,7 +269,7 @@ def forest(
     >>> fits = [model.fit(dp.Central(epsilon, 1e-7)) for epsilon in (0.5, 1.0, 2.0)]
     >>> ax = dp.plot.forest(fits, "x", ["epsilon .5", "epsilon 1", "epsilon 2"])
     """
-    fits = several(fits, names, "plot.forest")
+    fits = results_list(fits, names, "plot.forest")
     need_flag(exp=exp)
     labels = list(map(_label, fits, names if names is not None else [None] * len(fits)))
     for fit, label in zip(fits, labels, strict=True):

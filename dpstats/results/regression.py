@@ -78,7 +78,7 @@ class RegressionResults(TermResults):
         for name in _RESIDUAL_SD:
             if name in self.estimate.released:
                 read(float, self.estimate.released[name], f"estimate, released, {name}")
-        dispersion.check(self.design.family, self.estimate.released)
+        dispersion.check_dispersion(self.design.family, self.estimate.released)
 
     @cached_property
     def table(self) -> ParameterTable:
@@ -157,7 +157,7 @@ class RegressionResults(TermResults):
         OptionError
             If no dispersion was released, or a unit may have several rows.
         """
-        return dispersion.interval(self.design.family, self.estimate.released, alpha)
+        return dispersion.interval_of(self.design.family, self.estimate.released, alpha)
 
     # Predictions ----------------------------------------------------------------------------------
 
@@ -339,7 +339,7 @@ class RegressionResults(TermResults):
             ("Model Family:", _SHOWN.get(family.name, family.name.capitalize())),
             ("Link Function:", _SHOWN.get(family.link, family.link.capitalize())),
             *(
-                [("Alpha:", dispersion.shown(family, self.estimate.released))]
+                [("Alpha:", dispersion.text_of(family, self.estimate.released))]
                 if family.alpha
                 else []
             ),
@@ -373,7 +373,7 @@ class RegressionResults(TermResults):
         law, weights = self.design.family, self.design.weights
         named = f", {law.name} family, {law.link} link" if self.plan.model == "glm" else ""
         named += f", quantile {self.plan.options['q']:g}" if self.plan.model == "quantreg" else ""
-        named += f", alpha = {dispersion.shown(law, self.estimate.released)}" if law.alpha else ""
+        named += f", alpha = {dispersion.text_of(law, self.estimate.released)}" if law.alpha else ""
         if weights is None:
             return named
         kind = "trials" if weights.trials else f"{weights.kind} weights"

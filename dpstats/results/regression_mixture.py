@@ -15,7 +15,7 @@ from dpstats.design import DeclaredDesign
 from dpstats.families.mixtures import RegressionMixture
 from dpstats.protocol.mixtures import RegressionMixtureEstimate
 from dpstats.results.inference import interval
-from dpstats.results.mixture import OfComponents, numbered
+from dpstats.results.mixture import ComponentsResults, component_numbers
 from dpstats.results.parameters import places_among
 from dpstats.results.summary import Particulars
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from dpstats.design import Design
 
-__all__ = ["OfRegressions", "RegressionMixtureResults", "response_of"]
+__all__ = ["RegressionComponentsResults", "RegressionMixtureResults", "response_of"]
 
 Array = NDArray[np.float64]
 
@@ -37,7 +37,7 @@ def response_of(design: Design) -> DeclaredDesign:
     return DeclaredDesign.from_formula(f"0 + {left}", design.schema, response=False)
 
 
-class OfRegressions(OfComponents, ABC):
+class RegressionComponentsResults(ComponentsResults, ABC):
     """What results of mixtures of regressions share: what they say of new rows."""
 
     @property
@@ -56,7 +56,7 @@ class OfRegressions(OfComponents, ABC):
         import pandas as pd
 
         means = self.design.exog(table, clip=False) @ self.mixture.coef.T
-        return pd.DataFrame(means, getattr(table, "index", None), numbered(self.mixture.k))
+        return pd.DataFrame(means, getattr(table, "index", None), component_numbers(self.mixture.k))
 
     def predict(self, table: Any) -> pd.Series:
         """Mean response of new rows over all components; nan where a value is missing."""
@@ -76,7 +76,9 @@ class OfRegressions(OfComponents, ABC):
         rows = np.column_stack([d.exog(table, clip=False) for d in (self.design, self._response)])
         with np.errstate(invalid="ignore"):  # of values that are missing
             shares = self.mixture.responsibilities(rows)
-        return pd.DataFrame(shares, getattr(table, "index", None), numbered(self.mixture.k))
+        return pd.DataFrame(
+            shares, getattr(table, "index", None), component_numbers(self.mixture.k)
+        )
 
     @cached_property
     def _response(self) -> DeclaredDesign:
@@ -84,7 +86,7 @@ class OfRegressions(OfComponents, ABC):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class RegressionMixtureResults(OfRegressions):
+class RegressionMixtureResults(RegressionComponentsResults):
     """A private mixture of k regressions on d columns, the heaviest component first.
 
     `params`, `bse` and the rest are of all weights and coefficients in one row, and of ``sigma``.
@@ -104,14 +106,16 @@ class RegressionMixtureResults(OfRegressions):
         """Share of each component, of shape (k,)."""
         import pandas as pd
 
-        return pd.Series(self.estimate.weights.copy(), numbered(self.mixture.k), name="weight")
+        return pd.Series(
+            self.estimate.weights.copy(), component_numbers(self.mixture.k), name="weight"
+        )
 
     @property
     def components(self) -> pd.DataFrame:
         """Coefficients, one row a component, of shape (k, d)."""
         import pandas as pd
 
-        index = numbered(self.mixture.k)
+        index = component_numbers(self.mixture.k)
         return pd.DataFrame(self.estimate.coef.copy(), index, list(self.estimate.columns))
 
     @property
@@ -129,7 +133,7 @@ class RegressionMixtureResults(OfRegressions):
         import pandas as pd
 
         names = ("weight", *self.estimate.columns)
-        pairs = [(j, name) for j in numbered(self.mixture.k) for name in names]
+        pairs = [(j, name) for j in component_numbers(self.mixture.k) for name in names]
         index = pd.MultiIndex.from_tuples(
             [*pairs, ("all", "sigma")], names=["component", "parameter"]
         )

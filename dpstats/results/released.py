@@ -20,7 +20,7 @@ from dpstats.design import Design, design_from_dict
 from dpstats.errors import OptionError, among, given
 from dpstats.privacy import NOT_PRIVATE, Neighbors
 from dpstats.results import archive
-from dpstats.results.margins import bounded
+from dpstats.results.margins import with_error_bounds
 from dpstats.results.privacy_report import PrivacyReport
 from dpstats.results.private_names import ModelNames, refuse
 from dpstats.stored import is_version, json_of, reading, record, shown, values
@@ -138,7 +138,7 @@ class Released:
         """With the bounds on the errors of its parameters."""
         count = f"{self.nobs:,.0f} " if self.nobs_public else ""
         rows = f"the same {count}rows"
-        bound = bounded(self.error_bound, self.table, self.plan, self._subject, rows)
+        bound = with_error_bounds(self.error_bound, self.table, self.plan, self._subject, rows)
         return replace(self, error_bound=bound)
 
     @property

@@ -19,7 +19,7 @@ from dpstats.protocol.estimate import ParameterTable
 from dpstats.results.inference import bounds_of, tests_of
 from dpstats.results.page import Page, TextTable
 from dpstats.results.released import Released
-from dpstats.text import rounded
+from dpstats.text import with_digits
 from dpstats.theory import RATES
 
 __all__ = ["Particulars", "page"]
@@ -232,7 +232,7 @@ def _by_column(released: Mapping[str, Any]) -> Iterable[str]:
     """What was released of each column, in the user's units; a file may hold anything there."""
     scales = {n: v for n, v in _mapping(released, "scales").items() if isinstance(v, Mapping)}
     pairs = [(name, _numbers(v, "center", "scale")) for name, v in scales.items()]
-    each = [(name, *(rounded(v, 3) for v in pair)) for name, pair in pairs if len(pair) == 2]
+    each = [(name, *(with_digits(v, 3) for v in pair)) for name, pair in pairs if len(pair) == 2]
     found = ", ".join(f"{name} {centre} ({scale})" for name, centre, scale in each)
     if found:
         yield f"Centres (and scales) that were found: {found}."
@@ -260,7 +260,7 @@ def _short(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         ends = [*value[:4], "...", value[-1]] if len(value) > 6 else value
         return f"({', '.join(map(_short, ends))})"
-    return rounded(value, 4) if isinstance(value, float) else str(value)
+    return with_digits(value, 4) if isinstance(value, float) else str(value)
 
 
 def _notes(fit: Released, own: Particulars, full: bool) -> Iterable[str]:

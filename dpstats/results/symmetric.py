@@ -14,8 +14,8 @@ from dpstats.errors import need_whole
 from dpstats.families.mixtures import NormalMixture, RegressionMixture
 from dpstats.families.signs import mean_sign
 from dpstats.protocol.symmetric import SymmetricLinesEstimate, SymmetricMixtureEstimate
-from dpstats.results.mixture import OfComponents, numbered
-from dpstats.results.regression_mixture import OfRegressions
+from dpstats.results.mixture import ComponentsResults, component_numbers
+from dpstats.results.regression_mixture import RegressionComponentsResults
 from dpstats.results.summary import Particulars
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class _SymmetricResults(OfComponents):
+class _SymmetricResults(ComponentsResults):
     """What both have: b, sigma, and the columns selected."""
 
     estimate: SymmetricMixtureEstimate
@@ -56,7 +56,7 @@ class _SymmetricResults(OfComponents):
         """One half for each component: a part of the model."""
         import pandas as pd
 
-        return pd.Series([0.5, 0.5], numbered(2), name="weight")
+        return pd.Series([0.5, 0.5], component_numbers(2), name="weight")
 
     @property
     def selected(self) -> list[str]:
@@ -77,7 +77,7 @@ class _SymmetricResults(OfComponents):
         import pandas as pd
 
         rows = np.stack([self.estimate.beta, -self.estimate.beta])
-        return pd.DataFrame(rows, numbered(2), list(self.estimate.columns))
+        return pd.DataFrame(rows, component_numbers(2), list(self.estimate.columns))
 
     def _particulars(self) -> Particulars:
         known = " (given)" if self.estimate.public_sigma else ""
@@ -112,7 +112,7 @@ class SymmetricMixtureResults(_SymmetricResults):
         import pandas as pd
 
         names = list(self.estimate.columns)
-        pairs = zip(numbered(2), self.mixture.covariances, strict=True)
+        pairs = zip(component_numbers(2), self.mixture.covariances, strict=True)
         return {j: pd.DataFrame(c.copy(), names, names) for j, c in pairs}
 
     def _odds(self, rows: Array) -> Array:
@@ -132,7 +132,7 @@ class SymmetricMixtureResults(_SymmetricResults):
 
         sign = mean_sign(self._odds(self.design.exog(table, clip=False)))
         shares = np.column_stack([(1 + sign) / 2, (1 - sign) / 2])
-        return pd.DataFrame(shares, getattr(table, "index", None), numbered(2))
+        return pd.DataFrame(shares, getattr(table, "index", None), component_numbers(2))
 
     def predict(self, table: Any) -> pd.Series:
         """The likelier component of new rows, 1 or 2; 0 where a value is missing."""
@@ -178,7 +178,7 @@ class SymmetricMixtureResults(_SymmetricResults):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class SymmetricRegressionResults(_SymmetricResults, OfRegressions):
+class SymmetricRegressionResults(_SymmetricResults, RegressionComponentsResults):
     """Two regressions with coefficients b (component 1) and -b (component 2), equally likely."""
 
     estimate: SymmetricLinesEstimate

@@ -13,7 +13,7 @@ from dpstats.errors import DataError
 from dpstats.tables.coercion import as_column
 
 __all__ = [
-    "Announced",
+    "SizedTable",
     "check_arrow",
     "check_unique",
     "column_names",
@@ -25,7 +25,7 @@ __all__ = [
 _SHOWN = 30  # names in an error
 
 
-class Announced(Mapping[str, Any]):
+class SizedTable(Mapping[str, Any]):
     """A table whose number of rows is known before one is read.
 
     Attributes
@@ -139,7 +139,7 @@ def column_names(table: Any) -> list[str]:
 
 def row_count(table: Any) -> int:
     """Number of rows of a table that `named_columns` reads."""
-    if isinstance(table, Announced):
+    if isinstance(table, SizedTable):
         return table.rows
     if isinstance(table, Mapping):
         return len(next(iter(table.values()), ()))

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from dpstats.errors import DataError
 
 __all__ = [
-    "Unread",
+    "UnreadColumn",
     "as_column",
     "as_matrix",
     "check_kind",
@@ -39,7 +39,9 @@ __all__ = [
 ]
 
 Float = NDArray[np.float64]
-Column = Any  # a 1-d numpy array or pandas extension array, or `Unread`: sliceable by position
+Column = (
+    Any  # a 1-d numpy array or pandas extension array, or `UnreadColumn`: sliceable by position
+)
 
 _NUMPY_KINDS = {"f": "number", "i": "number", "u": "number", "b": "boolean", "U": "text"}
 _NAMED = (date, datetime, pd.Timestamp, UUID, bytes)  # what may name a level or a unit, as text
@@ -47,7 +49,7 @@ _LONGEST = 10**4000  # Python writes no much longer number in digits
 _SEALED = (nw.List, nw.Array, nw.Struct, nw.Binary, nw.Time)  # no cell of these is text or number
 
 
-class Unread:
+class UnreadColumn:
     """A column that is read when it is sliced; it has a ``dtype`` and a length before."""
 
 
@@ -66,7 +68,7 @@ def as_column(values: Any, name: str) -> Column:
     DataError
         If `values` is not one-dimensional.
     """
-    if isinstance(values, Unread):
+    if isinstance(values, UnreadColumn):
         return values
     if isinstance(values, (list, tuple, range)):
         values = _objects(values, len(values))

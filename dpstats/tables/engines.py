@@ -7,7 +7,7 @@ from typing import Any
 
 from dpstats.errors import DataError, OptionError
 
-__all__ = ["Dask", "Placed", "placed"]
+__all__ = ["Dask", "PlacedTable", "placed"]
 
 
 class Dask:
@@ -86,7 +86,7 @@ class Dask:
             "and whether it can be reached from here. Nothing was charged."
         )
 
-    def read(self, data: Any) -> Placed:
+    def read(self, data: Any) -> PlacedTable:
         """A table that workers are to read: for ``data=`` of models that have no ``engine=``.
 
         Parameters
@@ -95,11 +95,11 @@ class Dask:
             Parquet files that workers find under the same paths, or a URL such as
             ``"s3://survey/*.parquet"``.
         """
-        return Placed(data, self)
+        return PlacedTable(data, self)
 
 
 @dataclass(frozen=True, eq=False)
-class Placed:
+class PlacedTable:
     """A table, and the cluster that is to read and hold it."""
 
     data: Any

@@ -18,7 +18,7 @@ from dpstats.errors import DataError, OptionError
 
 __all__ = ["CHARGED", "VARIABLE", "Wanted", "arrays", "bytes_of", "check_space", "scratch_folder"]
 
-Wanted = Mapping[str, tuple[tuple[int, ...], np.dtype[Any]]]  # shape and type of each array
+Wanted = Mapping[str, tuple[tuple[int, ...], np.dtype[np.generic]]]  # shape and type of each array
 
 VARIABLE = "DPSTATS_SCRATCH"
 CHARGED = " The fit was charged before, and a charge stands."  # what ends a later error

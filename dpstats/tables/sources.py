@@ -17,14 +17,14 @@ import pandas as pd
 from dpstats.errors import DataError, DPStatsError
 from dpstats.tables import check_arrow, check_unique, named_columns
 from dpstats.tables.coercion import kind_of
-from dpstats.tables.engines import Dask, Placed
+from dpstats.tables.engines import Dask, PlacedTable
 from dpstats.tables.partitions import FilePartitions, Partitions, is_dask
 from dpstats.tables.records import csv_batches, csv_names, csv_rows
 
 if TYPE_CHECKING:
     from dpstats.schema import Schema
 
-__all__ = ["Batches", "opened", "paths_of", "withheld"]
+__all__ = ["Batches", "batches_of", "paths_of", "withheld"]
 
 Columns = dict[str, Any]  # 1-d arrays by name, all of one length
 
@@ -55,7 +55,7 @@ class Batches(Protocol):
         ...
 
 
-def opened(data: Any, schema: Schema) -> Batches | None:
+def batches_of(data: Any, schema: Schema) -> Batches | None:
     """What is read in batches; None for a table in memory, or for no table.
 
     Raises
@@ -64,7 +64,7 @@ def opened(data: Any, schema: Schema) -> Batches | None:
         If there is no such file, a file cannot be read, or files differ; if a cluster is asked for
         and cannot be reached, or cannot read such a table.
     """
-    if isinstance(data, Placed):
+    if isinstance(data, PlacedTable):
         return _on_cluster(data.data, data.engine, schema)
     if isinstance(data, (list, tuple)) and not data:
         raise DataError("data is an empty list: no files to read.")

@@ -14,8 +14,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from dpstats.errors import DataError, DPStatsError, OptionError
-from dpstats.tables import Announced
-from dpstats.tables.coercion import Unread, as_column, level_keys, to_float
+from dpstats.tables import SizedTable
+from dpstats.tables.coercion import UnreadColumn, as_column, level_keys, to_float
 from dpstats.tables.declarations import Numeric
 from dpstats.tables.partitions import Partitions
 from dpstats.tables.scratch import (
@@ -26,12 +26,12 @@ from dpstats.tables.scratch import (
     check_space,
     scratch_folder,
 )
-from dpstats.tables.sources import Batches, opened, withheld
+from dpstats.tables.sources import Batches, batches_of, withheld
 
 if TYPE_CHECKING:
     from dpstats.schema import Schema
 
-__all__ = ["Deferred", "Reading", "Scratch", "Stream", "stream_of"]
+__all__ = ["DeferredColumn", "Reading", "Scratch", "Stream", "stream_of"]
 
 # values: rows times columns, from which on rows go to disk; about 400 MiB of them in memory
 RESIDENT_VALUES = 2**25
@@ -164,15 +164,15 @@ def stream_of(data: Any, schema: Schema | None, n: int | None = None) -> Any:
     Raises
     ------
     DataError
-        As `dpstats.tables.sources.opened`.
+        As `dpstats.tables.sources.batches_of`.
     """
     if schema is None or isinstance(data, Stream):
         return data
-    batches = opened(data, schema)
+    batches = batches_of(data, schema)
     return data if batches is None else Stream(batches, schema, n)
 
 
-class Reading(Announced):
+class Reading(SizedTable):
     """The rows of a stream for one fit: a table whose columns are read together, once. Private.
 
     A number is kept as it is, of a column of levels the place of the level: what a declaration maps
@@ -207,10 +207,10 @@ class Reading(Announced):
         self._held: dict[str, Any] = {}
         self._lock = Lock()
 
-    def __getitem__(self, name: str) -> Deferred:
+    def __getitem__(self, name: str) -> DeferredColumn:
         column = self._stream[name]
         self._asked[name] = None
-        return Deferred(self, name, column.dtype)
+        return DeferredColumn(self, name, column.dtype)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._stream)
@@ -345,7 +345,7 @@ class Reading(Announced):
         return codes
 
 
-class Deferred(Unread):
+class DeferredColumn(UnreadColumn):
     """A column that is read when its first entry is. Private.
 
     Parameters

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from dpstats.theory.arithmetic import PrintedFormula, joined
+from dpstats.theory.arithmetic import PrintedFormula, sum_of_formulas
 from dpstats.theory.bound import ALONE, RATES, SMALLER, BoundTerm, Condition, ErrorBound
 from dpstats.theory.citations import Citation
 
@@ -254,7 +254,7 @@ def _summed(side: str, name: str, rates: Sequence[Rate], setting: Setting) -> li
     ]
     if not rates:
         return terms
-    formula = joined(rate.formula for rate in rates)
+    formula = sum_of_formulas(rate.formula for rate in rates)
     credits = " ".join(dict.fromkeys(rate.credit for rate in rates))
     return [*terms, BoundTerm("rate", side, "total", name, sum(values), formula, credits)]
 

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 
-__all__ = ["PrintedFormula", "joined"]
+__all__ = ["PrintedFormula", "sum_of_formulas"]
 
 Symbols = Mapping[str, float]
 Value = Callable[[Symbols], float]
@@ -95,7 +95,7 @@ class PrintedFormula:
             return [math.nan] * len(self._sides)
 
 
-def joined(texts: Iterable[str]) -> str:
+def sum_of_formulas(texts: Iterable[str]) -> str:
     """The sum of formulas as one formula, each name defined once."""
     found = [PrintedFormula.of(text) for text in texts]
     defined = {f"{k} = {v}": None for f in found for k, v in f.definitions.items()}

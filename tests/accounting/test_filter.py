@@ -27,10 +27,8 @@ from dpstats.accounting.composition import gaussian_delta, largest
 from dpstats.accounting.filter import (
     _BEST_FOR,
     _ORDER_SHARE,
-    Composed,
+    Composition,
     _orders,
-    admits,
-    cost_of_fits,
     costs,
 )
 from dpstats.accounting.prices import gaussian_price, pure_price
@@ -45,6 +43,11 @@ SINGLE = st.one_of(
 BRANCH = st.lists(SINGLE, min_size=1, max_size=2).map(tuple)
 EVENTS = st.one_of(SINGLE, st.lists(BRANCH, min_size=1, max_size=2).map(tuple).map(Parallel))
 FITS = st.lists(st.lists(EVENTS, min_size=1, max_size=3).map(tuple), min_size=1, max_size=4)
+
+
+def composed(fits, epsilon, delta):
+    """All fits, one after another, under a ceiling."""
+    return reduce(Composition.then, fits, Composition(epsilon, delta))
 
 
 # -- prices ------------------------------------------------------------------------------------
@@ -106,8 +109,8 @@ def test_branches_are_priced_as_the_dearest():
 @given(FITS, st.floats(0.3, 5), st.sampled_from([0.0, 1e-9, 1e-6, 1e-3]))
 def test_what_is_admitted_is_within_the_ceiling_as_fixed_events_too(fits, epsilon, delta):
     events = [event for fit in fits for event in fit]
-    cost = cost_of_fits(fits, epsilon, delta)
-    if admits(fits, epsilon, delta):
+    cost = composed(fits, epsilon, delta).cost
+    if composed(fits, epsilon, delta).admitted:
         assert delta_of(events, epsilon) <= delta * (1 + 1e-9)
         assert cost <= epsilon
     else:
@@ -117,34 +120,34 @@ def test_what_is_admitted_is_within_the_ceiling_as_fixed_events_too(fits, epsilo
 
 @given(FITS, EVENTS, st.floats(0.3, 5))
 def test_more_fits_are_never_admitted_where_fewer_are_not(fits, event, epsilon):
-    if admits([*fits, (event,)], epsilon, 1e-6):
-        assert admits(fits, epsilon, 1e-6)
+    if composed([*fits, (event,)], epsilon, 1e-6).admitted:
+        assert composed(fits, epsilon, 1e-6).admitted
 
 
 @given(FITS, st.floats(0.3, 5), st.sampled_from([0.0, 1e-9, 1e-3]))
 def test_composing_one_more_is_composing_all_anew(fits, epsilon, delta):
     """Whoever has the first ones composed already, and in whatever order the later ones came."""
-    composed = Composed(epsilon, delta)
+    running = Composition(epsilon, delta)
     for known, fit in enumerate(fits):
-        composed = composed.then(fit)
+        running = running.then(fit)
         anew = [fits[0], *reversed(fits[1 : known + 1])]
-        assert composed.admitted == admits(anew, epsilon, delta)
-        assert composed.cost == cost_of_fits(anew, epsilon, delta)
+        assert running.admitted == composed(anew, epsilon, delta).admitted
+        assert running.cost == composed(anew, epsilon, delta).cost
 
 
 @given(FITS, st.floats(0.3, 5))
 def test_the_running_totals_are_those_of_all_events_and_never_less(fits, epsilon):
     """The witness prices every event by itself and adds in one go."""
-    composed = reduce(Composed.then, fits, Composed(epsilon, 1e-6))
+    running = composed(fits, epsilon, 1e-6)
     events = [event for fit in fits for event in fit]
     mu2 = math.fsum(gaussian_price(e) ** 2 for fit in fits[1:] for e in fit)
     renyi = [
         math.fsum(min(pure_price(e), order.alpha * e.rho) for e in events)
         for order in _orders(epsilon, 1e-6)
     ]
-    found = [float(x) for x in (composed.mu2, composed.plain, *composed.renyi)]
+    found = [float(x) for x in (running.mu2, running.plain, *running.renyi)]
     assert found == pytest.approx([mu2, math.fsum(map(pure_price, events)), *renyi], rel=1e-15)
-    assert (composed.first, composed.count) == (fits[0], len(fits))
+    assert (running.first, running.count) == (fits[0], len(fits))
 
 
 def renyi_divergence(event, alpha):
@@ -194,7 +197,9 @@ def test_a_divergence_is_turned_into_delta_by_the_largest_ratio(reach, ceiling):
     "later", [(Gaussian(60.0),), (Laplace(2000.0),), (Pure(1e-4), Gaussian(90.0))]
 )
 def test_the_cost_after_each_of_many_charges_is_that_of_the_charges_up_to_it(first, later):
-    states = list(accumulate([first, *[later] * 150], Composed.then, initial=Composed(3.0, 1e-6)))
+    states = list(
+        accumulate([first, *[later] * 150], Composition.then, initial=Composition(3.0, 1e-6))
+    )
     table = costs(states[1:])
     assert table == sorted(table)
     assert table[-1] == states[-1].cost
@@ -205,23 +210,23 @@ def test_the_cost_after_each_of_many_charges_is_that_of_the_charges_up_to_it(fir
 
 def test_the_cost_of_charges_without_delta_is_the_sum_of_their_epsilons():
     fits = [(Laplace(50.0),)] * 100
-    states = list(accumulate(fits, Composed.then, initial=Composed(5.0, 0.0)))
+    states = list(accumulate(fits, Composition.then, initial=Composition(5.0, 0.0)))
     assert costs(states[1:]) == pytest.approx(np.arange(1, 101) / 50)
     assert costs([]) == []
 
 
 def test_one_fit_may_use_the_whole_ceiling():
     mu = gdp_mu(1.0, 1e-6)
-    assert admits([(Gaussian(1 / mu),)], 1.0, 1e-6)
-    assert not admits([(Gaussian(1 / mu),), (Gaussian(1e3),)], 1.0, 1e-6)
-    assert admits([(Laplace(1.0),)], 1.0, 0.0)
+    assert composed([(Gaussian(1 / mu),)], 1.0, 1e-6).admitted
+    assert not composed([(Gaussian(1 / mu),), (Gaussian(1e3),)], 1.0, 1e-6).admitted
+    assert composed([(Laplace(1.0),)], 1.0, 0.0).admitted
 
 
 def test_gaussian_fits_compose_almost_exactly():
     """Nine tenths of delta is 0.7 % of the noise at most."""
     fits = [(Gaussian(40.0),)] * 50
     exact = epsilon_of([Gaussian(40.0 / math.sqrt(50))], 1e-6)
-    assert exact <= cost_of_fits(fits, 3.0, 1e-6) <= 1.01 * exact
+    assert exact <= composed(fits, 3.0, 1e-6).cost <= 1.01 * exact
 
 
 @pytest.mark.parametrize("ceiling", [1.5, 3.0, 10.0])
@@ -235,8 +240,8 @@ def test_a_pure_fit_after_gaussian_ones_adds_little_more_than_its_epsilon(
 ):
     """What cannot be helped is a share of delta; the basic composition of fixed fits has none."""
     fits = [(Gaussian(math.sqrt(before) / gdp_mu(1.0, 1e-6)),)] * before
-    alone = cost_of_fits(fits, ceiling, 1e-6)
-    added = cost_of_fits([*fits, pure], ceiling, 1e-6) - alone
+    alone = composed(fits, ceiling, 1e-6).cost
+    added = composed([*fits, pure], ceiling, 1e-6).cost - alone
     fixed = epsilon_of([e for fit in [*fits, pure] for e in fit], 1e-6) - alone
     assert fixed <= sum(map(pure_price, pure)) + 1e-9
     assert fixed <= added <= most
@@ -244,7 +249,7 @@ def test_a_pure_fit_after_gaussian_ones_adds_little_more_than_its_epsilon(
 
 def test_pure_fits_alone_never_cost_more_than_their_epsilons():
     fits = [(Laplace(5.0),)] * 4 + [(Selection(0.3, 2),)]
-    assert cost_of_fits(fits, 3.0, 1e-6) <= 4 / 5 + 0.6 + 1e-12
+    assert composed(fits, 3.0, 1e-6).cost <= 4 / 5 + 0.6 + 1e-12
 
 
 # -- an asker who chooses ----------------------------------------------------------------------
@@ -287,6 +292,6 @@ def test_an_asker_who_picks_the_worse_continuation_stays_within_the_ceiling(firs
         as_gaussian = all(isinstance(e, Gaussian) for f in fits for e in f) and as_if_fixed(fits)
         return as_gaussian or epsilon_of(fits[0], delta) + later <= epsilon
 
-    assert limits(lambda fits: admits(fits, epsilon, delta)) <= delta
+    assert limits(lambda fits: composed(fits, epsilon, delta).admitted) <= delta
     assert limits(as_if_fixed) > 1.05 * delta
     assert limits(with_all_of_delta) > 1.05 * delta

@@ -32,7 +32,7 @@ from dpstats.accounting import (
     gdp_mu,
     standing,
 )
-from dpstats.accounting.filter import Composed
+from dpstats.accounting.filter import Composition
 from dpstats.errors import BudgetError, LedgerError, OptionError, PlanError
 from dpstats.privacy import NOT_PRIVATE, Central
 
@@ -658,7 +658,7 @@ def work(monkeypatch):
 
         monkeypatch.setattr(module, name, call)
 
-    counted(Composed, "then")
+    counted(Composition, "then")
     counted(chain, "link")
     counted(chain, "event_from_dict")
     return counts

@@ -15,7 +15,7 @@ import dpstats as dp
 from dpstats.design import DeclaredDesign
 from dpstats.errors import DataError, DPStatsError, OptionError, SchemaError
 from dpstats.estimators import ESTIMATORS, registry
-from dpstats.estimators.listed import Listed
+from dpstats.estimators.entries import MethodEntry
 from dpstats.families import BINOMIAL, GAUSSIAN, POISSON, Family
 
 SCHEMA = dp.Schema(
@@ -225,7 +225,7 @@ class Asked(tuple):
 def made_up(monkeypatch) -> None:
     rows = (Recorder("dense"), Recorder("other"), Recorder("select", sparse=True))
     monkeypatch.setattr(
-        registry, "LISTED", tuple(map(Listed.of, (*rows, Recorder("logit", "logit"))))
+        registry, "ENTRIES", tuple(map(MethodEntry.of, (*rows, Recorder("logit", "logit"))))
     )
 
 
@@ -270,13 +270,13 @@ def test_the_default_is_what_plans_the_smaller_error(case, method, monkeypatch) 
         Recorder("other", error=0.0),
         Recorder("select", sparse=True, error=select),
     )
-    monkeypatch.setattr(registry, "LISTED", tuple(map(Listed.of, rows)))
+    monkeypatch.setattr(registry, "ENTRIES", tuple(map(MethodEntry.of, rows)))
     assert wide(columns, n=5_000).plan(PRIVACY) == (method, {})
     assert wide(columns, n=5_000).plan(PRIVACY, method="other") == ("other", {})
 
 
 def test_a_wide_design_is_fitted_densely_where_nothing_selects(monkeypatch) -> None:
-    monkeypatch.setattr(registry, "LISTED", (Listed.of(Recorder("dense")),))
+    monkeypatch.setattr(registry, "ENTRIES", (MethodEntry.of(Recorder("dense")),))
     assert wide(51, n=100).plan(PRIVACY) == ("dense", {})
 
 

@@ -15,7 +15,7 @@ import dpstats as dp
 from dpstats.accounting.events import Gaussian, Selection
 from dpstats.errors import DataError
 from dpstats.holders import rows as rows_module
-from dpstats.holders.rows import rounded
+from dpstats.holders.rows import rounded_total
 from dpstats.mechanisms.lots import Lots
 from dpstats.mechanisms.noise import SeededNoise
 from dpstats.mechanisms.release import ROUNDING, _steps, release
@@ -135,7 +135,7 @@ def test_totals_beyond_int64_are_exact_before_they_are_rounded(monkeypatch: Any)
     )
     (total,) = held._totals([Huge()], held.everything, None)
     assert total.tolist() == [9 * (2**61 + 1)]
-    assert rows_module.rounded(total).tolist() == [float(9 * (2**61 + 1))]
+    assert rows_module.rounded_total(total).tolist() == [float(9 * (2**61 + 1))]
 
 
 @pytest.mark.parametrize("log_rows", [10, 26, 27, 30, 30.99])
@@ -150,7 +150,7 @@ def test_neighbours_stay_as_near_as_is_said_up_to_2_to_the_31_rows(
     farthest = 0.0
     for _ in range(500):
         others = int(rng.integers(most // 2 * (rows - 1), most * (rows - 1), endpoint=True))
-        ends = [rounded(np.array([others + mine], dtype=object)) * unit for mine in (0, most)]
+        ends = [rounded_total(np.array([others + mine], dtype=object)) * unit for mine in (0, most)]
         (low, grid), (high, _) = (_steps(end, sensitivity) for end in ends)
         farthest = max(farthest, float(abs(high - low)[0]) * grid)
         assert abs(int(high[0])) < 2**62  # not held: half of int64 is left for noise

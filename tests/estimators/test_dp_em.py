@@ -14,7 +14,7 @@ from dpstats.errors import OptionError
 from dpstats.estimators.central.published.dp_em import DPEM
 from dpstats.estimators.central.published.dp_em_models import MissingCovariates
 from dpstats.families import GAUSSIAN
-from dpstats.families.signs import Signed, mean_sign
+from dpstats.families.signs import SignedFamily, mean_sign
 from dpstats.privacy import Neighbors
 from dpstats.queries import CoordinateSums, Count, ExpectedScores
 from tests.estimators.symmetric_cases import (
@@ -56,8 +56,8 @@ def test_the_weight_is_the_mean_of_the_sign_given_the_row() -> None:
         def of_lines(b, row=row, y=response):
             return np.logaddexp(*(-((y - s * (row @ b)) ** 2) / (2 * SIGMA**2) for s in (1, -1)))
 
-        sign = Signed("symmetric mixture", "rows", SIGMA**-2).residual(response, row @ B)
-        apart = Signed("symmetric mixture", "lines", SIGMA**-2).residual(response, row @ B)
+        sign = SignedFamily("symmetric mixture", "rows", SIGMA**-2).residual(response, row @ B)
+        apart = SignedFamily("symmetric mixture", "lines", SIGMA**-2).residual(response, row @ B)
         np.testing.assert_allclose(sign * row - B, SIGMA**2 * slopes(of_rows, B), atol=1e-6)
         np.testing.assert_allclose(apart * row, SIGMA**2 * slopes(of_lines, B), atol=1e-6)
 

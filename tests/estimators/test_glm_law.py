@@ -13,11 +13,11 @@ from dpstats.estimators.central.newton.robust.glm_law import (
     Tuning,
     WeightedNormalRows,
     dispersion,
-    quantile,
+    residual_quantile,
     tune,
 )
 from dpstats.families import BINOMIAL, POISSON, Family
-from dpstats.families.damped import Damped
+from dpstats.families.damped import DampedFamily
 
 ETA = np.array([-1.0, 0.3, 2.0])
 COUNTS = np.arange(1500.0)
@@ -26,10 +26,12 @@ COUNTS = np.arange(1500.0)
 @pytest.mark.parametrize("spread", [0.0, 0.7, 4.0])
 @pytest.mark.parametrize("clip", [0.4, 1.3, 5.0])
 @pytest.mark.parametrize(
-    "family", [Damped("poisson", "log", 1.5), Damped("poisson", "identity", 0.5)], ids=str
+    "family",
+    [DampedFamily("poisson", "log", 1.5), DampedFamily("poisson", "identity", 0.5)],
+    ids=str,
 )
 def test_moments_of_counts_are_sums_over_the_counts(
-    family: Damped, clip: float, spread: float
+    family: DampedFamily, clip: float, spread: float
 ) -> None:
     def law(mu: float) -> Any:
         if spread == 0:
@@ -49,7 +51,7 @@ def test_moments_of_counts_are_sums_over_the_counts(
 
 
 def test_a_binomial_score_is_never_clipped() -> None:
-    family = Damped("binomial", "logit", 0.5)
+    family = DampedFamily("binomial", "logit", 0.5)
     mu, factor = family.mean(ETA), family.factor(ETA)
     found = Tuning(family, 1.0).moments(ETA)
     assert found.bias == pytest.approx(np.zeros(3), abs=1e-12)
@@ -59,7 +61,10 @@ def test_a_binomial_score_is_never_clipped() -> None:
 
 @pytest.mark.parametrize(
     "tuning",
-    [Tuning(Damped("binomial", "logit", 0.6), 1.0), Tuning(Damped("poisson", "log", 1.5), 3.0)],
+    [
+        Tuning(DampedFamily("binomial", "logit", 0.6), 1.0),
+        Tuning(DampedFamily("poisson", "log", 1.5), 3.0),
+    ],
     ids=lambda t: t.family.name,
 )
 def test_expectations_over_normal_rows_are_those_of_simulated_ones(tuning: Tuning) -> None:
@@ -97,7 +102,7 @@ def test_damping_nearly_halves_the_noise_of_a_private_logistic_regression() -> N
     law, noise = NormalPredictor(0.0, 1.0), 100.0
 
     def variance(level: float) -> float:
-        tuning = Tuning(Damped("binomial", "logit", level), 1.0)
+        tuning = Tuning(DampedFamily("binomial", "logit", level), 1.0)
         m = tuning.moments(law.eta)
         slope = law.average(m.slope * BINOMIAL.slope(law.eta))
         return float((law.average(m.square) + noise) / slope**2)
@@ -109,12 +114,12 @@ def test_quantiles_are_those_of_the_model() -> None:
     rng = np.random.default_rng(1)
     eta = 0.5 + 0.4 * rng.normal(size=400_000)
     counts = np.abs(rng.poisson(np.exp(eta)) - np.exp(eta))
-    found = quantile(POISSON, NormalPredictor(0.5, 0.4), 0.9, 0.0)
+    found = residual_quantile(POISSON, NormalPredictor(0.5, 0.4), 0.9, 0.0)
     assert np.mean(counts <= found) == pytest.approx(0.9, abs=0.01)
     normal = Family("gaussian", "log")
     residual = np.abs(np.exp(eta) * 0.7 * rng.normal(size=eta.size))
     assert np.mean(
-        residual <= quantile(normal, NormalPredictor(0.5, 0.4), 0.7, 0.7)
+        residual <= residual_quantile(normal, NormalPredictor(0.5, 0.4), 0.7, 0.7)
     ) == pytest.approx(0.7, abs=0.01)
 
 

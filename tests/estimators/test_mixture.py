@@ -17,7 +17,7 @@ from dpstats.errors import FeasibilityWarning, FormulaError, OptionError, Schema
 from dpstats.estimators.central.mixtures import expected, gaussian
 from dpstats.estimators.central.mixtures.local import LocalMixture
 from dpstats.estimators.central.mixtures.start import Histogram
-from dpstats.estimators.numerics.released import Asked, fit_released
+from dpstats.estimators.numerics.released import AnsweredQuery, fit_released
 from dpstats.families.mixtures import NormalMixture
 from tests.estimators.mixture_cases import APART, PLANE, SCHEMA, distances, fitted, rows
 from tests.grids import grid
@@ -210,10 +210,10 @@ def test_the_finish_of_a_normal_law_has_the_errors_of_the_textbook():
         NormalMixture(np.ones(1), np.zeros((1, 2)), np.eye(2)[None]), "full", 0, np.ones(2)
     )
     query = law.question(8.0)
-    asked = [Asked(query.rows, query.rows(law.rows(np.full((1, 3), 0.5)))[0] * 0, 1e-3)]
+    asked = [AnsweredQuery(query.rows, query.rows(law.rows(np.full((1, 3), 0.5)))[0] * 0, 1e-3)]
     x = np.random.default_rng(3).normal(size=(4_000, 2))
     total = query.rows(np.insert(x, 0, 1.0, axis=1)).sum(axis=0)
-    found = fit_released(law, [Asked(query.rows, total, asked[0].sd)], 4_000.0)
+    found = fit_released(law, [AnsweredQuery(query.rows, total, asked[0].sd)], 4_000.0)
     np.testing.assert_allclose(found.law.mixture.means[0], x.mean(axis=0), atol=3e-3)
     expected = np.array([1, 1, 2, 1, 2]) / 4_000
     np.testing.assert_allclose(np.diag(found.cov), expected, rtol=0.15)

@@ -10,7 +10,7 @@ from dpstats.estimators.central.newton.parts import (
     ScoreAt,
     SplitScore,
     Whole,
-    joined,
+    join_scores,
     omitted,
     whole,
 )
@@ -29,7 +29,7 @@ def placed(at: Array, noise: Array, sd: float, bias: float = 0.0) -> ScoreAt:
 
 def test_without_noise_the_root_is_found_and_the_lean_is_the_later_ones() -> None:
     zero = np.zeros(D)
-    both = joined(placed(EARLIER, zero, 1.0), placed(LATER, zero, 0.5), BREAD)
+    both = join_scores(placed(EARLIER, zero, 1.0), placed(LATER, zero, 0.5), BREAD)
     np.testing.assert_allclose(both.at + np.linalg.solve(BREAD, both.score.total), ROOT)
     assert both.score.variance == pytest.approx(1 / (1 / 1.0 + 1 / 0.25))  # by precision
     assert both.score.lean[0] == 7.0
@@ -41,7 +41,7 @@ def test_errors_are_as_large_as_the_stated_variance(bias: float) -> None:
     squared, stated = [], []
     for _ in range(3_000):
         earlier, later = rng.normal(size=(2, D))
-        both = joined(placed(EARLIER, earlier, 1.0, bias), placed(LATER, later, 0.7), BREAD)
+        both = join_scores(placed(EARLIER, earlier, 1.0, bias), placed(LATER, later, 0.7), BREAD)
         error = both.score.total - BREAD @ (ROOT - both.at)  # what is not the score there
         squared.append(float(error @ error) / D)
         stated.append(both.score.variance)

@@ -205,7 +205,7 @@ def test_the_budget_adds_up_and_all_of_it_is_asked(method, epsilon, delta) -> No
 @pytest.mark.parametrize("steps", [1, 2, 7, 50])
 def test_shares_of_equal_steps_add_up_and_grow(steps) -> None:
     for model in ("ols", "logit"):
-        facts = wide.public_facts(design(9, model), 3)
+        facts = wide.sparse_guess(design(9, model), 3)
         asks = sparse.step_asks(facts, steps, "step")
         assert sum(a.weight for a in asks) == pytest.approx(1)
         weights = [a.weight for a in asks if a.slot.startswith("step-")]

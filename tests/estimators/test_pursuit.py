@@ -7,15 +7,19 @@ import pytest
 
 from dpstats.design import DeclaredDesign
 from dpstats.estimators.central.sparse.pursuit import _kept, _reach_and_aim
-from dpstats.estimators.central.sparse.pursuit_laws import LAWS, Chosen, layout
+from dpstats.estimators.central.sparse.pursuit_laws import LAWS, ChosenColumns, layout
 from dpstats.families import BINOMIAL, GAUSSIAN
 from tests.estimators.sparse_cases import design
 
 
-def chosen(gram: np.ndarray, beta: np.ndarray, sd: float = 0.1, noise: float = 0.0) -> Chosen:
+def chosen(
+    gram: np.ndarray, beta: np.ndarray, sd: float = 0.1, noise: float = 0.0
+) -> ChosenColumns:
     inverse, zero = np.linalg.inv(gram), np.zeros(len(beta))
     columns = tuple(range(10, 10 + len(beta)))
-    return Chosen(columns, beta, zero, gram, np.eye(len(beta)), sd**2 * inverse, noise**2 * inverse)
+    return ChosenColumns(
+        columns, beta, zero, gram, np.eye(len(beta)), sd**2 * inverse, noise**2 * inverse
+    )
 
 
 def test_dropped_columns_leave_least_squares_on_the_others() -> None:

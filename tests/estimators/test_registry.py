@@ -55,7 +55,7 @@ def test_rates_fall_with_n_and_cite_known_sources(method) -> None:
             assert assumption.holds(large) in (True, False, None)
 
 
-@pytest.mark.parametrize("row", registry.LISTED, ids=lambda r: f"{r.model}-{r.name}")
+@pytest.mark.parametrize("row", registry.ENTRIES, ids=lambda r: f"{r.model}-{r.name}")
 def test_a_line_of_the_registry_says_what_the_method_says(row) -> None:
     method = row.method
     assert (method.model, method.name, method.sparse) == (row.model, row.name, row.sparse)

@@ -16,7 +16,7 @@ from dpstats.estimators.central.mixtures.lines import Cells
 from dpstats.estimators.central.mixtures.regression import _shares
 from dpstats.estimators.central.mixtures.regression_law import Covariates, RegressionLaw
 from dpstats.estimators.numerics import released
-from dpstats.estimators.numerics.released import Asked, fit_released
+from dpstats.estimators.numerics.released import AnsweredQuery, fit_released
 from dpstats.estimators.numerics.second_moments import two_values
 from dpstats.families.mixtures import RegressionMixture
 from dpstats.queries import Geometry, MixtureScores
@@ -300,7 +300,7 @@ def test_a_fit_that_does_not_come_to_rest_has_no_interval(monkeypatch):
     at = law()
     query = at.of_whitened(at.question(3.0, 2.0))
     total = query.rows(at.rows(np.random.default_rng(7).uniform(size=(4_000, 5)))).sum(axis=0)
-    answers, far = [Asked(query.rows, total, 5.0)], at.moved(np.full(at.size, 0.3))
+    answers, far = [AnsweredQuery(query.rows, total, 5.0)], at.moved(np.full(at.size, 0.3))
     found = fit_released(far, answers, 4_000.0)
     assert found.at_rest
     assert goodness(found, ("", ""))[2] == ""
@@ -317,7 +317,7 @@ def test_a_step_that_explains_less_is_halved(monkeypatch):
     at = law()
     query = at.of_whitened(at.question(3.0, 2.0))
     total = query.rows(at.rows(np.random.default_rng(7).uniform(size=(4_000, 5)))).sum(axis=0)
-    answers, far = [Asked(query.rows, total, 5.0)], at.moved(np.full(at.size, 0.2))
+    answers, far = [AnsweredQuery(query.rows, total, 5.0)], at.moved(np.full(at.size, 0.2))
     right, plain = fit_released(far, answers, 4_000.0), released._step
 
     def longer(*args):
@@ -347,7 +347,7 @@ def test_the_finish_of_one_regression_has_the_errors_of_the_textbook():
     alone = RegressionLaw(RegressionMixture(np.ones(1), at.mixture.coef[:1], 0.5), at.covariates)
     query = alone.of_whitened(alone.question(20.0, 6.0))
     total = query.rows(alone.rows(np.random.default_rng(7).uniform(size=(4_000, 5)))).sum(axis=0)
-    found = fit_released(alone, [Asked(query.rows, total, 1e-3)], 4_000.0)
+    found = fit_released(alone, [AnsweredQuery(query.rows, total, 1e-3)], 4_000.0)
     covariates = at.covariates
     inverse = np.linalg.inv(covariates.root @ covariates.root.T + np.outer(*[covariates.mean] * 2))
     expected = np.append(np.diag(inverse), 0.5) / 4_000

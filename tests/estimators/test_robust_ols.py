@@ -13,7 +13,7 @@ import dpstats as dp
 from dpstats.accounting import delta_of
 from dpstats.design import DeclaredDesign
 from dpstats.errors import OptionError
-from dpstats.estimators.central.newton.robust.descent import _Near, _pooled, _Scored
+from dpstats.estimators.central.newton.robust.descent import _Near, _pooled, _ReleasedScore
 from dpstats.estimators.central.newton.robust.ols import RobustOLS
 from dpstats.mechanisms.noise import SeededNoise
 from dpstats.privacy import Central
@@ -239,7 +239,7 @@ def test_two_scores_of_one_clip_count_together_and_of_two_do_not() -> None:
 
     def scored(k: int, noise: float, clip: float) -> Any:
         total = bread @ (truth - points[k]) + noise * rng.normal(size=d)
-        return _Scored(points[k], total, noise, clip)
+        return _ReleasedScore(points[k], total, noise, clip)
 
     def error(early: float, clip: float) -> tuple[float, float]:
         late = scored(1, 1.0, clip)

@@ -14,7 +14,7 @@ from dpstats.estimators.central.mixtures import symmetric_expected
 from dpstats.estimators.central.mixtures.symmetric import questioned
 from dpstats.estimators.central.mixtures.symmetric_law import LinesLaw, RowsLaw, asked_score
 from dpstats.estimators.numerics.released import even_points
-from dpstats.families.signs import Signed
+from dpstats.families.signs import SignedFamily
 from dpstats.queries import Geometry, LongEntries, Score, SignedRows
 from tests.estimators.symmetric_cases import (
     SIGMA,
@@ -58,7 +58,7 @@ def test_made_up_rows_contribute_what_rows_do(kind) -> None:
         query = SignedRows(law.beta / 0.3, 0.3, 1.1)
         expected, x, y = query.rows(made).sum(axis=0), made, np.zeros(len(made))
     else:
-        signs = Signed("symmetric mixture", "lines", law.sigma**-2)
+        signs = SignedFamily("symmetric mixture", "lines", law.sigma**-2)
         query = Score(Geometry(1.0), law.beta, 0.2, signs)
         expected = asked_score(query, np.zeros(3), 1.0).contributions(made).sum(axis=0)
         x, y = made[:, :-1], made[:, -1]

@@ -7,14 +7,14 @@ import pytest
 
 from dpstats.errors import OptionError
 from dpstats.families import BINOMIAL, GAUSSIAN, Family
-from dpstats.families.damped import Damped
+from dpstats.families.damped import DampedFamily
 
 ETA = np.linspace(-8, 8, 401)
 
 
 @pytest.mark.parametrize("level", [0.5, 0.6, 0.8, 1.0])
 def test_no_binomial_score_exceeds_one(level: float) -> None:
-    damped = Damped("binomial", "logit", level)
+    damped = DampedFamily("binomial", "logit", level)
     scores = [np.abs(damped.residual(np.full_like(ETA, y), ETA)) for y in (0.0, 1.0)]
     assert np.max(scores) <= 1 + 1e-12
     # At the lowest level a response at even odds counts twice what the likelihood gives it.
@@ -24,13 +24,13 @@ def test_no_binomial_score_exceeds_one(level: float) -> None:
 
 @pytest.mark.parametrize("level", [0.5, 0.7, 0.9])
 def test_the_largest_curvature_is_attained_at_even_odds(level: float) -> None:
-    damped = Damped("binomial", "logit", level)
+    damped = DampedFamily("binomial", "logit", level)
     assert damped.curvature(ETA).max() == pytest.approx(damped.largest_curvature)
     assert damped.curvature(np.zeros(1))[0] == pytest.approx(damped.largest_curvature)
 
 
 def test_binomial_scores_have_mean_zero_at_the_true_predictor() -> None:
-    damped = Damped("binomial", "logit", 0.55)
+    damped = DampedFamily("binomial", "logit", 0.55)
     mu = BINOMIAL.mean(ETA)
     ones, zeros = damped.residual(np.ones_like(ETA), ETA), damped.residual(np.zeros_like(ETA), ETA)
     assert np.abs(mu * ones + (1 - mu) * zeros).max() < 1e-12
@@ -44,18 +44,18 @@ def test_levels_that_do_not_bind_leave_the_likelihood() -> None:
         ("poisson", "identity", 1e-9),
         ("gaussian", "log", 1e9),
     ):
-        plain, damped = Family(name, link), Damped(name, link, level)
+        plain, damped = Family(name, link), DampedFamily(name, link, level)
         assert damped.residual(y, ETA) == pytest.approx(plain.residual(y, ETA))
 
 
 def test_large_means_count_by_their_pearson_residual() -> None:
-    damped, eta = Damped("poisson", "log", 2.0), np.log(np.array([1.0, 4.0, 100.0]))
+    damped, eta = DampedFamily("poisson", "log", 2.0), np.log(np.array([1.0, 4.0, 100.0]))
     scores = damped.residual(np.exp(eta) + 1.0, eta)
     assert scores == pytest.approx([1.0, 1.0, 2.0 / 10.0])
 
 
 def test_scores_that_are_bounded_alike_are_refused() -> None:
     with pytest.raises(OptionError, match="no such weighted score"):
-        Damped(GAUSSIAN.name, GAUSSIAN.link, 1.0)
+        DampedFamily(GAUSSIAN.name, GAUSSIAN.link, 1.0)
     with pytest.raises(OptionError, match="no such weighted score"):
-        Damped("binomial", "logit")
+        DampedFamily("binomial", "logit")

@@ -19,7 +19,7 @@ from dpstats.federated.question import Reply
 from dpstats.federated.rounds import fit_in_rounds, in_process
 from dpstats.federated.shares import Shares
 from dpstats.federated.steps import Step, Sum
-from dpstats.federated.summed import Summed
+from dpstats.federated.summed import SummingHolder
 from dpstats.mechanisms.noise import SeededNoise
 from dpstats.queries import Count, MinEigenvalue, NormQuantile, Search
 from dpstats.queries.as_json import query_to_dict
@@ -103,7 +103,7 @@ def test_noise_of_a_sum_has_the_law_that_is_stated() -> None:
         whole = counted(asked(), sites)
         for site in sites:
             site.answer(whole.to_bytes())
-        holder = Summed(Shares.of(whole, whole.read_design()), in_process(sites), NAMES)
+        holder = SummingHolder(Shares.of(whole, whole.read_design()), in_process(sites), NAMES)
         for m in holder.plan.mechanisms[:25]:
             (count,), law = holder.ask(Count(), m.slot)
             found.append((count - 3000) / law.sd)
@@ -116,7 +116,7 @@ def test_a_search_is_steered_by_the_balances_of_all_sites() -> None:
     whole = counted(asked(RICH), sites)
     for site in sites:
         site.answer(whole.to_bytes())
-    holder = Summed(Shares.of(whole, whole.read_design()), in_process(sites), NAMES)
+    holder = SummingHolder(Shares.of(whole, whole.read_design()), in_process(sites), NAMES)
     grid = np.linspace(0, 4, 65)
     (found,), _ = holder.ask(Search(NormQuantile(grid, 0.5)), "norm")
     x = np.concatenate([np.column_stack([t["x1"], t["x2"]]) for t in data.values()])
@@ -126,7 +126,7 @@ def test_a_search_is_steered_by_the_balances_of_all_sites() -> None:
 
 def test_what_is_no_sum_is_not_added() -> None:
     site, whole = opened()
-    holder = Summed(Shares.of(whole, whole.read_design()), in_process([site]), ["home"])
+    holder = SummingHolder(Shares.of(whole, whole.read_design()), in_process([site]), ["home"])
     with pytest.raises(Exception, match="is no sum of all rows"):
         holder.ask(NormQuantile(np.linspace(0, 4, 5), 0.5), "norm")
     assert MinEigenvalue(Geometry(1.0)).kind == "sum"  # no method in rounds asks for it

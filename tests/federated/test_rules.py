@@ -13,7 +13,7 @@ from dpstats.combining.homes import (
     agreeing,
     heterogeneity,
     homes_of,
-    pooled,
+    pool_estimates,
     posterior,
 )
 from dpstats.protocol.assisted import bounds
@@ -102,7 +102,7 @@ def test_a_pool_is_generalised_least_squares() -> None:
     for k in range(4):
         weight[3 * k : 3 * k + 3, 3 * k : 3 * k + 3] = np.linalg.inv(cov[k])
     normal = design.T @ weight @ design
-    mean, total = pooled(theta, cov)
+    mean, total = pool_estimates(theta, cov)
     assert np.allclose(mean, np.linalg.solve(normal, design.T @ weight @ theta.ravel()))
     assert np.allclose(total, np.linalg.inv(normal))
     assert np.allclose(RULES["pool"](theta, cov).value, mean)
@@ -141,7 +141,7 @@ def test_heterogeneity_is_where_q_is_its_expectation_and_0_where_sites_agree() -
     theta, cov = drawn(rng, d, 5 * directions(rng, d, K))
     tau2 = heterogeneity(theta[1:], cov[1:], cov[0])
     wider = cov[1:] + tau2 * cov[0]
-    off = theta[1:] - pooled(theta[1:], wider)[0]
+    off = theta[1:] - pool_estimates(theta[1:], wider)[0]
     q = sum(r @ np.linalg.inv(c) @ r for r, c in zip(off, wider, strict=True))
     assert q == pytest.approx((K - 1) * d, rel=1e-4)
     assert heterogeneity(np.ones((3, d)), cov[:3], cov[0]) == 0

@@ -17,10 +17,10 @@ from dpstats.federated.signatures import (
     answering,
     bare,
     keys_in,
-    opened,
     private_key,
     public_key,
     signed,
+    verified,
 )
 from tests.federated.cases import SCHEMA, question, sites
 from tests.federated.test_files import ask, folder, run
@@ -54,18 +54,20 @@ def test_only_the_key_the_role_and_the_message_that_were_signed_are_let_pass(
     key, known = private_key(tmp_path / "analyst"), public_key(tmp_path / "analyst.pub")
     other = public_key(tmp_path / "other.pub")
     message = signed(MESSAGE, key, "asker")
-    assert opened(message, [other, known], "asker") == MESSAGE
+    assert verified(message, [other, known], "asker") == MESSAGE
     assert bare(message) == MESSAGE
-    assert opened(message, [other], "asker") is None
-    assert opened(message, [], "asker") is None
-    assert opened(message, [known], "site") is None
-    assert opened(message + b" ", [known], "asker") is None
-    assert opened(MESSAGE, [known], "asker") is None
+    assert verified(message, [other], "asker") is None
+    assert verified(message, [], "asker") is None
+    assert verified(message, [known], "site") is None
+    assert verified(message + b" ", [known], "asker") is None
+    assert verified(MESSAGE, [known], "asker") is None
     head = message.index(b"\n")
     for at in (5, 20, 60, head - 1, head + 3):
         forged = message[:at] + bytes([message[at] ^ 1]) + message[at + 1 :]
-        assert opened(forged, [known], "asker") is None
-    assert opened(b"dpstats.signed 1 " + b"ab" * 5_000 + b"\n" + MESSAGE, [known], "asker") is None
+        assert verified(forged, [known], "asker") is None
+    assert (
+        verified(b"dpstats.signed 1 " + b"ab" * 5_000 + b"\n" + MESSAGE, [known], "asker") is None
+    )
     assert signed(MESSAGE, None, "asker") == bare(MESSAGE) == MESSAGE
 
 
@@ -84,7 +86,7 @@ def test_a_stranger_is_refused_before_the_question_is_read(tmp_path: Path) -> No
         b"",
         b"\n",
     ):
-        reply = Reply.from_bytes(opened(answer(stranger), [north.public_key()], "site") or b"")
+        reply = Reply.from_bytes(verified(answer(stranger), [north.public_key()], "site") or b"")
         assert (reply.site, reply.status) == ("north", "refused")
         assert reply.reason == UNKNOWN
     assert not ledger.entries
@@ -92,7 +94,9 @@ def test_a_stranger_is_refused_before_the_question_is_read(tmp_path: Path) -> No
     assert reply.status == "answered"
     assert len(ledger.entries) == 1
     there = answer(signed(call(), analyst, "asker"))
-    assert Reply.from_bytes(opened(there, [north.public_key()], "site") or b"").status == "present"
+    assert (
+        Reply.from_bytes(verified(there, [north.public_key()], "site") or b"").status == "present"
+    )
 
 
 def test_keys_are_what_ssh_keygen_writes(tmp_path: Path) -> None:
@@ -101,7 +105,7 @@ def test_keys_are_what_ssh_keygen_writes(tmp_path: Path) -> None:
         subprocess.run(command, cwd=tmp_path, check=True)
     except FileNotFoundError:
         made(tmp_path, "north")
-    assert opened(
+    assert verified(
         signed(MESSAGE, private_key(tmp_path / "north"), "site"),
         [keys_in(tmp_path)["north"]],
         "site",

@@ -187,7 +187,7 @@ def test_a_lost_scheduler_is_waited_for_and_told_with_the_charge(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(module, "PATIENCE", 0.0)
-    monkeypatch.setattr(module, "_PAUSE", 0.001)
+    monkeypatch.setattr(module, "PAUSE", 0.001)
     spread = module.Spread.__new__(module.Spread)
     spread._client, spread._homes = Lost(), []
     with pytest.raises(DataError, match=r"the scheduler is gone\..*charge stands"):

@@ -15,7 +15,7 @@ from dpstats.channels import channel
 from dpstats.errors import OptionError
 from dpstats.estimators.labels import LABEL_ONLY
 from dpstats.estimators.labels.base import at_least
-from dpstats.estimators.labels.clipped import Clipped
+from dpstats.estimators.labels.clipped import ClippedRegression
 from dpstats.estimators.labels.curator import LabelCurator
 from dpstats.estimators.labels.glm import LabelGLM
 from dpstats.estimators.labels.ols import LabelOLS, least_squares
@@ -297,7 +297,7 @@ def test_messages_that_are_all_alike_are_no_sharp_answer():
     _, cov, privacy, _ = least_squares(x, z, how)
     assert cov[0, 0] == pytest.approx((size**2 - 1) / 12)  # at the ends noise is least
     assert 0 < privacy[0, 0] <= cov[0, 0]
-    found = Clipped(z - 0.0, np.zeros(12), 1.0, 0.5, 0.25, 0.0, math.inf).fit(x)
+    found = ClippedRegression(z - 0.0, np.zeros(12), 1.0, 0.5, 0.25, 0.0, math.inf).fit(x)
     assert np.isfinite(found.params).all()
 
 

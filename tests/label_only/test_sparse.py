@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from dpstats.design import PublicDesign
 from dpstats.errors import OptionError
 from dpstats.estimators.labels import LABEL_ONLY
-from dpstats.estimators.labels.clipped import Clipped, Refit, clipped_mean
+from dpstats.estimators.labels.clipped import ClippedRegression, Refit, clipped_mean
 from dpstats.estimators.labels.published.label_ldp_iht import LabelLDPIHT
 from dpstats.estimators.labels.sparse import LabelLasso, LabelThreshold
 from dpstats.estimators.numerics.lasso import PublicMoments, lasso
@@ -55,7 +55,7 @@ def test_a_narrow_clip_without_the_refit_is_biased(monkeypatch):
         every = slice(0, len(x))
         return Refit(np.linalg.lstsq(x, self.z[every] - self.known[every], rcond=None)[0], 1e-9)
 
-    monkeypatch.setattr(Clipped, "fit", line)
+    monkeypatch.setattr(ClippedRegression, "fit", line)
     assert mean_error(LabelLasso(), LabelOnly(4.0), 4000, 60, 10, 3, sparsity=10) > 0.2
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dpstats.estimators.local.pool import _given_others
-from dpstats.estimators.numerics.second_moments import invertible, posterior, shrunk
+from dpstats.estimators.numerics.second_moments import invertible, posterior_means, shrunk
 
 D = 30
 
@@ -110,7 +110,7 @@ def test_a_wrong_scale_of_the_target_is_found():
 def test_the_posterior_of_two_groups_is_near_their_means():
     rng = np.random.default_rng(4)
     truth = np.repeat([0.0, 1.0], 500)
-    means, part = posterior(truth + 0.2 * rng.normal(size=1000), 0.2)
+    means, part = posterior_means(truth + 0.2 * rng.normal(size=1000), 0.2)
     error = np.sqrt(np.mean((means - truth) ** 2)) / 0.2
     assert error < 0.5
     assert abs(part - error) < 0.2  # it says what is left of the noise
@@ -119,7 +119,7 @@ def test_the_posterior_of_two_groups_is_near_their_means():
 def test_the_posterior_of_values_far_apart_leaves_them():
     rng = np.random.default_rng(4)
     spread = rng.normal(size=1000)
-    means, _ = posterior(spread + 0.2 * rng.normal(size=1000), 0.2)
+    means, _ = posterior_means(spread + 0.2 * rng.normal(size=1000), 0.2)
     assert np.sqrt(np.mean((means - spread) ** 2)) < 0.21
 
 

@@ -8,7 +8,7 @@ import pytest
 import dpstats as dp
 from dpstats.errors import OptionError, TrustError
 from dpstats.estimators.local.logit import LocalLogit, _made_up, _turned
-from dpstats.estimators.local.pool import Answered
+from dpstats.estimators.local.pool import AnsweredQuestion
 from dpstats.mechanisms.noise import SeededNoise
 from tests.local import fast
 
@@ -93,7 +93,7 @@ def test_a_score_between_two_places_is_turned_into_second_moments_times_the_way(
     theta, at = np.array([0.4, 1.5]), np.array([-0.5, 0.2])
     p, q = (1 / (1 + np.exp(-rows @ t)) for t in (theta, at))
     score = weight * rows.T @ ((p - q) / (2 * np.maximum(q, 1 - q))) / len(rows)
-    answered = Answered(SimpleNamespace(moments=SimpleNamespace(theta=at)), None, 0.0)
+    answered = AnsweredQuestion(SimpleNamespace(moments=SimpleNamespace(theta=at)), None, 0.0)
     turned = _turned(answered, rows, weight, gram, theta)
     np.testing.assert_allclose(turned.secant @ score, gram @ (theta - at), atol=1e-10)
     near = _turned(answered, rows, weight, gram, at)

@@ -8,7 +8,7 @@ from dpstats.errors import FeasibilityWarning, OptionError, TrustError
 from dpstats.estimators.local import choice
 from dpstats.estimators.local.conclusion import reaching
 from dpstats.estimators.local.moments import LocalMoments, LocalSparse
-from dpstats.estimators.local.pool import Answered, Fit, GramEstimate
+from dpstats.estimators.local.pool import AnsweredQuestion, Fit, GramEstimate
 from dpstats.mechanisms.noise import SeededNoise
 from dpstats.privacy import Central, Local
 from dpstats.protocol import Messages
@@ -301,7 +301,7 @@ def test_standard_errors_reach_what_the_noise_of_second_moments_leaves():
     """They end where a grid says that Fieller's set does, and stay where there is no such noise."""
     method, made = LocalMoments(), design(1, 1.0)
     question = method.question(made, method.plan(made, Local(2.0), 20_000), [], None)
-    rounds = [Answered(question, Messages(10, np.zeros(1), np.eye(1)), 0.0)]
+    rounds = [AnsweredQuestion(question, Messages(10, np.zeros(1), np.eye(1)), 0.0)]
     t, r, own = 1.3, 0.2, 0.02
     cov = np.diag([own + t**2 * r**2, 0.5])
     fit = Fit(np.arange(2), np.array([t, 2.0]), cov, cov, np.zeros(2), np.ones(1))

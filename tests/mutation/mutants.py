@@ -751,7 +751,7 @@ MUTANTS = [
     mutant(
         "copies responses for a plan",
         "dpstats/design/public_design.py",
-        "used = {name: Kept(column, kept) for name, column in columns.items()}",
+        "used = {name: KeptEntries(column, kept) for name, column in columns.items()}",
         "used = {name: column[kept] for name, column in columns.items()}",
         "test_message_plan.py",
         "plan_reads_nothing and label",

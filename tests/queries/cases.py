@@ -11,7 +11,7 @@ import numpy as np
 from dpstats.families import BINOMIAL, GAUSSIAN, POISSON, Family
 from dpstats.families.check import Check
 from dpstats.families.dispersion import Dispersion
-from dpstats.families.signs import Signed
+from dpstats.families.signs import SignedFamily
 from dpstats.queries import (
     AstrayCounts,
     Axis,
@@ -59,7 +59,7 @@ from dpstats.queries import (
     ResponseQuantile,
     Score,
     ScoreCurvature,
-    Scored,
+    ScoredColumn,
     ScoreOuter,
     ScoreProducts,
     ScoreSlope,
@@ -88,15 +88,15 @@ LINES = np.array([[0.4, -0.25, 0.7], [-0.5, 0.6, 0.1]])  # coefficients of two c
 PRECISION = np.array([[1.5, -0.9, 0.2], [-0.9, 2.0, 0.4], [0.2, 0.4, 0.8]])
 PART = Geometry(1.2, WHITEN[:2])  # two directions of three columns
 TWO = Axis(np.array([0, 2]), np.array([1.0, 2.0]), np.array([-9.0, 0.0, 1.0, 9.0]))
-IN_CELLS = Scored(1, np.array([-1.0, -0.2, 0.5, 1.0]), np.array([-1.7, 0.1, 1.7]))
-RANKED = Scored(1, np.array([-1.0, -0.2, 0.5, 1.0]), np.array([-1.7, 0.1, 0.6, 1.7]))
+IN_CELLS = ScoredColumn(1, np.array([-1.0, -0.2, 0.5, 1.0]), np.array([-1.7, 0.1, 1.7]))
+RANKED = ScoredColumn(1, np.array([-1.0, -0.2, 0.5, 1.0]), np.array([-1.7, 0.1, 0.6, 1.7]))
 PROBIT, CLOGLOG = Family("binomial", "probit"), Family("binomial", "cloglog")
 GAMMA, COUNTS = Family("gamma", "log"), Family("negativebinomial", "log", alpha=0.7)
 ALL = np.arange(D)
 OF_MEAN = Axis(np.array([0]), np.ones(1), np.array([-9.0, 0.0, 0.4, 9.0]))
 OF_RESPONSE = Axis(np.array([3]), np.ones(1), np.array([-1.0, 0.1, 1.0]))
-SIGNS = Signed("symmetric mixture", "rows", 3.0)
-SIGNED_LINES = Signed("symmetric mixture", "lines", 3.0, 0.5)
+SIGNS = SignedFamily("symmetric mixture", "rows", 3.0)
+SIGNED_LINES = SignedFamily("symmetric mixture", "lines", 3.0, 0.5)
 # Coefficients of two levels, and what their residuals are multiplied by.
 THREE = np.stack([BETA, -0.5 * BETA[::-1]], axis=1)
 ROOT = np.array([[2.0, 0.5], [0.5, 3.0]])
@@ -226,12 +226,14 @@ _CASES = [
     Case(TableCounts((TWO,), missing=False), 2, 0.99),
     Case(TableCounts((TWO,), norm="l1"), 1, 0.99),
     Case(Predicted(TableCounts((OF_MEAN, OF_RESPONSE)), ALL, BETA), 2, 0.99),
-    Case(Predicted(GroupSums(Scored.window(2, 0.0, 1.0), OF_MEAN), ALL, BETA, BINOMIAL), 2, 0.9),
+    Case(
+        Predicted(GroupSums(ScoredColumn.window(2, 0.0, 1.0), OF_MEAN), ALL, BETA, BINOMIAL), 2, 0.9
+    ),
     Case(Predicted(ColumnMoments(ALL[:2], -np.ones(2), np.ones(2)), ALL, BETA), 2, 0.9),
     Case(Predicted(ColumnPrefixes((GRID,), ALL[1:2]), ALL[:2], BETA[:2]), 2, 0.9),
-    Case(GroupSums(Scored.window(D, -0.4, 0.7), TWO), 2, 0.95),
-    Case(ScoreProducts((IN_CELLS, Scored.window(D, -0.5, 0.9)), 1.2), 2, 0.9),
-    Case(ScoreProducts((RANKED, Scored.window(D, -0.5, 0.9)), 1.2), 2, 0.9),
+    Case(GroupSums(ScoredColumn.window(D, -0.4, 0.7), TWO), 2, 0.95),
+    Case(ScoreProducts((IN_CELLS, ScoredColumn.window(D, -0.5, 0.9)), 1.2), 2, 0.9),
+    Case(ScoreProducts((RANKED, ScoredColumn.window(D, -0.5, 0.9)), 1.2), 2, 0.9),
     Case(WhitenedScore(np.eye(D), BETA, 0.3), 2, 0.95),
     Case(WhitenedScore(WHITEN, BETA, 0.3), 2, 0.95),
     Case(WhitenedScore(WHITEN, BETA, 0.6, inner=0.3), 2, 0.95),

@@ -46,7 +46,7 @@ def test_blocks_of_any_size_have_the_same_sums(monkeypatch: pytest.MonkeyPatch) 
         whole = query.total(v), query.sensitivity()
         monkeypatch.setattr(tall, "ROWS", 77)
         made = {
-            each.name: tall.Made(value.shape, lambda part, value=value: value[part])
+            each.name: tall.LazyRows(value.shape, lambda part, value=value: value[part])
             for each in fields(query)
             if isinstance(value := getattr(query, each.name), np.ndarray)
         }
@@ -63,7 +63,7 @@ def test_rows_that_grow_after_their_sensitivity_was_computed_move_a_sum_no_farth
 ) -> None:
     """Rows are public: what makes them may be wrong, and what one response moves is bounded."""
     rows = np.random.default_rng(2).normal(size=(50, 3))
-    made = tall.Made(rows.shape, lambda part: rows[part])
+    made = tall.LazyRows(rows.shape, lambda part: rows[part])
     fitted, v, order = np.zeros(50), np.full(50, 0.5), 1 if norm == "l1" else 2
     sums = kind is LabelSums
     query = (

@@ -15,7 +15,7 @@ from dpstats.privacy import Central, Federated, LabelOnly, Local
 from dpstats.results import Released as Results
 from dpstats.results import released
 from dpstats.results.archive import encode, privacy_from_dict, privacy_to_dict
-from dpstats.stored import plain
+from dpstats.stored import plain_json
 from tests.results.cases import frame, make
 
 
@@ -126,12 +126,12 @@ def test_what_is_no_number_is_not_written():
 
 @pytest.mark.parametrize("value", [0.1, 3, "a", None, True, (1.0, 2.0), {"a": (1, None)}])
 def test_values_survive_the_round_trip(value):
-    assert plain(json.loads(json.dumps(encode(value)))) == value
+    assert plain_json(json.loads(json.dumps(encode(value)))) == value
 
 
 def test_numbers_that_json_lacks_survive():
     values = np.array([np.inf, -np.inf, np.nan, 0.1 + 0.2])
-    np.testing.assert_array_equal(plain(json.loads(json.dumps(encode(values)))), values)
+    np.testing.assert_array_equal(plain_json(json.loads(json.dumps(encode(values)))), values)
 
 
 @pytest.mark.parametrize(

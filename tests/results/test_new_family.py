@@ -24,7 +24,7 @@ import dpstats as dp
 from dpstats.errors import OptionError
 from dpstats.estimators import registry
 from dpstats.estimators.base import Request, make_plan
-from dpstats.estimators.listed import Listed
+from dpstats.estimators.entries import MethodEntry
 from dpstats.privacy import NOT_PRIVATE
 from dpstats.protocol.estimate import ParameterTable
 from dpstats.queries import ResponseMoments
@@ -105,7 +105,7 @@ class Spread:
 
 @pytest.fixture(autouse=True)
 def registered(monkeypatch):
-    monkeypatch.setattr(registry, "LISTED", (*registry.LISTED, Listed.of(Spread())))
+    monkeypatch.setattr(registry, "ENTRIES", (*registry.ENTRIES, MethodEntry.of(Spread())))
     monkeypatch.setitem(released.KINDS, "spread", SpreadResults)
     yield
     plt.close("all")

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from dpstats.theory import Assumption, Rate
-from dpstats.theory.arithmetic import PrintedFormula, joined
+from dpstats.theory.arithmetic import PrintedFormula, sum_of_formulas
 from tests.theory.test_error_bound import SOURCE
 
 X = {"a": 3.0, "b": 5.0, "c": 7.0, "nothing": 0.0, "unknown": math.nan}
@@ -66,7 +66,7 @@ def test_a_rate_or_condition_says_what_its_constants_are(make) -> None:
 
 def test_a_sum_of_formulas_defines_each_name_once() -> None:
     terms = ["a/(b eta), eta = 0.05", "T eta, T = log(c), eta = 0.05"]
-    text = joined(terms)
+    text = sum_of_formulas(terms)
     assert text == "a/(b eta) + T eta, eta = 0.05, T = log(c)"
     each = sum(PrintedFormula.of(term).value(X) for term in terms)
     assert PrintedFormula.of(text).value(X) == pytest.approx(each)

@@ -17,9 +17,9 @@ from dpstats.queries import AstrayCounts, Query
 if TYPE_CHECKING:
     from dpstats.design import Design
 
-__all__ = ["ASTRAY", "Counted", "counted_plan"]
+__all__ = ["ASTRAY", "CountingMethod", "counted_plan"]
 
-Made = TypeVar("Made", bound=Estimate)
+AnyEstimate = TypeVar("AnyEstimate", bound=Estimate)
 
 ASTRAY = "astray"
 _SHARE = 0.004  # budget: counting values that are outside of what is declared
@@ -32,7 +32,7 @@ _NOTHING = "and their rows count as nothing"
 _PURPOSE = "values that are outside of what is declared, or missing"
 
 
-class Counted(Method, Generic[Made]):
+class CountingMethod(Method, Generic[AnyEstimate]):
     """A method of a curator; how many values lay outside of what is declared is asked first.
 
     A method adds `_plan`, which makes its plan by `counted_plan`, and `_fit`.
@@ -48,7 +48,7 @@ class Counted(Method, Generic[Made]):
         """What becomes of rows that miss a covariate, in words; without a response none counts."""
         return _NOTHING
 
-    def fit(self, holder: Holder[Query], design: Design, plan: Plan) -> Made:
+    def fit(self, holder: Holder[Query], design: Design, plan: Plan) -> AnyEstimate:
         """Ask what was moved, and then what the estimate is made of."""
         moved, warned = _asked(holder, design, self.effect_of_gaps)
         estimate = self._fit(holder, design, plan)
@@ -57,7 +57,7 @@ class Counted(Method, Generic[Made]):
         return replace(estimate, released=released, remarks=remarks)
 
     @abstractmethod
-    def _fit(self, holder: Holder[Query], design: Design, plan: Plan) -> Made:
+    def _fit(self, holder: Holder[Query], design: Design, plan: Plan) -> AnyEstimate:
         """Ask the rest of what was planned, and nothing else."""
 
 

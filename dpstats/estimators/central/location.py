@@ -23,11 +23,11 @@ __all__ = [
     "MOST_CELLS",
     "Clip",
     "ResponseGuess",
-    "facts_of",
     "moments_request",
     "predict",
     "relative_noise",
     "release_mean",
+    "response_guess",
     "two_stage",
 ]
 
@@ -97,7 +97,7 @@ class Clip:
     bias: float = 0.0
 
 
-def facts_of(design: Design, privacy: Privacy) -> ResponseGuess:
+def response_guess(design: Design, privacy: Privacy) -> ResponseGuess:
     """Public facts about the response of `design`.
 
     Raises
@@ -168,7 +168,7 @@ def release_mean(
     N^2, the second term only where N is a noisy count. Where n is public, the noisy count replaces
     it if it lies more than 4 of its noise scales below: rows were missing.
     """
-    facts = facts_of(design, plan.privacy)
+    facts = response_guess(design, plan.privacy)
     query = _query(clip, facts.rows)
     half, rows = query.half, facts.rows
     scale = plan.noise(query, MOMENTS).scale

@@ -12,8 +12,8 @@ import numpy as np
 from dpstats.errors import OptionError, among, given
 from dpstats.estimators import columns
 from dpstats.estimators.base import Request, need_delta
-from dpstats.estimators.bounds import MEAN_LOWER
-from dpstats.estimators.central.counted import Counted, counted_plan
+from dpstats.estimators.bounds import MEAN_LOWER, rates
+from dpstats.estimators.central.counted import CountingMethod, counted_plan
 from dpstats.estimators.central.descriptive import passes
 from dpstats.estimators.central.descriptive.quantile import OWN as DISTRIBUTIONS
 from dpstats.estimators.central.descriptive.window import seen_tail, unseen, window_of
@@ -21,11 +21,11 @@ from dpstats.estimators.central.location import (
     MOST_CELLS,
     Clip,
     ResponseGuess,
-    facts_of,
     moments_request,
     predict,
     relative_noise,
     release_mean,
+    response_guess,
     two_stage,
 )
 from dpstats.estimators.guesses import round_up
@@ -87,10 +87,7 @@ _THEORY = Theory(
             "interval, a few times 1/eps rows, may be clipped away"
         ),
     ),
-    upper=(
-        Rate("statistical", "1/sqrt(n)", _OWN),
-        Rate("privacy", "log(n)^(3/2)/(n eps)", _OWN),
-    ),
+    upper=rates("1/sqrt(n)", "log(n)^(3/2)/(n eps)", _OWN),
     lower=MEAN_LOWER,
     citations=(
         _OWN,
@@ -131,7 +128,7 @@ _WINDOW = replace(
 
 
 @dataclass(frozen=True)
-class ClippedMean(Counted[CoefficientEstimate]):
+class ClippedMean(CountingMethod[CoefficientEstimate]):
     """Mean of the response clipped to an interval that is itself chosen privately.
 
     1. *Interval* (about a fifth of epsilon). Candidates are intervals of width w, 2w, 4w, ... up to
@@ -192,7 +189,7 @@ class ClippedMean(Counted[CoefficientEstimate]):
         asked = options.get("clip", "auto")
         if not among(asked, _CLIPS):
             raise OptionError(f"clip={given(asked)}: allowed are {', '.join(map(repr, _CLIPS))}.")
-        facts = facts_of(design, privacy)
+        facts = response_guess(design, privacy)
         wide = privacy.delta > 0 and not (facts.declared or facts.natural)
         if asked == "window" or (asked == "auto" and wide):
             need_delta(f"{self.name}, clip='window'", privacy)
@@ -243,7 +240,7 @@ class ClippedMean(Counted[CoefficientEstimate]):
 
     def _fit(self, holder: Holder[Query], design: Design, plan: Plan) -> CoefficientEstimate:
         """Ask for the interval or the window that was planned, and for the moments in it."""
-        facts = facts_of(design, plan.privacy)
+        facts = response_guess(design, plan.privacy)
         clip = Clip(facts.lower, facts.upper)
         remarks: tuple[str, ...] = ()
         if plan.options["clip"] == "window":

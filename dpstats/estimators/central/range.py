@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from dpstats.estimators.base import Method, Request, make_plan
+from dpstats.estimators.bounds import rates
 from dpstats.estimators.sources import MCSHERRY
 from dpstats.privacy import Privacy
 from dpstats.protocol import Holder, Options, Plan, RangeEstimate
 from dpstats.queries import Query, ResponseInterval
-from dpstats.theory import Assumption, Citation, Rate, Theory
+from dpstats.theory import Assumption, Citation, Theory
 
 if TYPE_CHECKING:
     from dpstats.design import Design
@@ -48,7 +49,7 @@ _THEORY = Theory(
         Assumption("Rows (units) are independent; the error is the share of rows outside"),
         Assumption("All but few rows are between 2^-20 and 2^60 in size, or 0"),
     ),
-    upper=(Rate("statistical", "1/sqrt(n)", _OWN), Rate("privacy", "1/(n eps)", _OWN)),
+    upper=rates("1/sqrt(n)", "1/(n eps)", _OWN),
     lower=(),
     citations=(_OWN, MCSHERRY.at("Theorem 6")),
 )

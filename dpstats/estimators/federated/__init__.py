@@ -1,14 +1,14 @@
 """Methods for sites that keep their rows; the first of a model is its default."""
 
+from dpstats.estimators.entries import MethodEntry
 from dpstats.estimators.federated.averaged import AveragedSparse
 from dpstats.estimators.federated.ftl_high_dim import FTLHighDim
 from dpstats.estimators.federated.ftl_low_dim import FTLLowDim
 from dpstats.estimators.federated.ftl_mean import FTLMean
 from dpstats.estimators.federated.one_shot import OneShot
-from dpstats.estimators.federated.printed import Printed
-from dpstats.estimators.federated.rounds import InRounds, Rounds
+from dpstats.estimators.federated.printed import PrintedMethod
+from dpstats.estimators.federated.rounds import Rounds, RoundsMethod
 from dpstats.estimators.federated.two_rounds import TwoRounds
-from dpstats.estimators.listed import Listed
 from dpstats.protocol import Estimator
 
 __all__ = [
@@ -18,10 +18,10 @@ __all__ = [
     "FTLHighDim",
     "FTLLowDim",
     "FTLMean",
-    "InRounds",
     "OneShot",
-    "Printed",
+    "PrintedMethod",
     "Rounds",
+    "RoundsMethod",
     "TwoRounds",
 ]
 
@@ -34,5 +34,5 @@ _METHODS: tuple[Estimator, ...] = (
     *map(TwoRounds, ("ols", "logit")),
     FTLHighDim(),
 )
-FEDERATED = tuple(Listed.of(method) for method in _METHODS)
-IN_ROUNDS = frozenset(method.name for method in _METHODS if isinstance(method, InRounds))
+FEDERATED = tuple(MethodEntry.of(method) for method in _METHODS)
+IN_ROUNDS = frozenset(method.name for method in _METHODS if isinstance(method, RoundsMethod))

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from dpstats.estimators.bounds import rates
 from dpstats.estimators.federated.one_shot import OneShot
 from dpstats.estimators.federated.theory import ALIKE
 from dpstats.estimators.sources import CAI, LI_FEDERATED
@@ -38,9 +39,8 @@ _THEORY = Theory(
     ),
     lower=(),
     alone={
-        "upper": (
-            Rate("statistical", "sqrt(s log(d)/n0)", _OWN, conjectured=True),
-            Rate("privacy", "s log(d) sqrt(log(1/delta))/(n0 eps)", _OWN, conjectured=True),
+        "upper": rates(
+            "sqrt(s log(d)/n0)", "s log(d) sqrt(log(1/delta))/(n0 eps)", _OWN, conjectured=True
         )
     },
     citations=(_CAI, LI_FEDERATED.at("Section 4")),

@@ -21,11 +21,19 @@ from dpstats.estimators.base import (
     need_positive,
     schedule,
 )
-from dpstats.estimators.federated.printed import DISTANCE, Printed, SiteAnswers, clips, how_far
+from dpstats.estimators.bounds import rates
+from dpstats.estimators.federated.printed import (
+    DISTANCE,
+    PrintedMethod,
+    SiteAnswers,
+    clips,
+    how_far,
+)
 from dpstats.estimators.federated.theory import ALIKE
 from dpstats.estimators.private_variance import (
     FAILURE,
     TYPICAL,
+    covariate_clip,
     few_pairs,
     log_factor,
     need_pairs,
@@ -33,7 +41,7 @@ from dpstats.estimators.private_variance import (
 )
 from dpstats.estimators.selection import INFERENCE
 from dpstats.estimators.sources import KARWA_VADHAN, LI_FEDERATED
-from dpstats.estimators.wide import SparseGuess, hard_threshold, project, public_facts
+from dpstats.estimators.wide import SparseGuess, hard_threshold, project, sparse_guess
 from dpstats.privacy import Privacy
 from dpstats.protocol import CoefficientEstimate, Plan
 from dpstats.queries import Geometry, PeeledScores, Score
@@ -52,9 +60,10 @@ _LIFT = 2.0**30  # numerical: of the intercept, which is always peeled first
 _FEWEST = 8  # numerical: rows that a batch has at least
 
 _II, _I = LI_FEDERATED.at("Theorem 7, (ii)"), LI_FEDERATED.at("Lemma 6; Theorem 7, (i)")
-_TARGET = (
-    Rate("statistical", "sqrt(s log(d/eta) log(n0)/n0), eta = 0.05", _I),
-    Rate("privacy", "s sqrt(log(1/delta)) log(n0 d/eta)^(5/2)/(n0 eps), eta = 0.05", _I),
+_TARGET = rates(
+    "sqrt(s log(d/eta) log(n0)/n0), eta = 0.05",
+    "s sqrt(log(1/delta)) log(n0 d/eta)^(5/2)/(n0 eps), eta = 0.05",
+    _I,
 )
 _NOISE = "sqrt(K d s) sqrt(log(1/delta)) log(n d/eta)^(5/2)"
 
@@ -106,7 +115,7 @@ _THEORY = Theory(
 
 
 @dataclass(frozen=True)
-class FTLHighDim(Printed):
+class FTLHighDim(PrintedMethod):
     """Peeling at every site, detection of useful ones, and hard thresholding on all gradients.
 
     1. *Detection* (one half of each site's rows): Algorithm 3 at every site by itself. In step t
@@ -157,7 +166,7 @@ class FTLHighDim(Printed):
         """What one site charges: T peelings on one half of its rows, T gradients on the other."""
         need_delta(self.name, privacy)
         need_pairs(self.name, design, privacy, instead="averaged-sparse")
-        facts = public_facts(design, _sparsity(design, options.get("sparsity")))
+        facts = sparse_guess(design, _sparsity(design, options.get("sparsity")))
         first, _ = schedule(_asks("peel", facts.picks), privacy)
         asked = make_plan(self, design, privacy, n, _asks("step"), {})
         halves = [(m, b) for b, half in ((1, first), (2, asked.mechanisms)) for m in half]
@@ -186,7 +195,7 @@ class FTLHighDim(Printed):
 
     def asked(self, sites: SiteAnswers, design: Design, plan: Plan) -> CoefficientEstimate:
         """Detect, choose, and descend."""
-        facts = public_facts(design, int(plan.options["sparsity"]))
+        facts = sparse_guess(design, int(plan.options["sparsity"]))
         descent = _Descent(sites, facts, plan)
         alone = descent.alone()
         kept, apart = descent.near(alone)
@@ -250,7 +259,7 @@ class _Descent:
         for t in range(self.steps):
             queries, lifts = {}, {}
             for site, clip in self.clips(beta, 1, t).items():
-                reach = _reach(facts, self.sites.plans[site].n)
+                reach = covariate_clip(facts, self.sites.plans[site].n)
                 prior = self.batch(site) * facts.moments / self.rate * beta[site]
                 lifts[site] = _LIFT * reach * clip  # larger than any sum
                 prior[always] += lifts[site]
@@ -344,19 +353,13 @@ def _noise(facts: SparseGuess, multiplier: float, n: int) -> float:
     """Of a peeled coefficient in standardised units, were all of a half one batch."""
     clip = min(facts.bound, 2 * log_factor(n) * TYPICAL * facts.sd)
     rate = 9 / (10 * facts.top) * (1 - 0.296 / facts.top**4)
-    noise = math.sqrt(2) * multiplier * 2 * _reach(facts, n) * clip * rate / (n / 2)
+    noise = math.sqrt(2) * multiplier * 2 * covariate_clip(facts, n) * clip * rate / (n / 2)
     return noise / math.sqrt(float(np.median(facts.moments)))
 
 
 def _logs(rows: float, d: int, privacy: Privacy) -> float:
     """The logarithms that both sides of Algorithm 5, line 2, have."""
     return float(math.sqrt(math.log(1 / privacy.delta)) * math.log(rows * d / FAILURE) ** 2.5)
-
-
-def _reach(facts: SparseGuess, n: int) -> float:
-    """Algorithm 3's clip of a covariate, and the public bound if that is smaller."""
-    sds = 2 * math.sqrt(facts.top * math.log(n * facts.moments.size / FAILURE))
-    return min(facts.reach, sds * math.sqrt(float(np.max(facts.moments))))
 
 
 def _radius(facts: SparseGuess, n: int) -> float:

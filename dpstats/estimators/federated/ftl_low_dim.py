@@ -11,7 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.estimators.base import Request, make_plan, need_delta, need_positive
-from dpstats.estimators.federated.printed import DISTANCE, Printed, SiteAnswers, clips, how_far
+from dpstats.estimators.bounds import rates
+from dpstats.estimators.federated.printed import (
+    DISTANCE,
+    PrintedMethod,
+    SiteAnswers,
+    clips,
+    how_far,
+)
 from dpstats.estimators.federated.theory import ALIKE, LINEAR_LOWER, TARGET_LINEAR_LOWER
 from dpstats.estimators.guesses import Guess, guess
 from dpstats.estimators.private_variance import (
@@ -40,13 +47,10 @@ _LEVEL = 0.05  # printed: probability of setting aside a source that is like the
 _LEAST = 2.64  # printed: the fewest sds of normal numbers that PrivateVariance returns
 _LI = LI_FEDERATED.at("Theorem 4, (II)")
 _I = LI_FEDERATED.at("Lemma 3, (17); Theorem 4, (I)")
-_TARGET = (
-    Rate("statistical", "sqrt(d log(n0)/n0) log(log(n0)/eta), eta = 0.05", _I),
-    Rate(
-        "privacy",
-        "d log(n0/eta)^2 sqrt(log(1/delta) log(log(n0/eta)))/(n0 eps), eta = 0.05",
-        _I,
-    ),
+_TARGET = rates(
+    "sqrt(d log(n0)/n0) log(log(n0)/eta), eta = 0.05",
+    "d log(n0/eta)^2 sqrt(log(1/delta) log(log(n0/eta)))/(n0 eps), eta = 0.05",
+    _I,
 )
 
 _THEORY = Theory(
@@ -101,7 +105,7 @@ _THEORY = Theory(
 
 
 @dataclass(frozen=True)
-class FTLLowDim(Printed):
+class FTLLowDim(PrintedMethod):
     """Descent at every site, detection of useful ones, and descent on all their gradients.
 
     1. *Detection* (one half of each site's rows): Algorithm 1 at every site by itself, T steps on

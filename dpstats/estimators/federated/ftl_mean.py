@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+from dpstats.estimators.bounds import rates
 from dpstats.estimators.federated.one_shot import OneShot
 from dpstats.estimators.federated.theory import ALIKE, MEAN_LOWER, TARGET_MEAN_LOWER
 from dpstats.estimators.sources import KARWA_VADHAN, LI_FEDERATED
@@ -15,9 +16,8 @@ __all__ = ["FTLMean"]
 
 _LI = LI_FEDERATED.at("Theorem 1, (II)")
 _I = LI_FEDERATED.at("equation (9); Theorem 1, (I)")
-_TARGET = (
-    Rate("statistical", "sqrt(log(1/eta)/n0), eta = 0.05", _I),
-    Rate("privacy", "log(1/eta) sqrt(log(n0/eta))/(n0 eps), eta = 0.05", _I),
+_TARGET = rates(
+    "sqrt(log(1/eta)/n0), eta = 0.05", "log(1/eta) sqrt(log(n0/eta))/(n0 eps), eta = 0.05", _I
 )
 
 _THEORY = Theory(

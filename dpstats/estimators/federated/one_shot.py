@@ -11,7 +11,8 @@ import numpy as np
 from dpstats.accounting import Parallel
 from dpstats.combining import RULES
 from dpstats.errors import OptionError, among, given
-from dpstats.estimators.federated.base import OfSites
+from dpstats.estimators.bounds import rates
+from dpstats.estimators.federated.base import SiteMethod
 from dpstats.estimators.federated.theory import ALIKE, LINEAR_LOWER, TARGET_LINEAR_LOWER
 from dpstats.estimators.sources import LI_FEDERATED
 from dpstats.privacy import Federated
@@ -70,10 +71,7 @@ _THEORY = Theory(
     ),
     lower=LINEAR_LOWER,
     alone={
-        "upper": (
-            Rate("statistical", "sqrt(d/n0)", _OWN),
-            Rate("privacy", "d/(n0 eps)", _OWN),
-        ),
+        "upper": rates("sqrt(d/n0)", "d/(n0 eps)", _OWN),
         "lower": TARGET_LINEAR_LOWER,
     },
     citations=(_OWN, _GEORGE, _YU_HOFF, LI_FEDERATED.at("Section 2")),
@@ -87,7 +85,7 @@ _THEORY = Theory(
 
 
 @dataclass(frozen=True)
-class OneShot(OfSites):
+class OneShot(SiteMethod):
     """One private fit at each site, combined for the target by ``combine``.
 
     ``"blend"`` (the default) shrinks the target's estimate towards clusters of sources that agree

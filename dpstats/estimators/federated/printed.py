@@ -5,13 +5,13 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.estimators.base import need_positive
-from dpstats.estimators.federated.rounds import InRounds
+from dpstats.estimators.federated.rounds import RoundsMethod
 from dpstats.estimators.private_variance import adapted_clip, log_factor, pair_scales
 from dpstats.privacy import Privacy
 from dpstats.protocol import Answer, CoefficientEstimate, Options, Plan
@@ -20,7 +20,7 @@ from dpstats.queries import Query
 if TYPE_CHECKING:
     from dpstats.design import Design
 
-__all__ = ["DISTANCE", "Printed", "SiteAnswers", "clips", "how_far"]
+__all__ = ["DISTANCE", "PrintedMethod", "SiteAnswers", "clips", "how_far"]
 
 Array = NDArray[np.float64]
 
@@ -30,6 +30,7 @@ DISTANCE = (
 )
 
 
+@runtime_checkable
 class SiteAnswers(Protocol):
     """Who asks each site its own question, and brings its own answer."""
 
@@ -42,7 +43,7 @@ class SiteAnswers(Protocol):
 
 
 @dataclass(frozen=True)
-class Printed(InRounds):
+class PrintedMethod(RoundsMethod):
     """A method of which each site carries out its own plan, on disjoint parts of its rows."""
 
     @abstractmethod
@@ -57,9 +58,9 @@ class Printed(InRounds):
         """That the printed method says nothing of its errors but their order."""
         return ("The paper gives the order of the error and no number.",)
 
-    def fit(self, holder: Any, design: Design, plan: Plan) -> Any:
+    def fit(self, holder: object, design: Design, plan: Plan) -> CoefficientEstimate:
         """Ask the sites what was planned."""
-        if not hasattr(holder, "each"):
+        if not isinstance(holder, SiteAnswers):
             return super().fit(holder, design, plan)
         return self.asked(holder, design, plan)
 

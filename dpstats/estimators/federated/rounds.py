@@ -7,13 +7,14 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from dpstats.accounting import Parallel
-from dpstats.estimators.federated.base import OfSites
+from dpstats.estimators.bounds import rates
+from dpstats.estimators.federated.base import SiteMethod
 from dpstats.estimators.sources import AVELLA, DONG, LI_FEDERATED
 from dpstats.privacy import Federated
 from dpstats.protocol import Mechanism, Plan
 from dpstats.theory import Assumption, Rate, Theory
 
-__all__ = ["InRounds", "Rounds"]
+__all__ = ["Rounds", "RoundsMethod"]
 
 _AVELLA = AVELLA.at("noisy Newton's method, with sqrt(K) times the noise")
 _THEORY = Theory(
@@ -33,10 +34,7 @@ _THEORY = Theory(
             resolution=True,
         ),
     ),
-    upper=(
-        Rate("statistical", "sqrt(d/n)", _AVELLA, conjectured=True),
-        Rate("privacy", "d sqrt(K log(1/delta))/(n eps)", _AVELLA, conjectured=True),
-    ),
+    upper=rates("sqrt(d/n)", "d sqrt(K log(1/delta))/(n eps)", _AVELLA, conjectured=True),
     lower=(
         Rate("statistical", "sqrt(d/n)", LI_FEDERATED.at("Theorem 5, at sites that are alike")),
         Rate(
@@ -55,7 +53,7 @@ _THEORY = Theory(
 
 
 @dataclass(frozen=True)
-class InRounds(OfSites):
+class RoundsMethod(SiteMethod):
     """A method that asks sites one question after the other; `dpstats.federated` carries them."""
 
     def over(self, privacy: Federated, whole: Plan, sites: Mapping[str, Plan]) -> Plan:
@@ -81,7 +79,7 @@ class InRounds(OfSites):
 
 
 @dataclass(frozen=True)
-class Rounds(InRounds):
+class Rounds(RoundsMethod):
     """The default central fit, asked of all sites at once: their noisy sums are added.
 
     A curator of all n rows would add noise once. K sites that each add noise of their own to their

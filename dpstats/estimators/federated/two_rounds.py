@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from dpstats.estimators.federated.base import OfSites
+from dpstats.estimators.federated.base import SiteMethod
 from dpstats.estimators.federated.rounds import Rounds
 from dpstats.protocol import Plan
 from dpstats.theory import Assumption, Theory
@@ -35,7 +35,7 @@ _THEORY = replace(
 
 
 @dataclass(frozen=True)
-class TwoRounds(OfSites):
+class TwoRounds(SiteMethod):
     """Two questions: which columns matter, and what the coefficients of these are.
 
     1. *Which* (the share `share` of each site's budget): one sparse fit at each site, as for

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from dpstats.estimators.listed import Listed
+from dpstats.estimators.entries import MethodEntry
 
 __all__ = ["LABEL_ONLY"]
 
-LABEL_ONLY: tuple[Listed, ...] = (
-    Listed("ols", "label-ols", "labels.ols:LabelOLS"),
-    Listed("ols", "label-curator", "labels.curator:LabelCurator"),
-    Listed("logit", "label-glm", "labels.glm:LabelGLM"),
-    Listed("logit", "label-curator-glm", "labels.curator_glm:LabelCuratorGLM"),
-    Listed("glm", "label-glm", "labels.glm:LabelGLM"),
-    Listed("glm", "label-curator-glm", "labels.curator_glm:LabelCuratorGLM"),
-    Listed("mean", "label-ols", "labels.ols:LabelOLS"),
-    Listed("mean", "label-curator", "labels.curator:LabelCurator"),
-    Listed("ols", "label-lasso", "labels.sparse:LabelLasso", sparse=True),
-    Listed("ols", "label-curator-omp", "labels.curator_sparse:LabelCuratorOMP", sparse=True),
-    Listed("ols", "thresholded-ols", "labels.sparse:LabelThreshold", sparse=True),
-    Listed("ols", "label-ldp-iht", "labels.published.label_ldp_iht:LabelLDPIHT", sparse=True),
+LABEL_ONLY: tuple[MethodEntry, ...] = (
+    MethodEntry("ols", "label-ols", "labels.ols:LabelOLS"),
+    MethodEntry("ols", "label-curator", "labels.curator:LabelCurator"),
+    MethodEntry("logit", "label-glm", "labels.glm:LabelGLM"),
+    MethodEntry("logit", "label-curator-glm", "labels.curator_glm:LabelCuratorGLM"),
+    MethodEntry("glm", "label-glm", "labels.glm:LabelGLM"),
+    MethodEntry("glm", "label-curator-glm", "labels.curator_glm:LabelCuratorGLM"),
+    MethodEntry("mean", "label-ols", "labels.ols:LabelOLS"),
+    MethodEntry("mean", "label-curator", "labels.curator:LabelCurator"),
+    MethodEntry("ols", "label-lasso", "labels.sparse:LabelLasso", sparse=True),
+    MethodEntry("ols", "label-curator-omp", "labels.curator_sparse:LabelCuratorOMP", sparse=True),
+    MethodEntry("ols", "thresholded-ols", "labels.sparse:LabelThreshold", sparse=True),
+    MethodEntry("ols", "label-ldp-iht", "labels.published.label_ldp_iht:LabelLDPIHT", sparse=True),
 )

@@ -34,15 +34,15 @@ __all__ = [
     "SLOT",
     "LabelMethod",
     "at_least",
+    "covariates_of",
     "inverse_gram",
     "jackknifed",
     "known_term",
     "label_plan",
     "meaningful",
-    "messages",
     "no_solution",
-    "public_rows",
     "randomized",
+    "send_responses",
 ]
 
 Array = NDArray[np.float64]
@@ -98,7 +98,7 @@ class LabelMethod(Method):
         """The plan under a guarantee that the method is made for."""
 
 
-def public_rows(design: Design) -> PublicRows:
+def covariates_of(design: Design) -> PublicRows:
     """The public rows of a design with public covariates."""
     if not hasattr(design, "covariates"):
         raise OptionError(
@@ -108,7 +108,7 @@ def public_rows(design: Design) -> PublicRows:
     return rows
 
 
-def messages(
+def send_responses(
     holder: LabelHolder, design: Design, plan: Plan, offset: bool = True
 ) -> tuple[Array, Responses]:
     """Randomised responses (n,) and how they were sent.
@@ -118,7 +118,7 @@ def messages(
     how = Responses.of(plan, design)
     assert how.channel is not None
     z, _ = holder.ask(RandomizedLabels(how.interval, how.channel), SLOT)
-    known = public_rows(design).offset if offset and design.family == GAUSSIAN else None
+    known = covariates_of(design).offset if offset and design.family == GAUSSIAN else None
     if known is not None:
         z = vector(len(z), lambda part: z[part] - known[part])
     return z, how
@@ -137,7 +137,7 @@ def label_plan(
         model=method.model,
         method=method.name,
         privacy=privacy,
-        n=len(public_rows(design)),
+        n=len(covariates_of(design)),
         names=tuple(design.names),
         mechanisms=mechanisms,
         cost=(0.0, privacy.delta),

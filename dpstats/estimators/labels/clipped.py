@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.estimators.responses import Responses
-from dpstats.tall import Made, Tall, blocks, cross, gram, mean, read, times
+from dpstats.tall import LazyRows, Tall, blocks, cross, gram, mean, read, times
 
-__all__ = ["Clipped", "Refit", "clipped_mean"]
+__all__ = ["ClippedRegression", "Refit", "clipped_mean"]
 
 Array = NDArray[np.float64]
 
@@ -84,7 +84,7 @@ class Refit:
 
 
 @dataclass(frozen=True, eq=False)
-class Clipped:
+class ClippedRegression:
     """Regression with two limits on randomised responses: nonlinear least squares.
 
     Coefficients and the standard deviation of the errors minimise
@@ -119,7 +119,7 @@ class Clipped:
     square_error: float
 
     @classmethod
-    def of(cls, z: Tall, known: Tall, how: Responses, declared: bool) -> Clipped:
+    def of(cls, z: Tall, known: Tall, how: Responses, declared: bool) -> ClippedRegression:
         """From randomised responses and the known term, in internal units."""
         half, middle, n = how.interval.half, how.interval.middle, len(z)
         none, all_ = how.noise(0.0), how.noise(1.0)
@@ -133,7 +133,7 @@ class Clipped:
         away, rest = (_less(v, middle) for v in (z, known))
         return cls(away, rest, half, how.sd, _TRUST[declared], own, error)
 
-    def part(self, rows: NDArray[np.intp]) -> Clipped:
+    def part(self, rows: NDArray[np.intp]) -> ClippedRegression:
         """Some of the rows."""
         z, known = (_picked(values, rows) for values in (self.z, self.known))
         return replace(self, z=z, known=known)
@@ -146,10 +146,10 @@ class Clipped:
     def fit(self, x: Tall) -> Refit:
         """Coefficients of columns (n, k), and the errors' deviation: Levenberg-Marquardt."""
         n = len(self.z)
-        response = Made((n,), lambda part: self.z[part] - self.known[part])
+        response = LazyRows((n,), lambda part: self.z[part] - self.known[part])
         solved = np.linalg.lstsq(gram(x), cross(x, response), rcond=None)[0]
         line: Array = np.asarray(solved, dtype=np.float64)
-        rest = Made((n,), lambda part: response[part] - x[part] @ line)
+        rest = LazyRows((n,), lambda part: response[part] - x[part] @ line)
         # Messages of one bit may all be alike, though no response is known that well.
         state, noise = self._start(x, line), max(_variance(rest), _ALIKE * self.half**2)
         loss, score, hessian = self._expand(x, state, noise)
@@ -228,8 +228,8 @@ class Clipped:
         return loss, score, hessian
 
 
-def _less(values: Tall, middle: float) -> Made:
-    return Made((len(values),), lambda part: values[part] - middle)
+def _less(values: Tall, middle: float) -> LazyRows:
+    return LazyRows((len(values),), lambda part: values[part] - middle)
 
 
 def _picked(values: Tall, rows: NDArray[np.intp]) -> Array:

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from dpstats.estimators.bounds import LINEAR, LINEAR_LOWER, SMALL_DELTA
 from dpstats.estimators.labels.base import (
     LabelMethod,
+    covariates_of,
     inverse_gram,
     known_term,
     label_plan,
-    public_rows,
 )
 from dpstats.estimators.labels.scale import (
     ASTRAY,
@@ -27,12 +27,12 @@ from dpstats.estimators.labels.scale import (
     found_scale,
     with_scale,
 )
-from dpstats.estimators.labels.sums import Leverages, deviation, events, mixed, norm_of, reach
+from dpstats.estimators.labels.sums import Leverages, deviation, events, label_norm, mixed, reach
 from dpstats.estimators.numerics.huber import MEAT_CLIP
 from dpstats.estimators.responses import (
     CHANNEL_OPTIONS,
     Responses,
-    expected,
+    expect_labels,
     linear_shrinkage,
     responses,
     slopes,
@@ -48,7 +48,7 @@ from dpstats.protocol import (
     Plan,
 )
 from dpstats.queries.labels import Interval, LabelSums, SquaredResiduals, WeightedResiduals
-from dpstats.tall import Made, Tall, constant, cross, gram
+from dpstats.tall import LazyRows, Tall, constant, cross, gram
 from dpstats.theory import Assumption, Rate, Theory
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ class LabelCurator(LabelMethod):
 
     def _label_plan(self, design: Design, privacy: LabelOnly, n: int, options: Options) -> Plan:
         """Mechanisms, cost and expected error from public facts only."""
-        rows = public_rows(design)
+        rows = covariates_of(design)
         inverse_gram(rows)  # refuses as many columns as rows
         shares = _shares(design, privacy, options)
         x = rows.columns(np.arange(len(design.names)))
@@ -178,7 +178,7 @@ class LabelCurator(LabelMethod):
         mechanisms = tuple(Mechanism(s, e, _PURPOSES[s]) for s, e in planned.items())
         kept = {"leverage cut": made.cut, "residual clip": clip}
         plan = label_plan(self, design, privacy, how, mechanisms, kept)
-        return expected(plan, design, private, rest, how, errors)
+        return expect_labels(plan, design, private, rest, how, errors)
 
     def fit(self, holder: LabelHolder, design: Design, plan: Plan) -> CoefficientEstimate:
         """Ask for the scale, the sums, solve, and ask for what standard errors need."""
@@ -211,9 +211,9 @@ class LabelCurator(LabelMethod):
         if not asked or half >= max(whole.high - how.center, how.center - whole.low):
             return plan, 0.0
         halves, excess = beyond(holder, whole, how.center, half)
-        x, pure = public_rows(design).columns(np.arange(len(plan.names))), plan.privacy.delta == 0
+        x, pure = covariates_of(design).columns(np.arange(len(plan.names))), plan.privacy.delta == 0
         rows = _leverages(x, float, pure).cut(float(plan.options["leverage cut"])).rows
-        noise = plan.noise(LabelSums(how.interval, rows, norm_of(pure)), "sums").sd
+        noise = plan.noise(LabelSums(how.interval, rows, label_norm(pure)), "sums").sd
         k = int(np.argmin(np.square(noise * halves / half) + np.square(excess) / len(x)))
         if k:
             width = {"clip": float(halves[k]) * design.standardization.y_scale}
@@ -223,22 +223,22 @@ class LabelCurator(LabelMethod):
     def _estimate(
         self, holder: LabelHolder, design: Design, plan: Plan, excess: float
     ) -> CoefficientEstimate:
-        rows, how = public_rows(design), Responses.of(plan, design)
+        rows, how = covariates_of(design), Responses.of(plan, design)
         interval, clip = how.interval, float(plan.options["residual clip"])
         x = rows.columns(np.arange(len(plan.names)))
         n, d = x.shape
         pure = plan.privacy.delta == 0
         made = _leverages(x, float, pure).cut(float(plan.options["leverage cut"]))
         known = known_term(rows)
-        u, on_sums = holder.ask(LabelSums(interval, made.rows, norm_of(pure)), "sums")
-        away = Made((n,), lambda part: interval.middle - known[part])
+        u, on_sums = holder.ask(LabelSums(interval, made.rows, label_norm(pure)), "sums")
+        away = LazyRows((n,), lambda part: interval.middle - known[part])
         params = made.back @ (u + cross(made.rows, away))
-        fitted = Made((n,), lambda part: x[part] @ params + known[part])
+        fitted = LazyRows((n,), lambda part: x[part] @ params + known[part])
 
         (squares,), on_squares = holder.ask(SquaredResiduals(interval, fitted, clip), "scale")
         variance = max(float(squares), on_squares.sd) / max(n - d, 1)
         even = variance * gram(made.rows)
-        query = WeightedResiduals(interval, made.rows, fitted, clip, norm_of(pure))
+        query = WeightedResiduals(interval, made.rows, fitted, clip, label_norm(pure))
         meat, on_meat = holder.ask(query, "meat")
         meat = mixed(meat, even, on_meat.sd, n)
         noise = (on_sums.sd**2 + excess**2 / n) * (made.back @ made.back.T)

@@ -14,18 +14,23 @@ from dpstats.errors import OptionError, given
 from dpstats.estimators.bounds import LABEL_GLM_LOWER, SMALL_DELTA
 from dpstats.estimators.labels.base import (
     LabelMethod,
+    covariates_of,
     inverse_gram,
     known_term,
     label_plan,
     meaningful,
     no_solution,
-    public_rows,
 )
 from dpstats.estimators.labels.glm import glm_responses, typical_mean
-from dpstats.estimators.labels.rounds import Equations, Expected, ResponseVariance, RoundFacts
-from dpstats.estimators.labels.sums import Balanced, Leverages, events, mixed, norm_of
+from dpstats.estimators.labels.rounds import (
+    Equations,
+    ExpectedResponses,
+    ResponseVariance,
+    RoundFacts,
+)
+from dpstats.estimators.labels.sums import BalancedRows, Leverages, events, label_norm, mixed
 from dpstats.estimators.numerics.huber import MEAT_CLIP
-from dpstats.estimators.responses import CHANNEL_OPTIONS, Responses, expected, slopes
+from dpstats.estimators.responses import CHANNEL_OPTIONS, Responses, expect_labels, slopes
 from dpstats.estimators.sources import DUCHI, GOURIEROUX, LI_MATRIX
 from dpstats.families import BINOMIAL, GAUSSIAN
 from dpstats.privacy import LabelOnly
@@ -40,7 +45,7 @@ from dpstats.protocol import (
     Plan,
 )
 from dpstats.queries.labels import HeldSums, LabelSums, WeightedResiduals
-from dpstats.tall import Made, Tall, constant, cross, gram, mean
+from dpstats.tall import LazyRows, Tall, constant, cross, gram, mean
 from dpstats.theory import Assumption, Rate, Theory
 
 if TYPE_CHECKING:
@@ -142,7 +147,7 @@ class LabelCuratorGLM(LabelMethod):
 
     def _label_plan(self, design: Design, privacy: LabelOnly, n: int, options: Options) -> Plan:
         """Mechanisms, cost and expected error from public facts only."""
-        inverse = inverse_gram(public_rows(design))
+        inverse = inverse_gram(covariates_of(design))
         if design.family == BINOMIAL and options.get("clip") is not None:
             raise OptionError(
                 f"clip={given(options['clip'])}: a yes or no is not clipped, for the mean of a "
@@ -165,7 +170,7 @@ class LabelCuratorGLM(LabelMethod):
 
         linear = design.family.link == "identity"
         typical = how if linear else replace(how, sd=math.sqrt(2.0))
-        return expected(plan, design, found.noise, found.sampling, typical, errors)
+        return expect_labels(plan, design, found.noise, found.sampling, typical, errors)
 
     def fit(self, holder: LabelHolder, design: Design, plan: Plan) -> CoefficientEstimate:
         """Ask for the sums, solve, and ask for what standard errors need."""
@@ -181,7 +186,7 @@ class LabelCuratorGLM(LabelMethod):
         params, found = equations.solve(asked.start)
         mu, n = rounds.means(params), len(rounds.x)
         if spread is None:
-            meat = gram(made.rows, Made((n,), lambda part: rounds.law.variance(mu[part])))
+            meat = gram(made.rows, LazyRows((n,), lambda part: rounds.law.variance(mu[part])))
         else:
             meat = _meat(holder, rounds, made, mu, spread)
         back = np.linalg.pinv(equations.bread(params), hermitian=True) @ inverse
@@ -207,18 +212,18 @@ class LabelCuratorGLM(LabelMethod):
         )
 
 
-class _Asked(NamedTuple):
+class _NoisySums(NamedTuple):
     """Noisy sums of weighted responses in the coordinates of `made`, and where to begin."""
 
     start: Array
-    made: Balanced
+    made: BalancedRows
     sums: Array
     noise: NoiseLaw
     spread: ResponseVariance | None = None
 
 
 def _rounds(plan: Plan, design: Design, how: Responses) -> RoundFacts:
-    rows = public_rows(design)
+    rows = covariates_of(design)
     identity = design.family == GAUSSIAN
     return RoundFacts(
         x=rows.columns(np.arange(len(plan.names))),
@@ -232,7 +237,7 @@ def _rounds(plan: Plan, design: Design, how: Responses) -> RoundFacts:
     )
 
 
-def _yes_or_no(rounds: RoundFacts) -> Balanced:
+def _yes_or_no(rounds: RoundFacts) -> BalancedRows:
     """Rows for a yes or no, whose logits are guessed to vary with standard deviation 1."""
     nodes, weights = np.polynomial.hermite_e.hermegauss(9)
     shares, n = weights / weights.sum(), (len(rounds.x),)
@@ -243,32 +248,32 @@ def _yes_or_no(rounds: RoundFacts) -> Balanced:
             sum(w * rounds.link.slope(known + z) for z, w in zip(nodes, shares, strict=True))
         )
 
-    slopes = Made(n, slope)
+    slopes = LazyRows(n, slope)
     width = constant(n[0], 2 * rounds.interval.half)
     return Leverages(
         rounds.x, slopes, slopes, width, lambda s: rounds.noise("sums", s), rounds.pure
     ).best(rounds.at)
 
 
-def _asked_once(holder: LabelHolder, rounds: RoundFacts) -> _Asked:
+def _asked_once(holder: LabelHolder, rounds: RoundFacts) -> _NoisySums:
     made = _yes_or_no(rounds)
-    query = LabelSums(rounds.interval, made.rows, norm_of(rounds.pure))
+    query = LabelSums(rounds.interval, made.rows, label_norm(rounds.pure))
     u, noise = holder.ask(query, "sums")
     u = u + cross(made.rows, constant(len(made.rows), rounds.interval.middle))
-    return _Asked(np.zeros(rounds.x.shape[1]), made, u, noise)
+    return _NoisySums(np.zeros(rounds.x.shape[1]), made, u, noise)
 
 
 def _level(rounds: RoundFacts) -> tuple[Tall, float]:
     """The row whose sum is the mean of responses times its norm, and the error of that mean."""
     n = len(rounds.x)
     each = 1 / math.sqrt(n)
-    row = Made((n, 1), lambda part: np.full((part.stop - part.start, 1), each))
+    row = LazyRows((n, 1), lambda part: np.full((part.stop - part.start, 1), each))
     return row, rounds.noise("level", 2 * rounds.interval.half * each) / math.sqrt(n)
 
 
-def _asked_in_rounds(holder: LabelHolder, rounds: RoundFacts) -> _Asked:
+def _asked_in_rounds(holder: LabelHolder, rounds: RoundFacts) -> _NoisySums:
     interval, (row, error) = rounds.interval, _level(rounds)
-    (total,), _ = holder.ask(LabelSums(interval, row, norm_of(rounds.pure)), "level")
+    (total,), _ = holder.ask(LabelSums(interval, row, label_norm(rounds.pure)), "level")
     level = float(total) / math.sqrt(len(row))
     level = min(max(level + interval.middle, interval.low), interval.high)
     if rounds.guess.counts or rounds.law.link == "log":
@@ -280,21 +285,23 @@ def _asked_in_rounds(holder: LabelHolder, rounds: RoundFacts) -> _Asked:
     spread = _spread(holder, rounds, where)
     low, high, made = rounds.second(where, spread)
     sums, noise = _held(holder, rounds, "sums", low, high, made)
-    lost = Made((len(where.mean),), lambda p: spread.lost(where.mean[p], low[p], high[p], interval))
+    lost = LazyRows(
+        (len(where.mean),), lambda p: spread.lost(where.mean[p], low[p], high[p], interval)
+    )
     sums = sums + cross(made.rows, lost)
-    return _Asked(params, made, sums, noise, spread)
+    return _NoisySums(params, made, sums, noise, spread)
 
 
 def _held(
-    holder: LabelHolder, rounds: RoundFacts, slot: str, low: Tall, high: Tall, made: Balanced
+    holder: LabelHolder, rounds: RoundFacts, slot: str, low: Tall, high: Tall, made: BalancedRows
 ) -> Answer:
     """Noisy sums of responses that are held to intervals of their own."""
-    query = HeldSums(rounds.interval, made.rows, low, high, norm_of(rounds.pure))
+    query = HeldSums(rounds.interval, made.rows, low, high, label_norm(rounds.pure))
     answer = holder.ask(query, slot)
     return Answer(answer.value + cross(made.rows, query.middle), answer.noise)
 
 
-def _spread(holder: LabelHolder, rounds: RoundFacts, where: Expected) -> ResponseVariance:
+def _spread(holder: LabelHolder, rounds: RoundFacts, where: ExpectedResponses) -> ResponseVariance:
     """How responses spread about a rough fit."""
     n, guess = (len(where.most),), rounds.guess
     unit = rounds.noise("scale", 1.0)
@@ -303,12 +310,12 @@ def _spread(holder: LabelHolder, rounds: RoundFacts, where: Expected) -> Respons
     def variance(part: slice) -> Array:
         return guess.variance(where.most[part])
 
-    clips = Made(
+    clips = LazyRows(
         n, lambda part: rounds.clip_bounds(where.mean[part], clip * np.sqrt(variance(part)))
     )
-    rows = Made((*n, 1), lambda part: (1 / np.sqrt(variance(part)))[:, None])
+    rows = LazyRows((*n, 1), lambda part: (1 / np.sqrt(variance(part)))[:, None])
     name = "weighted squared residuals"
-    norm = norm_of(rounds.pure)
+    norm = label_norm(rounds.pure)
     query = WeightedResiduals(rounds.interval, rows, where.mean, clips, norm, name)
     ((squares,),), noise = holder.ask(query, "scale")
     squares = max(float(squares), noise.sd / 2)
@@ -317,11 +324,11 @@ def _spread(holder: LabelHolder, rounds: RoundFacts, where: Expected) -> Respons
         return ((where.most[part] - where.least[part]) / 2) ** 2 / variance(part)
 
     known = n[0] * mean(n[0], missed)
-    return guess.measured(squares, Made(n, lambda part: 1 / variance(part)), where.mean, known)
+    return guess.measured(squares, LazyRows(n, lambda part: 1 / variance(part)), where.mean, known)
 
 
 def _meat(
-    holder: LabelHolder, rounds: RoundFacts, made: Balanced, mu: Tall, spread: ResponseVariance
+    holder: LabelHolder, rounds: RoundFacts, made: BalancedRows, mu: Tall, spread: ResponseVariance
 ) -> Array:
     """Outer product of the scores: measured, beside what the spread says."""
     n, i = (len(mu),), rounds.interval
@@ -335,13 +342,13 @@ def _meat(
     def clips(part: slice) -> Array:
         return rounds.clip_bounds(fitted(part), MEAT_CLIP * np.sqrt(variance(part)))
 
-    norm = norm_of(rounds.pure)
-    query = WeightedResiduals(i, made.rows, Made(n, fitted), Made(n, clips), norm)
+    norm = label_norm(rounds.pure)
+    query = WeightedResiduals(i, made.rows, LazyRows(n, fitted), LazyRows(n, clips), norm)
     meat, noise = holder.ask(query, "meat")
-    return mixed(meat, gram(made.rows, Made(n, variance)), noise.sd, n[0])
+    return mixed(meat, gram(made.rows, LazyRows(n, variance)), noise.sd, n[0])
 
 
-def _anticipated(rounds: RoundFacts, how: Responses) -> Balanced:
+def _anticipated(rounds: RoundFacts, how: Responses) -> BalancedRows:
     """Rows of the last round, as far as public facts tell."""
     level, (_, error) = typical_mean(rounds.law, how), _level(rounds)
     _, _, made = rounds.first(level, error)

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from dpstats.accounting import Selection, Share, calibrate, gdp_mu
 from dpstats.errors import OptionError, among, given
 from dpstats.estimators.base import Request
-from dpstats.estimators.bounds import LINEAR, SMALL_DELTA, SPARSE_LOWER
+from dpstats.estimators.bounds import LINEAR, SMALL_DELTA, SPARSE_LOWER, rates
 from dpstats.estimators.guesses import round_up
-from dpstats.estimators.labels.base import LabelMethod, label_plan, public_rows
+from dpstats.estimators.labels.base import LabelMethod, covariates_of, label_plan
 from dpstats.estimators.labels.curator import LabelCurator
 from dpstats.estimators.labels.pursuit import SCORE_CLIP, Pursuit
 from dpstats.estimators.numerics.lasso import sizes_of, universal
@@ -31,7 +31,7 @@ from dpstats.estimators.selection import (
 from dpstats.estimators.sources import CAI, DURFEE, TROPP
 from dpstats.privacy import LabelOnly
 from dpstats.protocol import Answer, CoefficientEstimate, LabelHolder, Mechanism, Options, Plan
-from dpstats.theory import Assumption, Rate, Theory
+from dpstats.theory import Assumption, Theory
 
 if TYPE_CHECKING:
     from dpstats.design import Design
@@ -78,9 +78,8 @@ _THEORY = Theory(
         Assumption("Noise lets columns be found", "n eps > s log(d) sqrt(log(1/delta))"),
         SMALL_DELTA,
     ),
-    upper=(
-        Rate("statistical", "sqrt(s log(d)/n)", _ELSEWHERE, conjectured=True),
-        Rate("privacy", "s log(d) sqrt(log(1/delta))/(n eps)", _ELSEWHERE, conjectured=True),
+    upper=rates(
+        "sqrt(s log(d)/n)", "s log(d) sqrt(log(1/delta))/(n eps)", _ELSEWHERE, conjectured=True
     ),
     lower=SPARSE_LOWER[:1],
     citations=(
@@ -147,7 +146,7 @@ class LabelCuratorOMP(LabelMethod):
         asked, inference = options.get("sparsity"), options.get("inference", "none")
         if not among(inference, ("none", "split")):
             raise OptionError(f"inference={given(inference)}: allowed are 'none' and 'split'.")
-        split, n = inference == "split", len(public_rows(design))
+        split, n = inference == "split", len(covariates_of(design))
         how = responses(design, privacy, options)
         picks = _picks(design, privacy, n // 2 if split else n, sizes_of(asked))
         mechanisms = _mechanisms(_asks(design, picks), privacy, int(split))
@@ -165,7 +164,7 @@ class LabelCuratorOMP(LabelMethod):
     def fit(self, holder: LabelHolder, design: Design, plan: Plan) -> CoefficientEstimate:
         """Choose and fit in rounds, drop what noise explains, and fit the rest."""
         split = plan.options["inference"] == "split"
-        rows, how = public_rows(design), Responses.of(plan, design)
+        rows, how = covariates_of(design), Responses.of(plan, design)
         picks = tuple(plan.options["picks"])
         asked = rows.part(holder.half(1)) if split else rows
         pursuit = Pursuit(holder, plan, asked, how, design.standardization.intercept)
@@ -249,7 +248,7 @@ def _mechanisms(asks: Sequence[Request], privacy: LabelOnly, branch: int) -> tup
 
 def _part(design: Design, columns: Positions, rows: Positions) -> Design:
     """The design of some of the rows, with some of its columns."""
-    part = public_rows(design).part(rows)
+    part = covariates_of(design).part(rows)
     made = restricted(design, [int(j) for j in columns])
     covariates = replace(part, x=part.columns(columns))
     return replace(made, covariates=covariates)  # type: ignore[call-arg]  # a PublicDesign
@@ -271,7 +270,7 @@ def _on_second_half(
     none = columns.size == 0
     columns = _first(design) if none else columns
     part = _part(design, columns, holder.half(2))
-    own = LabelCurator().plan(part, plan.privacy, len(public_rows(part)), **_clip(plan.options))
+    own = LabelCurator().plan(part, plan.privacy, len(covariates_of(part)), **_clip(plan.options))
     found = LabelCurator().fit(_LaterSlots(holder, own), part, own)
     params = np.zeros(len(plan.names))
     params[columns] = found.params

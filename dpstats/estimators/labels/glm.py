@@ -10,28 +10,34 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.estimators.bounds import LABEL_GLM_LOWER, SMALL_EPS
+from dpstats.estimators.bounds import LABEL_GLM_LOWER, SMALL_EPS, rates
 from dpstats.estimators.labels.base import (
     RANDOMIZED_ONCE,
     LabelMethod,
     at_least,
+    covariates_of,
     inverse_gram,
     jackknifed,
     known_term,
     label_plan,
     meaningful,
-    messages,
     no_solution,
-    public_rows,
     randomized,
+    send_responses,
 )
-from dpstats.estimators.responses import CHANNEL_OPTIONS, Responses, expected, responses, slopes
+from dpstats.estimators.responses import (
+    CHANNEL_OPTIONS,
+    Responses,
+    expect_labels,
+    responses,
+    slopes,
+)
 from dpstats.estimators.sources import DUCHI, VAN_DEN_HOUT, WANG_PIECEWISE
 from dpstats.families import BINOMIAL, Family
 from dpstats.privacy import LabelOnly
 from dpstats.protocol import CoefficientEstimate, LabelHolder, Options, Plan
-from dpstats.tall import Made, Tall, cross, farthest, gram, mean, outer
-from dpstats.theory import Assumption, Rate, Theory
+from dpstats.tall import LazyRows, Tall, cross, farthest, gram, mean, outer
+from dpstats.theory import Assumption, Theory
 
 if TYPE_CHECKING:
     from dpstats.design import Design
@@ -66,9 +72,8 @@ _THEORY = Theory(
         Assumption("Responses lie in the declared range, or have the declared centre and scale"),
         Assumption(formula="n > d"),
     ),
-    upper=(
-        Rate("statistical", "sqrt(d/n)", _FIXED, conjectured=True),
-        Rate("privacy", "B sqrt(d/n)/eps, B = 1", _FIXED, conjectured=True, given=(SMALL_EPS,)),
+    upper=rates(
+        "sqrt(d/n)", "B sqrt(d/n)/eps, B = 1", _FIXED, conjectured=True, given=(SMALL_EPS,)
     ),
     lower=LABEL_GLM_LOWER,
     citations=(
@@ -116,7 +121,7 @@ class LabelGLM(LabelMethod):
 
     def _label_plan(self, design: Design, privacy: LabelOnly, n: int, options: Options) -> Plan:
         """Channel, interval, cost and expected error from public facts only."""
-        inverse = inverse_gram(public_rows(design))
+        inverse = inverse_gram(covariates_of(design))
         at, law = slopes(design), design.family
         how = glm_responses(design, privacy, options, inverse)
         plan = label_plan(self, design, privacy, how, randomized(how), {})
@@ -128,12 +133,12 @@ class LabelGLM(LabelMethod):
             return math.sqrt(width / _information(law, how.at(epsilon)))
 
         typical = replace(how, sd=math.sqrt(2.0))
-        return expected(plan, design, private, rest, typical, errors)
+        return expect_labels(plan, design, private, rest, typical, errors)
 
     def fit(self, holder: LabelHolder, design: Design, plan: Plan) -> CoefficientEstimate:
         """Ask for the randomised responses, and solve."""
-        z, how = messages(holder, design, plan)
-        rows = public_rows(design)
+        z, how = send_responses(holder, design, plan)
+        rows = covariates_of(design)
         x = rows.columns(np.arange(len(plan.names)))
         model = _Model(x, z, known_term(rows), design.family, how)
         start, _ = model.solve(model.start(), plain=True)
@@ -168,13 +173,13 @@ class _Model:
             "log": math.log(max(middle, 1e-3)),
             "logit": math.log(max(middle, 1e-3) / max(1 - middle, 1e-3)),
         }[self.family.link]
-        target = Made((n,), lambda part: link - self.known[part])
+        target = LazyRows((n,), lambda part: link - self.known[part])
         found: Array = np.linalg.pinv(gram(self.x), hermitian=True) @ cross(self.x, target)
         return found
 
-    def eta(self, params: Array) -> Made:
+    def eta(self, params: Array) -> LazyRows:
         """Linear predictors."""
-        return Made((len(self.z),), lambda part: self.x[part] @ params + self.known[part])
+        return LazyRows((len(self.z),), lambda part: self.x[part] @ params + self.known[part])
 
     def inside(self, params: Array) -> bool:
         """Whether linear predictors are where a logit or a log mean something."""
@@ -236,7 +241,7 @@ class _Model:
             return np.asarray(slope / variance * (self.z[part] - mu))
 
         with np.errstate(all="ignore"):
-            return cross(self.x, Made((len(self.z),), weighted))
+            return cross(self.x, LazyRows((len(self.z),), weighted))
 
     def _information(self, params: Array, plain: bool) -> Array:
         """Minus their expected derivative."""
@@ -246,7 +251,7 @@ class _Model:
             return np.asarray(slope**2 / variance)
 
         with np.errstate(all="ignore"):
-            return gram(self.x, Made((len(self.z),), weights))
+            return gram(self.x, LazyRows((len(self.z),), weights))
 
     def _own(self, mu: Array) -> Array:
         """Variance of a response, from its family."""

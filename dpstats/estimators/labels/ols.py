@@ -10,22 +10,22 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.estimators.bounds import LABEL_LOWER, LINEAR, SMALL_EPS
+from dpstats.estimators.bounds import LABEL_LOWER, LINEAR, SMALL_EPS, rates
 from dpstats.estimators.labels.base import (
     RANDOMIZED_ONCE,
     LabelMethod,
     at_least,
+    covariates_of,
     inverse_gram,
     jackknifed,
     label_plan,
-    messages,
-    public_rows,
     randomized,
+    send_responses,
 )
 from dpstats.estimators.responses import (
     CHANNEL_OPTIONS,
     Responses,
-    expected,
+    expect_labels,
     linear_shrinkage,
     responses,
     slopes,
@@ -34,7 +34,7 @@ from dpstats.estimators.sources import DUCHI, WANG_PIECEWISE
 from dpstats.privacy import LabelOnly
 from dpstats.protocol import CoefficientEstimate, LabelHolder, Options, Plan
 from dpstats.tall import Tall, cross, gram, mean, outer, times
-from dpstats.theory import Assumption, Rate, Theory
+from dpstats.theory import Assumption, Theory
 
 if TYPE_CHECKING:
     from dpstats.design import Design
@@ -57,10 +57,7 @@ _THEORY = Theory(
         Assumption("Responses lie in the declared range, or have the declared centre and scale"),
         Assumption(formula="n > d"),
     ),
-    upper=(
-        Rate("statistical", "sqrt(d/n)", _FIXED),
-        Rate("privacy", "B sqrt(d/n)/eps, B = 1", _FIXED, given=(SMALL_EPS,)),
-    ),
+    upper=rates("sqrt(d/n)", "B sqrt(d/n)/eps, B = 1", _FIXED, given=(SMALL_EPS,)),
     lower=LABEL_LOWER,
     citations=(WANG_PIECEWISE.at("Algorithm 2 (piecewise mechanism)"), _FIXED),
 )
@@ -98,7 +95,7 @@ class LabelOLS(LabelMethod):
 
     def _label_plan(self, design: Design, privacy: LabelOnly, n: int, options: Options) -> Plan:
         """Channel, interval, cost and expected error from public facts only."""
-        inverse = inverse_gram(public_rows(design))
+        inverse = inverse_gram(covariates_of(design))
         most = float(np.diag(inverse)[slopes(design)].min())
 
         def se(how: Responses) -> float:
@@ -111,15 +108,15 @@ class LabelOLS(LabelMethod):
         def errors(epsilon: float) -> float:
             return math.sqrt(width * (how.residual_variance + how.at(epsilon).noise()))
 
-        return expected(
+        return expect_labels(
             plan, design, how.noise() * inverse, how.residual_variance * inverse, how, errors
         )
 
     def fit(self, holder: LabelHolder, design: Design, plan: Plan) -> CoefficientEstimate:
         """Ask for the randomised responses, and solve."""
-        z, how = messages(holder, design, plan)
+        z, how = send_responses(holder, design, plan)
         params, cov, privacy, variance = least_squares(
-            public_rows(design).columns(np.arange(len(plan.names))), z, how
+            covariates_of(design).columns(np.arange(len(plan.names))), z, how
         )
         released = how.options()
         if variance > 0:

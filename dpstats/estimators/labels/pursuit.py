@@ -14,21 +14,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.estimators.labels.base import known_term
-from dpstats.estimators.labels.sums import deviation, inverse_root, norm_of, reach
+from dpstats.estimators.labels.sums import deviation, inverse_root, label_norm, reach
 from dpstats.estimators.numerics.huber import clipped_square, efficient_clip, unclipped
 from dpstats.estimators.numerics.lasso import PublicMoments
 from dpstats.estimators.selection import BALL
 from dpstats.protocol import LabelHolder
 from dpstats.queries.column_scores import ColumnScores
 from dpstats.queries.labels import HeldSums, SquaredResiduals
-from dpstats.tall import Made, gram, mean, times, vector
+from dpstats.tall import LazyRows, gram, mean, times, vector
 
 if TYPE_CHECKING:
     from dpstats.design import PublicRows
     from dpstats.estimators.responses import Responses
     from dpstats.protocol import Plan
 
-__all__ = ["SCORE_CLIP", "Pursued", "Pursuit"]
+__all__ = ["SCORE_CLIP", "Pursuit", "PursuitResult"]
 
 Array = NDArray[np.float64]
 Positions = NDArray[np.intp]
@@ -42,7 +42,7 @@ _CLEAR = 2.5  # ses: that a coefficient has to be away from 0, at least
 
 
 @dataclass(frozen=True, eq=False)
-class Pursued:
+class PursuitResult:
     """Columns that were chosen, their coefficients, and what is known of these.
 
     Attributes
@@ -61,13 +61,13 @@ class Pursued:
     sampling: Array
     noise: Array
 
-    def only(self, kept: Positions) -> Pursued:
+    def only(self, kept: Positions) -> PursuitResult:
         """The fit of some of the columns, by what the fit of all says of X'y."""
         moments = self.gram[kept]
         part = moments[:, kept]
         back = np.linalg.pinv(part, hermitian=True) @ moments
         sampling, noise = (back @ v @ back.T for v in (self.sampling, self.noise))
-        return Pursued(self.columns[kept], back @ self.params, part, sampling, noise)
+        return PursuitResult(self.columns[kept], back @ self.params, part, sampling, noise)
 
 
 @dataclass(eq=False)
@@ -95,7 +95,7 @@ class Pursuit:
     intercept: int | None
     spread: float = field(init=False)  # of the response
     sd: float = field(init=False)  # of the residuals
-    fit: Pursued = field(init=False)
+    fit: PursuitResult = field(init=False)
 
     def __post_init__(self) -> None:
         self._moments = PublicMoments(self.rows.x)
@@ -106,7 +106,7 @@ class Pursuit:
         start = self.how.center if always else 0.0
         self._set(np.asarray(always, dtype=np.intp), np.full(len(always), start))
 
-    def run(self, picks: tuple[int, ...], steps: int) -> Pursued:
+    def run(self, picks: tuple[int, ...], steps: int) -> PursuitResult:
         """Choose `picks` columns in as many rounds, and take `steps` steps."""
         if self.intercept is not None:
             self._step("start", _CLIP)
@@ -155,16 +155,16 @@ class Pursuit:
         columns, params = self.fit.columns, self.fit.params
         x = self.rows.columns(columns)
         root = inverse_root(self.fit.gram)
-        rows = Made(x.shape, lambda part: x[part] @ root)
+        rows = LazyRows(x.shape, lambda part: x[part] @ root)
         pure = self.plan.privacy.delta == 0
         multiplier = self.plan.noise_multiplier(slot) * deviation(pure)
         unit = 2 * reach(rows, pure) * multiplier
         bound = (efficient_clip(unit**2) if clip is None else clip) * self.sd
         bound = min(bound, self._half)
         fitted, n = self._fitted, (len(self.rows),)
-        low = Made(n, lambda part: fitted[part] - bound)
-        high = Made(n, lambda part: fitted[part] + bound)
-        query = HeldSums(self.how.interval, rows, low, high, norm_of(pure))
+        low = LazyRows(n, lambda part: fitted[part] - bound)
+        high = LazyRows(n, lambda part: fitted[part] + bound)
+        query = HeldSums(self.how.interval, rows, low, high, label_norm(pure))
         clips = bound / self.sd
         slope = float(unclipped(clips))
         sums, noise = self.holder.ask(query, slot)
@@ -186,7 +186,7 @@ class Pursuit:
     ) -> None:
         x = self.rows.columns(columns)
         none = np.zeros((columns.size, columns.size))
-        self.fit = Pursued(
+        self.fit = PursuitResult(
             columns,
             params,
             gram(x),
@@ -208,7 +208,7 @@ class Pursuit:
 
     # -- what stays ----------------------------------------------------------------------------
 
-    def kept(self, sizes: tuple[int, ...] | None, clear: bool = True) -> Pursued:
+    def kept(self, sizes: tuple[int, ...] | None, clear: bool = True) -> PursuitResult:
         """What stands out; of the numbers asked for the smallest that holds it, or the largest.
 
         Of d columns for nothing the largest coefficient has sqrt(2 log d) sampling errors, where s

@@ -16,12 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.estimators.labels.base import meaningful
-from dpstats.estimators.labels.sums import Balanced, Leverages, deviation
+from dpstats.estimators.labels.sums import BalancedRows, Leverages, deviation
 from dpstats.families import BINOMIAL, GAUSSIAN, POISSON, Family
 from dpstats.queries.labels import Interval
-from dpstats.tall import Made, Tall, constant, cross, farthest, gram, mean, read, vector
+from dpstats.tall import LazyRows, Tall, constant, cross, farthest, gram, mean, read, vector
 
-__all__ = ["Equations", "Expected", "ResponseVariance", "RoundFacts"]
+__all__ = ["Equations", "ExpectedResponses", "ResponseVariance", "RoundFacts"]
 
 Array = NDArray[np.float64]
 _Part = Callable[[slice], Array]  # of one number for each row, those of some rows
@@ -123,16 +123,16 @@ class Equations:
     total: Array
     interval: Interval
 
-    def eta(self, params: Array) -> Made:
+    def eta(self, params: Array) -> LazyRows:
         """Linear predictors."""
-        return Made((len(self.x),), lambda part: self.x[part] @ params + self.known[part])
+        return LazyRows((len(self.x),), lambda part: self.x[part] @ params + self.known[part])
 
     def bread(self, params: Array) -> Array:
         """Derivative of the left side, (d, d)."""
         eta = self.eta(params)
         return gram(
             self.x,
-            Made((len(self.x),), lambda part: self.weights[part] * self.link.slope(eta[part])),
+            LazyRows((len(self.x),), lambda part: self.weights[part] * self.link.slope(eta[part])),
         )
 
     def solve(self, params: Array) -> tuple[Array, bool]:
@@ -161,13 +161,13 @@ class Equations:
 
     def _gap(self, params: Array) -> Array:
         eta = self.eta(params)
-        mean = Made((len(self.x),), lambda part: self.weights[part] * self.link.mean(eta[part]))
+        mean = LazyRows((len(self.x),), lambda part: self.weights[part] * self.link.mean(eta[part]))
         left: Array = self.total - cross(self.x, mean)
         return left
 
 
 @dataclass(frozen=True, eq=False)
-class Expected:
+class ExpectedResponses:
     """Means of responses, with the ends between which they are by what is known; arrays (n,)."""
 
     mean: Array
@@ -245,12 +245,12 @@ class RoundFacts:
             return np.zeros_like(self._flat)
         return math.log(level / mean(n, lambda part: np.exp(self.known[part]))) * self._flat
 
-    def means(self, params: Array) -> Made:
+    def means(self, params: Array) -> LazyRows:
         """Means of responses by coefficients."""
         x, known = self.x, self.known
-        return Made(self._n, lambda part: self.link.mean(x[part] @ params + known[part]))
+        return LazyRows(self._n, lambda part: self.link.mean(x[part] @ params + known[part]))
 
-    def first(self, level: float, error: float) -> tuple[Tall, Tall, Balanced]:
+    def first(self, level: float, error: float) -> tuple[Tall, Tall, BalancedRows]:
         """Intervals and rows of the first round, where the mean is `level` up to `error`."""
         mu = self.means(self.start(level))
 
@@ -267,7 +267,7 @@ class RoundFacts:
 
         return self._made("pilot", mu, self.guess, low, high)
 
-    def posterior(self, made: Balanced, sums: Array, level: float) -> tuple[Array, Array]:
+    def posterior(self, made: BalancedRows, sums: Array, level: float) -> tuple[Array, Array]:
         """Coefficients and covariance: noisy whitened sums beside a guess of their size.
 
         Sampling errors of whitened sums have covariance 1, so that sums weigh ``1/(1 + scale^2)``.
@@ -282,9 +282,9 @@ class RoundFacts:
             away = b - start
             return float(weight * gap @ gap + away @ precision @ away), gap
 
-        def slopes(b: Array) -> Made:
+        def slopes(b: Array) -> LazyRows:
             x, known = self.x, self.known
-            return Made(
+            return LazyRows(
                 self._n,
                 lambda part: made.weights[part] * self.link.slope(x[part] @ b + known[part]),
             )
@@ -308,7 +308,7 @@ class RoundFacts:
                 break
         return params, inverse
 
-    def expected(self, params: Array, cov: Array) -> Expected:
+    def expected(self, params: Array, cov: Array) -> ExpectedResponses:
         """Where means are, and may be, by a fit."""
         low, high, n = self.interval.low, self.interval.high, len(self.x)
 
@@ -321,9 +321,11 @@ class RoundFacts:
 
             return vector(n, at)
 
-        return Expected(moved(0.0), moved(-1.0), moved(1.0))
+        return ExpectedResponses(moved(0.0), moved(-1.0), moved(1.0))
 
-    def second(self, found: Expected, spread: ResponseVariance) -> tuple[Tall, Tall, Balanced]:
+    def second(
+        self, found: ExpectedResponses, spread: ResponseVariance
+    ) -> tuple[Tall, Tall, BalancedRows]:
         """Intervals and rows of the round that the coefficients are taken from.
 
         Widths, in standard deviations, have the smallest expected squared error: wide intervals
@@ -343,17 +345,22 @@ class RoundFacts:
         return best
 
     def _cost(
-        self, found: Expected, spread: ResponseVariance, low: Tall, high: Tall, made: Balanced
-    ) -> tuple[Made, Made]:
+        self,
+        found: ExpectedResponses,
+        spread: ResponseVariance,
+        low: Tall,
+        high: Tall,
+        made: BalancedRows,
+    ) -> tuple[LazyRows, LazyRows]:
         """What intervals take of means in weighted equations, and the weights of slopes."""
         return (
-            Made(
+            LazyRows(
                 self._n,
                 lambda p: (
                     made.weights[p] * spread.lost(found.mean[p], low[p], high[p], self.interval)
                 ),
             ),
-            Made(self._n, lambda p: made.weights[p] * self._slope(found.mean[p])),
+            LazyRows(self._n, lambda p: made.weights[p] * self._slope(found.mean[p])),
         )
 
     def clip_bounds(self, fitted: Array, clips: Array) -> Array:
@@ -365,7 +372,7 @@ class RoundFacts:
 
     def _made(
         self, slot: str, mu: Tall, spread: ResponseVariance, low: _Part, high: _Part
-    ) -> tuple[Tall, Tall, Balanced]:
+    ) -> tuple[Tall, Tall, BalancedRows]:
         """Intervals inside that of all responses, and the rows for them."""
         least = 2 * self.interval.half * _NARROWEST
 
@@ -377,13 +384,13 @@ class RoundFacts:
 
         made = Leverages(
             self.x,
-            Made(self._n, lambda part: self._slope(mu[part])),
-            Made(self._n, lambda part: spread.variance(mu[part])),
-            Made(self._n, lambda part: upper(part) - lower(part)),
+            LazyRows(self._n, lambda part: self._slope(mu[part])),
+            LazyRows(self._n, lambda part: spread.variance(mu[part])),
+            LazyRows(self._n, lambda part: upper(part) - lower(part)),
             lambda sensitivity: self.noise(slot, sensitivity),
             self.pure,
         )
-        return Made(self._n, lower), Made(self._n, upper), made.best(self.at)
+        return LazyRows(self._n, lower), LazyRows(self._n, upper), made.best(self.at)
 
     def _slope(self, mu: Array) -> Array:
         return np.maximum(mu, _RARE) if self.law.link == "log" else np.ones_like(mu)

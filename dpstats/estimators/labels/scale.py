@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.accounting import gdp_mu
-from dpstats.estimators.labels.base import public_rows
-from dpstats.estimators.labels.sums import deviation, norm_of
+from dpstats.estimators.labels.base import covariates_of
+from dpstats.estimators.labels.sums import deviation, label_norm
 from dpstats.estimators.numerics.cells import Column
 from dpstats.privacy import LabelOnly
 from dpstats.protocol import LabelHolder
@@ -50,7 +50,7 @@ def _share(design: Design, privacy: LabelOnly, n: int) -> float:
     if design.endog is None or not design.endog.unscaled or _of_levels(design):
         return 0.0
     pure = privacy.delta == 0
-    query = LabelCells(Interval(-1.0, 1.0), np.array([-1.0, 1.0]), norm_of(pure))
+    query = LabelCells(Interval(-1.0, 1.0), np.array([-1.0, 1.0]), label_norm(pure))
     rows = n * (privacy.epsilon if pure else gdp_mu(privacy.epsilon, privacy.delta))
     whole = query.sensitivity() * deviation(pure) / rows  # noise at the whole budget
     power = 1 if pure else 2  # of noise in the budget
@@ -70,7 +70,7 @@ def with_scale(
     shares: Mapping[str, float], design: Design, privacy: LabelOnly, find: bool
 ) -> dict[str, float]:
     """Shares of a fit's questions after counts, and the scale where none is declared."""
-    share = _share(design, privacy, len(public_rows(design))) if find else 0.0
+    share = _share(design, privacy, len(covariates_of(design))) if find else 0.0
     first = {ASTRAY: _PURE_COUNTS if privacy.delta == 0 else _COUNTS}
     if share:
         first |= {slot: share * part for slot, part in zip(_SLOTS, _STAGES, strict=True)}
@@ -83,7 +83,7 @@ def with_scale(
 
 def found_scale(
     holder: LabelHolder, design: Design
-) -> tuple[Design, dict[str, Any], tuple[str, ...]]:
+) -> tuple[Design, dict[str, dict[str, dict[str, float]]], tuple[str, ...]]:
     """The design with the centre and scale that were found; what to release, and to remark.
 
     Three stages of histograms of the response: cells outward from public anchors by powers of 4,
@@ -109,7 +109,7 @@ def counted(
     """Noisy shares of responses outside of what is declared, and missing; and remarks."""
     assert design.endog is not None
     name, n = design.endog.name, holder.plan.n
-    norm = norm_of(holder.plan.privacy.delta == 0)
+    norm = label_norm(holder.plan.privacy.delta == 0)
     value, noise = holder.ask(LabelAstray(Interval(*design.internal_endog_bounds), norm), ASTRAY)
     outside, missing = np.clip(value / n, 0.0, 1.0)
     clear = max(_MANY, _CLEAR * noise.sd / n)
@@ -148,7 +148,7 @@ def beyond(holder: LabelHolder, whole: Interval, center: float, half: float) -> 
     halves = halves[halves < max(whole.high - center, center - whole.low)]
     inner = center + np.concatenate([-halves[::-1], halves])
     inside = inner[(inner > whole.low) & (inner < whole.high)]
-    norm = norm_of(holder.plan.privacy.delta == 0)
+    norm = label_norm(holder.plan.privacy.delta == 0)
     edges = np.concatenate([[whole.low], inside, [whole.high]])
     counts, noise = holder.ask(LabelCells(whole, edges, norm), TAILS)
     distances = np.abs((edges[1:] + edges[:-1]) / 2 - center)
@@ -170,7 +170,7 @@ def _column(holder: LabelHolder, design: Design) -> Column:
 
     def query(edges: Array) -> LabelCells:
         inner = np.clip((edges - units.y_center) / units.y_scale, low, high)
-        return LabelCells(Interval(low, high), inner, norm_of(pure))
+        return LabelCells(Interval(low, high), inner, label_norm(pure))
 
     some = query(np.array([endog.lower, endog.upper]))
     sds = [plan.noise(some, slot).sd * (_LAPLACE if pure else 1.0) for slot in _SLOTS]

@@ -12,18 +12,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.errors import OptionError, among, given
-from dpstats.estimators.bounds import LABEL_SPARSE_LOWER, LINEAR, SMALL_EPS
+from dpstats.estimators.bounds import LABEL_SPARSE_LOWER, LINEAR, SMALL_EPS, rates
 from dpstats.estimators.guesses import declared, round_up
 from dpstats.estimators.labels.base import (
     RANDOMIZED_ONCE,
     LabelMethod,
+    covariates_of,
     known_term,
     label_plan,
-    messages,
-    public_rows,
     randomized,
+    send_responses,
 )
-from dpstats.estimators.labels.clipped import Clipped, clipped_mean
+from dpstats.estimators.labels.clipped import ClippedRegression, clipped_mean
 from dpstats.estimators.labels.ols import least_squares
 from dpstats.estimators.numerics.lasso import PublicMoments, lasso, sizes_of, universal
 from dpstats.estimators.responses import CHANNEL_OPTIONS, Responses, linear_shrinkage, responses
@@ -32,7 +32,7 @@ from dpstats.estimators.sources import NEGAHBAN, ROSETT, WANG_PIECEWISE, WANG_XU
 from dpstats.privacy import LabelOnly
 from dpstats.protocol import CoefficientEstimate, LabelHolder, Options, Plan
 from dpstats.tall import mean, vector
-from dpstats.theory import Assumption, Citation, Rate, Theory
+from dpstats.theory import Assumption, Citation, Theory
 
 if TYPE_CHECKING:
     from dpstats.design import Design, PublicRows
@@ -64,11 +64,12 @@ def _theory(estimator: str, own: Citation, source: Citation, *, conjectured: boo
             Assumption("Errors are normal, or the interval contains the responses"),
             Assumption(formula="n >~ s log(d)/eps^2"),
         ),
-        upper=(
-            Rate("statistical", "sqrt(s log(d)/n)", source, conjectured),
-            Rate(
-                "privacy", "B sqrt(s log(d)/n)/eps, B = 1", source, conjectured, given=(SMALL_EPS,)
-            ),
+        upper=rates(
+            "sqrt(s log(d)/n)",
+            "B sqrt(s log(d)/n)/eps, B = 1",
+            source,
+            conjectured=conjectured,
+            given=(SMALL_EPS,),
         ),
         lower=LABEL_SPARSE_LOWER,
         citations=(
@@ -90,7 +91,7 @@ _OPTIONS = {
 
 
 @dataclass(frozen=True)
-class _Found:
+class _SelectedColumns:
     """Columns that were selected, with the intercept, and their coefficients."""
 
     columns: Positions
@@ -103,7 +104,7 @@ class _Problem:
     """Randomised responses on public rows, less the middle of their interval."""
 
     rows: PublicRows
-    model: Clipped
+    model: ClippedRegression
     moments: PublicMoments
     intercept: int | None
 
@@ -123,13 +124,13 @@ class _Problem:
         free = int(self.rows.x.shape[1]) - len(self.always)
         return max(1, min(free, self.n // 4))
 
-    def refit(self, columns: Positions) -> _Found:
+    def refit(self, columns: Positions) -> _SelectedColumns:
         """Coefficients of columns, the intercept among them."""
         chosen = np.union1d(columns, self.always).astype(np.intp)
         fitted = self.model.fit(self.rows.columns(chosen))
-        return _Found(chosen, fitted.params, fitted.error)
+        return _SelectedColumns(chosen, fitted.params, fitted.error)
 
-    def residual(self, found: _Found) -> tuple[Array, float]:
+    def residual(self, found: _SelectedColumns) -> tuple[Array, float]:
         """Randomised responses less their means, and the mean slope of these."""
         x, model, n = self.rows.columns(found.columns), self.model, self.n
 
@@ -139,7 +140,7 @@ class _Problem:
         rest = vector(n, lambda part: model.z[part] - expected(part)[0])
         return rest, mean(n, lambda part: expected(part)[1])
 
-    def largest(self, found: _Found, number: int) -> Positions:
+    def largest(self, found: _SelectedColumns, number: int) -> Positions:
         """The `number` selected columns with the largest coefficients, without the intercept."""
         free = ~np.isin(found.columns, self.always)
         columns, params = found.columns[free], np.abs(found.params[free])
@@ -156,12 +157,12 @@ class _Sparse(LabelMethod):
     options: ClassVar[Mapping[str, str]] = _OPTIONS
 
     @abstractmethod
-    def _select(self, problem: _Problem, sparsity: tuple[int, ...] | None) -> _Found:
+    def _select(self, problem: _Problem, sparsity: tuple[int, ...] | None) -> _SelectedColumns:
         """Columns and their coefficients."""
 
     def _label_plan(self, design: Design, privacy: LabelOnly, n: int, options: Options) -> Plan:
         """Channel, interval and cost from public facts only."""
-        rows, sizes = public_rows(design), sizes_of(options.get("sparsity"))
+        rows, sizes = covariates_of(design), sizes_of(options.get("sparsity"))
         inference = options.get("inference", "none")
         if not among(inference, ("none", "split")):
             raise OptionError(f"inference={given(inference)}: allowed are 'none' and 'split'.")
@@ -180,10 +181,10 @@ class _Sparse(LabelMethod):
 
     def fit(self, holder: LabelHolder, design: Design, plan: Plan) -> CoefficientEstimate:
         """Ask for the randomised responses, select, and refit."""
-        z, how = messages(holder, design, plan, offset=False)
-        rows, sizes = public_rows(design), sizes_of(plan.options["sparsity"])
+        z, how = send_responses(holder, design, plan, offset=False)
+        rows, sizes = covariates_of(design), sizes_of(plan.options["sparsity"])
         known = known_term(rows)
-        model = Clipped.of(z, known, how, declared(design))
+        model = ClippedRegression.of(z, known, how, declared(design))
         problem = _Problem(rows, model, PublicMoments(rows.x), design.standardization.intercept)
         if plan.options["inference"] == "split":
             plain = vector(len(z), lambda part: z[part] - known[part])
@@ -212,7 +213,7 @@ class _Sparse(LabelMethod):
         released = how.options()
         if variance > 0:
             released["residual sd"] = math.sqrt(variance)
-        found = _Found(columns, params, math.nan)
+        found = _SelectedColumns(columns, params, math.nan)
         return _estimate(rows, found, cov, privacy, released, CONDITIONAL)
 
 
@@ -250,7 +251,7 @@ class LabelLasso(_Sparse):
         )
     }
 
-    def _select(self, problem: _Problem, sparsity: tuple[int, ...] | None) -> _Found:
+    def _select(self, problem: _Problem, sparsity: tuple[int, ...] | None) -> _SelectedColumns:
         found = problem.refit(np.empty(0, dtype=np.intp))
         params = np.zeros(problem.rows.x.shape[1])
         for _ in range(_ROUNDS):
@@ -315,7 +316,7 @@ class LabelThreshold(_Sparse):
         )
     }
 
-    def _select(self, problem: _Problem, sparsity: tuple[int, ...] | None) -> _Found:
+    def _select(self, problem: _Problem, sparsity: tuple[int, ...] | None) -> _SelectedColumns:
         found = problem.refit(np.empty(0, dtype=np.intp))
         residual, _ = problem.residual(found)
         score = np.abs(problem.moments.with_(residual))
@@ -336,7 +337,7 @@ def _enough(sparsity: tuple[int, ...], columns: Positions, problem: _Problem) ->
 
 def _estimate(
     rows: PublicRows,
-    found: _Found,
+    found: _SelectedColumns,
     cov: Array,
     privacy: Array,
     released: Mapping[str, object],

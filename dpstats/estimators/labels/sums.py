@@ -21,16 +21,16 @@ from dpstats.estimators.base import floor_eigenvalues
 from dpstats.privacy import LabelOnly
 from dpstats.queries.base import Norm
 from dpstats.queries.labels import Interval, LabelSums
-from dpstats.tall import Made, Tall, gram, read, vector
+from dpstats.tall import LazyRows, Tall, gram, read, vector
 
 __all__ = [
-    "Balanced",
+    "BalancedRows",
     "Leverages",
     "deviation",
     "events",
     "inverse_root",
+    "label_norm",
     "mixed",
-    "norm_of",
     "reach",
 ]
 
@@ -57,14 +57,14 @@ def deviation(pure: bool) -> float:
     return math.sqrt(2.0) if pure else 1.0
 
 
-def norm_of(pure: bool) -> Norm:
+def label_norm(pure: bool) -> Norm:
     """The norm of sensitivities: L1 where noise is Laplace."""
     return "l1" if pure else "l2"
 
 
 def reach(rows: Tall, pure: bool) -> float:
     """How far one response, anywhere in an interval of half-width 1/2, moves the sums of rows."""
-    return LabelSums(Interval(-0.5, 0.5), rows, norm_of(pure)).sensitivity()
+    return LabelSums(Interval(-0.5, 0.5), rows, label_norm(pure)).sensitivity()
 
 
 def mixed(meat: Array, even: Array, spread: float, n: int) -> Array:
@@ -87,7 +87,7 @@ def mixed(meat: Array, even: Array, spread: float, n: int) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class Balanced:
+class BalancedRows:
     """Public rows in the coordinates in which responses are added, and what noise on sums costs.
 
     Attributes
@@ -186,7 +186,7 @@ class Leverages:
         """What takes sums to coefficients where no row is weighted down."""
         return np.asarray(np.linalg.pinv(gram(self.x, self.slope), hermitian=True), np.float64)
 
-    def cut(self, at: float) -> Balanced:
+    def cut(self, at: float) -> BalancedRows:
         """Rows cut there."""
         x, (n, d) = self.x, self.x.shape
         sizes, variance, slope = self._sizes, self.variance, self.slope
@@ -194,13 +194,13 @@ class Leverages:
         def weight(part: slice) -> Array:
             return np.minimum(1.0, at / np.maximum(sizes[part], 1e-300))
 
-        meat = gram(x, Made((n,), lambda part: weight(part) ** 2 * variance[part]))
+        meat = gram(x, LazyRows((n,), lambda part: weight(part) ** 2 * variance[part]))
         root = inverse_root(meat)
-        rows = Made((n, d), lambda part: (x[part] * weight(part)[:, None]) @ root)
-        moving = Made((n, d), lambda part: rows[part] * self.width[part][:, None])
+        rows = LazyRows((n, d), lambda part: (x[part] * weight(part)[:, None]) @ root)
+        moving = LazyRows((n, d), lambda part: rows[part] * self.width[part][:, None])
         scale = self.noise(reach(moving, self.pure))
         bread = np.linalg.pinv(
-            gram(x, Made((n,), lambda part: weight(part) * slope[part])), hermitian=True
+            gram(x, LazyRows((n,), lambda part: weight(part) * slope[part])), hermitian=True
         )
         back = bread @ np.linalg.pinv(root, hermitian=True)
         doubt, lost = np.zeros(d), 0.0
@@ -212,9 +212,11 @@ class Leverages:
             lost += float((1 - weights) @ leverage) / d
         doubt *= _MISFIT * n
         sampling = bread @ meat @ bread
-        return Balanced(at, Made((n,), weight), root, rows, back, scale, sampling, doubt, lost)
+        return BalancedRows(
+            at, LazyRows((n,), weight), root, rows, back, scale, sampling, doubt, lost
+        )
 
-    def best(self, at: Positions | slice) -> Balanced:
+    def best(self, at: Positions | slice) -> BalancedRows:
         """Rows cut where the variances of the coefficients `at` are expected to be smallest."""
         cuts = [max(float(cut), 1e-300) for cut in np.quantile(self._sizes, _QUANTILES)]
         return min(map(self.cut, cuts), key=lambda m: float((np.diag(m.total) + m.doubt)[at].sum()))

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from dpstats.accounting import Event, epsilon_of
 from dpstats.errors import OptionError, TrustError
 from dpstats.estimators.base import Method
-from dpstats.estimators.local.pool import Answered
-from dpstats.estimators.local.requests import asked
+from dpstats.estimators.local.pool import AnsweredQuestion
+from dpstats.estimators.local.requests import device_question
 from dpstats.privacy import Local, Privacy
 from dpstats.protocol import (
     CoefficientEstimate,
@@ -160,7 +160,7 @@ class Once(DeviceRounds):
         return moments
 
     def _question(self, design: Design, plan: Plan, answers: Sequence[Messages]) -> DeviceQuestion:
-        return asked(self._message(design, plan.options), plan)
+        return device_question(self._message(design, plan.options), plan)
 
 
 class PooledRounds(DeviceRounds):
@@ -169,17 +169,19 @@ class PooledRounds(DeviceRounds):
     def _question(self, design: Design, plan: Plan, answers: Sequence[Messages]) -> DeviceQuestion:
         return self._next(design, plan, self._answered(design, plan, answers))[0]
 
-    def _answered(self, design: Design, plan: Plan, answers: Sequence[Messages]) -> list[Answered]:
+    def _answered(
+        self, design: Design, plan: Plan, answers: Sequence[Messages]
+    ) -> list[AnsweredQuestion]:
         """The rounds that were answered."""
-        made: list[Answered] = []
+        made: list[AnsweredQuestion] = []
         for answer in answers:
             question, doubt = self._next(design, plan, made)
-            made.append(Answered(question, answer, doubt))
+            made.append(AnsweredQuestion(question, answer, doubt))
         return made
 
     @abstractmethod
     def _next(
-        self, design: Design, plan: Plan, made: list[Answered]
+        self, design: Design, plan: Plan, made: list[AnsweredQuestion]
     ) -> tuple[DeviceQuestion, float]:
         """The question after these rounds, and the relative bias that its score may have."""
 

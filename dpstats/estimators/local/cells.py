@@ -8,9 +8,10 @@ covariance of their noise is known as a function of the shares.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from dpstats.channels.subset import MOST_CELLS, Subset
 from dpstats.errors import OptionError
 from dpstats.estimators import columns
+from dpstats.estimators.bounds import rates
 from dpstats.estimators.local.base import DeviceRounds
 from dpstats.estimators.sources import WILSON, YE
 from dpstats.privacy import Local, Privacy
@@ -32,7 +34,7 @@ from dpstats.protocol import (
     ProportionEstimate,
     QuantileEstimate,
 )
-from dpstats.protocol.descriptive import bin_names, level_names, on_simplex
+from dpstats.protocol.descriptive import bin_names, on_simplex, quantile_names
 from dpstats.queries import CellMessage
 from dpstats.theory import Assumption, Citation, Rate, Theory
 
@@ -42,7 +44,7 @@ if TYPE_CHECKING:
 __all__ = ["LocalBins", "LocalQuantiles", "LocalShares"]
 
 Array = NDArray[np.float64]
-Made = TypeVar("Made", bound=CountsEstimate)
+AnyCounts = TypeVar("AnyCounts", bound=CountsEstimate)
 
 _LOOK = 0.3  # share: of the devices that say where the values are, before bins are made
 _LOOKS = (0.15, 0.25)  # share: of devices that say where quantiles are, then closer
@@ -73,9 +75,8 @@ _SHARES = Theory(
     estimand="share of each cell among the records that miss nothing",
     guarantee=_GUARANTEE,
     assumptions=(_INDEPENDENT,),
-    upper=(
-        Rate("statistical", "1/sqrt(n)", OWN),
-        Rate("privacy", "1/(eps sqrt(n))", OWN, given=(Assumption("Privacy term", "eps <= 1"),)),
+    upper=rates(
+        "1/sqrt(n)", "1/(eps sqrt(n))", OWN, given=(Assumption("Privacy term", "eps <= 1"),)
     ),
     lower=(),
     citations=(OWN, YE, WILSON),
@@ -155,8 +156,8 @@ def _released(sent: Messages, plan: Plan) -> tuple[Array, Array]:
 
 
 def _counted(
-    sent: Messages, plan: Plan, kind: type[Made], names: Sequence[str], **more: Any
-) -> Made:
+    sent: Messages, plan: Plan, kind: Callable[..., AnyCounts], names: Sequence[str]
+) -> AnyCounts:
     """The table of a round."""
     counts, noise = _released(sent, plan)
     own = noise[:-1, :-1]
@@ -169,7 +170,6 @@ def _counted(
         effect=1.0,
         nobs=float(np.clip(counts[:-1].sum(), 1.0, sent.count)),
         noise=own,
-        **more,
     )
 
 
@@ -241,7 +241,7 @@ class LocalBins(_Cells):
             shares = (_LOOK, 1 - _LOOK)
             count = _automatic((1 - _LOOK) * n, privacy.epsilon)
             plan = self._cells_plan(design, privacy, n, {"bins": "auto", "count": count}, shares)
-            return _expected(replace(plan, parameters=columns.numbered(count + 2)), count)
+            return _expected(replace(plan, parameters=columns.bin_numbers(count + 2)), count)
         if edges is None:
             edges = columns.round_edges(low, high, _automatic(n, privacy.epsilon))
         _check_cells(edges.size - 1, "bins")
@@ -267,7 +267,8 @@ class LocalBins(_Cells):
     ) -> HistogramEstimate:
         """Shares of the bins among the devices that have a value."""
         edges = self._edges(design, plan, answers)
-        return _counted(answers[-1], plan, HistogramEstimate, plan.parameters, edges=edges)
+        kind = partial(HistogramEstimate, edges=edges)
+        return _counted(answers[-1], plan, kind, plan.parameters)
 
 
 @dataclass(frozen=True)
@@ -300,7 +301,7 @@ class LocalQuantiles(_Cells):
         cells = (_CLOSE + 1) * len(levels) + 1
         _check_cells(cells, "cells near the quantiles")
         plan = self._cells_plan(design, privacy, n, {"q": levels}, shares)
-        plan = replace(plan, parameters=level_names(levels))
+        plan = replace(plan, parameters=quantile_names(levels))
         if not privacy.interactive:
             cells = _resolved(n, privacy.epsilon)
         even = np.append(np.full(cells, 1 / cells), 0.0)

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from dpstats.estimators.local.conclusion import NARROW, released, remarks_on
 from dpstats.estimators.local.pool import (
-    Answered,
+    AnsweredQuestion,
     Fit,
     GramEstimate,
     estimate,
-    pooled,
+    pool_rounds,
 )
 from dpstats.protocol import CoefficientEstimate, Options, Plan
 
@@ -45,14 +45,18 @@ def fixed(design: Design) -> tuple[int, ...]:
 
 
 def sparse_estimate(
-    rounds: Sequence[Answered], frame: GramEstimate, design: Design, plan: Plan, rows: int = 0
+    rounds: Sequence[AnsweredQuestion],
+    frame: GramEstimate,
+    design: Design,
+    plan: Plan,
+    rows: int = 0,
 ) -> CoefficientEstimate:
     """Choose columns of the frame, and fit those."""
     width, always = len(design.names), fixed(design)
     sizes = sizes_asked(plan.options)
     now = np.zeros(width)
     for _ in range(2 if len(rounds) > 1 else 1):  # precision of rounds depends on coefficients
-        vector = pooled(rounds, frame, frame.columns, now)[0]
+        vector = pool_rounds(rounds, frame, frame.columns, now)[0]
         if len(sizes) == 1:
             chosen = stepwise(frame, frame.columns, vector, sizes[0], always)
         else:
@@ -90,7 +94,7 @@ def _towards_zero(fit: Fit, free: NDArray[np.intp]) -> float:
 
 
 def _standing_out(
-    rounds: Sequence[Answered],
+    rounds: Sequence[AnsweredQuestion],
     frame: GramEstimate,
     vector: Array,
     always: Sequence[int],

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.estimators.local.pool import CLEAR, Answered, Fit, GramEstimate
+from dpstats.estimators.local.pool import CLEAR, AnsweredQuestion, Fit, GramEstimate
 from dpstats.protocol import CoefficientEstimate
 
 __all__ = ["NARROW", "as_estimate", "reaching", "released", "remarks_on"]
@@ -45,7 +45,7 @@ _DEPENDENT = (
 )
 
 
-def released(rounds: Sequence[Answered], gram_estimate: GramEstimate) -> dict[str, object]:
+def released(rounds: Sequence[AnsweredQuestion], gram_estimate: GramEstimate) -> dict[str, object]:
     """Numbers worth reporting."""
     return {
         "clips": [made.message.clip for made in rounds],
@@ -55,7 +55,7 @@ def released(rounds: Sequence[Answered], gram_estimate: GramEstimate) -> dict[st
     }
 
 
-def reaching(fit: Fit, gram_estimate: GramEstimate, rounds: Sequence[Answered]) -> Fit:
+def reaching(fit: Fit, gram_estimate: GramEstimate, rounds: Sequence[AnsweredQuestion]) -> Fit:
     """The fit with standard errors that reach all that the noise on second moments leaves open.
 
     A coefficient moves by t = theta - sum_t w_t theta_t, a score over the column's own second
@@ -75,7 +75,7 @@ def reaching(fit: Fit, gram_estimate: GramEstimate, rounds: Sequence[Answered]) 
 
 
 def as_estimate(
-    rounds: Sequence[Answered], gram_estimate: GramEstimate, fit: Fit, names: Sequence[str]
+    rounds: Sequence[AnsweredQuestion], gram_estimate: GramEstimate, fit: Fit, names: Sequence[str]
 ) -> CoefficientEstimate:
     """What is handed back of a fit of all columns, which have these names.
 
@@ -105,7 +105,7 @@ def as_estimate(
 
 
 def remarks_on(
-    rounds: Sequence[Answered], gram_estimate: GramEstimate, names: Sequence[str]
+    rounds: Sequence[AnsweredQuestion], gram_estimate: GramEstimate, names: Sequence[str]
 ) -> tuple[str, ...]:
     """What the messages say about the declarations."""
     said: list[str] = []

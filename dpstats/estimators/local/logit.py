@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from dpstats.errors import OptionError
 from dpstats.estimators.base import need_integer
 from dpstats.estimators.bounds import LOCAL_GLM_LOWER, MOMENTS_SEEN, SAMPLING, SMALL_EPS
-from dpstats.estimators.guesses import predicted
+from dpstats.estimators.guesses import with_errors
 from dpstats.estimators.local.base import PooledRounds
 from dpstats.estimators.local.conclusion import as_estimate
 from dpstats.estimators.local.pool import (
     ENOUGH,
-    Answered,
+    AnsweredQuestion,
     Fit,
     GramEstimate,
     estimate,
@@ -28,11 +28,11 @@ from dpstats.estimators.local.pool import (
 from dpstats.estimators.local.requests import (
     OPTIONS,
     RecordGuess,
-    asked,
     channel_for,
-    facts_of,
+    device_question,
     need,
     noise_of,
+    record_guess,
     vector_channel,
 )
 from dpstats.estimators.local.theory import IN_ROUNDS, PRIVUNIT, SHRUNK
@@ -129,14 +129,14 @@ class LocalLogit(PooledRounds):
         if design.offset is not None:
             raise OptionError(f"method={self.name!r} takes no offset: leave it out of the model.")
         rounds = need_integer("rounds", options.get("rounds"), _ROUNDS, 2, _MOST_ROUNDS)
-        facts, name = facts_of(design, options), vector_channel(options, privacy)
+        facts, name = record_guess(design, options), vector_channel(options, privacy)
         shares = (_FIRST, *((1 - _FIRST) / (rounds - 1) for _ in range(rounds - 1)))
         first, later = (_message(len(design.names), facts, turn) for turn in (0, 1))
         event = channel_for(first, name, privacy).event
         public = {"channel": name, "radius": facts.radius}
         plan = self._charged(design, privacy, n, event, public, shares)
-        moment = noise_of(asked(first, plan), n * _FIRST)[0]
-        score = noise_of(asked(later, plan), n * (1 - _FIRST))[1]
+        moment = noise_of(device_question(first, plan), n * _FIRST)[0]
+        score = noise_of(device_question(later, plan), n * (1 - _FIRST))[1]
         return _expected(plan, design, facts, moment, score)
 
     def finish(
@@ -149,17 +149,17 @@ class LocalLogit(PooledRounds):
         return as_estimate(rounds, gram_estimate, fit, design.names)
 
     def _next(
-        self, design: Design, plan: Plan, made: list[Answered]
+        self, design: Design, plan: Plan, made: list[AnsweredQuestion]
     ) -> tuple[DeviceQuestion, float]:
-        message = _message(len(design.names), facts_of(design, plan.options), len(made))
+        message = _message(len(design.names), record_guess(design, plan.options), len(made))
         if not made:
-            return asked(message, plan), _DOUBT
+            return device_question(message, plan), _DOUBT
         _, gram_estimate, fit = _fit(made, design, plan)
-        return asked(replace(message, theta=_reined(fit, gram_estimate)), plan), _DOUBT
+        return device_question(replace(message, theta=_reined(fit, gram_estimate)), plan), _DOUBT
 
 
 @dataclass(frozen=True, eq=False)
-class _Turned(Answered):
+class _TurnedRound(AnsweredQuestion):
     """A round whose score at theta_t is multiplied into ``A (theta - theta_t)``.
 
     On average the score is ``S (theta - theta_t)`` with the secant slope S between both, and an
@@ -190,7 +190,9 @@ class _Turned(Answered):
         return made
 
 
-def _turned(made: Answered, rows: Array, weight: float, gram: Array, theta: Array) -> _Turned:
+def _turned(
+    made: AnsweredQuestion, rows: Array, weight: float, gram: Array, theta: Array
+) -> _TurnedRound:
     """A round in the units of the first, where the coefficients are about `theta`.
 
     Slopes are averages over made-up rows (m, k) of this weight.
@@ -213,7 +215,7 @@ def _turned(made: Answered, rows: Array, weight: float, gram: Array, theta: Arra
         return np.asarray(np.linalg.solve(root.T, turned.T).T)
 
     secants, tangents = over(secant), over(tangent)
-    return _Turned(made.question, made.answer, made.doubt, secant=secants, tangent=tangents)
+    return _TurnedRound(made.question, made.answer, made.doubt, secant=secants, tangent=tangents)
 
 
 def _made_up(gram: Array, design: Design) -> tuple[Array, float]:
@@ -245,11 +247,11 @@ def _message(width: int, facts: RecordGuess, turn: int) -> MomentMessage:
 
 
 def _fit(
-    made: Sequence[Answered], design: Design, plan: Plan
-) -> tuple[list[_Turned], GramEstimate, Fit]:
+    made: Sequence[AnsweredQuestion], design: Design, plan: Plan
+) -> tuple[list[_TurnedRound], GramEstimate, Fit]:
     """All rounds in the units of the first, its second moments, and the coefficients."""
     columns = np.arange(len(design.names))
-    target = facts_of(design, plan.options).guess.gram
+    target = record_guess(design, plan.options).guess.gram
     gram_estimate = gram_of(made[:1], columns, target, fewest=ENOUGH)
     gram = gram_estimate.safe
     rows, weight = _made_up(gram, design)
@@ -267,7 +269,7 @@ def _held(theta: Array, moments: Array) -> Array:
     return theta * min(1.0, _MOST_SPREAD / max(size, _MOST_SPREAD))
 
 
-def _away(rounds: Sequence[Answered], fit: Fit) -> Array:
+def _away(rounds: Sequence[AnsweredQuestion], fit: Fit) -> Array:
     """Variance of what the law of made-up rows gets wrong of the slopes, (k, k)."""
     away = fit.params.copy()
     for weight, made in zip(fit.weights, rounds, strict=True):
@@ -319,7 +321,7 @@ def _expected(plan: Plan, design: Design, facts: RecordGuess, moment: float, sco
         )
         warnings = (need(plan, 2 * blur, text),)
     return replace(
-        predicted(plan, design, privacy, sampling),
+        with_errors(plan, design, privacy, sampling),
         assumptions=(facts.guess.assumptions[0], "Linear predictors have a spread of about 1."),
         warnings=warnings,
     )

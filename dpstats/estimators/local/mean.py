@@ -16,7 +16,7 @@ from dpstats.estimators.local.theory import AT_ONCE
 from dpstats.estimators.responses import (
     CHANNEL_OPTIONS,
     Responses,
-    expected,
+    expect_labels,
     linear_shrinkage,
     responses,
 )
@@ -99,7 +99,7 @@ class LocalMean(DeviceRounds):
             return math.sqrt((how.sd**2 + how.at(epsilon).noise()) / n)
 
         unit = np.ones((1, 1)) / n
-        return expected(plan, design, how.noise() * unit, how.sd**2 * unit, how, errors)
+        return expect_labels(plan, design, how.noise() * unit, how.sd**2 * unit, how, errors)
 
     def _question(self, design: Design, plan: Plan, answers: Sequence[Messages]) -> DeviceQuestion:
         how = Responses.of(plan, design)

@@ -26,7 +26,7 @@ from dpstats.estimators.local.choice import sizes_asked, sparse_estimate
 from dpstats.estimators.local.conclusion import as_estimate
 from dpstats.estimators.local.pool import (
     ENOUGH,
-    Answered,
+    AnsweredQuestion,
     clip_bias,
     estimate,
     gram_of,
@@ -35,12 +35,12 @@ from dpstats.estimators.local.requests import (
     GATE,
     OPTIONS,
     RecordGuess,
-    best_clip,
     channel_for,
     clear,
-    expected,
-    facts_of,
+    expect_local,
+    least_error_clip,
     noise_of,
+    record_guess,
     share_inside,
     vector_channel,
 )
@@ -155,7 +155,7 @@ class _MomentFit(Once):
     """Fit from one round: second moments and score at zero, of all columns."""
 
     def _local_plan(self, design: Design, privacy: Local, n: int, options: Options) -> Plan:
-        name, facts = vector_channel(options, privacy), facts_of(design, options)
+        name, facts = vector_channel(options, privacy), record_guess(design, options)
         rows = int(options.get("public_rows", 0))
         share = 0.0 if rows else _SHARE * (1 - GATE)
         d = len(design.names)
@@ -165,7 +165,7 @@ class _MomentFit(Once):
         inverse = np.linalg.inv(facts.guess.gram)
         trace = float(np.sum(inverse**2)) * (size or d) / d
         unit *= math.sqrt(trace / facts.guess.coefficient2)
-        clip = facts.clip or best_clip(unit, _CAUTION[self.sparse])
+        clip = facts.clip or least_error_clip(unit, _CAUTION[self.sparse])
         public = {
             "channel": name,
             "radius": facts.radius,
@@ -180,7 +180,7 @@ class _MomentFit(Once):
         return _expected(plan, design, facts, message, noise_of(question, n))
 
     def _message(self, design: Design, options: Options) -> MomentMessage:
-        facts = facts_of(design, options)
+        facts = record_guess(design, options)
         clip = float(options["clip"]) * facts.spread
         share = float(options["moments"])
         return MomentMessage(len(design.names), facts.radius, clip, share, gate=GATE)
@@ -191,9 +191,9 @@ class _MomentFit(Once):
         """Shrink the second moments, choose columns if asked to, solve."""
         columns = np.arange(len(design.names))
         question = self._question(design, plan, ())
-        made = [Answered(question, answers[0], clip_bias(float(plan.options["clip"])))]
+        made = [AnsweredQuestion(question, answers[0], clip_bias(float(plan.options["clip"])))]
         rows = int(plan.options.get("public_rows", 0))
-        target = facts_of(design, plan.options).guess.gram
+        target = record_guess(design, plan.options).guess.gram
         fewest = 2 if self.sparse else ENOUGH
         gram_estimate = gram_of(made, columns, target, public, rows, fewest)
         if self.sparse:
@@ -283,7 +283,7 @@ def _expected(
     fitted = facts.guess.coefficient2 * (2 if moment else 0)
     of_score = (score / share_inside(spreads)) ** 2 + moment**2 * fitted
     kept = size or len(plan.names)
-    plan, error = expected(plan, design, facts, of_score, plan.n, kept)
+    plan, error = expect_local(plan, design, facts, of_score, plan.n, kept)
     return replace(
         plan,
         assumptions=(

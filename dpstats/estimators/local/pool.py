@@ -27,14 +27,14 @@ from dpstats.queries import MomentMessage
 __all__ = [
     "CLEAR",
     "ENOUGH",
-    "Answered",
+    "AnsweredQuestion",
     "Fit",
     "GramEstimate",
     "clip_bias",
     "coordinate_variance",
     "estimate",
     "gram_of",
-    "pooled",
+    "pool_rounds",
     "signal",
 ]
 
@@ -68,7 +68,7 @@ def coordinate_variance(channel: Channel) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class Answered:
+class AnsweredQuestion:
     """A question and the messages that answered it.
 
     Attributes
@@ -225,7 +225,7 @@ class GramEstimate:
 
 
 def gram_of(
-    rounds: Sequence[Answered],
+    rounds: Sequence[AnsweredQuestion],
     columns: Index,
     target: Array,
     public: Array | None = None,
@@ -320,8 +320,8 @@ class Fit:
     weights: Array
 
 
-def pooled(
-    rounds: Sequence[Answered], gram_estimate: GramEstimate, columns: Index, now: Array
+def pool_rounds(
+    rounds: Sequence[AnsweredQuestion], gram_estimate: GramEstimate, columns: Index, now: Array
 ) -> tuple[Array, Array]:
     """``A theta`` of `columns` from all rounds that asked for them, and the rounds' weights.
 
@@ -346,7 +346,7 @@ def pooled(
 
 
 def estimate(
-    rounds: Sequence[Answered],
+    rounds: Sequence[AnsweredQuestion],
     gram_estimate: GramEstimate,
     columns: Index,
     width: int,
@@ -371,7 +371,7 @@ def estimate(
     gram = gram_estimate.gram[np.ix_(at, at)]
     now = np.zeros(width)
     for _ in range(_PASSES):
-        vector, weights = pooled(rounds, gram_estimate, columns, now)
+        vector, weights = pool_rounds(rounds, gram_estimate, columns, now)
         now = np.zeros(width)
         now[columns] = np.linalg.solve(gram, vector)
     cov, privacy = _covariance(rounds, gram_estimate, columns, now, weights, rows, least)
@@ -382,7 +382,7 @@ def estimate(
 
 
 def _covariance(
-    rounds: Sequence[Answered],
+    rounds: Sequence[AnsweredQuestion],
     gram_estimate: GramEstimate,
     columns: Index,
     now: Array,
@@ -418,7 +418,7 @@ def _covariance(
     return cov, privacy * min(1.0, ratio)
 
 
-def _gram_shares(rounds: Sequence[Answered], columns: Index) -> Array:
+def _gram_shares(rounds: Sequence[AnsweredQuestion], columns: Index) -> Array:
     """Weights with which rounds entered the second moments of `columns`."""
     precision = np.array(
         [

@@ -16,8 +16,8 @@ from dpstats.estimators.guesses import (
     clipping_radius,
     declared,
     guess,
-    predicted,
     round_up,
+    with_errors,
 )
 from dpstats.estimators.local.pool import clip_bias, coordinate_variance
 from dpstats.privacy import Local, Privacy
@@ -32,14 +32,14 @@ __all__ = [
     "GATE",
     "OPTIONS",
     "RecordGuess",
-    "asked",
-    "best_clip",
     "channel_for",
     "clear",
-    "expected",
-    "facts_of",
+    "device_question",
+    "expect_local",
+    "least_error_clip",
     "need",
     "noise_of",
+    "record_guess",
     "share_inside",
     "vector_channel",
 ]
@@ -95,7 +95,7 @@ def channel_for(message: MomentMessage, name: str, privacy: Privacy) -> Channel:
     return channel(name, message.dim, privacy.epsilon, privacy.delta)
 
 
-def asked(message: MomentMessage, plan: Plan) -> DeviceQuestion:
+def device_question(message: MomentMessage, plan: Plan) -> DeviceQuestion:
     """The question for a message, through the channel of the plan."""
     return DeviceQuestion(message, channel_for(message, str(plan.options["channel"]), plan.privacy))
 
@@ -135,7 +135,7 @@ class RecordGuess:
         return self.radius * math.sqrt(columns / len(self.guess.gram))
 
 
-def facts_of(design: Design, options: Options) -> RecordGuess:
+def record_guess(design: Design, options: Options) -> RecordGuess:
     """Guesses from the schema, and the options that replace them.
 
     Raises
@@ -161,7 +161,7 @@ def facts_of(design: Design, options: Options) -> RecordGuess:
     return RecordGuess(facts, radius, spread, None if clip is None else float(clip))
 
 
-def best_clip(unit: float, caution: float) -> float:
+def least_error_clip(unit: float, caution: float) -> float:
     """Clip in spreads with the smallest sum of squares of noise and of `caution` times bias.
 
     Parameters
@@ -202,7 +202,7 @@ def noise_of(question: DeviceQuestion, n: float) -> tuple[float, float]:
     return math.sqrt(float(off)), math.sqrt(float(score.mean()))
 
 
-def expected(
+def expect_local(
     plan: Plan, design: Design, facts: RecordGuess, noise: float, users: float, kept: int
 ) -> tuple[Plan, float]:
     """The plan with its expected standard errors, and the error over the size of coefficients.
@@ -221,7 +221,7 @@ def expected(
     sampling = inverse * (facts.guess.sd**2 / users)
     size = float(np.trace(privacy + sampling)) * kept / len(plan.names)
     error = math.sqrt(size / facts.guess.coefficient2)
-    return replace(predicted(plan, design, privacy, sampling), predicted_error=error), error
+    return replace(with_errors(plan, design, privacy, sampling), predicted_error=error), error
 
 
 def clear(plan: Plan, error: float, blur: float, sparse: bool) -> tuple[str, ...]:

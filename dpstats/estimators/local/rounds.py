@@ -21,7 +21,7 @@ from dpstats.estimators.local.base import PooledRounds
 from dpstats.estimators.local.conclusion import as_estimate
 from dpstats.estimators.local.pool import (
     ENOUGH,
-    Answered,
+    AnsweredQuestion,
     Fit,
     GramEstimate,
     clip_bias,
@@ -33,12 +33,12 @@ from dpstats.estimators.local.requests import (
     GATE,
     OPTIONS,
     RecordGuess,
-    asked,
     channel_for,
     clear,
-    expected,
-    facts_of,
+    device_question,
+    expect_local,
     noise_of,
+    record_guess,
     share_inside,
     vector_channel,
 )
@@ -125,7 +125,7 @@ class LocalRounds(PooledRounds):
     options: ClassVar[Mapping[str, str]] = {k: OPTIONS[k] for k in ("channel", "radius", "clip")}
 
     def _local_plan(self, design: Design, privacy: Local, n: int, options: Options) -> Plan:
-        facts = facts_of(design, options)
+        facts = record_guess(design, options)
         public = {
             "channel": vector_channel(options, privacy),
             "radius": facts.radius,
@@ -134,9 +134,9 @@ class LocalRounds(PooledRounds):
         first = _first_message(design, facts, public)
         event = channel_for(first, str(public["channel"]), privacy).event
         plan = self._charged(design, privacy, n, event, public, _USERS)
-        moment, _ = noise_of(asked(first, plan), n * _USERS[0])
+        moment, _ = noise_of(device_question(first, plan), n * _USERS[0])
         last = replace(first, share=_MOMENTS[1] * (1 - GATE), clip=_CLIPS[1] * facts.spread)
-        score = noise_of(asked(last, plan), n * _USERS[1])[1] / share_inside(_CLIPS[1])
+        score = noise_of(device_question(last, plan), n * _USERS[1])[1] / share_inside(_CLIPS[1])
         return expected_in_rounds(plan, design, facts, moment, score, len(plan.names))
 
     def finish(
@@ -149,9 +149,9 @@ class LocalRounds(PooledRounds):
         return as_estimate(made, gram_estimate, fit, design.names)
 
     def _next(
-        self, design: Design, plan: Plan, made: list[Answered]
+        self, design: Design, plan: Plan, made: list[AnsweredQuestion]
     ) -> tuple[DeviceQuestion, float]:
-        facts = facts_of(design, plan.options)
+        facts = record_guess(design, plan.options)
         message, spreads = _first_message(design, facts, plan.options), float(plan.options["clip"])
         if made:
             gram_estimate, fit = _dense_fit(made, design, plan)
@@ -164,7 +164,7 @@ class LocalRounds(PooledRounds):
                 share=_MOMENTS[1] * (1 - GATE),
                 theta=kept * fit.params,
             )
-        return asked(message, plan), clip_bias(spreads)
+        return device_question(message, plan), clip_bias(spreads)
 
 
 def _first_message(design: Design, facts: RecordGuess, options: Options) -> MomentMessage:
@@ -173,7 +173,7 @@ def _first_message(design: Design, facts: RecordGuess, options: Options) -> Mome
     return MomentMessage(len(design.names), facts.radius, clip, share, gate=GATE)
 
 
-def spread_of(made: Answered, facts: RecordGuess) -> float:
+def spread_of(made: AnsweredQuestion, facts: RecordGuess) -> float:
     """Spread of the response, from the share of responses inside the first clip."""
     from scipy.special import ndtri
 
@@ -182,7 +182,7 @@ def spread_of(made: Answered, facts: RecordGuess) -> float:
     return float(np.clip(found, facts.spread / 4, facts.spread * 4))
 
 
-def learned_radius(made: Sequence[Answered], columns: Index, facts: RecordGuess) -> float:
+def learned_radius(made: Sequence[AnsweredQuestion], columns: Index, facts: RecordGuess) -> float:
     """Typical norm of rows: the released trace where there is one, else the guess."""
     guessed = facts.radius_of(columns.size)
     for round_ in reversed(made):
@@ -195,14 +195,16 @@ def learned_radius(made: Sequence[Answered], columns: Index, facts: RecordGuess)
     return guessed
 
 
-def _dense_fit(made: Sequence[Answered], design: Design, plan: Plan) -> tuple[GramEstimate, Fit]:
+def _dense_fit(
+    made: Sequence[AnsweredQuestion], design: Design, plan: Plan
+) -> tuple[GramEstimate, Fit]:
     columns = np.arange(len(design.names))
-    target = facts_of(design, plan.options).guess.gram
+    target = record_guess(design, plan.options).guess.gram
     gram_estimate = gram_of(made, columns, target, fewest=ENOUGH)
     return gram_estimate, estimate(made, gram_estimate, columns, columns.size, safe=True)
 
 
-def _bent(made: Sequence[Answered], fit: Fit) -> Array:
+def _bent(made: Sequence[AnsweredQuestion], fit: Fit) -> Array:
     """Variance of the errors that other weights and clips in the last round leave, (k, k)."""
     step = fit.params - made[-1].theta(fit.columns.size)
     return np.diag((_BENT * fit.weights[-1] * step) ** 2)
@@ -229,7 +231,7 @@ def expected_in_rounds(
     blur = facts.blur(moment)
     away = facts.guess.coefficient2 * min(1.0, blur) ** 2
     noise, users = score**2 + moment**2 * away, plan.n * plan.options["shares"][-1]
-    plan, error = expected(plan, design, facts, noise, users, kept)
+    plan, error = expect_local(plan, design, facts, noise, users, kept)
     return replace(
         plan,
         assumptions=(*facts.guess.assumptions, _NO_FIT),

@@ -15,23 +15,23 @@ from dpstats.estimators.bounds import INTERACTIVE_LOWER, LINEAR, SPARSE_SAMPLING
 from dpstats.estimators.local.base import PooledRounds
 from dpstats.estimators.local.choice import fixed, sizes_asked, sparse_estimate, stepwise
 from dpstats.estimators.local.pool import (
-    Answered,
+    AnsweredQuestion,
     GramEstimate,
     clip_bias,
     coordinate_variance,
     estimate,
     gram_of,
-    pooled,
+    pool_rounds,
 )
 from dpstats.estimators.local.requests import (
     GATE,
     OPTIONS,
     RecordGuess,
-    asked,
     channel_for,
-    facts_of,
+    device_question,
     need,
     noise_of,
+    record_guess,
     share_inside,
     vector_channel,
 )
@@ -124,7 +124,7 @@ class LocalScreening(PooledRounds):
     }
 
     def _local_plan(self, design: Design, privacy: Local, n: int, options: Options) -> Plan:
-        facts = facts_of(design, options)
+        facts = record_guess(design, options)
         public = {
             "channel": vector_channel(options, privacy),
             "radius": facts.radius,
@@ -135,10 +135,10 @@ class LocalScreening(PooledRounds):
         plan = self._charged(design, privacy, n, event, public, _USERS)
         size = _most(public)
         last = MomentMessage(size, facts.radius_of(size), _CLIPS[-1] * facts.spread, 0.0, gate=GATE)
-        score = noise_of(asked(last, plan), n * _USERS[-1])[1] / share_inside(_CLIPS[-1])
+        score = noise_of(device_question(last, plan), n * _USERS[-1])[1] / share_inside(_CLIPS[-1])
         kept = min(size, len(plan.names))
         plan = expected_in_rounds(plan, design, facts, 0.0, score, kept)
-        first = noise_of(asked(message, plan), n * _USERS[0])[1]
+        first = noise_of(device_question(message, plan), n * _USERS[0])[1]
         first /= share_inside(message.clip / facts.spread)
         return _with_screening(plan, facts, first, size)
 
@@ -151,9 +151,9 @@ class LocalScreening(PooledRounds):
         return sparse_estimate(made, gram_estimate.restricted(made[-1].message.asked), design, plan)
 
     def _next(
-        self, design: Design, plan: Plan, made: list[Answered]
+        self, design: Design, plan: Plan, made: list[AnsweredQuestion]
     ) -> tuple[DeviceQuestion, float]:
-        facts, name = facts_of(design, plan.options), str(plan.options["channel"])
+        facts, name = record_guess(design, plan.options), str(plan.options["channel"])
         turn, width = len(made), len(design.names)
         spreads = (facts.clip if turn == 0 else None) or _CLIPS[turn]
         if turn == 0:
@@ -171,7 +171,7 @@ class LocalScreening(PooledRounds):
                 gate=GATE,
             )
             message = _boxed(message, design, name, plan.privacy)
-        return asked(message, plan), clip_bias(spreads)
+        return device_question(message, plan), clip_bias(spreads)
 
 
 def _screening_message(
@@ -195,10 +195,10 @@ def _boxed(message: MomentMessage, design: Design, name: str, privacy: Privacy) 
 
 
 def _framed(
-    made: Sequence[Answered], design: Design, plan: Plan
-) -> tuple[list[Answered], GramEstimate]:
+    made: Sequence[AnsweredQuestion], design: Design, plan: Plan
+) -> tuple[list[AnsweredQuestion], GramEstimate]:
     """Rounds in one scale, and second moments of the columns asked for in the second round."""
-    facts = facts_of(design, plan.options)
+    facts = record_guess(design, plan.options)
     moments = [m for m in made if m.message.share]
     columns = moments[0].message.asked if moments else np.arange(len(design.names))
     gram_estimate = gram_of(made, columns, _target(design, facts))
@@ -220,13 +220,13 @@ def _target(design: Design, facts: RecordGuess) -> Array:
 
 
 def _survivors(
-    rounds: Sequence[Answered], gram_estimate: GramEstimate, design: Design, plan: Plan
+    rounds: Sequence[AnsweredQuestion], gram_estimate: GramEstimate, design: Design, plan: Plan
 ) -> tuple[Index, Array | None]:
     """Columns for the next round, and the coefficients to take residuals at."""
     always, size, width = fixed(design), _most(plan.options), len(design.names)
     last = rounds[-1].message.asked
     room = math.ceil(_LEFT[len(rounds) - 1] * size)
-    most = spread_of(rounds[0], facts_of(design, plan.options)) ** 2  # that columns can explain
+    most = spread_of(rounds[0], record_guess(design, plan.options)) ** 2  # that columns can explain
     if len(rounds) == 1:  # by covariance with the response alone, in standard units
         score = rounds[0].score(last) / np.sqrt(np.diag(gram_estimate.gram))
         score[list(always)] = np.inf
@@ -234,7 +234,7 @@ def _survivors(
         return np.sort(last[kept]), None
     now = np.zeros(width)
     for _ in range(2):
-        vector = pooled(rounds, gram_estimate, last, now)[0]
+        vector = pool_rounds(rounds, gram_estimate, last, now)[0]
         chosen = stepwise(gram_estimate, last, vector, size, always)
         fit = estimate(rounds, gram_estimate, chosen, width)
         now = np.zeros(width)

@@ -83,7 +83,7 @@ def _even_cells(tau: float) -> int:
 
 
 @dataclass(frozen=True, eq=False)
-class _Seen:
+class _ClearCells:
     """Rows in cells that stand out, and the noise of one cell as a share of the rows."""
 
     rows: Array
@@ -115,7 +115,7 @@ class Column:
     ----------
     edges : ndarray
         Of the cells to count.
-    found : Found or None
+    found : CenterScale or None
         None as long as nothing stands out of the noise.
     """
 
@@ -127,7 +127,7 @@ class Column:
     edges: Array = field(init=False)
     found: CenterScale | None = None
     _first: tuple[Array, float] | None = None
-    _seen: _Seen | None = None
+    _seen: _ClearCells | None = None
     _zoom: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
@@ -167,7 +167,7 @@ class Column:
         else:
             _without_doubtful(rows, self.edges, threshold, sd)
         if rows.sum() >= _SEEN * self.n:
-            self._conclude(_Seen(rows, self.edges, sd / self.n), counts, sd, threshold)
+            self._conclude(_ClearCells(rows, self.edges, sd / self.n), counts, sd, threshold)
 
     def _refuted(self, counts: Array, sd: float) -> bool:
         """Whether a zoom into a small part of the range holds rather none of the rows than half.
@@ -199,7 +199,7 @@ class Column:
             widths = np.diff(self.edges) * inside
             rows += unseen * widths / widths.sum()
 
-    def _conclude(self, seen: _Seen, counts: Array, sd: float, threshold: float) -> None:
+    def _conclude(self, seen: _ClearCells, counts: Array, sd: float, threshold: float) -> None:
         rows, edges, total = seen.rows, seen.edges, seen.rows.sum()
         spikes = self._spikes(edges)
         (middle,) = seen.cells(0.5)
@@ -218,7 +218,7 @@ class Column:
         self.found = CenterScale(float(center), float(max(scale, least)), not narrow)
 
     def _around_one_value(
-        self, seen: _Seen, counts: Array, sd: float, threshold: float
+        self, seen: _ClearCells, counts: Array, sd: float, threshold: float
     ) -> CenterScale:
         """Most rows have one value: the scale is that of the others, if they can be seen."""
         rows, edges, at = seen.rows.copy(), seen.edges, anchors(self.lower, self.upper)

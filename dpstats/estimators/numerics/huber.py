@@ -63,12 +63,11 @@ def score_variance(c: float | Array, k: float) -> Array:
     return variance
 
 
-def efficient_clip(k: float, at_least: float = _SMALLEST) -> float:
+def efficient_clip(k: float) -> float:
     """The largest clip, in residual standard deviations, whose v is within 3 % of the least."""
-    grid = _GRID[at_least <= _GRID]
-    variance = score_variance(grid, k)
+    variance = score_variance(_GRID, k)
     good_enough = (1 + _SLACK) * float(variance.min())
-    return float(grid[variance <= good_enough][-1])
+    return float(_GRID[variance <= good_enough][-1])
 
 
 def slope_by_length(c: float, d: int) -> float:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from dpstats.tall import Made, Tall, blocks, cross, read
+from dpstats.tall import LazyRows, Tall, blocks, cross, read
 
 __all__ = ["PublicMoments", "lasso", "sizes_of", "universal"]
 
@@ -72,7 +72,7 @@ class PublicMoments:
             if isinstance(x, csr_array):
                 own: Tall = np.asarray(x[:, [j]].toarray(), dtype=np.float64).ravel()
             else:
-                own = Made((len(self),), lambda part: x[part][:, j])
+                own = LazyRows((len(self),), lambda part: x[part][:, j])
             self._columns[j] = self.with_(own)
         return self._columns[j]
 
@@ -127,6 +127,3 @@ def lasso(
             break
         active = np.union1d(np.flatnonzero(params), wrong)
     return params
-
-
-Selector = Callable[[Array, float, PublicMoments, float, Array, int | None], Array]

@@ -25,7 +25,7 @@ from dpstats.protocol.progress import computed
 if TYPE_CHECKING:
     from scipy.stats.qmc import Sobol
 
-__all__ = ["AnyLaw", "Asked", "Finish", "Law", "even_points", "fit_released", "likeliest"]
+__all__ = ["AnsweredQuery", "AnyLaw", "Finish", "Law", "even_points", "fit_released", "likeliest"]
 
 Array = NDArray[np.float64]
 
@@ -76,7 +76,7 @@ AnyLaw = TypeVar("AnyLaw", bound=Law)
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
+class AnsweredQuery:
     """A question that was answered.
 
     Attributes
@@ -136,7 +136,7 @@ class Finish(Generic[AnyLaw]):
 
 
 @dataclass(frozen=True, eq=False)
-class _Expected:
+class _ExpectedMoments:
     """Averages over made-up rows: of q, q q', q s', s s' and q h', and their number.
 
     Here s is the score, and h the same in directions of departure.
@@ -151,7 +151,7 @@ class _Expected:
 
 
 def fit_released(
-    law: AnyLaw, asked: Sequence[Asked], n: float, rough: bool = False, near: bool = False
+    law: AnyLaw, asked: Sequence[AnsweredQuery], n: float, rough: bool = False, near: bool = False
 ) -> Finish[AnyLaw]:
     """Generalised least squares on noisy answers, from a law near by.
 
@@ -159,7 +159,7 @@ def fit_released(
     ----------
     law : Law
         Where to start.
-    asked : sequence of Asked
+    asked : sequence of AnsweredQuery
         With at least as many numbers together as the law has parameters.
     n : float
         About the number of rows that contribute.
@@ -194,7 +194,7 @@ def fit_released(
 
 
 def likeliest(
-    found: Sequence[Finish[AnyLaw]], asked: Sequence[Asked], n: float
+    found: Sequence[Finish[AnyLaw]], asked: Sequence[AnsweredQuery], n: float
 ) -> list[Finish[AnyLaw]]:
     """Rough fits of the same answers, the likeliest first, which is fitted exactly.
 
@@ -219,7 +219,7 @@ def _enough(n: float, size: int) -> int:
 
 
 def _step(
-    law: AnyLaw, expected: _Expected, answers: Array, noise: Array, n: float
+    law: AnyLaw, expected: _ExpectedMoments, answers: Array, noise: Array, n: float
 ) -> tuple[Finish[AnyLaw], Array, float]:
     """What one step finds, the step, and minus twice the log likelihood where it starts.
 
@@ -288,7 +288,7 @@ def _inverse(information: Array) -> Array:
     return made
 
 
-def _expected(law: Law, asked: Sequence[Asked], m: int) -> _Expected:
+def _expected(law: Law, asked: Sequence[AnsweredQuery], m: int) -> _ExpectedMoments:
     """Averages over m rows of a law."""
     size = sum(a.answer.size for a in asked)
     total, square = np.zeros(size), np.zeros((size, size))
@@ -307,7 +307,7 @@ def _expected(law: Law, asked: Sequence[Asked], m: int) -> _Expected:
         total += made.sum(axis=0)
         computed()
     square, slope, fisher, bend = (part / seconds for part in (square, slope, fisher, bend))
-    return _Expected(total / m, square, slope, fisher, bend, m)
+    return _ExpectedMoments(total / m, square, slope, fisher, bend, m)
 
 
 def _centred(scores: Array) -> Array:

@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["invertible", "posterior", "shrunk", "two_values"]
+__all__ = ["invertible", "posterior_means", "shrunk", "two_values"]
 
 Array = NDArray[np.float64]
 
@@ -85,14 +85,14 @@ def shrunk(
     elif i.size < fewest:
         means, part = values, 1.0
     else:
-        means, part = posterior(values, sd)
+        means, part = posterior_means(values, sd)
     made[i, j] = made[j, i] = target[i, j] + means
     # Their mean square is known to sqrt(2/m) of that of the noise.
     unseen = (1 + (0.0 if part else max(excess, 0.0))) * math.sqrt(2 / i.size)
     return made, part, min(1.0, max(part, math.sqrt(unseen)))
 
 
-def posterior(values: Array, sd: float) -> tuple[Array, float]:
+def posterior_means(values: Array, sd: float) -> tuple[Array, float]:
     """Posterior means (m,) of normal observations, and the rms posterior sd over `sd`.
 
     The prior is the nonparametric maximum likelihood estimate on a grid. Where the grid would be

@@ -19,7 +19,7 @@ from dpstats.federated.network.wire import (
 )
 from dpstats.federated.pace import Pace
 from dpstats.federated.question import Reply, call
-from dpstats.federated.signatures import bare, opened, signed
+from dpstats.federated.signatures import bare, signed, verified
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import (
@@ -166,7 +166,7 @@ class Link:
         if self._site_keys is None:
             return bare(note.body)
         known = self._site_keys.get(site)
-        return opened(note.body, [] if known is None else [known], "site") or _UNSOUND
+        return verified(note.body, [] if known is None else [known], "site") or _UNSOUND
 
     def within(self, timeout: float) -> Self:
         """The same link, whose sites have so many seconds for each reply."""

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.estimators.base import Request, need_delta
-from dpstats.estimators.central.counted import Counted, counted_plan
+from dpstats.estimators.central.counted import CountingMethod, counted_plan
 from dpstats.estimators.central.descriptive import passes
 from dpstats.estimators.central.descriptive.quantile import OWN as DISTRIBUTIONS
 from dpstats.estimators.central.descriptive.window import window_of
@@ -22,7 +22,7 @@ from dpstats.estimators.sources import BONETT, DONG, FICHTENBERGER
 from dpstats.privacy import Privacy
 from dpstats.protocol import CorrelationEstimate, Distribution, Holder, Options, Plan
 from dpstats.protocol.comparing import pair_names
-from dpstats.queries import Query, Scored, ScoreProducts
+from dpstats.queries import Query, ScoredColumn, ScoreProducts
 from dpstats.theory import Assumption, Citation, Rate, Theory
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ _WINDOWS = replace(
 )
 
 
-class _Products(Counted[CorrelationEstimate]):
+class _Products(CountingMethod[CorrelationEstimate]):
     """Correlations by one question for sums and products of scores of all columns."""
 
     model: ClassVar[str] = "corr"
@@ -139,14 +139,16 @@ class _Products(Counted[CorrelationEstimate]):
         """Edges of the second pass."""
 
     @abstractmethod
-    def _scored(self, place: int, found: Distribution, noise: float) -> Scored:
+    def _scored(self, place: int, found: Distribution, noise: float) -> ScoredColumn:
         """The score of a column; `noise` is that in a sum of scores."""
 
     @abstractmethod
-    def _wobble(self, scored: Sequence[Scored], found: Sequence[Distribution]) -> Array:
+    def _wobble(self, scored: Sequence[ScoredColumn], found: Sequence[Distribution]) -> Array:
         """By pairs (d, d): how many times its square Fisher's variance grows by."""
 
-    def _said(self, made: CorrelationEstimate, scored: Sequence[Scored]) -> CorrelationEstimate:
+    def _said(
+        self, made: CorrelationEstimate, scored: Sequence[ScoredColumn]
+    ) -> CorrelationEstimate:
         """The estimate with what else was released."""
         return made
 
@@ -176,11 +178,11 @@ class RankCorrelation(_Products):
         """As many rows in each cell."""
         return passes.rank_edges(first)
 
-    def _scored(self, place: int, found: Distribution, noise: float) -> Scored:
+    def _scored(self, place: int, found: Distribution, noise: float) -> ScoredColumn:
         """Released ranks, of mean 0 and variance 1."""
-        return Scored(place, found.edges, math.sqrt(3) * found.ranks())
+        return ScoredColumn(place, found.edges, math.sqrt(3) * found.ranks())
 
-    def _wobble(self, scored: Sequence[Scored], found: Sequence[Distribution]) -> Array:
+    def _wobble(self, scored: Sequence[ScoredColumn], found: Sequence[Distribution]) -> Array:
         """One half for all."""
         return np.full((len(scored), len(scored)), 0.5)
 
@@ -212,18 +214,20 @@ class WindowCorrelation(_Products):
         """Close where quartiles are, and in equal ratios of the distance from them."""
         return passes.finer_edges(first, QUARTILES)
 
-    def _scored(self, place: int, found: Distribution, noise: float) -> Scored:
+    def _scored(self, place: int, found: Distribution, noise: float) -> ScoredColumn:
         """Values held to a window."""
         window = window_of(found, noise, agreed=True)
-        return Scored.window(place, window.lower, window.upper)
+        return ScoredColumn.window(place, window.lower, window.upper)
 
-    def _wobble(self, scored: Sequence[Scored], found: Sequence[Distribution]) -> Array:
+    def _wobble(self, scored: Sequence[ScoredColumn], found: Sequence[Distribution]) -> Array:
         """A quarter of the excess kurtoses."""
         excess = np.array([_excess(each, law) for each, law in zip(scored, found, strict=True)])
         wobble: Array = np.add.outer(excess, excess) / 4
         return wobble
 
-    def _said(self, made: CorrelationEstimate, scored: Sequence[Scored]) -> CorrelationEstimate:
+    def _said(
+        self, made: CorrelationEstimate, scored: Sequence[ScoredColumn]
+    ) -> CorrelationEstimate:
         """With the windows."""
         windows = {
             name: each.knots.tolist() for name, each in zip(made.columns, scored, strict=True)
@@ -231,7 +235,7 @@ class WindowCorrelation(_Products):
         return replace(made, released={"windows": windows})
 
 
-def _excess(scored: Scored, found: Distribution) -> float:
+def _excess(scored: ScoredColumn, found: Distribution) -> float:
     """Excess kurtosis of values held to a window, as released; at least 0."""
     middle = np.clip((found.edges[1:] + found.edges[:-1]) / 2, *scored.knots)
     chances = np.diff(found.below, prepend=0.0) / found.rows
@@ -242,7 +246,7 @@ def _excess(scored: Scored, found: Distribution) -> float:
 
 def _products(d: int, radius: float) -> ScoreProducts:
     """A question for the products of d columns: its noise does not depend on their scores."""
-    return ScoreProducts(tuple(Scored.window(j, -1.0, 1.0) for j in range(d)), radius)
+    return ScoreProducts(tuple(ScoredColumn.window(j, -1.0, 1.0) for j in range(d)), radius)
 
 
 def _noise(plan: Plan, d: int, radius: float) -> float:

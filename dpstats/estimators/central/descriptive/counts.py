@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +14,8 @@ from numpy.typing import NDArray
 from dpstats.errors import OptionError
 from dpstats.estimators import columns
 from dpstats.estimators.base import Request
-from dpstats.estimators.central.counted import Counted, counted_plan
+from dpstats.estimators.bounds import rates
+from dpstats.estimators.central.counted import CountingMethod, counted_plan
 from dpstats.estimators.central.descriptive import passes
 from dpstats.estimators.central.descriptive.quantile import OWN as DISTRIBUTIONS
 from dpstats.estimators.guesses import max_rows
@@ -29,7 +31,7 @@ from dpstats.protocol import (
 )
 from dpstats.protocol.descriptive import bin_names
 from dpstats.queries import Axis, Query, TableCounts
-from dpstats.theory import Assumption, Citation, Rate, Theory
+from dpstats.theory import Assumption, Citation, Theory
 
 if TYPE_CHECKING:
     from dpstats.design import Design
@@ -45,7 +47,7 @@ __all__ = [
 ]
 
 Array = NDArray[np.float64]
-Made = TypeVar("Made", bound=CountsEstimate)
+AnyCounts = TypeVar("AnyCounts", bound=CountsEstimate)
 
 COUNTS = "counts"
 _FIRST = "distribution"
@@ -69,10 +71,7 @@ THEORY = Theory(
         "a row is in one cell (sensitivity sqrt(2), 1 under add-remove)."
     ),
     assumptions=(Assumption("Rows are independent (of one unit they may be alike)"),),
-    upper=(
-        Rate("statistical", "1/sqrt(n)", OWN),
-        Rate("privacy", "sqrt(log(1/delta))/(n eps)", OWN),
-    ),
+    upper=rates("1/sqrt(n)", "sqrt(log(1/delta))/(n eps)", OWN),
     lower=(),
     citations=(OWN, WILSON, DONG),
 )
@@ -82,14 +81,14 @@ _LAPLACE = replace(
         "epsilon-DP for every data set: Laplace noise on counts of the cells of a table; a row is "
         "in one cell (L1 sensitivity 2, 1 under add-remove). Delta is not needed."
     ),
-    upper=(Rate("statistical", "1/sqrt(n)", OWN), Rate("privacy", "1/(n eps)", OWN)),
+    upper=rates("1/sqrt(n)", "1/(n eps)", OWN),
     citations=(OWN, WILSON),
 )
 _VARIANTS: Mapping[tuple[str, ...], Theory] = {("mechanism=laplace",): _LAPLACE}
 
 
 @dataclass(frozen=True)
-class LevelShares(Counted[ProportionEstimate]):
+class LevelShares(CountingMethod[ProportionEstimate]):
     """Share of each level of a categorical column: one noisy count of each, and of missing values.
 
     All counts add up to the number of rows; where that is public, they are conditioned on it. Of a
@@ -122,7 +121,7 @@ class LevelShares(Counted[ProportionEstimate]):
 
 
 @dataclass(frozen=True)
-class BinShares(Counted[HistogramEstimate]):
+class BinShares(CountingMethod[HistogramEstimate]):
     """A histogram: one noisy count of each bin, and of missing values.
 
     With ``bins="auto"`` three tenths of the budget find the window of all but a hundredth of the
@@ -157,7 +156,7 @@ class BinShares(Counted[HistogramEstimate]):
         if bins is None:
             count = _automatic(plan)
             plan = replace(plan, options={**plan.options, "bins": "auto", "count": count})
-            return expected_shares(replace(plan, parameters=columns.numbered(count + 2)), count)
+            return expected_shares(replace(plan, parameters=columns.bin_numbers(count + 2)), count)
         names = bin_names(bins)
         plan = replace(plan, options={**plan.options, "bins": bins.tolist()}, parameters=names)
         return expected_shares(plan, len(names))
@@ -170,8 +169,8 @@ class BinShares(Counted[HistogramEstimate]):
         else:
             edges = np.array(plan.options["bins"], dtype=np.float64)
         axis = Axis(np.zeros(1, dtype=np.int64), np.ones(1), edges)
-        made = ask_table(holder, design, (axis,), HistogramEstimate, plan.parameters, edges=edges)
-        return made
+        kind = partial(HistogramEstimate, edges=edges)
+        return ask_table(holder, design, (axis,), kind, plan.parameters)
 
 
 def _automatic(plan: Plan) -> int:
@@ -185,11 +184,10 @@ def ask_table(
     holder: Holder[Query],
     design: Design,
     axes: tuple[Axis, ...],
-    kind: type[Made],
+    kind: Callable[..., AnyCounts],
     cells: tuple[str, ...],
     slot: str = COUNTS,
-    **more: Any,
-) -> Made:
+) -> AnyCounts:
     """Noisy counts of a table, conditioned on the number of rows where that is public."""
     plan, unit = holder.plan, design.schema is not None and design.schema.unit is not None
     query = TableCounts(axes, missing=not unit, norm=passes.norm_of(plan, slot))
@@ -207,7 +205,6 @@ def ask_table(
         effect=float(max_rows(design)),
         nobs=float(max(inside.sum(), 1.0)),
         laplace=noise.shape == "laplace",
-        **more,
     )
 
 

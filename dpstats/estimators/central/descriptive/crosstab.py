@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from dpstats.estimators.base import Request, need_delta
-from dpstats.estimators.central.counted import Counted, counted_plan
+from dpstats.estimators.central.counted import CountingMethod, counted_plan
 from dpstats.estimators.central.descriptive.counts import (
     COUNTS,
     OWN,
@@ -29,7 +30,7 @@ __all__ = ["PairShares"]
 
 
 @dataclass(frozen=True)
-class PairShares(Counted[CrosstabEstimate]):
+class PairShares(CountingMethod[CrosstabEstimate]):
     """A contingency table: one noisy count of each pair of levels, and of rows that miss one.
 
     Counts are conditioned on the public number of rows, and made consistent: not negative, and
@@ -59,15 +60,8 @@ class PairShares(Counted[CrosstabEstimate]):
     def _fit(self, holder: Holder[Query], design: Design, plan: Plan) -> CrosstabEstimate:
         """Ask for the counts."""
         (first, rows), (second, columns) = _factors(design, plan.options["columns"])
-        return ask_table(
-            holder,
-            design,
-            (first, second),
-            CrosstabEstimate,
-            plan.parameters,
-            rows_of=rows,
-            columns_of=columns,
-        )
+        kind = partial(CrosstabEstimate, rows_of=rows, columns_of=columns)
+        return ask_table(holder, design, (first, second), kind, plan.parameters)
 
 
 def _factors(

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.estimators.base import Request, need_delta
-from dpstats.estimators.central.counted import Counted, counted_plan
+from dpstats.estimators.central.counted import CountingMethod, counted_plan
 from dpstats.estimators.central.descriptive import passes
 from dpstats.estimators.central.descriptive.quantile import OWN as DISTRIBUTIONS
 from dpstats.estimators.central.descriptive.window import (
@@ -77,7 +77,7 @@ THEORY = Theory(
 
 
 @dataclass(frozen=True)
-class ColumnDescriptions(Counted[DescribeEstimate]):
+class ColumnDescriptions(CountingMethod[DescribeEstimate]):
     """Number, mean, standard deviation and quartiles of several columns, under one budget.
 
     1. Distribution functions of all columns over their declared ranges.
@@ -278,4 +278,4 @@ def _expected(plan: Plan, design: Design) -> Plan:
         privacy_share=float((reach * sums) ** 2 / n / variances[0]),
         assumptions=(*plan.assumptions, *passes.NORMAL),
     )
-    return passes.blurred(plan, _SLOTS[:2], k)
+    return passes.warn_of_blur(plan, _SLOTS[:2], k)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.estimators.base import Request, need_delta
-from dpstats.estimators.central.counted import Counted, counted_plan
+from dpstats.estimators.central.counted import CountingMethod, counted_plan
 from dpstats.estimators.central.descriptive import passes
 from dpstats.estimators.central.descriptive.quantile import OWN as DISTRIBUTIONS
 from dpstats.estimators.central.descriptive.window import Window, window_of
@@ -28,7 +28,7 @@ from dpstats.protocol import (
     Options,
     Plan,
 )
-from dpstats.queries import Axis, GroupSums, Query, Scored
+from dpstats.queries import Axis, GroupSums, Query, ScoredColumn
 from dpstats.theory import Assumption, Citation, Rate, Theory
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class _ByGroup:
         return found
 
     def _means(
-        self, holder: Holder[Query], design: Design, scored: Scored, window: Window
+        self, holder: Holder[Query], design: Design, scored: ScoredColumn, window: Window
     ) -> GroupMeansEstimate:
         """Means of scores in all groups, in the units of the window."""
         columns = holder.plan.options["columns"]
@@ -111,7 +111,7 @@ class _ByGroup:
 
     def _sums_noise(self, plan: Plan) -> float:
         """Standard deviation of the noise in a sum of scores, in rows."""
-        query = GroupSums(Scored.window(0, -1.0, 1.0), Axis.of_levels([1], 2))
+        query = GroupSums(ScoredColumn.window(0, -1.0, 1.0), Axis.of_levels([1], 2))
         return plan.noise(query, _SUMS).sd
 
     def _warned(self, plan: Plan, groups: int) -> Plan:
@@ -139,7 +139,7 @@ class _ByGroup:
 
 
 @dataclass(frozen=True)
-class GroupMeans(_ByGroup, Counted[GroupMeansEstimate]):
+class GroupMeans(_ByGroup, CountingMethod[GroupMeansEstimate]):
     """Mean of a column in each group: one distribution function, then sums by group.
 
     The window is that of the whole column (`window.window_of`). Counts, sums and squares of all
@@ -173,17 +173,17 @@ class GroupMeans(_ByGroup, Counted[GroupMeansEstimate]):
             privacy_share=share,
             assumptions=(*plan.assumptions, "For the prediction all groups are alike."),
         )
-        return passes.blurred(self._warned(plan, len(levels)), [_FIRST], 1)
+        return passes.warn_of_blur(self._warned(plan, len(levels)), [_FIRST], 1)
 
     def _fit(self, holder: Holder[Query], design: Design, plan: Plan) -> GroupMeansEstimate:
         """Ask for the distribution function, and for sums in the window that it says."""
         found = self._asked(holder, design)
         window = window_of(found, self._sums_noise(plan))
-        scored = Scored.window(0, window.lower, window.upper)
+        scored = ScoredColumn.window(0, window.lower, window.upper)
         return self._means(holder, design, scored, window)
 
 
-class _TwoGroups(_ByGroup, Counted[DifferenceEstimate]):
+class _TwoGroups(_ByGroup, CountingMethod[DifferenceEstimate]):
     """A comparison of two groups, made of the means of their scores."""
 
     model: ClassVar[str] = "ttest"
@@ -237,13 +237,13 @@ class WelchTest(_TwoGroups):
             predicted_range=tuple((e, e) for e in errors),
             predicted_units=(unit,) * 3,
         )
-        return passes.blurred(plan, [_FIRST], 1)
+        return passes.warn_of_blur(plan, [_FIRST], 1)
 
     def _fit(self, holder: Holder[Query], design: Design, plan: Plan) -> DifferenceEstimate:
         """As for means of groups; the difference is of the second level less the first."""
         found = self._asked(holder, design)
         window = window_of(found, self._sums_noise(plan))
-        scored = Scored.window(0, window.lower, window.upper)
+        scored = ScoredColumn.window(0, window.lower, window.upper)
         made = self._means(holder, design, scored, window)
         sampling, noise = (made.half**2 * part for part in made.variances)
         means = made.centre + made.half * made.means
@@ -297,7 +297,7 @@ class RankTest(_TwoGroups):
     def _fit(self, holder: Holder[Query], design: Design, plan: Plan) -> DifferenceEstimate:
         """Ask for the distribution function, and for sums of the ranks that it gives."""
         found = self._asked(holder, design)
-        scored = Scored(0, found.edges, np.clip(found.ranks(), -1.0, 1.0))
+        scored = ScoredColumn(0, found.edges, np.clip(found.ranks(), -1.0, 1.0))
         made = self._means(holder, design, scored, Window(-1.0, 1.0))
         sampling, noise = made.variances
         lost = 1.0 if made.hidden else 0.0
@@ -316,7 +316,7 @@ class RankTest(_TwoGroups):
 def means_by_group(
     holder: Holder[Query],
     design: Design,
-    scored: Scored,
+    scored: ScoredColumn,
     window: Window,
     groups: tuple[Axis, tuple[str, ...]],
     slot: str,

@@ -30,13 +30,12 @@ __all__ = [
     "NORMAL",
     "ask_distribution",
     "ask_distributions",
-    "blurred",
     "expected_noise",
     "finer_edges",
     "mechanism_of",
     "norm_of",
-    "places_of",
     "rank_edges",
+    "warn_of_blur",
 ]
 
 Array = NDArray[np.float64]
@@ -61,11 +60,6 @@ _OUTER = 64  # numerical: cells of a second pass in each part of the range outsi
 _BLURRED = {2: 0.025, 1: 0.06}
 _FEW = 128  # number: cells of a first pass of noisy counts, which add up
 _FEW_FOCUS, _FEW_OUTER = 96, 8  # number: the same of a second pass, inside and in each part outside
-
-
-def places_of(design: Design, names: Sequence[str]) -> NDArray[np.int64]:
-    """Positions of columns in the design."""
-    return np.array([design.names.index(name) for name in names], dtype=np.int64)
 
 
 def finer_edges(
@@ -263,7 +257,7 @@ def _distribution(
     )
 
 
-def blurred(plan: Plan, slots: Sequence[str], columns: int) -> Plan:
+def warn_of_blur(plan: Plan, slots: Sequence[str], columns: int) -> Plan:
     """The plan, with a warning where noise blurs distributions too much to read windows of them."""
     noise, most = expected_noise(plan, slots[-1], columns, 512), _BLURRED[len(slots)]
     if noise <= most * plan.n:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, ClassVar
 
 from dpstats.estimators import columns
 from dpstats.estimators.base import Request
-from dpstats.estimators.central.counted import Counted, counted_plan
+from dpstats.estimators.central.counted import CountingMethod, counted_plan
 from dpstats.estimators.central.descriptive import passes
 from dpstats.estimators.sources import DONG, FICHTENBERGER
 from dpstats.privacy import Privacy
 from dpstats.protocol import Holder, Options, Plan, QuantileEstimate
-from dpstats.protocol.descriptive import level_names
+from dpstats.protocol.descriptive import quantile_names
 from dpstats.queries import Query
 from dpstats.theory import Assumption, Citation, Rate, Theory
 
@@ -67,7 +67,7 @@ _LAPLACE = replace(
 
 
 @dataclass(frozen=True)
-class InvertedDistribution(Counted[QuantileEstimate]):
+class InvertedDistribution(CountingMethod[QuantileEstimate]):
     """Quantiles where the released distribution function passes their levels.
 
     1. A quarter of the budget: the distribution function over the declared range, in cells half of
@@ -105,7 +105,7 @@ class InvertedDistribution(Counted[QuantileEstimate]):
             for slot, share in zip(_SLOTS, (_FIRST, 1 - _FIRST), strict=True)
         ]
         plan = counted_plan(self, design, privacy, n, asks, {"q": list(levels), "mechanism": kind})
-        plan = replace(plan, parameters=level_names(levels))
+        plan = replace(plan, parameters=quantile_names(levels))
         noise = passes.expected_noise(plan, _SLOTS[1], 1)
         plan = columns.expected_quantiles(plan, design, 0, levels, noise)
         return replace(plan, warnings=columns.too_few(plan, levels, noise))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from dpstats.estimators.base import Request, need_delta
-from dpstats.estimators.central.counted import Counted, counted_plan
+from dpstats.estimators.central.counted import CountingMethod, counted_plan
 from dpstats.estimators.central.descriptive import passes
 from dpstats.estimators.central.descriptive.describe import THEORY, moments, root_error
 from dpstats.estimators.central.descriptive.window import (
@@ -35,7 +35,7 @@ _REACH = 3.0  # wording: half the width of a window that the plan presumes, in s
 
 
 @dataclass(frozen=True)
-class WindowVariance(Counted[VarianceEstimate]):
+class WindowVariance(CountingMethod[VarianceEstimate]):
     """Mean, variance and standard deviation of a column held to a window.
 
     One distribution function, and sums of z, z^2 and z^4 in the window that it says; as in
@@ -81,7 +81,7 @@ class WindowVariance(Counted[VarianceEstimate]):
             privacy_share=float((scale * _REACH * noise / mean) ** 2),
             assumptions=(*plan.assumptions, *passes.NORMAL),
         )
-        return passes.blurred(plan, [_FIRST], 1)
+        return passes.warn_of_blur(plan, [_FIRST], 1)
 
     def _fit(self, holder: Holder[Query], design: Design, plan: Plan) -> VarianceEstimate:
         """Ask for the distribution function, and for moments in a window."""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from dpstats.estimators import columns
 from dpstats.estimators.guesses import round_up
 from dpstats.protocol import Distribution
-from dpstats.text import rounded
+from dpstats.text import with_digits
 
 __all__ = [
     "Tail",
@@ -185,10 +185,10 @@ def unseen(name: str, found: Distribution, lower: float, upper: float) -> tuple[
         return ()
     rows, cell = round_up(2 * tail * found.rows), (found.edges[first], found.edges[first + 1])
     return (
-        f"{name}: all but at most about {rows:,} rows lie in [{rounded(cell[0], 4)}, "
-        f"{rounded(cell[1], 4)}]; noise hides where these are, and values outside of the window "
-        f"[{rounded(lower, 4)}, {rounded(upper, 4)}] are moved to its ends, which no interval "
-        "allows for. More rows or a narrower declared range show more.",
+        f"{name}: all but at most about {rows:,} rows lie in [{with_digits(cell[0], 4)}, "
+        f"{with_digits(cell[1], 4)}]; noise hides where these are, and values outside of the "
+        f"window [{with_digits(lower, 4)}, {with_digits(upper, 4)}] are moved to its ends, which "
+        "no interval allows for. More rows or a narrower declared range show more.",
     )
 
 

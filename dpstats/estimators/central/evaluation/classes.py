@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from dpstats.errors import OptionError, given, is_number
 from dpstats.estimators.base import Request, need_delta
-from dpstats.estimators.central.counted import Counted, counted_plan
+from dpstats.estimators.central.counted import CountingMethod, counted_plan
 from dpstats.estimators.central.descriptive import passes
 from dpstats.estimators.central.descriptive.counts import OWN as TABLES
 from dpstats.estimators.central.descriptive.counts import ask_table
@@ -38,7 +38,7 @@ from dpstats.protocol import (
     Plan,
 )
 from dpstats.protocol.evaluation import classification_names
-from dpstats.queries import Axis, ColumnPrefixes, GroupSums, Query, Scored, TableCounts
+from dpstats.queries import Axis, ColumnPrefixes, GroupSums, Query, ScoredColumn, TableCounts
 from dpstats.queries.predicted import MEAN, RESPONSE, SQUARE
 from dpstats.queries.prefixes import contrast_noise
 from dpstats.theory import Assumption, Rate, Theory
@@ -93,7 +93,7 @@ _THEORY = Theory(
 
 
 @dataclass(frozen=True)
-class ClassEvaluation(Counted[ClassificationEstimate]):
+class ClassEvaluation(CountingMethod[ClassificationEstimate]):
     """Confusion table, area under the curve, calibration and Brier score of a logistic fit.
 
     1. Two passes over the distribution function of predicted probabilities, for their ranks.
@@ -140,7 +140,7 @@ class ClassEvaluation(Counted[ClassificationEstimate]):
         columns, threshold = asked.design, float(plan.options["threshold"])
         place = np.array([MEAN])
         (found,) = passes.ask_distributions(asked, columns, [_FIRST, _SECOND], place)
-        scored = Scored(MEAN, found.edges, np.clip(found.ranks(), -1.0, 1.0))
+        scored = ScoredColumn(MEAN, found.edges, np.clip(found.ranks(), -1.0, 1.0))
         whole = Window(-1.0, 1.0)
         classes = ("others", "events")
         ranks = means_by_group(asked, columns, scored, whole, (_CLASS, classes), _SUMS)
@@ -150,7 +150,7 @@ class ClassEvaluation(Counted[ClassificationEstimate]):
         binned = Axis(np.array([MEAN]), np.ones(1), edges)
         names = tuple(f"({a:g}, {b:g}], actual {c}" for a, b in pairwise(edges) for c in (0, 1))
         bins = ask_table(asked, columns, (binned, _CLASS), CountsEstimate, names, _BINS)
-        distance = Scored.window(SQUARE, 0.0, 1.0)
+        distance = ScoredColumn.window(SQUARE, 0.0, 1.0)
         unit = Window(0.0, 1.0)
         squares = means_by_group(asked, columns, distance, unit, (_EVERYONE, ("all",)), _SQUARES)
         return ClassificationEstimate(
@@ -264,8 +264,8 @@ def _expected(plan: Plan) -> Plan:
     n, half = float(plan.n), plan.n / 2
     count = plan.noise(TableCounts((_CLASS,)), _TABLE).sd
     binned = plan.noise(TableCounts((_CLASS,)), _BINS).sd
-    ranked = plan.noise(GroupSums(Scored.window(0, -1, 1), _CLASS), _SUMS).sd
-    squared = plan.noise(GroupSums(Scored.window(0, -1, 1), _EVERYONE), _SQUARES).sd
+    ranked = plan.noise(GroupSums(ScoredColumn.window(0, -1, 1), _CLASS), _SUMS).sd
+    squared = plan.noise(GroupSums(ScoredColumn.window(0, -1, 1), _EVERYONE), _SQUARES).sd
     bins, p = len(plan.options["bins"]) - 1, _PRESUMED
 
     def of(rows: float, chance: float, noise: float, cells: int) -> tuple[float, float]:

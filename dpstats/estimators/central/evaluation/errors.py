@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.estimators.base import Request, need_delta
-from dpstats.estimators.central.counted import Counted, counted_plan
+from dpstats.estimators.central.counted import CountingMethod, counted_plan
 from dpstats.estimators.central.descriptive import passes
 from dpstats.estimators.central.descriptive.describe import OWN as MOMENTS
 from dpstats.estimators.central.descriptive.describe import moments, root_error
@@ -73,7 +73,7 @@ _THEORY = Theory(
 
 
 @dataclass(frozen=True)
-class ErrorEvaluation(Counted[PredictionErrorEstimate]):
+class ErrorEvaluation(CountingMethod[PredictionErrorEstimate]):
     """Mean square and mean of prediction errors, and R-squared.
 
     Distribution functions of the errors and of the response say in which windows both are held;

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.errors import OptionError
 from dpstats.families import Family
-from dpstats.protocol import Answer, Holder, Plan
+from dpstats.protocol import Answer, Holder, Options, Plan
 from dpstats.queries import Predicted, Query
+from dpstats.queries.predicted import AboutColumns
 from dpstats.theory import Citation
 
 if TYPE_CHECKING:
@@ -51,8 +52,7 @@ class Predictions:
 
     def ask(self, query: Query, slot: str, part: int = 0) -> Answer:
         """The noisy answer about predictions."""
-        inner: Any = query
-        made = Predicted(inner, self._places, self._coefficients, self._family)
+        made = Predicted(cast(AboutColumns, query), self._places, self._coefficients, self._family)
         return self._holder.ask(made, slot, part)
 
     @property
@@ -74,7 +74,9 @@ class Predictions:
         )
 
 
-def predicted_range(design: Design, places: Any, coefficients: Array) -> tuple[float, float]:
+def predicted_range(
+    design: Design, places: NDArray[np.int64], coefficients: Array
+) -> tuple[float, float]:
     """Between which predicted means lie, by the bounds of the columns; not empty."""
     ends = np.sort(design.bounds[places] * coefficients[:, None], axis=1).sum(axis=0)
     low, high = map(float, _mean(design.family, ends))
@@ -85,7 +87,7 @@ def _mean(family: Family, eta: Array) -> Array:
     return np.array([0.0, 1.0]) if family.name == "binomial" else family.mean(eta)
 
 
-def checked_coefficients(design: Design, options: Mapping[str, Any]) -> dict[str, Any]:
+def checked_coefficients(design: Design, options: Options) -> dict[str, object]:
     """Places and coefficients as lists of plain numbers.
 
     Raises
@@ -93,8 +95,7 @@ def checked_coefficients(design: Design, options: Mapping[str, Any]) -> dict[str
     OptionError
         If they are not a finite number for each of some columns of the design.
     """
-    places: Any = options.get("places")
-    values: Any = options.get("coefficients")
+    places, values = options.get("places", ()), options.get("coefficients", ())
     sound = isinstance(places, (list, tuple)) and isinstance(values, (list, tuple))
     if not sound or len(places) != len(values) or len(set(places)) != len(places):
         raise OptionError("An evaluation is of a fit: dp.evaluate(fit, data, privacy=...).")

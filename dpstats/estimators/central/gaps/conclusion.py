@@ -8,7 +8,7 @@ from dpstats.estimators.central.gaps.law import GappyRows
 from dpstats.estimators.numerics.released import Finish
 from dpstats.protocol import CoefficientEstimate, Plan
 
-__all__ = ["concluded"]
+__all__ = ["completed_estimate"]
 
 _UNLIKELY = 0.005  # wording: share of tables of normal rows that are taken for none
 _HIDDEN = 0.5  # wording: standard error of a second moment, in variances, that hides the columns
@@ -20,7 +20,7 @@ _RESTLESS = "none: the fit of the released numbers did not come to rest"
 _TOO_NOISY = "none: noise hides the second moments by which rows are completed"
 
 
-def concluded(
+def completed_estimate(
     start: GappyRows,
     finish: Finish[GappyRows],
     rows: float,

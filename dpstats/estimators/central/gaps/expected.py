@@ -10,7 +10,7 @@ import numpy as np
 
 from dpstats.errors import FormulaError
 from dpstats.estimators.central.newton.typical import Case
-from dpstats.estimators.central.newton.typical import expected as ranged
+from dpstats.estimators.central.newton.typical import expect_typical as ranged
 from dpstats.estimators.guesses import enough
 from dpstats.estimators.numerics.huber import score_variance, unclipped
 from dpstats.protocol import Plan
@@ -19,13 +19,13 @@ from dpstats.queries import Geometry, Gram, Score
 if TYPE_CHECKING:
     from dpstats.design import Design
 
-__all__ = ["check", "planned"]
+__all__ = ["check_completable", "expect_completed"]
 
 _MOST_COLUMNS = 30  # numerical: beyond, released numbers are too many to be fitted together
 _BLUR = 0.15  # wording: noise on a second moment, in variances, from which the plan warns
 
 
-def check(design: Design) -> None:
+def check_completable(design: Design) -> None:
     """Refuse a design whose columns cannot be completed one by one.
 
     Raises
@@ -59,7 +59,9 @@ def check(design: Design) -> None:
         )
 
 
-def planned(plan: Plan, design: Design, complete: float, radius: float, clip: float) -> Plan:
+def expect_completed(
+    plan: Plan, design: Design, complete: float, radius: float, clip: float
+) -> Plan:
     """The plan with expected errors and warnings.
 
     Parameters

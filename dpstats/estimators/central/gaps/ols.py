@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 
 from dpstats.errors import OptionError, given
 from dpstats.estimators.base import Request, floor_eigenvalues, need_delta, need_positive
-from dpstats.estimators.central.counted import Counted, counted_plan
+from dpstats.estimators.central.counted import CountingMethod, counted_plan
 from dpstats.estimators.central.gaps import expected
-from dpstats.estimators.central.gaps.conclusion import concluded
+from dpstats.estimators.central.gaps.conclusion import completed_estimate
 from dpstats.estimators.central.gaps.law import GappyRows, Parts
 from dpstats.estimators.central.gaps.theory import GAPS
 from dpstats.estimators.central.scales.search import in_found_scales, with_scales, without_scales
 from dpstats.estimators.guesses import response_bound
-from dpstats.estimators.numerics.released import Asked, even_points, fit_released
+from dpstats.estimators.numerics.released import AnsweredQuery, even_points, fit_released
 from dpstats.privacy import Privacy
 from dpstats.protocol import CoefficientEstimate, Holder, Options, Plan
 from dpstats.queries import (
@@ -77,7 +77,7 @@ class _Moments:
         Of them in which each covariate was observed.
     second : ndarray of shape (d, d)
         Second moments of a row.
-    asked : tuple of Asked
+    asked : tuple of AnsweredQuery
         What was answered.
     unseen : tuple of int, or None
         Two covariates that hardly any row has both of, where there are such.
@@ -86,7 +86,7 @@ class _Moments:
     rows: float
     shares: Array
     second: Array
-    asked: tuple[Asked, ...]
+    asked: tuple[AnsweredQuery, ...]
     unseen: tuple[int, int] | None
 
     @classmethod
@@ -120,7 +120,10 @@ class _Moments:
         def gaps(made: Array) -> Array:
             return _outer(np.insert(2 * Parts.of(made).observed - 1, 0, 1.0, axis=1))
 
-        asked = (Asked(zeros, packed(gram), blur.sd), Asked(gaps, packed(pairs), jitter.sd))
+        asked = (
+            AnsweredQuery(zeros, packed(gram), blur.sd),
+            AnsweredQuery(gaps, packed(pairs), jitter.sd),
+        )
         return cls(rows, shares, second, asked, unseen)
 
     def law(self, precision: Array) -> GappyRows:
@@ -133,7 +136,7 @@ class _Moments:
 
 
 @dataclass(frozen=True)
-class CompletedOLS(Counted[CoefficientEstimate]):
+class CompletedOLS(CountingMethod[CoefficientEstimate]):
     """Least squares of rows that miss covariates completely at random.
 
     1. Second moments S of the covariates, from a noisy Gram matrix of rows with 0 in their gaps
@@ -181,7 +184,7 @@ class CompletedOLS(Counted[CoefficientEstimate]):
 
     def _plan(self, design: Design, privacy: Privacy, n: int, options: Options) -> Plan:
         need_delta(self.name, privacy)
-        expected.check(design)
+        expected.check_completable(design)
         growing = _GROWTH ** np.arange(_STEPS)
         left = 1 - _LENGTH - _GRAM - _PAIRS - _STEPS * _SPREAD - _SQUARES
         asks = [
@@ -199,7 +202,9 @@ class CompletedOLS(Counted[CoefficientEstimate]):
             raise OptionError(f"normal={given(normal)}: True or False is needed.")
         plan = counted_plan(self, design, privacy, n, asks, {"normal": normal})
         share = need_positive("complete", options.get("complete"), 1.0, most=1.0)
-        return without_scales(expected.planned(plan, design, share, _RADIUS, _CLIP), design)
+        return without_scales(
+            expected.expect_completed(plan, design, share, _RADIUS, _CLIP), design
+        )
 
     def _fit(self, holder: Holder[Query], design: Design, plan: Plan) -> CoefficientEstimate:
         """Ask for moments, step, and fit all of it."""
@@ -221,12 +226,12 @@ def _estimate(holder: Holder[Query], design: Design) -> CoefficientEstimate:
     start = replace(law, coef=beta, sigma=math.sqrt(variance))
     finish = fit_released(start, [*moments.asked, *scores], moments.rows)
     unseen = () if moments.unseen is None else tuple(design.names[j] for j in moments.unseen)
-    return concluded(start, finish, moments.rows, holder.plan, unseen)
+    return completed_estimate(start, finish, moments.rows, holder.plan, unseen)
 
 
 def _steps(
     holder: Holder[Query], design: Design, precision: Array, metric: Geometry, rows: float
-) -> tuple[Array, float, list[Asked]]:
+) -> tuple[Array, float, list[AnsweredQuery]]:
     """Coefficients after Newton steps, the last spread of residuals, and what was answered."""
     assert metric.whiten is not None
     beta, spread, asked = np.zeros(len(precision)), 1.0, []
@@ -244,7 +249,7 @@ def _steps(
     return beta, spread, asked
 
 
-def _asked_score(query: Score, answer: Array, sd: float) -> Asked:
+def _asked_score(query: Score, answer: Array, sd: float) -> AnsweredQuery:
     """A score as a question to made-up rows."""
 
     def contributions(made: Array) -> Array:
@@ -252,10 +257,10 @@ def _asked_score(query: Score, answer: Array, sd: float) -> Asked:
         shortened: Array = z * (residual * weights**2)[:, None]
         return shortened
 
-    return Asked(contributions, answer, sd)
+    return AnsweredQuery(contributions, answer, sd)
 
 
-def _asked_squares(query: ResidualMoment, answer: float, sd: float) -> Asked:
+def _asked_squares(query: ResidualMoment, answer: float, sd: float) -> AnsweredQuery:
     """Squares of residuals as a question to made-up rows."""
 
     def contributions(made: Array) -> Array:
@@ -263,7 +268,7 @@ def _asked_squares(query: ResidualMoment, answer: float, sd: float) -> Asked:
         squares: Array = ((residual * weights) ** 2)[:, None]
         return squares
 
-    return Asked(contributions, np.array([answer]), sd)
+    return AnsweredQuery(contributions, np.array([answer]), sd)
 
 
 def _clipped(query: Score | ResidualMoment, made: Array) -> tuple[Array, Array, Array]:

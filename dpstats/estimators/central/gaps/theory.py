@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dpstats.estimators.bounds import rates
 from dpstats.estimators.sources import DONG, INDIRECT, ZHANG_EM
-from dpstats.theory import Assumption, Citation, Rate, Theory
+from dpstats.theory import Assumption, Citation, Theory
 
 __all__ = ["GAPS"]
 
@@ -37,14 +38,8 @@ GAPS = Theory(
         ),
         Assumption("Noise does not hide the second moments of the columns", resolution=True),
     ),
-    upper=(
-        Rate("statistical", "sqrt(d/n)", _UPPER, conjectured=True),
-        Rate("privacy", "d sqrt(log(1/delta))/(n eps)", _UPPER, conjectured=True),
-    ),
-    lower=(
-        Rate("statistical", "sqrt(d/n)", _LOWER),
-        Rate("privacy", "d/(n eps)", _LOWER, given=_BELOW),
-    ),
+    upper=rates("sqrt(d/n)", "d sqrt(log(1/delta))/(n eps)", _UPPER, conjectured=True),
+    lower=rates("sqrt(d/n)", "d/(n eps)", _LOWER, given=_BELOW),
     citations=(_OWN, ZHANG_EM, INDIRECT, DONG),
     corrections=(
         "The printed second moment given what was observed is not the posterior one, and makes the "

@@ -18,7 +18,7 @@ from dpstats.protocol import MixtureEstimate, Plan, RegressionMixtureEstimate
 if TYPE_CHECKING:
     from dpstats.design import Design
 
-__all__ = ["concluded", "concluded_regressions", "differs", "goodness", "hidden"]
+__all__ = ["concluded_regressions", "differs", "goodness", "hidden", "mixture_estimate"]
 
 Array = NDArray[np.float64]
 
@@ -47,7 +47,7 @@ _CLOSE = 3.0  # wording: sds between two components, below which intervals are n
 _CLOSE_LINES = 1.5  # wording: the same of predictions, root mean square
 
 
-def concluded(
+def mixture_estimate(
     local: LocalMixture,
     finishes: Sequence[Finish[LocalMixture]],
     design: Design,

@@ -14,7 +14,7 @@ from dpstats.protocol import Plan
 from dpstats.queries import ProjectedCells
 from dpstats.queries.mixtures import CovarianceKind, MixtureMoments
 
-__all__ = ["planned"]
+__all__ = ["expect_mixture"]
 
 _SMALL = 0.5  # wording: weight of the smallest component that is thought of, to the average
 _OVERLAP = 2.0  # wording: ratio of variances where components overlap, to those where they do not
@@ -29,7 +29,7 @@ _ASSUMED = (
 )
 
 
-def planned(
+def expect_mixture(
     plan: Plan, shape: CovarianceKind, numbers: tuple[int, ...], cells: int, q: int
 ) -> Plan:
     """The plan with its expected errors, and with warnings where they are large.

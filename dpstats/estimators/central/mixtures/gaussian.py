@@ -13,16 +13,16 @@ from numpy.typing import NDArray
 
 from dpstats.errors import OptionError, given
 from dpstats.estimators.base import Request, floor_eigenvalues, need_delta
-from dpstats.estimators.central.counted import Counted, counted_plan
+from dpstats.estimators.central.counted import CountingMethod, counted_plan
 from dpstats.estimators.central.mixtures import expected
 from dpstats.estimators.central.mixtures.components import kept_components, possible_components
-from dpstats.estimators.central.mixtures.conclusion import concluded, differs, hidden
+from dpstats.estimators.central.mixtures.conclusion import differs, hidden, mixture_estimate
 from dpstats.estimators.central.mixtures.local import LocalMixture, shaped
 from dpstats.estimators.central.mixtures.start import Histogram
 from dpstats.estimators.central.mixtures.steps import stepped
 from dpstats.estimators.central.mixtures.theory import GAUSSIAN_MIXTURE
 from dpstats.estimators.central.scales.search import found_units, with_scales, without_scales
-from dpstats.estimators.numerics.released import Asked, Finish, fit_released, likeliest
+from dpstats.estimators.numerics.released import AnsweredQuery, Finish, fit_released, likeliest
 from dpstats.families.mixtures import NormalMixture
 from dpstats.privacy import Privacy
 from dpstats.protocol import Answer, Holder, MixtureEstimate, Options, Plan
@@ -130,7 +130,7 @@ class _Rows:
 
 
 @dataclass(frozen=True)
-class GaussianMixture(Counted[MixtureEstimate]):
+class GaussianMixture(CountingMethod[MixtureEstimate]):
     """A mixture of k normal laws whose weights, means and covariances are unknown.
 
     1. The 0.95 quantile of the rows' length, and their mean and covariance: once in the units of
@@ -179,7 +179,7 @@ class GaussianMixture(Counted[MixtureEstimate]):
         kept = {"components": kept_components(numbers), "covariance": shape}
         plan = counted_plan(self, design, privacy, n, asks, kept)
         plan = replace(plan, parameters=mixture_names(max(numbers), _columns(design)))
-        return expected.planned(without_scales(plan, design), shape, numbers, _AXIS[q], q)
+        return expected.expect_mixture(without_scales(plan, design), shape, numbers, _AXIS[q], q)
 
     def _fit(self, holder: Holder[Query], design: Design, plan: Plan) -> MixtureEstimate:
         """Ask where rows are, then for steps; then fit all of it."""
@@ -190,7 +190,7 @@ class GaussianMixture(Counted[MixtureEstimate]):
         count, mean, total = rows.spread()
         asked, starts = _started(rows, numbers, mean, total)
         local, *rivals = [rows.local(_shaped(start, shape)) for start in starts]
-        answers: list[Asked] = []
+        answers: list[AnsweredQuery] = []
         for t in range(_STEPS):
             if rivals and 2 * t == _STEPS:
                 local = _nearest(_finishes([local, *rivals], asked, answers, count, True), local)
@@ -199,9 +199,9 @@ class GaussianMixture(Counted[MixtureEstimate]):
             value, noise = holder.ask(query, f"step {t + 1}")
             after = stepped(local.mixture, query, value, noise.sd, total)
             local = rows.local(after)
-            answers.append(Asked(query.rows, value, noise.sd))
+            answers.append(AnsweredQuery(query.rows, value, noise.sd))
         finishes = _finishes([local, *rivals], asked, answers, count)
-        estimate = concluded(local, finishes, scaled, plan, count)
+        estimate = mixture_estimate(local, finishes, scaled, plan, count)
         released = {**estimate.released, **({"scales": scales} if scales else {})}
         return replace(estimate, released=released, remarks=(*remarks, *estimate.remarks))
 
@@ -216,8 +216,8 @@ def _shape(asked: object) -> CovarianceKind:
 
 def _finishes(
     laws: Sequence[LocalMixture],
-    cells: Asked,
-    steps: Sequence[Asked],
+    cells: AnsweredQuery,
+    steps: Sequence[AnsweredQuery],
     rows: float,
     rough: bool = False,
 ) -> list[Finish[LocalMixture]]:
@@ -253,7 +253,7 @@ def _nearest(found: Sequence[Finish[LocalMixture]], otherwise: LocalMixture) -> 
 
 def _started(
     rows: _Rows, numbers: Sequence[int], mean: Array, total: Array
-) -> tuple[Asked, list[NormalMixture]]:
+) -> tuple[AnsweredQuery, list[NormalMixture]]:
     """Cells in the directions of largest variance, and mixtures fitted to them, best first."""
     d = len(mean)
     q = _directions(max(numbers), d)
@@ -279,7 +279,7 @@ def _started(
     return _merged(query, answer), [whole(part) for part in found[:_STARTS]]
 
 
-def _merged(query: ProjectedCells, answer: Answer) -> Asked:
+def _merged(query: ProjectedCells, answer: Answer) -> AnsweredQuery:
     """Counts in larger cells: fewer numbers for the finish."""
     q = answer.value.ndim
     factor, cells = _MERGED[q], query.cells
@@ -293,7 +293,7 @@ def _merged(query: ProjectedCells, answer: Answer) -> Asked:
         return made
 
     counts: Array = np.bincount(larger, answer.value.ravel(), size).astype(np.float64)
-    return Asked(contributions, counts, answer.noise.sd * math.sqrt(factor**q))
+    return AnsweredQuery(contributions, counts, answer.noise.sd * math.sqrt(factor**q))
 
 
 def _shaped(mixture: NormalMixture, shape: CovarianceKind) -> NormalMixture:

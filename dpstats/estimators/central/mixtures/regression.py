@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dpstats.errors import OptionError
 from dpstats.estimators.base import Request, need_delta
-from dpstats.estimators.central.counted import Counted, counted_plan
+from dpstats.estimators.central.counted import CountingMethod, counted_plan
 from dpstats.estimators.central.mixtures import regression_expected as expected
 from dpstats.estimators.central.mixtures.components import kept_components, possible_components
 from dpstats.estimators.central.mixtures.conclusion import concluded_regressions
@@ -23,7 +23,7 @@ from dpstats.estimators.central.newton.whitening import Metric, whiten
 from dpstats.estimators.central.sandwich import noisy_count
 from dpstats.estimators.central.scales.search import found_units, with_scales, without_scales
 from dpstats.estimators.guesses import response_grid
-from dpstats.estimators.numerics.released import Asked, Finish, fit_released, likeliest
+from dpstats.estimators.numerics.released import AnsweredQuery, Finish, fit_released, likeliest
 from dpstats.estimators.numerics.second_moments import two_values
 from dpstats.families.mixtures import RegressionMixture
 from dpstats.privacy import Privacy
@@ -158,7 +158,7 @@ class _Rows:
 
 
 @dataclass(frozen=True)
-class RegressionMixtureEM(Counted[RegressionMixtureEstimate]):
+class RegressionMixtureEM(CountingMethod[RegressionMixtureEstimate]):
     """A mixture of k regressions with unknown weights and one unknown variance of errors.
 
     1. Rows are whitened by two noisy Gram matrices, as in the default fit of one regression.
@@ -198,7 +198,9 @@ class RegressionMixtureEM(Counted[RegressionMixtureEstimate]):
         plan = counted_plan(self, design, privacy, n, asks, kept)
         plan = replace(plan, parameters=regression_names(k, design.names))
         cells = _HEIGHTS * _ALONG[(q := _directions(design, k))] ** q
-        return expected.planned(without_scales(plan, design), numbers, _CLIPS, _KEPT, cells)
+        return expected.expect_regressions(
+            without_scales(plan, design), numbers, _CLIPS, _KEPT, cells
+        )
 
     def _fit(self, holder: Holder[Query], design: Design, plan: Plan) -> RegressionMixtureEstimate:
         """Ask where rows and lines are, then for steps; then fit the answers."""
@@ -209,13 +211,13 @@ class RegressionMixtureEM(Counted[RegressionMixtureEstimate]):
         covariates = rows.covariates(scaled)
         b, size = _mean_line(rows, level, high - low)
         mixture = _started(rows, b, size, numbers, plan.max_rows)
-        answers: list[Asked] = []
+        answers: list[AnsweredQuery] = []
         for t in range(_STEPS):
             law = RegressionLaw(mixture, covariates)
             query = law.question(rows.metric.radius, _CLIPS[t])
             value, noise = holder.ask(query, f"step {t + 1}")
             made_up = law.of_whitened(query)
-            answers.append(Asked(made_up.rows, value, noise.sd))
+            answers.append(AnsweredQuery(made_up.rows, value, noise.sd))
             mixture = _stepped(mixture, query, value, rows)
         finishes = _finishes(RegressionLaw(mixture, covariates), answers[-_KEPT:], rows)
         blind = rows.blind(scaled.names)
@@ -352,7 +354,7 @@ def _started(
 
 
 def _finishes(
-    law: RegressionLaw, answers: Sequence[Asked], rows: _Rows
+    law: RegressionLaw, answers: Sequence[AnsweredQuery], rows: _Rows
 ) -> list[Finish[RegressionLaw]]:
     """The answers fitted from a law, and where its components change places; the likeliest first.
 

@@ -13,7 +13,7 @@ from dpstats.estimators.guesses import enough
 from dpstats.protocol import Plan
 from dpstats.queries import Geometry, MixtureScores, ResidualCells, ScoreSquares
 
-__all__ = ["planned"]
+__all__ = ["expect_regressions"]
 
 _SMALL = 0.5  # wording: weight of the smallest component that is thought of, to the average
 _OVERLAP = 2.0  # wording: ratio of variances where lines are near, to those where they are not
@@ -35,7 +35,7 @@ _ORIGIN = (
 )
 
 
-def planned(
+def expect_regressions(
     plan: Plan, numbers: tuple[int, ...], clips: tuple[float, ...], kept: int, cells: int
 ) -> Plan:
     """The plan with its expected errors, and with warnings where they are large.

@@ -5,19 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.errors import OptionError, given
 from dpstats.estimators.base import Request, need_delta, need_positive
-from dpstats.estimators.central.counted import Counted, counted_plan
+from dpstats.estimators.central.counted import CountingMethod, counted_plan
 from dpstats.estimators.central.mixtures import symmetric_expected
 from dpstats.estimators.central.mixtures.symmetric_conclusion import concluded_symmetric
 from dpstats.estimators.central.mixtures.symmetric_law import (
     LinesLaw,
     RowsLaw,
+    SymmetricLaw,
     asked_count,
     asked_gram,
     asked_lengths,
@@ -26,8 +27,8 @@ from dpstats.estimators.central.mixtures.symmetric_law import (
 )
 from dpstats.estimators.central.mixtures.symmetric_theory import LINES, ROWS
 from dpstats.estimators.central.published.dp_em_models import check_lines, check_rows
-from dpstats.estimators.numerics.released import Asked, Finish, fit_released
-from dpstats.families.signs import Signed
+from dpstats.estimators.numerics.released import AnsweredQuery, Finish, fit_released
+from dpstats.families.signs import SignedFamily
 from dpstats.privacy import Privacy
 from dpstats.protocol import Holder, Options, Plan, SymmetricLinesEstimate, SymmetricMixtureEstimate
 from dpstats.queries import (
@@ -57,12 +58,11 @@ __all__ = [
     "given_sigma",
     "public_sigma",
     "questioned",
-    "several",
+    "refuse_units",
     "start_of_lines",
 ]
 
 Array = NDArray[np.float64]
-_AnyLaw = TypeVar("_AnyLaw", RowsLaw, LinesLaw)
 
 _COUNT, _LENGTH = 0.01, 0.02  # budget: how many rows contribute, and a length that few exceed
 _GRAM = 0.27  # budget: second moments of rows
@@ -97,14 +97,14 @@ def _few_columns(d: int) -> None:
         )
 
 
-def counted_rows(holder: Holder[Query]) -> tuple[float, Asked]:
+def counted_rows(holder: Holder[Query]) -> tuple[float, AnsweredQuery]:
     """Rows that contribute, and the answer."""
     value, noise = holder.ask(Count(), "count")
     return max(float(value[0]), noise.sd, 2.0), asked_count(value, noise.sd)
 
 
 @dataclass(frozen=True)
-class SymmetricMixture(Counted[SymmetricMixtureEstimate]):
+class SymmetricMixture(CountingMethod[SymmetricMixtureEstimate]):
     """Rows around b and -b with noise of one size: y = z b + sigma e, z = +-1 equally likely.
 
     1. The number of rows, and a length R that nine in ten are within.
@@ -168,18 +168,18 @@ class SymmetricMixture(Counted[SymmetricMixtureEstimate]):
             law = questioned(fit_released(law, asked, count))
             query = SignedRows(law.beta / law.sigma, law.sigma, math.sqrt(law.d) + beyond)
             value, noise = holder.ask(query, f"step {t + 1}")
-            asked.append(Asked(query.rows, value, noise.sd))
+            asked.append(AnsweredQuery(query.rows, value, noise.sd))
         finish = fit_released(law, asked, count)
         units = np.full(law.d, unit)
         return concluded_symmetric(SymmetricMixtureEstimate, finish, units, unit, design.names)
 
 
-def given_sigma(law: Any, sigma: float) -> Any:
+def given_sigma(law: SymmetricLaw, sigma: float) -> SymmetricLaw:
     """A law whose sigma is public."""
     return replace(law, sigma=sigma, known=True)
 
 
-def questioned(finish: Finish[_AnyLaw]) -> _AnyLaw:
+def questioned(finish: Finish[SymmetricLaw]) -> SymmetricLaw:
     """The law that the next question is asked at: its sigma is that of the start if noise hides it.
 
     Where second moments make sigma look like 0, a question clipped at multiples of it says nothing.
@@ -191,7 +191,9 @@ def questioned(finish: Finish[_AnyLaw]) -> _AnyLaw:
     return replace(law, sigma=max(law.sigma, least))
 
 
-def _start_of_rows(holder: Holder[Query], design: Design, count: float) -> tuple[RowsLaw, Asked]:
+def _start_of_rows(
+    holder: Holder[Query], design: Design, count: float
+) -> tuple[RowsLaw, AnsweredQuery]:
     """b and sigma from the eigenvalues of second moments, and the answer."""
     longest = float(np.linalg.norm(np.abs(design.internal_bounds).max(axis=1)))
     (length,), _ = holder.ask(Search(NormQuantile(longest * _LENGTHS, _REACHED)), "length")
@@ -207,15 +209,15 @@ def _start_of_rows(holder: Holder[Query], design: Design, count: float) -> tuple
 
 
 @dataclass(frozen=True)
-class SymmetricRegressions(Counted[SymmetricLinesEstimate]):
+class SymmetricRegressions(CountingMethod[SymmetricLinesEstimate]):
     """Responses y = z x'b + sigma e, z = +-1 equally likely, on independent covariates.
 
     1. The number of rows, and a length that four in five products x y are within.
     2. Squares of these products, shortened to that length: their top eigenvector is the direction
        of b.
     3. Twice, the sum of x (tanh(y x'b/sigma^2) y - x'b), rows shortened and residuals clipped
-       (`Score` of `Signed`), at b as all earlier answers have it; and once the squares of these
-       residuals.
+       (`Score` of `SignedFamily`), at b as all earlier answers have it; and once the squares of
+       these residuals.
     4. All answers fitted by generalised least squares, which costs nothing
        (`dpstats.estimators.numerics.released`).
 
@@ -248,7 +250,7 @@ class SymmetricRegressions(Counted[SymmetricLinesEstimate]):
         _few_columns(d)
         if not isinstance(normal, bool):
             raise OptionError(f"normal={given(normal)}: True or False is needed.")
-        several(design)
+        refuse_units(design)
         rest = 1 - _COUNT - _LENGTH - _LINES_GRAM - _FIRST - _SQUARES
         purpose = "score of the mean sign"
         asks = [
@@ -276,7 +278,7 @@ class SymmetricRegressions(Counted[SymmetricLinesEstimate]):
         ball = Geometry(math.sqrt(law.d) + _ROW)
         for t, clip in enumerate(_CLIPS):
             law = questioned(fit_released(law, asked, count))
-            signs = Signed("symmetric mixture", "lines", law.sigma**-2)
+            signs = SignedFamily("symmetric mixture", "lines", law.sigma**-2)
             if t:
                 moment = ResidualMoment(ball, law.beta, _SQUARED * law.sigma, signs)
                 value, noise = holder.ask(moment, "squares")
@@ -291,7 +293,7 @@ class SymmetricRegressions(Counted[SymmetricLinesEstimate]):
         )
 
 
-def several(design: Design) -> None:
+def refuse_units(design: Design) -> None:
     """Refuse units of several rows: squares are of sums over a unit, made-up rows are single.
 
     Raises
@@ -311,7 +313,7 @@ def start_of_lines(
     design: Design,
     count: float,
     columns: Sequence[int] | None = None,
-) -> tuple[LinesLaw, Asked]:
+) -> tuple[LinesLaw, AnsweredQuery]:
     """b and sigma from the eigenvalues of squared products, and the answer; in some columns."""
     chosen = tuple(range(len(design.names)) if columns is None else columns)
     d = len(chosen)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.estimators.central.mixtures.components import UNSURE
 from dpstats.estimators.central.mixtures.conclusion import goodness
+from dpstats.estimators.central.mixtures.symmetric_law import SymmetricLaw
 from dpstats.estimators.numerics.released import Finish
 from dpstats.protocol import SymmetricMixtureEstimate
 
@@ -37,7 +38,7 @@ def largest_positive(beta: Array) -> float:
 
 def concluded_symmetric(
     kind: type[Symmetric],
-    finish: Finish[Any],
+    finish: Finish[SymmetricLaw],
     units: Array,
     unit: float,
     names: Sequence[str],

@@ -13,7 +13,7 @@ from dpstats.errors import OptionError
 from dpstats.estimators.base import need_positive
 from dpstats.estimators.central.mixtures.components import HIDDEN
 from dpstats.estimators.guesses import enough
-from dpstats.families.signs import Signed
+from dpstats.families.signs import SignedFamily
 from dpstats.protocol import Options, Plan
 from dpstats.queries import CoordinateScores, Geometry, Gram, LongEntries, Score, SignedRows
 
@@ -133,7 +133,7 @@ def sparse_rows(plan: Plan, d: int, s: int, k: int, thresholds: tuple[float, flo
     each = _signal(plan) / math.sqrt(s)
     gap = norm.sf(long - each) + norm.sf(long + each) - 2 * norm.sf(long)
     first = plan.noise(LongEntries(long), "screen").scale / (plan.n * gap)
-    signs = Signed("symmetric mixture", "rows")
+    signs = SignedFamily("symmetric mixture", "rows")
     scores = CoordinateScores(np.zeros(1), 1.0, short, family=signs)
     at = np.linspace(-8.0, 8.0, 1601)
     moved = float(np.sum(np.clip(each + at, -short, short) * norm.pdf(at))) * (at[1] - at[0])
@@ -154,7 +154,9 @@ def sparse_lines(plan: Plan, d: int, s: int, k: int, thresholds: tuple[float, fl
     signal = _signal(plan)
     gap = _PRODUCTS * signal**2 / (s * (signal**2 + 1))
     first = plan.noise(LongEntries(1.0, products=True), "screen").scale / (plan.n * gap)
-    scores = CoordinateScores(np.zeros(1), clip, reach, family=Signed("symmetric mixture", "lines"))
+    scores = CoordinateScores(
+        np.zeros(1), clip, reach, family=SignedFamily("symmetric mixture", "lines")
+    )
     second = plan.noise(scores, "choice").scale / (plan.n * signal / math.sqrt(s))
     query = Score(Geometry(math.sqrt(s) + 0.5), np.zeros(s), clip)
     return _selecting(plan, (d, s), ((first, k), (second, s)), plan.noise(query, "step 2").sd)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.estimators.numerics.released import Asked
+from dpstats.estimators.numerics.released import AnsweredQuery
 from dpstats.families.signs import mean_sign
 from dpstats.queries import Geometry, ResidualMoment, Score, ScoreSquares
 from dpstats.queries.linear import packed
@@ -17,6 +17,7 @@ from dpstats.queries.linear import packed
 __all__ = [
     "LinesLaw",
     "RowsLaw",
+    "SymmetricLaw",
     "asked_count",
     "asked_gram",
     "asked_lengths",
@@ -151,36 +152,39 @@ class LinesLaw(_Symmetric):
         return made[:, None]
 
 
+SymmetricLaw = TypeVar("SymmetricLaw", bound=RowsLaw | LinesLaw)
+
+
 # Questions as what made-up rows contribute -------------------------------------------------------
 
 
-def asked_count(answer: Array, sd: float) -> Asked:
+def asked_count(answer: Array, sd: float) -> AnsweredQuery:
     """The number of rows."""
-    return Asked(lambda rows: np.ones((len(rows), 1)), np.atleast_1d(answer), sd)
+    return AnsweredQuery(lambda rows: np.ones((len(rows), 1)), np.atleast_1d(answer), sd)
 
 
-def asked_gram(ball: Geometry, answer: Array, sd: float) -> Asked:
+def asked_gram(ball: Geometry, answer: Array, sd: float) -> AnsweredQuery:
     """Second moments (d, d) of rows that are shortened to a ball."""
-    seen = _Seen.of(answer)
+    seen = _FittedMoments.of(answer)
 
     def contributions(rows: Array) -> Array:
         return seen.squares(rows * _weights(rows, ball)[:, None])
 
-    return Asked(contributions, seen.matrix(answer), sd)
+    return AnsweredQuery(contributions, seen.matrix(answer), sd)
 
 
-def asked_lengths(query: ScoreSquares, answer: Array, sd: float) -> Asked:
+def asked_lengths(query: ScoreSquares, answer: Array, sd: float) -> AnsweredQuery:
     """Squares (d, d) of ``x y``, shortened to a length."""
-    seen = _Seen.of(answer)
+    seen = _FittedMoments.of(answer)
 
     def contributions(rows: Array) -> Array:
         scores = rows[:, :-1] * rows[:, -1:]
         return seen.squares(scores * _weights(scores, Geometry(query.clip))[:, None])
 
-    return Asked(contributions, seen.matrix(answer), sd)
+    return AnsweredQuery(contributions, seen.matrix(answer), sd)
 
 
-def asked_score(query: Score, answer: Array, sd: float) -> Asked:
+def asked_score(query: Score, answer: Array, sd: float) -> AnsweredQuery:
     """The clipped gradient of the mixture of regressions."""
 
     def contributions(rows: Array) -> Array:
@@ -188,10 +192,10 @@ def asked_score(query: Score, answer: Array, sd: float) -> Asked:
         made: Array = x * (psi * weights**2)[:, None]
         return made
 
-    return Asked(contributions, answer, sd)
+    return AnsweredQuery(contributions, answer, sd)
 
 
-def asked_squares(query: ResidualMoment, answer: Array, sd: float) -> Asked:
+def asked_squares(query: ResidualMoment, answer: Array, sd: float) -> AnsweredQuery:
     """Squares of the clipped residual of the mean sign."""
 
     def contributions(rows: Array) -> Array:
@@ -199,7 +203,7 @@ def asked_squares(query: ResidualMoment, answer: Array, sd: float) -> Asked:
         made: Array = ((psi * weights) ** 2)[:, None]
         return made
 
-    return Asked(contributions, np.atleast_1d(answer), sd)
+    return AnsweredQuery(contributions, np.atleast_1d(answer), sd)
 
 
 def _clipped(query: Score | ResidualMoment, rows: Array) -> tuple[Array, Array, Array]:
@@ -215,7 +219,7 @@ def _weights(x: Array, ball: Geometry) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class _Seen:
+class _FittedMoments:
     """Which numbers of a noisy symmetric matrix are fitted: all, or those about its top direction.
 
     Noise that is alike in all packed entries is so in any orthogonal basis: in that of the top
@@ -232,7 +236,7 @@ class _Seen:
     basis: Array | None
 
     @classmethod
-    def of(cls, matrix: Array) -> _Seen:
+    def of(cls, matrix: Array) -> _FittedMoments:
         if len(matrix) <= _WHOLE:
             return cls(None)
         return cls(np.linalg.eigh(matrix)[1][:, ::-1].astype(np.float64))

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dpstats.errors import OptionError
 from dpstats.estimators.base import Request, need_delta
-from dpstats.estimators.central.counted import Counted, counted_plan
+from dpstats.estimators.central.counted import CountingMethod, counted_plan
 from dpstats.estimators.central.mixtures import symmetric_expected
 from dpstats.estimators.central.mixtures.symmetric import SIGMA, counted_rows, public_sigma
 from dpstats.estimators.central.mixtures.symmetric_conclusion import largest_positive
@@ -21,9 +21,9 @@ from dpstats.estimators.central.mixtures.symmetric_law import RowsLaw
 from dpstats.estimators.central.mixtures.symmetric_theory import SPARSE_ROWS
 from dpstats.estimators.central.published.dp_em_models import check_rows
 from dpstats.estimators.central.published.sparse import SPARSITY
-from dpstats.estimators.numerics.released import Asked, fit_released
+from dpstats.estimators.numerics.released import AnsweredQuery, fit_released
 from dpstats.estimators.selection import INFERENCE
-from dpstats.families.signs import Signed
+from dpstats.families.signs import SignedFamily
 from dpstats.privacy import Privacy
 from dpstats.protocol import Holder, Options, Plan, SymmetricMixtureEstimate
 from dpstats.queries import (
@@ -93,7 +93,7 @@ def asked_columns(holder: Holder[Query], query: Query, slot: str) -> Columns:
 
 
 @dataclass(frozen=True)
-class SparseSymmetricMixture(Counted[SymmetricMixtureEstimate]):
+class SparseSymmetricMixture(CountingMethod[SymmetricMixtureEstimate]):
     """Rows around b and -b, b having s entries that are not 0: y = z b + sigma e.
 
     1. Sigma from the median length of rows.
@@ -109,8 +109,8 @@ class SparseSymmetricMixture(Counted[SymmetricMixtureEstimate]):
     -----
     *Guarantee.* Both choices are exponential mechanisms in a row, taken at once by Gumbel noise
     (Durfee & Rogers 2019, Lemma 4.2), on counts that a row moves by 1 (`LongEntries`) and on sums
-    of L-infinity sensitivity 2 c (`CoordinateScores` of `Signed`, whose weight is at most 1). All
-    else is Gaussian noise: on a count, on noisy comparisons (`Search`), on second moments of
+    of L-infinity sensitivity 2 c (`CoordinateScores` of `SignedFamily`, whose weight is at most 1).
+    All else is Gaussian noise: on a count, on noisy comparisons (`Search`), on second moments of
     shortened rows (L2 sensitivity sqrt(2) R^2) and on signed residuals (2 R') of `Selected`
     columns. Each question depends on the data only through earlier answers, and all are composed by
     their privacy loss.
@@ -156,14 +156,14 @@ class SparseSymmetricMixture(Counted[SymmetricMixtureEstimate]):
         s, d = int(plan.options["sparsity"]), len(design.names)
         first = asked_columns(holder, LongEntries(_LONG * size.sigma(0.0)), "screen")
         start, sigma = _start(holder, design, first, count, size)
-        signs = Signed("symmetric mixture", "rows", sigma**-2)
+        signs = SignedFamily("symmetric mixture", "rows", sigma**-2)
         choice = CoordinateScores(start, 1.0, _SHORT * sigma, family=signs)
         chosen = asked_columns(holder, choice, "choice")
         law, asked = RowsLaw(start[list(chosen)], sigma, known=True), [counted]
         for t, beyond in enumerate(_BEYOND):
             query = SignedRows(law.beta / law.sigma, law.sigma, math.sqrt(s) + beyond)
             value, noise = holder.ask(Selected(query, chosen), f"step {t + 1}")
-            asked.append(Asked(query.rows, value, noise.sd))
+            asked.append(AnsweredQuery(query.rows, value, noise.sd))
             law = fit_released(law, asked, count).law
         beta = np.zeros(d)
         beta[list(chosen)] = largest_positive(law.beta) * law.beta * unit

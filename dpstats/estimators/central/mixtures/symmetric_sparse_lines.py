@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.estimators.base import Request, need_delta
-from dpstats.estimators.central.counted import Counted, counted_plan
+from dpstats.estimators.central.counted import CountingMethod, counted_plan
 from dpstats.estimators.central.mixtures import symmetric_expected
 from dpstats.estimators.central.mixtures.symmetric import (
     SIGMA,
@@ -19,7 +19,7 @@ from dpstats.estimators.central.mixtures.symmetric import (
     given_sigma,
     public_sigma,
     questioned,
-    several,
+    refuse_units,
     start_of_lines,
 )
 from dpstats.estimators.central.mixtures.symmetric_conclusion import largest_positive
@@ -35,7 +35,7 @@ from dpstats.estimators.central.published.dp_em_models import check_lines
 from dpstats.estimators.central.published.sparse import SPARSITY
 from dpstats.estimators.numerics.released import fit_released
 from dpstats.estimators.selection import INFERENCE
-from dpstats.families.signs import Signed
+from dpstats.families.signs import SignedFamily
 from dpstats.privacy import Privacy
 from dpstats.protocol import Holder, Options, Plan, SymmetricLinesEstimate
 from dpstats.queries import (
@@ -76,7 +76,7 @@ _SIZES = np.geomspace(2.0**-10, 1.0, 257)  # numerical: among which the median i
 
 
 @dataclass(frozen=True)
-class SparseSymmetricRegressions(Counted[SymmetricLinesEstimate]):
+class SparseSymmetricRegressions(CountingMethod[SymmetricLinesEstimate]):
     """Responses y = z x'b + sigma e, b having s entries that are not 0.
 
     1. The median size of responses, which are normal if b and -b are equally likely.
@@ -93,11 +93,11 @@ class SparseSymmetricRegressions(Counted[SymmetricLinesEstimate]):
     -----
     *Guarantee.* Both choices are exponential mechanisms in a row, taken at once by Gumbel noise
     (Durfee & Rogers 2019, Lemma 4.2), on counts that a row moves by 1 (`LongEntries`) and on sums
-    of L-infinity sensitivity 2 T c (`CoordinateScores` of `Signed`). All else is Gaussian noise: on
-    a count, on noisy comparisons (`Search`), on squares of shortened products (`ScoreSquares`, L2
-    sensitivity sqrt(2) C^2), on scores (2 R C') and squared residuals (C''^2) of `Selected`
-    columns. Each question depends on the data only through earlier answers, and all are composed by
-    their privacy loss.
+    of L-infinity sensitivity 2 T c (`CoordinateScores` of `SignedFamily`). All else is Gaussian
+    noise: on a count, on noisy comparisons (`Search`), on squares of shortened products
+    (`ScoreSquares`, L2 sensitivity sqrt(2) C^2), on scores (2 R C') and squared residuals (C''^2)
+    of `Selected` columns. Each question depends on the data only through earlier answers, and all
+    are composed by their privacy loss.
 
     *No intervals.* Columns are chosen by the rows that their values are read from.
     """
@@ -113,7 +113,7 @@ class SparseSymmetricRegressions(Counted[SymmetricLinesEstimate]):
         check_lines(design)
         s, d = need_sparsity(self.name, design, options.get("sparsity")), len(design.names)
         sigma = public_sigma(options)
-        several(design)
+        refuse_units(design)
         rest = 1 - _COUNT - _SIZE - _SCREEN - _LENGTH - _GRAM - _CHOICE - _FIRST - _SQUARES
         purpose = "score of the mean sign, in the chosen columns"
         asks = [
@@ -142,7 +142,7 @@ class SparseSymmetricRegressions(Counted[SymmetricLinesEstimate]):
         law = questioned(fit_released(law, [counted, squares], count))
         start = np.zeros(d)
         start[list(first)] = law.beta
-        signs = Signed("symmetric mixture", "lines", law.sigma**-2)
+        signs = SignedFamily("symmetric mixture", "lines", law.sigma**-2)
         clip = _CLIP * law.sigma
         choice = CoordinateScores(start, clip, _REACH, count * start, family=signs)
         chosen = asked_columns(holder, choice, "choice")
@@ -151,7 +151,7 @@ class SparseSymmetricRegressions(Counted[SymmetricLinesEstimate]):
             law = given_sigma(law, plan.options["sigma"] / unit)
         asked, ball = [counted], Geometry(math.sqrt(s) + _ROW)
         for t, wide in enumerate(_CLIPS):
-            signs = Signed("symmetric mixture", "lines", law.sigma**-2)
+            signs = SignedFamily("symmetric mixture", "lines", law.sigma**-2)
             query = Score(ball, law.beta, wide * law.sigma, signs)
             value, noise = holder.ask(Selected(query, chosen), f"step {t + 1}")
             asked.append(asked_score(query, value, noise.sd))

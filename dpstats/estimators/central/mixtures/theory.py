@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dpstats.estimators.bounds import rates
 from dpstats.estimators.sources import DONG, INDIRECT, ZHANG_EM
-from dpstats.theory import Assumption, Citation, Rate, Theory
+from dpstats.theory import Assumption, Citation, Theory
 
 __all__ = ["GAUSSIAN_MIXTURE"]
 
@@ -32,27 +33,21 @@ GAUSSIAN_MIXTURE = Theory(
         Assumption("Means are apart by more than about two standard deviations"),
         Assumption("Noise does not hide components in the histogram", resolution=True),
     ),
-    upper=(
-        Rate("statistical", "sqrt(d/n)", ZHANG_EM.at("Theorem 5.5"), conjectured=True),
-        Rate(
-            "privacy",
-            "d sqrt(log(1/delta))/(n eps)",
-            ZHANG_EM.at("Theorem 5.5"),
-            conjectured=True,
-            given=(Assumption("Covariances are known; full ones cost a factor sqrt(d) more"),),
-        ),
+    upper=rates(
+        "sqrt(d/n)",
+        "d sqrt(log(1/delta))/(n eps)",
+        ZHANG_EM.at("Theorem 5.5"),
+        conjectured=True,
+        given=(Assumption("Covariances are known; full ones cost a factor sqrt(d) more"),),
     ),
-    lower=(
-        Rate("statistical", "sqrt(d/n)", _LOWER),
-        Rate(
-            "privacy",
-            "d sqrt(log(1/delta))/(n eps)",
-            _LOWER,
-            given=(
-                Assumption("For the lower bound", "eps < 1"),
-                Assumption("For the lower bound, with some w > 0: delta is below n^(-1-w)"),
-                Assumption("For the lower bound", "d >~ log(1/delta)"),
-            ),
+    lower=rates(
+        "sqrt(d/n)",
+        "d sqrt(log(1/delta))/(n eps)",
+        _LOWER,
+        given=(
+            Assumption("For the lower bound", "eps < 1"),
+            Assumption("For the lower bound, with some w > 0: delta is below n^(-1-w)"),
+            Assumption("For the lower bound", "d >~ log(1/delta)"),
         ),
     ),
     citations=(_OWN, ZHANG_EM, INDIRECT, DONG),
@@ -101,19 +96,10 @@ REGRESSION_MIXTURE = Theory(
         Assumption("Covariates are about as normal numbers changed column by column"),
         Assumption("Noise does not hide components in the histogram", resolution=True),
     ),
-    upper=(
-        Rate("statistical", "sqrt(d/n)", ZHANG_EM.at("Theorem A.3"), conjectured=True),
-        Rate(
-            "privacy",
-            "d sqrt(log(1/delta))/(n eps)",
-            ZHANG_EM.at("Theorem A.3"),
-            conjectured=True,
-        ),
+    upper=rates(
+        "sqrt(d/n)", "d sqrt(log(1/delta))/(n eps)", ZHANG_EM.at("Theorem A.3"), conjectured=True
     ),
-    lower=(
-        Rate("statistical", "sqrt(d/n)", _LOWER_LINES),
-        Rate("privacy", "d/(n eps)", _LOWER_LINES, given=_IN_LOWER),
-    ),
+    lower=rates("sqrt(d/n)", "d/(n eps)", _LOWER_LINES, given=_IN_LOWER),
     citations=(_OWN_LINES, ZHANG_EM, INDIRECT, DONG),
     corrections=(
         "The posterior weight of the printed algorithm lacks a factor 2 in the exponent, and its "

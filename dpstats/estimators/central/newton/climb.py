@@ -36,8 +36,8 @@ from dpstats.estimators.central.newton.parts import (
     SplitScore,
     Whole,
     as_asked,
-    joined,
-    pooled,
+    join_scores,
+    pool_scores,
     told_apart,
     whole,
 )
@@ -53,7 +53,7 @@ from dpstats.queries import Query
 if TYPE_CHECKING:
     from dpstats.design import Design
 
-__all__ = ["Bread", "Climb", "Whitened", "solved", "whitened"]
+__all__ = ["Bread", "Climb", "WhitenedRows", "solved", "whitened"]
 
 Array = NDArray[np.float64]
 
@@ -67,7 +67,7 @@ _MEAT_DOUBT = 0.3  # ratio: relative error of the bread as the shape of the meat
 _WHITENED_REACH = 0.95  # share: of rows that the second Gram matrix should count in full
 
 
-class Whitened(NamedTuple):
+class WhitenedRows(NamedTuple):
     """Whitened rows: coefficients b of a constant predictor 1, moments, and the sum of weights."""
 
     metric: Metric
@@ -77,7 +77,7 @@ class Whitened(NamedTuple):
     mass: float
 
 
-def whitened(holder: Holder[Query], design: Design, n: float) -> Whitened:
+def whitened(holder: Holder[Query], design: Design, n: float) -> WhitenedRows:
     """Rows in whitened coordinates, and what is known of them there."""
     plan = holder.plan
     # As far as noise on the matrix stays small: it grows with the square of the radius.
@@ -85,7 +85,7 @@ def whitened(holder: Holder[Query], design: Design, n: float) -> Whitened:
     metric, constant = coordinates(holder, design, n, (_WHITENED_REACH, farthest))
     centre, cov, weight = metric.moments(constant)
     mass = n if design.weights is None else n * max(weight, 0.1)
-    return Whitened(metric, constant, centre, cov, mass)
+    return WhitenedRows(metric, constant, centre, cov, mass)
 
 
 def solved(matrix: Array, vector: Array) -> Array:
@@ -120,7 +120,7 @@ class Climb(ABC):
 
     holder: Holder[Query]
     design: Design
-    found: Whitened
+    found: WhitenedRows
     asks: Questions
     n: float
     rows: ExpectedRows
@@ -179,9 +179,9 @@ class Climb(ABC):
         foresee(self.holder, [*self.halves(b, clip), self.squares(b, clip)])
         second = self.last(1, b, clip)
         bread, told = self.told(bread, as_asked(first), as_asked(second))
-        both = pooled(first, second, bread.matrix)
+        both = pool_scores(first, second, bread.matrix)
         score = whole(both, peeled)
-        at, score = joined(middle, ScoreAt(both.at, score), bread.matrix)
+        at, score = join_scores(middle, ScoreAt(both.at, score), bread.matrix)
         meat = self.meat(b, clip, bread.matrix) * self.n / max(self.n - b.size, 1.0)
 
         beyond, anywhere = _beyond(law, clip, score)

@@ -13,7 +13,7 @@ from dpstats.estimators.central.newton.identification import (
     CLEAR,
     NOTHING,
     Faint,
-    Known,
+    KnownDirections,
     likely_factor,
 )
 from dpstats.estimators.numerics.entrywise import operator_norm
@@ -116,7 +116,7 @@ def conclude(solution: Solution, w: Array, effect: Array) -> Conclusion:
     used = np.maximum(faint.seen, floor)
     relative = w @ faint.directions / effect[:, None]
     presumed = 1 / ((relative**2).sum(axis=0) + used / (_FITS * spread**2 * level))
-    known = Known(
+    known = KnownDirections(
         at=(at - start) @ faint.directions,
         step=step @ faint.directions,
         score=used * (step @ faint.directions),

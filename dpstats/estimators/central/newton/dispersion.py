@@ -25,7 +25,7 @@ from dpstats.queries import Query, ResidualSums
 if TYPE_CHECKING:
     from dpstats.design import Design
 
-__all__ = ["Counts", "Found", "asked", "first", "last"]
+__all__ = ["Counts", "DispersionEstimate", "asked", "first", "last"]
 
 Array = NDArray[np.float64]
 
@@ -40,7 +40,7 @@ _HALVINGS, _STEP = 30, 1e-3  # numerical: of the search for a root, and of its d
 _LEAST_SLOPE = 1e-200  # of a mean in the dispersion, where rounding hides its rise
 
 
-class Found(NamedTuple):
+class DispersionEstimate(NamedTuple):
     """A dispersion and its standard error."""
 
     alpha: float
@@ -181,7 +181,7 @@ def asked(
     alpha: float,
     n: float,
     blur: float = 0.0,
-) -> Found:
+) -> DispersionEstimate:
     """The dispersion at which the score taken at `alpha` has the mean that is released.
 
     Parameters
@@ -216,4 +216,4 @@ def asked(
     # Of a part between none and all of it, were all alike, the mean square is a third.
     doubted = n * counts.left_out(scores, clip, family.alpha)
     se = math.sqrt(square + noise**2 + doubted**2 / 3) / (n * counts.slope(held, found))
-    return Found(found, se)
+    return DispersionEstimate(found, se)

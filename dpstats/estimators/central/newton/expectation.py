@@ -13,9 +13,9 @@ from dpstats.estimators.central.newton.budget import (
     blur,
     last_noise,
 )
-from dpstats.estimators.central.newton.remarks import blurred, covering
+from dpstats.estimators.central.newton.remarks import blur_warnings, covering
 from dpstats.estimators.central.newton.tail_law import allowed, best_clip
-from dpstats.estimators.central.newton.typical import Case, expected
+from dpstats.estimators.central.newton.typical import Case, expect_typical
 from dpstats.families import GAUSSIAN
 from dpstats.protocol import Plan
 
@@ -46,8 +46,11 @@ def predicted(plan: Plan, design: Design, variances: Variances | None = None) ->
         private, sampled = (variances or _variances)(plan, design, case)
         return unit * private, unit * sampled
 
-    return expected(
-        plan, design, widened, blurred(plan, noisy / _BLURRED, noisy / _HIDDEN, noisy / _SHARP)
+    return expect_typical(
+        plan,
+        design,
+        widened,
+        blur_warnings(plan, noisy / _BLURRED, noisy / _HIDDEN, noisy / _SHARP),
     )
 
 

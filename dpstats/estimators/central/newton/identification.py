@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["CLEAR", "NOTHING", "Faint", "Known", "fieller", "likely_factor"]
+__all__ = ["CLEAR", "NOTHING", "Faint", "KnownDirections", "fieller", "likely_factor"]
 
 Array = NDArray[np.float64]
 
@@ -48,7 +48,7 @@ def likely_factor(effects: Array, variances: Array, room: Array) -> float:
     return float(_FACTORS[np.argmin(log)])
 
 
-class Known(NamedTuple):
+class KnownDirections(NamedTuple):
     """What is known of coefficients along faint directions, less the start; every array (r,).
 
     A score and its variance (`noise`), where it was asked (`at`), the step by it and the variance
@@ -124,7 +124,7 @@ class Faint:
         kept: Array = np.where(touched | ~touched.any(axis=0), effects, 0.0)
         return kept
 
-    def settled(self, known: Known) -> tuple[Array, Array, NDArray[np.bool_]]:
+    def settled(self, known: KnownDirections) -> tuple[Array, Array, NDArray[np.bool_]]:
         """Coefficients less the start, their variances, and where these are presumed; each (r,).
 
         A coefficient is drawn to the start as far as a prior would, and its variance makes 1.96

@@ -94,7 +94,7 @@ def maximize_levels(holder: Holder[Query], design: Design) -> LevelsEstimate:
     shares = np.maximum(counts, least)
     shares = shares / shares.sum()
     found, root = whitened(holder, design, n), root_of(shares)
-    climb = _OfLevels(
+    climb = _LevelsClimb(
         holder=holder,
         design=design,
         found=found,
@@ -151,7 +151,7 @@ class _Questions:
 
 
 @dataclass(frozen=True, eq=False)
-class _OfLevels(Climb):
+class _LevelsClimb(Climb):
     """Newton steps for the coefficients of all levels but the base, from the released shares.
 
     In units of A the information of a row is the unit matrix where slopes are 0.

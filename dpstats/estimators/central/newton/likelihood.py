@@ -22,7 +22,7 @@ from dpstats.estimators.central.newton.climb import Bread, Climb, whitened
 from dpstats.estimators.central.newton.conclusion import Conclusion
 from dpstats.estimators.central.newton.curvature import drawn_to
 from dpstats.estimators.central.newton.normal_rows import NormalRows
-from dpstats.estimators.central.newton.questions import OfPredictor
+from dpstats.estimators.central.newton.questions import PredictorQuestions
 from dpstats.estimators.central.newton.remarks import far_out, not_at_rest, off_model, reported
 from dpstats.estimators.central.newton.start import Start
 from dpstats.estimators.central.sandwich import noisy_count
@@ -70,8 +70,8 @@ def maximize(holder: Holder[Query], design: Design) -> CoefficientEstimate:
     level, offset_mean, offset_sd = _start(holder, design, n)
     found = whitened(holder, design, n)
     rows = NormalRows(design.family, found.centre, found.cov, offset_mean, offset_sd)
-    asks = OfPredictor(found.metric.w, design.family)
-    climb = _OfPredictor(holder, design, found, asks, n, rows, level)
+    asks = PredictorQuestions(found.metric.w, design.family)
+    climb = _PredictorClimb(holder, design, found, asks, n, rows, level)
     return climb.reported(*climb.fit())
 
 
@@ -87,7 +87,7 @@ def _start(holder: Holder[Query], design: Design, n: float) -> tuple[float, floa
 
 
 @dataclass(frozen=True, eq=False)
-class _OfPredictor(Climb):
+class _PredictorClimb(Climb):
     """Newton steps for one linear predictor from a constant one, `level`."""
 
     rows: NormalRows
@@ -111,7 +111,7 @@ class _OfPredictor(Climb):
         w = self.asks.w
         law = dispersion.first(self.holder, self.design, self.rows, w, b, self.n)
         rows = replace(self.rows, family=law)
-        there = replace(self, rows=rows, asks=OfPredictor(w, law))
+        there = replace(self, rows=rows, asks=PredictorQuestions(w, law))
         found, said = there.later(b, clip, spread)
         return found, said | dispersion.last(self.holder, self.design, rows, w, found, self.n)
 

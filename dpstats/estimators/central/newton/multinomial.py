@@ -12,21 +12,21 @@ from numpy.typing import NDArray
 
 from dpstats.errors import OptionError
 from dpstats.estimators.base import need_delta
-from dpstats.estimators.bounds import SMALL_DELTA
-from dpstats.estimators.central.counted import Counted, counted_plan
+from dpstats.estimators.bounds import GRAM_SEEN, NEWTON, NEWTON_UPPER, SMALL_DELTA
+from dpstats.estimators.central.counted import CountingMethod, counted_plan
 from dpstats.estimators.central.newton.budget import last_noise, requests
 from dpstats.estimators.central.newton.expectation import least_variance, predicted
 from dpstats.estimators.central.newton.levels import Levels, maximize_levels
 from dpstats.estimators.central.newton.typical import Case
 from dpstats.estimators.central.scales.search import in_found_scales, with_scales, without_scales
 from dpstats.estimators.guesses import enough
-from dpstats.estimators.sources import AVELLA, BEGG, DONG
+from dpstats.estimators.sources import BEGG, DONG
 from dpstats.families import BINOMIAL, MULTINOMIAL
 from dpstats.privacy import Privacy
 from dpstats.protocol import Holder, Options, Plan
 from dpstats.protocol.levels import LevelsEstimate, level_names
 from dpstats.queries import Query
-from dpstats.theory import Assumption, Rate, Theory
+from dpstats.theory import Assumption, Theory
 
 if TYPE_CHECKING:
     from dpstats.design import Design
@@ -35,7 +35,6 @@ __all__ = ["MultinomialNewton"]
 
 Array = NDArray[np.float64]
 
-_AVELLA = AVELLA.at("noisy Newton's method")
 _THEORY = Theory(
     estimand=(
         "the coefficients of largest likelihood of these rows, log odds of each level against the "
@@ -51,19 +50,12 @@ _THEORY = Theory(
     assumptions=(
         Assumption("Linear predictors vary by no more than a few units"),
         Assumption("No level is rare: each has many times as many rows as there are coefficients"),
-        Assumption(
-            "The noise resolves the whitened Gram matrix",
-            "n eps > 2 d^(3/2) sqrt(log(1/delta))",
-            resolution=True,
-        ),
+        GRAM_SEEN,
         SMALL_DELTA,
     ),
-    upper=(
-        Rate("statistical", "sqrt(d/n)", _AVELLA, conjectured=True),
-        Rate("privacy", "d sqrt(log(1/delta))/(n eps)", _AVELLA, conjectured=True),
-    ),
+    upper=NEWTON_UPPER,
     lower=(),
-    citations=(_AVELLA, BEGG, DONG.at("Corollary 3.3")),
+    citations=(NEWTON, BEGG, DONG.at("Corollary 3.3")),
 )
 _MOST = 400  # numerical: coefficients, whose covariance is a matrix of their square
 _RARE = 40.0  # noises: rows of the rarest level that are clear
@@ -71,7 +63,7 @@ _NODES, _CHANCES = np.polynomial.hermite_e.hermegauss(17)  # numerical: normal l
 
 
 @dataclass(frozen=True)
-class MultinomialNewton(Counted[LevelsEstimate]):
+class MultinomialNewton(CountingMethod[LevelsEstimate]):
     """Multinomial logit by noisy Newton steps in whitened coordinates, all levels at once.
 
     With K levels and u = e_y - pi without the base, the score of a row is the matrix ``u z'``. Its

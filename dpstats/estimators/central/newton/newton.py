@@ -8,42 +8,39 @@ from typing import TYPE_CHECKING, ClassVar
 
 from dpstats.errors import OptionError, among, given
 from dpstats.estimators.base import need_delta
-from dpstats.estimators.bounds import GLM_LOWER, LINEAR_LOWER, SMALL_DELTA
-from dpstats.estimators.central.counted import Counted, counted_plan
+from dpstats.estimators.bounds import (
+    GLM_LOWER,
+    GRAM_SEEN,
+    LINEAR_LOWER,
+    NEWTON,
+    NEWTON_UPPER,
+    SMALL_DELTA,
+)
+from dpstats.estimators.central.counted import CountingMethod, counted_plan
 from dpstats.estimators.central.newton.budget import requests
 from dpstats.estimators.central.newton.expectation import predicted
 from dpstats.estimators.central.newton.likelihood import maximize
 from dpstats.estimators.central.newton.robust import glm as robust_glm
 from dpstats.estimators.central.newton.robust import ols as robust_ols
 from dpstats.estimators.central.scales.search import in_found_scales, with_scales, without_scales
-from dpstats.estimators.sources import AVELLA, CAI, DONG, GANESH, SCORE_ATTACK, TANG
+from dpstats.estimators.sources import CAI, DONG, GANESH, SCORE_ATTACK, TANG
 from dpstats.families import RELEASED, SUPPORTED
 from dpstats.privacy import Privacy
 from dpstats.protocol import CoefficientEstimate, Holder, Options, Plan
 from dpstats.queries import Query
-from dpstats.theory import Assumption, Rate, Theory
+from dpstats.theory import Assumption, Theory
 
 if TYPE_CHECKING:
     from dpstats.design import Design
 
 __all__ = ["Newton"]
 
-_AVELLA = AVELLA.at("noisy Newton's method")
 _TARGETS = {"mle": "mle", "projection": "mle", "robust": "robust", "model": "robust"}
 _NOISE = (
     "(epsilon, delta)-DP for every data set: every answer is a Gaussian mechanism on a sum whose "
     "sensitivity its query enforces by clipping (counts 1; histograms sqrt(2); Gram matrices and "
     "curvatures sqrt(2) R^2 under replace-one, R^2 under add-remove; scores of length C 2 C, C; "
     "their squares sqrt(2) C^2, C^2), composed exactly as one Gaussian mechanism."
-)
-_RATES = (
-    Rate("statistical", "sqrt(d/n)", _AVELLA, conjectured=True),
-    Rate("privacy", "d sqrt(log(1/delta))/(n eps)", _AVELLA, conjectured=True),
-)
-_RESOLVED = Assumption(
-    "The noise resolves the whitened Gram matrix",
-    "n eps > 2 d^(3/2) sqrt(log(1/delta))",
-    resolution=True,
 )
 _FEW_LONG = Assumption("No few rows carry the answer: scores longer than the clip add up to little")
 _LINEAR = Theory(
@@ -52,10 +49,10 @@ _LINEAR = Theory(
         "predictor of the population"
     ),
     guarantee=_NOISE,
-    assumptions=(_FEW_LONG, _RESOLVED, SMALL_DELTA),
-    upper=_RATES,
+    assumptions=(_FEW_LONG, GRAM_SEEN, SMALL_DELTA),
+    upper=NEWTON_UPPER,
     lower=LINEAR_LOWER,
-    citations=(_AVELLA, TANG.at("BoostedAdaSSP"), DONG.at("Corollary 3.3"), CAI.at("Theorem 4.1")),
+    citations=(NEWTON, TANG.at("BoostedAdaSSP"), DONG.at("Corollary 3.3"), CAI.at("Theorem 4.1")),
     variants={("target=robust",): robust_ols.THEORY},
 )
 _GENERALIZED = Theory(
@@ -67,18 +64,18 @@ _GENERALIZED = Theory(
     assumptions=(
         _FEW_LONG,
         Assumption("Linear predictors vary by no more than a few units"),
-        _RESOLVED,
+        GRAM_SEEN,
         SMALL_DELTA,
     ),
-    upper=_RATES,
+    upper=NEWTON_UPPER,
     lower=GLM_LOWER,
-    citations=(_AVELLA, GANESH.at("noisy Newton steps for logistic regression"), SCORE_ATTACK),
+    citations=(NEWTON, GANESH.at("noisy Newton steps for logistic regression"), SCORE_ATTACK),
     variants={("target=robust",): robust_glm.THEORY},
 )
 
 
 @dataclass(frozen=True)
-class Newton(Counted[CoefficientEstimate]):
+class Newton(CountingMethod[CoefficientEstimate]):
     """Least squares and maximum likelihood by noisy Newton steps in whitened coordinates.
 
     The answer is to the question that the same model answers without privacy, also where the mean

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -149,11 +148,10 @@ class NormalRows:
         return _NODES, mean + sd * _NODES, u
 
 
-def _held(step: NDArray[Any]) -> Array:
+def _held(step: NDArray[np.floating]) -> Array:
     """A step that is no longer than it may be; none where it is no number."""
     most = float(np.max(np.abs(step), initial=0.0))
     if not math.isfinite(most):
-        return np.zeros_like(step)
-    step = step / most if most > _HUGE else step
-    held: Array = step * min(1.0, _LONGEST_STEP / max(float(np.linalg.norm(step)), 1e-300))
-    return held
+        return np.zeros(step.shape)
+    held: Array = np.asarray(step / most if most > _HUGE else step, dtype=np.float64)
+    return held * min(1.0, _LONGEST_STEP / max(float(np.linalg.norm(held)), 1e-300))

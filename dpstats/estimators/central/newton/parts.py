@@ -13,9 +13,9 @@ __all__ = [
     "SplitScore",
     "Whole",
     "as_asked",
-    "joined",
+    "join_scores",
     "omitted",
-    "pooled",
+    "pool_scores",
     "told_apart",
     "whole",
 ]
@@ -89,7 +89,7 @@ def whole(asked: SplitScore, peeled: bool) -> Whole:
     return Whole(asked.inner + lean, asked.noise**2 + unsure, lean)
 
 
-def pooled(first: SplitScore, second: SplitScore, bread: Array) -> SplitScore:
+def pool_scores(first: SplitScore, second: SplitScore, bread: Array) -> SplitScore:
     """Both as one: each is linear in where it was asked, so a mean belongs to the mean place.
 
     Weights are inverse to variances of noise; that of the first counts what the two disagree
@@ -113,8 +113,8 @@ def pooled(first: SplitScore, second: SplitScore, bread: Array) -> SplitScore:
     )
 
 
-def joined(earlier: ScoreAt, later: ScoreAt, bread: Array) -> ScoreAt:
-    """Both as one, as in `pooled`, with the lean of the later one.
+def join_scores(earlier: ScoreAt, later: ScoreAt, bread: Array) -> ScoreAt:
+    """Both as one, as in `pool_scores`, with the lean of the later one.
 
     The earlier score may have another clip: what it leaves out by that is in the disagreement.
     """

@@ -9,30 +9,29 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from dpstats.estimators.base import need_delta, need_level
-from dpstats.estimators.bounds import SMALL_DELTA
-from dpstats.estimators.central.counted import Counted, counted_plan
+from dpstats.estimators.bounds import GRAM_SEEN, NEWTON, NEWTON_UPPER, SMALL_DELTA
+from dpstats.estimators.central.counted import CountingMethod, counted_plan
 from dpstats.estimators.central.newton.expectation import least_variance, predicted
 from dpstats.estimators.central.newton.quantile_descent import (
-    last_noise,
+    last_quantile_noise,
     minimize,
     norm_density,
-    requests,
+    quantile_requests,
 )
 from dpstats.estimators.central.newton.typical import Case
 from dpstats.estimators.central.scales.search import in_found_scales, with_scales, without_scales
 from dpstats.estimators.guesses import enough
-from dpstats.estimators.sources import ANGRIST, AVELLA, DONG, KOENKER
+from dpstats.estimators.sources import ANGRIST, DONG, KOENKER
 from dpstats.privacy import Privacy
 from dpstats.protocol import CoefficientEstimate, Holder, Options, Plan
 from dpstats.queries import Query
-from dpstats.theory import Assumption, Rate, Theory
+from dpstats.theory import Assumption, Theory
 
 if TYPE_CHECKING:
     from dpstats.design import Design
 
 __all__ = ["QuantileNewton"]
 
-_AVELLA = AVELLA.at("noisy Newton's method")
 _THEORY = Theory(
     estimand=(
         "the coefficients of the linear q-quantile of the response: those of least mean check "
@@ -47,26 +46,19 @@ _THEORY = Theory(
     ),
     assumptions=(
         Assumption("The response has a smooth density about its quantile: few rows have one value"),
-        Assumption(
-            "The noise resolves the whitened Gram matrix",
-            "n eps > 2 d^(3/2) sqrt(log(1/delta))",
-            resolution=True,
-        ),
+        GRAM_SEEN,
         SMALL_DELTA,
     ),
-    upper=(
-        Rate("statistical", "sqrt(d/n)", _AVELLA, conjectured=True),
-        Rate("privacy", "d sqrt(log(1/delta))/(n eps)", _AVELLA, conjectured=True),
-    ),
+    upper=NEWTON_UPPER,
     lower=(),
-    citations=(_AVELLA, KOENKER, ANGRIST, DONG.at("Corollary 3.3")),
+    citations=(NEWTON, KOENKER, ANGRIST, DONG.at("Corollary 3.3")),
 )
 _MEDIAN = 0.5  # wording: the quantile of a regression that names none
 _FEW = 5.0  # noises: rows beyond the quantile, at least
 
 
 @dataclass(frozen=True)
-class QuantileNewton(Counted[CoefficientEstimate]):
+class QuantileNewton(CountingMethod[CoefficientEstimate]):
     """Quantile regression by noisy Newton steps in whitened coordinates.
 
     The score of a row, ``z (q - 1{y < z'b})``, is no longer than the row: nothing of the response
@@ -116,14 +108,14 @@ class QuantileNewton(Counted[CoefficientEstimate]):
     def _plan(self, design: Design, privacy: Privacy, n: int, options: Options) -> Plan:
         need_delta(self.name, privacy)
         level = need_level(options.get("q", _MEDIAN))
-        asks = with_scales(requests(design, level), design, privacy, n)
+        asks = with_scales(quantile_requests(design, level), design, privacy, n)
         plan = counted_plan(self, design, privacy, n, asks, {"q": level})
 
         def variances(plan: Plan, design: Design, case: Case) -> tuple[float, float]:
             largest, density = max(level, 1 - level), norm_density(level) / case.spread
             lengths = largest * case.lengths
             numbers = np.full(lengths.size, plan.n / lengths.size)
-            private = least_variance(lengths, numbers, last_noise(plan), len(design.names))
+            private = least_variance(lengths, numbers, last_quantile_noise(plan), len(design.names))
             return private / plan.n / density**2, level * (1 - level) / density**2
 
         plan = predicted(plan, design, variances)

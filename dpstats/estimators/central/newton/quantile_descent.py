@@ -41,7 +41,7 @@ from dpstats.queries import (
 if TYPE_CHECKING:
     from dpstats.design import Design
 
-__all__ = ["last_noise", "minimize", "requests"]
+__all__ = ["last_quantile_noise", "minimize", "quantile_requests"]
 
 Array = NDArray[np.float64]
 
@@ -76,7 +76,7 @@ _UNSETTLED = (
 )
 
 
-def requests(design: Design, tau: float) -> list[Request]:
+def quantile_requests(design: Design, tau: float) -> list[Request]:
     """Every question of a fit, and its share of the budget; more for levels that few exceed."""
     steps = range(1, len(_EARLY) + 1)
     rare = min(_RARE, 0.25 / (tau * (1 - tau)))
@@ -110,7 +110,7 @@ def requests(design: Design, tau: float) -> list[Request]:
     return aside + last
 
 
-def last_noise(plan: Plan) -> float:
+def last_quantile_noise(plan: Plan) -> float:
     """Standard deviation of the noise of both last scores together, at clip 1."""
     unit = WhitenedScore(np.eye(1), np.zeros(1), 1.0)
     return 1 / math.sqrt(sum(1 / plan.noise(unit, f"score {k}").sd ** 2 for k in (1, 2)))
@@ -197,7 +197,7 @@ class _Descent:
         one = self.holder.plan.noise(self.histogram(edges), "beyond").sd
         least = max(1.0, one * math.sqrt(_BEYOND))
         law = TailLaw.of_histogram(counts.value, counts.noise.sd, edges, self.n, least)
-        noise = last_noise(self.holder.plan)
+        noise = last_quantile_noise(self.holder.plan)
         cut = law.best(noise, d)
         beyond = self.holder.ask(self.histogram(np.array([cut])), "beyond")
         law = law.counted(cut, float(beyond.value[1]), beyond.noise.sd)

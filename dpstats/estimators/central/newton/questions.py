@@ -18,7 +18,7 @@ from dpstats.queries import (
     WhitenedScore,
 )
 
-__all__ = ["ExpectedRows", "OfPredictor", "Questions"]
+__all__ = ["ExpectedRows", "PredictorQuestions", "Questions"]
 
 Array = NDArray[np.float64]
 
@@ -57,7 +57,7 @@ class Questions(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class OfPredictor:
+class PredictorQuestions:
     """Questions of a response with one linear predictor; see `Questions`."""
 
     w: Array

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dpstats.design import Design
 
 __all__ = [
-    "blurred",
+    "blur_warnings",
     "covering",
     "far_out",
     "not_at_rest",
@@ -43,7 +43,7 @@ def reported(
     design: Design,
     plan: Plan,
     n: float,
-    released: Mapping[str, Any],
+    released: Mapping[str, object],
     remarks: Iterable[str],
 ) -> CoefficientEstimate:
     """The estimate, with what was released beside it and what that says of the fit."""
@@ -82,7 +82,7 @@ def covering(noisy: float) -> str:
     )
 
 
-def blurred(
+def blur_warnings(
     plan: Plan, few: float, wide: float, sharp: float = 0.0, what: str = "the second moments"
 ) -> tuple[str, ...]:
     """What noise on the second moments will do to the answer, where one of three ratios exceeds 1.

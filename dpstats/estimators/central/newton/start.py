@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dpstats.estimators.central.newton.robust.glm_law import NOTHING, NormalPredictor
 from dpstats.families import BINOMIAL, GAUSSIAN, POISSON, Family
-from dpstats.families.damped import Damped
+from dpstats.families.damped import DampedFamily
 from dpstats.protocol import Holder
 from dpstats.queries import Geometry, Gram, Query, ResponseQuantile, Score, Search
 
@@ -119,12 +119,12 @@ class Start:
         """A family, a unit and coefficients whose residual is the response, in that unit."""
         family, rest = self.design.family, self.nothing
         if family.link == "identity":
-            return Damped(family.name, family.link, 2 * top), 1 / (2 * top), rest
+            return DampedFamily(family.name, family.link, 2 * top), 1 / (2 * top), rest
         rest[self.design.standardization.intercept] = _REST
         if family.name != GAUSSIAN.name:
             return POISSON, 1.0, rest
         unit = math.exp(_REST)
-        return Damped(family.name, family.link, unit), unit, rest
+        return DampedFamily(family.name, family.link, unit), unit, rest
 
     def mean(self, beta: Array, clip: float, family: Family) -> tuple[float, float]:
         """Noisy mean of a clipped residual, and the size of its noise; below half of the clip."""

@@ -17,13 +17,13 @@ from dpstats.estimators.central.newton.likelihood import PRIOR_SD
 from dpstats.estimators.guesses import enough, guess, too_small
 from dpstats.families import GAUSSIAN
 from dpstats.queries import Geometry, Gram
-from dpstats.text import rounded
+from dpstats.text import with_digits
 
 if TYPE_CHECKING:
     from dpstats.design import Design
     from dpstats.protocol import Plan
 
-__all__ = ["Case", "expected"]
+__all__ = ["Case", "expect_typical"]
 
 Array = NDArray[np.float64]
 
@@ -79,7 +79,7 @@ class Case(NamedTuple):
     faint: float
 
 
-def expected(
+def expect_typical(
     plan: Plan,
     design: Design,
     variances: Callable[[Case], tuple[float, float]],
@@ -325,7 +325,8 @@ def _unit_words(plan: Plan, design: Design) -> str:
         if plan.predicted_units[j]
     ]
     shown = [
-        f"{name} {' to '.join(rounded(end, 2) for end in both)}" for name, both in ends[:_EXAMPLES]
+        f"{name} {' to '.join(with_digits(end, 2) for end in both)}"
+        for name, both in ends[:_EXAMPLES]
     ]
     more = f" and {len(ends) - _EXAMPLES} more" if len(ends) > _EXAMPLES else ""
     of = " (of the response: of its residuals)" if _free_response(design) else ""

@@ -115,7 +115,7 @@ def whiten(
 
     Parameters
     ----------
-    asked : Asked
+    holder : Holder
         The holder and its plan.
     n : float
         Released number of rows.

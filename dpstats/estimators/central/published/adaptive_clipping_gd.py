@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dpstats.estimators.base import Request, need_delta, need_positive
 from dpstats.estimators.bounds import LINEAR_LOWER, rates
-from dpstats.estimators.central.counted import Counted, counted_plan
+from dpstats.estimators.central.counted import CountingMethod, counted_plan
 from dpstats.estimators.central.published.recursion import along, not_gone
 from dpstats.estimators.central.sandwich import (
     COUNT,
@@ -98,7 +98,7 @@ _THEORY = Theory(
 
 
 @dataclass(frozen=True)
-class AdaptiveClippingGD(Counted[CoefficientEstimate]):
+class AdaptiveClippingGD(CountingMethod[CoefficientEstimate]):
     """Noisy descent on disjoint batches, clips by PrivateVariance (Li et al. 2024, Algorithm 1).
 
     The rows are cut into T disjoint batches of b = n // T. Step t asks batch t for a histogram of

@@ -21,16 +21,16 @@ from dpstats.estimators.central.published.sparse import (
 )
 from dpstats.estimators.central.sandwich import COUNT
 from dpstats.estimators.private_variance import (
-    FAILURE,
     TYPICAL,
     adapted_clip,
+    covariate_clip,
     few_pairs,
     log_factor,
     need_pairs,
     pair_scales,
 )
 from dpstats.estimators.sources import CAI, KARWA_VADHAN, LI_FEDERATED
-from dpstats.estimators.wide import SparseGuess, project
+from dpstats.estimators.wide import project
 from dpstats.privacy import Privacy
 from dpstats.protocol import Options, Plan
 from dpstats.queries import PeeledScores
@@ -154,7 +154,7 @@ class AdaptiveClippingIHT(SparseDescent):
         """That of any step."""
         facts, n = trial.facts, trial.n
         clip = min(facts.bound, 2 * log_factor(n) * TYPICAL * facts.sd)
-        query = PeeledScores(np.zeros(1), clip, _reach(facts, n))
+        query = PeeledScores(np.zeros(1), clip, covariate_clip(facts, n))
         multiplier = math.sqrt(2.5 * facts.picks / (_left() * trial.rho))
         noise = multiplier * trial.sensitivity(query) * steps / n
         typical = float(np.median(facts.moments))
@@ -183,7 +183,7 @@ class AdaptiveClippingIHT(SparseDescent):
             pairs = pair_scales(beta, facts.bound)
             counts, (_, scale) = at.holder.ask(pairs, "pairs", part=t)
             clips.append(adapted_clip(counts, pairs, scale, steps, factor, facts.bound))
-            moved = at.peeled("step", beta, clips[-1], bend, _reach(facts, n), t)
+            moved = at.peeled("step", beta, clips[-1], bend, covariate_clip(facts, n), t)
             beta = project(moved, facts)
         last = min(first, clips[-1] / (factor * TYPICAL) * 1.15)
         bounded = sum(c == facts.bound for c in clips)
@@ -199,9 +199,3 @@ def _left() -> float:
 def _rate(top: float) -> float:
     """The paper's step size for eigenvalues up to L."""
     return 9 / (10 * top) * (1 - 0.296 / top**4)
-
-
-def _reach(facts: SparseGuess, n: int) -> float:
-    """The paper's truncation of covariates, and the public bound if that is smaller."""
-    deviations = 2 * math.sqrt(facts.top * math.log(n * facts.moments.size / FAILURE))
-    return min(facts.reach, deviations * math.sqrt(float(np.max(facts.moments))))

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dpstats.estimators.base import Request, floor_eigenvalues, need_delta
 from dpstats.estimators.bounds import LINEAR, LINEAR_LOWER, SMALL_DELTA, rates
-from dpstats.estimators.central.counted import Counted, counted_plan
+from dpstats.estimators.central.counted import CountingMethod, counted_plan
 from dpstats.estimators.central.sandwich import (
     COUNT,
     noisy_count,
@@ -91,7 +91,7 @@ _THEORY = Theory(
 
 
 @dataclass(frozen=True)
-class AdaSSP(Counted[CoefficientEstimate]):
+class AdaSSP(CountingMethod[CoefficientEstimate]):
     """Adaptive sufficient-statistics perturbation (Wang 2018, Algorithm 2) for linear regression.
 
     With weights w = min(1, R / ||x||), noisy sums A = sum w^2 x x' + N and b = sum w^2 x y + e,

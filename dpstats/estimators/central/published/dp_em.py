@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.errors import OptionError, given
 from dpstats.estimators.base import Request, need_delta, need_integer, need_positive
-from dpstats.estimators.central.counted import Counted, counted_plan
+from dpstats.estimators.central.counted import CountingMethod, counted_plan
 from dpstats.estimators.central.sandwich import COUNT
 from dpstats.estimators.guesses import sufficient
 from dpstats.privacy import Neighbors, Privacy
@@ -70,15 +70,15 @@ class EMFit:
     sigma : float
     support : tuple of int
     nobs : float
-    released : mapping
-        With the path of iterates.
+    path : mapping
+        Coefficients after each step, by their names.
     """
 
     beta: Array
     sigma: float
     support: tuple[int, ...]
     nobs: float
-    released: Mapping[str, Any]
+    path: Mapping[str, Mapping[str, float]]
 
 
 class EMModel(ABC):
@@ -118,7 +118,7 @@ class EMModel(ABC):
 
 
 @dataclass(frozen=True)
-class DPEM(Counted[Estimate]):
+class DPEM(CountingMethod[Estimate]):
     """Private gradient EM with Gaussian noise, each step on rows of its own (Algorithm 4).
 
     N0 times, from a public start, with b = n / N0 rows that no other step sees:
@@ -178,7 +178,7 @@ class DPEM(Counted[Estimate]):
         _need_folds(self.name, design, privacy)
         most = max(1, min(_MOST_STEPS, n))
         log_n = math.log(max(n, 3))
-        public: dict[str, Any] = {
+        public: Options = {
             **self._selection(design, options),
             "sigma": _needed("sigma", options, self.name),
             "start": self._start(design, options),
@@ -192,7 +192,7 @@ class DPEM(Counted[Estimate]):
         plan = counted_plan(self, design, privacy, n, asks, public)
         return self._warned(plan, design)
 
-    def _selection(self, design: Design, options: Options) -> dict[str, Any]:
+    def _selection(self, design: Design, options: Options) -> dict[str, int]:
         """Options about the columns that are selected."""
         return {}
 
@@ -289,7 +289,7 @@ class DPEM(Counted[Estimate]):
             at = replace(at, beta=beta)
             path[str(t + 1)] = {design.names[j]: float(beta[j] * units[j]) for j in support}
         chosen = tuple(sorted(int(j) for j in support))
-        found = EMFit(at.beta * units, at.sigma * unit, chosen, rows, {"path": path})
+        found = EMFit(at.beta * units, at.sigma * unit, chosen, rows, path)
         return self.em.estimate(design, found)
 
     def _read(self, value: Array) -> tuple[NDArray[np.intp], Array]:
@@ -335,7 +335,7 @@ class SparseDPEM(DPEM):
         **_OPTIONS,
     }
 
-    def _selection(self, design: Design, options: Options) -> dict[str, Any]:
+    def _selection(self, design: Design, options: Options) -> dict[str, int]:
         asked, d = options.get("sparsity"), len(design.names)
         if isinstance(asked, bool) or not isinstance(asked, (int, np.integer)):
             raise OptionError(
@@ -364,9 +364,9 @@ def _needed(name: str, options: Options, method: str) -> float:
     return need_positive(name, options[name], 1.0)
 
 
-def _finite(value: Any) -> bool:
-    number = isinstance(value, (int, float, np.number)) and not isinstance(value, (bool, np.bool_))
-    return number and math.isfinite(value)
+def _finite(value: object) -> bool:
+    number = (int, float, np.floating, np.integer)
+    return isinstance(value, number) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _need_folds(method: str, design: Design, privacy: Privacy) -> None:
@@ -382,11 +382,11 @@ def _need_folds(method: str, design: Design, privacy: Privacy) -> None:
     )
 
 
-def flipped(found: EMFit) -> Sequence[Any]:
-    """Beta and the path for the sign in which the largest entry of beta is positive."""
+def flipped(found: EMFit) -> EMFit:
+    """The same for the sign in which the largest entry of beta is positive."""
     sign = 1.0 if found.beta[np.argmax(np.abs(found.beta))] >= 0 else -1.0
     path = {
         step: {name: sign * value for name, value in entries.items()}
-        for step, entries in found.released.get("path", {}).items()
+        for step, entries in found.path.items()
     }
-    return sign * found.beta, {**found.released, "path": path}
+    return replace(found, beta=sign * found.beta, path=path)

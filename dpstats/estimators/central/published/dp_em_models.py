@@ -20,7 +20,7 @@ from dpstats.estimators.central.published.dp_em import (
     SparseDPEM,
     flipped,
 )
-from dpstats.families.signs import Signed
+from dpstats.families.signs import SignedFamily
 from dpstats.protocol import (
     CoefficientEstimate,
     SymmetricLinesEstimate,
@@ -122,7 +122,7 @@ class SymmetricRows(EMModel):
 
     def question(self, at: Iterate, prior: Array | None, peeled: bool) -> Query:
         """Sums of the truncated row times the mean of its sign."""
-        family = Signed("symmetric mixture", "rows", 1 / at.sigma**2)
+        family = SignedFamily("symmetric mixture", "rows", 1 / at.sigma**2)
         reach = at.truncation * at.sigma + at.largest
         kind = PeeledScores if peeled else CoordinateSums
         return kind(at.beta, 1.0, reach, prior, family)
@@ -162,7 +162,7 @@ class SymmetricLines(EMModel):
     def question(self, at: Iterate, prior: Array | None, peeled: bool) -> Query:
         """Sums of the truncated covariates times the residual of the mean sign."""
         cut = at.truncation
-        family = Signed("symmetric mixture", "lines", 1 / at.sigma**2, cut)
+        family = SignedFamily("symmetric mixture", "lines", 1 / at.sigma**2, cut)
         kind = PeeledScores if peeled else CoordinateSums
         return kind(at.beta, cut, at.truncation, prior, family)
 
@@ -219,7 +219,7 @@ class MissingCovariates(EMModel):
             cov=nothing,
             cov_privacy=nothing.copy(),
             nobs=found.nobs,
-            released=found.released,
+            released={"path": found.path},
             support=found.support if len(found.support) < beta.size else None,
             inference=INFERENCE,
         )
@@ -230,10 +230,10 @@ def _nothing(support: Sequence[int]) -> Array:
 
 
 def _symmetric(kind: type[Symmetric], design: Design, found: EMFit) -> Symmetric:
-    beta, released = flipped(found)
+    found = flipped(found)
     return kind(
         columns=tuple(design.names),
-        beta=beta,
+        beta=found.beta,
         sigma=found.sigma,
         public_sigma=True,
         support=found.support,
@@ -241,7 +241,7 @@ def _symmetric(kind: type[Symmetric], design: Design, found: EMFit) -> Symmetric
         cov_privacy=_nothing(found.support),
         cov_sampling=_nothing(found.support),
         nobs=found.nobs,
-        released=released,
+        released={"path": found.path},
         inference=INFERENCE,
     )
 

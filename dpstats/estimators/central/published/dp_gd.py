@@ -13,8 +13,13 @@ from numpy.typing import NDArray
 from dpstats.accounting import gdp_mu
 from dpstats.estimators.base import Request, need_delta, need_integer
 from dpstats.estimators.bounds import GLM_LOWER, LINEAR_LOWER, LOGISTIC, rates
-from dpstats.estimators.central.counted import Counted, counted_plan
-from dpstats.estimators.central.published.recursion import after_steps, along, not_gone, project
+from dpstats.estimators.central.counted import CountingMethod, counted_plan
+from dpstats.estimators.central.published.recursion import (
+    after_steps,
+    along,
+    not_gone,
+    project_to_ellipsoid,
+)
 from dpstats.estimators.central.sandwich import (
     COUNT,
     noisy_count,
@@ -210,7 +215,7 @@ class _Bounds:
 
 
 @dataclass(frozen=True)
-class DPGD(Counted[CoefficientEstimate]):
+class DPGD(CountingMethod[CoefficientEstimate]):
     """Full-batch noisy gradient descent, last iterate (Brown et al. 2024; Bassily et al. 2014).
 
     From beta = 0, T planned steps
@@ -295,7 +300,7 @@ class DPGD(Counted[CoefficientEstimate]):
                 bounds = _renewed(holder, design, beta, n, loss.renewals(steps).index(t), bounds)
             query = Score(geometry, beta, bounds.clip, loss.family)
             score, (_, s) = holder.ask(query, f"step-{t + 1}")
-            beta = project(beta + rate * score / n, gram, bounds.reach)
+            beta = project_to_ellipsoid(beta + rate * score / n, gram, bounds.reach)
             noises.append(s / n)
 
         active, curvature = _curvature(holder, design, geometry, beta, bounds, n, gram)

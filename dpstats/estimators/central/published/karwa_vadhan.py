@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 from dpstats.errors import OptionError
 from dpstats.estimators.base import Request, need_positive
 from dpstats.estimators.bounds import MEAN_LOWER, rates
-from dpstats.estimators.central.counted import Counted, counted_plan
+from dpstats.estimators.central.counted import CountingMethod, counted_plan
 from dpstats.estimators.central.location import (
     MOST_CELLS,
     Clip,
     ResponseGuess,
-    facts_of,
     predict,
     release_mean,
+    response_guess,
     two_stage,
 )
 from dpstats.estimators.guesses import round_up
@@ -79,7 +79,7 @@ _THEORY = Theory(
 
 
 @dataclass(frozen=True)
-class KarwaVadhan(Counted[CoefficientEstimate]):
+class KarwaVadhan(CountingMethod[CoefficientEstimate]):
     """Noisy truncated mean with a private range (Karwa & Vadhan 2018, Algorithm 1; known sigma).
 
     1. *Range* (a fifth of epsilon): Laplace noise on the counts of public cells of width sigma
@@ -115,7 +115,7 @@ class KarwaVadhan(Counted[CoefficientEstimate]):
     }
 
     def _plan(self, design: Design, privacy: Privacy, n: int, options: Options) -> Plan:
-        facts = facts_of(design, privacy)
+        facts = response_guess(design, privacy)
         sigma = _sigma(options.get("sigma"), design, facts)
         facts = replace(facts, sd=sigma)
         ask = Request("histogram", 0.0, "cells of the response, for its range", kind="laplace")
@@ -129,7 +129,7 @@ class KarwaVadhan(Counted[CoefficientEstimate]):
     def _fit(self, holder: Holder[Query], design: Design, plan: Plan) -> CoefficientEstimate:
         """Ask for the histogram, find the range, ask for the moments of the truncated response."""
         sigma = float(plan.options["sigma"]) / design.standardization.y_scale
-        facts = replace(facts_of(design, plan.privacy), sd=sigma)
+        facts = replace(response_guess(design, plan.privacy), sd=sigma)
         edges = _edges(facts)
         counts, _ = holder.ask(ResponseHistogram(edges[1:-1]), "histogram")
         return release_mean(holder, design, plan, _range(facts, plan, _centre(edges, counts)))

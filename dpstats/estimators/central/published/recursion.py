@@ -8,12 +8,12 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["after_steps", "along", "not_gone", "project"]
+__all__ = ["after_steps", "along", "not_gone", "project_to_ellipsoid"]
 
 Array = NDArray[np.float64]
 
 
-def project(beta: Array, gram: Array, reach: float) -> Array:
+def project_to_ellipsoid(beta: Array, gram: Array, reach: float) -> Array:
     """`beta` scaled back to ``beta' gram beta <= reach``."""
     size = float(beta @ gram @ beta)
     return beta if size <= reach else beta * math.sqrt(reach / size)

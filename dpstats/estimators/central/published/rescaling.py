@@ -14,7 +14,7 @@ from dpstats.families import GAUSSIAN
 from dpstats.protocol import Holder
 from dpstats.queries import Geometry, Gram, Query, Score, Selected
 
-__all__ = ["rescaled", "rescaling"]
+__all__ = ["rescale_slopes", "rescaling"]
 
 Array = NDArray[np.float64]
 
@@ -25,7 +25,7 @@ _REACH = 3.0  # sds: clip of fitted values and responses in the rescaling
 
 
 def rescaling() -> tuple[Request, ...]:
-    """What `rescaled` asks."""
+    """What `rescale_slopes` asks."""
     along, size = _RESCALING
     return (
         Request("along", along, "response along the fitted values, to rescale them"),
@@ -33,7 +33,7 @@ def rescaling() -> tuple[Request, ...]:
     )
 
 
-def rescaled(
+def rescale_slopes(
     holder: Holder[Query], facts: SparseGuess, beta: Array, n: float, clips: Sequence[float]
 ) -> tuple[Array, float]:
     """Slopes times the factor by which fitted values explain the response best, in [0, 2].

@@ -19,12 +19,12 @@ from dpstats.estimators.base import (
     need_integer,
     need_positive,
 )
-from dpstats.estimators.central.counted import Counted, counted_plan
-from dpstats.estimators.central.published.rescaling import rescaled, rescaling
+from dpstats.estimators.central.counted import CountingMethod, counted_plan
+from dpstats.estimators.central.published.rescaling import rescale_slopes, rescaling
 from dpstats.estimators.central.sandwich import COUNT, noisy_count
 from dpstats.estimators.guesses import sufficient
 from dpstats.estimators.selection import INFERENCE
-from dpstats.estimators.wide import QUANTILE, SparseGuess, project, public_facts
+from dpstats.estimators.wide import QUANTILE, SparseGuess, project, sparse_guess
 from dpstats.privacy import Privacy
 from dpstats.protocol import CoefficientEstimate, Holder, Options, Plan
 from dpstats.queries import (
@@ -130,7 +130,7 @@ def step_asks(
 
     Budgets grow from step to step, as earlier noise is contracted by later steps: slots
     ``"step-1"`` and so on, each after its ``"spread-1"`` where the clip is released, between
-    ``"count"`` and the two of `rescaled`; after the first step that of `Descent.measured`.
+    ``"count"`` and the two of `rescale_slopes`; after the first step that of `Descent.measured`.
     """
     last = rescaling()
     left = 1 - COUNT.weight - SPREADS * facts.released_clip - sum(a.weight for a in last)
@@ -268,7 +268,7 @@ class Descent:
 # -- the template ------------------------------------------------------------------------------
 
 
-class SparseDescent(Counted[CoefficientEstimate]):
+class SparseDescent(CountingMethod[CoefficientEstimate]):
     """Steps from zero that keep a given number of columns; a method adds how it descends.
 
     T times, from 0: the upper quartile of ``|y - x'beta|`` is released, which is the next clip c
@@ -308,7 +308,7 @@ class SparseDescent(Counted[CoefficientEstimate]):
 
     def _plan(self, design: Design, privacy: Privacy, n: int, options: Options) -> Plan:
         need_delta(self.name, privacy)
-        facts = public_facts(design, _need_sparsity(self.name, design, options.get("sparsity")))
+        facts = sparse_guess(design, _need_sparsity(self.name, design, options.get("sparsity")))
         trial = Trial(facts, self._settings(facts, options), privacy, n)
 
         def steps(trial: Trial) -> int:
@@ -329,7 +329,7 @@ class SparseDescent(Counted[CoefficientEstimate]):
 
     def _fit(self, holder: Holder[Query], design: Design, plan: Plan) -> CoefficientEstimate:
         """Descend, rescale, and say which columns were selected."""
-        facts = public_facts(design, int(plan.options["sparsity"]))
+        facts = sparse_guess(design, int(plan.options["sparsity"]))
         at = Descent(holder, facts, plan, noisy_count(holder, 0))
         beta, clips, released = self._descend(at)
         final, factor = self._rescaled(at, beta, clips)
@@ -365,11 +365,11 @@ class SparseDescent(Counted[CoefficientEstimate]):
 
     @abstractmethod
     def _descend(self, at: Descent) -> Path:
-        """The last iterate, clips of which `rescaled` needs the first and last, what to report."""
+        """The last iterate, clips (`rescale_slopes` needs the first and last), what to report."""
 
     def _rescaled(self, at: Descent, beta: Array, clips: Sequence[float]) -> tuple[Array, float]:
         """The coefficients that are reported, and the factor of the rescaling."""
-        return rescaled(at.holder, at.facts, beta, at.n, clips)
+        return rescale_slopes(at.holder, at.facts, beta, at.n, clips)
 
 
 class Stepwise(SparseDescent):

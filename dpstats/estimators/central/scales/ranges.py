@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from dpstats.estimators.base import need_delta
-from dpstats.estimators.central.counted import Counted, counted_plan
+from dpstats.estimators.central.counted import CountingMethod, counted_plan
 from dpstats.estimators.central.scales import search
 from dpstats.estimators.sources import DONG
 from dpstats.privacy import Privacy
@@ -56,7 +56,7 @@ _THEORY = Theory(
 
 
 @dataclass(frozen=True)
-class ColumnScales(Counted[ScalesEstimate]):
+class ColumnScales(CountingMethod[ScalesEstimate]):
     """Centres and scales of all columns that have none, from three stages of histograms.
 
     What a fit that looks for scales asks first (`dpstats.estimators.central.scales.search`), with
@@ -77,7 +77,7 @@ class ColumnScales(Counted[ScalesEstimate]):
         need_delta(self.name, privacy)
         plan = counted_plan(self, design, privacy, n, search.histograms(), options)
         plan = replace(plan, parameters=scale_names(design.inputs))
-        rows = search.enough(plan, design, 1.0)
+        rows = search.enough_for_scales(plan, design, 1.0)
         if n >= rows:
             return plan
         statement = (

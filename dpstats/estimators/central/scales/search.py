@@ -17,7 +17,7 @@ from dpstats.estimators.guesses import max_rows, round_up
 from dpstats.estimators.numerics.cells import Column
 from dpstats.privacy import Privacy
 from dpstats.protocol import Holder, Plan, RowHolder
-from dpstats.protocol.estimate import InUnits
+from dpstats.protocol.estimate import InternalEstimate
 from dpstats.queries import ColumnCells, Query
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "columns_found",
-    "enough",
+    "enough_for_scales",
     "found_units",
     "histograms",
     "in_found_scales",
@@ -90,13 +90,14 @@ def without_scales(plan: Plan, design: Design) -> Plan:
         return plan
     statement = (
         "Ranges are taken to be about as wide as their columns: noise would hide the scales of "
-        f"columns that are far narrower. From about n={enough(plan, design, _MOST):,} rows they "
-        "are found; until then declare center= and scale= where a range is wide."
+        f"columns that are far narrower. From about "
+        f"n={enough_for_scales(plan, design, _MOST):,} rows they are found; "
+        "until then declare center= and scale= where a range is wide."
     )
     return replace(plan, warnings=(*plan.warnings, statement))
 
 
-def enough(plan: Plan, design: Design, share: float) -> int:
+def enough_for_scales(plan: Plan, design: Design, share: float) -> int:
     """Rows from which a share of the budget finds scales."""
     mu = gdp_mu(plan.privacy.epsilon, plan.privacy.delta)
     norm = _norm(len(design.unscaled), design, plan.privacy)
@@ -107,15 +108,15 @@ def _asks_scales(plan: Plan) -> bool:
     return any(m.slot == SLOTS[0] for m in plan.mechanisms)
 
 
-Made = TypeVar("Made", bound=InUnits)
+AnyEstimate = TypeVar("AnyEstimate", bound=InternalEstimate)
 
 
 def in_found_scales(
-    fit: Callable[[Holder[Query], Design], Made],
+    fit: Callable[[Holder[Query], Design], AnyEstimate],
     holder: Holder[Query],
     design: Design,
     wide: float = 1.0,
-) -> Made:
+) -> AnyEstimate:
     """What `fit` finds in units of the scales that were planned for; in the design's own units.
 
     Parameters

@@ -12,13 +12,13 @@ import numpy as np
 from dpstats.accounting import epsilon_of, gdp_mu
 from dpstats.errors import OptionError, PlanError, among, given
 from dpstats.estimators.base import Request, need_delta, need_positive
-from dpstats.estimators.bounds import SMALL_DELTA, SPARSE_GLM_LOWER, SPARSE_LOWER
-from dpstats.estimators.central.counted import Counted, counted_plan
+from dpstats.estimators.bounds import SMALL_DELTA, SPARSE_GLM_LOWER, SPARSE_LOWER, rates
+from dpstats.estimators.central.counted import CountingMethod, counted_plan
 from dpstats.estimators.central.newton.newton import Newton
 from dpstats.estimators.central.sandwich import COUNT
 from dpstats.estimators.central.scales.search import in_found_scales, with_scales, without_scales
 from dpstats.estimators.central.sparse.halves import need_halves, on_second_half, second_half
-from dpstats.estimators.central.sparse.pursuit import Route, expected, pursue
+from dpstats.estimators.central.sparse.pursuit import Route, expected_errors, pursue
 from dpstats.estimators.central.sparse.pursuit_laws import layout
 from dpstats.estimators.guesses import max_rows, sufficient
 from dpstats.estimators.selection import CONDITIONAL, INFERENCE, error_with, half_of, per_round
@@ -26,7 +26,7 @@ from dpstats.estimators.sources import BREIMAN, CAI, DURFEE, SCORE_ATTACK, TROPP
 from dpstats.privacy import Privacy
 from dpstats.protocol import Answer, CoefficientEstimate, Estimator, Holder, Options, Plan
 from dpstats.queries import Geometry, Gram, Query, Score
-from dpstats.theory import Assumption, Rate, Theory
+from dpstats.theory import Assumption, Theory
 
 if TYPE_CHECKING:
     from dpstats.design import Design
@@ -73,9 +73,8 @@ _THEORY = Theory(
         Assumption("Noise lets them be found", "n eps > 2 s log(d) sqrt(log(1/delta))"),
         SMALL_DELTA,
     ),
-    upper=(
-        Rate("statistical", "sqrt(s log(d)/n)", _ELSEWHERE, conjectured=True),
-        Rate("privacy", "s log(d) sqrt(log(1/delta))/(n eps)", _ELSEWHERE, conjectured=True),
+    upper=rates(
+        "sqrt(s log(d)/n)", "s log(d) sqrt(log(1/delta))/(n eps)", _ELSEWHERE, conjectured=True
     ),
     lower=SPARSE_LOWER,
     citations=(
@@ -95,7 +94,7 @@ _AS_WIDE = (
 
 
 @dataclass(frozen=True)
-class OMP(Counted[CoefficientEstimate]):
+class OMP(CountingMethod[CoefficientEstimate]):
     """Sparse regression by private orthogonal matching pursuit; the default for wide designs.
 
     1. Release the number of rows and, with an intercept, a start for it (the median of the
@@ -343,8 +342,8 @@ def _predict(plan: Plan, design: Design, route: Route) -> Plan:
 
 
 def _expected(plan: Plan, route: Route, design: Design) -> tuple[float, float]:
-    """What will be missed, and the error if nothing is; see `expected`."""
-    return expected(_Nobody(plan), route, layout(design))
+    """What will be missed, and the error if nothing is; see `expected_errors`."""
+    return expected_errors(_Nobody(plan), route, layout(design))
 
 
 def _warnings(

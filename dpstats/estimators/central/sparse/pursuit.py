@@ -15,7 +15,13 @@ from numpy.typing import NDArray
 
 from dpstats.estimators.base import floor_eigenvalues
 from dpstats.estimators.central.sandwich import noisy_count, shrink
-from dpstats.estimators.central.sparse.pursuit_laws import LAWS, Aim, Chosen, Residuals, WideFacts
+from dpstats.estimators.central.sparse.pursuit_laws import (
+    LAWS,
+    Aim,
+    ChosenColumns,
+    Residuals,
+    WideFacts,
+)
 from dpstats.families import GAUSSIAN, Family
 from dpstats.protocol import Holder
 from dpstats.queries import (
@@ -30,7 +36,7 @@ from dpstats.queries import (
     Selected,
 )
 
-__all__ = ["Route", "SparseFit", "expected", "pursue"]
+__all__ = ["Route", "SparseFit", "expected_errors", "pursue"]
 
 Array = NDArray[np.float64]
 
@@ -118,14 +124,14 @@ def pursue(holder: Holder[Query], route: Route, facts: WideFacts) -> SparseFit:
 # -- state -------------------------------------------------------------------------------------
 
 
-def _start(law: Residuals, facts: WideFacts) -> Chosen:
+def _start(law: Residuals, facts: WideFacts) -> ChosenColumns:
     m = len(facts.intercept)
     beta = np.full(m, law.intercept() if m else 0.0)
     eye = np.eye(m)
-    return Chosen(facts.intercept, beta, beta, eye, eye, eye, eye)
+    return ChosenColumns(facts.intercept, beta, beta, eye, eye, eye, eye)
 
 
-def expected(holder: Holder[Query], route: Route, facts: WideFacts) -> tuple[float, float]:
+def expected_errors(holder: Holder[Query], route: Route, facts: WideFacts) -> tuple[float, float]:
     """What a plan foresees, from public facts: nothing is asked.
 
     Returns
@@ -163,7 +169,7 @@ def _missed(
 
 
 def _choice(
-    holder: Holder[Query], law: Residuals, facts: WideFacts, n: float, k: int, fit: Chosen
+    holder: Holder[Query], law: Residuals, facts: WideFacts, n: float, k: int, fit: ChosenColumns
 ) -> tuple[int, ...]:
     """The next columns, chosen by their scores at the present fit."""
     u, aim = _reach_and_aim(law, facts, n, _gumbel(holder, k))
@@ -179,17 +185,17 @@ def _choice(
     return tuple(int(j) for j in holder.ask(query, f"choice {k + 1}").value)
 
 
-def _others(facts: WideFacts, fit: Chosen) -> tuple[int, ...]:
+def _others(facts: WideFacts, fit: ChosenColumns) -> tuple[int, ...]:
     """All columns that are not in yet."""
     return tuple(j for j in range(facts.columns) if j not in fit.columns)
 
 
-def _widen(fit: Chosen, more: tuple[int, ...]) -> Chosen:
+def _widen(fit: ChosenColumns, more: tuple[int, ...]) -> ChosenColumns:
     """The fit with more columns, of zero coefficients."""
     columns, zeros = (*fit.columns, *more), np.zeros(len(more))
     beta, origin = np.concatenate([fit.beta, zeros]), np.concatenate([fit.origin, zeros])
     eye = np.eye(len(columns))
-    return Chosen(columns, beta, origin, eye, eye, eye, eye)
+    return ChosenColumns(columns, beta, origin, eye, eye, eye, eye)
 
 
 def _gumbel(holder: Holder[Query], k: int) -> float:
@@ -223,7 +229,9 @@ def _reach_and_aim(law: Residuals, facts: WideFacts, n: float, gumbel: float) ->
     return u, aim
 
 
-def _measure(holder: Holder[Query], facts: WideFacts, n: float, k: int, fit: Chosen) -> Chosen:
+def _measure(
+    holder: Holder[Query], facts: WideFacts, n: float, k: int, fit: ChosenColumns
+) -> ChosenColumns:
     """Release second moments of the chosen columns; whiten with them."""
     columns = fit.columns
     longest = float(np.linalg.norm(facts.widest[list(columns)]))
@@ -240,7 +248,7 @@ def _measure(holder: Holder[Query], facts: WideFacts, n: float, k: int, fit: Cho
     return replace(fit, gram=repaired, w=vectors / np.sqrt(values), blur=blur)
 
 
-def _sharpen(holder: Holder[Query], n: float, k: int, fit: Chosen) -> Chosen:
+def _sharpen(holder: Holder[Query], n: float, k: int, fit: ChosenColumns) -> ChosenColumns:
     """Second moments once more, in the coordinates that the first ones whitened.
 
     Noise is small there beside every direction, also those in which columns hardly vary.
@@ -267,9 +275,9 @@ def _step(
     facts: WideFacts,
     n: float,
     k: int,
-    fit: Chosen,
+    fit: ChosenColumns,
     lam: float,
-) -> Chosen:
+) -> ChosenColumns:
     """One Newton step from a clipped score, drawn back as far as noise explains its length.
 
     Clipping and damping change the size of a score; the penalty is changed by as much.
@@ -308,7 +316,7 @@ def _step(
 # -- the end -----------------------------------------------------------------------------------
 
 
-def _kept(fit: Chosen, size: int, threshold: float, first: int) -> Chosen:
+def _kept(fit: ChosenColumns, size: int, threshold: float, first: int) -> ChosenColumns:
     """The clearest columns beside the first ones, refitted and drawn towards 0.
 
     All of it is post-processing. Columns are dropped one by one, the least clear first, until at
@@ -337,7 +345,7 @@ def _kept(fit: Chosen, size: int, threshold: float, first: int) -> Chosen:
     change = change * _sure(float(change @ gram @ change), float(np.trace(gram @ noise)))
     free = np.arange(kept.size) >= first
     change = np.where(free, change * (1 - (threshold / np.maximum(clear, 1e-300)) ** 2), change)
-    return Chosen(
+    return ChosenColumns(
         columns=tuple(fit.columns[i] for i in kept),
         beta=origin + change,
         origin=origin,
@@ -360,7 +368,9 @@ def _sure(squared: float, noise: float) -> float:
     return float(np.clip(squared / max(noise, 1e-300) - 1, 0.0, 1.0))
 
 
-def _choose(holder: Holder[Query], law: Residuals, facts: WideFacts, fits: list[Chosen]) -> Chosen:
+def _choose(
+    holder: Holder[Query], law: Residuals, facts: WideFacts, fits: list[ChosenColumns]
+) -> ChosenColumns:
     """The fit with the smallest clipped loss, penalised by what columns gain that do not matter.
 
     The largest of d squared standard normal effects is about 2 log d, so much of the squared size

@@ -23,7 +23,7 @@ from dpstats.estimators.numerics.huber import (
 from dpstats.estimators.numerics.normal import NODES, WEIGHTS
 from dpstats.estimators.selection import BALL
 from dpstats.families import BINOMIAL, GAUSSIAN, Family
-from dpstats.families.damped import Damped
+from dpstats.families.damped import DampedFamily
 from dpstats.protocol import Holder
 from dpstats.queries import (
     Geometry,
@@ -38,7 +38,7 @@ from dpstats.queries import (
 if TYPE_CHECKING:
     from dpstats.design import Design
 
-__all__ = ["LAWS", "Aim", "Chosen", "Residuals", "WideFacts", "layout"]
+__all__ = ["LAWS", "Aim", "ChosenColumns", "Residuals", "WideFacts", "layout"]
 
 Array = NDArray[np.float64]
 
@@ -116,7 +116,7 @@ def layout(design: Design) -> WideFacts:
 
 
 @dataclass(frozen=True, eq=False)
-class Chosen:
+class ChosenColumns:
     """Chosen columns and their coefficients, with the coordinates z = w'x in which they are found.
 
     `beta` (m,) is for x; `origin` (m,) holds the intercept it started from and is 0 elsewhere.
@@ -168,7 +168,7 @@ class Residuals(Protocol):
         """Where the intercept starts; asks the slot ``start``."""
         ...
 
-    def look(self, k: int, fit: Chosen) -> None:
+    def look(self, k: int, fit: ChosenColumns) -> None:
         """Ask for the size of the residuals before step k (``spread``), or work it out."""
         ...
 
@@ -176,7 +176,7 @@ class Residuals(Protocol):
         """The best clip where noise of variance `noise` per row falls on a clip of 1."""
         ...
 
-    def curvature(self, aim: Aim, fit: Chosen, score: Array, noise: float) -> Array:
+    def curvature(self, aim: Aim, fit: ChosenColumns, score: Array, noise: float) -> Array:
         """Minus the derivative of the mean score, in whitened coordinates; shape (m, m)."""
         ...
 
@@ -212,7 +212,7 @@ class _Linear:
         (found,), _ = self._holder.ask(Search(ResponseQuantile(grid, 0.5)), "start")
         return float(found)
 
-    def look(self, k: int, fit: Chosen) -> None:
+    def look(self, k: int, fit: ChosenColumns) -> None:
         bound, before = self._facts.bound, self._spread * NORMAL_QUANTILE[_SPREAD]
         grid = (
             np.geomspace(2.0**-15 * bound, 2 * bound, 33)
@@ -236,7 +236,7 @@ class _Linear:
         square = float(clipped_square(c)) * self._spread**2
         return Aim(GAUSSIAN, clip, square, float(unclipped(c)), 1.0)
 
-    def curvature(self, aim: Aim, fit: Chosen, score: Array, noise: float) -> Array:
+    def curvature(self, aim: Aim, fit: ChosenColumns, score: Array, noise: float) -> Array:
         level: Array = aim.slope * np.eye(len(fit.columns))
         return level
 
@@ -257,8 +257,8 @@ class _Linear:
 class _Logistic:
     """Residuals between -1 and 1, of known law where the linear predictor is normal.
 
-    Scores are damped (`Damped`): with mu the mean, ``psi = (y - mu) / max(mu, 1 - mu, level)`` is
-    within [-1, 1], has mean zero at the truth, and a variance and a slope that are averages of
+    Scores are damped (`DampedFamily`): ``psi = (y - mu) / max(mu, 1 - mu, level)``, mu the mean,
+    is within [-1, 1], has mean zero at the truth, and a variance and a slope that are averages of
     ``mu (1 - mu)`` over the linear predictor, weighted with the square and the first power of the
     damping.
     """
@@ -278,7 +278,7 @@ class _Logistic:
         self._start = self._mean = math.log(share / (1 - share))
         return self._start
 
-    def look(self, k: int, fit: Chosen) -> None:
+    def look(self, k: int, fit: ChosenColumns) -> None:
         if np.any(fit.beta != fit.origin):
             self._mean, self._sd, _ = self._normal(fit)
 
@@ -287,7 +287,7 @@ class _Logistic:
         bend = float(WEIGHTS @ BINOMIAL.slope(eta))
         found = []
         for level in _LEVELS:
-            family = Damped("binomial", "logit", float(level))
+            family = DampedFamily("binomial", "logit", float(level))
             curvature = BINOMIAL.slope(eta)
             weight = family.weight(eta)
             square = float(WEIGHTS @ (curvature * weight**2))
@@ -295,7 +295,7 @@ class _Logistic:
             found.append(((square + noise) / slope**2, Aim(family, 1.0, square, slope, bend)))
         return min(found, key=lambda f: f[0])[1]
 
-    def curvature(self, aim: Aim, fit: Chosen, score: Array, noise: float) -> Array:
+    def curvature(self, aim: Aim, fit: ChosenColumns, score: Array, noise: float) -> Array:
         """By Stein's identity for normal rows; solved for its own step at the start.
 
         At b = 0 the mean score is E[slope] Cov(z) b with the slope at the b that is sought, so its
@@ -330,7 +330,7 @@ class _Logistic:
     def released(self) -> dict[str, object]:
         return {"spread of linear predictors": self._sd}
 
-    def _normal(self, fit: Chosen) -> tuple[float, float, tuple[Array, Array]]:
+    def _normal(self, fit: ChosenColumns) -> tuple[float, float, tuple[Array, Array]]:
         """Mean and deviation of x'beta; mean of z and Cov(z) b, in whitened coordinates.
 
         Drawn back to a deviation of at most 3. A noisy Gram matrix may say more, slopes would seem

@@ -14,10 +14,10 @@ from dpstats.errors import OptionError, given
 from dpstats.estimators.bounds import AT_MOST_S, LABEL_SPARSE_LOWER, LINEAR
 from dpstats.estimators.labels.base import (
     LabelMethod,
+    covariates_of,
     label_plan,
-    messages,
-    public_rows,
     randomized,
+    send_responses,
 )
 from dpstats.estimators.labels.sparse import INFERENCE
 from dpstats.estimators.numerics.lasso import PublicMoments
@@ -123,7 +123,7 @@ class LabelLDPIHT(LabelMethod):
             raise OptionError(f"method={self.name!r} needs one number of columns: sparsity=10.")
         if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
             raise OptionError(f"steps={given(steps)}: a whole number of iterations is needed.")
-        rows = len(public_rows(design))
+        rows = len(covariates_of(design))
 
         def se(how: Responses) -> float:
             return math.sqrt((how.residual_variance + how.noise()) / rows)
@@ -149,8 +149,8 @@ class LabelLDPIHT(LabelMethod):
 
     def fit(self, holder: LabelHolder, design: Design, plan: Plan) -> CoefficientEstimate:
         """Ask for the noisy responses, and iterate."""
-        z, how = messages(holder, design, plan)
-        rows, intercept = public_rows(design), design.standardization.intercept
+        z, how = send_responses(holder, design, plan)
+        rows, intercept = covariates_of(design), design.standardization.intercept
         keep, radius = int(plan.options["sparsity"]), float(plan.options["radius"])
         always = [] if intercept is None else [int(intercept)]
         moments = PublicMoments(rows.x)

@@ -17,11 +17,11 @@ from dpstats.estimators.local.base import DeviceRounds, without_law
 from dpstats.estimators.local.choice import fixed, largest
 from dpstats.estimators.local.requests import (
     CHANNELS,
-    asked,
     channel_for,
-    facts_of,
+    device_question,
     need,
     noise_of,
+    record_guess,
     vector_channel,
 )
 from dpstats.estimators.local.theory import IN_ROUNDS
@@ -114,7 +114,7 @@ class LDPIHT(DeviceRounds):
     }
 
     def _local_plan(self, design: Design, privacy: Local, n: int, options: Options) -> Plan:
-        d, facts = len(design.names), facts_of(design, {})
+        d, facts = len(design.names), record_guess(design, {})
         s = options.get("sparsity")
         if not isinstance(s, int):
             raise OptionError(f"method={self.name!r} needs one number: sparsity=5, for example.")
@@ -149,11 +149,13 @@ class LDPIHT(DeviceRounds):
 
     def _question(self, design: Design, plan: Plan, answers: Sequence[Messages]) -> DeviceQuestion:
         """The gradient at what earlier rounds led to."""
-        return asked(_message(design, plan.options, self._after(design, plan, answers)), plan)
+        return device_question(
+            _message(design, plan.options, self._after(design, plan, answers)), plan
+        )
 
     def _after(self, design: Design, plan: Plan, answers: Sequence[Messages]) -> Array:
         """Coefficients after the rounds answered."""
-        facts, o = facts_of(design, {}), plan.options
+        facts, o = record_guess(design, {}), plan.options
         theta = np.zeros(len(design.names))
         rate = float(o["step_size"]) / float(np.linalg.eigvalsh(facts.guess.gram)[-1])
         for answer in answers:

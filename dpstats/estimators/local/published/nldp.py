@@ -25,9 +25,9 @@ from dpstats.estimators.local.requests import (
     CHANNELS,
     RecordGuess,
     channel_for,
-    facts_of,
     need,
     noise_of,
+    record_guess,
     vector_channel,
 )
 from dpstats.estimators.local.theory import AT_ONCE
@@ -147,7 +147,7 @@ class NLDP(Once):
     }
 
     def _local_plan(self, design: Design, privacy: Local, n: int, options: Options) -> Plan:
-        d, facts = len(design.names), facts_of(design, {})
+        d, facts = len(design.names), record_guess(design, {})
         sparsity = options.get("sparsity")
         if sparsity is not None and not isinstance(sparsity, int):
             raise OptionError(f"method={self.name!r} takes one number of columns: sparsity=5.")

@@ -104,18 +104,13 @@ class Schedule:
         """By how much n or epsilon is too small to see anything."""
         return max(self.blur / 3, self.jitter / _MOST_JITTER)
 
-    @property
-    def feasible(self) -> bool:
-        """Whether the noise leaves anything to see."""
-        return self.shortage <= 1
-
 
 def descend(holder: Holder[Query], public: Schedule, design: Design) -> CoefficientEstimate:
     """Whiten, step, and conclude; see `dpstats.estimators.central.newton.robust.ols.RobustOLS`.
 
     Parameters
     ----------
-    asked : Asked
+    holder : Holder
         The holder and its plan.
     public : Schedule
         What the plan decided.
@@ -152,7 +147,7 @@ def _start(holder: Holder[Query], design: Design) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class _Scored:
+class _ReleasedScore:
     """A released score: the coefficients it was asked at, its noise and its clip."""
 
     at: Array
@@ -168,14 +163,14 @@ class _Near:
     b: Array
     spread: float
     response_spread: float
-    score: _Scored
+    score: _ReleasedScore
 
 
 @dataclass(frozen=True, eq=False)
 class _Last:
     """What the last step released; see `RobustOLS`."""
 
-    score: _Scored
+    score: _ReleasedScore
     sd: float
     far: float
     far_noise: float
@@ -215,7 +210,7 @@ class _Descent:
             clip = self.clipped_at(c, spread)
             query = self.clipped_score(self.beta(b), clip, math.sqrt(d))
             score, (_, noise) = self.holder.ask(query, f"score {k + 1}")
-            scored = _Scored(b, score, noise, clip)
+            scored = _ReleasedScore(b, score, noise, clip)
             scale = self.n * self.slope(max(c, clip / spread))
             step = inverse @ score / scale
             # Positive-part James-Stein: the noise in the step has a known size.
@@ -275,7 +270,7 @@ class _Descent:
         bread, bread_noise = self.bread(beta, clip)
         meat = self.meat(beta, clip, bread)
         return _Last(
-            score=_Scored(near.b, score, noise, clip),
+            score=_ReleasedScore(near.b, score, noise, clip),
             sd=sd,
             far=min(max(1 - float(inside[0]) / self.n, 0.0), 1.0),
             far_noise=far_noise / self.n,
@@ -391,8 +386,8 @@ def _conclude(descent: _Descent, near: _Near, last: _Last) -> Conclusion:
 
 
 def _pooled(
-    near: _Near, late: _Scored, bread: Array, variances: Array, slopes: tuple[float, float]
-) -> _Scored:
+    near: _Near, late: _ReleasedScore, bread: Array, variances: Array, slopes: tuple[float, float]
+) -> _ReleasedScore:
     """The last two scores as one.
 
     S_k = D (b* - b_k) + N_k, so that a weighted mean of the scores belongs to the same mean of the
@@ -411,7 +406,7 @@ def _pooled(
     known = late.noise**2 + noise**2
     explained = known + float(np.mean(variances @ moved**2))
     weight = late.noise**2 / (known + max(0.0, float(np.mean(gap**2)) - explained))
-    return _Scored(
+    return _ReleasedScore(
         at=late.at + weight * moved,
         total=(1 - weight) * late.total + weight * total,
         noise=math.hypot((1 - weight) * late.noise, weight * noise),

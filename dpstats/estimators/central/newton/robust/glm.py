@@ -12,20 +12,20 @@ from numpy.typing import NDArray
 
 from dpstats.accounting import gdp_mu
 from dpstats.estimators.base import Request, need_delta
-from dpstats.estimators.bounds import GLM_LOWER, SMALL_DELTA
-from dpstats.estimators.central.counted import Counted, counted_plan
-from dpstats.estimators.central.newton.remarks import blurred
+from dpstats.estimators.bounds import GLM_LOWER, GRAM_SEEN, NEWTON, NEWTON_UPPER, SMALL_DELTA
+from dpstats.estimators.central.counted import CountingMethod, counted_plan
+from dpstats.estimators.central.newton.remarks import blur_warnings
 from dpstats.estimators.central.newton.robust.glm_descent import GLMSchedule, descend
 from dpstats.estimators.central.newton.robust.glm_law import NormalPredictor, tune
-from dpstats.estimators.central.newton.typical import Case, expected
+from dpstats.estimators.central.newton.typical import Case, expect_typical
 from dpstats.estimators.central.scales.search import in_found_scales, with_scales, without_scales
 from dpstats.estimators.guesses import max_rows
-from dpstats.estimators.sources import AVELLA, GANESH, SCORE_ATTACK
+from dpstats.estimators.sources import GANESH, SCORE_ATTACK
 from dpstats.families import Family
 from dpstats.privacy import Privacy
 from dpstats.protocol import CoefficientEstimate, Holder, Options, Plan
 from dpstats.queries import Geometry, Gram, Query, Score
-from dpstats.theory import Assumption, Rate, Theory
+from dpstats.theory import Assumption, Theory
 
 if TYPE_CHECKING:
     from dpstats.design import Design
@@ -49,7 +49,6 @@ _CONSERVATIVE = 0.38  # noise on the Gram matrix at which intervals lose precisi
 
 _NOISE_LIMIT = 3.0
 
-_AVELLA = AVELLA.at("noisy Newton's method")
 
 THEORY = Theory(
     estimand=(
@@ -66,24 +65,17 @@ THEORY = Theory(
     assumptions=(
         Assumption("The mean of the response is the inverse link of a linear function"),
         Assumption("Linear predictors vary by no more than a few units"),
-        Assumption(
-            "The noise resolves the whitened Gram matrix",
-            "n eps > 2 d^(3/2) sqrt(log(1/delta))",
-            resolution=True,
-        ),
+        GRAM_SEEN,
         SMALL_DELTA,
     ),
-    upper=(
-        Rate("statistical", "sqrt(d/n)", _AVELLA, conjectured=True),
-        Rate("privacy", "d sqrt(log(1/delta))/(n eps)", _AVELLA, conjectured=True),
-    ),
+    upper=NEWTON_UPPER,
     lower=GLM_LOWER,
-    citations=(_AVELLA, GANESH.at("noisy Newton steps for logistic regression"), SCORE_ATTACK),
+    citations=(NEWTON, GANESH.at("noisy Newton steps for logistic regression"), SCORE_ATTACK),
 )
 
 
 @dataclass(frozen=True)
-class RobustGLM(Counted[CoefficientEstimate]):
+class RobustGLM(CountingMethod[CoefficientEstimate]):
     """Generalised linear models by noisy Newton steps on damped scores; robust.
 
     1. Release the number of rows and, with an intercept, the mean response, from which everything
@@ -96,8 +88,8 @@ class RobustGLM(Counted[CoefficientEstimate]):
 
        with eta = z'b, w = min(1, R / ||z||), f the factor of the likelihood (1 for canonical links)
        and H the curvature that the model expects for normal rows with the released moments. The
-       weight a (`Damped`) and the clip C are those with the least variance, noise in the account:
-       with much noise, a logistic row counts 1 / max(p, 1 - p) times what it counts in the
+       weight a (`DampedFamily`) and the clip C are those with the least variance, noise in the
+       account: with much noise, a logistic row counts 1 / max(p, 1 - p) times what it counts in the
        likelihood, which nearly halves the noise. Budgets grow sixfold from score to score. The
        first step is made exact for normal rows: it goes to where mean and slope of the mean match.
     4. With the last score, release the bread D = sum w^2 a f mean' z z' over unclipped rows and the
@@ -264,5 +256,5 @@ def _predict(plan: Plan, public: GLMSchedule, design: Design) -> Plan:
         private, sampled = _parts(design.family, law, noise, spread, plan.n)
         return unit * case.dispersion * private, unit * case.dispersion * sampled
 
-    warned = blurred(plan, public.blur / _NOISE_LIMIT, public.blur / _CONSERVATIVE)
-    return expected(plan, design, variances, warned)
+    warned = blur_warnings(plan, public.blur / _NOISE_LIMIT, public.blur / _CONSERVATIVE)
+    return expect_typical(plan, design, variances, warned)

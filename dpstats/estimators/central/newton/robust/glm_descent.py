@@ -28,7 +28,7 @@ from dpstats.estimators.central.newton.robust.glm_law import (
     Tuning,
     WeightedNormalRows,
     dispersion,
-    quantile,
+    residual_quantile,
     tune,
 )
 from dpstats.estimators.central.newton.robust.tails import believed, rungs, wide_enough
@@ -97,11 +97,6 @@ class GLMSchedule:
     blur: float
     adaptive: bool
 
-    @property
-    def feasible(self) -> bool:
-        """Whether the noise leaves anything to see."""
-        return self.blur <= 3
-
 
 def descend(holder: Holder[Query], public: GLMSchedule, design: Design) -> CoefficientEstimate:
     """Whiten, step, and conclude; see `dpstats.estimators.central.newton.robust.glm.RobustGLM`."""
@@ -144,7 +139,7 @@ class _Spread(NamedTuple):
     other: float
 
 
-class _Solved(NamedTuple):
+class _SolvedScore(NamedTuple):
     """Coefficients at which a score is expected, and their covariance due to its noise."""
 
     b: Array
@@ -160,7 +155,7 @@ class _Near(NamedTuple):
     b: Array
     law: NormalPredictor
     spread: _Spread
-    solved: _Solved
+    solved: _SolvedScore
 
 
 class _Last(NamedTuple):
@@ -216,7 +211,7 @@ class _Descent:
         geometry = self.metric.geometry(math.sqrt(self.constant.size))
         b = self.level * self.constant
         law = NormalPredictor(self.level + self.offset.mean, math.hypot(_FIRST_SD, self.offset.sd))
-        spread, solved = 0.0, _Solved(b, np.zeros((b.size, b.size)))
+        spread, solved = 0.0, _SolvedScore(b, np.zeros((b.size, b.size)))
         for k in range(len(self.public.shares) - 1):
             spread = self.scale(k, b, law, spread).taken
             tuning = self.tuned(geometry, f"score {k + 1}", law, spread)
@@ -225,7 +220,7 @@ class _Descent:
             curvature = self.n * self.curvature(b, tuning)
             to, slope = self.solve(score, b, curvature, self.n, tuning)
             inverse = np.linalg.inv(slope)
-            solved = _Solved(to, noise**2 * inverse @ inverse)
+            solved = _SolvedScore(to, noise**2 * inverse @ inverse)
             b = self.stepped(b, solved)
             law = self.rows.law(b)
         scale = self.scale(len(self.public.shares) - 1, b, law, spread)
@@ -236,7 +231,7 @@ class _Descent:
         if self.family.name == "poisson":
             return self.dispersion(k, b, law, before) if k else self.first_dispersion(b, law)
         if self.family.name == "gaussian":
-            expected = quantile(self.family, law, _QUANTILE["gaussian"], 1.0)
+            expected = residual_quantile(self.family, law, _QUANTILE["gaussian"], 1.0)
             least, most = (before / 8, 2 * before) if k else (self.top * 2.0**-12, 2 * self.top)
             grid = expected * np.geomspace(least, most, 17 if k else 33)
             before = self.residual_quantile(k, b, grid) / expected
@@ -250,7 +245,7 @@ class _Descent:
 
     def first_dispersion(self, b: Array, law: NormalPredictor) -> _Spread:
         """Dispersion of counts whose size is not known yet, from a quantile of residuals."""
-        expected = quantile(self.family, law, _QUANTILE["poisson"], 0.0)
+        expected = residual_quantile(self.family, law, _QUANTILE["poisson"], 0.0)
         grid = expected * np.geomspace(0.8, max(2 * self.top / expected, 2.0), 33)
         ratio = self.residual_quantile(0, b, grid) / expected
         mean = self.family.mean(law.eta)
@@ -307,7 +302,7 @@ class _Descent:
             at = self.within(at + np.linalg.solve(slope, gap))
         return at, slope
 
-    def stepped(self, b: Array, solved: _Solved) -> Array:
+    def stepped(self, b: Array, solved: _SolvedScore) -> Array:
         """Coefficients after a step, shrunk by the size of its noise."""
         hidden = self.metric.unresolved
         step = solved.b - b
@@ -402,7 +397,7 @@ def _conclude(descent: _Descent, near: _Near, last: _Last) -> Conclusion:
     floored = floor_eigenvalues(bread, min(_FLOOR * noise, level * size / 2))
     to, slope = descent.solve(last.score, near.b, floored, level, last.tuning)
     inverse = np.linalg.inv(slope)
-    solved = _Solved(to, last.noise**2 * inverse @ inverse)
+    solved = _SolvedScore(to, last.noise**2 * inverse @ inverse)
     if descent.family.name == "binomial":  # others clip, and the two scores differ in their target
         blurred = inverse @ np.diag(variances @ (to - near.b) ** 2) @ inverse
         solved = _pooled(near.solved, solved, float(np.trace(blurred)))
@@ -443,7 +438,7 @@ def _meat(last: _Last, bread: Array, variances: Array) -> Array:
     return positive
 
 
-def _pooled(early: _Solved, late: _Solved, blurred: float) -> _Solved:
+def _pooled(early: _SolvedScore, late: _SolvedScore, blurred: float) -> _SolvedScore:
     """The last two steps as one, by weights inverse to the noise in them.
 
     Both end at the root of one score of the rows, each off by its own noise and by the error of its
@@ -453,7 +448,7 @@ def _pooled(early: _Solved, late: _Solved, blurred: float) -> _Solved:
     own, other = float(np.trace(late.cov)), float(np.trace(early.cov))
     gap = float(((late.b - early.b) ** 2).sum())
     weight = own / (own + other + max(0.0, gap - own - other - blurred))
-    return _Solved(
+    return _SolvedScore(
         (1 - weight) * late.b + weight * early.b,
         (1 - weight) ** 2 * late.cov + weight**2 * early.cov,
     )

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from dpstats.estimators.numerics.huber import clipped_square, unclipped
 from dpstats.families import Family
-from dpstats.families.damped import Damped
+from dpstats.families.damped import DampedFamily
 
 __all__ = [
     "NOTHING",
@@ -27,7 +27,7 @@ __all__ = [
     "Tuning",
     "WeightedNormalRows",
     "dispersion",
-    "quantile",
+    "residual_quantile",
     "tune",
 ]
 
@@ -68,7 +68,7 @@ class Tuning:
 
     Attributes
     ----------
-    family : Damped
+    family : DampedFamily
         Gives the score.
     clip : float
         Bound on the score.
@@ -77,7 +77,7 @@ class Tuning:
         ``mu + alpha mu^2``, and their law negative binomial.
     """
 
-    family: Damped
+    family: DampedFamily
     clip: float
     spread: float = 0.0
 
@@ -318,20 +318,23 @@ def tune(family: Family, law: NormalPredictor, noise: float, spread: float, n: f
     return Tuning(damped, clip, spread)
 
 
-def _mildness(family: Damped) -> float:
+def _mildness(family: DampedFamily) -> float:
     """Larger for less damping."""
     return -family.level if family.link == "identity" else family.level
 
 
-def _candidates(family: Family, law: NormalPredictor, spread: float) -> list[tuple[Damped, Array]]:
+def _candidates(
+    family: Family, law: NormalPredictor, spread: float
+) -> list[tuple[DampedFamily, Array]]:
     """Weights, each with clips of a score whose residuals are as large as the model's."""
     if family.name == "binomial":
         levels = np.linspace(0.5, 1.0, 11)
-        return [(Damped(family.name, family.link, float(v)), np.ones(1)) for v in levels]
+        return [(DampedFamily(family.name, family.link, float(v)), np.ones(1)) for v in levels]
     mu = np.maximum(family.mean(law.mean + law.sd * _LEVELS), 1e-6)
     root = family.name == "poisson" and family.link == "log"
     damped = [
-        Damped(family.name, family.link, float(v)) for v in np.unique(np.sqrt(mu) if root else mu)
+        DampedFamily(family.name, family.link, float(v))
+        for v in np.unique(np.sqrt(mu) if root else mu)
     ]
     typical = np.array([law.mean, law.mean + law.sd])
     mean = family.mean(typical)
@@ -339,7 +342,7 @@ def _candidates(family: Family, law: NormalPredictor, spread: float) -> list[tup
     return [(f, float(np.max(f.factor(typical) * sd)) * _CLIPS) for f in damped]
 
 
-def quantile(family: Family, law: NormalPredictor, share: float, spread: float) -> float:
+def residual_quantile(family: Family, law: NormalPredictor, share: float, spread: float) -> float:
     """The `share` quantile of ``|factor (y - mean)|`` that the model expects."""
     mu, factor = family.mean(law.eta), family.factor(law.eta)
     low, high = 0.0, 4.0 * float(np.max(factor * (spread + mu + 1.0)))

@@ -12,11 +12,18 @@ from numpy.typing import NDArray
 
 from dpstats.accounting import gdp_mu
 from dpstats.estimators.base import Request, need_delta
-from dpstats.estimators.bounds import LINEAR, LINEAR_LOWER, SMALL_DELTA
-from dpstats.estimators.central.counted import Counted, counted_plan
-from dpstats.estimators.central.newton.remarks import blurred, covering
+from dpstats.estimators.bounds import (
+    GRAM_SEEN,
+    LINEAR,
+    LINEAR_LOWER,
+    NEWTON,
+    NEWTON_UPPER,
+    SMALL_DELTA,
+)
+from dpstats.estimators.central.counted import CountingMethod, counted_plan
+from dpstats.estimators.central.newton.remarks import blur_warnings, covering
 from dpstats.estimators.central.newton.robust.descent import Schedule, descend
-from dpstats.estimators.central.newton.typical import Case, expected
+from dpstats.estimators.central.newton.typical import Case, expect_typical
 from dpstats.estimators.central.scales.search import in_found_scales, with_scales, without_scales
 from dpstats.estimators.guesses import max_rows
 from dpstats.estimators.numerics.huber import (
@@ -24,7 +31,7 @@ from dpstats.estimators.numerics.huber import (
     score_variance,
     unclipped,
 )
-from dpstats.estimators.sources import AVELLA, CAI, DONG, TANG
+from dpstats.estimators.sources import CAI, DONG, TANG
 from dpstats.privacy import Privacy
 from dpstats.protocol import CoefficientEstimate, Holder, Options, Plan
 from dpstats.queries import (
@@ -33,7 +40,7 @@ from dpstats.queries import (
     Query,
     Score,
 )
-from dpstats.theory import Assumption, Rate, Theory
+from dpstats.theory import Assumption, Theory
 
 if TYPE_CHECKING:
     from dpstats.design import Design
@@ -59,8 +66,6 @@ _TYPICAL_RADIUS = 1.2  # of the rows that are counted in full, over sqrt(d)
 _CONSERVATIVE, _SHARP = 1.5, 0.35  # noise on the Gram matrix at which intervals lose precision
 
 
-_AVELLA = AVELLA.at("noisy Newton's method")
-
 THEORY = Theory(
     estimand=(
         "coefficients of the linear model; where the mean is not linear, those of the best linear "
@@ -79,19 +84,12 @@ THEORY = Theory(
             "Residuals are symmetric about it, or skewed alike in all rows; clips widen where the "
             "released tails show skewness"
         ),
-        Assumption(
-            "The noise resolves the whitened Gram matrix",
-            "n eps > 2 d^(3/2) sqrt(log(1/delta))",
-            resolution=True,
-        ),
+        GRAM_SEEN,
         SMALL_DELTA,
     ),
-    upper=(
-        Rate("statistical", "sqrt(d/n)", _AVELLA, conjectured=True),
-        Rate("privacy", "d sqrt(log(1/delta))/(n eps)", _AVELLA, conjectured=True),
-    ),
+    upper=NEWTON_UPPER,
     lower=LINEAR_LOWER,
-    citations=(_AVELLA, TANG.at("BoostedAdaSSP"), DONG.at("Corollary 3.3"), CAI.at("Theorem 4.1")),
+    citations=(NEWTON, TANG.at("BoostedAdaSSP"), DONG.at("Corollary 3.3"), CAI.at("Theorem 4.1")),
 )
 
 
@@ -102,7 +100,7 @@ _ASSUMED = (
 
 
 @dataclass(frozen=True)
-class RobustOLS(Counted[CoefficientEstimate]):
+class RobustOLS(CountingMethod[CoefficientEstimate]):
     """Linear regression by noisy Newton steps in whitened coordinates; robust.
 
     1. Release the number of rows and, with an intercept, the median of the response, from which
@@ -269,5 +267,5 @@ def _predict(plan: Plan, public: Schedule, design: Design) -> Plan:
 
     both = "the second moments or the spread of residuals"
     wide, sharp = public.blur / _CONSERVATIVE, public.blur / _SHARP
-    warned = blurred(plan, public.shortage, wide, sharp, both)
-    return expected(plan, design, variances, warned)
+    warned = blur_warnings(plan, public.shortage, wide, sharp, both)
+    return expect_typical(plan, design, variances, warned)

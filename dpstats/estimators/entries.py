@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, cast
 if TYPE_CHECKING:
     from dpstats.protocol import Estimator
 
-__all__ = ["Listed"]
+__all__ = ["MethodEntry"]
 
 _TRUST = {"central": "central", "labels": "label-only", "local": "local", "federated": "federated"}
 
 
 @dataclass(frozen=True)
-class Listed:
+class MethodEntry:
     """A method by what chooses it: a fit needs one of some eighty, and imports no other.
 
     Attributes
@@ -36,7 +36,7 @@ class Listed:
     sparse: bool = False
 
     @classmethod
-    def of(cls, method: Estimator) -> Listed:
+    def of(cls, method: Estimator) -> MethodEntry:
         """The line of a method that is there already."""
         return cls(method.model, method.name, method, method.sparse)
 
