@@ -17,6 +17,7 @@ from threadpoolctl import threadpool_limits
 import dpstats as dp
 from dpstats.errors import DataError, DPStatsError, OptionError
 from dpstats.holders import cluster as module
+from dpstats.holders import workers
 from dpstats.mechanisms.noise import SeededNoise
 from dpstats.tables import partitions
 from dpstats.tables.partitions import FilePartitions
@@ -275,13 +276,13 @@ def test_workers_without_this_version_are_refused_before_the_charge(
     client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     frame = spread(table(2_000))
-    monkeypatch.setattr(module, "_version", lambda: "0.0.1")
+    monkeypatch.setattr(workers, "_version", lambda: "0.0.1")
     with pytest.raises(DataError, match=r"\(version 0\.0\.1\): install dpstats"):
         asked(frame)
-    monkeypatch.setattr(module, "_version", lambda: 1 / 0)
+    monkeypatch.setattr(workers, "_version", lambda: 1 / 0)
     with pytest.raises(DataError, match=r"\(ZeroDivisionError\): install dpstats"):
         asked(frame)
-    monkeypatch.setattr(module, "_workers", lambda client: [])
+    monkeypatch.setattr(workers, "workers_of", lambda client: [])
     with pytest.raises(DataError, match="has no workers"):
         asked(frame)
 
