@@ -7,7 +7,7 @@ values (column names, declared bounds, epsilon) and never a value that came from
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence, Set
+from collections.abc import Collection, Mapping, Sequence, Set
 from enum import Enum
 from numbers import Integral, Real
 from typing import TypeGuard
@@ -131,9 +131,7 @@ def need_text(**arguments: object) -> None:
     ------
     OptionError
     """
-    for name, value in arguments.items():
-        if not isinstance(value, str):
-            raise OptionError(f"{name}={given(value)}: a text is needed.")
+    _need(str, "a text", arguments)
 
 
 def need_flag(**arguments: object) -> None:
@@ -143,9 +141,13 @@ def need_flag(**arguments: object) -> None:
     ------
     OptionError
     """
+    _need(bool, "True or False", arguments)
+
+
+def _need(kind: type, words: str, arguments: Mapping[str, object]) -> None:
     for name, value in arguments.items():
-        if not isinstance(value, bool):
-            raise OptionError(f"{name}={given(value)}: True or False is needed.")
+        if not isinstance(value, kind):
+            raise OptionError(f"{name}={given(value)}: {words} is needed.")
 
 
 def need_whole(least: int, most: int, **arguments: object) -> None:

@@ -118,14 +118,14 @@ class Ledger:
             If the file is not a ledger, was edited, truncated or reordered, has another ceiling or
             lacks the witness; if there is none and no ceiling is given.
         """
+        for name, value in (("epsilon", epsilon), ("delta", delta)):
+            if value is not None and not is_number(value):
+                raise OptionError(f"{name}={given(value)}: a number is needed, the ceiling.")
         where = Path(path)
         if not where.exists():
             create(where, epsilon, delta)
         with guard(where), contextlib.closing(connect(where)) as connection, _reading(connection):
             chain = verify(connection, where, thorough=True)
-        for name, value in (("epsilon", epsilon), ("delta", delta)):
-            if value is not None and not is_number(value):
-                raise OptionError(f"{name}={given(value)}: a number is needed, the ceiling.")
         asked = (epsilon, delta)
         if any(a is not None and a != c for a, c in zip(asked, chain.header.ceiling, strict=True)):
             raise LedgerError(

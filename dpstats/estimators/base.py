@@ -247,7 +247,7 @@ def need_level(q: object) -> float:
     OptionError
         If it is none.
     """
-    if isinstance(q, (int, float)) and is_number(q) and 0 < q < 1:
+    if is_number(q) and 0 < q < 1:
         return float(q)
     raise OptionError(
         f"q={given(q)}: a quantile is a number between 0 and 1, such as q=0.5. Several are several "
@@ -267,7 +267,7 @@ def need_positive(
     """
     if asked is None:
         return default
-    value = float(asked) if isinstance(asked, (int, float)) and is_number(asked) else math.nan
+    value = float(asked) if is_number(asked) else math.nan
     if (0 < value <= most and value < math.inf) or (zero and value == 0):
         return float(value)
     ends = f"{'>= 0' if zero else '> 0'}" + ("" if math.isinf(most) else f", at most {most:g}")

@@ -174,7 +174,7 @@ def checked_threshold(asked: object) -> float:
     OptionError
         If it is none.
     """
-    if not (isinstance(asked, (int, float)) and is_number(asked) and 0 < asked < 1):
+    if not (is_number(asked) and 0 < asked < 1):
         raise OptionError(f"threshold={given(asked)}: a probability between 0 and 1 is needed.")
     return float(asked)
 
