@@ -92,6 +92,8 @@ def given(value: object) -> str:
 
     Of anything else, which may hold rows that were given by mistake, only the type.
     """
+    if isinstance(value, str) and not (value.isprintable() and len(value) <= _LONGEST):
+        return f"<a text of {len(value):,} characters>"  # of a file, it may be
     if value is None or isinstance(value, (str, bool, int, float, complex, Enum, range)):
         return _short(value)
     plain = (str, bool, int, float)

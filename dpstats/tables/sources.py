@@ -29,6 +29,7 @@ __all__ = ["Batches", "batches_of", "paths_of", "withheld"]
 Columns = dict[str, Any]  # 1-d arrays by name, all of one length
 
 SUFFIXES = (".csv", ".gz", ".parquet")
+_LONGEST = 4096  # characters of a path
 _BATCH = 1 << 16  # rows
 _READ: WeakSet[Any] = WeakSet()  # streams that can be read once, and were: by whichever model
 T = TypeVar("T")
@@ -120,6 +121,9 @@ def paths_of(data: Any) -> list[Path] | None:
     """
     several = isinstance(data, (list, tuple)) and len(data) > 0
     listed = list(data) if several else [data]
+    for each in listed:
+        if isinstance(each, str) and (len(each) > _LONGEST or "\n" in each):
+            raise DataError(f"data is a text of {len(each):,} characters, and no path of a file.")
     if not all(isinstance(each, (str, os.PathLike)) for each in listed):
         return None
     return [path for each in listed for path in _expanded(Path(each).expanduser())]

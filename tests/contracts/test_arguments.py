@@ -226,6 +226,22 @@ def test_an_option_of_a_method_is_planned_or_refused_without_rows(case: Any) -> 
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.parametrize("text", [f"x,y\n{NUMBER},1\n", f"{NUMBER};" * 2_000])
+def test_the_text_of_a_file_is_not_quoted(text: str) -> None:
+    """Where its path, or an option, belongs."""
+    schema = dp.Schema(x=dp.Numeric(0, 1), y=dp.Numeric(0, 1))
+    wrong: list[Callable[[], Any]] = [
+        lambda: dp.ols("y ~ x", text, schema),
+        lambda: dp.describe(text, schema, PRIVACY),
+        lambda: dp.Central(text),  # type: ignore[arg-type]
+        lambda: dp.quantile("x", None, schema, q=text, n=99),  # type: ignore[arg-type]
+    ]
+    for call in wrong:
+        with pytest.raises(DPStatsError, match="a text of") as error:
+            call()
+        assert str(NUMBER) not in said(error.value)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_what_is_no_option_is_refused_in_words_without_rows(cases: Cases, name: str) -> None:
     function, arguments = _calls(cases)[name]
