@@ -729,3 +729,15 @@ def test_a_copy_of_a_ledger_is_the_ledger(tmp_path):
     assert pickle.loads(pickle.dumps(kept)).path == kept.path
     with pytest.raises(LedgerError, match="another process"):
         pickle.dumps(Ledger.memory(1.0, 1e-6))
+
+
+@pytest.mark.parametrize("wrong", ["1", [1.0], {"epsilon": 1.0}, float("nan"), 10**400])
+def test_a_ceiling_that_is_no_number_is_refused_and_makes_no_file(tmp_path, wrong) -> None:
+    path = tmp_path / "some.ledger"
+    for ceiling in ((wrong, 1e-6), (1.0, wrong)):
+        with pytest.raises(OptionError, match="the ceiling"):
+            Ledger.open(path, *ceiling)
+    assert not path.exists()
+    Ledger.open(path, 1.0, 1e-6)
+    with pytest.raises(OptionError, match="the ceiling"):
+        Ledger.open(path, wrong, 1e-6)
