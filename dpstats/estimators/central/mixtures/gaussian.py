@@ -61,7 +61,7 @@ _SHAPES: tuple[CovarianceKind, ...] = get_args(CovarianceKind)
 
 
 @dataclass(frozen=True, eq=False)
-class _Rows:
+class _ComponentRows:
     """The holder, where the constant stands, and units that may be compared between columns."""
 
     holder: Holder[Query]
@@ -185,7 +185,7 @@ class GaussianMixture(CountingMethod[MixtureEstimate]):
         """Ask where rows are, then for steps; then fit all of it."""
         scaled, scales, remarks = found_units(holder, design)
         shape = plan.options["covariance"]
-        rows = _Rows(holder, scaled, shape)
+        rows = _ComponentRows(holder, scaled, shape)
         numbers = possible_components(plan.options["components"], _MOST_COMPONENTS)
         count, mean, total = rows.spread()
         asked, starts = _started(rows, numbers, mean, total)
@@ -252,7 +252,7 @@ def _nearest(found: Sequence[Finish[LocalMixture]], otherwise: LocalMixture) -> 
 
 
 def _started(
-    rows: _Rows, numbers: Sequence[int], mean: Array, total: Array
+    rows: _ComponentRows, numbers: Sequence[int], mean: Array, total: Array
 ) -> tuple[AnsweredQuery, list[NormalMixture]]:
     """Cells in the directions of largest variance, and mixtures fitted to them, best first."""
     d = len(mean)

@@ -82,7 +82,7 @@ _MOST_COLUMNS = 60  # untried: more columns
 
 
 @dataclass(frozen=True, eq=False)
-class _Rows:
+class _LineRows:
     """The holder, and whitened rows ``z = whiten @ x`` of n units: moments, and the constant."""
 
     holder: Holder[Query]
@@ -296,7 +296,7 @@ def _shares(counts: Array) -> Array:
     return found
 
 
-def _whitened(holder: Holder[Query], design: Design) -> tuple[_Rows, float]:
+def _whitened(holder: Holder[Query], design: Design) -> tuple[_LineRows, float]:
     """Whitened rows, and the level of the response that is started from."""
     d, place = len(design.names), design.standardization.intercept
     n, level = noisy_count(holder, d), 0.0
@@ -309,10 +309,10 @@ def _whitened(holder: Holder[Query], design: Design) -> tuple[_Rows, float]:
     constant = np.zeros(d)
     if place is not None:
         constant = np.asarray(np.linalg.solve(metric.w, np.eye(d)[place]), dtype=np.float64)
-    return _Rows(holder, metric, constant, n), float(level)
+    return _LineRows(holder, metric, constant, n), float(level)
 
 
-def _mean_line(rows: _Rows, level: float, most: float) -> tuple[Array, float]:
+def _mean_line(rows: _LineRows, level: float, most: float) -> tuple[Array, float]:
     """Coefficients on z of the mean of all lines, and a size of residuals from it."""
     b = level * rows.constant
     radius = rows.metric.radius
@@ -325,7 +325,7 @@ def _mean_line(rows: _Rows, level: float, most: float) -> tuple[Array, float]:
 
 
 def _started(
-    rows: _Rows, b: Array, size: float, numbers: Sequence[int], max_rows: int
+    rows: _LineRows, b: Array, size: float, numbers: Sequence[int], max_rows: int
 ) -> RegressionMixture:
     """The lines that a histogram of residuals shows, in directions in which lines differ."""
     varying, constant = rows.standardised, bool(rows.constant.any())
@@ -354,7 +354,7 @@ def _started(
 
 
 def _finishes(
-    law: RegressionLaw, answers: Sequence[AnsweredQuery], rows: _Rows
+    law: RegressionLaw, answers: Sequence[AnsweredQuery], rows: _LineRows
 ) -> list[Finish[RegressionLaw]]:
     """The answers fitted from a law, and where its components change places; the likeliest first.
 
@@ -367,7 +367,7 @@ def _finishes(
 
 
 def _stepped(
-    mixture: RegressionMixture, query: MixtureScores, answer: Array, rows: _Rows
+    mixture: RegressionMixture, query: MixtureScores, answer: Array, rows: _LineRows
 ) -> RegressionMixture:
     """The mixture after one step of the EM algorithm, whatever the noise was."""
     from scipy.stats import norm

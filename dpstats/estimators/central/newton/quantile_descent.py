@@ -120,11 +120,11 @@ def minimize(holder: Holder[Query], design: Design, level: float) -> Coefficient
     """Whiten, choose the clip, step five times, and conclude."""
     n = noisy_count(holder, len(design.names))
     found = whitened(holder, design, n)
-    return _Descent(holder, design, found.metric, found.constant, level, n).fit()
+    return _QuantileDescent(holder, design, found.metric, found.constant, level, n).fit()
 
 
 @dataclass(frozen=True, eq=False)
-class _Descent:
+class _QuantileDescent:
     """Newton steps for coefficients ``w b`` at which a share tau of responses lies below."""
 
     holder: Holder[Query]
