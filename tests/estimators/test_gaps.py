@@ -207,7 +207,7 @@ def test_what_cannot_be_completed_is_refused_before_the_charge(formula, what):
         ({"method": "newton"}, OptionError, "a method of its own"),
         ({"target": "robust"}, OptionError, "no option 'target'"),
         ({"complete": 0}, OptionError, "public guess"),
-        ({"complete": "most"}, OptionError, "is a str"),
+        ({"complete": "most"}, OptionError, "public guess"),
         ({"privacy": dp.Local(1.0)}, TrustError, "one curator"),
         ({"privacy": dp.LabelOnly(1.0)}, TrustError, "one curator"),
     ],
