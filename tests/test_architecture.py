@@ -516,6 +516,33 @@ def test_no_two_public_functions_have_one_name():
     assert twice <= TWINS, {name: found[name] for name in twice - TWINS}
 
 
+# Where a type cannot be named: what distributed hands out, which has none, and arrays of any kind.
+UNTYPED = {"holders.cluster", "holders.workers"}
+
+
+def anything(tree: ast.Module) -> list[int]:
+    """Lines that say `Any`, but for keyword arguments that are handed on and arrays of any kind."""
+    handed = {
+        id(a.kwarg.annotation) for a in ast.walk(tree) if isinstance(a, ast.arguments) and a.kwarg
+    }
+    handed |= {
+        id(node.slice)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Subscript) and _dotted(node.value) == "NDArray"
+    }
+    named = (n for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id == "Any")
+    return [node.lineno for node in named if id(node) not in handed]
+
+
+def test_estimators_and_holders_name_their_types():
+    names = {n for n in modules() if n.startswith(("estimators.", "holders.")) and n not in UNTYPED}
+    assert not {name: lines for name in names if (lines := anything(parsed(name)))}
+
+
+def test_the_search_for_any_sees():
+    assert anything(ast.parse("def f(x: Any, **more: Any) -> dict[str, NDArray[Any]]: ...")) == [1]
+
+
 def test_the_measures_of_length_see():
     (node,) = _functions(
         ast.parse('def f(self, a, *, b):\n    """Doc."""\n    x = 1\n    return x')
