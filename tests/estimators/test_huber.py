@@ -62,7 +62,3 @@ def test_the_chosen_clip_is_the_largest_that_is_nearly_the_best(k: float) -> Non
     assert score_variance(chosen, k) <= 1.031 * best
     if chosen < 29:
         assert score_variance(1.02 * chosen, k) > 1.03 * best
-
-
-def test_a_least_clip_is_kept() -> None:
-    assert efficient_clip(1e3, at_least=1.345) >= 1.345

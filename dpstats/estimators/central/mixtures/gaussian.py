@@ -27,7 +27,7 @@ from dpstats.families.mixtures import NormalMixture
 from dpstats.privacy import Privacy
 from dpstats.protocol import Answer, Holder, MixtureEstimate, Options, Plan
 from dpstats.protocol.mixtures import mixture_names
-from dpstats.queries import Geometry, Gram, NormQuantile, ProjectedCells, Query, Search
+from dpstats.queries import Geometry, Gram, NormQuantile, ProjectedCells, Query
 from dpstats.queries.mixtures import CovarianceKind
 from dpstats.theory import Theory
 
@@ -109,7 +109,7 @@ class _ComponentRows:
         others = np.delete(whole, self.intercept, axis=0)
         longest = float(np.linalg.norm(others @ np.abs(self.design.internal_bounds).max(axis=1)))
         lengths = NormQuantile(longest * _LENGTHS, _REACHED, others)
-        (length,), _ = self.holder.ask(Search(lengths), "length")
+        (length,), _ = self.holder.ask(lengths, "length")
         _, mean, spread = self._moments("gram", others, _BEYOND * float(length))
         root = np.linalg.cholesky(spread)
         centred = others - np.outer(mean, np.arange(len(whole)) == self.intercept)

@@ -39,7 +39,6 @@ from dpstats.queries import (
     ResponseQuantile,
     Score,
     ScoreSquares,
-    Search,
 )
 from dpstats.theory import Theory
 
@@ -152,7 +151,7 @@ class _LineRows:
 
     def size(self, slot: str, b: Array, share: float, most: float) -> float:
         """A quantile of the absolute residuals."""
-        query = Search(ResidualQuantile(most * _SIZES, share, b @ self.whiten))
+        query = ResidualQuantile(most * _SIZES, share, b @ self.whiten)
         (found,), _ = self.holder.ask(query, slot)
         return float(found)
 
@@ -301,7 +300,7 @@ def _whitened(holder: Holder[Query], design: Design) -> tuple[_LineRows, float]:
     d, place = len(design.names), design.standardization.intercept
     n, level = noisy_count(holder, d), 0.0
     if place is not None:
-        median = Search(ResponseQuantile(response_grid(design), 0.5))
+        median = ResponseQuantile(response_grid(design), 0.5)
         (level,), _ = holder.ask(median, "median")
     low, high = np.asarray(design.internal_bounds, dtype=np.float64).T
     indicators = ((low == 0) & (high == 1)).astype(np.float64)

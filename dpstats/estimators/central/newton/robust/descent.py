@@ -38,7 +38,6 @@ from dpstats.queries import (
     ScoreOuter,
     ScoreSlope,
     ScoreSquares,
-    Search,
     TailSums,
     WhitenedScore,
 )
@@ -141,7 +140,7 @@ def _start(holder: Holder[Query], design: Design) -> Array:
     start = np.zeros(len(design.names))
     intercept = design.standardization.intercept
     if intercept is not None:
-        query = Search(ResponseQuantile(response_grid(design), 0.5))
+        query = ResponseQuantile(response_grid(design), 0.5)
         (start[intercept],), _ = holder.ask(query, "median")
     return start
 
@@ -228,7 +227,7 @@ class _LinearDescent:
             if k == 0
             else np.geomspace(quantile / 8, 2 * quantile, 9)
         )
-        query = Search(ResidualQuantile(grid, _SPREAD, self.beta(b)))
+        query = ResidualQuantile(grid, _SPREAD, self.beta(b))
         (found,), _ = self.holder.ask(query, f"spread {k + 1}")
         return float(found) / NORMAL_QUANTILE[_SPREAD]
 

@@ -46,7 +46,6 @@ from dpstats.queries import (
     ResidualQuantile,
     Score,
     ScoreOuter,
-    Search,
     TailSums,
 )
 
@@ -240,7 +239,7 @@ class _GLMDescent:
     def residual_quantile(self, k: int, b: Array, grid: Array) -> float:
         """A quantile of the residuals' size."""
         query = ResidualQuantile(grid, _QUANTILE[self.family.name], self.beta(b), self.family)
-        (found,), _ = self.holder.ask(Search(query), f"spread {k + 1}")
+        (found,), _ = self.holder.ask(query, f"spread {k + 1}")
         return float(found)
 
     def first_dispersion(self, b: Array, law: NormalPredictor) -> _Spread:
