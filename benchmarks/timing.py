@@ -97,7 +97,9 @@ def fits(n: int, d: int, reps: int, scaled: bool = False) -> dict[str, Any]:
 _GROUPS = {
     "ColumnCells": "cells of columns",
     "AstrayCounts": "values moved",
-    "Search": "quantiles",
+    "LengthQuantile": "quantiles",
+    "NormQuantile": "quantiles",
+    "ResponseQuantile": "quantiles",
     "NormHistogram": "lengths",
     "NormCount": "lengths",
     "WhitenedScore": "scores",

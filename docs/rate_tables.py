@@ -15,7 +15,7 @@ from dpstats import estimators
 from dpstats.theory import Rate, Theory
 from dpstats.theory.arithmetic import PrintedFormula
 
-__all__ = ["TABLES", "PrintedMethod", "Row", "registered", "write"]
+__all__ = ["TABLES", "PrintedTable", "Row", "registered", "write"]
 
 DAMAGED = "illegible in our copy"
 
@@ -51,7 +51,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class PrintedMethod:
+class PrintedTable:
     """A table of a paper: where it stands, what its symbols mean, its rows."""
 
     title: str
@@ -75,7 +75,7 @@ def registered(row: Row) -> Iterator[tuple[str, Theory]]:
     yield from ((name, found[name]) for name in names)
 
 
-def _table(table: PrintedMethod) -> list[str]:
+def _table(table: PrintedTable) -> list[str]:
     head = ("Setting", "Printed upper", "Printed lower", "Here", "Its upper rate", "Lower bound")
     lines = [f"## {table.title}", "", table.note, "", _line(head), _line(["---"] * len(head))]
     for row in table.rows:
@@ -127,7 +127,7 @@ _DENSE = ("newton", "dp-gd", "adassp", "adaptive-clipping-gd")
 _SPARSE = ("omp", "peel-iht", "noisy-ht", "adaptive-clipping-iht")
 
 TABLES = (
-    PrintedMethod(
+    PrintedTable(
         "Zhu, Ding, Aggarwal, Xu and Wang (2024), Table 1",
         "l2 error of linear regression up to logarithms: n rows or users, d columns, k of which "
         "matter (s in our rates). The formulas of the table are damaged in our copy: they are "
@@ -215,7 +215,7 @@ TABLES = (
             ),
         ),
     ),
-    PrintedMethod(
+    PrintedTable(
         "Wang and Gu (2019), Table 1",
         "Sparse linear regression with a curator. Utility is an excess risk in the first row and a "
         "squared error in the others, without log(1/delta); ours are errors, so that exponents are "
@@ -243,7 +243,7 @@ TABLES = (
             ),
         ),
     ),
-    PrintedMethod(
+    PrintedTable(
         "Li, Tian, Feng and Yu (2024), Table 1",
         "Errors up to logarithms, of a target site with n rows, alone or with A sources of n rows "
         "each whose parameters are within h of the target's. FDP: federated differential privacy, "
@@ -293,7 +293,7 @@ TABLES = (
             ),
         ),
     ),
-    PrintedMethod(
+    PrintedTable(
         "Li, Tian, Feng and Yu (2024), Table 2: the mean under four trust models",
         "Minimax rates up to logarithms for K sites of n rows with one mean (h = 0). The n of our "
         "rates is all n K rows. The local rate is for a bounded mean and eps up to order 1; for "
@@ -325,7 +325,7 @@ TABLES = (
             ),
         ),
     ),
-    PrintedMethod(
+    PrintedTable(
         "Li, Tian, Feng and Yu (2024), Table 3: regression with d columns",
         "As in Table 2. Minimax rates, but for the local one, which is a lower bound.",
         (
@@ -352,7 +352,7 @@ TABLES = (
             ),
         ),
     ),
-    PrintedMethod(
+    PrintedTable(
         "Li, Tian, Feng and Yu (2024), Table 4: sparse regression",
         "As in Table 2, s of d columns matter. The rates without privacy and with a curator are "
         "minimax, that of FDP is an upper bound, the local one a lower bound.",

@@ -25,7 +25,7 @@ __all__ = [
     "gram",
     "mean",
     "outer",
-    "read",
+    "read_blocks",
     "times",
     "triangle",
     "vector",
@@ -73,7 +73,7 @@ def blocks(n: int) -> Iterator[slice]:
     return (slice(start, min(start + ROWS, n)) for start in range(0, max(n, 1), ROWS))
 
 
-def read(x: Tall) -> Iterator[tuple[slice, Array]]:
+def read_blocks(x: Tall) -> Iterator[tuple[slice, Array]]:
     """Every block of rows, each laid out row by row."""
     return ((part, _block(x, part)) for part in blocks(x.shape[0]))
 
@@ -100,7 +100,7 @@ def times(x: Tall, v: Array) -> LazyRows:
 def cross(x: Tall, v: Tall) -> Array:
     """``x'v`` for one number v of each row."""
     total = np.zeros(x.shape[1])
-    for part, rows in read(x):
+    for part, rows in read_blocks(x):
         total += rows.T @ v[part]
     return total
 
@@ -108,7 +108,7 @@ def cross(x: Tall, v: Tall) -> Array:
 def gram(x: Tall, weights: Tall | None = None) -> Array:
     """``sum w x x'``."""
     total = np.zeros((x.shape[1],) * 2)
-    for part, rows in read(x):
+    for part, rows in read_blocks(x):
         weighted = rows if weights is None else rows * weights[part][:, None]
         total += weighted.T @ rows
     return total
@@ -117,7 +117,7 @@ def gram(x: Tall, weights: Tall | None = None) -> Array:
 def outer(x: Tall, factor: Callable[[slice, Array], Array]) -> Array:
     """``sum (f x) (f x)'`` for a number f of each row, made of its block."""
     total = np.zeros((x.shape[1],) * 2)
-    for part, rows in read(x):
+    for part, rows in read_blocks(x):
         scaled = rows * factor(part, rows)[:, None]
         total += scaled.T @ scaled
     return total
@@ -126,7 +126,7 @@ def outer(x: Tall, factor: Callable[[slice, Array], Array]) -> Array:
 def ends(x: Tall) -> tuple[Array, Array]:
     """Least and largest number of each column; no number where one of a column is none."""
     low, high = np.full(x.shape[1], np.inf), np.full(x.shape[1], -np.inf)
-    for _, rows in read(x):
+    for _, rows in read_blocks(x):
         low = np.minimum(low, rows.min(axis=0, initial=np.inf))
         high = np.maximum(high, rows.max(axis=0, initial=-np.inf))
     return low, high
@@ -139,12 +139,12 @@ def mean(n: int, make: Callable[[slice], Array]) -> float:
 
 def farthest(x: Tall, v: Array) -> float:
     """Largest entry of ``|x v|``."""
-    return max(float(np.abs(rows @ v).max(initial=0.0)) for _, rows in read(x))
+    return max(float(np.abs(rows @ v).max(initial=0.0)) for _, rows in read_blocks(x))
 
 
 def triangle(x: Tall) -> Array:
     """The triangular factor of ``x = Q R``, of shape (min(n, k), k)."""
     made = np.zeros((0, x.shape[1]))
-    for _, rows in read(x):
+    for _, rows in read_blocks(x):
         made = np.asarray(np.linalg.qr(np.concatenate([made, rows]), mode="r"), dtype=np.float64)
     return made

@@ -324,9 +324,9 @@ def name_of(path: Path | None) -> str:
     return "in memory" if path is None else path.name
 
 
-def pair(budget: tuple[float | None, float | None]) -> str:
-    """(epsilon, delta) for a message."""
-    return "(" + ", ".join("any" if b is None else f"{b:.6g}" for b in budget) + ")"
+def pair(budget: tuple[float | None, float | None], digits: int = 6) -> str:
+    """(epsilon, delta) for a message, or to fewer digits for a table."""
+    return "(" + ", ".join("any" if b is None else f"{b:.{digits}g}" for b in budget) + ")"
 
 
 def _one(connection: sqlite3.Connection, sql: str) -> Any:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from dpstats.accounting.chain import Budget, Chain
+from dpstats.accounting.chain import Budget, Chain, pair
 from dpstats.accounting.composition import epsilon_of, largest, scaled
 from dpstats.accounting.events import Event, Gaussian, Laplace
 from dpstats.accounting.filter import Composition
@@ -78,11 +78,11 @@ def statement(
     entries, reproducible, ceiling, spent, asked, another
         As in `LedgerState`; None where it was not recorded.
     """
-    text = f"ceiling {_said(ceiling)}."
+    text = f"ceiling {pair(ceiling, 4)}."
     if entries:
-        added = "" if asked is None else f"asked for {_said(asked)} in all, "
+        added = "" if asked is None else f"asked for {pair(asked, 4)} in all, "
         charges = f"{entries:,} charge{'s' * (entries > 1)}"
-        text += f" {charges} so far: {added}composed {_said(spent)}."
+        text += f" {charges} so far: {added}composed {pair(spent, 4)}."
     if another is not None:
         plainest = "Gaussian" if ceiling[1] > 0 else "Laplace"
         fit = "One more fit of this kind" if entries else f"A fit with {plainest} noise"
@@ -90,14 +90,10 @@ def statement(
             text += f" {fit} would pass the ceiling."
         else:
             reason = ": costs compose, they do not just add up." if entries else "."
-            text += f" {fit} could have {_said(another)}{reason}"
+            text += f" {fit} could have {pair(another, 4)}{reason}"
     if reproducible:
         text += f" Charges with seeded noise ({NOT_PRIVATE}): {reproducible:,}."
     return text
-
-
-def _said(budget: Budget) -> str:
-    return f"({budget[0]:.4g}, {budget[1]:.4g})"
 
 
 def state_of(chain: Chain, path: Path | None) -> LedgerState:

@@ -25,8 +25,8 @@ __all__ = [
     "Expression",
     "check_row_local",
     "clipped",
-    "compare",
-    "power",
+    "comparison",
+    "power_of",
     "shifted",
 ]
 
@@ -121,7 +121,7 @@ def shifted(part: Expression, center: float, scale: float) -> Expression:
     return replace(moved, guesses=(part.guesses - [center, 0.0]) / scale)
 
 
-def compare(rule: Callable[..., Any], a: Expression, b: Expression) -> Expression:
+def comparison(rule: Callable[..., Any], a: Expression, b: Expression) -> Expression:
     """1 where a comparison holds, else 0."""
     return _within(0.0, 1.0, lambda x, y: rule(x, y).astype(np.float64))(a, b)
 
@@ -187,7 +187,7 @@ def _even(rule: Callable[..., Any]) -> Callable[[Expression], Expression]:
     return build
 
 
-def power(base: Expression, exponent: Expression) -> Expression:
+def power_of(base: Expression, exponent: Expression) -> Expression:
     """``base ** exponent``, one of which is a number."""
     if not base.columns and base.interval[0] > 0:
         return _monotone(np.power)(base, exponent)
@@ -217,7 +217,7 @@ OPERATORS: dict[type[ast.AST], Callable[..., Expression]] = {
     ast.Sub: _monotone(np.subtract),
     ast.Mult: _monotone(np.multiply),
     ast.Div: _divide,
-    ast.Pow: power,
+    ast.Pow: power_of,
     ast.USub: _monotone(np.negative),
     ast.UAdd: _monotone(np.positive),
 }
@@ -256,7 +256,7 @@ _UNARY: dict[str, Callable[..., Expression]] = {
 _BINARY: dict[str, Callable[..., Expression]] = {
     "np.minimum": _monotone(np.minimum),
     "np.maximum": _monotone(np.maximum),
-    "np.power": power,
+    "np.power": power_of,
 }
 _TERNARY: dict[str, Callable[..., Expression]] = {
     "np.clip": _monotone(np.clip),

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from dpstats.design.collinear import dependent
 from dpstats.errors import DataError, FormulaError, SchemaError
-from dpstats.tall import LazyRows, Tall, blocks, ends, gram, read, triangle
+from dpstats.tall import LazyRows, Tall, blocks, ends, gram, read_blocks, triangle
 
 __all__ = ["PublicColumns", "PublicRows", "floats", "usable"]
 
@@ -296,7 +296,7 @@ def _unit_columns(matrix: Any, chosen: Rows, ones: int | None) -> LazyRows:
 
 def _total(columns: Tall, make: Callable[[Float], Float]) -> Float:
     """Sum of what is made of the rows of each block, in their order."""
-    total: Float = np.sum([make(rows).sum(axis=0) for _, rows in read(columns)], axis=0)
+    total: Float = np.sum([make(rows).sum(axis=0) for _, rows in read_blocks(columns)], axis=0)
     return total
 
 

@@ -22,8 +22,8 @@ from dpstats.design.operations import (
     OPERATORS,
     Expression,
     clipped,
-    compare,
-    power,
+    comparison,
+    power_of,
     shifted,
 )
 from dpstats.design.smooth import BASES, smooth
@@ -226,7 +226,7 @@ class Terms:
 
     def _check_power(self, operation: Any, parts: list[Expression], text: str) -> None:
         if (
-            operation is power
+            operation is power_of
             and parts[1].columns
             and (parts[0].columns or parts[0].interval[0] <= 0)
         ):
@@ -244,7 +244,7 @@ class Terms:
                 "one of < <= > >= == != between numbers",
             )
         sides = [self._single(side, text) for side in (node.left, node.comparators[0])]
-        return compare(COMPARISONS[type(node.ops[0])], *sides)
+        return comparison(COMPARISONS[type(node.ops[0])], *sides)
 
     def _call(self, node: ast.Call, text: str) -> Expression:
         name = dotted(node.func)

@@ -100,7 +100,7 @@ class SummingHolder:
             return factor * float(sum(float(v[0]) for v in found.values()))
 
         _, law = self._law(search, slot, {site: np.zeros(1) for site in answered})
-        place = bisected(search.quantile.candidates.size, compare, law.scale)
+        place = bisected(search.candidates.size, compare, law.scale)
         self._released(search, slot, answered)
         return Answer(search.decode(np.array([place])), law)
 

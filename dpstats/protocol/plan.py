@@ -263,11 +263,7 @@ class Plan:
         """The law of the noise on the answer to `query` under `slot`."""
         event = self.mechanism(slot).event
         unit = 2.0 / event.epsilon if isinstance(event, Selection) else self.noise_multiplier(slot)
-        rounds = getattr(
-            query, "comparisons", 1
-        )  # of a search; all of them together cost the event
-        if rounds > 1:
-            unit *= math.sqrt(rounds)
+        unit *= math.sqrt(getattr(query, "comparisons", 1))  # of a search: together they cost it
         return NoiseLaw(event.kind, unit * query.sensitivity(self.neighbors, self.max_rows))
 
     def noise_multiplier(self, slot: str) -> float:

@@ -201,6 +201,11 @@ class OfOtherRows:
         """Norm of the query's sensitivity."""
         return self.query.norm
 
+    @property
+    def comparisons(self) -> int:
+        """Noisy comparisons of a search; 1 for any other query."""
+        return int(getattr(self.query, "comparisons", 1))
+
     def finish(self, total: Ints, grid: Array) -> Array:
         """The query's answer."""
         return self.query.finish(total, grid)

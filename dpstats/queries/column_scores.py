@@ -15,7 +15,7 @@ from dpstats.errors import PlanError
 from dpstats.queries.base import Kind, Norm
 from dpstats.queries.labels import LABEL_STEPS, Interval, LabelContribution
 from dpstats.queries.whole_sums import SAFETY, need_finite, whole_sum
-from dpstats.tall import Tall, blocks, ends, read
+from dpstats.tall import Tall, blocks, ends, read_blocks
 
 __all__ = ["ColumnScores"]
 
@@ -167,7 +167,7 @@ class ColumnScores(LabelContribution):
 
         def products() -> Iterator[Array]:
             dense = cast("Tall", self.rows)
-            for part, rows in read(dense):
+            for part, rows in read_blocks(dense):
                 made, steps = np.zeros(self.columns.size), self._steps(v, part)
                 for start in range(0, self.columns.size, _COLUMNS):
                     at = self.columns[start : start + _COLUMNS]

@@ -110,11 +110,6 @@ class Completed(OfOtherRows):
         """Name of the query, and of what."""
         return f"{self.query.name} of completed rows"
 
-    @property
-    def comparisons(self) -> int:
-        """Noisy comparisons of a search; 1 for a sum."""
-        return self.query.comparisons if isinstance(self.query, Search) else 1
-
     def parameters(self) -> Mapping[str, Any]:
         """Those of the query, and the precision."""
         return {**self.query.parameters(), "precision": self.precision.tolist()}

@@ -28,7 +28,7 @@ from dpstats.errors import PlanError
 from dpstats.privacy import Neighbors
 from dpstats.queries.base import Kind, Norm
 from dpstats.queries.whole_sums import SAFETY, RowScan, need_finite, shortened, whole_sum
-from dpstats.tall import LazyRows, Tall, blocks, read
+from dpstats.tall import LazyRows, Tall, blocks, read_blocks
 
 __all__ = [
     "HeldSums",
@@ -209,7 +209,7 @@ class LabelSums(LabelContribution):
         return summed
 
     def _products(self, v: Tall) -> Iterator[Array]:
-        for part, rows in read(self.rows):
+        for part, rows in read_blocks(self.rows):
             steps = np.rint(rows / self._step)
             steps = shortened(steps, self._lengths(steps), self._longest)
             yield steps.T @ np.rint(v[part] / self.interval.half * LABEL_STEPS)
@@ -221,7 +221,7 @@ class LabelSums(LabelContribution):
     @cached_property
     def _longest(self) -> float:
         """Length of the longest row in whole steps."""
-        every = (self._lengths(np.rint(rows / self._step)) for _, rows in read(self.rows))
+        every = (self._lengths(np.rint(rows / self._step)) for _, rows in read_blocks(self.rows))
         return max(float(lengths.max(initial=0.0)) for lengths in every)
 
     @property
@@ -381,7 +381,7 @@ class WeightedResiduals(LabelContribution):
     def _stepped(self) -> Iterator[tuple[slice, Array]]:
         return (
             (part, np.rint(rows / self._step))
-            for part, rows in read(LazyRows(self.rows.shape, self._of_clips))
+            for part, rows in read_blocks(LazyRows(self.rows.shape, self._of_clips))
         )
 
     @property

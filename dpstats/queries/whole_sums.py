@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.errors import PlanError
-from dpstats.tall import Tall, read
+from dpstats.tall import Tall, read_blocks
 
 __all__ = ["SAFETY", "RowScan", "need_finite", "shortened", "whole_sum"]
 
@@ -46,7 +46,7 @@ class RowScan(NamedTuple):
     def of(cls, rows: Tall) -> RowScan:
         """Of all rows."""
         largest, square = 0.0, 0.0
-        for _, block in read(rows):
+        for _, block in read_blocks(rows):
             largest = np.maximum(largest, np.abs(block).max(initial=0.0))  # keeps what is no number
             square = np.maximum(square, np.einsum("ij,ij->i", block, block).max(initial=0.0))
         return cls(float(largest), math.sqrt(square))

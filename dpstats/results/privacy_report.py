@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
+from dpstats.accounting.chain import pair
 from dpstats.accounting.events import Event, event_to_dict
 from dpstats.accounting.standing import LedgerState, statement
 from dpstats.privacy import NOT_PRIVATE, Federated, Neighbors
@@ -79,7 +80,7 @@ class LedgerRecord:
         kept = self.name if self.persistent else "in memory (not kept)"
         charges = f"{self.entries:,} charge{'s' * (self.entries != 1)}"
         seeded = f"; {self.reproducible:,} of them seeded" if self.reproducible else ""
-        return f"{kept}: {charges}, {pair(self.spent)} of {pair(self.ceiling)} spent{seeded}"
+        return f"{kept}: {charges}, {pair(self.spent, 4)} of {pair(self.ceiling, 4)} spent{seeded}"
 
     def sentence(self) -> str:
         """Where, what was asked and composed, what is left, and how long it will be remembered."""
@@ -97,11 +98,6 @@ def _pair(value: Sequence[float]) -> tuple[float, float]:
 
 
 _NAMED = 12  # number: of sites in a line of a summary
-
-
-def pair(value: tuple[float, float]) -> str:
-    """(epsilon, delta) to four digits."""
-    return f"({value[0]:.4g}, {value[1]:.4g})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,9 +273,9 @@ class PrivacyReport:
             guarantee=guarantee,
             reproducible=any(report.reproducible for report in reports.values()),
             sites={
-                site: f"{pair((r.epsilon, r.delta))}; ledger: {r.ledger.line()}"
+                site: f"{pair((r.epsilon, r.delta), 4)}; ledger: {r.ledger.line()}"
                 if r.ledger
-                else pair((r.epsilon, r.delta))
+                else pair((r.epsilon, r.delta), 4)
                 for site, r in reports.items()
             },
         )
@@ -291,7 +287,7 @@ class PrivacyReport:
             ("Trust model", _HOLDERS.get(self.trust, self.trust)),
             ("Neighbours", self.neighbors),
             ("Unit of privacy", self.unit),
-            ("Guarantee", f"{asked}; all mechanisms together cost {pair(self.cost)}"),
+            ("Guarantee", f"{asked}; all mechanisms together cost {pair(self.cost, 4)}"),
             (
                 "Ledger",
                 self.ledger.sentence() if self.ledger else self._no_ledger,
@@ -333,7 +329,7 @@ class PrivacyReport:
         facts = dict(self.facts())
         others = ("Large delta", "Marked messages", "NOISE")
         return [
-            ("Privacy", f"{asked} of {self.unit}; cost {pair(self.cost)}"),
+            ("Privacy", f"{asked} of {self.unit}; cost {pair(self.cost, 4)}"),
             ("Trust model", facts["Trust model"]),
             ("Neighbours", self.neighbors),
             ("Ledger", self.ledger.line() if self.ledger else facts["Ledger"]),

@@ -23,7 +23,7 @@ from dpstats.schema import Schema
 from dpstats.tables import named_columns
 from dpstats.tables.coercion import as_column, as_matrix
 
-__all__ = ["INTERCEPT", "PrivateRegression", "PrivateScore", "column_of"]
+__all__ = ["INTERCEPT", "PrivateRegression", "PrivateScore", "response_column"]
 
 Array = NDArray[np.float64]
 
@@ -217,7 +217,7 @@ class PrivateRegression(ABC, BaseEstimator):  # type: ignore[misc]
 
     def _endog(self, y: Any) -> Any:
         """The response as a column of numbers."""
-        return column_of(y)
+        return response_column(y)
 
     # -- a table and its schema
 
@@ -238,7 +238,7 @@ class PrivateRegression(ABC, BaseEstimator):  # type: ignore[misc]
         response = self._response(y, list(columns), schema)
         right = " + ".join(level_term(name, schema) for name in columns)
         formula = f"{term(response)} ~ {'' if self.fit_intercept else '0 + '}{right}"
-        return self._by_formula()(formula, {**columns, response: column_of(y)}, schema)
+        return self._by_formula()(formula, {**columns, response: response_column(y)}, schema)
 
     def _response(self, y: Any, columns: Sequence[str], schema: Schema) -> str:
         """The declared column that y is."""
@@ -304,7 +304,7 @@ def _pairs(ends: Any, k: int) -> list[tuple[float, float]]:
     return [(low, high) for low, high in ends]
 
 
-def column_of(y: Any) -> Any:
+def response_column(y: Any) -> Any:
     """The response as a column; cells of a list are read one by one."""
     if isinstance(y, (list, tuple)):
         return as_column(y, "y")

@@ -13,7 +13,7 @@ from dpstats.errors import DataError, OptionError
 from dpstats.models import arrays, regressions
 from dpstats.models.model import Model
 from dpstats.schema import Boolean, Categorical, Schema
-from dpstats.sklearn.base import PrivateRegression, PrivateScore, column_of
+from dpstats.sklearn.base import PrivateRegression, PrivateScore, response_column
 
 __all__ = ["PrivateLinearRegression", "PrivateLogisticRegression"]
 
@@ -177,7 +177,7 @@ class PrivateLogisticRegression(PrivateScore, ClassifierMixin, PrivateRegression
 
     def _endog(self, y: Any) -> Array:
         """1 for the second class, 0 for the first, nan for what is neither; row by row."""
-        codes, missing = Categorical(list(_two(self.classes))).coerce(column_of(y), "y")
+        codes, missing = Categorical(list(_two(self.classes))).coerce(response_column(y), "y")
         self.classes_ = np.array(self.classes)
         return np.where(missing, np.nan, codes)
 

@@ -13,7 +13,7 @@ import dpstats as dp
 from dpstats.accounting import delta_of
 from dpstats.design import DeclaredDesign
 from dpstats.errors import OptionError
-from dpstats.estimators.central.newton.robust.descent import _Near, _pooled, _ReleasedScore
+from dpstats.estimators.central.newton.robust.descent import _NearFit, _pooled, _ReleasedScore
 from dpstats.estimators.central.newton.robust.ols import RobustOLS
 from dpstats.mechanisms.noise import SeededNoise
 from dpstats.privacy import Central
@@ -243,7 +243,7 @@ def test_two_scores_of_one_clip_count_together_and_of_two_do_not() -> None:
 
     def error(early: float, clip: float) -> tuple[float, float]:
         late = scored(1, 1.0, clip)
-        near = _Near(points[1], 1e-3, 1.0, scored(0, early, 1.0))
+        near = _NearFit(points[1], 1e-3, 1.0, scored(0, early, 1.0))
         pooled = _pooled(near, late, bread, none, (slope, slope))
         found = pooled.at + np.linalg.solve(bread, pooled.total)
         return float(np.sum((bread @ (found - truth)) ** 2)) / d, pooled.noise**2

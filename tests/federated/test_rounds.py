@@ -21,7 +21,7 @@ from dpstats.federated.shares import Shares
 from dpstats.federated.steps import Step, Sum
 from dpstats.federated.summed import SummingHolder
 from dpstats.mechanisms.noise import SeededNoise
-from dpstats.queries import Count, MinEigenvalue, NormQuantile, Search
+from dpstats.queries import Count, MinEigenvalue, NormQuantile, ResponseInterval
 from dpstats.queries.as_json import query_to_dict
 from dpstats.queries.blocks import Geometry
 from tests.contracts.accountants import upper
@@ -118,17 +118,22 @@ def test_a_search_is_steered_by_the_balances_of_all_sites() -> None:
         site.answer(whole.to_bytes())
     holder = SummingHolder(Shares.of(whole, whole.read_design()), in_process(sites), NAMES)
     grid = np.linspace(0, 4, 65)
-    (found,), _ = holder.ask(Search(NormQuantile(grid, 0.5)), "norm")
+    (found,), _ = holder.ask(NormQuantile(grid, 0.5), "norm")
     x = np.concatenate([np.column_stack([t["x1"], t["x2"]]) for t in data.values()])
     witness = np.median(np.sqrt(1 + (x**2).sum(axis=1)))  # the columns have centre 0, scale 1
     assert found == pytest.approx(witness, abs=0.05)
+
+
+CHOICE = ResponseInterval(
+    np.linspace(0, 1, 3), np.array([0, 1]), np.array([1, 2]), np.array([0.5, 0.0])
+)
 
 
 def test_what_is_no_sum_is_not_added() -> None:
     site, whole = opened()
     holder = SummingHolder(Shares.of(whole, whole.read_design()), in_process([site]), ["home"])
     with pytest.raises(Exception, match="is no sum of all rows"):
-        holder.ask(NormQuantile(np.linspace(0, 4, 5), 0.5), "norm")
+        holder.ask(CHOICE, "norm")
     assert MinEigenvalue(Geometry(1.0)).kind == "sum"  # no method in rounds asks for it
 
 
@@ -198,7 +203,7 @@ HOSTILE = [
     lambda s: {**s, "slot": None},
     lambda s: {**s, "more": 1},
     lambda s: {**s, "version": 2},
-    lambda s: {**s, "query": query_to_dict(NormQuantile(np.linspace(0, 4, 5), 0.5))},
+    lambda s: {**s, "query": query_to_dict(CHOICE)},
 ]
 
 

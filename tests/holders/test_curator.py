@@ -25,7 +25,6 @@ from dpstats.queries import (
     ResponseQuantile,
     Score,
     ScoreOuter,
-    Search,
 )
 
 D = 4
@@ -107,7 +106,7 @@ def test_each_planned_mechanism_answers_once() -> None:
     assert [r.slot for r in holder.transcript] == ["a"]
 
 
-SEARCH = Search(ResponseQuantile(np.linspace(-1, 1, 9), 0.25))
+SEARCH = ResponseQuantile(np.linspace(-1, 1, 9), 0.25)
 
 
 def test_a_comparison_is_one_balance_of_a_search() -> None:
@@ -115,14 +114,14 @@ def test_a_comparison_is_one_balance_of_a_search() -> None:
     holder = curator(FakeSource(x, y), ("a",))
     for at in (4, 2, 1):
         (balance,), _ = holder.compare(SEARCH, "a", at)
-        below = (y <= SEARCH.quantile.candidates[at]).sum()
+        below = (y <= SEARCH.candidates[at]).sum()
         assert balance == pytest.approx(0.75 * below - 0.25 * (400 - below), abs=1e-3)
 
 
 def test_comparisons_of_a_search_are_answered_as_often_as_it_has_them() -> None:
     holder = curator(FakeSource(*rows(50)), ("a", "b"))
     holder.ask(SEARCH, "b")
-    wider = Search(ResponseQuantile(np.linspace(-1, 1, 17), 0.25))
+    wider = ResponseQuantile(np.linspace(-1, 1, 17), 0.25)
     for _ in range(3):
         holder.compare(SEARCH, "a", 4)
         for query, slot in ((SEARCH, "b"), (wider, "a")):

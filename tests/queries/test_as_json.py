@@ -24,7 +24,6 @@ from dpstats.queries import (
     NormQuantile,
     ResponseInterval,
     Score,
-    Search,
     Selected,
     labels,
 )
@@ -84,7 +83,7 @@ RARE = [
     Selected(
         Score(Geometry(2.0, ROWS[:, :2].T @ ROWS), np.array([0.1, 1e-17]), 0.3, POISSON), (4, 1)
     ),
-    Search(NormQuantile(np.linspace(0, 1, 5), 0.9, ROWS)),
+    NormQuantile(np.linspace(0, 1, 5), 0.9, ROWS),
     CoordinateScores(np.zeros(2), 1.0, 2.0, np.ones(2), True, (1,), np.array([0.5, 2.0])),
     ResponseInterval(MIDDLE, np.array([0, 1]), np.array([1, 2]), np.array([0.5, 0.0])),
     RandomizedLabels(Interval(-1.0, 2.0), channel("piecewise", 1, 1.0)),
@@ -163,7 +162,7 @@ SCORE = query_to_dict(Score(Geometry(1.0), np.zeros(2), 1.0))
         {k: v for k, v in SCORE.items() if k != "clip"},
         query_to_dict(RARE[0]) | {"columns": [1, 1]},
         query_to_dict(RARE[0]) | {"question": "Search"},
-        query_to_dict(RARE[1]) | {"quantile": SCORE},
+        query_to_dict(RARE[1]) | {"q": SCORE},
         query_to_dict(RARE[4])
         | {"channel": {"channel": {"name": "os.system", "dim": 1, "epsilon": 1}}},
         query_to_dict(RARE[-1]) | {"rows": {"sparse": {"shape": [9, 9]}}},

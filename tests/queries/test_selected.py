@@ -8,7 +8,18 @@ import pytest
 from dpstats.errors import PlanError
 from dpstats.queries import Geometry, Gram, NormQuantile, Score, Selected
 from dpstats.queries.blocks import Block, exact_product
-from tests.queries.cases import BETA, BY_VALUE, CASES, GRID, PAIR, WHITEN, Case, D, answer, block
+from tests.queries.cases import (
+    BETA,
+    BY_VALUE,
+    CASES,
+    PAIR,
+    SEARCHED,
+    WHITEN,
+    Case,
+    D,
+    answer,
+    block,
+)
 
 N = 2000
 COLUMNS = (2, 0)
@@ -26,7 +37,7 @@ def data(share: float = 1.0):
     [
         Score(PAIR, BETA[:2], 0.3),
         Gram(PAIR, BETA[:2], 0.5),
-        NormQuantile(GRID, 0.5, WHITEN[:2, :2]),
+        NormQuantile(SEARCHED, 0.5, WHITEN[:2, :2]),
     ],
 )
 @pytest.mark.parametrize("sparse", [False, True])
@@ -81,3 +92,9 @@ def test_older_sparse_matrices_serve_too(query):
     old = replace(rows, x=csr_matrix(rows.x))
     assert np.array_equal(query.total(rows), query.total(old))
     assert np.array_equal(query.geometry.norms(rows), query.geometry.norms(old))
+
+
+def test_a_search_of_chosen_columns_has_the_noise_of_all_its_comparisons() -> None:
+    search = NormQuantile(SEARCHED, 0.5, WHITEN[:2, :2])
+    assert Selected(search, (0, 2)).comparisons == search.comparisons == 3
+    assert Selected(Gram(Geometry(1.0)), (0, 2)).comparisons == 1

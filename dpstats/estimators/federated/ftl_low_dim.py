@@ -165,7 +165,7 @@ class FTLLowDim(PrintedMethod):
 
     def asked(self, sites: SiteAnswers, design: Design, plan: Plan) -> CoefficientEstimate:
         """Detect, then descend."""
-        descent = _Descent(sites, guess(design), plan)
+        descent = _DenseDescent(sites, guess(design), plan)
         alone, spreads = descent.alone()
         kept, apart = descent.near(alone, spreads)
         beta = descent.together(kept)
@@ -189,7 +189,7 @@ class FTLLowDim(PrintedMethod):
 
 
 @dataclass(frozen=True, eq=False)
-class _Descent:
+class _DenseDescent:
     """Steps on parts of the sites' rows."""
 
     holder: SiteAnswers

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.estimators.responses import Responses
-from dpstats.tall import LazyRows, Tall, blocks, cross, gram, mean, read, times
+from dpstats.tall import LazyRows, Tall, blocks, cross, gram, mean, read_blocks, times
 
 __all__ = ["ClippedRegression", "Refit", "clipped_mean"]
 
@@ -194,7 +194,7 @@ class ClippedRegression:
         score, hessian = np.zeros(state.size), np.zeros((state.size,) * 2)
         loss = square = by_error = varies = 0.0
         by_square, by_spread = np.zeros(x.shape[1]), np.zeros(x.shape[1])
-        for part, rows in read(x):
+        for part, rows in read_blocks(x):
             fitted = rows @ state[:-1]
             moments = _moments(fitted + self.known[part], error, self.half)
             # 1. Quasi-likelihood of the messages.

@@ -19,7 +19,7 @@ from dpstats.estimators.labels.base import meaningful
 from dpstats.estimators.labels.sums import BalancedRows, Leverages, deviation
 from dpstats.families import BINOMIAL, GAUSSIAN, POISSON, Family
 from dpstats.queries.labels import Interval
-from dpstats.tall import LazyRows, Tall, constant, cross, farthest, gram, mean, read, vector
+from dpstats.tall import LazyRows, Tall, constant, cross, farthest, gram, mean, read_blocks, vector
 
 __all__ = ["Equations", "ExpectedResponses", "ResponseVariance", "RoundFacts"]
 
@@ -399,7 +399,7 @@ class RoundFacts:
         """Guessed standard deviations of coefficients, about those of `start`."""
         n = len(self.x)
         middle = cross(self.x, constant(n, 1.0)) / n
-        squares = [np.square(rows - middle).sum(axis=0) for _, rows in read(self.x)]
+        squares = [np.square(rows - middle).sum(axis=0) for _, rows in read_blocks(self.x)]
         varies, middle = np.sqrt(np.sum(squares, axis=0) / n), np.abs(middle)
         constants = varies <= 1e-9 * np.maximum(middle, 1e-300)
         size = _SIZE if self.law.link == "log" else self.sd

@@ -21,7 +21,7 @@ from dpstats.estimators.base import floor_eigenvalues
 from dpstats.privacy import LabelOnly
 from dpstats.queries.base import Norm
 from dpstats.queries.labels import Interval, LabelSums
-from dpstats.tall import LazyRows, Tall, gram, read, vector
+from dpstats.tall import LazyRows, Tall, gram, read_blocks, vector
 
 __all__ = [
     "BalancedRows",
@@ -130,7 +130,7 @@ class BalancedRows:
     @property
     def largest_leverage(self) -> float:
         """Largest squared norm of a row."""
-        return max(float(np.square(rows).sum(axis=1).max()) for _, rows in read(self.rows))
+        return max(float(np.square(rows).sum(axis=1).max()) for _, rows in read_blocks(self.rows))
 
     @property
     def total(self) -> Array:
@@ -204,7 +204,7 @@ class Leverages:
         )
         back = bread @ np.linalg.pinv(root, hermitian=True)
         doubt, lost = np.zeros(d), 0.0
-        for part, block in read(x):
+        for part, block in read_blocks(x):
             weights, uncut = weight(part), block @ self._uncut
             moved = (block * weights[:, None]) @ bread - uncut
             doubt += np.square(moved).T @ variance[part]

@@ -22,7 +22,7 @@ from dpstats.protocol import CoefficientEstimate, Options, Plan
 if TYPE_CHECKING:
     from dpstats.design import Design
 
-__all__ = ["fixed", "largest", "sizes_asked", "sparse_estimate", "stepwise"]
+__all__ = ["fixed", "largest_coefficients", "sizes_asked", "sparse_estimate", "stepwise"]
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -166,7 +166,7 @@ def _best_addition(gram: Array, vector: Array, chosen: list[int]) -> tuple[int, 
     return best, base + float(gain[best])
 
 
-def largest(coef: Array, size: Array, kept: int, always: Sequence[int]) -> Array:
+def largest_coefficients(coef: Array, size: Array, kept: int, always: Sequence[int]) -> Array:
     """The `kept` coefficients of largest `size`, and those of columns always in; zero elsewhere."""
     order = size.copy()
     order[list(always)] = math.inf

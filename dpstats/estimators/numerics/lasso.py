@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from dpstats.tall import LazyRows, Tall, blocks, cross, read
+from dpstats.tall import LazyRows, Tall, blocks, cross, read_blocks
 
 __all__ = ["PublicMoments", "lasso", "sizes_of", "universal"]
 
@@ -59,7 +59,7 @@ class PublicMoments:
         """Mean square of each column."""
         if isinstance(self.x, csr_array):
             return np.asarray(self.x.multiply(self.x).sum(axis=0)).ravel() / max(len(self), 1)
-        total = [np.einsum("ij,ij->j", rows, rows) for _, rows in read(self.x)]
+        total = [np.einsum("ij,ij->j", rows, rows) for _, rows in read_blocks(self.x)]
         return np.asarray(np.sum(total, axis=0) / max(len(self), 1), dtype=np.float64)
 
     def __len__(self) -> int:

@@ -32,7 +32,6 @@ from dpstats.queries import (
     ResidualMoment,
     ResidualQuantile,
     Score,
-    Search,
 )
 from dpstats.queries.linear import packed
 from dpstats.theory import Theory
@@ -95,7 +94,7 @@ class _Moments:
         d = len(design.names)
         longest = float(np.linalg.norm(np.abs(design.internal_bounds).max(axis=1)))
         nothing = np.eye(d)
-        lengths = Search(NormQuantile(longest * _LENGTHS, _REACHED))
+        lengths = NormQuantile(longest * _LENGTHS, _REACHED)
         (radius,), _ = holder.ask(Completed(lengths, nothing), "length")
         ball = Geometry(float(radius))
         gram, blur = holder.ask(Completed(Gram(ball), nothing), "gram")
@@ -237,7 +236,7 @@ def _steps(
     beta, spread, asked = np.zeros(len(precision)), 1.0, []
     for t in range(_STEPS):
         spreads = ResidualQuantile(response_bound(design) * _SPREADS, _QUANTILE, beta)
-        (value,), _ = holder.ask(Completed(Search(spreads), precision), f"spread {t + 1}")
+        (value,), _ = holder.ask(Completed(spreads, precision), f"spread {t + 1}")
         spread = float(value) / _TO_SD
         query = Score(metric, beta, (_CLIP if t else _FIRST_CLIP) * spread)
         total, noise = holder.ask(Completed(query, precision), f"score {t + 1}")

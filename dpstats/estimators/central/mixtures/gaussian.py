@@ -27,7 +27,7 @@ from dpstats.families.mixtures import NormalMixture
 from dpstats.privacy import Privacy
 from dpstats.protocol import Answer, Holder, MixtureEstimate, Options, Plan
 from dpstats.protocol.mixtures import mixture_names
-from dpstats.queries import Geometry, Gram, NormQuantile, ProjectedCells, Query, Search
+from dpstats.queries import Geometry, Gram, NormQuantile, ProjectedCells, Query
 from dpstats.queries.mixtures import CovarianceKind
 from dpstats.theory import Theory
 
@@ -61,7 +61,7 @@ _SHAPES: tuple[CovarianceKind, ...] = get_args(CovarianceKind)
 
 
 @dataclass(frozen=True, eq=False)
-class _Rows:
+class _ComponentRows:
     """The holder, where the constant stands, and units that may be compared between columns."""
 
     holder: Holder[Query]
@@ -109,7 +109,7 @@ class _Rows:
         others = np.delete(whole, self.intercept, axis=0)
         longest = float(np.linalg.norm(others @ np.abs(self.design.internal_bounds).max(axis=1)))
         lengths = NormQuantile(longest * _LENGTHS, _REACHED, others)
-        (length,), _ = self.holder.ask(Search(lengths), "length")
+        (length,), _ = self.holder.ask(lengths, "length")
         _, mean, spread = self._moments("gram", others, _BEYOND * float(length))
         root = np.linalg.cholesky(spread)
         centred = others - np.outer(mean, np.arange(len(whole)) == self.intercept)
@@ -185,7 +185,7 @@ class GaussianMixture(CountingMethod[MixtureEstimate]):
         """Ask where rows are, then for steps; then fit all of it."""
         scaled, scales, remarks = found_units(holder, design)
         shape = plan.options["covariance"]
-        rows = _Rows(holder, scaled, shape)
+        rows = _ComponentRows(holder, scaled, shape)
         numbers = possible_components(plan.options["components"], _MOST_COMPONENTS)
         count, mean, total = rows.spread()
         asked, starts = _started(rows, numbers, mean, total)
@@ -252,7 +252,7 @@ def _nearest(found: Sequence[Finish[LocalMixture]], otherwise: LocalMixture) -> 
 
 
 def _started(
-    rows: _Rows, numbers: Sequence[int], mean: Array, total: Array
+    rows: _ComponentRows, numbers: Sequence[int], mean: Array, total: Array
 ) -> tuple[AnsweredQuery, list[NormalMixture]]:
     """Cells in the directions of largest variance, and mixtures fitted to them, best first."""
     d = len(mean)

@@ -39,7 +39,6 @@ from dpstats.queries import (
     ResponseQuantile,
     Score,
     ScoreSquares,
-    Search,
 )
 from dpstats.theory import Theory
 
@@ -82,7 +81,7 @@ _MOST_COLUMNS = 60  # untried: more columns
 
 
 @dataclass(frozen=True, eq=False)
-class _Rows:
+class _LineRows:
     """The holder, and whitened rows ``z = whiten @ x`` of n units: moments, and the constant."""
 
     holder: Holder[Query]
@@ -152,7 +151,7 @@ class _Rows:
 
     def size(self, slot: str, b: Array, share: float, most: float) -> float:
         """A quantile of the absolute residuals."""
-        query = Search(ResidualQuantile(most * _SIZES, share, b @ self.whiten))
+        query = ResidualQuantile(most * _SIZES, share, b @ self.whiten)
         (found,), _ = self.holder.ask(query, slot)
         return float(found)
 
@@ -296,12 +295,12 @@ def _shares(counts: Array) -> Array:
     return found
 
 
-def _whitened(holder: Holder[Query], design: Design) -> tuple[_Rows, float]:
+def _whitened(holder: Holder[Query], design: Design) -> tuple[_LineRows, float]:
     """Whitened rows, and the level of the response that is started from."""
     d, place = len(design.names), design.standardization.intercept
     n, level = noisy_count(holder, d), 0.0
     if place is not None:
-        median = Search(ResponseQuantile(response_grid(design), 0.5))
+        median = ResponseQuantile(response_grid(design), 0.5)
         (level,), _ = holder.ask(median, "median")
     low, high = np.asarray(design.internal_bounds, dtype=np.float64).T
     indicators = ((low == 0) & (high == 1)).astype(np.float64)
@@ -309,10 +308,10 @@ def _whitened(holder: Holder[Query], design: Design) -> tuple[_Rows, float]:
     constant = np.zeros(d)
     if place is not None:
         constant = np.asarray(np.linalg.solve(metric.w, np.eye(d)[place]), dtype=np.float64)
-    return _Rows(holder, metric, constant, n), float(level)
+    return _LineRows(holder, metric, constant, n), float(level)
 
 
-def _mean_line(rows: _Rows, level: float, most: float) -> tuple[Array, float]:
+def _mean_line(rows: _LineRows, level: float, most: float) -> tuple[Array, float]:
     """Coefficients on z of the mean of all lines, and a size of residuals from it."""
     b = level * rows.constant
     radius = rows.metric.radius
@@ -325,7 +324,7 @@ def _mean_line(rows: _Rows, level: float, most: float) -> tuple[Array, float]:
 
 
 def _started(
-    rows: _Rows, b: Array, size: float, numbers: Sequence[int], max_rows: int
+    rows: _LineRows, b: Array, size: float, numbers: Sequence[int], max_rows: int
 ) -> RegressionMixture:
     """The lines that a histogram of residuals shows, in directions in which lines differ."""
     varying, constant = rows.standardised, bool(rows.constant.any())
@@ -354,7 +353,7 @@ def _started(
 
 
 def _finishes(
-    law: RegressionLaw, answers: Sequence[AnsweredQuery], rows: _Rows
+    law: RegressionLaw, answers: Sequence[AnsweredQuery], rows: _LineRows
 ) -> list[Finish[RegressionLaw]]:
     """The answers fitted from a law, and where its components change places; the likeliest first.
 
@@ -367,7 +366,7 @@ def _finishes(
 
 
 def _stepped(
-    mixture: RegressionMixture, query: MixtureScores, answer: Array, rows: _Rows
+    mixture: RegressionMixture, query: MixtureScores, answer: Array, rows: _LineRows
 ) -> RegressionMixture:
     """The mixture after one step of the EM algorithm, whatever the noise was."""
     from scipy.stats import norm

@@ -41,7 +41,6 @@ from dpstats.queries import (
     ResidualMoment,
     Score,
     ScoreSquares,
-    Search,
     Selected,
     SignedRows,
 )
@@ -196,7 +195,7 @@ def _start_of_rows(
 ) -> tuple[RowsLaw, AnsweredQuery]:
     """b and sigma from the eigenvalues of second moments, and the answer."""
     longest = float(np.linalg.norm(np.abs(design.internal_bounds).max(axis=1)))
-    (length,), _ = holder.ask(Search(NormQuantile(longest * _LENGTHS, _REACHED)), "length")
+    (length,), _ = holder.ask(NormQuantile(longest * _LENGTHS, _REACHED), "length")
     ball = Geometry(float(length))
     gram, noise = holder.ask(Gram(ball), "gram")
     values, vectors = np.linalg.eigh(gram / count)
@@ -322,7 +321,7 @@ def start_of_lines(
     reach = np.abs(design.internal_bounds[list(chosen)]).max(axis=1)
     longest = bound * float(np.linalg.norm(reach))
     lengths = LengthQuantile(longest * _LENGTHS, _LINES_REACHED, whiten, zero)
-    (length,), _ = holder.ask(Selected(Search(lengths), chosen), "length")
+    (length,), _ = holder.ask(Selected(lengths, chosen), "length")
     query = ScoreSquares(whiten, zero, float(length))
     squares, noise = holder.ask(Selected(query, chosen), "gram")
     values, vectors = np.linalg.eigh(squares / count)

@@ -33,7 +33,6 @@ from dpstats.queries import (
     LongEntries,
     NormQuantile,
     Query,
-    Search,
     Selected,
     SignedRows,
 )
@@ -200,7 +199,7 @@ class _Size:
         if sigma is not None:
             return cls(sigma / float(design.standardization.x_scale[0]), 0.0, d)
         longest = float(np.linalg.norm(np.abs(design.internal_bounds).max(axis=1)))
-        (median,), _ = holder.ask(Search(NormQuantile(longest * _SIZES, 0.5)), "size")
+        (median,), _ = holder.ask(NormQuantile(longest * _SIZES, 0.5), "size")
         return cls(None, float(median), d)
 
     def sigma(self, size2: float) -> float:
@@ -220,7 +219,7 @@ def _start(
     """b from second moments of a few columns, zero elsewhere, and sigma."""
     bounds = np.abs(design.internal_bounds[list(columns)]).max(axis=1)
     radii = float(np.linalg.norm(bounds)) * _RADII
-    lengths = Selected(Search(NormQuantile(radii, _REACHED)), columns)
+    lengths = Selected(NormQuantile(radii, _REACHED), columns)
     (radius,), _ = holder.ask(lengths, "radius")
     gram, _ = holder.ask(Selected(Gram(Geometry(float(radius))), columns), "gram")
     values, vectors = np.linalg.eigh(gram / count)

@@ -46,7 +46,6 @@ from dpstats.queries import (
     ResidualMoment,
     ResidualQuantile,
     Score,
-    Search,
     Selected,
 )
 from dpstats.theory import Theory
@@ -183,6 +182,6 @@ def _screened(holder: Holder[Query], design: Design) -> tuple[int, ...]:
     """Columns with most long products with the response."""
     bound = max(abs(end) for end in design.internal_endog_bounds)
     sizes = ResidualQuantile(bound * _SIZES, 0.5, np.zeros(len(design.names)))
-    (median,), _ = holder.ask(Search(sizes), "size")
+    (median,), _ = holder.ask(sizes, "size")
     threshold = _LONG * float(median) / _TO_SD
     return asked_columns(holder, LongEntries(threshold, products=True), "screen")

@@ -30,7 +30,6 @@ from dpstats.queries import (
     NormQuantile,
     Query,
     ResponseHistogram,
-    Search,
 )
 
 if TYPE_CHECKING:
@@ -234,9 +233,9 @@ class _LevelsClimb(Climb):
         d, q = self.found.centre.size, len(self.root)
         plan, metric = self.holder.plan, self.found.metric
         grid = math.sqrt(d) * np.geomspace(0.7, _FARTHEST, 17)
-        search = Search(NormQuantile(grid, 0.5, metric.w.T))
+        search = NormQuantile(grid, 0.5, metric.w.T)
         reached = resolved(_REACHED, plan, search, "steepest")
-        search = Search(NormQuantile(grid, reached, metric.w.T))
+        search = NormQuantile(grid, reached, metric.w.T)
         (length,), _ = self.holder.ask(search, "steepest")
         sizes = np.sqrt(np.linalg.norm(self.rows.variances(b), axis=(1, 2))) * self.rows.lengths
         longer = float(length) / float(np.quantile(self.rows.lengths, reached))

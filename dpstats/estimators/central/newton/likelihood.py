@@ -33,7 +33,6 @@ from dpstats.queries import (
     LengthQuantile,
     Query,
     ResponseQuantile,
-    Search,
 )
 
 if TYPE_CHECKING:
@@ -82,7 +81,7 @@ def _start(holder: Holder[Query], design: Design, n: float) -> tuple[float, floa
         return level, offset.mean, offset.sd
     if not design.has_intercept:
         return 0.0, 0.0, 0.0
-    (median,), _ = holder.ask(Search(ResponseQuantile(response_grid(design), 0.5)), "median")
+    (median,), _ = holder.ask(ResponseQuantile(response_grid(design), 0.5), "median")
     return float(median), 0.0, 0.0
 
 
@@ -144,7 +143,7 @@ class _PredictorClimb(Climb):
         query = LengthQuantile(
             grid, _EARLY_QUANTILE, self.asks.w.T, self.asks.w @ b, "score", family
         )
-        (clip,), _ = self.holder.ask(Search(query), f"length {k + 1}")
+        (clip,), _ = self.holder.ask(query, f"length {k + 1}")
         return float(clip)
 
     def bounded(self, to: Array) -> Array:
@@ -212,9 +211,9 @@ class _PredictorClimb(Climb):
         roots = np.sqrt(family.curvature(steep) * d)
         grid = np.geomspace(0.7 * roots[0], _FARTHEST_ROW * roots.max(), 17)
         beta = self.asks.w @ b
-        query = Search(LengthQuantile(grid, 0.5, whitening, beta, "curvature", family))
+        query = LengthQuantile(grid, 0.5, whitening, beta, "curvature", family)
         reached = resolved(_REACHED, self.holder.plan, query, "steepest")
-        query = replace(query, quantile=replace(query.quantile, q=reached))
+        query = replace(query, q=reached)
         (radius,), _ = self.holder.ask(query, "steepest")
         curvature = self.asks.curvature(b, clip, float(radius))
         foresee(self.holder, [curvature, *self.halves(b, clip)])

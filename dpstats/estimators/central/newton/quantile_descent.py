@@ -120,11 +120,11 @@ def minimize(holder: Holder[Query], design: Design, level: float) -> Coefficient
     """Whiten, choose the clip, step five times, and conclude."""
     n = noisy_count(holder, len(design.names))
     found = whitened(holder, design, n)
-    return _Descent(holder, design, found.metric, found.constant, level, n).fit()
+    return _QuantileDescent(holder, design, found.metric, found.constant, level, n).fit()
 
 
 @dataclass(frozen=True, eq=False)
-class _Descent:
+class _QuantileDescent:
     """Newton steps for coefficients ``w b`` at which a share tau of responses lies below."""
 
     holder: Holder[Query]
@@ -233,7 +233,7 @@ class _Descent:
         """The tau-quantile of residuals; of responses, as long as no width is known."""
         if width == 0:
             grid = response_grid(self.design)
-            (found,), _ = self.holder.ask(Search(ResponseQuantile(grid, self.tau)), slot)
+            (found,), _ = self.holder.ask(ResponseQuantile(grid, self.tau), slot)
             return float(found)
         # Residuals with a number added that makes all but senseless ones positive.
         most = _AROUND * width
@@ -241,7 +241,7 @@ class _Descent:
         beta = self.metric.w @ b
         beta[self.design.standardization.intercept] -= added
         grid = added + np.linspace(-most, most, _GRID + 1)
-        (found,), _ = self.holder.ask(Search(ResidualQuantile(grid, self.tau, beta)), slot)
+        (found,), _ = self.holder.ask(ResidualQuantile(grid, self.tau, beta), slot)
         return float(found) - added
 
     def search(self, slot: str, b: Array, before: float) -> tuple[Search, float]:
@@ -249,10 +249,10 @@ class _Descent:
         grid = 2 * response_bound(self.design) * np.geomspace(2.0**-_OCTAVES, 1.0, _GRID + 1)
         if before > 0:
             grid = before * np.geomspace(*_NARROWER, _LATER + 1)
-        query = Search(ResidualQuantile(grid, 0.5, self.metric.w @ b))
+        query = ResidualQuantile(grid, 0.5, self.metric.w @ b)
         told = _TOLD * self.holder.plan.noise(query, slot).sd / self.n
         share = min(0.5, max(_HELD * self.tau * (1 - self.tau), told))
-        return Search(ResidualQuantile(grid, share, self.metric.w @ b)), share
+        return ResidualQuantile(grid, share, self.metric.w @ b), share
 
     def width(self, slot: str, b: Array, before: float) -> tuple[float, float]:
         """A width that a share of residuals is within, and their density there."""

@@ -13,7 +13,7 @@ from dpstats.estimators.central.newton.robust.glm_law import NOTHING, NormalPred
 from dpstats.families import BINOMIAL, GAUSSIAN, POISSON, Family
 from dpstats.families.damped import DampedFamily
 from dpstats.protocol import Holder
-from dpstats.queries import Geometry, Gram, Query, ResponseQuantile, Score, Search
+from dpstats.queries import Geometry, Gram, Query, ResponseQuantile, Score
 
 if TYPE_CHECKING:
     from dpstats.design import Design
@@ -107,7 +107,7 @@ class Start:
         low, high = self.design.internal_endog_bounds
         top = max(abs(low), abs(high))
         grid = top * np.geomspace(2.0**-16, 1.0, 33)
-        (found,), _ = self.holder.ask(Search(ResponseQuantile(grid, 0.9)), "level")
+        (found,), _ = self.holder.ask(ResponseQuantile(grid, 0.9), "level")
         least = LEAST_COUNT if family.name in ("poisson", "negativebinomial") else 0.0
         clip = min(top, max(_MEAN_CLIP * float(found), least))
         clip *= _HEAVY if self.weighted else 1.0

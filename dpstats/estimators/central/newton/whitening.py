@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from dpstats.estimators.base import floor_eigenvalues
 from dpstats.estimators.numerics.entrywise import average, carried, operator_norm, symmetric_pattern
 from dpstats.protocol import Holder
-from dpstats.queries import Geometry, Gram, NormQuantile, Query, Search
+from dpstats.queries import Geometry, Gram, NormQuantile, Query
 
 if TYPE_CHECKING:
     from dpstats.design import Design
@@ -133,9 +133,9 @@ def whiten(
         return _second(holder, n, indicators, first, typical)
     reached, farthest = reach
     grid = typical * np.geomspace(1.0, float(np.clip(farthest, 1.05, _MOST_REACH)), 17)
-    query = Search(NormQuantile(grid, reached, first.w.T))
+    query = NormQuantile(grid, reached, first.w.T)
     told = 1 - 2 * holder.plan.noise(query, "reach").sd / n  # the largest share that noise can tell
-    query = Search(NormQuantile(grid, min(reached, max(0.5, told)), first.w.T))
+    query = NormQuantile(grid, min(reached, max(0.5, told)), first.w.T)
     (radius,), _ = holder.ask(query, "reach")
     return _second(holder, n, indicators, first, float(radius))
 
@@ -154,7 +154,7 @@ class _First:
 def _first(holder: Holder[Query], n: float, indicators: Array, longest: float) -> _First:
     d = indicators.size
     grid = np.geomspace(longest * 2.0**-8, longest, _NORM_CELLS + 1)
-    (radius,), _ = holder.ask(Search(NormQuantile(grid, _NORM_SHARE)), "norm")
+    (radius,), _ = holder.ask(NormQuantile(grid, _NORM_SHARE), "norm")
     gram, (_, scale) = holder.ask(Gram(Geometry(float(radius))), "gram")
 
     mean = max(float(np.trace(gram)) / d, scale / math.sqrt(d))

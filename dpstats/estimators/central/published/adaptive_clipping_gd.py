@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dpstats.estimators.base import Request, need_delta, need_positive
 from dpstats.estimators.bounds import LINEAR_LOWER, rates
 from dpstats.estimators.central.counted import CountingMethod, counted_plan
-from dpstats.estimators.central.published.recursion import along, not_gone
+from dpstats.estimators.central.published.recursion import not_gone, symmetric_of
 from dpstats.estimators.central.sandwich import (
     COUNT,
     noisy_count,
@@ -196,7 +196,7 @@ class AdaptiveClippingGD(CountingMethod[CoefficientEstimate]):
         noise, sampling = _law(keep, rate, noises, vectors.T @ meat @ vectors * steps / n**2)
         left = keep**steps
         missing = not_gone(vectors, values, left, beta, bound**2)
-        cov_privacy = along(vectors, noise)
+        cov_privacy = symmetric_of(vectors, noise)
         cov_sampling = vectors @ sampling @ vectors.T
         return CoefficientEstimate(
             params=beta,
@@ -263,8 +263,8 @@ def _predict(plan: Plan, design: Design, facts: Guess) -> Plan:
         plan,
         design,
         facts,
-        along(vectors, noise),
-        along(vectors, rest),
+        symmetric_of(vectors, noise),
+        symmetric_of(vectors, rest),
         warnings,
     )
 

@@ -16,9 +16,9 @@ from dpstats.estimators.bounds import GLM_LOWER, LINEAR_LOWER, LOGISTIC, rates
 from dpstats.estimators.central.counted import CountingMethod, counted_plan
 from dpstats.estimators.central.published.recursion import (
     after_steps,
-    along,
     not_gone,
     project_to_ellipsoid,
+    symmetric_of,
 )
 from dpstats.estimators.central.sandwich import (
     COUNT,
@@ -305,13 +305,13 @@ class DPGD(CountingMethod[CoefficientEstimate]):
 
         active, curvature = _curvature(holder, design, geometry, beta, bounds, n, gram)
         values, vectors = np.linalg.eigh(curvature)
-        expected = n * along(vectors, values)
+        expected = n * symmetric_of(vectors, values)
         if loss.family == GAUSSIAN:
             expected = bounds.variance * n * gram
         meat = score_covariance(holder, "meat", geometry, beta, bounds.clip, expected, loss.family)
         left, noise = after_steps(rate * active * values, rate * np.array(noises))
-        bread = along(vectors, (1 - left) / (active * n * values))
-        cov_privacy = along(vectors, noise)
+        bread = symmetric_of(vectors, (1 - left) / (active * n * values))
+        cov_privacy = symmetric_of(vectors, noise)
         sampling = bread @ meat @ bread * n / (n - d)
         released = {"step size": rate}
         if loss.family == GAUSSIAN:
@@ -430,8 +430,8 @@ def _predict(plan: Plan, design: Design, facts: Guess) -> Plan:
         with_resolution(plan, float(values[-1]) / (blur * math.sqrt(2 * len(values)))),
         design,
         facts,
-        along(vectors, noise),
-        along(vectors, sampling + missing),
+        symmetric_of(vectors, noise),
+        symmetric_of(vectors, sampling + missing),
         warnings,
     )
 

@@ -26,7 +26,7 @@ from dpstats.estimators.central.sandwich import COUNT
 from dpstats.estimators.sources import CAI, SCORE_ATTACK, TALWAR
 from dpstats.estimators.wide import SparseGuess, hard_threshold
 from dpstats.protocol import Options
-from dpstats.queries import CoordinateScores, ResponseQuantile, Search
+from dpstats.queries import CoordinateScores, ResponseQuantile
 from dpstats.theory import Assumption, Theory
 
 __all__ = ["FrankWolfe"]
@@ -182,7 +182,7 @@ def _start(at: Descent) -> Array:
     start = np.zeros(len(at.plan.names))
     if _median(at.facts):
         grid = np.linspace(*at.facts.ends, 129)
-        (middle,), _ = at.holder.ask(Search(ResponseQuantile(grid, 0.5)), "median")
+        (middle,), _ = at.holder.ask(ResponseQuantile(grid, 0.5), "median")
         start[at.facts.always[0]] = middle
     return start
 

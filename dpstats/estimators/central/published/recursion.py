@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["after_steps", "along", "not_gone", "project_to_ellipsoid"]
+__all__ = ["after_steps", "not_gone", "project_to_ellipsoid", "symmetric_of"]
 
 Array = NDArray[np.float64]
 
@@ -32,7 +32,7 @@ def after_steps(pull: Array, noises: Sequence[float] | Array) -> tuple[Array, Ar
     return keep ** len(noises), variance
 
 
-def along(vectors: Array, values: Array) -> Array:
+def symmetric_of(vectors: Array, values: Array) -> Array:
     """Symmetric matrix with these eigenvectors and eigenvalues."""
     matrix: Array = (vectors * values) @ vectors.T
     return matrix
@@ -45,4 +45,4 @@ def not_gone(vectors: Array, values: Array, left: Array, beta: Array, reach: flo
     whole way follows from what was gone, and has ``beta' gram beta <= reach``.
     """
     travelled = (vectors.T @ beta / np.maximum(1 - left, 1e-6)) ** 2
-    return along(vectors, left**2 * np.minimum(travelled, reach / values))
+    return symmetric_of(vectors, left**2 * np.minimum(travelled, reach / values))

@@ -33,7 +33,6 @@ from dpstats.queries import (
     PeeledScores,
     Query,
     ResidualQuantile,
-    Search,
     Selected,
 )
 from dpstats.theory import Theory
@@ -225,7 +224,7 @@ class Descent:
         if not facts.released_clip:
             return facts.clip
         grid = np.geomspace(2.0**-10 * facts.bound, 2 * facts.bound, 33)
-        query = Search(ResidualQuantile(grid, QUANTILE, beta, facts.family))
+        query = ResidualQuantile(grid, QUANTILE, beta, facts.family)
         (found,), _ = self.holder.ask(query, slot)
         return float(found)
 

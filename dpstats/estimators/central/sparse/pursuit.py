@@ -32,7 +32,6 @@ from dpstats.queries import (
     NormQuantile,
     Query,
     Score,
-    Search,
     Selected,
 )
 
@@ -236,9 +235,7 @@ def _measure(
     columns = fit.columns
     longest = float(np.linalg.norm(facts.widest[list(columns)]))
     grid = np.geomspace(longest * 2.0**-8, longest, 33)
-    radius, _ = holder.ask(
-        Selected(Search(NormQuantile(grid, _NORM_SHARE)), columns), f"norm {k + 1}"
-    )
+    radius, _ = holder.ask(Selected(NormQuantile(grid, _NORM_SHARE), columns), f"norm {k + 1}")
     gram, (_, noise) = holder.ask(
         Selected(Gram(Geometry(float(radius[0]))), columns), f"gram {k + 1}"
     )

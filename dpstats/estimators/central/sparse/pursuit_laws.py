@@ -31,7 +31,6 @@ from dpstats.queries import (
     ResidualQuantile,
     ResponseQuantile,
     Score,
-    Search,
     Selected,
 )
 
@@ -209,7 +208,7 @@ class _Linear:
 
     def intercept(self) -> float:
         grid = np.linspace(*self._facts.endog, 129)
-        (found,), _ = self._holder.ask(Search(ResponseQuantile(grid, 0.5)), "start")
+        (found,), _ = self._holder.ask(ResponseQuantile(grid, 0.5), "start")
         return float(found)
 
     def look(self, k: int, fit: ChosenColumns) -> None:
@@ -221,12 +220,12 @@ class _Linear:
         )
         columns = fit.columns or (0,)  # of zero coefficients one will do
         beta = fit.beta if fit.columns else np.zeros(1)
-        query = Selected(Search(ResidualQuantile(grid, _SPREAD, beta)), columns)
+        query = Selected(ResidualQuantile(grid, _SPREAD, beta), columns)
         (found,), (_, noise) = self._holder.ask(query, f"spread {k + 1}")
         self._spread = float(found) / NORMAL_QUANTILE[_SPREAD]
         if k == 0:
             # Where the comparisons are mostly noise, no more than the guess.
-            if noise * math.sqrt(math.log2(grid.size - 1)) > _UNSURE * self._n:
+            if noise > _UNSURE * self._n:
                 self._spread = min(self._spread, math.sqrt(2) * self._facts.sd)
             self._first = self._spread
 

@@ -14,7 +14,7 @@ from dpstats.errors import OptionError
 from dpstats.estimators.base import need_integer, need_positive
 from dpstats.estimators.bounds import INTERACTIVE_LOWER, LINEAR, SPARSE_SAMPLING
 from dpstats.estimators.local.base import DeviceRounds, without_law
-from dpstats.estimators.local.choice import fixed, largest
+from dpstats.estimators.local.choice import fixed, largest_coefficients
 from dpstats.estimators.local.requests import (
     CHANNELS,
     channel_for,
@@ -161,7 +161,7 @@ class LDPIHT(DeviceRounds):
         for answer in answers:
             message = _message(design, o, theta)
             theta = theta + rate * message.split(answer.mean)[1]
-            theta = largest(theta, np.abs(theta), int(o["kept"]), fixed(design))
+            theta = largest_coefficients(theta, np.abs(theta), int(o["kept"]), fixed(design))
             theta = theta * min(1.0, float(o["ball"]) / max(float(np.linalg.norm(theta)), 1e-300))
         return theta
 

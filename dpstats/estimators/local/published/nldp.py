@@ -20,7 +20,7 @@ from dpstats.estimators.bounds import (
     SPARSE_SAMPLING,
 )
 from dpstats.estimators.local.base import Once, without_law
-from dpstats.estimators.local.choice import fixed, largest
+from dpstats.estimators.local.choice import fixed, largest_coefficients
 from dpstats.estimators.local.requests import (
     CHANNELS,
     RecordGuess,
@@ -214,7 +214,7 @@ def _thresholded(solved: Array, errors: Array, options: Options, always: tuple[i
     free = np.ones(solved.size, dtype=bool)
     free[list(always)] = False
     if "sparsity" in options:
-        return largest(solved, np.abs(solved), int(options["sparsity"]), always)
+        return largest_coefficients(solved, np.abs(solved), int(options["sparsity"]), always)
     level = float(options["threshold"]) * errors
     soft = np.sign(solved) * np.maximum(np.abs(solved) - level, 0.0)
     thresholded: Array = np.where(free, soft, solved)

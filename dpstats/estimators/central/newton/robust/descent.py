@@ -38,7 +38,6 @@ from dpstats.queries import (
     ScoreOuter,
     ScoreSlope,
     ScoreSquares,
-    Search,
     TailSums,
     WhitenedScore,
 )
@@ -46,7 +45,7 @@ from dpstats.queries import (
 if TYPE_CHECKING:
     from dpstats.design import Design
 
-__all__ = ["Schedule", "descend"]
+__all__ = ["Schedule", "descend_linear"]
 
 Array = NDArray[np.float64]
 
@@ -105,7 +104,7 @@ class Schedule:
         return max(self.blur / 3, self.jitter / _MOST_JITTER)
 
 
-def descend(holder: Holder[Query], public: Schedule, design: Design) -> CoefficientEstimate:
+def descend_linear(holder: Holder[Query], public: Schedule, design: Design) -> CoefficientEstimate:
     """Whiten, step, and conclude; see `dpstats.estimators.central.newton.robust.ols.RobustOLS`.
 
     Parameters
@@ -121,7 +120,7 @@ def descend(holder: Holder[Query], public: Schedule, design: Design) -> Coeffici
     start = _start(holder, design)
     reach = (_REACHED, public.farthest) if public.adaptive else None
     metric = whiten(holder, n, indicators(design), design.norm_bound, reach)
-    descent = _Descent(holder, design, public, metric, start, n, response_bound(design))
+    descent = _LinearDescent(holder, design, public, metric, start, n, response_bound(design))
     near = descent.approach()
     last = descent.last_step(near)
     found = _conclude(descent, near, last)
@@ -141,7 +140,7 @@ def _start(holder: Holder[Query], design: Design) -> Array:
     start = np.zeros(len(design.names))
     intercept = design.standardization.intercept
     if intercept is not None:
-        query = Search(ResponseQuantile(response_grid(design), 0.5))
+        query = ResponseQuantile(response_grid(design), 0.5)
         (start[intercept],), _ = holder.ask(query, "median")
     return start
 
@@ -157,7 +156,7 @@ class _ReleasedScore:
 
 
 @dataclass(frozen=True, eq=False)
-class _Near:
+class _NearFit:
     """After all steps but the last: coefficients in whitened coordinates, spreads, last score."""
 
     b: Array
@@ -167,7 +166,7 @@ class _Near:
 
 
 @dataclass(frozen=True, eq=False)
-class _Last:
+class _LastStep:
     """What the last step released; see `RobustOLS`."""
 
     score: _ReleasedScore
@@ -181,7 +180,7 @@ class _Last:
 
 
 @dataclass(frozen=True, eq=False)
-class _Descent:
+class _LinearDescent:
     """Newton steps for coefficients ``start + w b``."""
 
     holder: Holder[Query]
@@ -197,7 +196,7 @@ class _Descent:
         beta: Array = self.start + self.metric.w @ b
         return beta
 
-    def approach(self) -> _Near:
+    def approach(self) -> _NearFit:
         """All steps but the last."""
         d = self.start.size
         inverse, hidden = self.metric.inverse, self.metric.unresolved
@@ -218,7 +217,7 @@ class _Descent:
             step *= max(0.0, 1 - squared / max(float(step @ step), 1e-300))
             b = self.within(b + step - hidden @ (hidden.T @ step), widest, math.sqrt(squared))
         spread = self.spread(len(self.public.clips) - 1, b, spread)
-        return _Near(b, spread, widest, scored)
+        return _NearFit(b, spread, widest, scored)
 
     def spread(self, k: int, b: Array, before: float) -> float:
         """Standard deviation that a normal residual with this 70 % quantile of |r| would have."""
@@ -228,7 +227,7 @@ class _Descent:
             if k == 0
             else np.geomspace(quantile / 8, 2 * quantile, 9)
         )
-        query = Search(ResidualQuantile(grid, _SPREAD, self.beta(b)))
+        query = ResidualQuantile(grid, _SPREAD, self.beta(b))
         (found,), _ = self.holder.ask(query, f"spread {k + 1}")
         return float(found) / NORMAL_QUANTILE[_SPREAD]
 
@@ -256,7 +255,7 @@ class _Descent:
         size = math.sqrt(float(b @ self.metric.curvature @ b))
         return b * min(1.0, max(_BALL * spread, size - error) / max(size, 1e-300))
 
-    def last_step(self, near: _Near) -> _Last:
+    def last_step(self, near: _NearFit) -> _LastStep:
         """Ask for the last score, its bread and its meat."""
         d, beta, last = self.start.size, self.beta(near.b), len(self.public.clips)
         geometry = self.metric.geometry(self.metric.radius)
@@ -269,7 +268,7 @@ class _Descent:
         inside, (_, far_noise) = self.holder.ask(ResidualCount(geometry, beta, far_away), "far")
         bread, bread_noise = self.bread(beta, clip)
         meat = self.meat(beta, clip, bread)
-        return _Last(
+        return _LastStep(
             score=_ReleasedScore(near.b, score, noise, clip),
             sd=sd,
             far=min(max(1 - float(inside[0]) / self.n, 0.0), 1.0),
@@ -323,7 +322,7 @@ class _Descent:
         drawn: Array = found.params * max(0.0, 1 - noise / max(float(b @ b), 1e-300))
         return drawn
 
-    def widened(self, near: _Near, beta: Array, unit_noise: float) -> tuple[float, float]:
+    def widened(self, near: _NearFit, beta: Array, unit_noise: float) -> tuple[float, float]:
         """The last clip and the standard deviation of residuals clipped there.
 
         A ladder of clips leads from the efficient one to the public range. Where the sums of what
@@ -345,7 +344,7 @@ class _Descent:
         return chosen, math.sqrt(square)
 
 
-def _conclude(descent: _Descent, near: _Near, last: _Last) -> Conclusion:
+def _conclude(descent: _LinearDescent, near: _NearFit, last: _LastStep) -> Conclusion:
     """Coefficients and their covariance with its parts, in internal coordinates."""
     metric, n, d = descent.metric, descent.n, descent.start.size
     spread = max(near.response_spread, last.sd)
@@ -386,7 +385,11 @@ def _conclude(descent: _Descent, near: _Near, last: _Last) -> Conclusion:
 
 
 def _pooled(
-    near: _Near, late: _ReleasedScore, bread: Array, variances: Array, slopes: tuple[float, float]
+    near: _NearFit,
+    late: _ReleasedScore,
+    bread: Array,
+    variances: Array,
+    slopes: tuple[float, float],
 ) -> _ReleasedScore:
     """The last two scores as one.
 
@@ -414,7 +417,7 @@ def _pooled(
     )
 
 
-def _remarks(near: _Near, last: _Last) -> tuple[str, ...]:
+def _remarks(near: _NearFit, last: _LastStep) -> tuple[str, ...]:
     """What the released numbers say about the fit; more is expected where the clip was widened."""
     usual = 0.05 if last.sd > near.spread else 0.02
     if last.far <= max(usual, 0.005 + 3 * last.far_noise):

@@ -15,7 +15,7 @@ from dpstats.estimators.base import Request, need_delta
 from dpstats.estimators.bounds import GLM_LOWER, GRAM_SEEN, NEWTON, NEWTON_UPPER, SMALL_DELTA
 from dpstats.estimators.central.counted import CountingMethod, counted_plan
 from dpstats.estimators.central.newton.remarks import blur_warnings
-from dpstats.estimators.central.newton.robust.glm_descent import GLMSchedule, descend
+from dpstats.estimators.central.newton.robust.glm_descent import GLMSchedule, descend_glm
 from dpstats.estimators.central.newton.robust.glm_law import NormalPredictor, tune
 from dpstats.estimators.central.newton.typical import Case, expect_typical
 from dpstats.estimators.central.scales.search import in_found_scales, with_scales, without_scales
@@ -147,7 +147,7 @@ class RobustGLM(CountingMethod[CoefficientEstimate]):
     def _fit(self, holder: Holder[Query], design: Design, plan: Plan) -> CoefficientEstimate:
         """Whiten, step, and ask for what standard errors need."""
         public = _schedule(design, plan.privacy, plan.n)
-        return in_found_scales(lambda h, scaled: descend(h, public, scaled), holder, design)
+        return in_found_scales(lambda h, scaled: descend_glm(h, public, scaled), holder, design)
 
 
 def _expected(design: Design) -> tuple[NormalPredictor, float]:

@@ -46,14 +46,13 @@ from dpstats.queries import (
     ResidualQuantile,
     Score,
     ScoreOuter,
-    Search,
     TailSums,
 )
 
 if TYPE_CHECKING:
     from dpstats.design import Design
 
-__all__ = ["GLMSchedule", "descend"]
+__all__ = ["GLMSchedule", "descend_glm"]
 
 Array = NDArray[np.float64]
 
@@ -98,12 +97,12 @@ class GLMSchedule:
     adaptive: bool
 
 
-def descend(holder: Holder[Query], public: GLMSchedule, design: Design) -> CoefficientEstimate:
+def descend_glm(holder: Holder[Query], public: GLMSchedule, design: Design) -> CoefficientEstimate:
     """Whiten, step, and conclude; see `dpstats.estimators.central.newton.robust.glm.RobustGLM`."""
     n = noisy_count(holder, len(design.names))
     level, offset = Start(holder, design, n)()
     metric, constant = coordinates(holder, design, n)
-    descent = _Descent(holder, public, design, metric, constant, n, level, offset)
+    descent = _GLMDescent(holder, public, design, metric, constant, n, level, offset)
     near = descent.approach()
     last = descent.last_step(near)
     found = _conclude(descent, near, last)
@@ -146,7 +145,7 @@ class _SolvedScore(NamedTuple):
     cov: Array
 
 
-class _Near(NamedTuple):
+class _NearEta(NamedTuple):
     """After all steps but the last: coefficients in whitened coordinates, and what they imply.
 
     `solved` is the last of these steps, not shrunk.
@@ -158,7 +157,7 @@ class _Near(NamedTuple):
     solved: _SolvedScore
 
 
-class _Last(NamedTuple):
+class _LastScore(NamedTuple):
     """What the last step released; see `RobustGLM`."""
 
     tuning: Tuning
@@ -172,7 +171,7 @@ class _Last(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class _Descent:
+class _GLMDescent:
     """Newton steps for coefficients ``w b``; `constant` is the b of a constant predictor 1."""
 
     holder: Holder[Query]
@@ -206,7 +205,7 @@ class _Descent:
         beta: Array = self.metric.w @ b
         return beta
 
-    def approach(self) -> _Near:
+    def approach(self) -> _NearEta:
         """All steps but the last."""
         geometry = self.metric.geometry(math.sqrt(self.constant.size))
         b = self.level * self.constant
@@ -224,7 +223,7 @@ class _Descent:
             b = self.stepped(b, solved)
             law = self.rows.law(b)
         scale = self.scale(len(self.public.shares) - 1, b, law, spread)
-        return _Near(b, law, scale, solved)
+        return _NearEta(b, law, scale, solved)
 
     def scale(self, k: int, b: Array, law: NormalPredictor, before: float) -> _Spread:
         """Spread of a normal response, dispersion of counts; see `Tuning`."""
@@ -240,7 +239,7 @@ class _Descent:
     def residual_quantile(self, k: int, b: Array, grid: Array) -> float:
         """A quantile of the residuals' size."""
         query = ResidualQuantile(grid, _QUANTILE[self.family.name], self.beta(b), self.family)
-        (found,), _ = self.holder.ask(Search(query), f"spread {k + 1}")
+        (found,), _ = self.holder.ask(query, f"spread {k + 1}")
         return float(found)
 
     def first_dispersion(self, b: Array, law: NormalPredictor) -> _Spread:
@@ -323,7 +322,7 @@ class _Descent:
         drawn: Array = mean * self.constant + varying
         return drawn
 
-    def last_step(self, near: _Near) -> _Last:
+    def last_step(self, near: _NearEta) -> _LastScore:
         """Ask for the last score, its bread and its meat."""
         d, beta = self.constant.size, self.beta(near.b)
         slot = f"score {len(self.public.shares)}"
@@ -343,11 +342,11 @@ class _Descent:
         outer = ScoreOuter(geometry, beta, clip, self.holder.plan.max_rows, family)
         meat, (_, meat_noise) = self.holder.ask(outer, "meat")
         inflate = self.n / max(self.n - d, 1.0)
-        return _Last(
+        return _LastScore(
             tuning, radius, score, noise, bread, bread_noise, meat * inflate, meat_noise * inflate
         )
 
-    def widened(self, near: _Near, tuning: Tuning, unit_noise: float) -> Tuning:
+    def widened(self, near: _NearEta, tuning: Tuning, unit_noise: float) -> Tuning:
         """The last clip, widened until what it cuts off beyond the model is negligible."""
         if not self.public.adaptive:
             return tuning
@@ -371,7 +370,9 @@ class _Descent:
 # -- what it comes to --------------------------------------------------------------------------
 
 
-def _bread(descent: _Descent, near: _Near, last: _Last) -> tuple[Array, Array, float, float]:
+def _bread(
+    descent: _GLMDescent, near: _NearEta, last: _LastScore
+) -> tuple[Array, Array, float, float]:
     """What was released, averaged with what the model expects; its variances, level and size."""
     metric, n, d = descent.metric, descent.n, len(last.bread)
     pattern = symmetric_pattern(d)
@@ -390,7 +391,7 @@ def _bread(descent: _Descent, near: _Near, last: _Last) -> tuple[Array, Array, f
     return bread, variances, level, size
 
 
-def _conclude(descent: _Descent, near: _Near, last: _Last) -> Conclusion:
+def _conclude(descent: _GLMDescent, near: _NearEta, last: _LastScore) -> Conclusion:
     """Coefficients and their covariance with its parts, in internal coordinates."""
     bread, variances, level, size = _bread(descent, near, last)
     noise = operator_norm(variances)
@@ -426,7 +427,7 @@ def _conclude(descent: _Descent, near: _Near, last: _Last) -> Conclusion:
     )
 
 
-def _meat(last: _Last, bread: Array, variances: Array) -> Array:
+def _meat(last: _LastScore, bread: Array, variances: Array) -> Array:
     """The meat: its level as released, its shape averaged with that of the bread."""
     d, pattern = len(bread), symmetric_pattern(len(bread))
     ratio = float(np.trace(last.meat)) / float(np.trace(bread))

@@ -22,7 +22,7 @@ from dpstats.estimators.bounds import (
 )
 from dpstats.estimators.central.counted import CountingMethod, counted_plan
 from dpstats.estimators.central.newton.remarks import blur_warnings, covering
-from dpstats.estimators.central.newton.robust.descent import Schedule, descend
+from dpstats.estimators.central.newton.robust.descent import Schedule, descend_linear
 from dpstats.estimators.central.newton.typical import Case, expect_typical
 from dpstats.estimators.central.scales.search import in_found_scales, with_scales, without_scales
 from dpstats.estimators.guesses import max_rows
@@ -177,7 +177,7 @@ class RobustOLS(CountingMethod[CoefficientEstimate]):
     def _fit(self, holder: Holder[Query], design: Design, plan: Plan) -> CoefficientEstimate:
         """Whiten, step, and ask for what standard errors need."""
         public = _schedule(design, plan.privacy, plan.n)
-        return in_found_scales(lambda h, scaled: descend(h, public, scaled), holder, design)
+        return in_found_scales(lambda h, scaled: descend_linear(h, public, scaled), holder, design)
 
 
 def _schedule(design: Design, privacy: Privacy, n: int) -> Schedule:
