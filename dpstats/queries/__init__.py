@@ -4,6 +4,13 @@ Nothing here draws noise or keeps rows: a query is a frozen record of public par
 ``total`` maps a block of rows to exact integers and whose ``sensitivity`` is a proved bound.
 """
 
+from dpstats.queries.augmented import (
+    AugmentedCount,
+    AugmentedCurvature,
+    AugmentedLengths,
+    AugmentedScore,
+    AugmentedSquares,
+)
 from dpstats.queries.base import Contribution, Query
 from dpstats.queries.blocks import Block, Geometry
 from dpstats.queries.candidates import CandidateLosses
@@ -56,6 +63,11 @@ from dpstats.queries.tails import MinEigenvalue, ResidualSums, TailSums
 
 __all__ = [
     "AstrayCounts",
+    "AugmentedCount",
+    "AugmentedCurvature",
+    "AugmentedLengths",
+    "AugmentedScore",
+    "AugmentedSquares",
     "Axis",
     "Block",
     "CandidateLosses",

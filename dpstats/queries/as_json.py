@@ -38,6 +38,7 @@ AnyQuery: TypeAlias = Query | LabelQuery
 
 # What may be asked: every record that these modules export and that has a sensitivity.
 _MODULES = [
+    "augmented",
     "candidates",
     "cells",
     "column_scores",

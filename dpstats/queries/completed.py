@@ -59,10 +59,25 @@ def completed_rows(x: Array, missing: NDArray[np.bool_], precision: Array) -> Ar
     return whole
 
 
-def _live(rows: Incomplete) -> NDArray[np.bool_]:
+def live_rows(rows: Incomplete) -> NDArray[np.bool_]:
     """Incomplete rows that contribute: their response, and some covariate, was observed."""
     live: NDArray[np.bool_] = ~rows.missing[:, -1] & ~rows.missing[:, :-1].all(axis=1)
     return live
+
+
+def need_precision(precision: Array) -> None:
+    """Refuse what is no inverse of second moments, or one of directions that are too unlike."""
+    shape = precision.shape
+    square = len(shape) == 2 and shape[0] == shape[1] > 0
+    if not (square and np.isfinite(precision).all()):
+        raise PlanError("precision: a square matrix of finite numbers is needed.")
+    sizes = np.linalg.eigvalsh(precision)
+    symmetric = np.allclose(precision, precision.T, rtol=1e-9, atol=1e-9)
+    if not (symmetric and sizes[0] >= 1 / _CONDITION and sizes[-1] <= _CONDITION):
+        raise PlanError(
+            "precision: a symmetric matrix is needed, whose eigenvalues are from "
+            f"{1 / _CONDITION:g} to {_CONDITION:g}."
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,17 +108,7 @@ class Completed(OfOtherRows):
     by_lots: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        shape = self.precision.shape
-        square = len(shape) == 2 and shape[0] == shape[1] > 0
-        if not (square and np.isfinite(self.precision).all()):
-            raise PlanError("precision: a square matrix of finite numbers is needed.")
-        sizes = np.linalg.eigvalsh(self.precision)
-        symmetric = np.allclose(self.precision, self.precision.T, rtol=1e-9, atol=1e-9)
-        if not (symmetric and sizes[0] >= 1 / _CONDITION and sizes[-1] <= _CONDITION):
-            raise PlanError(
-                "precision: a symmetric matrix is needed, whose eigenvalues are from "
-                f"{1 / _CONDITION:g} to {_CONDITION:g}."
-            )
+        need_precision(self.precision)
 
     @property
     def name(self) -> str:
@@ -124,7 +129,7 @@ class Completed(OfOtherRows):
         rows = None if block.incomplete is None else block.incomplete()
         if rows is None or not rows.rows.size:
             return block
-        live = _live(rows)
+        live = live_rows(rows)
         at = rows.rows[live]
         if not at.size:
             return block
@@ -175,7 +180,7 @@ class ObservedPairs(EachRow):
         total = np.full((self.size, self.size), complete)
         rows = None if block.incomplete is None else block.incomplete()
         if rows is not None and rows.rows.size:
-            signs = 1.0 - 2.0 * rows.missing[_live(rows), :-1]
+            signs = 1.0 - 2.0 * rows.missing[live_rows(rows), :-1]
             total = total + signs.T @ signs
         return exact_sum(total)
 

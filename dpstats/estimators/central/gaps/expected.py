@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpstats.errors import FormulaError
+from dpstats.estimators.central.newton.expectation import likelihood_variances, predicted
 from dpstats.estimators.central.newton.typical import Case
 from dpstats.estimators.central.newton.typical import expect_typical as ranged
 from dpstats.estimators.guesses import enough
@@ -19,7 +20,7 @@ from dpstats.queries import Geometry, Gram, Score
 if TYPE_CHECKING:
     from dpstats.design import Design
 
-__all__ = ["check_completable", "expect_completed"]
+__all__ = ["check_completable", "expect_augmented", "expect_completed"]
 
 _MOST_COLUMNS = 30  # numerical: beyond, released numbers are too many to be fitted together
 _BLUR = 0.15  # wording: noise on a second moment, in variances, from which the plan warns
@@ -100,3 +101,23 @@ def expect_completed(
     )
     plan = replace(plan, assumptions=(*plan.assumptions, statement))
     return ranged(plan, design, variances, warnings)
+
+
+def expect_augmented(plan: Plan, design: Design, complete: float) -> Plan:
+    """The same where no law of rows is asserted: as of whole rows, more by what gaps cost.
+
+    Completed columns vary less by what is missing, so that a coefficient moves by 1 / seen of what
+    its score does; and squares of scores are larger by what errors of completing add.
+    """
+    seen = complete ** (1 / (len(plan.names) - 1))
+
+    def variances(plan: Plan, design: Design, case: Case) -> tuple[float, float]:
+        private, sampled = likelihood_variances(plan, design, case)
+        longer = (1 + (1 - seen)) / seen
+        return private * longer / seen**2, sampled * longer
+
+    statement = (
+        "Covariates are missing completely at random, each in about "
+        f"{1 - seen:.0%} of rows (complete={complete:g})."
+    )
+    return predicted(replace(plan, assumptions=(*plan.assumptions, statement)), design, variances)

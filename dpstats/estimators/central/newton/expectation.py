@@ -22,7 +22,7 @@ from dpstats.protocol import Plan
 if TYPE_CHECKING:
     from dpstats.design import Design
 
-__all__ = ["least_variance", "predicted"]
+__all__ = ["least_variance", "likelihood_variances", "predicted"]
 
 Array = NDArray[np.float64]
 Variances = Callable[[Plan, "Design", Case], tuple[float, float]]
@@ -43,7 +43,7 @@ def predicted(plan: Plan, design: Design, variances: Variances | None = None) ->
     plan = replace(plan, assumptions=(*plan.assumptions, covering(noisy)))
 
     def widened(case: Case) -> tuple[float, float]:
-        private, sampled = (variances or _variances)(plan, design, case)
+        private, sampled = (variances or likelihood_variances)(plan, design, case)
         return unit * private, unit * sampled
 
     return expect_typical(
@@ -54,7 +54,7 @@ def predicted(plan: Plan, design: Design, variances: Variances | None = None) ->
     )
 
 
-def _variances(plan: Plan, design: Design, case: Case) -> tuple[float, float]:
+def likelihood_variances(plan: Plan, design: Design, case: Case) -> tuple[float, float]:
     """Of a whitened coefficient times n, of the noise and of sampling, by quadrature.
 
     From rows of the guessed model; the clip is the best for the lengths of their scores.

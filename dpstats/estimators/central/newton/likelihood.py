@@ -38,7 +38,7 @@ from dpstats.queries import (
 if TYPE_CHECKING:
     from dpstats.design import Design
 
-__all__ = ["LARGEST_SD", "LEAP", "MORE", "PRIOR_SD", "maximize"]
+__all__ = ["LARGEST_SD", "LEAP", "MORE", "PRIOR_SD", "PredictorClimb", "maximize"]
 
 Array = NDArray[np.float64]
 
@@ -70,7 +70,7 @@ def maximize(holder: Holder[Query], design: Design) -> CoefficientEstimate:
     found = whitened(holder, design, n)
     rows = NormalRows(design.family, found.centre, found.cov, offset_mean, offset_sd)
     asks = PredictorQuestions(found.metric.w, design.family)
-    climb = _PredictorClimb(holder, design, found, asks, n, rows, level)
+    climb = PredictorClimb(holder, design, found, asks, n, rows, level)
     return climb.reported(*climb.fit())
 
 
@@ -86,7 +86,7 @@ def _start(holder: Holder[Query], design: Design, n: float) -> tuple[float, floa
 
 
 @dataclass(frozen=True, eq=False)
-class _PredictorClimb(Climb):
+class PredictorClimb(Climb):
     """Newton steps for one linear predictor from a constant one, `level`."""
 
     rows: NormalRows
