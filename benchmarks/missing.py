@@ -16,6 +16,7 @@ import dpstats as dp
 
 CELLS = ((5, 10_000), (5, 20_000), (10, 10_000), (10, 20_000), (20, 20_000))
 LAWS = ("normal", "uniform", "skewed", "heavy", "two values")
+NORMAL = "em, normal=True"
 RATE, AR, SD = 0.2, 0.5, 0.5
 PRIVACY = dp.Central(1.0, 1e-6)
 
@@ -51,8 +52,8 @@ def fitted(x, gaps, y, seed, missing):
         {name: dp.Numeric(-wide, wide, scale=1) for name in names}
         | {"y": dp.Numeric(-2 * wide, 2 * wide, scale=1)}
     )
-    model = dp.ols("y ~ " + " + ".join(names), data | {"y": y}, schema, missing=missing)
-    asserted = {"normal": True} if missing == "em" else {}
+    way, asserted = ("em", {"normal": True}) if missing == NORMAL else (missing, {})
+    model = dp.ols("y ~ " + " + ".join(names), data | {"y": y}, schema, missing=way)
     return model.fit(PRIVACY, noise=dp.SeededNoise(seed), **asserted)
 
 
@@ -84,7 +85,7 @@ def main():
     parser.add_argument("--only", type=int, nargs="*")
     parser.add_argument("--rows", type=int, nargs="*")
     parser.add_argument("--law", choices=LAWS, default="normal")
-    parser.add_argument("--missing", choices=("em", "complete"), nargs="*", default=["em"])
+    parser.add_argument("--missing", choices=("em", NORMAL, "complete"), nargs="*", default=["em"])
     args = parser.parse_args()
     warnings.simplefilter("ignore")
     for p, n in CELLS:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.estimators.central.gaps.law import Parts
 from dpstats.estimators.central.gaps.moments import Moments, moment_requests
 from dpstats.estimators.central.newton.budget import COUNT, requests
 from dpstats.estimators.central.newton.climb import whitened
@@ -65,7 +64,7 @@ def maximize_augmented(holder: Holder[Query], design: Design) -> CoefficientEsti
     rows = _CompletingHolder(holder, moments.precision)
     (level,), _ = rows.ask(ResponseQuantile(response_grid(design), 0.5), "median")
     found = whitened(rows, design, moments.rows)
-    asks = _AugmentedQuestions(found.metric.w, moments)
+    asks = _AugmentedQuestions(found.metric.w, moments, design.reads)
     expected = NormalRows(design.family, found.centre, found.cov)
     climb = PredictorClimb(rows, design, found, asks, moments.rows, expected, float(level))
     estimate = climb.reported(*climb.fit())
@@ -102,6 +101,7 @@ class _AugmentedQuestions:
 
     w: Array
     moments: Moments
+    reads: tuple[frozenset[str], ...]
 
     @cached_property
     def _lift(self) -> Array:
@@ -111,10 +111,7 @@ class _AugmentedQuestions:
         right each of them is 0, whatever the gaps are.
         """
         d, precision = len(self.moments.second), self.moments.precision
-        law = self.moments.law(precision)
-        observed = Parts.of(law.rows(even_points(law.uniforms, _MADE))).observed
-        gaps, times = np.unique(observed == 0.0, axis=0, return_counts=True)
-        gaps = np.insert(gaps, 0, False, axis=1)
+        gaps, times = np.unique(self._gaps, axis=0, return_counts=True)
         filled = np.stack([completion(missing, precision) for missing in gaps])
         left = (np.eye(d) - filled).reshape(len(gaps), -1)
         mean = (filled.reshape(len(gaps), -1) * (times / times.sum())[:, None]).T @ left
@@ -122,6 +119,25 @@ class _AugmentedQuestions:
         i, j = np.triu_indices(d)
         lift = a[:, i, :, j] + np.where(i == j, 0.0, 1.0)[:, None, None] * a[:, j, :, i]
         return np.moveaxis(lift, 0, 1) / self.moments.both[i, j][None, :, None]
+
+    @property
+    def _gaps(self) -> NDArray[np.bool_]:
+        """Where made-up rows miss columns: these miss what they read, each input by itself."""
+        shares = np.diag(self.moments.both)
+        alone = {  # the share of rows that have an input; of a product's, a root of that of both
+            name: float(share) ** (1 / len(mine))
+            for share, mine in sorted(
+                zip(shares, self.reads, strict=True), key=lambda p: -len(p[1])
+            )
+            for name in mine
+        }
+        points = even_points(max(len(alone), 1), _MADE).T
+        lost = {name: row >= alone[name] for name, row in zip(alone, points, strict=False)}
+        gaps = np.zeros((_MADE, len(self.reads)), dtype=np.bool_)
+        for j, mine in enumerate(self.reads):
+            for name in mine:
+                gaps[:, j] |= lost[name]
+        return gaps
 
     def _at(self, b: Array) -> tuple[Array, Array, Array, Array, Array]:
         beta = self.w @ b

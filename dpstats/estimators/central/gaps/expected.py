@@ -26,8 +26,8 @@ _MOST_COLUMNS = 30  # numerical: beyond, released numbers are too many to be fit
 _BLUR = 0.15  # wording: noise on a second moment, in variances, from which the plan warns
 
 
-def check_completable(design: Design) -> None:
-    """Refuse a design whose columns cannot be completed one by one.
+def check_completable(design: Design, normal: bool) -> None:
+    """Refuse a design whose rows cannot be completed, or, where they are normal, by one law.
 
     Raises
     ------
@@ -40,7 +40,7 @@ def check_completable(design: Design) -> None:
         raise FormulaError(
             f"missing='em' completes the rows of a formula with an intercept; {instead}"
         )
-    if design.factors:
+    if normal and design.factors:
         raise FormulaError(
             f"missing='em' completes numeric columns, and {', '.join(map(repr, design.factors))} "
             f"{'has' if len(design.factors) == 1 else 'have'} levels: their dummies miss "
@@ -52,7 +52,7 @@ def check_completable(design: Design) -> None:
             f"missing='em' takes 1 to {_MOST_COLUMNS} covariates, and the formula has {count}; "
             f"{instead}"
         )
-    if design.joint:
+    if normal and design.joint:
         raise FormulaError(
             f"missing='em' completes columns one by one, and {', '.join(map(repr, design.joint))} "
             f"miss jointly with others: powers, splines and products of a column that is missing "
@@ -86,7 +86,7 @@ def expect_completed(
         unit = case.spread**2
         return unit * noisy, unit * sampled
 
-    blur = plan.noise(Gram(Geometry(math.sqrt(d))), "gram").sd / math.sqrt(2) / plan.n / seen**2
+    blur = plan.noise(Gram(Geometry(math.sqrt(d))), "observed gram").sd / math.sqrt(2) / plan.n / seen**2
     warnings: tuple[str, ...] = ()
     if blur > _BLUR:
         warnings = (

@@ -106,10 +106,10 @@ class CompletedOLS(CountingMethod[CoefficientEstimate]):
 
     def _plan(self, design: Design, privacy: Privacy, n: int, options: Options) -> Plan:
         need_delta(self.name, privacy)
-        expected.check_completable(design)
         normal = options.get("normal", False)
         if not isinstance(normal, bool):
             raise OptionError(f"normal={given(normal)}: True or False is needed.")
+        expected.check_completable(design, normal)
         asks = _requests() if normal else augmented_requests(design, privacy, n)
         asks = with_scales(asks, design, privacy, n)
         plan = counted_plan(self, design, privacy, n, asks, {"normal": normal})
