@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
@@ -158,25 +157,15 @@ class Design(ABC):
         return tuple(name for name in names if not isinstance(self.schema[name], Numeric))
 
     @property
-    def reads(self) -> tuple[frozenset[str], ...]:
-        """Columns of the table that each column is made of: where one is missing, it is."""
-        layout = self._layout
-        names: list[frozenset[str]] = [frozenset()] * len(self.names)
-        for j, name in zip(layout.positions, layout.lookups, strict=True):
-            names[int(j)] = frozenset([name])
-        for places, _, read in layout.computed:
-            for j in places:
-                names[int(j)] = frozenset(read)
-        return tuple(names)
-
-    @property
     def joint(self) -> tuple[str, ...]:
         """Columns that read an input together with others: where it is missing, so are they all."""
-        often = Counter(name for mine in self.reads for name in mine)
+        layout = self._layout
+        reads = [(int(j), {name}) for j, name in zip(layout.positions, layout.lookups, strict=True)]
+        reads += [(int(j), set(names)) for places, _, names in layout.computed for j in places]
         return tuple(
-            name
-            for name, mine in zip(self.names, self.reads, strict=True)
-            if len(mine) > 1 or any(often[read] > 1 for read in mine)
+            self.names[j]
+            for j, mine in sorted(reads, key=lambda pair: pair[0])
+            if len(mine) > 1 or any(mine & other for k, other in reads if k != j)
         )
 
     def _called(self, layout: Layout) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Rows that miss covariates: completed, stepped, and fitted to what was released."""
+"""Rows that miss covariates: completed, and stepped by augmented scores."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ import statsmodels.api as sm
 import dpstats as dp
 from dpstats.datasets import randhie
 from dpstats.errors import DPStatsError, FormulaError, OptionError, TrustError
-from dpstats.estimators.central.gaps.law import GappyRows, Parts
-from dpstats.estimators.numerics import released
-from dpstats.estimators.numerics.released import even_points
+from dpstats.estimators.central.gaps.questions import completion
 from dpstats.queries.completed import completed_rows
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpstats.errors.FeasibilityWarning")
@@ -43,9 +41,9 @@ def table(x, y, gaps):
     return {f"x{j}": np.where(gaps[:, j], np.nan, x[:, j]) for j in range(P)} | {"y": y}
 
 
-def fitted(data, privacy=PRIVACY, seed=1, normal=True, **options):
-    model = dp.ols(FORMULA, data, SCHEMA, missing="em")
-    return model.fit(privacy, noise=dp.SeededNoise(seed), normal=normal, **options)
+def fitted(data, privacy=PRIVACY, seed=1, schema=SCHEMA, formula=FORMULA, **options):
+    model = dp.ols(formula, data, schema, missing="em")
+    return model.fit(privacy, noise=dp.SeededNoise(seed), **options)
 
 
 def test_completed_rows_are_conditional_means_of_normal_rows():
@@ -60,33 +58,7 @@ def test_completed_rows_are_conditional_means_of_normal_rows():
         wanted = second[np.ix_(u, ~u)] @ np.linalg.solve(second[np.ix_(~u, ~u)], row[~u])
         assert np.allclose(whole[u], wanted)
         assert np.array_equal(whole[~u], row[~u])
-
-
-def test_scores_are_the_derivatives_of_expectations():
-    """Cov(q, score) against differences of E q between laws, for a few q; both by simulation."""
-    law = GappyRows(
-        SLOPES, 0.5, np.array([0.2, 0.0, -0.3]), COV, 1 - RATES, np.linalg.inv(np.eye(P + 1) + 0.3)
-    )
-    uniforms = even_points(law.uniforms, 2**14)
-
-    def expected(at):
-        parts = Parts.of(at.rows(uniforms))
-        return np.column_stack(
-            [parts.completed[:, 1:] * np.tanh(parts.y)[:, None], parts.zeros, parts.zeros**2]
-        )
-
-    made, scores = expected(law), law.scores(law.rows(uniforms))
-    slopes = made.T @ (scores - scores.mean(axis=0)) / len(made)
-    blocks = np.split(np.arange(law.size), np.cumsum([P + 1, 1, P, P * (P + 1) // 2]))
-    for block in blocks:  # coefficients, spread, means, covariances, shares
-        step = np.zeros(law.size)
-        step[block] = 0.1 * np.random.default_rng(block[0]).normal(size=block.size)
-        change = (expected(law.moved(step)) - expected(law.moved(-step))).mean(axis=0) / 2
-        products = (made - made.mean(axis=0)) * (scores @ step)[:, None]
-        se = products.std(axis=0) / len(made) ** 0.5 + 1e-4
-        assert (np.abs(change - slopes @ step) < 4 * se).all()
-        if block.size > 1:  # of the spread alone expectations of tanh hardly move
-            assert (np.abs(change) > 8 * se).any()  # power
+        assert np.allclose(completion(u, np.linalg.inv(second)) @ np.where(u, 0.0, row), whole)
 
 
 @pytest.mark.full
@@ -101,55 +73,77 @@ def test_with_a_large_budget_the_answer_is_right_where_filling_a_mean_is_not():
     assert np.abs((filled.params - SLOPES) / filled.bse).max() > 10  # power
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("how", ["skewed", "together"])
-def test_without_its_model_there_is_no_interval_and_the_answer_is_right(how):
+def test_no_law_of_rows_or_of_gaps_is_needed_for_an_interval(how):
+    """Skewed columns; and gaps of which one comes with the others."""
     x, y, gaps = rows(20_000, 4, shape=how)
     if how == "together":
         gaps = np.repeat(gaps[:, 2:], P, axis=1)
-    found = fitted(table(x, y, gaps), dp.Central(2.0, 1e-6))
-    assert "contradict" in " ".join(found.estimate.remarks)
-    assert not np.isfinite(found.conf_int().to_numpy()).any()
-    assert np.abs(found.params.to_numpy() - SLOPES).max() < 0.1
+    found = fitted(table(x, y, gaps), dp.Central(20.0, 1e-6))
+    apart = (found.params.to_numpy() - SLOPES) / found.bse.to_numpy()
+    assert np.abs(apart).max() < 4.0  # false alarm 3e-4
+    assert found.bse.max() < 0.02
 
 
 @pytest.mark.full
-def test_under_its_model_the_test_of_it_is_silent():
-    found = fitted(table(*rows(5_000, 51)))
-    assert found.released["goodness of fit"]["p"] > 0.005  # its false alarm
-    assert np.isfinite(found.conf_int().to_numpy()).all()
+@pytest.mark.parametrize("shape", ["normal", "skewed"])
+def test_intervals_hold_the_coefficients_as_often_as_they_say(shape):
+    """Over 60 tables: 240 coefficients, whose share has a standard error of .014."""
+    held, narrow = [], []
+    for seed in range(60):
+        found = fitted(table(*rows(10_000, 100 + seed, shape=shape)), seed=seed)
+        apart = np.abs(found.params.to_numpy() - SLOPES) / found.bse.to_numpy()
+        held.append(apart < 1.96)
+        narrow.append(apart < 0.98)
+    assert 0.90 < np.mean(held) < 0.99
+    assert np.mean(narrow) < 0.80  # power: intervals of half the length do not hold it
 
 
-def test_a_fit_that_does_not_come_to_rest_is_the_last_step_without_intervals(monkeypatch):
-    data = table(*rows(5_000, 51))
-    whole = fitted(data)
-    assert whole.has_inference
-    monkeypatch.setattr(released, "_STEPS", 1)
-    found = fitted(data)
-    assert "did not come to rest" in " ".join(found.estimate.remarks)
-    assert not found.has_inference
-    assert np.abs(found.params.to_numpy() - SLOPES).max() < 0.2
-
-
-def test_who_does_not_assert_normal_rows_has_no_interval():
-    """Long rows of a bent mean move least squares, and clipped answers cannot tell."""
-    data = table(*rows(5_000, 51))
-    found, asserted = (fitted(data, normal=normal) for normal in (False, True))
-    np.testing.assert_array_equal(found.params, asserted.params)
-    assert "normal=True" in found.no_inference
-    assert not np.isfinite(found.conf_int().to_numpy()).any()
-    assert "far from least squares" in str(found.summary()).replace("\n", " ")
-    with pytest.raises(DPStatsError, match="True or False"):
-        fitted(data, normal="yes")
+def test_levels_powers_and_products_go_missing_together():
+    """A factor whose dummies miss jointly, a square and a product, against rows without gaps."""
+    rng = np.random.default_rng(8)
+    n = 12_000
+    x, g = rng.exponential(size=n) - 1, rng.choice(["a", "b", "c"], n, p=[0.5, 0.3, 0.2])
+    z = 0.5 * x + rng.normal(size=n)
+    y = 0.5 + x + 0.2 * x**2 - (g == "b") + 0.6 * (g == "c") * z + rng.normal(size=n)
+    holed = {
+        "x": np.where(rng.uniform(size=n) < 0.2, np.nan, x),
+        "g": np.where(rng.uniform(size=n) < 0.2, None, g),
+        "z": np.where(rng.uniform(size=n) < 0.2, np.nan, z),
+    }
+    schema = dp.Schema(
+        y=dp.Numeric(-20, 20, scale=2),
+        x=dp.Numeric(-2, 10, scale=1),
+        z=dp.Numeric(-9, 9, scale=1),
+        g=dp.Categorical(["a", "b", "c"]),
+    )
+    formula = "y ~ x + I(x ** 2) + C(g) * z"
+    found = fitted(holed | {"y": y}, dp.Central(20.0, 1e-6), schema=schema, formula=formula)
+    whole = sm.OLS.from_formula(formula, {"x": x, "g": g, "z": z, "y": y}).fit()
+    assert set(found.params.index) == set(whole.params.index)
+    apart = (found.params - whole.params) / found.bse
+    assert np.abs(apart).max() < 4.0
+    assert (found.bse > whole.bse).all()
+    assert found.bse.max() < 5 * whole.bse.max()
 
 
 @pytest.mark.full
-def test_on_real_rows_there_is_no_interval():
+def test_on_real_rows_intervals_hold_what_rows_without_gaps_give():
     df, schema = randhie.load()
-    gone = np.random.default_rng(1).uniform(size=(len(df), 2)) < 0.15
-    df = df.assign(disea=df.disea.mask(gone[:, 0]), lpi=df.lpi.mask(gone[:, 1]))
-    model = dp.ols("mdvis ~ lncoins + disea + lpi", df, schema, missing="em")
-    assert not model.fit(PRIVACY, noise=dp.SeededNoise(1)).has_inference
+    formula = "mdvis ~ lncoins + disea + lpi + hlthg"
+    whole = sm.OLS.from_formula(formula, df).fit()
+    apart = []
+    for seed in range(12):
+        gone = np.random.default_rng(seed).uniform(size=(len(df), 3)) < 0.2
+        holed = df.assign(
+            disea=df.disea.mask(gone[:, 0]),
+            lpi=df.lpi.mask(gone[:, 1]),
+            hlthg=df.hlthg.mask(gone[:, 2]),
+        )
+        found = fitted(holed, seed=seed, schema=schema, formula=formula)
+        apart.append((found.params - whole.params).to_numpy() / found.bse.to_numpy())
+    assert np.mean(np.abs(apart) < 1.96) >= 0.9
+    assert np.mean(np.abs(apart) < 0.3) < 0.6  # power
 
 
 def test_a_column_that_nobody_answered_is_said_and_has_no_interval():
@@ -167,7 +161,6 @@ def test_covariates_that_no_row_has_both_of_are_named_and_have_no_interval():
     found = fitted(table(x, y, gaps))
     said = " ".join(found.estimate.remarks)
     assert "Hardly any row has both 'x0' and 'x1'" in said
-    assert "which needs neither" not in said
     assert not np.isfinite(found.conf_int().to_numpy()).any()
     gaps[:800, :2] = False  # a fifth of the rows has both
     assert "Hardly any row" not in " ".join(fitted(table(x, y, gaps)).estimate.remarks)
@@ -184,10 +177,6 @@ def test_rows_without_a_response_are_not_said_to_be_completed():
 @pytest.mark.parametrize(
     ("formula", "what"),
     [
-        ("y ~ x0 + C(g)", "'g' has levels"),
-        ("y ~ x0 + I(x0 ** 2)", "miss jointly"),
-        ("y ~ poly(x0, 2)", "miss jointly"),
-        ("y ~ x0 + x0:x1", "'x0:x1'"),
         ("y ~ 0 + x0", "with an intercept"),
         ("y ~ 1", "1 to 30 covariates"),
     ],
@@ -292,16 +281,22 @@ def test_whatever_the_noise_is_a_fit_ends_and_says_that_it_knows_nothing():
     model = dp.ols(FORMULA, table(x, y, gaps), wide, missing="em")
     found = model.fit(dp.Central(0.01, 1e-6), noise=dp.SeededNoise(1))
     assert np.isfinite(found.params).all()
-    assert "Noise hides the second moments" in " ".join(found.estimate.remarks)
+    said = " ".join([*found.plan.warnings, *found.estimate.remarks])
+    assert "Not identified" in said or "Too few rows" in said
 
 
-def test_several_rows_of_a_person_have_no_interval():
-    data = table(*rows(4_000, 11)) | {"person": np.arange(4_000) // 2}
-    schema = dp.Schema(dict(SCHEMA), unit="person", max_rows=2)
-    privacy = dp.Central(4.0, 1e-6, rows=4_000)
-    found = dp.ols(FORMULA, data, schema, missing="em").fit(privacy, noise=dp.SeededNoise(1))
-    assert "rows of a person" in found.estimate.inference
-    assert np.abs(found.params.to_numpy() - SLOPES).max() < 0.3
+@pytest.mark.full
+def test_intervals_allow_for_persons_whose_rows_are_alike():
+    """Each person is there four times: standard errors are twice those of as many persons."""
+    x, y, gaps = rows(5_000, 11)
+    several = {k: np.repeat(v, 4) for k, v in table(x, y, gaps).items()}
+    several["person"] = np.repeat(np.arange(5_000), 4)
+    schema = dp.Schema(dict(SCHEMA), unit="person", max_rows=4)
+    found = fitted(several, dp.Central(50.0, 1e-6, rows=20_000), schema=schema)
+    apart = (found.params.to_numpy() - SLOPES) / found.bse.to_numpy()
+    assert np.abs(apart).max() < 4.0
+    alone = fitted(table(*rows(20_000, 12)), dp.Central(50.0, 1e-6))
+    assert 1.6 < float(np.median(found.bse / alone.bse)) < 2.8
 
 
 def test_few_complete_rows_are_said_above_the_coefficients():

@@ -14,6 +14,11 @@ from dpstats.families.dispersion import Dispersion
 from dpstats.families.signs import SignedFamily
 from dpstats.queries import (
     AstrayCounts,
+    AugmentedCount,
+    AugmentedCurvature,
+    AugmentedLengths,
+    AugmentedScore,
+    AugmentedSquares,
     Axis,
     Block,
     ColumnCells,
@@ -85,6 +90,8 @@ PAIR = Geometry(1.2, WHITEN[:2, 1:])  # of two columns
 APART = np.vstack([5 * WHITEN[:2], -4 * WHITEN[1:]])  # residuals to two components
 LINES = np.array([[0.4, -0.25, 0.7], [-0.5, 0.6, 0.1]])  # coefficients of two components
 PRECISION = np.array([[1.5, -0.9, 0.2], [-0.9, 2.0, 0.4], [0.2, 0.4, 0.8]])
+SECOND = np.linalg.inv(PRECISION)[np.triu_indices(D)]
+AUGMENTED = (WHITEN, BETA, PRECISION, SECOND, np.arange(-9.0, 9.0).reshape(D, -1) / 30)
 PART = Geometry(1.2, WHITEN[:2])  # two directions of three columns
 TWO = Axis(np.array([0, 2]), np.array([1.0, 2.0]), np.array([-9.0, 0.0, 1.0, 9.0]))
 IN_CELLS = ScoredColumn(1, np.array([-1.0, -0.2, 0.5, 1.0]), np.array([-1.7, 0.1, 1.7]))
@@ -106,6 +113,11 @@ GAUSSIAN_LOG, POISSON_IDENTITY = Family("gaussian", "log"), Family("poisson", "i
 # Questions that read each value by itself, of incomplete rows too.
 BY_VALUE = (
     AstrayCounts,
+    AugmentedCount,
+    AugmentedCurvature,
+    AugmentedLengths,
+    AugmentedScore,
+    AugmentedSquares,
     ColumnCells,
     ColumnMoments,
     ColumnPrefixes,
@@ -198,6 +210,12 @@ _CASES = [
     Case(Completed(ResidualQuantile(SEARCHED, 0.7, BETA), PRECISION), np.inf, 0.99),
     Case(Completed(ResidualMoment(PLAIN, BETA, 0.4), PRECISION), 2, 0.95),
     Case(ObservedPairs(D), 2, 0.6),
+    Case(AugmentedScore(*AUGMENTED, 0.3), 2, 0.95),
+    Case(AugmentedScore(*AUGMENTED, 0.6, 0.2), 2, 0.9, offset=True),
+    Case(AugmentedSquares(*AUGMENTED, 0.4), 2, 0.9),
+    Case(AugmentedCurvature(*AUGMENTED, 9.0, 1.3), 2, 0.9),
+    Case(AugmentedLengths(*AUGMENTED, GRID), 2, 0.99),
+    Case(AugmentedCount(*AUGMENTED, 0.5), 2, 1.0),
     Case(TailSums(BETA, np.array([0.2, 0.4, 0.8])), 2, 0.95),
     Case(AstrayCounts((1,) * (D + 1)), 2, 0.99),
     Case(AstrayCounts((1, D)), 2, 0.99),

@@ -11,6 +11,7 @@ import pytest
 from dpstats.errors import PlanError
 from dpstats.privacy import Neighbors
 from dpstats.queries import (
+    AugmentedSquares,
     Geometry,
     Gram,
     LevelSquares,
@@ -20,8 +21,10 @@ from dpstats.queries import (
     ScoreOuter,
     ScoreSquares,
 )
+from dpstats.queries.row_norms import Squares
 from tests.grids import grid
 from tests.queries.cases import (
+    AUGMENTED,
     BETA,
     CASES,
     ROOT,
@@ -84,11 +87,7 @@ def test_adding_a_row_moves_the_answer_by_at_most_its_sensitivity(case: Case) ->
 @pytest.mark.parametrize(
     "case",
     grid(
-        [
-            c
-            for c in CASES
-            if not isinstance(c.query, PairScales | ScoreOuter | ScoreSquares | LevelSquares)
-        ],
+        [c for c in CASES if not isinstance(c.query, PairScales | ScoreOuter | Squares)],
         sharpest,
     ),
     ids=str,
@@ -111,12 +110,14 @@ def test_a_unit_of_several_rows_stays_within_its_sensitivity(
         assert distance(case, one, other) <= claimed * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("kind", [ScoreOuter, ScoreSquares, LevelSquares])
+@pytest.mark.parametrize("kind", [ScoreOuter, ScoreSquares, LevelSquares, AugmentedSquares])
 def test_cluster_outer_products_stay_within_their_sensitivity(kind: Any) -> None:
     rng, m = np.random.default_rng(14), 3
     first = Geometry(1.3, WHITEN) if kind is ScoreOuter else WHITEN
     if kind is LevelSquares:
         query = LevelSquares(WHITEN, THREE, ROOT, 0.4, max_rows=m)
+    elif kind is AugmentedSquares:
+        query = AugmentedSquares(*AUGMENTED, 0.4, max_rows=m)
     else:
         query = kind(first, BETA, 0.4, max_rows=m)
     claimed = query.sensitivity(REPLACE, m)

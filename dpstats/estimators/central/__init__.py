@@ -13,7 +13,7 @@ CENTRAL: tuple[MethodEntry, ...] = (
     MethodEntry(
         "ols", "adaptive-clipping-gd", "central.published.adaptive_clipping_gd:AdaptiveClippingGD"
     ),
-    MethodEntry("ols", "em", "central.gaps.ols:CompletedOLS"),
+    MethodEntry("ols", "em", "central.gaps.ols:AugmentedOLS"),
     MethodEntry("logit", "newton", "central.newton.newton:Newton"),
     MethodEntry("glm", "newton", "central.newton.newton:Newton"),
     MethodEntry("logit", "dp-gd", "central.published.dp_gd:DPGD"),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dpstats.estimators.bounds import rates
-from dpstats.estimators.sources import DONG, INDIRECT, ZHANG_EM
+from dpstats.estimators.bounds import GRAM_SEEN, SMALL_DELTA, rates
+from dpstats.estimators.sources import DONG, ROBINS, ZHANG_EM
 from dpstats.theory import Assumption, Citation, Theory
 
 __all__ = ["GAPS"]
@@ -11,10 +11,10 @@ __all__ = ["GAPS"]
 _OWN = Citation(
     "dpstats-gaps",
     "The dpstats developers",
-    "Noisy Newton steps on completed rows, and all released answers",
+    "Noisy Newton steps from augmented scores of completed rows",
     2026,
     "dpstats",
-    "proof in the docstring of Completed",
+    "proofs in the docstrings of Completed and dpstats.queries.augmented",
 )
 _UPPER, _LOWER = ZHANG_EM.at("Theorem A.5"), ZHANG_EM.at("Theorem A.6")
 _BELOW = (
@@ -25,22 +25,21 @@ _BELOW = (
 GAPS = Theory(
     estimand="the least-squares coefficients of the population, had no covariate been missing",
     guarantee=(
-        "(epsilon, delta)-DP for every data set: noisy comparisons, Gram matrices (sqrt(2) R^2 "
-        "under replace-one, R^2 under add-remove), signs of what was observed (sqrt(2) d, d) and "
-        "scores (2 R C, R C) of rows that are completed one by one; all noise is Gaussian and "
-        "composes exactly."
+        "(epsilon, delta)-DP for every data set: noisy comparisons, counts (1), histograms "
+        "(sqrt(2)), Gram matrices (sqrt(2) R^2 under replace-one, R^2 under add-remove), signs of "
+        "what was observed (sqrt(2) d, d), scores of length C (2 C, C) and their squares (sqrt(2) "
+        "C^2, C^2) of rows that are completed one by one; all noise is Gaussian and composes "
+        "exactly."
     ),
     assumptions=(
         Assumption("Covariates are missing completely at random: gaps depend on no value"),
-        Assumption(
-            "For intervals: covariates and errors are normal, gaps of a row are independent of "
-            "each other; both are tested"
-        ),
-        Assumption("Noise does not hide the second moments of the columns", resolution=True),
+        Assumption("No few rows carry the answer: long scores add up to little"),
+        GRAM_SEEN,
+        SMALL_DELTA,
     ),
     upper=rates("sqrt(d/n)", "d sqrt(log(1/delta))/(n eps)", _UPPER, conjectured=True),
     lower=rates("sqrt(d/n)", "d/(n eps)", _LOWER, given=_BELOW),
-    citations=(_OWN, ZHANG_EM, INDIRECT, DONG),
+    citations=(_OWN, ZHANG_EM, ROBINS, DONG),
     corrections=(
         "The printed second moment given what was observed is not the posterior one, and makes the "
         "sensitivity of the printed gradient grow with the coefficients (Algorithms 6 and 8): rows "
