@@ -30,7 +30,7 @@ _MOST = 1e5  # numerical: largest second moment, in squared scales
 
 
 def moment_requests(gram: float) -> list[Request]:
-    """The questions of `SecondMoments.of`; `gram` is the share of the budget of the second moments."""
+    """The questions of `SecondMoments.of`; `gram` is the share that second moments have."""
     return [
         Request("observed norm", _LENGTH, "a length that few rows exceed"),
         Request("observed gram", gram, "second moments of what was observed"),

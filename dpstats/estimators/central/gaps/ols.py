@@ -97,11 +97,17 @@ class AugmentedOLS(CountingMethod[CoefficientEstimate]):
         return in_found_scales(_estimate, holder, design)
 
 
+class _AugmentedClimb(PredictorClimb):
+    """Newton steps from augmented scores, whose products of columns have one long tail."""
+
+    peeled = False
+
+
 def _requests(design: Design, privacy: Privacy, n: float) -> list[Request]:
     """Those for second moments, and those of a fit of whole rows with what is left."""
     first = moment_requests(_GRAM)
     left = 1 - sum(ask.weight for ask in first)
-    rest = [ask for ask in requests(design, privacy, n) if ask.slot != COUNT.slot]
+    rest = [ask for ask in requests(design, privacy, n, peeled=False) if ask.slot != COUNT.slot]
     return [*first, *(replace(ask, weight=left * ask.weight) for ask in rest)]
 
 
@@ -112,7 +118,7 @@ def _estimate(holder: Holder[Query], design: Design) -> CoefficientEstimate:
     found = whitened(rows, design, moments.rows)
     asks = AugmentedQuestions(found.metric.w, moments)
     expected = NormalRows(design.family, found.centre, found.cov)
-    climb = PredictorClimb(rows, design, found, asks, moments.rows, expected, float(level))
+    climb = _AugmentedClimb(rows, design, found, asks, moments.rows, expected, float(level))
     estimate = climb.reported(*climb.fit())
     if moments.unseen is None:
         return estimate

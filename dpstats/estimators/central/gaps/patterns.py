@@ -1,4 +1,4 @@
-"""Made-up gaps: which columns rows miss, with the shares that were released of columns and pairs."""
+"""Made-up gaps: rows that miss columns, and pairs of them, in the shares that were released."""
 
 from __future__ import annotations
 

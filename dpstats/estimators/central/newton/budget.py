@@ -74,8 +74,8 @@ def between_0_and_1(design: Design) -> NDArray[np.bool_]:
     return narrow
 
 
-def requests(design: Design, privacy: Privacy, n: float) -> list[Request]:
-    """Every question of a fit, and its share of the budget."""
+def requests(design: Design, privacy: Privacy, n: float, peeled: bool) -> list[Request]:
+    """Every question of a fit, and its share of the budget; `peeled` as of `peels`."""
     clear = _CLEAR_RARE if between_0_and_1(design).any() else CLEAR
     moments = min(1.0, max(_LEAST_PART, blur(design, privacy, n) / clear))
     more = _RARE_BREAD * (moments - _LEAST_PART) / (1 - _LEAST_PART) if clear < CLEAR else 0.0
@@ -108,7 +108,7 @@ def requests(design: Design, privacy: Privacy, n: float) -> list[Request]:
         ),
     ]
     left = 1.0 - sum(r.weight for r in aside)
-    inner = 1 / (1 + math.sqrt(_left(design)))  # the least noise on both together
+    inner = 1 / (1 + math.sqrt(_left(design, peeled)))  # the least noise on both together
     last = [
         Request(f"{part} score {k + 1}", left * share * of_it, _PURPOSES[part])
         for k, share in enumerate(_LAST)
@@ -170,12 +170,12 @@ def peels(design: Design) -> bool:
     return bool(design.family == GAUSSIAN)
 
 
-def _left(design: Design) -> float:
+def _left(design: Design, peeled: bool) -> float:
     """Share of the variance of its noise that an outer part is expected to keep."""
-    return omitted(len(design.names)) if peels(design) else 1.0
+    return omitted(len(design.names)) if peeled else 1.0
 
 
-def last_noise(plan: Plan, design: Design) -> float:
+def last_noise(plan: Plan, design: Design, peeled: bool) -> float:
     """Standard deviation of the noise of both last scores together, at clip 1; public.
 
     Of outer parts that may be replaced by nothing, what that leaves of their variance.
@@ -185,7 +185,7 @@ def last_noise(plan: Plan, design: Design) -> float:
     variances = [
         sum(
             left * plan.noise(half, f"{part} score {k + 1}").sd ** 2
-            for part, left in zip(_PARTS, (1.0, _left(design)), strict=True)
+            for part, left in zip(_PARTS, (1.0, _left(design, peeled)), strict=True)
         )
         for k in range(len(_LAST))
     ]

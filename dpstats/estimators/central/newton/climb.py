@@ -131,6 +131,11 @@ class Climb(ABC):
         return _EARLY_KEPT
 
     @property
+    def peeled(self) -> bool:
+        """Whether what half a clip leaves out is drawn towards nothing; see `peels`."""
+        return peels(self.design)
+
+    @property
     @abstractmethod
     def start(self) -> Array:
         """Coefficients to start from."""
@@ -170,17 +175,16 @@ class Climb(ABC):
     def later(self, b: Array, clip: float, spread: float) -> tuple[Conclusion, dict[str, float]]:
         """The steps that are taken once the clip of the early ones is known."""
         law, b, middle = self.tails(b, clip)
-        clip = law.best(last_noise(self.holder.plan, self.design), b.size)
-        peeled = peels(self.design)
+        clip = law.best(last_noise(self.holder.plan, self.design, self.peeled), b.size)
         bread = self.bread(b, clip)
         first = self.last(0, b, clip)
-        score = whole(first, peeled)
+        score = whole(first, self.peeled)
         b = self.bounded(b + self.late_step(b, score, bread))
         foresee(self.holder, [*self.halves(b, clip), self.squares(b, clip)])
         second = self.last(1, b, clip)
         bread, told = self.told(bread, as_asked(first), as_asked(second))
         both = pool_scores(first, second, bread.matrix)
-        score = whole(both, peeled)
+        score = whole(both, self.peeled)
         at, score = join_scores(middle, ScoreAt(both.at, score), bread.matrix)
         meat = self.meat(b, clip, bread.matrix) * self.n / max(self.n - b.size, 1.0)
 
@@ -303,7 +307,7 @@ class Climb(ABC):
             self.rarer(b),
             short_scores(self.design),
         )
-        noise = last_noise(self.holder.plan, self.design)
+        noise = last_noise(self.holder.plan, self.design, self.peeled)
         law = self.counted(law, 0, b, noise)
         score, spread = self.score("middle score", b, law.best(noise, b.size))
         middle = ScoreAt(b, Whole(score, spread**2, np.zeros_like(b)))

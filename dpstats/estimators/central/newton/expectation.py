@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from dpstats.estimators.central.newton.budget import (
     blur,
     last_noise,
+    peels,
 )
 from dpstats.estimators.central.newton.remarks import blur_warnings, covering
 from dpstats.estimators.central.newton.tail_law import allowed, best_clip
@@ -64,7 +65,7 @@ def likelihood_variances(plan: Plan, design: Design, case: Case) -> tuple[float,
     r = family.residual(y + 0 * eta, eta + 0 * y)
     lengths = (np.abs(r)[..., None] * z).ravel()
     shares = np.repeat(chances.ravel(), z.size) / _CHANCES.size / z.size
-    noise, d = last_noise(plan, design), len(design.names)
+    noise, d = last_noise(plan, design, peels(design)), len(design.names)
     private = least_variance(lengths, shares * plan.n, noise, d)
     slope = float(np.mean(family.curvature(eta)))
     square = float(np.sum(chances * r**2)) / _CHANCES.size

@@ -14,7 +14,7 @@ from dpstats.errors import OptionError
 from dpstats.estimators.base import need_delta
 from dpstats.estimators.bounds import GRAM_SEEN, NEWTON, NEWTON_UPPER, SMALL_DELTA
 from dpstats.estimators.central.counted import CountingMethod, counted_plan
-from dpstats.estimators.central.newton.budget import last_noise, requests
+from dpstats.estimators.central.newton.budget import last_noise, peels, requests
 from dpstats.estimators.central.newton.expectation import least_variance, predicted
 from dpstats.estimators.central.newton.levels import Levels, maximize_levels
 from dpstats.estimators.central.newton.typical import Case
@@ -114,7 +114,7 @@ class MultinomialNewton(CountingMethod[LevelsEstimate]):
                 f"{levels.q + 1} levels and {len(design.names)} columns make {len(names)} "
                 f"coefficients; at most {_MOST} are fitted. Merge levels, or leave out columns."
             )
-        asks = with_scales(requests(design, privacy, n), design, privacy, n)
+        asks = with_scales(requests(design, privacy, n, peels(design)), design, privacy, n)
         plan = counted_plan(self, design, privacy, n, asks, {})
         plan = _spread(predicted(plan, design, _variances), design, levels)
         plan = replace(plan, parameters=names, warnings=(*_rare(plan, design), *plan.warnings))
@@ -156,7 +156,7 @@ def _variances(plan: Plan, design: Design, case: Case) -> tuple[float, float]:
     shares = _of_case(design, case)
     lengths = np.sqrt(1 / shares - 1)[:, None] * case.lengths
     chances = np.repeat(shares / case.lengths.size, case.lengths.size)
-    noise, d = last_noise(plan, design), (shares.size - 1) * len(design.names)
+    noise, d = last_noise(plan, design, peels(design)), (shares.size - 1) * len(design.names)
     private = least_variance(lengths.ravel(), plan.n * chances, noise, d)
     slopes = BINOMIAL.slope(case.spread * _NODES) @ _CHANCES / _CHANCES.sum()
     slope = float(slopes / BINOMIAL.slope(np.zeros(1))[0])

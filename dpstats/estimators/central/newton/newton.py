@@ -17,7 +17,7 @@ from dpstats.estimators.bounds import (
     SMALL_DELTA,
 )
 from dpstats.estimators.central.counted import CountingMethod, counted_plan
-from dpstats.estimators.central.newton.budget import requests
+from dpstats.estimators.central.newton.budget import peels, requests
 from dpstats.estimators.central.newton.expectation import predicted
 from dpstats.estimators.central.newton.likelihood import maximize
 from dpstats.estimators.central.newton.robust import glm as robust_glm
@@ -193,7 +193,7 @@ class Newton(CountingMethod[CoefficientEstimate]):
                 f"alpha={RELEASED!r} with weights={design.weights.name!r}: the dispersion of "
                 "weighted rows is not in this release; give alpha, a public number."
             )
-        asks = with_scales(requests(design, privacy, n), design, privacy, n)
+        asks = with_scales(requests(design, privacy, n, peels(design)), design, privacy, n)
         plan = counted_plan(self, design, privacy, n, asks, {"target": "mle"})
         return without_scales(predicted(plan, design), design)
 
