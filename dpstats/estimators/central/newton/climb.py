@@ -135,6 +135,11 @@ class Climb(ABC):
     def start(self) -> Array:
         """Coefficients to start from."""
 
+    @property
+    def short_tails(self) -> bool:
+        """Whether only rows far out have long scores, and none is known to be."""
+        return short_scores(self.design)
+
     @abstractmethod
     def prior_spread(self, clip: float) -> float:
         """Standard deviation of linear predictors before anything is known, from the first clip."""
@@ -301,7 +306,7 @@ class Climb(ABC):
             self.n,
             least,
             self.rarer(b),
-            short_scores(self.design),
+            self.short_tails,
         )
         noise = last_noise(self.holder.plan, self.design)
         law = self.counted(law, 0, b, noise)

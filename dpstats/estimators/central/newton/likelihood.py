@@ -15,12 +15,15 @@ from numpy.typing import NDArray
 
 from dpstats.estimators.central.newton import dispersion
 from dpstats.estimators.central.newton.budget import (
+    FAR,
+    looks_far,
     resolved,
     short_scores,
 )
 from dpstats.estimators.central.newton.climb import Bread, Climb, whitened
 from dpstats.estimators.central.newton.conclusion import Conclusion
 from dpstats.estimators.central.newton.curvature import drawn_to
+from dpstats.estimators.central.newton.identification import NOTHING
 from dpstats.estimators.central.newton.normal_rows import NormalRows
 from dpstats.estimators.central.newton.questions import PredictorQuestions
 from dpstats.estimators.central.newton.remarks import far_out, not_at_rest, off_model, reported
@@ -70,7 +73,7 @@ def maximize(holder: Holder[Query], design: Design) -> CoefficientEstimate:
     found = whitened(holder, design, n)
     rows = NormalRows(design.family, found.centre, found.cov, offset_mean, offset_sd)
     asks = PredictorQuestions(found.metric.w, design.family)
-    climb = _PredictorClimb(holder, design, found, asks, n, rows, level)
+    climb = _PredictorClimb(holder, design, found, asks, n, rows, level).looked_far()
     return climb.reported(*climb.fit())
 
 
@@ -89,8 +92,10 @@ def _start(holder: Holder[Query], design: Design, n: float) -> tuple[float, floa
 class _PredictorClimb(Climb):
     """Newton steps for one linear predictor from a constant one, `level`."""
 
+    asks: PredictorQuestions
     rows: NormalRows
     level: float
+    leverage: float = 0.0  # of rows, whatever their curvature
 
     @property
     def start(self) -> Array:
@@ -101,6 +106,25 @@ class _PredictorClimb(Climb):
     def family(self) -> Family:
         """Law of the response; its dispersion is the one released first, once it was."""
         return self.rows.family
+
+    @property
+    def short_tails(self) -> bool:
+        """Whether only rows far out have long scores, and none is known to be."""
+        return super().short_tails and self.leverage <= 1
+
+    def looked_far(self) -> _PredictorClimb:
+        """With how far out rows lie, where scores and curvatures do not say it."""
+        if not looks_far(self.design):
+            return self
+        start, d = self.start, self.start.size
+        query = self.asks.far_rows(start, _FARTHEST_ROW * math.sqrt(d))
+        early = self.asks.score(start, self.early_clip(0, start, 0.0), 0.0)
+        foresee(self.holder, [query, early])
+        answer = self.holder.ask(query, FAR)
+        share = (float(answer.value[0]) - NOTHING * answer.noise.sd) / self.n
+        if share <= 0:
+            return self
+        return replace(self, leverage=far_out(_FARTHEST_ROW, 1 - share, 0.0, d))
 
     def fit(self) -> tuple[Conclusion, dict[str, float]]:
         """All steps; a dispersion is released after the early ones, and again at the end."""
@@ -227,4 +251,4 @@ class _PredictorClimb(Climb):
         )
         missed = self.holder.plan.noise(query, "steepest").sd / self.n
         leverage = far_out(float(radius) / float(roots.max()), reached, missed, d)
-        return Bread(matrix, variances, level, leverage)
+        return Bread(matrix, variances, level, max(leverage, self.leverage))

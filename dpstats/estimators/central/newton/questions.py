@@ -73,7 +73,11 @@ class PredictorQuestions:
 
     def count(self, b: Array, bound: float) -> Query:
         """`NormCount`."""
-        return NormCount(self.w.T, self.w @ b, bound, self.family)
+        return NormCount(self.w.T, self.w @ b, bound, family=self.family)
+
+    def far_rows(self, b: Array, bound: float) -> Query:
+        """`NormCount` of rows, whatever their scores."""
+        return NormCount(self.w.T, self.w @ b, bound, False, self.family)
 
     def curvature(self, b: Array, clip: float, radius: float) -> Query:
         """`ScoreCurvature`."""
