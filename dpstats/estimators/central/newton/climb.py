@@ -101,7 +101,7 @@ def _beyond(law: TailLaw, clip: float, score: Whole) -> tuple[Array, Array]:
     """
     excess, nearer = (float(np.interp(c, law.clips, law.excess())) for c in (clip, clip / 2))
     beyond = min(_FARTHEST_LEAN, excess / max(nearer - excess, 1e-300)) * score.lean
-    anywhere = allowed(excess, beyond.size) * np.eye(beyond.size)
+    anywhere = allowed(excess, beyond.size, law.aligned) * np.eye(beyond.size)
     return beyond, anywhere + np.outer(beyond, beyond)
 
 
@@ -136,9 +136,9 @@ class Climb(ABC):
         """Coefficients to start from."""
 
     @property
-    def short_tails(self) -> bool:
-        """Whether only rows far out have long scores, and none is known to be."""
-        return short_scores(self.design)
+    def far(self) -> bool:
+        """Whether rows are known to lie far out whose scores may be as long as they are."""
+        return False
 
     @abstractmethod
     def prior_spread(self, clip: float) -> float:
@@ -306,8 +306,9 @@ class Climb(ABC):
             self.n,
             least,
             self.rarer(b),
-            self.short_tails,
+            short_scores(self.design) and not self.far,
         )
+        law = law.one_way() if self.far else law
         noise = last_noise(self.holder.plan, self.design)
         law = self.counted(law, 0, b, noise)
         score, spread = self.score("middle score", b, law.best(noise, b.size))

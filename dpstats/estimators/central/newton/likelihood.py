@@ -108,9 +108,9 @@ class _PredictorClimb(Climb):
         return self.rows.family
 
     @property
-    def short_tails(self) -> bool:
-        """Whether only rows far out have long scores, and none is known to be."""
-        return super().short_tails and self.leverage <= 1
+    def far(self) -> bool:
+        """Whether rows are known to lie far out whose scores may be as long as they are."""
+        return self.leverage > 1
 
     def looked_far(self) -> _PredictorClimb:
         """With how far out rows lie, where scores and curvatures do not say it."""
