@@ -308,7 +308,8 @@ class Climb(ABC):
             self.rarer(b),
             short_scores(self.design) and not self.far,
         )
-        law = law.one_way() if self.far else law
+        if self.far:  # nothing is known of lengths that the histogram does not reach, but of rows
+            law = law.far_out(float(edges[-1]) if one > 1 else math.inf)
         noise = last_noise(self.holder.plan, self.design)
         law = self.counted(law, 0, b, noise)
         score, spread = self.score("middle score", b, law.best(noise, b.size))

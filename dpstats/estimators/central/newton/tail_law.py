@@ -52,7 +52,7 @@ class TailLaw:
     chances : ndarray of shape (k,)
         Their probabilities.
     longest : float
-        Length beyond which nothing was looked at, the widest clip.
+        The widest clip.
     aligned : float
         Length of the mean direction of the scores beyond a clip.
     """
@@ -133,11 +133,11 @@ class TailLaw:
         each = np.repeat((1 / sizes) / np.sum(1 / sizes) / powers.size, powers.size)
         prior = np.concatenate([[no_tail], (1 - no_tail) * each])
         numbers = np.minimum(bulk[:, None] + tail, above).reshape(-1, clips.size)
-        return cls(clips, numbers, (chances[:, None] * prior).ravel(), float(edges[-1]))
+        return cls(clips, numbers, (chances[:, None] * prior).ravel())
 
-    def one_way(self) -> TailLaw:
-        """The law where the scores beyond a clip may all point one way."""
-        return replace(self, aligned=1.0)
+    def far_out(self, longest: float) -> TailLaw:
+        """The law where rows lie far out, whose scores may all point one way."""
+        return replace(self, aligned=1.0, longest=longest)
 
     def counted(self, clip: float, count: float, noise: float) -> TailLaw:
         """The posterior given also a noisy count of the rows longer than `clip`."""
