@@ -393,16 +393,29 @@ class NormHistogram(Lengths, _AtScore):
 
 @dataclass(frozen=True, eq=False)
 class NormCount(LongScores, _AtScore):
-    """Number of rows whose score is longer than `bound`.
+    """Number of rows whose z, or whose score, is longer than `bound`.
 
     Guarantee: a row counts once or not at all.
+
+    Parameters
+    ----------
+    bound : float
+        Length > 0.
+    scored : bool, default True
+        Whether the length is that of the score.
     """
 
     bound: float
+    scored: bool = True
     family: Family = GAUSSIAN
     name: ClassVar[str] = "count of long scores"
 
+    def parameters(self) -> Mapping[str, Any]:
+        """Those of the score and the bound, and whether lengths are of scores."""
+        return {**super().parameters(), "of scores": self.scored}
+
     def total(self, block: Block) -> Ints:
         """One count."""
-        beyond = block.keep * (self._lengths(block) > self.bound)
+        lengths = self._lengths(block) if self.scored else self._norms(block)
+        beyond = block.keep * (lengths > self.bound)
         return exact_sum(np.array([beyond.sum()]))

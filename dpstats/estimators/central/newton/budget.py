@@ -26,9 +26,11 @@ __all__ = [
     "COUNTS",
     "DISPERSION",
     "EARLY",
+    "FAR",
     "between_0_and_1",
     "blur",
     "last_noise",
+    "looks_far",
     "peels",
     "requests",
     "resolved",
@@ -53,6 +55,7 @@ _LAST = (0.28, 0.72)  # share: of what is left, for each of the last two scores
 
 _SLACK = 0.1  # numerical: by which a spline's basis may exceed [0, 1]
 
+FAR = "far rows"  # slot
 DISPERSION = ("first dispersion", "dispersion")  # slots
 COUNT = Request("count", 0.005, "number of rows that contribute")
 
@@ -93,6 +96,7 @@ def requests(design: Design, privacy: Privacy, n: float, peeled: bool) -> list[R
             )
         ),
         Request("lengths", _HISTOGRAM, "histogram of the lengths of scores, for the clip"),
+        *([Request(FAR, COUNTS[0], "rows far out in their columns")] * looks_far(design)),
         *(
             Request(f"beyond {k + 1}", share, "scores longer than the clip, to correct it")
             for k, share in enumerate(COUNTS)
@@ -160,6 +164,16 @@ def short_scores(design: Design) -> bool:
     more than a few.) Those of a share of many trials are shorter by far.
     """
     return design.family.name in ("binomial", "multinomial") and design.weights is None
+
+
+def looks_far(design: Design) -> bool:
+    """Whether rows far out are counted by themselves, as curvatures may not show them.
+
+    A yes or no that is all but certain has next to no curvature, however far out its row is, but a
+    score as long as the row where the answer is the other one. (Of several levels the radius of the
+    curvature is that of rows.)
+    """
+    return short_scores(design) and design.family.name == "binomial"
 
 
 def peels(design: Design) -> bool:

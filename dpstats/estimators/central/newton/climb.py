@@ -101,7 +101,7 @@ def _beyond(law: TailLaw, clip: float, score: Whole) -> tuple[Array, Array]:
     """
     excess, nearer = (float(np.interp(c, law.clips, law.excess())) for c in (clip, clip / 2))
     beyond = min(_FARTHEST_LEAN, excess / max(nearer - excess, 1e-300)) * score.lean
-    anywhere = allowed(excess, beyond.size) * np.eye(beyond.size)
+    anywhere = allowed(excess, beyond.size, law.aligned) * np.eye(beyond.size)
     return beyond, anywhere + np.outer(beyond, beyond)
 
 
@@ -139,6 +139,11 @@ class Climb(ABC):
     @abstractmethod
     def start(self) -> Array:
         """Coefficients to start from."""
+
+    @property
+    def far(self) -> bool:
+        """Whether rows are known to lie far out whose scores may be as long as they are."""
+        return False
 
     @abstractmethod
     def prior_spread(self, clip: float) -> float:
@@ -305,8 +310,10 @@ class Climb(ABC):
             self.n,
             least,
             self.rarer(b),
-            short_scores(self.design),
+            short_scores(self.design) and not self.far,
         )
+        if self.far:  # nothing is known of lengths that the histogram does not reach, but of rows
+            law = law.far_out(float(edges[-1]) if one > 1 else math.inf)
         noise = last_noise(self.holder.plan, self.design, self.peeled)
         law = self.counted(law, 0, b, noise)
         score, spread = self.score("middle score", b, law.best(noise, b.size))

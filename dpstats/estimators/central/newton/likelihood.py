@@ -15,12 +15,15 @@ from numpy.typing import NDArray
 
 from dpstats.estimators.central.newton import dispersion
 from dpstats.estimators.central.newton.budget import (
+    FAR,
+    looks_far,
     resolved,
     short_scores,
 )
 from dpstats.estimators.central.newton.climb import Bread, Climb, whitened
 from dpstats.estimators.central.newton.conclusion import Conclusion
 from dpstats.estimators.central.newton.curvature import drawn_to
+from dpstats.estimators.central.newton.identification import NOTHING
 from dpstats.estimators.central.newton.normal_rows import NormalRows
 from dpstats.estimators.central.newton.questions import PredictorQuestions
 from dpstats.estimators.central.newton.remarks import far_out, not_at_rest, off_model, reported
@@ -31,6 +34,7 @@ from dpstats.families import GAUSSIAN, Family
 from dpstats.protocol import CoefficientEstimate, Holder, foresee
 from dpstats.queries import (
     LengthQuantile,
+    NormCount,
     Query,
     ResponseQuantile,
 )
@@ -70,7 +74,7 @@ def maximize(holder: Holder[Query], design: Design) -> CoefficientEstimate:
     found = whitened(holder, design, n)
     rows = NormalRows(design.family, found.centre, found.cov, offset_mean, offset_sd)
     asks = PredictorQuestions(found.metric.w, design.family)
-    climb = PredictorClimb(holder, design, found, asks, n, rows, level)
+    climb = PredictorClimb(holder, design, found, asks, n, rows, level).looked_far()
     return climb.reported(*climb.fit())
 
 
@@ -91,6 +95,7 @@ class PredictorClimb(Climb):
 
     rows: NormalRows
     level: float
+    leverage: float = 0.0  # of rows, whatever their curvature
 
     @property
     def start(self) -> Array:
@@ -101,6 +106,26 @@ class PredictorClimb(Climb):
     def family(self) -> Family:
         """Law of the response; its dispersion is the one released first, once it was."""
         return self.rows.family
+
+    @property
+    def far(self) -> bool:
+        """Whether rows are known to lie far out whose scores may be as long as they are."""
+        return self.leverage > 1
+
+    def looked_far(self) -> PredictorClimb:
+        """With how far out rows lie, where scores and curvatures do not say it."""
+        if not looks_far(self.design):
+            return self
+        start, d = self.start, self.start.size
+        w, farthest = self.asks.w, _FARTHEST_ROW * math.sqrt(d)
+        query = NormCount(w.T, w @ start, farthest, scored=False, family=self.family)
+        early = self.asks.score(start, self.early_clip(0, start, 0.0), 0.0)
+        foresee(self.holder, [query, early])
+        answer = self.holder.ask(query, FAR)
+        share = (float(answer.value[0]) - NOTHING * answer.noise.sd) / self.n
+        if share <= 0:
+            return self
+        return replace(self, leverage=far_out(_FARTHEST_ROW, 1 - share, 0.0, d))
 
     def fit(self) -> tuple[Conclusion, dict[str, float]]:
         """All steps; a dispersion is released after the early ones, and again at the end."""
@@ -227,4 +252,4 @@ class PredictorClimb(Climb):
         )
         missed = self.holder.plan.noise(query, "steepest").sd / self.n
         leverage = far_out(float(radius) / float(roots.max()), reached, missed, d)
-        return Bread(matrix, variances, level, leverage)
+        return Bread(matrix, variances, level, max(leverage, self.leverage))

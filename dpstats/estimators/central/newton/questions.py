@@ -73,7 +73,7 @@ class PredictorQuestions:
 
     def count(self, b: Array, bound: float) -> Query:
         """`NormCount`."""
-        return NormCount(self.w.T, self.w @ b, bound, self.family)
+        return NormCount(self.w.T, self.w @ b, bound, family=self.family)
 
     def curvature(self, b: Array, clip: float, radius: float) -> Query:
         """`ScoreCurvature`."""

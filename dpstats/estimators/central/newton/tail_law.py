@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -50,11 +51,17 @@ class TailLaw:
         N(c) under each of k laws.
     chances : ndarray of shape (k,)
         Their probabilities.
+    longest : float
+        The widest clip.
+    aligned : float
+        Length of the mean direction of the scores beyond a clip.
     """
 
     clips: Array
     numbers: Array
     chances: Array
+    longest: float = math.inf
+    aligned: float = _ALIGNED
 
     @cached_property
     def _squared_excess(self) -> Array:
@@ -128,6 +135,10 @@ class TailLaw:
         numbers = np.minimum(bulk[:, None] + tail, above).reshape(-1, clips.size)
         return cls(clips, numbers, (chances[:, None] * prior).ravel())
 
+    def far_out(self, longest: float) -> TailLaw:
+        """The law where rows lie far out, whose scores may all point one way."""
+        return replace(self, aligned=1.0, longest=longest)
+
     def counted(self, clip: float, count: float, noise: float) -> TailLaw:
         """The posterior given also a noisy count of the rows longer than `clip`."""
         expected = self.numbers[:, int(np.argmin(np.abs(self.clips - clip)))]
@@ -154,21 +165,22 @@ class TailLaw:
 
     def best(self, noise: float, d: int) -> float:
         """The clip of least variance of a score of d coordinates, as `best_clip`."""
-        return float(self.clips[best_clip(self.clips, self.excess(), noise, d)])
+        best = best_clip(self.clips, self.excess(), noise, d, self.aligned)
+        return min(float(self.clips[best]), self.longest)
 
 
-def allowed(excess: float, d: int) -> float:
+def allowed(excess: float, d: int, aligned: float = _ALIGNED) -> float:
     """Variance, in each of d directions, of what a clip leaves out of a sum of scores.
 
     `excess` is the sum of what it takes off their lengths. Their mean direction is as long as
-    `_ALIGNED`, and may point anywhere.
+    `aligned`, and may point anywhere.
     """
-    return (_ALIGNED * excess) ** 2 / d
+    return (aligned * excess) ** 2 / d
 
 
-def best_clip(clips: Array, excess: Array, noise: float, d: int) -> int:
-    """Which of the clips C has the least ``(noise C)^2 + allowed(excess(C), d)``."""
-    variances = (noise * clips) ** 2 + (_ALIGNED * excess) ** 2 / d
+def best_clip(clips: Array, excess: Array, noise: float, d: int, aligned: float = _ALIGNED) -> int:
+    """Which of the clips C has the least ``(noise C)^2 + allowed(excess(C), d, aligned)``."""
+    variances = (noise * clips) ** 2 + (aligned * excess) ** 2 / d
     return int(np.argmin(variances))
 
 
