@@ -59,11 +59,22 @@ BLOCK_BITS = 13  # at most 2^13 rows are added in float64: 17 + 19 + 13 and 18 +
 MAX_ROWS = 2**26  # rows added in int64: 36 bits per product + 26 < 63
 SAFETY = 1.0 - 2.0**-20  # shrinks rows by more than a few roundings to float32 can add
 _PIECE_VALUES = 2**15  # a quarter of a megabyte of float64
+_WIDEST = 2.0**960  # numerical: of bounds and their inverses, whose grids have inverses, too
+_FARTHEST, _NOTHING = 2.0**500, 2.0**-400  # numerical: of linear predictors; what counts as 0
 _LARGEST = 2.0**60  # radii, their inverses and whitened rows: no float32 overflows or loses bits
 
 
 def bound_grid(bound: float, bits: int) -> float:
-    """The power of two on which values of size at most `bound` take at most 2^bits steps."""
+    """The power of two on which values of size at most `bound` take at most 2^bits steps.
+
+    Raises
+    ------
+    PlanError
+        If it, or its inverse, is no number that float64 holds in full: values over it would be
+        infinite or none, and an integer of such a value is no contribution that a clip bounds.
+    """
+    if not 1 / _WIDEST <= bound <= _WIDEST:
+        raise PlanError(f"A bound of {bound!r} has no grid of steps in float64.")
     return math.ldexp(1.0, math.ceil(math.log2(bound)) - bits)
 
 
@@ -260,11 +271,19 @@ def on_grid(coef: Array, grid: Array) -> tuple[Array, float]:
     Column j of the rows is at most 2^17 steps of ``grid[j]``, so at most b_j = 2^17 grid_j. The
     coefficients (d,) or (d, k) are rounded to a step g on which sum_j b_j |coef_jk| stays below
     2^52 steps of ``min(grid) * g``. Whatever a query does with coefficients after its rows were
-    clipped must use the rounded ones: a bound holds for those.
+    clipped must use the rounded ones: a bound holds for those. Where none of them moves a product
+    by 2^-400 all are 0, since their grid would have no inverse.
+
+    Raises
+    ------
+    PlanError
+        If a product may be beyond 2^500: what is made of it would be infinite, and then no number.
     """
     size = float(np.max((grid * 2.0**X_BITS) @ np.abs(coef), initial=0.0))
-    if size == 0.0:
+    if size < _NOTHING:
         return np.zeros_like(coef), 1.0
+    if not size <= _FARTHEST:
+        raise PlanError(f"Coefficients make products of up to {size!r}: 2^500 is allowed.")
     step = bound_grid(size / float(grid.min()), 52 - 1)
     return to_grid(coef, step), step
 

@@ -45,7 +45,7 @@ def completed_rows(x: Array, missing: NDArray[np.bool_], precision: Array) -> Ar
     missing : ndarray of bool of shape (m, d)
         Which are.
     precision : ndarray of shape (d, d)
-        P, positive definite: every P_uu is, so that there is always one solution.
+        P, positive definite: every P_uu is, so that there is one solution but for rounding.
     """
     whole = np.where(missing, 0.0, x)
     if not precision[~np.eye(len(precision), dtype=np.bool_)].any():
@@ -55,8 +55,25 @@ def completed_rows(x: Array, missing: NDArray[np.bool_], precision: Array) -> Ar
         part = slice(start, start + size)
         # One small system a row, by itself: the same bits whichever rows stand beside it.
         systems = np.where(missing[part, :, None], precision, np.eye(len(precision)))
-        whole[part] = np.linalg.solve(systems, whole[part, :, None])[..., 0]
+        whole[part] = _solved(systems, whole[part, :, None])[..., 0]
     return whole
+
+
+def _solved(systems: Array, right: Array) -> Array:
+    """Solutions of small systems, none of which stops the others; `right` where there is none.
+
+    Whether all of them have one depends on what is missing in each row, and is no answer to give.
+    """
+    try:
+        made = np.linalg.solve(systems, right)
+    except np.linalg.LinAlgError:
+        if len(systems) == 1:
+            return right
+        each = [_solved(s[None], r[None]) for s, r in zip(systems, right, strict=True)]
+        made = np.concatenate(each)
+    solved = np.isfinite(made).all(axis=(1, 2), keepdims=True)
+    found: Array = np.where(solved, made, right)
+    return found
 
 
 def _live(rows: Incomplete) -> NDArray[np.bool_]:
