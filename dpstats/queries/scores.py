@@ -61,7 +61,9 @@ class ScoredColumn:
         """Scores of rows of values (m, d + 1); NaN where the value is missing."""
         column = values[:, self.place]
         if self.scores.size == self.knots.size:
+            # Between knots next to each other the slope may be infinite.
             scores = np.interp(column, self.knots, self.scores)
+            scores = np.clip(scores, self.scores.min(), self.scores.max())
         else:
             scores = self.scores[np.searchsorted(self.knots[1:-1], column, side="left")]
         found: Array = np.where(np.isnan(column), np.nan, scores)

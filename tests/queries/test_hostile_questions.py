@@ -167,6 +167,7 @@ def test_an_entry_that_is_stored_twice_is_clipped_once() -> None:
 
 
 RESPONSES = ScoredColumn.window(3, -0.5, 0.9)
+STEEP = ScoredColumn(1, np.array([-5e-306, 9e-306]), np.array([-1e30, 1e30]))
 SMALL, WIDE = 1e-310, ScoredColumn(1, np.array([-1.0, 0.0, 1.0]), np.array([-1e308, 0.0, 1e308]))
 WITHOUT_A_GRID = {
     "clip of a score": lambda: Score(PLAIN, BETA, 1e-305),
@@ -180,6 +181,7 @@ WITHOUT_A_GRID = {
     "matrix of levels": lambda: LevelCurvature(WHITEN, THREE, ROOT * [1, -1e200], 2.0, 0.4),
     "radius of products": lambda: ScoreProducts((IN_CELLS, RESPONSES), 5e-324),
     "scores of products": lambda: ScoreProducts((WIDE, RESPONSES), 0.3),
+    "knots next to each other": lambda: ScoreProducts((STEEP, RESPONSES), 1.2),
     "window": lambda: ColumnMoments(np.array([1]), np.zeros(1), np.full(1, 5e-324)),
 }
 
