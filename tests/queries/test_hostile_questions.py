@@ -19,12 +19,15 @@ from dpstats.errors import DPStatsError
 from dpstats.holders.labels import held
 from dpstats.privacy import Neighbors
 from dpstats.queries import (
+    CandidateLosses,
     ColumnMoments,
     CoordinateScores,
     Gradient,
     LevelCurvature,
     LevelScore,
+    PeeledExpectedScores,
     ResidualSums,
+    ResponseInterval,
     Score,
     ScoredColumn,
     ScoreProducts,
@@ -168,6 +171,8 @@ def test_an_entry_that_is_stored_twice_is_clipped_once() -> None:
 
 RESPONSES = ScoredColumn.window(3, -0.5, 0.9)
 STEEP = ScoredColumn(1, np.array([-5e-306, 9e-306]), np.array([-1e30, 1e30]))
+FOUR, FAR = np.linspace(-1, 1, 5), np.array([0.0, 2.0**54, 2.0**57])
+APART = np.array([1.2, -1e9, 2.1])
 SMALL, WIDE = 1e-310, ScoredColumn(1, np.array([-1.0, 0.0, 1.0]), np.array([-1e308, 0.0, 1e308]))
 WITHOUT_A_GRID = {
     "clip of a score": lambda: Score(PLAIN, BETA, 1e-305),
@@ -182,6 +187,9 @@ WITHOUT_A_GRID = {
     "radius of products": lambda: ScoreProducts((IN_CELLS, RESPONSES), 5e-324),
     "scores of products": lambda: ScoreProducts((WIDE, RESPONSES), 0.3),
     "knots next to each other": lambda: ScoreProducts((STEEP, RESPONSES), 1.2),
+    "penalty of intervals": lambda: ResponseInterval(FOUR, np.arange(3), np.array([2, 3, 4]), FAR),
+    "penalty of fits": lambda: CandidateLosses(np.stack([BETA] * 3), 1e-3, FAR),
+    "coefficients far apart": lambda: PeeledExpectedScores(APART, 0.2, 0.5, 0.4),
     "window": lambda: ColumnMoments(np.array([1]), np.zeros(1), np.full(1, 5e-324)),
 }
 
@@ -191,7 +199,7 @@ def test_numbers_without_a_grid_in_float64_are_refused_or_hold(make: Callable[[]
     """What is infinite, or no number, becomes an integer that no clip bounds."""
 
     def pair(rng: np.random.Generator, made: Any) -> tuple[Any, Any]:
-        one, other = (block(x, y, made, keep) for x, y, keep in neighbours(rng, 2))
+        one, other = (block(x, y, made, keep) for x, y, keep in neighbours(rng, 6))
         return answer(made, one), answer(made, other)
 
     with np.errstate(all="ignore"):
