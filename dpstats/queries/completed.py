@@ -19,6 +19,7 @@ from dpstats.queries.blocks import (
     Geometry,
     Incomplete,
     Ints,
+    dense,
     exact_sum,
     to_grid,
     wide,
@@ -151,7 +152,7 @@ class Completed(OfOtherRows):
             held = np.clip(made, -block.bound, block.bound)
             return to_grid(held, block.grid).astype(np.float32)
 
-        x, y, keep = np.array(block.x), block.y.copy(), block.keep.copy()
+        x, y, keep = np.array(dense(block.x)), block.y.copy(), block.keep.copy()
         x[at] = block.recall("completed", self.precision.tobytes(), fill)
         y[at], keep[at] = rows.y[live], 1.0
         return replace(block, x=x, y=y, keep=keep, weight=keep, memory={}, incomplete=None)
