@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import DataError
+from dpstats.errors import DataError, PlanError
 from dpstats.holders.store import AnnouncedQueries, Grid, Total
 from dpstats.holders.threads import one_blas_thread
 from dpstats.queries.base import AsRead
@@ -363,7 +363,12 @@ class ResidentRows:
         return self._whole[what][places]
 
     def _incomplete(self, rows: Piece, view: View) -> Incomplete:
-        """Incomplete rows of a block; see `Block.incomplete`."""
+        """Incomplete rows of a block; see `Block.incomplete`.
+
+        Refused of a sparse matrix, whether there are any or not: an error is an answer.
+        """
+        if self._source.is_sparse:
+            raise PlanError("Incomplete rows are known of dense rows alone.")
         everywhere, x, y, missing = self._observed
         at = np.flatnonzero(~self._keep[rows])
         place = at + rows.start if isinstance(rows, slice) else rows[at]

@@ -28,9 +28,12 @@ Array = NDArray[np.float64]
 ROUNDING = 1.0 + 2.0**-16
 _GRID_BITS = 30
 _MOST_STEPS = 2.0**62  # half of int64: noise has the other half
+_LARGEST = 2.0**960  # numerical: of sensitivities and their inverses, whose grids have inverses
 
 
 def _steps(answer: Array, sensitivity: float) -> tuple[NDArray[np.int64], float]:
+    if not 1 / _LARGEST <= sensitivity <= _LARGEST:
+        raise PlanError(f"A sensitivity of {sensitivity!r} has no grid of steps in float64.")
     grid = math.ldexp(1.0, math.floor(math.log2(sensitivity)) - _GRID_BITS)
     return np.clip(np.rint(answer / grid), -_MOST_STEPS, _MOST_STEPS).astype(np.int64), grid
 
@@ -140,9 +143,13 @@ def _search(
     rounds = round(math.log2(balance.size - 1))
     scale = event.noise_multiplier * math.sqrt(rounds) * sensitivity * ROUNDING
     steps, grid = _steps(balance, sensitivity)
-    draws = iter(noise.gaussian(np.zeros(rounds, dtype=np.int64), scale / grid))  # one a round
-    found = bisected(balance.size, lambda at: float(steps[at] + next(draws)) * grid, scale)
-    return np.array([found]), scale
+
+    def compare(at: int) -> float:
+        # The stream adds, which holds what is too large for an integer at the largest one: a sum
+        # of noise that was held and of a balance would wrap around where the balance says so.
+        return float(noise.gaussian(steps[at : at + 1], scale / grid)[0]) * grid
+
+    return np.array([bisected(balance.size, compare, scale)]), scale
 
 
 # The mechanism of an event on a kind of answer, and the norm of the sensitivity that it needs.

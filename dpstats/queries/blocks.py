@@ -10,7 +10,6 @@ bound that `Query.sensitivity` states is true in floating point as it is on pape
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -21,6 +20,14 @@ from numpy.typing import NDArray
 
 from dpstats.errors import PlanError
 from dpstats.families import GAUSSIAN, Family
+from dpstats.queries.steps import (
+    X_BITS,
+    bound_grid,
+    exact_sum,
+    on_grid,
+    to_grid,
+    truncate,
+)
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -47,11 +54,10 @@ __all__ = [
 ]
 
 Array = NDArray[np.float64]
-Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
+Floats = NDArray[np.float32]
 Kind = TypeVar("Kind", bound=np.generic)
 Memory = dict[str, tuple[bytes, NDArray[np.generic]]]  # what a block recalls, and of what
-X_BITS = 17  # a design value is at most 2^17 grid steps: exact in float32
 Y_BITS = 22  # a response value is at most 2^22 grid steps: exact in float32
 V_BITS = 19  # a row weight (clipped residual) is at most 2^19 steps
 Z_BITS = 18  # a whitened, weighted row is at most 2^18 steps per coordinate
@@ -60,27 +66,6 @@ MAX_ROWS = 2**26  # rows added in int64: 36 bits per product + 26 < 63
 SAFETY = 1.0 - 2.0**-20  # shrinks rows by more than a few roundings to float32 can add
 _PIECE_VALUES = 2**15  # a quarter of a megabyte of float64
 _LARGEST = 2.0**60  # radii, their inverses and whitened rows: no float32 overflows or loses bits
-
-
-def bound_grid(bound: float, bits: int) -> float:
-    """The power of two on which values of size at most `bound` take at most 2^bits steps."""
-    return math.ldexp(1.0, math.ceil(math.log2(bound)) - bits)
-
-
-def to_grid(values: Array, grid: float | Array) -> Array:
-    """Values rounded to the nearest multiple of `grid` (a power of two)."""
-    rounded: Array = np.rint(values / grid) * grid
-    return rounded
-
-
-def truncate(values: Array, grid: float) -> Array:
-    """Values in whole steps of `grid`, truncated towards zero: never longer than they were.
-
-    No contribution has more than 2^30 steps, so the truncation of a cast to int32 serves, which is
-    many times faster than ``np.trunc``.
-    """
-    steps: Array = (values * (1.0 / grid)).astype(np.int32).astype(np.float64)
-    return steps
 
 
 def outer_steps(
@@ -121,11 +106,6 @@ def _row_steps(rows: Floats, factor: Array, grid: float) -> Array:
     scaled = rows * scale[:, None]
     steps: Array = np.trunc(scaled, out=scaled).astype(np.float64)
     return steps
-
-
-def exact_sum(steps: Array) -> Ints:
-    """Integer-valued float64 totals of one block as int64."""
-    return steps.astype(np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -252,21 +232,6 @@ def dense(x: Any) -> NDArray[Any]:
 def wide(x: Any) -> Any:
     """Rows as float64, in which sums and products of them are exact."""
     return x.astype(np.float64, copy=False)
-
-
-def on_grid(coef: Array, grid: Array) -> tuple[Array, float]:
-    """Coefficients as they meet rows, and the grid step (a power of two) they are rounded to.
-
-    Column j of the rows is at most 2^17 steps of ``grid[j]``, so at most b_j = 2^17 grid_j. The
-    coefficients (d,) or (d, k) are rounded to a step g on which sum_j b_j |coef_jk| stays below
-    2^52 steps of ``min(grid) * g``. Whatever a query does with coefficients after its rows were
-    clipped must use the rounded ones: a bound holds for those.
-    """
-    size = float(np.max((grid * 2.0**X_BITS) @ np.abs(coef), initial=0.0))
-    if size == 0.0:
-        return np.zeros_like(coef), 1.0
-    step = bound_grid(size / float(grid.min()), 52 - 1)
-    return to_grid(coef, step), step
 
 
 def exact_product(block: Block, coef: Array) -> Array:

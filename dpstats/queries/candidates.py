@@ -16,6 +16,7 @@ from dpstats.queries.blocks import Array, Block, Ints, exact_sum, residual, trun
 __all__ = ["CandidateLosses"]
 
 _UNIT_GRID = 2.0**-30
+_FARTHEST = 2.0**31  # rows: a penalty beyond that would round the losses beside it
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +69,7 @@ class CandidateLosses(AtMostOne, EachRow):
     def finish(self, total: Ints, grid: Array) -> Array:
         """The utilities."""
         losses: Array = total * np.float64(_UNIT_GRID)
-        return -losses - self.penalty
+        return -losses - np.clip(self.penalty, -_FARTHEST, _FARTHEST)
 
     def _loss(self, block: Block, beta: Array) -> Array:
         r = residual(block, beta, self.family) / self.clip

@@ -19,6 +19,7 @@ from dpstats.queries.blocks import (
     Geometry,
     Incomplete,
     Ints,
+    dense,
     exact_sum,
     to_grid,
     wide,
@@ -45,7 +46,7 @@ def completed_rows(x: Array, missing: NDArray[np.bool_], precision: Array) -> Ar
     missing : ndarray of bool of shape (m, d)
         Which are.
     precision : ndarray of shape (d, d)
-        P, positive definite: every P_uu is, so that there is always one solution.
+        P, positive definite: every P_uu is, so that there is one solution but for rounding.
     """
     whole = np.where(missing, 0.0, x)
     if not precision[~np.eye(len(precision), dtype=np.bool_)].any():
@@ -55,8 +56,25 @@ def completed_rows(x: Array, missing: NDArray[np.bool_], precision: Array) -> Ar
         part = slice(start, start + size)
         # One small system a row, by itself: the same bits whichever rows stand beside it.
         systems = np.where(missing[part, :, None], precision, np.eye(len(precision)))
-        whole[part] = np.linalg.solve(systems, whole[part, :, None])[..., 0]
+        whole[part] = _solved(systems, whole[part, :, None])[..., 0]
     return whole
+
+
+def _solved(systems: Array, right: Array) -> Array:
+    """Solutions of small systems, none of which stops the others; `right` where there is none.
+
+    Whether all of them have one depends on what is missing in each row, and is no answer to give.
+    """
+    try:
+        made = np.linalg.solve(systems, right)
+    except np.linalg.LinAlgError:
+        if len(systems) == 1:
+            return right
+        each = [_solved(s[None], r[None]) for s, r in zip(systems, right, strict=True)]
+        made = np.concatenate(each)
+    solved = np.isfinite(made).all(axis=(1, 2), keepdims=True)
+    found: Array = np.where(solved, made, right)
+    return found
 
 
 def live_rows(rows: Incomplete) -> NDArray[np.bool_]:
@@ -139,7 +157,7 @@ class Completed(OfOtherRows):
             held = np.clip(made, -block.bound, block.bound)
             return to_grid(held, block.grid).astype(np.float32)
 
-        x, y, keep = np.array(block.x), block.y.copy(), block.keep.copy()
+        x, y, keep = np.array(dense(block.x)), block.y.copy(), block.keep.copy()
         x[at] = block.recall("completed", self.precision.tobytes(), fill)
         y[at], keep[at] = rows.y[live], 1.0
         return replace(block, x=x, y=y, keep=keep, weight=keep, memory={}, incomplete=None)

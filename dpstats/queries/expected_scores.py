@@ -15,7 +15,6 @@ from dpstats.privacy import Neighbors
 from dpstats.queries.base import AtMostOne, EachRow, Kind, Norm
 from dpstats.queries.blocks import (
     V_BITS,
-    X_BITS,
     Array,
     Block,
     Incomplete,
@@ -24,7 +23,6 @@ from dpstats.queries.blocks import (
     dense,
     exact_product,
     exact_sum,
-    on_grid,
     truncate,
 )
 
@@ -114,13 +112,24 @@ class _ExpectedScore(EachRow):
         """Of e, and of missing coordinates."""
         return bound_grid(self.clip, V_BITS), bound_grid(self._unseen, V_BITS)
 
+    @property
+    def _squares(self) -> Array:
+        """Squares of the coefficients, rounded up to a grid on which sums of them are exact.
+
+        Up, and not to the nearest: beside a coefficient that is 2^25 times as large a square of
+        ``b_j`` may round to nothing, and ``|b_j| sigma^2 / den`` would pass ``sigma / 2``.
+        """
+        squares = self.beta**2
+        step = bound_grid(max(float(squares.sum()), _SMALL**2), 51)
+        raised: Array = np.ceil(squares / step) * step
+        return raised
+
     def total(self, block: Block) -> Ints:
         """Sums over what was observed and over what is missing, in steps, shape (2, d)."""
         whole, at, missing = _filled(block)
         r = whole.y - exact_product(whole, self.beta)
         variance = np.full(r.size, float(self.sigma) ** 2)
-        squares, _ = on_grid(self.beta**2, np.full(self.beta.size, 2.0**-X_BITS))
-        variance[at] += missing @ squares  # exact: the same bits in any blocking
+        variance[at] += missing @ self._squares  # exact: the same bits in any blocking
         ratio = self.sigma**2 / variance
         e = whole.keep * np.clip(r * ratio, -self.clip, self.clip)
         fine, coarse = self._grids

@@ -65,7 +65,7 @@ class Interval:
     high: float
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.high - self.low) and self.low < self.high):
+        if not (math.isfinite(self.high - self.low) and self.low < self.high and self.half > 0):
             raise PlanError(f"Interval({self.low!r}, {self.high!r}): low < high are needed.")
 
     @property

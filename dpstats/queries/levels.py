@@ -46,6 +46,7 @@ from dpstats.queries.row_norms import (
 __all__ = ["LevelCount", "LevelCurvature", "LevelLengths", "LevelScore", "LevelSquares"]
 
 _LARGEST = 30.0  # numerical: linear predictors beyond it are taken to be at it
+_WIDEST = 2.0**60  # numerical: of the matrix of levels, whose fourth powers are numbers
 _LEAST = 1e-300  # numerical: lengths that are divided by
 
 
@@ -66,8 +67,8 @@ class _AtLevels(AtScores):
         fits = self.whiten.ndim == 2 and self.whiten.shape[1] == len(self.beta)
         if not (fits and q and self.root.shape == (q, q)):
             raise PlanError("Coefficients of each level but the first, and a square matrix of them")
-        if not all(np.isfinite(part).all() for part in (self.beta, self.root)):
-            raise PlanError("Coefficients and the matrix of levels are finite.")
+        if not (np.isfinite(self.beta).all() and np.abs(self.root).sum() <= _WIDEST):
+            raise PlanError("Coefficients are finite, and the matrix of levels is up to 2^60.")
 
     @property
     def _q(self) -> int:

@@ -32,6 +32,7 @@ __all__ = [
 ]
 
 _BITS = 22
+_FARTHEST = 2.0**31  # rows: a penalty beyond that would round the counts beside it
 
 
 @dataclass(frozen=True)
@@ -225,7 +226,7 @@ class ResponseInterval(AtMostOne, EachRow):
         """Utilities of the candidates."""
         below = np.concatenate([[0], np.cumsum(total)])
         outside = below[-1] - (below[self.last] - below[self.first])
-        utilities: Array = -outside - self.penalty
+        utilities: Array = -outside - np.clip(self.penalty, -_FARTHEST, _FARTHEST)
         return utilities
 
     def decode(self, answer: Array) -> Array:

@@ -20,6 +20,7 @@ __all__ = ["GroupSums", "ScoreProducts", "ScoredColumn"]
 
 _GRID = 2.0**-22  # numerical: steps in which scores and their products are added
 _ROUNDED = 1 + 2.0**-18  # numerical: truncated contributions differ by a few more steps
+_WIDEST = 2.0**500  # numerical: scores over a radius are numbers
 _SQUARE = math.sqrt(0.5)  # weight of counts and of squares beside sums
 _PRODUCT = math.sqrt(2.0)  # weight of products beside sums
 
@@ -60,7 +61,9 @@ class ScoredColumn:
         """Scores of rows of values (m, d + 1); NaN where the value is missing."""
         column = values[:, self.place]
         if self.scores.size == self.knots.size:
+            # Between knots next to each other the slope may be infinite.
             scores = np.interp(column, self.knots, self.scores)
+            scores = np.clip(scores, self.scores.min(), self.scores.max())
         else:
             scores = self.scores[np.searchsorted(self.knots[1:-1], column, side="left")]
         found: Array = np.where(np.isnan(column), np.nan, scores)
@@ -168,8 +171,11 @@ class ScoreProducts(EachRow):
 
     def __post_init__(self) -> None:
         places = [column.place for column in self.scored]
-        if len(places) < 2 or len(set(places)) < len(places) or not 0 < self.radius < math.inf:
-            raise PlanError("Two columns or more, each once, and a radius above 0 are needed.")
+        if len(places) < 2 or len(set(places)) < len(places):
+            raise PlanError("Two columns or more are needed, each once.")
+        longest = max(float(np.abs(column.scores).max()) for column in self.scored)
+        if not (1 / _WIDEST <= self.radius <= _WIDEST and longest <= _WIDEST):
+            raise PlanError("A radius from 2^-500 to 2^500 is needed, and scores up to that.")
 
     def parameters(self) -> Mapping[str, Any]:
         """The columns and the radius."""

@@ -164,6 +164,8 @@ class ColumnMoments(EachRow):
             raise PlanError("Each column has a place of its own, and a window.")
         if not (np.all(self.lower < self.upper) and np.isfinite([self.lower, self.upper]).all()):
             raise PlanError("The ends of a window are numbers, the lower one below the upper.")
+        if not np.all(self.half > 0):  # of two numbers next to 0: it is divided by
+            raise PlanError("Half the width of a window is a number above 0.")
 
     @property
     def centre(self) -> Array:

@@ -198,3 +198,15 @@ def test_the_plan_says_that_the_papers_setting_is_out_of_reach() -> None:
     plan = model.plan(dp.Central(0.5, 1 / 8000), sparsity=10, **known)
     assert "times as long as the coefficients" in " ".join(plan.warnings)
     assert "About n=" in " ".join(plan.warnings)
+
+
+@pytest.mark.parametrize("gap", [0.5, np.nan])
+def test_a_sparse_matrix_is_refused_before_the_charge(gap: float) -> None:
+    """It once was fitted without gaps, and failed, charged, with one."""
+    from scipy.sparse import csr_array
+
+    x, ledger = np.tile([[gap, 0.0], [0.0, 0.5]], (50, 1)), dp.Ledger.memory(1.0, 1e-5)
+    model = dp.OLS(np.zeros(100), csr_array(x), bounds={"exog": (-1, 1), "endog": (-1, 1)})
+    with pytest.raises(OptionError, match="dense"):
+        model.fit(dp.Central(1.0, 1e-5), ledger, method="dp-em", sigma=1.0, start=[1.0, 1.0])
+    assert not ledger.entries

@@ -12,11 +12,11 @@ import pytest
 from scipy import sparse
 
 from dpstats.design import DeclaredDesign
-from dpstats.errors import DataError
+from dpstats.errors import DataError, PlanError
 from dpstats.holders.rows import ResidentRows
 from dpstats.mechanisms.lots import Lots
 from dpstats.mechanisms.noise import SeededNoise
-from dpstats.queries import Block, Count, Geometry, Gram, Score, Selected
+from dpstats.queries import Block, Count, Geometry, Gram, Score, Selected, ShownRows
 from dpstats.queries.base import EachRow
 from dpstats.schema import Categorical, Numeric, Schema
 
@@ -148,3 +148,13 @@ def test_gaps_of_a_sparse_matrix_are_refused_by_name() -> None:
     source = design.source((np.zeros(4), sparse.csr_array(np.eye(4, 2))))
     with pytest.raises(DataError, match="dense"):
         source.missing(0, 4)
+
+
+@pytest.mark.parametrize("gap", [0.5, np.nan])
+def test_a_sparse_matrix_refuses_what_rows_miss_whether_there_is_a_gap_or_not(gap: float) -> None:
+    """An error that only a gap raises would tell of one row."""
+    design = DeclaredDesign.from_arrays(2, {"exog": (-1, 1), "endog": (-1, 1)}, sparse=True)
+    source = design.source((np.zeros(4), sparse.csr_array(gap * np.eye(4, 2))))
+    store = ResidentRows(source, design, 1, Lots(SeededNoise(0).start(), 4))
+    with pytest.raises(PlanError, match="dense"):
+        store.total(ShownRows())

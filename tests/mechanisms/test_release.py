@@ -268,3 +268,21 @@ def one_wins(values: np.ndarray, scale: float) -> np.ndarray:
 def test_more_peeled_columns_than_there_are_is_refused() -> None:
     with pytest.raises(PlanError, match="too large"):
         release(np.zeros(2), 1.0, Peeling(1.0, k=3), SafeNoise().start(), "peel")
+
+
+def test_noise_beyond_every_integer_hides_the_balances_of_a_search() -> None:
+    """A sum that wraps around would say of every balance on which side of 0 it is."""
+    stream, cells = SafeNoise().start(), 256
+    early = np.where(np.arange(cells + 1) < 40, -3.0, 3.0)
+    places = [
+        [float(release(b, 1.0, Gaussian(1e15), stream, "search", "linf")[0][0]) for _ in range(40)]
+        for b in (early, -early[::-1])
+    ]
+    for found in places:  # the first comparison is a fair coin: all of 40 alike in 2 of 2^40 tries
+        assert 0 < np.count_nonzero(np.array(found) < cells / 2) < len(found)
+
+
+@pytest.mark.parametrize("sensitivity", [0.0, 5e-324, 1e-305, 1e300, math.inf, math.nan])
+def test_a_sensitivity_without_a_grid_is_refused(sensitivity: float) -> None:
+    with pytest.raises(PlanError, match="grid"):
+        release(np.zeros(2), sensitivity, Gaussian(1.0), SafeNoise().start())

@@ -108,8 +108,8 @@ MUTANTS = [
     mutant(
         "halves the noise of searches alone: seen from inside",
         RELEASE,
-        "noise.gaussian(np.zeros(rounds, dtype=np.int64), scale / grid)",
-        "noise.gaussian(np.zeros(rounds, dtype=np.int64), scale / grid / 2)",
+        "noise.gaussian(steps[at : at + 1], scale / grid)",
+        "noise.gaussian(steps[at : at + 1], scale / grid / 2)",
         "test_white_box.py",
         "every_release and newton",
     ),

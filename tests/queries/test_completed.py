@@ -41,3 +41,16 @@ def test_a_row_that_shows_no_covariate_or_no_response_contributes_nothing():
     seen = rows_with_gaps(x, missing & [[True, True, False, False]])
     for query in (Completed(GRAM, np.eye(3)), ObservedPairs(3)):
         assert np.any(answer(query, seen))  # power
+
+
+def test_a_row_without_a_solution_stops_no_question():
+    """Nearly symmetric, so that it is allowed; the upper block is singular in float64."""
+    p, q, r = (float.fromhex(f"0x1.4bce60c{h}p+18") for h in ("ba6cfe", "be5847", "b681b5"))
+    precision = np.array([[p, q, 0.0], [r, p, 0.0], [0.0, 0.0, 1.0]])
+    query, x = Completed(GRAM, precision), np.array([[0.5, 0.5, 0.5], [0.25, 0.5, 0.5]])
+    both = np.array([[True, True, False, False], [False, True, False, False]])
+    answers = [answer(query, rows_with_gaps(x, missing)) for missing in (both, both[1:][[0, 0]])]
+    assert np.isfinite(answers).all()
+    alone = answer(query, rows_with_gaps(x[1:], both[1:]))  # the other row is what it was
+    expected = alone + answer(Completed(GRAM, np.eye(3)), rows_with_gaps(x[:1], both[:1]))
+    np.testing.assert_array_equal(answers[0], expected)

@@ -18,6 +18,21 @@ from scipy.sparse import csr_array
 from dpstats.errors import DPStatsError
 from dpstats.holders.labels import held
 from dpstats.privacy import Neighbors
+from dpstats.queries import (
+    CandidateLosses,
+    ColumnMoments,
+    CoordinateScores,
+    Gradient,
+    LevelCurvature,
+    LevelScore,
+    PeeledExpectedScores,
+    ResidualSums,
+    ResponseInterval,
+    Score,
+    ScoredColumn,
+    ScoreProducts,
+    WhitenedScore,
+)
 from dpstats.queries.as_json import query_from_dict, query_to_dict
 from dpstats.queries.column_scores import ColumnScores
 from dpstats.queries.label_cells import LabelCells
@@ -29,10 +44,23 @@ from dpstats.queries.labels import (
     WeightedResiduals,
 )
 from tests.grids import grid
-from tests.queries.cases import CASES, Case, answer, block, sharpest
+from tests.queries.cases import (
+    BETA,
+    CASES,
+    IN_CELLS,
+    PLAIN,
+    ROOT,
+    THREE,
+    WHITEN,
+    Case,
+    answer,
+    block,
+    sharpest,
+)
 from tests.queries.test_sensitivity import neighbours
 
 HOSTILE = [0, -1, -0.5, 0.3, 2, 7, 10**6, 1e300, -1e300, 1e-300]
+HOSTILE += [1e-305, 5e-324]
 HOSTILE += [{"nonfinite": name} for name in ("nan", "inf", "-inf")]
 NORMS = {"l1": 1, "l2": 2, "linf": np.inf}
 PUBLIC = {"question", "version", "name", "link", "norm"}
@@ -139,3 +167,44 @@ def test_an_entry_that_is_stored_twice_is_clipped_once() -> None:
     sums = query.total(np.array([2.0, -1.0]))
     assert np.abs(moved).max() <= query.sensitivity()
     assert sums[0] == pytest.approx(0.7)
+
+
+RESPONSES = ScoredColumn.window(3, -0.5, 0.9)
+STEEP = ScoredColumn(1, np.array([-5e-306, 9e-306]), np.array([-1e30, 1e30]))
+FOUR, FAR = np.linspace(-1, 1, 5), np.array([0.0, 2.0**54, 2.0**57])
+APART = np.array([1.2, -1e9, 2.1])
+SMALL, WIDE = 1e-310, ScoredColumn(1, np.array([-1.0, 0.0, 1.0]), np.array([-1e308, 0.0, 1e308]))
+WITHOUT_A_GRID = {
+    "clip of a score": lambda: Score(PLAIN, BETA, 1e-305),
+    "clip of a gradient": lambda: Gradient(BETA, SMALL),
+    "clip of a whitened score": lambda: WhitenedScore(WHITEN, BETA, SMALL),
+    "clip of sums": lambda: ResidualSums(BETA, 5e-324),
+    "clip of coordinates": lambda: CoordinateScores(BETA, 1e-305, 1.0),
+    "coefficients next to 0": lambda: Gradient(1e-317 * BETA, 0.6),
+    "least coefficients": lambda: WhitenedScore(WHITEN, np.full(3, 5e-324), 0.4),
+    "coefficients of levels": lambda: LevelScore(WHITEN, np.full((3, 2), 5e-324), ROOT, 0.6),
+    "matrix of levels": lambda: LevelCurvature(WHITEN, THREE, ROOT * [1, -1e200], 2.0, 0.4),
+    "radius of products": lambda: ScoreProducts((IN_CELLS, RESPONSES), 5e-324),
+    "scores of products": lambda: ScoreProducts((WIDE, RESPONSES), 0.3),
+    "knots next to each other": lambda: ScoreProducts((STEEP, RESPONSES), 1.2),
+    "penalty of intervals": lambda: ResponseInterval(FOUR, np.arange(3), np.array([2, 3, 4]), FAR),
+    "penalty of fits": lambda: CandidateLosses(np.stack([BETA] * 3), 1e-3, FAR),
+    "coefficients far apart": lambda: PeeledExpectedScores(APART, 0.2, 0.5, 0.4),
+    "window": lambda: ColumnMoments(np.array([1]), np.zeros(1), np.full(1, 5e-324)),
+}
+
+
+@pytest.mark.parametrize("make", WITHOUT_A_GRID.values(), ids=WITHOUT_A_GRID.keys())
+def test_numbers_without_a_grid_in_float64_are_refused_or_hold(make: Callable[[], Any]) -> None:
+    """What is infinite, or no number, becomes an integer that no clip bounds."""
+
+    def pair(rng: np.random.Generator, made: Any) -> tuple[Any, Any]:
+        one, other = (block(x, y, made, keep) for x, y, keep in neighbours(rng, 6))
+        return answer(made, one), answer(made, other)
+
+    with np.errstate(all="ignore"):
+        try:
+            made = make()
+        except DPStatsError:
+            return
+        assert excess(made, pair, 40) <= 1 + 1e-9

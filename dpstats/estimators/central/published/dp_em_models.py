@@ -190,6 +190,8 @@ class MissingCovariates(EMModel):
     def check(self, design: Design) -> None:
         """No intercept, and columns that miss values one by one."""
         check_lines(design)
+        if not design.by_value:
+            raise OptionError("What a row misses is known of dense rows alone: pass an array.")
         if design.joint:
             names = ", ".join(map(repr, design.joint[:5]))
             raise OptionError(
