@@ -91,7 +91,7 @@ def test_intervals_hold_the_coefficients_as_often_as_they_say(shape):
     """Over 60 tables: 240 coefficients, whose share has a standard error of .014."""
     held, narrow = [], []
     for seed in range(60):
-        found = fitted(table(*rows(10_000, 100 + seed, shape=shape)), seed=seed)
+        found = fitted(table(*rows(10_000, 1_000 + seed, shape=shape)), seed=seed)
         apart = np.abs(found.params.to_numpy() - SLOPES) / found.bse.to_numpy()
         held.append(apart < 1.96)
         narrow.append(apart < 0.98)
@@ -123,8 +123,9 @@ def test_levels_powers_and_products_go_missing_together():
     assert set(found.params.index) == set(whole.params.index)
     apart = (found.params - whole.params) / found.bse
     assert np.abs(apart).max() < 4.0
-    assert (found.bse > whole.bse).all()
-    assert found.bse.max() < 5 * whole.bse.max()
+    ratio = (found.bse / whole.bse).to_numpy()
+    assert (ratio > 1).all()
+    assert ratio.max() < 10
 
 
 @pytest.mark.full

@@ -101,7 +101,6 @@ class _AugmentedClimb(PredictorClimb):
     """Newton steps from augmented scores, whose products of columns have one long tail."""
 
     peeled = False
-    far = True
 
 
 def _requests(design: Design, privacy: Privacy, n: float) -> list[Request]:
