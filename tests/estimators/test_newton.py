@@ -520,7 +520,7 @@ def test_counts_and_other_links_come_to_rest_where_a_factor_matters(model, level
     of = {"probit": links.Probit(), "cloglog": links.CLogLog()}
     endog = dp.Numeric(0, 40) if model == "poisson" else dp.Boolean()
     schema = dp.Schema(x=dp.Numeric(-5, 5, center=0, scale=1), z=dp.Boolean(), y=endog)
-    for seed in range(4):
+    for seed in range(8):
         rng = np.random.default_rng([seed, 11])
         x, z = rng.normal(size=n), rng.random(n) < 0.12
         eta = level + 0.35 * x + effect * z
