@@ -520,7 +520,7 @@ def test_counts_and_other_links_come_to_rest_where_a_factor_matters(model, level
     of = {"probit": links.Probit(), "cloglog": links.CLogLog()}
     endog = dp.Numeric(0, 40) if model == "poisson" else dp.Boolean()
     schema = dp.Schema(x=dp.Numeric(-5, 5, center=0, scale=1), z=dp.Boolean(), y=endog)
-    for seed in range(4):
+    for seed in range(8):
         rng = np.random.default_rng([seed, 11])
         x, z = rng.normal(size=n), rng.random(n) < 0.12
         eta = level + 0.35 * x + effect * z
@@ -562,3 +562,26 @@ def test_a_count_that_every_law_contradicts_leaves_chances() -> None:
     found = law.counted(10.0, 1e3, 1.0)
     assert np.isfinite(found.chances).all()
     assert found.chances[0] == pytest.approx(1.0)
+
+
+def squared(seed: int) -> tuple[Any, Any]:
+    """A yes or no on a skewed column and its square, whose largest values answer another way."""
+    rng = np.random.default_rng(seed)
+    x = np.minimum(rng.lognormal(1.1, 0.45, 20_000), 15)
+    chance = np.where(x > 9, 0.7, 1 / (1 + np.exp(4.5 - 1.2 * x)))
+    table = {"x": x, "y": (rng.random(x.size) < chance).astype(float)}
+    exact = sm.Logit(table["y"], np.column_stack([np.ones_like(x), x, x**2])).fit(disp=0)
+    return dp.logit("y ~ x + I(x**2)", table, dp.Schema(x=dp.Numeric(0, 15), y=dp.Boolean())), exact
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 4.0])
+def test_a_square_of_a_skewed_column_is_told_far_out_where_curvatures_do_not_show_it(
+    epsilon: float,
+) -> None:
+    """Of six fits none held anything, and at epsilon 1 two said nothing."""
+    model, exact = squared(3)
+    fits = [model.fit(Central(epsilon, DELTA), noise=SeededNoise(s)) for s in range(6)]
+    away = np.array([f.params.to_numpy() - exact.params for f in fits])
+    held = np.abs(away) <= 1.96 * np.array([f.bse.to_numpy() for f in fits])
+    assert held.mean() >= 0.9
+    assert all(any("far out" in remark for remark in f.estimate.remarks) for f in fits)

@@ -205,7 +205,7 @@ class Watched(np.ndarray):
 
 @pytest.mark.parametrize(
     ("kind", "most", "joined", "saved"),
-    [("ols", 12, 3, 4), ("logit", 13, 3, 4), ("quantreg", 14, 4, 8)],
+    [("ols", 12, 3, 4), ("logit", 13, 3, 5), ("quantreg", 14, 4, 8)],
 )
 def test_a_default_fit_reads_the_covariates_twelve_times(
     kind: str, most: int, joined: int, saved: int, monkeypatch: pytest.MonkeyPatch

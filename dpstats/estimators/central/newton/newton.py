@@ -90,7 +90,8 @@ class Newton(CountingMethod[CoefficientEstimate]):
     3. Two early steps, from scores clipped at the 85 % quantile of their length: ``b <- b +
        (n H)^-1 S``, with H the curvature that the model expects of normal rows with the released
        moments.
-    4. Release a histogram of lengths and, in turn, three counts of scores longer than the clip C
+    4. Of a yes or no, count the rows far out, whose scores may be long where no curvature shows it.
+       Release a histogram of lengths and, in turn, three counts of scores longer than the clip C
        that is best so far. They give a posterior of the number N(c) of scores longer than c
        (`TailLaw`), and of ``E(C) = sum (||s|| - C)_+``, the most that a clip can move a sum. C is
        the minimum of ``(noise C)^2 + rho^2 E(C)^2 / d``, the variance of both below.
