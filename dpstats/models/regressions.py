@@ -61,8 +61,8 @@ def ols(
     missing : {"complete", "em"}
         What becomes of rows that miss a value. ``"complete"``: they contribute nothing, and how
         many do is a noisy count; ``plan(privacy, complete=0.8)`` says what that costs. ``"em"``: a
-        covariate that is missing completely at random is completed from those that were observed,
-        under released moments; numeric, additive terms, under `Central`.
+        column that is missing completely at random is completed from those that were observed,
+        under released moments, which scores allow for; under `Central`.
     n : int, optional
         Public number of rows, for planning without a table, or of a stream that does not say it.
     sites : str, optional
