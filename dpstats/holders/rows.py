@@ -214,7 +214,8 @@ class ResidentRows:
         memory = view.memory.setdefault(key, {})
         yield self._block(piece, view, memory)
         if isinstance(view.x, np.ndarray) and view.x.size > _REMEMBERED_VALUES:
-            memory.pop("rows", None)
+            for made in ("rows", "filled", "augmented scores"):
+                memory.pop(made, None)
 
     def _totals(
         self, queries: Sequence[Query], view: View, cut: tuple[int, int] | None
