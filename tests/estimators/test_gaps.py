@@ -85,6 +85,15 @@ def test_no_law_of_rows_or_of_gaps_is_needed_for_an_interval(how):
     assert found.bse.max() < 0.02
 
 
+def test_the_distance_to_a_fit_without_privacy_counts_what_gaps_cost():
+    """There is no table without gaps to compare with: the bound is half the interval."""
+    found = fitted(table(*rows(5_000, 51)))
+    said = found.error_bound.sentence()
+    half = float((found.conf_int()[1] - found.conf_int()[0])["x0"]) / 2
+    assert "where the model holds" in said.lower()
+    assert f"that of x0 is within {half:.3g}" in said or f"of x0 is within {half:.3g}" in said
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("shape", ["normal", "skewed"])
 def test_intervals_hold_the_coefficients_as_often_as_they_say(shape):

@@ -67,8 +67,8 @@ class AugmentedOLS(CountingMethod[CoefficientEstimate]):
     of Newton's fit is the covariance, with no law of rows and no model of gaps beyond their being
     completely at random.
 
-    *What a bound counts.* The fit without privacy that coefficients are compared with solves the
-    same equation on the same rows: no table without gaps exists.
+    *What a bound counts.* Distances to the fit without privacy are to that of the same rows without
+    gaps, and count what gaps cost: they are half the interval.
     """
 
     name: ClassVar[str] = "em"
@@ -119,7 +119,9 @@ def _estimate(holder: Holder[Query], design: Design) -> CoefficientEstimate:
     asks = AugmentedQuestions(found.metric.w, moments)
     expected = NormalRows(design.family, found.centre, found.cov)
     climb = _AugmentedClimb(rows, design, found, asks, moments.rows, expected, float(level))
-    estimate = climb.reported(*climb.fit())
+    # The fit without privacy that a reader has in mind is that of a table without gaps, from which
+    # estimates are off by what gaps cost, too.
+    estimate = replace(climb.reported(*climb.fit()), of_these_rows=False)
     if moments.unseen is None:
         return estimate
     one, other = (repr(design.names[j]) for j in moments.unseen)
