@@ -35,9 +35,14 @@ class Neighbors(StrEnum):
     ADD_REMOVE = "add-remove"
 
 
+_LEAST = 1e-100  # numerical: epsilon, whose noise is a number in float64
+
+
 def _check_budget(epsilon: float, delta: float) -> None:
     if not (isinstance(epsilon, (int, float)) and is_number(epsilon) and epsilon > 0):
         raise OptionError(f"epsilon={given(epsilon)}: a finite number > 0 is needed, such as 1.0.")
+    if epsilon < _LEAST:
+        raise OptionError(f"epsilon={epsilon!r}: at least {_LEAST:g} is needed, such as 1.0.")
     if not (isinstance(delta, (int, float)) and is_number(delta) and 0 <= delta < 1):
         raise OptionError(
             f"delta={given(delta)}: a number in [0, 1) is needed; well below 1/n, such as 1e-7."

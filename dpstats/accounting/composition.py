@@ -363,14 +363,15 @@ def _step(cost: Cost) -> float:
     Splitting a loss between two grid points adds at most step^2 / 4 to its variance, so `smooth`
     adds less than 1e-4 of the total variance, about 2 rho. Without Gaussian noise the loss has
     atoms, nothing smooths them, and the step is up to ten times finer where few events make that
-    quick. Any step gives a valid bound.
+    quick. Any step gives a valid bound. Losses reach no less far than the slack of Laplace noise's
+    grid, however small epsilon is.
     """
     count = sum(n for _, _, n in cost.bounded)
     widest = max(e for _, e, _ in cost.bounded)
     smooth = math.sqrt(4e-4 * 2 * cost.rho / count)
     if cost.mu == 0:
         smooth = max(smooth / 10, min(smooth, cost.epsilon / 2000))
-    return max(smooth, widest / 1000)
+    return max(smooth, max(widest, LAPLACE_GRID / 4) / 1000)
 
 
 def _single_loss(kind: str, epsilon: float, step: float) -> _Loss:

@@ -561,3 +561,10 @@ def test_the_slack_is_negligible_for_the_grid_in_use():
     assert discrete_slack(1.0) < 2e-12
     plain = gaussian_epsilon(0.25, 1e-8)
     assert epsilon_of([Gaussian(4.0)], 1e-8) == pytest.approx(plain, rel=1e-5)
+
+
+@pytest.mark.parametrize("epsilon", [1e-9, 1e-16, 1e-40, 1e-100])
+def test_the_loss_of_next_to_no_epsilon_is_on_few_places(epsilon):
+    """Losses of Laplace noise reach as far as the slack of its grid, whatever epsilon is."""
+    assert _bounded_loss(cost_of([Laplace(1 / epsilon)])).mass.size < 10_000
+    assert 0.0 <= epsilon_of([Laplace(1 / epsilon)], 1e-12) <= epsilon * (1 + 1e-9) + 2.0**-20

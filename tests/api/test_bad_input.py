@@ -79,6 +79,7 @@ PRIVACIES = [
     (lambda: dp.Central(-1.0, 1e-7), "epsilon"),
     (lambda: dp.Central(math.inf, 1e-7), "epsilon"),
     (lambda: dp.Central(math.nan, 1e-7), "epsilon"),
+    (lambda: dp.Central(5e-324, 1e-7), "1e-100"),
     (lambda: dp.Central(1.0, -1e-9), "delta"),
     (lambda: dp.Central(1.0, 1.0), "delta"),
     (lambda: dp.Central(1.0, math.nan), "delta"),
