@@ -9,6 +9,7 @@ import statsmodels.api as sm
 import dpstats as dp
 from dpstats.datasets import randhie
 from dpstats.errors import DPStatsError, FormulaError, OptionError, TrustError
+from dpstats.estimators.central.gaps.patterns import made_up_gaps
 from dpstats.estimators.central.gaps.questions import completion
 from dpstats.queries.completed import completed_rows
 
@@ -59,6 +60,23 @@ def test_completed_rows_are_conditional_means_of_normal_rows():
         assert np.allclose(whole[u], wanted)
         assert np.array_equal(whole[~u], row[~u])
         assert np.allclose(completion(u, np.linalg.inv(second)) @ np.where(u, 0.0, row), whole)
+
+
+@pytest.mark.parametrize("how", ["apart", "nested", "never together"])
+def test_made_up_gaps_have_the_shares_of_columns_and_of_pairs(how):
+    """Shares against those of rows that miss one column with the other, or never both."""
+    u = np.random.default_rng(3).uniform(size=(200_000, 2))
+    missing = {
+        "apart": np.column_stack([u[:, 0] < 0.3, u[:, 1] < 0.2]),
+        "nested": np.column_stack([u[:, 0] < 0.3, u[:, 0] < 0.2]),
+        "never together": np.column_stack([u[:, 0] < 0.3, u[:, 0] > 0.8]),
+    }[how]
+    seen = np.column_stack([np.ones(len(u)), ~missing])
+    both = seen.T @ seen / len(u)
+    made = 1.0 - made_up_gaps(both, 2**13)
+    np.testing.assert_allclose(made.T @ made / len(made), both, atol=0.01)
+    independent = float(np.prod(both[0, 1:]))
+    assert (how == "apart") == (abs(both[1, 2] - independent) < 0.01)  # power
 
 
 @pytest.mark.full
