@@ -148,15 +148,6 @@ class Design(ABC):
         return tuple(name for name in layout.columns if name not in unread)
 
     @property
-    def factors(self) -> tuple[str, ...]:
-        """Columns of the table that have levels, among those that covariates read."""
-        if self.schema is None:
-            return ()
-        read = [name for name in self._layout.lookups if isinstance(name, str)]
-        names = dict.fromkeys([*read, *self._layout.declarations])
-        return tuple(name for name in names if not isinstance(self.schema[name], Numeric))
-
-    @property
     def joint(self) -> tuple[str, ...]:
         """Columns that read an input together with others: where it is missing, so are they all."""
         layout = self._layout

@@ -25,8 +25,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.errors import PlanError
-from dpstats.privacy import Neighbors
-from dpstats.queries.base import Contribution
 from dpstats.queries.binned import cell_counts
 from dpstats.queries.blocks import (
     SAFETY,
@@ -82,8 +80,8 @@ class _AtAugmented(AtScores):
         Inverse of public second moments of a row, by which it is completed; positive definite.
     second : ndarray of shape (d (d + 1) / 2,)
         These second moments, upper triangle.
-    correction : ndarray of shape (d, d (d + 1) / 2)
-        A public matrix, A over the shares p.
+    correction : ndarray of shape (k, d (d + 1) / 2)
+        A public matrix, ``whiten @ A`` over the shares p.
     """
 
     precision: Array
@@ -94,7 +92,7 @@ class _AtAugmented(AtScores):
         d = self.beta.size
         pairs = d * (d + 1) // 2
         shapes = [part.shape for part in (self.precision, self.second, self.correction)]
-        if self.beta.ndim != 1 or shapes != [(d, d), (pairs,), (d, pairs)]:
+        if self.beta.ndim != 1 or shapes != [(d, d), (pairs,), (len(self.whiten), pairs)]:
             raise PlanError("Coefficients, and matrices that go with their number, are needed.")
         if self.whiten.ndim != 2 or self.whiten.shape[1] != d:
             raise PlanError(f"whiten: a matrix with {d} columns is needed.")
@@ -143,15 +141,15 @@ class _AtAugmented(AtScores):
         if block.offset is not None:
             residual = residual - block.offset
         i, j = np.triu_indices(self.beta.size)
-        corrections = self.whiten @ self.correction
-        made = np.empty((len(residual), len(self.whiten)))
+        parts = list(zip(self.whiten, self.correction, strict=True))
+        made = np.empty((len(residual), len(parts)))
         size = max(_VALUES // i.size, 64)
         with np.errstate(all="ignore"):
             for start in range(0, len(residual), size):
                 part = slice(start, start + size)
                 x, zeros, seen = shown.completed[part], shown.zeros[part], shown.observed[part]
                 pairs = zeros[:, i] * zeros[:, j] - self.second * (seen[:, i] & seen[:, j])
-                for a, (direction, taken) in enumerate(zip(self.whiten, corrections, strict=True)):
+                for a, (direction, taken) in enumerate(parts):
                     own = (x * direction).sum(axis=1) * residual[part]
                     made[part, a] = own - (pairs * taken).sum(axis=1)
         made[~np.isfinite(made).all(axis=1)] = 0.0
@@ -226,7 +224,7 @@ class AugmentedCurvature(Curvature, _AtAugmented):
     It is minus the mean derivative of the score where second moments are right. Rows longer than
     `radius` are shortened to it.
 
-    Guarantee: contributions have Frobenius norm at most radius^2 and make no obtuse angle.
+    Guarantee: as `Curvature`.
 
     Parameters
     ----------
@@ -251,10 +249,6 @@ class AugmentedCurvature(Curvature, _AtAugmented):
         kept = _shortened(z, norms, keep * (lengths <= self.clip), self.radius, 0.0)
         steps = truncate(kept, self._grid())
         return exact_sum(steps.T @ steps)
-
-    def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
-        """sqrt(2) radius^2 per row under replace-one, radius^2 under add-remove."""
-        return Contribution.ACUTE.sensitivity(max_rows * self.radius**2, neighbors)
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,7 +24,7 @@ from dpstats.queries.blocks import (
     to_grid,
     wide,
 )
-from dpstats.queries.linear import Gram, ResidualMoment, Score, packed, unpacked
+from dpstats.queries.linear import Gram, packed, unpacked
 from dpstats.queries.quantiles import Search
 
 __all__ = ["Completed", "ObservedPairs", "completed_rows"]
@@ -113,13 +113,13 @@ class Completed(OfOtherRows):
 
     Parameters
     ----------
-    query : Gram, ResidualMoment, Score or Search
+    query : Gram or Search
         Asked of the completed rows.
     precision : ndarray of shape (d, d)
         Inverse of public second moments of a row, positive definite.
     """
 
-    query: Gram | ResidualMoment | Score | Search
+    query: Gram | Search
     precision: Array
     geometry: ClassVar[Geometry | None] = None
     columns: ClassVar[tuple[int, ...] | None] = None

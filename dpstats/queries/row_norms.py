@@ -151,6 +151,8 @@ class Curvature(OuterProducts, AtScores):
 
     It is the bread of the clipped score, minus its derivative: where a score is shortened to the
     clip it no longer changes with the linear predictor.
+
+    Guarantee: contributions have Frobenius norm at most radius^2 and make no obtuse angle.
     """
 
     clip: float
@@ -163,6 +165,10 @@ class Curvature(OuterProducts, AtScores):
     def parameters(self) -> Mapping[str, Any]:
         """Those of the score, the bound on it, and the radius."""
         return {**super().parameters(), "clip": self.clip, "radius": self.radius}
+
+    def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
+        """sqrt(2) radius^2 per row under replace-one, radius^2 under add-remove."""
+        return Contribution.ACUTE.sensitivity(max_rows * self.radius**2, neighbors)
 
     def _grid(self) -> float:
         return bound_grid(self.radius, Z_BITS)
@@ -317,10 +323,6 @@ class ScoreCurvature(Curvature, _AtScore):
         """Sum in squared steps."""
         rows = dense(self._coordinates.rows(block))
         return exact_sum(outer_steps(rows, self._weight(block), self._grid()))
-
-    def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
-        """sqrt(2) radius^2 per row under replace-one, radius^2 under add-remove."""
-        return Contribution.ACUTE.sensitivity(max_rows * self.radius**2, neighbors)
 
     def _weight(self, block: Block) -> Array:
         """What a row z is multiplied by: the root of its information, as far as it may be long."""

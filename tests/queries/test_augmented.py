@@ -36,7 +36,7 @@ def by_hand(x: Any, y: Any, missing: Any) -> np.ndarray:
     completed = completion(missing, PRECISION) @ np.where(missing, 0.0, x)
     i, j = np.triu_indices(D)
     pairs = np.where(missing, 0.0, x)[i] * np.where(missing, 0.0, x)[j] - second * seen[i] * seen[j]
-    return WHITEN @ (completed * (y - completed @ BETA) - correction @ pairs)
+    return WHITEN @ completed * (y - completed @ BETA) - correction @ pairs
 
 
 def test_a_score_is_what_its_formula_says():

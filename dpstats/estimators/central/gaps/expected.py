@@ -55,7 +55,7 @@ def expect_completed(plan: Plan, design: Design, complete: float) -> Plan:
     longer = (1 + (1 - seen)) / seen
 
     def variances(plan: Plan, design: Design, case: Case) -> tuple[float, float]:
-        private, sampled = likelihood_variances(plan, design, case)
+        private, sampled = likelihood_variances(plan, design, case, peeled=False)
         return private * longer / seen**2, sampled * longer
 
     statement = (

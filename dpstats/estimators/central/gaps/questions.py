@@ -97,7 +97,7 @@ class AugmentedQuestions:
     def _at(self, b: Array) -> tuple[Array, Array, Array, Array, Array]:
         beta, second = self.w @ b, self.moments.second
         upper = second[np.triu_indices(len(second))]
-        return self.w.T, beta, self.moments.precision, upper, self._correction @ beta
+        return self.w.T, beta, self.moments.precision, upper, self.w.T @ (self._correction @ beta)
 
     @cached_property
     def _correction(self) -> Array:

@@ -55,17 +55,21 @@ def predicted(plan: Plan, design: Design, variances: Variances | None = None) ->
     )
 
 
-def likelihood_variances(plan: Plan, design: Design, case: Case) -> tuple[float, float]:
+def likelihood_variances(
+    plan: Plan, design: Design, case: Case, peeled: bool | None = None
+) -> tuple[float, float]:
     """Of a whitened coefficient times n, of the noise and of sampling, by quadrature.
 
-    From rows of the guessed model; the clip is the best for the lengths of their scores.
+    From rows of the guessed model; the clip is the best for the lengths of their scores. `peeled`
+    is `peels` of the design, unless the fit says otherwise.
     """
     eta, y, chances = _rows(design, case)
     family, z = design.family, case.lengths
     r = family.residual(y + 0 * eta, eta + 0 * y)
     lengths = (np.abs(r)[..., None] * z).ravel()
     shares = np.repeat(chances.ravel(), z.size) / _CHANCES.size / z.size
-    noise, d = last_noise(plan, design, peels(design)), len(design.names)
+    peeled = peels(design) if peeled is None else peeled
+    noise, d = last_noise(plan, design, peeled), len(design.names)
     private = least_variance(lengths, shares * plan.n, noise, d)
     slope = float(np.mean(family.curvature(eta)))
     square = float(np.sum(chances * r**2)) / _CHANCES.size
