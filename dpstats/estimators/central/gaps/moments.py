@@ -26,7 +26,8 @@ _LENGTHS = np.geomspace(2.0**-16, 1.0, 65)  # numerical: among which it is sough
 _LEAST_SEEN = 0.02  # share: of rows in which two covariates were observed, at least
 _DOUBT = 2.0  # wording: noises above which two covariates are taken to be observed together
 _LEAST, _BLURRED = 0.02, 0.7  # numerical: least of second moments; and their noise, times this
-_MOST = 1e5  # numerical: largest second moment, in squared scales
+# numerical: largest second moment in squared units; least square of a unit, in squared scales
+_MOST, _LEAST_UNIT = 1e3, 1e-3
 
 
 def moment_requests(gram: float) -> list[Request]:
@@ -81,7 +82,7 @@ class SecondMoments:
         moments /= max(float(moments[0, 0]), 0.5)  # of rows that were shortened the constant is too
         moments[0, 0] = 1.0
         noise = _BLURRED * blur.sd * math.sqrt(d) / (rows * float(np.median(both)))
-        second = _held(moments, max(_LEAST, noise))
+        second = _held(moments, noise)
 
         return cls(rows, both, second, unseen)
 
@@ -104,8 +105,13 @@ def _rarest_pair(seen: Array, sd: float) -> tuple[int, int] | None:
     return min(pairs, key=lambda pair: float(seen[pair]), default=None)
 
 
-def _held(moments: Array, least: float) -> Array:
-    """Second moments with eigenvalues within limits, whatever the noise on them was."""
-    values, vectors = np.linalg.eigh((moments + moments.T) / 2)
-    held: Array = (vectors * np.clip(values, min(least, _MOST), _MOST)) @ vectors.T
-    return held
+def _held(moments: Array, noise: float) -> Array:
+    """Second moments with eigenvalues within limits, whatever the noise on them was.
+
+    In units of their own: a scale that was found may be many times that of its column.
+    """
+    unit = np.sqrt(np.maximum(np.diag(moments), max(noise, _LEAST_UNIT)))
+    values, vectors = np.linalg.eigh((moments + moments.T) / 2 / np.outer(unit, unit))
+    least = np.maximum(_LEAST, noise * (vectors**2).T @ unit**-2.0)
+    held = (vectors * np.clip(values, np.minimum(least, _MOST), _MOST)) @ vectors.T
+    return np.asarray(held * np.outer(unit, unit))

@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dpstats.estimators.base import Request, need_delta, need_positive
 from dpstats.estimators.central.counted import CountingMethod, counted_plan
 from dpstats.estimators.central.gaps.expected import check_completable, expect_completed
@@ -28,7 +31,11 @@ if TYPE_CHECKING:
 
 __all__ = ["AugmentedOLS"]
 
+Array = NDArray[np.float64]
+
 _GRAM = 0.1  # budget: second moments of what was observed
+_OFF = 1.5  # wording: error of second moments along a direction, to those of completed rows
+_UNKNOWN = "none: how columns vary together is not known, by which rows are completed"
 
 
 @dataclass(frozen=True)
@@ -122,17 +129,33 @@ def _estimate(holder: Holder[Query], design: Design) -> CoefficientEstimate:
     # The fit without privacy that a reader has in mind is that of a table without gaps, from which
     # estimates are off by what gaps cost, too.
     estimate = replace(climb.reported(*climb.fit()), of_these_rows=False)
-    if moments.unseen is None:
+    inference, remark = _doubts(moments, design, asks, found.metric.curvature)
+    if not inference:
         return estimate
-    one, other = (repr(design.names[j]) for j in moments.unseen)
-    what, which = (one, one) if one == other else (f"both {one} and {other}", "one of the two")
-    remark = (
-        f"Hardly any row has {what}, as far as noise lets see: how columns vary together, by which "
-        "rows are completed, is not known. Coefficients may be far off, and no interval is given. "
-        f"Leave {which} out."
-    )
-    return replace(
-        estimate,
-        remarks=(*estimate.remarks, remark),
-        inference="none: how columns vary together is not known, by which rows are completed",
+    return replace(estimate, remarks=(*estimate.remarks, remark), inference=inference)
+
+
+def _doubts(
+    moments: SecondMoments, design: Design, asks: AugmentedQuestions, curvature: Array
+) -> tuple[str, str]:
+    """Why no interval holds, in short and as a remark; empty where one does.
+
+    The second moments of completed rows were released as well: where they are far from what those
+    by which rows are completed say, these are wrong by more than a first order bears.
+    """
+    if moments.unseen is not None:
+        one, other = (repr(design.names[j]) for j in moments.unseen)
+        what, which = (one, one) if one == other else (f"both {one} and {other}", "one of the two")
+        return _UNKNOWN, (
+            f"Hardly any row has {what}, as far as noise lets see: how columns vary together, by "
+            "which rows are completed, is not known. Coefficients may be far off, and no interval "
+            f"is given. Leave {which} out."
+        )
+    off = asks.w.T @ asks.expected_gram @ asks.w - curvature
+    if np.abs(np.linalg.eigvalsh(off)).max() <= _OFF:
+        return "", ""
+    return _UNKNOWN, (
+        "Noise hides how columns vary together, by which rows are completed: some are nearly "
+        "alike, or their ranges far too wide. Coefficients may be far off, and no interval is "
+        "given. Declare center= and scale=, leave a column out, or use missing='complete'."
     )

@@ -99,6 +99,22 @@ class AugmentedQuestions:
         upper = second[np.triu_indices(len(second))]
         return self.w.T, beta, self.moments.precision, upper, self.w.T @ (self._correction @ beta)
 
+    @property
+    def expected_gram(self) -> Array:
+        """Second moments of completed rows, were those that they are completed by right."""
+        filled, shares = self._completions
+        second = filled @ self.moments.second @ np.moveaxis(filled, 1, 2)
+        gram: Array = np.tensordot(shares, second, axes=1)
+        return gram
+
+    @cached_property
+    def _completions(self) -> tuple[Array, Array]:
+        """The matrices K of the gaps of made-up rows, and the share of rows that have each."""
+        made = made_up_gaps(self.moments.both, _MADE)
+        gaps, times = np.unique(made, axis=0, return_counts=True)
+        filled = np.stack([completion(missing, self.moments.precision) for missing in gaps])
+        return filled, times / times.sum()
+
     @cached_property
     def _correction(self) -> Array:
         """The correction of scores over coefficients, of shape (d, d (d + 1) / 2, d).
@@ -107,12 +123,9 @@ class AugmentedQuestions:
         a row shows, each over the share of rows that show it. The gaps are those of made-up rows.
         Where second moments are right it is 0 at them for all gaps there are.
         """
-        d, precision = len(self.moments.second), self.moments.precision
-        made = made_up_gaps(self.moments.both, _MADE)
-        gaps, times = np.unique(made, axis=0, return_counts=True)
-        filled = np.stack([completion(missing, precision) for missing in gaps])
-        left = (np.eye(d) - filled).reshape(len(gaps), -1)
-        mean = (filled.reshape(len(gaps), -1) * (times / times.sum())[:, None]).T @ left
+        d, (filled, shares) = len(self.moments.second), self._completions
+        left = (np.eye(d) - filled).reshape(len(filled), -1)
+        mean = (filled.reshape(len(filled), -1) * shares[:, None]).T @ left
         a = mean.reshape(d, d, d, d)  # of K_aj (I - K)_lk, at a, j, l, k
         i, j = np.triu_indices(d)
         other = np.where(i == j, 0.0, 1.0)[:, None, None]
