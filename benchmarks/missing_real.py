@@ -9,7 +9,7 @@ the table without gaps.
 held: share of 95 % intervals that hold its coefficients, averaged over these, and of the one held
 least often; error and SE: root mean square distance to it and median standard error, both in its
 robust standard errors. warned: share of fits that say more above the coefficients than what was
-missing.
+missing, and of those that give no interval, of which nothing else is counted.
 """
 
 from __future__ import annotations
@@ -43,23 +43,26 @@ def line(setting: Setting, missing: str, epsilon: float, share: float, reps: int
     """One row of the table."""
     whole = setting.nonprivate()
     apart: list[Any] = []
-    lengths, warned = [], 0
+    lengths, warned, without = [], 0, 0
     for seed in range(reps):
         model = dp.ols(
             setting.formula, holed(setting, share, seed), setting.schema, missing=missing
         )
         fit = model.fit(dp.Central(epsilon, DELTA), noise=dp.SeededNoise(seed))
+        gaps = ("were missing", "Only about")
+        warned += any(not any(g in said for g in gaps) for said in fit.estimate.remarks)
+        if fit.estimate.inference:
+            without += 1
+            continue
         params = whole.params.reindex(fit.params.index)
         apart.append(((fit.params - params) / fit.bse, (fit.params - params) / whole.bse))
         lengths.append((fit.bse / whole.bse.reindex(fit.bse.index)).to_numpy())
-        gaps = ("were missing", "Only about")
-        warned += any(not any(g in said for g in gaps) for said in fit.estimate.remarks)
     within = np.array([np.abs(z) < 1.96 for z, _ in apart])
     error = np.sqrt(np.mean([np.square(e) for _, e in apart]))
     held = f"{within.mean():.0%} ({within.mean(axis=0).min():.0%})"
     return (
         f"| {setting.name} | {len(setting.data):,} | {missing} | {epsilon:g} | {held} | "
-        f"{error:.1f} | {np.median(lengths):.1f} | {warned / reps:.0%} |"
+        f"{error:.1f} | {np.median(lengths):.1f} | {warned / reps:.0%} ({without / reps:.0%}) |"
     )
 
 
