@@ -51,6 +51,16 @@ def test_a_step_of_nothing_tells_nothing():
     np.testing.assert_array_equal(told.plain, np.eye(2))
 
 
+@pytest.mark.parametrize("length", [1e-17, 1e-6, 9e-4])
+def test_a_step_within_noise_tells_nothing(length):
+    """What is left of a score, five noises here, was read as a curvature of up to 1e19."""
+    moved = np.array([0.0, -length])
+    change = np.array([600.0, -500.0])
+    released = 1e5 * np.eye(2)
+    told = along(released, np.ones((2, 2)), moved, change, 100.0**2)
+    np.testing.assert_array_equal(told.plain, released)
+
+
 def curved(n: int = 20_000) -> tuple[pd.DataFrame, dp.Schema]:
     """A parabola in a skewed column, of which one row in 400 lies at its end."""
     rng = np.random.default_rng(0)

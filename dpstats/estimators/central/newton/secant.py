@@ -38,7 +38,8 @@ def along(matrix: Array, variances: Array, moved: Array, change: Array, noise: f
     than D by far more than its noise, and a step by it too long. Where the fall is steeper than
     noise explains, the released column is doubted by as much as the two disagree beyond noise, and
     they are averaged by precision. Where it is not, the curvature is left as it is: what a fall
-    tells is then less than what was released.
+    tells is then less than what was released. So it is where the released fall is less than noise:
+    no step that short went too far, and what noise leaves of a score is no curvature.
 
     Parameters
     ----------
@@ -56,7 +57,8 @@ def along(matrix: Array, variances: Array, moved: Array, change: Array, noise: f
     turned, doubts = basis.T @ matrix @ basis, carried(variances, basis)
     seen, own = basis.T @ change / float(basis[:, 0] @ moved), noise / length**2
     gap = seen - turned[0]
-    if gap[0] < CLEAR * math.sqrt(doubts[0, 0] + own):
+    short = turned[0, 0] * length < math.sqrt(noise)
+    if short or gap[0] < CLEAR * math.sqrt(doubts[0, 0] + own):
         return Told(np.eye(d), matrix, variances)
     beyond = max(0.0, float(gap @ gap) / d - float(doubts[0].mean()) - own)
     column, doubt = average(turned[0], doubts[0] + beyond, seen, np.full(d, own))
