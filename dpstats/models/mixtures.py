@@ -131,7 +131,8 @@ def mixture_ols(
     -------
     Model
         Its `fit` returns weights and coefficients of the components with intervals and a test of
-        the model (of a symmetric one b and sigma); ``predict`` and ``predict_proba``.
+        the model (of a symmetric one b and sigma); ``predict``, ``predict_proba``,
+        ``score_samples`` and ``sample``.
 
     Raises
     ------

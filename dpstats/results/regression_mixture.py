@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.design import DeclaredDesign
+from dpstats.errors import need_whole
 from dpstats.families.mixtures import RegressionMixture
 from dpstats.protocol.mixtures import RegressionMixtureEstimate
 from dpstats.results.inference import interval
@@ -73,12 +74,55 @@ class RegressionComponentsResults(ComponentsResults, ABC):
         """
         import pandas as pd
 
-        rows = np.column_stack([d.exog(table, clip=False) for d in (self.design, self._response)])
         with np.errstate(invalid="ignore"):  # of values that are missing
-            shares = self.mixture.responsibilities(rows)
+            shares = self.mixture.responsibilities(self._rows(table))
         return pd.DataFrame(
             shares, getattr(table, "index", None), component_numbers(self.mixture.k)
         )
+
+    def score_samples(self, table: Any) -> pd.Series:
+        """Log density of the response of new rows given their columns, of shape (m,).
+
+        Parameters
+        ----------
+        table : table
+            As for `predict_proba`. Where a value is missing it is nan.
+        """
+        import pandas as pd
+
+        with np.errstate(invalid="ignore"):  # of values that are missing
+            logs = self.mixture.log_density(self._rows(table))
+        return pd.Series(logs, getattr(table, "index", None), name="log density")
+
+    def sample(self, table: Any, seed: int) -> pd.Series:
+        """Responses of new rows, drawn from the released mixture; they cost nothing.
+
+        Parameters
+        ----------
+        table : table
+            As for `predict_components`; the law of columns is no part of the model.
+        seed : int
+            Of the randomness.
+
+        Returns
+        -------
+        Series of shape (m,)
+            As the formula writes the response; values may lie outside of the declared range.
+        """
+        import pandas as pd
+        from scipy.stats import norm, uniform
+
+        need_whole(0, 2**32 - 1, seed=seed)
+        means, weights = self.predict_components(table), self.mixture.weights
+        chosen, noise = uniform.rvs(size=(2, len(means)), random_state=seed)
+        component = np.searchsorted(np.cumsum(weights)[:-1], chosen)
+        drawn = means.to_numpy()[np.arange(len(means)), component]
+        drawn = drawn + self.mixture.sigma * norm.ppf(np.clip(noise, 1e-16, 1 - 1e-16))
+        return pd.Series(drawn, means.index, name=self._response.names[0])
+
+    def _rows(self, table: Any) -> Array:
+        """New rows, and their responses last."""
+        return np.column_stack([d.exog(table, clip=False) for d in (self.design, self._response)])
 
     @cached_property
     def _response(self) -> DeclaredDesign:

@@ -57,6 +57,29 @@ def test_probabilities_are_those_of_the_densities_of_scipy(fit):
         fit.predict_proba(new.drop(columns="y"))
 
 
+def test_log_densities_are_those_of_scipy(fit):
+    new = rows(20, 8)
+    means = fit.predict_components(new).to_numpy()
+    dense = fit.weights.to_numpy() * stats.norm(means, fit.sigma).pdf(new["y"].to_numpy()[:, None])
+    np.testing.assert_allclose(fit.score_samples(new), np.log(dense.sum(axis=1)))
+    new.loc[2, "y"] = np.nan
+    assert fit.score_samples(new).isna().to_numpy().nonzero()[0].tolist() == [2]
+
+
+def test_drawn_responses_follow_the_released_mixture(fit):
+    """By the distribution function that the mixture has for each row (Kolmogorov-Smirnov)."""
+    new = rows(4_000, 9).drop(columns="y")
+    drawn = fit.sample(new, seed=3)
+    pd.testing.assert_series_equal(drawn, fit.sample(new, seed=3))
+    assert drawn.name == "y"
+    z = (drawn.to_numpy()[:, None] - fit.predict_components(new).to_numpy()) / fit.sigma
+    below = stats.norm.cdf(z) @ fit.weights.to_numpy()
+    assert stats.kstest(below, "uniform").pvalue > 1e-3
+    assert stats.kstest(stats.norm.cdf(0.8 * z) @ fit.weights.to_numpy(), "uniform").pvalue < 1e-3
+    with pytest.raises(OptionError, match="seed"):
+        fit.sample(new, seed=-1)
+
+
 def test_a_response_that_is_a_term_is_read_as_in_the_fit():
     data = rows(4_000, 2)
     data["y"] = np.exp(data["y"])
