@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from dpstats.errors import PlanError
-from dpstats.estimators.central.gaps.moments import SecondMoments
-from dpstats.estimators.central.gaps.questions import AugmentedQuestions, completion
+from dpstats.estimators.central.gaps.moments import SecondMoments, completion
+from dpstats.estimators.central.gaps.questions import AugmentedQuestions
 from dpstats.queries import AugmentedScore, AugmentedSquares
 from dpstats.queries.blocks import Block, Incomplete
 from tests.queries.cases import AUGMENTED, BETA, PRECISION, WHITEN, D, answer, block

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.estimators.base import Request
+from dpstats.estimators.central.gaps.patterns import made_up_gaps
+from dpstats.estimators.central.newton.whitening import Metric, indicator_ridge, indicators
 from dpstats.protocol import Holder
 from dpstats.queries import Completed, Geometry, Gram, NormQuantile, ObservedPairs, Query
 
 if TYPE_CHECKING:
     from dpstats.design import Design
 
-__all__ = ["SecondMoments", "moment_requests"]
+__all__ = ["SecondMoments", "completion", "moment_requests"]
 
 Array = NDArray[np.float64]
 
@@ -28,6 +31,8 @@ _DOUBT = 2.0  # wording: noises above which two covariates are taken to be obser
 _LEAST, _BLURRED = 0.02, 0.7  # numerical: least of second moments; and their noise, times this
 # numerical: largest second moment in squared units; least square of a unit, in squared scales
 _MOST, _LEAST_UNIT = 1e3, 1e-3
+_FAINTEST = 1e-3  # numerical: least second moment along a direction of whitened rows
+_MADE = 2**11  # numerical: made-up rows, over whose gaps is averaged
 
 
 def moment_requests(gram: float) -> list[Request]:
@@ -53,12 +58,15 @@ class SecondMoments:
         Second moments of a row.
     unseen : tuple of int, or None
         Two covariates that hardly any row has both of, or twice one that hardly any has.
+    clear : float
+        Noises by which rows are known to vary along the direction along which that is known least.
     """
 
     rows: float
     both: Array
     second: Array
     unseen: tuple[int, int] | None
+    clear: float = math.inf
 
     @classmethod
     def of(cls, holder: Holder[Query], design: Design) -> SecondMoments:
@@ -82,15 +90,66 @@ class SecondMoments:
         moments /= max(float(moments[0, 0]), 0.5)  # of rows that were shortened the constant is too
         moments[0, 0] = 1.0
         noise = _BLURRED * blur.sd * math.sqrt(d) / (rows * float(np.median(both)))
-        second = _held(moments, noise)
+        return cls(rows, both, _held(moments, noise), unseen)
 
-        return cls(rows, both, second, unseen)
+    def refined(self, design: Design, metric: Metric) -> SecondMoments:
+        """These, given the Gram matrix of rows that were completed by them.
+
+        Were gaps as they are made up, that would be ``T(M)``, the mean of ``K M K'`` over gaps,
+        whatever moments M rows have: linear in M, and a third or more of it is M itself where as
+        many rows are complete. It was released in whitened coordinates, with less noise along
+        directions in which columns hardly vary than any entry of the first moments has. So M is
+        where T(M) is what was released.
+        """
+        w, d = metric.w, len(self.second)
+        back = np.linalg.inv(w)
+        filled, shares = self.completions
+        k = (w.T @ filled @ back.T).reshape(len(filled), -1)
+        t = ((k.T * shares) @ k).reshape(d, d, d, d).transpose(0, 2, 1, 3).reshape(d * d, d * d)
+        moments = np.linalg.solve(t, metric.curvature.ravel()).reshape(d, d)
+        variances = metric.variances / self.rows**2
+
+        def noises(directions: Array) -> Array:
+            """Standard deviation of M along each, given that of what was released."""
+            each = np.einsum("ir,jr->ijr", directions, directions).reshape(d * d, -1)
+            parts = np.square(np.linalg.solve(t.T, each)).reshape(d, d, -1)
+            twice = 2 * np.einsum("ijr,ij->r", parts, variances)  # above the diagonal and below it
+            squared: Array = twice - np.einsum("iir,ii->r", parts, variances)
+            return np.sqrt(squared)
+
+        # Rare levels, which only the ridge of the whitening sees, say little of other columns.
+        ridge = (w.T * indicator_ridge(indicators(design))) @ w
+        values, vectors = np.linalg.eigh(moments + ridge)
+        clear = float((values / noises(vectors)).min())
+        values, vectors = np.linalg.eigh(moments)
+        held = np.clip(values, np.maximum(_FAINTEST, noises(vectors)), _MOST)
+        second = back.T @ (vectors * held) @ vectors.T @ back
+        second = (second + second.T) / (2 * second[0, 0])
+        return replace(self, second=second, clear=clear)
+
+    @cached_property
+    def completions(self) -> tuple[Array, Array]:
+        """The matrices K of the gaps of made-up rows, and the share of rows that have each."""
+        gaps, times = np.unique(made_up_gaps(self.both, _MADE), axis=0, return_counts=True)
+        filled = np.stack([completion(missing, self.precision) for missing in gaps])
+        return filled, times / times.sum()
 
     @property
     def precision(self) -> Array:
         """Inverse of `second`, symmetric to the last bit."""
         inverse = np.linalg.inv(self.second)
         return np.asarray((inverse + inverse.T) / 2)
+
+
+def completion(missing: NDArray[np.bool_], precision: Array) -> Array:
+    """The matrix K that completes a row with these gaps (True where missing)."""
+    d, seen = len(missing), ~missing
+    made = np.zeros((d, d))
+    made[seen, seen] = 1.0
+    if missing.any():
+        rest = np.linalg.solve(precision[np.ix_(missing, missing)], precision[missing][:, seen])
+        made[np.ix_(missing, seen)] = -rest
+    return made
 
 
 def _rarest_pair(seen: Array, sd: float) -> tuple[int, int] | None:

@@ -34,7 +34,7 @@ __all__ = ["AugmentedOLS"]
 Array = NDArray[np.float64]
 
 _GRAM = 0.1  # budget: second moments of what was observed
-_OFF = 1.5  # wording: error of second moments along a direction, to those of completed rows
+_CLEAR = 2.0  # wording: noises above which it is known how rows vary along a direction
 _UNKNOWN = "none: how columns vary together is not known, by which rows are completed"
 
 
@@ -45,9 +45,11 @@ class AugmentedOLS(CountingMethod[CoefficientEstimate]):
     1. Second moments S of the columns, from a noisy Gram matrix of rows with 0 in their gaps over
        noisy shares of rows in which two columns were observed.
     2. A row is completed: what it misses is predicted from what it has, by S (`Completed`).
-    3. Then as the default fit of whole rows (`Newton`): completed rows are whitened, two early
-       steps, a clip from released lengths of scores, two last steps, bread and meat. The score is
-       the augmented one (`dpstats.queries.augmented`).
+    3. Completed rows are whitened as in the default fit of whole rows (`Newton`). What that
+       released of them tells of S, too, by which they are completed from then on
+       (`SecondMoments.refined`).
+    4. Two early steps, a clip from released lengths of scores, two last steps, bread and meat, as
+       there. The score is the augmented one (`dpstats.queries.augmented`).
 
     Notes
     -----
@@ -123,26 +125,22 @@ def _estimate(holder: Holder[Query], design: Design) -> CoefficientEstimate:
     rows = CompletingHolder(holder, moments.precision)
     (level,), _ = rows.ask(ResponseQuantile(response_grid(design), 0.5), "median")
     found = whitened(rows, design, moments.rows)
+    moments = moments.refined(design, found.metric)
+    rows = CompletingHolder(holder, moments.precision)
     asks = AugmentedQuestions(found.metric.w, moments)
     expected = NormalRows(design.family, found.centre, found.cov)
     climb = _AugmentedClimb(rows, design, found, asks, moments.rows, expected, float(level))
     # The fit without privacy that a reader has in mind is that of a table without gaps, from which
     # estimates are off by what gaps cost, too.
     estimate = replace(climb.reported(*climb.fit()), of_these_rows=False)
-    inference, remark = _doubts(moments, design, asks, found.metric.curvature)
+    inference, remark = _doubts(moments, design)
     if not inference:
         return estimate
     return replace(estimate, remarks=(*estimate.remarks, remark), inference=inference)
 
 
-def _doubts(
-    moments: SecondMoments, design: Design, asks: AugmentedQuestions, curvature: Array
-) -> tuple[str, str]:
-    """Why no interval holds, in short and as a remark; empty where one does.
-
-    The second moments of completed rows were released as well: where they are far from what those
-    by which rows are completed say, these are wrong by more than a first order bears.
-    """
+def _doubts(moments: SecondMoments, design: Design) -> tuple[str, str]:
+    """Why no interval holds, in short and as a remark; empty where one does."""
     if moments.unseen is not None:
         one, other = (repr(design.names[j]) for j in moments.unseen)
         what, which = (one, one) if one == other else (f"both {one} and {other}", "one of the two")
@@ -151,8 +149,7 @@ def _doubts(
             "which rows are completed, is not known. Coefficients may be far off, and no interval "
             f"is given. Leave {which} out."
         )
-    off = asks.w.T @ asks.expected_gram @ asks.w - curvature
-    if np.abs(np.linalg.eigvalsh(off)).max() <= _OFF:
+    if moments.clear >= _CLEAR:
         return "", ""
     return _UNKNOWN, (
         "Noise hides how columns vary together, by which rows are completed: some are nearly "

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.estimators.central.gaps.moments import SecondMoments
-from dpstats.estimators.central.gaps.patterns import made_up_gaps
 from dpstats.protocol import Holder, foresee
 from dpstats.queries import (
     AugmentedCount,
@@ -28,11 +27,9 @@ from dpstats.queries import (
 if TYPE_CHECKING:
     from dpstats.protocol import Answer, Plan
 
-__all__ = ["AugmentedQuestions", "CompletingHolder", "completion"]
+__all__ = ["AugmentedQuestions", "CompletingHolder"]
 
 Array = NDArray[np.float64]
-
-_MADE = 2**11  # numerical: made-up rows, over whose gaps is averaged
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,22 +96,6 @@ class AugmentedQuestions:
         upper = second[np.triu_indices(len(second))]
         return self.w.T, beta, self.moments.precision, upper, self.w.T @ (self._correction @ beta)
 
-    @property
-    def expected_gram(self) -> Array:
-        """Second moments of completed rows, were those that they are completed by right."""
-        filled, shares = self._completions
-        second = filled @ self.moments.second @ np.moveaxis(filled, 1, 2)
-        gram: Array = np.tensordot(shares, second, axes=1)
-        return gram
-
-    @cached_property
-    def _completions(self) -> tuple[Array, Array]:
-        """The matrices K of the gaps of made-up rows, and the share of rows that have each."""
-        made = made_up_gaps(self.moments.both, _MADE)
-        gaps, times = np.unique(made, axis=0, return_counts=True)
-        filled = np.stack([completion(missing, self.moments.precision) for missing in gaps])
-        return filled, times / times.sum()
-
     @cached_property
     def _correction(self) -> Array:
         """The correction of scores over coefficients, of shape (d, d (d + 1) / 2, d).
@@ -123,7 +104,7 @@ class AugmentedQuestions:
         a row shows, each over the share of rows that show it. The gaps are those of made-up rows.
         Where second moments are right it is 0 at them for all gaps there are.
         """
-        d, (filled, shares) = len(self.moments.second), self._completions
+        d, (filled, shares) = len(self.moments.second), self.moments.completions
         left = (np.eye(d) - filled).reshape(len(filled), -1)
         mean = (filled.reshape(len(filled), -1) * shares[:, None]).T @ left
         a = mean.reshape(d, d, d, d)  # of K_aj (I - K)_lk, at a, j, l, k
@@ -132,14 +113,3 @@ class AugmentedQuestions:
         pairs = a[:, i, :, j] + other * a[:, j, :, i]
         correction: Array = np.moveaxis(pairs, 0, 1) / self.moments.both[i, j][None, :, None]
         return correction
-
-
-def completion(missing: NDArray[np.bool_], precision: Array) -> Array:
-    """The matrix K that completes a row with these gaps (True where missing)."""
-    d, seen = len(missing), ~missing
-    made = np.zeros((d, d))
-    made[seen, seen] = 1.0
-    if missing.any():
-        rest = np.linalg.solve(precision[np.ix_(missing, missing)], precision[missing][:, seen])
-        made[np.ix_(missing, seen)] = -rest
-    return made

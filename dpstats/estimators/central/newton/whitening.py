@@ -23,7 +23,7 @@ from dpstats.queries import Geometry, Gram, NormQuantile, Query
 if TYPE_CHECKING:
     from dpstats.design import Design
 
-__all__ = ["Metric", "coordinates", "indicators", "whiten"]
+__all__ = ["Metric", "coordinates", "indicator_ridge", "indicators", "whiten"]
 
 Array = NDArray[np.float64]
 
@@ -88,6 +88,12 @@ def indicators(design: Design) -> Array:
     low, high = np.asarray(design.internal_bounds, dtype=np.float64).T
     marks: Array = ((low == 0) & (high == 1)).astype(np.float64)
     return marks
+
+
+def indicator_ridge(marks: Array) -> Array:
+    """Ridge on second moments of a row, along the diagonal, by which whitened rows stay short."""
+    ridge: Array = _INDICATOR_RIDGE / marks.size * marks
+    return ridge
 
 
 def coordinates(
@@ -166,8 +172,8 @@ def _first(holder: Holder[Query], n: float, indicators: Array, longest: float) -
     noise = operator_norm(variances)
     floored = np.maximum(values, max(_FLOOR * noise, 1e-9 * mean))
 
-    ridge = n * _INDICATOR_RIDGE / d * indicators
-    change = math.sqrt(n) * _power(np.diag(floored) + (basis.T * ridge) @ basis, -0.5)
+    ridge = (basis.T * (n * indicator_ridge(indicators))) @ basis
+    change = math.sqrt(n) * _power(np.diag(floored) + ridge, -0.5)
     return _First(
         w=basis @ change,
         change=change,
@@ -213,7 +219,7 @@ def _second(
     blind = np.where(first.unresolved[:, None] | first.unresolved, _IGNORE, 1.0)
     doubt = (level / n) ** 2 * carried(blind * first.variances, first.change) + 1e-12 * level**2
     spread, doubt = average(gram, own, expected, doubt)
-    spread += level / n * (first.w.T * (n * _INDICATOR_RIDGE / d * indicators)) @ first.w
+    spread += level / n * (first.w.T * (n * indicator_ridge(indicators))) @ first.w
     values, basis = np.linalg.eigh(spread)
     least = max(_STRETCH * level, min(_FLOOR * operator_norm(doubt), level / 2))
     change = basis * np.sqrt(n / np.maximum(values, least))
