@@ -152,9 +152,10 @@ def test_how_far_noise_leaves_moments_open_is_known():
 
 
 @pytest.mark.parametrize(
-    ("offset", "epsilon", "shown"), [(0, 4.0, {6}), (90, 4.0, {4, 5, 6}), (90, 0.5, {0, 1, 2})]
+    ("offset", "half", "epsilon", "rate", "shown"),
+    [(0, 9e3, 4.0, 0.15, 6), (90, 9e3, 4.0, 0.15, 4), (90, 9e4, 0.5, 0.4, 0)],
 )
-def test_columns_that_are_nearly_alike_in_ranges_far_too_wide(offset, epsilon, shown):
+def test_columns_that_are_nearly_alike_in_ranges_far_too_wide(offset, half, epsilon, rate, shown):
     """Intervals hold, or none is given where noise hides how the columns vary together.
 
     With an offset found scales are many times those of the column. Completed by moments from what
@@ -165,10 +166,10 @@ def test_columns_that_are_nearly_alike_in_ranges_far_too_wide(offset, epsilon, s
     x = rng.normal(size=n)
     z = -0.97 * x + 0.24 * rng.normal(size=n)
     y = 1 + x + z + 0.5 * rng.normal(size=n)
-    schema = dp.Schema({c: dp.Numeric(-9_000, 9_000) for c in "xzy"})
+    schema = dp.Schema({c: dp.Numeric(-half, half) for c in "xzy"})
     apart = []
     for seed in range(6):
-        gone = np.random.default_rng(seed).uniform(size=(n, 2)) < 0.15
+        gone = np.random.default_rng(seed).uniform(size=(n, 2)) < rate
         holed = {
             "x": np.where(gone[:, 0], np.nan, x + offset),
             "z": np.where(gone[:, 1], np.nan, z),
@@ -178,7 +179,7 @@ def test_columns_that_are_nearly_alike_in_ranges_far_too_wide(offset, epsilon, s
             apart.append((found.params[["x", "z"]] - 1).abs() / found.bse[["x", "z"]])
         else:
             assert "Noise hides how columns vary together" in " ".join(found.estimate.remarks)
-    assert len(apart) in shown
+    assert len(apart) >= shown if shown else not apart
     assert not apart or np.max(apart) < 3.5  # false alarm of 24: 1 %
 
 
