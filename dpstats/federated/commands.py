@@ -93,6 +93,12 @@ def _add_site(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--max-epsilon", type=float, required=True, help="of one question")
     parser.add_argument("--max-delta", type=float, required=True, help="of one question")
     parser.add_argument(
+        "--max-seconds",
+        type=float,
+        default=3600.0,
+        help="that a fit may be expected to take, by its rows, columns and questions (3600)",
+    )
+    parser.add_argument(
         "--allow", default="ols,logit,glm,mean", help="models that may be asked for"
     )
     parser.add_argument(
@@ -240,6 +246,7 @@ def _site(arguments: argparse.Namespace) -> Site:
         dp.Ledger.open(arguments.ledger, *ceiling),
         max_epsilon=arguments.max_epsilon,
         max_delta=arguments.max_delta,
+        max_seconds=arguments.max_seconds,
         allow=tuple(arguments.allow.split(",")),
         methods=None if arguments.methods is None else tuple(arguments.methods.split(",")),
         replies=arguments.replies or arguments.ledger.with_name(f"{arguments.ledger.name}.replies"),

@@ -17,9 +17,10 @@ import numpy as np
 from dpstats import estimators
 from dpstats.accounting import Ledger
 from dpstats.design import Design, Source
-from dpstats.design.syntax import most_terms
 from dpstats.errors import BudgetError, DataError, DPStatsError, OptionError, TrustError, need_text
+from dpstats.estimators.base import need_positive
 from dpstats.estimators.federated import IN_ROUNDS
+from dpstats.federated.limits import RefusedError, check_design, check_size, check_time
 from dpstats.federated.question import Question, Reply, is_call
 from dpstats.federated.replies import Replies
 from dpstats.federated.shares import Shares
@@ -39,12 +40,6 @@ __all__ = ["MODELS", "TOO_SMALL", "Site", "Sites", "counted_at", "is_too_small",
 MODELS = ("ols", "logit", "glm", "mean")  # what a federation can ask for
 TOO_SMALL = "too small: its own fit is expected to say nothing; method='rounds' asks for sums"
 _NOTHING = 1.0  # ratio: expected error of a source's fitted values to their sd, from which on
-_COLUMNS = 1_000  # of a design: the cost of a fit grows with their square
-_CHARACTERS = 20_000  # of a formula: the cost of reading it grows with their square
-
-
-class RefusedError(Exception):
-    """A reason of the fixed list, with public names at most."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +59,10 @@ class Site:
         what it asks, and only `max_epsilon` and `max_delta` limit it.
     max_epsilon, max_delta : float, optional
         The most that one question may cost.
+    max_seconds : float, optional
+        The longest that a fit may be expected to take, an hour unless given: by the numbers of its
+        questions, rows and columns, which are public. The clock is not watched, since how long a
+        fit takes depends on rows.
     allow : collection of str
         Models that may be asked for.
     methods : collection of str, optional
@@ -88,6 +87,7 @@ class Site:
     ledger: Ledger | None = None
     max_epsilon: float = math.inf
     max_delta: float = 1.0
+    max_seconds: float = 3600.0
     allow: Collection[str] = MODELS
     methods: Collection[str] | None = None
     replies: str | os.PathLike[str] | None = None
@@ -101,6 +101,7 @@ class Site:
             raise OptionError(
                 f"Site {self.name!r} needs its schema; it is {type(self.schema).__name__}."
             )
+        need_positive("max_seconds", self.max_seconds, 1.0)
         unknown = sorted(set(self.allow) - set(MODELS))
         if unknown:
             raise OptionError(f"allow={unknown}: sites answer {', '.join(MODELS)}.")
@@ -138,6 +139,7 @@ class Site:
     def _answer(self, asked: Question, question: bytes) -> bytes:
         replies: Replies = self._replies  # type: ignore[attr-defined]
         prepared = self.prepared(asked)
+        check_time(prepared, self.max_seconds)
         if is_too_small(self.name, prepared.plan, asked):
             raise RefusedError(TOO_SMALL)
         if not replies.take(asked.nonce, asked.digest):
@@ -199,12 +201,12 @@ class Site:
         privacy = asked.privacy.at(self.name)
         if privacy.epsilon > self.max_epsilon or privacy.delta > self.max_delta:
             raise RefusedError("epsilon or delta is above what one question may cost here")
-        self._check_size(asked)
+        check_size(asked)
         try:
             design = asked.read_design()
         except DPStatsError as error:
             raise RefusedError(f"formula or schema: {type(error).__name__}") from None
-        self._check_design(design)
+        check_design(design, self.schema)
         if asked.method in IN_ROUNDS and self.schema.unit is not None:
             raise RefusedError("schema: in rounds the number of rows is public, and one row a unit")
         table = self._table()
@@ -215,34 +217,6 @@ class Site:
         if not len(source):
             raise RefusedError("there are no rows here")
         return design, source
-
-    def _check_size(self, asked: Question) -> None:
-        """Refuse what would take long to read: a formula is written out for that."""
-        texts = [value for value in asked.design.values() if isinstance(value, str)]
-        if any(len(text) > _CHARACTERS for text in texts):
-            raise RefusedError(f"a formula has more than {_CHARACTERS:,} characters")
-        try:
-            columns = len((asked.design.get("schema") or {}).get("columns", ()))
-            terms = most_terms(str(asked.design.get("formula", "")), columns)
-        except Exception as error:  # the schema may be anything
-            raise RefusedError(f"formula or schema: {type(error).__name__}") from None
-        if terms > _COLUMNS:
-            raise RefusedError(f"the formula has more than {_COLUMNS:,} terms")
-
-    def _check_design(self, design: Design) -> None:
-        """Refuse a schema that says something else of a column than the site's own."""
-        schema = design.schema
-        if schema is None:
-            raise RefusedError("schema: a formula over declared columns is needed")
-        if schema.unit != self.schema.unit:  # whom the site protects is for the site to say
-            raise RefusedError("schema: it declares another unit than this site")
-        if len(design.names) > _COLUMNS:
-            raise RefusedError(f"the design has more than {_COLUMNS} columns")
-        differing = sorted(
-            name for name in schema if name not in self.schema or schema[name] != self.schema[name]
-        )
-        if differing:
-            raise RefusedError(f"schema differs in {', '.join(map(repr, differing[:12]))}")
 
     def _table(self) -> Any:
         if not _is_path(self.data):

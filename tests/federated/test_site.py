@@ -94,6 +94,7 @@ def test_a_nonce_is_of_one_question() -> None:
     [
         ({"max_epsilon": 0.5}, {}, "epsilon or delta is above"),
         ({"max_delta": 1e-9}, {}, "epsilon or delta is above"),
+        ({"max_seconds": 1e-3}, {}, "the fit is expected to take 0.00"),
         ({"allow": ("logit",)}, {}, "model 'ols' is not allowed here"),
         ({"methods": ("newton",)}, {"method": "adassp"}, "method 'adassp' is not allowed here"),
         ({}, {"method": "no-such"}, "no plan: OptionError"),
