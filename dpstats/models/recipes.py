@@ -116,9 +116,9 @@ class Formula:
         """The design where covariates are public."""
         if self.one_sided:
             raise TrustError(
-                "All columns are private here, and none is a covariate: where there is no curator "
-                "ask for Local(epsilon), which promises the same of each value, otherwise for "
-                "Central(epsilon, delta)."
+                "All columns are private here, and none is a covariate: ask for Central(epsilon, "
+                "delta); or, where there is no curator, for shares, histograms, quantiles and "
+                "means under Local(epsilon), which promises the same of each value."
             )
         if self.weights is not None:
             raise TrustError(

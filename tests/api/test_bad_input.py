@@ -70,6 +70,15 @@ def test_a_column_of_any_name_is_described_as_it_is_and_in_backticks(name: str) 
         assert found.params.iloc[0] == pytest.approx(groups["b"] - groups["a"], abs=0.01)
 
 
+def test_one_column_is_no_table() -> None:
+    import polars as pl
+
+    y = frame()["y"]
+    for column in (y, pl.Series("y", y.to_numpy()), pd.Index(y), y.to_numpy()):
+        with pytest.raises(DataError, match="is no table: pass a pandas"):
+            dp.mean("y", column, SCHEMA).fit(PRIVACY)
+
+
 @pytest.mark.parametrize("name", ["C", "log", "I", "Q", "np"])
 def test_a_column_that_hides_a_function_of_formulas_is_named(name: str) -> None:
     df = frame().assign(**{name: frame()["g"]})
