@@ -188,7 +188,7 @@ def marginal_effects(
     if not (among(at, _AT) and among(method, _METHODS)):
         raise OptionError(
             f"at={given(at)}, method={given(method)}: at is one of {', '.join(map(repr, _AT))}; "
-            f"method of {', '.join(map(repr, _METHODS))}. At zero, or at another place, effects are "
+            f"method of {', '.join(map(repr, _METHODS))}. Effects at zero, or elsewhere, are "
             "those of a row, new={'x': [0]}."
         )
     need_flag(dummy=dummy, count=count)
