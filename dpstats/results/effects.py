@@ -28,7 +28,8 @@ __all__ = ["Chances", "MarginalEffects", "OneMean", "in_coefficients", "marginal
 Array = NDArray[np.float64]
 
 _STEP = 1e-5  # numerical: share of a range over which a derivative is taken
-_MIDDLES = {"mean": np.mean, "median": np.median}  # of rows, at which effects may be taken
+# Of rows, at which effects may be taken.
+_MIDDLES: dict[str, Callable[..., Any]] = {"mean": np.mean, "median": np.median}
 _AT = ("overall", *_MIDDLES, "all")
 _METHODS = {"dydx": "dy/dx", "eyex": "d(lny)/d(lnx)", "dyex": "dy/d(lnx)", "eydx": "d(lny)/dx"}
 
