@@ -68,10 +68,26 @@ def _in_options(error: str, arguments: argparse.Namespace) -> str:
         own = "" if trust == getattr(arguments, "trust", trust) else f"--trust {trust} "
         return own + _SET.sub(option, found[2].replace(", interactive=True", "")).replace(",", "")
 
+    for said, here in _CALLS:
+        error = said.sub(here, error)
     return _SET.sub(option, _PRIVACY.sub(privacy, error))
 
 
 _SET = re.compile(r"(?<![\w(.])([a-z_]+)=('[^']*'|[\w+-]+(?:\.[\w+-]+)*)")
+_CALLS = [  # what a call of Python is in a shell
+    (
+        re.compile(r"dp\.Schema\(\.\.\.\)\.save\(path\) writes one"),
+        "`dpstats schema template` starts one",
+    ),
+    (re.compile(r"; dpstats\.methods\(\) lists all"), ""),
+    (re.compile(r"\bsparsity=\((\d+), (\d+), (\d+)\)"), r"--sparsity \1,\2,\3"),
+    (
+        re.compile(r"\bdp\.(ols|logit|probit|poisson|mnlogit|negativebinomial)\b(?!\()"),
+        r"--model \1",
+    ),
+    (re.compile(r"\bCentral\(epsilon, delta\)"), "--trust central"),
+    (re.compile(r"\bLocal\(epsilon\)"), "--trust local"),
+]
 _PRIVACY = re.compile(r"\b(Central|LabelOnly|Local)\(([^()]*=[^()]*)\)")
 
 

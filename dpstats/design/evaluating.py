@@ -102,7 +102,8 @@ def materialized(
                 spec, drop_rows=dropped, output="numpy", na_action="drop"
             )
     except Exception as error:
-        raise FormulaError(f"Formula {text!r} cannot be evaluated: {reason(error)}") from None
+        said = reason(error, frame.columns)
+        raise FormulaError(f"Formula {text!r} cannot be evaluated: {said}") from None
     return made, np.setdiff1d(np.arange(len(frame)), list(dropped)).astype(np.intp)
 
 
@@ -158,7 +159,8 @@ def _made(text: str, spec: Any, frame: pd.DataFrame, known: Mapping[str, Any]) -
             warnings.simplefilter("ignore")  # an unseen level is found by whoever asks
             return maker.get_model_matrix(spec), maker
     except Exception as error:
-        raise FormulaError(f"Formula {text!r} cannot be evaluated here: {reason(error)}") from None
+        said = reason(error, frame.columns)
+        raise FormulaError(f"Formula {text!r} cannot be evaluated here: {said}") from None
 
 
 def is_formulaics(name: str, value: Any) -> bool:

@@ -261,7 +261,9 @@ def _model_spec(formula: str, right: Any, factors: Mapping[str, str | Factor], t
                 right, output="numpy", na_action="ignore"
             )
     except Exception as error:
-        raise FormulaError(f"Formula {formula!r} cannot be used: {error}") from None
+        raise FormulaError(
+            f"Formula {formula!r} cannot be used: {reason(error, columns)}"
+        ) from None
     return made.model_spec
 
 

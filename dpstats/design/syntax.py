@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import itertools
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterator, Mapping
 from typing import NoReturn
 
 from dpstats.design.operations import COMPARISONS, FUNCTIONS, OPERATORS
@@ -168,9 +168,15 @@ def _written_out(sizes: list[tuple[int, int]], operator: str) -> None:
 _DEEP = 64  # factors of a term: beyond it there are more terms than anybody reads
 
 
-def reason(error: Exception) -> str:
-    """The first line of an error, or its name."""
-    return str(error).splitlines()[0] if str(error) else type(error).__name__
+def reason(error: Exception, columns: Collection[Hashable] = ()) -> str:
+    """The first line of an error, or its name; or which columns hide a function of formulas."""
+    said = str(error).splitlines()[0] if str(error) else type(error).__name__
+    if "is not callable" in said or "has no attribute" in said:
+        hiding = [name for name in columns if isinstance(name, str) and name in ALLOWED | {"np"}]
+        if hiding:
+            names = ", ".join(map(repr, hiding))
+            return f"column {names} has the name of a function that formulas call; rename it."
+    return said
 
 
 # A formula from a file -------------------------------------------------------------------------

@@ -25,7 +25,7 @@ __all__ = [
 
 INFERENCE = "none: selected on the same rows"
 CONDITIONAL = "conditional on selection"
-BALL = 1.2  # ratio: fitted values vary by at most so many spreads of the response
+BALL = 1.2  # ratio: fitted values vary by at most so many sds of the response
 _MISSED = (0.5, 1.4)  # ratio: noise of a choice to a score, at which none and all are missed
 USUAL = 10  # wording: columns that are taken to matter where no number is given
 

@@ -9,7 +9,7 @@ from dpstats.accounting import Ledger
 from dpstats.errors import OptionError, given, need_names, need_text
 from dpstats.estimators.columns import QUARTILES, checked_bins, checked_levels
 from dpstats.mechanisms.noise import Noise
-from dpstats.models import regressions
+from dpstats.models import recipes, regressions
 from dpstats.models.model import Model
 from dpstats.models.recipes import Formula, level_term, of_columns, of_numbers, required
 from dpstats.privacy import Central
@@ -155,7 +155,7 @@ def describe_model(
             if isinstance(declared, Numeric) and (there is None or name in there)
         ]
     if not need_names(columns=columns):
-        raise OptionError("No column to describe: name some that the schema declares Numeric.")
+        raise OptionError("No column to describe: the table has none that is declared Numeric.")
     return Model("describe", of_numbers(columns, data, schema), data, n)
 
 
@@ -205,10 +205,13 @@ def mean(
         raise OptionError("mean(..., by=...): sites= is for the mean of all rows.")
     data = placed(data, engine)
     need_text(formula=formula)
-    column, _, right = (part.strip() for part in formula.partition("~"))
-    if right not in ("", "1"):
+    column, _, right = formula.partition("~")
+    if formula in required(schema):
+        column, right = formula, ""
+    if right.strip() not in ("", "1"):
         raise OptionError(f'mean({formula!r}): write mean("y") or mean("y ~ 1").')
-    return Model("group means", *_grouped(column, by, data, schema, n), missing=missing)
+    name = recipes.unquoted(column, schema)
+    return Model("group means", *_grouped(name, by, data, schema, n), missing=missing)
 
 
 def corr(
@@ -340,6 +343,7 @@ def ttest(
     left, tilde, right = (part.strip() for part in formula.partition("~"))
     if not (tilde and left and right) or "~" in right:
         raise OptionError(f'ttest({formula!r}): write ttest("y ~ g"), a column and its two groups.')
+    left, right = (recipes.unquoted(side, schema) for side in (left, right))
     parts = _grouped(left, right, data, schema, n)
     levels = getattr(required(schema)[right], "levels", ())
     if len(levels) != 2:

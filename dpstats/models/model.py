@@ -240,6 +240,7 @@ class Model:
             raise DataError("No table: give data=... when making the model, then fit.")
         if self._expected is not None:
             raise DataError("A model that expects rows is to plan with, not to fit.")
+        check_privacy(privacy)
         if isinstance(privacy, Federated):
             check_paid(None, noise)
             return federated.fit(

@@ -34,7 +34,7 @@ __all__ = [
 _NARROWEST = (
     1e-70  # numerical: range of a column whose fourth powers, and those of 1/it, are numbers
 )
-__all__ += ["quoted", "required", "table_of", "term", "variables"]
+__all__ += ["quoted", "required", "table_of", "term", "unquoted", "variables"]
 
 KINDS = {GAUSSIAN: "ols", BINOMIAL: "logit", MULTINOMIAL: "mnlogit"}  # every other family is "glm"
 
@@ -116,9 +116,9 @@ class Formula:
         """The design where covariates are public."""
         if self.one_sided:
             raise TrustError(
-                "All columns are private here, and none is a covariate: where there is no curator "
-                "ask for Local(epsilon), which promises the same of each value, otherwise for "
-                "Central(epsilon, delta)."
+                "All columns are private here, and none is a covariate: ask for Central(epsilon, "
+                "delta); or, where there is no curator, for shares, histograms, quantiles and "
+                "means under Local(epsilon), which promises the same of each value."
             )
         if self.weights is not None:
             raise TrustError(
@@ -246,6 +246,13 @@ def check_numbers(data: Any, columns: Sequence[str], schema: Schema) -> None:
     if data is not None:
         for name, column in named_columns(stream_of(data, schema), columns).items():
             check_kind(column, name, ("number", "boolean"))
+
+
+def unquoted(text: str, schema: Schema | None) -> str:
+    """A column as it may be written in a formula, in backticks or not: its name."""
+    name = text.strip()
+    written = len(name) > 2 and name[0] == name[-1] == "`" and name not in (schema or ())
+    return name[1:-1] if written else name
 
 
 def quoted(column: str) -> str:

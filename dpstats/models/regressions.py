@@ -15,6 +15,7 @@ from dpstats.models.recipes import (
     check_widths,
     required,
     table_of,
+    term,
     variables,
 )
 from dpstats.schema import Schema
@@ -429,9 +430,12 @@ def mean(
     Parameters and errors are those of `ols`.
     """
     need_text(formula=formula)
-    text = formula if "~" in formula else f"{formula} ~ 1"
+    name = formula.strip()
+    alone = name in required(schema)  # a column of any name, such as one that holds a space
+    column = name if name.isidentifier() or not alone else term(name)
+    text = formula if "~" in formula and not alone else f"{column} ~ 1"
     recipe = Formula(text, required(schema))
-    check_widths([text.partition("~")[0].strip()], recipe.schema)
+    check_widths([name if alone else text.partition("~")[0].strip()], recipe.schema)
     model = Model("mean", recipe, table_of(data, sites, engine), n, missing=missing)
     if not (model.design.has_intercept and len(model.design.names) == 1):
         raise OptionError(

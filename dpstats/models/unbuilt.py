@@ -1,4 +1,4 @@
-"""What users of statsmodels look for here and do not find, and what there is instead."""
+"""What users of statsmodels, pandas and scipy do not find here, and what there is instead."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ __all__ = ["not_in_this_release"]
 
 _INSTEAD = {
     "anova_lm": "fit.anova() tests each term of a fit, at no cost",
+    "chi2_contingency": 'write dp.crosstab("a", "b", ...).fit(privacy).chi2_contingency()',
     "feglm": 'write dp.glm("y ~ x | g", ..., family=...)',
     "feols": 'write dp.ols("y ~ x | g", ...)',
     "fepois": 'write dp.poisson("y ~ x | g", ...)',
@@ -14,6 +15,10 @@ _INSTEAD = {
     "report standard errors clustered by it",
     "gls": 'dp.ols(..., weights="w") is the nearest',
     "glsar": 'dp.ols(..., weights="w") is the nearest',
+    "hist": 'write dp.histogram("y", ...)',
+    "iv2sls": "no estimator with instruments is there",
+    "mannwhitneyu": 'write dp.ttest("y ~ g", ...).fit(privacy, method="rank")',
+    "median": 'write dp.quantile("y", ..., q=0.5)',
     "mixedlm": 'dp.Schema(..., unit="person", max_rows=5) protects all rows of a person, and fits '
     "report standard errors clustered by it",
     "mnlogit": 'write dp.mnlogit("y ~ x", data, schema), by formula',
@@ -21,9 +26,16 @@ _INSTEAD = {
     "zeroinflatednegativebinomialp": "dp.negativebinomial is the nearest",
     "zeroinflatedpoisson": "dp.poisson and dp.negativebinomial are the nearest",
     "ordinal": "dp.logit is for a response of two levels, dp.mnlogit for several without an order",
+    "pearsonr": 'write dp.corr(["x", "y"], ...).fit(privacy, method="pearson")',
     "phreg": 'dp.glm(..., family="poisson", exposure="years") is for rates',
     "quantreg": 'write dp.quantreg("y ~ x", data, schema, q=0.5), by formula',
+    "proportion_confint": 'write dp.proportion("g", ...).fit(privacy).conf_int()',
     "rlm": 'write dp.ols(...).fit(privacy, target="robust")',
+    "spearmanr": 'write dp.corr(["x", "y"], ...).fit(privacy)',
+    "std": 'write dp.variance("y", ...), which has the standard deviation, too',
+    "ttest_ind": 'write dp.ttest("y ~ g", ...)',
+    "value_counts": 'write dp.proportion("g", ...), which has counts, too',
+    "var": 'write dp.variance("y", ...)',
     "wls": 'write dp.ols(..., weights="w")',
 }
 

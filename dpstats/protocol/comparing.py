@@ -151,6 +151,8 @@ class DifferenceEstimate:
         What the first parameter is if the groups are alike.
     nobs, released, remarks
         As for every `Estimate`.
+    hidden : tuple of int
+        Parameters that noise hides, for it hides a group that they are made of.
     """
 
     names: tuple[str, ...]
@@ -162,12 +164,21 @@ class DifferenceEstimate:
     nobs: float
     released: Mapping[str, Any] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
+    hidden: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:  # it may come from a file
         parts = (self.values, self.sampling, self.noise, self.allowed)
         sound = {a.shape for a in parts} == {(len(self.names),)} and len(self.names) > 0
+        sound = sound and set(self.hidden) <= set(range(len(self.names)))
         if not (sound and min(a.min() for a in parts[1:]) >= 0):
             raise OptionError("estimate: a value and three variances of each name are needed.")
+
+    def _of_probability(self, alpha: float) -> Array:
+        """Normal intervals of level 1 - alpha within [0, 1], shape (p, 2)."""
+        reach = critical(alpha) * np.sqrt(self.sampling + self.noise + self.allowed)
+        ends = self.values[:, None] + reach[:, None] * [-1, 1]
+        held: Array = np.clip(ends, 0.0, 1.0)
+        return held
 
     def table(self, design: Design) -> ParameterTable:
         """The parameters in the user's units."""
@@ -180,7 +191,10 @@ class DifferenceEstimate:
             cov=np.diag(self.sampling + self.noise + self.allowed),
             cov_privacy=np.diag(self.noise),
             cov_sampling=np.diag(self.sampling),
-            testable=np.full(k, self.null == 0),  # what is printed is a test of 0
+            # What is printed is a test of 0.
+            testable=~np.isin(np.arange(k), self.hidden) & (self.null == 0),
+            not_identified=self.hidden,
+            bounds=self._of_probability if self.null else None,
         )
 
 

@@ -345,6 +345,8 @@ class TTestResults(DescriptiveResults):
 
     def _particulars(self) -> summary.Particulars:
         null = f"{self.estimate.names[0]} = {self.estimate.null:g}"
+        if self.estimate.hidden:
+            return summary.Particulars()
         return summary.Particulars(
             meaning=(f"Test of {null}: z = {self.statistic:.3g}, p = {self.pvalue:.3g}.",)
         )

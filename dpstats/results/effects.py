@@ -28,7 +28,9 @@ __all__ = ["Chances", "MarginalEffects", "OneMean", "in_coefficients", "marginal
 Array = NDArray[np.float64]
 
 _STEP = 1e-5  # numerical: share of a range over which a derivative is taken
-_AT = ("overall", "mean", "all")
+# Of rows, at which effects may be taken.
+_MIDDLES: dict[str, Callable[..., Any]] = {"mean": np.mean, "median": np.median}
+_AT = ("overall", *_MIDDLES, "all")
 _METHODS = {"dydx": "dy/dx", "eyex": "d(lny)/d(lnx)", "dyex": "dy/d(lnx)", "eydx": "d(lny)/dx"}
 
 
@@ -187,7 +189,8 @@ def marginal_effects(
     if not (among(at, _AT) and among(method, _METHODS)):
         raise OptionError(
             f"at={given(at)}, method={given(method)}: at is one of {', '.join(map(repr, _AT))}; "
-            f"method of {', '.join(map(repr, _METHODS))}."
+            f"method of {', '.join(map(repr, _METHODS))}. Effects at zero, or elsewhere, are "
+            "those of a row, new={'x': [0]}."
         )
     need_flag(dummy=dummy, count=count)
     if not fit.has_inference:
@@ -282,17 +285,20 @@ class _EffectRows:
         self.X, self.known = self._averaged(X), self._averaged(eta)
 
     def _columns(self, columns: dict[str, Any], schema: Schema) -> dict[str, Any]:
-        """Columns of the new rows; numbers at their mean where effects are taken there."""
-        numbers = [name for name in columns if self._mean and isinstance(schema[name], Numeric)]
-        return columns | {n: np.full(columns[n].size, columns[n].mean()) for n in numbers}
+        """Columns of the new rows; numbers in their middle where effects are taken there."""
+        if (middle := self._middle) is None:
+            return columns
+        numbers = [name for name in columns if isinstance(schema[name], Numeric)]
+        return columns | {n: np.full(columns[n].size, middle(columns[n])) for n in numbers}
 
     @property
-    def _mean(self) -> bool:
-        return self.at == "mean"
+    def _middle(self) -> Callable[..., Any] | None:
+        return _MIDDLES.get(self.at)
 
     def _averaged(self, values: Array) -> Array:
-        """Values of rows, or of their mean where effects are taken there."""
-        return np.asarray(values.mean(axis=0, keepdims=True) if self._mean else values)
+        """Values of rows, or in their middle where effects are taken there."""
+        middle = self._middle
+        return values if middle is None else np.asarray(middle(values, axis=0, keepdims=True))
 
     def eta(self, X: Array) -> Array:
         """Linear predictors of rows of the design, shape (m, q)."""
@@ -324,7 +330,7 @@ class _EffectRows:
         """A derivative inside of the declared range; a step where whole values are to take one."""
         assert self.table is not None
         values = self.table[name]
-        ends = None if self._mean else _steps(values, dummy, count)
+        ends = None if self._middle else _steps(values, dummy, count)
         discrete = ends is not None
         if ends is None:
             h = _STEP * (column.upper - column.lower)
@@ -350,7 +356,7 @@ class _EffectRows:
             if j == design.standardization.intercept:
                 continue
             before, after, values = self.X.copy(), self.X.copy(), self.X[:, k]
-            ends = None if self._mean else _steps(values, dummy, count)
+            ends = None if self._middle else _steps(values, dummy, count)
             before[:, k], after[:, k] = (values, values + 1.0) if ends is None else ends
             width = after[:, k] - before[:, k]
             yield _Direction(design.names[j], before, after, width, ends is not None, values)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ Array = NDArray[np.float64]
 
 _STEPS = 8  # of Gauss and Newton
 _LEAST = 0.5  # ratio of the least margin to the noise of a count
+_HIDDEN = 1.0  # ratio: a margin to the noise in it, below which it takes no degree of freedom
 
 
 class Independence(NamedTuple):
@@ -41,6 +43,10 @@ def independence(made: CrosstabEstimate) -> Independence:
     counts may differ (their sum N is given), by Gauss and Newton steps over the margins; referred
     to chi-squared with (r - 1)(c - 1) degrees of freedom. f is the sampling variance over that of
     independent rows, s the noise of a count, s_N that of N.
+
+    A margin that its noise exceeds cannot make up for noise, being no less than 0, and takes no
+    degree of freedom: at the true p the distance has r c - 1 of them, and each margin that is
+    fitted takes one. So few rows make the test refuse too seldom, not too often.
     """
     from scipy.stats import chi2
 
@@ -70,6 +76,9 @@ def independence(made: CrosstabEstimate) -> Independence:
         row = _margin(row + _directions(row.size) @ change[: row.size - 1], least)
         column = _margin(column + _directions(column.size) @ change[row.size - 1 :], least)
     dof = (shape[0] - 1) * (shape[1] - 1)
+    for margin, cells in ((row, column.size), (column, row.size)):
+        hidden = int(np.count_nonzero(n * margin < _HIDDEN * made.noise_sd * math.sqrt(cells)))
+        dof += min(hidden, margin.size - 1)
     return Independence(statistic, float(chi2.sf(statistic, dof)), dof, n * np.outer(row, column))
 
 

@@ -17,6 +17,8 @@ from dpstats.text import WIDTH, csv_text, grid, html_text, latex_text, markdown_
 
 __all__ = ["Page", "TextTable", "html_table", "latex_table"]
 
+_SMALL_TABLES = r"\begingroup\footnotesize\setlength{\tabcolsep}{2pt}\setlength{\parindent}{0pt}"
+
 
 @dataclass(frozen=True, slots=True)
 class TextTable:
@@ -82,8 +84,8 @@ class Page:
         return "\n".join(line.rstrip() for line in page)
 
     def latex(self) -> str:
-        """LaTeX tabulars (booktabs)."""
-        tables = map(latex_table, self.tables)
+        """LaTeX tabulars (booktabs), in a size in which nine columns fit on a page."""
+        tables = [_SMALL_TABLES, *map(latex_table, self.tables), r"\endgroup"]
         return "\n\n".join([latex_text(self.title), *tables, *map(latex_text, self.lines)])
 
     def csv(self) -> str:

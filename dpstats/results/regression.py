@@ -286,9 +286,9 @@ class RegressionResults(TermResults):
 
         Parameters
         ----------
-        at : {"overall", "mean", "all"}
-            The average of the effects at all rows of `new`; the effect at their mean; or that at
-            each.
+        at : {"overall", "mean", "median", "all"}
+            The average of the effects at all rows of `new`; the effect at their mean, or at the
+            median of each column; or that at each.
         method : {"dydx", "eyex", "dyex", "eydx"}
             Change of the mean, or of its logarithm (``ey``), with a covariate, or with its
             logarithm (``ex``).

@@ -272,7 +272,7 @@ def _notes(fit: Released, own: Particulars, full: bool) -> Iterable[str]:
         )
     if fit.table.not_identified:
         yield (
-            "Not ident.: noise hides the coefficient at this epsilon. Its interval is what was "
+            "Not ident.: noise hides it at this epsilon. Its interval is what was "
             "presumed of it before, no finding."
         )
     yield from own.errors

@@ -23,6 +23,8 @@ from dpstats.tables.coercion import (
 
 __all__ = ["Blank", "Boolean", "Categorical", "Declaration", "Numeric"]
 
+_COLUMNS = ("Series", "DataFrame", "ChunkedArray", "Table")  # types of tables and their columns
+
 Float = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 Level = str | int | float | bool
@@ -165,6 +167,11 @@ class Categorical:
     ) -> None:
         if isinstance(levels, str) or not hasattr(levels, "__iter__"):
             raise SchemaError(f"Categorical({shown(levels)}): a list of levels is needed.")
+        if type(levels).__name__ in _COLUMNS:  # what is wrong in one is a fact about rows
+            raise SchemaError(
+                f"Categorical({shown(levels)}): this is a column of rows; list the levels that are "
+                "possible, from public knowledge."
+            )
         listed = [_level(value) for value in levels]
         if not listed:
             raise SchemaError(

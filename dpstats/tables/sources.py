@@ -81,8 +81,8 @@ def batches_of(data: Any, schema: Schema) -> Batches | None:
     if hasattr(data, "get_fragments") and hasattr(data, "count_rows"):
         return _Dataset(data, schema)
     check_arrow(data)
-    frame = nw.from_native(data, eager_only=True, pass_through=True)
-    if isinstance(frame, nw.DataFrame):
+    frame = nw.from_native(data, eager_only=True, allow_series=True, pass_through=True)
+    if isinstance(frame, (nw.DataFrame, nw.Series)):  # a column is refused as no table
         return None
     frame = nw.from_native(data, pass_through=True)
     if isinstance(frame, nw.LazyFrame) and hasattr(data, "collect_batches"):

@@ -48,6 +48,51 @@ def duplicated() -> pd.DataFrame:
     return pd.concat([df, df[["x"]]], axis=1)
 
 
+@pytest.mark.parametrize("name", ["income tax", "a+b", "~", "class", "größe", "1st"])
+def test_a_column_of_any_name_is_described_as_it_is_and_in_backticks(name: str) -> None:
+    df = frame().rename(columns={"x": name, "g": "my group"})
+    schema = dp.Schema({name: dp.Numeric(0, 10), "my group": dp.Categorical(["a", "b"])})
+    exact, truth = dp.Central(1e6, 1e-6), df[name].mean()
+    for model, place in [
+        (dp.mean(name, df, schema), 0),
+        (dp.mean(f"`{name}`" if name != "~" else name, df, schema), 0),
+        (dp.quantile(name, df, schema, q=0.5), 0),
+        (dp.variance(name, df, schema), 0),
+        (dp.histogram(name, df, schema), None),
+    ]:
+        found = model.fit(exact, noise=dp.SeededNoise(1)).params
+        assert place is None or found.iloc[place] == pytest.approx(truth, rel=0.1)
+    groups = df[df["my group"] != "c"].groupby("my group")[name].mean()
+    found = dp.mean(name, df, schema, by="my group").fit(exact, noise=dp.SeededNoise(1)).params
+    np.testing.assert_allclose(found, groups, rtol=0.01)
+    if name != "~":
+        found = dp.ttest(f"`{name}` ~ `my group`", df, schema).fit(exact, noise=dp.SeededNoise(1))
+        assert found.params.iloc[0] == pytest.approx(groups["b"] - groups["a"], abs=0.01)
+
+
+def test_one_column_is_no_table() -> None:
+    import polars as pl
+
+    y = frame()["y"]
+    for column in (y, pl.Series("y", y.to_numpy()), pd.Index(y), y.to_numpy()):
+        with pytest.raises(DataError, match="is no table: pass a pandas"):
+            dp.mean("y", column, SCHEMA).fit(PRIVACY)
+
+
+@pytest.mark.parametrize("name", ["C", "log", "I", "Q", "np"])
+def test_a_column_that_hides_a_function_of_formulas_is_named(name: str) -> None:
+    df = frame().assign(**{name: frame()["g"]})
+    schema = dp.Schema(SCHEMA, **{name: SCHEMA["g"]})
+    assert len(dp.ols(f"y ~ x + {name}", df, schema).fit(PRIVACY).params) == 4
+    ledger = dp.Ledger.memory(9.0, 1e-3)
+    call = {"C": "C(g)", "log": "log(x + 1)", "I": "I(x**2)", "Q": "Q('x')", "np": "np.sqrt(x)"}
+    with pytest.raises(FormulaError, match=f"column '{name}' has the name of a function"):
+        dp.ols(f"y ~ {name} + {call[name]}", df, schema).fit(dp.LabelOnly(1.0), ledger)
+    with pytest.raises(FormulaError, match=f"column '{name}' has the name of a function"):
+        dp.ols(f"y ~ {name} + {call[name]}", df, schema).fit(PRIVACY, ledger)
+    assert ledger.spent == (0.0, 0.0)
+
+
 FORMULAS = [  # that may be used on public covariates
     ("y ~ I(x - x.mean())", FormulaError, "x"),
     ("y ~ np.cumsum(x)", FormulaError, "cumsum"),

@@ -108,6 +108,15 @@ def test_errors_and_warnings_speak_of_options(files: Path, capsys: Any) -> None:
     assert "Central(" not in said
     assert run(files, "fit", "y ~ x", "--method", "local-rounds", "--trust", "local") == 2
     assert "--trust local-rounds --epsilon 1" in capsys.readouterr().err
+    assert run(files, "fit", "y ~ x", "--sparsity", "9") == 2
+    assert "as in --sparsity 5,10,20" in capsys.readouterr().err
+    assert run(files, "describe", "--trust", "local", budget=["--epsilon", "1"]) == 2
+    said = capsys.readouterr().err
+    assert "(central)" in said
+    assert "methods()" not in said
+    lost = ["fit", "y ~ x", str(files / "data.parquet"), "--schema", "lost.json", *BUDGET]
+    assert main(lost) == 2
+    assert "`dpstats schema template` starts one" in capsys.readouterr().err
     assert run(files, "fit", "y ~ x", "--trust", "local-rounds", budget=["--epsilon", "2"]) == 0
     assert dp.load(files / "out.json").plan.privacy.interactive
     capsys.readouterr()

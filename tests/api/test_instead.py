@@ -35,6 +35,9 @@ def test_logits_of_pairs_of_levels_are_a_multinomial_one() -> None:
         ("QuantReg", "quantreg"),
         ("feols", "x | g"),
         ("ordinal", "two levels"),
+        ("median", r"dp\.quantile"),
+        ("ttest_ind", r"dp\.ttest"),
+        ("value_counts", r"dp\.proportion"),
     ],
 )
 def test_a_model_that_is_not_there_says_what_is(name: str, words: str) -> None:

@@ -96,6 +96,41 @@ def test_a_group_that_noise_hides_is_not_identified_and_named() -> None:
     assert "not" in str(found.summary())
 
 
+def test_a_comparison_with_a_group_that_noise_hides_is_not_identified() -> None:
+    """Of 3,000 rows 5 are in the second group: nothing is tested, and the other mean stands."""
+    data = table(3, 3000)
+    data["two"] = np.where(np.arange(3000) < 5, "v", "u").astype(object)
+    found = seeded(dp.ttest("y ~ two", data, SCHEMA), PRIVATE)
+    assert found.table.not_identified == (0, 2)
+    assert found.pvalues.isna().tolist() == [True, False, True]
+    assert "ident." in str(found.summary())
+    assert "Test of" not in str(found.summary())
+    low, high = found.conf_int().loc["mean of u"]
+    assert -0.2 < low < 0 < high < 0.2
+    ranked = seeded(dp.ttest("y ~ two", data, SCHEMA), PRIVATE, method="rank")
+    assert ranked.table.not_identified == (0,)
+    assert ranked.conf_int().to_numpy().tolist() == [[0.0, 1.0]]
+
+
+@pytest.mark.parametrize("rows", [5, 30])
+@pytest.mark.parametrize("few", ["rows", "values"])
+def test_where_noise_hides_all_places_intervals_hold_for_the_declared_range(
+    rows: int, few: str
+) -> None:
+    """A window would be one of noise: intervals in one held the mean in .2 to .6 of fits."""
+    schema = dp.Schema(y=dp.Numeric(-10, 10), two=SCHEMA["two"])
+    held = []
+    for seed in range(12):
+        data = table(seed, rows if few == "rows" else N)
+        data["y"] = np.where(np.arange(data["y"].size) < rows, data["y"] + 5, np.nan)
+        models = dp.variance("y", data, schema), dp.ttest("y ~ two", data, schema)
+        places = ("mean", "mean of u")
+        for model, place in zip(models, places, strict=True):
+            low, high = seeded(model, PRIVATE, seed).conf_int().loc[place]
+            held.append(low <= 5 <= high)
+    assert np.mean(held) >= 0.9
+
+
 def test_without_noise_to_speak_of_a_crosstab_is_that_of_pandas() -> None:
     data = table(3)
     data["g"][:100] = None
@@ -237,6 +272,35 @@ def test_independence_is_refused_at_its_level_and_naive_tests_of_noisy_counts_re
     assert size < 0.05 + 0.088
     assert naive > 0.138
     assert power > 0.8
+
+
+@pytest.mark.parametrize("n", [5, 15, 40])
+def test_independence_of_few_rows_is_refused_too_seldom_not_too_often(n: int) -> None:
+    """250 tables of 3 x 4 and noise of 6 rows: by (r - 1)(c - 1) degrees .1 to .25 are refused."""
+    rng, r, c, sd = np.random.default_rng(2), 3, 4, 6.0
+    p = np.outer([4, 2, 1], [8, 4, 2, 1]) / 105
+    refused = []
+    for _ in range(250):
+        whole = np.append(rng.multinomial(n, p.ravel()), 0.0) + sd * rng.normal(size=r * c + 1)
+        counts = whole - (whole.sum() - n) / whole.size
+        made = CrosstabEstimate(
+            cells=tuple(map(str, range(r * c))),
+            counts=counts[:-1],
+            missing=float(counts[-1]),
+            noise_sd=sd,
+            known_rows=n,
+            effect=1.0,
+            nobs=float(n),
+            rows_of=("a", "b", "c"),
+            columns_of=("u", "v", "w", "x"),
+        )
+        found = independence(made)
+        assert found.dof > (r - 1) * (c - 1)
+        usual = stats.chi2.sf(found.statistic, (r - 1) * (c - 1))
+        refused.append((found.pvalue < 0.05, usual < 0.05))
+    ours, usual = np.mean(refused, axis=0)
+    assert ours <= 0.07
+    assert usual >= 0.08
 
 
 @pytest.mark.full

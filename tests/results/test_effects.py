@@ -52,7 +52,7 @@ def witness(fit, kind, at, method, dummy, count):
     model = kind(np.zeros(len(X)), X)
     params, keep = fit.params.to_numpy(), np.arange(X.shape[1]) != 0
     names = list(fit.params.index)
-    at_rows = X.mean(axis=0)[None] if at == "mean" else X
+    at_rows = {"mean": X.mean(axis=0)[None], "median": np.median(X, axis=0)[None]}.get(at, X)
     zero_one = np.array([j for j, n in enumerate(names) if n[0] in "bC"]) if dummy else None
     counts = np.array([names.index("k")]) if count else None
     derivative = model._derivative_exog(
@@ -81,6 +81,8 @@ def witness(fit, kind, at, method, dummy, count):
         ("logit", Logit, "overall", "eyex", False, False),
         ("logit", Logit, "overall", "eydx", False, False),
         ("logit", Logit, "mean", "dydx", False, False),
+        ("logit", Logit, "median", "dydx", False, False),
+        ("poisson", Poisson, "median", "eyex", False, False),
         ("logit", Logit, "overall", "dydx", True, True),
         ("logit", Logit, "overall", "eydx", True, True),
         ("poisson", Poisson, "overall", "dydx", False, False),
@@ -170,7 +172,7 @@ def test_what_is_refused(fits):
     with pytest.raises(PrivateQuantityError, match="Give rows that are public"):
         fit.get_margeff()
     with pytest.raises(OptionError, match="at is one of"):
-        fit.get_margeff("median", new=NEW)
+        fit.get_margeff("zero", new=NEW)
     with pytest.raises(OptionError, match="has no logarithm"):
         fit.get_margeff(method="eyex", new=NEW, dummy=True)
     with pytest.raises(DataError, match="miss a value"):

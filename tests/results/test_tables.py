@@ -80,6 +80,17 @@ def test_latex_compiles(fits, tmp_path):
     assert (tmp_path / "a.pdf").stat().st_size > 0
 
 
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no LaTeX here")
+def test_the_latex_of_a_fit_compiles_and_fits_on_a_page(fits, tmp_path):
+    page = (
+        rf"\documentclass{{article}}\usepackage{{booktabs}}\begin{{document}}{fits[1].to_latex()}"
+    )
+    (tmp_path / "a.tex").write_text(page + r"\end{document}")
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "a.tex"]
+    said = subprocess.run(command, cwd=tmp_path, check=True, capture_output=True).stdout
+    assert b"Overfull" not in said
+
+
 def test_a_title_takes_the_place_of_the_usual_one_and_hides_nothing(fits):
     text = fits[0].summary(title="Table 2").as_text()
     assert text.splitlines()[0].strip() == "Table 2 [reproducible: NOT private]"

@@ -228,3 +228,16 @@ def test_a_template_is_used_only_after_it_was_filled(tmp_path):
     filled.check_filled()
     assert filled["number"] == Numeric(0, 9)
     assert filled["level"] == Categorical(["a", "b"])
+
+
+def test_a_column_of_rows_is_no_list_of_levels() -> None:
+    """Whether two of its rows are alike is not to be read off the error."""
+
+    said = set()
+    for rows in (["a", "b", "c"], ["a", "a", "b"], ["a", None, "b"]):
+        for column in (pd.Series(rows), pl.Series(rows)):
+            with pytest.raises(SchemaError, match="a column of rows; list the levels") as error:
+                Categorical(column)
+            said.add(str(error.value))
+    assert len(said) == 1
+    assert Categorical(pd.Categorical(["b", "a"]).categories).levels == ("a", "b")

@@ -248,17 +248,18 @@ class WelchTest(_TwoGroups):
         sampling, noise = (made.half**2 * part for part in made.variances)
         means = made.centre + made.half * made.means
         allowed = made.allowance**2
-        lost = made.half**2 if made.hidden else 0.0
+        lost = np.isin([0, 1], made.hidden) * made.half**2
         return DifferenceEstimate(
             names=plan.parameters,
             values=np.array([means[1] - means[0], *means]),
             sampling=np.array([sampling.sum(), *sampling]),
             noise=np.array([noise.sum(), *noise]),
-            allowed=np.array([2 * allowed + lost, allowed + lost, allowed + lost]),
+            allowed=np.array([2 * allowed + lost.sum(), *(allowed + lost)]),
             null=0.0,
             nobs=made.nobs,
             released=made.released,
             remarks=made.remarks,
+            hidden=(0, *(1 + g for g in made.hidden)) if made.hidden else (),
         )
 
 
@@ -310,6 +311,7 @@ class RankTest(_TwoGroups):
             null=0.5,
             nobs=made.nobs,
             remarks=made.remarks,
+            hidden=(0,) if made.hidden else (),
         )
 
 

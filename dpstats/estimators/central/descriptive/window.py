@@ -26,6 +26,8 @@ __all__ = [
 
 Array = NDArray[np.float64]
 
+# ratio: half of the rows to the noise in a count, below which nothing says where they are
+_PLACED = 1.2
 _SEEN = 3.0  # ratio: values in a tail to the noise in their count, from which it is believed
 # ratio: distance of a tail that is doubted to that of a larger one; ratio: their rows
 _FAR, _SURER = 8.0, 4 / 3
@@ -94,6 +96,9 @@ def window_of(found: Distribution, noise: float, agreed: bool = False) -> Window
     log-normal column with a shape of 1 do at p = 5 %. What lies outside a window would have moved
     the mean by the sum of these distances times the tails; two tails cancel, but for a part.
 
+    Where noise hides on which side of a value half of the rows are, each window that could be read
+    is one of noise: it is the declared range, and moments have the errors that it gives them.
+
     Parameters
     ----------
     found : Distribution
@@ -103,6 +108,8 @@ def window_of(found: Distribution, noise: float, agreed: bool = False) -> Window
     agreed : bool, default False
         Whether two answers agree on it: what they show far beyond all others is no noise.
     """
+    if found.rows / 2 < _PLACED * math.sqrt(float(found.variance.max())):
+        return Window(float(found.edges[0]), float(found.edges[-1]))
     tails = _seen(found, False, agreed), _seen(found, True, agreed)
     sides = [_candidates(found, tail) for tail in tails]
     best: tuple[float, Window] | None = None

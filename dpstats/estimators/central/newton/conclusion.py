@@ -29,7 +29,7 @@ _FLOOR = 0.7  # share: of its noise that eigenvalues of the bread are kept above
 # ratio: error of the bread on the last step, at most and at least, to its variance
 _LEFTOVER, _LEAST_LEFTOVER = 2.0, 0.2
 _FAINT = 5.0  # ses: of a curvature, below which it counts that it may be less than it seems
-_FITS = 4.0  # ratio: largest variance of predictors along a direction not seen, to squared spreads
+_FITS = 4.0  # ratio: largest variance of predictors along a direction not seen, to squared sds
 EFFECT = 3.0  # sds: of the response, presumed of the effect of a column between 0 and 1
 
 
