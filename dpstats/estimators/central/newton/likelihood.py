@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from dpstats.estimators.central.newton import dispersion
 from dpstats.estimators.central.newton.budget import (
+    EXPECTED,
     FAR,
     looks_far,
     resolved,
@@ -239,7 +240,12 @@ class PredictorClimb(Climb):
         query = LengthQuantile(grid, 0.5, whitening, beta, "curvature", family)
         reached = resolved(_REACHED, self.holder.plan, query, "steepest")
         query = replace(query, q=reached)
+        expected = replace(query, of="expected")
+        foresee(self.holder, [query, expected] if family.observed else [query])
         (radius,), _ = self.holder.ask(query, "steepest")
+        far = radius
+        if family.observed:  # large by the response, too, wherever the row lies
+            (far,), _ = self.holder.ask(expected, EXPECTED)
         curvature = self.asks.curvature(b, clip, float(radius))
         foresee(self.holder, [curvature, *self.halves(b, clip)])
         answer = self.holder.ask(curvature, "bread")
@@ -251,5 +257,5 @@ class PredictorClimb(Climb):
             self.found.metric.variances / self.n**2,
         )
         missed = self.holder.plan.noise(query, "steepest").sd / self.n
-        leverage = far_out(float(radius) / float(roots.max()), reached, missed, d)
+        leverage = far_out(float(far) / float(roots.max()), reached, missed, d)
         return Bread(matrix, variances, level, max(leverage, self.leverage))
