@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.design import Design
 from dpstats.estimators.central.newton.climb import WhitenedRows
 from dpstats.estimators.central.newton.normal_rows import NormalRows
 from dpstats.estimators.central.newton.parts import ScoreAt
 from dpstats.estimators.central.newton.whitening import indicators
+
+if TYPE_CHECKING:
+    from dpstats.design import Design
 
 __all__ = ["LevelSums"]
 
