@@ -173,9 +173,9 @@ class Column:
         """Whether a zoom into a small part of the range holds rather none of the rows than half.
 
         What it was chosen by may have been noise, and these counts are new. It is asked where two
-        standard deviations of the rows inside exceed the share that had to stand out. That there are
-        none is compared with n/2, about the fewest of a zoom that is right, and held against the
-        odds that it was noise.
+        standard deviations of the rows inside exceed the share that had to stand out. None is
+        compared with n/2, about the fewest of a zoom that is right, and held against the odds that
+        it was noise.
         """
         assert self._zoom is not None
         inside = (self.edges[1:] > self._zoom[0]) & (self.edges[:-1] < self._zoom[1])
