@@ -32,6 +32,7 @@ DEFAULT_FIT = (
     "likelihood",
     "normal_rows",
     "parts",
+    "rare_levels",
     "remarks",
     "start",
     "tail_law",

@@ -296,6 +296,11 @@ class Family:
         return self._row.canonical
 
     @property
+    def observed(self) -> bool:
+        """Whether `information` depends on the response."""
+        return self._row.information is not None
+
+    @property
     def largest_curvature(self) -> float:
         """Largest value of `curvature`; infinite where there is no useful bound."""
         return self._row.largest_curvature

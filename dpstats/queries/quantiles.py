@@ -138,12 +138,13 @@ class LengthQuantile(Search):
 
     z is ``whiten @ x``, r the derivative of a row's log-likelihood in its linear predictor and h
     its information there (`Family.information`): lengths of its score, and of its part of the
-    curvature.
+    curvature. "expected" is that of the part which its law expects (`Family.curvature`), whatever
+    its response is.
     """
 
     whiten: Array
     beta: Array
-    of: Literal["score", "curvature"] = "score"
+    of: Literal["score", "curvature", "expected"] = "score"
     family: Family = GAUSSIAN
     name: ClassVar[str] = "length quantile by bisection"
 
@@ -152,7 +153,10 @@ class LengthQuantile(Search):
         if self.of == "score":
             factor = np.abs(residual(block, self.beta, self.family))
         else:
-            eta = predictor(block, self.beta)
-            factor = np.sqrt(self.family.information(block.y, eta))
+            eta, family = predictor(block, self.beta), self.family
+            expected = self.of == "expected"
+            factor = np.sqrt(
+                family.curvature(eta) if expected else family.information(block.y, eta)
+            )
         lengths: Array = Geometry(1.0, self.whiten).norms(block) * factor
         return lengths

@@ -11,7 +11,7 @@ import statsmodels.api as sm
 
 import dpstats as dp
 from dpstats.design import DeclaredDesign
-from dpstats.estimators.central.scales.search import SLOTS
+from dpstats.estimators.central.scales.search import SLOTS, dummy
 from dpstats.estimators.numerics.cells import Column, first_edges, spread
 from dpstats.mechanisms.noise import SeededNoise
 from dpstats.protocol import CoefficientEstimate
@@ -572,3 +572,19 @@ def test_noise_near_0_is_not_taken_for_the_scale_of_a_column() -> None:
     fit = model.fit(dp.Central(0.5, 1e-6), noise=SeededNoise(22))
     assert fit.estimate.released["scales"]["x"]["scale"] > 0.1
     assert abs(fit.params["x"] - 0.5) < 3 * fit.bse["x"] < 3
+
+
+@pytest.mark.parametrize(("others", "found"), [(0.0, False), (780.0, True)])
+def test_noise_beside_the_only_value_is_no_scale(others: float, found: bool) -> None:
+    """A product that is always 0 had a scale of 1e-10 by one cell, four deviations of noise high.
+
+    Where rows are there, they are missing at 0: the other cell is one of theirs then.
+    """
+    sd, n = 195.0, 20_000.0
+    column = Column(0.0, 1.0, n, sd / n, 5)
+    counts = np.zeros(column.edges.size - 1)
+    counts[0] = n - others + 0.5 * sd
+    counts[int(np.searchsorted(column.edges, 5e-10)) - 1] = 780.0
+    column.look(counts, sd)
+    assert column.sure is found
+    assert found or dummy(column)

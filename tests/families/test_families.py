@@ -66,6 +66,13 @@ def test_families_agree_with_statsmodels(f: Family) -> None:
 
 
 @pytest.mark.parametrize("f", SUPPORTED, ids=str)
+def test_information_that_depends_on_the_response_is_called_observed(f: Family) -> None:
+    eta = inside(f)
+    at = [f.information(np.full_like(eta, y), eta) for y in (0.0, 1.0)]
+    assert f.observed == (not np.allclose(*at))
+
+
+@pytest.mark.parametrize("f", SUPPORTED, ids=str)
 def test_slopes_are_derivatives_of_means(f: Family) -> None:
     eta, h = inside(f), 1e-5
     numeric = (f.mean(eta + h) - f.mean(eta - h)) / (2 * h)

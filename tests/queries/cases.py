@@ -299,6 +299,7 @@ _CASES = [
     Case(ScoreCurvature(WHITEN, BETA, 3.0, 0.5, COUNTS), 2, 0.6),
     Case(ScoreSquares(WHITEN, BETA, 0.4, family=GAMMA), 2, 0.9, offset=True),
     Case(LengthQuantile(SEARCHED, 0.4, WHITEN, BETA, "curvature", COUNTS), np.inf, 0.99),
+    Case(LengthQuantile(SEARCHED, 0.4, WHITEN, BETA, "expected", CLOGLOG), np.inf, 0.99),
     Case(WhitenedScore(WHITEN, BETA, 0.3), 2, 0.95, weighted=True),
     Case(WhitenedScore(WHITEN, BETA, 0.4, 0.1, BINOMIAL), 2, 0.9, offset=True, weighted=True),
     Case(ScoreSquares(WHITEN, BETA, 0.4), 2, 0.9, weighted=True),

@@ -173,18 +173,16 @@ class Column:
         """Whether a zoom into a small part of the range holds rather none of the rows than half.
 
         What it was chosen by may have been noise, and these counts are new. It is asked where two
-        standard deviations of the rows inside exceed the share that had to stand out. A number s
-        of rows inside, with noise of variance v, is exp(m (m - 2 s) / 2v) times as likely where
-        there are none as where there are m = n/2, about the fewest of a zoom that is right; this is
-        held against the odds that it was noise.
+        standard deviations of the rows inside exceed the share that had to stand out. None is
+        compared with n/2, about the fewest of a zoom that is right, and held against the odds that
+        it was noise.
         """
         assert self._zoom is not None
         inside = (self.edges[1:] > self._zoom[0]) & (self.edges[:-1] < self._zoom[1])
         noise = sd * math.sqrt(int(np.count_nonzero(inside)))
         narrow = self._zoom[1] - self._zoom[0] < _NARROW * (self.upper - self.lower)
-        half = self.n / 2
-        likelier = half * (half - 2 * counts[inside].sum()) / (2 * noise**2)
-        told: bool = bool(likelier > math.log(_FALSE))
+        likelier = _none_likelier(self.n / 2, float(counts[inside].sum()), noise)
+        told = likelier > math.log(_FALSE)
         return narrow and 2 * noise > _SEEN * self.n and told
 
     def _spread(self, rows: Array, counts: Array, sd: float, threshold: float) -> None:
@@ -226,6 +224,9 @@ class Column:
         most = int(np.argmax(np.where(spikes, rows, -1.0)))
         center = float(at[np.argmin(np.abs(at - (edges[most] + edges[most + 1]) / 2))])
         rows[most] = 0.0
+        # Cells that stand out by noise are refuted by the count at the one value, which lacks none.
+        if _none_likelier(float(rows.sum()), self.n - float(counts[most]), sd) > math.log(_FALSE):
+            rows[:] = 0.0
         if rows.sum() <= 0:
             rest = np.where(np.arange(counts.size) == most, 0.0, counts)
             rows = self._likeliest(rest, self.n - counts[most], sd)
@@ -256,6 +257,14 @@ class Column:
         alone = np.abs(middles[:, None] - at).min(axis=1) <= 1.5 * tiny
         found: Mask = alone & (np.diff(edges) <= 2.5 * tiny)
         return found
+
+
+def _none_likelier(m: float, seen: float, sd: float) -> float:
+    """Log of how much likelier a number of rows is where there are none than where there are m.
+
+    With noise of variance v a number s is exp(m (m - 2 s) / 2v) times as likely.
+    """
+    return m * (m - 2 * seen) / (2 * sd**2)
 
 
 def _without_doubtful(rows: Array, edges: Array, threshold: float, sd: float) -> None:

@@ -26,6 +26,7 @@ __all__ = [
     "COUNTS",
     "DISPERSION",
     "EARLY",
+    "EXPECTED",
     "FAR",
     "between_0_and_1",
     "blur",
@@ -55,7 +56,7 @@ _LAST = (0.28, 0.72)  # share: of what is left, for each of the last two scores
 
 _SLACK = 0.1  # numerical: by which a spline's basis may exceed [0, 1]
 
-FAR = "far rows"  # slot
+FAR, EXPECTED = "far rows", "expected"  # slots
 DISPERSION = ("first dispersion", "dispersion")  # slots
 COUNT = Request("count", 0.005, "number of rows that contribute")
 
@@ -103,6 +104,7 @@ def requests(design: Design, privacy: Privacy, n: float, peeled: bool) -> list[R
         ),
         Request("middle score", _MIDDLE, "score of a Newton step at the first clip"),
         Request("steepest", _REACH, "a radius that nearly all rows are within"),
+        *([Request(EXPECTED, _REACH, "the same, whatever responses are")] * design.family.observed),
         Request("bread", (1 + more) * _BREAD, "curvature, for the last step"),
         Request("meat", _MEAT, "squares of scores, for standard errors"),
         *(

@@ -207,6 +207,8 @@ class Climb(ABC):
             start=self.start,
         )
         found = conclude(solution.turned(told.basis), self.asks.w @ told.basis, self.effect(spread))
+        ending = Whole(score.total + beyond, score.variance, score.lean)
+        found = found._replace(unbounded=self.unbounded(ScoreAt(at, ending)))
         said = {
             "clip": clip,
             "scores beyond the clip": min(law.number(clip), self.n),
@@ -215,6 +217,10 @@ class Climb(ABC):
             "last step": clear_of_noise(solution),
         }
         return found, said
+
+    def unbounded(self, last: ScoreAt) -> tuple[str, ...]:
+        """Levels of whose coefficients noise hides where they end."""
+        return ()
 
     def late_step(self, b: Array, score: Whole, bread: Bread) -> Array:
         """A step by the released curvature, shrunk by the size of its noise as early ones are."""

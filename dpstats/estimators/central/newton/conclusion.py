@@ -64,6 +64,7 @@ class Conclusion(NamedTuple):
 
     `presumed` is the part of the covariance that was presumed where noise hides a direction, and
     `short` by how much n or epsilon are too small to see the faintest of these; 0 without any.
+    `unbounded` are levels of whose coefficients noise hides where they end.
     """
 
     params: Array
@@ -72,6 +73,7 @@ class Conclusion(NamedTuple):
     cov_sampling: Array
     presumed: Array
     short: float
+    unbounded: tuple[str, ...] = ()
 
 
 def clear_of_noise(solution: Solution) -> float:

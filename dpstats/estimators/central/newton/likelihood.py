@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from dpstats.estimators.central.newton import dispersion
 from dpstats.estimators.central.newton.budget import (
+    EXPECTED,
     FAR,
     looks_far,
     resolved,
@@ -25,8 +26,16 @@ from dpstats.estimators.central.newton.conclusion import Conclusion
 from dpstats.estimators.central.newton.curvature import drawn_to
 from dpstats.estimators.central.newton.identification import NOTHING
 from dpstats.estimators.central.newton.normal_rows import NormalRows
+from dpstats.estimators.central.newton.parts import ScoreAt
 from dpstats.estimators.central.newton.questions import PredictorQuestions
-from dpstats.estimators.central.newton.remarks import far_out, not_at_rest, off_model, reported
+from dpstats.estimators.central.newton.rare_levels import LevelSums
+from dpstats.estimators.central.newton.remarks import (
+    far_out,
+    nearly_none,
+    not_at_rest,
+    off_model,
+    reported,
+)
 from dpstats.estimators.central.newton.start import Start
 from dpstats.estimators.central.sandwich import noisy_count
 from dpstats.estimators.guesses import response_grid
@@ -150,8 +159,15 @@ class PredictorClimb(Climb):
         remarks = off_model(said["lean of long scores"], said["leverage"])
         if self.family != GAUSSIAN:  # a linear score is solved by the last step
             remarks += not_at_rest(said["last step"])
+        remarks += nearly_none(found.unbounded)
         estimate = reported(found, self.design, self.holder.plan, self.n, said, remarks)
         return replace(estimate, of_these_rows=True)
+
+    def unbounded(self, last: ScoreAt) -> tuple[str, ...]:
+        """Levels with hardly a response of one kind, where a mean of 0 or 1 has no predictor."""
+        if self.family.link == "identity":
+            return ()
+        return LevelSums(self.design, self.found, self.rows).nearly_none(last)
 
     def early_clip(self, k: int, b: Array, before: float) -> float:
         """Most lengths are within it; where scores are short, all that a typical row may have."""
@@ -239,7 +255,12 @@ class PredictorClimb(Climb):
         query = LengthQuantile(grid, 0.5, whitening, beta, "curvature", family)
         reached = resolved(_REACHED, self.holder.plan, query, "steepest")
         query = replace(query, q=reached)
+        expected = replace(query, of="expected")
+        foresee(self.holder, [query, expected] if family.observed else [query])
         (radius,), _ = self.holder.ask(query, "steepest")
+        far = radius
+        if family.observed:  # large by the response, too, wherever the row lies
+            (far,), _ = self.holder.ask(expected, EXPECTED)
         curvature = self.asks.curvature(b, clip, float(radius))
         foresee(self.holder, [curvature, *self.halves(b, clip)])
         answer = self.holder.ask(curvature, "bread")
@@ -251,5 +272,5 @@ class PredictorClimb(Climb):
             self.found.metric.variances / self.n**2,
         )
         missed = self.holder.plan.noise(query, "steepest").sd / self.n
-        leverage = far_out(float(radius) / float(roots.max()), reached, missed, d)
+        leverage = far_out(float(far) / float(roots.max()), reached, missed, d)
         return Bread(matrix, variances, level, max(leverage, self.leverage))

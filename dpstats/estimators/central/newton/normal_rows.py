@@ -64,6 +64,10 @@ class NormalRows:
         """Standard deviation of ``z'b``."""
         return math.sqrt(max(float(b @ self.cov @ b), 0.0))
 
+    def mean(self, predictor: float, sd: float) -> float:
+        """Mean response of rows with normal linear predictors."""
+        return float(_WEIGHTS @ self.family.mean(predictor + sd * _NODES))
+
     def curvature(self, b: Array) -> Array:
         """Fisher information of one row at `b`, positive definite; shape (d, d)."""
         g, eta, u = self._along(b)

@@ -19,6 +19,7 @@ __all__ = [
     "blur_warnings",
     "covering",
     "far_out",
+    "nearly_none",
     "not_at_rest",
     "not_identified",
     "off_model",
@@ -146,6 +147,17 @@ def not_at_rest(step: float) -> tuple[str, ...]:
         f"The steps did not come to rest: the last one changed linear predictors by {step:.1g} on "
         "average, as where they nearly separate the responses. Coefficients may be too small by "
         "more than their intervals say.",
+    )
+
+
+def nearly_none(levels: tuple[str, ...]) -> tuple[str, ...]:
+    """Levels of whose rows hardly any may have a response of one kind."""
+    if not levels:
+        return ()
+    return (
+        f"Noise nearly hides whether any row has the rarer response where {', '.join(levels)}: the "
+        "coefficient there may have no bound. Coefficients of these terms, and the intercept, may "
+        "be too small by more than their intervals say. Merge such a level with another one.",
     )
 
 

@@ -1,0 +1,75 @@
+"""Levels of a factor with hardly a row of the rarer answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dpstats as dp
+from dpstats import Central, SeededNoise
+from dpstats.estimators.central.newton import likelihood
+from dpstats.estimators.central.newton.parts import ScoreAt
+from dpstats.estimators.central.newton.rare_levels import LevelSums
+
+DELTA = 1e-6
+
+
+def table(shares: tuple[float, ...], family: str = "binomial") -> dict[str, Any]:
+    """Levels of 2,000 rows with these shares of ones, or means of counts, and three columns."""
+    rng = np.random.default_rng(1)
+    g = np.repeat([f"l{j}" for j in range(len(shares))], 2_000)
+    mean = np.repeat(shares, 2_000)
+    y = rng.random(g.size) < mean if family == "binomial" else rng.poisson(mean)
+    columns = {f"x{j}": rng.normal(size=g.size) for j in range(3)}
+    return columns | {"y": y.astype(float), "g": g}
+
+
+def model(rows: dict[str, Any], family: str = "binomial") -> dp.Model:
+    schema = dp.Schema(
+        {f"x{j}": dp.Numeric(-6, 6) for j in range(3)},
+        y=dp.Numeric(0, 1 if family == "binomial" else 40),
+        g=dp.Categorical(sorted(set(rows["g"]))),
+    )
+    return dp.glm("y ~ x0 + x1 + x2 + C(g)", rows, schema, family=family)
+
+
+def said(fit: dp.RegressionResults) -> list[str]:
+    return [r for r in fit.estimate.remarks if "Noise nearly hides" in r]
+
+
+@pytest.mark.parametrize("family", ["binomial", "poisson"])
+@pytest.mark.parametrize("place", [0, 2])
+def test_a_level_without_the_rarer_answer_is_named(family: str, place: int) -> None:
+    """The first one, which is left out, too: coefficients are 2 and more short of any bound."""
+    shares = [0.2, 0.1, 0.3, 0.4]
+    shares[place] = 0.0005
+    rare = model(table(tuple(shares), family), family)
+    for seed in range(4):
+        found = said(rare.fit(Central(2.0, DELTA), noise=SeededNoise(seed)))
+        assert ("none of C(g)" if place == 0 else "C(g)[T.l2]") in "".join(found)
+
+
+def test_levels_with_both_answers_are_not_named() -> None:
+    """At 20 to 800 rows of each answer in every level; one test in 40 would be by chance."""
+    usual = model(table((0.2, 0.05, 0.3, 0.4)))
+    assert not [1 for s in range(8) if said(usual.fit(Central(2.0, DELTA), noise=SeededNoise(s)))]
+
+
+def test_sums_are_those_of_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With next to no noise, what is made of the score is the number of ones in each level."""
+    made: dict[str, float] = {}
+
+    class Kept(LevelSums):
+        def nearly_none(self, last: ScoreAt) -> tuple[str, ...]:
+            for level in self._levels():
+                noise = float(np.linalg.norm(level.at)) * last.score.variance**0.5
+                made[level.name] = self._sum(level, last) * noise
+            return super().nearly_none(last)
+
+    monkeypatch.setattr(likelihood, "LevelSums", Kept)
+    rows = table((0.2, 0.01, 0.3, 0.4))
+    model(rows).fit(Central(200.0, DELTA), noise=SeededNoise(0))
+    for name, level in (("none of C(g)", "l0"), ("C(g)[T.l1]", "l1"), ("C(g)[T.l2]", "l2")):
+        assert made[name] == pytest.approx(rows["y"][rows["g"] == level].sum(), abs=4)
