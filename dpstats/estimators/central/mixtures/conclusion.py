@@ -90,8 +90,10 @@ def _rival_lines(best: Finish[RegressionLaw], other: Finish[RegressionLaw]) -> b
 
 
 def differs(one: NormalMixture, other: NormalMixture) -> bool:
-    """Whether a mean of the other is half a standard deviation from all of one mixture."""
-    return bool((np.linalg.norm(one.residuals(other.means), axis=2).min(axis=1) > HIDDEN).any())
+    """Whether a mean of either is half a standard deviation from all of the other mixture."""
+    pairs = ((one, other), (other, one))  # a wide component is near to everything
+    far = [np.linalg.norm(a.residuals(b.means), axis=2).min(axis=1) > HIDDEN for a, b in pairs]
+    return bool(np.concatenate(far).any())
 
 
 def goodness(finish: Finish[AnyLaw], words: tuple[str, str]) -> Said:
@@ -130,12 +132,12 @@ def hidden(finish: Finish[LocalMixture]) -> str:
     weights = law.jacobian()[:, 0]
     weight_ses = np.sqrt(np.einsum("kp,pq,kq->k", weights, finish.cov, weights))
     variances = np.diag(finish.cov)[k - 1 : k - 1 + k * d].reshape(k, d)
-    unsure = (np.sqrt(variances.max(axis=1)) > UNSURE) | (weight_ses > UNSURE * law.mixture.weights)
+    unsure = (np.sqrt(variances.max(axis=1)) > HIDDEN) | (weight_ses > HIDDEN * law.mixture.weights)
     if not unsure.any():
         return ""
     return (
         f"Noise hides {int(unsure.sum())} of {k} components: their means or weights are known to "
-        "no better than a quarter of a standard deviation, or of themselves. More rows, a larger "
+        "no better than half a standard deviation, or half of themselves. More rows, a larger "
         "epsilon, fewer components or a simpler covariance= would show them."
     )
 
