@@ -21,7 +21,7 @@ __all__ = ["LevelSums"]
 
 Array = NDArray[np.float64]
 
-_MISSED = 0.05  # printed: share of fits in which noise passes the test of some level; two-sided
+_MISSED = 0.025  # printed: share of levels without a row of one answer of which nothing is said
 
 
 class _Level(NamedTuple):
@@ -50,9 +50,8 @@ class LevelSums:
         """Levels whose sum, or what it lacks of all 1, is not clear of none after noise."""
         from scipy.special import ndtri
 
-        levels = self._levels()
-        clear = float(ndtri(1 - _MISSED / 2 / max(len(levels), 1)))
-        return tuple(level.name for level in levels if self._sum(level, last) < clear)
+        clear = float(ndtri(1 - _MISSED))
+        return tuple(level.name for level in self._levels() if self._sum(level, last) < clear)
 
     def _levels(self) -> list[_Level]:
         """Of columns that are 0 or 1, and of what is none of a term's columns."""
