@@ -357,3 +357,18 @@ def test_a_covariance_is_raised_to_what_is_known_and_nothing_else_is_changed():
     for given in ((none, wide), (wide, none), (np.diag([np.inf, 1.0]), wide)):
         np.testing.assert_array_equal(at_least(*given), given[0])
     np.testing.assert_array_equal(at_least(wide, np.zeros((2, 2))), wide)
+
+
+@pytest.mark.parametrize(("chance", "said"), [(0.0, True), (1.0, True), (0.3, False)])
+def test_a_level_whose_responses_noise_hides_is_named(chance, said):
+    """Three fits each of a level with no, all and some responses 1: its coefficient has no end."""
+    rng, n = np.random.default_rng(5), 6_000
+    g = rng.choice(["a", "b"], n, p=[0.9, 0.1])
+    y = (rng.random(n) < np.where(g == "b", chance, 0.5)).astype(float)
+    rows = pd.DataFrame({"y": y, "g": g, "x": rng.normal(size=n)})
+    schema = Schema(y=Numeric(0, 1), g=dp.Categorical(["a", "b"]), x=Numeric(-5, 5))
+    model = dp.logit("y ~ x + C(g)", rows, schema)
+    for seed in range(3):
+        found = model.fit(LabelOnly(2.0), noise=SeededNoise(seed))
+        named = [t for t in found.estimate.remarks if "rarer response where C(g)[T.b] is 1" in t]
+        assert bool(named) is said or not found.has_inference

@@ -37,7 +37,7 @@ from dpstats.estimators.sources import DUCHI, VAN_DEN_HOUT, WANG_PIECEWISE
 from dpstats.families import BINOMIAL, Family
 from dpstats.privacy import LabelOnly
 from dpstats.protocol import CoefficientEstimate, LabelHolder, Options, Plan
-from dpstats.tall import LazyRows, Tall, cross, farthest, gram, mean, outer
+from dpstats.tall import LazyRows, Tall, cross, farthest, gram, mean, outer, read_blocks
 from dpstats.theory import Assumption, Theory
 
 if TYPE_CHECKING:
@@ -59,6 +59,12 @@ _GUESS = (
     "or a sixth of the largest response, and vary by half of it."
 )
 _TARGETS = {"mle": "mle", "projection": "mle", "robust": "robust", "model": "robust"}
+_EXACT = 1e-9  # numerical: rounding of a column of 0 and 1 in its own units
+_MISSED = 0.05  # printed: share of fits in which noise passes the test of some level; two-sided
+_NEARLY_NONE = (
+    "Noise nearly hides whether any row has the rarer response where {names} is 1: the coefficient "
+    "there may have no end, and its interval does not say so."
+)
 _TYPICAL = 1 / 6  # wording: guessed mean of a count over the largest one declared
 
 _FIXED = DUCHI.at("fixed-design regression")
@@ -165,8 +171,35 @@ class LabelGLM(LabelMethod):
         found = found and bool(np.isfinite(cov).all()) and model.inside(params)
         released = how.options()
         if found:
-            return CoefficientEstimate(params, cov, privacy, float(len(z)), released)
+            rare = _nearly_none(x, z, design, how)
+            return CoefficientEstimate(params, cov, privacy, float(len(z)), released, remarks=rare)
         return no_solution(params, len(z), "randomised responses", released)
+
+
+def _nearly_none(x: Tall, z: Tall, design: Design, how: Responses) -> tuple[str, ...]:
+    """Columns of 0 and 1 in whose rows messages do not tell the responses from none, or from all 1.
+
+    The sum of the messages there is then within the noise of 0: the coefficient has no bound that
+    they show, and no curvature on the way says where it ends.
+    """
+    from scipy.special import ndtri
+
+    d, law = len(design.names), design.family
+    if law.link == "identity":
+        return ()
+    units, marks, rows, sums = design.standardization, np.ones(d, bool), np.zeros(d), np.zeros(d)
+    for part, block in read_blocks(x):
+        own = block * units.x_scale + units.x_center
+        at = np.abs(own - 1) < _EXACT
+        marks &= (at | (np.abs(own) < _EXACT)).all(axis=0)
+        rows += at.sum(axis=0)
+        sums += at.T @ z[part]
+    least = np.minimum(sums, rows - sums) if law.name == "binomial" else sums
+    none = how.noise(float(np.square(how.interval.middle / how.interval.half)))
+    clear = float(ndtri(1 - _MISSED / 2 / max(int(marks.sum()), 1)))
+    rare = marks & (least < clear * np.sqrt(rows * none))
+    names = [design.names[j] for j in np.flatnonzero(rare)]
+    return (_NEARLY_NONE.format(names=", ".join(names)),) if names else ()
 
 
 @dataclass(frozen=True, eq=False)
