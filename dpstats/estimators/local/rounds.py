@@ -61,7 +61,7 @@ Index = NDArray[np.intp]
 _USERS = (0.5, 0.5)  # share: of the users, in each round
 _MOMENTS = (0.5, 0.1)  # share: of the square norm of a message for second moments, in each round
 _CLIPS = (1.0, 0.9)  # sds: clip of residuals, in each round
-_LAST = "last clip"  # wording: option of the plan, of the last round where a clip is asked for
+_ASKED = "clip asked for"  # wording: option of the plan, that there is one
 _FAR = 2.0  # ratio: of a radius that was learned to the guessed one, or the other way round
 _BENT = 0.15  # ratio: relative difference of the curvatures that two rounds see in a skewed column
 _NO_FIT = "Noise is counted for residuals as spread as the response; smaller ones need less."
@@ -70,8 +70,8 @@ _SKEWED = (
     "Residuals are held to .9 of their standard deviation: coefficients are those of least squares "
     "where residuals are symmetric, and others where they are not, which no message shows. If "
     "they are skewed as an exponential law is, the intercept is off by {ses:.1f} standard errors, "
-    "and intervals do not count that. Ask for clip=0.9 where residuals are known to be symmetric, "
-    "and otherwise for clip=3, whose standard errors are two to three times as large."
+    "and intervals do not count that. Ask for clip=1, the default, where residuals are known to be "
+    "symmetric, and otherwise for a wide clip, such as clip=6, with longer intervals."
 )
 
 CORRECTIONS = (
@@ -124,9 +124,10 @@ class LocalRounds(PooledRounds):
     -----
     *Guarantee.* One epsilon-DP message of each device; a device answers in one round.
 
-    *Clips.* They are narrow, as noise grows with them: residuals that are skewed ask for `clip`, of
-    both rounds. A remark says so where an exponential law would move the intercept by more than
-    its standard error.
+    *Clips.* They are narrow, as noise grows with them; residuals that are skewed ask for a wider
+    `clip`, by which that of the second round is wider, too: few responses are beyond it, and their
+    spread is taken to be the largest that this leaves. A remark says so where an exponential law
+    would move the intercept by more than its standard error.
 
     *Covariance.* From influence functions of the messages of both rounds, as in `LocalMoments`, and
     15 % of the way from the first estimate to the last: the second round weights and clips rows
@@ -143,15 +144,14 @@ class LocalRounds(PooledRounds):
             "channel": vector_channel(options, privacy),
             "radius": facts.radius,
             "clip": facts.clip or _CLIPS[0],
-            **({} if options.get("clip") is None else {_LAST: facts.clip}),
+            **({} if options.get("clip") is None else {_ASKED: True}),
         }
-        spreads = _last_clip(public)
         first = _first_message(design, facts, public)
         event = channel_for(first, str(public["channel"]), privacy).event
         plan = self._charged(design, privacy, n, event, public, _USERS)
         moment, _ = noise_of(device_question(first, plan), n * _USERS[0])
-        last = replace(first, share=_MOMENTS[1] * (1 - GATE), clip=spreads * facts.spread)
-        score = noise_of(device_question(last, plan), n * _USERS[1])[1] / share_inside(spreads)
+        last = replace(first, share=_MOMENTS[1] * (1 - GATE), clip=_CLIPS[1] * facts.spread)
+        score = noise_of(device_question(last, plan), n * _USERS[1])[1] / share_inside(_CLIPS[1])
         return expected_in_rounds(plan, design, facts, moment, score, len(plan.names))
 
     def finish(
@@ -162,7 +162,7 @@ class LocalRounds(PooledRounds):
         gram_estimate, fit = _dense_fit(made, design, plan)
         fit = replace(fit, cov=fit.cov + _bent(made, fit))
         found = as_estimate(made, gram_estimate, fit, design.names)
-        said = () if _LAST in plan.options else _skewed(made[-1], found, design)
+        said = () if _ASKED in plan.options else _skewed(made[-1], found, design)
         return replace(found, remarks=(*found.remarks, *said))
 
     def _next(
@@ -173,7 +173,7 @@ class LocalRounds(PooledRounds):
         if made:
             gram_estimate, fit = _dense_fit(made, design, plan)
             kept, residual = _towards_zero(fit, gram_estimate, spread_of(made[0], facts))
-            spreads = _last_clip(plan.options)
+            spreads = _CLIPS[1]
             message = replace(
                 message,
                 radius=learned_radius(made, gram_estimate.columns, facts),
@@ -188,10 +188,6 @@ def _first_message(design: Design, facts: RecordGuess, options: Options) -> Mome
     share = _MOMENTS[0] * (1 - GATE)
     clip = float(options["clip"]) * facts.spread
     return MomentMessage(len(design.names), facts.radius, clip, share, gate=GATE)
-
-
-def _last_clip(options: Options) -> float:
-    return float(options.get(_LAST, _CLIPS[1]))
 
 
 def spread_of(made: AnsweredQuestion, facts: RecordGuess) -> float:
