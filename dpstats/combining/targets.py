@@ -6,27 +6,37 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from dpstats.combining.rules import combined, distances
+from dpstats.combining.rules import CombinedEstimate, combined, distances
 from dpstats.combining.sparse import averaged
 from dpstats.protocol.sites import FederatedEstimate, SiteRecord, SiteShare, SummedEstimate
 
 __all__ = ["average_for", "estimate_for"]
+
+Array = NDArray[np.float64]
+
+_SINGULAR = 1e-12  # ratio: the least eigenvalue of correlations that have an inverse
 
 
 def estimate_for(target: str, sites: Sequence[SiteRecord], combine: str) -> FederatedEstimate:
     """What a rule makes of the sites' answers for one of them; no row is read, so at no cost."""
     answers = [site for site in sites if site.answered]
     order = sorted(range(len(answers)), key=lambda k: answers[k].site != target)  # the target first
-    theta = np.array([answers[k].params for k in order])
-    cov = np.array([answers[k].cov for k in order])
+    own, apart = answers[order[0]], [k for k in order if _is_singular(answers[k].cov)]
+    # Who combines weighs by inverses: without its own, the target's fit stands alone.
+    used = order[:1] if order[0] in apart else [k for k in order if k not in apart]
+    theta = np.array([answers[k].params for k in used])
+    cov = np.array([answers[k].cov for k in used])
     # In the target's standard errors: columns may have any units, and no rule depends on them.
     unit = np.sqrt(np.diag(cov[0]))
     square = np.outer(unit, unit)
-    rows = np.array([answers[k].n for k in order])
-    made = combined(combine, theta / unit, cov / square, rows)
-    back, prior = np.argsort(order), made.prior or (np.empty(0), np.empty(0))
+    rows = np.array([answers[k].n for k in used])
+    theta, cov = theta / unit, cov / square
+    made = combined(combine, theta, cov, rows)
+    prior = made.prior or (np.empty(0), np.empty(0))
     known = unit if made.prior else np.empty(0)
+    weights, clusters, away = _of_all(len(answers), used, made, theta, cov)
     return FederatedEstimate(
         sites=tuple(sites),
         target=target,
@@ -34,13 +44,43 @@ def estimate_for(target: str, sites: Sequence[SiteRecord], combine: str) -> Fede
         params=made.value * unit,
         cov=made.cov * square,
         assumed=made.assumed * square,
-        weights=made.weights[back],
-        clusters=made.clusters[back].astype(np.float64),
-        distances=distances(theta / unit, cov / square)[back],
-        remarks=tuple(_remarks(target, sites)),
+        weights=weights,
+        clusters=clusters,
+        distances=away,
+        remarks=(*_uncombined(own, [answers[k] for k in apart]), *_remarks(target, sites)),
         prior_mean=prior[0] * known,
         prior_var=prior[1] * known**2,
     )
+
+
+def _of_all(
+    count: int, used: Sequence[int], made: CombinedEstimate, theta: Array, cov: Array
+) -> tuple[Array, Array, Array]:
+    """Weights, clusters and distances of all that answered: of who was not combined 0, nan, nan."""
+    weights, clusters, away = np.zeros(count), np.full(count, np.nan), np.full(count, np.nan)
+    at = np.asarray(used)
+    weights[at], clusters[at] = made.weights, made.clusters
+    away[at] = distances(theta, cov) if len(used) > 1 else 0.0
+    return weights, clusters, away
+
+
+def _is_singular(cov: Array) -> bool:
+    """Whether a covariance says of some combination of coefficients that it has no error.
+
+    Noise may hide directions so much more than others that no matrix of numbers holds both.
+    """
+    spread = np.sqrt(np.diag(cov))
+    return not np.linalg.eigvalsh(cov / np.outer(spread, spread)).min() > _SINGULAR
+
+
+def _uncombined(own: SiteRecord, apart: Sequence[SiteRecord]) -> list[str]:
+    """Whose answers tell nothing of the others', as their covariances have no inverse."""
+    if not apart:
+        return []
+    why = "noise hides some directions of the columns so much that covariances have no inverse"
+    if own in apart:
+        return [f"Nothing was combined with {own.site}: {why}. This is its fit alone."]
+    return [f"Not combined: {', '.join(site.site for site in apart)}; {why}."]
 
 
 def average_for(

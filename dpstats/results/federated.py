@@ -89,7 +89,8 @@ class FederatedResults(RegressionResults):
             ``n`` rows of one that answered, ``epsilon`` and ``delta`` that it was asked to spend,
             chi-squared ``distance`` from the target and its p-value ``p``, ``cluster`` of sites
             that agree (0: the target), its ``weight`` in the estimate, ``status`` and the
-            ``reason`` why it did not answer, or what its own fit warns of.
+            ``reason`` why it did not answer, or what its own fit warns of. One that could not be
+            combined, as a warning says, has no distance and weight 0.
         """
         import pandas as pd
         from scipy.stats import chi2

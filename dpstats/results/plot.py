@@ -387,7 +387,7 @@ def sources(
     lines = [fit.site(name, alpha).loc[term].tolist() for name in found.index]
     combined = [fit.params[term], *fit.conf_int(alpha).loc[term]]
     for at, ((value, _, low, high), cluster) in enumerate(
-        zip(lines, found["cluster"], strict=True)
+        zip(lines, found["cluster"].fillna(0), strict=True)
     ):
         color = COLORS[(int(cluster) - 1) % (len(COLORS) - 1)] if cluster else COLORS[-1]
         ax.plot([low, high], [at, at], color=color)

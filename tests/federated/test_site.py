@@ -205,7 +205,6 @@ def spoiled(message: bytes, change: Any) -> bytes:
     "change",
     [
         lambda r: r["estimate"]["params"].__setitem__(0, {"nonfinite": "nan"}),
-        lambda r: r["estimate"]["cov"][0].__setitem__(0, -1.0),
         lambda r: r["plan"].__setitem__("n", 0),
         lambda r: r["plan"].__setitem__("n", 2**60),
         lambda r: r["plan"]["privacy"].__setitem__("epsilon", 0.9),
@@ -219,18 +218,57 @@ def test_numbers_that_cannot_be_combined_are_invalid(change: Any) -> None:
     assert fit.sources.loc["north", "status"] == "invalid"
 
 
-def test_a_fit_of_another_budget_or_with_a_singular_covariance_is_invalid() -> None:
+def test_a_fit_of_another_budget_is_invalid() -> None:
     asked = question()
     got, rows = replies(asked), sites()["north"]
     model = dp.ols("y ~ x1 + x2", rows, SCHEMA)
-    cheaper = model.fit(dp.Central(0.5, 1e-6), noise=SeededNoise(1))
-    sound = model.fit(dp.Central(1.0, 1e-6), noise=SeededNoise(1))
-    one = np.full((3, 3), 0.01)
-    singular = replace(sound, estimate=replace(sound.estimate, cov=one, cov_sampling=one / 2))
-    for result, status in ((sound, "answered"), (cheaper, "invalid"), (singular, "invalid")):
+    for epsilon, status in ((1.0, "answered"), (0.5, "invalid")):
+        result = model.fit(dp.Central(epsilon, 1e-6), noise=SeededNoise(1))
         reply = Reply("north", asked.digest, "answered", b"", "", result).to_bytes()
         fit = combine(asked, {**got, "north": reply})
         assert fit.sources.loc["north", "status"] == status
+
+
+def singular(message: bytes, name: str, asked: Question) -> bytes:
+    """The reply with a covariance that holds for no difference of coefficients any error."""
+    result = Reply.from_bytes(message).result
+    spread = np.sqrt(np.diag(result.estimate.cov))
+    cov = np.outer(spread, spread)
+    estimate = replace(result.estimate, cov=cov, cov_sampling=cov / 2, cov_privacy=cov / 2)
+    made = replace(result, estimate=estimate)
+    return Reply(name, asked.digest, "answered", b"", "", made).to_bytes()
+
+
+def test_a_source_whose_covariance_has_no_inverse_is_not_combined() -> None:
+    asked = question()
+    got = replies(asked)
+    fit = combine(asked, {**got, "north": singular(got["north"], "north", asked)})
+    without = combine(asked, {**got, "north": None})
+    assert fit.sources.loc["north", ["status", "weight"]].tolist() == ["answered", 0.0]
+    assert np.isnan(fit.sources.loc["north", "distance"])
+    assert (fit.params == without.params).all()
+    assert (fit.conf_int() == without.conf_int()).all(axis=None)
+    assert any(text.startswith("Not combined: north;") for text in fit.estimate.remarks)
+    assert dp.plot.sources(fit)
+
+
+def test_a_source_with_a_negative_variance_is_not_combined() -> None:
+    asked = question()
+    got = replies(asked)
+    wrong = spoiled(got["north"], lambda r: r["estimate"]["cov"][0].__setitem__(0, -1.0))
+    assert combine(asked, {**got, "north": wrong}).sources.loc["north", "weight"] == 0
+
+
+def test_a_target_whose_covariance_has_no_inverse_gets_its_own_fit_and_a_warning() -> None:
+    asked = question()
+    got = replies(asked)
+    fit = combine(asked, {**got, "home": singular(got["home"], "home", asked)})
+    own = fit.site("home")
+    assert (fit.params == own["coef"]).all()
+    assert fit.bse.tolist() == pytest.approx(own["std err"].tolist())
+    assert fit.sources.loc["home", "weight"] == 1
+    assert "Warning: Nothing was combined with home" in " ".join(str(fit.summary()).split())
+    assert fit.for_target("north").sources.loc["home", "weight"] == 0
 
 
 def test_without_the_target_there_is_no_answer() -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import statsmodels.api as sm
+import statsmodels.formula.api as smf
 from scipy import stats
 
 import dpstats as dp
@@ -15,7 +16,7 @@ from dpstats.errors import OptionError
 from dpstats.estimators import find
 from dpstats.estimators.labels.curator_glm import LabelCuratorGLM
 from dpstats.estimators.labels.glm import LabelGLM
-from dpstats.estimators.labels.rounds import Equations, ResponseVariance
+from dpstats.estimators.labels.rounds import Equations, ResponseVariance, unclipped_square
 from dpstats.families import BINOMIAL, GAUSSIAN, POISSON
 from dpstats.privacy import LabelOnly
 from dpstats.queries.labels import Interval
@@ -260,3 +261,25 @@ def test_a_clip_for_counts_is_taken():
     plan = LabelCuratorGLM("glm").plan(made, curator(1.0), 100, clip=4)
     low, high = plan.options["interval"]
     assert high - low == pytest.approx(8)
+
+
+@pytest.mark.parametrize("spread", [0.03, 0.3, 1.0, 3.0])
+def test_a_variance_is_found_again_from_squares_that_were_clipped(spread):
+    z = stats.norm.ppf((np.arange(200_000) + 0.5) / 200_000)
+    clipped = np.mean(np.minimum((spread * z) ** 2, 1.0))
+    assert unclipped_square(clipped) == pytest.approx(spread**2, rel=0.02)
+
+
+def test_counts_that_vary_far_more_than_poisson_ones_have_intervals_that_hold():
+    """22 Poisson standard deviations: clips of 8 took the residuals for what they hold."""
+    rng, n = np.random.default_rng(3), 5_000
+    x = rng.uniform(-1, 1, n)
+    y = np.minimum(rng.negative_binomial(1, 1 / (1 + np.exp(6 + 0.5 * x))), 10_000)
+    rows = pd.DataFrame({"x": x, "y": y.astype(float)})
+    schema = dp.Schema(x=dp.Numeric(-1, 1), y=dp.Numeric(0, 10_000))
+    plain = smf.poisson("y ~ x", rows).fit(disp=0).params
+    model, privacy = dp.glm("y ~ x", rows, schema, family="poisson"), LabelOnly(1.0, 1e-6, True)
+    fits = [model.fit(privacy, noise=dp.SeededNoise(k)) for k in range(5)]
+    off = np.array([(fit.params - plain) / fit.bse for fit in fits])
+    assert np.abs(off).max() < 3.5
+    assert np.abs(off.mean(axis=0)).max() < 1.2

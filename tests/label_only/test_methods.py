@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 import statsmodels.api as sm
+import statsmodels.formula.api as smf
 
 import dpstats as dp
 from dpstats.accounting import epsilon_of
@@ -223,11 +226,34 @@ def test_the_likelihood_beats_the_unbiased_score():
         sign = np.where(rng.uniform(size=n) < 1 / (1 + math.exp(2.0)), ~y, y)
         z = 0.5 + 0.5 * np.where(sign, 1, -1) * how.channel.size
         model = label_glm._Model(x, z, np.zeros(n), label_glm.BINOMIAL, how)
-        start, _ = model.solve(model.start(), plain=True)
+        start, _ = model.solve(model.start())
         found[True].append(start[1] - 1)
-        found[False].append(model.solve(start, plain=False)[0][1] - 1)
+        found[False].append(replace(model, sent=True).solve(start)[0][1] - 1)
     rough, fine = (np.sqrt(np.mean(np.square(found[plain]))) for plain in (True, False))
     assert fine < 0.97 * rough
+
+
+def _not_log_linear() -> dict[str, Any]:
+    rng = np.random.default_rng(4)
+    x = rng.uniform(-1, 1, 20_000)
+    return {"x": x, "y": np.minimum(rng.poisson(0.3 + 2 * np.maximum(x, 0.0)), 8)}
+
+
+def test_a_mean_that_is_not_right_has_the_intervals_of_maximum_likelihood():
+    """z over 40 fits: about N(0, 1) at the score's root; the weights of messages move it by 3."""
+    table = _not_log_linear()
+    schema = dp.Schema(x=dp.Numeric(-1, 1), y=dp.Numeric(0, 8))
+    plain = smf.poisson("y ~ x", pd.DataFrame(table)).fit(disp=0).params
+    off = {}
+    for target in ("mle", "robust"):
+        model = dp.glm("y ~ x", table, schema, family="poisson")
+        fits = [
+            model.fit(dp.LabelOnly(4.0), noise=dp.SeededNoise(k), target=target) for k in range(20)
+        ]
+        off[target] = np.array([(f.params - plain) / f.bse for f in fits])
+    assert np.abs(off["mle"].mean(axis=0)).max() < 0.6
+    assert np.mean(np.abs(off["mle"]) < 1.96) > 0.9
+    assert np.abs(off["robust"].mean(axis=0)).max() > 1.5
 
 
 @pytest.mark.parametrize(
@@ -331,3 +357,18 @@ def test_a_covariance_is_raised_to_what_is_known_and_nothing_else_is_changed():
     for given in ((none, wide), (wide, none), (np.diag([np.inf, 1.0]), wide)):
         np.testing.assert_array_equal(at_least(*given), given[0])
     np.testing.assert_array_equal(at_least(wide, np.zeros((2, 2))), wide)
+
+
+@pytest.mark.parametrize(("chance", "said"), [(0.0, True), (1.0, True), (0.3, False)])
+def test_a_level_whose_responses_noise_hides_is_named(chance, said):
+    """Three fits each of a level with no, all and some responses 1: its coefficient has no end."""
+    rng, n = np.random.default_rng(5), 6_000
+    g = rng.choice(["a", "b"], n, p=[0.9, 0.1])
+    y = (rng.random(n) < np.where(g == "b", chance, 0.5)).astype(float)
+    rows = pd.DataFrame({"y": y, "g": g, "x": rng.normal(size=n)})
+    schema = Schema(y=Numeric(0, 1), g=dp.Categorical(["a", "b"]), x=Numeric(-5, 5))
+    model = dp.logit("y ~ x + C(g)", rows, schema)
+    for seed in range(3):
+        found = model.fit(LabelOnly(2.0), noise=SeededNoise(seed))
+        named = [t for t in found.estimate.remarks if "rarer response where C(g)[T.b] is 1" in t]
+        assert bool(named) is said or not found.has_inference

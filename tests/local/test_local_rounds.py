@@ -5,9 +5,11 @@ import pandas as pd
 import pytest
 
 import dpstats as dp
+from dpstats.design import DeclaredDesign
 from dpstats.errors import OptionError, TrustError
 from dpstats.estimators.local import rounds as local_rounds
 from dpstats.estimators.local.moments import LocalMoments
+from dpstats.estimators.local.requests import record_guess
 from dpstats.estimators.local.rounds import LocalRounds
 from dpstats.estimators.local.screening import LocalScreening
 from dpstats.privacy import Local
@@ -188,3 +190,61 @@ def test_the_summary_says_what_is_estimated_where_rows_are_weighted(trust, said)
     assert ("where the model holds, 95 % bound" in text) is said
     assert ("Estimand: least-squares coefficients of rows weighted" in text) is said
     assert fit.error_bound.sentence("x").startswith("Where the model holds" if said else "With")
+
+
+@pytest.fixture(scope="module")
+def skewed():
+    """Residuals as skewed as an exponential law: least squares, and fits of users in rounds."""
+    rng, n = np.random.default_rng(1), 40_000
+    x = rng.normal(size=n)
+    rows = pd.DataFrame({"x": x, "y": x + rng.exponential(size=n)})
+    schema = dp.Schema(
+        x=dp.Numeric(-6, 6, center=0, scale=1), y=dp.Numeric(-20, 20, center=1, scale=1.4)
+    )
+    model, privacy = dp.ols("y ~ x", rows, schema), Local(4.0, interactive=True)
+
+    def fits(**options):
+        return [model.fit(privacy, noise=dp.SeededNoise(k), **options) for k in range(4)]
+
+    return fits, np.polyfit(x, rows["y"], 1)[1]
+
+
+def _misses(fits, truth):
+    return np.array([(fit.params.iloc[0] - truth) / fit.bse.iloc[0] for fit in fits])
+
+
+def test_a_clip_that_skewed_residuals_would_move_the_intercept_by_is_named(skewed):
+    fits, truth = skewed
+    made = fits()
+    assert _misses(made, truth).max() < -3
+    for fit in made:
+        assert "Warning: Residuals are held to .9 of" in " ".join(str(fit.summary()).split())
+
+
+@pytest.mark.parametrize(("clip", "low", "high"), [(4, -2.5, 2.5), (1, -99, -3)])
+def test_a_clip_that_is_asked_for_is_not_named_and_a_wide_one_answers_least_squares(
+    skewed, clip, low, high
+):
+    fits, truth = skewed
+    made = fits(clip=clip)
+    assert low < _misses(made, truth).mean() < high
+    assert not any("Residuals are held" in text for fit in made for text in fit.estimate.remarks)
+
+
+def test_noise_that_hides_what_a_clip_may_do_leaves_it_unsaid():
+    rng, n = np.random.default_rng(2), 2_000
+    rows = pd.DataFrame({"x": rng.normal(size=n), "y": rng.normal(size=n)})
+    one = dp.Numeric(-6, 6, center=0, scale=1)
+    model = dp.ols("y ~ x", rows, dp.Schema(x=one, y=one))
+    fit = model.fit(Local(1.0, interactive=True), noise=dp.SeededNoise(0))
+    assert not any("Residuals are held" in text for text in fit.estimate.remarks)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "spread"), [(0, 6, 1.0), (0, 60, 1.0), (1.9, 6.1, 2.1 / 12**0.5)]
+)
+def test_the_declared_scale_is_taken_at_its_word_as_far_as_the_range_allows(low, high, spread):
+    """A response from 0 to 6 of scale 2: a quarter of its range is less, and clips were narrow."""
+    schema = dp.Schema(x=dp.Numeric(-1, 1), y=dp.Numeric(low, high, center=2, scale=2))
+    facts = record_guess(DeclaredDesign.from_formula("y ~ x", schema), {})
+    assert facts.spread == pytest.approx(spread)

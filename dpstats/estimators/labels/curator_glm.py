@@ -27,6 +27,7 @@ from dpstats.estimators.labels.rounds import (
     ExpectedResponses,
     ResponseVariance,
     RoundFacts,
+    unclipped_square,
 )
 from dpstats.estimators.labels.sums import BalancedRows, Leverages, events, label_norm, mixed
 from dpstats.estimators.numerics.huber import MEAT_CLIP
@@ -318,7 +319,8 @@ def _spread(holder: LabelHolder, rounds: RoundFacts, where: ExpectedResponses) -
     norm = label_norm(rounds.pure)
     query = WeightedResiduals(rounds.interval, rows, where.mean, clips, norm, name)
     ((squares,),), noise = holder.ask(query, "scale")
-    squares = max(float(squares), noise.sd / 2)
+    most = n[0] * clip**2
+    squares = most * unclipped_square(max(float(squares), noise.sd / 2) / most)
 
     def missed(part: slice) -> Array:
         return ((where.most[part] - where.least[part]) / 2) ** 2 / variance(part)

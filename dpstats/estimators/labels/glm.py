@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstats.errors import OptionError, among, given
 from dpstats.estimators.bounds import LABEL_GLM_LOWER, SMALL_EPS, rates
 from dpstats.estimators.labels.base import (
     RANDOMIZED_ONCE,
@@ -36,7 +37,7 @@ from dpstats.estimators.sources import DUCHI, VAN_DEN_HOUT, WANG_PIECEWISE
 from dpstats.families import BINOMIAL, Family
 from dpstats.privacy import LabelOnly
 from dpstats.protocol import CoefficientEstimate, LabelHolder, Options, Plan
-from dpstats.tall import LazyRows, Tall, cross, farthest, gram, mean, outer
+from dpstats.tall import LazyRows, Tall, cross, farthest, gram, mean, outer, read_blocks
 from dpstats.theory import Assumption, Theory
 
 if TYPE_CHECKING:
@@ -56,6 +57,13 @@ _TAILS = (
 _GUESS = (
     "A logit varies with standard deviation 1 about 0; other means are about the declared centre, "
     "or a sixth of the largest response, and vary by half of it."
+)
+_TARGETS = {"mle": "mle", "projection": "mle", "robust": "robust", "model": "robust"}
+_EXACT = 1e-9  # numerical: rounding of a column of 0 and 1 in its own units
+_MISSED = 0.05  # printed: share of fits in which noise passes the test of some level; two-sided
+_NEARLY_NONE = (
+    "Noise nearly hides whether any row has the rarer response where {names} is 1: the coefficient "
+    "there may have no end, and its interval does not say so."
 )
 _TYPICAL = 1 / 6  # wording: guessed mean of a count over the largest one declared
 
@@ -88,21 +96,24 @@ _THEORY = Theory(
 class LabelGLM(LabelMethod):
     """Randomise every response once, then fit the mean of what was sent.
 
-    Decoded responses z are unbiased for the responses, so E z = mu(x'params) as without privacy.
-    Two sets of estimating equations are solved one after the other:
+    Decoded responses z are unbiased for the responses, so E z = mu(x'params) as without privacy,
+    and what is solved is the score of the family with z in the place of the responses,
 
-    1. the unbiased score ``X'(z - mu) = 0``, whose solution minimises a convex function where the
-       link is canonical;
-    2. from there, quasi-likelihood with the variance V(mu) of the randomised responses,
-       ``sum mu' x (z - mu) / V(mu) = 0``.
+        sum mu' x (z - mu) / V(mu) = 0,
 
-    For a yes or no, or a share between them, one bit is sent, with mean 1/2 + (mu - 1/2)/B; V is
-    its Bernoulli variance, and the second equations are the likelihood of randomised response with
-    a known probability of a flip: no estimate is more precise. Covariances are sandwiches,
+    V being the family's variance: ``X'(z - mu) = 0`` where the link is canonical. Given the
+    responses its mean is their score, so that it estimates what maximum likelihood gives on the
+    same rows, whether the mean is right or not. Covariances are sandwiches,
 
         A^-1 [sum (mu'/V)^2 r^2 x x'] A^-1,   A = sum mu'^2/V x x',
 
     with residuals enlarged by their leverages (HC3); they hold whatever V is.
+
+    *Target.* ``target="robust"`` goes on from there with the variance of the randomised responses
+    as V. For a yes or no, or a share between them, one bit is sent, with mean 1/2 + (mu - 1/2)/B;
+    that is the likelihood of randomised response with a known probability of a flip, and no
+    estimate is more precise where the mean is right. Where it is not, rows weigh otherwise than
+    in the fit without privacy, and the coefficients are others.
 
     Notes
     -----
@@ -117,14 +128,23 @@ class LabelGLM(LabelMethod):
     model: str
     name: ClassVar[str] = "label-glm"
     theory: ClassVar[Mapping[str, Theory]] = {"label-only": _THEORY}
-    options: ClassVar[Mapping[str, str]] = CHANNEL_OPTIONS
+    options: ClassVar[Mapping[str, str]] = {
+        **CHANNEL_OPTIONS,
+        "target": "'mle' (default, also called 'projection'): what maximum likelihood gives on the "
+        "same rows; 'robust' (also called 'model'): a little less noise, the same coefficients "
+        "where the model is right",
+    }
 
     def _label_plan(self, design: Design, privacy: LabelOnly, n: int, options: Options) -> Plan:
         """Channel, interval, cost and expected error from public facts only."""
         inverse = inverse_gram(covariates_of(design))
         at, law = slopes(design), design.family
         how = glm_responses(design, privacy, options, inverse)
-        plan = label_plan(self, design, privacy, how, randomized(how), {})
+        asked = options.get("target", "mle")
+        if not among(asked, _TARGETS):
+            raise OptionError(f"target={given(asked)}: allowed are 'mle' and 'robust'.")
+        target = {} if _TARGETS[asked] == "mle" else {"target": "robust"}
+        plan = label_plan(self, design, privacy, how, randomized(how), target)
         information, own = _information(law, how), _information(law, replace(how, channel=None))
         private, rest = (1 / information - 1 / own) * inverse, inverse / own
         width = float(np.diag(inverse)[at].sum())
@@ -141,27 +161,60 @@ class LabelGLM(LabelMethod):
         rows = covariates_of(design)
         x = rows.columns(np.arange(len(plan.names)))
         model = _Model(x, z, known_term(rows), design.family, how)
-        start, _ = model.solve(model.start(), plain=True)
-        params, found = model.solve(start, plain=False)
-        if not found:
-            params, found = model.solve(model.start(), plain=False)
+        params, found = model.solve(model.start())
+        if plan.options.get("target") == "robust":
+            model = replace(model, sent=True)
+            params, found = model.solve(params)
+            if not found:
+                params, found = model.solve(model.start())
         cov, privacy = model.covariances(params)
         found = found and bool(np.isfinite(cov).all()) and model.inside(params)
         released = how.options()
         if found:
-            return CoefficientEstimate(params, cov, privacy, float(len(z)), released)
+            rare = _nearly_none(x, z, design, how)
+            return CoefficientEstimate(params, cov, privacy, float(len(z)), released, remarks=rare)
         return no_solution(params, len(z), "randomised responses", released)
+
+
+def _nearly_none(x: Tall, z: Tall, design: Design, how: Responses) -> tuple[str, ...]:
+    """Columns of 0 and 1 in whose rows messages do not tell the responses from none, or from all 1.
+
+    The sum of the messages there is then within the noise of 0: the coefficient has no bound that
+    they show, and no curvature on the way says where it ends.
+    """
+    from scipy.special import ndtri
+
+    d, law = len(design.names), design.family
+    if law.link == "identity":
+        return ()
+    units, marks, rows, sums = design.standardization, np.ones(d, bool), np.zeros(d), np.zeros(d)
+    for part, block in read_blocks(x):
+        own = block * units.x_scale + units.x_center
+        at = np.abs(own - 1) < _EXACT
+        marks &= (at | (np.abs(own) < _EXACT)).all(axis=0)
+        rows += at.sum(axis=0)
+        sums += at.T @ z[part]
+    least = np.minimum(sums, rows - sums) if law.name == "binomial" else sums
+    none = how.noise(float(np.square(how.interval.middle / how.interval.half)))
+    clear = float(ndtri(1 - _MISSED / 2 / max(int(marks.sum()), 1)))
+    rare = marks & (least < clear * np.sqrt(rows * none))
+    names = [design.names[j] for j in np.flatnonzero(rare)]
+    return (_NEARLY_NONE.format(names=", ".join(names)),) if names else ()
 
 
 @dataclass(frozen=True, eq=False)
 class _Model:
-    """Estimating equations of randomised responses z on public rows x."""
+    """Estimating equations of randomised responses z on public rows x.
+
+    They are weighed by the family's variances, or by those of what was `sent`.
+    """
 
     x: Tall
     z: Tall
     known: Tall
     family: Family
     how: Responses
+    sent: bool = False
 
     def start(self) -> Array:
         """Coefficients whose linear predictors are near the middle of the response."""
@@ -185,16 +238,16 @@ class _Model:
         """Whether linear predictors are where a logit or a log mean something."""
         return meaningful(self.family, self.eta(params), self.how.interval)
 
-    def solve(self, params: Array, plain: bool) -> tuple[Array, bool]:
+    def solve(self, params: Array) -> tuple[Array, bool]:
         """Fisher scoring, with steps halved until the score test of the step gets smaller."""
-        score = self._score(params, plain)
+        score = self._score(params)
         for _ in range(_STEPS):
-            inverse = np.linalg.pinv(self._information(params, plain), hermitian=True)
+            inverse = np.linalg.pinv(self._information(params), hermitian=True)
             step = inverse @ score
             size = float(score @ step)
             for _ in range(_HALVINGS):
                 tried = params + step
-                new = self._score(tried, plain)
+                new = self._score(tried)
                 if self.inside(tried) and float(new @ inverse @ new) < size:
                     break
                 step = step / 2
@@ -207,47 +260,46 @@ class _Model:
 
     def covariances(self, params: Array) -> tuple[Array, Array]:
         """Sandwich, and the part of it that the variance of the channel explains."""
-        inverse = np.asarray(
-            np.linalg.pinv(self._information(params, plain=False), hermitian=True), np.float64
-        )
+        inverse = np.asarray(np.linalg.pinv(self._information(params), hermitian=True), np.float64)
 
         def enlarged(part: slice, rows: Array) -> Array:
-            mu, slope, total = self._at(params, part, plain=False)
-            leverage = slope**2 / total * np.einsum("ij,ij->i", rows @ inverse, rows)
-            scores = slope / total * (self.z[part] - mu)
-            return jackknifed(scores, leverage, slope / np.sqrt(total))
+            mu, slope, weighed = self._at(params, part)
+            leverage = slope**2 / weighed * np.einsum("ij,ij->i", rows @ inverse, rows)
+            scores = slope / weighed * (self.z[part] - mu)
+            return jackknifed(scores, leverage, slope / weighed * np.sqrt(self._variance(mu)))
 
         def by_channel(part: slice, _: Array) -> Array:
-            mu, slope, total = self._at(params, part, plain=False)
+            mu, slope, weighed = self._at(params, part)
+            total = self._variance(mu)
             noise = np.maximum(total - np.minimum(self._own(mu), total), 0.0)
-            return np.asarray(slope / total * np.sqrt(noise))
+            return np.asarray(slope / weighed * np.sqrt(noise))
 
         privacy = np.asarray(inverse @ outer(self.x, by_channel) @ inverse, dtype=np.float64)
         return at_least(inverse @ outer(self.x, enlarged) @ inverse, privacy), privacy
 
-    def _at(self, params: Array, part: slice, plain: bool) -> tuple[Array, Array, Array]:
+    def _at(self, params: Array, part: slice) -> tuple[Array, Array, Array]:
         """Means of some responses, their slopes, and the variances that weigh them."""
         eta = self.x[part] @ params + self.known[part]
         with np.errstate(all="ignore"):
             mu, slope = self.family.mean(eta), self.family.slope(eta)
-            variance = self._own(mu) if plain else self._variance(mu)
+            variance = self._variance(mu) if self.sent else self._own(mu)
             return mu, slope, np.maximum(variance, 1e-12)
 
-    def _score(self, params: Array, plain: bool) -> Array:
+    def _score(self, params: Array) -> Array:
         """Estimating equations."""
 
         def weighted(part: slice) -> Array:
-            mu, slope, variance = self._at(params, part, plain)
+            mu, slope, variance = self._at(params, part)
             return np.asarray(slope / variance * (self.z[part] - mu))
 
         with np.errstate(all="ignore"):
             return cross(self.x, LazyRows((len(self.z),), weighted))
 
-    def _information(self, params: Array, plain: bool) -> Array:
+    def _information(self, params: Array) -> Array:
         """Minus their expected derivative."""
 
         def weights(part: slice) -> Array:
-            _, slope, variance = self._at(params, part, plain)
+            _, slope, variance = self._at(params, part)
             return np.asarray(slope**2 / variance)
 
         with np.errstate(all="ignore"):
@@ -312,5 +364,6 @@ def _information(law: Family, how: Responses) -> float:
     spread = 1.0 if law.link == "logit" else 0.5
     eta = center + spread * nodes if law.link != "identity" else np.full(15, center)
     mu, slope = law.mean(eta), law.slope(eta)
-    total = _variance(mu, law.variance(mu), how)
-    return float(weights @ (slope**2 / total) / weights.sum())
+    own = law.variance(mu)
+    total, bread = _variance(mu, own, how), weights @ (slope**2 / own)
+    return float(bread**2 / (weights @ ((slope / own) ** 2 * total)) / weights.sum())

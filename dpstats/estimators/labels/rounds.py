@@ -21,7 +21,7 @@ from dpstats.families import BINOMIAL, GAUSSIAN, POISSON, Family
 from dpstats.queries.labels import Interval
 from dpstats.tall import LazyRows, Tall, constant, cross, farthest, gram, mean, read_blocks, vector
 
-__all__ = ["Equations", "ExpectedResponses", "ResponseVariance", "RoundFacts"]
+__all__ = ["Equations", "ExpectedResponses", "ResponseVariance", "RoundFacts", "unclipped_square"]
 
 Array = NDArray[np.float64]
 _Part = Callable[[slice], Array]  # of one number for each row, those of some rows
@@ -37,6 +37,7 @@ _DEVIATIONS = np.geomspace(1.4, 16.0, 12)  # numerical: half-widths that are tri
 _DISTRUST = 2.0  # ratio: weight of the squared bias by holding responses, before it is made good
 _NARROWEST = 1e-3  # numerical: width of an interval, over the widest one
 _LARGEST_SIZE = 10.0  # numerical: of the size in mu + size mu^2
+_SPREADS = np.geomspace(0.1, 100.0, 400)  # numerical: standard deviations that are tried, in clips
 _RARE = 1e-6  # numerical: a mean that is never 0
 
 
@@ -405,6 +406,21 @@ class RoundFacts:
         size = _SIZE if self.law.link == "log" else self.sd
         sizes: Array = size / np.where(constants, np.maximum(middle, 1e-300), varies)
         return sizes
+
+
+def unclipped_square(clipped: float) -> float:
+    """The variance of a normal number whose mean square, clipped at 1, is this; a number > 0.
+
+    With Z normal, ``E min(s^2 Z^2, 1)`` grows from s^2 where s is small to 1: numbers that are
+    mostly beyond the clip say little of how far.
+    """
+    from scipy.special import ndtr
+
+    k = 1 / _SPREADS  # of the clip, in standard deviations
+    density = np.exp(-(k**2) / 2) / math.sqrt(2 * math.pi)
+    squares = _SPREADS**2 * (2 * ndtr(k) - 1 - 2 * k * density) + 2 * ndtr(-k)
+    log = np.interp(math.log(clipped), np.log(squares), np.log(_SPREADS))
+    return clipped if clipped < squares[0] else math.exp(2 * float(log))
 
 
 def _logistic(k: Array) -> Array:

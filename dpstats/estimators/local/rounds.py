@@ -40,6 +40,7 @@ from dpstats.estimators.local.requests import (
     noise_of,
     record_guess,
     share_inside,
+    skew_bias,
     vector_channel,
 )
 from dpstats.estimators.local.theory import IN_ROUNDS, PRIVUNIT, SHRUNK
@@ -60,10 +61,18 @@ Index = NDArray[np.intp]
 _USERS = (0.5, 0.5)  # share: of the users, in each round
 _MOMENTS = (0.5, 0.1)  # share: of the square norm of a message for second moments, in each round
 _CLIPS = (1.0, 0.9)  # sds: clip of residuals, in each round
+_ASKED = "clip asked for"  # wording: option of the plan, that there is one
 _FAR = 2.0  # ratio: of a radius that was learned to the guessed one, or the other way round
 _BENT = 0.15  # ratio: relative difference of the curvatures that two rounds see in a skewed column
 _NO_FIT = "Noise is counted for residuals as spread as the response; smaller ones need less."
 _LEAST_SPREAD = 0.2  # numerical: spread of a residual over that of the response, at least
+_SKEWED = (
+    "Residuals are held to .9 of their standard deviation: coefficients are those of least squares "
+    "where residuals are symmetric, and others where they are not, which no message shows. If "
+    "they are skewed as an exponential law is, the intercept is off by {ses:.1f} standard errors, "
+    "and intervals do not count that. Ask for clip=1, the default, where residuals are known to be "
+    "symmetric, and otherwise for a wide clip, such as clip=6, with longer intervals."
+)
 
 CORRECTIONS = (
     "Residuals are clipped, and the clip is the sensitivity: |x'theta| may be as large as "
@@ -115,6 +124,11 @@ class LocalRounds(PooledRounds):
     -----
     *Guarantee.* One epsilon-DP message of each device; a device answers in one round.
 
+    *Clips.* They are narrow, as noise grows with them; residuals that are skewed ask for a wider
+    `clip`, by which that of the second round is wider, too: few responses are beyond it, and their
+    spread is taken to be the largest that this leaves. A remark says so where an exponential law
+    would move the intercept by more than its standard error.
+
     *Covariance.* From influence functions of the messages of both rounds, as in `LocalMoments`, and
     15 % of the way from the first estimate to the last: the second round weights and clips rows
     otherwise than the moments that its score is divided by.
@@ -130,6 +144,7 @@ class LocalRounds(PooledRounds):
             "channel": vector_channel(options, privacy),
             "radius": facts.radius,
             "clip": facts.clip or _CLIPS[0],
+            **({} if options.get("clip") is None else {_ASKED: True}),
         }
         first = _first_message(design, facts, public)
         event = channel_for(first, str(public["channel"]), privacy).event
@@ -146,7 +161,9 @@ class LocalRounds(PooledRounds):
         made = self._answered(design, plan, answers)
         gram_estimate, fit = _dense_fit(made, design, plan)
         fit = replace(fit, cov=fit.cov + _bent(made, fit))
-        return as_estimate(made, gram_estimate, fit, design.names)
+        found = as_estimate(made, gram_estimate, fit, design.names)
+        said = () if _ASKED in plan.options else _skewed(made[-1], found, design)
+        return replace(found, remarks=(*found.remarks, *said))
 
     def _next(
         self, design: Design, plan: Plan, made: list[AnsweredQuestion]
@@ -208,6 +225,16 @@ def _bent(made: Sequence[AnsweredQuestion], fit: Fit) -> Array:
     """Variance of the errors that other weights and clips in the last round leave, (k, k)."""
     step = fit.params - made[-1].theta(fit.columns.size)
     return np.diag((_BENT * fit.weights[-1] * step) ** 2)
+
+
+def _skewed(made: AnsweredQuestion, found: CoefficientEstimate, design: Design) -> tuple[str, ...]:
+    """That the clip nobody asked for matters if residuals are skewed as an exponential law is."""
+    place = design.standardization.intercept
+    if place is None or found.inference:
+        return ()
+    off = skew_bias(_CLIPS[1]) * made.message.clip / _CLIPS[1]
+    ses = off / math.sqrt(float(found.cov[place, place]))
+    return (_SKEWED.format(ses=ses),) if ses > 1 else ()
 
 
 def _towards_zero(fit: Fit, gram_estimate: GramEstimate, spread: float) -> tuple[float, float]:
