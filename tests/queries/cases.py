@@ -156,7 +156,7 @@ class Case:
         """Rows as this query meets them."""
         rows = block(x, y, self.query, keep, starts, **kind)
         rows = replace(rows, offset=row_offset(rows)) if self.offset else rows
-        return replace(rows, root=row_root(rows)) if self.weighted else rows
+        return replace(rows, root=row_root(rows), stretch=4.0) if self.weighted else rows
 
 
 def row_offset(rows: Block) -> Any:
@@ -165,7 +165,10 @@ def row_offset(rows: Block) -> Any:
 
 
 def row_root(rows: Block) -> Any:
-    """A root of a weight that goes with a row: 1e5 or 1e-5 at the ends of the response, or none."""
+    """A root of a weight that goes with a row: 1e5 or 1e-5 at the ends of the response, or none.
+
+    The former is more than what x was multiplied by, which no store hands out.
+    """
     root = np.where(rows.y == 1.0, 1e5, np.where(rows.y == -1.0, 1e-5, np.abs(rows.y) * 2))
     return root.astype(np.float32).astype(np.float64) * rows.keep
 
