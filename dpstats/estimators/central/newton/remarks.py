@@ -180,8 +180,8 @@ def overdispersed(dispersion: float) -> tuple[str, ...]:
         return ()
     return (
         "Counts vary more than Poisson ones do: their variance is about "
-        f"mu + {dispersion:.2g} mu^2. Standard errors allow for it, but what clips cut off is taken "
-        "to be negative binomial: where it is not, the intercept may be off.",
+        f"mu + {dispersion:.2g} mu^2. Standard errors allow for it, but what clips cut off is "
+        "taken to be negative binomial: where it is not, the intercept may be off.",
     )
 
 
