@@ -341,6 +341,7 @@ class ResidentRows:
             starts=starts,
             offset=None if self._offset is None else self._offset[rows].astype(np.float64),
             root=None if self._root is None else self._root[rows].astype(np.float64),
+            stretch=self._grid.stretch,
             memory=memory,
             fast=view.fast,
             incomplete=functools.partial(self._incomplete, rows, view),

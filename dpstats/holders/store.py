@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
@@ -94,28 +95,34 @@ class Grid:
         Of each column.
     y_bound, y_step : float
         Of the response.
+    stretch : float
+        Power of two that weighted rows are multiplied by, at least each root of a weight. The
+        steps are as many as without weights: of what a root multiplied they would be coarse beside
+        a row of usual weight.
     """
 
     bound: Array
     step: Array
     y_bound: Array
     y_step: Array
+    stretch: float = 1.0
 
     @classmethod
     def of(cls, design: Design) -> Grid:
         """The grid that follows from a design's bounds."""
         ends = (0.0, 0.0) if design.endog is None else design.internal_endog_bounds
-        reach = np.abs(design.internal_bounds).max(axis=1) * design.largest_root
+        stretch = 2.0 ** math.ceil(math.log2(min(design.largest_root, _FARTHEST)))
+        reach = np.abs(design.internal_bounds).max(axis=1) * stretch
         bound = np.clip(reach, 2.0**-20, _FARTHEST)
         y_bound = np.clip(np.max(np.abs(ends)), 2.0**-20, _FARTHEST)
         step = np.array([bound_grid(b, X_BITS) for b in bound])
-        return cls(bound, step, y_bound, np.array(bound_grid(float(y_bound), Y_BITS)))
+        y_step = np.array(bound_grid(float(y_bound), Y_BITS))
+        return cls(bound, step, y_bound, y_step, stretch)
 
     def rows(self, raw: RawBlock) -> RawBlock:
         """Rows as queries meet them: held, rounded, and 0 where a value was missing.
 
-        x and y are exact as float32; the offset and roots of weights are rounded to it. A weighted
-        row is multiplied by the root of its weight.
+        x and y are exact as float32; the offset and roots of weights are rounded to it.
         """
         rows = self.held(raw)
         if not raw.keep.all():
@@ -129,8 +136,8 @@ class Grid:
         y = np.zeros(len(raw.keep)) if raw.y is None else _rounded(raw.y, self.y_bound, self.y_step)
         root = None if raw.root is None else raw.root.astype(np.float32).astype(np.float64)
         if isinstance(raw.x, np.ndarray):
-            weighted = raw.x if root is None else raw.x * root[:, None]
-            x: Array | csr_array = _rounded(weighted, self.bound, self.step)
+            stretched = raw.x if root is None else raw.x * self.stretch
+            x: Array | csr_array = _rounded(stretched, self.bound, self.step)
         else:
             x = self._sparse(raw.x, raw.keep)
         offset = None if raw.offset is None else np.clip(raw.offset, -_FARTHEST, _FARTHEST)

@@ -146,7 +146,7 @@ class Block:
     keep : ndarray of shape (m,)
         1.0 where the row contributes, 0.0 where a value of it was missing.
     weight : ndarray of shape (m,)
-        ``min(1, radius / ||whiten @ x||)`` of the query's geometry (`weighted`); zero where
+        ``min(1, radius / ||share whiten @ x||)`` of the query's geometry (`weighted`); zero where
         ``keep`` is.
     bound, grid : ndarray of shape (d,)
         Public bound and grid step of each column.
@@ -155,8 +155,11 @@ class Block:
     offset : ndarray of shape (m,) or None
         Part of the linear predictor with known coefficient 1.
     root : ndarray of shape (m,) or None
-        Square root of the weight of each row, which its x was multiplied by and its residual is
-        (`residual`), so that its score carries the weight; 0 where ``keep`` is.
+        Square root of the weight of each row; 0 where ``keep`` is. Its residual is multiplied by it
+        (`residual`), and so is what its x counts for (`share`), so that its score carries the
+        weight; x itself is not, whose grid would then be coarse beside rows of usual weights.
+    stretch : float
+        Power of two, at least each root, that x was multiplied by.
     memory : dict
         What `recall` keeps of these rows from one query to the next. Private.
     fast : bool
@@ -180,6 +183,7 @@ class Block:
     starts: NDArray[np.intp] | None = None
     offset: Array | None = None
     root: Array | None = None
+    stretch: float = 1.0
     memory: Memory = field(default_factory=dict)
     fast: bool = False
     incomplete: Callable[[], Incomplete] | None = None
@@ -195,6 +199,11 @@ class Block:
         return cls(
             none[None], none, none, none, none, none, observed=observed, astray=astray, fast=fast
         )
+
+    @property
+    def share(self) -> Array | float:
+        """Numbers up to 1 that each x counts times: roots of weights; 1 where there are none."""
+        return 1.0 if self.root is None else np.minimum(self.root / self.stretch, 1.0)
 
     def sums(self, v: Array) -> Array:
         """``v @ x`` without rounding error, for v (m,) in at most 2^19 steps of a grid."""
@@ -290,8 +299,8 @@ _FEW = 0.2  # share of columns below which gathering them is cheaper than readin
 def predictor(block: Block, beta: Array) -> Array:
     """Linear predictor ``x @ beta + offset`` of each row, the same bits in any blocking."""
     eta = exact_product(block, beta)
-    if block.root is not None:
-        eta = eta / np.where(block.root > 0, block.root, 1.0)
+    if block.stretch != 1:
+        eta = eta / block.stretch
     return eta if block.offset is None else eta + block.offset
 
 
@@ -300,7 +309,7 @@ def residual(block: Block, beta: Array, family: Family = GAUSSIAN) -> Array:
 
     It is elementwise in numbers that are exact or the row's own, and the derivative of the row's
     log-likelihood in its linear predictor; for a linear model, ``y - x @ beta - offset``. Of a
-    weighted row it is multiplied by the root of the weight, as x is.
+    weighted row it is multiplied by the root of the weight.
     """
     plain = family.residual(block.y, predictor(block, beta))
     return plain if block.root is None else plain * block.root
@@ -311,7 +320,8 @@ class Geometry:
     """The public norm in which rows are clipped: ``||whiten @ x|| <= radius``.
 
     Rows are weighted, ``w = min(1, radius / ||whiten @ x||)``, and both x and y of a row carry the
-    weight, so that a linear model stays unbiased (clipping x alone would bias it).
+    weight, so that a linear model stays unbiased (clipping x alone would bias it). Of a row with a
+    weight of its own x is its `Block.share`.
 
     Parameters
     ----------
@@ -393,6 +403,11 @@ class Geometry:
         norms: Array = kept.astype(np.float64)
         return norms
 
+    def lengths(self, block: Block) -> Array:
+        """Norms of the shares of rows that count: of all there is without weights of rows."""
+        lengths: Array = self.norms(block) * block.share
+        return lengths
+
     def _norms(self, block: Block) -> Array:
         z = self.rows(block)
         if isinstance(z, np.ndarray):
@@ -405,9 +420,9 @@ class Geometry:
         return np.sqrt(squares, out=squares)
 
     def weights(self, block: Block) -> Array:
-        """``min(1, radius / norm)``, shrunk by 2^-20 so that rounding cannot break the bound."""
-        norms, radius = self.norms(block), SAFETY * self.radius
-        w: Array = block.keep * (radius / np.maximum(norms, radius))
+        """``min(1, radius / length)``, shrunk by 2^-20 so that rounding cannot break the bound."""
+        lengths, radius = self.lengths(block), SAFETY * self.radius
+        w: Array = block.keep * (radius / np.maximum(lengths, radius))
         return w
 
     def parameters(self) -> dict[str, Any]:

@@ -141,7 +141,7 @@ class Score(_AtResidual):
 
     def total(self, block: Block) -> Ints:
         """Sum of x w psi, in steps of the column grid times the grid of w psi."""
-        v = truncate(block.weight * self.psi(block), bound_grid(self.clip, V_BITS))
+        v = truncate(block.share * block.weight * self.psi(block), bound_grid(self.clip, V_BITS))
         return exact_sum(block.sums(v) / block.grid)
 
     def finish(self, total: Ints, grid: Array) -> Array:
@@ -179,7 +179,7 @@ class Gradient(EachRow):
     def total(self, block: Block) -> Ints:
         """Sum of x v in steps, where |v| <= clip / ||x||."""
         limit = self._limit(block)
-        r = block.keep * residual(block, self.beta, self.family)
+        r = block.keep * block.share * residual(block, self.beta, self.family)
         v = truncate(np.clip(r, -limit, limit), self._grid())
         return exact_sum(block.sums(v) / block.grid)
 
@@ -257,8 +257,8 @@ class Gram(OuterProducts, WeighedRow):
         return 1.0 if self.family == GAUSSIAN else min(self.cap, self.family.largest_curvature)
 
     def _weight(self, block: Block) -> Array:
-        """``w sqrt(h)`` of each row; zero where its residual is clipped."""
-        weight = block.weight
+        """``w sqrt(h)`` of each share of a row; zero where its residual is clipped."""
+        weight = block.share * block.weight
         if self.beta is None:
             return weight
         eta = predictor(block, self.beta)
@@ -290,7 +290,7 @@ class ScoreOuter(OuterProducts, _AtResidual):
     def total(self, block: Block) -> Ints:
         """S'S in squared steps."""
         rows = dense(self.geometry.rows(block))
-        factor = block.weight * self.psi(block)
+        factor = block.share * block.weight * self.psi(block)
         return exact_sum(outer_steps(rows, factor, self._grid(), block.starts))
 
     def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:

@@ -116,7 +116,7 @@ class NormQuantile(Search):
 
     def values(self, block: Block) -> Array:
         """Norms of the rows."""
-        return Geometry(1.0, self.whiten).norms(block)
+        return Geometry(1.0, self.whiten).lengths(block)
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,5 +158,5 @@ class LengthQuantile(Search):
             factor = np.sqrt(
                 family.curvature(eta) if expected else family.information(block.y, eta)
             )
-        lengths: Array = Geometry(1.0, self.whiten).norms(block) * factor
+        lengths: Array = Geometry(1.0, self.whiten).lengths(block) * factor
         return lengths

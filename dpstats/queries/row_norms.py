@@ -88,6 +88,10 @@ class AtScores(EachRow):
         """Upper bounds of ``||z||``, off by a few roundings to float32."""
         return self._coordinates.norms(block) / SAFETY
 
+    def _counted(self, block: Block) -> Array:
+        """Likewise of the share of z that counts, where rows have weights."""
+        return self._coordinates.lengths(block) / SAFETY
+
 
 class ShortenedSum(AtScores):
     """A sum of scores, each shortened to the length `clip`, less those shortened to `inner`.
@@ -218,15 +222,13 @@ class _AtScore(AtScores):
 
     def _lengths(self, block: Block) -> Array:
         """``||s||`` of each row."""
-        lengths: Array = self._norms(block) * np.abs(self._residual(block))
+        lengths: Array = self._counted(block) * np.abs(self._residual(block))
         return lengths
 
     def _clipped(self, block: Block, clip: float, each: bool = False) -> Array:
         """The residual as far as ``||s|| <= clip``; with `each`, s over the root of its weight."""
         limit = clip / np.maximum(self._norms(block), SHORTEST)
-        left = self._residual(block)
-        if each and block.root is not None:
-            left = left / np.where(block.root > 0, block.root, 1.0)
+        left = self._residual(block) * (1 / block.stretch if each else block.share)
         clipped: Array = block.keep * np.clip(left, -limit, limit)
         return clipped
 
@@ -236,7 +238,8 @@ class WhitenedScore(ShortenedSum, _AtScore):
     """Sum of scores, each shortened to the length `clip`, less those shortened to `inner`.
 
     Guarantee: as `ShortenedSum`, which opposite long scores attain. Rows shorter than 1/8 count as
-    that long, which only shortens what they contribute; truncation towards zero cannot lengthen it.
+    that long, which only shortens what they contribute; truncation towards zero cannot lengthen it,
+    nor can rounding to whole steps within the bound.
     The sum is taken as whiten @ (sum of x times a number).
 
     Parameters
@@ -257,7 +260,19 @@ class WhitenedScore(ShortenedSum, _AtScore):
         left = self._clipped(block, self.clip)
         if self.inner > 0:
             left = left - self._clipped(block, self.inner)
-        return exact_sum(block.sums(truncate(left, self._grid())) / block.grid)
+        steps = truncate(left, self._grid()) if block.root is None else self._nearest(left, block)
+        return exact_sum(block.sums(steps) / block.grid)
+
+    def _nearest(self, left: Array, block: Block) -> Array:
+        """What is left of weighted rows in the nearest whole steps within the bound.
+
+        Of a light row it is a few hundred steps: half a step off each, towards zero, would pull at
+        the constant where one answer is rare.
+        """
+        most = (self.clip - self.inner) / np.maximum(self._norms(block), SHORTEST)
+        limit = np.floor(most * (1.0 / self._grid()))
+        steps: Array = np.clip(np.rint(left * (1.0 / self._grid())), -limit, limit)
+        return steps
 
     def finish(self, total: Ints, grid: Array) -> Array:
         """The vector in internal units, whitened."""
@@ -329,7 +344,7 @@ class ScoreCurvature(Curvature, _AtScore):
         root = np.sqrt(self.family.information(block.y, predictor(block, self.beta)))
         longest = np.maximum(self._norms(block), SHORTEST)
         inside = block.keep * (self._lengths(block) <= self.clip)
-        weight: Array = inside * np.minimum(root, self.radius / longest)
+        weight: Array = inside * np.minimum(root * block.share, self.radius / longest)
         return weight
 
 
@@ -389,7 +404,7 @@ class NormHistogram(Lengths, _AtScore):
 
     def total(self, block: Block) -> Ints:
         """The counts."""
-        lengths = self._lengths(block) if self.scored else self._norms(block)
+        lengths = self._lengths(block) if self.scored else self._counted(block)
         return cell_counts(lengths, self.edges, block.keep, block.fast)
 
 
@@ -418,6 +433,6 @@ class NormCount(LongScores, _AtScore):
 
     def total(self, block: Block) -> Ints:
         """One count."""
-        lengths = self._lengths(block) if self.scored else self._norms(block)
+        lengths = self._lengths(block) if self.scored else self._counted(block)
         beyond = block.keep * (lengths > self.bound)
         return exact_sum(np.array([beyond.sum()]))

@@ -362,3 +362,25 @@ def test_a_constant_response_is_fitted(name: str, value: float) -> None:
     params, se, _ = setting.fit(x, np.full_like(y, value), 1.0, 0)
     assert np.all(np.isfinite(params))
     assert np.all(se > 0)
+
+
+def strong_effects(strength: float, seed: int) -> Any:
+    """Linear predictors that vary by 0.75 times their strength; one answer in ten is yes."""
+    rng, n = np.random.default_rng(seed), 20_000
+    x, z = np.clip(rng.normal(size=n), -5, 5), (rng.random(n) < 0.3) * 1.0
+    eta = strength * (0.7 * x + 0.5 * z)
+    y = (rng.random(n) < 1 / (1 + np.exp(np.quantile(eta, 0.9) - eta))) * 1.0
+    schema = dp.Schema(x=dp.Numeric(-5, 5), z=dp.Numeric(0, 1), y=dp.Numeric(0, 1))
+    return dp.logit("y ~ x + z", {"x": x, "z": z, "y": y}, schema)
+
+
+def test_a_robust_logit_says_where_it_does_not_come_to_rest() -> None:
+    """Effects that nearly separate answers were up to 20 standard errors too small in silence."""
+
+    def words(strength: float, epsilon: float, seed: int) -> str:
+        model, privacy = strong_effects(strength, seed), Central(epsilon, DELTA)
+        return str(model.fit(privacy, noise=SeededNoise(seed), target="robust").summary())
+
+    assert "nearly separate" in words(10.0, 4.0, 0)
+    assert "did not come to rest" in words(10.0, 0.3, 0)
+    assert not any("separate" in words(2.0, epsilon, 1) for epsilon in (0.5, 4.0))

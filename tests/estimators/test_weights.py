@@ -299,3 +299,25 @@ def test_units_with_several_rows_may_have_weights() -> None:
     )
     assert np.abs((fit.params - theirs.params[fit.params.index]) / fit.bse).max() < 0.2
     assert fit.bse.to_numpy() == pytest.approx(theirs.bse[fit.params.index].to_numpy(), rel=0.1)
+
+
+def test_nearly_collinear_columns_of_light_rows_in_wide_ranges() -> None:
+    """A product that differs from its factor by a 120th, and weights far below the largest.
+
+    Power: values that were rounded after roots of weights had multiplied them missed by 80 standard
+    errors, which were a fifth of those without privacy.
+    """
+    rng, n = np.random.default_rng(11), 20_000
+    frame = pd.DataFrame({"x": rng.uniform(0, 50, n), "lon": rng.normal(-120, 1, n)})
+    frame["w"] = rng.choice([0.2, 1.0, 4.0], n) / 300
+    frame["y"] = 0.05 * frame.x + 0.003 * frame.x * (frame.lon + 120) + rng.normal(size=n)
+    wide = dp.Numeric(-120_000, 120_000)
+    schema = dp.Schema(x=wide, lon=wide, y=dp.Numeric(-100, 100), w=dp.Numeric(0, 5))
+    reference = smf.wls("y ~ x + x:lon", frame, weights=frame.w).fit(cov_type="HC1")
+    model = dp.ols("y ~ x + x:lon", frame, schema, weights="w")
+    fit = model.fit(Central(8.0, DELTA), noise=SeededNoise(1))
+    z = (fit.params - reference.params[fit.params.index]) / fit.bse
+    assert np.abs(z).max() < 2
+    wider = fit.bse / reference.bse[fit.params.index]
+    assert (wider > 0.6).all()
+    assert (wider < 2).all()

@@ -135,6 +135,7 @@ class Rereading(RowStore):
             starts=starts,
             offset=offset if self.source.has_offset else None,
             root=root if self.source.has_weights else None,
+            stretch=self.grid.stretch,
         )
 
     def as_read(self, read: Any, rows: Any) -> Any:

@@ -156,7 +156,14 @@ class Case:
         """Rows as this query meets them."""
         rows = block(x, y, self.query, keep, starts, **kind)
         rows = replace(rows, offset=row_offset(rows)) if self.offset else rows
-        return replace(rows, root=row_root(rows)) if self.weighted else rows
+        if not self.weighted:
+            return rows
+        wide = {name: getattr(rows, name) * STRETCH for name in ("x", "bound", "grid")}
+        rows = replace(rows, **wide, root=row_root(rows), stretch=STRETCH, memory={})
+        return rows.weighted(self.query.geometry)
+
+
+STRETCH = 32.0  # more than any root
 
 
 def row_offset(rows: Block) -> Any:
@@ -165,8 +172,8 @@ def row_offset(rows: Block) -> Any:
 
 
 def row_root(rows: Block) -> Any:
-    """A root of a weight that goes with a row: 1e5 or 1e-5 at the ends of the response, or none."""
-    root = np.where(rows.y == 1.0, 1e5, np.where(rows.y == -1.0, 1e-5, np.abs(rows.y) * 2))
+    """A root of a weight that goes with a row: 30 or 1e-5 at the ends of the response, or none."""
+    root = np.where(rows.y == 1.0, 30.0, np.where(rows.y == -1.0, 1e-5, np.abs(rows.y) * 2))
     return root.astype(np.float32).astype(np.float64) * rows.keep
 
 
@@ -350,11 +357,14 @@ CASES = [replace(c, label=f"{i}-{type(c.query).__name__}") for i, c in enumerate
 
 
 def sharpest(case: Case) -> bool:
-    """Whether it is the last plain case of its query: whitened, clipped, of chosen columns."""
+    """Whether it is the last plain case of its query: whitened, clipped, of chosen columns.
+
+    Weighted rows have arithmetic of their own.
+    """
     same = [c for c in CASES if _law(c.query) == _law(case.query)]
     usual = [c for c in same if not (c.offset or c.weighted)]
     plain = [c for c in usual if getattr(c.query, "family", GAUSSIAN) == GAUSSIAN]
-    return case is (plain or same)[-1]
+    return case.weighted or case is (plain or same)[-1]
 
 
 def _law(query: Query) -> tuple[Any, ...]:

@@ -94,15 +94,19 @@ def solved(matrix: Array, vector: Array) -> Array:
     return solution
 
 
-def _beyond(law: TailLaw, clip: float, score: Whole) -> tuple[Array, Array]:
+def _beyond(law: TailLaw, clip: float, score: Whole, model: Array) -> tuple[Array, Array, float]:
     """What the clip leaves out of a score, extrapolated, and the variance allowed for it.
 
     Along its lean the error of that is as large as it is itself; all of it may point elsewhere.
+    Last is how long it is, in standard deviations of noise, less what follows from the lean that
+    the model expects (of which a lean drawn to none has less).
     """
     excess, nearer = (float(np.interp(c, law.clips, law.excess())) for c in (clip, clip / 2))
-    beyond = min(_FARTHEST_LEAN, excess / max(nearer - excess, 1e-300)) * score.lean
+    ratio = min(_FARTHEST_LEAN, excess / max(nearer - excess, 1e-300))
+    beyond, sd = ratio * score.lean, math.sqrt(score.variance)
     anywhere = allowed(excess, beyond.size, law.aligned) * np.eye(beyond.size)
-    return beyond, anywhere + np.outer(beyond, beyond)
+    lengths = (float(np.linalg.norm(v)) for v in (beyond, beyond - ratio * model))
+    return beyond, anywhere + np.outer(beyond, beyond), min(lengths) / sd
 
 
 class Bread(NamedTuple):
@@ -193,7 +197,7 @@ class Climb(ABC):
         at, score = join_scores(middle, ScoreAt(both.at, score), bread.matrix)
         meat = self.meat(b, clip, bread.matrix) * self.n / max(self.n - b.size, 1.0)
 
-        beyond, anywhere = _beyond(law, clip, score)
+        beyond, anywhere, leaning = _beyond(law, clip, score, self.outer_score(at, clip))
         solution = Solution(
             at=at,
             step=self.bent(at, solved(bread.matrix, score.total + beyond)),
@@ -212,11 +216,15 @@ class Climb(ABC):
         said = {
             "clip": clip,
             "scores beyond the clip": min(law.number(clip), self.n),
-            "lean of long scores": float(np.linalg.norm(beyond)) / math.sqrt(score.variance),
+            "lean of long scores": leaning,
             "leverage": bread.leverage,
             "last step": clear_of_noise(solution),
         }
         return found, said
+
+    def outer_score(self, b: Array, clip: float) -> Array:
+        """Sum that the model expects of what a clip leaves of scores beyond half of it."""
+        return np.zeros_like(b)
 
     def unbounded(self, last: ScoreAt) -> tuple[str, ...]:
         """Levels of whose coefficients noise hides where they end."""

@@ -21,7 +21,15 @@ from dpstats.estimators.numerics.entrywise import operator_norm
 if TYPE_CHECKING:
     from dpstats.design import Design
 
-__all__ = ["EFFECT", "Conclusion", "Solution", "clear_of_noise", "conclude", "presumed_effect"]
+__all__ = [
+    "EFFECT",
+    "Conclusion",
+    "Solution",
+    "clear_of_doubt",
+    "clear_of_noise",
+    "conclude",
+    "presumed_effect",
+]
 
 Array = NDArray[np.float64]
 
@@ -29,6 +37,7 @@ _FLOOR = 0.7  # share: of its noise that eigenvalues of the bread are kept above
 # ratio: error of the bread on the last step, at most and at least, to its variance
 _LEFTOVER, _LEAST_LEFTOVER = 2.0, 0.2
 _FAINT = 5.0  # ses: of a curvature, below which it counts that it may be less than it seems
+_MIXED = 0.5  # numerical: an eigenvector is among the faint ones, or at right angles to them
 _FITS = 4.0  # ratio: largest variance of predictors along a direction not seen, to squared sds
 EFFECT = 3.0  # sds: of the response, presumed of the effect of a column between 0 and 1
 
@@ -83,6 +92,19 @@ def clear_of_noise(solution: Solution) -> float:
     """
     squared = float(solution.step @ solution.step)
     noise = solution.noise * float(np.square(np.linalg.pinv(solution.bread)).sum())
+    return math.sqrt(squared - noise) if squared > NOTHING**2 * noise else 0.0
+
+
+def clear_of_doubt(solution: Solution) -> float:
+    """The same along directions alone whose curvature is clear of its noise.
+
+    Of others an interval reaches all that score and curvature do not contradict, whatever the step.
+    """
+    values, basis = np.linalg.eigh(solution.bread)
+    faint = Faint.within(_FAINT, values, basis, solution.variances).directions
+    sure = np.linalg.norm(faint.T @ basis, axis=0) < _MIXED
+    squared = float(np.square(basis.T @ solution.step)[sure].sum())
+    noise = solution.noise * float(np.square(1 / values[sure]).sum())
     return math.sqrt(squared - noise) if squared > NOTHING**2 * noise else 0.0
 
 

@@ -139,10 +139,10 @@ class Newton(CountingMethod[CoefficientEstimate]):
     and residuals clipped as tightly as the noise asks for. Where the model is right it has the same
     coefficients and less noise; where it is not, it answers another question.
 
-    *Weights.* A weighted row is multiplied by the root of its weight, and so is its residual: its
+    *Weights.* A weighted row counts times the root of its weight, and so does its residual: its
     score carries the weight, and what is clipped is the length of that. Sensitivities are those of
-    rows without weights. Where a row stands for w others, `ScoreSquares` asks for w times the
-    square of the score of one.
+    rows without weights, and so is the grid that values are rounded to. Where a row stands for w
+    others, `ScoreSquares` asks for w times the square of the score of one.
 
     *Dispersion.* That of negative binomial counts is given, or released: after the early steps, for
     the weights of later ones, and about the final means, each from one clipped sum of the score s

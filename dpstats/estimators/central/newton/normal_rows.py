@@ -20,6 +20,7 @@ _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(17)
 _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()  # numerical: weights that add up to 1
 # numerical: polynomials at the nodes
 _HERMITE = np.array([np.ones_like(_NODES), _NODES, _NODES**2 - 1])
+_CHANCES = (np.arange(200) + 0.5) / 200  # numerical: of a normal number, where clips bend
 _LEAST_SD = 1e-9  # numerical: of a predictor that varies
 _FLAT, _HUGE = 1e-200, 1e100  # numerical: least curvature, and steps whose squares overflow
 _APART = 1e-5  # numerical: of two predictors, over their size, below which they are one
@@ -137,6 +138,28 @@ class NormalRows:
             second = second + value * (np.outer(x, y) + np.outer(y, x))
         second = second + k[2, 0] * np.outer(u, u) + k[0, 2] * np.outer(v, v)
         return first, second
+
+    def outer_score(self, b: Array, clip: float) -> Array:
+        """Mean of what `clip` leaves of scores of binary responses beyond half of it.
+
+        It is none of scores in full, but the rarer answer has the longer ones. In whitened
+        coordinates z'z is ``a'a + u'u g^2`` and a chi squared number that is independent of g.
+        """
+        from scipy.special import gammaincinv, ndtri
+
+        mean, sd = self.predictor(b)
+        g, u = ndtri(_CHANCES)[:, None], self._along(b)[2]
+        base = float(self.centre @ self.centre)
+        freedom = b.size - base - float(u.any())
+        rest = 2 * gammaincinv(freedom / 2, _CHANCES) if freedom > _LEAST_SD else np.zeros(1)
+        length, eta = np.sqrt(base + float(u @ u) * g**2 + rest), mean + sd * g
+        yes, outer = self.family.mean(eta), np.zeros_like(length)
+        for y, chance in ((0.0, 1 - yes), (1.0, yes)):
+            r = self.family.residual(np.full_like(eta, y), eta)
+            kept = np.clip(length * np.abs(r) - clip / 2, 0.0, clip / 2)
+            outer += chance * np.sign(r) * kept / np.maximum(length, _LEAST_SD)
+        first: Array = self.centre * outer.mean() + u * (outer * g).mean()
+        return first
 
     def _first(self, b: Array) -> Array:
         """``E z mean(z'b)``."""

@@ -20,15 +20,18 @@ __all__ = [
     "covering",
     "far_out",
     "nearly_none",
+    "nearly_separated",
     "not_at_rest",
     "not_identified",
     "off_model",
+    "overdispersed",
     "reported",
 ]
 
 # wording: length per log of what is beyond; lean of long scores, in sds
 _FAR_OUT, _LEANING = 0.52, 2.0
 _AT_REST = 0.5  # wording: change of linear predictors on the last step, below which it was the last
+_REMARKABLE = 0.3  # wording: dispersion of counts
 _USUAL = 1.15  # wording: length that normal rows may seem to have, over what they have
 
 
@@ -150,6 +153,16 @@ def not_at_rest(step: float) -> tuple[str, ...]:
     )
 
 
+def nearly_separated(spread: float, most: float) -> tuple[str, ...]:
+    """Where linear predictors vary by so much that steps are held back."""
+    if spread <= most:
+        return ()
+    return (
+        f"Linear predictors have a standard deviation of {spread:.2g}, as where they nearly "
+        "separate the responses. Coefficients may be too small by more than their intervals say.",
+    )
+
+
 def nearly_none(levels: tuple[str, ...]) -> tuple[str, ...]:
     """Levels of whose rows hardly any may have a response of one kind."""
     if not levels:
@@ -158,6 +171,17 @@ def nearly_none(levels: tuple[str, ...]) -> tuple[str, ...]:
         f"Noise nearly hides whether any row has the rarer response where {', '.join(levels)}: the "
         "coefficient there may have no bound. Coefficients of these terms, and the intercept, may "
         "be too small by more than their intervals say. Merge such a level with another one.",
+    )
+
+
+def overdispersed(dispersion: float) -> tuple[str, ...]:
+    """Where clipped counts are taken for negative binomial."""
+    if dispersion < _REMARKABLE:
+        return ()
+    return (
+        "Counts vary more than Poisson ones do: their variance is about "
+        f"mu + {dispersion:.2g} mu^2. Standard errors allow for it, but what clips cut off is "
+        "taken to be negative binomial: where it is not, the intercept may be off.",
     )
 
 

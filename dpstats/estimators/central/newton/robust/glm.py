@@ -127,9 +127,11 @@ class RobustGLM(CountingMethod[CoefficientEstimate]):
     2023) but for sqrt(log(1/delta)).
 
     *Limits.* Linear predictors are kept to a standard deviation of 6 (logit) or 2.5 (log): where
-    responses are separated, coefficients stay finite and are too small. Where the noise hides the
-    second moments, the plan says so. With a log link, counts whose mean varies by orders of
-    magnitude between rows are described mostly by the rows with small means.
+    responses are separated, coefficients stay finite and are too small: a logit says so where they
+    have four fifths of that, or where the last step changed them by more than .5, noise apart, in
+    directions whose curvature is clear. Where the noise hides the second moments, the plan says so.
+    With a log link, counts whose mean varies by orders of magnitude between rows are described
+    mostly by the rows with small means.
     """
 
     model: str = "logit"

@@ -16,13 +16,18 @@ from numpy.typing import NDArray
 
 from dpstats.estimators.base import floor_eigenvalues
 from dpstats.estimators.central.newton.conclusion import (
-    Conclusion,
     Solution,
+    clear_of_doubt,
     conclude,
     presumed_effect,
 )
 from dpstats.estimators.central.newton.likelihood import LARGEST_SD, PRIOR_SD
-from dpstats.estimators.central.newton.remarks import reported
+from dpstats.estimators.central.newton.remarks import (
+    nearly_separated,
+    not_at_rest,
+    overdispersed,
+    reported,
+)
 from dpstats.estimators.central.newton.robust.glm_law import (
     NormalPredictor,
     Tuning,
@@ -63,7 +68,7 @@ _TOLERATED = 1.25  # first residuals that exceed the model's by less count as th
 _MOMENT_CLIP = 3.0  # of residuals for their mean square, in their standard deviations
 _CLEARLY = 1.5  # standard deviations of noise at which counts are taken to be dispersed
 _EVERYONE = 2.0**40  # a radius within which all rows are
-_REMARKABLE = 0.3  # dispersion
+_MOST_EXPLAINED = 0.8  # wording: spread of predictors over the largest that is allowed
 _STEEPEST = 1.5  # the released curvature is cut off this many deviations above the mean predictor
 _LEAST_CURVATURE = 0.1  # eigenvalues of a curvature are kept above this share of their mean
 _ITERATIONS = 8
@@ -105,26 +110,29 @@ def descend_glm(holder: Holder[Query], public: GLMSchedule, design: Design) -> C
     descent = _GLMDescent(holder, public, design, metric, constant, n, level, offset)
     near = descent.approach()
     last = descent.last_step(near)
-    found = _conclude(descent, near, last)
+    solution = _solution(descent, near, last)
+    effect = presumed_effect(design, solution.spread)
+    found = conclude(solution, metric.w, effect)
     released = {
         "clip": last.tuning.clip,
         "damping level": last.tuning.family.level,
         "spread of linear predictors": near.law.sd,
         "radius": last.radius,
+        "last step": clear_of_doubt(solution),
         **({"dispersion": near.spread.taken} if design.family.name == "poisson" else {}),
     }
-    remarks = _remarks(design.family, near.spread.taken)
+    remarks = _remarks(descent, near, solution)
     return reported(found, design, holder.plan, n, released, remarks)
 
 
-def _remarks(family: Family, spread: float) -> tuple[str, ...]:
+def _remarks(descent: _GLMDescent, near: _NearEta, solution: Solution) -> tuple[str, ...]:
     """What the released numbers say about the fit."""
-    if family.name != "poisson" or spread < _REMARKABLE:
-        return ()
+    if descent.family.name != "binomial":
+        return overdispersed(near.spread.taken) if descent.family.name == "poisson" else ()
+    explained, most = descent.rows.explained(near.b).sd, LARGEST_SD[descent.family.link]
     return (
-        f"Counts vary more than Poisson ones do: their variance is about mu + {spread:.2g} mu^2. "
-        "Standard errors allow for it, but what clips cut off is taken to be negative binomial: "
-        "where it is not, the intercept may be off.",
+        *not_at_rest(clear_of_doubt(solution)),
+        *nearly_separated(explained, _MOST_EXPLAINED * most),
     )
 
 
@@ -391,8 +399,8 @@ def _bread(
     return bread, variances, level, size
 
 
-def _conclude(descent: _GLMDescent, near: _NearEta, last: _LastScore) -> Conclusion:
-    """Coefficients and their covariance with its parts, in internal coordinates."""
+def _solution(descent: _GLMDescent, near: _NearEta, last: _LastScore) -> Solution:
+    """The last step, and what it rests on."""
     bread, variances, level, size = _bread(descent, near, last)
     noise = operator_norm(variances)
     floored = floor_eigenvalues(bread, min(_FLOOR * noise, level * size / 2))
@@ -408,22 +416,17 @@ def _conclude(descent: _GLMDescent, near: _NearEta, last: _LastScore) -> Conclus
     other = replace(last.tuning, spread=near.spread.other)
     changed = descent.rows.expected(near.b, near.b, other)[0] - bias
     doubts = np.array([_BELIEVED * last.tuning.distrust * bias, changed])
-    spread = PRIOR_SD.get(descent.family.link, 1.0)
-    return conclude(
-        Solution(
-            at=near.b,
-            step=solved.b - near.b,
-            bread=bread + slope - floored,
-            variances=variances,
-            meat=_meat(last, slope, variances),
-            noise=float(np.trace(solved.cov) / np.trace(inverse @ inverse)),
-            allowed=level**2 * doubts.T @ doubts,
-            level=level * size,
-            spread=spread,
-            start=descent.level * descent.constant,
-        ),
-        descent.metric.w,
-        presumed_effect(descent.design, spread),
+    return Solution(
+        at=near.b,
+        step=solved.b - near.b,
+        bread=bread + slope - floored,
+        variances=variances,
+        meat=_meat(last, slope, variances),
+        noise=float(np.trace(solved.cov) / np.trace(inverse @ inverse)),
+        allowed=level**2 * doubts.T @ doubts,
+        level=level * size,
+        spread=PRIOR_SD.get(descent.family.link, 1.0),
+        start=descent.level * descent.constant,
     )
 
 
