@@ -226,7 +226,9 @@ class DeclaredDesign(Design):
 
     def part(self, **facts: Any) -> DeclaredDesign:
         """The design with other facts of some of its columns; see `Design.part`."""
-        return replace(self, _whole=False, **facts)
+        known = dict(zip(self.names, self._terms, strict=False))
+        terms = tuple(known.get(name, name) for name in facts.get("names", self.names))
+        return replace(self, _whole=False, _terms=terms, **facts)
 
     @property
     def terms(self) -> tuple[str, ...]:

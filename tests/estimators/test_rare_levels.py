@@ -12,6 +12,7 @@ from dpstats import Central, SeededNoise
 from dpstats.estimators.central.newton import likelihood
 from dpstats.estimators.central.newton.parts import ScoreAt
 from dpstats.estimators.central.newton.rare_levels import LevelSums
+from dpstats.estimators.selection import restricted
 
 DELTA = 1e-6
 
@@ -76,3 +77,11 @@ def test_sums_are_those_of_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     model(rows).fit(Central(200.0, DELTA), noise=SeededNoise(0))
     for name, level in (("none of C(g)", "l0"), ("C(g)[T.l1]", "l1"), ("C(g)[T.l2]", "l2")):
         assert made[name] == pytest.approx(rows["y"][rows["g"] == level].sum(), abs=4)
+
+
+def test_some_columns_of_a_design_have_their_own_terms() -> None:
+    """Those of all columns stopped every logit that was fitted to chosen ones."""
+    design = model(table((0.2, 0.1, 0.3, 0.4))).design
+    part = restricted(design, [0, 2, 5])
+    assert part.names == (design.names[0], design.names[2], design.names[5])
+    assert part.terms == (design.terms[0], design.terms[2], "C(g)")

@@ -175,8 +175,8 @@ MUTANTS = [
     mutant(
         "drops the weight of long rows",
         BLOCKS,
-        "block.keep * (radius / np.maximum(norms, radius))",
-        "block.keep * np.ones_like(norms)",
+        "block.keep * (radius / np.maximum(lengths, radius))",
+        "block.keep * np.ones_like(lengths)",
         "test_sensitivity.py",
         "neighbours_move",
     ),
