@@ -183,6 +183,18 @@ def test_columns_that_are_nearly_alike_in_ranges_far_too_wide(offset, half, epsi
     assert not apart or np.max(apart) < 3.5  # false alarm of 24: 1 %
 
 
+@pytest.mark.parametrize("scale", [100.0, 1e4])
+def test_scales_far_too_wide_stop_no_fit(scale):
+    """Second moments of 1e-8 squared scales were beyond what a question takes, after the charge."""
+    x, y, gaps = rows(5_000, 3)
+    declared = {f"x{j}": dp.Numeric(-1e5, 1e5, center=0, scale=scale) for j in range(P)}
+    schema = dp.Schema(declared | {"y": dp.Numeric(-9, 9, scale=1)})
+    found = fitted(table(x, y, gaps), dp.Central(50.0, 1e-6), schema=schema)
+    said = " ".join(found.estimate.remarks)
+    assert found.has_inference or "Noise hides how columns vary together" in said
+    assert scale < 1_000 or not found.has_inference
+
+
 def test_columns_that_are_all_but_alike_have_intervals():
     """A correlation of .995, a fifth of each missing: second moments of what was observed are
     far too rough, and before those of completed rows were used no fit had an interval."""

@@ -32,6 +32,8 @@ _LEAST, _BLURRED = 0.02, 0.7  # numerical: least of second moments; and their no
 # numerical: largest second moment in squared units; least square of a unit, in squared scales
 _MOST, _LEAST_UNIT = 1e3, 1e-3
 _FAINTEST = 1e-3  # numerical: least second moment along a direction of whitened rows
+# numerical: eigenvalues of second moments by which a question may complete rows, and some room
+_LIMITS = (2e-6, 5e5)
 _MADE = 2**11  # numerical: made-up rows, over whose gaps is averaged
 
 
@@ -124,8 +126,11 @@ class SecondMoments:
         values, vectors = np.linalg.eigh(moments)
         held = np.clip(values, np.maximum(_FAINTEST, noises(vectors)), _MOST)
         second = back.T @ (vectors * held) @ vectors.T @ back
-        second = (second + second.T) / (2 * second[0, 0])
-        return replace(self, second=second, clear=clear)
+        values, vectors = np.linalg.eigh((second + second.T) / (2 * second[0, 0]))
+        if values[0] < _LIMITS[0]:  # columns far narrower than the scales that were declared
+            clear = 0.0
+        second = (vectors * np.clip(values, *_LIMITS)) @ vectors.T
+        return replace(self, second=(second + second.T) / 2, clear=clear)
 
     @cached_property
     def completions(self) -> tuple[Array, Array]:
