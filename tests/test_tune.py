@@ -12,7 +12,7 @@ import pytest
 from benchmarks.tune import constants as reading
 from benchmarks.tune import page
 from benchmarks.tune.__main__ import OFF, SETTINGS, compared, flat, main, tried
-from benchmarks.tune.constants import FAMILIES, Constant, changed, constants, unexplained
+from benchmarks.tune.constants import FAMILIES, RESULTS, Constant, changed, constants, unexplained
 from benchmarks.tune.settings import Fit, Setting
 from dpstats.estimators.labels import sums
 
@@ -158,6 +158,6 @@ def test_what_was_measured_is_about_constants_that_exist_with_the_values_they_ha
     family: str,
 ) -> None:
     now = {p: v for c in constants(family) for p, (v, _) in c.parts().items() if c.tuned}
-    measured = pd.read_csv(page.RESULTS / f"{family}.csv")
+    measured = pd.read_csv(RESULTS / f"{family}.csv")
     said = dict(zip(measured["constant"], measured["value"], strict=True))
     assert {p: pytest.approx(now[p], rel=1e-3) for p in said} == said

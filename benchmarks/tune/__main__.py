@@ -2,6 +2,7 @@
 
     uv run python -m benchmarks.tune labels --output benchmarks/tune/results/labels.csv
     uv run python -m benchmarks.tune labels --constant labels/sums._MISFIT --reps 400
+    uv run python -m benchmarks.tune mixtures --unmeasured --settings 2 --reps 40
 
 Every number among the constants is halved and doubled (of shares the odds), one at a time, with the
 same draws. Where the first fits are the same, bit for bit, the others are taken to be, and the
@@ -27,7 +28,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.common import progress
-from benchmarks.tune.constants import Constant, changed, constants
+from benchmarks.tune.constants import RESULTS, Constant, changed, constants
 from benchmarks.tune.descriptive import LOCAL
 from benchmarks.tune.descriptive import SETTINGS as DESCRIPTIVE
 from benchmarks.tune.settings import SETTINGS as REGRESSIONS
@@ -222,6 +223,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.tune", description=__doc__)
     parser.add_argument("family", choices=list(SETTINGS))
     parser.add_argument("--constant", help="one of them: file.NAME")
+    parser.add_argument("--unmeasured", action="store_true", help="those not on record; add them")
     parser.add_argument("--settings", help="some of them: their numbers from 0, commas between")
     parser.add_argument("--reps", type=int, default=100, help="fits in a setting, at most")
     parser.add_argument("--seed", type=int, default=20_000)
@@ -232,12 +234,20 @@ def main() -> None:
     chosen = [
         c for c in constants(options.family) if c.tuned and options.constant in (None, str(c))
     ]
+    record = RESULTS / f"{options.family}.csv"
+    if options.unmeasured:
+        known = set(pd.read_csv(record)["constant"])
+        chosen = [c for c in chosen if not known.issuperset(c.parts())]
     if not chosen:
-        parser.error(f"no tuned constant of {options.family} is called {options.constant}")
+        parser.error(f"no such constant of {options.family}, called {options.constant}")
     settings = SETTINGS[options.family]
     if options.settings:
         settings = [settings[int(k)] for k in options.settings.split(",")]
     rows = tried(chosen, settings, options.reps, options.seed, options.quiet)
+    if options.unmeasured:
+        old = pd.read_csv(record)
+        rows_on_record = pd.concat([old[~old["constant"].isin(rows["constant"])], rows])
+        rows_on_record.to_csv(record, index=False, float_format="%.4g")
     if options.output:
         rows.to_csv(options.output, index=False, float_format="%.4g")
     print(summary(rows, chosen).to_string(index=False))

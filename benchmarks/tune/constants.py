@@ -16,9 +16,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["FAMILIES", "FIXED", "UNITS", "Constant", "changed", "constants", "unexplained"]
+__all__ = [
+    "FAMILIES",
+    "FIXED",
+    "RESULTS",
+    "UNITS",
+    "Constant",
+    "changed",
+    "constants",
+    "unexplained",
+]
 
 PACKAGE = Path(__file__).parents[2] / "dpstats" / "estimators"
+RESULTS = Path(__file__).parent / "results"
 
 APART = ("private_variance", "columns", "wide")  # files of the folder itself that are in a family
 # Files of the default regressions; those of their robust target and of quantiles are not tried.

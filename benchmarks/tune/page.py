@@ -11,11 +11,10 @@ from pathlib import Path
 import pandas as pd
 
 from benchmarks.tune.__main__ import SAME
-from benchmarks.tune.constants import FAMILIES, FIXED, UNITS, Constant, constants
+from benchmarks.tune.constants import FAMILIES, FIXED, RESULTS, UNITS, Constant, constants
 
-__all__ = ["PAGE", "RESULTS", "text"]
+__all__ = ["PAGE", "text"]
 
-RESULTS = Path(__file__).parent / "results"
 PAGE = Path(__file__).parents[2] / "docs" / "constants.md"
 
 _TOP = """# Constants
