@@ -102,9 +102,11 @@ def fit_in_rounds(
     opened |= _replies(question, send, others, "opened", absent)
     report = reporter(shares.whole, progress)
     holder = SummingHolder(shares, send, list(opened), report)
-    with watched(report):
-        estimate = shares.estimator.fit(holder, design, holder.plan)
-    holder.close()
+    try:
+        with watched(report):
+            estimate = shares.estimator.fit(holder, design, holder.plan)
+    finally:
+        holder.close()  # sites hold their rows until then
     theory = estimators.find(question.model, question.privacy, question.method).theory["federated"]
     reports = {
         name: _told(shares.at(name), holder, name, reply.report) for name, reply in opened.items()

@@ -180,22 +180,22 @@ class OpenFits:
         except DPStatsError:
             return self._refused("", 0, "unreadable step")
         key, digest = f"{step.nonce}/{step.number}", hashlib.sha256(message).hexdigest()
-        fit = self._curators.get(step.nonce)
-        if fit is None or not self._replies.take(key, digest):
+        if step.nonce not in self._curators or not self._replies.take(key, digest):
             before, reply = self._replies.known(key)
             if before == digest and reply is not None:
                 return reply
             why = "another step had this number" if before else "its rows are not held here"
             return self._refused(step.nonce, step.number, why)
-        reply = self._answered(step, *fit)
+        reply = self._answered(step)
         self._replies.keep(key, reply)
         return reply
 
-    def _answered(self, step: Step, curator: SearchHolder, design: Design) -> bytes:
+    def _answered(self, step: Step) -> bytes:
         """A noisy sum, or why there is none; which of them depends on no row."""
         if not (step.slot or step.found):
             del self._curators[step.nonce]
             return Sum(self._site, step.nonce, step.number, "closed").to_bytes()
+        curator, design = self._curators[step.nonce]
         try:
             if step.found:
                 pairs = _pairs(step.found, len(design.names))
@@ -210,6 +210,8 @@ class OpenFits:
                 value, _ = curator.ask(query, step.slot, step.part)
         except Exception:  # of which even the type may depend on rows
             return self._refused(step.nonce, step.number, "it was not planned, or was answered")
+        finally:
+            del curator  # this frame is part of the traceback of an interrupt
         numbers = np.asarray(value, dtype=np.float64)
         found = tuple(map(float, numbers.ravel()))
         made = Sum(self._site, step.nonce, step.number, "answered", "", numbers.shape, found)

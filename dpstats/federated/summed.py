@@ -65,6 +65,7 @@ class SummingHolder:
         self._plans = {site: self.shares.at(site) for site in self.sites}
         self._transcript: dict[str, list[Release]] = {site: [] for site in self.sites}
         self._number = 0
+        self._late: set[str] = set()
         self._score: tuple[WhitenedScore, str, dict[str, Array]] | None = None
 
     @property
@@ -167,6 +168,7 @@ class SummingHolder:
                 found[site] = self._checked(site, replies.get(site))
             except DPStatsError as error:
                 self.lost[site] = f"at step {self._number}: {error}"
+                self._late |= {site} if replies.get(site) is None else set()
         target = self.shares.question.privacy.target
         if target in self.lost:
             raise DataError(f"The target {target!r} stopped answering {self.lost[target]}")
@@ -198,10 +200,10 @@ class SummingHolder:
             self.report(slot)
 
     def close(self) -> None:
-        """Tell the sites that nothing more is asked."""
+        """Tell the sites that nothing more is asked, but those that are late: no second wait."""
         self._number += 1
         last = Step(self._nonce, self._number).to_bytes()
-        self.send({site: last for site in self.sites if site not in self.lost})
+        self.send({site: last for site in self.sites if site not in self._late})
 
     # -- are they alike? --------------------------------------------------------------------
 

@@ -23,12 +23,14 @@ def sealed(method: Callable[P, T]) -> Callable[P, T]:
         try:
             return method(*args, **kwargs)
         except DPStatsError as error:  # made from names, dtypes and planned facts only
-            kept: DPStatsError = error.with_traceback(None)
+            kept: BaseException = error.with_traceback(None)
         except Exception as error:
             kept = DataError(
                 f"The private side stopped with {type(error).__name__}; its message is withheld "
                 "because it may quote rows. Check column types against the schema."
             )
+        except BaseException as error:  # an interrupt, which quotes nothing
+            kept = error.with_traceback(None)
         kept.__context__ = None
         del args, kwargs  # this frame is part of the traceback
         raise kept from None

@@ -134,7 +134,7 @@ class Grid:
     def held(self, raw: RawBlock) -> RawBlock:
         """The same, but what an incomplete dense row has stays: what it misses is in bounds."""
         y = np.zeros(len(raw.keep)) if raw.y is None else _rounded(raw.y, self.y_bound, self.y_step)
-        root = None if raw.root is None else raw.root.astype(np.float32).astype(np.float64)
+        root = None if raw.root is None else self._held_roots(raw.root)
         if isinstance(raw.x, np.ndarray):
             stretched = raw.x if root is None else raw.x * self.stretch
             x: Array | csr_array = _rounded(stretched, self.bound, self.step)
@@ -142,6 +142,14 @@ class Grid:
             x = self._sparse(raw.x, raw.keep)
         offset = None if raw.offset is None else np.clip(raw.offset, -_FARTHEST, _FARTHEST)
         return replace(raw, x=x, y=y, offset=offset, root=root)
+
+    def _held_roots(self, root: Array) -> Array:
+        """Roots of weights as float32, at most the stretch.
+
+        One that is infinite there times a residual of 0 is no number, and no clip bounds what is
+        none.
+        """
+        return np.minimum(root, self.stretch).astype(np.float32).astype(np.float64)
 
     def _sparse(self, x: csr_array, keep: NDArray[np.bool_]) -> csr_array:
         """Stored values of a CSR array on the grid; incomplete rows become empty."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpstats.design import PublicDesign
 from dpstats.errors import DataError
+from dpstats.holders.sealed import without_frames
 from dpstats.models import door
 from dpstats.protocol.progress import reading_reporter
 from dpstats.tables.streams import Scratch, Stream
@@ -49,7 +50,12 @@ class PublicSide:
                 self._data.scratch = scratch
                 self._data.on_rows = reading_reporter(2 * self._data.rows, self.progress)
             self._made = None  # one scratch file at a time
-            self._made = scratch, self._recipe.public(self._data)
+            try:
+                self._made = scratch, self._recipe.public(self._data)
+            except BaseException as error:
+                if isinstance(self._data, Stream):  # read with the responses beside them
+                    raise without_frames(error) from None
+                raise
         return self._made[1]
 
     def let_go(self) -> None:

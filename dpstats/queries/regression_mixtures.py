@@ -187,7 +187,8 @@ class MixtureScores(WeighedRow):
     def total(self, block: Block) -> Ints:
         """Sums of every component, one after the other, in steps."""
         at = (block.y[:, None] - products(block, self.coef)) / self.scale
-        rows = wide(dense(self.geometry.rows(block))) * block.weight[:, None]
+        counted = block.weight * block.share
+        rows = wide(dense(self.geometry.rows(block))) * counted[:, None]
         shares = np.ldexp(truncated_shares(self._logs(at)) * block.keep[:, None], R_BITS)
         steps = (truncate(self._part(rows, of), self._grid) for of in at.T)
         sums = np.array([share @ part for share, part in zip(shares.T, steps, strict=True)])

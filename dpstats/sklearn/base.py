@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
+import narwhals.stable.v1 as nw
 import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
@@ -305,7 +306,15 @@ def _pairs(ends: Any, k: int) -> list[tuple[float, float]]:
 
 
 def response_column(y: Any) -> Any:
-    """The response as a column; cells of a list are read one by one."""
-    if isinstance(y, (list, tuple)):
+    """The response as a column; cells of a list are read one by one.
+
+    A column of another package keeps its type: as an array that may depend on whether a value is
+    missing, and with it what is refused.
+    """
+    typed = nw.from_native(y, eager_only=True, allow_series=True, pass_through=True)
+    if isinstance(typed, nw.DataFrame) and typed.shape[1] == 1:
+        column_or_1d(np.empty((len(y), 1)), warn=True)  # for its warning
+        y = typed = typed.get_column(typed.columns[0])
+    if isinstance(y, (list, tuple)) or isinstance(typed, nw.Series):
         return as_column(y, "y")
     return column_or_1d(y, warn=True)

@@ -6,6 +6,7 @@ import warnings
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
@@ -139,6 +140,24 @@ def test_values_of_rows_raise_nothing():
     strange = Y.astype(object)
     strange[:3] = float("nan"), "a secret", float("-inf")
     assert np.isfinite(linear().fit(X, strange.tolist()).coef_).all()
+
+
+@pytest.mark.parametrize("framed", [False, True], ids=["column", "frame"])
+@pytest.mark.parametrize("dtype", [pl.String, pl.Boolean, pl.Int64, pl.Categorical])
+def test_what_is_refused_depends_on_types_and_not_on_a_missing_value(dtype, framed):
+    """Text without a gap became an array of text, which is refused, and with one of objects."""
+    words = ["1", "0"] * (N // 2)
+    values = words if dtype in (pl.String, pl.Categorical) else [word == "1" for word in words]
+    said = []
+    for given in (values, [None, *values[1:]]):
+        y = pl.Series("y", given, dtype=dtype, strict=False)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                said.append(np.isfinite(linear().fit(X, pl.DataFrame(y) if framed else y).coef_))
+            except DPStatsError as error:
+                said.append(str(error))
+    np.testing.assert_equal(*said)
 
 
 def test_the_score_of_private_rows_is_refused_with_what_to_do():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numbers
 import struct
+import traceback
 import types
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
@@ -76,6 +77,13 @@ def reachable(root: Any, stop: Collection[int] = ()) -> list[Any]:
         if not isinstance(thing, _ATOMS):
             todo.extend(children(thing))
     return list(seen.values())
+
+
+def in_frames(error: BaseException, stop: Collection[int] = ()) -> list[Any]:
+    """Every object that frames of the package in the traceback of an error hold."""
+    frames = [f for f, _ in traceback.walk_tb(error.__traceback__)]
+    ours = [f for f in frames if f.f_globals["__name__"].split(".")[0] == "dpstats"]
+    return [thing for f in ours for thing in reachable(f, stop=stop)]
 
 
 @dataclass(frozen=True)

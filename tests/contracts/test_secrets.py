@@ -38,7 +38,7 @@ from tests.contracts.cases import (
     each_method,
     frame,
 )
-from tests.contracts.reach import Secrets, reachable
+from tests.contracts.reach import Secrets, in_frames, reachable
 from tests.contracts.spies import opened
 
 N = 409  # a prime that is no size of anything else
@@ -261,12 +261,7 @@ def check_no_row(error: BaseException, case: Case, data: pd.DataFrame, mine: set
     assert not secrets.in_text("".join(traceback.format_exception(error)))
     for one in chain(error):
         assert not secrets.in_text(repr(one.args))
-        frames = [
-            f
-            for f, _ in traceback.walk_tb(one.__traceback__)
-            if "dpstats" in f.f_globals["__name__"].split(".")
-        ]
-        inside = [thing for f in frames for thing in reachable(f, stop=mine)]
+        inside = in_frames(one, mine)
         assert not [t for t in inside if isinstance(t, Curator | TableSource | Block | RawBlock)]
         assert not [t for t in inside if isinstance(t, np.ndarray) and N in t.shape]
 

@@ -588,3 +588,13 @@ def test_noise_beside_the_only_value_is_no_scale(others: float, found: bool) -> 
     column.look(counts, sd)
     assert column.sure is found
     assert found or dummy(column)
+
+
+@pytest.mark.filterwarnings("ignore::dpstats.errors.FeasibilityWarning")
+def test_a_column_of_two_numbers_is_no_error_after_the_charge() -> None:
+    """Between the ends of its range there is no other number: it has one cell."""
+    rng = np.random.default_rng(0)
+    data = {"y": rng.normal(size=60), "x": rng.uniform(-1, 1, 60)}
+    declared = dp.Schema(y=dp.Numeric(-4, 4), x=dp.Numeric(float(np.nextafter(1, 0)), 1))
+    fit = dp.ols("y ~ x", data, declared).fit(dp.Central(8.0, 1e-5), noise=SeededNoise(1))
+    assert np.isfinite(fit.params).all()

@@ -20,11 +20,13 @@ from dpstats.federated.rounds import fit_in_rounds, in_process
 from dpstats.federated.shares import Shares
 from dpstats.federated.steps import Step, Sum
 from dpstats.federated.summed import SummingHolder
+from dpstats.holders import Curator, ResidentRows
 from dpstats.mechanisms.noise import SeededNoise
 from dpstats.queries import Count, MinEigenvalue, NormQuantile, ResponseInterval
 from dpstats.queries.as_json import query_to_dict
 from dpstats.queries.blocks import Geometry
 from tests.contracts.accountants import upper
+from tests.contracts.reach import in_frames
 from tests.federated.cases import FORMULA, PRIVACY, SCHEMA, counted, question, table
 
 NAMES = ("home", "north", "south")
@@ -403,3 +405,20 @@ def test_intervals_hold_where_sites_are_alike() -> None:
         ends = fitted(data, dp.Federated(1.0, 1e-6, target="s0"), seed=seed).conf_int()
         held.append((ends[0] < truth) & (truth < ends[1]))
     assert np.mean(held) > 0.88
+
+
+@pytest.mark.parametrize("error", [MemoryError, KeyboardInterrupt])
+def test_a_fit_that_fails_holds_no_rows_open(
+    error: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer, calls = ResidentRows.answer, iter(range(99))
+
+    def failing(self: Any, *asked: Any) -> Any:
+        if next(calls) == 6:
+            raise error
+        return answer(self, *asked)
+
+    monkeypatch.setattr(ResidentRows, "answer", failing)
+    with pytest.raises((DataError, KeyboardInterrupt)) as caught:
+        fitted(tables())
+    assert not [a for a in in_frames(caught.value) if isinstance(a, Curator | ResidentRows)]

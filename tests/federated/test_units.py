@@ -103,3 +103,12 @@ def test_a_guess_is_needed_for_every_site_and_no_other(rows: Any) -> None:
 def test_guesses_travel_with_the_question() -> None:
     fit = fitted(privacy())
     assert dp.Results.from_dict(fit.to_dict()).plan.privacy == fit.plan.privacy
+
+
+@pytest.mark.parametrize("people", [0, 1])
+def test_a_site_whose_number_of_rows_is_private_does_not_say_that_it_has_none(people: int) -> None:
+    ledger = dp.Ledger.memory(2.0, 1e-6)
+    site = Site("home", visits(people, 3), VISITS, ledger, noise=SeededNoise(1))
+    asked = question_for("ols", dp.ols(FORMULA, schema=VISITS).design, privacy(), None, {})
+    assert Reply.from_bytes(site.answer(asked.to_bytes())).status == "answered"
+    assert len(ledger.entries) == 1

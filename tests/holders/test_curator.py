@@ -233,6 +233,18 @@ def test_a_unit_keeps_the_rows_with_its_smallest_lots_only() -> None:
     assert holder.ask(query, "m").value == pytest.approx(sums.T @ sums, abs=0.05)
 
 
+@pytest.mark.parametrize("stop", [KeyboardInterrupt, SystemExit])
+def test_an_interrupt_carries_no_frame_with_rows(stop: type[BaseException]) -> None:
+    class Stopped(FakeSource):
+        def block(self, start: int, stop_at: int) -> Any:
+            raise stop
+
+    with pytest.raises(stop) as caught:
+        curator(Stopped(*rows(10)), ("a",)).ask(Count(), "a")
+    frames = [f for f, _ in traceback.walk_tb(caught.value.__traceback__)]
+    assert not [f for f in frames if "self" in f.f_locals]
+
+
 def test_an_exception_carries_no_row(monkeypatch) -> None:
     secret = 0.123456789
     x, y = rows(10)

@@ -15,10 +15,20 @@ from dpstats.design import DeclaredDesign
 from dpstats.errors import PlanError
 from dpstats.holders import Curator, ResidentRows, rows
 from dpstats.holders.threads import one_blas_thread
+from dpstats.mechanisms.lots import Lots
 from dpstats.mechanisms.noise import SeededNoise
 from dpstats.privacy import Central
 from dpstats.protocol import Mechanism, Plan
-from dpstats.queries import Count, Geometry, Gradient, Gram, PeeledScores, Score, Selected
+from dpstats.queries import (
+    Count,
+    Geometry,
+    Gradient,
+    Gram,
+    PeeledScores,
+    Score,
+    Selected,
+    WhitenedScore,
+)
 from dpstats.schema import Numeric, Schema
 
 D = 6
@@ -238,3 +248,17 @@ def test_a_default_fit_reads_the_covariates_twelve_times(
     again = model.fit(dp.Central(1.0, 1e-6), noise=dp.SeededNoise(1)).params.to_numpy()
     np.testing.assert_array_equal(again, together)
     assert len(passes) - alone == alone + saved
+
+
+def test_a_weight_beyond_float32_is_no_infinite_one() -> None:
+    """Its root times a residual of 0 would be no number, whose whole steps no clip bounds."""
+    numbers = Numeric(-1, 1, center=0, scale=1)
+    schema = Schema(y=numbers, x=numbers, w=Numeric(0, 1e80, center=1))
+    design = dp.ols("y ~ x", schema=schema, weights="w", n=2).design
+    query = WhitenedScore(1e-18 * np.eye(2), np.zeros(2), 1.0)
+    answers = []
+    for weight in (1e80, 1e75, 0.0):
+        rows = design.source({"y": [0.0, 0.5], "x": [0.5, 1.0], "w": [weight, 1.0]})
+        store = ResidentRows(rows, design, 1, Lots(SeededNoise(1), 2))
+        answers.append(store.answer(query))
+    np.testing.assert_array_equal(answers[:2], answers[1:])  # a residual of 0 adds nothing

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -68,6 +69,18 @@ def test_replacing_a_row_moves_the_answer_by_at_most_its_sensitivity(case: Case)
         assert moved <= claimed * (1 + 1e-9)
         worst = max(worst, moved)
     assert worst >= case.attained * claimed * 0.7  # the search is able to find large moves
+
+
+@pytest.mark.parametrize("case", grid(CASES, sharpest), ids=str)
+def test_it_is_obeyed_on_rows_of_any_design(case: Case) -> None:
+    """Whoever asks a site for a step chooses the query, and chose the design before."""
+    rng = np.random.default_rng(13)
+    claimed = case.query.sensitivity(REPLACE, 1)
+    for trial in range(TRIES // 4):
+        of = replace(case, weighted=trial % 2 == 0, offset=trial % 3 > 0)
+        a, b = neighbours(rng, 6)
+        moved = distance(case, *(answer(case.query, of.block(x, y, k)) for x, y, k in (a, b)))
+        assert moved <= claimed * (1 + 1e-9)
 
 
 @pytest.mark.parametrize(
