@@ -25,7 +25,7 @@ from dpstats.results.summary import Particulars
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["ComponentsResults", "MixtureResults", "component_numbers"]
+__all__ = ["ComponentsResults", "MixtureResults", "component_numbers", "components_found"]
 
 Array = NDArray[np.float64]
 
@@ -35,6 +35,12 @@ def component_numbers(k: int) -> pd.RangeIndex:
     import pandas as pd
 
     return pd.RangeIndex(1, k + 1, name="component")
+
+
+def components_found(estimate: MixtureEstimate | RegressionMixtureEstimate) -> str:
+    """How many components there are, and of how many where several numbers might have been."""
+    k = len(estimate.weights)
+    return f"{k} (of at most {estimate.asked})" if estimate.asked > k else str(k)
 
 
 class ComponentsResults(ParameterResults):
@@ -210,6 +216,7 @@ class MixtureResults(ComponentsResults):
     def _particulars(self) -> Particulars:
         return Particulars(
             law=(("Covariances:", str(self.plan.options.get("covariance"))),),
-            sizes=self._sizes(str(len(self.estimate.weights))),
+            sizes=self._sizes(components_found(self.estimate)),
             errors=(self.no_inference,),
+            of_columns=False,
         )
