@@ -29,6 +29,8 @@ __all__ = ["ComponentsResults", "MixtureResults", "component_numbers", "componen
 
 Array = NDArray[np.float64]
 
+_MOST_NAMED = 30  # wording: columns that are named one by one where a mixture is described
+
 
 def component_numbers(k: int) -> pd.RangeIndex:
     """Components 1 to k."""
@@ -72,9 +74,14 @@ class ComponentsResults(ParameterResults):
 
     @property
     def _fitted(self) -> str:
-        """What was fitted; a formula without a response as it is written in the model."""
+        """What was fitted; a formula without a response by its terms, or by how many there are."""
         formula = self.model.formula or ""
-        return f"model {formula}" if "~" in formula else f"model ~ {formula.strip()}"
+        if "~" in formula:
+            return f"model {formula}"
+        columns = self._columns
+        if len(columns) > _MOST_NAMED:
+            return f"model of {len(columns):,} columns, {columns[0]} to {columns[-1]}"
+        return f"model ~ {formula.strip().removeprefix('0 + ')}"
 
     def _sizes(self, components: str) -> tuple[tuple[str, str], ...]:
         """Lines of the summary: the components, and how well they fit."""
