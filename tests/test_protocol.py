@@ -54,6 +54,11 @@ def test_the_share_of_noise_is_said_to_be_that_of_the_lower_end_of_a_range():
     assert "Of their variance" not in text
 
 
+def test_the_share_of_noise_is_said_to_be_that_of_estimates_where_none_are_listed():
+    text = str(dataclasses.replace(PLAN, predicted_se=()))
+    assert "Of the variance of estimates 30.0% is privacy noise." in text
+
+
 def test_a_plan_without_a_prediction_prints():
     bare = dataclasses.replace(PLAN, predicted_se=(), privacy_share=float("nan"), warnings=())
     assert "expected std err" not in str(bare)

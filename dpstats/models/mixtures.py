@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from dpstats.errors import (
     FormulaError,
     OptionError,
@@ -166,7 +168,7 @@ def mixture_ols(
 
 
 def _is_two(components: Any) -> bool:
-    return isinstance(components, int) and components == 2
+    return isinstance(components, (int, np.integer)) and components == 2
 
 
 def _symmetric(asked: Any, components: Any, covariance: str = "full") -> bool:

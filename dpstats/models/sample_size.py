@@ -90,6 +90,7 @@ def power(
     from scipy.special import ndtr
 
     need_model(model, "power")
+    _need_one_error(model, "power")
     z = normal_quantile(alpha)
     plan = (model if n is None else model.expecting(n)).plan(
         privacy if n is None else _guessing(privacy, n), **options
@@ -156,6 +157,7 @@ def sample_size(
     450
     """
     need_model(model, "sample_size")
+    _need_one_error(model, "sample_size")
     if (target_se is None) == (effect is None):
         raise OptionError("Give target_se=..., or effect=... with a power; one of them.")
     columns = len(model._design(privacy).names)
@@ -208,6 +210,21 @@ def _search(worst: Callable[[int], float], columns: int, target: str) -> int:
             break
         low, high = (middle, high) if worst(middle) > 1 else (low, middle)
     return round_up(high)
+
+
+def _need_one_error(model: Model, asked: str) -> None:
+    """Refuse mixtures: how their components overlap is no public fact.
+
+    Raises
+    ------
+    OptionError
+    """
+    if "mixture" in getattr(model, "kind", ""):
+        raise OptionError(
+            f"{asked}: errors of a mixture depend on where its components are, and are planned "
+            "between two ends, in standard deviations of a component. model.plan(privacy) of a "
+            "model with n= shows them, and says which n suffices where noise may hide components."
+        )
 
 
 def _named(plan: Plan, target: Any, asked: str) -> dict[str, float]:

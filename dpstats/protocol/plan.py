@@ -206,9 +206,10 @@ class Plan:
             lines += ["", *grid((what, "expected std err"), rows, numbers=(1,))]
         if not math.isnan(self.privacy_share):
             where = "At the lower end of" if self.predicted_range else "Of"
+            whose = "their variance" if self.predicted_se else "the variance of estimates"
             more = "; long tails make it more" if self.predicted_range else ""
             noise = f"{self.privacy_share:.1%} is privacy noise"
-            lines += wrap([f"{where} their variance {noise}{more}."])
+            lines += wrap([f"{where} {whose} {noise}{more}."])
         lines += wrap([f"Assumed: {text}" for text in self.assumptions])
         used = [(m.slot, _law(m.event), _share(m, self), m.purpose) for m in self.mechanisms]
         lines += ["", *grid(("mechanism", "noise", "share", "purpose"), used)]

@@ -25,9 +25,11 @@ from dpstats.results.summary import Particulars
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["ComponentsResults", "MixtureResults", "component_numbers"]
+__all__ = ["ComponentsResults", "MixtureResults", "component_numbers", "components_found"]
 
 Array = NDArray[np.float64]
+
+_MOST_NAMED = 30  # wording: columns that are named one by one where a mixture is described
 
 
 def component_numbers(k: int) -> pd.RangeIndex:
@@ -35,6 +37,12 @@ def component_numbers(k: int) -> pd.RangeIndex:
     import pandas as pd
 
     return pd.RangeIndex(1, k + 1, name="component")
+
+
+def components_found(estimate: MixtureEstimate | RegressionMixtureEstimate) -> str:
+    """How many components there are, and of how many where several numbers might have been."""
+    k = len(estimate.weights)
+    return f"{k} (of at most {estimate.asked})" if estimate.asked > k else str(k)
 
 
 class ComponentsResults(ParameterResults):
@@ -66,9 +74,14 @@ class ComponentsResults(ParameterResults):
 
     @property
     def _fitted(self) -> str:
-        """What was fitted; a formula without a response as it is written in the model."""
+        """What was fitted; a formula without a response by its terms, or by how many there are."""
         formula = self.model.formula or ""
-        return f"model {formula}" if "~" in formula else f"model ~ {formula.strip()}"
+        if "~" in formula:
+            return f"model {formula}"
+        columns = self._columns
+        if len(columns) > _MOST_NAMED:
+            return f"model of {len(columns):,} columns, {columns[0]} to {columns[-1]}"
+        return f"model ~ {formula.strip().removeprefix('0 + ')}"
 
     def _sizes(self, components: str) -> tuple[tuple[str, str], ...]:
         """Lines of the summary: the components, and how well they fit."""
@@ -210,6 +223,7 @@ class MixtureResults(ComponentsResults):
     def _particulars(self) -> Particulars:
         return Particulars(
             law=(("Covariances:", str(self.plan.options.get("covariance"))),),
-            sizes=self._sizes(str(len(self.estimate.weights))),
+            sizes=self._sizes(components_found(self.estimate)),
             errors=(self.no_inference,),
+            of_columns=False,
         )

@@ -73,7 +73,9 @@ def mixture(fit: Any, columns: Sequence[str] | None = None, *, ax: Axes | None =
     ax.set_xlabel(figure_text(chosen[0]))
     ax.set_ylabel(figure_text(chosen[1]) if len(at) == 2 else "density")
     ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
-    return finished(ax, f"Mixture of {fit.mixture.k} normal laws", fit.reproducible)
+    return finished(
+        ax, f"Mixture of {fit.mixture.k} normal law{'s' * (fit.mixture.k > 1)}", fit.reproducible
+    )
 
 
 def _ahead(fit: _Rows | _Lines, every: Sequence[str]) -> list[str]:
@@ -145,4 +147,6 @@ def _lines(fit: _Lines, columns: Sequence[str] | None, ax: Axes | None) -> Axes:
     ax.set_xlabel(figure_text(chosen[0]))
     ax.set_ylabel(figure_text(str(fit.response)))
     ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
-    return finished(ax, f"Mixture of {fit.mixture.k} regressions", fit.reproducible)
+    return finished(
+        ax, f"Mixture of {fit.mixture.k} regression{'s' * (fit.mixture.k > 1)}", fit.reproducible
+    )

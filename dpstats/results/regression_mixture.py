@@ -16,7 +16,7 @@ from dpstats.errors import need_whole
 from dpstats.families.mixtures import RegressionMixture
 from dpstats.protocol.mixtures import RegressionMixtureEstimate
 from dpstats.results.inference import interval
-from dpstats.results.mixture import ComponentsResults, component_numbers
+from dpstats.results.mixture import ComponentsResults, component_numbers, components_found
 from dpstats.results.parameters import places_among
 from dpstats.results.summary import Particulars
 
@@ -188,4 +188,8 @@ class RegressionMixtureResults(RegressionComponentsResults):
     # Reports --------------------------------------------------------------------------------------
 
     def _particulars(self) -> Particulars:
-        return Particulars(sizes=self._sizes(str(self.mixture.k)), errors=(self.no_inference,))
+        return Particulars(
+            sizes=self._sizes(components_found(self.estimate)),
+            errors=(self.no_inference,),
+            of_columns=False,
+        )

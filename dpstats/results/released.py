@@ -200,7 +200,7 @@ class Released:
     @property
     def cov_type(self) -> str:
         """What covariances of the parameters hold, and what they are made without assuming."""
-        return "sampling + privacy"
+        return "sampling + privacy" if self.table.has_inference else "none"
 
     @property
     def released(self) -> Mapping[str, Any]:

@@ -37,12 +37,15 @@ class Particulars:
         Lines of the head: below the model on the left, below the numbers of rows on the right.
     errors, meaning : tuple of str
         Notes: what standard errors hold for, and what the parameters mean.
+    of_columns : bool
+        Whether parameters that are not in the model are columns that were not selected.
     """
 
     law: Pairs = ()
     sizes: Pairs = ()
     errors: tuple[str, ...] = ()
     meaning: tuple[str, ...] = ()
+    of_columns: bool = True
 
 
 def page(
@@ -50,7 +53,7 @@ def page(
 ) -> Page:
     """Head, warnings, parameters, privacy, error bound; `full`: whatever else is known, too."""
     table = fit.table
-    left_out = len(table.names) - len(table.inner)
+    left_out = len(table.names) - len(table.inner) if own.of_columns else 0
     counted = f"{left_out:,} column{' was' if left_out == 1 else 's were'} not selected"
     warnings = [f"Warning: {t}" for t in (*fit.plan.warnings, *fit.estimate.remarks)]
     tables = [

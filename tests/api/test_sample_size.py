@@ -91,6 +91,16 @@ def test_a_method_without_planned_errors_says_so():
         dp.sample_size(model, dp.Central(1.0, 1e-7), 0.1, sparsity=5)
 
 
+@pytest.mark.parametrize("asked", ["power", "sample_size"])
+def test_mixtures_are_planned_between_two_ends(asked):
+    """They were once refused for too few of a hundred rows, which nobody had asked about."""
+    models = [dp.mixture_ols("y ~ x", schema=SCHEMA, n=20_000)]
+    models += [dp.gaussian_mixture("~ x + z", schema=SCHEMA, n=20_000)]
+    for model in models:
+        with pytest.raises(OptionError, match=f"{asked}: errors of a mixture.*model.plan"):
+            getattr(dp, asked)(model, dp.Central(1.0, 1e-7), effect=0.1)
+
+
 def test_a_model_that_expects_rows_is_not_fitted():
     made = dp.ols("y ~ x + z", table(1000), SCHEMA).expecting(50)
     assert made.plan(dp.Central(1.0, 1e-7)).n == made.plan(dp.LabelOnly(1.0)).n == 50

@@ -13,6 +13,14 @@ from dpstats.accounting import epsilon_of
 from dpstats.errors import OptionError
 from dpstats.estimators.central.published.dp_em import DPEM
 from dpstats.estimators.central.published.dp_em_models import MissingCovariates
+from dpstats.estimators.central.published.dp_em_theory import (
+    LINES,
+    MISSING,
+    ROWS,
+    SPARSE_LINES,
+    SPARSE_MISSING,
+    SPARSE_ROWS,
+)
 from dpstats.families import GAUSSIAN
 from dpstats.families.signs import SignedFamily, mean_sign
 from dpstats.privacy import Neighbors
@@ -198,6 +206,28 @@ def test_the_plan_says_that_the_papers_setting_is_out_of_reach() -> None:
     plan = model.plan(dp.Central(0.5, 1 / 8000), sparsity=10, **known)
     assert "times as long as the coefficients" in " ".join(plan.warnings)
     assert "About n=" in " ".join(plan.warnings)
+
+
+def test_the_plan_says_where_noise_chooses_the_columns() -> None:
+    """Noise of a step is .32 of b, the largest of 290 columns 4 times as long: it chooses."""
+    schema = dp.Schema({name: dp.Numeric(-5, 5) for name in names(300)})
+    model = dp.gaussian_mixture("~ .", None, schema, symmetric=True, n=14_000)
+    start = dict.fromkeys(names(10), 10**-0.5)
+    known = {"sigma": 0.5, "start": start, "method": "dp-em-ht", "sparsity": 10}
+    plan = model.plan(dp.Central(1.0, 1e-6), **known)
+    assert "columns that each of the 10 steps keeps are noise" in " ".join(plan.warnings)
+    assert "0.32 times as long as the coefficients" in " ".join(plan.assumptions)
+    assert not model.expecting(25_000).plan(dp.Central(1.0, 1e-6), **known).warnings
+
+
+def test_coefficients_of_rows_with_gaps_have_one_sign() -> None:
+    """b and -b are one mixture; they are two regressions."""
+    pairs = ((SPARSE_MISSING, MISSING), (SPARSE_LINES, LINES), (SPARSE_ROWS, ROWS))
+    for kind, theories in enumerate(pairs):
+        for theory in theories:
+            starts = [a.words for a in theory.assumptions if "start is within" in a.words]
+            assert len(starts) == 1
+            assert ("-b" in starts[0]) is (kind > 0)
 
 
 @pytest.mark.parametrize("gap", [0.5, np.nan])

@@ -17,8 +17,11 @@ from dpstats.errors import FeasibilityWarning, FormulaError, OptionError, Schema
 from dpstats.estimators.central.mixtures import expected, gaussian
 from dpstats.estimators.central.mixtures.local import LocalMixture
 from dpstats.estimators.central.mixtures.start import Histogram
+from dpstats.estimators.central.mixtures.theory import GAUSSIAN_MIXTURE
 from dpstats.estimators.numerics.released import AnsweredQuery, fit_released
 from dpstats.families.mixtures import NormalMixture
+from dpstats.privacy import Neighbors
+from dpstats.queries import MixtureMoments
 from tests.estimators.mixture_cases import APART, PLANE, SCHEMA, distances, fitted, rows
 from tests.grids import grid
 
@@ -452,6 +455,34 @@ def test_wrong_options_are_refused_before_the_charge(options, match):
     assert ledger.spent == (0.0, 0.0)
     with pytest.raises(OptionError, match="delta"):
         dp.gaussian_mixture("~ a", schema=SCHEMA, n=100).plan(dp.Central(1.0, 0.0))
+
+
+@pytest.mark.parametrize("numbers", [np.int64(2), np.array([1, 2]), np.arange(1, 3), np.array(2)])
+def test_numbers_of_components_may_be_numpys(numbers):
+    plan = dp.gaussian_mixture("~ a + b", schema=SCHEMA, components=numbers, n=5_000).plan(PRIVACY)
+    assert plan.options["components"] == (2 if np.ndim(numbers) == 0 else (1, 2))
+    with pytest.raises(OptionError, match="whole number"):
+        dp.gaussian_mixture("~ a", schema=SCHEMA, components=np.array([2.0]), n=90).plan(PRIVACY)
+
+
+@pytest.mark.parametrize("shape", ["full", "tied", "diagonal", "spherical"])
+def test_the_sensitivities_that_are_printed_are_those_of_the_question(shape):
+    """Of R = 1: 1.5 for the blocks, 1.22 otherwise; times sqrt(2) where a row is replaced."""
+    query = MixtureMoments(np.zeros(2), np.vstack([np.eye(2)] * 2), 1.0, shape)
+    blocks = shape in ("full", "tied")
+    one, two = (1.5, 1.5 * 2**0.5) if blocks else (1.22 * 2**0.5, 2 * 1.22)
+    assert query.sensitivity(Neighbors.ADD_REMOVE, 1) == pytest.approx(one, rel=2e-3)
+    assert query.sensitivity(Neighbors.REPLACE_ONE, 1) == pytest.approx(two, rel=2e-3)
+    printed = "1.5 sqrt(2) R^2 under" if blocks else "2 B and sqrt(2) B with B = 1.22 R"
+    assert printed in GAUSSIAN_MIXTURE.guarantee
+
+
+def test_the_lower_bound_comes_with_all_of_its_conditions():
+    """Proposition 5.6: epsilon and delta below, delta above, d and n."""
+    fit = fitted(rows(APART, 1_000, 1), 1, k=2)
+    told = [c.statement for c in fit.error_bound.assumptions if "lower" in c.statement]
+    for formula in ("eps < 1", "delta < 1/n", "exp(-n eps)/n", "d >~", "n eps >~ sqrt(d"):
+        assert any(formula in text for text in told), formula
 
 
 def test_columns_may_be_named_and_a_dot_means_all_numbers():

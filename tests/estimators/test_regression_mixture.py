@@ -481,6 +481,11 @@ def test_the_plan_warns_with_what_suffices():
     assert not fit.has_inference
 
 
+def test_errors_are_planned_in_standard_deviations_of_their_own_column():
+    units = dp.mixture_ols("y ~ a + b", schema=SCHEMA, n=20_000).plan(PRIVACY).predicted_units
+    assert units[:4] == ("", "sigma", "sigma/sd(a)", "sigma/sd(b)")
+
+
 @pytest.mark.full
 def test_planned_errors_are_those_of_a_fit():
     """Within a factor of 1.5 of the range; coefficients are planned in sigmas."""

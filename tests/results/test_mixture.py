@@ -14,6 +14,7 @@ from scipy import stats
 
 import dpstats as dp
 from dpstats.errors import OptionError
+from dpstats.protocol.mixtures import mixture_names
 from dpstats.results.mixture import MixtureResults
 from tests.estimators.mixture_cases import PLANE, fitted, rows
 
@@ -85,6 +86,25 @@ def test_the_summary_has_a_group_for_each_component(fit):
     for text in ("component 1:", "component 3:", "Goodness of fit, p:", "Components:"):
         assert text in page
     assert "coef" not in fit.to_html().lower()
+
+
+def test_components_that_were_not_chosen_are_no_columns(fit):
+    """They were once counted as fourteen columns that were not selected."""
+    data = json.loads(fit.to_json())
+    data["estimate"]["asked"] = 5
+    data["plan"]["parameters"] = mixture_names(5, fit.estimate.columns)
+    data["plan"] |= {key: [] for key in ("predicted_se", "predicted_range", "predicted_units")}
+    page = str(dp.Results.from_dict(data).summary())
+    assert "3 (of at most 5)" in page
+    assert "not selected" not in page
+    assert "of at most" not in str(fit.summary())
+
+
+def test_what_has_no_interval_has_no_covariance_either(fit):
+    data = json.loads(fit.to_json())
+    data["estimate"]["inference"] = "none: noise hides components"
+    assert dp.Results.from_dict(data).cov_type == "none"
+    assert fit.cov_type == "sampling + privacy"
 
 
 def test_a_result_is_written_and_read_again(fit, tmp_path):

@@ -56,6 +56,14 @@ def test_samples_follow_the_mixture(of_clusters) -> None:
         fit.sample(0, seed=1)
 
 
+def test_a_description_names_few_columns_and_counts_many(of_clusters) -> None:
+    assert "The model ~ `x0` + `x1` + `x2` (" in of_clusters.describe()
+    d = 40
+    made = fitted(of_rows(rows(2_000, unit(d, 3), 6), d), 4.0, 6, sparsity=3)
+    assert "The model of 40 columns, x0 to x39 (" in made.describe()
+    assert "`x7`" not in html_report(made)
+
+
 def test_regressions_say_which_line_a_row_is_of(of_regressions) -> None:
     fit, new = of_regressions, lines(30, unit(3), 5)
     assert type(fit) is SymmetricRegressionResults

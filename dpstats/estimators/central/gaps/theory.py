@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dpstats.estimators.bounds import GRAM_SEEN, SMALL_DELTA, rates
+from dpstats.estimators.central.published.dp_em_theory import MISSING_LOWER
 from dpstats.estimators.sources import DONG, ROBINS, ZHANG_EM
 from dpstats.theory import Assumption, Citation, Theory
 
@@ -16,11 +17,7 @@ _OWN = Citation(
     "dpstats",
     "proofs in the docstrings of Completed and dpstats.queries.augmented",
 )
-_UPPER, _LOWER = ZHANG_EM.at("Theorem A.5"), ZHANG_EM.at("Theorem A.6")
-_BELOW = (
-    Assumption("For the lower bound", "eps < 1"),
-    Assumption("For the lower bound, with some w > 0: delta is below n^(-1-w)"),
-)
+_UPPER = ZHANG_EM.at("Theorem A.5")
 
 GAPS = Theory(
     estimand="the least-squares coefficients of the population, had no covariate been missing",
@@ -38,7 +35,7 @@ GAPS = Theory(
         SMALL_DELTA,
     ),
     upper=rates("sqrt(d/n)", "d sqrt(log(1/delta))/(n eps)", _UPPER, conjectured=True),
-    lower=rates("sqrt(d/n)", "d/(n eps)", _LOWER, given=_BELOW),
+    lower=MISSING_LOWER,
     citations=(_OWN, ZHANG_EM, ROBINS, DONG),
     corrections=(
         "The printed second moment given what was observed is not the posterior one, and makes the "

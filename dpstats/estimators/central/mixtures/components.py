@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import numpy as np
+
 from dpstats.errors import OptionError, given
 from dpstats.estimators.guesses import enough
 from dpstats.protocol import Plan
@@ -23,9 +25,12 @@ def possible_components(asked: object, most: int) -> tuple[int, ...]:
     OptionError
         If they are not whole numbers from 1 to `most`.
     """
+    if isinstance(asked, np.ndarray):
+        asked = asked.tolist()
     every = tuple(asked) if isinstance(asked, Sequence) and not isinstance(asked, str) else (asked,)
-    numbers = [k for k in every if isinstance(k, int) and not isinstance(k, bool)]
-    if not numbers or numbers != list(every) or min(numbers) < 1 or max(numbers) > most:
+    whole = (int, np.integer)
+    numbers = [int(k) for k in every if isinstance(k, whole) and not isinstance(k, bool)]
+    if not numbers or len(numbers) < len(every) or min(numbers) < 1 or max(numbers) > most:
         raise OptionError(
             f"components={given(asked)}: a whole number from 1 to {most} is needed, or several of "
             f"them, such as range(1, {min(most, 5) + 1})."

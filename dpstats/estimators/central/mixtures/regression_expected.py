@@ -83,7 +83,7 @@ def expect_regressions(
 
     low, share = errors(1 / k, 1.0)
     high = np.maximum(errors(1 / k, _OVERLAP)[0], errors(_SMALL / k, _OVERLAP)[0])
-    units = ["", *("sigma" if name == "Intercept" else "sigma/sd(x)" for name in plan.names)]
+    units = ["", *("sigma" if name == "Intercept" else f"sigma/sd({name})" for name in plan.names)]
     plan = replace(
         plan,
         predicted_se=(math.nan,) * len(low),

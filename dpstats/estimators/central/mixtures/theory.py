@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dpstats.estimators.bounds import rates
+from dpstats.estimators.central.published.dp_em_theory import LINES_LOWER, ROWS_LOWER
 from dpstats.estimators.sources import DONG, INDIRECT, ZHANG_EM
 from dpstats.theory import Assumption, Citation, Theory
 
-__all__ = ["GAUSSIAN_MIXTURE"]
+__all__ = ["GAUSSIAN_MIXTURE", "REGRESSION_MIXTURE"]
 
 _OWN = Citation(
     "dpstats-mixture",
@@ -16,7 +17,6 @@ _OWN = Citation(
     "dpstats",
     "proof in the docstring of MixtureMoments",
 )
-_LOWER = ZHANG_EM.at("Proposition 5.6")
 
 GAUSSIAN_MIXTURE = Theory(
     estimand=(
@@ -25,8 +25,9 @@ GAUSSIAN_MIXTURE = Theory(
     ),
     guarantee=(
         "(epsilon, delta)-DP for every data set: noisy comparisons, a Gram matrix, a histogram and "
-        "moments around k components, whose sensitivity sqrt(2) (R^2 + R^2/4) is that of one; all "
-        "noise is Gaussian and composes exactly."
+        "moments around k components, whose sensitivity is that of one (full and tied covariances: "
+        "1.5 sqrt(2) R^2 under replace-one, 1.5 R^2 under add-remove; diagonal and spherical ones: "
+        "2 B and sqrt(2) B with B = 1.22 R); all noise is Gaussian and composes exactly."
     ),
     assumptions=(
         Assumption("Rows (units) are independent and follow a mixture of k normal laws, k fixed"),
@@ -40,16 +41,7 @@ GAUSSIAN_MIXTURE = Theory(
         conjectured=True,
         given=(Assumption("Covariances are known; full ones cost a factor sqrt(d) more"),),
     ),
-    lower=rates(
-        "sqrt(d/n)",
-        "d sqrt(log(1/delta))/(n eps)",
-        _LOWER,
-        given=(
-            Assumption("For the lower bound", "eps < 1"),
-            Assumption("For the lower bound, with some w > 0: delta is below n^(-1-w)"),
-            Assumption("For the lower bound", "d >~ log(1/delta)"),
-        ),
-    ),
+    lower=ROWS_LOWER,
     citations=(_OWN, ZHANG_EM, INDIRECT, DONG),
     corrections=(
         "The posterior weight of the printed algorithm lacks a factor 2 in the exponent, so that "
@@ -66,11 +58,6 @@ _OWN_LINES = Citation(
     2026,
     "dpstats",
     "proof in the docstring of MixtureScores",
-)
-_LOWER_LINES = ZHANG_EM.at("Theorem A.4")
-_IN_LOWER = (
-    Assumption("For the lower bound", "eps < 1"),
-    Assumption("For the lower bound, with some w > 0: delta is below n^(-1-w)"),
 )
 
 REGRESSION_MIXTURE = Theory(
@@ -99,7 +86,7 @@ REGRESSION_MIXTURE = Theory(
     upper=rates(
         "sqrt(d/n)", "d sqrt(log(1/delta))/(n eps)", ZHANG_EM.at("Theorem A.3"), conjectured=True
     ),
-    lower=rates("sqrt(d/n)", "d/(n eps)", _LOWER_LINES, given=_IN_LOWER),
+    lower=LINES_LOWER,
     citations=(_OWN_LINES, ZHANG_EM, INDIRECT, DONG),
     corrections=(
         "The posterior weight of the printed algorithm lacks a factor 2 in the exponent, and its "

@@ -244,33 +244,43 @@ class DPEM(CountingMethod[Estimate]):
         return float(noise * plan.options["step_size"] / rows)
 
     def _warned(self, plan: Plan, design: Design) -> Plan:
-        """The plan with what it rests on, and a warning where noise is larger than the signal."""
-        assumed = (
-            *self.em.assumed(design),
-            "The start is near the truth, and sigma is right: both are public and nobody checks.",
-        )
-        plan = replace(plan, assumptions=(*plan.assumptions, *assumed))
+        """The plan with what it rests on, and a warning where noise hides the signal."""
         at, options = self._at(design, plan.options), dict(plan.options)
         # Of a start that says nothing: coefficients that explain as much as errors vary.
         size = float(np.linalg.norm(at.beta)) or at.sigma
         columns = options.get("sparsity", len(design.names))
+        reach = self._reach(len(design.names), options)
 
         def ratio(privacy: Privacy, n: int) -> float:
             asks = [COUNT, self._request(options)]
             tried = counted_plan(self, design, privacy, n, asks, options)
-            return self._noise(tried, design) * math.sqrt(columns) / size
+            return reach * self._noise(tried, design) * math.sqrt(columns) / size
 
-        error = ratio(plan.privacy, plan.n)
-        plan = replace(plan, predicted_error=error)
-        if error <= 1:
+        hidden = ratio(plan.privacy, plan.n)
+        error = hidden / reach
+        assumed = (
+            *self.em.assumed(design),
+            "The start is near the truth, and sigma is right: both are public and nobody checks. "
+            f"Noise of each step is then {error:.2g} times as long as the coefficients.",
+        )
+        plan = replace(plan, assumptions=(*plan.assumptions, *assumed), predicted_error=error)
+        if hidden <= 1:
             return plan
+        steps, what = f"each of the {options['steps']} steps", "for as much noise as signal"
+        said = f"the noise of {steps} is {error:.2g} times as long as the coefficients"
+        if error <= 1:
+            said = f"some or all of the columns that {steps} keeps are noise"
+            what = "for those that matter to stand out"
         warning = (
-            f"n={plan.n:,} is small for epsilon={plan.privacy.epsilon:g}: the noise of each of the "
-            f"{options['steps']} steps is {error:.2g} times as long as the coefficients. "
-            f"{sufficient(ratio, plan.privacy, plan.n)} for as much noise as signal; fewer steps, "
-            "or the default method, need less."
+            f"n={plan.n:,} is small for epsilon={plan.privacy.epsilon:g}: {said}. "
+            f"{sufficient(ratio, plan.privacy, plan.n)} {what}; fewer steps, or the default "
+            "method, need less."
         )
         return replace(plan, warnings=(*plan.warnings, warning))
+
+    def _reach(self, d: int, options: Options) -> float:
+        """How many times as long as their noise coefficients are to be."""
+        return 1.0
 
     def _fit(self, holder: Holder[Query], design: Design, plan: Plan) -> Estimate:
         """Climb, one set of rows a step."""
@@ -349,6 +359,14 @@ class SparseDPEM(DPEM):
     def _request(self, public: Options) -> Request:
         purpose, s = "largest coordinates of a step, on rows of its own", public["sparsity"]
         return Request("step", 1 - COUNT.weight, purpose, "peeling", s, parts=public["steps"])
+
+    def _reach(self, d: int, options: Options) -> float:
+        """How many times as long as their noise coefficients are to be for them to be chosen.
+
+        Of d - s columns without a coefficient one is expected to have Laplace noise of scale b
+        beyond ``b log(d - s)``, and its standard deviation is ``sqrt(2) b``.
+        """
+        return max(1.0, math.log(max(d - options["sparsity"], 1)) / math.sqrt(2))
 
     def _read(self, value: Array) -> tuple[NDArray[np.intp], Array]:
         columns, sums = value

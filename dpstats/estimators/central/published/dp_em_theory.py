@@ -13,6 +13,7 @@ __all__ = [
     "LINES",
     "LINES_LOWER",
     "MISSING",
+    "MISSING_LOWER",
     "ROWS",
     "ROWS_LOWER",
     "SPARSE_IN_LOWER",
@@ -48,7 +49,7 @@ def _lower(
 
 ROWS_LOWER = _lower("Proposition 5.6", "sqrt(d/n)", f"d {_ROOT}/(n eps)", _IN_ROWS_LOWER)
 LINES_LOWER = _lower("Theorem A.4", "sqrt(d/n)", "d/(n eps)", IN_LOWER)
-_MISSING_LOWER = _lower("Theorem A.6", "sqrt(d/n)", "d/(n eps)", IN_LOWER)
+MISSING_LOWER = _lower("Theorem A.6", "sqrt(d/n)", "d/(n eps)", IN_LOWER)
 SPARSE_ROWS_LOWER, SPARSE_LINES_LOWER, _SPARSE_MISSING_LOWER = (
     _lower(f"Proposition {number}", "sqrt(s log(d)/n)", "s log(d)/(n eps)", SPARSE_IN_LOWER)
     for number in ("4.3", "4.5", "4.7")
@@ -59,8 +60,8 @@ _APART = Assumption("The components are far apart: |b| / sigma exceeds a constan
 _KNOWN = Assumption("Sigma is known, and both signs are equally likely")
 
 
-def _near(part: str) -> Assumption:
-    return Assumption(f"The start is within {part} of b (or of -b)")
+def _near(part: str, of: str = "b (or of -b)") -> Assumption:
+    return Assumption(f"The start is within {part} of {of}")
 
 
 def _enough(formula: str) -> Assumption:
@@ -185,7 +186,7 @@ MISSING = Theory(
         _NORMAL,
         Assumption("Errors are normal and sigma is known"),
         _RANDOM,
-        _near("L |b|/2, with L < 1,"),
+        _near("L |b|/2, with L < 1,", of="b"),
         _enough(_DENSE_NEEDS.format("2")),
     ),
     upper=rates(
@@ -193,7 +194,7 @@ MISSING = Theory(
         f"d {_ROOT} log(n)^2/(n eps)",
         ZHANG_EM.at("Theorem A.5"),
     ),
-    lower=_MISSING_LOWER,
+    lower=MISSING_LOWER,
     citations=(ZHANG_EM.at("Algorithm 8, Theorems 5.4, A.5 and A.6"), DONG),
     corrections=(_SECOND, _LOGS, _FOLDS, _NOISE),
 )
