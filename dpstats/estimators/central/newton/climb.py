@@ -19,6 +19,7 @@ from dpstats.estimators.central.newton.budget import (
     CLEAR,
     COUNTS,
     EARLY,
+    WHITENED_REACH,
     blur,
     last_noise,
     peels,
@@ -64,7 +65,6 @@ _MOST_GROWN = 1.5  # ratio: change of the curvature on the last step, at most
 # ratio: eigenvalues of a late step to their mean, and to noise, at least
 _LEAST_CURVATURE, _FLOOR = 0.15, 0.5
 _MEAT_DOUBT = 0.3  # ratio: relative error of the bread as the shape of the meat
-_WHITENED_REACH = 0.95  # share: of rows that the second Gram matrix should count in full
 
 
 class WhitenedRows(NamedTuple):
@@ -82,7 +82,7 @@ def whitened(holder: Holder[Query], design: Design, n: float) -> WhitenedRows:
     plan = holder.plan
     # As far as noise on the matrix stays small: it grows with the square of the radius.
     farthest = math.sqrt(max(1.0, CLEAR / blur(design, plan.privacy, plan.n)))
-    metric, constant = coordinates(holder, design, n, (_WHITENED_REACH, farthest))
+    metric, constant = coordinates(holder, design, n, (WHITENED_REACH, farthest))
     centre, cov, weight = metric.moments(constant)
     mass = n if design.weights is None else n * max(weight, 0.1)
     return WhitenedRows(metric, constant, centre, cov, mass)
