@@ -131,7 +131,7 @@ def _drawn_in(design: Design, privacy: Privacy, n: float) -> list[Request]:
     """Where rows lie far out; those of several levels are not drawn in."""
     if design.family.name == "multinomial":
         return []
-    return far_rows.requests(design, privacy, n, 1 - WHITENED_REACH)
+    return far_rows.far_questions(design, privacy, n, 1 - WHITENED_REACH)
 
 
 def _start(design: Design) -> list[Request]:

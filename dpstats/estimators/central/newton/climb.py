@@ -94,9 +94,12 @@ def solved(matrix: Array, vector: Array) -> Array:
     return solution
 
 
-def _beyond(law: TailLaw, clip: float, score: Whole, model: Array) -> tuple[Array, Array, float]:
+def _beyond(
+    law: TailLaw, clip: float, score: Whole, model: Array, along: Array
+) -> tuple[Array, Array, float]:
     """What the clip leaves out of a score, extrapolated, and the variance allowed for it.
 
+    Far rows that were drawn in all lie `along` one direction, of length 1, or else 0.
     Along its lean the error of that is as large as it is itself; all of it may point elsewhere.
     Last is how long it is, in standard deviations of noise, less what follows from the lean that
     the model expects (of which a lean drawn to none has less).
@@ -105,6 +108,7 @@ def _beyond(law: TailLaw, clip: float, score: Whole, model: Array) -> tuple[Arra
     ratio = min(_FARTHEST_LEAN, excess / max(nearer - excess, 1e-300))
     beyond, sd = ratio * score.lean, math.sqrt(score.variance)
     anywhere = allowed(excess, beyond.size, law.aligned) * np.eye(beyond.size)
+    anywhere += beyond.size * allowed(excess, beyond.size, law.aligned) * np.outer(along, along)
     lengths = (float(np.linalg.norm(v)) for v in (beyond, beyond - ratio * model))
     return beyond, anywhere + np.outer(beyond, beyond), min(lengths) / sd
 
@@ -197,10 +201,12 @@ class Climb(ABC):
         at, score = join_scores(middle, ScoreAt(both.at, score), bread.matrix)
         meat = self.meat(b, clip, bread.matrix) * self.n / max(self.n - b.size, 1.0)
 
-        beyond, anywhere, leaning = _beyond(law, clip, score, self.outer_score(at, clip))
+        model, along = self.outer_score(at, clip), self.found.metric.far_direction
+        beyond, anywhere, leaning = _beyond(law, clip, score, model, along)
+        added = 0.0 * beyond if self.found.metric.far else beyond  # drawn in, they tell too little
         solution = Solution(
             at=at,
-            step=self.bent(at, solved(bread.matrix, score.total + beyond)),
+            step=self.bent(at, solved(bread.matrix, score.total + added)),
             bread=bread.matrix,
             variances=told.variances,
             meat=meat,
@@ -211,7 +217,7 @@ class Climb(ABC):
             start=self.start,
         )
         found = conclude(solution.turned(told.basis), self.asks.w @ told.basis, self.effect(spread))
-        ending = Whole(score.total + beyond, score.variance, score.lean)
+        ending = Whole(score.total + added, score.variance, score.lean)
         found = found._replace(unbounded=self.unbounded(ScoreAt(at, ending)))
         said = {
             "clip": clip,

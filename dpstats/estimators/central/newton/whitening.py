@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.estimators.base import floor_eigenvalues
-from dpstats.estimators.central.newton.far_rows import asked, far_rows, usual
+from dpstats.estimators.central.newton.far_rows import NEAR, asks_far, far_rows
 from dpstats.estimators.numerics.entrywise import average, carried, operator_norm, symmetric_pattern
 from dpstats.protocol import Holder
 from dpstats.queries import Geometry, Gram, NormQuantile, Query
@@ -73,6 +73,14 @@ class Metric:
     radius: float
     far: float = 0.0
     far_row: Array | None = None
+
+    @property
+    def far_direction(self) -> Array:
+        """Along which rows lie that were drawn in, of length 1; 0 without any."""
+        if self.far_row is None:
+            return np.zeros(len(self.w))
+        along: Array = self.w.T @ self.far_row
+        return along / np.linalg.norm(along)
 
     def geometry(self, radius: float) -> Geometry:
         """Rows clipped to norm `radius` in these coordinates."""
@@ -153,13 +161,13 @@ def whiten(
     told = 1 - 2 * holder.plan.noise(query, "reach").sd / n  # the largest share that noise can tell
     query = NormQuantile(grid, min(reached, max(0.5, told)), first.w.T)
     (radius,), _ = holder.ask(query, "reach")
-    if not asked(holder.plan):
+    if not asks_far(holder.plan):
         return _second(holder, n, indicators, first, float(radius))
     far = far_rows(holder, first.w, float(radius), n)
-    if far.ratio <= 1:
+    if not far.ratio:
         return _second(holder, n, indicators, first, float(radius))
     row = np.asarray(np.linalg.solve(first.w.T, far.row), dtype=np.float64)
-    nearer = min(float(radius), usual(indicators.size))
+    nearer = min(float(radius), NEAR * typical)
     metric = _second(holder, n, indicators, first.turned(far.draws), nearer)
     return replace(metric, far=far.ratio, far_row=row)
 
