@@ -38,6 +38,7 @@ DEFAULT_FIT = (
     "conclusion",
     "curvature",
     "expectation",
+    "far_rows",
     "identification",
     "likelihood",
     "normal_rows",

@@ -19,6 +19,7 @@ from dpstats.queries.cells import AstrayCounts, ColumnCells
 from dpstats.queries.completed import Completed, ObservedPairs
 from dpstats.queries.coordinates import CoordinateScores, CoordinateSums, PeeledScores
 from dpstats.queries.expected_scores import ExpectedScores, PeeledExpectedScores, ShownRows
+from dpstats.queries.far_directions import FarDirections
 from dpstats.queries.levels import (
     LevelCount,
     LevelCurvature,
@@ -81,6 +82,7 @@ __all__ = [
     "CoordinateSums",
     "Count",
     "ExpectedScores",
+    "FarDirections",
     "Geometry",
     "Gradient",
     "Gram",

@@ -45,6 +45,7 @@ _MODULES = [
     "completed",
     "coordinates",
     "expected_scores",
+    "far_directions",
     "label_cells",
     "labels",
     "levels",

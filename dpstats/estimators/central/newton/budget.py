@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from dpstats.accounting import gdp_mu
 from dpstats.estimators.base import Request
+from dpstats.estimators.central.newton import far_rows
 from dpstats.estimators.central.newton.parts import omitted
 from dpstats.estimators.guesses import max_rows
 from dpstats.families import GAUSSIAN
@@ -28,6 +29,7 @@ __all__ = [
     "EARLY",
     "EXPECTED",
     "FAR",
+    "WHITENED_REACH",
     "between_0_and_1",
     "blur",
     "last_noise",
@@ -52,6 +54,7 @@ _HISTOGRAM, COUNTS, _MIDDLE = 0.025, (0.013, 0.013, 0.013), 0.05
 # budget: quantiles of lengths of rows; the curvature; squares of scores
 _REACH, _BREAD, _MEAT = 0.01, 0.05, 0.015
 _DISPERSION = (0.02, 0.05)  # budget: scores of a dispersion: the first, for the steps; the last
+WHITENED_REACH = 0.95  # share: of rows that the second Gram matrix should count in full
 _LAST = (0.28, 0.72)  # share: of what is left, for each of the last two scores
 
 _SLACK = 0.1  # numerical: by which a spline's basis may exceed [0, 1]
@@ -88,6 +91,7 @@ def requests(design: Design, privacy: Privacy, n: float, peeled: bool) -> list[R
         COUNT,
         *_start(design),
         *whitening(moments),
+        *_drawn_in(design, privacy, n),
         *(
             request
             for k in range(len(EARLY))
@@ -121,6 +125,13 @@ def requests(design: Design, privacy: Privacy, n: float, peeled: bool) -> list[R
         for part, of_it in zip(_PARTS, (inner, 1 - inner), strict=True)
     ]
     return aside + last
+
+
+def _drawn_in(design: Design, privacy: Privacy, n: float) -> list[Request]:
+    """Where rows lie far out; those of several levels are not drawn in."""
+    if design.family.name == "multinomial":
+        return []
+    return far_rows.far_questions(design, privacy, n, 1 - WHITENED_REACH)
 
 
 def _start(design: Design) -> list[Request]:

@@ -19,6 +19,7 @@ from dpstats.estimators.central.newton.budget import (
     CLEAR,
     COUNTS,
     EARLY,
+    WHITENED_REACH,
     blur,
     last_noise,
     peels,
@@ -64,7 +65,6 @@ _MOST_GROWN = 1.5  # ratio: change of the curvature on the last step, at most
 # ratio: eigenvalues of a late step to their mean, and to noise, at least
 _LEAST_CURVATURE, _FLOOR = 0.15, 0.5
 _MEAT_DOUBT = 0.3  # ratio: relative error of the bread as the shape of the meat
-_WHITENED_REACH = 0.95  # share: of rows that the second Gram matrix should count in full
 
 
 class WhitenedRows(NamedTuple):
@@ -82,7 +82,7 @@ def whitened(holder: Holder[Query], design: Design, n: float) -> WhitenedRows:
     plan = holder.plan
     # As far as noise on the matrix stays small: it grows with the square of the radius.
     farthest = math.sqrt(max(1.0, CLEAR / blur(design, plan.privacy, plan.n)))
-    metric, constant = coordinates(holder, design, n, (_WHITENED_REACH, farthest))
+    metric, constant = coordinates(holder, design, n, (WHITENED_REACH, farthest))
     centre, cov, weight = metric.moments(constant)
     mass = n if design.weights is None else n * max(weight, 0.1)
     return WhitenedRows(metric, constant, centre, cov, mass)
@@ -94,9 +94,12 @@ def solved(matrix: Array, vector: Array) -> Array:
     return solution
 
 
-def _beyond(law: TailLaw, clip: float, score: Whole, model: Array) -> tuple[Array, Array, float]:
+def _beyond(
+    law: TailLaw, clip: float, score: Whole, model: Array, along: Array
+) -> tuple[Array, Array, float]:
     """What the clip leaves out of a score, extrapolated, and the variance allowed for it.
 
+    Far rows that were drawn in all lie `along` one direction, of length 1, or else 0.
     Along its lean the error of that is as large as it is itself; all of it may point elsewhere.
     Last is how long it is, in standard deviations of noise, less what follows from the lean that
     the model expects (of which a lean drawn to none has less).
@@ -105,6 +108,7 @@ def _beyond(law: TailLaw, clip: float, score: Whole, model: Array) -> tuple[Arra
     ratio = min(_FARTHEST_LEAN, excess / max(nearer - excess, 1e-300))
     beyond, sd = ratio * score.lean, math.sqrt(score.variance)
     anywhere = allowed(excess, beyond.size, law.aligned) * np.eye(beyond.size)
+    anywhere += beyond.size * allowed(excess, beyond.size, law.aligned) * np.outer(along, along)
     lengths = (float(np.linalg.norm(v)) for v in (beyond, beyond - ratio * model))
     return beyond, anywhere + np.outer(beyond, beyond), min(lengths) / sd
 
@@ -197,10 +201,12 @@ class Climb(ABC):
         at, score = join_scores(middle, ScoreAt(both.at, score), bread.matrix)
         meat = self.meat(b, clip, bread.matrix) * self.n / max(self.n - b.size, 1.0)
 
-        beyond, anywhere, leaning = _beyond(law, clip, score, self.outer_score(at, clip))
+        model, along = self.outer_score(at, clip), self.found.metric.far_direction
+        beyond, anywhere, leaning = _beyond(law, clip, score, model, along)
+        added = 0.0 * beyond if self.found.metric.far else beyond  # drawn in, they tell too little
         solution = Solution(
             at=at,
-            step=self.bent(at, solved(bread.matrix, score.total + beyond)),
+            step=self.bent(at, solved(bread.matrix, score.total + added)),
             bread=bread.matrix,
             variances=told.variances,
             meat=meat,
@@ -211,7 +217,7 @@ class Climb(ABC):
             start=self.start,
         )
         found = conclude(solution.turned(told.basis), self.asks.w @ told.basis, self.effect(spread))
-        ending = Whole(score.total + beyond, score.variance, score.lean)
+        ending = Whole(score.total + added, score.variance, score.lean)
         found = found._replace(unbounded=self.unbounded(ScoreAt(at, ending)))
         said = {
             "clip": clip,

@@ -24,6 +24,7 @@ from dpstats.estimators.central.newton.budget import (
 from dpstats.estimators.central.newton.climb import Bread, Climb, whitened
 from dpstats.estimators.central.newton.conclusion import Conclusion
 from dpstats.estimators.central.newton.curvature import drawn_to
+from dpstats.estimators.central.newton.far_rows import far_columns
 from dpstats.estimators.central.newton.identification import NOTHING
 from dpstats.estimators.central.newton.normal_rows import NormalRows
 from dpstats.estimators.central.newton.parts import ScoreAt
@@ -83,7 +84,8 @@ def maximize(holder: Holder[Query], design: Design) -> CoefficientEstimate:
     found = whitened(holder, design, n)
     rows = NormalRows(design.family, found.centre, found.cov, offset_mean, offset_sd)
     asks = PredictorQuestions(found.metric.w, design.family)
-    climb = PredictorClimb(holder, design, found, asks, n, rows, level).looked_far()
+    far = found.metric.far
+    climb = PredictorClimb(holder, design, found, asks, n, rows, level, far).looked_far()
     return climb.reported(*climb.fit())
 
 
@@ -134,7 +136,8 @@ class PredictorClimb(Climb):
         share = (float(answer.value[0]) - NOTHING * answer.noise.sd) / self.n
         if share <= 0:
             return self
-        return replace(self, leverage=far_out(_FARTHEST_ROW, 1 - share, 0.0, d))
+        leverage = far_out(_FARTHEST_ROW, 1 - share, 0.0, d)
+        return replace(self, leverage=max(leverage, self.leverage))
 
     def fit(self) -> tuple[Conclusion, dict[str, float]]:
         """All steps; a dispersion is released after the early ones, and again at the end."""
@@ -156,7 +159,8 @@ class PredictorClimb(Climb):
 
     def reported(self, found: Conclusion, said: dict[str, float]) -> CoefficientEstimate:
         """The estimate, with what was released beside it and what that says of the fit."""
-        remarks = off_model(said["lean of long scores"], said["leverage"])
+        columns = far_columns(self.design, self.found.metric.far_row)
+        remarks = off_model(said["lean of long scores"], said["leverage"], columns)
         if self.family != GAUSSIAN:  # a linear score is solved by the last step
             remarks += not_at_rest(said["last step"])
         remarks += nearly_none(found.unbounded)

@@ -86,7 +86,8 @@ class Newton(CountingMethod[CoefficientEstimate]):
     1. Release the number of rows and, with an intercept, the middle of the response, from which
        everything below starts.
     2. Whiten rows by two noisy Gram matrices (`whiten`): in the new coordinates z they have norm
-       about sqrt(d), and noise costs the same in every direction.
+       about sqrt(d), and noise costs the same in every direction. Where rows lie far out along one
+       direction, coordinates are drawn in along it (`far_rows`).
     3. Two early steps, from scores clipped at the 85 % quantile of their length: ``b <- b +
        (n H)^-1 S``, with H the curvature that the model expects of normal rows with the released
        moments.
@@ -107,10 +108,11 @@ class Newton(CountingMethod[CoefficientEstimate]):
     -----
     *Guarantee.* Every question is a Gaussian mechanism whose sensitivity its query computes and
     enforces: `Count`, `Search` (of `ResponseQuantile`, `NormQuantile`, `LengthQuantile`),
-    `Gram`, `WhitenedScore`, `NormHistogram`, `NormCount`, `ScoreCurvature`, `ScoreSquares`; for
-    other than normal responses also `Score`, for the mean to start from. Later questions depend on
-    the data only through earlier answers, so the whole fit has the cost of one Gaussian mechanism
-    (Dong, Roth & Su 2022, Corollary 3.3), which the plan states; the rest is post-processing.
+    `Gram`, `FarDirections`, `WhitenedScore`, `NormHistogram`, `NormCount`, `ScoreCurvature`,
+    `ScoreSquares`; for other than normal responses also `Score`, for the mean to start from. Later
+    questions depend on the data only through earlier answers, so the whole fit has the cost of one
+    Gaussian mechanism (Dong, Roth & Su 2022, Corollary 3.3), which the plan states; the rest is
+    post-processing.
 
     *Covariance.* With b* the coefficients without privacy, D (b_K - b*) = N + B, where N is noise
     of known scale s and B, of length at most E(C), what clips leave out. About the population's

@@ -185,12 +185,13 @@ def overdispersed(dispersion: float) -> tuple[str, ...]:
     )
 
 
-def off_model(leaning: float, leverage: float) -> tuple[str, ...]:
-    """Where a clip may have changed the answer."""
+def off_model(leaning: float, leverage: float, columns: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """Where a clip may have changed the answer; rows may be known to lie far out in `columns`."""
     remarks = []
     if leverage > 1:
+        where = ", ".join(columns) or "their columns"
         remarks.append(
-            "Some rows lie far out in their columns: a few of them may carry the answer, which no "
+            f"Some rows lie far out in {where}: a few of them may carry the answer, which no "
             "noisy sum can hold. The coefficients may be off by more than their intervals say. "
             "Transform such a column, or narrow its declared range."
         )

@@ -9,13 +9,14 @@ and enter after the noise: they cost accuracy where they are wrong, never privac
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.estimators.base import floor_eigenvalues
+from dpstats.estimators.central.newton.far_rows import NEAR, asks_far, far_rows
 from dpstats.estimators.numerics.entrywise import average, carried, operator_norm, symmetric_pattern
 from dpstats.protocol import Holder
 from dpstats.queries import Geometry, Gram, NormQuantile, Query
@@ -58,6 +59,10 @@ class Metric:
         Orthonormal directions in which the noise exceeds the curvature.
     radius : float
         Length of z that rows were shortened to.
+    far : float, default 0
+        How far out rows lie along a direction that was drawn in (`far_rows`), over what is not far.
+    far_row : ndarray of shape (d,)
+        Such a row, in the design's own coordinates; None without any.
     """
 
     w: Array
@@ -66,6 +71,16 @@ class Metric:
     variances: Array
     unresolved: Array
     radius: float
+    far: float = 0.0
+    far_row: Array | None = None
+
+    @property
+    def far_direction(self) -> Array:
+        """Along which rows lie that were drawn in, of length 1; 0 without any."""
+        if self.far_row is None:
+            return np.zeros(len(self.w))
+        along: Array = self.w.T @ self.far_row
+        return along / np.linalg.norm(along)
 
     def geometry(self, radius: float) -> Geometry:
         """Rows clipped to norm `radius` in these coordinates."""
@@ -119,6 +134,9 @@ def whiten(
 ) -> Metric:
     """Ask for both Gram matrices (slots ``norm``, ``gram`` and ``whitened gram``).
 
+    Where the plan has the questions of `far_rows`, too, rows far out along one direction are drawn
+    in before the second.
+
     Parameters
     ----------
     holder : Holder
@@ -143,7 +161,15 @@ def whiten(
     told = 1 - 2 * holder.plan.noise(query, "reach").sd / n  # the largest share that noise can tell
     query = NormQuantile(grid, min(reached, max(0.5, told)), first.w.T)
     (radius,), _ = holder.ask(query, "reach")
-    return _second(holder, n, indicators, first, float(radius))
+    if not asks_far(holder.plan):
+        return _second(holder, n, indicators, first, float(radius))
+    far = far_rows(holder, first.w, float(radius), n)
+    if not far.ratio:
+        return _second(holder, n, indicators, first, float(radius))
+    row = np.asarray(np.linalg.solve(first.w.T, far.row), dtype=np.float64)
+    nearer = min(float(radius), NEAR * typical)
+    metric = _second(holder, n, indicators, first.turned(far.draws), nearer)
+    return replace(metric, far=far.ratio, far_row=row)
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,6 +181,15 @@ class _First:
     expected: Array
     variances: Array  # of the Gram matrix, in its eigenbasis
     unresolved: NDArray[np.bool_]
+
+    def turned(self, draws: Array) -> _First:
+        """In other coordinates, symmetric ones of these."""
+        return replace(
+            self,
+            w=self.w @ draws,
+            change=self.change @ draws,
+            expected=draws @ self.expected @ draws,
+        )
 
 
 def _first(holder: Holder[Query], n: float, indicators: Array, longest: float) -> _First:

@@ -1,0 +1,128 @@
+"""Rows that lie far out along one direction, and coordinates in which they are as long as others.
+
+A column that is mostly 0 and has a long tail makes a few per cent of all rows long, every one of
+them along the same direction. In coordinates in which columns have second moments of 1 all noise,
+and what a clip leaves out, is as large along every direction as these rows ask for. Where they are
+drawn in, noise is larger along theirs alone. All constants are public and enter after the noise:
+they cost accuracy where they are wrong, never privacy.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.accounting import gdp_mu
+from dpstats.estimators.base import Request
+from dpstats.estimators.guesses import max_rows
+from dpstats.estimators.numerics.entrywise import operator_norm, symmetric_pattern
+from dpstats.privacy import Privacy
+from dpstats.protocol import Holder, Plan
+from dpstats.queries import FarDirections, NormQuantile, Query
+
+if TYPE_CHECKING:
+    from dpstats.design import Design
+
+__all__ = ["NEAR", "FarRows", "asks_far", "far_columns", "far_questions", "far_rows"]
+
+Array = NDArray[np.float64]
+
+_DIRECTIONS, _DISTANCE = 0.01, 0.01  # budget: directions of far rows; how far out they lie
+NEAR = 1.8  # ratio: rows that count in full once far ones are drawn in, to sqrt(d)
+_ONE_WAY = 0.5  # share: of far rows that lie along one direction
+_CLEAR = 2.0  # ratio: their number to the operator norm of the noise
+_FAR = 5.5  # ratio: of their distance to sqrt(d), from which on they are drawn in
+_CLIP = 0.66  # ratio: what a clip is without them to sqrt(d), by which they are drawn in
+_DISTANCES, _CELLS = (2.0, 512.0), 33  # numerical: distances that are told apart, to sqrt(d)
+_TOLD = 0.999  # numerical: the largest share of rows that is looked for
+_PART = 0.5  # wording: of the largest entry of a far row, from which on a column is named
+SLOTS = ("far directions", "far distance")
+
+
+class FarRows(NamedTuple):
+    """Along which direction rows lie far out, and how far.
+
+    `ratio` is their distance to that from which on they are drawn in; 0 where none are known to be.
+    `draws` are the coordinates, symmetric of shape (d, d), and `row` is a far row in those before.
+    """
+
+    ratio: float
+    draws: Array
+    row: Array
+
+
+def far_questions(design: Design, privacy: Privacy, n: float, beyond: float) -> list[Request]:
+    """Both questions, with their shares; none where no row can be far out or noise hides all.
+
+    Parameters
+    ----------
+    design, privacy, n
+        Public.
+    beyond : float
+        Share of rows that are looked at: the longest ones.
+    """
+    d = len(design.names)
+    bounds = np.abs(np.asarray(design.internal_bounds, dtype=np.float64)).max(axis=1)
+    unscaled = any(place < d for place in design.unscaled)
+    if not unscaled and bounds.max(initial=0.0) <= _FAR * math.sqrt(d):
+        return []
+    sensitivity = FarDirections(np.eye(d), 1.0).sensitivity(privacy.neighbors, max_rows(design))
+    noise = sensitivity / (gdp_mu(privacy.epsilon, privacy.delta) * math.sqrt(_DIRECTIONS))
+    if _ONE_WAY * beyond * n < _CLEAR * operator_norm(noise**2 * symmetric_pattern(d)):
+        return []
+    return [
+        Request(SLOTS[0], _DIRECTIONS, "directions in which rows lie far out"),
+        Request(SLOTS[1], _DISTANCE, "how far out they lie along the first"),
+    ]
+
+
+def asks_far(plan: Plan) -> bool:
+    """Whether a plan has these questions."""
+    return any(m.slot == SLOTS[0] for m in plan.mechanisms)
+
+
+def far_rows(holder: Holder[Query], w: Array, radius: float, n: float) -> FarRows:
+    """Ask for both, and say how to draw them in.
+
+    In coordinates in which rows at the distance q are drawn in to k q, clips are about ``(c^2 + k^2
+    q^2)^(1/2)`` where the others need c, and noise along u is 1/k times that along others. The sum
+    of variances, ``(c^2 + k^2 q^2) (d - 1 + 1/k^2)``, is least at ``k^2 = c / (q sqrt(d - 1))``.
+
+    Parameters
+    ----------
+    holder : Holder
+        The holder and its plan.
+    w : ndarray of shape (d, d)
+        Public coordinates z = w'x, in which rows are about round.
+    radius : float
+        Length that most rows are within; the others are looked at.
+    n : float
+        Released number of rows.
+    """
+    d = len(w)
+    answer = holder.ask(FarDirections(w.T, radius), SLOTS[0])
+    values, basis = np.linalg.eigh(answer.value)
+    u, typical = basis[:, -1], math.sqrt(d)
+    query = NormQuantile(typical * np.geomspace(*_DISTANCES, _CELLS), 0.5, (w @ u)[None])
+    told = 1 - 2 * holder.plan.noise(query, SLOTS[1]).sd / n  # the most that noise can tell of
+    (distance,), _ = holder.ask(replace(query, q=min(_TOLD, max(0.5, told))), SLOTS[1])
+    ratio = float(distance) / (_FAR * typical)
+    clear = _CLEAR * operator_norm(answer.noise.sd**2 * symmetric_pattern(d))
+    if values[-1] < max(_ONE_WAY * float(np.trace(answer.value)), clear) or ratio <= 1:
+        return FarRows(0.0, np.eye(d), np.zeros(d))
+    kept = math.sqrt(_CLIP * typical / (float(distance) * math.sqrt(max(d - 1, 1))))
+    return FarRows(ratio, np.eye(d) - (1 - kept) * np.outer(u, u), float(distance) * u)
+
+
+def far_columns(design: Design, row: Array | None) -> tuple[str, ...]:
+    """Columns that are large in a far row, in the design's own coordinates."""
+    if row is None:
+        return ()
+    low, high = np.asarray(design.internal_bounds, dtype=np.float64).T
+    sizes = np.where(low < high, np.abs(row), 0.0)
+    large = sizes >= _PART * sizes.max()
+    return tuple(name for name, it_is in zip(design.names, large, strict=True) if it_is)
