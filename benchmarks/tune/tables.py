@@ -196,6 +196,10 @@ MIXTURES = (
     Drawn("symmetric rows, d=5, n=5000, eps=.6", _symmetric(5, 5000, False)),
     Drawn("symmetric regressions, d=5, n=8000, eps=.6", _symmetric(5, 8000, True)),
     Drawn("sparse symmetric rows, d=300, s=5, n=6000, eps=.6", _symmetric(300, 6000, False, 5)),
+    Drawn(
+        "sparse symmetric regressions, d=300, s=5, n=30000, eps=.6",
+        _symmetric(300, 30_000, True, 5),
+    ),
 )
 SURVEY = (
     Drawn("RAND, ols, eps=.5", _survey("RAND", 0.5)),
