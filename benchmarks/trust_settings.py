@@ -266,6 +266,7 @@ def _careless() -> Iterator[Setting]:
     one = Numeric(-1, 1)
     schema = Schema(y=Numeric(1, 5), x=one, z=one, w=Numeric(0, 1))
     yield Setting(TUNED, "Likert", "ols", "y ~ x + z + w", df, schema)
+    yield from _gains()
 
     x, z = rng.normal(50, 10, 10_000), rng.normal(size=10_000)
     df = pd.DataFrame({"y": 100 + 2 * x + 5 * z + rng.normal(0, 5, 10_000), "x": x, "z": z})
@@ -283,3 +284,27 @@ def _careless() -> Iterator[Setting]:
     schema = Schema({name: Numeric(0, 100) for name in names}, y=Numeric(-100, 100))
     formula = "y ~ " + " + ".join(names)
     yield Setting(TUNED, "30 log-normals", "ols", formula, df, schema, careless=True)
+
+
+def _gains() -> Iterator[Setting]:
+    """A column that is mostly 0 and has a long tail, as gains of capital in surveys; made up."""
+    rng, n = np.random.default_rng(11), 40_000
+    age = np.clip(np.round(rng.gamma(9, 4.4, n)), 18, 80)
+    school = np.clip(np.round(rng.normal(10, 2.5, n)), 1, 16)
+    female = (rng.random(n) < 0.47).astype(float)
+    gain = np.where(rng.random(n) < 0.08, np.minimum(rng.lognormal(8.5, 1.3, n), 99_999), 0.0)
+    wage = 1 + 0.02 * age + 0.07 * school - 0.25 * female + 6e-6 * gain + 0.5 * rng.standard_t(4, n)
+    high = (wage > np.quantile(wage, 0.75)).astype(float)
+    names = {"age": age, "school": school, "female": female, "gain": np.round(gain)}
+    df = pd.DataFrame(names | {"wage": wage, "high": high})
+    schema = Schema(
+        age=Numeric(16, 100),
+        school=Numeric(1, 16),
+        female=Numeric(0, 1),
+        gain=Numeric(0, 100_000),
+        wage=Numeric(-10, 20),
+        high=Numeric(0, 1),
+    )
+    terms = " + ".join(names)
+    yield Setting(TUNED, "gains", "ols", f"wage ~ {terms}", df, schema)
+    yield Setting(TUNED, "gains high", "logit", f"high ~ {terms}", df, schema)
