@@ -198,9 +198,12 @@ class Climb(ABC):
         meat = self.meat(b, clip, bread.matrix) * self.n / max(self.n - b.size, 1.0)
 
         beyond, anywhere, leaning = _beyond(law, clip, score, self.outer_score(at, clip))
+        step = self.bent(at, solved(bread.matrix, score.total + beyond))
+        if self.family != GAUSSIAN:  # on the last step the curvature may change as much again
+            anywhere = anywhere + told.again(step)
         solution = Solution(
             at=at,
-            step=self.bent(at, solved(bread.matrix, score.total + beyond)),
+            step=step,
             bread=bread.matrix,
             variances=told.variances,
             meat=meat,
@@ -239,20 +242,21 @@ class Climb(ABC):
     def told(self, bread: Bread, earlier: ScoreAt, later: ScoreAt) -> tuple[Bread, Told]:
         """The curvature, asked where the earlier score was, where the later one was; given both.
 
-        Under other than normal responses it changes on the way, and the fall says less of it.
+        A fall tells of the curvature half-way: what the model expects it to change from there is
+        added to it.
         """
-        bread = self.carried(bread, earlier.at, later.at)
-        if self.family != GAUSSIAN:
-            return bread, Told(np.eye(later.at.size), bread.matrix, bread.variances)
+        there, moved = self.carried(bread, earlier.at, later.at), later.at - earlier.at
         # The step was by the earlier score, with its noise: less what of it is expected to be that.
         kept = told_apart(earlier.score)
+        fall = kept * earlier.score.total - later.score.total
         told = along(
-            bread.matrix,
-            bread.variances,
-            later.at - earlier.at,
-            kept * earlier.score.total - later.score.total,
+            there.matrix,
+            there.variances,
+            moved,
+            fall + (there.matrix - bread.matrix) @ moved / 2,
             kept * earlier.score.variance + later.score.variance,
         )
+        bread = there
         return bread._replace(matrix=told.plain), told
 
     def carried(self, bread: Bread, before: Array, after: Array) -> Bread:
