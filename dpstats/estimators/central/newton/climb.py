@@ -42,7 +42,7 @@ from dpstats.estimators.central.newton.parts import (
     whole,
 )
 from dpstats.estimators.central.newton.questions import ExpectedRows, Questions
-from dpstats.estimators.central.newton.secant import Told, along
+from dpstats.estimators.central.newton.secant import Told, along, untold
 from dpstats.estimators.central.newton.tail_law import TailLaw, allowed
 from dpstats.estimators.central.newton.whitening import Metric, coordinates
 from dpstats.estimators.numerics.entrywise import average, operator_norm, symmetric_pattern
@@ -243,11 +243,13 @@ class Climb(ABC):
         """The curvature, asked where the earlier score was, where the later one was; given both.
 
         A fall tells of the curvature half-way: what the model expects it to change from there is
-        added to it.
+        added to it. On a step too long for the model to know that, nothing is told.
         """
-        there, moved = self.carried(bread, earlier.at, later.at), later.at - earlier.at
+        there, known = self.carried(bread, earlier.at, later.at)
+        if not known:
+            return there, untold(there.matrix, there.variances)
         # The step was by the earlier score, with its noise: less what of it is expected to be that.
-        kept = told_apart(earlier.score)
+        kept, moved = told_apart(earlier.score), later.at - earlier.at
         fall = kept * earlier.score.total - later.score.total
         told = along(
             there.matrix,
@@ -256,20 +258,18 @@ class Climb(ABC):
             fall + (there.matrix - bread.matrix) @ moved / 2,
             kept * earlier.score.variance + later.score.variance,
         )
-        bread = there
-        return bread._replace(matrix=told.plain), told
+        return there._replace(matrix=told.plain), told
 
-    def carried(self, bread: Bread, before: Array, after: Array) -> Bread:
-        """The curvature at another place, changed as the model's is."""
+    def carried(self, bread: Bread, before: Array, after: Array) -> tuple[Bread, bool]:
+        """The curvature at another place, changed as the model's is, and whether it knows that."""
         there, here = self.rows.curvature(before), self.rows.curvature(after)
         grown = float(np.trace(here) / np.trace(there))
         if not 1 / _MOST_GROWN <= grown <= _MOST_GROWN:  # the model knows little of so long a step
             factor = float(np.clip(grown, 1 / _MOST_GROWN, _MOST_GROWN))
-            return bread._replace(matrix=factor * bread.matrix, level=factor * bread.level)
+            return bread._replace(matrix=factor * bread.matrix, level=factor * bread.level), False
         unit = bread.level * before.size / float(np.trace(there))
-        return bread._replace(
-            matrix=bread.matrix + unit * (here - there), level=grown * bread.level
-        )
+        matrix = bread.matrix + unit * (here - there)
+        return bread._replace(matrix=matrix, level=grown * bread.level), True
 
     @property
     def family(self) -> Family:

@@ -17,7 +17,8 @@ NOTHING = 1.959964  # printed: noises within which a curvature may be none; two-
 CLEAR = 4.0  # wording: noises at which a direction would be identified
 _TOUCHED = 3.0  # ses: of its noise, at which a direction is said to touch a coefficient
 _FACTORS = np.geomspace(0.003, 2.0, 24)  # numerical: grid of factors on the room for effects
-_SDS = np.linspace(-6, 6, 121)  # numerical: noises of a curvature, to integrate over
+# numerical: parts of the largest curvature that is integrated over; its noises above what was seen
+_PARTS, _FARTHEST = np.linspace(0.0, 1.0, 201), 6.0
 _FEW = 4.0  # number: directions that the belief in a factor of 1 counts as
 
 
@@ -145,15 +146,16 @@ class Faint:
         """Mean squares of coefficients less the start about some values (r,), given all that is.
 
         Were the curvature c known, a coefficient t ~ N(0, room(c)) whose score is N(c (t - at),
-        noise) would be normal again. It is known as seen ~ N(c, doubt^2) with c > 0, and what the
-        score says is less likely the further it is from c at: an integral over c is left, with long
-        tails where c may be small.
+        noise) would be normal again. It is known as seen ~ N(c, doubt^2) with c > 0: an integral
+        over c is left, of a law with long tails where c may be small.
         """
-        c = np.maximum(self.seen + self.doubt * _SDS[:, None], 0.0)
-        room = np.minimum(known.room * np.maximum(self.seen, self.doubt) / np.maximum(c, self.doubt), known.presumed)
+        doubt, used = self.doubt, np.maximum(self.seen, self.doubt)
+        c = _PARTS[:, None] * (np.maximum(self.seen, 0.0) + _FARTHEST * doubt)
+        room = np.minimum(known.room * used / np.maximum(c, doubt), known.presumed)
         total, score = known.noise + c**2 * room, known.score + c * known.at
         mean, variance = c * room * score / total, known.noise * room / total
-        log = -(_SDS[:, None] ** 2 + score**2 / total + np.log(total)) / 2
-        chances = np.where(c > 0, np.exp(log - log.max(axis=0)), 0.0)
-        found: Array = (chances * ((mean - about) ** 2 + variance)).sum(axis=0) / chances.sum(axis=0)
-        return found
+        log = -(((c - self.seen) / doubt) ** 2 + score**2 / total + np.log(total)) / 2
+        chances = np.exp(log - log.max(axis=0))
+        chances = chances / chances.sum(axis=0)
+        squares: Array = (chances * ((mean - about) ** 2 + variance)).sum(axis=0)
+        return squares

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from dpstats.estimators.central.newton.identification import CLEAR
 from dpstats.estimators.numerics.entrywise import average, carried
 
-__all__ = ["Told", "along"]
+__all__ = ["Told", "along", "untold"]
 
 Array = NDArray[np.float64]
 
@@ -38,6 +38,12 @@ class Told(NamedTuple):
         return np.outer(more, more)
 
 
+def untold(matrix: Array, variances: Array) -> Told:
+    """A curvature of which a fall tells nothing."""
+    d = len(matrix)
+    return Told(np.eye(d), matrix, variances, np.zeros(d))
+
+
 def along(matrix: Array, variances: Array, moved: Array, change: Array, noise: float) -> Told:
     """A curvature given also how much a score fell on the way of a step.
 
@@ -61,14 +67,14 @@ def along(matrix: Array, variances: Array, moved: Array, change: Array, noise: f
     """
     d, length = moved.size, float(np.linalg.norm(moved))
     if not length > 0:
-        return Told(np.eye(d), matrix, variances, np.zeros(d))
+        return untold(matrix, variances)
     basis = np.linalg.qr(np.column_stack([moved / length, np.eye(d)]))[0]
     turned, doubts = basis.T @ matrix @ basis, carried(variances, basis)
     seen, own = basis.T @ change / float(basis[:, 0] @ moved), noise / length**2
     gap = seen - turned[0]
     short = turned[0, 0] * length < math.sqrt(noise)
     if short or gap[0] < CLEAR * math.sqrt(doubts[0, 0] + own):
-        return Told(np.eye(d), matrix, variances, np.zeros(d))
+        return untold(matrix, variances)
     beyond = max(0.0, float(gap @ gap) / d - float(doubts[0].mean()) - own)
     column, doubt = average(turned[0], doubts[0] + beyond, seen, np.full(d, own))
     added = column - turned[0]
