@@ -15,7 +15,13 @@ import dpstats as dp
 from dpstats import SeededNoise
 from dpstats.errors import OptionError
 from dpstats.estimators.central.newton.conclusion import Solution, conclude
-from dpstats.estimators.central.newton.identification import Faint, fieller, likely_factor
+from dpstats.estimators.central.newton.identification import (
+    NOTHING,
+    Faint,
+    KnownDirections,
+    fieller,
+    likely_factor,
+)
 
 DELTA = 1e-6
 Array = NDArray[np.float64]
@@ -75,10 +81,16 @@ def test_what_noise_mixes_into_a_direction_touches_nothing() -> None:
     values = np.array([0.1, 50.0, 50.0])
     turned = np.array([[1.0, -0.02, 0.0], [0.02, 1.0, 0.0], [0.0, 0.0, 1.0]])
     basis = np.linalg.qr(turned)[0]
-    effects = Faint.within(5.0, values, basis, np.full((3, 3), 1.0)).effects(np.eye(3))
+    faint = Faint.within(5.0, values, basis, np.full((3, 3), 1.0))
+    effects = faint.effects(np.eye(3), np.array([True]))
     np.testing.assert_allclose(np.abs(effects[:, 0]), [1.0, 0.0, 0.0], atol=1e-3)
-    clear = Faint.within(5.0, values, basis, np.full((3, 3), 0.01)).effects(np.eye(3))
-    np.testing.assert_allclose(np.abs(clear[1, 0]), 0.02, rtol=0.01)
+    # What is known of one that is not hidden is passed on to all that it changes.
+    np.testing.assert_allclose(
+        faint.effects(np.eye(3), np.array([False])), faint.directions, atol=1e-12
+    )
+    clear = Faint.within(5.0, values, basis, np.full((3, 3), 0.01))
+    effects = clear.effects(np.eye(3), np.array([True]))
+    np.testing.assert_allclose(np.abs(effects[1, 0]), 0.02, rtol=0.01)
 
 
 def solution(bread: Array, step: Array, variance: float = 1e-4, spread: float = 100.0) -> Solution:
@@ -97,13 +109,37 @@ def solution(bread: Array, step: Array, variance: float = 1e-4, spread: float = 
     )
 
 
+def test_errors_along_a_faint_direction_are_as_large_as_they_are_said_to_be() -> None:
+    """Scores near none, curvatures of 2.5 to 4 noises: squares of errors add up to variances.
+
+    Those that Fieller's set alone would have are half of them.
+    """
+    rng, n, noise, room = np.random.default_rng(4), 400_000, 0.09, 4.0
+    c = rng.uniform(0.0, 12.0, n)
+    t = rng.normal(size=n) * np.sqrt(room / np.maximum(c, 1.0))
+    score, seen = c * t + np.sqrt(noise) * rng.normal(size=n), c + rng.normal(size=n)
+    kept = (seen > 2.5) & (seen < 4.0) & (np.abs(score) < 0.5)
+    seen, score, one = seen[kept], score[kept], np.ones(int(kept.sum()))
+    own = (noise + (score / seen) ** 2) / seen**2
+    known = KnownDirections(
+        0 * one, score / seen, score, noise * one, own, room / seen, 100 * room / seen
+    )
+    drawn, variance, _ = Faint(np.eye(1), seen, one, np.zeros((1, 1))).settled(known)
+    low, high = fieller(score, seen, one, known.noise)
+    short = (np.maximum(high - drawn, drawn - low) / NOTHING) ** 2
+    squares = float(np.mean((drawn - t[kept]) ** 2))
+    assert 0.85 < squares / variance.mean() < 1.15
+    assert squares / short.mean() > 1.6
+
+
 def test_faint_directions_that_noise_mixes_touch_what_they_span() -> None:
     """Two as faint as each other: only their plane is known, and it touches both columns."""
     values, turn = (
         np.array([0.1, 0.12, 100.0]),
         np.array([[0.8, -0.6, 0], [0.6, 0.8, 0], [0, 0, 1]]),
     )
-    effects = Faint.within(5.0, values, turn, np.full((3, 3), 0.01)).effects(np.eye(3))
+    faint = Faint.within(5.0, values, turn, np.full((3, 3), 0.01))
+    effects = faint.effects(np.eye(3), np.array([True, True]))
     assert np.abs(effects[:2]).min() > 0.5
     assert not effects[2].any()
 

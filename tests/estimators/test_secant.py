@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+import statsmodels.api as sm
 import statsmodels.formula.api as smf
 
 import dpstats as dp
+from dpstats.datasets import randhie
 from dpstats.estimators.central.newton.secant import along
 from dpstats.estimators.numerics.entrywise import symmetric_pattern
 
@@ -97,3 +99,29 @@ def test_a_fit_whose_last_step_was_long_says_that_it_did_not_come_to_rest():
         assert ("did not come to rest" in str(fit.summary())) is said
         off = abs(fit.params["x"] - slope) / fit.bse["x"]
         assert said or off < 4
+
+
+def test_a_curvature_that_grew_on_the_way_is_seen_in_the_fall_of_a_score():
+    """A skewed share in a range ten times too wide, under a steep link: z was 8.8 to 13."""
+    df, schema = randhie.load()
+    df = df.assign(visit=(df["mdvis"] > 0).astype(float))
+    schema = dp.Schema({**schema, "visit": dp.Numeric(0, 1), "physlm": dp.Numeric(-10, 10)})
+    formula = "visit ~ physlm + hlthf"
+    link = sm.families.links.CLogLog()
+    plain = smf.glm(formula, df, family=sm.families.Binomial(link)).fit().params
+    model = dp.glm(formula, df, schema, family="binomial", link="cloglog")
+    for seed in range(4):
+        fit = model.fit(dp.Central(4.0, 1e-7), noise=dp.SeededNoise(seed))
+        assert np.abs((fit.params - plain[fit.params.index]) / fit.bse).max() < 3
+
+
+def test_what_a_fall_added_is_allowed_for_again_along_its_step():
+    """Only along the step that told: at right angles to it nothing was learned."""
+    moved, true = np.array([0.6, 0.8]), 3 * LEVEL * np.eye(2)
+    told = along(LEVEL * np.eye(2), symmetric_pattern(2), moved, true @ moved, 1e-6)
+    np.testing.assert_allclose(
+        told.again(0.1 * moved), np.outer(moved, moved) * (0.2 * LEVEL) ** 2, rtol=0.01
+    )
+    np.testing.assert_allclose(told.again(np.array([-0.8, 0.6])), 0.0, atol=1e-6)
+    same = along(LEVEL * np.eye(2), symmetric_pattern(2), moved, LEVEL * moved, 1.0)
+    assert not same.again(moved).any()

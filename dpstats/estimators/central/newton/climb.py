@@ -43,7 +43,7 @@ from dpstats.estimators.central.newton.parts import (
     whole,
 )
 from dpstats.estimators.central.newton.questions import ExpectedRows, Questions
-from dpstats.estimators.central.newton.secant import Told, along
+from dpstats.estimators.central.newton.secant import Told, along, untold
 from dpstats.estimators.central.newton.tail_law import TailLaw, allowed
 from dpstats.estimators.central.newton.whitening import Metric, coordinates
 from dpstats.estimators.numerics.entrywise import average, operator_norm, symmetric_pattern
@@ -204,9 +204,12 @@ class Climb(ABC):
         model, along = self.outer_score(at, clip), self.found.metric.far_direction
         beyond, anywhere, leaning = _beyond(law, clip, score, model, along)
         added = 0.0 * beyond if self.found.metric.far else beyond  # drawn in, they tell too little
+        step = self.bent(at, solved(bread.matrix, score.total + added))
+        if self.family != GAUSSIAN:  # on the last step the curvature may change as much again
+            anywhere = anywhere + told.again(step)
         solution = Solution(
             at=at,
-            step=self.bent(at, solved(bread.matrix, score.total + added)),
+            step=step,
             bread=bread.matrix,
             variances=told.variances,
             meat=meat,
@@ -245,33 +248,34 @@ class Climb(ABC):
     def told(self, bread: Bread, earlier: ScoreAt, later: ScoreAt) -> tuple[Bread, Told]:
         """The curvature, asked where the earlier score was, where the later one was; given both.
 
-        Under other than normal responses it changes on the way, and the fall says less of it.
+        A fall tells of the curvature half-way: what the model expects it to change from there is
+        added to it. On a step too long for the model to know that, nothing is told.
         """
-        bread = self.carried(bread, earlier.at, later.at)
-        if self.family != GAUSSIAN:
-            return bread, Told(np.eye(later.at.size), bread.matrix, bread.variances)
+        there, known = self.carried(bread, earlier.at, later.at)
+        if not known:
+            return there, untold(there.matrix, there.variances)
         # The step was by the earlier score, with its noise: less what of it is expected to be that.
-        kept = told_apart(earlier.score)
+        kept, moved = told_apart(earlier.score), later.at - earlier.at
+        fall = kept * earlier.score.total - later.score.total
         told = along(
-            bread.matrix,
-            bread.variances,
-            later.at - earlier.at,
-            kept * earlier.score.total - later.score.total,
+            there.matrix,
+            there.variances,
+            moved,
+            fall + (there.matrix - bread.matrix) @ moved / 2,
             kept * earlier.score.variance + later.score.variance,
         )
-        return bread._replace(matrix=told.plain), told
+        return there._replace(matrix=told.plain), told
 
-    def carried(self, bread: Bread, before: Array, after: Array) -> Bread:
-        """The curvature at another place, changed as the model's is."""
+    def carried(self, bread: Bread, before: Array, after: Array) -> tuple[Bread, bool]:
+        """The curvature at another place, changed as the model's is, and whether it knows that."""
         there, here = self.rows.curvature(before), self.rows.curvature(after)
         grown = float(np.trace(here) / np.trace(there))
         if not 1 / _MOST_GROWN <= grown <= _MOST_GROWN:  # the model knows little of so long a step
             factor = float(np.clip(grown, 1 / _MOST_GROWN, _MOST_GROWN))
-            return bread._replace(matrix=factor * bread.matrix, level=factor * bread.level)
+            return bread._replace(matrix=factor * bread.matrix, level=factor * bread.level), False
         unit = bread.level * before.size / float(np.trace(there))
-        return bread._replace(
-            matrix=bread.matrix + unit * (here - there), level=grown * bread.level
-        )
+        matrix = bread.matrix + unit * (here - there)
+        return bread._replace(matrix=matrix, level=grown * bread.level), True
 
     @property
     def family(self) -> Family:

@@ -154,7 +154,7 @@ def conclude(solution: Solution, w: Array, effect: Array) -> Conclusion:
     # By how far the posterior mean lies off counts as one standard deviation more.
     # Least squares: where tau2 underflows nothing is left along the faint directions, nor off them.
     moved = final @ np.linalg.lstsq(final + tau2 * np.eye(d), off)[0]
-    effects, told = faint.effects(w), np.minimum(1.0, variance / known.own)
+    effects, told = faint.effects(w, hidden), np.minimum(1.0, variance / known.own)
 
     def carried(part: Array, along: Array) -> Array:
         return w @ faint.without(part) @ w.T + (effects * along) @ effects.T

@@ -17,6 +17,8 @@ NOTHING = 1.959964  # printed: noises within which a curvature may be none; two-
 CLEAR = 4.0  # wording: noises at which a direction would be identified
 _TOUCHED = 3.0  # ses: of its noise, at which a direction is said to touch a coefficient
 _FACTORS = np.geomspace(0.003, 2.0, 24)  # numerical: grid of factors on the room for effects
+# numerical: parts of the largest curvature that is integrated over; its noises above what was seen
+_PARTS, _FARTHEST = np.linspace(0.0, 1.0, 201), 6.0
 _FEW = 4.0  # number: directions that the belief in a factor of 1 counts as
 
 
@@ -112,16 +114,16 @@ class Faint:
         rest = np.eye(len(matrix)) - self.directions @ self.directions.T
         return rest @ matrix @ rest
 
-    def effects(self, w: Array) -> Array:
+    def effects(self, w: Array, hidden: NDArray[np.bool_]) -> Array:
         """What each direction changes of coefficients ``w @ b``, shape (d, r).
 
-        A change that is no larger than what noise mixes into the direction is none: the error of
-        the curvature is counted elsewhere.
+        Along a direction that is hidden anything may be, and a change that is no larger than what
+        noise mixes into it is none: the error of the curvature is counted elsewhere.
         """
         effects = w @ self.directions
         noise = np.sqrt(w**2 @ self.mixed**2)
         touched = np.abs(effects) >= _TOUCHED * noise
-        kept: Array = np.where(touched | ~touched.any(axis=0), effects, 0.0)
+        kept: Array = np.where(touched | ~touched.any(axis=0) | ~hidden, effects, 0.0)
         return kept
 
     def settled(self, known: KnownDirections) -> tuple[Array, Array, NDArray[np.bool_]]:
@@ -129,6 +131,7 @@ class Faint:
 
         A coefficient is drawn to the start as far as a prior would, and its variance makes 1.96
         standard deviations reach all of Fieller's set, unless that is wider than what is presumed.
+        What that set leaves out may be far off: the variance is no less than its mean square.
         """
         most = np.sqrt(known.presumed)
         newton = known.at + known.step
@@ -136,4 +139,23 @@ class Faint:
         low, high = fieller(known.score, self.seen, self.doubt, known.noise)
         reach = np.maximum(known.at + high - drawn, drawn - known.at - low)
         hidden = reach >= NOTHING * most
-        return drawn, np.minimum(reach / NOTHING, most) ** 2, hidden
+        variance = np.maximum(np.square(reach / NOTHING), self.mean_squares(known, drawn))
+        return drawn, np.minimum(variance, known.presumed), hidden
+
+    def mean_squares(self, known: KnownDirections, about: Array) -> Array:
+        """Mean squares of coefficients less the start about some values (r,), given all that is.
+
+        Were the curvature c known, a coefficient t ~ N(0, room(c)) whose score is N(c (t - at),
+        noise) would be normal again. It is known as seen ~ N(c, doubt^2) with c > 0: an integral
+        over c is left, of a law with long tails where c may be small.
+        """
+        doubt, used = self.doubt, np.maximum(self.seen, self.doubt)
+        c = _PARTS[:, None] * (np.maximum(self.seen, 0.0) + _FARTHEST * doubt)
+        room = np.minimum(known.room * used / np.maximum(c, doubt), known.presumed)
+        total, score = known.noise + c**2 * room, known.score + c * known.at
+        mean, variance = c * room * score / total, known.noise * room / total
+        log = -(((c - self.seen) / doubt) ** 2 + score**2 / total + np.log(total)) / 2
+        chances = np.exp(log - log.max(axis=0))
+        chances = chances / chances.sum(axis=0)
+        squares: Array = (chances * ((mean - about) ** 2 + variance)).sum(axis=0)
+        return squares

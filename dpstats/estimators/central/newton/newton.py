@@ -127,7 +127,8 @@ class Newton(CountingMethod[CoefficientEstimate]):
     as large as they are, and by how far is added to the variance.
 
     *Identification.* Along an eigenvector of D whose value is within five noises of zero, the
-    interval reaches all that score and curvature do not contradict (Fieller 1954). That is all
+    interval reaches all that score and curvature do not contradict (Fieller 1954), and the standard
+    error is no less than the root mean square of the law that both leave. The interval is all
     numbers where the curvature is within 1.96 noises of none: such a direction is not identified.
     Coefficients whose variance is mostly of such directions are marked, are not tested, and have
     the interval that was presumed of them: for a column between 0 and 1 an effect of N(0, 9) in

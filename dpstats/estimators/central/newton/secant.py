@@ -11,22 +11,37 @@ from numpy.typing import NDArray
 from dpstats.estimators.central.newton.identification import CLEAR
 from dpstats.estimators.numerics.entrywise import average, carried
 
-__all__ = ["Told", "along"]
+__all__ = ["Told", "along", "untold"]
 
 Array = NDArray[np.float64]
 
 
 class Told(NamedTuple):
-    """A curvature and its entry variances in the orthonormal coordinates of `basis`, (d, d)."""
+    """A curvature and its entry variances in the orthonormal coordinates of `basis`, (d, d).
+
+    `added`, of shape (d,), is by how much a fall was steeper along the first of these.
+    """
 
     basis: Array
     matrix: Array
     variances: Array
+    added: Array
 
     @property
     def plain(self) -> Array:
         """The curvature in the coordinates that it came in."""
         return self.basis @ self.matrix @ self.basis.T
+
+    def again(self, step: Array) -> Array:
+        """Square of what a score would fall more on a step, were it steeper by as much again."""
+        more = float(self.basis[:, 0] @ step) * self.basis @ self.added
+        return np.outer(more, more)
+
+
+def untold(matrix: Array, variances: Array) -> Told:
+    """A curvature of which a fall tells nothing."""
+    d = len(matrix)
+    return Told(np.eye(d), matrix, variances, np.zeros(d))
 
 
 def along(matrix: Array, variances: Array, moved: Array, change: Array, noise: float) -> Told:
@@ -52,16 +67,16 @@ def along(matrix: Array, variances: Array, moved: Array, change: Array, noise: f
     """
     d, length = moved.size, float(np.linalg.norm(moved))
     if not length > 0:
-        return Told(np.eye(d), matrix, variances)
+        return untold(matrix, variances)
     basis = np.linalg.qr(np.column_stack([moved / length, np.eye(d)]))[0]
     turned, doubts = basis.T @ matrix @ basis, carried(variances, basis)
     seen, own = basis.T @ change / float(basis[:, 0] @ moved), noise / length**2
     gap = seen - turned[0]
     short = turned[0, 0] * length < math.sqrt(noise)
     if short or gap[0] < CLEAR * math.sqrt(doubts[0, 0] + own):
-        return Told(np.eye(d), matrix, variances)
+        return untold(matrix, variances)
     beyond = max(0.0, float(gap @ gap) / d - float(doubts[0].mean()) - own)
     column, doubt = average(turned[0], doubts[0] + beyond, seen, np.full(d, own))
     added = column - turned[0]
     doubts[0] = doubts[:, 0] = doubt
-    return Told(basis, turned + np.outer(added, added) / added[0], doubts)
+    return Told(basis, turned + np.outer(added, added) / added[0], doubts, added)
