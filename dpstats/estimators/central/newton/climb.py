@@ -95,11 +95,11 @@ def solved(matrix: Array, vector: Array) -> Array:
 
 
 def _beyond(
-    law: TailLaw, clip: float, score: Whole, model: Array, along: Array
+    law: TailLaw, clip: float, score: Whole, model: Array, along: Array | None
 ) -> tuple[Array, Array, float]:
     """What the clip leaves out of a score, extrapolated, and the variance allowed for it.
 
-    Far rows that were drawn in all lie `along` one direction, of length 1, or else 0.
+    Far rows that were drawn in all lie `along` one direction, of length 1.
     Along its lean the error of that is as large as it is itself; all of it may point elsewhere.
     Last is how long it is, in standard deviations of noise, less what follows from the lean that
     the model expects (of which a lean drawn to none has less).
@@ -108,7 +108,8 @@ def _beyond(
     ratio = min(_FARTHEST_LEAN, excess / max(nearer - excess, 1e-300))
     beyond, sd = ratio * score.lean, math.sqrt(score.variance)
     anywhere = allowed(excess, beyond.size, law.aligned) * np.eye(beyond.size)
-    anywhere += beyond.size * allowed(excess, beyond.size, law.aligned) * np.outer(along, along)
+    if along is not None:
+        anywhere += allowed(excess, 1, law.aligned) * np.outer(along, along)
     lengths = (float(np.linalg.norm(v)) for v in (beyond, beyond - ratio * model))
     return beyond, anywhere + np.outer(beyond, beyond), min(lengths) / sd
 

@@ -75,10 +75,10 @@ class Metric:
     far_row: Array | None = None
 
     @property
-    def far_direction(self) -> Array:
-        """Along which rows lie that were drawn in, of length 1; 0 without any."""
+    def far_direction(self) -> Array | None:
+        """Along which rows lie that were drawn in, of length 1; None without any."""
         if self.far_row is None:
-            return np.zeros(len(self.w))
+            return None
         along: Array = self.w.T @ self.far_row
         return along / np.linalg.norm(along)
 
