@@ -38,6 +38,7 @@ _CLEAR = 2.0  # ratio: their number to the operator norm of the noise
 _FAR = 5.5  # ratio: of their distance to sqrt(d), from which on they are drawn in
 _CLIP = 0.66  # ratio: what a clip is without them to sqrt(d), by which they are drawn in
 _DISTANCES, _CELLS = (2.0, 512.0), 33  # numerical: distances that are told apart, to sqrt(d)
+_SURE = 3.0  # sds: of a comparison's noise, that rows beyond the distance are at least
 _TOLD = 0.999  # numerical: the largest share of rows that is looked for
 _PART = 0.5  # wording: of the largest entry of a far row, from which on a column is named
 SLOTS = ("far directions", "far distance")
@@ -108,7 +109,8 @@ def far_rows(holder: Holder[Query], w: Array, radius: float, n: float) -> FarRow
     values, basis = np.linalg.eigh(answer.value)
     u, typical = basis[:, -1], math.sqrt(d)
     query = NormQuantile(typical * np.geomspace(*_DISTANCES, _CELLS), 0.5, (w @ u)[None])
-    told = 1 - 2 * holder.plan.noise(query, SLOTS[1]).sd / n  # the most that noise can tell of
+    # So many rows that noise is not taken for them: five comparisons go wrong in 1 of 150.
+    told = 1 - _SURE * holder.plan.noise(query, SLOTS[1]).sd / n
     (distance,), _ = holder.ask(replace(query, q=min(_TOLD, max(0.5, told))), SLOTS[1])
     ratio = float(distance) / (_FAR * typical)
     clear = _CLEAR * operator_norm(answer.noise.sd**2 * symmetric_pattern(d))
