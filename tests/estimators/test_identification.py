@@ -227,7 +227,7 @@ RARE = dp.Schema(x=dp.Numeric(-6, 6, center=0, scale=1), z=dp.Boolean(), y=dp.Nu
 @pytest.mark.full
 def test_the_interval_of_a_rare_dummy_is_about_as_long_as_its_error() -> None:
     bse, error = [], []
-    for seed in range(40):
+    for seed in range(80):
         model = dp.ols("y ~ x + z", rare(seed, 5_000, 0.02), RARE)
         fit = model.fit(dp.Central(1.0, DELTA), noise=SeededNoise(seed))
         name = next(v for v in fit.params.index if v.startswith("z"))
