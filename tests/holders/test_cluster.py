@@ -157,6 +157,18 @@ def test_workers_read_the_files_themselves(
 
 
 @pytest.mark.full
+def test_urls_are_read_by_dask(client: Any, tmp_path: Path) -> None:
+    data, engine = table(), dp.Dask(client)
+    names = sorted(written(tmp_path, data).iterdir())
+    here = dp.mean("y", data, SCHEMA).fit(CENTRAL, noise=SeededNoise(5))
+    for urls in (f"file://{tmp_path}/*.parquet", [f"file://{name}" for name in names]):
+        there = dp.mean("y", urls, SCHEMA, engine=engine).fit(CENTRAL, noise=SeededNoise(5))
+        assert repr(here.to_dict()) == repr(there.to_dict())
+    with pytest.raises(DataError, match=r"file://.*/none/\*\.parquet: no files match"):
+        dp.mean("y", f"file://{tmp_path}/none/*.parquet", SCHEMA, engine=engine)
+
+
+@pytest.mark.full
 @pytest.mark.parametrize("where", ["cluster", "here"])
 @pytest.mark.parametrize("columns", ["x", "x + z + b"])
 def test_dask_may_read_several_files_as_one_partition(
