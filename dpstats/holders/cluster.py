@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from dpstats.design import design_from_dict
@@ -37,7 +38,7 @@ from dpstats.holders.workers import (
 from dpstats.mechanisms.lots import GivenKey, Lots, LotsWindow
 from dpstats.queries.as_json import query_from_dict, query_to_dict
 from dpstats.queries.blocks import MAX_ROWS
-from dpstats.tables import named_columns, without_rows
+from dpstats.tables import named_columns
 from dpstats.tables.partitions import Partitions
 from dpstats.tables.scratch import CHARGED, let_go, scratch_folder
 from dpstats.tables.sources import withheld
@@ -157,7 +158,7 @@ class _Once:
 
     def __init__(self, frame: Any) -> None:
         self._frames, self._rows = [frame], len(frame)
-        self.columns = named_columns(without_rows(frame))
+        self.columns = named_columns(_types(frame))
 
     def count(self) -> int | None:
         """The number of rows that was announced counts, not this one."""
@@ -173,6 +174,13 @@ class _Once:
             some = frame.iloc[start:stop] if hasattr(frame, "iloc") else frame.slice(start, _BATCH)
             yield named_columns(some, names)
             let_go()
+
+
+def _types(frame: Any) -> Any:
+    """Names and types of a partition; a slice without rows would keep all of them in memory."""
+    if hasattr(frame, "iloc"):
+        return pd.DataFrame({name: pd.Series(dtype=kind) for name, kind in frame.dtypes.items()})
+    return frame.schema.empty_table()
 
 
 def _failing(task: Callable[[], object]) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from threadpoolctl import threadpool_limits
 
@@ -436,3 +437,14 @@ def test_without_a_worker_left_the_fit_ends_and_the_charge_stands(
         with pytest.raises(DPStatsError, match=r"No worker came back.*charge stands"):
             dp.ols("y ~ x + z", spread(table()), SCHEMA).fit(CENTRAL, ledger)
     assert len(ledger.entries) == 1
+
+
+def test_a_partition_is_in_memory_until_it_was_read() -> None:
+    before = pa.total_allocated_bytes()
+    frame = pa.table({"x": pa.nulls(1 << 20, pa.float64())})
+    once = module._Once(frame)
+    del frame
+    assert sum(len(each["x"]) for each in once.read(["x"])) == 1 << 20
+    assert pa.total_allocated_bytes() - before < 1 << 20
+    kept = table()
+    assert module._types(kept).dtypes.equals(kept.dtypes)
