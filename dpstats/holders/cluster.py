@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from dpstats.design import design_from_dict
@@ -37,9 +38,9 @@ from dpstats.holders.workers import (
 from dpstats.mechanisms.lots import GivenKey, Lots, LotsWindow
 from dpstats.queries.as_json import query_from_dict, query_to_dict
 from dpstats.queries.blocks import MAX_ROWS
-from dpstats.tables import named_columns, without_rows
+from dpstats.tables import named_columns
 from dpstats.tables.partitions import Partitions
-from dpstats.tables.scratch import CHARGED, scratch_folder
+from dpstats.tables.scratch import CHARGED, let_go, scratch_folder
 from dpstats.tables.sources import withheld
 from dpstats.tables.streams import Reading, Stream
 
@@ -55,6 +56,7 @@ Cut = tuple[int, int]
 
 PATIENCE = 60.0  # seconds: for a worker, where all that had rows were lost
 _TRIES = 3  # times that workers may be lost under one question
+_BATCH = 1 << 16  # rows
 _HELD_BYTES = 12  # bytes: a value, as it was read and as queries see it, at the most
 _HELD_SHARE = 0.5  # ratio: of the workers' memory, beyond which rows go to their disks
 _LOST = f"Workers were lost {_TRIES} times under one question.{CHARGED}"
@@ -123,15 +125,19 @@ class Actor:
             else MappedRows(source, design, 1, lots, folder)
         )
         store.everything.whole = piece.whole  # compiled products pay as if it were one table
+        let_go()  # dask stops a worker whose resident memory is beyond its limit
         return store
 
     def _totals(
         self, queries: Sequence[Mapping[str, object]], cut: Cut | None, key: bytes
     ) -> list[Total]:
         asked, self._key.key = [query_from_dict(query) for query in queries], key
-        if len(asked) > 1:
-            return _sums([store.totals(asked) for store in self._stores])
-        return _sums([[store.total(asked[0], cut)] for store in self._stores])
+        made: list[list[Total]] = []
+        for store in self._stores:
+            several = len(asked) > 1
+            made.append(store.totals(asked) if several else [store.total(asked[0], cut)])
+            let_go()
+        return _sums(made)
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,7 +158,7 @@ class _Once:
 
     def __init__(self, frame: Any) -> None:
         self._frames, self._rows = [frame], len(frame)
-        self.columns = named_columns(without_rows(frame))
+        self.columns = named_columns(_types(frame))
 
     def count(self) -> int | None:
         """The number of rows that was announced counts, not this one."""
@@ -163,7 +169,18 @@ class _Once:
 
     def read(self, names: Sequence[str]) -> Iterator[dict[str, object]]:
         frame = self._frames.pop()
-        yield named_columns(frame, names)
+        for start in range(0, self._rows, _BATCH):  # copies are of some
+            stop = start + _BATCH
+            some = frame.iloc[start:stop] if hasattr(frame, "iloc") else frame.slice(start, _BATCH)
+            yield named_columns(some, names)
+            let_go()
+
+
+def _types(frame: Any) -> Any:
+    """Names and types of a partition; a slice without rows would keep all of them in memory."""
+    if hasattr(frame, "iloc"):
+        return pd.DataFrame({name: pd.Series(dtype=kind) for name, kind in frame.dtypes.items()})
+    return frame.schema.empty_table()
 
 
 def _failing(task: Callable[[], object]) -> str:

@@ -10,19 +10,30 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.errors import DataError, OptionError
 
-__all__ = ["CHARGED", "VARIABLE", "Wanted", "arrays", "bytes_of", "check_space", "scratch_folder"]
+__all__ = [
+    "CHARGED",
+    "VARIABLE",
+    "Wanted",
+    "arrays",
+    "bytes_of",
+    "check_space",
+    "let_go",
+    "scratch_folder",
+]
 
 Wanted = Mapping[str, tuple[tuple[int, ...], np.dtype[np.generic]]]  # shape and type of each array
 
 VARIABLE = "DPSTATS_SCRATCH"
 CHARGED = " The fit was charged before, and a charge stands."  # what ends a later error
 _ALIGNED = 4096  # bytes: each array begins on a page of its own
+_OPEN: WeakSet[mmap.mmap] = WeakSet()  # scratch files of this process
 
 
 def arrays(folder: Path | None, wanted: Wanted, failing: str = CHARGED) -> dict[str, NDArray[Any]]:
@@ -51,6 +62,7 @@ def arrays(folder: Path | None, wanted: Wanted, failing: str = CHARGED) -> dict[
     except OSError as error:
         failed = type(error).__name__
     else:
+        _OPEN.add(pages)
         return _laid_out(pages, wanted)
     raise DataError(
         f"Scratch folder {folder}: no file for the rows could be made there ({failed}).{failing}"
@@ -68,6 +80,18 @@ def _laid_out(pages: mmap.mmap, wanted: Wanted) -> dict[str, NDArray[Any]]:
 
 def _padded(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
     return -(-math.prod(shape) * dtype.itemsize // _ALIGNED) * _ALIGNED
+
+
+def let_go() -> None:
+    """Count no page of a scratch file as memory of this process until it is read again.
+
+    A page that was read stays mapped, and whoever limits the resident memory of a process, as dask
+    does of its workers, counts it though the system could have it back. The files are shared
+    mappings: what was written stays in them, and other threads may read and write meanwhile.
+    """
+    if hasattr(mmap, "MADV_DONTNEED"):
+        for pages in list(_OPEN):
+            pages.madvise(mmap.MADV_DONTNEED)
 
 
 def bytes_of(wanted: Wanted) -> int:

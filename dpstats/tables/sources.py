@@ -92,10 +92,14 @@ def batches_of(data: Any, schema: Schema) -> Batches | None:
 
 def _on_cluster(data: Any, engine: Dask, schema: Schema) -> Partitions:
     """Files or a dask DataFrame, to be read by the workers of a cluster."""
-    if isinstance(data, str) and "://" in data:
+    urls = data if isinstance(data, (list, tuple)) else [data]
+    if urls and all(map(_is_url, urls)):
         import dask.dataframe as dd
 
-        data = withheld(f"{data} could not be read by dask", lambda: dd.read_parquet(data))
+        named = ", ".join(urls)
+        data = withheld(f"{named} could not be read by dask", lambda: dd.read_parquet(list(urls)))
+        if not len(data.columns):
+            raise DataError(f"{named}: no files match.")
     if is_dask(data):
         return Partitions(data, engine.client)
     if (paths := paths_of(data)) is None:
@@ -124,9 +128,18 @@ def paths_of(data: Any) -> list[Path] | None:
     for each in listed:
         if isinstance(each, str) and (len(each) > _LONGEST or "\n" in each):
             raise DataError(f"data is a text of {len(each):,} characters, and no path of a file.")
+        if _is_url(each):
+            raise DataError(
+                f"{each}: a URL is no path of a file. Pass polars.scan_parquet(...) or a pyarrow "
+                'Dataset of it; with engine=dp.Dask("scheduler:8786") workers read URLs.'
+            )
     if not all(isinstance(each, (str, os.PathLike)) for each in listed):
         return None
     return [path for each in listed for path in _expanded(Path(each).expanduser())]
+
+
+def _is_url(data: Any) -> bool:
+    return isinstance(data, str) and "://" in data
 
 
 def _expanded(path: Path) -> list[Path]:
@@ -134,10 +147,15 @@ def _expanded(path: Path) -> list[Path]:
         listed = (p for p in path.iterdir() if p.suffix in SUFFIXES and p.name[0] not in "._")
         found = sorted(filter(Path.is_file, listed))
         if not found:
-            raise DataError(f"{path}: no files in it end in {', '.join(SUFFIXES)}.")
+            raise DataError(
+                f"{path}: no files in it end in {', '.join(SUFFIXES)}. Those in folders of it are "
+                f"{path / '**' / '*.parquet'}; where names of folders are a column, as year=2020, "
+                'pass pyarrow.dataset.dataset(..., partitioning="hive").'
+            )
         return found
     several = glob.has_magic(str(path)) and not path.exists()
-    matched = [Path(name) for name in sorted(glob.glob(str(path)))] if several else [path]
+    names = sorted(glob.glob(str(path), recursive=True)) if several else [path]
+    matched = [Path(name) for name in names]
     if not matched:
         raise DataError(f"{path}: no files match.")
     for each in matched:

@@ -418,12 +418,22 @@ def twice(folder: Path) -> Path:
     return folder / "a.parquet"
 
 
+def below(folder: Path, name: str) -> Path:
+    (folder / name).mkdir()
+    return folder / name
+
+
 ROW = {"y": [1.0], "x": [1.0], "g": ["a"]}
 WRONG: dict[str, tuple[Callable[[Path], Any], str]] = {
     "no file": (lambda folder: folder / "none.parquet", r"none\.parquet: no such file"),
     "no files": (lambda folder: [], "empty list: no files to read"),
     "no match": (lambda folder: folder / "*.parquet", "no files match"),
     "empty folder": (lambda folder: folder, "no files in it end in"),
+    "only folders": (
+        lambda folder: files(below(folder, "g=a"), a=ROW).parent,
+        r"no files in it end in .*\*\*.*partitioning=\"hive\"",
+    ),
+    "a URL": (lambda folder: "s3://survey/*.parquet", r"s3://survey/\*\.parquet: a URL is no path"),
     "other kind": (lambda folder: folder / "rows.xlsx", r"allowed are files ending in \.csv"),
     "no table": (lambda folder: 3, "int is no table"),
     "no rows": (lambda folder: files(folder, a={k: v[:0] for k, v in ROW.items()}), "no rows"),
@@ -550,6 +560,13 @@ def test_too_many_responses_are_refused_before_the_charge(
     with pytest.raises(DataError, match=r"at most 2,000 rows, and the table has 2,500"):
         ols(folder).fit(dp.LabelOnly(1.0), ledger)
     assert not ledger.entries
+
+
+def test_two_stars_are_any_number_of_folders(tmp_path: Path) -> None:
+    files(tmp_path, a=ROW)
+    lower = files(below(below(tmp_path, "q"), "r"), b=ROW)
+    found = paths_of(tmp_path / "**" / "*.parquet")
+    assert found == [tmp_path / "a.parquet", lower / "b.parquet"]
 
 
 def test_hidden_files_of_a_folder_are_not_rows(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from threadpoolctl import threadpool_limits
 
@@ -154,6 +155,18 @@ def test_workers_read_the_files_themselves(
     assert repr(described.to_dict()) == repr(
         dp.describe(data, SCHEMA, CENTRAL, noise=noise).to_dict()
     )
+
+
+@pytest.mark.full
+def test_urls_are_read_by_dask(client: Any, tmp_path: Path) -> None:
+    data, engine = table(), dp.Dask(client)
+    names = sorted(written(tmp_path, data).iterdir())
+    here = dp.mean("y", data, SCHEMA).fit(CENTRAL, noise=SeededNoise(5))
+    for urls in (f"file://{tmp_path}/*.parquet", [f"file://{name}" for name in names]):
+        there = dp.mean("y", urls, SCHEMA, engine=engine).fit(CENTRAL, noise=SeededNoise(5))
+        assert repr(here.to_dict()) == repr(there.to_dict())
+    with pytest.raises(DataError, match=r"file://.*/none/\*\.parquet: no files match"):
+        dp.mean("y", f"file://{tmp_path}/none/*.parquet", SCHEMA, engine=engine)
 
 
 @pytest.mark.full
@@ -424,3 +437,14 @@ def test_without_a_worker_left_the_fit_ends_and_the_charge_stands(
         with pytest.raises(DPStatsError, match=r"No worker came back.*charge stands"):
             dp.ols("y ~ x + z", spread(table()), SCHEMA).fit(CENTRAL, ledger)
     assert len(ledger.entries) == 1
+
+
+def test_a_partition_is_in_memory_until_it_was_read() -> None:
+    before = pa.total_allocated_bytes()
+    frame = pa.table({"x": pa.nulls(1 << 20, pa.float64())})
+    once = module._Once(frame)
+    del frame
+    assert sum(len(each["x"]) for each in once.read(["x"])) == 1 << 20
+    assert pa.total_allocated_bytes() - before < 1 << 20
+    kept = table()
+    assert module._types(kept).dtypes.equals(kept.dtypes)

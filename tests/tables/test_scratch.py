@@ -65,6 +65,19 @@ def test_the_file_is_gone_with_the_last_array(tmp_path: Path) -> None:
     assert not in_use(tmp_path)
 
 
+def test_pages_that_are_let_go_are_not_resident_and_keep_what_was_written(tmp_path: Path) -> None:
+    def resident() -> int:
+        found = Path("/proc/self/smaps").read_text().split(str(tmp_path))[1:]
+        return sum(int(each.split("Rss:")[1].split()[0]) for each in found)  # KiB
+
+    made = scratch.arrays(tmp_path, {"x": ((1 << 20,), np.dtype(np.float32))})
+    made["x"][:] = 1.5
+    assert resident() >= 4096
+    scratch.let_go()
+    assert resident() == 0
+    assert (made["x"] == 1.5).all()
+
+
 def test_a_folder_that_is_too_small_says_so_and_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"need 9,313,225\.75 GiB .* Nothing was charged"):
         scratch.check_space(tmp_path, 10**16)
