@@ -59,7 +59,11 @@ _TRIES = 3  # times that workers may be lost under one question
 _BATCH = 1 << 16  # rows
 _HELD_BYTES = 12  # bytes: a value, as it was read and as queries see it, at the most
 _HELD_SHARE = 0.5  # ratio: of the workers' memory, beyond which rows go to their disks
-_LOST = f"Workers were lost {_TRIES} times under one question.{CHARGED}"
+_MEMORY = (
+    " Dask restarts workers that pass their memory limit: see its log, and use workers with more "
+    "memory or smaller partitions."
+)
+_LOST = f"Workers were lost {_TRIES} times under one question.{_MEMORY}{CHARGED}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -322,6 +326,7 @@ class Spread:
             if time.monotonic() > until:
                 raise DataError(
                     f"No worker came back within {PATIENCE:g} seconds, or the scheduler is gone."
+                    + _MEMORY
                     + CHARGED
                 )
             time.sleep(PAUSE)
