@@ -332,6 +332,8 @@ def test_rounds_are_chosen_where_the_targets_own_fit_would_be_useless() -> None:
     assert model.plan(privacy, combine="blend").method == "one-shot"
     few = {"s0": small["s0"], "s1": table(3000, 1), "s2": table(3000, 2)}  # they can help
     assert dp.ols(FORMULA, few, SCHEMA).plan(privacy).method == "one-shot"
+    half = {name: few[name] for name in ("s0", "s1")}  # of which the mean of errors would be large
+    assert dp.ols(FORMULA, half, SCHEMA).plan(privacy).method == "one-shot"
     large = dp.ols(FORMULA, {name: table(5000, 1) for name in NAMES}, SCHEMA)
     assert large.plan(PRIVACY).method == "one-shot"
     assert large.plan(PRIVACY, method="rounds").method == "rounds"
