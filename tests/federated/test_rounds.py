@@ -253,7 +253,9 @@ def test_sums_have_no_table_of_a_site_and_those_of_one_alone_are_said_to_be() ->
     fit = fitted(tables(home=900))
     assert fit.estimate.remarks[0] == "No other site answered: this is the fit of home alone."
     for name in ("site", "for_target"):
-        with pytest.raises(AttributeError, match="no site has a table of its own"):
+        with pytest.raises(
+            AttributeError, match=r"no site has a table of its own\. Ask again with another target"
+        ):
             getattr(fit, name)
     with pytest.raises(OptionError, match="assume='target': these estimates are of all sites"):
         fit.conf_int(assume="target")
