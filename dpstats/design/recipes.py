@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import OptionError, SchemaError
+from dpstats.design.syntax import most_terms
+from dpstats.errors import FormulaError, OptionError, SchemaError
 from dpstats.families import GAUSSIAN, RELEASED, Family, family
 from dpstats.schema import Schema
 from dpstats.stored import is_version, read, shown, values
@@ -28,6 +29,7 @@ __all__ = [
 Float = NDArray[np.float64]
 
 VERSION = 1
+_MOST_TERMS = 1_000_000  # of a formula in a file: some ten seconds
 TERMS = ("exog", "offset", "exposure")  # terms of public covariates, with what they learned
 _PAIR = tuple[float, float]
 
@@ -72,6 +74,8 @@ def design_options(data: Any) -> dict[str, Any]:
         If the version is not known, or there are more columns than the file speaks of.
     OptionError
         If an argument is missing, unknown or of another type.
+    FormulaError
+        If the formula has more terms than can be written out.
     """
     recipe = _of_version(data)
     of_formula = "formula" in recipe
@@ -82,12 +86,20 @@ def design_options(data: Any) -> dict[str, Any]:
         options["family"] = _family(options["family"])
     if of_formula:
         weights = (options.pop("weights", None), options.pop("weight_type", None))
-        return options | {"schema": Schema.from_dict(options["schema"]), "weights": weights}
+        schema = Schema.from_dict(options["schema"])
+        _check_terms(options["formula"], len(schema))
+        return options | {"schema": schema, "weights": weights}
     names, k = options["design_names"], options["k"]
     if not 1 <= k <= max(len(names), len(options["bounds"]), len(options.get("names") or ())):
         raise SchemaError(f"design: {shown(k)} columns, and {len(names)} names.")
     ends = {name: options.pop(f"{name}_bounds", None) for name in ("endog", "offset", "exposure")}
     return options | {"bounds": {"exog": options["bounds"], **ends}}
+
+
+def _check_terms(formula: str, columns: int) -> None:
+    """Refuse a formula whose terms would take minutes to write out, whoever wrote the file."""
+    if most_terms(formula, columns) > _MOST_TERMS:
+        raise FormulaError("design: the formula has more terms than can be written out.")
 
 
 def check_same_names(before: Sequence[str], now: Sequence[str]) -> None:

@@ -109,7 +109,9 @@ def most_terms(formula: str, columns: int = 1) -> int:
     """A number of terms that a formula does not exceed when it is written out; it is not, here.
 
     ``.`` stands for so many columns. Of a and b terms there are at most a + b in their sum,
-    (a + 1)(b + 1) - 1 in ``*``, a b in ``:``, and sum_{j <= k} C(a, j) in a power of k.
+    (a + 1)(b + 1) - 1 in ``*``, a b in ``:``, and sum_{j <= k} C(a, j) in a power of k. But all a^k
+    products are made before equal ones are dropped: where these are too many, or k is no number, it
+    is `LARGEST`.
 
     Raises
     ------
@@ -121,51 +123,60 @@ def most_terms(formula: str, columns: int = 1) -> int:
 
     try:
         tokens = [(t.kind.name, t.token) for t in sanitize_tokens(tokenize(formula)) if t.kind]
-        sizes, waiting, operand = list[tuple[int, int]](), list[str](), True
+        sizes, waiting, operand = list[tuple[int, float]](), list[str](), True
+        products = 0.0
         for kind, text in tokens:
             if kind == "CONTEXT" and text in "([{":
                 waiting.append("(")
                 operand = True
             elif kind == "CONTEXT":
                 while waiting[-1] != "(":
-                    _written_out(sizes, waiting.pop())
+                    products += _written_out(sizes, waiting.pop())
                 waiting.pop()
             elif text == ".":
-                sizes.append((columns, 0))
+                sizes.append((columns, math.inf))
                 operand = False
             elif kind == "OPERATOR":
                 if operand:  # a sign: of nothing before it
-                    sizes.append((0, 0))
+                    sizes.append((0, math.inf))
                 while waiting and waiting[-1] != "(" and _BINDS[waiting[-1]] >= _BINDS[text]:
-                    _written_out(sizes, waiting.pop())
+                    products += _written_out(sizes, waiting.pop())
                 waiting.append(text)
                 operand = True
             else:
-                sizes.append((1, int(text) if text.isdigit() and len(text) < 6 else 0))
+                sizes.append((1, int(text) if text.isdigit() and len(text) < 6 else math.inf))
                 operand = False
         while waiting:
-            _written_out(sizes, waiting.pop())
+            products += _written_out(sizes, waiting.pop())
         ((size, _),) = sizes
     except Exception as error:
         raise FormulaError(f"Formula {formula!r} cannot be parsed: {reason(error)}") from None
-    return size
+    return size if products <= _PRODUCTS else LARGEST
 
 
-def _written_out(sizes: list[tuple[int, int]], operator: str) -> None:
-    """Put the size of what an operator makes in the place of its operands' sizes and numbers."""
+def _written_out(sizes: list[tuple[int, float]], operator: str) -> float:
+    """Put the size of what an operator makes in the place of its operands' sizes and numbers.
+
+    Returns how many factors are multiplied for a power, as `formulaic` does it.
+    """
     (right, power), (left, _) = sizes.pop(), sizes.pop()
+    products = 0.0
     if operator in ("**", "^"):
-        size = sum(math.comb(left, j) for j in range(1, min(power, left, _DEEP) + 1))
+        deep = int(min(power, _DEEP))
+        size = sum(math.comb(left, j) for j in range(1, min(deep, left) + 1))
+        products = power * min(left**deep, LARGEST)
     elif operator in ("*", "/"):
         size = (left + 1) * (right + 1) - 1
     elif operator in (":", "%in%"):
         size = left * right
     else:
         size = left + right
-    sizes.append((min(size, LARGEST), 0))
+    sizes.append((min(size, LARGEST), math.inf))
+    return products
 
 
 _DEEP = 64  # factors of a term: beyond it there are more terms than anybody reads
+_PRODUCTS = 1e6  # of powers, factor by factor: two seconds or so
 
 
 def reason(error: Exception, columns: Collection[Hashable] = ()) -> str:

@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-import numpy as np
-
 from dpstats import estimators
 from dpstats.errors import DPStatsError, TrustError
 from dpstats.estimators.federated import AveragedSparse, Rounds, TwoRounds
@@ -67,7 +65,8 @@ def _better(question: Question, rows: Mapping[str, int]) -> Question:
             each[public] = plan.predicted_error
         errors[site] = each[public]
     own = errors.get(privacy.target, 0.0)
-    if not min(own, float(np.median(list(errors.values() or [0.0])))) >= USELESS:
+    useless = sum(error >= USELESS for error in errors.values())
+    if own < USELESS or useless <= len(errors) / 2:
         return question
     asked = replace(question, method=Rounds.name, combine="")
     try:

@@ -30,8 +30,8 @@ __all__ = ["FederatedResults", "SummedResults"]
 _HOW = {"averaged-sparse": "averages", "ftl-low-dim": "gradients", "ftl-high-dim": "gradients"}
 _ASSUMED = ("exchangeable", "target")
 _TOGETHER = (
-    "these estimates are of all sites together, and no site has a table of its own. Whole fits "
-    "have: fit(..., combine='blend')."
+    "these estimates are of all sites together, and no site has a table of its own. Ask again "
+    "with another target; whole fits of all columns have: fit(..., combine='blend')."
 )
 
 

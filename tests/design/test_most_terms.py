@@ -36,7 +36,15 @@ def test_it_is_at_least_what_formulaic_writes_out(formula: str) -> None:
 
 @pytest.mark.parametrize(
     "formula",
-    ["y ~ (" + "+".join(f"x{k}" for k in range(40)) + ")**40", "y ~ " + "*".join("x" * 50)],
+    [
+        "y ~ (" + "+".join(f"x{k}" for k in range(40)) + ")**40",
+        "y ~ " + "*".join("x" * 50),
+        "y ~ (a + b + c + d)**400",  # 15 terms, of 4^400 products
+        "y ~ (a + b)**100000",
+        "y ~ (a + b)**4_0",
+        "y ~ (a + b)**(40 + 1)",
+        "y ~ " + " + ".join(["(a + b)**13"] * 1000),
+    ],
 )
 def test_what_nobody_could_write_out_is_counted_at_once(formula: str) -> None:
     began = time.perf_counter()

@@ -253,7 +253,9 @@ def test_sums_have_no_table_of_a_site_and_those_of_one_alone_are_said_to_be() ->
     fit = fitted(tables(home=900))
     assert fit.estimate.remarks[0] == "No other site answered: this is the fit of home alone."
     for name in ("site", "for_target"):
-        with pytest.raises(AttributeError, match="no site has a table of its own"):
+        with pytest.raises(
+            AttributeError, match=r"no site has a table of its own\. Ask again with another target"
+        ):
             getattr(fit, name)
     with pytest.raises(OptionError, match="assume='target': these estimates are of all sites"):
         fit.conf_int(assume="target")
@@ -332,6 +334,8 @@ def test_rounds_are_chosen_where_the_targets_own_fit_would_be_useless() -> None:
     assert model.plan(privacy, combine="blend").method == "one-shot"
     few = {"s0": small["s0"], "s1": table(3000, 1), "s2": table(3000, 2)}  # they can help
     assert dp.ols(FORMULA, few, SCHEMA).plan(privacy).method == "one-shot"
+    half = {name: few[name] for name in ("s0", "s1")}  # of which the mean of errors would be large
+    assert dp.ols(FORMULA, half, SCHEMA).plan(privacy).method == "one-shot"
     large = dp.ols(FORMULA, {name: table(5000, 1) for name in NAMES}, SCHEMA)
     assert large.plan(PRIVACY).method == "one-shot"
     assert large.plan(PRIVACY, method="rounds").method == "rounds"

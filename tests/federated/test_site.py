@@ -14,7 +14,13 @@ import numpy as np
 import pytest
 
 import dpstats as dp
-from dpstats.errors import BudgetError, DataError, FeasibilityWarning, OptionError
+from dpstats.errors import (
+    BudgetError,
+    DataError,
+    FeasibilityWarning,
+    FormulaError,
+    OptionError,
+)
 from dpstats.federated import Question, Site, combine
 from dpstats.federated import site as site_module
 from dpstats.federated.question import Reply
@@ -315,6 +321,7 @@ def test_a_question_with_budgets_travels_as_json() -> None:
     [
         ("y ~ (" + "+".join(f"x{k}" for k in range(12)) + ")**12", "more than 1,000 terms"),
         ("y ~ (x1 + x2 + .)**9 * (x1 + x2 + .)**9 * I(x1 * x2)", "more than 1,000 terms"),
+        ("y ~ (x1 + x2)**400", "more than 1,000 terms"),  # three, of 2^400 products
         ("y ~ " + "+".join(["x1"] * 9_000), "more than 20,000 characters"),
         ("y ~ (x1", "formula or schema: FormulaError"),
     ],
@@ -329,3 +336,14 @@ def test_a_formula_that_takes_long_to_read_is_not_read(formula: str, words: str)
     assert time.perf_counter() - began < 5
     assert (reply.status, words in reply.reason) == ("refused", True), reply.reason
     assert not ledger.entries
+
+
+def test_an_answer_whose_formula_takes_long_to_read_is_invalid() -> None:
+    site = Site("home", sites()["home"], SCHEMA)
+    asked = question()
+    data = json.loads(site.answer(asked.to_bytes()))
+    data["result"]["design"]["formula"] = "y ~ (x1 + x2)**400"
+    began = time.perf_counter()
+    with pytest.raises(FormulaError, match="more terms than can be written out"):
+        Reply.from_bytes(json.dumps(data).encode())
+    assert time.perf_counter() - began < 5
