@@ -74,6 +74,24 @@ def test_columns_without_a_tail_are_left_as_they_are(table: pd.DataFrame) -> Non
     assert (ses < 2).all()
 
 
+@pytest.mark.full
+@pytest.mark.parametrize(("sure", "most"), [(far_rows._SURE, 0), (1.0, 30)], ids=["used", "short"])
+def test_noise_is_not_taken_for_far_rows(
+    sure: float, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 30 fits to normal columns none; power: several where noise is trusted at one sd."""
+    monkeypatch.setattr(far_rows, "_SURE", sure)
+    rng = np.random.default_rng(7)
+    x, z = rng.normal(50, 10, 10_000), rng.normal(size=10_000)
+    rows = pd.DataFrame({"x": x, "z": z, "y": 100 + 2 * x + 5 * z + rng.normal(0, 5, 10_000)})
+    model = dp.ols("y ~ x + z", rows, dp.Schema({c: dp.Numeric(-1e5, 1e5) for c in "xzy"}))
+    found = [model.fit(Central(2.0, DELTA), noise=SeededNoise(seed)) for seed in range(30)]
+    said = [" ".join(fit.estimate.remarks) for fit in found]
+    flagged = sum("far out in x" in text or "far out in z" in text for text in said)
+    assert flagged <= most
+    assert most == 0 or flagged >= 3
+
+
 def slots(schema: dp.Schema, table: pd.DataFrame, epsilon: float = 1.0) -> set[str]:
     plan = dp.ols("y ~ x + z", table, schema).plan(Central(epsilon, DELTA))
     return {m.slot for m in plan.mechanisms}

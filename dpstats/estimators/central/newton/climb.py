@@ -204,7 +204,8 @@ class Climb(ABC):
 
         model, along = self.outer_score(at, clip), self.found.metric.far_direction
         beyond, anywhere, leaning = _beyond(law, clip, score, model, along)
-        added = 0.0 * beyond if self.found.metric.far else beyond  # drawn in, they tell too little
+        # Of rows that were drawn in too little is told to extrapolate.
+        added = beyond if along is None else np.zeros_like(beyond)
         step = self.bent(at, solved(bread.matrix, score.total + added))
         if self.family != GAUSSIAN:  # on the last step the curvature may change as much again
             anywhere = anywhere + told.again(step)
