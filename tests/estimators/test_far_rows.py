@@ -11,8 +11,11 @@ import statsmodels.formula.api as smf
 
 import dpstats as dp
 from dpstats.estimators.central.newton import far_rows, whitening
+from dpstats.estimators.central.newton.newton import Newton
+from dpstats.holders import Curator
 from dpstats.mechanisms.noise import SeededNoise
 from dpstats.privacy import Central
+from tests.estimators.ols_cases import ran_as_planned
 
 DELTA, N = 1e-6, 40_000
 SCHEMA = dp.Schema(
@@ -57,6 +60,15 @@ def test_a_column_with_a_long_tail_spoils_no_other(model: str, table: pd.DataFra
     assert (off[others] < 2 * ses[others]).all()
     assert off["gain"] < 4 * ses["gain"] < 40
     assert any("far out in gain: a few" in remark for remark in found.estimate.remarks)
+
+
+def test_all_that_was_planned_was_asked_and_nothing_else(table: pd.DataFrame) -> None:
+    design = dp.ols("y ~ x + z + gain", table, SCHEMA).design
+    plan = Newton().plan(design, Central(1.0, DELTA), N)
+    holder = Curator(design.source(table), design, plan, SeededNoise(1))
+    Newton().fit(holder, design, plan)
+    assert set(far_rows.SLOTS) <= {record.slot for record in holder.transcript}
+    assert ran_as_planned(holder, plan)
 
 
 def test_not_drawn_in_it_spoils_all(table: pd.DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
