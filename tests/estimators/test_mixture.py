@@ -496,3 +496,14 @@ def test_columns_may_be_named_and_a_dot_means_all_numbers():
             "sd of a [1]",
             "sd of b [1]",
         )
+
+
+@pytest.mark.parametrize("errors", ["normal", "t"])
+def test_weights_that_are_alike_are_said_to_be_with_intervals_and_without(errors: str) -> None:
+    rng = np.random.default_rng(4)
+    e = rng.normal(size=8_000) if errors == "normal" else rng.standard_t(3, 8_000)
+    x = np.where(rng.random(8_000) < 0.5, -5.0, 5.0) + e
+    model = dp.gaussian_mixture("~ x", {"x": x}, dp.Schema(x=dp.Numeric(-60, 60)), components=2)
+    fit = model.fit(dp.Central(2.0, 1e-6), noise=dp.SeededNoise(2))
+    assert fit.has_inference == (errors == "normal")
+    assert any("some weights are alike" in remark for remark in fit.estimate.remarks)

@@ -213,8 +213,8 @@ def _estimate(
     tied = _tied(mixture.weights[order], ses)
     cov, cov_privacy, cov_sampling = np.outer(units, units) * covs[:, moved][:, :, moved]
     weights = mixture.weights[order]
-    if not inference:
-        remarks = (*remarks, *filter(None, (tied, _close(mixture))))
+    close = "" if inference else _close(mixture)
+    remarks = (*remarks, *filter(None, (tied, close)))
     most = plan.options["components"]
     names = tuple(name for j, name in enumerate(design.names) if j != place)
     return MixtureEstimate(
@@ -269,8 +269,8 @@ def concluded_regressions(
     if any(_rival_lines(finish, other) for other in others):
         remarks = (*remarks, _AMBIGUOUS)
         inference = inference or "none: two different mixtures are about as likely"
-    if not inference:
-        remarks = (*remarks, *filter(None, (tied, _close_lines(law))))
+    close = "" if inference else _close_lines(law)
+    remarks = (*remarks, *filter(None, (tied, close)))
     return RegressionMixtureEstimate(
         columns=tuple(design.names),
         weights=weights,
