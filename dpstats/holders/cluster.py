@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from dpstats.design import design_from_dict
 from dpstats.errors import DataError
 from dpstats.holders.mapped import MappedRows
-from dpstats.holders.rows import ResidentRows, rounded_total
+from dpstats.holders.rows import Added, ResidentRows, Work, rounded_total
 from dpstats.holders.store import AnnouncedQueries, Grid, Total
 from dpstats.holders.workers import (
     PAUSE,
@@ -39,7 +39,7 @@ from dpstats.mechanisms.lots import GivenKey, Lots, LotsWindow
 from dpstats.queries.as_json import query_from_dict, query_to_dict
 from dpstats.queries.blocks import MAX_ROWS
 from dpstats.tables import named_columns
-from dpstats.tables.partitions import Partitions
+from dpstats.tables.partitions import FilePiece, Partitions
 from dpstats.tables.scratch import CHARGED, let_go, scratch_folder
 from dpstats.tables.sources import withheld
 from dpstats.tables.streams import Reading, Stream
@@ -57,6 +57,7 @@ Cut = tuple[int, int]
 PATIENCE = 60.0  # seconds: for a worker, where all that had rows were lost
 _TRIES = 3  # times that workers may be lost under one question
 _BATCH = 1 << 16  # rows
+_MAPPED_BLOCKS = 8  # of half a million numbers or a million, that a worker has mapped at once
 _HELD_BYTES = 12  # bytes: a value, as it was read and as queries see it, at the most
 _HELD_SHARE = 0.5  # ratio: of the workers' memory, beyond which rows go to their disks
 _MEMORY = (
@@ -104,7 +105,8 @@ class Actor:
 
     def _add(self, piece: Piece, frame: Any, design: DescribedDesign) -> None:
         bound = design.bound()
-        reading = Reading(Stream(_Once(frame), piece.schema, piece.rows))
+        batches = frame if isinstance(frame, FilePiece) else _Once(frame)
+        reading = Reading(Stream(batches, piece.schema, piece.rows))
         source = bound.source(reading)
         folder = scratch_folder(piece.scratch) if piece.on_disk else None
         reading.keep(folder)
@@ -126,7 +128,7 @@ class Actor:
         store = (
             ResidentRows(source, design, 1, lots)
             if folder is None
-            else MappedRows(source, design, 1, lots, folder)
+            else _UnmappedRows(source, design, 1, lots, folder)
         )
         store.everything.whole = piece.whole  # compiled products pay as if it were one table
         let_go()  # dask stops a worker whose resident memory is beyond its limit
@@ -142,6 +144,18 @@ class Actor:
             made.append(store.totals(asked) if several else [store.total(asked[0], cut)])
             let_go()
         return _sums(made)
+
+
+class _UnmappedRows(MappedRows):
+    """Rows in a scratch file of which few pages count as memory, for dask limits what counts."""
+
+    def _reduce(self, task: Callable[[Work], NDArray[Added]], blocks: list[Work]) -> NDArray[Added]:
+        made: NDArray[Added] | None = None
+        for first in range(0, len(blocks), _MAPPED_BLOCKS):
+            more = super()._reduce(task, blocks[first : first + _MAPPED_BLOCKS])
+            made = more if made is None else made + more
+            let_go()
+        return super()._reduce(task, blocks) if made is None else made
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,8 +223,6 @@ def _fed(actor: Any, piece: Piece, frame: Any, design: DescribedDesign) -> str:
 
     It does not raise: dask logs the arguments of a task that does.
     """
-    if isinstance(frame, str):  # it could not be read, and that is the name of the error
-        return frame
     answers: list[str] = []
 
     def hand() -> None:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
 from dpstats.errors import DataError
 from dpstats.tables import named_columns
+from dpstats.tables.scratch import let_go
 
-__all__ = ["FilePartitions", "Partitions", "connected", "is_dask"]
+__all__ = ["FilePartitions", "FilePiece", "Partitions", "connected", "is_dask"]
 
+_BATCH = 1 << 16  # rows
 _PIECE = 1 << 20  # rows: of a partition of a file, in groups of rows as they were written
 
 
@@ -159,9 +162,9 @@ class FilePartitions(Partitions):
         """These columns of each partition, as tasks that are still to be run; and their rows."""
         from dask.delayed import delayed
 
-        read = delayed(_piece, pure=False)
+        made = delayed(FilePiece, pure=False)
         tasks = [
-            read(os.path.abspath(path), groups, list(names)) for path, groups, _ in self._pieces
+            made(os.path.abspath(path), groups, list(names)) for path, groups, _ in self._pieces
         ]
         return tasks, [rows for *_, rows in self._pieces]
 
@@ -188,15 +191,51 @@ def _pieces(path: Path) -> Iterator[tuple[tuple[int, ...], int]]:
         yield tuple(groups), rows
 
 
-def _piece(path: str, groups: Sequence[int], names: Sequence[str]) -> Any:
-    """Rows of a file, on a worker; or the name of what failed, for dask would log what it says."""
-    try:
+@dataclass(frozen=True)
+class FilePiece:
+    """Some groups of rows of a Parquet file, which a worker reads a batch at a time.
+
+    Attributes
+    ----------
+    path : str
+        The file.
+    groups : sequence of int
+        Of rows, as they were written.
+    names : list of str
+        Columns that are read.
+    """
+
+    path: str
+    groups: Sequence[int]
+    names: list[str]
+
+    @property
+    def columns(self) -> Mapping[str, Any]:
+        """Names and types: columns without a row."""
+        with self._opened() as file:
+            return named_columns(file.schema_arrow.empty_table(), self.names)
+
+    def count(self) -> int | None:
+        """The number of rows that was announced counts, not this one."""
+        return None
+
+    def check(self) -> None:
+        """The file is opened when it is read."""
+
+    def read(self, names: Sequence[str]) -> Iterator[dict[str, Any]]:
+        """These columns, some rows at a time."""
+        import pyarrow
+
+        with self._opened() as file:
+            for batch in file.iter_batches(_BATCH, list(self.groups), list(names)):
+                yield named_columns(pyarrow.Table.from_batches([batch]), names)
+                del batch
+                let_go()
+
+    def _opened(self) -> Any:
         import pyarrow.parquet
 
-        with pyarrow.parquet.ParquetFile(path) as file:
-            return file.read_row_groups(list(groups), columns=list(names))
-    except Exception as error:
-        return type(error).__name__
+        return pyarrow.parquet.ParquetFile(self.path, pre_buffer=False)  # not all of it at once
 
 
 def _first_lacking(paths: Sequence[str]) -> str:

@@ -6,6 +6,7 @@ import math
 import mmap
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -83,15 +84,18 @@ def _padded(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
 
 
 def let_go() -> None:
-    """Count no page of a scratch file as memory of this process until it is read again.
+    """Give back what counts as memory of this process and is not in use.
 
-    A page that was read stays mapped, and whoever limits the resident memory of a process, as dask
-    does of its workers, counts it though the system could have it back. The files are shared
-    mappings: what was written stays in them, and other threads may read and write meanwhile.
+    That are pages of scratch files, and memory that pyarrow has freed and keeps. A page that was
+    read stays mapped, and whoever limits the resident memory of a process, as dask does of its
+    workers, counts it though the system could have it back. The files are shared mappings: what
+    was written stays in them, and other threads may read and write meanwhile.
     """
     if hasattr(mmap, "MADV_DONTNEED"):
         for pages in list(_OPEN):
             pages.madvise(mmap.MADV_DONTNEED)
+    if (arrow := sys.modules.get("pyarrow")) is not None:
+        arrow.default_memory_pool().release_unused()
 
 
 def bytes_of(wanted: Wanted) -> int:

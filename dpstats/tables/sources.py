@@ -250,7 +250,7 @@ class _Parquet:
     def read(self, names: Sequence[str]) -> Iterator[Columns]:
         arrow = _pyarrow()
         for path in self.paths:
-            with arrow.parquet.ParquetFile(path) as file:
+            with arrow.parquet.ParquetFile(path, pre_buffer=False) as file:  # not all at once
                 for batch in file.iter_batches(_BATCH, columns=list(names)):
                     yield _columns_of(batch, names)
 

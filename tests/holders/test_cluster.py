@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet
 import pytest
 from threadpoolctl import threadpool_limits
 
@@ -437,6 +438,50 @@ def test_without_a_worker_left_the_fit_ends_and_the_charge_stands(
         with pytest.raises(DPStatsError, match=r"No worker came back.*charge stands"):
             dp.ols("y ~ x + z", spread(table()), SCHEMA).fit(CENTRAL, ledger)
     assert len(ledger.entries) == 1
+
+
+@pytest.mark.slow
+def test_workers_with_little_memory_are_not_restarted(tmp_path: Path) -> None:
+    """A partition of 600,000 rows takes 100 MB; read as a whole it took workers beyond 700 MB."""
+    privacy = dp.Central(2.0, 1e-8)
+    names, n, rng = [f"x{j}" for j in range(20)], 600_000, np.random.default_rng(0)
+    for k in range(2):
+        x = pa.table({name: rng.normal(size=n) for name in [*names, "y"]})
+        pa.parquet.write_table(x, tmp_path / f"{k}.parquet", row_group_size=n)
+    schema = dp.Schema({name: dp.Numeric(-6, 6, center=0, scale=1) for name in [*names, "y"]})
+    few = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}
+    with (
+        distributed.LocalCluster(memory_limit="500MB", **few) as made,
+        distributed.Client(made) as client,
+    ):
+        before = client.run(os.getpid)
+        model = dp.ols(
+            "y ~ " + " + ".join(names), f"{tmp_path}/*.parquet", schema, engine=dp.Dask(client)
+        )
+        there = model.fit(privacy, noise=SeededNoise(5))
+        assert client.run(os.getpid) == before
+    here = dp.ols("y ~ " + " + ".join(names), f"{tmp_path}/*.parquet", schema)
+    np.testing.assert_array_equal(here.fit(privacy, noise=SeededNoise(5)).params, there.params)
+
+
+def test_a_file_is_read_in_batches_and_pages_are_let_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    n, path = 12 << 16, str(tmp_path / "x.parquet")
+    rows = pa.table({"x": np.arange(n * 1.0), "z": np.ones(n)})
+    pa.parquet.write_table(rows, path, row_group_size=1 << 17)
+    del rows
+    let_go, held = partitions.let_go, []
+    monkeypatch.setattr(partitions, "let_go", lambda: held.append(let_go()))
+    before = pa.total_allocated_bytes()
+    piece = partitions.FilePiece(path, range(6), ["x"])
+    assert list(piece.columns) == ["x"]
+    read = piece.read(["x"])
+    first = next(read)["x"]
+    assert len(first) == 1 << 16
+    assert pa.total_allocated_bytes() - before < 8 * n
+    np.testing.assert_array_equal([*first, *(v for b in read for v in b["x"])], np.arange(n))
+    assert len(held) == 12
 
 
 def test_a_partition_is_in_memory_until_it_was_read() -> None:
