@@ -12,13 +12,12 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from dpstats.design import design_from_dict
@@ -28,6 +27,8 @@ from dpstats.holders.rows import Added, ResidentRows, Work, rounded_total
 from dpstats.holders.store import AnnouncedQueries, Grid, Total
 from dpstats.holders.workers import (
     PAUSE,
+    Client,
+    Future,
     LostWorkerError,
     call_actor,
     check_workers,
@@ -38,8 +39,7 @@ from dpstats.holders.workers import (
 from dpstats.mechanisms.lots import GivenKey, Lots, LotsWindow
 from dpstats.queries.as_json import query_from_dict, query_to_dict
 from dpstats.queries.blocks import MAX_ROWS
-from dpstats.tables import named_columns
-from dpstats.tables.partitions import FilePiece, Partitions
+from dpstats.tables.partitions import FilePiece, Frame, FramePiece, Partitions
 from dpstats.tables.scratch import CHARGED, let_go, scratch_folder
 from dpstats.tables.sources import withheld
 from dpstats.tables.streams import Reading, Stream
@@ -56,7 +56,6 @@ Cut = tuple[int, int]
 
 PATIENCE = 60.0  # seconds: for a worker, where all that had rows were lost
 _TRIES = 3  # times that workers may be lost under one question
-_BATCH = 1 << 16  # rows
 _MAPPED_BLOCKS = 8  # of half a million numbers or a million, that a worker has mapped at once
 _HELD_BYTES = 12  # bytes: a value, as it was read and as queries see it, at the most
 _HELD_SHARE = 0.5  # ratio: of the workers' memory, beyond which rows go to their disks
@@ -79,6 +78,12 @@ class Piece:
     on_disk: bool
 
 
+class Made(Protocol):
+    """What a task is told of an actor."""
+
+    key: str
+
+
 class Actor:
     """The partitions of one worker. Private; no method raises, and none returns a row."""
 
@@ -88,7 +93,7 @@ class Actor:
         self._held: list[tuple[Piece, Source, Path | None]] = []
         self._stores: list[ResidentRows] = []
 
-    def add(self, piece: Piece, frame: Any, design: DescribedDesign) -> str:
+    def add(self, piece: Piece, frame: Frame | FilePiece, design: DescribedDesign) -> str:
         """Read a partition, and prepare it for queries; the name of what failed, or nothing."""
         return _failing(lambda: self._add(piece, frame, design))
 
@@ -103,9 +108,9 @@ class Actor:
         made: list[Total] = []
         return _failing(lambda: made.extend(self._totals(queries, cut, key))) or made
 
-    def _add(self, piece: Piece, frame: Any, design: DescribedDesign) -> None:
+    def _add(self, piece: Piece, frame: Frame | FilePiece, design: DescribedDesign) -> None:
         bound = design.bound()
-        batches = frame if isinstance(frame, FilePiece) else _Once(frame)
+        batches = frame if isinstance(frame, FilePiece) else FramePiece(frame)
         reading = Reading(Stream(batches, piece.schema, piece.rows))
         source = bound.source(reading)
         folder = scratch_folder(piece.scratch) if piece.on_disk else None
@@ -171,36 +176,6 @@ class DescribedDesign:
         return made.scaled(self.found) if self.found else made
 
 
-class _Once:
-    """One partition, given away when it is read."""
-
-    def __init__(self, frame: Any) -> None:
-        self._frames, self._rows = [frame], len(frame)
-        self.columns = named_columns(_types(frame))
-
-    def count(self) -> int | None:
-        """The number of rows that was announced counts, not this one."""
-        return None
-
-    def check(self) -> None:
-        """It is there."""
-
-    def read(self, names: Sequence[str]) -> Iterator[dict[str, object]]:
-        frame = self._frames.pop()
-        for start in range(0, self._rows, _BATCH):  # copies are of some
-            stop = start + _BATCH
-            some = frame.iloc[start:stop] if hasattr(frame, "iloc") else frame.slice(start, _BATCH)
-            yield named_columns(some, names)
-            let_go()
-
-
-def _types(frame: Any) -> Any:
-    """Names and types of a partition; a slice without rows would keep all of them in memory."""
-    if hasattr(frame, "iloc"):
-        return pd.DataFrame({name: pd.Series(dtype=kind) for name, kind in frame.dtypes.items()})
-    return frame.schema.empty_table()
-
-
 def _failing(task: Callable[[], object]) -> str:
     """The name of the error that a task ends in; nothing where it ends well."""
     try:
@@ -218,7 +193,7 @@ def _sums(answers: Sequence[Sequence[Total]]) -> list[Total]:
     return [np.sum([total.astype(object) for total in totals], axis=0) for totals in each]
 
 
-def _fed(actor: Any, piece: Piece, frame: Any, design: DescribedDesign) -> str:
+def _fed(actor: Made, piece: Piece, frame: Frame | FilePiece, design: DescribedDesign) -> str:
     """A task beside an actor: hands it a partition without a way over the network.
 
     It does not raise: dask logs the arguments of a task that does.
@@ -242,7 +217,7 @@ class _Home:
     """A worker's actor, and the places of the partitions that it holds."""
 
     worker: str
-    actor: Any
+    actor: Future
     partitions: list[int]
 
 
@@ -276,7 +251,7 @@ class Spread:
         width: int,
         scratch: str | None = None,
     ) -> None:
-        self._client = partitions.client
+        self._client: Client = partitions.client
         check_workers(self._client)
         partitions.check_workers()
         n = partitions.count()
@@ -304,11 +279,11 @@ class Spread:
         self, queries: Sequence[Mapping[str, object]], cut: Cut | None, key: bytes
     ) -> list[Total]:
         """Exact totals over all rows, in Python's integers."""
-        return _sums(self._everywhere("totals", queries, cut, key))
+        return _sums(cast("list[list[Total]]", self._everywhere("totals", queries, cut, key)))
 
-    def _everywhere(self, method: str, *arguments: Any) -> list[Any]:
+    def _everywhere(self, method: str, *arguments: object) -> list[object]:
         """What every actor answers; partitions of lost workers are prepared anew, and asked."""
-        answers: list[Any] = []
+        answers: list[object] = []
         left, tries = list(self._homes), _TRIES
         while left:
             asked = [
@@ -376,11 +351,12 @@ class Spread:
                     raise DataError(f"A partition could not be read ({failed}).{CHARGED}")
         return lost
 
-    def _feeding(self, home: _Home, at: int) -> Any:
+    def _feeding(self, home: _Home, at: int) -> Future:
         where = {"workers": [home.worker]}  # dask may know a partition as that of one that is gone
         part = self._client.compute(self._parts[at], allow_other_workers=True, **where)
         known = (self._pieces[at], part, self._design)
-        return self._client.submit(_fed, home.actor, *known, pure=False, **where)
+        fed: Future = self._client.submit(_fed, home.actor, *known, pure=False, **where)
+        return fed
 
 
 class ClusterRows:

@@ -487,9 +487,9 @@ def test_a_file_is_read_in_batches_and_pages_are_let_go(
 def test_a_partition_is_in_memory_until_it_was_read() -> None:
     before = pa.total_allocated_bytes()
     frame = pa.table({"x": pa.nulls(1 << 20, pa.float64())})
-    once = module._Once(frame)
+    once = partitions.FramePiece(frame)
     del frame
     assert sum(len(each["x"]) for each in once.read(["x"])) == 1 << 20
     assert pa.total_allocated_bytes() - before < 1 << 20
     kept = table()
-    assert module._types(kept).dtypes.equals(kept.dtypes)
+    assert partitions._types(kept).dtypes.equals(kept.dtypes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -142,7 +142,7 @@ class FTLLowDim(PrintedMethod):
         "h": DISTANCE,
     }
 
-    def site_plan(self, design: Design, privacy: Privacy, n: int, **options: Any) -> Plan:
+    def site_plan(self, design: Design, privacy: Privacy, n: int, **options: object) -> Plan:
         """What one site charges: histograms and gradients of 2 T disjoint parts of its rows."""
         need_delta(self.name, privacy)
         need_pairs(self.name, design, privacy, instead="rounds")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,7 +47,7 @@ class PrintedMethod(RoundsMethod):
     """A method of which each site carries out its own plan, on disjoint parts of its rows."""
 
     @abstractmethod
-    def site_plan(self, design: Design, privacy: Privacy, n: int, **options: Any) -> Plan:
+    def site_plan(self, design: Design, privacy: Privacy, n: int, **options: object) -> Plan:
         """What one site charges."""
 
     @abstractmethod
