@@ -543,9 +543,25 @@ def one_of_each_kind(case: Case) -> bool:
     return usual and case.estimator.model in ("mean", "ols") and case.estimator.name in AUDITED
 
 
-def _each(by_default: Callable[[Case], bool], cases: Sequence[Case] = ()) -> Any:
+def _each(
+    by_default: Callable[[Case], bool],
+    cases: Sequence[Case] = (),
+    rare: Callable[[Case], bool] = lambda case: False,
+) -> Any:
     """Every case; those that do not run by default are in the full suite."""
-    return pytest.mark.parametrize("case", grid(cases or CASES, by_default), ids=str)
+    return pytest.mark.parametrize("case", grid(cases or CASES, by_default, rare), ids=str)
+
+
+def out_of_turn(case: Case) -> bool:
+    """Whether a law that takes seconds a case is tested in the slow suite only.
+
+    Of its four settings each method has two in the full grid, which differ in the neighbours and in
+    the unit: one pair and the other, by turns. So each law of a method, each kind of neighbours and
+    each unit of it is there, and all four are in the slow suite.
+    """
+    turn = list(dict.fromkeys((c.estimator, c.law) for c in CASES))
+    at = turn.index((case.estimator, case.law))
+    return not case.split and (SETTINGS.index(case.setting) in (0, 3)) == bool(at % 2)
 
 
 each_case = _each(_usual)
@@ -557,7 +573,8 @@ each_case_counted = _each(
         or (case.setting == SETTINGS[1] and (case.estimator.model, case.estimator.name) == COUNTED)
     )
 )
-each_case_drawn = each_case_audited = _each(one_of_each_kind)
+each_case_drawn = _each(one_of_each_kind)
+each_case_audited = _each(one_of_each_kind, rare=out_of_turn)
 each_method = _each(_usual, METHODS)
 each_method_drawn = _each(one_of_each_kind, METHODS)
 each_method_sparse = _each(lambda case: case.estimator.name in SHARP_SPARSE, METHODS)

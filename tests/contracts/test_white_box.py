@@ -52,7 +52,7 @@ from dpstats.holders import Curator, Labels, curator
 from dpstats.mechanisms.noise import SeededNoise
 from dpstats.privacy import Neighbors
 from dpstats.protocol import Plan
-from tests.contracts.cases import CASES, Case, Table, one_of_each_kind, with_rows
+from tests.contracts.cases import CASES, Case, Table, one_of_each_kind, out_of_turn, with_rows
 from tests.contracts.losses import (
     Quieter,
     halved,
@@ -86,7 +86,11 @@ def _by_default(case: AnyCase) -> bool:
     return one_of_each_kind(case) if isinstance(case, Case) else str(case) in USUAL
 
 
-each_curator = pytest.mark.parametrize("case", grid([*CASES, *SUMS], _by_default), ids=str)
+def _rare(case: AnyCase) -> bool:
+    return isinstance(case, Case) and out_of_turn(case)
+
+
+each_curator = pytest.mark.parametrize("case", grid([*CASES, *SUMS], _by_default, _rare), ids=str)
 
 
 # Curators and tables ------------------------------------------------------------------------------
