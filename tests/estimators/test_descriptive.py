@@ -16,7 +16,14 @@ import dpstats as dp
 from dpstats.errors import DataError, DPStatsError, FeasibilityWarning, OptionError, SchemaError
 from dpstats.estimators import columns
 from dpstats.estimators.central.descriptive import passes
-from dpstats.estimators.central.descriptive.window import Tail, _excess, missed, window_of
+from dpstats.estimators.central.descriptive.describe import moments
+from dpstats.estimators.central.descriptive.window import (
+    Tail,
+    Window,
+    _excess,
+    missed,
+    window_of,
+)
 from dpstats.models.descriptive import describe_model
 from dpstats.privacy import Neighbors
 from dpstats.protocol.criticals import allowing, of_variance, stated_error
@@ -419,6 +426,37 @@ def test_the_plan_expects_the_errors_that_a_window_is_allowed(half: float, descr
     assert found[-1] > 1.3 * ranges[at[-1], 0]
     if half > 100:  # the upper end is that of wide ranges
         assert found[-1] == pytest.approx(ranges[at[-1], 1], rel=0.35)
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_a_private_number_of_rows_is_released_without_bias(delta: float) -> None:
+    """50 seeded fits, within 3 standard errors; the last of rising counts is off by 5 or more."""
+    n, found = 400, []
+    schema = dp.Schema(y=dp.Numeric(-1000, 1500))
+    privacy = dp.Central(1.0, delta, neighbors="add-remove", rows=n)
+    model = dp.quantile("y", {"y": np.random.default_rng(0).normal(size=n)}, schema, q=0.5)
+    for seed in range(50):
+        found.append(model.fit(privacy, noise=dp.SeededNoise(seed)).nobs)
+    assert abs(np.mean(found) - n) < 3 * np.std(found) / 50**0.5
+    assert np.std(found) < 60
+
+
+@pytest.mark.parametrize("low", [-1.0, -10.0, -30.0])
+def test_the_error_of_a_standard_deviation_counts_the_noise_in_the_number_of_rows(
+    low: float,
+) -> None:
+    """It is the slope of the estimate in that number, wherever the window lies."""
+    rng, window, sd = np.random.default_rng(2), Window(low, 4.0), 7.0
+    z = np.clip((rng.gamma(2, 1, 1000).clip(low, 4) - (low + 4) / 2) / ((4 - low) / 2), -1, 1)
+    sums = np.array([z.sum(), (z**2).sum(), (z**4).sum()])
+
+    def at(rows: float) -> Any:
+        edges = np.array([low, 4.0])
+        found = Distribution(edges, np.array([rows]), np.array([sd**2]), np.array([sd**2]))
+        return moments(sums, found, window, 0.0)
+
+    slope = (at(1001.0).values - at(999.0).values) / 2
+    assert at(1000.0).noise == pytest.approx((sd * slope) ** 2, rel=0.03)
 
 
 def test_two_answers_are_averaged_where_both_speak() -> None:

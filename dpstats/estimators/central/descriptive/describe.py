@@ -195,7 +195,8 @@ def moments(sums: Array, found: Distribution, window: Window, sd: float) -> Held
     fourth = max(float(sums[2]) / n, (spread + m1**2) ** 2)
     mean_noise = s1**2 + count_noise * (m1 / n) ** 2
     mean_sampling = found.effect * spread / n
-    square_noise = s2**2 + 4 * m1**2 * s1**2 + count_noise * (spread / n) ** 2
+    # Of q/n - (m/n)^2 the slope in n is (m1^2 - spread) / n.
+    square_noise = s2**2 + 4 * m1**2 * s1**2 + count_noise * ((m1**2 - spread) / n) ** 2
     wobble = _square_variance(found, window, (m1, spread, fourth))
     square_sampling = found.effect * max(wobble, spread**2) / n
     slope = half / (2 * math.sqrt(spread))
