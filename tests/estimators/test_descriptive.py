@@ -441,6 +441,25 @@ def test_a_private_number_of_rows_is_released_without_bias(delta: float) -> None
     assert np.std(found) < 60
 
 
+@pytest.mark.parametrize("unit", [None, "id"])
+def test_a_guess_of_the_number_of_rows_is_printed_nowhere_as_released(unit: str | None) -> None:
+    """4,000 rows, where 3,000 were guessed; half of z is missing."""
+    n = np.arange(4000)
+    data = {"y": n % 7.0, "z": np.where(n % 2, np.nan, n % 5), "id": n // 2}
+    columns = {"y": dp.Numeric(-10, 10), "z": dp.Numeric(0, 5)}
+    schema = dp.Schema(columns, unit=unit, max_rows=2 if unit else None)
+    neighbors = "replace-one" if unit else "add-remove"
+    privacy = dp.Central(50.0, 1e-6, neighbors=neighbors, rows=3000)
+    found = dp.describe(data, schema, privacy, noise=dp.SeededNoise(1))
+    assert found.frame()["count"].to_numpy() == pytest.approx([4000, 2000], abs=30)
+    assert found.frame()["missing"].isna().all()
+    assert found.nobs == pytest.approx(4000, abs=30)
+    (number,) = re.findall(
+        r"About ([\d,]+) of the values of 'z' were missing", " ".join(found.estimate.remarks)
+    )
+    assert int(number.replace(",", "")) == pytest.approx(2000, abs=100)
+
+
 @pytest.mark.parametrize("low", [-1.0, -10.0, -30.0])
 def test_the_error_of_a_standard_deviation_counts_the_noise_in_the_number_of_rows(
     low: float,
@@ -598,6 +617,13 @@ BAD: dict[str, tuple[Any, type[DPStatsError]]] = {
         DataError,
     ),
 }
+
+
+def test_one_edge_makes_two_bins_and_the_first_holds_the_lower_end() -> None:
+    schema = dp.Schema(y=dp.Numeric(0, 10))
+    rows = {"y": [0.0] * 30 + [5.0] * 20 + [10.0] * 10}
+    found = dp.histogram("y", rows, schema, bins=[5]).fit(EXACT, noise=dp.SeededNoise(1))
+    assert found.counts == pytest.approx([50, 10], abs=0.01)
 
 
 @pytest.mark.parametrize("name", BAD)
