@@ -63,8 +63,10 @@ def demo(arguments: argparse.Namespace) -> None:
     names = ["curator, rows", "curator, visits", "devices, visits"]
     print(dp.compare([fit, curator, devices], names=names))
     _title("Nobody holds the rows: every device sends one private message, in two rounds")
+    print("log(1 + mdvis) ~ lncoins + disea")
     print(_without_a_curator(df, noise))
     _title("Three sites keep their rows: each answers with one private fit")
+    print("mdvis ~ lncoins + disea; the coefficients are those of the site north")
     print(_over_sites(df, schema, noise))
     _title("What to do next")
     print(f"Look at the report of the first fit: {_report(fit)}")

@@ -371,6 +371,8 @@ class Terms:
                 f"{shown!r} has the wrong number or kind of arguments",
                 f"{name}() with plain positional arguments",
             )
+        if name == "i":  # pyfixest's
+            self._refuse(text, "there is no function i() for terms", "C(g), or C(g):x for slopes")
         real = hasattr(np, method) or method in _OTHER_ROWS
         if name and root in ("", "np", "numpy") and not real:  # a slip of the pen
             written = (name, f"np.{method}")

@@ -119,7 +119,7 @@ def checked_bins(bins: object, low: float, high: float) -> Array | None:
         return np.linspace(low, high, bins + 1)
     if isinstance(bins, Sequence | np.ndarray) and not isinstance(bins, str):
         edges = [float(e) if is_number(e) else math.nan for e in bins]
-        inside = 2 <= len(edges) <= _MOST_BINS and low <= min(edges) and max(edges) <= high
+        inside = 1 <= len(edges) <= _MOST_BINS and low <= min(edges) and max(edges) <= high
         if inside and all(a < b for a, b in pairwise(edges)):
             whole = np.unique(np.array([low, *edges, high]))
             if whole.size > 2:

@@ -382,9 +382,9 @@ def histogram(
     column, data, schema, n
         As for `quantile`.
     bins : "auto", int or sequence of float
-        A number of bins of equal width over the declared range, or edges within it, to which the
-        ends of the range are added. By default a part of the budget, or of the devices, finds where
-        the values are; where devices are asked at once, bins cover the declared range.
+        A number of bins of equal width over the declared range, or one edge or more within it, to
+        which its ends are added; a bin holds its upper edge, the first one its lower end, too. By
+        default budget or devices find where values are; devices asked at once have the range.
 
     Returns
     -------

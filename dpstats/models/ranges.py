@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 from dpstats.accounting import Ledger
-from dpstats.errors import OptionError
+from dpstats.errors import OptionError, need_text
 from dpstats.estimators.central.range import ENDS, MAPPED
 from dpstats.mechanisms.noise import Noise
 from dpstats.models.model import Model
@@ -77,6 +77,7 @@ def private_range(
     >>> bool(found.lower <= 20 and found.upper >= 30)  # as a rule Numeric(16, 32)
     True
     """
+    need_text(column=column)
     model = range_model(column, data, unit, max_rows)
     lower, upper = model.fit(privacy, ledger, noise=noise).params.tolist()
     return Numeric(*outward(lower, upper, digits=2))

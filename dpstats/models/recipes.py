@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -249,10 +250,17 @@ def check_numbers(data: Any, columns: Sequence[str], schema: Schema) -> None:
 
 
 def unquoted(text: str, schema: Schema | None) -> str:
-    """A column as it may be written in a formula, in backticks or not: its name."""
+    """A column as it may be written in a formula, in backticks, as Q("x y"), or bare: its name."""
     name = text.strip()
-    written = len(name) > 2 and name[0] == name[-1] == "`" and name not in (schema or ())
-    return name[1:-1] if written else name
+    if isinstance(schema, Schema) and name in schema:
+        return name
+    if len(name) > 2 and name[0] == name[-1] == "`":
+        return name[1:-1]
+    try:
+        inside = ast.literal_eval(name[1:]) if name.startswith("Q(") else name
+    except (ValueError, SyntaxError):
+        return name
+    return inside if isinstance(inside, str) else name
 
 
 def quoted(column: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpstats import estimators
-from dpstats.errors import OptionError, given, is_number, need_model
+from dpstats.errors import FeasibilityWarning, OptionError, among, given, is_number, need_model
 from dpstats.estimators.guesses import round_up
 from dpstats.models.model import Model
 from dpstats.privacy import Central, LabelOnly, Neighbors, Privacy
@@ -26,6 +27,8 @@ __all__ = ["power", "sample_size"]
 _LEAST = 100  # rows with which the search starts, or ten times the columns
 _CELLS = 10**7  # numbers of a design with public covariates that are laid out for a plan
 _MOST = 10**13
+_APART = 0.2  # wording: difference of powers at both ends of a range, above which it is said
+_TIMES = 4.0  # wording: ratio of planned variances at both ends, above which it is said
 _CLOSE = 1.01  # the answer is rounded up to two digits anyway
 
 
@@ -39,6 +42,7 @@ def power(
     *,
     alpha: float = 0.05,
     n: int | None = None,
+    planned: str = "middle",
     **options: Any,
 ) -> pd.Series:
     """Power of the two-sided z tests of parameters, from their planned standard errors.
@@ -57,6 +61,10 @@ def power(
         Level of the test, between 0 and 1.
     n : int, optional
         Public number of rows (users), where it is not that of the model.
+    planned : {"middle", "least", "most"}
+        Which standard errors of those that are expected, where a plan says a range: of ``"least"``
+        columns are uncorrelated and levels equally frequent, of ``"most"`` the others explain 98 %
+        of each column and a level has 1 % of the rows; the middle is that of the logarithms.
     **options
         ``method``, ``sparsity`` and options of the method, as for ``model.plan``.
 
@@ -70,6 +78,11 @@ def power(
     OptionError
         If an effect or alpha is not allowed, an effect names no parameter, or no standard error of
         it is planned in units that are known.
+
+    Warns
+    -----
+    FeasibilityWarning
+        If the power is far from the same at both ends of the range that is planned: says both.
 
     Notes
     -----
@@ -96,8 +109,12 @@ def power(
         privacy if n is None else _guessing(privacy, n), **options
     )
     named = _named(plan, effect, "effect")
-    ratio = 1 / _planned(plan, {name: abs(value) for name, value in named.items()}, "effect")
-    found = ndtr(ratio - z) + ndtr(-ratio - z)
+    sizes = {name: abs(value) for name, value in named.items()}
+    ratios = [1 / _planned(plan, sizes, "effect", which) for which in (planned, "most", "least")]
+    found, low, high = (ndtr(r - z) + ndtr(-r - z) for r in ratios)
+    if planned == "middle" and (high - low).max() > _APART:
+        k = int((high - low).argmax())
+        _warn_of_ends(f"The power for {given([*named][k])} is from {low[k]:.2f} to {high[k]:.2f}")
     return pd.Series(found, index=list(named), name="power")
 
 
@@ -109,6 +126,7 @@ def sample_size(
     effect: Effect | None = None,
     power: float = 0.8,
     alpha: float = 0.05,
+    planned: str = "middle",
     **options: Any,
 ) -> int:
     """Rows (users) at which standard errors, or the power of tests, reach a target. No row is read.
@@ -127,6 +145,8 @@ def sample_size(
         In place of `target_se`: what is to be found, as for `power`.
     power, alpha : float, default 0.8 and 0.05
         Probability with which the two-sided z test of level alpha is to find each effect.
+    planned : {"middle", "least", "most"}
+        Which standard errors of those that are expected, where a plan says a range; as for `power`.
     **options
         ``method``, ``sparsity`` and options of the method, as for ``model.plan``.
 
@@ -141,6 +161,11 @@ def sample_size(
         If not one of `target_se` and `effect` is given; if it is not allowed, names no coefficient,
         or cannot be reached by any number of rows; if the method plans no standard errors, or plans
         them in units of a standard deviation that is not declared.
+
+    Warns
+    -----
+    FeasibilityWarning
+        If far from as many rows are needed at both ends of the range that is planned: says both.
 
     Notes
     -----
@@ -166,18 +191,23 @@ def sample_size(
         target_se, asked, share = effect, "effect", 1 / _noncentrality(power, alpha)
     most = max(_CELLS // columns, 1) if isinstance(privacy, LabelOnly) else _MOST
 
-    def worst(n: int) -> float:
+    def worst(n: int, which: str = planned) -> float:
         plan = model.expecting(min(n, most)).plan(_guessing(privacy, n), **options)
         named = _named(plan, target_se, asked)
         if asked == "effect":
             named = {name: abs(value) * share for name, value in named.items()}
-        squares = np.square(_planned(plan, named, asked))
+        squares = np.square(_planned(plan, named, asked, which))
         if n > most:
             more, part = n / most, plan.privacy_share
             squares *= part * more ** (2 * _exponent(plan)) + (1 - part) / more
         return float(squares.max())
 
-    return _search(worst, columns, f"{asked}={given(target_se)}")
+    target = f"{asked}={given(target_se)}"
+    found = _search(worst, columns, target)
+    if planned == "middle" and worst(found, "most") > _TIMES * worst(found, "least"):
+        fewest = _search(lambda n: worst(n, "least"), columns, target)
+        _warn_of_ends(f"{found:,} rows are the middle, and {fewest:,} the fewest")
+    return found
 
 
 def _noncentrality(power: float, alpha: float) -> float:
@@ -255,9 +285,29 @@ def _named(plan: Plan, target: Any, asked: str) -> dict[str, float]:
     return named
 
 
-def _planned(plan: Plan, named: Mapping[str, float], asked: str) -> Any:
-    """Planned standard errors over their targets."""
-    planned = dict(zip(plan.parameters, plan.predicted_se, strict=False))
+def _warn_of_ends(said: str) -> None:
+    """Say that a power, or a number of rows, rests on where in a planned range errors are."""
+    warnings.warn(
+        f"{said}: public facts do not tell how columns go together, nor how frequent a level is "
+        "whose share is not declared. planned='least' and 'most' are both ends.",
+        FeasibilityWarning,
+        stacklevel=3,
+    )
+
+
+def _planned(plan: Plan, named: Mapping[str, float], asked: str, which: str) -> Any:
+    """Planned standard errors over their targets; of a range the middle, or an end.
+
+    Raises
+    ------
+    OptionError
+    """
+    if not among(which, ("middle", "least", "most")):
+        raise OptionError(f"planned={given(which)}: 'middle', 'least' or 'most' is needed.")
+    errors = plan.predicted_se
+    if plan.predicted_range and which != "middle":
+        errors = tuple(ends[which == "most"] for ends in plan.predicted_range)
+    planned = dict(zip(plan.parameters, errors, strict=False))
     units = dict(zip(plan.parameters, plan.predicted_units, strict=False))
     for name in named:
         if math.isnan(planned.get(name, math.nan)):

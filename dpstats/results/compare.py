@@ -166,7 +166,8 @@ def compare(
     -------
     statsmodels.iolib.summary2.Summary
         With ``as_text``, ``as_html``, and ``as_latex(label="tab:fits")``: one ``table`` with
-        caption, label, a booktabs tabular and notes. Every name is escaped.
+        caption, label, a booktabs tabular and notes; ``to_html`` and ``to_latex`` are the same.
+        Every name is escaped.
 
     Raises
     ------
@@ -241,6 +242,7 @@ def _escaped(table: Any, title: str) -> Any:
         return "\n".join([*head, *mark, *frames, *notes, r"\end{table}"])
 
     made.as_html, made.as_latex = as_html, as_latex
+    made.to_html, made.to_latex = as_html, as_latex  # as those of one fit are called
     return made
 
 

@@ -214,7 +214,10 @@ class DescribeResults(DescriptiveResults):
     estimates = DescribeEstimate
 
     def frame(self) -> pd.DataFrame:
-        """One row a column: count, missing, mean, std and quartiles, as pandas names them."""
+        """One row a column: count, missing, mean, std and quartiles, as pandas names them.
+
+        The number of missing values is nan where that of rows is private.
+        """
         import pandas as pd
 
         made = self.estimate

@@ -55,7 +55,7 @@ class Numeric:
     lower, upper : float
         Finite, ``lower < upper``. Values outside, and infinities, are moved to the nearer bound.
     center, scale : float, optional
-        Public guesses of a typical value and spread, in the units of the column; ``center`` within
+        Public guesses of mean and standard deviation, in the units of the column; ``center`` within
         the bounds, ``scale`` > 0. They cost accuracy if wrong, never privacy.
 
     Examples

@@ -66,8 +66,9 @@ def test_a_column_of_any_name_is_described_as_it_is_and_in_backticks(name: str) 
     found = dp.mean(name, df, schema, by="my group").fit(exact, noise=dp.SeededNoise(1)).params
     np.testing.assert_allclose(found, groups, rtol=0.01)
     if name != "~":
-        found = dp.ttest(f"`{name}` ~ `my group`", df, schema).fit(exact, noise=dp.SeededNoise(1))
-        assert found.params.iloc[0] == pytest.approx(groups["b"] - groups["a"], abs=0.01)
+        for formula in (f"`{name}` ~ `my group`", f"Q('{name}') ~ Q(\"my group\")"):
+            found = dp.ttest(formula, df, schema).fit(exact, noise=dp.SeededNoise(1))
+            assert found.params.iloc[0] == pytest.approx(groups["b"] - groups["a"], abs=0.01)
 
 
 def test_one_column_is_no_table() -> None:
@@ -109,6 +110,7 @@ MISTAKEN = [  # that may not be used on anything
     ("g ~ x", DPStatsError, "g"),
     ("y ~ x + np.exq(x)", FormulaError, "exq"),
     ("y ~ x + logg(x)", FormulaError, "logg"),
+    ("y ~ x + i(g)", FormulaError, r"i\(\) for terms. Write C\(g\), or C\(g\):x"),
     ("yy ~ x", FormulaError, "yy.*schema does not declare"),
     ("y ~ C(grup)", FormulaError, "grup"),
 ]
@@ -144,6 +146,9 @@ def test_a_mistake_in_a_formula_is_refused_when_the_model_is_made(formula, error
 def test_what_statsmodels_has_and_this_release_has_not_says_so() -> None:
     with pytest.raises(AttributeError, match=r"mixedlm is not in this release: .*unit="):
         dp.mixedlm  # noqa: B018
+    for name in ("OrderedModel", "ivreg", "kruskal", "anova", "chi2", "sum"):
+        with pytest.raises(AttributeError, match=f"{name} is not in this release: "):
+            getattr(dp, name)
     with pytest.raises(AttributeError, match="has no attribute 'olz'"):
         dp.olz  # noqa: B018
     with pytest.raises(OptionError, match="'tweedie' is not in this release"):

@@ -1,11 +1,13 @@
 """Power and sample size of private tests: the normal formula at planned errors, and simulation."""
 
+import warnings
+
 import numpy as np
 import pytest
 from statsmodels.stats.power import NormalIndPower
 
 import dpstats as dp
-from dpstats.errors import OptionError
+from dpstats.errors import FeasibilityWarning, OptionError
 
 SCHEMA = dp.Schema(
     y=dp.Numeric(-6, 6, center=0.0, scale=1.0),
@@ -28,6 +30,39 @@ def test_power_is_that_of_the_normal_test_at_the_planned_error():
     assert (dp.power(model, PRIVATE, 0.1, n=20_000) > dp.power(model, PRIVATE, 0.1)).all()
     stronger = dp.power(model, dp.Central(0.1, 1e-6), 0.1)
     assert (stronger < dp.power(model, PRIVATE, 0.1)).all()
+
+
+def test_both_ends_of_a_planned_range_are_said_and_may_be_asked_for():
+    """Of two columns the errors are 7.5 or more times apart; the share of a level adds to it."""
+    schema = dp.Schema(dict(SCHEMA), z=dp.Numeric(-1, 1, scale=0.5), h=dp.Categorical(["u", "v"]))
+    model = dp.ols("y ~ x + z + C(h)", schema=schema, n=2000)
+    plan, powers, rows = model.plan(PRIVATE), {}, {}
+    with pytest.warns(
+        FeasibilityWarning, match=r"from 0\.\d\d to 1\.00.*planned='least' and 'most'"
+    ):
+        powers["middle"] = dp.power(model, PRIVATE, 0.2)
+    with pytest.warns(FeasibilityWarning, match="rows are the middle, and .* the fewest"):
+        rows["middle"] = dp.sample_size(model, PRIVATE, effect={"z": 0.2})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for k, which in enumerate(("least", "most")):
+            powers[which] = dp.power(model, PRIVATE, 0.2, planned=which)
+            rows[which] = dp.sample_size(model, PRIVATE, effect={"z": 0.2}, planned=which)
+            se = plan.predicted_range[plan.parameters.index("z")][k]
+            witness = NormalIndPower(ddof=0).power(0.2 / se, 1, 0.05, ratio=0)
+            assert powers[which]["z"] == pytest.approx(witness, rel=1e-6)
+    assert (powers["least"] > powers["middle"]).all()
+    assert (powers["middle"] > powers["most"]).all()
+    assert rows["least"] < rows["middle"] / 3 < rows["most"] / 9
+    with pytest.raises(OptionError, match="'middle', 'least' or 'most'"):
+        dp.power(model, PRIVATE, 0.2, planned="worst")
+
+
+def test_where_one_error_is_planned_nothing_is_warned_of():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        dp.power(dp.ttest("y ~ g", schema=SCHEMA, n=2000), PRIVATE, 0.2)
+        dp.sample_size(dp.mean("y", schema=SCHEMA), PRIVATE, effect=0.2)
 
 
 @pytest.mark.parametrize("power", [0.5, 0.8, 0.95])

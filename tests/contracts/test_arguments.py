@@ -102,6 +102,10 @@ def _calls(c: Cases) -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
         "plan": (c.model.plan, {"privacy": PRIVACY, **options}),
         "sparse": (c.model.plan, {"privacy": PRIVACY, "sparsity": 1}),
         "describe": (dp.describe, {**once, "columns": ["x"]}),
+        "private_range": (
+            dp.private_range,
+            {"column": "y", **{name: once[name] for name in once if name != "schema"}},
+        ),
         "private_ranges": (dp.private_ranges, once),
         "evaluate": (dp.evaluate, {"fit": c.logit, **once, "threshold": 0.5, "bins": 4}),
         "power": (dp.power, {"model": c.mean, "privacy": PRIVACY, "effect": 0.5, "alpha": 0.05}),

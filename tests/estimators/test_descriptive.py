@@ -16,7 +16,14 @@ import dpstats as dp
 from dpstats.errors import DataError, DPStatsError, FeasibilityWarning, OptionError, SchemaError
 from dpstats.estimators import columns
 from dpstats.estimators.central.descriptive import passes
-from dpstats.estimators.central.descriptive.window import Tail, _excess, missed, window_of
+from dpstats.estimators.central.descriptive.describe import moments
+from dpstats.estimators.central.descriptive.window import (
+    Tail,
+    Window,
+    _excess,
+    missed,
+    window_of,
+)
 from dpstats.models.descriptive import describe_model
 from dpstats.privacy import Neighbors
 from dpstats.protocol.criticals import allowing, of_variance, stated_error
@@ -421,6 +428,56 @@ def test_the_plan_expects_the_errors_that_a_window_is_allowed(half: float, descr
         assert found[-1] == pytest.approx(ranges[at[-1], 1], rel=0.35)
 
 
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_a_private_number_of_rows_is_released_without_bias(delta: float) -> None:
+    """50 seeded fits, within 3 standard errors; the last of rising counts is off by 5 or more."""
+    n, found = 400, []
+    schema = dp.Schema(y=dp.Numeric(-1000, 1500))
+    privacy = dp.Central(1.0, delta, neighbors="add-remove", rows=n)
+    model = dp.quantile("y", {"y": np.random.default_rng(0).normal(size=n)}, schema, q=0.5)
+    for seed in range(50):
+        found.append(model.fit(privacy, noise=dp.SeededNoise(seed)).nobs)
+    assert abs(np.mean(found) - n) < 3 * np.std(found) / 50**0.5
+    assert np.std(found) < 60
+
+
+@pytest.mark.parametrize("unit", [None, "id"])
+def test_a_guess_of_the_number_of_rows_is_printed_nowhere_as_released(unit: str | None) -> None:
+    """4,000 rows, where 3,000 were guessed; half of z is missing."""
+    n = np.arange(4000)
+    data = {"y": n % 7.0, "z": np.where(n % 2, np.nan, n % 5), "id": n // 2}
+    columns = {"y": dp.Numeric(-10, 10), "z": dp.Numeric(0, 5)}
+    schema = dp.Schema(columns, unit=unit, max_rows=2 if unit else None)
+    neighbors = "replace-one" if unit else "add-remove"
+    privacy = dp.Central(50.0, 1e-6, neighbors=neighbors, rows=3000)
+    found = dp.describe(data, schema, privacy, noise=dp.SeededNoise(1))
+    assert found.frame()["count"].to_numpy() == pytest.approx([4000, 2000], abs=30)
+    assert found.frame()["missing"].isna().all()
+    assert found.nobs == pytest.approx(4000, abs=30)
+    (number,) = re.findall(
+        r"About ([\d,]+) of the values of 'z' were missing", " ".join(found.estimate.remarks)
+    )
+    assert int(number.replace(",", "")) == pytest.approx(2000, abs=100)
+
+
+@pytest.mark.parametrize("low", [-1.0, -10.0, -30.0])
+def test_the_error_of_a_standard_deviation_counts_the_noise_in_the_number_of_rows(
+    low: float,
+) -> None:
+    """It is the slope of the estimate in that number, wherever the window lies."""
+    rng, window, sd = np.random.default_rng(2), Window(low, 4.0), 7.0
+    z = np.clip((rng.gamma(2, 1, 1000).clip(low, 4) - (low + 4) / 2) / ((4 - low) / 2), -1, 1)
+    sums = np.array([z.sum(), (z**2).sum(), (z**4).sum()])
+
+    def at(rows: float) -> Any:
+        edges = np.array([low, 4.0])
+        found = Distribution(edges, np.array([rows]), np.array([sd**2]), np.array([sd**2]))
+        return moments(sums, found, window, 0.0)
+
+    slope = (at(1001.0).values - at(999.0).values) / 2
+    assert at(1000.0).noise == pytest.approx((sd * slope) ** 2, rel=0.03)
+
+
 def test_two_answers_are_averaged_where_both_speak() -> None:
     """Far from all values noise falls to that of both; within coarse cells the finer one counts."""
     rng, n = np.random.default_rng(6), 1_000.0
@@ -560,6 +617,13 @@ BAD: dict[str, tuple[Any, type[DPStatsError]]] = {
         DataError,
     ),
 }
+
+
+def test_one_edge_makes_two_bins_and_the_first_holds_the_lower_end() -> None:
+    schema = dp.Schema(y=dp.Numeric(0, 10))
+    rows = {"y": [0.0] * 30 + [5.0] * 20 + [10.0] * 10}
+    found = dp.histogram("y", rows, schema, bins=[5]).fit(EXACT, noise=dp.SeededNoise(1))
+    assert found.counts == pytest.approx([50, 10], abs=0.01)
 
 
 @pytest.mark.parametrize("name", BAD)

@@ -69,6 +69,9 @@ def test_latex_is_one_table_with_caption_label_and_rules(fits):
     lines = [line for line in body.splitlines() if line.endswith(r"\\")]
     assert {len(re.findall(r"(?<!\\)&", line)) for line in lines} == {len(columns) - 1}
     assert r"\label{ab}" in dp.compare(fits).as_latex("a}b{")
+    made = dp.compare(fits)
+    assert made.to_latex("tab:fits") == made.as_latex("tab:fits")
+    assert made.to_html() == made.as_html()
 
 
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no LaTeX here")

@@ -17,7 +17,7 @@ from dpstats.queries import AstrayCounts, Query
 if TYPE_CHECKING:
     from dpstats.design import Design
 
-__all__ = ["ASTRAY", "CountingMethod", "counted_plan"]
+__all__ = ["ASTRAY", "CountingMethod", "counted_plan", "is_known"]
 
 AnyEstimate = TypeVar("AnyEstimate", bound=Estimate)
 
@@ -26,6 +26,7 @@ _SHARE = 0.004  # budget: counting values that are outside of what is declared
 _PURE_SHARE = 0.01  # budget: the same as a share of epsilon, where noise is Laplace noise
 _APART = 30  # wording: inputs that are counted one by one
 _MANY, _CLEAR = 0.05, 3.0  # wording: share of values astray that is said; noises that it exceeds
+_ROUGH = 0.01  # wording: error of such a share, from which it is said
 _FEWER = 0.5  # wording: share of the rows that contribute, below which it is said
 _OTHERS = "all other columns"
 _NOTHING = "and their rows count as nothing"
@@ -98,8 +99,16 @@ def _asked(
     gaps = [effect_of_gaps if name in covariates else _NOTHING for name in names]
     moved = ["and were moved to its ends: declare a wider one"] * len(names)
     words = (("outside the declared range", moved), ("missing or of no declared level", gaps))
+    near = 1.96 * answer.noise.sd / n
+    rough = f" (a share that is known to within {near:.0%})" if near >= _ROUGH else ""
+
+    def said(share: float) -> str:
+        """How many of the values; of a private number of rows the share is not known."""
+        return f"{share:.0%}" if is_known(holder.plan) else f"{share * n:,.0f}"
+
+    rough *= is_known(holder.plan)
     remarks = [
-        f"About {share:.0%} of the values of {_worded(name)} were {what}, {effect}."
+        f"About {said(share)} of the values of {_worded(name)} were {what}, {effect}{rough}."
         for row, (what, effects) in zip(shares, words, strict=True)
         for name, share, effect in zip(names, row, effects, strict=True)
         if share > clear
@@ -114,9 +123,8 @@ def _asked(
 
 def _few(rows: float, plan: Plan) -> tuple[str, ...]:
     """That far fewer rows contribute than errors were planned for."""
-    known = plan.neighbors is Neighbors.REPLACE_ONE and plan.max_rows == 1
     whole = plan.n / (2 if any(m.branch for m in plan.mechanisms) else 1)
-    if not known or rows >= _FEWER * whole:
+    if not is_known(plan) or rows >= _FEWER * whole:
         return ()
     share = max(rows / whole, 0.001)
     return (
@@ -124,6 +132,11 @@ def _few(rows: float, plan: Plan) -> tuple[str, ...]:
         "Errors were planned for all, and with so few rows intervals may not hold: "
         f"plan(privacy, complete={share:.2g}) says what can be expected of them.",
     )
+
+
+def is_known(plan: Plan) -> bool:
+    """Whether the number of rows is public, and not guessed."""
+    return plan.neighbors is Neighbors.REPLACE_ONE and plan.max_rows == 1
 
 
 def _groups(design: Design) -> tuple[tuple[str, ...], tuple[int, ...]]:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.estimators.base import Request, need_delta
-from dpstats.estimators.central.counted import CountingMethod, counted_plan
+from dpstats.estimators.central.counted import CountingMethod, counted_plan, is_known
 from dpstats.estimators.central.descriptive import passes
 from dpstats.estimators.central.descriptive.quantile import OWN as DISTRIBUTIONS
 from dpstats.estimators.central.descriptive.window import (
@@ -133,7 +133,7 @@ class ColumnDescriptions(CountingMethod[DescribeEstimate]):
             of_noise=np.array([each.noise for each in made]),
             windows=np.array([(w.lower, w.upper) for w in windows]),
             missing=np.array([_missing(each, plan) for each in found]),
-            nobs=float(plan.n),
+            nobs=float(plan.n) if is_known(plan) else max(each.rows for each in found),
             released={
                 "rows hidden at an end": {
                     name: hidden_rows(each, w.lower, w.upper)
@@ -151,8 +151,7 @@ class ColumnDescriptions(CountingMethod[DescribeEstimate]):
 
 def _missing(found: Distribution, plan: Plan) -> float:
     """Released number of missing values; nan where the number of rows is private."""
-    known = plan.neighbors.value == "replace-one"
-    return round(plan.n - found.rows, _DIGITS) if known else math.nan
+    return round(plan.n - found.rows, _DIGITS) if is_known(plan) else math.nan
 
 
 class HeldMoments(NamedTuple):
@@ -195,7 +194,8 @@ def moments(sums: Array, found: Distribution, window: Window, sd: float) -> Held
     fourth = max(float(sums[2]) / n, (spread + m1**2) ** 2)
     mean_noise = s1**2 + count_noise * (m1 / n) ** 2
     mean_sampling = found.effect * spread / n
-    square_noise = s2**2 + 4 * m1**2 * s1**2 + count_noise * (spread / n) ** 2
+    # Of q/n - (m/n)^2 the slope in n is (m1^2 - spread) / n.
+    square_noise = s2**2 + 4 * m1**2 * s1**2 + count_noise * ((m1**2 - spread) / n) ** 2
     wobble = _square_variance(found, window, (m1, spread, fourth))
     square_sampling = found.effect * max(wobble, spread**2) / n
     slope = half / (2 * math.sqrt(spread))

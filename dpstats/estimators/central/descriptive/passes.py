@@ -215,17 +215,13 @@ def _summed(
     edges: Array, counts: Array, sd: float, known: int | None, effect: float
 ) -> Distribution:
     """Of noisy counts, the sum of which, where it is known, is the number of rows."""
-    from scipy.optimize import isotonic_regression
-
     cells, size = edges.size - 1, np.arange(1.0, edges.size)
     bridge = 0.0 if known is None else 1 / counts.size
     if known is not None:
         counts = counts - (counts.sum() - known) * bridge
-    rising = isotonic_regression(np.cumsum(counts[:cells])).x
-    most = math.inf if known is None else float(known)
     return Distribution(
         edges=edges,
-        below=np.clip(rising, 0.0, most) if rising[-1] >= 1 else np.linspace(0, 1, cells),
+        below=_rising(np.cumsum(counts[:cells]), known),
         variance=sd**2 * (size - bridge * size**2),
         shared=sd**2 * (size - bridge * size * cells),
         effect=effect,
@@ -236,8 +232,6 @@ def _distribution(
     edges: Array, prefix: Array, sd: float, known: int | None, effect: float
 ) -> Distribution:
     """Of noisy prefix sums, the last of which, where it is known, is the number of rows."""
-    from scipy.optimize import isotonic_regression
-
     law, cells = prefix_noise(prefix.size), edges.size - 1
     variance, last = sd**2 * law.variance, sd**2 * law.with_last
     shared = sd**2 * (law.with_values if prefix.size > cells else law.with_last)
@@ -246,15 +240,29 @@ def _distribution(
         prefix = prefix - share * (prefix[-1] - known)
         shared = shared - share * last[cells - 1]
         variance = variance - share * last
-    rising = isotonic_regression(prefix[:cells]).x
-    most = math.inf if known is None else float(known)
     return Distribution(
         edges=edges,
-        below=np.clip(rising, 0.0, most) if rising[-1] >= 1 else np.linspace(0, 1, cells),
+        below=_rising(prefix[:cells], known),
         variance=np.maximum(variance[:cells], 0.0),
         shared=shared[:cells],
         effect=effect,
     )
+
+
+def _rising(prefix: Array, known: int | None) -> Array:
+    """Counts that rise, as least squares says, to the number of values.
+
+    Where no number of rows is known that is the last as it was released: the last of counts that
+    were made to rise is the largest of averages up to there, a standard deviation too large. Where
+    it is known, this draws it to the number of rows, which it is where no value is missing.
+    """
+    from scipy.optimize import isotonic_regression
+
+    rising: Array = isotonic_regression(prefix).x
+    most = float(prefix[-1] if known is None else known)
+    if min(float(rising[-1]), most) < 1:
+        return np.linspace(0, 1, prefix.size)
+    return np.clip(rising, 0.0, most)
 
 
 def warn_of_blur(plan: Plan, slots: Sequence[str], columns: int) -> Plan:
