@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -252,17 +253,33 @@ def test_sites_that_are_alike_are_not_told_apart_and_one_that_is_not_is_named() 
 def test_sums_have_no_table_of_a_site_and_those_of_one_alone_are_said_to_be() -> None:
     fit = fitted(tables(home=900))
     assert fit.estimate.remarks[0] == "No other site answered: this is the fit of home alone."
-    for name in ("site", "for_target"):
-        with pytest.raises(
-            AttributeError, match=r"no site has a table of its own\. Ask again with another target"
-        ):
-            getattr(fit, name)
+    with pytest.raises(
+        OptionError, match=r"site\('home'\): .*no site has a table of its own; whole"
+    ):
+        fit.site("home")
     with pytest.raises(OptionError, match="assume='target': these estimates are of all sites"):
         fit.conf_int(assume="target")
     with pytest.raises(OptionError, match="sums have no table of a site"):
         dp.plot.sources(fit)
     assert fit.conf_int(0.1, ["x1"]).equals(fit.conf_int(0.1).loc[["x1"]])
     assert not any("alone" in text for text in fitted(tables()).estimate.remarks)
+
+
+def test_sums_are_of_all_sites_so_for_another_target_they_are_the_same() -> None:
+    fit = fitted(tables())
+    other = fit.for_target("north")
+    assert (fit.target, other.target) == ("home", "north")
+    assert other.params.equals(fit.params)
+    assert re.search(r"Target: +north", str(other.summary()))
+    assert "'north'" in other.error_bound.sentence("x1", to="population")
+    assert other.error_bound.nonprivate.equals(fit.error_bound.nonprivate)
+    assert dp.Results.from_json(other.to_json()) == other
+    assert other.for_target("home").params.equals(fit.params)
+    gone = replace(fit.estimate.sites[2], status="lost")
+    lost = replace(fit, estimate=replace(fit.estimate, sites=(*fit.estimate.sites[:2], gone)))
+    for name in ("south", "nobody", 3):
+        with pytest.raises(OptionError, match=r"sums are of 'home', 'north', and it is none"):
+            lost.for_target(name)
 
 
 def test_results_travel_as_json_and_say_what_every_site_did(tmp_path: Any) -> None:
