@@ -16,6 +16,7 @@ import dpstats as dp
 from dpstats.errors import DataError, FeasibilityWarning, OptionError, TrustError
 from dpstats.estimators.registry import ESTIMATORS
 from dpstats.federated import Question, Site
+from dpstats.federated.choice import expected_error
 from dpstats.federated.question import Reply
 from dpstats.federated.rounds import fit_in_rounds, in_process
 from dpstats.federated.shares import Shares
@@ -28,7 +29,7 @@ from dpstats.queries.as_json import query_to_dict
 from dpstats.queries.blocks import Geometry
 from tests.contracts.accountants import upper
 from tests.contracts.reach import in_frames
-from tests.federated.cases import FORMULA, PRIVACY, SCHEMA, counted, question, table
+from tests.federated.cases import BETA, FORMULA, PRIVACY, SCHEMA, counted, question, table
 
 NAMES = ("home", "north", "south")
 SIZES = {"home": 900, "north": 1500, "south": 600}
@@ -356,6 +357,29 @@ def test_rounds_are_chosen_where_the_targets_own_fit_would_be_useless() -> None:
     large = dp.ols(FORMULA, {name: table(5000, 1) for name in NAMES}, SCHEMA)
     assert large.plan(PRIVACY).method == "one-shot"
     assert large.plan(PRIVACY, method="rounds").method == "rounds"
+
+
+@pytest.mark.parametrize(("rows", "method"), [(300, "rounds"), (600, "one-shot")])
+def test_rounds_are_chosen_where_rows_are_too_few_for_clips_to_be_found(
+    rows: int, method: str
+) -> None:
+    """Of two columns plans expect .18 at 300 rows, and errors are .7; at 500 rows .13 and .25."""
+    data = {f"s{k}": table(rows, 0) for k in range(40)}
+    model = dp.ols(FORMULA, data, SCHEMA)
+    assert model.plan(dp.Federated(1.0, 1e-6, target="s0")).method == method
+
+
+@pytest.mark.slow
+def test_errors_of_sites_own_fits_are_as_expected() -> None:
+    """Median of 40 fits: within 1.6 times what is expected; the plan alone says a quarter."""
+    errors = []
+    for seed in range(40):
+        model = dp.ols(FORMULA, table(300, seed), SCHEMA)
+        fit = model.fit(dp.Central(1.0, 1e-6), noise=SeededNoise(seed))
+        errors.append(float(np.linalg.norm(fit.params.to_numpy()[1:] - BETA[1:])) / math.sqrt(2))
+    found, expected = float(np.median(errors)), expected_error(fit.plan)
+    assert expected / 1.6 < found < 1.6 * expected
+    assert found > 2.5 * fit.plan.predicted_error
 
 
 @pytest.mark.parametrize(
