@@ -107,7 +107,7 @@ def test_sums_are_near_what_the_rows_of_all_sites_give(fit: Any) -> None:
 @pytest.mark.parametrize("off", [0.0, 0.3])
 def test_sentences_of_whole_fits_and_of_sums_are_true(off: float) -> None:
     """Of fits of rows; of sums that to the answer of least squares, alike or not."""
-    count, held = 80, np.zeros(3)
+    count, held = 40, np.zeros(3)
     for r in range(count):
         data = {n: table(1500, 10 * r + k, off * (k > 1)) for k, n in enumerate(("home", *"abcde"))}
         model, noise = dp.ols(FORMULA, data, SCHEMA), SeededNoise(r)
