@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.combining.rules import CombinedEstimate, combined, distances
 from dpstats.combining.sparse import averaged
-from dpstats.protocol.sites import FederatedEstimate, SiteRecord, SiteShare, SummedEstimate
+from dpstats.protocol.sites import (
+    FederatedEstimate,
+    SiteRecord,
+    SiteShare,
+    SparseAnswer,
+    SummedEstimate,
+)
 
 __all__ = ["average_for", "estimate_for"]
 
@@ -85,42 +92,38 @@ def _uncombined(own: SiteRecord, apart: Sequence[SiteRecord]) -> list[str]:
 
 def average_for(
     target: str,
-    found: Sequence[tuple[SiteRecord, Any]],
+    sites: Sequence[SiteShare],
+    answers: Sequence[SparseAnswer],
+    size: int,
     s: int,
     always: int | None,
 ) -> SummedEstimate:
     """The sparse estimate for one site, of the sites' own; no row is read, so at no cost.
 
-    `found` pairs what is known of a site with its result, if there is one; column `always` is in
-    and is not counted.
+    Of `size` columns `s` are kept; column `always` is in and is not counted. `answers` are of the
+    `sites` that have one.
     """
     from scipy.stats import chi2
 
-    answers = [(site, result) for site, result in found if result is not None]
-    answers.sort(key=lambda pair: pair[0].site != target)  # the target first
-    theta = np.array([result.estimate.params for _, result in answers])
-    rows = np.array([site.n for site, _ in answers])
-    made = averaged(theta, rows, answers[0][1].plan.predicted_error, s, always)
+    ordered = sorted(answers, key=lambda answer: answer.site != target)  # the target first
+    theta = np.array([answer.params(size) for answer in ordered])
+    counts = {site.site: float(site.n) for site in sites}
+    rows = np.array([counts[answer.site] for answer in ordered])
+    made = averaged(theta, rows, ordered[0].error, s, always)
     told = {
-        site.site: (float(distance), "answered" if kept else "set aside")
-        for (site, _), kept, distance in zip(answers, made.kept, made.distances, strict=True)
+        answer.site: (float(distance), "answered" if kept else "set aside")
+        for answer, kept, distance in zip(ordered, made.kept, made.distances, strict=True)
     }
-    nothing, unknown = (np.nan, ""), np.full((len(made.support),) * 2, np.nan)
-    shares = [
-        SiteShare(
-            site.site,
-            round(site.n),
-            site.epsilon,
-            site.delta,
-            told.get(site.site, nothing)[0],
-            float(chi2.sf(told.get(site.site, nothing)[0], s)),
-            told.get(site.site, nothing)[1] or site.status,
-            site.reason or " ".join(site.warnings),
-        )
-        for site, _ in found
-    ]
+    shares = []
+    for site in sites:
+        distance, status = told.get(site.site, (np.nan, site.status))
+        p = float(chi2.sf(distance, s))
+        shares.append(replace(site, distance=distance, p=p, status=status))
     aside = [share.site for share in shares if share.status == "set aside"]
     lines = [f"Set aside, as far from {target}: {', '.join(aside)}."] if aside else []
+    warned = {answer.site: answer.warnings for answer in answers}
+    heard = [_Heard(x.site, x.status, x.site in told, warned.get(x.site, ())) for x in sites]
+    unknown = np.full((len(made.support),) * 2, np.nan)
     return SummedEstimate(
         params=made.value,
         cov=unknown,
@@ -131,14 +134,25 @@ def average_for(
             "voted": list(made.voted),
             "apart": made.apart,
         },
-        remarks=(*lines, *_remarks(target, [site for site, _ in found])),
+        remarks=(*lines, *_remarks(target, heard)),
         support=made.support,
         inference="none: sites' sparse fits have no standard errors",
         sites=tuple(shares),
+        target=target,
+        answers=tuple(answers),
     )
 
 
-def _remarks(target: str, sites: Sequence[SiteRecord]) -> list[str]:
+class _Heard(NamedTuple):
+    """What became of a site, in words."""
+
+    site: str
+    status: str
+    answered: bool
+    warnings: tuple[str, ...]
+
+
+def _remarks(target: str, sites: Sequence[SiteRecord | _Heard]) -> list[str]:
     """Who did not answer, that nobody helps, whose fits warn, and of what the target's own does."""
     lost = [f"{site.site} ({site.status})" for site in sites if not site.answered]
     lines = [f"Without an answer: {', '.join(lost)}."] if lost else []

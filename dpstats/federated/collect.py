@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -41,7 +42,7 @@ from dpstats.federated.two_rounds import (
 from dpstats.models.checks import checked_sparsity
 from dpstats.privacy import Federated
 from dpstats.protocol import Plan
-from dpstats.protocol.sites import SiteRecord
+from dpstats.protocol.sites import SiteRecord, SiteShare, SparseAnswer
 from dpstats.results import Released
 from dpstats.results.parameters import ParameterResults
 from dpstats.results.privacy_report import PrivacyReport
@@ -256,7 +257,8 @@ def _combined(question: Question, design: Design, found: Sequence[SiteAnswer]) -
     theory = estimator.theory["federated"]
     if estimator.sparse:
         s, always = question.options["sparsity"], design.standardization.intercept
-        estimate: Any = average_for(privacy.target, found, s, always)
+        told = _sparse_answers(found)
+        estimate: Any = average_for(privacy.target, *told, len(design.names), s, always)
     else:
         estimate = estimate_for(privacy.target, [site for site, _ in found], question.combine)
     return Released.from_estimate(
@@ -268,6 +270,20 @@ def _combined(question: Question, design: Design, found: Sequence[SiteAnswer]) -
             plan, {k: r.privacy for k, r in results.items()}, guarantee=theory.guarantee
         ),
     )
+
+
+def _sparse_answers(found: Sequence[SiteAnswer]) -> tuple[list[SiteShare], list[SparseAnswer]]:
+    """What averages are made of."""
+    shares, answers = [], []
+    for site, result in found:
+        why, unknown = site.reason or " ".join(site.warnings), (math.nan, math.nan)
+        budget = site.epsilon, site.delta
+        shares.append(SiteShare(site.site, round(site.n), *budget, *unknown, site.status, why))
+        if result is not None:
+            made: Any = result.estimate
+            error = result.plan.predicted_error
+            answers.append(SparseAnswer.of(site.site, made.params, error, site.warnings))
+    return shares, answers
 
 
 def _estimator(question: Question) -> OneShot:

@@ -106,6 +106,14 @@ class NoiseLaw(NamedTuple):
         """Standard deviation of one coordinate."""
         return self.scale * _DEVIATIONS[self.shape]
 
+    def upper(self, chance: float) -> float:
+        """What one coordinate of Gaussian or Laplace noise is above with this chance, below 1/2."""
+        if self.shape == "gaussian":
+            from scipy.special import ndtri
+
+            return float(-self.scale * ndtri(chance))
+        return -self.scale * math.log(2 * chance)
+
 
 _DEVIATIONS = {
     "gaussian": 1.0,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from dpstats.design import Design
     from dpstats.protocol.plan import Plan
 
-__all__ = ["FederatedEstimate", "SiteRecord", "SiteShare", "SummedEstimate"]
+__all__ = ["FederatedEstimate", "SiteRecord", "SiteShare", "SparseAnswer", "SummedEstimate"]
 
 Array = NDArray[np.float64]
 
@@ -247,11 +247,67 @@ class SiteShare:
     reason: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class SparseAnswer:
+    """A site's own sparse estimate, without its zeros.
+
+    Attributes
+    ----------
+    site : str
+        Its name.
+    at, values : tuple of int, tuple of float
+        Places of its coefficients that are not 0, and these, in internal units.
+    error : float
+        That its plan expects of them, over their length.
+    warnings : tuple of str
+        What its own fit warned of.
+    """
+
+    site: str
+    at: tuple[int, ...]
+    values: tuple[float, ...]
+    error: float
+    warnings: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, site: str, params: Array, error: float, warnings: tuple[str, ...]) -> SparseAnswer:
+        """From all coefficients."""
+        at = np.flatnonzero(params)
+        return cls(site, tuple(map(int, at)), tuple(map(float, params[at])), error, warnings)
+
+    def params(self, size: int) -> Array:
+        """All `size` coefficients."""
+        made = np.zeros(size)
+        made[list(self.at)] = self.values
+        return made
+
+
 @dataclass(frozen=True)
 class SummedEstimate(CoefficientEstimate):
-    """Coefficients of several sites together, and what each of them gave."""
+    """Coefficients of several sites together, and what each of them gave.
+
+    Attributes
+    ----------
+    sites : tuple of SiteShare
+        All that were asked.
+    target : str
+        The site that they are for; that of the plan where it is empty.
+    answers : tuple of SparseAnswer
+        Of averages, what was averaged.
+    """
 
     sites: tuple[SiteShare, ...] = ()
+    target: str = ""
+    answers: tuple[SparseAnswer, ...] = ()
+
+    def __post_init__(self) -> None:  # it may come from a file
+        known, size = {site.site for site in self.sites}, self.params.size
+        named = [answer.site for answer in self.answers]
+        inside = all(
+            len(a.at) == len(a.values) and all(0 <= j < size for j in a.at) for a in self.answers
+        )
+        if not (inside and len(set(named)) == len(named) and known >= {*named}):
+            raise OptionError("estimate: its sites and its parts do not fit together.")
 
     def several(self, design: Design, plan: Plan) -> dict[str, float]:
         """What rates over sites are evaluated at: those that were kept, at the h that is guessed.
@@ -261,5 +317,5 @@ class SummedEstimate(CoefficientEstimate):
         assert isinstance(plan.privacy, Federated)
         kept = {site.site: site.n for site in self.sites if site.status == "answered"}
         h = float(plan.options.get("h") or 0.0)
-        own = float(kept[plan.privacy.target])
+        own = float(kept[self.target or plan.privacy.target])
         return {"n": float(sum(kept.values())), "K": len(kept), "n0": own, "h": h}

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from dpstats.combining import PRINTED, RULES, estimate_for
+from dpstats.combining import PRINTED, RULES, average_for, estimate_for
 from dpstats.errors import OptionError, among, given
-from dpstats.protocol.sites import FederatedEstimate, SiteShare, SummedEstimate
+from dpstats.protocol.sites import FederatedEstimate, SiteShare, SparseAnswer, SummedEstimate
 from dpstats.results import archive, coefficients
 from dpstats.results.inference import interval
 from dpstats.results.parameters import places_among
@@ -29,9 +29,15 @@ __all__ = ["FederatedResults", "SummedResults"]
 
 _HOW = {"averaged-sparse": "averages", "ftl-low-dim": "gradients", "ftl-high-dim": "gradients"}
 _ASSUMED = ("exchangeable", "target")
+# What the error of the rule is bounded under; of the others no matter what sites have in common.
+_SUPPOSED = {
+    "pool": "if all sites are alike",
+    "select": "if the sites that are kept are alike",
+    "ftl-mean": "if the sites that are kept are alike",
+}
 _TOGETHER = (
-    "these estimates are of all sites together, and no site has a table of its own. Ask again "
-    "with another target; whole fits of all columns have: fit(..., combine='blend')."
+    "these estimates are of all sites together, and no site has a table of its own; whole fits of "
+    "all columns have: fit(..., combine='blend')."
 )
 
 
@@ -77,7 +83,16 @@ class FederatedResults(RegressionResults):
         # There is no one answer without privacy that several sites would have had together.
         found = super()._bounded()
         terms = (t for t in found.error_bound.terms if (t.tier, t.term) != ("bound", "privacy"))
-        return replace(found, error_bound=replace(found.error_bound, terms=tuple(terms)))
+        estimate, others = self.estimate, len(self.estimate.answers) > 1
+        return replace(
+            found,
+            error_bound=replace(
+                found.error_bound,
+                terms=tuple(terms),
+                population_of=repr(estimate.target),
+                supposed=_SUPPOSED.get(estimate.combine, "") if others else "",
+            ),
+        )
 
     @property
     def sources(self) -> pd.DataFrame:
@@ -233,17 +248,53 @@ class SummedResults(RegressionResults):
         made = super()._setting(estimate, design, plan)
         return replace(made, **estimate.several(design, plan))
 
+    def _bounded(self) -> Self:
+        found, kept = super()._bounded(), self._kept
+        chosen = " and the columns had been named beforehand"
+        return replace(
+            found,
+            error_bound=replace(
+                found.error_bound,
+                rows=f"the same {sum(site.n for site in kept):,} rows of {len(kept)} sites",
+                population_of=repr(self.target),
+                supposed=f"if all sites are alike{chosen * (self.plan.method == 'two-rounds')}",
+            ),
+        )
+
     @staticmethod
     def _written(estimate: Any, *other: str) -> dict[str, Any]:
-        data = coefficients.to_dict(estimate, "sites", *other)
-        return {**data, "sites": [archive.written(site) for site in estimate.sites]}
+        data = coefficients.to_dict(estimate, "sites", "answers", *other)
+        each = {
+            name: [archive.written(part) for part in getattr(estimate, name)]
+            for name in ("sites", "answers")
+        }
+        return {**data, **each}
 
     @classmethod
     def _reread(cls, data: dict[str, Any], design: Design) -> SummedEstimate:
         given = dict(read(dict, data, "estimate"))
         sites = read(tuple[SiteShare, ...], given.pop("sites", []), "estimate, sites")
+        answers = read(tuple[SparseAnswer, ...], given.pop("answers", []), "estimate, answers")
+        target = read(str, given.pop("target", ""), "estimate, target")
         made = super()._reread(given, design)
-        return SummedEstimate(**{f.name: getattr(made, f.name) for f in fields(made)}, sites=sites)
+        own = {f.name: getattr(made, f.name) for f in fields(made)}
+        return SummedEstimate(**own, sites=sites, target=target, answers=answers)
+
+    def _check(self) -> None:
+        super()._check()
+        if self.target not in {site.site for site in self._kept}:
+            raise OptionError("estimate: its sites and its parts do not fit together.")
+
+    @property
+    def target(self) -> str:
+        """The site that these estimates are for."""
+        planned: str = getattr(self.plan.privacy, "target", "")
+        return self.estimate.target or planned
+
+    @property
+    def _kept(self) -> list[SiteShare]:
+        """Sites that estimates are made of."""
+        return [site for site in self.estimate.sites if site.status == "answered"]
 
     @property
     def sources(self) -> pd.DataFrame:
@@ -262,10 +313,60 @@ class SummedResults(RegressionResults):
         rows = [astuple(site) for site in self.estimate.sites]
         return pd.DataFrame(rows, columns=names).set_index("site")
 
-    def __getattr__(self, name: str) -> Any:
-        if name in ("site", "for_target"):
-            raise AttributeError(f"`{name}`: {_TOGETHER}")
-        return super().__getattr__(name)
+    def site(self, name: str) -> pd.DataFrame:
+        """What one site released of a sparse fit: its own coefficients, which have no intervals.
+
+        Raises
+        ------
+        OptionError
+            If it did not answer, or sites answered sums alone.
+        """
+        import pandas as pd
+
+        estimate, design = self.estimate, self.design
+        if not estimate.answers:
+            raise OptionError(f"site({given(name)}): {_TOGETHER}")
+        params = self._answers(name)[name].params(len(design.names))
+        values, _ = design.standardization.to_user(params, np.zeros((params.size,) * 2))
+        kept = params != 0
+        kept |= np.arange(params.size) == design.standardization.intercept
+        names = [n for n, k in zip(design.names, kept, strict=True) if k]
+        return pd.DataFrame({"coef": values[kept]}, index=names)
+
+    def for_target(self, name: str) -> SummedResults:
+        """The same releases with another site as the target, at no further cost.
+
+        Averages of sparse fits are made anew about its own. Sums are of all sites that were kept,
+        which are taken to be alike: the same estimates, for another of these.
+
+        Raises
+        ------
+        OptionError
+            If it did not answer, or what it could say was left out of the sums.
+        """
+        estimate, design = self.estimate, self.design
+        if estimate.answers:
+            answers, d = tuple(self._answers(name).values()), len(design.names)
+            s, always = self.plan.options["sparsity"], design.standardization.intercept
+            estimate = average_for(name, estimate.sites, answers, d, s, always)
+        elif name in {site.site for site in self._kept}:
+            estimate = replace(estimate, target=name)
+        else:
+            known = ", ".join(repr(site.site) for site in self._kept)
+            raise OptionError(
+                f"for_target({given(name)}): sums are of {known}, and it is none of them. Ask "
+                "again with it as the target."
+            )
+        bound = reevaluated(self.error_bound, self._setting(estimate, design, self.plan))
+        return replace(self, estimate=estimate, error_bound=bound)._bounded()
+
+    def _answers(self, name: str) -> dict[str, SparseAnswer]:
+        """Of all sites that answered, this one among them."""
+        found = {answer.site: answer for answer in self.estimate.answers}
+        if not (isinstance(name, str) and name in found):
+            known = ", ".join(map(repr, found))
+            raise OptionError(f"{given(name)} gave no answer; these did: {known}.")
+        return found
 
     def conf_int(
         self,
@@ -296,11 +397,11 @@ class SummedResults(RegressionResults):
 
     def _particulars(self) -> Particulars:
         made, sites = super()._particulars(), self.estimate.sites
-        count = f"{sum(site.status == 'answered' for site in sites)} of {len(sites)}"
+        count = f"{len(self._kept)} of {len(sites)}"
         how = _HOW.get(self.plan.method, "sums")
         whole = (
             f"Estimates are of {count} sites together, by {how}, and of the target as far as the "
             "others are like it; fit.sources says which are not."
         )
-        sizes = (("Sites:", count), ("Combined by:", how))
+        sizes = (("Sites:", count), ("Target:", self.target), ("Combined by:", how))
         return replace(made, sizes=(*made.sizes, *sizes), meaning=(whole, *made.meaning))

@@ -257,7 +257,7 @@ class Released:
         if promise.ledger is not None and promise.ledger.persistent:
             total = f" All analyses charged to one ledger with them: {promise.ledger.line()}."
         errors = f" Covariance: {self.cov_type}." if self.table.has_inference else ""
-        few = 0 < len(bound.nonprivate) <= _FEW
+        few = 0 < len(bound.quoted) <= _FEW
         accuracy = f" {bound.sentence()}" if few else _TABLED * (len(bound.nonprivate) > _FEW)
         source = f", after {bound.citations[0].text()}" if bound.citations else "."
         kind = f"{plan.model}{self._law}"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
-from dpstats.errors import OptionError
+from dpstats.errors import OptionError, among, given
 from dpstats.text import grid, pre, wrap
 from dpstats.theory.citations import Citation
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["ALONE", "RATES", "SMALLER", "BoundTerm", "Condition", "ErrorBound"]
 
 ALONE, SMALLER = ", target alone", ", the smaller of both"  # which rate, beside its side
+_TO = ("rows", "population")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,10 @@ class ErrorBound:
     given : str
         What the bound on the distance to it needs, where it does not hold for all rows: estimates
         that weigh rows, or clip responses, are near the non-private ones where the model holds.
+    population_of : str
+        Whose the population value is, where rows of several populations were asked.
+    supposed : str
+        What the bound on the distance to it takes for granted of these populations.
     """
 
     terms: tuple[BoundTerm, ...]
@@ -105,6 +111,8 @@ class ErrorBound:
     subject: str = ""
     rows: str = ""
     given: str = ""
+    population_of: str = ""
+    supposed: str = ""
 
     @property
     def nonprivate(self) -> pd.Series:
@@ -122,40 +130,55 @@ class ErrorBound:
         found = {t.quantity: t.value for t in self.terms if (t.tier, t.term) == ("bound", term)}
         return pd.Series(found, dtype=float)
 
-    def sentence(self, name: str | None = None) -> str:
-        """The bound on the distance to the non-private answer, to be quoted.
+    def sentence(self, name: str | None = None, *, to: str | None = None) -> str:
+        """The bounds on errors of one kind, to be quoted.
 
         Parameters
         ----------
         name : str, optional
             A parameter; all but the intercept unless given.
+        to : {"rows", "population"}, optional
+            Whether errors are distances to the answer without privacy on the same rows, as they are
+            by default where these have bounds, or to the population value: that of the `estimand`.
 
         Raises
         ------
         OptionError
-            If the model has no such parameter, or its error has no bound.
+            If the model has no such parameter, its error has no bound, or `to` is neither.
         """
-        bounds = self.nonprivate
-        if name is None:
-            others = bounds.drop("Intercept", errors="ignore")
-            bounds = others if len(others) else bounds
-        elif name in bounds.index:
-            bounds = bounds[[name]]
-        if not len(bounds) or name not in (None, *bounds.index):
+        if to is not None and not among(to, _TO):
+            raise OptionError(f"to={given(to)}: allowed are {', '.join(map(repr, _TO))}.")
+        of_rows = to == "rows" or (to is None and len(self.nonprivate) > 0)
+        bounds = self.nonprivate if of_rows else self.population
+        if name not in (None, *bounds.index) or not len(bounds):
             raise OptionError(
                 f"sentence({'' if name is None else repr(name)}): there is a bound for "
-                f"{', '.join(map(repr, self.nonprivate.index)) or 'no parameter'}."
+                f"{', '.join(map(repr, bounds.index)) or 'no parameter'}."
             )
-        (first, value), *others = bounds.items()
-        each = " each" if others else ""
-        subject = self.subject.replace("{}", str(first))
-        start = f"{self.given[:1].upper()}{self.given[1:]}, with" if self.given else "With"
+        others = bounds.drop("Intercept", errors="ignore") if name is None else bounds[[name]]
+        (first, value), *more = (others if len(others) else bounds).items()
+        asked = self.given if of_rows else self.supposed
+        whose = f" of {self.population_of}" if self.population_of else ""
         text = (
-            f"{start} probability 95 %{each} the private {subject} is within {value:.3g} of the "
-            f"one computed without privacy on {self.rows}"
+            f"{asked[:1].upper()}{asked[1:]}{', with' if asked else 'With'} probability 95 %"
+            f"{' each' if more else ''} the private {self.subject.replace('{}', str(first))} is "
+            f"within {value:.3g} of "
+            + (
+                f"the one computed without privacy on {self.rows}"
+                if of_rows
+                else f"its value in the population{whose}"
+            )
         )
-        more = (f", that of {other} within {value:.3g}" for other, value in others)
-        return text + "".join(more) + "."
+        return text + "".join(f", that of {n} within {v:.3g}" for n, v in more) + "."
+
+    @property
+    def quoted(self) -> pd.Series:
+        """What `sentence` quotes: bounds to the non-private answer; without any, to the population.
+
+        Shape (k,).
+        """
+        nonprivate = self.nonprivate
+        return nonprivate if len(nonprivate) else self.population
 
     def value(self, tier: str, side: str, term: str, quantity: str | None = None) -> float:
         """One number, nan where the bound has none."""
@@ -182,12 +205,17 @@ class ErrorBound:
         rows = [[c.statement, c.holds] for c in self.assumptions]
         return pd.DataFrame(rows, columns=["assumption", "holds"], dtype=object)
 
-    def table(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    def table(self) -> tuple[tuple[str, ...], Sequence[tuple[str, ...]]]:
         """Header and rows of the bounds, one row a parameter."""
-        nonprivate = self.nonprivate  # of a file that was edited, perhaps of fewer parameters
+        nonprivate, name = self.nonprivate, "95 % bound on the distance to"
+        if not len(nonprivate):
+            single = [(str(n), f"{b:.4g}") for n, b in self.population.items()]
+            return (name, "population"), single
+        # Of a file that was edited, perhaps of fewer parameters.
         both = zip(nonprivate.items(), self.population.reindex(nonprivate.index), strict=True)
-        rows: list[tuple[str, ...]] = [(str(n), f"{a:.4g}", f"{b:.4g}") for (n, a), b in both]
-        return ("95 % bound on the distance to", "non-private fit", "population"), rows
+        return (name, "non-private fit", "population"), [
+            (str(n), f"{a:.4g}", f"{b:.4g}") for (n, a), b in both
+        ]
 
     def formulas(self) -> list[str]:
         """The rates in words, each with who proves it."""
@@ -211,7 +239,7 @@ class ErrorBound:
 
     def __repr__(self) -> str:
         header, rows = self.table()
-        table = grid(header, rows, numbers=(1, 2)) if rows else []
+        table = grid(header, rows, numbers=range(1, len(header))) if rows else []
         name = f"Error bound. Estimand: {self.estimand}." if self.estimand else "Error bound."
         conditions = [f"  [{c.verdict}] {c.statement}" for c in self.assumptions]
         return "\n".join(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +16,7 @@ import dpstats as dp
 from dpstats.errors import DataError, FeasibilityWarning, OptionError, TrustError
 from dpstats.estimators.registry import ESTIMATORS
 from dpstats.federated import Question, Site
+from dpstats.federated.choice import expected_error
 from dpstats.federated.question import Reply
 from dpstats.federated.rounds import fit_in_rounds, in_process
 from dpstats.federated.shares import Shares
@@ -27,7 +29,7 @@ from dpstats.queries.as_json import query_to_dict
 from dpstats.queries.blocks import Geometry
 from tests.contracts.accountants import upper
 from tests.contracts.reach import in_frames
-from tests.federated.cases import FORMULA, PRIVACY, SCHEMA, counted, question, table
+from tests.federated.cases import BETA, FORMULA, PRIVACY, SCHEMA, counted, question, table
 
 NAMES = ("home", "north", "south")
 SIZES = {"home": 900, "north": 1500, "south": 600}
@@ -252,17 +254,33 @@ def test_sites_that_are_alike_are_not_told_apart_and_one_that_is_not_is_named() 
 def test_sums_have_no_table_of_a_site_and_those_of_one_alone_are_said_to_be() -> None:
     fit = fitted(tables(home=900))
     assert fit.estimate.remarks[0] == "No other site answered: this is the fit of home alone."
-    for name in ("site", "for_target"):
-        with pytest.raises(
-            AttributeError, match=r"no site has a table of its own\. Ask again with another target"
-        ):
-            getattr(fit, name)
+    with pytest.raises(
+        OptionError, match=r"site\('home'\): .*no site has a table of its own; whole"
+    ):
+        fit.site("home")
     with pytest.raises(OptionError, match="assume='target': these estimates are of all sites"):
         fit.conf_int(assume="target")
     with pytest.raises(OptionError, match="sums have no table of a site"):
         dp.plot.sources(fit)
     assert fit.conf_int(0.1, ["x1"]).equals(fit.conf_int(0.1).loc[["x1"]])
     assert not any("alone" in text for text in fitted(tables()).estimate.remarks)
+
+
+def test_sums_are_of_all_sites_so_for_another_target_they_are_the_same() -> None:
+    fit = fitted(tables())
+    other = fit.for_target("north")
+    assert (fit.target, other.target) == ("home", "north")
+    assert other.params.equals(fit.params)
+    assert re.search(r"Target: +north", str(other.summary()))
+    assert "'north'" in other.error_bound.sentence("x1", to="population")
+    assert other.error_bound.nonprivate.equals(fit.error_bound.nonprivate)
+    assert dp.Results.from_json(other.to_json()) == other
+    assert other.for_target("home").params.equals(fit.params)
+    gone = replace(fit.estimate.sites[2], status="lost")
+    lost = replace(fit, estimate=replace(fit.estimate, sites=(*fit.estimate.sites[:2], gone)))
+    for name in ("south", "nobody", 3):
+        with pytest.raises(OptionError, match=r"sums are of 'home', 'north', and it is none"):
+            lost.for_target(name)
 
 
 def test_results_travel_as_json_and_say_what_every_site_did(tmp_path: Any) -> None:
@@ -339,6 +357,29 @@ def test_rounds_are_chosen_where_the_targets_own_fit_would_be_useless() -> None:
     large = dp.ols(FORMULA, {name: table(5000, 1) for name in NAMES}, SCHEMA)
     assert large.plan(PRIVACY).method == "one-shot"
     assert large.plan(PRIVACY, method="rounds").method == "rounds"
+
+
+@pytest.mark.parametrize(("rows", "method"), [(300, "rounds"), (600, "one-shot")])
+def test_rounds_are_chosen_where_rows_are_too_few_for_clips_to_be_found(
+    rows: int, method: str
+) -> None:
+    """Of two columns plans expect .18 at 300 rows, and errors are .7; at 500 rows .13 and .25."""
+    data = {f"s{k}": table(rows, 0) for k in range(40)}
+    model = dp.ols(FORMULA, data, SCHEMA)
+    assert model.plan(dp.Federated(1.0, 1e-6, target="s0")).method == method
+
+
+@pytest.mark.slow
+def test_errors_of_sites_own_fits_are_as_expected() -> None:
+    """Median of 40 fits: within 1.6 times what is expected; the plan alone says a quarter."""
+    errors = []
+    for seed in range(40):
+        model = dp.ols(FORMULA, table(300, seed), SCHEMA)
+        fit = model.fit(dp.Central(1.0, 1e-6), noise=SeededNoise(seed))
+        errors.append(float(np.linalg.norm(fit.params.to_numpy()[1:] - BETA[1:])) / math.sqrt(2))
+    found, expected = float(np.median(errors)), expected_error(fit.plan)
+    assert expected / 1.6 < found < 1.6 * expected
+    assert found > 2.5 * fit.plan.predicted_error
 
 
 @pytest.mark.parametrize(

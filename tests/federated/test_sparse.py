@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
@@ -68,6 +69,42 @@ def test_what_the_own_fits_of_sites_warn_of_is_said(fit: Any) -> None:
     data["home"] = {**data["home"], "y": 100 + data["home"]["y"]}
     assert "home: About 100% of the values of 'y'" in " ".join(fitted(data).estimate.remarks)
     assert not any("Own fits" in text for text in fit.estimate.remarks)
+
+
+def test_each_site_may_be_the_target_of_what_was_released(fit: Any) -> None:
+    other = fit.for_target("north")
+    asked = fitted(tables(), dp.Federated(1.0, 1e-6, target="north"))  # the same noise
+    assert other.params.equals(asked.params)
+    assert other.sources.equals(asked.sources)
+    assert other.estimate.remarks == asked.estimate.remarks
+    assert (other.target, other.nobs) == ("north", asked.nobs)
+    far = fit.for_target("far")
+    assert far.sources.loc["far", "status"] == "answered"
+    assert (far.sources["status"] == "set aside").sum() >= 3
+    assert far.params["x3"] < 0 < fit.params["x3"]
+    assert other.for_target("home").to_json() == fit.to_json()
+    assert dp.Results.from_json(other.to_json()) == other
+    with pytest.raises(OptionError, match="'nobody' gave no answer; these did: 'home', 'north'"):
+        fit.for_target("nobody")
+
+
+def test_each_site_has_a_table_of_its_own_coefficients(fit: Any) -> None:
+    own = dp.ols(FORMULA, tables()["home"], SCHEMA).fit(
+        dp.Central(1.0, 1e-6), sparsity=S, noise=SeededNoise(2).apart(0)
+    )
+    found = fit.site("home")["coef"]
+    assert found.to_dict() == own.params[own.params != 0].to_dict()
+    assert fit.site("far").index[0] == "Intercept"
+    with pytest.raises(OptionError, match="'nobody' gave no answer"):
+        fit.site("nobody")
+
+
+@pytest.mark.parametrize("change", [{"at": [99]}, {"at": []}, {"site": "nobody"}, {"site": "far"}])
+def test_answers_of_a_file_that_do_not_fit_are_refused(fit: Any, change: Any) -> None:
+    data = json.loads(fit.to_json())
+    data["estimate"]["answers"][0] |= change
+    with pytest.raises(OptionError, match="do not fit together"):
+        dp.Results.from_json(json.dumps(data))
 
 
 def test_it_has_no_standard_errors_and_says_so(fit: Any) -> None:

@@ -54,6 +54,16 @@ def test_a_source_unlike_the_target_is_asked_once_and_pays_for_that(fit: Any, le
     assert (fit.sources["p"] >= 0.05 / 4).tolist() == [True] * 4 + [False]
 
 
+def test_sites_of_the_sums_may_be_the_target_and_no_other(fit: Any) -> None:
+    other = fit.for_target("north")
+    assert other.params.equals(fit.params)
+    said = other.error_bound.sentence("x3", to="population")
+    assert said.startswith("If all sites are alike and the columns had been named beforehand, with")
+    assert said.endswith("of its value in the population of 'north'.")
+    with pytest.raises(OptionError, match=r"sums are of 'home', .* and it is none of them"):
+        fit.for_target("far")
+
+
 def test_both_questions_are_in_the_account(fit: Any) -> None:
     assert fit.privacy.cost[0] <= 1.0 + 1e-9
     assert fit.privacy.cost[1] <= 1e-6 + 1e-15

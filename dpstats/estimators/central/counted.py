@@ -25,7 +25,8 @@ ASTRAY = "astray"
 _SHARE = 0.004  # budget: counting values that are outside of what is declared
 _PURE_SHARE = 0.01  # budget: the same as a share of epsilon, where noise is Laplace noise
 _APART = 30  # wording: inputs that are counted one by one
-_MANY, _CLEAR = 0.05, 3.0  # wording: share of values astray that is said; noises that it exceeds
+_MANY = 0.05  # wording: share of values astray that is said
+_CHANCE = 0.003  # wording: chance that noise alone makes a fit say so of any column
 _ROUGH = 0.01  # wording: error of such a share, from which it is said
 _FEWER = 0.5  # wording: share of the rows that contribute, below which it is said
 _OTHERS = "all other columns"
@@ -94,7 +95,7 @@ def _asked(
     query = AstrayCounts(sizes, "l1" if event.kind == "laplace" else "l2")
     answer, n = holder.ask(query, ASTRAY), holder.plan.n / halves
     shares = np.clip(answer.value / n, 0.0, 1.0)
-    clear = max(_MANY, _CLEAR * answer.noise.sd / n)
+    clear = max(_MANY, answer.noise.upper(_CHANCE / shares.size) / n)
     covariates = {*design.predictors, _OTHERS}
     gaps = [effect_of_gaps if name in covariates else _NOTHING for name in names]
     moved = ["and were moved to its ends: declare a wider one"] * len(names)

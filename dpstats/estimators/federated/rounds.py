@@ -95,7 +95,8 @@ class Rounds(RoundsMethod):
     each planned question once: see `dpstats.federated.steps`. A bisection is steered by the sums
     of all sites' comparisons; a site pays for all of them what it pays for one search.
 
-    *When.* By default where the target's own fit is expected to be useless, which is public.
+    *When.* By default where sites' own fits are expected to be too far off to show what sites
+    differ by, which is public.
     """
 
     model: str

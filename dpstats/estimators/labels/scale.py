@@ -35,7 +35,8 @@ _SPREAD = 0.02  # budget: the second moment, which has the tails that cells leav
 _CLIP = 8.0  # sds: clip of the second moment, in scales of the cells
 _COUNTS = 0.004  # budget: counting responses that are outside of what is declared
 _PURE_COUNTS = 0.01  # budget: the same where noise is Laplace noise
-_MANY, _CLEAR = 0.05, 3.0  # wording: share of responses that is said; noises that it exceeds
+_MANY = 0.05  # wording: share of responses astray that is said
+_CHANCE = 0.003  # wording: chance that noise alone makes a fit say so
 _TAILS = 0.04  # budget: counting responses beyond the clip, and beyond wider ones
 _WIDER, _RUNGS = 2.0, 6  # ratio: of each clip that is tried to the one before; their number
 _LAPLACE = 2.0  # ratio: of the quantile of Laplace noise to the normal one, at one in a million
@@ -112,7 +113,7 @@ def counted(
     norm = label_norm(holder.plan.privacy.delta == 0)
     value, noise = holder.ask(LabelAstray(Interval(*design.internal_endog_bounds), norm), ASTRAY)
     outside, missing = np.clip(value / n, 0.0, 1.0)
-    clear = max(_MANY, _CLEAR * noise.sd / n)
+    clear = max(_MANY, noise.upper(_CHANCE / value.size) / n)
     remarks = []
     if outside > clear:
         moved = "and were moved to its ends: declare a wider one"

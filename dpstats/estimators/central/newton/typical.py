@@ -21,9 +21,10 @@ from dpstats.text import with_digits
 
 if TYPE_CHECKING:
     from dpstats.design import Design
+    from dpstats.privacy import Privacy
     from dpstats.protocol import Plan
 
-__all__ = ["Case", "expect_typical"]
+__all__ = ["Case", "expect_typical", "shortage"]
 
 Array = NDArray[np.float64]
 
@@ -118,9 +119,14 @@ def expect_typical(
     )
 
 
+def shortage(privacy: Privacy, n: int) -> float:
+    """How many times n rows it takes to tell how long scores are; below 1 n is enough."""
+    return _LEAST_ROWS / (gdp_mu(privacy.epsilon, privacy.delta) * n)
+
+
 def _too_few(plan: Plan) -> tuple[str, ...]:
     """A warning where a handful of rows cannot be told from none."""
-    factor = _LEAST_ROWS / (gdp_mu(plan.privacy.epsilon, plan.privacy.delta) * plan.n)
+    factor = shortage(plan.privacy, plan.n)
     if factor <= 1:
         return ()
     return (
