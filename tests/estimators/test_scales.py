@@ -562,6 +562,52 @@ def test_a_zoom_that_holds_no_rows_when_it_is_looked_at_again_is_given_up(held: 
     assert (column.edges[0], column.edges[-1]) == (-1.0, 1.0)
 
 
+def test_what_first_cells_show_of_a_small_part_of_the_range_is_looked_at_again() -> None:
+    """Where nothing stood out before, noise in one narrow cell is no scale yet."""
+    n, sd = 1_000.0, 20.0
+    column = Column(-1.0, 1.0, n, 0.02, 5)
+    narrow = np.zeros(column.edges.size - 1)
+    at = int(np.searchsorted(column.edges, 0.003)) - 1
+    narrow[at - 3 : at + 1], ends = n / 4, column.edges[at - 3 : at + 2]
+    column.look(narrow, sd)
+    assert column.found is not None
+    assert column.found.scale < 0.02
+    assert not column.sure
+    column.focus(0.02)
+    column.look(np.diff(np.interp(column.edges, ends, n / 4 * np.arange(5))), sd)
+    assert column.sure
+
+
+@pytest.mark.parametrize("before", [0.26, 0.95])
+def test_a_zoom_is_given_up_by_all_that_is_known_of_it(before: float) -> None:
+    """A seventh of the rows refutes a zoom, unless the wider one before it had nearly all."""
+    n, sd = 10_000.0, 600.0
+    column = Column(0.0, 1e6, n, 0.06, 1)
+    column.look(n * ((column.edges[:-1] >= 0.9) & (column.edges[1:] < 20.0)) / 2, sd)
+    for share in (before, 0.15):
+        column.focus(0.06)
+        assert column._zoom is not None
+        inside = (column.edges[1:] > column._zoom[0]) & (column.edges[:-1] < column._zoom[1])
+        column.look(share * n * inside / inside.sum(), sd)
+    assert (column.found is not None) == (before > 0.5)
+
+
+def test_no_coefficient_is_in_units_of_a_scale_that_noise_made() -> None:
+    """Of these rows noise in a cell of a millionth of the range made a coefficient of 500,000."""
+    rng, names = np.random.default_rng([1000, 605]), [f"x{j + 1}" for j in range(5)]
+    beta = rng.normal(size=5)
+    beta *= math.sqrt(3) / np.linalg.norm(beta)
+    x = rng.uniform(-1, 1, (1_000, 5))
+    y = x @ beta + 0.5 * rng.normal(size=1_000)
+    data = {**dict(zip(names, x.T, strict=True)), "y": y}
+    declared = {name: dp.Numeric(-1, 1) for name in names}
+    schema = dp.Schema(**declared, y=dp.Numeric(-3.5, 3.5, center=0, scale=1.1))
+    model = dp.ols("y ~ 0 + " + " + ".join(names), data, schema)
+    fit = model.fit(dp.Central(1.0, 1e-7), noise=dp.SeededNoise(605))
+    assert min(given["scale"] for given in fit.released["scales"].values()) > 0.01
+    assert np.abs(fit.params - beta).max() < 2
+
+
 def test_noise_near_0_is_not_taken_for_the_scale_of_a_column() -> None:
     # Once 1e-6 of x's range was found, and a slope of 7e5 with a standard error of 5e7.
     schema = dp.Schema(y=dp.Numeric(-4, 4), x=dp.Numeric(-1, 1), g=dp.Categorical(["a", "b", "c"]))

@@ -129,6 +129,7 @@ class Column:
     _first: tuple[Array, float] | None = None
     _seen: _ClearCells | None = None
     _zoom: tuple[float, float] | None = None
+    _against: float = 0.0  # log of how much likelier zooms were chosen by noise than not
 
     def __post_init__(self) -> None:
         self.edges = self._start = first_edges(self.lower, self.upper, self.tau)
@@ -162,6 +163,7 @@ class Column:
         if self._zoom is not None:
             if self._refuted(counts, sd):
                 self._seen = self.found = None
+                self._against = 0.0
                 return
             self._spread(rows, counts, sd, threshold)
         else:
@@ -174,16 +176,15 @@ class Column:
 
         What it was chosen by may have been noise, and these counts are new. It is asked where two
         standard deviations of the rows inside exceed the share that had to stand out. None is
-        compared with n/2, about the fewest of a zoom that is right, and held against the odds that
-        it was noise.
+        compared with n/2, about the fewest of a zoom that is right, by this zoom and that which it
+        is a part of: a scale that noise made is worse than one that is not found.
         """
         assert self._zoom is not None
         inside = (self.edges[1:] > self._zoom[0]) & (self.edges[:-1] < self._zoom[1])
         noise = sd * math.sqrt(int(np.count_nonzero(inside)))
         narrow = self._zoom[1] - self._zoom[0] < _NARROW * (self.upper - self.lower)
-        likelier = _none_likelier(self.n / 2, float(counts[inside].sum()), noise)
-        told = likelier > math.log(_FALSE)
-        return narrow and 2 * noise > _SEEN * self.n and told
+        self._against += _none_likelier(self.n / 2, float(counts[inside].sum()), noise)
+        return narrow and 2 * noise > _SEEN * self.n and self._against > 0
 
     def _spread(self, rows: Array, counts: Array, sd: float, threshold: float) -> None:
         """Rows that stand out nowhere are spread over the zoom; far from it nothing was seen."""
@@ -212,8 +213,10 @@ class Column:
         scale = spread(rows, edges, center)
         i, k = seen.cells(0.1, 0.9)
         narrow = k - i <= 2 + spikes[i : k + 1].sum() and total > 0.8 * self.n
+        # What the first cells show of a small part of the range no zoom has checked.
+        claim = edges is self._start and scale < _NARROW * (self.upper - self.lower)
         least = (right - left) / math.sqrt(12)
-        self.found = CenterScale(float(center), float(max(scale, least)), not narrow)
+        self.found = CenterScale(float(center), float(max(scale, least)), not (narrow or claim))
 
     def _around_one_value(
         self, seen: _ClearCells, counts: Array, sd: float, threshold: float
