@@ -65,6 +65,16 @@ def test_a_plan_without_a_prediction_prints():
     assert max(map(len, str(PLAN).splitlines())) <= 100
 
 
+def test_a_plan_of_many_parameters_prints_some_and_says_where_the_others_are():
+    names = tuple(f"cell {k}" for k in range(3_600))
+    many = dataclasses.replace(PLAN, parameters=names, predicted_se=(0.5,) * 3_600)
+    text = str(many)
+    assert "cell 59" in text
+    assert "cell 60" not in text
+    assert "and 3,540 more, in plan.parameters and plan.predicted_se." in text
+    assert len(text.splitlines()) < 100
+
+
 @pytest.mark.parametrize("where", [{"branch": 3}, {"branch": -1}, {"branch": 1, "parts": 0}])
 def test_rows_that_the_charge_would_not_cover_cannot_be_planned(where):
     with pytest.raises(PlanError, match="branch"):

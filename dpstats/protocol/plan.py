@@ -211,7 +211,9 @@ class Plan:
         if self.predicted_se:
             what = "coefficient" if self.parameters == self.names else "parameter"
             rows = list(zip(self.parameters, self._expected(), strict=True))
-            lines += ["", *grid((what, "expected std err"), rows, numbers=(1,))]
+            lines += ["", *grid((what, "expected std err"), rows[:_LISTED], numbers=(1,))]
+            if (left := len(rows) - _LISTED) > 0:
+                lines += [f"and {left:,} more, in plan.parameters and plan.predicted_se."]
         if not math.isnan(self.privacy_share):
             where = "At the lower end of" if self.predicted_range else "Of"
             whose = "their variance" if self.predicted_se else "the variance of estimates"
@@ -284,6 +286,7 @@ class Plan:
         return float(multiplier)
 
 
+_LISTED = 60  # parameters whose expected standard errors a plan prints
 _LAWS = {
     "gaussian": "Gaussian, sd {noise_multiplier:.4g} x sens.",
     "laplace": "Laplace, scale {noise_multiplier:.4g} x sens.",
