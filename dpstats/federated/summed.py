@@ -18,6 +18,7 @@ from dpstats.protocol import Answer, CoefficientEstimate, NoiseLaw, Plan, Releas
 from dpstats.protocol.sites import SiteShare, SummedEstimate
 from dpstats.queries import Search, WhitenedScore
 from dpstats.queries.as_json import query_to_dict
+from dpstats.queries.row_norms import Squares
 
 if TYPE_CHECKING:
     from dpstats.design import Design
@@ -52,7 +53,8 @@ class SummingHolder:
     -----
     A site that stops answering is left out from then on, and sums of the others stand for all rows:
     they are multiplied by N over the rows that answered, as is their noise. Where sites are alike,
-    which is assumed anyway, that is what the sum would have been but for sampling.
+    which is assumed anyway, that is what the sum would have been but for sampling, whose variance
+    (squares of scores) is multiplied by the square of it.
     """
 
     shares: Shares
@@ -109,6 +111,8 @@ class SummingHolder:
         """What sums of these sites are multiplied by, and the law of the noise after that."""
         rows = self.shares.rows
         factor = self.plan.n / sum(rows[site] for site in found)
+        if isinstance(query, Squares):  # the variance of a sum that is multiplied, too
+            factor **= 2
         scales = [self._plans[site].noise(query, slot).scale for site in found]
         return factor, NoiseLaw("gaussian", factor * math.hypot(*scales))
 

@@ -325,6 +325,20 @@ def test_a_site_that_stops_leaves_the_fit_to_the_others() -> None:
         fit_in_rounds(asked(RICH), NAMES, stopping(sites, "home", 25), None)
 
 
+def test_standard_errors_do_not_count_the_rows_of_a_site_that_was_lost() -> None:
+    sizes = {"home": 900, "north": 900, "south": 5400}
+    data = tables(**sizes)
+    sites = [Site(name, data[name], SCHEMA, noise=SeededNoise(k)) for k, name in enumerate(sizes)]
+    left: Any = fit_in_rounds(asked(RICH), tuple(sizes), stopping(sites, "south", 2), None)
+    assert left.sources.loc["south", "status"] == "lost"
+    x = np.vstack(
+        [np.column_stack([np.ones(900), data[k]["x1"], data[k]["x2"]]) for k in NAMES[:2]]
+    )
+    y = np.concatenate([data[k]["y"] for k in NAMES[:2]])
+    witness = sm.OLS(y, x).fit(cov_type="HC1").bse
+    np.testing.assert_allclose(left.bse, witness, rtol=0.1)  # with all rows they are half of it
+
+
 def test_a_site_that_refuses_is_not_waited_for_and_without_the_target_nobody_pays() -> None:
     data, poor = tables(), dp.Ledger.memory(0.1, 1e-6)
     fit = fitted(data, ledger={"south": poor})
