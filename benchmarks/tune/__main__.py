@@ -33,7 +33,7 @@ from benchmarks.tune.descriptive import LOCAL
 from benchmarks.tune.descriptive import SETTINGS as DESCRIPTIVE
 from benchmarks.tune.settings import SETTINGS as REGRESSIONS
 from benchmarks.tune.settings import Fit
-from benchmarks.tune.tables import EVALUATIONS, GAPS, MIXTURES, SURVEY
+from benchmarks.tune.tables import EVALUATIONS, GAPS, LINKS, MIXTURES, SURVEY
 from dpstats.errors import DPStatsError
 
 __all__ = ["COVERAGE", "ERROR", "compared", "flat", "tried"]
@@ -49,7 +49,7 @@ class AnySetting(Protocol):
 SETTINGS: dict[str, Sequence[AnySetting]] = {
     **REGRESSIONS,
     "local": (*REGRESSIONS["local"], *LOCAL),
-    "newton": (*REGRESSIONS["newton"], *SURVEY),
+    "newton": (*REGRESSIONS["newton"], *SURVEY, *LINKS),
     "descriptive": DESCRIPTIVE,
     "evaluation": EVALUATIONS,
     "gaps": GAPS,

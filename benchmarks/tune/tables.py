@@ -1,6 +1,6 @@
 """Settings for constants that take other tables than those of `settings`.
 
-Mixtures, rows with gaps, evaluations of a fit, and regressions of a survey.
+Mixtures, rows with gaps, evaluations of a fit, and regressions of a survey and of other links.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.special import ndtr
 
 import dpstats as dp
 from benchmarks import missing, mixture_ols, mixtures, symmetric
@@ -19,7 +20,7 @@ from benchmarks.trust_settings import Setting as Table
 from benchmarks.trust_settings import settings as tables
 from benchmarks.tune.settings import Fit
 
-__all__ = ["EVALUATIONS", "GAPS", "MIXTURES", "SURVEY", "Drawn"]
+__all__ = ["EVALUATIONS", "GAPS", "LINKS", "MIXTURES", "SURVEY", "Drawn"]
 
 Ends = tuple[Array, Array, Array]  # errors, whether intervals hold, half-widths
 
@@ -189,6 +190,60 @@ def _survey(name: str, epsilon: float) -> Callable[[int], Ends]:
     return fit
 
 
+_X = ["x0", "x1", "x2"]
+_NUMBERS = {name: dp.Numeric(-4, 4, center=0, scale=1) for name in _X}
+_KNOWN = {"e": dp.Numeric(0.2, 3), "w": dp.Numeric(0.1, 10)}
+_ENDS = {
+    "gamma": dp.Numeric(0.001, 60),
+    "negative binomial": dp.Numeric(0, 60),
+    "exposure": dp.Numeric(0, 60),
+    "weights": dp.Numeric(-12, 12, center=0, scale=1.5),
+}
+_MAKE: dict[str, Callable[..., Any]] = {
+    "probit": dp.probit,
+    "cloglog": lambda *a: dp.glm(*a, family="binomial", link="cloglog"),
+    "gamma": lambda *a: dp.glm(*a, family="gamma"),
+    "negative binomial": dp.negativebinomial,
+    "exposure": lambda *a: dp.poisson(*a, exposure="e"),
+    "weights": lambda *a: dp.ols(*a, weights="w"),
+}
+
+
+def _response(kind: str, eta: Array, known: dict[str, Array], rng: np.random.Generator) -> Array:
+    """Of a linear predictor; all but the first two are clipped as they are declared."""
+    if kind in ("probit", "cloglog"):
+        share = ndtr(eta) if kind == "probit" else -np.expm1(-np.exp(eta))
+        return (rng.uniform(size=eta.size) < share).astype(float)
+    if kind == "gamma":
+        return np.clip(np.exp(eta) * rng.gamma(2, 0.5, eta.size), 0.001, 60)
+    if kind == "weights":
+        return eta + rng.normal(size=eta.size) / np.sqrt(known["w"])
+    varies = rng.gamma(2, 0.5, eta.size) if kind == "negative binomial" else known["e"]
+    return np.minimum(rng.poisson(np.exp(eta) * varies), 60).astype(float)
+
+
+def _link(kind: str, n: int) -> Callable[[int], Ends]:
+    """A regression with another link or law, an exposure or weights, and three normal columns."""
+    truth = np.array([0.3, 0.4, -0.3, 0.2])
+
+    def fit(seed: int) -> Ends:
+        rng = np.random.default_rng([n, seed])
+        x = np.clip(rng.normal(size=(n, 3)), -4, 4)
+        known = {"e": rng.uniform(0.2, 3, n), "w": np.clip(np.exp(rng.normal(size=n)), 0.1, 10)}
+        y = _response(kind, truth[0] + x @ truth[1:], known, rng)
+        schema = dp.Schema({**_NUMBERS, **_KNOWN, "y": _ENDS.get(kind, dp.Boolean())})
+        table = {**dict(zip(_X, x.T, strict=True)), **known, "y": y}
+        made = _MAKE[kind]("y ~ x0 + x1 + x2", table, schema)
+        found = made.fit(dp.Central(1.0, 1e-6, large_delta=True), noise=dp.SeededNoise(seed))
+        off = found.params.to_numpy()[:4] - truth
+        return off, *_held(off, found.bse.to_numpy()[:4])
+
+    return fit
+
+
+LINKS = tuple(
+    Drawn(f"{kind}, d=3, n={n}, eps=1", _link(kind, n)) for kind in _MAKE for n in (1_500, 10_000)
+)
 MIXTURES = (
     Drawn("gaussian_mixture, d=2, k=3, n=5000, eps=1", _of_rows(2, 3, 4.0, "full", 5000)),
     Drawn("gaussian_mixture, d=5, k=2, n=5000, eps=1", _of_rows(5, 2, 3.0, "spherical", 5000)),
