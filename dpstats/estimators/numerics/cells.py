@@ -129,7 +129,7 @@ class Column:
     _first: tuple[Array, float] | None = None
     _seen: _ClearCells | None = None
     _zoom: tuple[float, float] | None = None
-    _against: float = 0.0  # log of how much likelier zooms were chosen by noise than not
+    _against: float = 0.0  # log of how much likelier narrow zooms were chosen by noise than not
 
     def __post_init__(self) -> None:
         self.edges = self._start = first_edges(self.lower, self.upper, self.tau)
@@ -176,15 +176,16 @@ class Column:
 
         What it was chosen by may have been noise, and these counts are new. It is asked where two
         standard deviations of the rows inside exceed the share that had to stand out. None is
-        compared with n/2, about the fewest of a zoom that is right, by this zoom and that which it
-        is a part of: a scale that noise made is worse than one that is not found.
+        compared with n/2, about the fewest of a zoom that is right, by this zoom and a narrow one
+        that it is a part of: a scale that noise made is worse than one that is not found.
         """
         assert self._zoom is not None
         inside = (self.edges[1:] > self._zoom[0]) & (self.edges[:-1] < self._zoom[1])
         noise = sd * math.sqrt(int(np.count_nonzero(inside)))
-        narrow = self._zoom[1] - self._zoom[0] < _NARROW * (self.upper - self.lower)
+        if self._zoom[1] - self._zoom[0] >= _NARROW * (self.upper - self.lower):
+            return False  # and rows in a wide zoom are no evidence for a narrow one within it
         self._against += _none_likelier(self.n / 2, float(counts[inside].sum()), noise)
-        return narrow and 2 * noise > _SEEN * self.n and self._against > 0
+        return 2 * noise > _SEEN * self.n and self._against > 0
 
     def _spread(self, rows: Array, counts: Array, sd: float, threshold: float) -> None:
         """Rows that stand out nowhere are spread over the zoom; far from it nothing was seen."""
