@@ -39,6 +39,7 @@ _LEFTOVER, _LEAST_LEFTOVER = 2.0, 0.2
 _FAINT = 5.0  # ses: of a curvature, below which it counts that it may be less than it seems
 _MIXED = 0.5  # numerical: an eigenvector is among the faint ones, or at right angles to them
 _FITS = 4.0  # ratio: largest variance of predictors along a direction not seen, to squared sds
+_AS_WIDE = 10.0
 EFFECT = 3.0  # sds: of the response, presumed of the effect of a column between 0 and 1
 
 
@@ -112,6 +113,10 @@ def presumed_effect(design: Design, spread: float) -> Array:
     """Standard deviation presumed of coefficients of columns between 0 and 1; inf of others."""
     unit = EFFECT * spread * design.standardization.x_scale
     effect: Array = np.where(between_0_and_1(design), unit, np.inf)
+    as_wide = [j for j in design.unscaled if j < effect.size]
+    if as_wide and design.standardization.intercept is not None:
+        as_wide.append(design.standardization.intercept)
+    effect[as_wide] = np.minimum(effect[as_wide], _AS_WIDE * spread)
     return effect
 
 

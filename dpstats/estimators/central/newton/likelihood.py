@@ -154,7 +154,8 @@ class PredictorClimb(Climb):
     def prior_spread(self, clip: float) -> float:
         """Of a normal response as residuals are, of others by the link."""
         if self.family == GAUSSIAN:
-            return clip / (_NORMAL * math.sqrt(self.start.size))
+            most = max(abs(end) for end in self.design.internal_endog_bounds)
+            return min(most, clip / (_NORMAL * math.sqrt(self.start.size)))
         return PRIOR_SD.get(self.family.link, 1.0)
 
     def reported(self, found: Conclusion, said: dict[str, float]) -> CoefficientEstimate:
