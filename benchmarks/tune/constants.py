@@ -68,6 +68,7 @@ FAMILIES = {
     "local": ("local",),
     "published": (
         "central/published",
+        "federated/published",
         "labels/published",
         "local/published",
         "private_variance.py",

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dpstats.estimators.base import Request, make_plan, need_delta, need_positive
 from dpstats.estimators.bounds import rates
-from dpstats.estimators.federated.printed import (
+from dpstats.estimators.federated.published.printed import (
     DISTANCE,
     PrintedMethod,
     SiteAnswers,

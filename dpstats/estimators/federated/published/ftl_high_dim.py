@@ -22,7 +22,7 @@ from dpstats.estimators.base import (
     schedule,
 )
 from dpstats.estimators.bounds import rates
-from dpstats.estimators.federated.printed import (
+from dpstats.estimators.federated.published.printed import (
     DISTANCE,
     PrintedMethod,
     SiteAnswers,
