@@ -281,6 +281,20 @@ def test_no_module_imports_itself_by_way_of_others():
     assert not circular({name: imports(name) for name in modules()})
 
 
+def folder(module: str) -> str:
+    """Of a file in `estimators`, two folders down at most: a file at the top is a room alone."""
+    inner = module.split(".")[1:]
+    return ".".join(inner[:-1][:2] or inner)
+
+
+def test_no_folder_of_estimators_imports_itself_by_way_of_others():
+    graph: dict[str, set[str]] = {}
+    for name in (m for m in modules() if m.startswith("estimators.")):
+        inside = {folder(m) for m in imports(name) if m.startswith("estimators.")}
+        graph.setdefault(folder(name), set()).update(inside - {folder(name)})
+    assert not circular(graph)
+
+
 @pytest.mark.parametrize(
     ("graph", "found"),
     [
