@@ -511,12 +511,16 @@ TWINS = {"cell_counts", "describe", "fit", "histogram", "load", "mean", "review"
 
 
 def defined(kind: type[ast.AST]) -> dict[str, set[str]]:
-    """Modules by the names of the classes, or functions, that they define at their top."""
+    """Modules by the names of the classes, or functions, that they define at their top.
+
+    What a module keeps to itself, by an underscore, is no other name for a class.
+    """
     found: dict[str, set[str]] = {}
     for name in modules():
         for node in parsed(name).body:
             if isinstance(node, kind):
-                found.setdefault(node.name, set()).add(name)
+                called = node.name.lstrip("_") if kind is ast.ClassDef else node.name
+                found.setdefault(called, set()).add(name)
     return found
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from dpstats.accounting.chain import Chain, Entry, now, pair
-from dpstats.accounting.composition import epsilon_of, within
+from dpstats.accounting.composition import epsilon_of, is_within
 from dpstats.accounting.events import Event
 from dpstats.accounting.standing import room
 from dpstats.errors import BudgetError, LedgerError, PlanError
@@ -67,7 +67,7 @@ def entry_of(plan: Chargeable, label: str, unit: str | None) -> Entry:
     if not events:
         raise PlanError("The plan lists no mechanism: there is nothing to charge.")
     epsilon, delta = float(privacy.epsilon), float(privacy.delta)
-    if not within(events, epsilon, delta):
+    if not is_within(events, epsilon, delta):
         raise PlanError(
             f"The plan states {pair((epsilon, delta))}, but its mechanisms cost "
             f"{pair((epsilon_of(events, delta), delta))}. Nothing was charged."

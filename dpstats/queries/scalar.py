@@ -52,7 +52,7 @@ class Count(AtMostOne, EachRow):
 
 
 @dataclass(frozen=True)
-class _Interval(EachRow):
+class _ClippedResponse(EachRow):
     """A public interval to which the response is clipped, and its middle."""
 
     lower: float
@@ -90,7 +90,7 @@ _SQUARES = 1 + 2.0**-22
 
 
 @dataclass(frozen=True)
-class ResponseMoments(_Interval):
+class ResponseMoments(_ClippedResponse):
     """Sum and sum of squares of ``c = clip(y, lower, upper) - centre``, and the number of rows.
 
     With h = (upper - lower) / 2 a row contributes (c, c^2 / (2h), h/2), a missing one zeros.
@@ -132,7 +132,7 @@ class ResponseMoments(_Interval):
 
 
 @dataclass(frozen=True)
-class UnitMoments(_Interval):
+class UnitMoments(_ClippedResponse):
     """Moments of units with several rows, for a mean with cluster-robust standard errors.
 
     With c = clip(y, lower, upper) - centre, h = (upper - lower) / 2, and at most m = `rows` rows in

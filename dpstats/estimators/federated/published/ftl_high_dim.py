@@ -196,7 +196,7 @@ class FTLHighDim(PrintedMethod):
     def asked(self, sites: SiteAnswers, design: Design, plan: Plan) -> CoefficientEstimate:
         """Detect, choose, and descend."""
         facts = sparse_guess(design, int(plan.options["sparsity"]))
-        descent = _SparseDescent(sites, facts, plan)
+        descent = _SitesDescent(sites, facts, plan)
         alone = descent.alone()
         kept, apart = descent.near(alone)
         target = next(iter(sites.plans))
@@ -225,7 +225,7 @@ class FTLHighDim(PrintedMethod):
 
 
 @dataclass(frozen=True, eq=False)
-class _SparseDescent:
+class _SitesDescent:
     """Steps on batches of the sites' halves, in standardised units."""
 
     sites: SiteAnswers

@@ -220,7 +220,7 @@ class _LinearDescent:
             # Positive-part James-Stein: the noise in the step has a known size.
             squared = float((inverse**2).sum()) * (noise / scale) ** 2
             step *= max(0.0, 1 - squared / max(float(step @ step), 1e-300))
-            b = self.within(b + step - hidden @ (hidden.T @ step), widest, math.sqrt(squared))
+            b = self.bounded(b + step - hidden @ (hidden.T @ step), widest, math.sqrt(squared))
         spread = self.spread(len(self.public.clips) - 1, b, spread)
         return _NearFit(b, spread, widest, scored)
 
@@ -248,7 +248,7 @@ class _LinearDescent:
         """A clip of `c` spreads, within the public range and not negligible in it."""
         return min(2 * self.bound, max(c * spread, _LEAST_CLIP * min(self.bound, _WIDE)))
 
-    def within(self, b: Array, spread: float, error: float) -> Array:
+    def bounded(self, b: Array, spread: float, error: float) -> Array:
         """Coefficients drawn back to where fitted values vary by 1.2 `spread` at most.
 
         But no further than an error of this size explains: `spread` comes from a quantile, and

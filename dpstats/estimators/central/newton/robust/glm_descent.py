@@ -139,7 +139,7 @@ def _remarks(descent: _GLMDescent, near: _NearEta, solution: Solution) -> tuple[
 # -- steps -------------------------------------------------------------------------------------
 
 
-class _Spread(NamedTuple):
+class _ResponseSpread(NamedTuple):
     """Spread of a normal response or dispersion of counts, and another that may be as true."""
 
     taken: float
@@ -161,7 +161,7 @@ class _NearEta(NamedTuple):
 
     b: Array
     law: NormalPredictor
-    spread: _Spread
+    spread: _ResponseSpread
     solved: _SolvedScore
 
 
@@ -233,7 +233,7 @@ class _GLMDescent:
         scale = self.scale(len(self.public.shares) - 1, b, law, spread)
         return _NearEta(b, law, scale, solved)
 
-    def scale(self, k: int, b: Array, law: NormalPredictor, before: float) -> _Spread:
+    def scale(self, k: int, b: Array, law: NormalPredictor, before: float) -> _ResponseSpread:
         """Spread of a normal response, dispersion of counts; see `Tuning`."""
         if self.family.name == "poisson":
             return self.dispersion(k, b, law, before) if k else self.first_dispersion(b, law)
@@ -242,7 +242,7 @@ class _GLMDescent:
             least, most = (before / 8, 2 * before) if k else (self.top * 2.0**-12, 2 * self.top)
             grid = expected * np.geomspace(least, most, 17 if k else 33)
             before = self.residual_quantile(k, b, grid) / expected
-        return _Spread(before, before)
+        return _ResponseSpread(before, before)
 
     def residual_quantile(self, k: int, b: Array, grid: Array) -> float:
         """A quantile of the residuals' size."""
@@ -250,7 +250,7 @@ class _GLMDescent:
         (found,), _ = self.holder.ask(query, f"spread {k + 1}")
         return float(found)
 
-    def first_dispersion(self, b: Array, law: NormalPredictor) -> _Spread:
+    def first_dispersion(self, b: Array, law: NormalPredictor) -> _ResponseSpread:
         """Dispersion of counts whose size is not known yet, from a quantile of residuals."""
         expected = residual_quantile(self.family, law, _QUANTILE["poisson"], 0.0)
         grid = expected * np.geomspace(0.8, max(2 * self.top / expected, 2.0), 33)
@@ -258,9 +258,9 @@ class _GLMDescent:
         mean = self.family.mean(law.eta)
         excess = ratio**2 - 1 if ratio > _TOLERATED else 0.0
         alpha = excess * float(law.average(mean) / law.average(mean**2))
-        return _Spread(alpha, alpha)
+        return _ResponseSpread(alpha, alpha)
 
-    def dispersion(self, k: int, b: Array, law: NormalPredictor, before: float) -> _Spread:
+    def dispersion(self, k: int, b: Array, law: NormalPredictor, before: float) -> _ResponseSpread:
         """Dispersion of counts, from the mean square of clipped residuals."""
         factor, mean = self.family.factor(law.eta), self.family.mean(law.eta)
         square = float(law.average(factor**2 * mean * (1 + before * mean)))
@@ -273,7 +273,7 @@ class _GLMDescent:
             dispersion(self.family, law, clip, (float(total) - s * noise) / self.n)
             for s in (0.0, 1.0, _CLEARLY)
         )
-        return _Spread(found, less) if surely > 0 else _Spread(0.0, found)
+        return _ResponseSpread(found, less) if surely > 0 else _ResponseSpread(0.0, found)
 
     def tuned(self, geometry: Geometry, slot: str, law: NormalPredictor, spread: float) -> Tuning:
         """Weight and clip of a step, for the noise that it will get."""
@@ -306,7 +306,7 @@ class _GLMDescent:
             expected, bent = self.rows.expected(b, at, tuning)
             slope = floor_eigenvalues(straight + level * bent, least)
             gap = score - level * expected - straight @ (at - b)
-            at = self.within(at + np.linalg.solve(slope, gap))
+            at = self.bounded(at + np.linalg.solve(slope, gap))
         return at, slope
 
     def stepped(self, b: Array, solved: _SolvedScore) -> Array:
@@ -319,7 +319,7 @@ class _GLMDescent:
         moved: Array = b + step * max(0.0, 1 - squared / max(float(step @ step), 1e-300))
         return moved
 
-    def within(self, b: Array) -> Array:
+    def bounded(self, b: Array) -> Array:
         """Coefficients drawn back to where predictors vary by a public number at most."""
         limit = LARGEST_SD[self.family.link]
         if self.family.link == "identity":  # predictors are in the units of the response
