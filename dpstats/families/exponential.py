@@ -292,8 +292,8 @@ class Family:
 
     @property
     def canonical(self) -> bool:
-        """Whether the link is the canonical one, so that `factor` is 1."""
-        return self._row.canonical
+        """Whether the link is the canonical one, so that `factor` is 1; never of another loss."""
+        return type(self) is Family and self._row.canonical
 
     @property
     def observed(self) -> bool:

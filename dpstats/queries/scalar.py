@@ -10,7 +10,7 @@ import numpy as np
 
 from dpstats.errors import PlanError
 from dpstats.privacy import Neighbors
-from dpstats.queries.base import AtMostOne, Contribution, EachRow, Kind, Norm
+from dpstats.queries.base import AtMostOne, EachRow, InOneCell, Kind, Norm
 from dpstats.queries.binned import cell_counts
 from dpstats.queries.blocks import (
     Array,
@@ -248,7 +248,7 @@ def increasing(values: Array, what: str) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class ResponseHistogram(EachRow):
+class ResponseHistogram(InOneCell, EachRow):
     """Counts of the response in the cells between public `edges`; edges.size + 1 cells.
 
     Guarantee: a row is in one cell. Replacing it moves two counts by one: L1 sensitivity 2, L2
@@ -273,11 +273,6 @@ class ResponseHistogram(EachRow):
     def total(self, block: Block) -> Ints:
         """The counts."""
         return cell_counts(block.y, self.edges, block.keep, block.fast)
-
-    def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
-        """2 (L1) or sqrt(2) (L2) per row under replace-one, 1 under add-remove."""
-        kind = Contribution.SIGNED if self.norm == "l1" else Contribution.ACUTE
-        return kind.sensitivity(float(max_rows), neighbors)
 
 
 @dataclass(frozen=True, eq=False)
