@@ -10,7 +10,7 @@ from dpstats.accounting.chain import Chain, Entry, now, pair
 from dpstats.accounting.composition import epsilon_of, is_within
 from dpstats.accounting.events import Event
 from dpstats.accounting.standing import room
-from dpstats.errors import BudgetError, LedgerError, PlanError, given
+from dpstats.errors import BudgetError, LedgerError, PlanError, given, need_text
 
 __all__ = ["Chargeable", "check_same_promise", "entry_of", "refusal"]
 
@@ -65,6 +65,8 @@ def entry_of(plan: Chargeable, label: str, unit: str | None) -> Entry:
     """The entry that `plan` would be, not yet numbered; refused unless its cost is as stated."""
     if not (hasattr(plan, "privacy") and hasattr(plan, "events")):
         raise PlanError(f"{given(plan)} is no plan: model.plan(...) makes one.")
+    if unit is not None:
+        need_text(unit=unit)
     privacy, events = plan.privacy, tuple(plan.events)
     if not events:
         raise PlanError("The plan lists no mechanism: there is nothing to charge.")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpstats.errors import OptionError
+from dpstats.errors import OptionError, need_flag
 from dpstats.protocol.comparing import (
     CorrelationEstimate,
     DifferenceEstimate,
@@ -270,6 +270,7 @@ class CrosstabResults(CountsResults):
         """
         import pandas as pd
 
+        need_flag(margins=margins)
         made = self.estimate
         rows, columns = list(made.rows_of), list(made.columns_of)
         table = pd.DataFrame(made.consistent.reshape(len(rows), -1), rows, columns)

@@ -64,6 +64,7 @@ class Cases:
             PRIVACY, noise=NOISE
         )
         self.histogram: Any = dp.histogram("x", self.data, SCHEMA).fit(PRIVACY, noise=NOISE)
+        self.crosstab: Any = dp.crosstab("g", "b", self.data, SCHEMA).fit(PRIVACY, noise=NOISE)
         self.mean = dp.mean("y", self.data, SCHEMA)
         self.ledger = dp.Ledger.memory(1e4, 1e-2)
         sites = dp.ols("y ~ x", {"a": self.data, "b": self.data}, SCHEMA)
@@ -125,6 +126,13 @@ def _calls(c: Cases) -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
         "conf_int": (c.fit.conf_int, {"alpha": 0.05, "cols": None}),
         "exp_conf_int": (c.logit.exp_conf_int, {"alpha": 0.05}),
         "sentence": (c.fit.error_bound.sentence, {"name": "x", "to": None}),
+        "OLS": (
+            dp.OLS,
+            {"endog": c.data["y"], "exog": c.data[["x"]], "names": ["x"]}
+            | {"bounds": {"endog": (-9, 9), "exog": (-5, 5)}},
+        ),
+        "counts": (c.crosstab.counts, {"margins": False}),
+        "charge": (c.ledger.charge, {"plan": c.mean.plan(PRIVACY), "label": "", "unit": None}),
         "can_afford": (c.ledger.can_afford, {"plan": c.mean.plan(PRIVACY)}),
         "score_samples": (c.mixture.score_samples, {"table": c.new}),
         "t_test": (c.fit.t_test, {"r_matrix": "x = 0"}),
@@ -197,7 +205,7 @@ def cases() -> Cases:
 
 class _Names(Cases):
     def __init__(self) -> None:
-        self.data = self.new = None  # type: ignore[assignment]
+        self.data = self.new = self.crosstab = _Anything()
         self.model = self.mean = self.fit = self.logit = self.mixture = self.histogram = _Anything()
         self.sites = self.sites_model = self.summed = self.averaged = _Anything()
         self.ledger = _Anything()
@@ -209,6 +217,8 @@ class _Anything:
 
     def __call__(self, *given: Any) -> Any:
         return self
+
+    __getitem__ = __call__
 
 
 NAMES = list(_calls(_Names()))
