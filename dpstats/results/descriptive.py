@@ -92,6 +92,11 @@ class DescriptiveResults(ParameterResults):
         text = shown.to_string(float_format="{:.5g}".format, line_width=WIDTH)
         return "\n".join([*wrap([super().__repr__()], " "), text])
 
+    def _check(self) -> None:
+        super()._check()
+        if getattr(self.estimate, "columns", self.design.names) != self.design.names:
+            raise OptionError("The result contradicts itself: estimate and design differ.")
+
     @staticmethod
     def _written(estimate: Any) -> dict[str, Any]:
         written: dict[str, Any] = archive.encode(asdict(estimate))
@@ -237,11 +242,6 @@ class DescribeResults(DescriptiveResults):
         pairs = [name.partition(" of ")[::2][::-1] for name in self.table.names]
         return table.set_axis(pd.MultiIndex.from_tuples(pairs), axis=0)
 
-    def _check(self) -> None:
-        super()._check()
-        if self.estimate.columns != self.design.names:
-            raise OptionError("The result contradicts itself: estimate and design differ.")
-
     def _particulars(self) -> summary.Particulars:
         windows = _ends(zip(self.estimate.columns, self.estimate.windows, strict=True))
         return summary.Particulars(
@@ -372,11 +372,6 @@ class CorrelationResults(DescriptiveResults):
         upper = np.triu_indices(len(names), 1)
         matrix[upper] = matrix.T[upper] = self.estimate.values
         return pd.DataFrame(matrix, names, names)
-
-    def _check(self) -> None:
-        super()._check()
-        if self.estimate.columns != self.design.names:
-            raise OptionError("The result contradicts itself: estimate and design differ.")
 
     def _particulars(self) -> summary.Particulars:
         said = self.released.get("windows")

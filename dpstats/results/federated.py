@@ -66,7 +66,17 @@ def _answers(answers: Sequence[AnyAnswer], name: object) -> dict[str, AnyAnswer]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class FederatedResults(RegressionResults):
+class _SitesResults(RegressionResults):
+    """A regression over several sites."""
+
+    @classmethod
+    def _setting(cls, estimate: Any, design: Design, plan: Plan) -> Setting:
+        made = super()._setting(estimate, design, plan)
+        return replace(made, **estimate.several(design, plan))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FederatedResults(_SitesResults):
     """Estimates for the target site, of its own answer and those of other sites.
 
     All are of the target's parameters. By `blend` and `minimax` intervals, `tvalues` and `pvalues`
@@ -85,11 +95,6 @@ class FederatedResults(RegressionResults):
     @staticmethod
     def _sparsity(estimate: Any, design: Design, plan: Any) -> None:
         return None
-
-    @classmethod
-    def _setting(cls, estimate: Any, design: Design, plan: Plan) -> Setting:
-        made = super()._setting(estimate, design, plan)
-        return replace(made, **estimate.several(design, plan))
 
     @staticmethod
     def _written(estimate: Any) -> dict[str, Any]:  # type: ignore[override]
@@ -250,7 +255,7 @@ class FederatedResults(RegressionResults):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class SummedResults(RegressionResults):
+class SummedResults(_SitesResults):
     """Estimates of several sites together: noisy sums that were added, sparse fits averaged.
 
     They are of the target as far as the other sites are like it; `sources` says which are not.
@@ -259,11 +264,6 @@ class SummedResults(RegressionResults):
     estimate: SummedEstimate
 
     estimates = SummedEstimate
-
-    @classmethod
-    def _setting(cls, estimate: Any, design: Design, plan: Plan) -> Setting:
-        made = super()._setting(estimate, design, plan)
-        return replace(made, **estimate.several(design, plan))
 
     def _bounded(self) -> Self:
         found, kept = super()._bounded(), self._kept
