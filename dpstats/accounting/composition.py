@@ -268,16 +268,11 @@ def cost_delta(cost: Cost, epsilon: float) -> float:
     return min(zcdp_delta(cost.rho, epsilon), _loss_delta(cost, epsilon))
 
 
-def _pure_epsilon(cost: Cost) -> float:
-    """Sum of the epsilons, rounded up where anything was added."""
-    alone = sum(n for _, _, n in cost.bounded) <= 1
-    return cost.epsilon if alone else math.nextafter(cost.epsilon, math.inf)
-
-
 @lru_cache(maxsize=1024)
 def cost_epsilon(cost: Cost, delta: float) -> float:
     """Smaller of the three accountants; each search ends on a point where the bound was checked."""
-    pure = _pure_epsilon(cost)
+    alone = sum(n for _, _, n in cost.bounded) <= 1  # of several the sum is rounded up
+    pure = cost.epsilon if alone else math.nextafter(cost.epsilon, math.inf)
     if pure == 0 or delta == 0:
         return pure
     if cost_delta(cost, 0.0) <= delta:

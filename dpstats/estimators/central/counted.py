@@ -109,7 +109,7 @@ def _asked(
 
     rough *= is_known(holder.plan)
     remarks = [
-        f"About {said(share)} of the values of {_worded(name)} were {what}, {effect}{rough}."
+        f"About {said(share)} of the values of {name if name == _OTHERS else repr(name)} were {what}, {effect}{rough}."
         for row, (what, effects) in zip(shares, words, strict=True)
         for name, share, effect in zip(names, row, effects, strict=True)
         if share > clear
@@ -146,7 +146,3 @@ def _groups(design: Design) -> tuple[tuple[str, ...], tuple[int, ...]]:
     if len(inputs) <= _APART:
         return inputs, (1,) * len(inputs)
     return (inputs[0], _OTHERS), (1, len(inputs) - 1)
-
-
-def _worded(name: str) -> str:
-    return name if name == _OTHERS else repr(name)
