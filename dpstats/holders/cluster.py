@@ -78,7 +78,7 @@ class Piece:
     on_disk: bool
 
 
-class Made(Protocol):
+class NamedActor(Protocol):
     """What a task is told of an actor."""
 
     key: str
@@ -193,7 +193,7 @@ def _sums(answers: Sequence[Sequence[Total]]) -> list[Total]:
     return [np.sum([total.astype(object) for total in totals], axis=0) for totals in each]
 
 
-def _fed(actor: Made, piece: Piece, frame: Frame | FilePiece, design: DescribedDesign) -> str:
+def _fed(actor: NamedActor, piece: Piece, frame: Frame | FilePiece, design: DescribedDesign) -> str:
     """A task beside an actor: hands it a partition without a way over the network.
 
     It does not raise: dask logs the arguments of a task that does.
