@@ -30,9 +30,11 @@ from dpstats.estimators.central.newton.remarks import (
 )
 from dpstats.estimators.central.newton.robust.glm_law import (
     NormalPredictor,
+    SolvedScore,
     Tuning,
     WeightedNormalRows,
     dispersion,
+    pooled_steps,
     residual_quantile,
     tune,
 )
@@ -146,13 +148,6 @@ class _ResponseSpread(NamedTuple):
     other: float
 
 
-class _SolvedScore(NamedTuple):
-    """Coefficients at which a score is expected, and their covariance due to its noise."""
-
-    b: Array
-    cov: Array
-
-
 class _NearEta(NamedTuple):
     """After all steps but the last: coefficients in whitened coordinates, and what they imply.
 
@@ -162,7 +157,7 @@ class _NearEta(NamedTuple):
     b: Array
     law: NormalPredictor
     spread: _ResponseSpread
-    solved: _SolvedScore
+    solved: SolvedScore
 
 
 class _LastScore(NamedTuple):
@@ -218,7 +213,7 @@ class _GLMDescent:
         geometry = self.metric.geometry(math.sqrt(self.constant.size))
         b = self.level * self.constant
         law = NormalPredictor(self.level + self.offset.mean, math.hypot(_FIRST_SD, self.offset.sd))
-        spread, solved = 0.0, _SolvedScore(b, np.zeros((b.size, b.size)))
+        spread, solved = 0.0, SolvedScore(b, np.zeros((b.size, b.size)))
         for k in range(len(self.public.shares) - 1):
             spread = self.scale(k, b, law, spread).taken
             tuning = self.tuned(geometry, f"score {k + 1}", law, spread)
@@ -227,7 +222,7 @@ class _GLMDescent:
             curvature = self.n * self.curvature(b, tuning)
             to, slope = self.solve(score, b, curvature, self.n, tuning)
             inverse = np.linalg.inv(slope)
-            solved = _SolvedScore(to, noise**2 * inverse @ inverse)
+            solved = SolvedScore(to, noise**2 * inverse @ inverse)
             b = self.stepped(b, solved)
             law = self.rows.law(b)
         scale = self.scale(len(self.public.shares) - 1, b, law, spread)
@@ -309,7 +304,7 @@ class _GLMDescent:
             at = self.bounded(at + np.linalg.solve(slope, gap))
         return at, slope
 
-    def stepped(self, b: Array, solved: _SolvedScore) -> Array:
+    def stepped(self, b: Array, solved: SolvedScore) -> Array:
         """Coefficients after a step, shrunk by the size of its noise."""
         hidden = self.metric.unresolved
         step = solved.b - b
@@ -406,10 +401,10 @@ def _solution(descent: _GLMDescent, near: _NearEta, last: _LastScore) -> Solutio
     floored = floor_eigenvalues(bread, min(_FLOOR * noise, level * size / 2))
     to, slope = descent.solve(last.score, near.b, floored, level, last.tuning)
     inverse = np.linalg.inv(slope)
-    solved = _SolvedScore(to, last.noise**2 * inverse @ inverse)
+    solved = SolvedScore(to, last.noise**2 * inverse @ inverse)
     if descent.family.name == "binomial":  # others clip, and the two scores differ in their target
         blurred = inverse @ np.diag(variances @ (to - near.b) ** 2) @ inverse
-        solved = _pooled(near.solved, solved, float(np.trace(blurred)))
+        solved = pooled_steps(near.solved, solved, float(np.trace(blurred)))
 
     # What the model says of the clip's bias was taken off, and is not quite believed.
     bias, _ = descent.rows.expected(near.b, near.b, last.tuning)
@@ -440,19 +435,3 @@ def _meat(last: _LastScore, bread: Array, variances: Array) -> Array:
     values, vectors = np.linalg.eigh(meat)
     positive: Array = (vectors * np.maximum(values, 0.0)) @ vectors.T
     return positive
-
-
-def _pooled(early: _SolvedScore, late: _SolvedScore, blurred: float) -> _SolvedScore:
-    """The last two steps as one, by weights inverse to the noise in them.
-
-    Both end at the root of one score of the rows, each off by its own noise and by the error of its
-    curvature times the way it went, of size `blurred` for the later one. What they disagree by
-    beyond that counts as noise of the earlier one.
-    """
-    own, other = float(np.trace(late.cov)), float(np.trace(early.cov))
-    gap = float(((late.b - early.b) ** 2).sum())
-    weight = own / (own + other + max(0.0, gap - own - other - blurred))
-    return _SolvedScore(
-        (1 - weight) * late.b + weight * early.b,
-        (1 - weight) ** 2 * late.cov + weight**2 * early.cov,
-    )
