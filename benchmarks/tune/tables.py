@@ -260,6 +260,7 @@ SURVEY = (
     Drawn("RAND, ols, eps=.5", _survey("RAND", 0.5)),
     Drawn("RAND counts, poisson, eps=1", _survey("RAND counts", 1.0)),
     Drawn("gains, ols, eps=1", _survey("gains", 1.0)),
+    Drawn("engel, ols, eps=.5", _survey("engel", 0.5)),
 )
 GAPS = (
     Drawn("ols with gaps, p=5, n=10000, eps=1", _gaps(5, 10_000)),

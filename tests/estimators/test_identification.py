@@ -332,3 +332,24 @@ def test_standard_errors_of_a_factor_are_not_those_of_nothing_known() -> None:
     assert np.median(said) > 0.95
     assert any("noise" in w and "factor" in w for w in model.plan(dp.Central(0.5, DELTA)).warnings)
     assert not model.plan(dp.Central(2.0, DELTA)).warnings
+
+
+def test_hidden_coefficients_stay_where_ranges_say_that_they_may_be() -> None:
+    """Two hundred rows: noise made up intercepts 40 times the range, and intervals 1,000 times."""
+    rng = np.random.default_rng(3)
+    x = rng.normal(50, 12, 200)
+    y = np.clip(0.4 * x + rng.normal(0, 5, 200), 0, 100)
+    data = pd.DataFrame({"y": y, "x": np.clip(x, 0, 100)})
+    plain = smf.ols("y ~ x", data).fit().params
+    model = dp.ols("y ~ x", data, dp.Schema(y=dp.Numeric(0, 100), x=dp.Numeric(0, 100)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fits = [model.fit(dp.Central(0.5, DELTA), noise=SeededNoise(k)) for k in range(60)]
+    off = np.array([fit.params - plain for fit in fits])
+    # Nothing is found: the slope is at most some ten times what ranges of both would give.
+    assert np.mean([len(fit.table.not_identified) == 2 for fit in fits]) > 0.6
+    assert np.abs(off[:, 1]).max() < 20
+    assert np.sqrt(np.mean(off[:, 1] ** 2)) < 4
+    held = np.abs(off) <= NOTHING * np.array([fit.bse for fit in fits])
+    assert held.mean() > 0.93
+    assert max(fit.bse["x"] for fit in fits) < 15

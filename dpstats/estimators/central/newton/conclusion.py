@@ -29,6 +29,7 @@ __all__ = [
     "clear_of_noise",
     "conclude",
     "presumed_effect",
+    "response_spread",
 ]
 
 Array = NDArray[np.float64]
@@ -39,6 +40,8 @@ _LEFTOVER, _LEAST_LEFTOVER = 2.0, 0.2
 _FAINT = 5.0  # ses: of a curvature, below which it counts that it may be less than it seems
 _MIXED = 0.5  # numerical: an eigenvector is among the faint ones, or at right angles to them
 _FITS = 4.0  # ratio: largest variance of predictors along a direction not seen, to squared sds
+# ratio: of half a range to the scale of its column, at most, where noise would hide that
+_AS_WIDE = 10.0
 EFFECT = 3.0  # sds: of the response, presumed of the effect of a column between 0 and 1
 
 
@@ -108,10 +111,28 @@ def clear_of_doubt(solution: Solution) -> float:
     return math.sqrt(squared - noise) if squared > NOTHING**2 * noise else 0.0
 
 
+def response_spread(design: Design, found: float) -> float:
+    """Standard deviation of the response, as noise found it, between what is public of it.
+
+    No values between two ends vary by more than half of their distance.
+    """
+    most = max(abs(end) for end in design.internal_endog_bounds)
+    least = most / _AS_WIDE if len(design.names) in design.unscaled else 0.0
+    return min(most, max(least, found))
+
+
 def presumed_effect(design: Design, spread: float) -> Array:
-    """Standard deviation presumed of coefficients of columns between 0 and 1; inf of others."""
+    """Standard deviation presumed of coefficients (d,), in internal units; inf where nothing is.
+
+    Of columns between 0 and 1, and of those whose scales nobody knows: their ranges are taken to be
+    about as wide as they are, so that half a range is `_AS_WIDE` of their scales at most. As far
+    from the columns' means, the predictor at the centre of the ranges may be.
+    """
     unit = EFFECT * spread * design.standardization.x_scale
     effect: Array = np.where(between_0_and_1(design), unit, np.inf)
+    at, wide = design.standardization.intercept, [j for j in design.unscaled if j < effect.size]
+    places = [*wide, *([at] if wide and at is not None else [])]
+    effect[places] = np.minimum(effect[places], _AS_WIDE * spread)
     return effect
 
 

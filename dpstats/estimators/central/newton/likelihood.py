@@ -22,7 +22,7 @@ from dpstats.estimators.central.newton.budget import (
     short_scores,
 )
 from dpstats.estimators.central.newton.climb import Bread, Climb, whitened
-from dpstats.estimators.central.newton.conclusion import Conclusion
+from dpstats.estimators.central.newton.conclusion import Conclusion, response_spread
 from dpstats.estimators.central.newton.curvature import drawn_to
 from dpstats.estimators.central.newton.far_rows import far_columns
 from dpstats.estimators.central.newton.identification import NOTHING
@@ -154,7 +154,7 @@ class PredictorClimb(Climb):
     def prior_spread(self, clip: float) -> float:
         """Of a normal response as residuals are, of others by the link."""
         if self.family == GAUSSIAN:
-            return clip / (_NORMAL * math.sqrt(self.start.size))
+            return response_spread(self.design, clip / (_NORMAL * math.sqrt(self.start.size)))
         return PRIOR_SD.get(self.family.link, 1.0)
 
     def reported(self, found: Conclusion, said: dict[str, float]) -> CoefficientEstimate:
