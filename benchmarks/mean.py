@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from benchmarks.common import DELTA, arguments, progress, show
 from dpstats.design import DeclaredDesign
-from dpstats.estimators.central.mean import ClippedMean
+from dpstats.estimators.central.descriptive.mean import ClippedMean
 from dpstats.estimators.central.published.karwa_vadhan import KarwaVadhan
 from dpstats.holders import Curator
 from dpstats.mechanisms.noise import SeededNoise

@@ -52,8 +52,12 @@ def _check_budget(epsilon: float, delta: float) -> None:
 class _SmallDelta:
     """A guarantee whose delta has to stay below 1/n."""
 
+    epsilon: float
     delta: float
     large_delta: bool
+
+    def __post_init__(self) -> None:
+        _check_budget(self.epsilon, self.delta)
 
     def check_delta(self, n: int) -> None:
         """Refuse delta >= 1/n unless `large_delta` says that it is meant; n is public."""
@@ -99,7 +103,7 @@ class Central(_SmallDelta):
     trust: ClassVar[str] = "central"
 
     def __post_init__(self) -> None:
-        _check_budget(self.epsilon, self.delta)
+        super().__post_init__()
         try:
             object.__setattr__(self, "neighbors", Neighbors(self.neighbors))
         except ValueError:
@@ -153,9 +157,6 @@ class Local(_ReplaceOne, _SmallDelta):
     large_delta: bool = False
     trust: ClassVar[str] = "local"
 
-    def __post_init__(self) -> None:
-        _check_budget(self.epsilon, self.delta)
-
 
 @dataclass(frozen=True)
 class LabelOnly(_ReplaceOne, _SmallDelta):
@@ -185,9 +186,6 @@ class LabelOnly(_ReplaceOne, _SmallDelta):
     curator: bool = False
     large_delta: bool = False
     trust: ClassVar[str] = "label-only"
-
-    def __post_init__(self) -> None:
-        _check_budget(self.epsilon, self.delta)
 
 
 @dataclass(frozen=True)

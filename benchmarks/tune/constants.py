@@ -52,7 +52,7 @@ DEFAULT_FIT = (
 # Folders and files of each family.
 FAMILIES = {
     "mean": (
-        "central/mean.py",
+        "central/descriptive/mean.py",
         "central/location.py",
         "central/range.py",
         "central/sandwich.py",
@@ -61,13 +61,21 @@ FAMILIES = {
     "newton": tuple(f"central/newton/{name}.py" for name in DEFAULT_FIT),
     "mixtures": ("central/mixtures",),
     "gaps": ("central/gaps",),
-    "descriptive": ("central/descriptive", "columns.py"),
+    "descriptive": (
+        *(
+            f"central/descriptive/{p.name}"
+            for p in sorted(PACKAGE.glob("central/descriptive/*.py"))
+            if p.stem != "mean"
+        ),
+        "columns.py",
+    ),
     "evaluation": ("central/evaluation",),
     "sparse": ("central/sparse",),
     "labels": ("labels",),
     "local": ("local",),
     "published": (
         "central/published",
+        "federated/published",
         "labels/published",
         "local/published",
         "private_variance.py",

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from dpstats.accounting.chain import Chain, Entry, now, pair
-from dpstats.accounting.composition import epsilon_of, within
+from dpstats.accounting.composition import epsilon_of, is_within
 from dpstats.accounting.events import Event
 from dpstats.accounting.standing import room
-from dpstats.errors import BudgetError, LedgerError, PlanError
+from dpstats.errors import BudgetError, LedgerError, PlanError, given, need_text
 
 __all__ = ["Chargeable", "check_same_promise", "entry_of", "refusal"]
 
@@ -63,11 +63,15 @@ def refusal(chain: Chain, entry: Entry) -> BudgetError:
 
 def entry_of(plan: Chargeable, label: str, unit: str | None) -> Entry:
     """The entry that `plan` would be, not yet numbered; refused unless its cost is as stated."""
+    if not (hasattr(plan, "privacy") and hasattr(plan, "events")):
+        raise PlanError(f"{given(plan)} is no plan: model.plan(...) makes one.")
+    if unit is not None:
+        need_text(unit=unit)
     privacy, events = plan.privacy, tuple(plan.events)
     if not events:
         raise PlanError("The plan lists no mechanism: there is nothing to charge.")
     epsilon, delta = float(privacy.epsilon), float(privacy.delta)
-    if not within(events, epsilon, delta):
+    if not is_within(events, epsilon, delta):
         raise PlanError(
             f"The plan states {pair((epsilon, delta))}, but its mechanisms cost "
             f"{pair((epsilon_of(events, delta), delta))}. Nothing was charged."

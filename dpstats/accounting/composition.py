@@ -67,9 +67,9 @@ __all__ = [
     "epsilon_of",
     "gaussian_delta",
     "gaussian_epsilon",
+    "is_within",
     "largest",
     "scaled",
-    "within",
     "zcdp_delta",
     "zcdp_epsilon",
     "zcdp_rho",
@@ -223,7 +223,7 @@ def epsilon_of(events: Iterable[Event], delta: float) -> float:
     return max(cost_epsilon(cost, float(delta)) for cost in _costs(events))
 
 
-def within(events: Iterable[Event], epsilon: float, delta: float) -> bool:
+def is_within(events: Iterable[Event], epsilon: float, delta: float) -> bool:
     """Whether all `events` together are (epsilon, delta)-DP; the quick accountants are asked first.
 
     Raises
@@ -268,16 +268,11 @@ def cost_delta(cost: Cost, epsilon: float) -> float:
     return min(zcdp_delta(cost.rho, epsilon), _loss_delta(cost, epsilon))
 
 
-def _pure_epsilon(cost: Cost) -> float:
-    """Sum of the epsilons, rounded up where anything was added."""
-    alone = sum(n for _, _, n in cost.bounded) <= 1
-    return cost.epsilon if alone else math.nextafter(cost.epsilon, math.inf)
-
-
 @lru_cache(maxsize=1024)
 def cost_epsilon(cost: Cost, delta: float) -> float:
     """Smaller of the three accountants; each search ends on a point where the bound was checked."""
-    pure = _pure_epsilon(cost)
+    alone = sum(n for _, _, n in cost.bounded) <= 1  # of several the sum is rounded up
+    pure = cost.epsilon if alone else math.nextafter(cost.epsilon, math.inf)
     if pure == 0 or delta == 0:
         return pure
     if cost_delta(cost, 0.0) <= delta:
@@ -300,7 +295,7 @@ _TRIES = 8
 
 
 @dataclass(frozen=True, slots=True)
-class _Loss:
+class _PrivacyLoss:
     """A discrete privacy loss: ``mass[i]`` at ``(first + i) * step``, and `infinite` at infinity.
 
     `mass` has shape (m,). The law is that of log dP/dQ under P.
@@ -348,10 +343,10 @@ def _coarse(bounded: tuple[_Group, ...], limit: int = 16) -> tuple[_Group, ...]:
 
 
 @lru_cache(maxsize=64)
-def _bounded_loss(cost: Cost) -> _Loss:
+def _bounded_loss(cost: Cost) -> _PrivacyLoss:
     """Loss of all bounded events of `cost` together."""
     step = _step(cost)
-    total = _Loss(step, 0, np.ones(1))
+    total = _PrivacyLoss(step, 0, np.ones(1))
     for kind, epsilon, count in cost.bounded:
         total = _convolve(total, _power(_single_loss(kind, epsilon, step), count))
     return total
@@ -374,7 +369,7 @@ def _step(cost: Cost) -> float:
     return max(smooth, max(widest, LAPLACE_GRID / 4) / 1000)
 
 
-def _single_loss(kind: str, epsilon: float, step: float) -> _Loss:
+def _single_loss(kind: str, epsilon: float, step: float) -> _PrivacyLoss:
     """Loss of one bounded event, spread to the grid without lowering delta anywhere.
 
     All kinds have density c exp(l/2) on (-epsilon, epsilon) and atoms at the ends, some of them
@@ -396,7 +391,7 @@ def _single_loss(kind: str, epsilon: float, step: float) -> _Loss:
     out = np.zeros(last - first + 1)
     np.add.at(out, cell, weights * (1 - up))
     np.add.at(out, cell + 1, weights * up)
-    return _Loss(step, first, out)
+    return _PrivacyLoss(step, first, out)
 
 
 # Density c exp((l - a)/2) of the loss on (-a, a), and its atom at a; exp(-a) times that at -a.
@@ -407,9 +402,9 @@ _LOSS: dict[str, Callable[[float], tuple[float, float]]] = {
 }
 
 
-def _power(loss: _Loss, count: int) -> _Loss:
+def _power(loss: _PrivacyLoss, count: int) -> _PrivacyLoss:
     """Loss of `count` independent copies, by repeated squaring."""
-    result: _Loss | None = None
+    result: _PrivacyLoss | None = None
     while count:
         if count & 1:
             result = loss if result is None else _convolve(result, loss)
@@ -419,14 +414,14 @@ def _power(loss: _Loss, count: int) -> _Loss:
     return result
 
 
-def _convolve(a: _Loss, b: _Loss) -> _Loss:
+def _convolve(a: _PrivacyLoss, b: _PrivacyLoss) -> _PrivacyLoss:
     """Loss of two independent parts; sums of positive terms only, so relative accuracy is kept."""
     mass = np.convolve(a.mass, b.mass)
     infinite = a.infinite + b.infinite
-    return _trim(_Loss(a.step, a.first + b.first, mass, infinite))
+    return _trim(_PrivacyLoss(a.step, a.first + b.first, mass, infinite))
 
 
-def _trim(loss: _Loss) -> _Loss:
+def _trim(loss: _PrivacyLoss) -> _PrivacyLoss:
     """Shorten the tails upwards: the top goes to infinity, the bottom to the lowest kept point."""
     low = int(np.searchsorted(np.cumsum(loss.mass), _NEGLIGIBLE))
     top = np.cumsum(loss.mass[::-1])
@@ -435,7 +430,7 @@ def _trim(loss: _Loss) -> _Loss:
     mass = loss.mass[low:high].copy()
     mass[0] += loss.mass[:low].sum()
     infinite = loss.infinite + float(loss.mass[high:].sum())
-    return _Loss(loss.step, loss.first + low, mass, infinite)
+    return _PrivacyLoss(loss.step, loss.first + low, mass, infinite)
 
 
 # -- calibration -------------------------------------------------------------------------------

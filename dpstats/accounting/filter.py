@@ -34,7 +34,7 @@ from functools import lru_cache
 import numpy as np
 
 from dpstats.accounting.closed_forms import ROUNDING, best_order, zcdp_rho
-from dpstats.accounting.composition import epsilon_of, within
+from dpstats.accounting.composition import epsilon_of, is_within
 from dpstats.accounting.events import Event, Gaussian
 from dpstats.accounting.prices import gaussian_price, pure_price
 
@@ -184,7 +184,7 @@ class Composition:
         if self.delta == 0:
             return False
         events, delta = self._as_gaussian()
-        return within(events, self.epsilon, delta)
+        return is_within(events, self.epsilon, delta)
 
     @property
     def gaussian_bound(self) -> float:

@@ -19,7 +19,7 @@ CELLS = 2**16
 TYPICAL_SQUARE = 0.25  # v^2 at which the window is chosen, and channels are compared
 
 
-class _Law(NamedTuple):
+class _WindowLaw(NamedTuple):
     """How a window of `width` cells is used."""
 
     width: int
@@ -63,7 +63,7 @@ class Piecewise:
         check_channel(self.name, self.dim, self.epsilon, scalar=True)
 
     @property
-    def law(self) -> _Law:
+    def law(self) -> _WindowLaw:
         """The window and its odds."""
         return _law(self.epsilon, _width(self.epsilon))
 
@@ -115,13 +115,13 @@ def _cells(payloads: Payloads) -> NDArray[np.int64]:
 
 
 @lru_cache(maxsize=256)
-def _law(epsilon: float, width: int) -> _Law:
+def _law(epsilon: float, width: int) -> _WindowLaw:
     outside = outside_words(epsilon, width, CELLS - width)
     low = outside / WORD / (CELLS - width)
     lift = (WORD - outside) / WORD - low * width  # (h - l) w
     step = 2 / (lift * (CELLS - width))
     spread = low * CELLS * (CELLS**2 - 1) / 12 + lift * (width**2 - 1) / 12
-    return _Law(width, outside, step, step**2 * spread, 1 / lift)
+    return _WindowLaw(width, outside, step, step**2 * spread, 1 / lift)
 
 
 @lru_cache(maxsize=256)

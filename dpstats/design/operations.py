@@ -123,7 +123,7 @@ def shifted(part: Expression, center: float, scale: float) -> Expression:
 
 def comparison(rule: Callable[..., Any], a: Expression, b: Expression) -> Expression:
     """1 where a comparison holds, else 0."""
-    return _within(0.0, 1.0, lambda x, y: rule(x, y).astype(np.float64))(a, b)
+    return _on_interval(0.0, 1.0, lambda x, y: rule(x, y).astype(np.float64))(a, b)
 
 
 # Interval arithmetic. Floating-point rounding is monotone, so the ends computed in floating point
@@ -201,7 +201,7 @@ def power_of(base: Expression, exponent: Expression) -> Expression:
     return _combine(np.power, _hull(*ends[0], 0.0) if turns else ends, base, exponent)
 
 
-def _within(lower: float, upper: float, rule: Callable[..., Any]) -> Callable[..., Expression]:
+def _on_interval(lower: float, upper: float, rule: Callable[..., Any]) -> Callable[..., Expression]:
     return lambda *parts: _combine(rule, np.array([[lower, upper]]), *parts)
 
 
@@ -250,7 +250,7 @@ _UNARY: dict[str, Callable[..., Expression]] = {
     **{name: _steep(getattr(np, name)) for name in ("exp", "exp2")},
     **{name: _monotone(getattr(np, name)) for name in ("log", "log2", "log10")},
     **{f"np.{name}": _even(getattr(np, name)) for name in ("abs", "absolute", "fabs", "square")},
-    **{f"np.{name}": _within(-1.0, 1.0, getattr(np, name)) for name in ("sin", "cos")},
+    **{f"np.{name}": _on_interval(-1.0, 1.0, getattr(np, name)) for name in ("sin", "cos")},
     "I": lambda a: a,
 }
 _BINARY: dict[str, Callable[..., Expression]] = {

@@ -57,11 +57,6 @@ class Check(Family):
         return -math.inf, math.inf
 
     @property
-    def canonical(self) -> bool:
-        """False: this is no residual of a generalised linear model."""
-        return False
-
-    @property
     def largest_curvature(self) -> float:
         """That of every row within the bandwidth."""
         return 0.5 / self.bandwidth

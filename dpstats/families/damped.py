@@ -83,11 +83,6 @@ class DampedFamily(Family):
         return f"{self.name} ({self.link}), damped at {self.level:.4g}"
 
     @property
-    def canonical(self) -> bool:
-        """False: the factor is not 1."""
-        return False
-
-    @property
     def largest_curvature(self) -> float:
         """For a binomial response ``1 / (4 level)``, attained at mu = 1/2; infinite otherwise."""
         return 0.25 / self.level if self.name == "binomial" else math.inf
@@ -98,6 +93,6 @@ class DampedFamily(Family):
 
     def factor(self, eta: Array) -> Array:
         """Slope over variance, times the weight."""
-        undamped = np.ones_like(eta) if super().canonical else super().factor(eta)
+        undamped = np.ones_like(eta) if self._row.canonical else super().factor(eta)
         weighted: Array = undamped * self.weight(eta)
         return weighted

@@ -58,11 +58,6 @@ class Dispersion(Family):
         return 0.0, math.inf
 
     @property
-    def canonical(self) -> bool:
-        """False: this is no residual of a generalised linear model."""
-        return False
-
-    @property
     def largest_curvature(self) -> float:
         """None."""
         return math.inf

@@ -292,8 +292,8 @@ class Family:
 
     @property
     def canonical(self) -> bool:
-        """Whether the link is the canonical one, so that `factor` is 1."""
-        return self._row.canonical
+        """Whether the link is the canonical one, so that `factor` is 1; never of another loss."""
+        return type(self) is Family and self._row.canonical
 
     @property
     def observed(self) -> bool:
@@ -307,11 +307,11 @@ class Family:
 
     def mean(self, eta: Array) -> Array:
         """Mean of the response."""
-        return self._row.mean(self._within(eta))
+        return self._row.mean(self._in_domain(eta))
 
     def slope(self, eta: Array) -> Array:
         """Derivative of the mean."""
-        return self._row.slope(self._within(eta))
+        return self._row.slope(self._in_domain(eta))
 
     def variance(self, mu: Array) -> Array:
         """Variance of the response at mean `mu`, up to the dispersion."""
@@ -322,7 +322,7 @@ class Family:
         if self.canonical:
             return np.ones_like(eta, dtype=np.float64)
         if self._row.factor is not None:
-            return self._row.factor(self._within(eta))
+            return self._row.factor(self._in_domain(eta))
         ratio: Array = self.slope(eta) / self.variance(self.mean(eta))
         return ratio
 
@@ -341,7 +341,7 @@ class Family:
         if row.information is None:
             return self.curvature(eta)
         responses = np.ascontiguousarray(y, dtype=np.float64)
-        found: Array = np.maximum(row.information(responses, self._within(eta)), 0.0)
+        found: Array = np.maximum(row.information(responses, self._in_domain(eta)), 0.0)
         return found
 
     def residual(self, y: Array, eta: Array) -> Array:
@@ -353,7 +353,7 @@ class Family:
     def _row(self) -> _Row:
         return _row_of(self.name, self.link, self.alpha)
 
-    def _within(self, eta: Array) -> Array:
+    def _in_domain(self, eta: Array) -> Array:
         # Contiguous: numpy may compute strided arrays by other instructions, with other bits.
         row, values = self._row, np.ascontiguousarray(eta, dtype=np.float64)
         return values if math.isinf(row.highest) else np.clip(values, row.lowest, row.highest)

@@ -81,11 +81,6 @@ class SignedFamily(Family):
         return -math.inf, math.inf
 
     @property
-    def canonical(self) -> bool:
-        """False: this is no residual of a generalised linear model."""
-        return False
-
-    @property
     def largest_curvature(self) -> float:
         """Infinite: there is no such curvature."""
         return math.inf

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dpstats.errors import DataError
-from dpstats.estimators.federated import Rounds, TwoRounds
+from dpstats.estimators.federated.rounds import Rounds
+from dpstats.estimators.federated.two_rounds import TwoRounds
 from dpstats.federated.choice import by_public_facts_over
 from dpstats.federated.collect import ask
 from dpstats.federated.folder import Folder, serve_in

@@ -10,7 +10,9 @@ from dataclasses import replace
 from dpstats import estimators
 from dpstats.errors import DPStatsError, TrustError
 from dpstats.estimators.central.newton.typical import shortage
-from dpstats.estimators.federated import AveragedSparse, Rounds, TwoRounds
+from dpstats.estimators.federated.averaged import AveragedSparse
+from dpstats.estimators.federated.rounds import Rounds
+from dpstats.estimators.federated.two_rounds import TwoRounds
 from dpstats.federated.question import Question
 from dpstats.federated.rounds import count_replies
 from dpstats.federated.shares import Shares

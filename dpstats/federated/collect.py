@@ -17,12 +17,10 @@ from dpstats.combining import PRINTED, RULES, average_for, estimate_for
 from dpstats.design import Design
 from dpstats.errors import DataError, DPStatsError, FeasibilityWarning, OptionError, TrustError
 from dpstats.estimators.base import check_options
-from dpstats.estimators.federated import (
-    IN_ROUNDS,
-    AveragedSparse,
-    OneShot,
-    TwoRounds,
-)
+from dpstats.estimators.federated import IN_ROUNDS
+from dpstats.estimators.federated.averaged import AveragedSparse
+from dpstats.estimators.federated.one_shot import OneShot
+from dpstats.estimators.federated.two_rounds import TwoRounds
 from dpstats.federated.question import Question, Reply
 from dpstats.federated.rounds import (
     fit_in_rounds,

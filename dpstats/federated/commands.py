@@ -178,7 +178,8 @@ def _question(arguments: argparse.Namespace, model: Callable[..., Any]) -> Quest
 
 
 def _ask(arguments: argparse.Namespace, model: Callable[..., Any]) -> None:
-    from dpstats.estimators.federated import IN_ROUNDS, TwoRounds
+    from dpstats.estimators.federated import IN_ROUNDS
+    from dpstats.estimators.federated.two_rounds import TwoRounds
     from dpstats.federated.signatures import private_key, signed
 
     if arguments.method in {*IN_ROUNDS, TwoRounds.name}:

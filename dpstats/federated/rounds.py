@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from dpstats import estimators
 from dpstats.errors import DataError, DPStatsError, FeasibilityWarning
-from dpstats.estimators.federated import RoundsMethod
+from dpstats.estimators.federated.rounds import RoundsMethod
 from dpstats.federated.question import Question, Reply
 from dpstats.federated.shares import Shares
 from dpstats.federated.site import Site

@@ -11,7 +11,7 @@ from dpstats import estimators
 from dpstats.accounting import Gaussian, epsilon_of, gdp_mu
 from dpstats.accounting.closed_forms import gaussian_epsilon
 from dpstats.errors import OptionError
-from dpstats.estimators.federated import PrintedMethod
+from dpstats.estimators.federated.published.printed import PrintedMethod
 from dpstats.privacy import Central
 from dpstats.protocol import Estimator, Plan
 

@@ -14,7 +14,9 @@ from dpstats import estimators
 from dpstats.combining import RULES
 from dpstats.design import Design
 from dpstats.errors import DataError, FeasibilityWarning, OptionError
-from dpstats.estimators.federated import AveragedSparse, Rounds, TwoRounds
+from dpstats.estimators.federated.averaged import AveragedSparse
+from dpstats.estimators.federated.rounds import Rounds
+from dpstats.estimators.federated.two_rounds import TwoRounds
 from dpstats.federated.question import Question
 from dpstats.federated.rounds import USELESS, count_replies, plan_in_rounds
 from dpstats.federated.summed import Absent, Send

@@ -78,7 +78,7 @@ class Piece:
     on_disk: bool
 
 
-class Made(Protocol):
+class NamedActor(Protocol):
     """What a task is told of an actor."""
 
     key: str
@@ -193,7 +193,7 @@ def _sums(answers: Sequence[Sequence[Total]]) -> list[Total]:
     return [np.sum([total.astype(object) for total in totals], axis=0) for totals in each]
 
 
-def _fed(actor: Made, piece: Piece, frame: Frame | FilePiece, design: DescribedDesign) -> str:
+def _fed(actor: NamedActor, piece: Piece, frame: Frame | FilePiece, design: DescribedDesign) -> str:
     """A task beside an actor: hands it a partition without a way over the network.
 
     It does not raise: dask logs the arguments of a task that does.
@@ -213,7 +213,7 @@ def _fed(actor: Made, piece: Piece, frame: Frame | FilePiece, design: DescribedD
 
 
 @dataclass(eq=False)
-class _Home:
+class _WorkerActor:
     """A worker's actor, and the places of the partitions that it holds."""
 
     worker: str
@@ -263,7 +263,7 @@ class Spread:
         filled = [(part, a, b - a) for part, a, b in dealt if a < b]
         self._parts = [part for part, *_ in filled]
         self._pieces = [Piece(a, m, n, schema, scratch, on_disk) for _, a, m in filled]
-        self._homes: list[_Home] = []
+        self._homes: list[_WorkerActor] = []
         self._design: DescribedDesign | None = None
 
     def open(self, design: DescribedDesign) -> None:
@@ -305,7 +305,7 @@ class Spread:
             raise DataError(f"A worker could not do its part ({failed}).{CHARGED}")
         return answers
 
-    def _elsewhere(self, lost: Sequence[_Home]) -> list[tuple[str, list[int]]]:
+    def _elsewhere(self, lost: Sequence[_WorkerActor]) -> list[tuple[str, list[int]]]:
         """The partitions of lost workers, and workers that are there: those without rows first."""
         gone, busy = {h.worker for h in lost}, {h.worker for h in self._homes}
         until = time.monotonic() + PATIENCE
@@ -331,13 +331,15 @@ class Spread:
             dealt = self._elsewhere(lost)
         raise DataError(_LOST)
 
-    def _home(self, worker: str, partitions: list[int]) -> _Home:
+    def _home(self, worker: str, partitions: list[int]) -> _WorkerActor:
         whole, where = self._pieces[0].whole, {"workers": [worker], "pure": False}
-        return _Home(worker, self._client.submit(Actor, whole, actor=True, **where), partitions)
+        return _WorkerActor(
+            worker, self._client.submit(Actor, whole, actor=True, **where), partitions
+        )
 
-    def _filled(self, homes: Sequence[_Home]) -> list[_Home]:
+    def _filled(self, homes: Sequence[_WorkerActor]) -> list[_WorkerActor]:
         """Hand actors their partitions, one each at a time; those whose workers were lost."""
-        lost: list[_Home] = []
+        lost: list[_WorkerActor] = []
         for turn in range(max((len(home.partitions) for home in homes), default=0)):
             turns = [h for h in homes if turn < len(h.partitions) and h not in lost]
             tasks = [self._feeding(home, home.partitions[turn]) for home in turns]
@@ -351,7 +353,7 @@ class Spread:
                     raise DataError(f"A partition could not be read ({failed}).{CHARGED}")
         return lost
 
-    def _feeding(self, home: _Home, at: int) -> Future:
+    def _feeding(self, home: _WorkerActor, at: int) -> Future:
         where = {"workers": [home.worker]}  # dask may know a partition as that of one that is gone
         part = self._client.compute(self._parts[at], allow_other_workers=True, **where)
         known = (self._pieces[at], part, self._design)

@@ -59,7 +59,7 @@ class Labels(RecordingHolder):
     """Holder of the private responses of one fit; their covariates are public.
 
     Under ``LabelOnly(...)`` each response is mapped into the interval of the question and
-    randomised once, as its own device would do. Where covariates are in a scratch file, so are
+    randomised once, as by its own device. Where covariates are in a scratch file, so are
     responses and messages. Under ``LabelOnly(..., curator=True)`` noisy sums
     are released instead; they are exact before their noise, whatever the order of rows, and their
     sensitivities are those of the very rows that are added.

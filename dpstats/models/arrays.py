@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dpstats.errors import DataError, OptionError
+from dpstats.errors import DataError, OptionError, need_names
 from dpstats.families import BINOMIAL, GAUSSIAN, POISSON, RELEASED, Family
 from dpstats.families import family as family_of
 from dpstats.models.model import Model
@@ -263,6 +263,8 @@ def _array_model(
         raise DataError(f"endog has shape {length} and exog {shape}: (n,) and (n, d) are needed.")
     if names is None and hasattr(exog, "columns"):
         names = [str(c) for c in exog.columns]
+    elif names is not None:
+        names = need_names(names=names)
     recipe = Arrays(shape[1], bounds, names, law, hasattr(exog, "tocsr"))
     model = Model(KINDS.get(law, "glm"), recipe, (endog, exog, known))
     model.design  # noqa: B018 - wrong bounds are refused here and now

@@ -52,7 +52,7 @@ def classification_names(edges: Sequence[float]) -> tuple[str, ...]:
     return (*_SHARES, *_WHOLE, *bins)
 
 
-class _Share:
+class _ShareOfCells:
     """The share of some cells among these and others, of a table of noisy counts."""
 
     def __init__(self, table: CountsEstimate, inside: Sequence[int], outside: Sequence[int]):
@@ -147,11 +147,11 @@ class ClassificationEstimate:
             raise OptionError("estimate: two tables of counts and means of scores are needed.")
 
     @property
-    def shares(self) -> list[_Share]:
+    def shares(self) -> list[_ShareOfCells]:
         """Those of the confusion table, and then those of the bins."""
-        of_all = [_Share(self.confusion, *cells) for cells in _SHARES.values()]
+        of_all = [_ShareOfCells(self.confusion, *cells) for cells in _SHARES.values()]
         bins = range(self.edges.size - 1)
-        return of_all + [_Share(self.calibration, (2 * b + 1,), (2 * b,)) for b in bins]
+        return of_all + [_ShareOfCells(self.calibration, (2 * b + 1,), (2 * b,)) for b in bins]
 
     @property
     def auc(self) -> float:

@@ -265,6 +265,10 @@ class Plan:
         planned = ", ".join(m.slot for m in self.mechanisms)
         raise PlanError(f"No mechanism {slot!r} was planned; the plan has: {planned}.")
 
+    def asks(self, slot: str) -> bool:
+        """Whether a mechanism is planned under `slot`."""
+        return any(m.slot == slot for m in self.mechanisms)
+
     @property
     def neighbors(self) -> Neighbors:
         """Which two data sets must look alike."""

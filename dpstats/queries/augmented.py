@@ -60,7 +60,7 @@ _VALUES = 2**17  # numerical: products of two covariates at a time
 _LEAST = 1e-300  # numerical: lengths that are divided by
 
 
-class _Shown(NamedTuple):
+class _CompletedRows(NamedTuple):
     """Rows of a block: completed, with 0 in their gaps, what was observed, response, and keep."""
 
     completed: Array
@@ -107,13 +107,13 @@ class _AtAugmented(AtScores):
         parts = (self.whiten, self.beta, self.precision, self.second, self.correction)
         return b"".join(part.tobytes() for part in parts)
 
-    def _shown(self, block: Block) -> _Shown:
+    def _shown(self, block: Block) -> _CompletedRows:
         zeros, y, keep = wide(dense(block.x)), block.y, block.keep
         observed = np.ones(zeros.shape, dtype=np.bool_)
         rows = None if block.incomplete is None else block.incomplete()
         live = np.zeros(0, dtype=np.bool_) if rows is None else live_rows(rows)
         if rows is None or not live.any():
-            return _Shown(zeros, zeros, observed, y, keep)
+            return _CompletedRows(zeros, zeros, observed, y, keep)
         at, missing, x = rows.rows[live], rows.missing[live, :-1], wide(rows.x[live])
         zeros, y, keep = np.array(zeros), y.copy(), keep.copy()
         observed[at], zeros[at] = ~missing, np.where(missing, 0.0, x)
@@ -122,7 +122,7 @@ class _AtAugmented(AtScores):
         completed[at] = block.recall(
             "filled", self.precision.tobytes(), lambda: completed_rows(x, missing, self.precision)
         )
-        return _Shown(completed, zeros, observed, y, keep)
+        return _CompletedRows(completed, zeros, observed, y, keep)
 
     def _scores(self, block: Block) -> tuple[Array, Array, Array]:
         """Whitened augmented scores (m, k), their lengths (m,), and which rows contribute.
@@ -136,7 +136,7 @@ class _AtAugmented(AtScores):
             lengths = np.sqrt(np.einsum("ij,ij->i", scores, scores))
         return scores, lengths, shown.keep
 
-    def _made(self, shown: _Shown, block: Block) -> Array:
+    def _made(self, shown: _CompletedRows, block: Block) -> Array:
         residual = shown.y - (shown.completed * self.beta).sum(axis=1)
         if block.offset is not None:
             residual = residual - block.offset

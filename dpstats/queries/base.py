@@ -101,9 +101,10 @@ class AtMostOne:
 class InOneCell:
     """What counts share in which a row is in one cell: replacing it moves two counts by one."""
 
-    def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
-        """L2: sqrt(2) per row under replace-one, 1 under add-remove."""
-        return Contribution.ACUTE.sensitivity(float(max_rows), neighbors)
+    def sensitivity(self: Query, neighbors: Neighbors, max_rows: int) -> float:
+        """sqrt(2) per row under replace-one (L1: 2), 1 under add-remove."""
+        differ = Contribution.SIGNED if self.norm == "l1" else Contribution.ACUTE
+        return differ.sensitivity(float(max_rows), neighbors)
 
 
 class AsRead(EachRow):

@@ -102,7 +102,8 @@ class _Coordinates(EachRow):
         """Bound on each column, or one for all."""
         return self.reach
 
-    def _sums(self, total: Ints, grid: Array) -> Array:
+    def finish(self, total: Ints, grid: Array) -> Array:
+        """The sums, the prior among them."""
         sums: Array = total * grid * bound_grid(self.clip, V_BITS) * (self.reach / self._reaches)
         if self.prior is None:
             return sums
@@ -175,7 +176,7 @@ class CoordinateScores(_Coordinates):
 
     def finish(self, total: Ints, grid: Array) -> Array:
         """The utilities of the candidates."""
-        sums = self._sums(total, grid)
+        sums = super().finish(total, grid)
         utilities = np.concatenate([sums, -sums]) if self.signed else np.abs(sums)
         return utilities[self._candidates()]
 
@@ -203,10 +204,6 @@ class PeeledScores(_Coordinates):
     kind: ClassVar[Kind] = "peel"
     norm: ClassVar[Norm] = "linf"
 
-    def finish(self, total: Ints, grid: Array) -> Array:
-        """The scores."""
-        return self._sums(total, grid)
-
 
 @dataclass(frozen=True, eq=False)
 class CoordinateSums(_Coordinates):
@@ -219,10 +216,6 @@ class CoordinateSums(_Coordinates):
     family: Family = GAUSSIAN
     name: ClassVar[str] = "scores of all columns"
     norm: ClassVar[Norm] = "l2"
-
-    def finish(self, total: Ints, grid: Array) -> Array:
-        """The scores."""
-        return self._sums(total, grid)
 
     def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
         """L2: sqrt(d) times that of one sum."""

@@ -140,7 +140,8 @@ class _ExpectedScore(EachRow):
         unseen = ((ratio[at] * height)[:, None] * self.beta) * missing
         return np.stack([seen, exact_sum(truncate(unseen, coarse).sum(axis=0))])
 
-    def _sums(self, total: Ints, grid: Array) -> Array:
+    def finish(self, total: Ints, grid: Array) -> Array:
+        """The sums."""
         fine, coarse = self._grids
         sums: Array = total[0] * grid * fine + total[1] * np.float64(coarse)
         if self.prior is None:
@@ -204,10 +205,6 @@ class ExpectedScores(_ExpectedScore):
     name: ClassVar[str] = "expected scores of rows with gaps"
     norm: ClassVar[Norm] = "l2"
 
-    def finish(self, total: Ints, grid: Array) -> Array:
-        """The scores."""
-        return self._sums(total, grid)
-
     def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
         """L2: sqrt(d) times that of one sum."""
         return math.sqrt(self.beta.size) * super().sensitivity(neighbors, max_rows)
@@ -223,7 +220,3 @@ class PeeledExpectedScores(_ExpectedScore):
     name: ClassVar[str] = "peeled expected scores of rows with gaps"
     kind: ClassVar[Kind] = "peel"
     norm: ClassVar[Norm] = "linf"
-
-    def finish(self, total: Ints, grid: Array) -> Array:
-        """The scores."""
-        return self._sums(total, grid)

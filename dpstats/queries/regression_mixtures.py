@@ -64,6 +64,8 @@ class ResidualCells(InOneCell, EachRow):
     def __post_init__(self) -> None:
         increasing(self.heights, "edges of the residuals")
         increasing(self.edges, "edges of the cells")
+        if not len(self.directions):  # JSON keeps no second side of an empty matrix
+            object.__setattr__(self, "directions", np.empty((0, self.beta.size)))
         sound = self.directions.ndim == 2 and min(self.heights.size, self.edges.size) >= 2
         if not sound or not math.prod(self.shape) <= _CELLS:
             raise PlanError(f"Cells have edges, and there are at most {_CELLS:,} of them.")

@@ -10,7 +10,7 @@ import numpy as np
 
 from dpstats.errors import PlanError
 from dpstats.privacy import Neighbors
-from dpstats.queries.base import AtMostOne, Contribution, EachRow, Kind, Norm
+from dpstats.queries.base import AtMostOne, EachRow, InOneCell, Kind, Norm
 from dpstats.queries.binned import cell_counts
 from dpstats.queries.blocks import (
     Array,
@@ -52,7 +52,7 @@ class Count(AtMostOne, EachRow):
 
 
 @dataclass(frozen=True)
-class _Interval(EachRow):
+class _ClippedResponse(EachRow):
     """A public interval to which the response is clipped, and its middle."""
 
     lower: float
@@ -90,7 +90,7 @@ _SQUARES = 1 + 2.0**-22
 
 
 @dataclass(frozen=True)
-class ResponseMoments(_Interval):
+class ResponseMoments(_ClippedResponse):
     """Sum and sum of squares of ``c = clip(y, lower, upper) - centre``, and the number of rows.
 
     With h = (upper - lower) / 2 a row contributes (c, c^2 / (2h), h/2), a missing one zeros.
@@ -132,7 +132,7 @@ class ResponseMoments(_Interval):
 
 
 @dataclass(frozen=True)
-class UnitMoments(_Interval):
+class UnitMoments(_ClippedResponse):
     """Moments of units with several rows, for a mean with cluster-robust standard errors.
 
     With c = clip(y, lower, upper) - centre, h = (upper - lower) / 2, and at most m = `rows` rows in
@@ -248,7 +248,7 @@ def increasing(values: Array, what: str) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class ResponseHistogram(EachRow):
+class ResponseHistogram(InOneCell, EachRow):
     """Counts of the response in the cells between public `edges`; edges.size + 1 cells.
 
     Guarantee: a row is in one cell. Replacing it moves two counts by one: L1 sensitivity 2, L2
@@ -273,11 +273,6 @@ class ResponseHistogram(EachRow):
     def total(self, block: Block) -> Ints:
         """The counts."""
         return cell_counts(block.y, self.edges, block.keep, block.fast)
-
-    def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
-        """2 (L1) or sqrt(2) (L2) per row under replace-one, 1 under add-remove."""
-        kind = Contribution.SIGNED if self.norm == "l1" else Contribution.ACUTE
-        return kind.sensitivity(float(max_rows), neighbors)
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dpstats.errors import PlanError
 from dpstats.privacy import Neighbors
-from dpstats.queries.base import Contribution, EachRow, Norm
+from dpstats.queries.base import EachRow, InOneCell, Norm
 from dpstats.queries.blocks import Array, Block, Ints, truncate
 from dpstats.queries.scalar import increasing
 
@@ -67,7 +67,7 @@ class Axis:
 
 
 @dataclass(frozen=True, eq=False)
-class TableCounts(EachRow):
+class TableCounts(InOneCell, EachRow):
     """Counts of rows in the cells of one classification, or of several that are crossed.
 
     With `missing` one more cell, the last, takes rows that miss a value of some axis; without, they
@@ -120,11 +120,6 @@ class TableCounts(EachRow):
         cell = np.ravel_multi_index(tuple(index for index, _ in found), self.shape)
         counts = np.bincount(cell[there], minlength=self.cells)
         return np.append(counts, (~there).sum()) if self.missing else counts
-
-    def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
-        """sqrt(2) per row under replace-one (L1: 2), 1 under add-remove."""
-        differ = Contribution.SIGNED if self.norm == "l1" else Contribution.ACUTE
-        return differ.sensitivity(float(max_rows), neighbors)
 
 
 @dataclass(frozen=True, eq=False)

@@ -34,7 +34,7 @@ _INFO: dict[str, tuple[Callable[[Any], str], Callable[[Any], str]]] = {
 }
 
 
-class _Column:
+class _SummaryColumn:
     """A private result as ``summary_col`` reads it: the parameters in the model."""
 
     def __init__(self, fit: Released) -> None:
@@ -50,7 +50,7 @@ class _Column:
 
 def _describe(label: str, fit: Any) -> str:
     private, public = _INFO[label]
-    return private(fit) if isinstance(fit, (Released, _Column)) else public(fit)
+    return private(fit) if isinstance(fit, (Released, _SummaryColumn)) else public(fit)
 
 
 def results_list(fits: Any, names: Sequence[str] | None, asked: str) -> list[Any]:
@@ -193,7 +193,7 @@ def compare(
         raise OptionError(f"float_format={given(float_format)}: such as '%.4f' is needed.")
     info = {label: partial(_describe, label) for label in _INFO}
     labels = list(names) if names is not None else [_describe("Method", fit) for fit in fits]
-    columns = [_Column(fit) if isinstance(fit, Released) else fit for fit in fits]
+    columns = [_SummaryColumn(fit) if isinstance(fit, Released) else fit for fit in fits]
     shown = _terms(columns, keep, drop)
     table = summary_col(
         columns,

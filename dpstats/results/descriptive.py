@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpstats.errors import OptionError
+from dpstats.errors import OptionError, need_flag
 from dpstats.protocol.comparing import (
     CorrelationEstimate,
     DifferenceEstimate,
@@ -91,6 +91,11 @@ class DescriptiveResults(ParameterResults):
         shown = printable(self._shown())
         text = shown.to_string(float_format="{:.5g}".format, line_width=WIDTH)
         return "\n".join([*wrap([super().__repr__()], " "), text])
+
+    def _check(self) -> None:
+        super()._check()
+        if getattr(self.estimate, "columns", self.design.names) != self.design.names:
+            raise OptionError("The result contradicts itself: estimate and design differ.")
 
     @staticmethod
     def _written(estimate: Any) -> dict[str, Any]:
@@ -237,11 +242,6 @@ class DescribeResults(DescriptiveResults):
         pairs = [name.partition(" of ")[::2][::-1] for name in self.table.names]
         return table.set_axis(pd.MultiIndex.from_tuples(pairs), axis=0)
 
-    def _check(self) -> None:
-        super()._check()
-        if self.estimate.columns != self.design.names:
-            raise OptionError("The result contradicts itself: estimate and design differ.")
-
     def _particulars(self) -> summary.Particulars:
         windows = _ends(zip(self.estimate.columns, self.estimate.windows, strict=True))
         return summary.Particulars(
@@ -270,6 +270,7 @@ class CrosstabResults(CountsResults):
         """
         import pandas as pd
 
+        need_flag(margins=margins)
         made = self.estimate
         rows, columns = list(made.rows_of), list(made.columns_of)
         table = pd.DataFrame(made.consistent.reshape(len(rows), -1), rows, columns)
@@ -371,11 +372,6 @@ class CorrelationResults(DescriptiveResults):
         upper = np.triu_indices(len(names), 1)
         matrix[upper] = matrix.T[upper] = self.estimate.values
         return pd.DataFrame(matrix, names, names)
-
-    def _check(self) -> None:
-        super()._check()
-        if self.estimate.columns != self.design.names:
-            raise OptionError("The result contradicts itself: estimate and design differ.")
 
     def _particulars(self) -> summary.Particulars:
         said = self.released.get("windows")

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
 
 from dpstats.combining import PRINTED, RULES, average_for, estimate_for
 from dpstats.errors import OptionError, among, given
-from dpstats.protocol.sites import FederatedEstimate, SiteShare, SparseAnswer, SummedEstimate
+from dpstats.protocol.sites import (
+    FederatedEstimate,
+    SiteRecord,
+    SiteShare,
+    SparseAnswer,
+    SummedEstimate,
+)
 from dpstats.results import archive, coefficients
 from dpstats.results.inference import interval
 from dpstats.results.parameters import places_among
@@ -41,8 +47,36 @@ _TOGETHER = (
 )
 
 
+AnyAnswer = TypeVar("AnyAnswer", SiteRecord, SparseAnswer)
+
+
+def _answers(answers: Sequence[AnyAnswer], name: object) -> dict[str, AnyAnswer]:
+    """Of all sites that answered, this one among them.
+
+    Raises
+    ------
+    OptionError
+        If it did not.
+    """
+    found = {answer.site: answer for answer in answers}
+    if not (isinstance(name, str) and name in found):
+        known = ", ".join(map(repr, found))
+        raise OptionError(f"{given(name)} gave no answer; these did: {known}.")
+    return found
+
+
 @dataclass(frozen=True, eq=False, repr=False)
-class FederatedResults(RegressionResults):
+class _SitesResults(RegressionResults):
+    """A regression over several sites."""
+
+    @classmethod
+    def _setting(cls, estimate: Any, design: Design, plan: Plan) -> Setting:
+        made = super()._setting(estimate, design, plan)
+        return replace(made, **estimate.several(design, plan))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FederatedResults(_SitesResults):
     """Estimates for the target site, of its own answer and those of other sites.
 
     All are of the target's parameters. By `blend` and `minimax` intervals, `tvalues` and `pvalues`
@@ -61,11 +95,6 @@ class FederatedResults(RegressionResults):
     @staticmethod
     def _sparsity(estimate: Any, design: Design, plan: Any) -> None:
         return None
-
-    @classmethod
-    def _setting(cls, estimate: Any, design: Design, plan: Plan) -> Setting:
-        made = super()._setting(estimate, design, plan)
-        return replace(made, **estimate.several(design, plan))
 
     @staticmethod
     def _written(estimate: Any) -> dict[str, Any]:  # type: ignore[override]
@@ -143,7 +172,7 @@ class FederatedResults(RegressionResults):
         """
         import pandas as pd
 
-        found = self._answer(name)
+        found = _answers(self.estimate.answers, name)[name]
         se = np.sqrt(np.diag(found.cov))
         low, high = interval(found.params, se, alpha).T
         names = [f"[{alpha / 2:g}", f"{1 - alpha / 2:g}]"]
@@ -158,18 +187,11 @@ class FederatedResults(RegressionResults):
         OptionError
             If it did not answer.
         """
-        self._answer(name)
+        _answers(self.estimate.answers, name)
         estimate = estimate_for(name, self.estimate.sites, self.estimate.combine)
         setting = self._setting(estimate, self.design, self.plan)
         bound = reevaluated(self.error_bound, setting)  # the plan is what was planned
         return replace(self, estimate=estimate, error_bound=bound)._bounded()
-
-    def _answer(self, name: str) -> Any:
-        for site in self.estimate.answers:
-            if site.site == name:
-                return site
-        known = ", ".join(repr(site.site) for site in self.estimate.answers)
-        raise OptionError(f"{name!r} gave no answer; these did: {known}.")
 
     def conf_int(
         self,
@@ -233,7 +255,7 @@ class FederatedResults(RegressionResults):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class SummedResults(RegressionResults):
+class SummedResults(_SitesResults):
     """Estimates of several sites together: noisy sums that were added, sparse fits averaged.
 
     They are of the target as far as the other sites are like it; `sources` says which are not.
@@ -242,11 +264,6 @@ class SummedResults(RegressionResults):
     estimate: SummedEstimate
 
     estimates = SummedEstimate
-
-    @classmethod
-    def _setting(cls, estimate: Any, design: Design, plan: Plan) -> Setting:
-        made = super()._setting(estimate, design, plan)
-        return replace(made, **estimate.several(design, plan))
 
     def _bounded(self) -> Self:
         found, kept = super()._bounded(), self._kept
@@ -326,7 +343,7 @@ class SummedResults(RegressionResults):
         estimate, design = self.estimate, self.design
         if not estimate.answers:
             raise OptionError(f"site({given(name)}): {_TOGETHER}")
-        params = self._answers(name)[name].params(len(design.names))
+        params = _answers(estimate.answers, name)[name].params(len(design.names))
         values, _ = design.standardization.to_user(params, np.zeros((params.size,) * 2))
         kept = params != 0
         kept |= np.arange(params.size) == design.standardization.intercept
@@ -346,10 +363,10 @@ class SummedResults(RegressionResults):
         """
         estimate, design = self.estimate, self.design
         if estimate.answers:
-            answers, d = tuple(self._answers(name).values()), len(design.names)
+            answers, d = tuple(_answers(estimate.answers, name).values()), len(design.names)
             s, always = self.plan.options["sparsity"], design.standardization.intercept
             estimate = average_for(name, estimate.sites, answers, d, s, always)
-        elif name in {site.site for site in self._kept}:
+        elif among(name, {site.site for site in self._kept}):
             estimate = replace(estimate, target=name)
         else:
             known = ", ".join(repr(site.site) for site in self._kept)
@@ -359,14 +376,6 @@ class SummedResults(RegressionResults):
             )
         bound = reevaluated(self.error_bound, self._setting(estimate, design, self.plan))
         return replace(self, estimate=estimate, error_bound=bound)._bounded()
-
-    def _answers(self, name: str) -> dict[str, SparseAnswer]:
-        """Of all sites that answered, this one among them."""
-        found = {answer.site: answer for answer in self.estimate.answers}
-        if not (isinstance(name, str) and name in found):
-            known = ", ".join(map(repr, found))
-            raise OptionError(f"{given(name)} gave no answer; these did: {known}.")
-        return found
 
     def conf_int(
         self,

@@ -87,7 +87,7 @@ def batches_of(data: Any, schema: Schema) -> Batches | None:
     frame = nw.from_native(data, pass_through=True)
     if isinstance(frame, nw.LazyFrame) and hasattr(data, "collect_batches"):
         return _Lazy(data)
-    return _Stream(data) if hasattr(data, "__arrow_c_stream__") else None
+    return _ArrowStream(data) if hasattr(data, "__arrow_c_stream__") else None
 
 
 def _on_cluster(data: Any, engine: Dask, schema: Schema) -> Partitions:
@@ -389,7 +389,7 @@ class _Lazy:
             yield named_columns(batch, names)
 
 
-class _Stream:
+class _ArrowStream:
     """Anything with ``__arrow_c_stream__``, such as a DuckDB relation or a RecordBatchReader.
 
     What has a length is a table, opened whenever it is read, and closed in between: a connection

@@ -150,9 +150,9 @@ class ErrorBound:
             raise OptionError(f"to={given(to)}: allowed are {', '.join(map(repr, _TO))}.")
         of_rows = to == "rows" or (to is None and len(self.nonprivate) > 0)
         bounds = self.nonprivate if of_rows else self.population
-        if name not in (None, *bounds.index) or not len(bounds):
+        if not (name is None or among(name, list(bounds.index))) or not len(bounds):
             raise OptionError(
-                f"sentence({'' if name is None else repr(name)}): there is a bound for "
+                f"sentence({'' if name is None else given(name)}): there is a bound for "
                 f"{', '.join(map(repr, bounds.index)) or 'no parameter'}."
             )
         others = bounds.drop("Intercept", errors="ignore") if name is None else bounds[[name]]

@@ -64,11 +64,14 @@ class Cases:
             PRIVACY, noise=NOISE
         )
         self.histogram: Any = dp.histogram("x", self.data, SCHEMA).fit(PRIVACY, noise=NOISE)
+        self.crosstab: Any = dp.crosstab("g", "b", self.data, SCHEMA).fit(PRIVACY, noise=NOISE)
         self.mean = dp.mean("y", self.data, SCHEMA)
         self.ledger = dp.Ledger.memory(1e4, 1e-2)
         sites = dp.ols("y ~ x", {"a": self.data, "b": self.data}, SCHEMA)
         self.sites_model, asked = sites, dp.Federated(2.0, 1e-6, target="a")
         self.sites: Any = sites.fit(asked, noise=NOISE, combine="blend")
+        self.summed: Any = sites.fit(asked, noise=NOISE, method="rounds")
+        self.averaged: Any = sites.fit(asked, noise=NOISE, sparsity=1, method="averaged-sparse")
 
 
 def _calls(c: Cases) -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
@@ -121,7 +124,19 @@ def _calls(c: Cases) -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
         "predict": (c.logit.predict, {"exog": c.new, "which": "mean", "clip": True}),
         "get_prediction": (c.logit.get_prediction, {"exog": c.new, "which": "mean"}),
         "conf_int": (c.fit.conf_int, {"alpha": 0.05, "cols": None}),
+        "exp_conf_int": (c.logit.exp_conf_int, {"alpha": 0.05}),
+        "sentence": (c.fit.error_bound.sentence, {"name": "x", "to": None}),
+        "OLS": (
+            dp.OLS,
+            {"endog": c.data["y"], "exog": c.data[["x"]], "names": ["x"]}
+            | {"bounds": {"endog": (-9, 9), "exog": (-5, 5)}},
+        ),
+        "counts": (c.crosstab.counts, {"margins": False}),
+        "charge": (c.ledger.charge, {"plan": c.mean.plan(PRIVACY), "label": "", "unit": None}),
+        "can_afford": (c.ledger.can_afford, {"plan": c.mean.plan(PRIVACY)}),
+        "score_samples": (c.mixture.score_samples, {"table": c.new}),
         "t_test": (c.fit.t_test, {"r_matrix": "x = 0"}),
+        "f_test": (c.fit.f_test, {"r_matrix": "x = 0"}),
         "wald_test": (c.fit.wald_test, {"r_matrix": "x = 0", "use_f": False}),
         "wald_test_terms": (c.fit.wald_test_terms, {"skip_single": False}),
         "summary": (c.fit.summary, {"alpha": 0.05, "full": False, "title": None}),
@@ -169,6 +184,11 @@ def _calls(c: Cases) -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
             {"privacy": dp.Federated(2.0, 1e-6, target="a"), "combine": "blend", "noise": NOISE},
         ),
         "federated conf_int": (c.sites.conf_int, {"assume": None}),
+        "site": (c.sites.site, {"name": "a", "alpha": 0.05}),
+        "for_target": (c.sites.for_target, {"name": "b"}),
+        "summed for_target": (c.summed.for_target, {"name": "b"}),
+        "summed site": (c.averaged.site, {"name": "a"}),
+        "averaged for_target": (c.averaged.for_target, {"name": "b"}),
         "plot.sources": (dp.plot.sources, {"fit": c.sites, "term": None}),
         "Site": (Site, {"name": "a", "data": c.data, "schema": SCHEMA}),
         "randomizer": (c.model.randomizer, {"privacy": dp.Local(1.0)}),
@@ -185,15 +205,20 @@ def cases() -> Cases:
 
 class _Names(Cases):
     def __init__(self) -> None:
-        self.data = self.new = None  # type: ignore[assignment]
+        self.data = self.new = self.crosstab = _Anything()
         self.model = self.mean = self.fit = self.logit = self.mixture = self.histogram = _Anything()
-        self.sites = self.sites_model = _Anything()
-        self.ledger = None  # type: ignore[assignment]
+        self.sites = self.sites_model = self.summed = self.averaged = _Anything()
+        self.ledger = _Anything()
 
 
 class _Anything:
     def __getattr__(self, name: str) -> Any:
-        return None
+        return self
+
+    def __call__(self, *given: Any) -> Any:
+        return self
+
+    __getitem__ = __call__
 
 
 NAMES = list(_calls(_Names()))

@@ -70,7 +70,7 @@ def test_the_doubt_of_a_direction_is_that_of_noise_drawn() -> None:
     variances = rng.uniform(0.5, 2.0, (d, d))
     variances = (variances + variances.T) / 2
     values, basis = np.linalg.eigh(np.diag([1.0, 2.0, 900.0, 1000.0]) + 0.5)
-    faint = Faint.within(5.0, values, basis, variances)
+    faint = Faint.in_noise(5.0, values, basis, variances)
     drawn = rng.normal(size=(20_000, d, d)) * np.sqrt(variances)
     drawn = np.triu(drawn) + np.swapaxes(np.triu(drawn, 1), 1, 2)
     along = np.einsum("ir,nij,jr->nr", faint.directions, drawn, faint.directions)
@@ -81,14 +81,14 @@ def test_what_noise_mixes_into_a_direction_touches_nothing() -> None:
     values = np.array([0.1, 50.0, 50.0])
     turned = np.array([[1.0, -0.02, 0.0], [0.02, 1.0, 0.0], [0.0, 0.0, 1.0]])
     basis = np.linalg.qr(turned)[0]
-    faint = Faint.within(5.0, values, basis, np.full((3, 3), 1.0))
+    faint = Faint.in_noise(5.0, values, basis, np.full((3, 3), 1.0))
     effects = faint.effects(np.eye(3), np.array([True]))
     np.testing.assert_allclose(np.abs(effects[:, 0]), [1.0, 0.0, 0.0], atol=1e-3)
     # What is known of one that is not hidden is passed on to all that it changes.
     np.testing.assert_allclose(
         faint.effects(np.eye(3), np.array([False])), faint.directions, atol=1e-12
     )
-    clear = Faint.within(5.0, values, basis, np.full((3, 3), 0.01))
+    clear = Faint.in_noise(5.0, values, basis, np.full((3, 3), 0.01))
     effects = clear.effects(np.eye(3), np.array([True]))
     np.testing.assert_allclose(np.abs(effects[1, 0]), 0.02, rtol=0.01)
 
@@ -138,7 +138,7 @@ def test_faint_directions_that_noise_mixes_touch_what_they_span() -> None:
         np.array([0.1, 0.12, 100.0]),
         np.array([[0.8, -0.6, 0], [0.6, 0.8, 0], [0, 0, 1]]),
     )
-    faint = Faint.within(5.0, values, turn, np.full((3, 3), 0.01))
+    faint = Faint.in_noise(5.0, values, turn, np.full((3, 3), 0.01))
     effects = faint.effects(np.eye(3), np.array([True, True]))
     assert np.abs(effects[:2]).min() > 0.5
     assert not effects[2].any()

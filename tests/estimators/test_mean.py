@@ -10,7 +10,7 @@ import pytest
 from dpstats.accounting import Laplace, Selection, epsilon_of
 from dpstats.design import DeclaredDesign
 from dpstats.errors import OptionError
-from dpstats.estimators.central.mean import ClippedMean
+from dpstats.estimators.central.descriptive.mean import ClippedMean
 from dpstats.estimators.central.published.karwa_vadhan import KarwaVadhan
 from dpstats.privacy import Central
 from dpstats.schema import Numeric, Schema

@@ -11,6 +11,8 @@ from dpstats import estimators
 from dpstats.accounting import Ledger
 from dpstats.errors import OptionError, TrustError
 from dpstats.estimators import ESTIMATORS, find, methods, registry
+from dpstats.estimators.federated import IN_ROUNDS
+from dpstats.estimators.federated.rounds import RoundsMethod
 from dpstats.models.arrays import OLS
 from dpstats.privacy import Central, Federated, LabelOnly, Local
 from dpstats.theory import Setting
@@ -61,6 +63,10 @@ def test_a_line_of_the_registry_says_what_the_method_says(row) -> None:
     assert (method.model, method.name, method.sparse) == (row.model, row.name, row.sparse)
     assert list(method.theory) == [row.trust]
     assert row.method is method
+
+
+def test_methods_that_ask_sites_in_rounds_are_named_as_such() -> None:
+    assert {m.name for m in ESTIMATORS if isinstance(m, RoundsMethod)} == IN_ROUNDS
 
 
 @each

@@ -15,7 +15,7 @@ from dpstats.accounting import delta_of
 from dpstats.design import DeclaredDesign, Design
 from dpstats.errors import OptionError
 from dpstats.estimators.central.newton.robust.glm import RobustGLM
-from dpstats.estimators.central.newton.robust.glm_descent import _pooled, _SolvedScore
+from dpstats.estimators.central.newton.robust.glm_law import SolvedScore, pooled_steps
 from dpstats.estimators.central.published.dp_gd import DPGD
 from dpstats.families import BINOMIAL, POISSON, Family
 from dpstats.holders import Curator
@@ -231,14 +231,14 @@ def test_two_steps_are_averaged_by_their_noise() -> None:
     truth, covs = rng.normal(size=d), (6.0 * np.eye(d), np.eye(d))
     found, weight = [], 1 / 7
     for _ in range(4000):
-        early, late = (_SolvedScore(truth + rng.normal(size=d) * np.sqrt(c[0, 0]), c) for c in covs)
-        found.append(_pooled(early, late, 0.0).b - truth)
+        early, late = (SolvedScore(truth + rng.normal(size=d) * np.sqrt(c[0, 0]), c) for c in covs)
+        found.append(pooled_steps(early, late, 0.0).b - truth)
     # Noise that happens to be large makes the earlier one count less.
     assert np.var(found) == pytest.approx(1 - weight, rel=0.05)
-    agreed = _pooled(_SolvedScore(truth, covs[0]), _SolvedScore(truth, covs[1]), 0.0)
+    agreed = pooled_steps(SolvedScore(truth, covs[0]), SolvedScore(truth, covs[1]), 0.0)
     assert agreed.cov[0, 0] == pytest.approx(1 - weight)
     # A step that went elsewhere is not noise: it has no weight.
-    away = _pooled(_SolvedScore(truth + 100.0, covs[0]), _SolvedScore(truth, covs[1]), 0.0)
+    away = pooled_steps(SolvedScore(truth + 100.0, covs[0]), SolvedScore(truth, covs[1]), 0.0)
     assert np.abs(away.b - truth).max() < 0.1
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import dpstats as dp
 from dpstats.errors import FeasibilityWarning, OptionError, TrustError
-from dpstats.estimators.federated import FTLHighDim
+from dpstats.estimators.federated.published.ftl_high_dim import FTLHighDim
 from dpstats.mechanisms.noise import SeededNoise
 from tests.contracts.accountants import upper
 from tests.federated.cases import BETA, FORMULA, SCHEMA, table

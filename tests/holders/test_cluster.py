@@ -206,7 +206,7 @@ def test_a_lost_scheduler_is_waited_for_and_told_with_the_charge(
     spread = module.Spread.__new__(module.Spread)
     spread._client, spread._homes = Lost(), []
     with pytest.raises(DataError, match=r"the scheduler is gone\..*charge stands"):
-        spread._elsewhere([module._Home("a", None, [0])])
+        spread._elsewhere([module._WorkerActor("a", None, [0])])
 
 
 @pytest.mark.full

@@ -225,7 +225,7 @@ def test_the_likelihood_beats_the_unbiased_score():
         y = rng.uniform(size=n) < p
         sign = np.where(rng.uniform(size=n) < 1 / (1 + math.exp(2.0)), ~y, y)
         z = 0.5 + 0.5 * np.where(sign, 1, -1) * how.channel.size
-        model = label_glm._Model(x, z, np.zeros(n), label_glm.BINOMIAL, how)
+        model = label_glm._EstimatingEquations(x, z, np.zeros(n), label_glm.BINOMIAL, how)
         start, _ = model.solve(model.start())
         found[True].append(start[1] - 1)
         found[False].append(replace(model, sent=True).solve(start)[0][1] - 1)

@@ -19,6 +19,7 @@ from dpstats.families import POISSON
 from dpstats.holders import Curator, Labels
 from dpstats.mechanisms.noise import SeededNoise
 from dpstats.queries import (
+    CandidateLosses,
     CoordinateScores,
     Geometry,
     NormQuantile,
@@ -29,10 +30,13 @@ from dpstats.queries import (
 )
 from dpstats.queries.as_json import QUERIES, query_from_dict, query_to_dict
 from dpstats.queries.column_scores import ColumnScores
+from dpstats.queries.label_cells import LabelAstray
 from dpstats.queries.labels import Interval, RandomizedLabels, WeightedResiduals
 from tests.contracts.cases import CASES, Case, one_of_each_kind
 from tests.contracts.messages import MESSAGES
 from tests.grids import grid
+from tests.queries.cases import CASES as QUESTIONS
+from tests.queries.test_hostile_questions import ABOUT_LABELS
 from tests.seeded_fits import fingerprint
 
 N = 60
@@ -103,11 +107,20 @@ RARE = [
 ]
 
 
+EVERY = [*(case.query for case in QUESTIONS), *ABOUT_LABELS, *RARE]
+EVERY += [
+    LabelAstray(Interval(-1.0, 2.0)),
+    CandidateLosses(np.stack([MIDDLE, -MIDDLE]), 0.5, np.array([0.1, 1 / 3])),
+]
+
+
 def same(a: Any, b: Any) -> bool:
     if hasattr(a, "__dataclass_fields__"):
         return type(a) is type(b) and all(
             same(getattr(a, f.name), getattr(b, f.name)) for f in fields(a)
         )
+    if isinstance(a, tuple):
+        return len(a) == len(b) and all(map(same, a, b))
     if hasattr(a, "tocsr"):
         return a.shape == b.shape and same(a.toarray(), b.toarray())
     if isinstance(a, np.ndarray):
@@ -115,9 +128,18 @@ def same(a: Any, b: Any) -> bool:
     return bool(a == b)
 
 
-@pytest.mark.parametrize("query", RARE, ids=lambda q: type(q).__name__)
+@pytest.mark.parametrize("query", EVERY, ids=lambda q: type(q).__name__)
 def test_every_parameter_comes_back_as_it_was(query) -> None:
     assert same(query, sent(query))
+
+
+def test_no_question_is_left_out_above() -> None:
+    assert {type(query).__name__ for query in EVERY} == set(QUERIES)
+
+
+def test_a_parameter_that_comes_back_otherwise_is_seen() -> None:
+    assert not same(RARE[1], NormQuantile(np.linspace(0, 1, 5), 0.9, -ROWS))
+    assert not same((ROWS, MIDDLE), (ROWS, np.nextafter(MIDDLE, 1)))
 
 
 def test_whatever_can_be_asked_can_be_sent() -> None:

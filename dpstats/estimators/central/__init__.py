@@ -19,7 +19,7 @@ CENTRAL: tuple[MethodEntry, ...] = (
     MethodEntry("logit", "dp-gd", "central.published.dp_gd:DPGD"),
     MethodEntry("quantreg", "newton", "central.newton.quantile:QuantileNewton"),
     MethodEntry("mnlogit", "newton", "central.newton.multinomial:MultinomialNewton"),
-    MethodEntry("mean", "clipped", "central.mean:ClippedMean"),
+    MethodEntry("mean", "clipped", "central.descriptive.mean:ClippedMean"),
     MethodEntry("mean", "karwa-vadhan", "central.published.karwa_vadhan:KarwaVadhan"),
     MethodEntry("range", "exponential", "central.range:ExponentialRange"),
     MethodEntry("scales", "cells", "central.scales.ranges:ColumnScales"),

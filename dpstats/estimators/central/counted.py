@@ -108,10 +108,11 @@ def _asked(
         return f"{share:.0%}" if is_known(holder.plan) else f"{share * n:,.0f}"
 
     rough *= is_known(holder.plan)
+    named = [name if name == _OTHERS else repr(name) for name in names]
     remarks = [
-        f"About {said(share)} of the values of {_worded(name)} were {what}, {effect}{rough}."
+        f"About {said(share)} of the values of {name} were {what}, {effect}{rough}."
         for row, (what, effects) in zip(shares, words, strict=True)
-        for name, share, effect in zip(names, row, effects, strict=True)
+        for name, share, effect in zip(named, row, effects, strict=True)
         if share > clear
     ]
     keys = ("share outside", "share missing")
@@ -146,7 +147,3 @@ def _groups(design: Design) -> tuple[tuple[str, ...], tuple[int, ...]]:
     if len(inputs) <= _APART:
         return inputs, (1,) * len(inputs)
     return (inputs[0], _OTHERS), (1, len(inputs) - 1)
-
-
-def _worded(name: str) -> str:
-    return name if name == _OTHERS else repr(name)

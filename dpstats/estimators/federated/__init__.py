@@ -1,38 +1,25 @@
 """Methods for sites that keep their rows; the first of a model is its default."""
 
+from __future__ import annotations
+
 from dpstats.estimators.entries import MethodEntry
-from dpstats.estimators.federated.averaged import AveragedSparse
-from dpstats.estimators.federated.ftl_high_dim import FTLHighDim
-from dpstats.estimators.federated.ftl_low_dim import FTLLowDim
-from dpstats.estimators.federated.ftl_mean import FTLMean
-from dpstats.estimators.federated.one_shot import OneShot
-from dpstats.estimators.federated.printed import PrintedMethod
-from dpstats.estimators.federated.rounds import Rounds, RoundsMethod
-from dpstats.estimators.federated.two_rounds import TwoRounds
-from dpstats.protocol import Estimator
 
-__all__ = [
-    "FEDERATED",
-    "IN_ROUNDS",
-    "AveragedSparse",
-    "FTLHighDim",
-    "FTLLowDim",
-    "FTLMean",
-    "OneShot",
-    "PrintedMethod",
-    "Rounds",
-    "RoundsMethod",
-    "TwoRounds",
-]
+__all__ = ["FEDERATED", "IN_ROUNDS"]
 
-_METHODS: tuple[Estimator, ...] = (
-    *map(OneShot, ("ols", "logit", "glm", "mean")),
-    *map(Rounds, ("ols", "logit", "glm")),
-    FTLLowDim(),
-    FTLMean(),
-    *map(AveragedSparse, ("ols", "logit")),
-    *map(TwoRounds, ("ols", "logit")),
-    FTLHighDim(),
+FEDERATED: tuple[MethodEntry, ...] = (
+    MethodEntry("ols", "one-shot", "federated.one_shot:OneShot"),
+    MethodEntry("logit", "one-shot", "federated.one_shot:OneShot"),
+    MethodEntry("glm", "one-shot", "federated.one_shot:OneShot"),
+    MethodEntry("mean", "one-shot", "federated.one_shot:OneShot"),
+    MethodEntry("ols", "rounds", "federated.rounds:Rounds"),
+    MethodEntry("logit", "rounds", "federated.rounds:Rounds"),
+    MethodEntry("glm", "rounds", "federated.rounds:Rounds"),
+    MethodEntry("ols", "ftl-low-dim", "federated.published.ftl_low_dim:FTLLowDim"),
+    MethodEntry("mean", "ftl-mean", "federated.published.ftl_mean:FTLMean"),
+    MethodEntry("ols", "averaged-sparse", "federated.averaged:AveragedSparse", sparse=True),
+    MethodEntry("logit", "averaged-sparse", "federated.averaged:AveragedSparse", sparse=True),
+    MethodEntry("ols", "two-rounds", "federated.two_rounds:TwoRounds", sparse=True),
+    MethodEntry("logit", "two-rounds", "federated.two_rounds:TwoRounds", sparse=True),
+    MethodEntry("ols", "ftl-high-dim", "federated.published.ftl_high_dim:FTLHighDim", sparse=True),
 )
-FEDERATED = tuple(MethodEntry.of(method) for method in _METHODS)
-IN_ROUNDS = frozenset(method.name for method in _METHODS if isinstance(method, RoundsMethod))
+IN_ROUNDS = frozenset({"rounds", "ftl-low-dim", "ftl-high-dim"})  # each a `RoundsMethod`

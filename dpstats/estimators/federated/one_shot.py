@@ -14,32 +14,13 @@ from dpstats.errors import OptionError, among, given
 from dpstats.estimators.bounds import rates
 from dpstats.estimators.federated.base import SiteMethod
 from dpstats.estimators.federated.theory import ALIKE, LINEAR_LOWER, TARGET_LINEAR_LOWER
-from dpstats.estimators.sources import LI_FEDERATED
+from dpstats.estimators.sources import GEORGE, LI_FEDERATED, YU_HOFF
 from dpstats.privacy import Federated
 from dpstats.protocol import Mechanism, Plan
 from dpstats.theory import Assumption, Citation, Rate, Theory
 
 __all__ = ["OneShot"]
 
-_GEORGE = Citation(
-    "george1986minimax",
-    "George, E. I.",
-    "Minimax multiple shrinkage estimation",
-    1986,
-    "The Annals of Statistics",
-    kind="article",
-    volume="14",
-)
-_YU_HOFF = Citation(
-    "yu2018adaptive",
-    "Yu, C. and Hoff, P. D.",
-    "Adaptive multigroup confidence intervals with constant coverage",
-    2018,
-    "Biometrika",
-    kind="article",
-    volume="105",
-    number="2",
-)
 _OWN = Citation(
     "dpstats-sites",
     "The dpstats developers",
@@ -74,7 +55,7 @@ _THEORY = Theory(
         "upper": rates("sqrt(d/n0)", "d/(n0 eps)", _OWN),
         "lower": TARGET_LINEAR_LOWER,
     },
-    citations=(_OWN, _GEORGE, _YU_HOFF, LI_FEDERATED.at("Section 2")),
+    citations=(_OWN, GEORGE, YU_HOFF, LI_FEDERATED.at("Section 2")),
     corrections=(
         "Every site spends its whole budget on one fit of all its rows: detecting useful sources "
         "costs nothing, and needs no half of the rows (Algorithm 2 of Li et al.).",

@@ -234,11 +234,11 @@ def _less(values: Tall, middle: float) -> LazyRows:
 
 def _picked(values: Tall, rows: NDArray[np.intp]) -> Array:
     """Those of some rows, in ascending order."""
-    found = [values[part][_within(rows, part)] for part in blocks(len(values))]
+    found = [values[part][_positions(rows, part)] for part in blocks(len(values))]
     return np.concatenate(found)
 
 
-def _within(rows: NDArray[np.intp], part: slice) -> NDArray[np.intp]:
+def _positions(rows: NDArray[np.intp], part: slice) -> NDArray[np.intp]:
     first, last = np.searchsorted(rows, [part.start, part.stop])
     within: NDArray[np.intp] = rows[first:last] - part.start
     return within

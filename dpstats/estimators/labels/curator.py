@@ -223,7 +223,7 @@ class LabelCurator(LabelMethod):
         """
         how, whole = Responses.of(plan, design), Interval(*design.internal_endog_bounds)
         half = max(how.interval.high - how.center, how.center - how.interval.low)
-        asked = any(m.slot == TAILS for m in plan.mechanisms)
+        asked = plan.asks(TAILS)
         if not asked or half >= max(whole.high - how.center, how.center - whole.low):
             return plan, 0.0
         x, pure = covariates_of(design).columns(np.arange(len(plan.names))), plan.privacy.delta == 0

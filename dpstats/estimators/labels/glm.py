@@ -160,7 +160,7 @@ class LabelGLM(LabelMethod):
         z, how = send_responses(holder, design, plan)
         rows = covariates_of(design)
         x = rows.columns(np.arange(len(plan.names)))
-        model = _Model(x, z, known_term(rows), design.family, how)
+        model = _EstimatingEquations(x, z, known_term(rows), design.family, how)
         params, found = model.solve(model.start())
         if plan.options.get("target") == "robust":
             model = replace(model, sent=True)
@@ -203,7 +203,7 @@ def _nearly_none(x: Tall, z: Tall, design: Design, how: Responses) -> tuple[str,
 
 
 @dataclass(frozen=True, eq=False)
-class _Model:
+class _EstimatingEquations:
     """Estimating equations of randomised responses z on public rows x.
 
     They are weighed by the family's variances, or by those of what was `sent`.

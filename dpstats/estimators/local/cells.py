@@ -97,7 +97,7 @@ _QUANTILES = Theory(
 )
 
 
-class _Cells(DeviceRounds):
+class _CellRounds(DeviceRounds):
     """Devices that say in which cell they are, in one round or in several."""
 
     interactive: ClassVar[bool] = False
@@ -174,7 +174,7 @@ def _counted(
 
 
 @dataclass(frozen=True)
-class LocalShares(_Cells):
+class LocalShares(_CellRounds):
     """Share of each level of a categorical column, of one message of each device.
 
     Levels and missing values are the cells. With c the counts that decoded messages add up to, and
@@ -214,7 +214,7 @@ class LocalShares(_Cells):
 
 
 @dataclass(frozen=True)
-class LocalBins(_Cells):
+class LocalBins(_CellRounds):
     """A histogram of the values of devices, each of which says in which bin its own is.
 
     With ``bins="auto"`` bins of one width cover the declared range, as many as Sturges' rule says
@@ -272,7 +272,7 @@ class LocalBins(_Cells):
 
 
 @dataclass(frozen=True)
-class LocalQuantiles(_Cells):
+class LocalQuantiles(_CellRounds):
     """Quantiles where the distribution function that devices add up to passes their levels.
 
     Asked at once, devices say in which cell over the declared range they are; so many cells that

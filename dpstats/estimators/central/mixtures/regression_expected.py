@@ -111,7 +111,7 @@ def expect_regressions(
 def _hidden(plan: Plan, k: int) -> tuple[float, float]:
     """Noise on where lines are, to what would hide them; and that of a cell."""
     d = len(plan.names)
-    turned = any(m.slot == "squares" for m in plan.mechanisms)
+    turned = plan.asks("squares")
     q = min(k - 1, d) if turned else 0
     ends = np.array([-1.0, 1.0])
     cells = ResidualCells(np.zeros(d), ends, np.zeros((q, d)), ends)

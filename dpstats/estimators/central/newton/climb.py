@@ -43,7 +43,7 @@ from dpstats.estimators.central.newton.parts import (
     whole,
 )
 from dpstats.estimators.central.newton.questions import ExpectedRows, Questions
-from dpstats.estimators.central.newton.secant import Told, along, untold
+from dpstats.estimators.central.newton.secant import SecantCurvature, along, untold
 from dpstats.estimators.central.newton.tail_law import TailLaw, allowed
 from dpstats.estimators.central.newton.whitening import Metric, coordinates
 from dpstats.estimators.numerics.entrywise import average, operator_norm, symmetric_pattern
@@ -247,7 +247,7 @@ class Climb(ABC):
         least = max(_LEAST_CURVATURE * bread.level, _FLOOR * operator_norm(bread.variances))
         return self.bent(b, solved(floor_eigenvalues(bread.matrix, least), kept * score.total))
 
-    def told(self, bread: Bread, earlier: ScoreAt, later: ScoreAt) -> tuple[Bread, Told]:
+    def told(self, bread: Bread, earlier: ScoreAt, later: ScoreAt) -> tuple[Bread, SecantCurvature]:
         """The curvature, asked where the earlier score was, where the later one was; given both.
 
         A fall tells of the curvature half-way: what the model expects it to change from there is

@@ -104,7 +104,7 @@ def clear_of_doubt(solution: Solution) -> float:
     Of others an interval reaches all that score and curvature do not contradict, whatever the step.
     """
     values, basis = np.linalg.eigh(solution.bread)
-    faint = Faint.within(_FAINT, values, basis, solution.variances).directions
+    faint = Faint.in_noise(_FAINT, values, basis, solution.variances).directions
     sure = np.linalg.norm(faint.T @ basis, axis=0) < _MIXED
     squared = float(np.square(basis.T @ solution.step)[sure].sum())
     noise = solution.noise * float(np.square(1 / values[sure]).sum())
@@ -157,7 +157,7 @@ def conclude(solution: Solution, w: Array, effect: Array) -> Conclusion:
     tau2 = spread**2 / d
     own = np.einsum("ir,ij,jr->r", basis, final, basis)
     tau2 *= likely_factor(off @ basis, own, tau2 * level / floored)
-    faint = Faint.within(_FAINT, values, basis, variances)
+    faint = Faint.in_noise(_FAINT, values, basis, variances)
     used = np.maximum(faint.seen, floor)
     relative = w @ faint.directions / effect[:, None]
     presumed = 1 / ((relative**2).sum(axis=0) + used / (_FITS * spread**2 * level))

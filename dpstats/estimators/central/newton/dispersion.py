@@ -65,14 +65,12 @@ class Counts:
     def _last(self) -> Array:
         """The largest count of each cell but the last one."""
         most = min(self.upper, _MOST)
-        wide = _SINGLE * np.geomspace(1.0, max(most / _SINGLE, 1.0), 2 + self._wide(most))
+        ratio = max(most / _SINGLE, 1.0)
+        steps = max(0, math.ceil(math.log(ratio) / math.log(_FINE)))
+        wide = _SINGLE * np.geomspace(1.0, ratio, 2 + steps)
         ends = np.unique(np.floor(np.append(np.arange(_SINGLE), wide)))
         below: Array = ends[ends < most]
         return below
-
-    @staticmethod
-    def _wide(most: float) -> int:
-        return max(0, math.ceil(math.log(max(most / _SINGLE, 1.0)) / math.log(_FINE)))
 
     @cached_property
     def y(self) -> Array:

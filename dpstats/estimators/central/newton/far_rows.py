@@ -21,13 +21,12 @@ from dpstats.estimators.base import Request
 from dpstats.estimators.guesses import max_rows
 from dpstats.estimators.numerics.entrywise import operator_norm, symmetric_pattern
 from dpstats.privacy import Privacy
-from dpstats.protocol import Holder, Plan
+from dpstats.protocol import Holder
 from dpstats.queries import FarDirections, NormQuantile, Query
 
 if TYPE_CHECKING:
     from dpstats.design import Design
 
-__all__ = ["NEAR", "FarRows", "asks_far", "far_columns", "far_questions", "far_rows"]
 
 Array = NDArray[np.float64]
 
@@ -79,11 +78,6 @@ def far_questions(design: Design, privacy: Privacy, n: float, beyond: float) -> 
         Request(SLOTS[0], _DIRECTIONS, "directions in which rows lie far out"),
         Request(SLOTS[1], _DISTANCE, "how far out they lie along the first"),
     ]
-
-
-def asks_far(plan: Plan) -> bool:
-    """Whether a plan has these questions."""
-    return any(m.slot == SLOTS[0] for m in plan.mechanisms)
 
 
 def far_rows(holder: Holder[Query], w: Array, radius: float, n: float) -> FarRows:

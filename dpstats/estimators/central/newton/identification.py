@@ -87,7 +87,7 @@ class Faint:
     mixed: Array
 
     @classmethod
-    def within(cls, limit: float, values: Array, basis: Array, variances: Array) -> Faint:
+    def in_noise(cls, limit: float, values: Array, basis: Array, variances: Array) -> Faint:
         """Those of a matrix with these entry variances that are within `limit` noises of 0."""
         squares = basis**2
         twice = 2 * variances - np.diag(np.diag(variances))

@@ -97,7 +97,7 @@ def maximize_levels(holder: Holder[Query], design: Design) -> LevelsEstimate:
         holder=holder,
         design=design,
         found=found,
-        asks=_Questions(found.metric.w, root),
+        asks=_LevelQuestions(found.metric.w, root),
         n=n,
         rows=LevelRows(found.centre, found.cov, root),
         shares=shares,
@@ -112,7 +112,7 @@ def maximize_levels(holder: Holder[Query], design: Design) -> LevelsEstimate:
 
 
 @dataclass(frozen=True, eq=False)
-class _Questions:
+class _LevelQuestions:
     """Questions about all levels at once; see `Questions`."""
 
     rows: Array  # change of coordinates of rows, (d, d)

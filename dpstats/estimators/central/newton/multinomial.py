@@ -141,10 +141,6 @@ def _shares(design: Design, rarest: float | None = None) -> Array:
     return np.asarray(shares / shares.sum(), dtype=np.float64)
 
 
-def _of_case(design: Design, case: Case) -> Array:
-    return _shares(design, float(BINOMIAL.mean(np.array([case.mean]))[0]))
-
-
 def _factors(shares: Array) -> Array:
     """Variance of the coefficients of each level in units of whitened ones: 1 / p_y + 1 / p_0."""
     factors: Array = 1 / shares[1:] + 1 / shares[0]
@@ -153,7 +149,7 @@ def _factors(shares: Array) -> Array:
 
 def _variances(plan: Plan, design: Design, case: Case) -> tuple[float, float]:
     """Of a whitened row's coefficients times n, of the noise and of sampling; mean over levels."""
-    shares = _of_case(design, case)
+    shares = _shares(design, float(BINOMIAL.mean(np.array([case.mean]))[0]))
     lengths = np.sqrt(1 / shares - 1)[:, None] * case.lengths
     chances = np.repeat(shares / case.lengths.size, case.lengths.size)
     noise, d = last_noise(plan, design, peels(design)), (shares.size - 1) * len(design.names)

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from dpstats.estimators.central.newton.identification import CLEAR
 from dpstats.estimators.numerics.entrywise import average, carried
 
-__all__ = ["Told", "along", "untold"]
+__all__ = ["SecantCurvature", "along", "untold"]
 
 Array = NDArray[np.float64]
 
 
-class Told(NamedTuple):
+class SecantCurvature(NamedTuple):
     """A curvature and its entry variances in the orthonormal coordinates of `basis`, (d, d).
 
     `added`, of shape (d,), is by how much a fall was steeper along the first of these.
@@ -38,13 +38,15 @@ class Told(NamedTuple):
         return np.outer(more, more)
 
 
-def untold(matrix: Array, variances: Array) -> Told:
+def untold(matrix: Array, variances: Array) -> SecantCurvature:
     """A curvature of which a fall tells nothing."""
     d = len(matrix)
-    return Told(np.eye(d), matrix, variances, np.zeros(d))
+    return SecantCurvature(np.eye(d), matrix, variances, np.zeros(d))
 
 
-def along(matrix: Array, variances: Array, moved: Array, change: Array, noise: float) -> Told:
+def along(
+    matrix: Array, variances: Array, moved: Array, change: Array, noise: float
+) -> SecantCurvature:
     """A curvature given also how much a score fell on the way of a step.
 
     A score is linear in where it is asked, with slope -D, so that it falls by D s on a step s. In
@@ -79,4 +81,4 @@ def along(matrix: Array, variances: Array, moved: Array, change: Array, noise: f
     column, doubt = average(turned[0], doubts[0] + beyond, seen, np.full(d, own))
     added = column - turned[0]
     doubts[0] = doubts[:, 0] = doubt
-    return Told(basis, turned + np.outer(added, added) / added[0], doubts, added)
+    return SecantCurvature(basis, turned + np.outer(added, added) / added[0], doubts, added)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.estimators.base import floor_eigenvalues
-from dpstats.estimators.central.newton.far_rows import NEAR, asks_far, far_rows
+from dpstats.estimators.central.newton.far_rows import NEAR, SLOTS, far_rows
 from dpstats.estimators.numerics.entrywise import average, carried, operator_norm, symmetric_pattern
 from dpstats.protocol import Holder
 from dpstats.queries import Geometry, Gram, NormQuantile, Query
@@ -161,7 +161,7 @@ def whiten(
     told = 1 - 2 * holder.plan.noise(query, "reach").sd / n  # the largest share that noise can tell
     query = NormQuantile(grid, min(reached, max(0.5, told)), first.w.T)
     (radius,), _ = holder.ask(query, "reach")
-    if not asks_far(holder.plan):
+    if not holder.plan.asks(SLOTS[0]):
         return _second(holder, n, indicators, first, float(radius))
     far = far_rows(holder, first.w, float(radius), n)
     if not far.ratio:

@@ -86,7 +86,7 @@ def histograms(weight: float = 1.0) -> list[Request]:
 
 def without_scales(plan: Plan, design: Design) -> Plan:
     """The plan warning that scales are not found, with the n that suffices."""
-    if not (design.unscaled and design.by_value) or _asks_scales(plan):
+    if not (design.unscaled and design.by_value) or plan.asks(SLOTS[0]):
         return plan
     statement = (
         "Ranges are taken to be about as wide as their columns: noise would hide the scales of "
@@ -102,10 +102,6 @@ def enough_for_scales(plan: Plan, design: Design, share: float) -> int:
     mu = gdp_mu(plan.privacy.epsilon, plan.privacy.delta)
     norm = _norm(len(design.unscaled), design, plan.privacy)
     return round_up(norm / (mu * math.sqrt(_STAGES[0] * share) * _HOPELESS))
-
-
-def _asks_scales(plan: Plan) -> bool:
-    return any(m.slot == SLOTS[0] for m in plan.mechanisms)
 
 
 AnyEstimate = TypeVar("AnyEstimate", bound=InternalEstimate)
@@ -160,7 +156,7 @@ def found_units(
     remarks : tuple of str
         What could not be found.
     """
-    if not _asks_scales(holder.plan):
+    if not holder.plan.asks(SLOTS[0]):
         return design, {}, ()
     if not isinstance(holder, RowHolder):
         raise PlanError(

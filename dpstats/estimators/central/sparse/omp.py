@@ -343,7 +343,7 @@ def _predict(plan: Plan, design: Design, route: Route) -> Plan:
 
 def _expected(plan: Plan, route: Route, design: Design) -> tuple[float, float]:
     """What will be missed, and the error if nothing is; see `expected_errors`."""
-    return expected_errors(_Nobody(plan), route, layout(design))
+    return expected_errors(_NoHolder(plan), route, layout(design))
 
 
 def _warnings(
@@ -363,7 +363,7 @@ def _warnings(
 
 
 @dataclass(frozen=True)
-class _Nobody:
+class _NoHolder:
     """No holder: a plan asks nothing."""
 
     plan: Plan

@@ -8,7 +8,7 @@ t(4), heteroskedastic and skewed errors.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -45,7 +45,7 @@ from dpstats.queries import (
 if TYPE_CHECKING:
     from dpstats.design import Design
 
-__all__ = ["Schedule", "descend_linear"]
+__all__ = ["Schedule", "descend_linear", "first_spread"]
 
 Array = NDArray[np.float64]
 
@@ -102,6 +102,11 @@ class Schedule:
     def shortage(self) -> float:
         """By how much n or epsilon is too small to see anything."""
         return max(self.blur / 3, self.jitter / _MOST_JITTER)
+
+
+def first_spread(bound: float, beta: Array) -> ResidualQuantile:
+    """The search of the first step, which knows no more of residuals than their public bound."""
+    return ResidualQuantile(np.geomspace(2.0**-15 * bound, 2 * bound, 33), _SPREAD, beta)
 
 
 def descend_linear(holder: Holder[Query], public: Schedule, design: Design) -> CoefficientEstimate:
@@ -215,19 +220,16 @@ class _LinearDescent:
             # Positive-part James-Stein: the noise in the step has a known size.
             squared = float((inverse**2).sum()) * (noise / scale) ** 2
             step *= max(0.0, 1 - squared / max(float(step @ step), 1e-300))
-            b = self.within(b + step - hidden @ (hidden.T @ step), widest, math.sqrt(squared))
+            b = self.bounded(b + step - hidden @ (hidden.T @ step), widest, math.sqrt(squared))
         spread = self.spread(len(self.public.clips) - 1, b, spread)
         return _NearFit(b, spread, widest, scored)
 
     def spread(self, k: int, b: Array, before: float) -> float:
         """Standard deviation that a normal residual with this 70 % quantile of |r| would have."""
-        quantile = before * NORMAL_QUANTILE[_SPREAD]
-        grid = (
-            np.geomspace(2.0**-15 * self.bound, 2 * self.bound, 33)
-            if k == 0
-            else np.geomspace(quantile / 8, 2 * quantile, 9)
-        )
-        query = ResidualQuantile(grid, _SPREAD, self.beta(b))
+        beta, quantile = self.beta(b), before * NORMAL_QUANTILE[_SPREAD]
+        query = first_spread(self.bound, beta)
+        if k > 0:
+            query = replace(query, candidates=np.geomspace(quantile / 8, 2 * quantile, 9))
         (found,), _ = self.holder.ask(query, f"spread {k + 1}")
         return float(found) / NORMAL_QUANTILE[_SPREAD]
 
@@ -246,7 +248,7 @@ class _LinearDescent:
         """A clip of `c` spreads, within the public range and not negligible in it."""
         return min(2 * self.bound, max(c * spread, _LEAST_CLIP * min(self.bound, _WIDE)))
 
-    def within(self, b: Array, spread: float, error: float) -> Array:
+    def bounded(self, b: Array, spread: float, error: float) -> Array:
         """Coefficients drawn back to where fitted values vary by 1.2 `spread` at most.
 
         But no further than an error of this size explains: `spread` comes from a quantile, and

@@ -30,9 +30,11 @@ from dpstats.estimators.central.newton.remarks import (
 )
 from dpstats.estimators.central.newton.robust.glm_law import (
     NormalPredictor,
+    SolvedScore,
     Tuning,
     WeightedNormalRows,
     dispersion,
+    pooled_steps,
     residual_quantile,
     tune,
 )
@@ -139,18 +141,11 @@ def _remarks(descent: _GLMDescent, near: _NearEta, solution: Solution) -> tuple[
 # -- steps -------------------------------------------------------------------------------------
 
 
-class _Spread(NamedTuple):
+class _ResponseSpread(NamedTuple):
     """Spread of a normal response or dispersion of counts, and another that may be as true."""
 
     taken: float
     other: float
-
-
-class _SolvedScore(NamedTuple):
-    """Coefficients at which a score is expected, and their covariance due to its noise."""
-
-    b: Array
-    cov: Array
 
 
 class _NearEta(NamedTuple):
@@ -161,8 +156,8 @@ class _NearEta(NamedTuple):
 
     b: Array
     law: NormalPredictor
-    spread: _Spread
-    solved: _SolvedScore
+    spread: _ResponseSpread
+    solved: SolvedScore
 
 
 class _LastScore(NamedTuple):
@@ -218,7 +213,7 @@ class _GLMDescent:
         geometry = self.metric.geometry(math.sqrt(self.constant.size))
         b = self.level * self.constant
         law = NormalPredictor(self.level + self.offset.mean, math.hypot(_FIRST_SD, self.offset.sd))
-        spread, solved = 0.0, _SolvedScore(b, np.zeros((b.size, b.size)))
+        spread, solved = 0.0, SolvedScore(b, np.zeros((b.size, b.size)))
         for k in range(len(self.public.shares) - 1):
             spread = self.scale(k, b, law, spread).taken
             tuning = self.tuned(geometry, f"score {k + 1}", law, spread)
@@ -227,13 +222,13 @@ class _GLMDescent:
             curvature = self.n * self.curvature(b, tuning)
             to, slope = self.solve(score, b, curvature, self.n, tuning)
             inverse = np.linalg.inv(slope)
-            solved = _SolvedScore(to, noise**2 * inverse @ inverse)
+            solved = SolvedScore(to, noise**2 * inverse @ inverse)
             b = self.stepped(b, solved)
             law = self.rows.law(b)
         scale = self.scale(len(self.public.shares) - 1, b, law, spread)
         return _NearEta(b, law, scale, solved)
 
-    def scale(self, k: int, b: Array, law: NormalPredictor, before: float) -> _Spread:
+    def scale(self, k: int, b: Array, law: NormalPredictor, before: float) -> _ResponseSpread:
         """Spread of a normal response, dispersion of counts; see `Tuning`."""
         if self.family.name == "poisson":
             return self.dispersion(k, b, law, before) if k else self.first_dispersion(b, law)
@@ -242,7 +237,7 @@ class _GLMDescent:
             least, most = (before / 8, 2 * before) if k else (self.top * 2.0**-12, 2 * self.top)
             grid = expected * np.geomspace(least, most, 17 if k else 33)
             before = self.residual_quantile(k, b, grid) / expected
-        return _Spread(before, before)
+        return _ResponseSpread(before, before)
 
     def residual_quantile(self, k: int, b: Array, grid: Array) -> float:
         """A quantile of the residuals' size."""
@@ -250,7 +245,7 @@ class _GLMDescent:
         (found,), _ = self.holder.ask(query, f"spread {k + 1}")
         return float(found)
 
-    def first_dispersion(self, b: Array, law: NormalPredictor) -> _Spread:
+    def first_dispersion(self, b: Array, law: NormalPredictor) -> _ResponseSpread:
         """Dispersion of counts whose size is not known yet, from a quantile of residuals."""
         expected = residual_quantile(self.family, law, _QUANTILE["poisson"], 0.0)
         grid = expected * np.geomspace(0.8, max(2 * self.top / expected, 2.0), 33)
@@ -258,9 +253,9 @@ class _GLMDescent:
         mean = self.family.mean(law.eta)
         excess = ratio**2 - 1 if ratio > _TOLERATED else 0.0
         alpha = excess * float(law.average(mean) / law.average(mean**2))
-        return _Spread(alpha, alpha)
+        return _ResponseSpread(alpha, alpha)
 
-    def dispersion(self, k: int, b: Array, law: NormalPredictor, before: float) -> _Spread:
+    def dispersion(self, k: int, b: Array, law: NormalPredictor, before: float) -> _ResponseSpread:
         """Dispersion of counts, from the mean square of clipped residuals."""
         factor, mean = self.family.factor(law.eta), self.family.mean(law.eta)
         square = float(law.average(factor**2 * mean * (1 + before * mean)))
@@ -273,7 +268,7 @@ class _GLMDescent:
             dispersion(self.family, law, clip, (float(total) - s * noise) / self.n)
             for s in (0.0, 1.0, _CLEARLY)
         )
-        return _Spread(found, less) if surely > 0 else _Spread(0.0, found)
+        return _ResponseSpread(found, less) if surely > 0 else _ResponseSpread(0.0, found)
 
     def tuned(self, geometry: Geometry, slot: str, law: NormalPredictor, spread: float) -> Tuning:
         """Weight and clip of a step, for the noise that it will get."""
@@ -306,10 +301,10 @@ class _GLMDescent:
             expected, bent = self.rows.expected(b, at, tuning)
             slope = floor_eigenvalues(straight + level * bent, least)
             gap = score - level * expected - straight @ (at - b)
-            at = self.within(at + np.linalg.solve(slope, gap))
+            at = self.bounded(at + np.linalg.solve(slope, gap))
         return at, slope
 
-    def stepped(self, b: Array, solved: _SolvedScore) -> Array:
+    def stepped(self, b: Array, solved: SolvedScore) -> Array:
         """Coefficients after a step, shrunk by the size of its noise."""
         hidden = self.metric.unresolved
         step = solved.b - b
@@ -319,7 +314,7 @@ class _GLMDescent:
         moved: Array = b + step * max(0.0, 1 - squared / max(float(step @ step), 1e-300))
         return moved
 
-    def within(self, b: Array) -> Array:
+    def bounded(self, b: Array) -> Array:
         """Coefficients drawn back to where predictors vary by a public number at most."""
         limit = LARGEST_SD[self.family.link]
         if self.family.link == "identity":  # predictors are in the units of the response
@@ -406,10 +401,10 @@ def _solution(descent: _GLMDescent, near: _NearEta, last: _LastScore) -> Solutio
     floored = floor_eigenvalues(bread, min(_FLOOR * noise, level * size / 2))
     to, slope = descent.solve(last.score, near.b, floored, level, last.tuning)
     inverse = np.linalg.inv(slope)
-    solved = _SolvedScore(to, last.noise**2 * inverse @ inverse)
+    solved = SolvedScore(to, last.noise**2 * inverse @ inverse)
     if descent.family.name == "binomial":  # others clip, and the two scores differ in their target
         blurred = inverse @ np.diag(variances @ (to - near.b) ** 2) @ inverse
-        solved = _pooled(near.solved, solved, float(np.trace(blurred)))
+        solved = pooled_steps(near.solved, solved, float(np.trace(blurred)))
 
     # What the model says of the clip's bias was taken off, and is not quite believed.
     bias, _ = descent.rows.expected(near.b, near.b, last.tuning)
@@ -440,19 +435,3 @@ def _meat(last: _LastScore, bread: Array, variances: Array) -> Array:
     values, vectors = np.linalg.eigh(meat)
     positive: Array = (vectors * np.maximum(values, 0.0)) @ vectors.T
     return positive
-
-
-def _pooled(early: _SolvedScore, late: _SolvedScore, blurred: float) -> _SolvedScore:
-    """The last two steps as one, by weights inverse to the noise in them.
-
-    Both end at the root of one score of the rows, each off by its own noise and by the error of its
-    curvature times the way it went, of size `blurred` for the later one. What they disagree by
-    beyond that counts as noise of the earlier one.
-    """
-    own, other = float(np.trace(late.cov)), float(np.trace(early.cov))
-    gap = float(((late.b - early.b) ** 2).sum())
-    weight = own / (own + other + max(0.0, gap - own - other - blurred))
-    return _SolvedScore(
-        (1 - weight) * late.b + weight * early.b,
-        (1 - weight) ** 2 * late.cov + weight**2 * early.cov,
-    )

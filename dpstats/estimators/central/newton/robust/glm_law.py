@@ -24,9 +24,11 @@ __all__ = [
     "NOTHING",
     "Moments",
     "NormalPredictor",
+    "SolvedScore",
     "Tuning",
     "WeightedNormalRows",
     "dispersion",
+    "pooled_steps",
     "residual_quantile",
     "tune",
 ]
@@ -379,3 +381,26 @@ _INSIDE: dict[str, Callable[[Array, Array, float], Array]] = {
     "poisson": _counts_inside,
     "gaussian": lambda mu, c, spread: unclipped(c / spread),
 }
+
+
+class SolvedScore(NamedTuple):
+    """Coefficients at which a score is expected, and their covariance due to its noise."""
+
+    b: Array
+    cov: Array
+
+
+def pooled_steps(early: SolvedScore, late: SolvedScore, blurred: float) -> SolvedScore:
+    """The last two steps as one, by weights inverse to the noise in them.
+
+    Both end at the root of one score of the rows, each off by its own noise and by the error of its
+    curvature times the way it went, of size `blurred` for the later one. What they disagree by
+    beyond that counts as noise of the earlier one.
+    """
+    own, other = float(np.trace(late.cov)), float(np.trace(early.cov))
+    gap = float(((late.b - early.b) ** 2).sum())
+    weight = own / (own + other + max(0.0, gap - own - other - blurred))
+    return SolvedScore(
+        (1 - weight) * late.b + weight * early.b,
+        (1 - weight) ** 2 * late.cov + weight**2 * early.cov,
+    )

@@ -22,7 +22,7 @@ from dpstats.estimators.bounds import (
 )
 from dpstats.estimators.central.counted import CountingMethod, counted_plan
 from dpstats.estimators.central.newton.remarks import blur_warnings, covering
-from dpstats.estimators.central.newton.robust.descent import Schedule, descend_linear
+from dpstats.estimators.central.newton.robust.descent import Schedule, descend_linear, first_spread
 from dpstats.estimators.central.newton.typical import Case, expect_typical
 from dpstats.estimators.central.scales.search import in_found_scales, with_scales, without_scales
 from dpstats.estimators.guesses import max_rows
@@ -190,7 +190,9 @@ def _schedule(design: Design, privacy: Privacy, n: int) -> Schedule:
     steps = _STEPS_IF_NOISY if unit * d > _NOISY else _STEPS
     adaptive = unit * d <= _DOMINATED
     blur = acute * math.sqrt(2) * d**1.5 / (mu * math.sqrt(_WHITENED) * n)
-    jitter = rows * math.sqrt(5) / (mu * math.sqrt(_FIRST_SPREAD) * n)
+    search = first_spread(1.0, np.zeros(d))
+    comparison = search.sensitivity(privacy.neighbors, rows) * math.sqrt(search.comparisons)
+    jitter = comparison / (mu * math.sqrt(_FIRST_SPREAD) * n)
     moments = min(1.0, max(_LEAST_PART, blur / _CLEAR_BLUR))
     counts = min(1.0, max(_LEAST_PART, jitter / _CLEAR_JITTER))
     growing = [_GROWTH**k for k in range(steps)]

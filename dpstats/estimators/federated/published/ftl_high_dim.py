@@ -22,10 +22,11 @@ from dpstats.estimators.base import (
     schedule,
 )
 from dpstats.estimators.bounds import rates
-from dpstats.estimators.federated.printed import (
+from dpstats.estimators.federated.published.printed import (
     DISTANCE,
     PrintedMethod,
     SiteAnswers,
+    SitesDescent,
     clips,
     how_far,
 )
@@ -196,7 +197,7 @@ class FTLHighDim(PrintedMethod):
     def asked(self, sites: SiteAnswers, design: Design, plan: Plan) -> CoefficientEstimate:
         """Detect, choose, and descend."""
         facts = sparse_guess(design, int(plan.options["sparsity"]))
-        descent = _SparseDescent(sites, facts, plan)
+        descent = _SparseSteps(sites, plan, facts)
         alone = descent.alone()
         kept, apart = descent.near(alone)
         target = next(iter(sites.plans))
@@ -225,27 +226,16 @@ class FTLHighDim(PrintedMethod):
 
 
 @dataclass(frozen=True, eq=False)
-class _SparseDescent:
-    """Steps on batches of the sites' halves, in standardised units."""
+class _SparseSteps(SitesDescent):
+    """In standardised units."""
 
-    sites: SiteAnswers
     facts: SparseGuess
-    plan: Plan
-
-    @property
-    def steps(self) -> int:
-        """T, of each half."""
-        return int(self.plan.options["steps"])
 
     @property
     def rate(self) -> float:
         """The paper's step size for eigenvalues up to L, times what was asked for."""
         top = self.facts.top
         return float(self.plan.options["step_size"]) * 9 / (10 * top) * (1 - 0.296 / top**4)
-
-    def batch(self, site: str) -> float:
-        """Rows of one batch."""
-        return self.sites.plans[site].n / (2 * self.steps)
 
     def clips(self, beta: Mapping[str, Array], half: int, part: int) -> dict[str, float]:
         """R_t of each site, twice what PrivateVariance and its logarithm say."""

@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 
 from dpstats.estimators.base import Request, make_plan, need_delta, need_positive
 from dpstats.estimators.bounds import rates
-from dpstats.estimators.federated.printed import (
+from dpstats.estimators.federated.published.printed import (
     DISTANCE,
     PrintedMethod,
     SiteAnswers,
+    SitesDescent,
     clips,
     how_far,
 )
@@ -165,7 +166,7 @@ class FTLLowDim(PrintedMethod):
 
     def asked(self, sites: SiteAnswers, design: Design, plan: Plan) -> CoefficientEstimate:
         """Detect, then descend."""
-        descent = _DenseDescent(sites, guess(design), plan)
+        descent = _DenseSteps(sites, plan, guess(design))
         alone, spreads = descent.alone()
         kept, apart = descent.near(alone, spreads)
         beta = descent.together(kept)
@@ -189,26 +190,13 @@ class FTLLowDim(PrintedMethod):
 
 
 @dataclass(frozen=True, eq=False)
-class _DenseDescent:
-    """Steps on parts of the sites' rows."""
-
-    holder: SiteAnswers
+class _DenseSteps(SitesDescent):
     facts: Guess
-    plan: Plan
-
-    @property
-    def steps(self) -> int:
-        """T, of each half."""
-        return int(self.plan.options["steps"])
 
     @property
     def rate(self) -> float:
         """Of descent."""
         return float(self.plan.options["step_size"])
-
-    def batch(self, site: str) -> float:
-        """Rows of one part."""
-        return self.holder.plans[site].n / (2 * self.steps)
 
     def gradients(
         self, beta: Mapping[str, Array], part: int
@@ -216,11 +204,11 @@ class _DenseDescent:
         """Mean clipped gradient of each site's batch, the sd of its noise, and its clip."""
         geometry = Geometry(float(self.plan.options["radius"]))
         found_clips = clips(
-            self.holder, beta, "pairs", part, (2 * self.steps, 1.0, self.facts.bound)
+            self.sites, beta, "pairs", part, (2 * self.steps, 1.0, self.facts.bound)
         )
         scores = {site: Score(geometry, beta[site], c) for site, c in found_clips.items()}
         found, noises = {}, {}
-        for site, (score, law) in self.holder.each(scores, "step", part).items():
+        for site, (score, law) in self.sites.each(scores, "step", part).items():
             found[site] = score / self.batch(site)
             noises[site] = law.sd / self.batch(site)
         return found, noises, found_clips
@@ -230,13 +218,13 @@ class _DenseDescent:
         gram, rate = self.facts.gram, self.rate
         d = len(gram)
         keep = np.eye(d) - rate * gram
-        beta = {site: np.zeros(d) for site in self.holder.plans}
+        beta = {site: np.zeros(d) for site in self.sites.plans}
         spread = {site: np.zeros((d, d)) for site in beta}
         for t in range(self.steps):
             found, noises, clip = self.gradients(beta, t)
             beta = {site: beta[site] + rate * g for site, g in found.items()}
             for site in beta:
-                sd = clip[site] / (log_factor(self.holder.plans[site].n) * _LEAST)
+                sd = clip[site] / (log_factor(self.sites.plans[site].n) * _LEAST)
                 own = noises[site] ** 2 * np.eye(d) + sd**2 * gram / self.batch(site)
                 spread[site] = keep @ spread[site] @ keep + rate**2 * own
         return beta, {site: spread[site] for site in beta}
@@ -247,7 +235,7 @@ class _DenseDescent:
         """The target and the sources that are not told from it; of each its distance, with p."""
         from scipy.stats import chi2
 
-        target = next(iter(self.holder.plans))
+        target = next(iter(self.sites.plans))
         sources = [site for site in beta if site != target]
         constant = self.plan.options["threshold"]
         level, d = _LEVEL / max(len(sources), 1), beta[target].size
@@ -265,7 +253,7 @@ class _DenseDescent:
 
     def printed_rate(self, site: str) -> float:
         """r of equation (17), at the rows of a site's half, in sds of its residuals as guessed."""
-        plan, d = self.holder.plans[site], len(self.facts.gram)
+        plan, d = self.sites.plans[site], len(self.facts.gram)
         n, epsilon, delta = plan.n / 2, plan.privacy.epsilon, plan.privacy.delta
         logs = math.log(math.log(n) / FAILURE)
         sampling = logs * math.sqrt(d * math.log(n) / n)
@@ -278,7 +266,7 @@ class _DenseDescent:
         beta = np.zeros(len(self.facts.gram))
         for t in range(self.steps, 2 * self.steps):
             found, _, _ = self.gradients(dict.fromkeys(kept, beta), t)
-            rows = {site: self.holder.plans[site].n for site in found}
+            rows = {site: self.sites.plans[site].n for site in found}
             mean = sum(rows[site] * g for site, g in found.items()) / sum(rows.values())
             beta = beta + self.rate * mean
             kept = list(found)

@@ -20,7 +20,7 @@ from dpstats.queries import Query
 if TYPE_CHECKING:
     from dpstats.design import Design
 
-__all__ = ["DISTANCE", "PrintedMethod", "SiteAnswers", "clips", "how_far"]
+__all__ = ["DISTANCE", "PrintedMethod", "SiteAnswers", "SitesDescent", "clips", "how_far"]
 
 Array = NDArray[np.float64]
 
@@ -63,6 +63,23 @@ class PrintedMethod(RoundsMethod):
         if not isinstance(holder, SiteAnswers):
             return super().fit(holder, design, plan)
         return self.asked(holder, design, plan)
+
+
+@dataclass(frozen=True, eq=False)
+class SitesDescent:
+    """Steps on parts of the sites' rows."""
+
+    sites: SiteAnswers
+    plan: Plan
+
+    @property
+    def steps(self) -> int:
+        """T, of each half."""
+        return int(self.plan.options["steps"])
+
+    def batch(self, site: str) -> float:
+        """Rows of one part."""
+        return self.sites.plans[site].n / (2 * self.steps)
 
 
 def how_far(options: Options) -> float:

@@ -1,0 +1,1 @@
+"""Methods as published, with their errors corrected."""
