@@ -42,7 +42,7 @@ from dpstats.estimators.central.newton.parts import (
     told_apart,
     whole,
 )
-from dpstats.estimators.central.newton.questions import ExpectedRows, Questions
+from dpstats.estimators.central.newton.questions import Curved, ExpectedRows, Questions
 from dpstats.estimators.central.newton.secant import SecantCurvature, along, untold
 from dpstats.estimators.central.newton.tail_law import TailLaw, allowed
 from dpstats.estimators.central.newton.whitening import Metric, coordinates
@@ -193,7 +193,7 @@ class Climb(ABC):
         bread = self.bread(b, clip)
         first = self.last(0, b, clip)
         score = whole(first, self.peeled)
-        b = self.bounded(b + self.late_step(b, score, bread))
+        b = self.corrected(b, self.bounded(b + self.late_step(b, score, bread)))
         foresee(self.holder, [*self.halves(b, clip), self.squares(b, clip)])
         second = self.last(1, b, clip)
         bread, told = self.told(bread, as_asked(first), as_asked(second))
@@ -233,6 +233,10 @@ class Climb(ABC):
         }
         return found, said
 
+    def corrected(self, b: Array, to: Array) -> Array:
+        """Where a step ends that corrects earlier ones."""
+        return to
+
     def outer_score(self, b: Array, clip: float) -> Array:
         """Sum that the model expects of what a clip leaves of scores beyond half of it."""
         return np.zeros_like(b)
@@ -270,7 +274,8 @@ class Climb(ABC):
 
     def carried(self, bread: Bread, before: Array, after: Array) -> tuple[Bread, bool]:
         """The curvature at another place, changed as the model's is, and whether it knows that."""
-        there, here = self.rows.curvature(before), self.rows.curvature(after)
+        rows = self.between(before, after)
+        there, here = rows.curvature(before), rows.curvature(after)
         grown = float(np.trace(here) / np.trace(there))
         if not 1 / _MOST_GROWN <= grown <= _MOST_GROWN:  # the model knows little of so long a step
             factor = float(np.clip(grown, 1 / _MOST_GROWN, _MOST_GROWN))
@@ -278,6 +283,10 @@ class Climb(ABC):
         unit = bread.level * before.size / float(np.trace(there))
         matrix = bread.matrix + unit * (here - there)
         return bread._replace(matrix=matrix, level=grown * bread.level), True
+
+    def between(self, before: Array, after: Array) -> Curved:
+        """What rows are expected to be like where the curvature is carried from one to another."""
+        return self.rows
 
     @property
     def family(self) -> Family:
@@ -344,7 +353,7 @@ class Climb(ABC):
         law = self.counted(law, 0, b, noise)
         score, spread = self.score("middle score", b, law.best(noise, b.size))
         middle = ScoreAt(b, Whole(score, spread**2, np.zeros_like(b)))
-        b = self.stepped(b, score, spread, 1.0)
+        b = self.corrected(b, self.stepped(b, score, spread, 1.0))
         for k in range(1, len(COUNTS)):
             law = self.counted(law, k, b, noise)
         return law, b, middle

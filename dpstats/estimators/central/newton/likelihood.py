@@ -17,16 +17,17 @@ from dpstats.estimators.central.newton import dispersion
 from dpstats.estimators.central.newton.budget import (
     EXPECTED,
     FAR,
+    between_0_and_1,
     looks_far,
     resolved,
     short_scores,
 )
-from dpstats.estimators.central.newton.climb import Bread, Climb, whitened
+from dpstats.estimators.central.newton.climb import Bread, Climb, solved, whitened
 from dpstats.estimators.central.newton.conclusion import Conclusion, response_spread
 from dpstats.estimators.central.newton.curvature import drawn_to
 from dpstats.estimators.central.newton.far_rows import far_columns
 from dpstats.estimators.central.newton.identification import NOTHING
-from dpstats.estimators.central.newton.normal_rows import NormalRows
+from dpstats.estimators.central.newton.normal_rows import NormalRows, SplitRows
 from dpstats.estimators.central.newton.parts import ScoreAt
 from dpstats.estimators.central.newton.questions import PredictorQuestions
 from dpstats.estimators.central.newton.rare_levels import LevelSums
@@ -38,6 +39,7 @@ from dpstats.estimators.central.newton.remarks import (
     reported,
 )
 from dpstats.estimators.central.newton.start import Start
+from dpstats.estimators.central.newton.whitening import indicators
 from dpstats.estimators.central.sandwich import noisy_count
 from dpstats.estimators.guesses import response_grid
 from dpstats.families import GAUSSIAN, Family
@@ -216,15 +218,42 @@ class PredictorClimb(Climb):
         then has other means than normal rows of its variance, by a multiple on the way of one long
         step, from where the next steps do not come back.
         """
-        to, family = super().stepped(b, score, noise, kept), self.family
-        if family == GAUSSIAN or family.link not in LEAP:
-            return to
-        most = LEAP[family.link]
-        if family.link in MORE:
-            mean = float(family.mean(np.array([self.rows.predictor(b)[0]]))[0])
-            most *= 1 + MORE[family.link] * min(mean, 1 - mean)
-        shorter: Array = b + (to - b) * min(1.0, most / max(self.rows.spread(to - b), 1e-300))
+        to = super().stepped(b, score, noise, kept)
+        shorter: Array = b + (to - b) * min(
+            1.0, self._leap(b) / max(self.rows.spread(to - b), 1e-300)
+        )
         return shorter
+
+    def corrected(self, b: Array, to: Array) -> Array:
+        """Where a step ends that corrects earlier ones: no far way off along any level.
+
+        What predictors of a rare level's rows change by hardly shows in how all of them vary.
+        """
+        most, level = self._leap(b), between_0_and_1(self.design)
+        if not (level.any() and math.isfinite(most)):
+            return to
+        change = self.asks.w @ (to - b)
+        change[level] = np.clip(change[level], -most, most)
+        return b + solved(self.asks.w, change)
+
+    def between(self, before: Array, after: Array) -> NormalRows | SplitRows:
+        """Rows split by the level whose coefficient changes most: its mean is not normal rows'."""
+        marks = indicators(self.design)
+        if not marks.any() or self.family == GAUSSIAN:
+            return self.rows
+        j = int(np.argmax(marks * np.abs(self.asks.w @ (after - before))))
+        mark = solved(self.asks.w, np.eye(len(marks))[j])  # the column, of z
+        return self.rows.split(mark)
+
+    def _leap(self, b: Array) -> float:
+        """Standard deviation of linear predictors that a step may change them by."""
+        family = self.family
+        if family == GAUSSIAN or family.link not in LEAP:
+            return math.inf
+        if family.link not in MORE:
+            return LEAP[family.link]
+        mean = float(family.mean(np.array([self.rows.predictor(b)[0]]))[0])
+        return LEAP[family.link] * (1 + MORE[family.link] * min(mean, 1 - mean))
 
     def rarer(self, b: Array) -> float:
         """Share of rows with the rarer answer, or with a count above 0, but at most half.

@@ -18,16 +18,20 @@ from dpstats.queries import (
     WhitenedScore,
 )
 
-__all__ = ["ExpectedRows", "PredictorQuestions", "Questions"]
+__all__ = ["Curved", "ExpectedRows", "PredictorQuestions", "Questions"]
 
 Array = NDArray[np.float64]
 
 
-class ExpectedRows(Protocol):
-    """What a model expects of rows, at whitened coefficients."""
+class Curved(Protocol):
+    """What a model expects of the curvature, at whitened coefficients."""
 
     def curvature(self, b: Array) -> Array:
-        """Fisher information of one row at `b`, positive definite."""
+        """Fisher information of one row at `b`."""
+
+
+class ExpectedRows(Curved, Protocol):
+    """What a model expects of rows, at whitened coefficients."""
 
     def to(self, b: Array, score: Array) -> Array:
         """Coefficients at which rows would have this mean `score` at `b`."""
