@@ -42,7 +42,7 @@ from dpstats.estimators.central.newton.parts import (
     told_apart,
     whole,
 )
-from dpstats.estimators.central.newton.questions import Curved, ExpectedRows, Questions
+from dpstats.estimators.central.newton.questions import ExpectedRows, Questions
 from dpstats.estimators.central.newton.secant import SecantCurvature, along, untold
 from dpstats.estimators.central.newton.tail_law import TailLaw, allowed
 from dpstats.estimators.central.newton.whitening import Metric, coordinates
@@ -284,8 +284,8 @@ class Climb(ABC):
         matrix = bread.matrix + unit * (here - there)
         return bread._replace(matrix=matrix, level=grown * bread.level), True
 
-    def between(self, before: Array, after: Array) -> Curved:
-        """What rows are expected to be like where the curvature is carried from one to another."""
+    def between(self, before: Array, after: Array) -> ExpectedRows:
+        """What rows are expected to be like between two places."""
         return self.rows
 
     @property
@@ -297,8 +297,9 @@ class Climb(ABC):
         """A step as far as the means of normal rows bend on its way, unless that is far off it."""
         if self.family == GAUSSIAN:
             return step
-        straight = self.rows.curvature(at) @ step
-        found: Array = self.rows.to(at, straight) - at
+        rows = self.between(at, at + step)
+        straight = rows.curvature(at) @ step
+        found: Array = rows.to(at, straight) - at
         far = np.linalg.norm(found - step) > _MOST_BEND * np.linalg.norm(step)
         return step if far else found
 

@@ -239,7 +239,7 @@ class PredictorClimb(Climb):
     def between(self, before: Array, after: Array) -> NormalRows | SplitRows:
         """Rows split by the level whose coefficient changes most: its mean is not normal rows'."""
         marks = indicators(self.design)
-        if not marks.any() or self.family == GAUSSIAN:
+        if not (marks.any() and self.family.canonical) or self.family == GAUSSIAN:
             return self.rows
         j = int(np.argmax(marks * np.abs(self.asks.w @ (after - before))))
         mark = solved(self.asks.w, np.eye(len(marks))[j])  # the column, of z
@@ -307,7 +307,7 @@ class PredictorClimb(Climb):
         matrix, variances, level = drawn_to(
             answer.value,
             answer.noise.sd,
-            self.rows.curvature(b),
+            self.between(self.start, b).curvature(b),
             self.found.metric.variances / self.n**2,
         )
         missed = self.holder.plan.noise(query, "steepest").sd / self.n

@@ -218,3 +218,16 @@ class SplitRows:
         level, others = self.level.information(b), self.others.information(b)
         matrix: Array = self.share * level + (1 - self.share) * others
         return matrix
+
+    def to(self, b: Array, score: Array) -> Array:
+        """Coefficients at which rows would have this mean `score` at `b`; of a canonical link."""
+        wanted, at = self._first(b) + score, b
+        for _ in range(_ITERATIONS):
+            at = at + _held(np.linalg.lstsq(self.curvature(at), wanted - self._first(at))[0])
+        return at
+
+    def _first(self, b: Array) -> Array:
+        """Mean of z times the mean response."""
+        level, others = self.level._first(b), self.others._first(b)
+        first: Array = self.share * level + (1 - self.share) * others
+        return first

@@ -18,20 +18,16 @@ from dpstats.queries import (
     WhitenedScore,
 )
 
-__all__ = ["Curved", "ExpectedRows", "PredictorQuestions", "Questions"]
+__all__ = ["ExpectedRows", "PredictorQuestions", "Questions"]
 
 Array = NDArray[np.float64]
 
 
-class Curved(Protocol):
-    """What a model expects of the curvature, at whitened coefficients."""
+class ExpectedRows(Protocol):
+    """What a model expects of rows, at whitened coefficients."""
 
     def curvature(self, b: Array) -> Array:
         """Fisher information of one row at `b`."""
-
-
-class ExpectedRows(Curved, Protocol):
-    """What a model expects of rows, at whitened coefficients."""
 
     def to(self, b: Array, score: Array) -> Array:
         """Coefficients at which rows would have this mean `score` at `b`."""
