@@ -76,6 +76,8 @@ PRIOR_SD = {"logit": 2.0, "probit": 1.2, "log": 1.0, "cloglog": 1.2}
 LEAP = {"logit": 1.0, "probit": 0.6, "log": 0.6, "cloglog": 0.8}
 # ratio: how much more, for each unit of the share of the rarer answer, where means bend both ways
 MORE = {"logit": 2.0, "probit": 2.0}
+# ratio: change of a level's coefficient to that, at most, in steps that correct earlier ones
+_OF_LEVEL = 1.5
 _FARTHEST = 5.0  # number: units of the mean predictor from its start, at most
 
 
@@ -229,7 +231,7 @@ class PredictorClimb(Climb):
 
         What predictors of a rare level's rows change by hardly shows in how all of them vary.
         """
-        most, level = self._leap(b), between_0_and_1(self.design)
+        most, level = _OF_LEVEL * self._leap(b), between_0_and_1(self.design)
         if not (level.any() and math.isfinite(most)):
             return to
         change = self.asks.w @ (to - b)
