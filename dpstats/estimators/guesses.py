@@ -40,7 +40,11 @@ _MANY_COLUMNS = 50  # wording: beyond, sparsity is offered
 _GRID = 129  # numerical: values of a response that a quantile is found among
 _COLUMNS = (
     "Columns are as spread as a uniform law on their declared range (standard deviation 1 in "
-    "declared scales) and uncorrelated; dp.private_ranges finds the scales of narrower ones."
+    "declared scales) and uncorrelated."
+)
+_NARROWER = (
+    " The wider a range without scale=, the smaller the errors that are planned, not those that "
+    "come out: of a column k times narrower than that they are up to k^2 times as large."
 )
 _RESPONSE = (
     "The residual standard deviation is a quarter of the response's half-range (the declared "
@@ -91,11 +95,13 @@ def guess(design: Design) -> Guess:
     # Two standard deviations of the squared norm, as spread as that of uniform columns, above it.
     squared = float(np.trace(gram)) + 2 * math.sqrt(float(np.sum(spread**2)))
     bound = response_bound(design)
+    narrower = _NARROWER if any(place < len(low) for place in design.unscaled) else ""
     return Guess(
         gram=gram,
         radius=min(math.sqrt(squared), float(design.norm_bound)),
         bound=bound,
         sd=min(1.0, bound / 4),
+        assumptions=(_COLUMNS + narrower, _RESPONSE),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dpstats.accounting.events import Event, Parallel, Selection, event_to_dict
 from dpstats.errors import PlanError
 from dpstats.privacy import Federated, Neighbors, Privacy
-from dpstats.text import grid, plain, with_digits, wrap
+from dpstats.text import WIDTH, grid, plain, with_digits, wrap
 
 if TYPE_CHECKING:
     from dpstats.queries import Query
@@ -211,7 +211,7 @@ class Plan:
         if self.predicted_se:
             what = "coefficient" if self.parameters == self.names else "parameter"
             rows = list(zip(self.parameters, self._expected(), strict=True))
-            lines += ["", *grid((what, "expected std err"), rows[:_LISTED], numbers=(1,))]
+            lines += ["", *_listed(what, rows[:_LISTED])]
             if (left := len(rows) - _LISTED) > 0:
                 lines += [f"and {left:,} more, in plan.parameters and plan.predicted_se."]
         if not math.isnan(self.privacy_share):
@@ -305,6 +305,13 @@ def _range(low: float, high: float) -> str:
     """Two numbers of two digits, or one where they are alike."""
     ends = [with_digits(low, 2), with_digits(high, 2)]
     return " to ".join(dict.fromkeys(ends))
+
+
+def _listed(what: str, rows: Sequence[tuple[str, str]]) -> list[str]:
+    """Expected standard errors as a table, or where units are too long for one, as lines."""
+    if all(len(plain(cell)) <= WIDTH for _, cell in rows):
+        return grid((what, "expected std err"), rows, numbers=(1,))
+    return [f"{what}: expected std err", *wrap([f"{a}: {b}" for a, b in rows], indent="    ")]
 
 
 def _law(event: Event) -> str:

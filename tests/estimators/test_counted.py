@@ -50,3 +50,39 @@ def test_a_fit_of_many_columns_does_not_speak_of_noise_but_of_what_is_there() ->
         assert not said
     found = fitted(columns, 0.5, 1).estimate.remarks
     assert [t for t in found if "values of" in t and f"'x{columns - 1}'" in t]
+
+
+def cut(n: int, share: float, seed: int) -> dp.Model:
+    """A response, that share of which lies above its declared range."""
+    rng = np.random.default_rng(seed)
+    x, z = rng.normal(50, 10, n), rng.uniform(0, 1, n)
+    y = 100 + 2 * x + 5 * z + rng.normal(0, 5, n)
+    top = float(np.quantile(y, 1 - share))
+    schema = dp.Schema(x=dp.Numeric(0, 100), z=dp.Numeric(0, 1), y=dp.Numeric(0, top))
+    return dp.ols("y ~ x + z", {"x": x, "z": z, "y": y}, schema)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("n", "share"), [(2_000, 0.2), (5_000, 0.1)])
+def test_a_response_that_is_cut_is_named_where_rows_are_few(n: int, share: float) -> None:
+    """No interval of the slope holds; at .4 % of the budget 3 and 5 of 15 fits said so."""
+    fits = [
+        cut(n, share, seed).fit(dp.Central(1.0, 1e-6), noise=SeededNoise(seed)) for seed in range(8)
+    ]
+    named = [any("'y' were outside" in t for t in fit.estimate.remarks) for fit in fits]
+    assert sum(named) >= 7
+    assert not any(abs(fit.params["x"] - 2) < 1.96 * fit.bse["x"] for fit in fits)
+
+
+def test_counting_takes_no_more_than_it_needs() -> None:
+    def planned(n: int) -> tuple[float, str]:
+        plan = cut(n, 0.2, 0).plan(dp.Central(1.0, 1e-6))
+        costs = {m.slot: m.event.rho for m in plan.mechanisms}
+        return costs["astray"] / sum(costs.values()), " ".join(plan.assumptions)
+
+    few, enough, many = planned(500), planned(5_000), planned(200_000)
+    assert few[0] == pytest.approx(0.03, rel=0.02)
+    assert 0.004 < enough[0] < 0.03
+    assert many[0] == pytest.approx(0.004, rel=0.02)
+    assert "noise hides less than" in few[1]
+    assert "noise hides less than" not in enough[1] + many[1]

@@ -131,7 +131,7 @@ def test_a_level_with_a_twentieth_of_the_mean_is_held() -> None:
 
 
 def test_steps_that_correct_earlier_ones_go_no_far_way_along_a_level() -> None:
-    """A mean twenty times as large in a level of 5 %: of 24 fits 14 were 66 to 84 off, now one is."""
+    """Of 24 fits 14 were 66 to 84 standard errors off, now one is."""
     off = []
     for seed in range(8):
         model, plain = counts(seed, 3.0, 0.05)

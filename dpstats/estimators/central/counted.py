@@ -5,14 +5,17 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
 import numpy as np
 
+from dpstats.accounting import gdp_mu
 from dpstats.estimators.base import Method, Request, make_plan
+from dpstats.estimators.guesses import max_rows
 from dpstats.privacy import Neighbors, Privacy
-from dpstats.protocol import Estimate, Estimator, Holder, Options, Plan
+from dpstats.protocol import Estimate, Estimator, Holder, NoiseLaw, Options, Plan
 from dpstats.queries import AstrayCounts, Query
+from dpstats.queries.base import Norm
 
 if TYPE_CHECKING:
     from dpstats.design import Design
@@ -22,10 +25,13 @@ __all__ = ["ASTRAY", "CountingMethod", "counted_plan", "is_known"]
 AnyEstimate = TypeVar("AnyEstimate", bound=Estimate)
 
 ASTRAY = "astray"
-_SHARE = 0.004  # budget: counting values that are outside of what is declared
-_PURE_SHARE = 0.01  # budget: the same as a share of epsilon, where noise is Laplace noise
+# budget: counting values that are outside of what is declared, at least and at most
+_LEAST, _MOST = 0.004, 0.03
+# budget: the same as a share of epsilon, where noise is Laplace noise
+_PURE_LEAST, _PURE_MOST = 0.01, 0.03
 _APART = 30  # wording: inputs that are counted one by one
 _MANY = 0.05  # wording: share of values astray that is said
+_UNTOLD = 0.07  # wording: share of values astray, from which on it is said that noise hides it
 _CHANCE = 0.003  # wording: chance that noise alone makes a fit say so of any column
 _ROUGH = 0.01  # wording: error of such a share, from which it is said
 _FEWER = 0.5  # wording: share of the rows that contribute, below which it is said
@@ -75,12 +81,41 @@ def counted_plan(
     if not design.by_value:  # where values by themselves are not read
         return make_plan(method, design, privacy, n, asks, options)
     total = sum(ask.weight for ask in asks)
-    weight = total * _SHARE / (1 - _SHARE)
-    first = Request(ASTRAY, weight, _PURPOSE)
-    if not any(ask.kind == "gaussian" for ask in asks):  # delta may be 0
-        weight = total * (_PURE_SHARE if privacy.delta == 0 else _PURE_SHARE**2)
+    if any(ask.kind == "gaussian" for ask in asks):
+        share = float(np.clip(_needed(design, privacy, n, "gaussian"), _LEAST, _MOST))
+        first = Request(ASTRAY, total * share / (1 - share), _PURPOSE)
+    else:  # delta may be 0
+        share = float(np.clip(_needed(design, privacy, n, "laplace"), _PURE_LEAST, _PURE_MOST))
+        weight = total * (share if privacy.delta == 0 else share**2)
         first = Request(ASTRAY, weight, _PURPOSE, kind="laplace")
-    return make_plan(method, design, privacy, n, [first, *asks], options)
+    plan = make_plan(method, design, privacy, n, [first, *asks], options)
+    return replace(plan, assumptions=(*plan.assumptions, *_untold(plan, design)))
+
+
+def _needed(
+    design: Design, privacy: Privacy, n: int, kind: Literal["gaussian", "laplace"]
+) -> float:
+    """Share of the budget (of epsilon for Laplace noise) at which what is to be said is told."""
+    _, sizes = _groups(design)
+    query = AstrayCounts(sizes, "l1" if kind == "laplace" else "l2")
+    law = NoiseLaw(kind, query.sensitivity(privacy.neighbors, max_rows(design)))
+    hides = law.upper(_CHANCE / (2 * len(sizes))) / (_MANY * max(n, 1))  # at a unit of noise
+    if kind == "laplace":
+        return hides / privacy.epsilon
+    return float((hides / gdp_mu(privacy.epsilon, privacy.delta)) ** 2)
+
+
+def _untold(plan: Plan, design: Design) -> tuple[str, ...]:
+    """That noise hides shares of values astray which a fit is to speak of."""
+    _, sizes = _groups(design)
+    halves = 2 if plan.mechanism(ASTRAY).branch else 1
+    norm: Norm = "l1" if plan.mechanism(ASTRAY).event.kind == "laplace" else "l2"
+    noise = plan.noise(AstrayCounts(sizes, norm), ASTRAY)
+    hidden = noise.upper(_CHANCE / (2 * len(sizes))) * halves / max(plan.n, 1)
+    if hidden < _UNTOLD:
+        return ()
+    less = f"less than {hidden:.0%} of a column" if hidden < 1 else "any number"
+    return (f"Hardly a value is outside of its declared range or missing: noise hides {less}.",)
 
 
 def _asked(
@@ -100,7 +135,7 @@ def _asked(
     gaps = [effect_of_gaps if name in covariates else _NOTHING for name in names]
     moved = ["and were moved to its ends: declare a wider one"] * len(names)
     words = (("outside the declared range", moved), ("missing or of no declared level", gaps))
-    near = 1.96 * answer.noise.sd / n
+    near = answer.noise.upper(0.025) / n
     rough = f" (a share that is known to within {near:.0%})" if near >= _ROUGH else ""
 
     def said(share: float) -> str:

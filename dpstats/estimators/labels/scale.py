@@ -15,7 +15,7 @@ from dpstats.estimators.labels.base import covariates_of
 from dpstats.estimators.labels.sums import deviation, label_norm
 from dpstats.estimators.numerics.cells import Column
 from dpstats.privacy import LabelOnly
-from dpstats.protocol import LabelHolder
+from dpstats.protocol import LabelHolder, NoiseLaw
 from dpstats.queries.base import Norm
 from dpstats.queries.label_cells import LabelAstray, LabelCells
 from dpstats.queries.labels import Interval, SquaredResiduals
@@ -34,10 +34,13 @@ _LEAST, _MOST = 0.015, 0.12  # budget: the least and the most that is spent on t
 _HOPELESS = 0.05  # ratio: noise of a cell to the rows, from which nothing would be found
 _SPREAD = 0.02  # budget: the second moment, which has the tails that cells leave out
 _CLIP = 8.0  # sds: clip of the second moment, in scales of the cells
-_COUNTS = 0.004  # budget: counting responses that are outside of what is declared
-_PURE_COUNTS = 0.01  # budget: the same where noise is Laplace noise
+# budget: counting responses that are outside of what is declared, at least and at most
+_COUNTS, _MOST_COUNTS = 0.004, 0.03
+# budget: the same where noise is Laplace noise
+_PURE_COUNTS, _MOST_PURE_COUNTS = 0.01, 0.03
 _MANY = 0.05  # wording: share of responses astray that is said
 _CHANCE = 0.003  # wording: chance that noise alone makes a fit say so
+_ROUGH = 0.01  # wording: error of such a share, from which it is said
 _TAILS = 0.04  # budget: counting responses beyond the clip, and beyond wider ones
 _WIDER, _RUNGS = 2.0, 6  # ratio: of each clip that is tried to the one before; their number
 _LAPLACE = 2.0  # ratio: of the quantile of Laplace noise to the normal one, at one in a million
@@ -72,8 +75,9 @@ def with_scale(
     shares: Mapping[str, float], design: Design, privacy: LabelOnly, find: bool
 ) -> dict[str, float]:
     """Shares of a fit's questions after counts, and the scale where none is declared."""
-    share = _share(design, privacy, len(covariates_of(design))) if find else 0.0
-    first = {ASTRAY: _PURE_COUNTS if privacy.delta == 0 else _COUNTS}
+    n = len(covariates_of(design))
+    share = _share(design, privacy, n) if find else 0.0
+    first = {ASTRAY: _counting(privacy, n)}
     if share:
         first |= {slot: share * part for slot, part in zip(_SLOTS, _STAGES, strict=True)}
         first["spread"] = _SPREAD
@@ -81,6 +85,18 @@ def with_scale(
         first[TAILS] = _TAILS
     left = 1 - sum(first.values())
     return first | {slot: left * part for slot, part in shares.items()}
+
+
+def _counting(privacy: LabelOnly, n: int) -> float:
+    """Share of the budget at which noise hides no share of responses astray that is to be said."""
+    pure = privacy.delta == 0
+    query = LabelAstray(Interval(-1.0, 1.0), label_norm(pure))
+    law = NoiseLaw("laplace" if pure else "gaussian", query.sensitivity())
+    hidden = law.upper(_CHANCE / 2) / (_MANY * max(n, 1))  # at a unit of noise
+    if pure:
+        return float(np.clip(hidden / privacy.epsilon, _PURE_COUNTS, _MOST_PURE_COUNTS))
+    mu = gdp_mu(privacy.epsilon, privacy.delta)
+    return float(np.clip((hidden / mu) ** 2, _COUNTS, _MOST_COUNTS))
 
 
 def found_scale(
@@ -115,13 +131,16 @@ def counted(
     value, noise = holder.ask(LabelAstray(Interval(*design.internal_endog_bounds), norm), ASTRAY)
     outside, missing = np.clip(value / n, 0.0, 1.0)
     clear = max(_MANY, noise.upper(_CHANCE / value.size) / n)
+    near = noise.upper(0.025) / n
+    rough = f" (a share that is known to within {near:.0%})" if near >= _ROUGH else ""
     remarks = []
     if outside > clear:
         moved = "and were moved to its ends: declare a wider one"
-        remarks.append(f"About {outside:.0%} of {name!r} were outside the declared range, {moved}.")
+        where = f"outside the declared range, {moved}"
+        remarks.append(f"About {outside:.0%} of {name!r} were {where}{rough}.")
     if missing > clear:
         what = "and were taken to be in the middle of their interval: leave these rows out"
-        remarks.append(f"About {missing:.0%} of {name!r} were missing, {what}.")
+        remarks.append(f"About {missing:.0%} of {name!r} were missing, {what}{rough}.")
     released = {"share outside": {name: float(outside)}, "share missing": {name: float(missing)}}
     return released, tuple(remarks)
 

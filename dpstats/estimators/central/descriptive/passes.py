@@ -271,9 +271,10 @@ def warn_of_blur(plan: Plan, slots: Sequence[str], columns: int) -> Plan:
     if noise <= most * plan.n:
         return plan
     several, fewer = (f" and {columns} columns", ", or fewer columns,") if columns > 1 else ("", "")
+    share = "as many rows as there are, or more" if noise >= plan.n else f"{noise / plan.n:.0%}"
     statement = (
         f"n={plan.n:,} is small for epsilon={plan.privacy.epsilon:g}{several}: noise blurs "
-        f"distributions of columns by {noise / plan.n:.0%} of the rows. About "
+        f"distributions of columns by {share}{' of the rows' * (noise < plan.n)}. About "
         f"n={round_up(noise / most):,} rows{fewer} suffice."
     )
     return replace(plan, warnings=(*plan.warnings, statement))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
@@ -41,6 +41,11 @@ _WORTH = 15_000.0  # numerical: share of the budget, times (mu n)^2 for each col
 _LEAST, _MOST = 0.015, 0.12  # budget: the least and the most that is spent on scales
 _HOPELESS = 0.10  # ratio: noise of a cell to the rows, from which nothing would be found
 _WIDENED = 1.5  # ratio: scale used to that found, which leaves out the ends of long tails
+_MANY = 10  # number: columns from which on those that are alike share a unit
+# ratio: of scales that count as alike; more of it for each unit of noise as a share of the rows
+_BAND, _BAND_NOISE = 2.0, 40.0
+_NEARLY_ALL = 0.8  # share: of columns that are alike, from which on those not seen are taken to be
+_BAND_CENTER = 3.0  # ratio: of it to the scales by which a centre is clear of the middle
 _DUMMY = 0.05  # ratio: rms of a column in [0, 1] about an end, from where on it may be a dummy
 _NARROWEST = 1e-12  # numerical: scale of a column as a share of its range, at least
 SLOTS = tuple(f"scales {k + 1}" for k in range(len(_STAGES)))
@@ -166,9 +171,13 @@ def found_units(
     columns = columns_found(holder, design, holder.plan.n)
     found = {place: given for place, column in columns.items() if (given := used(column))}
     half = {place: (column.upper - column.lower) / 2 for place, column in columns.items()}
+    if wide > 1:
+        found |= _alike({p: c for p, c in columns.items() if p < len(design.names)})
     narrow = {
         p: pair for p, pair in found.items() if wide * pair[1] <= half[p] or dummy(columns[p])
     }
+    if 2 * len(narrow) > len(found):  # most: beside them units of a whole range are too large
+        narrow = found
     scaled = design.scaled(narrow)
     holder.rescale(scaled, narrow)
     names = [*design.names, "" if design.endog is None else design.endog.name]
@@ -211,6 +220,32 @@ def _ends(design: Design, place: int) -> tuple[float, float]:
         return float(design.bounds[place, 0]), float(design.bounds[place, 1])
     assert design.endog is not None
     return design.endog.lower, design.endog.upper
+
+
+def _alike(columns: Mapping[int, Column]) -> dict[int, tuple[float, float]]:
+    """One unit for the columns whose scale, as a share of the range, is that of most up to noise.
+
+    Noise tells many columns apart that are as wide as each other, and methods that cannot afford to
+    whiten all of them need units that are alike. Their centre is the middle of the range, unless it
+    is clear of that. Where nearly all are alike, those of which nothing was seen are taken to be.
+    """
+    given = {p: used(c) for p, c in columns.items() if not dummy(c)}
+    seen = {p: pair for p, pair in given.items() if pair is not None}
+    if len(seen) < _MANY:
+        return {}
+    half = {p: (columns[p].upper - columns[p].lower) / 2 for p in given}
+    middle = {p: (columns[p].upper + columns[p].lower) / 2 for p in given}
+    ratio = float(np.median([scale / half[p] for p, (_, scale) in seen.items()]))
+    shared = {}
+    for p, (center, scale) in seen.items():
+        apart = _BAND + _BAND_NOISE * columns[p].tau
+        if 1 / apart <= scale / half[p] / ratio <= apart:
+            near = abs(center - middle[p]) <= apart / _BAND_CENTER * ratio * half[p]
+            shared[p] = (middle[p] if near else center, ratio * half[p])
+    if len(shared) >= _NEARLY_ALL * len(seen):
+        hidden = [p for p, pair in given.items() if pair is None]
+        shared |= {p: (middle[p], ratio * half[p]) for p in hidden}
+    return shared
 
 
 def dummy(column: Column) -> bool:

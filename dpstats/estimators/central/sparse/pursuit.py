@@ -40,6 +40,7 @@ __all__ = ["Route", "SparseFit", "expected_errors", "pursue"]
 Array = NDArray[np.float64]
 
 _NORM_SHARE = 0.7  # share: of rows shorter than the radius of a Gram matrix
+_FARTHEST = 8.0  # ratio: largest radius of a Gram matrix to the length of a row of uniform columns
 _RADIUS = 1.15  # ratio: clipping radius of scores over sqrt(columns), in whitened coordinates
 _REACHES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)  # numerical: of a half-range
 _LEAST_EIGENVALUE = 0.01  # numerical: least eigenvalue of a Gram matrix, over its mean
@@ -233,7 +234,9 @@ def _measure(
 ) -> ChosenColumns:
     """Release second moments of the chosen columns; whiten with them."""
     columns = fit.columns
-    longest = float(np.linalg.norm(facts.widest[list(columns)]))
+    # In units of a scale a column may be cut at 1000 of them, where no typical row is.
+    sizes = np.minimum(facts.widest, _FARTHEST * facts.half)
+    longest = float(np.linalg.norm(sizes[list(columns)]))
     grid = np.geomspace(longest * 2.0**-8, longest, 33)
     radius, _ = holder.ask(Selected(NormQuantile(grid, _NORM_SHARE), columns), f"norm {k + 1}")
     gram, (_, noise) = holder.ask(
@@ -296,7 +299,7 @@ def _step(
     step = inverse @ (score / n - fit.w.T @ (pull * fit.beta))
     squared = float((inverse**2).sum()) * (noise / n) ** 2
     length = max(float(np.linalg.norm(step)), 1e-300)
-    step *= min(max(0.0, 1 - squared / length**2), law.stride() / length)
+    step *= law.share() * min(max(0.0, 1 - squared / length**2), law.stride() / length)
     b = np.linalg.solve(fit.w, fit.beta - fit.origin) + step
     size = float(np.linalg.norm(b))
     b *= min(1.0, max(law.largest(), size - math.sqrt(squared)) / max(size, 1e-300))

@@ -42,6 +42,7 @@ __all__ = ["LAWS", "Aim", "ChosenColumns", "Residuals", "WideFacts", "layout"]
 Array = NDArray[np.float64]
 
 _SPREAD = 0.7  # share: quantile of |residual| whose log is least disturbed by noisy counts
+_GROWN = 1.02  # ratio: of residuals to those before, from which on steps were too long
 _UNSURE = 0.2  # share: of rows that a noisy comparison may be wrong by
 _LOSS_CLIP = 3.0  # sds: clip of the losses that compare fits
 _LARGEST_SD = 6.0  # numerical: largest spread of a logit's linear predictor
@@ -187,6 +188,10 @@ class Residuals(Protocol):
         """Largest root mean square change of linear predictors in a step."""
         ...
 
+    def share(self) -> float:
+        """Part of a step that is taken: less where residuals grew, as steps were too long."""
+        ...
+
     def loss(self) -> tuple[float, float]:
         """Clip of the losses that compare fits, and the size of a residual over it."""
         ...
@@ -202,12 +207,14 @@ class _Linear:
     def __init__(self, holder: Holder[Query], facts: WideFacts, n: float) -> None:
         self._holder, self._facts, self._n = holder, facts, n
         self._first = self._spread = 0.0
+        self._share = 1.0
 
     def presume(self, size: float) -> None:
         self._first = self._spread = size
 
     def intercept(self) -> float:
-        grid = np.linspace(*self._facts.endog, 129)
+        low, high = np.arcsinh(self._facts.endog)  # fine near the centre, as a range may be wide
+        grid = np.sinh(np.linspace(low, high, 129))
         (found,), _ = self._holder.ask(ResponseQuantile(grid, 0.5), "start")
         return float(found)
 
@@ -222,7 +229,9 @@ class _Linear:
         beta = fit.beta if fit.columns else np.zeros(1)
         query = Selected(ResidualQuantile(grid, _SPREAD, beta), columns)
         (found,), (_, noise) = self._holder.ask(query, f"spread {k + 1}")
-        self._spread = float(found) / NORMAL_QUANTILE[_SPREAD]
+        last, self._spread = self._spread, float(found) / NORMAL_QUANTILE[_SPREAD]
+        if k > 0 and self._spread > _GROWN * last:
+            self._share /= 2
         if k == 0:
             # Where the comparisons are mostly noise, no more than the guess.
             if noise > _UNSURE * self._n:
@@ -244,6 +253,9 @@ class _Linear:
 
     def stride(self) -> float:
         return math.inf
+
+    def share(self) -> float:
+        return self._share
 
     def loss(self) -> tuple[float, float]:
         clip = min(_LOSS_CLIP * self._spread, 2 * self._facts.bound)
@@ -321,6 +333,9 @@ class _Logistic:
 
     def stride(self) -> float:
         return _STEEP_SD
+
+    def share(self) -> float:
+        return 1.0
 
     def loss(self) -> tuple[float, float]:
         eta = self._mean + self._sd * NODES
