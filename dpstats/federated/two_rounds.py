@@ -125,6 +125,14 @@ def _are_alike(first: Released) -> bool:
     return first.plan.predicted_error >= USELESS or apart <= 1
 
 
+def _of_sites(question: Question, names: Sequence[str]) -> Question:
+    """A question that speaks of these sites alone."""
+    privacy = question.privacy
+    budgets = {name: given for name, given in privacy.budgets.items() if name in names}
+    rows = {name: given for name, given in privacy.rows.items() if name in names}
+    return replace(question, privacy=replace(privacy, budgets=budgets, rows=rows))
+
+
 def guess_of(question: Question) -> Question:
     """The second question at the first s columns: nobody knows yet which it will be."""
     return second_of(question, _places(question.read_design())[: question.options["sparsity"]])
@@ -202,7 +210,7 @@ def fit_in_two_rounds(question: Question, names: Sequence[str], send: Send, ask:
     near = [share.site for share in first.estimate.sites if share.status in _ASKED_AGAIN]
     chosen = [first.design.names[int(j)] for j in first.estimate.released["voted"]]
     chosen = [name for name in _places(first.design) if name in set(chosen)]
-    what = second_of(question, chosen)
+    what = _of_sites(second_of(question, chosen), near)
     second = _asked_quietly(ask, what if _are_alike(first) else _whole(what), near, send)
     return _together(question, names, first, second)
 

@@ -233,7 +233,8 @@ class RegressionResults(TermResults):
         scale = next((released[key] for key in _RESIDUAL_SD if key in released), None)
         if scale is None or self.design.family != GAUSSIAN:
             return None
-        return float(scale * self.design.standardization.y_scale) ** 2
+        sd = float(scale * self.design.standardization.y_scale)
+        return sd * sd  # a power of a number from a file may overflow, which Python raises
 
     def _known_term(
         self, table: Any, m: int, known: Mapping[str, Any], clip: bool

@@ -41,7 +41,7 @@ def test_without_delta_noise_is_laplace_noise_of_twice_the_scale_over_epsilon() 
     assert all(isinstance(event, Laplace) for event in plan.events)
     assert plan.cost == (pytest.approx(1.0), 0.0)
     query = TableCounts((Axis.of_levels([0], 3),), norm="l1")
-    assert plan.noise(query, "counts").scale == pytest.approx(2.0, rel=0.02)  # 1 % counts strays
+    assert plan.noise(query, "counts").scale == pytest.approx(2.0, rel=0.04)  # 3 % counts strays
     assert any(isinstance(e, Gaussian) for e in model(1).plan(dp.Central(1.0, 1e-6)).events)
 
 

@@ -21,7 +21,7 @@ MIXED = dp.Federated(1.0, 1e-6, target="home", budgets={"north": (0.5, 1e-7)})
 
 def fitted(data: Any, privacy: Any = PRIVACY, **options: Any) -> Any:
     model = dp.ols(FORMULA, data, SCHEMA)
-    given = {"noise": SeededNoise(3), "sparsity": S, "method": "two-rounds", "target": "robust"}
+    given = {"noise": SeededNoise(6), "sparsity": S, "method": "two-rounds", "target": "robust"}
     return model.fit(privacy, **{**given, **options})
 
 
@@ -52,6 +52,14 @@ def test_a_source_unlike_the_target_is_asked_once_and_pays_for_that(fit: Any, le
     assert fit.sources["status"].tolist() == ["answered"] * 4 + ["set aside"]
     assert fit.sources["epsilon"].tolist() == [1.0, 0.5, 1.0, 1.0, 0.4]
     assert (fit.sources["p"] >= 0.05 / 4).tolist() == [True] * 4 + [False]
+
+
+def test_a_site_with_a_budget_of_its_own_may_be_set_aside() -> None:
+    """Its budget stood in the second question, refused when all had paid for the first."""
+    rows = {**tables(), "north": tables()["far"]}
+    fit = fitted(rows, MIXED)
+    assert fit.sources["status"]["north"] == "set aside"
+    assert fit.sources["epsilon"]["north"] == 0.2
 
 
 def test_sites_of_the_sums_may_be_the_target_and_no_other(fit: Any) -> None:

@@ -223,7 +223,9 @@ class Climb(ABC):
         )
         found = conclude(solution.turned(told.basis), self.asks.w @ told.basis, self.effect(spread))
         ending = Whole(score.total + added, score.variance, score.lean)
-        found = found._replace(unbounded=self.unbounded(ScoreAt(at, ending)))
+        found = found._replace(
+            params=self.within_reach(found.params), unbounded=self.unbounded(ScoreAt(at, ending))
+        )
         said = {
             "clip": clip,
             "scores beyond the clip": min(law.number(clip), self.n),
@@ -236,6 +238,13 @@ class Climb(ABC):
     def corrected(self, b: Array, to: Array) -> Array:
         """Where a step ends that corrects earlier ones."""
         return to
+
+    def within_reach(self, params: Array) -> Array:
+        """Reported coefficients where predictors are what they may be, as on the way."""
+        if self.family == GAUSSIAN:
+            return params
+        drawn: Array = self.asks.w @ self.bounded(solved(self.asks.w, params))
+        return drawn
 
     def outer_score(self, b: Array, clip: float) -> Array:
         """Sum that the model expects of what a clip leaves of scores beyond half of it."""
