@@ -15,14 +15,12 @@ from dpstats.queries.base import Kind, Norm
 from dpstats.queries.binned import cell_counts
 from dpstats.queries.labels import Interval, LabelContribution
 from dpstats.queries.scalar import increasing
-from dpstats.queries.whole_sums import need_finite, whole_sum
+from dpstats.queries.whole_sums import whole_sum
 from dpstats.tall import Tall, blocks
 
 __all__ = ["LabelAstray", "LabelCells"]
 
 Array = NDArray[np.float64]
-
-_WEIGHT_STEPS = 2.0**20  # a response counts at most so many steps
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,16 +29,13 @@ class LabelCells(LabelContribution):
 
     The first cell takes what lies below it, and the last what lies above.
 
-    With `weights`, public numbers (n,), a response counts as much as its own, held to [0, 1].
-
-    Guarantee: a response is in one cell, and what it counts there is public and stays. Replacing it
-    moves two counts by one at most: L1 change 2, L2 change sqrt(2).
+    Guarantee: a response is in one cell. Replacing it moves two counts by one: L1 change 2, L2
+    change sqrt(2).
     """
 
     interval: Interval
     edges: Array
     norm: Norm = "l2"
-    weights: Tall | None = None
     name: ClassVar[str] = "cells of responses"
     kind: ClassVar[Kind] = "sum"
 
@@ -48,31 +43,17 @@ class LabelCells(LabelContribution):
         increasing(self.edges, "edges of the cells")
         if self.edges.size < 2:
             raise PlanError("LabelCells: at least two edges are needed.")
-        if self.weights is not None:
-            for part in blocks(len(self.weights)):
-                need_finite(weights=self.weights[part])
 
     def parameters(self) -> Mapping[str, Any]:
         """Interval, number of cells, and their range."""
         ends = {"lowest": float(self.edges[0]), "highest": float(self.edges[-1])}
-        cells = {"cells": int(self.edges.size - 1), "weighted": self.weights is not None}
-        return {**self.interval.parameters(), **cells, **ends}
+        return {**self.interval.parameters(), "cells": int(self.edges.size - 1), **ends}
 
     def total(self, v: Tall) -> Array:
         """The counts."""
         inner = self.edges[1:-1] - self.interval.middle
-        if self.weights is None:
-            here = (v[part] for part in blocks(len(v)))
-            return whole_sum(cell_counts(each, inner, np.ones(each.size)) for each in here)
-        weights, cells = self.weights, self.edges.size - 1
-
-        def weighted(part: slice) -> Array:
-            steps = np.floor(np.clip(weights[part], 0.0, 1.0) * _WEIGHT_STEPS)
-            at = np.searchsorted(inner, v[part])
-            return np.asarray(np.bincount(at, steps, cells), dtype=np.float64)
-
-        counted = whole_sum(weighted(part) for part in blocks(len(v)))
-        return np.asarray(counted / _WEIGHT_STEPS, dtype=np.float64)
+        here = (v[part] for part in blocks(len(v)))
+        return whole_sum(cell_counts(each, inner, np.ones(each.size)) for each in here)
 
     @property
     def _change(self) -> float:

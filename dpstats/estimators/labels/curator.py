@@ -27,14 +27,7 @@ from dpstats.estimators.labels.scale import (
     found_scale,
     with_scale,
 )
-from dpstats.estimators.labels.sums import (
-    BalancedRows,
-    Leverages,
-    deviation,
-    events,
-    label_norm,
-    mixed,
-)
+from dpstats.estimators.labels.sums import Leverages, deviation, events, label_norm, mixed, reach
 from dpstats.estimators.numerics.huber import MEAT_CLIP
 from dpstats.estimators.responses import (
     CHANNEL_OPTIONS,
@@ -67,9 +60,6 @@ Array = NDArray[np.float64]
 
 # budget: of the three questions
 _SHARES = {"sums": 0.90, "scale": 0.04, "meat": 0.06}
-_PASSES = 3  # numerical: times that the cut and the interval are chosen, each given the other
-# ratio: length of the mean direction of what clips cut off to its largest, as presumed
-_ALIGNED = 0.5
 _LITTLE = 1.5  # ratio: of standard errors, up to which the declared range is kept
 _PURPOSES = {
     ASTRAY: "responses that are outside of what is declared, or missing",
@@ -165,25 +155,19 @@ class LabelCurator(LabelMethod):
         draft, pure = responses(design, privacy, options), privacy.delta == 0
         multiplier = _multiplier(shares, privacy, privacy.epsilon)
         sd = math.sqrt(draft.residual_variance)
-        leverages = _leverages(x, lambda moved: noise_sd(moved, draft) / sd, pure)
+        made = _leverages(x, lambda moved: noise_sd(moved, draft) / sd, pure).best(at)
+        moved = reach(made.rows, pure)
 
-        def parts(made: BalancedRows, how: Responses) -> tuple[Array, Array]:
+        def parts(how: Responses) -> tuple[Array, Array]:
             """Covariances by noise, and by sampling."""
-            narrower = how.interval.half / draft.interval.half
-            noise = draft.residual_variance * narrower**2 * made.noise
+            noise = noise_sd(moved, how) ** 2 * (made.back @ made.back.T)
             return noise, how.residual_variance * (made.sampling + np.diag(made.doubt))
 
-        def chosen(made: BalancedRows) -> Responses:
-            def se(how: Responses) -> float:
-                return math.sqrt(float(np.diag(sum(parts(made, how)))[at].min()))
+        def se(how: Responses) -> float:
+            return math.sqrt(float(np.diag(sum(parts(how)))[at].min()))
 
-            return responses(design, privacy, options, linear_shrinkage(se))
-
-        how = draft
-        for _ in range(_PASSES):  # the narrower responses are held, the less cuts gain
-            made = leverages.best(at, how.interval.half / draft.interval.half)
-            how = chosen(made)
-        private, rest = parts(made, how)
+        how = responses(design, privacy, options, linear_shrinkage(se))
+        private, rest = parts(how)
 
         def errors(epsilon: float) -> float:
             factor = (_multiplier(shares, privacy, epsilon) / multiplier) ** 2
@@ -218,23 +202,23 @@ class LabelCurator(LabelMethod):
     def _widened(self, holder: LabelHolder, design: Design, plan: Plan) -> tuple[Plan, float]:
         """The plan with the clip whose noise and cut-off tails are least, and what that cuts off.
 
-        Responses beyond a clip take E from the length of whitened sums, if all point one way;
-        half of that counts in each direction, in squares beside the noise.
+        Responses beyond a clip lose E in sum. Each of the whitened sums then misses about
+        E / sqrt(n), which is what it does to the intercept, in squares beside the noise.
         """
         how, whole = Responses.of(plan, design), Interval(*design.internal_endog_bounds)
         half = max(how.interval.high - how.center, how.center - how.interval.low)
         asked = plan.asks(TAILS)
         if not asked or half >= max(whole.high - how.center, how.center - whole.low):
             return plan, 0.0
+        halves, excess = beyond(holder, whole, how.center, half)
         x, pure = covariates_of(design).columns(np.arange(len(plan.names))), plan.privacy.delta == 0
         rows = _leverages(x, float, pure).cut(float(plan.options["leverage cut"])).rows
         noise = plan.noise(LabelSums(how.interval, rows, label_norm(pure)), "sums").sd
-        halves, excess = beyond(holder, whole, how.center, half, rows)
-        k = int(np.argmin(np.square(noise * halves / half) + np.square(_ALIGNED * excess)))
+        k = int(np.argmin(np.square(noise * halves / half) + np.square(excess) / len(x)))
         if k:
             width = {"clip": float(halves[k]) * design.standardization.y_scale}
             plan = replace(plan, options=self._plan(design, plan.privacy, plan.n, width).options)
-        return plan, _ALIGNED * float(excess[k])
+        return plan, float(excess[k])
 
     def _estimate(
         self, holder: LabelHolder, design: Design, plan: Plan, excess: float
@@ -257,7 +241,7 @@ class LabelCurator(LabelMethod):
         query = WeightedResiduals(interval, made.rows, fitted, clip, label_norm(pure))
         meat, on_meat = holder.ask(query, "meat")
         meat = mixed(meat, even, on_meat.sd, n)
-        noise = (on_sums.sd**2 + excess**2) * (made.back @ made.back.T)
+        noise = (on_sums.sd**2 + excess**2 / n) * (made.back @ made.back.T)
         sampling = made.back @ meat @ made.back.T
         return CoefficientEstimate(
             params=params,

@@ -16,10 +16,9 @@ from dpstats.estimators.labels.sums import deviation, label_norm
 from dpstats.estimators.numerics.cells import Column
 from dpstats.privacy import LabelOnly
 from dpstats.protocol import LabelHolder, NoiseLaw
-from dpstats.queries.base import Norm
 from dpstats.queries.label_cells import LabelAstray, LabelCells
 from dpstats.queries.labels import Interval, SquaredResiduals
-from dpstats.tall import LazyRows, Tall, constant, read_blocks
+from dpstats.tall import constant
 
 if TYPE_CHECKING:
     from dpstats.design import Design
@@ -145,13 +144,8 @@ def counted(
     return released, tuple(remarks)
 
 
-def beyond(
-    holder: LabelHolder, whole: Interval, center: float, half: float, rows: Tall
-) -> tuple[Array, Array]:
-    """How much of sums over rows clips of responses cut off: one histogram of the distance.
-
-    A response that is e beyond a clip takes e times its row from the sums. So it counts as its row
-    is long, and what is estimated is the sum of these lengths, which all may point one way.
+def beyond(holder: LabelHolder, whole: Interval, center: float, half: float) -> tuple[Array, Array]:
+    """How much of the responses clips around a centre cut off: one histogram of the distance.
 
     Noise alone rarely makes a count that is not taken for 0: its threshold is that of the largest
     of as many normal errors.
@@ -162,15 +156,13 @@ def beyond(
         The declared range, in internal units.
     center, half : float
         Centre and half-width of the narrowest clip.
-    rows : Tall, of shape (n, d)
-        Public rows, in the coordinates of the sums.
 
     Returns
     -------
     halves : ndarray of shape (k,)
         Half-widths of clips, each twice the one before.
     excess : ndarray of shape (k,)
-        Lengths of what is beyond them, at most; where any is seen, with what noise may hide of it.
+        Estimated sums of what is beyond them; where any is seen, with what noise may hide of it.
     """
     halves: Array = half * _WIDER ** np.arange(_RUNGS, dtype=np.float64)
     halves = halves[halves < max(whole.high - center, center - whole.low)]
@@ -178,21 +170,15 @@ def beyond(
     inside = inner[(inner > whole.low) & (inner < whole.high)]
     norm = label_norm(holder.plan.privacy.delta == 0)
     edges = np.concatenate([[whole.low], inside, [whole.high]])
-    longest = max(float(_lengths(block, norm).max()) for _, block in read_blocks(rows))
-    weights = LazyRows((len(rows),), lambda part: _lengths(rows[part], norm) / longest)
-    counts, noise = holder.ask(LabelCells(whole, edges, norm, weights), TAILS)
+    counts, noise = holder.ask(LabelCells(whole, edges, norm), TAILS)
     distances = np.abs((edges[1:] + edges[:-1]) / 2 - center)
-    clear = counts > noise.upper(_CHANCE / counts.size)
+    clear = counts > noise.sd * math.sqrt(2 * math.log(counts.size))
     seen = np.where(clear | np.append(clear[1:], False) | np.append(False, clear[:-1]), counts, 0.0)
     seen = np.maximum(seen, 0.0)
     distances = np.minimum(distances, (1 + _WIDER) / 2 * halves[-1])
     excess = np.maximum(distances - halves[:, None], 0.0) @ seen
     hidden = noise.sd * (_WIDER - 1) / 2 * halves if clear[distances > half].any() else 0.0
-    return halves, longest * (excess + hidden)
-
-
-def _lengths(rows: Array, norm: Norm) -> Array:
-    return np.asarray(np.linalg.norm(rows, 1 if norm == "l1" else 2, axis=1), dtype=np.float64)
+    return halves, excess + hidden
 
 
 def _column(holder: LabelHolder, design: Design) -> Column:

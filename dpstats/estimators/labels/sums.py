@@ -128,14 +128,14 @@ class BalancedRows:
         return covariance
 
     @property
-    def total(self) -> Array:
-        """Expected covariance of the coefficients."""
-        return self.sampling + self.noise
-
-    @property
     def largest_leverage(self) -> float:
         """Largest squared norm of a row."""
         return max(float(np.square(rows).sum(axis=1).max()) for _, rows in read_blocks(self.rows))
+
+    @property
+    def total(self) -> Array:
+        """Expected covariance of the coefficients."""
+        return self.sampling + self.noise
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,23 +216,10 @@ class Leverages:
             at, LazyRows((n,), weight), root, rows, back, scale, sampling, doubt, lost
         )
 
-    @cached_property
-    def _cuts(self) -> list[BalancedRows]:
-        """Rows cut at each of the quantiles."""
-        cuts = np.quantile(self._sizes, _QUANTILES)
-        return [self.cut(max(float(cut), 1e-300)) for cut in cuts]
-
-    def best(self, at: Positions | slice, noisier: float = 1.0) -> BalancedRows:
-        """Rows cut where the variances of the coefficients `at` are expected to be smallest.
-
-        With noise that is `noisier` times `noise`.
-        """
-
-        def expected(made: BalancedRows) -> float:
-            total = made.sampling + noisier**2 * made.noise
-            return float((np.diag(total) + made.doubt)[at].sum())
-
-        return min(self._cuts, key=expected)
+    def best(self, at: Positions | slice) -> BalancedRows:
+        """Rows cut where the variances of the coefficients `at` are expected to be smallest."""
+        cuts = [max(float(cut), 1e-300) for cut in np.quantile(self._sizes, _QUANTILES)]
+        return min(map(self.cut, cuts), key=lambda m: float((np.diag(m.total) + m.doubt)[at].sum()))
 
 
 def inverse_root(matrix: Array) -> Array:
