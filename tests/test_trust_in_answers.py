@@ -11,6 +11,7 @@ import statsmodels.formula.api as smf
 
 import dpstats as dp
 from benchmarks import trust_page
+from benchmarks.least_errors import posterior_spread
 from benchmarks.noisy_sums import NoisySums
 from benchmarks.trust_in_answers import EPSILONS, main, methods, rows
 from benchmarks.trust_settings import HELD, TUNED, Setting, settings
@@ -129,3 +130,16 @@ def test_intervals_hold_the_nonprivate_estimate(shipped: dict[str, Setting], nam
 @pytest.mark.slow
 def test_a_response_cut_by_its_range_is_warned_of(shipped: dict[str, Setting]) -> None:
     assert [found["warned"] for found in rows(shipped["y cut at 150"], "default", 5)] == [1.0] * 4
+
+
+@pytest.mark.parametrize("apart", [0.0, 0.7, 2.0])
+def test_no_estimate_of_which_of_two_normal_laws_it_was_is_better_than_the_bound(
+    apart: float,
+) -> None:
+    rng = np.random.default_rng(0)
+    which = rng.random(400_000) < 0.5
+    seen = rng.normal(size=which.size) + apart * which
+    chance = 1 / (1 + np.exp(-apart * (seen - apart / 2)))
+    squares = (which - chance) ** 2
+    error = squares.std() / np.sqrt(which.size)
+    assert abs(posterior_spread(apart) - squares.mean()) < 4 * error + 1e-12

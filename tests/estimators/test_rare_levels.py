@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -139,3 +140,17 @@ def test_steps_that_correct_earlier_ones_go_no_far_way_along_a_level() -> None:
         away = (fit.params.to_numpy() - plain.params.to_numpy()) / plain.bse.to_numpy()
         off.append(float(np.sqrt(np.mean(np.square(away)))))
     assert np.median(off) < 15
+
+
+@pytest.mark.parametrize(("error", "reported"), [(100.0, 5.0), (10.0, 40.0)])
+def test_reported_coefficients_are_drawn_back_as_far_as_errors_explain_it(
+    error: float, reported: float
+) -> None:
+    climb = SimpleNamespace(
+        family=Family("poisson", "log"),
+        asks=SimpleNamespace(w=np.eye(1)),
+        bounded=lambda b: np.clip(b, -5.0, 5.0),
+    )
+    found = SimpleNamespace(params=np.array([40.0]), cov=np.array([[error**2]]))
+    made = likelihood.PredictorClimb.within_reach(climb, found)  # type: ignore[arg-type]
+    assert made.tolist() == [reported]

@@ -32,6 +32,7 @@ from dpstats.estimators.central.newton.conclusion import (
     conclude,
     presumed_effect,
 )
+from dpstats.estimators.central.newton.identification import NOTHING
 from dpstats.estimators.central.newton.parts import (
     ScoreAt,
     SplitScore,
@@ -224,7 +225,7 @@ class Climb(ABC):
         found = conclude(solution.turned(told.basis), self.asks.w @ told.basis, self.effect(spread))
         ending = Whole(score.total + added, score.variance, score.lean)
         found = found._replace(
-            params=self.within_reach(found.params), unbounded=self.unbounded(ScoreAt(at, ending))
+            params=self.within_reach(found), unbounded=self.unbounded(ScoreAt(at, ending))
         )
         said = {
             "clip": clip,
@@ -239,12 +240,17 @@ class Climb(ABC):
         """Where a step ends that corrects earlier ones."""
         return to
 
-    def within_reach(self, params: Array) -> Array:
-        """Reported coefficients where predictors are what they may be, as on the way."""
+    def within_reach(self, found: Conclusion) -> Array:
+        """Reported coefficients, drawn to what they may be on the way where errors explain that.
+
+        Where they do not, predictors vary by more than was presumed.
+        """
         if self.family == GAUSSIAN:
-            return params
-        drawn: Array = self.asks.w @ self.bounded(solved(self.asks.w, params))
-        return drawn
+            return found.params
+        drawn: Array = self.asks.w @ self.bounded(solved(self.asks.w, found.params))
+        away = drawn - found.params
+        explained = float(away @ np.linalg.pinv(found.cov, hermitian=True) @ away) <= NOTHING**2
+        return drawn if explained else found.params
 
     def outer_score(self, b: Array, clip: float) -> Array:
         """Sum that the model expects of what a clip leaves of scores beyond half of it."""

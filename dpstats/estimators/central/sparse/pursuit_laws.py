@@ -42,7 +42,7 @@ __all__ = ["LAWS", "Aim", "ChosenColumns", "Residuals", "WideFacts", "layout"]
 Array = NDArray[np.float64]
 
 _SPREAD = 0.7  # share: quantile of |residual| whose log is least disturbed by noisy counts
-_GROWN = 1.02  # ratio: of residuals to those before, from which on steps were too long
+_GROWN = 3.0  # ratio: growth of residuals, to the share of rows that noise blurs, of too long steps
 _UNSURE = 0.2  # share: of rows that a noisy comparison may be wrong by
 _LOSS_CLIP = 3.0  # sds: clip of the losses that compare fits
 _LARGEST_SD = 6.0  # numerical: largest spread of a logit's linear predictor
@@ -230,7 +230,7 @@ class _Linear:
         query = Selected(ResidualQuantile(grid, _SPREAD, beta), columns)
         (found,), (_, noise) = self._holder.ask(query, f"spread {k + 1}")
         last, self._spread = self._spread, float(found) / NORMAL_QUANTILE[_SPREAD]
-        if k > 0 and self._spread > _GROWN * last:
+        if k > 0 and self._spread > (1 + _GROWN * noise / self._n) * last:
             self._share /= 2
         if k == 0:
             # Where the comparisons are mostly noise, no more than the guess.
