@@ -21,7 +21,7 @@ MIXED = dp.Federated(1.0, 1e-6, target="home", budgets={"north": (0.5, 1e-7)})
 
 def fitted(data: Any, privacy: Any = PRIVACY, **options: Any) -> Any:
     model = dp.ols(FORMULA, data, SCHEMA)
-    given = {"noise": SeededNoise(6), "sparsity": S, "method": "two-rounds", "target": "robust"}
+    given = {"noise": SeededNoise(3), "sparsity": S, "method": "two-rounds", "target": "robust"}
     return model.fit(privacy, **{**given, **options})
 
 
