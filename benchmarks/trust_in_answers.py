@@ -50,11 +50,13 @@ METHODS = ("default", "adassp", "noisy sums", "diffprivlib")
 class Found(NamedTuple):
     """Coefficients (d,), standard errors (d,; nan for none), and what the fit said of them.
 
-    That is whether it warned, and how many it called not identified.
+    That is whether it warned, and how many it called not identified. `ends` are those of 95 %
+    intervals (d, 2), where these are not 1.96 standard errors about the coefficients.
     """
 
     params: Array
     bse: Array
+    ends: Array | None = None
     warned: bool = False
     hidden: int = 0
 
@@ -75,9 +77,18 @@ def fitter(setting: Setting, method: str, endog: Array, peer: str | None) -> Fit
         found = model.fit(dp.Central(epsilon, DELTA), noise=dp.SeededNoise(seed), **options)
         warned = bool(found.plan.warnings or found.estimate.remarks)
         hidden = len(found.table.not_identified)
-        return Found(np.asarray(found.params), np.asarray(found.bse), warned, hidden)
+        ends = found.conf_int().to_numpy()
+        return Found(np.asarray(found.params), np.asarray(found.bse), ends, warned, hidden)
 
     return fit
+
+
+def holds(found: Found, truth: Array) -> Array:
+    """Whether each interval holds its number (d,): 1 or 0, nan where there is none."""
+    half = 1.959964 * found.bse[:, None] * [-1, 1]
+    low, high = (found.params[:, None] + half if found.ends is None else found.ends).T
+    held: Array = np.where(np.isnan(found.bse), math.nan, (low <= truth) & (truth <= high))
+    return held
 
 
 def _noisy_sums(setting: Setting) -> Fitter:
@@ -126,7 +137,7 @@ def rows(
         fits = [fit(epsilon, seed) for seed in range(seeds)]
         off = np.array([f.params - truth for f in fits])
         bse, warned = np.array([f.bse for f in fits]), np.array([f.warned for f in fits])
-        held = np.where(np.isnan(bse), math.nan, np.abs(off) <= 1.959964 * bse)
+        held = np.array([holds(f, truth) for f in fits])
         silent = held[~warned]
         made.append(
             {

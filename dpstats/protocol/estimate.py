@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.errors import OptionError
+from dpstats.protocol.faint import FaintDirections
 
 if TYPE_CHECKING:
     from dpstats.design import Design, Standardization
@@ -173,6 +175,8 @@ class CoefficientEstimate:
         rows, so that all of `cov` but sampling bounds the distance to it.
     not_identified : tuple of int
         Columns whose coefficients noise hides: their variances are what is presumed of them.
+    faint : FaintDirections, optional
+        Directions along which intervals are not symmetric. None: all are normal.
     """
 
     params: Array
@@ -187,6 +191,7 @@ class CoefficientEstimate:
     robust: bool = True
     of_these_rows: bool = False
     not_identified: tuple[int, ...] = ()
+    faint: FaintDirections | None = None
 
     def converted(self, old: Standardization, new: Standardization) -> Self:
         """The same estimate in other internal units of all columns."""
@@ -201,15 +206,19 @@ class CoefficientEstimate:
             changed: Array = new.to_internal(none, old.to_user(none, whole)[1])[1][inside]
             return changed
 
+        def params(of: Array) -> Array:
+            return new.to_internal(*old.to_user(of, nothing))[0]
+
         unit = old.y_scale / new.y_scale
         in_units = {key: unit * self.released[key] for key in _OF_RESPONSE & self.released.keys()}
         return replace(
             self,
             released={**self.released, **in_units},
-            params=new.to_internal(*old.to_user(self.params, nothing))[0],
+            params=params(self.params),
             cov=cov(self.cov),
             cov_privacy=cov(self.cov_privacy),
             cov_sampling=None if self.cov_sampling is None else cov(self.cov_sampling),
+            faint=None if self.faint is None else self.faint.changed(params),
         )
 
     @property
@@ -241,6 +250,13 @@ class CoefficientEstimate:
             found.append(changed)
         valid = not self.inference.startswith("none")
         cov, cov_privacy, cov_sampling = found
+        testable = ~np.isin(inner, self.not_identified) & valid
+        bounds = deviates = None
+        if self.faint is not None and valid:
+            at = values[inner]
+            faint = self.faint.changed(lambda v: units.to_user(v[inner], placed)[0])
+            bounds = partial(faint.bounds, at, cov)
+            deviates = np.where(testable, faint.deviates(at, cov), np.nan)
         return ParameterTable(
             names=design.names,
             groups=(COEFFICIENTS,) * d,
@@ -250,10 +266,12 @@ class CoefficientEstimate:
             cov=cov if valid else np.full_like(cov, np.nan),
             cov_privacy=cov_privacy,
             cov_sampling=cov_sampling,
-            testable=~np.isin(inner, self.not_identified) & valid,
+            testable=testable,
             inference=self.inference,
             of_these_rows=self.of_these_rows,
             not_identified=self.not_identified,
+            bounds=bounds,
+            deviates=deviates,
         )
 
 

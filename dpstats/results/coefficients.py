@@ -28,12 +28,13 @@ def to_dict(estimate: CoefficientEstimate, *other: str) -> dict[str, Any]:
 
     Fields of `other` names are written elsewhere.
     """
-    params = estimate.params
+    params, faint = estimate.params, estimate.faint
+    nested = {"faint": None if faint is None else written(faint)}
     if estimate.support is None:
-        return written(estimate, *other)
+        return {**written(estimate, "faint", *other), **nested}
     at = np.flatnonzero(params)
     sparse = {"size": params.size, "at": encode(at), "values": encode(params[at])}
-    return {"params": sparse, **written(estimate, "params", *other)}
+    return {"params": sparse, **written(estimate, "params", "faint", *other), **nested}
 
 
 def from_dict(data: Mapping[str, Any], size: int) -> CoefficientEstimate:
@@ -50,6 +51,8 @@ def from_dict(data: Mapping[str, Any], size: int) -> CoefficientEstimate:
     k = size if support is None else len(set(support))
     matrices = {name: getattr(estimate, name) for name in _MATRICES}
     matrices = {name: _square(m, k, name) for name, m in matrices.items() if m is not None}
+    if estimate.faint is not None and (support is not None or len(estimate.faint.effects) != k):
+        raise OptionError("estimate, faint: an effect on each of all coefficients is needed.")
     if support is not None and len(support) != k:
         raise OptionError("estimate: a column is selected twice.")
     return replace(estimate, **matrices)

@@ -42,11 +42,13 @@ def with_error_bounds(
     """
     factor, normal = _quantile(plan), normal_quantile(1 - LEVEL)
     total, formula = normal * np.sqrt(np.diag(table.cov)), f"{normal:.3g} sqrt(V)"
+    privacy = factor * np.sqrt(_distance(table))
     if table.deviates is not None:
         ends = bounds_of(table, 1 - LEVEL)
         total, formula = np.abs(ends.T - table.inner_values).max(axis=0), "farther end of interval"
+        privacy = np.minimum(privacy, total)
     sides = (
-        ("privacy", factor * np.sqrt(_distance(table)), f"{factor:.3g} sqrt({_VARIANCE})", _NOISE),
+        ("privacy", privacy, f"{factor:.3g} sqrt({_VARIANCE})", _NOISE),
         ("total", total, formula, _MODEL),
     )
     found = tuple(

@@ -209,14 +209,15 @@ def _error_bound(fit: Released, full: bool) -> Pairs:
     if not len(bound.population):
         return (("Error bound", f"none in numbers. {theorem}"),)
     if_so = f", {bound.supposed}" if bound.supposed else ""
+    far = "half" if fit.table.deviates is None else "the farther end of"
     if not len(bound.nonprivate):
-        far = "half" if fit.table.deviates is None else "the farther end of"
         text = f"To the population value{if_so}, with probability 95 %: {far} the 95 % interval."
         return (("Error bound", f"{text} {theorem}"),)
     given = f"{bound.given}, " if bound.given else ""
     text = (
         f'"priv. +/-": {given}95 % bound on the distance to the fit without privacy on '
-        f"{bound.rows}; to the population value{if_so}, half the 95 % interval. {theorem}"
+        f"{bound.rows}; to the population value{if_so}, {far} the 95 % interval. "
+        f"{theorem}"
     )
     return (("Error bound", text),)
 

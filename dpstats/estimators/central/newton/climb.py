@@ -224,9 +224,8 @@ class Climb(ABC):
         )
         found = conclude(solution.turned(told.basis), self.asks.w @ told.basis, self.effect(spread))
         ending = Whole(score.total + added, score.variance, score.lean)
-        found = found._replace(
-            params=self.within_reach(found), unbounded=self.unbounded(ScoreAt(at, ending))
-        )
+        found = found.moved(self.within_reach(found))
+        found = found._replace(unbounded=self.unbounded(ScoreAt(at, ending)))
         said = {
             "clip": clip,
             "scores beyond the clip": min(law.number(clip), self.n),

@@ -17,6 +17,7 @@ from dpstats.estimators.central.newton.identification import (
     likely_factor,
 )
 from dpstats.estimators.numerics.entrywise import operator_norm
+from dpstats.protocol.faint import FaintDirections
 
 if TYPE_CHECKING:
     from dpstats.design import Design
@@ -76,7 +77,8 @@ class Conclusion(NamedTuple):
 
     `presumed` is the part of the covariance that was presumed where noise hides a direction, and
     `short` by how much n or epsilon are too small to see the faintest of these; 0 without any.
-    `unbounded` are levels of whose coefficients noise hides where they end.
+    `unbounded` are levels of whose coefficients noise hides where they end. Along directions that
+    are `faint` and not hidden intervals are not symmetric.
     """
 
     params: Array
@@ -86,6 +88,12 @@ class Conclusion(NamedTuple):
     presumed: Array
     short: float
     unbounded: tuple[str, ...] = ()
+    faint: FaintDirections | None = None
+
+    def moved(self, params: Array) -> Conclusion:
+        """With other coefficients; intervals about others than these are symmetric."""
+        same = np.array_equal(params, self.params)
+        return self._replace(params=params, faint=self.faint if same else None)
 
 
 def clear_of_noise(solution: Solution) -> float:
@@ -165,7 +173,7 @@ def conclude(solution: Solution, w: Array, effect: Array) -> Conclusion:
         at=(at - start) @ faint.directions,
         step=step @ faint.directions,
         score=used * (step @ faint.directions),
-        noise=faint.along(score),
+        noise=faint.along(_variances(solution, inverse, faint.rest @ step)[0]),
         own=faint.along(final),
         room=np.minimum(tau2 * level / used, presumed),
         presumed=presumed,
@@ -192,6 +200,7 @@ def conclude(solution: Solution, w: Array, effect: Array) -> Conclusion:
         cov_sampling=carried(cov_sampling, faint.along(cov_sampling) * told),
         presumed=presumed,
         short=CLEAR * faint.noisiest(hidden),
+        faint=faint.open_ends(known, drawn, variance, effects, hidden),
     )
 
 

@@ -9,7 +9,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["CLEAR", "NOTHING", "Faint", "KnownDirections", "fieller", "likely_factor"]
+from dpstats.protocol.faint import FaintDirections, fieller
+
+__all__ = ["CLEAR", "NOTHING", "Faint", "KnownDirections", "likely_factor"]
 
 Array = NDArray[np.float64]
 
@@ -20,23 +22,6 @@ _FACTORS = np.geomspace(0.003, 2.0, 24)  # numerical: grid of factors on the roo
 # numerical: parts of the largest curvature that is integrated over; its noises above what was seen
 _PARTS, _FARTHEST = np.linspace(0.0, 1.0, 201), 6.0
 _FEW = 4.0  # number: directions that the belief in a factor of 1 counts as
-
-
-def fieller(score: Array, seen: Array, doubt: Array, noise: Array) -> tuple[Array, Array]:
-    """Ends of the set of all t that a score and a slope do not contradict; every array (r,).
-
-    With score ~ N(c t, noise) and seen ~ N(c, doubt^2), ``score - seen t`` is normal with variance
-    ``noise + t^2 doubt^2`` whatever c is, so that the t at which it is within 1.96 of its standard
-    deviations are a 95 % confidence set (Fieller 1954, "Some problems in interval estimation";
-    Anderson & Rubin 1949). It is an interval where ``seen > 1.96 doubt``. Elsewhere the slope may
-    be none, nothing is known of t, and the ends are infinite.
-    """
-    clear = seen**2 - (NOTHING * doubt) ** 2
-    told = (seen > 0) & (clear > 0)
-    clear = np.where(told, clear, 1.0)
-    root = np.maximum(noise * clear + (score * doubt) ** 2, 0.0)
-    middle, half = score * seen / clear, NOTHING * np.sqrt(root) / clear
-    return np.where(told, middle - half, -np.inf), np.where(told, middle + half, np.inf)
 
 
 def likely_factor(effects: Array, variances: Array, room: Array) -> float:
@@ -53,7 +38,8 @@ def likely_factor(effects: Array, variances: Array, room: Array) -> float:
 class KnownDirections(NamedTuple):
     """What is known of coefficients along faint directions, less the start; every array (r,).
 
-    A score and its variance (`noise`), where it was asked (`at`), the step by it and the variance
+    A score and its variance (`noise`; what an error of the curvature along them adds is Fieller's
+    matter), where it was asked (`at`), the step by it and the variance
     of that (`own`), and the variances to draw the coefficient by (`room`) and `presumed` of it.
     """
 
@@ -109,10 +95,15 @@ class Faint:
         found: Array = np.einsum("ir,ij,jr->r", self.directions, matrix, self.directions)
         return found
 
+    @property
+    def rest(self) -> Array:
+        """The projection (d, d) onto the other directions."""
+        rest: Array = np.eye(len(self.directions)) - self.directions @ self.directions.T
+        return rest
+
     def without(self, matrix: Array) -> Array:
         """A covariance of the other directions alone."""
-        rest = np.eye(len(matrix)) - self.directions @ self.directions.T
-        return rest @ matrix @ rest
+        return self.rest @ matrix @ self.rest
 
     def effects(self, w: Array, hidden: NDArray[np.bool_]) -> Array:
         """What each direction changes of coefficients ``w @ b``, shape (d, r).
@@ -126,6 +117,29 @@ class Faint:
         kept: Array = np.where(touched | ~touched.any(axis=0) | ~hidden, effects, 0.0)
         return kept
 
+    def open_ends(
+        self,
+        known: KnownDirections,
+        drawn: Array,
+        variance: Array,
+        effects: Array,
+        hidden: NDArray[np.bool_],
+    ) -> FaintDirections | None:
+        """What intervals are made of along those that are not hidden; None where all are."""
+        told = ~hidden
+        if not told.any():
+            return None
+        return FaintDirections(
+            effects=effects[:, told],
+            score=known.score[told],
+            noise=known.noise[told],
+            seen=self.seen[told],
+            doubt=self.doubt[told],
+            ahead=(drawn - known.at)[told],
+            most=np.sqrt(known.presumed[told]),
+            variance=variance[told],
+        )
+
     def settled(self, known: KnownDirections) -> tuple[Array, Array, NDArray[np.bool_]]:
         """Coefficients less the start, their variances, and where these are presumed; each (r,).
 
@@ -136,7 +150,7 @@ class Faint:
         most = np.sqrt(known.presumed)
         newton = known.at + known.step
         drawn = np.clip(newton * known.room / (known.room + known.own), -most, most)
-        low, high = fieller(known.score, self.seen, self.doubt, known.noise)
+        low, high = fieller(known.score, self.seen, self.doubt, known.noise, NOTHING)
         reach = np.maximum(known.at + high - drawn, drawn - known.at - low)
         hidden = reach >= NOTHING * most
         variance = np.maximum(np.square(reach / NOTHING), self.mean_squares(known, drawn))

@@ -61,6 +61,7 @@ def reported(
         released=released,
         remarks=(*not_identified(hidden, found.short, plan), *remarks),
         not_identified=hidden,
+        faint=found.faint,
     )
 
 

@@ -129,7 +129,8 @@ def descend_linear(holder: Holder[Query], public: Schedule, design: Design) -> C
     near = descent.approach()
     last = descent.last_step(near)
     found = _conclude(descent, near, last)
-    found = found._replace(params=start + descent.shrunk(found))
+    found = found.moved(descent.shrunk(found))
+    found = found._replace(params=start + found.params)
     released = {
         "clip": last.score.clip,
         "residual sd": last.sd,
