@@ -29,6 +29,7 @@ __all__ = [
     "EARLY",
     "EXPECTED",
     "FAR",
+    "NUMBER",
     "WHITENED_REACH",
     "between_0_and_1",
     "blur",
@@ -41,34 +42,27 @@ __all__ = [
     "whitening",
 ]
 
-# budget: median, size, mean and weights of the response, to start from
-_MEDIAN, _LEVEL, _MEAN, _EXPOSURE = 0.01, 0.01, 0.015, 0.02
-_NORM, _MOMENTS = 0.01, (0.07, 0.09)  # budget: a first radius; both Gram matrices at most
-# ratio: noise on second moments at which they take all of their share; the part they take at least
-CLEAR, _LEAST_PART = 0.3, 0.4
+NUMBER = 0.01  # budget: each question for one number: a count, a sum of weights, a search
+_VECTOR = 0.025  # budget: each score, histogram or sum of squares on the way to the last scores
+_MATRIX = 0.08  # budget: each of the Gram matrices and the curvature, at most
+CLEAR, _LEAST_PART = 0.3, 0.4  # ratio: XX
 _CLEAR_RARE = 0.05  # ratio: the same, where a column may be nearly always 0
-_RARE_BREAD = 2.0  # ratio: by which the curvature's share grows with theirs
-_LENGTH, EARLY = (0.02, 0.008), (0.015, 0.03)  # budget: quantiles of lengths; early scores
-# budget: histogram of lengths; counts beyond the clip; the score on the way
-_HISTOGRAM, COUNTS, _MIDDLE = 0.025, (0.013, 0.013, 0.013), 0.05
-# budget: quantiles of lengths of rows; the curvature; squares of scores
-_REACH, _BREAD, _MEAT = 0.01, 0.05, 0.015
-_DISPERSION = (0.02, 0.05)  # budget: scores of a dispersion: the first, for the steps; the last
 WHITENED_REACH = 0.95  # share: of rows that the second Gram matrix should count in full
-_LAST = (0.28, 0.72)  # share: of what is left, for each of the last two scores
+_FIRST = 0.28  # share: of what is left, for the first of the last two scores
 
 _SLACK = 0.1  # numerical: by which a spline's basis may exceed [0, 1]
 
+EARLY, COUNTS = 2, 3
 FAR, EXPECTED = "far rows", "expected"  # slots
 DISPERSION = ("first dispersion", "dispersion")  # slots
-COUNT = Request("count", 0.005, "number of rows that contribute")
+COUNT = Request("count", NUMBER, "number of rows that contribute")
 
 
 def blur(design: Design, privacy: Privacy, n: float) -> float:
     """Operator norm of the noise on the whitened Gram matrix, per row, with all of its share."""
     d, mu = len(design.names), gdp_mu(privacy.epsilon, privacy.delta)
     one = Gram(Geometry(math.sqrt(d))).sensitivity(privacy.neighbors, max_rows(design))
-    return one * math.sqrt(d + 1) / (mu * math.sqrt(_MOMENTS[1]) * n)
+    return one * math.sqrt(d + 1) / (mu * math.sqrt(_MATRIX) * n)
 
 
 def between_0_and_1(design: Design) -> NDArray[np.bool_]:
@@ -84,36 +78,36 @@ def between_0_and_1(design: Design) -> NDArray[np.bool_]:
 def requests(design: Design, privacy: Privacy, n: float, peeled: bool) -> list[Request]:
     """Every question of a fit, and its share of the budget; `peeled` as of `peels`."""
     clear = _CLEAR_RARE if between_0_and_1(design).any() else CLEAR
-    moments = min(1.0, max(_LEAST_PART, blur(design, privacy, n) / clear))
-    more = _RARE_BREAD * (moments - _LEAST_PART) / (1 - _LEAST_PART) if clear < CLEAR else 0.0
+    noisy = blur(design, privacy, n)
+    part = min(1.0, max(_LEAST_PART, noisy / clear))
     searched = not short_scores(design)
     aside = [
         COUNT,
         *_start(design),
-        *whitening(moments),
+        *whitening(part),
         *_drawn_in(design, privacy, n),
         *(
             request
-            for k in range(len(EARLY))
+            for k in range(1, EARLY + 1)
             for request in (
-                *([Request(f"length {k + 1}", _LENGTH[k], "length of most scores")] * searched),
-                Request(f"early score {k + 1}", EARLY[k], "score of an early Newton step"),
+                *([Request(f"length {k}", NUMBER, "length of most scores")] * searched),
+                Request(f"early score {k}", _VECTOR, "score of an early Newton step"),
             )
         ),
-        Request("lengths", _HISTOGRAM, "histogram of the lengths of scores, for the clip"),
-        *([Request(FAR, COUNTS[0], "rows far out in their columns")] * looks_far(design)),
+        Request("lengths", _VECTOR, "histogram of the lengths of scores, for the clip"),
+        *([Request(FAR, NUMBER, "rows far out in their columns")] * looks_far(design)),
         *(
-            Request(f"beyond {k + 1}", share, "scores longer than the clip, to correct it")
-            for k, share in enumerate(COUNTS)
+            Request(f"beyond {k}", NUMBER, "scores longer than the clip, to correct it")
+            for k in range(1, COUNTS + 1)
         ),
-        Request("middle score", _MIDDLE, "score of a Newton step at the first clip"),
-        Request("steepest", _REACH, "a radius that nearly all rows are within"),
-        *([Request(EXPECTED, _REACH, "the same, whatever responses are")] * design.family.observed),
-        Request("bread", (1 + more) * _BREAD, "curvature, for the last step"),
-        Request("meat", _MEAT, "squares of scores, for standard errors"),
+        Request("middle score", _VECTOR, "score of a Newton step at the first clip"),
+        Request("steepest", NUMBER, "a radius that nearly all rows are within"),
+        *([Request(EXPECTED, NUMBER, "the same, whatever responses are")] * design.family.observed),
+        Request("bread", part * _MATRIX, "curvature, for the last step"),
+        Request("meat", _VECTOR, "squares of scores, for standard errors"),
         *(
-            Request(slot, share, "score of the dispersion alpha")
-            for slot, share in zip(DISPERSION, _DISPERSION, strict=True)
+            Request(slot, _VECTOR, "score of the dispersion alpha")
+            for slot in DISPERSION
             if design.family.released
         ),
     ]
@@ -121,7 +115,7 @@ def requests(design: Design, privacy: Privacy, n: float, peeled: bool) -> list[R
     inner = 1 / (1 + math.sqrt(_left(design, peeled)))  # the least noise on both together
     last = [
         Request(f"{part} score {k + 1}", left * share * of_it, _PURPOSES[part])
-        for k, share in enumerate(_LAST)
+        for k, share in enumerate((_FIRST, 1 - _FIRST))
         for part, of_it in zip(_PARTS, (inner, 1 - inner), strict=True)
     ]
     return aside + last
@@ -131,35 +125,35 @@ def _drawn_in(design: Design, privacy: Privacy, n: float) -> list[Request]:
     """Where rows lie far out; those of several levels are not drawn in."""
     if design.family.name == "multinomial":
         return []
-    return far_rows.far_questions(design, privacy, n, 1 - WHITENED_REACH)
+    return far_rows.far_questions(design, privacy, n, 1 - WHITENED_REACH, NUMBER)
 
 
 def _start(design: Design) -> list[Request]:
     """What steps start from: of a regression with an intercept, or of levels."""
     family = design.family
     if family.name == "multinomial":
-        return [Request("levels", _MEAN, "rows of each level, to start from")]
+        return [Request("levels", _VECTOR, "rows of each level, to start from")]
     if not design.has_intercept:
         return []
     if family == GAUSSIAN:
-        return [Request("median", _MEDIAN, "median of the response, to start from")]
-    asked = [Request("mean", _MEAN, "mean response, to start from")]
+        return [Request("median", NUMBER, "median of the response, to start from")]
+    asked = [Request("mean", NUMBER, "mean response, to start from")]
     if family.name != "binomial":
-        asked.insert(0, Request("level", _LEVEL, "size of the response, to clip it at"))
+        asked.insert(0, Request("level", NUMBER, "size of the response, to clip it at"))
     if design.weights is not None:
-        asked.append(Request("weights", _EXPOSURE, "sum of the weights, to start from"))
+        asked.append(Request("weights", NUMBER, "sum of the weights, to start from"))
     if family.link == "log" and design.offset is not None:
-        asked.append(Request("exposure", _EXPOSURE, "mean of exp(offset), to start from"))
+        asked.append(Request("exposure", NUMBER, "mean of exp(offset), to start from"))
     return asked
 
 
 def whitening(moments: float = 1.0) -> list[Request]:
     """The questions of `whiten`, with a part of what both Gram matrices take at most."""
     return [
-        Request("norm", _NORM, "a radius that most rows are within"),
-        Request("gram", moments * _MOMENTS[0], "second moments of the columns"),
-        Request("reach", _REACH, "a radius that most whitened rows are within"),
-        Request("whitened gram", moments * _MOMENTS[1], "second moments in whitened coordinates"),
+        Request("norm", NUMBER, "a radius that most rows are within"),
+        Request("gram", moments * _MATRIX, "second moments of the columns"),
+        Request("reach", NUMBER, "a radius that most whitened rows are within"),
+        Request("whitened gram", moments * _MATRIX, "second moments in whitened coordinates"),
     ]
 
 
@@ -214,7 +208,7 @@ def last_noise(plan: Plan, design: Design, peeled: bool) -> float:
             left * plan.noise(half, f"{part} score {k + 1}").sd ** 2
             for part, left in zip(_PARTS, (1.0, _left(design, peeled)), strict=True)
         )
-        for k in range(len(_LAST))
+        for k in range(2)
     ]
     return 1 / math.sqrt(sum(1 / v for v in variances))
 

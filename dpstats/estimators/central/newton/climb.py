@@ -19,6 +19,7 @@ from dpstats.estimators.central.newton.budget import (
     CLEAR,
     COUNTS,
     EARLY,
+    NUMBER,
     WHITENED_REACH,
     blur,
     last_noise,
@@ -322,7 +323,7 @@ class Climb(ABC):
     def early(self) -> tuple[Array, float, float]:
         """Two steps at a clip of most lengths; the last one, and the spread of the response."""
         b, clip, spread = self.start, 0.0, 0.0
-        for k in range(len(EARLY)):
+        for k in range(EARLY):
             clip = self.early_clip(k, b, clip)
             spread = spread or self.prior_spread(clip)
             score, noise = self.score(f"early score {k + 1}", b, clip)
@@ -351,7 +352,7 @@ class Climb(ABC):
         edges = self.edges(b, clip)
         answer = self.holder.ask(self.asks.histogram(b, edges), "lengths")
         one = self.holder.plan.noise(self.asks.count(b, 1.0), "beyond 1").sd
-        least = one * math.sqrt(COUNTS[0])
+        least = one * math.sqrt(NUMBER)
         least = max(least, 1.0)  # a row is a row
         law = TailLaw.of_histogram(
             answer.value,
@@ -369,7 +370,7 @@ class Climb(ABC):
         score, spread = self.score("middle score", b, law.best(noise, b.size))
         middle = ScoreAt(b, Whole(score, spread**2, np.zeros_like(b)))
         b = self.corrected(b, self.stepped(b, score, spread, 1.0))
-        for k in range(1, len(COUNTS)):
+        for k in range(1, COUNTS):
             law = self.counted(law, k, b, noise)
         return law, b, middle
 

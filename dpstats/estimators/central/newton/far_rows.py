@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
-_DIRECTIONS, _DISTANCE = 0.01, 0.01  # budget: directions of far rows; how far out they lie
 NEAR = 1.8  # ratio: rows that count in full once far ones are drawn in, to sqrt(d)
 _ONE_WAY = 0.5  # share: of far rows that lie along one direction
 _CLEAR = 2.0  # ratio: their number to the operator norm of the noise
@@ -55,7 +54,9 @@ class FarRows(NamedTuple):
     row: Array
 
 
-def far_questions(design: Design, privacy: Privacy, n: float, beyond: float) -> list[Request]:
+def far_questions(
+    design: Design, privacy: Privacy, n: float, beyond: float, share: float
+) -> list[Request]:
     """Both questions, with their shares; none where no row can be far out or noise hides all.
 
     Parameters
@@ -64,6 +65,8 @@ def far_questions(design: Design, privacy: Privacy, n: float, beyond: float) -> 
         Public.
     beyond : float
         Share of rows that are looked at: the longest ones.
+    share : float
+        Of the budget, for each.
     """
     d = len(design.names)
     bounds = np.abs(np.asarray(design.internal_bounds, dtype=np.float64)).max(axis=1)
@@ -71,12 +74,12 @@ def far_questions(design: Design, privacy: Privacy, n: float, beyond: float) -> 
     if not unscaled and bounds.max(initial=0.0) <= _FAR * math.sqrt(d):
         return []
     sensitivity = FarDirections(np.eye(d), 1.0).sensitivity(privacy.neighbors, max_rows(design))
-    noise = sensitivity / (gdp_mu(privacy.epsilon, privacy.delta) * math.sqrt(_DIRECTIONS))
+    noise = sensitivity / (gdp_mu(privacy.epsilon, privacy.delta) * math.sqrt(share))
     if _ONE_WAY * beyond * n < _CLEAR * operator_norm(noise**2 * symmetric_pattern(d)):
         return []
     return [
-        Request(SLOTS[0], _DIRECTIONS, "directions in which rows lie far out"),
-        Request(SLOTS[1], _DISTANCE, "how far out they lie along the first"),
+        Request(SLOTS[0], share, "directions in which rows lie far out"),
+        Request(SLOTS[1], share, "how far out they lie along the first"),
     ]
 
 
