@@ -15,7 +15,7 @@ from dpstats.estimators.central.newton.climb import Bread, Climb, whitened
 from dpstats.estimators.central.newton.conclusion import Conclusion, presumed_effect
 from dpstats.estimators.central.newton.curvature import drawn_to
 from dpstats.estimators.central.newton.levels_rows import LevelRows
-from dpstats.estimators.central.newton.likelihood import LARGEST_SD, LEAP, MORE, PRIOR_SD
+from dpstats.estimators.central.newton.likelihood import largest_sd, longest_step, prior_sd
 from dpstats.estimators.central.newton.remarks import far_out, not_identified, off_model
 from dpstats.estimators.central.sandwich import noisy_count
 from dpstats.estimators.numerics.entrywise import symmetric_pattern
@@ -44,7 +44,6 @@ _CELLS, _ENDS = 28, (0.25, 4.0)  # number: of the histogram of lengths; ratio: i
 _LEAST_SHARE = 0.002  # share: of rows with the rarest level, at least
 _SHOWN, _FEW = 2.0, 10.0  # ses: noises of a count that a level has at least, and that are few rows
 _REACHED, _FARTHEST = 0.995, 4.0  # share: of rows that the curvature counts in full; ratio
-_FAR = 5.0  # number: of the mean linear predictors from their start
 
 
 @dataclass(frozen=True)
@@ -182,11 +181,11 @@ class _LevelsClimb(Climb):
     def prior_spread(self, clip: float) -> float:
         """Linear predictors of each level vary as those of a logit do, in units of A."""
         q = len(self.root)
-        return PRIOR_SD["logit"] * q / math.sqrt(float((self.root**2).sum()))
+        return prior_sd("logit") * q / math.sqrt(float((self.root**2).sum()))
 
     def effect(self, spread: float) -> Array:
         """Standard deviation presumed of coefficients of columns between 0 and 1; inf of others."""
-        each = presumed_effect(self.design, PRIOR_SD["logit"])
+        each = presumed_effect(self.design, prior_sd("logit"))
         return np.tile(each, len(self.root))
 
     @property
@@ -201,18 +200,19 @@ class _LevelsClimb(Climb):
     def bounded(self, to: Array) -> Array:
         """Coefficients drawn back to where predictors vary by a public number at most."""
         eta = self.rows.predictors(to)
-        factor = min(1.0, LARGEST_SD["logit"] / max(float(eta.std(axis=0).max()), 1e-300))
+        most = largest_sd("logit")
+        factor = min(1.0, most / max(float(eta.std(axis=0).max()), 1e-300))
         if not self.found.constant.any():
             return to * factor
         mean, usual = eta.mean(axis=0), np.log(self.shares[1:] / self.shares[0])
-        held = np.clip(mean, usual - _FAR, usual + _FAR)
+        held = np.clip(mean, usual - most, usual + most)
         return self.constant(held) + (to - self.constant(mean)) * factor
 
     def stepped(self, b: Array, score: Array, noise: float, kept: float) -> Array:
         """A step no longer than rows that are not normal can bear, as of a logit."""
         to = super().stepped(b, score, noise, kept)
         changed = (self.rows.predictors(to) - self.rows.predictors(b)).std(axis=0).max()
-        most = LEAP["logit"] * (1 + MORE["logit"] * self.rarer(b))
+        most = longest_step("logit")
         shorter: Array = b + (to - b) * min(1.0, most / max(float(changed), 1e-300))
         return shorter
 

@@ -54,7 +54,7 @@ from dpstats.queries import (
 if TYPE_CHECKING:
     from dpstats.design import Design
 
-__all__ = ["LARGEST_SD", "LEAP", "MORE", "PRIOR_SD", "PredictorClimb", "maximize"]
+__all__ = ["PredictorClimb", "largest_sd", "longest_step", "maximize", "prior_sd"]
 
 Array = NDArray[np.float64]
 
@@ -68,17 +68,34 @@ _AROUND = (0.25, 256.0)  # ratio: ends of the histogram of lengths to early clip
 # share: of rows that the curvature should count in full; ratio: its farthest radius
 _REACHED, _FARTHEST_ROW = 0.995, 4.0
 _STEEPEST = 2.5  # sds: of linear predictors, within which the curvature is looked at for its grid
-# sds: of linear predictors, at most
-LARGEST_SD = {"logit": 6.0, "probit": 3.5, "log": 2.5, "cloglog": 2.5, "identity": 2.0}
-# sds: of linear predictors, before anything is known
-PRIOR_SD = {"logit": 2.0, "probit": 1.2, "log": 1.0, "cloglog": 1.2}
-# sds: of linear predictors that a step changes, at most
-LEAP = {"logit": 1.0, "probit": 0.6, "log": 0.6, "cloglog": 0.8}
-# ratio: how much more, for each unit of the share of the rarer answer, where means bend both ways
-MORE = {"logit": 2.0, "probit": 2.0}
-# ratio: change of a level's coefficient to that, at most, in steps that correct earlier ones
-_OF_LEVEL = 1.5
-_FARTHEST = 5.0  # number: units of the mean predictor from its start, at most
+# sds: of linear predictors, over the link's `unit`: at most; before anything is known; that a step
+# changes at most
+_LARGEST, _PRIOR, _LEAP = 3.3, 1.1, 0.6
+
+
+def unit(link: str) -> float:
+    """Linear predictors that move means by much: 1, or the deviation of the logistic law.
+
+    A binary response is 1 where a latent variable is below its predictor: normal with deviation 1
+    under a probit, logistic under a logit. Under a log link, and a cloglog where events are rare,
+    means grow by a factor of e; under an identity link a response has about a deviation of 1.
+    """
+    return math.pi / math.sqrt(3) if link == "logit" else 1.0
+
+
+def largest_sd(link: str) -> float:
+    """Standard deviation of linear predictors, at most."""
+    return _LARGEST * unit(link)
+
+
+def prior_sd(link: str) -> float:
+    """Standard deviation of linear predictors before anything is known."""
+    return _PRIOR * unit(link)
+
+
+def longest_step(link: str) -> float:
+    """Standard deviation of what a step may change linear predictors by, where means bend."""
+    return _LEAP * unit(link)
 
 
 def maximize(holder: Holder[Query], design: Design) -> CoefficientEstimate:
@@ -159,7 +176,7 @@ class PredictorClimb(Climb):
         """Of a normal response as residuals are, of others by the link."""
         if self.family == GAUSSIAN:
             return response_spread(self.design, clip / (_NORMAL * math.sqrt(self.start.size)))
-        return PRIOR_SD.get(self.family.link, 1.0)
+        return prior_sd(self.family.link)
 
     def reported(self, found: Conclusion, said: dict[str, float]) -> CoefficientEstimate:
         """The estimate, with what was released beside it and what that says of the fit."""
@@ -203,13 +220,11 @@ class PredictorClimb(Climb):
 
     def bounded(self, to: Array) -> Array:
         """Coefficients drawn back to where predictors vary by a public number at most."""
-        limit = LARGEST_SD.get(self.family.link)
-        if limit is None:
-            return to
+        limit = largest_sd(self.family.link)
         constant = self.found.constant
         mean, level = float(self.found.centre @ to), self.level
         varying = (to - mean * constant) * min(1.0, limit / max(self.rows.spread(to), 1e-300))
-        held = np.clip(mean, level - _FARTHEST, level + _FARTHEST)
+        held = np.clip(mean, level - limit, level + limit)
         drawn: Array = held * constant + varying
         return drawn if constant.any() else to * min(1.0, limit / max(self.rows.spread(to), 1e-300))
 
@@ -221,9 +236,10 @@ class PredictorClimb(Climb):
         step, from where the next steps do not come back.
         """
         to = super().stepped(b, score, noise, kept)
-        shorter: Array = b + (to - b) * min(
-            1.0, self._leap(b) / max(self.rows.spread(to - b), 1e-300)
-        )
+        if self.family.link == "identity":
+            return to
+        most = longest_step(self.family.link)
+        shorter: Array = b + (to - b) * min(1.0, most / max(self.rows.spread(to - b), 1e-300))
         return shorter
 
     def corrected(self, b: Array, to: Array) -> Array:
@@ -231,8 +247,8 @@ class PredictorClimb(Climb):
 
         What predictors of a rare level's rows change by hardly shows in how all of them vary.
         """
-        most, level = _OF_LEVEL * self._leap(b), between_0_and_1(self.design)
-        if not (level.any() and math.isfinite(most)):
+        most, level = prior_sd(self.family.link), between_0_and_1(self.design)
+        if self.family == GAUSSIAN or not level.any():
             return to
         change = self.asks.w @ (to - b)
         change[level] = np.clip(change[level], -most, most)
@@ -246,16 +262,6 @@ class PredictorClimb(Climb):
         j = int(np.argmax(marks * np.abs(self.asks.w @ (after - before))))
         mark = solved(self.asks.w, np.eye(len(marks))[j])  # the column, of z
         return self.rows.split(mark)
-
-    def _leap(self, b: Array) -> float:
-        """Standard deviation of linear predictors that a step may change them by."""
-        family = self.family
-        if family == GAUSSIAN or family.link not in LEAP:
-            return math.inf
-        if family.link not in MORE:
-            return LEAP[family.link]
-        mean = float(family.mean(np.array([self.rows.predictor(b)[0]]))[0])
-        return LEAP[family.link] * (1 + MORE[family.link] * min(mean, 1 - mean))
 
     def rarer(self, b: Array) -> float:
         """Share of rows with the rarer answer, or with a count above 0, but at most half.

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dpstats.accounting import gdp_mu
 from dpstats.estimators.central.newton.budget import between_0_and_1
 from dpstats.estimators.central.newton.conclusion import EFFECT
-from dpstats.estimators.central.newton.likelihood import PRIOR_SD
+from dpstats.estimators.central.newton.likelihood import prior_sd
 from dpstats.estimators.guesses import enough, guess, too_small
 from dpstats.families import GAUSSIAN
 from dpstats.queries import Geometry, Gram
@@ -251,7 +251,7 @@ def _free_response(design: Design) -> bool:
 
 def _presumed(design: Design) -> Array:
     """What a fit presumes of effects of columns between 0 and 1 that noise hides; inf of others."""
-    spread = PRIOR_SD.get(design.family.link, 1.0)
+    spread = prior_sd(design.family.link)
     if design.family == GAUSSIAN and not _free_response(design):
         spread = guess(design).sd * design.standardization.y_scale
     found: Array = np.where(between_0_and_1(design), EFFECT * spread, np.inf)

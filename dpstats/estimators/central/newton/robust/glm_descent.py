@@ -21,7 +21,7 @@ from dpstats.estimators.central.newton.conclusion import (
     conclude,
     presumed_effect,
 )
-from dpstats.estimators.central.newton.likelihood import LARGEST_SD, PRIOR_SD
+from dpstats.estimators.central.newton.likelihood import largest_sd, prior_sd
 from dpstats.estimators.central.newton.remarks import (
     nearly_separated,
     not_at_rest,
@@ -131,7 +131,7 @@ def _remarks(descent: _GLMDescent, near: _NearEta, solution: Solution) -> tuple[
     """What the released numbers say about the fit."""
     if descent.family.name != "binomial":
         return overdispersed(near.spread.taken) if descent.family.name == "poisson" else ()
-    explained, most = descent.rows.explained(near.b).sd, LARGEST_SD[descent.family.link]
+    explained, most = descent.rows.explained(near.b).sd, largest_sd(descent.family.link)
     return (
         *not_at_rest(clear_of_doubt(solution)),
         *nearly_separated(explained, _MOST_EXPLAINED * most),
@@ -316,7 +316,7 @@ class _GLMDescent:
 
     def bounded(self, b: Array) -> Array:
         """Coefficients drawn back to where predictors vary by a public number at most."""
-        limit = LARGEST_SD[self.family.link]
+        limit = largest_sd(self.family.link)
         if self.family.link == "identity":  # predictors are in the units of the response
             return b
         law = self.rows.explained(b)
@@ -420,7 +420,7 @@ def _solution(descent: _GLMDescent, near: _NearEta, last: _LastScore) -> Solutio
         noise=float(np.trace(solved.cov) / np.trace(inverse @ inverse)),
         allowed=level**2 * doubts.T @ doubts,
         level=level * size,
-        spread=PRIOR_SD.get(descent.family.link, 1.0),
+        spread=prior_sd(descent.family.link),
         start=descent.level * descent.constant,
     )
 
