@@ -15,8 +15,17 @@ from dpstats.estimators.central.newton.climb import Bread, Climb, whitened
 from dpstats.estimators.central.newton.conclusion import Conclusion, presumed_effect
 from dpstats.estimators.central.newton.curvature import drawn_to
 from dpstats.estimators.central.newton.levels_rows import LevelRows
-from dpstats.estimators.central.newton.likelihood import largest_sd, longest_step, prior_sd
+from dpstats.estimators.central.newton.likelihood import (
+    LEAST_LENGTH,
+    LONG,
+    REACHED,
+    largest_sd,
+    lengths_between,
+    longest_step,
+    prior_sd,
+)
 from dpstats.estimators.central.newton.remarks import far_out, not_identified, off_model
+from dpstats.estimators.central.newton.whitening import FAR_ROW
 from dpstats.estimators.central.sandwich import noisy_count
 from dpstats.estimators.numerics.entrywise import symmetric_pattern
 from dpstats.protocol import Holder, foresee
@@ -39,11 +48,7 @@ __all__ = ["Levels", "maximize_levels", "root_of"]
 
 Array = NDArray[np.float64]
 
-_LONG = 1.2  # ratio: clip of early scores to the length of a typical row with the rarest level
-_CELLS, _ENDS = 28, (0.25, 4.0)  # number: of the histogram of lengths; ratio: its ends
-_LEAST_SHARE = 0.002  # share: of rows with the rarest level, at least
 _SHOWN, _FEW = 2.0, 10.0  # ses: noises of a count that a level has at least, and that are few rows
-_REACHED, _FARTHEST = 0.995, 4.0  # share: of rows that the curvature counts in full; ratio
 
 
 @dataclass(frozen=True)
@@ -88,7 +93,7 @@ def maximize_levels(holder: Holder[Query], design: Design) -> LevelsEstimate:
     n = noisy_count(holder, len(design.names) + levels.q)
     query = ResponseHistogram(np.arange(levels.q, dtype=np.float64) + 0.5, norm="l2")
     counts, noise = holder.ask(query, "levels")
-    least = max(_SHOWN * noise.sd, _LEAST_SHARE * n)
+    least = max(_SHOWN * noise.sd, 1.0)
     shares = np.maximum(counts, least)
     shares = shares / shares.sum()
     found, root = whitened(holder, design, n), root_of(shares)
@@ -195,7 +200,7 @@ class _LevelsClimb(Climb):
 
     def early_clip(self, k: int, b: Array, before: float) -> float:
         """All that a typical row may have."""
-        return _LONG * math.sqrt(self.found.centre.size) * self.rarest
+        return LONG * math.sqrt(self.found.centre.size) * self.rarest
 
     def bounded(self, to: Array) -> Array:
         """Coefficients drawn back to where predictors vary by a public number at most."""
@@ -222,19 +227,17 @@ class _LevelsClimb(Climb):
 
     def edges(self, b: Array, clip: float) -> Array:
         """Lengths between the cells of their histogram: from typical ones to those far out."""
-        low, high = _ENDS
         typical = math.sqrt(b.size)
         longest = max(1.0, self.rarest / math.sqrt(len(self.root)))
-        edges: Array = typical * np.geomspace(low, high * longest, _CELLS + 1)
-        return edges
+        return typical * lengths_between(LEAST_LENGTH, FAR_ROW * longest)
 
     def bread(self, b: Array, clip: float) -> Bread:
         """Minus the derivative of the score: as released, averaged with what the model expects."""
         d, q = self.found.centre.size, len(self.root)
         plan, metric = self.holder.plan, self.found.metric
-        grid = math.sqrt(d) * np.geomspace(0.7, _FARTHEST, 17)
+        grid = math.sqrt(d) * np.geomspace(0.7, FAR_ROW, 17)
         search = NormQuantile(grid, 0.5, metric.w.T)
-        reached = resolved(_REACHED, plan, search, "steepest")
+        reached = resolved(REACHED, plan, search, "steepest")
         search = NormQuantile(grid, reached, metric.w.T)
         (length,), _ = self.holder.ask(search, "steepest")
         sizes = np.sqrt(np.linalg.norm(self.rows.variances(b), axis=(1, 2))) * self.rows.lengths

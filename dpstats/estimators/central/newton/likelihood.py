@@ -39,7 +39,7 @@ from dpstats.estimators.central.newton.remarks import (
     reported,
 )
 from dpstats.estimators.central.newton.start import Start
-from dpstats.estimators.central.newton.whitening import indicators
+from dpstats.estimators.central.newton.whitening import FAR_ROW, indicators
 from dpstats.estimators.central.sandwich import noisy_count
 from dpstats.estimators.guesses import response_grid
 from dpstats.families import GAUSSIAN, Family
@@ -58,16 +58,13 @@ __all__ = ["PredictorClimb", "largest_sd", "longest_step", "maximize", "prior_sd
 
 Array = NDArray[np.float64]
 
-# share: of lengths within an early clip; ratio: that of a normal number to its sd
-_EARLY_QUANTILE, _NORMAL = 0.85, 1.44
-_BINOMIAL = 1.2  # ratio: clip of early binomial scores to typical lengths of rows
+_EARLY_QUANTILE = 0.85  # share: of lengths within an early clip
+LONG = 1.2  # ratio: early clip of a response with levels to the length of a row with the rarest one
 _WIDEST = 2.0**-20  # numerical: shortest length, over the longest, that the first clip may have
-_LEAST_SHARE = 0.002  # share: of rows with the rarer answer, at least
-_CELLS, _CELLS_SHORT = 40, 28  # number: cells of the histogram of lengths; where scores are short
-_AROUND = (0.25, 256.0)  # ratio: ends of the histogram of lengths to early clips
-# share: of rows that the curvature should count in full; ratio: its farthest radius
-_REACHED, _FARTHEST_ROW = 0.995, 4.0
-_STEEPEST = 2.5  # sds: of linear predictors, within which the curvature is looked at for its grid
+CELLS = 5  # number: of the histogram of lengths, for each doubling
+LEAST_LENGTH = 0.25  # ratio: of the histogram's lower end to early clips, or a typical row
+_MOST_LENGTH = 256.0  # ratio: of its upper end to early clips
+REACHED = 0.995  # share: of rows that the curvature should count in full
 # sds: of linear predictors, over the link's `unit`: at most; before anything is known; that a step
 # changes at most
 _LARGEST, _PRIOR, _LEAP = 3.3, 1.1, 0.6
@@ -96,6 +93,18 @@ def prior_sd(link: str) -> float:
 def longest_step(link: str) -> float:
     """Standard deviation of what a step may change linear predictors by, where means bend."""
     return _LEAP * unit(link)
+
+
+def lengths_between(low: float, high: float) -> Array:
+    """Edges of the cells of a histogram of lengths."""
+    edges: Array = np.geomspace(low, high, math.ceil(CELLS * math.log2(high / low)) + 1)
+    return edges
+
+
+def _normal_quantile(share: float) -> float:
+    from scipy.special import ndtri
+
+    return float(ndtri(share))
 
 
 def maximize(holder: Holder[Query], design: Design) -> CoefficientEstimate:
@@ -149,7 +158,7 @@ class PredictorClimb(Climb):
         if not looks_far(self.design):
             return self
         start, d = self.start, self.start.size
-        w, farthest = self.asks.w, _FARTHEST_ROW * math.sqrt(d)
+        w, farthest = self.asks.w, FAR_ROW * math.sqrt(d)
         query = NormCount(w.T, w @ start, farthest, scored=False, family=self.family)
         early = self.asks.score(start, self.early_clip(0, start, 0.0), 0.0)
         foresee(self.holder, [query, early])
@@ -157,7 +166,7 @@ class PredictorClimb(Climb):
         share = (float(answer.value[0]) - NOTHING * answer.noise.sd) / self.n
         if share <= 0:
             return self
-        leverage = far_out(_FARTHEST_ROW, 1 - share, 0.0, d)
+        leverage = far_out(FAR_ROW, 1 - share, 0.0, d)
         return replace(self, leverage=max(leverage, self.leverage))
 
     def fit(self) -> tuple[Conclusion, dict[str, float]]:
@@ -175,7 +184,8 @@ class PredictorClimb(Climb):
     def prior_spread(self, clip: float) -> float:
         """Of a normal response as residuals are, of others by the link."""
         if self.family == GAUSSIAN:
-            return response_spread(self.design, clip / (_NORMAL * math.sqrt(self.start.size)))
+            usual = _normal_quantile((1 + _EARLY_QUANTILE) / 2)  # of |g|, g standard normal
+            return response_spread(self.design, clip / (usual * math.sqrt(self.start.size)))
         return prior_sd(self.family.link)
 
     def reported(self, found: Conclusion, said: dict[str, float]) -> CoefficientEstimate:
@@ -206,7 +216,7 @@ class PredictorClimb(Climb):
         eta = np.array([self.rows.predictor(b)[0]])
         if short_scores(self.design):
             either = family.residual(np.array([0.0, 1.0]), np.repeat(eta, 2))
-            return _BINOMIAL * typical * float(np.abs(either).max())
+            return LONG * typical * float(np.abs(either).max())
         bound = max(abs(end) for end in self.design.internal_endog_bounds)
         longest = 8 * typical * bound * float(family.factor(eta)[0]) * self.design.largest_root
         grid = before * np.geomspace(1 / 16, 2.0, 17)
@@ -273,34 +283,34 @@ class PredictorClimb(Climb):
         if self.design.weights is not None:  # a row is many answers
             return 0.5
         if family.name == "binomial":
-            return max(min(mean, 1 - mean), _LEAST_SHARE)
+            return max(min(mean, 1 - mean), 1 / self.n)
         if family.name == "poisson":
-            return min(0.5, max(1 - math.exp(-mean), _LEAST_SHARE))
+            return min(0.5, max(1 - math.exp(-mean), 1 / self.n))
         if family.name == "negativebinomial":
             none = math.exp(-math.log1p(family.alpha * mean) / family.alpha)
-            return min(0.5, max(1 - none, _LEAST_SHARE))
+            return min(0.5, max(1 - none, 1 / self.n))
         return 0.5
 
     def edges(self, b: Array, clip: float) -> Array:
         """Lengths between the cells of their histogram; short scores are about as long as rows."""
-        (low, high), cells = _AROUND, _CELLS
+        low, high = LEAST_LENGTH, _MOST_LENGTH
         if short_scores(self.design):
             eta = np.array([self.rows.predictor(b)[0]])
             clip = math.sqrt(b.size) * float(self.family.factor(eta)[0])
-            low, high, cells = low * self.rarer(b), _FARTHEST_ROW, _CELLS_SHORT
-        edges: Array = clip * np.geomspace(low, high, cells + 1)
-        return edges
+            low, high = low * self.rarer(b), FAR_ROW
+        return clip * lengths_between(low, high)
 
     def bread(self, b: Array, clip: float) -> Bread:
         """Minus the derivative of the score: as released, averaged with what the model expects."""
         family, d, whitening = self.family, b.size, self.asks.w.T
         mean, sd = self.rows.predictor(b)
-        steep = np.array([mean, mean + _STEEPEST * sd, mean - _STEEPEST * sd])
+        away = sd * _normal_quantile(REACHED)
+        steep = np.array([mean, mean + away, mean - away])
         roots = np.sqrt(family.curvature(steep) * d)
-        grid = np.geomspace(0.7 * roots[0], _FARTHEST_ROW * roots.max(), 17)
+        grid = np.geomspace(0.7 * roots[0], FAR_ROW * roots.max(), 17)
         beta = self.asks.w @ b
         query = LengthQuantile(grid, 0.5, whitening, beta, "curvature", family)
-        reached = resolved(_REACHED, self.holder.plan, query, "steepest")
+        reached = resolved(REACHED, self.holder.plan, query, "steepest")
         query = replace(query, q=reached)
         expected = replace(query, of="expected")
         foresee(self.holder, [query, expected] if family.observed else [query])

@@ -24,13 +24,12 @@ from dpstats.queries import Geometry, Gram, NormQuantile, Query
 if TYPE_CHECKING:
     from dpstats.design import Design
 
-__all__ = ["Metric", "coordinates", "indicator_ridge", "indicators", "whiten"]
+__all__ = ["FAR_ROW", "Metric", "coordinates", "indicator_ridge", "indicators", "whiten"]
 
 Array = NDArray[np.float64]
 
 _NORM_SHARE = 0.6  # share: of rows shorter than the first clipping radius
-_MOST_REACH = 2.5  # ratio: largest radius of the second Gram matrix to sqrt(d)
-_MOST_NORM = 4.0  # ratio: longest first radius to sqrt(d), where scales are too small
+FAR_ROW = 4.0  # ratio: of the longest row that is counted in full to sqrt(d)
 _NORM_CELLS = 32  # numerical: cells of its search, over eight octaves below the largest norm
 _FLOOR = 0.7  # ratio: least eigenvalues to the operator norm of the noise
 _STRETCH = 0.3  # share: 1 / its root is the most that the second whitening stretches a direction
@@ -152,11 +151,11 @@ def whiten(
         its largest radius over the typical length sqrt(d). Without it rows are shortened to that.
     """
     typical = math.sqrt(indicators.size)
-    first = _first(holder, n, indicators, min(longest, _MOST_NORM * typical))
+    first = _first(holder, n, indicators, min(longest, FAR_ROW * typical))
     if reach is None:
         return _second(holder, n, indicators, first, typical)
     reached, farthest = reach
-    grid = typical * np.geomspace(1.0, float(np.clip(farthest, 1.05, _MOST_REACH)), 17)
+    grid = typical * np.geomspace(1.0, float(np.clip(farthest, 1.05, FAR_ROW)), 17)
     query = NormQuantile(grid, reached, first.w.T)
     told = 1 - 2 * holder.plan.noise(query, "reach").sd / n  # the largest share that noise can tell
     query = NormQuantile(grid, min(reached, max(0.5, told)), first.w.T)
