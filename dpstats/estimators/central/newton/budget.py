@@ -103,7 +103,7 @@ def requests(design: Design, privacy: Privacy, n: float, peeled: bool) -> list[R
         Request("middle score", _VECTOR, "score of a Newton step at the first clip"),
         Request("steepest", NUMBER, "a radius that nearly all rows are within"),
         *([Request(EXPECTED, NUMBER, "the same, whatever responses are")] * design.family.observed),
-        Request("bread", part * _MATRIX, "curvature, for the last step"),
+        Request("bread", 2 * part * _MATRIX, "curvature, for the last step"),
         Request("meat", _VECTOR, "squares of scores, for standard errors"),
         *(
             Request(slot, _VECTOR, "score of the dispersion alpha")

@@ -33,6 +33,7 @@ from dpstats.estimators.central.newton.conclusion import (
     conclude,
     presumed_effect,
 )
+from dpstats.estimators.central.newton.curvature import FLOOR, shape_doubt
 from dpstats.estimators.central.newton.identification import NOTHING
 from dpstats.estimators.central.newton.parts import (
     ScoreAt,
@@ -60,13 +61,7 @@ __all__ = ["Bread", "Climb", "WhitenedRows", "solved", "whitened"]
 
 Array = NDArray[np.float64]
 
-_EARLY_KEPT = 0.75  # ratio: slope of early scores to that of the whole one
-_FARTHEST_LEAN = 3.0  # ratio: what is beyond the clip to what is seen of it, at most
-_MOST_BEND = 0.5  # ratio: change of a step by the bend of means to its length, at most
-_MOST_GROWN = 1.5  # ratio: change of the curvature on the last step, at most
-# ratio: eigenvalues of a late step to their mean, and to noise, at least
-_LEAST_CURVATURE, _FLOOR = 0.15, 0.5
-_MEAT_DOUBT = 0.3  # ratio: relative error of the bread as the shape of the meat
+_MOST_BEND = 0.5  # ratio: change of a step, or of the curvature on it, by a model, to itself
 
 
 class WhitenedRows(NamedTuple):
@@ -107,7 +102,7 @@ def _beyond(
     the model expects (of which a lean drawn to none has less).
     """
     excess, nearer = (float(np.interp(c, law.clips, law.excess())) for c in (clip, clip / 2))
-    ratio = min(_FARTHEST_LEAN, excess / max(nearer - excess, 1e-300))
+    ratio = excess / max(nearer - excess, 1e-300)
     beyond, sd = ratio * score.lean, math.sqrt(score.variance)
     anywhere = allowed(excess, beyond.size, law.aligned) * np.eye(beyond.size)
     if along is not None:
@@ -139,7 +134,7 @@ class Climb(ABC):
     @property
     def early_kept(self) -> float:
         """Slope of an early score to that of the whole one."""
-        return _EARLY_KEPT
+        return 1.0
 
     @property
     def peeled(self) -> bool:
@@ -263,8 +258,8 @@ class Climb(ABC):
     def late_step(self, b: Array, score: Whole, bread: Bread) -> Array:
         """A step by the released curvature, shrunk by the size of its noise as early ones are."""
         kept = told_apart(score)
-        least = max(_LEAST_CURVATURE * bread.level, _FLOOR * operator_norm(bread.variances))
-        return self.bent(b, solved(floor_eigenvalues(bread.matrix, least), kept * score.total))
+        floored = floor_eigenvalues(bread.matrix, FLOOR * operator_norm(bread.variances))
+        return self.bent(b, solved(floored, kept * score.total))
 
     def told(self, bread: Bread, earlier: ScoreAt, later: ScoreAt) -> tuple[Bread, SecantCurvature]:
         """The curvature, asked where the earlier score was, where the later one was; given both.
@@ -292,8 +287,10 @@ class Climb(ABC):
         rows = self.between(before, after)
         there, here = rows.curvature(before), rows.curvature(after)
         grown = float(np.trace(here) / np.trace(there))
-        if not 1 / _MOST_GROWN <= grown <= _MOST_GROWN:  # the model knows little of so long a step
-            factor = float(np.clip(grown, 1 / _MOST_GROWN, _MOST_GROWN))
+        if (
+            not 1 / (1 + _MOST_BEND) <= grown <= (1 + _MOST_BEND)
+        ):  # the model knows little of so long a step
+            factor = float(np.clip(grown, 1 / (1 + _MOST_BEND), (1 + _MOST_BEND)))
             return bread._replace(matrix=factor * bread.matrix, level=factor * bread.level), False
         unit = bread.level * before.size / float(np.trace(there))
         matrix = bread.matrix + unit * (here - there)
@@ -414,7 +411,7 @@ class Climb(ABC):
         meat, noise = answer.value, answer.noise.sd
         trace = max(float(np.trace(meat)), noise)
         ratio = trace / float(np.trace(bread))
-        doubt = np.full((d, d), (_MEAT_DOUBT * trace / d) ** 2)
+        doubt = np.full((d, d), shape_doubt(trace / d, d))
         meat, _ = average(meat, noise**2 * symmetric_pattern(d), ratio * bread, doubt)
         unit = 1 / weights.scale if weights is not None and self.each else 1.0
         return unit * floor_eigenvalues(meat, 0.1 * trace / d)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.estimators.central.newton.budget import between_0_and_1
+from dpstats.estimators.central.newton.curvature import FLOOR
 from dpstats.estimators.central.newton.identification import (
     CLEAR,
     NOTHING,
@@ -35,15 +36,12 @@ __all__ = [
 
 Array = NDArray[np.float64]
 
-_FLOOR = 0.7  # share: of its noise that eigenvalues of the bread are kept above
-# ratio: error of the bread on the last step, at most and at least, to its variance
-_LEFTOVER, _LEAST_LEFTOVER = 2.0, 0.2
-_FAINT = 5.0  # ses: of a curvature, below which it counts that it may be less than it seems
 _MIXED = 0.5  # numerical: an eigenvector is among the faint ones, or at right angles to them
-_FITS = 4.0  # ratio: largest variance of predictors along a direction not seen, to squared sds
 # ratio: of half a range to the scale of its column, at most, where noise would hide that
 _AS_WIDE = 10.0
-EFFECT = 3.0  # sds: of the response, presumed of the effect of a column between 0 and 1
+# sds: of the response, presumed of the effect of a column between 0 and 1, and of how predictors
+# vary along another direction that noise hides
+EFFECT = 3.0
 
 
 class Solution(NamedTuple):
@@ -112,7 +110,7 @@ def clear_of_doubt(solution: Solution) -> float:
     Of others an interval reaches all that score and curvature do not contradict, whatever the step.
     """
     values, basis = np.linalg.eigh(solution.bread)
-    faint = Faint.in_noise(_FAINT, values, basis, solution.variances).directions
+    faint = Faint.in_noise(CLEAR, values, basis, solution.variances).directions
     sure = np.linalg.norm(faint.T @ basis, axis=0) < _MIXED
     squared = float(np.square(basis.T @ solution.step)[sure].sum())
     noise = solution.noise * float(np.square(1 / values[sure]).sum())
@@ -154,7 +152,7 @@ def conclude(solution: Solution, w: Array, effect: Array) -> Conclusion:
     at, step, bread, variances, _, _, _, level, spread, start = solution
     d = step.size
     values, basis = np.linalg.eigh(bread)
-    floor = min(_FLOOR * operator_norm(variances), level / 2)
+    floor = min(FLOOR * operator_norm(variances), level / 2)
     floored = np.maximum(values, floor)
     inverse = (basis / floored) @ basis.T
     step = inverse @ (bread @ step)  # of a canonical link with its bend
@@ -165,10 +163,10 @@ def conclude(solution: Solution, w: Array, effect: Array) -> Conclusion:
     tau2 = spread**2 / d
     own = np.einsum("ir,ij,jr->r", basis, final, basis)
     tau2 *= likely_factor(off @ basis, own, tau2 * level / floored)
-    faint = Faint.in_noise(_FAINT, values, basis, variances)
+    faint = Faint.in_noise(CLEAR, values, basis, variances)
     used = np.maximum(faint.seen, floor)
     relative = w @ faint.directions / effect[:, None]
-    presumed = 1 / ((relative**2).sum(axis=0) + used / (_FITS * spread**2 * level))
+    presumed = 1 / ((relative**2).sum(axis=0) + used / ((EFFECT * spread) ** 2 * level))
     known = KnownDirections(
         at=(at - start) @ faint.directions,
         step=step @ faint.directions,
@@ -209,9 +207,7 @@ def _variances(solution: Solution, inverse: Array, step: Array) -> tuple[Array, 
     noise, meat = solution.noise * np.eye(step.size), solution.meat
     cov_privacy, cov_sampling = inverse @ noise @ inverse, inverse @ meat @ inverse
     known = meat + noise + solution.allowed
-    sure = 1 - float(np.trace(inverse @ known @ inverse)) / max(float(step @ step), 1e-300)
-    left = _LEFTOVER * max(_LEAST_LEFTOVER, sure) * np.diag(solution.variances @ step**2)
-    return known + left, cov_privacy, cov_sampling
+    return known + np.diag(solution.variances @ step**2), cov_privacy, cov_sampling
 
 
 def _widened(cov: Array, presumed: Array, effect: Array) -> tuple[Array, Array]:

@@ -9,12 +9,27 @@ from numpy.typing import NDArray
 
 from dpstats.estimators.numerics.entrywise import average, symmetric_pattern
 
-__all__ = ["drawn_to"]
+__all__ = ["FLOOR", "drawn_to", "shape_doubt", "shown_doubt"]
 
 Array = NDArray[np.float64]
 
-# ratio: error of the shape that a model expects, at most and at least
-_DOUBT, _LEAST_DOUBT = 0.45, 0.03
+FLOOR = 0.7  # ratio: least eigenvalues of a noisy matrix to the operator norm of its noise
+_DOUBT = 0.45  # ratio: error of the shape that a model expects of a matrix, at most
+
+
+def shape_doubt(level: float, d: int) -> float:
+    """Variance of each entry, at most, of an expected shape (d, d) with this mean eigenvalue.
+
+    Its operator norm is `_DOUBT` of the level: that of a symmetric matrix of independent entries
+    of variance v is about twice the root of d v, and half of that is allowed to each sign.
+    """
+    return (_DOUBT * level) ** 2 / (2 * d)
+
+
+def shown_doubt(gap: Array, own: Array) -> float:
+    """Square of a discrepancy beyond noise of variances `own`; at least what noise can hide."""
+    hidden = math.sqrt(2 * float((own**2).sum()))
+    return max(float((gap**2).sum()) - float(own.sum()), hidden)
 
 
 def drawn_to(
@@ -44,11 +59,7 @@ def drawn_to(
     own = noise**2 * (symmetric_pattern(d) if pattern is None else pattern)
     level = max(float(np.trace(value)) / d, noise / d**1.5)
     expected = level * d / float(np.trace(model)) * model
-    largest = _DOUBT * level / math.sqrt(2 * d)
-    # As large as the discrepancy shows it to be, by one standard deviation of its noise.
-    shown = float(((value - expected) ** 2).sum()) - own.sum()
-    shown = (shown + math.sqrt(2 * float((own**2).sum()))) / (largest * d) ** 2
-    doubt = float(np.clip(shown, _LEAST_DOUBT, 1.0)) * largest**2
+    doubt = min(shape_doubt(level, d), shown_doubt(value - expected, own) / d**2)
     prior = doubt + noise**2 / d * np.eye(d) + level**2 * moments
     matrix, variances = average(value, own, expected, prior)
     return matrix, variances, level

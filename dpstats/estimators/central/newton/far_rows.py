@@ -30,13 +30,11 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
-NEAR = 1.8  # ratio: rows that count in full once far ones are drawn in, to sqrt(d)
 _ONE_WAY = 0.5  # share: of far rows that lie along one direction
-_CLEAR = 2.0  # ratio: their number to the operator norm of the noise
 _FAR = 5.5  # ratio: of their distance to sqrt(d), from which on they are drawn in
 _CLIP = 0.66  # ratio: what a clip is without them to sqrt(d), by which they are drawn in
 _DISTANCES, _CELLS = (2.0, 512.0), 33  # numerical: distances that are told apart, to sqrt(d)
-_SURE = 3.0  # sds: of a comparison's noise, that rows beyond the distance are at least
+_SURE = 3.0  # sds: of noise, that rows beyond the distance are at least; and those one way
 _TOLD = 0.999  # numerical: the largest share of rows that is looked for
 _PART = 0.5  # wording: of the largest entry of a far row, from which on a column is named
 SLOTS = ("far directions", "far distance")
@@ -75,7 +73,7 @@ def far_questions(
         return []
     sensitivity = FarDirections(np.eye(d), 1.0).sensitivity(privacy.neighbors, max_rows(design))
     noise = sensitivity / (gdp_mu(privacy.epsilon, privacy.delta) * math.sqrt(share))
-    if _ONE_WAY * beyond * n < _CLEAR * operator_norm(noise**2 * symmetric_pattern(d)):
+    if _ONE_WAY * beyond * n < _SURE * operator_norm(noise**2 * symmetric_pattern(d)):
         return []
     return [
         Request(SLOTS[0], share, "directions in which rows lie far out"),
@@ -110,7 +108,7 @@ def far_rows(holder: Holder[Query], w: Array, radius: float, n: float) -> FarRow
     told = 1 - _SURE * holder.plan.noise(query, SLOTS[1]).sd / n
     (distance,), _ = holder.ask(replace(query, q=min(_TOLD, max(0.5, told))), SLOTS[1])
     ratio = float(distance) / (_FAR * typical)
-    clear = _CLEAR * operator_norm(answer.noise.sd**2 * symmetric_pattern(d))
+    clear = _SURE * operator_norm(answer.noise.sd**2 * symmetric_pattern(d))
     if values[-1] < max(_ONE_WAY * float(np.trace(answer.value)), clear) or ratio <= 1:
         return FarRows(0.0, np.eye(d), np.zeros(d))
     kept = math.sqrt(_CLIP * typical / (float(distance) * math.sqrt(max(d - 1, 1))))

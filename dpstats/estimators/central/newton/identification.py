@@ -16,8 +16,7 @@ __all__ = ["CLEAR", "NOTHING", "Faint", "KnownDirections", "likely_factor"]
 Array = NDArray[np.float64]
 
 NOTHING = 1.959964  # printed: noises within which a curvature may be none; two-sided 95 %
-CLEAR = 4.0  # wording: noises at which a direction would be identified
-_TOUCHED = 3.0  # ses: of its noise, at which a direction is said to touch a coefficient
+CLEAR = 5.0  # ses: of a curvature, below which it counts that it may be less than it seems
 _FACTORS = np.geomspace(0.003, 2.0, 24)  # numerical: grid of factors on the room for effects
 # numerical: parts of the largest curvature that is integrated over; its noises above what was seen
 _PARTS, _FARTHEST = np.linspace(0.0, 1.0, 201), 6.0
@@ -113,7 +112,7 @@ class Faint:
         """
         effects = w @ self.directions
         noise = np.sqrt(w**2 @ self.mixed**2)
-        touched = np.abs(effects) >= _TOUCHED * noise
+        touched = np.abs(effects) >= NOTHING * noise
         kept: Array = np.where(touched | ~touched.any(axis=0) | ~hidden, effects, 0.0)
         return kept
 

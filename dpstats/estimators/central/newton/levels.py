@@ -28,6 +28,7 @@ from dpstats.estimators.central.newton.remarks import far_out, not_identified, o
 from dpstats.estimators.central.newton.whitening import FAR_ROW
 from dpstats.estimators.central.sandwich import noisy_count
 from dpstats.estimators.numerics.entrywise import symmetric_pattern
+from dpstats.families import BINOMIAL
 from dpstats.protocol import Holder, foresee
 from dpstats.protocol.levels import LevelsEstimate
 from dpstats.queries import (
@@ -164,11 +165,6 @@ class _LevelsClimb(Climb):
     shares: Array
 
     @property
-    def early_kept(self) -> float:
-        """1: few scores are beyond the length for the rarest level."""
-        return 1.0
-
-    @property
     def root(self) -> Array:
         """A."""
         return self.rows.root
@@ -216,8 +212,9 @@ class _LevelsClimb(Climb):
     def stepped(self, b: Array, score: Array, noise: float, kept: float) -> Array:
         """A step no longer than rows that are not normal can bear, as of a logit."""
         to = super().stepped(b, score, noise, kept)
+        rarest = self.rarer(b)
         changed = (self.rows.predictors(to) - self.rows.predictors(b)).std(axis=0).max()
-        most = longest_step("logit")
+        most = longest_step(BINOMIAL, math.log(rarest / (1 - rarest)))
         shorter: Array = b + (to - b) * min(1.0, most / max(float(changed), 1e-300))
         return shorter
 

@@ -65,9 +65,10 @@ CELLS = 5  # number: of the histogram of lengths, for each doubling
 LEAST_LENGTH = 0.25  # ratio: of the histogram's lower end to early clips, or a typical row
 _MOST_LENGTH = 256.0  # ratio: of its upper end to early clips
 REACHED = 0.995  # share: of rows that the curvature should count in full
-# sds: of linear predictors, over the link's `unit`: at most; before anything is known; that a step
-# changes at most
-_LARGEST, _PRIOR, _LEAP = 3.3, 1.1, 0.6
+# sds: of linear predictors, over the link's `unit`: at most; before anything is known
+_LARGEST, _PRIOR = 3.3, 1.1
+_STEEPER = 2.0  # ratio: of curvatures on the way of a step, at most
+_STEPS = np.geomspace(0.05, 8.0, 80)  # numerical: lengths of a step that are looked at
 
 
 def unit(link: str) -> float:
@@ -90,9 +91,16 @@ def prior_sd(link: str) -> float:
     return _PRIOR * unit(link)
 
 
-def longest_step(link: str) -> float:
-    """Standard deviation of what a step may change linear predictors by, where means bend."""
-    return _LEAP * unit(link)
+def longest_step(family: Family, mean: float) -> float:
+    """By how much predictors may move from `mean` until the curvature is another one.
+
+    That is where it is twice or half of what it was, to either side.
+    """
+    there = family.curvature(mean + np.outer([-1.0, 1.0], np.append(0.0, _STEPS)))
+    logs = np.log(np.maximum(there, 1e-300))
+    change = np.abs(logs - logs[:, :1])[:, 1:].max(axis=0)
+    beyond = np.flatnonzero(change > math.log(_STEEPER))
+    return float(_STEPS[beyond[0]]) if beyond.size else math.inf
 
 
 def lengths_between(low: float, high: float) -> Array:
@@ -147,6 +155,11 @@ class PredictorClimb(Climb):
     def family(self) -> Family:
         """Law of the response; its dispersion is the one released first, once it was."""
         return self.rows.family
+
+    @property
+    def early_kept(self) -> float:
+        """Slope of an early score to that of the whole one: rows within the clip."""
+        return _EARLY_QUANTILE
 
     @property
     def far(self) -> bool:
@@ -246,9 +259,7 @@ class PredictorClimb(Climb):
         step, from where the next steps do not come back.
         """
         to = super().stepped(b, score, noise, kept)
-        if self.family.link == "identity":
-            return to
-        most = longest_step(self.family.link)
+        most = longest_step(self.family, self.rows.predictor(b)[0])
         shorter: Array = b + (to - b) * min(1.0, most / max(self.rows.spread(to - b), 1e-300))
         return shorter
 

@@ -18,13 +18,11 @@ from dpstats.queries import Geometry, Gram, Query, ResponseQuantile, Score
 if TYPE_CHECKING:
     from dpstats.design import Design
 
-__all__ = ["LEAST_COUNT", "Start"]
+__all__ = ["Start"]
 
 Array = NDArray[np.float64]
 
-# ratio: clip of the mean response to its 90 % quantile; number: of a count, at least
-_MEAN_CLIP, LEAST_COUNT = 4.0, 3.0
-_HEAVY = 2.0  # ratio: root of a weight at which a residual of the start may be clipped
+_MEAN_CLIP = 4.0  # ratio: clip of the mean response to its 90 % quantile, and to the least count
 _REST = -30.0  # numerical: linear predictor at which a mean is nothing
 
 
@@ -89,7 +87,6 @@ class Start:
         """The constant at which the released mean is expected."""
         # Without an offset the residual is +-1/2.
         clip = 0.5 if self.design.offset is None else 1.0
-        clip *= _HEAVY if self.weighted else 1.0
         excess, error = self.mean(self.nothing, clip, BINOMIAL)
         base = float(offset.average(BINOMIAL.mean(offset.eta)))
         share = float(np.clip(base + excess, error, 1 - error))
@@ -108,9 +105,8 @@ class Start:
         top = max(abs(low), abs(high))
         grid = top * np.geomspace(2.0**-16, 1.0, 33)
         (found,), _ = self.holder.ask(ResponseQuantile(grid, 0.9), "level")
-        least = LEAST_COUNT if family.name in ("poisson", "negativebinomial") else 0.0
-        clip = min(top, max(_MEAN_CLIP * float(found), least))
-        clip *= _HEAVY if self.weighted else 1.0
+        least = 1.0 if family.name in ("poisson", "negativebinomial") else 0.0
+        clip = min(top, _MEAN_CLIP * max(float(found), least))
         plain, unit, beta = self.plain(top)
         mean, error = self.mean(beta, clip * unit, plain)
         return mean / unit, error / unit

@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.estimators.base import floor_eigenvalues
-from dpstats.estimators.central.newton.far_rows import NEAR, SLOTS, far_rows
+from dpstats.estimators.central.newton.curvature import FLOOR, shape_doubt, shown_doubt
+from dpstats.estimators.central.newton.far_rows import SLOTS, far_rows
 from dpstats.estimators.numerics.entrywise import average, carried, operator_norm, symmetric_pattern
 from dpstats.protocol import Holder
 from dpstats.queries import Geometry, Gram, NormQuantile, Query
@@ -31,12 +32,9 @@ Array = NDArray[np.float64]
 _NORM_SHARE = 0.6  # share: of rows shorter than the first clipping radius
 FAR_ROW = 4.0  # ratio: of the longest row that is counted in full to sqrt(d)
 _NORM_CELLS = 32  # numerical: cells of its search, over eight octaves below the largest norm
-_FLOOR = 0.7  # ratio: least eigenvalues to the operator norm of the noise
-_STRETCH = 0.3  # share: 1 / its root is the most that the second whitening stretches a direction
-# ratio: ridge on 0/1 columns to 1 / d, for rows of rare levels would be far out else
-_INDICATOR_RIDGE = 0.3
-_DISCREPANCY = 0.15  # ratio: error allowed for in each entry of the first Gram matrix
-_LEAST_TRUST = 0.03  # ratio: the least that the first Gram matrix is taken to be off, to that
+# share: second moment of a direction of which the second whitening makes 1, at least; times 1 / d
+# the ridge on 0/1 columns, for rows of rare levels would be far out else
+_LEAST_MOMENT = 0.3
 _IGNORE = 1e4  # numerical: factor on variances of directions that the first matrix does not resolve
 
 
@@ -106,7 +104,7 @@ def indicators(design: Design) -> Array:
 
 def indicator_ridge(marks: Array) -> Array:
     """Ridge on second moments of a row, along the diagonal, by which whitened rows stay short."""
-    ridge: Array = _INDICATOR_RIDGE / marks.size * marks
+    ridge: Array = _LEAST_MOMENT / marks.size * marks
     return ridge
 
 
@@ -150,6 +148,8 @@ def whiten(
         Share of rows that the second matrix should not shorten, asked for in slot ``reach``, and
         its largest radius over the typical length sqrt(d). Without it rows are shortened to that.
     """
+    from scipy.special import chdtri
+
     typical = math.sqrt(indicators.size)
     first = _first(holder, n, indicators, min(longest, FAR_ROW * typical))
     if reach is None:
@@ -166,7 +166,7 @@ def whiten(
     if not far.ratio:
         return _second(holder, n, indicators, first, float(radius))
     row = np.asarray(np.linalg.solve(first.w.T, far.row), dtype=np.float64)
-    nearer = min(float(radius), NEAR * typical)
+    nearer = min(float(radius), math.sqrt(float(chdtri(indicators.size, 1 - reached))))
     metric = _second(holder, n, indicators, first.turned(far.draws), nearer)
     return replace(metric, far=far.ratio, far_row=row)
 
@@ -204,7 +204,7 @@ def _first(holder: Holder[Query], n: float, indicators: Array, longest: float) -
     values, basis = np.linalg.eigh(mean * np.eye(d) + keep * excess)
     variances = carried(keep * variances, basis)
     noise = operator_norm(variances)
-    floored = np.maximum(values, max(_FLOOR * noise, 1e-9 * mean))
+    floored = np.maximum(values, max(FLOOR * noise, 1e-9 * mean))
 
     ridge = (basis.T * (n * indicator_ridge(indicators))) @ basis
     change = math.sqrt(n) * _power(np.diag(floored) + ridge, -0.5)
@@ -244,9 +244,8 @@ def _second(
 
     # The curvature: both matrices, the first with the discrepancy that the second shows.
     prior = (level / n) ** 2 * carried(first.variances, first.change)
-    prior += (_DISCREPANCY * level) ** 2 * pattern
-    shown = (float(((gram - expected) ** 2).sum()) - own.sum()) / prior.sum()
-    prior *= min(1.0, max(_LEAST_TRUST, shown))
+    prior += shape_doubt(level, d) * pattern
+    prior *= min(1.0, shown_doubt(gram - expected, own) / prior.sum())
     moments, left = average(gram, own, expected, prior)
 
     # The scale of each direction: the second alone where the first resolved nothing.
@@ -255,13 +254,13 @@ def _second(
     spread, doubt = average(gram, own, expected, doubt)
     spread += level / n * (first.w.T * (n * indicator_ridge(indicators))) @ first.w
     values, basis = np.linalg.eigh(spread)
-    least = max(_STRETCH * level, min(_FLOOR * operator_norm(doubt), level / 2))
+    least = max(_LEAST_MOMENT * level, min(FLOOR * operator_norm(doubt), level / 2))
     change = basis * np.sqrt(n / np.maximum(values, least))
 
     variances = carried(left, change)
     noise = operator_norm(variances) / n
     values, basis = np.linalg.eigh(change.T @ moments @ change / n)
-    floored = np.maximum(values, min(0.5, _FLOOR * noise))
+    floored = np.maximum(values, min(0.5, FLOOR * noise))
     return Metric(
         w=first.w @ change,
         curvature=(basis * floored) @ basis.T,

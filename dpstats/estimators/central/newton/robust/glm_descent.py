@@ -39,7 +39,7 @@ from dpstats.estimators.central.newton.robust.glm_law import (
     tune,
 )
 from dpstats.estimators.central.newton.robust.tails import believed, rungs, wide_enough
-from dpstats.estimators.central.newton.start import LEAST_COUNT, Start
+from dpstats.estimators.central.newton.start import Start
 from dpstats.estimators.central.newton.whitening import Metric, coordinates
 from dpstats.estimators.central.sandwich import noisy_count
 from dpstats.estimators.numerics.entrywise import average, operator_norm, symmetric_pattern
@@ -75,6 +75,7 @@ _STEEPEST = 1.5  # the released curvature is cut off this many deviations above 
 _LEAST_CURVATURE = 0.1  # eigenvalues of a curvature are kept above this share of their mean
 _ITERATIONS = 8
 _FLOOR = 0.7
+_LEAST_COUNT = 3.0  # clip of counts, at least, in their units
 _CURVATURE_DOUBT = 0.05  # relative error of the model's curvature as a stand-in for the bread
 _LEVEL_DOUBT, _LEVELS = 0.15, (0.2, 2.0)  # relative error of its level, and the range of that
 _SHAPE_DOUBT = 0.3  # relative error of how it differs from the second moments
@@ -259,7 +260,7 @@ class _GLMDescent:
         """Dispersion of counts, from the mean square of clipped residuals."""
         factor, mean = self.family.factor(law.eta), self.family.mean(law.eta)
         square = float(law.average(factor**2 * mean * (1 + before * mean)))
-        least, most = LEAST_COUNT * float(law.average(factor)), self.top * float(factor.max())
+        least, most = _LEAST_COUNT * float(law.average(factor)), self.top * float(factor.max())
         clip = min(max(_MOMENT_CLIP * math.sqrt(square), least), most)
         everyone = self.metric.geometry(_EVERYONE)
         query = ResidualMoment(everyone, self.beta(b), clip, self.family)
