@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from dpstats.design import Design
 
 __all__ = [
+    "BEYOND",
     "CLEAR",
     "COUNT",
-    "COUNTS",
     "DISPERSION",
     "EARLY",
     "EXPECTED",
@@ -52,9 +52,9 @@ _FIRST = 0.28  # share: of what is left, for the first of the last two scores
 
 _SLACK = 0.1  # numerical: by which a spline's basis may exceed [0, 1]
 
-EARLY, COUNTS = 2, 3
 FAR, EXPECTED = "far rows", "expected"  # slots
 DISPERSION = ("first dispersion", "dispersion")  # slots
+EARLY, BEYOND = ("early score 1", "early score 2"), ("beyond 1", "beyond 2", "beyond 3")  # slots
 COUNT = Request("count", NUMBER, "number of rows that contribute")
 
 
@@ -88,18 +88,15 @@ def requests(design: Design, privacy: Privacy, n: float, peeled: bool) -> list[R
         *_drawn_in(design, privacy, n),
         *(
             request
-            for k in range(1, EARLY + 1)
+            for k, slot in enumerate(EARLY, 1)
             for request in (
                 *([Request(f"length {k}", NUMBER, "length of most scores")] * searched),
-                Request(f"early score {k}", _VECTOR, "score of an early Newton step"),
+                Request(slot, _VECTOR, "score of an early Newton step"),
             )
         ),
         Request("lengths", _VECTOR, "histogram of the lengths of scores, for the clip"),
         *([Request(FAR, NUMBER, "rows far out in their columns")] * looks_far(design)),
-        *(
-            Request(f"beyond {k}", NUMBER, "scores longer than the clip, to correct it")
-            for k in range(1, COUNTS + 1)
-        ),
+        *(Request(slot, NUMBER, "scores longer than the clip, to correct it") for slot in BEYOND),
         Request("middle score", _VECTOR, "score of a Newton step at the first clip"),
         Request("steepest", NUMBER, "a radius that nearly all rows are within"),
         *([Request(EXPECTED, NUMBER, "the same, whatever responses are")] * design.family.observed),

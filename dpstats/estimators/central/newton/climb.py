@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from dpstats.estimators.base import floor_eigenvalues
 from dpstats.estimators.central.newton.budget import (
+    BEYOND,
     CLEAR,
-    COUNTS,
     EARLY,
     NUMBER,
     WHITENED_REACH,
@@ -320,10 +320,10 @@ class Climb(ABC):
     def early(self) -> tuple[Array, float, float]:
         """Two steps at a clip of most lengths; the last one, and the spread of the response."""
         b, clip, spread = self.start, 0.0, 0.0
-        for k in range(EARLY):
+        for k, slot in enumerate(EARLY):
             clip = self.early_clip(k, b, clip)
             spread = spread or self.prior_spread(clip)
-            score, noise = self.score(f"early score {k + 1}", b, clip)
+            score, noise = self.score(slot, b, clip)
             b = self.stepped(b, score, noise, self.early_kept)
         return b, clip, spread
 
@@ -348,7 +348,7 @@ class Climb(ABC):
         """What is known of long scores, coefficients after a step on the way, and its score."""
         edges = self.edges(b, clip)
         answer = self.holder.ask(self.asks.histogram(b, edges), "lengths")
-        one = self.holder.plan.noise(self.asks.count(b, 1.0), "beyond 1").sd
+        one = self.holder.plan.noise(self.asks.count(b, 1.0), BEYOND[0]).sd
         least = one * math.sqrt(NUMBER)
         least = max(least, 1.0)  # a row is a row
         law = TailLaw.of_histogram(
@@ -363,18 +363,18 @@ class Climb(ABC):
         if self.far:  # nothing is known of lengths that the histogram does not reach, but of rows
             law = law.far_out(float(edges[-1]) if one > 1 else math.inf)
         noise = last_noise(self.holder.plan, self.design, self.peeled)
-        law = self.counted(law, 0, b, noise)
+        law = self.counted(law, BEYOND[0], b, noise)
         score, spread = self.score("middle score", b, law.best(noise, b.size))
         middle = ScoreAt(b, Whole(score, spread**2, np.zeros_like(b)))
         b = self.corrected(b, self.stepped(b, score, spread, 1.0))
-        for k in range(1, COUNTS):
-            law = self.counted(law, k, b, noise)
+        for slot in BEYOND[1:]:
+            law = self.counted(law, slot, b, noise)
         return law, b, middle
 
-    def counted(self, law: TailLaw, k: int, b: Array, noise: float) -> TailLaw:
+    def counted(self, law: TailLaw, slot: str, b: Array, noise: float) -> TailLaw:
         """The law given also how many scores are longer than the clip that is best under it."""
         clip = law.best(noise, b.size)
-        count = self.holder.ask(self.asks.count(b, clip), f"beyond {k + 1}")
+        count = self.holder.ask(self.asks.count(b, clip), slot)
         return law.counted(clip, float(count.value[0]), count.noise.sd)
 
     # -- the last two steps -----------------------------------------------------------------
