@@ -102,7 +102,8 @@ def _beyond(
     the model expects (of which a lean drawn to none has less).
     """
     excess, nearer = (float(np.interp(c, law.clips, law.excess())) for c in (clip, clip / 2))
-    ratio = excess / max(nearer - excess, 1e-300)
+    # Of the scores longer than C each adds C/2 to the difference of both.
+    ratio = excess / max(nearer - excess, clip / 2 * law.number(clip), 1e-300)
     beyond, sd = ratio * score.lean, math.sqrt(score.variance)
     anywhere = allowed(excess, beyond.size, law.aligned) * np.eye(beyond.size)
     if along is not None:

@@ -18,14 +18,13 @@ from dpstats.estimators.central.newton.levels_rows import LevelRows
 from dpstats.estimators.central.newton.likelihood import (
     LEAST_LENGTH,
     LONG,
-    REACHED,
     largest_sd,
     lengths_between,
     longest_step,
     prior_sd,
 )
 from dpstats.estimators.central.newton.remarks import far_out, not_identified, off_model
-from dpstats.estimators.central.newton.whitening import FAR_ROW
+from dpstats.estimators.central.newton.whitening import FAR_ROW, REACHED
 from dpstats.estimators.central.sandwich import noisy_count
 from dpstats.estimators.numerics.entrywise import symmetric_pattern
 from dpstats.families import BINOMIAL

@@ -39,7 +39,7 @@ from dpstats.estimators.central.newton.remarks import (
     reported,
 )
 from dpstats.estimators.central.newton.start import Start
-from dpstats.estimators.central.newton.whitening import FAR_ROW, indicators
+from dpstats.estimators.central.newton.whitening import FAR_ROW, REACHED, indicators
 from dpstats.estimators.central.sandwich import noisy_count
 from dpstats.estimators.guesses import response_grid
 from dpstats.families import GAUSSIAN, Family
@@ -64,11 +64,10 @@ _WIDEST = 2.0**-20  # numerical: shortest length, over the longest, that the fir
 CELLS = 5  # number: of the histogram of lengths, for each doubling
 LEAST_LENGTH = 0.25  # ratio: of the histogram's lower end to early clips, or a typical row
 _MOST_LENGTH = 256.0  # ratio: of its upper end to early clips
-REACHED = 0.995  # share: of rows that the curvature should count in full
 # sds: of linear predictors, over the link's `unit`: at most; before anything is known
 _LARGEST, _PRIOR = 3.3, 1.1
 _STEEPER = 2.0  # ratio: of curvatures on the way of a step, at most
-_STEPS = np.geomspace(0.05, 8.0, 80)  # numerical: lengths of a step that are looked at
+_STEPS = np.geomspace(0.05, 4.0, 80)  # numerical: lengths of a step that are looked at
 
 
 def unit(link: str) -> float:
@@ -92,15 +91,17 @@ def prior_sd(link: str) -> float:
 
 
 def longest_step(family: Family, mean: float) -> float:
-    """By how much predictors may move from `mean` until the curvature is another one.
+    """Standard deviation of what a step may change predictors by, at a public mean predictor.
 
-    That is where it is twice or half of what it was, to either side.
+    So far away the log-likelihood of a response that is the mean has twice or half of the curvature
+    it has there, to one side; or it is as far as predictors are presumed to vary.
     """
-    there = family.curvature(mean + np.outer([-1.0, 1.0], np.append(0.0, _STEPS)))
-    logs = np.log(np.maximum(there, 1e-300))
-    change = np.abs(logs - logs[:, :1])[:, 1:].max(axis=0)
-    beyond = np.flatnonzero(change > math.log(_STEEPER))
-    return float(_STEPS[beyond[0]]) if beyond.size else math.inf
+    eta = mean + np.outer([-1.0, 1.0], np.append(0.0, _STEPS))
+    typical = np.full(eta.shape, float(family.mean(np.array([mean]))[0]))
+    logs = np.log(np.maximum(family.information(typical, eta), 1e-300))
+    change = np.maximum.accumulate(np.abs(logs - logs[:, :1])[:, 1:].max(axis=0))
+    near = _STEPS[change < math.log(_STEEPER)]
+    return min(prior_sd(family.link), float(near.max(initial=_STEPS[0])))
 
 
 def lengths_between(low: float, high: float) -> Array:

@@ -20,14 +20,10 @@ _RATES = np.geomspace(0.02, 6.0, 50)  # numerical: grid of lambda of the bulk
 _SHAPES = np.geomspace(0.25, 4.0, 30)
 # ratio: middle of a lognormal prior on theta; log: its standard deviation
 _SHAPE, _SHAPE_SD = 0.8, 0.7
-_LIKELIEST = 25  # number: laws of the bulk that are kept
-# ratio: how much sooner the bulk may end; share: their chances
-_ENDS, _END_CHANCES = (0.0, 0.7, 3.0), (0.6, 0.2, 0.2)
-_FIRST, _SOON = 8.0, 60.0  # ses: of a count, rows where the second part starts, and where ends show
+_LIKELIEST = 25  # numerical: laws of the bulk that are kept
+_FIRST = 8.0  # ses: of a count, rows where the second part starts
 _NO_TAIL = 0.85  # share: chance that there is no second part
-_POWERS = (1.5, 2.5, 4.0)  # number: alpha of the second part
-# number: the same where responses are bounded; share: its chance of none
-_BOUNDED_POWERS, _NO_BOUNDED_TAIL = (3.0, 5.0), 0.9
+_POWER, _BOUNDED_POWER = 2.0, 4.0  # number: alpha of the second part; where responses are bounded
 _RULED_OUT = 1e-300  # numerical: least chance of a law
 _MISFIT = 0.1  # ratio: error of a law at its best
 _ALIGNED = 0.5  # ratio: length of the mean direction of the scores beyond a clip
@@ -119,19 +115,12 @@ class TailLaw:
         bulk = above * np.exp(-rates * ((clips / u) ** (1 / shapes) - 1))
         typical = chances @ bulk
         start = int(np.argmin(np.abs(typical - _FIRST * least)))
-        soon = min(start, int(np.argmin(np.abs(typical - _SOON * least))))
-        beyond = np.maximum((clips / clips[soon]) ** 3 - 1, 0.0)
-        bulk = np.concatenate([bulk * np.exp(-rate * beyond) for rate in _ENDS])
-        chances = np.concatenate([chances * chance for chance in _END_CHANCES])
-
         most = min(400.0 * least, 0.4 * upper * n)
         sizes = np.geomspace(0.5 * least, max(most, 0.6 * least), 12)
-        powers = np.array(_BOUNDED_POWERS if bounded else _POWERS)
-        no_tail = _NO_BOUNDED_TAIL if bounded else _NO_TAIL
-        tail = sizes[:, None, None] * (clips / clips[start]) ** -powers[:, None]
-        tail = np.concatenate([np.zeros((1, clips.size)), tail.reshape(-1, clips.size)])
-        each = np.repeat((1 / sizes) / np.sum(1 / sizes) / powers.size, powers.size)
-        prior = np.concatenate([[no_tail], (1 - no_tail) * each])
+        power = _BOUNDED_POWER if bounded else _POWER
+        tail = sizes[:, None] * (clips / clips[start]) ** -power
+        tail = np.concatenate([np.zeros((1, clips.size)), tail])
+        prior = np.append(_NO_TAIL, (1 - _NO_TAIL) * (1 / sizes) / np.sum(1 / sizes))
         numbers = np.minimum(bulk[:, None] + tail, above).reshape(-1, clips.size)
         return cls(clips, numbers, (chances[:, None] * prior).ravel())
 

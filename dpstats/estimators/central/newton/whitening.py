@@ -25,11 +25,12 @@ from dpstats.queries import Geometry, Gram, NormQuantile, Query
 if TYPE_CHECKING:
     from dpstats.design import Design
 
-__all__ = ["FAR_ROW", "Metric", "coordinates", "indicator_ridge", "indicators", "whiten"]
+__all__ = ["FAR_ROW", "REACHED", "Metric", "coordinates", "indicator_ridge", "indicators", "whiten"]
 
 Array = NDArray[np.float64]
 
 _NORM_SHARE = 0.6  # share: of rows shorter than the first clipping radius
+REACHED = 0.995  # share: of rows that are counted in full where few are far out
 FAR_ROW = 4.0  # ratio: of the longest row that is counted in full to sqrt(d)
 _NORM_CELLS = 32  # numerical: cells of its search, over eight octaves below the largest norm
 # share: second moment of a direction of which the second whitening makes 1, at least; times 1 / d
@@ -166,7 +167,7 @@ def whiten(
     if not far.ratio:
         return _second(holder, n, indicators, first, float(radius))
     row = np.asarray(np.linalg.solve(first.w.T, far.row), dtype=np.float64)
-    nearer = min(float(radius), math.sqrt(float(chdtri(indicators.size, 1 - reached))))
+    nearer = min(float(radius), math.sqrt(float(chdtri(indicators.size, 1 - REACHED))))
     metric = _second(holder, n, indicators, first.turned(far.draws), nearer)
     return replace(metric, far=far.ratio, far_row=row)
 
