@@ -43,7 +43,7 @@ __all__ = [
 ]
 
 NUMBER = 0.01  # budget: each question for one number: a count, a sum of weights, a search
-_VECTOR = 0.025  # budget: each score, histogram or sum of squares on the way to the last scores
+_VECTOR = 0.03  # budget: each score, histogram or sum of squares on the way to the last scores
 _MATRIX = 0.08  # budget: each of the Gram matrices and the curvature, at most
 CLEAR, _LEAST_PART = 0.3, 0.4  # ratio: XX
 _CLEAR_RARE = 0.05  # ratio: the same, where a column may be nearly always 0
