@@ -27,7 +27,6 @@ from dpstats.estimators.central.newton.remarks import far_out, not_identified, o
 from dpstats.estimators.central.newton.whitening import FAR_ROW, REACHED
 from dpstats.estimators.central.sandwich import noisy_count
 from dpstats.estimators.numerics.entrywise import symmetric_pattern
-from dpstats.families import BINOMIAL
 from dpstats.protocol import Holder, foresee
 from dpstats.protocol.levels import LevelsEstimate
 from dpstats.queries import (
@@ -211,9 +210,8 @@ class _LevelsClimb(Climb):
     def stepped(self, b: Array, score: Array, noise: float, kept: float) -> Array:
         """A step no longer than rows that are not normal can bear, as of a logit."""
         to = super().stepped(b, score, noise, kept)
-        rarest = self.rarer(b)
         changed = (self.rows.predictors(to) - self.rows.predictors(b)).std(axis=0).max()
-        most = longest_step(BINOMIAL, math.log(rarest / (1 - rarest)))
+        most = longest_step("logit", self.rarer(b))
         shorter: Array = b + (to - b) * min(1.0, most / max(float(changed), 1e-300))
         return shorter
 

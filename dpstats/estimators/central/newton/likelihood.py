@@ -64,10 +64,9 @@ _WIDEST = 2.0**-20  # numerical: shortest length, over the longest, that the fir
 CELLS = 5  # number: of the histogram of lengths, for each doubling
 LEAST_LENGTH = 0.25  # ratio: of the histogram's lower end to early clips, or a typical row
 _MOST_LENGTH = 256.0  # ratio: of its upper end to early clips
-# sds: of linear predictors, over the link's `unit`: at most; before anything is known
-_LARGEST, _PRIOR = 3.3, 1.1
-_STEEPER = 2.0  # ratio: of curvatures on the way of a step, at most
-_STEPS = np.geomspace(0.05, 4.0, 80)  # numerical: lengths of a step that are looked at
+# sds: of linear predictors, over the link's `unit`: at most; before anything is known; that a step
+# changes where one answer is rare
+_LARGEST, _PRIOR, _LEAP = 3.3, 1.1, 0.6
 
 
 def unit(link: str) -> float:
@@ -90,18 +89,13 @@ def prior_sd(link: str) -> float:
     return _PRIOR * unit(link)
 
 
-def longest_step(family: Family, mean: float) -> float:
-    """Standard deviation of what a step may change predictors by, at a public mean predictor.
+def longest_step(link: str, mean: float) -> float:
+    """Standard deviation of what a step may change linear predictors by, at a mean response.
 
-    So far away the log-likelihood of a response that is the mean has twice or half of the curvature
-    it has there, to one side; or it is as far as predictors are presumed to vary.
+    Where means bend both ways it is up to twice as much: as answers are equally frequent.
     """
-    eta = mean + np.outer([-1.0, 1.0], np.append(0.0, _STEPS))
-    typical = np.full(eta.shape, float(family.mean(np.array([mean]))[0]))
-    logs = np.log(np.maximum(family.information(typical, eta), 1e-300))
-    change = np.maximum.accumulate(np.abs(logs - logs[:, :1])[:, 1:].max(axis=0))
-    near = _STEPS[change < math.log(_STEEPER)]
-    return min(prior_sd(family.link), float(near.max(initial=_STEPS[0])))
+    rarer = min(mean, 1 - mean) if link in ("logit", "probit") else 0.0
+    return _LEAP * unit(link) * (1 + 2 * rarer)
 
 
 def lengths_between(low: float, high: float) -> Array:
@@ -260,7 +254,8 @@ class PredictorClimb(Climb):
         step, from where the next steps do not come back.
         """
         to = super().stepped(b, score, noise, kept)
-        most = longest_step(self.family, self.rows.predictor(b)[0])
+        mean = self.family.mean(np.array([self.rows.predictor(b)[0]]))
+        most = longest_step(self.family.link, float(mean[0]))
         shorter: Array = b + (to - b) * min(1.0, most / max(self.rows.spread(to - b), 1e-300))
         return shorter
 

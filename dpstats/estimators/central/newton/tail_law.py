@@ -23,7 +23,8 @@ _SHAPE, _SHAPE_SD = 0.8, 0.7
 _LIKELIEST = 25  # numerical: laws of the bulk that are kept
 _FIRST = 8.0  # ses: of a count, rows where the second part starts
 _NO_TAIL = 0.85  # share: chance that there is no second part
-_POWER, _BOUNDED_POWER = 2.0, 4.0  # number: alpha of the second part; where responses are bounded
+# number: alpha of the second part; where responses are bounded
+_POWERS, _BOUNDED_POWERS = (1.5, 2.5, 4.0), (3.0, 5.0)
 _RULED_OUT = 1e-300  # numerical: least chance of a law
 _MISFIT = 0.1  # ratio: error of a law at its best
 _ALIGNED = 0.5  # ratio: length of the mean direction of the scores beyond a clip
@@ -117,10 +118,11 @@ class TailLaw:
         start = int(np.argmin(np.abs(typical - _FIRST * least)))
         most = min(400.0 * least, 0.4 * upper * n)
         sizes = np.geomspace(0.5 * least, max(most, 0.6 * least), 12)
-        power = _BOUNDED_POWER if bounded else _POWER
-        tail = sizes[:, None] * (clips / clips[start]) ** -power
-        tail = np.concatenate([np.zeros((1, clips.size)), tail])
-        prior = np.append(_NO_TAIL, (1 - _NO_TAIL) * (1 / sizes) / np.sum(1 / sizes))
+        powers = np.array(_BOUNDED_POWERS if bounded else _POWERS)
+        tail = sizes[:, None, None] * (clips / clips[start]) ** -powers[:, None]
+        tail = np.concatenate([np.zeros((1, clips.size)), tail.reshape(-1, clips.size)])
+        each = np.repeat((1 / sizes) / np.sum(1 / sizes) / powers.size, powers.size)
+        prior = np.append(_NO_TAIL, (1 - _NO_TAIL) * each)
         numbers = np.minimum(bulk[:, None] + tail, above).reshape(-1, clips.size)
         return cls(clips, numbers, (chances[:, None] * prior).ravel())
 
