@@ -64,29 +64,25 @@ _WIDEST = 2.0**-20  # numerical: shortest length, over the longest, that the fir
 CELLS = 5  # number: of the histogram of lengths, for each doubling
 LEAST_LENGTH = 0.25  # ratio: of the histogram's lower end to early clips, or a typical row
 _MOST_LENGTH = 256.0  # ratio: of its upper end to early clips
-# sds: of linear predictors, over the link's `unit`: at most; before anything is known; that a step
-# changes where one answer is rare
-_LARGEST, _PRIOR, _LEAP = 3.3, 1.1, 0.6
+# sds: of linear predictors, over what is presumed of them: at most; that a step changes where one
+# answer is rare
+_LARGEST, _LEAP = 3.3, 0.6
 
 
-def unit(link: str) -> float:
-    """Linear predictors that move means by much: 1, or the deviation of the logistic law.
+def prior_sd(link: str) -> float:
+    """Standard deviation of linear predictors that is presumed before anything is known.
 
-    A binary response is 1 where a latent variable is below its predictor: normal with deviation 1
-    under a probit, logistic under a logit. Under a log link, and a cloglog where events are rare,
-    means grow by a factor of e; under an identity link a response has about a deviation of 1.
+    A binary response is 1 where a latent variable is below its predictor; both are presumed to vary
+    alike: by 1 under a probit, as the logistic law under a logit. Under a log link, and a cloglog
+    where events are rare, means change by a factor of e; under an identity link responses vary by
+    about 1 in internal units.
     """
     return math.pi / math.sqrt(3) if link == "logit" else 1.0
 
 
 def largest_sd(link: str) -> float:
     """Standard deviation of linear predictors, at most."""
-    return _LARGEST * unit(link)
-
-
-def prior_sd(link: str) -> float:
-    """Standard deviation of linear predictors before anything is known."""
-    return _PRIOR * unit(link)
+    return _LARGEST * prior_sd(link)
 
 
 def longest_step(link: str, mean: float) -> float:
@@ -95,7 +91,7 @@ def longest_step(link: str, mean: float) -> float:
     Where means bend both ways it is up to twice as much: as answers are equally frequent.
     """
     rarer = min(mean, 1 - mean) if link in ("logit", "probit") else 0.0
-    return _LEAP * unit(link) * (1 + 2 * rarer)
+    return _LEAP * prior_sd(link) * (1 + 2 * rarer)
 
 
 def lengths_between(low: float, high: float) -> Array:

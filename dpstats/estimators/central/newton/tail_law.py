@@ -24,7 +24,7 @@ _LIKELIEST = 25  # numerical: laws of the bulk that are kept
 _FIRST = 8.0  # ses: of a count, rows where the second part starts
 _NO_TAIL = 0.85  # share: chance that there is no second part
 # number: alpha of the second part; where responses are bounded
-_POWERS, _BOUNDED_POWERS = (1.5, 2.5, 4.0), (3.0, 5.0)
+_POWERS, _BOUNDED_POWERS = (1.5, 4.0), (3.0, 5.0)
 _RULED_OUT = 1e-300  # numerical: least chance of a law
 _MISFIT = 0.1  # ratio: error of a law at its best
 _ALIGNED = 0.5  # ratio: length of the mean direction of the scores beyond a clip
