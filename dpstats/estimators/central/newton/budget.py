@@ -44,8 +44,9 @@ __all__ = [
 
 NUMBER = 0.01  # budget: each question for one number: a count, a sum of weights, a search
 _VECTOR = 0.03  # budget: each score, histogram or sum of squares on the way to the last scores
-_MATRIX = 0.08  # budget: each of the Gram matrices and the curvature, at most
-CLEAR, _LEAST_PART = 0.3, 0.4  # ratio: XX
+_MATRIX = 0.08  # budget: each Gram matrix, at most; the curvature as much as both
+# ratio: noise on second moments at which they take all of their share; the part they take at least
+CLEAR, _LEAST_PART = 0.3, 0.4
 _CLEAR_RARE = 0.05  # ratio: the same, where a column may be nearly always 0
 WHITENED_REACH = 0.95  # share: of rows that the second Gram matrix should count in full
 _FIRST = 0.28  # share: of what is left, for the first of the last two scores

@@ -288,10 +288,9 @@ class Climb(ABC):
         rows = self.between(before, after)
         there, here = rows.curvature(before), rows.curvature(after)
         grown = float(np.trace(here) / np.trace(there))
-        if (
-            not 1 / (1 + _MOST_BEND) <= grown <= (1 + _MOST_BEND)
-        ):  # the model knows little of so long a step
-            factor = float(np.clip(grown, 1 / (1 + _MOST_BEND), (1 + _MOST_BEND)))
+        most = 1 + _MOST_BEND
+        if not 1 / most <= grown <= most:  # the model knows little of so long a step
+            factor = float(np.clip(grown, 1 / most, most))
             return bread._replace(matrix=factor * bread.matrix, level=factor * bread.level), False
         unit = bread.level * before.size / float(np.trace(there))
         matrix = bread.matrix + unit * (here - there)

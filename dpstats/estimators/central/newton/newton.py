@@ -121,8 +121,8 @@ class Newton(CountingMethod[CoefficientEstimate]):
 
     The middle term allows for B as if it pointed anywhere: it is rho E(C) long, with rho = 1/2 the
     length of the mean direction of long scores; the square of what was extrapolated of it is added.
-    L allows for the error of D times the last step, entry variances times squared steps. Both are
-    calibrated by simulation, not proved. The meat makes no assumption on variances. Effects are
+    L allows for the error of D times the last step, entry variances times squared steps. The first
+    is calibrated by simulation, not proved. The meat makes no assumption on variances. Effects are
     drawn to none as far as a normal prior would whose size they tell, which matters where noise is
     as large as they are, and by how far is added to the variance.
 
@@ -132,7 +132,7 @@ class Newton(CountingMethod[CoefficientEstimate]):
     numbers where the curvature is within 1.96 noises of none: such a direction is not identified.
     Coefficients whose variance is mostly of such directions are marked, are not tested, and have
     the interval that was presumed of them: for a column between 0 and 1 an effect of N(0, 9) in
-    standard deviations of the response, for others linear predictors that vary by twice these.
+    standard deviations of the response, for others linear predictors that vary by as much.
 
     *Rate.* Rows of norm sqrt(d) in whitened coordinates make the last noise 2 C / mu per direction
     with C of order sqrt(d): an error of d sqrt(log(1/delta)) / (n eps) in prediction norm, whatever
@@ -157,8 +157,7 @@ class Newton(CountingMethod[CoefficientEstimate]):
     cost. Coefficients and alpha are uncorrelated under the law.
 
     *Limits.* Where a handful of rows carries the answer no clip is both honest and narrow: a remark
-    says so. Linear predictors are kept to a standard deviation of 6 (logit), 3.5 (probit) or 2.5
-    (log, cloglog).
+    says so. Linear predictors are kept to a standard deviation of 3.3, of 6 under a logit.
     """
 
     model: str = "ols"
