@@ -20,8 +20,9 @@ _RATES = np.geomspace(0.02, 6.0, 50)  # numerical: grid of lambda of the bulk
 _SHAPES = np.geomspace(0.25, 4.0, 30)
 # ratio: middle of a lognormal prior on theta; log: its standard deviation
 _SHAPE, _SHAPE_SD = 0.8, 0.7
-_LIKELIEST = 25  # numerical: laws of the bulk that are kept
-_FIRST = 8.0  # ses: of a count, rows where the second part starts
+_LIKELIEST = 50  # numerical: laws of the bulk that are kept, so many that more change nothing
+_END = 1.0  # ratio: how much sooner than a Weibull law the bulk may end, which is as likely as not
+_FIRST, _SOON = 8.0, 60.0  # ses: of a count, rows where the second part starts, and where ends show
 _NO_TAIL = 0.85  # share: chance that there is no second part
 # number: alpha of the second part; where responses are bounded
 _POWERS, _BOUNDED_POWERS = (1.5, 4.0), (3.0, 5.0)
@@ -116,6 +117,13 @@ class TailLaw:
         bulk = above * np.exp(-rates * ((clips / u) ** (1 / shapes) - 1))
         typical = chances @ bulk
         start = int(np.argmin(np.abs(typical - _FIRST * least)))
+        soon = min(start, int(np.argmin(np.abs(typical - _SOON * least))))
+        beyond = np.maximum((clips / clips[soon]) ** 3 - 1, 0.0)
+        bulk, chances = (
+            np.concatenate([bulk, bulk * np.exp(-_END * beyond)]),
+            np.tile(chances / 2, 2),
+        )
+
         most = min(400.0 * least, 0.4 * upper * n)
         sizes = np.geomspace(0.5 * least, max(most, 0.6 * least), 12)
         powers = np.array(_BOUNDED_POWERS if bounded else _POWERS)
