@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from dpstats.errors import OptionError, TrustError, need_text
 from dpstats.estimators.central import CENTRAL
@@ -18,7 +19,9 @@ from dpstats.theory.arithmetic import sum_of_formulas
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["ENTRIES", "ESTIMATORS", "find", "methods"]
+    from dpstats.design import Design
+
+__all__ = ["ENTRIES", "ESTIMATORS", "find", "methods", "unwarned"]
 
 # The first row for a model and a trust model is the default there.
 ENTRIES: tuple[MethodEntry, ...] = (*CENTRAL, *LABEL_ONLY, *LOCAL, *FEDERATED)
@@ -167,3 +170,16 @@ def _source(theory: Theory) -> str:
     where = f", {rate.source.locator}" if rate.source.locator else ""
     conjectured = "order conjectured from " if rate.conjectured else ""
     return f"{conjectured}{rate.source.authors} ({rate.source.year}){where}"
+
+
+def unwarned(
+    usual: Estimator, design: Design, privacy: Privacy, n: int, options: Mapping[str, Any]
+) -> Estimator:
+    """The default, or the method that stands in its place where its plan warns."""
+    if not usual.otherwise:
+        return usual
+    try:
+        warned = bool(usual.plan(design, privacy, n, **options).warnings)
+    except OptionError:  # the other one says what is wrong
+        warned = True
+    return find(usual.model, privacy, usual.otherwise) if warned else usual
