@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dpstats.errors import OptionError, TrustError, need_text
 from dpstats.estimators.central import CENTRAL
@@ -12,7 +11,7 @@ from dpstats.estimators.federated import FEDERATED
 from dpstats.estimators.labels import LABEL_ONLY
 from dpstats.estimators.local import LOCAL
 from dpstats.privacy import Privacy
-from dpstats.protocol import Estimator
+from dpstats.protocol import Estimator, Options
 from dpstats.theory import Theory
 from dpstats.theory.arithmetic import sum_of_formulas
 
@@ -173,7 +172,7 @@ def _source(theory: Theory) -> str:
 
 
 def unwarned(
-    usual: Estimator, design: Design, privacy: Privacy, n: int, options: Mapping[str, Any]
+    usual: Estimator, design: Design, privacy: Privacy, n: int, options: Options
 ) -> Estimator:
     """The default, or the method that stands in its place where its plan warns."""
     if not usual.otherwise:

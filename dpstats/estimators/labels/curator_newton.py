@@ -22,8 +22,8 @@ from dpstats.estimators.labels.public_scores import (
     ALIGNED,
     COUNTS,
     PublicScores,
-    carried,
     chosen_clip,
+    far_share,
 )
 from dpstats.estimators.labels.scale import ASTRAY, PURPOSES, counted, found_scale, with_scale
 from dpstats.estimators.labels.sums import (
@@ -308,7 +308,7 @@ def _estimate(holder: LabelHolder, scores: PublicScores, plan: Plan) -> Coeffici
             "lean of long scores": leaning,
             "residual sd": math.sqrt(float(np.trace(meat)) / d),
         },
-        remarks=_remarks(leaning, carried(scores, plan)),
+        remarks=_remarks(leaning, far_share(scores, plan)),
     )
 
 

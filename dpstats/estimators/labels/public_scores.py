@@ -25,7 +25,7 @@ from dpstats.tall import LazyRows, Tall, gram, times, vector
 if TYPE_CHECKING:
     from dpstats.design import Design
 
-__all__ = ["ALIGNED", "COUNTS", "ChosenClip", "PublicScores", "carried", "chosen_clip"]
+__all__ = ["ALIGNED", "COUNTS", "ChosenClip", "PublicScores", "chosen_clip", "far_share"]
 
 Array = NDArray[np.float64]
 
@@ -174,7 +174,7 @@ def chosen_clip(holder: LabelHolder, scores: PublicScores, b: Array) -> ChosenCl
     return ChosenClip(clip, law.number(clip), float(np.interp(clip, law.clips, excess)), nearer)
 
 
-def carried(scores: PublicScores, plan: Plan) -> float:
+def far_share(scores: PublicScores, plan: Plan) -> float:
     """Share of the squared lengths of rows that is of as few rows as counts may hide."""
     count = LongResiduals(scores.interval, scores.known, scores.known, np.ones(1))
     hidden = math.ceil(_SEEN * plan.noise(count, "beyond 1").sd)
