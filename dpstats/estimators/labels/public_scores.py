@@ -29,11 +29,11 @@ __all__ = ["ALIGNED", "COUNTS", "ChosenClip", "PublicScores", "chosen_clip", "fa
 
 Array = NDArray[np.float64]
 
-# number, ratio: cells of lengths; their ends to a typical one
-_CELLS, _AROUND = 40, (0.15, 150.0)
+_CELLS = 40  # number: of cells of lengths
+_AROUND = (0.15, 150.0)  # ratio: ends of the cells of lengths to a typical one
 COUNTS = 3  # number: of counts of scores beyond the clip that is best so far
 ALIGNED = 0.75  # ratio: length of the mean direction of the scores beyond a clip
-_SEEN = 3.0  # sds: of a count's noise, below which it may hide rows
+_SEEN = 3.0  # wording: sds of a count's noise, below which it may hide rows
 
 
 @dataclass(frozen=True, eq=False)
