@@ -30,6 +30,7 @@ __all__ = [
 PACKAGE = Path(__file__).parents[2] / "dpstats" / "estimators"
 RESULTS = Path(__file__).parent / "results"
 
+USED = ("cells", "tail_law")  # files of arithmetic that are in the family which they were made for
 APART = ("private_variance", "columns", "wide")  # files of the folder itself that are in a family
 # Files of the default regressions; those of their robust target and of quantiles are not tried.
 DEFAULT_FIT = (
@@ -42,11 +43,9 @@ DEFAULT_FIT = (
     "identification",
     "likelihood",
     "normal_rows",
-    "parts",
     "rare_levels",
     "remarks",
     "start",
-    "tail_law",
     "whitening",
 )
 # Folders and files of each family.
@@ -58,7 +57,7 @@ FAMILIES = {
         "central/sandwich.py",
     ),
     "scales": ("central/scales", "central/counted.py", "numerics/cells.py"),
-    "newton": tuple(f"central/newton/{name}.py" for name in DEFAULT_FIT),
+    "newton": (*(f"central/newton/{name}.py" for name in DEFAULT_FIT), "numerics/tail_law.py"),
     "mixtures": ("central/mixtures",),
     "gaps": ("central/gaps",),
     "descriptive": (
@@ -83,7 +82,11 @@ FAMILIES = {
     ),
     "shared": (
         "federated",
-        *(f"numerics/{p.name}" for p in sorted(PACKAGE.glob("numerics/*.py")) if p.stem != "cells"),
+        *(
+            f"numerics/{p.name}"
+            for p in sorted(PACKAGE.glob("numerics/*.py"))
+            if p.stem not in USED
+        ),
         *(p.name for p in sorted(PACKAGE.glob("*.py")) if p.stem not in APART),
     ),
 }

@@ -234,6 +234,8 @@ def _labels() -> Iterator[Setting]:
         yield Setting("ols", "label-ols", "label", 2000, 5, 2.0, law, scaled=scaled, delta=0.0)
         yield Setting("ols", "label-curator", "curator", 1000, 5, 1.0, law, scaled=scaled)
     yield Setting("ols", "label-curator", "curator", 1000, 5, 0.3, "curved", delta=0.0)
+    for law in ("normal", "curved"):
+        yield Setting("ols", "label-curator-newton", "curator", 4000, 5, 1.0, law)
     for model in ("logit", "glm"):
         for epsilon in (1.0, 4.0):
             yield Setting(model, "label-glm", "label", 4000, 4, epsilon, delta=0.0)

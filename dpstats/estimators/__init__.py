@@ -1,10 +1,10 @@
 """Methods: `registry` lists them, and every trust model has a folder."""
 
 from dpstats.estimators import registry
-from dpstats.estimators.registry import find, methods
+from dpstats.estimators.registry import find, methods, unwarned
 from dpstats.protocol import Estimator
 
-__all__ = ["ESTIMATORS", "find", "methods"]
+__all__ = ["ESTIMATORS", "find", "methods", "unwarned"]
 
 ESTIMATORS: tuple[Estimator, ...]  # as of the registry
 

@@ -46,6 +46,7 @@ class Method(ABC):
     sandwich: ClassVar[bool] = False  # whether errors are HC1, or clustered by the privacy unit
     weighted: ClassVar[bool] = False  # whether rows may have weights
     disperses: ClassVar[bool] = False  # whether the dispersion of counts is released
+    otherwise: ClassVar[str] = ""  # the default in its place where its plan warns
     families: ClassVar[frozenset[tuple[str, str]]] = CLASSICAL  # (name, link)
 
     def plan(self, design: Design, privacy: Privacy, n: int, **options: object) -> Plan:

@@ -11,14 +11,16 @@ from dpstats.estimators.federated import FEDERATED
 from dpstats.estimators.labels import LABEL_ONLY
 from dpstats.estimators.local import LOCAL
 from dpstats.privacy import Privacy
-from dpstats.protocol import Estimator
+from dpstats.protocol import Estimator, Options
 from dpstats.theory import Theory
 from dpstats.theory.arithmetic import sum_of_formulas
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["ENTRIES", "ESTIMATORS", "find", "methods"]
+    from dpstats.design import Design
+
+__all__ = ["ENTRIES", "ESTIMATORS", "find", "methods", "unwarned"]
 
 # The first row for a model and a trust model is the default there.
 ENTRIES: tuple[MethodEntry, ...] = (*CENTRAL, *LABEL_ONLY, *LOCAL, *FEDERATED)
@@ -167,3 +169,16 @@ def _source(theory: Theory) -> str:
     where = f", {rate.source.locator}" if rate.source.locator else ""
     conjectured = "order conjectured from " if rate.conjectured else ""
     return f"{conjectured}{rate.source.authors} ({rate.source.year}){where}"
+
+
+def unwarned(
+    usual: Estimator, design: Design, privacy: Privacy, n: int, options: Options
+) -> Estimator:
+    """The default, or the method that stands in its place where its plan warns."""
+    if not usual.otherwise:
+        return usual
+    try:
+        warned = bool(usual.plan(design, privacy, n, **options).warnings)
+    except OptionError:  # the other one says what is wrong
+        warned = True
+    return find(usual.model, privacy, usual.otherwise) if warned else usual

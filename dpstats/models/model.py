@@ -400,8 +400,9 @@ class Model:
         """The method asked for, or the default that plans the smaller error; and its plan."""
         columns, select = len(design.names), True if "sparsity" in options else None
         usual = estimators.find(self.kind, privacy, method, select)
-        all_asked = method is not None or getattr(self._recipe, "keeps_all", False)
-        if all_asked or usual.sparse or columns <= _FEW:
+        usual = usual if method else estimators.unwarned(usual, design, privacy, n, options)
+        keeps = method is not None or getattr(self._recipe, "keeps_all", False)
+        if keeps or usual.sparse or columns <= _FEW:
             return usual, usual.plan(design, privacy, n, **options)
         try:
             other = estimators.find(self.kind, privacy, sparse=True)

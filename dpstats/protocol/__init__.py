@@ -219,6 +219,11 @@ class Estimator(Protocol):
         ...
 
     @property
+    def otherwise(self) -> str:
+        """Name of the method that is the default in its place where its plan warns; or empty."""
+        ...
+
+    @property
     def theory(self) -> Mapping[str, Theory]:
         """What is proved, for each trust model it supports. No entry, no support."""
         ...

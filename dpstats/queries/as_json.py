@@ -47,6 +47,7 @@ _MODULES = [
     "expected_scores",
     "far_directions",
     "label_cells",
+    "label_held",
     "labels",
     "levels",
     "linear",

@@ -18,7 +18,7 @@ from dpstats.queries.scalar import increasing
 from dpstats.queries.whole_sums import whole_sum
 from dpstats.tall import Tall, blocks
 
-__all__ = ["LabelAstray", "LabelCells"]
+__all__ = ["LabelAstray", "LabelCells", "LongResiduals"]
 
 Array = NDArray[np.float64]
 
@@ -58,6 +58,50 @@ class LabelCells(LabelContribution):
     @property
     def _change(self) -> float:
         return _two_counts(self.norm)
+
+
+@dataclass(frozen=True, eq=False)
+class LongResiduals(LabelContribution):
+    """Counts of ``|y - fitted| length`` in the cells [e_0, e_1), ..., [e_k, inf); (k + 1,).
+
+    Fitted values and lengths (n,), which are not negative, are public.
+
+    Guarantee: a response is in one cell, or in none. Replacing it moves two counts by one (L1
+    change 2, L2 change sqrt(2)), where there is only one that count.
+    """
+
+    interval: Interval
+    fitted: Tall
+    lengths: Tall
+    edges: Array
+    norm: Norm = "l2"
+    name: ClassVar[str] = "residuals by length"
+    kind: ClassVar[Kind] = "sum"
+
+    def __post_init__(self) -> None:
+        if self.edges.size < 1 or not np.isfinite(self.edges).all():
+            raise PlanError("LongResiduals: at least one finite edge is needed.")
+        if self.edges.size > 1:
+            increasing(self.edges, "edges of the cells")
+
+    def parameters(self) -> Mapping[str, Any]:
+        """Interval, number of cells, and the least length of the first and the last."""
+        ends = {"lowest": float(self.edges[0]), "highest": float(self.edges[-1])}
+        return {**self.interval.parameters(), "cells": int(self.edges.size), **ends}
+
+    def total(self, v: Tall) -> Array:
+        """The counts."""
+
+        def counts(part: slice) -> Array:
+            residual = np.abs(v[part] + self.interval.middle - self.fitted[part])
+            cell = np.searchsorted(self.edges, residual * self.lengths[part], side="right")
+            return np.bincount(cell, minlength=self.edges.size + 1)[1:].astype(np.float64)
+
+        return whole_sum(counts(part) for part in blocks(len(v)))
+
+    @property
+    def _change(self) -> float:
+        return 1.0 if self.edges.size == 1 else _two_counts(self.norm)
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,6 @@ from dpstats.queries.whole_sums import SAFETY, RowScan, need_finite, shortened, 
 from dpstats.tall import LazyRows, Tall, blocks, read_blocks
 
 __all__ = [
-    "HeldSums",
     "Interval",
     "LabelContribution",
     "LabelQuery",
@@ -227,73 +226,6 @@ class LabelSums(LabelContribution):
     @property
     def _change(self) -> float:
         return 2 * LABEL_STEPS * self._longest * SAFETY * self._unit
-
-
-@dataclass(frozen=True, eq=False)
-class HeldSums(LabelContribution):
-    """``sum row (held(y) - middle)``, each response held to a public interval of its own.
-
-    The interval of a response is where public facts and earlier answers expect it; the answer is
-    (k,), for public rows (n, k) and the ends and middles of those intervals.
-
-    Guarantee: rows and intervals are public and stay, so that replacing one response by another
-    moves the answer by at most the largest ``(high - low) ||row||``.
-    """
-
-    interval: Interval
-    rows: Tall
-    low: Tall
-    high: Tall
-    norm: Norm = "l2"
-    name: ClassVar[str] = "sums of held responses"
-    kind: ClassVar[Kind] = "sum"
-
-    def __post_init__(self) -> None:
-        for part in blocks(len(self.rows)):
-            low, high = self.low[part], self.high[part]
-            if not bool(np.all((low < high) & np.isfinite(high - low))):
-                raise PlanError("HeldSums: low < high are needed, for every response.")
-        need_finite(rows=self._sums._scanned.largest)
-
-    @property
-    def middle(self) -> LazyRows:
-        """Centres, (n,)."""
-        low, high = self.low, self.high  # not `self`, which would then hold itself
-        return LazyRows((len(self.rows),), lambda part: low[part] / 2 + high[part] / 2)
-
-    @property
-    def half(self) -> LazyRows:
-        """Halves of the widths, (n,)."""
-        low, high = self.low, self.high
-        return LazyRows((len(self.rows),), lambda part: high[part] / 2 - low[part] / 2)
-
-    def parameters(self) -> Mapping[str, Any]:
-        """Interval, and the largest norm of a row times the width of its interval."""
-        return {
-            **self.interval.parameters(),
-            "width times row norm": 2 * self._sums._scanned.longest,
-        }
-
-    @cached_property
-    def _sums(self) -> LabelSums:
-        """Sums of responses in units of the half-widths, which lie in [-1, 1]."""
-        rows, half = self.rows, self.half
-        held = LazyRows(rows.shape, lambda part: rows[part] * half[part][:, None])
-        return LabelSums(Interval(-1.0, 1.0), held, self.norm)
-
-    def total(self, v: Tall) -> Array:
-        """The sums."""
-        middle, half = self.middle, self.half
-
-        def held(part: slice) -> Array:
-            inside = v[part] + self.interval.middle - middle[part]
-            return np.asarray(np.clip(inside / half[part], -1.0, 1.0), dtype=np.float64)
-
-        return self._sums.total(LazyRows((len(self.rows),), held))
-
-    @property
-    def _change(self) -> float:
-        return self._sums.sensitivity()
 
 
 @dataclass(frozen=True, eq=False)

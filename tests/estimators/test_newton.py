@@ -18,7 +18,7 @@ from dpstats.errors import OptionError
 from dpstats.estimators.central.newton import remarks
 from dpstats.estimators.central.newton.newton import Newton
 from dpstats.estimators.central.newton.normal_rows import NormalRows
-from dpstats.estimators.central.newton.tail_law import TailLaw, allowed
+from dpstats.estimators.numerics.tail_law import TailLaw, allowed
 from dpstats.families import BINOMIAL, GAUSSIAN, POISSON, Family
 from dpstats.mechanisms.noise import SeededNoise
 from dpstats.privacy import Central

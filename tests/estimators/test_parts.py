@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dpstats.estimators.central.newton.parts import (
+from dpstats.estimators.numerics.parts import (
     ScoreAt,
     SplitScore,
     Whole,

@@ -15,8 +15,8 @@ import dpstats as dp
 from dpstats import Central, SeededNoise
 from dpstats.estimators.central.newton import likelihood
 from dpstats.estimators.central.newton.normal_rows import NormalRows
-from dpstats.estimators.central.newton.parts import ScoreAt
 from dpstats.estimators.central.newton.rare_levels import LevelSums
+from dpstats.estimators.numerics.parts import ScoreAt
 from dpstats.estimators.selection import restricted
 from dpstats.families import Family
 from tests.grids import grid

@@ -20,7 +20,8 @@ from dpstats.holders.labels import held
 from dpstats.mechanisms.noise import SafeNoise
 from dpstats.privacy import LabelOnly
 from dpstats.queries.column_scores import ColumnScores
-from dpstats.queries.labels import HeldSums, Interval
+from dpstats.queries.label_held import HeldSums
+from dpstats.queries.labels import Interval
 from dpstats.schema import Numeric, Schema
 from tests.grids import grid
 from tests.label_only.cases import exact_sums, fit, rademacher, user

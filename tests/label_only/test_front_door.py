@@ -71,7 +71,9 @@ def test_responses_are_read_only_after_the_charge(data):
 def test_the_default_follows_who_holds_the_responses(data):
     model = dp.ols("y ~ x1 + x2 + g", data=data, schema=SCALED)
     assert model.plan(dp.LabelOnly(1.0)).method == "label-ols"
-    assert model.plan(dp.LabelOnly(1.0, 1e-6, curator=True)).method == "label-curator"
+    assert model.plan(dp.LabelOnly(8.0, 1e-6, curator=True)).method == "label-curator-newton"
+    # Where noise would hide how long scores are.
+    assert model.plan(dp.LabelOnly(0.1, 1e-6, curator=True)).method == "label-curator"
     assert model.plan(dp.LabelOnly(1.0), sparsity=2).method == "label-lasso"
     curator = dp.LabelOnly(1.0, 1e-6, curator=True)
     assert model.plan(curator, sparsity=2).method == "label-curator-omp"

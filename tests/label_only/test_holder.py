@@ -18,9 +18,9 @@ from dpstats.holders import Labels
 from dpstats.holders.labels import held
 from dpstats.mechanisms.noise import SafeNoise, SeededNoise
 from dpstats.privacy import LabelOnly
-from dpstats.queries.label_cells import LabelCells
+from dpstats.queries.label_cells import LabelCells, LongResiduals
+from dpstats.queries.label_held import HeldSums, OuterSums
 from dpstats.queries.labels import (
-    HeldSums,
     Interval,
     LabelSums,
     RandomizedLabels,
@@ -53,6 +53,9 @@ def queries(rows: np.ndarray):
         HeldSums(INTERVAL, rows, *ends(rows)),
         WeightedResiduals(INTERVAL, rows, fitted, np.linspace(0.9, 0.2, N)),
         LabelCells(INTERVAL, CELLS),
+        OuterSums(INTERVAL, rows, ends(rows), inner_ends(rows)),
+        LongResiduals(INTERVAL, fitted, np.abs(rows[:, 0]), np.array([0.0, 0.3, 2.0])),
+        LongResiduals(INTERVAL, fitted, np.abs(rows[:, 0]), np.array([0.4])),
     ]
 
 
@@ -60,6 +63,13 @@ def ends(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Intervals of responses, one for each, inside `INTERVAL`."""
     low = np.linspace(-1.0, 1.5, N)
     return low, low + 0.2 + np.abs(rows[:, 0]) / np.abs(rows[:, 0]).max()
+
+
+def inner_ends(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Narrower ones inside of these; some touch an end, and some are as wide."""
+    low, high = ends(rows)
+    part = np.where(np.arange(N) % 3 == 1, 0.0, 0.2)
+    return low + part * (high - low), high - 0.15 * (np.arange(N) % 2 == 0) * (high - low)
 
 
 EVENTS = [Gaussian(1.0), Laplace(1.0)]
@@ -71,7 +81,7 @@ def test_every_response_is_held_to_the_interval_and_missing_ones_are_in_the_midd
 
 
 @pytest.mark.parametrize("event", EVENTS, ids=lambda e: e.kind)
-@pytest.mark.parametrize("which", range(7))
+@pytest.mark.parametrize("which", range(10))
 def test_one_response_moves_a_sum_by_no_more_than_its_sensitivity(which, event, rows):
     query = queries(rows)[which]
     rng = np.random.default_rng(which)
@@ -106,7 +116,7 @@ def test_sums_are_exact_in_any_order(which, rows):
 
 
 def test_answers_are_what_they_are_called(rows):
-    sums, _, squares, outer, held_sums, _, cells = queries(rows)
+    sums, _, squares, outer, held_sums, _, cells, *_ = queries(rows)
     labels = np.random.default_rng(3).uniform(-2, 4, N)
     v = held(labels, INTERVAL)
     exact = exact_sums(sums, v, EVENTS[0])[0]
@@ -136,6 +146,30 @@ def test_a_response_is_in_one_cell_wherever_it_lies():
 def test_an_interval_of_no_width_is_refused(rows):
     with pytest.raises(PlanError, match="low < high"):
         HeldSums(INTERVAL, rows, np.zeros(N), np.zeros(N))
+    low, high = ends(rows)
+    with pytest.raises(PlanError, match="inner low"):
+        OuterSums(INTERVAL, rows, (low, high), (low - 0.1, high))
+    with pytest.raises(PlanError, match="finite edge"):
+        LongResiduals(INTERVAL, low, low, np.array([np.inf]))
+
+
+def test_both_parts_of_a_score_are_the_whole(rows):
+    """What narrow intervals hold and what wide ones hold beyond them is what these hold."""
+    y = np.random.default_rng(3).uniform(-1, 3, N) - INTERVAL.middle
+    wide, inner = ends(rows), inner_ends(rows)
+    parts = HeldSums(INTERVAL, rows, *inner), OuterSums(INTERVAL, rows, wide, inner)
+    total = sum(query.total(y) + rows.T @ query.middle[:] for query in parts)
+    held_wide = np.clip(y + INTERVAL.middle, *wide)
+    np.testing.assert_allclose(total, rows.T @ held_wide, rtol=1e-4, atol=1e-3)
+
+
+def test_residuals_are_counted_by_length(rows):
+    fitted, lengths = np.linspace(-1, 2, N), np.abs(rows[:, 1])
+    y = np.random.default_rng(3).uniform(-1, 3, N) - INTERVAL.middle
+    edges = np.array([0.5, 2.0, 9.0])
+    counts = LongResiduals(INTERVAL, fitted, lengths, edges).total(y)
+    expected = np.abs(y + INTERVAL.middle - fitted) * lengths
+    assert counts.tolist() == np.histogram(expected, [*edges, np.inf])[0].tolist()
 
 
 def local_plan(epsilon: float = 1.0):

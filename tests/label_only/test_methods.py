@@ -335,7 +335,8 @@ def test_rows_that_are_weighted_down_are_told_and_doubted(model):
     y = rng.poisson(np.exp(np.minimum(0.2 * x, 3)))
     data = pd.DataFrame({"x": x, "y": y})
     made = getattr(dp, model)("y ~ x", data, schema=dp.Schema(y=dp.Numeric(0, 100)))
-    fit = made.fit(CURATOR, noise=SeededNoise(1))
+    how = {"method": "label-curator"} if model == "ols" else {}
+    fit = made.fit(CURATOR, noise=SeededNoise(1), **how)
     lost = fit.released["leverage weighted down"]
     assert 0.01 < lost < 1
     assert f"weights take {lost:.0%} of the leverage" in " ".join(str(fit.summary()).split())

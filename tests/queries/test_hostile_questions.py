@@ -35,9 +35,9 @@ from dpstats.queries import (
 )
 from dpstats.queries.as_json import query_from_dict, query_to_dict
 from dpstats.queries.column_scores import ColumnScores
-from dpstats.queries.label_cells import LabelCells
+from dpstats.queries.label_cells import LabelCells, LongResiduals
+from dpstats.queries.label_held import HeldSums, OuterSums
 from dpstats.queries.labels import (
-    HeldSums,
     Interval,
     LabelSums,
     SquaredResiduals,
@@ -137,6 +137,13 @@ ABOUT_LABELS = [
     LabelSums(INTERVAL, X, "l1"),
     LabelCells(INTERVAL, np.array([-1.0, 0.0, 2.0, 3.0]), "l1"),
     HeldSums(INTERVAL, X, np.linspace(-1, 1, N), np.linspace(0, 3, N)),
+    OuterSums(
+        INTERVAL,
+        X,
+        (np.linspace(-1, 1, N), np.linspace(0, 3, N)),
+        (np.linspace(-0.9, 1.1, N), np.linspace(0, 2.8, N)),
+    ),
+    LongResiduals(INTERVAL, np.linspace(-1, 1, N), np.linspace(0, 3, N), np.array([0.1, 1.0])),
     SquaredResiduals(INTERVAL, FITTED, 0.7),
     WeightedResiduals(INTERVAL, X, FITTED, np.linspace(0.9, 0.2, N), "l1"),
     *(

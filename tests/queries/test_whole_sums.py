@@ -10,7 +10,8 @@ import pytest
 from dpstats import tall
 from dpstats.holders.labels import MAX_ROWS
 from dpstats.mechanisms.release import ROUNDING
-from dpstats.queries.labels import HeldSums, Interval, LabelSums, WeightedResiduals
+from dpstats.queries.label_held import HeldSums
+from dpstats.queries.labels import Interval, LabelSums, WeightedResiduals
 from dpstats.queries.whole_sums import whole_sum
 
 UNIT = Interval(-1.0, 1.0)

@@ -8,6 +8,7 @@ __all__ = ["LABEL_ONLY"]
 
 LABEL_ONLY: tuple[MethodEntry, ...] = (
     MethodEntry("ols", "label-ols", "labels.ols:LabelOLS"),
+    MethodEntry("ols", "label-curator-newton", "labels.curator_newton:LabelNewton"),
     MethodEntry("ols", "label-curator", "labels.curator:LabelCurator"),
     MethodEntry("logit", "label-glm", "labels.glm:LabelGLM"),
     MethodEntry("logit", "label-curator-glm", "labels.curator_glm:LabelCuratorGLM"),

@@ -45,7 +45,8 @@ from dpstats.protocol import (
     Options,
     Plan,
 )
-from dpstats.queries.labels import HeldSums, LabelSums, WeightedResiduals
+from dpstats.queries.label_held import HeldSums
+from dpstats.queries.labels import LabelSums, WeightedResiduals
 from dpstats.tall import LazyRows, Tall, constant, cross, gram, mean
 from dpstats.theory import Assumption, Rate, Theory
 

@@ -20,7 +20,8 @@ from dpstats.estimators.numerics.lasso import PublicMoments
 from dpstats.estimators.selection import BALL
 from dpstats.protocol import LabelHolder
 from dpstats.queries.column_scores import ColumnScores
-from dpstats.queries.labels import HeldSums, SquaredResiduals
+from dpstats.queries.label_held import HeldSums
+from dpstats.queries.labels import SquaredResiduals
 from dpstats.tall import LazyRows, gram, mean, times, vector
 
 if TYPE_CHECKING:

@@ -71,16 +71,23 @@ def _of_levels(design: Design) -> bool:
 
 
 def with_scale(
-    shares: Mapping[str, float], design: Design, privacy: LabelOnly, find: bool
+    shares: Mapping[str, float],
+    design: Design,
+    privacy: LabelOnly,
+    find: bool,
+    tails: bool = True,
 ) -> dict[str, float]:
-    """Shares of a fit's questions after counts, and the scale where none is declared."""
+    """Shares of a fit's questions after counts, and the scale where none is declared.
+
+    With `tails` responses beyond a clip are counted where one is chosen.
+    """
     n = len(covariates_of(design))
     share = _share(design, privacy, n) if find else 0.0
     first = {ASTRAY: _counting(privacy, n)}
     if share:
         first |= {slot: share * part for slot, part in zip(_SLOTS, _STAGES, strict=True)}
         first["spread"] = _SPREAD
-    if find:
+    if find and tails:
         first[TAILS] = _TAILS
     left = 1 - sum(first.values())
     return first | {slot: left * part for slot, part in shares.items()}

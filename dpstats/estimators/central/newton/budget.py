@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from dpstats.accounting import gdp_mu
 from dpstats.estimators.base import Request
 from dpstats.estimators.central.newton import far_rows
-from dpstats.estimators.central.newton.parts import omitted
 from dpstats.estimators.guesses import max_rows
+from dpstats.estimators.numerics.parts import omitted
 from dpstats.families import GAUSSIAN
 from dpstats.privacy import Privacy
 from dpstats.protocol import Plan

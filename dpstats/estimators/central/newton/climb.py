@@ -35,7 +35,11 @@ from dpstats.estimators.central.newton.conclusion import (
 )
 from dpstats.estimators.central.newton.curvature import FLOOR, shape_doubt
 from dpstats.estimators.central.newton.identification import NOTHING
-from dpstats.estimators.central.newton.parts import (
+from dpstats.estimators.central.newton.questions import ExpectedRows, Questions
+from dpstats.estimators.central.newton.secant import SecantCurvature, along, untold
+from dpstats.estimators.central.newton.whitening import Metric, coordinates
+from dpstats.estimators.numerics.entrywise import average, operator_norm, symmetric_pattern
+from dpstats.estimators.numerics.parts import (
     ScoreAt,
     SplitScore,
     Whole,
@@ -45,11 +49,7 @@ from dpstats.estimators.central.newton.parts import (
     told_apart,
     whole,
 )
-from dpstats.estimators.central.newton.questions import ExpectedRows, Questions
-from dpstats.estimators.central.newton.secant import SecantCurvature, along, untold
-from dpstats.estimators.central.newton.tail_law import TailLaw, allowed
-from dpstats.estimators.central.newton.whitening import Metric, coordinates
-from dpstats.estimators.numerics.entrywise import average, operator_norm, symmetric_pattern
+from dpstats.estimators.numerics.tail_law import TailLaw, allowed
 from dpstats.families import GAUSSIAN, Family
 from dpstats.protocol import Holder, foresee
 from dpstats.queries import Query

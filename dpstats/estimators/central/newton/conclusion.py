@@ -186,11 +186,8 @@ def conclude(solution: Solution, w: Array, effect: Array) -> Conclusion:
     def carried(part: Array, along: Array) -> Array:
         return w @ faint.without(part) @ w.T + (effects * along) @ effects.T
 
-    cov, presumed = _widened(
-        carried(final + np.outer(moved, moved), variance),
-        (effects * (variance * hidden)) @ effects.T,
-        effect,
-    )
+    hiding = (effects * (variance * hidden)) @ effects.T
+    cov, presumed = _widened(carried(final + np.outer(moved, moved), variance), hiding, effect)
     return Conclusion(
         params=w @ (start + off - moved + faint.directions @ drawn),
         cov=cov,

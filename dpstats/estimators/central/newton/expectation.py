@@ -15,8 +15,8 @@ from dpstats.estimators.central.newton.budget import (
     peels,
 )
 from dpstats.estimators.central.newton.remarks import blur_warnings, covering
-from dpstats.estimators.central.newton.tail_law import allowed, best_clip
 from dpstats.estimators.central.newton.typical import Case, expect_typical
+from dpstats.estimators.numerics.tail_law import allowed, best_clip
 from dpstats.families import GAUSSIAN
 from dpstats.protocol import Plan
 

@@ -28,7 +28,6 @@ from dpstats.estimators.central.newton.curvature import drawn_to
 from dpstats.estimators.central.newton.far_rows import far_columns
 from dpstats.estimators.central.newton.identification import NOTHING
 from dpstats.estimators.central.newton.normal_rows import NormalRows, SplitRows
-from dpstats.estimators.central.newton.parts import ScoreAt
 from dpstats.estimators.central.newton.questions import PredictorQuestions
 from dpstats.estimators.central.newton.rare_levels import LevelSums
 from dpstats.estimators.central.newton.remarks import (
@@ -42,6 +41,7 @@ from dpstats.estimators.central.newton.start import Start
 from dpstats.estimators.central.newton.whitening import FAR_ROW, REACHED, indicators
 from dpstats.estimators.central.sandwich import noisy_count
 from dpstats.estimators.guesses import response_grid
+from dpstats.estimators.numerics.parts import ScoreAt
 from dpstats.families import GAUSSIAN, Family
 from dpstats.protocol import CoefficientEstimate, Holder, foresee
 from dpstats.queries import (

@@ -18,11 +18,11 @@ from dpstats.estimators.central.newton.climb import solved, whitened
 from dpstats.estimators.central.newton.conclusion import Solution, conclude, presumed_effect
 from dpstats.estimators.central.newton.curvature import drawn_to
 from dpstats.estimators.central.newton.remarks import reported
-from dpstats.estimators.central.newton.tail_law import TailLaw, allowed
 from dpstats.estimators.central.newton.whitening import Metric
 from dpstats.estimators.central.sandwich import noisy_count
 from dpstats.estimators.guesses import response_bound, response_grid
 from dpstats.estimators.numerics.entrywise import average, operator_norm, symmetric_pattern
+from dpstats.estimators.numerics.tail_law import TailLaw, allowed
 from dpstats.families.check import Check
 from dpstats.protocol import CoefficientEstimate, Holder, Plan, foresee
 from dpstats.queries import (

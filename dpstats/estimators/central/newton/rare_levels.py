@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from dpstats.estimators.central.newton.climb import WhitenedRows
 from dpstats.estimators.central.newton.normal_rows import NormalRows
-from dpstats.estimators.central.newton.parts import ScoreAt
 from dpstats.estimators.central.newton.whitening import indicators
+from dpstats.estimators.numerics.parts import ScoreAt
 
 if TYPE_CHECKING:
     from dpstats.design import Design

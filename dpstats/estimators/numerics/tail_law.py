@@ -9,8 +9,6 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.estimators.central.newton.identification import NOTHING
-
 __all__ = ["TailLaw", "allowed", "best_clip"]
 
 Array = NDArray[np.float64]
@@ -26,6 +24,7 @@ _FIRST, _SOON = 8.0, 60.0  # ses: of a count, rows where the second part starts,
 _NO_TAIL = 0.85  # share: chance that there is no second part
 # number: alpha of the second part; where responses are bounded
 _POWERS, _BOUNDED_POWERS = (1.5, 4.0), (3.0, 5.0)
+_TWO_SIDED = 1.959964  # printed: two-sided 95 % quantile of a normal number
 _RULED_OUT = 1e-300  # numerical: least chance of a law
 _MISFIT = 0.1  # ratio: error of a law at its best
 _ALIGNED = 0.5  # ratio: length of the mean direction of the scores beyond a clip
@@ -105,7 +104,7 @@ class TailLaw:
         """
         below = np.cumsum(counts)
         # A bulk of fewer rows than noise of the sum can tell might start anywhere.
-        upper = min(0.5, max(upper, NOTHING * noise * np.sqrt(counts.size) / n))
+        upper = min(0.5, max(upper, _TWO_SIDED * noise * np.sqrt(counts.size) / n))
         first = int(np.searchsorted(np.maximum.accumulate(below), (1 - upper) * n))
         first = int(np.clip(first, 1, edges.size - 3))
         u, above = (
