@@ -85,7 +85,7 @@ def largest_sd(link: str) -> float:
     return _LARGEST * prior_sd(link)
 
 
-def longest_step(link: str, mean: float) -> float:
+def longest_step(link: str, mean: float = 0.0) -> float:
     """Standard deviation of what a step may change linear predictors by, at a mean response.
 
     Where means bend both ways it is up to twice as much: as answers are equally frequent.
@@ -258,9 +258,10 @@ class PredictorClimb(Climb):
     def corrected(self, b: Array, to: Array) -> Array:
         """Where a step ends that corrects earlier ones: no far way off along any level.
 
-        What predictors of a rare level's rows change by hardly shows in how all of them vary.
+        What predictors of a rare level's rows change by hardly shows in how all of them vary: they
+        may change by as much as those of a level of half of the rows, which vary by half of it.
         """
-        most, level = prior_sd(self.family.link), between_0_and_1(self.design)
+        most, level = 2 * longest_step(self.family.link), between_0_and_1(self.design)
         if self.family == GAUSSIAN or not level.any():
             return to
         change = self.asks.w @ (to - b)
