@@ -100,8 +100,8 @@ def test_a_coefficient_that_mostly_depends_on_other_directions_has_a_normal_inte
 
 
 def rare_fit() -> dp.ModelResults:
-    fit = dp.ols("y ~ x + z", rare(3, 5_000, 0.02), RARE).fit(
-        dp.Central(1.0, 1e-6), noise=SeededNoise(3)
+    fit = dp.ols("y ~ x + z", rare(8, 5_000, 0.02), RARE).fit(
+        dp.Central(1.0, 1e-6), noise=SeededNoise(8)
     )
     assert fit.estimate.faint is not None
     return fit

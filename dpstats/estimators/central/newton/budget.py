@@ -44,7 +44,7 @@ __all__ = [
 
 NUMBER = 0.01  # budget: each question for one number: a count, a sum of weights, a search
 _VECTOR = 0.03  # budget: each score, histogram or sum of squares on the way to the last scores
-_MATRIX = 0.08  # budget: each Gram matrix, at most; the curvature as much as both
+_MATRIX = 0.08  # budget: each Gram matrix, at most; the curvature up to as much as both
 # ratio: noise on second moments at which they take all of their share; the part they take at least
 CLEAR, _LEAST_PART = 0.3, 0.4
 _CLEAR_RARE = 0.05  # ratio: the same, where a column may be nearly always 0
@@ -78,9 +78,11 @@ def between_0_and_1(design: Design) -> NDArray[np.bool_]:
 
 def requests(design: Design, privacy: Privacy, n: float, peeled: bool) -> list[Request]:
     """Every question of a fit, and its share of the budget; `peeled` as of `peels`."""
-    clear = _CLEAR_RARE if between_0_and_1(design).any() else CLEAR
-    noisy = blur(design, privacy, n)
-    part = min(1.0, max(_LEAST_PART, noisy / clear))
+    rare = bool(between_0_and_1(design).any())
+    noisy = blur(design, privacy, n) / (_CLEAR_RARE if rare else CLEAR)
+    part = min(1.0, max(_LEAST_PART, noisy))
+    # Of a rare level the curvature is what noise hides; elsewhere it is as the model expects.
+    bread = part if rare else _LEAST_PART
     searched = not short_scores(design)
     aside = [
         COUNT,
@@ -101,7 +103,7 @@ def requests(design: Design, privacy: Privacy, n: float, peeled: bool) -> list[R
         Request("middle score", _VECTOR, "score of a Newton step at the first clip"),
         Request("steepest", NUMBER, "a radius that nearly all rows are within"),
         *([Request(EXPECTED, NUMBER, "the same, whatever responses are")] * design.family.observed),
-        Request("bread", 2 * part * _MATRIX, "curvature, for the last step"),
+        Request("bread", 2 * bread * _MATRIX, "curvature, for the last step"),
         Request("meat", _VECTOR, "squares of scores, for standard errors"),
         *(
             Request(slot, _VECTOR, "score of the dispersion alpha")

@@ -121,8 +121,8 @@ class Newton(CountingMethod[CoefficientEstimate]):
 
     The middle term allows for B as if it pointed anywhere: it is rho E(C) long, with rho = 1/2 the
     length of the mean direction of long scores; the square of what was extrapolated of it is added.
-    L allows for the error of D times the last step, entry variances times squared steps. The first
-    is calibrated by simulation, not proved. The meat makes no assumption on variances. Effects are
+    L allows for the error of D times the last step, entry variances times squared steps. Both are
+    calibrated by simulation, not proved. The meat makes no assumption on variances. Effects are
     drawn to none as far as a normal prior would whose size they tell, which matters where noise is
     as large as they are, and by how far is added to the variance.
 
