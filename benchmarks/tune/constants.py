@@ -42,13 +42,12 @@ DEFAULT_FIT = (
     "identification",
     "likelihood",
     "normal_rows",
-    "parts",
     "rare_levels",
     "remarks",
     "start",
-    "tail_law",
     "whitening",
 )
+CLIPPED_SUMS = ("parts", "tail_law")  # what they share with least squares on public rows
 # Folders and files of each family.
 FAMILIES = {
     "mean": (
@@ -58,7 +57,10 @@ FAMILIES = {
         "central/sandwich.py",
     ),
     "scales": ("central/scales", "central/counted.py", "numerics/cells.py"),
-    "newton": tuple(f"central/newton/{name}.py" for name in DEFAULT_FIT),
+    "newton": (
+        *(f"central/newton/{name}.py" for name in DEFAULT_FIT),
+        *(f"numerics/{name}.py" for name in CLIPPED_SUMS),
+    ),
     "mixtures": ("central/mixtures",),
     "gaps": ("central/gaps",),
     "descriptive": (
@@ -83,7 +85,11 @@ FAMILIES = {
     ),
     "shared": (
         "federated",
-        *(f"numerics/{p.name}" for p in sorted(PACKAGE.glob("numerics/*.py")) if p.stem != "cells"),
+        *(
+            f"numerics/{p.name}"
+            for p in sorted(PACKAGE.glob("numerics/*.py"))
+            if p.stem not in ("cells", *CLIPPED_SUMS)
+        ),
         *(p.name for p in sorted(PACKAGE.glob("*.py")) if p.stem not in APART),
     ),
 }

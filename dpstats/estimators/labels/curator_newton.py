@@ -56,7 +56,6 @@ from dpstats.protocol import (
     Options,
     Plan,
 )
-from dpstats.queries.label_cells import LongResiduals
 from dpstats.queries.label_held import HeldSums, OuterSums
 from dpstats.queries.labels import Interval, LabelSums, WeightedResiduals
 from dpstats.tall import LazyRows, constant, cross
@@ -75,7 +74,7 @@ _LAST = (0.28, 0.72)  # share: of what is left, for each of the last two scores
 _HELD = 3.0  # sds: half of the interval that responses of the first fit are held to
 _FARTHEST_LEAN = 3.0  # ratio: what is beyond the clip to what is seen of it, at most
 _LEANING = 2.0  # wording: length of what was extrapolated, in sds of noise
-_READABLE = 0.02  # ratio: noise of a cell of lengths to the rows, at most
+_READABLE = 0.02  # wording: noise of a cell of lengths to the rows, at most
 _CARRIED = 0.1  # wording: share of squared lengths in rows that counts may hide, that is said
 _PURPOSES = {
     ASTRAY: "responses that are outside of what is declared, or missing",
@@ -215,8 +214,7 @@ def _inner(d: int) -> float:
 
 def _unreadable(plan: Plan, scores: PublicScores) -> tuple[str, ...]:
     """Where noise hides how many scores are how long."""
-    unit = LongResiduals(scores.interval, scores.known, scores.known, np.arange(2.0))
-    hidden = plan.noise(unit, "lengths").sd / (_READABLE * plan.n)
+    hidden = plan.noise(scores.by_length(np.arange(2.0)), "lengths").sd / (_READABLE * plan.n)
     if hidden <= 1:
         return ()
     return (
@@ -262,9 +260,8 @@ def _score(holder: LabelHolder, scores: PublicScores, b: Array, clip: float, k: 
     held = HeldSums(scores.interval, rows, *inner, norm)
     outer = OuterSums(scores.interval, rows, wide, inner, norm)
     near, far = holder.ask(held, f"inner score {k + 1}"), holder.ask(outer, f"outer score {k + 1}")
-    low, high = scores.interval.low, scores.interval.high
     middle = held.middle
-    away = LazyRows((len(rows),), lambda part: middle[part] - np.clip(fitted[part], low, high))
+    away = LazyRows((len(rows),), lambda part: middle[part] - fitted[part])
     return SplitScore(
         b,
         near.value + cross(rows, away),
@@ -287,10 +284,8 @@ def _estimate(holder: LabelHolder, scores: PublicScores, plan: Plan) -> Coeffici
     beyond = ratio * score.lean
     b = both.at + score.total + beyond
     meat = _meat(holder, scores, b, clip.at)
-    root, unknown = (
-        scores.root,
-        allowed(clip.excess, d, ALIGNED) * np.eye(d) + np.outer(beyond, beyond),
-    )
+    root = scores.root
+    unknown = allowed(clip.excess, d, ALIGNED) * np.eye(d) + np.outer(beyond, beyond)
     noise = root @ (score.variance * np.eye(d)) @ root
     sampling = root @ meat @ root
     leaning = float(np.linalg.norm(beyond)) / math.sqrt(score.variance)
