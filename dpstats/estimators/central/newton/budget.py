@@ -82,7 +82,8 @@ def between_0_and_1(design: Design) -> NDArray[np.bool_]:
     other units.
     """
     low, high = np.asarray(design.bounds, dtype=np.float64).T
-    narrow: NDArray[np.bool_] = (low > -_SLACK) & (high > _LEAST_TOP) & (high < 1 + _SLACK)
+    within = (low > -_SLACK) & (high > _LEAST_TOP) & (high < 1 + _SLACK)
+    narrow: NDArray[np.bool_] = within & (low < high)
     return narrow
 
 
