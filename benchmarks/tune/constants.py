@@ -30,7 +30,6 @@ __all__ = [
 PACKAGE = Path(__file__).parents[2] / "dpstats" / "estimators"
 RESULTS = Path(__file__).parent / "results"
 
-USED = ("cells", "tail_law")  # files of arithmetic that are in the family which they were made for
 APART = ("private_variance", "columns", "wide")  # files of the folder itself that are in a family
 # Files of the default regressions; those of their robust target and of quantiles are not tried.
 DEFAULT_FIT = (
@@ -48,6 +47,7 @@ DEFAULT_FIT = (
     "start",
     "whitening",
 )
+CLIPPED_SUMS = ("parts", "tail_law")  # what they share with least squares on public rows
 # Folders and files of each family.
 FAMILIES = {
     "mean": (
@@ -57,7 +57,10 @@ FAMILIES = {
         "central/sandwich.py",
     ),
     "scales": ("central/scales", "central/counted.py", "numerics/cells.py"),
-    "newton": (*(f"central/newton/{name}.py" for name in DEFAULT_FIT), "numerics/tail_law.py"),
+    "newton": (
+        *(f"central/newton/{name}.py" for name in DEFAULT_FIT),
+        *(f"numerics/{name}.py" for name in CLIPPED_SUMS),
+    ),
     "mixtures": ("central/mixtures",),
     "gaps": ("central/gaps",),
     "descriptive": (
@@ -85,7 +88,7 @@ FAMILIES = {
         *(
             f"numerics/{p.name}"
             for p in sorted(PACKAGE.glob("numerics/*.py"))
-            if p.stem not in USED
+            if p.stem not in ("cells", *CLIPPED_SUMS)
         ),
         *(p.name for p in sorted(PACKAGE.glob("*.py")) if p.stem not in APART),
     ),

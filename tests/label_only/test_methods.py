@@ -291,7 +291,8 @@ def holds_least_squares(seeds: range) -> float:
     all_rows = np.linalg.lstsq(np.column_stack([np.ones(3000), x]), y, rcond=None)[0]
     data = pd.DataFrame({"y": y, "a": x[:, 0], "b": x[:, 1]})
     model = dp.ols("y ~ a + b", data, schema=Schema(y=Numeric(-8, 8)))
-    fits = [model.fit(LabelOnly(4.0, 1e-6, curator=True), noise=SeededNoise(s)) for s in seeds]
+    privacy = LabelOnly(4.0, 1e-6, curator=True)
+    fits = [model.fit(privacy, noise=SeededNoise(s), method="label-curator") for s in seeds]
     return float(np.mean([np.abs(f.params - all_rows) < 1.96 * f.bse for f in fits]))
 
 

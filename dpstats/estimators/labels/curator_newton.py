@@ -47,7 +47,7 @@ from dpstats.estimators.responses import (
     responses,
     slopes,
 )
-from dpstats.estimators.sources import LI_MATRIX
+from dpstats.estimators.sources import CAI, LI_MATRIX
 from dpstats.privacy import LabelOnly
 from dpstats.protocol import (
     CoefficientEstimate,
@@ -56,7 +56,6 @@ from dpstats.protocol import (
     Options,
     Plan,
 )
-from dpstats.queries.label_cells import LongResiduals
 from dpstats.queries.label_held import HeldSums, OuterSums
 from dpstats.queries.labels import Interval, LabelSums, WeightedResiduals
 from dpstats.tall import LazyRows, constant, cross
@@ -75,7 +74,7 @@ _LAST = (0.28, 0.72)  # share: of what is left, for each of the last two scores
 _HELD = 3.0  # sds: half of the interval that responses of the first fit are held to
 _FARTHEST_LEAN = 3.0  # ratio: what is beyond the clip to what is seen of it, at most
 _LEANING = 2.0  # wording: length of what was extrapolated, in sds of noise
-_READABLE = 0.02  # ratio: noise of a cell of lengths to the rows, at most
+_READABLE = 0.02  # wording: noise of a cell of lengths to the rows, at most
 _CARRIED = 0.1  # wording: share of squared lengths in rows that counts may hide, that is said
 _PURPOSES = {
     ASTRAY: "responses that are outside of what is declared, or missing",
@@ -112,7 +111,7 @@ _THEORY = Theory(
         Rate("privacy", "d sqrt(log(1/delta))/(n eps)", _MATRIX, conjectured=True),
     ),
     lower=LINEAR_LOWER[:1],
-    citations=(NEWTON, _MATRIX),
+    citations=(NEWTON, _MATRIX, CAI.at("Theorem 4.1")),
 )
 
 
@@ -199,12 +198,15 @@ class LabelNewton(LabelMethod):
 
 def _shares(design: Design, privacy: LabelOnly, options: Options) -> dict[str, float]:
     """Of all questions; nothing is asked about the scale where a clip is given."""
-    aside = {"pilot": _PILOT, "lengths": _LENGTHS, "meat": _MEAT}
-    aside |= {f"beyond {k + 1}": _BEYOND for k in range(COUNTS)}
-    left, inner = 1 - sum(aside.values()), _inner(len(design.names))
-    for k, share in enumerate(_LAST):
-        aside[f"inner score {k + 1}"] = left * share * inner
-        aside[f"outer score {k + 1}"] = left * share * (1 - inner)
+    before = {"pilot": _PILOT, "lengths": _LENGTHS}
+    before |= {f"beyond {k + 1}": _BEYOND for k in range(COUNTS)}
+    left, inner = 1 - sum(before.values()) - _MEAT, _inner(len(design.names))
+    scores = {
+        f"{part} score {k + 1}": left * share * of_it
+        for k, share in enumerate(_LAST)
+        for part, of_it in (("inner", inner), ("outer", 1 - inner))
+    }
+    aside = {**before, **scores, "meat": _MEAT}
     return with_scale(aside, design, privacy, options.get("clip") is None, tails=False)
 
 
@@ -215,8 +217,7 @@ def _inner(d: int) -> float:
 
 def _unreadable(plan: Plan, scores: PublicScores) -> tuple[str, ...]:
     """Where noise hides how many scores are how long."""
-    unit = LongResiduals(scores.interval, scores.known, scores.known, np.arange(2.0))
-    hidden = plan.noise(unit, "lengths").sd / (_READABLE * plan.n)
+    hidden = plan.noise(scores.by_length(np.arange(2.0)), "lengths").sd / (_READABLE * plan.n)
     if hidden <= 1:
         return ()
     return (
@@ -262,9 +263,8 @@ def _score(holder: LabelHolder, scores: PublicScores, b: Array, clip: float, k: 
     held = HeldSums(scores.interval, rows, *inner, norm)
     outer = OuterSums(scores.interval, rows, wide, inner, norm)
     near, far = holder.ask(held, f"inner score {k + 1}"), holder.ask(outer, f"outer score {k + 1}")
-    low, high = scores.interval.low, scores.interval.high
     middle = held.middle
-    away = LazyRows((len(rows),), lambda part: middle[part] - np.clip(fitted[part], low, high))
+    away = LazyRows((len(rows),), lambda part: middle[part] - fitted[part])
     return SplitScore(
         b,
         near.value + cross(rows, away),
@@ -287,10 +287,8 @@ def _estimate(holder: LabelHolder, scores: PublicScores, plan: Plan) -> Coeffici
     beyond = ratio * score.lean
     b = both.at + score.total + beyond
     meat = _meat(holder, scores, b, clip.at)
-    root, unknown = (
-        scores.root,
-        allowed(clip.excess, d, ALIGNED) * np.eye(d) + np.outer(beyond, beyond),
-    )
+    root = scores.root
+    unknown = allowed(clip.excess, d, ALIGNED) * np.eye(d) + np.outer(beyond, beyond)
     noise = root @ (score.variance * np.eye(d)) @ root
     sampling = root @ meat @ root
     leaning = float(np.linalg.norm(beyond)) / math.sqrt(score.variance)

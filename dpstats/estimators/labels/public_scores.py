@@ -31,8 +31,9 @@ Array = NDArray[np.float64]
 
 _CELLS = 40  # number: of cells of lengths
 _AROUND = (0.15, 150.0)  # ratio: ends of the cells of lengths to a typical one
-COUNTS = 3  # number: of counts of scores beyond the clip that is best so far
+COUNTS = 3  # numerical: counts of scores beyond the clip that is best so far
 ALIGNED = 0.75  # ratio: length of the mean direction of the scores beyond a clip
+_MEDIAN = 0.6745  # printed: of the size of a standard normal number
 _SEEN = 3.0  # wording: sds of a count's noise, below which it may hide rows
 
 
@@ -90,19 +91,24 @@ class PublicScores:
     def expected_square(self, unit: float) -> float:
         """Least variance of noise and what a clip leaves out, of normal residuals."""
         clips = self.sd * float(self.lengths.max(initial=1e-300)) * np.geomspace(0.02, 8.0, 60)
-        excess = self.excess(clips)
+        excess = self.excess(clips, self.sd)
         k = best_clip(clips, excess, unit, self.x.shape[1], ALIGNED)
         return (unit * float(clips[k])) ** 2 + allowed(float(excess[k]), self.x.shape[1], ALIGNED)
 
-    def excess(self, clips: Array) -> Array:
+    def excess(self, clips: Array, sd: float) -> Array:
         """Sums of what clips take off lengths of scores, of normal residuals, shape (m,)."""
-        lengths = self.sd * np.maximum(self.lengths, 1e-300)
+        lengths = sd * np.maximum(self.lengths, 1e-300)
         return np.array([float((lengths * _above(c / lengths)).sum()) for c in clips])
 
     @cached_property
     def longest(self) -> float:
         """Length up to which some score may be longer than half of a clip."""
         return self.interval.half * float(self.lengths.max(initial=1e-300))
+
+    def by_length(self, edges: Array, fitted: Tall | None = None) -> LongResiduals:
+        """The question for scores by length, about fitted values; about the known term without."""
+        about = self.known if fitted is None else fitted
+        return LongResiduals(self.interval, about, self.lengths, edges, label_norm(self.pure))
 
     def fitted(self, b: Array) -> LazyRows:
         """What coefficients make of every row."""
@@ -113,7 +119,7 @@ class PublicScores:
     def ends(self, fitted: Tall, clip: float) -> tuple[LazyRows, LazyRows]:
         """Intervals of responses about fitted values, within which scores are at most `clip` long.
 
-        Fitted values outside of where responses lie are moved there: no residual is longer for it.
+        About the nearer end where these lie outside of where responses do.
         """
         low, high, lengths = self.interval.low, self.interval.high, self.lengths
 
@@ -148,16 +154,17 @@ class ChosenClip(NamedTuple):
 
 def chosen_clip(holder: LabelHolder, scores: PublicScores, b: Array) -> ChosenClip:
     """The clip of least variance of scores about a fit."""
-    plan, (n, d), norm = holder.plan, scores.x.shape, label_norm(scores.pure)
+    plan, (n, d) = holder.plan, scores.x.shape
     fitted, unit = scores.fitted(b), scores.unit(plan)
     typical = scores.sd * float(np.median(scores.lengths))
     edges = typical * np.geomspace(*_AROUND, _CELLS + 1)
-    cells = LongResiduals(scores.interval, fitted, scores.lengths, np.append(0.0, edges), norm)
-    answer = holder.ask(cells, "lengths")
+    answer = holder.ask(scores.by_length(np.append(0.0, edges), fitted), "lengths")
     least = max(1.0, _whole_budget(plan))
     law = TailLaw.of_histogram(answer.value, answer.noise.sd, edges, float(n), least)
     # No law of lengths knows of a few rows far out; but rows are public, and say what it would be.
-    of_rows = scores.excess(law.clips)
+    half = int(np.argmax(np.maximum.accumulate(np.cumsum(answer.value)) >= n / 2))
+    middle = float(edges[min(half, edges.size - 1)]) / float(np.median(scores.lengths))
+    of_rows = scores.excess(law.clips, min(middle / _MEDIAN, scores.sd))
 
     def best() -> int:
         k = best_clip(law.clips, np.maximum(law.excess(), of_rows), unit, d, ALIGNED)
@@ -165,8 +172,7 @@ def chosen_clip(holder: LabelHolder, scores: PublicScores, b: Array) -> ChosenCl
 
     for k in range(COUNTS):
         clip = float(law.clips[best()])
-        count = LongResiduals(scores.interval, fitted, scores.lengths, np.array([clip]), norm)
-        answer = holder.ask(count, f"beyond {k + 1}")
+        answer = holder.ask(scores.by_length(np.array([clip]), fitted), f"beyond {k + 1}")
         law = law.counted(clip, float(answer.value[0]), answer.noise.sd)
     clip = min(float(law.clips[best()]), scores.longest)
     excess = np.maximum(law.excess(), of_rows)
@@ -176,8 +182,7 @@ def chosen_clip(holder: LabelHolder, scores: PublicScores, b: Array) -> ChosenCl
 
 def far_share(scores: PublicScores, plan: Plan) -> float:
     """Share of the squared lengths of rows that is of as few rows as counts may hide."""
-    count = LongResiduals(scores.interval, scores.known, scores.known, np.ones(1))
-    hidden = math.ceil(_SEEN * plan.noise(count, "beyond 1").sd)
+    hidden = math.ceil(_SEEN * plan.noise(scores.by_length(np.ones(1)), "beyond 1").sd)
     squares = np.sort(scores.lengths**2)[::-1]
     return float(squares[:hidden].sum() / squares.sum())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,8 +30,10 @@ __all__ = [
     "EARLY",
     "EXPECTED",
     "FAR",
+    "LAST_BREAD",
     "NUMBER",
     "WHITENED_REACH",
+    "asked_twice",
     "between_0_and_1",
     "blur",
     "last_noise",
@@ -51,9 +54,10 @@ _CLEAR_RARE = 0.05  # ratio: the same, where a column may be nearly always 0
 WHITENED_REACH = 0.95  # share: of rows that the second Gram matrix should count in full
 _FIRST = 0.28  # share: of what is left, for the first of the last two scores
 
-_SLACK = 0.1  # numerical: by which a spline's basis may exceed [0, 1]
+# numerical: by which a spline's basis may exceed [0, 1]; what all that are cubic rise to
+_SLACK, _LEAST_TOP = 0.1, 0.5
 
-FAR, EXPECTED = "far rows", "expected"  # slots
+FAR, EXPECTED, LAST_BREAD = "far rows", "expected", "last bread"  # slots
 DISPERSION = ("first dispersion", "dispersion")  # slots
 EARLY, BEYOND = ("early score 1", "early score 2"), ("beyond 1", "beyond 2", "beyond 3")  # slots
 COUNT = Request("count", NUMBER, "number of rows that contribute")
@@ -69,10 +73,12 @@ def blur(design: Design, privacy: Privacy, n: float) -> float:
 def between_0_and_1(design: Design) -> NDArray[np.bool_]:
     """Columns, other than the intercept, that are shares of 1: dummies, a spline's basis; public.
 
-    Some of them may be nearly always 0.
+    Some of them may be nearly always 0. Columns of polynomials have as narrow bounds about 0, in
+    other units.
     """
     low, high = np.asarray(design.bounds, dtype=np.float64).T
-    narrow: NDArray[np.bool_] = (low > -_SLACK) & (high < 1 + _SLACK) & (low < high)
+    within = (low > -_SLACK) & (high > _LEAST_TOP) & (high < 1 + _SLACK)
+    narrow: NDArray[np.bool_] = within & (low < high)
     return narrow
 
 
@@ -103,7 +109,7 @@ def requests(design: Design, privacy: Privacy, n: float, peeled: bool) -> list[R
         Request("middle score", _VECTOR, "score of a Newton step at the first clip"),
         Request("steepest", NUMBER, "a radius that nearly all rows are within"),
         *([Request(EXPECTED, NUMBER, "the same, whatever responses are")] * design.family.observed),
-        Request("bread", 2 * bread * _MATRIX, "curvature, for the last step"),
+        *_breads(design, 2 * bread * _MATRIX),
         Request("meat", _VECTOR, "squares of scores, for standard errors"),
         *(
             Request(slot, _VECTOR, "score of the dispersion alpha")
@@ -119,6 +125,26 @@ def requests(design: Design, privacy: Privacy, n: float, peeled: bool) -> list[R
         for part, of_it in zip(_PARTS, (inner, 1 - inner), strict=True)
     ]
     return aside + last
+
+
+def asked_twice(design: Design) -> bool:
+    """Whether the curvature is asked before the middle score, and again where the last one is.
+
+    That of counts grows as their mean does, by 2.7 where a predictor grows by 1, so that a model of
+    normal rows does not know it at another place.
+    """
+    return design.family.name == "poisson"
+
+
+def _breads(design: Design, share: float) -> list[Request]:
+    """The curvature; with half of its share on the way where it is asked again."""
+    last = Request("bread", share, "curvature, for the last step")
+    if not asked_twice(design):
+        return [last]
+    return [
+        Request("bread", share / 2, "curvature, for steps on the way"),
+        replace(last, slot=LAST_BREAD),
+    ]
 
 
 def _drawn_in(design: Design, privacy: Privacy, n: float) -> list[Request]:

@@ -21,6 +21,7 @@ from dpstats.estimators.central.newton.budget import (
     EARLY,
     NUMBER,
     WHITENED_REACH,
+    asked_twice,
     blur,
     last_noise,
     peels,
@@ -33,7 +34,7 @@ from dpstats.estimators.central.newton.conclusion import (
     conclude,
     presumed_effect,
 )
-from dpstats.estimators.central.newton.curvature import FLOOR, shape_doubt
+from dpstats.estimators.central.newton.curvature import FLOOR, Asked, shape_doubt
 from dpstats.estimators.central.newton.identification import NOTHING
 from dpstats.estimators.central.newton.questions import ExpectedRows, Questions
 from dpstats.estimators.central.newton.secant import SecantCurvature, along, untold
@@ -113,12 +114,16 @@ def _beyond(
 
 
 class Bread(NamedTuple):
-    """A curvature, its entry variances, its mean eigenvalue, and how far out rows lie."""
+    """A curvature, its entry variances, its mean eigenvalue, and how far out rows lie.
+
+    How it was released is kept where it is asked again.
+    """
 
     matrix: Array
     variances: Array
     level: float
     leverage: float
+    asked: Asked
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,15 +191,15 @@ class Climb(ABC):
 
     def later(self, b: Array, clip: float, spread: float) -> tuple[Conclusion, dict[str, float]]:
         """The steps that are taken once the clip of the early ones is known."""
-        law, b, middle = self.tails(b, clip)
+        law, b, middle, bread = self.tails(b, clip)
         clip = law.best(last_noise(self.holder.plan, self.design, self.peeled), b.size)
-        bread = self.bread(b, clip)
+        bread = bread or self.bread(b, clip)
         first = self.last(0, b, clip)
         score = whole(first, self.peeled)
         b = self.corrected(b, self.bounded(b + self.late_step(b, score, bread)))
         foresee(self.holder, [*self.halves(b, clip), self.squares(b, clip)])
         second = self.last(1, b, clip)
-        bread, told = self.told(bread, as_asked(first), as_asked(second))
+        bread, told = self.told(bread, as_asked(first), as_asked(second), clip)
         both = pool_scores(first, second, bread.matrix)
         score = whole(both, self.peeled)
         at, score = join_scores(middle, ScoreAt(both.at, score), bread.matrix)
@@ -232,6 +237,10 @@ class Climb(ABC):
         }
         return found, said
 
+    def leapt(self, b: Array, to: Array) -> Array:
+        """Where a step ends that is no longer than rows that are not normal can bear."""
+        return to
+
     def corrected(self, b: Array, to: Array) -> Array:
         """Where a step ends that corrects earlier ones."""
         return to
@@ -262,29 +271,34 @@ class Climb(ABC):
         floored = floor_eigenvalues(bread.matrix, FLOOR * operator_norm(bread.variances))
         return self.bent(b, solved(floored, kept * score.total))
 
-    def told(self, bread: Bread, earlier: ScoreAt, later: ScoreAt) -> tuple[Bread, SecantCurvature]:
-        """The curvature, asked where the earlier score was, where the later one was; given both.
+    def told(
+        self, bread: Bread, earlier: ScoreAt, later: ScoreAt, clip: float
+    ) -> tuple[Bread, SecantCurvature]:
+        """The curvature where the later score was, from one on the way there; given both scores.
 
-        A fall tells of the curvature half-way: what the model expects it to change from there is
-        added to it. On a step too long for the model to know that, nothing is told.
+        A fall tells of the curvature half-way: what it changes from there is added to it. On a step
+        too long to know that, nothing is told.
         """
-        there, known = self.carried(bread, earlier.at, later.at)
+        there, known = self.there(bread, later.at, clip)
         if not known:
             return there, untold(there.matrix, there.variances)
         # The step was by the earlier score, with its noise: less what of it is expected to be that.
         kept, moved = told_apart(earlier.score), later.at - earlier.at
         fall = kept * earlier.score.total - later.score.total
+        whole_way = max(float(np.linalg.norm(later.at - bread.asked.at)), 1e-300)
+        part = min(1.0, float(np.linalg.norm(moved)) / whole_way)
         told = along(
             there.matrix,
             there.variances,
             moved,
-            fall + (there.matrix - bread.matrix) @ moved / 2,
+            fall + part * (there.matrix - bread.matrix) @ moved / 2,
             kept * earlier.score.variance + later.score.variance,
         )
         return there._replace(matrix=told.plain), told
 
-    def carried(self, bread: Bread, before: Array, after: Array) -> tuple[Bread, bool]:
+    def there(self, bread: Bread, after: Array, clip: float) -> tuple[Bread, bool]:
         """The curvature at another place, changed as the model's is, and whether it knows that."""
+        before = bread.asked.at
         rows = self.between(before, after)
         there, here = rows.curvature(before), rows.curvature(after)
         grown = float(np.trace(here) / np.trace(there))
@@ -344,8 +358,11 @@ class Climb(ABC):
 
     # -- the clip ---------------------------------------------------------------------------
 
-    def tails(self, b: Array, clip: float) -> tuple[TailLaw, Array, ScoreAt]:
-        """What is known of long scores, coefficients after a step on the way, and its score."""
+    def tails(self, b: Array, clip: float) -> tuple[TailLaw, Array, ScoreAt, Bread | None]:
+        """What is known of long scores, coefficients after a step on the way, and its score.
+
+        And the curvature that it was by, where that was asked.
+        """
         edges = self.edges(b, clip)
         answer = self.holder.ask(self.asks.histogram(b, edges), "lengths")
         one = self.holder.plan.noise(self.asks.count(b, 1.0), BEYOND[0]).sd
@@ -364,12 +381,18 @@ class Climb(ABC):
             law = law.far_out(float(edges[-1]) if one > 1 else math.inf)
         noise = last_noise(self.holder.plan, self.design, self.peeled)
         law = self.counted(law, BEYOND[0], b, noise)
-        score, spread = self.score("middle score", b, law.best(noise, b.size))
+        clip = law.best(noise, b.size)
+        bread = self.bread(b, clip) if asked_twice(self.design) else None
+        score, spread = self.score("middle score", b, clip)
         middle = ScoreAt(b, Whole(score, spread**2, np.zeros_like(b)))
-        b = self.corrected(b, self.stepped(b, score, spread, 1.0))
+        if bread is None:
+            b = self.corrected(b, self.stepped(b, score, spread, 1.0))
+        else:
+            to = self.bounded(b + self.late_step(b, middle.score, bread))
+            b = self.corrected(b, self.leapt(b, to))
         for slot in BEYOND[1:]:
             law = self.counted(law, slot, b, noise)
-        return law, b, middle
+        return law, b, middle, bread
 
     def counted(self, law: TailLaw, slot: str, b: Array, noise: float) -> TailLaw:
         """The law given also how many scores are longer than the clip that is best under it."""

@@ -17,6 +17,8 @@ from dpstats.estimators.central.newton import dispersion
 from dpstats.estimators.central.newton.budget import (
     EXPECTED,
     FAR,
+    LAST_BREAD,
+    asked_twice,
     between_0_and_1,
     looks_far,
     resolved,
@@ -24,7 +26,7 @@ from dpstats.estimators.central.newton.budget import (
 )
 from dpstats.estimators.central.newton.climb import Bread, Climb, solved, whitened
 from dpstats.estimators.central.newton.conclusion import Conclusion, response_spread
-from dpstats.estimators.central.newton.curvature import drawn_to
+from dpstats.estimators.central.newton.curvature import Asked, drawn_to, joined
 from dpstats.estimators.central.newton.far_rows import far_columns
 from dpstats.estimators.central.newton.identification import NOTHING
 from dpstats.estimators.central.newton.normal_rows import NormalRows, SplitRows
@@ -249,7 +251,12 @@ class PredictorClimb(Climb):
         then has other means than normal rows of its variance, by a multiple on the way of one long
         step, from where the next steps do not come back.
         """
-        to = super().stepped(b, score, noise, kept)
+        return self.leapt(b, super().stepped(b, score, noise, kept))
+
+    def leapt(self, b: Array, to: Array) -> Array:
+        """Where a step ends that is no longer than rows that are not normal can bear."""
+        if self.family.link == "identity":
+            return to
         mean = self.family.mean(np.array([self.rows.predictor(b)[0]]))
         most = longest_step(self.family.link, float(mean[0]))
         shorter: Array = b + (to - b) * min(1.0, most / max(self.rows.spread(to - b), 1e-300))
@@ -262,7 +269,7 @@ class PredictorClimb(Climb):
         may change by as much as those of a level of half of the rows, which vary by half of it.
         """
         most, level = 2 * longest_step(self.family.link), between_0_and_1(self.design)
-        if self.family == GAUSSIAN or not level.any():
+        if self.family.link == "identity" or not level.any():
             return to
         change = self.asks.w @ (to - b)
         change[level] = np.clip(change[level], -most, most)
@@ -332,6 +339,20 @@ class PredictorClimb(Climb):
             self.between(self.start, b).curvature(b),
             self.found.metric.variances / self.n**2,
         )
+        asked = Asked(b, answer.value, answer.noise.sd, float(radius))
         missed = self.holder.plan.noise(query, "steepest").sd / self.n
         leverage = far_out(float(far) / float(roots.max()), reached, missed, d)
-        return Bread(matrix, variances, level, max(leverage, self.leverage))
+        return Bread(matrix, variances, level, max(leverage, self.leverage), asked)
+
+    def there(self, bread: Bread, after: Array, clip: float) -> tuple[Bread, bool]:
+        """The curvature at another place, and whether it is known: as it changes, or asked."""
+        if not asked_twice(self.design):
+            return super().there(bread, after, clip)
+        radius = bread.asked.radius
+        value, noise = self.holder.ask(self.asks.curvature(after, clip, radius), LAST_BREAD)
+        asked = Asked(after, value, noise.sd, radius)
+        both, variances = joined(bread.asked, asked, bread.matrix)
+        model = self.between(self.start, after).curvature(after)
+        moments = self.found.metric.variances / self.n**2
+        drawn = drawn_to(both, noise.sd, model, moments, variances / noise.sd**2)
+        return Bread(*drawn, bread.leverage, asked), True
