@@ -325,7 +325,7 @@ class PredictorClimb(Climb):
         return again, True
 
     def _drawn(self, query: Query, slot: str, b: Array) -> tuple[Array, Array, float]:
-        """A curvature at `b`, averaged with what the model expects; its variances, and its level."""
+        """A curvature at `b`, averaged with what the model expects, its variances and its level."""
         answer = self.holder.ask(query, slot)
         return drawn_to(
             answer.value,
