@@ -110,26 +110,17 @@ class OuterSums(LabelContribution):
 
     def __post_init__(self) -> None:
         for part in blocks(len(self.rows)):
-            (low, high), (left, right) = self._ends(part)
+            (low, high), (left, right) = _at(self.wide, part), _at(self.inner, part)
             inside = (low <= left) & (left < right) & (right <= high) & np.isfinite(high - low)
             if not bool(np.all(inside)):
                 raise PlanError("OuterSums: low <= inner low < inner high <= high are needed.")
         need_finite(rows=self._sums._scanned.largest)
 
-    def _ends(self, part: slice) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
-        (low, high), (left, right) = self.wide, self.inner
-        return (low[part], high[part]), (left[part], right[part])
-
-    def _middle_and_half(self, part: slice) -> tuple[Array, Array]:
-        """Of what a response may add."""
-        (low, high), (left, right) = self._ends(part)
-        above, below = high - right, left - low
-        return (above - below) / 2, (above + below) / 2
-
     @property
     def middle(self) -> LazyRows:
         """Centres of what responses may add, (n,), which the answer is less by."""
-        return LazyRows((len(self.rows),), lambda part: self._middle_and_half(part)[0])
+        wide, inner = self.wide, self.inner
+        return LazyRows((len(self.rows),), lambda part: _middle_and_half(wide, inner, part)[0])
 
     def parameters(self) -> Mapping[str, Any]:
         """Interval, and the largest norm of a row times the width of what it may add."""
@@ -139,21 +130,21 @@ class OuterSums(LabelContribution):
     @cached_property
     def _sums(self) -> LabelSums:
         """Sums in units of half-widths, in which what is added lies in [-1, 1]."""
+        rows, wide, inner = self.rows, self.wide, self.inner  # not `self`, which would hold itself
 
         def held(part: slice) -> Array:
-            made: Array = self.rows[part] * self._middle_and_half(part)[1][:, None]
+            made: Array = rows[part] * _middle_and_half(wide, inner, part)[1][:, None]
             return made
 
-        return LabelSums(Interval(-1.0, 1.0), LazyRows(self.rows.shape, held), self.norm)
+        return LabelSums(Interval(-1.0, 1.0), LazyRows(rows.shape, held), self.norm)
 
     def total(self, v: Tall) -> Array:
         """The sums."""
 
         def added(part: slice) -> Array:
-            ends, inner = self._ends(part)
             y = v[part] + self.interval.middle
-            middle, half = self._middle_and_half(part)
-            beyond = np.clip(y, *ends) - np.clip(y, *inner) - middle
+            middle, half = _middle_and_half(self.wide, self.inner, part)
+            beyond = np.clip(y, *_at(self.wide, part)) - np.clip(y, *_at(self.inner, part)) - middle
             share = beyond / np.where(half > 0, half, 1.0)
             return np.asarray(np.clip(share, -1.0, 1.0), dtype=np.float64)
 
@@ -162,3 +153,17 @@ class OuterSums(LabelContribution):
     @property
     def _change(self) -> float:
         return self._sums.sensitivity()
+
+
+def _at(ends: tuple[Tall, Tall], part: slice) -> tuple[Array, Array]:
+    """Ends of intervals of some responses."""
+    return np.asarray(ends[0][part], np.float64), np.asarray(ends[1][part], np.float64)
+
+
+def _middle_and_half(
+    wide: tuple[Tall, Tall], inner: tuple[Tall, Tall], part: slice
+) -> tuple[Array, Array]:
+    """Of what a response may add beyond inner intervals: its centre and half of its width."""
+    (low, high), (left, right) = _at(wide, part), _at(inner, part)
+    above, below = high - right, left - low
+    return (above - below) / 2, (above + below) / 2

@@ -205,6 +205,7 @@ class Recorder:
     error: float = 0.5
     theory: ClassVar[dict[str, Any]] = {"central": None}
     options: ClassVar[dict[str, str]] = {}
+    otherwise: ClassVar[str] = ""
 
     def plan(self, design: Any, privacy: Any, n: int, **options: Any) -> Any:
         return Asked(self.name, options, self.error)

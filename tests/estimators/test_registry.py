@@ -121,4 +121,4 @@ def test_methods_lists_every_method_under_every_trust_model() -> None:
 
 
 def test_the_registry_exports_what_it_says() -> None:
-    assert set(estimators.__all__) == {"ESTIMATORS", "find", "methods"}
+    assert set(estimators.__all__) == {"ESTIMATORS", "find", "methods", "unwarned"}

@@ -687,7 +687,7 @@ MUTANTS = [
     in_the_full_grid(
         mutant(
             "does not hold a response to its own interval",
-            LABEL_QUERIES,
+            "dpstats/queries/label_held.py",
             "np.asarray(np.clip(inside / half[part], -1.0, 1.0), dtype=np.float64)",
             "np.asarray(inside / half[part], dtype=np.float64)",
             "test_message_noise.py",

@@ -83,6 +83,7 @@ class Spread:
     model: ClassVar[str] = "spread"
     sparse: ClassVar[bool] = False
     theory: ClassVar[Mapping[str, Any]] = {"central": THEORY}
+    otherwise: ClassVar[str] = ""
     options: ClassVar[Mapping[str, str]] = {}
 
     def plan(self, design: Any, privacy: Any, n: int, **options: Any) -> Any:

@@ -47,7 +47,7 @@ from dpstats.estimators.responses import (
     responses,
     slopes,
 )
-from dpstats.estimators.sources import LI_MATRIX
+from dpstats.estimators.sources import CAI, LI_MATRIX
 from dpstats.privacy import LabelOnly
 from dpstats.protocol import (
     CoefficientEstimate,
@@ -111,7 +111,7 @@ _THEORY = Theory(
         Rate("privacy", "d sqrt(log(1/delta))/(n eps)", _MATRIX, conjectured=True),
     ),
     lower=LINEAR_LOWER[:1],
-    citations=(NEWTON, _MATRIX),
+    citations=(NEWTON, _MATRIX, CAI.at("Theorem 4.1")),
 )
 
 
@@ -198,12 +198,15 @@ class LabelNewton(LabelMethod):
 
 def _shares(design: Design, privacy: LabelOnly, options: Options) -> dict[str, float]:
     """Of all questions; nothing is asked about the scale where a clip is given."""
-    aside = {"pilot": _PILOT, "lengths": _LENGTHS, "meat": _MEAT}
-    aside |= {f"beyond {k + 1}": _BEYOND for k in range(COUNTS)}
-    left, inner = 1 - sum(aside.values()), _inner(len(design.names))
-    for k, share in enumerate(_LAST):
-        aside[f"inner score {k + 1}"] = left * share * inner
-        aside[f"outer score {k + 1}"] = left * share * (1 - inner)
+    before = {"pilot": _PILOT, "lengths": _LENGTHS}
+    before |= {f"beyond {k + 1}": _BEYOND for k in range(COUNTS)}
+    left, inner = 1 - sum(before.values()) - _MEAT, _inner(len(design.names))
+    scores = {
+        f"{part} score {k + 1}": left * share * of_it
+        for k, share in enumerate(_LAST)
+        for part, of_it in (("inner", inner), ("outer", 1 - inner))
+    }
+    aside = {**before, **scores, "meat": _MEAT}
     return with_scale(aside, design, privacy, options.get("clip") is None, tails=False)
 
 

@@ -33,6 +33,7 @@ _CELLS = 40  # number: of cells of lengths
 _AROUND = (0.15, 150.0)  # ratio: ends of the cells of lengths to a typical one
 COUNTS = 3  # numerical: counts of scores beyond the clip that is best so far
 ALIGNED = 0.75  # ratio: length of the mean direction of the scores beyond a clip
+_MEDIAN = 0.6745  # printed: of the size of a standard normal number
 _SEEN = 3.0  # wording: sds of a count's noise, below which it may hide rows
 
 
@@ -90,13 +91,13 @@ class PublicScores:
     def expected_square(self, unit: float) -> float:
         """Least variance of noise and what a clip leaves out, of normal residuals."""
         clips = self.sd * float(self.lengths.max(initial=1e-300)) * np.geomspace(0.02, 8.0, 60)
-        excess = self.excess(clips)
+        excess = self.excess(clips, self.sd)
         k = best_clip(clips, excess, unit, self.x.shape[1], ALIGNED)
         return (unit * float(clips[k])) ** 2 + allowed(float(excess[k]), self.x.shape[1], ALIGNED)
 
-    def excess(self, clips: Array) -> Array:
+    def excess(self, clips: Array, sd: float) -> Array:
         """Sums of what clips take off lengths of scores, of normal residuals, shape (m,)."""
-        lengths = self.sd * np.maximum(self.lengths, 1e-300)
+        lengths = sd * np.maximum(self.lengths, 1e-300)
         return np.array([float((lengths * _above(c / lengths)).sum()) for c in clips])
 
     @cached_property
@@ -161,7 +162,9 @@ def chosen_clip(holder: LabelHolder, scores: PublicScores, b: Array) -> ChosenCl
     least = max(1.0, _whole_budget(plan))
     law = TailLaw.of_histogram(answer.value, answer.noise.sd, edges, float(n), least)
     # No law of lengths knows of a few rows far out; but rows are public, and say what it would be.
-    of_rows = scores.excess(law.clips)
+    half = int(np.argmax(np.maximum.accumulate(np.cumsum(answer.value)) >= n / 2))
+    middle = float(edges[min(half, edges.size - 1)]) / float(np.median(scores.lengths))
+    of_rows = scores.excess(law.clips, min(middle / _MEDIAN, scores.sd))
 
     def best() -> int:
         k = best_clip(law.clips, np.maximum(law.excess(), of_rows), unit, d, ALIGNED)
