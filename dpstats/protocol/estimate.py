@@ -176,7 +176,8 @@ class CoefficientEstimate:
     not_identified : tuple of int
         Columns whose coefficients noise hides: their variances are what is presumed of them.
     faint : FaintDirections, optional
-        Directions along which intervals are not symmetric. None: all are normal.
+        Directions along which intervals are not symmetric, their effects in the order of `cov`.
+        None: all are normal.
     """
 
     params: Array
@@ -192,6 +193,15 @@ class CoefficientEstimate:
     of_these_rows: bool = False
     not_identified: tuple[int, ...] = ()
     faint: FaintDirections | None = None
+
+    def as_sparse(self, columns: Sequence[int], d: int, inference: str) -> Self:
+        """The same as a sparse one of d columns, of which these were fitted."""
+        params, support = np.zeros(d), tuple(int(j) for j in columns)
+        params[list(support)] = self.params
+        hidden = tuple(support[j] for j in self.not_identified)
+        return replace(
+            self, params=params, support=support, inference=inference, not_identified=hidden
+        )
 
     def converted(self, old: Standardization, new: Standardization) -> Self:
         """The same estimate in other internal units of all columns."""
@@ -209,6 +219,12 @@ class CoefficientEstimate:
         def params(of: Array) -> Array:
             return new.to_internal(*old.to_user(of, nothing))[0]
 
+        def effect(of: Array) -> Array:
+            whole = none.copy()
+            whole[support] = of
+            changed: Array = params(whole)[support]
+            return changed
+
         unit = old.y_scale / new.y_scale
         in_units = {key: unit * self.released[key] for key in _OF_RESPONSE & self.released.keys()}
         return replace(
@@ -218,7 +234,7 @@ class CoefficientEstimate:
             cov=cov(self.cov),
             cov_privacy=cov(self.cov_privacy),
             cov_sampling=None if self.cov_sampling is None else cov(self.cov_sampling),
-            faint=None if self.faint is None else self.faint.changed(params),
+            faint=None if self.faint is None else self.faint.changed(effect),
         )
 
     @property
@@ -241,7 +257,8 @@ class CoefficientEstimate:
             x_scale=standard.x_scale[inner],
             intercept=int(np.searchsorted(inner, always[0])) if always else None,
         )
-        place = np.ix_(*2 * (np.searchsorted(inner, support),))
+        at = np.searchsorted(inner, support)
+        place = np.ix_(at, at)
         values, found = np.zeros(d), []
         for matrix in (self.cov, self.cov_privacy, self.sampling):
             placed = np.zeros((inner.size, inner.size))
@@ -253,10 +270,15 @@ class CoefficientEstimate:
         testable = ~np.isin(inner, self.not_identified) & valid
         bounds = deviates = None
         if self.faint is not None and valid:
-            at = values[inner]
-            faint = self.faint.changed(lambda v: units.to_user(v[inner], placed)[0])
-            bounds = partial(faint.bounds, at, cov)
-            deviates = np.where(testable, faint.deviates(at, cov), np.nan)
+
+            def effect(of: Array) -> Array:
+                whole = np.zeros(inner.size)
+                whole[at] = of
+                return units.to_user(whole, placed)[0]
+
+            faint, inside = self.faint.changed(effect), values[inner]
+            bounds = partial(faint.bounds, inside, cov)
+            deviates = np.where(testable, faint.deviates(inside, cov), np.nan)
         return ParameterTable(
             names=design.names,
             groups=(COEFFICIENTS,) * d,

@@ -51,8 +51,8 @@ def from_dict(data: Mapping[str, Any], size: int) -> CoefficientEstimate:
     k = size if support is None else len(set(support))
     matrices = {name: getattr(estimate, name) for name in _MATRICES}
     matrices = {name: _square(m, k, name) for name, m in matrices.items() if m is not None}
-    if estimate.faint is not None and (support is not None or len(estimate.faint.effects) != k):
-        raise OptionError("estimate, faint: an effect on each of all coefficients is needed.")
+    if estimate.faint is not None and len(estimate.faint.effects) != k:
+        raise OptionError("estimate, faint: an effect on each coefficient in it is needed.")
     if support is not None and len(support) != k:
         raise OptionError("estimate: a column is selected twice.")
     return replace(estimate, **matrices)

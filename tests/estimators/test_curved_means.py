@@ -12,7 +12,6 @@ import statsmodels.api as sm
 import dpstats as dp
 from dpstats import SeededNoise
 from dpstats.estimators.central.newton.budget import between_0_and_1
-from dpstats.estimators.central.newton.curvature import Asked, joined
 
 N = 20_000
 
@@ -64,21 +63,3 @@ def test_columns_of_a_polynomial_are_no_shares():
     for seed in range(4):
         fit = model.fit(dp.Central(1.0, 1e-6), noise=SeededNoise(seed))
         assert not fit.table.not_identified
-
-
-def test_a_curvature_asked_earlier_counts_for_less_the_further_predictors_moved():
-    """Both count alike where nothing moved, the later one alone after a long way."""
-    rng = np.random.default_rng(1)
-    known = np.diag([4.0, 1.0, 0.5])
-    step = np.array([0.0, 1.0, 1.0])
-    values = [known + 0.01 * (a + a.T) for a in rng.normal(size=(2, 3, 3))]
-    near, far = (
-        joined(
-            Asked(0 * step, values[0], 0.02, 1.0), Asked(way * step, values[1], 0.02, 1.0), known
-        )
-        for way in (0.0, 30.0)
-    )
-    np.testing.assert_allclose(near[0], (values[0] + values[1]) / 2, atol=1e-12)
-    np.testing.assert_allclose(np.diag(near[1]), 0.02**2 / 2)
-    np.testing.assert_allclose(far[0], values[1], atol=1e-4)
-    np.testing.assert_allclose(np.diag(far[1]), 0.02**2, rtol=1e-2)

@@ -16,6 +16,7 @@ from dpstats.errors import OptionError
 from dpstats.estimators.central.newton.identification import Faint, KnownDirections
 from dpstats.protocol import CoefficientEstimate
 from dpstats.protocol.faint import FaintDirections
+from dpstats.results.coefficients import to_dict
 from tests.estimators.test_identification import RARE, rare
 
 Array = NDArray[np.float64]
@@ -150,3 +151,33 @@ def test_intervals_are_the_same_in_other_units() -> None:
     changed = fit.estimate.converted(old, new)
     design = replace(fit.design, standardization=new)
     np.testing.assert_allclose(changed.table(design).bounds(0.1), fit.conf_int(0.1), atol=1e-9)
+
+
+def selected_fit() -> tuple[dp.ModelResults, dp.RegressionResults]:
+    """The same fit as a whole, and as that of three columns of four that were selected."""
+    fit, data = rare_fit(), rare(3, 5_000, 0.02)
+    data["w"] = np.zeros(5_000)
+    schema = dp.Schema({**RARE, "w": dp.Numeric(-1, 1)})
+    wider = dp.ols("y ~ x + w + z", data, schema).fit(dp.Central(1.0, 1e-6), noise=SeededNoise(3))
+    assert isinstance(fit.estimate, CoefficientEstimate)
+    estimate = replace(fit.estimate, not_identified=(1,)).as_sparse((0, 1, 3), 4, "conditional")
+    written = {**wider.to_dict(), "estimate": to_dict(estimate)}
+    return fit, type(wider).from_dict(written)
+
+
+def test_intervals_of_selected_columns_are_those_of_their_fit() -> None:
+    fit, sparse = selected_fit()
+    assert sparse.estimate.not_identified == (1,)
+    np.testing.assert_allclose(sparse.conf_int(0.1), fit.conf_int(0.1))
+    np.testing.assert_allclose(sparse.pvalues.iloc[2], fit.pvalues.iloc[2])
+
+
+def test_intervals_of_selected_columns_are_the_same_in_other_units() -> None:
+    _, sparse = selected_fit()
+    old = sparse.design.standardization
+    shift = np.where(np.arange(4) == old.intercept, 0.0, 0.3)
+    new = Standardization(
+        old.x_center + shift, old.x_scale * [1.0, 2.0, 3.0, 0.4], 0.5, 3.0, old.intercept
+    )
+    changed = sparse.estimate.converted(old, new).table(replace(sparse.design, standardization=new))
+    np.testing.assert_allclose(changed.bounds(0.1), sparse.conf_int(0.1), atol=1e-9)

@@ -200,9 +200,10 @@ def test_label_only_defaults_are_chosen_likewise(curator: bool) -> None:
     )
     model = dp.ols("y ~ .", data, schema)
     plans = [model.plan(dp.LabelOnly(e, 1e-6, curator=curator)) for e in (0.5, 500.0)]
-    sparse, dense = ("omp", "curator") if curator else ("lasso", "ols")
-    assert sparse in plans[0].method
-    assert plans[1].method.endswith(dense)
+    wanted = (
+        ("label-curator-omp", "label-curator-newton") if curator else ("label-lasso", "label-ols")
+    )
+    assert tuple(plan.method for plan in plans) == wanted
 
 
 def test_no_sparsity_is_what_is_meant_without_one() -> None:

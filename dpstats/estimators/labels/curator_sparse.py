@@ -272,10 +272,7 @@ def _on_second_half(
     part = _part(design, columns, holder.half(2))
     own = LabelCurator().plan(part, plan.privacy, len(covariates_of(part)), **_clip(plan.options))
     found = LabelCurator().fit(_LaterSlots(holder, own), part, own)
-    params = np.zeros(len(plan.names))
-    params[columns] = found.params
-    support = tuple(int(j) for j in columns)
-    return replace(found, params=params, support=support, inference=CONDITIONAL)
+    return found.as_sparse(columns.tolist(), len(plan.names), CONDITIONAL)
 
 
 def _first(design: Design) -> Positions:

@@ -34,7 +34,7 @@ from dpstats.estimators.central.newton.conclusion import (
     conclude,
     presumed_effect,
 )
-from dpstats.estimators.central.newton.curvature import FLOOR, Asked, shape_doubt
+from dpstats.estimators.central.newton.curvature import FLOOR, shape_doubt
 from dpstats.estimators.central.newton.identification import NOTHING
 from dpstats.estimators.central.newton.questions import ExpectedRows, Questions
 from dpstats.estimators.central.newton.secant import SecantCurvature, along, untold
@@ -116,14 +116,15 @@ def _beyond(
 class Bread(NamedTuple):
     """A curvature, its entry variances, its mean eigenvalue, and how far out rows lie.
 
-    How it was released is kept where it is asked again.
+    It was asked `at` some coefficients, of rows shortened at `radius`.
     """
 
     matrix: Array
     variances: Array
     level: float
     leverage: float
-    asked: Asked
+    at: Array
+    radius: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,6 +197,7 @@ class Climb(ABC):
         bread = bread or self.bread(b, clip)
         first = self.last(0, b, clip)
         score = whole(first, self.peeled)
+        bread, _ = self.carried(bread, b)
         b = self.corrected(b, self.bounded(b + self.late_step(b, score, bread)))
         foresee(self.holder, [*self.halves(b, clip), self.squares(b, clip)])
         second = self.last(1, b, clip)
@@ -274,10 +276,10 @@ class Climb(ABC):
     def told(
         self, bread: Bread, earlier: ScoreAt, later: ScoreAt, clip: float
     ) -> tuple[Bread, SecantCurvature]:
-        """The curvature where the later score was, from one on the way there; given both scores.
+        """The curvature where the earlier score was asked, where the later one was; given both.
 
         A fall tells of the curvature half-way: what it changes from there is added to it. On a step
-        too long to know that, nothing is told.
+        too long for a model to know that, nothing is told.
         """
         there, known = self.there(bread, later.at, clip)
         if not known:
@@ -285,30 +287,32 @@ class Climb(ABC):
         # The step was by the earlier score, with its noise: less what of it is expected to be that.
         kept, moved = told_apart(earlier.score), later.at - earlier.at
         fall = kept * earlier.score.total - later.score.total
-        whole_way = max(float(np.linalg.norm(later.at - bread.asked.at)), 1e-300)
-        part = min(1.0, float(np.linalg.norm(moved)) / whole_way)
         told = along(
             there.matrix,
             there.variances,
             moved,
-            fall + part * (there.matrix - bread.matrix) @ moved / 2,
+            fall + (there.matrix - bread.matrix) @ moved / 2,
             kept * earlier.score.variance + later.score.variance,
         )
         return there._replace(matrix=told.plain), told
 
     def there(self, bread: Bread, after: Array, clip: float) -> tuple[Bread, bool]:
+        """The curvature where the last score was asked, and whether it is known."""
+        return self.carried(bread, after)
+
+    def carried(self, bread: Bread, after: Array) -> tuple[Bread, bool]:
         """The curvature at another place, changed as the model's is, and whether it knows that."""
-        before = bread.asked.at
-        rows = self.between(before, after)
-        there, here = rows.curvature(before), rows.curvature(after)
+        rows = self.between(bread.at, after)
+        there, here = rows.curvature(bread.at), rows.curvature(after)
         grown = float(np.trace(here) / np.trace(there))
         most = 1 + _MOST_BEND
         if not 1 / most <= grown <= most:  # the model knows little of so long a step
             factor = float(np.clip(grown, 1 / most, most))
-            return bread._replace(matrix=factor * bread.matrix, level=factor * bread.level), False
-        unit = bread.level * before.size / float(np.trace(there))
+            matrix, level = factor * bread.matrix, factor * bread.level
+            return bread._replace(matrix=matrix, level=level, at=after), False
+        unit = bread.level * after.size / float(np.trace(there))
         matrix = bread.matrix + unit * (here - there)
-        return bread._replace(matrix=matrix, level=grown * bread.level), True
+        return bread._replace(matrix=matrix, level=grown * bread.level, at=after), True
 
     def between(self, before: Array, after: Array) -> ExpectedRows:
         """What rows are expected to be like between two places."""

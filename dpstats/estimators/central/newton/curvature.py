@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.estimators.numerics.entrywise import average, carried, symmetric_pattern
+from dpstats.estimators.numerics.entrywise import average, symmetric_pattern
 
-__all__ = ["FLOOR", "Asked", "drawn_to", "joined", "shape_doubt", "shown_doubt"]
+__all__ = ["FLOOR", "drawn_to", "shape_doubt", "shown_doubt"]
 
 Array = NDArray[np.float64]
 
@@ -64,30 +63,3 @@ def drawn_to(
     prior = doubt + noise**2 / d * np.eye(d) + level**2 * moments
     matrix, variances = average(value, own, expected, prior)
     return matrix, variances, level
-
-
-class Asked(NamedTuple):
-    """A curvature as released `at` some coefficients, of rows shortened at `radius`."""
-
-    at: Array
-    value: Array
-    noise: float
-    radius: float
-
-
-def joined(earlier: Asked, later: Asked, known: Array) -> tuple[Array, Array]:
-    """The curvature where the later one was asked, and its entry variances, given both.
-
-    Where means grow as exponentials do, a row's curvature changes by about as large a part as its
-    predictor changes. By that much, in root mean square, the earlier one is doubted along each
-    eigenvector of what is `known` of it.
-    """
-    d = len(known)
-    values, basis = np.linalg.eigh(known)
-    values, moved = np.maximum(values, 0.0), basis.T @ (later.at - earlier.at)
-    part = float(values @ moved**2) * d / max(float(values.sum()), 1e-300)
-    own, doubt = symmetric_pattern(d), part * np.outer(values, values)
-    # Noise is the same in all orthonormal coordinates.
-    first, last = (basis.T @ asked.value @ basis for asked in (earlier, later))
-    value, variances = average(last, later.noise**2 * own, first, earlier.noise**2 * own + doubt)
-    return basis @ value @ basis.T, carried(variances, basis.T)

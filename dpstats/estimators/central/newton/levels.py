@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dpstats.estimators.central.newton.budget import resolved
 from dpstats.estimators.central.newton.climb import Bread, Climb, whitened
 from dpstats.estimators.central.newton.conclusion import Conclusion, presumed_effect
-from dpstats.estimators.central.newton.curvature import Asked, drawn_to
+from dpstats.estimators.central.newton.curvature import drawn_to
 from dpstats.estimators.central.newton.levels_rows import LevelRows
 from dpstats.estimators.central.newton.likelihood import (
     LEAST_LENGTH,
@@ -250,8 +250,7 @@ class _LevelsClimb(Climb):
         )
         missed = plan.noise(search, "steepest").sd / self.n
         leverage = far_out(float(length) / math.sqrt(d), reached, missed, d)
-        asked = Asked(b, answer.value, answer.noise.sd, radius)
-        return Bread(matrix, variances, level, leverage, asked)
+        return Bread(matrix, variances, level, leverage, b, radius)
 
     def reported(
         self, found: Conclusion, said: dict[str, float], levels: Levels, few: Sequence[str]

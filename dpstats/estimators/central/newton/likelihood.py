@@ -26,7 +26,7 @@ from dpstats.estimators.central.newton.budget import (
 )
 from dpstats.estimators.central.newton.climb import Bread, Climb, solved, whitened
 from dpstats.estimators.central.newton.conclusion import Conclusion, response_spread
-from dpstats.estimators.central.newton.curvature import Asked, drawn_to, joined
+from dpstats.estimators.central.newton.curvature import drawn_to
 from dpstats.estimators.central.newton.far_rows import far_columns
 from dpstats.estimators.central.newton.identification import NOTHING
 from dpstats.estimators.central.newton.normal_rows import NormalRows, SplitRows
@@ -329,30 +329,29 @@ class PredictorClimb(Climb):
         far = radius
         if family.observed:  # large by the response, too, wherever the row lies
             (far,), _ = self.holder.ask(expected, EXPECTED)
+        missed = self.holder.plan.noise(query, "steepest").sd / self.n
+        leverage = far_out(float(far) / float(roots.max()), reached, missed, d)
         curvature = self.asks.curvature(b, clip, float(radius))
-        foresee(self.holder, [curvature, *self.halves(b, clip)])
-        answer = self.holder.ask(curvature, "bread")
+        then = [self.asks.score(b, clip, 0.0)] if asked_twice(self.design) else self.halves(b, clip)
+        foresee(self.holder, [curvature, *then])
+        drawn = self._drawn(curvature, "bread", b)
+        return Bread(*drawn, max(leverage, self.leverage), b, float(radius))
 
-        matrix, variances, level = drawn_to(
+    def there(self, bread: Bread, after: Array, clip: float) -> tuple[Bread, bool]:
+        """The curvature where the last score was asked: as it changes, or asked again."""
+        if not asked_twice(self.design):
+            return super().there(bread, after, clip)
+        query = self.asks.curvature(after, clip, bread.radius)
+        matrix, variances, level = self._drawn(query, LAST_BREAD, after)
+        again = bread._replace(matrix=matrix, variances=variances, level=level, at=after)
+        return again, True
+
+    def _drawn(self, query: Query, slot: str, b: Array) -> tuple[Array, Array, float]:
+        """A curvature at `b`, averaged with what the model expects, its variances and its level."""
+        answer = self.holder.ask(query, slot)
+        return drawn_to(
             answer.value,
             answer.noise.sd,
             self.between(self.start, b).curvature(b),
             self.found.metric.variances / self.n**2,
         )
-        asked = Asked(b, answer.value, answer.noise.sd, float(radius))
-        missed = self.holder.plan.noise(query, "steepest").sd / self.n
-        leverage = far_out(float(far) / float(roots.max()), reached, missed, d)
-        return Bread(matrix, variances, level, max(leverage, self.leverage), asked)
-
-    def there(self, bread: Bread, after: Array, clip: float) -> tuple[Bread, bool]:
-        """The curvature at another place, and whether it is known: as it changes, or asked."""
-        if not asked_twice(self.design):
-            return super().there(bread, after, clip)
-        radius = bread.asked.radius
-        value, noise = self.holder.ask(self.asks.curvature(after, clip, radius), LAST_BREAD)
-        asked = Asked(after, value, noise.sd, radius)
-        both, variances = joined(bread.asked, asked, bread.matrix)
-        model = self.between(self.start, after).curvature(after)
-        moments = self.found.metric.variances / self.n**2
-        drawn = drawn_to(both, noise.sd, model, moments, variances / noise.sd**2)
-        return Bread(*drawn, bread.leverage, asked), True

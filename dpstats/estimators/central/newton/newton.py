@@ -102,7 +102,8 @@ class Newton(CountingMethod[CoefficientEstimate]):
     6. Release the bread D, minus the derivative of the clipped score, and the meat M, the squares
        of scores. The last step uses D, averaged with n H, both last scores, and the one on the way
        to them: each is linear in where it was asked, so that their mean, by precision, belongs to
-       the mean of the places.
+       the mean of the places. That of counts is released twice: for the step on the way, and where
+       the last score is asked.
 
     Notes
     -----

@@ -208,8 +208,7 @@ class OMP(CountingMethod[CoefficientEstimate]):
         params = np.zeros(len(plan.names))
         if split:
             half = on_second_half(_DENSE[self.model], holder, design, plan, found.columns)
-            params[list(found.columns)] = half.params
-            return replace(half, params=params, support=found.columns, inference=CONDITIONAL)
+            return half.as_sparse(found.columns, params.size, CONDITIONAL)
         params[list(found.columns)] = found.beta
         nothing = np.full((len(found.columns), len(found.columns)), np.nan)
         return CoefficientEstimate(
