@@ -105,8 +105,8 @@ def compared(d: int, ratio: float, change: float = 1.0) -> tuple[float, float, f
 def test_the_last_step_is_the_posterior_of_its_model(d, ratio, shift):
     off, wide, mass = compared(d, ratio)
     assert off < shift
-    assert 0.97 < wide < 1.2
-    assert 0.935 < mass < 0.985
+    assert 0.95 < wide < 1.03
+    assert 0.935 < mass < 0.96
     _, _, halved = compared(d, ratio, change=0.7)
     assert halved < 0.9
 

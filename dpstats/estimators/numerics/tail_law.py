@@ -22,8 +22,8 @@ _LIKELIEST = 50  # numerical: laws of the bulk that are kept, so many that more 
 _END = 1.0  # ratio: how much sooner than a Weibull law the bulk may end, which is as likely as not
 _FIRST, _SOON = 8.0, 60.0  # ses: of a count, rows where the second part starts, and where ends show
 _NO_TAIL = 0.85  # share: chance that there is no second part
-# number: alpha of the second part; where responses are bounded
-_POWERS, _BOUNDED_POWERS = (1.5, 4.0), (3.0, 5.0)
+# number: alpha of the second part; the first only where responses are not bounded
+_POWERS = (1.5, 2.5, 4.0)
 _TWO_SIDED = 1.959964  # printed: two-sided 95 % quantile of a normal number
 _RULED_OUT = 1e-300  # numerical: least chance of a law
 _MISFIT = 0.1  # ratio: error of a law at its best
@@ -125,7 +125,7 @@ class TailLaw:
 
         most = min(400.0 * least, 0.4 * upper * n)
         sizes = np.geomspace(0.5 * least, max(most, 0.6 * least), 12)
-        powers = np.array(_BOUNDED_POWERS if bounded else _POWERS)
+        powers = np.array(_POWERS[1:] if bounded else _POWERS)
         tail = sizes[:, None, None] * (clips / clips[start]) ** -powers[:, None]
         tail = np.concatenate([np.zeros((1, clips.size)), tail.reshape(-1, clips.size)])
         each = np.repeat((1 / sizes) / np.sum(1 / sizes) / powers.size, powers.size)

@@ -52,7 +52,7 @@ _MATRIX = 0.08  # budget: each Gram matrix, at most; the curvature up to as much
 CLEAR, _LEAST_PART = 0.3, 0.4
 _CLEAR_RARE = 0.05  # ratio: the same, where a column may be nearly always 0
 WHITENED_REACH = 0.95  # share: of rows that the second Gram matrix should count in full
-_FIRST = 0.28  # share: of what is left, for the first of the last two scores
+_EARLIER = 0.35  # ratio: of the shares of two scores at the clip, one after the other
 
 # numerical: by which a spline's basis may exceed [0, 1]; what all that are cubic rise to
 _SLACK, _LEAST_TOP = 0.1, 0.5
@@ -60,6 +60,7 @@ _SLACK, _LEAST_TOP = 0.1, 0.5
 FAR, EXPECTED, LAST_BREAD = "far rows", "expected", "last bread"  # slots
 DISPERSION = ("first dispersion", "dispersion")  # slots
 EARLY, BEYOND = ("early score 1", "early score 2"), ("beyond 1", "beyond 2", "beyond 3")  # slots
+_MIDDLE = "middle score"  # slot
 COUNT = Request("count", NUMBER, "number of rows that contribute")
 
 
@@ -106,7 +107,7 @@ def requests(design: Design, privacy: Privacy, n: float, peeled: bool) -> list[R
         Request("lengths", _VECTOR, "histogram of the lengths of scores, for the clip"),
         *([Request(FAR, NUMBER, "rows far out in their columns")] * looks_far(design)),
         *(Request(slot, NUMBER, "scores longer than the clip, to correct it") for slot in BEYOND),
-        Request("middle score", _VECTOR, "score of a Newton step at the first clip"),
+        Request(_MIDDLE, 0.0, "score of a Newton step at the first clip"),
         Request("steepest", NUMBER, "a radius that nearly all rows are within"),
         *([Request(EXPECTED, NUMBER, "the same, whatever responses are")] * design.family.observed),
         *_breads(design, 2 * bread * _MATRIX),
@@ -118,10 +119,13 @@ def requests(design: Design, privacy: Privacy, n: float, peeled: bool) -> list[R
         ),
     ]
     left = 1.0 - sum(r.weight for r in aside)
+    growth = _EARLIER ** np.arange(2.0, -1.0, -1.0)
+    middle, *later = left * growth / growth.sum()
+    aside = [replace(r, weight=float(middle)) if r.slot == _MIDDLE else r for r in aside]
     inner = 1 / (1 + math.sqrt(_left(design, peeled)))  # the least noise on both together
     last = [
-        Request(f"{part} score {k + 1}", left * share * of_it, _PURPOSES[part])
-        for k, share in enumerate((_FIRST, 1 - _FIRST))
+        Request(f"{part} score {k + 1}", float(share) * of_it, _PURPOSES[part])
+        for k, share in enumerate(later)
         for part, of_it in zip(_PARTS, (inner, 1 - inner), strict=True)
     ]
     return aside + last

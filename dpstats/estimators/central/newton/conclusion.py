@@ -36,12 +36,11 @@ __all__ = [
 
 Array = NDArray[np.float64]
 
-_LEFTOVER = 2.0  # ratio: error of the bread on the last step to its variance
 _MIXED = 0.5  # numerical: an eigenvector is among the faint ones, or at right angles to them
 # ratio: of half a range to the scale of its column, at most, where noise would hide that
 _AS_WIDE = 10.0
-# sds: of the response, presumed of the effect of a column between 0 and 1, and of how predictors
-# vary along another direction that noise hides
+# sds: of the response, presumed of the effect of a column between 0 and 1 and of how predictors
+# vary along another direction that noise hides; of predictors, that they vary by at most
 EFFECT = 3.0
 
 
@@ -205,7 +204,8 @@ def _variances(solution: Solution, inverse: Array, step: Array) -> tuple[Array, 
     noise, meat = solution.noise * np.eye(step.size), solution.meat
     cov_privacy, cov_sampling = inverse @ noise @ inverse, inverse @ meat @ inverse
     known = meat + noise + solution.allowed
-    return known + _LEFTOVER * np.diag(solution.variances @ step**2), cov_privacy, cov_sampling
+    squared = step**2 + np.diag(inverse @ known @ inverse)  # of the way from where it was asked
+    return known + np.diag(solution.variances @ squared), cov_privacy, cov_sampling
 
 
 def _widened(cov: Array, presumed: Array, effect: Array) -> tuple[Array, Array]:

@@ -20,17 +20,16 @@ CLEAR = 5.0  # ses: of a curvature, below which it counts that it may be less th
 _FACTORS = np.geomspace(0.003, 2.0, 24)  # numerical: grid of factors on the room for effects
 # numerical: parts of the largest curvature that is integrated over; its noises above what was seen
 _PARTS, _FARTHEST = np.linspace(0.0, 1.0, 201), 6.0
-_FEW = 4.0  # number: directions that the belief in a factor of 1 counts as
 
 
 def likely_factor(effects: Array, variances: Array, room: Array) -> float:
     """The factor on `room` at which effects ~ N(0, factor room + variances) are likeliest.
 
-    As if four more effects had been seen that are as large as `room` says.
+    As if one more effect had been seen that is as large as `room` says.
     """
     total = _FACTORS[:, None] * room + variances
     log = (np.log(total) + effects**2 / total).sum(axis=1)
-    log += _FEW * (np.log(_FACTORS) + 1 / _FACTORS)
+    log += np.log(_FACTORS) + 1 / _FACTORS
     return float(_FACTORS[np.argmin(log)])
 
 

@@ -25,7 +25,7 @@ from dpstats.estimators.central.newton.budget import (
     short_scores,
 )
 from dpstats.estimators.central.newton.climb import Bread, Climb, solved, whitened
-from dpstats.estimators.central.newton.conclusion import Conclusion, response_spread
+from dpstats.estimators.central.newton.conclusion import EFFECT, Conclusion, response_spread
 from dpstats.estimators.central.newton.curvature import drawn_to
 from dpstats.estimators.central.newton.far_rows import far_columns
 from dpstats.estimators.central.newton.identification import NOTHING
@@ -66,9 +66,8 @@ _WIDEST = 2.0**-20  # numerical: shortest length, over the longest, that the fir
 CELLS = 5  # number: of the histogram of lengths, for each doubling
 LEAST_LENGTH = 0.25  # ratio: of the histogram's lower end to early clips, or a typical row
 _MOST_LENGTH = 256.0  # ratio: of its upper end to early clips
-# sds: of linear predictors, over what is presumed of them: at most; that a step changes where one
-# answer is rare
-_LARGEST, _LEAP = 3.3, 0.6
+# sds: of linear predictors that a step changes where one answer is rare, over what is presumed
+_LEAP = 0.6
 
 
 def prior_sd(link: str) -> float:
@@ -84,7 +83,7 @@ def prior_sd(link: str) -> float:
 
 def largest_sd(link: str) -> float:
     """Standard deviation of linear predictors, at most."""
-    return _LARGEST * prior_sd(link)
+    return EFFECT * prior_sd(link)
 
 
 def longest_step(link: str, mean: float = 0.0) -> float:

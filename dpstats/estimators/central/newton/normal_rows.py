@@ -27,7 +27,7 @@ _APART = 1e-5  # numerical: of two predictors, over their size, below which they
 # numerical: steps, halvings, and the longest step of Newton's method
 _ITERATIONS, _HALVINGS, _LONGEST_STEP = 12, 8, 3.0
 _LEAST_PART = 0.001  # numerical: share of rows of a level that they are split by, at least
-_LEAST_CURVATURE = 0.05  # ratio: eigenvalues of a curvature to their mean, at least
+_LEAST_CURVATURE = 0.001  # numerical: eigenvalues of a curvature to their mean, at least
 
 
 @dataclass(frozen=True, eq=False)
