@@ -158,7 +158,7 @@ class Newton(CountingMethod[CoefficientEstimate]):
     cost. Coefficients and alpha are uncorrelated under the law.
 
     *Limits.* Where a handful of rows carries the answer no clip is both honest and narrow: a remark
-    says so. Linear predictors are kept to a standard deviation of 3.3, of 6 under a logit.
+    says so. Linear predictors are kept to a standard deviation of 3, of 5.4 under a logit.
     """
 
     model: str = "ols"
