@@ -52,7 +52,7 @@ _MATRIX = 0.08  # budget: each Gram matrix, at most; the curvature up to as much
 CLEAR, _LEAST_PART = 0.3, 0.4
 _CLEAR_RARE = 0.05  # ratio: the same, where a column may be nearly always 0
 WHITENED_REACH = 0.95  # share: of rows that the second Gram matrix should count in full
-_EARLIER = 0.35  # ratio: of the shares of two scores at the clip, one after the other
+_EARLIER = 0.5  # ratio: of the shares of two scores at the clip, one after the other
 
 # numerical: by which a spline's basis may exceed [0, 1]; what all that are cubic rise to
 _SLACK, _LEAST_TOP = 0.1, 0.5
