@@ -87,12 +87,12 @@ def test_columns_without_a_tail_are_left_as_they_are(table: pd.DataFrame) -> Non
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(("sure", "most"), [(far_rows._SURE, 0), (1.0, 30)], ids=["used", "short"])
+@pytest.mark.parametrize(("sure", "most"), [(far_rows.SURE, 0), (1.0, 30)], ids=["used", "short"])
 def test_noise_is_not_taken_for_far_rows(
     sure: float, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of 30 fits to normal columns none; power: several where noise is trusted at one sd."""
-    monkeypatch.setattr(far_rows, "_SURE", sure)
+    monkeypatch.setattr(far_rows, "SURE", sure)
     rng = np.random.default_rng(7)
     x, z = rng.normal(50, 10, 10_000), rng.normal(size=10_000)
     rows = pd.DataFrame({"x": x, "z": z, "y": 100 + 2 * x + 5 * z + rng.normal(0, 5, 10_000)})

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from dpstats.accounting import gdp_mu
 from dpstats.estimators.base import Request
+from dpstats.estimators.central.newton.identification import SURE
 from dpstats.estimators.guesses import max_rows
 from dpstats.estimators.numerics.entrywise import operator_norm, symmetric_pattern
 from dpstats.privacy import Privacy
@@ -34,7 +35,6 @@ _ONE_WAY = 0.5  # share: of far rows that lie along one direction
 _FAR = 5.5  # ratio: of their distance to sqrt(d), from which on they are drawn in
 _CLIP = 0.66  # ratio: what a clip is without them to sqrt(d), by which they are drawn in
 _DISTANCES, _CELLS = (2.0, 512.0), 33  # numerical: distances that are told apart, to sqrt(d)
-_SURE = 3.0  # sds: of noise, that rows beyond the distance are at least; and those one way
 _TOLD = 0.999  # numerical: the largest share of rows that is looked for
 _PART = 0.5  # wording: of the largest entry of a far row, from which on a column is named
 SLOTS = ("far directions", "far distance")
@@ -73,7 +73,7 @@ def far_questions(
         return []
     sensitivity = FarDirections(np.eye(d), 1.0).sensitivity(privacy.neighbors, max_rows(design))
     noise = sensitivity / (gdp_mu(privacy.epsilon, privacy.delta) * math.sqrt(share))
-    if _ONE_WAY * beyond * n < _SURE * operator_norm(noise**2 * symmetric_pattern(d)):
+    if _ONE_WAY * beyond * n < SURE * operator_norm(noise**2 * symmetric_pattern(d)):
         return []
     return [
         Request(SLOTS[0], share, "directions in which rows lie far out"),
@@ -105,10 +105,10 @@ def far_rows(holder: Holder[Query], w: Array, radius: float, n: float) -> FarRow
     u, typical = basis[:, -1], math.sqrt(d)
     query = NormQuantile(typical * np.geomspace(*_DISTANCES, _CELLS), 0.5, (w @ u)[None])
     # So many rows that noise is not taken for them: five comparisons go wrong in 1 of 150.
-    told = 1 - _SURE * holder.plan.noise(query, SLOTS[1]).sd / n
+    told = 1 - SURE * holder.plan.noise(query, SLOTS[1]).sd / n
     (distance,), _ = holder.ask(replace(query, q=min(_TOLD, max(0.5, told))), SLOTS[1])
     ratio = float(distance) / (_FAR * typical)
-    clear = _SURE * operator_norm(answer.noise.sd**2 * symmetric_pattern(d))
+    clear = SURE * operator_norm(answer.noise.sd**2 * symmetric_pattern(d))
     if values[-1] < max(_ONE_WAY * float(np.trace(answer.value)), clear) or ratio <= 1:
         return FarRows(0.0, np.eye(d), np.zeros(d))
     kept = math.sqrt(_CLIP * typical / (float(distance) * math.sqrt(max(d - 1, 1))))

@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 
 from dpstats.protocol.faint import FaintDirections, fieller
 
-__all__ = ["CLEAR", "NOTHING", "Faint", "KnownDirections", "likely_factor"]
+__all__ = ["CLEAR", "NOTHING", "SURE", "Faint", "KnownDirections", "likely_factor"]
 
 Array = NDArray[np.float64]
 
 NOTHING = 1.959964  # printed: noises within which a curvature may be none; two-sided 95 %
+SURE = 3.0  # sds: of noise, from which on what shows is taken to be there
 CLEAR = 5.0  # ses: of a curvature, below which it counts that it may be less than it seems
 _FACTORS = np.geomspace(0.003, 2.0, 24)  # numerical: grid of factors on the room for effects
 # numerical: parts of the largest curvature that is integrated over; its noises above what was seen
@@ -111,7 +112,7 @@ class Faint:
         """
         effects = w @ self.directions
         noise = np.sqrt(w**2 @ self.mixed**2)
-        touched = np.abs(effects) >= NOTHING * noise
+        touched = np.abs(effects) >= SURE * noise
         kept: Array = np.where(touched | ~touched.any(axis=0) | ~hidden, effects, 0.0)
         return kept
 

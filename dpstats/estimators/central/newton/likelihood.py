@@ -95,9 +95,13 @@ def longest_step(link: str, mean: float = 0.0) -> float:
     return _LEAP * prior_sd(link) * (1 + 2 * rarer)
 
 
-def lengths_between(low: float, high: float) -> Array:
-    """Edges of the cells of a histogram of lengths."""
-    edges: Array = np.geomspace(low, high, math.ceil(CELLS * math.log2(high / low)) + 1)
+def lengths_between(low: float, high: float, farthest: float) -> Array:
+    """Edges of the cells of a histogram of lengths.
+
+    There are as many whatever was released: those between `LEAST_LENGTH` and `farthest`.
+    """
+    doublings = math.log2(farthest / LEAST_LENGTH)
+    edges: Array = np.geomspace(low, high, math.ceil(CELLS * doublings) + 1)
     return edges
 
 
@@ -307,8 +311,8 @@ class PredictorClimb(Climb):
         if short_scores(self.design):
             eta = np.array([self.rows.predictor(b)[0]])
             clip = math.sqrt(b.size) * float(self.family.factor(eta)[0])
-            low, high = low * self.rarer(b), FAR_ROW
-        return clip * lengths_between(low, high)
+            return clip * lengths_between(low * self.rarer(b), FAR_ROW, 2 * FAR_ROW)
+        return clip * lengths_between(low, high, high)
 
     def bread(self, b: Array, clip: float) -> Bread:
         """Minus the derivative of the score: as released, averaged with what the model expects."""
