@@ -223,7 +223,7 @@ class _LevelsClimb(Climb):
         """Lengths between the cells of their histogram: from typical ones to those far out."""
         typical = math.sqrt(b.size)
         longest = max(1.0, self.rarest / math.sqrt(len(self.root)))
-        return typical * lengths_between(LEAST_LENGTH, FAR_ROW * longest, 2 * FAR_ROW)
+        return typical * lengths_between(LEAST_LENGTH, FAR_ROW * longest, 4 * FAR_ROW)
 
     def bread(self, b: Array, clip: float) -> Bread:
         """Minus the derivative of the score: as released, averaged with what the model expects."""

@@ -311,7 +311,7 @@ class PredictorClimb(Climb):
         if short_scores(self.design):
             eta = np.array([self.rows.predictor(b)[0]])
             clip = math.sqrt(b.size) * float(self.family.factor(eta)[0])
-            return clip * lengths_between(low * self.rarer(b), FAR_ROW, 2 * FAR_ROW)
+            return clip * lengths_between(low * self.rarer(b), FAR_ROW, 4 * FAR_ROW)
         return clip * lengths_between(low, high, high)
 
     def bread(self, b: Array, clip: float) -> Bread:
