@@ -98,7 +98,8 @@ def longest_step(link: str, mean: float = 0.0) -> float:
 def lengths_between(low: float, high: float, farthest: float) -> Array:
     """Edges of the cells of a histogram of lengths.
 
-    There are as many whatever was released: those between `LEAST_LENGTH` and `farthest`.
+    Its ends may hang on what was released, the number of cells does not: as many as there are
+    between `LEAST_LENGTH` and `farthest`, which is public.
     """
     doublings = math.log2(farthest / LEAST_LENGTH)
     edges: Array = np.geomspace(low, high, math.ceil(CELLS * doublings) + 1)
@@ -311,6 +312,7 @@ class PredictorClimb(Climb):
         if short_scores(self.design):
             eta = np.array([self.rows.predictor(b)[0]])
             clip = math.sqrt(b.size) * float(self.family.factor(eta)[0])
+            # As many cells as for a rarer answer of a quarter of the rows.
             return clip * lengths_between(low * self.rarer(b), FAR_ROW, 4 * FAR_ROW)
         return clip * lengths_between(low, high, high)
 
