@@ -188,3 +188,20 @@ def test_what_is_not_identified_of_selected_columns_is_named_by_its_place_among_
     hidden = replace(fit.estimate, not_identified=(2,)).as_sparse((0, 1, 3), 4, "conditional")
     assert hidden.not_identified == (3,)
     np.testing.assert_array_equal(hidden.table(sparse.design).testable, [True, True, False])
+
+
+def test_an_intercept_that_was_not_selected_moves_no_other_interval() -> None:
+    fit, sparse = selected_fit()
+    whole = fit.estimate
+    assert isinstance(whole, CoefficientEstimate)
+    assert whole.faint is not None
+    part = replace(
+        whole,
+        params=whole.params[1:],
+        cov=whole.cov[1:, 1:],
+        cov_privacy=whole.cov_privacy[1:, 1:],
+        cov_sampling=whole.sampling[1:, 1:],
+        faint=replace(whole.faint, effects=whole.faint.effects[1:]),
+    )
+    table = part.as_sparse((1, 3), 4, "conditional").table(sparse.design)
+    np.testing.assert_allclose(table.bounds(0.1)[1:], fit.conf_int(0.1).iloc[1:])
