@@ -31,8 +31,10 @@ __all__ = [
     "EXPECTED",
     "FAR",
     "LAST_BREAD",
+    "MIDDLE",
     "NUMBER",
     "WHITENED_REACH",
+    "all_noise",
     "asked_twice",
     "between_0_and_1",
     "blur",
@@ -60,7 +62,7 @@ _SLACK, _LEAST_TOP = 0.1, 0.5
 FAR, EXPECTED, LAST_BREAD = "far rows", "expected", "last bread"  # slots
 DISPERSION = ("first dispersion", "dispersion")  # slots
 EARLY, BEYOND = ("early score 1", "early score 2"), ("beyond 1", "beyond 2", "beyond 3")  # slots
-_MIDDLE = "middle score"  # slot
+MIDDLE = "middle score"  # slot
 COUNT = Request("count", NUMBER, "number of rows that contribute")
 
 
@@ -107,7 +109,7 @@ def requests(design: Design, privacy: Privacy, n: float, peeled: bool) -> list[R
         Request("lengths", _VECTOR, "histogram of the lengths of scores, for the clip"),
         *([Request(FAR, NUMBER, "rows far out in their columns")] * looks_far(design)),
         *(Request(slot, NUMBER, "scores longer than the clip, to correct it") for slot in BEYOND),
-        Request(_MIDDLE, 0.0, "score of a Newton step at the first clip"),
+        Request(MIDDLE, 0.0, "score of a Newton step at the first clip"),
         Request("steepest", NUMBER, "a radius that nearly all rows are within"),
         *([Request(EXPECTED, NUMBER, "the same, whatever responses are")] * design.family.observed),
         *_breads(design, 2 * bread * _MATRIX),
@@ -121,7 +123,7 @@ def requests(design: Design, privacy: Privacy, n: float, peeled: bool) -> list[R
     left = 1.0 - sum(r.weight for r in aside)
     growth = _EARLIER ** np.arange(2.0, -1.0, -1.0)
     middle, *later = left * growth / growth.sum()
-    aside = [replace(r, weight=float(middle)) if r.slot == _MIDDLE else r for r in aside]
+    aside = [replace(r, weight=float(middle)) if r.slot == MIDDLE else r for r in aside]
     inner = 1 / (1 + math.sqrt(_left(design, peeled)))  # the least noise on both together
     last = [
         Request(f"{part} score {k + 1}", float(share) * of_it, _PURPOSES[part])
@@ -231,8 +233,7 @@ def last_noise(plan: Plan, design: Design, peeled: bool) -> float:
 
     Of outer parts that may be replaced by nothing, what that leaves of their variance.
     """
-    d = len(design.names)
-    half = WhitenedScore(np.eye(d), np.zeros(d), 0.5)
+    half = _at_clip(design, 0.5)
     variances = [
         sum(
             left * plan.noise(half, f"{part} score {k + 1}").sd ** 2
@@ -241,6 +242,17 @@ def last_noise(plan: Plan, design: Design, peeled: bool) -> float:
         for k in range(2)
     ]
     return 1 / math.sqrt(sum(1 / v for v in variances))
+
+
+def all_noise(plan: Plan, design: Design, peeled: bool) -> float:
+    """The same of these and the middle score: of where a fit ends, as far as its clips agree."""
+    middle = plan.noise(_at_clip(design, 1.0), MIDDLE).sd
+    return 1 / math.hypot(1 / last_noise(plan, design, peeled), 1 / middle)
+
+
+def _at_clip(design: Design, clip: float) -> WhitenedScore:
+    d = len(design.names)
+    return WhitenedScore(np.eye(d), np.zeros(d), clip)
 
 
 def resolved(share: float, plan: Plan, query: Search, slot: str) -> float:

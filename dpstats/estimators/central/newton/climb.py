@@ -15,10 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.estimators.base import floor_eigenvalues
+from dpstats.estimators.central.newton.beyond import beyond_clip
 from dpstats.estimators.central.newton.budget import (
     BEYOND,
     CLEAR,
     EARLY,
+    MIDDLE,
     NUMBER,
     WHITENED_REACH,
     asked_twice,
@@ -50,7 +52,7 @@ from dpstats.estimators.numerics.parts import (
     told_apart,
     whole,
 )
-from dpstats.estimators.numerics.tail_law import TailLaw, allowed
+from dpstats.estimators.numerics.tail_law import TailLaw
 from dpstats.families import GAUSSIAN, Family
 from dpstats.protocol import Holder, foresee
 from dpstats.queries import Query
@@ -90,27 +92,6 @@ def solved(matrix: Array, vector: Array) -> Array:
     """The solution of a linear system."""
     solution: Array = np.asarray(np.linalg.solve(matrix, vector), dtype=np.float64)
     return solution
-
-
-def _beyond(
-    law: TailLaw, clip: float, score: Whole, model: Array, along: Array | None
-) -> tuple[Array, Array, float]:
-    """What the clip leaves out of a score, extrapolated, and the variance allowed for it.
-
-    Far rows that were drawn in all lie `along` one direction, of length 1.
-    Along its lean the error of that is as large as it is itself; all of it may point elsewhere.
-    Last is how long it is, in standard deviations of noise, less what follows from the lean that
-    the model expects (of which a lean drawn to none has less).
-    """
-    excess, nearer = (float(np.interp(c, law.clips, law.excess())) for c in (clip, clip / 2))
-    # Of the scores longer than C each adds C/2 to the difference of both.
-    ratio = excess / max(nearer - excess, clip / 2 * law.number(clip), 1e-300)
-    beyond, sd = ratio * score.lean, math.sqrt(score.variance)
-    anywhere = allowed(excess, beyond.size, law.aligned) * np.eye(beyond.size)
-    if along is not None:
-        anywhere += allowed(excess, 1, law.aligned) * np.outer(along, along)
-    lengths = (float(np.linalg.norm(v)) for v in (beyond, beyond - ratio * model))
-    return beyond, anywhere + np.outer(beyond, beyond), min(lengths) / sd
 
 
 class Bread(NamedTuple):
@@ -208,7 +189,7 @@ class Climb(ABC):
         meat = self.meat(b, clip, bread.matrix) * self.n / max(self.n - b.size, 1.0)
 
         model, along = self.outer_score(at, clip), self.found.metric.far_direction
-        beyond, anywhere, leaning = _beyond(law, clip, score, model, along)
+        beyond, anywhere, leaning = beyond_clip(law, clip, score, model, along, self.peeled)
         # Of rows that were drawn in too little is told to extrapolate.
         added = beyond if along is None else np.zeros_like(beyond)
         step = self.bent(at, solved(bread.matrix, score.total + added))
@@ -387,7 +368,7 @@ class Climb(ABC):
         law = self.counted(law, BEYOND[0], b, noise)
         clip = law.best(noise, b.size)
         bread = self.bread(b, clip) if asked_twice(self.design) else None
-        score, spread = self.score("middle score", b, clip)
+        score, spread = self.score(MIDDLE, b, clip)
         middle = ScoreAt(b, Whole(score, spread**2, np.zeros_like(b)))
         if bread is None:
             b = self.corrected(b, self.stepped(b, score, spread, 1.0))

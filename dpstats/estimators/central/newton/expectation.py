@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.estimators.central.newton.budget import (
+    all_noise,
     blur,
     last_noise,
     peels,
@@ -69,16 +70,19 @@ def likelihood_variances(
     lengths = (np.abs(r)[..., None] * z).ravel()
     shares = np.repeat(chances.ravel(), z.size) / _CHANCES.size / z.size
     peeled = peels(design) if peeled is None else peeled
-    noise, d = last_noise(plan, design, peeled), len(design.names)
-    private = least_variance(lengths, shares * plan.n, noise, d)
+    noise = last_noise(plan, design, peeled), all_noise(plan, design, peeled)
+    private = least_variance(lengths, shares * plan.n, noise, len(design.names))
     slope = float(np.mean(family.curvature(eta)))
     square = float(np.sum(chances * r**2)) / _CHANCES.size
     copies = design.weights.scale if design.weights and design.weights.kind == "frequency" else 1.0
     return float(private) / plan.n / slope**2, square / slope**2 / copies
 
 
-def least_variance(lengths: Array, numbers: Array, noise: float, d: int) -> float:
-    """Of a clipped score, in each direction, where so many rows have scores of these lengths."""
+def least_variance(lengths: Array, numbers: Array, noise: tuple[float, float], d: int) -> float:
+    """Of a clipped score, in each of d directions, of so many rows with scores of these lengths.
+
+    `noise` is at clip 1, of the scores that the clip is the best for, and of all that count.
+    """
     clips = np.quantile(lengths, np.linspace(0.3, 1.0, 71))
     cells = np.searchsorted(clips, lengths, side="right")
     beyond, rows = (
@@ -86,8 +90,8 @@ def least_variance(lengths: Array, numbers: Array, noise: float, d: int) -> floa
         for values in (numbers * lengths, numbers)
     )
     excess = beyond - clips * rows
-    best = best_clip(clips, excess, noise, d)
-    return float((noise * clips[best]) ** 2 + allowed(excess[best], d))
+    best = best_clip(clips, excess, noise[0], d)
+    return float((noise[1] * clips[best]) ** 2 + allowed(excess[best], d))
 
 
 def _rows(design: Design, case: Case) -> tuple[Array, Array, Array]:

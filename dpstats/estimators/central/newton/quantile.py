@@ -115,7 +115,8 @@ class QuantileNewton(CountingMethod[CoefficientEstimate]):
             largest, density = max(level, 1 - level), norm_density(level) / case.spread
             lengths = largest * case.lengths
             numbers = np.full(lengths.size, plan.n / lengths.size)
-            private = least_variance(lengths, numbers, last_quantile_noise(plan), len(design.names))
+            noise = last_quantile_noise(plan)
+            private = least_variance(lengths, numbers, (noise, noise), len(design.names))
             return private / plan.n / density**2, level * (1 - level) / density**2
 
         plan = predicted(plan, design, variances)

@@ -1,0 +1,83 @@
+"""What a clip leaves out of a score: by Pareto tails, and in fits that noise hides it from."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+import statsmodels.formula.api as smf
+
+import dpstats as dp
+from dpstats.estimators.central.newton import beyond as module
+from dpstats.estimators.central.newton.beyond import beyond_clip
+from dpstats.estimators.numerics.parts import Whole
+from dpstats.estimators.numerics.tail_law import TailLaw, allowed
+
+CLIP, LEAN = 4.0, np.array([30.0, 0.0, -40.0])
+
+
+def pareto(alpha: float) -> TailLaw:
+    """The law of 100 scores beyond the clip whose tail is known to fall like c^-alpha."""
+    clips = np.geomspace(0.5, 5e5, 20_000)
+    return TailLaw(clips, 100 * (clips[None] / CLIP) ** -alpha, np.ones(1))
+
+
+@pytest.mark.parametrize("alpha", [1.5, 2.0, 3.0])
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_a_tail_adds_what_its_power_says_and_is_as_unsure(alpha: float, symmetric: bool) -> None:
+    law, lengths = pareto(alpha), CLIP * np.random.default_rng(0).pareto(alpha, 4_000_000) + CLIP
+    # Brute force: of rows beyond the clip, and twice as far out as within half of it.
+    far = np.maximum(lengths - 2 * CLIP, 0).mean()
+    near = (np.minimum(lengths, 2 * CLIP) - CLIP).mean()
+    ratio = 1 / (2 ** (alpha - 1) - 1)
+    if alpha > 1.5:  # of which the mean does not settle
+        assert far / near == pytest.approx(ratio, rel=0.02)
+    score = Whole(np.zeros(3), 25.0, LEAN)
+    found, square, leaning = beyond_clip(law, CLIP, score, np.zeros(3), None, symmetric)
+    np.testing.assert_allclose(found, ratio * LEAN, rtol=0.01)
+    assert leaning == pytest.approx(ratio * 50 / 5, rel=0.01)
+    error = max(ratio, 1.0 if symmetric else 0.0)
+    excess = float(np.interp(CLIP, law.clips, law.excess()))
+    own = square - allowed(excess, 3) * np.eye(3)
+    np.testing.assert_allclose(own, error**2 * np.outer(LEAN, LEAN), rtol=0.02, atol=1e-6)
+
+
+def test_rows_drawn_in_may_lie_along_their_direction_and_a_model_s_lean_is_no_finding() -> None:
+    law, u = pareto(3.0), np.array([0.0, 1.0, 0.0])
+    score = Whole(np.zeros(3), 25.0, LEAN)
+    _, plain, _ = beyond_clip(law, CLIP, score, np.zeros(3), None, True)
+    _, along, none = beyond_clip(law, CLIP, score, LEAN, u, True)
+    excess = float(np.interp(CLIP, law.clips, law.excess()))
+    np.testing.assert_allclose(along - plain, allowed(excess, 1) * np.outer(u, u))
+    assert none == pytest.approx(0.0, abs=1e-9)
+
+
+def concave(seed: int, n: int = 20_000) -> pd.DataFrame:
+    """A mean that is the logarithm of a column with a long tail: 200 long scores, all one way."""
+    rng = np.random.default_rng(seed)
+    x, z, w = np.minimum(rng.exponential(1, n), 12), rng.normal(size=n), rng.normal(size=n)
+    y = 2 * np.log1p(x) + 0.5 * z + 0.4 * w + 0.5 * rng.normal(size=n)
+    return pd.DataFrame({"x": x, "z": z, "w": w, "y": y})
+
+
+@pytest.mark.full
+def test_what_counts_cannot_see_is_allowed_for_where_scores_lean(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rows = concave(0)
+    schema = dp.Schema(
+        x=dp.Numeric(0, 20, center=1, scale=1),
+        z=dp.Numeric(-5, 5, center=0, scale=1),
+        w=dp.Numeric(-5, 5, center=0, scale=1),
+        y=dp.Numeric(-5, 20, center=2, scale=1.5),
+    )
+    model = dp.ols("y ~ x + z + w", rows, schema)
+    exact = smf.ols("y ~ x + z + w", rows).fit().params
+
+    def held() -> float:
+        fits = [model.fit(dp.Central(0.5, 1e-7), noise=dp.SeededNoise(k)) for k in range(16)]
+        return float(np.mean([abs(f.params["x"] - exact["x"]) < 1.96 * f.bse["x"] for f in fits]))
+
+    assert held() > 0.8
+    monkeypatch.setattr(module, "_HEAVIEST", 0.0)
+    assert held() < 0.6
