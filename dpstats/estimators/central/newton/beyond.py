@@ -14,9 +14,6 @@ __all__ = ["beyond_clip"]
 
 Array = NDArray[np.float64]
 
-# numerical: 1 / (2^(alpha - 1) - 1), of a tail that falls like c^-alpha, at alpha = 2
-_HEAVIEST = 1.0
-
 
 def beyond_clip(
     law: TailLaw, clip: float, score: Whole, model: Array, along: Array | None, symmetric: bool
@@ -61,7 +58,7 @@ def beyond_clip(
     # Of the scores longer than C each adds C/2 to the difference of both.
     ratio = excess / max(nearer - excess, clip / 2 * law.number(clip), 1e-300)
     beyond, d = ratio * score.lean, score.lean.size
-    error = max(ratio, _HEAVIEST if symmetric else 0.0) * score.lean
+    error = max(ratio, float(symmetric)) * score.lean  # a tail like c^-2 has the ratio 1
     square = allowed(excess, d, law.aligned) * np.eye(d) + np.outer(error, error)
     if along is not None:
         square += allowed(excess, 1, law.aligned) * np.outer(along, along)
