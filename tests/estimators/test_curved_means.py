@@ -11,6 +11,7 @@ import statsmodels.api as sm
 
 import dpstats as dp
 from dpstats import SeededNoise
+from dpstats.estimators.central.newton import climb
 from dpstats.estimators.central.newton.budget import between_0_and_1
 
 N = 20_000
@@ -48,6 +49,26 @@ def test_intervals_of_counts_hold_where_a_model_of_normal_rows_knows_no_curvatur
         assert not fit.estimate.remarks
     assert np.mean(held) >= 0.93
     assert np.sqrt(np.mean(np.square(errors))) < most
+
+
+@pytest.mark.full
+def test_rows_beyond_where_lengths_seem_to_end_are_counted(monkeypatch):
+    """Of a logit of a spline 500 long scores lie beyond a bulk that seems to end before them."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-1, 1, N)
+    chances = 1 / (1 + np.exp(0.5 - 1.5 * np.sin(5 * x + 5)))
+    data = pd.DataFrame({"x": x, "y": (rng.random(N) < chances).astype(float)})
+    schema = dp.Schema(x=dp.Numeric(-1, 1), y=dp.Boolean())
+    model = dp.logit("y ~ bs(x, df=6)", data, schema)
+    exact = sm.Logit(data.y.to_numpy(), model.design.exog(data)).fit(disp=0).params
+
+    def held() -> float:
+        fits = [model.fit(dp.Central(0.5, 1e-6), noise=SeededNoise(seed)) for seed in range(12)]
+        return float(np.mean([np.abs(f.params - exact) < 1.96 * f.bse for f in fits]))
+
+    assert held() > 0.93
+    monkeypatch.setattr(climb, "_FARTHER", 1.0)  # counts at the clip, all three of them
+    assert held() < 0.83
 
 
 def test_columns_of_a_polynomial_are_no_shares():

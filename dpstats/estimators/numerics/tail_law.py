@@ -16,7 +16,6 @@ Array = NDArray[np.float64]
 _RATES = np.geomspace(0.02, 6.0, 50)  # numerical: grid of lambda of the bulk
 # numerical: grid of theta of the bulk: 1/2 for a normal tail, 1 exponential
 _SHAPES = np.geomspace(0.25, 4.0, 30)
-_SHAPE_SD = 0.7  # log: standard deviation of a lognormal prior on theta, about an exponential tail
 _LIKELIEST = 50  # numerical: laws of the bulk that are kept, so many that more change nothing
 _END = 1.0  # ratio: how much sooner than a Weibull law the bulk may end, which is as likely as not
 _FIRST, _SOON = 8.0, 60.0  # ses: of a count, rows where the second part starts, and where ends show
@@ -188,7 +187,8 @@ def _bulk(counts: Array, noise: float, edges: Array, above: float) -> tuple[Arra
     expected = above * -np.diff(survive, append=0.0)
     variance = noise**2 + expected + 1 + (_MISFIT * expected) ** 2
     log = ((counts - expected) ** 2 / variance + np.log(variance)).sum(axis=2)
-    log = log + (np.log(_SHAPES) / _SHAPE_SD) ** 2
+    # theta about that of an exponential tail, give or take a factor of e.
+    log = log + np.log(_SHAPES) ** 2
     chances = np.exp((log.min() - log) / 2).ravel()
     likeliest = np.argsort(-chances)[:_LIKELIEST]
     rates, shapes = np.unravel_index(likeliest, log.shape)

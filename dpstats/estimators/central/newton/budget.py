@@ -108,7 +108,10 @@ def requests(design: Design, privacy: Privacy, n: float, peeled: bool) -> list[R
         ),
         Request("lengths", _VECTOR, "histogram of the lengths of scores, for the clip"),
         *([Request(FAR, NUMBER, "rows far out in their columns")] * looks_far(design)),
-        *(Request(slot, NUMBER, "scores longer than the clip, to correct it") for slot in BEYOND),
+        *(
+            Request(slot, NUMBER, "scores longer than about the clip, to correct it")
+            for slot in BEYOND
+        ),
         Request(MIDDLE, 0.0, "score of a Newton step at the first clip"),
         Request("steepest", NUMBER, "a radius that nearly all rows are within"),
         *([Request(EXPECTED, NUMBER, "the same, whatever responses are")] * design.family.observed),

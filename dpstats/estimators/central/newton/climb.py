@@ -65,6 +65,7 @@ __all__ = ["Bread", "Climb", "WhitenedRows", "solved", "whitened"]
 Array = NDArray[np.float64]
 
 _MOST_BEND = 0.5  # ratio: change of a step, or of the curvature on it, by a model, to itself
+_FARTHER = math.sqrt(2.0)  # ratio: where counts tell of what lies beyond a clip, to the clip
 
 
 class WhitenedRows(NamedTuple):
@@ -365,7 +366,7 @@ class Climb(ABC):
         if self.far:  # nothing is known of lengths that the histogram does not reach, but of rows
             law = law.far_out(float(edges[-1]) if one > 1 else math.inf)
         noise = last_noise(self.holder.plan, self.design, self.peeled)
-        law = self.counted(law, BEYOND[0], b, noise)
+        law = self.counted(law, BEYOND[0], b, noise, _FARTHER)
         clip = law.best(noise, b.size)
         bread = self.bread(b, clip) if asked_twice(self.design) else None
         score, spread = self.score(MIDDLE, b, clip)
@@ -375,15 +376,18 @@ class Climb(ABC):
         else:
             to = self.bounded(b + self.late_step(b, middle.score, bread))
             b = self.corrected(b, self.leapt(b, to))
-        for slot in BEYOND[1:]:
-            law = self.counted(law, slot, b, noise)
-        return law, b, middle, bread
+        law = self.counted(law, BEYOND[1], b, noise, 1.0)
+        return self.counted(law, BEYOND[2], b, noise, _FARTHER), b, middle, bread
 
-    def counted(self, law: TailLaw, slot: str, b: Array, noise: float) -> TailLaw:
-        """The law given also how many scores are longer than the clip that is best under it."""
-        clip = law.best(noise, b.size)
-        count = self.holder.ask(self.asks.count(b, clip), slot)
-        return law.counted(clip, float(count.value[0]), count.noise.sd)
+    def counted(self, law: TailLaw, slot: str, b: Array, noise: float, farther: float) -> TailLaw:
+        """The law given also how many scores are so much longer than the clip that is best.
+
+        A clip is where the law says that lengths end. Counts there say whether it is right about
+        how many are left; only counts farther out, whether they end.
+        """
+        bound = farther * law.best(noise, b.size)
+        count = self.holder.ask(self.asks.count(b, bound), slot)
+        return law.counted(bound, float(count.value[0]), count.noise.sd)
 
     # -- the last two steps -----------------------------------------------------------------
 
