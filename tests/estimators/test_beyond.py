@@ -25,13 +25,7 @@ def pareto(alpha: float) -> TailLaw:
 @pytest.mark.parametrize("alpha", [1.5, 2.0, 3.0])
 @pytest.mark.parametrize("symmetric", [False, True])
 def test_a_tail_adds_what_its_power_says_and_is_as_unsure(alpha: float, symmetric: bool) -> None:
-    law, lengths = pareto(alpha), CLIP * np.random.default_rng(0).pareto(alpha, 4_000_000) + CLIP
-    # Brute force: of rows beyond the clip, and twice as far out as within half of it.
-    far = np.maximum(lengths - 2 * CLIP, 0).mean()
-    near = (np.minimum(lengths, 2 * CLIP) - CLIP).mean()
-    ratio = 1 / (2 ** (alpha - 1) - 1)
-    if alpha > 1.5:  # of which the mean does not settle
-        assert far / near == pytest.approx(ratio, rel=0.02)
+    law, ratio = pareto(alpha), 1 / (2 ** (alpha - 1) - 1)
     score = Whole(np.zeros(3), 25.0, LEAN)
     found, square, leaning = beyond_clip(law, CLIP, score, np.zeros(3), None, symmetric)
     np.testing.assert_allclose(found, ratio * LEAN, rtol=0.01)
@@ -40,6 +34,15 @@ def test_a_tail_adds_what_its_power_says_and_is_as_unsure(alpha: float, symmetri
     excess = float(np.interp(CLIP, law.clips, law.excess()))
     own = square - allowed(excess, 3) * np.eye(3)
     np.testing.assert_allclose(own, error**2 * np.outer(LEAN, LEAN), rtol=0.02, atol=1e-6)
+
+
+@pytest.mark.parametrize("alpha", [2.5, 3.0])
+def test_drawn_lengths_add_as_much_beyond_a_clip(alpha: float) -> None:
+    lengths = CLIP / 4 * (1 + np.random.default_rng(0).pareto(alpha, 1_000_000))
+    far = np.maximum(lengths - CLIP, 0).mean()
+    near = np.maximum(lengths - CLIP / 2, 0).mean() - far
+    found, _, _ = beyond_clip(pareto(alpha), CLIP, Whole(LEAN, 1.0, LEAN), LEAN, None, False)
+    assert found[0] / LEAN[0] == pytest.approx(far / near, rel=0.03)
 
 
 def test_rows_drawn_in_may_lie_along_their_direction_and_a_model_s_lean_is_no_finding() -> None:

@@ -16,6 +16,7 @@ from dpstats.accounting import delta_of
 from dpstats.design import DeclaredDesign
 from dpstats.errors import OptionError
 from dpstats.estimators.central.newton import remarks
+from dpstats.estimators.central.newton.budget import all_noise, last_noise
 from dpstats.estimators.central.newton.newton import Newton
 from dpstats.estimators.central.newton.normal_rows import NormalRows
 from dpstats.estimators.numerics.tail_law import TailLaw, allowed
@@ -319,6 +320,19 @@ def test_what_ran_is_what_was_planned_and_paid(kind: str, neighbors: str) -> Non
     assert ran_as_planned(holder, plan)
     assert delta_of(plan.events, privacy.epsilon) <= DELTA
     assert plan.cost[0] == pytest.approx(privacy.epsilon, rel=1e-3)
+
+
+def test_what_is_spent_on_three_scores_is_as_good_as_one_score_for_all_of_it() -> None:
+    """A score clipped at 1 for a share a has the variance (2 / mu)^2 / a; both halves cost that."""
+    shape = DeclaredDesign.from_arrays(
+        3, {"exog": [(1, 1), (-1, 1), (-1, 1)], "endog": (0.0, 1.0)}, family=BINOMIAL
+    )
+    plan = Newton("logit").plan(shape, Central(1.0, DELTA), 5_000)
+    slots = [f"{part} score {k}" for part in ("inner", "outer") for k in (1, 2)]
+    spent = {slot: plan.noise_multiplier(slot) ** -2 for slot in ["middle score", *slots]}
+    assert all_noise(plan, shape, False) == pytest.approx(2 / math.sqrt(sum(spent.values())))
+    last = sum(spent[slot] for slot in slots)
+    assert last_noise(plan, shape, False) == pytest.approx(2 / math.sqrt(last))
 
 
 @pytest.mark.parametrize(

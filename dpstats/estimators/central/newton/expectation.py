@@ -9,12 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.estimators.central.newton.budget import (
-    all_noise,
-    blur,
-    last_noise,
-    peels,
-)
+from dpstats.estimators.central.newton.budget import all_noise, blur, last_noise, peels
 from dpstats.estimators.central.newton.remarks import blur_warnings, covering
 from dpstats.estimators.central.newton.typical import Case, expect_typical
 from dpstats.estimators.numerics.tail_law import allowed, best_clip

@@ -14,12 +14,7 @@ from dpstats.errors import OptionError
 from dpstats.estimators.base import need_delta
 from dpstats.estimators.bounds import GRAM_SEEN, NEWTON, NEWTON_UPPER, SMALL_DELTA
 from dpstats.estimators.central.counted import CountingMethod, counted_plan
-from dpstats.estimators.central.newton.budget import (
-    all_noise,
-    last_noise,
-    peels,
-    requests,
-)
+from dpstats.estimators.central.newton.budget import all_noise, last_noise, peels, requests
 from dpstats.estimators.central.newton.expectation import least_variance, predicted
 from dpstats.estimators.central.newton.levels import Levels, maximize_levels
 from dpstats.estimators.central.newton.typical import Case
@@ -157,8 +152,8 @@ def _variances(plan: Plan, design: Design, case: Case) -> tuple[float, float]:
     shares = _shares(design, float(BINOMIAL.mean(np.array([case.mean]))[0]))
     lengths = np.sqrt(1 / shares - 1)[:, None] * case.lengths
     chances = np.repeat(shares / case.lengths.size, case.lengths.size)
-    noise = last_noise(plan, design, peels(design)), all_noise(plan, design, peels(design))
-    d = (shares.size - 1) * len(design.names)
+    peeled, d = peels(design), (shares.size - 1) * len(design.names)
+    noise = last_noise(plan, design, peeled), all_noise(plan, design, peeled)
     private = least_variance(lengths.ravel(), plan.n * chances, noise, d)
     slopes = BINOMIAL.slope(case.spread * _NODES) @ _CHANCES / _CHANCES.sum()
     slope = float(slopes / BINOMIAL.slope(np.zeros(1))[0])
