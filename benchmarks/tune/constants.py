@@ -31,7 +31,7 @@ PACKAGE = Path(__file__).parents[2] / "dpstats" / "estimators"
 RESULTS = Path(__file__).parent / "results"
 
 APART = ("private_variance", "columns", "wide")  # files of the folder itself that are in a family
-# Files of the default regressions; those of their robust target and of quantiles are not tried.
+# Files of the default regressions; those of quantiles are not tried.
 DEFAULT_FIT = (
     "budget",
     "climb",
@@ -61,6 +61,7 @@ FAMILIES = {
         *(f"central/newton/{name}.py" for name in DEFAULT_FIT),
         *(f"numerics/{name}.py" for name in CLIPPED_SUMS),
     ),
+    "robust": ("central/newton/best_bound.py", "central/newton/bounded.py"),
     "mixtures": ("central/mixtures",),
     "gaps": ("central/gaps",),
     "descriptive": (

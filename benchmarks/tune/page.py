@@ -21,7 +21,7 @@ _TOP = """# Constants
 
 <!-- Written by `python -m benchmarks.tune.page`; do not edit. -->
 
-Numbers in `dpstats/estimators` that no theorem gives; those of `target="robust"` and of quantile
+Numbers in `dpstats/estimators` that no theorem gives; those of quantile
 regressions are not among them.
 What each is worth: the number is halved and doubled (of a share the odds), or set to what does
 nothing (off), in settings of its family with the same draws. *Error* is the largest change of the

@@ -323,6 +323,15 @@ def _careless() -> Iterator[Setting]:
         yield Setting("ols", "newton", "central", n, d, epsilon, "careless", scaled=False)
 
 
+def _robust() -> Iterator[Setting]:
+    options = {"target": "robust"}
+    for model in ("ols", "logit", "glm"):
+        yield Setting(model, "newton", "central", 4_000, 4, 1.0, options=options)
+        yield Setting(model, "newton", "central", 20_000, 4, 1.0, "hard", options=options)
+    yield Setting("ols", "newton", "central", 2_000, 9, 0.2, options=options)
+    yield Setting("ols", "newton", "central", 10_000, 19, 1.0, "hard", options=options)
+
+
 def _newton() -> Iterator[Setting]:
     for model, few, many in (("ols", 0.5, 1.0), ("logit", 1.0, 0.5), ("glm", 1.0, 0.5)):
         yield Setting(model, "newton", "central", 4_000, 4, few)
@@ -340,6 +349,7 @@ def _shared() -> Iterator[Setting]:
 SETTINGS: dict[str, tuple[Setting, ...]] = {
     "mean": tuple(_mean_of()),
     "newton": tuple(_newton()),
+    "robust": tuple(_robust()),
     "scales": tuple(_careless()),
     "sparse": tuple(_sparse()),
     "labels": tuple(_labels()),

@@ -24,11 +24,6 @@ def _range(mu: Array, level: float) -> Array:
     return weight
 
 
-def _root(mu: Array, level: float) -> Array:
-    weight: Array = 1.0 / np.maximum(1.0, np.sqrt(mu) / level)
-    return weight
-
-
 def _floor(mu: Array, level: float) -> Array:
     weight: Array = mu / np.maximum(mu, level)
     return weight
@@ -41,7 +36,6 @@ def _ceiling(mu: Array, level: float) -> Array:
 
 _WEIGHTS: dict[tuple[str, str], Weight] = {
     ("binomial", "logit"): _range,
-    ("poisson", "log"): _root,
     ("poisson", "identity"): _floor,
     ("gaussian", "log"): _ceiling,
 }
@@ -57,8 +51,6 @@ class DampedFamily(Family):
 
     * ``1 / max(mu, 1 - mu, level)`` for a binomial response: with level 1/2 the score of every row
       is at most 1 and that of one with mu = 1/2 is +-1, twice what the likelihood would give it;
-    * ``1 / max(1, sqrt(mu) / level)`` for Poisson counts with a log link: beyond the mean level^2
-      the score is the Pearson residual times the level;
     * ``mu / max(mu, level)`` for Poisson counts with an identity link, whose likelihood divides by
       the mean;
     * ``1 / max(1, mu / level)`` for a normal response with a log link.

@@ -60,7 +60,7 @@ from dpstats.queries.scores import GroupSums, ScoredColumn, ScoreProducts
 from dpstats.queries.selected import Selected
 from dpstats.queries.signed import LongEntries, SignedRows
 from dpstats.queries.tables import Axis, ColumnMoments, TableCounts
-from dpstats.queries.tails import MinEigenvalue, ResidualSums, TailSums
+from dpstats.queries.tails import MinEigenvalue, ResidualSums
 
 __all__ = [
     "AstrayCounts",
@@ -129,7 +129,6 @@ __all__ = [
     "ShownRows",
     "SignedRows",
     "TableCounts",
-    "TailSums",
     "UnitMoments",
     "WhitenedScore",
 ]

@@ -20,6 +20,7 @@ import numpy as np
 
 from dpstats.channels import Channel, channel
 from dpstats.errors import PlanError
+from dpstats.families.bounded import BoundedFamily
 from dpstats.families.check import Check
 from dpstats.families.damped import DampedFamily
 from dpstats.families.dispersion import Dispersion
@@ -149,6 +150,7 @@ def _written(value: Any) -> Any:
 
 
 _LOSSES: Mapping[str, type[Any]] = {
+    "bounded": BoundedFamily,
     "check": Check,
     "damped": DampedFamily,
     "dispersion": Dispersion,

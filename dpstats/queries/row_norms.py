@@ -16,6 +16,7 @@ import numpy as np
 
 from dpstats.errors import PlanError
 from dpstats.families import GAUSSIAN, Family
+from dpstats.families.bounded import BoundedFamily
 from dpstats.privacy import Neighbors
 from dpstats.queries.base import (
     AtMostOne,
@@ -229,6 +230,8 @@ class _AtScore(AtScores):
         """The residual as far as ``||s|| <= clip``; with `each`, s over the root of its weight."""
         limit = clip / np.maximum(self._norms(block), SHORTEST)
         left = self._residual(block) * (1 / block.stretch if each else block.share)
+        if isinstance(self.family, BoundedFamily):
+            left = left - self.family.centre(predictor(block, self.beta), limit)
         clipped: Array = block.keep * np.clip(left, -limit, limit)
         return clipped
 
@@ -254,6 +257,11 @@ class WhitenedScore(ShortenedSum, _AtScore):
     inner: float = 0.0
     family: Family = GAUSSIAN
     name: ClassVar[str] = "whitened score"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.inner > 0 and isinstance(self.family, BoundedFamily):
+            raise PlanError("The centre of a bounded score depends on its clip: ask for all of it.")
 
     def total(self, block: Block) -> Ints:
         """Sum of x times the residual that is left, in steps of both grids."""
@@ -341,9 +349,13 @@ class ScoreCurvature(Curvature, _AtScore):
 
     def _weight(self, block: Block) -> Array:
         """What a row z is multiplied by: the root of its information, as far as it may be long."""
-        root = np.sqrt(self.family.information(block.y, predictor(block, self.beta)))
+        eta = predictor(block, self.beta)
+        root = np.sqrt(self.family.information(block.y, eta))
         longest = np.maximum(self._norms(block), SHORTEST)
-        inside = block.keep * (self._lengths(block) <= self.clip)
+        if isinstance(self.family, BoundedFamily):
+            inside = block.keep * np.sqrt(self.family.kept(block.y, eta, self.clip / longest))
+        else:
+            inside = block.keep * (self._lengths(block) <= self.clip)
         weight: Array = inside * np.minimum(root * block.share, self.radius / longest)
         return weight
 

@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dpstats.errors import PlanError
 from dpstats.families import GAUSSIAN, Family
 from dpstats.privacy import Neighbors
 from dpstats.queries.base import Contribution, EachRow, Norm, WeighedRow, need_bounds
@@ -29,58 +28,11 @@ from dpstats.queries.linear import Gram, law_of
 __all__ = [
     "MinEigenvalue",
     "ResidualSums",
-    "TailSums",
 ]
 
 _UNIT_GRID = 2.0**-30
 _BITS = 22
 _SQUARES = 1 + 2.0**-22  # two squares, each truncated to its grid, differ by a step more at most
-
-
-@dataclass(frozen=True, eq=False)
-class TailSums(EachRow):
-    """What clips at a ladder of bounds cut off: sums of ``(clip_(j+1)(r) - clip_j(r)) / width_j``.
-
-    ``clip_j`` clips at ``ladder[j]`` and ``width_j = ladder[j+1] - ladder[j]``; J = size - 1 sums.
-    They vanish where residuals are symmetric, and show where a skewed tail carries their mean.
-
-    Guarantee: the J numbers of a row are in [-1, 1], so their L2 norm is at most sqrt(J); two rows
-    differ by at most 2 sqrt(J). Truncation towards zero cannot lengthen them.
-    """
-
-    beta: Array
-    ladder: Array
-    family: Family = GAUSSIAN
-    name: ClassVar[str] = "clipped tails"
-    norm: ClassVar[Norm] = "l2"
-
-    def __post_init__(self) -> None:
-        finite = np.isfinite(self.ladder).all()
-        if not (self.ladder.size > 1 and finite and np.all(np.diff(self.ladder, prepend=0) > 0)):
-            raise PlanError("A ladder of clips needs two or more increasing bounds > 0.")
-
-    def parameters(self) -> Mapping[str, Any]:
-        """The coefficients, the ladder and the family; all public."""
-        beta, ladder = ([float(v) for v in values] for values in (self.beta, self.ladder))
-        return {"beta": beta, "ladder": ladder, **law_of(self.family)}
-
-    def total(self, block: Block) -> Ints:
-        """Steps of each sum."""
-        r = block.keep * residual(block, self.beta, self.family)
-        size, sign = np.abs(r), np.sign(r)
-        rungs = zip(self.ladder[:-1], np.diff(self.ladder), strict=True)
-        cut = (np.clip((size - low) / width, 0.0, 1.0) for low, width in rungs)
-        return exact_sum(np.array([(sign * truncate(c, _UNIT_GRID)).sum() for c in cut]))
-
-    def finish(self, total: Ints, grid: Array) -> Array:
-        """One number for each rung."""
-        sums: Array = total * np.float64(_UNIT_GRID)
-        return sums
-
-    def sensitivity(self, neighbors: Neighbors, max_rows: int) -> float:
-        """2 sqrt(J) per row under replace-one, sqrt(J) under add-remove."""
-        bound = max_rows * math.sqrt(self.ladder.size - 1)
-        return Contribution.SIGNED.sensitivity(bound, neighbors)
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from dpstats.design import DeclaredDesign, Design
-from dpstats.estimators.central.newton.robust.ols import RobustOLS
+from dpstats.estimators.central.newton.newton import Newton
 from dpstats.privacy import Central
 from dpstats.protocol import Plan
 from tests.estimators.ols_cases import DELTA, Cell, fit
@@ -39,7 +39,7 @@ class Setting:
         return x, np.clip(x @ self.beta + self.residuals(rng, x), *self.y_bounds)
 
     def plan(self, n: int, epsilon: float, **options: Any) -> Plan:
-        return RobustOLS().plan(self.design, Central(epsilon, DELTA), n, **options)
+        return robust_plan(self.design, Central(epsilon, DELTA), n, **options)
 
     def simulate(self, n: int, epsilon: float, reps: int, seed: int, **options: Any) -> Cell:
         """Fit `reps` data sets with independent noise; z-scores are for `beta`."""
@@ -48,11 +48,18 @@ class Setting:
         errors, z, se = [], [], []
         for r in range(reps):
             x, y = self.rows(rng, n)
-            params, cov, _ = fit(RobustOLS(), x, y, plan, 10_000 * seed + r, shape)
+            params, cov, _ = fit(Newton("ols"), x, y, plan, 10_000 * seed + r, shape)
             se.append(np.sqrt(np.diag(cov)))
             errors.append(np.linalg.norm(params - self.beta) / np.linalg.norm(self.beta))
             z.append((params - self.beta) / se[-1])
         return Cell(plan, np.array(errors), np.array(z), np.array(se))
+
+
+def robust_plan(
+    design: Design, privacy: Central, n: int, model: str = "ols", **options: Any
+) -> Plan:
+    """Of a bounded-influence regression."""
+    return Newton(model).plan(design, privacy, n, target="robust", **options)
 
 
 def least_squares(x: Array, y: Array) -> tuple[Array, Array]:

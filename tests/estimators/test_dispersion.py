@@ -105,11 +105,10 @@ def test_units_of_several_rows_get_no_interval_of_it() -> None:
 @pytest.mark.parametrize(
     ("privacy", "options", "word"),
     [
-        (dp.Central(1.0, DELTA), {"target": "robust"}, "robust"),
         (dp.LabelOnly(1.0), {}, "Central"),
         (dp.Federated(1.0, DELTA, target="a"), {}, "Central"),
     ],
-    ids=["robust", "labels", "sites"],
+    ids=["labels", "sites"],
 )
 def test_what_cannot_release_it_refuses_before_the_charge(
     privacy: Any, options: dict[str, Any], word: str
@@ -120,6 +119,18 @@ def test_what_cannot_release_it_refuses_before_the_charge(
     with pytest.raises(OptionError, match=word):
         dp.negativebinomial(F, data, SCHEMA).fit(privacy, ledger=ledger, **options)
     assert ledger is None or not ledger.entries
+
+
+def test_a_robust_fit_releases_it_too() -> None:
+    model = dp.negativebinomial(F, rows(0.5, 20_000, 6), SCHEMA)
+    fits = [
+        model.fit(dp.Central(4.0, DELTA), target=t, noise=dp.SeededNoise(1))
+        for t in ("mle", "robust")
+    ]
+    for found in fits:
+        low, high = found.alpha_conf_int()
+        assert abs(found.alpha - 0.5) < high - low  # two half-widths
+    assert np.abs(fits[0].params - fits[1].params).max() < 4 * fits[0].bse.max()
 
 
 def test_weights_and_a_released_dispersion_exclude_each_other() -> None:

@@ -14,13 +14,13 @@ import dpstats as dp
 from dpstats.accounting import delta_of
 from dpstats.design import DeclaredDesign, Design
 from dpstats.errors import OptionError
-from dpstats.estimators.central.newton.robust.glm import RobustGLM
-from dpstats.estimators.central.newton.robust.glm_law import SolvedScore, pooled_steps
+from dpstats.estimators.central.newton.newton import Newton
 from dpstats.estimators.central.published.dp_gd import DPGD
 from dpstats.families import BINOMIAL, POISSON, Family
 from dpstats.holders import Curator
 from dpstats.mechanisms.noise import SeededNoise
 from dpstats.privacy import Central
+from tests.estimators.newton_cases import robust_plan
 from tests.estimators.ols_cases import DELTA, ran_as_planned
 
 WITHOUT_NOISE = 1e7
@@ -55,8 +55,8 @@ class Setting:
 
     def fit(self, x: Any, y: Any, epsilon: float, seed: int) -> tuple[Any, Any, Any]:
         """Coefficients, standard errors, and the holder."""
-        shape, method = self.design, RobustGLM("glm")
-        plan = method.plan(shape, Central(epsilon, DELTA), len(y))
+        shape, method = self.design, Newton("glm")
+        plan = robust_plan(shape, Central(epsilon, DELTA), len(y), "glm")
         holder = Curator(shape.source((y, x)), shape, plan, SeededNoise(seed))
         estimate = method.fit(holder, shape, plan)
         params, cov = shape.standardization.to_user(estimate.params, estimate.cov)
@@ -175,7 +175,7 @@ def test_counts_say_how_dispersed_they_are() -> None:
         setting = counts(negative_binomial(alpha))
         x, y = setting.rows(np.random.default_rng(12), 20_000)
         estimate = setting.fit(x, y, 3.0, 0)[2][2]
-        assert estimate.released["dispersion"] == pytest.approx(alpha, rel=0.25, abs=0.03)
+        assert estimate.released["spread"] == pytest.approx(alpha, rel=0.25, abs=0.03)
         assert bool(estimate.remarks) == said
 
 
@@ -226,22 +226,6 @@ def test_error_is_below_that_of_gradient_descent(
     assert np.mean(errors) < best
 
 
-def test_two_steps_are_averaged_by_their_noise() -> None:
-    rng, d = np.random.default_rng(14), 4
-    truth, covs = rng.normal(size=d), (6.0 * np.eye(d), np.eye(d))
-    found, weight = [], 1 / 7
-    for _ in range(4000):
-        early, late = (SolvedScore(truth + rng.normal(size=d) * np.sqrt(c[0, 0]), c) for c in covs)
-        found.append(pooled_steps(early, late, 0.0).b - truth)
-    # Noise that happens to be large makes the earlier one count less.
-    assert np.var(found) == pytest.approx(1 - weight, rel=0.05)
-    agreed = pooled_steps(SolvedScore(truth, covs[0]), SolvedScore(truth, covs[1]), 0.0)
-    assert agreed.cov[0, 0] == pytest.approx(1 - weight)
-    # A step that went elsewhere is not noise: it has no weight.
-    away = pooled_steps(SolvedScore(truth + 100.0, covs[0]), SolvedScore(truth, covs[1]), 0.0)
-    assert np.abs(away.b - truth).max() < 0.1
-
-
 # ---- offsets ------------------------------------------------------------------------------------
 
 
@@ -286,8 +270,8 @@ def test_a_logistic_offset_is_known() -> None:
     )
     x, offset = np.column_stack([np.ones(n), rng.uniform(-1, 1, n)]), rng.uniform(-2, 2, n)
     y = bernoulli(rng, 0.3 + 0.8 * x[:, 1] + offset).astype(float)
-    method = RobustGLM("logit")
-    plan = method.plan(shape, Central(WITHOUT_NOISE, DELTA), n)
+    method = Newton("logit")
+    plan = robust_plan(shape, Central(WITHOUT_NOISE, DELTA), n, "logit")
     holder = Curator(shape.source((y, x, {"offset": offset})), shape, plan, SeededNoise(0))
     params = method.fit(holder, shape, plan).params
     exact = sm.GLM(y, x, sm.families.Binomial(), offset=offset).fit()
@@ -305,7 +289,7 @@ def test_the_fit_asks_what_was_planned_and_costs_what_was_asked(setting: Setting
     assert 0.99 * DELTA < delta_of(plan.events, 0.7) <= DELTA
 
 
-@pytest.mark.parametrize("method", [RobustGLM("logit"), DPGD("logit")], ids=lambda m: m.name)
+@pytest.mark.parametrize("method", [Newton("logit"), DPGD("logit")], ids=lambda m: m.name)
 def test_wrong_options_are_refused(method: Any) -> None:
     shape = SETTINGS["logit"].design
     with pytest.raises(OptionError, match="has no option"):
@@ -323,7 +307,7 @@ def test_gradient_descent_takes_a_number_of_steps(steps: Any) -> None:
 @pytest.mark.full
 def test_the_plan_says_what_rarer_answers_would_cost() -> None:
     setting = SETTINGS["logit"]
-    plan = RobustGLM("logit").plan(setting.design, Central(1.0, DELTA), 10_000)
+    plan = robust_plan(setting.design, Central(1.0, DELTA), 10_000, "logit")
     assert "5% at the upper" in plan.assumptions[0]
     low, high = np.array(plan.predicted_range).T
     said = np.median(high / low) * 0.65 / 7.5  # of columns that are uncorrelated
@@ -339,9 +323,9 @@ def test_the_plan_says_what_rarer_answers_would_cost() -> None:
 
 def test_the_plan_says_which_n_would_do() -> None:
     shape = DeclaredDesign.from_arrays(20, {"exog": (-1, 1), "endog": (0, 1)}, family=BINOMIAL)
-    small = RobustGLM("logit").plan(shape, Central(0.5, DELTA), 1_000)
+    small = robust_plan(shape, Central(0.5, DELTA), 1_000, "logit")
     assert any("About n=" in w and "would" in w for w in small.warnings)
-    assert not RobustGLM("logit").plan(shape, Central(1.0, DELTA), 100_000).warnings
+    assert not robust_plan(shape, Central(1.0, DELTA), 100_000, "logit").warnings
 
 
 @pytest.mark.parametrize("epsilon", [0.05, 1.0, 20.0])

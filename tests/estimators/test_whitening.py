@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from dpstats.design import DeclaredDesign
-from dpstats.estimators.central.newton.robust.ols import RobustOLS
 from dpstats.estimators.central.newton.whitening import Metric, _kept, whiten
 from dpstats.estimators.numerics.entrywise import symmetric_pattern
 from dpstats.holders import Curator
 from dpstats.mechanisms.noise import SeededNoise
 from dpstats.privacy import Central
+from tests.estimators.newton_cases import robust_plan
 from tests.estimators.ols_cases import DELTA, design
 
 D, N = 4, 5_000
@@ -30,7 +30,7 @@ def columns(rng: Any, condition: float, n: int = N) -> Any:
 def metric(x: Any, epsilon: float, seed: int = 0, indicators: Any = None) -> Metric:
     n, d = x.shape
     shape = design(d)
-    plan = RobustOLS().plan(shape, Central(epsilon, DELTA), n)
+    plan = robust_plan(shape, Central(epsilon, DELTA), n)
     holder = Curator(shape.source((np.zeros(n), x)), shape, plan, SeededNoise(seed))
     return whiten(
         holder, float(n), np.zeros(d) if indicators is None else indicators, shape.norm_bound
@@ -105,7 +105,7 @@ def test_rows_of_a_rare_level_are_not_far_out() -> None:
 
 def test_nothing_to_see_is_still_a_coordinate_system() -> None:
     shape = DeclaredDesign.from_arrays(3, {"exog": (-1.0, 1.0), "endog": (-1.0, 1.0)})
-    plan = RobustOLS().plan(shape, Central(0.1, DELTA), 50)
+    plan = robust_plan(shape, Central(0.1, DELTA), 50)
     for x in (np.zeros((50, 3)), np.full((50, 3), np.nan)):
         holder = Curator(shape.source((np.zeros(50), x)), shape, plan, SeededNoise(1))
         found = whiten(holder, 5.0, np.zeros(3), 3**0.5)

@@ -40,18 +40,11 @@ def test_levels_that_do_not_bind_leave_the_likelihood() -> None:
     y = np.full_like(ETA, 3.0)
     for name, link, level in (
         ("binomial", "logit", 1.0),
-        ("poisson", "log", 1e9),
         ("poisson", "identity", 1e-9),
         ("gaussian", "log", 1e9),
     ):
         plain, damped = Family(name, link), DampedFamily(name, link, level)
         assert damped.residual(y, ETA) == pytest.approx(plain.residual(y, ETA))
-
-
-def test_large_means_count_by_their_pearson_residual() -> None:
-    damped, eta = DampedFamily("poisson", "log", 2.0), np.log(np.array([1.0, 4.0, 100.0]))
-    scores = damped.residual(np.exp(eta) + 1.0, eta)
-    assert scores == pytest.approx([1.0, 1.0, 2.0 / 10.0])
 
 
 def test_scores_that_are_bounded_alike_are_refused() -> None:

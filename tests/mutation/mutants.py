@@ -923,6 +923,16 @@ MUTANTS = [
         "test_private_size.py",
         "of_any_size",
     ),
+    in_the_full_grid(
+        mutant(
+            "clips a bounded score about its centre, not about nothing",
+            NORMS,
+            "left = left - self.family.centre(predictor(block, self.beta), limit)",
+            "limit = limit + np.abs(self.family.centre(predictor(block, self.beta), limit))",
+            QUERIES,
+            "WhitenedScore",
+        )
+    ),
     mutant(
         "halves the sensitivity of scores of levels",
         NORMS,

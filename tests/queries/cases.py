@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from dpstats.families import BINOMIAL, GAUSSIAN, POISSON, Family
+from dpstats.families.bounded import BoundedFamily
 from dpstats.families.check import Check
 from dpstats.families.dispersion import Dispersion
 from dpstats.families.signs import SignedFamily
@@ -74,7 +75,6 @@ from dpstats.queries import (
     ShownRows,
     SignedRows,
     TableCounts,
-    TailSums,
     UnitMoments,
     WhitenedScore,
 )
@@ -98,6 +98,12 @@ TWO = Axis(np.array([0, 2]), np.array([1.0, 2.0]), np.array([-9.0, 0.0, 1.0, 9.0
 IN_CELLS = ScoredColumn(1, np.array([-1.0, -0.2, 0.5, 1.0]), np.array([-1.7, 0.1, 1.7]))
 RANKED = ScoredColumn(1, np.array([-1.0, -0.2, 0.5, 1.0]), np.array([-1.7, 0.1, 0.6, 1.7]))
 PROBIT, CLOGLOG = Family("binomial", "probit"), Family("binomial", "cloglog")
+BOUNDED = {
+    "gaussian": BoundedFamily("gaussian", "identity", spread=0.5),
+    "binomial": BoundedFamily("binomial", "logit"),
+    "poisson": BoundedFamily("poisson", "log", spread=0.4),
+    "gamma": BoundedFamily("gamma", "log", spread=0.5),
+}
 GAMMA, COUNTS = Family("gamma", "log"), Family("negativebinomial", "log", alpha=0.7)
 ALL = np.arange(D)
 OF_MEAN = Axis(np.array([0]), np.ones(1), np.array([-9.0, 0.0, 0.4, 9.0]))
@@ -223,7 +229,6 @@ _CASES = [
     Case(AugmentedCurvature(*AUGMENTED, 9.0, 1.3), 2, 0.9),
     Case(AugmentedLengths(*AUGMENTED, GRID), 2, 0.99),
     Case(AugmentedCount(*AUGMENTED, 0.5), 2, 1.0),
-    Case(TailSums(BETA, np.array([0.2, 0.4, 0.8])), 2, 0.95),
     Case(AstrayCounts((1,) * (D + 1)), 2, 0.99),
     Case(AstrayCounts((1, D)), 2, 0.99),
     Case(AstrayCounts((1, D), norm="l1"), 1, 0.99),
@@ -293,12 +298,19 @@ _CASES = [
     Case(ScoreOuter(SKEWED, BETA, 0.4, family=BINOMIAL), 2, 0.9),
     Case(ResidualCount(PLAIN, BETA, 0.6, BINOMIAL), 2, 1.0),
     Case(ResidualMoment(PLAIN, BETA, 0.4, POISSON), 2, 0.95),
-    Case(TailSums(BETA, np.array([0.2, 0.3, 0.5]), BINOMIAL), 2, 0.95),
     Case(ResidualSums(BETA, 0.2, BINOMIAL), 2, 0.95),
     Case(ResidualSums(BETA, 0.05, Dispersion.at(0.5)), 2, 0.9),
     Case(ResidualSums(BETA, 0.05, Dispersion.at(0.5)), 2, 0.9, offset=True),
     Case(ResidualQuantile(SEARCHED, 0.9, BETA, BINOMIAL), np.inf, 0.99),
     Case(ResidualQuantile(SEARCHED, 0.7, BETA, POISSON), np.inf, 0.99, offset=True),
+    # scores of bounded length with mean zero
+    Case(WhitenedScore(WHITEN, BETA, 0.3, family=BOUNDED["binomial"]), 2, 0.9),
+    Case(WhitenedScore(WHITEN, BETA, 0.3, family=BOUNDED["poisson"]), 2, 0.9, offset=True),
+    Case(WhitenedScore(WHITEN, BETA, 0.3, family=BOUNDED["gamma"]), 2, 0.9),
+    Case(ScoreCurvature(WHITEN, BETA, 0.3, 0.4, BOUNDED["gaussian"]), 2, 0.6),
+    Case(ScoreCurvature(WHITEN, BETA, 0.3, 0.4, BOUNDED["binomial"]), 2, 0.6),
+    Case(ScoreCurvature(WHITEN, BETA, 0.3, 0.4, BOUNDED["poisson"]), 2, 0.6, offset=True),
+    Case(ScoreSquares(WHITEN, BETA, 0.4, family=BOUNDED["poisson"]), 2, 0.9),
     # families of the default method alone, and weighted rows
     Case(WhitenedScore(WHITEN, BETA, 0.3, family=PROBIT), 2, 0.95),
     Case(WhitenedScore(WHITEN, BETA, 0.6, 0.2, CLOGLOG), 2, 0.9, offset=True),

@@ -23,7 +23,6 @@ __all__ = [
     "clipped_square",
     "efficient_clip",
     "score_variance",
-    "slope_by_length",
     "unclipped",
 ]
 
@@ -34,8 +33,6 @@ _SLACK = 0.03  # ratio: variance given up for a larger clip, with less bias for 
 _LARGEST = 30.0  # numerical: largest clip
 _SMALLEST = 0.5  # numerical: smallest clip
 _GRID = np.geomspace(_SMALLEST, _LARGEST, 600)  # numerical: clips that are tried
-
-_SHARES = (np.arange(99) + 0.5) / 99  # numerical: quantiles of squared lengths that are looked at
 
 # printed: |Z| is below this with the probability named.
 NORMAL_QUANTILE = {0.7: 1.0364333894937898}
@@ -68,17 +65,3 @@ def efficient_clip(k: float) -> float:
     variance = score_variance(_GRID, k)
     good_enough = (1 + _SLACK) * float(variance.min())
     return float(_GRID[variance <= good_enough][-1])
-
-
-def slope_by_length(c: float, d: int) -> float:
-    """``E ||z||^2 P(|Z| < c sqrt(d) / ||z||) / d``: slope of scores shortened to ``c sqrt(d)``.
-
-    Z is standard normal, and z are d normal columns in the units that second moments of shortened
-    rows give them: of rows as long as 60 % of them at most, and then as sqrt(d) (`whiten`).
-    """
-    from scipy.special import chdtri
-
-    squares: Array = np.asarray(chdtri(d, _SHARES), dtype=np.float64) / d
-    squares = squares / np.mean(np.minimum(squares, np.quantile(squares, 0.6)))
-    squares = squares / np.mean(np.minimum(squares, 1.0))
-    return float(np.mean(squares * unclipped(c / np.sqrt(squares))))

@@ -27,18 +27,29 @@ __all__ = [
     "CLEAR",
     "COUNT",
     "DISPERSION",
+    "EARLIER",
     "EARLY",
     "EXPECTED",
     "FAR",
     "LAST_BREAD",
+    "MATRIX",
     "MIDDLE",
+    "MIDDLE_STEP",
     "NUMBER",
+    "VECTOR",
     "WHITENED_REACH",
     "all_noise",
     "asked_twice",
+    "at_clip",
+    "beginning",
     "between_0_and_1",
     "blur",
+    "breads",
+    "curvature",
+    "early",
+    "ending",
     "last_noise",
+    "left_to_scores",
     "looks_far",
     "peels",
     "requests",
@@ -48,13 +59,13 @@ __all__ = [
 ]
 
 NUMBER = 0.01  # budget: each question for one number: a count, a sum of weights, a search
-_VECTOR = 0.03  # budget: each score, histogram or sum of squares on the way to the last scores
-_MATRIX = 0.08  # budget: each Gram matrix, at most; the curvature up to as much as both
+VECTOR = 0.03  # budget: each score, histogram or sum of squares on the way to the last scores
+MATRIX = 0.08  # budget: each Gram matrix, at most; the curvature up to as much as both
 # ratio: noise on second moments at which they take all of their share; the part they take at least
 CLEAR, _LEAST_PART = 0.3, 0.4
 _CLEAR_RARE = 0.05  # ratio: the same, where a column may be nearly always 0
 WHITENED_REACH = 0.95  # share: of rows that the second Gram matrix should count in full
-_EARLIER = 0.5  # ratio: of the shares of two scores at the clip, one after the other
+EARLIER = 0.5  # ratio: of the shares of two scores at the clip, one after the other
 
 # numerical: by which a spline's basis may exceed [0, 1]; what all that are cubic rise to
 _SLACK, _LEAST_TOP = 0.1, 0.5
@@ -63,6 +74,7 @@ FAR, EXPECTED, LAST_BREAD = "far rows", "expected", "last bread"  # slots
 DISPERSION = ("first dispersion", "dispersion")  # slots
 EARLY, BEYOND = ("early score 1", "early score 2"), ("beyond 1", "beyond 2", "beyond 3")  # slots
 MIDDLE = "middle score"  # slot
+MIDDLE_STEP = Request(MIDDLE, 0.0, "score of a Newton step at the first clip")
 COUNT = Request("count", NUMBER, "number of rows that contribute")
 
 
@@ -70,7 +82,7 @@ def blur(design: Design, privacy: Privacy, n: float) -> float:
     """Operator norm of the noise on the whitened Gram matrix, per row, with all of its share."""
     d, mu = len(design.names), gdp_mu(privacy.epsilon, privacy.delta)
     one = Gram(Geometry(math.sqrt(d))).sensitivity(privacy.neighbors, max_rows(design))
-    return one * math.sqrt(d + 1) / (mu * math.sqrt(_MATRIX) * n)
+    return one * math.sqrt(d + 1) / (mu * math.sqrt(MATRIX) * n)
 
 
 def between_0_and_1(design: Design) -> NDArray[np.bool_]:
@@ -87,53 +99,89 @@ def between_0_and_1(design: Design) -> NDArray[np.bool_]:
 
 def requests(design: Design, privacy: Privacy, n: float, peeled: bool) -> list[Request]:
     """Every question of a fit, and its share of the budget; `peeled` as of `peels`."""
-    rare = bool(between_0_and_1(design).any())
-    noisy = blur(design, privacy, n) / (_CLEAR_RARE if rare else CLEAR)
-    part = min(1.0, max(_LEAST_PART, noisy))
-    # Of a rare level the curvature is what noise hides; elsewhere it is as the model expects.
-    bread = part if rare else _LEAST_PART
-    searched = not short_scores(design)
     aside = [
-        COUNT,
-        *_start(design),
-        *whitening(part),
-        *_drawn_in(design, privacy, n),
-        *(
-            request
-            for k, slot in enumerate(EARLY, 1)
-            for request in (
-                *([Request(f"length {k}", NUMBER, "length of most scores")] * searched),
-                Request(slot, _VECTOR, "score of an early Newton step"),
-            )
-        ),
-        Request("lengths", _VECTOR, "histogram of the lengths of scores, for the clip"),
+        *beginning(design, privacy, n),
+        *early(design),
+        Request("lengths", VECTOR, "histogram of the lengths of scores, for the clip"),
         *([Request(FAR, NUMBER, "rows far out in their columns")] * looks_far(design)),
         *(
             Request(slot, NUMBER, "scores longer than about the clip, to correct it")
             for slot in BEYOND
         ),
-        Request(MIDDLE, 0.0, "score of a Newton step at the first clip"),
-        Request("steepest", NUMBER, "a radius that nearly all rows are within"),
-        *([Request(EXPECTED, NUMBER, "the same, whatever responses are")] * design.family.observed),
-        *_breads(design, 2 * bread * _MATRIX),
-        Request("meat", _VECTOR, "squares of scores, for standard errors"),
-        *(
-            Request(slot, _VECTOR, "score of the dispersion alpha")
-            for slot in DISPERSION
-            if design.family.released
-        ),
+        MIDDLE_STEP,
+        *curvature(design, privacy, n),
+        *ending(design),
     ]
-    left = 1.0 - sum(r.weight for r in aside)
-    growth = _EARLIER ** np.arange(2.0, -1.0, -1.0)
-    middle, *later = left * growth / growth.sum()
-    aside = [replace(r, weight=float(middle)) if r.slot == MIDDLE else r for r in aside]
+    aside, later = left_to_scores(aside, EARLIER)
     inner = 1 / (1 + math.sqrt(_left(design, peeled)))  # the least noise on both together
     last = [
-        Request(f"{part} score {k + 1}", float(share) * of_it, _PURPOSES[part])
+        Request(f"{part} score {k + 1}", share * of_it, _PURPOSES[part])
         for k, share in enumerate(later)
         for part, of_it in zip(_PARTS, (inner, 1 - inner), strict=True)
     ]
     return aside + last
+
+
+def _parts_of_matrices(design: Design, privacy: Privacy, n: float) -> tuple[float, float]:
+    """Of what each takes at most, of Gram matrices and of the curvature."""
+    rare = bool(between_0_and_1(design).any())
+    noisy = blur(design, privacy, n) / (_CLEAR_RARE if rare else CLEAR)
+    part = min(1.0, max(_LEAST_PART, noisy))
+    # Of a rare level the curvature is what noise hides; elsewhere it is as the model expects.
+    return part, part if rare else _LEAST_PART
+
+
+def beginning(design: Design, privacy: Privacy, n: float) -> list[Request]:
+    """The number of rows, what steps start from, and coordinates."""
+    part, _ = _parts_of_matrices(design, privacy, n)
+    start, far = _start(design), _drawn_in(design, privacy, n)
+    return [COUNT, *start, *whitening(part), *far]
+
+
+def early(design: Design) -> list[Request]:
+    """Early steps, each with its clip."""
+    searched = not short_scores(design)
+    return [
+        request
+        for k, slot in enumerate(EARLY, 1)
+        for request in (
+            *([Request(f"length {k}", NUMBER, "length of most scores")] * searched),
+            Request(slot, VECTOR, "score of an early Newton step"),
+        )
+    ]
+
+
+def curvature(design: Design, privacy: Privacy, n: float) -> list[Request]:
+    """The curvature for the last step, and what it is shortened at."""
+    _, part = _parts_of_matrices(design, privacy, n)
+    return [
+        Request("steepest", NUMBER, "a radius that nearly all rows are within"),
+        *([Request(EXPECTED, NUMBER, "the same, whatever responses are")] * design.family.observed),
+        *breads(design, 2 * part * MATRIX),
+    ]
+
+
+def ending(design: Design) -> list[Request]:
+    """What standard errors need, and a dispersion that is released."""
+    return [
+        Request("meat", VECTOR, "squares of scores, for standard errors"),
+        *(
+            Request(slot, VECTOR, "score of the dispersion alpha")
+            for slot in DISPERSION
+            if design.family.released
+        ),
+    ]
+
+
+def left_to_scores(aside: list[Request], earlier: float) -> tuple[list[Request], list[float]]:
+    """Requests with the share of the middle score, and the shares of both last ones.
+
+    They take what is left, each `earlier` of what the next one has.
+    """
+    left = 1.0 - sum(r.weight for r in aside)
+    growth = earlier ** np.arange(2.0, -1.0, -1.0)
+    middle, *later = (float(share) for share in left * growth / growth.sum())
+    return [replace(r, weight=middle) if r.slot == MIDDLE else r for r in aside], later
 
 
 def asked_twice(design: Design) -> bool:
@@ -145,7 +193,7 @@ def asked_twice(design: Design) -> bool:
     return design.family.name == "poisson"
 
 
-def _breads(design: Design, share: float) -> list[Request]:
+def breads(design: Design, share: float) -> list[Request]:
     """The curvature; with half of its share on the way where it is asked again."""
     last = Request("bread", share, "curvature, for the last step")
     if not asked_twice(design):
@@ -167,7 +215,7 @@ def _start(design: Design) -> list[Request]:
     """What steps start from: of a regression with an intercept, or of levels."""
     family = design.family
     if family.name == "multinomial":
-        return [Request("levels", _VECTOR, "rows of each level, to start from")]
+        return [Request("levels", VECTOR, "rows of each level, to start from")]
     if not design.has_intercept:
         return []
     if family == GAUSSIAN:
@@ -186,9 +234,9 @@ def whitening(moments: float = 1.0) -> list[Request]:
     """The questions of `whiten`, with a part of what both Gram matrices take at most."""
     return [
         Request("norm", NUMBER, "a radius that most rows are within"),
-        Request("gram", moments * _MATRIX, "second moments of the columns"),
+        Request("gram", moments * MATRIX, "second moments of the columns"),
         Request("reach", NUMBER, "a radius that most whitened rows are within"),
-        Request("whitened gram", moments * _MATRIX, "second moments in whitened coordinates"),
+        Request("whitened gram", moments * MATRIX, "second moments in whitened coordinates"),
     ]
 
 
@@ -236,7 +284,7 @@ def last_noise(plan: Plan, design: Design, peeled: bool) -> float:
 
     Of outer parts that may be replaced by nothing, what that leaves of their variance.
     """
-    half = _at_clip(design, 0.5)
+    half = at_clip(design, 0.5)
     variances = [
         sum(
             left * plan.noise(half, f"{part} score {k + 1}").sd ** 2
@@ -249,11 +297,12 @@ def last_noise(plan: Plan, design: Design, peeled: bool) -> float:
 
 def all_noise(plan: Plan, design: Design, peeled: bool) -> float:
     """The same of these and the middle score: of where a fit ends, as far as its clips agree."""
-    middle = plan.noise(_at_clip(design, 1.0), MIDDLE).sd
+    middle = plan.noise(at_clip(design, 1.0), MIDDLE).sd
     return 1 / math.hypot(1 / last_noise(plan, design, peeled), 1 / middle)
 
 
-def _at_clip(design: Design, clip: float) -> WhitenedScore:
+def at_clip(design: Design, clip: float) -> WhitenedScore:
+    """A score of so many columns, wherever it is asked."""
     d = len(design.names)
     return WhitenedScore(np.eye(d), np.zeros(d), clip)
 

@@ -38,7 +38,7 @@ from dpstats.estimators.central.newton.conclusion import (
 )
 from dpstats.estimators.central.newton.curvature import FLOOR, shape_doubt
 from dpstats.estimators.central.newton.identification import NOTHING
-from dpstats.estimators.central.newton.questions import ExpectedRows, Questions
+from dpstats.estimators.central.newton.questions import Bread, ExpectedRows, OnTheWay, Questions
 from dpstats.estimators.central.newton.secant import SecantCurvature, along, untold
 from dpstats.estimators.central.newton.whitening import Metric, coordinates
 from dpstats.estimators.numerics.entrywise import average, operator_norm, symmetric_pattern
@@ -60,7 +60,7 @@ from dpstats.queries import Query
 if TYPE_CHECKING:
     from dpstats.design import Design
 
-__all__ = ["Bread", "Climb", "WhitenedRows", "solved", "whitened"]
+__all__ = ["Climb", "WhitenedRows", "solved", "whitened"]
 
 Array = NDArray[np.float64]
 
@@ -93,20 +93,6 @@ def solved(matrix: Array, vector: Array) -> Array:
     """The solution of a linear system."""
     solution: Array = np.asarray(np.linalg.solve(matrix, vector), dtype=np.float64)
     return solution
-
-
-class Bread(NamedTuple):
-    """A curvature, its entry variances, its mean eigenvalue, and how far out rows lie.
-
-    It was asked `at` some coefficients, of rows shortened at `radius`.
-    """
-
-    matrix: Array
-    variances: Array
-    level: float
-    leverage: float
-    at: Array
-    radius: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,14 +160,13 @@ class Climb(ABC):
 
     def later(self, b: Array, clip: float, spread: float) -> tuple[Conclusion, dict[str, float]]:
         """The steps that are taken once the clip of the early ones is known."""
-        law, b, middle, bread = self.tails(b, clip)
-        clip = law.best(last_noise(self.holder.plan, self.design, self.peeled), b.size)
+        clip, b, middle, bread, law = self.on_the_way(b, clip)
         bread = bread or self.bread(b, clip)
         first = self.last(0, b, clip)
         score = whole(first, self.peeled)
         bread, _ = self.carried(bread, b)
         b = self.corrected(b, self.bounded(b + self.late_step(b, score, bread)))
-        foresee(self.holder, [*self.halves(b, clip), self.squares(b, clip)])
+        foresee(self.holder, [*self.parts(b, clip), self.squares(b, clip)])
         second = self.last(1, b, clip)
         bread, told = self.told(bread, as_asked(first), as_asked(second), clip)
         both = pool_scores(first, second, bread.matrix)
@@ -189,10 +174,7 @@ class Climb(ABC):
         at, score = join_scores(middle, ScoreAt(both.at, score), bread.matrix)
         meat = self.meat(b, clip, bread.matrix) * self.n / max(self.n - b.size, 1.0)
 
-        model, along = self.outer_score(at, clip), self.found.metric.far_direction
-        beyond, anywhere, leaning = beyond_clip(law, clip, score, model, along, self.peeled)
-        # Of rows that were drawn in too little is told to extrapolate.
-        added = beyond if along is None else np.zeros_like(beyond)
+        added, anywhere, seen = self.beyond(law, clip, ScoreAt(at, score))
         step = self.bent(at, solved(bread.matrix, score.total + added))
         if self.family != GAUSSIAN:  # on the last step the curvature may change as much again
             anywhere = anywhere + told.again(step)
@@ -212,14 +194,8 @@ class Climb(ABC):
         ending = Whole(score.total + added, score.variance, score.lean)
         found = found.moved(self.within_reach(found))
         found = found._replace(unbounded=self.unbounded(ScoreAt(at, ending)))
-        said = {
-            "clip": clip,
-            "scores beyond the clip": min(law.number(clip), self.n),
-            "lean of long scores": leaning,
-            "leverage": bread.leverage,
-            "last step": clear_of_noise(solution),
-        }
-        return found, said
+        said = {"clip": clip, "leverage": bread.leverage, "last step": clear_of_noise(solution)}
+        return found, said | seen
 
     def leapt(self, b: Array, to: Array) -> Array:
         """Where a step ends that is no longer than rows that are not normal can bear."""
@@ -324,7 +300,7 @@ class Climb(ABC):
             clip = self.early_clip(k, b, clip)
             spread = spread or self.prior_spread(clip)
             score, noise = self.score(slot, b, clip)
-            b = self.stepped(b, score, noise, self.early_kept)
+            b = self.stepped(b, score, noise, self.early_kept, 2 * (self.early_kept < 1))
         return b, clip, spread
 
     def score(self, slot: str, b: Array, clip: float, inner: float = 0.0) -> tuple[Array, float]:
@@ -332,23 +308,21 @@ class Climb(ABC):
         answer = self.holder.ask(self.asks.score(b, clip, inner), slot)
         return answer.value, answer.noise.sd
 
-    def stepped(self, b: Array, score: Array, noise: float, kept: float) -> Array:
+    def stepped(self, b: Array, score: Array, noise: float, kept: float, spared: int = 0) -> Array:
         """Coefficients after a step, shrunk by the size of its noise (positive-part James-Stein).
 
-        `kept` is the slope of the clipped score as a share of that of the whole.
+        `kept` is the slope of the clipped score as a share of that of the whole; `spared` is how
+        many coordinates fewer are taken to be noise.
         """
         squared = max(float(score @ score), 1e-300)
-        d = b.size if kept == 1.0 else max(b.size - 2, 0)
+        d = max(b.size - spared, 0)
         shrunk = score * max(0.0, 1 - d * noise**2 / squared)
         return self.bounded(self.rows.to(b, shrunk / (kept * self.found.mass)))
 
     # -- the clip ---------------------------------------------------------------------------
 
-    def tails(self, b: Array, clip: float) -> tuple[TailLaw, Array, ScoreAt, Bread | None]:
-        """What is known of long scores, coefficients after a step on the way, and its score.
-
-        And the curvature that it was by, where that was asked.
-        """
+    def on_the_way(self, b: Array, clip: float) -> OnTheWay:
+        """The clip, by what counts tell of long scores, before and after a middle step."""
         edges = self.edges(b, clip)
         answer = self.holder.ask(self.asks.histogram(b, edges), "lengths")
         one = self.holder.plan.noise(self.asks.count(b, 1.0), BEYOND[0]).sd
@@ -367,17 +341,39 @@ class Climb(ABC):
             law = law.far_out(float(edges[-1]) if one > 1 else math.inf)
         noise = last_noise(self.holder.plan, self.design, self.peeled)
         law = self.counted(law, BEYOND[0], b, noise, _FARTHER)
-        clip = law.best(noise, b.size)
+        b, middle, bread = self.middle_step(b, law.best(noise, b.size), 1.0)
+        law = self.counted(law, BEYOND[1], b, noise, 1.0)
+        law = self.counted(law, BEYOND[2], b, noise, _FARTHER)
+        return OnTheWay(law.best(noise, b.size), b, middle, bread, law)
+
+    def middle_step(
+        self, b: Array, clip: float, kept: float
+    ) -> tuple[Array, ScoreAt, Bread | None]:
+        """Coefficients after it, its score, and the curvature that it was by, where it was asked.
+
+        `kept` is the slope of the clipped score as a share of that of the whole.
+        """
         bread = self.bread(b, clip) if asked_twice(self.design) else None
         score, spread = self.score(MIDDLE, b, clip)
         middle = ScoreAt(b, Whole(score, spread**2, np.zeros_like(b)))
         if bread is None:
-            b = self.corrected(b, self.stepped(b, score, spread, 1.0))
-        else:
-            to = self.bounded(b + self.late_step(b, middle.score, bread))
-            b = self.corrected(b, self.leapt(b, to))
-        law = self.counted(law, BEYOND[1], b, noise, 1.0)
-        return self.counted(law, BEYOND[2], b, noise, _FARTHER), b, middle, bread
+            return self.corrected(b, self.stepped(b, score, spread, kept)), middle, None
+        to = self.bounded(b + self.late_step(b, middle.score, bread))
+        return self.corrected(b, self.leapt(b, to)), middle, bread
+
+    def beyond(
+        self, law: TailLaw | None, clip: float, last: ScoreAt
+    ) -> tuple[Array, Array, dict[str, float]]:
+        """What the clip leaves out of the last score, the variance allowed for it, what is said."""
+        assert law is not None
+        model, along = self.outer_score(last.at, clip), self.found.metric.far_direction
+        beyond, anywhere, lean = beyond_clip(law, clip, last.score, model, along, self.peeled)
+        seen = {
+            "scores beyond the clip": min(law.number(clip), self.n),
+            "lean of long scores": lean,
+        }
+        # Of rows that were drawn in too little is told to extrapolate.
+        return (beyond if along is None else np.zeros_like(beyond)), anywhere, seen
 
     def counted(self, law: TailLaw, slot: str, b: Array, noise: float, farther: float) -> TailLaw:
         """The law given also how many scores are so much longer than the clip that is best.
@@ -398,9 +394,9 @@ class Climb(ABC):
         outer, outer_noise = self.score(f"outer score {k + 1}", b, clip, clip / 2)
         return SplitScore(b, inner, noise, outer, outer_noise)
 
-    def halves(self, b: Array, clip: float) -> tuple[Query, Query]:
+    def parts(self, b: Array, clip: float) -> list[Query]:
         """What one of the last two scores is asked by."""
-        return self.asks.score(b, clip / 2, 0.0), self.asks.score(b, clip, clip / 2)
+        return [self.asks.score(b, clip / 2, 0.0), self.asks.score(b, clip, clip / 2)]
 
     @property
     def each(self) -> bool:

@@ -27,7 +27,6 @@ __all__ = [
     "EFFECT",
     "Conclusion",
     "Solution",
-    "clear_of_doubt",
     "clear_of_noise",
     "conclude",
     "presumed_effect",
@@ -101,19 +100,6 @@ def clear_of_noise(solution: Solution) -> float:
     """
     squared = float(solution.step @ solution.step)
     noise = solution.noise * float(np.square(np.linalg.pinv(solution.bread)).sum())
-    return math.sqrt(squared - noise) if squared > NOTHING**2 * noise else 0.0
-
-
-def clear_of_doubt(solution: Solution) -> float:
-    """The same along directions alone whose curvature is clear of its noise.
-
-    Of others an interval reaches all that score and curvature do not contradict, whatever the step.
-    """
-    values, basis = np.linalg.eigh(solution.bread)
-    faint = Faint.in_noise(CLEAR, values, basis, solution.variances).directions
-    sure = np.linalg.norm(faint.T @ basis, axis=0) < _MIXED
-    squared = float(np.square(basis.T @ solution.step)[sure].sum())
-    noise = solution.noise * float(np.square(1 / values[sure]).sum())
     return math.sqrt(squared - noise) if squared > NOTHING**2 * noise else 0.0
 
 

@@ -9,21 +9,21 @@ from numpy.typing import NDArray
 
 from dpstats.estimators.numerics.entrywise import average, symmetric_pattern
 
-__all__ = ["FLOOR", "drawn_to", "shape_doubt", "shown_doubt"]
+__all__ = ["DOUBT", "FLOOR", "drawn_to", "shape_doubt", "shown_doubt"]
 
 Array = NDArray[np.float64]
 
 FLOOR = 0.7  # ratio: least eigenvalues of a noisy matrix to the operator norm of its noise
-_DOUBT = 0.45  # ratio: error of the shape that a model expects of a matrix, at most
+DOUBT = 0.45  # ratio: error of the shape that a model expects of a matrix, at most
 
 
 def shape_doubt(level: float, d: int) -> float:
     """Variance of each entry, at most, of an expected shape (d, d) with this mean eigenvalue.
 
-    Its operator norm is `_DOUBT` of the level: that of a symmetric matrix of independent entries
+    Its operator norm is `DOUBT` of the level: that of a symmetric matrix of independent entries
     of variance v is about twice the root of d v, and half of that is allowed to each sign.
     """
-    return (_DOUBT * level) ** 2 / (2 * d)
+    return (DOUBT * level) ** 2 / (2 * d)
 
 
 def shown_doubt(gap: Array, own: Array) -> float:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.estimators.central.newton.budget import resolved
-from dpstats.estimators.central.newton.climb import Bread, Climb, whitened
+from dpstats.estimators.central.newton.climb import Climb, whitened
 from dpstats.estimators.central.newton.conclusion import Conclusion, presumed_effect
 from dpstats.estimators.central.newton.curvature import drawn_to
 from dpstats.estimators.central.newton.levels_rows import LevelRows
@@ -23,6 +23,7 @@ from dpstats.estimators.central.newton.likelihood import (
     longest_step,
     prior_sd,
 )
+from dpstats.estimators.central.newton.questions import Bread
 from dpstats.estimators.central.newton.remarks import far_out, not_identified, off_model
 from dpstats.estimators.central.newton.whitening import FAR_ROW, REACHED
 from dpstats.estimators.central.sandwich import noisy_count
@@ -207,9 +208,9 @@ class _LevelsClimb(Climb):
         held = np.clip(mean, usual - most, usual + most)
         return self.constant(held) + (to - self.constant(mean)) * factor
 
-    def stepped(self, b: Array, score: Array, noise: float, kept: float) -> Array:
+    def stepped(self, b: Array, score: Array, noise: float, kept: float, spared: int = 0) -> Array:
         """A step no longer than rows that are not normal can bear, as of a logit."""
-        to = super().stepped(b, score, noise, kept)
+        to = super().stepped(b, score, noise, kept, spared)
         changed = (self.rows.predictors(to) - self.rows.predictors(b)).std(axis=0).max()
         most = longest_step("logit", self.rarer(b))
         shorter: Array = b + (to - b) * min(1.0, most / max(float(changed), 1e-300))
@@ -238,7 +239,7 @@ class _LevelsClimb(Climb):
         longer = float(length) / float(np.quantile(self.rows.lengths, reached))
         radius = float(np.quantile(sizes, reached)) * max(1.0, longer)
         curvature = self.asks.curvature(b, clip, radius)
-        foresee(self.holder, [curvature, *self.halves(b, clip)])
+        foresee(self.holder, [curvature, *self.parts(b, clip)])
         answer = self.holder.ask(curvature, "bread")
 
         matrix, variances, level = drawn_to(

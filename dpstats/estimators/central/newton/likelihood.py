@@ -24,13 +24,13 @@ from dpstats.estimators.central.newton.budget import (
     resolved,
     short_scores,
 )
-from dpstats.estimators.central.newton.climb import Bread, Climb, solved, whitened
+from dpstats.estimators.central.newton.climb import Climb, solved, whitened
 from dpstats.estimators.central.newton.conclusion import EFFECT, Conclusion, response_spread
 from dpstats.estimators.central.newton.curvature import drawn_to
 from dpstats.estimators.central.newton.far_rows import far_columns
 from dpstats.estimators.central.newton.identification import NOTHING
 from dpstats.estimators.central.newton.normal_rows import NormalRows, SplitRows
-from dpstats.estimators.central.newton.questions import PredictorQuestions
+from dpstats.estimators.central.newton.questions import Bread, PredictorQuestions
 from dpstats.estimators.central.newton.rare_levels import LevelSums
 from dpstats.estimators.central.newton.remarks import (
     far_out,
@@ -112,7 +112,9 @@ def _normal_quantile(share: float) -> float:
     return float(ndtri(share))
 
 
-def maximize(holder: Holder[Query], design: Design) -> CoefficientEstimate:
+def maximize(
+    holder: Holder[Query], design: Design, climb: type[PredictorClimb] | None = None
+) -> CoefficientEstimate:
     """Whiten, step, choose the clip, step twice, and conclude."""
     n = noisy_count(holder, len(design.names))
     level, offset_mean, offset_sd = _start(holder, design, n)
@@ -120,8 +122,9 @@ def maximize(holder: Holder[Query], design: Design) -> CoefficientEstimate:
     rows = NormalRows(design.family, found.centre, found.cov, offset_mean, offset_sd)
     asks = PredictorQuestions(found.metric.w, design.family)
     far = found.metric.far
-    climb = PredictorClimb(holder, design, found, asks, n, rows, level, far).looked_far()
-    return climb.reported(*climb.fit())
+    kind = climb or PredictorClimb
+    ready = kind(holder, design, found, asks, n, rows, level, far).looked_far()
+    return ready.reported(*ready.fit())
 
 
 def _start(holder: Holder[Query], design: Design, n: float) -> tuple[float, float, float]:
@@ -232,11 +235,14 @@ class PredictorClimb(Climb):
         grid = before * np.geomspace(1 / 16, 2.0, 17)
         if k == 0:
             grid = longest * np.geomspace(_WIDEST, 1.0, 65)
-        query = LengthQuantile(
-            grid, _EARLY_QUANTILE, self.asks.w.T, self.asks.w @ b, "score", family
-        )
-        (clip,), _ = self.holder.ask(query, f"length {k + 1}")
-        return float(clip)
+        return self.length(f"length {k + 1}", b, grid, _EARLY_QUANTILE)
+
+    def length(self, slot: str, b: Array, grid: Array, share: float) -> float:
+        """One of these lengths, that this share of all scores is within."""
+        w = self.asks.w
+        query = LengthQuantile(grid, share, w.T, w @ b, "score", self.family)
+        (found,), _ = self.holder.ask(query, slot)
+        return float(found)
 
     def bounded(self, to: Array) -> Array:
         """Coefficients drawn back to where predictors vary by a public number at most."""
@@ -248,14 +254,14 @@ class PredictorClimb(Climb):
         drawn: Array = held * constant + varying
         return drawn if constant.any() else to * min(1.0, limit / max(self.rows.spread(to), 1e-300))
 
-    def stepped(self, b: Array, score: Array, noise: float, kept: float) -> Array:
+    def stepped(self, b: Array, score: Array, noise: float, kept: float, spared: int = 0) -> Array:
         """A step as of every law, no longer than rows that are not normal can bear.
 
         Counts, and events where they are rare, have means that grow as exponentials do. A factor
         then has other means than normal rows of its variance, by a multiple on the way of one long
         step, from where the next steps do not come back.
         """
-        return self.leapt(b, super().stepped(b, score, noise, kept))
+        return self.leapt(b, super().stepped(b, score, noise, kept, spared))
 
     def leapt(self, b: Array, to: Array) -> Array:
         """Where a step ends that is no longer than rows that are not normal can bear."""
@@ -337,9 +343,9 @@ class PredictorClimb(Climb):
         missed = self.holder.plan.noise(query, "steepest").sd / self.n
         leverage = far_out(float(far) / float(roots.max()), reached, missed, d)
         curvature = self.asks.curvature(b, clip, float(radius))
-        then = [self.asks.score(b, clip, 0.0)] if asked_twice(self.design) else self.halves(b, clip)
+        then = [self.asks.score(b, clip, 0.0)] if asked_twice(self.design) else self.parts(b, clip)
         foresee(self.holder, [curvature, *then])
-        drawn = self._drawn(curvature, "bread", b)
+        drawn = self.drawn(curvature, "bread", b)
         return Bread(*drawn, max(leverage, self.leverage), b, float(radius))
 
     def there(self, bread: Bread, after: Array, clip: float) -> tuple[Bread, bool]:
@@ -347,16 +353,13 @@ class PredictorClimb(Climb):
         if not asked_twice(self.design):
             return super().there(bread, after, clip)
         query = self.asks.curvature(after, clip, bread.radius)
-        matrix, variances, level = self._drawn(query, LAST_BREAD, after)
+        matrix, variances, level = self.drawn(query, LAST_BREAD, after)
         again = bread._replace(matrix=matrix, variances=variances, level=level, at=after)
         return again, True
 
-    def _drawn(self, query: Query, slot: str, b: Array) -> tuple[Array, Array, float]:
+    def drawn(self, query: Query, slot: str, b: Array) -> tuple[Array, Array, float]:
         """A curvature at `b`, averaged with what the model expects, its variances and its level."""
+        model = self.between(self.start, b).curvature(b)
+        moments = self.found.metric.variances / self.n**2
         answer = self.holder.ask(query, slot)
-        return drawn_to(
-            answer.value,
-            answer.noise.sd,
-            self.between(self.start, b).curvature(b),
-            self.found.metric.variances / self.n**2,
-        )
+        return drawn_to(answer.value, answer.noise.sd, model, moments)

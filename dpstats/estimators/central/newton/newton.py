@@ -11,19 +11,23 @@ from dpstats.estimators.base import need_delta
 from dpstats.estimators.bounds import (
     GLM_LOWER,
     GRAM_SEEN,
+    LINEAR,
     LINEAR_LOWER,
     NEWTON,
     NEWTON_UPPER,
     SMALL_DELTA,
 )
 from dpstats.estimators.central.counted import CountingMethod, counted_plan
+from dpstats.estimators.central.newton.bounded import (
+    BoundedClimb,
+    bounded_requests,
+    bounded_variances,
+)
 from dpstats.estimators.central.newton.budget import peels, requests
 from dpstats.estimators.central.newton.expectation import predicted
 from dpstats.estimators.central.newton.likelihood import maximize
-from dpstats.estimators.central.newton.robust import glm as robust_glm
-from dpstats.estimators.central.newton.robust import ols as robust_ols
 from dpstats.estimators.central.scales.search import in_found_scales, with_scales, without_scales
-from dpstats.estimators.sources import CAI, DONG, GANESH, SCORE_ATTACK, TANG
+from dpstats.estimators.sources import CAI, DONG, GANESH, KRASKER, KUNSCH, SCORE_ATTACK, TANG
 from dpstats.families import RELEASED, SUPPORTED
 from dpstats.privacy import Privacy
 from dpstats.protocol import CoefficientEstimate, Holder, Options, Plan
@@ -43,6 +47,43 @@ _NOISE = (
     "their squares sqrt(2) C^2, C^2), composed exactly as one Gaussian mechanism."
 )
 _FEW_LONG = Assumption("No few rows carry the answer: scores longer than the clip add up to little")
+_BOUNDED = Theory(
+    estimand=(
+        "the coefficients of the model; where its mean is not right, the root of scores of bounded "
+        "length"
+    ),
+    guarantee=_NOISE,
+    assumptions=(
+        Assumption("The law of the response is that of the model, given the columns"),
+        Assumption("Linear predictors vary by no more than a few units"),
+        GRAM_SEEN,
+        SMALL_DELTA,
+    ),
+    upper=NEWTON_UPPER,
+    lower=GLM_LOWER,
+    citations=(
+        KUNSCH.at("conditionally unbiased scores of least variance"),
+        NEWTON,
+        GANESH.at("noisy Newton steps for logistic regression"),
+        SCORE_ATTACK,
+    ),
+)
+_BOUNDED_LINEAR = replace(
+    _BOUNDED,
+    assumptions=(
+        LINEAR,
+        Assumption("Residuals are symmetric about it"),
+        GRAM_SEEN,
+        SMALL_DELTA,
+    ),
+    lower=LINEAR_LOWER,
+    citations=(
+        KRASKER.at("scores of bounded length"),
+        NEWTON,
+        DONG.at("Corollary 3.3"),
+        CAI.at("Theorem 4.1"),
+    ),
+)
 _LINEAR = Theory(
     estimand=(
         "the least-squares coefficients of these rows, which are those of the best linear "
@@ -53,7 +94,7 @@ _LINEAR = Theory(
     upper=NEWTON_UPPER,
     lower=LINEAR_LOWER,
     citations=(NEWTON, TANG.at("BoostedAdaSSP"), DONG.at("Corollary 3.3"), CAI.at("Theorem 4.1")),
-    variants={("target=robust",): robust_ols.THEORY},
+    variants={("target=robust",): _BOUNDED_LINEAR},
 )
 _GENERALIZED = Theory(
     estimand=(
@@ -70,7 +111,7 @@ _GENERALIZED = Theory(
     upper=NEWTON_UPPER,
     lower=GLM_LOWER,
     citations=(NEWTON, GANESH.at("noisy Newton steps for logistic regression"), SCORE_ATTACK),
-    variants={("target=robust",): robust_glm.THEORY},
+    variants={("target=robust",): _BOUNDED},
 )
 
 
@@ -139,9 +180,13 @@ class Newton(CountingMethod[CoefficientEstimate]):
     with C of order sqrt(d): an error of d sqrt(log(1/delta)) / (n eps) in prediction norm, whatever
     the condition number, once the noise resolves the Gram matrices.
 
-    *Target.* ``target="robust"`` is a bounded-influence regression: rows far out are weighted down
-    and residuals clipped as tightly as the noise asks for. Where the model is right it has the same
-    coefficients and less noise; where it is not, it answers another question.
+    *Target.* ``target="robust"`` is a bounded-influence regression: the root of scores of bounded
+    length, ``z psi`` with ``psi = clip(r - c, -C / ||z||, C / ||z||)`` and c such that psi has mean
+    zero given the columns, under the model (`BoundedFamily`). No clip moves that root where the
+    model is right. So nothing is asked of what it leaves out (step 4), and C is the widest within
+    3 % of the least variance under the model, noise in the account. How far responses spread is
+    told by a quantile of lengths, after the early steps. Where the model is not right, it answers
+    another question. Its last scores are asked whole, and D is what clips leave of the information.
 
     *Weights.* A weighted row counts times the root of its weight, and so does its residual: its
     score carries the weight, and what is clipped is the length of that. Sensitivities are those of
@@ -183,30 +228,29 @@ class Newton(CountingMethod[CoefficientEstimate]):
         asked = options.get("target", "mle")
         if not among(asked, _TARGETS):
             raise OptionError(f"target={given(asked)}: allowed are 'mle' and 'robust'.")
-        if _TARGETS[asked] == "robust":
-            law = design.family
-            if (law.name, law.link) not in self._robust.families:
-                raise OptionError(
-                    f"target={asked!r}: no robust score of {law} is known here; target='mle' fits "
-                    "it by maximum likelihood."
-                )
-            plan = self._robust.plan(design, privacy, n)
-            return replace(plan, options={"target": "robust", **plan.options})
         if design.family.released and design.weights is not None:
             raise OptionError(
                 f"alpha={RELEASED!r} with weights={design.weights.name!r}: the dispersion of "
                 "weighted rows is not in this release; give alpha, a public number."
             )
-        asks = with_scales(requests(design, privacy, n, peels(design)), design, privacy, n)
-        plan = counted_plan(self, design, privacy, n, asks, {"target": "mle"})
-        return without_scales(predicted(plan, design), design)
+        target = _TARGETS[asked]
+        if target == "robust" and design.weights is not None:
+            raise OptionError(
+                f"target={asked!r} with weights={design.weights.name!r}: how far a weighted "
+                "response spreads is not known here; target='mle' takes weights."
+            )
+        robust = target == "robust"
+        asks = (
+            bounded_requests(design, privacy, n)
+            if robust
+            else requests(design, privacy, n, peels(design))
+        )
+        asks = with_scales(asks, design, privacy, n)
+        plan = counted_plan(self, design, privacy, n, asks, {"target": target})
+        variances = bounded_variances if robust else None
+        return without_scales(predicted(plan, design, variances), design)
 
     def _fit(self, holder: Holder[Query], design: Design, plan: Plan) -> CoefficientEstimate:
         """Whiten, step, and ask for what standard errors need."""
-        if plan.options["target"] == "robust":
-            return self._robust._fit(holder, design, plan)
-        return in_found_scales(maximize, holder, design)
-
-    @property
-    def _robust(self) -> robust_ols.RobustOLS | robust_glm.RobustGLM:
-        return robust_ols.RobustOLS() if self.model == "ols" else robust_glm.RobustGLM(self.model)
+        climb = BoundedClimb if plan.options["target"] == "robust" else None
+        return in_found_scales(lambda h, scaled: maximize(h, scaled, climb), holder, design)

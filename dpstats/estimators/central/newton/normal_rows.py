@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from dpstats.estimators.base import floor_eigenvalues
 from dpstats.families import Family
 
-__all__ = ["NormalRows", "SplitRows"]
+__all__ = ["NOWHERE", "NormalPredictor", "NormalRows", "SplitRows"]
 
 Array = NDArray[np.float64]
 
@@ -20,7 +21,7 @@ _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(17)
 _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()  # numerical: weights that add up to 1
 # numerical: polynomials at the nodes
 _HERMITE = np.array([np.ones_like(_NODES), _NODES, _NODES**2 - 1])
-_CHANCES = (np.arange(200) + 0.5) / 200  # numerical: of a normal number, where clips bend
+_CLIPPED = 200  # numerical: nodes of a normal number, where clips bend
 _LEAST_SD = 1e-9  # numerical: of a predictor that varies
 _FLAT, _HUGE = 1e-200, 1e100  # numerical: least curvature, and steps whose squares overflow
 _APART = 1e-5  # numerical: of two predictors, over their size, below which they are one
@@ -28,6 +29,28 @@ _APART = 1e-5  # numerical: of two predictors, over their size, below which they
 _ITERATIONS, _HALVINGS, _LONGEST_STEP = 12, 8, 3.0
 _LEAST_PART = 0.001  # numerical: share of rows of a level that they are split by, at least
 _LEAST_CURVATURE = 0.001  # numerical: eigenvalues of a curvature to their mean, at least
+
+
+@dataclass(frozen=True)
+class NormalPredictor:
+    """A normal linear predictor, or offset."""
+
+    mean: float
+    sd: float
+
+    @cached_property
+    def eta(self) -> Array:
+        """Quadrature nodes; shape (m,)."""
+        nodes: Array = self.mean + self.sd * _NODES
+        return nodes
+
+    def average(self, values: Array) -> Array:
+        """``E f`` from values of f at the nodes, in the last axis."""
+        averaged: Array = values @ _WEIGHTS
+        return averaged
+
+
+NOWHERE = NormalPredictor(0.0, 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,17 +182,11 @@ class NormalRows:
     def outer_score(self, b: Array, clip: float) -> Array:
         """Mean of what `clip` leaves of scores of binary responses beyond half of it.
 
-        It is none of scores in full, but the rarer answer has the longer ones. In whitened
-        coordinates z'z is ``a'a + u'u g^2`` and a chi squared number that is independent of g.
+        It is none of scores in full, but the rarer answer has the longer ones.
         """
-        from scipy.special import gammaincinv, ndtri
-
+        g, length = self.lengths(b, _CLIPPED)
         mean, sd = self.predictor(b)
-        g, u = ndtri(_CHANCES)[:, None], self._along(b)[2]
-        base = float(self.centre @ self.centre)
-        freedom = b.size - base - float(u.any())
-        rest = 2 * gammaincinv(freedom / 2, _CHANCES) if freedom > _LEAST_SD else np.zeros(1)
-        length, eta = np.sqrt(base + float(u @ u) * g**2 + rest), mean + sd * g
+        eta, u = mean + sd * g, self._along(b)[2]
         yes, outer = self.family.mean(eta), np.zeros_like(length)
         for y, chance in ((0.0, 1 - yes), (1.0, yes)):
             r = self.family.residual(np.full_like(eta, y), eta)
@@ -177,6 +194,21 @@ class NormalRows:
             outer += chance * np.sign(r) * kept / np.maximum(length, _LEAST_SD)
         first: Array = self.centre * outer.mean() + u * (outer * g).mean()
         return first
+
+    def lengths(self, b: Array, nodes: int) -> tuple[Array, Array]:
+        """Quantiles of g, of shape (nodes, 1), and, beside each, of the lengths of rows with it.
+
+        In whitened coordinates z'z is ``a'a + u'u g^2`` and a chi squared number that is
+        independent of g.
+        """
+        from scipy.special import gammaincinv, ndtri
+
+        chances = (np.arange(nodes) + 0.5) / nodes
+        g, u = ndtri(chances)[:, None], self._along(b)[2]
+        base = float(self.centre @ self.centre)
+        freedom = b.size - base - float(u.any())
+        rest = 2 * gammaincinv(freedom / 2, chances) if freedom > _LEAST_SD else np.zeros(1)
+        return g, np.sqrt(base + float(u @ u) * g**2 + rest)
 
     def _first(self, b: Array) -> Array:
         """``E z mean(z'b)``."""

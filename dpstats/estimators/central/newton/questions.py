@@ -1,13 +1,15 @@
-"""What a climb asks of rows at some coefficients: of one linear predictor here."""
+"""What a climb asks of rows at some coefficients, of one linear predictor here, and has found."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstats.estimators.numerics.parts import ScoreAt
+from dpstats.estimators.numerics.tail_law import TailLaw
 from dpstats.families import Family
 from dpstats.queries import (
     NormCount,
@@ -18,7 +20,7 @@ from dpstats.queries import (
     WhitenedScore,
 )
 
-__all__ = ["ExpectedRows", "PredictorQuestions", "Questions"]
+__all__ = ["Bread", "ExpectedRows", "OnTheWay", "PredictorQuestions", "Questions"]
 
 Array = NDArray[np.float64]
 
@@ -31,6 +33,33 @@ class ExpectedRows(Protocol):
 
     def to(self, b: Array, score: Array) -> Array:
         """Coefficients at which rows would have this mean `score` at `b`."""
+
+
+class Bread(NamedTuple):
+    """A curvature, its entry variances, its mean eigenvalue, and how far out rows lie.
+
+    It was asked `at` some coefficients, of rows shortened at `radius`.
+    """
+
+    matrix: Array
+    variances: Array
+    level: float
+    leverage: float
+    at: Array
+    radius: float
+
+
+class OnTheWay(NamedTuple):
+    """The clip of the last steps, where they begin, and what was asked on the way to them.
+
+    `law` is that of the lengths of scores, where what a clip leaves out is asked for.
+    """
+
+    clip: float
+    b: Array
+    middle: ScoreAt
+    bread: Bread | None
+    law: TailLaw | None
 
 
 class Questions(Protocol):

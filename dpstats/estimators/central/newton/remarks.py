@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 __all__ = [
     "blur_warnings",
     "covering",
+    "far_from_typical",
     "far_out",
     "nearly_none",
-    "nearly_separated",
     "not_at_rest",
     "not_identified",
     "off_model",
@@ -32,6 +32,7 @@ __all__ = [
 _FAR_OUT, _LEANING = 0.52, 2.0
 _AT_REST = 0.5  # wording: change of linear predictors on the last step, below which it was the last
 _REMARKABLE = 0.3  # wording: dispersion of counts
+_MANY_FAR = 0.01  # wording: share of scores far from typical
 _USUAL = 1.15  # wording: length that normal rows may seem to have, over what they have
 
 
@@ -154,13 +155,17 @@ def not_at_rest(step: float) -> tuple[str, ...]:
     )
 
 
-def nearly_separated(spread: float, most: float) -> tuple[str, ...]:
-    """Where linear predictors vary by so much that steps are held back."""
-    if spread <= most:
+def far_from_typical(share: float) -> tuple[str, ...]:
+    """Where many scores are six times as long as they would be of a response that spreads as most.
+
+    The share is what noise does not explain.
+    """
+    if share <= _MANY_FAR:
         return ()
     return (
-        f"Linear predictors have a standard deviation of {spread:.2g}, as where they nearly "
-        "separate the responses. Coefficients may be too small by more than their intervals say.",
+        f"About {share:.1%} of the scores are six times as long as a typical one or longer: the "
+        "response is mostly constant or extremely heavy-tailed. Scores of bounded length may not "
+        "describe its mean; consider a transformation, or target='mle'.",
     )
 
 
@@ -181,8 +186,8 @@ def overdispersed(dispersion: float) -> tuple[str, ...]:
         return ()
     return (
         "Counts vary more than Poisson ones do: their variance is about "
-        f"mu + {dispersion:.2g} mu^2. Standard errors allow for it, but what clips cut off is "
-        "taken to be negative binomial: where it is not, the intercept may be off.",
+        f"mu + {dispersion:.2g} mu^2. Standard errors allow for it, but residuals are centred as "
+        "those of negative binomial counts: where they are not, the intercept may be off.",
     )
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.estimators.central.newton.robust.glm_law import NOTHING, NormalPredictor
+from dpstats.estimators.central.newton.normal_rows import NOWHERE, NormalPredictor
 from dpstats.families import BINOMIAL, GAUSSIAN, POISSON, Family
 from dpstats.families.damped import DampedFamily
 from dpstats.protocol import Holder
@@ -78,7 +78,7 @@ class Start:
         """Offsets as spread as a uniform law on their declared range."""
         known = self.design.offset
         if known is None:
-            return NOTHING
+            return NOWHERE
         return NormalPredictor(
             (known.lower + known.upper) / 2, (known.upper - known.lower) / math.sqrt(12)
         )

@@ -1,1 +1,0 @@
-"""A bounded-influence regression: leverage weights and residual clips, for correct models."""
