@@ -200,7 +200,7 @@ def test_intervals_without_the_privacy_noise_would_not_cover() -> None:
     setting, rng = SETTINGS["logit"], np.random.default_rng(3)
     hits = []
     for seed in range(40):
-        params, _, (_, _, estimate) = setting.fit(*setting.rows(rng, 3_000), 0.3, seed)
+        params, _, (_, _, estimate) = setting.fit(*setting.rows(rng, 10_000), 0.2, seed)
         rest = estimate.cov - estimate.cov_privacy
         variances = np.diag(setting.design.standardization.to_user(estimate.params, rest)[1])
         hits.append(np.abs(params - setting.beta) < 1.96 * np.sqrt(variances))

@@ -309,7 +309,7 @@ _CASES = [
     Case(WhitenedScore(WHITEN, BETA, 0.3, family=BOUNDED["gamma"]), 2, 0.9),
     Case(ScoreCurvature(WHITEN, BETA, 0.3, 0.4, BOUNDED["gaussian"]), 2, 0.6),
     Case(ScoreCurvature(WHITEN, BETA, 0.3, 0.4, BOUNDED["binomial"]), 2, 0.6),
-    Case(ScoreCurvature(WHITEN, BETA, 0.3, 0.4, BOUNDED["poisson"]), 2, 0.6, offset=True),
+    Case(ScoreCurvature(WHITEN, BETA, 0.3, 0.4, BOUNDED["poisson"]), 2, 0.4, offset=True),
     Case(ScoreSquares(WHITEN, BETA, 0.4, family=BOUNDED["poisson"]), 2, 0.9),
     # families of the default method alone, and weighted rows
     Case(WhitenedScore(WHITEN, BETA, 0.3, family=PROBIT), 2, 0.95),
