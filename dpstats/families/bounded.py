@@ -194,7 +194,10 @@ class BoundedFamily(Family):
     def _clip_of_response(self, eta: Array, limit: Array) -> tuple[Array, Array]:
         """Mean of the response, and the limit in its units, held to where it binds no more."""
         mu = self.mean(eta)
-        unbound = _UNBOUND * np.sqrt(self._variance(mu))
+        sd = np.sqrt(self._variance(mu))
+        # Of whole numbers the next one is 1 away, however rare it is.
+        whole = self.name not in ("gaussian", "gamma")
+        unbound = _UNBOUND * (np.maximum(sd, 1.0) if whole else sd)
         return mu, np.asarray(np.minimum(limit / self.factor(eta), unbound), dtype=np.float64)
 
     def _about(self, mu: Array, c: Array, k: Array) -> tuple[Array, Array]:

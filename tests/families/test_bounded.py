@@ -145,6 +145,17 @@ def test_of_all_scores_with_this_bound_and_mean_zero_it_has_the_least_variance()
             assert variance(other) >= variance(best) * (1 - 1e-9)
 
 
+@pytest.mark.parametrize("link", ["logit", "probit", "cloglog"])
+def test_a_clip_that_does_not_bind_leaves_the_rarest_answer_alone(link: str) -> None:
+    family, eta = bounded("binomial", link), np.array([-6.0, -4.0])
+    limit = np.full(2, 1e9)
+    assert family.centre(eta, limit) == pytest.approx(np.zeros(2), abs=1e-12)
+    for rarest in (bounded("binomial", "logit"), bounded("poisson", "log")):
+        far = np.full(1, -25.0)  # one in 7e10
+        assert rarest.centre(far, np.full(1, 5.0)) == pytest.approx([0.0], abs=1e-12)
+        assert rarest.kept(np.ones(1), far, np.full(1, 5.0)) == pytest.approx([1.0])
+
+
 @pytest.mark.parametrize("family", FAMILIES, ids=str)
 def test_nothing_is_not_a_number(family: BoundedFamily) -> None:
     """A number that is none would escape the clip, whatever a predictor and a clip are."""

@@ -257,12 +257,10 @@ class BoundedClimb(PredictorClimb):
     ) -> tuple[Array, Array, dict[str, float]]:
         """Nothing is left out; but centres are those of a law that may not be quite right."""
         assert self.law is not None
-        mean, sd = self.rows.predictor(last.at)
         g, lengths = self.rows.lengths(last.at, _NODES)
-        rows = Rows.of(mean + sd * g, lengths)
+        rows = self.expected(last.at)
         moved = self.law.bias(rows.eta, clip / rows.lengths).reshape(lengths.shape)
-        along = self.rows.cov @ last.at / max(self.rows.spread(last.at), 1e-9)
-        off = DISTRUST * self.n * (self.rows.centre * moved.mean() + along * (moved * g).mean())
+        off = DISTRUST * self.n * self.rows.averaged(last.at, g, moved)
         return np.zeros_like(off), np.outer(off, off), {}
 
     def bread(self, b: Array, clip: float) -> Bread:

@@ -35,7 +35,6 @@ __all__ = [
 
 Array = NDArray[np.float64]
 
-_MIXED = 0.5  # numerical: an eigenvector is among the faint ones, or at right angles to them
 # ratio: of half a range to the scale of its column, at most, where noise would hide that
 _AS_WIDE = 10.0
 # sds: of the response, presumed of the effect of a column between 0 and 1 and of how predictors

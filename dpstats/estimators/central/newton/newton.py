@@ -47,12 +47,16 @@ _NOISE = (
     "their squares sqrt(2) C^2, C^2), composed exactly as one Gaussian mechanism."
 )
 _FEW_LONG = Assumption("No few rows carry the answer: scores longer than the clip add up to little")
+_BOUNDED_NOISE = _NOISE.replace(
+    "their squares sqrt(2) C^2, C^2)",
+    "their squares sqrt(2) C^2, C^2; the trace of a curvature R^2; squares of residuals C^2)",
+)
 _BOUNDED = Theory(
     estimand=(
         "the coefficients of the model; where its mean is not right, the root of scores of bounded "
         "length"
     ),
-    guarantee=_NOISE,
+    guarantee=_BOUNDED_NOISE,
     assumptions=(
         Assumption("The law of the response is that of the model, given the columns"),
         Assumption("Linear predictors vary by no more than a few units"),
@@ -185,8 +189,10 @@ class Newton(CountingMethod[CoefficientEstimate]):
     zero given the columns, under the model (`BoundedFamily`). No clip moves that root where the
     model is right. So nothing is asked of what it leaves out (step 4), and C is the widest within
     3 % of the least variance under the model, noise in the account. How far responses spread is
-    told by a quantile of lengths, after the early steps. Where the model is not right, it answers
-    another question. Its last scores are asked whole, and D is what clips leave of the information.
+    told by a quantile of lengths (`LengthQuantile`; of counts by squares of residuals,
+    `ResidualMoment`). Where the model is not right, it answers another question. Its last scores
+    are asked whole, and D is what clips leave of the information; where noise hides it, its trace
+    is asked for (`ScoreSlope`).
 
     *Weights.* A weighted row counts times the root of its weight, and so does its residual: its
     score carries the weight, and what is clipped is the length of that. Sensitivities are those of

@@ -186,13 +186,17 @@ class NormalRows:
         """
         g, length = self.lengths(b, _CLIPPED)
         mean, sd = self.predictor(b)
-        eta, u = mean + sd * g, self._along(b)[2]
+        eta = mean + sd * g
         yes, outer = self.family.mean(eta), np.zeros_like(length)
         for y, chance in ((0.0, 1 - yes), (1.0, yes)):
             r = self.family.residual(np.full_like(eta, y), eta)
             kept = np.clip(length * np.abs(r) - clip / 2, 0.0, clip / 2)
             outer += chance * np.sign(r) * kept / np.maximum(length, _LEAST_SD)
-        first: Array = self.centre * outer.mean() + u * (outer * g).mean()
+        return self.averaged(b, g, outer)
+
+    def averaged(self, b: Array, g: Array, values: Array) -> Array:
+        """``E f z``, from values of f beside the `lengths` of rows."""
+        first: Array = self.centre * values.mean() + self._along(b)[2] * (values * g).mean()
         return first
 
     def lengths(self, b: Array, nodes: int) -> tuple[Array, Array]:

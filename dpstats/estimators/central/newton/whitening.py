@@ -80,10 +80,6 @@ class Metric:
         along: Array = self.w.T @ self.far_row
         return along / np.linalg.norm(along)
 
-    def geometry(self, radius: float) -> Geometry:
-        """Rows clipped to norm `radius` in these coordinates."""
-        return Geometry(radius, self.w.T)
-
     def moments(self, constant: Array) -> tuple[Array, Array, float]:
         """Mean and covariance of rows, and their weight, where ``constant @ z`` is 1."""
         total = self.curvature @ constant
